@@ -1,0 +1,20 @@
+// Opens a backend by name. The only header of backends/ that examples and tests need.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+
+namespace rewind {
+
+// "cpu", "vulkan", "vulkan:1" (index), "vulkan:NVIDIA" (part of the name, any case),
+// "vulkan:uuid=0123..." . "vulkan" alone takes $REWIND_DEVICE or else the best device: discrete GPU,
+// integrated GPU, virtual GPU, CPU driver. Throws DeviceError naming what to install when there is
+// no driver, and listing the devices when none matches.
+std::unique_ptr<Backend> open_backend(const std::string& device);
+
+std::vector<DeviceInfo> list_devices();
+
+}  // namespace rewind
