@@ -1,0 +1,300 @@
+// Push-constant structs, included by C++ and by GLSL: one definition, at most 128 bytes each.
+// Every struct begins with `offset`, in elements, one per binding in the kernel's order: the
+// accessors that the shader generator writes add it, so any view can be bound.
+#ifndef REWIND_SHADERS_PARAMS_H
+#define REWIND_SHADERS_PARAMS_H
+
+#ifdef __cplusplus
+#include <cstdint>
+namespace rewind::kernels {
+using uint = uint32_t;
+#endif
+
+#define REWIND_MAX_DIMS 6
+// A flat kernel handles this many consecutive elements per thread: threads.x = ceil(n / 8).
+#define REWIND_FLAT 8
+
+// ---- elementwise ---------------------------------------------------------------------------
+// fill: y[i] = value, given as the bits of a float (f32, f16) or of an int (i32, u8). Flat.
+struct FillParams {
+  uint offset[1];
+  uint n;
+  uint bits;
+};
+
+// copy: y[...] = cast(x[...]). variant {flat}: 1 = both dense, 8 per thread; else one per thread.
+struct CopyParams {
+  uint offset[2];
+  uint n;
+  uint rank;
+  uint shape[REWIND_MAX_DIMS];
+  uint x_stride[REWIND_MAX_DIMS];
+  uint y_stride[REWIND_MAX_DIMS];
+};
+
+// unary: y[i] = op(x, a, b), y dense. variant {op, flat}.
+struct UnaryParams {
+  uint offset[2];
+  uint n;
+  float a;
+  float b;
+  uint rank;
+  uint shape[REWIND_MAX_DIMS];
+  uint x_stride[REWIND_MAX_DIMS];
+};
+
+// unary_grad: dx = op'(s) * dy, all dense; s is what the table's row asks for. variant {op, flat}.
+struct UnaryGradParams {
+  uint offset[3];  // s, dy, dx
+  uint n;
+  float a;
+  float b;
+};
+
+// binary: y = op(a, b), y dense. compare: the same with y u8. variant {op, mode}:
+//   mode 0: strided, one element per thread; 1: a and b dense; 2: b repeats with a period of
+//   `period` elements (a multiple of 8); 3: b is one element. Modes 1 to 3 are flat.
+struct BinaryParams {
+  uint offset[3];
+  uint n;
+  uint period;
+  uint rank;
+  uint shape[REWIND_MAX_DIMS];
+  uint a_stride[REWIND_MAX_DIMS];
+  uint b_stride[REWIND_MAX_DIMS];
+};
+
+// where: y = c != 0 ? a : b, y dense, one element per thread.
+struct WhereParams {
+  uint offset[4];  // c, a, b, y
+  uint n;
+  uint rank;
+  uint shape[REWIND_MAX_DIMS];
+  uint c_stride[REWIND_MAX_DIMS];
+  uint a_stride[REWIND_MAX_DIMS];
+  uint b_stride[REWIND_MAX_DIMS];
+};
+
+// accumulate: y += a * x (y f32), dense. variant {flat}.
+struct AccumulateParams {
+  uint offset[2];
+  uint n;
+  float a;
+};
+
+// dropout: y = keep(i) ? x / keep : 0, dense; random bits: Philox4x32-10 of block counter + i / 4,
+// word i % 4. variant {flat}. Its own gradient. threads.x = ceil(n / 8).
+struct DropoutParams {
+  uint offset[2];
+  uint n;
+  float keep;
+  uint seed_lo, seed_hi;
+  uint counter_lo, counter_hi;
+};
+
+// random: variant {0 uniform in [a, b), 1 normal of mean a and deviation b}. Same counters. Flat.
+struct RandomParams {
+  uint offset[1];
+  uint n;
+  float a, b;
+  uint seed_lo, seed_hi;
+  uint counter_lo, counter_hi;
+};
+
+// ---- reductions ----------------------------------------------------------------------------
+// reduce: dense x [outer, count, inner] -> y [outer, inner], times scale.
+// variant {op: 0 sum, 1 max, 2 min, 3 prod; rows}. rows 1 (inner == 1): one workgroup per row,
+// threads = {outer workgroups}; rows 0: threads.x = outer * inner. count <= 32768.
+struct ReduceParams {
+  uint offset[2];
+  uint outer, count, inner;
+  float scale;
+};
+
+// argreduce: index (i32) of the first max/min along count. variant {0 max, 1 min}.
+// threads.x = outer * inner. count <= 2^31.
+struct ArgReduceParams {
+  uint offset[2];
+  uint outer, count, inner;
+};
+
+// softmax over the last axis of [rows, cols]. variant {log}. One workgroup per row.
+struct SoftmaxParams {
+  uint offset[2];
+  uint rows, cols;
+};
+// softmax_grad: from y and dy. softmax: dx = y (dy - sum(y dy)); log: dx = dy - exp(y) sum(dy).
+struct SoftmaxGradParams {
+  uint offset[3];  // y, dy, dx
+  uint rows, cols;
+};
+
+// cross_entropy: per row (1-s)(lse - x[t]) + s(lse - mean(x)); 0 where t == ignore_index; NaN where
+// t is outside [0, cols). Outputs loss and lse [rows]. One workgroup per row.
+struct CrossEntropyParams {
+  uint offset[4];  // logits, target, loss, lse
+  uint rows, cols;
+  float smoothing;
+  int ignore_index;
+};
+// cross_entropy_grad: dlogits = dloss[row] * (softmax - (1-s) onehot - s/cols). Flat grid:
+// threads.x = rows * cols.
+struct CrossEntropyGradParams {
+  uint offset[5];  // logits, target, lse, dloss, dlogits
+  uint rows, cols;
+  float smoothing;
+  int ignore_index;
+};
+
+// ---- indexing ------------------------------------------------------------------------------
+// gather: y[i, :] = table[index[i], :]; NaN rows where the index is outside [0, rows).
+// threads.x = n * width.
+struct GatherParams {
+  uint offset[3];  // table, index, y
+  uint n, width, rows;
+};
+// index_links: next[i] = smallest j > i with index[j] == index[i], else -1; first[i] = 1 when no
+// j < i has it. threads.x = n.
+struct IndexLinksParams {
+  uint offset[3];  // index, next, first
+  uint n;
+};
+// scatter_add: y[index[i], :] += dy[i, :] in the order of i (walks the links). threads.x = n * width.
+struct ScatterAddParams {
+  uint offset[5];  // dy, index, next, first, y
+  uint n, width, rows;
+};
+
+// ---- normalisation (x is [rows, channels], channels contiguous) ----------------------------
+// batch_norm_stats: partial [chunks, 2, channels] = mean and sum of squared deviations of each
+// chunk of chunk_rows rows (<= 32768). threads = {channels, chunks}.
+struct BatchNormStatsParams {
+  uint offset[2];
+  uint rows, channels, chunk_rows;
+};
+// batch_norm_combine: Chan's formula over the chunks in order -> mean, biased variance [channels].
+// threads.x = channels.
+struct BatchNormCombineParams {
+  uint offset[3];  // partial, mean, var
+  uint rows, channels, chunk_rows, chunks;
+};
+// batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias. variant {flat}; flat needs
+// channels % 8 == 0. threads.x = ceil(n / 8) either way.
+struct BatchNormParams {
+  uint offset[6];  // x, mean, var, weight, bias, y
+  uint n, channels;
+  float eps;
+};
+// batch_norm_grad_stats: partial [chunks, 2, channels] = sum(dy * xhat), sum(dy).
+// threads = {channels, chunks}.
+struct BatchNormGradStatsParams {
+  uint offset[5];  // x, dy, mean, var, partial
+  uint rows, channels, chunk_rows;
+  float eps;
+};
+// batch_norm_grad: sums [2, channels] = sum(dy * xhat), sum(dy).
+// dx = weight / sqrt(var + eps) * (dy - train * (sums[1] + xhat * sums[0]) / rows). variant {flat}.
+// threads.x = ceil(n / 8).
+struct BatchNormGradParams {
+  uint offset[7];  // x, dy, mean, var, weight, sums, dx
+  uint n, channels, rows;
+  float eps;
+  uint train;
+};
+
+// ---- pooling (NHWC) ------------------------------------------------------------------------
+// max_pool2d: y and index (i32, h * in_w + w of the first maximum). max_pool2d_grad: dy, index, dx
+// (gathers: each input looks at the windows that cover it). avg_pool2d: x, y. avg_pool2d_grad:
+// dy, dx. One element of the last binding's tensor (y for max_pool2d) per thread.
+struct PoolParams {
+  uint offset[3];
+  uint batch, in_h, in_w, channels, out_h, out_w;
+  uint kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  uint count_include_pad;
+};
+
+// ---- matrix work ---------------------------------------------------------------------------
+// matmul: c = alpha * a @ b + beta * c for batch[0] x batch[1] matrices, f32 accumulation.
+// a [m, k], b [k, n] with any element strides of which one is 1; c rows are dense in n.
+// c is not read when beta == 0.
+struct MatmulParams {
+  uint offset[3];  // a, b, c
+  uint m, n, k;
+  uint batch[2];
+  uint a_row, a_col, b_row, b_col, c_row;
+  uint a_batch[2], b_batch[2], c_batch[2];
+  float alpha, beta;
+};
+
+// conv2d: x [batch, in_h, in_w, in_c], w [out_c, kernel_h, kernel_w, in_c / groups],
+// y [batch, out_h, out_w, out_c], all dense. conv2d_dgrad: dy, w -> dx. conv2d_wgrad: x, dy -> dw
+// (f32). Padding is symmetric zeros.
+struct Conv2dParams {
+  uint offset[3];
+  uint batch, in_h, in_w, in_c, out_h, out_w, out_c;
+  uint kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  uint groups;
+};
+
+// ---- optimizers ----------------------------------------------------------------------------
+// Slots of an optimizer's state buffer (f32): everything that decides an update stays on the device.
+#define STATE_SCALE 0        // loss scale
+#define STATE_GOOD 1         // finite updates since the scale last changed
+#define STATE_BAD 2          // overflows since the scale last changed
+#define STATE_FOUND_INF 3    // 1: this update is skipped
+#define STATE_UPDATES 4      // updates done, this one included unless skipped
+#define STATE_SKIPPED 5      // updates skipped
+#define STATE_LR_FACTOR 6    // schedule's factor on each group's learning rate
+#define STATE_GRAD_FACTOR 7  // 1 / scale / weight * clip coefficient
+#define STATE_GRAD_NORM 8    // of the unscaled, averaged gradient, before clipping
+#define STATE_SIZE 16
+
+// grad_stats: partial[c] = sum of squares of chunk c of g, partial[chunks + c] = 1 if any element of
+// it is not finite (bit test), else 0. One workgroup per chunk: threads = {chunks workgroups}.
+struct GradStatsParams {
+  uint offset[2];  // g, partial
+  uint n, chunk, chunks;
+};
+
+#define SCHEDULE_CONSTANT 0
+#define SCHEDULE_COSINE 1  // from 1 to `floor` over `total`
+#define SCHEDULE_LINEAR 2  // from 1 to `floor` over `total`
+#define SCHEDULE_STEP 3    // times `gamma` every `period`
+#define SCHEDULE_POLYNOMIAL 4
+// Loss-scale rules: 0 fixed, 1 dynamic. An overflow counts as bad; at `hysteresis` bad ones the
+// scale is multiplied by `backoff`; after `interval` finite updates in a row by `growth`.
+// keep_bad 1: bad ones add up across finite updates (TensorFlow); 0: a finite update forgets them.
+// update_prepare: reduces the partials (in order), updates all STATE slots. One thread.
+struct UpdatePrepareParams {
+  uint offset[2];  // partial, state
+  uint chunks;
+  float weight;     // sum of the micro-batches' weights: the gradient is divided by it
+  float max_norm;   // 0: no clipping
+  uint schedule;    // SCHEDULE_*; update t (from 0) has warm-up factor (t+1)/warmup while t < warmup
+  uint warmup;      // updates
+  uint total;       // updates of the whole schedule, warm-up included
+  uint period;
+  float floor_factor, gamma;  // gamma: step factor, or power of the polynomial
+  uint dynamic, keep_bad, hysteresis, interval;
+  float growth, backoff, min_scale, max_scale;
+};
+
+// Updates do nothing when state[FOUND_INF] != 0. g = grad * state[GRAD_FACTOR],
+// lr = lr * state[LR_FACTOR]. variant {flat}; threads.x = ceil(n / 8).
+struct SgdParams {
+  uint offset[4];  // param, grad, momentum (rw; bound to param when momentum == 0), state
+  uint n;
+  float lr, momentum, dampening, weight_decay;
+  uint nesterov, maximize;
+};
+struct AdamParams {
+  uint offset[5];  // param, grad, m, v, state
+  uint n;
+  float lr, beta1, beta2, eps, weight_decay;
+  uint decoupled;  // AdamW
+};
+
+#ifdef __cplusplus
+}  // namespace rewind::kernels
+#endif
+#endif
