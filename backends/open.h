@@ -7,7 +7,7 @@
 
 #include "core/backend.h"
 
-namespace rewind {
+namespace rw {
 
 // "cpu", "vulkan", "vulkan:1" (index), "vulkan:NVIDIA" (part of the name, any case),
 // "vulkan:uuid=0123..." . "vulkan" alone takes $REWIND_DEVICE or else the best device: discrete GPU,
@@ -17,4 +17,4 @@ std::unique_ptr<Backend> open_backend(const std::string& device);
 
 std::vector<DeviceInfo> list_devices();
 
-}  // namespace rewind
+}  // namespace rw

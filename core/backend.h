@@ -12,7 +12,7 @@
 
 #include "core/dtype.h"
 
-namespace rewind {
+namespace rw {
 
 // Bytes [offset, offset + size) of a memory block owned by the backend.
 struct BufferRange {
@@ -82,4 +82,4 @@ class Backend {
   virtual BackendStats stats() const { return {}; }
 };
 
-}  // namespace rewind
+}  // namespace rw

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace rewind {
+namespace rw {
 
 std::string_view name(DType t) {
   constexpr std::string_view names[] = {"f32", "f16", "i32", "u8"};
@@ -42,4 +42,4 @@ float from_half(uint16_t h) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
 }
 
-}  // namespace rewind
+}  // namespace rw

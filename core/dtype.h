@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace rewind {
+namespace rw {
 
 enum class DType : uint8_t { f32, f16, i32, u8 };  // u8 is also bool: 0 or 1
 
@@ -21,4 +21,4 @@ DType parse_dtype(std::string_view s); // accepts "f32", "float32", "fp16", ...;
 uint16_t to_half(float x);
 float from_half(uint16_t bits);
 
-}  // namespace rewind
+}  // namespace rw

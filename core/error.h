@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace rewind {
+namespace rw {
 
 class Error : public std::runtime_error {
  public:
@@ -34,4 +34,4 @@ template <class E = ValueError, class... Args>
   throw E(fmt::format("[{}] {}", op, fmt::format(message, std::forward<Args>(args)...)));
 }
 
-}  // namespace rewind
+}  // namespace rw

@@ -6,7 +6,7 @@
 
 #ifdef __cplusplus
 #include <cstdint>
-namespace rewind::kernels {
+namespace rw::kernels {
 using uint = uint32_t;
 #endif
 
@@ -295,6 +295,6 @@ struct AdamParams {
 };
 
 #ifdef __cplusplus
-}  // namespace rewind::kernels
+}  // namespace rw::kernels
 #endif
 #endif
