@@ -12,6 +12,7 @@ using uint = uint32_t;
 
 #define REWIND_MAX_DIMS 6
 // A flat kernel handles this many consecutive elements per thread: threads.x = ceil(n / 8).
+// variant `flat` = 1 promises dense tensors whose element offsets are multiples of 8.
 #define REWIND_FLAT 8
 
 // ---- elementwise ---------------------------------------------------------------------------
@@ -102,9 +103,9 @@ struct RandomParams {
 };
 
 // ---- reductions ----------------------------------------------------------------------------
-// reduce: dense x [outer, count, inner] -> y [outer, inner], times scale.
-// variant {op: 0 sum, 1 max, 2 min, 3 prod; rows}. rows 1 (inner == 1): one workgroup per row,
-// threads = {outer workgroups}; rows 0: threads.x = outer * inner. count <= 32768.
+// reduce: dense x [outer, count, inner] -> y [outer, inner], times scale (max and min of floats: NaN
+// wins). variant {op: 0 sum, 1 max, 2 min, 3 prod}. threads.x = outer * inner. count <= 32768.
+// reduce_rows: the same for inner == 1 with one workgroup per row: threads.x = outer workgroups.
 struct ReduceParams {
   uint offset[2];
   uint outer, count, inner;
@@ -112,7 +113,7 @@ struct ReduceParams {
 };
 
 // argreduce: index (i32) of the first max/min along count. variant {0 max, 1 min}.
-// threads.x = outer * inner. count <= 2^31.
+// A NaN is larger (smaller) than every number. threads.x = outer * inner. count < 2^31.
 struct ArgReduceParams {
   uint offset[2];
   uint outer, count, inner;
@@ -167,7 +168,7 @@ struct ScatterAddParams {
 
 // ---- normalisation (x is [rows, channels], channels contiguous) ----------------------------
 // batch_norm_stats: partial [chunks, 2, channels] = mean and sum of squared deviations of each
-// chunk of chunk_rows rows (<= 32768). threads = {channels, chunks}.
+// chunk of chunk_rows rows (<= 32768). threads = {ceil(channels / 8), chunks}.
 struct BatchNormStatsParams {
   uint offset[2];
   uint rows, channels, chunk_rows;
@@ -186,7 +187,7 @@ struct BatchNormParams {
   float eps;
 };
 // batch_norm_grad_stats: partial [chunks, 2, channels] = sum(dy * xhat), sum(dy).
-// threads = {channels, chunks}.
+// threads = {ceil(channels / 8), chunks}.
 struct BatchNormGradStatsParams {
   uint offset[5];  // x, dy, mean, var, partial
   uint rows, channels, chunk_rows;
