@@ -1,0 +1,196 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/kernels.h"
+#include "core/error.h"
+
+namespace rw {
+namespace {
+
+using namespace kernels;
+
+constexpr uint64_t block_alignment = 256;
+constexpr uint64_t max_block_bytes = uint64_t{1} << 30;
+
+// `types` has one letter per binding: F any float, f f32, i i32, u u8, I any int, * anything.
+struct Kernel {
+  std::string_view name;
+  std::string_view types;
+  size_t params_size;
+  void (*run)(const cpu::Call&);
+};
+
+constexpr Kernel kernel_table[] = {
+    {"fill", "*", sizeof(FillParams), cpu::fill},
+    {"copy", "**", sizeof(CopyParams), cpu::copy},
+    {"unary", "FF", sizeof(UnaryParams), cpu::unary},
+    {"unary_grad", "FFF", sizeof(UnaryGradParams), cpu::unary_grad},
+    {"binary", "***", sizeof(BinaryParams), cpu::binary},
+    {"compare", "**u", sizeof(BinaryParams), cpu::compare},
+    {"where", "u***", sizeof(WhereParams), cpu::where},
+    {"accumulate", "Ff", sizeof(AccumulateParams), cpu::accumulate},
+    {"dropout", "FF", sizeof(DropoutParams), cpu::dropout},
+    {"random", "F", sizeof(RandomParams), cpu::random},
+};
+
+bool accepts(char type, DType dtype) {
+  switch (type) {
+    case 'F':
+      return is_float(dtype);
+    case 'f':
+      return dtype == DType::f32;
+    case 'i':
+      return dtype == DType::i32;
+    case 'u':
+      return dtype == DType::u8;
+    case 'I':
+      return !is_float(dtype);
+    default:
+      return true;
+  }
+}
+
+std::string_view describe(char type) {
+  switch (type) {
+    case 'F':
+      return "f32 or f16";
+    case 'f':
+      return "f32";
+    case 'i':
+      return "i32";
+    case 'u':
+      return "u8";
+    case 'I':
+      return "i32 or u8";
+    default:
+      return "any type";
+  }
+}
+
+const Kernel& find_kernel(std::string_view name) {
+  for (const Kernel& kernel : kernel_table)
+    if (kernel.name == name) return kernel;
+  fail<ValueError>(name, "the cpu backend has no kernel of this name");
+}
+
+void check_call(const Kernel& kernel, const KernelCall& call) {
+  check<ValueError>(call.params.size() == kernel.params_size, call.kernel,
+                    "params must be {} bytes, got {}", kernel.params_size, call.params.size());
+  check<ValueError>(call.bindings.size() == kernel.types.size(), call.kernel,
+                    "needs {} bindings, got {}", kernel.types.size(), call.bindings.size());
+  for (size_t i = 0; i < call.bindings.size(); ++i)
+    check<DTypeError>(accepts(kernel.types[i], call.bindings[i].dtype), call.kernel,
+                      "binding {} must be {}, got {}", i, describe(kernel.types[i]),
+                      name(call.bindings[i].dtype));
+}
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "CPU";
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend() {
+    info_.backend = "cpu";
+    info_.name = cpu_model();
+    info_.driver = "rewind cpu";
+    info_.is_cpu = true;
+    info_.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    info_.max_block_bytes = max_block_bytes;
+    info_.alignment = block_alignment;
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  uint32_t allocate_block(uint64_t bytes) override {
+    check<OutOfMemory>(bytes > 0 && bytes <= max_block_bytes, "allocate_block",
+                       "a block must have 1 to {} bytes, got {}", max_block_bytes, bytes);
+    const uint64_t size = (bytes + block_alignment - 1) / block_alignment * block_alignment;
+    Memory memory(static_cast<std::byte*>(std::aligned_alloc(block_alignment, size)));
+    check<OutOfMemory>(memory != nullptr, "allocate_block", "the host has no {} bytes left", size);
+    std::memset(memory.get(), 0xFF, size);
+    for (uint32_t i = 0; i < blocks_.size(); ++i) {
+      if (blocks_[i].memory) continue;
+      blocks_[i] = {std::move(memory), size};
+      return i;
+    }
+    blocks_.push_back({std::move(memory), size});
+    return static_cast<uint32_t>(blocks_.size() - 1);
+  }
+
+  void free_block(uint32_t block) override {
+    check<DeviceError>(block < blocks_.size() && blocks_[block].memory, "free_block",
+                       "block {} is not allocated", block);
+    blocks_[block] = {};
+  }
+
+  void write(BufferRange target, const void* source) override {
+    if (target.size > 0) std::memcpy(resolve("write", target), source, target.size);
+  }
+
+  void read(BufferRange source, void* target) override {
+    if (source.size > 0) std::memcpy(target, resolve("read", source), source.size);
+  }
+
+  void run(const KernelCall& call) override {
+    const Kernel& kernel = find_kernel(call.kernel);
+    check_call(kernel, call);
+    std::array<std::byte*, 8> memory{};
+    for (size_t i = 0; i < call.bindings.size(); ++i) {
+      const BufferRange& range = call.bindings[i].range;
+      check<DeviceError>(range.offset % block_alignment == 0, call.kernel,
+                         "binding {} must start at a multiple of {} bytes, got {}", i,
+                         block_alignment, range.offset);
+      memory[i] = resolve(call.kernel, range);
+    }
+    kernel.run(cpu::Call(call, memory));
+    ++stats_.dispatches;
+  }
+
+  void synchronize() override {}
+  BackendStats stats() const override { return stats_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  using Memory = std::unique_ptr<std::byte, Free>;
+  struct Block {
+    Memory memory;
+    uint64_t size = 0;
+  };
+
+  std::byte* resolve(std::string_view op, BufferRange range) const {
+    check<DeviceError>(range.block < blocks_.size() && blocks_[range.block].memory, op,
+                       "block {} is not allocated", range.block);
+    const Block& block = blocks_[range.block];
+    check<DeviceError>(range.offset <= block.size && range.size <= block.size - range.offset, op,
+                       "bytes must lie inside block {} of {} bytes, got {} at offset {}",
+                       range.block, block.size, range.size, range.offset);
+    return block.memory.get() + range.offset;
+  }
+
+  DeviceInfo info_;
+  std::vector<Block> blocks_;
+  BackendStats stats_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend() {
+  return std::make_unique<CpuBackend>();
+}
+
+}  // namespace rw
