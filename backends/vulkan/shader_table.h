@@ -1,0 +1,42 @@
+// What shaders/compile.py generates: every variant of every kernel, with its SPIR-V.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/backend.h"
+
+namespace rw::vulkan {
+
+// Device features that a module needs, besides what the backend requires anyway.
+namespace feature {
+inline constexpr uint32_t subgroup = 1, vote = 2, arithmetic = 4, ballot = 8, shuffle = 16;
+inline constexpr uint32_t int64 = 32, float16 = 64, storage16 = 128, address = 256;
+}  // namespace feature
+
+struct ShaderBinding {
+  DType dtype;
+  Access access;
+};
+
+// What threads.x counts. threads and groups are 1-D and may be folded into two dimensions.
+enum class Grid : uint8_t { threads, groups, cube };
+
+struct Shader {
+  const char* kernel;  // NAME, or NAME.A1.B3 for a combination of the manifest's defines
+  std::span<const ShaderBinding> bindings;
+  bool packed;                   // f16 elements in uint words instead of 16-bit storage
+  bool address;                  // bindings by buffer address instead of descriptors
+  Grid grid;
+  uint32_t features;             // feature:: bits
+  uint32_t push_bytes;           // size of the params struct
+  std::array<uint32_t, 3> local; // workgroup size; local[0] == 0: specialization constant 100
+  std::span<const uint32_t> words;
+};
+
+// One span per .comp file, generated.
+std::vector<std::span<const Shader>> all_shaders();
+
+}  // namespace rw::vulkan

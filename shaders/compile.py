@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Compiles one .comp file, in all its variants, into one C++ file (see docs/kernels.md).
+
+    compile.py module shaders/fill.comp out.cpp out.d    one kernel
+    compile.py list out.cpp fill copy ...                the list of all kernels
+"""
+import itertools
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import prelude
+import spirv
+
+KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires"}
+FEATURES = {  # name in `requires`: GLSL extension
+    "subgroup": "GL_KHR_shader_subgroup_basic",
+    "vote": "GL_KHR_shader_subgroup_vote",
+    "arithmetic": "GL_KHR_shader_subgroup_arithmetic",
+    "ballot": "GL_KHR_shader_subgroup_ballot",
+    "shuffle": "GL_KHR_shader_subgroup_shuffle",
+    "int64": "GL_EXT_shader_explicit_arithmetic_types_int64",
+    "float16": "GL_EXT_shader_explicit_arithmetic_types_float16",
+}
+
+
+GRIDS = {"1d": "threads", "groups": "groups", "3d": "cube"}
+
+
+class ManifestError(Exception):
+    pass
+
+
+@dataclass
+class Buffer:
+    name: str
+    type: str  # a dtype, or a letter of `types`
+    access: str
+
+
+@dataclass
+class Manifest:
+    buffers: list
+    types: list = field(default_factory=lambda: [{}])  # one {letter: dtype} per combination
+    params: str = ""
+    local: tuple = (64, 1, 1)  # (0, 1, 1): subgroup
+    grid: str = "1d"
+    address: str = "no"
+    optimize: bool = True
+    defines: list = field(default_factory=lambda: [{}])
+    requires: list = field(default_factory=list)
+
+
+@dataclass
+class Variant:
+    name: str
+    types: dict
+    defines: dict
+    packed: bool  # f16 in uint words instead of 16-bit storage
+    address: bool
+
+
+def parse_types(text):
+    """`T = f32 f16; U = f32 i32` or `T,U = f32,f32 f16,f32` -> list of {letter: dtype}."""
+    groups = []
+    for group in text.split(";"):
+        letters, _, choices = group.partition("=")
+        letters = [s.strip() for s in letters.split(",")]
+        rows = [choice.split(",") for choice in choices.split()]
+        for row in rows:
+            if len(row) != len(letters) or not set(row) <= set(prelude.DTYPES):
+                raise ManifestError(f"types: '{group.strip()}' is not LETTERS = DTYPES ...")
+        groups.append([dict(zip(letters, row)) for row in rows])
+    return [{k: v for part in parts for k, v in part.items()} for parts in itertools.product(*groups)]
+
+
+def parse_defines(text):
+    """`A=1,2 B=3` -> [{A: 1, B: 3}, {A: 2, B: 3}]."""
+    axes = []
+    for item in text.split():
+        name, _, values = item.partition("=")
+        axes.append([(name, value) for value in values.split(",")])
+    return [dict(combination) for combination in itertools.product(*axes)]
+
+
+def parse_manifest(source):
+    keys = {}
+    for line in re.findall(r"^//!(.*)$", source, re.M):
+        key, colon, value = line.partition(":")
+        key = key.strip()
+        if not colon or key not in KEYS:
+            raise ManifestError(f"unknown key '{key}'; known: {' '.join(sorted(KEYS))}")
+        keys[key] = (keys[key] + " " if key in keys else "") + value.strip()
+    for key in ("buffers", "params"):
+        if key not in keys:
+            raise ManifestError(f"no `//! {key}:` line")
+
+    m = Manifest(buffers=[Buffer(*item.split(":")) for item in keys["buffers"].split()])
+    m.params = keys["params"]
+    if "types" in keys:
+        m.types = parse_types(keys["types"])
+    if "define" in keys:
+        m.defines = parse_defines(keys["define"])
+    if "local" in keys:
+        sizes = [0] if keys["local"] == "subgroup" else [int(s) for s in keys["local"].split(",")]
+        m.local = tuple((sizes + [1, 1])[:3])
+    m.grid = keys.get("grid", "1d")
+    m.address = keys.get("address", "no")
+    m.optimize = keys.get("optimize", "yes") == "yes"
+    m.requires = keys.get("requires", "").replace(",", " ").split()
+    for b in m.buffers:
+        if b.access not in ("read", "write", "read_write"):
+            raise ManifestError(f"buffer {b.name}: access must be read, write or read_write")
+        if any(b.type not in prelude.DTYPES and b.type not in types for types in m.types):
+            raise ManifestError(f"buffer {b.name}: '{b.type}' is neither a dtype nor in `types`")
+    if m.grid not in GRIDS or m.address not in ("no", "only"):
+        raise ManifestError("grid is 1d, groups or 3d; address is no or only")
+    if not set(m.requires) <= set(FEATURES):
+        raise ManifestError(f"requires: known features are {' '.join(FEATURES)}")
+    return m
+
+
+def expand(name, m):
+    """All variants of a kernel. f16 doubles (16-bit storage, packed), addressing doubles."""
+    variants = []
+    for defines, types in itertools.product(m.defines, m.types):
+        full = ".".join([name] + [f"{k}{v}" for k, v in defines.items()])
+        has_half = any(types.get(b.type, b.type) == "f16" for b in m.buffers)
+        for packed in (False, True) if has_half else (False,):
+            for address in (True,) if m.address == "only" else (False, True):
+                variants.append(Variant(full, types, defines, packed, address))
+    return variants
+
+
+def tool(command, source=None):
+    done = subprocess.run(command, input=source, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout + done.stderr)
+
+
+def compile_variant(path, source, m, v, stem):
+    """GLSL of the variant -> SPIR-V file -> (words, push bytes)."""
+    glsl, binary = stem + ".glsl", stem + ".spv"
+    extensions = [FEATURES[r] for r in m.requires]
+    with open(glsl, "w") as f:
+        f.write(prelude.write(m, v, extensions))
+        f.write(f'#line 1 "{os.path.basename(path)}"\n{source}')
+    try:
+        tool(["glslangValidator", "-V", "--target-env", "vulkan1.2", "-S", "comp", "--quiet",
+              "-I" + os.path.dirname(path), "-o", binary, glsl])
+        module = spirv.Module.read(binary)
+        if m.optimize:
+            tool(["spirv-opt", "-O", "--target-env=vulkan1.2", binary, "-o", binary])
+        tool(["spirv-val", "--target-env", "vulkan1.2", binary])
+    except RuntimeError as e:
+        raise RuntimeError(f"{path}: variant {os.path.basename(stem)}\n{e}") from None
+    if max(module.bindings(), default=0) >= (1 if v.address else len(m.buffers)):
+        raise RuntimeError(f"{path}: a binding that the manifest does not have")
+    return spirv.Module.read(binary).words, module.push_constant_bytes()
+
+
+def features(m, v):
+    names = list(m.requires)
+    if v.address:
+        names.append("address")
+    if not v.packed and "f16" in [v.types.get(b.type, b.type) for b in m.buffers]:
+        names.append("storage16")
+    return " | ".join(f"feature::{n}" for n in names) or "0"
+
+
+def cpp_module(name, m, variants, results):
+    out = ['#include "backends/vulkan/shader_table.h"', "", "namespace rw::vulkan {", "namespace {"]
+    rows = []
+    for i, (v, (words, push_bytes)) in enumerate(zip(variants, results)):
+        hexes = [f"0x{w:x}" for w in words]
+        lines = [",".join(hexes[k:k + 12]) for k in range(0, len(hexes), 12)]
+        out.append(f"constexpr uint32_t words{i}[] = {{\n" + ",\n".join(lines) + "};")
+        bindings = ", ".join(f"{{DType::{v.types.get(b.type, b.type)}, Access::{b.access}}}"
+                             for b in m.buffers)
+        out.append(f"constexpr ShaderBinding bindings{i}[] = {{{bindings}}};")
+        local = "{%d, %d, %d}" % m.local
+        rows.append(f'    {{"{v.name}", bindings{i}, {str(v.packed).lower()}, '
+                    f'{str(v.address).lower()}, Grid::{GRIDS[m.grid]}, {features(m, v)}, '
+                    f'{push_bytes}, {local}, words{i}}},')
+    out += ["constexpr Shader shaders[] = {"] + rows + ["};", "}  // namespace"]
+    out += [f"extern const std::span<const Shader> shaders_{name};",
+            f"const std::span<const Shader> shaders_{name} = shaders;", "}  // namespace rw::vulkan"]
+    return "\n".join(out) + "\n"
+
+
+def includes(path, found):
+    """Files that `path` includes, at any depth."""
+    with open(path) as f:
+        for name in re.findall(r'^\s*#include "(.*)"', f.read(), re.M):
+            file = os.path.join(os.path.dirname(path), name)
+            if file not in found and os.path.exists(file):
+                found.append(file)
+                includes(file, found)
+    return found
+
+
+def run_module(path, out, depfile):
+    name = os.path.splitext(os.path.basename(path))[0]
+    with open(path) as f:
+        source = f.read()
+    m = parse_manifest(source)
+    variants = expand(name, m)
+    scratch = out + ".d"
+    os.makedirs(scratch, exist_ok=True)
+
+    def one(v):
+        tag = "-".join([v.name] + [f"{k}_{t}" for k, t in v.types.items()] + ["packed"] * v.packed
+                       + ["address"] * v.address)
+        return compile_variant(path, source, m, v, os.path.join(scratch, tag))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(one, variants))
+    with open(out, "w") as f:
+        f.write(cpp_module(name, m, variants, results))
+    params = os.path.join(os.path.dirname(path), "params.h")
+    with open(depfile, "w") as f:
+        f.write(f"{out}: {' '.join([path] + includes(path, [params]))}\n")
+
+
+def run_list(out, names):
+    text = '#include "backends/vulkan/shader_table.h"\n\nnamespace rw::vulkan {\n'
+    for n in names:
+        text += f"extern const std::span<const Shader> shaders_{n};\n"
+    text += "std::vector<std::span<const Shader>> all_shaders() {\n  return {"
+    text += ", ".join(f"shaders_{n}" for n in names) + "};\n}\n}  // namespace rw::vulkan\n"
+    with open(out, "w") as f:
+        f.write(text)
+
+
+def main():
+    try:
+        if sys.argv[1] == "module":
+            run_module(*sys.argv[2:5])
+        else:
+            run_list(sys.argv[2], sys.argv[3:])
+    except (ManifestError, RuntimeError) as e:
+        sys.exit(f"{sys.argv[2]}: {e}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Writes the GLSL in front of a kernel: parameters, bindings and their accessors."""
+
+DTYPES = ("f32", "f16", "i32", "u8")
+ALIGN = {"uint": 4, "float": 4, "int": 4, "float16_t": 2, "uvec2": 8, "uvec4": 16}
+
+HEAD = """#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_16bit_storage : require
+"""
+
+ADDRESS_HEAD = """#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference_uvec2 : require
+layout(std430, set = 0, binding = 0) readonly buffer AddressTable { uvec2 address_table[]; };
+"""
+
+GRID_1D = """uint group_id() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+uint thread_id() { return group_id() * gl_WorkGroupSize.x + gl_LocalInvocationID.x; }
+"""
+
+HALVES = """vec4 unpack_halves(uvec2 w) { return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y)); }
+uvec2 pack_halves(vec4 v) { return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)); }
+"""
+
+BYTES = """ivec4 unpack_bytes(uint w) { return ivec4((uvec4(w) >> uvec4(0u, 8u, 16u, 24u)) & 255u); }
+uint pack_bytes(ivec4 v) {
+  uvec4 b = uvec4(v) & 255u;
+  return b.x | b.y << 8 | b.z << 16 | b.w << 24;
+}
+"""
+
+
+def element(dtype, packed):
+    """The array element that single loads and stores use."""
+    if dtype == "f16":
+        return "uint" if packed else "float16_t"
+    return {"f32": "float", "i32": "int", "u8": "uint"}[dtype]
+
+
+def declare(index, name, access, types, address):
+    """The same binding as arrays of each of `types`: x_float, x_uvec4, ..."""
+    qualifier = {"read": "readonly ", "write": "writeonly ", "read_write": ""}
+    out = ""
+    for t in types:
+        # Atomics need a buffer that is not writeonly; they work on `uint` arrays only.
+        q = "" if t == "uint" and access == "write" else qualifier[access]
+        if address:
+            out += (f"layout(buffer_reference, std430, buffer_reference_align = {ALIGN[t]}) {q}buffer "
+                    f"{name}_{t}_ref {{ {t} data[]; }};\n"
+                    f"{name}_{t}_ref {name}_{t}_at = {name}_{t}_ref(address_table[{index}]);\n"
+                    f"#define {name}_{t} {name}_{t}_at.data\n")
+        else:
+            out += (f"layout(std430, set = 0, binding = {index}) {q}buffer {name}_{t}_block "
+                    f"{{ {t} {name}_{t}[]; }};\n")
+    return out
+
+
+def loads(n, o, dtype, packed):
+    if dtype in ("f32", "i32"):
+        s, v, cast = ("float", "vec4", "uintBitsToFloat") if dtype == "f32" else ("int", "ivec4", "ivec4")
+        return f"""{s} load_{n}(uint i) {{ return {n}_{s}[{o} + i]; }}
+{v} load4_{n}(uint i) {{ return {cast}({n}_uvec4[({o} + i) >> 2]); }}
+void load8_{n}(uint i, out {v} lo, out {v} hi) {{
+  lo = load4_{n}(i);
+  hi = load4_{n}(i + 4);
+}}
+"""
+    if dtype == "u8":
+        return f"""int load_{n}(uint i) {{
+  uint e = {o} + i;
+  return int({n}_uint[e >> 2] >> ((e & 3) * 8) & 255u);
+}}
+ivec4 load4_{n}(uint i) {{ return unpack_bytes({n}_uint[({o} + i) >> 2]); }}
+void load8_{n}(uint i, out ivec4 lo, out ivec4 hi) {{
+  uvec2 w = {n}_uvec2[({o} + i) >> 3];
+  lo = unpack_bytes(w.x);
+  hi = unpack_bytes(w.y);
+}}
+"""
+    if packed:
+        single = f"""float load_{n}(uint i) {{
+  uint e = {o} + i;
+  return unpackHalf2x16({n}_uint[e >> 1] >> ((e & 1) * 16)).x;
+}}
+"""
+    else:
+        single = f"float load_{n}(uint i) {{ return float({n}_float16_t[{o} + i]); }}\n"
+    return single + f"""vec4 load4_{n}(uint i) {{ return unpack_halves({n}_uvec2[({o} + i) >> 2]); }}
+void load8_{n}(uint i, out vec4 lo, out vec4 hi) {{
+  uvec4 w = {n}_uvec4[({o} + i) >> 3];
+  lo = unpack_halves(w.xy);
+  hi = unpack_halves(w.zw);
+}}
+"""
+
+
+def stores(n, o, dtype, packed):
+    if dtype in ("f32", "i32"):
+        s, v, cast = ("float", "vec4", "floatBitsToUint") if dtype == "f32" else ("int", "ivec4", "uvec4")
+        return f"""void store_{n}(uint i, {s} v) {{ {n}_{s}[{o} + i] = v; }}
+void store4_{n}(uint i, {v} v) {{ {n}_uvec4[({o} + i) >> 2] = {cast}(v); }}
+void store8_{n}(uint i, {v} lo, {v} hi) {{
+  store4_{n}(i, lo);
+  store4_{n}(i + 4, hi);
+}}
+"""
+    if dtype == "u8":
+        return f"""void store_{n}(uint i, int v) {{
+  uint e = {o} + i, shift = (e & 3) * 8;
+  atomicAnd({n}_uint[e >> 2], ~(255u << shift));
+  atomicOr({n}_uint[e >> 2], (uint(v) & 255u) << shift);
+}}
+void store4_{n}(uint i, ivec4 v) {{ {n}_uint[({o} + i) >> 2] = pack_bytes(v); }}
+void store8_{n}(uint i, ivec4 lo, ivec4 hi) {{
+  {n}_uvec2[({o} + i) >> 3] = uvec2(pack_bytes(lo), pack_bytes(hi));
+}}
+"""
+    if packed:
+        single = f"""void store_{n}(uint i, float v) {{
+  uint e = {o} + i, shift = (e & 1) * 16;
+  atomicAnd({n}_uint[e >> 1], ~(0xffffu << shift));
+  atomicOr({n}_uint[e >> 1], packHalf2x16(vec2(v, 0.0)) << shift);
+}}
+"""
+    else:
+        single = f"void store_{n}(uint i, float v) {{ {n}_float16_t[{o} + i] = float16_t(v); }}\n"
+    return single + f"""void store4_{n}(uint i, vec4 v) {{ {n}_uvec2[({o} + i) >> 2] = pack_halves(v); }}
+void store8_{n}(uint i, vec4 lo, vec4 hi) {{
+  {n}_uvec4[({o} + i) >> 3] = uvec4(pack_halves(lo), pack_halves(hi));
+}}
+"""
+
+
+def write(m, v, extensions):
+    out = HEAD + "".join(f"#extension {e} : require\n" for e in extensions)
+    out += "".join(f"#define {k} {value}\n" for k, value in v.defines.items())
+    out += f"#define ADDRESS {int(v.address)}\n"
+    for letter, dtype in v.types.items():
+        is_float = dtype in ("f32", "f16")
+        out += f"#define {letter}_value {'float' if is_float else 'int'}\n"
+        out += f"#define {letter}_vec4 {'vec4' if is_float else 'ivec4'}\n"
+        out += f"#define {letter}_FLOAT {int(is_float)}\n"
+    if m.local[0] == 0:
+        out += "layout(local_size_x_id = 100) in;\n"
+    else:
+        out += "layout(local_size_x = %d, local_size_y = %d, local_size_z = %d) in;\n" % m.local
+    out += "layout(constant_id = 101) const uint SUBGROUP_SIZE = 1;\n"
+    out += f'#include "params.h"\nlayout(push_constant, std430) uniform Push {{ {m.params} p; }};\n'
+    out += GRID_1D if m.grid != "3d" else ""
+    out += (ADDRESS_HEAD if v.address else "") + HALVES + BYTES
+    for i, b in enumerate(m.buffers):
+        dtype = v.types.get(b.type, b.type)
+        arrays = dict.fromkeys([element(dtype, v.packed), "uint", "uvec2", "uvec4"])
+        out += declare(i, b.name, b.access, arrays, v.address)
+        offset = f"p.offset[{i}]"
+        out += loads(b.name, offset, dtype, v.packed) if b.access != "write" else ""
+        out += stores(b.name, offset, dtype, v.packed) if b.access != "read" else ""
+    return out
