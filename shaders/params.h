@@ -23,7 +23,7 @@ struct FillParams {
   uint bits;
 };
 
-// copy: y[...] = cast(x[...]). variant {flat}: 1 = both dense, 8 per thread; else one per thread.
+// copy: y[...] = cast(x[...]); float to i32 or u8 truncates toward zero, u8 keeps the low 8 bits. variant {flat}: 1 = both dense, 8 per thread; else one per thread.
 struct CopyParams {
   uint offset[2];
   uint n;
@@ -83,8 +83,9 @@ struct AccumulateParams {
   float a;
 };
 
-// dropout: y = keep(i) ? x / keep : 0, dense; random bits: Philox4x32-10 of block counter + i / 4,
-// word i % 4. variant {flat}. Its own gradient. threads.x = ceil(n / 8).
+// dropout: y = u(i) < keep ? x / keep : 0, dense; u(i) = (word >> 8) * 2^-24 in [0, 1), word i % 4 of
+// Philox4x32-10 with key seed and block (counter + i / 4, 0, 0). Its own gradient. variant {flat}.
+// threads.x = ceil(n / 8).
 struct DropoutParams {
   uint offset[2];
   uint n;
@@ -93,7 +94,9 @@ struct DropoutParams {
   uint counter_lo, counter_hi;
 };
 
-// random: variant {0 uniform in [a, b), 1 normal of mean a and deviation b}. Same counters. Flat.
+// random: variant {0 uniform in [a, b), 1 normal of mean a and deviation b}. Same words. Normal: words
+// (w0, w1) and (w2, w3) of a block each give r cos(t), r sin(t) with r = sqrt(-2 log(u0 + 2^-24)),
+// t = 2 pi u1. threads.x = ceil(n / 8).
 struct RandomParams {
   uint offset[1];
   uint n;
@@ -104,7 +107,8 @@ struct RandomParams {
 
 // ---- reductions ----------------------------------------------------------------------------
 // reduce: dense x [outer, count, inner] -> y [outer, inner], times scale (max and min of floats: NaN
-// wins). variant {op: 0 sum, 1 max, 2 min, 3 prod}. threads.x = outer * inner. count <= 32768.
+// wins; i32 is not scaled). variant {op: 0 sum, 1 max, 2 min, 3 prod; flat}. count <= 32768.
+// threads.x = outer * inner, or with flat (inner % 8 == 0) outer * inner / 8.
 // reduce_rows: the same for inner == 1 with one workgroup per row: threads.x = outer workgroups.
 struct ReduceParams {
   uint offset[2];
@@ -138,8 +142,8 @@ struct CrossEntropyParams {
   float smoothing;
   int ignore_index;
 };
-// cross_entropy_grad: dlogits = dloss[row] * (softmax - (1-s) onehot - s/cols). Flat grid:
-// threads.x = rows * cols.
+// cross_entropy_grad: dlogits = dloss[row] * (softmax - (1-s) onehot - s/cols), 0 where ignored.
+// threads.x = ceil(rows * cols / 8).
 struct CrossEntropyGradParams {
   uint offset[5];  // logits, target, lse, dloss, dlogits
   uint rows, cols;
@@ -148,8 +152,8 @@ struct CrossEntropyGradParams {
 };
 
 // ---- indexing ------------------------------------------------------------------------------
-// gather: y[i, :] = table[index[i], :]; NaN rows where the index is outside [0, rows).
-// threads.x = n * width.
+// gather: y[i, :] = table[index[i], :]; rows of NaN (i32: -1) where the index is outside [0, rows).
+// threads.x = ceil(n * width / 8).
 struct GatherParams {
   uint offset[3];  // table, index, y
   uint n, width, rows;
@@ -160,7 +164,8 @@ struct IndexLinksParams {
   uint offset[3];  // index, next, first
   uint n;
 };
-// scatter_add: y[index[i], :] += dy[i, :] in the order of i (walks the links). threads.x = n * width.
+// scatter_add: y[index[i], :] += dy[i, :] in the order of i (walks the links); an index outside
+// [0, rows) adds nothing. threads.x = ceil(n * width / 8).
 struct ScatterAddParams {
   uint offset[5];  // dy, index, next, first, y
   uint n, width, rows;
@@ -179,8 +184,10 @@ struct BatchNormCombineParams {
   uint offset[3];  // partial, mean, var
   uint rows, channels, chunk_rows, chunks;
 };
+// A thread takes 8 channels of this many consecutive rows (one load of the channels' values).
+#define BATCH_NORM_ROWS 16
 // batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias. variant {flat}; flat needs
-// channels % 8 == 0. threads.x = ceil(n / 8) either way.
+// channels % 8 == 0. threads.x = ceil(channels / 8) * ceil(rows / BATCH_NORM_ROWS) either way.
 struct BatchNormParams {
   uint offset[6];  // x, mean, var, weight, bias, y
   uint n, channels;
@@ -194,8 +201,8 @@ struct BatchNormGradStatsParams {
   float eps;
 };
 // batch_norm_grad: sums [2, channels] = sum(dy * xhat), sum(dy).
-// dx = weight / sqrt(var + eps) * (dy - train * (sums[1] + xhat * sums[0]) / rows). variant {flat}.
-// threads.x = ceil(n / 8).
+// dx = weight / sqrt(var + eps) * (dy - train * (sums[1] + xhat * sums[0]) / rows). variant {flat},
+// threads as batch_norm.
 struct BatchNormGradParams {
   uint offset[7];  // x, dy, mean, var, weight, sums, dx
   uint n, channels, rows;
@@ -206,7 +213,9 @@ struct BatchNormGradParams {
 // ---- pooling (NHWC) ------------------------------------------------------------------------
 // max_pool2d: y and index (i32, h * in_w + w of the first maximum). max_pool2d_grad: dy, index, dx
 // (gathers: each input looks at the windows that cover it). avg_pool2d: x, y. avg_pool2d_grad:
-// dy, dx. One element of the last binding's tensor (y for max_pool2d) per thread.
+// dy, dx. Eight elements of the last binding's tensor (y for max_pool2d) per thread.
+// max: a NaN wins; an empty window gives -inf and index -1. avg divides by the window's size clipped to
+// the padded input (count_include_pad) or to the input; dilation must be 1.
 struct PoolParams {
   uint offset[3];
   uint batch, in_h, in_w, channels, out_h, out_w;
@@ -251,7 +260,8 @@ struct Conv2dParams {
 #define STATE_SIZE 16
 
 // grad_stats: partial[c] = sum of squares of chunk c of g, partial[chunks + c] = 1 if any element of
-// it is not finite (bit test), else 0. One workgroup per chunk: threads = {chunks workgroups}.
+// it is not finite (bit test), else 0. One workgroup per chunk: threads.x = chunks workgroups. chunk is a
+// multiple of 8, at most 2^18.
 struct GradStatsParams {
   uint offset[2];  // g, partial
   uint n, chunk, chunks;
@@ -293,6 +303,22 @@ struct AdamParams {
   uint n;
   float lr, beta1, beta2, eps, weight_decay;
   uint decoupled;  // AdamW
+};
+
+// ---- parts of matmul and conv2d (issued by backends/vulkan/matrix*, never by an op) ----------
+// gemm_subgroup: c[s] = alpha * a[:, ks] @ b[ks, :] for batch[0] x batch[1] matrices and the k-ranges
+// ks of `splits` parts of k_chunk each. a is [m, k] or, by variant, [k, m]; b is [k, n] or [n, k];
+// rows of both begin at multiples of 8 bytes. threads = {column tiles, row tiles, batches * splits}.
+// variant {lanes across columns, a transposed, b transposed}.
+struct GemmParams {
+  uint offset[3];  // a, b, c
+  uint m, n, k;
+  uint k_chunk, splits;
+  uint batch_inner;           // batch[1]
+  uint a_row, b_row, c_row;   // elements from row to row as stored
+  uint a_batch[2], b_batch[2], c_batch[2];
+  uint c_split;  // elements from part to part
+  float alpha;
 };
 
 #ifdef __cplusplus
