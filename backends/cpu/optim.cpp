@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "backends/cpu/kernels.h"
+
+namespace rw::cpu {
+
+using namespace kernels;
+
+namespace {
+
+// The factor on the learning rate of the update that follows `t` others.
+double schedule_factor(const UpdatePrepareParams& p, double t) {
+  if (t < p.warmup) return (t + 1) / p.warmup;
+  const double since = t - p.warmup;
+  const double length = p.total > p.warmup ? p.total - p.warmup : 1;
+  const double progress = std::min(1.0, since / length);
+  const double floor = p.floor_factor, gamma = p.gamma;
+  switch (p.schedule) {
+    case SCHEDULE_COSINE:
+      return floor + (1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+    case SCHEDULE_LINEAR:
+      return 1 - (1 - floor) * progress;
+    case SCHEDULE_STEP:
+      return std::pow(gamma, std::floor(since / std::max(1u, p.period)));
+    case SCHEDULE_POLYNOMIAL:
+      return floor + (1 - floor) * std::pow(1 - progress, gamma);
+    default:
+      return 1;
+  }
+}
+
+void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& state) {
+  float scale = state.get(STATE_SCALE), good = state.get(STATE_GOOD), bad = state.get(STATE_BAD);
+  if (overflow) {
+    good = 0;
+    bad += 1;
+    if (bad >= p.hysteresis) {
+      scale = std::max(p.min_scale, scale * p.backoff);
+      bad = 0;
+    }
+  } else {
+    good += 1;
+    if (p.keep_bad == 0) bad = 0;
+    if (good >= p.interval) {
+      scale = std::min(p.max_scale, scale * p.growth);
+      good = bad = 0;
+    }
+  }
+  state.set(STATE_SCALE, scale);
+  state.set(STATE_GOOD, good);
+  state.set(STATE_BAD, bad);
+}
+
+}  // namespace
+
+void grad_stats(const Call& call) {
+  const auto p = call.params<GradStatsParams>();
+  const Elements g = call.in(0);
+  Elements partial = call.out(1);
+  for (uint64_t chunk = 0; chunk < p.chunks; ++chunk) {
+    const uint64_t begin = chunk * p.chunk, end = std::min<uint64_t>(p.n, begin + p.chunk);
+    double squares = 0;
+    bool finite = true;
+    for (uint64_t i = begin; i < end; ++i) {
+      const double value = g.get(i);
+      squares += value * value;
+      finite = finite && std::isfinite(value);
+    }
+    partial.set(chunk, static_cast<float>(squares));
+    partial.set(p.chunks + chunk, finite ? 0 : 1);
+  }
+}
+
+void update_prepare(const Call& call) {
+  const auto p = call.params<UpdatePrepareParams>();
+  const Elements partial = call.in(0);
+  Elements state = call.inout(1);
+
+  double squares = 0;
+  bool overflow = false;
+  for (uint64_t chunk = 0; chunk < p.chunks; ++chunk) {
+    squares += partial.get(chunk);
+    overflow = overflow || partial.get(p.chunks + chunk) != 0;
+  }
+  // The scale in force when the gradients were made, not the one set below.
+  const double unscale = 1.0 / (double{state.get(STATE_SCALE)} * p.weight);
+  const double norm = std::sqrt(squares) * unscale;
+  state.set(STATE_GRAD_NORM, static_cast<float>(norm));
+  state.set(STATE_FOUND_INF, overflow ? 1 : 0);
+  if (p.dynamic != 0) update_loss_scale(p, overflow, state);
+
+  if (overflow) {
+    state.set(STATE_SKIPPED, state.get(STATE_SKIPPED) + 1);
+    return;
+  }
+  const float updates = state.get(STATE_UPDATES);
+  const double clip = p.max_norm > 0 ? std::min(1.0, p.max_norm / (norm + 1e-6)) : 1.0;
+  state.set(STATE_GRAD_FACTOR, static_cast<float>(unscale * clip));
+  state.set(STATE_LR_FACTOR, static_cast<float>(schedule_factor(p, updates)));
+  state.set(STATE_UPDATES, updates + 1);
+}
+
+void sgd(const Call& call) {
+  const auto p = call.params<SgdParams>();
+  const Elements grad = call.in(1), state = call.in(3);
+  if (state.get(STATE_FOUND_INF) != 0) return;
+  Elements param = call.inout(0), momentum = call.inout(2);
+  const double lr = double{p.lr} * state.get(STATE_LR_FACTOR);
+  const double factor = (p.maximize != 0 ? -1.0 : 1.0) * state.get(STATE_GRAD_FACTOR);
+  const bool is_first = state.get(STATE_UPDATES) == 1;
+  for (uint64_t i = 0; i < p.n; ++i) {
+    double g = factor * grad.get(i) + double{p.weight_decay} * param.get(i);
+    if (p.momentum != 0) {
+      const double buffer =
+          is_first ? g : double{p.momentum} * momentum.get(i) + (1.0 - double{p.dampening}) * g;
+      momentum.set(i, static_cast<float>(buffer));
+      g = p.nesterov != 0 ? g + p.momentum * buffer : buffer;
+    }
+    param.set(i, static_cast<float>(param.get(i) - lr * g));
+  }
+}
+
+void adam(const Call& call) {
+  const auto p = call.params<AdamParams>();
+  const Elements grad = call.in(1), state = call.in(4);
+  if (state.get(STATE_FOUND_INF) != 0) return;
+  Elements param = call.inout(0), m = call.inout(2), v = call.inout(3);
+  const double lr = double{p.lr} * state.get(STATE_LR_FACTOR);
+  const double beta1 = p.beta1, beta2 = p.beta2, decay = p.weight_decay;
+  const double correction1 = 1 - std::pow(beta1, state.get(STATE_UPDATES));
+  const double correction2 = 1 - std::pow(beta2, state.get(STATE_UPDATES));
+  for (uint64_t i = 0; i < p.n; ++i) {
+    double g = double{state.get(STATE_GRAD_FACTOR)} * grad.get(i), x = param.get(i);
+    if (p.decoupled != 0)
+      x *= 1 - lr * decay;
+    else
+      g += decay * x;
+    const double m1 = beta1 * m.get(i) + (1 - beta1) * g;
+    const double v1 = beta2 * v.get(i) + (1 - beta2) * g * g;
+    m.set(i, static_cast<float>(m1));
+    v.set(i, static_cast<float>(v1));
+    const double step = lr / correction1 * m1 / (std::sqrt(v1) / std::sqrt(correction2) + p.eps);
+    param.set(i, static_cast<float>(x - step));
+  }
+}
+
+}  // namespace rw::cpu

@@ -1,0 +1,116 @@
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/kernels.h"
+
+namespace rw::cpu {
+
+using namespace kernels;
+
+namespace {
+
+// Calls body(output element, its image and channel, oh, ow) for every element of y.
+template <class Body>
+void for_each_output(const PoolParams& p, const Body& body) {
+  uint64_t i = 0;
+  for (uint64_t image = 0; image < p.batch; ++image)
+    for (uint64_t oh = 0; oh < p.out_h; ++oh)
+      for (uint64_t ow = 0; ow < p.out_w; ++ow)
+        for (uint64_t c = 0; c < p.channels; ++c) body(i++, image, c, oh, ow);
+}
+
+// Calls body(h, w) for every position of a window, those in the padding too.
+template <class Body>
+void for_each_tap(const PoolParams& p, uint64_t oh, uint64_t ow, const Body& body) {
+  for (uint64_t kh = 0; kh < p.kernel_h; ++kh)
+    for (uint64_t kw = 0; kw < p.kernel_w; ++kw)
+      body(static_cast<int64_t>(oh * p.stride_h + kh * p.dilation_h) - p.pad_h,
+           static_cast<int64_t>(ow * p.stride_w + kw * p.dilation_w) - p.pad_w);
+}
+
+bool inside(const PoolParams& p, int64_t h, int64_t w) {
+  return h >= 0 && h < p.in_h && w >= 0 && w < p.in_w;
+}
+
+uint64_t input_at(const PoolParams& p, uint64_t image, int64_t h, int64_t w, uint64_t c) {
+  return ((image * p.in_h + h) * p.in_w + w) * p.channels + c;
+}
+
+uint64_t input_size(const PoolParams& p) {
+  return uint64_t{p.batch} * p.in_h * p.in_w * p.channels;
+}
+
+// What an average is divided by. A window may end beyond the padding when the output size was
+// rounded up: that part never counts (as in PyTorch).
+uint32_t divisor(const PoolParams& p, uint64_t oh, uint64_t ow) {
+  uint32_t taps = 0;
+  for_each_tap(p, oh, ow, [&](int64_t h, int64_t w) {
+    const bool padded = h < int64_t{p.in_h} + p.pad_h && w < int64_t{p.in_w} + p.pad_w;
+    taps += p.count_include_pad != 0 ? padded : inside(p, h, w);
+  });
+  return taps;
+}
+
+}  // namespace
+
+void max_pool2d(const Call& call) {
+  const auto p = call.params<PoolParams>();
+  const Elements x = call.in(0);
+  Elements y = call.out(1), index = call.out(2);
+  for_each_output(p, [&](uint64_t i, uint64_t image, uint64_t c, uint64_t oh, uint64_t ow) {
+    float best = -std::numeric_limits<float>::infinity();
+    int64_t best_at = -1;
+    for_each_tap(p, oh, ow, [&](int64_t h, int64_t w) {
+      if (!inside(p, h, w) || std::isnan(best)) return;
+      const float value = x.get(input_at(p, image, h, w, c));
+      if (best_at >= 0 && !(value > best) && !std::isnan(value)) return;
+      best = value;
+      best_at = h * p.in_w + w;
+    });
+    y.set(i, best);
+    index.seti(i, static_cast<int32_t>(best_at));
+  });
+}
+
+void max_pool2d_grad(const Call& call) {
+  const auto p = call.params<PoolParams>();
+  const Elements dy = call.in(0), index = call.in(1);
+  std::vector<double> dx(input_size(p));
+  for_each_output(p, [&](uint64_t i, uint64_t image, uint64_t c, uint64_t, uint64_t) {
+    const int32_t at = index.geti(i);
+    check<ValueError>(at >= 0 && at < int64_t{p.in_h} * p.in_w, call.kernel(),
+                      "index must be a position of the {} x {} input, got {}", p.in_h, p.in_w, at);
+    dx[input_at(p, image, at / p.in_w, at % p.in_w, c)] += dy.get(i);
+  });
+  Elements out = call.out(2);
+  for (uint64_t i = 0; i < dx.size(); ++i) out.set(i, static_cast<float>(dx[i]));
+}
+
+void avg_pool2d(const Call& call) {
+  const auto p = call.params<PoolParams>();
+  const Elements x = call.in(0);
+  Elements y = call.out(1);
+  for_each_output(p, [&](uint64_t i, uint64_t image, uint64_t c, uint64_t oh, uint64_t ow) {
+    double total = 0;
+    for_each_tap(p, oh, ow, [&](int64_t h, int64_t w) {
+      if (inside(p, h, w)) total += x.get(input_at(p, image, h, w, c));
+    });
+    y.set(i, static_cast<float>(total / divisor(p, oh, ow)));
+  });
+}
+
+void avg_pool2d_grad(const Call& call) {
+  const auto p = call.params<PoolParams>();
+  const Elements dy = call.in(0);
+  std::vector<double> dx(input_size(p));
+  for_each_output(p, [&](uint64_t i, uint64_t image, uint64_t c, uint64_t oh, uint64_t ow) {
+    const double share = double{dy.get(i)} / divisor(p, oh, ow);
+    for_each_tap(p, oh, ow, [&](int64_t h, int64_t w) {
+      if (inside(p, h, w)) dx[input_at(p, image, h, w, c)] += share;
+    });
+  });
+  Elements out = call.out(1);
+  for (uint64_t i = 0; i < dx.size(); ++i) out.set(i, static_cast<float>(dx[i]));
+}
+
+}  // namespace rw::cpu

@@ -1,0 +1,122 @@
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/kernels.h"
+
+namespace rw::cpu {
+
+using namespace kernels;
+
+namespace {
+
+enum ReduceOp : uint32_t { sum, maximum, minimum, product };
+
+double identity(uint32_t op) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  switch (op) {
+    case sum:
+      return 0;
+    case maximum:
+      return -infinity;
+    case minimum:
+      return infinity;
+    default:
+      return 1;
+  }
+}
+
+double combine(uint32_t op, double total, double value) {
+  switch (op) {
+    case sum:
+      return total + value;
+    case maximum:
+      return value > total || std::isnan(value) ? value : total;
+    case minimum:
+      return value < total || std::isnan(value) ? value : total;
+    default:
+      return total * value;
+  }
+}
+
+}  // namespace
+
+// Serves reduce and reduce_rows. Doubles hold every i32 and every sum of 2^21 of them exactly.
+void reduce(const Call& call) {
+  const auto p = call.params<ReduceParams>();
+  const uint32_t op = call.variant(0);
+  check<ValueError>(op <= product, call.kernel(), "op must be 0 to 3, got {}", op);
+  const Elements x = call.in(0);
+  Elements y = call.out(1);
+  for (uint64_t outer = 0; outer < p.outer; ++outer) {
+    for (uint64_t inner = 0; inner < p.inner; ++inner) {
+      double total = identity(op);
+      for (uint64_t i = 0; i < p.count; ++i) {
+        const uint64_t at = (outer * p.count + i) * p.inner + inner;
+        total = combine(op, total, is_float(x.dtype()) ? x.get(at) : x.geti(at));
+      }
+      total *= p.scale;
+      if (is_float(y.dtype()))
+        y.set(outer * p.inner + inner, static_cast<float>(total));
+      else
+        y.seti(outer * p.inner + inner, static_cast<int32_t>(static_cast<int64_t>(total)));
+    }
+  }
+}
+
+void argreduce(const Call& call) {
+  const auto p = call.params<ArgReduceParams>();
+  const bool is_min = call.variant(0) == 1;
+  const Elements x = call.in(0);
+  Elements y = call.out(1);
+  for (uint64_t outer = 0; outer < p.outer; ++outer) {
+    for (uint64_t inner = 0; inner < p.inner; ++inner) {
+      const auto value = [&](uint64_t i) {
+        const uint64_t at = (outer * p.count + i) * p.inner + inner;
+        return is_float(x.dtype()) ? double{x.get(at)} : double(x.geti(at));
+      };
+      uint64_t best = 0;
+      for (uint64_t i = 1; i < p.count; ++i) {
+        if (std::isnan(value(best))) break;  // the first NaN wins
+        const bool better = is_min ? value(i) < value(best) : value(i) > value(best);
+        if (better || std::isnan(value(i))) best = i;
+      }
+      y.seti(outer * p.inner + inner, static_cast<int32_t>(best));
+    }
+  }
+}
+
+void softmax(const Call& call) {
+  const auto p = call.params<SoftmaxParams>();
+  const bool log = call.variant(0) == 1;
+  const Elements x = call.in(0);
+  Elements y = call.out(1);
+  for (uint64_t row = 0; row < p.rows; ++row) {
+    const std::vector<double> values = x.to_doubles(row * p.cols, p.cols);
+    double top = -std::numeric_limits<double>::infinity(), total = 0;
+    for (double v : values) top = combine(maximum, top, v);
+    for (double v : values) total += std::exp(v - top);
+    for (uint64_t i = 0; i < p.cols; ++i) {
+      const double shifted = values[i] - top;
+      y.set(row * p.cols + i,
+            static_cast<float>(log ? shifted - std::log(total) : std::exp(shifted) / total));
+    }
+  }
+}
+
+void softmax_grad(const Call& call) {
+  const auto p = call.params<SoftmaxGradParams>();
+  const bool log = call.variant(0) == 1;
+  const Elements y = call.in(0), dy = call.in(1);
+  Elements dx = call.out(2);
+  for (uint64_t row = 0; row < p.rows; ++row) {
+    const std::vector<double> values = y.to_doubles(row * p.cols, p.cols);
+    const std::vector<double> grads = dy.to_doubles(row * p.cols, p.cols);
+    double total = 0;
+    for (uint64_t i = 0; i < p.cols; ++i) total += log ? grads[i] : values[i] * grads[i];
+    for (uint64_t i = 0; i < p.cols; ++i)
+      dx.set(row * p.cols + i, static_cast<float>(log ? grads[i] - std::exp(values[i]) * total
+                                                      : values[i] * (grads[i] - total)));
+  }
+}
+
+}  // namespace rw::cpu
