@@ -1,0 +1,215 @@
+// Backward: one reverse loop over the tape.
+#include <algorithm>
+
+#include "core/ops.h"
+#include "core/replay.h"
+#include "core/tape.h"
+
+namespace rw {
+
+namespace {
+
+Tensor sum_of(Tensor a, Tensor b) {
+  if (a.dtype() != b.dtype()) {
+    a = cast(std::move(a), DType::f32);
+    b = cast(std::move(b), DType::f32);
+  }
+  return add(std::move(a), std::move(b));
+}
+
+void add_to_leaf(const Tensor& leaf, Tensor gradient) {
+  TensorImpl& impl = leaf.impl();
+  if (impl.grad.defined()) return accumulate(gradient, impl.grad);
+  const PurposeScope purpose(Purpose::gradient);
+  const Tensor& g = gradient;
+  const bool own = g.pointer().use_count() == 1 && g.impl().storage.use_count() == 1;
+  if (own && g.is_contiguous() && g.bytes() == g.impl().storage->bytes() && g.dtype() == DType::f32) {
+    impl.grad = std::move(gradient);
+  } else {
+    impl.grad = empty(g.shape(), DType::f32, g.device().shared_from_this());
+    copy_into(gradient, impl.grad);
+  }
+}
+
+}  // namespace
+
+class Backward {
+ public:
+  Backward(Tape& tape, bool retain) : tape_(tape), retain_(retain) {}
+
+  void run(int64_t root, int slot, Tensor gradient) {
+    reachable_ = mark(root);
+    grads_[root].resize(tape_.at(root).outputs.size());
+    grads_[root][static_cast<size_t>(slot)] = std::move(gradient);
+    int segment = static_cast<int>(tape_.segments_.size()) - 1;
+    const auto first_of = [&](int s) { return tape_.segments_[static_cast<size_t>(s)].first; };
+    while (segment >= 0 && first_of(segment) > root) --segment;
+    for (int64_t i = root; i >= tape_.base_; --i) {
+      if (is_reachable(i)) visit(i);
+      for (; segment >= 0 && first_of(segment) == i; --segment) leave(segment);
+    }
+    if (!retain_) retire(root);
+  }
+
+ private:
+  bool is_reachable(int64_t i) const { return reachable_[static_cast<size_t>(i - tape_.base_)]; }
+
+  // The records that a gradient from `root` reaches.
+  std::vector<bool> mark(int64_t root) {
+    std::vector<bool> reach(static_cast<size_t>(root - tape_.base_ + 1));
+    reach.back() = true;
+    for (int64_t i = root; i >= tape_.base_; --i) {
+      if (!reach[static_cast<size_t>(i - tape_.base_)]) continue;
+      const Record& record = tape_.at(i);
+      check<AutogradError>(record.op != nullptr, "backward",
+                           "the tape was freed by an earlier backward; call it with retain = true");
+      for (const Edge& edge : record.inputs) {
+        if (!edge.requires_grad || edge.record < 0) continue;
+        check<AutogradError>(edge.record >= tape_.base_, "backward",
+                             "the tape was freed by an earlier backward; call it with retain = true");
+        reach[static_cast<size_t>(edge.record - tape_.base_)] = true;
+      }
+    }
+    return reach;
+  }
+
+  void visit(int64_t i) {
+    const auto found = grads_.find(i);
+    if (found == grads_.end()) return;
+    std::vector<Tensor> dy = std::move(found->second);
+    grads_.erase(found);
+    Record& record = tape_.at(i);
+    if (record.segment >= 0 && (record.saves.inputs || record.saves.outputs)) open(record.segment);
+    const OpScope scope(record.op->name);
+    if (!record.op->any_grad_dtype)
+      for (size_t k = 0; k < dy.size(); ++k)
+        if (dy[k].defined() && dy[k].dtype() != record.outputs[k].dtype)
+          dy[k] = cast(std::move(dy[k]), record.outputs[k].dtype);
+    std::vector<Tensor> dx = record.op->vjp(record, dy);
+    dy.clear();
+    if (!retain_) release_saved(record);
+    distribute(record, std::move(dx));
+  }
+
+  void distribute(const Record& record, std::vector<Tensor> dx) {
+    check<AutogradError>(dx.size() == record.inputs.size(), record.op->name,
+                         "the vjp must return one gradient per input, got {} for {}", dx.size(),
+                         record.inputs.size());
+    for (size_t k = 0; k < dx.size(); ++k) {
+      const Edge& edge = record.inputs[k];
+      if (!edge.requires_grad || !dx[k].defined()) continue;
+      check<AutogradError>(dx[k].shape() == edge.shape, record.op->name,
+                           "the gradient must have its input's shape, got {} and {}",
+                           dx[k].shape().str(), edge.shape.str());
+      if (edge.record < 0) {
+        add_to_leaf(edge.leaf, std::move(dx[k]));
+        continue;
+      }
+      auto& slots = grads_[edge.record];
+      slots.resize(tape_.at(edge.record).outputs.size());
+      Tensor& sum = slots[static_cast<size_t>(edge.slot)];
+      sum = sum.defined() ? sum_of(std::move(sum), std::move(dx[k])) : std::move(dx[k]);
+    }
+  }
+
+  void open(int s) {
+    SegmentRange& segment = tape_.segments_[static_cast<size_t>(s)];
+    if (segment.replayed) return;
+    if (segment.parent >= 0) open(segment.parent);
+    Replay(tape_, s, reachable_).run();
+  }
+
+  // The loop has passed the segment's first record.
+  void leave(int s) {
+    SegmentRange& segment = tape_.segments_[static_cast<size_t>(s)];
+    hand_over(segment);
+    segment.kept.clear();
+    if (!retain_) {
+      segment.externals.clear();
+    } else if (segment.replayed) {
+      for (int64_t i = segment.first; i < segment.last; ++i)
+        if (tape_.at(i).segment == s) release_saved(tape_.at(i));
+    }
+    for (auto& [id, external] : segment.externals)  // retain: inner values of a parent go again
+      if (segment.parent >= 0 && external.record >= 0 && inner_of_ancestor(segment, external.record))
+        external.value = {};
+    if (!retain_) segment.restore();
+    segment.replayed = false;
+  }
+
+  bool inner_of_ancestor(const SegmentRange& segment, int64_t record) const {
+    for (int p = segment.parent; p >= 0; p = tape_.segments_[static_cast<size_t>(p)].parent)
+      if (tape_.segments_[static_cast<size_t>(p)].contains(record)) return true;
+    return false;
+  }
+
+  // A value that this segment held and that an earlier segment's vjp reads need not be replayed.
+  void hand_over(SegmentRange& segment) {
+    for (const auto& [id, external] : segment.externals) {
+      if (external.record < tape_.base_ || !external.value.tensor.defined()) continue;
+      const Record& maker = tape_.at(external.record);
+      if (!maker.op || maker.segment < 0 || !maker.saves.outputs) continue;
+      SegmentRange& earlier = tape_.segments_[static_cast<size_t>(maker.segment)];
+      if (!earlier.replayed) earlier.kept[id] = external.value.tensor;
+    }
+  }
+
+  static void release_saved(Record& record) {
+    for (Saved& s : record.saved_inputs) s = {};
+    for (Saved& s : record.saved_outputs) s = {};
+  }
+
+  // Frees the records that were passed.
+  void retire(int64_t root) {
+    for (int64_t i = root; i >= tape_.base_; --i) {
+      if (!is_reachable(i)) continue;
+      Record dead;
+      std::swap(dead, tape_.at(i));
+      --tape_.alive_;
+      for (const Edge& edge : dead.inputs)
+        if (edge.record >= tape_.base_ && tape_.at(edge.record).op) --tape_.at(edge.record).readers;
+    }
+    std::vector<int64_t> unread;  // side branches that only retired records read
+    for (int64_t i = root; i >= tape_.base_; --i)
+      if (tape_.at(i).op && tape_.at(i).readers == 0) unread.push_back(i);
+    tape_.free_records(std::move(unread));
+  }
+
+  Tape& tape_;
+  bool retain_;
+  std::vector<bool> reachable_;
+  std::unordered_map<int64_t, std::vector<Tensor>> grads_;
+};
+
+void Tape::backward(const Tensor& root, const Tensor& gradient, bool retain) {
+  check<AutogradError>(!running_, "backward", "must not be called inside a vjp");
+  check<AutogradError>(open_ < 0, "backward", "must not be called inside a checkpoint scope");
+  check<AutogradError>(root.requires_grad(), "backward",
+                       "the tensor must depend on a leaf that requires a gradient, got {}", root.str());
+  check<ShapeError>(gradient.defined() || root.numel() == 1, "backward",
+                    "needs a scalar, or a gradient of its shape, got {}", root.str());
+  check<ShapeError>(!gradient.defined() || gradient.shape() == root.shape(), "backward",
+                    "the gradient must have the tensor's shape, got {} and {}",
+                    gradient.defined() ? gradient.str() : "", root.str());
+  const NoGrad guard;
+  Tensor seed = gradient.defined() ? gradient.detach()
+                                   : full(root.shape(), 1.0f, root.dtype(), root.device().shared_from_this());
+  const Producer& producer = root.impl().producer;
+  if (producer.index < 0) return add_to_leaf(root, std::move(seed));
+  check<AutogradError>(producer.tape.lock().get() == this, "backward",
+                       "must run on the thread that recorded the tensor");
+  check<AutogradError>(producer.index >= base_, "backward",
+                       "the tape was freed by an earlier backward; call it with retain = true");
+  running_ = true;
+  try {
+    Backward(*this, retain).run(producer.index, producer.slot, std::move(seed));
+  } catch (...) {  // half-run: nothing of the tape can be trusted
+    running_ = false;
+    clear();
+    throw;
+  }
+  running_ = false;
+  forget_if_empty();
+}
+
+}  // namespace rw

@@ -1,0 +1,62 @@
+// From tensors to a kernel call: bindings, element offsets, workspace.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <initializer_list>
+
+#include "core/tensor.h"
+#include "shaders/params.h"
+
+namespace rw {
+
+struct Arg {
+  const Tensor& tensor;
+  Access access;
+};
+inline Arg in(const Tensor& t) { return {t, Access::read}; }
+inline Arg out(const Tensor& t) { return {t, Access::write}; }
+inline Arg inout(const Tensor& t) { return {t, Access::read_write}; }
+
+// Specialization constants 0, 1, ... of a call.
+struct Variant {
+  std::array<uint32_t, 8> values{};
+  size_t count = 0;
+  Variant() = default;
+  Variant(std::initializer_list<uint32_t> list) : count(list.size()) {
+    std::copy(list.begin(), list.end(), values.begin());
+  }
+};
+
+struct Launch {
+  std::array<uint32_t, 3> threads = {1, 1, 1};
+  Variant variant = {};
+  double flops = 0;
+};
+
+namespace detail {
+// Queues the call; writes the element offset of every binding to the head of `params`.
+void launch(const char* kernel, std::span<const Arg> args, std::span<std::byte> params,
+            const Launch& how);
+}  // namespace detail
+
+// Queues `kernel` on the tensors' device. P is its struct of shaders/params.h.
+template <class P>
+void launch(const char* kernel, std::initializer_list<Arg> args, P params, const Launch& how) {
+  static_assert(sizeof(P) <= 128, "push constants are limited to 128 bytes");
+  check(args.size() == sizeof(params.offset) / sizeof(params.offset[0]), kernel,
+        "one tensor per binding is needed, got {} tensors", args.size());
+  detail::launch(kernel, std::span(args.begin(), args.size()),
+                 std::as_writable_bytes(std::span(&params, 1)), how);
+}
+
+// n as the kernels' 32-bit count; throws ShapeError beyond 2^32 - 1.
+uint32_t count32(int64_t n, const char* op);
+// threads.x of a flat kernel over n elements.
+uint32_t flat_threads(int64_t n);
+// Dense, and starting on a 16-byte boundary: the flat kernels' fast path.
+bool is_flat(const Tensor& t);
+void copy_dims(const Shape& from, uint32_t (&to)[REWIND_MAX_DIMS]);
+
+}  // namespace rw

@@ -1,0 +1,198 @@
+// Every public op. Functions, no methods: y = relu(x). Inputs are taken by value; moving one in lets
+// the op overwrite it when nobody else needs it. f16 inputs are computed in f32 and stored as f16.
+// Binary ops broadcast as NumPy does; both operands must have one dtype (see promote).
+// Images are NHWC (channels last), convolution weights OHWI, as in MLX.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/rng.h"
+#include "core/tape.h"
+#include "core/tensor.h"
+
+namespace rw {
+
+using Axes = std::vector<int>;
+
+// ---- making ----------------------------------------------------------------------------------
+Tensor full(const Shape& shape, float value, DType dtype = DType::f32,
+            const std::shared_ptr<Device>& device = default_device());
+Tensor zeros(const Shape& shape, DType dtype = DType::f32);
+Tensor ones(const Shape& shape, DType dtype = DType::f32);
+Tensor zeros_like(const Tensor& t);
+Tensor arange(int64_t n);  // i32: 0 .. n - 1
+// Uniform in [low, high) and normal, from the generator's next counters.
+Tensor rand(const Shape& shape, float low = 0, float high = 1, DType dtype = DType::f32,
+            Generator& generator = default_generator());
+Tensor randn(const Shape& shape, float mean = 0, float std = 1, DType dtype = DType::f32,
+             Generator& generator = default_generator());
+
+// ---- dtype and layout ------------------------------------------------------------------------
+Tensor cast(Tensor x, DType dtype);     // the same handle when nothing changes
+Tensor contiguous(const Tensor& x);     // dense row-major; the same handle when it is already
+void copy_into(const Tensor& source, const Tensor& target);  // unrecorded, converts dtype, any strides
+void fill_(const Tensor& target, float value);               // unrecorded; target dense
+void accumulate(const Tensor& x, const Tensor& target, float scale = 1);  // target (f32) += scale * x
+
+// Views: no copy unless a reshape of a strided tensor needs one.
+Tensor reshape(const Tensor& x, const Shape& shape);
+Tensor reshape(const Tensor& x, std::initializer_list<int64_t> shape);  // one size may be -1
+Tensor flatten(const Tensor& x, int first = 0, int last = -1);
+Tensor transpose(const Tensor& x, int a, int b);
+Tensor permute(const Tensor& x, const Axes& axes);
+Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step = 1);
+Tensor select(const Tensor& x, int axis, int64_t index);  // one slice, without the axis
+Tensor expand(const Tensor& x, const Shape& shape);       // broadcast view
+Tensor squeeze(const Tensor& x, int axis);
+Tensor unsqueeze(const Tensor& x, int axis);
+
+Tensor concat(const std::vector<Tensor>& parts, int axis);
+Tensor stack(const std::vector<Tensor>& parts, int axis);
+std::vector<Tensor> split(const Tensor& x, int64_t size, int axis);
+// Constant padding: before[i] and after[i] elements along axis i.
+Tensor pad(const Tensor& x, const std::vector<int64_t>& before, const std::vector<int64_t>& after,
+           float value = 0);
+
+// ---- elementwise (shaders/elementwise.def) -----------------------------------------------------
+Tensor neg(Tensor x);
+Tensor abs(Tensor x);
+Tensor exp(Tensor x);
+Tensor log(Tensor x);
+Tensor sqrt(Tensor x);
+Tensor rsqrt(Tensor x);
+Tensor square(Tensor x);
+Tensor relu(Tensor x);
+Tensor sigmoid(Tensor x);
+Tensor tanh(Tensor x);
+Tensor silu(Tensor x);
+Tensor gelu(Tensor x);       // erf form
+Tensor gelu_tanh(Tensor x);  // tanh approximation
+Tensor softplus(Tensor x);
+Tensor sin(Tensor x);
+Tensor cos(Tensor x);
+Tensor erf(Tensor x);
+Tensor reciprocal(Tensor x);
+Tensor sign(Tensor x);
+Tensor floor(Tensor x);
+Tensor ceil(Tensor x);
+Tensor hardtanh(Tensor x);
+Tensor log1p(Tensor x);
+Tensor affine(Tensor x, float a, float b);  // a * x + b
+Tensor clamp(Tensor x, float low, float high);
+Tensor pow(Tensor x, float exponent);       // x > 0, or NaN
+Tensor leaky_relu(Tensor x, float slope = 0.01f);
+Tensor elu(Tensor x, float alpha = 1);
+
+Tensor add(Tensor a, Tensor b);
+Tensor sub(Tensor a, Tensor b);
+Tensor mul(Tensor a, Tensor b);
+Tensor div(Tensor a, Tensor b);
+Tensor maximum(Tensor a, Tensor b);
+Tensor minimum(Tensor a, Tensor b);
+inline Tensor operator+(Tensor a, Tensor b) { return add(std::move(a), std::move(b)); }
+inline Tensor operator-(Tensor a, Tensor b) { return sub(std::move(a), std::move(b)); }
+inline Tensor operator*(Tensor a, Tensor b) { return mul(std::move(a), std::move(b)); }
+inline Tensor operator/(Tensor a, Tensor b) { return div(std::move(a), std::move(b)); }
+inline Tensor operator-(Tensor a) { return neg(std::move(a)); }
+inline Tensor operator+(Tensor a, float b) { return affine(std::move(a), 1, b); }
+inline Tensor operator-(Tensor a, float b) { return affine(std::move(a), 1, -b); }
+inline Tensor operator*(Tensor a, float b) { return affine(std::move(a), b, 0); }
+inline Tensor operator*(float a, Tensor b) { return affine(std::move(b), a, 0); }
+inline Tensor operator/(Tensor a, float b) { return affine(std::move(a), 1 / b, 0); }
+
+// Comparisons give u8 0 or 1 and no gradient.
+Tensor equal(const Tensor& a, const Tensor& b);
+Tensor not_equal(const Tensor& a, const Tensor& b);
+Tensor less(const Tensor& a, const Tensor& b);
+Tensor less_equal(const Tensor& a, const Tensor& b);
+Tensor greater(const Tensor& a, const Tensor& b);
+Tensor greater_equal(const Tensor& a, const Tensor& b);
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition u8
+
+// ---- reductions ------------------------------------------------------------------------------
+// Over `axes` (all when empty). f32 and f16 accumulate in f32.
+Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
+Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
+Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdims = false);  // gradient: to the maxima, shared
+Tensor min(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
+Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdims = false);  // x != 0 for gradients
+Tensor var(const Tensor& x, const Axes& axes = {}, bool unbiased = false, bool keepdims = false);
+Tensor argmax(const Tensor& x, int axis = -1);  // i32, the first maximum
+Tensor argmin(const Tensor& x, int axis = -1);
+// Sums x over the axes along which `shape` was broadcast to x's shape.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+// ---- matrix products and convolution -----------------------------------------------------------
+// [..., m, k] @ [..., k, n] -> [..., m, n]; leading axes broadcast. Transposed views cost no copy.
+Tensor matmul(const Tensor& a, const Tensor& b);
+// x [..., in] @ weight [out, in]^T + bias [out] (may be undefined).
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+struct Conv2dOptions {
+  int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, groups = 1;
+  static Conv2dOptions make(int stride, int padding, int dilation = 1, int groups = 1) {
+    return {stride, stride, padding, padding, dilation, dilation, groups};
+  }
+};
+// x [N, H, W, C], weight [O, KH, KW, C / groups] -> [N, H', W', O].
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& options = {});
+
+struct PoolOptions {
+  int kernel_h = 2, kernel_w = 2, stride_h = 2, stride_w = 2, pad_h = 0, pad_w = 0;
+  int dilation_h = 1, dilation_w = 1;
+  bool count_include_pad = true;
+  static PoolOptions make(int kernel, int stride, int padding = 0) {
+    return {kernel, kernel, stride, stride, padding, padding};
+  }
+};
+Tensor max_pool2d(const Tensor& x, const PoolOptions& options);
+Tensor avg_pool2d(const Tensor& x, const PoolOptions& options);
+
+// ---- normalisation, losses, indexing, random ---------------------------------------------------
+struct BatchNormResult {
+  Tensor y, mean, var;  // var is biased; mean and var carry no gradient
+};
+// Statistics over all axes but the last. weight, bias [C] f32.
+BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps = 1e-5f);
+// The same with given statistics (evaluation).
+Tensor batch_norm_with(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                       const Tensor& bias, float eps = 1e-5f);
+
+Tensor softmax(const Tensor& x, int axis = -1);
+Tensor log_softmax(const Tensor& x, int axis = -1);
+
+enum class Reduction { none, mean, sum };
+struct CrossEntropyOptions {
+  float label_smoothing = 0;
+  int ignore_index = -100;
+  Reduction reduction = Reduction::mean;  // mean over the targets that are not ignored
+};
+// logits [N, C], target [N] i32 -> f32 scalar or [N].
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
+Tensor mse_loss(const Tensor& x, const Tensor& target);
+
+// table [V, D], index (any shape, i32) -> index.shape + [D]. Repeated indices add up in order.
+Tensor embedding(const Tensor& table, const Tensor& index);
+
+// Zeroes elements with probability p and scales the rest by 1 / (1 - p).
+Tensor dropout(const Tensor& x, float p, Generator& generator = default_generator());
+
+// ---- mixed precision ---------------------------------------------------------------------------
+// While alive, matmul, linear and conv2d cast f32 inputs to `dtype` (per thread).
+class Autocast {
+ public:
+  explicit Autocast(DType dtype, bool enabled = true);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+  static Tensor input(const Tensor& x);  // x as such an op should see it
+
+ private:
+  std::optional<DType> previous_;
+};
+
+// Casts so that both have one dtype: f32 wins over f16.
+void promote(Tensor& a, Tensor& b, const char* op);
+
+}  // namespace rw

@@ -1,0 +1,222 @@
+#include "core/tape.h"
+
+#include <algorithm>
+
+namespace rw {
+
+namespace {
+
+const Tensor& checked(const std::vector<Saved>& saved, int slot, const Record& record, const char* side) {
+  const bool there = slot < static_cast<int>(saved.size()) && saved[slot].tensor.defined();
+  check<AutogradError>(there, record.op->name, "the vjp reads {} {}, which is not saved; declare it in saves",
+                       side, slot);
+  const TensorImpl& impl = saved[slot].tensor.impl();
+  check<AutogradError>(impl.storage->version == saved[slot].version, record.op->name,
+                       "{} {}{} must not change between forward and backward, it was written to",
+                       side, slot, impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name));
+  return saved[slot].tensor;
+}
+
+Edge edge_of(const Tensor& t, const Tape* tape) {
+  const TensorImpl& impl = t.impl();
+  Edge edge{impl.id, impl.producer.index, impl.producer.slot, impl.shape, impl.dtype, impl.requires_grad, {}};
+  if (edge.record < 0) {
+    if (impl.requires_grad) edge.leaf = t;
+  } else {
+    check<AutogradError>(impl.producer.tape.lock().get() == tape, OpScope::current(),
+                         "inputs must be recorded on this thread's tape, got one of another thread");
+  }
+  return edge;
+}
+
+Saved save(const Tensor& t) { return {t.detach(), t.impl().storage->version}; }
+
+}  // namespace
+
+const Tensor& Record::input(int i) const { return checked(saved_inputs, i, *this, "input"); }
+const Tensor& Record::output(int i) const { return checked(saved_outputs, i, *this, "output"); }
+
+const std::shared_ptr<Tape>& Tape::current() {
+  thread_local const auto tape = std::make_shared<Tape>();
+  return tape;
+}
+
+bool Tape::is_inner(const Edge& edge) const {
+  return open_ >= 0 && edge.record >= 0 && segments_[open_].contains(edge.record);
+}
+
+void Tape::append(Record record, std::span<const Tensor> held, std::span<Tensor> outputs) {
+  const int64_t index = end();
+  record.segment = open_;
+  const bool requires_grad = record.outputs.empty() ? false : record.outputs[0].requires_grad;
+  record.outputs.clear();
+  record.saved_outputs.resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    TensorImpl& impl = outputs[i].impl();
+    if (record.saves.outputs >> i & 1) {
+      if (open_ >= 0) spare(outputs[i]);
+      else record.saved_outputs[i] = save(outputs[i]);
+    }
+    impl.requires_grad = requires_grad && is_float(impl.dtype);
+    impl.producer = {weak_from_this(), index, static_cast<int>(i)};
+    record.outputs.push_back({impl.id, index, static_cast<int>(i), impl.shape, impl.dtype, impl.requires_grad, {}});
+  }
+  record.readers = static_cast<int64_t>(outputs.size());
+  for (size_t i = 0; i < record.inputs.size(); ++i) {
+    if (record.inputs[i].record >= 0) ++at(record.inputs[i].record).readers;
+    if (held[i].defined()) hold(record.inputs[i], held[i]);
+  }
+  records_.push_back(std::move(record));
+  ++alive_;
+}
+
+void Tape::hold(const Edge& edge, const Tensor& value) {
+  int outer = open_;  // the innermost enclosing segment that made the value, if any
+  while (outer >= 0 && !(edge.record >= 0 && segments_[outer].contains(edge.record)))
+    outer = segments_[outer].parent;
+  for (int s = open_; s != outer; s = segments_[s].parent) {
+    External& external = segments_[s].externals[edge.id];
+    external.record = edge.record;
+    segments_[s].seen.insert(value.impl().storage->id());
+    if (outer < 0 && !external.value.tensor.defined()) external.value = save(value);
+  }
+}
+
+void Tape::spare(const Tensor& value) {
+  int top = open_;
+  while (segments_[top].parent >= 0) top = segments_[top].parent;
+  SegmentRange& segment = segments_[top];
+  const Storage& storage = *value.impl().storage;
+  if (!segment.seen.insert(storage.id()).second) return;
+  segment.device = storage.device().shared_from_this();
+  segment.dropped_bytes += static_cast<int64_t>(storage.range().size);
+  segment.device->note_dropped(static_cast<int64_t>(storage.range().size));
+}
+
+int Tape::open_segment() {
+  SegmentRange segment;
+  segment.parent = open_;
+  segment.first = end();
+  segments_.push_back(std::move(segment));
+  return open_ = static_cast<int>(segments_.size()) - 1;
+}
+
+void Tape::close_segment(int segment) {
+  check<AutogradError>(segment == open_, "checkpoint", "scopes must close in reverse order of opening");
+  segments_[segment].last = end();
+  open_ = segments_[segment].parent;
+  forget_if_empty();
+}
+
+void Tape::release_reader(int64_t index) {
+  if (index < base_ || index >= end()) return;
+  Record& record = at(index);
+  if (record.op && --record.readers == 0 && !running_) free_records({index});
+}
+
+void Tape::free_records(std::vector<int64_t> worklist) {
+  while (!worklist.empty()) {
+    Record& record = at(worklist.back());
+    worklist.pop_back();
+    if (!record.op) continue;
+    for (const Edge& edge : record.inputs)
+      if (edge.record >= base_ && at(edge.record).op && --at(edge.record).readers == 0)
+        worklist.push_back(edge.record);
+    Record dead;
+    std::swap(dead, record);  // handles die after the record left the tape
+    --alive_;
+  }
+  forget_if_empty();
+}
+
+void Tape::forget_if_empty() {
+  if (alive_ == 0 && open_ < 0 && !running_) clear();
+}
+
+void Tape::clear() {
+  for (SegmentRange& s : segments_) s.restore();
+  base_ = end();  // indices are never used twice: old handles may still name them
+  alive_ = 0;
+  segments_.clear();
+  open_ = -1;
+  const auto dead = std::move(records_);
+  records_.clear();
+}
+
+void SegmentRange::restore() {
+  if (device) device->note_dropped(-dropped_bytes);
+  device.reset();
+}
+
+TapeStats Tape::stats() const {
+  TapeStats stats{static_cast<uint64_t>(alive_), 0, 0, segments_.size()};
+  std::unordered_set<const Storage*> seen;
+  const auto count = [&](const Tensor& t) {
+    if (!t.defined()) return;
+    ++stats.saved_tensors;
+    if (seen.insert(t.impl().storage.get()).second) stats.saved_bytes += t.impl().storage->bytes();
+  };
+  for (const Record& record : records_) {
+    for (const Saved& s : record.saved_inputs) count(s.tensor);
+    for (const Saved& s : record.saved_outputs) count(s.tensor);
+  }
+  for (const SegmentRange& segment : segments_)
+    for (const auto& [id, external] : segment.externals) count(external.value.tensor);
+  return stats;
+}
+
+std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
+  const OpScope scope(op.name);
+  const auto& tape = Tape::current();
+  bool requires_grad = false;
+  for (const Tensor& t : inputs) requires_grad |= t.requires_grad();
+  requires_grad &= op.vjp != nullptr;
+  const bool records = grad_enabled() && (requires_grad || tape->in_segment());
+  if (!records) {
+    const NoGrad guard;
+    return op.forward(attrs, inputs);
+  }
+
+  Record record;
+  record.op = &op;
+  record.saves = requires_grad ? op.saves(attrs) : Saves{};
+  record.saved_inputs.resize(inputs.size());
+  std::vector<Tensor> held(inputs.size());  // by open segments: values from outside
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    record.inputs.push_back(edge_of(inputs[i], tape.get()));
+    const bool saved = record.saves.inputs >> i & 1;
+    if (tape->in_segment()) {
+      if (!tape->is_inner(record.inputs[i])) held[i] = inputs[i].detach();
+      else if (saved) tape->spare(inputs[i]);
+    } else if (saved) {
+      record.saved_inputs[i] = save(inputs[i]);
+    }
+  }
+  std::vector<Tensor> outputs;
+  {
+    const NoGrad guard;
+    outputs = op.forward(attrs, inputs);
+  }
+  record.attrs = std::move(attrs);
+  record.outputs.resize(1);
+  record.outputs[0].requires_grad = requires_grad;
+  tape->append(std::move(record), held, outputs);
+  return outputs;
+}
+
+Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
+  return std::move(apply(op, std::move(attrs), std::move(inputs))[0]);
+}
+
+Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {
+  const TensorImpl& impl = candidate.impl();
+  const bool whole = impl.offset == 0 && candidate.is_contiguous() && candidate.bytes() == impl.storage->bytes();
+  if (candidate.pointer().use_count() == 1 && impl.storage.use_count() == 1 && whole &&
+      impl.dtype == dtype && impl.shape == shape && impl.grad.defined() == false) {
+    candidate.device().note_inplace(candidate.bytes());
+    return make_view(candidate, shape, dense_strides(shape), 0);
+  }
+  return empty(shape, dtype, candidate.device().shared_from_this());
+}
+
+}  // namespace rw

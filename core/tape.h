@@ -1,0 +1,157 @@
+// The tape: an append-only list of replayable records. Backward is a reverse loop over it.
+//
+// A record holds no closure: op.forward(attrs, inputs) can be called again at any time and gives the
+// same bits; op.vjp(record, dy) is a plain function written with public ops. Only the values that
+// the op declares in `saves` stay alive; edges to other values carry shape and dtype, no storage.
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace rw {
+
+struct Record;
+
+// Which values an op's vjp reads: bit i = input i, output i.
+struct Saves {
+  uint32_t inputs = 0;
+  uint32_t outputs = 0;
+};
+
+// A user's own op is the same struct as the built-in ones.
+struct Op {
+  const char* name;
+  // Outputs from inputs. Pure: nothing but attrs and inputs decides the result, no input is changed
+  // unless this call holds its last handle (reuse_or_empty).
+  std::vector<Tensor> (*forward)(const std::any& attrs, std::span<Tensor> inputs);
+  // One gradient per input from one per output (undefined = zero); undefined results mean none.
+  // May move from dy. Null: not differentiable.
+  std::vector<Tensor> (*vjp)(const Record& record, std::span<Tensor> dy) = nullptr;
+  Saves (*saves)(const std::any& attrs) = [](const std::any&) { return Saves{}; };
+  // The vjp takes dy of any float dtype (casts, views): weight gradients stay f32 on their way.
+  bool any_grad_dtype = false;
+};
+
+// A value as a record sees it.
+struct Edge {
+  uint64_t id = 0;
+  int64_t record = -1;  // that made it; -1: made outside the tape
+  int slot = 0;
+  Shape shape;
+  DType dtype = DType::f32;
+  bool requires_grad = false;
+  Tensor leaf;  // a leaf that collects its gradient
+};
+
+// A saved value and the version that the forward read.
+struct Saved {
+  Tensor tensor;
+  uint32_t version = 0;
+};
+
+struct Record {
+  const Op* op = nullptr;  // null: freed
+  std::any attrs;
+  std::vector<Edge> inputs, outputs;
+  std::vector<Saved> saved_inputs, saved_outputs;
+  Saves saves;
+  int segment = -1;   // innermost checkpoint segment
+  int64_t readers = 0;  // live handles on the outputs + records that read them
+
+  template <class T>
+  const T& attributes() const { return std::any_cast<const T&>(attrs); }
+  // Saved values; AutogradError if not declared in `saves`, freed, or changed since the forward.
+  const Tensor& input(int i) const;
+  const Tensor& output(int i) const;
+  bool needs_grad(int input) const { return inputs[input].requires_grad; }
+};
+
+// A value from outside a segment that its records read. Undefined while it is an inner value of an
+// enclosing segment that has not been replayed.
+struct External {
+  Saved value;
+  int64_t record = -1;  // that made it
+};
+
+// A range of records whose inner values are dropped when their handles die, and replayed in backward.
+struct SegmentRange {
+  int parent = -1;
+  int64_t first = 0, last = -1;  // records [first, last); last == -1 while the scope is open
+  bool replayed = false;
+  std::unordered_map<uint64_t, External> externals;  // by value id
+  std::unordered_map<uint64_t, Tensor> kept;         // inner values that are at hand anyway
+
+  // Account of what it spares, for the memory report (outermost segments only).
+  std::unordered_set<uint64_t> seen;  // storages counted, or held from outside
+  int64_t dropped_bytes = 0;
+  std::shared_ptr<Device> device;
+  void restore();  // the values are back or gone
+
+  bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
+};
+
+struct TapeStats {
+  uint64_t records = 0, saved_tensors = 0, saved_bytes = 0, segments = 0;
+};
+
+class Tape : public std::enable_shared_from_this<Tape> {
+ public:
+  // This thread's tape. A tape never crosses threads.
+  static const std::shared_ptr<Tape>& current();
+
+  // What the innermost open segment must do with an input: true if the value was made inside it.
+  bool is_inner(const Edge& edge) const;
+  bool in_segment() const { return open_ >= 0; }
+  // Accounts for an inner value that a vjp will read and the open segment does not keep.
+  void spare(const Tensor& value);
+  // Appends a record and makes the outputs its products. `inputs` are the values that open segments
+  // have to hold, undefined where there is nothing to hold. Called by apply only.
+  void append(Record record, std::span<const Tensor> held, std::span<Tensor> outputs);
+
+  void backward(const Tensor& root, const Tensor& gradient, bool retain);
+
+  int open_segment();
+  void close_segment(int segment);
+
+  TapeStats stats() const;  // of what is alive now
+  uint64_t replayed_records() const { return replayed_records_; }  // since the thread began
+  void clear();             // forgets everything; handles stay valid as constants
+
+ private:
+  friend struct TensorImpl;
+  friend class Backward;
+  friend class Replay;
+
+  Record& at(int64_t index) { return records_[static_cast<size_t>(index - base_)]; }
+  int64_t end() const { return base_ + static_cast<int64_t>(records_.size()); }
+  void hold(const Edge& edge, const Tensor& value);
+  void release_reader(int64_t index);
+  void free_records(std::vector<int64_t> worklist);
+  void forget_if_empty();
+
+  std::deque<Record> records_;
+  int64_t base_ = 0, alive_ = 0;
+  std::vector<SegmentRange> segments_;
+  int open_ = -1;  // innermost open segment
+  bool running_ = false;  // inside backward
+  uint64_t replayed_records_ = 0;
+};
+
+// Runs an op: checks, computes, records if a gradient may be wanted. The one door to the tape.
+// Inputs that are moved in may be overwritten when nobody else needs them.
+std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs);
+Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs);
+
+// For forwards: the storage of `candidate` when this call holds its last handle and shape and dtype
+// agree, else a new tensor.
+Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype);
+
+}  // namespace rw

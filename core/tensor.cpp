@@ -1,0 +1,196 @@
+#include "core/tensor.h"
+
+#include <atomic>
+
+#include "core/launch.h"
+#include "core/ops.h"
+#include "core/tape.h"
+
+namespace rw {
+
+namespace {
+
+thread_local bool grad_mode = true;
+std::atomic<uint64_t> next_value_id = 1;
+
+std::shared_ptr<TensorImpl> new_impl(std::shared_ptr<Storage> storage, const Shape& shape,
+                                     const Strides& strides, int64_t offset, DType dtype) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->storage = std::move(storage);
+  impl->shape = shape;
+  impl->strides = strides;
+  impl->offset = offset;
+  impl->dtype = dtype;
+  impl->id = next_value_id++;
+  return impl;
+}
+
+// The bytes of a contiguous tensor as a range for host copies.
+BufferRange host_range(const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  const Arena::Range& whole = impl.storage->range();
+  return {whole.block, whole.offset + static_cast<uint64_t>(impl.offset) * size_of(impl.dtype),
+          t.bytes()};
+}
+
+template <class T>
+std::vector<T> read_as(const Tensor& t) {
+  std::vector<T> values(static_cast<size_t>(t.numel()));
+  if (!values.empty()) t.device().backend().read(host_range(t), values.data());
+  return values;
+}
+
+template <class T>
+void write_as(Tensor& t, const std::vector<T>& values) {
+  if (!values.empty()) t.device().backend().write(host_range(t), values.data());
+}
+
+template <class T>
+void write_host(Tensor& t, std::span<const T> values) {
+  check<ShapeError>(static_cast<int64_t>(values.size()) == t.numel(), "copy_from",
+                    "as many values as elements are needed, got {} values for {}", values.size(),
+                    t.str());
+  check<ShapeError>(t.is_contiguous(), "copy_from", "the target must be contiguous, got strides {}",
+                    t.strides().str());
+  ++t.impl().storage->version;
+  switch (t.dtype()) {
+    case DType::f32: return write_as(t, std::vector<float>(values.begin(), values.end()));
+    case DType::i32: return write_as(t, std::vector<int32_t>(values.begin(), values.end()));
+    case DType::u8: return write_as(t, std::vector<uint8_t>(values.begin(), values.end()));
+    case DType::f16: {
+      std::vector<uint16_t> halves;
+      halves.reserve(values.size());
+      for (T v : values) halves.push_back(to_half(static_cast<float>(v)));
+      return write_as(t, halves);
+    }
+  }
+}
+
+}  // namespace
+
+TensorImpl& Tensor::impl() const {
+  check(impl_ != nullptr, OpScope::current(), "a defined tensor is needed, got an undefined one");
+  return *impl_;
+}
+
+TensorImpl::~TensorImpl() {
+  if (producer.index < 0) return;
+  if (const auto tape = producer.tape.lock()) tape->release_reader(producer.index);
+}
+
+const Shape& Tensor::shape() const { return impl().shape; }
+const Strides& Tensor::strides() const { return impl().strides; }
+DType Tensor::dtype() const { return impl().dtype; }
+bool Tensor::is_contiguous() const { return is_dense(impl().shape, impl().strides); }
+Device& Tensor::device() const { return impl().storage->device(); }
+bool Tensor::requires_grad() const { return impl().requires_grad; }
+bool Tensor::is_leaf() const { return impl().producer.index < 0; }
+Tensor Tensor::grad() const { return impl().grad; }
+
+Tensor& Tensor::set_requires_grad(bool value) {
+  check<AutogradError>(is_leaf(), "set_requires_grad",
+                       "only leaves can be set, got the result of an op; use detach()");
+  check<DTypeError>(!value || is_float(dtype()), "set_requires_grad", "needs a float tensor, got {}",
+                    name(dtype()));
+  impl().requires_grad = value;
+  return *this;
+}
+
+void Tensor::set_grad(Tensor grad) {
+  check<ShapeError>(!grad.defined() || grad.shape() == shape(), "set_grad",
+                    "the gradient must have the tensor's shape, got {} and {}",
+                    grad.defined() ? grad.str() : "", str());
+  impl().grad = std::move(grad);
+}
+
+Tensor Tensor::detach() const {
+  const TensorImpl& t = impl();
+  auto copy = new_impl(t.storage, t.shape, t.strides, t.offset, t.dtype);
+  copy->id = t.id;
+  copy->name = t.name;
+  return Tensor(std::move(copy));
+}
+
+void Tensor::backward(const Tensor& gradient, bool retain) const {
+  Tape::current()->backward(*this, gradient, retain);
+}
+
+std::vector<float> Tensor::to_vector() const {
+  const NoGrad guard;
+  const Tensor t = contiguous(*this);
+  if (t.dtype() == DType::f32) return read_as<float>(t);
+  std::vector<float> values;
+  values.reserve(static_cast<size_t>(numel()));
+  if (t.dtype() == DType::f16)
+    for (uint16_t h : read_as<uint16_t>(t)) values.push_back(from_half(h));
+  else
+    for (int32_t v : t.to_ints()) values.push_back(static_cast<float>(v));
+  return values;
+}
+
+std::vector<int32_t> Tensor::to_ints() const {
+  const NoGrad guard;
+  check<DTypeError>(!is_float(dtype()), "to_ints", "needs i32 or u8, got {}", name(dtype()));
+  const Tensor t = contiguous(*this);
+  if (t.dtype() == DType::i32) return read_as<int32_t>(t);
+  const auto bytes = read_as<uint8_t>(t);
+  return {bytes.begin(), bytes.end()};
+}
+
+float Tensor::item() const {
+  check<ShapeError>(numel() == 1, "item", "needs exactly one element, got {}", str());
+  return to_vector()[0];
+}
+
+void Tensor::copy_from(std::span<const float> values) { write_host(*this, values); }
+void Tensor::copy_from(std::span<const int32_t> values) { write_host(*this, values); }
+void Tensor::copy_from(std::span<const uint8_t> values) { write_host(*this, values); }
+
+void Tensor::copy_(const Tensor& source) {
+  check<ShapeError>(source.shape() == shape(), "copy_", "shapes must agree, got {} and {}", str(),
+                    source.str());
+  copy_into(source, *this);
+  ++impl().storage->version;
+}
+
+std::string Tensor::str() const {
+  return defined() ? fmt::format("{} {}", name(dtype()), shape().str()) : "undefined";
+}
+
+Tensor empty(const Shape& shape, DType dtype, const std::shared_ptr<Device>& device) {
+  const uint64_t bytes = static_cast<uint64_t>(shape.numel()) * size_of(dtype);
+  return Tensor(new_impl(device->allocate(bytes, dtype == DType::f16, PurposeScope::current()),
+                         shape, dense_strides(shape), 0, dtype));
+}
+
+Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset) {
+  return Tensor(new_impl(base.impl().storage, shape, strides, offset, base.dtype()));
+}
+
+Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype) {
+  Tensor t = empty(shape, dtype);
+  t.copy_from(values);
+  return t;
+}
+
+Tensor tensor(std::initializer_list<float> values, const Shape& shape, DType dtype) {
+  return tensor(std::span(values.begin(), values.size()), shape, dtype);
+}
+
+Tensor tensor(std::span<const int32_t> values, const Shape& shape) {
+  Tensor t = empty(shape, DType::i32);
+  t.copy_from(values);
+  return t;
+}
+
+Tensor tensor(std::span<const uint8_t> values, const Shape& shape) {
+  Tensor t = empty(shape, DType::u8);
+  t.copy_from(values);
+  return t;
+}
+
+NoGrad::NoGrad() : previous_(grad_mode) { grad_mode = false; }
+NoGrad::~NoGrad() { grad_mode = previous_; }
+bool grad_enabled() { return grad_mode; }
+
+}  // namespace rw
