@@ -46,7 +46,7 @@ constexpr Kernel kernel_table[] = {
     {"softmax_grad", "FFF", sizeof(SoftmaxGradParams), cpu::softmax_grad},
     {"cross_entropy", "Fiff", sizeof(CrossEntropyParams), cpu::cross_entropy},
     {"cross_entropy_grad", "FiffF", sizeof(CrossEntropyGradParams), cpu::cross_entropy_grad},
-    {"gather", "FiF", sizeof(GatherParams), cpu::gather},
+    {"gather", "*i*", sizeof(GatherParams), cpu::gather},
     {"index_links", "iiI", sizeof(IndexLinksParams), cpu::index_links},
     {"scatter_add", "FiiIF", sizeof(ScatterAddParams), cpu::scatter_add},
     {"batch_norm_stats", "Ff", sizeof(BatchNormStatsParams), cpu::batch_norm_stats},

@@ -14,9 +14,13 @@ void gather(const Call& call) {
   for (uint64_t i = 0; i < p.n; ++i) {
     const int32_t row = index.geti(i);
     const bool valid = row >= 0 && static_cast<uint32_t>(row) < p.rows;
-    for (uint64_t c = 0; c < p.width; ++c)
-      y.set(i * p.width + c, valid ? table.get(static_cast<uint64_t>(row) * p.width + c)
-                                   : std::numeric_limits<float>::quiet_NaN());
+    for (uint64_t c = 0; c < p.width; ++c) {
+      const uint64_t from = static_cast<uint64_t>(row) * p.width + c, to = i * p.width + c;
+      if (is_float(table.dtype()))
+        y.set(to, valid ? table.get(from) : std::numeric_limits<float>::quiet_NaN());
+      else
+        y.seti(to, valid ? table.geti(from) : -1);
+    }
   }
 }
 

@@ -78,6 +78,7 @@ void max_pool2d_grad(const Call& call) {
   std::vector<double> dx(input_size(p));
   for_each_output(p, [&](uint64_t i, uint64_t image, uint64_t c, uint64_t, uint64_t) {
     const int32_t at = index.geti(i);
+    if (at == -1) return;  // an empty window
     check<ValueError>(at >= 0 && at < int64_t{p.in_h} * p.in_w, call.kernel(),
                       "index must be a position of the {} x {} input, got {}", p.in_h, p.in_w, at);
     dx[input_at(p, image, at / p.in_w, at % p.in_w, c)] += dy.get(i);

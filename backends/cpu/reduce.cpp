@@ -54,9 +54,8 @@ void reduce(const Call& call) {
         const uint64_t at = (outer * p.count + i) * p.inner + inner;
         total = combine(op, total, is_float(x.dtype()) ? x.get(at) : x.geti(at));
       }
-      total *= p.scale;
       if (is_float(y.dtype()))
-        y.set(outer * p.inner + inner, static_cast<float>(total));
+        y.set(outer * p.inner + inner, static_cast<float>(total * p.scale));
       else
         y.seti(outer * p.inner + inner, static_cast<int32_t>(static_cast<int64_t>(total)));
     }
