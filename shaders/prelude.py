@@ -140,6 +140,7 @@ def write(m, v, extensions):
         out += f"#define {letter}_value {'float' if is_float else 'int'}\n"
         out += f"#define {letter}_vec4 {'vec4' if is_float else 'ivec4'}\n"
         out += f"#define {letter}_FLOAT {int(is_float)}\n"
+        out += f"#define {letter}_{dtype.upper()} 1\n"
     if m.local[0] == 0:
         out += "layout(local_size_x_id = 100) in;\n"
     else:
