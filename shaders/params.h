@@ -95,7 +95,7 @@ struct DropoutParams {
 };
 
 // random: variant {0 uniform in [a, b), 1 normal of mean a and deviation b}. Same words. Normal: words
-// (w0, w1) and (w2, w3) of a block each give r cos(t), r sin(t) with r = sqrt(-2 log(u0 + 2^-24)),
+// (w0, w1) and (w2, w3) of a block each give r cos(t), r sin(t) with r = sqrt(-2 log(1 - u0)),
 // t = 2 pi u1. threads.x = ceil(n / 8).
 struct RandomParams {
   uint offset[1];

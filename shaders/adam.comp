@@ -1,0 +1,69 @@
+//! buffers: param:f32:read_write grad:T:read m:f32:read_write v:f32:read_write state:f32:read
+//! types: T = f32 f16
+//! params: AdamParams
+//! local: 64
+#include "flat.glsl"
+
+// 1 - beta^t by squaring, without the cancellation of a beta near 1.
+float one_minus_power(float beta, uint t) {
+  float q = 0.0;
+  for (int bit = findMSB(t); bit >= 0; --bit) {
+    q *= 2.0 - q;
+    if ((t >> bit & 1) != 0) q = 1.0 - beta + beta * q;
+  }
+  return q;
+}
+
+// What all elements of an update share.
+struct Rates {
+  float grad_factor, decay;
+  float step;          // lr / (1 - beta1^t)
+  float inverse_root;  // 1 / sqrt(1 - beta2^t)
+};
+
+Rates load_rates() {
+  float lr = p.lr * load_state(STATE_LR_FACTOR);
+  uint t = uint(load_state(STATE_UPDATES));
+  return Rates(load_state(STATE_GRAD_FACTOR), lr * p.weight_decay, lr / one_minus_power(p.beta1, t),
+               1.0 / sqrt(one_minus_power(p.beta2, t)));
+}
+
+void step4(Rates rates, inout vec4 x, vec4 g, inout vec4 m, inout vec4 v) {
+  g *= rates.grad_factor;
+  if (p.decoupled != 0) {
+    x *= 1.0 - rates.decay;
+  } else {
+    g += p.weight_decay * x;
+  }
+  m = p.beta1 * m + (1.0 - p.beta1) * g;
+  v = p.beta2 * v + (1.0 - p.beta2) * g * g;
+  x -= rates.step * m / (sqrt(v) * rates.inverse_root + p.eps);
+}
+
+void main() {
+  uint i = thread_id() * REWIND_FLAT;
+  if (i >= p.n || load_state(STATE_FOUND_INF) != 0.0) return;
+  Rates rates = load_rates();
+  vec4 x_lo, x_hi, g_lo, g_hi, m_lo, m_hi, v_lo, v_hi;
+  if (is_whole(i, p.n, p.offset[0] | p.offset[1] | p.offset[2] | p.offset[3])) {
+    load8_param(i, x_lo, x_hi);
+    load8_grad(i, g_lo, g_hi);
+    load8_m(i, m_lo, m_hi);
+    load8_v(i, v_lo, v_hi);
+    step4(rates, x_lo, g_lo, m_lo, v_lo);
+    step4(rates, x_hi, g_hi, m_hi, v_hi);
+    store8_param(i, x_lo, x_hi);
+    store8_m(i, m_lo, m_hi);
+    store8_v(i, v_lo, v_hi);
+  } else {
+    for (uint k = i; k < flat_end(i, p.n); ++k) {
+      x_lo.x = load_param(k);
+      m_lo.x = load_m(k);
+      v_lo.x = load_v(k);
+      step4(rates, x_lo, vec4(load_grad(k)), m_lo, v_lo);
+      store_param(k, x_lo.x);
+      store_m(k, m_lo.x);
+      store_v(k, v_lo.x);
+    }
+  }
+}

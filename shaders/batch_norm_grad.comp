@@ -1,0 +1,57 @@
+//! buffers: x:T:read dy:T:read mean:f32:read var:f32:read weight:f32:read sums:f32:read dx:T:write
+//! types: T = f32 f16
+//! params: BatchNormGradParams
+//! local: 64
+#include "batch_norm.glsl"
+
+// dx = scale dy - (shift + slope (x - mean)): the parts of the formula that rows share.
+void grad8(uint c, uint begin, uint end) {
+  vec4 mean_lo, mean_hi, inverse_lo, inverse_hi, scale_lo, scale_hi;
+  vec4 slope_lo, slope_hi, shift_lo, shift_hi;
+  load8_mean(c, mean_lo, mean_hi);
+  load8_var(c, inverse_lo, inverse_hi);
+  load8_weight(c, scale_lo, scale_hi);
+  load8_sums(c, slope_lo, slope_hi);
+  load8_sums(p.channels + c, shift_lo, shift_hi);
+  inverse_lo = inverse_deviation(inverse_lo);
+  inverse_hi = inverse_deviation(inverse_hi);
+  scale_lo *= inverse_lo;
+  scale_hi *= inverse_hi;
+  float share = p.train != 0 ? 1.0 / p.rows : 0.0;
+  slope_lo *= scale_lo * inverse_lo * share;
+  slope_hi *= scale_hi * inverse_hi * share;
+  shift_lo *= scale_lo * share;
+  shift_hi *= scale_hi * share;
+  for (uint row = begin; row < end; ++row) {
+    vec4 x_lo, x_hi, dy_lo, dy_hi;
+    load8_x(row * p.channels + c, x_lo, x_hi);
+    load8_dy(row * p.channels + c, dy_lo, dy_hi);
+    dy_lo = scale_lo * dy_lo - shift_lo - slope_lo * (x_lo - mean_lo);
+    dy_hi = scale_hi * dy_hi - shift_hi - slope_hi * (x_hi - mean_hi);
+    store8_dx(row * p.channels + c, dy_lo, dy_hi);
+  }
+}
+
+void grad1(uint c, uint begin, uint end) {
+  float mean = load_mean(c), inverse = inverse_deviation(load_var(c));
+  float scale = load_weight(c) * inverse;
+  float share = p.train != 0 ? scale / p.rows : 0.0;
+  float slope = load_sums(c) * inverse * share, shift = load_sums(p.channels + c) * share;
+  for (uint row = begin; row < end; ++row) {
+    uint i = row * p.channels + c;
+    store_dx(i, scale * load_dy(i) - shift - slope * (load_x(i) - mean));
+  }
+}
+
+void main() {
+  uint rows = p.n / p.channels, columns = (p.channels + 7) / 8;
+  uint begin = thread_id() / columns * BATCH_NORM_ROWS, c = thread_id() % columns * 8;
+  uint end = min(begin + BATCH_NORM_ROWS, rows);
+  if (begin >= rows) return;
+  uint offsets = p.offset[0] | p.offset[1] | p.offset[2] | p.offset[3] | p.offset[4] | p.offset[5];
+  if (whole_channels(offsets | p.offset[6])) {
+    grad8(c, begin, end);
+  } else {
+    for (uint k = c; k < min(c + 8, p.channels); ++k) grad1(k, begin, end);
+  }
+}

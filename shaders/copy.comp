@@ -1,0 +1,37 @@
+//! buffers: x:T:read y:U:write
+//! types: T = f32 f16 i32 u8; U = f32 f16 i32 u8
+//! params: CopyParams
+//! local: 64
+#include "flat.glsl"
+#include "strided.glsl"
+layout(constant_id = 0) const uint FLAT = 0;
+
+void copy_flat(uint i) {
+  if (is_whole(i, p.n, p.offset[0] | p.offset[1])) {
+    T_vec4 lo, hi;
+    load8_x(i, lo, hi);
+    store8_y(i, U_vec4(lo), U_vec4(hi));
+  } else {
+    for (uint k = i; k < flat_end(i, p.n); ++k) store_y(k, U_value(load_x(k)));
+  }
+}
+
+void copy_strided(uint i) {
+  uint x = 0, y = 0;
+  for (uint d = p.rank, rest = i; d-- > 0;) {
+    uint coordinate = next_coordinate(rest, d);
+    x += coordinate * p.x_stride[d];
+    y += coordinate * p.y_stride[d];
+  }
+  store_y(y, U_value(load_x(x)));
+}
+
+void main() {
+  uint i = thread_id() * (FLAT == 1 ? REWIND_FLAT : 1);
+  if (i >= p.n) return;
+  if (FLAT == 1) {
+    copy_flat(i);
+  } else {
+    copy_strided(i);
+  }
+}

@@ -1,0 +1,59 @@
+//! buffers: x:T:read y:T:write index:i32:write
+//! types: T = f32 f16
+//! params: PoolParams
+//! local: 64
+#include "numbers.glsl"
+#include "pool.glsl"
+
+// The first maximum of 4 channels so far.
+struct Best {
+  vec4 value;
+  ivec4 at;
+};
+
+void improve(inout Best best, vec4 x, int at) {
+  for (uint k = 0; k < 4; ++k) {
+    bool better = best.at[k] < 0 || x[k] > best.value[k] || is_nan(x[k]);
+    if (better && !is_nan(best.value[k])) {
+      best.value[k] = x[k];
+      best.at[k] = at;
+    }
+  }
+}
+
+void pool(Position o, bool whole, out Best lo, out Best hi) {
+  lo = hi = Best(vec4(-INFINITY), ivec4(-1));
+  for (uint kh = 0; kh < p.kernel_h; ++kh) {
+    uint h = o.h * p.stride_h + kh * p.dilation_h - p.pad_h;  // wraps below 0: then not < in_h
+    if (h >= p.in_h) continue;
+    for (uint kw = 0; kw < p.kernel_w; ++kw) {
+      uint w = o.w * p.stride_w + kw * p.dilation_w - p.pad_w;
+      if (w >= p.in_w) continue;
+      vec4 x_lo, x_hi = vec4(0.0);
+      if (whole) {
+        load8_x(input_at(o, h, w), x_lo, x_hi);
+      } else {
+        x_lo = vec4(load_x(input_at(o, h, w)));
+      }
+      improve(lo, x_lo, int(h * p.in_w + w));
+      if (whole) improve(hi, x_hi, int(h * p.in_w + w));
+    }
+  }
+}
+
+void main() {
+  uint n = p.batch * p.out_h * p.out_w * p.channels, i = thread_id() * REWIND_FLAT;
+  if (i >= n) return;
+  Best lo, hi;
+  if (is_whole(i, n, p.channels | p.offset[0] | p.offset[1] | p.offset[2])) {
+    pool(position(i, p.out_h, p.out_w), true, lo, hi);
+    store8_y(i, lo.value, hi.value);
+    store8_index(i, lo.at, hi.at);
+  } else {
+    for (uint k = i; k < flat_end(i, n); ++k) {
+      pool(position(k, p.out_h, p.out_w), false, lo, hi);
+      store_y(k, lo.value.x);
+      store_index(k, lo.at.x);
+    }
+  }
+}

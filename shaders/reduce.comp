@@ -1,0 +1,39 @@
+//! buffers: x:T:read y:U:write
+//! types: T,U = f32,f32 f16,f16 f16,f32 i32,i32
+//! params: ReduceParams
+//! local: 64
+#include "reduce_op.glsl"
+layout(constant_id = 1) const uint FLAT = 0;
+
+// Outputs i to i + 7, which lie in one row of `inner`.
+void reduce_flat(uint i) {
+  uint outer = i / p.inner;
+  uint at = outer * p.count * p.inner + (i - outer * p.inner);
+  T_vec4 total_lo = T_vec4(identity()), total_hi = total_lo;
+  for (uint k = 0; k < p.count; ++k, at += p.inner) {
+    T_vec4 lo, hi;
+    load8_x(at, lo, hi);
+    total_lo = join(total_lo, lo);
+    total_hi = join(total_hi, hi);
+  }
+  store8_y(i, scaled(total_lo), scaled(total_hi));
+}
+
+void reduce_one(uint i) {
+  uint outer = i / p.inner;
+  uint at = outer * p.count * p.inner + (i - outer * p.inner);
+  T_value total = identity();
+  for (uint k = 0; k < p.count; ++k, at += p.inner) total = join(total, load_x(at));
+  store_y(i, scaled(total));
+}
+
+void main() {
+  uint n = p.outer * p.inner, width = FLAT == 1 ? REWIND_FLAT : 1;
+  uint i = thread_id() * width;
+  if (i >= n) return;
+  if (FLAT == 1 && (p.inner | p.offset[0] | p.offset[1]) % REWIND_FLAT == 0) {
+    reduce_flat(i);
+  } else {
+    for (uint k = i; k < min(i + width, n); ++k) reduce_one(k);
+  }
+}

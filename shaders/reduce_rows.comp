@@ -1,0 +1,48 @@
+//! buffers: x:T:read y:U:write
+//! types: T,U = f32,f32 f16,f16 f16,f32 i32,i32
+//! params: ReduceParams
+//! local: subgroup
+//! grid: groups
+//! requires: subgroup arithmetic
+#include "reduce.glsl"
+#include "reduce_op.glsl"
+#include "rows.glsl"
+
+T_value subgroup_join(T_value x) {
+  switch (OP) {
+    case SUM: return subgroupAdd(x);
+    case MAX: return subgroupMax(x);
+    case MIN: return subgroupMin(x);
+    default: return subgroupMul(x);
+  }
+}
+
+WORKGROUP_REDUCE(workgroup_join, T_value, join_scratch, subgroup_join, join)
+
+void main() {
+  uint row = group_id();
+  if (row >= p.outer) return;
+  uint start = row * p.count;
+  bool whole = whole_rows(p.count, p.offset[0]);
+  T_vec4 total_lo = T_vec4(identity()), total_hi = total_lo;
+  FOR_COLUMNS(c, p.count) {
+    T_vec4 lo = T_vec4(identity()), hi = lo;
+    if (whole) {
+      load8_x(start + c, lo, hi);
+    } else {
+      for (uint k = c; k < min(c + 8, p.count); ++k) lo.x = join(lo.x, load_x(start + k));
+    }
+    total_lo = join(total_lo, lo);
+    total_hi = join(total_hi, hi);
+  }
+  T_vec4 total4 = join(total_lo, total_hi);
+  T_value total = join(join(total4.x, total4.y), join(total4.z, total4.w));
+#if T_FLOAT
+  bool has_nan = OP != SUM && OP != PROD && workgroup_max(magnitude_bits(total)) > 0x7f800000u;
+  total = workgroup_join(total);
+  if (has_nan) total = NAN;
+#else
+  total = workgroup_join(total);
+#endif
+  if (gl_LocalInvocationID.x == 0) store_y(row, scaled(total));
+}

@@ -1,0 +1,32 @@
+//! buffers: x:T:read y:U:write
+//! types: T,U = f32,f32 f16,f16 f16,f32
+//! params: SoftmaxParams
+//! local: subgroup
+//! grid: groups
+//! requires: subgroup arithmetic
+#include "log_sum_exp.glsl"
+layout(constant_id = 0) const uint LOG = 0;
+
+vec4 result(vec4 x, RowSum row) {
+  vec4 shifted = x - row.top;
+  return LOG == 1 ? shifted - log(row.total) : exp(shifted) / row.total;
+}
+
+void main() {
+  uint row = group_id();
+  if (row >= p.rows) return;
+  uint start = row * p.cols;
+  bool whole = whole_rows(p.cols, p.offset[0] | p.offset[1]);
+  RowSum s = row_sum(start, whole);
+  FOR_COLUMNS(c, p.cols) {
+    vec4 lo, hi;
+    load_columns(start, c, whole, lo, hi);
+    lo = result(lo, s);
+    hi = result(hi, s);
+    if (whole) {
+      store8_y(start + c, lo, hi);
+    } else {
+      for (uint k = 0; k < min(8, p.cols - c); ++k) store_y(start + c + k, k < 4 ? lo[k] : hi[k - 4]);
+    }
+  }
+}

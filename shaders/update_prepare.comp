@@ -1,0 +1,72 @@
+//! buffers: partial:f32:read state:f32:read_write
+//! params: UpdatePrepareParams
+//! local: 1
+#include "loops.glsl"
+
+// Factor on the learning rate of the update that follows `t` others.
+float schedule_factor(float t) {
+  if (t < p.warmup) return (t + 1.0) / p.warmup;
+  float since = t - p.warmup, rest = 1.0 - p.floor_factor;
+  float progress = min(1.0, since / (p.total > p.warmup ? float(p.total - p.warmup) : 1.0));
+  switch (p.schedule) {
+    case SCHEDULE_COSINE:
+      return p.floor_factor + rest * 0.5 * (1.0 + cos(3.14159265 * progress));
+    case SCHEDULE_LINEAR:
+      return 1.0 - rest * progress;
+    case SCHEDULE_STEP:
+      return pow(p.gamma, floor(since / max(p.period, 1)));
+    case SCHEDULE_POLYNOMIAL:
+      return p.floor_factor + rest * (progress < 1.0 ? pow(1.0 - progress, p.gamma) : 0.0);
+    default:
+      return 1.0;
+  }
+}
+
+void update_loss_scale(bool overflow) {
+  float scale = load_state(STATE_SCALE);
+  float good = load_state(STATE_GOOD), bad = load_state(STATE_BAD);
+  if (overflow) {
+    good = 0.0;
+    bad += 1.0;
+    if (bad >= p.hysteresis) {
+      scale = max(p.min_scale, scale * p.backoff);
+      bad = 0.0;
+    }
+  } else {
+    good += 1.0;
+    if (p.keep_bad == 0) bad = 0.0;
+    if (good >= p.interval) {
+      scale = min(p.max_scale, scale * p.growth);
+      good = bad = 0.0;
+    }
+  }
+  store_state(STATE_SCALE, scale);
+  store_state(STATE_GOOD, good);
+  store_state(STATE_BAD, bad);
+}
+
+void main() {
+  if (thread_id() != 0) return;
+  float squares = 0.0;
+  bool overflow = false;
+  LONG_LOOP(c, 0, p.chunks, 1) {
+    squares += load_partial(c);
+    overflow = overflow || load_partial(p.chunks + c) != 0.0;
+  }
+  // The scale in force when the gradients were made, not the one set below.
+  float unscale = 1.0 / (load_state(STATE_SCALE) * p.weight);
+  float norm = sqrt(squares) * unscale;
+  store_state(STATE_GRAD_NORM, norm);
+  store_state(STATE_FOUND_INF, overflow ? 1.0 : 0.0);
+  if (p.dynamic != 0) update_loss_scale(overflow);
+
+  if (overflow) {
+    store_state(STATE_SKIPPED, load_state(STATE_SKIPPED) + 1.0);
+    return;
+  }
+  float updates = load_state(STATE_UPDATES);
+  float clip = p.max_norm > 0.0 ? min(1.0, p.max_norm / (norm + 1e-6)) : 1.0;
+  store_state(STATE_GRAD_FACTOR, unscale * clip);
+  store_state(STATE_LR_FACTOR, schedule_factor(updates));
+  store_state(STATE_UPDATES, updates + 1.0);
+}
