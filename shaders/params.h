@@ -12,7 +12,7 @@ using uint = uint32_t;
 
 #define REWIND_MAX_DIMS 6
 // A flat kernel handles this many consecutive elements per thread: threads.x = ceil(n / 8).
-// variant `flat` = 1 promises dense tensors whose element offsets are multiples of 8.
+// variant `flat` = 1: the tensors are dense. Element offsets that are multiples of 8 are the fast case.
 #define REWIND_FLAT 8
 
 // ---- elementwise ---------------------------------------------------------------------------
@@ -44,7 +44,7 @@ struct UnaryParams {
   uint x_stride[REWIND_MAX_DIMS];
 };
 
-// unary_grad: dx = op'(s) * dy, all dense; s is what the table's row asks for. variant {op, flat}.
+// unary_grad: dx = op'(s) * dy, all dense; s is what the table's row asks for. variant {op}. Flat.
 struct UnaryGradParams {
   uint offset[3];  // s, dy, dx
   uint n;
@@ -76,7 +76,7 @@ struct WhereParams {
   uint b_stride[REWIND_MAX_DIMS];
 };
 
-// accumulate: y += a * x (y f32), dense. variant {flat}.
+// accumulate: y += a * x (y f32), dense. Flat.
 struct AccumulateParams {
   uint offset[2];
   uint n;
@@ -84,8 +84,7 @@ struct AccumulateParams {
 };
 
 // dropout: y = u(i) < keep ? x / keep : 0, dense; u(i) = (word >> 8) * 2^-24 in [0, 1), word i % 4 of
-// Philox4x32-10 with key seed and block (counter + i / 4, 0, 0). Its own gradient. variant {flat}.
-// threads.x = ceil(n / 8).
+// Philox4x32-10 with key seed and block (counter + i / 4, 0, 0). Its own gradient. Flat.
 struct DropoutParams {
   uint offset[2];
   uint n;
@@ -96,7 +95,7 @@ struct DropoutParams {
 
 // random: variant {0 uniform in [a, b), 1 normal of mean a and deviation b}. Same words. Normal: words
 // (w0, w1) and (w2, w3) of a block each give r cos(t), r sin(t) with r = sqrt(-2 log(1 - u0)),
-// t = 2 pi u1. threads.x = ceil(n / 8).
+// t = 2 pi u1. Flat.
 struct RandomParams {
   uint offset[1];
   uint n;
@@ -186,8 +185,8 @@ struct BatchNormCombineParams {
 };
 // A thread takes 8 channels of this many consecutive rows (one load of the channels' values).
 #define BATCH_NORM_ROWS 16
-// batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias. variant {flat}; flat needs
-// channels % 8 == 0. threads.x = ceil(channels / 8) * ceil(rows / BATCH_NORM_ROWS) either way.
+// batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias.
+// threads.x = ceil(channels / 8) * ceil(rows / BATCH_NORM_ROWS).
 struct BatchNormParams {
   uint offset[6];  // x, mean, var, weight, bias, y
   uint n, channels;
@@ -201,7 +200,7 @@ struct BatchNormGradStatsParams {
   float eps;
 };
 // batch_norm_grad: sums [2, channels] = sum(dy * xhat), sum(dy).
-// dx = weight / sqrt(var + eps) * (dy - train * (sums[1] + xhat * sums[0]) / rows). variant {flat},
+// dx = weight / sqrt(var + eps) * (dy - train * (sums[1] + xhat * sums[0]) / rows).
 // threads as batch_norm.
 struct BatchNormGradParams {
   uint offset[7];  // x, dy, mean, var, weight, sums, dx
@@ -291,7 +290,7 @@ struct UpdatePrepareParams {
 };
 
 // Updates do nothing when state[FOUND_INF] != 0. g = grad * state[GRAD_FACTOR],
-// lr = lr * state[LR_FACTOR]. variant {flat}; threads.x = ceil(n / 8).
+// lr = lr * state[LR_FACTOR]. Flat.
 struct SgdParams {
   uint offset[4];  // param, grad, momentum (rw; bound to param when momentum == 0), state
   uint n;
