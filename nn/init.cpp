@@ -1,0 +1,84 @@
+#include "nn/init.h"
+
+#include <cmath>
+
+#include "core/ops.h"
+
+namespace rw::init {
+
+namespace {
+
+float kaiming_std(const Tensor& weight, FanMode mode, float gain) {
+  const Fans f = fans(weight.shape());
+  return gain / std::sqrt(static_cast<float>(mode == FanMode::in ? f.in : f.out));
+}
+
+float xavier_std(const Tensor& weight, float gain) {
+  const Fans f = fans(weight.shape());
+  return gain * std::sqrt(2.0f / static_cast<float>(f.in + f.out));
+}
+
+// A uniform distribution of this standard deviation reaches to +- sqrt(3) of it.
+void uniform_of_std_(const Tensor& weight, float std, Generator& generator) {
+  const float bound = std::sqrt(3.0f) * std;
+  uniform_(weight, -bound, bound, generator);
+}
+
+}  // namespace
+
+void zeros_(const Tensor& t) {
+  constant_(t, 0);
+}
+void ones_(const Tensor& t) {
+  constant_(t, 1);
+}
+void constant_(const Tensor& t, float value) {
+  fill_(t, value);
+}
+
+void uniform_(Tensor t, float low, float high, Generator& generator) {
+  t.copy_(rand(t.shape(), low, high, t.dtype(), generator));
+}
+
+void normal_(Tensor t, float mean, float std, Generator& generator) {
+  t.copy_(randn(t.shape(), mean, std, t.dtype(), generator));
+}
+
+Fans fans(const Shape& weight) {
+  check<ShapeError>(weight.rank() >= 2 && weight.numel() > 0, "fans",
+                    "needs a weight of at least two axes, got {}", weight.str());
+  return {weight.numel() / weight.at(0), weight.numel() / weight.at(-1)};
+}
+
+float gain(Nonlinearity nonlinearity, float slope) {
+  switch (nonlinearity) {
+    case Nonlinearity::tanh:
+      return 5.0f / 3;
+    case Nonlinearity::relu:
+      return relu_gain;
+    case Nonlinearity::leaky_relu:
+      return std::sqrt(2 / (1 + slope * slope));
+    case Nonlinearity::linear:
+    case Nonlinearity::sigmoid:
+      break;
+  }
+  return 1;
+}
+
+void kaiming_uniform_(const Tensor& weight, FanMode mode, float gain, Generator& generator) {
+  uniform_of_std_(weight, kaiming_std(weight, mode, gain), generator);
+}
+
+void kaiming_normal_(const Tensor& weight, FanMode mode, float gain, Generator& generator) {
+  normal_(weight, 0, kaiming_std(weight, mode, gain), generator);
+}
+
+void xavier_uniform_(const Tensor& weight, float gain, Generator& generator) {
+  uniform_of_std_(weight, xavier_std(weight, gain), generator);
+}
+
+void xavier_normal_(const Tensor& weight, float gain, Generator& generator) {
+  normal_(weight, 0, xavier_std(weight, gain), generator);
+}
+
+}  // namespace rw::init

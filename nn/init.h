@@ -1,0 +1,40 @@
+// Initial values of parameters. All draw from a counter-based generator: a seed gives the same
+// model on every run. Weights are [out, ..., in] (linear, OHWI convolution).
+#pragma once
+
+#include "core/rng.h"
+#include "core/tensor.h"
+
+namespace rw::init {
+
+void zeros_(const Tensor& t);
+void ones_(const Tensor& t);
+void constant_(const Tensor& t, float value);
+void uniform_(Tensor t, float low, float high, Generator& generator = default_generator());
+void normal_(Tensor t, float mean, float std, Generator& generator = default_generator());
+
+// Inputs that each output element sums over, and outputs that each input element goes to.
+struct Fans {
+  int64_t in, out;
+};
+Fans fans(const Shape& weight);
+
+enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu };
+// Factor that keeps the variance through the nonlinearity; `slope` is leaky_relu's.
+float gain(Nonlinearity nonlinearity, float slope = 0.01f);
+
+// He et al. 2015: standard deviation gain / sqrt(fan).
+enum class FanMode { in, out };
+inline constexpr float relu_gain = 1.41421356f;
+void kaiming_uniform_(const Tensor& weight, FanMode mode = FanMode::in, float gain = relu_gain,
+                      Generator& generator = default_generator());
+void kaiming_normal_(const Tensor& weight, FanMode mode = FanMode::in, float gain = relu_gain,
+                     Generator& generator = default_generator());
+
+// Glorot and Bengio 2010: standard deviation gain * sqrt(2 / (fan in + fan out)).
+void xavier_uniform_(const Tensor& weight, float gain = 1,
+                     Generator& generator = default_generator());
+void xavier_normal_(const Tensor& weight, float gain = 1,
+                    Generator& generator = default_generator());
+
+}  // namespace rw::init

@@ -1,0 +1,112 @@
+// Layers: thin modules around the ops of core/ops.h. Images are NHWC, convolution weights OHWI.
+// Initial values are PyTorch's.
+#pragma once
+
+#include "core/ops.h"
+#include "nn/module.h"
+
+namespace rw {
+
+// [..., in] -> [..., out].
+class Linear : public Module {
+ public:
+  Linear(int64_t in, int64_t out, bool bias = true);
+  Tensor forward(Tensor x) override;
+
+  Tensor weight;  // [out, in]
+  Tensor bias;    // [out], or undefined
+};
+
+struct ConvOptions {
+  int stride = 1, padding = 0, dilation = 1, groups = 1;
+  bool bias = true;
+};
+
+// [N, H, W, in] -> [N, H', W', out].
+class Conv2d : public Module {
+ public:
+  Conv2d(int64_t in, int64_t out, int kernel, const ConvOptions& options = {});
+  Tensor forward(Tensor x) override;
+
+  Tensor weight;  // [out, kernel, kernel, in / groups]
+  Tensor bias;    // [out], or undefined
+
+ private:
+  Conv2dOptions options_;
+};
+
+// Over all axes but the last. Training normalises by the batch and moves the running statistics by
+// `momentum` towards it, once per forward: replaying a segment does not come here again. There is
+// no num_batches_tracked: PyTorch reads it for momentum = None only, and loads models without it.
+class BatchNorm2d : public Module {
+ public:
+  explicit BatchNorm2d(int64_t channels, float eps = 1e-5f, float momentum = 0.1f);
+  Tensor forward(Tensor x) override;
+
+  Tensor weight, bias;               // [channels]
+  Tensor running_mean, running_var;  // [channels]; the variance is the unbiased one
+
+ private:
+  void update_running(const Tensor& mean, const Tensor& var, int64_t count);
+  float eps_, momentum_;
+};
+
+// Zeroes with probability p in training, the identity in evaluation.
+class Dropout : public Module {
+ public:
+  explicit Dropout(float p = 0.5f, Generator& generator = default_generator());
+  Tensor forward(Tensor x) override;
+
+ private:
+  float p_;
+  Generator& generator_;
+};
+
+// A row of the table for each index: i32 [...] -> [..., dimension].
+class Embedding : public Module {
+ public:
+  Embedding(int64_t rows, int64_t dimension);
+  Tensor forward(Tensor index) override;
+
+  Tensor weight;  // [rows, dimension]
+};
+
+class ReLU : public Module {
+ public:
+  Tensor forward(Tensor x) override { return relu(std::move(x)); }
+};
+
+// [N, ...] -> [N, product].
+class Flatten : public Module {
+ public:
+  Tensor forward(Tensor x) override { return flatten(x, 1); }
+};
+
+// stride 0: the kernel's size.
+class MaxPool2d : public Module {
+ public:
+  explicit MaxPool2d(int kernel, int stride = 0, int padding = 0)
+      : options_(PoolOptions::make(kernel, stride ? stride : kernel, padding)) {}
+  Tensor forward(Tensor x) override { return max_pool2d(x, options_); }
+
+ private:
+  PoolOptions options_;
+};
+
+class AvgPool2d : public Module {
+ public:
+  explicit AvgPool2d(int kernel, int stride = 0, int padding = 0)
+      : options_(PoolOptions::make(kernel, stride ? stride : kernel, padding)) {}
+  Tensor forward(Tensor x) override { return avg_pool2d(x, options_); }
+
+ private:
+  PoolOptions options_;
+};
+
+// [N, H, W, C] -> [N, C].
+class GlobalAvgPool : public Module {
+ public:
+  Tensor forward(Tensor x) override { return mean(x, {1, 2}); }
+};
+
+}  // namespace rw

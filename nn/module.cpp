@@ -1,0 +1,68 @@
+#include "nn/module.h"
+
+#include "core/ops.h"
+
+namespace rw {
+
+Tensor Module::forward(Tensor) {
+  fail("forward", "this module does not take one tensor; call the forward of its own class");
+}
+
+std::vector<NamedTensor> Module::named_parameters() const {
+  std::vector<NamedTensor> found;
+  collect(&Module::parameters_, "", found);
+  return found;
+}
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> tensors;
+  for (NamedTensor& p : named_parameters()) tensors.push_back(std::move(p.tensor));
+  return tensors;
+}
+
+std::vector<NamedTensor> Module::named_buffers() const {
+  std::vector<NamedTensor> found;
+  collect(&Module::buffers_, "", found);
+  return found;
+}
+
+int64_t Module::parameter_count() const {
+  int64_t count = 0;
+  for (const Tensor& p : parameters()) count += p.numel();
+  return count;
+}
+
+void Module::train(bool on) {
+  training_ = on;
+  for (const auto& [name, child] : children_) child->train(on);
+}
+
+Tensor Module::register_parameter(std::string name, const Shape& shape) {
+  const PurposeScope scope(Purpose::parameter);
+  Tensor t = empty(shape, DType::f32);
+  t.set_requires_grad();
+  parameters_.push_back({std::move(name), t});
+  return t;
+}
+
+Tensor Module::register_buffer(std::string name, const Shape& shape, float value) {
+  const PurposeScope scope(Purpose::parameter);
+  Tensor t = full(shape, value);
+  buffers_.push_back({std::move(name), t});
+  return t;
+}
+
+void Module::register_module(std::string name, Module& child) {
+  children_.emplace_back(std::move(name), &child);
+}
+
+void Module::collect(Member member, const std::string& prefix,
+                     std::vector<NamedTensor>& found) const {
+  for (const NamedTensor& own : this->*member) {
+    found.push_back({prefix + own.name, own.tensor});
+    own.tensor.impl().name = found.back().name;
+  }
+  for (const auto& [name, child] : children_) child->collect(member, prefix + name + '.', found);
+}
+
+}  // namespace rw

@@ -1,0 +1,57 @@
+// Module: a piece of a model with named parameters, buffers and children.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace rw {
+
+struct NamedTensor {
+  std::string name;  // dotted, as in PyTorch: "layer1.0.conv1.weight"
+  Tensor tensor;
+};
+
+// Children are value members that the constructor registers; a module therefore never moves.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // By value: a caller that moves its last handle in lets the first op write over it. Modules with
+  // another set of inputs have a forward of their own; this one throws ValueError for them.
+  virtual Tensor forward(Tensor x);
+  Tensor operator()(Tensor x) { return forward(std::move(x)); }
+
+  // In the order of registration: own tensors first, then the children's. Also writes the names
+  // into the tensors, for error messages.
+  std::vector<NamedTensor> named_parameters() const;
+  std::vector<Tensor> parameters() const;
+  std::vector<NamedTensor> named_buffers() const;
+  int64_t parameter_count() const;  // elements
+
+  void train(bool on = true);  // this module and all below it
+  void eval() { train(false); }
+  bool is_training() const { return training_; }
+
+ protected:
+  // A new f32 leaf that requires a gradient; its contents are the caller's to write (nn/init.h).
+  Tensor register_parameter(std::string name, const Shape& shape);
+  // State that is saved with the model but not trained, filled with `value`.
+  Tensor register_buffer(std::string name, const Shape& shape, float value);
+  void register_module(std::string name, Module& child);
+
+ private:
+  using Member = std::vector<NamedTensor> Module::*;
+  void collect(Member member, const std::string& prefix, std::vector<NamedTensor>& found) const;
+
+  std::vector<NamedTensor> parameters_, buffers_;
+  std::vector<std::pair<std::string, Module*>> children_;
+  bool training_ = true;
+};
+
+}  // namespace rw

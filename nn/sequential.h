@@ -1,0 +1,35 @@
+// Sequential: modules one after another, named "0", "1", ...
+#pragma once
+
+#include <memory>
+
+#include "nn/module.h"
+
+namespace rw {
+
+class Sequential : public Module {
+ public:
+  Tensor forward(Tensor x) override;
+
+  // Appends a T made from `arguments` and returns it.
+  template <class T, class... Args>
+  T& emplace(Args&&... arguments) {
+    auto module = std::make_unique<T>(std::forward<Args>(arguments)...);
+    T& made = *module;
+    register_module(std::to_string(modules_.size()), made);
+    modules_.push_back(std::move(module));
+    return made;
+  }
+
+  size_t size() const { return modules_.size(); }
+  Module& operator[](size_t i) { return *modules_.at(i); }
+
+  // In training, each k consecutive modules are one checkpoint segment; 0 turns that off.
+  void checkpoint_every(size_t k) { checkpoint_every_ = k; }
+
+ private:
+  std::vector<std::unique_ptr<Module>> modules_;
+  size_t checkpoint_every_ = 0;
+};
+
+}  // namespace rw
