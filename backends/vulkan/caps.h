@@ -6,34 +6,41 @@
 #include <cstdint>
 #include <string>
 
+#include "backends/vulkan/vk.h"
+
 namespace rw::vulkan {
 
 struct Caps {
-  std::string name, driver, driver_version, uuid;
-  uint32_t vendor_id = 0, device_id = 0, driver_id = 0;  // driver_id: VkDriverId
-  uint32_t driver_number = 0;                            // driverVersion as the driver encodes it
-  bool is_cpu = false;                                   // software driver
-  bool unified_memory = false;                           // every heap is host memory
+  std::string name, driver, driver_version;
+  std::string uuid;  // of the device, hex
+  VkDriverId driver_id = {};
+  uint32_t driver_number = 0;   // driverVersion, as the driver encodes it
+  bool is_cpu = false;          // software driver
+  bool unified_memory = false;  // device memory is host memory
 
-  uint32_t features = 0;       // feature:: bits of shader_table.h
+  uint32_t features = 0;  // feature:: bits of shader_table.h
   uint32_t subgroup_size = 1;
-  uint32_t workgroup_size = 1; // of kernels with `local: subgroup`
-  bool subgroup_size_control = false;
+  uint32_t workgroup_size = 1;         // of kernels with `local: subgroup`
+  bool subgroup_size_control = false;  // subgroup_size may be required of a pipeline
 
-  uint32_t shared_bytes = 0;   // per workgroup
+  uint32_t shared_bytes = 0;  // per workgroup
   uint32_t max_push_bytes = 128;
-  uint32_t max_threads = 0;    // per workgroup
+  uint32_t max_threads = 0;                 // per workgroup
   std::array<uint32_t, 3> max_groups = {};  // per dispatch
-  uint64_t max_range = 0;      // bytes of one storage buffer binding
-  uint64_t max_block = 0;      // bytes of one memory block
+  uint64_t max_range = 0;                   // bytes of one storage buffer binding
+  uint64_t max_block = 0;                   // bytes of one memory block
   uint64_t heap_bytes = 0;
   uint64_t offset_alignment = 16;  // of storage buffer bindings
-  uint32_t max_loop = 0;       // iterations after which the driver stops a loop; 0: no limit
+  uint32_t max_loop = 0;           // iterations after which the driver stops a loop; 0: no limit
 
   bool push_descriptors = false;
   bool memory_budget = false;
-  bool float16_rte = false;    // 16-bit conversions can be set to round to nearest even
-  double timestamp_ns = 0;     // one tick, 0: no timestamps
+  bool portability = false;  // the driver is layered over another API
+  double timestamp_ns = 0;   // one tick, 0: no timestamps
 };
+
+Caps query_caps(VkPhysicalDevice device);
+
+bool has_extension(VkPhysicalDevice device, const char* name);
 
 }  // namespace rw::vulkan

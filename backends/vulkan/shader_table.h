@@ -27,12 +27,12 @@ enum class Grid : uint8_t { threads, groups, cube };
 struct Shader {
   const char* kernel;  // NAME, or NAME.A1.B3 for a combination of the manifest's defines
   std::span<const ShaderBinding> bindings;
-  bool packed;                   // f16 elements in uint words instead of 16-bit storage
-  bool address;                  // bindings by buffer address instead of descriptors
+  bool packed;   // f16 elements in uint words instead of 16-bit storage
+  bool address;  // bindings by buffer address instead of descriptors
   Grid grid;
-  uint32_t features;             // feature:: bits
-  uint32_t push_bytes;           // size of the params struct
-  std::array<uint32_t, 3> local; // workgroup size; local[0] == 0: specialization constant 100
+  uint32_t features;              // feature:: bits
+  uint32_t push_bytes;            // size of the params struct
+  std::array<uint32_t, 3> local;  // workgroup size; local[0] == 0: specialization constant 100
   std::span<const uint32_t> words;
 };
 

@@ -1,0 +1,157 @@
+#include "backends/vulkan/caps.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "backends/vulkan/shader_table.h"
+
+namespace rw::vulkan {
+
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// What drivers get wrong. `first` to `last`: major version as in "Mesa 22.3.6".
+struct Quirk {
+  VkDriverId driver;
+  int first, last;
+  void (*apply)(Caps&);
+};
+
+const Quirk kQuirks[] = {
+    // Any loop silently stops after 65535 iterations.
+    {VK_DRIVER_ID_MESA_LLVMPIPE, 0, 22, [](Caps& c) { c.max_loop = 65535; }},
+    // 32-bit overflows in buffer sizes.
+    {VK_DRIVER_ID_MESA_LLVMPIPE, 0, 999,
+     [](Caps& c) { c.max_block = std::min(c.max_block, kGiB); }},
+};
+
+int major_version(const std::string& text) {
+  size_t digit = text.find_first_of("0123456789");
+  return digit == std::string::npos ? 0 : std::atoi(text.c_str() + digit);
+}
+
+void apply_quirks(Caps& caps) {
+  const int version = major_version(caps.driver_version);
+  for (const Quirk& q : kQuirks)
+    if (q.driver == caps.driver_id && version >= q.first && version <= q.last) q.apply(caps);
+}
+
+// Switches that make one device behave like a lesser one, mostly for tests.
+void apply_environment(Caps& caps) {
+  if (env_flag("REWIND_NO_F16")) caps.features &= ~(feature::storage16 | feature::float16);
+  if (env_flag("REWIND_NO_ADDRESS")) caps.features &= ~feature::address;
+  if (env_flag("REWIND_NO_UNIFIED_MEMORY")) caps.unified_memory = false;
+  if (env_flag("REWIND_NO_PUSH_DESCRIPTORS")) caps.push_descriptors = false;
+  caps.max_range = std::min(caps.max_range, env_number("REWIND_MAX_RANGE", caps.max_range));
+  caps.max_block = std::min(caps.max_block, env_number("REWIND_MAX_BLOCK", caps.max_block));
+}
+
+uint32_t subgroup_features(VkSubgroupFeatureFlags ops) {
+  uint32_t f = 0;
+  if (ops & VK_SUBGROUP_FEATURE_BASIC_BIT) f |= feature::subgroup;
+  if (ops & VK_SUBGROUP_FEATURE_VOTE_BIT) f |= feature::vote;
+  if (ops & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) f |= feature::arithmetic;
+  if (ops & VK_SUBGROUP_FEATURE_BALLOT_BIT) f |= feature::ballot;
+  if (ops & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) f |= feature::shuffle;
+  return f;
+}
+
+void query_features(VkPhysicalDevice device, Caps& caps) {
+  VkPhysicalDeviceVulkan12Features f12{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+  VkPhysicalDeviceVulkan11Features f11{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &f12};
+  VkPhysicalDeviceSubgroupSizeControlFeatures control{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+  VkPhysicalDeviceFeatures2 f{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &f11};
+  const bool has_control = has_extension(device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+  if (has_control) f12.pNext = &control;
+  vkGetPhysicalDeviceFeatures2(device, &f);
+  if (f.features.shaderInt64) caps.features |= feature::int64;
+  if (f12.shaderFloat16) caps.features |= feature::float16;
+  if (f11.storageBuffer16BitAccess) caps.features |= feature::storage16;
+  if (f12.bufferDeviceAddress) caps.features |= feature::address;
+  caps.subgroup_size_control = has_control && control.subgroupSizeControl;
+}
+
+void query_heap(VkPhysicalDevice device, Caps& caps) {
+  VkPhysicalDeviceMemoryProperties memory;
+  vkGetPhysicalDeviceMemoryProperties(device, &memory);
+  for (uint32_t i = 0; i < memory.memoryHeapCount; ++i)
+    if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+      caps.heap_bytes = std::max(caps.heap_bytes, memory.memoryHeaps[i].size);
+}
+
+void query_properties(VkPhysicalDevice device, Caps& caps) {
+  VkPhysicalDeviceVulkan12Properties p12{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
+  VkPhysicalDeviceVulkan11Properties p11{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
+                                         &p12};
+  VkPhysicalDeviceMaintenance4Properties m4{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES};
+  VkPhysicalDeviceSubgroupSizeControlProperties control{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES, &m4};
+  VkPhysicalDeviceProperties2 p{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &p11};
+  m4.maxBufferSize = kGiB;
+  const bool has_m4 = has_extension(device, VK_KHR_MAINTENANCE_4_EXTENSION_NAME);
+  if (!has_m4) control.pNext = nullptr;
+  if (caps.subgroup_size_control)
+    p12.pNext = &control;
+  else if (has_m4)
+    p12.pNext = &m4;
+  vkGetPhysicalDeviceProperties2(device, &p);
+
+  const VkPhysicalDeviceLimits& limits = p.properties.limits;
+  caps.name = p.properties.deviceName;
+  caps.driver = p12.driverName;
+  caps.driver_version = p12.driverInfo;
+  caps.driver_id = p12.driverID;
+  caps.driver_number = p.properties.driverVersion;
+  for (uint8_t byte : p11.deviceUUID) caps.uuid += fmt::format("{:02x}", byte);
+  caps.is_cpu = p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+  caps.unified_memory =
+      caps.is_cpu || p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+
+  caps.subgroup_size = std::max(1u, p11.subgroupSize);
+  if (p11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT)
+    caps.features |= subgroup_features(p11.subgroupSupportedOperations);
+  if (!(control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT))
+    caps.subgroup_size_control = false;
+  caps.workgroup_size =
+      caps.is_cpu ? caps.subgroup_size : static_cast<uint32_t>(round_up(128, caps.subgroup_size));
+
+  caps.shared_bytes = limits.maxComputeSharedMemorySize;
+  caps.max_push_bytes = limits.maxPushConstantsSize;
+  caps.max_threads = limits.maxComputeWorkGroupInvocations;
+  std::copy_n(limits.maxComputeWorkGroupCount, 3, caps.max_groups.begin());
+  caps.max_range = limits.maxStorageBufferRange;
+  caps.max_block = std::min({kGiB, m4.maxBufferSize, p11.maxMemoryAllocationSize});
+  caps.offset_alignment = std::max<uint64_t>(16, limits.minStorageBufferOffsetAlignment);
+  caps.timestamp_ns = limits.timestampComputeAndGraphics ? limits.timestampPeriod : 0;
+}
+
+}  // namespace
+
+bool has_extension(VkPhysicalDevice device, const char* name) {
+  uint32_t count = 0;
+  vkEnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> all(count);
+  vkEnumerateDeviceExtensionProperties(device, nullptr, &count, all.data());
+  return std::any_of(all.begin(), all.end(),
+                     [&](auto& e) { return !std::strcmp(e.extensionName, name); });
+}
+
+Caps query_caps(VkPhysicalDevice device) {
+  Caps caps;
+  caps.push_descriptors = has_extension(device, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+  caps.memory_budget = has_extension(device, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  caps.portability = has_extension(device, "VK_KHR_portability_subset");
+  query_features(device, caps);
+  query_properties(device, caps);
+  query_heap(device, caps);
+  apply_quirks(caps);
+  apply_environment(caps);
+  return caps;
+}
+
+}  // namespace rw::vulkan

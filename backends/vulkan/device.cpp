@@ -1,0 +1,123 @@
+#include "backends/vulkan/device.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "backends/vulkan/shader_table.h"
+
+namespace rw::vulkan {
+
+namespace {
+
+std::string lower(std::string s) {
+  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
+  return s;
+}
+
+bool matches(const Caps& caps, size_t index, const std::string& choice) {
+  if (choice.empty()) return index == 0;
+  if (choice.starts_with("uuid=")) return caps.uuid == lower(choice.substr(5));
+  if (choice.find_first_not_of("0123456789") == std::string::npos)
+    return std::to_string(index) == choice;
+  return lower(caps.name).find(lower(choice)) != std::string::npos;
+}
+
+VkPhysicalDevice choose(const Instance& instance, const std::string& choice, Caps& caps) {
+  std::string seen;
+  std::vector<VkPhysicalDevice> all = instance.devices();
+  for (size_t i = 0; i < all.size(); ++i) {
+    caps = query_caps(all[i]);
+    if (matches(caps, i, choice)) return all[i];
+    seen += fmt::format("\n  vulkan:{} {} (uuid={})", i, caps.name, caps.uuid);
+  }
+  fail<DeviceError>("vulkan", "no device matches '{}'; there are:{}", choice, seen);
+}
+
+// A family that computes; one without graphics where there is one, as desktops share the other.
+uint32_t compute_family(VkPhysicalDevice device) {
+  uint32_t count = 0;
+  vkGetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
+  uint32_t best = count;
+  for (uint32_t i = count; i-- > 0;) {
+    const VkQueueFlags flags = families[i].queueFlags;
+    if (!(flags & VK_QUEUE_COMPUTE_BIT)) continue;
+    if (best == count || !(flags & VK_QUEUE_GRAPHICS_BIT)) best = i;
+  }
+  check<DeviceError>(best < count, "vulkan", "the device has no compute queue");
+  return best;
+}
+
+}  // namespace
+
+Device::Device(const std::string& choice) {
+  physical_ = choose(instance_, choice, caps_);
+  queue_family_ = compute_family(physical_);
+  create();
+  vkGetDeviceQueue(handle_, queue_family_, 0, &queue_);
+  if (instance_.debug_names())
+    set_object_name_ = reinterpret_cast<PFN_vkSetDebugUtilsObjectNameEXT>(
+        vkGetDeviceProcAddr(handle_, "vkSetDebugUtilsObjectNameEXT"));
+  if (caps_.push_descriptors)
+    push_descriptor_set = reinterpret_cast<PFN_vkCmdPushDescriptorSetKHR>(
+        vkGetDeviceProcAddr(handle_, "vkCmdPushDescriptorSetKHR"));
+}
+
+Device::~Device() {
+  vkDestroyDevice(handle_, nullptr);
+}
+
+void Device::create() {
+  const auto has = [&](uint32_t bit) { return (caps_.features & bit) ? VK_TRUE : VK_FALSE; };
+  VkPhysicalDeviceSubgroupSizeControlFeatures control{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+  control.subgroupSizeControl = VK_TRUE;
+  VkPhysicalDeviceVulkan12Features f12{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+  f12.timelineSemaphore = VK_TRUE;
+  f12.bufferDeviceAddress = has(feature::address);
+  f12.shaderFloat16 = has(feature::float16);
+  VkPhysicalDeviceVulkan11Features f11{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &f12};
+  f11.storageBuffer16BitAccess = has(feature::storage16);
+  VkPhysicalDeviceFeatures2 f{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &f11};
+  f.features.shaderInt64 = has(feature::int64);
+
+  std::vector<const char*> extensions;
+  if (caps_.push_descriptors) extensions.push_back(VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+  if (caps_.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (caps_.portability) extensions.push_back("VK_KHR_portability_subset");
+  if (caps_.subgroup_size_control) {
+    extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+    f12.pNext = &control;
+  }
+
+  const float priority = 1;
+  VkDeviceQueueCreateInfo queue{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
+  queue.queueFamilyIndex = queue_family_;
+  queue.queueCount = 1;
+  queue.pQueuePriorities = &priority;
+  VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &f};
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue;
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
+  vk_check(vkCreateDevice(physical_, &info, nullptr, &handle_), "vkCreateDevice");
+}
+
+void Device::set_name(VkObjectType type, uint64_t object, const std::string& name) const {
+  if (!set_object_name_) return;
+  VkDebugUtilsObjectNameInfoEXT info{VK_STRUCTURE_TYPE_DEBUG_UTILS_OBJECT_NAME_INFO_EXT};
+  info.objectType = type;
+  info.objectHandle = object;
+  info.pObjectName = name.c_str();
+  set_object_name_(handle_, &info);
+}
+
+std::vector<Caps> list_caps() {
+  Instance instance;
+  std::vector<Caps> all;
+  for (VkPhysicalDevice device : instance.devices()) all.push_back(query_caps(device));
+  return all;
+}
+
+}  // namespace rw::vulkan

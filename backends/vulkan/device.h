@@ -1,0 +1,47 @@
+// One opened device: the logical device, its queue and its capabilities.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/vulkan/caps.h"
+#include "backends/vulkan/instance.h"
+
+namespace rw::vulkan {
+
+class Device {
+ public:
+  // `choice`: "" (best), an index, "uuid=...", or a part of the name.
+  explicit Device(const std::string& choice);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  VkDevice handle() const { return handle_; }
+  VkPhysicalDevice physical() const { return physical_; }
+  VkQueue queue() const { return queue_; }
+  uint32_t queue_family() const { return queue_family_; }
+  const Caps& caps() const { return caps_; }
+
+  // Name shown by validation messages and debuggers.
+  void set_name(VkObjectType type, uint64_t object, const std::string& name) const;
+
+  PFN_vkCmdPushDescriptorSetKHR push_descriptor_set = nullptr;  // null: not supported
+
+ private:
+  void create();
+
+  Instance instance_;
+  VkPhysicalDevice physical_ = nullptr;
+  VkDevice handle_ = nullptr;
+  VkQueue queue_ = nullptr;
+  uint32_t queue_family_ = 0;
+  Caps caps_;
+  PFN_vkSetDebugUtilsObjectNameEXT set_object_name_ = nullptr;
+};
+
+// Capabilities of all usable devices, in the order of their indices.
+std::vector<Caps> list_caps();
+
+}  // namespace rw::vulkan

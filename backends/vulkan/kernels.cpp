@@ -1,0 +1,57 @@
+#include "backends/vulkan/kernels.h"
+
+namespace rw::vulkan {
+
+namespace {
+
+template <class Bindings>
+std::string key(std::string_view name, const Bindings& bindings) {
+  std::string text(name);
+  for (const auto& b : bindings) {
+    text += ' ';
+    text += rw::name(b.dtype);
+  }
+  return text;
+}
+
+std::string feature_names(uint32_t features) {
+  const char* names[] = {"subgroup", "vote",    "arithmetic", "ballot", "shuffle",
+                         "int64",    "float16", "storage16",  "address"};
+  std::string text;
+  for (size_t i = 0; i < std::size(names); ++i)
+    if (features >> i & 1) text += fmt::format(" {}", names[i]);
+  return text;
+}
+
+}  // namespace
+
+Kernels::Kernels(const Caps& caps) {
+  for (std::span<const Shader> file : all_shaders())
+    for (const Shader& s : file) {
+      // Packed variants are for devices without 16-bit storage only.
+      if (s.packed && (caps.features & feature::storage16)) continue;
+      const std::string k = key(s.kernel, s.bindings);
+      if (const uint32_t lacking = s.features & ~caps.features) {
+        lacking_.try_emplace(k, lacking);
+        continue;
+      }
+      Kernel& kernel = usable_[k];
+      (s.address ? kernel.address : kernel.descriptors) = &s;
+    }
+}
+
+const Kernel* Kernels::find(std::string_view name, std::span<const Binding> bindings) const {
+  auto it = usable_.find(key(name, bindings));
+  return it == usable_.end() ? nullptr : &it->second;
+}
+
+const Kernel& Kernels::get(std::string_view name, std::span<const Binding> bindings) const {
+  if (const Kernel* kernel = find(name, bindings)) return *kernel;
+  const std::string k = key(name, bindings);
+  if (auto it = lacking_.find(k); it != lacking_.end())
+    fail<DeviceError>(name, "the device must have these features for '{}':{}", k,
+                      feature_names(it->second));
+  fail<ValueError>(name, "there must be a shader for these dtypes, got '{}'", k);
+}
+
+}  // namespace rw::vulkan

@@ -1,0 +1,32 @@
+// Finds the shader modules of a kernel for this device.
+#pragma once
+
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "backends/vulkan/caps.h"
+#include "backends/vulkan/shader_table.h"
+
+namespace rw::vulkan {
+
+// One kernel for given dtypes; null where there is no such module.
+struct Kernel {
+  const Shader* descriptors = nullptr;
+  const Shader* address = nullptr;
+};
+
+class Kernels {
+ public:
+  explicit Kernels(const Caps& caps);
+  // Null when there is none that the device can run.
+  const Kernel* find(std::string_view name, std::span<const Binding> bindings) const;
+  // The same, but throws saying what is missing.
+  const Kernel& get(std::string_view name, std::span<const Binding> bindings) const;
+
+ private:
+  std::unordered_map<std::string, Kernel> usable_;
+  std::unordered_map<std::string, uint32_t> lacking_;  // features that the device does not have
+};
+
+}  // namespace rw::vulkan

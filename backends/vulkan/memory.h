@@ -1,0 +1,52 @@
+// Device memory in blocks of one buffer each. Who puts what where inside a block is the arena's
+// business (core/arena.h).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "backends/vulkan/device.h"
+#include "core/backend.h"
+
+namespace rw::vulkan {
+
+// One VkBuffer with its own memory.
+struct Buffer {
+  VkBuffer handle = nullptr;
+  VkDeviceMemory memory = nullptr;
+  uint64_t size = 0;
+  VkDeviceAddress address = 0;  // 0 where the device has no buffer addresses
+  std::byte* mapped = nullptr;  // null: not visible to the host
+  uint64_t last_use = 0;        // timeline value of the last submit that touches it
+};
+
+enum class MemoryUse {
+  device,    // blocks; mapped only where device memory is host memory
+  upload,    // written by the host, read by the device
+  download,  // written by the device, read by the host
+};
+
+// Throws OutOfMemory with what was asked and what the device has.
+Buffer create_buffer(const Device& device, uint64_t bytes, MemoryUse use, const std::string& name);
+void destroy_buffer(const Device& device, Buffer& buffer);
+
+class Blocks {
+ public:
+  explicit Blocks(const Device& device) : device_(device) {}
+  ~Blocks();
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+
+  uint32_t allocate(uint64_t bytes);
+  void free(uint32_t block);
+  // The buffer that holds `range`; throws ValueError when there is no such block or bytes.
+  Buffer& at(const BufferRange& range);
+  Buffer& at(uint32_t block) { return at({block, 0, 0}); }
+
+ private:
+  const Device& device_;
+  std::vector<Buffer> blocks_;  // a null handle: a free number
+};
+
+}  // namespace rw::vulkan

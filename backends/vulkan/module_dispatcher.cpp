@@ -1,0 +1,166 @@
+#include "backends/vulkan/module_dispatcher.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rw::vulkan {
+
+namespace {
+
+// Kernels read whole words of 16 bytes; an empty binding still needs one.
+uint64_t bound_bytes(const BufferRange& range) {
+  return std::max<uint64_t>(16, round_up(range.size, 16));
+}
+
+uint32_t divide_up(uint32_t a, uint32_t b) {
+  return a / b + (a % b != 0);
+}
+
+bool writes(Access access) {
+  return access != Access::read;
+}
+bool reads(Access access) {
+  return access != Access::write;
+}
+
+}  // namespace
+
+void ModuleDispatcher::dispatch(const KernelCall& call) {
+  if (call.threads[0] == 0 || call.threads[1] == 0 || call.threads[2] == 0) return;
+  check<ValueError>(call.bindings.size() <= kMaxBindings, call.kernel,
+                    "a call must have at most {} bindings, got {}", kMaxBindings,
+                    call.bindings.size());
+  const Shader& shader = choose(call);
+  check_call(shader, call);
+  const Groups groups = grid(shader, call);
+  const VkPipeline pipeline = pipelines_.get(shader, call.variant);
+  Staging::Piece table{};
+  if (shader.address) table = address_table(call);
+
+  std::array<Use, kMaxBindings> uses;
+  double work = call.flops;
+  for (size_t i = 0; i < call.bindings.size(); ++i) {
+    const BufferRange& r = call.bindings[i].range;
+    uses[i] = {r.block, r.offset, r.offset + round_up(r.size, 16), writes(call.bindings[i].access)};
+    work += static_cast<double>(r.size);
+  }
+  VkCommandBuffer commands = recorder_.begin({uses.data(), call.bindings.size()}, shader.kernel);
+  for (const Binding& b : call.bindings) blocks_.at(b.range.block).last_use = recorder_.current();
+
+  vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  if (shader.address)
+    bind(commands, table);
+  else
+    bind(commands, call);
+  const auto layout_bindings = static_cast<uint32_t>(shader.address ? 1 : call.bindings.size());
+  if (!call.params.empty())
+    vkCmdPushConstants(commands, pipelines_.layout(layout_bindings), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                       static_cast<uint32_t>(call.params.size()), call.params.data());
+  vkCmdDispatch(commands, groups[0], groups[1], groups[2]);
+  ++recorder_.dispatches;
+  recorder_.end(work);
+}
+
+const Shader& ModuleDispatcher::choose(const KernelCall& call) const {
+  const Kernel& kernel = kernels_.get(call.kernel, call.bindings);
+  const bool fits = std::all_of(call.bindings.begin(), call.bindings.end(), [&](const Binding& b) {
+    return bound_bytes(b.range) <= caps().max_range;
+  });
+  if (kernel.descriptors && (fits || !kernel.address)) {
+    check<DeviceError>(fits, call.kernel,
+                       "bindings must have at most {} bytes: the device has no buffer addresses",
+                       caps().max_range);
+    return *kernel.descriptors;
+  }
+  return *kernel.address;
+}
+
+void ModuleDispatcher::check_call(const Shader& shader, const KernelCall& call) const {
+  check<ValueError>(call.params.size() == shader.push_bytes, call.kernel,
+                    "the parameter struct must have {} bytes, got {}", shader.push_bytes,
+                    call.params.size());
+  for (size_t i = 0; i < call.bindings.size(); ++i) {
+    const Binding& b = call.bindings[i];
+    const Access needed = shader.bindings[i].access;
+    check<ValueError>((writes(b.access) || !writes(needed)) && (reads(b.access) || !reads(needed)),
+                      call.kernel, "binding {} must be declared with the shader's access", i);
+    check<ValueError>(b.range.offset % caps().offset_alignment == 0, call.kernel,
+                      "binding {} must begin at a multiple of {} bytes, got {}", i,
+                      caps().offset_alignment, b.range.offset);
+    blocks_.at(BufferRange{b.range.block, b.range.offset, bound_bytes(b.range)});
+  }
+}
+
+ModuleDispatcher::Groups ModuleDispatcher::grid(const Shader& shader,
+                                                const KernelCall& call) const {
+  const uint32_t width = shader.local[0] ? shader.local[0] : caps().workgroup_size;
+  const Groups& most = caps().max_groups;
+  if (shader.grid == Grid::cube) {
+    const Groups groups{divide_up(call.threads[0], width),
+                        divide_up(call.threads[1], shader.local[1]),
+                        divide_up(call.threads[2], shader.local[2])};
+    check<ValueError>(groups[0] <= most[0] && groups[1] <= most[1] && groups[2] <= most[2],
+                      call.kernel, "at most {} x {} x {} workgroups are possible, got {} x {} x {}",
+                      most[0], most[1], most[2], groups[0], groups[1], groups[2]);
+    return groups;
+  }
+  const uint32_t count =
+      shader.grid == Grid::groups ? call.threads[0] : divide_up(call.threads[0], width);
+  const uint32_t rows = divide_up(count, most[0]);
+  check<ValueError>(rows <= most[1], call.kernel, "{} workgroups are too many for the device",
+                    count);
+  return {divide_up(count, rows), rows, 1};
+}
+
+Staging::Piece ModuleDispatcher::address_table(const KernelCall& call) {
+  std::array<uint64_t, kMaxBindings> addresses{};
+  for (size_t i = 0; i < call.bindings.size(); ++i) {
+    const BufferRange& r = call.bindings[i].range;
+    addresses[i] = blocks_.at(r.block).address + r.offset;
+  }
+  const Staging::Piece piece = staging_.take(sizeof addresses);
+  std::memcpy(piece.data, addresses.data(), sizeof addresses);
+  return piece;
+}
+
+void ModuleDispatcher::bind(VkCommandBuffer commands, const KernelCall& call) {
+  std::array<VkDescriptorBufferInfo, kMaxBindings> buffers;
+  for (size_t i = 0; i < call.bindings.size(); ++i) {
+    const BufferRange& r = call.bindings[i].range;
+    buffers[i] = {blocks_.at(r.block).handle, r.offset, bound_bytes(r)};
+  }
+  bind(commands, {buffers.data(), call.bindings.size()});
+}
+
+void ModuleDispatcher::bind(VkCommandBuffer commands, const Staging::Piece& table) {
+  const VkDescriptorBufferInfo buffer{table.buffer, table.offset, kMaxBindings * sizeof(uint64_t)};
+  bind(commands, {&buffer, 1});
+}
+
+void ModuleDispatcher::bind(VkCommandBuffer commands,
+                            std::span<const VkDescriptorBufferInfo> buffers) {
+  const auto count = static_cast<uint32_t>(buffers.size());
+  if (count == 0) return;
+  // Binding numbers without gaps and of one type: one write covers them all.
+  VkWriteDescriptorSet write{VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET};
+  std::array<VkWriteDescriptorSet, kMaxBindings> all;
+  for (uint32_t i = 0; i < count; ++i) {
+    write.dstBinding = i;
+    write.descriptorCount = 1;
+    write.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+    write.pBufferInfo = &buffers[i];
+    all[i] = write;
+  }
+  const VkPipelineLayout layout = pipelines_.layout(count);
+  if (device_.push_descriptor_set) {
+    device_.push_descriptor_set(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, count,
+                                all.data());
+    return;
+  }
+  const VkDescriptorSet set = recorder_.allocate_set(pipelines_.set_layout(count));
+  for (uint32_t i = 0; i < count; ++i) all[i].dstSet = set;
+  vkUpdateDescriptorSets(device_.handle(), count, all.data(), 0, nullptr);
+  vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &set, 0, nullptr);
+}
+
+}  // namespace rw::vulkan

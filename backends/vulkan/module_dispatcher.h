@@ -1,0 +1,50 @@
+// Runs single shader modules: checks a call against its module, picks descriptors or addresses,
+// computes the grid and records the dispatch.
+#pragma once
+
+#include "backends/vulkan/dispatcher.h"
+#include "backends/vulkan/kernels.h"
+#include "backends/vulkan/memory.h"
+#include "backends/vulkan/pipelines.h"
+#include "backends/vulkan/recorder.h"
+#include "backends/vulkan/staging.h"
+
+namespace rw::vulkan {
+
+class ModuleDispatcher final : public Dispatcher {
+ public:
+  ModuleDispatcher(const Device& device, Blocks& blocks, Recorder& recorder, Staging& staging)
+      : device_(device),
+        blocks_(blocks),
+        recorder_(recorder),
+        staging_(staging),
+        kernels_(device.caps()),
+        pipelines_(device) {}
+
+  const Caps& caps() const override { return device_.caps(); }
+  void dispatch(const KernelCall& call) override;
+  bool available(std::string_view kernel, std::span<const Binding> bindings) const override {
+    return kernels_.find(kernel, bindings) != nullptr;
+  }
+
+  size_t pipelines() const { return pipelines_.count(); }
+
+ private:
+  using Groups = std::array<uint32_t, 3>;
+  const Shader& choose(const KernelCall& call) const;
+  void check_call(const Shader& shader, const KernelCall& call) const;
+  Groups grid(const Shader& shader, const KernelCall& call) const;
+  Staging::Piece address_table(const KernelCall& call);
+  void bind(VkCommandBuffer commands, const KernelCall& call);
+  void bind(VkCommandBuffer commands, const Staging::Piece& table);
+  void bind(VkCommandBuffer commands, std::span<const VkDescriptorBufferInfo> buffers);
+
+  const Device& device_;
+  Blocks& blocks_;
+  Recorder& recorder_;
+  Staging& staging_;
+  Kernels kernels_;
+  Pipelines pipelines_;
+};
+
+}  // namespace rw::vulkan

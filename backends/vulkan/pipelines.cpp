@@ -1,0 +1,146 @@
+#include "backends/vulkan/pipelines.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/vulkan/cache.h"
+
+namespace rw::vulkan {
+
+namespace {
+
+constexpr uint32_t kPushBytes = 128;
+constexpr uint32_t kWorkgroupSizeId = 100, kSubgroupSizeId = 101;
+constexpr uint32_t kSubgroupFeatures =
+    feature::subgroup | feature::vote | feature::arithmetic | feature::ballot | feature::shuffle;
+
+}  // namespace
+
+Pipelines::Pipelines(const Device& device) : device_(device) {
+  load_cache();
+  std::array<VkDescriptorSetLayoutBinding, kMaxBindings> bindings{};
+  for (uint32_t i = 0; i < kMaxBindings; ++i)
+    bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+  const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes};
+  for (uint32_t n = 0; n <= kMaxBindings; ++n) {
+    VkDescriptorSetLayoutCreateInfo set{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO};
+    if (device_.caps().push_descriptors)
+      set.flags = VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR;
+    set.bindingCount = n;
+    set.pBindings = bindings.data();
+    vk_check(vkCreateDescriptorSetLayout(device_.handle(), &set, nullptr, &set_layouts_[n]),
+             "vkCreateDescriptorSetLayout");
+    VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
+    info.setLayoutCount = 1;
+    info.pSetLayouts = &set_layouts_[n];
+    info.pushConstantRangeCount = 1;
+    info.pPushConstantRanges = &push;
+    vk_check(vkCreatePipelineLayout(device_.handle(), &info, nullptr, &layouts_[n]),
+             "vkCreatePipelineLayout");
+  }
+}
+
+Pipelines::~Pipelines() {
+  save_cache();
+  for (auto& [key, pipeline] : pipelines_) vkDestroyPipeline(device_.handle(), pipeline, nullptr);
+  for (auto& [shader, module] : modules_) vkDestroyShaderModule(device_.handle(), module, nullptr);
+  for (VkPipelineLayout layout : layouts_)
+    vkDestroyPipelineLayout(device_.handle(), layout, nullptr);
+  for (VkDescriptorSetLayout layout : set_layouts_)
+    vkDestroyDescriptorSetLayout(device_.handle(), layout, nullptr);
+  vkDestroyPipelineCache(device_.handle(), cache_, nullptr);
+}
+
+VkPipeline Pipelines::get(const Shader& shader, std::span<const uint32_t> variant) {
+  check<ValueError>(variant.size() <= kMaxVariant, shader.kernel,
+                    "a variant must have at most {} values, got {}", kMaxVariant, variant.size());
+  Key key{&shader, variant.size(), {}};
+  std::copy(variant.begin(), variant.end(), key.values.begin());
+  auto it = pipelines_.find(key);
+  if (it == pipelines_.end()) it = pipelines_.emplace(key, create(key)).first;
+  return it->second;
+}
+
+VkShaderModule Pipelines::module(const Shader& shader) {
+  VkShaderModule& module = modules_[&shader];
+  if (module) return module;
+  VkShaderModuleCreateInfo info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
+  info.codeSize = shader.words.size_bytes();
+  info.pCode = shader.words.data();
+  vk_check(vkCreateShaderModule(device_.handle(), &info, nullptr, &module), shader.kernel);
+  return module;
+}
+
+VkPipeline Pipelines::create(const Key& key) {
+  const Caps& caps = device_.caps();
+  std::array<uint32_t, kMaxVariant + 2> data{};
+  std::array<VkSpecializationMapEntry, kMaxVariant + 2> entries;
+  uint32_t count = 0;
+  const auto add = [&](uint32_t id, uint32_t value) {
+    data[count] = value;
+    entries[count] = {id, count * 4, 4};
+    ++count;
+  };
+  for (uint32_t i = 0; i < key.count; ++i) add(i, key.values[i]);
+  add(kWorkgroupSizeId, caps.workgroup_size);
+  add(kSubgroupSizeId, caps.subgroup_size);
+  const VkSpecializationInfo constants{count, entries.data(), count * 4, data.data()};
+
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
+  subgroup.requiredSubgroupSize = caps.subgroup_size;
+  VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  if (caps.subgroup_size_control && (key.shader->features & kSubgroupFeatures))
+    info.stage.pNext = &subgroup;
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  info.stage.module = module(*key.shader);
+  info.stage.pName = "main";
+  info.stage.pSpecializationInfo = &constants;
+  info.layout =
+      layout(key.shader->address ? 1 : static_cast<uint32_t>(key.shader->bindings.size()));
+  VkPipeline pipeline = nullptr;
+  VkResult result =
+      vkCreateComputePipelines(device_.handle(), cache_, 1, &info, nullptr, &pipeline);
+  check<DeviceError>(result == VK_SUCCESS, key.shader->kernel,
+                     "the driver must accept the shader, got {}", result_name(result));
+  device_.set_name(VK_OBJECT_TYPE_PIPELINE, reinterpret_cast<uint64_t>(pipeline),
+                   key.shader->kernel);
+  return pipeline;
+}
+
+std::string Pipelines::cache_file() const {
+  return fmt::format("pipelines-{}-{:x}.bin", device_.caps().uuid, device_.caps().driver_number);
+}
+
+// Drivers should reject a blob of another driver themselves; not all do, so the header is checked.
+void Pipelines::load_cache() {
+  std::vector<std::byte> blob = read_cache(cache_file());
+  VkPhysicalDeviceProperties properties;
+  vkGetPhysicalDeviceProperties(device_.physical(), &properties);
+  VkPipelineCacheHeaderVersionOne header{};
+  if (blob.size() >= sizeof header) std::memcpy(&header, blob.data(), sizeof header);
+  const bool ours =
+      header.headerSize >= sizeof header &&
+      header.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE &&
+      header.vendorID == properties.vendorID && header.deviceID == properties.deviceID &&
+      !std::memcmp(header.pipelineCacheUUID, properties.pipelineCacheUUID, VK_UUID_SIZE);
+  VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  if (ours) {
+    info.initialDataSize = loaded_bytes_ = blob.size();
+    info.pInitialData = blob.data();
+  }
+  vk_check(vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache_),
+           "vkCreatePipelineCache");
+}
+
+void Pipelines::save_cache() {
+  size_t bytes = 0;
+  if (vkGetPipelineCacheData(device_.handle(), cache_, &bytes, nullptr) != VK_SUCCESS) return;
+  if (bytes == loaded_bytes_) return;
+  std::vector<std::byte> blob(bytes);
+  if (vkGetPipelineCacheData(device_.handle(), cache_, &bytes, blob.data()) == VK_SUCCESS)
+    write_cache(cache_file(), std::span(blob).first(bytes));
+}
+
+}  // namespace rw::vulkan

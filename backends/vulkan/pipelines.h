@@ -1,0 +1,53 @@
+// Compute pipelines, created on first use and kept; the driver's compiled code is cached on disk.
+#pragma once
+
+#include <array>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/vulkan/device.h"
+#include "backends/vulkan/shader_table.h"
+
+namespace rw::vulkan {
+
+inline constexpr uint32_t kMaxBindings = 8, kMaxVariant = 8;
+
+class Pipelines {
+ public:
+  explicit Pipelines(const Device& device);
+  ~Pipelines();
+  Pipelines(const Pipelines&) = delete;
+  Pipelines& operator=(const Pipelines&) = delete;
+
+  // `variant`: specialization constants 0, 1, ...; the others keep the shader's defaults.
+  VkPipeline get(const Shader& shader, std::span<const uint32_t> variant);
+  // One layout per number of bindings; all have room for 128 bytes of push constants.
+  VkPipelineLayout layout(uint32_t bindings) const { return layouts_[bindings]; }
+  VkDescriptorSetLayout set_layout(uint32_t bindings) const { return set_layouts_[bindings]; }
+  size_t count() const { return pipelines_.size(); }
+
+ private:
+  struct Key {
+    const Shader* shader;
+    size_t count;
+    std::array<uint32_t, kMaxVariant> values;
+    auto operator<=>(const Key&) const = default;
+  };
+  VkPipeline create(const Key& key);
+  VkShaderModule module(const Shader& shader);
+  std::string cache_file() const;
+  void load_cache();
+  void save_cache();
+
+  const Device& device_;
+  VkPipelineCache cache_ = nullptr;
+  size_t loaded_bytes_ = 0;  // of the cache on disk
+  std::array<VkDescriptorSetLayout, kMaxBindings + 1> set_layouts_{};
+  std::array<VkPipelineLayout, kMaxBindings + 1> layouts_{};
+  std::map<const Shader*, VkShaderModule> modules_;
+  std::map<Key, VkPipeline> pipelines_;
+};
+
+}  // namespace rw::vulkan

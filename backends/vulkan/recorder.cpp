@@ -1,0 +1,257 @@
+#include "backends/vulkan/recorder.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace rw::vulkan {
+
+namespace {
+
+constexpr size_t kSlots = 8;  // submits in flight
+constexpr size_t kStepsPerSubmit = 64;
+constexpr size_t kStepsWhenIdle = 16;  // gets an idle device going sooner
+constexpr uint32_t kSetsPerPool = 128;
+// A submit should take about this long: far below any watchdog (2 s), far above its own cost.
+constexpr double kSubmitSeconds = 0.05;
+constexpr double kFirstWorkLimit = 1e9, kLeastWorkLimit = 1e8, kMostWorkLimit = 1e13;
+
+constexpr VkPipelineStageFlags kStages =
+    VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+constexpr VkAccessFlags kWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+constexpr VkAccessFlags kReads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+
+}  // namespace
+
+Recorder::Recorder(const Device& device) : device_(device), work_limit_(kFirstWorkLimit) {
+  VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
+  vk_check(vkCreateSemaphore(device_.handle(), &info, nullptr, &timeline_), "vkCreateSemaphore");
+  if (env_flag("REWIND_CHECK_HAZARDS")) model_.emplace();
+  profile_each_ = env_flag("REWIND_PROFILE") && device_.caps().timestamp_ns > 0;
+}
+
+Recorder::~Recorder() {
+  vkDeviceWaitIdle(device_.handle());
+  if (recording_) {
+    vkEndCommandBuffer(slots_.back().commands);
+    slots_.back().value = ~uint64_t{0};
+  }
+  for (Slot& slot : slots_) {
+    if (slot.value <= submitted_ && lost_.empty()) read_timestamps(slot);
+    for (VkDescriptorPool pool : slot.set_pools)
+      vkDestroyDescriptorPool(device_.handle(), pool, nullptr);
+    vkDestroyQueryPool(device_.handle(), slot.queries, nullptr);
+    vkDestroyCommandPool(device_.handle(), slot.pool, nullptr);
+  }
+  vkDestroySemaphore(device_.handle(), timeline_, nullptr);
+
+  std::vector<std::pair<std::string, Profile>> rows(profile_.begin(), profile_.end());
+  std::sort(rows.begin(), rows.end(),
+            [](auto& a, auto& b) { return a.second.microseconds > b.second.microseconds; });
+  for (auto& [name, p] : rows)
+    std::fprintf(stderr, "%-40s %8llu x %10.1f us = %12.0f us\n", name.c_str(),
+                 static_cast<unsigned long long>(p.count), p.microseconds / p.count,
+                 p.microseconds);
+}
+
+void Recorder::require(VkResult result, const char* call) {
+  if (result == VK_SUCCESS) return;
+  std::string last;
+  for (const Slot& slot : slots_)
+    for (const char* label : slot.labels) last = fmt::format("{} {}", label, last.substr(0, 400));
+  lost_ = fmt::format(
+      "{} failed: {}; the device is lost, open it anew. Last kernels, newest "
+      "first: {}",
+      call, result_name(result), last);
+  fail<DeviceError>("vulkan", "{}", lost_);
+}
+
+Recorder::Slot Recorder::create_slot() {
+  Slot slot;
+  VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+  pool.queueFamilyIndex = device_.queue_family();
+  vk_check(vkCreateCommandPool(device_.handle(), &pool, nullptr, &slot.pool),
+           "vkCreateCommandPool");
+  VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+  info.commandPool = slot.pool;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  vk_check(vkAllocateCommandBuffers(device_.handle(), &info, &slot.commands),
+           "vkAllocateCommandBuffers");
+  if (device_.caps().timestamp_ns > 0) {
+    VkQueryPoolCreateInfo queries{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
+    queries.queryType = VK_QUERY_TYPE_TIMESTAMP;
+    queries.queryCount = 1 + kStepsPerSubmit;
+    vk_check(vkCreateQueryPool(device_.handle(), &queries, nullptr, &slot.queries),
+             "vkCreateQueryPool");
+  }
+  return slot;
+}
+
+void Recorder::recycle(Slot& slot) {
+  read_timestamps(slot);
+  vk_check(vkResetCommandPool(device_.handle(), slot.pool, 0), "vkResetCommandPool");
+  for (VkDescriptorPool pool : slot.set_pools)
+    vk_check(vkResetDescriptorPool(device_.handle(), pool, 0), "vkResetDescriptorPool");
+  slot.set_pool = 0;
+  slot.labels.clear();
+  slot.work = 0;
+}
+
+void Recorder::start() {
+  if (slots_.size() < kSlots && (slots_.empty() || completed() < slots_.front().value)) {
+    slots_.push_back(create_slot());
+  } else {
+    wait(slots_.front().value);
+    recycle(slots_.front());
+    slots_.push_back(std::move(slots_.front()));
+    slots_.pop_front();
+  }
+  VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+  info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  Slot& slot = slots_.back();
+  vk_check(vkBeginCommandBuffer(slot.commands, &info), "vkBeginCommandBuffer");
+  recording_ = true;
+  if (slot.queries) {
+    vkCmdResetQueryPool(slot.commands, slot.queries, 0, 1 + kStepsPerSubmit);
+    timestamp(0);
+  }
+}
+
+void Recorder::barrier(VkPipelineStageFlags to_stage, VkAccessFlags to_access) {
+  VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER};
+  barrier.srcAccessMask = kWrites;
+  barrier.dstAccessMask = to_access;
+  vkCmdPipelineBarrier(slots_.back().commands, kStages, to_stage, 0, 1, &barrier, 0, nullptr, 0,
+                       nullptr);
+}
+
+void Recorder::check_model(std::span<const Use> uses, bool barrier) {
+  if (!model_) return;
+  if (barrier) model_->clear();
+  check<DeviceError>(!model_->conflicts(uses), "vulkan",
+                     "REWIND_CHECK_HAZARDS: a step must not run beside one it depends on: {}",
+                     slots_.back().labels.back());
+  model_->add(uses);
+}
+
+VkCommandBuffer Recorder::begin(std::span<const Use> uses, const char* label) {
+  check<DeviceError>(lost_.empty(), "vulkan", "{}", lost_);
+  if (!recording_) start();
+  slots_.back().labels.push_back(label);
+  const bool wait = hazards_.conflicts(uses);
+  if (wait) {
+    barrier(kStages, kReads | kWrites);
+    hazards_.clear();
+    ++barriers;
+  }
+  hazards_.add(uses);
+  check_model(uses, wait);
+  return slots_.back().commands;
+}
+
+void Recorder::end(double work) {
+  Slot& slot = slots_.back();
+  slot.work += work;
+  const size_t steps = slot.labels.size();
+  if (profile_each_) timestamp(static_cast<uint32_t>(steps));
+  if (steps >= kStepsPerSubmit || slot.work >= work_limit_ ||
+      (steps == kStepsWhenIdle && completed() == submitted_))
+    flush();
+}
+
+VkDescriptorSet Recorder::allocate_set(VkDescriptorSetLayout layout) {
+  Slot& slot = slots_.back();
+  for (;; ++slot.set_pool) {
+    if (slot.set_pool == slot.set_pools.size()) {
+      VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 8 * kSetsPerPool};
+      VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO};
+      info.maxSets = kSetsPerPool;
+      info.poolSizeCount = 1;
+      info.pPoolSizes = &size;
+      slot.set_pools.emplace_back();
+      vk_check(vkCreateDescriptorPool(device_.handle(), &info, nullptr, &slot.set_pools.back()),
+               "vkCreateDescriptorPool");
+    }
+    VkDescriptorSetAllocateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO};
+    info.descriptorPool = slot.set_pools[slot.set_pool];
+    info.descriptorSetCount = 1;
+    info.pSetLayouts = &layout;
+    VkDescriptorSet set;
+    VkResult result = vkAllocateDescriptorSets(device_.handle(), &info, &set);
+    if (result == VK_SUCCESS) return set;
+    if (result != VK_ERROR_OUT_OF_POOL_MEMORY && result != VK_ERROR_FRAGMENTED_POOL)
+      vk_check(result, "vkAllocateDescriptorSets");
+  }
+}
+
+uint64_t Recorder::completed() const {
+  uint64_t value = 0;
+  vkGetSemaphoreCounterValue(device_.handle(), timeline_, &value);
+  return value;
+}
+
+void Recorder::flush() {
+  if (!recording_) return;
+  Slot& slot = slots_.back();
+  // The host may read mapped blocks once the submit is done.
+  barrier(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  if (slot.queries && !profile_each_) timestamp(1);
+  recording_ = false;
+  vk_check(vkEndCommandBuffer(slot.commands), "vkEndCommandBuffer");
+
+  slot.value = submitted_ + 1;
+  VkTimelineSemaphoreSubmitInfo timeline{VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
+  timeline.signalSemaphoreValueCount = 1;
+  timeline.pSignalSemaphoreValues = &slot.value;
+  VkSubmitInfo submit{VK_STRUCTURE_TYPE_SUBMIT_INFO, &timeline};
+  submit.commandBufferCount = 1;
+  submit.pCommandBuffers = &slot.commands;
+  submit.signalSemaphoreCount = 1;
+  submit.pSignalSemaphores = &timeline_;
+  require(vkQueueSubmit(device_.queue(), 1, &submit, nullptr), "vkQueueSubmit");
+  submitted_ = slot.value;
+  ++submits;
+}
+
+void Recorder::wait(uint64_t value) {
+  check<DeviceError>(lost_.empty(), "vulkan", "{}", lost_);
+  if (value > submitted_) flush();
+  value = std::min(value, submitted_);
+  VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
+  info.semaphoreCount = 1;
+  info.pSemaphores = &timeline_;
+  info.pValues = &value;
+  require(vkWaitSemaphores(device_.handle(), &info, ~uint64_t{0}), "vkWaitSemaphores");
+}
+
+void Recorder::timestamp(uint32_t query) {
+  vkCmdWriteTimestamp(slots_.back().commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
+                      slots_.back().queries, query);
+}
+
+void Recorder::read_timestamps(Slot& slot) {
+  if (!slot.queries || slot.labels.empty()) return;
+  const size_t count = profile_each_ ? 1 + slot.labels.size() : 2;
+  std::vector<uint64_t> ticks(count);
+  if (vkGetQueryPoolResults(device_.handle(), slot.queries, 0, static_cast<uint32_t>(count),
+                            count * sizeof(uint64_t), ticks.data(), sizeof(uint64_t),
+                            VK_QUERY_RESULT_64_BIT) != VK_SUCCESS)
+    return;
+  const double microseconds = device_.caps().timestamp_ns * 1e-3;
+  if (profile_each_)
+    for (size_t i = 0; i < slot.labels.size(); ++i) {
+      Profile& p = profile_[slot.labels[i]];
+      ++p.count;
+      p.microseconds += static_cast<double>(ticks[i + 1] - ticks[i]) * microseconds;
+    }
+  const double seconds = static_cast<double>(ticks.back() - ticks.front()) * microseconds * 1e-6;
+  // Small submits say little about speed: only full ones move the limit, by at most a factor of 2.
+  if (seconds > 0 && slot.work > 0.1 * work_limit_)
+    work_limit_ = std::clamp(
+        std::clamp(slot.work / seconds * kSubmitSeconds, work_limit_ / 2, work_limit_ * 2),
+        kLeastWorkLimit, kMostWorkLimit);
+}
+
+}  // namespace rw::vulkan

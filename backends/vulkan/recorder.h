@@ -1,0 +1,83 @@
+// Records steps into command buffers, puts barriers between those that depend on each other, and
+// submits them in batches. One in-order queue, one timeline semaphore.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/vulkan/device.h"
+#include "backends/vulkan/hazards.h"
+#include "core/backend.h"
+
+namespace rw::vulkan {
+
+class Recorder {
+ public:
+  explicit Recorder(const Device& device);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  // Starts a step: the command buffer to record it in, a barrier before it where `uses` overlap
+  // with earlier steps. `label` outlives the recorder.
+  VkCommandBuffer begin(std::span<const Use> uses, const char* label);
+  // Ends it; `work` is an estimate (operations plus bytes) by which submits are bounded.
+  void end(double work);
+
+  // A descriptor set that lives as long as the current command buffer.
+  VkDescriptorSet allocate_set(VkDescriptorSetLayout layout);
+
+  uint64_t current() const { return submitted_ + 1; }  // timeline value of what is being recorded
+  uint64_t completed() const;
+  void flush();
+  void wait(uint64_t value);  // flushes first where needed
+  void wait_all() { wait(current()); }
+
+  uint64_t dispatches = 0, submits = 0, barriers = 0;
+
+ private:
+  // A command buffer and what is recycled with it.
+  struct Slot {
+    VkCommandPool pool = nullptr;
+    VkCommandBuffer commands = nullptr;
+    std::vector<VkDescriptorPool> set_pools;
+    size_t set_pool = 0;  // in use
+    VkQueryPool queries = nullptr;
+    std::vector<const char*> labels;  // of its steps
+    double work = 0;
+    uint64_t value = 0;  // of its submit
+  };
+  struct Profile {
+    uint64_t count = 0;
+    double microseconds = 0;
+  };
+
+  Slot create_slot();
+  void start();         // takes a free slot and begins its command buffer
+  void recycle(Slot&);  // after its submit has completed
+  void check_model(std::span<const Use> uses, bool barrier);
+  void barrier(VkPipelineStageFlags to_stage, VkAccessFlags to_access);
+  void timestamp(uint32_t query);
+  void read_timestamps(Slot&);
+  void require(VkResult result, const char* call);  // a failure is final and explained
+
+  const Device& device_;
+  VkSemaphore timeline_ = nullptr;
+  std::deque<Slot> slots_;  // oldest submit first; while recording, the back is the open one
+  bool recording_ = false;
+  uint64_t submitted_ = 0;  // timeline value of the last submit
+
+  HazardTracker hazards_;
+  std::optional<HazardModel> model_;  // REWIND_CHECK_HAZARDS=1
+  double work_limit_;                 // of one submit; follows the measured speed
+  bool profile_each_ = false;         // REWIND_PROFILE=1
+  std::map<std::string, Profile> profile_;
+  std::string lost_;  // why the device was lost
+};
+
+}  // namespace rw::vulkan

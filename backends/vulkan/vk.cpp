@@ -1,0 +1,49 @@
+#include "backends/vulkan/vk.h"
+
+#include <cstdlib>
+
+namespace rw::vulkan {
+
+std::string result_name(VkResult result) {
+  switch (result) {
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+      return "VK_ERROR_OUT_OF_HOST_MEMORY";
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+      return "VK_ERROR_OUT_OF_DEVICE_MEMORY";
+    case VK_ERROR_INITIALIZATION_FAILED:
+      return "VK_ERROR_INITIALIZATION_FAILED";
+    case VK_ERROR_DEVICE_LOST:
+      return "VK_ERROR_DEVICE_LOST";
+    case VK_ERROR_LAYER_NOT_PRESENT:
+      return "VK_ERROR_LAYER_NOT_PRESENT";
+    case VK_ERROR_EXTENSION_NOT_PRESENT:
+      return "VK_ERROR_EXTENSION_NOT_PRESENT";
+    case VK_ERROR_FEATURE_NOT_PRESENT:
+      return "VK_ERROR_FEATURE_NOT_PRESENT";
+    case VK_ERROR_INCOMPATIBLE_DRIVER:
+      return "VK_ERROR_INCOMPATIBLE_DRIVER";
+    case VK_ERROR_TOO_MANY_OBJECTS:
+      return "VK_ERROR_TOO_MANY_OBJECTS";
+    case VK_TIMEOUT:
+      return "VK_TIMEOUT";
+    default:
+      return fmt::format("VkResult {}", static_cast<int>(result));
+  }
+}
+
+std::string env_text(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+bool env_flag(const char* name) {
+  std::string value = env_text(name);
+  return !value.empty() && value != "0";
+}
+
+uint64_t env_number(const char* name, uint64_t otherwise) {
+  std::string value = env_text(name);
+  return value.empty() ? otherwise : std::strtoull(value.c_str(), nullptr, 0);
+}
+
+}  // namespace rw::vulkan

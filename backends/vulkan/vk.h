@@ -1,0 +1,32 @@
+// vulkan.h and what every file here needs with it.
+#pragma once
+
+#include <vulkan/vulkan.h>
+
+#include <cstdint>
+#include <string>
+
+#include "core/error.h"
+
+// Structs are begun as {sType} or {sType, pNext}; the rest is zero, and that is meant.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+namespace rw::vulkan {
+
+std::string result_name(VkResult result);  // "VK_ERROR_DEVICE_LOST"
+
+// Throws DeviceError naming the call unless it succeeded.
+inline void vk_check(VkResult result, const char* call) {
+  check<DeviceError>(result == VK_SUCCESS, "vulkan", "{} failed: {}", call, result_name(result));
+}
+
+// Environment switches: REWIND_X=1, REWIND_X=bytes.
+bool env_flag(const char* name);
+uint64_t env_number(const char* name, uint64_t otherwise);
+std::string env_text(const char* name);
+
+constexpr uint64_t round_up(uint64_t x, uint64_t to) {
+  return (x + to - 1) / to * to;
+}
+
+}  // namespace rw::vulkan

@@ -1,0 +1,120 @@
+#include "backends/vulkan/vulkan_backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/vulkan/memory.h"
+#include "backends/vulkan/module_dispatcher.h"
+#include "backends/vulkan/recorder.h"
+#include "backends/vulkan/staging.h"
+
+namespace rw::vulkan {
+
+namespace {
+
+constexpr uint32_t kDownloadBlock = ~0u;  // the download buffer's number for the hazard tracker
+
+DeviceInfo to_info(const Caps& caps) {
+  DeviceInfo info;
+  info.backend = "vulkan";
+  info.name = caps.name;
+  info.driver = fmt::format("{} {}", caps.driver, caps.driver_version);
+  info.uuid = caps.uuid;
+  info.is_cpu = caps.is_cpu;
+  info.memory_bytes = caps.heap_bytes;
+  info.max_block_bytes = caps.max_block;
+  info.alignment = std::max<uint64_t>(256, caps.offset_alignment);
+  info.subgroup_size = caps.subgroup_size;
+  return info;
+}
+
+class VulkanBackend final : public Backend {
+ public:
+  explicit VulkanBackend(const std::string& choice) : device_(choice) {}
+  ~VulkanBackend() override { vkDeviceWaitIdle(device_.handle()); }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  uint32_t allocate_block(uint64_t bytes) override { return blocks_.allocate(bytes); }
+  void free_block(uint32_t block) override {
+    recorder_.wait(blocks_.at(block).last_use);
+    blocks_.free(block);
+  }
+
+  void write(BufferRange target, const void* source) override;
+  void read(BufferRange source, void* target) override;
+
+  void run(const KernelCall& call) override { dispatcher_.dispatch(call); }
+
+  void flush() override { recorder_.flush(); }
+  void synchronize() override { recorder_.wait_all(); }
+  BackendStats stats() const override {
+    return {recorder_.dispatches, recorder_.submits, recorder_.barriers, dispatcher_.pipelines()};
+  }
+
+ private:
+  Device device_;
+  DeviceInfo info_ = to_info(device_.caps());
+  Blocks blocks_{device_};
+  Recorder recorder_{device_};
+  Staging staging_{device_, recorder_};
+  ModuleDispatcher dispatcher_{device_, blocks_, recorder_, staging_};
+};
+
+void VulkanBackend::write(BufferRange target, const void* source) {
+  Buffer& block = blocks_.at(target);
+  const auto* bytes = static_cast<const std::byte*>(source);
+  if (block.mapped && recorder_.completed() >= block.last_use) {
+    std::memcpy(block.mapped + target.offset, bytes, target.size);
+    return;
+  }
+  for (uint64_t done = 0; done < target.size;) {
+    const uint64_t size = std::min(Staging::kChunk, target.size - done);
+    const Staging::Piece piece = staging_.take(size);
+    std::memcpy(piece.data, bytes + done, size);
+    const uint64_t at = target.offset + done;
+    const Use use{target.block, at, at + size, true};
+    const VkBufferCopy region{piece.offset, at, size};
+    vkCmdCopyBuffer(recorder_.begin({&use, 1}, "write"), piece.buffer, block.handle, 1, &region);
+    block.last_use = recorder_.current();
+    recorder_.end(2.0 * static_cast<double>(size));
+    done += size;
+  }
+}
+
+void VulkanBackend::read(BufferRange source, void* target) {
+  Buffer& block = blocks_.at(source);
+  auto* bytes = static_cast<std::byte*>(target);
+  if (block.mapped) {
+    recorder_.wait(block.last_use);
+    std::memcpy(bytes, block.mapped + source.offset, source.size);
+    return;
+  }
+  for (uint64_t done = 0; done < source.size;) {
+    const uint64_t size = std::min(Staging::kChunk, source.size - done);
+    const Buffer& download = staging_.download();
+    const uint64_t at = source.offset + done;
+    const Use uses[] = {{source.block, at, at + size, false}, {kDownloadBlock, 0, size, true}};
+    const VkBufferCopy region{at, 0, size};
+    vkCmdCopyBuffer(recorder_.begin(uses, "read"), block.handle, download.handle, 1, &region);
+    block.last_use = recorder_.current();
+    recorder_.end(2.0 * static_cast<double>(size));
+    recorder_.wait_all();
+    std::memcpy(bytes + done, download.mapped, size);
+    done += size;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const std::string& choice) {
+  return std::make_unique<VulkanBackend>(choice);
+}
+
+std::vector<DeviceInfo> list_devices() {
+  std::vector<DeviceInfo> all;
+  for (const Caps& caps : list_caps()) all.push_back(to_info(caps));
+  return all;
+}
+
+}  // namespace rw::vulkan

@@ -1,0 +1,19 @@
+// The Vulkan backend. Everything it does is in the classes it holds; used by one thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+
+namespace rw::vulkan {
+
+// `choice`: "" (best), an index, "uuid=...", or a part of the device's name.
+std::unique_ptr<Backend> make_backend(const std::string& choice);
+std::vector<DeviceInfo> list_devices();
+
+// Messages of the validation layer in this process (REWIND_VALIDATE=1); 0 is the only good number.
+uint64_t validation_messages();
+
+}  // namespace rw::vulkan
