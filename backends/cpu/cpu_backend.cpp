@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -20,7 +21,8 @@ using namespace kernels;
 constexpr uint64_t block_alignment = 256;
 constexpr uint64_t max_block_bytes = uint64_t{1} << 30;
 
-// `types` has one letter per binding: F any float, f f32, i i32, u u8, I any int, * anything.
+// `types`: the accepted combinations, with one letter per binding: f32, (h)alf = f16, i32, u8, or *
+// for any.
 struct Kernel {
   std::string_view name;
   std::string_view types;
@@ -29,78 +31,54 @@ struct Kernel {
 };
 
 constexpr Kernel kernel_table[] = {
-    {"fill", "*", sizeof(FillParams), cpu::fill},
+    {"fill", "f h i u", sizeof(FillParams), cpu::fill},
     {"copy", "**", sizeof(CopyParams), cpu::copy},
-    {"unary", "FF", sizeof(UnaryParams), cpu::unary},
-    {"unary_grad", "FFF", sizeof(UnaryGradParams), cpu::unary_grad},
-    {"binary", "***", sizeof(BinaryParams), cpu::binary},
-    {"compare", "**u", sizeof(BinaryParams), cpu::compare},
-    {"where", "u***", sizeof(WhereParams), cpu::where},
-    {"accumulate", "Ff", sizeof(AccumulateParams), cpu::accumulate},
-    {"dropout", "FF", sizeof(DropoutParams), cpu::dropout},
-    {"random", "F", sizeof(RandomParams), cpu::random},
-    {"reduce", "**", sizeof(ReduceParams), cpu::reduce},
-    {"reduce_rows", "**", sizeof(ReduceParams), cpu::reduce},
-    {"argreduce", "*i", sizeof(ArgReduceParams), cpu::argreduce},
-    {"softmax", "FF", sizeof(SoftmaxParams), cpu::softmax},
-    {"softmax_grad", "FFF", sizeof(SoftmaxGradParams), cpu::softmax_grad},
-    {"cross_entropy", "Fiff", sizeof(CrossEntropyParams), cpu::cross_entropy},
-    {"cross_entropy_grad", "FiffF", sizeof(CrossEntropyGradParams), cpu::cross_entropy_grad},
-    {"gather", "*i*", sizeof(GatherParams), cpu::gather},
-    {"index_links", "iiI", sizeof(IndexLinksParams), cpu::index_links},
-    {"scatter_add", "FiiIF", sizeof(ScatterAddParams), cpu::scatter_add},
-    {"batch_norm_stats", "Ff", sizeof(BatchNormStatsParams), cpu::batch_norm_stats},
+    {"unary", "ff hh", sizeof(UnaryParams), cpu::unary},
+    {"unary_grad", "fff hhh", sizeof(UnaryGradParams), cpu::unary_grad},
+    {"binary", "fff hhh iii", sizeof(BinaryParams), cpu::binary},
+    {"compare", "ffu hhu iiu uuu", sizeof(BinaryParams), cpu::compare},
+    {"where", "ufff uhhh uiii uuuu", sizeof(WhereParams), cpu::where},
+    {"accumulate", "ff hf", sizeof(AccumulateParams), cpu::accumulate},
+    {"dropout", "ff hh", sizeof(DropoutParams), cpu::dropout},
+    {"random", "f h", sizeof(RandomParams), cpu::random},
+    {"reduce", "ff hh hf ii", sizeof(ReduceParams), cpu::reduce},
+    {"reduce_rows", "ff hh hf ii", sizeof(ReduceParams), cpu::reduce},
+    {"argreduce", "fi hi ii", sizeof(ArgReduceParams), cpu::argreduce},
+    {"softmax", "ff hh hf", sizeof(SoftmaxParams), cpu::softmax},
+    {"softmax_grad", "fff hhh ffh", sizeof(SoftmaxGradParams), cpu::softmax_grad},
+    {"cross_entropy", "fiff hiff", sizeof(CrossEntropyParams), cpu::cross_entropy},
+    {"cross_entropy_grad", "fifff hiffh", sizeof(CrossEntropyGradParams), cpu::cross_entropy_grad},
+    {"gather", "fif hih iii", sizeof(GatherParams), cpu::gather},
+    {"index_links", "iii", sizeof(IndexLinksParams), cpu::index_links},
+    {"scatter_add", "fiiif hiiif", sizeof(ScatterAddParams), cpu::scatter_add},
+    {"batch_norm_stats", "ff hf", sizeof(BatchNormStatsParams), cpu::batch_norm_stats},
     {"batch_norm_combine", "fff", sizeof(BatchNormCombineParams), cpu::batch_norm_combine},
-    {"batch_norm", "FffFFF", sizeof(BatchNormParams), cpu::batch_norm},
-    {"batch_norm_grad_stats", "FFfff", sizeof(BatchNormGradStatsParams),
+    {"batch_norm", "ffffff hffffh", sizeof(BatchNormParams), cpu::batch_norm},
+    {"batch_norm_grad_stats", "fffff hhfff", sizeof(BatchNormGradStatsParams),
      cpu::batch_norm_grad_stats},
-    {"batch_norm_grad", "FFffFfF", sizeof(BatchNormGradParams), cpu::batch_norm_grad},
-    {"max_pool2d", "FFi", sizeof(PoolParams), cpu::max_pool2d},
-    {"max_pool2d_grad", "FiF", sizeof(PoolParams), cpu::max_pool2d_grad},
-    {"avg_pool2d", "FF", sizeof(PoolParams), cpu::avg_pool2d},
-    {"avg_pool2d_grad", "FF", sizeof(PoolParams), cpu::avg_pool2d_grad},
-    {"matmul", "FFF", sizeof(MatmulParams), cpu::matmul},
-    {"conv2d", "FFF", sizeof(Conv2dParams), cpu::conv2d},
-    {"conv2d_dgrad", "FFF", sizeof(Conv2dParams), cpu::conv2d_dgrad},
-    {"conv2d_wgrad", "FFf", sizeof(Conv2dParams), cpu::conv2d_wgrad},
-    {"grad_stats", "Ff", sizeof(GradStatsParams), cpu::grad_stats},
+    {"batch_norm_grad", "fffffff hhffffh", sizeof(BatchNormGradParams), cpu::batch_norm_grad},
+    {"max_pool2d", "ffi hhi", sizeof(PoolParams), cpu::max_pool2d},
+    {"max_pool2d_grad", "fif hih", sizeof(PoolParams), cpu::max_pool2d_grad},
+    {"avg_pool2d", "ff hh", sizeof(PoolParams), cpu::avg_pool2d},
+    {"avg_pool2d_grad", "ff hh", sizeof(PoolParams), cpu::avg_pool2d_grad},
+    {"matmul", "fff ffh hhh hhf", sizeof(MatmulParams), cpu::matmul},
+    {"conv2d", "fff ffh hhh hhf", sizeof(Conv2dParams), cpu::conv2d},
+    {"conv2d_dgrad", "fff ffh hhh hhf", sizeof(Conv2dParams), cpu::conv2d_dgrad},
+    {"conv2d_wgrad", "fff hhf", sizeof(Conv2dParams), cpu::conv2d_wgrad},
+    {"grad_stats", "ff hf", sizeof(GradStatsParams), cpu::grad_stats},
     {"update_prepare", "ff", sizeof(UpdatePrepareParams), cpu::update_prepare},
-    {"sgd", "FFff", sizeof(SgdParams), cpu::sgd},
-    {"adam", "FFfff", sizeof(AdamParams), cpu::adam},
+    {"sgd", "ffff fhff", sizeof(SgdParams), cpu::sgd},
+    {"adam", "fffff fhfff", sizeof(AdamParams), cpu::adam},
 };
 
-bool accepts(char type, DType dtype) {
-  switch (type) {
-    case 'F':
-      return is_float(dtype);
-    case 'f':
-      return dtype == DType::f32;
-    case 'i':
-      return dtype == DType::i32;
-    case 'u':
-      return dtype == DType::u8;
-    case 'I':
-      return !is_float(dtype);
-    default:
-      return true;
-  }
+char letter(DType dtype) {
+  return "fhiu"[static_cast<int>(dtype)];
 }
 
-std::string_view describe(char type) {
-  switch (type) {
-    case 'F':
-      return "f32 or f16";
-    case 'f':
-      return "f32";
-    case 'i':
-      return "i32";
-    case 'u':
-      return "u8";
-    case 'I':
-      return "i32 or u8";
-    default:
-      return "any type";
-  }
+bool accepts(std::string_view combination, std::span<const Binding> bindings) {
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (combination[i] != '*' && combination[i] != letter(bindings[i].dtype)) return false;
+  return true;
 }
 
 const Kernel& find_kernel(std::string_view name) {
@@ -112,12 +90,17 @@ const Kernel& find_kernel(std::string_view name) {
 void check_call(const Kernel& kernel, const KernelCall& call) {
   check<ValueError>(call.params.size() == kernel.params_size, call.kernel,
                     "params must be {} bytes, got {}", kernel.params_size, call.params.size());
-  check<ValueError>(call.bindings.size() == kernel.types.size(), call.kernel,
-                    "needs {} bindings, got {}", kernel.types.size(), call.bindings.size());
-  for (size_t i = 0; i < call.bindings.size(); ++i)
-    check<DTypeError>(accepts(kernel.types[i], call.bindings[i].dtype), call.kernel,
-                      "binding {} must be {}, got {}", i, describe(kernel.types[i]),
-                      name(call.bindings[i].dtype));
+  const size_t count = std::min(kernel.types.find(' '), kernel.types.size());
+  check<ValueError>(call.bindings.size() == count, call.kernel, "needs {} bindings, got {}", count,
+                    call.bindings.size());
+
+  for (size_t at = 0; at < kernel.types.size(); at += count + 1)
+    if (accepts(kernel.types.substr(at), call.bindings)) return;
+  std::string got;
+  for (const Binding& binding : call.bindings) got += letter(binding.dtype);
+  fail<DTypeError>(call.kernel,
+                   "types must be one of {} (f: f32, h: f16, i: i32, u: u8, by binding), got {}",
+                   kernel.types, got);
 }
 
 std::string cpu_model() {
