@@ -141,8 +141,8 @@ struct CrossEntropyParams {
   float smoothing;
   int ignore_index;
 };
-// cross_entropy_grad: dlogits = dloss[row] * (softmax - (1-s) onehot - s/cols), 0 where ignored.
-// threads.x = ceil(rows * cols / 8).
+// cross_entropy_grad: dlogits = dloss[row] * (softmax - (1-s) onehot - s/cols); 0 where ignored,
+// NaN where t is outside [0, cols). threads.x = ceil(rows * cols / 8).
 struct CrossEntropyGradParams {
   uint offset[5];  // logits, target, lse, dloss, dlogits
   uint rows, cols;
@@ -267,20 +267,25 @@ struct GradStatsParams {
 };
 
 #define SCHEDULE_CONSTANT 0
-#define SCHEDULE_COSINE 1  // from 1 to `floor` over `total`
-#define SCHEDULE_LINEAR 2  // from 1 to `floor` over `total`
-#define SCHEDULE_STEP 3    // times `gamma` every `period`
-#define SCHEDULE_POLYNOMIAL 4
+// Factor of update t (from 0; t counts updates done, not skipped ones): (t + 1) / warmup while t < warmup,
+// then with progress q = min(1, (t - warmup) / max(1, total - warmup)) and floor f:
+#define SCHEDULE_COSINE 1      // f + (1 - f) (1 + cos(pi q)) / 2
+#define SCHEDULE_LINEAR 2      // 1 - (1 - f) q
+#define SCHEDULE_STEP 3        // gamma ^ floor((t - warmup) / period)
+#define SCHEDULE_POLYNOMIAL 4  // f + (1 - f) (1 - q) ^ gamma
 // Loss-scale rules: 0 fixed, 1 dynamic. An overflow counts as bad; at `hysteresis` bad ones the
 // scale is multiplied by `backoff`; after `interval` finite updates in a row by `growth`.
 // keep_bad 1: bad ones add up across finite updates (TensorFlow); 0: a finite update forgets them.
-// update_prepare: reduces the partials (in order), updates all STATE slots. One thread.
+// A scale change resets both counters; the scale stays in [min_scale, max_scale].
+// update_prepare: reduces the partials (in order), updates the STATE slots. One thread. The gradient
+// factor uses the scale from before this change: the one its gradients were made with. Clip coefficient:
+// min(1, max_norm / (norm + 1e-6)). An overflow counts as skipped and leaves UPDATES and both factors.
 struct UpdatePrepareParams {
   uint offset[2];  // partial, state
   uint chunks;
   float weight;     // sum of the micro-batches' weights: the gradient is divided by it
   float max_norm;   // 0: no clipping
-  uint schedule;    // SCHEDULE_*; update t (from 0) has warm-up factor (t+1)/warmup while t < warmup
+  uint schedule;    // SCHEDULE_*
   uint warmup;      // updates
   uint total;       // updates of the whole schedule, warm-up included
   uint period;
@@ -291,17 +296,23 @@ struct UpdatePrepareParams {
 
 // Updates do nothing when state[FOUND_INF] != 0. g = grad * state[GRAD_FACTOR],
 // lr = lr * state[LR_FACTOR]. Flat.
+// sgd: g += weight_decay * param; buffer = momentum * buffer + (1 - dampening) * g, and g itself in the
+// first update (state[UPDATES] == 1); param -= lr * (nesterov ? g + momentum * buffer : buffer).
+// maximize negates the gradient before the decay.
 struct SgdParams {
   uint offset[4];  // param, grad, momentum (rw; bound to param when momentum == 0), state
   uint n;
   float lr, momentum, dampening, weight_decay;
   uint nesterov, maximize;
 };
+// adam: with t = state[UPDATES], m and v the moving means of g and g^2:
+// param -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps). Weight decay is added to g, or
+// with `decoupled` (AdamW) param *= 1 - lr * weight_decay before the step.
 struct AdamParams {
   uint offset[5];  // param, grad, m, v, state
   uint n;
   float lr, beta1, beta2, eps, weight_decay;
-  uint decoupled;  // AdamW
+  uint decoupled;
 };
 
 // ---- parts of matmul and conv2d (issued by backends/vulkan/matrix*, never by an op) ----------
