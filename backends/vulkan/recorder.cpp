@@ -157,7 +157,7 @@ void Recorder::end(double work) {
   const size_t steps = slot.labels.size();
   if (profile_each_) timestamp(static_cast<uint32_t>(steps));
   if (steps >= kStepsPerSubmit || slot.work >= work_limit_ ||
-      (steps == kStepsWhenIdle && completed() == submitted_))
+      (steps == kStepsWhenIdle && !device_.caps().is_cpu && completed() == submitted_))
     flush();
 }
 
