@@ -59,9 +59,7 @@ uint32_t count32(int64_t n, const char* op) {
 
 uint32_t flat_threads(int64_t n) { return static_cast<uint32_t>((n + REWIND_FLAT - 1) / REWIND_FLAT); }
 
-bool is_flat(const Tensor& t) {
-  return t.is_contiguous() && t.impl().offset * static_cast<int64_t>(size_of(t.dtype())) % 16 == 0;
-}
+bool is_flat(const Tensor& t) { return t.is_contiguous() && t.impl().offset % REWIND_FLAT == 0; }
 
 void copy_dims(const Shape& from, uint32_t (&to)[REWIND_MAX_DIMS]) {
   for (int i = 0; i < from.rank(); ++i) to[i] = static_cast<uint32_t>(from[i]);

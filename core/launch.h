@@ -45,8 +45,8 @@ void launch(const char* kernel, std::span<const Arg> args, std::span<std::byte> 
 template <class P>
 void launch(const char* kernel, std::initializer_list<Arg> args, P params, const Launch& how) {
   static_assert(sizeof(P) <= 128, "push constants are limited to 128 bytes");
-  check(args.size() == sizeof(params.offset) / sizeof(params.offset[0]), kernel,
-        "one tensor per binding is needed, got {} tensors", args.size());
+  check(args.size() <= sizeof(params.offset) / sizeof(params.offset[0]), kernel,
+        "the parameters have too few offsets for {} tensors", args.size());
   detail::launch(kernel, std::span(args.begin(), args.size()),
                  std::as_writable_bytes(std::span(&params, 1)), how);
 }
@@ -55,7 +55,7 @@ void launch(const char* kernel, std::initializer_list<Arg> args, P params, const
 uint32_t count32(int64_t n, const char* op);
 // threads.x of a flat kernel over n elements.
 uint32_t flat_threads(int64_t n);
-// Dense, and starting on a 16-byte boundary: the flat kernels' fast path.
+// Dense, with an offset that suits the flat kernels' wide loads.
 bool is_flat(const Tensor& t);
 void copy_dims(const Shape& from, uint32_t (&to)[REWIND_MAX_DIMS]);
 

@@ -90,6 +90,28 @@ Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shap
   return out;
 }
 
+std::optional<Strides> reshape_strides(const Shape& shape, const Strides& strides, const Shape& target) {
+  if (shape.numel() == 0) return dense_strides(target);
+  Shape runs = shape;  // maximal evenly stepped runs, innermost last
+  Strides steps = strides;
+  collapse(runs, {&steps, 1});
+  Strides out = target;
+  int run = runs.rank() - 1;
+  int64_t left = run >= 0 ? runs[run] : 1, step = run >= 0 ? steps[run] : 1;
+  for (int i = target.rank() - 1; i >= 0; --i) {
+    while (left == 1 && run > 0 && target[i] != 1) {
+      --run;
+      left = runs[run];
+      step = steps[run];
+    }
+    if (left % target[i] != 0) return std::nullopt;
+    out[i] = step;
+    step *= target[i];
+    left /= target[i];
+  }
+  return out;
+}
+
 void collapse(Shape& shape, std::span<Strides> strides) {
   Shape merged;
   std::vector<Strides> steps(strides.size());

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -51,6 +52,10 @@ std::vector<int> normalize_axes(std::span<const int> axes, int rank, const char*
 Shape broadcast(const Shape& a, const Shape& b, const char* op);
 // Strides that read `shape` as if it were `target` (0 along broadcast axes).
 Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target);
+
+// Strides that read the elements of (shape, strides) in order as `target`, or nothing when that
+// takes a copy. Both have the same number of elements.
+std::optional<Strides> reshape_strides(const Shape& shape, const Strides& strides, const Shape& target);
 
 // Merges neighbouring axes that all of `strides` step through evenly and drops size-1 axes, so that
 // kernels see the smallest rank. Changes `shape` and every element of `strides`.

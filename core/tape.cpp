@@ -102,7 +102,7 @@ int Tape::open_segment() {
 }
 
 void Tape::close_segment(int segment) {
-  check<AutogradError>(segment == open_, "checkpoint", "scopes must close in reverse order of opening");
+  if (segment != open_) return;  // the tape was cleared meanwhile
   segments_[segment].last = end();
   open_ = segments_[segment].parent;
   forget_if_empty();
@@ -179,7 +179,9 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
 
   Record record;
   record.op = &op;
-  record.saves = requires_grad ? op.saves(attrs) : Saves{};
+  uint32_t needs = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) needs |= uint32_t{inputs[i].requires_grad()} << i;
+  record.saves = requires_grad ? op.saves(attrs, needs) : Saves{};
   record.saved_inputs.resize(inputs.size());
   std::vector<Tensor> held(inputs.size());  // by open segments: values from outside
   for (size_t i = 0; i < inputs.size(); ++i) {

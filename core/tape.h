@@ -35,7 +35,8 @@ struct Op {
   // One gradient per input from one per output (undefined = zero); undefined results mean none.
   // May move from dy. Null: not differentiable.
   std::vector<Tensor> (*vjp)(const Record& record, std::span<Tensor> dy) = nullptr;
-  Saves (*saves)(const std::any& attrs) = [](const std::any&) { return Saves{}; };
+  // `needs`: bit i is set when input i wants a gradient.
+  Saves (*saves)(const std::any& attrs, uint32_t needs) = [](const std::any&, uint32_t) { return Saves{}; };
   // The vjp takes dy of any float dtype (casts, views): weight gradients stay f32 on their way.
   bool any_grad_dtype = false;
 };

@@ -1,0 +1,30 @@
+// What the op families share.
+#pragma once
+
+#include <utility>
+
+#include "core/launch.h"
+#include "core/ops.h"
+
+namespace rw::detail {
+
+inline std::vector<Tensor> one(Tensor t) {
+  std::vector<Tensor> list;
+  list.push_back(std::move(t));
+  return list;
+}
+
+// A new tensor on the same device.
+inline Tensor empty_on(const Tensor& like, const Shape& shape, DType dtype) {
+  return empty(shape, dtype, like.device().shared_from_this());
+}
+
+inline void check_float(const Tensor& t, const char* op) {
+  check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t.str());
+}
+
+// Split of a 64-bit number into kernel parameters.
+inline uint32_t low(uint64_t v) { return static_cast<uint32_t>(v); }
+inline uint32_t high(uint64_t v) { return static_cast<uint32_t>(v >> 32); }
+
+}  // namespace rw::detail

@@ -1,0 +1,316 @@
+// Elementwise ops: the rows of shaders/elementwise.def, where, accumulate.
+#include "core/ops/detail.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+// ---- unary -------------------------------------------------------------------------------------
+struct UnaryAttrs {
+  uint32_t id;
+  float a, b;
+};
+
+enum SaveKind { SAVE_NONE, SAVE_X, SAVE_Y };
+constexpr SaveKind unary_saves[] = {
+#define UNARY(id, name, forward, grad, saves, lo, hi) saves,
+#include "shaders/elementwise.def"
+};
+
+std::vector<Tensor> unary_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& [id, a, b] = std::any_cast<const UnaryAttrs&>(attrs);
+  Tensor& x = inputs[0];
+  const Tensor y = reuse_or_empty(x, x.shape(), x.dtype());
+  const bool flat = is_flat(x);
+  kernels::UnaryParams params{.n = count32(x.numel(), "unary"), .a = a, .b = b};
+  if (!flat) {
+    Shape shape = x.shape();
+    Strides strides = x.strides();
+    collapse(shape, {&strides, 1});
+    params.rank = static_cast<uint32_t>(shape.rank());
+    copy_dims(shape, params.shape);
+    copy_dims(strides, params.x_stride);
+  }
+  launch("unary", {in(x), out(y)}, params,
+         {.threads = {flat ? flat_threads(params.n) : params.n, 1, 1}, .variant = {id, flat}});
+  return one(y);
+}
+
+std::vector<Tensor> unary_vjp(const Record& record, std::span<Tensor> dy) {
+  const auto& [id, a, b] = record.attributes<UnaryAttrs>();
+  Tensor g = contiguous(std::exchange(dy[0], {}));
+  const Tensor dx = reuse_or_empty(g, g.shape(), g.dtype());
+  const Tensor s = unary_saves[id] == SAVE_X   ? contiguous(record.input(0))
+                   : unary_saves[id] == SAVE_Y ? record.output(0)
+                                               : g;  // stands in: the row does not read s
+  launch("unary_grad", {in(s), in(g), out(dx)},
+         kernels::UnaryGradParams{.n = count32(g.numel(), "unary"), .a = a, .b = b},
+         {.threads = {flat_threads(g.numel()), 1, 1}, .variant = {id, 1}});
+  return one(dx);
+}
+
+const Op unary_ops[] = {
+#define UNARY(id, name, forward, grad, saves, lo, hi)                                 \
+  {#name, unary_forward, unary_vjp, [](const std::any&, uint32_t) {                   \
+     return Saves{saves == SAVE_X ? 1u : 0u, saves == SAVE_Y ? 1u : 0u};              \
+   }},
+#include "shaders/elementwise.def"
+};
+
+enum UnaryId : uint32_t {
+#define UNARY(id, name, forward, grad, saves, lo, hi) unary_##name = id,
+#include "shaders/elementwise.def"
+};
+
+Tensor unary(uint32_t id, Tensor x, float a = 0, float b = 0) {
+  check_float(x, unary_ops[id].name);
+  std::vector<Tensor> inputs = one(std::move(x));
+  return apply1(unary_ops[id], UnaryAttrs{id, a, b}, std::move(inputs));
+}
+
+// ---- binary and compare ------------------------------------------------------------------------
+enum BinaryMode : uint32_t { mode_strided, mode_dense, mode_period, mode_scalar };
+
+// How b lies under a dense a of the output's shape.
+BinaryMode mode_of(const Tensor& a, const Tensor& b, const Shape& shape) {
+  if (!(a.shape() == shape) || !is_flat(a) || !is_flat(b)) return mode_strided;
+  if (b.shape() == shape) return mode_dense;
+  if (b.numel() == 1) return mode_scalar;
+  int lead = 0;  // b's own leading axes of size 1
+  while (lead < b.rank() && b.shape()[lead] == 1) ++lead;
+  for (int i = lead; i < b.rank(); ++i)
+    if (b.shape()[i] != shape[shape.rank() - b.rank() + i]) return mode_strided;
+  return b.numel() % REWIND_FLAT == 0 ? mode_period : mode_strided;
+}
+
+void launch_binary(const char* kernel, uint32_t id, const Tensor& a, const Tensor& b, const Tensor& y) {
+  const BinaryMode mode = mode_of(a, b, y.shape());
+  kernels::BinaryParams params{.n = count32(y.numel(), kernel), .period = count32(b.numel(), kernel)};
+  if (mode == mode_strided) {
+    Shape shape = y.shape();
+    Strides strides[] = {broadcast_strides(a.shape(), a.strides(), shape),
+                         broadcast_strides(b.shape(), b.strides(), shape)};
+    collapse(shape, strides);
+    params.rank = static_cast<uint32_t>(shape.rank());
+    copy_dims(shape, params.shape);
+    copy_dims(strides[0], params.a_stride);
+    copy_dims(strides[1], params.b_stride);
+  }
+  launch(kernel, {in(a), in(b), out(y)}, params,
+         {.threads = {mode == mode_strided ? params.n : flat_threads(params.n), 1, 1},
+          .variant = {id, mode}});
+}
+
+struct BinaryAttrs {
+  uint32_t id;
+};
+
+enum BinaryId : uint32_t {
+#define BINARY(id, name, forward) binary_##name = id,
+#include "shaders/elementwise.def"
+};
+
+std::vector<Tensor> binary_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const uint32_t id = std::any_cast<const BinaryAttrs&>(attrs).id;
+  Tensor &a = inputs[0], &b = inputs[1];
+  const Shape shape = broadcast(a.shape(), b.shape(), OpScope::current());
+  Tensor y = reuse_or_empty(a.shape() == shape ? a : b, shape, a.dtype());
+  const bool commutes = id != binary_sub && id != binary_div;
+  const bool swap = commutes && !(a.shape() == shape) && b.shape() == shape;
+  launch_binary("binary", id, swap ? b : a, swap ? a : b, y);
+  return one(std::move(y));
+}
+
+// 1 where a wins, 1/2 on ties, 0 elsewhere, in dy's dtype.
+Tensor share_of(const Tensor& a, const Tensor& b, DType dtype, bool greater_wins) {
+  const Tensor wins = greater_wins ? greater(a, b) : less(a, b);
+  return cast(wins, dtype) + cast(equal(a, b), dtype) * 0.5f;
+}
+
+std::vector<Tensor> binary_vjp(const Record& r, std::span<Tensor> dys) {
+  const uint32_t id = r.attributes<BinaryAttrs>().id;
+  const bool need_a = r.needs_grad(0), need_b = r.needs_grad(1);
+  const Tensor dy = std::exchange(dys[0], {});
+  Tensor da, db;
+  switch (id) {
+    case binary_add:
+    case binary_sub:
+      if (need_a) da = dy;
+      if (need_b) db = id == binary_add ? dy : neg(dy);
+      break;
+    case binary_mul:
+      if (need_a) da = dy * r.input(1);
+      if (need_b) db = dy * r.input(0);
+      break;
+    case binary_div:
+      if (need_a) da = dy / r.input(1);
+      if (need_b) db = neg(dy * r.output(0) / r.input(1));
+      break;
+    default: {
+      const bool greater_wins = id == binary_maximum;
+      if (need_a) da = dy * share_of(r.input(0), r.input(1), dy.dtype(), greater_wins);
+      if (need_b) db = dy * share_of(r.input(1), r.input(0), dy.dtype(), greater_wins);
+    }
+  }
+  if (da) da = sum_to(da, r.inputs[0].shape);
+  if (db) db = sum_to(db, r.inputs[1].shape);
+  return {std::move(da), std::move(db)};
+}
+
+Saves binary_saves(const std::any& attrs, uint32_t needs) {
+  switch (std::any_cast<const BinaryAttrs&>(attrs).id) {
+    case binary_add:
+    case binary_sub: return {};
+    case binary_mul: return {(needs & 1 ? 2u : 0u) | (needs & 2 ? 1u : 0u), 0};
+    case binary_div: return {2u, needs & 2 ? 1u : 0u};
+    default: return {3u, 0};
+  }
+}
+
+const Op binary_ops[] = {
+#define BINARY(id, name, forward) {#name, binary_forward, binary_vjp, binary_saves},
+#include "shaders/elementwise.def"
+};
+
+Tensor binary(uint32_t id, Tensor a, Tensor b) {
+  const char* op = binary_ops[id].name;
+  promote(a, b, op);
+  check<DTypeError>(a.dtype() != DType::u8, op, "needs f32, f16 or i32, got {}", a.str());
+  std::vector<Tensor> inputs;
+  inputs.push_back(std::move(a));
+  inputs.push_back(std::move(b));
+  return apply1(binary_ops[id], BinaryAttrs{id}, std::move(inputs));
+}
+
+std::vector<Tensor> compare_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const Shape shape = broadcast(inputs[0].shape(), inputs[1].shape(), OpScope::current());
+  Tensor y = empty_on(inputs[0], shape, DType::u8);
+  launch_binary("compare", std::any_cast<const BinaryAttrs&>(attrs).id, inputs[0], inputs[1], y);
+  return one(std::move(y));
+}
+
+const Op compare_ops[] = {
+#define COMPARE(id, name, forward) {#name, compare_forward},
+#include "shaders/elementwise.def"
+};
+
+enum CompareId : uint32_t {
+#define COMPARE(id, name, forward) compare_##name = id,
+#include "shaders/elementwise.def"
+};
+
+Tensor compare(uint32_t id, Tensor a, Tensor b) {
+  promote(a, b, compare_ops[id].name);
+  return apply1(compare_ops[id], BinaryAttrs{id}, {std::move(a), std::move(b)});
+}
+
+// ---- where -------------------------------------------------------------------------------------
+std::vector<Tensor> where_forward(const std::any&, std::span<Tensor> inputs) {
+  const Tensor &c = inputs[0], &a = inputs[1], &b = inputs[2];
+  Shape shape = broadcast(broadcast(a.shape(), b.shape(), "where"), c.shape(), "where");
+  Tensor y = empty_on(a, shape, a.dtype());
+  Strides strides[] = {broadcast_strides(c.shape(), c.strides(), shape),
+                       broadcast_strides(a.shape(), a.strides(), shape),
+                       broadcast_strides(b.shape(), b.strides(), shape)};
+  collapse(shape, strides);
+  kernels::WhereParams params{.n = count32(y.numel(), "where"), .rank = static_cast<uint32_t>(shape.rank())};
+  copy_dims(shape, params.shape);
+  copy_dims(strides[0], params.c_stride);
+  copy_dims(strides[1], params.a_stride);
+  copy_dims(strides[2], params.b_stride);
+  launch("where", {in(c), in(a), in(b), out(y)}, params, {.threads = {params.n, 1, 1}});
+  return one(std::move(y));
+}
+
+std::vector<Tensor> where_vjp(const Record& r, std::span<Tensor> dy) {
+  const Tensor zero = full({}, 0, dy[0].dtype(), dy[0].device().shared_from_this());
+  Tensor da, db;
+  if (r.needs_grad(1)) da = sum_to(where(r.input(0), dy[0], zero), r.inputs[1].shape);
+  if (r.needs_grad(2)) db = sum_to(where(r.input(0), zero, dy[0]), r.inputs[2].shape);
+  return {Tensor(), std::move(da), std::move(db)};
+}
+
+const Op where_op = {"where", where_forward, where_vjp,
+                     [](const std::any&, uint32_t) { return Saves{1u, 0}; }};
+
+}  // namespace
+
+#define SIMPLE(name) \
+  Tensor name(Tensor x) { return unary(unary_##name, std::move(x)); }
+SIMPLE(neg)
+SIMPLE(abs)
+SIMPLE(exp)
+SIMPLE(log)
+SIMPLE(sqrt)
+SIMPLE(rsqrt)
+SIMPLE(square)
+SIMPLE(relu)
+SIMPLE(sigmoid)
+SIMPLE(tanh)
+SIMPLE(silu)
+SIMPLE(gelu)
+SIMPLE(gelu_tanh)
+SIMPLE(softplus)
+SIMPLE(sin)
+SIMPLE(cos)
+SIMPLE(erf)
+SIMPLE(reciprocal)
+SIMPLE(sign)
+SIMPLE(floor)
+SIMPLE(ceil)
+SIMPLE(hardtanh)
+SIMPLE(log1p)
+#undef SIMPLE
+
+Tensor affine(Tensor x, float a, float b) { return unary(unary_affine, std::move(x), a, b); }
+Tensor clamp(Tensor x, float low, float high) { return unary(unary_clamp, std::move(x), low, high); }
+Tensor pow(Tensor x, float exponent) { return unary(unary_pow_scalar, std::move(x), exponent); }
+Tensor leaky_relu(Tensor x, float slope) { return unary(unary_leaky_relu, std::move(x), slope); }
+Tensor elu(Tensor x, float alpha) { return unary(unary_elu, std::move(x), alpha); }
+
+Tensor add(Tensor a, Tensor b) { return binary(binary_add, std::move(a), std::move(b)); }
+Tensor sub(Tensor a, Tensor b) { return binary(binary_sub, std::move(a), std::move(b)); }
+Tensor mul(Tensor a, Tensor b) { return binary(binary_mul, std::move(a), std::move(b)); }
+Tensor div(Tensor a, Tensor b) { return binary(binary_div, std::move(a), std::move(b)); }
+Tensor maximum(Tensor a, Tensor b) { return binary(binary_maximum, std::move(a), std::move(b)); }
+Tensor minimum(Tensor a, Tensor b) { return binary(binary_minimum, std::move(a), std::move(b)); }
+
+Tensor equal(const Tensor& a, const Tensor& b) { return compare(compare_eq, a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return compare(compare_ne, a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return compare(compare_lt, a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(compare_le, a, b); }
+Tensor greater(const Tensor& a, const Tensor& b) { return compare(compare_gt, a, b); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) { return compare(compare_ge, a, b); }
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  check<DTypeError>(condition.dtype() == DType::u8, "where", "the condition must be u8, got {}",
+                    condition.str());
+  Tensor x = a, y = b;
+  promote(x, y, "where");
+  return apply1(where_op, {}, {condition, std::move(x), std::move(y)});
+}
+
+void accumulate(const Tensor& x, const Tensor& target, float scale) {
+  check<ShapeError>(x.shape() == target.shape(), "accumulate", "shapes must agree, got {} and {}",
+                    x.str(), target.str());
+  check<DTypeError>(is_float(x.dtype()) && target.dtype() == DType::f32 && target.is_contiguous(),
+                    "accumulate", "adds floats to a contiguous f32 tensor, got {} and {}", x.str(),
+                    target.str());
+  const NoGrad guard;
+  const Tensor dense = contiguous(x);
+  launch("accumulate", {in(dense), inout(target)},
+         kernels::AccumulateParams{.n = count32(x.numel(), "accumulate"), .a = scale},
+         {.threads = {flat_threads(x.numel()), 1, 1}, .variant = {1}});
+  ++target.impl().storage->version;
+}
+
+void promote(Tensor& a, Tensor& b, const char* op) {
+  if (a.dtype() == b.dtype()) return;
+  check<DTypeError>(is_float(a.dtype()) && is_float(b.dtype()), op,
+                    "both must be float or have one dtype, got {} and {}; cast one", a.str(), b.str());
+  (a.dtype() == DType::f16 ? a : b) = cast(a.dtype() == DType::f16 ? a : b, DType::f32);
+}
+
+}  // namespace rw

@@ -1,0 +1,49 @@
+// Gathering rows; the gradient adds repeated rows in a fixed order.
+#include "core/ops/detail.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+std::vector<Tensor> embedding_forward(const std::any&, std::span<Tensor> inputs) {
+  const Tensor table = contiguous(inputs[0]), index = contiguous(inputs[1]);
+  const int64_t width = table.shape()[1];
+  Shape shape = index.shape();
+  shape.push_back(width);
+  Tensor y = empty_on(table, shape, table.dtype());
+  launch("gather", {in(table), in(index), out(y)},
+         kernels::GatherParams{.n = count32(index.numel(), "embedding"), .width = count32(width, "embedding"),
+                               .rows = count32(table.shape()[0], "embedding")},
+         {.threads = {flat_threads(y.numel()), 1, 1}});
+  return one(std::move(y));
+}
+
+std::vector<Tensor> embedding_vjp(const Record& r, std::span<Tensor> dys) {
+  const Tensor index = contiguous(r.input(1)), dy = contiguous(dys[0]);
+  const uint32_t n = count32(index.numel(), "embedding");
+  const Shape& table = r.inputs[0].shape;
+  const Tensor next = empty_on(index, {n}, DType::i32), first = empty_on(index, {n}, DType::i32);
+  launch("index_links", {in(index), out(next), out(first)}, kernels::IndexLinksParams{.n = n}, {.threads = {n, 1, 1}});
+  Tensor dtable = full(table, 0, DType::f32, index.device().shared_from_this());
+  launch("scatter_add", {in(dy), in(index), in(next), in(first), inout(dtable)},
+         kernels::ScatterAddParams{.n = n, .width = count32(table[1], "embedding"), .rows = count32(table[0], "embedding")},
+         {.threads = {flat_threads(dy.numel()), 1, 1}});
+  return {std::move(dtable), Tensor()};
+}
+
+const Op embedding_op = {"embedding", embedding_forward, embedding_vjp,
+                         [](const std::any&, uint32_t) { return Saves{2, 0}; }};
+
+}  // namespace
+
+Tensor embedding(const Tensor& table, const Tensor& index) {
+  check<ShapeError>(table.rank() == 2 && index.rank() < Shape::max_rank, "embedding",
+                    "needs table [V, D] and an index of rank at most {}, got {} and {}", Shape::max_rank - 1,
+                    table.str(), index.str());
+  check<DTypeError>(index.dtype() == DType::i32, "embedding", "the index must be i32, got {}", index.str());
+  return apply1(embedding_op, {}, {table, index});
+}
+
+}  // namespace rw

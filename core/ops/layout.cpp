@@ -1,0 +1,362 @@
+// Making, casting, copying and viewing.
+#include <bit>
+#include <numeric>
+
+#include "core/ops/detail.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+thread_local std::optional<DType> autocast_dtype;
+
+// ---- cast and contiguous: copies ---------------------------------------------------------------
+std::vector<Tensor> cast_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  Tensor y = empty_on(inputs[0], inputs[0].shape(), std::any_cast<DType>(attrs));
+  copy_into(inputs[0], y);
+  return one(std::move(y));
+}
+
+std::vector<Tensor> cast_vjp(const Record& r, std::span<Tensor> dy) {
+  return one(cast(std::exchange(dy[0], {}), r.inputs[0].dtype));
+}
+
+const Op cast_op = {.name = "cast", .forward = cast_forward, .vjp = cast_vjp, .any_grad_dtype = true};
+
+std::vector<Tensor> contiguous_forward(const std::any&, std::span<Tensor> inputs) {
+  Tensor y = empty_on(inputs[0], inputs[0].shape(), inputs[0].dtype());
+  copy_into(inputs[0], y);
+  return one(std::move(y));
+}
+
+std::vector<Tensor> pass_on(const Record&, std::span<Tensor> dy) { return one(std::exchange(dy[0], {})); }
+
+const Op contiguous_op = {
+    .name = "contiguous", .forward = contiguous_forward, .vjp = pass_on, .any_grad_dtype = true};
+
+// ---- views -------------------------------------------------------------------------------------
+std::vector<Tensor> reshape_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& shape = std::any_cast<const Shape&>(attrs);
+  const Tensor& x = inputs[0];
+  const auto strides = reshape_strides(x.shape(), x.strides(), shape);
+  return one(make_view(x, shape, strides.value(), x.impl().offset));
+}
+
+std::vector<Tensor> reshape_vjp(const Record& r, std::span<Tensor> dy) {
+  return one(reshape(dy[0], r.inputs[0].shape));
+}
+
+const Op reshape_op = {
+    .name = "reshape", .forward = reshape_forward, .vjp = reshape_vjp, .any_grad_dtype = true};
+
+std::vector<Tensor> permute_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  Shape shape;
+  Strides strides;
+  for (int axis : std::any_cast<const Axes&>(attrs)) {
+    shape.push_back(inputs[0].shape()[axis]);
+    strides.push_back(inputs[0].strides()[axis]);
+  }
+  return one(make_view(inputs[0], shape, strides, inputs[0].impl().offset));
+}
+
+std::vector<Tensor> permute_vjp(const Record& r, std::span<Tensor> dy) {
+  const Axes& axes = r.attributes<Axes>();
+  Axes inverse(axes.size());
+  for (size_t i = 0; i < axes.size(); ++i) inverse[static_cast<size_t>(axes[i])] = static_cast<int>(i);
+  return one(permute(dy[0], inverse));
+}
+
+const Op permute_op = {
+    .name = "permute", .forward = permute_forward, .vjp = permute_vjp, .any_grad_dtype = true};
+
+struct SliceAttrs {
+  int axis;
+  int64_t begin, end, step;
+};
+
+std::vector<Tensor> slice_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const SliceAttrs&>(attrs);
+  const Tensor& x = inputs[0];
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  shape[a.axis] = (a.end - a.begin + a.step - 1) / a.step;
+  strides[a.axis] *= a.step;
+  const int64_t start = shape.numel() == 0 ? 0 : a.begin * x.strides()[a.axis];
+  return one(make_view(x, shape, strides, x.impl().offset + start));
+}
+
+std::vector<Tensor> slice_vjp(const Record& r, std::span<Tensor> dy) {
+  const auto& a = r.attributes<SliceAttrs>();
+  Tensor dx = full(r.inputs[0].shape, 0, dy[0].dtype(), dy[0].device().shared_from_this());
+  copy_into(dy[0], slice(dx, a.axis, a.begin, a.end, a.step));
+  return one(std::move(dx));
+}
+
+const Op slice_op = {.name = "slice", .forward = slice_forward, .vjp = slice_vjp, .any_grad_dtype = true};
+
+std::vector<Tensor> expand_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& shape = std::any_cast<const Shape&>(attrs);
+  const Tensor& x = inputs[0];
+  return one(make_view(x, shape, broadcast_strides(x.shape(), x.strides(), shape), x.impl().offset));
+}
+
+std::vector<Tensor> expand_vjp(const Record& r, std::span<Tensor> dy) {
+  return one(sum_to(dy[0], r.inputs[0].shape));
+}
+
+const Op expand_op = {
+    .name = "expand", .forward = expand_forward, .vjp = expand_vjp, .any_grad_dtype = true};
+
+// ---- concat and pad: copies into views of one new tensor -----------------------------------------
+std::vector<Tensor> concat_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const int axis = std::any_cast<int>(attrs);
+  Shape shape = inputs[0].shape();
+  for (size_t i = 1; i < inputs.size(); ++i) shape[axis] += inputs[i].shape()[axis];
+  Tensor y = empty_on(inputs[0], shape, inputs[0].dtype());
+  int64_t at = 0;
+  for (const Tensor& part : inputs) {
+    copy_into(part, slice(y, axis, at, at + part.shape()[axis]));
+    at += part.shape()[axis];
+  }
+  return one(std::move(y));
+}
+
+std::vector<Tensor> concat_vjp(const Record& r, std::span<Tensor> dy) {
+  const int axis = r.attributes<int>();
+  std::vector<Tensor> parts;
+  int64_t at = 0;
+  for (const Edge& input : r.inputs) {
+    parts.push_back(slice(dy[0], axis, at, at + input.shape[axis]));
+    at += input.shape[axis];
+  }
+  return parts;
+}
+
+const Op concat_op = {
+    .name = "concat", .forward = concat_forward, .vjp = concat_vjp, .any_grad_dtype = true};
+
+struct PadAttrs {
+  std::vector<int64_t> before, after;
+  float value;
+};
+
+Tensor inner_view(Tensor t, const Shape& inner, const std::vector<int64_t>& before) {
+  for (int i = 0; i < inner.rank(); ++i) {
+    const int64_t begin = before[static_cast<size_t>(i)];
+    t = slice(t, i, begin, begin + inner[i]);
+  }
+  return t;
+}
+
+std::vector<Tensor> pad_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const PadAttrs&>(attrs);
+  const Tensor& x = inputs[0];
+  Shape shape = x.shape();
+  for (int i = 0; i < x.rank(); ++i)
+    shape[i] += a.before[static_cast<size_t>(i)] + a.after[static_cast<size_t>(i)];
+  Tensor y = full(shape, a.value, x.dtype(), x.device().shared_from_this());
+  copy_into(x, inner_view(y, x.shape(), a.before));
+  return one(std::move(y));
+}
+
+std::vector<Tensor> pad_vjp(const Record& r, std::span<Tensor> dy) {
+  return one(inner_view(dy[0], r.inputs[0].shape, r.attributes<PadAttrs>().before));
+}
+
+const Op pad_op = {.name = "pad", .forward = pad_forward, .vjp = pad_vjp, .any_grad_dtype = true};
+
+}  // namespace
+
+Tensor full(const Shape& shape, float value, DType dtype, const std::shared_ptr<Device>& device) {
+  Tensor t = empty(shape, dtype, device);
+  fill_(t, value);
+  return t;
+}
+
+Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }
+Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+Tensor zeros_like(const Tensor& t) { return full(t.shape(), 0, t.dtype(), t.device().shared_from_this()); }
+
+Tensor arange(int64_t n) {
+  std::vector<int32_t> values(static_cast<size_t>(n));
+  std::iota(values.begin(), values.end(), 0);
+  return tensor(values, {n});
+}
+
+void fill_(const Tensor& target, float value) {
+  check<ShapeError>(target.is_contiguous(), "fill_", "the target must be contiguous, got strides {}",
+                    target.strides().str());
+  const uint32_t bits = is_float(target.dtype()) ? std::bit_cast<uint32_t>(value)
+                                                 : static_cast<uint32_t>(static_cast<int32_t>(value));
+  launch("fill", {out(target)}, kernels::FillParams{.n = count32(target.numel(), "fill"), .bits = bits},
+         {.threads = {flat_threads(target.numel()), 1, 1}});
+}
+
+void copy_into(const Tensor& source, const Tensor& target) {
+  check<ShapeError>(source.shape() == target.shape(), "copy", "shapes must agree, got {} and {}",
+                    source.str(), target.str());
+  const bool flat = is_flat(source) && is_flat(target);
+  kernels::CopyParams params{.n = count32(source.numel(), "copy")};
+  if (!flat) {
+    Shape shape = source.shape();
+    Strides strides[] = {source.strides(), target.strides()};
+    collapse(shape, strides);
+    params.rank = static_cast<uint32_t>(shape.rank());
+    copy_dims(shape, params.shape);
+    copy_dims(strides[0], params.x_stride);
+    copy_dims(strides[1], params.y_stride);
+  }
+  launch("copy", {in(source), out(target)}, params,
+         {.threads = {flat ? flat_threads(params.n) : params.n, 1, 1}, .variant = {flat}});
+}
+
+Tensor cast(Tensor x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  return apply1(cast_op, dtype, one(std::move(x)));
+}
+
+Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : apply1(contiguous_op, {}, {x}); }
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  check<ShapeError>(shape.numel() == x.numel(), "reshape", "the number of elements must stay, got {} to {}",
+                    x.str(), shape.str());
+  if (shape == x.shape()) return x;
+  const bool view = reshape_strides(x.shape(), x.strides(), shape).has_value();
+  return apply1(reshape_op, shape, {view ? x : contiguous(x)});
+}
+
+Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes) {
+  int64_t known = 1;
+  int unknown = 0;
+  for (int64_t s : sizes) s == -1 ? void(++unknown) : void(known *= s);
+  check<ShapeError>(unknown <= 1, "reshape", "at most one size may be -1, got ({})", fmt::join(sizes, ", "));
+  check<ShapeError>(unknown == 0 || (known > 0 && x.numel() % known == 0), "reshape",
+                    "the sizes must divide the number of elements, got {} to ({})", x.str(),
+                    fmt::join(sizes, ", "));
+  Shape shape;
+  for (int64_t s : sizes) shape.push_back(s == -1 ? x.numel() / known : s);
+  return reshape(x, shape);
+}
+
+Tensor flatten(const Tensor& x, int first, int last) {
+  first = normalize_axis(first, x.rank(), "flatten");
+  last = normalize_axis(last, x.rank(), "flatten");
+  check<ShapeError>(first <= last, "flatten", "first must not be after last, got {} and {}", first, last);
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i > first && i <= last) shape[first] *= x.shape()[i];
+    else shape.push_back(x.shape()[i]);
+  }
+  return reshape(x, shape);
+}
+
+Tensor permute(const Tensor& x, const Axes& axes) {
+  Axes order;
+  for (int axis : axes) order.push_back(normalize_axis(axis, x.rank(), "permute"));
+  check<ShapeError>(static_cast<int>(normalize_axes(axes, x.rank(), "permute").size()) == x.rank(), "permute",
+                    "needs each axis once, got ({}) for {}", fmt::join(axes, ", "), x.str());
+  return apply1(permute_op, order, {x});
+}
+
+Tensor transpose(const Tensor& x, int a, int b) {
+  Axes axes(static_cast<size_t>(x.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  std::swap(axes[static_cast<size_t>(normalize_axis(a, x.rank(), "transpose"))],
+            axes[static_cast<size_t>(normalize_axis(b, x.rank(), "transpose"))]);
+  return permute(x, axes);
+}
+
+Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step) {
+  axis = normalize_axis(axis, x.rank(), "slice");
+  const int64_t size = x.shape()[axis];
+  if (begin < 0) begin += size;
+  if (end < 0) end += size;
+  check<ShapeError>(0 <= begin && begin <= end && end <= size && step > 0, "slice",
+                    "needs 0 <= begin <= end <= {} and step > 0, got begin {} end {} step {}", size,
+                    begin, end, step);
+  return apply1(slice_op, SliceAttrs{axis, begin, end, step}, {x});
+}
+
+Tensor select(const Tensor& x, int axis, int64_t index) {
+  axis = normalize_axis(axis, x.rank(), "select");
+  if (index < 0) index += x.shape()[axis];
+  return squeeze(slice(x, axis, index, index + 1), axis);
+}
+
+Tensor expand(const Tensor& x, const Shape& shape) {
+  check<ShapeError>(broadcast(x.shape(), shape, "expand") == shape, "expand",
+                    "the shape must broadcast to {}, got {}", shape.str(), x.str());
+  return apply1(expand_op, shape, {x});
+}
+
+Tensor squeeze(const Tensor& x, int axis) {
+  axis = normalize_axis(axis, x.rank(), "squeeze");
+  check<ShapeError>(x.shape()[axis] == 1, "squeeze", "axis {} must have size 1, got {}", axis, x.str());
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i)
+    if (i != axis) shape.push_back(x.shape()[i]);
+  return reshape(x, shape);
+}
+
+Tensor unsqueeze(const Tensor& x, int axis) {
+  axis = normalize_axis(axis, x.rank() + 1, "unsqueeze");
+  Shape shape;
+  for (int i = 0; i <= x.rank(); ++i) {
+    if (i == axis) shape.push_back(1);
+    if (i < x.rank()) shape.push_back(x.shape()[i]);
+  }
+  return reshape(x, shape);
+}
+
+Tensor concat(const std::vector<Tensor>& parts, int axis) {
+  check<ShapeError>(!parts.empty(), "concat", "needs at least one tensor, got none");
+  axis = normalize_axis(axis, parts[0].rank(), "concat");
+  for (const Tensor& part : parts) {
+    Shape rest = part.shape();
+    const bool same_rank = rest.rank() == parts[0].rank();
+    if (same_rank) rest[axis] = parts[0].shape()[axis];
+    check<ShapeError>(same_rank && rest == parts[0].shape() && part.dtype() == parts[0].dtype(), "concat",
+                      "all must agree but along axis {}, got {} and {}", axis, parts[0].str(), part.str());
+  }
+  return apply1(concat_op, axis, parts);
+}
+
+Tensor stack(const std::vector<Tensor>& parts, int axis) {
+  std::vector<Tensor> raised;
+  for (const Tensor& part : parts) raised.push_back(unsqueeze(part, axis));
+  return concat(raised, axis);
+}
+
+std::vector<Tensor> split(const Tensor& x, int64_t size, int axis) {
+  check<ShapeError>(size > 0, "split", "the size must be positive, got {}", size);
+  std::vector<Tensor> parts;
+  for (int64_t at = 0; at < x.size(axis); at += size)
+    parts.push_back(slice(x, axis, at, std::min(at + size, x.size(axis))));
+  return parts;
+}
+
+Tensor pad(const Tensor& x, const std::vector<int64_t>& before, const std::vector<int64_t>& after, float value) {
+  const auto rank = static_cast<size_t>(x.rank());
+  const auto valid = [&](const std::vector<int64_t>& sizes) {
+    return sizes.size() == rank && std::all_of(sizes.begin(), sizes.end(), [](int64_t s) { return s >= 0; });
+  };
+  check<ShapeError>(valid(before) && valid(after), "pad",
+                    "needs one non-negative size per axis of {}, got ({}) and ({})", x.str(),
+                    fmt::join(before, ", "), fmt::join(after, ", "));
+  return apply1(pad_op, PadAttrs{before, after, value}, {x});
+}
+
+Autocast::Autocast(DType dtype, bool enabled) : previous_(autocast_dtype) {
+  check<DTypeError>(is_float(dtype), "autocast", "needs f16 or f32, got {}", name(dtype));
+  if (enabled) autocast_dtype = dtype;
+}
+
+Autocast::~Autocast() { autocast_dtype = previous_; }
+
+Tensor Autocast::input(const Tensor& x) {
+  return autocast_dtype && is_float(x.dtype()) ? cast(x, *autocast_dtype) : x;
+}
+
+}  // namespace rw

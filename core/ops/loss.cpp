@@ -1,0 +1,109 @@
+// Softmax and losses. Everything is computed in f32; only storage may be f16.
+#include "core/ops/detail.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+// ---- softmax over the last axis ------------------------------------------------------------------
+struct SoftmaxAttrs {
+  bool log;
+};
+
+kernels::SoftmaxParams rows_cols(const Tensor& x) {
+  const int64_t cols = x.size(-1);
+  return {.offset = {}, .rows = count32(cols ? x.numel() / cols : 0, "softmax"), .cols = count32(cols, "softmax")};
+}
+
+std::vector<Tensor> softmax_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const Tensor x = contiguous(inputs[0]);
+  Tensor y = empty_on(x, x.shape(), x.dtype());
+  const auto params = rows_cols(x);
+  launch("softmax", {in(x), out(y)}, params,
+         {.threads = {params.rows, 1, 1}, .variant = {std::any_cast<const SoftmaxAttrs&>(attrs).log}});
+  return one(std::move(y));
+}
+
+std::vector<Tensor> softmax_vjp(const Record& r, std::span<Tensor> dys) {
+  const Tensor dy = contiguous(dys[0]);
+  Tensor dx = empty_on(dy, dy.shape(), dy.dtype());
+  const auto params = rows_cols(dy);
+  launch("softmax_grad", {in(r.output(0)), in(dy), out(dx)},
+         kernels::SoftmaxGradParams{.rows = params.rows, .cols = params.cols},
+         {.threads = {params.rows, 1, 1}, .variant = {r.attributes<SoftmaxAttrs>().log}});
+  return one(std::move(dx));
+}
+
+Saves save_output(const std::any&, uint32_t) { return {0, 1}; }
+
+const Op softmax_op = {"softmax", softmax_forward, softmax_vjp, save_output};
+const Op log_softmax_op = {"log_softmax", softmax_forward, softmax_vjp, save_output};
+
+Tensor softmax_along(const Op& op, bool log, const Tensor& x, int axis) {
+  check_float(x, op.name);
+  axis = normalize_axis(axis, x.rank(), op.name);
+  if (axis == x.rank() - 1) return apply1(op, SoftmaxAttrs{log}, {x});
+  return transpose(apply1(op, SoftmaxAttrs{log}, {transpose(x, axis, -1)}), axis, -1);
+}
+
+// ---- cross entropy: outputs loss and log-sum-exp per row -----------------------------------------
+std::vector<Tensor> cross_entropy_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& o = std::any_cast<const CrossEntropyOptions&>(attrs);
+  const Tensor logits = contiguous(inputs[0]), target = contiguous(inputs[1]);
+  const int64_t rows = logits.shape()[0];
+  Tensor loss = empty_on(logits, {rows}, DType::f32), lse = empty_on(logits, {rows}, DType::f32);
+  launch("cross_entropy", {in(logits), in(target), out(loss), out(lse)},
+         kernels::CrossEntropyParams{.rows = count32(rows, "cross_entropy"),
+                                     .cols = count32(logits.shape()[1], "cross_entropy"),
+                                     .smoothing = o.label_smoothing, .ignore_index = o.ignore_index},
+         {.threads = {count32(rows, "cross_entropy"), 1, 1}});
+  return {std::move(loss), std::move(lse)};
+}
+
+std::vector<Tensor> cross_entropy_vjp(const Record& r, std::span<Tensor> dys) {
+  const auto& o = r.attributes<CrossEntropyOptions>();
+  const Tensor logits = contiguous(r.input(0)), target = contiguous(r.input(1)), dloss = contiguous(dys[0]);
+  Tensor dlogits = empty_on(logits, logits.shape(), logits.dtype());
+  launch("cross_entropy_grad", {in(logits), in(target), in(r.output(1)), in(dloss), out(dlogits)},
+         kernels::CrossEntropyGradParams{.rows = count32(logits.shape()[0], "cross_entropy"),
+                                         .cols = count32(logits.shape()[1], "cross_entropy"),
+                                         .smoothing = o.label_smoothing, .ignore_index = o.ignore_index},
+         {.threads = {flat_threads(logits.numel()), 1, 1}});
+  return {std::move(dlogits), Tensor()};
+}
+
+const Op cross_entropy_op = {"cross_entropy", cross_entropy_forward, cross_entropy_vjp,
+                             [](const std::any&, uint32_t) { return Saves{3, 2}; }};
+
+// How many targets are not ignored, at least 1.
+Tensor count_valid(const Tensor& target, int ignore_index) {
+  const NoGrad guard;
+  const auto device = target.device().shared_from_this();
+  const Tensor ignored = full({}, static_cast<float>(ignore_index), DType::i32, device);
+  return maximum(sum(cast(not_equal(target, ignored), DType::f32)), full({}, 1, DType::f32, device));
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, int axis) { return softmax_along(softmax_op, false, x, axis); }
+Tensor log_softmax(const Tensor& x, int axis) { return softmax_along(log_softmax_op, true, x, axis); }
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
+  check_float(logits, "cross_entropy");
+  check<ShapeError>(logits.rank() == 2 && target.shape() == Shape{logits.shape()[0]}, "cross_entropy",
+                    "needs logits [N, C] and target [N], got {} and {}", logits.str(), target.str());
+  check<DTypeError>(target.dtype() == DType::i32, "cross_entropy", "the target must be i32, got {}", target.str());
+  check(o.label_smoothing >= 0 && o.label_smoothing < 1, "cross_entropy",
+        "label_smoothing must be in [0, 1), got {}", o.label_smoothing);
+  Tensor loss = std::move(apply(cross_entropy_op, o, {logits, target})[0]);
+  if (o.reduction == Reduction::none) return loss;
+  loss = sum(loss);
+  if (o.reduction == Reduction::sum) return loss;
+  return loss / count_valid(target, o.ignore_index);
+}
+
+Tensor mse_loss(const Tensor& x, const Tensor& target) { return mean(square(x - target)); }
+
+}  // namespace rw

@@ -1,0 +1,214 @@
+// Matrix products and convolution.
+#include "core/ops/detail.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+// Rows and columns of the last two axes with one stride of 1; copies when neither is.
+Tensor with_unit_stride(const Tensor& t) {
+  const int r = t.rank() - 2, c = t.rank() - 1;
+  const bool unit = t.strides()[c] == 1 || t.strides()[r] == 1 || t.shape()[c] == 1 || t.shape()[r] == 1;
+  return unit ? t : contiguous(t);
+}
+
+struct RowCol {
+  uint32_t row, col;
+};
+
+// Element strides of the last two axes; an axis of size 1 may take any stride, so it takes 1.
+RowCol row_col(const Tensor& t) {
+  const int r = t.rank() - 2, c = t.rank() - 1;
+  auto row = static_cast<uint32_t>(t.strides()[r]), col = static_cast<uint32_t>(t.strides()[c]);
+  if (row != 1 && col != 1) (t.shape()[c] == 1 ? col : row) = 1;
+  return {row, col};
+}
+
+Shape leading(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end() - 2)); }
+
+// c [..., m, n] = a [..., m, k] @ b [..., k, n], of `dtype`.
+Tensor gemm(const Tensor& a_in, const Tensor& b_in, DType dtype) {
+  Tensor a = with_unit_stride(a_in), b = with_unit_stride(b_in);
+  const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
+  const Shape batch = broadcast(leading(a.shape()), leading(b.shape()), "matmul");
+  Shape result = batch;
+  result.push_back(m);
+  result.push_back(n);
+  if (k == 0) return full(result, 0, dtype, a.device().shared_from_this());
+  Tensor c = empty_on(a, result, dtype);
+  if (c.numel() == 0) return c;
+
+  const auto batch_strides = [&](const Tensor& t) {
+    return broadcast_strides(leading(t.shape()), Strides(std::span(t.strides().begin(), t.strides().end() - 2)), batch);
+  };
+  Shape dims = batch;
+  Strides steps[] = {batch_strides(a), batch_strides(b), batch_strides(c)};
+  collapse(dims, steps);
+  if (dims.rank() > 2) {  // more than two independent batch steps: make them even
+    const auto full_batch = [&](const Tensor& t) {
+      Shape shape = batch;
+      shape.push_back(t.size(-2));
+      shape.push_back(t.size(-1));
+      return contiguous(expand(t, shape));
+    };
+    return gemm(full_batch(a), full_batch(b), dtype);
+  }
+  const auto [a_row, a_col] = row_col(a);
+  const auto [b_row, b_col] = row_col(b);
+  kernels::MatmulParams params{.m = count32(m, "matmul"), .n = count32(n, "matmul"), .k = count32(k, "matmul"),
+                               .batch = {1, 1}, .a_row = a_row, .a_col = a_col, .b_row = b_row,
+                               .b_col = b_col, .c_row = count32(n, "matmul"), .alpha = 1};
+  for (int i = 0; i < dims.rank(); ++i) {
+    const int at = 2 - dims.rank() + i;
+    params.batch[at] = count32(dims[i], "matmul");
+    params.a_batch[at] = count32(steps[0][i], "matmul");
+    params.b_batch[at] = count32(steps[1][i], "matmul");
+    params.c_batch[at] = count32(steps[2][i], "matmul");
+  }
+  const double flops = 2.0 * static_cast<double>(c.numel()) * static_cast<double>(k);
+  launch("matmul", {in(a), in(b), out(c)}, params,
+         {.threads = {params.n, params.m, params.batch[0] * params.batch[1]}, .flops = flops});
+  return c;
+}
+
+std::vector<Tensor> matmul_forward(const std::any&, std::span<Tensor> inputs) {
+  return one(gemm(inputs[0], inputs[1], inputs[0].dtype()));
+}
+
+std::vector<Tensor> matmul_vjp(const Record& r, std::span<Tensor> dy) {
+  Tensor da, db;
+  if (r.needs_grad(0))
+    da = sum_to(gemm(dy[0], transpose(r.input(1), -1, -2), dy[0].dtype()), r.inputs[0].shape);
+  if (r.needs_grad(1))
+    db = sum_to(gemm(transpose(r.input(0), -1, -2), dy[0], dy[0].dtype()), r.inputs[1].shape);
+  return {std::move(da), std::move(db)};
+}
+
+// Each factor is read for the other's gradient.
+Saves product_saves(const std::any&, uint32_t needs) {
+  return {(needs & 1 ? 2u : 0u) | (needs & 2 ? 1u : 0u), 0};
+}
+
+const Op matmul_op = {"matmul", matmul_forward, matmul_vjp, product_saves};
+
+// ---- linear: x [rows, in] @ weight [out, in]^T; the weight's gradient is f32 ----------------------
+std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
+  return one(gemm(inputs[0], transpose(inputs[1], 0, 1), inputs[0].dtype()));
+}
+
+std::vector<Tensor> linear_vjp(const Record& r, std::span<Tensor> dy) {
+  Tensor dx, dw;
+  if (r.needs_grad(0)) dx = gemm(dy[0], r.input(1), dy[0].dtype());
+  if (r.needs_grad(1)) dw = gemm(transpose(dy[0], 0, 1), r.input(0), DType::f32);
+  return {std::move(dx), std::move(dw)};
+}
+
+const Op linear_op = {"linear", linear_forward, linear_vjp, product_saves};
+
+// ---- convolution -------------------------------------------------------------------------------
+int64_t out_size(int64_t in, int64_t kernel, int stride, int pad, int dilation) {
+  return (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
+}
+
+struct ConvAttrs {
+  Conv2dOptions options;
+  Shape x, w, y;
+};
+
+kernels::Conv2dParams conv_params(const ConvAttrs& a) {
+  const auto u = [](int64_t v) { return count32(v, "conv2d"); };
+  const Conv2dOptions& o = a.options;
+  return {.offset = {}, .batch = u(a.x[0]), .in_h = u(a.x[1]), .in_w = u(a.x[2]), .in_c = u(a.x[3]),
+          .out_h = u(a.y[1]), .out_w = u(a.y[2]), .out_c = u(a.y[3]), .kernel_h = u(a.w[1]),
+          .kernel_w = u(a.w[2]), .stride_h = u(o.stride_h), .stride_w = u(o.stride_w), .pad_h = u(o.pad_h),
+          .pad_w = u(o.pad_w), .dilation_h = u(o.dilation_h), .dilation_w = u(o.dilation_w), .groups = u(o.groups)};
+}
+
+// kernel(a, b) -> result of `shape`; threads are the result's elements.
+Tensor run_conv(const char* kernel, const ConvAttrs& attrs, const Tensor& a, const Tensor& b, const Shape& shape,
+                DType dtype) {
+  Tensor result = empty_on(a, shape, dtype);
+  if (result.numel() == 0) return result;
+  if (a.numel() == 0 || b.numel() == 0) {  // an empty batch gives a zero weight gradient
+    fill_(result, 0);
+    return result;
+  }
+  const double flops = 2.0 * static_cast<double>(attrs.y.numel()) *
+                       static_cast<double>(attrs.w[1] * attrs.w[2] * attrs.w[3]);
+  launch(kernel, {in(a), in(b), out(result)}, conv_params(attrs),
+         {.threads = {count32(shape.numel(), kernel), 1, 1}, .flops = flops});
+  return result;
+}
+
+std::vector<Tensor> conv_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const ConvAttrs&>(attrs);
+  return one(run_conv("conv2d", a, contiguous(inputs[0]), contiguous(inputs[1]), a.y, inputs[0].dtype()));
+}
+
+std::vector<Tensor> conv_vjp(const Record& r, std::span<Tensor> dys) {
+  const auto& a = r.attributes<ConvAttrs>();
+  const Tensor dy = contiguous(dys[0]);
+  Tensor dx, dw;
+  if (r.needs_grad(0)) dx = run_conv("conv2d_dgrad", a, dy, contiguous(r.input(1)), a.x, dy.dtype());
+  if (r.needs_grad(1)) dw = run_conv("conv2d_wgrad", a, contiguous(r.input(0)), dy, a.w, DType::f32);
+  return {std::move(dx), std::move(dw)};
+}
+
+const Op conv_op = {"conv2d", conv_forward, conv_vjp, product_saves};
+
+void check_same_float(const Tensor& a, const Tensor& b, const char* op) {
+  check<DTypeError>(is_float(a.dtype()) && a.dtype() == b.dtype(), op,
+                    "both must be float of one dtype, got {} and {}; cast one", a.str(), b.str());
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
+  const Tensor a = Autocast::input(a_in), b = Autocast::input(b_in);
+  check<ShapeError>(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-2), "matmul",
+                    "the last axis of a must match the last but one of b, got {} and {}", a.str(), b.str());
+  check_same_float(a, b, "matmul");
+  if (a.rank() > 2 && b.rank() == 2) {  // one large product instead of a batch
+    Shape result = a.shape();
+    result[a.rank() - 1] = b.size(-1);
+    return reshape(apply1(matmul_op, {}, {reshape(a, {-1, a.size(-1)}), b}), result);
+  }
+  return apply1(matmul_op, {}, {a, b});
+}
+
+Tensor linear(const Tensor& x_in, const Tensor& weight_in, const Tensor& bias) {
+  const Tensor x = Autocast::input(x_in), weight = Autocast::input(weight_in);
+  check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.shape()[1], "linear",
+                    "x [..., in] and weight [out, in] must agree, got {} and {}", x.str(), weight.str());
+  check<ShapeError>(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear",
+                    "bias must be [out], got {} and weight {}", bias.defined() ? bias.str() : "", weight.str());
+  check_same_float(x, weight, "linear");
+  Shape result = x.shape();
+  result[x.rank() - 1] = weight.shape()[0];
+  const int64_t rows = x.size(-1) == 0 ? 0 : x.numel() / x.size(-1);
+  Tensor y = apply1(linear_op, {}, {reshape(x, Shape{rows, x.size(-1)}), weight});
+  if (bias.defined()) y = add(std::move(y), Autocast::input(bias));
+  return reshape(y, result);
+}
+
+Tensor conv2d(const Tensor& x_in, const Tensor& weight_in, const Conv2dOptions& o) {
+  const Tensor x = Autocast::input(x_in), w = Autocast::input(weight_in);
+  check<ShapeError>(x.rank() == 4 && w.rank() == 4, "conv2d", "needs x [N, H, W, C] and weight [O, KH, KW, C / groups], got {} and {}",
+                    x.str(), w.str());
+  check(o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 && o.dilation_w > 0 && o.pad_h >= 0 && o.pad_w >= 0 &&
+            o.groups > 0,
+        "conv2d", "stride, dilation and groups must be positive and padding not negative");
+  check<ShapeError>(x.shape()[3] == w.shape()[3] * o.groups && w.shape()[0] % o.groups == 0, "conv2d",
+                    "channels must be weight channels times groups, got {} and {} with {} groups", x.str(),
+                    w.str(), o.groups);
+  check_same_float(x, w, "conv2d");
+  const int64_t h = out_size(x.shape()[1], w.shape()[1], o.stride_h, o.pad_h, o.dilation_h);
+  const int64_t width = out_size(x.shape()[2], w.shape()[2], o.stride_w, o.pad_w, o.dilation_w);
+  check<ShapeError>(h > 0 && width > 0, "conv2d", "the kernel must fit into the padded image, got {} and {}",
+                    x.str(), w.str());
+  return apply1(conv_op, ConvAttrs{o, x.shape(), w.shape(), {x.shape()[0], h, width, w.shape()[0]}}, {x, w});
+}
+
+}  // namespace rw

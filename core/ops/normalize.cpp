@@ -1,0 +1,128 @@
+// Batch normalisation over all axes but the last, statistics in f32 (Chan et al. 1979 combination).
+#include "core/ops/detail.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+struct Rows {
+  int64_t rows, channels, chunk, chunks;
+};
+
+// Chunks of rows for two-level statistics: about 256 of them, 32 to 32768 rows each.
+Rows rows_of(const Tensor& x) {
+  const int64_t channels = x.size(-1), rows = x.numel() / channels;
+  const int64_t chunk = std::clamp<int64_t>((rows + 255) / 256, 32, 32768);
+  return {rows, channels, chunk, (rows + chunk - 1) / chunk};
+}
+
+std::array<uint32_t, 3> chunk_threads(const Rows& r) {
+  return {flat_threads(r.channels), static_cast<uint32_t>(r.chunks), 1};
+}
+
+std::array<uint32_t, 3> apply_threads(const Rows& r) {
+  const auto groups = static_cast<uint32_t>((r.rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS);
+  return {flat_threads(r.channels) * groups, 1, 1};
+}
+
+uint32_t u(int64_t n) { return count32(n, "batch_norm"); }
+
+Tensor normalise(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
+                 float eps) {
+  const Rows r = rows_of(x);
+  Tensor y = empty_on(x, x.shape(), x.dtype());
+  const bool flat = r.channels % REWIND_FLAT == 0 && is_flat(x);
+  launch("batch_norm", {in(x), in(mean), in(var), in(weight), in(bias), out(y)},
+         kernels::BatchNormParams{.n = u(x.numel()), .channels = u(r.channels), .eps = eps},
+         {.threads = apply_threads(r), .variant = {flat}});
+  return y;
+}
+
+std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const float eps = std::any_cast<float>(attrs);
+  const Tensor x = contiguous(inputs[0]);
+  const Rows r = rows_of(x);
+  const Tensor partial = empty_on(x, {r.chunks, 2, r.channels}, DType::f32);
+  launch("batch_norm_stats", {in(x), out(partial)},
+         kernels::BatchNormStatsParams{.rows = u(r.rows), .channels = u(r.channels), .chunk_rows = u(r.chunk)},
+         {.threads = chunk_threads(r)});
+  Tensor mean = empty_on(x, {r.channels}, DType::f32), var = empty_on(x, {r.channels}, DType::f32);
+  launch("batch_norm_combine", {in(partial), out(mean), out(var)},
+         kernels::BatchNormCombineParams{.rows = u(r.rows), .channels = u(r.channels), .chunk_rows = u(r.chunk),
+                                         .chunks = u(r.chunks)},
+         {.threads = {u(r.channels), 1, 1}});
+  Tensor y = normalise(x, mean, var, inputs[1], inputs[2], eps);
+  return {std::move(y), std::move(mean), std::move(var)};
+}
+
+// Gradients of x, weight, bias; `train`: mean and var depended on x.
+std::vector<Tensor> gradients(const Record& r, const Tensor& dy_in, const Tensor& x_in, const Tensor& mean,
+                              const Tensor& var, const Tensor& weight, float eps, bool train) {
+  const Tensor x = contiguous(x_in), dy = contiguous(dy_in);
+  const Rows rows = rows_of(x);
+  const Tensor partial = empty_on(x, {rows.chunks, 2, rows.channels}, DType::f32);
+  launch("batch_norm_grad_stats", {in(x), in(dy), in(mean), in(var), out(partial)},
+         kernels::BatchNormGradStatsParams{.rows = u(rows.rows), .channels = u(rows.channels),
+                                           .chunk_rows = u(rows.chunk), .eps = eps},
+         {.threads = chunk_threads(rows)});
+  const Tensor sums = sum(partial, {0});
+  Tensor dx;
+  if (r.needs_grad(0)) {
+    dx = empty_on(x, x.shape(), x.dtype());
+    const bool flat = rows.channels % REWIND_FLAT == 0 && is_flat(x) && is_flat(dy);
+    launch("batch_norm_grad", {in(x), in(dy), in(mean), in(var), in(weight), in(sums), out(dx)},
+           kernels::BatchNormGradParams{.n = u(x.numel()), .channels = u(rows.channels), .rows = u(rows.rows),
+                                        .eps = eps, .train = train},
+           {.threads = apply_threads(rows), .variant = {flat}});
+  }
+  return {std::move(dx), select(sums, 0, 0), select(sums, 0, 1)};
+}
+
+std::vector<Tensor> vjp(const Record& r, std::span<Tensor> dy) {
+  check<AutogradError>(!dy[1].defined() && !dy[2].defined(), "batch_norm",
+                       "mean and var carry no gradient; detach them");
+  return gradients(r, dy[0], r.input(0), r.output(1), r.output(2), r.input(1), r.attributes<float>(), true);
+}
+
+const Op batch_norm_op = {"batch_norm", forward, vjp, [](const std::any&, uint32_t) { return Saves{3, 6}; }};
+
+// Inputs x, weight, bias, mean, var.
+std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
+  return one(normalise(contiguous(in[0]), in[3], in[4], in[1], in[2], std::any_cast<float>(attrs)));
+}
+
+std::vector<Tensor> with_vjp(const Record& r, std::span<Tensor> dy) {
+  std::vector<Tensor> grads =
+      gradients(r, dy[0], r.input(0), r.input(3), r.input(4), r.input(1), r.attributes<float>(), false);
+  grads.resize(5);
+  return grads;
+}
+
+const Op batch_norm_with_op = {"batch_norm_with", with_forward, with_vjp,
+                               [](const std::any&, uint32_t) { return Saves{1 | 2 | 8 | 16, 0}; }};
+
+void check_inputs(const Tensor& x, std::initializer_list<const Tensor*> per_channel) {
+  check_float(x, "batch_norm");
+  check<ShapeError>(x.rank() >= 2 && x.numel() > 0, "batch_norm", "needs a non-empty [..., C], got {}", x.str());
+  for (const Tensor* t : per_channel)
+    check<ShapeError>(t->shape() == Shape{x.size(-1)} && t->dtype() == DType::f32, "batch_norm",
+                      "weight, bias and statistics must be f32 [C], got {} for x {}", t->str(), x.str());
+}
+
+}  // namespace
+
+BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps) {
+  check_inputs(x, {&weight, &bias});
+  auto outputs = apply(batch_norm_op, eps, {x, weight, bias});
+  return {std::move(outputs[0]), outputs[1].detach(), outputs[2].detach()};
+}
+
+Tensor batch_norm_with(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
+                       const Tensor& bias, float eps) {
+  check_inputs(x, {&mean, &var, &weight, &bias});
+  return apply1(batch_norm_with_op, eps, {x, weight, bias, mean, var});
+}
+
+}  // namespace rw

@@ -1,0 +1,89 @@
+// Pooling over NHWC images.
+#include "core/ops/detail.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+struct PoolAttrs {
+  PoolOptions options;
+  Shape x, y;
+};
+
+kernels::PoolParams pool_params(const PoolAttrs& a) {
+  const auto u = [](int64_t v) { return count32(v, "pool2d"); };
+  const PoolOptions& o = a.options;
+  return {.offset = {}, .batch = u(a.x[0]), .in_h = u(a.x[1]), .in_w = u(a.x[2]), .channels = u(a.x[3]),
+          .out_h = u(a.y[1]), .out_w = u(a.y[2]), .kernel_h = u(o.kernel_h), .kernel_w = u(o.kernel_w),
+          .stride_h = u(o.stride_h), .stride_w = u(o.stride_w), .pad_h = u(o.pad_h), .pad_w = u(o.pad_w),
+          .dilation_h = u(o.dilation_h), .dilation_w = u(o.dilation_w), .count_include_pad = o.count_include_pad};
+}
+
+std::vector<Tensor> max_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const PoolAttrs&>(attrs);
+  const Tensor x = contiguous(inputs[0]);
+  Tensor y = empty_on(x, a.y, x.dtype()), index = empty_on(x, a.y, DType::i32);
+  launch("max_pool2d", {in(x), out(y), out(index)}, pool_params(a), {.threads = {flat_threads(y.numel()), 1, 1}});
+  return {std::move(y), std::move(index)};
+}
+
+std::vector<Tensor> max_vjp(const Record& r, std::span<Tensor> dys) {
+  const auto& a = r.attributes<PoolAttrs>();
+  const Tensor dy = contiguous(dys[0]);
+  Tensor dx = empty_on(dy, a.x, dy.dtype());
+  launch("max_pool2d_grad", {in(dy), in(r.output(1)), out(dx)}, pool_params(a),
+         {.threads = {flat_threads(dx.numel()), 1, 1}});
+  return one(std::move(dx));
+}
+
+const Op max_op = {"max_pool2d", max_forward, max_vjp, [](const std::any&, uint32_t) { return Saves{0, 2}; }};
+
+std::vector<Tensor> avg_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const PoolAttrs&>(attrs);
+  const Tensor x = contiguous(inputs[0]);
+  Tensor y = empty_on(x, a.y, x.dtype());
+  launch("avg_pool2d", {in(x), out(y)}, pool_params(a), {.threads = {flat_threads(y.numel()), 1, 1}});
+  return one(std::move(y));
+}
+
+std::vector<Tensor> avg_vjp(const Record& r, std::span<Tensor> dys) {
+  const auto& a = r.attributes<PoolAttrs>();
+  const Tensor dy = contiguous(dys[0]);
+  Tensor dx = empty_on(dy, a.x, dy.dtype());
+  launch("avg_pool2d_grad", {in(dy), out(dx)}, pool_params(a), {.threads = {flat_threads(dx.numel()), 1, 1}});
+  return one(std::move(dx));
+}
+
+const Op avg_op = {"avg_pool2d", avg_forward, avg_vjp};
+
+PoolAttrs attributes(const Tensor& x, const PoolOptions& o, const char* op) {
+  check_float(x, op);
+  check<ShapeError>(x.rank() == 4, op, "needs x [N, H, W, C], got {}", x.str());
+  check(o.kernel_h > 0 && o.kernel_w > 0 && o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 && o.dilation_w > 0, op,
+        "kernel, stride and dilation must be positive");
+  check(o.pad_h >= 0 && o.pad_w >= 0 && 2 * o.pad_h <= o.kernel_h && 2 * o.pad_w <= o.kernel_w, op,
+        "padding must be at most half the kernel, got {}x{} for a {}x{} kernel", o.pad_h, o.pad_w, o.kernel_h, o.kernel_w);
+  const auto out_size = [&](int64_t in, int kernel, int stride, int pad, int dilation) {
+    const int64_t span = in + 2 * pad - dilation * (kernel - 1) - 1;
+    check<ShapeError>(span >= 0, op, "the window must fit into the padded image, got {}", x.str());
+    return span / stride + 1;
+  };
+  return {o, x.shape(),
+          {x.shape()[0], out_size(x.shape()[1], o.kernel_h, o.stride_h, o.pad_h, o.dilation_h),
+           out_size(x.shape()[2], o.kernel_w, o.stride_w, o.pad_w, o.dilation_w), x.shape()[3]}};
+}
+
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, const PoolOptions& options) {
+  return apply1(max_op, attributes(x, options, "max_pool2d"), {x});
+}
+
+Tensor avg_pool2d(const Tensor& x, const PoolOptions& options) {
+  check(options.dilation_h == 1 && options.dilation_w == 1, "avg_pool2d", "dilation must be 1");
+  return apply1(avg_op, attributes(x, options, "avg_pool2d"), {x});
+}
+
+}  // namespace rw
