@@ -1,0 +1,69 @@
+#include "optim/accumulate.h"
+
+#include <cmath>
+
+namespace rw {
+
+Accumulate::Accumulate(Optimizer&& optimizer, uint32_t micro_batches)
+    : Optimizer(std::move(optimizer)), micro_batches_(micro_batches) {
+  check(micro_batches > 0, "accumulate", "at least one micro-batch per update is needed, got 0");
+  device().note_accumulation(micro_batches);
+}
+
+void Accumulate::backward(const Tensor& loss, float weight) {
+  check(weight >= 0 && std::isfinite(weight), "accumulate", "the weight must be >= 0, got {}",
+        weight);
+  check<AutogradError>(!has_gradient_, "accumulate",
+                       "backward() must run once per step(); add the losses of a micro-batch");
+  if (position_ == 0) {
+    Optimizer::zero_grad();
+    unit_ = 0;
+    total_ = 0;
+  }
+  if (weight == 0) {  // an empty micro-batch: its mean loss may well be NaN
+    has_gradient_ = true;
+    return;
+  }
+  // Relative weights keep scaled gradients as small as those of the plain optimizer, and equal
+  // weights exact.
+  if (unit_ == 0) unit_ = weight;
+  Optimizer::backward(loss, weight / unit_);
+  total_ += weight / unit_;
+  has_gradient_ = true;
+}
+
+bool Accumulate::step() {
+  check<AutogradError>(has_gradient_, "accumulate", "step() needs a backward(loss) before it");
+  has_gradient_ = false;
+  ++position_;
+  return position_ == micro_batches_ && flush();
+}
+
+bool Accumulate::flush() {
+  check<AutogradError>(!has_gradient_, "accumulate",
+                       "step() must end the last micro-batch before flush()");
+  position_ = 0;
+  if (total_ == 0) return false;
+  update(static_cast<float>(total_));
+  total_ = 0;
+  return true;
+}
+
+void Accumulate::check_between_windows() const {
+  check<AutogradError>(position_ == 0 && !has_gradient_, "accumulate",
+                       "the state can be saved and loaded only between updates, got {} of {} "
+                       "micro-batches; flush() first",
+                       position_, micro_batches_);
+}
+
+Optimizer::NamedState Accumulate::state() const {
+  check_between_windows();
+  return Optimizer::state();
+}
+
+void Accumulate::load_state(const NamedState& saved) {
+  check_between_windows();
+  Optimizer::load_state(saved);
+}
+
+}  // namespace rw

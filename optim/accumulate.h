@@ -1,0 +1,45 @@
+// Accumulate: n micro-batches share one update, in the memory of one micro-batch.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace rw {
+
+// Accumulate(Adam(parameters), 100) is Adam that updates at every 100th step(), with the weighted
+// mean of the 100 gradients: none is dropped, sums are f32, and bias correction, schedule, weight
+// decay and clipping tick once per update. The loop stays that of the plain optimizer; with n = 1
+// the results are the same to the bit. An overflow in any micro-batch voids its window.
+class Accumulate : public Optimizer {
+ public:
+  Accumulate(Optimizer&& optimizer, uint32_t micro_batches);
+  Accumulate(Accumulate&&, uint32_t) = delete;
+
+  // The gradient of one micro-batch, once per step(). `weight` >= 0 is the number of samples or
+  // tokens that the loss is the mean of; only the ratios within a window matter.
+  void backward(const Tensor& loss, float weight = 1) override;
+  // Ends a micro-batch; at the n-th queues the update and returns true.
+  bool step() override;
+  // Queues an update from the micro-batches since the last one, with their weights' sum as divisor.
+  // False if there were none. For the end of an epoch.
+  bool flush();
+  // Does nothing: every window starts from zero gradients by itself.
+  void zero_grad() override {}
+
+  uint32_t micro_batches() const { return micro_batches_; }
+  uint32_t position() const { return position_; }  // micro-batches in the window so far
+
+  // Only between windows: a window's gradients are not part of the state.
+  NamedState state() const override;
+  void load_state(const NamedState& saved) override;
+
+ private:
+  void check_between_windows() const;
+
+  uint32_t micro_batches_;
+  uint32_t position_ = 0;
+  bool has_gradient_ = false;  // of this micro-batch
+  float unit_ = 0;    // first positive weight of the window; the others count relative to it
+  double total_ = 0;  // sum of the window's relative weights
+};
+
+}  // namespace rw

@@ -1,0 +1,165 @@
+#include "optim/optimizer.h"
+
+#include <cmath>
+
+#include "core/launch.h"
+#include "core/ops.h"
+
+namespace rw {
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
+    : rule_(std::move(rule)),
+      parameters_(std::move(groups), static_cast<int>(rule_->state_names().size())),
+      stats_(parameters_.slabs().size(), parameters_.largest_slab(), device()) {
+  const PurposeScope purpose(Purpose::optimizer);
+  control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
+  fill_(control_, 0);
+  set_scaler(LossScaler::none());
+}
+
+void Optimizer::set_learning_rate(float rate) {
+  check(rate >= 0 && std::isfinite(rate), "optimizer", "the learning rate must be >= 0, got {}",
+        rate);
+  rule_->learning_rate = rate;
+}
+
+void Optimizer::set_scaler(const LossScaler& scaler) {
+  scaler.validate();
+  check<AutogradError>(!has_scaled_, "optimizer",
+                       "the scaler must be set before backward() or after step()");
+  scaler_ = scaler;
+  static_assert(STATE_SCALE == 0 && STATE_GOOD == 1 && STATE_BAD == 2);
+  const std::vector<float> fresh = {scaler.initial, 0, 0};
+  make_view(control_, {3}, {1}, STATE_SCALE).copy_from(fresh);
+}
+
+void Optimizer::set_max_norm(float max_norm) {
+  check(max_norm >= 0 && std::isfinite(max_norm), "optimizer",
+        "max_norm must be positive, or 0 for no clipping, got {}", max_norm);
+  max_norm_ = max_norm;
+}
+
+void Optimizer::backward(const Tensor& loss, float weight) {
+  check<ShapeError>(loss.numel() == 1, "optimizer", "the loss must have one element, got {}",
+                    loss.str());
+  check(std::isfinite(weight), "optimizer", "the weight must be finite, got {}", weight);
+  // d(scale * weight * loss) / d loss, read from the control buffer: exact in f32, whatever the
+  // dtype of the loss, and no host waits for it.
+  const NoGrad guard;
+  Tensor seed = make_view(control_, loss.shape(), dense_strides(loss.shape()), STATE_SCALE);
+  if (weight != 1) seed = affine(std::move(seed), weight, 0);
+  loss.backward(seed);
+  has_scaled_ = true;
+}
+
+bool Optimizer::step() {
+  update(1);
+  return true;
+}
+
+void Optimizer::zero_grad() {
+  parameters_.zero_gradients();
+}
+
+void Optimizer::update(float weight) {
+  const OpScope scope("optimizer");
+  check<AutogradError>(has_scaled_ || (!scaler_.is_dynamic && scaler_.initial == 1), "optimizer",
+                       "with a loss scaler, step() needs optimizer.backward(loss), not "
+                       "loss.backward(): the gradients must carry the loss scale");
+  parameters_.check_gradients();
+  prepare(weight);
+  for (const FlatParameters::Run& run : parameters_.runs()) {
+    const FlatParameters::Slab& slab = parameters_.slabs()[run.slab];
+    const ParameterGroup& group = parameters_.groups()[run.group];
+    UpdateRule::Target target{.parameters = FlatParameters::view(slab.parameters, run),
+                              .gradients = FlatParameters::view(slab.gradients, run),
+                              .states = {},
+                              .control = control_,
+                              .learning_rate = rule_->learning_rate * group.lr_scale,
+                              .weight_decay = group.weight_decay.value_or(rule_->weight_decay)};
+    for (const Tensor& state : slab.states)
+      target.states.push_back(FlatParameters::view(state, run));
+    rule_->update(target);
+  }
+  parameters_.bump_versions();
+  has_scaled_ = false;
+}
+
+void Optimizer::prepare(float weight) {
+  for (size_t i = 0; i < parameters_.slabs().size(); ++i)
+    stats_.add(i, parameters_.slabs()[i].gradients);
+  const kernels::UpdatePrepareParams p{.offset = {},
+                                       .chunks = stats_.chunks(),
+                                       .weight = weight,
+                                       .max_norm = max_norm_,
+                                       .schedule = schedule_.kind,
+                                       .warmup = schedule_.warmup,
+                                       .total = schedule_.total,
+                                       .period = schedule_.period,
+                                       .floor_factor = schedule_.floor,
+                                       .gamma = schedule_.gamma,
+                                       .dynamic = scaler_.is_dynamic,
+                                       .keep_bad = scaler_.keep_bad,
+                                       .hysteresis = scaler_.hysteresis,
+                                       .interval = scaler_.interval,
+                                       .growth = scaler_.growth,
+                                       .backoff = scaler_.backoff,
+                                       .min_scale = scaler_.floor,
+                                       .max_scale = scaler_.ceiling};
+  launch("update_prepare", {in(stats_.partials()), inout(control_)}, p, {});
+}
+
+float Optimizer::control(int slot) const {
+  return make_view(control_, {}, {}, slot).item();
+}
+
+uint64_t Optimizer::updates() const {
+  return static_cast<uint64_t>(control(STATE_UPDATES));
+}
+uint64_t Optimizer::skipped() const {
+  return static_cast<uint64_t>(control(STATE_SKIPPED));
+}
+float Optimizer::loss_scale() const {
+  return control(STATE_SCALE);
+}
+float Optimizer::grad_norm() const {
+  return control(STATE_GRAD_NORM);
+}
+
+double Optimizer::learning_rate() const {
+  const uint64_t done = updates();
+  return rule_->learning_rate * schedule_.factor(done > 0 ? done - 1 : 0);
+}
+
+std::string Optimizer::diagnose() const {
+  return rw::diagnose(scaler_, {.scale = loss_scale(),
+                                .updates = updates(),
+                                .skipped = skipped(),
+                                .last_overflowed = control(STATE_FOUND_INF) != 0});
+}
+
+Optimizer::NamedState Optimizer::state() const {
+  NamedState all = {{"control", control_}};
+  const std::vector<std::string> names = rule_->state_names();
+  for (const FlatParameters::Slot& slot : parameters_.slots())
+    for (size_t i = 0; i < names.size(); ++i)
+      all.emplace_back(names[i] + "." + slot.name,
+                       FlatParameters::view(parameters_.slabs()[slot.slab].states[i], slot));
+  return all;
+}
+
+void Optimizer::load_state(const NamedState& saved) {
+  const auto find = [&](const std::string& name) -> const Tensor& {
+    for (const auto& [key, tensor] : saved)
+      if (key == name) return tensor;
+    fail<FileError>("optimizer", "the saved state has no '{}'", name);
+  };
+  const NamedState all = state();
+  for (const auto& [name, tensor] : all)
+    check<FileError>(find(name).shape() == tensor.shape(), "optimizer",
+                     "'{}' must have the shape {}, got {}", name, tensor.shape().str(),
+                     find(name).shape().str());
+  for (auto [name, tensor] : all) tensor.copy_(find(name));
+}
+
+}  // namespace rw

@@ -1,0 +1,142 @@
+#include "optim/parameters.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "core/ops.h"
+#include "shaders/params.h"
+
+namespace rw {
+
+namespace {
+
+// Marks gradients as owned by an optimizer: the op that allocated them.
+constexpr const char* owner = "optimizer";
+constexpr int64_t slab_bytes = int64_t{128} << 20;
+
+int64_t round_up(int64_t n) {
+  return (n + REWIND_FLAT - 1) / REWIND_FLAT * REWIND_FLAT;
+}
+
+bool has_owner(const Tensor& parameter) {
+  const Tensor gradient = parameter.grad();
+  return gradient.defined() && gradient.impl().storage->op() == owner;
+}
+
+void check_parameter(const Tensor& p, const std::string& name) {
+  check<DTypeError>(p.dtype() == DType::f32, owner,
+                    "parameters must be f32 (Autocast makes the f16 copies), got {} for '{}'",
+                    rw::name(p.dtype()), name);
+  check<AutogradError>(p.is_leaf(), owner, "'{}' must be a leaf, got the result of an op", name);
+  check<AutogradError>(!has_owner(p), owner,
+                       "'{}' belongs to another optimizer; use one with several groups", name);
+  check<AutogradError>(
+      p.impl().storage.use_count() == 1, owner,
+      "'{}' shares its storage with another tensor, a view of it or a forward pass "
+      "still on the tape; make the optimizer before them",
+      name);
+}
+
+Tensor zeroed(int64_t size, Device& device, Purpose purpose) {
+  const PurposeScope scope(purpose);
+  Tensor t = empty({size}, DType::f32, device.shared_from_this());
+  fill_(t, 0);
+  return t;
+}
+
+}  // namespace
+
+// Delegates so that the destructor gives the parameters back when memory runs out halfway.
+FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, int states) : FlatParameters() {
+  groups_ = std::move(groups);
+  const OpScope scope(owner);
+  const std::vector<int64_t> sizes = plan();
+  for (size_t i = 0; i < sizes.size(); ++i) move_into(i, sizes[i], states);
+}
+
+FlatParameters::~FlatParameters() {
+  for (const Slot& slot : slots_)
+    if (slot.parameter.grad().pointer() == slot.gradient.pointer()) slot.parameter.impl().grad = {};
+}
+
+std::vector<int64_t> FlatParameters::plan() {
+  std::unordered_set<const TensorImpl*> seen;
+  std::vector<int64_t> sizes;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
+      const Tensor& p = groups_[g].parameters[i];
+      if (!p.requires_grad()) continue;
+      const std::string name = p.impl().name.empty() ? fmt::format("{}.{}", g, i) : p.impl().name;
+      check<AutogradError>(seen.insert(&p.impl()).second, owner, "'{}' appears twice", name);
+      check_parameter(p, name);
+      const int64_t size = round_up(p.numel());
+      const int64_t capacity = slab_bytes / static_cast<int64_t>(sizeof(float));
+      if (sizes.empty() || sizes.back() + size > capacity) sizes.push_back(0);
+      const size_t slab = sizes.size() - 1;
+      slots_.push_back({p, {}, slab, sizes.back(), name});
+      if (runs_.empty() || runs_.back().group != g || runs_.back().slab != slab)
+        runs_.push_back({g, slab, sizes.back(), 0});
+      runs_.back().size += size;
+      sizes.back() += size;
+    }
+  }
+  check(!slots_.empty(), owner, "at least one parameter that requires a gradient is needed");
+  return sizes;
+}
+
+void FlatParameters::move_into(size_t index, int64_t size, int states) {
+  Device& device = this->device();
+  Slab slab;
+  slab.parameters = zeroed(size, device, Purpose::parameter);
+  for (const Slot& slot : slots_) {
+    if (slot.slab != index) continue;
+    const Tensor target = view(slab.parameters, slot);
+    copy_into(slot.parameter, target);
+    TensorImpl& impl = slot.parameter.impl();
+    impl.storage = target.impl().storage;
+    impl.strides = target.strides();
+    impl.offset = slot.offset;
+  }
+  slab.gradients = zeroed(size, device, Purpose::gradient);
+  for (Slot& slot : slots_) {
+    if (slot.slab != index) continue;
+    slot.gradient = view(slab.gradients, slot);
+    if (const Tensor earlier = slot.parameter.grad(); earlier.defined())
+      copy_into(earlier, slot.gradient);
+    slot.parameter.set_grad(slot.gradient);
+  }
+  for (int i = 0; i < states; ++i) slab.states.push_back(zeroed(size, device, Purpose::optimizer));
+  slabs_.push_back(std::move(slab));
+}
+
+int64_t FlatParameters::largest_slab() const {
+  int64_t largest = 0;
+  for (const Slab& slab : slabs_) largest = std::max(largest, slab.parameters.numel());
+  return largest;
+}
+
+void FlatParameters::zero_gradients() {
+  for (const Slab& slab : slabs_) fill_(slab.gradients, 0);
+}
+
+void FlatParameters::check_gradients() const {
+  for (const Slot& slot : slots_)
+    check<AutogradError>(slot.parameter.grad().pointer() == slot.gradient.pointer(), owner,
+                         "the gradient of '{}' was replaced; use zero_grad() instead of set_grad()",
+                         slot.name);
+}
+
+void FlatParameters::bump_versions() {
+  for (const Slab& slab : slabs_) ++slab.parameters.impl().storage->version;
+}
+
+Tensor FlatParameters::view(const Tensor& whole, const Slot& slot) {
+  const Shape& shape = slot.parameter.shape();
+  return make_view(whole, shape, dense_strides(shape), slot.offset);
+}
+
+Tensor FlatParameters::view(const Tensor& whole, const Run& run) {
+  return make_view(whole, {run.size}, {1}, run.offset);
+}
+
+}  // namespace rw

@@ -1,0 +1,78 @@
+// Parameters in flat storage: an optimizer moves the parameters it is given into a few contiguous
+// slabs, so that one dispatch updates a whole group.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace rw {
+
+// Parameters that share options. Frozen ones (requires_grad() false) are left out.
+struct ParameterGroup {
+  std::vector<Tensor> parameters;
+  float lr_scale = 1;                                // on the optimizer's learning rate
+  std::optional<float> weight_decay = std::nullopt;  // instead of the optimizer's
+};
+inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
+  return {{.parameters = std::move(parameters)}};
+}
+
+// Every parameter becomes a view of a slab and its grad() a view of the slab's gradients; handles
+// stay valid. Parameters start at multiples of 8 elements; the gaps hold zeros and stay zero.
+class FlatParameters {
+ public:
+  // Up to 128 MiB, or one parameter that is larger: bounds what moving the parameters costs on top
+  // of them, and fits the blocks of every device.
+  struct Slab {
+    Tensor parameters, gradients;  // f32 [elements]
+    std::vector<Tensor> states;    // f32 [elements] each, zero at first
+  };
+  // Where a parameter lies. `offset` is in elements from the start of the slab.
+  struct Slot {
+    Tensor parameter, gradient;
+    size_t slab = 0;
+    int64_t offset = 0;
+    std::string name;  // the parameter's, or "group.index" where it has none
+  };
+  // Consecutive parameters of one group in one slab: what one dispatch updates.
+  struct Run {
+    size_t group = 0, slab = 0;
+    int64_t offset = 0, size = 0;
+  };
+
+  // Throws AutogradError for parameters that appear twice, share storage or belong to another
+  // optimizer, and DTypeError for other dtypes than f32. `states`: tensors of state per parameter.
+  FlatParameters(std::vector<ParameterGroup> groups, int states);
+  ~FlatParameters();  // the parameters keep their values and lose their gradients
+  FlatParameters(FlatParameters&&) = default;
+  FlatParameters& operator=(FlatParameters&&) = delete;
+
+  const std::vector<ParameterGroup>& groups() const { return groups_; }
+  const std::vector<Slab>& slabs() const { return slabs_; }
+  const std::vector<Slot>& slots() const { return slots_; }
+  const std::vector<Run>& runs() const { return runs_; }
+  Device& device() const { return slots_.front().parameter.device(); }
+  int64_t largest_slab() const;  // elements
+
+  void zero_gradients();
+  void check_gradients() const;  // AutogradError where a grad() is no longer the slab's
+  void bump_versions();          // after a write: values saved before it are stale
+  // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
+  static Tensor view(const Tensor& whole, const Slot& slot);
+  static Tensor view(const Tensor& whole, const Run& run);
+
+ private:
+  FlatParameters() = default;
+  std::vector<int64_t> plan();  // fills slots_ and runs_; returns the slabs' sizes
+  void move_into(size_t slab, int64_t size, int states);
+
+  std::vector<ParameterGroup> groups_;
+  std::vector<Slab> slabs_;
+  std::vector<Slot> slots_;
+  std::vector<Run> runs_;
+};
+
+}  // namespace rw

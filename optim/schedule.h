@@ -1,0 +1,31 @@
+// Learning-rate schedules as a factor on each group's learning rate. The device computes the factor
+// from the number of updates done, so skipped updates do not advance a schedule.
+#pragma once
+
+#include <cstdint>
+
+#include "shaders/params.h"
+
+namespace rw {
+
+// All counts are updates, not micro-batches. `warmup` updates rise linearly to 1 first; `total`
+// includes them. After `total` the factor stays where it ended.
+struct Schedule {
+  uint32_t kind = SCHEDULE_CONSTANT;
+  uint32_t warmup = 0;
+  uint32_t total = 0;
+  uint32_t period = 1;
+  float floor = 0;  // the last factor of cosine, linear and polynomial
+  float gamma = 1;  // of step: factor per period; of polynomial: the power
+
+  static Schedule constant(uint32_t warmup = 0);
+  static Schedule cosine(uint32_t total, uint32_t warmup = 0, float floor = 0);
+  static Schedule linear(uint32_t total, uint32_t warmup = 0, float floor = 0);
+  static Schedule step(uint32_t period, float gamma = 0.1f, uint32_t warmup = 0);
+  static Schedule polynomial(uint32_t total, float power, uint32_t warmup = 0, float floor = 0);
+
+  // The factor of the update that follows `done` others: the device's formula, for printing.
+  double factor(uint64_t done) const;
+};
+
+}  // namespace rw

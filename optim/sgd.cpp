@@ -1,0 +1,57 @@
+#include "optim/sgd.h"
+
+#include <cmath>
+
+#include "core/launch.h"
+
+namespace rw {
+
+namespace {
+
+class SgdRule : public UpdateRule {
+ public:
+  explicit SgdRule(const SgdOptions& options) : options_(options) {
+    check(options.lr >= 0 && std::isfinite(options.lr), "sgd", "lr must be >= 0, got {}",
+          options.lr);
+    check(options.momentum >= 0, "sgd", "momentum must be >= 0, got {}", options.momentum);
+    check(options.weight_decay >= 0, "sgd", "weight_decay must be >= 0, got {}",
+          options.weight_decay);
+    check(!options.nesterov || (options.momentum > 0 && options.dampening == 0), "sgd",
+          "nesterov needs momentum > 0 and dampening == 0, got {} and {}", options.momentum,
+          options.dampening);
+    learning_rate = options.lr;
+    weight_decay = options.weight_decay;
+  }
+
+  std::vector<std::string> state_names() const override {
+    if (options_.momentum == 0) return {};
+    return {"momentum_buffer"};
+  }
+
+  void update(const Target& t) const override {
+    const kernels::SgdParams p{.offset = {},
+                               .n = count32(t.parameters.numel(), "sgd"),
+                               .lr = t.learning_rate,
+                               .momentum = options_.momentum,
+                               .dampening = options_.dampening,
+                               .weight_decay = t.weight_decay,
+                               .nesterov = options_.nesterov,
+                               .maximize = options_.maximize};
+    const Tensor& momentum = t.states.empty() ? t.parameters : t.states[0];
+    launch("sgd", {inout(t.parameters), in(t.gradients), inout(momentum), in(t.control)}, p,
+           {.threads = {flat_threads(t.parameters.numel()), 1, 1}});
+  }
+
+ private:
+  SgdOptions options_;
+};
+
+}  // namespace
+
+Sgd::Sgd(std::vector<Tensor> parameters, const SgdOptions& options)
+    : Sgd(one_group(std::move(parameters)), options) {}
+
+Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
+    : Optimizer(std::move(groups), std::make_unique<SgdRule>(options)) {}
+
+}  // namespace rw
