@@ -142,7 +142,7 @@ class Call {
   // Specialization constant i; 0 where the call gives none.
   uint32_t variant(size_t i) const { return i < call_.variant.size() ? call_.variant[i] : 0; }
 
-  const Elements in(size_t i) const { return elements(i, true, false); }
+  Elements in(size_t i) const { return elements(i, true, false); }
   Elements out(size_t i) const { return elements(i, false, true); }
   Elements inout(size_t i) const { return elements(i, true, true); }
 

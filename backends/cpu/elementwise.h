@@ -12,14 +12,14 @@ namespace elementwise {  // the names that the table's expressions use
 using std::abs, std::ceil, std::cos, std::erf, std::exp, std::floor, std::log, std::pow, std::sin,
     std::sqrt, std::tanh;
 
-// As in GLSL: a NaN in x stays.
+// A NaN wins, as in PyTorch.
 template <class T, class U>
 std::common_type_t<T, U> max(T x, U y) {
-  return x < y ? y : x;
+  return x < y || y != y ? y : x;
 }
 template <class T, class U>
 std::common_type_t<T, U> min(T x, U y) {
-  return y < x ? y : x;
+  return y < x || y != y ? y : x;
 }
 
 template <class T>
