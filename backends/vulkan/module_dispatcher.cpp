@@ -26,13 +26,13 @@ bool reads(Access access) {
 }  // namespace
 
 void ModuleDispatcher::dispatch(const KernelCall& call) {
-  if (call.threads[0] == 0 || call.threads[1] == 0 || call.threads[2] == 0) return;
   check<ValueError>(call.bindings.size() <= kMaxBindings, call.kernel,
                     "a call must have at most {} bindings, got {}", kMaxBindings,
                     call.bindings.size());
   const Shader& shader = choose(call);
   check_call(shader, call);
   const Groups groups = grid(shader, call);
+  if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0) return;
   const VkPipeline pipeline = pipelines_.get(shader, call.variant);
   Staging::Piece table{};
   if (shader.address) table = address_table(call);
@@ -106,6 +106,7 @@ ModuleDispatcher::Groups ModuleDispatcher::grid(const Shader& shader,
   }
   const uint32_t count =
       shader.grid == Grid::groups ? call.threads[0] : divide_up(call.threads[0], width);
+  if (count == 0) return {};
   const uint32_t rows = divide_up(count, most[0]);
   check<ValueError>(rows <= most[1], call.kernel, "{} workgroups are too many for the device",
                     count);
