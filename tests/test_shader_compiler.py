@@ -1,0 +1,68 @@
+"""shaders/compile.py: manifests, variants, reflection, error positions."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SHADERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "shaders")
+sys.path.insert(0, SHADERS)
+
+import compile as compiler  # noqa: E402
+import spirv  # noqa: E402
+
+FILL = """//! buffers: y:T:write
+//! types: T = f32 f16
+//! params: FillParams
+"""
+
+
+class Manifest(unittest.TestCase):
+    def test_types_multiply_or_pair(self):
+        self.assertEqual(len(compiler.parse_types("T = f32 f16; U = f32 i32 u8")), 6)
+        self.assertEqual(compiler.parse_types("T,U = f32,f32 f16,f32"),
+                         [{"T": "f32", "U": "f32"}, {"T": "f16", "U": "f32"}])
+
+    def test_variants(self):
+        m = compiler.parse_manifest(FILL + "//! define: A=1,2 B=3\n")
+        variants = compiler.expand("fill", m)
+        self.assertEqual({v.name for v in variants}, {"fill.A1.B3", "fill.A2.B3"})
+        # f32 in two addressings, f16 in two addressings and two kinds of storage, two defines.
+        self.assertEqual(len(variants), 2 * (2 + 4))
+        m.address = "only"
+        self.assertTrue(all(v.address for v in compiler.expand("fill", m)))
+
+    def test_mistakes_are_named(self):
+        for extra in ("//! locl: 64", "//! grid: 2d", "//! requires: magic",
+                      "//! buffers: y:V:write", "//! buffers: y:T:update"):
+            with self.assertRaises(compiler.ManifestError):
+                compiler.parse_manifest(FILL + extra)
+
+
+class Compile(unittest.TestCase):
+    def compile(self, folder, body):
+        path = os.path.join(folder, "kernel.comp")
+        with open(path, "w") as f:
+            f.write(FILL + body)
+        os.symlink(os.path.join(SHADERS, "params.h"), os.path.join(folder, "params.h"))
+        out = os.path.join(folder, "kernel.cpp")
+        compiler.run_module(path, out, out + ".dep")
+        return out
+
+    def test_push_constants_are_reflected(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = self.compile(folder, "void main() { store_y(thread_id(), float(p.bits)); }\n")
+            for file in os.listdir(out + ".d"):
+                if file.endswith(".spv"):
+                    module = spirv.Module.read(os.path.join(out + ".d", file))
+                    self.assertEqual(module.push_constant_bytes(), 12, file)
+                    self.assertEqual(module.bindings(), {0}, file)
+
+    def test_errors_have_the_kernels_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(RuntimeError, "kernel.comp:5: 'nonsense'"):
+                self.compile(folder, "void main() {\n  nonsense = 1;\n}\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
