@@ -1,0 +1,26 @@
+// Labelled images on the host. This folder knows nothing of tensors.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace rw {
+
+struct ImageDataset {
+  int height = 0, width = 0, channels = 0, classes = 0;
+  std::vector<uint8_t> pixels;           // [size, height, width, channels]
+  std::vector<int32_t> labels;           // [size], each in [0, classes)
+  std::vector<std::string> class_names;  // [classes], or empty
+
+  size_t size() const { return labels.size(); }
+  size_t image_bytes() const { return size_t(height) * size_t(width) * size_t(channels); }
+  std::span<const uint8_t> image(size_t i) const {
+    return std::span(pixels).subspan(i * image_bytes(), image_bytes());
+  }
+};
+
+enum class Split { train, test };
+
+}  // namespace rw

@@ -1,0 +1,53 @@
+// Batches of normalised images, each a pure function of (seed, epoch, index).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace rw {
+
+struct LoaderOptions {
+  int batch_size = 128;
+  bool shuffle = false;
+  bool drop_last = false;  // leave out a last batch that is not full
+  int crop_padding = 0;    // random crop from the image padded with this many zero pixels
+  bool flip = false;       // mirror half of the images
+  std::vector<float> mean = {}, std = {};  // per channel, of pixels in [0, 1]; empty: 0 and 1
+  uint64_t seed = 0;
+};
+
+struct Batch {
+  std::vector<float> pixels;  // [size, height, width, channels]
+  std::vector<int32_t> labels;
+  int64_t size() const { return static_cast<int64_t>(labels.size()); }
+};
+
+class Loader {
+ public:
+  // `data` must outlive the loader.
+  Loader(const ImageDataset& data, LoaderOptions options);
+
+  int64_t batches() const;  // per epoch
+  Batch batch(int64_t epoch, int64_t index);
+  const ImageDataset& data() const { return data_; }
+
+ private:
+  void order_for(int64_t epoch);
+  void append_image(size_t i, int64_t epoch, float*& out);
+
+  const ImageDataset& data_;
+  LoaderOptions options_;
+  int64_t ordered_epoch_ = -1;
+  std::vector<uint32_t> order_;
+  std::vector<float> scale_, shift_;  // of a byte, per channel
+};
+
+// Mean and standard deviation of each channel of pixels in [0, 1].
+struct ChannelStatistics {
+  std::vector<float> mean, std;
+};
+ChannelStatistics channel_statistics(const ImageDataset& data);
+
+}  // namespace rw
