@@ -1,0 +1,53 @@
+#!/bin/sh
+# Packs the built programs with every shared library they need but the C library's and the Vulkan
+# driver. Prints the name of the archive. Usage: bundle.sh BUILD_DIR OUT_DIR
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+build=$1
+out=$2
+version=$(sed -n "s/^ *version: '\(.*\)',/\1/p" "$here/../meson.build")
+name=rewind-$version-linux-$(uname -m)
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+top=$stage/$name
+mkdir -p "$top/bin" "$top/lib/c++" "$top/licenses"
+
+for program in "$build"/examples/* "$build"/benchmarks/* "$build"/tests/rewind_tests; do
+  [ -f "$program" ] && [ -x "$program" ] || continue
+  strip -o "$top/bin/$(basename "$program")" "$program"
+  cp "$here/launcher.sh" "$top/$(basename "$program")"
+done
+
+# "SONAME PATH" of everything that the programs load, but the C library's own parts.
+ldd "$top"/bin/* > "$stage/ldd"
+if grep 'not found' "$stage/ldd" >&2; then exit 1; fi
+awk '$2 == "=>" {print $1, $3}' "$stage/ldd" | sort -u |
+  grep -Ev '^lib(c|m|dl|rt|pthread|resolv|util|anl|mvec)\.so\.' > "$stage/libraries"
+while read -r soname path; do
+  file=$(readlink -f "$path")
+  case $soname in
+    libstdc++.so.6 | libgcc_s.so.1) folder=$top/lib/c++ ;;  # launcher.sh may leave these out
+    *) folder=$top/lib ;;
+  esac
+  cp "$file" "$folder/"
+  [ "$(basename "$file")" = "$soname" ] || ln -s "$(basename "$file")" "$folder/$soname"
+  package=$(dpkg -S "*/$(basename "$file")" | head -n 1 | cut -d : -f 1)
+  cp "/usr/share/doc/$package/copyright" "$top/licenses/$package"
+done < "$stage/libraries"
+cp "$here/../LICENSE" "$top/licenses/rewind"
+
+glibc=$(find "$top/bin" "$top/lib" -type f -exec objdump -T {} + |
+  grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | tr _ ' ')
+cat > "$top/README.txt" << TEXT
+Rewind $version: deep-learning training through Vulkan.
+
+Programs: $(find "$top/bin" -type f -printf '%f\n' | sort | tr '\n' ' ')
+Run one from any folder, with --help for its options:  ./resnet --help
+
+They bring their libraries along and need from the machine: Linux on $(uname -m), $glibc or newer, and
+a Vulkan 1.2 driver. Without a GPU, a CPU driver does (Debian: apt install mesa-vulkan-drivers).
+TEXT
+
+mkdir -p "$out"
+tar -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner -czf "$out/$name.tar.gz" "$name"
+echo "$out/$name.tar.gz"

@@ -1,0 +1,38 @@
+// Fits y = sin(x) with a small network. Usage: example [vulkan | cpu]
+#include <cmath>
+#include <cstdio>
+
+#include "backends/open.h"
+#include "core/ops.h"
+#include "core/segment.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "optim/adam.h"
+
+int main(int argc, char** argv) {
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::manual_seed(1);
+
+  rw::Sequential model;
+  model.emplace<rw::Linear>(1, 64);
+  model.emplace<rw::ReLU>();
+  model.emplace<rw::Linear>(64, 1);
+  rw::Adam optimizer(model.parameters(), {.lr = 0.01f});
+
+  float first = 0, last = 0;
+  for (int step = 0; step <= 200; ++step) {
+    rw::Tensor x = rw::rand({256, 1}, -3, 3);
+    rw::Tensor y;
+    {
+      auto segment = rw::checkpoint();  // drop activations now, compute them again in backward
+      y = model(x);
+    }
+    rw::Tensor loss = rw::mse_loss(y, rw::sin(x));
+    optimizer.backward(loss);
+    optimizer.step();
+    optimizer.zero_grad();
+    if (step % 50 == 0) std::printf("step %3d  loss %.4f\n", step, last = loss.item());
+    if (step == 0) first = last;
+  }
+  return last < first / 10 ? 0 : 1;
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Installs a build into a folder of its own, builds the project beside this file against it through
+# pkg-config, and runs that. Usage: run.sh BUILD_DIR
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+source=$(cd "$here/../.." && pwd)
+build=$(cd "$1" && pwd)
+root=$build/install-test
+rm -rf "$root"
+
+DESTDIR=$root/installed meson install -C "$build" --no-rebuild --quiet --tags devel
+pc=$(find "$root/installed" -name rewind.pc)
+prefix=${pc%/lib*/pkgconfig/rewind.pc}
+export PKG_CONFIG_PATH="${pc%/rewind.pc}"
+
+# Every header is installed, and includes only what is installed too.
+cd "$source"
+headers=$(find backends/open.h core nn optim data -name '*.h' ! -path 'core/ops/*' | sort)
+for header in $headers; do
+  echo "#include <$header>"
+done > "$root/all.cpp"
+# shellcheck disable=SC2046  # flags are words
+${CXX:-c++} -std=c++20 -fsyntax-only $(pkg-config --cflags rewind) "$root/all.cpp"
+
+meson setup "$root/build" "$here" > "$root/setup.log" || { cat "$root/setup.log"; exit 1; }
+meson compile -C "$root/build" > "$root/compile.log" || { cat "$root/compile.log"; exit 1; }
+for device in cpu vulkan; do
+  echo "example $device, against $prefix"
+  "$root/build/example" "$device"
+done
