@@ -120,7 +120,8 @@ Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdims = false);  // 
 Tensor var(const Tensor& x, const Axes& axes = {}, bool unbiased = false, bool keepdims = false);
 Tensor argmax(const Tensor& x, int axis = -1);  // i32, the first maximum
 Tensor argmin(const Tensor& x, int axis = -1);
-// Sums x over the axes along which `shape` was broadcast to x's shape.
+// Sums x over the axes along which `shape` was broadcast to x's shape. The sum of f16 is f32: this is
+// the gradient of a broadcast, and weight gradients stay f32.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
 // ---- matrix products and convolution -----------------------------------------------------------

@@ -14,6 +14,7 @@ struct ReduceAttrs {
   std::vector<int> axes;  // normalised, ascending
   bool keepdims;
   float scale;
+  DType dtype;  // of the result
 };
 
 // Longest run that one pass of the kernel takes: rows are shared by a workgroup, columns are not.
@@ -35,11 +36,12 @@ Tensor reduce_pass(ReduceKind kind, const Tensor& x, int64_t outer, int64_t coun
   return y;
 }
 
-// Dense x seen as [outer, count, inner] -> [outer, inner] of x's dtype. Long runs go in two levels:
+// Dense x seen as [outer, count, inner] -> [outer, inner] of `dtype`. Long runs go in two levels:
 // equal chunks and a rest first, their results (f32 for floats) next.
-Tensor reduce_dense(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner, float scale) {
+Tensor reduce_dense(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner, float scale,
+                    DType dtype) {
   const int64_t run = inner == 1 ? row_run : column_run;
-  if (count <= run) return reduce_pass(kind, x, outer, count, inner, x.dtype(), scale);
+  if (count <= run) return reduce_pass(kind, x, outer, count, inner, dtype, scale);
   const DType partial_type = is_float(x.dtype()) ? DType::f32 : x.dtype();
   const int64_t chunks = count / run, rest = count % run;
   const Tensor all = reshape(x, {outer, count, inner});
@@ -52,7 +54,7 @@ Tensor reduce_dense(ReduceKind kind, const Tensor& x, int64_t outer, int64_t cou
   add_part(0, chunks, run);
   if (rest) add_part(chunks * run, 1, rest);
   const Tensor partial = partials.size() == 1 ? partials[0] : concat(partials, 1);
-  return cast(reduce_dense(kind, partial, outer, partial.shape()[1], inner, scale), x.dtype());
+  return cast(reduce_dense(kind, partial, outer, partial.shape()[1], inner, scale, partial_type), dtype);
 }
 
 Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keepdims) {
@@ -74,7 +76,7 @@ std::vector<Tensor> reduce_forward(const std::any& attrs, std::span<Tensor> inpu
   if (x.numel() == 0) {
     constexpr float inf = std::numeric_limits<float>::infinity();
     constexpr float empty_values[] = {0, -inf, inf, 1};
-    return one(full(result, empty_values[a.kind], x.dtype(), x.device().shared_from_this()));
+    return one(full(result, empty_values[a.kind], a.dtype, x.device().shared_from_this()));
   }
   // Reduced axes side by side: as they are, or moved to the end.
   if (!a.axes.empty() && a.axes.back() - a.axes.front() + 1 == static_cast<int>(a.axes.size())) {
@@ -88,7 +90,7 @@ std::vector<Tensor> reduce_forward(const std::any& attrs, std::span<Tensor> inpu
   }
   x = contiguous(x);
   const int64_t outer = x.numel() / (count * inner);
-  return one(reshape(reduce_dense(a.kind, x, outer, count, inner, a.scale), result).detach());
+  return one(reshape(reduce_dense(a.kind, x, outer, count, inner, a.scale, a.dtype), result).detach());
 }
 
 // dy with the reduced axes back as size 1.
@@ -123,10 +125,12 @@ std::vector<int> axes_of(const Tensor& x, const Axes& axes, const char* op) {
   return all;
 }
 
-Tensor reduce(ReduceKind kind, const Tensor& x, std::vector<int> axes, bool keepdims, float scale = 1) {
+Tensor reduce(ReduceKind kind, const Tensor& x, std::vector<int> axes, bool keepdims, float scale = 1,
+              bool in_f32 = false) {
   check<DTypeError>(x.dtype() != DType::u8, reduce_ops[kind].name, "needs f32, f16 or i32, got {}; cast it",
                     x.str());
-  return apply1(reduce_ops[kind], ReduceAttrs{kind, std::move(axes), keepdims, scale}, {x});
+  const DType dtype = in_f32 && is_float(x.dtype()) ? DType::f32 : x.dtype();
+  return apply1(reduce_ops[kind], ReduceAttrs{kind, std::move(axes), keepdims, scale, dtype}, {x});
 }
 
 struct ArgAttrs {
@@ -197,7 +201,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   std::vector<int> axes;
   for (int i = 0; i < x.rank(); ++i)
     if (i < lead || (shape[i - lead] == 1 && x.shape()[i] != 1)) axes.push_back(i);
-  return reshape(axes.empty() ? x : reduce(reduce_sum, x, std::move(axes), true), shape);
+  return reshape(axes.empty() ? x : reduce(reduce_sum, x, std::move(axes), true, 1, true), shape);
 }
 
 }  // namespace rw
