@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/vulkan/matrix.h"
 #include "backends/vulkan/memory.h"
 #include "backends/vulkan/module_dispatcher.h"
 #include "backends/vulkan/recorder.h"
@@ -44,7 +45,15 @@ class VulkanBackend final : public Backend {
   void write(BufferRange target, const void* source) override;
   void read(BufferRange source, void* target) override;
 
-  void run(const KernelCall& call) override { dispatcher_.dispatch(call); }
+  void run(const KernelCall& call) override {
+    if (matrix_.handles(call.kernel))
+      matrix_.run(call, dispatcher_);
+    else
+      dispatcher_.dispatch(call);
+  }
+  uint64_t workspace_bytes(const KernelCall& call) const override {
+    return matrix_.handles(call.kernel) ? matrix_.workspace_bytes(call) : 0;
+  }
 
   void flush() override { recorder_.flush(); }
   void synchronize() override { recorder_.wait_all(); }
@@ -59,6 +68,7 @@ class VulkanBackend final : public Backend {
   Recorder recorder_{device_};
   Staging staging_{device_, recorder_};
   ModuleDispatcher dispatcher_{device_, blocks_, recorder_, staging_};
+  MatrixPlanner matrix_{device_.caps()};
 };
 
 void VulkanBackend::write(BufferRange target, const void* source) {

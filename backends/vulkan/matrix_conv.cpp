@@ -1,0 +1,391 @@
+// Convolutions: implicit matrix products by tiles, plain ones where the kernel is 1x1, and direct
+// kernels for groups of few channels.
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "backends/vulkan/matrix_plan.h"
+
+namespace rw::vulkan {
+
+using kernels::Conv2dParams;
+using kernels::ConvDirectParams;
+using kernels::ConvPackParams;
+using kernels::ConvTileParams;
+using kernels::MatmulParams;
+using kernels::MatrixPackParams;
+using kernels::MatrixReduceParams;
+
+namespace {
+
+// One axis of an implicit product: row i meets the image at i * stride + origin + tap * step, with
+// kernel element k0 + tap * k_step, and is pixel first + i * every of the result.
+struct Axis {
+  uint32_t rows, taps, stride;
+  int origin, step, k0, k_step;
+  uint32_t first, every;
+};
+
+Axis forward_axis(uint32_t out, uint32_t kernel, uint32_t stride, uint32_t pad, uint32_t dilation) {
+  return {out, kernel, stride, -static_cast<int>(pad), static_cast<int>(dilation), 0, 1, 0, 1};
+}
+
+// The input pixels phase, phase + stride, ... meet every period-th element of the kernel, each at
+// consecutive outputs: a convolution of stride 1 over dy, with the kernel reversed.
+Axis gradient_axis(uint32_t phase, uint32_t in, uint32_t kernel, uint32_t stride, uint32_t pad,
+                   uint32_t dilation) {
+  const uint32_t period = stride / std::gcd(stride, dilation);
+  uint32_t k = 0;
+  while (k < std::min(period, kernel) &&
+         (static_cast<int64_t>(phase) + pad - int64_t{k} * dilation) % stride != 0)
+    ++k;
+  const uint32_t rows = phase < in ? static_cast<uint32_t>(divide_up(in - phase, stride)) : 0;
+  if (k >= std::min(period, kernel)) return {rows, 0, 1, 0, 1, 0, 0, phase, stride};
+  const int taps = static_cast<int>((kernel - 1 - k) / period + 1);
+  const int step = static_cast<int>(period * dilation / stride);
+  const int meets =
+      (static_cast<int>(phase + pad) - static_cast<int>(k * dilation)) / static_cast<int>(stride);
+  return {rows,
+          static_cast<uint32_t>(taps),
+          1,
+          meets - (taps - 1) * step,
+          step,
+          static_cast<int>(k + (taps - 1) * period),
+          -static_cast<int>(period),
+          phase,
+          stride};
+}
+
+// An image tensor [images, h, w, channels] and where it is bound.
+struct Image {
+  Operand operand;
+  uint32_t offset, images, h, w, channels;
+};
+
+// The image itself, or a copy with padded channels when its pixels are not whole words.
+Image in_words(Plan& plan, const Image& x, uint32_t word) {
+  if (x.channels % word == 0 && x.offset % word == 0) return x;
+  const uint32_t pixels = x.images * x.h * x.w;
+  Image y = x;
+  y.channels = multiple_of(4, x.channels);
+  y.offset = 0;
+  y.operand = plan_pack(plan,
+                        MatrixPackParams{.offset = {x.offset, 0},
+                                         .n = 0,
+                                         .rows = pixels,
+                                         .cols = x.channels,
+                                         .y_rows = pixels,
+                                         .y_cols = y.channels,
+                                         .batch_inner = 1,
+                                         .x_batch = {},
+                                         .x_row = x.channels,
+                                         .x_col = 1},
+                        1, x.operand);
+  return y;
+}
+
+// Taps and runs over x. Taps that touch along w are one run.
+ConvTileParams tile_params(const Image& x, const Axis& h, const Axis& w, uint32_t groups) {
+  const bool folded = w.step == 1 && groups == 1;
+  const uint32_t run = x.channels / groups, row = x.w * x.channels;
+  const auto channels = static_cast<int>(x.channels);
+  ConvTileParams p{};
+  p.offset[0] = x.offset;
+  p.images = x.images;
+  p.rows_h = h.rows;
+  p.rows_w = w.rows;
+  p.in_h = x.h;
+  p.in_row = row;
+  p.stride_h = h.stride;
+  p.stride_w = w.stride * x.channels;
+  p.origin_h = h.origin;
+  p.origin_w = w.origin * channels;
+  p.taps_h = h.taps;
+  p.taps_w = folded ? 1 : w.taps;
+  p.step_h = h.step;
+  p.step_w = w.step * channels;
+  p.run = folded ? w.taps * run : run;
+  p.groups = groups;
+  p.x_group = run;
+  return p;
+}
+
+// How conv_pack reads the weight: element strides of output, channel, kernel row and column.
+struct WeightView {
+  Operand operand;
+  uint32_t offset, group, n, c, h, w, channels;
+};
+
+// y at the pixels of the axes = x by the weight; n columns per group. y has `y.channels` in all.
+void plan_implicit(Plan& plan, const Caps& caps, const Image& x, const WeightView& weight,
+                   const Image& y, const Axis& h, const Axis& w, uint32_t groups, double flops) {
+  if (h.rows == 0 || w.rows == 0) return;
+  const uint32_t n = y.channels / groups;
+  const TileFamily family = tile_family(caps, x.operand.dtype, n);
+  ConvTileParams p = tile_params(x, h, w, groups);
+  const uint32_t tap_rows = multiple_of(family.step, p.run);
+  p.n = n;
+  p.w_row = multiple_of(family.tile_cols, n);
+  p.w_group = p.taps_h * p.taps_w * tap_rows * p.w_row;
+  p.offset[2] = y.offset + (h.first * y.w + w.first) * y.channels;
+  p.y_image = y.h * y.w * y.channels;
+  p.y_h = h.every * y.w * y.channels;
+  p.y_w = w.every * y.channels;
+  p.y_group = n;
+  const uint32_t elements = groups * p.w_group;
+  const Operand packed = plan.scratch(std::max(64u, elements), x.operand.dtype);
+  const uint32_t channels = x.channels / groups;
+  if (elements > 0)
+    plan.add("conv_pack", {weight.operand, packed}, Access::write,
+             ConvPackParams{.offset = {weight.offset, 0},
+                            .total = elements / 4,
+                            .taps_h = p.taps_h,
+                            .taps_w = p.taps_w,
+                            .tap_rows = tap_rows,
+                            .run = p.run,
+                            .channels = channels,
+                            .x_channels = weight.channels,
+                            .n = n,
+                            .y_row = p.w_row,
+                            .kh0 = h.k0,
+                            .kh_step = h.k_step,
+                            .kw0 = w.k0,
+                            .kw_step = w.k_step,
+                            .x_group = weight.group,
+                            .x_n = weight.n,
+                            .x_c = weight.c,
+                            .x_kh = weight.h,
+                            .x_kw = weight.w},
+             elements / 4);
+  const uint64_t rows = uint64_t{p.images} * p.rows_h * p.rows_w;
+  plan.add(family.kernel("conv"), {x.operand, packed, y.operand}, Access::write, p,
+           divide_up(rows, family.tile_rows) * divide_up(n, family.tile_cols) * groups,
+           family.variant(), flops);
+}
+
+// y, or f32 scratch for it when its rows cannot be stored two f16 at a time.
+Image storable(Plan& plan, const Image& y, uint32_t groups) {
+  if (y.operand.dtype == DType::f32 || (y.channels / groups % 2 == 0 && y.offset % 2 == 0))
+    return y;
+  Image scratch = y;
+  scratch.operand = plan.scratch(uint64_t{y.images} * y.h * y.w * y.channels, DType::f32);
+  scratch.offset = 0;
+  return scratch;
+}
+
+void plan_copy(Plan& plan, const Image& from, const Image& to) {
+  if (from.operand.binding == to.operand.binding) return;
+  const uint32_t n = to.images * to.h * to.w * to.channels;
+  plan_reduce(plan,
+              MatrixReduceParams{.offset = {from.offset, to.offset},
+                                 .n = n,
+                                 .rows = 1,
+                                 .cols = n,
+                                 .parts = 1,
+                                 .x_split = 0,
+                                 .x_batch = 0,
+                                 .x_i = 0,
+                                 .inner = n,
+                                 .x_outer = 0,
+                                 .x_inner = 1,
+                                 .batch_inner = 1,
+                                 .y_batch = {},
+                                 .y_row = 0,
+                                 .alpha = 1,
+                                 .beta = 0},
+              from.operand, to.operand);
+}
+
+// Elements of one pixel read as one word: what the CPU drivers' kernels need, 1 for the others.
+uint32_t forward_word(const TileFamily& f, DType t) {
+  return f.lanes && t == DType::f16 ? 2 : 1;
+}
+uint32_t weight_word(const TileFamily& f, DType t) {
+  return !f.lanes ? 1 : t == DType::f16 ? 4 : 2;
+}
+
+double conv_flops(const Conv2dParams& p) {
+  return 2.0 * p.batch * p.out_h * p.out_w * p.out_c * p.kernel_h * p.kernel_w *
+         (p.in_c / p.groups);
+}
+
+WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool gradient) {
+  const uint32_t channels = p.in_c / p.groups, outputs = p.out_c / p.groups;
+  const uint32_t per_output = p.kernel_h * p.kernel_w * channels;
+  return {w,
+          offset,
+          outputs * per_output,
+          gradient ? 1 : per_output,
+          gradient ? per_output : 1,
+          p.kernel_w * channels,
+          channels,
+          gradient ? outputs : channels};
+}
+
+void plan_forward(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
+                  Operand c) {
+  const TileFamily family = tile_family(caps, a.dtype, p.out_c / p.groups);
+  const Image x = in_words(plan, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
+                           forward_word(family, a.dtype));
+  const Image y{c, p.offset[2], p.batch, p.out_h, p.out_w, p.out_c},
+      to = storable(plan, y, p.groups);
+  plan_implicit(plan, caps, x, weight_view(p, b, p.offset[1], false), to,
+                forward_axis(p.out_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
+                forward_axis(p.out_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w), p.groups,
+                conv_flops(p));
+  plan_copy(plan, to, y);
+}
+
+void plan_dgrad(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
+                Operand c) {
+  const TileFamily family = tile_family(caps, a.dtype, p.in_c / p.groups);
+  const Image dy = in_words(plan, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c},
+                            forward_word(family, a.dtype));
+  const Image dx{c, p.offset[2], p.batch, p.in_h, p.in_w, p.in_c},
+      to = storable(plan, dx, p.groups);
+  const WeightView w = weight_view(p, b, p.offset[1], true);
+  const double flops = conv_flops(p) / (p.stride_h * p.stride_w);
+  for (uint32_t h = 0; h < p.stride_h; ++h)
+    for (uint32_t v = 0; v < p.stride_w; ++v)
+      plan_implicit(plan, caps, dy, w, to,
+                    gradient_axis(h, p.in_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
+                    gradient_axis(v, p.in_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w),
+                    p.groups, flops);
+  plan_copy(plan, to, dx);
+}
+
+void plan_wgrad(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
+                Operand c) {
+  const uint32_t channels = p.in_c / p.groups, n = p.out_c / p.groups;
+  const TileFamily family = tile_family(caps, a.dtype, n);
+  const Image x = in_words(plan, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
+                           weight_word(family, a.dtype));
+  const Image dy =
+      in_words(plan, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c}, family.lanes ? 4 : 1);
+  ConvTileParams t =
+      tile_params(x, forward_axis(p.out_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
+                  forward_axis(p.out_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w), p.groups);
+  const uint32_t rows = t.taps_h * t.taps_w * t.run;
+  const uint64_t tiles =
+      divide_up(rows, family.tile_rows) * divide_up(n, family.tile_cols) * p.groups;
+  const Split split = split_k(caps, tiles, p.batch * p.out_h * p.out_w, family.step);
+  t.offset[1] = dy.offset;
+  t.w_row = dy.channels;
+  t.w_group = n;
+  t.n = n;
+  t.y_w = n;
+  t.y_group = rows * n;
+  t.y_image = p.groups * rows * n;
+  t.k_chunk = split.chunk;
+  t.splits = split.parts;
+  const Operand parts = plan.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
+  plan.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts}, Access::write, t,
+           tiles * split.parts, family.variant(), conv_flops(p));
+  const uint32_t cols = p.kernel_h * p.kernel_w * channels;
+  plan_reduce(plan,
+              MatrixReduceParams{.offset = {0, p.offset[2]},
+                                 .n = p.out_c * cols,
+                                 .rows = n,
+                                 .cols = cols,
+                                 .parts = split.parts,
+                                 .x_split = t.y_image,
+                                 .x_batch = rows * n,
+                                 .x_i = 1,
+                                 .inner = channels,
+                                 .x_outer = x.channels / p.groups * n,
+                                 .x_inner = n,
+                                 .batch_inner = p.groups,
+                                 .y_batch = {0, n * cols},
+                                 .y_row = cols,
+                                 .alpha = 1,
+                                 .beta = 0},
+              parts, c);
+}
+
+// ---- special cases -------------------------------------------------------------------------
+bool pointwise(const Conv2dParams& p) {
+  return p.kernel_h == 1 && p.kernel_w == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_h == 0 &&
+         p.pad_w == 0 && p.groups == 1;
+}
+
+void plan_pointwise(Plan& plan, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
+                    Operand a, Operand b, Operand c) {
+  const uint32_t pixels = p.batch * p.in_h * p.in_w;
+  MatmulParams q{};
+  q.batch[0] = q.batch[1] = 1;
+  q.alpha = 1;
+  std::copy(p.offset, p.offset + 3, q.offset);
+  if (kernel == "conv2d") {  // x w^T
+    q.m = pixels, q.n = p.out_c, q.k = p.in_c;
+    q.a_row = p.in_c, q.a_col = 1, q.b_row = 1, q.b_col = p.in_c, q.c_row = p.out_c;
+  } else if (kernel == "conv2d_dgrad") {  // dy w
+    q.m = pixels, q.n = p.in_c, q.k = p.out_c;
+    q.a_row = p.out_c, q.a_col = 1, q.b_row = p.in_c, q.b_col = 1, q.c_row = p.in_c;
+  } else {  // dy^T x
+    q.m = p.out_c, q.n = p.in_c, q.k = pixels;
+    q.a_row = 1, q.a_col = p.out_c, q.b_row = p.in_c, q.b_col = 1, q.c_row = p.in_c;
+    std::swap(q.offset[0], q.offset[1]);
+    std::swap(a, b);
+  }
+  plan_matmul(plan, caps, q, a, b, c);
+}
+
+// Groups of few channels fill no tiles.
+bool wants_direct(const Conv2dParams& p) {
+  const char* forced = std::getenv("REWIND_MATMUL");
+  const bool narrow = p.in_c / p.groups % 4 != 0 || p.out_c / p.groups % 4 != 0;
+  return (p.groups > 1 && narrow) || (forced && std::string_view(forced) == "naive");
+}
+
+void plan_direct(Plan& plan, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
+                 Operand a, Operand b, Operand c) {
+  ConvDirectParams q{};
+  static_assert(offsetof(ConvDirectParams, groups) == offsetof(Conv2dParams, groups));
+  std::memcpy(&q, &p, sizeof p);
+  if (kernel != "conv2d_wgrad") {
+    const bool forward = kernel == "conv2d";
+    q.n = forward ? p.batch * p.out_h * p.out_w * p.out_c : p.batch * p.in_h * p.in_w * p.in_c;
+    plan.add(forward ? "conv_direct" : "conv_dgrad_direct", {a, b, c}, Access::write, q, q.n, {},
+             conv_flops(p));
+    return;
+  }
+  const uint32_t elements = p.out_c * p.kernel_h * p.kernel_w * (p.in_c / p.groups);
+  const uint64_t wanted = divide_up(caps.is_cpu ? 1024 : 65536, elements);
+  q.image_chunk = divide_up(p.batch, std::min<uint64_t>(p.batch, wanted));
+  const uint32_t parts = divide_up(p.batch, q.image_chunk);
+  q.n = parts * elements;
+  q.offset[2] = 0;
+  const Operand sums = plan.scratch(q.n, DType::f32);
+  plan.add("conv_wgrad_direct", {a, b, sums}, Access::write, q, q.n, {}, conv_flops(p));
+  plan_reduce(plan,
+              MatrixReduceParams{.offset = {0, p.offset[2]},
+                                 .n = elements,
+                                 .rows = 1,
+                                 .cols = elements,
+                                 .parts = parts,
+                                 .x_split = elements,
+                                 .x_batch = 0,
+                                 .x_i = 0,
+                                 .inner = elements,
+                                 .x_outer = 0,
+                                 .x_inner = 1,
+                                 .batch_inner = 1,
+                                 .y_batch = {},
+                                 .y_row = 0,
+                                 .alpha = 1,
+                                 .beta = 0},
+              sums, c);
+}
+
+}  // namespace
+
+void plan_conv(Plan& plan, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
+               Operand a, Operand b, Operand c) {
+  if (wants_direct(p)) return plan_direct(plan, caps, kernel, p, a, b, c);
+  if (pointwise(p)) return plan_pointwise(plan, caps, kernel, p, a, b, c);
+  if (kernel == "conv2d") return plan_forward(plan, caps, p, a, b, c);
+  if (kernel == "conv2d_dgrad") return plan_dgrad(plan, caps, p, a, b, c);
+  plan_wgrad(plan, caps, p, a, b, c);
+}
+
+}  // namespace rw::vulkan

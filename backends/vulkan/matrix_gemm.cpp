@@ -1,0 +1,269 @@
+// The variants of matmul and the choice among them.
+#include <algorithm>
+#include <cstdlib>
+
+#include "backends/vulkan/matrix_plan.h"
+
+namespace rw::vulkan {
+
+using kernels::GemmParams;
+using kernels::MatmulParams;
+using kernels::MatrixPackParams;
+using kernels::MatrixReduceParams;
+
+namespace {
+
+std::string_view forced() {
+  const char* name = std::getenv("REWIND_MATMUL");
+  return name ? name : "";
+}
+
+bool has_subgroup_family(const Caps& caps) {
+  constexpr uint32_t needed = feature::shuffle | feature::int64 | feature::address;
+  return (caps.features & needed) == needed && caps.subgroup_size >= 2 &&
+         caps.workgroup_size == caps.subgroup_size;
+}
+
+struct Problem {
+  MatmulParams p;
+  DType t, u;  // of a and b, of c
+
+  uint32_t batches() const { return p.batch[0] * p.batch[1]; }
+  double volume() const { return 2.0 * p.m * p.n * p.k * batches(); }
+  bool plain_c() const { return p.beta == 0; }
+};
+
+// Whether a matrix stored in rows `row` apart can be read in words of `word` elements.
+bool in_words(uint32_t word, uint32_t offset, uint32_t row, uint32_t rows,
+              const uint32_t batch[2]) {
+  return offset % word == 0 && (row % word == 0 || rows == 1) && batch[0] % word == 0 &&
+         batch[1] % word == 0;
+}
+
+bool fits_words(const Problem& q, const GemmParams& g, bool left, bool transposed) {
+  if (left && !transposed)
+    return q.t == DType::f32 || in_words(2, g.offset[0], g.a_row, g.m, g.a_batch);
+  if (left) return in_words(4, g.offset[0], g.a_col, g.k, g.a_batch);
+  return transposed ? in_words(4, g.offset[1], g.b_col, g.n, g.b_batch)
+                    : in_words(4, g.offset[1], g.b_row, g.k, g.b_batch);
+}
+
+// Whether rows of c can be stored two f16 at a time.
+bool stores_pairs(const Problem& q) {
+  return q.u == DType::f32 ||
+         (q.p.n % 2 == 0 && in_words(2, q.p.offset[2], q.p.c_row, q.p.m, q.p.c_batch));
+}
+
+// Packs a [rows, cols] operand of g and points its strides at the copy.
+Operand pack_operand(Plan& plan, const Problem& q, Operand x, uint32_t rows, uint32_t cols,
+                     uint32_t& offset, uint32_t& row, uint32_t& col, uint32_t batch[2]) {
+  const bool shared = batch[0] == 0 && batch[1] == 0;
+  const uint32_t row_size = multiple_of(4, cols);
+  const MatrixPackParams p{.offset = {offset, 0},
+                           .n = 0,
+                           .rows = rows,
+                           .cols = cols,
+                           .y_rows = rows,
+                           .y_cols = row_size,
+                           .batch_inner = shared ? 1 : q.p.batch[1],
+                           .x_batch = {batch[0], batch[1]},
+                           .x_row = row,
+                           .x_col = col};
+  const Operand y = plan_pack(plan, p, shared ? 1 : q.batches(), x);
+  offset = 0;
+  row = row_size;
+  col = 1;
+  batch[1] = shared ? 0 : rows * row_size;
+  batch[0] = batch[1] * q.p.batch[1];
+  return y;
+}
+
+// Runs g, into c itself or, when it is split or c cannot be stored directly, by way of f32 parts.
+void plan_tiles(Plan& plan, const Caps& caps, const Problem& q, const TileFamily& family,
+                GemmParams g, std::vector<uint32_t> variant, bool direct, Operand a, Operand b,
+                Operand c) {
+  const uint64_t tiles =
+      divide_up(g.m, family.tile_rows) * divide_up(g.n, family.tile_cols) * q.batches();
+  const Split split = split_k(caps, tiles, g.k, family.step);
+  g.splits = split.parts;
+  g.k_chunk = split.chunk;
+  const std::string kernel = family.kernel("gemm");
+  if (direct && split.parts == 1) {
+    plan.add(kernel, {a, b, c}, Access::write, g, tiles, std::move(variant), q.volume());
+    return;
+  }
+  const uint32_t matrix = g.m * g.n;
+  const Operand parts = plan.scratch(uint64_t{split.parts} * q.batches() * matrix, DType::f32);
+  const MatrixReduceParams r{.offset = {0, g.offset[2]},
+                             .n = q.batches() * matrix,
+                             .rows = g.m,
+                             .cols = g.n,
+                             .parts = split.parts,
+                             .x_split = q.batches() * matrix,
+                             .x_batch = matrix,
+                             .x_i = g.n,
+                             .inner = g.n,
+                             .x_outer = 0,
+                             .x_inner = 1,
+                             .batch_inner = q.p.batch[1],
+                             .y_batch = {g.c_batch[0], g.c_batch[1]},
+                             .y_row = g.c_row,
+                             .alpha = q.p.alpha,
+                             .beta = q.p.beta};
+  g.offset[2] = 0;
+  g.c_row = g.n;
+  g.c_batch[1] = matrix;
+  g.c_batch[0] = matrix * q.p.batch[1];
+  g.c_split = q.batches() * matrix;
+  g.alpha = 1;
+  plan.add(kernel, {a, b, parts}, Access::write, g, tiles * split.parts, std::move(variant),
+           q.volume());
+  plan_reduce(plan, r, parts, c);
+}
+
+GemmParams gemm_params(const Problem& q) {
+  const MatmulParams& p = q.p;
+  return {.offset = {p.offset[0], p.offset[1], p.offset[2]},
+          .m = p.m,
+          .n = p.n,
+          .k = p.k,
+          .k_chunk = p.k,
+          .splits = 1,
+          .batches = q.batches(),
+          .batch_inner = p.batch[1],
+          .a_row = p.a_row,
+          .a_col = p.a_col,
+          .b_row = p.b_row,
+          .b_col = p.b_col,
+          .c_row = p.c_row,
+          .a_batch = {p.a_batch[0], p.a_batch[1]},
+          .b_batch = {p.b_batch[0], p.b_batch[1]},
+          .c_batch = {p.c_batch[0], p.c_batch[1]},
+          .c_split = 0,
+          .alpha = p.alpha};
+}
+
+// ---- variants ------------------------------------------------------------------------------
+TileFamily subgroup_family(const Caps& caps, DType t, uint32_t n) {
+  constexpr uint32_t rows = 16, width = 4;
+  uint32_t lanes = std::min(caps.subgroup_size, 16u);
+  while (lanes > 2 && n <= lanes / 2 * width) lanes /= 2;
+  return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width,
+          t == DType::f16 ? 2 * lanes : lanes, lanes};
+}
+
+TileFamily tiled_family(uint32_t tile) {
+  return {tile == 128 ? "tiled.TILE128" : "tiled.TILE64", tile, tile, 16};
+}
+
+// Seconds of tiles on a device of `rate` FLOP/s with edges computed in full.
+double tile_cost(const Problem& q, const TileFamily& f, double rate) {
+  return 2.0 * multiple_of(f.tile_rows, q.p.m) * multiple_of(f.tile_cols, q.p.n) * q.p.k *
+         q.batches() / rate;
+}
+
+void plan_naive(Plan& plan, const Caps&, const Problem& q, Operand a, Operand b, Operand c) {
+  plan.add("gemm_naive", {a, b, c}, Access::read_write, q.p, uint64_t{q.p.m} * q.p.n * q.batches(),
+           {}, q.volume());
+}
+
+void plan_subgroup(Plan& plan, const Caps& caps, const Problem& q, Operand a, Operand b,
+                   Operand c) {
+  const TileFamily family = subgroup_family(caps, q.t, q.p.n);
+  GemmParams g = gemm_params(q);
+  bool a_transposed = g.a_col != 1, b_transposed = g.b_col != 1;
+  if (!fits_words(q, g, true, a_transposed)) {
+    a = pack_operand(plan, q, a, g.m, g.k, g.offset[0], g.a_row, g.a_col, g.a_batch);
+    a_transposed = false;
+  }
+  if (!fits_words(q, g, false, b_transposed)) {
+    b = pack_operand(plan, q, b, g.k, g.n, g.offset[1], g.b_row, g.b_col, g.b_batch);
+    b_transposed = false;
+  }
+  plan_tiles(plan, caps, q, family, g, {family.lanes, a_transposed, b_transposed},
+             q.plain_c() && stores_pairs(q), a, b, c);
+}
+
+template <uint32_t tile>
+void plan_tiled(Plan& plan, const Caps& caps, const Problem& q, Operand a, Operand b, Operand c) {
+  plan_tiles(plan, caps, q, tiled_family(tile), gemm_params(q), {}, q.plain_c(), a, b, c);
+}
+
+struct Variant {
+  std::string_view name;
+  bool (*admits)(const Problem&, const Caps&);
+  double (*cost)(const Problem&, const Caps&);  // seconds, roughly
+  void (*plan)(Plan&, const Caps&, const Problem&, Operand a, Operand b, Operand c);
+};
+
+// Rates: two cores of a CPU driver, measured; a middling GPU.
+constexpr Variant variants[] = {
+    {"naive", [](const Problem&, const Caps&) { return true; },
+     [](const Problem& q, const Caps& caps) { return q.volume() / (caps.is_cpu ? 2e9 : 3e11); },
+     plan_naive},
+    {"subgroup", [](const Problem&, const Caps& caps) { return has_subgroup_family(caps); },
+     [](const Problem& q, const Caps& caps) {
+       return tile_cost(q, subgroup_family(caps, q.t, q.p.n), caps.is_cpu ? 25e9 : 1e11);
+     },
+     plan_subgroup},
+    {"tiled", [](const Problem&, const Caps& caps) { return caps.max_threads >= 256; },
+     [](const Problem& q, const Caps& caps) {
+       return tile_cost(q, tiled_family(64), caps.is_cpu ? 3e9 : 3e12);
+     },
+     plan_tiled<64>},
+    {"tiled128",
+     [](const Problem&, const Caps& caps) { return !caps.is_cpu && caps.max_threads >= 256; },
+     [](const Problem& q, const Caps&) {
+       // Too few workgroups leave a GPU idle.
+       const uint64_t tiles = divide_up(q.p.m, 128) * divide_up(q.p.n, 128) * q.batches();
+       return tile_cost(q, tiled_family(128), tiles >= 64 ? 5e12 : 1e12);
+     },
+     plan_tiled<128>},
+};
+
+const Variant& choose(const Problem& q, const Caps& caps) {
+  const Variant* best = nullptr;
+  for (const Variant& v : variants) {
+    if (!v.admits(q, caps)) continue;
+    if (v.name == forced()) return v;
+    if (!best || v.cost(q, caps) < best->cost(q, caps)) best = &v;
+  }
+  return *best;
+}
+
+}  // namespace
+
+TileFamily tile_family(const Caps& caps, DType t, uint32_t n) {
+  return has_subgroup_family(caps) && !forced().starts_with("tiled") ? subgroup_family(caps, t, n)
+                                                                     : tiled_family(64);
+}
+
+Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, uint32_t step) {
+  const uint64_t wanted = divide_up(caps.is_cpu ? 16 : 256, std::max<uint64_t>(1, tiles));
+  const uint64_t most = std::max<uint64_t>(1, k / 512);  // a part is worth its reduction
+  const uint64_t parts = std::max(std::min(wanted, most), divide_up(k, 65536));
+  const uint64_t chunk = std::max<uint64_t>(step, multiple_of(step, divide_up(k, parts)));
+  return {static_cast<uint32_t>(std::max<uint64_t>(1, divide_up(k, chunk))),
+          static_cast<uint32_t>(chunk)};
+}
+
+void plan_matmul(Plan& plan, const Caps& caps, const MatmulParams& p, Operand a, Operand b,
+                 Operand c) {
+  const Problem q{p, a.dtype, c.dtype};
+  if (p.m == 0 || p.n == 0 || q.batches() == 0) return;
+  choose(q, caps).plan(plan, caps, q, a, b, c);
+}
+
+void plan_reduce(Plan& plan, MatrixReduceParams p, Operand x, Operand y) {
+  plan.add("matrix_reduce", {x, y}, Access::read_write, p, p.n);
+}
+
+Operand plan_pack(Plan& plan, MatrixPackParams p, uint32_t batches, Operand x) {
+  const uint64_t count = uint64_t{batches} * p.y_rows * p.y_cols;
+  const Operand y = plan.scratch(count, x.dtype);
+  p.n = static_cast<uint32_t>(count / 4);
+  plan.add("matrix_pack", {x, y}, Access::write, p, p.n);
+  return y;
+}
+
+}  // namespace rw::vulkan

@@ -1,0 +1,119 @@
+// A planned call: the shader modules to run, in order, and the scratch they share.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/vulkan/caps.h"
+#include "backends/vulkan/shader_table.h"
+#include "core/backend.h"
+#include "shaders/params.h"
+
+namespace rw::vulkan {
+
+constexpr uint64_t divide_up(uint64_t a, uint64_t b) {
+  return (a + b - 1) / b;
+}
+constexpr uint64_t multiple_of(uint64_t b, uint64_t a) {
+  return divide_up(a, b) * b;
+}
+
+// What a step binds: one of the call's bindings, or a range of the workspace.
+struct Operand {
+  static constexpr int workspace = -1;
+  int binding = workspace;
+  DType dtype = DType::f32;
+  uint64_t offset = 0, size = 0;  // bytes, of the workspace
+};
+
+struct Step {
+  std::string kernel;
+  std::array<Operand, 3> operands;
+  std::array<Access, 3> access;
+  size_t operand_count;
+  std::array<std::byte, 128> params;
+  size_t params_size;
+  uint32_t threads;
+  std::vector<uint32_t> variant;
+  double flops;
+};
+
+class Plan {
+ public:
+  Plan() = default;
+
+  // Scratch for `count` elements, alive for the rest of the plan.
+  Operand scratch(uint64_t count, DType dtype) {
+    const Operand o{Operand::workspace, dtype, bytes_, count * size_of(dtype)};
+    bytes_ = multiple_of(256, bytes_ + o.size);
+    return o;
+  }
+
+  // The last operand is the one that is written (`access`), the others are read.
+  template <class Params>
+  void add(std::string kernel, std::initializer_list<Operand> operands, Access access,
+           const Params& params, uint64_t threads, std::vector<uint32_t> variant = {},
+           double flops = 0) {
+    static_assert(sizeof(Params) <= 128);
+    Step s{.kernel = std::move(kernel),
+           .operands = {},
+           .access = {},
+           .operand_count = operands.size(),
+           .params = {},
+           .params_size = sizeof(Params),
+           .threads = static_cast<uint32_t>(threads),
+           .variant = std::move(variant),
+           .flops = flops};
+    std::copy(operands.begin(), operands.end(), s.operands.begin());
+    s.access[operands.size() - 1] = access;
+    std::memcpy(s.params.data(), &params, sizeof(Params));
+    steps_.push_back(std::move(s));
+  }
+
+  std::span<const Step> steps() const { return steps_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::vector<Step> steps_;
+  uint64_t bytes_ = 0;
+};
+
+// The kernels that make tiles of a matrix product: their names and measures.
+struct TileFamily {
+  std::string suffix;             // "subgroup", "tiled.TILE64"
+  uint32_t tile_rows, tile_cols;  // of one workgroup
+  uint32_t step;                  // values of k per round
+  uint32_t lanes = 0;             // across columns; 0: not a variant of this family
+
+  std::string kernel(std::string_view base) const { return std::string(base) + "_" + suffix; }
+  std::vector<uint32_t> variant() const {
+    return lanes ? std::vector<uint32_t>{lanes} : std::vector<uint32_t>{};
+  }
+};
+
+// The best family for n columns of `t`: the CPU drivers' one where they have what it needs.
+// Environment: REWIND_MATMUL = subgroup | tiled.
+TileFamily tile_family(const Caps& caps, DType t, uint32_t n);
+
+// Parts that a sum over k should have so that `tiles` workgroups become enough of them; a part has
+// a multiple of `step` and at most 65536 values.
+struct Split {
+  uint32_t parts, chunk;
+};
+Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, uint32_t step);
+
+// c = alpha a b + beta c with p.offset etc. as in the contract, by the cheapest variant.
+void plan_matmul(Plan& plan, const Caps& caps, const kernels::MatmulParams& p, Operand a, Operand b,
+                 Operand c);
+void plan_conv(Plan& plan, const Caps& caps, std::string_view kernel,
+               const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
+
+// y[z, i, j] = alpha * (sum of p.parts parts of x) + beta * y.
+void plan_reduce(Plan& plan, kernels::MatrixReduceParams p, Operand x, Operand y);
+// x with rows padded to y_cols, a multiple of 4; `batches` matrices.
+Operand plan_pack(Plan& plan, kernels::MatrixPackParams p, uint32_t batches, Operand x);
+
+}  // namespace rw::vulkan

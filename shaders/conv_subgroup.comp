@@ -1,0 +1,72 @@
+//! buffers: x:T:read w:T:read y:U:write
+//! types: T,U = f32,f32 f16,f16 f16,f32
+//! params: ConvTileParams
+//! local: subgroup
+//! grid: groups
+//! address: only
+//! requires: shuffle int64
+// Convolution (forward, and the input's gradient) as an implicit matrix product on CPU drivers.
+#include "gemm_tile.glsl"
+
+#define OUTSIDE 0x40000000  // plus any offset in a row of the image, still no offset in it
+
+void main() {
+  const uint rows = p.images * p.rows_h * p.rows_w;
+  const uint tiles_m = (rows + TILE_ROWS - 1) / TILE_ROWS, tiles_n = (p.n + TILE_COLS - 1) / TILE_COLS;
+  const uint tile = group_id() / tiles_m, group = tile / tiles_n;
+  if (group >= p.groups) return;
+  const uint m0 = group_id() % tiles_m * TILE_ROWS + first_lane / LANES * ROWS;
+  const uint n0 = (tile % tiles_n * LANES + lane_n) * WIDTH;
+
+  // Each lane keeps the places of some rows: row r is the (r / LANES)-th of lane r % LANES.
+  uint base[ROWS / 2], to[ROWS / 2];
+  int top[ROWS / 2], left[ROWS / 2];
+  [[unroll]] for (uint t = 0; t < ROWS / LANES; ++t) {
+    const uint row = min(m0 + t * LANES + lane_n, rows - 1);
+    const uint j = row % p.rows_w, i = row / p.rows_w % p.rows_h, image = row / p.rows_w / p.rows_h;
+    base[t] = p.offset[0] + group * p.x_group + image * p.in_h * p.in_row;
+    to[t] = p.offset[2] + group * p.y_group + image * p.y_image + i * p.y_h + j * p.y_w;
+    top[t] = int(i * p.stride_h) + p.origin_h;
+    left[t] = int(j * p.stride_w) + p.origin_w;
+  }
+
+  clear_tile();
+  uint w_at = p.offset[1] + group * p.w_group + n0;
+  for (uint th = 0; th < p.taps_h; ++th) {
+    for (uint tw = 0; tw < p.taps_w; ++tw) {
+      uint run_at[ROWS];
+      int run_left[ROWS];
+      uint at[ROWS / 2];
+      int from[ROWS / 2];
+      [[unroll]] for (uint t = 0; t < ROWS / LANES; ++t) {
+        const int h = top[t] + int(th) * p.step_h, v = left[t] + int(tw) * p.step_w;
+        at[t] = base[t] + uint(h) * p.in_row + uint(v);
+        from[t] = uint(h) < p.in_h ? v : OUTSIDE;
+      }
+      [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+        run_at[i] = subgroupShuffle(at[i / LANES], first_lane + i % LANES);
+        run_left[i] = subgroupShuffle(from[i / LANES], first_lane + i % LANES);
+      }
+      for (uint e = 0; e < p.run; e += STEP) {
+        const uint e_lane = e + lane_n * DEPTH;
+        const int v = e_lane < p.run ? int(e_lane) : OUTSIDE;
+        [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+          const bool inside = uint(run_left[i] + v) < p.in_row;
+          load_row(i, inside ? run_at[i] + e_lane : p.offset[0]);
+          [[unroll]] for (uint u = 0; u < DEPTH; ++u) a[i][u] = inside ? a[i][u] : 0.0;
+        }
+        [[unroll]] for (uint s = 0; s < STEP; s += WORD) {
+          [[unroll]] for (uint q = 0; q < WORD; ++q) load_columns(q, w_at + (s + q) * p.w_row);
+          multiply_tile(s);
+        }
+        w_at += STEP * p.w_row;
+      }
+    }
+  }
+
+  const uint columns = p.n - min(n0, p.n);
+  [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+    const uint row_to = subgroupShuffle(to[i / LANES], first_lane + i % LANES);
+    if (m0 + i < rows) store_row(i, row_to + n0, columns, 1.0);
+  }
+}

@@ -1,0 +1,76 @@
+//! buffers: x:T:read w:T:read y:f32:write
+//! types: T = f32 f16
+//! params: ConvTileParams
+//! local: subgroup
+//! grid: groups
+//! address: only
+//! requires: shuffle int64
+// The weight's gradient, transposed, as an implicit matrix product on CPU drivers: rows are the taps'
+// channels, k the output pixels in order; every lane follows its own pixels.
+#include "gemm_tile.glsl"
+
+void main() {
+  const uint rows = p.taps_h * p.taps_w * p.run, pixels = p.images * p.rows_h * p.rows_w;
+  const uint tiles_m = (rows + TILE_ROWS - 1) / TILE_ROWS, tiles_n = (p.n + TILE_COLS - 1) / TILE_COLS;
+  const uint tile = group_id() / tiles_m, z = tile / tiles_n;
+  if (z >= p.groups * p.splits) return;
+  const uint part = z % p.splits, group = z / p.splits;
+  const uint m0 = group_id() % tiles_m * TILE_ROWS + first_lane / LANES * ROWS;
+  const uint n0 = (tile % tiles_n * LANES + lane_n) * WIDTH;
+  const uint n0_in = min(n0, (p.n - 1) / WIDTH * WIDTH);
+
+  // Where each word of WORD rows is, seen from a pixel's first tap.
+  int down[ROWS], right[ROWS];
+  [[unroll]] for (uint i = 0; i < ROWS; i += WORD) {
+    const uint row = min(m0 + i, rows - WORD), tap = row / p.run;
+    down[i] = int(tap / p.taps_w) * p.step_h;
+    right[i] = int(tap % p.taps_w) * p.step_w + int(row % p.run);
+  }
+
+  const uint begin = part * p.k_chunk, end = min(begin + p.k_chunk, pixels);
+  uint col[DEPTH], line[DEPTH], image[DEPTH];
+  [[unroll]] for (uint u = 0; u < DEPTH; ++u) {
+    const uint pixel = begin + lane_n * DEPTH + u;
+    col[u] = pixel % p.rows_w;
+    line[u] = pixel / p.rows_w % p.rows_h;
+    image[u] = pixel / p.rows_w / p.rows_h;
+  }
+  const uint col_step = STEP % p.rows_w, line_step = STEP / p.rows_w % p.rows_h;
+  const uint image_step = STEP / p.rows_w / p.rows_h;
+
+  clear_tile();
+  for (uint k = begin; k < end; k += STEP) {
+    [[unroll]] for (uint u = 0; u < DEPTH; ++u) {
+      const bool real = k + lane_n * DEPTH + u < end;
+      const int h = int(line[u] * p.stride_h) + p.origin_h, v = int(col[u] * p.stride_w) + p.origin_w;
+      const uint base = p.offset[0] + group * p.x_group + image[u] * p.in_h * p.in_row;
+      [[unroll]] for (uint i = 0; i < ROWS; i += WORD) {
+        const uint y = uint(h + down[i]), x = uint(v + right[i]);
+        const bool inside = real && y < p.in_h && x < p.in_row;
+        load_rows(i, u, inside ? base + y * p.in_row + x : p.offset[0], inside);
+      }
+      // The pixel STEP further, without dividing.
+      col[u] += col_step;
+      line[u] += line_step;
+      image[u] += image_step;
+      if (col[u] >= p.rows_w) {
+        col[u] -= p.rows_w;
+        ++line[u];
+      }
+      if (line[u] >= p.rows_h) {
+        line[u] -= p.rows_h;
+        ++image[u];
+      }
+    }
+    [[unroll]] for (uint s = 0; s < STEP; s += WORD) {
+      [[unroll]] for (uint q = 0; q < WORD; ++q)
+        load_columns(q, p.offset[1] + group * p.w_group + min(k + s + q, end - 1) * p.w_row + n0_in);
+      multiply_tile(s);
+    }
+  }
+
+  const uint y0 = p.offset[2] + group * p.y_group + part * p.y_image + n0;
+  const uint columns = p.n - min(n0, p.n);
+  [[unroll]] for (uint i = 0; i < ROWS; ++i)
+    if (m0 + i < rows) store_row(i, y0 + (m0 + i) * p.y_w, columns, 1.0);
+}

@@ -1,0 +1,73 @@
+//! buffers: a:T:read b:T:read c:U:write
+//! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32
+//! params: GemmParams
+//! local: subgroup
+//! grid: groups
+//! address: only
+//! requires: shuffle int64
+// c = alpha a b on CPU drivers.
+#include "gemm_tile.glsl"
+
+layout(constant_id = 1) const bool A_TRANSPOSED = false;
+layout(constant_id = 2) const bool B_TRANSPOSED = false;
+
+void main() {
+  // Row tiles follow each other: the columns of b stay in the cache.
+  const uint tiles_m = (p.m + TILE_ROWS - 1) / TILE_ROWS, tiles_n = (p.n + TILE_COLS - 1) / TILE_COLS;
+  const uint tile = group_id() / tiles_m, z = tile / tiles_n;
+  if (z >= p.batches * p.splits) return;
+  const uint part = z % p.splits, batch = z / p.splits;
+  const uvec2 at = uvec2(batch / p.batch_inner, batch % p.batch_inner);
+  const uint a0 = p.offset[0] + at.x * p.a_batch[0] + at.y * p.a_batch[1];
+  const uint b0 = p.offset[1] + at.x * p.b_batch[0] + at.y * p.b_batch[1];
+  const uint m0 = group_id() % tiles_m * TILE_ROWS + first_lane / LANES * ROWS;
+  const uint n0 = (tile % tiles_n * LANES + lane_n) * WIDTH;
+
+  // Rows and columns past the edge repeat the last ones; only the stores are masked.
+  uint row[ROWS];     // element of row i
+  uint column[WIDTH];  // element of column j, or of all columns
+  [[unroll]] for (uint i = 0; i < ROWS; ++i)
+    row[i] = a0 + (A_TRANSPOSED ? min(m0 + i, p.m - 1) : min(m0 + i, p.m - 1) * p.a_row);
+  [[unroll]] for (uint j = 0; j < WIDTH; ++j)
+    column[j] = b0 + (B_TRANSPOSED ? min(n0 + j, p.n - 1) * p.b_col : min(n0, (p.n - 1) / WIDTH * WIDTH));
+
+  clear_tile();
+  const uint k_end = min((part + 1) * p.k_chunk, p.k);
+  uint k = part * p.k_chunk;
+  for (; k + STEP <= k_end; k += STEP) {
+    const uint k_lane = k + lane_n * DEPTH;
+    if (A_TRANSPOSED) {
+      [[unroll]] for (uint i = 0; i < ROWS; i += WORD)
+        [[unroll]] for (uint u = 0; u < DEPTH; ++u)
+          load_rows(i, u, a0 + (k_lane + u) * p.a_col + min(m0 + i, (p.m - 1) / WORD * WORD), true);
+    } else {
+      [[unroll]] for (uint i = 0; i < ROWS; ++i) load_row(i, row[i] + k_lane);
+    }
+    [[unroll]] for (uint s = 0; s < STEP; s += WORD) {
+      if (B_TRANSPOSED) {
+        [[unroll]] for (uint j = 0; j < WIDTH; ++j) load_column(j, column[j] + k + s);
+      } else {
+        [[unroll]] for (uint q = 0; q < WORD; ++q) load_columns(q, column[0] + (k + s + q) * p.b_row);
+      }
+      multiply_tile(s);
+    }
+  }
+  for (; k < k_end; ++k) {  // the last k, one at a time
+    if (B_TRANSPOSED) {
+      [[unroll]] for (uint j = 0; j < WIDTH; ++j)
+        b[0][j] = element32(w32.data[(column[j] + k) / DEPTH], column[j] + k);
+    } else {
+      load_columns(0, column[0] + k * p.b_row);
+    }
+    [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+      const uint e = row[i] + k * p.a_col;
+      const float s = element32(x32.data[e / DEPTH], e);
+      [[unroll]] for (uint j = 0; j < WIDTH; ++j) acc[i][j] += s * b[0][j];
+    }
+  }
+
+  const uint c0 = p.offset[2] + at.x * p.c_batch[0] + at.y * p.c_batch[1] + part * p.c_split + n0;
+  const uint columns = p.n - min(n0, p.n);
+  [[unroll]] for (uint i = 0; i < ROWS; ++i)
+    if (m0 + i < p.m) store_row(i, c0 + (m0 + i) * p.c_row, columns, p.alpha);
+}
