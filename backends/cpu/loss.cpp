@@ -35,10 +35,12 @@ void cross_entropy(const Call& call) {
     } else if (t < 0 || static_cast<uint32_t>(t) >= p.cols) {
       loss.set(row, nan);
     } else {
+      const double s = p.smoothing;
       double mean = 0;
       for (double v : x) mean += v / p.cols;
-      const double s = p.smoothing;
-      loss.set(row, static_cast<float>((1 - s) * (row_lse - x[t]) + s * (row_lse - mean)));
+      // Not added when 0: 0 * (lse - mean) is NaN where a logit is -inf.
+      const double smooth_part = s == 0 ? 0 : s * (row_lse - mean);
+      loss.set(row, static_cast<float>((1 - s) * (row_lse - x[t]) + smooth_part));
     }
   }
 }
