@@ -10,7 +10,7 @@ namespace rw {
 
 namespace {
 
-// Marks gradients as owned by an optimizer: the op that allocated them.
+// Marks the slabs of optimizers: the op that allocated them.
 constexpr const char* owner = "optimizer";
 constexpr int64_t slab_bytes = int64_t{128} << 20;
 
@@ -30,8 +30,10 @@ void check_parameter(const Tensor& p, const std::string& name) {
   check<AutogradError>(p.is_leaf(), owner, "'{}' must be a leaf, got the result of an op", name);
   check<AutogradError>(!has_owner(p), owner,
                        "'{}' belongs to another optimizer; use one with several groups", name);
+  // The slab of an earlier optimizer is shared by its parameters, and only they are to leave it.
+  const std::shared_ptr<Storage>& storage = p.impl().storage;
   check<AutogradError>(
-      p.impl().storage.use_count() == 1, owner,
+      storage.use_count() == 1 || storage->op() == owner, owner,
       "'{}' shares its storage with another tensor, a view of it or a forward pass "
       "still on the tape; make the optimizer before them",
       name);
