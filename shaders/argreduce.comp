@@ -2,9 +2,9 @@
 //! types: T = f32 f16 i32
 //! params: ArgReduceParams
 //! local: 64
-#include "loops.glsl"
 #include "numbers.glsl"
 layout(constant_id = 0) const uint MIN = 0;
+#define STEP 8  // per loop iteration, of which a thread has 65535
 
 #if T_FLOAT
 bool not_a_number(float x) { return is_nan(x); }
@@ -24,11 +24,13 @@ void main() {
   uint start = outer * p.count * p.inner + (i - outer * p.inner);
   T_value best = load_x(start);
   uint best_at = 0;
-  LONG_LOOP(k, 1, p.count, 1) {
-    T_value x = load_x(start + k * p.inner);
-    if (better(x, best)) {
-      best = x;
-      best_at = k;
+  for (uint k = 1; k < p.count; k += STEP) {
+    [[unroll]] for (uint u = 0; u < STEP; ++u) {
+      T_value x = k + u < p.count ? load_x(start + (k + u) * p.inner) : best;
+      if (better(x, best)) {
+        best = x;
+        best_at = k + u;
+      }
     }
   }
   store_y(i, int(best_at));

@@ -2,7 +2,7 @@
 //! types: T = f32 f16
 //! params: ConvDirectParams
 //! local: 64
-// conv2d_wgrad of any shape, in parts of image_chunk images.
+// conv2d_wgrad of any shape, in parts of line_chunk lines of the output.
 void main() {
   const uint i = thread_id();
   if (i >= p.n) return;
@@ -12,18 +12,16 @@ void main() {
   const uint oc = i / channels / p.kernel_w / p.kernel_h % p.out_c;
   const uint part = i / channels / p.kernel_w / p.kernel_h / p.out_c;
   const uint ic = oc / (p.out_c / p.groups) * channels + c;
-  const uint last = min((part + 1) * p.image_chunk, p.batch);
+  const uint last = min((part + 1) * p.line_chunk, p.batch * p.out_h);
   float sum = 0.0;
-  for (uint image = part * p.image_chunk; image < last; ++image) {
-    for (uint oh = 0; oh < p.out_h; ++oh) {
-      const uint ih = oh * p.stride_h + kh * p.dilation_h - p.pad_h;  // wraps below zero
-      if (ih >= p.in_h) continue;
-      for (uint ow = 0; ow < p.out_w; ++ow) {
-        const uint iw = ow * p.stride_w + kw * p.dilation_w - p.pad_w;
-        if (iw >= p.in_w) continue;
-        sum += load_x(((image * p.in_h + ih) * p.in_w + iw) * p.in_c + ic) *
-               load_dy(((image * p.out_h + oh) * p.out_w + ow) * p.out_c + oc);
-      }
+  for (uint line = part * p.line_chunk; line < last; ++line) {
+    const uint ih = line % p.out_h * p.stride_h + kh * p.dilation_h - p.pad_h;  // wraps below zero
+    if (ih >= p.in_h) continue;
+    const uint from = (line / p.out_h * p.in_h + ih) * p.in_w;
+    for (uint ow = 0; ow < p.out_w; ++ow) {
+      const uint iw = ow * p.stride_w + kw * p.dilation_w - p.pad_w;
+      if (iw >= p.in_w) continue;
+      sum += load_x((from + iw) * p.in_c + ic) * load_dy((line * p.out_w + ow) * p.out_c + oc);
     }
   }
   store_dw(i, sum);

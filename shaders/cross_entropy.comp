@@ -9,14 +9,14 @@
 float row_mean(uint start, bool whole) {
   float total = 0.0;
   FOR_COLUMNS(c, p.cols) {
+    vec4 lo = vec4(0.0), hi = lo;
     if (whole) {
-      vec4 lo, hi;
       load8_x(start + c, lo, hi);
-      lo += hi;
-      total += (lo.x + lo.y) + (lo.z + lo.w);
     } else {
-      for (uint k = c; k < min(c + 8, p.cols); ++k) total += load_x(start + k);
+      LOAD_SOME(load_x, start + c, p.cols - c, lo, hi)
     }
+    lo += hi;
+    total += (lo.x + lo.y) + (lo.z + lo.w);
   }
   return workgroup_sum(total) / p.cols;
 }

@@ -2,8 +2,7 @@
 //! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32
 //! params: MatmulParams
 //! local: 64
-// matmul of any shape, one element per thread: for problems too small for tiles.
-#include "loops.glsl"
+// matmul of k <= 32768, one element per thread: for problems too small for tiles.
 
 void main() {
   const uint i = thread_id(), n = i % p.n, m = i / p.n % p.m, batch = i / p.n / p.m;
@@ -13,7 +12,7 @@ void main() {
   const uint b0 = at.x * p.b_batch[0] + at.y * p.b_batch[1] + n * p.b_col;
   const uint to = at.x * p.c_batch[0] + at.y * p.c_batch[1] + m * p.c_row + n;
   float sum = 0.0;
-  LONG_LOOP(k, 0u, p.k, 1u) sum += load_a(a0 + k * p.a_col) * load_b(b0 + k * p.b_row);
+  for (uint k = 0; k < p.k; ++k) sum += load_a(a0 + k * p.a_col) * load_b(b0 + k * p.b_row);
   sum *= p.alpha;
   store_c(to, p.beta == 0.0 ? sum : sum + p.beta * load_c(to));
 }

@@ -1,16 +1,19 @@
 //! buffers: index:i32:read next:i32:write first:i32:write
 //! params: IndexLinksParams
 //! local: 64
-#include "loops.glsl"
+// Loops take this many indices at a time: a thread has 65535 loop iterations.
+#define STEP 16
 
 // The smallest j in [begin, end) with index[j] == value, else -1.
 int find(int value, uint begin, uint end) {
-  int found = -1;
-  LONG_LOOP(j, begin, end, 1) {
-    if (found >= 0) break;
-    if (load_index(j) == value) found = int(j);
+  for (uint j = begin; j < end; j += STEP) {
+    int found = -1;
+    [[unroll]] for (uint u = STEP; u-- > 0;) {
+      if (j + u < end && load_index(j + u) == value) found = int(j + u);
+    }
+    if (found >= 0) return found;
   }
-  return found;
+  return -1;
 }
 
 void main() {

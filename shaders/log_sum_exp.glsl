@@ -9,8 +9,7 @@ void load_columns(uint start, uint c, bool whole, out vec4 lo, out vec4 hi) {
     load8_x(start + c, lo, hi);
   } else {
     lo = hi = vec4(-INFINITY);
-    for (uint k = 0; k < min(4, p.cols - c); ++k) lo[k] = load_x(start + c + k);
-    for (uint k = 4; k < min(8, p.cols - c); ++k) hi[k - 4] = load_x(start + c + k);
+    LOAD_SOME(load_x, start + c, p.cols - c, lo, hi)
   }
 }
 

@@ -116,7 +116,7 @@ struct ReduceParams {
 };
 
 // argreduce: index (i32) of the first max/min along count. variant {0 max, 1 min}.
-// A NaN is larger (smaller) than every number. threads.x = outer * inner. count < 2^31.
+// A NaN is larger (smaller) than every number. threads.x = outer * inner. count <= 2^18.
 struct ArgReduceParams {
   uint offset[2];
   uint outer, count, inner;
@@ -158,13 +158,13 @@ struct GatherParams {
   uint n, width, rows;
 };
 // index_links: next[i] = smallest j > i with index[j] == index[i], else -1; first[i] = 1 when no
-// j < i has it. threads.x = n.
+// j < i has it. threads.x = n <= 2^19.
 struct IndexLinksParams {
   uint offset[3];  // index, next, first
   uint n;
 };
 // scatter_add: y[index[i], :] += dy[i, :] in the order of i (walks the links); an index outside
-// [0, rows) adds nothing. threads.x = ceil(n * width / 8).
+// [0, rows) adds nothing. No index occurs over 2^17 times. threads.x = ceil(n * width / 8).
 struct ScatterAddParams {
   uint offset[5];  // dy, index, next, first, y
   uint n, width, rows;
@@ -387,15 +387,15 @@ struct ConvPackParams {
 };
 
 // conv_direct, conv_dgrad_direct: conv2d and conv2d_dgrad, one element of the result per thread.
-// conv_wgrad_direct: `parts` partial sums [parts, dw] over image_chunk images each, one element of
-// one part per thread.
+// conv_wgrad_direct: partial sums [parts, dw] over line_chunk lines of all images' outputs each, one
+// element of one part per thread.
 struct ConvDirectParams {
   uint offset[3];
   uint batch, in_h, in_w, in_c, out_h, out_w, out_c;
   uint kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   uint groups;
   uint n;  // threads
-  uint image_chunk;
+  uint line_chunk;
 };
 
 #ifdef __cplusplus

@@ -3,20 +3,31 @@
 //! params: ReduceParams
 //! local: 64
 #include "reduce_op.glsl"
+#include "some.glsl"
 layout(constant_id = 1) const uint FLAT = 0;
 
 // Outputs i to i + 7, which lie in one row of `inner`.
-void reduce_flat(uint i) {
+void reduce_flat(uint i, bool whole) {
   uint outer = i / p.inner;
   uint at = outer * p.count * p.inner + (i - outer * p.inner);
   T_vec4 total_lo = T_vec4(identity()), total_hi = total_lo;
   for (uint k = 0; k < p.count; ++k, at += p.inner) {
     T_vec4 lo, hi;
-    load8_x(at, lo, hi);
+    if (whole) {
+      load8_x(at, lo, hi);
+    } else {
+      LOAD_SOME(load_x, at, 8, lo, hi)
+    }
     total_lo = join(total_lo, lo);
     total_hi = join(total_hi, hi);
   }
-  store8_y(i, scaled(total_lo), scaled(total_hi));
+  total_lo = scaled(total_lo);
+  total_hi = scaled(total_hi);
+  if (whole) {
+    store8_y(i, total_lo, total_hi);
+  } else {
+    STORE_SOME(store_y, i, 8, total_lo, total_hi)
+  }
 }
 
 void reduce_one(uint i) {
@@ -28,12 +39,11 @@ void reduce_one(uint i) {
 }
 
 void main() {
-  uint n = p.outer * p.inner, width = FLAT == 1 ? REWIND_FLAT : 1;
-  uint i = thread_id() * width;
-  if (i >= n) return;
-  if (FLAT == 1 && (p.inner | p.offset[0] | p.offset[1]) % REWIND_FLAT == 0) {
-    reduce_flat(i);
+  uint i = thread_id() * (FLAT == 1 ? REWIND_FLAT : 1);
+  if (i >= p.outer * p.inner) return;
+  if (FLAT == 1) {
+    reduce_flat(i, (p.offset[0] | p.offset[1]) % 8 == 0);
   } else {
-    for (uint k = i; k < min(i + width, n); ++k) reduce_one(k);
+    reduce_one(i);
   }
 }

@@ -30,7 +30,7 @@ void main() {
     if (whole) {
       load8_x(start + c, lo, hi);
     } else {
-      for (uint k = c; k < min(c + 8, p.count); ++k) lo.x = join(lo.x, load_x(start + k));
+      LOAD_SOME(load_x, start + c, p.count - c, lo, hi)
     }
     total_lo = join(total_lo, lo);
     total_hi = join(total_hi, hi);

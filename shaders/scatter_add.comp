@@ -3,7 +3,7 @@
 //! params: ScatterAddParams
 //! local: 64
 #include "flat.glsl"
-#include "loops.glsl"
+#define STEP 4  // links per loop iteration, of which a thread has 65535
 
 // y[at...] += the rows of dy from i along the links, at `column`: 8 columns, then one.
 void add8(uint i, uint column, uint at) {
@@ -11,7 +11,8 @@ void add8(uint i, uint column, uint at) {
   load8_y(at, lo, hi);
   int j = int(i);
   while (j >= 0) {
-    for (uint step = 0; step < LOOP_LIMIT && j >= 0; ++step) {
+    [[unroll]] for (uint u = 0; u < STEP; ++u) {
+      if (j < 0) break;
       load8_dy(j * p.width + column, dy_lo, dy_hi);
       lo += dy_lo;
       hi += dy_hi;
@@ -25,7 +26,8 @@ void add1(uint i, uint column, uint at) {
   float total = load_y(at);
   int j = int(i);
   while (j >= 0) {
-    for (uint step = 0; step < LOOP_LIMIT && j >= 0; ++step) {
+    [[unroll]] for (uint u = 0; u < STEP; ++u) {
+      if (j < 0) break;
       total += load_dy(j * p.width + column);
       j = load_next(j);
     }

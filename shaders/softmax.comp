@@ -26,7 +26,7 @@ void main() {
     if (whole) {
       store8_y(start + c, lo, hi);
     } else {
-      for (uint k = 0; k < min(8, p.cols - c); ++k) store_y(start + c + k, k < 4 ? lo[k] : hi[k - 4]);
+      STORE_SOME(store_y, start + c, p.cols - c, lo, hi)
     }
   }
 }

@@ -1,7 +1,6 @@
 //! buffers: partial:f32:read state:f32:read_write
 //! params: UpdatePrepareParams
 //! local: 1
-#include "loops.glsl"
 
 // Factor on the learning rate of the update that follows `t` others.
 float schedule_factor(float t) {
@@ -49,7 +48,7 @@ void main() {
   if (thread_id() != 0) return;
   float squares = 0.0;
   bool overflow = false;
-  LONG_LOOP(c, 0, p.chunks, 1) {
+  for (uint c = 0; c < p.chunks; ++c) {
     squares += load_partial(c);
     overflow = overflow || load_partial(p.chunks + c) != 0.0;
   }

@@ -95,13 +95,14 @@ class KernelComparison {
   template <class P>
   void run(const char* kernel, std::vector<Operand> operands, P params,
            std::vector<uint32_t> variant, std::array<uint32_t, 3> threads) {
+    for (size_t axis : {1, 2}) threads[axis] = std::max(1u, threads[axis]);
     for (uint32_t pattern = 0; pattern < 3; ++pattern) {
       for (size_t i = 0; i < operands.size(); ++i)
         params.offset[i] = pattern == 0 ? 0 : pattern == 1 ? 8 * (i + 1) : 3 * i + 1;
       const auto bytes = std::as_bytes(std::span(&params, 1));
       const Memories expected = run_on(*cpu_, kernel, operands, bytes, variant, threads);
       const Memories actual = run_on(*vulkan_, kernel, operands, bytes, variant, threads);
-      INFO(kernel << " of " << name(operands[0].dtype) << ", variant "
+      INFO(std::string(kernel) << " of " << name(operands[0].dtype) << ", variant "
                   << (variant.empty() ? 0 : variant[0]) << ", offsets " << pattern << ", threads "
                   << threads[0] << " x " << threads[1]);
       for (size_t i = 0; i < operands.size(); ++i)
