@@ -350,9 +350,12 @@ void plan_direct(Plan& plan, const Caps& caps, std::string_view kernel, const Co
     return;
   }
   const uint32_t elements = p.out_c * p.kernel_h * p.kernel_w * (p.in_c / p.groups);
+  const uint64_t lines = uint64_t{p.batch} * p.out_h;
   const uint64_t wanted = divide_up(caps.is_cpu ? 1024 : 65536, elements);
-  q.image_chunk = divide_up(p.batch, std::min<uint64_t>(p.batch, wanted));
-  const uint32_t parts = divide_up(p.batch, q.image_chunk);
+  const uint64_t longest = std::max(1u, kMaxLoop / p.out_w);
+  q.line_chunk = static_cast<uint32_t>(
+      std::min(longest, std::max<uint64_t>(1, divide_up(lines, std::min(lines, wanted)))));
+  const auto parts = static_cast<uint32_t>(divide_up(lines, q.line_chunk));
   q.n = parts * elements;
   q.offset[2] = 0;
   const Operand sums = plan.scratch(q.n, DType::f32);

@@ -198,7 +198,7 @@ struct Variant {
 
 // Rates: two cores of a CPU driver, measured; a middling GPU.
 constexpr Variant variants[] = {
-    {"naive", [](const Problem&, const Caps&) { return true; },
+    {"naive", [](const Problem& q, const Caps&) { return q.p.k <= kMaxLoop; },
      [](const Problem& q, const Caps& caps) { return q.volume() / (caps.is_cpu ? 2e9 : 3e11); },
      plan_naive},
     {"subgroup", [](const Problem&, const Caps& caps) { return has_subgroup_family(caps); },
@@ -241,7 +241,7 @@ TileFamily tile_family(const Caps& caps, DType t, uint32_t n) {
 Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, uint32_t step) {
   const uint64_t wanted = divide_up(caps.is_cpu ? 16 : 256, std::max<uint64_t>(1, tiles));
   const uint64_t most = std::max<uint64_t>(1, k / 512);  // a part is worth its reduction
-  const uint64_t parts = std::max(std::min(wanted, most), divide_up(k, 65536));
+  const uint64_t parts = std::max(std::min(wanted, most), divide_up(k, kMaxLoop));
   const uint64_t chunk = std::max<uint64_t>(step, multiple_of(step, divide_up(k, parts)));
   return {static_cast<uint32_t>(std::max<uint64_t>(1, divide_up(k, chunk))),
           static_cast<uint32_t>(chunk)};

@@ -81,6 +81,10 @@ class Plan {
   uint64_t bytes_ = 0;
 };
 
+// No invocation makes more loop iterations: stock lavapipe silently leaves all loops after 65535 of
+// them, counted over the whole kernel.
+inline constexpr uint32_t kMaxLoop = 32768;
+
 // The kernels that make tiles of a matrix product: their names and measures.
 struct TileFamily {
   std::string suffix;             // "subgroup", "tiled.TILE64"
@@ -99,7 +103,7 @@ struct TileFamily {
 TileFamily tile_family(const Caps& caps, DType t, uint32_t n);
 
 // Parts that a sum over k should have so that `tiles` workgroups become enough of them; a part has
-// a multiple of `step` and at most 65536 values.
+// a multiple of `step` and at most kMaxLoop values.
 struct Split {
   uint32_t parts, chunk;
 };
