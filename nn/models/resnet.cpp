@@ -180,15 +180,15 @@ size_t ResNet::segment_end(size_t first) const {
   return end;
 }
 
-ResNetConfig resnet_cifar(int depth, int version, int classes) {
+ResNetConfig resnet_cifar(int depth, int version, BlockKind block, int classes) {
   check(version == 1 || version == 2, "resnet_cifar", "the version must be 1 or 2, got {}",
         version);
-  const bool basic = depth > 2 && (depth - 2) % 6 == 0;
-  check(basic || (version == 2 && depth > 2 && (depth - 2) % 9 == 0), "resnet_cifar",
-        "the depth must be 6k + 2{}, got {}", version == 2 ? " or 9k + 2" : "", depth);
+  const int per_block = block == BlockKind::basic ? 6 : 9;  // layers in one block of each stage
+  check(depth > 2 && (depth - 2) % per_block == 0, "resnet_cifar",
+        "the depth must be {}k + 2, got {}", per_block, depth);
   ResNetConfig config;
-  config.block = basic ? BlockKind::basic : BlockKind::bottleneck;
-  config.depths.assign(3, (depth - 2) / (basic ? 6 : 9));
+  config.block = block;
+  config.depths.assign(3, (depth - 2) / per_block);
   config.pre_activation = version == 2;
   config.shortcut = version == 2 ? Shortcut::projection : Shortcut::pad;
   config.classes = classes;

@@ -80,9 +80,10 @@ class ResNet : public Module {
   int checkpoint_every_ = 1;
 };
 
-// Configurations for 32x32 images: version 1 has depth 6k + 2 and padded shortcuts; version 2 is
-// pre-activated with projections, of depth 6k + 2 (basic) or else 9k + 2 (bottleneck).
-ResNetConfig resnet_cifar(int depth, int version = 1, int classes = 10);
+// Configurations for 32x32 images, of depth 6k + 2 (basic) or 9k + 2 (bottleneck). Version 1 has
+// padded shortcuts; version 2 is pre-activated, with projections.
+ResNetConfig resnet_cifar(int depth, int version = 1, BlockKind block = BlockKind::basic,
+                          int classes = 10);
 // Configurations for ImageNet: depth 18, 34, 50, 101 or 152.
 ResNetConfig resnet_imagenet(int depth, int classes = 1000);
 
