@@ -12,6 +12,8 @@ namespace rw::vulkan {
 namespace {
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr uint64_t kMostBlock =
+    4 * kGiB;  // larger than any sensible tensor; some drivers lie above
 
 // What drivers get wrong. `first` to `last`: major version as in "Mesa 22.3.6".
 struct Quirk {
@@ -125,7 +127,7 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   caps.max_threads = limits.maxComputeWorkGroupInvocations;
   std::copy_n(limits.maxComputeWorkGroupCount, 3, caps.max_groups.begin());
   caps.max_range = limits.maxStorageBufferRange;
-  caps.max_block = std::min({kGiB, m4.maxBufferSize, p11.maxMemoryAllocationSize});
+  caps.max_block = std::min({kMostBlock, m4.maxBufferSize, p11.maxMemoryAllocationSize});
   caps.offset_alignment = std::max<uint64_t>(16, limits.minStorageBufferOffsetAlignment);
   caps.timestamp_ns = limits.timestampComputeAndGraphics ? limits.timestampPeriod : 0;
 }
