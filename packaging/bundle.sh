@@ -13,7 +13,7 @@ top=$stage/$name
 mkdir -p "$top/bin" "$top/lib/c++" "$top/licenses"
 
 for program in "$build"/examples/* "$build"/benchmarks/* "$build"/tests/rewind_tests; do
-  [ -f "$program" ] && [ -x "$program" ] || continue
+  if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi
   strip -o "$top/bin/$(basename "$program")" "$program"
   cp "$here/launcher.sh" "$top/$(basename "$program")"
 done

@@ -32,4 +32,4 @@ for library in lib/*.so.* lib/c++/*.so.*; do
     exit 1
   }
 done
-echo "$(basename "$archive"): $(du -h "$archive" | cut -f 1), $(ls bin | wc -l) programs"
+echo "$(basename "$archive"), $(du -h "$archive" | cut -f 1)"

@@ -9,22 +9,23 @@ root=$build/install-test
 rm -rf "$root"
 
 DESTDIR=$root/installed meson install -C "$build" --no-rebuild --quiet --tags devel
-pc=$(find "$root/installed" -name rewind.pc)
-prefix=${pc%/lib*/pkgconfig/rewind.pc}
-export PKG_CONFIG_PATH="${pc%/rewind.pc}"
+PKG_CONFIG_PATH=$(dirname "$(find "$root/installed" -name rewind.pc)")
+export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR="$root/installed"
 
 # Every header is installed, and includes only what is installed too.
 cd "$source"
-headers=$(find backends/open.h core nn optim data -name '*.h' ! -path 'core/ops/*' | sort)
-for header in $headers; do
-  echo "#include <$header>"
-done > "$root/all.cpp"
+find backends/open.h core nn optim data -name '*.h' ! -path 'core/ops/*' |
+  sed 's/.*/#include <&>/' > "$root/all.cpp"
 # shellcheck disable=SC2046  # flags are words
 ${CXX:-c++} -std=c++20 -fsyntax-only $(pkg-config --cflags rewind) "$root/all.cpp"
+
+# The program of README.md is the one tested here.
+# shellcheck disable=SC2016  # no shell in these quotes
+sed -n '/^```cpp$/,/^```$/p' README.md | grep -v '^```' | diff - "$here/main.cpp"
 
 meson setup "$root/build" "$here" > "$root/setup.log" || { cat "$root/setup.log"; exit 1; }
 meson compile -C "$root/build" > "$root/compile.log" || { cat "$root/compile.log"; exit 1; }
 for device in cpu vulkan; do
-  echo "example $device, against $prefix"
+  echo "example on $device"
   "$root/build/example" "$device"
 done
