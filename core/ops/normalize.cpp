@@ -29,8 +29,10 @@ std::array<uint32_t, 3> apply_threads(const Rows& r) {
 
 uint32_t u(int64_t n) { return count32(n, "batch_norm"); }
 
-Tensor normalise(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight, const Tensor& bias,
-                 float eps) {
+Tensor normalise(const Tensor& x, const Tensor& mean_in, const Tensor& var_in, const Tensor& weight_in,
+                 const Tensor& bias_in, float eps) {
+  const Tensor mean = contiguous(mean_in), var = contiguous(var_in);
+  const Tensor weight = contiguous(weight_in), bias = contiguous(bias_in);
   const Rows r = rows_of(x);
   Tensor y = empty_on(x, x.shape(), x.dtype());
   const bool flat = r.channels % REWIND_FLAT == 0 && is_flat(x);
@@ -58,9 +60,10 @@ std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
 }
 
 // Gradients of x, weight, bias; `train`: mean and var depended on x.
-std::vector<Tensor> gradients(const Record& r, const Tensor& dy_in, const Tensor& x_in, const Tensor& mean,
-                              const Tensor& var, const Tensor& weight, float eps, bool train) {
+std::vector<Tensor> gradients(const Record& r, const Tensor& dy_in, const Tensor& x_in, const Tensor& mean_in,
+                              const Tensor& var_in, const Tensor& weight_in, float eps, bool train) {
   const Tensor x = contiguous(x_in), dy = contiguous(dy_in);
+  const Tensor mean = contiguous(mean_in), var = contiguous(var_in), weight = contiguous(weight_in);
   const Rows rows = rows_of(x);
   const Tensor partial = empty_on(x, {rows.chunks, 2, rows.channels}, DType::f32);
   launch("batch_norm_grad_stats", {in(x), in(dy), in(mean), in(var), out(partial)},
