@@ -1,0 +1,39 @@
+// The op table: one row per op and manner of use. The driver is test_ops.cpp.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/ops.h"
+
+namespace rw::test {
+
+using Tensors = std::vector<Tensor>;
+
+// One input: distinct values of [low, high) in a fixed shuffled order. Float values keep away from
+// whole numbers, where the kinks of floor, relu or clamp lie; other dtypes get whole numbers.
+struct Input {
+  Shape shape;
+  float low = -2, high = 2;
+  DType dtype = DType::f32;
+  bool differentiable = true;
+  bool keep_f32 = false;  // stays f32 when the row runs in f16
+};
+
+struct OpCase {
+  std::string name;
+  std::vector<Input> inputs;
+  std::function<Tensors(const Tensors&)> run;
+  double step = 5e-3;                // of the finite differences
+  double gradient_tolerance = 2e-3;  // numeric against analytic, relative to 1 + |gradient|
+  double f32_tolerance = 1e-5;       // device against cpu, relative L2 distance
+  double f16_tolerance = 4e-3;
+};
+
+const std::vector<OpCase>& op_cases();
+
+// The values of input `which` of a row.
+std::vector<float> input_values(const Input& input, size_t which);
+
+}  // namespace rw::test
