@@ -133,7 +133,7 @@ class Backward {
     for (auto& [id, external] : segment.externals)  // retain: inner values of a parent go again
       if (segment.parent >= 0 && external.record >= 0 && inner_of_ancestor(segment, external.record))
         external.value = {};
-    if (!retain_) segment.restore();
+    if (!retain_) segment.close_account();
     segment.replayed = false;
   }
 

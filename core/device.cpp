@@ -60,6 +60,10 @@ void Device::release(Storage& storage) {
     if (storage.half_) half_live_ -= storage.bytes_;
   }
   arena_.free(storage.range_);
+  if (storage.spared && storage.spared->open) {
+    storage.spared->bytes += storage.range_.size;
+    dropped_ += storage.range_.size;
+  }
 }
 
 Arena::Range Device::take(uint64_t bytes) {
@@ -122,13 +126,12 @@ void Device::update_peaks(uint64_t momentary) {
     r.peak = live;
     r.peak_by_purpose = r.live_by_purpose;
     r.padding_at_peak = live - requested_live_;
-    r.fragmentation_at_peak = arena_.reserved() - live;
+    r.fragmentation_at_peak = arena_.reserved() - live - arena_.largest_hole();
   }
   r.peak_reserved = std::max(r.peak_reserved, arena_.reserved());
   r.peak_without_inplace = std::max(r.peak_without_inplace, live + momentary);
   r.peak_without_f16 = std::max(r.peak_without_f16, live + half_live_);
-  r.peak_without_checkpoint =
-      std::max(r.peak_without_checkpoint, live + static_cast<uint64_t>(std::max<int64_t>(0, dropped_)));
+  r.peak_without_checkpoint = std::max(r.peak_without_checkpoint, live + dropped_);
   const auto bytes = [&](Purpose p) { return r.live_by_purpose[static_cast<int>(p)]; };
   const uint64_t per_batch = bytes(Purpose::activation) + bytes(Purpose::workspace) + bytes(Purpose::data);
   r.peak_without_accumulation =
@@ -140,9 +143,9 @@ void Device::note_inplace(uint64_t bytes) {
   update_peaks(arena_.round_up(bytes));
 }
 
-void Device::note_dropped(int64_t bytes) {
-  dropped_ += bytes;
-  update_peaks();
+void Device::close(SpareAccount& account) {
+  dropped_ -= account.bytes;
+  account = {0, false};
 }
 
 void Device::note_accumulation(uint32_t micro_batches) { micro_batches_ = micro_batches; }

@@ -12,6 +12,12 @@ namespace rw {
 
 class Device;
 
+// What one checkpoint segment spares: bytes of values that a vjp will read and that were freed.
+struct SpareAccount {
+  uint64_t bytes = 0;
+  bool open = true;  // until the values are replayed or no longer wanted
+};
+
 // A byte range of the device's arena, given back when the last reference goes. One in-order queue
 // per device makes reuse after free safe without waiting for the host.
 class Storage {
@@ -31,6 +37,7 @@ class Storage {
 
   // Counts visible writes (optimizer updates, copy_); saved values are checked against it.
   uint32_t version = 0;
+  std::shared_ptr<SpareAccount> spared;  // set when freeing this storage is a segment's doing
 
  private:
   friend class Device;
@@ -61,7 +68,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
   // Counters for the savings lines of the report.
   void note_inplace(uint64_t bytes);              // an op wrote over its input
-  void note_dropped(int64_t bytes);               // a segment dropped (+) or restored (-) values
+  void close(SpareAccount& account);              // the segment's values are back or gone
   void note_accumulation(uint32_t micro_batches); // this many micro-batches share one's memory
 
   void synchronize() { backend_->synchronize(); }
@@ -80,7 +87,7 @@ class Device : public std::enable_shared_from_this<Device> {
   MemoryReport report_;
   std::unordered_set<const Storage*> storages_;
   uint64_t requested_live_ = 0, half_live_ = 0, step_allocated_ = 0, step_start_ = 0;
-  int64_t dropped_ = 0;
+  uint64_t dropped_ = 0;
   uint32_t micro_batches_ = 1;
 };
 

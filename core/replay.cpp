@@ -128,7 +128,7 @@ void Replay::hand_out(const Ids& keep) {
 }
 
 void Replay::run() {
-  segment_.restore();
+  segment_.close_account();
   const Ids keep = wanted();
   execute(plan(keep), keep);
   hand_out(keep);

@@ -77,7 +77,7 @@ void Tape::hold(const Edge& edge, const Tensor& value) {
   for (int s = open_; s != outer; s = segments_[s].parent) {
     External& external = segments_[s].externals[edge.id];
     external.record = edge.record;
-    segments_[s].seen.insert(value.impl().storage->id());
+    segments_[s].held_storages.insert(value.impl().storage->id());
     if (outer < 0 && !external.value.tensor.defined()) external.value = save(value);
   }
 }
@@ -86,11 +86,13 @@ void Tape::spare(const Tensor& value) {
   int top = open_;
   while (segments_[top].parent >= 0) top = segments_[top].parent;
   SegmentRange& segment = segments_[top];
-  const Storage& storage = *value.impl().storage;
-  if (!segment.seen.insert(storage.id()).second) return;
-  segment.device = storage.device().shared_from_this();
-  segment.dropped_bytes += static_cast<int64_t>(storage.range().size);
-  segment.device->note_dropped(static_cast<int64_t>(storage.range().size));
+  Storage& storage = *value.impl().storage;
+  if (segment.held_storages.contains(storage.id())) return;  // a view of a value from outside
+  if (!segment.account) {
+    segment.account = std::make_shared<SpareAccount>();
+    segment.device = storage.device().shared_from_this();
+  }
+  storage.spared = segment.account;
 }
 
 int Tape::open_segment() {
@@ -134,7 +136,7 @@ void Tape::forget_if_empty() {
 }
 
 void Tape::clear() {
-  for (SegmentRange& s : segments_) s.restore();
+  for (SegmentRange& s : segments_) s.close_account();
   base_ = end();  // indices are never used twice: old handles may still name them
   alive_ = 0;
   segments_.clear();
@@ -143,9 +145,8 @@ void Tape::clear() {
   records_.clear();
 }
 
-void SegmentRange::restore() {
-  if (device) device->note_dropped(-dropped_bytes);
-  device.reset();
+void SegmentRange::close_account() {
+  if (account && account->open) device->close(*account);
 }
 
 TapeStats Tape::stats() const {

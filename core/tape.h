@@ -91,10 +91,10 @@ struct SegmentRange {
   std::unordered_map<uint64_t, Tensor> kept;         // inner values that are at hand anyway
 
   // Account of what it spares, for the memory report (outermost segments only).
-  std::unordered_set<uint64_t> seen;  // storages counted, or held from outside
-  int64_t dropped_bytes = 0;
+  std::shared_ptr<SpareAccount> account;
   std::shared_ptr<Device> device;
-  void restore();  // the values are back or gone
+  std::unordered_set<uint64_t> held_storages;
+  void close_account();
 
   bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
 };
