@@ -6,30 +6,25 @@
 //! requires: subgroup arithmetic
 #include "log_sum_exp.glsl"
 
-float row_mean(uint start, bool whole) {
-  float total = 0.0;
-  FOR_COLUMNS(c, p.cols) {
-    vec4 lo = vec4(0.0), hi = lo;
-    if (whole) {
-      load8_x(start + c, lo, hi);
-    } else {
-      LOAD_SOME(load_x, start + c, p.cols - c, lo, hi)
-    }
-    lo += hi;
-    total += (lo.x + lo.y) + (lo.z + lo.w);
+float row_mean(uint start, uint words) {
+  vec4 total = vec4(0.0);
+  FOR_WORDS(c, words) {
+    vec4 lo, hi;
+    load8_x(start + c, lo, hi);
+    total += lo + hi;
   }
-  return workgroup_sum(total) / p.cols;
+  FOR_OTHERS(c, words, p.cols) total.x += load_x(start + c);
+  return workgroup_sum((total.x + total.y) + (total.z + total.w)) / p.cols;
 }
 
 void main() {
   uint row = group_id();
   if (row >= p.rows) return;
-  uint start = row * p.cols;
-  bool whole = whole_rows(p.cols, p.offset[0]);
-  RowSum s = row_sum(start, whole);
+  uint start = row * p.cols, words = word_columns(p.cols, p.offset[0]);
+  RowSum s = row_sum(start, words);
   float lse = s.top + log(s.total);
   // Not added when 0: 0 * (lse - mean) is NaN where a logit is -inf.
-  float smooth_part = p.smoothing == 0.0 ? 0.0 : p.smoothing * (lse - row_mean(start, whole));
+  float smooth_part = p.smoothing == 0.0 ? 0.0 : p.smoothing * (lse - row_mean(start, words));
   if (gl_LocalInvocationID.x != 0) return;
   int t = load_target(row);
   float loss = NAN;

@@ -12,13 +12,12 @@ struct Best {
 };
 
 void improve(inout Best best, vec4 x, int at) {
-  for (uint k = 0; k < 4; ++k) {
-    bool better = best.at[k] < 0 || x[k] > best.value[k] || is_nan(x[k]);
-    if (better && !is_nan(best.value[k])) {
-      best.value[k] = x[k];
-      best.at[k] = at;
-    }
-  }
+  bvec4 first = lessThan(best.at, ivec4(0)), larger = greaterThan(x, best.value);
+  bvec4 nan = greaterThan(magnitude_bits(x), uvec4(0x7f800000u));
+  bvec4 done = greaterThan(magnitude_bits(best.value), uvec4(0x7f800000u));
+  uvec4 better = (uvec4(first) | uvec4(larger) | uvec4(nan)) & uvec4(not(done));
+  best.value = mix(best.value, x, bvec4(better));
+  best.at = mix(best.at, ivec4(at), bvec4(better));
 }
 
 void pool(Position o, bool whole, out Best lo, out Best hi) {

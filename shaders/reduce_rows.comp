@@ -22,20 +22,13 @@ WORKGROUP_REDUCE(workgroup_join, T_value, join_scratch, subgroup_join, join)
 void main() {
   uint row = group_id();
   if (row >= p.outer) return;
-  uint start = row * p.count;
-  bool whole = whole_rows(p.count, p.offset[0]);
-  T_vec4 total_lo = T_vec4(identity()), total_hi = total_lo;
-  FOR_COLUMNS(c, p.count) {
-    T_vec4 lo = T_vec4(identity()), hi = lo;
-    if (whole) {
-      load8_x(start + c, lo, hi);
-    } else {
-      LOAD_SOME(load_x, start + c, p.count - c, lo, hi)
-    }
-    total_lo = join(total_lo, lo);
-    total_hi = join(total_hi, hi);
+  uint start = row * p.count, words = word_columns(p.count, p.offset[0]);
+  T_vec4 total4 = T_vec4(identity()), lo, hi;
+  FOR_WORDS(c, words) {
+    load8_x(start + c, lo, hi);
+    total4 = join(total4, join(lo, hi));
   }
-  T_vec4 total4 = join(total_lo, total_hi);
+  FOR_OTHERS(c, words, p.count) total4.x = join(total4.x, load_x(start + c));
   T_value total = join(join(total4.x, total4.y), join(total4.z, total4.w));
 #if T_FLOAT
   bool has_nan = OP != SUM && OP != PROD && workgroup_max(magnitude_bits(total)) > 0x7f800000u;

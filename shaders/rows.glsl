@@ -1,9 +1,11 @@
-// Row kernels: one workgroup per row; in each round a thread has 8 consecutive columns.
-#include "some.glsl"
+// Row kernels: one workgroup per row. The columns that move in 16-byte words come first, 8 per thread
+// and round, then the others one by one. Two loops, not a branch inside one: CPU drivers run both sides.
 
-// True when every row's columns can move 8 at a time. `offsets`: bitwise or of the element offsets.
-bool whole_rows(uint cols, uint offsets) { return (cols | offsets) % 8 == 0; }
+// All columns, or none where rows do not begin on whole words. `offsets`: bitwise or of the element
+// offsets.
+uint word_columns(uint cols, uint offsets) { return (cols | offsets) % 8 == 0 ? cols : 0; }
 
-// A loop over the thread's columns, 8 from c in each round.
-#define FOR_COLUMNS(c, cols) \
-  for (uint c = gl_LocalInvocationID.x * 8; c < (cols); c += gl_WorkGroupSize.x * 8)
+#define FOR_WORDS(c, words) \
+  for (uint c = gl_LocalInvocationID.x * 8; c < (words); c += gl_WorkGroupSize.x * 8)
+#define FOR_OTHERS(c, words, cols) \
+  for (uint c = (words) + gl_LocalInvocationID.x; c < (cols); c += gl_WorkGroupSize.x)

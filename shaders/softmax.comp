@@ -15,18 +15,12 @@ vec4 result(vec4 x, RowSum row) {
 void main() {
   uint row = group_id();
   if (row >= p.rows) return;
-  uint start = row * p.cols;
-  bool whole = whole_rows(p.cols, p.offset[0] | p.offset[1]);
-  RowSum s = row_sum(start, whole);
-  FOR_COLUMNS(c, p.cols) {
+  uint start = row * p.cols, words = word_columns(p.cols, p.offset[0] | p.offset[1]);
+  RowSum s = row_sum(start, words);
+  FOR_WORDS(c, words) {
     vec4 lo, hi;
-    load_columns(start, c, whole, lo, hi);
-    lo = result(lo, s);
-    hi = result(hi, s);
-    if (whole) {
-      store8_y(start + c, lo, hi);
-    } else {
-      STORE_SOME(store_y, start + c, p.cols - c, lo, hi)
-    }
+    load8_x(start + c, lo, hi);
+    store8_y(start + c, result(lo, s), result(hi, s));
   }
+  FOR_OTHERS(c, words, p.cols) store_y(start + c, result(vec4(load_x(start + c)), s).x);
 }

@@ -89,6 +89,9 @@ TEST_CASE("kernels: unary and unary_grad") {
     for (DType t : floats)
       for (uint32_t n : {13u, 2000u}) {
         INFO(row.name);
+        // Vulkan asks of sin and cos an absolute error of 2^-11 only.
+        const bool is_wave = row.id == 19 || row.id == 20;
+        both->tolerance = is_wave ? 0x1p-11 : 2e-5;
         const auto x = values(n, row.lo, row.hi), dy = values(n, -1, 1, 2);
         both->run("unary", {in(t, x), out(t, n)}, UnaryParams{.n = n, .a = 0.3f, .b = 1.5f},
                   {row.id, 1}, {flat(n)});
