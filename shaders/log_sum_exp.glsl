@@ -4,8 +4,9 @@
 #include "rows.glsl"
 
 struct RowSum {
-  float top;    // max(x)
-  float total;  // sum(exp(x - top)); NaN if an element is NaN or +inf, or all are -inf
+  float top;        // max(x)
+  float total;      // sum(exp(x - top)); NaN if an element is NaN or +inf, or all are -inf
+  float log_total;  // its logarithm; drivers' log(NaN) may be a number
 };
 
 // The row from element `start` on, of which `words` columns move 8 at a time.
@@ -33,6 +34,7 @@ RowSum row_sum(uint start, uint words) {
   }
   FOR_OTHERS(c, words, p.cols) total.x += exp(load_x(start + c) - row.top);
   row.total = workgroup_sum((total.x + total.y) + (total.z + total.w));
-  if (has_nan || !is_finite(row.top)) row.total = NAN;
+  row.log_total = log(row.total);
+  if (has_nan || !is_finite(row.top)) row.total = row.log_total = NAN;
   return row;
 }

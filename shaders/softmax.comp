@@ -9,7 +9,7 @@ layout(constant_id = 0) const uint LOG = 0;
 
 vec4 result(vec4 x, RowSum row) {
   vec4 shifted = x - row.top;
-  return LOG == 1 ? shifted - log(row.total) : exp(shifted) / row.total;
+  return LOG == 1 ? shifted - row.log_total : exp(shifted) / row.total;
 }
 
 void main() {
