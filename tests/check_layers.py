@@ -21,7 +21,7 @@ PROJECT_RULES = {
     "nn/": ["core/"],
     "optim/": ["core/", "shaders/"],
     "examples/": USER,
-    "benchmarks/": USER + ["examples/common/"],
+    "benchmarks/": USER + ["examples/common/", "shaders/"],  # they may time single kernels
     "tests/": [""],
 }
 # Who may include the headers of a library. Others than these, the C++ library and POSIX: nobody.
