@@ -11,13 +11,13 @@ namespace rw {
 namespace {
 
 // Enough chunks to fill a GPU, few enough for the one thread that adds up the partial sums.
-constexpr int64_t most_chunks = 1024, smallest_chunk = 4096, largest_chunk = int64_t{1} << 18;
+constexpr int64_t most_chunks = 2048, smallest_chunk = 4096, largest_chunk = int64_t{1} << 18;
 
 }  // namespace
 
 GradStats::GradStats(size_t tensors, int64_t largest, Device& device) : tensors_(tensors) {
-  const int64_t chunk =
-      std::clamp((largest + most_chunks - 1) / most_chunks, smallest_chunk, largest_chunk);
+  const int64_t most = std::max<int64_t>(1, most_chunks / static_cast<int64_t>(tensors));
+  const int64_t chunk = std::clamp((largest + most - 1) / most, smallest_chunk, largest_chunk);
   chunk_ = static_cast<uint32_t>((chunk + REWIND_FLAT - 1) / REWIND_FLAT * REWIND_FLAT);
   chunks_ = static_cast<uint32_t>(std::max<int64_t>(1, (largest + chunk_ - 1) / chunk_));
   const PurposeScope purpose(Purpose::optimizer);

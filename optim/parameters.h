@@ -12,7 +12,7 @@ namespace rw {
 
 // Parameters that share options. Frozen ones (requires_grad() false) are left out.
 struct ParameterGroup {
-  std::vector<Tensor> parameters;
+  std::vector<Tensor> parameters = {};
   float lr_scale = 1;                                // on the optimizer's learning rate
   std::optional<float> weight_decay = std::nullopt;  // instead of the optimizer's
 };
