@@ -18,6 +18,20 @@ GRID_1D = """uint group_id() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl
 uint thread_id() { return group_id() * gl_WorkGroupSize.x + gl_LocalInvocationID.x; }
 """
 
+# In place of packHalf2x16 on devices without 16-bit storage: SwiftShader's turns infinity into NaN and
+# lets it spill into the other half. Rounds to nearest even, as float16_t does.
+PACK_HALF = """uint half_bits(float x) {
+  uint bits = floatBitsToUint(x), sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return sign | 0x7e00u;
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;
+  if (magnitude < 0x38800000u)
+    return sign | (floatBitsToUint(uintBitsToFloat(magnitude) + 0.5) - 0x3f000000u);
+  return sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13);
+}
+#define packHalf2x16(v) half_pair(v)
+uint half_pair(vec2 v) { return half_bits(v.x) | half_bits(v.y) << 16; }
+"""
+
 HALVES = """vec4 unpack_halves(uvec2 w) { return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y)); }
 uvec2 pack_halves(vec4 v) { return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)); }
 """
@@ -148,7 +162,7 @@ def write(m, v, extensions):
     out += "layout(constant_id = 101) const uint SUBGROUP_SIZE = 1;\n"
     out += f'#include "params.h"\nlayout(push_constant, std430) uniform Push {{ {m.params} p; }};\n'
     out += GRID_1D if m.grid != "3d" else ""
-    out += (ADDRESS_HEAD if v.address else "") + HALVES + BYTES
+    out += (ADDRESS_HEAD if v.address else "") + (PACK_HALF if v.packed else "") + HALVES + BYTES
     for i, b in enumerate(m.buffers):
         dtype = v.types.get(b.type, b.type)
         arrays = dict.fromkeys([element(dtype, v.packed), "uint", "uvec2", "uvec4"])
