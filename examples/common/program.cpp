@@ -1,0 +1,58 @@
+#include "examples/common/program.h"
+
+#include <fmt/format.h>
+
+#include "backends/open.h"
+#include "core/device.h"
+#include "core/error.h"
+#include "data/files.h"
+
+namespace rw {
+
+int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
+  try {
+    app.parse(argc, argv);
+    body();
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+}
+
+void DeviceOptions::add_to(CLI::App& app) {
+  app.add_option("--device", device, "vulkan, vulkan:NAME, vulkan:INDEX or cpu")
+      ->capture_default_str();
+  app.add_option("--dtype", dtype, "of activations and matrix products: f16 or f32")
+      ->capture_default_str();
+  app.add_option("--memory-limit", memory_limit, "most device memory, as 512MiB");
+}
+
+void DeviceOptions::open() const {
+  parsed_dtype();
+  const uint64_t limit = memory_limit.empty() ? 0 : parse_bytes(memory_limit);
+  set_default_device(open_backend(device), limit);
+}
+
+DType DeviceOptions::parsed_dtype() const {
+  const DType parsed = parse_dtype(dtype);
+  check(is_float(parsed), "options", "--dtype must be f16 or f32, got {}", dtype);
+  return parsed;
+}
+
+nlohmann::json device_json() {
+  const DeviceInfo& info = default_device()->info();
+  return {{"backend", info.backend},
+          {"name", info.name},
+          {"driver", info.driver},
+          {"memory", nlohmann::json::parse(default_device()->memory_report().json())}};
+}
+
+void write_json(const std::string& file, const nlohmann::json& json) {
+  write_file(file, json.dump(2) + "\n");
+}
+
+}  // namespace rw

@@ -1,0 +1,30 @@
+// What the examples share: errors as one line, the device's options, JSON reports.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/dtype.h"
+
+namespace rw {
+
+// Parses, then runs `body`. Anything thrown becomes one line `error: ...` and exit status 1.
+int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
+
+// --device, --dtype and --memory-limit.
+struct DeviceOptions {
+  std::string device = "vulkan", dtype = "f16", memory_limit;
+
+  void add_to(CLI::App& app);
+  void open() const;           // makes it the default device
+  DType parsed_dtype() const;  // f32 or f16
+};
+
+// The device and where its memory went, for reports.
+nlohmann::json device_json();
+// Replaces the file whole, or leaves it as it was.
+void write_json(const std::string& file, const nlohmann::json& json);
+
+}  // namespace rw

@@ -1,0 +1,33 @@
+// A line of progress: redrawn in place on a terminal, a new line now and then elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace rw {
+
+class Progress {
+ public:
+  Progress(int64_t total, bool quiet);
+  ~Progress() { finish(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Is it time to show step `step` (from 1)? Reading values from the device waits for it, so ask
+  // first. Always true for the last step.
+  bool due(int64_t step) const;
+  // "step 30/75  TEXT  12 s left".
+  void show(int64_t step, const std::string& text);
+  void finish();           // leaves the last line standing
+  double seconds() const;  // since the construction
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  int64_t total_, every_;
+  bool quiet_, terminal_, line_open_ = false;
+  Clock::time_point start_ = Clock::now(), shown_ = start_;
+};
+
+}  // namespace rw
