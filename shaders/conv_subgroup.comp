@@ -25,7 +25,7 @@ void main() {
     const uint row = min(m0 + t * LANES + lane_n, rows - 1);
     const uint j = row % p.rows_w, i = row / p.rows_w % p.rows_h, image = row / p.rows_w / p.rows_h;
     base[t] = p.offset[0] + group * p.x_group + image * p.in_h * p.in_row;
-    to[t] = p.offset[2] + group * p.y_group + image * p.y_image + i * p.y_h + j * p.y_w;
+    to[t] = group * p.y_group + image * p.y_image + i * p.y_h + j * p.y_w;
     top[t] = int(i * p.stride_h) + p.origin_h;
     left[t] = int(j * p.stride_w) + p.origin_w;
   }

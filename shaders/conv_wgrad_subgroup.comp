@@ -69,7 +69,7 @@ void main() {
     }
   }
 
-  const uint y0 = p.offset[2] + group * p.y_group + part * p.y_image + n0;
+  const uint y0 = group * p.y_group + part * p.y_image + n0;
   const uint columns = p.n - min(n0, p.n);
   [[unroll]] for (uint i = 0; i < ROWS; ++i)
     if (m0 + i < rows) store_row(i, y0 + (m0 + i) * p.y_w, columns, 1.0);

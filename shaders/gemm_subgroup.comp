@@ -1,15 +1,15 @@
-//! buffers: a:T:read b:T:read c:U:write
+//! buffers: a:T:read b:T:read y:U:write
 //! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32
 //! params: GemmParams
 //! local: subgroup
 //! grid: groups
 //! address: only
 //! requires: shuffle int64
-// c = alpha a b on CPU drivers.
+// y = alpha a b on CPU drivers.
 #include "gemm_tile.glsl"
 
-layout(constant_id = 1) const bool A_TRANSPOSED = false;
-layout(constant_id = 2) const bool B_TRANSPOSED = false;
+layout(constant_id = 2) const bool A_TRANSPOSED = false;
+layout(constant_id = 3) const bool B_TRANSPOSED = false;
 
 void main() {
   // Row tiles follow each other: the columns of b stay in the cache.
@@ -21,7 +21,9 @@ void main() {
   const uint a0 = p.offset[0] + at.x * p.a_batch[0] + at.y * p.a_batch[1];
   const uint b0 = p.offset[1] + at.x * p.b_batch[0] + at.y * p.b_batch[1];
   const uint m0 = group_id() % tiles_m * TILE_ROWS + first_lane / LANES * ROWS;
-  const uint n0 = (tile % tiles_n * LANES + lane_n) * WIDTH;
+  const uint tile_n = tile % tiles_n, n0 = tile_n * TILE_COLS + lane_n * WIDTH;
+
+  const uint n_in_tile = min(lane_n * WIDTH, (p.n - 1 - tile_n * TILE_COLS) / WIDTH * WIDTH);
 
   // Rows and columns past the edge repeat the last ones; only the stores are masked.
   uint row[ROWS];     // element of row i
@@ -29,7 +31,7 @@ void main() {
   [[unroll]] for (uint i = 0; i < ROWS; ++i)
     row[i] = a0 + (A_TRANSPOSED ? min(m0 + i, p.m - 1) : min(m0 + i, p.m - 1) * p.a_row);
   [[unroll]] for (uint j = 0; j < WIDTH; ++j)
-    column[j] = b0 + (B_TRANSPOSED ? min(n0 + j, p.n - 1) * p.b_col : min(n0, (p.n - 1) / WIDTH * WIDTH));
+    column[j] = b0 + (B_TRANSPOSED ? min(n0 + j, p.n - 1) * p.b_col : tile_n * p.b_panel + n_in_tile);
 
   clear_tile();
   const uint k_end = min((part + 1) * p.k_chunk, p.k);
@@ -66,7 +68,7 @@ void main() {
     }
   }
 
-  const uint c0 = p.offset[2] + at.x * p.c_batch[0] + at.y * p.c_batch[1] + part * p.c_split + n0;
+  const uint c0 = at.x * p.c_batch[0] + at.y * p.c_batch[1] + part * p.c_split + n0;
   const uint columns = p.n - min(n0, p.n);
   [[unroll]] for (uint i = 0; i < ROWS; ++i)
     if (m0 + i < p.m) store_row(i, c0 + (m0 + i) * p.c_row, columns, p.alpha);

@@ -4,6 +4,7 @@
 // its group spreads them by subgroupShuffle. Loads are whole words: on these drivers a load costs one
 // gather whatever its width.
 layout(constant_id = 0) const uint LANES = 8;
+layout(constant_id = 1) const bool PAIRS = true;  // f16 results: rows begin at even elements, n is even
 
 #define ROWS 16
 #define WIDTH 4
@@ -22,15 +23,11 @@ layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Wor
   uint64_t data[];
 };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Words32 { uint data[]; };
-layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer WordsOut {
-  uint data[];
-};
 
 Words32 x32 = Words32(address_table[0]);
 Words64 x64 = Words64(address_table[0]);
 Words32 w32 = Words32(address_table[1]);
 Words64 w64 = Words64(address_table[1]);
-WordsOut y32 = WordsOut(address_table[2]);
 
 uint lane = gl_LocalInvocationID.x;
 uint lane_n = lane % LANES;
@@ -94,14 +91,16 @@ void multiply_tile(uint k) {
   }
 }
 
-// Stores row i at element e: `columns` columns, an even number when y is f16.
+// Stores `columns` columns of row i from element e on, not counting p.offset.
 void store_row(uint i, uint e, uint columns, float alpha) {
 #ifdef U_F16
-  [[unroll]] for (uint j = 0; j < WIDTH; j += 2)
-    if (j < columns)
-      y32.data[(e + j) / 2] = packHalf2x16(alpha * vec2(acc[i][j], acc[i][j + 1]));
-#else
-  [[unroll]] for (uint j = 0; j < WIDTH; ++j)
-    if (j < columns) y32.data[e + j] = floatBitsToUint(alpha * acc[i][j]);
+  if (PAIRS) {
+    [[unroll]] for (uint j = 0; j < WIDTH; j += 2)
+      if (j < columns)
+        y_uint[(p.offset[2] + e + j) / 2] = packHalf2x16(alpha * vec2(acc[i][j], acc[i][j + 1]));
+    return;
+  }
 #endif
+  [[unroll]] for (uint j = 0; j < WIDTH; ++j)
+    if (j < columns) store_y(e + j, alpha * acc[i][j]);
 }

@@ -318,9 +318,10 @@ struct AdamParams {
 // ---- parts of matmul and conv2d (issued by backends/vulkan/matrix*, never by an op) ----------
 // gemm_subgroup, gemm_tiled: c[s] = alpha * a[:, ks] @ b[ks, :] for `batches` matrices and the ranges
 // of k, ks, of `splits` parts of k_chunk each. One workgroup per tile, part and matrix.
-// gemm_subgroup, variant {lanes across columns, a transposed, b transposed}: a is [m, k] or [k, m]
+// gemm_subgroup, variant {lanes across columns, pairs, a transposed, b transposed}: a is [m, k] or [k, m]
 // as stored, b [k, n] or [n, k]; offsets and row and batch steps are multiples of 4 (a not transposed:
-// of 2, for f32 of 1). gemm_tiled: any strides; one of row and col is 1.
+// of 2, for f32 of 1). b [k, n] may lie in panels of one tile's columns, b_panel elements apart;
+// plain rows are panels a tile's columns apart. gemm_tiled: any strides; one of row and col is 1.
 struct GemmParams {
   uint offset[3];  // a, b, c
   uint m, n, k;
@@ -329,16 +330,17 @@ struct GemmParams {
   uint a_row, a_col, b_row, b_col;  // element strides
   uint c_row;
   uint a_batch[2], b_batch[2], c_batch[2];
+  uint b_panel;
   uint c_split;  // elements from part to part
   float alpha;
 };
 
-// matrix_pack: y = x [batches, rows, cols] with any strides, dense with y_rows x y_cols per matrix,
-// zeros past the edges. y_cols is a multiple of 4; one thread per 4 elements of y.
+// matrix_pack: y [batches, panels, rows, panel] = x [batches, rows, cols] with any strides, `panel`
+// columns in each panel, zeros past the last. panel is a multiple of 4; one thread per 4 elements.
 struct MatrixPackParams {
   uint offset[2];
   uint n;  // threads: elements of y / 4
-  uint rows, cols, y_rows, y_cols;
+  uint rows, cols, panel;
   uint batch_inner, x_batch[2], x_row, x_col;
 };
 
@@ -360,7 +362,7 @@ struct MatrixReduceParams {
 // of y begins at image * y_image + i * y_h + j * y_w; n columns. Groups: z-th group's parts begin
 // z * x_group, z * w_group, z * y_group further.
 // conv_wgrad_subgroup: y = x^T @ w for w [rows, n], w_row elements apart: y [taps * run, y_w], part s of
-// k_chunk rows at s * y_image, zeros where there is no pixel. Variant of both {lanes across columns}.
+// k_chunk rows at s * y_image, zeros where there is no pixel. Variant of both {lanes, pairs}.
 struct ConvTileParams {
   uint offset[3];  // x, w, y
   uint images, rows_h, rows_w;

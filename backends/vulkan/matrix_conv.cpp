@@ -74,8 +74,7 @@ Image in_words(Plan& plan, const Image& x, uint32_t word) {
                                          .n = 0,
                                          .rows = pixels,
                                          .cols = x.channels,
-                                         .y_rows = pixels,
-                                         .y_cols = y.channels,
+                                         .panel = y.channels,
                                          .batch_inner = 1,
                                          .x_batch = {},
                                          .x_row = x.channels,
@@ -160,40 +159,7 @@ void plan_implicit(Plan& plan, const Caps& caps, const Image& x, const WeightVie
   const uint64_t rows = uint64_t{p.images} * p.rows_h * p.rows_w;
   plan.add(family.kernel("conv"), {x.operand, packed, y.operand}, Access::write, p,
            divide_up(rows, family.tile_rows) * divide_up(n, family.tile_cols) * groups,
-           family.variant(), flops);
-}
-
-// y, or f32 scratch for it when its rows cannot be stored two f16 at a time.
-Image storable(Plan& plan, const Image& y, uint32_t groups) {
-  if (y.operand.dtype == DType::f32 || (y.channels / groups % 2 == 0 && y.offset % 2 == 0))
-    return y;
-  Image scratch = y;
-  scratch.operand = plan.scratch(uint64_t{y.images} * y.h * y.w * y.channels, DType::f32);
-  scratch.offset = 0;
-  return scratch;
-}
-
-void plan_copy(Plan& plan, const Image& from, const Image& to) {
-  if (from.operand.binding == to.operand.binding) return;
-  const uint32_t n = to.images * to.h * to.w * to.channels;
-  plan_reduce(plan,
-              MatrixReduceParams{.offset = {from.offset, to.offset},
-                                 .n = n,
-                                 .rows = 1,
-                                 .cols = n,
-                                 .parts = 1,
-                                 .x_split = 0,
-                                 .x_batch = 0,
-                                 .x_i = 0,
-                                 .inner = n,
-                                 .x_outer = 0,
-                                 .x_inner = 1,
-                                 .batch_inner = 1,
-                                 .y_batch = {},
-                                 .y_row = 0,
-                                 .alpha = 1,
-                                 .beta = 0},
-              from.operand, to.operand);
+           family.variant(n % 2 == 0 && p.offset[2] % 2 == 0), flops);
 }
 
 // Elements of one pixel read as one word: what the CPU drivers' kernels need, 1 for the others.
@@ -227,13 +193,11 @@ void plan_forward(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a
   const TileFamily family = tile_family(caps, a.dtype, p.out_c / p.groups);
   const Image x = in_words(plan, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
                            forward_word(family, a.dtype));
-  const Image y{c, p.offset[2], p.batch, p.out_h, p.out_w, p.out_c},
-      to = storable(plan, y, p.groups);
-  plan_implicit(plan, caps, x, weight_view(p, b, p.offset[1], false), to,
+  const Image y{c, p.offset[2], p.batch, p.out_h, p.out_w, p.out_c};
+  plan_implicit(plan, caps, x, weight_view(p, b, p.offset[1], false), y,
                 forward_axis(p.out_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
                 forward_axis(p.out_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w), p.groups,
                 conv_flops(p));
-  plan_copy(plan, to, y);
 }
 
 void plan_dgrad(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
@@ -241,17 +205,15 @@ void plan_dgrad(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, 
   const TileFamily family = tile_family(caps, a.dtype, p.in_c / p.groups);
   const Image dy = in_words(plan, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c},
                             forward_word(family, a.dtype));
-  const Image dx{c, p.offset[2], p.batch, p.in_h, p.in_w, p.in_c},
-      to = storable(plan, dx, p.groups);
+  const Image dx{c, p.offset[2], p.batch, p.in_h, p.in_w, p.in_c};
   const WeightView w = weight_view(p, b, p.offset[1], true);
   const double flops = conv_flops(p) / (p.stride_h * p.stride_w);
   for (uint32_t h = 0; h < p.stride_h; ++h)
     for (uint32_t v = 0; v < p.stride_w; ++v)
-      plan_implicit(plan, caps, dy, w, to,
+      plan_implicit(plan, caps, dy, w, dx,
                     gradient_axis(h, p.in_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
                     gradient_axis(v, p.in_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w),
                     p.groups, flops);
-  plan_copy(plan, to, dx);
 }
 
 void plan_wgrad(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
@@ -280,7 +242,7 @@ void plan_wgrad(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, 
   t.splits = split.parts;
   const Operand parts = plan.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
   plan.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts}, Access::write, t,
-           tiles * split.parts, family.variant(), conv_flops(p));
+           tiles * split.parts, family.variant(true), conv_flops(p));
   const uint32_t cols = p.kernel_h * p.kernel_w * channels;
   plan_reduce(plan,
               MatrixReduceParams{.offset = {0, p.offset[2]},

@@ -30,7 +30,6 @@ struct Problem {
 
   uint32_t batches() const { return p.batch[0] * p.batch[1]; }
   double volume() const { return 2.0 * p.m * p.n * p.k * batches(); }
-  bool plain_c() const { return p.beta == 0; }
 };
 
 // Whether a matrix stored in rows `row` apart can be read in words of `word` elements.
@@ -54,41 +53,47 @@ bool stores_pairs(const Problem& q) {
          (q.p.n % 2 == 0 && in_words(2, q.p.offset[2], q.p.c_row, q.p.m, q.p.c_batch));
 }
 
-// Packs a [rows, cols] operand of g and points its strides at the copy.
+// Packs a [rows, cols] operand of g into panels and points its strides at the copy.
 Operand pack_operand(Plan& plan, const Problem& q, Operand x, uint32_t rows, uint32_t cols,
-                     uint32_t& offset, uint32_t& row, uint32_t& col, uint32_t batch[2]) {
+                     uint32_t panel, uint32_t& offset, uint32_t& row, uint32_t& col,
+                     uint32_t batch[2]) {
   const bool shared = batch[0] == 0 && batch[1] == 0;
-  const uint32_t row_size = multiple_of(4, cols);
   const MatrixPackParams p{.offset = {offset, 0},
                            .n = 0,
                            .rows = rows,
                            .cols = cols,
-                           .y_rows = rows,
-                           .y_cols = row_size,
+                           .panel = panel,
                            .batch_inner = shared ? 1 : q.p.batch[1],
                            .x_batch = {batch[0], batch[1]},
                            .x_row = row,
                            .x_col = col};
   const Operand y = plan_pack(plan, p, shared ? 1 : q.batches(), x);
   offset = 0;
-  row = row_size;
+  row = panel;
   col = 1;
-  batch[1] = shared ? 0 : rows * row_size;
+  batch[1] = shared ? 0 : static_cast<uint32_t>(multiple_of(panel, cols)) * rows;
   batch[0] = batch[1] * q.p.batch[1];
   return y;
 }
 
-// Runs g, into c itself or, when it is split or c cannot be stored directly, by way of f32 parts.
+// Whether panels of b are worth their making: many row tiles read them, and where they are now the
+// rows of a tile are pages apart.
+bool wants_panels(const Problem& q, const TileFamily& family) {
+  constexpr uint32_t rows = 256, bytes = 256 << 10;
+  return q.p.m >= rows && q.p.n > family.tile_cols &&
+         uint64_t{q.p.n} * q.p.k * size_of(q.t) >= bytes;
+}
+
+// Runs g, into c itself or, when it is split or c is added to, by way of f32 parts.
 void plan_tiles(Plan& plan, const Caps& caps, const Problem& q, const TileFamily& family,
-                GemmParams g, std::vector<uint32_t> variant, bool direct, Operand a, Operand b,
-                Operand c) {
+                GemmParams g, std::vector<uint32_t> variant, Operand a, Operand b, Operand c) {
   const uint64_t tiles =
       divide_up(g.m, family.tile_rows) * divide_up(g.n, family.tile_cols) * q.batches();
   const Split split = split_k(caps, tiles, g.k, family.step);
   g.splits = split.parts;
   g.k_chunk = split.chunk;
   const std::string kernel = family.kernel("gemm");
-  if (direct && split.parts == 1) {
+  if (q.p.beta == 0 && split.parts == 1) {
     plan.add(kernel, {a, b, c}, Access::write, g, tiles, std::move(variant), q.volume());
     return;
   }
@@ -139,6 +144,7 @@ GemmParams gemm_params(const Problem& q) {
           .a_batch = {p.a_batch[0], p.a_batch[1]},
           .b_batch = {p.b_batch[0], p.b_batch[1]},
           .c_batch = {p.c_batch[0], p.c_batch[1]},
+          .b_panel = 0,
           .c_split = 0,
           .alpha = p.alpha};
 }
@@ -173,20 +179,24 @@ void plan_subgroup(Plan& plan, const Caps& caps, const Problem& q, Operand a, Op
   GemmParams g = gemm_params(q);
   bool a_transposed = g.a_col != 1, b_transposed = g.b_col != 1;
   if (!fits_words(q, g, true, a_transposed)) {
-    a = pack_operand(plan, q, a, g.m, g.k, g.offset[0], g.a_row, g.a_col, g.a_batch);
+    const auto panel = static_cast<uint32_t>(multiple_of(4, g.k));
+    a = pack_operand(plan, q, a, g.m, g.k, panel, g.offset[0], g.a_row, g.a_col, g.a_batch);
     a_transposed = false;
   }
-  if (!fits_words(q, g, false, b_transposed)) {
-    b = pack_operand(plan, q, b, g.k, g.n, g.offset[1], g.b_row, g.b_col, g.b_batch);
+  g.b_panel = family.tile_cols;
+  if (!fits_words(q, g, false, b_transposed) || wants_panels(q, family)) {
+    b = pack_operand(plan, q, b, g.k, g.n, family.tile_cols, g.offset[1], g.b_row, g.b_col,
+                     g.b_batch);
     b_transposed = false;
+    g.b_panel = g.k * family.tile_cols;
   }
-  plan_tiles(plan, caps, q, family, g, {family.lanes, a_transposed, b_transposed},
-             q.plain_c() && stores_pairs(q), a, b, c);
+  plan_tiles(plan, caps, q, family, g, {family.lanes, stores_pairs(q), a_transposed, b_transposed},
+             a, b, c);
 }
 
 template <uint32_t tile>
 void plan_tiled(Plan& plan, const Caps& caps, const Problem& q, Operand a, Operand b, Operand c) {
-  plan_tiles(plan, caps, q, tiled_family(tile), gemm_params(q), {}, q.plain_c(), a, b, c);
+  plan_tiles(plan, caps, q, tiled_family(tile), gemm_params(q), {}, a, b, c);
 }
 
 struct Variant {
@@ -259,7 +269,7 @@ void plan_reduce(Plan& plan, MatrixReduceParams p, Operand x, Operand y) {
 }
 
 Operand plan_pack(Plan& plan, MatrixPackParams p, uint32_t batches, Operand x) {
-  const uint64_t count = uint64_t{batches} * p.y_rows * p.y_cols;
+  const uint64_t count = uint64_t{batches} * p.rows * multiple_of(p.panel, p.cols);
   const Operand y = plan.scratch(count, x.dtype);
   p.n = static_cast<uint32_t>(count / 4);
   plan.add("matrix_pack", {x, y}, Access::write, p, p.n);

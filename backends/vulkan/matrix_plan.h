@@ -93,8 +93,9 @@ struct TileFamily {
   uint32_t lanes = 0;             // across columns; 0: not a variant of this family
 
   std::string kernel(std::string_view base) const { return std::string(base) + "_" + suffix; }
-  std::vector<uint32_t> variant() const {
-    return lanes ? std::vector<uint32_t>{lanes} : std::vector<uint32_t>{};
+  // `pairs`: f16 results may be stored two at a time.
+  std::vector<uint32_t> variant(bool pairs) const {
+    return lanes ? std::vector<uint32_t>{lanes, pairs} : std::vector<uint32_t>{};
   }
 };
 
@@ -117,7 +118,7 @@ void plan_conv(Plan& plan, const Caps& caps, std::string_view kernel,
 
 // y[z, i, j] = alpha * (sum of p.parts parts of x) + beta * y.
 void plan_reduce(Plan& plan, kernels::MatrixReduceParams p, Operand x, Operand y);
-// x with rows padded to y_cols, a multiple of 4; `batches` matrices.
+// x in panels of p.panel columns; `batches` matrices.
 Operand plan_pack(Plan& plan, kernels::MatrixPackParams p, uint32_t batches, Operand x);
 
 }  // namespace rw::vulkan
