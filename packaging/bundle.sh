@@ -31,7 +31,8 @@ while read -r soname path; do
   esac
   cp "$file" "$folder/"
   [ "$(basename "$file")" = "$soname" ] || ln -s "$(basename "$file")" "$folder/$soname"
-  package=$(dpkg -S "*/$(basename "$file")" | head -n 1 | cut -d : -f 1)
+  # Packages may still say /lib for /usr/lib.
+  package=$({ dpkg -S "$file" || dpkg -S "${file#/usr}"; } 2> /dev/null | cut -d : -f 1)
   cp "/usr/share/doc/$package/copyright" "$top/licenses/$package"
 done < "$stage/libraries"
 cp "$here/../LICENSE" "$top/licenses/rewind"
