@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <vector>
 
 #include "core/error.h"
@@ -29,6 +30,13 @@ Storage::Storage(std::shared_ptr<Device> device, uint64_t bytes, bool half, Purp
       id_(next_storage_id++) {}
 
 Storage::~Storage() { device_->release(*this); }
+
+void Storage::set_purpose(Purpose purpose) {
+  auto& live = device_->report_.live_by_purpose;
+  live[static_cast<int>(purpose_)] -= bytes_;
+  live[static_cast<int>(purpose)] += bytes_;
+  purpose_ = purpose;
+}
 
 Device::Device(std::unique_ptr<Backend> backend, uint64_t memory_limit)
     : backend_(std::move(backend)), arena_(backend_->info().alignment) {
@@ -60,10 +68,16 @@ void Device::release(Storage& storage) {
     if (storage.half_) half_live_ -= storage.bytes_;
   }
   arena_.free(storage.range_);
+  count_spared(storage);
+}
+
+// The contents go; a segment in whose account they are spares them.
+void Device::count_spared(Storage& storage) {
   if (storage.spared && storage.spared->open) {
     storage.spared->bytes += storage.range_.size;
     dropped_ += storage.range_.size;
   }
+  storage.spared.reset();
 }
 
 Arena::Range Device::take(uint64_t bytes) {
@@ -81,7 +95,8 @@ bool Device::grow(uint64_t bytes) {
                                       : device.max_block_bytes;
   if (need > std::min(room, device.max_block_bytes)) return false;
   // Blocks grow with use, so that small programs stay small and large ones hold few blocks.
-  const uint64_t wish = std::max(need, std::clamp(arena_.reserved() / 2, smallest_block, device.max_block_bytes / 4));
+  const uint64_t wish =
+      std::max(need, std::min(std::max(arena_.reserved() / 2, smallest_block), device.max_block_bytes / 4));
   for (uint64_t size : {std::min(wish, room) / device.alignment * device.alignment, need}) {
     if (size < need) continue;
     try {
@@ -138,9 +153,10 @@ void Device::update_peaks(uint64_t momentary) {
       std::max(r.peak_without_accumulation, live + (micro_batches_ - 1) * per_batch);
 }
 
-void Device::note_inplace(uint64_t bytes) {
-  step_allocated_ += arena_.round_up(bytes);
-  update_peaks(arena_.round_up(bytes));
+void Device::note_inplace(Storage& storage) {
+  count_spared(storage);
+  step_allocated_ += storage.range_.size;
+  update_peaks(storage.range_.size);
 }
 
 void Device::close(SpareAccount& account) {
@@ -179,7 +195,11 @@ std::shared_ptr<Device> set_default_device(std::unique_ptr<Backend> backend, uin
   return the_default_device;
 }
 
-void set_default_device(std::shared_ptr<Device> device) { the_default_device = std::move(device); }
+void set_default_device(std::shared_ptr<Device> device) {
+  // Registered after the driver was loaded, so that the device closes before the driver does.
+  [[maybe_unused]] static const int registered = std::atexit([] { the_default_device.reset(); });
+  the_default_device = std::move(device);
+}
 
 const std::shared_ptr<Device>& default_device() {
   check<DeviceError>(the_default_device != nullptr, "device",

@@ -33,10 +33,7 @@ Recorder::Recorder(const Device& device) : device_(device), work_limit_(kFirstWo
 
 Recorder::~Recorder() {
   vkDeviceWaitIdle(device_.handle());
-  if (recording_) {
-    vkEndCommandBuffer(slots_.back().commands);
-    slots_.back().value = ~uint64_t{0};
-  }
+  if (recording_) slots_.back().value = ~uint64_t{0};  // never submitted
   for (Slot& slot : slots_) {
     if (slot.value <= submitted_ && lost_.empty()) read_timestamps(slot);
     for (VkDescriptorPool pool : slot.set_pools)
