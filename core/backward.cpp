@@ -25,6 +25,7 @@ void add_to_leaf(const Tensor& leaf, Tensor gradient) {
   const bool own = g.pointer().use_count() == 1 && g.impl().storage.use_count() == 1;
   if (own && g.is_contiguous() && g.bytes() == g.impl().storage->bytes() && g.dtype() == DType::f32) {
     impl.grad = std::move(gradient);
+    impl.grad.impl().storage->set_purpose(Purpose::gradient);
   } else {
     impl.grad = empty(g.shape(), DType::f32, g.device().shared_from_this());
     copy_into(gradient, impl.grad);
@@ -124,17 +125,32 @@ class Backward {
     SegmentRange& segment = tape_.segments_[static_cast<size_t>(s)];
     hand_over(segment);
     segment.kept.clear();
-    if (!retain_) {
+    if (retain_ || has_other_records(segment)) {
+      reset(s);
+    } else {
       segment.externals.clear();
-    } else if (segment.replayed) {
-      for (int64_t i = segment.first; i < segment.last; ++i)
-        if (tape_.at(i).segment == s) release_saved(tape_.at(i));
+      segment.close_account();
     }
-    for (auto& [id, external] : segment.externals)  // retain: inner values of a parent go again
-      if (segment.parent >= 0 && external.record >= 0 && inner_of_ancestor(segment, external.record))
-        external.value = {};
-    if (!retain_) segment.close_account();
     segment.replayed = false;
+  }
+
+  // Records that a later backward may want.
+  bool has_other_records(const SegmentRange& segment) {
+    for (int64_t i = segment.first; i < segment.last; ++i) {
+      const Record& record = tape_.at(i);
+      const bool reached = i - tape_.base_ < static_cast<int64_t>(reachable_.size()) && is_reachable(i);
+      if (record.op && record.outputs[0].requires_grad && !reached) return true;
+    }
+    return false;
+  }
+
+  // Drops what the replay brought back; the next backward replays again.
+  void reset(int s) {
+    SegmentRange& segment = tape_.segments_[static_cast<size_t>(s)];
+    for (int64_t i = segment.first; segment.replayed && i < segment.last; ++i)
+      if (tape_.at(i).segment == s) release_saved(tape_.at(i));
+    for (auto& [id, external] : segment.externals)  // inner values of a parent go again
+      if (external.record >= 0 && inner_of_ancestor(segment, external.record)) external.value = {};
   }
 
   bool inner_of_ancestor(const SegmentRange& segment, int64_t record) const {
@@ -165,7 +181,7 @@ class Backward {
       if (!is_reachable(i)) continue;
       Record dead;
       std::swap(dead, tape_.at(i));
-      --tape_.alive_;
+      tape_.count_record(dead.segment, -1);
       for (const Edge& edge : dead.inputs)
         if (edge.record >= tape_.base_ && tape_.at(edge.record).op) --tape_.at(edge.record).readers;
     }

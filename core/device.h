@@ -34,6 +34,7 @@ class Storage {
   const char* op() const { return op_; }  // the op that allocated it
 
   uint64_t id() const { return id_; }  // unique, never reused
+  void set_purpose(Purpose purpose);   // an activation that becomes a gradient
 
   // Counts visible writes (optimizer updates, copy_); saved values are checked against it.
   uint32_t version = 0;
@@ -67,7 +68,7 @@ class Device : public std::enable_shared_from_this<Device> {
   void trim();            // gives wholly free blocks back to the driver
 
   // Counters for the savings lines of the report.
-  void note_inplace(uint64_t bytes);              // an op wrote over its input
+  void note_inplace(Storage& storage);            // an op writes over its input
   void close(SpareAccount& account);              // the segment's values are back or gone
   void note_accumulation(uint32_t micro_batches); // this many micro-batches share one's memory
 
@@ -79,6 +80,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Arena::Range take(uint64_t bytes);
   bool grow(uint64_t bytes);
   void release(Storage& storage);
+  void count_spared(Storage& storage);
   void update_peaks(uint64_t momentary = 0);
   [[noreturn]] void out_of_memory(uint64_t bytes) const;
 

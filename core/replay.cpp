@@ -88,7 +88,7 @@ void Replay::execute(const std::vector<int64_t>& records, const Ids& keep) {
       for (size_t j = k + 1; j < record.inputs.size(); ++j) again |= record.inputs[j].id == edge.id;
       inputs.push_back(take(edge, !again));
     }
-    std::vector<Tensor> outputs = record.op->forward(record.attrs, inputs);
+    std::vector<Tensor> outputs = run_forward(*record.op, record.attrs, inputs);
     inputs.clear();
     ++tape_.replayed_records_;
     for (size_t k = 0; k < outputs.size(); ++k) {

@@ -67,7 +67,17 @@ void Tape::append(Record record, std::span<const Tensor> held, std::span<Tensor>
     if (held[i].defined()) hold(record.inputs[i], held[i]);
   }
   records_.push_back(std::move(record));
-  ++alive_;
+  count_record(open_, 1);
+}
+
+// One record more or less, in `segment` and those around it.
+void Tape::count_record(int segment, int64_t change) {
+  alive_ += change;
+  for (int s = segment; s >= 0; s = segments_[s].parent) {
+    SegmentRange& range = segments_[s];
+    range.alive += change;
+    if (range.alive == 0 && range.last >= 0) range.release();
+  }
 }
 
 void Tape::hold(const Edge& edge, const Tensor& value) {
@@ -105,8 +115,10 @@ int Tape::open_segment() {
 
 void Tape::close_segment(int segment) {
   if (segment != open_) return;  // the tape was cleared meanwhile
-  segments_[segment].last = end();
-  open_ = segments_[segment].parent;
+  SegmentRange& range = segments_[segment];
+  range.last = end();
+  open_ = range.parent;
+  if (range.alive == 0) range.release();
   forget_if_empty();
 }
 
@@ -126,7 +138,7 @@ void Tape::free_records(std::vector<int64_t> worklist) {
         worklist.push_back(edge.record);
     Record dead;
     std::swap(dead, record);  // handles die after the record left the tape
-    --alive_;
+    count_record(dead.segment, -1);
   }
   forget_if_empty();
 }
@@ -143,6 +155,12 @@ void Tape::clear() {
   open_ = -1;
   const auto dead = std::move(records_);
   records_.clear();
+}
+
+void SegmentRange::release() {
+  externals.clear();
+  kept.clear();
+  close_account();
 }
 
 void SegmentRange::close_account() {
@@ -173,10 +191,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   for (const Tensor& t : inputs) requires_grad |= t.requires_grad();
   requires_grad &= op.vjp != nullptr;
   const bool records = grad_enabled() && (requires_grad || tape->in_segment());
-  if (!records) {
-    const NoGrad guard;
-    return op.forward(attrs, inputs);
-  }
+  if (!records) return run_forward(op, attrs, inputs);
 
   Record record;
   record.op = &op;
@@ -195,11 +210,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
       record.saved_inputs[i] = save(inputs[i]);
     }
   }
-  std::vector<Tensor> outputs;
-  {
-    const NoGrad guard;
-    outputs = op.forward(attrs, inputs);
-  }
+  std::vector<Tensor> outputs = run_forward(op, attrs, inputs);
   record.attrs = std::move(attrs);
   record.outputs.resize(1);
   record.outputs[0].requires_grad = requires_grad;
@@ -211,12 +222,23 @@ Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
   return std::move(apply(op, std::move(attrs), std::move(inputs))[0]);
 }
 
+std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<Tensor> inputs) {
+  const NoGrad guard;
+  std::vector<Tensor> outputs = op.forward(attrs, inputs);
+  for (Tensor& y : outputs) {
+    const TensorImpl& impl = y.impl();
+    const bool fresh = y.pointer().use_count() == 1 && impl.producer.index < 0;
+    if (!fresh) y = make_view(y, impl.shape, impl.strides, impl.offset);
+  }
+  return outputs;
+}
+
 Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {
   const TensorImpl& impl = candidate.impl();
   const bool whole = impl.offset == 0 && candidate.is_contiguous() && candidate.bytes() == impl.storage->bytes();
   if (candidate.pointer().use_count() == 1 && impl.storage.use_count() == 1 && whole &&
       impl.dtype == dtype && impl.shape == shape && impl.grad.defined() == false) {
-    candidate.device().note_inplace(candidate.bytes());
+    candidate.device().note_inplace(*impl.storage);
     return make_view(candidate, shape, dense_strides(shape), 0);
   }
   return empty(shape, dtype, candidate.device().shared_from_this());

@@ -87,6 +87,7 @@ struct SegmentRange {
   int parent = -1;
   int64_t first = 0, last = -1;  // records [first, last); last == -1 while the scope is open
   bool replayed = false;
+  int64_t alive = 0;  // records of this segment and those inside it that are not freed
   std::unordered_map<uint64_t, External> externals;  // by value id
   std::unordered_map<uint64_t, Tensor> kept;         // inner values that are at hand anyway
 
@@ -95,6 +96,7 @@ struct SegmentRange {
   std::shared_ptr<Device> device;
   std::unordered_set<uint64_t> held_storages;
   void close_account();
+  void release();  // its records are gone
 
   bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
 };
@@ -136,6 +138,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void hold(const Edge& edge, const Tensor& value);
   void release_reader(int64_t index);
   void free_records(std::vector<int64_t> worklist);
+  void count_record(int segment, int64_t change);
   void forget_if_empty();
 
   std::deque<Record> records_;
@@ -150,6 +153,9 @@ class Tape : public std::enable_shared_from_this<Tape> {
 // Inputs that are moved in may be overwritten when nobody else needs them.
 std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs);
 Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs);
+
+// op.forward. The outputs are new values even where the op hands out an input as it is.
+std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<Tensor> inputs);
 
 // For forwards: the storage of `candidate` when this call holds its last handle and shape and dtype
 // agree, else a new tensor.
