@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Change it with the drawings: it tells old files apart.
-constexpr int version = 1;
+constexpr int version = 2;
 
 template <class Draw, class Save>
 fs::path make_once(const fs::path& root, const char* name, const SyntheticSizes& sizes,

@@ -23,15 +23,15 @@ namespace {
 struct Options {
   DeviceOptions device;
   std::string model = "resnet20", data, checkpoint = "none", report;
-  int batch = 128, epochs = 0, checkpoint_every = 1;
+  int batch = 0, epochs = 0, checkpoint_every = 1;  // 0: by the data
   int64_t steps = 0;
   uint32_t accumulate = 1;
-  float lr = 0.1f, weight_decay = 1e-4f;
+  double lr = 0.1, weight_decay = 1e-4;
   uint64_t seed = 1;
   bool quiet = false;
 
   void add_to(CLI::App& app);
-  void validate() const;
+  void complete();  // checks, and fills in what depends on the data
 };
 
 void Options::add_to(CLI::App& app) {
@@ -41,7 +41,7 @@ void Options::add_to(CLI::App& app) {
                  "resnet20, 32, 56, 110 (6k + 2), resnet18, 34, 50, 101, 152, v2-20 (6k + 2), "
                  "v2-bottleneck-164 (9k + 2)")
       ->capture_default_str();
-  app.add_option("--batch", batch, "images per step")->capture_default_str();
+  app.add_option("--batch", batch, "images per step (default 32, with --data 128)");
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
   app.add_option("--checkpoint", checkpoint, "recompute activations: none, block or stage")
@@ -60,14 +60,16 @@ void Options::add_to(CLI::App& app) {
   device.add_to(app);
 }
 
-void Options::validate() const {
-  check(batch > 0, "options", "--batch must be positive, got {}", batch);
+void Options::complete() {
+  check(batch >= 0, "options", "--batch must be positive, got {}", batch);
   check(accumulate > 0, "options", "--accumulate must be positive, got {}", accumulate);
   check(epochs >= 0 && steps >= 0, "options",
         "--epochs and --steps must be positive, got {} and {}", epochs, steps);
   check(checkpoint_every > 0, "options", "--checkpoint-every must be positive, got {}",
         checkpoint_every);
   check(std::isfinite(lr) && lr >= 0, "options", "--lr must be a number >= 0, got {}", lr);
+  if (batch == 0) batch = data.empty() ? 32 : 128;
+  if (epochs == 0) epochs = data.empty() ? 1 : 30;
 }
 
 // The number at the end of a model's name; 0 if it does not begin with `prefix`.
@@ -108,9 +110,9 @@ struct Images {
   ChannelStatistics statistics;
 
   explicit Images(const std::string& given) {
-    // Drawn images: as many as a minute or two of a small CPU can train on.
+    // Drawn images: as many as two CPU cores train on in a minute or two.
     const std::filesystem::path folder =
-        given.empty() ? synthetic_cifar10(cache_directory(), {.train = 9600, .test = 1000})
+        given.empty() ? synthetic_cifar10(cache_directory(), {.train = 4800, .test = 1000})
                       : std::filesystem::path(given);
     train = load_cifar10(folder, Split::train);
     test = load_cifar10(folder, Split::test);
@@ -163,11 +165,12 @@ class Training {
         images_(images),
         dtype_(options.device.parsed_dtype()),
         model_(model_config(options.model, images.train.classes)),
-        optimizer_(Sgd(parameter_groups(model_), {.lr = options.lr,
-                                                  .momentum = 0.9f,
-                                                  .weight_decay = options.weight_decay,
-                                                  .nesterov = true}),
-                   options.accumulate),
+        optimizer_(
+            Sgd(parameter_groups(model_), {.lr = static_cast<float>(options.lr),
+                                           .momentum = 0.9f,
+                                           .weight_decay = static_cast<float>(options.weight_decay),
+                                           .nesterov = true}),
+            options.accumulate),
         loader_(images.train,
                 {.batch_size = options.batch,
                  .shuffle = true,
@@ -179,8 +182,7 @@ class Training {
                  .seed = options.seed}) {
     if (options.checkpoint != "none")
       model_.set_checkpoint(checkpoint_mode(options.checkpoint), options.checkpoint_every);
-    const int epochs = options.epochs ? options.epochs : options.data.empty() ? 1 : 30;
-    steps_ = options.steps ? options.steps : epochs * loader_.batches();
+    steps_ = options.steps ? options.steps : options.epochs * loader_.batches();
     const auto updates =
         static_cast<uint32_t>((steps_ + options.accumulate - 1) / options.accumulate);
     optimizer_.set_schedule(Schedule::cosine(updates, updates / 10));
@@ -191,7 +193,7 @@ class Training {
   int64_t parameters() const { return model_.parameter_count(); }
   void run();
   double evaluate();  // share of the test images that are classified correctly
-  nlohmann::json report(double accuracy) const;
+  nlohmann::json report(double accuracy, const MemoryReport& memory) const;
 
  private:
   void step(int64_t index, Meter& meter);
@@ -266,7 +268,7 @@ double Training::evaluate() {
   return meter.read().accuracy;
 }
 
-nlohmann::json Training::report(double accuracy) const {
+nlohmann::json Training::report(double accuracy, const MemoryReport& memory) const {
   return {{"model", options_.model},
           {"parameters", parameters()},
           {"data", options_.data.empty() ? "drawn shapes" : options_.data},
@@ -288,11 +290,11 @@ nlohmann::json Training::report(double accuracy) const {
           {"images_per_second", static_cast<double>(steps_ * options_.batch) / seconds_},
           {"test_accuracy", accuracy},
           {"history", history_},
-          {"device", device_json()}};
+          {"device", device_json(memory)}};
 }
 
-void train(const Options& options) {
-  options.validate();
+void train(Options options) {
+  options.complete();
   options.device.open();
   manual_seed(options.seed);
   const Images images(options.data);
@@ -306,7 +308,7 @@ void train(const Options& options) {
   const double accuracy = training.evaluate();
   fmt::print("test accuracy {:.2f} % of {} images\n\n{}", 100 * accuracy, images.test.size(),
              memory.str());
-  if (!options.report.empty()) write_json(options.report, training.report(accuracy));
+  if (!options.report.empty()) write_json(options.report, training.report(accuracy, memory));
 }
 
 }  // namespace

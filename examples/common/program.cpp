@@ -43,12 +43,12 @@ DType DeviceOptions::parsed_dtype() const {
   return parsed;
 }
 
-nlohmann::json device_json() {
+nlohmann::json device_json(const MemoryReport& memory) {
   const DeviceInfo& info = default_device()->info();
   return {{"backend", info.backend},
           {"name", info.name},
           {"driver", info.driver},
-          {"memory", nlohmann::json::parse(default_device()->memory_report().json())}};
+          {"memory", nlohmann::json::parse(memory.json())}};
 }
 
 void write_json(const std::string& file, const nlohmann::json& json) {

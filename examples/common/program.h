@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/device.h"
 #include "core/dtype.h"
 
 namespace rw {
@@ -22,8 +23,8 @@ struct DeviceOptions {
   DType parsed_dtype() const;  // f32 or f16
 };
 
-// The device and where its memory went, for reports.
-nlohmann::json device_json();
+// The default device and where its memory went, for reports.
+nlohmann::json device_json(const MemoryReport& memory = default_device()->memory_report());
 // Replaces the file whole, or leaves it as it was.
 void write_json(const std::string& file, const nlohmann::json& json);
 
