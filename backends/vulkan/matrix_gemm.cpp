@@ -151,7 +151,7 @@ GemmParams gemm_params(const Problem& q) {
 
 // ---- variants ------------------------------------------------------------------------------
 TileFamily subgroup_family(const Caps& caps, DType t, uint32_t n) {
-  constexpr uint32_t rows = 24, width = 4;  // ROWS and WIDTH of gemm_tile.glsl
+  constexpr uint32_t rows = 24, width = 4;            // ROWS and WIDTH of gemm_tile.glsl
   uint32_t lanes = std::min(caps.subgroup_size, 8u);  // divides ROWS
   while (lanes > 2 && n <= lanes / 2 * width) lanes /= 2;
   return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width,
