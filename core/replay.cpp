@@ -21,9 +21,9 @@ Replay::Ids Replay::wanted() const {
     const Record& record = tape_.at(i);
     if (!record.op || record.segment != id_ || !reached(i)) continue;
     for (size_t k = 0; k < record.inputs.size(); ++k)
-      if (record.saves.inputs >> k & 1) ids.insert(record.inputs[k].id);
+      if (record.saves.input(k)) ids.insert(record.inputs[k].id);
     for (size_t k = 0; k < record.outputs.size(); ++k)
-      if (record.saves.outputs >> k & 1) ids.insert(record.outputs[k].id);
+      if (record.saves.output(k)) ids.insert(record.outputs[k].id);
   }
   for (const SegmentRange& child : tape_.segments_) {
     if (child.parent != id_) continue;
@@ -116,9 +116,9 @@ void Replay::hand_out(const Ids& keep) {
     record.saved_inputs.resize(record.inputs.size());
     record.saved_outputs.resize(record.outputs.size());
     for (size_t k = 0; k < record.inputs.size(); ++k)
-      if (record.saves.inputs >> k & 1) record.saved_inputs[k] = value(record.inputs[k].id);
+      if (record.saves.input(k)) record.saved_inputs[k] = value(record.inputs[k].id);
     for (size_t k = 0; k < record.outputs.size(); ++k)
-      if (record.saves.outputs >> k & 1) record.saved_outputs[k] = value(record.outputs[k].id);
+      if (record.saves.output(k)) record.saved_outputs[k] = value(record.outputs[k].id);
   }
   for (SegmentRange& child : tape_.segments_) {
     if (child.parent != id_) continue;

@@ -53,7 +53,7 @@ void Tape::append(Record record, std::span<const Tensor> held, std::span<Tensor>
   record.saved_outputs.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     TensorImpl& impl = outputs[i].impl();
-    if (record.saves.outputs >> i & 1) {
+    if (record.saves.output(i)) {
       if (open_ >= 0) spare(outputs[i]);
       else record.saved_outputs[i] = save(outputs[i]);
     }
@@ -196,13 +196,13 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   Record record;
   record.op = &op;
   uint32_t needs = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) needs |= uint32_t{inputs[i].requires_grad()} << i;
+  for (size_t i = 0; i < std::min<size_t>(inputs.size(), 32); ++i) needs |= uint32_t{inputs[i].requires_grad()} << i;
   record.saves = requires_grad ? op.saves(attrs, needs) : Saves{};
   record.saved_inputs.resize(inputs.size());
   std::vector<Tensor> held(inputs.size());  // by open segments: values from outside
   for (size_t i = 0; i < inputs.size(); ++i) {
     record.inputs.push_back(edge_of(inputs[i], tape.get()));
-    const bool saved = record.saves.inputs >> i & 1;
+    const bool saved = record.saves.input(i);
     if (tape->in_segment()) {
       if (!tape->is_inner(record.inputs[i])) held[i] = inputs[i].detach();
       else if (saved) tape->spare(inputs[i]);

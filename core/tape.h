@@ -20,10 +20,12 @@ namespace rw {
 
 struct Record;
 
-// Which values an op's vjp reads: bit i = input i, output i.
+// Which values an op's vjp reads: bit i = input i, output i. Only the first 32 can be saved.
 struct Saves {
   uint32_t inputs = 0;
   uint32_t outputs = 0;
+  bool input(size_t i) const { return i < 32 && (inputs >> i & 1); }
+  bool output(size_t i) const { return i < 32 && (outputs >> i & 1); }
 };
 
 // A user's own op is the same struct as the built-in ones.
@@ -35,7 +37,7 @@ struct Op {
   // One gradient per input from one per output (undefined = zero); undefined results mean none.
   // May move from dy. Null: not differentiable.
   std::vector<Tensor> (*vjp)(const Record& record, std::span<Tensor> dy) = nullptr;
-  // `needs`: bit i is set when input i wants a gradient.
+  // `needs`: bit i is set when input i wants a gradient (of the first 32).
   Saves (*saves)(const std::any& attrs, uint32_t needs) = [](const std::any&, uint32_t) { return Saves{}; };
   // The vjp takes dy of any float dtype (casts, views): weight gradients stay f32 on their way.
   bool any_grad_dtype = false;
