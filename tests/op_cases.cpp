@@ -9,7 +9,6 @@ namespace rw::test {
 namespace {
 
 // ---- inputs
-// --------------------------------------------------------------------------------------
 Input x(const Shape& shape, float low = -2, float high = 2) {
   return {shape, low, high};
 }
@@ -49,8 +48,7 @@ class Table {
 };
 
 // ---- elementwise: from shaders/elementwise.def
-// ----------------------------------------------------- Each row's public function of tensors only;
-// those not listed have the row's name.
+// Each row's public function of tensors only; those not listed have the row's name.
 namespace rows {
 using namespace rw;
 Tensor pow_scalar(const Tensor& t) {
@@ -127,7 +125,6 @@ void add_elementwise(Table& t) {
 }
 
 // ---- dtype and layout
-// ------------------------------------------------------------------------------
 void add_layout(Table& t) {
   t.row("cast to f16", {x({3, 7})}, [](const Tensors& in) {
      return cast(in[0], DType::f16);
@@ -136,6 +133,18 @@ void add_layout(Table& t) {
   t.row("cast to i32", {constant({3, 7})},
         [](const Tensors& in) { return cast(in[0], DType::i32); });
   t.row("cast of u8", {mask({3, 7})}, [](const Tensors& in) { return cast(in[0], DType::f32); });
+  OpCase& promotion = t.row("promotion", {x({3, 7}), x({3, 7})},
+                            [](const Tensors& in) { return in[0] * cast(in[1], DType::f16); });
+  promotion.step = 0.1;
+  promotion.gradient_tolerance = 2e-2;
+  t.row("copy_into, fill_, accumulate", {constant({3, 7})}, [](const Tensors& in) {
+    const Tensor target = zeros({7, 6}), sum = zeros_like(target);
+    fill_(target, -0.5f);
+    copy_into(in[0], transpose(slice(target, 1, 0, 6, 2), 0, 1));
+    accumulate(target, sum);
+    accumulate(cast(target, DType::f16), sum, 2);
+    return sum;
+  });
   t.row("contiguous", {x({3, 4, 5})}, [](const Tensors& in) {
     return contiguous(permute(in[0], {2, 0, 1}));
   });
@@ -178,7 +187,6 @@ void add_layout(Table& t) {
 }
 
 // ---- reductions
-// --------------------------------------------------------------------------------------
 void add_reductions(Table& t) {
   const std::vector<Axes> sets = {{}, {0}, {1}, {-1}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}};
   for (const Axes& axes : sets) {
@@ -216,7 +224,6 @@ void add_reductions(Table& t) {
 }
 
 // ---- matrix products and convolution
-// -------------------------------------------------------------------
 void add_matrix(Table& t) {
   const auto product = [](const Tensors& in) { return matmul(in[0], in[1]); };
   t.row("matmul", {x({5, 7}), x({7, 3})}, product);
@@ -244,6 +251,14 @@ void add_matrix(Table& t) {
   t.row("linear without bias", {x({6, 5}), x({3, 5})},
         [](const Tensors& in) { return linear(in[0], in[1]); });
 
+  OpCase& mixed = t.row("autocast", {x({6, 5}), x({3, 5}), x({3, 4})}, [](const Tensors& in) {
+    const Autocast autocast(DType::f16);
+    return matmul(linear(in[0], in[1]), in[2]);
+  });
+  mixed.step = 0.25;
+  mixed.gradient_tolerance = 5e-2;
+  mixed.f32_tolerance = mixed.f16_tolerance;
+
   const auto conv = [&](const char* name, const Shape& image, const Shape& weight,
                         const Conv2dOptions& o) {
     t.row(name, {x(image), x(weight)}, [o](const Tensors& in) {
@@ -263,7 +278,6 @@ void add_matrix(Table& t) {
 }
 
 // ---- normalisation, pooling, losses, indexing, random
-// ----------------------------------------------------
 void add_network(Table& t) {
   for (const auto& [name, o] : {std::pair{"2x2", PoolOptions::make(2, 2)},
                                 {"3x3 stride 2 padded", PoolOptions::make(3, 2, 1)},

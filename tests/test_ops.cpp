@@ -71,7 +71,6 @@ Evaluation evaluate_row(const OpCase& row, DType dtype = DType::f32) {
 }
 
 // ---- views: the same values at other places in a larger tensor
-// ---------------------------------------
 enum class ViewKind { shifted, transposed, every_second };
 
 Tensor as_view(const Tensor& t, ViewKind kind) {
@@ -101,7 +100,6 @@ Tensors as_views(Tensors inputs, ViewKind kind) {
 }
 
 // ---- a segment with neighbours before and after the op
-// ---------------------------------------------------
 Tensors with_neighbours(const OpCase& row, const Tensors& inputs, bool segment) {
   const CheckpointScope scope(segment);
   Tensors scaled;

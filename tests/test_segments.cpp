@@ -1,7 +1,6 @@
 // Checkpoint segments: the same bits as the plain run, less memory, nothing left behind.
 #include <cmath>
 #include <functional>
-#include <random>
 #include <tuple>
 
 #include "tests/tape_fixture.h"
@@ -249,7 +248,6 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: without gradients they are nothing") {
 }
 
 // ---- memory
-// ------------------------------------------------------------------------------------------
 namespace {
 
 constexpr int64_t width = 4096;
