@@ -160,6 +160,24 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
 Tensor batch_norm_with(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                        const Tensor& bias, float eps = 1e-5f);
 
+// Over the last axis, statistics in f32. weight, bias [C] f32; undefined: 1 and 0. C <= 65536.
+Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, float eps = 1e-5f);
+Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, float eps = 1e-6f);
+// x [N, ..., C]: over everything but N within each of `groups` runs of channels, at most 65536 elements.
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
+                  float eps = 1e-5f);
+
+// One layer and direction of a recurrent network over T steps, PyTorch's cells and order of gates.
+// gates [T, N, 4 H] (GRU: 3 H) = W_ih x + b_ih; weight_hh [4 H, H]; bias_hh [4 H] f32 or undefined;
+// h0 [N, H]; c0 [N, H] f32. `reverse` goes from the last step to the first; y [T, N, H] stays in order.
+struct LstmResult {
+  Tensor y, c;  // c [N, H] f32: the state after the last step
+};
+LstmResult lstm(const Tensor& gates, const Tensor& weight_hh, const Tensor& bias_hh, const Tensor& h0,
+                const Tensor& c0, bool reverse = false);
+Tensor gru(const Tensor& gates, const Tensor& weight_hh, const Tensor& bias_hh, const Tensor& h0,
+           bool reverse = false);
+
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
 

@@ -256,6 +256,7 @@ struct Conv2dParams {
 #define STATE_LR_FACTOR 6    // schedule's factor on each group's learning rate
 #define STATE_GRAD_FACTOR 7  // 1 / scale / weight * clip coefficient
 #define STATE_GRAD_NORM 8    // of the unscaled, averaged gradient, before clipping
+#define STATE_SKIPPED_IN_A_ROW 9  // updates skipped since the last one that was done
 #define STATE_SIZE 16
 
 // grad_stats: partial[c] = sum of squares of chunk c of g, partial[chunks + c] = 1 if any element of
@@ -398,6 +399,72 @@ struct ConvDirectParams {
   uint groups;
   uint n;  // threads
   uint line_chunk;
+};
+
+// ---- row normalisation (x is [rows, cols]) ---------------------------------------------------
+// layer_norm: y = (x - mean) * rstd * weight + bias per row; stats [rows, 2] = mean, rstd with
+// rstd = 1 / sqrt(biased variance + eps). variant {rms}: 1: mean is 0, rstd = 1 / sqrt(mean(x^2) + eps)
+// and bias is not added. One workgroup per row. cols <= 2^16.
+struct LayerNormParams {
+  uint offset[5];  // x, weight, bias, y, stats
+  uint rows, cols;
+  float eps;
+};
+// layer_norm_grad: with g = weight * dy and xhat = (x - mean) * rstd:
+// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), without mean(g) in variant {rms}. As layer_norm.
+struct LayerNormGradParams {
+  uint offset[5];  // x, dy, weight, stats, dx
+  uint rows, cols;
+};
+// layer_norm_grad_stats: partial [chunks, 2, cols] = sum(dy * xhat), sum(dy) over the rows of each chunk
+// of chunk_rows rows (<= 32768). threads = {ceil(cols / 8), chunks}.
+struct LayerNormGradStatsParams {
+  uint offset[4];  // x, dy, stats, partial
+  uint rows, cols, chunk_rows;
+};
+
+// ---- recurrent cells: one step; threads.x = rows * ceil(hidden / 8) ----------------------------
+// lstm_cell: a = gx + gh + bias [rows, 4 hidden]; i, f, g, o = sigmoid, sigmoid, tanh, sigmoid of its
+// quarters; c = f * c_prev + i * g; h = o * tanh(c); acts = i, f, g, o.
+// gru_cell: r, z = sigmoid(gx + gh + bias) of the first two thirds of [rows, 3 hidden]; q = gh + bias of
+// the last; n = tanh(gx + r * q); h = (1 - z) * n + z * h_prev; acts [rows, 4 hidden] = r, z, n, q.
+struct CellParams {
+  uint offset[7];  // gx, gh, bias, c_prev, h, c, acts; gru: gx, gh, bias, h_prev, h, acts
+  uint rows, hidden;
+};
+// lstm_cell_grad: from d = dy + dh and dc (in place: that of c becomes that of c_prev) to dgates, the
+// gradient of gx and gh. gru_cell_grad: the same with carry in dc's place: d = dy + dh + carry, and
+// carry becomes d * z, the part of h_prev's gradient that does not go through gh.
+struct CellGradParams {
+  uint offset[7];  // acts, c_prev, c, dy, dh, dc, dgates; gru: acts, h_prev, dy, dh, carry, dgx, dgh
+  uint rows, hidden;
+};
+
+// ---- LAMB and averages of parameters -----------------------------------------------------------
+// A run of parameters is cut into chunks that lie in one parameter each: table [chunks, 3] (i32) =
+// begin (a multiple of 8), size (<= 2^18), parameter; first [parameters + 1] (i32): first chunk of each.
+// lamb_norms: moves m and v; partial [2, chunks] = sums of squares of the parameter and of its update
+// u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * param. lamb: param -=
+// lr * ratio[parameter] * u. One workgroup per chunk. Nothing happens when state[FOUND_INF] != 0.
+struct LambParams {
+  uint offset[7];  // param, grad, m, v, table, state, partial; lamb: param, m, v, table, ratio, state
+  uint chunks;
+  float lr, beta1, beta2, eps, weight_decay;
+};
+// lamb_ratio: ratio [parameters] = norm of the parameter / norm of u, 1 where one of them is 0 or
+// `adapt` is 0. threads.x = parameters.
+struct LambRatioParams {
+  uint offset[4];  // partial, first, state, ratio
+  uint parameters, chunks;
+  uint adapt;
+};
+// ema: unless state[FOUND_INF] != 0, average += rate * (param - average), rate = 1 - decay or, when
+// `corrected`, (1 - decay) / (1 - decay^t) with t = state[UPDATES] - start[0]. Flat.
+struct EmaParams {
+  uint offset[4];  // average, param, start, state
+  uint n;
+  float decay;
+  uint corrected;
 };
 
 #ifdef __cplusplus
