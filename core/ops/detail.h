@@ -23,6 +23,9 @@ inline void check_float(const Tensor& t, const char* op) {
   check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t.str());
 }
 
+// a [..., m, k] @ b [..., k, n] of `dtype`, unrecorded (matmul.cpp).
+Tensor gemm(const Tensor& a, const Tensor& b, DType dtype);
+
 // Split of a 64-bit number into kernel parameters.
 inline uint32_t low(uint64_t v) { return static_cast<uint32_t>(v); }
 inline uint32_t high(uint64_t v) { return static_cast<uint32_t>(v >> 32); }

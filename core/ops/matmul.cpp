@@ -28,8 +28,9 @@ RowCol row_col(const Tensor& t) {
 
 Shape leading(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end() - 2)); }
 
-// c [..., m, n] = a [..., m, k] @ b [..., k, n], of `dtype`.
-Tensor gemm(const Tensor& a_in, const Tensor& b_in, DType dtype) {
+}  // namespace
+
+Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype) {
   Tensor a = with_unit_stride(a_in), b = with_unit_stride(b_in);
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
   const Shape batch = broadcast(leading(a.shape()), leading(b.shape()), "matmul");
@@ -68,10 +69,12 @@ Tensor gemm(const Tensor& a_in, const Tensor& b_in, DType dtype) {
     params.c_batch[at] = count32(steps[2][i], "matmul");
   }
   const double flops = 2.0 * static_cast<double>(c.numel()) * static_cast<double>(k);
-  launch("matmul", {in(a), in(b), out(c)}, params,
+  rw::launch("matmul", {in(a), in(b), out(c)}, params,
          {.threads = {params.n, params.m, params.batch[0] * params.batch[1]}, .flops = flops});
   return c;
 }
+
+namespace {
 
 std::vector<Tensor> matmul_forward(const std::any&, std::span<Tensor> inputs) {
   return one(gemm(inputs[0], inputs[1], inputs[0].dtype()));
