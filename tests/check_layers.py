@@ -29,6 +29,7 @@ LIBRARY_RULES = {
     "fmt/": [""],
     "vulkan/": ["backends/vulkan/"],
     "zlib.h": ["data/", "tests/"],
+    "unicode/": ["data/", "tests/"],  # ICU
     "doctest/": ["tests/"],
     "CLI/": ["examples/", "benchmarks/"],
     "nlohmann/": ["core/", "examples/", "benchmarks/", "tests/"],

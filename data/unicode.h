@@ -1,0 +1,35 @@
+// Unicode as BERT's tokenizer sees it; ICU knows the characters.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rw {
+
+// A code point and the bytes [begin, end) of the source text it comes from.
+struct Character {
+  char32_t code;
+  size_t begin, end;
+};
+using Characters = std::vector<Character>;
+
+// Reads the code point at `position` and moves behind it. False for bytes that are not UTF-8, which
+// are skipped. Texts are at most 2 GiB.
+bool next_character(std::string_view text, size_t& position, Character& out);
+void append_utf8(std::string& text, char32_t code);
+bool is_valid_utf8(std::string_view text);
+
+bool is_space(char32_t code);    // separates words
+bool is_ignored(char32_t code);  // control and format characters, U+0000, U+FFFD
+bool is_punctuation(
+    char32_t code);          // Unicode's, and every ASCII character that is no letter or digit
+bool is_cjk(char32_t code);  // an ideograph: a word of its own
+
+// Full Unicode lower-casing with no locale; a final capital sigma becomes U+03C2.
+Characters lower_case(const Characters& text);
+// Canonical decomposition without the nonspacing marks.
+Characters strip_accents(const Characters& text);
+
+}  // namespace rw

@@ -1,0 +1,49 @@
+// BERT's vocabulary: one token per line, its id is its line. Tokens that continue a word start
+// with "##".
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace rw {
+
+class Vocabulary {
+ public:
+  // Needs [PAD], [UNK], [CLS], [SEP] and [MASK]; no token empty, twice, or not UTF-8. ValueError.
+  explicit Vocabulary(std::vector<std::string> tokens);
+  // Throws FileError naming the line.
+  static Vocabulary load(const std::filesystem::path& file);
+  void save(const std::filesystem::path& file) const;
+
+  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+  const std::string& token(int64_t id) const;
+  // -1 where there is none.
+  int32_t id(std::string_view token) const;
+  // The same for "##" + `piece`.
+  int32_t continuing_id(std::string_view piece) const;
+  // Whether a token continues the word of the token before it.
+  bool continues(int64_t id) const { return token(id).starts_with("##"); }
+  bool is_special(int64_t id) const {
+    return id == pad || id == unk || id == cls || id == sep || id == mask;
+  }
+  // Characters of the longest token.
+  size_t longest() const { return longest_; }
+
+  int32_t pad, unk, cls, sep, mask;
+
+ private:
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  using Ids = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
+
+  std::vector<std::string> tokens_;
+  Ids ids_, continuing_;  // continuing_: without the "##"
+  size_t longest_ = 0;
+};
+
+}  // namespace rw
