@@ -20,7 +20,8 @@ void main() {
   const uvec2 at = uvec2(batch / p.batch_inner, batch % p.batch_inner);
   const uint a0 = p.offset[0] + at.x * p.a_batch[0] + at.y * p.a_batch[1];
   const uint b0 = p.offset[1] + at.x * p.b_batch[0] + at.y * p.b_batch[1];
-  const uint m0 = group_id() % tiles_m * TILE_ROWS + first_lane / LANES * ROWS;
+  const uint tile_m = group_id() % tiles_m, first_row = first_lane / LANES * ROWS;
+  const uint m0 = tile_m * TILE_ROWS + first_row;
   const uint tile_n = tile % tiles_n, n0 = tile_n * TILE_COLS + lane_n * WIDTH;
 
   const uint n_in_tile = min(lane_n * WIDTH, (p.n - 1 - tile_n * TILE_COLS) / WIDTH * WIDTH);
@@ -28,10 +29,16 @@ void main() {
   // Rows and columns past the edge repeat the last ones; only the stores are masked.
   uint row[ROWS];     // element of row i
   uint column[WIDTH];  // element of column j, or of all columns
+  const uint last_row = p.m - 1 - tile_m * TILE_ROWS;
   [[unroll]] for (uint i = 0; i < ROWS; ++i)
-    row[i] = a0 + (A_TRANSPOSED ? min(m0 + i, p.m - 1) : min(m0 + i, p.m - 1) * p.a_row);
+    row[i] = a0 + (A_TRANSPOSED ? tile_m * p.a_panel + min(first_row + i, last_row)
+                                : min(m0 + i, p.m - 1) * p.a_row);
   [[unroll]] for (uint j = 0; j < WIDTH; ++j)
     column[j] = b0 + (B_TRANSPOSED ? min(n0 + j, p.n - 1) * p.b_col : tile_n * p.b_panel + n_in_tile);
+
+  uint row_word[ROWS];  // the word of row i where a is transposed
+  [[unroll]] for (uint i = 0; i < ROWS; i += WORD)
+    row_word[i] = a0 + tile_m * p.a_panel + min(first_row + i, last_row / WORD * WORD);
 
   clear_tile();
   const uint k_end = min((part + 1) * p.k_chunk, p.k);
@@ -41,7 +48,7 @@ void main() {
     if (A_TRANSPOSED) {
       [[unroll]] for (uint i = 0; i < ROWS; i += WORD)
         [[unroll]] for (uint u = 0; u < DEPTH; ++u)
-          load_rows(i, u, a0 + (k_lane + u) * p.a_col + min(m0 + i, (p.m - 1) / WORD * WORD), true);
+          load_rows(i, u, row_word[i] + (k_lane + u) * p.a_col, true);
     } else {
       [[unroll]] for (uint i = 0; i < ROWS; ++i) load_row(i, row[i] + k_lane);
     }

@@ -321,8 +321,8 @@ struct AdamParams {
 // of k, ks, of `splits` parts of k_chunk each. One workgroup per tile, part and matrix.
 // gemm_subgroup, variant {lanes across columns, pairs, a transposed, b transposed}: a is [m, k] or [k, m]
 // as stored, b [k, n] or [n, k]; offsets and row and batch steps are multiples of 4 (a not transposed:
-// of 2, for f32 of 1). b [k, n] may lie in panels of one tile's columns, b_panel elements apart;
-// plain rows are panels a tile's columns apart. gemm_tiled: any strides; one of row and col is 1.
+// of 2, for f32 of 1). b [k, n] may lie in panels of one tile's columns, b_panel elements apart,
+// and a [k, m] in panels of one tile's rows; plain ones are panels a tile's width apart. gemm_tiled: any strides; one of row and col is 1.
 struct GemmParams {
   uint offset[3];  // a, b, c
   uint m, n, k;
@@ -331,7 +331,7 @@ struct GemmParams {
   uint a_row, a_col, b_row, b_col;  // element strides
   uint c_row;
   uint a_batch[2], b_batch[2], c_batch[2];
-  uint b_panel;
+  uint a_panel, b_panel;
   uint c_split;  // elements from part to part
   float alpha;
 };
@@ -423,7 +423,9 @@ struct LayerNormGradStatsParams {
   uint rows, cols, chunk_rows;
 };
 
-// ---- recurrent cells: one step; threads.x = rows * ceil(hidden / 8) ----------------------------
+// ---- recurrent cells: one step -----------------------------------------------------------------
+// variant {whole}: 1: hidden and all offsets are multiples of 4. threads.x = rows * hidden, with whole
+// a quarter of that.
 // lstm_cell: a = gx + gh + bias [rows, 4 hidden]; i, f, g, o = sigmoid, sigmoid, tanh, sigmoid of its
 // quarters; c = f * c_prev + i * g; h = o * tanh(c); acts = i, f, g, o.
 // gru_cell: r, z = sigmoid(gx + gh + bias) of the first two thirds of [rows, 3 hidden]; q = gh + bias of
@@ -465,6 +467,42 @@ struct EmaParams {
   uint n;
   float decay;
   uint corrected;
+};
+
+// ---- attention -------------------------------------------------------------------------------
+// Over each head: scores[i, j] = scale * q[i] . k[j] + mask[i, j] for the keys j < lengths[b], and j <= i
+// when causal; P = softmax over j; out[i] = sum of P[i, j] * kept[i, j] / keep * v[j]. Scores below
+// ATTENTION_NO_SCORE do not count; a row without any is zero. kept: word j % 4 of the Philox block
+// (counter, 1 + (b * heads + h) * queries + i, j / 4) below keep, as in dropout.
+// Rows of q, k, v and mask are dense, their other strides are the call's; offsets and strides of q, k, v
+// are multiples of 4, dim of 8. out, dout, dq [batch, queries, heads, dim]; lse [batch, heads, queries].
+#define ATTENTION_CAUSAL 1
+#define ATTENTION_MASK 2
+#define ATTENTION_LENGTHS 4
+#define ATTENTION_DROPOUT 8
+#define ATTENTION_NO_SCORE -1e38f
+#define ATTENTION_PER_LANE 4  // columns of scores
+// Variant of all three {flags, rows, width}: a subgroup makes `rows` rows (16 at most) of the result by
+// width columns per lane; threads.x = subgroup size * batch * heads * row tiles * column tiles.
+// attention: q, k, v, mask, lengths, out, lse. Flags tell which of mask and lengths are read. lse is the
+// scores' log-sum-exp, -ATTENTION_NO_SCORE for rows without any.
+// attention_dq: q, k, v, dout, stats, mask, lengths, dq. With dP = dout . v * kept / keep,
+// dS = P * (dP - delta) * scale: dq[i] = sum of dS[i, j] k[j].
+// attention_dkv: q, k, v, dout, stats, mask, lengths, dkv [2, batch, keys, heads, dim]: first
+// dk[j] = sum of dS[i, j] q[i], then dv[j] = sum of P[i, j] kept / keep * dout[i].
+struct AttentionParams {
+  uint offset[8];
+  uint batch, heads, queries, keys, dim;
+  uint q_stride[3], k_stride[3], v_stride[3];  // of batch, head, row
+  uint mask_stride[3];
+  float scale, keep;
+  uint seed_lo, seed_hi, counter_lo, counter_hi;
+};
+// attention_delta: stats [batch, heads, queries, 2] = lse, delta = sum of out * dout.
+// threads.x = batch * heads * queries.
+struct AttentionDeltaParams {
+  uint offset[4];  // out, dout, lse, stats
+  uint rows, heads, queries, dim;
 };
 
 #ifdef __cplusplus

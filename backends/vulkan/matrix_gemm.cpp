@@ -76,12 +76,12 @@ Operand pack_operand(Plan& plan, const Problem& q, Operand x, uint32_t rows, uin
   return y;
 }
 
-// Whether panels of b are worth their making: many row tiles read them, and where they are now the
-// rows of a tile are pages apart.
-bool wants_panels(const Problem& q, const TileFamily& family) {
-  constexpr uint32_t rows = 256, bytes = 256 << 10;
-  return q.p.m >= rows && q.p.n > family.tile_cols &&
-         uint64_t{q.p.n} * q.p.k * size_of(q.t) >= bytes;
+// Whether panels of a factor are worth their making: enough tiles along the other side, of size
+// `readers`, read them, and as it lies the lines of a tile are far apart or collide in the cache.
+bool wants_panels(const Problem& q, uint32_t size, uint32_t panel, uint32_t readers) {
+  constexpr uint32_t least_readers = 256, least_bytes = 128 << 10;
+  return readers >= least_readers && size > panel &&
+         uint64_t{size} * q.p.k * size_of(q.t) >= least_bytes;
 }
 
 // Runs g, into c itself or, when it is split or c is added to, by way of f32 parts.
@@ -144,6 +144,7 @@ GemmParams gemm_params(const Problem& q) {
           .a_batch = {p.a_batch[0], p.a_batch[1]},
           .b_batch = {p.b_batch[0], p.b_batch[1]},
           .c_batch = {p.c_batch[0], p.c_batch[1]},
+          .a_panel = 0,
           .b_panel = 0,
           .c_split = 0,
           .alpha = p.alpha};
@@ -178,13 +179,19 @@ void plan_subgroup(Plan& plan, const Caps& caps, const Problem& q, Operand a, Op
   const TileFamily family = subgroup_family(caps, q.t, q.p.n);
   GemmParams g = gemm_params(q);
   bool a_transposed = g.a_col != 1, b_transposed = g.b_col != 1;
-  if (!fits_words(q, g, true, a_transposed)) {
+  g.a_panel = family.tile_rows;
+  if (!a_transposed && wants_panels(q, g.m, family.tile_rows, g.n)) {
+    a = pack_operand(plan, q, a, g.k, g.m, family.tile_rows, g.offset[0], g.a_col, g.a_row,
+                     g.a_batch);
+    a_transposed = true;
+    g.a_panel = g.k * family.tile_rows;
+  } else if (!fits_words(q, g, true, a_transposed)) {
     const auto panel = static_cast<uint32_t>(multiple_of(4, g.k));
     a = pack_operand(plan, q, a, g.m, g.k, panel, g.offset[0], g.a_row, g.a_col, g.a_batch);
     a_transposed = false;
   }
   g.b_panel = family.tile_cols;
-  if (!fits_words(q, g, false, b_transposed) || wants_panels(q, family)) {
+  if (!fits_words(q, g, false, b_transposed) || wants_panels(q, g.n, family.tile_cols, g.m)) {
     b = pack_operand(plan, q, b, g.k, g.n, family.tile_cols, g.offset[1], g.b_row, g.b_col,
                      g.b_batch);
     b_transposed = false;
