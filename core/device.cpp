@@ -195,7 +195,23 @@ std::shared_ptr<Device> set_default_device(std::unique_ptr<Backend> backend, uin
   return the_default_device;
 }
 
+namespace {
+
+// A CPU driver may still compile kernels when the program exits, with a compiler whose statics die
+// before any handler of ours. Thread-local objects die earlier: queued work is finished there.
+struct FinishAtExit {
+  ~FinishAtExit() {
+    try {
+      if (the_default_device) the_default_device->synchronize();
+    } catch (const Error&) {  // a lost device has nothing left to finish
+    }
+  }
+};
+
+}  // namespace
+
 void set_default_device(std::shared_ptr<Device> device) {
+  [[maybe_unused]] thread_local const FinishAtExit finish;
   // Registered after the driver was loaded, so that the device closes before the driver does.
   [[maybe_unused]] static const int registered = std::atexit([] { the_default_device.reset(); });
   the_default_device = std::move(device);
