@@ -79,7 +79,7 @@ Operand pack_operand(Plan& plan, const Problem& q, Operand x, uint32_t rows, uin
 // Whether panels of a factor are worth their making: enough tiles along the other side, of size
 // `readers`, read them, and as it lies the lines of a tile are far apart or collide in the cache.
 bool wants_panels(const Problem& q, uint32_t size, uint32_t panel, uint32_t readers) {
-  constexpr uint32_t least_readers = 256, least_bytes = 128 << 10;
+  constexpr uint32_t least_readers = 256, least_bytes = 140 << 10;
   return readers >= least_readers && size > panel &&
          uint64_t{size} * q.p.k * size_of(q.t) >= least_bytes;
 }
