@@ -6,11 +6,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-FOLDERS = ["core", "backends", "data", "nn", "optim", "examples", "benchmarks", "tests"]
+FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "examples", "benchmarks", "tests"]
 
 # What the files below a path may include besides files of the same path. The longest path counts.
 BACKEND = ["core/backend.h", "core/dtype.h", "core/error.h", "core/shape.h", "shaders/"]
-USER = ["core/", "nn/", "optim/", "data/", "backends/open.h"]
+USER = ["core/", "nn/", "optim/", "io/", "data/", "backends/open.h"]
 PROJECT_RULES = {
     "core/": ["shaders/"],
     "backends/": BACKEND,  # open.*: chooses among the backends
@@ -20,6 +20,7 @@ PROJECT_RULES = {
     "data/": ["core/error.h"],
     "nn/": ["core/"],
     "optim/": ["core/", "shaders/"],
+    "io/": ["core/", "nn/", "optim/"],
     "examples/": USER,
     "benchmarks/": USER + ["examples/common/", "shaders/"],  # they may time single kernels
     "tests/": [""],
@@ -32,7 +33,7 @@ LIBRARY_RULES = {
     "unicode/": ["data/", "tests/"],  # ICU
     "doctest/": ["tests/"],
     "CLI/": ["examples/", "benchmarks/"],
-    "nlohmann/": ["core/", "examples/", "benchmarks/", "tests/"],
+    "nlohmann/": ["io/", "examples/", "benchmarks/", "tests/"],
 }
 SYSTEM = re.compile(r"[a-z_0-9]+$|(sys/)?[a-z]+\.h$")  # <vector>, <unistd.h>, <sys/stat.h>
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -14,7 +14,7 @@ export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR="$root/installed"
 
 # Every header is installed, and includes only what is installed too.
 cd "$source"
-find backends/open.h core nn optim data -name '*.h' ! -path 'core/ops/*' |
+find backends/open.h core nn optim io data -name '*.h' ! -path 'core/ops/*' |
   sed 's/.*/#include <&>/' > "$root/all.cpp"
 # shellcheck disable=SC2046  # flags are words
 ${CXX:-c++} -std=c++20 -fsyntax-only $(pkg-config --cflags rewind) "$root/all.cpp"

@@ -1,0 +1,88 @@
+#include "io/model.h"
+
+#include <algorithm>
+
+#include "core/ops.h"
+
+namespace rw {
+
+namespace {
+
+// "  missing: a, b" with at most ten names, or nothing.
+std::string listed(const char* title, const std::vector<std::string>& names) {
+  constexpr size_t most = 10;
+  if (names.empty()) return {};
+  const auto end = names.begin() + static_cast<ptrdiff_t>(std::min(most, names.size()));
+  const std::string more =
+      names.size() > most ? fmt::format(" and {} more", names.size() - most) : "";
+  return fmt::format("; {}: {}{}", title, fmt::join(names.begin(), end, ", "), more);
+}
+
+}  // namespace
+
+StateDict state_dict(const Module& module) {
+  StateDict tensors = module.named_parameters();
+  for (NamedTensor& buffer : module.named_buffers()) tensors.push_back(std::move(buffer));
+  for (NamedTensor& t : tensors) t.tensor = t.tensor.detach();
+  return tensors;
+}
+
+StateDict torch_state_dict(const Module& module) {
+  const NoGrad guard;
+  StateDict tensors = state_dict(module);
+  for (auto& [name, tensor] : tensors)
+    if (tensor.rank() == 4) tensor = permute(tensor, {0, 3, 1, 2});  // OHWI to OIHW
+  return tensors;
+}
+
+StateDict renamed(StateDict tensors, const std::vector<Renaming>& rules) {
+  for (NamedTensor& t : tensors) {
+    for (const auto& [from, to] : rules) {
+      const size_t at = t.name.find(from);
+      if (at != std::string::npos) t.name.replace(at, from.size(), to);
+    }
+  }
+  return tensors;
+}
+
+LoadResult load_tensors(const SafetensorsFile& file, const StateDict& tensors, bool strict) {
+  LoadResult result;
+  std::vector<std::string> mismatched, wanted;
+  for (const auto& [name, tensor] : tensors) {
+    wanted.push_back(name);
+    const auto found = file.tensors().find(name);
+    if (found == file.tensors().end()) {
+      result.missing.push_back(name);
+    } else if (found->second.shape != tensor.shape()) {
+      mismatched.push_back(
+          fmt::format("{} is {}, not {}", name, found->second.shape.str(), tensor.shape().str()));
+    }
+  }
+  std::sort(wanted.begin(), wanted.end());
+  for (const auto& [name, stored] : file.tensors())
+    if (!std::binary_search(wanted.begin(), wanted.end(), name) &&
+        !name.ends_with("num_batches_tracked"))
+      result.unexpected.push_back(name);
+
+  const bool names_agree = result.missing.empty() && result.unexpected.empty();
+  check<FileError>(mismatched.empty() && (names_agree || !strict), "load",
+                   "'{}' does not fit the model{}{}{}", file.path(),
+                   listed("other shapes", mismatched), listed("missing", result.missing),
+                   listed("unexpected", result.unexpected));
+  for (const auto& [name, tensor] : tensors)
+    if (file.tensors().contains(name)) file.read(name, tensor);
+  return result;
+}
+
+void save_model(const std::filesystem::path& path, const Module& module, const Metadata& metadata,
+                DType dtype) {
+  Metadata all = metadata;
+  all.emplace("format", "pt");  // what Hugging Face's loaders ask for
+  write_safetensors(path, torch_state_dict(module), all, dtype);
+}
+
+LoadResult load_model(const std::filesystem::path& path, Module& module, bool strict) {
+  return load_tensors(SafetensorsFile(path), torch_state_dict(module), strict);
+}
+
+}  // namespace rw

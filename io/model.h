@@ -1,0 +1,41 @@
+// Models in files. A foreign format is a list of names with views of the model's tensors in that
+// format's layout: saving reads the views, loading writes through them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "io/safetensors.h"
+#include "nn/module.h"
+
+namespace rw {
+
+using StateDict = std::vector<NamedTensor>;
+
+// Parameters, then buffers, in the model's own layout. Handles to the same storage.
+StateDict state_dict(const Module& module);
+// The same under PyTorch's names and in its layout: convolution weights (here all parameters of
+// rank 4) are OIHW. An ImageNet ResNet has torchvision's state dict.
+StateDict torch_state_dict(const Module& module);
+// Replaces the first match of `from` in each name; rules apply in turn.
+struct Renaming {
+  std::string from, to;
+};
+StateDict renamed(StateDict tensors, const std::vector<Renaming>& rules);
+
+struct LoadResult {
+  std::vector<std::string> missing;     // wanted, not in the file
+  std::vector<std::string> unexpected;  // in the file, not wanted
+};
+// Fills the tensors from the file. Shapes must agree; with `strict` names must, too. Otherwise
+// throws FileError with all that is wrong, before anything is written. PyTorch's counters
+// num_batches_tracked are ignored.
+LoadResult load_tensors(const SafetensorsFile& file, const StateDict& tensors, bool strict = true);
+
+// The model in PyTorch's layout, floats as `dtype`. Loading converts back: parameters are f32.
+void save_model(const std::filesystem::path& path, const Module& module,
+                const Metadata& metadata = {}, DType dtype = DType::f32);
+LoadResult load_model(const std::filesystem::path& path, Module& module, bool strict = true);
+
+}  // namespace rw

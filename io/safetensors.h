@@ -1,0 +1,60 @@
+// The safetensors format: a JSON header with names, dtypes, shapes and offsets, then raw bytes.
+// Host tensors are read from a mapping of the file and written straight from the device, in pieces.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "io/file.h"
+#include "nn/module.h"
+
+namespace rw {
+
+using Metadata = std::map<std::string, std::string>;
+
+// A tensor as it lies in a file.
+struct StoredTensor {
+  std::string dtype;  // as the format spells it: "F32", "BF16", ...
+  Shape shape;
+  std::span<const std::byte> bytes;  // into the file
+};
+
+struct SafetensorsIndex {
+  std::map<std::string, StoredTensor, std::less<>> tensors;
+  Metadata metadata;
+};
+
+// Reads the header of a file's bytes and believes nothing in it: sizes, offsets, gaps, overlaps,
+// duplicate names. `path` is for messages. Throws FileError.
+SafetensorsIndex parse_safetensors(std::span<const std::byte> file, const std::string& path);
+
+// An open file.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const std::string& path() const { return path_; }
+  const Metadata& metadata() const { return index_.metadata; }
+  const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return index_.tensors; }
+
+  // Copies a tensor of the file into `target`, which has its shape and any strides. Floats are
+  // converted to the target's float dtype, I64 to i32 with a check of the range. Throws FileError.
+  void read(const std::string& name, const Tensor& target) const;
+
+ private:
+  std::string path_;
+  MappedFile file_;
+  SafetensorsIndex index_;
+};
+
+// Writes the tensors, of any strides, as one file; floats as `float_dtype` if given.
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const Metadata& metadata = {},
+                       std::optional<DType> float_dtype = std::nullopt);
+
+}  // namespace rw

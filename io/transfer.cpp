@@ -1,0 +1,182 @@
+#include "io/transfer.h"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/ops.h"
+
+namespace rw {
+
+static_assert(std::endian::native == std::endian::little, "files are little-endian");
+
+namespace {
+
+constexpr int64_t piece_elements = 1 << 20;  // bounds what is in host memory at a time
+
+struct Half {
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+
+float to_float(float x) {
+  return x;
+}
+float to_float(double x) {
+  return static_cast<float>(x);
+}
+float to_float(Half x) {
+  return from_half(x.bits);
+}
+float to_float(BFloat16 x) {
+  return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
+}
+
+void convert(float x, float& y) {
+  y = x;
+}
+void convert(float x, Half& y) {
+  y.bits = to_half(x);
+}
+
+// Elements [first, first + count) of a contiguous tensor.
+BufferRange elements(const Tensor& t, int64_t first, int64_t count) {
+  const TensorImpl& impl = t.impl();
+  const Arena::Range& whole = impl.storage->range();
+  const size_t size = size_of(t.dtype());
+  return {whole.block, whole.offset + static_cast<uint64_t>(impl.offset + first) * size,
+          static_cast<uint64_t>(count) * size};
+}
+
+template <class Body>
+void for_each_piece(int64_t total, const Body& body) {
+  for (int64_t first = 0; first < total; first += piece_elements)
+    body(first, std::min(piece_elements, total - first));
+}
+
+template <class From, class To>
+void convert_all(std::span<const std::byte> from, std::vector<To>& to) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    From x;
+    std::memcpy(&x, from.data() + i * sizeof(From), sizeof x);  // files align nothing
+    convert(to_float(x), to[i]);
+  }
+}
+
+template <class From, class To>
+void upload_floats(std::span<const std::byte> bytes, const Tensor& target) {
+  for_each_piece(target.numel(), [&](int64_t first, int64_t count) {
+    std::vector<To> piece(static_cast<size_t>(count));
+    convert_all<From>(bytes.subspan(static_cast<size_t>(first) * sizeof(From)), piece);
+    target.device().backend().write(elements(target, first, count), piece.data());
+  });
+}
+
+template <class To>
+bool upload_floats_as(std::string_view dtype, std::span<const std::byte> bytes,
+                      const Tensor& target) {
+  if (dtype == "F64") return upload_floats<double, To>(bytes, target), true;
+  if (dtype == "F32") return upload_floats<float, To>(bytes, target), true;
+  if (dtype == "F16") return upload_floats<Half, To>(bytes, target), true;
+  if (dtype == "BF16") return upload_floats<BFloat16, To>(bytes, target), true;
+  return false;
+}
+
+void upload_wide_integers(std::span<const std::byte> bytes, const Tensor& target,
+                          const std::string& what) {
+  for_each_piece(target.numel(), [&](int64_t first, int64_t count) {
+    std::vector<int32_t> piece;
+    for (int64_t i = first; i < first + count; ++i) {
+      int64_t x;
+      std::memcpy(&x, bytes.data() + static_cast<size_t>(i) * sizeof x, sizeof x);
+      check<FileError>(
+          x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max(),
+          "read", "{} must have values that fit 32 bits, got {} at index {}", what, x, i);
+      piece.push_back(static_cast<int32_t>(x));
+    }
+    target.device().backend().write(elements(target, first, count), piece.data());
+  });
+}
+
+void upload_dense(std::string_view dtype, std::span<const std::byte> bytes, const Tensor& target,
+                  const std::string& what) {
+  const bool same =
+      dtype == stored_name(target.dtype()) || (dtype == "BOOL" && target.dtype() == DType::u8);
+  if (same) {
+    for_each_piece(target.numel(), [&](int64_t first, int64_t count) {
+      target.device().backend().write(
+          elements(target, first, count),
+          bytes.data() + static_cast<size_t>(first) * size_of(target.dtype()));
+    });
+    return;
+  }
+  if (dtype == "I64" && target.dtype() == DType::i32)
+    return upload_wide_integers(bytes, target, what);
+  const bool done =
+      (target.dtype() == DType::f32 && upload_floats_as<float>(dtype, bytes, target)) ||
+      (target.dtype() == DType::f16 && upload_floats_as<Half>(dtype, bytes, target));
+  check<FileError>(done, "read", "{} is needed as {}, got {}", what, name(target.dtype()), dtype);
+}
+
+}  // namespace
+
+size_t stored_size(std::string_view dtype) {
+  for (const char* type : {"F64", "I64", "U64"})
+    if (dtype == type) return 8;
+  for (const char* type : {"F32", "I32", "U32"})
+    if (dtype == type) return 4;
+  for (const char* type : {"F16", "BF16", "I16", "U16"})
+    if (dtype == type) return 2;
+  for (const char* type : {"BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2"})
+    if (dtype == type) return 1;
+  return 0;
+}
+
+std::string_view stored_name(DType dtype) {
+  constexpr std::string_view names[] = {"F32", "F16", "I32", "U8"};
+  return names[static_cast<int>(dtype)];
+}
+
+void download(const Tensor& source, DType dtype,
+              const std::function<void(std::span<const std::byte>)>& piece) {
+  check<DTypeError>(dtype == source.dtype() || (is_float(dtype) && is_float(source.dtype())),
+                    "write", "cannot convert {} to {}", name(source.dtype()), name(dtype));
+  const NoGrad guard;
+  const Tensor dense = contiguous(source);
+  std::vector<std::byte> bytes;
+  for_each_piece(dense.numel(), [&](int64_t first, int64_t count) {
+    bytes.resize(static_cast<size_t>(count) * size_of(dense.dtype()));
+    dense.device().backend().read(elements(dense, first, count), bytes.data());
+    if (dtype == dense.dtype()) return piece(bytes);
+    if (dtype == DType::f16) {
+      std::vector<Half> halves(static_cast<size_t>(count));
+      convert_all<float>(bytes, halves);
+      return piece(std::as_bytes(std::span(halves)));
+    }
+    std::vector<float> floats(static_cast<size_t>(count));
+    convert_all<Half>(bytes, floats);
+    piece(std::as_bytes(std::span(floats)));
+  });
+}
+
+void upload(std::string_view dtype, std::span<const std::byte> bytes, const Tensor& target,
+            const std::string& what) {
+  check<FileError>(bytes.size() == static_cast<uint64_t>(target.numel()) * stored_size(dtype),
+                   "read", "{} must have {} elements of {}, got {} bytes", what, target.numel(),
+                   dtype, bytes.size());
+  const NoGrad guard;
+  if (target.is_contiguous()) {
+    upload_dense(dtype, bytes, target, what);
+  } else {
+    const PurposeScope purpose(Purpose::workspace);
+    const Tensor dense = empty(target.shape(), target.dtype(), target.device().shared_from_this());
+    upload_dense(dtype, bytes, dense, what);
+    copy_into(dense, target);
+  }
+  ++target.impl().storage->version;
+}
+
+}  // namespace rw

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Writes resnet.inc: what PyTorch computes for ResNet-18 and -50, in double precision.
+
+Needs PyTorch (Debian: python3-torch). The models have torchvision's structure and names. Weights and
+images come from a hash of name and index that tests/test_resnet_goldens.cpp repeats.
+Usage: make_resnet_goldens.py > resnet.inc"""
+
+import numpy as np
+import torch
+from torch import nn
+
+BATCH, SIZE, CLASSES, SAMPLES = 4, 64, 10, 6
+
+
+def hashed(name, shape):
+    """float32 values in [-1, 1)."""
+    seed = 2166136261
+    for byte in name.encode():
+        seed = (seed ^ byte) * 16777619 % 2**32
+    x = np.arange(np.prod(shape, dtype=np.int64), dtype=np.uint32) * np.uint32(0x9E3779B1)
+    x += np.uint32(seed)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        x ^= x >> np.uint32(shift)
+        x *= np.uint32(factor)
+    x ^= x >> np.uint32(16)
+    return ((x >> np.uint32(8)).astype(np.float32) * np.float32(2**-23) - 1).reshape(shape)
+
+
+def initial(name, shape):
+    values = hashed(name, shape)
+    if len(shape) > 1:
+        return values * np.float32((6 / np.prod(shape[1:])) ** 0.5)
+    center = 1 if name.endswith(("weight", "running_var")) else 0
+    return np.float32(center) + np.float32(0.25) * values
+
+
+def conv_norm(inner, outer, kernel, stride):
+    return (nn.Conv2d(inner, outer, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(outer))
+
+
+class Block(nn.Module):
+    def __init__(self, inner, width, stride, bottleneck):
+        super().__init__()
+        outer = width * 4 if bottleneck else width
+        plan = [(inner, width, 3, stride), (width, outer, 3, 1)]
+        if bottleneck:
+            plan = [(inner, width, 1, 1), (width, width, 3, stride), (width, outer, 1, 1)]
+        self.count = len(plan)
+        for i, sizes in enumerate(plan, 1):
+            conv, norm = conv_norm(*sizes)
+            self.add_module(f"conv{i}", conv)
+            self.add_module(f"bn{i}", norm)
+        self.downsample = None
+        if stride != 1 or inner != outer:
+            self.downsample = nn.Sequential(*conv_norm(inner, outer, 1, stride))
+
+    def forward(self, x):
+        y = x
+        for i in range(1, self.count + 1):
+            y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y))
+            if i < self.count:
+                y = torch.relu(y)
+        return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet(nn.Module):
+    def __init__(self, depths, bottleneck):
+        super().__init__()
+        self.conv1, self.bn1 = conv_norm(3, 64, 7, 2)
+        channels = 64
+        for s, depth in enumerate(depths):
+            blocks = []
+            for b in range(depth):
+                width = 64 << s
+                blocks.append(Block(channels, width, 2 if b == 0 and s > 0 else 1, bottleneck))
+                channels = width * 4 if bottleneck else width
+            self.add_module(f"layer{s + 1}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(channels, CLASSES)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(torch.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = layer(x)
+        return self.fc(x.mean((2, 3)))
+
+
+def numbers(values):
+    return "{" + ", ".join(f"{v:.9g}" for v in np.asarray(values).ravel()) + "}"
+
+
+def rows(tensors):
+    for name, tensor in tensors:
+        flat = tensor.detach().numpy().ravel()
+        picked = [i * flat.size // SAMPLES for i in range(SAMPLES)]
+        yield f'        {{"{name}", {numbers(tensor.shape)}, {np.linalg.norm(flat):.9g},\n' \
+              f"         {numbers(flat[picked])}}},"
+
+
+def golden(depth, depths, bottleneck):
+    model = ResNet(depths, bottleneck).double()
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if not name.endswith("num_batches_tracked"):
+                tensor.copy_(torch.from_numpy(initial(name, tuple(tensor.shape))))
+    images = torch.from_numpy(hashed("images", (BATCH, SIZE, SIZE, 3))).double().permute(0, 3, 1, 2)
+    labels = torch.tensor([3, 1, 4, 5])
+    model.eval()
+    evaluated = model(images)
+    model.train()
+    logits = model(images)
+    loss = nn.functional.cross_entropy(logits, labels)
+    loss.backward()
+    buffers = [(n, b) for n, b in model.named_buffers() if not n.endswith("num_batches_tracked")]
+    print(f"const Golden resnet{depth} = {{")
+    print(f"    .depth = {depth},\n    .loss = {loss.item():.9g},")
+    print(f"    .logits = {numbers(logits.detach())},")
+    print(f"    .evaluated = {numbers(evaluated.detach())},")
+    print("    .gradients = {", *rows((n, p.grad) for n, p in model.named_parameters()), sep="\n")
+    print("    },\n    .buffers = {", *rows(buffers), sep="\n")
+    print("    },\n};")
+
+
+torch.set_num_threads(2)
+print("// Made by make_resnet_goldens.py; do not edit. Rows: name, shape, norm, samples.")
+golden(18, (2, 2, 2, 2), False)
+golden(50, (3, 4, 6, 3), True)
