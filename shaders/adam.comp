@@ -2,17 +2,8 @@
 //! types: T = f32 f16
 //! params: AdamParams
 //! local: 64
+#include "adam.glsl"
 #include "flat.glsl"
-
-// 1 - beta^t by squaring, without the cancellation of a beta near 1.
-float one_minus_power(float beta, uint t) {
-  float q = 0.0;
-  for (int bit = findMSB(t); bit >= 0; --bit) {
-    q *= 2.0 - q;
-    if ((t >> bit & 1) != 0) q = 1.0 - beta + beta * q;
-  }
-  return q;
-}
 
 // What all elements of an update share.
 struct Rates {

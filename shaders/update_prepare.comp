@@ -61,6 +61,7 @@ void main() {
 
   if (overflow) {
     store_state(STATE_SKIPPED, load_state(STATE_SKIPPED) + 1.0);
+    store_state(STATE_SKIPPED_IN_A_ROW, load_state(STATE_SKIPPED_IN_A_ROW) + 1.0);
     return;
   }
   float updates = load_state(STATE_UPDATES);
@@ -68,4 +69,5 @@ void main() {
   store_state(STATE_GRAD_FACTOR, unscale * clip);
   store_state(STATE_LR_FACTOR, schedule_factor(updates));
   store_state(STATE_UPDATES, updates + 1.0);
+  store_state(STATE_SKIPPED_IN_A_ROW, 0.0);
 }

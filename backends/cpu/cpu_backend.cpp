@@ -57,6 +57,14 @@ constexpr Kernel kernel_table[] = {
     {"batch_norm_grad_stats", "fffff hhfff", sizeof(BatchNormGradStatsParams),
      cpu::batch_norm_grad_stats},
     {"batch_norm_grad", "fffffff hhffffh", sizeof(BatchNormGradParams), cpu::batch_norm_grad},
+    {"layer_norm", "fffff hffhf", sizeof(LayerNormParams), cpu::layer_norm},
+    {"layer_norm_grad", "fffff hhffh", sizeof(LayerNormGradParams), cpu::layer_norm_grad},
+    {"layer_norm_grad_stats", "ffff hhff", sizeof(LayerNormGradStatsParams),
+     cpu::layer_norm_grad_stats},
+    {"lstm_cell", "fffffff hhffhfh", sizeof(CellParams), cpu::lstm_cell},
+    {"lstm_cell_grad", "fffffff hffhhfh", sizeof(CellGradParams), cpu::lstm_cell_grad},
+    {"gru_cell", "ffffff hhfhhh", sizeof(CellParams), cpu::gru_cell},
+    {"gru_cell_grad", "fffffff hhhhfhh", sizeof(CellGradParams), cpu::gru_cell_grad},
     {"max_pool2d", "ffi hhi", sizeof(PoolParams), cpu::max_pool2d},
     {"max_pool2d_grad", "fif hih", sizeof(PoolParams), cpu::max_pool2d_grad},
     {"avg_pool2d", "ff hh", sizeof(PoolParams), cpu::avg_pool2d},
@@ -69,6 +77,10 @@ constexpr Kernel kernel_table[] = {
     {"update_prepare", "ff", sizeof(UpdatePrepareParams), cpu::update_prepare},
     {"sgd", "ffff fhff", sizeof(SgdParams), cpu::sgd},
     {"adam", "fffff fhfff", sizeof(AdamParams), cpu::adam},
+    {"lamb_norms", "ffffiff", sizeof(LambParams), cpu::lamb_norms},
+    {"lamb_ratio", "fiff", sizeof(LambRatioParams), cpu::lamb_ratio},
+    {"lamb", "fffiff", sizeof(LambParams), cpu::lamb},
+    {"ema", "ffff", sizeof(EmaParams), cpu::ema},
 };
 
 char letter(DType dtype) {

@@ -41,6 +41,17 @@ void batch_norm(const Call& call);
 void batch_norm_grad_stats(const Call& call);
 void batch_norm_grad(const Call& call);
 
+// layer_norm.cpp
+void layer_norm(const Call& call);
+void layer_norm_grad(const Call& call);
+void layer_norm_grad_stats(const Call& call);
+
+// recurrent.cpp
+void lstm_cell(const Call& call);
+void lstm_cell_grad(const Call& call);
+void gru_cell(const Call& call);
+void gru_cell_grad(const Call& call);
+
 // pool.cpp
 void max_pool2d(const Call& call);
 void max_pool2d_grad(const Call& call);
@@ -58,5 +69,11 @@ void grad_stats(const Call& call);
 void update_prepare(const Call& call);
 void sgd(const Call& call);
 void adam(const Call& call);
+
+// lamb.cpp
+void lamb_norms(const Call& call);
+void lamb_ratio(const Call& call);
+void lamb(const Call& call);
+void ema(const Call& call);
 
 }  // namespace rw::cpu

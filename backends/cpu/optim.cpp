@@ -93,6 +93,7 @@ void update_prepare(const Call& call) {
 
   if (overflow) {
     state.set(STATE_SKIPPED, state.get(STATE_SKIPPED) + 1);
+    state.set(STATE_SKIPPED_IN_A_ROW, state.get(STATE_SKIPPED_IN_A_ROW) + 1);
     return;
   }
   const float updates = state.get(STATE_UPDATES);
@@ -100,6 +101,7 @@ void update_prepare(const Call& call) {
   state.set(STATE_GRAD_FACTOR, static_cast<float>(unscale * clip));
   state.set(STATE_LR_FACTOR, static_cast<float>(schedule_factor(p, updates)));
   state.set(STATE_UPDATES, updates + 1);
+  state.set(STATE_SKIPPED_IN_A_ROW, 0);
 }
 
 void sgd(const Call& call) {

@@ -1,0 +1,130 @@
+// Normalisation of rows: layer norm, RMS norm and, on rows of one group, group norm. Statistics are
+// f32.
+#include "core/ops/detail.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+struct NormAttrs {
+  float eps;
+  bool rms;  // by the root of the mean square: no mean, no bias
+};
+
+constexpr int64_t longest_row = 65536;
+
+uint32_t u(int64_t n) {
+  return count32(n, "layer_norm");
+}
+
+// Inputs x, weight and, without rms, bias. Outputs y and stats [rows, 2].
+std::vector<Tensor> norm_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const NormAttrs&>(attrs);
+  const Tensor x = contiguous(inputs[0]), weight = contiguous(inputs[1]);
+  const Tensor bias = a.rms ? weight : contiguous(inputs[2]);
+  const int64_t cols = x.size(-1), rows = x.numel() / cols;
+  Tensor y = empty_on(x, x.shape(), x.dtype()), stats = empty_on(x, {rows, 2}, DType::f32);
+  launch("layer_norm", {in(x), in(weight), in(bias), out(y), out(stats)},
+         kernels::LayerNormParams{.rows = u(rows), .cols = u(cols), .eps = a.eps},
+         {.threads = {u(rows), 1, 1}, .variant = {a.rms}});
+  return {std::move(y), std::move(stats)};
+}
+
+// [2, cols] f32: sums over the rows of dy * xhat and of dy, in two levels like batch_norm's.
+Tensor grad_sums(const Tensor& x, const Tensor& dy, const Tensor& stats) {
+  const int64_t cols = x.size(-1), rows = x.numel() / cols;
+  const int64_t chunk = std::clamp<int64_t>((rows + 255) / 256, 32, 32768);
+  const int64_t chunks = (rows + chunk - 1) / chunk;
+  const Tensor partial = empty_on(x, {chunks, 2, cols}, DType::f32);
+  launch(
+      "layer_norm_grad_stats", {in(x), in(dy), in(stats), out(partial)},
+      kernels::LayerNormGradStatsParams{.rows = u(rows), .cols = u(cols), .chunk_rows = u(chunk)},
+      {.threads = {flat_threads(cols), u(chunks), 1}});
+  return sum(partial, {0});
+}
+
+std::vector<Tensor> norm_vjp(const Record& r, std::span<Tensor> dys) {
+  const bool rms = r.attributes<NormAttrs>().rms;
+  const Tensor x = contiguous(r.input(0)), dy = contiguous(dys[0]);
+  const Tensor& stats = r.output(1);
+  std::vector<Tensor> grads(r.inputs.size());
+  if (r.needs_grad(1) || (!rms && r.needs_grad(2))) {
+    const Tensor sums = grad_sums(x, dy, stats);
+    grads[1] = select(sums, 0, 0);
+    if (!rms) grads[2] = select(sums, 0, 1);
+  }
+  if (r.needs_grad(0)) {
+    const Tensor weight = contiguous(r.input(1));
+    const int64_t cols = x.size(-1), rows = x.numel() / cols;
+    grads[0] = empty_on(x, x.shape(), x.dtype());
+    launch("layer_norm_grad", {in(x), in(dy), in(weight), in(stats), out(grads[0])},
+           kernels::LayerNormGradParams{.rows = u(rows), .cols = u(cols)},
+           {.threads = {u(rows), 1, 1}, .variant = {rms}});
+  }
+  return grads;
+}
+
+// Every gradient reads x and the statistics, that of x the weight too.
+Saves norm_saves(const std::any&, uint32_t needs) {
+  return {needs & 1 ? 3u : 1u, 2};
+}
+
+const Op layer_norm_op = {"layer_norm", norm_forward, norm_vjp, norm_saves};
+const Op rms_norm_op = {"rms_norm", norm_forward, norm_vjp, norm_saves};
+
+void check_row(int64_t cols, const Tensor& x, const char* op) {
+  check<ShapeError>(cols > 0 && cols <= longest_row, op,
+                    "a row must have 1 to {} elements, got {} in {}", longest_row, cols, x.str());
+}
+
+// `weight` [C], or `value` where it is undefined.
+Tensor per_channel(const Tensor& weight, float value, const Tensor& x, const char* op) {
+  const Shape shape = {x.size(-1)};
+  if (!weight.defined()) return full(shape, value, DType::f32, x.device().shared_from_this());
+  check<ShapeError>(weight.shape() == shape && weight.dtype() == DType::f32, op,
+                    "weight and bias must be f32 [C], got {} for x {}", weight.str(), x.str());
+  return weight;
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps) {
+  check_float(x, "layer_norm");
+  check_row(x.size(-1), x, "layer_norm");
+  return std::move(apply(
+      layer_norm_op, NormAttrs{eps, false},
+      {x, per_channel(weight, 1, x, "layer_norm"), per_channel(bias, 0, x, "layer_norm")})[0]);
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
+  check_float(x, "rms_norm");
+  check_row(x.size(-1), x, "rms_norm");
+  return std::move(
+      apply(rms_norm_op, NormAttrs{eps, true}, {x, per_channel(weight, 1, x, "rms_norm")})[0]);
+}
+
+// Groups become rows of a layer norm: [N, pixels, groups, C / groups] -> [N, groups, pixels * C /
+// groups].
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,
+                  float eps) {
+  check_float(x, "group_norm");
+  check<ShapeError>(x.rank() >= 2 && x.numel() > 0, "group_norm",
+                    "needs a non-empty [N, ..., C], got {}", x.str());
+  const int64_t batch = x.shape()[0], channels = x.size(-1), pixels = x.numel() / batch / channels;
+  check<ShapeError>(groups > 0 && channels % groups == 0, "group_norm",
+                    "groups must divide the channels, got {} for {}", groups, x.str());
+  const int64_t width = channels / groups;
+  check_row(pixels * width, x, "group_norm");
+  const Tensor rows = reshape(permute(reshape(x, {batch, pixels, groups, width}), {0, 2, 1, 3}),
+                              {batch, groups, pixels * width});
+  Tensor y = reshape(layer_norm(rows, {}, {}, eps), {batch, groups, pixels, width});
+  y = reshape(permute(y, {0, 2, 1, 3}), x.shape());
+  if (weight.defined())
+    y = mul(std::move(y), cast(per_channel(weight, 1, x, "group_norm"), x.dtype()));
+  if (bias.defined()) y = add(std::move(y), cast(per_channel(bias, 0, x, "group_norm"), x.dtype()));
+  return y;
+}
+
+}  // namespace rw

@@ -1,0 +1,66 @@
+//! buffers: x:T:read weight:f32:read bias:f32:read y:T:write stats:f32:write
+//! types: T = f32 f16
+//! params: LayerNormParams
+//! local: subgroup
+//! grid: groups
+//! requires: subgroup arithmetic
+#include "reduce.glsl"
+#include "rows.glsl"
+layout(constant_id = 0) const uint RMS = 0;
+
+float total(vec4 v) { return workgroup_sum((v.x + v.y) + (v.z + v.w)); }
+
+float row_mean(uint start, uint words) {
+  vec4 sums = vec4(0.0), lo, hi;
+  FOR_WORDS(c, words) {
+    load8_x(start + c, lo, hi);
+    sums += lo + hi;
+  }
+  FOR_OTHERS(c, words, p.cols) sums.x += load_x(start + c);
+  return total(sums) / p.cols;
+}
+
+// Of the squared deviations: a second pass over the row loses nothing where the mean is large.
+float row_variance(uint start, uint words, float mean) {
+  vec4 sums = vec4(0.0), lo, hi;
+  FOR_WORDS(c, words) {
+    load8_x(start + c, lo, hi);
+    lo -= mean;
+    hi -= mean;
+    sums += lo * lo + hi * hi;
+  }
+  FOR_OTHERS(c, words, p.cols) {
+    float d = load_x(start + c) - mean;
+    sums.x += d * d;
+  }
+  return total(sums) / p.cols;
+}
+
+vec4 result(vec4 x, float mean, float rstd, vec4 weight, vec4 bias) {
+  vec4 y = (x - mean) * rstd * weight;
+  return RMS == 1 ? y : y + bias;
+}
+
+void main() {
+  uint row = group_id();
+  if (row >= p.rows) return;
+  uint start = row * p.cols;
+  uint words = word_columns(p.cols, p.offset[0] | p.offset[1] | p.offset[2] | p.offset[3]);
+  float mean = RMS == 1 ? 0.0 : row_mean(start, words);
+  float rstd = 1.0 / sqrt(row_variance(start, words, mean) + p.eps);
+  FOR_WORDS(c, words) {
+    vec4 lo, hi, weight_lo, weight_hi, bias_lo, bias_hi;
+    load8_x(start + c, lo, hi);
+    load8_weight(c, weight_lo, weight_hi);
+    load8_bias(c, bias_lo, bias_hi);
+    store8_y(start + c, result(lo, mean, rstd, weight_lo, bias_lo),
+             result(hi, mean, rstd, weight_hi, bias_hi));
+  }
+  FOR_OTHERS(c, words, p.cols) {
+    vec4 weight = vec4(load_weight(c)), bias = vec4(load_bias(c));
+    store_y(start + c, result(vec4(load_x(start + c)), mean, rstd, weight, bias).x);
+  }
+  if (gl_LocalInvocationID.x != 0) return;
+  store_stats(2 * row, mean);
+  store_stats(2 * row + 1, rstd);
+}

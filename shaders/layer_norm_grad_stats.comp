@@ -1,0 +1,36 @@
+//! buffers: x:T:read dy:T:read stats:f32:read partial:f32:write
+//! types: T = f32 f16
+//! params: LayerNormGradStatsParams
+//! local: 8,8
+//! grid: 3d
+#include "some.glsl"
+
+void stats(uint c, uint begin, uint end, uint at, bool whole) {
+  uint count = p.cols - c;
+  vec4 product_lo = vec4(0.0), product_hi = product_lo, sum_lo = product_lo, sum_hi = product_lo;
+  for (uint row = begin; row < end; ++row) {
+    vec4 x_lo = vec4(0.0), x_hi = x_lo, dy_lo = x_lo, dy_hi = x_lo;
+    uint i = row * p.cols + c;
+    if (whole) {
+      load8_x(i, x_lo, x_hi);
+      load8_dy(i, dy_lo, dy_hi);
+    } else {
+      LOAD_SOME(load_x, i, count, x_lo, x_hi)
+      LOAD_SOME(load_dy, i, count, dy_lo, dy_hi)
+    }
+    float mean = load_stats(2 * row), rstd = load_stats(2 * row + 1);
+    product_lo += dy_lo * ((x_lo - mean) * rstd);
+    product_hi += dy_hi * ((x_hi - mean) * rstd);
+    sum_lo += dy_lo;
+    sum_hi += dy_hi;
+  }
+  STORE_SOME(store_partial, at, count, product_lo, product_hi)
+  STORE_SOME(store_partial, at + p.cols, count, sum_lo, sum_hi)
+}
+
+void main() {
+  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_GlobalInvocationID.y;
+  uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
+  if (c >= p.cols || begin >= p.rows) return;
+  stats(c, begin, end, chunk * 2 * p.cols + c, (p.cols | p.offset[0] | p.offset[1]) % 8 == 0);
+}
