@@ -30,6 +30,7 @@ class Loader {
   Loader(const ImageDataset& data, LoaderOptions options);
 
   int64_t batches() const;  // per epoch
+  uint64_t seed() const { return options_.seed; }
   Batch batch(int64_t epoch, int64_t index);
   const ImageDataset& data() const { return data_; }
 

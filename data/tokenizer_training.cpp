@@ -18,16 +18,17 @@ struct Word {
 
 using WordCounts = std::map<std::u32string, int64_t>;  // sorted: the result is deterministic
 
-WordCounts count_words(std::span<const std::string> lines, const TokenizerOptions& options) {
+WordCounts count_words(std::span<const Document> documents, const TokenizerOptions& options) {
   std::unordered_map<std::u32string, int64_t> counts;
   std::u32string word;
-  for (const std::string& line : lines)
-    for_each_word(line, options.lower_case, [&](std::span<const Character> characters) {
-      if (characters.size() > static_cast<size_t>(options.max_input_chars)) return;
-      word.clear();
-      for (const Character& c : characters) word += c.code;
-      ++counts[word];
-    });
+  const auto count = [&](std::span<const Character> characters) {
+    if (characters.size() > static_cast<size_t>(options.max_input_chars)) return;
+    word.clear();
+    for (const Character& c : characters) word += c.code;
+    ++counts[word];
+  };
+  for (const Document& document : documents)
+    for (const std::string& line : document) for_each_word(line, options.lower_case, count);
   return WordCounts(counts.begin(), counts.end());
 }
 
@@ -156,14 +157,14 @@ class Trainer {
 
 }  // namespace
 
-Vocabulary train_vocabulary(std::span<const std::string> lines, const VocabularyOptions& options) {
+Vocabulary train_vocabulary(std::span<const Document> documents, const VocabularyOptions& options) {
   check(options.size > 5 && options.min_frequency > 0 && options.max_alphabet > 0,
         "train_vocabulary",
         "size must be above 5, min_frequency and max_alphabet positive, got {}, {} and {}",
         options.size, options.min_frequency, options.max_alphabet);
-  WordCounts words = count_words(lines, options.tokenizer);
-  check(!words.empty(), "train_vocabulary", "the text must have a word, got {} lines without",
-        lines.size());
+  WordCounts words = count_words(documents, options.tokenizer);
+  check(!words.empty(), "train_vocabulary", "the text must have a word, got {} documents without",
+        documents.size());
   limit_alphabet(words, options.max_alphabet);
   auto tokens = Trainer(words).train(options.size, options.min_frequency);
   check(static_cast<int64_t>(tokens.size()) <= options.size, "train_vocabulary",

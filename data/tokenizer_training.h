@@ -2,8 +2,8 @@
 #pragma once
 
 #include <span>
-#include <string>
 
+#include "data/text.h"
 #include "data/tokenizer.h"
 
 namespace rw {
@@ -17,7 +17,7 @@ struct VocabularyOptions {
 
 // Byte-pair merges by frequency (Sennrich et al. 2016) with WordPiece's "##", which is how Hugging
 // Face's WordPiece trainer works too; Google never published BERT's. [PAD], [UNK], [CLS], [SEP]
-// and [MASK] come first, then single characters, then merges. The same lines give the same tokens.
-Vocabulary train_vocabulary(std::span<const std::string> lines, const VocabularyOptions& options);
+// and [MASK] come first, then single characters, then merges. The same text gives the same tokens.
+Vocabulary train_vocabulary(std::span<const Document> documents, const VocabularyOptions& options);
 
 }  // namespace rw

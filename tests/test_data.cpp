@@ -1,6 +1,5 @@
 // Data sets: file formats with their errors, synthetic images, batches.
 #include <doctest/doctest.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -13,19 +12,12 @@
 #include "data/idx.h"
 #include "data/loader.h"
 #include "data/synthetic.h"
+#include "tests/temporary_folder.h"
 
 using namespace rw;
 namespace fs = std::filesystem;
 
 namespace {
-
-// A folder of its own for each test, removed at the end.
-struct TemporaryFolder {
-  std::string path = (fs::temp_directory_path() / "rewind-test-XXXXXX").string();
-  TemporaryFolder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
-  ~TemporaryFolder() { fs::remove_all(path); }
-  fs::path operator/(const char* name) const { return fs::path(path) / name; }
-};
 
 std::string message_of(auto&& function) {
   try {

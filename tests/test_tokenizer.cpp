@@ -223,15 +223,15 @@ TEST_CASE("train_vocabulary: merges by frequency") {
   for (const auto& [word, count] :
        {std::pair("hug", 10), {"Pug", 5}, {"pun", 12}, {"bun", 4}, {"hugs", 5}})
     for (int i = 0; i < count; ++i) line += word + " "s;
-  const std::vector<std::string> lines{line};
-  const Vocabulary v = train_vocabulary(lines, {.size = 18});
+  const std::vector<Document> text{{line}};
+  const Vocabulary v = train_vocabulary(text, {.size = 18});
   std::vector<std::string> tokens;
   for (int64_t id = 0; id < v.size(); ++id) tokens.push_back(v.token(id));
   CHECK(tokens == split("[PAD] [UNK] [CLS] [SEP] [MASK] b h p ##g ##n ##s ##u "
                         "##ug ##un hug pun pug hugs"));
-  CHECK(train_vocabulary(lines, {.size = 1000, .min_frequency = 11}).size() == 16);
-  CHECK(train_vocabulary(lines, {.size = 1000}).size() == 19);  // and bun
-  CHECK(train_vocabulary(lines, {.size = 1000, .max_alphabet = 3}).id("b") == -1);
-  CHECK_THROWS_AS(train_vocabulary(lines, {.size = 11}), ValueError);
+  CHECK(train_vocabulary(text, {.size = 1000, .min_frequency = 11}).size() == 16);
+  CHECK(train_vocabulary(text, {.size = 1000}).size() == 19);  // and bun
+  CHECK(train_vocabulary(text, {.size = 1000, .max_alphabet = 3}).id("b") == -1);
+  CHECK_THROWS_AS(train_vocabulary(text, {.size = 11}), ValueError);
   CHECK_THROWS_AS(train_vocabulary({}, {}), ValueError);
 }

@@ -1,0 +1,42 @@
+// Token sequences a BERT is trained on.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "data/sst2.h"
+#include "data/text.h"
+#include "data/tokenizer.h"
+
+namespace rw {
+
+struct TextExample {
+  std::vector<int32_t> ids;  // with [CLS] and [SEP]
+  int64_t second = 0;        // where the second text starts; ids.size() without one
+  int32_t label = 0;  // class; for pairs 0: the second text follows the first, 1: it is random
+};
+
+struct PackOptions {
+  int64_t max_length = 128;
+  bool cross_documents = true;  // go on with the next document behind a [SEP], as RoBERTa does
+};
+// [CLS] text [SEP], filled up to max_length. Cuts fall between words; no token is lost.
+std::vector<TextExample> pack_sequences(std::span<const Document> documents,
+                                        const Tokenizer& tokenizer,
+                                        const PackOptions& options = {});
+
+struct PairOptions {
+  int64_t max_length = 128;
+  double short_probability = 0.1;  // of a pair that aims for a random shorter length
+  uint64_t seed = 0;
+};
+// [CLS] first [SEP] second [SEP] for next-sentence prediction, as BERT makes them: half of the
+// second texts are from another document. Needs two documents or more.
+std::vector<TextExample> pack_pairs(std::span<const Document> documents, const Tokenizer& tokenizer,
+                                    const PairOptions& options = {});
+
+// [CLS] sentence [SEP] with its class; 0 where the data have no labels.
+std::vector<TextExample> sentence_examples(const SentenceDataset& data, const Tokenizer& tokenizer,
+                                           int64_t max_length = 128);
+
+}  // namespace rw

@@ -1,0 +1,60 @@
+// Padded batches of token sequences, each a pure function of (seed, epoch, index).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "data/mlm.h"
+#include "data/text_examples.h"
+
+namespace rw {
+
+struct TextLoaderOptions {
+  int64_t batch_size = 32;
+  bool shuffle = true;
+  bool drop_last = false;         // leave out a last batch that is not full
+  int64_t bucket_batches = 1;     // sort by length within this many batches: less padding
+  int64_t length_multiple = 8;    // padded lengths are multiples of this
+  int64_t fixed_length = 0;       // pad every batch to this length; 0: to its longest sequence
+  int64_t shard = 0, shards = 1;  // this reader's share: each batch goes to one reader
+  std::optional<MaskingOptions> masking = std::nullopt;
+  uint64_t seed = 0;  // of order and masks
+};
+
+// Row-major [rows, length] unless stated.
+struct TextBatch {
+  int64_t rows = 0, length = 0;
+  std::vector<int32_t> ids;          // [PAD] behind the end
+  std::vector<int32_t> token_types;  // 1 in the second text
+  std::vector<int32_t> mask;         // 1 for tokens, 0 for padding
+  std::vector<int32_t> lengths;      // [rows], tokens
+  std::vector<int32_t> targets;      // of masked tokens, -100 elsewhere; empty without masking
+  std::vector<int32_t> labels;       // [rows], TextExample::label
+  int64_t predictions = 0;           // targets that are not -100
+};
+
+class TextLoader {
+ public:
+  // Examples and vocabulary must outlive the loader.
+  TextLoader(std::span<const TextExample> examples, const Vocabulary& vocabulary,
+             TextLoaderOptions options);
+
+  int64_t batches() const;  // of this shard per epoch; equal among shards with drop_last
+  uint64_t seed() const { return options_.seed; }
+  TextBatch batch(int64_t epoch, int64_t index);
+
+ private:
+  int64_t all_batches() const;
+  void order_for(int64_t epoch);
+
+  std::span<const TextExample> examples_;
+  const Vocabulary& vocabulary_;
+  TextLoaderOptions options_;
+  int64_t ordered_epoch_ = -1;
+  std::vector<uint32_t> order_;        // examples, batch by batch
+  std::vector<uint32_t> batch_order_;  // of the batches of all shards
+};
+
+}  // namespace rw
