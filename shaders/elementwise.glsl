@@ -1,5 +1,6 @@
 // Functions that the rows of elementwise.def use.
 #include "numbers.glsl"
+#include "trig.glsl"
 
 // Rational approximation x P(x^2) / Q(x^2), fitted to a relative error of 2e-8; 1 beyond 3.9.
 float erf(float x) {

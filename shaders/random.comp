@@ -4,6 +4,7 @@
 //! local: 64
 #include "flat.glsl"
 #include "philox.glsl"
+#include "trig.glsl"
 layout(constant_id = 0) const uint NORMAL = 0;
 
 // Box-Muller: each pair of uniforms gives two values. 1 - u is never 0.
