@@ -59,14 +59,22 @@ std::string diagnose(const LossScaler& scaler, const UpdateCounts& counts) {
   const std::string head = fmt::format("loss scale {:g}, {} updates done, {} skipped", counts.scale,
                                        counts.updates, counts.skipped);
   if (counts.skipped == 0) return head + ": no overflow so far.";
-  if (counts.last_overflowed && (!scaler.is_dynamic || counts.scale <= scaler.floor))
+  const uint64_t in_a_row = counts.skipped_in_a_row;
+  if (in_a_row > 0 && (!scaler.is_dynamic || counts.scale <= scaler.floor))
     return head +
            fmt::format(
-               ": the last gradients were not finite and the scale {}, so every such update "
-               "is lost. Look for a NaN or an infinity in the loss or the inputs, a learning "
-               "rate that is too high, or an f16 op that overflows without scaling.",
-               scaler.is_dynamic ? "is at its floor" : "cannot fall");
-  if (counts.last_overflowed && counts.updates == 0)
+               ": the last {} were not finite and the scale {}, so every such update is lost. Look "
+               "for a NaN or an infinity in the loss or the inputs, a learning rate that is too "
+               "high, or an f16 op that overflows without scaling.",
+               in_a_row, scaler.is_dynamic ? "is at its floor" : "cannot fall");
+  // So many overflows divide the scale by far more than f16 spans: it is not the scale.
+  if (in_a_row > uint64_t{20} * scaler.hysteresis)
+    return head +
+           fmt::format(
+               ": the last {} were skipped whatever the scale was. Look for a NaN or an infinity "
+               "in the loss or the inputs, or an f16 op that overflows without scaling.",
+               in_a_row);
+  if (in_a_row > 0 && counts.updates == 0)
     return head + ": the scale is still falling to what f16 can hold; this is normal at the start.";
   if (counts.skipped > counts.updates)
     return head + ": most updates were skipped; start from a lower scale.";

@@ -33,7 +33,7 @@ struct LossScaler {
 struct UpdateCounts {
   float scale = 1;
   uint64_t updates = 0, skipped = 0;
-  bool last_overflowed = false;
+  uint64_t skipped_in_a_row = 0;  // up to now
 };
 
 // One sentence on what the counts mean, and what to do about it.

@@ -15,6 +15,7 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateR
   control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
   fill_(control_, 0);
   set_scaler(LossScaler::none());
+  rule_->prepare(parameters_);
 }
 
 void Optimizer::set_learning_rate(float rate) {
@@ -67,8 +68,14 @@ void Optimizer::update(float weight) {
                        "with a loss scaler, step() needs optimizer.backward(loss), not "
                        "loss.backward(): the gradients must carry the loss scale");
   parameters_.check_gradients();
+  const auto tell_observers = [&](void (UpdateObserver::*message)()) {
+    for (const std::weak_ptr<UpdateObserver>& observer : observers_)
+      if (const auto alive = observer.lock()) ((*alive).*message)();
+  };
+  tell_observers(&UpdateObserver::before_update);
   prepare(weight);
-  for (const FlatParameters::Run& run : parameters_.runs()) {
+  for (size_t i = 0; i < parameters_.runs().size(); ++i) {
+    const FlatParameters::Run& run = parameters_.runs()[i];
     const FlatParameters::Slab& slab = parameters_.slabs()[run.slab];
     const ParameterGroup& group = parameters_.groups()[run.group];
     UpdateRule::Target target{.parameters = FlatParameters::view(slab.parameters, run),
@@ -76,13 +83,20 @@ void Optimizer::update(float weight) {
                               .states = {},
                               .control = control_,
                               .learning_rate = rule_->learning_rate * group.lr_scale,
-                              .weight_decay = group.weight_decay.value_or(rule_->weight_decay)};
+                              .weight_decay = group.weight_decay.value_or(rule_->weight_decay),
+                              .run = i};
     for (const Tensor& state : slab.states)
       target.states.push_back(FlatParameters::view(state, run));
     rule_->update(target);
   }
   parameters_.bump_versions();
   has_scaled_ = false;
+  tell_observers(&UpdateObserver::after_update);
+}
+
+void Optimizer::add_observer(std::weak_ptr<UpdateObserver> observer) {
+  std::erase_if(observers_, [](const auto& o) { return o.expired(); });
+  observers_.push_back(std::move(observer));
 }
 
 void Optimizer::prepare(float weight) {
@@ -109,21 +123,21 @@ void Optimizer::prepare(float weight) {
   launch("update_prepare", {in(stats_.partials()), inout(control_)}, p, {});
 }
 
-float Optimizer::control(int slot) const {
+float Optimizer::read_control(int slot) const {
   return make_view(control_, {}, {}, slot).item();
 }
 
 uint64_t Optimizer::updates() const {
-  return static_cast<uint64_t>(control(STATE_UPDATES));
+  return static_cast<uint64_t>(read_control(STATE_UPDATES));
 }
 uint64_t Optimizer::skipped() const {
-  return static_cast<uint64_t>(control(STATE_SKIPPED));
+  return static_cast<uint64_t>(read_control(STATE_SKIPPED));
 }
 float Optimizer::loss_scale() const {
-  return control(STATE_SCALE);
+  return read_control(STATE_SCALE);
 }
 float Optimizer::grad_norm() const {
-  return control(STATE_GRAD_NORM);
+  return read_control(STATE_GRAD_NORM);
 }
 
 double Optimizer::learning_rate() const {
@@ -132,10 +146,11 @@ double Optimizer::learning_rate() const {
 }
 
 std::string Optimizer::diagnose() const {
-  return rw::diagnose(scaler_, {.scale = loss_scale(),
-                                .updates = updates(),
-                                .skipped = skipped(),
-                                .last_overflowed = control(STATE_FOUND_INF) != 0});
+  return rw::diagnose(
+      scaler_, {.scale = loss_scale(),
+                .updates = updates(),
+                .skipped = skipped(),
+                .skipped_in_a_row = static_cast<uint64_t>(read_control(STATE_SKIPPED_IN_A_ROW))});
 }
 
 Optimizer::NamedState Optimizer::state() const {
@@ -149,17 +164,20 @@ Optimizer::NamedState Optimizer::state() const {
 }
 
 void Optimizer::load_state(const NamedState& saved) {
+  copy_state(saved, state());
+}
+
+void Optimizer::copy_state(const NamedState& saved, const NamedState& target) {
   const auto find = [&](const std::string& name) -> const Tensor& {
     for (const auto& [key, tensor] : saved)
       if (key == name) return tensor;
     fail<FileError>("optimizer", "the saved state has no '{}'", name);
   };
-  const NamedState all = state();
-  for (const auto& [name, tensor] : all)
+  for (const auto& [name, tensor] : target)
     check<FileError>(find(name).shape() == tensor.shape(), "optimizer",
                      "'{}' must have the shape {}, got {}", name, tensor.shape().str(),
                      find(name).shape().str());
-  for (auto [name, tensor] : all) tensor.copy_(find(name));
+  for (auto [name, tensor] : target) tensor.copy_(find(name));
 }
 
 }  // namespace rw

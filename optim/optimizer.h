@@ -21,6 +21,8 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
   // One name per tensor of state that a parameter needs, as PyTorch calls it.
   virtual std::vector<std::string> state_names() const = 0;
+  // Called once, with the parameters that will be updated.
+  virtual void prepare(const FlatParameters&) {}
 
   // Flat, dense tensors of one size, and the control buffer (STATE_* of shaders/params.h). The
   // kernel does nothing when control[STATE_FOUND_INF] is set.
@@ -29,11 +31,20 @@ class UpdateRule {
     std::vector<Tensor> states;
     Tensor control;
     float learning_rate = 0, weight_decay = 0;
+    size_t run = 0;  // which of the parameters' runs this is
   };
   virtual void update(const Target& target) const = 0;
 
   float learning_rate = 1e-3f;
   float weight_decay = 0;
+};
+
+// Follows an optimizer's updates. One that is skipped is announced too: the device alone knows.
+class UpdateObserver {
+ public:
+  virtual ~UpdateObserver() = default;
+  virtual void before_update() = 0;
+  virtual void after_update() = 0;
 };
 
 class Optimizer {
@@ -66,9 +77,13 @@ class Optimizer {
   virtual NamedState state() const;
   // Copies into state(); throws FileError for a missing name or another shape.
   virtual void load_state(const NamedState& saved);
+  static void copy_state(const NamedState& saved, const NamedState& target);  // the same for others
 
   const std::vector<ParameterGroup>& groups() const { return parameters_.groups(); }
+  const FlatParameters& parameters() const { return parameters_; }
+  const Tensor& control() const { return control_; }  // f32 [STATE_SIZE], on the device
   Device& device() const { return parameters_.device(); }
+  void add_observer(std::weak_ptr<UpdateObserver> observer);
 
  protected:
   Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule);
@@ -78,12 +93,13 @@ class Optimizer {
 
  private:
   void prepare(float weight);
-  float control(int slot) const;
+  float read_control(int slot) const;
 
   std::unique_ptr<UpdateRule> rule_;
   FlatParameters parameters_;
   GradStats stats_;
-  Tensor control_;  // f32 [STATE_SIZE]
+  Tensor control_;
+  std::vector<std::weak_ptr<UpdateObserver>> observers_;
   Schedule schedule_;
   LossScaler scaler_;
   float max_norm_ = 0;

@@ -48,6 +48,13 @@ Tensor zeroed(int64_t size, Device& device, Purpose purpose) {
 
 }  // namespace
 
+std::vector<ParameterGroup> decay_groups(const std::vector<Tensor>& parameters,
+                                         float weight_decay) {
+  ParameterGroup decaying{.weight_decay = weight_decay}, others{.weight_decay = 0.0f};
+  for (const Tensor& p : parameters) (p.rank() >= 2 ? decaying : others).parameters.push_back(p);
+  return {std::move(decaying), std::move(others)};
+}
+
 // Delegates so that the destructor gives the parameters back when memory runs out halfway.
 FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, int states) : FlatParameters() {
   groups_ = std::move(groups);

@@ -20,6 +20,10 @@ inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
   return {{.parameters = std::move(parameters)}};
 }
 
+// Two groups: what has two axes or more decays by `weight_decay`; biases and the weights of
+// normalisation, which have one, do not.
+std::vector<ParameterGroup> decay_groups(const std::vector<Tensor>& parameters, float weight_decay);
+
 // Every parameter becomes a view of a slab and its grad() a view of the slab's gradients; handles
 // stay valid. Parameters start at multiples of 8 elements; the gaps hold zeros and stay zero.
 class FlatParameters {

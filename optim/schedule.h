@@ -20,6 +20,8 @@ struct Schedule {
 
   static Schedule constant(uint32_t warmup = 0);
   static Schedule cosine(uint32_t total, uint32_t warmup = 0, float floor = 0);
+  // BERT's, as Hugging Face's get_linear_schedule_with_warmup but for the warm-up: theirs begins
+  // with an update of rate 0, this one with 1 / warmup.
   static Schedule linear(uint32_t total, uint32_t warmup = 0, float floor = 0);
   static Schedule step(uint32_t period, float gamma = 0.1f, uint32_t warmup = 0);
   static Schedule polynomial(uint32_t total, float power, uint32_t warmup = 0, float floor = 0);

@@ -347,6 +347,45 @@ void add_network(Table& t) {
   });
 }
 
+// ---- normalisation of rows, recurrent networks
+void add_sequence(Table& t) {
+  for (const Shape& shape : {Shape{5, 24}, Shape{3, 2, 7}, Shape{2, 600}, Shape{70, 8}}) {
+    const int64_t c = shape.at(-1);
+    t.row(fmt::format("layer_norm {}", shape.str()),
+          {x(shape), parameter({c}), parameter({c}, -1, 1)},
+          [](const Tensors& in) { return layer_norm(in[0], in[1], in[2], 1e-3f); });
+    t.row(fmt::format("rms_norm {}", shape.str()), {x(shape), parameter({c})},
+          [](const Tensors& in) { return rms_norm(in[0], in[1], 1e-3f); });
+  }
+  t.row("layer_norm without weight", {x({4, 9})},
+        [](const Tensors& in) { return layer_norm(in[0]); });
+  OpCase& far = t.row("layer_norm far from zero", {x({3, 16}, 500, 502)},
+                      [](const Tensors& in) { return layer_norm(in[0], {}, {}, 1); });
+  far.f32_tolerance = 5e-5;  // the mean itself has 24 bits
+  far.f16_tolerance = 1e-2;
+  t.row("group_norm", {x({2, 3, 4, 12}), parameter({12}), parameter({12}, -1, 1)},
+        [](const Tensors& in) { return group_norm(in[0], 3, in[1], in[2], 1e-3f); });
+
+  for (const int64_t h : {3, 8})
+    for (const bool reverse : {false, true}) {
+      const auto name = [&](const char* op) {
+        return fmt::format("{} of {}{}", op, h, reverse ? " reversed" : "");
+      };
+      t.row(name("lstm"),
+            {x({4, 2, 4 * h}), x({4 * h, h}, -1, 1), parameter({4 * h}, -1, 1), x({2, h}, -1, 1),
+             parameter({2, h}, -1, 1)},
+            [=](const Tensors& in) {
+              const LstmResult r = lstm(in[0], in[1], in[2], in[3], in[4], reverse);
+              return Tensors{r.y, r.c};
+            });
+      t.row(name("gru"),
+            {x({4, 2, 3 * h}), x({3 * h, h}, -1, 1), parameter({3 * h}, -1, 1), x({2, h}, -1, 1)},
+            [=](const Tensors& in) { return gru(in[0], in[1], in[2], in[3], reverse); });
+    }
+  t.row("lstm: the last state only", {x({3, 2, 16}), x({16, 4}), x({2, 4}), parameter({2, 4})},
+        [](const Tensors& in) { return lstm(in[0], in[1], {}, in[2], in[3]).c; });
+}
+
 std::vector<OpCase> all_rows() {
   Table table;
   add_elementwise(table);
@@ -354,6 +393,7 @@ std::vector<OpCase> all_rows() {
   add_reductions(table);
   add_matrix(table);
   add_network(table);
+  add_sequence(table);
   return table.take();
 }
 

@@ -323,6 +323,47 @@ TEST_CASE("loss scaling: the diagnosis names the floor") {
   CHECK(sgd.diagnose().find("at its floor") != std::string::npos);
 }
 
+TEST_CASE("loss scaling: the diagnosis counts skips in a row") {
+  on_each_device([] {
+    Tensor w = parameter({1});
+    Sgd sgd({w});
+    LossScaler scaler = LossScaler::dynamic();
+    scaler.floor = 1e-20f;
+    sgd.set_scaler(scaler);
+    const auto overflows = [&](int count) {
+      for (int i = 0; i < count; ++i) one_step(sgd, w, {infinity});
+      return sgd.diagnose();
+    };
+    CHECK(overflows(20).find("still falling") != std::string::npos);
+    CHECK(overflows(1).find("the last 21 were skipped whatever the scale") != std::string::npos);
+    one_step(sgd, w, {1});
+    CHECK(overflows(3).find("most updates were skipped") != std::string::npos);
+  });
+}
+
+TEST_CASE("schedules: linear is BERT's but for an update of rate 0") {
+  // get_linear_schedule_with_warmup of Hugging Face's transformers.
+  constexpr int warmup = 4, total = 10;
+  const auto reference = [](double t) {
+    return t < warmup ? t / warmup : std::max(0.0, (total - t) / (total - warmup));
+  };
+  const Schedule schedule = Schedule::linear(total, warmup);
+  for (int t = 0; t < total + 3; ++t)
+    CHECK(schedule.factor(t) == doctest::Approx(reference(t < warmup ? t + 1 : t)));
+}
+
+TEST_CASE("decay groups: biases and normalisation do not decay") {
+  on_each_device([] {
+    Tensor matrix = ones({2, 3}).set_requires_grad(), bias = ones({3}).set_requires_grad();
+    const auto groups = decay_groups({matrix, bias}, 0.5f);
+    Sgd sgd(groups, {.lr = 0.5f});
+    sgd.zero_grad();
+    sgd.step();
+    CHECK(matrix.to_vector() == Values(6, 0.75f));
+    CHECK(bias.to_vector() == Values(3, 1));
+  });
+}
+
 TEST_CASE("schedules: the device follows the closed form") {
   const Schedule cases[] = {Schedule::constant(),          Schedule::constant(3),
                             Schedule::cosine(10, 2, 0.1f), Schedule::linear(8, 2),

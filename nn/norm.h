@@ -1,0 +1,47 @@
+// Normalising layers without running statistics. Initial values and names are PyTorch's.
+#pragma once
+
+#include "core/ops.h"
+#include "nn/module.h"
+
+namespace rw {
+
+// Over the last axis, of `size` elements.
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(int64_t size, float eps = 1e-5f, bool bias = true);
+  Tensor forward(Tensor x) override { return layer_norm(x, weight, bias, eps_); }
+
+  Tensor weight;  // [size]
+  Tensor bias;    // [size], or undefined
+
+ private:
+  float eps_;
+};
+
+// By the root of the mean square of the last axis, of `size` elements.
+class RMSNorm : public Module {
+ public:
+  explicit RMSNorm(int64_t size, float eps = 1e-6f);
+  Tensor forward(Tensor x) override { return rms_norm(x, weight, eps_); }
+
+  Tensor weight;  // [size]
+
+ private:
+  float eps_;
+};
+
+// x [N, ..., channels]: each sample's channels in `groups` runs.
+class GroupNorm : public Module {
+ public:
+  GroupNorm(int64_t groups, int64_t channels, float eps = 1e-5f);
+  Tensor forward(Tensor x) override { return group_norm(x, groups_, weight, bias, eps_); }
+
+  Tensor weight, bias;  // [channels]
+
+ private:
+  int64_t groups_;
+  float eps_;
+};
+
+}  // namespace rw

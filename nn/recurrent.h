@@ -1,0 +1,80 @@
+// LSTM and GRU with PyTorch's gates, parameter names ("weight_ih_l0_reverse") and initial values.
+// All sequences of a batch have one length; a caller masks what comes after the end of shorter
+// ones.
+#pragma once
+
+#include <vector>
+
+#include "core/ops.h"
+#include "nn/module.h"
+
+namespace rw {
+
+struct RecurrentOptions {
+  int layers = 1;
+  bool bias = true;
+  bool batch_first = false;  // x and y are [N, T, ...] instead of [T, N, ...]
+  bool bidirectional = false;
+  float dropout = 0;  // of the layers' outputs but the last one's, in training
+};
+
+// What LSTM and GRU share: the parameters, and the walk through layers and directions.
+class Recurrent : public Module {
+ public:
+  // One layer and direction.
+  struct Cell {
+    Tensor weight_ih;         // [gates H, in]
+    Tensor weight_hh;         // [gates H, H]
+    Tensor bias_ih, bias_hh;  // [gates H], or undefined
+    bool reverse = false;
+  };
+  const std::vector<Cell>& cells() const { return cells_; }  // layer by layer, forward first
+
+ protected:
+  Recurrent(int64_t gates, int64_t input, int64_t hidden, const RecurrentOptions& options);
+
+  // `run`(i, gates [T, N, gates H]) gives the output [T, N, H] of cell i. Returns the last layer's.
+  template <class F>
+  Tensor walk(const Tensor& x, F&& run);
+  // Row i of a state [layers * directions, N, H], or zeros of `dtype` where it is undefined.
+  Tensor initial_state(const Tensor& state, size_t i, const Tensor& gates, DType dtype) const;
+  // The output of the step that cell i ran last.
+  Tensor last_output(const Tensor& y, size_t i) const;
+
+ private:
+  Cell make_cell(int64_t gates, int64_t input, const std::string& suffix);
+
+  int64_t hidden_;
+  RecurrentOptions options_;
+  std::vector<Cell> cells_;
+};
+
+class LSTM : public Recurrent {
+ public:
+  // [layers * directions, N, H]; undefined at the start: zeros. c is f32 whatever the dtype of h.
+  struct State {
+    Tensor h, c;
+  };
+  struct Result {
+    Tensor y;  // [T, N, directions * H]
+    State state;
+  };
+
+  LSTM(int64_t input, int64_t hidden, const RecurrentOptions& options = {});
+  Tensor forward(Tensor x) override { return forward(x, State{}).y; }
+  Result forward(const Tensor& x, const State& initial);
+};
+
+class GRU : public Recurrent {
+ public:
+  struct Result {
+    Tensor y;  // [T, N, directions * H]
+    Tensor h;  // [layers * directions, N, H]
+  };
+
+  GRU(int64_t input, int64_t hidden, const RecurrentOptions& options = {});
+  Tensor forward(Tensor x) override { return forward(x, Tensor()).y; }
+  Result forward(const Tensor& x, const Tensor& initial);  // undefined: zeros
+};
+
+}  // namespace rw

@@ -1,0 +1,24 @@
+// LAMB (You et al. 2020): AdamW whose step is scaled per parameter, for very large batches.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace rw {
+
+struct LambOptions {
+  float lr = 1e-3f;
+  float beta1 = 0.9f, beta2 = 0.999f;
+  float eps = 1e-6f;
+  float weight_decay = 1e-2f;  // decoupled
+};
+
+// With u the bias-corrected Adam update plus weight_decay * w: w -= lr * |w| / |u| * u. The factor
+// |w| / |u| is 1 where either norm is 0, and in groups whose weight decay is 0: the paper's code
+// leaves biases and normalisation (decay_groups) out of both.
+class Lamb : public Optimizer {
+ public:
+  explicit Lamb(std::vector<Tensor> parameters, const LambOptions& options = {});
+  explicit Lamb(std::vector<ParameterGroup> groups, const LambOptions& options = {});
+};
+
+}  // namespace rw

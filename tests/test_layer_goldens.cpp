@@ -1,0 +1,112 @@
+// Normalising and recurrent layers against PyTorch: outputs and every gradient.
+#include <map>
+
+#include "nn/norm.h"
+#include "nn/recurrent.h"
+#include "tests/gradcheck.h"
+#include "tests/optim_fixture.h"
+
+using namespace rw;
+using namespace rw::test;
+
+namespace {
+
+const std::map<std::string, Values> goldens = {
+#include "tests/goldens/layers.inc"
+};
+
+Tensor scaled_values(const Shape& shape, int seed, float scale) {
+  Values values = some_values(static_cast<int>(shape.numel()), seed);
+  for (float& v : values) v *= scale;
+  return tensor(values, shape);
+}
+
+Tensor leaf(const Shape& shape, int seed) {
+  return scaled_values(shape, seed, 1).set_requires_grad();
+}
+
+// The parameters of make_layer_goldens.py.
+std::vector<NamedTensor> set_parameters(const Module& module) {
+  std::vector<NamedTensor> parameters = module.named_parameters();
+  int seed = 20;
+  for (NamedTensor& p : parameters) p.tensor.copy_(scaled_values(p.tensor.shape(), seed++, 0.5f));
+  return parameters;
+}
+
+void check_golden(const std::string& name, const Tensor& t, double tolerance) {
+  const double distance = relative_distance(t.to_vector(), goldens.at(name));
+  CHECK_MESSAGE(distance <= tolerance, name << " differs by " << distance);
+}
+
+// Outputs, and gradients of the sum of the outputs times fixed weights.
+void report(const std::string& name, const std::vector<Tensor>& outputs,
+            const std::vector<Tensor>& inputs, const std::vector<NamedTensor>& parameters,
+            double tolerance) {
+  Tensor loss;
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    const Tensor& y = outputs[k];
+    check_golden(fmt::format("{} output {}", name, k), y, tolerance);
+    const Tensor part = sum(cast(y, DType::f32) * leaf(y.shape(), 90 + static_cast<int>(k)));
+    loss = loss.defined() ? loss + part : part;
+  }
+  loss.backward();
+  for (size_t k = 0; k < inputs.size(); ++k)
+    check_golden(fmt::format("{} input {}", name, k), inputs[k].grad(), tolerance);
+  for (const NamedTensor& p : parameters)
+    check_golden(name + " " + p.name, p.tensor.grad(), tolerance);
+}
+
+void check_norms(DType dtype, double tolerance) {
+  const auto run = [&](const std::string& name, Module& layer, const Tensor& x) {
+    const std::vector<NamedTensor> parameters = set_parameters(layer);
+    report(name, {layer(cast(x, dtype))}, {x}, parameters, tolerance);
+  };
+  LayerNorm layer_norm(24, 1e-12f);
+  RMSNorm rms_norm(24);
+  GroupNorm group_norm(4, 8);
+  run("layer_norm", layer_norm, leaf({6, 24}, 1));
+  run("rms_norm", rms_norm, leaf({6, 24}, 2));
+  run("group_norm", group_norm, leaf({2, 5, 3, 8}, 3));
+}
+
+void check_recurrent(const std::string& name, const RecurrentOptions& options, double tolerance) {
+  const Shape shape = options.batch_first ? Shape{2, 4, 3} : Shape{4, 2, 3};
+  const int64_t states = options.layers * (options.bidirectional ? 2 : 1);
+  {
+    LSTM layer(3, 5, options);
+    const std::vector<NamedTensor> parameters = set_parameters(layer);
+    const Tensor x = leaf(shape, 4), h = leaf({states, 2, 5}, 5), c = leaf({states, 2, 5}, 6);
+    const LSTM::Result r = layer.forward(x, {h, c});
+    report("lstm " + name, {r.y, r.state.h, r.state.c}, {x, h, c}, parameters, tolerance);
+  }
+  {
+    GRU layer(3, 5, options);
+    const std::vector<NamedTensor> parameters = set_parameters(layer);
+    const Tensor x = leaf(shape, 4), h = leaf({states, 2, 5}, 5);
+    const GRU::Result r = layer.forward(x, h);
+    report("gru " + name, {r.y, r.h}, {x, h}, parameters, tolerance);
+  }
+}
+
+void check_all_recurrent(double tolerance) {
+  check_recurrent("plain", {}, tolerance);
+  check_recurrent("deep", {.layers = 2, .bidirectional = true}, tolerance);
+  check_recurrent("first", {.bias = false, .batch_first = true}, tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("layers: PyTorch's outputs and gradients, f32") {
+  on_each_device([] {
+    check_norms(DType::f32, 1e-5);
+    check_all_recurrent(1e-5);
+  });
+}
+
+TEST_CASE("layers: PyTorch's outputs and gradients, f16") {
+  on_each_device([] {
+    const Autocast autocast(DType::f16);
+    check_norms(DType::f16, 2e-3);
+    check_all_recurrent(5e-3);
+  });
+}
