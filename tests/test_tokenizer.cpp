@@ -51,7 +51,8 @@ struct Hash {
   void add(uint8_t byte) { value = (value ^ byte) * 0x100000001B3; }
 };
 
-// See every_character() of the generator; it knows the characters of Unicode 14.
+// See every_character() of the generator, whose Python knows the characters of Unicode 14. Later
+// versions of ICU may know some of them differently.
 uint64_t every_character(bool lower) {
   Hash hash;
   for (char32_t c = 0; c < 0x110000; ++c) {
