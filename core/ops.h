@@ -181,6 +181,19 @@ Tensor gru(const Tensor& gates, const Tensor& weight_hh, const Tensor& bias_hh, 
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
 
+struct AttentionOptions {
+  float scale = 0;  // of the scores; 0: 1 / sqrt(D)
+  bool causal = false;  // query i looks at keys 0 .. i only
+  float dropout = 0;    // probability that a weight of the softmax becomes 0; the others grow
+  Generator* generator = nullptr;  // of the dropout; null: the default one
+};
+// softmax(scale * q k^T + mask) v without the [S, T] matrix in memory: q [B, H, S, D], k and v [B, H, T, D],
+// D <= 256, views welcome -> [B, H, S, D], a view of [B, S, H, D]: merging the heads is free.
+// mask: f32, broadcasts to [B, H, S, T], added; it gets no gradient. lengths [B] i32: keys from there on do
+// not count. Scores below -1e38 do not count either; a row without any other gives zeros.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
+                 const Tensor& mask = {}, const Tensor& lengths = {});
+
 enum class Reduction { none, mean, sum };
 struct CrossEntropyOptions {
   float label_smoothing = 0;
@@ -189,6 +202,17 @@ struct CrossEntropyOptions {
 };
 // logits [N, C], target [N] i32 -> f32 scalar or [N].
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
+
+struct TiedCrossEntropyOptions {
+  float label_smoothing = 0;
+  int ignore_index = -100;
+  int64_t chunk = 0;  // rows whose logits exist at a time; 0: about 32 MiB of them
+};
+// cross_entropy(linear(hidden, table, bias), target), the mean, without the [N, V] logits in memory: they
+// are made chunk by chunk, and again for the gradient. hidden [N, H], table [V, H], bias [V] or
+// undefined, target [N] i32. `predicted` receives the largest logit's class per row, [N] i32.
+Tensor tied_cross_entropy(const Tensor& hidden, const Tensor& table, const Tensor& bias, const Tensor& target,
+                          const TiedCrossEntropyOptions& options = {}, Tensor* predicted = nullptr);
 Tensor mse_loss(const Tensor& x, const Tensor& target);
 
 // table [V, D], index (any shape, i32) -> index.shape + [D]. Repeated indices add up in order.
@@ -198,7 +222,7 @@ Tensor embedding(const Tensor& table, const Tensor& index);
 Tensor dropout(const Tensor& x, float p, Generator& generator = default_generator());
 
 // ---- mixed precision ---------------------------------------------------------------------------
-// While alive, matmul, linear and conv2d cast f32 inputs to `dtype` (per thread).
+// While alive, matmul, linear, conv2d, attention and tied_cross_entropy cast f32 inputs to `dtype` (per thread).
 class Autocast {
  public:
   explicit Autocast(DType dtype, bool enabled = true);

@@ -479,13 +479,12 @@ struct EmaParams {
 #define ATTENTION_CAUSAL 1
 #define ATTENTION_MASK 2
 #define ATTENTION_LENGTHS 4
-#define ATTENTION_DROPOUT 8
 #define ATTENTION_NO_SCORE -1e38f
 #define ATTENTION_PER_LANE 4  // columns of scores
-// Variant of all three {flags, rows, width}: a subgroup makes `rows` rows (16 at most) of the result by
+// Variant of all three {masked, rows, width}: a subgroup makes `rows` rows (16 at most) of the result by
 // width columns per lane; threads.x = subgroup size * batch * heads * row tiles * column tiles.
-// attention: q, k, v, mask, lengths, out, lse. Flags tell which of mask and lengths are read. lse is the
-// scores' log-sum-exp, -ATTENTION_NO_SCORE for rows without any.
+// attention: q, k, v, mask, lengths, out, lse. Mask and lengths are read where the flags say so. lse is
+// the scores' log-sum-exp, -ATTENTION_NO_SCORE for rows without any.
 // attention_dq: q, k, v, dout, stats, mask, lengths, dq. With dP = dout . v * kept / keep,
 // dS = P * (dP - delta) * scale: dq[i] = sum of dS[i, j] k[j].
 // attention_dkv: q, k, v, dout, stats, mask, lengths, dkv [2, batch, keys, heads, dim]: first
@@ -495,7 +494,8 @@ struct AttentionParams {
   uint batch, heads, queries, keys, dim;
   uint q_stride[3], k_stride[3], v_stride[3];  // of batch, head, row
   uint mask_stride[3];
-  float scale, keep;
+  uint flags;        // ATTENTION_*
+  float scale, keep;  // keep 1: no dropout
   uint seed_lo, seed_hi, counter_lo, counter_hi;
 };
 // attention_delta: stats [batch, heads, queries, 2] = lse, delta = sum of out * dout.

@@ -29,6 +29,12 @@ void softmax_grad(const Call& call);
 void cross_entropy(const Call& call);
 void cross_entropy_grad(const Call& call);
 
+// attention.cpp
+void attention(const Call& call);
+void attention_delta(const Call& call);
+void attention_dq(const Call& call);
+void attention_dkv(const Call& call);
+
 // index.cpp
 void gather(const Call& call);
 void index_links(const Call& call);

@@ -26,6 +26,9 @@ inline void check_float(const Tensor& t, const char* op) {
 // a [..., m, k] @ b [..., k, n] of `dtype`, unrecorded (matmul.cpp).
 Tensor gemm(const Tensor& a, const Tensor& b, DType dtype);
 
+// How many targets are not ignored, at least 1: f32 scalar (loss.cpp).
+Tensor count_valid(const Tensor& target, int ignore_index);
+
 // Split of a 64-bit number into kernel parameters.
 inline uint32_t low(uint64_t v) { return static_cast<uint32_t>(v); }
 inline uint32_t high(uint64_t v) { return static_cast<uint32_t>(v >> 32); }

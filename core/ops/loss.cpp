@@ -77,15 +77,14 @@ std::vector<Tensor> cross_entropy_vjp(const Record& r, std::span<Tensor> dys) {
 const Op cross_entropy_op = {"cross_entropy", cross_entropy_forward, cross_entropy_vjp,
                              [](const std::any&, uint32_t) { return Saves{3, 2}; }};
 
-// How many targets are not ignored, at least 1.
-Tensor count_valid(const Tensor& target, int ignore_index) {
+}  // namespace
+
+Tensor detail::count_valid(const Tensor& target, int ignore_index) {
   const NoGrad guard;
   const auto device = target.device().shared_from_this();
   const Tensor ignored = full({}, static_cast<float>(ignore_index), DType::i32, device);
   return maximum(sum(cast(not_equal(target, ignored), DType::f32)), full({}, 1, DType::f32, device));
 }
-
-}  // namespace
 
 Tensor softmax(const Tensor& x, int axis) { return softmax_along(softmax_op, false, x, axis); }
 Tensor log_softmax(const Tensor& x, int axis) { return softmax_along(log_softmax_op, true, x, axis); }

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/random.h"
+
+namespace rw::cpu {
+
+using namespace kernels;
+
+namespace {
+
+constexpr double no_score = -std::numeric_limits<double>::infinity();
+
+// Row `row` of head `head` of batch element `batch` in a tensor with these strides.
+uint64_t row_at(const uint32_t (&stride)[3], uint64_t batch, uint64_t head, uint64_t row) {
+  return batch * stride[0] + head * stride[1] + row * stride[2];
+}
+
+// Scores and weights of one query at a time.
+class Rows {
+ public:
+  Rows(const Call& call, size_t mask)
+      : p_(call.params<AttentionParams>()),
+        q_(call.in(0)),
+        k_(call.in(1)),
+        mask_(call.in(mask)),
+        lengths_(call.in(mask + 1)) {}
+
+  std::vector<double> scores(uint64_t batch, uint64_t head, uint64_t query) const {
+    const std::vector<double> q = q_.to_doubles(row_at(p_.q_stride, batch, head, query), p_.dim);
+    std::vector<double> scores(p_.keys, no_score);
+    for (uint64_t key = 0; key < key_end(batch, query); ++key) {
+      const uint64_t at = row_at(p_.k_stride, batch, head, key);
+      double s = 0;
+      for (uint64_t d = 0; d < p_.dim; ++d) s += q[d] * k_.get(at + d);
+      s *= p_.scale;
+      if (p_.flags & ATTENTION_MASK)
+        s += mask_.get(row_at(p_.mask_stride, batch, head, query) + key);
+      scores[key] = s < ATTENTION_NO_SCORE ? no_score : s;
+    }
+    return scores;
+  }
+
+  // What dropout multiplies the weights by.
+  std::vector<double> factors(uint64_t batch, uint64_t head, uint64_t query) const {
+    std::vector<double> factors(p_.keys, 1);
+    if (p_.keep == 1) return factors;
+    const auto row = static_cast<uint32_t>(1 + (batch * p_.heads + head) * p_.queries + query);
+    for (uint32_t key = 0; key < p_.keys; ++key) {
+      const auto words =
+          philox({p_.counter_lo, p_.counter_hi, row, key / 4}, {p_.seed_lo, p_.seed_hi});
+      const float uniform = static_cast<float>(words[key % 4] >> 8) * 0x1p-24f;
+      factors[key] = uniform < p_.keep ? 1 / double{p_.keep} : 0;
+    }
+    return factors;
+  }
+
+ private:
+  uint64_t key_end(uint64_t batch, uint64_t query) const {
+    uint64_t end = p_.keys;
+    if (p_.flags & ATTENTION_LENGTHS)
+      end = std::min<uint64_t>(end, std::max(0, lengths_.geti(batch)));
+    if (p_.flags & ATTENTION_CAUSAL) end = std::min(end, query + 1);
+    return end;
+  }
+
+  AttentionParams p_;
+  Elements q_, k_, mask_, lengths_;
+};
+
+// First element of a row of dense [batch, rows, heads, dim].
+uint64_t dense_row(const AttentionParams& p, uint64_t rows, uint64_t batch, uint64_t head,
+                   uint64_t row) {
+  return ((batch * rows + row) * p.heads + head) * p.dim;
+}
+
+// Weights (before dropout) and gradients of the scores of one query.
+struct Gradients {
+  std::vector<double> weights, factors, scores;
+};
+
+Gradients gradients(const Call& call, const Rows& rows, uint64_t batch, uint64_t head,
+                    uint64_t query) {
+  const auto p = call.params<AttentionParams>();
+  const Elements v = call.in(2), dout = call.in(3), stats = call.in(4);
+  const uint64_t row = (batch * p.heads + head) * p.queries + query;
+  const double lse = stats.get(2 * row), delta = stats.get(2 * row + 1);
+  const std::vector<double> dy =
+      dout.to_doubles(dense_row(p, p.queries, batch, head, query), p.dim);
+  Gradients g{rows.scores(batch, head, query), rows.factors(batch, head, query), {}};
+  for (double& w : g.weights) w = std::exp(w - lse);
+  for (uint64_t key = 0; key < p.keys; ++key) {
+    double dweight = 0;
+    for (uint64_t d = 0; d < p.dim; ++d)
+      dweight += dy[d] * v.get(row_at(p.v_stride, batch, head, key) + d);
+    g.scores.push_back(g.weights[key] * (dweight * g.factors[key] - delta) * p.scale);
+  }
+  return g;
+}
+
+void add_scaled(std::vector<double>& sum, uint64_t sum_at, double factor, const Elements& x,
+                uint64_t at, uint64_t count) {
+  if (factor == 0) return;
+  for (uint64_t i = 0; i < count; ++i) sum[sum_at + i] += factor * x.get(at + i);
+}
+
+}  // namespace
+
+void attention(const Call& call) {
+  const auto p = call.params<AttentionParams>();
+  const Rows rows(call, 3);
+  const Elements v = call.in(2);
+  Elements out = call.out(5), lse = call.out(6);
+  for (uint64_t batch = 0; batch < p.batch; ++batch)
+    for (uint64_t head = 0; head < p.heads; ++head)
+      for (uint64_t query = 0; query < p.queries; ++query) {
+        const std::vector<double> scores = rows.scores(batch, head, query);
+        const std::vector<double> factors = rows.factors(batch, head, query);
+        const double top = *std::max_element(scores.begin(), scores.end());
+        const double base = top == no_score ? 0 : top;
+        double total = 0;
+        std::vector<double> sum(p.dim);
+        for (uint64_t key = 0; key < p.keys; ++key) {
+          const double weight = std::exp(scores[key] - base);
+          total += weight;
+          add_scaled(sum, 0, weight * factors[key], v, row_at(p.v_stride, batch, head, key), p.dim);
+        }
+        for (uint64_t d = 0; d < p.dim; ++d)
+          out.set(dense_row(p, p.queries, batch, head, query) + d,
+                  static_cast<float>(total == 0 ? 0 : sum[d] / total));
+        lse.set((batch * p.heads + head) * p.queries + query,
+                total == 0 ? -ATTENTION_NO_SCORE : static_cast<float>(base + std::log(total)));
+      }
+}
+
+void attention_delta(const Call& call) {
+  const auto p = call.params<AttentionDeltaParams>();
+  const Elements out = call.in(0), dout = call.in(1), lse = call.in(2);
+  Elements stats = call.out(3);
+  for (uint64_t row = 0; row < p.rows; ++row) {
+    const uint64_t query = row % p.queries, head = row / p.queries;
+    const uint64_t at = ((head / p.heads * p.queries + query) * p.heads + head % p.heads) * p.dim;
+    double total = 0;
+    for (uint64_t d = 0; d < p.dim; ++d) total += double{out.get(at + d)} * dout.get(at + d);
+    stats.set(2 * row, lse.get(row));
+    stats.set(2 * row + 1, static_cast<float>(total));
+  }
+}
+
+void attention_dq(const Call& call) {
+  const auto p = call.params<AttentionParams>();
+  const Rows rows(call, 5);
+  const Elements k = call.in(1);
+  Elements dq = call.out(7);
+  for (uint64_t batch = 0; batch < p.batch; ++batch)
+    for (uint64_t head = 0; head < p.heads; ++head)
+      for (uint64_t query = 0; query < p.queries; ++query) {
+        const Gradients g = gradients(call, rows, batch, head, query);
+        std::vector<double> sum(p.dim);
+        for (uint64_t key = 0; key < p.keys; ++key)
+          add_scaled(sum, 0, g.scores[key], k, row_at(p.k_stride, batch, head, key), p.dim);
+        for (uint64_t d = 0; d < p.dim; ++d)
+          dq.set(dense_row(p, p.queries, batch, head, query) + d, static_cast<float>(sum[d]));
+      }
+}
+
+void attention_dkv(const Call& call) {
+  const auto p = call.params<AttentionParams>();
+  const Rows rows(call, 5);
+  const Elements q = call.in(0), dout = call.in(3);
+  Elements dkv = call.out(7);
+  const uint64_t half = uint64_t{p.batch} * p.keys * p.heads * p.dim;
+  for (uint64_t batch = 0; batch < p.batch; ++batch)
+    for (uint64_t head = 0; head < p.heads; ++head) {
+      std::vector<double> dk(uint64_t{p.keys} * p.dim), dv(dk.size());
+      for (uint64_t query = 0; query < p.queries; ++query) {
+        const Gradients g = gradients(call, rows, batch, head, query);
+        for (uint64_t key = 0; key < p.keys; ++key) {
+          add_scaled(dk, key * p.dim, g.scores[key], q, row_at(p.q_stride, batch, head, query),
+                     p.dim);
+          add_scaled(dv, key * p.dim, g.weights[key] * g.factors[key], dout,
+                     dense_row(p, p.queries, batch, head, query), p.dim);
+        }
+      }
+      for (uint64_t key = 0; key < p.keys; ++key)
+        for (uint64_t d = 0; d < p.dim; ++d) {
+          const uint64_t at = dense_row(p, p.keys, batch, head, key) + d;
+          dkv.set(at, static_cast<float>(dk[key * p.dim + d]));
+          dkv.set(half + at, static_cast<float>(dv[key * p.dim + d]));
+        }
+    }
+}
+
+}  // namespace rw::cpu

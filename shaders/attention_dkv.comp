@@ -1,0 +1,63 @@
+//! buffers: q:T:read k:T:read v:T:read dout:T:read stats:f32:read mask:f32:read lengths:i32:read dkv:T:write
+//! types: T = f32 f16
+//! params: AttentionParams
+//! local: subgroup
+//! address: only
+//! requires: subgroup shuffle int64
+// Rows are keys, columns are queries.
+#include "attention.glsl"
+
+vec4 s[ROWS], ds[ROWS];
+vec4 dk[ROWS][WORDS], dv[ROWS][WORDS];
+DEFINE_PRODUCTS(key_products, s)
+DEFINE_PRODUCTS(gradient_products, ds)
+DEFINE_ACCUMULATE(add_gradients, dv, s)
+DEFINE_ACCUMULATE(add_queries, dk, ds)
+
+// kept_bits: bit j * ROWS + i is key i of the tile by this lane's query `query` + j.
+#define COLUMN_DRAW(n) draw(w, query + n / (ROWS / 4), w.row + n % (ROWS / 4) * 4)
+void draw_columns(Work w, uint query) { DRAW_TILE(COLUMN_DRAW) }
+
+void main() {
+  const Work w = find_work(p.keys);
+  if (!w.exists) return;
+  Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
+  Rows dout = dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries);
+  const uint count = key_count(w);
+  const uint stats = (w.batch * p.heads + w.head) * p.queries;
+
+  CLEAR(dk)
+  CLEAR(dv)
+  const uint begin = (p.flags & ATTENTION_CAUSAL) != 0 ? w.row : 0;
+  const uint end = w.row < count ? p.queries : begin;  // keys that do not count have no gradient
+  for (uint t = begin; t < end; t += TILE_COLUMNS) {
+    const uint query = t + lane * 4;
+    key_products(k, w.row, q, query);
+    gradient_products(v, w.row, dout, query);
+    draw_columns(w, query);
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+      const uint row = stats + min(query + j, p.queries - 1);
+      const float lse = load_stats(2 * row), delta = load_stats(2 * row + 1);
+      [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+        float weight = exp(score(w, s[i][j], query + j, w.row + i, count) - lse);
+        if (query + j >= p.queries) weight = 0.0;
+        s[i][j] = drop(weight, j * ROWS + i);
+        ds[i][j] = weight * (drop(ds[i][j], j * ROWS + i) - delta) * p.scale;
+      }
+    }
+    add_gradients(dout, t, end - t, w.column);
+    add_queries(q, t, end - t, w.column);
+  }
+
+  const uint dv_part = p.batch * p.keys * p.heads * p.dim;
+  [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+    const uint key = w.row + i;
+    if (key < p.keys && w.column < p.dim) {
+      const uint e = ((w.batch * p.keys + key) * p.heads + w.head) * p.dim + w.column;
+      [[unroll]] for (uint u = 0; u < WORDS; ++u) {
+        store4_dkv(e + u * 4, dk[i][u]);
+        store4_dkv(dv_part + e + u * 4, dv[i][u]);
+      }
+    }
+  }
+}

@@ -1,0 +1,48 @@
+//! buffers: q:T:read k:T:read v:T:read dout:T:read stats:f32:read mask:f32:read lengths:i32:read dq:T:write
+//! types: T = f32 f16
+//! params: AttentionParams
+//! local: subgroup
+//! address: only
+//! requires: subgroup shuffle int64
+#include "attention.glsl"
+#include "attention_rows.glsl"
+
+vec4 s[ROWS], ds[ROWS];
+vec4 acc[ROWS][WORDS];
+DEFINE_PRODUCTS(query_products, s)
+DEFINE_PRODUCTS(gradient_products, ds)
+DEFINE_ACCUMULATE(add_keys, acc, ds)
+
+void main() {
+  const Work w = find_work(p.queries);
+  if (!w.exists) return;
+  Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
+  Rows dout = dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries);
+  const uint count = key_count(w), end = key_end(w, count);
+  const uint stats = (w.batch * p.heads + w.head) * p.queries;
+
+  CLEAR(acc)
+  for (uint t = 0; t < end; t += TILE_COLUMNS) {
+    const uint key = t + lane * 4;
+    query_products(q, w.row, k, key);
+    gradient_products(dout, w.row, v, key);
+    draw_rows(w, key);
+    [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+      const uint query = w.row + i, row = stats + min(query, p.queries - 1);
+      const float lse = load_stats(2 * row), delta = load_stats(2 * row + 1);
+      [[unroll]] for (uint j = 0; j < 4; ++j) {
+        const float weight = exp(score(w, s[i][j], query, key + j, count) - lse);
+        ds[i][j] = weight * (drop(ds[i][j], i * 4 + j) - delta) * p.scale;
+      }
+    }
+    add_keys(k, t, end - t, w.column);
+  }
+
+  [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+    const uint query = w.row + i;
+    if (query < p.queries && w.column < p.dim) {
+      const uint e = ((w.batch * p.queries + query) * p.heads + w.head) * p.dim + w.column;
+      [[unroll]] for (uint u = 0; u < WORDS; ++u) store4_dq(e + u * 4, acc[i][u]);
+    }
+  }
+}
