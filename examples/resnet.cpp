@@ -12,6 +12,8 @@
 #include "data/synthetic.h"
 #include "examples/common/program.h"
 #include "examples/common/progress.h"
+#include "io/checkpoint.h"
+#include "io/model.h"
 #include "nn/models/resnet.h"
 #include "optim/accumulate.h"
 #include "optim/sgd.h"
@@ -22,13 +24,13 @@ namespace {
 
 struct Options {
   DeviceOptions device;
-  std::string model = "resnet20", data, checkpoint = "none", report;
+  std::string model = "resnet20", data, checkpoint = "none", report, save, load, resume;
   int batch = 0, epochs = 0, checkpoint_every = 1;  // 0: by the data
-  int64_t steps = 0;
+  int64_t steps = 0, checkpoint_every_steps = 100;
   uint32_t accumulate = 1;
   double lr = 0.1, weight_decay = 1e-4;
   uint64_t seed = 1;
-  bool quiet = false;
+  bool quiet = false, eval = false;
 
   void add_to(CLI::App& app);
   void complete();  // checks, and fills in what depends on the data
@@ -56,6 +58,13 @@ void Options::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--seed", seed, "of weights, order and augmentation")->capture_default_str();
   app.add_option("--report", report, "write all figures of the run to this JSON file");
+  app.add_option("--load", load, "start from the weights in this safetensors file");
+  app.add_option("--save", save, "write the trained weights, in PyTorch's layout, to this file");
+  app.add_flag("--eval", eval, "only measure the accuracy of the weights given with --load");
+  app.add_option("--resume", resume,
+                 "keep training checkpoints in this folder and go on from the newest, if any");
+  app.add_option("--checkpoint-every-steps", checkpoint_every_steps, "steps between them")
+      ->capture_default_str();
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
 }
@@ -67,6 +76,9 @@ void Options::complete() {
         "--epochs and --steps must be positive, got {} and {}", epochs, steps);
   check(checkpoint_every > 0, "options", "--checkpoint-every must be positive, got {}",
         checkpoint_every);
+  check(checkpoint_every_steps > 0, "options", "--checkpoint-every-steps must be positive, got {}",
+        checkpoint_every_steps);
+  check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
   check(std::isfinite(lr) && lr >= 0, "options", "--lr must be a number >= 0, got {}", lr);
   if (batch == 0) batch = data.empty() ? 32 : 128;
   if (epochs == 0) epochs = data.empty() ? 1 : 30;
@@ -187,15 +199,23 @@ class Training {
         static_cast<uint32_t>((steps_ + options.accumulate - 1) / options.accumulate);
     optimizer_.set_schedule(Schedule::cosine(updates, updates / 10));
     if (dtype_ == DType::f16) optimizer_.set_scaler(LossScaler::dynamic());
+    if (!options.load.empty()) load_model(options.load, model_);
   }
 
   int64_t steps() const { return steps_; }
   int64_t parameters() const { return model_.parameter_count(); }
+  void resume();  // from the newest checkpoint, if there is one
   void run();
+  void save(const std::string& file) const {
+    save_model(file, model_, {{"model", options_.model}});
+  }
   double evaluate();  // share of the test images that are classified correctly
   nlohmann::json report(double accuracy, const MemoryReport& memory) const;
 
  private:
+  TrainingState state() { return {.model = model_, .optimizer = optimizer_}; }
+  nlohmann::json settings() const;  // what must not change when training goes on
+  void write_checkpoint(int64_t done);
   void step(int64_t index, Meter& meter);
   void note(int64_t step, const Meter::Values& values, Progress& progress);
 
@@ -205,18 +225,57 @@ class Training {
   ResNet model_;
   Accumulate optimizer_;
   Loader loader_;
-  int64_t steps_ = 0;
+  int64_t steps_ = 0, start_ = 0;  // of this process's training, in steps
   double seconds_ = 0;
   nlohmann::json history_ = nlohmann::json::array();
 };
+
+nlohmann::json Training::settings() const {
+  return {{"model", options_.model},
+          {"data", options_.data.empty() ? "drawn shapes" : options_.data},
+          {"dtype", name(dtype_)},
+          {"batch", options_.batch},
+          {"accumulate", options_.accumulate},
+          {"lr", options_.lr},
+          {"weight_decay", options_.weight_decay},
+          {"seed", options_.seed},
+          {"steps", steps_}};
+}
+
+void Training::resume() {
+  const auto position = CheckpointDirectory(options_.resume).load_latest(state());
+  if (!position) return;
+  const auto saved = nlohmann::json::parse(position->json);
+  check(saved.at("settings") == settings(), "resume", "'{}' is of another run: {}, not {}",
+        options_.resume, saved.at("settings").dump(), settings().dump());
+  start_ = position->step;
+  history_ = saved.at("history");
+  if (!options_.quiet) fmt::print("going on after step {} of '{}'\n", start_, options_.resume);
+}
+
+void Training::write_checkpoint(int64_t done) {
+  const nlohmann::json saved = {{"settings", settings()}, {"history", history_}};
+  CheckpointDirectory(options_.resume)
+      .save(state(), {.step = done,
+                      .epoch = done / loader_.batches(),
+                      .index = done % loader_.batches(),
+                      .json = saved.dump()});
+}
 
 void Training::run() {
   model_.train();
   Meter meter;
   Progress progress(steps_, options_.quiet);
-  for (int64_t i = 0; i < steps_; ++i) {
+  int64_t saved = start_;
+  for (int64_t i = start_; i < steps_; ++i) {
     step(i, meter);
     if (progress.due(i + 1)) note(i + 1, meter.read(), progress);
+    // Between updates only: the gradients of a window are not part of a checkpoint.
+    if (!options_.resume.empty() && i + 1 - saved >= options_.checkpoint_every_steps &&
+        optimizer_.position() == 0) {
+      write_checkpoint(i + 1);
+      saved = i + 1;
+    }
   }
   optimizer_.flush();
   seconds_ = progress.seconds();
@@ -242,7 +301,7 @@ void Training::note(int64_t step, const Meter::Values& values, Progress& progres
       std::isfinite(values.loss), "train",
       "the loss must be finite, got {} at step {}; lower --lr or use --dtype f32 ({})", values.loss,
       step, optimizer_.diagnose());
-  const double rate = static_cast<double>(step * options_.batch) / progress.seconds();
+  const double rate = static_cast<double>((step - start_) * options_.batch) / progress.seconds();
   const uint64_t memory = default_device()->memory_report().peak;
   progress.show(step, fmt::format("loss {:.3f}  accuracy {:.1f} %  {:.0f} images/s  {}",
                                   values.loss, 100 * values.accuracy, rate, format_bytes(memory)));
@@ -269,28 +328,26 @@ double Training::evaluate() {
 }
 
 nlohmann::json Training::report(double accuracy, const MemoryReport& memory) const {
-  return {{"model", options_.model},
-          {"parameters", parameters()},
-          {"data", options_.data.empty() ? "drawn shapes" : options_.data},
-          {"train_images", images_.train.size()},
-          {"test_images", images_.test.size()},
-          {"dtype", name(dtype_)},
-          {"batch", options_.batch},
-          {"accumulate", options_.accumulate},
-          {"checkpoint", options_.checkpoint},
-          {"checkpoint_every", options_.checkpoint_every},
-          {"lr", options_.lr},
-          {"weight_decay", options_.weight_decay},
-          {"seed", options_.seed},
-          {"steps", steps_},
-          {"updates", optimizer_.updates()},
-          {"skipped_updates", optimizer_.skipped()},
-          {"loss_scale", optimizer_.loss_scale()},
-          {"train_seconds", seconds_},
-          {"images_per_second", static_cast<double>(steps_ * options_.batch) / seconds_},
-          {"test_accuracy", accuracy},
-          {"history", history_},
-          {"device", device_json(memory)}};
+  nlohmann::json report = settings();
+  report.update(
+      {{"parameters", parameters()},
+       {"train_images", images_.train.size()},
+       {"test_images", images_.test.size()},
+       {"checkpoint", options_.checkpoint},
+       {"checkpoint_every", options_.checkpoint_every},
+       {"updates", optimizer_.updates()},
+       {"skipped_updates", optimizer_.skipped()},
+       {"loss_scale", optimizer_.loss_scale()},
+       {"train_seconds", seconds_},
+       {"images_per_second", static_cast<double>((steps_ - start_) * options_.batch) / seconds_},
+       {"test_accuracy", accuracy},
+       {"history", history_},
+       {"device", device_json(memory)}});
+  return report;
+}
+
+void print_accuracy(double accuracy, const Images& images) {
+  fmt::print("test accuracy {:.2f} % of {} images\n", 100 * accuracy, images.test.size());
 }
 
 void train(Options options) {
@@ -299,15 +356,18 @@ void train(Options options) {
   manual_seed(options.seed);
   const Images images(options.data);
   Training training(options, images);
+  if (options.eval) return print_accuracy(training.evaluate(), images);
+  if (!options.resume.empty()) training.resume();
   if (!options.quiet)
     fmt::print("{} ({} parameters) in {} on {}: {} steps of {} {}\n", options.model,
                training.parameters(), options.device.dtype, default_device()->info().name,
                training.steps(), options.batch, options.data.empty() ? "drawn images" : "images");
   training.run();
+  if (!options.save.empty()) training.save(options.save);
   const MemoryReport memory = default_device()->memory_report();  // of training alone
   const double accuracy = training.evaluate();
-  fmt::print("test accuracy {:.2f} % of {} images\n\n{}", 100 * accuracy, images.test.size(),
-             memory.str());
+  print_accuracy(accuracy, images);
+  fmt::print("\n{}", memory.str());
   if (!options.report.empty()) write_json(options.report, training.report(accuracy, memory));
 }
 

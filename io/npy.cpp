@@ -65,10 +65,11 @@ std::optional<uint64_t> promised_bytes(const Header& header) {
 void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
   const Type* type = types;
   while (stored_name(tensor.dtype()) != type->stored) ++type;
-  std::string dims;
-  for (const int64_t dim : tensor.shape()) dims += fmt::format("{}, ", dim);
-  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
-                                   type->numpy, dims.substr(0, dims.find_last_of(' ')));
+  const Shape& shape = tensor.shape();
+  const std::string dims = fmt::format("{}{}", fmt::join(shape.begin(), shape.end(), ", "),
+                                       shape.rank() == 1 ? "," : "");
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type->numpy, dims);
   const size_t prefix = magic.size() + 4;
   header.resize((prefix + header.size() + 64) / 64 * 64 - prefix, ' ');  // NumPy aligns the data
   header.back() = '\n';
