@@ -1,0 +1,60 @@
+// Transformer layers. Parameters have the names of Hugging Face's BERT.
+#pragma once
+
+#include "nn/layers.h"
+#include "nn/norm.h"
+
+namespace rw {
+
+struct MultiheadAttentionOptions {
+  float dropout = 0;    // of the weights
+  bool causal = false;  // position i looks at 0 .. i only
+};
+
+// Self-attention of x [N, S, hidden]: parameters self.query, self.key, self.value and output.dense.
+class MultiheadAttention : public Module {
+ public:
+  MultiheadAttention(int64_t hidden, int64_t heads, const MultiheadAttentionOptions& options = {},
+                     Generator& generator = default_generator());
+  Tensor forward(Tensor x) override { return forward(x, {}); }
+  // mask and lengths as of the op `attention`; undefined: all keys count.
+  Tensor forward(const Tensor& x, const Tensor& mask, const Tensor& lengths = {});
+
+  Linear query, key, value, dense;
+
+ private:
+  int64_t heads_;
+  MultiheadAttentionOptions options_;
+  Generator& generator_;
+};
+
+struct TransformerLayerOptions {
+  int64_t hidden, heads, intermediate;
+  float dropout = 0.1f;            // of what each half adds
+  float attention_dropout = 0.1f;  // of the weights
+  float norm_eps = 1e-12f;
+  bool pre_norm = false;  // x + f(norm(x)) instead of BERT's norm(x + f(x))
+  bool causal = false;
+};
+
+// Attention, then two linear layers with GELU (erf) between; each half with dropout, residual and
+// LayerNorm. x [N, S, hidden] -> the same shape.
+class TransformerEncoderLayer : public Module {
+ public:
+  explicit TransformerEncoderLayer(const TransformerLayerOptions& options,
+                                   Generator& generator = default_generator());
+  Tensor forward(Tensor x) override { return forward(std::move(x), {}); }
+  // mask and lengths as of the op `attention`.
+  Tensor forward(Tensor x, const Tensor& mask, const Tensor& lengths = {});
+
+  MultiheadAttention attention;  // attention.self.query .. attention.output.dense
+  LayerNorm attention_norm;      // attention.output.LayerNorm
+  Linear intermediate, output;   // intermediate.dense, output.dense
+  LayerNorm output_norm;         // output.LayerNorm
+
+ private:
+  Dropout dropout_;
+  bool pre_norm_;
+};
+
+}  // namespace rw
