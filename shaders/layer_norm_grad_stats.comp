@@ -4,14 +4,15 @@
 //! local: 8,8
 //! grid: 3d
 #include "some.glsl"
+layout(constant_id = 0) const uint FLAT = 0;
 
-void stats(uint c, uint begin, uint end, uint at, bool whole) {
+void stats(uint c, uint begin, uint end, uint at) {
   uint count = p.cols - c;
   vec4 product_lo = vec4(0.0), product_hi = product_lo, sum_lo = product_lo, sum_hi = product_lo;
   for (uint row = begin; row < end; ++row) {
     vec4 x_lo = vec4(0.0), x_hi = x_lo, dy_lo = x_lo, dy_hi = x_lo;
     uint i = row * p.cols + c;
-    if (whole) {
+    if (FLAT == 1) {
       load8_x(i, x_lo, x_hi);
       load8_dy(i, dy_lo, dy_hi);
     } else {
@@ -32,5 +33,5 @@ void main() {
   uint c = gl_GlobalInvocationID.x * 8, chunk = gl_GlobalInvocationID.y;
   uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
   if (c >= p.cols || begin >= p.rows) return;
-  stats(c, begin, end, chunk * 2 * p.cols + c, (p.cols | p.offset[0] | p.offset[1]) % 8 == 0);
+  stats(c, begin, end, chunk * 2 * p.cols + c);
 }

@@ -417,7 +417,8 @@ struct LayerNormGradParams {
   uint rows, cols;
 };
 // layer_norm_grad_stats: partial [chunks, 2, cols] = sum(dy * xhat), sum(dy) over the rows of each chunk
-// of chunk_rows rows (<= 32768). threads = {ceil(cols / 8), chunks}.
+// of chunk_rows rows (<= 32768). variant {flat}: 1: cols and the offsets of x and dy are multiples of 8.
+// threads = {ceil(cols / 8), chunks}.
 struct LayerNormGradStatsParams {
   uint offset[4];  // x, dy, stats, partial
   uint rows, cols, chunk_rows;

@@ -110,3 +110,21 @@ TEST_CASE("layers: PyTorch's outputs and gradients, f16") {
     check_all_recurrent(5e-3);
   });
 }
+
+TEST_CASE("layer_norm: no cancellation far from zero") {
+  on_each_device([] {
+    constexpr int rows = 3, cols = 200;
+    Values x = some_values(rows * cols);
+    for (float& v : x) v += 1000;
+    std::vector<double> expected;
+    for (int row = 0; row < rows; ++row) {
+      double mean = 0, variance = 0;
+      for (int c = 0; c < cols; ++c) mean += x[row * cols + c] / double{cols};
+      for (int c = 0; c < cols; ++c) variance += std::pow(x[row * cols + c] - mean, 2) / cols;
+      for (int c = 0; c < cols; ++c)
+        expected.push_back((x[row * cols + c] - mean) / std::sqrt(variance));
+    }
+    const Tensor y = layer_norm(tensor(x, {rows, cols}), {}, {}, 0);
+    CHECK(largest_difference(y.to_vector(), expected) < 3e-4);  // the mean has 24 bits
+  });
+}

@@ -38,10 +38,11 @@ Tensor grad_sums(const Tensor& x, const Tensor& dy, const Tensor& stats) {
   const int64_t chunk = std::clamp<int64_t>((rows + 255) / 256, 32, 32768);
   const int64_t chunks = (rows + chunk - 1) / chunk;
   const Tensor partial = empty_on(x, {chunks, 2, cols}, DType::f32);
+  const bool flat = cols % REWIND_FLAT == 0 && is_flat(x) && is_flat(dy);
   launch(
       "layer_norm_grad_stats", {in(x), in(dy), in(stats), out(partial)},
       kernels::LayerNormGradStatsParams{.rows = u(rows), .cols = u(cols), .chunk_rows = u(chunk)},
-      {.threads = {flat_threads(cols), u(chunks), 1}});
+      {.threads = {flat_threads(cols), u(chunks), 1}, .variant = {flat}});
   return sum(partial, {0});
 }
 
