@@ -1,11 +1,10 @@
 #include "nn/models/resnet.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
 #include "core/segment.h"
 #include "nn/init.h"
+#include "nn/models/recompute.h"
 
 namespace rw {
 
@@ -22,11 +21,6 @@ const ResNetConfig& checked(const ResNetConfig& config) {
         "each stage needs a depth and a width, got {} depths and {} widths", config.depths.size(),
         config.widths.size());
   return config;
-}
-
-bool recompute_requested() {
-  const char* value = std::getenv("REWIND_RECOMPUTE");
-  return value && std::string_view(value) == "1";
 }
 
 }  // namespace
