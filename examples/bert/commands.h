@@ -1,0 +1,48 @@
+// The commands of the BERT example: each is its options and run().
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "examples/common/program.h"
+
+namespace rw {
+
+// Where a model lies: config.json, model.safetensors and vocab.txt, as Hugging Face has them.
+struct ModelFolder {
+  std::filesystem::path folder;
+
+  std::filesystem::path config() const { return folder / "config.json"; }
+  std::filesystem::path weights() const { return folder / "model.safetensors"; }
+  std::filesystem::path vocabulary() const { return folder / "vocab.txt"; }
+};
+std::string default_model_folder();  // in the cache
+
+// Masked-language-model training from scratch.
+struct Pretrain {
+  DeviceOptions device;
+  std::vector<std::string> text;
+  std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
+  int64_t vocabulary_size = 4096, length = 128, batch = 8, steps = 1200, save_every = 200;
+  uint32_t accumulate = 2;
+  int checkpoint_every = 1;
+  double lr = 2e-3, weight_decay = 0.01;
+  bool whole_words = false, quiet = false;
+  uint64_t seed = 1;
+
+  void add_to(CLI::App& app);
+  void run() const;
+};
+
+// The most likely tokens for each [MASK] of a text.
+struct FillMask {
+  DeviceOptions device;
+  std::string text, model = default_model_folder();
+  int64_t top = 5;
+
+  void add_to(CLI::App& app);
+  void run() const;
+};
+
+}  // namespace rw

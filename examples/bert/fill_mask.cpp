@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/ops.h"
+#include "data/tokenizer.h"
+#include "examples/bert/commands.h"
+#include "io/bert.h"
+
+namespace rw {
+
+void FillMask::add_to(CLI::App& app) {
+  app.add_option("text", text, "a text with [MASK] in it")->required();
+  app.add_option("--model", model, "folder of the model")->capture_default_str();
+  app.add_option("--top", top, "tokens to show per mask")->capture_default_str();
+  device.add_to(app);
+}
+
+namespace {
+
+// "63.1 %  license" for the `top` most likely tokens, best first. logits [vocab].
+void print_best(std::vector<float> logits, int64_t top, const Vocabulary& vocabulary) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto count = std::min(order.size(), static_cast<size_t>(top));
+  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(count), order.end(),
+                    [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  const float largest = logits[order[0]];
+  double total = 0;
+  for (const float v : logits) total += std::exp(v - largest);
+  for (size_t i = 0; i < count; ++i)
+    fmt::print("{:5.1f} %  {}\n", 100 * std::exp(logits[order[i]] - largest) / total,
+               vocabulary.token(order[i]));
+}
+
+}  // namespace
+
+void FillMask::run() const {
+  check(top > 0, "options", "--top must be positive, got {}", top);
+  const ModelFolder from{model};
+  check<FileError>(std::filesystem::exists(from.weights()), "fill-mask",
+                   "there is no model in '{}'; pre-train one first", model);
+  const Tokenizer tokenizer(Vocabulary::load(from.vocabulary()));
+  const BertConfig config = read_bert_config(from.config());
+  const Encoding encoding = tokenizer.encode(text, config.max_position_embeddings);
+  std::vector<int32_t> masks;
+  for (size_t i = 0; i < encoding.ids.size(); ++i)
+    if (encoding.ids[i] == tokenizer.vocabulary().mask) masks.push_back(static_cast<int32_t>(i));
+  check(!masks.empty(), "fill-mask", "the text must have a [MASK] in its first {} tokens",
+        config.max_position_embeddings);
+
+  device.open();
+  const NoGrad guard;
+  BertForPreTraining net(config, false);
+  load_bert(from.weights(), net);
+  net.eval();
+  const DType dtype = device.parsed_dtype();
+  const Autocast autocast(dtype, dtype == DType::f16);
+  const auto count = static_cast<int64_t>(masks.size());
+  const Tensor hidden =
+      net.forward({tensor(encoding.ids, {1, static_cast<int64_t>(encoding.ids.size())})});
+  const Tensor logits = net.token_logits(hidden, tensor(masks, {count}));
+  for (int64_t i = 0; i < count; ++i) {
+    if (i > 0) fmt::print("\n");
+    print_best(select(logits, 0, i).to_vector(), top, tokenizer.vocabulary());
+  }
+}
+
+}  // namespace rw

@@ -1,0 +1,23 @@
+// BERT in Hugging Face's files: config.json and model.safetensors.
+#pragma once
+
+#include <filesystem>
+
+#include "io/model.h"
+#include "nn/models/bert.h"
+
+namespace rw {
+
+// Keys that are absent have BERT's defaults, unknown ones are ignored. Throws FileError, also for
+// models that this BERT is not: another activation, relative positions, a decoder.
+BertConfig read_bert_config(const std::filesystem::path& file);
+// `architecture`: the class of Hugging Face that the model is.
+void write_bert_config(const std::filesystem::path& file, const BertConfig& config,
+                       const std::string& architecture);
+
+// Fills a model from a file of any BERT of its size: a model with another head, the bare encoder,
+// names of early releases ("LayerNorm.gamma"). Embeddings and encoder must be there; a head that is
+// missing keeps its values and is listed. Throws FileError before anything is written.
+LoadResult load_bert(const std::filesystem::path& file, Module& model);
+
+}  // namespace rw
