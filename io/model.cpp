@@ -8,14 +8,14 @@ namespace rw {
 
 namespace {
 
-// "  missing: a, b" with at most ten names, or nothing.
+// "; missing: a, b" with at most ten names, or nothing.
 std::string listed(const char* title, const std::vector<std::string>& names) {
   constexpr size_t most = 10;
-  if (names.empty()) return {};
-  const auto end = names.begin() + static_cast<ptrdiff_t>(std::min(most, names.size()));
-  const std::string more =
-      names.size() > most ? fmt::format(" and {} more", names.size() - most) : "";
-  return fmt::format("; {}: {}{}", title, fmt::join(names.begin(), end, ", "), more);
+  std::string text;
+  for (size_t i = 0; i < std::min(most, names.size()); ++i)
+    text += (i > 0 ? ", " : fmt::format("; {}: ", title)) + names[i];
+  if (names.size() > most) text += fmt::format(" and {} more", names.size() - most);
+  return text;
 }
 
 }  // namespace

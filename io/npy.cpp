@@ -66,8 +66,9 @@ void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
   const Type* type = types;
   while (stored_name(tensor.dtype()) != type->stored) ++type;
   const Shape& shape = tensor.shape();
-  const std::string dims = fmt::format("{}{}", fmt::join(shape.begin(), shape.end(), ", "),
-                                       shape.rank() == 1 ? "," : "");
+  std::string dims;  // "2, 3"; "2," for one dimension, as Python writes tuples
+  for (int i = 0; i < shape.rank(); ++i)
+    dims += (i > 0 ? ", " : "") + std::to_string(shape[i]) + (shape.rank() == 1 ? "," : "");
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type->numpy, dims);
   const size_t prefix = magic.size() + 4;
