@@ -61,10 +61,11 @@ BertConfig read_bert_config(const std::filesystem::path& file) {
   BertConfig config;
   try {
     const Json json = Json::parse(stream);
-    for (const auto& [key, value] : fixed_settings.items())
-      check<FileError>(!json.contains(key) || json[key] == value, "read_bert_config",
-                       "'{}' has {} {}; only {} is supported", file.string(), key, json[key].dump(),
-                       value.dump());
+    for (const auto& [key, wanted] : fixed_settings.items()) {
+      const Json value = json.value(key, wanted);
+      check<FileError>(value == wanted, "read_bert_config", "'{}' has {} {}; only {} is supported",
+                       file.string(), key, value.dump(), wanted.dump());
+    }
     for_each_key(config, [&](const char* key, auto& value) {
       if (json.contains(key)) json.at(key).get_to(value);
     });

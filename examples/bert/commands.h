@@ -35,6 +35,21 @@ struct Pretrain {
   void run() const;
 };
 
+// Trains a classifier of sentences from a pre-trained model.
+struct Finetune {
+  DeviceOptions device;
+  std::string task, model = default_model_folder(), save, report;
+  int64_t length = 64, batch = 32, epochs = 1, steps = 0;
+  uint32_t accumulate = 1;
+  int checkpoint_every = 1;
+  double lr = 3e-4, weight_decay = 0.01;
+  bool quiet = false;
+  uint64_t seed = 1;
+
+  void add_to(CLI::App& app);
+  void run() const;
+};
+
 // The most likely tokens for each [MASK] of a text.
 struct FillMask {
   DeviceOptions device;
