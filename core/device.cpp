@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include "core/error.h"
@@ -13,7 +13,9 @@ namespace {
 
 thread_local Purpose current_purpose = Purpose::activation;
 thread_local const char* current_op = "user";
-std::shared_ptr<Device> the_default_device;
+// Never destroyed by the program's exit: by then drivers and layers have torn down their own statics.
+std::shared_ptr<Device>& the_default_device = *new std::shared_ptr<Device>;
+const std::thread::id main_thread = std::this_thread::get_id();
 std::atomic<uint64_t> next_storage_id = 1;
 
 constexpr uint64_t smallest_block = uint64_t{16} << 20;
@@ -197,23 +199,23 @@ std::shared_ptr<Device> set_default_device(std::unique_ptr<Backend> backend, uin
 
 namespace {
 
-// A CPU driver may still compile kernels when the program exits, with a compiler whose statics die
-// before any handler of ours. Thread-local objects die earlier: queued work is finished there.
-struct FinishAtExit {
-  ~FinishAtExit() {
+// Thread-local objects die before the exit handlers, where drivers and layers tear down what the
+// device still needs (a CPU driver may even be compiling kernels): queued work is finished here, and
+// the main thread closes the default device.
+struct CloseAtExit {
+  ~CloseAtExit() {
     try {
       if (the_default_device) the_default_device->synchronize();
     } catch (const Error&) {  // a lost device has nothing left to finish
     }
+    if (std::this_thread::get_id() == main_thread) the_default_device.reset();
   }
 };
 
 }  // namespace
 
 void set_default_device(std::shared_ptr<Device> device) {
-  [[maybe_unused]] thread_local const FinishAtExit finish;
-  // Registered after the driver was loaded, so that the device closes before the driver does.
-  [[maybe_unused]] static const int registered = std::atexit([] { the_default_device.reset(); });
+  [[maybe_unused]] thread_local const CloseAtExit close;
   the_default_device = std::move(device);
 }
 
