@@ -3,7 +3,8 @@
 //! params: AttentionParams
 //! local: subgroup
 //! address: only
-//! requires: subgroup shuffle int64
+//! requires: subgroup shuffle
+//! prefers: int64
 // Softmax on the way (Milakov and Gimelshein 2018; Dao et al. 2022): a row keeps its maximum and sum so
 // far, and what it has summed is rescaled when the maximum grows.
 #include "attention.glsl"

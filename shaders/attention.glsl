@@ -13,9 +13,15 @@ layout(constant_id = 2) const uint WIDTH = 8;
 #define WORDS (WIDTH / 4)
 #define LOWEST (3.0 * ATTENTION_NO_SCORE)
 
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Words64 {
-  uint64_t data[];
-};
+// CPU drivers gather one 64-bit word faster than two of 32.
+#ifdef HAS_INT64
+#define Word uint64_t
+uvec2 halves_of(uint64_t word) { return unpackUint2x32(word); }
+#else
+#define Word uvec2
+uvec2 halves_of(uvec2 word) { return word; }
+#endif
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Words64 { Word data[]; };
 
 uint lane = gl_SubgroupInvocationID;
 
@@ -28,10 +34,10 @@ struct Rows {
 vec4 load4(Rows rows, uint row, uint column) {
   const uint e = rows.first + min(row, rows.last) * rows.step + column;
 #ifdef T_F16
-  return unpack_halves(unpackUint2x32(rows.data.data[e / 4]));
+  return unpack_halves(halves_of(rows.data.data[e / 4]));
 #else
-  return uintBitsToFloat(uvec4(unpackUint2x32(rows.data.data[e / 2]),
-                               unpackUint2x32(rows.data.data[e / 2 + 1])));
+  return uintBitsToFloat(
+      uvec4(halves_of(rows.data.data[e / 2]), halves_of(rows.data.data[e / 2 + 1])));
 #endif
 }
 
@@ -124,7 +130,7 @@ float score(Work w, float product, uint query, uint key, uint count) {
     [[unroll]] for (uint v = 0; v < WORDS; ++v) acc[i][v] = vec4(0.0);
 
 // ---- dropout: one bit per score of the tile -------------------------------------------------------
-uint kept_bits[2];
+uint kept_bits[(ROWS + 7) / 8];
 
 // Bits 0 to 3: which of the keys `key` (a multiple of 4) to key + 3 the query keeps.
 uint draw(Work w, uint query, uint key) {
@@ -138,7 +144,7 @@ uint draw(Work w, uint query, uint key) {
 // without a round when nothing is dropped, since CPU drivers run both sides of a branch.
 #define DRAW_TILE(DRAW)                                                          \
   const uint draws = p.keep < 1.0 ? ROWS : 0;                                    \
-  [[unroll]] for (uint word = 0; word < 2; ++word) {                             \
+  [[unroll]] for (uint word = 0; word < (ROWS + 7) / 8; ++word) {               \
     kept_bits[word] = p.keep < 1.0 ? 0 : 0xffffffffu;                            \
     for (uint n = word * 8; n < min(word * 8 + 8, draws); ++n)                   \
       kept_bits[word] |= DRAW(n) << (n - word * 8) * 4;                          \

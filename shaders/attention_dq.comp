@@ -3,7 +3,8 @@
 //! params: AttentionParams
 //! local: subgroup
 //! address: only
-//! requires: subgroup shuffle int64
+//! requires: subgroup shuffle
+//! prefers: int64
 #include "attention.glsl"
 #include "attention_rows.glsl"
 

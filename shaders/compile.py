@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import prelude
 import spirv
 
-KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires"}
+KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires",
+        "prefers"}
 FEATURES = {  # name in `requires`: GLSL extension
     "subgroup": "GL_KHR_shader_subgroup_basic",
     "vote": "GL_KHR_shader_subgroup_vote",
@@ -52,6 +53,7 @@ class Manifest:
     optimize: bool = True
     defines: list = field(default_factory=lambda: [{}])
     requires: list = field(default_factory=list)
+    prefers: list = field(default_factory=list)
 
 
 @dataclass
@@ -61,6 +63,7 @@ class Variant:
     defines: dict
     packed: bool  # f16 in uint words instead of 16-bit storage
     address: bool
+    requires: list  # device features, those of the storage and addressing aside
 
 
 def parse_types(text):
@@ -111,6 +114,7 @@ def parse_manifest(source):
     m.address = keys.get("address", "no")
     m.optimize = keys.get("optimize", "yes") == "yes"
     m.requires = keys.get("requires", "").replace(",", " ").split()
+    m.prefers = keys.get("prefers", "").replace(",", " ").split()
     for b in m.buffers:
         if b.access not in ("read", "write", "read_write"):
             raise ManifestError(f"buffer {b.name}: access must be read, write or read_write")
@@ -118,20 +122,25 @@ def parse_manifest(source):
             raise ManifestError(f"buffer {b.name}: '{b.type}' is neither a dtype nor in `types`")
     if m.grid not in GRIDS or m.address not in ("no", "only"):
         raise ManifestError("grid is 1d, groups or 3d; address is no or only")
-    if not set(m.requires) <= set(FEATURES):
-        raise ManifestError(f"requires: known features are {' '.join(FEATURES)}")
+    if not set(m.requires + m.prefers) <= set(FEATURES):
+        raise ManifestError(f"requires, prefers: known features are {' '.join(FEATURES)}")
     return m
 
 
 def expand(name, m):
-    """All variants of a kernel. f16 doubles (16-bit storage, packed), addressing doubles."""
+    """All variants of a kernel. f16 doubles (16-bit storage, packed), addressing doubles, and so does
+    `prefers`: of what a device can run, the backend takes the last."""
     variants = []
+    preferred = {f"HAS_{feature.upper()}": 1 for feature in m.prefers}
     for defines, types in itertools.product(m.defines, m.types):
         full = ".".join([name] + [f"{k}{v}" for k, v in defines.items()])
         has_half = any(types.get(b.type, b.type) == "f16" for b in m.buffers)
         for packed in (False, True) if has_half else (False,):
             for address in (True,) if m.address == "only" else (False, True):
-                variants.append(Variant(full, types, defines, packed, address))
+                variants.append(Variant(full, types, defines, packed, address, m.requires))
+                if m.prefers:
+                    variants.append(Variant(full, types, defines | preferred, packed, address,
+                                            m.requires + m.prefers))
     return variants
 
 
@@ -144,7 +153,7 @@ def tool(command, source=None):
 def compile_variant(path, source, m, v, stem):
     """GLSL of the variant -> SPIR-V file -> (words, push bytes)."""
     glsl, binary = stem + ".glsl", stem + ".spv"
-    extensions = [FEATURES[r] for r in m.requires]
+    extensions = [FEATURES[r] for r in v.requires]
     with open(glsl, "w") as f:
         f.write(prelude.write(m, v, extensions))
         f.write(f'#line 1 "{os.path.basename(path)}"\n{source}')
@@ -163,7 +172,7 @@ def compile_variant(path, source, m, v, stem):
 
 
 def features(m, v):
-    names = list(m.requires)
+    names = list(v.requires)
     if v.address:
         names.append("address")
     if not v.packed and "f16" in [v.types.get(b.type, b.type) for b in m.buffers]:
@@ -213,7 +222,7 @@ def run_module(path, out, depfile):
 
     def one(v):
         tag = "-".join([v.name] + [f"{k}_{t}" for k, t in v.types.items()] + ["packed"] * v.packed
-                       + ["address"] * v.address)
+                       + ["address"] * v.address + v.requires[len(m.requires):])
         return compile_variant(path, source, m, v, os.path.join(scratch, tag))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
