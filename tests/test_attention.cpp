@@ -245,6 +245,22 @@ TEST_CASE("attention: memory grows with S, not with S squared") {
   });
 }
 
+// A driver that leaves long loops early would lose the last keys.
+TEST_CASE("attention: many keys") {
+  on_each_device([] {
+    constexpr int64_t keys = 25000;
+    std::vector<float> values(keys * 8);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 8) / keys;
+    const Tensor q = zeros({1, 1, 1, 8}).set_requires_grad();
+    const Tensor k = tensor(values, {1, 1, keys, 8}), v = k.detach();
+    const Tensor y = attention(q, k, v);  // equal weights: the mean
+    for (const float x : y.to_vector()) CHECK(x == doctest::Approx(0.5).epsilon(1e-4));
+    sum(y).backward();  // 8 times the variance of the values, scaled
+    for (const float x : q.grad().to_vector())
+      CHECK(x == doctest::Approx(8.0 / 12 / std::sqrt(8.0)).epsilon(1e-3));
+  });
+}
+
 TEST_CASE("attention: refuses what it cannot do") {
   on_each_device([] {
     const Tensor q = zeros({1, 1, 4, 8}), k = zeros({1, 1, 5, 8});

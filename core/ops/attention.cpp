@@ -1,4 +1,5 @@
 // Fused attention. The forward keeps the scores' log-sum-exp only; gradients make the scores again.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -76,10 +77,24 @@ Operands operands(const AttentionAttrs& a, const F& input) {
   return o;
 }
 
+// Stock lavapipe leaves a thread's loops after 65535 rounds in all, without a word
+// (docs/kernels.md).
+void check_rounds(const DeviceInfo& device, int64_t columns, int64_t dim) {
+  if (!device.is_cpu || device.subgroup_size == 1) return;  // subgroups of 1: the cpu backend
+  const int64_t lanes = device.subgroup_size;
+  const int64_t products = dim / 4 + dim / (4 * lanes) + 1, draws = 16;
+  const int64_t tile_rounds = 1 + 2 * products + draws + 2 * lanes;
+  const int64_t most = 65535 / tile_rounds * 4 * lanes;
+  check<ShapeError>(columns <= most, "attention",
+                    "this device takes at most {} queries and keys of {} dimensions, got {}", most,
+                    dim, columns);
+}
+
 // Tiles of a result of `rows` rows per head: CPU drivers keep more rows in registers (really on the
 // stack).
 Launch tiles(const AttentionAttrs& a, const Operands& o, int64_t rows, int products) {
   const DeviceInfo& device = o.q.device().info();
+  check_rounds(device, std::max(o.params.queries, o.params.keys), o.params.dim);
   const uint32_t lanes = device.subgroup_size, tile_rows = device.is_cpu ? 16 : 4;
   const uint32_t width = o.params.dim > lanes * 4 ? 8 : 4;
   const int64_t columns = lanes * width;
