@@ -24,7 +24,7 @@ struct Pretrain {
   DeviceOptions device;
   std::vector<std::string> text;
   std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
-  int64_t vocabulary_size = 4096, length = 128, batch = 8, steps = 1200, save_every = 200;
+  int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, save_every = 100;
   uint32_t accumulate = 2;
   int checkpoint_every = 1;
   double lr = 2e-3, weight_decay = 0.01;

@@ -85,8 +85,12 @@ struct Corpus {
 };
 
 BertConfig model_config(const Pretrain& o, const Vocabulary& vocabulary) {
-  BertConfig config =
-      o.model.ends_with(".json") ? read_bert_config(o.model) : BertConfig::preset(o.model);
+  const bool given = o.model.ends_with(".json");
+  BertConfig config = given ? read_bert_config(o.model) : BertConfig::preset(o.model);
+  // The published 0.02 suits the width of base. Narrow models whose first sums are as large as
+  // base's learn to use context sooner.
+  if (!given)
+    config.initializer_range *= std::sqrt(768.0 / static_cast<double>(config.hidden_size));
   config.vocab_size = vocabulary.size();
   check(o.length <= config.max_position_embeddings, "options",
         "--seq must be at most the model's {}, got {}", config.max_position_embeddings, o.length);
