@@ -42,7 +42,7 @@ struct Finetune {
   int64_t length = 64, batch = 32, epochs = 1, steps = 0;
   uint32_t accumulate = 1;
   int checkpoint_every = 1;
-  double lr = 3e-4, weight_decay = 0.01;
+  double lr = 1e-3, weight_decay = 0.01;
   bool quiet = false;
   uint64_t seed = 1;
 

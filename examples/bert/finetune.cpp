@@ -28,7 +28,8 @@ void Finetune::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--epochs", epochs, "passes over the sentences")->capture_default_str();
   app.add_option("--steps", steps, "steps instead of epochs");
-  app.add_option("--lr", lr, "highest learning rate")->capture_default_str();
+  app.add_option("--lr", lr, "highest learning rate; large models want less")
+      ->capture_default_str();
   app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
   app.add_option("--seed", seed, "of order, dropout and the new layer")->capture_default_str();
   app.add_option("--save", save, "folder for the classifier");
