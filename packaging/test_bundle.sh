@@ -23,7 +23,7 @@ if [ -n "$foreign" ]; then
 fi
 
 for program in bin/*; do
-  clean "./$(basename "$program")" --help > /dev/null
+  clean LD_DEBUG=files LD_DEBUG_OUTPUT="$work/loaded" "./$(basename "$program")" --help > /dev/null
 done
 clean LD_DEBUG=files LD_DEBUG_OUTPUT="$work/loaded" ./rewind_tests --test-case='vulkan: transfers'
 for library in lib/*.so.* lib/c++/*.so.*; do
