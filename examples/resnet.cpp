@@ -10,6 +10,7 @@
 #include "data/files.h"
 #include "data/loader.h"
 #include "data/synthetic.h"
+#include "examples/common/meter.h"
 #include "examples/common/program.h"
 #include "examples/common/progress.h"
 #include "io/checkpoint.h"
@@ -142,33 +143,6 @@ struct DeviceBatch {
   }
 };
 
-// Sums of loss and hits that stay on the device until someone asks.
-class Meter {
- public:
-  void add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
-    const NoGrad guard;
-    const auto n = static_cast<float>(labels.numel());
-    rw::accumulate(loss, loss_, n);
-    rw::accumulate(sum(cast(equal(argmax(logits), labels), DType::f32)), hits_);
-    count_ += n;
-  }
-  // Mean loss and share of hits since the last read; waits for the device.
-  struct Values {
-    double loss, accuracy;
-  };
-  Values read() {
-    const Values values{loss_.item() / count_, hits_.item() / count_};
-    fill_(loss_, 0);
-    fill_(hits_, 0);
-    count_ = 0;
-    return values;
-  }
-
- private:
-  Tensor loss_ = zeros({}), hits_ = zeros({});
-  double count_ = 0;
-};
-
 // The trained model, its optimizer and what the run measured.
 class Training {
  public:
@@ -289,7 +263,7 @@ void Training::step(int64_t index, Meter& meter) {
     const Autocast autocast(dtype_, dtype_ == DType::f16);
     const Tensor logits = model_(batch.images);
     loss = cross_entropy(logits, batch.labels);
-    meter.add(loss, logits, batch.labels);
+    meter.add(loss, argmax(logits), batch.labels);
   }
   optimizer_.backward(loss, static_cast<float>(batch.labels.numel()));
   optimizer_.step();
@@ -322,7 +296,7 @@ double Training::evaluate() {
   for (int64_t i = 0; i < loader.batches(); ++i) {
     const DeviceBatch batch(loader.batch(0, i), images_.test, dtype_);
     const Tensor logits = model_(batch.images);
-    meter.add(cross_entropy(logits, batch.labels), logits, batch.labels);
+    meter.add(cross_entropy(logits, batch.labels), argmax(logits), batch.labels);
   }
   return meter.read().accuracy;
 }

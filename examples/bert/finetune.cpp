@@ -8,6 +8,7 @@
 #include "data/text_loader.h"
 #include "examples/bert/batch.h"
 #include "examples/bert/commands.h"
+#include "examples/common/meter.h"
 #include "examples/common/progress.h"
 #include "io/bert.h"
 #include "optim/accumulate.h"

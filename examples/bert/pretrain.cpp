@@ -10,6 +10,7 @@
 #include "data/tokenizer_training.h"
 #include "examples/bert/batch.h"
 #include "examples/bert/commands.h"
+#include "examples/common/meter.h"
 #include "examples/common/progress.h"
 #include "io/bert.h"
 #include "io/checkpoint.h"
