@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/dtype.h"
 
@@ -54,6 +55,20 @@ struct DeviceInfo {
   uint32_t subgroup_size = 1;
 };
 
+// One memory heap of the device, in bytes. Budget (what this process may use) and usage (what it
+// uses, the driver's own needs included) are 0 where the driver does not tell.
+struct HeapUsage {
+  uint64_t size = 0, budget = 0, usage = 0;
+  bool device_local = false;
+};
+
+// When one shader module, or one kernel where a call is not composed of several, ran on the device.
+struct KernelTime {
+  uint64_t call = 0;  // the run() that it belongs to, counted from time_kernels(true)
+  std::string kernel;
+  double start_us = 0, end_us = 0;  // on the device's clock, from its first kernel timed
+};
+
 struct BackendStats {
   uint64_t dispatches = 0, submits = 0, barriers = 0, pipelines = 0;
 };
@@ -80,6 +95,12 @@ class Backend {
   virtual void flush() {}           // hand queued work to the device
   virtual void synchronize() = 0;   // wait for all work
   virtual BackendStats stats() const { return {}; }
+
+  virtual std::vector<HeapUsage> heaps() const { return {}; }
+  // Measures when every kernel runs, from now on or no longer.
+  virtual void time_kernels(bool) {}
+  // What was measured since the last call, in order. Waits for all work.
+  virtual std::vector<KernelTime> kernel_times() { return {}; }
 };
 
 }  // namespace rw
