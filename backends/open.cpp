@@ -31,14 +31,8 @@ std::unique_ptr<Backend> open_backend(const std::string& device) {
   return vulkan::make_backend(vulkan_choice(device));
 }
 
-std::vector<DeviceInfo> list_devices() {
-  std::vector<DeviceInfo> all = {make_cpu_backend()->info()};
-  try {
-    for (DeviceInfo& info : vulkan::list_devices()) all.push_back(std::move(info));
-  } catch (const DeviceError&) {
-    // No loader, driver or device: the CPU backend is all there is.
-  }
-  return all;
+std::vector<DeviceListing> list_devices() {
+  return vulkan::list_devices();
 }
 
 }  // namespace rw

@@ -1,10 +1,11 @@
-// Opens a backend by name. The only header of backends/ that examples and tests need.
+// Opens a backend by name, and lists devices. The header of backends/ that programs need.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "backends/listing.h"
 #include "core/backend.h"
 
 namespace rw {
@@ -15,6 +16,8 @@ namespace rw {
 // no driver, and listing the devices when none matches.
 std::unique_ptr<Backend> open_backend(const std::string& device);
 
-std::vector<DeviceInfo> list_devices();
+// The Vulkan devices in the order of their indices, without opening them. Throws DeviceError naming
+// what to install when there is none.
+std::vector<DeviceListing> list_devices();
 
 }  // namespace rw

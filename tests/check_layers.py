@@ -9,8 +9,8 @@ from pathlib import Path
 FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "examples", "benchmarks", "tests"]
 
 # What the files below a path may include besides files of the same path. The longest path counts.
-BACKEND = ["core/backend.h", "core/dtype.h", "core/error.h", "core/shape.h", "shaders/"]
-USER = ["core/", "nn/", "optim/", "io/", "data/", "backends/open.h"]
+BACKEND = ["backends/listing.h", "core/backend.h", "core/dtype.h", "core/error.h", "core/shape.h", "shaders/"]
+USER = ["core/", "nn/", "optim/", "io/", "data/", "backends/listing.h", "backends/open.h"]
 PROJECT_RULES = {
     "core/": ["shaders/"],
     "backends/": BACKEND,  # open.*: chooses among the backends

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -14,20 +13,12 @@
 #include "backends/vulkan/vulkan_backend.h"
 #include "core/error.h"
 #include "shaders/params.h"
+#include "tests/env.h"
 
 namespace {
 
 using namespace rw;
-
-// Sets an environment variable for a scope: devices read theirs when they are opened.
-class Env {
- public:
-  Env(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Env() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
+using test::Env;
 
 std::vector<std::byte> pattern(size_t bytes, unsigned seed) {
   std::vector<std::byte> out(bytes);
@@ -110,11 +101,11 @@ std::unique_ptr<Backend> open() {
 }  // namespace
 
 TEST_CASE("vulkan: devices are listed and chosen by index, name and uuid") {
-  const std::vector<DeviceInfo> devices = vulkan::list_devices();
+  const std::vector<DeviceListing> devices = list_devices();
   REQUIRE(!devices.empty());
-  CHECK(open_backend("vulkan:0")->info().name == devices[0].name);
-  CHECK(open_backend("vulkan:uuid=" + devices[0].uuid)->info().uuid == devices[0].uuid);
-  CHECK(open_backend("vulkan:" + devices[0].name)->info().name == devices[0].name);
+  CHECK(open_backend("vulkan:0")->info().name == devices[0].info.name);
+  CHECK(open_backend("vulkan:uuid=" + devices[0].info.uuid)->info().uuid == devices[0].info.uuid);
+  CHECK(open_backend("vulkan:" + devices[0].info.name)->info().name == devices[0].info.name);
   CHECK_THROWS_AS(open_backend("vulkan:no such device"), DeviceError);
   CHECK_THROWS_AS(open_backend("abacus"), DeviceError);
 }

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/kernels.h"
@@ -172,6 +175,7 @@ class CpuBackend final : public Backend {
   }
 
   void run(const KernelCall& call) override {
+    ++calls_;
     const Kernel& kernel = find_kernel(call.kernel);
     check_call(kernel, call);
     std::array<std::byte*, 8> memory{};
@@ -182,14 +186,25 @@ class CpuBackend final : public Backend {
                          block_alignment, range.offset);
       memory[i] = resolve(call.kernel, range);
     }
+    const Clock::time_point start = Clock::now();
     kernel.run(cpu::Call(call, memory));
+    if (timing_) add_time(call.kernel, start, Clock::now());
     ++stats_.dispatches;
   }
 
   void synchronize() override {}
   BackendStats stats() const override { return stats_; }
+  void time_kernels(bool on) override {
+    timing_ = on;
+    if (!on) return;
+    times_.clear();
+    calls_ = 0;
+    first_start_.reset();
+  }
+  std::vector<KernelTime> kernel_times() override { return std::exchange(times_, {}); }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
@@ -209,9 +224,21 @@ class CpuBackend final : public Backend {
     return block.memory.get() + range.offset;
   }
 
+  void add_time(std::string_view kernel, Clock::time_point start, Clock::time_point end) {
+    if (!first_start_) first_start_ = start;
+    const auto us = [&](Clock::time_point time) {
+      return std::chrono::duration<double, std::micro>(time - *first_start_).count();
+    };
+    times_.push_back({calls_ - 1, std::string(kernel), us(start), us(end)});
+  }
+
   DeviceInfo info_;
   std::vector<Block> blocks_;
   BackendStats stats_;
+  bool timing_ = false;
+  uint64_t calls_ = 0;  // since time_kernels(true)
+  std::optional<Clock::time_point> first_start_;
+  std::vector<KernelTime> times_;
 };
 
 }  // namespace

@@ -46,6 +46,8 @@ void apply_environment(Caps& caps) {
   if (env_flag("REWIND_NO_F16")) caps.features &= ~(feature::storage16 | feature::float16);
   if (env_flag("REWIND_NO_ADDRESS")) caps.features &= ~feature::address;
   if (env_flag("REWIND_NO_UNIFIED_MEMORY")) caps.unified_memory = false;
+  if (env_flag("REWIND_NO_TIMESTAMPS")) caps.timestamp_ns = 0;
+  if (env_flag("REWIND_NO_MEMORY_BUDGET")) caps.memory_budget = false;
   if (env_flag("REWIND_NO_PUSH_DESCRIPTORS")) caps.push_descriptors = false;
   caps.max_range = std::min(caps.max_range, env_number("REWIND_MAX_RANGE", caps.max_range));
   caps.max_block = std::min(caps.max_block, env_number("REWIND_MAX_BLOCK", caps.max_block));
@@ -80,9 +82,37 @@ void query_features(VkPhysicalDevice device, Caps& caps) {
 void query_heap(VkPhysicalDevice device, Caps& caps) {
   VkPhysicalDeviceMemoryProperties memory;
   vkGetPhysicalDeviceMemoryProperties(device, &memory);
-  for (uint32_t i = 0; i < memory.memoryHeapCount; ++i)
-    if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
-      caps.heap_bytes = std::max(caps.heap_bytes, memory.memoryHeaps[i].size);
+  for (uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
+    const VkMemoryHeap& heap = memory.memoryHeaps[i];
+    if (!(heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || heap.size <= caps.heap_bytes) continue;
+    caps.heap = i;
+    caps.heap_bytes = heap.size;
+  }
+}
+
+std::string type_name(VkPhysicalDeviceType type) {
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+      return "discrete GPU";
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+      return "integrated GPU";
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+      return "virtual GPU";
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return "CPU";
+    default:
+      return "other";
+  }
+}
+
+std::string pci_address(VkPhysicalDevice device) {
+  if (!has_extension(device, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME)) return "";
+  VkPhysicalDevicePCIBusInfoPropertiesEXT pci{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
+  VkPhysicalDeviceProperties2 p{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &pci};
+  vkGetPhysicalDeviceProperties2(device, &p);
+  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", pci.pciDomain, pci.pciBus, pci.pciDevice,
+                     pci.pciFunction);
 }
 
 void query_properties(VkPhysicalDevice device, Caps& caps) {
@@ -110,6 +140,8 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   caps.driver_id = p12.driverID;
   caps.driver_number = p.properties.driverVersion;
   for (uint8_t byte : p11.deviceUUID) caps.uuid += fmt::format("{:02x}", byte);
+  caps.type = type_name(p.properties.deviceType);
+  caps.pci_address = pci_address(device);
   caps.is_cpu = p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   caps.unified_memory =
       caps.is_cpu || p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
@@ -129,7 +161,7 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   caps.max_range = limits.maxStorageBufferRange;
   caps.max_block = std::min({kMostBlock, m4.maxBufferSize, p11.maxMemoryAllocationSize});
   caps.offset_alignment = std::max<uint64_t>(16, limits.minStorageBufferOffsetAlignment);
-  caps.timestamp_ns = limits.timestampComputeAndGraphics ? limits.timestampPeriod : 0;
+  caps.timestamp_ns = limits.timestampPeriod;
 }
 
 }  // namespace

@@ -12,7 +12,9 @@ namespace rw::vulkan {
 
 struct Caps {
   std::string name, driver, driver_version;
-  std::string uuid;  // of the device, hex
+  std::string uuid;         // of the device, hex
+  std::string type;         // "discrete GPU", "integrated GPU", "virtual GPU", "CPU", "other"
+  std::string pci_address;  // "0000:03:00.0", empty where the driver does not tell
   VkDriverId driver_id = {};
   uint32_t driver_number = 0;   // driverVersion, as the driver encodes it
   bool is_cpu = false;          // software driver
@@ -29,14 +31,16 @@ struct Caps {
   std::array<uint32_t, 3> max_groups = {};  // per dispatch
   uint64_t max_range = 0;                   // bytes of one storage buffer binding
   uint64_t max_block = 0;                   // bytes of one memory block
+  uint32_t heap = 0;                        // number of the heap used for blocks
   uint64_t heap_bytes = 0;
   uint64_t offset_alignment = 16;  // of storage buffer bindings
   uint32_t max_loop = 0;           // iterations after which the driver stops a loop; 0: no limit
 
   bool push_descriptors = false;
   bool memory_budget = false;
-  bool portability = false;  // the driver is layered over another API
-  double timestamp_ns = 0;   // one tick, 0: no timestamps
+  bool portability = false;     // the driver is layered over another API
+  double timestamp_ns = 0;      // one tick, 0: no timestamps
+  uint64_t timestamp_mask = 0;  // bits that count on the opened device's queue
 };
 
 Caps query_caps(VkPhysicalDevice device);

@@ -33,12 +33,17 @@ VkPhysicalDevice choose(const Instance& instance, const std::string& choice, Cap
   fail<DeviceError>("vulkan", "no device matches '{}'; there are:{}", choice, seen);
 }
 
-// A family that computes; one without graphics where there is one, as desktops share the other.
-uint32_t compute_family(VkPhysicalDevice device) {
+std::vector<VkQueueFamilyProperties> queue_families(VkPhysicalDevice device) {
   uint32_t count = 0;
   vkGetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
   vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
+  return families;
+}
+
+// A family that computes; one without graphics where there is one, as desktops share the other.
+uint32_t compute_family(const std::vector<VkQueueFamilyProperties>& families) {
+  const auto count = static_cast<uint32_t>(families.size());
   uint32_t best = count;
   for (uint32_t i = count; i-- > 0;) {
     const VkQueueFlags flags = families[i].queueFlags;
@@ -53,7 +58,11 @@ uint32_t compute_family(VkPhysicalDevice device) {
 
 Device::Device(const std::string& choice) {
   physical_ = choose(instance_, choice, caps_);
-  queue_family_ = compute_family(physical_);
+  const std::vector<VkQueueFamilyProperties> families = queue_families(physical_);
+  queue_family_ = compute_family(families);
+  const uint32_t bits = families[queue_family_].timestampValidBits;
+  if (bits == 0) caps_.timestamp_ns = 0;
+  caps_.timestamp_mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
   create();
   vkGetDeviceQueue(handle_, queue_family_, 0, &queue_);
   if (instance_.debug_names())
@@ -111,13 +120,6 @@ void Device::set_name(VkObjectType type, uint64_t object, const std::string& nam
   info.objectHandle = object;
   info.pObjectName = name.c_str();
   set_object_name_(handle_, &info);
-}
-
-std::vector<Caps> list_caps() {
-  Instance instance;
-  std::vector<Caps> all;
-  for (VkPhysicalDevice device : instance.devices()) all.push_back(query_caps(device));
-  return all;
 }
 
 }  // namespace rw::vulkan

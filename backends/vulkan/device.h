@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "backends/vulkan/caps.h"
 #include "backends/vulkan/instance.h"
@@ -40,8 +39,5 @@ class Device {
   Caps caps_;
   PFN_vkSetDebugUtilsObjectNameEXT set_object_name_ = nullptr;
 };
-
-// Capabilities of all usable devices, in the order of their indices.
-std::vector<Caps> list_caps();
 
 }  // namespace rw::vulkan

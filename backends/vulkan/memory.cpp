@@ -44,18 +44,11 @@ uint32_t memory_type(const Device& device, uint32_t allowed, MemoryUse use,
 // " (heap 8.0 GiB, 1.2 GiB in use by this process, budget 6.5 GiB)"
 std::string heap_report(const Device& device) {
   const double gib = 1 << 30;
-  std::string text = fmt::format(" (heap {:.2f} GiB", device.caps().heap_bytes / gib);
-  if (device.caps().memory_budget) {
-    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{
-        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
-    VkPhysicalDeviceMemoryProperties2 memory{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
-                                             &budget};
-    vkGetPhysicalDeviceMemoryProperties2(device.physical(), &memory);
-    for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; ++i)
-      if (memory.memoryProperties.memoryHeaps[i].size == device.caps().heap_bytes)
-        text += fmt::format(", {:.2f} GiB in use by this process, budget {:.2f} GiB",
-                            budget.heapUsage[i] / gib, budget.heapBudget[i] / gib);
-  }
+  const HeapUsage heap = query_heaps(device.physical(), device.caps())[device.caps().heap];
+  std::string text = fmt::format(" (heap {:.2f} GiB", heap.size / gib);
+  if (heap.budget)
+    text += fmt::format(", {:.2f} GiB in use by this process, budget {:.2f} GiB", heap.usage / gib,
+                        heap.budget / gib);
   return text + ")";
 }
 
@@ -87,6 +80,23 @@ void allocate_memory(const Device& device, Buffer& buffer, MemoryUse use) {
 }
 
 }  // namespace
+
+std::vector<HeapUsage> query_heaps(VkPhysicalDevice device, const Caps& caps) {
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+  VkPhysicalDeviceMemoryProperties2 properties{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+  if (caps.memory_budget) properties.pNext = &budget;
+  vkGetPhysicalDeviceMemoryProperties2(device, &properties);
+  const VkPhysicalDeviceMemoryProperties& memory = properties.memoryProperties;
+  std::vector<HeapUsage> heaps(memory.memoryHeapCount);
+  for (uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
+    const VkMemoryHeap& heap = memory.memoryHeaps[i];
+    const bool local = heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT;
+    heaps[i] = {heap.size, budget.heapBudget[i], budget.heapUsage[i], local};
+  }
+  return heaps;
+}
 
 Buffer create_buffer(const Device& device, uint64_t bytes, MemoryUse use, const std::string& name) {
   const bool has_address = device.caps().features & feature::address;

@@ -21,6 +21,9 @@ struct Buffer {
   uint64_t last_use = 0;        // timeline value of the last submit that touches it
 };
 
+// All heaps of a device, with budgets where it has VK_EXT_memory_budget.
+std::vector<HeapUsage> query_heaps(VkPhysicalDevice device, const Caps& caps);
+
 enum class MemoryUse {
   device,    // blocks; mapped only where device memory is host memory
   upload,    // written by the host, read by the device

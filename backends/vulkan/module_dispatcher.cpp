@@ -44,7 +44,8 @@ void ModuleDispatcher::dispatch(const KernelCall& call) {
     uses[i] = {r.block, r.offset, r.offset + round_up(r.size, 16), writes(call.bindings[i].access)};
     work += static_cast<double>(r.size);
   }
-  VkCommandBuffer commands = recorder_.begin({uses.data(), call.bindings.size()}, shader.kernel);
+  VkCommandBuffer commands =
+      recorder_.begin_kernel({uses.data(), call.bindings.size()}, shader.kernel);
   for (const Binding& b : call.bindings) blocks_.at(b.range.block).last_use = recorder_.current();
 
   vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);

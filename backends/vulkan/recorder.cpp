@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace rw::vulkan {
 
@@ -9,6 +10,7 @@ namespace {
 
 constexpr size_t kSlots = 8;  // submits in flight
 constexpr size_t kStepsPerSubmit = 64;
+constexpr uint32_t kQueries = 2 * kStepsPerSubmit;
 constexpr size_t kStepsWhenIdle = 16;  // gets an idle device going sooner
 constexpr uint32_t kSetsPerPool = 128;
 // A submit should take about this long: far below any watchdog (2 s), far above its own cost.
@@ -22,13 +24,15 @@ constexpr VkAccessFlags kReads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_
 
 }  // namespace
 
-Recorder::Recorder(const Device& device) : device_(device), work_limit_(kFirstWorkLimit) {
+Recorder::Recorder(const Device& device)
+    : device_(device),
+      work_limit_(kFirstWorkLimit),
+      times_(device.caps().timestamp_ns, device.caps().timestamp_mask, env_flag("REWIND_PROFILE")) {
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
   VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
   vk_check(vkCreateSemaphore(device_.handle(), &info, nullptr, &timeline_), "vkCreateSemaphore");
   if (env_flag("REWIND_CHECK_HAZARDS")) model_.emplace();
-  profile_each_ = env_flag("REWIND_PROFILE") && device_.caps().timestamp_ns > 0;
 }
 
 Recorder::~Recorder() {
@@ -42,21 +46,15 @@ Recorder::~Recorder() {
     vkDestroyCommandPool(device_.handle(), slot.pool, nullptr);
   }
   vkDestroySemaphore(device_.handle(), timeline_, nullptr);
-
-  std::vector<std::pair<std::string, Profile>> rows(profile_.begin(), profile_.end());
-  std::sort(rows.begin(), rows.end(),
-            [](auto& a, auto& b) { return a.second.microseconds > b.second.microseconds; });
-  for (auto& [name, p] : rows)
-    std::fprintf(stderr, "%-40s %8llu x %10.1f us = %12.0f us\n", name.c_str(),
-                 static_cast<unsigned long long>(p.count), p.microseconds / p.count,
-                 p.microseconds);
+  std::fputs(times_.profile().c_str(), stderr);
 }
 
 void Recorder::require(VkResult result, const char* call) {
   if (result == VK_SUCCESS) return;
   std::string last;
   for (const Slot& slot : slots_)
-    for (const char* label : slot.labels) last = fmt::format("{} {}", label, last.substr(0, 400));
+    for (const Step& step : slot.steps)
+      last = fmt::format("{} {}", step.label, last.substr(0, 400));
   lost_ = fmt::format(
       "{} failed: {}; the device is lost, open it anew. Last kernels, newest "
       "first: {}",
@@ -79,7 +77,7 @@ Recorder::Slot Recorder::create_slot() {
   if (device_.caps().timestamp_ns > 0) {
     VkQueryPoolCreateInfo queries{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
     queries.queryType = VK_QUERY_TYPE_TIMESTAMP;
-    queries.queryCount = 1 + kStepsPerSubmit;
+    queries.queryCount = kQueries;
     vk_check(vkCreateQueryPool(device_.handle(), &queries, nullptr, &slot.queries),
              "vkCreateQueryPool");
   }
@@ -92,7 +90,6 @@ void Recorder::recycle(Slot& slot) {
   for (VkDescriptorPool pool : slot.set_pools)
     vk_check(vkResetDescriptorPool(device_.handle(), pool, 0), "vkResetDescriptorPool");
   slot.set_pool = 0;
-  slot.labels.clear();
   slot.work = 0;
 }
 
@@ -110,10 +107,8 @@ void Recorder::start() {
   Slot& slot = slots_.back();
   vk_check(vkBeginCommandBuffer(slot.commands, &info), "vkBeginCommandBuffer");
   recording_ = true;
-  if (slot.queries) {
-    vkCmdResetQueryPool(slot.commands, slot.queries, 0, 1 + kStepsPerSubmit);
-    timestamp(0);
-  }
+  slot.timed = times_.wanted();
+  if (slot.queries) vkCmdResetQueryPool(slot.commands, slot.queries, 0, kQueries);
 }
 
 void Recorder::barrier(VkPipelineStageFlags to_stage, VkAccessFlags to_access) {
@@ -129,14 +124,15 @@ void Recorder::check_model(std::span<const Use> uses, bool barrier) {
   if (barrier) model_->clear();
   check<DeviceError>(!model_->conflicts(uses), "vulkan",
                      "REWIND_CHECK_HAZARDS: a step must not run beside one it depends on: {}",
-                     slots_.back().labels.back());
+                     slots_.back().steps.back().label);
   model_->add(uses);
 }
 
-VkCommandBuffer Recorder::begin(std::span<const Use> uses, const char* label) {
+VkCommandBuffer Recorder::begin(std::span<const Use> uses, Step step) {
   check<DeviceError>(lost_.empty(), "vulkan", "{}", lost_);
   if (!recording_) start();
-  slots_.back().labels.push_back(label);
+  Slot& slot = slots_.back();
+  slot.steps.push_back(step);
   const bool wait = hazards_.conflicts(uses);
   if (wait) {
     barrier(kStages, kReads | kWrites);
@@ -145,14 +141,16 @@ VkCommandBuffer Recorder::begin(std::span<const Use> uses, const char* label) {
   }
   hazards_.add(uses);
   check_model(uses, wait);
-  return slots_.back().commands;
+  const auto before = static_cast<uint32_t>(slot.steps.size() - 1);
+  if (slot.queries && (slot.timed || before == 0)) timestamp(2 * before);
+  return slot.commands;
 }
 
 void Recorder::end(double work) {
   Slot& slot = slots_.back();
   slot.work += work;
-  const size_t steps = slot.labels.size();
-  if (profile_each_) timestamp(static_cast<uint32_t>(steps));
+  const size_t steps = slot.steps.size();
+  if (slot.timed) timestamp(static_cast<uint32_t>(2 * steps - 1));
   if (steps >= kStepsPerSubmit || slot.work >= work_limit_ ||
       (steps == kStepsWhenIdle && !device_.caps().is_cpu && completed() == submitted_))
     flush();
@@ -194,7 +192,7 @@ void Recorder::flush() {
   Slot& slot = slots_.back();
   // The host may read mapped blocks once the submit is done.
   barrier(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
-  if (slot.queries && !profile_each_) timestamp(1);
+  if (slot.queries && !slot.timed) timestamp(1);
   recording_ = false;
   vk_check(vkEndCommandBuffer(slot.commands), "vkEndCommandBuffer");
 
@@ -229,26 +227,35 @@ void Recorder::timestamp(uint32_t query) {
 }
 
 void Recorder::read_timestamps(Slot& slot) {
-  if (!slot.queries || slot.labels.empty()) return;
-  const size_t count = profile_each_ ? 1 + slot.labels.size() : 2;
-  std::vector<uint64_t> ticks(count);
-  if (vkGetQueryPoolResults(device_.handle(), slot.queries, 0, static_cast<uint32_t>(count),
-                            count * sizeof(uint64_t), ticks.data(), sizeof(uint64_t),
+  const std::vector<Step> steps = std::exchange(slot.steps, {});
+  if (!slot.queries || steps.empty()) return;
+  std::vector<uint64_t> ticks(slot.timed ? 2 * steps.size() : 2);
+  if (vkGetQueryPoolResults(device_.handle(), slot.queries, 0, static_cast<uint32_t>(ticks.size()),
+                            ticks.size() * sizeof(uint64_t), ticks.data(), sizeof(uint64_t),
                             VK_QUERY_RESULT_64_BIT) != VK_SUCCESS)
     return;
-  const double microseconds = device_.caps().timestamp_ns * 1e-3;
-  if (profile_each_)
-    for (size_t i = 0; i < slot.labels.size(); ++i) {
-      Profile& p = profile_[slot.labels[i]];
-      ++p.count;
-      p.microseconds += static_cast<double>(ticks[i + 1] - ticks[i]) * microseconds;
-    }
-  const double seconds = static_cast<double>(ticks.back() - ticks.front()) * microseconds * 1e-6;
+  if (slot.timed) times_.add(steps, ticks);
+  const double seconds = times_.seconds(ticks.front(), ticks.back());
   // Small submits say little about speed: only full ones move the limit, by at most a factor of 2.
   if (seconds > 0 && slot.work > 0.1 * work_limit_)
     work_limit_ = std::clamp(
         std::clamp(slot.work / seconds * kSubmitSeconds, work_limit_ / 2, work_limit_ * 2),
         kLeastWorkLimit, kMostWorkLimit);
+}
+
+void Recorder::finish_all() {
+  wait_all();
+  for (Slot& slot : slots_) read_timestamps(slot);
+}
+
+void Recorder::time_kernels(bool on) {
+  finish_all();
+  times_.time_kernels(on);
+}
+
+std::vector<KernelTime> Recorder::kernel_times() {
+  finish_all();
+  return times_.take();
 }
 
 }  // namespace rw::vulkan

@@ -2,9 +2,7 @@
 // submits them in batches. One in-order queue, one timeline semaphore.
 #pragma once
 
-#include <chrono>
 #include <deque>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +10,7 @@
 
 #include "backends/vulkan/device.h"
 #include "backends/vulkan/hazards.h"
+#include "backends/vulkan/timing.h"
 #include "core/backend.h"
 
 namespace rw::vulkan {
@@ -24,8 +23,13 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   // Starts a step: the command buffer to record it in, a barrier before it where `uses` overlap
-  // with earlier steps. `label` outlives the recorder.
-  VkCommandBuffer begin(std::span<const Use> uses, const char* label);
+  // with earlier steps. `label` outlives the recorder; kernels belong to the call begun last.
+  VkCommandBuffer begin_kernel(std::span<const Use> uses, const char* label) {
+    return begin(uses, {label, call_});
+  }
+  VkCommandBuffer begin_copy(std::span<const Use> uses, const char* label) {
+    return begin(uses, {label, Step::kCopy});
+  }
   // Ends it; `work` is an estimate (operations plus bytes) by which submits are bounded.
   void end(double work);
 
@@ -38,6 +42,11 @@ class Recorder {
   void wait(uint64_t value);  // flushes first where needed
   void wait_all() { wait(current()); }
 
+  // As Backend's. Both wait for all work.
+  void time_kernels(bool on);
+  std::vector<KernelTime> kernel_times();
+  void begin_call() { call_ = times_.next_call(); }
+
   uint64_t dispatches = 0, submits = 0, barriers = 0;
 
  private:
@@ -48,22 +57,21 @@ class Recorder {
     std::vector<VkDescriptorPool> set_pools;
     size_t set_pool = 0;  // in use
     VkQueryPool queries = nullptr;
-    std::vector<const char*> labels;  // of its steps
+    std::vector<Step> steps;
+    bool timed = false;  // two timestamps for each step; else for all of them
     double work = 0;
     uint64_t value = 0;  // of its submit
   };
-  struct Profile {
-    uint64_t count = 0;
-    double microseconds = 0;
-  };
 
+  VkCommandBuffer begin(std::span<const Use> uses, Step step);
   Slot create_slot();
   void start();         // takes a free slot and begins its command buffer
   void recycle(Slot&);  // after its submit has completed
   void check_model(std::span<const Use> uses, bool barrier);
   void barrier(VkPipelineStageFlags to_stage, VkAccessFlags to_access);
   void timestamp(uint32_t query);
-  void read_timestamps(Slot&);
+  void read_timestamps(Slot&);                      // of a submit that has completed
+  void finish_all();                                // waits, then reads all timestamps
   void require(VkResult result, const char* call);  // a failure is final and explained
 
   const Device& device_;
@@ -75,8 +83,8 @@ class Recorder {
   HazardTracker hazards_;
   std::optional<HazardModel> model_;  // REWIND_CHECK_HAZARDS=1
   double work_limit_;                 // of one submit; follows the measured speed
-  bool profile_each_ = false;         // REWIND_PROFILE=1
-  std::map<std::string, Profile> profile_;
+  StepTimes times_;
+  uint64_t call_ = 0;
   std::string lost_;  // why the device was lost
 };
 

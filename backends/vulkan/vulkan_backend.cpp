@@ -51,6 +51,7 @@ class VulkanBackend final : public Backend {
   void read(BufferRange source, void* target) override;
 
   void run(const KernelCall& call) override {
+    recorder_.begin_call();
     if (matrix_.handles(call.kernel))
       matrix_.run(call, dispatcher_);
     else
@@ -65,6 +66,12 @@ class VulkanBackend final : public Backend {
   BackendStats stats() const override {
     return {recorder_.dispatches, recorder_.submits, recorder_.barriers, dispatcher_.pipelines()};
   }
+
+  std::vector<HeapUsage> heaps() const override {
+    return query_heaps(device_.physical(), device_.caps());
+  }
+  void time_kernels(bool on) override { recorder_.time_kernels(on); }
+  std::vector<KernelTime> kernel_times() override { return recorder_.kernel_times(); }
 
  private:
   Device device_;
@@ -90,7 +97,8 @@ void VulkanBackend::write(BufferRange target, const void* source) {
     const uint64_t at = target.offset + done;
     const Use use{target.block, at, at + size, true};
     const VkBufferCopy region{piece.offset, at, size};
-    vkCmdCopyBuffer(recorder_.begin({&use, 1}, "write"), piece.buffer, block.handle, 1, &region);
+    vkCmdCopyBuffer(recorder_.begin_copy({&use, 1}, "write"), piece.buffer, block.handle, 1,
+                    &region);
     block.last_use = recorder_.current();
     recorder_.end(2.0 * static_cast<double>(size));
     done += size;
@@ -111,7 +119,7 @@ void VulkanBackend::read(BufferRange source, void* target) {
     const uint64_t at = source.offset + done;
     const Use uses[] = {{source.block, at, at + size, false}, {kDownloadBlock, 0, size, true}};
     const VkBufferCopy region{at, 0, size};
-    vkCmdCopyBuffer(recorder_.begin(uses, "read"), block.handle, download.handle, 1, &region);
+    vkCmdCopyBuffer(recorder_.begin_copy(uses, "read"), block.handle, download.handle, 1, &region);
     block.last_use = recorder_.current();
     recorder_.end(2.0 * static_cast<double>(size));
     recorder_.wait_all();
@@ -126,9 +134,13 @@ std::unique_ptr<Backend> make_backend(const std::string& choice) {
   return std::make_unique<VulkanBackend>(choice);
 }
 
-std::vector<DeviceInfo> list_devices() {
-  std::vector<DeviceInfo> all;
-  for (const Caps& caps : list_caps()) all.push_back(to_info(caps));
+std::vector<DeviceListing> list_devices() {
+  const Instance instance;
+  std::vector<DeviceListing> all;
+  for (VkPhysicalDevice device : instance.devices()) {
+    const Caps caps = query_caps(device);
+    all.push_back({to_info(caps), caps.type, caps.pci_address, query_heaps(device, caps)});
+  }
   return all;
 }
 

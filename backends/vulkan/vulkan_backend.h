@@ -5,13 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "backends/listing.h"
 #include "core/backend.h"
 
 namespace rw::vulkan {
 
 // `choice`: "" (best), an index, "uuid=...", or a part of the device's name.
 std::unique_ptr<Backend> make_backend(const std::string& choice);
-std::vector<DeviceInfo> list_devices();
+// Without opening them; in the order of their indices.
+std::vector<DeviceListing> list_devices();
 
 // Messages of the validation layer in this process (REWIND_VALIDATE=1); 0 is the only good number.
 uint64_t validation_messages();
