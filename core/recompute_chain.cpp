@@ -1,0 +1,146 @@
+#include "core/recompute_chain.h"
+
+namespace rw {
+
+ChainPlanner::ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+                           std::vector<uint32_t> positions, const Options& options)
+    : graph_(graph),
+      uses_(uses),
+      options_(options),
+      stages_(graph, uses, std::move(positions)) {
+  const uint32_t n = stages_.count();
+  uint64_t sum = 0;  // the rest of one rounding goes into the next: small stages add up to the truth
+  for (const Stages::Stage& stage : stages_.stages) {
+    sum += stage.saved;
+    saved_units_.push_back(units(sum));
+    sum -= std::min(sum, uint64_t{saved_units_.back()} * options_.unit);
+  }
+  const size_t size = offset(0, n + 1);
+  for (Table* table : {&child_, &plain_, &best_}) table->assign(size, infeasible);
+  zeros_.resize(options_.slots + 1);
+  if (options_.inner_limit > 1) divide_stages();
+  for (uint32_t t = 1; t <= n; ++t)
+    for (uint32_t s = t; s-- > 0;) solve(s, t);
+}
+
+// A planner for each stage of several records: its costs stand for the stage where nothing follows.
+void ChainPlanner::divide_stages() {
+  Options options = options_;
+  options.inner_limit = 0;
+  inner_.resize(stages_.count());
+  for (uint32_t i = 0; i < stages_.count(); ++i) {
+    const uint32_t first = stages_.positions[i], last = stages_.positions[i + 1];
+    if (last - first < 2) continue;
+    options.whole = is_free(i + 1);
+    inner_[i] = std::make_unique<ChainPlanner>(
+        graph_, uses_, cut_into_stages(graph_, uses_, first, last, options_.inner_limit), options);
+    for (uint32_t m = 0; m <= options_.slots; ++m)
+      child_[offset(i, i + 1) + m] = inner_[i]->cost(m);
+  }
+}
+
+void ChainPlanner::solve(uint32_t s, uint32_t t) {
+  steps_.clear();
+  if (options_.nested || t == stages_.count()) add_child_steps(s, t);
+  add_plain_steps(s, t);
+  for (const Step& step : steps_) relax(step, s, t);
+  const size_t at = offset(s, t);
+  for (uint32_t m = 0; m <= options_.slots; ++m)
+    best_[at + m] = std::min(child_[at + m], plain_[at + m]);
+}
+
+void ChainPlanner::add_plain_steps(uint32_t s, uint32_t t) {
+  const Stages::Stage& stage = stages_.stages[s];
+  const uint64_t gradients = is_free(t) ? 0 : stages_.stages[t - 1].gradients;
+  Step step;
+  step.next = s + 1;
+  step.need = units(std::max(stage.backward_peak, stage.forward_peak + gradients));
+  const double cost = is_free(t) ? 0 : s + 1 == t ? stage.tail : stage.replay;
+  step.cost = static_cast<float>(cost / options_.cost_unit);
+  step.hold = saved_units_[s];
+  steps_.push_back(step);
+  if (step.next == t) return;
+  step.next_child = true;
+  step.hold += units(stages_.stages[s + 1].dropped);
+  steps_.push_back(step);
+}
+
+void ChainPlanner::add_child_steps(uint32_t s, uint32_t t) {
+  const uint64_t gradients = is_free(t) ? 0 : stages_.stages[t - 1].gradients;
+  double sweep = 0;
+  for (uint32_t j = s + 1; j < t; ++j) {
+    if (!is_free(t)) sweep += stages_.stages[j - 1].sweep / options_.cost_unit;
+    Step step;
+    step.child = true;
+    step.next = j;
+    step.need = units(stages_.sweep_peak(s, j) + gradients);
+    step.cost = static_cast<float>(sweep);
+    for (bool next_child : {true, false}) {
+      step.next_child = next_child;
+      step.hold = units(next_child ? stages_.crossing(s, j) : stages_.crossing_held(s, j));
+      steps_.push_back(step);
+    }
+    const Stages::Stage& stage = stages_.stages[s];
+    if (j > s + 1 || stage.kept_tail >= stage.tail) continue;
+    step.keeps = true;
+    step.need = std::max(step.need, units(stage.backward_peak + stage.kept_bytes));
+    step.cost += static_cast<float>(stage.kept_tail / options_.cost_unit);
+    for (bool next_child : {true, false}) {
+      step.next_child = next_child;
+      const auto crossing =
+          next_child ? stages_.crossing(s, j) : stages_.crossing_held(s, j);
+      step.hold = units(crossing + stage.kept_bytes);
+      steps_.push_back(step);
+    }
+  }
+}
+
+float ChainPlanner::cost_of(const Step& step, uint32_t s, uint32_t t, uint32_t m) const {
+  if (m < std::max(step.need, step.hold)) return infeasible;
+  float cost = step.cost;
+  if (step.child && !step.keeps) cost += best_[offset(s, step.next) + m];
+  if (step.next < t)
+    cost += (step.next_child ? child_ : plain_)[offset(step.next, t) + m - step.hold];
+  return cost;
+}
+
+void ChainPlanner::relax(const Step& step, uint32_t s, uint32_t t) {
+  const uint32_t first = std::max(step.need, step.hold);
+  const Table& rest_table = step.next_child ? child_ : plain_;
+  const float* child = step.child && !step.keeps ? &best_[offset(s, step.next)] : zeros_.data();
+  const float* rest = step.next < t ? &rest_table[offset(step.next, t)] : zeros_.data();
+  float* result = &(step.child ? child_ : plain_)[offset(s, t)];
+  for (uint32_t m = first; m <= options_.slots; ++m)
+    result[m] = std::min(result[m], step.cost + child[m] + rest[m - step.hold]);
+}
+
+void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan) {
+  walk(0, stages_.count(), slots, parent, plan);
+}
+
+void ChainPlanner::walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, RecomputePlan& plan) {
+  bool child = child_[offset(s, t) + m] < plain_[offset(s, t) + m];
+  while (s < t) {
+    const bool divides = s + 1 == t && child;
+    if (divides) return inner_[s]->append_plan(m, parent, plan);
+    steps_.clear();
+    if (child) add_child_steps(s, t);
+    else add_plain_steps(s, t);
+    const std::vector<Step> steps = steps_;
+    const auto step = *std::min_element(steps.begin(), steps.end(), [&](const Step& a, const Step& b) {
+      return cost_of(a, s, t, m) < cost_of(b, s, t, m);
+    });
+    if (child) {
+      const auto index = static_cast<int32_t>(plan.segments.size());
+      plan.segments.push_back({stages_.positions[s], stages_.positions[step.next], parent});
+      const auto& kept = stages_.stages[s].kept;
+      if (step.keeps) plan.keep.insert(plan.keep.end(), kept.begin(), kept.end());
+      else walk(s, step.next, m, index, plan);
+    }
+    s = step.next;
+    m -= step.hold;
+    child = step.next_child;
+  }
+}
+
+}  // namespace rw

@@ -1,0 +1,396 @@
+// Stages of a recorded chain: where it is cut, and what each stage costs and weighs.
+#include <algorithm>
+#include <numeric>
+#include <queue>
+
+#include "core/recompute_chain.h"
+
+namespace rw {
+
+namespace {
+
+// Values that cross this many stages unsaved (skips of a U-Net) count as held from their record on.
+// Shorter ones (a residual block's input) are paid for only where a child segment holds them.
+constexpr uint32_t long_skip = 12;
+
+// The dearest records per byte that make up this share of the cost are the heavy ones.
+constexpr double heavy_share = 0.9;
+
+// What a byte of a light value counts for where it crosses a cut: it is better dropped.
+constexpr double light_weight = 2;
+
+double output_bytes(const RecomputeGraph& graph, const GraphRecord& record) {
+  double sum = 0;
+  for (uint32_t v : record.outputs) sum += static_cast<double>(graph.values[v].bytes);
+  return sum;
+}
+
+void mark_heavy(const RecomputeGraph& graph, std::vector<ValueUse>& uses) {
+  std::vector<std::pair<double, uint32_t>> dearest;  // -cost per byte, record
+  double total = 0;
+  for (uint32_t i = 0; i < graph.records.size(); ++i) {
+    const GraphRecord& record = graph.records[i];
+    total += record.cost;
+    const double bytes = std::max(output_bytes(graph, record), 1.0);
+    if (record.cost > 0) dearest.emplace_back(-record.cost / bytes, i);
+  }
+  std::sort(dearest.begin(), dearest.end());
+  double share = 0, threshold = 0;
+  for (const auto& [density, i] : dearest) {
+    if (share >= heavy_share * total && density > threshold) break;
+    share += graph.records[i].cost;
+    threshold = density;
+    for (uint32_t v : graph.records[i].outputs) uses[v].is_heavy = true;
+  }
+}
+
+}  // namespace
+
+std::vector<ValueUse> value_uses(const RecomputeGraph& graph) {
+  std::vector<ValueUse> uses(graph.values.size());
+  uint32_t rank = 0;
+  for (size_t i = 0; i < graph.records.size(); ++i) {
+    const GraphRecord& record = graph.records[i];
+    for (uint32_t v : record.inputs) uses[v].last_reader = static_cast<int32_t>(i);
+    for (uint32_t v : record.outputs) {
+      uses[v].rank = rank++;
+      uses[v].has_gradient = record.reached;
+    }
+    if (record.reached)
+      for (uint32_t v : record.saved) uses[v].saved = true;
+  }
+  mark_heavy(graph, uses);
+  return uses;
+}
+
+namespace {
+
+// Removes cuts one by one: first those that many bytes cross and that part little.
+class CutSelection {
+ public:
+  CutSelection(const RecomputeGraph& graph, const std::vector<ValueUse>& uses, uint32_t first,
+               uint32_t last)
+      : first_(first), count_(last - first), crossing_(count_ + 1), weight_(count_) {
+    double bytes = 0, cost = 0;
+    std::vector<double> saved(count_);
+    for (uint32_t i = 0; i < count_; ++i) {
+      const GraphRecord& record = graph.records[first + i];
+      cost += record.cost;
+      for (uint32_t v : record.outputs) {
+        if (uses[v].saved) saved[i] += static_cast<double>(graph.values[v].bytes);
+        const auto last_reader = std::min<int64_t>(uses[v].last_reader, last - 1);
+        if (last_reader <= first + i) continue;
+        const double crossing = static_cast<double>(graph.values[v].bytes) * (uses[v].is_heavy ? 1 : light_weight);
+        crossing_[i + 1] += crossing;
+        crossing_[last_reader - first + 1] -= crossing;
+      }
+      bytes += saved[i];
+    }
+    std::partial_sum(crossing_.begin(), crossing_.end(), crossing_.begin());
+    for (uint32_t i = 0; i < count_; ++i)
+      weight_[i] = 1.0 / count_ + saved[i] / std::max(bytes, 1.0) +
+                   (cost > 0 ? graph.records[first + i].cost / cost : 0);
+  }
+
+  std::vector<uint32_t> select(uint32_t limit) {
+    next_.resize(count_ + 1);
+    previous_.resize(count_ + 1);
+    std::iota(next_.begin(), next_.end(), 1);
+    std::iota(previous_.begin(), previous_.end(), -1);
+    std::vector<double> newest(count_ + 1, -1);
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+    const auto push = [&](uint32_t cut) {
+      if (cut > 0 && cut < count_) queue.emplace(newest[cut] = worth(cut), cut);
+    };
+    for (uint32_t cut = 1; cut < count_; ++cut) push(cut);
+    for (uint32_t stages = count_; stages > limit; --stages) {
+      while (queue.top().first != newest[queue.top().second]) queue.pop();
+      const uint32_t cut = queue.top().second;
+      queue.pop();
+      newest[cut] = -1;
+      weight_[previous_[cut]] += weight_[cut];
+      next_[previous_[cut]] = next_[cut];
+      previous_[next_[cut]] = previous_[cut];
+      push(previous_[cut]);
+      push(next_[cut]);
+    }
+    std::vector<uint32_t> positions;
+    for (uint32_t cut = 0; cut <= count_; cut = next_[cut]) positions.push_back(first_ + cut);
+    return positions;
+  }
+
+ private:
+  using Entry = std::pair<double, uint32_t>;  // worth, cut
+
+  double worth(uint32_t cut) const {
+    return (weight_[previous_[cut]] + weight_[cut]) / (1 + crossing_[cut] * crossing_[cut]);
+  }
+
+  uint32_t first_, count_;
+  std::vector<double> crossing_;  // weighted bytes, by cut
+  std::vector<double> weight_;    // of the stage that starts at a cut
+  std::vector<uint32_t> next_, previous_;
+};
+
+}  // namespace
+
+std::vector<uint32_t> cut_into_stages(const RecomputeGraph& graph,
+                                      const std::vector<ValueUse>& uses, uint32_t first,
+                                      uint32_t last, uint32_t limit) {
+  return CutSelection(graph, uses, first, last).select(std::max(limit, 1u));
+}
+
+class Stages::Builder {
+ public:
+  Builder(Stages& stages, const RecomputeGraph& graph, const std::vector<ValueUse>& uses)
+      : out_(stages), graph_(graph), uses_(uses), n_(stages.count()) {
+    out_.stages.resize(n_);
+    index_values();
+    sum_crossings();
+    for (uint32_t i = 0; i < n_; ++i) {
+      measure_bytes(i);
+      measure_backward(i);
+      measure_costs(i);
+    }
+    find_sweep_peaks();
+  }
+
+ private:
+  static constexpr uint32_t outside = UINT32_MAX;
+  struct Local {
+    uint32_t stage = outside;  // that makes it
+    int32_t last_reader = -1;  // in the range
+    int32_t first_saver = -1;  // in its stage
+    bool held = false;         // while plain records run after it
+    bool needed = false;       // in the replay at hand
+    uint32_t gradient = outside;  // stage in whose backward it has a gradient
+  };
+
+  uint32_t begin(uint32_t i) const { return out_.positions[i]; }
+  uint32_t end(uint32_t i) const { return out_.positions[i + 1]; }
+  uint64_t bytes(uint32_t v) const { return graph_.values[v].bytes; }
+  // Values made in the range are numbered one after another.
+  bool is_local(uint32_t v) const { return uses_[v].rank - first_rank_ < local_.size(); }
+  Local& local(uint32_t v) { return local_[uses_[v].rank - first_rank_]; }
+  const Local& local(uint32_t v) const { return local_[uses_[v].rank - first_rank_]; }
+  bool made_in(uint32_t v, uint32_t i) const { return is_local(v) && local(v).stage == i; }
+  bool crosses_end(uint32_t v, uint32_t i) const {
+    return local(v).last_reader >= static_cast<int32_t>(end(i));
+  }
+
+  template <class F>
+  void for_each_made(uint32_t i, F&& f) const {
+    for (uint32_t r = begin(i); r < end(i); ++r)
+      for (uint32_t v : graph_.records[r].outputs) f(v);
+  }
+
+  void index_values() {
+    uint32_t end_rank = 0;
+    for (uint32_t i = 0; i < n_; ++i)
+      for_each_made(i, [&](uint32_t v) {
+        first_rank_ = std::min(first_rank_, uses_[v].rank);
+        end_rank = uses_[v].rank + 1;
+      });
+    local_.resize(end_rank > first_rank_ ? end_rank - first_rank_ : 0);
+    for (uint32_t i = 0; i < n_; ++i) {
+      for_each_made(i, [&](uint32_t v) { local(v).stage = i; });
+      for (uint32_t r = begin(i); r < end(i); ++r) {
+        const GraphRecord& record = graph_.records[r];
+        for (uint32_t v : record.inputs)
+          if (is_local(v)) local(v).last_reader = static_cast<int32_t>(r);
+        if (!record.reached) continue;
+        for (uint32_t v : record.saved) {
+          if (!is_local(v)) continue;
+          local(v).held = true;
+          if (made_in(v, i) && local(v).first_saver < 0)
+            local(v).first_saver = static_cast<int32_t>(r);
+        }
+      }
+    }
+  }
+
+  uint32_t last_stage(uint32_t v) const {
+    const int32_t reader = local(v).last_reader;
+    const auto& p = out_.positions;
+    return static_cast<uint32_t>(std::upper_bound(p.begin(), p.end(), static_cast<uint32_t>(reader)) -
+                                 p.begin()) - 1;
+  }
+
+  void sum_crossings() {
+    const uint32_t width = n_ + 1;
+    std::vector<uint64_t> all(n_ * width), held(n_ * width);  // by maker's and last reader's stage
+    for (uint32_t i = 0; i < n_; ++i)
+      for_each_made(i, [&](uint32_t v) {
+        if (!crosses_end(v, i)) return;
+        const uint32_t z = last_stage(v);
+        if (z - i >= long_skip) local(v).held = true;
+        all[i * width + z] += bytes(v);
+        if (local(v).held) held[i * width + z] += bytes(v);
+        if (!local(v).held)
+          for (uint32_t k = i + 1; k <= z; ++k) out_.stages[k].dropped += bytes(v);
+      });
+    out_.crossing_all = sum_rectangles(all);
+    out_.crossing_saved = sum_rectangles(held);
+  }
+
+  // [s][j]: the values made in stages [s, j) and read in stage j or later.
+  std::vector<uint64_t> sum_rectangles(const std::vector<uint64_t>& by_stages) const {
+    const uint32_t width = n_ + 1;
+    std::vector<uint64_t> suffix = by_stages, sums(width * width);
+    for (uint32_t a = 0; a < n_; ++a)
+      for (uint32_t z = n_; z-- > 0;) suffix[a * width + z] += suffix[a * width + z + 1];
+    for (uint32_t j = 1; j <= n_; ++j)
+      for (uint32_t s = j; s-- > 0;)
+        sums[s * width + j] = sums[(s + 1) * width + j] + suffix[s * width + j];
+    return sums;
+  }
+
+  void measure_bytes(uint32_t i) {
+    Stage& stage = out_.stages[i];
+    for_each_made(i, [&](uint32_t v) {
+      if (local(v).held) stage.saved += bytes(v);
+    });
+    stage.forward_peak = forward_peak(i, stage.dropped, true);
+    stage.drop_peak = forward_peak(i, 0, false);
+  }
+
+  uint64_t forward_peak(uint32_t i, uint64_t live, bool saves) const {
+    uint64_t peak = live;
+    std::vector<uint32_t> freed;
+    for (uint32_t r = begin(i); r < end(i); ++r) {
+      const GraphRecord& record = graph_.records[r];
+      for (uint32_t v : record.outputs) live += bytes(v);
+      peak = std::max(peak, live + record.workspace);
+      freed = record.inputs;
+      freed.insert(freed.end(), record.outputs.begin(), record.outputs.end());
+      std::sort(freed.begin(), freed.end());
+      freed.erase(std::unique(freed.begin(), freed.end()), freed.end());
+      for (uint32_t v : freed)
+        if (made_in(v, i) && local(v).last_reader <= static_cast<int32_t>(r) &&
+            !(saves && local(v).held))
+          live -= bytes(v);
+    }
+    return peak;
+  }
+
+  // The stage's own backward, with the gradients of all that crosses its end.
+  void measure_backward(uint32_t i) {
+    Stage& stage = out_.stages[i];
+    update_crossing_gradients(i);
+    for (uint32_t v : crossing_gradients_) stage.gradients += bytes(v);
+    uint64_t live = stage.gradients;
+    for (uint32_t v : crossing_gradients_) local(v).gradient = i;
+    std::vector<uint32_t> outer;  // gradients of values from before the range
+    for_each_made(i, [&](uint32_t v) {
+      if (local(v).first_saver >= 0) live += bytes(v);
+    });
+    stage.backward_peak = live;
+    for (uint32_t r = end(i); r-- > begin(i);) {
+      const GraphRecord& record = graph_.records[r];
+      if (!record.reached) continue;
+      uint64_t made = record.workspace, fresh = 0;
+      for (uint32_t v : record.inputs) {
+        if (graph_.values[v].record < 0 || !uses_[v].has_gradient) continue;
+        made += bytes(v);
+        if (has_gradient(v, i, outer)) continue;  // it is added to the one there is
+        fresh += bytes(v);
+        if (is_local(v)) local(v).gradient = i;
+        else outer.push_back(v);
+      }
+      stage.backward_peak = std::max(stage.backward_peak, live + made);
+      live += fresh;
+      for (uint32_t v : record.outputs)
+        if (local(v).gradient == i) live -= bytes(v);
+      release_saved(record, i, r, live);
+    }
+  }
+
+  bool has_gradient(uint32_t v, uint32_t i, const std::vector<uint32_t>& outer) const {
+    if (is_local(v)) return local(v).gradient == i;
+    return std::find(outer.begin(), outer.end(), v) != outer.end();
+  }
+
+  void release_saved(const GraphRecord& record, uint32_t i, uint32_t r, uint64_t& live) {
+    for (uint32_t v : record.saved)
+      if (made_in(v, i) && local(v).first_saver == static_cast<int32_t>(r)) {
+        live -= bytes(v);
+        local(v).first_saver = -2;  // once, should it be listed twice
+      }
+  }
+
+  void update_crossing_gradients(uint32_t i) {
+    for_each_made(i, [&](uint32_t v) {
+      if (uses_[v].has_gradient) crossing_gradients_.push_back(v);
+    });
+    std::erase_if(crossing_gradients_, [&](uint32_t v) {
+      return uses_[v].last_reader < static_cast<int32_t>(end(i));
+    });
+  }
+
+  void measure_costs(uint32_t i) {
+    Stage& stage = out_.stages[i];
+    const auto crosses = [&](uint32_t v) { return crosses_end(v, i); };
+    // What crosses is still held by the segment that read it when this one is replayed.
+    const auto saved = [&](uint32_t v) {
+      return local(v).first_saver != -1 && uses_[v].last_reader < static_cast<int32_t>(end(i));
+    };
+    const auto both = [&](uint32_t v) { return local(v).first_saver != -1 || crosses(v); };
+    stage.sweep = cost_to_make(i, crosses);
+    stage.replay = cost_to_make(i, both);
+    stage.tail = cost_to_make(i, saved);
+    for_each_made(i, [&](uint32_t v) {
+      if (local(v).needed && uses_[v].is_heavy) stage.kept.push_back(v);
+    });
+    for (uint32_t v : stage.kept)
+      if (!crosses(v)) stage.kept_bytes += bytes(v);
+    at_hand_ = stage.kept;
+    std::sort(at_hand_.begin(), at_hand_.end());
+    stage.kept_tail = cost_to_make(i, saved);
+    at_hand_.clear();
+  }
+
+  // Of the records of stage i that make the values for which `wanted` holds. Marks what is needed.
+  template <class F>
+  double cost_to_make(uint32_t i, F&& wanted) {
+    for_each_made(i, [&](uint32_t v) { local(v).needed = wanted(v); });
+    double cost = 0;
+    for (uint32_t r = end(i); r-- > begin(i);) {
+      const GraphRecord& record = graph_.records[r];
+      const bool runs = std::any_of(record.outputs.begin(), record.outputs.end(), [&](uint32_t v) {
+        return local(v).needed && !std::binary_search(at_hand_.begin(), at_hand_.end(), v);
+      });
+      if (!runs) continue;
+      cost += record.cost;
+      for (uint32_t v : record.inputs)
+        if (made_in(v, i)) local(v).needed = true;
+    }
+    return cost;
+  }
+
+  void find_sweep_peaks() {
+    out_.sweep_peaks.resize((n_ + 1) * (n_ + 1));
+    for (uint32_t s = 0; s < n_; ++s) {
+      uint64_t peak = 0;
+      for (uint32_t i = s; i < n_; ++i) {
+        peak = std::max(peak, (i > s ? out_.crossing(s, i) : 0) + out_.stages[i].drop_peak);
+        out_.sweep_peaks[s * (n_ + 1) + i + 1] = peak;
+      }
+    }
+  }
+
+  Stages& out_;
+  const RecomputeGraph& graph_;
+  const std::vector<ValueUse>& uses_;
+  uint32_t n_;
+  uint32_t first_rank_ = outside;
+  std::vector<Local> local_;  // by rank
+  std::vector<uint32_t> crossing_gradients_, at_hand_;
+};
+
+Stages::Stages(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+               std::vector<uint32_t> cuts)
+    : positions(std::move(cuts)) {
+  Builder(*this, graph, uses);
+}
+
+}  // namespace rw
