@@ -15,4 +15,8 @@ struct DeviceListing {
   std::vector<HeapUsage> heaps;
 };
 
+// Does `choice` mean this device? It is an index, "uuid=...", or a part of the name in any case.
+bool device_matches(const std::string& name, const std::string& uuid, size_t index,
+                    const std::string& choice);
+
 }  // namespace rw

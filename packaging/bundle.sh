@@ -12,7 +12,8 @@ trap 'rm -rf "$stage"' EXIT
 top=$stage/$name
 mkdir -p "$top/bin" "$top/lib/c++" "$top/licenses"
 
-for program in "$build"/examples/* "$build"/benchmarks/* "$build"/tests/rewind_tests; do
+for program in "$build"/examples/* "$build"/tools/* "$build"/benchmarks/* \
+  "$build"/tests/rewind_tests; do
   if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi
   strip -o "$top/bin/$(basename "$program")" "$program"
   cp "$here/launcher.sh" "$top/$(basename "$program")"

@@ -6,7 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "examples", "benchmarks", "tests"]
+FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "examples", "tools", "benchmarks",
+           "tests"]
 
 # What the files below a path may include besides files of the same path. The longest path counts.
 BACKEND = ["backends/listing.h", "core/backend.h", "core/dtype.h", "core/error.h", "core/shape.h", "shaders/"]
@@ -22,6 +23,7 @@ PROJECT_RULES = {
     "optim/": ["core/", "shaders/"],
     "io/": ["core/", "nn/", "optim/"],
     "examples/": USER,
+    "tools/": USER + ["examples/common/"],
     "benchmarks/": USER + ["examples/common/", "shaders/"],  # they may time single kernels
     "tests/": [""],
 }
@@ -32,8 +34,8 @@ LIBRARY_RULES = {
     "zlib.h": ["data/", "tests/"],
     "unicode/": ["data/", "tests/"],  # ICU
     "doctest/": ["tests/"],
-    "CLI/": ["examples/", "benchmarks/"],
-    "nlohmann/": ["io/", "examples/", "benchmarks/", "tests/"],
+    "CLI/": ["examples/", "tools/", "benchmarks/"],
+    "nlohmann/": ["io/", "examples/", "tools/", "benchmarks/", "tests/"],
 }
 SYSTEM = re.compile(r"[a-z_0-9]+$|(sys/)?[a-z]+\.h$")  # <vector>, <unistd.h>, <sys/stat.h>
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -80,10 +80,7 @@ TEST_CASE("process memory: the Vulkan device tells its heaps") {
   CHECK(std::any_of(heaps.begin(), heaps.end(), [&](const HeapUsage& heap) {
     return heap.device_local && heap.size == backend->info().memory_bytes;
   }));
-  for (const HeapUsage& heap : heaps) {
-    CHECK(heap.budget <= heap.size);
-    CHECK(heap.usage <= heap.size);
-  }
+  for (const HeapUsage& heap : heaps) CHECK(heap.budget <= heap.size);
   const test::Env none("REWIND_NO_MEMORY_BUDGET", "1");
   for (const HeapUsage& heap : open_backend("vulkan")->heaps()) {
     CHECK(heap.size > 0);

@@ -1,33 +1,18 @@
 #include "backends/vulkan/device.h"
 
-#include <algorithm>
-#include <cctype>
-
+#include "backends/listing.h"
 #include "backends/vulkan/shader_table.h"
 
 namespace rw::vulkan {
 
 namespace {
 
-std::string lower(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
-  return s;
-}
-
-bool matches(const Caps& caps, size_t index, const std::string& choice) {
-  if (choice.empty()) return index == 0;
-  if (choice.starts_with("uuid=")) return caps.uuid == lower(choice.substr(5));
-  if (choice.find_first_not_of("0123456789") == std::string::npos)
-    return std::to_string(index) == choice;
-  return lower(caps.name).find(lower(choice)) != std::string::npos;
-}
-
 VkPhysicalDevice choose(const Instance& instance, const std::string& choice, Caps& caps) {
   std::string seen;
   std::vector<VkPhysicalDevice> all = instance.devices();
   for (size_t i = 0; i < all.size(); ++i) {
     caps = query_caps(all[i]);
-    if (matches(caps, i, choice)) return all[i];
+    if (device_matches(caps.name, caps.uuid, i, choice)) return all[i];
     seen += fmt::format("\n  vulkan:{} {} (uuid={})", i, caps.name, caps.uuid);
   }
   fail<DeviceError>("vulkan", "no device matches '{}'; there are:{}", choice, seen);

@@ -1,0 +1,125 @@
+// Shows the memory of all Vulkan devices and who uses it; once, or again and again.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <optional>
+
+#include "backends/open.h"
+#include "core/error.h"
+#include "examples/common/program.h"
+#include "tools/top/report.h"
+
+using namespace rw;
+
+namespace {
+
+Snapshot look(const std::string& choice) {
+  Snapshot snapshot;
+  snapshot.time = fmt::format("{:%F %T}", fmt::localtime(std::time(nullptr)));
+  const std::vector<DeviceListing> devices = list_devices();
+  for (size_t i = 0; i < devices.size(); ++i) snapshot.devices.push_back({i, devices[i]});
+  snapshot.processes = gpu_processes();
+  select_devices(snapshot, choice);
+  return snapshot;
+}
+
+// One JSON document; on one line where more follow. Commands may hold bytes that are no UTF-8.
+std::string json_text(const Snapshot& snapshot, int indent) {
+  return to_json(snapshot).dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) +
+         "\n";
+}
+
+// The terminal's second screen, without cursor and without line breaks; the first one is back when
+// the program ends, however it does.
+class Screen {
+ public:
+  Screen() { write("\x1b[?1049h\x1b[?25l\x1b[?7l"); }
+  ~Screen() { write("\x1b[?7h\x1b[?25h\x1b[?1049l"); }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  // Draws over what is there: nothing flickers. Lines below the screen are left out.
+  void show(const std::string& text) {
+    winsize size{};
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
+    int rows = known ? size.ws_row : 24;
+    std::string drawn = "\x1b[H";
+    for (size_t at = 0; at < text.size() && rows > 0; --rows) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      drawn += (at ? "\r\n" : "") + text.substr(at, end - at) + "\x1b[K";
+      at = end + 1;
+    }
+    write(drawn + "\x1b[J");
+  }
+
+ private:
+  static void write(const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+};
+
+// Signals that end the program, held back to be waited for between two looks.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigemptyset(&signals_);
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals_, signal);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  }
+  // Sleeps; true when it is time to end.
+  bool wait(double seconds) const {
+    const double whole = std::floor(seconds);
+    const timespec timeout{static_cast<time_t>(whole), static_cast<long>((seconds - whole) * 1e9)};
+    return sigtimedwait(&signals_, nullptr, &timeout) > 0;
+  }
+
+ private:
+  sigset_t signals_;
+};
+
+void watch(const std::string& choice, double seconds, bool json) {
+  const StopSignals signals;         // before the driver's threads begin, which hold them back, too
+  Snapshot snapshot = look(choice);  // an error is to be seen on the first screen
+  std::optional<Screen> screen;
+  if (!json && isatty(STDOUT_FILENO)) screen.emplace();
+  do {
+    if (screen)
+      screen->show(to_text(snapshot));
+    else
+      fmt::print("{}", json ? json_text(snapshot, -1) : to_text(snapshot) + "\n");
+    std::fflush(stdout);
+    if (signals.wait(seconds)) return;
+    snapshot = look(choice);
+  } while (true);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Memory of the Vulkan devices, and the processes that use it.");
+  std::string choice;
+  double seconds = 2;
+  bool json = false;
+  app.add_option("--device", choice, "only this one: an index, a part of the name, or uuid=...");
+  app.add_flag("--json", json, "one JSON document; with --watch one per line");
+  CLI::Option* watching = app.add_option("--watch", seconds, "again every SECONDS, until Ctrl-C")
+                              ->type_name("[SECONDS=2]")
+                              ->expected(0, 1);
+  return run_program(app, argc, argv, [&] {
+    if (watching->count() == 0) {
+      const Snapshot snapshot = look(choice);
+      fmt::print("{}", json ? json_text(snapshot, 2) : to_text(snapshot));
+      return;
+    }
+    check(seconds >= 0.1 && seconds <= 86400, "options", "--watch must be 0.1 to 86400, got {}",
+          seconds);
+    watch(choice, seconds, json);
+  });
+}

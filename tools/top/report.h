@@ -1,0 +1,36 @@
+// What `top` shows, as text and as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/listing.h"
+#include "tools/top/gpu_processes.h"
+
+namespace rw {
+
+struct NumberedDevice {
+  size_t index;  // as in "vulkan:INDEX"
+  DeviceListing device;
+};
+
+// One look at the machine.
+struct Snapshot {
+  std::string time;  // "2026-01-31 12:00:00"
+  std::vector<NumberedDevice> devices;
+  std::vector<GpuProcess> processes;
+};
+
+// Bytes that all processes use: the heap without what a new process may have. Nothing where the
+// driver has no VK_EXT_memory_budget.
+std::optional<uint64_t> bytes_in_use(const HeapUsage& heap);
+
+// Keeps the devices that `choice` means, as in "vulkan:CHOICE", and the processes on them.
+void select_devices(Snapshot& snapshot, const std::string& choice);
+
+std::string to_text(const Snapshot& snapshot);
+nlohmann::json to_json(const Snapshot& snapshot);
+
+}  // namespace rw
