@@ -1,6 +1,8 @@
 #include "backends/open.h"
 
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/vulkan/vulkan_backend.h"
@@ -11,6 +13,7 @@ namespace rw {
 namespace {
 
 constexpr std::string_view kVulkan = "vulkan", kVulkanPrefix = "vulkan:";
+constexpr std::string_view kDry = "dry", kDryPrefix = "dry:";
 
 // What follows "vulkan:", or $REWIND_DEVICE (with or without that prefix), or nothing.
 std::string vulkan_choice(std::string device) {
@@ -22,13 +25,27 @@ std::string vulkan_choice(std::string device) {
   return device.starts_with(kVulkanPrefix) ? device.substr(kVulkanPrefix.size()) : device;
 }
 
+// What follows "dry:": a device, or the file of a device's profile.
+std::unique_ptr<Backend> open_dry(const std::string& what) {
+  if (!what.ends_with(".json")) return open_backend(what)->dry();
+  std::ifstream file(what);
+  check<FileError>(file.good(), "open_backend", "the device profile '{}' must be readable", what);
+  return vulkan::make_dry_backend(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
 }  // namespace
 
 std::unique_ptr<Backend> open_backend(const std::string& device) {
   if (device == "cpu") return make_cpu_backend();
+  if (device == kDry) return open_backend("vulkan")->dry();
+  if (device.starts_with(kDryPrefix)) return open_dry(device.substr(kDryPrefix.size()));
   check<DeviceError>(device == kVulkan || device.starts_with(kVulkanPrefix), "open_backend",
-                     "a device must be 'cpu', 'vulkan' or 'vulkan:...', got '{}'", device);
+                     "a device must be 'cpu', 'vulkan', 'vulkan:...' or 'dry:...', got '{}'", device);
   return vulkan::make_backend(vulkan_choice(device));
+}
+
+std::string device_profile(const std::string& device) {
+  return vulkan::profile(vulkan_choice(device));
 }
 
 std::vector<DeviceListing> list_devices() {

@@ -11,10 +11,15 @@
 namespace rw {
 
 // "cpu", "vulkan", "vulkan:1" (index), "vulkan:NVIDIA" (part of the name, any case),
-// "vulkan:uuid=0123..." . "vulkan" alone takes $REWIND_DEVICE or else the best device: discrete GPU,
-// integrated GPU, virtual GPU, CPU driver. Throws DeviceError naming what to install when there is
-// no driver, and listing the devices when none matches.
+// "vulkan:uuid=0123..." . "vulkan" alone takes $REWIND_DEVICE or else the best device: discrete
+// GPU, integrated GPU, virtual GPU, CPU driver. Throws DeviceError naming what to install when
+// there is no driver, and listing the devices when none matches.
+// "dry" or "dry:DEVICE" predicts that device without using it; "dry:FILE.json" one whose profile was
+// saved, on this machine or another.
 std::unique_ptr<Backend> open_backend(const std::string& device);
+
+// The limits of a Vulkan device, to be saved and used with "dry:FILE.json".
+std::string device_profile(const std::string& device);
 
 // The Vulkan devices in the order of their indices, without opening them. Throws DeviceError naming
 // what to install when there is none.

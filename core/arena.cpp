@@ -11,12 +11,31 @@ std::optional<Arena::Range> Arena::allocate(uint64_t bytes) {
   const uint64_t size = std::max(unit_, round_up(bytes));
   const auto best = holes_.lower_bound({size, 0, 0});
   if (best == holes_.end()) return std::nullopt;
-  const auto [hole_size, block, offset] = *best;
-  remove_hole(block, offset, hole_size);
-  if (hole_size > size) add_hole(block, offset + size, hole_size - size);
+  return take(*best, std::get<2>(*best), size);
+}
+
+std::optional<Arena::Range> Arena::allocate_at(uint32_t block, uint64_t offset, uint64_t bytes) {
+  const uint64_t size = std::max(unit_, round_up(bytes));
+  const auto found = blocks_.find(block);
+  if (found == blocks_.end() || offset % unit_ != 0) return std::nullopt;
+  const auto& holes = found->second.holes;
+  auto hole = holes.upper_bound(offset);
+  if (hole == holes.begin()) return std::nullopt;
+  --hole;  // the last that begins at or before `offset`
+  if (offset + size > hole->first + hole->second) return std::nullopt;
+  return take({hole->second, block, hole->first}, offset, size);
+}
+
+// Cuts a range out of a hole.
+Arena::Range Arena::take(Hole hole, uint64_t offset, uint64_t size) {
+  const auto [hole_size, block, begin] = hole;
+  const uint64_t end = begin + hole_size;
+  remove_hole(block, begin, hole_size);
+  if (offset > begin) add_hole(block, begin, offset - begin);
+  if (end > offset + size) add_hole(block, offset + size, end - offset - size);
   blocks_[block].ranges[offset] = size;
   live_ += size;
-  return Range{block, offset, size};
+  return {block, offset, size};
 }
 
 void Arena::free(const Range& range) {
@@ -73,6 +92,22 @@ std::vector<uint32_t> Arena::remove_free_blocks() {
 
 uint64_t Arena::largest_hole() const {
   return holes_.empty() ? 0 : std::get<0>(*holes_.rbegin());
+}
+
+std::vector<Arena::Range> Arena::holes() const {
+  std::vector<Range> all;
+  for (auto it = holes_.rbegin(); it != holes_.rend(); ++it)
+    all.push_back({std::get<1>(*it), std::get<2>(*it), std::get<0>(*it)});
+  return all;
+}
+
+std::vector<uint64_t> Arena::block_sizes() const {
+  std::vector<uint64_t> sizes;
+  for (const auto& [number, block] : blocks_) {
+    sizes.resize(std::max<size_t>(sizes.size(), number + 1));
+    sizes[number] = block.size;
+  }
+  return sizes;
 }
 
 void Arena::add_hole(uint32_t block, uint64_t offset, uint64_t size) {

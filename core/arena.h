@@ -30,6 +30,8 @@ class Arena {
 
   // The range for `bytes` (at least one unit), or nothing when no hole is large enough.
   std::optional<Range> allocate(uint64_t bytes);
+  // The same at a given place, or nothing when it is not free.
+  std::optional<Range> allocate_at(uint32_t block, uint64_t offset, uint64_t bytes);
   // Returns a range that allocate gave. Throws ValueError if it is not one.
   void free(const Range& range);
 
@@ -40,6 +42,8 @@ class Arena {
   uint64_t reserved() const { return reserved_; }  // bytes of all blocks
   uint64_t live() const { return live_; }          // bytes of all ranges
   uint64_t largest_hole() const;
+  std::vector<Range> holes() const;  // largest first
+  std::vector<uint64_t> block_sizes() const;  // by block number; 0: no such block
   size_t block_count() const { return blocks_.size(); }
 
  private:
@@ -50,6 +54,7 @@ class Arena {
   };
   using Hole = std::tuple<uint64_t, uint32_t, uint64_t>;  // size, block, offset
 
+  Range take(Hole hole, uint64_t offset, uint64_t size);
   void add_hole(uint32_t block, uint64_t offset, uint64_t size);
   void remove_hole(uint32_t block, uint64_t offset, uint64_t size);
 

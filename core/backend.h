@@ -43,6 +43,13 @@ struct KernelCall {
   BufferRange workspace = {};                   // workspace_bytes(call) bytes, contents undefined
 };
 
+// Bytes that the call reads and writes.
+inline uint64_t bytes_moved(const KernelCall& call) {
+  uint64_t bytes = 0;
+  for (const Binding& b : call.bindings) bytes += b.range.size << (b.access == Access::read_write);
+  return bytes;
+}
+
 struct DeviceInfo {
   std::string backend;           // "vulkan", "cpu"
   std::string name;              // as the driver names it
@@ -95,6 +102,10 @@ class Backend {
   virtual void flush() {}           // hand queued work to the device
   virtual void synchronize() = 0;   // wait for all work
   virtual BackendStats stats() const { return {}; }
+
+  // A backend that predicts this one: same limits and workspaces, no memory, no compute. Null where
+  // there is none.
+  virtual std::unique_ptr<Backend> dry() const { return nullptr; }
 
   virtual std::vector<HeapUsage> heaps() const { return {}; }
   // Measures when every kernel runs, from now on or no longer.

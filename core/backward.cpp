@@ -1,6 +1,7 @@
 // Backward: one reverse loop over the tape.
 #include <algorithm>
 
+#include "core/eviction.h"
 #include "core/ops.h"
 #include "core/replay.h"
 #include "core/tape.h"
@@ -47,6 +48,7 @@ class Backward {
     while (segment >= 0 && first_of(segment) > root) --segment;
     for (int64_t i = root; i >= tape_.base_; --i) {
       if (is_reachable(i)) visit(i);
+      if (SegmentRange* segment = evicting(i)) Rematerializer(tape_, *segment).forget(tape_.at(i));
       for (; segment >= 0 && first_of(segment) == i; --segment) leave(segment);
     }
     if (!retain_) retire(root);
@@ -54,6 +56,13 @@ class Backward {
 
  private:
   bool is_reachable(int64_t i) const { return reachable_[static_cast<size_t>(i - tape_.base_)]; }
+
+  // The evicting segment that the record is in, or null.
+  SegmentRange* evicting(int64_t i) {
+    const int s = tape_.at(i).segment;
+    if (s < 0 || !tape_.segments_[static_cast<size_t>(s)].evicts) return nullptr;
+    return &tape_.segments_[static_cast<size_t>(s)];
+  }
 
   // The records that a gradient from `root` reaches.
   std::vector<bool> mark(int64_t root) {
@@ -80,15 +89,18 @@ class Backward {
     std::vector<Tensor> dy = std::move(found->second);
     grads_.erase(found);
     Record& record = tape_.at(i);
-    if (record.segment >= 0 && (record.saves.inputs || record.saves.outputs)) open(record.segment);
+    SegmentRange* const elastic = evicting(i);
+    if (elastic) Rematerializer(tape_, *elastic).prepare(record);
+    else if (record.segment >= 0 && (record.saves.inputs || record.saves.outputs)) open(record.segment);
     const OpScope scope(record.op->name);
+    const SegmentScope segment(record.segment);
     if (!record.op->any_grad_dtype)
       for (size_t k = 0; k < dy.size(); ++k)
         if (dy[k].defined() && dy[k].dtype() != record.outputs[k].dtype)
           dy[k] = cast(std::move(dy[k]), record.outputs[k].dtype);
     std::vector<Tensor> dx = record.op->vjp(record, dy);
     dy.clear();
-    if (!retain_) release_saved(record);
+    if (!retain_ || elastic) release_saved(record);
     distribute(record, std::move(dx));
   }
 
@@ -124,12 +136,13 @@ class Backward {
   void leave(int s) {
     SegmentRange& segment = tape_.segments_[static_cast<size_t>(s)];
     hand_over(segment);
+    for (int p = segment.parent; p >= 0; p = tape_.segments_[static_cast<size_t>(p)].parent)
+      for (const auto& [id, value] : segment.kept) tape_.segments_[static_cast<size_t>(p)].kept.erase(id);
     segment.kept.clear();
     if (retain_ || has_other_records(segment)) {
       reset(s);
     } else {
       segment.externals.clear();
-      segment.close_account();
     }
     segment.replayed = false;
   }
@@ -166,7 +179,7 @@ class Backward {
       const Record& maker = tape_.at(external.record);
       if (!maker.op || maker.segment < 0 || !maker.saves.outputs) continue;
       SegmentRange& earlier = tape_.segments_[static_cast<size_t>(maker.segment)];
-      if (!earlier.replayed) earlier.kept[id] = external.value.tensor;
+      if (!earlier.replayed) earlier.kept[id] = {external.value, external.record};
     }
   }
 
@@ -208,6 +221,7 @@ void Tape::backward(const Tensor& root, const Tensor& gradient, bool retain) {
                     "the gradient must have the tensor's shape, got {} and {}",
                     gradient.defined() ? gradient.str() : "", root.str());
   const NoGrad guard;
+  const PhaseScope phase(Phase::backward);
   Tensor seed = gradient.defined() ? gradient.detach()
                                    : full(root.shape(), 1.0f, root.dtype(), root.device().shared_from_this());
   const Producer& producer = root.impl().producer;

@@ -6,13 +6,12 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/tracer.h"
 
 namespace rw {
 
 namespace {
 
-thread_local Purpose current_purpose = Purpose::activation;
-thread_local const char* current_op = "user";
 // Never destroyed by the program's exit: by then drivers and layers have torn down their own statics.
 std::shared_ptr<Device>& the_default_device = *new std::shared_ptr<Device>;
 const std::thread::id main_thread = std::this_thread::get_id();
@@ -22,22 +21,23 @@ constexpr uint64_t smallest_block = uint64_t{16} << 20;
 
 }  // namespace
 
-Storage::Storage(std::shared_ptr<Device> device, uint64_t bytes, bool half, Purpose purpose)
+Storage::Storage(std::shared_ptr<Device> device, const Shape& shape, DType dtype)
     : device_(std::move(device)),
-      range_(device_->take(bytes)),
-      bytes_(bytes),
-      half_(half),
-      purpose_(purpose),
-      op_(current_op),
-      id_(next_storage_id++) {}
+      made_(context()),
+      shape_(shape),
+      dtype_(dtype),
+      bytes_(static_cast<uint64_t>(shape.numel()) * size_of(dtype)),
+      id_(next_storage_id++),
+      range_(device_->take(bytes_, ticket_)) {}
 
 Storage::~Storage() { device_->release(*this); }
 
 void Storage::set_purpose(Purpose purpose) {
   auto& live = device_->report_.live_by_purpose;
-  live[static_cast<int>(purpose_)] -= bytes_;
+  live[static_cast<int>(made_.purpose)] -= bytes_;
   live[static_cast<int>(purpose)] += bytes_;
-  purpose_ = purpose;
+  made_.purpose = purpose;
+  if (device_->tracer_) device_->tracer_->changed(*this);
 }
 
 Device::Device(std::unique_ptr<Backend> backend, uint64_t memory_limit)
@@ -51,38 +51,50 @@ std::shared_ptr<Device> Device::create(std::unique_ptr<Backend> backend, uint64_
 
 Device::~Device() { trim(); }
 
-std::shared_ptr<Storage> Device::allocate(uint64_t bytes, bool half, Purpose purpose) {
-  auto storage = std::make_shared<Storage>(shared_from_this(), bytes, half, purpose);
-  const uint64_t size = storage->range().size;
+std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
+  auto storage = std::make_shared<Storage>(shared_from_this(), shape, dtype);
   storages_.insert(storage.get());
-  report_.live_by_purpose[static_cast<int>(purpose)] += bytes;
-  requested_live_ += bytes;
-  if (half) half_live_ += bytes;
-  step_allocated_ += size;
+  report_.live_by_purpose[static_cast<int>(storage->purpose())] += storage->bytes();
+  requested_live_ += storage->bytes();
+  step_allocated_ += storage->range().size;
   update_peaks();
+  if (tracer_) tracer_->allocated(*storage);
   return storage;
 }
 
 void Device::release(Storage& storage) {
   if (storages_.erase(&storage)) {
-    report_.live_by_purpose[static_cast<int>(storage.purpose_)] -= storage.bytes_;
+    report_.live_by_purpose[static_cast<int>(storage.purpose())] -= storage.bytes_;
     requested_live_ -= storage.bytes_;
-    if (storage.half_) half_live_ -= storage.bytes_;
+    if (tracer_) tracer_->freed(storage);
   }
   arena_.free(storage.range_);
-  count_spared(storage);
+  planner_.freed(storage.ticket_);
 }
 
-// The contents go; a segment in whose account they are spares them.
-void Device::count_spared(Storage& storage) {
-  if (storage.spared && storage.spared->open) {
-    storage.spared->bytes += storage.range_.size;
-    dropped_ += storage.range_.size;
+void Device::run(const KernelCall& call) {
+  Work& work = work_[static_cast<int>(context().phase)];
+  work.flops += call.flops;
+  work.bytes += bytes_moved(call);
+  context().queued.flops += call.flops;
+  context().queued.bytes += bytes_moved(call);
+  ++work.calls;
+  if (tracer_) tracer_->called(call);
+  backend_->run(call);
+}
+
+Arena::Range Device::take(uint64_t bytes, StepPlanner::Ticket& ticket) {
+  const uint64_t size = std::max(arena_.round_up(bytes), info().alignment);
+  while (live_budget_ && arena_.live() + size > live_budget_)
+    if (!reclaim_(arena_.live() + size - live_budget_)) out_of_memory(bytes);
+  if (const auto place = planner_.propose(size, ticket)) {
+    if (const auto range = arena_.allocate_at(place->block, place->offset, size)) return *range;
+    planner_.missed();
   }
-  storage.spared.reset();
+  return take_anywhere(bytes);
 }
 
-Arena::Range Device::take(uint64_t bytes) {
+Arena::Range Device::take_anywhere(uint64_t bytes) {
   if (auto range = arena_.allocate(bytes)) return *range;
   if (grow(bytes)) return arena_.allocate(bytes).value();
   trim();  // free blocks may be too small for this request and yet fill the limit
@@ -90,24 +102,31 @@ Arena::Range Device::take(uint64_t bytes) {
   out_of_memory(bytes);
 }
 
-bool Device::grow(uint64_t bytes) {
-  const DeviceInfo& device = backend_->info();
-  const uint64_t need = std::max(arena_.round_up(bytes), device.alignment);
-  const uint64_t room = report_.limit ? report_.limit - std::min(report_.limit, arena_.reserved())
-                                      : device.max_block_bytes;
-  if (need > std::min(room, device.max_block_bytes)) return false;
-  // Blocks grow with use, so that small programs stay small and large ones hold few blocks.
-  const uint64_t wish =
-      std::max(need, std::min(std::max(arena_.reserved() / 2, smallest_block), device.max_block_bytes / 4));
-  for (uint64_t size : {std::min(wish, room) / device.alignment * device.alignment, need}) {
-    if (size < need) continue;
-    try {
-      arena_.add_block(backend_->allocate_block(size), size);
-      return true;
-    } catch (const OutOfMemory&) {  // try the smallest block that serves, then report
-    }
+uint64_t Device::room() const {
+  const uint64_t reserved = arena_.reserved();
+  return report_.limit ? report_.limit - std::min(report_.limit, reserved) : UINT64_MAX;
+}
+
+std::optional<uint32_t> Device::add_block(uint64_t bytes) {
+  if (bytes > room() || bytes > info().max_block_bytes) return std::nullopt;
+  try {
+    const uint32_t block = backend_->allocate_block(bytes);
+    arena_.add_block(block, bytes);
+    return block;
+  } catch (const OutOfMemory&) {  // the caller tries less, or reports
+    return std::nullopt;
   }
-  return false;
+}
+
+bool Device::grow(uint64_t bytes) {
+  const uint64_t unit = info().alignment, largest = info().max_block_bytes;
+  const uint64_t need = std::max(arena_.round_up(bytes), unit);
+  // Blocks grow with use, so that small programs stay small and large ones hold few blocks; a step
+  // is taken to need what the last one needed.
+  const uint64_t expected = last_step_peak_ - std::min(last_step_peak_, arena_.live());
+  const uint64_t wish = std::max({need, expected, std::min(std::max(arena_.reserved() / 2, smallest_block), largest / 4)});
+  const uint64_t size = std::min({wish, room(), largest}) / unit * unit;
+  return (size >= need && add_block(size)) || add_block(need);
 }
 
 void Device::trim() {
@@ -117,26 +136,33 @@ void Device::trim() {
 void Device::out_of_memory(uint64_t bytes) const {
   std::vector<const Storage*> top(storages_.begin(), storages_.end());
   const size_t shown = std::min<size_t>(5, top.size());
-  std::partial_sort(top.begin(), top.begin() + shown, top.end(),
-                    [](auto* a, auto* b) { return a->bytes() > b->bytes(); });
+  std::partial_sort(top.begin(), top.begin() + shown, top.end(), [](auto* a, auto* b) {
+    return std::pair(b->bytes(), a->id()) < std::pair(a->bytes(), b->id());
+  });
   std::string largest;
   for (size_t i = 0; i < shown; ++i)
-    largest += fmt::format("\n  {:>12}  {} from {}", format_bytes(top[i]->bytes()),
-                           name(top[i]->purpose()), top[i]->op());
-  const DeviceInfo& device = backend_->info();
-  std::string reason = fmt::format("the device '{}' gave no more memory", device.name);
-  if (bytes > device.max_block_bytes)
-    reason = fmt::format("the largest block of '{}' is {}", device.name, format_bytes(device.max_block_bytes));
+    largest += fmt::format("\n  {:>12}  {} from {} ({} {}, {})", format_bytes(top[i]->bytes()),
+                           name(top[i]->purpose()), top[i]->op(), name(top[i]->dtype()),
+                           top[i]->shape().str(), name(top[i]->made().phase));
+  const uint64_t most = info().max_block_bytes;
+  std::string reason = fmt::format("the device '{}' gave no more memory", info().name);
+  if (bytes > most)
+    reason = fmt::format("the largest block of '{}' is {}", info().name, format_bytes(most));
+  else if (live_budget_ && arena_.live() + bytes > live_budget_)
+    reason = fmt::format("the memory budget is {} and nothing is left that could be recomputed",
+                         format_bytes(live_budget_));
   else if (report_.limit)
     reason = fmt::format("the memory limit is {}", format_bytes(report_.limit));
   throw OutOfMemory(fmt::format(
-      "[{}] needs {} more: {}; live {}, reserved {}, largest hole {}. Largest tensors:{}\n"
-      "Try a smaller batch with accumulation, checkpoint segments, or f16.",
-      current_op, format_bytes(bytes), reason, format_bytes(arena_.live()),
-      format_bytes(arena_.reserved()), format_bytes(arena_.largest_hole()), largest));
+      "[{}] needs {} more in {}: {}; live {}, reserved {}, free {}, largest hole {}. Largest tensors:{}\n"
+      "Try a smaller batch with accumulation, checkpoint segments, or f16; a dry run (core/dry_run.h) "
+      "tells what each needs.",
+      context().op, format_bytes(bytes), name(context().phase), reason, format_bytes(arena_.live()),
+      format_bytes(arena_.reserved()), format_bytes(arena_.reserved() - arena_.live()),
+      format_bytes(arena_.largest_hole()), largest));
 }
 
-void Device::update_peaks(uint64_t momentary) {
+void Device::update_peaks() {
   const uint64_t live = arena_.live();
   MemoryReport& r = report_;
   if (live > r.peak) {
@@ -146,33 +172,19 @@ void Device::update_peaks(uint64_t momentary) {
     r.fragmentation_at_peak = arena_.reserved() - live - arena_.largest_hole();
   }
   r.peak_reserved = std::max(r.peak_reserved, arena_.reserved());
-  r.peak_without_inplace = std::max(r.peak_without_inplace, live + momentary);
-  r.peak_without_f16 = std::max(r.peak_without_f16, live + half_live_);
-  r.peak_without_checkpoint = std::max(r.peak_without_checkpoint, live + dropped_);
-  const auto bytes = [&](Purpose p) { return r.live_by_purpose[static_cast<int>(p)]; };
-  const uint64_t per_batch = bytes(Purpose::activation) + bytes(Purpose::workspace) + bytes(Purpose::data);
-  r.peak_without_accumulation =
-      std::max(r.peak_without_accumulation, live + (micro_batches_ - 1) * per_batch);
+  step_peak_ = std::max(step_peak_, live);
+  high_water_ = std::max(high_water_, live);
 }
 
-void Device::note_inplace(Storage& storage) {
-  count_spared(storage);
-  step_allocated_ += storage.range_.size;
-  update_peaks(storage.range_.size);
-}
-
-void Device::close(SpareAccount& account) {
-  dropped_ -= account.bytes;
-  account = {0, false};
-}
-
-void Device::note_accumulation(uint32_t micro_batches) { micro_batches_ = micro_batches; }
+uint64_t Device::take_high_water() { return std::exchange(high_water_, arena_.live()); }
 
 MemoryReport Device::memory_report() const {
   MemoryReport r = report_;
   r.live = arena_.live();
   r.reserved = arena_.reserved();
   r.naive = std::max(r.naive, step_start_ + step_allocated_);
+  r.followed_steps = planner_.followed_steps();
+  r.plan_misses = planner_.all_misses();
   return r;
 }
 
@@ -181,15 +193,46 @@ void Device::reset_peak() {
   fresh.limit = report_.limit;
   fresh.live_by_purpose = report_.live_by_purpose;
   report_ = fresh;
+  work_ = {};
+  step_start_ = arena_.live();
+  step_allocated_ = step_peak_ = 0;
   update_peaks();
-  end_step();
-  report_.naive = 0;
 }
 
 void Device::end_step() {
   report_.naive = step_start_ + step_allocated_;
+  planner_.end_step({.arena = arena_,
+                     .largest_block = info().max_block_bytes,
+                     .grow = [this](uint64_t bytes) { return add_block(bytes); },
+                     .trim = [this] { trim(); }});
+  report_.peak_reserved = std::max(report_.peak_reserved, arena_.reserved());
+  last_step_peak_ = std::exchange(step_peak_, arena_.live());
   step_start_ = arena_.live();
   step_allocated_ = 0;
+  if (tracer_) tracer_->step_ended();
+}
+
+void Device::set_live_budget(uint64_t bytes, Reclaim reclaim) {
+  live_budget_ = bytes;
+  reclaim_ = std::move(reclaim);
+}
+
+void Device::start_trace() {
+  tracer_ = std::make_unique<Tracer>();
+  for (const Storage* storage : storages_) tracer_->existed(*storage);
+  backend_->time_kernels(true);
+}
+
+MemoryTrace Device::stop_trace() {
+  check(tracer_ != nullptr, "stop_trace", "start_trace() must come first");
+  MemoryTrace trace = tracer_->finish();
+  tracer_.reset();
+  trace.device = info().name;
+  trace.limit = report_.limit;
+  trace.block_bytes = arena_.block_sizes();
+  trace.times = backend_->kernel_times();
+  backend_->time_kernels(false);
+  return trace;
 }
 
 std::shared_ptr<Device> set_default_device(std::unique_ptr<Backend> backend, uint64_t memory_limit) {
@@ -214,23 +257,17 @@ struct CloseAtExit {
 
 }  // namespace
 
-void set_default_device(std::shared_ptr<Device> device) {
+std::shared_ptr<Device> exchange_default_device(std::shared_ptr<Device> device) {
   [[maybe_unused]] thread_local const CloseAtExit close;
-  the_default_device = std::move(device);
+  return std::exchange(the_default_device, std::move(device));
 }
+
+void set_default_device(std::shared_ptr<Device> device) { exchange_default_device(std::move(device)); }
 
 const std::shared_ptr<Device>& default_device() {
   check<DeviceError>(the_default_device != nullptr, "device",
                      "a default device must be set first: set_default_device(open_backend(\"vulkan\"))");
   return the_default_device;
 }
-
-PurposeScope::PurposeScope(Purpose purpose) : previous_(current_purpose) { current_purpose = purpose; }
-PurposeScope::~PurposeScope() { current_purpose = previous_; }
-Purpose PurposeScope::current() { return current_purpose; }
-
-OpScope::OpScope(const char* op) : previous_(current_op) { current_op = op; }
-OpScope::~OpScope() { current_op = previous_; }
-const char* OpScope::current() { return current_op; }
 
 }  // namespace rw

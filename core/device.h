@@ -1,28 +1,29 @@
 // A device: one backend, its arena, and the account of its memory.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_set>
 
 #include "core/arena.h"
 #include "core/backend.h"
+#include "core/context.h"
 #include "core/memory_report.h"
+#include "core/memory_trace.h"
+#include "core/step_planner.h"
 
 namespace rw {
 
 class Device;
-
-// What one checkpoint segment spares: bytes of values that a vjp will read and that were freed.
-struct SpareAccount {
-  uint64_t bytes = 0;
-  bool open = true;  // until the values are replayed or no longer wanted
-};
+class Tracer;
 
 // A byte range of the device's arena, given back when the last reference goes. One in-order queue
 // per device makes reuse after free safe without waiting for the host.
 class Storage {
  public:
-  Storage(std::shared_ptr<Device> device, uint64_t bytes, bool half, Purpose purpose);
+  Storage(std::shared_ptr<Device> device, const Shape& shape, DType dtype);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -30,26 +31,38 @@ class Storage {
   Device& device() const { return *device_; }
   const Arena::Range& range() const { return range_; }
   uint64_t bytes() const { return bytes_; }
-  Purpose purpose() const { return purpose_; }
-  const char* op() const { return op_; }  // the op that allocated it
+  const Shape& shape() const { return shape_; }  // as first allocated
+  DType dtype() const { return dtype_; }
+  // Who allocated it: op, purpose, phase, segment.
+  Purpose purpose() const { return made_.purpose; }
+  const char* op() const { return made_.op; }
+  const Context& made() const { return made_; }
 
   uint64_t id() const { return id_; }  // unique, never reused
   void set_purpose(Purpose purpose);   // an activation that becomes a gradient
 
   // Counts visible writes (optimizer updates, copy_); saved values are checked against it.
   uint32_t version = 0;
-  std::shared_ptr<SpareAccount> spared;  // set when freeing this storage is a segment's doing
 
  private:
   friend class Device;
   std::shared_ptr<Device> device_;
-  Arena::Range range_;
+  Context made_;
+  Shape shape_;
+  DType dtype_;
   uint64_t bytes_;
-  bool half_;
-  Purpose purpose_;
-  const char* op_;
   uint64_t id_;
+  StepPlanner::Ticket ticket_;
+  Arena::Range range_;
 };
+
+// Device work, by phase of the training step.
+struct Work {
+  double flops = 0;    // of matrix products, convolutions and attention
+  uint64_t bytes = 0;  // read and written by kernels
+  uint64_t calls = 0;  // kernels
+};
+using WorkByPhase = std::array<Work, phase_count>;
 
 class Device : public std::enable_shared_from_this<Device> {
  public:
@@ -60,68 +73,64 @@ class Device : public std::enable_shared_from_this<Device> {
   Backend& backend() { return *backend_; }
   const DeviceInfo& info() const { return backend_->info(); }
 
-  std::shared_ptr<Storage> allocate(uint64_t bytes, bool half, Purpose purpose);
+  std::shared_ptr<Storage> allocate(const Shape& shape, DType dtype);
+  void run(const KernelCall& call);
 
   MemoryReport memory_report() const;
-  void reset_peak();      // peaks start again from what is live
-  void end_step();        // closes the account of one training step (`naive`)
-  void trim();            // gives wholly free blocks back to the driver
+  void reset_peak();  // peaks and work start again, from what is live
+  // A training step is over: its allocations are learnt, so that the next one like it is packed
+  // tightly. Call it between steps, where only what outlives them is alive.
+  void end_step();
+  void trim();  // gives wholly free blocks back to the driver
 
-  // Counters for the savings lines of the report.
-  void note_inplace(Storage& storage);            // an op writes over its input
-  void close(SpareAccount& account);              // the segment's values are back or gone
-  void note_accumulation(uint32_t micro_batches); // this many micro-batches share one's memory
+  uint64_t memory_limit() const { return report_.limit; }
+  void set_memory_limit(uint64_t bytes) { report_.limit = bytes; }  // of blocks to come; 0: none
+  // Called when an allocation would bring `live` above the budget; frees something and returns true,
+  // or returns false. Empty: no budget.
+  using Reclaim = std::function<bool(uint64_t bytes)>;
+  void set_live_budget(uint64_t bytes, Reclaim reclaim);
+  uint64_t live() const { return arena_.live(); }
+  uint64_t live_budget() const { return live_budget_; }  // 0: none
+  uint64_t take_high_water();  // most bytes live at once since the last call
+
+  const WorkByPhase& work() const { return work_; }  // since the start or reset_peak()
+
+  void start_trace();          // records all that happens in memory until stop_trace()
+  MemoryTrace stop_trace();    // waits for the device where kernels are timed
 
   void synchronize() { backend_->synchronize(); }
 
  private:
   friend class Storage;
   explicit Device(std::unique_ptr<Backend> backend, uint64_t memory_limit);
-  Arena::Range take(uint64_t bytes);
+  Arena::Range take(uint64_t bytes, StepPlanner::Ticket& ticket);
+  Arena::Range take_anywhere(uint64_t bytes);
   bool grow(uint64_t bytes);
   void release(Storage& storage);
-  void count_spared(Storage& storage);
-  void update_peaks(uint64_t momentary = 0);
+  std::optional<uint32_t> add_block(uint64_t bytes);
+  uint64_t room() const;  // bytes of blocks that the limit still allows
+  void update_peaks();
+  void trace(const Storage& storage, uint64_t time);
   [[noreturn]] void out_of_memory(uint64_t bytes) const;
 
   std::unique_ptr<Backend> backend_;
   Arena arena_;
   MemoryReport report_;
+  StepPlanner planner_;
+  WorkByPhase work_{};
   std::unordered_set<const Storage*> storages_;
-  uint64_t requested_live_ = 0, half_live_ = 0, step_allocated_ = 0, step_start_ = 0;
-  uint64_t dropped_ = 0;
-  uint32_t micro_batches_ = 1;
+  uint64_t requested_live_ = 0, step_allocated_ = 0, step_start_ = 0;
+  uint64_t step_peak_ = 0, last_step_peak_ = 0, high_water_ = 0;
+  uint64_t live_budget_ = 0;
+  Reclaim reclaim_;
+  std::unique_ptr<Tracer> tracer_;
 };
 
 // The device that new tensors are made on. default_device throws DeviceError before the first set.
 std::shared_ptr<Device> set_default_device(std::unique_ptr<Backend> backend, uint64_t memory_limit = 0);
 void set_default_device(std::shared_ptr<Device> device);
 const std::shared_ptr<Device>& default_device();
-
-// Allocations in this scope are accounted under `purpose` (per thread).
-class PurposeScope {
- public:
-  explicit PurposeScope(Purpose purpose);
-  ~PurposeScope();
-  PurposeScope(const PurposeScope&) = delete;
-  PurposeScope& operator=(const PurposeScope&) = delete;
-  static Purpose current();
-
- private:
-  Purpose previous_;
-};
-
-// Names the running op for allocations and error messages (per thread).
-class OpScope {
- public:
-  explicit OpScope(const char* op);
-  ~OpScope();
-  OpScope(const OpScope&) = delete;
-  OpScope& operator=(const OpScope&) = delete;
-  static const char* current();
-
- private:
-  const char* previous_;
-};
+// Makes `device` (or none) the default; returns what was before.
+std::shared_ptr<Device> exchange_default_device(std::shared_ptr<Device> device);
 
 }  // namespace rw

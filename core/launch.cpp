@@ -45,10 +45,11 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
                   {how.variant.values.data(), how.variant.count}, how.flops, {}};
   std::shared_ptr<Storage> workspace;
   if (const uint64_t bytes = device.backend().workspace_bytes(call)) {
-    workspace = device.allocate(bytes, false, Purpose::workspace);
+    const PurposeScope purpose(Purpose::workspace);
+    workspace = device.allocate({static_cast<int64_t>(bytes)}, DType::u8);
     call.workspace = {workspace->range().block, workspace->range().offset, bytes};
   }
-  device.backend().run(call);
+  device.run(call);
 }
 
 uint32_t count32(int64_t n, const char* op) {

@@ -46,17 +46,6 @@ uint64_t parse_bytes(const std::string& text) {
   return static_cast<uint64_t>(value * scale);
 }
 
-namespace {
-
-std::string saving(const char* what, uint64_t without, uint64_t peak) {
-  if (without <= peak) return "";
-  return fmt::format("  {:<28}{:>12}   (peak without it {}, {:.2f}x)\n", what,
-                     format_bytes(without - peak), format_bytes(without),
-                     static_cast<double>(without) / static_cast<double>(peak));
-}
-
-}  // namespace
-
 std::string MemoryReport::str() const {
   std::string out = fmt::format("Device memory: peak {}, live {}, reserved {}{}\n",
                                 format_bytes(peak), format_bytes(live), format_bytes(peak_reserved),
@@ -69,12 +58,14 @@ std::string MemoryReport::str() const {
                          100.0 * static_cast<double>(peak_by_purpose[i]) / static_cast<double>(peak));
   out += fmt::format("    {:<26}{:>12}\n", "padding", format_bytes(padding_at_peak));
   out += fmt::format("    {:<26}{:>12}\n", "fragmentation", format_bytes(fragmentation_at_peak));
-  out += fmt::format("  if nothing were freed in a step: {}; saved by\n", format_bytes(naive));
-  out += saving("reuse", naive, peak);
-  out += saving("in-place ops", peak_without_inplace, peak);
-  out += saving("fp16 storage", peak_without_f16, peak);
-  out += saving("checkpoint segments", peak_without_checkpoint, peak);
-  out += saving("accumulation", peak_without_accumulation, peak);
+  if (driver_overhead)
+    out += fmt::format("  driver's own memory{:>21}\n", format_bytes(driver_overhead));
+  if (naive > peak)
+    out += fmt::format("  if nothing were freed in a step: {} ({:.1f} times the peak)\n",
+                       format_bytes(naive), static_cast<double>(naive) / static_cast<double>(peak));
+  if (followed_steps)
+    out += fmt::format("  steps laid out by the offline plan: {}, allocations it missed: {}\n",
+                       followed_steps, plan_misses);
   return out;
 }
 
@@ -96,10 +87,9 @@ std::string MemoryReport::json() const {
   add("fragmentation_at_peak", fragmentation_at_peak);
   add("limit", limit);
   add("naive", naive);
-  add("peak_without_inplace", peak_without_inplace);
-  add("peak_without_f16", peak_without_f16);
-  add("peak_without_checkpoint", peak_without_checkpoint);
-  add("peak_without_accumulation", peak_without_accumulation);
+  add("followed_steps", followed_steps);
+  add("plan_misses", plan_misses);
+  add("driver_overhead", driver_overhead);
   return out + "}";
 }
 

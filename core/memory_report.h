@@ -26,11 +26,11 @@ struct MemoryReport {
   // Sum of all allocations of the last complete step on top of what was live when it began: the
   // memory of the step if nothing were ever freed.
   uint64_t naive = 0;
-  // What the peak would have been without one technique, all else equal.
-  uint64_t peak_without_inplace = 0;
-  uint64_t peak_without_f16 = 0;         // f16 storages counted as f32
-  uint64_t peak_without_checkpoint = 0;  // values dropped by segments counted as kept
-  uint64_t peak_without_accumulation = 0;  // activations and workspace of the whole batch at once
+  // Steps whose allocations all lay where the offline plan put them, and allocations that did not.
+  uint64_t followed_steps = 0;
+  uint64_t plan_misses = 0;
+  // What the driver holds beyond the blocks: pipelines, staging, its own. 0: the driver does not tell.
+  uint64_t driver_overhead = 0;
 
   std::string str() const;   // a table for people
   std::string json() const;  // one flat object, keys as the fields

@@ -6,15 +6,11 @@
 #include <vector>
 
 #include "core/backend.h"
+#include "core/context.h"
 #include "core/dtype.h"
-#include "core/memory_report.h"
 #include "core/shape.h"
 
 namespace rw {
-
-// What the program was doing when it allocated or ran something.
-enum class Phase : uint8_t { forward, backward, replay, update, other };
-const char* name(Phase phase);
 
 // One allocation. Times are positions in the order of all allocations, frees and kernel calls.
 struct TracedTensor {
@@ -27,7 +23,7 @@ struct TracedTensor {
   Shape shape;
   DType dtype = DType::f32;
   Purpose purpose = Purpose::activation;
-  Phase phase = Phase::other;
+  Phase phase = Phase::forward;
   std::string op;    // that allocated it
   int segment = -1;  // checkpoint segment that was being recorded or replayed
 };
@@ -36,7 +32,7 @@ struct TracedTensor {
 struct TracedCall {
   uint64_t at = 0;  // its time
   std::string op, kernel;
-  Phase phase = Phase::other;
+  Phase phase = Phase::forward;
   int segment = -1;
   double flops = 0;
   uint64_t bytes = 0;          // of its bindings

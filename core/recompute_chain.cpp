@@ -55,13 +55,10 @@ void ChainPlanner::add_plain_steps(uint32_t s, uint32_t t) {
   Step step;
   step.next = s + 1;
   step.need = units(std::max(stage.backward_peak, stage.forward_peak + gradients));
-  const double cost = is_free(t) ? 0 : s + 1 == t ? stage.tail : stage.replay;
+  step.hold_plain = step.hold_child = saved_units_[s];
+  if (step.next < t) step.hold_child += units(stages_.stages[s + 1].dropped);
+  const double cost = is_free(t) ? 0 : step.next == t ? stage.tail : stage.replay;
   step.cost = static_cast<float>(cost / options_.cost_unit);
-  step.hold = saved_units_[s];
-  steps_.push_back(step);
-  if (step.next == t) return;
-  step.next_child = true;
-  step.hold += units(stages_.stages[s + 1].dropped);
   steps_.push_back(step);
 }
 
@@ -74,44 +71,51 @@ void ChainPlanner::add_child_steps(uint32_t s, uint32_t t) {
     step.child = true;
     step.next = j;
     step.need = units(stages_.sweep_peak(s, j) + gradients);
+    step.hold_plain = units(stages_.crossing_held(s, j));
+    step.hold_child = units(stages_.crossing(s, j));
     step.cost = static_cast<float>(sweep);
-    for (bool next_child : {true, false}) {
-      step.next_child = next_child;
-      step.hold = units(next_child ? stages_.crossing(s, j) : stages_.crossing_held(s, j));
-      steps_.push_back(step);
-    }
+    steps_.push_back(step);
     const Stages::Stage& stage = stages_.stages[s];
-    if (j > s + 1 || stage.kept_tail >= stage.tail) continue;
+    // Kept means from forward on: not for segments that only a replay runs into.
+    if (j > s + 1 || !is_free(t) || stage.kept_tail >= stage.tail) continue;
     step.keeps = true;
     step.need = std::max(step.need, units(stage.backward_peak + stage.kept_bytes));
+    step.hold_plain = units(stages_.crossing_held(s, j) + stage.kept_bytes);
+    step.hold_child = units(stages_.crossing(s, j) + stage.kept_bytes);
     step.cost += static_cast<float>(stage.kept_tail / options_.cost_unit);
-    for (bool next_child : {true, false}) {
-      step.next_child = next_child;
-      const auto crossing =
-          next_child ? stages_.crossing(s, j) : stages_.crossing_held(s, j);
-      step.hold = units(crossing + stage.kept_bytes);
-      steps_.push_back(step);
-    }
+    steps_.push_back(step);
   }
 }
 
-float ChainPlanner::cost_of(const Step& step, uint32_t s, uint32_t t, uint32_t m) const {
-  if (m < std::max(step.need, step.hold)) return infeasible;
-  float cost = step.cost;
-  if (step.child && !step.keeps) cost += best_[offset(s, step.next) + m];
-  if (step.next < t)
-    cost += (step.next_child ? child_ : plain_)[offset(step.next, t) + m - step.hold];
-  return cost;
+bool ChainPlanner::goes_on_with_child(const Step& step, uint32_t t, uint32_t m) const {
+  const size_t rest = offset(step.next, t) + m;
+  return m >= step.hold_child && child_[rest - step.hold_child] < plain_[rest - step.hold_plain];
 }
 
+float ChainPlanner::cost_of(const Step& step, uint32_t s, uint32_t t, uint32_t m) const {
+  if (m < std::max(step.need, step.hold_plain)) return infeasible;
+  float cost = step.cost;
+  if (step.child && !step.keeps) cost += best_[offset(s, step.next) + m];
+  if (step.next == t) return cost;
+  const size_t rest = offset(step.next, t) + m;
+  return cost + (goes_on_with_child(step, t, m) ? child_[rest - step.hold_child]
+                                                : plain_[rest - step.hold_plain]);
+}
+
+// The same for all m at once.
 void ChainPlanner::relax(const Step& step, uint32_t s, uint32_t t) {
-  const uint32_t first = std::max(step.need, step.hold);
-  const Table& rest_table = step.next_child ? child_ : plain_;
-  const float* child = step.child && !step.keeps ? &best_[offset(s, step.next)] : zeros_.data();
-  const float* rest = step.next < t ? &rest_table[offset(step.next, t)] : zeros_.data();
+  const bool last = step.next == t;
+  const float* own = step.child && !step.keeps ? &best_[offset(s, step.next)] : zeros_.data();
+  const float* child = last ? zeros_.data() : &child_[offset(step.next, t)];
+  const float* plain = last ? zeros_.data() : &plain_[offset(step.next, t)];
   float* result = &(step.child ? child_ : plain_)[offset(s, t)];
-  for (uint32_t m = first; m <= options_.slots; ++m)
-    result[m] = std::min(result[m], step.cost + child[m] + rest[m - step.hold]);
+  const uint32_t first = std::max(step.need, step.hold_plain);
+  const uint32_t both = std::min(std::max(first, step.hold_child), options_.slots + 1);
+  for (uint32_t m = first; m < both; ++m)
+    result[m] = std::min(result[m], step.cost + own[m] + plain[m - step.hold_plain]);
+  for (uint32_t m = both; m <= options_.slots; ++m)
+    result[m] = std::min(result[m], step.cost + own[m] + std::min(child[m - step.hold_child],
+                                                                   plain[m - step.hold_plain]));
 }
 
 void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan) {
@@ -121,25 +125,28 @@ void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& pl
 void ChainPlanner::walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, RecomputePlan& plan) {
   bool child = child_[offset(s, t) + m] < plain_[offset(s, t) + m];
   while (s < t) {
-    const bool divides = s + 1 == t && child;
-    if (divides) return inner_[s]->append_plan(m, parent, plan);
+    if (child && s + 1 == t) return inner_[s]->append_plan(m, parent, plan);
     steps_.clear();
-    if (child) add_child_steps(s, t);
-    else add_plain_steps(s, t);
-    const std::vector<Step> steps = steps_;
-    const auto step = *std::min_element(steps.begin(), steps.end(), [&](const Step& a, const Step& b) {
+    if (child)
+      add_child_steps(s, t);
+    else
+      add_plain_steps(s, t);
+    const Step step = *std::min_element(steps_.begin(), steps_.end(), [&](const Step& a, const Step& b) {
       return cost_of(a, s, t, m) < cost_of(b, s, t, m);
     });
     if (child) {
       const auto index = static_cast<int32_t>(plan.segments.size());
       plan.segments.push_back({stages_.positions[s], stages_.positions[step.next], parent});
       const auto& kept = stages_.stages[s].kept;
-      if (step.keeps) plan.keep.insert(plan.keep.end(), kept.begin(), kept.end());
-      else walk(s, step.next, m, index, plan);
+      if (step.keeps)
+        plan.keep.insert(plan.keep.end(), kept.begin(), kept.end());
+      else
+        walk(s, step.next, m, index, plan);
     }
+    if (step.next == t) return;
+    child = goes_on_with_child(step, t, m);
+    m -= child ? step.hold_child : step.hold_plain;
     s = step.next;
-    m -= step.hold;
-    child = step.next_child;
   }
 }
 

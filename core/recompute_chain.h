@@ -85,9 +85,10 @@ class ChainPlanner {
   ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
                std::vector<uint32_t> positions, const Options& options);
 
-  // Extra cost in `slots` units of memory; `infeasible` or more where there is no plan.
-  static constexpr float infeasible = 1e30f;
+  // Extra cost in `slots` units of memory.
   float cost(uint32_t slots) const { return best_[offset(0, stages_.count()) + slots]; }
+  bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible; }
+  uint64_t unit() const { return options_.unit; }
   // Segments and kept values of the plan in `slots` units, appended below `parent`.
   void append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan);
 
@@ -96,12 +97,13 @@ class ChainPlanner {
   // records, then problem (next, t).
   struct Step {
     bool child = false, keeps = false;  // keeps: heavy values of the child segment
-    bool next_child = false;            // how the rest begins
     uint32_t next = 0;
-    uint32_t need = 0;  // units without which it cannot run
-    uint32_t hold = 0;  // units that are gone for the rest
+    uint32_t need = 0;        // units without which it cannot run
+    uint32_t hold_plain = 0;  // units that are gone for the rest if that begins plainly
+    uint32_t hold_child = 0;  // ... with a child segment: no less
     float cost = 0;
   };
+  static constexpr float infeasible = 1e30f;  // or more: costs are added to it
   using Table = std::vector<float>;  // [problem][slots + 1]
 
   size_t offset(uint32_t s, uint32_t t) const {
@@ -115,6 +117,7 @@ class ChainPlanner {
   void add_plain_steps(uint32_t s, uint32_t t);
   void add_child_steps(uint32_t s, uint32_t t);
   void relax(const Step& step, uint32_t s, uint32_t t);
+  bool goes_on_with_child(const Step& step, uint32_t t, uint32_t m) const;
   float cost_of(const Step& step, uint32_t s, uint32_t t, uint32_t m) const;
   void walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, RecomputePlan& plan);
 

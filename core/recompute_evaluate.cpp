@@ -298,4 +298,10 @@ PlanCost evaluate(const RecomputeGraph& graph, const RecomputePlan& plan) {
   return Simulation(graph, plan).run();
 }
 
+void fill_in(const RecomputeGraph& graph, RecomputePlan& plan) {
+  const PlanCost cost = evaluate(graph, plan);
+  plan.cost = cost.cost;
+  plan.peak = cost.peak;
+}
+
 }  // namespace rw

@@ -9,15 +9,9 @@ namespace rw {
 
 namespace {
 
-constexpr uint32_t slot_count = 768;   // of memory, in one dynamic programme
-constexpr uint32_t stage_limit = 128;  // its time grows with the third power
+constexpr uint32_t slot_count = 512;   // of memory, in one dynamic programme
+constexpr uint32_t stage_limit = 160;  // its time grows with the third power
 constexpr uint32_t inner_limit = 16;
-
-void measure(const RecomputeGraph& graph, RecomputePlan& plan) {
-  const PlanCost cost = evaluate(graph, plan);
-  plan.cost = cost.cost;
-  plan.peak = cost.peak;
-}
 
 // Runs the dynamic programme with finer and finer slots, from the plain peak down to what is
 // feasible: linear slots alone would be too coarse for plans that need a hundredth of it.
@@ -25,7 +19,7 @@ class BudgetSearch {
  public:
   BudgetSearch(const RecomputeGraph& graph, bool nested)
       : graph_(graph), uses_(value_uses(graph)), nested_(nested) {
-    measure(graph, plain_);
+    fill_in(graph, plain_);
     double cost = 0;
     for (const GraphRecord& record : graph.records) cost += record.cost;
     cost_unit_ = cost > 0 ? cost : 1;
@@ -34,29 +28,37 @@ class BudgetSearch {
   }
 
   const RecomputePlan& plain() const { return plain_; }
+  bool is_heavy(uint32_t record) const {
+    const auto& outputs = graph_.records[record].outputs;
+    return !outputs.empty() && uses_[outputs[0]].is_heavy;
+  }
+
+  ChainPlanner planner(uint64_t range) const {
+    ChainPlanner::Options options;
+    options.unit = range / slot_count + 1;
+    options.slots = slot_count;
+    options.cost_unit = cost_unit_;
+    options.nested = nested_;
+    options.inner_limit = nested_ ? inner_limit : 0;
+    return {graph_, uses_, positions_, options};
+  }
 
   // Calls visit(planner, least feasible slots) for each range of memory.
   template <class F>
   void for_each_range(F&& visit) const {
-    for (uint64_t range = plain_.peak; range > slot_count; range /= fall) {
-      ChainPlanner::Options options;
-      options.unit = range / slot_count + 1;
-      options.slots = slot_count;
-      options.cost_unit = cost_unit_;
-      options.nested = nested_;
-      options.inner_limit = nested_ ? inner_limit : 0;
-      ChainPlanner planner(graph_, uses_, positions_, options);
+    for (uint64_t range = plain_.peak;; range /= fall) {
+      ChainPlanner planner = this->planner(range);
       uint32_t least = 0;
-      while (least <= slot_count && planner.cost(least) >= ChainPlanner::infeasible) ++least;
+      while (least <= slot_count && !planner.is_feasible(least)) ++least;
       if (least <= slot_count) visit(planner, least);
-      if (least > slot_count / fall) return;
+      if (least > slot_count / fall || range <= slot_count) return;
     }
   }
 
   RecomputePlan plan(ChainPlanner& planner, uint32_t slots) const {
     RecomputePlan plan;
     planner.append_plan(slots, -1, plan);
-    measure(graph_, plan);
+    fill_in(graph_, plan);
     return plan;
   }
 
@@ -118,12 +120,30 @@ std::vector<RecomputePlan> thin_out(std::vector<RecomputePlan> plans, size_t cou
 std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count) {
   if (graph.records.empty()) return {RecomputePlan{}};
   const BudgetSearch search(graph, true);
-  std::vector<RecomputePlan> plans = {search.plain()};
+  std::vector<RecomputePlan> plans = {
+      search.plain(), plan_memory(graph),
+      plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
   search.for_each_range([&](ChainPlanner& planner, uint32_t least) {
     for (uint32_t slots : slots_to_try(planner, least, count))
       plans.push_back(search.plan(planner, slots));
   });
   return thin_out(pareto(std::move(plans)), static_cast<size_t>(std::max(count, 1)));
+}
+
+std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t bytes) {
+  if (graph.records.empty()) return RecomputePlan{};
+  const BudgetSearch search(graph, true);
+  if (search.plain().peak <= bytes) return search.plain();
+  ChainPlanner planner = search.planner(bytes + bytes / 8);
+  std::optional<RecomputePlan> best;
+  for (uint32_t slots = slot_count; slots > 0 && planner.is_feasible(slots); --slots) {
+    if (slots < slot_count && planner.cost(slots) == planner.cost(slots + 1)) continue;
+    RecomputePlan plan = search.plan(planner, slots);
+    if (plan.peak > bytes || (best && plan.cost >= best->cost)) continue;
+    best = std::move(plan);
+    if (uint64_t{slots} * planner.unit() < bytes) break;
+  }
+  return best;
 }
 
 RecomputePlan plan_memory(const RecomputeGraph& graph) {
@@ -138,92 +158,6 @@ RecomputePlan plan_memory(const RecomputeGraph& graph) {
     }
   });
   return best;
-}
-
-namespace {
-
-// Segments of plan_speed: each ends after a heavy record, where it pays.
-class SpeedSegments {
- public:
-  SpeedSegments(const RecomputeGraph& graph, const std::function<bool(uint32_t)>& is_heavy)
-      : graph_(graph), uses_(value_uses(graph)), heavy_(graph.records.size()) {
-    for (uint32_t i = 0; i < heavy_.size(); ++i) heavy_[i] = is_heavy(i);
-  }
-
-  RecomputePlan run() {
-    const auto n = static_cast<uint32_t>(graph_.records.size());
-    for (uint32_t i = 0; i < n; ++i) {
-      add(i);
-      if (heavy_[i] && pays(i + 1)) close(i + 1);
-    }
-    if (spared_ > crossing(n)) close(n);
-    keep_heavy();
-    return std::move(plan_);
-  }
-
- private:
-  uint64_t bytes(uint32_t v) const { return graph_.values[v].bytes; }
-
-  void add(uint32_t i) {
-    for (uint32_t v : graph_.records[i].outputs) {
-      if (heavy_[i]) continue;
-      light_.push_back(v);
-      if (uses_[v].saved) spared_ += bytes(v);
-    }
-  }
-
-  // Bytes that the next segment has to hold if one ends here, heavy values apart.
-  uint64_t crossing(uint32_t end) const {
-    uint64_t sum = 0;
-    for (uint32_t v : light_)
-      if (uses_[v].last_reader >= static_cast<int32_t>(end)) sum += bytes(v);
-    return sum;
-  }
-
-  bool pays(uint32_t end) const { return 2 * crossing(end) <= spared_; }
-
-  void close(uint32_t end) {
-    if (spared_ > 0) plan_.segments.push_back({first_, end, -1});
-    first_ = end;
-    spared_ = 0;
-    light_.clear();
-  }
-
-  // Heavy values that a replay would have to make again.
-  void keep_heavy() {
-    for (const auto& segment : plan_.segments)
-      for (uint32_t i = segment.first; i < segment.last; ++i) {
-        if (!heavy_[i]) continue;
-        for (uint32_t v : graph_.records[i].outputs)
-          if (is_read_in(v, i, segment.last)) plan_.keep.push_back(v);
-      }
-  }
-
-  bool is_read_in(uint32_t v, uint32_t first, uint32_t last) const {
-    if (uses_[v].saved) return true;
-    for (uint32_t i = first; i < last; ++i) {
-      const auto& inputs = graph_.records[i].inputs;
-      if (std::find(inputs.begin(), inputs.end(), v) != inputs.end()) return true;
-    }
-    return false;
-  }
-
-  const RecomputeGraph& graph_;
-  std::vector<ValueUse> uses_;
-  std::vector<bool> heavy_;
-  RecomputePlan plan_;
-  uint32_t first_ = 0;
-  uint64_t spared_ = 0;          // bytes that vjps read and the open segment drops
-  std::vector<uint32_t> light_;  // made by its other records
-};
-
-}  // namespace
-
-RecomputePlan plan_speed(const RecomputeGraph& graph,
-                         const std::function<bool(uint32_t record)>& is_heavy) {
-  RecomputePlan plan = SpeedSegments(graph, is_heavy).run();
-  measure(graph, plan);
-  return plan;
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "core/recompute_graph.h"
 
@@ -36,18 +37,25 @@ struct PlanCost {
 // contribution to the vjp of the value's record. ValueError if segments do not nest.
 PlanCost evaluate(const RecomputeGraph& graph, const RecomputePlan& plan);
 
+// Sets the plan's cost and peak to what evaluate() says.
+void fill_in(const RecomputeGraph& graph, RecomputePlan& plan);
+
 // Plans from fast (nothing replayed) to small (deep nests of segments), cost strictly rising and
 // peak strictly falling, at most `count` of them. Dynamic programme over the stages of a chain with
 // discretised memory (Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains");
 // dropping cheap values first is the insight of Jain et al. 2020 (Checkmate).
 std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count = 16);
 
+// The cheapest plan found whose peak is at most `bytes`; none if there is no such plan.
+std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t bytes);
+
 // The least peak among plans without nesting: every record runs at most twice, memory grows with
 // the square root of the depth (Chen et al. 2016, with measured bytes instead of op counts).
 RecomputePlan plan_memory(const RecomputeGraph& graph);
 
 // Keeps the outputs of heavy records (matmul, convolution) and replays everything between them, in
-// segments small enough that a replay brings back little at a time.
+// segments small enough that a replay brings back little at a time, where that drops more bytes than
+// it has to hold.
 RecomputePlan plan_speed(const RecomputeGraph& graph,
                          const std::function<bool(uint32_t record)>& is_heavy);
 

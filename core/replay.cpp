@@ -2,7 +2,33 @@
 
 #include <algorithm>
 
+#include "core/ops.h"
+
 namespace rw {
+
+uint64_t content_hash(const Tensor& t) {  // FNV-1a
+  const NoGrad guard;
+  const Tensor dense = contiguous(t);
+  std::vector<std::byte> bytes(dense.bytes());
+  if (!bytes.empty()) {
+    const TensorImpl& impl = dense.impl();
+    const Arena::Range& range = impl.storage->range();
+    const uint64_t offset = static_cast<uint64_t>(impl.offset) * size_of(impl.dtype);
+    dense.device().backend().read({range.block, range.offset + offset, bytes.size()}, bytes.data());
+  }
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::byte b : bytes) hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3u;
+  return hash;
+}
+
+// Whether replay gave the bits that the forward gave, where the tape verifies that.
+void Replay::verify(const Record& record, std::span<const Tensor> outputs) const {
+  for (size_t k = 0; k < record.hashes.size() && k < outputs.size(); ++k)
+    check<AutogradError>(content_hash(outputs[k]) == record.hashes[k], "checkpoint",
+                         "replay of '{}' must give the bits that the forward gave, output {} ({}) differs: the "
+                         "op is not a pure function of its attributes and inputs",
+                         record.op->name, k, outputs[k].str());
+}
 
 bool Replay::reached(int64_t record) const {
   const auto i = static_cast<size_t>(record - tape_.base_);
@@ -25,11 +51,9 @@ Replay::Ids Replay::wanted() const {
     for (size_t k = 0; k < record.outputs.size(); ++k)
       if (record.saves.output(k)) ids.insert(record.outputs[k].id);
   }
-  for (const SegmentRange& child : tape_.segments_) {
-    if (child.parent != id_) continue;
-    for (const auto& [id, external] : child.externals)
+  for (const int child : segment_.children)
+    for (const auto& [id, external] : tape_.segments_[static_cast<size_t>(child)].externals)
       if (!external.value.tensor.defined()) ids.insert(id);
-  }
   return ids;
 }
 
@@ -50,8 +74,7 @@ std::vector<int64_t> Replay::plan(Ids needed) const {
 }
 
 Saved Replay::at_hand_value(uint64_t id) const {
-  if (const auto kept = segment_.kept.find(id); kept != segment_.kept.end())
-    return {kept->second, kept->second.impl().storage->version};
+  if (const auto kept = segment_.kept.find(id); kept != segment_.kept.end()) return kept->second.value;
   const auto external = segment_.externals.find(id);
   return external == segment_.externals.end() ? Saved{} : external->second.value;
 }
@@ -91,6 +114,7 @@ void Replay::execute(const std::vector<int64_t>& records, const Ids& keep) {
     std::vector<Tensor> outputs = run_forward(*record.op, record.attrs, inputs);
     inputs.clear();
     ++tape_.replayed_records_;
+    verify(record, outputs);
     for (size_t k = 0; k < outputs.size(); ++k) {
       const Edge& edge = record.outputs[k];
       check<AutogradError>(outputs[k].shape() == edge.shape && outputs[k].dtype() == edge.dtype, "checkpoint",
@@ -120,15 +144,14 @@ void Replay::hand_out(const Ids& keep) {
     for (size_t k = 0; k < record.outputs.size(); ++k)
       if (record.saves.output(k)) record.saved_outputs[k] = value(record.outputs[k].id);
   }
-  for (SegmentRange& child : tape_.segments_) {
-    if (child.parent != id_) continue;
-    for (auto& [id, external] : child.externals)
+  for (const int child : segment_.children)
+    for (auto& [id, external] : tape_.segments_[static_cast<size_t>(child)].externals)
       if (!external.value.tensor.defined()) external.value = value(id);
-  }
 }
 
 void Replay::run() {
-  segment_.close_account();
+  const PhaseScope phase(Phase::replay);
+  const SegmentScope scope(id_);
   const Ids keep = wanted();
   execute(plan(keep), keep);
   hand_out(keep);

@@ -6,6 +6,9 @@
 
 namespace rw {
 
+// Of what the tensor holds, on the host. Waits.
+uint64_t content_hash(const Tensor& t);
+
 class Replay {
  public:
   // `reachable`: by record index from the tape's base, which records' vjps will run.
@@ -20,6 +23,7 @@ class Replay {
   std::vector<int64_t> plan(Ids needed) const;
   Tensor take(const Edge& edge, bool last_use);
   void execute(const std::vector<int64_t>& records, const Ids& keep);
+  void verify(const Record& record, std::span<const Tensor> outputs) const;
   void hand_out(const Ids& keep);
   Saved at_hand_value(uint64_t id) const;
   bool reached(int64_t record) const;

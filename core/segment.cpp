@@ -1,15 +1,88 @@
 #include "core/segment.h"
 
+#include <algorithm>
+#include <string_view>
+
+#include "core/replay.h"
+
 namespace rw {
 
-CheckpointScope::CheckpointScope(bool enabled) {
-  if (!enabled || !grad_enabled()) return;
+CheckpointScope::CheckpointScope(bool enabled, SavePolicy policy) {
+  if (!enabled || !grad_enabled() || !context().techniques.segments) return;
+  if (Tape::current()->observer()) return;  // segments are set by a plan
   tape_ = Tape::current();
-  segment_ = tape_->open_segment();
+  segment_ = tape_->open_segment(std::move(policy));
 }
 
 CheckpointScope::~CheckpointScope() {
   if (tape_) tape_->close_segment(segment_);
+}
+
+SavePolicy save_ops(std::vector<std::string> names) {
+  return [names = std::move(names)](const SaveQuery& query) {
+    return std::find(names.begin(), names.end(), query.op) != names.end();
+  };
+}
+
+SavePolicy save_matmuls() {
+  return save_ops({"matmul", "linear", "conv2d", "attention", "lstm", "gru"});
+}
+
+int Tape::open_segment(SavePolicy policy) {
+  SegmentRange segment;
+  segment.parent = open_;
+  segment.policy = std::move(policy);
+  segment.first = end();
+  const int number = static_cast<int>(segments_.size());
+  if (open_ >= 0) segments_[open_].children.push_back(number);
+  segments_.push_back(std::move(segment));
+  return context().segment = open_ = number;
+}
+
+void Tape::close_segment(int segment) {
+  if (segment != open_) return;  // the tape was cleared meanwhile
+  SegmentRange& range = segments_[segment];
+  range.last = end();
+  context().segment = open_ = range.parent;
+  if (range.alive == 0) range.release();
+  forget_if_empty();
+}
+
+bool Tape::is_inner(const Edge& edge) const {
+  return open_ >= 0 && edge.record >= 0 && segments_[open_].contains(edge.record);
+}
+
+void Tape::hold(const Edge& edge, const Tensor& value) {
+  int outer = open_;  // the innermost enclosing segment that made the value, if any
+  while (outer >= 0 && !(edge.record >= 0 && segments_[outer].contains(edge.record)))
+    outer = segments_[outer].parent;
+  for (int s = open_; s != outer; s = segments_[s].parent) {
+    External& external = segments_[s].externals[edge.id];
+    external.record = edge.record;
+    if (outer < 0 && !external.value.tensor.defined()) external.value = Saved::of(value);
+  }
+}
+
+// Keeps the outputs of a record in the segments up to the outermost one that wants them.
+void Tape::keep(const Record& record, std::span<const Tensor> outputs) {
+  SaveQuery query{record.op->name, record.cost, 0};
+  for (const Tensor& y : outputs) query.bytes += y.bytes();
+  if (segments_[open_].evicts) return keep_saved(record, outputs);
+  const bool planned = observer_ && observer_->keeps_next();
+  int outermost = -1;
+  for (int s = open_; s >= 0; s = segments_[s].parent)
+    if (planned || (segments_[s].policy && segments_[s].policy(query))) outermost = s;
+  if (outermost < 0) return;
+  for (int s = open_;; s = segments_[s].parent) {
+    for (size_t i = 0; i < outputs.size(); ++i)
+      segments_[s].kept[record.outputs[i].id] = {Saved::of(outputs[i]), end()};
+    if (s == outermost) return;
+  }
+}
+
+void SegmentRange::release() {
+  externals.clear();
+  kept.clear();
 }
 
 }  // namespace rw

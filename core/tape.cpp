@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/replay.h"
+
 namespace rw {
 
 namespace {
@@ -17,32 +19,67 @@ const Tensor& checked(const std::vector<Saved>& saved, int slot, const Record& r
   return saved[slot].tensor;
 }
 
-Edge edge_of(const Tensor& t, const Tape* tape) {
+constexpr uint64_t external_root = uint64_t{1} << 63;  // content from outside the tape
+
+Edge edge_of(const Tensor& t, Tape& tape) {
   const TensorImpl& impl = t.impl();
-  Edge edge{impl.id, impl.producer.index, impl.producer.slot, impl.shape, impl.dtype, impl.requires_grad, {}};
+  Edge edge{.id = impl.id,
+            .record = impl.producer.index,
+            .slot = impl.producer.slot,
+            .shape = impl.shape,
+            .dtype = impl.dtype,
+            .requires_grad = impl.requires_grad,
+            .storage = impl.storage->id(),
+            .bytes = impl.storage->range().size,
+            .root = impl.storage->id() | external_root};
   if (edge.record < 0) {
     if (impl.requires_grad) edge.leaf = t;
   } else {
-    check<AutogradError>(impl.producer.tape.lock().get() == tape, OpScope::current(),
+    check<AutogradError>(impl.producer.tape.lock().get() == &tape, OpScope::current(),
                          "inputs must be recorded on this thread's tape, got one of another thread");
+    if (const Record* maker = tape.find(edge.record)) edge.root = maker->outputs[static_cast<size_t>(edge.slot)].root;
   }
   return edge;
 }
 
-Saved save(const Tensor& t) { return {t.detach(), t.impl().storage->version}; }
+std::shared_ptr<Tape>& current_tape() {
+  thread_local auto tape = std::make_shared<Tape>();
+  return tape;
+}
+
+// Output `slot` of a record that is about to be appended. An op that ran no kernel made a view.
+Edge output_edge(const Tensor& t, const Record& record) {
+  const TensorImpl& impl = t.impl();
+  Edge edge{.id = impl.id,
+            .record = impl.producer.index,
+            .slot = impl.producer.slot,
+            .shape = impl.shape,
+            .dtype = impl.dtype,
+            .requires_grad = impl.requires_grad,
+            .storage = impl.storage->id(),
+            .bytes = impl.storage->range().size,
+            .root = impl.id};
+  if (record.cost.total() == 0)
+    for (const Edge& input : record.inputs)
+      if (input.storage == edge.storage) edge.root = input.root;
+  return edge;
+}
 
 }  // namespace
 
 const Tensor& Record::input(int i) const { return checked(saved_inputs, i, *this, "input"); }
 const Tensor& Record::output(int i) const { return checked(saved_outputs, i, *this, "output"); }
 
-const std::shared_ptr<Tape>& Tape::current() {
-  thread_local const auto tape = std::make_shared<Tape>();
-  return tape;
+const std::shared_ptr<Tape>& Tape::current() { return current_tape(); }
+
+std::shared_ptr<Tape> Tape::exchange_current(std::shared_ptr<Tape> tape) {
+  return std::exchange(current_tape(), std::move(tape));
 }
 
-bool Tape::is_inner(const Edge& edge) const {
-  return open_ >= 0 && edge.record >= 0 && segments_[open_].contains(edge.record);
+const Record* Tape::find(int64_t index) const {
+  if (index < base_ || index >= end()) return nullptr;
+  const Record& record = records_[static_cast<size_t>(index - base_)];
+  return record.op ? &record : nullptr;
 }
 
 void Tape::append(Record record, std::span<const Tensor> held, std::span<Tensor> outputs) {
@@ -53,19 +90,23 @@ void Tape::append(Record record, std::span<const Tensor> held, std::span<Tensor>
   record.saved_outputs.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     TensorImpl& impl = outputs[i].impl();
-    if (record.saves.output(i)) {
-      if (open_ >= 0) spare(outputs[i]);
-      else record.saved_outputs[i] = save(outputs[i]);
-    }
+    if (record.saves.output(i) && open_ < 0) record.saved_outputs[i] = Saved::of(outputs[i]);
     impl.requires_grad = requires_grad && is_float(impl.dtype);
     impl.producer = {weak_from_this(), index, static_cast<int>(i)};
-    record.outputs.push_back({impl.id, index, static_cast<int>(i), impl.shape, impl.dtype, impl.requires_grad, {}});
+    record.outputs.push_back(output_edge(outputs[i], record));
   }
   record.readers = static_cast<int64_t>(outputs.size());
   for (size_t i = 0; i < record.inputs.size(); ++i) {
     if (record.inputs[i].record >= 0) ++at(record.inputs[i].record).readers;
-    if (held[i].defined()) hold(record.inputs[i], held[i]);
+    if (!held[i].defined()) continue;
+    const Edge& edge = record.inputs[i];
+    if (is_inner(edge)) segments_[open_].kept[edge.id] = {Saved::of(held[i]), edge.record, ++clock_};
+    else hold(edge, held[i]);
   }
+  if (open_ >= 0) keep(record, outputs);
+  if (open_ >= 0 && verify_)
+    for (const Tensor& y : outputs) record.hashes.push_back(content_hash(y));
+  if (observer_) observer_->after_record(record);
   records_.push_back(std::move(record));
   count_record(open_, 1);
 }
@@ -78,48 +119,6 @@ void Tape::count_record(int segment, int64_t change) {
     range.alive += change;
     if (range.alive == 0 && range.last >= 0) range.release();
   }
-}
-
-void Tape::hold(const Edge& edge, const Tensor& value) {
-  int outer = open_;  // the innermost enclosing segment that made the value, if any
-  while (outer >= 0 && !(edge.record >= 0 && segments_[outer].contains(edge.record)))
-    outer = segments_[outer].parent;
-  for (int s = open_; s != outer; s = segments_[s].parent) {
-    External& external = segments_[s].externals[edge.id];
-    external.record = edge.record;
-    segments_[s].held_storages.insert(value.impl().storage->id());
-    if (outer < 0 && !external.value.tensor.defined()) external.value = save(value);
-  }
-}
-
-void Tape::spare(const Tensor& value) {
-  int top = open_;
-  while (segments_[top].parent >= 0) top = segments_[top].parent;
-  SegmentRange& segment = segments_[top];
-  Storage& storage = *value.impl().storage;
-  if (segment.held_storages.contains(storage.id())) return;  // a view of a value from outside
-  if (!segment.account) {
-    segment.account = std::make_shared<SpareAccount>();
-    segment.device = storage.device().shared_from_this();
-  }
-  storage.spared = segment.account;
-}
-
-int Tape::open_segment() {
-  SegmentRange segment;
-  segment.parent = open_;
-  segment.first = end();
-  segments_.push_back(std::move(segment));
-  return open_ = static_cast<int>(segments_.size()) - 1;
-}
-
-void Tape::close_segment(int segment) {
-  if (segment != open_) return;  // the tape was cleared meanwhile
-  SegmentRange& range = segments_[segment];
-  range.last = end();
-  open_ = range.parent;
-  if (range.alive == 0) range.release();
-  forget_if_empty();
 }
 
 void Tape::release_reader(int64_t index) {
@@ -148,23 +147,12 @@ void Tape::forget_if_empty() {
 }
 
 void Tape::clear() {
-  for (SegmentRange& s : segments_) s.close_account();
   base_ = end();  // indices are never used twice: old handles may still name them
   alive_ = 0;
   segments_.clear();
-  open_ = -1;
+  context().segment = open_ = -1;
   const auto dead = std::move(records_);
   records_.clear();
-}
-
-void SegmentRange::release() {
-  externals.clear();
-  kept.clear();
-  close_account();
-}
-
-void SegmentRange::close_account() {
-  if (account && account->open) device->close(*account);
 }
 
 TapeStats Tape::stats() const {
@@ -190,9 +178,10 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   bool requires_grad = false;
   for (const Tensor& t : inputs) requires_grad |= t.requires_grad();
   requires_grad &= op.vjp != nullptr;
-  const bool records = grad_enabled() && (requires_grad || tape->in_segment());
+  const bool records = grad_enabled() && (requires_grad || tape->records_all());
   if (!records) return run_forward(op, attrs, inputs);
 
+  if (tape->observer()) tape->observer()->before_record(*tape, op);
   Record record;
   record.op = &op;
   uint32_t needs = 0;
@@ -201,16 +190,17 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   record.saved_inputs.resize(inputs.size());
   std::vector<Tensor> held(inputs.size());  // by open segments: values from outside
   for (size_t i = 0; i < inputs.size(); ++i) {
-    record.inputs.push_back(edge_of(inputs[i], tape.get()));
-    const bool saved = record.saves.input(i);
+    record.inputs.push_back(edge_of(inputs[i], *tape));
     if (tape->in_segment()) {
-      if (!tape->is_inner(record.inputs[i])) held[i] = inputs[i].detach();
-      else if (saved) tape->spare(inputs[i]);
-    } else if (saved) {
-      record.saved_inputs[i] = save(inputs[i]);
+      if (!tape->is_inner(record.inputs[i]) || (record.saves.input(i) && tape->is_evicting()))
+        held[i] = inputs[i].detach();
+    } else if (record.saves.input(i)) {
+      record.saved_inputs[i] = Saved::of(inputs[i]);
     }
   }
+  const OpCost before = context().queued;
   std::vector<Tensor> outputs = run_forward(op, attrs, inputs);
+  record.cost = {context().queued.flops - before.flops, context().queued.bytes - before.bytes};
   record.attrs = std::move(attrs);
   record.outputs.resize(1);
   record.outputs[0].requires_grad = requires_grad;
@@ -237,10 +227,8 @@ Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {
   const TensorImpl& impl = candidate.impl();
   const bool whole = impl.offset == 0 && candidate.is_contiguous() && candidate.bytes() == impl.storage->bytes();
   if (candidate.pointer().use_count() == 1 && impl.storage.use_count() == 1 && whole &&
-      impl.dtype == dtype && impl.shape == shape && impl.grad.defined() == false) {
-    candidate.device().note_inplace(*impl.storage);
+      impl.dtype == dtype && impl.shape == shape && !impl.grad.defined() && context().techniques.inplace)
     return make_view(candidate, shape, dense_strides(shape), 0);
-  }
   return empty(shape, dtype, candidate.device().shared_from_this());
 }
 

@@ -8,6 +8,7 @@
 #include <any>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -52,12 +53,15 @@ struct Edge {
   DType dtype = DType::f32;
   bool requires_grad = false;
   Tensor leaf;  // a leaf that collects its gradient
+  uint64_t storage = 0, bytes = 0;  // id and size of its storage
+  uint64_t root = 0;                // the same number for all views of one content
 };
 
 // A saved value and the version that the forward read.
 struct Saved {
   Tensor tensor;
   uint32_t version = 0;
+  static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version}; }
 };
 
 struct Record {
@@ -66,8 +70,10 @@ struct Record {
   std::vector<Edge> inputs, outputs;
   std::vector<Saved> saved_inputs, saved_outputs;
   Saves saves;
+  OpCost cost;
   int segment = -1;   // innermost checkpoint segment
   int64_t readers = 0;  // live handles on the outputs + records that read them
+  std::vector<uint64_t> hashes;  // of the outputs' contents, when replays are verified
 
   template <class T>
   const T& attributes() const { return std::any_cast<const T&>(attrs); }
@@ -84,20 +90,33 @@ struct External {
   int64_t record = -1;  // that made it
 };
 
+// Whether a segment keeps the outputs of a record, instead of making them again.
+struct SaveQuery {
+  const char* op;
+  OpCost cost;
+  uint64_t bytes;  // of the outputs
+};
+using SavePolicy = std::function<bool(const SaveQuery&)>;
+
+// An inner value of a segment that is at hand.
+struct Kept {
+  Saved value;
+  int64_t record = -1;  // that made it
+  uint64_t used = 0;    // when, by the tape's clock
+};
+
 // A range of records whose inner values are dropped when their handles die, and replayed in backward.
 struct SegmentRange {
   int parent = -1;
+  std::vector<int> children;
+  SavePolicy policy;           // empty: keeps nothing
   int64_t first = 0, last = -1;  // records [first, last); last == -1 while the scope is open
   bool replayed = false;
   int64_t alive = 0;  // records of this segment and those inside it that are not freed
   std::unordered_map<uint64_t, External> externals;  // by value id
-  std::unordered_map<uint64_t, Tensor> kept;         // inner values that are at hand anyway
+  std::unordered_map<uint64_t, Kept> kept;           // inner values that are at hand anyway
+  bool evicts = false;  // keeps what vjps read, until memory is wanted, and replays value by value
 
-  // Account of what it spares, for the memory report (outermost segments only).
-  std::shared_ptr<SpareAccount> account;
-  std::shared_ptr<Device> device;
-  std::unordered_set<uint64_t> held_storages;
-  void close_account();
   void release();  // its records are gone
 
   bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
@@ -107,37 +126,74 @@ struct TapeStats {
   uint64_t records = 0, saved_tensors = 0, saved_bytes = 0, segments = 0;
 };
 
+// What one checkpoint segment does, judged between forward and backward.
+struct SegmentReport {
+  int segment = -1, parent = -1;
+  int64_t records = 0;
+  uint64_t spared = 0;  // bytes that the plain run would keep and this one does not
+  uint64_t held = 0;    // bytes kept only so that the segment can be replayed
+  OpCost replay;        // at most
+  std::string problem;  // empty, or why the segment is misplaced
+};
+
 class Tape : public std::enable_shared_from_this<Tape> {
  public:
   // This thread's tape. A tape never crosses threads.
   static const std::shared_ptr<Tape>& current();
+  static std::shared_ptr<Tape> exchange_current(std::shared_ptr<Tape> tape);  // returns the old one
 
   // What the innermost open segment must do with an input: true if the value was made inside it.
   bool is_inner(const Edge& edge) const;
   bool in_segment() const { return open_ >= 0; }
-  // Accounts for an inner value that a vjp will read and the open segment does not keep.
-  void spare(const Tensor& value);
+  bool is_evicting() const { return open_ >= 0 && segments_[open_].evicts; }
+  // Ops are recorded even where no gradient is wanted: a replay may need them.
+  bool records_all() const { return open_ >= 0 || observer_ != nullptr; }
   // Appends a record and makes the outputs its products. `inputs` are the values that open segments
   // have to hold, undefined where there is nothing to hold. Called by apply only.
   void append(Record record, std::span<const Tensor> held, std::span<Tensor> outputs);
 
   void backward(const Tensor& root, const Tensor& gradient, bool retain);
 
-  int open_segment();
+  int open_segment(SavePolicy policy = {});
+  int open_evicting_segment();
+  // Drops values of evicting segments until `bytes` are free; false if nothing could be dropped.
+  bool evict(uint64_t bytes);
   void close_segment(int segment);
 
+  // Told of every op before and after it is recorded; may set segments. Null: nobody.
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void before_record(Tape& tape, const Op& op) = 0;
+    virtual void after_record(const Record& record) = 0;
+    // Whether open segments keep the outputs of the next record, whatever their policies say.
+    virtual bool keeps_next() const = 0;
+  };
+  Observer* observer() const { return observer_; }
+  Observer* exchange_observer(Observer* observer) { return std::exchange(observer_, observer); }
+  int64_t end() const { return base_ + static_cast<int64_t>(records_.size()); }  // the next record's index
+
+  // Reads every value made in segments, in forward and again in replay, and throws AutogradError
+  // naming the first op that did not give the same bits. Slow: for finding impure ops.
+  void verify_replay(bool on) { verify_ = on; }
+
+  const Record* find(int64_t index) const;  // null: freed or not recorded yet
   TapeStats stats() const;  // of what is alive now
+  uint64_t evictions() const { return evictions_; }
   uint64_t replayed_records() const { return replayed_records_; }  // since the thread began
+  std::vector<SegmentReport> segment_reports() const;  // of the closed ones
   void clear();             // forgets everything; handles stay valid as constants
 
  private:
   friend struct TensorImpl;
   friend class Backward;
   friend class Replay;
+  friend class Rematerializer;
 
   Record& at(int64_t index) { return records_[static_cast<size_t>(index - base_)]; }
-  int64_t end() const { return base_ + static_cast<int64_t>(records_.size()); }
   void hold(const Edge& edge, const Tensor& value);
+  void keep(const Record& record, std::span<const Tensor> outputs);
+  void keep_saved(const Record& record, std::span<const Tensor> outputs);
   void release_reader(int64_t index);
   void free_records(std::vector<int64_t> worklist);
   void count_record(int segment, int64_t change);
@@ -147,8 +203,10 @@ class Tape : public std::enable_shared_from_this<Tape> {
   int64_t base_ = 0, alive_ = 0;
   std::vector<SegmentRange> segments_;
   int open_ = -1;  // innermost open segment
+  Observer* observer_ = nullptr;
+  bool verify_ = false;
   bool running_ = false;  // inside backward
-  uint64_t replayed_records_ = 0;
+  uint64_t replayed_records_ = 0, evictions_ = 0, clock_ = 0;
 };
 
 // Runs an op: checks, computes, records if a gradient may be wanted. The one door to the tape.

@@ -158,9 +158,7 @@ std::string Tensor::str() const {
 }
 
 Tensor empty(const Shape& shape, DType dtype, const std::shared_ptr<Device>& device) {
-  const uint64_t bytes = static_cast<uint64_t>(shape.numel()) * size_of(dtype);
-  return Tensor(new_impl(device->allocate(bytes, dtype == DType::f16, PurposeScope::current()),
-                         shape, dense_strides(shape), 0, dtype));
+  return Tensor(new_impl(device->allocate(shape, dtype), shape, dense_strides(shape), 0, dtype));
 }
 
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset) {

@@ -7,7 +7,6 @@ namespace rw {
 Accumulate::Accumulate(Optimizer&& optimizer, uint32_t micro_batches)
     : Optimizer(std::move(optimizer)), micro_batches_(micro_batches) {
   check(micro_batches > 0, "accumulate", "at least one micro-batch per update is needed, got 0");
-  device().note_accumulation(micro_batches);
 }
 
 void Accumulate::backward(const Tensor& loss, float weight) {

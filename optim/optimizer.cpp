@@ -64,6 +64,7 @@ void Optimizer::zero_grad() {
 
 void Optimizer::update(float weight) {
   const OpScope scope("optimizer");
+  const PhaseScope phase(Phase::update);
   check<AutogradError>(has_scaled_ || (!scaler_.is_dynamic && scaler_.initial == 1), "optimizer",
                        "with a loss scaler, step() needs optimizer.backward(loss), not "
                        "loss.backward(): the gradients must carry the loss scale");

@@ -15,8 +15,8 @@ USER = ["core/", "nn/", "optim/", "io/", "data/", "backends/listing.h", "backend
 PROJECT_RULES = {
     "core/": ["shaders/"],
     "backends/": BACKEND,  # open.*: chooses among the backends
-    "backends/cpu/": BACKEND,
-    "backends/vulkan/": BACKEND,
+    "backends/cpu/": BACKEND + ["backends/dry/"],  # every backend can be predicted
+    "backends/vulkan/": BACKEND + ["backends/dry/"],
     "backends/dry/": BACKEND,
     "data/": ["core/error.h"],
     "nn/": ["core/"],
@@ -35,7 +35,7 @@ LIBRARY_RULES = {
     "unicode/": ["data/", "tests/"],  # ICU
     "doctest/": ["tests/"],
     "CLI/": ["examples/", "tools/", "benchmarks/"],
-    "nlohmann/": ["io/", "examples/", "tools/", "benchmarks/", "tests/"],
+    "nlohmann/": ["backends/vulkan/", "io/", "examples/", "tools/", "benchmarks/", "tests/"],
 }
 SYSTEM = re.compile(r"[a-z_0-9]+$|(sys/)?[a-z]+\.h$")  # <vector>, <unistd.h>, <sys/stat.h>
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -272,14 +272,13 @@ Tensor halves(Tensor x, const Tensor& w, int count) {
 TEST_CASE_FIXTURE(CpuDevice,
                   "segments: the peak of 32 layers falls, and nesting makes it fall further") {
   const Tensor x = leaf(width), w = leaf(width);
-  MemoryReport last;
   const auto peak_of = [&](const std::function<Tensor()>& forward) {
     device->reset_peak();
     sum(forward()).backward();
-    last = device->memory_report();
+    const uint64_t peak = device->memory_report().peak;
     Tensor(x).set_grad({});
     Tensor(w).set_grad({});
-    return static_cast<double>(last.peak) / (width * 4);  // in activations
+    return static_cast<double>(peak) / (width * 4);  // in activations
   };
   const double plain = peak_of([&] { return layers(x, w, 32); });
   const double segments = peak_of([&] {
@@ -290,15 +289,12 @@ TEST_CASE_FIXTURE(CpuDevice,
     }
     return y;
   });
-  const MemoryReport report = last;
   const double nested = peak_of([&] { return halves(x, w, 32); });
   MESSAGE("peak in activations: plain " << plain << ", segments " << segments << ", nested "
                                         << nested);
   CHECK(plain >= 32);
   CHECK(segments <= 6 + 6 + 10);  // ends of segments, one segment, working set
   CHECK(nested < segments);
-  CHECK(report.peak_without_checkpoint >= plain * width * 4 * 0.8);
-  CHECK(contains(report.str(), "checkpoint segments"));
 }
 
 }  // namespace rw::test

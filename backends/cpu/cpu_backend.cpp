@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels.h"
+#include "backends/dry/dry_backend.h"
 #include "core/error.h"
 
 namespace rw {
@@ -194,6 +195,8 @@ class CpuBackend final : public Backend {
 
   void synchronize() override {}
   BackendStats stats() const override { return stats_; }
+  std::unique_ptr<Backend> dry() const override { return make_dry_backend(info_); }
+
   void time_kernels(bool on) override {
     timing_ = on;
     if (!on) return;

@@ -6,6 +6,7 @@
 #include "backends/vulkan/matrix.h"
 #include "backends/vulkan/memory.h"
 #include "backends/vulkan/module_dispatcher.h"
+#include "backends/vulkan/profile.h"
 #include "backends/vulkan/recorder.h"
 #include "backends/vulkan/staging.h"
 
@@ -14,20 +15,6 @@ namespace rw::vulkan {
 namespace {
 
 constexpr uint32_t kDownloadBlock = ~0u;  // the download buffer's number for the hazard tracker
-
-DeviceInfo to_info(const Caps& caps) {
-  DeviceInfo info;
-  info.backend = "vulkan";
-  info.name = caps.name;
-  info.driver = fmt::format("{} {}", caps.driver, caps.driver_version);
-  info.uuid = caps.uuid;
-  info.is_cpu = caps.is_cpu;
-  info.memory_bytes = caps.heap_bytes;
-  info.max_block_bytes = caps.max_block;
-  info.alignment = std::max<uint64_t>(256, caps.offset_alignment);
-  info.subgroup_size = caps.subgroup_size;
-  return info;
-}
 
 class VulkanBackend final : public Backend {
  public:
@@ -60,6 +47,8 @@ class VulkanBackend final : public Backend {
   uint64_t workspace_bytes(const KernelCall& call) const override {
     return matrix_.handles(call.kernel) ? matrix_.workspace_bytes(call) : 0;
   }
+
+  std::unique_ptr<Backend> dry() const override { return make_dry_backend(device_.caps()); }
 
   void flush() override { recorder_.flush(); }
   void synchronize() override { recorder_.wait_all(); }
@@ -132,6 +121,14 @@ void VulkanBackend::read(BufferRange source, void* target) {
 
 std::unique_ptr<Backend> make_backend(const std::string& choice) {
   return std::make_unique<VulkanBackend>(choice);
+}
+
+std::unique_ptr<Backend> make_dry_backend(const std::string& profile) {
+  return make_dry_backend(parse_caps(profile));
+}
+
+std::string profile(const std::string& choice) {
+  return to_json(Device(choice).caps());
 }
 
 std::vector<DeviceListing> list_devices() {

@@ -1,0 +1,20 @@
+// A device's limits as text: dry runs can predict a machine that is not present.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/vulkan/caps.h"
+#include "core/backend.h"
+
+namespace rw::vulkan {
+
+std::string to_json(const Caps& caps);
+// Throws FileError naming what is missing or of the wrong type.
+Caps parse_caps(const std::string& json);
+
+DeviceInfo to_info(const Caps& caps);
+// Predicts a device with these limits: its blocks, and the workspaces of its kernel variants.
+std::unique_ptr<Backend> make_dry_backend(const Caps& caps);
+
+}  // namespace rw::vulkan

@@ -1,0 +1,61 @@
+#include "core/dry_run.h"
+
+#include "core/rng.h"
+
+namespace rw {
+
+namespace {
+
+// A device, tape, context and random generator of its own.
+class Sandbox {
+ public:
+  Sandbox(std::shared_ptr<Device> device, const Techniques& techniques)
+      : device_(exchange_default_device(std::move(device))),
+        tape_(Tape::exchange_current(std::make_shared<Tape>())),
+        context_(std::exchange(context(), Context{.techniques = techniques})) {}
+  ~Sandbox() {
+    Tape::exchange_current(tape_);
+    exchange_default_device(device_);
+    default_generator() = generator_;
+    context() = context_;
+  }
+  Sandbox(const Sandbox&) = delete;
+  Sandbox& operator=(const Sandbox&) = delete;
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<Tape> tape_;
+  Context context_;
+  Generator generator_ = default_generator();
+};
+
+}  // namespace
+
+double Forecast::flops() const {
+  double sum = 0;
+  for (const Work& w : work) sum += w.flops;
+  return sum;
+}
+
+double Forecast::recompute_share() const {
+  const double replay = work[static_cast<int>(Phase::replay)].flops, rest = flops() - replay;
+  return rest > 0 ? replay / rest : 0;
+}
+
+Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& program,
+                 const DryRunOptions& options) {
+  check(dry != nullptr, "dry_run", "the backend must be able to predict itself; use open_backend(\"dry\")");
+  const auto device = Device::create(std::move(dry), options.memory_limit);
+  const Sandbox sandbox(device, options.techniques);
+  if (options.trace) device->start_trace();
+  program();
+  Forecast forecast{device->memory_report(), device->work(), std::nullopt};
+  if (options.trace) forecast.trace = device->stop_trace();
+  return forecast;
+}
+
+Forecast plan(const std::function<void()>& program, const DryRunOptions& options) {
+  return dry_run(default_device()->backend().dry(), program, options);
+}
+
+}  // namespace rw

@@ -1,0 +1,38 @@
+// Dry runs: the same program, tape, arena and plan on a backend that has no memory and computes
+// nothing. The predicted peak equals the real run's to the byte.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "core/device.h"
+#include "core/tape.h"
+
+namespace rw {
+
+struct DryRunOptions {
+  uint64_t memory_limit = 0;  // of blocks, 0: none but the device's
+  bool trace = false;         // record a MemoryTrace
+  Techniques techniques = {};
+};
+
+struct Forecast {
+  MemoryReport memory;
+  WorkByPhase work{};               // of the whole program
+  std::optional<MemoryTrace> trace;  // where asked for
+
+  double flops() const;           // of everything, recomputation included
+  double recompute_share() const;  // FLOPs of replays over those of the rest
+};
+
+// Runs `program` with a dry device as the default one. It builds its own model, takes its training
+// steps (two reach steady state, end_step() after each) and leaves nothing behind: the default
+// device and the random generator are as before. Reads inside it give zeros. Throws what the program
+// throws: OutOfMemory when `memory_limit` is too small.
+Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& program,
+                 const DryRunOptions& options = {});
+
+// The same on a prediction of the default device.
+Forecast plan(const std::function<void()>& program, const DryRunOptions& options = {});
+
+}  // namespace rw

@@ -1,0 +1,83 @@
+// Recomputation without marks in the model: the tape sets its segments by itself, from a plan made
+// in a dry run or by eviction under a budget.
+//   const Recompute recompute = ...;   // core/recompute_search.h
+//   { auto scope = checkpoint(recompute); loss = model(x); }
+//   loss.backward();
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/recompute_plan.h"
+#include "core/segment.h"
+
+namespace rw {
+
+// What happens to the activations of the forward passes run under it.
+struct Recompute {
+  std::vector<RecomputePlan::Segment> segments;  // parents before children; none: everything is kept
+  std::vector<uint32_t> keep;  // records inside segments whose outputs are kept
+  // By record, what the plan was made for: hashes of ops. Where the program does something else, the
+  // plan is left, and the rest of the pass is evicted where a budget demands it, or kept.
+  std::vector<uint64_t> signature;
+  // Keep everything, until an allocation would exceed the device's budget; then drop what is cheap to
+  // make again, large and old (Kirisame et al. 2021, "Dynamic tensor rematerialization").
+  bool evicts = false;
+};
+
+// A recorded forward pass, as the planner sees it.
+struct RecordedGraph {
+  RecomputeGraph graph;
+  std::vector<std::string> ops;     // by record
+  std::vector<uint64_t> signature;  // by record
+};
+
+// The forward pass of one micro-batch. Marks in the model (CheckpointScope) are ignored inside.
+class [[nodiscard]] RecomputeScope : public Tape::Observer {
+ public:
+  // `record`: receives the graph of the pass, null: nobody wants it. Both outlive the scope.
+  explicit RecomputeScope(const Recompute& recompute, RecordedGraph* record = nullptr);
+  ~RecomputeScope() override;
+  RecomputeScope(const RecomputeScope&) = delete;
+  RecomputeScope& operator=(const RecomputeScope&) = delete;
+
+  void before_record(Tape& tape, const Op& op) override;
+  void after_record(const Record& record) override;
+  bool keeps_next() const override;
+
+  bool diverged() const { return diverged_; }  // the program did not do what the plan was made for
+
+ private:
+  void diverge(Tape& tape);
+  uint32_t value_of(const Edge& edge);
+
+  const Recompute& recompute_;
+  RecordedGraph* record_;
+  std::shared_ptr<Tape> tape_;
+  Tape::Observer* outer_ = nullptr;
+  int64_t first_ = 0;
+  size_t next_segment_ = 0;                        // of the plan
+  std::vector<std::pair<uint32_t, int>> open_;     // last record, number on the tape
+  std::vector<bool> keeps_;                        // by record of the plan
+  bool diverged_ = false;
+  int evicting_ = -1;                              // segment on the tape
+  std::unordered_map<uint64_t, uint32_t> values_;  // root -> value of the graph
+  uint64_t live_before_ = 0;
+};
+
+inline RecomputeScope checkpoint(const Recompute& recompute) { return RecomputeScope(recompute); }
+
+// While it lives, `live` bytes of the device stay within the budget: values of evicting forward
+// passes are dropped. OutOfMemory where nothing is left to drop.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device = default_device());
+  ~MemoryBudget();
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
+
+ private:
+  std::shared_ptr<Device> device_;
+};
+
+}  // namespace rw
