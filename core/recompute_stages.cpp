@@ -161,6 +161,7 @@ class Stages::Builder {
     uint32_t stage = outside;  // that makes it
     int32_t last_reader = -1;  // in the range
     int32_t first_saver = -1;  // in its stage
+    int32_t last_saver = -1;   // in the range
     bool held = false;         // while plain records run after it
     bool needed = false;       // in the replay at hand
     uint32_t gradient = outside;  // stage in whose backward it has a gradient
@@ -202,6 +203,7 @@ class Stages::Builder {
         for (uint32_t v : record.saved) {
           if (!is_local(v)) continue;
           local(v).held = true;
+          local(v).last_saver = static_cast<int32_t>(r);
           if (made_in(v, i) && local(v).first_saver < 0)
             local(v).first_saver = static_cast<int32_t>(r);
         }
@@ -209,31 +211,32 @@ class Stages::Builder {
     }
   }
 
-  uint32_t last_stage(uint32_t v) const {
-    const int32_t reader = local(v).last_reader;
+  uint32_t stage_of(int32_t record) const {
     const auto& p = out_.positions;
-    return static_cast<uint32_t>(std::upper_bound(p.begin(), p.end(), static_cast<uint32_t>(reader)) -
-                                 p.begin()) - 1;
+    const auto after = std::upper_bound(p.begin(), p.end(), static_cast<uint32_t>(record));
+    return static_cast<uint32_t>(after - p.begin()) - 1;
   }
 
   void sum_crossings() {
     const uint32_t width = n_ + 1;
-    std::vector<uint64_t> all(n_ * width), held(n_ * width);  // by maker's and last reader's stage
+    std::vector<uint64_t> all(n_ * width), held(n_ * width);  // by stages of maker and last user
     for (uint32_t i = 0; i < n_; ++i)
       for_each_made(i, [&](uint32_t v) {
         if (!crosses_end(v, i)) return;
-        const uint32_t z = last_stage(v);
-        if (z - i >= long_skip) local(v).held = true;
+        const uint32_t z = stage_of(local(v).last_reader);
+        const bool is_long = z - i >= long_skip;
+        local(v).held |= is_long;
         all[i * width + z] += bytes(v);
-        if (local(v).held) held[i * width + z] += bytes(v);
-        if (!local(v).held)
+        if (local(v).held)
+          held[i * width + (is_long ? z : stage_of(local(v).last_saver))] += bytes(v);
+        else
           for (uint32_t k = i + 1; k <= z; ++k) out_.stages[k].dropped += bytes(v);
       });
     out_.crossing_all = sum_rectangles(all);
     out_.crossing_saved = sum_rectangles(held);
   }
 
-  // [s][j]: the values made in stages [s, j) and read in stage j or later.
+  // [s][j]: the values made in stages [s, j) and used in stage j or later.
   std::vector<uint64_t> sum_rectangles(const std::vector<uint64_t>& by_stages) const {
     const uint32_t width = n_ + 1;
     std::vector<uint64_t> suffix = by_stages, sums(width * width);
