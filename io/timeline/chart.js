@@ -241,12 +241,13 @@ class Chart {
     context.setLineDash([2, 3]);
     context.strokeStyle = context.fillStyle = this.color('faint');
     context.textAlign = 'right';
+    const peakX = Math.round(this.toX(axis.place(trace.peakAt))) + 0.5;
     let labelled = box.left;
     trace.data.steps.forEach((at, step) => {
       const px = Math.round(this.toX(axis.place(at))) + 0.5;
       if (!inside(px)) return;
       this.line(context, px, box.top, px, this.stripsEnd);
-      if (px - labelled > 74) {
+      if (px - labelled > 74 && Math.abs(px - 40 - peakX) > 100) {  // room for it, and for the peak's
         context.fillText(`step ${step + 1} ends`, px - 4, box.top - 10);
         labelled = px;
       }
@@ -258,9 +259,12 @@ class Chart {
     } else {
       this.drawBlockNames(context);
     }
-    const px = Math.round(this.toX(axis.place(trace.peakAt))) + 0.5;
-    if (!trace.peak || !inside(px)) return;
-    context.strokeStyle = context.fillStyle = this.color('strong');
+    if (trace.peak && inside(peakX)) this.drawPeak(context, peakX);
+  }
+
+  drawPeak(context, px) {
+    const {trace, box} = this;
+    context.strokeStyle = this.color('strong');
     this.line(context, px, box.top - 4, px, box.bottom);
     const caption = `peak ${formatBytes(trace.peak)}`;
     context.font = `600 12px ${this.font}`;
