@@ -14,108 +14,15 @@
 #include <queue>
 #include <tuple>
 
+#include "core/address_line.h"
 #include "core/error.h"
+#include "core/range_max.h"
 
 namespace rw {
 
 namespace {
 
-constexpr uint64_t max_total = uint64_t{1} << 61;  // sums of sizes stay far from overflow
-constexpr uint32_t exact_items = 10;               // so many are searched to the end
-
-// All spaces on one line of addresses: the holes, small ones first so that big ones stay whole,
-// then the regions. No range may reach across the border of two spaces.
-class AddressLine {
- public:
-  AddressLine(std::span<const uint64_t> holes, uint64_t max_region, uint64_t total)
-      : order_(holes.size()), region_(std::min(max_region, total)), limited_(max_region < total) {
-    std::iota(order_.begin(), order_.end(), 0u);
-    std::ranges::stable_sort(order_, {}, [&](uint32_t i) { return holes[i]; });
-    for (const uint32_t hole : order_) {
-      sizes_.push_back(std::min(holes[hole], total));
-      check(sizes_.back() <= max_total - holes_end(), "plan_offsets",
-            "holes must have less than {} bytes in all", max_total);
-      ends_.push_back(holes_end() + sizes_.back());
-    }
-  }
-
-  bool has_borders() const { return !ends_.empty() || limited_; }
-  uint64_t holes_end() const { return ends_.empty() ? 0 : ends_.back(); }
-  uint64_t largest_hole() const { return sizes_.empty() ? 0 : sizes_.back(); }
-
-  // The lowest address from `from` on at which `size` bytes lie in one space.
-  uint64_t lowest(uint64_t from, uint64_t size) const {
-    if (from < holes_end()) {
-      const size_t hole = space(from);
-      if (size <= ends_[hole] - from) return from;
-      const auto next = std::lower_bound(sizes_.begin() + hole + 1, sizes_.end(), size);
-      if (next != sizes_.end()) return ends_[next - sizes_.begin()] - *next;
-      from = holes_end();
-    }
-    const uint64_t offset = from - holes_end();
-    if (offset + size <= region_) return from;
-    const uint64_t used = offset % region_;
-    return used + size <= region_ ? from : from + region_ - used;
-  }
-
-  OffsetPlan::Place place(uint64_t address) const {
-    if (address < holes_end()) {
-      const size_t hole = space(address);
-      return {order_[hole], address - (ends_[hole] - sizes_[hole])};
-    }
-    const uint64_t offset = address - holes_end();
-    return {static_cast<uint32_t>(order_.size() + offset / region_), offset % region_};
-  }
-
- private:
-  size_t space(uint64_t address) const {
-    return std::upper_bound(ends_.begin(), ends_.end(), address) - ends_.begin();
-  }
-
-  std::vector<uint32_t> order_;         // hole numbers in the order of addresses
-  std::vector<uint64_t> sizes_, ends_;  // of the holes
-  uint64_t region_;
-  bool limited_;
-};
-
-// Maximum over a range of numbers, and the change of a range by `Combine`: a segment tree whose
-// nodes keep what was done to all their leaves.
-template <class Combine>
-class RangeMax {
- public:
-  explicit RangeMax(uint32_t n) : n_(n), max_(2 * std::bit_ceil(n)), all_(max_.size()) {}
-
-  void change(uint32_t begin, uint32_t end, int64_t by) { change(1, 0, n_, begin, end, by); }
-  int64_t max(uint32_t begin, uint32_t end) const { return max(1, 0, n_, begin, end); }
-
- private:
-  void change(uint32_t node, uint32_t lo, uint32_t hi, uint32_t begin, uint32_t end, int64_t by) {
-    if (begin <= lo && hi <= end) {
-      max_[node] = Combine()(max_[node], by);
-      all_[node] = Combine()(all_[node], by);
-      return;
-    }
-    const uint32_t mid = (lo + hi) / 2;
-    if (begin < mid) change(2 * node, lo, mid, begin, end, by);
-    if (end > mid) change(2 * node + 1, mid, hi, begin, end, by);
-    max_[node] = Combine()(std::max(max_[2 * node], max_[2 * node + 1]), all_[node]);
-  }
-  int64_t max(uint32_t node, uint32_t lo, uint32_t hi, uint32_t begin, uint32_t end) const {
-    if (begin <= lo && hi <= end) return max_[node];
-    const uint32_t mid = (lo + hi) / 2;
-    int64_t result = INT64_MIN / 2;
-    if (begin < mid) result = max(2 * node, lo, mid, begin, end);
-    if (end > mid) result = std::max(result, max(2 * node + 1, mid, hi, begin, end));
-    return Combine()(result, all_[node]);
-  }
-
-  uint32_t n_;
-  std::vector<int64_t> max_, all_;
-};
-
-struct Highest {
-  int64_t operator()(int64_t a, int64_t b) const { return std::max(a, b); }
-};
+constexpr uint32_t exact_items = 10;  // so many are searched to the end
 
 // Lifetimes that follow each other without a moment when nothing is alive. Their times are numbers
 // of maximal cliques (the moments after which something ends): two items share a moment exactly
@@ -217,6 +124,8 @@ class Packer {
   uint64_t& work_;
   Packing best_;
   uint64_t random_ = 0;
+  // Priorities of small sets rise by up to a factor of 1.5; larger sets get fewer passes.
+  const uint64_t step_ = 38000 * (1 + items_.size() / 500);
 };
 
 void Packer::pack_upwards() {
@@ -233,7 +142,7 @@ void Packer::pack_upwards() {
 
   RangeMax<Highest> skyline(cliques_);
   best_ = {std::vector<uint64_t>(items_.size()), 0};
-  size_t retries = 64 * items_.size();
+  size_t retries = 16 * items_.size();
   while (!queue.empty()) {
     const auto [address, rank] = queue.top();
     queue.pop();
@@ -287,7 +196,7 @@ bool Packer::pack_below(uint64_t capacity, Priorities& priorities) {
     if (grew) {
       for (const Waiting& w : waiting)
         if (overlap(w.life, placed.life) && w.address < limit)
-          priorities[w.item] += random_bits(random_++) % 38000;  // up to a factor of 1.5
+          priorities[w.item] += random_bits(random_++) % step_;
       if (capacity >= best_.reach) return false;
     }
     spend(16 + waiting.size());
@@ -305,21 +214,16 @@ uint64_t Packer::raise(std::vector<Waiting>& waiting, size_t chosen) {
   const Waiting placed = waiting[chosen];
   const uint64_t top = placed.top();
   const bool borders = line_.has_borders();
+  waiting.erase(waiting.begin() + chosen);
   uint64_t limit = UINT64_MAX;
-  size_t kept = 0;
-  for (size_t i = 0; i < waiting.size(); ++i) {
-    Waiting w = waiting[i];
+  for (Waiting& w : waiting) {
     // No branches: this loop is where the time goes, and overlaps are hard to foretell.
     const bool raised =
         (w.address < top) & (w.life.begin < placed.life.end) & (placed.life.begin < w.life.end);
     w.address = raised ? top : w.address;
     if (borders) w.address = line_.lowest(w.address, w.life.size);
-    waiting[kept] = w;
-    const bool keep = i != chosen;
-    limit = std::min(limit, keep ? w.top() : UINT64_MAX);
-    kept += keep;
+    limit = std::min(limit, w.top());
   }
-  waiting.pop_back();
   return limit;
 }
 
@@ -473,7 +377,7 @@ OffsetPlan plan_offsets(std::span<const Lifetime> lifetimes, std::span<const uin
   check_input(lifetimes, max_region, total);
   const AddressLine line(holes, max_region, std::max(total, uint64_t{1}));
 
-  uint64_t work = std::min<uint64_t>(20'000'000 + 20'000 * lifetimes.size(), 500'000'000);
+  uint64_t work = std::min<uint64_t>(10'000'000 + 12'000 * lifetimes.size(), 500'000'000);
   uint64_t reach = line.holes_end();  // what lies in holes costs nothing
   OffsetPlan plan;
   plan.places.resize(lifetimes.size());
