@@ -4,12 +4,9 @@ namespace rw {
 
 ChainPlanner::ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
                            std::vector<uint32_t> positions, const Options& options)
-    : graph_(graph),
-      uses_(uses),
-      options_(options),
-      stages_(graph, uses, std::move(positions)) {
+    : graph_(graph), uses_(uses), options_(options), stages_(graph, uses, std::move(positions)) {
   const uint32_t n = stages_.count();
-  uint64_t sum = 0;  // the rest of one rounding goes into the next: small stages add up to the truth
+  uint64_t sum = 0;  // what one rounding leaves goes into the next: small stages add up
   for (const Stages::Stage& stage : stages_.stages) {
     sum += stage.saved;
     saved_units_.push_back(units(sum));
@@ -74,6 +71,8 @@ void ChainPlanner::add_child_steps(uint32_t s, uint32_t t) {
     step.hold_plain = units(stages_.crossing_held(s, j));
     step.hold_child = units(stages_.crossing(s, j));
     step.cost = static_cast<float>(sweep);
+    const Stages::Stage& end = stages_.stages[j - 1];
+    step.extra_plain = static_cast<float>((end.unaided_tail - end.tail) / options_.cost_unit);
     steps_.push_back(step);
     const Stages::Stage& stage = stages_.stages[s];
     // Kept means from forward on: not for segments that only a replay runs into.
@@ -87,9 +86,12 @@ void ChainPlanner::add_child_steps(uint32_t s, uint32_t t) {
   }
 }
 
-bool ChainPlanner::goes_on_with_child(const Step& step, uint32_t t, uint32_t m) const {
-  const size_t rest = offset(step.next, t) + m;
-  return m >= step.hold_child && child_[rest - step.hold_child] < plain_[rest - step.hold_plain];
+float ChainPlanner::child_rest(const Step& step, uint32_t t, uint32_t m) const {
+  return m < step.hold_child ? infeasible : child_[offset(step.next, t) + m - step.hold_child];
+}
+
+float ChainPlanner::plain_rest(const Step& step, uint32_t t, uint32_t m) const {
+  return step.extra_plain + plain_[offset(step.next, t) + m - step.hold_plain];
 }
 
 float ChainPlanner::cost_of(const Step& step, uint32_t s, uint32_t t, uint32_t m) const {
@@ -97,9 +99,7 @@ float ChainPlanner::cost_of(const Step& step, uint32_t s, uint32_t t, uint32_t m
   float cost = step.cost;
   if (step.child && !step.keeps) cost += best_[offset(s, step.next) + m];
   if (step.next == t) return cost;
-  const size_t rest = offset(step.next, t) + m;
-  return cost + (goes_on_with_child(step, t, m) ? child_[rest - step.hold_child]
-                                                : plain_[rest - step.hold_plain]);
+  return cost + std::min(child_rest(step, t, m), plain_rest(step, t, m));
 }
 
 // The same for all m at once.
@@ -111,11 +111,13 @@ void ChainPlanner::relax(const Step& step, uint32_t s, uint32_t t) {
   float* result = &(step.child ? child_ : plain_)[offset(s, t)];
   const uint32_t first = std::max(step.need, step.hold_plain);
   const uint32_t both = std::min(std::max(first, step.hold_child), options_.slots + 1);
+  const float cost = step.cost, extra = step.extra_plain;
   for (uint32_t m = first; m < both; ++m)
-    result[m] = std::min(result[m], step.cost + own[m] + plain[m - step.hold_plain]);
+    result[m] = std::min(result[m], cost + own[m] + extra + plain[m - step.hold_plain]);
   for (uint32_t m = both; m <= options_.slots; ++m)
-    result[m] = std::min(result[m], step.cost + own[m] + std::min(child[m - step.hold_child],
-                                                                   plain[m - step.hold_plain]));
+    result[m] = std::min(
+        result[m],
+        cost + own[m] + std::min(child[m - step.hold_child], extra + plain[m - step.hold_plain]));
 }
 
 void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan) {
@@ -131,9 +133,9 @@ void ChainPlanner::walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, Reco
       add_child_steps(s, t);
     else
       add_plain_steps(s, t);
-    const Step step = *std::min_element(steps_.begin(), steps_.end(), [&](const Step& a, const Step& b) {
-      return cost_of(a, s, t, m) < cost_of(b, s, t, m);
-    });
+    const Step step = *std::min_element(
+        steps_.begin(), steps_.end(),
+        [&](const Step& a, const Step& b) { return cost_of(a, s, t, m) < cost_of(b, s, t, m); });
     if (child) {
       const auto index = static_cast<int32_t>(plan.segments.size());
       plan.segments.push_back({stages_.positions[s], stages_.positions[step.next], parent});
@@ -144,7 +146,7 @@ void ChainPlanner::walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, Reco
         walk(s, step.next, m, index, plan);
     }
     if (step.next == t) return;
-    child = goes_on_with_child(step, t, m);
+    child = child_rest(step, t, m) < plain_rest(step, t, m);
     m -= child ? step.hold_child : step.hold_plain;
     s = step.next;
   }

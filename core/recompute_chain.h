@@ -25,8 +25,9 @@ std::vector<ValueUse> value_uses(const RecomputeGraph& graph);
 // At most `limit` stages: positions first = p[0] < ... < p[n] = last, where few bytes cross and the
 // stages between weigh about the same. Chains are cut at articulation points, U-Nets where the
 // fewest skips cross, anything else wherever it is cheapest.
-std::vector<uint32_t> cut_into_stages(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
-                                      uint32_t first, uint32_t last, uint32_t limit);
+std::vector<uint32_t> cut_into_stages(const RecomputeGraph& graph,
+                                      const std::vector<ValueUse>& uses, uint32_t first,
+                                      uint32_t last, uint32_t limit);
 
 // Bytes and costs of the stages between `positions`. A value crosses cut j if it is made before
 // positions[j] and read after. What crosses the first cut is at hand and costs nothing.
@@ -53,7 +54,8 @@ struct Stages {
     uint64_t gradients = 0;      // bytes of gradients that cross its end
     double sweep = 0;            // cost of making what crosses its end
     double replay = 0;           // ... and its saved values
-    double tail = 0;             // cost of its saved values only: it is the last of its segment
+    double tail = 0;             // of its saved values only: a segment that follows holds the rest
+    double unaided_tail = 0;     // ... if plain records follow, which hold nothing for it
     double kept_tail = 0;        // ... when heavy values are kept
     uint64_t kept_bytes = 0;
     std::vector<uint32_t> kept;
@@ -67,18 +69,18 @@ struct Stages {
 };
 
 // Cheapest persistent schedules of a range of stages for every memory size up to `slots` units.
-// Notation of Beaumont et al. 2019: a problem (s, t, m) is the backward of stages [s, t) in m units,
-// with what crosses cut s at hand. It starts with a child segment [s, j), or with stage s as plain
-// records. Two tables: in `child` the first is a child segment and what crosses s is paid for; in
-// `plain` only what is saved anyway is.
+// Notation of Beaumont et al. 2019: a problem (s, t, m) is the backward of stages [s, t) in m
+// units, with what crosses cut s at hand. It starts with a child segment [s, j), or with stage s as
+// plain records. Two tables: in `child` the first is a child segment and what crosses s is paid
+// for; in `plain` only what is saved anyway is.
 class ChainPlanner {
  public:
   struct Options {
-    uint64_t unit = 1;       // bytes of a slot
+    uint64_t unit = 1;  // bytes of a slot
     uint32_t slots = 256;
-    double cost_unit = 1;    // costs are kept in this unit
-    bool whole = true;       // the range is the whole forward: its first run is free
-    bool nested = true;      // child segments may have child segments
+    double cost_unit = 1;      // costs are kept in this unit
+    bool whole = true;         // the range is the whole forward: its first run is free
+    bool nested = true;        // child segments may have child segments
     uint32_t inner_limit = 0;  // stages inside a stage; 0: a stage is not divided
   };
 
@@ -102,22 +104,27 @@ class ChainPlanner {
     uint32_t hold_plain = 0;  // units that are gone for the rest if that begins plainly
     uint32_t hold_child = 0;  // ... with a child segment: no less
     float cost = 0;
+    float extra_plain = 0;  // if the rest begins plainly
   };
   static constexpr float infeasible = 1e30f;  // or more: costs are added to it
-  using Table = std::vector<float>;  // [problem][slots + 1]
+  using Table = std::vector<float>;           // [problem][slots + 1]
 
   size_t offset(uint32_t s, uint32_t t) const {
     return (size_t{t} * (t - 1) / 2 + s) * (options_.slots + 1);
   }
   bool is_free(uint32_t t) const { return options_.whole && t == stages_.count(); }
-  uint32_t units(uint64_t bytes) const { return static_cast<uint32_t>(std::min<uint64_t>((bytes + options_.unit / 2) / options_.unit, options_.slots + 1)); }
+  uint32_t units(uint64_t bytes) const {
+    return static_cast<uint32_t>(
+        std::min<uint64_t>((bytes + options_.unit / 2) / options_.unit, options_.slots + 1));
+  }
 
   void divide_stages();
   void solve(uint32_t s, uint32_t t);
   void add_plain_steps(uint32_t s, uint32_t t);
   void add_child_steps(uint32_t s, uint32_t t);
   void relax(const Step& step, uint32_t s, uint32_t t);
-  bool goes_on_with_child(const Step& step, uint32_t t, uint32_t m) const;
+  float child_rest(const Step& step, uint32_t t, uint32_t m) const;
+  float plain_rest(const Step& step, uint32_t t, uint32_t m) const;
   float cost_of(const Step& step, uint32_t s, uint32_t t, uint32_t m) const;
   void walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, RecomputePlan& plan);
 
@@ -125,11 +132,11 @@ class ChainPlanner {
   const std::vector<ValueUse>& uses_;
   Options options_;
   Stages stages_;
-  std::vector<uint32_t> saved_units_;  // by stage
-  Table child_, plain_, best_;         // best: the lesser of the two
+  std::vector<uint32_t> saved_units_;                 // by stage
+  Table child_, plain_, best_;                        // best: the lesser of the two
   std::vector<std::unique_ptr<ChainPlanner>> inner_;  // by stage, of its records
   Table zeros_;
-  std::vector<Step> steps_;            // of the problem at hand
+  std::vector<Step> steps_;  // of the problem at hand
 };
 
 }  // namespace rw

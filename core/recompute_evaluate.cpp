@@ -169,7 +169,8 @@ class Simulation {
     std::sort(wants.begin(), wants.end());
     wants.erase(std::unique(wants.begin(), wants.end()), wants.end());
     uint64_t made = record.workspace;
-    for (uint32_t v : wants) made += bytes(v);
+    if (!outputs.empty())  // a view's gradient is a view
+      for (uint32_t v : wants) made += bytes(v);
     touch(made);
     for (uint32_t v : outputs)
       if (has_gradient_[v]) live_ -= bytes(v);
@@ -285,11 +286,11 @@ class Simulation {
   std::vector<int32_t> segment_of_;  // innermost, by record
   // By value:
   std::vector<uint32_t> references_;
-  std::vector<int32_t> last_reader_;          // in forward
-  std::vector<int32_t> wanted_, at_hand_;     // segment whose replay wants or has it
-  std::vector<int32_t> replay_reader_;        // last reader in the present replay
+  std::vector<int32_t> last_reader_;       // in forward
+  std::vector<int32_t> wanted_, at_hand_;  // segment whose replay wants or has it
+  std::vector<int32_t> replay_reader_;     // last reader in the present replay
   std::vector<bool> has_gradient_, kept_;
-  std::vector<bool> saved_at_home_;           // by a record of the innermost segment that makes it
+  std::vector<bool> saved_at_home_;  // by a record of the innermost segment that makes it
 };
 
 }  // namespace

@@ -23,8 +23,8 @@ class BudgetSearch {
     double cost = 0;
     for (const GraphRecord& record : graph.records) cost += record.cost;
     cost_unit_ = cost > 0 ? cost : 1;
-    positions_ = cut_into_stages(graph, uses_, 0, static_cast<uint32_t>(graph.records.size()),
-                                 stage_limit);
+    positions_ =
+        cut_into_stages(graph, uses_, 0, static_cast<uint32_t>(graph.records.size()), stage_limit);
   }
 
   const RecomputePlan& plain() const { return plain_; }
@@ -43,15 +43,16 @@ class BudgetSearch {
     return {graph_, uses_, positions_, options};
   }
 
-  // Calls visit(planner, least feasible slots) for each range of memory.
+  // Calls visit(planner, least feasible slots, whether none follows) for each range of memory.
   template <class F>
   void for_each_range(F&& visit) const {
     for (uint64_t range = plain_.peak;; range /= fall) {
       ChainPlanner planner = this->planner(range);
       uint32_t least = 0;
       while (least <= slot_count && !planner.is_feasible(least)) ++least;
-      if (least <= slot_count) visit(planner, least);
-      if (least > slot_count / fall || range <= slot_count) return;
+      const bool is_last = least > slot_count / fall || planner.unit() == 1;
+      if (least <= slot_count) visit(planner, least, is_last);
+      if (is_last) return;
     }
   }
 
@@ -75,14 +76,13 @@ class BudgetSearch {
 
 // Slots worth trying, `count` or fewer: spread evenly in the logarithm, each lowered as far as it
 // costs no more.
-std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t least, int count) {
+std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t floor, int count) {
   std::vector<uint32_t> slots;
-  const uint32_t floor = std::max(least, slot_count / BudgetSearch::fall);
   for (int k = 0; k < count; ++k) {
     const double share = count > 1 ? static_cast<double>(k) / (count - 1) : 0;
     auto m = static_cast<uint32_t>(
         std::lround(slot_count * std::pow(static_cast<double>(floor) / slot_count, share)));
-    while (m > least && planner.cost(m - 1) <= planner.cost(m)) --m;
+    while (m > 0 && planner.is_feasible(m - 1) && planner.cost(m - 1) <= planner.cost(m)) --m;
     if (slots.empty() || m < slots.back()) slots.push_back(m);
   }
   return slots;
@@ -102,12 +102,15 @@ std::vector<RecomputePlan> pareto(std::vector<RecomputePlan> plans) {
 // `count` of them: the first, the last, and others spread evenly in the logarithm of the peak.
 std::vector<RecomputePlan> thin_out(std::vector<RecomputePlan> plans, size_t count) {
   if (plans.size() <= count) return plans;
-  const auto peak = [](const RecomputePlan& p) { return std::log(static_cast<double>(p.peak) + 1); };
+  const auto peak = [](const RecomputePlan& p) {
+    return std::log(static_cast<double>(p.peak) + 1);
+  };
   const double high = peak(plans.front()), low = peak(plans.back());
   std::vector<RecomputePlan> chosen;
   size_t next = 0;
   for (size_t k = 0; k < count; ++k) {
-    const double target = high + (low - high) * static_cast<double>(k) / std::max<double>(1, count - 1);
+    const double target =
+        high + (low - high) * static_cast<double>(k) / std::max<double>(1, count - 1);
     const size_t last = plans.size() - (count - k);  // leaves one for each that follows
     while (next < last && peak(plans[next]) > target + 1e-9) ++next;
     chosen.push_back(std::move(plans[next++]));
@@ -123,8 +126,9 @@ std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count) 
   std::vector<RecomputePlan> plans = {
       search.plain(), plan_memory(graph),
       plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
-  search.for_each_range([&](ChainPlanner& planner, uint32_t least) {
-    for (uint32_t slots : slots_to_try(planner, least, count))
+  search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool is_last) {
+    const uint32_t floor = is_last ? least : std::max(least, slot_count / BudgetSearch::fall);
+    for (uint32_t slots : slots_to_try(planner, floor, count))
       plans.push_back(search.plan(planner, slots));
   });
   return thin_out(pareto(std::move(plans)), static_cast<size_t>(std::max(count, 1)));
@@ -136,8 +140,9 @@ std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t b
   if (search.plain().peak <= bytes) return search.plain();
   ChainPlanner planner = search.planner(bytes + bytes / 8);
   std::optional<RecomputePlan> best;
-  for (uint32_t slots = slot_count; slots > 0 && planner.is_feasible(slots); --slots) {
-    if (slots < slot_count && planner.cost(slots) == planner.cost(slots + 1)) continue;
+  // The programme's peaks are rounded: plans for a little more and for less memory are tried.
+  for (uint32_t slots = slot_count; slots > 0 && planner.is_feasible(slots);
+       slots -= 1 + slots / 64) {
     RecomputePlan plan = search.plan(planner, slots);
     if (plan.peak > bytes || (best && plan.cost >= best->cost)) continue;
     best = std::move(plan);
@@ -151,7 +156,7 @@ RecomputePlan plan_memory(const RecomputeGraph& graph) {
   const BudgetSearch search(graph, false);
   constexpr uint32_t tries = 8;  // slots are rounded: the least feasible may not be the least peak
   RecomputePlan best = search.plain();
-  search.for_each_range([&](ChainPlanner& planner, uint32_t least) {
+  search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {
     for (uint32_t slots = least; slots < std::min(least + tries, slot_count + 1); ++slots) {
       RecomputePlan plan = search.plan(planner, slots);
       if (plan.peak < best.peak) best = std::move(plan);

@@ -27,10 +27,10 @@ struct RecomputePlan {
 };
 
 struct PlanCost {
-  double cost = 0;         // of all replays
-  uint64_t peak = 0;       // most bytes alive at once, external values not counted
-  uint64_t held = 0;       // bytes alive between forward and backward
-  uint64_t replayed = 0;   // records run again
+  double cost = 0;        // of all replays
+  uint64_t peak = 0;      // most bytes alive at once, external values not counted
+  uint64_t held = 0;      // bytes alive between forward and backward
+  uint64_t replayed = 0;  // records run again
 };
 
 // Simulates one training step under the plan. The gradient of a value lives from its first
@@ -54,8 +54,8 @@ std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t b
 RecomputePlan plan_memory(const RecomputeGraph& graph);
 
 // Keeps the outputs of heavy records (matmul, convolution) and replays everything between them, in
-// segments small enough that a replay brings back little at a time, where that drops more bytes than
-// it has to hold.
+// segments small enough that a replay brings back little at a time, where that drops more bytes
+// than it has to hold.
 RecomputePlan plan_speed(const RecomputeGraph& graph,
                          const std::function<bool(uint32_t record)>& is_heavy);
 

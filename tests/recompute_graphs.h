@@ -30,9 +30,7 @@ class GraphBuilder {
     return static_cast<uint32_t>(graph.values.size()) - 1;
   }
   // Costs in multiples of the output's bytes, so that light ops are light everywhere.
-  uint32_t relu(uint32_t x) {
-    return add({x}, bytes(x), {.saves_output = true, .cost = light(x)});
-  }
+  uint32_t relu(uint32_t x) { return add({x}, bytes(x), {.saves_output = true, .cost = light(x)}); }
   uint32_t matmul(uint32_t x, uint64_t out_bytes, double cost) {
     return add({x, external(1)}, out_bytes, {.saves_inputs = true, .cost = cost});
   }
@@ -61,8 +59,10 @@ inline RecomputeGraph random_chain(uint32_t records, std::mt19937& random) {
   for (uint32_t i = 0; i < records; ++i) {
     const bool saves_input = random() % 2;
     x = b.add({x}, 10 + random() % 90,
-              {.saves_inputs = saves_input, .saves_output = !saves_input || random() % 3 == 0,
-               .cost = 1.0 + random() % 20, .workspace = random() % 20});
+              {.saves_inputs = saves_input,
+               .saves_output = !saves_input || random() % 3 == 0,
+               .cost = 1.0 + random() % 20,
+               .workspace = random() % 20});
   }
   return std::move(b.graph);
 }
