@@ -17,7 +17,8 @@ std::shared_ptr<Device>& the_default_device = *new std::shared_ptr<Device>;
 const std::thread::id main_thread = std::this_thread::get_id();
 std::atomic<uint64_t> next_storage_id = 1;
 
-constexpr uint64_t smallest_block = uint64_t{16} << 20;
+constexpr uint64_t smallest_block = uint64_t{16} << 20, smallest_own_block = uint64_t{1} << 20;
+constexpr size_t most_own_blocks = 512;  // drivers allow 4096 allocations, and each takes time
 
 }  // namespace
 
@@ -91,6 +92,11 @@ Arena::Range Device::take(uint64_t bytes, StepPlanner::Ticket& ticket) {
     if (const auto range = arena_.allocate_at(place->block, place->offset, size)) return *range;
     planner_.missed();
   }
+  // What outlives steps gets blocks of its own, so that it does not lie scattered among what steps need.
+  const Purpose purpose = context().purpose;
+  const bool stays = purpose == Purpose::parameter || purpose == Purpose::gradient || purpose == Purpose::optimizer;
+  if (stays && size >= smallest_own_block && arena_.block_count() < most_own_blocks)
+    if (const auto block = add_block(size)) return arena_.allocate_at(*block, 0, size).value();
   return take_anywhere(bytes);
 }
 

@@ -25,7 +25,7 @@ SavePolicy save_ops(std::vector<std::string> names) {
 }
 
 SavePolicy save_matmuls() {
-  return save_ops({"matmul", "linear", "conv2d", "attention", "lstm", "gru"});
+  return save_ops({"matmul", "linear", "conv2d", "attention", "lstm", "gru", "tied_cross_entropy"});
 }
 
 int Tape::open_segment(SavePolicy policy) {

@@ -84,35 +84,44 @@ bool StepPlanner::worth_solving() {
 void StepPlanner::solve(Plan& plan, const Memory& memory) {
   ++plan.attempts;
   ++planned_steps_;
-  // In what is there if that suffices, else in fresh blocks of the right sizes.
-  if (place(plan, memory, false)) return;
+  const std::vector<Lifetime> lifetimes = dying();
+  need_ = std::max(need_, memory.arena.live() + lower_bound(lifetimes));
+  // In what is there if that is not much more than needed, else in fresh blocks of the right sizes.
+  const bool is_tight = memory.arena.reserved() <= need_ + need_ / 50;
+  if (is_tight && place(plan, lifetimes, memory, false)) return;
   memory.trim();
-  if (!place(plan, memory, true)) plan.places.assign(step_.size(), std::nullopt);
+  if (!place(plan, lifetimes, memory, true)) plan.places.assign(step_.size(), std::nullopt);
 }
 
-bool StepPlanner::place(Plan& plan, const Memory& memory, bool may_grow) const {
+// What lives and dies within the step.
+std::vector<Lifetime> StepPlanner::dying() const {
   std::vector<Lifetime> lifetimes;
-  std::vector<size_t> planned;  // what dies within the step
-  for (size_t i = 0; i < step_.size(); ++i) {
-    if (step_[i].end == 0) continue;
-    lifetimes.push_back({step_[i].size, step_[i].begin, step_[i].end});
-    planned.push_back(i);
-  }
+  for (const Allocation& a : step_)
+    if (a.end) lifetimes.push_back({a.size, a.begin, a.end});
+  return lifetimes;
+}
+
+bool StepPlanner::place(Plan& plan, std::span<const Lifetime> lifetimes, const Memory& memory,
+                        bool may_grow) const {
   std::vector<Arena::Range> holes = memory.arena.holes();
   holes.resize(std::min(holes.size(), most_holes));
   std::vector<uint64_t> sizes;
   for (const Arena::Range& hole : holes) sizes.push_back(hole.size);
   const OffsetPlan solution = plan_offsets(lifetimes, sizes, memory.largest_block);
   if (!solution.regions.empty() && !may_grow) return false;
+  if (solution.height() > lower_bound(lifetimes) * 5 / 4) return false;  // best fit does as well
   for (const uint64_t height : solution.regions) {
     const std::optional<uint32_t> block = memory.grow(height);
     if (!block) return false;
     holes.push_back({*block, 0, height});
   }
   plan.places.assign(step_.size(), std::nullopt);
-  for (size_t i = 0; i < planned.size(); ++i) {
-    const Arena::Range& hole = holes[solution.places[i].space];
-    plan.places[planned[i]] = {hole.block, hole.offset + solution.places[i].offset};
+  auto next = solution.places.begin();
+  for (size_t i = 0; i < step_.size(); ++i) {
+    if (step_[i].end == 0) continue;
+    const Arena::Range& hole = holes[next->space];
+    plan.places[i] = {hole.block, hole.offset + next->offset};
+    ++next;
   }
   return true;
 }

@@ -61,7 +61,8 @@ class StepPlanner {
   void mix(uint64_t value);
   bool worth_solving();
   void solve(Plan& plan, const Memory& memory);
-  bool place(Plan& plan, const Memory& memory, bool may_grow) const;
+  std::vector<Lifetime> dying() const;
+  bool place(Plan& plan, std::span<const Lifetime> lifetimes, const Memory& memory, bool may_grow) const;
 
   std::vector<Allocation> step_;
   std::vector<uint64_t> prefixes_;
@@ -70,6 +71,7 @@ class StepPlanner {
   std::vector<std::unique_ptr<Plan>> plans_;  // few
   Plan* plan_ = nullptr;                      // followed now
   std::vector<uint64_t> seen_;                // hashes of the last steps that were not solved
+  uint64_t need_ = 0;  // bytes that the largest of the planned steps cannot do without
   uint64_t misses_ = 0, all_misses_ = 0, followed_steps_ = 0, planned_steps_ = 0;
 };
 

@@ -1,0 +1,70 @@
+#include "core/recompute_search.h"
+
+#include <algorithm>
+
+namespace rw {
+
+double RecomputeChoice::cost() const {
+  const Work& replay = forecast.work[static_cast<int>(Phase::replay)];
+  return OpCost{replay.flops, replay.bytes}.total();
+}
+
+RecomputeSearch::RecomputeSearch(OpenDry open, StepProgram program, int candidates)
+    : open_(std::move(open)), program_(std::move(program)), candidates_(candidates) {
+  plain_ = {{}, dry_run(open_(), [&] { program_({}, &recorded_); })};
+  check(!recorded_.graph.records.empty(), "recompute search",
+        "the program must run its first forward pass under RecomputeScope(recompute, record), got "
+        "no records");
+}
+
+// Records instead of values: a plan is followed by counting records.
+Recompute RecomputeSearch::realise(const RecomputePlan& plan) const {
+  Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded_.signature};
+  for (const uint32_t value : plan.keep) {
+    const int32_t record = recorded_.graph.values[value].record;
+    if (record >= 0) recompute.keep.push_back(static_cast<uint32_t>(record));
+  }
+  return recompute;
+}
+
+RecomputeChoice RecomputeSearch::measure(Recompute recompute) const {
+  RecomputeChoice choice{std::move(recompute), {}};
+  choice.forecast = dry_run(open_(), [&] { program_(choice.recompute, nullptr); });
+  return choice;
+}
+
+const std::vector<RecomputeChoice>& RecomputeSearch::choices() {
+  if (!choices_.empty()) return choices_;
+  std::vector<RecomputeChoice> all = {plain_, memory(), speed()};
+  for (const RecomputePlan& plan : plan_budgets(recorded_.graph, candidates_))
+    all.push_back(measure(realise(plan)));
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.cost(), a.peak()) < std::pair(b.cost(), b.peak());
+  });
+  for (RecomputeChoice& choice : all)
+    if (choices_.empty() || choice.peak() < choices_.back().peak())
+      choices_.push_back(std::move(choice));
+  return choices_;
+}
+
+const RecomputeChoice& RecomputeSearch::budget(uint64_t bytes) {
+  for (const RecomputeChoice& choice : choices())
+    if (choice.peak() <= bytes) return choice;
+  fail<OutOfMemory>(
+      "memory budget",
+      "the step must fit in {} ({} bytes); the least that recomputation reaches is {} ({} bytes)",
+      format_bytes(bytes), bytes, format_bytes(choices().back().peak()), choices().back().peak());
+}
+
+RecomputeChoice RecomputeSearch::memory() {
+  return measure(realise(plan_memory(recorded_.graph)));
+}
+
+RecomputeChoice RecomputeSearch::speed() {
+  const SavePolicy heavy = save_matmuls();
+  return measure(realise(plan_speed(recorded_.graph, [&](uint32_t record) {
+    return heavy({recorded_.ops[record].c_str(), {}, 0});
+  })));
+}
+
+}  // namespace rw

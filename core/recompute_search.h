@@ -1,0 +1,57 @@
+// Finds how a training step should recompute, by dry runs: candidates from the planner
+// (core/recompute_plan.h), each measured to the byte before anything is allocated.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "core/dry_run.h"
+#include "core/recompute.h"
+
+namespace rw {
+
+// A program for dry runs: builds the model and takes a few training steps, with
+// RecomputeScope(recompute, record) around every forward pass. `record` may be null; it is meant
+// for the first pass.
+using StepProgram = std::function<void(const Recompute& recompute, RecordedGraph* record)>;
+
+struct RecomputeChoice {
+  Recompute recompute;
+  Forecast forecast;
+
+  uint64_t peak() const { return forecast.memory.peak; }
+  double cost() const;  // of all replays, as OpCost::total()
+};
+
+class RecomputeSearch {
+ public:
+  using OpenDry = std::function<std::unique_ptr<Backend>()>;
+  // Dry-runs the program once without recomputation and plans. `candidates`: plans to measure.
+  RecomputeSearch(OpenDry open, StepProgram program, int candidates = 24);
+
+  const RecordedGraph& recorded() const { return recorded_; }
+  const RecomputeChoice& plain() const { return plain_; }
+  // The measured candidates that are worth having: peak falls and cost rises. The first one costs
+  // nothing; the last has the least feasible peak. Computed when first asked for.
+  const std::vector<RecomputeChoice>& choices();
+
+  // The cheapest choice whose peak is at most `bytes`. Since the choices do not depend on the
+  // budget, a smaller budget never gives a higher peak. OutOfMemory naming the least feasible
+  // bytes.
+  const RecomputeChoice& budget(uint64_t bytes);
+  RecomputeChoice memory();  // least peak with every op run at most twice
+  RecomputeChoice speed();   // outputs of matrix products, convolutions and the like are kept
+
+ private:
+  Recompute realise(const RecomputePlan& plan) const;
+  RecomputeChoice measure(Recompute recompute) const;
+
+  OpenDry open_;
+  StepProgram program_;
+  int candidates_;
+  RecordedGraph recorded_;
+  RecomputeChoice plain_;
+  std::vector<RecomputeChoice> choices_;
+};
+
+}  // namespace rw

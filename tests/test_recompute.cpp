@@ -1,0 +1,223 @@
+// Recomputation that the tape sets by itself: plans and eviction give the bits of the plain run.
+#include <cmath>
+
+#include "core/recompute_search.h"
+#include "tests/random_program.h"
+
+namespace rw::test {
+
+namespace {
+
+using Results = std::vector<std::vector<float>>;
+
+// The loss and gradients of a random program under `recompute`.
+Results run(uint32_t seed, std::vector<Tensor>& leaves, const Recompute& recompute,
+            RecordedGraph* record = nullptr) {
+  manual_seed(seed);
+  Results results;
+  {
+    Tensor loss;
+    {
+      const RecomputeScope scope(recompute, record);
+      loss = Program(seed, false, leaves).run().first;
+    }
+    results.push_back(loss.to_vector());
+    loss.backward({}, seed % 3 == 2);
+    if (seed % 3 == 2) loss.backward();
+  }
+  for (Tensor& t : leaves) {
+    results.push_back(t.grad().defined() ? t.grad().to_vector() : std::vector<float>());
+    t.set_grad({});
+  }
+  return results;
+}
+
+Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
+  Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded.signature};
+  for (const uint32_t value : plan.keep)
+    recompute.keep.push_back(static_cast<uint32_t>(recorded.graph.values[value].record));
+  return recompute;
+}
+
+// Every plan there is for a random program.
+std::vector<RecomputePlan> plans_for(const RecordedGraph& recorded) {
+  std::vector<RecomputePlan> plans = plan_budgets(recorded.graph, 4);
+  plans.push_back(plan_memory(recorded.graph));
+  plans.push_back(plan_speed(recorded.graph, [&](uint32_t r) { return recorded.ops[r] == "matmul"; }));
+  plans.push_back(nested_halving(static_cast<uint32_t>(recorded.ops.size()), 2));
+  return plans;
+}
+
+void check_programs(uint32_t count) {
+  std::vector<Tensor> leaves = program_leaves();
+  const uint64_t at_rest = default_device()->live();
+  for (uint32_t seed = 0; seed < count; ++seed) {
+    INFO("seed " << seed);
+    RecordedGraph recorded;
+    const Results plain = run(seed, leaves, {});
+    REQUIRE(run(seed, leaves, {}, &recorded) == plain);
+    REQUIRE(recorded.ops.size() == recorded.graph.records.size());
+    for (const RecomputePlan& plan : plans_for(recorded)) {
+      REQUIRE(run(seed, leaves, follow(recorded, plan)) == plain);
+      REQUIRE(default_device()->live() == at_rest);
+      REQUIRE(Tape::current()->stats().records == 0);
+    }
+    REQUIRE(run(seed, leaves, {.evicts = true}) == plain);
+    REQUIRE(default_device()->live() == at_rest);
+  }
+}
+
+// A chain of layers with a matrix product each: [rows, width] -> the same.
+struct Chain {
+  int64_t rows = 64, width = 16;
+  int layers = 24;
+
+  void operator()(const Recompute& recompute, RecordedGraph* record) const {
+    std::vector<Tensor> weights;
+    for (int i = 0; i < layers; ++i) weights.push_back(randn({width, width}).set_requires_grad());
+    const Tensor x = randn({rows, width});
+    for (int step = 0; step < 2; ++step) {
+      Tensor loss;
+      {
+        const RecomputeScope scope(recompute, step == 0 ? record : nullptr);
+        Tensor y = x;
+        for (const Tensor& w : weights) y = add(gelu(matmul(y, w)), y);
+        loss = mean(square(y));
+      }
+      loss.backward();
+      loss = {};
+      for (Tensor& w : weights) w.set_grad({});
+      default_device()->end_step();
+    }
+  }
+};
+
+RecomputeSearch search_for(const Chain& chain) {
+  return RecomputeSearch([] { return open_backend("dry:cpu"); }, chain, 12);
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(CpuDevice, "recompute: plans and eviction give the plain run's bits") {
+  check_programs(60);
+}
+
+TEST_CASE("recompute: on vulkan") {
+  try {
+    set_default_device(open_backend("vulkan"));
+  } catch (const DeviceError& e) {
+    MESSAGE("skipped: " << std::string(e.what()));
+    return;
+  }
+  check_programs(4);
+}
+
+TEST_CASE("recompute: choices trade memory for work, and a budget never raises the peak") {
+  RecomputeSearch search = search_for({});
+  const auto& choices = search.choices();
+  REQUIRE(choices.size() >= 4);
+  CHECK(choices.front().peak() <= search.plain().peak());
+  CHECK(choices.front().cost() == 0);
+  for (size_t i = 1; i < choices.size(); ++i) {
+    CHECK(choices[i].peak() < choices[i - 1].peak());
+    CHECK(choices[i].cost() > choices[i - 1].cost());
+  }
+  uint64_t last = UINT64_MAX;
+  const uint64_t least = choices.back().peak();
+  for (uint64_t bytes = search.plain().peak() + 512; bytes >= least; bytes -= 512) {
+    const RecomputeChoice& choice = search.budget(bytes);
+    REQUIRE(choice.peak() <= bytes);
+    REQUIRE(choice.peak() <= last);
+    last = choice.peak();
+  }
+  CHECK(least < search.plain().peak() / 2);
+  const std::string message = message_of<OutOfMemory>([&] { search.budget(least - 1); });
+  CHECK(contains(message, fmt::format("({} bytes)", least)));
+  // Real runs reach the predicted peak to the byte.
+  for (const RecomputeChoice& choice : choices) {
+    const auto device = set_default_device(open_backend("cpu"));
+    Chain{}(choice.recompute, nullptr);
+    CHECK(device->memory_report().peak == choice.peak());
+    CHECK(device->work()[static_cast<int>(Phase::replay)].flops ==
+          choice.forecast.work[static_cast<int>(Phase::replay)].flops);
+  }
+}
+
+TEST_CASE("recompute: memory runs every op at most twice, speed keeps matrix products") {
+  RecomputeSearch search = search_for({.layers = 100});
+  const RecomputeChoice memory = search.memory(), speed = search.speed();
+  CHECK(memory.peak() < search.plain().peak() / 3);
+  CHECK(memory.forecast.recompute_share() <= 0.34);
+  CHECK(speed.peak() < search.plain().peak());
+  CHECK(speed.forecast.recompute_share() == 0);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction stays within every budget, or says that it cannot") {
+  std::vector<Tensor> leaves = program_leaves();
+  for (const uint32_t seed : {3u, 4u, 10u, 21u, 34u}) {
+    INFO("seed " << seed);
+    const Results plain = run(seed, leaves, {});
+    device->reset_peak();
+    run(seed, leaves, {});
+    const uint64_t at_rest = live(), peak = device->memory_report().peak;
+    int fitted = 0;
+    for (uint64_t budget = peak; budget > at_rest; budget -= 256) {
+      INFO("budget " << budget);
+      device->reset_peak();
+      try {
+        const MemoryBudget limit(budget);
+        const Results evicted = run(seed, leaves, {.evicts = true});
+        REQUIRE(evicted == plain);
+        ++fitted;
+      } catch (const OutOfMemory& e) {
+        REQUIRE(contains(e.what(), "memory budget"));
+        for (Tensor& t : leaves) t.set_grad({});
+      }
+      REQUIRE(device->memory_report().peak <= budget);
+      REQUIRE(live() == at_rest);
+      REQUIRE(tape().stats().records == 0);
+    }
+    CHECK(fitted > 1);
+  }
+  CHECK(tape().evictions() > 0);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by eviction") {
+  Chain chain{.rows = 256, .layers = 60};
+  device->reset_peak();
+  chain({}, nullptr);
+  const uint64_t plain = device->memory_report().peak;
+  const uint64_t replayed = tape().replayed_records();
+  device->reset_peak();
+  const MemoryBudget limit(plain / 3);
+  chain({.evicts = true}, nullptr);
+  CHECK(device->memory_report().peak <= plain / 3);
+  const uint64_t again = tape().replayed_records() - replayed;
+  MESSAGE("records run again: " << again << " of " << 2 * 3 * 60 + 2 * 2);
+  CHECK(again < 4 * 2 * 3 * 60);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "recompute: another program than planned keeps its values, or evicts them") {
+  RecomputeSearch search = search_for({});
+  const Recompute recompute = search.memory().recompute;
+  const Tensor x = leaf(64);
+  const auto gradient = [&](const Recompute& how) {
+    Tensor loss;
+    {
+      const RecomputeScope scope(how);
+      Tensor y = reshape(x, {4, 16});
+      for (int i = 0; i < 8; ++i) y = tanh(y * 0.5f);
+      loss = sum(y);
+      CHECK(scope.diverged() == !how.segments.empty());
+    }
+    loss.backward();
+    const auto values = x.grad().to_vector();
+    Tensor(x).set_grad({});
+    return values;
+  };
+  CHECK(gradient(recompute) == gradient({}));
+  const MemoryBudget limit(64 * 4 * 12);
+  CHECK(gradient(recompute) == gradient({}));
+}
+
+}  // namespace rw::test

@@ -1,0 +1,142 @@
+// Steady state: steps are learnt, laid out offline and followed; other steps are handled correctly.
+#include <random>
+
+#include "core/dry_run.h"
+#include "nn/models/resnet.h"
+#include "optim/sgd.h"
+#include "tests/tape_fixture.h"
+
+namespace rw::test {
+
+namespace {
+
+constexpr uint64_t MiB = uint64_t{1} << 20;
+
+// One step of allocations: sizes in units of 256 bytes; a stack of them as in forward and backward,
+// with short-lived ones between.
+void step(const std::shared_ptr<Device>& device, const std::vector<int64_t>& sizes) {
+  std::vector<std::shared_ptr<Storage>> saved;
+  for (const int64_t size : sizes) {
+    const auto scratch = device->allocate({3 * size, 256}, DType::u8);
+    saved.push_back(device->allocate({size, 256}, DType::u8));
+  }
+  while (!saved.empty()) {
+    const auto gradient = device->allocate(saved.back()->shape(), DType::u8);
+    const auto scratch = device->allocate({saved.back()->shape()[0] / 2 + 1, 256}, DType::u8);
+    saved.pop_back();
+  }
+}
+
+std::shared_ptr<Device> dry_device(uint64_t limit = 0) {
+  return Device::create(open_backend("dry:cpu"), limit);
+}
+
+}  // namespace
+
+TEST_CASE("steady state: a repeated step is packed close to what is live") {
+  const auto device = dry_device();
+  const auto weights = device->allocate({5 * static_cast<int64_t>(MiB)}, DType::u8);
+  const std::vector<int64_t> sizes = {9000, 3000, 40000, 12000, 70000, 1000, 25000, 25000};
+  device->end_step();
+  for (int i = 0; i < 6; ++i) {
+    step(device, sizes);
+    device->end_step();
+  }
+  const MemoryReport report = device->memory_report();
+  CHECK(report.followed_steps == 5);
+  CHECK(report.plan_misses == 0);
+  CHECK(report.reserved >= report.peak);
+  CHECK(static_cast<double>(report.reserved) <= 1.03 * static_cast<double>(report.peak));
+}
+
+TEST_CASE("steady state: steps of several lengths are each followed, nothing grows") {
+  const auto device = dry_device();
+  const std::vector<std::vector<int64_t>> kinds = {
+      {900, 300, 4000}, {900, 300, 4000, 1200, 7000}, {50, 60, 70}, {4000, 900}};
+  uint64_t reserved = 0;
+  for (int i = 0; i < 400; ++i) {
+    step(device, kinds[static_cast<size_t>(i * 7 % 11) % kinds.size()]);
+    device->end_step();
+    if (i == 50) reserved = device->memory_report().reserved;
+  }
+  const MemoryReport report = device->memory_report();
+  CHECK(report.reserved == reserved);
+  CHECK(report.followed_steps >= 300);  // the first two begin alike: only one can be followed from there
+}
+
+TEST_CASE("steady state: 10 000 different steps do not grow the memory") {
+  const auto device = dry_device();
+  std::mt19937 random(5);
+  std::vector<std::shared_ptr<Storage>> persistent;
+  for (int i = 0; i < 20; ++i) persistent.push_back(device->allocate({1 + random() % 4000, 256}, DType::u8));
+  uint64_t peak = 0, after_warmup = 0;
+  for (int i = 0; i < 10000; ++i) {
+    std::vector<int64_t> sizes(4 + random() % 12);
+    for (int64_t& size : sizes) size = 1 + random() % 3000;
+    step(device, sizes);
+    // Something outlives steps, as a metric or the next batch does.
+    persistent[random() % persistent.size()] = device->allocate({1 + random() % 4000, 256}, DType::u8);
+    device->end_step();
+    peak = std::max(peak, device->memory_report().peak);
+    if (i == 2000) after_warmup = device->memory_report().peak_reserved;
+  }
+  const MemoryReport report = device->memory_report();
+  MESSAGE("peak " << report.peak << ", reserved after 2000 steps " << after_warmup << ", at the end "
+                  << report.peak_reserved);
+  CHECK(static_cast<double>(report.peak_reserved) <= 1.25 * static_cast<double>(after_warmup));
+  CHECK(static_cast<double>(report.peak_reserved) <= 1.6 * static_cast<double>(report.peak));
+}
+
+TEST_CASE("steady state: under a limit, with what persists in the way") {
+  std::mt19937 random(9);
+  const std::vector<int64_t> sizes = {900, 300, 4000, 1200, 7000, 100, 2500, 2500};
+  const auto free = dry_device();
+  step(free, sizes);
+  const uint64_t need = free->memory_report().peak;
+  for (const double slack : {1.0, 1.05, 1.3, 2.0}) {
+    const auto device = dry_device(static_cast<uint64_t>(static_cast<double>(need) * slack) + 4 * MiB);
+    const auto weights = device->allocate({static_cast<int64_t>(MiB)}, DType::u8);
+    for (int i = 0; i < 5; ++i) {
+      try {
+        step(device, sizes);
+      } catch (const OutOfMemory&) {
+        CHECK(slack < 1.3);  // fragmentation of the steps before a plan is known
+      }
+      device->end_step();
+      REQUIRE(device->memory_report().live == MiB);
+    }
+    CHECK(device->memory_report().peak_reserved <= device->memory_limit());
+  }
+}
+
+TEST_CASE("steady state: training on Vulkan keeps its memory and its results") {
+  try {
+    set_default_device(open_backend("vulkan"));
+  } catch (const DeviceError& e) {
+    MESSAGE("skipped: " << std::string(e.what()));
+    return;
+  }
+  manual_seed(3);
+  ResNet model(resnet_cifar(8, 1, BlockKind::basic, 10));
+  Sgd optimizer(one_group(model.parameters()), {.lr = 0.01f});
+  uint64_t reserved = 0;
+  for (int i = 0; i < 24; ++i) {
+    {
+      const int64_t n = i % 5 == 4 ? 1 : 2;  // a short last batch
+      const Tensor x = randn({n, 16, 16, 3});
+      const std::vector<int32_t> labels = {3, 7};
+      const Tensor loss = cross_entropy(model(x), tensor(std::span(labels).first(static_cast<size_t>(n)), {n}));
+      optimizer.zero_grad();
+      loss.backward();
+      optimizer.step();
+      REQUIRE(std::isfinite(loss.item()));
+    }
+    default_device()->end_step();
+    if (i == 9) reserved = default_device()->memory_report().reserved;
+  }
+  const MemoryReport report = default_device()->memory_report();
+  CHECK(report.reserved == reserved);
+  CHECK(report.followed_steps >= 14);
+}
+
+}  // namespace rw::test
