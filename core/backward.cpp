@@ -177,10 +177,23 @@ class Backward {
     for (const auto& [id, external] : segment.externals) {
       if (external.record < tape_.base_ || !external.value.tensor.defined()) continue;
       const Record& maker = tape_.at(external.record);
-      if (!maker.op || maker.segment < 0 || !maker.saves.outputs) continue;
+      if (!maker.op || maker.segment < 0) continue;
       SegmentRange& earlier = tape_.segments_[static_cast<size_t>(maker.segment)];
-      if (!earlier.replayed) earlier.kept[id] = {external.value, external.record};
+      if (!earlier.replayed && saves(earlier, maker.segment, external.record, id)) earlier.kept[id] = {external.value, external.record};
     }
+  }
+
+  // Whether an own record of the segment, from the value's maker on, saves the value.
+  bool saves(const SegmentRange& segment, int number, int64_t maker, uint64_t id) {
+    for (int64_t i = maker; i < segment.last; ++i) {
+      const Record& record = tape_.at(i);
+      if (!record.op || record.segment != number) continue;
+      for (size_t k = 0; k < record.inputs.size(); ++k)
+        if (record.saves.input(k) && record.inputs[k].id == id) return true;
+      for (size_t k = 0; k < record.outputs.size(); ++k)
+        if (record.saves.output(k) && record.outputs[k].id == id) return true;
+    }
+    return false;
   }
 
   static void release_saved(Record& record) {

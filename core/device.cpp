@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/process_memory.h"
 #include "core/tracer.h"
 
 namespace rw {
@@ -17,8 +18,8 @@ std::shared_ptr<Device>& the_default_device = *new std::shared_ptr<Device>;
 const std::thread::id main_thread = std::this_thread::get_id();
 std::atomic<uint64_t> next_storage_id = 1;
 
-constexpr uint64_t smallest_block = uint64_t{16} << 20, smallest_own_block = uint64_t{1} << 20;
-constexpr size_t most_own_blocks = 512;  // drivers allow 4096 allocations, and each takes time
+constexpr uint64_t smallest_block = uint64_t{16} << 20;
+constexpr uint64_t shared_block = uint64_t{4} << 20;  // of small things that outlive steps
 
 }  // namespace
 
@@ -29,7 +30,7 @@ Storage::Storage(std::shared_ptr<Device> device, const Shape& shape, DType dtype
       dtype_(dtype),
       bytes_(static_cast<uint64_t>(shape.numel()) * size_of(dtype)),
       id_(next_storage_id++),
-      range_(device_->take(bytes_, ticket_)) {}
+      range_(device_->take(*this)) {}
 
 Storage::~Storage() { device_->release(*this); }
 
@@ -42,7 +43,7 @@ void Storage::set_purpose(Purpose purpose) {
 }
 
 Device::Device(std::unique_ptr<Backend> backend, uint64_t memory_limit)
-    : backend_(std::move(backend)), arena_(backend_->info().alignment) {
+    : backend_(std::move(backend)), arena_(backend_->info().alignment), lasting_(backend_->info().alignment) {
   report_.limit = memory_limit;
 }
 
@@ -69,7 +70,7 @@ void Device::release(Storage& storage) {
     requested_live_ -= storage.bytes_;
     if (tracer_) tracer_->freed(storage);
   }
-  arena_.free(storage.range_);
+  (storage.lasting_ ? lasting_ : arena_).free(storage.range_);
   planner_.freed(storage.ticket_);
 }
 
@@ -84,20 +85,29 @@ void Device::run(const KernelCall& call) {
   backend_->run(call);
 }
 
-Arena::Range Device::take(uint64_t bytes, StepPlanner::Ticket& ticket) {
-  const uint64_t size = std::max(arena_.round_up(bytes), info().alignment);
-  while (live_budget_ && arena_.live() + size > live_budget_)
-    if (!reclaim_(arena_.live() + size - live_budget_)) out_of_memory(bytes);
-  if (const auto place = planner_.propose(size, ticket)) {
+Arena::Range Device::take(Storage& storage) {
+  const uint64_t bytes = storage.bytes_, size = std::max(arena_.round_up(bytes), info().alignment);
+  while (live_budget_ && live() + size > live_budget_)
+    if (!reclaim_(live() + size - live_budget_)) out_of_memory(bytes);
+  const Purpose purpose = storage.purpose();
+  if (purpose == Purpose::parameter || purpose == Purpose::gradient || purpose == Purpose::optimizer)
+    if (const auto range = take_lasting(bytes)) {
+      storage.lasting_ = true;
+      return *range;
+    }
+  if (const auto place = planner_.propose(size, storage.ticket_)) {
     if (const auto range = arena_.allocate_at(place->block, place->offset, size)) return *range;
     planner_.missed();
   }
-  // What outlives steps gets blocks of its own, so that it does not lie scattered among what steps need.
-  const Purpose purpose = context().purpose;
-  const bool stays = purpose == Purpose::parameter || purpose == Purpose::gradient || purpose == Purpose::optimizer;
-  if (stays && size >= smallest_own_block && arena_.block_count() < most_own_blocks)
-    if (const auto block = add_block(size)) return arena_.allocate_at(*block, 0, size).value();
   return take_anywhere(bytes);
+}
+
+std::optional<Arena::Range> Device::take_lasting(uint64_t bytes) {
+  if (const auto range = lasting_.allocate(bytes)) return range;
+  const uint64_t size = std::max(arena_.round_up(bytes), info().alignment);
+  if (!(size < shared_block && add_block(lasting_, shared_block)) && !add_block(lasting_, size))
+    return std::nullopt;
+  return lasting_.allocate(bytes);
 }
 
 Arena::Range Device::take_anywhere(uint64_t bytes) {
@@ -109,15 +119,14 @@ Arena::Range Device::take_anywhere(uint64_t bytes) {
 }
 
 uint64_t Device::room() const {
-  const uint64_t reserved = arena_.reserved();
-  return report_.limit ? report_.limit - std::min(report_.limit, reserved) : UINT64_MAX;
+  return report_.limit ? report_.limit - std::min(report_.limit, reserved()) : UINT64_MAX;
 }
 
-std::optional<uint32_t> Device::add_block(uint64_t bytes) {
+std::optional<uint32_t> Device::add_block(Arena& arena, uint64_t bytes) {
   if (bytes > room() || bytes > info().max_block_bytes) return std::nullopt;
   try {
     const uint32_t block = backend_->allocate_block(bytes);
-    arena_.add_block(block, bytes);
+    arena.add_block(block, bytes);
     return block;
   } catch (const OutOfMemory&) {  // the caller tries less, or reports
     return std::nullopt;
@@ -129,14 +138,15 @@ bool Device::grow(uint64_t bytes) {
   const uint64_t need = std::max(arena_.round_up(bytes), unit);
   // Blocks grow with use, so that small programs stay small and large ones hold few blocks; a step
   // is taken to need what the last one needed.
-  const uint64_t expected = last_step_peak_ - std::min(last_step_peak_, arena_.live());
+  const uint64_t expected = last_step_peak_ - std::min(last_step_peak_, live());
   const uint64_t wish = std::max({need, expected, std::min(std::max(arena_.reserved() / 2, smallest_block), largest / 4)});
   const uint64_t size = std::min({wish, room(), largest}) / unit * unit;
-  return (size >= need && add_block(size)) || add_block(need);
+  return (size >= need && add_block(arena_, size)) || add_block(arena_, need);
 }
 
 void Device::trim() {
-  for (uint32_t block : arena_.remove_free_blocks()) backend_->free_block(block);
+  for (Arena* arena : {&arena_, &lasting_})
+    for (const uint32_t block : arena->remove_free_blocks()) backend_->free_block(block);
 }
 
 void Device::out_of_memory(uint64_t bytes) const {
@@ -154,7 +164,7 @@ void Device::out_of_memory(uint64_t bytes) const {
   std::string reason = fmt::format("the device '{}' gave no more memory", info().name);
   if (bytes > most)
     reason = fmt::format("the largest block of '{}' is {}", info().name, format_bytes(most));
-  else if (live_budget_ && arena_.live() + bytes > live_budget_)
+  else if (live_budget_ && live() + bytes > live_budget_)
     reason = fmt::format("the memory budget is {} and nothing is left that could be recomputed",
                          format_bytes(live_budget_));
   else if (report_.limit)
@@ -163,34 +173,35 @@ void Device::out_of_memory(uint64_t bytes) const {
       "[{}] needs {} more in {}: {}; live {}, reserved {}, free {}, largest hole {}. Largest tensors:{}\n"
       "Try a smaller batch with accumulation, checkpoint segments, or f16; a dry run (core/dry_run.h) "
       "tells what each needs.",
-      context().op, format_bytes(bytes), name(context().phase), reason, format_bytes(arena_.live()),
-      format_bytes(arena_.reserved()), format_bytes(arena_.reserved() - arena_.live()),
+      context().op, format_bytes(bytes), name(context().phase), reason, format_bytes(live()),
+      format_bytes(reserved()), format_bytes(reserved() - live()),
       format_bytes(arena_.largest_hole()), largest));
 }
 
 void Device::update_peaks() {
-  const uint64_t live = arena_.live();
+  const uint64_t live = this->live();
   MemoryReport& r = report_;
   if (live > r.peak) {
     r.peak = live;
     r.peak_by_purpose = r.live_by_purpose;
     r.padding_at_peak = live - requested_live_;
-    r.fragmentation_at_peak = arena_.reserved() - live - arena_.largest_hole();
+    r.fragmentation_at_peak = reserved() - live - arena_.largest_hole();
   }
-  r.peak_reserved = std::max(r.peak_reserved, arena_.reserved());
+  r.peak_reserved = std::max(r.peak_reserved, reserved());
   step_peak_ = std::max(step_peak_, live);
   high_water_ = std::max(high_water_, live);
 }
 
-uint64_t Device::take_high_water() { return std::exchange(high_water_, arena_.live()); }
+uint64_t Device::take_high_water() { return std::exchange(high_water_, live()); }
 
 MemoryReport Device::memory_report() const {
   MemoryReport r = report_;
-  r.live = arena_.live();
-  r.reserved = arena_.reserved();
+  r.live = live();
+  r.reserved = reserved();
   r.naive = std::max(r.naive, step_start_ + step_allocated_);
   r.followed_steps = planner_.followed_steps();
   r.plan_misses = planner_.all_misses();
+  r.driver_overhead = driver_overhead(*backend_, r.reserved).value_or(0);
   return r;
 }
 
@@ -200,7 +211,7 @@ void Device::reset_peak() {
   fresh.live_by_purpose = report_.live_by_purpose;
   report_ = fresh;
   work_ = {};
-  step_start_ = arena_.live();
+  step_start_ = live();
   step_allocated_ = step_peak_ = 0;
   update_peaks();
 }
@@ -209,11 +220,11 @@ void Device::end_step() {
   report_.naive = step_start_ + step_allocated_;
   planner_.end_step({.arena = arena_,
                      .largest_block = info().max_block_bytes,
-                     .grow = [this](uint64_t bytes) { return add_block(bytes); },
+                     .grow = [this](uint64_t bytes) { return add_block(arena_, bytes); },
                      .trim = [this] { trim(); }});
-  report_.peak_reserved = std::max(report_.peak_reserved, arena_.reserved());
-  last_step_peak_ = std::exchange(step_peak_, arena_.live());
-  step_start_ = arena_.live();
+  report_.peak_reserved = std::max(report_.peak_reserved, reserved());
+  last_step_peak_ = std::exchange(step_peak_, live());
+  step_start_ = live();
   step_allocated_ = 0;
   if (tracer_) tracer_->step_ended();
 }
@@ -236,6 +247,9 @@ MemoryTrace Device::stop_trace() {
   trace.device = info().name;
   trace.limit = report_.limit;
   trace.block_bytes = arena_.block_sizes();
+  const std::vector<uint64_t> lasting = lasting_.block_sizes();
+  trace.block_bytes.resize(std::max(trace.block_bytes.size(), lasting.size()));
+  for (size_t i = 0; i < lasting.size(); ++i) trace.block_bytes[i] += lasting[i];
   trace.times = backend_->kernel_times();
   backend_->time_kernels(false);
   return trace;

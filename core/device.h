@@ -53,6 +53,7 @@ class Storage {
   uint64_t bytes_;
   uint64_t id_;
   StepPlanner::Ticket ticket_;
+  bool lasting_ = false;  // in the arena of what outlives steps
   Arena::Range range_;
 };
 
@@ -89,7 +90,7 @@ class Device : public std::enable_shared_from_this<Device> {
   // or returns false. Empty: no budget.
   using Reclaim = std::function<bool(uint64_t bytes)>;
   void set_live_budget(uint64_t bytes, Reclaim reclaim);
-  uint64_t live() const { return arena_.live(); }
+  uint64_t live() const { return arena_.live() + lasting_.live(); }
   uint64_t live_budget() const { return live_budget_; }  // 0: none
   uint64_t take_high_water();  // most bytes live at once since the last call
 
@@ -103,18 +104,22 @@ class Device : public std::enable_shared_from_this<Device> {
  private:
   friend class Storage;
   explicit Device(std::unique_ptr<Backend> backend, uint64_t memory_limit);
-  Arena::Range take(uint64_t bytes, StepPlanner::Ticket& ticket);
+  Arena::Range take(Storage& storage);
   Arena::Range take_anywhere(uint64_t bytes);
   bool grow(uint64_t bytes);
+  std::optional<uint32_t> add_block(Arena& arena, uint64_t bytes);
   void release(Storage& storage);
-  std::optional<uint32_t> add_block(uint64_t bytes);
   uint64_t room() const;  // bytes of blocks that the limit still allows
   void update_peaks();
   void trace(const Storage& storage, uint64_t time);
   [[noreturn]] void out_of_memory(uint64_t bytes) const;
 
   std::unique_ptr<Backend> backend_;
+  uint64_t reserved() const { return arena_.reserved() + lasting_.reserved(); }
+  std::optional<Arena::Range> take_lasting(uint64_t bytes);
+
   Arena arena_;
+  Arena lasting_;  // parameters and the like: kept apart, so that they do not lie scattered in what steps need
   MemoryReport report_;
   StepPlanner planner_;
   WorkByPhase work_{};

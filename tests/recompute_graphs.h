@@ -1,6 +1,7 @@
 // Synthetic forward passes for the tests of the recompute planner.
 #pragma once
 
+#include <functional>
 #include <random>
 
 #include "core/recompute_plan.h"
@@ -160,6 +161,26 @@ inline double forward_cost(const RecomputeGraph& graph) {
   double sum = 0;
   for (const GraphRecord& record : graph.records) sum += record.cost;
   return sum;
+}
+
+using Segments = std::vector<RecomputePlan::Segment>;
+
+// Calls done() for every forest of segments over records [first, last).
+inline void for_each_forest(uint32_t first, uint32_t last, int32_t parent, bool whole_is_parent,
+                     Segments& segments, const std::function<void()>& done) {
+  if (first == last) return done();
+  for_each_forest(first + 1, last, parent, false, segments, done);
+  for (uint32_t end = first + 1; end <= last; ++end) {
+    if (whole_is_parent && end == last) continue;  // the same segment twice
+    const size_t size = segments.size();
+    segments.push_back({first, end, parent});
+    for_each_forest(first, end, static_cast<int32_t>(size), true, segments, [&] {
+      const size_t inner = segments.size();
+      for_each_forest(end, last, parent, false, segments, done);
+      segments.resize(inner);
+    });
+    segments.resize(size);
+  }
 }
 
 }  // namespace rw::test

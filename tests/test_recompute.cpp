@@ -1,8 +1,10 @@
 // Recomputation that the tape sets by itself: plans and eviction give the bits of the plain run.
 #include <cmath>
+#include <map>
 
 #include "core/recompute_search.h"
 #include "tests/random_program.h"
+#include "tests/recompute_graphs.h"
 
 namespace rw::test {
 
@@ -180,6 +182,97 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction stays within every budget, or 
     CHECK(fitted > 1);
   }
   CHECK(tape().evictions() > 0);
+}
+
+TEST_CASE("recompute: the search and eviction against the best of all plans") {
+  // Six records of unlike sizes and costs.
+  const std::vector<int64_t> widths = {48, 8, 96, 24};
+  const StepProgram program = [&](const Recompute& recompute, RecordedGraph* record) {
+    std::vector<Tensor> weights;
+    for (size_t i = 0; i + 1 < widths.size(); ++i)
+      weights.push_back(full({widths[i], widths[i + 1]}, 0.1f).set_requires_grad());
+    Tensor loss;
+    {
+      const Tensor x = full({64, widths[0]}, 0.5f);
+      const RecomputeScope scope(recompute, record);
+      const Tensor a = tanh(matmul(x, weights[0]));
+      loss = mean(matmul(tanh(matmul(a, weights[1])), weights[2]));
+    }
+    loss.backward();
+  };
+  const auto dry = [] { return open_backend("dry:cpu"); };
+  RecomputeSearch search(dry, program);
+  const auto records = static_cast<uint32_t>(search.recorded().ops.size());
+  REQUIRE(records == 6);
+  std::map<uint64_t, double> best;  // peak -> least cost
+  int plans = 0;
+  Recompute recompute{.signature = search.recorded().signature};
+  for_each_forest(0, records, -1, false, recompute.segments, [&] {
+    ++plans;
+    const RecomputeChoice choice{recompute, dry_run(dry(), [&] { program(recompute, nullptr); })};
+    const auto [found, is_new] = best.emplace(choice.peak(), choice.cost());
+    found->second = std::min(found->second, choice.cost());
+  });
+  const auto optimum = [&](uint64_t bytes) {
+    double least = INFINITY;
+    for (const auto& [peak, cost] : best)
+      if (peak <= bytes) least = std::min(least, cost);
+    return least;
+  };
+  const uint64_t least = best.begin()->first;
+  CHECK(search.choices().back().peak() <= least + least / 20);
+  double worst_search = 1, worst_eviction = 1;
+  int evicted = 0, infeasible = 0;
+  for (const auto& [bytes, cost] : best) {
+    const double best_cost = optimum(bytes);
+    if (bytes >= search.choices().back().peak()) {
+      const double searched = search.budget(bytes).cost();
+      CHECK(searched <= 1.5 * best_cost);
+      if (best_cost > 0) worst_search = std::max(worst_search, searched / best_cost);
+    }
+    try {
+      RecomputeChoice choice{{.evicts = true}, dry_run(dry(), [&] {
+                               const MemoryBudget budget(bytes);
+                               program({.evicts = true}, nullptr);
+                             })};
+      CHECK(choice.peak() <= bytes);
+      CHECK(choice.cost() <= 3 * best_cost);
+      if (best_cost > 0) worst_eviction = std::max(worst_eviction, choice.cost() / best_cost);
+      ++evicted;
+    } catch (const OutOfMemory&) {
+      ++infeasible;
+    }
+  }
+  MESSAGE(plans << " plans; cost over the optimum at most: search " << worst_search << ", eviction "
+                << worst_eviction << " (" << evicted << " budgets, " << infeasible << " refused)");
+  CHECK(evicted > infeasible);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "recompute: 1000 layers halved again and again need memory like the logarithm") {
+  const Tensor x = leaf(1024);
+  const std::function<Tensor(Tensor, int)> layers = [&](Tensor y, int n) -> Tensor {
+    if (n == 1) return tanh(std::move(y));
+    {
+      const auto scope = checkpoint();
+      y = layers(std::move(y), n / 2);
+    }
+    const auto scope = checkpoint();
+    return layers(std::move(y), n - n / 2);
+  };
+  const auto peak_of = [&](int n) {
+    device->reset_peak();
+    const uint64_t before = live();
+    sum(layers(x, n)).backward();
+    Tensor(x).set_grad({});
+    return static_cast<double>(device->memory_report().peak - before) / 4096;
+  };
+  const double small = peak_of(125), middle = peak_of(250), large = peak_of(500), largest = peak_of(1000);
+  MESSAGE("peak in activations: " << small << ", " << middle << ", " << large << ", " << largest);
+  CHECK(largest < 20);
+  // Every doubling adds the same.
+  CHECK(middle - small <= 2);
+  CHECK(large - middle <= 2);
+  CHECK(largest - large <= 2);
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by eviction") {

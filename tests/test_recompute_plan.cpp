@@ -14,26 +14,6 @@ namespace rw::test {
 
 namespace {
 
-using Segments = std::vector<RecomputePlan::Segment>;
-
-// Calls done() for every forest of segments over records [first, last).
-void for_each_forest(uint32_t first, uint32_t last, int32_t parent, bool whole_is_parent,
-                     Segments& segments, const std::function<void()>& done) {
-  if (first == last) return done();
-  for_each_forest(first + 1, last, parent, false, segments, done);
-  for (uint32_t end = first + 1; end <= last; ++end) {
-    if (whole_is_parent && end == last) continue;  // the same segment twice
-    const size_t size = segments.size();
-    segments.push_back({first, end, parent});
-    for_each_forest(first, end, static_cast<int32_t>(size), true, segments, [&] {
-      const size_t inner = segments.size();
-      for_each_forest(end, last, parent, false, segments, done);
-      segments.resize(inner);
-    });
-    segments.resize(size);
-  }
-}
-
 // Values that records inside segments make.
 std::vector<uint32_t> inner_values(const RecomputeGraph& graph, const Segments& segments) {
   std::vector<uint32_t> values;
