@@ -6,15 +6,14 @@
 #include <cmath>
 
 #include "core/ops.h"
+#include "core/rng.h"
 #include "data/files.h"
 #include "data/idx.h"
 #include "data/loader.h"
 #include "data/synthetic.h"
-#include "examples/common/program.h"
+#include "examples/common/planning.h"
 #include "examples/common/progress.h"
-#include "nn/layers.h"
-#include "optim/accumulate.h"
-#include "optim/adam.h"
+#include "examples/mnist/steps.h"
 
 using namespace rw;
 
@@ -23,7 +22,8 @@ namespace {
 // The defaults take about two minutes on two CPU cores, nearly all of it in steps of one image.
 struct Options {
   DeviceOptions device{.dtype = "f32"};
-  std::string data, report;
+  PlanningOptions planning;
+  std::string data, report, checkpoint = "none";
   std::vector<std::string> runs = {"single", "accumulate", "batch"};
   int epochs = 3, images = 2000, batch = 1;
   uint32_t accumulate = 100;
@@ -44,10 +44,14 @@ void Options::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--batch", batch, "images per micro-batch")->capture_default_str();
   app.add_option("--accumulate", accumulate, "micro-batches per update")->capture_default_str();
+  app.add_option("--checkpoint", checkpoint, "recompute activations: none or block")
+      ->check(CLI::IsMember({"none", "block"}))
+      ->capture_default_str();
   app.add_option("--seed", seed, "of weights, order and dropout")->capture_default_str();
   app.add_option("--report", report, "write the results to this JSON file");
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
+  planning.add_to(app);
 }
 
 void Options::validate() const {
@@ -76,35 +80,6 @@ struct Images {
   }
 };
 
-struct DeviceBatch {
-  Tensor pixels, labels;
-  explicit DeviceBatch(const Batch& batch) {
-    const PurposeScope scope(Purpose::data);
-    pixels = tensor(batch.pixels, {batch.size(), 784});
-    labels = tensor(batch.labels, {batch.size()});
-  }
-};
-
-class Mlp : public Module {
- public:
-  Mlp() {
-    register_module("hidden1", hidden1_);
-    register_module("hidden2", hidden2_);
-    register_module("output", output_);
-    register_module("dropout", dropout_);
-  }
-  // [N, 784] -> logits [N, 10].
-  Tensor forward(Tensor x) override {
-    x = dropout_(relu(hidden1_(std::move(x))));
-    x = dropout_(relu(hidden2_(std::move(x))));
-    return output_(std::move(x));
-  }
-
- private:
-  Linear hidden1_{784, 512}, hidden2_{512, 512}, output_{512, 10};
-  Dropout dropout_{0.2f};
-};
-
 // One of the runs, and what came of it.
 struct Run {
   std::string name;
@@ -112,7 +87,8 @@ struct Run {
   uint32_t micro_batches = 1;
 
   double train_loss = 0, accuracy = 0, seconds = 0;
-  uint64_t updates = 0, skipped = 0, peak = 0;
+  uint64_t updates = 0, skipped = 0;
+  PlannedRun::Account account;
 
   Run(const std::string& name, const Options& o) : name(name), batch(o.batch) {
     if (name == "accumulate") micro_batches = o.accumulate;
@@ -122,71 +98,61 @@ struct Run {
     return micro_batches == 1 ? fmt::format("Adam, batch {}", batch)
                               : fmt::format("Accumulate(Adam, {}), batch {}", micro_batches, batch);
   }
+  // Its batches have at most `images` images.
+  PlannedProgram program(const Options& o, int64_t images) const {
+    return {.title = fmt::format("MLP 784-512-512-10, {}", title()),
+            .samples = "images",
+            .make = [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
+            .settings = {.dtype = o.device.parsed_dtype(),
+                         .batch = std::min<int64_t>(batch, images),
+                         .accumulate = micro_batches,
+                         .checkpoint = o.checkpoint},
+            .estimator_states = 4,
+            .batch_option =
+                [](auto b, auto a) {
+                  return fmt::format("--runs accumulate --batch {} --accumulate {}", b, a);
+                }};
+  }
 };
 
 // Share of the images whose largest logit is at the label.
-double accuracy(Mlp& model, const ImageDataset& images) {
+double accuracy(MnistSteps& steps, const ImageDataset& images) {
   const NoGrad guard;
-  model.eval();
+  steps.model.eval();
+  steps.meter.clear();
   Loader loader(images, {.batch_size = 500});
-  int64_t correct = 0;
-  for (int64_t i = 0; i < loader.batches(); ++i) {
-    const Batch batch = loader.batch(0, i);
-    const std::vector<int32_t> guess = argmax(model(DeviceBatch(batch).pixels)).to_ints();
-    for (size_t k = 0; k < guess.size(); ++k) correct += guess[k] == batch.labels[k];
-  }
-  return static_cast<double>(correct) / static_cast<double>(images.size());
+  for (int64_t i = 0; i < loader.batches(); ++i) steps.evaluate(loader.batch(0, i));
+  return steps.meter.read().accuracy;
 }
 
-// Forward, backward, and an update when the window is full. Returns the loss, on the device.
-Tensor train_step(Mlp& model, Accumulate& optimizer, const Batch& host, DType dtype) {
-  const DeviceBatch batch(host);
-  Tensor loss;
-  {
-    const Autocast cast(dtype, dtype == DType::f16);
-    loss = cross_entropy(model(batch.pixels), batch.labels);
-  }
-  optimizer.backward(loss, static_cast<float>(host.size()));
-  optimizer.step();
-  default_device()->end_step();
-  return loss.detach();
-}
-
-// Trains and measures a new model. Plain Adam is Accumulate with one micro-batch, to the bit.
-void train(Run& run, const Options& o, const Images& images) {
+// Trains and measures a new model.
+void train(Run& run, const Options& o, const Images& images, PlannedRun& planned) {
   manual_seed(o.seed);
-  Mlp model;
-  Accumulate optimizer(Adam(model.parameters()), run.micro_batches);
-  const DType dtype = o.device.parsed_dtype();
-  if (dtype == DType::f16) optimizer.set_scaler(LossScaler::dynamic());
-  Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
-  const int64_t batches = loader.batches();
-  const Tensor sum = zeros({});  // of the epoch's losses; it stays on the device
-  Progress progress(o.epochs * batches, o.quiet);
   default_device()->reset_peak();
+  MnistSteps steps(planned.settings());
+  Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
+  const int64_t batches = loader.batches(), total = o.epochs * batches;
+  Progress progress(total, o.quiet);
   for (int64_t epoch = 0; epoch < o.epochs; ++epoch) {
-    model.train();
-    fill_(sum, 0);
-    int64_t seen = 0;
+    steps.model.train();
+    steps.meter.clear();
     for (int64_t i = 0; i < batches; ++i) {
-      const Batch batch = loader.batch(epoch, i);
-      const Tensor loss = train_step(model, optimizer, batch, dtype);
-      accumulate(loss, sum, static_cast<float>(batch.size()));
-      seen += batch.size();
       const int64_t step = epoch * batches + i + 1;
+      planned.before_step(step - 1, total);
+      steps.step(loader.batch(epoch, i));
       if (i + 1 != batches && !progress.due(step)) continue;
-      run.train_loss = sum.item() / static_cast<double>(seen);
+      run.train_loss = steps.meter.peek().loss;
       check<NumericsError>(std::isfinite(run.train_loss), "mnist",
                            "the loss must be finite, got {} at step {} of '{}'; {}", run.train_loss,
-                           step, run.title(), optimizer.diagnose());
+                           step, run.title(), steps.optimizer.diagnose());
       if (progress.due(step)) progress.show(step, fmt::format("loss {:.4f}", run.train_loss));
     }
-    optimizer.flush();
+    steps.optimizer.flush();
   }
-  run.peak = default_device()->memory_report().peak;
-  run.updates = optimizer.updates();
-  run.skipped = optimizer.skipped();
-  run.accuracy = accuracy(model, images.test);
+  run.account = planned.account(default_device()->memory_report());
+  run.updates = steps.optimizer.updates();
+  run.skipped = steps.optimizer.skipped();
+  run.accuracy = accuracy(steps, images.test);
   run.seconds = progress.seconds();
 }
 
@@ -195,7 +161,7 @@ void print_table(const std::vector<Run>& runs) {
              "updates", "peak memory", "time");
   for (const Run& run : runs)
     fmt::print("{:<32} {:>10.4f} {:>8.2f} % {:>8} {:>12} {:>7.1f} s\n", run.title(), run.train_loss,
-               100 * run.accuracy, run.updates, format_bytes(run.peak), run.seconds);
+               100 * run.accuracy, run.updates, format_bytes(run.account.memory.peak), run.seconds);
 }
 
 // Compares accumulation with each of the other two.
@@ -215,7 +181,9 @@ void print_verdict(const std::vector<Run>& runs) {
           "{}, memory {:+.1f} %.\n",
           other->title(), window->train_loss - other->train_loss,
           100 * (window->accuracy - other->accuracy), window->updates, other->updates,
-          100 * (static_cast<double>(window->peak) / static_cast<double>(other->peak) - 1));
+          100 * (static_cast<double>(window->account.memory.peak) /
+                     static_cast<double>(other->account.memory.peak) -
+                 1));
 }
 
 nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
@@ -234,13 +202,20 @@ nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
                             {"test_accuracy", run.accuracy},
                             {"updates", run.updates},
                             {"skipped", run.skipped},
-                            {"peak_bytes", run.peak},
+                            {"peak_bytes", run.account.memory.peak},
+                            {"memory", run.account.json()},
                             {"seconds", run.seconds}});
   return json;
 }
 
+void plan_all(const Options& o) {
+  for (const std::string& name : o.runs)
+    run_plan(Run(name, o).program(o, INT64_MAX), o.planning, o.device, o.report);
+}
+
 void run_all(const Options& o) {
   o.validate();
+  if (o.planning.plan) return plan_all(o);
   o.device.open();
   const Images images(o);
   fmt::print("MLP 784-512-512-10 in {} on {}: {} {} images, {} epochs\n",
@@ -250,10 +225,12 @@ void run_all(const Options& o) {
   for (const std::string& name : o.runs) {
     Run& run = runs.emplace_back(name, o);
     if (!o.quiet) fmt::print("{}\n", run.title());
-    train(run, o, images);
+    PlannedRun planned(run.program(o, static_cast<int64_t>(images.train.size())), o.planning);
+    planned.guard([&] { train(run, o, images, planned); });
   }
   print_table(runs);
   print_verdict(runs);
+  if (!runs.empty()) fmt::print("\n{}:\n{}", runs.back().title(), runs.back().account.str());
   if (!o.report.empty()) write_json(o.report, to_json(o, runs));
 }
 

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "examples/common/program.h"
+#include "examples/bert/steps.h"
+#include "examples/common/planning.h"
 
 namespace rw {
 
@@ -19,9 +20,16 @@ struct ModelFolder {
 };
 std::string default_model_folder();  // in the cache
 
+// Batches are padded to multiples of this many tokens.
+inline constexpr int64_t length_multiple = 8;
+inline int64_t padded_length(int64_t length) {
+  return (length + length_multiple - 1) / length_multiple * length_multiple;
+}
+
 // Masked-language-model training from scratch.
 struct Pretrain {
   DeviceOptions device;
+  PlanningOptions planning;
   std::vector<std::string> text;
   std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
   int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, save_every = 100;
@@ -33,11 +41,15 @@ struct Pretrain {
 
   void add_to(CLI::App& app);
   void run() const;
+  // The training of a model whose vocabulary has so many tokens.
+  PlannedProgram program(int64_t vocabulary) const;
+  BertRecipe recipe(int64_t vocabulary) const;
 };
 
 // Trains a classifier of sentences from a pre-trained model.
 struct Finetune {
   DeviceOptions device;
+  PlanningOptions planning;
   std::string task, model = default_model_folder(), save, report;
   int64_t length = 64, batch = 32, epochs = 1, steps = 0;
   uint32_t accumulate = 1;
@@ -45,9 +57,13 @@ struct Finetune {
   double lr = 1e-3, weight_decay = 0.01;
   bool quiet = false;
   uint64_t seed = 1;
+  int64_t classes = 2;  // with --plan
 
   void add_to(CLI::App& app);
   void run() const;
+  // The training of such a model with batches of `rows` sequences of recipe.length tokens.
+  PlannedProgram program(const BertRecipe& recipe, int64_t rows) const;
+  BertRecipe recipe(const BertConfig& config) const;
 };
 
 // The most likely tokens for each [MASK] of a text.

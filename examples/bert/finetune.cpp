@@ -6,19 +6,14 @@
 #include "data/prefetch.h"
 #include "data/sst2.h"
 #include "data/text_loader.h"
-#include "examples/bert/batch.h"
 #include "examples/bert/commands.h"
-#include "examples/common/meter.h"
 #include "examples/common/progress.h"
 #include "io/bert.h"
-#include "optim/accumulate.h"
-#include "optim/adam.h"
 
 namespace rw {
 
 void Finetune::add_to(CLI::App& app) {
-  app.add_option("--task", task, "folder with train.tsv and dev.tsv: columns sentence and label")
-      ->required();
+  app.add_option("--task", task, "folder with train.tsv and dev.tsv: columns sentence and label");
   app.add_option("--model", model, "folder of the pre-trained model")->capture_default_str();
   app.add_option("--seq", length, "most tokens per sentence")->capture_default_str();
   app.add_option("--batch", batch, "sentences per step")->capture_default_str();
@@ -37,103 +32,99 @@ void Finetune::add_to(CLI::App& app) {
   app.add_option("--report", report, "write all figures of the run to this JSON file");
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
+  planning.add_to(app);
+  app.add_option("--classes", classes, "with --plan: classes of the sentences")
+      ->needs("--plan")
+      ->capture_default_str();
 }
 
 namespace {
 
+// The sentences, and the tokens they are made of.
+struct Sentences {
+  Tokenizer tokenizer;
+  SentenceDataset train_data, dev_data;
+  std::vector<TextExample> train, dev;
+
+  explicit Sentences(const Finetune& o)
+      : tokenizer(Vocabulary::load(ModelFolder{o.model}.vocabulary())),
+        train_data(load_sst2(std::filesystem::path(o.task) / "train.tsv")),
+        dev_data(load_sst2(std::filesystem::path(o.task) / "dev.tsv")),
+        train(sentence_examples(train_data, tokenizer, o.length)),
+        dev(sentence_examples(dev_data, tokenizer, o.length)) {
+    check(dev_data.classes <= train_data.classes, "finetune",
+          "dev.tsv must have the classes of train.tsv, got {} and {}", dev_data.classes,
+          train_data.classes);
+  }
+  TextLoader train_loader(const Finetune& o) const {
+    return {train,
+            tokenizer.vocabulary(),
+            {.batch_size = o.batch,
+             .bucket_batches = 50,
+             .length_multiple = length_multiple,
+             .seed = o.seed}};
+  }
+};
+
 class Finetuning {
  public:
-  explicit Finetuning(const Finetune& options)
+  Finetuning(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
+             PlannedRun& run)
       : o_(options),
-        dtype_(options.device.parsed_dtype()),
-        tokenizer_(Vocabulary::load(ModelFolder{options.model}.vocabulary())),
-        config_(read_bert_config(ModelFolder{options.model}.config())),
-        train_data_(load_sst2(std::filesystem::path(options.task) / "train.tsv")),
-        dev_data_(load_sst2(std::filesystem::path(options.task) / "dev.tsv")),
-        train_(sentence_examples(train_data_, tokenizer_, o_.length)),
-        dev_(sentence_examples(dev_data_, tokenizer_, o_.length)),
-        model_(config_, train_data_.classes),
-        optimizer_(AdamW(decay_groups(model_.parameters(), static_cast<float>(o_.weight_decay)),
-                         {.lr = static_cast<float>(o_.lr)}),
-                   o_.accumulate) {
-    check(o_.length <= config_.max_position_embeddings, "options",
-          "--seq must be at most the model's {}, got {}", config_.max_position_embeddings,
-          o_.length);
-    check(dev_data_.classes <= train_data_.classes, "finetune",
-          "dev.tsv must have the classes of train.tsv, got {} and {}", dev_data_.classes,
-          train_data_.classes);
-    load_bert(ModelFolder{o_.model}.weights(), model_);
-    model_.bert.set_checkpoint(o_.checkpoint_every);
+        sentences_(sentences),
+        planned_(run),
+        loader_(sentences.train_loader(options)),
+        total_(o_.steps ? o_.steps : o_.epochs * loader_.batches()),
+        steps_(recipe, run.settings()) {
+    load_bert(ModelFolder{o_.model}.weights(), steps_.model);
+    const auto updates = static_cast<uint32_t>((total_ + o_.accumulate - 1) / o_.accumulate);
+    steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
   }
 
+  void introduce() const;
   void run();
   Meter::Values evaluate();  // on dev.tsv
   void save() const;
-  nlohmann::json report(const Meter::Values& dev, const MemoryReport& memory) const;
+  nlohmann::json report(const Meter::Values& dev, const PlannedRun::Account& account) const;
 
  private:
-  Tensor loss(const TextBatch& batch, Meter& meter);
-  void set_up(int64_t steps);
   void note(int64_t step, const Meter::Values& values, Progress& progress);
 
   const Finetune& o_;
-  DType dtype_;
-  Tokenizer tokenizer_;
-  BertConfig config_;
-  SentenceDataset train_data_, dev_data_;
-  std::vector<TextExample> train_, dev_;
-  BertForSequenceClassification model_;
-  Accumulate optimizer_;
+  const Sentences& sentences_;
+  PlannedRun& planned_;
+  TextLoader loader_;
+  int64_t total_;  // steps
+  FinetuneSteps steps_;
   double seconds_ = 0;
   nlohmann::json history_ = nlohmann::json::array();
 };
 
-void Finetuning::set_up(int64_t steps) {
-  const auto updates = static_cast<uint32_t>((steps + o_.accumulate - 1) / o_.accumulate);
-  optimizer_.set_schedule(Schedule::linear(updates, updates / 10));
-  optimizer_.set_max_norm(1);
-  if (dtype_ == DType::f16) optimizer_.set_scaler(LossScaler::dynamic());
-  if (!o_.quiet)
-    fmt::print(
-        "classifier of {} classes ({} parameters) in {} on {}: {} sentences, {} steps of {}\n",
-        train_data_.classes, model_.parameter_count(), name(dtype_), default_device()->info().name,
-        train_.size(), steps, o_.batch);
+void Finetuning::introduce() const {
+  if (o_.quiet) return;
+  fmt::print("classifier of {} classes ({} parameters) in {} on {}: {} sentences, {} steps of {}\n",
+             sentences_.train_data.classes, steps_.model.parameter_count(), o_.device.dtype,
+             default_device()->info().name, sentences_.train.size(), total_, o_.batch);
 }
 
 void Finetuning::run() {
-  TextLoader loader(train_, tokenizer_.vocabulary(),
-                    {.batch_size = o_.batch, .bucket_batches = 50, .seed = o_.seed});
-  const int64_t steps = o_.steps ? o_.steps : o_.epochs * loader.batches();
-  set_up(steps);
-  model_.train();
-  Meter meter;
-  Progress progress(steps, o_.quiet);
-  BatchStream<TextLoader> batches(loader);
-  for (int64_t i = 0; i < steps; ++i) {
-    const TextBatch batch = batches.next();
-    optimizer_.backward(loss(batch, meter), static_cast<float>(batch.rows));
-    optimizer_.step();
-    default_device()->end_step();
-    if (progress.due(i + 1)) note(i + 1, meter.read(), progress);
+  steps_.model.train();
+  Progress progress(total_, o_.quiet);
+  BatchStream<TextLoader> batches(loader_);
+  for (int64_t i = 0; i < total_; ++i) {
+    planned_.before_step(i, total_);
+    steps_.step(batches.next());
+    if (progress.due(i + 1)) note(i + 1, steps_.meter.read(), progress);
   }
-  optimizer_.flush();
+  steps_.optimizer.flush();
   seconds_ = progress.seconds();
-}
-
-Tensor Finetuning::loss(const TextBatch& batch, Meter& meter) {
-  const Autocast autocast(dtype_, dtype_ == DType::f16);
-  const Tensor labels = tensor(batch.labels, {batch.rows});
-  const Tensor logits = model_.forward(device_input(batch));
-  Tensor loss = cross_entropy(logits, labels);
-  meter.add(loss, argmax(logits), labels);
-  return loss;
 }
 
 void Finetuning::note(int64_t step, const Meter::Values& values, Progress& progress) {
   check<NumericsError>(
       std::isfinite(values.loss), "train",
       "the loss must be finite, got {} at step {}; lower --lr or use --dtype f32 ({})", values.loss,
-      step, optimizer_.diagnose());
+      step, steps_.optimizer.diagnose());
   progress.show(step, fmt::format("loss {:.3f}  accuracy {:.1f} %  {:.0f} sentences/s", values.loss,
                                   100 * values.accuracy,
                                   static_cast<double>(step * o_.batch) / progress.seconds()));
@@ -145,24 +136,27 @@ void Finetuning::note(int64_t step, const Meter::Values& values, Progress& progr
 
 Meter::Values Finetuning::evaluate() {
   const NoGrad guard;
-  model_.eval();
-  TextLoader loader(dev_, tokenizer_.vocabulary(), {.batch_size = o_.batch, .shuffle = false});
-  Meter meter;
-  for (int64_t i = 0; i < loader.batches(); ++i) loss(loader.batch(0, i), meter);
-  return meter.read();
+  steps_.model.eval();
+  steps_.meter.clear();
+  TextLoader loader(sentences_.dev, sentences_.tokenizer.vocabulary(),
+                    {.batch_size = o_.batch, .shuffle = false});
+  for (int64_t i = 0; i < loader.batches(); ++i) steps_.evaluate(loader.batch(0, i));
+  return steps_.meter.read();
 }
 
 void Finetuning::save() const {
+  if (o_.save.empty()) return;
   const ModelFolder to{o_.save};
-  tokenizer_.vocabulary().save(to.vocabulary());
-  write_bert_config(to.config(), config_, "BertForSequenceClassification");
-  save_model(to.weights(), model_);
+  sentences_.tokenizer.vocabulary().save(to.vocabulary());
+  write_bert_config(to.config(), steps_.model.bert.config(), "BertForSequenceClassification");
+  save_model(to.weights(), steps_.model);
 }
 
-nlohmann::json Finetuning::report(const Meter::Values& dev, const MemoryReport& memory) const {
+nlohmann::json Finetuning::report(const Meter::Values& dev,
+                                  const PlannedRun::Account& account) const {
   return {{"task", o_.task},
           {"model", o_.model},
-          {"dtype", name(dtype_)},
+          {"dtype", o_.device.dtype},
           {"seq", o_.length},
           {"batch", o_.batch},
           {"accumulate", o_.accumulate},
@@ -170,35 +164,96 @@ nlohmann::json Finetuning::report(const Meter::Values& dev, const MemoryReport& 
           {"weight_decay", o_.weight_decay},
           {"seed", o_.seed},
           {"checkpoint_every", o_.checkpoint_every},
-          {"updates", optimizer_.updates()},
-          {"skipped_updates", optimizer_.skipped()},
+          {"updates", steps_.optimizer.updates()},
+          {"skipped_updates", steps_.optimizer.skipped()},
           {"train_seconds", seconds_},
           {"dev_loss", dev.loss},
           {"dev_accuracy", dev.accuracy},
           {"history", history_},
-          {"device", device_json(memory)}};
+          {"device", account.json()}};
+}
+
+// Rows and padded length of the batch with the most tokens in these steps.
+std::pair<int64_t, int64_t> largest_batch(TextLoader loader, const Finetune& o) {
+  const int64_t batches = loader.batches(), total = o.steps ? o.steps : o.epochs * batches;
+  std::pair<int64_t, int64_t> largest = {0, 0};
+  for (int64_t i = 0; i < total; ++i) {
+    const TextBatch batch = loader.batch(i / batches, i % batches);
+    if (batch.rows * batch.length > largest.first * largest.second)
+      largest = {batch.rows, batch.length};
+  }
+  return largest;
+}
+
+void check_options(const Finetune& o) {
+  check(o.length >= 8 && o.batch > 0 && o.accumulate > 0 && o.epochs > 0 && o.steps >= 0, "options",
+        "--seq must be at least 8, and --batch, --accumulate, --epochs and --steps positive");
+  check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
+        o.checkpoint_every);
+  check(std::isfinite(o.lr) && o.lr >= 0, "options", "--lr must be a number >= 0, got {}", o.lr);
+  check(o.classes > 1, "options", "--classes must be at least 2, got {}", o.classes);
+  check(o.planning.plan || !o.task.empty(), "options", "training needs sentences: --task DIR");
+}
+
+void finetune(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
+              PlannedRun& run) {
+  Finetuning training(options, sentences, recipe, run);
+  training.introduce();
+  training.run();
+  const PlannedRun::Account account = run.account(default_device()->memory_report());
+  const Meter::Values dev = training.evaluate();
+  fmt::print("dev accuracy {:.2f} %, loss {:.3f}\n", 100 * dev.accuracy, dev.loss);
+  training.save();
+  fmt::print("\n{}", account.str());
+  if (!options.report.empty()) write_json(options.report, training.report(dev, account));
 }
 
 }  // namespace
 
+BertRecipe Finetune::recipe(const BertConfig& config) const {
+  check(padded_length(length) <= config.max_position_embeddings, "options",
+        "--seq must be at most the model's {}, got {}", config.max_position_embeddings, length);
+  return {.config = config,
+          .length = padded_length(length),
+          .classes = classes,
+          .lr = static_cast<float>(lr),
+          .weight_decay = static_cast<float>(weight_decay)};
+}
+
+PlannedProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {
+  return {.title = fmt::format("classifier of {} classes, {} tokens per sentence", recipe.classes,
+                               recipe.length),
+          .samples = "sentences",
+          .make = [recipe](
+                      const StepSettings& s) { return std::make_unique<FinetuneSteps>(recipe, s); },
+          .settings = {.dtype = device.parsed_dtype(),
+                       .batch = rows,
+                       .accumulate = accumulate,
+                       .checkpoint = checkpoint_every > 0 ? "block" : "none",
+                       .checkpoint_every = checkpoint_every},
+          .estimator_states = 4,
+          .block_option = "--checkpoint-every 1"};
+}
+
 void Finetune::run() const {
-  check(length >= 8 && batch > 0 && accumulate > 0 && epochs > 0 && steps >= 0, "options",
-        "--seq must be at least 8, and --batch, --accumulate, --epochs and --steps positive");
-  check(checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
-        checkpoint_every);
-  check(std::isfinite(lr) && lr >= 0, "options", "--lr must be a number >= 0, got {}", lr);
-  check<FileError>(std::filesystem::exists(ModelFolder{model}.weights()), "finetune",
+  check_options(*this);
+  const ModelFolder from{model};
+  if (planning.plan) {
+    const bool there = std::filesystem::exists(from.config());
+    const BertConfig config = there ? read_bert_config(from.config()) : BertConfig::preset(model);
+    return run_plan(program(recipe(config), batch), planning, device, report);
+  }
+  check<FileError>(std::filesystem::exists(from.weights()), "finetune",
                    "there is no model in '{}'; pre-train one first", model);
   device.open();
   manual_seed(seed);
-  Finetuning training(*this);
-  training.run();
-  const MemoryReport memory = default_device()->memory_report();  // of training alone
-  const Meter::Values dev = training.evaluate();
-  fmt::print("dev accuracy {:.2f} %, loss {:.3f}\n", 100 * dev.accuracy, dev.loss);
-  if (!save.empty()) training.save();
-  fmt::print("\n{}", memory.str());
-  if (!report.empty()) write_json(report, training.report(dev, memory));
+  const Sentences sentences(*this);
+  BertRecipe made = recipe(read_bert_config(from.config()));
+  made.classes = sentences.train_data.classes;
+  const auto [rows, tokens] = largest_batch(sentences.train_loader(*this), *this);
+  made.length = tokens;
+  PlannedRun run(program(made, rows), planning);
+  run.guard([&] { finetune(*this, sentences, made, run); });
 }
 
 }  // namespace rw

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/ops.h"
@@ -8,14 +9,10 @@
 #include "data/text.h"
 #include "data/text_loader.h"
 #include "data/tokenizer_training.h"
-#include "examples/bert/batch.h"
 #include "examples/bert/commands.h"
-#include "examples/common/meter.h"
 #include "examples/common/progress.h"
 #include "io/bert.h"
 #include "io/checkpoint.h"
-#include "optim/accumulate.h"
-#include "optim/adam.h"
 
 namespace rw {
 
@@ -49,6 +46,7 @@ void Pretrain::add_to(CLI::App& app) {
   app.add_option("--report", report, "write all figures of the run to this JSON file");
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
+  planning.add_to(app);
 }
 
 namespace {
@@ -85,42 +83,23 @@ struct Corpus {
   }
 };
 
-BertConfig model_config(const Pretrain& o, const Vocabulary& vocabulary) {
-  const bool given = o.model.ends_with(".json");
-  BertConfig config = given ? read_bert_config(o.model) : BertConfig::preset(o.model);
-  // The published 0.02 suits the width of base. Narrow models whose first sums are as large as
-  // base's learn to use context sooner.
-  if (!given)
-    config.initializer_range *= std::sqrt(768.0 / static_cast<double>(config.hidden_size));
-  config.vocab_size = vocabulary.size();
-  check(o.length <= config.max_position_embeddings, "options",
-        "--seq must be at most the model's {}, got {}", config.max_position_embeddings, o.length);
-  return config;
-}
-
 TextLoaderOptions loader_options(const Pretrain& o) {
   return {.batch_size = o.batch,
+          .fixed_length = padded_length(o.length),
           .masking = MaskingOptions{.whole_words = o.whole_words},
           .seed = o.seed};
 }
 
 class Pretraining {
  public:
-  explicit Pretraining(const Pretrain& options)
+  Pretraining(const Pretrain& options, const Corpus& corpus, PlannedRun& run)
       : o_(options),
-        corpus_(options),
-        dtype_(options.device.parsed_dtype()),
-        config_(model_config(options, corpus_.tokenizer.vocabulary())),
-        model_(config_, false),
-        optimizer_(AdamW(decay_groups(model_.parameters(), static_cast<float>(o_.weight_decay)),
-                         {.lr = static_cast<float>(o_.lr)}),
-                   o_.accumulate),
+        corpus_(corpus),
+        planned_(run),
+        steps_(options.recipe(corpus.tokenizer.vocabulary().size()), run.settings()),
         loader_(corpus_.train, corpus_.tokenizer.vocabulary(), loader_options(o_)) {
-    model_.bert.set_checkpoint(o_.checkpoint_every);
     const auto updates = static_cast<uint32_t>((o_.steps + o_.accumulate - 1) / o_.accumulate);
-    optimizer_.set_schedule(Schedule::linear(updates, updates / 10));
-    optimizer_.set_max_norm(1);
-    if (dtype_ == DType::f16) optimizer_.set_scaler(LossScaler::dynamic());
+    steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
   }
 
   void introduce() const;
@@ -128,22 +107,19 @@ class Pretraining {
   void run();
   Meter::Values evaluate();  // on the sequences held out
   void save() const;
-  nlohmann::json report(const Meter::Values& held_out, const MemoryReport& memory) const;
+  nlohmann::json report(const Meter::Values& held_out, const PlannedRun::Account& account) const;
 
  private:
-  TrainingState state() { return {.model = model_, .optimizer = optimizer_}; }
+  TrainingState state() { return {.model = steps_.model, .optimizer = steps_.optimizer}; }
   nlohmann::json settings() const;  // what must not change when training goes on
-  Tensor loss(const TextBatch& batch, Meter& meter);
-  void step(const TextBatch& batch, Meter& meter);
+  const BertConfig& config() const { return steps_.model.bert.config(); }
   void note(int64_t step, const Meter::Values& values, Progress& progress);
   void write_checkpoint(int64_t done, const StreamState& stream);
 
   const Pretrain& o_;
-  Corpus corpus_;
-  DType dtype_;
-  BertConfig config_;
-  BertForPreTraining model_;
-  Accumulate optimizer_;
+  const Corpus& corpus_;
+  PlannedRun& planned_;
+  PretrainSteps steps_;
   TextLoader loader_;
   int64_t start_ = 0;  // of this process's training, in steps
   StreamState stream_{o_.seed, 0, 0};
@@ -154,8 +130,8 @@ class Pretraining {
 nlohmann::json Pretraining::settings() const {
   return {{"model", o_.model},
           {"text", o_.text},
-          {"vocabulary", config_.vocab_size},
-          {"dtype", name(dtype_)},
+          {"vocabulary", config().vocab_size},
+          {"dtype", o_.device.dtype},
           {"seq", o_.length},
           {"batch", o_.batch},
           {"accumulate", o_.accumulate},
@@ -167,13 +143,15 @@ nlohmann::json Pretraining::settings() const {
 }
 
 void Pretraining::introduce() const {
+  if (o_.quiet) return;
   fmt::print(
       "BERT {} ({} parameters, {} tokens) in {} on {}: {} sequences of text, {} steps of {}\n",
-      o_.model, model_.parameter_count(), config_.vocab_size, name(dtype_),
+      o_.model, steps_.model.parameter_count(), config().vocab_size, o_.device.dtype,
       default_device()->info().name, corpus_.train.size(), o_.steps, o_.batch);
 }
 
 void Pretraining::resume() {
+  if (o_.resume.empty()) return;
   const auto position = CheckpointDirectory(o_.resume).load_latest(state());
   if (!position) return;
   const auto saved = nlohmann::json::parse(position->json);
@@ -193,52 +171,29 @@ void Pretraining::write_checkpoint(int64_t done, const StreamState& stream) {
 }
 
 void Pretraining::run() {
-  model_.train();
-  Meter meter;
+  steps_.model.train();
   Progress progress(o_.steps, o_.quiet);
   BatchStream<TextLoader> batches(loader_, stream_);
   int64_t saved = start_;
   for (int64_t i = start_; i < o_.steps; ++i) {
-    step(batches.next(), meter);
-    if (progress.due(i + 1)) note(i + 1, meter.read(), progress);
+    planned_.before_step(i, o_.steps);
+    steps_.step(batches.next());
+    if (progress.due(i + 1)) note(i + 1, steps_.meter.read(), progress);
     // Between updates only: the gradients of a window are not part of a checkpoint.
-    if (!o_.resume.empty() && i + 1 - saved >= o_.save_every && optimizer_.position() == 0) {
+    if (!o_.resume.empty() && i + 1 - saved >= o_.save_every && steps_.optimizer.position() == 0) {
       write_checkpoint(i + 1, batches.state());
       saved = i + 1;
     }
   }
-  optimizer_.flush();
+  steps_.optimizer.flush();
   seconds_ = progress.seconds();
-}
-
-Tensor Pretraining::loss(const TextBatch& batch, Meter& meter) {
-  std::vector<int32_t> at, tokens;  // of the masked tokens
-  for (size_t i = 0; i < batch.targets.size(); ++i) {
-    if (batch.targets[i] < 0) continue;
-    at.push_back(static_cast<int32_t>(i));
-    tokens.push_back(batch.targets[i]);
-  }
-  const auto count = static_cast<int64_t>(at.size());
-  const Tensor positions = tensor(at, {count}), targets = tensor(tokens, {count});
-  const Autocast autocast(dtype_, dtype_ == DType::f16);
-  Tensor predicted;
-  const Tensor hidden = model_.forward(device_input(batch));
-  Tensor loss = model_.token_loss(hidden, positions, targets, &predicted);
-  meter.add(loss, predicted, targets);
-  return loss;
-}
-
-void Pretraining::step(const TextBatch& batch, Meter& meter) {
-  optimizer_.backward(loss(batch, meter), static_cast<float>(batch.predictions));
-  optimizer_.step();
-  default_device()->end_step();
 }
 
 void Pretraining::note(int64_t step, const Meter::Values& values, Progress& progress) {
   check<NumericsError>(
       std::isfinite(values.loss), "train",
       "the loss must be finite, got {} at step {}; lower --lr or use --dtype f32 ({})", values.loss,
-      step, optimizer_.diagnose());
+      step, steps_.optimizer.diagnose());
   const auto tokens = static_cast<double>((step - start_) * o_.batch * o_.length);
   const uint64_t memory = default_device()->memory_report().peak;
   progress.show(
@@ -252,58 +207,108 @@ void Pretraining::note(int64_t step, const Meter::Values& values, Progress& prog
 
 Meter::Values Pretraining::evaluate() {
   const NoGrad guard;
-  model_.eval();
+  steps_.model.eval();
+  steps_.meter.clear();
   TextLoaderOptions options = loader_options(o_);
   options.shuffle = false;
   TextLoader loader(corpus_.held_out, corpus_.tokenizer.vocabulary(), options);
-  Meter meter;
-  for (int64_t i = 0; i < loader.batches(); ++i) loss(loader.batch(0, i), meter);
-  return meter.read();
+  for (int64_t i = 0; i < loader.batches(); ++i) steps_.evaluate(loader.batch(0, i));
+  return steps_.meter.read();
 }
 
 void Pretraining::save() const {
   const ModelFolder to{o_.save};
   corpus_.tokenizer.vocabulary().save(to.vocabulary());
-  write_bert_config(to.config(), config_, "BertForMaskedLM");
-  save_model(to.weights(), model_);
+  write_bert_config(to.config(), config(), "BertForMaskedLM");
+  save_model(to.weights(), steps_.model);
 }
 
 nlohmann::json Pretraining::report(const Meter::Values& held_out,
-                                   const MemoryReport& memory) const {
+                                   const PlannedRun::Account& account) const {
   nlohmann::json report = settings();
   const auto steps = static_cast<double>(o_.steps - start_);
-  report.update({{"parameters", model_.parameter_count()},
+  report.update({{"parameters", steps_.model.parameter_count()},
                  {"train_sequences", corpus_.train.size()},
                  {"checkpoint_every", o_.checkpoint_every},
-                 {"updates", optimizer_.updates()},
-                 {"skipped_updates", optimizer_.skipped()},
-                 {"loss_scale", optimizer_.loss_scale()},
+                 {"updates", steps_.optimizer.updates()},
+                 {"skipped_updates", steps_.optimizer.skipped()},
+                 {"loss_scale", steps_.optimizer.loss_scale()},
                  {"train_seconds", seconds_},
                  {"step_seconds", seconds_ / steps},
                  {"held_out_loss", held_out.loss},
                  {"held_out_accuracy", held_out.accuracy},
                  {"history", history_},
-                 {"device", device_json(memory)}});
+                 {"device", account.json()}});
   return report;
 }
 
 }  // namespace
 
-void Pretrain::run() const {
-  check_options(*this);
-  device.open();
-  manual_seed(seed);
-  Pretraining training(*this);
-  if (!resume.empty()) training.resume();
-  if (!quiet) training.introduce();
+BertRecipe Pretrain::recipe(int64_t tokens) const {
+  const bool given = model.ends_with(".json");
+  BertConfig config = given ? read_bert_config(model) : BertConfig::preset(model);
+  // The published 0.02 suits the width of base. Narrow models whose first sums are as large as
+  // base's learn to use context sooner.
+  if (!given)
+    config.initializer_range *= std::sqrt(768.0 / static_cast<double>(config.hidden_size));
+  config.vocab_size = tokens;
+  check(padded_length(length) <= config.max_position_embeddings, "options",
+        "--seq must be at most the model's {}, got {}", config.max_position_embeddings, length);
+  return {.config = config,
+          .length = padded_length(length),
+          .lr = static_cast<float>(lr),
+          .weight_decay = static_cast<float>(weight_decay),
+          .masking = {.whole_words = whole_words}};
+}
+
+PlannedProgram Pretrain::program(int64_t tokens) const {
+  const BertRecipe made = recipe(tokens);
+  return {
+      .title = fmt::format("BERT {} with {} tokens, {} per sequence, {} of them masked", model,
+                           tokens, made.length, made.predictions()),
+      .samples = "sequences",
+      .make = [made](const StepSettings& s) { return std::make_unique<PretrainSteps>(made, s); },
+      .settings = {.dtype = device.parsed_dtype(),
+                   .batch = batch,
+                   .accumulate = accumulate,
+                   .checkpoint = checkpoint_every > 0 ? "block" : "none",
+                   .checkpoint_every = checkpoint_every},
+      .estimator_states = 4,
+      .block_option = "--checkpoint-every 1"};
+}
+
+namespace {
+
+void pretrain(const Pretrain& options, const Corpus& corpus, PlannedRun& run) {
+  Pretraining training(options, corpus, run);
+  training.resume();
+  training.introduce();
   training.run();
-  const MemoryReport memory = default_device()->memory_report();  // of training alone
+  const PlannedRun::Account account = run.account(default_device()->memory_report());
   const Meter::Values held_out = training.evaluate();
   fmt::print("held-out text: loss {:.3f}, {:.1f} % of the masked tokens right\n", held_out.loss,
              100 * held_out.accuracy);
   training.save();
-  fmt::print("saved in {}\n\n{}", save, memory.str());
-  if (!report.empty()) write_json(report, training.report(held_out, memory));
+  fmt::print("saved in {}\n\n{}", options.save, account.str());
+  if (!options.report.empty()) write_json(options.report, training.report(held_out, account));
+}
+
+}  // namespace
+
+// Without the text, a vocabulary that is to be made from it counts as full.
+void Pretrain::run() const {
+  check_options(*this);
+  if (planning.plan)
+    return run_plan(
+        program(vocabulary.empty() ? vocabulary_size : Vocabulary::load(vocabulary).size()),
+        planning, device, report);
+  device.open();
+  manual_seed(seed);
+  const Corpus corpus(*this);
+  PlannedProgram planned = program(corpus.tokenizer.vocabulary().size());
+  planned.settings.batch = std::min(batch, static_cast<int64_t>(corpus.train.size()));
+  PlannedRun run(std::move(planned), planning);
+  run.guard([&] { pretrain(*this, corpus, run); });
 }
 
 }  // namespace rw

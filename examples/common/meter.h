@@ -1,6 +1,8 @@
 // The account of losses and hits of a training loop.
 #pragma once
 
+#include <utility>
+
 #include "core/ops.h"
 
 namespace rw {
@@ -10,22 +12,34 @@ class Meter {
  public:
   // `loss`: the mean over the targets. `predicted` and `targets` i32 [n].
   void add(const Tensor& loss, const Tensor& predicted, const Tensor& targets) {
-    const NoGrad guard;
-    const auto n = static_cast<float>(targets.numel());
-    rw::accumulate(loss, loss_, n);
-    rw::accumulate(sum(cast(equal(predicted, targets), DType::f32)), hits_);
-    count_ += n;
+    add(loss, predicted, targets, static_cast<double>(targets.numel()));
   }
-  // Mean loss and share of hits since the last read; waits for the device.
+  // `count`: targets that count; the others are negative.
+  void add(const Tensor& loss, const Tensor& predicted, const Tensor& targets, double count) {
+    add(loss, count);
+    const NoGrad guard;
+    rw::accumulate(sum(cast(equal(predicted, targets), DType::f32)), hits_);
+  }
+  // The loss alone.
+  void add(const Tensor& loss, double count) {
+    const NoGrad guard;
+    rw::accumulate(loss, loss_, static_cast<float>(count));
+    count_ += count;
+  }
+  // Mean loss and share of hits since the last read() or clear(); waits for the device.
   struct Values {
     double loss = 0, accuracy = 0;
   };
+  Values peek() const { return {loss_.item() / count_, hits_.item() / count_}; }
   Values read() {
-    const Values values{loss_.item() / count_, hits_.item() / count_};
+    const Values values = peek();
+    clear();
+    return values;
+  }
+  void clear() {
     fill_(loss_, 0);
     fill_(hits_, 0);
     count_ = 0;
-    return values;
   }
 
  private:

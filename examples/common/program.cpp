@@ -24,7 +24,8 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<void()
 }
 
 void DeviceOptions::add_to(CLI::App& app) {
-  app.add_option("--device", device, "vulkan, vulkan:NAME, vulkan:INDEX or cpu")
+  app.add_option("--device", device,
+                 "vulkan, vulkan:NAME, vulkan:INDEX, cpu or, to plan, dry:FILE.json")
       ->capture_default_str();
   app.add_option("--dtype", dtype, "of activations and matrix products: f16 or f32")
       ->capture_default_str();
@@ -33,8 +34,16 @@ void DeviceOptions::add_to(CLI::App& app) {
 
 void DeviceOptions::open() const {
   parsed_dtype();
-  const uint64_t limit = memory_limit.empty() ? 0 : parse_bytes(memory_limit);
-  set_default_device(open_backend(device), limit);
+  check(!device.starts_with("dry"), "options", "'{}' cannot train, only --plan", device);
+  set_default_device(open_backend(device), limit());
+}
+
+std::unique_ptr<Backend> DeviceOptions::open_dry() const {
+  return open_backend(device.starts_with("dry") ? device : "dry:" + device);
+}
+
+uint64_t DeviceOptions::limit() const {
+  return memory_limit.empty() ? 0 : parse_bytes(memory_limit);
 }
 
 DType DeviceOptions::parsed_dtype() const {

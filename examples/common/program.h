@@ -19,8 +19,10 @@ struct DeviceOptions {
   std::string device = "vulkan", dtype = "f16", memory_limit;
 
   void add_to(CLI::App& app);
-  void open() const;           // makes it the default device
-  DType parsed_dtype() const;  // f32 or f16
+  void open() const;                          // makes it the default device
+  std::unique_ptr<Backend> open_dry() const;  // predicts it
+  uint64_t limit() const;                     // bytes, 0: none
+  DType parsed_dtype() const;                 // f32 or f16
 };
 
 // The default device and where its memory went, for reports.

@@ -1,0 +1,139 @@
+#include "examples/bert/steps.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/ops.h"
+#include "optim/adam.h"
+
+namespace rw {
+
+namespace {
+
+BertInput device_input(const TextBatch& batch) {
+  const PurposeScope scope(Purpose::data);
+  return {.ids = batch_tensor(batch.ids, {batch.rows, batch.length}),
+          .token_types = batch_tensor(batch.token_types, {batch.rows, batch.length}),
+          .lengths = batch_tensor(batch.lengths, {batch.rows})};
+}
+
+AdamW make_optimizer(const Module& model, const BertRecipe& recipe) {
+  return AdamW(decay_groups(model.parameters(), recipe.weight_decay), {.lr = recipe.lr});
+}
+
+void set_up(Accumulate& optimizer, BertModel& bert, const StepSettings& settings) {
+  check(settings.checkpoint != "stage", "options", "BERT has no stages, use blocks: its layers");
+  bert.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
+  optimizer.set_max_norm(1);
+  if (settings.dtype == DType::f16) optimizer.set_scaler(LossScaler::dynamic());
+}
+
+// The tokens to predict, and where they stand among the batch's. Places that are over have the
+// target -100, which losses ignore.
+struct Targets {
+  Tensor positions, tokens;
+
+  Targets(const TextBatch& batch, int64_t places) {
+    std::vector<int32_t> at, token;
+    for (size_t i = 0; i < batch.targets.size(); ++i) {
+      if (batch.targets[i] < 0) continue;
+      at.push_back(static_cast<int32_t>(i));
+      token.push_back(batch.targets[i]);
+    }
+    const auto count = static_cast<size_t>(places);
+    check(at.size() <= count, "targets", "there are places for {} tokens, got {}", count,
+          at.size());
+    if (!batch.targets.empty()) {
+      at.resize(count, 0);
+      token.resize(count, -100);
+    }
+    const PurposeScope scope(Purpose::data);
+    positions = batch_tensor(at, {places});
+    tokens = batch_tensor(token, {places});
+  }
+};
+
+}  // namespace
+
+int64_t BertRecipe::predictions() const {
+  const auto wanted = std::llround(static_cast<double>(length) * masking.probability);
+  const int64_t most = std::max<int64_t>(1, wanted);
+  return masking.max_predictions > 0 ? std::min(most, masking.max_predictions) : most;
+}
+
+PretrainSteps::PretrainSteps(const BertRecipe& recipe, const StepSettings& settings)
+    : model(recipe.config, false),
+      optimizer(make_optimizer(model, recipe), settings.accumulate),
+      recipe_(recipe),
+      settings_(settings) {
+  set_up(optimizer, model.bert, settings);
+}
+
+// The tensors of a step die with their scope, so that all of its memory is the plan's to place.
+void PretrainSteps::step(const TextBatch& batch) {
+  optimizer.backward(loss_of(batch), static_cast<float>(batch.predictions));
+  optimizer.step();
+  default_device()->end_step();
+}
+
+void PretrainSteps::dry_step() {
+  step({.rows = settings_.batch,
+        .length = recipe_.length,
+        .predictions = settings_.batch * recipe_.predictions()});
+}
+
+Tensor PretrainSteps::loss_of(const TextBatch& batch) {
+  const Targets targets(batch, batch.rows * recipe_.predictions());
+  Tensor loss, predicted;
+  {
+    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const auto scope = forward_scope(settings_);
+    const Tensor hidden = model.forward(device_input(batch));
+    loss = model.token_loss(hidden, targets.positions, targets.tokens, &predicted);
+  }
+  meter.add(loss, predicted, targets.tokens, static_cast<double>(batch.predictions));
+  return loss;
+}
+
+void PretrainSteps::evaluate(const TextBatch& batch) {
+  loss_of(batch);
+  default_device()->end_step();
+}
+
+FinetuneSteps::FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings)
+    : model(recipe.config, recipe.classes),
+      optimizer(make_optimizer(model, recipe), settings.accumulate),
+      recipe_(recipe),
+      settings_(settings) {
+  set_up(optimizer, model.bert, settings);
+}
+
+void FinetuneSteps::step(const TextBatch& batch) {
+  optimizer.backward(loss_of(batch), static_cast<float>(batch.rows));
+  optimizer.step();
+  default_device()->end_step();
+}
+
+void FinetuneSteps::dry_step() {
+  step({.rows = settings_.batch, .length = recipe_.length});
+}
+
+Tensor FinetuneSteps::loss_of(const TextBatch& batch) {
+  const Tensor labels = batch_tensor(batch.labels, {batch.rows});
+  Tensor logits, loss;
+  {
+    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const auto scope = forward_scope(settings_);
+    logits = model.forward(device_input(batch));
+    loss = cross_entropy(logits, labels);
+  }
+  meter.add(loss, argmax(logits), labels);
+  return loss;
+}
+
+void FinetuneSteps::evaluate(const TextBatch& batch) {
+  loss_of(batch);
+  default_device()->end_step();
+}
+
+}  // namespace rw

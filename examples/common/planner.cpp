@@ -1,0 +1,165 @@
+#include "examples/common/planner.h"
+
+#include <algorithm>
+
+#include "core/ops.h"
+
+namespace rw {
+
+namespace {
+
+// A dry device without the limits of the one behind it.
+class Unlimited final : public Backend {
+ public:
+  Unlimited(std::unique_ptr<Backend> device, Room room)
+      : device_(std::move(device)), info_(device_->info()) {
+    info_.memory_bytes = UINT64_MAX;
+    if (room == Room::any) info_.max_block_bytes = uint64_t{1} << 62;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  uint32_t allocate_block(uint64_t) override {
+    const auto free = std::find(used_.begin(), used_.end(), false);
+    const auto number = static_cast<uint32_t>(free - used_.begin());
+    if (free == used_.end()) used_.push_back(true);
+    used_[number] = true;
+    return number;
+  }
+  void free_block(uint32_t block) override { used_.at(block) = false; }
+  void write(BufferRange, const void*) override {}
+  void read(BufferRange source, void* target) override {
+    std::fill_n(static_cast<std::byte*>(target), source.size, std::byte{0});
+  }
+  void run(const KernelCall&) override {}
+  uint64_t workspace_bytes(const KernelCall& call) const override {
+    return device_->workspace_bytes(call);
+  }
+  void synchronize() override {}
+
+ private:
+  std::unique_ptr<Backend> device_;
+  DeviceInfo info_;
+  std::vector<bool> used_;
+};
+
+void take_update(TrainingSteps& steps, const StepSettings& settings) {
+  for (uint32_t i = 0; i < settings.accumulate; ++i) steps.dry_step();
+}
+
+WorkByPhase difference(WorkByPhase after, const WorkByPhase& before) {
+  for (int i = 0; i < phase_count; ++i) {
+    after[i].flops -= before[i].flops;
+    after[i].bytes -= before[i].bytes;
+    after[i].calls -= before[i].calls;
+  }
+  return after;
+}
+
+}  // namespace
+
+double StepForecast::flops() const {
+  double sum = 0;
+  for (const Work& w : work) sum += w.flops;
+  return sum;
+}
+
+double StepForecast::flops_per_sample() const {
+  return flops() / samples;
+}
+
+double StepForecast::recompute_share() const {
+  const double replay = work[static_cast<int>(Phase::replay)].flops, rest = flops() - replay;
+  return rest > 0 ? replay / rest : 0;
+}
+
+Planner::Planner(const Backend& device, MakeSteps make) : device_(device), make_(std::move(make)) {}
+
+std::unique_ptr<Backend> Planner::open(Room room) const {
+  std::unique_ptr<Backend> dry = device_.dry();
+  check(dry != nullptr, "plan", "'{}' cannot be predicted", info().name);
+  if (room == Room::device) return dry;
+  return std::make_unique<Unlimited>(std::move(dry), room);
+}
+
+StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
+  StepForecast result;
+  const auto program = [&] {
+    const std::unique_ptr<TrainingSteps> steps = make_(settings);
+    Device& device = *default_device();
+    take_update(*steps, settings);
+    if (options.trace) {
+      take_update(*steps, settings);
+      device.start_trace();
+    }
+    const WorkByPhase before = device.work();
+    take_update(*steps, settings);
+    result.work = difference(device.work(), before);
+    if (options.trace) result.trace = device.stop_trace();
+    result.memory = device.memory_report();
+  };
+  dry_run(open(options.room), program,
+          {.memory_limit = options.memory_limit, .techniques = options.techniques});
+  result.samples = static_cast<double>(settings.batch) * settings.accumulate;
+  if (result.trace)
+    result.allocations = static_cast<uint64_t>(std::ranges::count_if(
+        result.trace->tensors, [](const TracedTensor& t) { return t.begin > 0; }));
+  return result;
+}
+
+int64_t Planner::largest_batch(StepSettings settings, uint64_t bytes, int64_t guess) const {
+  // First, second and last step of an update: more of them need no more.
+  settings.accumulate = std::min(settings.accumulate, 3u);
+  const auto fits = [&](int64_t batch) {
+    settings.batch = batch;
+    try {
+      forecast(settings, {.room = Room::blocks, .memory_limit = bytes});
+      return true;
+    } catch (const OutOfMemory&) {
+      return false;
+    }
+  };
+  // Gallops away from the guess, then halves the interval. low fits (or is 0), high does not.
+  int64_t low = 0, high = 0, stride = std::max<int64_t>(1, guess / 64);
+  for (int64_t at = std::max<int64_t>(1, guess); high == 0; stride *= 2) {
+    if (fits(at)) {
+      low = at;
+      at += stride;
+    } else {
+      high = at;
+    }
+  }
+  while (low == 0 && high > 1) {
+    const int64_t at = std::max<int64_t>(1, high - stride);
+    (fits(at) ? low : high) = at;
+    stride *= 2;
+  }
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+RecordedGraph Planner::record(StepSettings settings) const {
+  RecordedGraph graph;
+  settings.recompute = nullptr;
+  dry_run(open(Room::any), [&] {
+    const std::unique_ptr<TrainingSteps> steps = make_(settings);
+    steps->record(&graph);
+    steps->dry_step();
+  });
+  return graph;
+}
+
+RecomputeSearch Planner::search(const StepSettings& settings) const {
+  return RecomputeSearch([this] { return open(Room::any); },
+                         [this, settings](const Recompute& recompute, RecordedGraph* graph) {
+                           StepSettings these = settings;
+                           these.recompute = std::make_shared<const Recompute>(recompute);
+                           const std::unique_ptr<TrainingSteps> steps = make_(these);
+                           steps->record(graph);
+                           take_update(*steps, these);
+                           take_update(*steps, these);
+                         });
+}
+
+}  // namespace rw

@@ -1,0 +1,64 @@
+// Predicts a program's training steps by running them on a dry device.
+#pragma once
+
+#include "core/dry_run.h"
+#include "core/recompute_search.h"
+#include "examples/common/training.h"
+
+namespace rw {
+
+// What a dry run found. Work and samples are of one update: `accumulate` steps.
+struct StepForecast {
+  MemoryReport memory;
+  WorkByPhase work{};
+  double samples = 0;
+  uint64_t allocations = 0;
+  std::optional<MemoryTrace> trace;  // of the last update, where asked for
+
+  double flops() const;  // recomputation included
+  double flops_per_sample() const;
+  double recompute_share() const;  // FLOPs of replays over those of the rest
+};
+
+// What the dry device has of the one that it predicts.
+enum class Room {
+  device,  // all that one's memory
+  blocks,  // as much memory as wanted, in blocks as large as that one gives
+  any,     // as much memory as wanted, in blocks of any size
+};
+
+struct ForecastOptions {
+  Room room = Room::device;
+  uint64_t memory_limit = 0;  // 0: none
+  Techniques techniques = {};
+  bool trace = false;
+};
+
+class Planner {
+ public:
+  // `device`: real or dry. It must outlive the planner; nothing is run on it.
+  Planner(const Backend& device, MakeSteps make);
+
+  const DeviceInfo& info() const { return device_.info(); }
+
+  // Runs two updates: one to learn what is allocated, one like all that follow. OutOfMemory where
+  // they do not fit.
+  StepForecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;
+
+  // The largest settings.batch whose steps fit in `bytes` of device memory; 0: not even one sample.
+  // `guess` is tried first.
+  int64_t largest_batch(StepSettings settings, uint64_t bytes, int64_t guess = 1) const;
+
+  // The forward pass of one step, nothing recomputed.
+  RecordedGraph record(StepSettings settings) const;
+  // Recomputation for these steps. It holds for any batch: the ops are the same.
+  RecomputeSearch search(const StepSettings& settings) const;
+
+ private:
+  std::unique_ptr<Backend> open(Room room) const;
+
+  const Backend& device_;
+  MakeSteps make_;
+};
+
+}  // namespace rw

@@ -1,0 +1,45 @@
+// The training step of the ResNet example.
+#pragma once
+
+#include "data/loader.h"
+#include "examples/common/meter.h"
+#include "examples/common/training.h"
+#include "nn/models/resnet.h"
+#include "optim/accumulate.h"
+
+namespace rw {
+
+struct ResNetRecipe {
+  ResNetConfig model;
+  int64_t height = 32, width = 32;  // of the images, which have 3 channels
+  float lr = 0.1f, weight_decay = 1e-4f;
+};
+
+class ResNetSteps : public TrainingSteps {
+ public:
+  ResNetSteps(const ResNetRecipe& recipe, const StepSettings& settings);
+
+  void step(const Batch& batch) { step(batch, batch.size()); }
+  void dry_step() override { step({}, settings_.batch); }
+  // Counts into the meter; NoGrad and eval() are the caller's.
+  void evaluate(const Batch& batch);
+
+  ResNet model;
+  Accumulate optimizer;
+  Meter meter;
+
+ private:
+  // The images and labels of a batch; of none, memory for so many.
+  struct DeviceBatch {
+    Tensor images, labels;
+  };
+  DeviceBatch upload(const Batch& batch, int64_t rows) const;
+  void step(const Batch& batch, int64_t rows);
+  void train_on(const DeviceBatch& batch);
+  Tensor loss_of(const DeviceBatch& batch);
+
+  const ResNetRecipe recipe_;
+  const StepSettings settings_;
+};
+
+}  // namespace rw
