@@ -75,7 +75,10 @@ bool Rematerializer::evict(uint64_t wanted) {
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     return std::pair(a.first, a.second->storage->id()) < std::pair(b.first, b.second->storage->id());
   });
-  uint64_t freed = 0;
+  // A little more than wanted at a time: looking at all values again costs more.
+  uint64_t freed = 0, held = 0;
+  for (const auto& [storage, c] : all) held += c.bytes;
+  wanted = std::max(wanted, held / 32);
   for (const auto& [score, c] : order) {
     if (freed >= wanted) break;
     freed += c->bytes;
