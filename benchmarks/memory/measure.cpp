@@ -1,0 +1,165 @@
+#include "benchmarks/memory/measure.h"
+
+#include <chrono>
+
+#include "backends/dry/dry_backend.h"
+#include "backends/open.h"
+
+namespace rw::memory {
+
+namespace {
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+};
+
+// Modelled time of replays over that of forward and backward.
+double modelled_share(const WorkByPhase& work) {
+  const auto cost = [&](Phase phase) {
+    const Work& w = work[static_cast<int>(phase)];
+    return OpCost{w.flops, w.bytes}.total();
+  };
+  const double rest = cost(Phase::forward) + cost(Phase::backward);
+  return rest > 0 ? cost(Phase::replay) / rest : 0;
+}
+
+}  // namespace
+
+Profile open_profile(const std::string& device, bool as_is) {
+  const std::shared_ptr<Backend> model = open_backend("dry:" + device);
+  DeviceInfo info = model->info();
+  if (!as_is) info.memory_bytes = uint64_t{1} << 44;
+  const auto workspace = [model](const KernelCall& call) { return model->workspace_bytes(call); };
+  return {fmt::format("{} ({})", info.name, info.driver),
+          [info, workspace] { return make_dry_backend(info, workspace); }};
+}
+
+Bench::Bench(std::string row, Workload workload, Profile profile, int candidates)
+    : row_(std::move(row)),
+      workload_(std::move(workload)),
+      profile_(std::move(profile)),
+      candidates_(candidates) {}
+
+RecomputeSearch& Bench::search() {
+  const Stopwatch watch;
+  if (!search_) search_.emplace(profile_.open, workload_.program(), candidates_);
+  spent_ += watch.seconds();
+  return *search_;
+}
+
+Result Bench::measure(const std::string& method, Run run) {
+  const Stopwatch watch;
+  Result r{.row = row_, .method = method, .device = profile_.name, .about = workload_.about};
+  last_ = run;
+  run.tape = &r.tape;
+  const Forecast forecast = dry_run(profile_.open(), [&] { workload_.run(run); });
+  r.peak = forecast.memory.peak;
+  r.reserved = forecast.memory.peak_reserved;
+  r.naive = forecast.memory.naive;
+  r.flops = forecast.flops() / run.steps;
+  r.recompute = forecast.recompute_share();
+  r.modelled = modelled_share(forecast.work);
+  r.dry_seconds = watch.seconds() + std::exchange(spent_, 0);
+  return r;
+}
+
+Result Bench::plain() { return measure("plain", {}); }
+
+Result Bench::block(int every) { return measure("block", {.segments_every = every}); }
+
+Result Bench::memory() {
+  const Stopwatch watch;
+  const RecomputeChoice choice = search().memory();
+  spent_ = watch.seconds();
+  return measure("memory", {.recompute = choice.recompute});
+}
+
+Result Bench::nested(int leaf) {
+  const RecordedGraph& recorded = search().recorded();
+  const auto records = static_cast<uint32_t>(recorded.ops.size());
+  const RecomputePlan plan = nested_halving(records, static_cast<uint32_t>(leaf));
+  return measure("nested",
+                 {.recompute = {.segments = plan.segments, .signature = recorded.signature}});
+}
+
+Result Bench::budget(uint64_t bytes) {
+  const Stopwatch watch;
+  const RecomputeChoice& choice = search().budget(bytes);
+  spent_ = watch.seconds();
+  Result r = measure("budget", {.recompute = choice.recompute});
+  r.budget = bytes;
+  return r;
+}
+
+std::optional<Result> Bench::try_budget(uint64_t bytes) {
+  if (search().choices().back().peak() > bytes) return std::nullopt;
+  return budget(bytes);
+}
+
+std::optional<Result> Bench::fitting(uint64_t bytes) {
+  const Stopwatch watch;
+  for (const RecomputeChoice& choice : search().choices()) {
+    const Run run{.recompute = choice.recompute};
+    if (choice.peak() > bytes || !fits(workload_, profile_, run, bytes)) continue;
+    spent_ = watch.seconds();
+    Result r = measure("budget", run);
+    r.budget = bytes;
+    return r;
+  }
+  return std::nullopt;
+}
+
+Result Bench::least() {
+  const Stopwatch watch;
+  const RecomputeChoice& choice = search().choices().back();
+  spent_ = watch.seconds();
+  return measure("least", {.recompute = choice.recompute});
+}
+
+std::vector<Result> Bench::front() {
+  std::vector<Result> results;
+  for (const RecomputeChoice& choice : search().choices())
+    results.push_back(measure("front", {.recompute = choice.recompute}));
+  return results;
+}
+
+void Bench::run_really(Result& result, const std::string& device_name) {
+  const auto device = Device::create(open_backend(device_name));
+  const auto previous = exchange_default_device(device);
+  RealRun real{.device = fmt::format("{} ({})", device->info().name, device->info().driver)};
+  Run run = last_;
+  run.tape = &real.tape;
+  run.seconds = &real.seconds;
+  workload_.run(run);
+  real.peak = device->memory_report().peak;
+  exchange_default_device(previous);
+  result.real = std::move(real);
+}
+
+bool fits(const Workload& workload, const Profile& profile, const Run& run, uint64_t limit) {
+  try {
+    dry_run(profile.open(), [&] { workload.run(run); }, {.memory_limit = limit});
+    return true;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
+}
+
+int64_t largest(const std::function<bool(int64_t)>& fits, int64_t guess, double tolerance) {
+  int64_t good = 0, bad = std::max<int64_t>(guess, 1);
+  for (; fits(bad); bad *= 2) good = bad;
+  while (bad - good > 1 && static_cast<double>(bad - good) > tolerance * static_cast<double>(bad)) {
+    const int64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+}  // namespace rw::memory

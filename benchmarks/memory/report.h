@@ -1,0 +1,72 @@
+// The memory benchmark's figures, and the files they are written to.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "benchmarks/memory/workload.h"
+
+namespace rw::memory {
+
+// A real run of the same steps.
+struct RealRun {
+  std::string device;
+  uint64_t peak = 0;  // bytes live in the arena
+  TapeStats tape;
+  double seconds = 0;  // of the second step
+};
+
+// One workload run in one way. Bytes unless said otherwise.
+struct Result {
+  std::string row;     // of the benchmark: "openai"
+  std::string method;  // plain, block, memory, nested, budget, front
+  std::string device;  // whose profile the dry run followed
+  Case about;
+  uint64_t budget = 0;  // that the method was given, 0: none
+  TapeStats tape;       // between forward and backward
+  uint64_t peak = 0;    // most bytes alive in the arena
+  uint64_t reserved = 0;  // blocks held for them
+  uint64_t naive = 0;     // if nothing were freed during a step
+  double flops = 0;       // of a step, replays included
+  double recompute = 0;   // FLOPs of replays over those of forward and backward
+  double modelled = 0;    // the same in time, by OpCost::total()
+  double dry_seconds = 0; // that finding and measuring this took
+  std::optional<RealRun> real;
+};
+
+// A figure that was to be reached.
+struct Bar {
+  std::string row, what, theirs, bar, ours;
+  bool met = false;
+};
+
+// peak = factor * scale^exponent by least squares of logarithms, and the best factor * sqrt(scale).
+struct Fit {
+  std::string row, series;
+  double factor = 0, exponent = 0, sqrt_factor = 0;  // in MB
+};
+
+struct Report {
+  std::string machine, command, profile;
+  std::vector<Result> results;
+  std::vector<Bar> bars;
+  std::vector<Fit> fits;
+};
+
+double megabytes(uint64_t bytes);  // of a million bytes
+// "BatchNorm off, f32": what tells the series of a row apart.
+std::string variant(const Case& about);
+
+nlohmann::json to_json(const Report& report);
+std::string to_csv(const Report& report);
+std::string to_markdown(const Report& report);
+std::string to_html(const Report& report);  // self-contained
+
+// memory.json, .csv, .md and .html in `folder`, which is made; `name` instead of "memory".
+void write_report(const Report& report, const std::filesystem::path& folder,
+                  const std::string& name);
+
+}  // namespace rw::memory

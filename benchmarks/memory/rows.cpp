@@ -1,0 +1,155 @@
+#include "benchmarks/memory/rows.h"
+
+#include "benchmarks/memory/workloads.h"
+
+namespace rw::memory {
+
+namespace {
+
+constexpr uint64_t MB = 1'000'000;
+
+}  // namespace
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> all = {
+      {"real", "small networks, really run: predicted peaks are the measured ones", true, real_row},
+      {"openai", "CIFAR ResNet v2 of depth 6k + 2, batch 1280, against OpenAI's curve", true,
+       openai_row},
+      {"depth122", "the same at depth 122, batch 128", true, depth122_row},
+      {"resnet50", "ResNet-50, batch 184, against MONeT", true, resnet50_row},
+      {"bert", "largest batches of BERT-base and -large in 8 GiB", false, bert_row},
+      {"resnet1001", "1001 layers at 224 x 224, against Chen et al. 2016", false, resnet1001_row},
+      {"chain", "40 000 ops on 100 000 floats in 64 MB", false, chain_row},
+  };
+  return all;
+}
+
+const Result& add(const RowOptions& options, Report& report, Result result) {
+  if (options.note) options.note(result);
+  return report.results.emplace_back(std::move(result));
+}
+
+std::string percent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
+
+void add_bar(Report& report, const Result& ours, std::string what, std::string theirs,
+             uint64_t bytes, double most_recompute) {
+  report.bars.push_back(
+      {.row = ours.row,
+       .what = std::move(what),
+       .theirs = std::move(theirs),
+       .bar = fmt::format("<= {:.0f} MB at <= {} FLOPs", megabytes(bytes), percent(most_recompute)),
+       .ours = fmt::format("{:.0f} MB at {} FLOPs", megabytes(ours.peak), percent(ours.recompute)),
+       .met = ours.peak <= bytes && ours.recompute <= most_recompute});
+}
+
+std::vector<std::string> mispredictions(const Report& report) {
+  std::vector<std::string> lines;
+  for (const Result& r : report.results) {
+    if (!r.real) continue;
+    const TapeStats &dry = r.tape, &real = r.real->tape;
+    const bool same_tape = dry.records == real.records && dry.saved_tensors == real.saved_tensors &&
+                           dry.saved_bytes == real.saved_bytes;
+    if (r.real->peak == r.peak && same_tape) continue;
+    lines.push_back(fmt::format("{} {} {} ({}): predicted {} bytes and {} records, measured {} "
+                                "and {}",
+                                r.row, r.about.model, r.about.depth, r.method, r.peak, dry.records,
+                                r.real->peak, real.records));
+  }
+  return lines;
+}
+
+void real_row(const RowOptions& o, Report& report) {
+  const Profile profile = open_profile(o.device, true);
+  std::vector<Workload> workloads;
+  for (const int k : {1, 2, 3, 5}) workloads.push_back(cifar_workload(k, 16, false, DType::f32));
+  workloads.push_back(cifar_workload(2, 16, true, DType::f32));
+  workloads.push_back(cifar_workload(2, 16, true, DType::f16));
+  workloads.push_back(bert_workload({.preset = "tiny", .batch = 4, .dtype = DType::f32}));
+  for (const Workload& workload : workloads) {
+    Bench bench("real", workload, profile);
+    const auto both = [&](Result result) {
+      bench.run_really(result, o.device);
+      return add(o, report, std::move(result));
+    };
+    const uint64_t plain = both(bench.plain()).peak;
+    both(bench.block());
+    both(bench.memory());
+    both(bench.nested());
+    if (auto result = bench.try_budget(plain * 2 / 3)) both(std::move(*result));
+  }
+}
+
+void depth122_row(const RowOptions& o, Report& report) {
+  for (const bool norm : {false, true}) {
+    Bench bench("depth122", cifar_workload(20, 128, norm, DType::f32), o.profile, 24);
+    for (Result& r : bench.front()) add(o, report, std::move(r));
+    add(o, report, bench.plain());
+    add(o, report, bench.block());
+    add(o, report, bench.memory());
+    if (const auto budget = bench.try_budget(230 * MB)) {
+      add(o, report, *budget);
+      if (!norm) add_bar(report, *budget, "depth 122, batch 128", "236.5 MB", 230 * MB, 1. / 3);
+    }
+  }
+}
+
+void resnet50_row(const RowOptions& o, Report& report) {
+  Bench bench("resnet50", resnet50_workload(184, DType::f32), o.profile, 32);
+  for (Result& r : bench.front()) add(o, report, std::move(r));
+  const uint64_t plain = add(o, report, bench.plain()).peak;
+  add(o, report, bench.block());
+  add(o, report, bench.memory());
+  struct Point {
+    uint64_t bytes;
+    const char* theirs;
+    double most;
+  };
+  for (const auto& [bytes, theirs, most] :
+       {Point{10'010 * MB, "10.01 GB at +3.2 % time", 0.2}, {8'010 * MB, "8.01 GB at +5.6 %", 0.2},
+        {6'000 * MB, "6.00 GB at +9.3 %", 0.2}, {plain / 3, "3x at about +12 %", 0.2},
+        {4'990 * MB, "4.99 GB at +12.0 %", 1. / 3}}) {
+    if (const auto r = bench.try_budget(bytes)) {
+      const std::string what =
+          fmt::format("ResNet-50 in {:.2f} GB", static_cast<double>(bytes) / 1e9);
+      add_bar(report, add(o, report, *r), what, theirs, bytes, most);
+    }
+  }
+}
+
+void resnet1001_row(const RowOptions& o, Report& report) {
+  Bench bench("resnet1001", resnet1001_workload(32, DType::f32), o.profile, 16);
+  for (Result& r : bench.front()) add(o, report, std::move(r));
+  add(o, report, bench.plain());
+  add(o, report, bench.block());
+  add(o, report, bench.memory());
+  add(o, report, bench.nested());
+  add_bar(report, add(o, report, bench.budget(6000 * MB)), "1001 layers, batch 32",
+          "48 GB to 7 GB at +30 % time", 6000 * MB, 0.34);
+}
+
+void chain_row(const RowOptions& o, Report& report) {
+  constexpr int64_t ops = 40'000, elements = 100'000;
+  const uint64_t limit = 64 * MB;
+  Bench bench("chain", chain_workload(ops, elements), o.profile, 12);
+  add(o, report, bench.plain());
+  add(o, report, bench.block(200));
+  add(o, report, bench.nested(100));
+  Result budget = bench.budget(limit);
+  if (o.real) {
+    // The same program on this machine's device, whose workspaces are those of another one.
+    Bench here("chain", chain_workload(ops, elements), open_profile(o.device), 12);
+    Result really = here.budget(limit);
+    here.run_really(really, o.device);
+    add(o, report, std::move(really));
+  }
+  const Result& r = add(o, report, std::move(budget));
+  report.bars.push_back({.row = "chain",
+                         .what = "40 000 ops on 100 000 floats",
+                         .theirs = "runs in a GTX 1070 Ti's 8 GB",
+                         .bar = "<= 64 MB",
+                         .ours = fmt::format("{:.1f} MB at {} modelled time", megabytes(r.peak),
+                                             percent(r.modelled)),
+                         .met = r.peak <= limit});
+}
+
+}  // namespace rw::memory

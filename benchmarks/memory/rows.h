@@ -1,0 +1,47 @@
+// The rows of the memory benchmark: what others published, run here.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "benchmarks/memory/measure.h"
+#include "benchmarks/memory/report.h"
+
+namespace rw::memory {
+
+struct RowOptions {
+  Profile profile;               // of dry runs
+  std::string device = "vulkan";  // of real runs
+  bool all = false;              // every configuration, not only the quick ones
+  bool real = true;              // also run what a real run takes seconds for
+  std::function<void(const Result&)> note;  // told of every result
+};
+
+struct Row {
+  const char* name;
+  const char* what;  // for --help
+  bool quick;        // part of the default run
+  void (*run)(const RowOptions& options, Report& report);
+};
+const std::vector<Row>& rows();
+
+// Rows; each adds its results, bars and fits.
+void real_row(const RowOptions& options, Report& report);
+void openai_row(const RowOptions& options, Report& report);
+void depth122_row(const RowOptions& options, Report& report);
+void resnet50_row(const RowOptions& options, Report& report);
+void bert_row(const RowOptions& options, Report& report);
+void resnet1001_row(const RowOptions& options, Report& report);
+void chain_row(const RowOptions& options, Report& report);
+
+// Real runs whose peak or tape is not the predicted one, one line each.
+std::vector<std::string> mispredictions(const Report& report);
+
+// What rows share.
+const Result& add(const RowOptions& options, Report& report, Result result);
+void add_bar(Report& report, const Result& ours, std::string what, std::string theirs,
+             uint64_t bytes, double most_recompute);
+std::string percent(double share);  // "+12.3 %"
+
+}  // namespace rw::memory

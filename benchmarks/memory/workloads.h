@@ -1,0 +1,42 @@
+// The programs whose memory the benchmark measures.
+#pragma once
+
+#include "benchmarks/memory/workload.h"
+#include "nn/models/bert.h"
+#include "nn/models/resnet.h"
+
+namespace rw::memory {
+
+// A residual network with cross entropy; gradients are made and dropped, or used by SGD.
+struct ResNetWorkload {
+  std::string model;  // for the report
+  ResNetConfig config;
+  int64_t depth = 0, scale = 0;
+  int64_t batch = 1, size = 32;  // square images of `size` pixels
+  DType dtype = DType::f32;
+  bool optimizer = false;  // SGD with momentum
+};
+Workload resnet_workload(const ResNetWorkload& options);
+
+// CIFAR ResNet of version 2, depth 6k + 2, gradients only: what OpenAI's gradient-checkpointing
+// measured.
+Workload cifar_workload(int k, int64_t batch, bool norm, DType dtype);
+// ResNet-50 at 224 x 224 with SGD.
+Workload resnet50_workload(int64_t batch, DType dtype);
+// Five times the blocks of ResNet-200 (He et al. 2016): bottleneck stages of 16, 121, 180 and 16
+// blocks, 1001 layers, pre-activated, 224 x 224.
+Workload resnet1001_workload(int64_t batch, DType dtype);
+
+// BERT pre-training: masked tokens (15 %) and next sentence, dropout 0.1, AdamW. The loss makes its
+// logits in chunks. f16: parameters, gradients and Adam's state stay f32.
+struct BertWorkload {
+  std::string preset = "base";
+  int64_t batch = 1, length = 128;
+  DType dtype = DType::f32;
+};
+Workload bert_workload(const BertWorkload& options);
+
+// y = tanh(y), `ops` times over, on f32 [elements], and its gradient.
+Workload chain_workload(int64_t ops, int64_t elements);
+
+}  // namespace rw::memory

@@ -1,0 +1,119 @@
+// Memory against tape size: what training steps keep, their peaks and what recomputation costs, for
+// the networks that others published figures of. Mostly dry runs; some are really run to show that
+// the predictions hold.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+
+#include "benchmarks/memory/chart.h"
+#include "benchmarks/memory/rows.h"
+#include "core/error.h"
+#include "examples/common/program.h"
+
+using namespace rw;
+using namespace rw::memory;
+
+namespace {
+
+std::string machine() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string model = "unknown processor";
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) model = line.substr(line.find(':') + 2);
+  return fmt::format("{} x {}", sysconf(_SC_NPROCESSORS_ONLN), model);
+}
+
+struct Options {
+  std::string device = "vulkan", profile = REWIND_PROFILE, output, name = "memory";
+  std::vector<std::string> rows;
+  bool all = false, dry_only = false;
+
+  void add_to(CLI::App& app);
+  bool wants(const Row& row) const;
+};
+
+void Options::add_to(CLI::App& app) {
+  std::string list;
+  for (const Row& row : memory::rows()) list += fmt::format("\n  {}: {}", row.name, row.what);
+  app.add_option("--row", rows, "what to measure, several may be given:" + list);
+  app.add_flag("--all", all, "every row in every configuration; minutes");
+  app.add_option("--device", device, "of real runs: vulkan, vulkan:NAME, vulkan:INDEX or cpu")
+      ->capture_default_str();
+  app.add_option("--profile", profile, "what dry runs predict: a profile's file or a device")
+      ->capture_default_str();
+  app.add_flag("--dry-only", dry_only, "no real runs");
+  app.add_option("--output", output, "folder for NAME.json, .csv, .md and .html");
+  app.add_option("--name", name, "of the files")->capture_default_str();
+}
+
+bool Options::wants(const Row& row) const {
+  if (dry_only && row.run == real_row) return false;
+  if (!rows.empty()) return std::find(rows.begin(), rows.end(), row.name) != rows.end();
+  return all || row.quick;
+}
+
+void note(const Result& r) {
+  const Case& c = r.about;
+  fmt::print("{:10} {} {:>5}  batch {:<5} {:22} {:7} tape {:>6} / {:>6} / {:>9.1f} MB  peak {:>9.1f} MB  "
+             "{:>+6.1f} % FLOPs{}\n",
+             r.row, c.model, c.depth, c.batch, variant(c), r.method, r.tape.records,
+             r.tape.saved_tensors, megabytes(r.tape.saved_bytes), megabytes(r.peak),
+             100 * r.recompute,
+             r.real ? fmt::format("  run: {}, {:.3f} s", r.real->peak == r.peak ? "equal" : "DIFFERS",
+                                  r.real->seconds)
+                    : "");
+  std::fflush(stdout);
+}
+
+void run(const Options& o, Report& report) {
+  const RowOptions options{.profile = open_profile(o.profile),
+                           .device = o.device,
+                           .all = o.all || !o.rows.empty(),
+                           .real = !o.dry_only,
+                           .note = note};
+  for (const std::string& name : o.rows)
+    check(std::any_of(rows().begin(), rows().end(), [&](const Row& row) { return row.name == name; }),
+          "options", "there is no row '{}'; see --help", name);
+  report.profile = options.profile.name;
+  fmt::print("dry runs predict: {}\ntape: records / saved tensors / saved bytes\n\n", report.profile);
+  for (const Row& row : rows())
+    if (o.wants(row)) row.run(options, report);
+}
+
+void conclude(const Options& o, const Report& report) {
+  for (const Chart& chart : charts_of(report)) fmt::print("{}", to_text(chart));
+  if (!report.bars.empty()) fmt::print("\nBars:\n");
+  for (const Bar& b : report.bars)
+    fmt::print("  {:6} {}: {} (bar {}; published: {})\n", b.met ? "met" : "MISSED", b.what, b.ours,
+               b.bar, b.theirs.empty() ? "-" : b.theirs);
+  for (const Fit& f : report.fits)
+    fmt::print("  fit of {}: {:.0f} MB * k^{:.2f}; {:.0f} MB * sqrt(k)\n", f.series, f.factor,
+               f.exponent, f.sqrt_factor);
+  if (!o.output.empty()) {
+    write_report(report, o.output, o.name);
+    fmt::print("\nwritten: {0}/{1}.html, .json, .csv, .md\n", o.output, o.name);
+  }
+  const std::vector<std::string> wrong = mispredictions(report);
+  size_t real = 0;
+  for (const Result& r : report.results) real += r.real.has_value();
+  fmt::print("\n{} of {} real runs have the predicted tape and the predicted peak to the byte\n",
+             real - wrong.size(), real);
+  check(wrong.empty(), "memory", "predictions were wrong:\n{}", fmt::join(wrong, "\n"));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Memory against tape size: plain, block, memory, nested and budget.");
+  Options options;
+  options.add_to(app);
+  Report report{.machine = machine()};
+  for (int i = 0; i < argc; ++i)
+    report.command += i ? fmt::format(" {}", argv[i]) : std::string("./rewind memory");
+  return run_program(app, argc, argv, [&] {
+    run(options, report);
+    conclude(options, report);
+  });
+}
