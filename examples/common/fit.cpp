@@ -38,8 +38,8 @@ std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t b
   const auto last_cheap = std::find_if(choices.rbegin(), choices.rend(), [](const auto& choice) {
     return choice.forecast.recompute_share() <= cheap;
   });
-  if (last_cheap != choices.rend()) budget("budget, cheap", *last_cheap);
-  budget("budget, smallest", choices.back());
+  if (last_cheap != choices.rend()) budget("budget, up to 1.33x", *last_cheap);
+  if (last_cheap != choices.rbegin()) budget("budget, smallest", choices.back());
   return all;
 }
 
@@ -74,9 +74,9 @@ std::vector<FitRow> largest_batches(const Planner& planner, const StepSettings& 
 
 std::string fit_table(const std::vector<FitRow>& rows, uint64_t bytes, const std::string& samples) {
   std::string out = fmt::format(
-      "Largest batches in {}, with {}; cost: FLOPs per sample against plain\n"
+      "Largest batches of {} in {}; cost: FLOPs per sample against plain\n"
       "  {:<6}{:<20}{:>10}{:>8}{:>9}{:>8}{:>13}{:>13}\n",
-      format_bytes(bytes), samples, "dtype", "", "accumulate", "batch", "per step", "cost", "peak",
+      samples, format_bytes(bytes), "dtype", "", "accumulate", "batch", "per step", "cost", "peak",
       "reserved");
   for (const FitRow& row : rows) {
     out += fmt::format("  {:<6}{:<20}{:>10}{:>8}", name(row.settings.dtype), row.mode,

@@ -23,7 +23,6 @@ class Search {
     const bool can_block = now_.checkpoint == "none", can_half = now_.dtype != DType::f16;
     if (can_block) try_out(program_.block_option, block);
     if (can_half) try_out("--dtype f16", half);
-    try_budget();
     try_smaller_batch("", now_);
     if (can_block && can_half) {
       block.dtype = DType::f16;
@@ -36,6 +35,7 @@ class Search {
                                   (can_block ? program_.block_option + " " : std::string());
       try_smaller_batch(options, least);
     }
+    try_budget();
     return std::move(found_);
   }
 

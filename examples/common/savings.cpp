@@ -50,7 +50,11 @@ std::string savings_table(const std::vector<Saving>& savings) {
         saves ? savings[i - 1].peak - savings[i].peak : savings[i].peak - savings[i - 1].peak;
     out +=
         fmt::format("  {:<40}{:>13}{:>13}{:>7.2f}x\n", savings[i].technique,
-                    fmt::format("{}{}", saves ? "-" : "+", format_bytes(change)),
+                    fmt::format("{}{}",
+                                change == 0 ? ""
+                                : saves     ? "-"
+                                            : "+",
+                                format_bytes(change)),
                     format_bytes(savings[i].peak), before / static_cast<double>(savings[i].peak));
   }
   return out;

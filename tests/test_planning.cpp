@@ -1,0 +1,278 @@
+// The examples' plans: a dry run of shapes alone predicts the real run's memory to the byte.
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+#include "core/ops.h"
+#include "data/vocabulary.h"
+#include "examples/bert/steps.h"
+#include "examples/common/fit.h"
+#include "examples/common/planning.h"
+#include "examples/common/remedies.h"
+#include "examples/mnist/steps.h"
+#include "examples/resnet/steps.h"
+#include "tests/optim_fixture.h"
+
+namespace rw::test {
+
+namespace {
+
+// A program, and the same with values.
+struct Example {
+  std::string name;
+  MakeSteps make;
+  std::function<void(TrainingSteps&, int64_t batch, int step)> real_step;
+
+  PlannedProgram program(const StepSettings& settings) const {
+    return {.title = name, .samples = "samples", .make = make, .settings = settings};
+  }
+};
+
+std::vector<float> pixels(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 7 % 23) / 23;
+  return values;
+}
+
+std::vector<int32_t> labels(int64_t count, int32_t classes) {
+  std::vector<int32_t> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(i) % classes;
+  return values;
+}
+
+Example resnet() {
+  const ResNetRecipe recipe{
+      .model = resnet_cifar(8, 1, BlockKind::basic, 10), .height = 16, .width = 16};
+  return {"resnet8",
+          [=](const StepSettings& s) { return std::make_unique<ResNetSteps>(recipe, s); },
+          [](TrainingSteps& steps, int64_t n, int) {
+            static_cast<ResNetSteps&>(steps).step({pixels(n * 16 * 16 * 3), labels(n, 10)});
+          }};
+}
+
+Example mnist() {
+  return {"mnist", [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
+          [](TrainingSteps& steps, int64_t n, int) {
+            static_cast<MnistSteps&>(steps).step({pixels(n * 784), labels(n, 10)});
+          }};
+}
+
+BertRecipe bert_recipe() {
+  BertConfig config = BertConfig::preset("tiny");
+  config.vocab_size = 1000;
+  return {.config = config, .length = 24, .classes = 3};
+}
+
+// Sequences of several lengths, every sixth or seventh token of them masked.
+TextBatch text_batch(int64_t rows, int64_t length, int step) {
+  TextBatch batch{.rows = rows, .length = length};
+  const auto cells = rows * length;
+  batch.ids = labels(cells, 1000);
+  batch.token_types.assign(static_cast<size_t>(cells), 0);
+  batch.targets.assign(static_cast<size_t>(cells), -100);
+  for (int64_t row = 0; row < rows; ++row) {
+    batch.lengths.push_back(static_cast<int32_t>(length - row % 3));
+    batch.labels.push_back(static_cast<int32_t>(row % 3));
+    for (int64_t at = 1; at < length - 2; at += 7 + (row + step) % 3, ++batch.predictions)
+      batch.targets[static_cast<size_t>(row * length + at)] = 5;
+  }
+  return batch;
+}
+
+Example pretrain() {
+  const BertRecipe recipe = bert_recipe();
+  return {"bert", [=](const StepSettings& s) { return std::make_unique<PretrainSteps>(recipe, s); },
+          [](TrainingSteps& steps, int64_t n, int step) {
+            static_cast<PretrainSteps&>(steps).step(text_batch(n, 24, step));
+          }};
+}
+
+Example finetune() {
+  const BertRecipe recipe = bert_recipe();
+  return {"finetune",
+          [=](const StepSettings& s) { return std::make_unique<FinetuneSteps>(recipe, s); },
+          [](TrainingSteps& steps, int64_t n, int step) {
+            static_cast<FinetuneSteps&>(steps).step(text_batch(n, 24, step));
+          }};
+}
+
+// Memory after two updates on a new device like the default one.
+MemoryReport real_run(const Example& example, const StepSettings& settings, uint64_t limit = 0) {
+  const std::string kind = default_device()->info().backend;
+  const auto before = exchange_default_device(Device::create(open_backend(kind), limit));
+  const std::shared_ptr<Device> device = default_device();
+  MemoryReport memory;
+  try {
+    const auto steps = example.make(settings);
+    for (uint32_t i = 0; i < 2 * settings.accumulate; ++i)
+      example.real_step(*steps, settings.batch, static_cast<int>(i));
+    memory = device->memory_report();
+  } catch (...) {
+    exchange_default_device(before);
+    throw;
+  }
+  exchange_default_device(before);
+  return memory;
+}
+
+void check_prediction(const Example& example, const StepSettings& settings) {
+  INFO(example.name, ", ", name(settings.dtype), ", ", settings.checkpoint, ", accumulate ",
+       settings.accumulate);
+  const Planner planner(default_device()->backend(), example.make);
+  const MemoryReport predicted = planner.forecast(settings).memory;
+  const MemoryReport real = real_run(example, settings);
+  CHECK(predicted.peak == real.peak);
+  CHECK(predicted.peak_by_purpose == real.peak_by_purpose);
+  CHECK(predicted.naive == real.naive);
+  CHECK(predicted.live == real.live);
+  CHECK(predicted.peak_reserved == real.peak_reserved);
+  CHECK(real.plan_misses == 0);
+}
+
+}  // namespace
+
+TEST_CASE("plan: dry steps predict real memory to the byte") {
+  on_each_device([] {
+    for (const DType dtype : {DType::f16, DType::f32})
+      for (const char* checkpoint : {"none", "block"}) {
+        check_prediction(resnet(), {.dtype = dtype, .batch = 4, .checkpoint = checkpoint});
+        check_prediction(pretrain(), {.dtype = dtype, .batch = 3, .checkpoint = checkpoint});
+      }
+    check_prediction(resnet(), {.batch = 3, .accumulate = 3, .checkpoint = "stage"});
+    check_prediction(pretrain(), {.batch = 2, .accumulate = 3, .checkpoint = "block"});
+    check_prediction(finetune(), {.dtype = DType::f32, .batch = 3});
+    check_prediction(finetune(), {.batch = 2, .accumulate = 2, .checkpoint = "block"});
+    check_prediction(mnist(), {.dtype = DType::f32, .batch = 1, .accumulate = 10});
+    check_prediction(mnist(), {.batch = 10, .checkpoint = "block"});
+  });
+}
+
+TEST_CASE("plan: planned recomputation keeps a real run within its budget") {
+  on_each_device([] {
+    for (const Example& example : {resnet(), pretrain()}) {
+      INFO(example.name);
+      StepSettings settings{.batch = 16};
+      const Planner planner(default_device()->backend(), example.make);
+      RecomputeSearch search = planner.search(settings);
+      const uint64_t plain = search.plain().peak(), least = search.choices().back().peak();
+      CHECK(least < plain);
+      settings.recompute =
+          std::make_shared<const Recompute>(search.budget((plain + least) / 2).recompute);
+      const MemoryReport real = real_run(example, settings);
+      CHECK(real.peak <= (plain + least) / 2);
+      CHECK(real.peak == planner.forecast(settings).memory.peak);
+      CHECK_THROWS_WITH_AS(search.budget(least - 1),
+                           doctest::Contains(std::to_string(least).c_str()), OutOfMemory);
+    }
+  });
+}
+
+TEST_CASE("plan: the largest batch fits, and one sample more does not") {
+  on_each_device([] {
+    const uint64_t bytes = 20 << 20;
+    for (const Example& example : {resnet(), pretrain(), mnist()}) {
+      INFO(example.name);
+      const Planner planner(default_device()->backend(), example.make);
+      for (const int64_t guess : {1, 1000}) {
+        StepSettings settings;
+        settings.batch = planner.largest_batch(settings, bytes, guess);
+        REQUIRE(settings.batch > 0);
+        CHECK(real_run(example, settings, bytes).peak_reserved <= bytes);
+        ++settings.batch;
+        CHECK_THROWS_AS(planner.forecast(settings, {.room = Room::blocks, .memory_limit = bytes}),
+                        OutOfMemory);
+      }
+      CHECK(planner.largest_batch({}, 1 << 20) == 0);
+    }
+  });
+}
+
+TEST_CASE("plan: a table of batches has every way, each of them feasible") {
+  const auto cpu = open_backend("cpu");
+  const Planner planner(*cpu, resnet().make);
+  const uint64_t bytes = 24 << 20;
+  const auto rows = largest_batches(planner, {.batch = 8, .accumulate = 4}, bytes);
+  const auto batch = [&](DType dtype, std::string_view mode, uint32_t accumulate) -> int64_t {
+    for (const FitRow& row : rows)
+      if (row.settings.dtype == dtype && row.mode == mode && row.settings.accumulate == accumulate)
+        return row.settings.batch;
+    return -1;
+  };
+  for (const FitRow& row : rows) {
+    CHECK(row.forecast.memory.peak <= bytes);
+    CHECK(row.forecast.memory.peak_reserved <= bytes);
+    CHECK((row.mode == "plain") == (row.forecast.recompute_share() == 0));
+  }
+  for (const uint32_t accumulate : {1u, 4u}) {
+    CHECK(batch(DType::f16, "plain", accumulate) > batch(DType::f32, "plain", accumulate));
+    CHECK(batch(DType::f32, "block checkpoint", accumulate) >
+          batch(DType::f32, "plain", accumulate));
+    CHECK(batch(DType::f32, "budget, up to 1.33x", accumulate) >
+          batch(DType::f32, "plain", accumulate));
+  }
+  CHECK(fit_json(rows).size() == rows.size());
+}
+
+TEST_CASE("plan: savings add up to the step's peak") {
+  on_each_device([] {
+    const StepSettings settings{.batch = 4, .accumulate = 3, .checkpoint = "block"};
+    for (const Example& example : {resnet(), pretrain()}) {
+      const Planner planner(default_device()->backend(), example.make);
+      const auto savings = attribute_savings(planner, settings);
+      REQUIRE(savings.size() == 6);
+      CHECK(savings.back().peak == planner.forecast(settings).memory.peak);
+      int64_t left = static_cast<int64_t>(savings[0].peak);
+      for (const auto& row : savings_json(savings)) left -= row.at("saved").get<int64_t>();
+      CHECK(left == static_cast<int64_t>(savings.back().peak));
+      for (size_t i = 1; i < savings.size(); ++i)
+        CHECK_MESSAGE(savings[i].peak <= savings[i - 1].peak, savings[i].technique);
+    }
+  });
+}
+
+TEST_CASE("plan: what an out-of-memory error suggests fits") {
+  on_each_device([] {
+    const uint64_t limit = 12 << 20;
+    const Example example = resnet();
+    const StepSettings settings{.dtype = DType::f32, .batch = 64};
+    CHECK_THROWS_AS(real_run(example, settings, limit), OutOfMemory);
+    const Planner planner(default_device()->backend(), example.make);
+    const auto remedies = find_remedies(planner, example.program(settings), limit);
+    CHECK(remedies.size() >= 2);
+    for (const Remedy& remedy : remedies) {
+      INFO(remedy.options);
+      CHECK(remedy.settings.batch * remedy.settings.accumulate >= settings.batch);
+      const MemoryReport real = real_run(example, remedy.settings, limit);
+      CHECK(real.peak == remedy.forecast.memory.peak);
+      CHECK(real.peak_reserved <= limit);
+    }
+  });
+}
+
+TEST_CASE("plan: an error of a run ends with what would fit, or with that nothing does") {
+  const Example example = resnet();
+  for (const uint64_t limit : {uint64_t{12} << 20, uint64_t{1} << 20}) {
+    set_default_device(open_backend("cpu"), limit);
+    PlanningOptions options;
+    PlannedRun run(example.program({.dtype = DType::f32, .batch = 64}), options);
+    const auto train = [&] { example.make(run.settings())->dry_step(); };
+    const char* expected = limit > (uint64_t{1} << 20) ? "--dtype f16" : "that was tried fits";
+    CHECK_THROWS_WITH_AS(run.guard(train), doctest::Contains(expected), OutOfMemory);
+    CHECK(default_device()->live() == 0);
+  }
+}
+
+TEST_CASE("plan: a trace holds the last update") {
+  const auto cpu = open_backend("cpu");
+  const StepForecast forecast =
+      Planner(*cpu, mnist().make).forecast({.batch = 2, .accumulate = 3}, {.trace = true});
+  REQUIRE(forecast.trace.has_value());
+  CHECK(forecast.trace->steps.size() == 3);
+  CHECK(forecast.allocations > 0);
+  CHECK(forecast.samples == 6);
+  uint64_t calls = 0;
+  for (const Work& work : forecast.work) calls += work.calls;
+  CHECK(forecast.trace->calls.size() == calls);
+}
+
+}  // namespace rw::test
