@@ -43,7 +43,13 @@ void Storage::set_purpose(Purpose purpose) {
 }
 
 Device::Device(std::unique_ptr<Backend> backend, uint64_t memory_limit)
-    : backend_(std::move(backend)), arena_(backend_->info().alignment), lasting_(backend_->info().alignment) {
+    : backend_(std::move(backend)),
+      arena_(info().alignment),
+      lasting_(info().alignment),
+      planner_({.arena = arena_,
+                .largest_block = info().max_block_bytes,
+                .grow = [this](uint64_t bytes) { return add_block(arena_, bytes); },
+                .trim = [this] { trim(); }}) {
   report_.limit = memory_limit;
 }
 
@@ -218,10 +224,7 @@ void Device::reset_peak() {
 
 void Device::end_step() {
   report_.naive = step_start_ + step_allocated_;
-  planner_.end_step({.arena = arena_,
-                     .largest_block = info().max_block_bytes,
-                     .grow = [this](uint64_t bytes) { return add_block(arena_, bytes); },
-                     .trim = [this] { trim(); }});
+  planner_.end_step();
   report_.peak_reserved = std::max(report_.peak_reserved, reserved());
   last_step_peak_ = std::exchange(step_peak_, live());
   step_start_ = live();

@@ -84,6 +84,10 @@ class Device : public std::enable_shared_from_this<Device> {
   void end_step();
   void trim();  // gives wholly free blocks back to the driver
 
+  // Steps learnt on another device, by a dry run: they are laid out from the first one on.
+  std::vector<StepTrace> step_traces() const { return planner_.traces(); }
+  void learn(std::vector<StepTrace> traces) { planner_.learn(std::move(traces)); }
+
   uint64_t memory_limit() const { return report_.limit; }
   void set_memory_limit(uint64_t bytes) { report_.limit = bytes; }  // of blocks to come; 0: none
   // Called when an allocation would bring `live` above the budget; frees something and returns true,

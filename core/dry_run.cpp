@@ -47,9 +47,10 @@ Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& prog
   check(dry != nullptr, "dry_run", "the backend must be able to predict itself; use open_backend(\"dry\")");
   const auto device = Device::create(std::move(dry), options.memory_limit);
   const Sandbox sandbox(device, options.techniques);
+  device->learn(options.learnt);
   if (options.trace) device->start_trace();
   program();
-  Forecast forecast{device->memory_report(), device->work(), std::nullopt};
+  Forecast forecast{device->memory_report(), device->work(), std::nullopt, device->step_traces()};
   if (options.trace) forecast.trace = device->stop_trace();
   return forecast;
 }

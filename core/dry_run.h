@@ -14,12 +14,14 @@ struct DryRunOptions {
   uint64_t memory_limit = 0;  // of blocks, 0: none but the device's
   bool trace = false;         // record a MemoryTrace
   Techniques techniques = {};
+  std::vector<StepTrace> learnt = {};  // steps of an earlier run of the program, see Forecast
 };
 
 struct Forecast {
   MemoryReport memory;
   WorkByPhase work{};               // of the whole program
   std::optional<MemoryTrace> trace;  // where asked for
+  std::vector<StepTrace> steps = {};  // for Device::learn: the real run is packed from its first step on
 
   double flops() const;           // of everything, recomputation included
   double recompute_share() const;  // FLOPs of replays over those of the rest

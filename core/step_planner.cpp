@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "core/rng.h"
-
 namespace rw {
 
 namespace {
@@ -13,112 +11,142 @@ constexpr int most_attempts = 3;  // at one plan, when something keeps its place
 // Beyond the largest holes, small ones are left to allocations that are not planned.
 constexpr size_t most_holes = 64;
 
+// Whether it gets a place. What outlives a step that repeats is still there when the next one begins,
+// so it cannot lie where the last one's lay.
+bool is_planned(const StepTrace& trace, const StepTrace::Allocation& a) { return a.end || trace.is_first; }
+
+std::vector<Lifetime> planned(const StepTrace& trace) {
+  std::vector<Lifetime> lifetimes;
+  for (const StepTrace::Allocation& a : trace.allocations)
+    if (is_planned(trace, a)) lifetimes.push_back({a.size, a.begin, a.end ? a.end : trace.end + 1});
+  return lifetimes;
+}
+
 }  // namespace
 
 void StepPlanner::mix(uint64_t value) {  // splitmix64 (Steele et al. 2014)
-  uint64_t z = hash_ + value + 0x9e3779b97f4a7c15u;
+  uint64_t z = step_.hash + value + 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  hash_ = z ^ (z >> 31);
+  step_.hash = z ^ (z >> 31);
 }
 
 std::optional<StepPlanner::Place> StepPlanner::propose(uint64_t size, Ticket& ticket) {
-  const size_t index = step_.size();
+  const size_t index = step_.allocations.size();
   ticket = {number_, static_cast<uint32_t>(index)};
   mix(size);
-  step_.push_back({size, clock_++, 0});
-  prefixes_.push_back(hash_);
-  const auto agrees = [&](const Plan& p) { return index < p.prefixes.size() && p.prefixes[index] == hash_; };
-  if (!plan_ || !agrees(*plan_)) {
-    plan_ = nullptr;
-    for (const auto& plan : plans_)
-      if (agrees(*plan) && (!plan_ || plan->used > plan_->used)) plan_ = plan.get();
-  }
+  step_.allocations.push_back({size, clock_++, 0});
+  step_.prefixes.push_back(step_.hash);
+  follow(index);
   return plan_ ? plan_->places[index] : std::nullopt;
+}
+
+// Keeps to the plan while it goes on like the step, else takes another one that does.
+void StepPlanner::follow(size_t index) {
+  const auto agrees = [&](const Plan& p) {
+    return index < p.trace.prefixes.size() && p.trace.prefixes[index] == step_.hash;
+  };
+  if (plan_ && agrees(*plan_)) return;
+  plan_ = nullptr;
+  for (const auto& plan : plans_) {
+    const bool usable = index == 0 || !plan->places.empty();  // only at the start all places are free
+    if (usable && agrees(*plan) && (!plan_ || plan->used > plan_->used)) plan_ = plan.get();
+  }
+  if (plan_ && plan_->places.empty()) solve(*plan_);
 }
 
 void StepPlanner::freed(const Ticket& ticket) {
   if (ticket.step != number_) return;
-  step_[ticket.index].end = clock_++;
+  step_.allocations[ticket.index].end = clock_++;
   mix(~uint64_t{ticket.index});
 }
 
-void StepPlanner::end_step(const Memory& memory) {
+void StepPlanner::end_step() {
   mix(clock_);
-  const auto same = [&](const auto& plan) { return plan->hash == hash_; };
+  step_.end = clock_;
+  step_.is_first = number_ == 1;
+  const auto same = [&](const auto& plan) { return plan->trace.hash == step_.hash; };
   const auto known = std::find_if(plans_.begin(), plans_.end(), same);
   if (known != plans_.end()) {
     Plan& plan = **known;
     plan.used = number_;
     plan.followed = true;
-    if (misses_ == 0) ++followed_steps_;
-    else if (plan.attempts < most_attempts) solve(plan, memory);
+    if (misses_ == 0 && plan_ == &plan && plan.is_placed) ++followed_steps_;
+    else if (plan.attempts < most_attempts) solve(plan);
   } else if (worth_solving()) {
-    if (plans_.size() == most_plans)
-      plans_.erase(std::min_element(plans_.begin(), plans_.end(),
-                                    [](auto& a, auto& b) { return a->used < b->used; }));
-    plans_.push_back(std::make_unique<Plan>(
-        Plan{.prefixes = prefixes_, .places = {}, .hash = hash_, .used = number_}));
-    solve(*plans_.back(), memory);
+    solve(add(step_));
   }
   all_misses_ += misses_;
   misses_ = 0;
-  step_.clear();
-  prefixes_.clear();
+  step_ = {};
   plan_ = nullptr;
-  hash_ = clock_ = 0;
+  clock_ = 0;
   ++number_;
 }
 
 // New steps are planned at once, unless plans made so were not followed: then at second sight.
 bool StepPlanner::worth_solving() {
-  if (step_.empty()) return false;
+  if (step_.allocations.empty()) return false;
   const auto idle = std::count_if(plans_.begin(), plans_.end(), [](auto& p) { return !p->followed; });
   if (idle < static_cast<long>(most_plans) / 2) return true;
-  if (std::find(seen_.begin(), seen_.end(), hash_) != seen_.end()) return true;
-  seen_.push_back(hash_);
+  if (std::find(seen_.begin(), seen_.end(), step_.hash) != seen_.end()) return true;
+  seen_.push_back(step_.hash);
   if (seen_.size() > most_seen) seen_.erase(seen_.begin());
   return false;
 }
 
-void StepPlanner::solve(Plan& plan, const Memory& memory) {
+StepPlanner::Plan& StepPlanner::add(StepTrace trace) {
+  if (plans_.size() == most_plans)
+    plans_.erase(std::min_element(plans_.begin(), plans_.end(),
+                                  [](auto& a, auto& b) { return a->used < b->used; }));
+  plans_.push_back(std::make_unique<Plan>(Plan{.trace = std::move(trace), .used = number_}));
+  return *plans_.back();
+}
+
+std::vector<StepTrace> StepPlanner::traces() const {
+  std::vector<StepTrace> all;
+  for (const auto& plan : plans_) all.push_back(plan->trace);
+  return all;
+}
+
+void StepPlanner::learn(std::vector<StepTrace> traces) {
+  for (StepTrace& trace : traces) {
+    need_ = std::max(need_, lower_bound(planned(trace)));
+    add(std::move(trace));
+  }
+}
+
+void StepPlanner::solve(Plan& plan) {
   ++plan.attempts;
-  ++planned_steps_;
-  const std::vector<Lifetime> lifetimes = dying();
-  need_ = std::max(need_, memory.arena.live() + lower_bound(lifetimes));
+  const std::vector<Lifetime> lifetimes = planned(plan.trace);
+  need_ = std::max(need_, memory_.arena.live() + lower_bound(lifetimes));
   // In what is there if that is not much more than needed, else in fresh blocks of the right sizes.
-  const bool is_tight = memory.arena.reserved() <= need_ + need_ / 50;
-  if (is_tight && place(plan, lifetimes, memory, false)) return;
-  memory.trim();
-  if (!place(plan, lifetimes, memory, true)) plan.places.assign(step_.size(), std::nullopt);
+  const bool is_tight = memory_.arena.reserved() <= need_ + need_ / 50;
+  plan.is_placed = is_tight && place(plan, lifetimes, false);
+  if (plan.is_placed) return;
+  memory_.trim();
+  plan.is_placed = place(plan, lifetimes, true);
+  if (!plan.is_placed) plan.places.assign(plan.trace.allocations.size(), std::nullopt);
 }
 
-// What lives and dies within the step.
-std::vector<Lifetime> StepPlanner::dying() const {
-  std::vector<Lifetime> lifetimes;
-  for (const Allocation& a : step_)
-    if (a.end) lifetimes.push_back({a.size, a.begin, a.end});
-  return lifetimes;
-}
-
-bool StepPlanner::place(Plan& plan, std::span<const Lifetime> lifetimes, const Memory& memory,
-                        bool may_grow) const {
-  std::vector<Arena::Range> holes = memory.arena.holes();
+bool StepPlanner::place(Plan& plan, std::span<const Lifetime> lifetimes, bool may_grow) const {
+  std::vector<Arena::Range> holes = memory_.arena.holes();
   holes.resize(std::min(holes.size(), most_holes));
   std::vector<uint64_t> sizes;
   for (const Arena::Range& hole : holes) sizes.push_back(hole.size);
-  const OffsetPlan solution = plan_offsets(lifetimes, sizes, memory.largest_block);
+  const OffsetPlan solution = plan_offsets(lifetimes, sizes, memory_.largest_block);
   if (!solution.regions.empty() && !may_grow) return false;
   if (solution.height() > lower_bound(lifetimes) * 5 / 4) return false;  // best fit does as well
   for (const uint64_t height : solution.regions) {
-    const std::optional<uint32_t> block = memory.grow(height);
+    const std::optional<uint32_t> block = memory_.grow(height);
     if (!block) return false;
     holes.push_back({*block, 0, height});
   }
-  plan.places.assign(step_.size(), std::nullopt);
+  const auto& allocations = plan.trace.allocations;
+  plan.places.assign(allocations.size(), std::nullopt);
   auto next = solution.places.begin();
-  for (size_t i = 0; i < step_.size(); ++i) {
-    if (step_[i].end == 0) continue;
+  for (size_t i = 0; i < allocations.size(); ++i) {
+    if (!is_planned(plan.trace, allocations[i])) continue;
     const Arena::Range& hole = holes[next->space];
     plan.places[i] = {hole.block, hole.offset + next->offset};
     ++next;

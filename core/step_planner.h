@@ -14,8 +14,31 @@
 
 namespace rw {
 
+// The allocations of one step.
+struct StepTrace {
+  struct Allocation {
+    uint64_t size = 0;
+    uint32_t begin = 0, end = 0;  // positions among all allocations and frees; end 0: it outlives the step
+  };
+  std::vector<Allocation> allocations;
+  std::vector<uint64_t> prefixes;  // by allocation: hash of all events up to it
+  uint64_t hash = 0;               // of all events
+  uint32_t end = 0;                // number of events
+  bool is_first = false;           // of its device: what outlives it stays
+};
+
 class StepPlanner {
  public:
+  // What is planned: `grow` adds a block of so many bytes and returns its number (or nothing); `trim`
+  // removes blocks that are free.
+  struct Memory {
+    const Arena& arena;
+    uint64_t largest_block;
+    std::function<std::optional<uint32_t>(uint64_t)> grow;
+    std::function<void()> trim;
+  };
+  explicit StepPlanner(Memory memory) : memory_(std::move(memory)) {}
+
   // An allocation's place in the step that made it.
   struct Ticket {
     uint64_t step = 0;
@@ -30,49 +53,39 @@ class StepPlanner {
   std::optional<Place> propose(uint64_t size, Ticket& ticket);
   void missed() { ++misses_; }  // the place was taken
   void freed(const Ticket& ticket);
+  void end_step();  // a step that is new is planned
 
-  // Ends the step. A step that is new is planned: `arena` shows the holes; `grow` adds a block of so
-  // many bytes and returns its number (or nothing); `trim` removes blocks that are free.
-  struct Memory {
-    const Arena& arena;
-    uint64_t largest_block;
-    std::function<std::optional<uint32_t>(uint64_t)> grow;
-    std::function<void()> trim;
-  };
-  void end_step(const Memory& memory);
+  std::vector<StepTrace> traces() const;       // of the steps that are planned
+  void learn(std::vector<StepTrace> traces);   // steps to come: they are followed from the first on
 
   uint64_t followed_steps() const { return followed_steps_; }  // wholly, without a miss
-  uint64_t planned_steps() const { return planned_steps_; }    // solved
   uint64_t all_misses() const { return all_misses_; }
 
  private:
-  struct Allocation {
-    uint64_t size = 0;
-    uint32_t begin = 0, end = 0;  // end 0: alive
-  };
   struct Plan {
-    std::vector<uint64_t> prefixes;  // hash of all events up to each allocation
-    std::vector<std::optional<Place>> places;
-    uint64_t hash = 0, used = 0;  // `used`: number of the last step that was like it
+    StepTrace trace;
+    std::vector<std::optional<Place>> places = {};  // empty: not solved yet
+    uint64_t used = 0;  // number of the last step that was like it
     int attempts = 0;
-    bool followed = false;
+    bool is_placed = false, followed = false;
   };
 
   void mix(uint64_t value);
   bool worth_solving();
-  void solve(Plan& plan, const Memory& memory);
-  std::vector<Lifetime> dying() const;
-  bool place(Plan& plan, std::span<const Lifetime> lifetimes, const Memory& memory, bool may_grow) const;
+  void follow(size_t index);
+  Plan& add(StepTrace trace);
+  void solve(Plan& plan);
+  bool place(Plan& plan, std::span<const Lifetime> lifetimes, bool may_grow) const;
 
-  std::vector<Allocation> step_;
-  std::vector<uint64_t> prefixes_;
-  uint64_t hash_ = 0, number_ = 1;
+  Memory memory_;
+  StepTrace step_;  // so far
+  uint64_t number_ = 1;
   uint32_t clock_ = 0;
   std::vector<std::unique_ptr<Plan>> plans_;  // few
   Plan* plan_ = nullptr;                      // followed now
   std::vector<uint64_t> seen_;                // hashes of the last steps that were not solved
   uint64_t need_ = 0;  // bytes that the largest of the planned steps cannot do without
-  uint64_t misses_ = 0, all_misses_ = 0, followed_steps_ = 0, planned_steps_ = 0;
+  uint64_t misses_ = 0, all_misses_ = 0, followed_steps_ = 0;
 };
 
 }  // namespace rw

@@ -153,10 +153,16 @@ TEST_CASE_FIXTURE(CpuDevice, "dry run: steady state reserves at most 3 % more th
   };
   for (const Named& p : large) {
     INFO(std::string(p.name));
-    const MemoryReport report = plan(p.program).memory;
-    const double ratio = static_cast<double>(report.reserved) / static_cast<double>(report.peak);
+    const Forecast first = plan(p.program);
+    const MemoryReport& report = first.memory;
+    const MemoryReport learnt = plan(p.program, {.learnt = first.steps}).memory;
+    const double peak = static_cast<double>(report.peak);
+    const double ratio = static_cast<double>(report.reserved) / peak;
+    const double from_the_start = static_cast<double>(learnt.peak_reserved) / peak;
     MESSAGE(std::string(p.name) << ": peak " << format_bytes(report.peak) << ", reserved / peak " << ratio
-            << ", before the plan " << format_bytes(report.peak_reserved));
+            << ", before the plan " << format_bytes(report.peak_reserved) << ", learnt " << from_the_start);
+    CHECK(learnt.peak == report.peak);
+    CHECK(from_the_start <= 1.03);
     CHECK(report.followed_steps >= 1);
     CHECK(report.plan_misses == 0);
     CHECK(ratio <= 1.03);

@@ -67,15 +67,16 @@ TEST_CASE("steady state: steps of several lengths are each followed, nothing gro
 TEST_CASE("steady state: 10 000 different steps do not grow the memory") {
   const auto device = dry_device();
   std::mt19937 random(5);
+  const auto small = [&] { return device->allocate({static_cast<int64_t>(1 + random() % 4000), 256}, DType::u8); };
   std::vector<std::shared_ptr<Storage>> persistent;
-  for (int i = 0; i < 20; ++i) persistent.push_back(device->allocate({1 + random() % 4000, 256}, DType::u8));
+  for (int i = 0; i < 20; ++i) persistent.push_back(small());
   uint64_t peak = 0, after_warmup = 0;
   for (int i = 0; i < 10000; ++i) {
     std::vector<int64_t> sizes(4 + random() % 12);
-    for (int64_t& size : sizes) size = 1 + random() % 3000;
+    for (int64_t& size : sizes) size = static_cast<int64_t>(1 + random() % 3000);
     step(device, sizes);
     // Something outlives steps, as a metric or the next batch does.
-    persistent[random() % persistent.size()] = device->allocate({1 + random() % 4000, 256}, DType::u8);
+    persistent[random() % persistent.size()] = small();
     device->end_step();
     peak = std::max(peak, device->memory_report().peak);
     if (i == 2000) after_warmup = device->memory_report().peak_reserved;
@@ -107,6 +108,36 @@ TEST_CASE("steady state: under a limit, with what persists in the way") {
     }
     CHECK(device->memory_report().peak_reserved <= device->memory_limit());
   }
+}
+
+TEST_CASE("steady state: steps learnt in a dry run are packed from the first one on") {
+  const std::vector<int64_t> sizes = {9000, 3000, 40000, 12000, 70000, 1000, 25000, 25000};
+  const auto program = [&] {
+    const auto stays = default_device()->allocate({static_cast<int64_t>(MiB)}, DType::u8);
+    for (int i = 0; i < 4; ++i) {
+      step(default_device(), sizes);
+      default_device()->end_step();
+    }
+  };
+  const Forecast dynamic = dry_run(open_backend("dry:cpu"), program);
+  const Forecast packed = dry_run(open_backend("dry:cpu"), program, {.learnt = dynamic.steps});
+  CHECK(packed.memory.peak == dynamic.memory.peak);
+  CHECK(packed.memory.followed_steps == 4);
+  CHECK(packed.memory.plan_misses == 0);
+  const auto ratio = [](const Forecast& f) {
+    return static_cast<double>(f.memory.peak_reserved) / static_cast<double>(f.memory.peak);
+  };
+  MESSAGE("most reserved over the peak: " << ratio(dynamic) << " before, " << ratio(packed) << " learnt");
+  CHECK(ratio(packed) <= 1.03);
+  CHECK(ratio(dynamic) > ratio(packed));
+  // So much is enough.
+  const uint64_t limit = packed.memory.peak_reserved;
+  CHECK(dry_run(open_backend("dry:cpu"), program, {.memory_limit = limit, .learnt = dynamic.steps})
+            .memory.peak_reserved <= limit);
+  CHECK_THROWS_AS(dry_run(open_backend("dry:cpu"), program, {.memory_limit = limit}), OutOfMemory);
+  CHECK_THROWS_AS(dry_run(open_backend("dry:cpu"), program,
+                          {.memory_limit = packed.memory.peak - 1, .learnt = dynamic.steps}),
+                  OutOfMemory);
 }
 
 TEST_CASE("steady state: training on Vulkan keeps its memory and its results") {
