@@ -110,6 +110,8 @@ Arena::Range Device::take(Storage& storage) {
 
 std::optional<Arena::Range> Device::take_lasting(uint64_t bytes) {
   if (const auto range = lasting_.allocate(bytes)) return range;
+  // What an optimizer moved into its slabs leaves whole blocks behind.
+  for (const uint32_t block : lasting_.remove_free_blocks()) backend_->free_block(block);
   const uint64_t size = std::max(arena_.round_up(bytes), info().alignment);
   if (!(size < shared_block && add_block(lasting_, shared_block)) && !add_block(lasting_, size))
     return std::nullopt;
