@@ -65,11 +65,16 @@ std::string tick_label(double v) {
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '&') out += "&amp;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -85,19 +90,21 @@ struct Canvas {
 std::string grid(const Chart& chart, const Canvas& c) {
   std::string out;
   for (const double v : c.y.ticks())
-    out += fmt::format("<line class='grid' x1='{:.1f}' x2='{:.1f}' y1='{:.1f}' y2='{:.1f}'/>"
-                       "<text class='tick' x='{:.1f}' y='{:.1f}' text-anchor='end'>{}</text>\n",
-                       left, width - right, c.py(v), c.py(v), left - 7, c.py(v) + 4, tick_label(v));
+    out += fmt::format(
+        "<line class='grid' x1='{:.1f}' x2='{:.1f}' y1='{:.1f}' y2='{:.1f}'/>"
+        "<text class='tick' x='{:.1f}' y='{:.1f}' text-anchor='end'>{}</text>\n",
+        left, width - right, c.py(v), c.py(v), left - 7, c.py(v) + 4, tick_label(v));
   for (const double v : c.x.ticks())
-    out += fmt::format("<line class='grid' x1='{:.1f}' x2='{:.1f}' y1='{:.1f}' y2='{:.1f}'/>"
-                       "<text class='tick' x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n",
-                       c.px(v), c.px(v), top, height - bottom, c.px(v), height - bottom + 17,
-                       tick_label(v));
+    out += fmt::format(
+        "<line class='grid' x1='{:.1f}' x2='{:.1f}' y1='{:.1f}' y2='{:.1f}'/>"
+        "<text class='tick' x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n",
+        c.px(v), c.px(v), top, height - bottom, c.px(v), height - bottom + 17, tick_label(v));
   out += fmt::format("<text class='axis' x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n",
                      (left + width - right) / 2, height - 8, escaped(chart.x));
-  out += fmt::format("<text class='axis' transform='translate(14 {:.1f}) rotate(-90)' "
-                     "text-anchor='middle'>{}</text>\n",
-                     (top + height - bottom) / 2, escaped(chart.y));
+  out += fmt::format(
+      "<text class='axis' transform='translate(14 {:.1f}) rotate(-90)' "
+      "text-anchor='middle'>{}</text>\n",
+      (top + height - bottom) / 2, escaped(chart.y));
   return out;
 }
 
@@ -106,8 +113,7 @@ std::string curve(const Series& s, const Canvas& c) {
   for (size_t i = 0; i < s.points.size(); ++i) {
     const auto& [x, y] = s.points[i];
     path += fmt::format("{}{:.1f} {:.1f}", i ? " L" : "M", c.px(x), c.py(y));
-    const std::string note =
-        i < s.notes.size() ? s.notes[i] : fmt::format("{:g}, {:.4g}", x, y);
+    const std::string note = i < s.notes.size() ? s.notes[i] : fmt::format("{:g}, {:.4g}", x, y);
     dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3.2'><title>{}: {}</title></circle>",
                         c.px(x), c.py(y), escaped(s.name), escaped(note));
   }
@@ -159,9 +165,10 @@ std::string to_text(const Chart& chart) {
   }
   std::string out = fmt::format("\n{}: {}\n", chart.title, chart.y);
   for (int i = 0; i < lines; ++i)
-    out += fmt::format("{:>8} |{}\n", labels[static_cast<size_t>(i)], cells[static_cast<size_t>(i)]);
-  return out + fmt::format("{:>8} +{}\n{:>8}  {}  {}\n{}   * several\n", "", std::string(columns, '-'),
-                           "", axis, chart.x, legend);
+    out +=
+        fmt::format("{:>8} |{}\n", labels[static_cast<size_t>(i)], cells[static_cast<size_t>(i)]);
+  return out + fmt::format("{:>8} +{}\n{:>8}  {}  {}\n{}   * several\n", "",
+                           std::string(columns, '-'), "", axis, chart.x, legend);
 }
 
 }  // namespace rw::memory

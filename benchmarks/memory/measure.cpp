@@ -2,7 +2,6 @@
 
 #include <chrono>
 
-#include "backends/dry/dry_backend.h"
 #include "backends/open.h"
 
 namespace rw::memory {
@@ -11,9 +10,7 @@ namespace {
 
 class Stopwatch {
  public:
-  double seconds() const {
-    return std::chrono::duration<double>(Clock::now() - start_).count();
-  }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -32,13 +29,10 @@ double modelled_share(const WorkByPhase& work) {
 
 }  // namespace
 
-Profile open_profile(const std::string& device, bool as_is) {
-  const std::shared_ptr<Backend> model = open_backend("dry:" + device);
-  DeviceInfo info = model->info();
-  if (!as_is) info.memory_bytes = uint64_t{1} << 44;
-  const auto workspace = [model](const KernelCall& call) { return model->workspace_bytes(call); };
+Profile open_profile(const std::string& device) {
+  const DeviceInfo info = open_backend("dry:" + device)->info();
   return {fmt::format("{} ({})", info.name, info.driver),
-          [info, workspace] { return make_dry_backend(info, workspace); }};
+          [device] { return open_backend("dry:" + device); }};
 }
 
 Bench::Bench(std::string row, Workload workload, Profile profile, int candidates)
@@ -70,15 +64,26 @@ Result Bench::measure(const std::string& method, Run run) {
   return r;
 }
 
-Result Bench::plain() { return measure("plain", {}); }
+Result Bench::plain() {
+  return measure("plain", {});
+}
 
-Result Bench::block(int every) { return measure("block", {.segments_every = every}); }
+Result Bench::block(int every) {
+  return measure("block", {.segments_every = every});
+}
 
 Result Bench::memory() {
   const Stopwatch watch;
   const RecomputeChoice choice = search().memory();
   spent_ = watch.seconds();
   return measure("memory", {.recompute = choice.recompute});
+}
+
+Result Bench::speed() {
+  const Stopwatch watch;
+  const RecomputeChoice choice = search().speed();
+  spent_ = watch.seconds();
+  return measure("speed", {.recompute = choice.recompute});
 }
 
 Result Bench::nested(int leaf) {
@@ -120,7 +125,7 @@ Result Bench::least() {
   const Stopwatch watch;
   const RecomputeChoice& choice = search().choices().back();
   spent_ = watch.seconds();
-  return measure("least", {.recompute = choice.recompute});
+  return measure("budget", {.recompute = choice.recompute});
 }
 
 std::vector<Result> Bench::front() {

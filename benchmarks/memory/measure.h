@@ -12,12 +12,11 @@ namespace rw::memory {
 
 // A device that dry runs predict.
 struct Profile {
-  std::string name;                // for the report
+  std::string name;  // for the report
   RecomputeSearch::OpenDry open;
 };
-// `device` as for open_backend("dry:..."): a profile's file or a device. Its heap is taken as endless
-// unless `as_is`, so that what does not fit can be measured too.
-Profile open_profile(const std::string& device, bool as_is = false);
+// `device` as for open_backend("dry:..."): a profile's file or a device.
+Profile open_profile(const std::string& device);
 
 // All ways to run one workload, predicted.
 class Bench {
@@ -26,15 +25,16 @@ class Bench {
   Bench(std::string row, Workload workload, Profile profile, int candidates = 12);
 
   Result plain();
-  Result block(int every = 1);  // the model's own segments
-  Result memory();              // least peak with every op run at most twice
-  Result nested(int leaf = 8);  // halved again and again down to `leaf` records
-  Result budget(uint64_t bytes);         // cheapest with at most this peak
+  Result block(int every = 1);    // the model's own segments
+  Result memory();                // least peak with every op run at most twice
+  Result speed();                 // outputs of matrix products and convolutions are kept
+  Result nested(int leaf = 8);    // halved again and again down to `leaf` records
+  Result budget(uint64_t bytes);  // cheapest with at most this peak
   std::optional<Result> try_budget(uint64_t bytes);  // nothing if there is no such plan
   // The cheapest whose dry run ends with blocks of at most `bytes`.
   std::optional<Result> fitting(uint64_t bytes);
-  Result least();                        // the least peak of all
-  std::vector<Result> front();           // every choice between memory and work
+  Result least();               // the least peak of all
+  std::vector<Result> front();  // every choice between memory and work
 
   // Adds a real run of the last measured way on the default device, which must be fresh.
   void run_really(Result& result, const std::string& device);
@@ -58,8 +58,8 @@ class Bench {
 // Whether the steps end without OutOfMemory where the device gives `limit` bytes of blocks.
 bool fits(const Workload& workload, const Profile& profile, const Run& run, uint64_t limit);
 
-// The largest n >= 1 for which `fits` holds, found by doubling from `guess` and bisection; 0 if none
-// does. `tolerance`: share of n by which the answer may be too small.
+// The largest n >= 1 for which `fits` holds, found by doubling from `guess` and bisection; 0 if
+// none does. `tolerance`: share of n by which the answer may be too small.
 int64_t largest(const std::function<bool(int64_t)>& fits, int64_t guess, double tolerance = 0);
 
 }  // namespace rw::memory

@@ -55,9 +55,10 @@ std::string bars_table(const Report& report) {
       "<h2>What was to be reached</h2>\n<div class='scroll'><table><tr><th>What</th>"
       "<th>Published</th><th>Bar</th><th>Reached</th><th></th></tr>\n";
   for (const Bar& b : report.bars)
-    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class='{}'>{}</td></tr>\n",
-                       escaped(b.what), escaped(b.theirs), escaped(b.bar), escaped(b.ours),
-                       b.met ? "met" : "missed", b.met ? "met" : "missed");
+    out +=
+        fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class='{}'>{}</td></tr>\n",
+                    escaped(b.what), escaped(b.theirs), escaped(b.bar), escaped(b.ours),
+                    b.met ? "met" : "missed", b.met ? "met" : "missed");
   return out + "</table></div>\n";
 }
 
@@ -68,9 +69,10 @@ std::string fits_table(const Report& report) {
       "<th class='n'>exponent b of a&thinsp;k<sup>b</sup></th><th class='n'>a, MB</th>"
       "<th class='n'>c of c&thinsp;&radic;k, MB</th></tr>\n";
   for (const Fit& f : report.fits)
-    out += fmt::format("<tr><td>{}</td><td class='n'>{:.2f}</td><td class='n'>{:.0f}</td>"
-                       "<td class='n'>{:.0f}</td></tr>\n",
-                       escaped(f.series), f.exponent, f.factor, f.sqrt_factor);
+    out += fmt::format(
+        "<tr><td>{}</td><td class='n'>{:.2f}</td><td class='n'>{:.0f}</td>"
+        "<td class='n'>{:.0f}</td></tr>\n",
+        escaped(f.series), f.exponent, f.factor, f.sqrt_factor);
   return out + "</table></div>\n";
 }
 
@@ -110,9 +112,10 @@ std::string facts(const Report& report) {
       "<dt>Dry runs predict</dt><dd>{}</dd>",
       escaped(report.machine), escaped(report.command), escaped(report.profile));
   if (real)
-    out += fmt::format("<dt>Really run</dt><dd>{} configurations on {}: in {} of them the measured "
-                       "peak is the predicted one, to the byte</dd>",
-                       real, escaped(device), equal);
+    out += fmt::format(
+        "<dt>Really run</dt><dd>{} configurations on {}: in {} of them the measured "
+        "peak is the predicted one, to the byte</dd>",
+        real, escaped(device), equal);
   return out + "</dl>\n";
 }
 

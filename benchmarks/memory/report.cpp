@@ -60,19 +60,18 @@ std::string step_time(const Result& r) {
 
 }  // namespace
 
-double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+double megabytes(uint64_t bytes) {
+  return static_cast<double>(bytes) / 1e6;
+}
 
 std::string variant(const Case& about) {
   return fmt::format("{}, {}", about.norm, name(about.dtype));
 }
 
 Json to_json(const Report& report) {
-  Json json = {{"machine", report.machine},
-               {"command", report.command},
-               {"profile", report.profile},
-               {"results", Json::array()},
-               {"bars", Json::array()},
-               {"fits", Json::array()}};
+  Json json = {{"machine", report.machine}, {"command", report.command},
+               {"profile", report.profile}, {"results", Json::array()},
+               {"bars", Json::array()},     {"fits", Json::array()}};
   for (const Result& r : report.results) json["results"].push_back(to_json(r));
   for (const Bar& b : report.bars)
     json["bars"].push_back({{"row", b.row},
@@ -97,14 +96,13 @@ std::string to_csv(const Report& report) {
       "real_peak,real_step_seconds,in_peak,device\n";
   for (const Result& r : report.results) {
     const Case& c = r.about;
-    csv += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.3f},{},{},{},{}\n",
-                       r.row, quoted(c.model), c.depth, c.scale, c.batch, quoted(c.input),
-                       name(c.dtype), quoted(c.norm), r.method, r.budget, r.tape.records,
-                       r.tape.saved_tensors, r.tape.saved_bytes, r.peak, r.reserved, r.naive,
-                       r.flops, r.recompute, r.modelled, r.dry_seconds,
-                       r.real ? fmt::format("{}", r.real->peak) : "",
-                       r.real ? fmt::format("{:.6f}", r.real->seconds) : "", quoted(c.in_peak),
-                       quoted(r.device));
+    csv += fmt::format(
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.3f},{},{},{},{}\n", r.row,
+        quoted(c.model), c.depth, c.scale, c.batch, quoted(c.input), name(c.dtype), quoted(c.norm),
+        r.method, r.budget, r.tape.records, r.tape.saved_tensors, r.tape.saved_bytes, r.peak,
+        r.reserved, r.naive, r.flops, r.recompute, r.modelled, r.dry_seconds,
+        r.real ? fmt::format("{}", r.real->peak) : "",
+        r.real ? fmt::format("{:.6f}", r.real->seconds) : "", quoted(c.in_peak), quoted(r.device));
   }
   return csv;
 }
@@ -127,21 +125,22 @@ std::string to_markdown(const Report& report) {
   for (const Result& r : report.results) {
     const Case& c = r.about;
     if (r.row != row)
-      out += fmt::format("\n## {}\n\n| model | depth | batch | input | variant | method | records | "
-                         "saved tensors | saved MB | peak MB | reserved MB | recompute FLOPs | "
-                         "modelled time | measured peak | step |\n"
-                         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
-                         r.row);
+      out += fmt::format(
+          "\n## {}\n\n| model | depth | batch | input | variant | method | records | "
+          "saved tensors | saved MB | peak MB | reserved MB | recompute FLOPs | "
+          "modelled time | measured peak | step |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+          r.row);
     row = r.row;
     const std::string method =
         r.budget ? fmt::format("{} {:.0f} MB", r.method, megabytes(r.budget)) : r.method;
     const char* measured = !r.real ? "" : r.real->peak == r.peak ? "equal" : "DIFFERS";
-    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} | {:+.1f} % | "
-                       "{:+.1f} % | {} | {} |\n",
-                       c.model, c.depth, c.batch, c.input, variant(c), method, r.tape.records,
-                       r.tape.saved_tensors, megabytes(r.tape.saved_bytes), megabytes(r.peak),
-                       megabytes(r.reserved), 100 * r.recompute, 100 * r.modelled, measured,
-                       step_time(r));
+    out += fmt::format(
+        "| {} | {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} | {:+.1f} % | "
+        "{:+.1f} % | {} | {} |\n",
+        c.model, c.depth, c.batch, c.input, variant(c), method, r.tape.records,
+        r.tape.saved_tensors, megabytes(r.tape.saved_bytes), megabytes(r.peak),
+        megabytes(r.reserved), 100 * r.recompute, 100 * r.modelled, measured, step_time(r));
   }
   return out;
 }

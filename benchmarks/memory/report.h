@@ -22,18 +22,18 @@ struct RealRun {
 // One workload run in one way. Bytes unless said otherwise.
 struct Result {
   std::string row;     // of the benchmark: "openai"
-  std::string method;  // plain, block, memory, nested, budget, front
+  std::string method;  // plain, block, memory, speed, nested, budget, front
   std::string device;  // whose profile the dry run followed
   Case about;
-  uint64_t budget = 0;  // that the method was given, 0: none
-  TapeStats tape;       // between forward and backward
-  uint64_t peak = 0;    // most bytes alive in the arena
-  uint64_t reserved = 0;  // blocks held for them
-  uint64_t naive = 0;     // if nothing were freed during a step
-  double flops = 0;       // of a step, replays included
-  double recompute = 0;   // FLOPs of replays over those of forward and backward
-  double modelled = 0;    // the same in time, by OpCost::total()
-  double dry_seconds = 0; // that finding and measuring this took
+  uint64_t budget = 0;     // that the method was given, 0: none
+  TapeStats tape;          // between forward and backward
+  uint64_t peak = 0;       // most bytes alive in the arena
+  uint64_t reserved = 0;   // blocks held for them
+  uint64_t naive = 0;      // if nothing were freed during a step
+  double flops = 0;        // of a step, replays included
+  double recompute = 0;    // FLOPs of replays over those of forward and backward
+  double modelled = 0;     // the same in time, by OpCost::total()
+  double dry_seconds = 0;  // that finding and measuring this took
   std::optional<RealRun> real;
 };
 

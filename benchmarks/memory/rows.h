@@ -11,10 +11,10 @@
 namespace rw::memory {
 
 struct RowOptions {
-  Profile profile;               // of dry runs
-  std::string device = "vulkan";  // of real runs
-  bool all = false;              // every configuration, not only the quick ones
-  bool real = true;              // also run what a real run takes seconds for
+  Profile profile;                          // of dry runs
+  std::string device = "vulkan";            // of real runs
+  bool all = false;                         // every configuration, not only the quick ones
+  bool real = true;                         // also run what a real run takes seconds for
   std::function<void(const Result&)> note;  // told of every result
 };
 

@@ -17,7 +17,8 @@ uint64_t budget_bytes(int k) {
   static const std::map<int, double> bytes = {{1, 630 * MB},   {5, 1120 * MB},  {10, 1380 * MB},
                                               {15, 1560 * MB}, {19, 1500 * MB}, {200, 5500 * MB}};
   const auto found = bytes.find(k);
-  return static_cast<uint64_t>(found != bytes.end() ? found->second : 1630 * MB * std::sqrt(k / 19.0));
+  return static_cast<uint64_t>(found != bytes.end() ? found->second
+                                                    : 1630 * MB * std::sqrt(k / 19.0));
 }
 
 void measure(const RowOptions& o, Report& report, int k, bool norm, DType dtype) {

@@ -1,5 +1,5 @@
-// What the memory benchmark trains: programs that build a model on the default device and take a few
-// training steps, really or dry.
+// What the memory benchmark trains: programs that build a model on the default device and take a
+// few training steps, really or dry.
 #pragma once
 
 #include <functional>

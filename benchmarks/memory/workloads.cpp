@@ -102,7 +102,9 @@ void run_chain(int64_t ops, int64_t elements, const Run& run) {
       });
 }
 
-std::string image(int64_t size) { return fmt::format("{0}x{0}x3", size); }
+std::string image(int64_t size) {
+  return fmt::format("{0}x{0}x3", size);
+}
 
 }  // namespace
 
