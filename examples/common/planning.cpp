@@ -139,8 +139,12 @@ void run_plan(const PlannedProgram& program, const PlanningOptions& options,
   apply_budget(planner, options.budget, planned.settings);
   std::string misfit;
   StepForecast forecast;
+  // Who asks what fits in other memory than the device's is not told what fits in that one.
+  const bool elsewhere = !options.fit.empty() && device.limit() == 0;
   try {
-    forecast = planner.forecast(planned.settings, {.memory_limit = device.limit(), .trace = true});
+    forecast = planner.forecast(planned.settings, {.room = elsewhere ? Room::any : Room::device,
+                                                   .memory_limit = device.limit(),
+                                                   .trace = true});
   } catch (const OutOfMemory& error) {
     misfit = error.what();
     forecast = planner.forecast(planned.settings, {.room = Room::any, .trace = true});

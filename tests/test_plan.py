@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Plans of the example programs against what they then do. Usage: test_plan.py FOLDER_OF_EXAMPLES"""
+
+import json
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+EXAMPLES = Path(sys.argv[1]).resolve()
+WORDS = "the license grants you a right to use this work under these terms and no other".split()
+
+
+def run(folder, *command, fails=False):
+    program, *options = command
+    result = subprocess.run([EXAMPLES / program, *options], capture_output=True, text=True,
+                            timeout=300, cwd=folder)
+    expect((result.returncode != 0) == fails, "exit status", command, result.stdout, result.stderr)
+    return result.stderr if fails else result.stdout
+
+
+def expect(condition, what, *details):
+    if not condition:
+        sys.exit(f"{what}:\n" + "\n".join(str(d) for d in details))
+
+
+def report(folder, *command):
+    run(folder, *command, "--report", "report.json")
+    return json.loads((folder / "report.json").read_text())
+
+
+def same_peak(folder, *command):
+    """A plan made without any data, and the run that it is a plan of."""
+    plan = report(folder, *command, "--plan")["memory"]
+    real = report(folder, *command, "--quiet")["device"]
+    expect(plan["peak"] == real["memory"]["peak"] == real["predicted_peak"], "peaks", command, plan,
+           real)
+    savings = real["savings"]
+    expect(savings[0]["peak"] - sum(row["saved"] for row in savings) == plan["peak"], "savings",
+           savings)
+
+
+def write_data(folder):
+    draw = random.Random(1)
+    cifar, mnist, task = (folder / name for name in ("cifar", "mnist", "task"))
+    for data in (cifar, mnist, task):
+        data.mkdir()
+    for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
+        images = [bytes([draw.randrange(10)]) + draw.randbytes(3072) for _ in range(4)]
+        (cifar / f"{name}.bin").write_bytes(b"".join(images))
+    for name, count in (("train", 20), ("t10k", 10)):
+        (mnist / f"{name}-images-idx3-ubyte").write_bytes(
+            struct.pack(">4i", 0x803, count, 28, 28) + draw.randbytes(count * 784))
+        (mnist / f"{name}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">2i", 0x801, count) + bytes(draw.randrange(10) for _ in range(count)))
+    text = [" ".join(draw.choices(WORDS, k=30)) + "." for _ in range(60)]
+    (folder / "text.txt").write_text("\n".join(text))
+    for name in ("train", "dev"):
+        rows = [f"{' '.join(draw.choices(WORDS, k=draw.randrange(3, 30)))}\t{i % 2}" for i in range(20)]
+        (task / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."]
+    (folder / "vocab.txt").write_text("\n".join([*specials, *sorted(set(WORDS))]) + "\n")
+
+
+def test_peaks(folder):
+    cifar = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "8", "--steps", "3")
+    same_peak(folder, *cifar, "--device", "cpu", "--dtype", "f32")
+    same_peak(folder, *cifar, "--checkpoint", "block", "--accumulate", "2")
+    same_peak(folder, *cifar, "--memory-budget", "2500KiB")
+    text = ("bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "24", "--batch", "4",
+            "--steps", "3", "--save", "model")
+    for layers in ("0", "1"):
+        same_peak(folder, *text, "--checkpoint-every", layers)
+    # The longest sentences of a run are known only from the data.
+    tuned = report(folder, "bert", "finetune", "--task", "task", "--model", "model", "--batch", "4",
+                   "--seq", "32", "--quiet")["device"]
+    expect(tuned["memory"]["peak"] == tuned["predicted_peak"], "fine-tuning", tuned)
+    mnist = report(folder, "mnist_accumulate", "--data", "mnist", "--images", "20", "--epochs", "1",
+                   "--accumulate", "5", "--quiet")
+    for run_ in mnist["runs"]:
+        expect(run_["peak_bytes"] == run_["memory"]["predicted_peak"], "mnist", run_)
+
+
+def test_files(folder):
+    """Profiles, timelines and traces, of plans and of runs."""
+    tiny = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "4")
+    pictures = ("--timeline", "page.html", "--trace", "trace.json")
+    for command in (("--steps", "4", "--save-profile", "device.json"),
+                    ("--plan", "--device", "dry:device.json")):
+        run(folder, *tiny, *command, *pictures)
+        expect((folder / "page.html").read_text().lower().startswith("<!doctype html>"), "no page")
+        expect(json.loads((folder / "trace.json").read_text())["traceEvents"], "no events")
+        for file in pictures[1::2]:
+            (folder / file).unlink()
+    error = run(folder, *tiny, "--device", "dry:device.json", fails=True)
+    expect("only --plan" in error, "training on a dry device", error)
+
+
+def test_out_of_memory(folder):
+    """What an error suggests works when it is added to the command line."""
+    big = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "20", "--dtype", "f32",
+           "--memory-limit", "11MiB", "--steps", "1", "--quiet")
+    for command in (big, (*big, "--plan")):
+        error = run(folder, *command, fails=True)
+        remedies = [line.split("  ")[1] for line in error.splitlines() if line.startswith("  --")]
+        expect(len(remedies) >= 3, "remedies", error)
+    for remedy in remedies:
+        options = list(big)
+        for name, value in zip(*[iter(remedy.split())] * 2):
+            if name in options:
+                options[options.index(name) + 1] = value
+            else:
+                options += [name, value]
+        run(folder, *options)
+    error = run(folder, *big, "--memory-budget", "1000", fails=True)
+    expect("the least that recomputation reaches is" in error, "infeasible budget", error)
+
+
+def test_fit(folder):
+    plan = report(folder, "resnet", "--plan", "--fit", "100MiB", "--accumulate", "2")
+    rows = plan["fit"]["rows"]
+    expect({row["dtype"] for row in rows} == {"f16", "f32"}, "dtypes", rows)
+    expect({row["accumulate"] for row in rows} == {1, 2}, "accumulation", rows)
+    expect(all(row["batch"] > 0 and row["reserved"] <= 100 << 20 for row in rows), "rows", rows)
+    expect(plan["estimate"]["estimate"] > plan["estimate"]["exact"]["peak"], "estimate", plan)
+
+
+with tempfile.TemporaryDirectory() as name:
+    here = Path(name)
+    write_data(here)
+    test_peaks(here)
+    test_files(here)
+    test_out_of_memory(here)
+    test_fit(here)
+print("plans are right")
