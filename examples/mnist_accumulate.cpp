@@ -58,8 +58,11 @@ void Options::validate() const {
   check(epochs > 0, "options", "--epochs must be positive, got {}", epochs);
   check(images >= 0, "options", "--images must be >= 0, got {}", images);
   check(batch > 0, "options", "--batch must be positive, got {}", batch);
-  check(accumulate > 0 && int64_t{accumulate} * batch <= 60000, "options",
+  check(accumulate > 0 && (planning.plan || int64_t{accumulate} * batch <= 60000), "options",
         "--accumulate times --batch must be in 1 to 60000, got {} and {}", accumulate, batch);
+  const bool pictures = !planning.timeline.empty() || !planning.trace.empty();
+  check(runs.size() == 1 || !(pictures || (planning.plan && !report.empty())), "options",
+        "--timeline, --trace and the report of a plan are of one run: choose it with --runs");
 }
 
 struct Images {
