@@ -159,8 +159,12 @@ PlannedRun::PlannedRun(PlannedProgram program, const PlanningOptions& options)
     : program_(std::move(program)),
       options_(options),
       planner_(std::make_unique<Planner>(default_device()->backend(), program_.make)) {
-  if (!options.profile.empty())
-    write_file(options.profile, device_profile("vulkan:uuid=" + default_device()->info().uuid));
+  if (!options.profile.empty()) {
+    const DeviceInfo& info = default_device()->info();
+    check(info.backend == "vulkan", "options", "--save-profile is of Vulkan devices, got '{}'",
+          info.name);
+    write_file(options.profile, device_profile("vulkan:uuid=" + info.uuid));
+  }
   apply_budget(*planner_, options.budget, program_.settings);
 }
 
