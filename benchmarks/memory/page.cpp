@@ -18,7 +18,7 @@ h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 20px; margin: 36px 0 10
 h3 { font-size: 15px; margin: 0 0 4px; }
 p, figcaption, dd, dt { color: var(--soft); } dl { display: grid; gap: 2px 14px; margin: 8px 0;
   grid-template-columns: max-content 1fr; } dd { margin: 0; overflow-wrap: anywhere; }
-.charts { display: grid; gap: 30px 34px; grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); }
+.charts { display: grid; gap: 30px 34px; grid-template-columns: repeat(auto-fill, minmax(440px, 1fr)); }
 figure { margin: 0; } figcaption { font-size: 12.5px; line-height: 1.4; }
 .legend { display: flex; flex-wrap: wrap; gap: 1px 14px; list-style: none; margin: 0 0 4px; padding: 0;
   font-size: 12.5px; }

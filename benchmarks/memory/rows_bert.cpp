@@ -22,7 +22,7 @@ struct Model {
 
 // The cheapest choice at this batch that fits; nothing if none does.
 std::optional<Result> cheapest(const RowOptions& o, const Model& model, int64_t batch) {
-  Bench bench("bert", model.at(batch), o.profile, 64);
+  Bench bench("bert", model.at(batch), o.profile, 48);
   return bench.fitting(limit);
 }
 
