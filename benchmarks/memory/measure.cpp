@@ -1,5 +1,6 @@
 #include "benchmarks/memory/measure.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "backends/open.h"
@@ -7,15 +8,6 @@
 namespace rw::memory {
 
 namespace {
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point start_ = Clock::now();
-};
 
 // Modelled time of replays over that of forward and backward.
 double modelled_share(const WorkByPhase& work) {
@@ -42,16 +34,16 @@ Bench::Bench(std::string row, Workload workload, Profile profile, int candidates
       candidates_(candidates) {}
 
 RecomputeSearch& Bench::search() {
-  const Stopwatch watch;
   if (!search_) search_.emplace(profile_.open, workload_.program(), candidates_);
-  spent_ += watch.seconds();
   return *search_;
 }
 
-Result Bench::measure(const std::string& method, Run run) {
-  const Stopwatch watch;
+Result Bench::measure(const std::string& method, const std::function<Run()>& find) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
   Result r{.row = row_, .method = method, .device = profile_.name, .about = workload_.about};
-  last_ = run;
+  last_ = find();
+  Run run = last_;
   run.tape = &r.tape;
   const Forecast forecast = dry_run(profile_.open(), [&] { workload_.run(run); });
   r.peak = forecast.memory.peak;
@@ -60,45 +52,37 @@ Result Bench::measure(const std::string& method, Run run) {
   r.flops = forecast.flops() / run.steps;
   r.recompute = forecast.recompute_share();
   r.modelled = modelled_share(forecast.work);
-  r.dry_seconds = watch.seconds() + std::exchange(spent_, 0);
+  r.dry_seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return r;
 }
 
 Result Bench::plain() {
-  return measure("plain", {});
+  return measure("plain", [] { return Run{}; });
 }
 
 Result Bench::block(int every) {
-  return measure("block", {.segments_every = every});
+  return measure("block", [&] { return Run{.segments_every = every}; });
 }
 
 Result Bench::memory() {
-  const Stopwatch watch;
-  const RecomputeChoice choice = search().memory();
-  spent_ = watch.seconds();
-  return measure("memory", {.recompute = choice.recompute});
+  return measure("memory", [&] { return Run{.recompute = search().memory().recompute}; });
 }
 
 Result Bench::speed() {
-  const Stopwatch watch;
-  const RecomputeChoice choice = search().speed();
-  spent_ = watch.seconds();
-  return measure("speed", {.recompute = choice.recompute});
+  return measure("speed", [&] { return Run{.recompute = search().speed().recompute}; });
 }
 
 Result Bench::nested(int leaf) {
-  const RecordedGraph& recorded = search().recorded();
-  const auto records = static_cast<uint32_t>(recorded.ops.size());
-  const RecomputePlan plan = nested_halving(records, static_cast<uint32_t>(leaf));
-  return measure("nested",
-                 {.recompute = {.segments = plan.segments, .signature = recorded.signature}});
+  return measure("nested", [&] {
+    const RecordedGraph& recorded = search().recorded();
+    const auto records = static_cast<uint32_t>(recorded.ops.size());
+    const RecomputePlan plan = nested_halving(records, static_cast<uint32_t>(leaf));
+    return Run{.recompute = {.segments = plan.segments, .signature = recorded.signature}};
+  });
 }
 
 Result Bench::budget(uint64_t bytes) {
-  const Stopwatch watch;
-  const RecomputeChoice& choice = search().budget(bytes);
-  spent_ = watch.seconds();
-  Result r = measure("budget", {.recompute = choice.recompute});
+  Result r = measure("budget", [&] { return Run{.recompute = search().budget(bytes).recompute}; });
   r.budget = bytes;
   return r;
 }
@@ -109,12 +93,10 @@ std::optional<Result> Bench::try_budget(uint64_t bytes) {
 }
 
 std::optional<Result> Bench::fitting(uint64_t bytes) {
-  const Stopwatch watch;
   for (const RecomputeChoice& choice : search().choices()) {
     const Run run{.recompute = choice.recompute};
     if (choice.peak() > bytes || !fits(workload_, profile_, run, bytes)) continue;
-    spent_ = watch.seconds();
-    Result r = measure("budget", run);
+    Result r = measure("budget", [&] { return run; });
     r.budget = bytes;
     return r;
   }
@@ -122,16 +104,13 @@ std::optional<Result> Bench::fitting(uint64_t bytes) {
 }
 
 Result Bench::least() {
-  const Stopwatch watch;
-  const RecomputeChoice& choice = search().choices().back();
-  spent_ = watch.seconds();
-  return measure("budget", {.recompute = choice.recompute});
+  return measure("budget", [&] { return Run{.recompute = search().choices().back().recompute}; });
 }
 
 std::vector<Result> Bench::front() {
   std::vector<Result> results;
   for (const RecomputeChoice& choice : search().choices())
-    results.push_back(measure("front", {.recompute = choice.recompute}));
+    results.push_back(measure("front", [&] { return Run{.recompute = choice.recompute}; }));
   return results;
 }
 
@@ -157,10 +136,10 @@ bool fits(const Workload& workload, const Profile& profile, const Run& run, uint
   }
 }
 
-int64_t largest(const std::function<bool(int64_t)>& fits, int64_t guess, double tolerance) {
+int64_t largest(const std::function<bool(int64_t)>& fits, int64_t guess) {
   int64_t good = 0, bad = std::max<int64_t>(guess, 1);
   for (; fits(bad); bad *= 2) good = bad;
-  while (bad - good > 1 && static_cast<double>(bad - good) > tolerance * static_cast<double>(bad)) {
+  while (bad - good > 1) {
     const int64_t middle = good + (bad - good) / 2;
     (fits(middle) ? good : bad) = middle;
   }

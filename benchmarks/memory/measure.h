@@ -36,30 +36,27 @@ class Bench {
   Result least();               // the least peak of all
   std::vector<Result> front();  // every choice between memory and work
 
-  // Adds a real run of the last measured way on the default device, which must be fresh.
+  // Adds a real run of the way that was measured last, on a device of its own.
   void run_really(Result& result, const std::string& device);
-
-  const Workload& workload() const { return workload_; }
-  const Profile& profile() const { return profile_; }
 
  private:
   RecomputeSearch& search();
-  Result measure(const std::string& method, Run run);
+  // `find`: how to run; the time that it takes counts.
+  Result measure(const std::string& method, const std::function<Run()>& find);
 
   std::string row_;
   Workload workload_;
   Profile profile_;
   int candidates_;
   std::optional<RecomputeSearch> search_;
-  Run last_;
-  double spent_ = 0;  // seconds that the search took and nobody has accounted for
+  Run last_;  // measured
 };
 
 // Whether the steps end without OutOfMemory where the device gives `limit` bytes of blocks.
 bool fits(const Workload& workload, const Profile& profile, const Run& run, uint64_t limit);
 
 // The largest n >= 1 for which `fits` holds, found by doubling from `guess` and bisection; 0 if
-// none does. `tolerance`: share of n by which the answer may be too small.
-int64_t largest(const std::function<bool(int64_t)>& fits, int64_t guess, double tolerance = 0);
+// none does.
+int64_t largest(const std::function<bool(int64_t)>& fits, int64_t guess);
 
 }  // namespace rw::memory
