@@ -63,9 +63,10 @@ std::vector<std::string> mispredictions(const Report& report) {
 
 void real_row(const RowOptions& o, Report& report) {
   const Profile profile = open_profile(o.device);
+  const int64_t batch = o.all ? 16 : 8;
   std::vector<Workload> workloads;
-  for (const int k : {1, 3, 5}) workloads.push_back(cifar_workload(k, 16, false, DType::f32));
-  workloads.push_back(cifar_workload(2, 16, true, DType::f16));
+  for (const int k : {1, 3, 5}) workloads.push_back(cifar_workload(k, batch, false, DType::f32));
+  workloads.push_back(cifar_workload(2, batch, true, DType::f16));
   workloads.push_back(bert_workload({.preset = "tiny", .batch = 4, .dtype = DType::f32}));
   for (const Workload& workload : workloads) {
     Bench bench("real", workload, profile);
