@@ -19,7 +19,7 @@ const std::thread::id main_thread = std::this_thread::get_id();
 std::atomic<uint64_t> next_storage_id = 1;
 
 constexpr uint64_t smallest_block = uint64_t{16} << 20;
-constexpr uint64_t shared_block = uint64_t{4} << 20;  // of small things that outlive steps
+constexpr uint64_t smallest_shared = uint64_t{64} << 10, largest_shared = uint64_t{4} << 20;
 
 }  // namespace
 
@@ -113,8 +113,9 @@ std::optional<Arena::Range> Device::take_lasting(uint64_t bytes) {
   // What an optimizer moved into its slabs leaves whole blocks behind.
   for (const uint32_t block : lasting_.remove_free_blocks()) backend_->free_block(block);
   const uint64_t size = std::max(arena_.round_up(bytes), info().alignment);
-  if (!(size < shared_block && add_block(lasting_, shared_block)) && !add_block(lasting_, size))
-    return std::nullopt;
+  // Small things share blocks that grow with their number.
+  const uint64_t shared = std::clamp(lasting_.reserved() / 16, smallest_shared, largest_shared);
+  if (!(size < shared && add_block(lasting_, shared)) && !add_block(lasting_, size)) return std::nullopt;
   return lasting_.allocate(bytes);
 }
 

@@ -98,11 +98,14 @@ Example finetune() {
 
 // Memory after two updates on a new device like the default one.
 MemoryReport real_run(const Example& example, const StepSettings& settings, uint64_t limit = 0) {
+  const Planner planner(default_device()->backend(), example.make);
   const std::string kind = default_device()->info().backend;
   const auto before = exchange_default_device(Device::create(open_backend(kind), limit));
   const std::shared_ptr<Device> device = default_device();
+  device->learn(planner.steps(settings));
   MemoryReport memory;
   try {
+    const auto budget = settings.budget ? std::make_unique<MemoryBudget>(settings.budget) : nullptr;
     const auto steps = example.make(settings);
     for (uint32_t i = 0; i < 2 * settings.accumulate; ++i)
       example.real_step(*steps, settings.batch, static_cast<int>(i));
@@ -133,6 +136,11 @@ void check_prediction(const Example& example, const StepSettings& settings) {
 
 TEST_CASE("plan: dry steps predict real memory to the byte") {
   on_each_device([] {
+    if (default_device()->info().backend == "vulkan") {  // some: software drivers compile for long
+      check_prediction(resnet(), {.batch = 2, .accumulate = 2, .checkpoint = "block"});
+      check_prediction(pretrain(), {.batch = 2});
+      return check_prediction(mnist(), {.dtype = DType::f32, .batch = 2});
+    }
     for (const DType dtype : {DType::f16, DType::f32})
       for (const char* checkpoint : {"none", "block"}) {
         check_prediction(resnet(), {.dtype = dtype, .batch = 4, .checkpoint = checkpoint});
@@ -149,9 +157,10 @@ TEST_CASE("plan: dry steps predict real memory to the byte") {
 
 TEST_CASE("plan: planned recomputation keeps a real run within its budget") {
   on_each_device([] {
-    for (const Example& example : {resnet(), pretrain()}) {
+    const bool is_vulkan = default_device()->info().backend == "vulkan";
+    for (const Example& example : is_vulkan ? std::vector{mnist()} : std::vector{resnet(), pretrain()}) {
       INFO(example.name);
-      StepSettings settings{.batch = 16};
+      StepSettings settings{.batch = is_vulkan ? 2048 : 16};
       const Planner planner(default_device()->backend(), example.make);
       RecomputeSearch search = planner.search(settings);
       const uint64_t plain = search.plain().peak(), least = search.choices().back().peak();
@@ -161,6 +170,13 @@ TEST_CASE("plan: planned recomputation keeps a real run within its budget") {
       const MemoryReport real = real_run(example, settings);
       CHECK(real.peak <= (plain + least) / 2);
       CHECK(real.peak == planner.forecast(settings).memory.peak);
+      if (is_vulkan) continue;
+      // Evicting instead, to the same budget.
+      settings.recompute = std::make_shared<const Recompute>(Recompute{.evicts = true});
+      settings.budget = (plain + least) / 2;
+      const MemoryReport evicting = real_run(example, settings);
+      CHECK(evicting.peak <= settings.budget);
+      CHECK(evicting.peak == planner.forecast(settings).memory.peak);
       CHECK_THROWS_WITH_AS(search.budget(least - 1),
                            doctest::Contains(std::to_string(least).c_str()), OutOfMemory);
     }
@@ -169,7 +185,8 @@ TEST_CASE("plan: planned recomputation keeps a real run within its budget") {
 
 TEST_CASE("plan: the largest batch fits, and one sample more does not") {
   on_each_device([] {
-    for (const Example& example : {resnet(), pretrain(), mnist()}) {
+    const bool is_vulkan = default_device()->info().backend == "vulkan";
+    for (const Example& example : is_vulkan ? std::vector{mnist()} : std::vector{resnet(), pretrain(), mnist()}) {
       INFO(example.name);
       const Planner planner(default_device()->backend(), example.make);
       const uint64_t bytes = planner.forecast({.batch = 5}).memory.peak * 5 / 4;
@@ -231,12 +248,13 @@ TEST_CASE("plan: savings add up to the step's peak") {
 }
 
 TEST_CASE("plan: what an out-of-memory error suggests fits") {
-  on_each_device([] {
-    const uint64_t limit = 8 << 20;
+  {
+    set_default_device(open_backend("cpu"));
     const Example example = resnet();
     const StepSettings settings{.dtype = DType::f32, .batch = 32};
-    CHECK_THROWS_AS(real_run(example, settings, limit), OutOfMemory);
     const Planner planner(default_device()->backend(), example.make);
+    const uint64_t limit = planner.forecast(settings).memory.peak * 6 / 10;
+    CHECK_THROWS_AS(real_run(example, settings, limit), OutOfMemory);
     const auto remedies = find_remedies(planner, example.program(settings), limit);
     CHECK(remedies.size() >= 2);
     for (const Remedy& remedy : remedies) {
@@ -246,12 +264,15 @@ TEST_CASE("plan: what an out-of-memory error suggests fits") {
       CHECK(real.peak == remedy.forecast.memory.peak);
       CHECK(real.peak_reserved <= limit);
     }
-  });
+  }
 }
 
 TEST_CASE("plan: an error of a run ends with what would fit, or with that nothing does") {
   const Example example = resnet();
-  for (const uint64_t limit : {uint64_t{12} << 20, uint64_t{1} << 20}) {
+  const auto cpu = open_backend("cpu");
+  const uint64_t peak =
+      Planner(*cpu, example.make).forecast({.dtype = DType::f32, .batch = 64}).memory.peak;
+  for (const uint64_t limit : {peak * 7 / 10, uint64_t{1} << 20}) {
     set_default_device(open_backend("cpu"), limit);
     PlanningOptions options;
     PlannedRun run(example.program({.dtype = DType::f32, .batch = 64}), options);

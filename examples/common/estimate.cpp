@@ -28,6 +28,7 @@ Estimate estimate(const Planner& planner, const PlannedProgram& program) {
   settings.accumulate = 1;
   settings.checkpoint = "none";
   settings.recompute = nullptr;
+  settings.budget = 0;
   Estimate e{.states = program.estimator_states,
              .exact = planner.forecast(settings, {.room = Room::any}).memory};
   e.parameters = at(e.exact, Purpose::parameter);

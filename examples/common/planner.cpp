@@ -41,6 +41,11 @@ class Unlimited final : public Backend {
   std::vector<bool> used_;
 };
 
+// Holds the default device to the budget of the settings, if they have one.
+std::unique_ptr<MemoryBudget> budget_of(const StepSettings& settings) {
+  return settings.budget ? std::make_unique<MemoryBudget>(settings.budget) : nullptr;
+}
+
 void take_update(TrainingSteps& steps, const StepSettings& settings) {
   for (uint32_t i = 0; i < settings.accumulate; ++i) steps.dry_step();
 }
@@ -80,9 +85,22 @@ std::unique_ptr<Backend> Planner::open(Room room) const {
   return std::make_unique<Unlimited>(std::move(dry), room);
 }
 
+std::vector<StepTrace> Planner::steps(const StepSettings& settings, const Techniques& techniques) const {
+  return dry_run(open(Room::any),
+                 [&] {
+                   const auto budget = budget_of(settings);
+                   const std::unique_ptr<TrainingSteps> steps = make_(settings);
+                   take_update(*steps, settings);
+                   take_update(*steps, settings);
+                 },
+                 {.techniques = techniques})
+      .steps;
+}
+
 StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
   StepForecast result;
   const auto program = [&] {
+    const auto budget = budget_of(settings);
     const std::unique_ptr<TrainingSteps> steps = make_(settings);
     Device& device = *default_device();
     take_update(*steps, settings);
@@ -97,7 +115,9 @@ StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptio
     result.memory = device.memory_report();
   };
   dry_run(open(options.room), program,
-          {.memory_limit = options.memory_limit, .techniques = options.techniques});
+          {.memory_limit = options.memory_limit,
+           .techniques = options.techniques,
+           .learnt = steps(settings, options.techniques)});
   result.samples = static_cast<double>(settings.batch) * settings.accumulate;
   if (result.trace)
     result.allocations = static_cast<uint64_t>(std::ranges::count_if(
@@ -142,6 +162,7 @@ int64_t Planner::largest_batch(StepSettings settings, uint64_t bytes, int64_t gu
 RecordedGraph Planner::record(StepSettings settings) const {
   RecordedGraph graph;
   settings.recompute = nullptr;
+  settings.budget = 0;
   dry_run(open(Room::any), [&] {
     const std::unique_ptr<TrainingSteps> steps = make_(settings);
     steps->record(&graph);
@@ -154,6 +175,7 @@ RecomputeSearch Planner::search(const StepSettings& settings) const {
   return RecomputeSearch([this] { return open(Room::any); },
                          [this, settings](const Recompute& recompute, RecordedGraph* graph) {
                            StepSettings these = settings;
+                           these.budget = 0;
                            these.recompute = std::make_shared<const Recompute>(recompute);
                            const std::unique_ptr<TrainingSteps> steps = make_(these);
                            steps->record(graph);

@@ -41,8 +41,10 @@ class Planner {
 
   const DeviceInfo& info() const { return device_.info(); }
 
-  // Runs two updates: one to learn what is allocated, one like all that follow. OutOfMemory where
-  // they do not fit.
+  // What the steps allocate, for Device::learn: a run is then packed from its first step on.
+  std::vector<StepTrace> steps(const StepSettings& settings, const Techniques& techniques = {}) const;
+  // Runs two updates of a run that has learnt that: a first one, and one like all that follow.
+  // OutOfMemory where they do not fit.
   StepForecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;
 
   // The largest settings.batch whose steps fit in `bytes` of device memory; 0: not even one sample.

@@ -23,6 +23,11 @@ void PlanningOptions::add_to(CLI::App& app) {
                  "write the device's limits, for --device dry:FILE.json");
   app.add_option("--memory-budget", budget,
                  "recompute just enough to stay below this, as 2GiB, instead of --checkpoint");
+  app.add_option("--recompute", recompute,
+                 "instead of --checkpoint: memory (the least, with every op at most twice), speed (keeps "
+                 "matrix products), or evict (drops and makes again while it runs, to stay below "
+                 "--memory-budget)")
+      ->check(CLI::IsMember({"memory", "speed", "evict"}));
   app.add_option("--timeline", timeline, "write what is in memory during an update to this page");
   app.add_option("--trace", trace, "the same for Perfetto or chrome://tracing, with kernel times");
 }
@@ -34,15 +39,27 @@ void write_trace(const PlanningOptions& options, const MemoryTrace& trace) {
   if (!options.trace.empty()) write_chrome_trace(options.trace, trace);
 }
 
-// Recomputation for --memory-budget.
-void apply_budget(const Planner& planner, const std::string& budget, StepSettings& settings) {
-  if (budget.empty()) return;
+// Recomputation for --memory-budget and --recompute.
+void apply_recompute(const Planner& planner, const PlanningOptions& options, StepSettings& settings) {
+  if (options.budget.empty() && options.recompute.empty()) return;
+  check(options.recompute != "evict" || !options.budget.empty(), "options",
+        "--recompute evict needs --memory-budget");
+  if (!options.budget.empty()) settings.budget = parse_bytes(options.budget);
+  if (options.recompute == "evict") {
+    settings.recompute = std::make_shared<const Recompute>(Recompute{.evicts = true});
+    return;
+  }
   StepSettings planned = settings;
   planned.checkpoint = "none";
   planned.accumulate = std::min(settings.accumulate, 3u);
   RecomputeSearch search = planner.search(planned);
-  settings.recompute =
-      std::make_shared<const Recompute>(search.budget(parse_bytes(budget)).recompute);
+  const RecomputeChoice choice = options.recompute == "memory"  ? search.memory()
+                                 : options.recompute == "speed" ? search.speed()
+                                                                : search.budget(settings.budget);
+  check<OutOfMemory>(!settings.budget || choice.peak() <= settings.budget, "memory budget",
+                     "the step must fit in {}, with --recompute {} it needs {}", options.budget,
+                     options.recompute, format_bytes(choice.peak()));
+  settings.recompute = std::make_shared<const Recompute>(choice.recompute);
 }
 
 std::string settings_text(const PlannedProgram& program) {
@@ -51,7 +68,7 @@ std::string settings_text(const PlannedProgram& program) {
                                  program.samples);
   if (s.accumulate > 1) text += fmt::format(", {} steps per update", s.accumulate);
   if (s.recompute)
-    text += ", recomputation for the budget";
+    text += s.recompute->evicts ? ", evicting" : ", planned recomputation";
   else if (s.checkpoint != "none")
     text += fmt::format(", segments of {} {}{}", s.checkpoint_every, s.checkpoint,
                         s.checkpoint_every > 1 ? "s" : "");
@@ -93,7 +110,8 @@ nlohmann::json settings_json(const StepSettings& s) {
           {"accumulate", s.accumulate},
           {"checkpoint", s.checkpoint},
           {"checkpoint_every", s.checkpoint_every},
-          {"memory_budget", s.recompute != nullptr}};
+          {"memory_budget", s.budget},
+          {"evicts", s.recompute && s.recompute->evicts}};
 }
 
 void print_plan(const PlannedProgram& program, const Planner& planner,
@@ -136,7 +154,7 @@ void run_plan(const PlannedProgram& program, const PlanningOptions& options,
   if (!options.profile.empty()) write_file(options.profile, device_profile(device.device));
   const Planner planner(*dry, program.make);
   PlannedProgram planned = program;
-  apply_budget(planner, options.budget, planned.settings);
+  apply_recompute(planner, options, planned.settings);
   std::string misfit;
   StepForecast forecast;
   // Who asks what fits in other memory than the device's is not told what fits in that one.
@@ -165,7 +183,10 @@ PlannedRun::PlannedRun(PlannedProgram program, const PlanningOptions& options)
           info.name);
     write_file(options.profile, device_profile("vulkan:uuid=" + info.uuid));
   }
-  apply_budget(*planner_, options.budget, program_.settings);
+  apply_recompute(*planner_, options, program_.settings);
+  // A plan keeps to the budget by itself; what does something else than planned is held to it.
+  if (program_.settings.budget) budget_.emplace(program_.settings.budget);
+  default_device()->learn(planner_->steps(program_.settings));
 }
 
 PlannedRun::~PlannedRun() {

@@ -13,7 +13,7 @@ namespace rw {
 
 struct PlanningOptions {
   bool plan = false;
-  std::string fit, budget, timeline, trace, profile;
+  std::string fit, budget, recompute, timeline, trace, profile;
 
   void add_to(CLI::App& app);
 };
@@ -56,6 +56,7 @@ class PlannedRun {
   PlannedProgram program_;
   const PlanningOptions& options_;
   std::unique_ptr<Planner> planner_;
+  std::optional<MemoryBudget> budget_;
   int64_t trace_begin_ = -1, trace_end_ = -1;  // steps
   bool tracing_ = false;
 };

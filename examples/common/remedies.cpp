@@ -19,6 +19,7 @@ class Search {
     block.checkpoint = "block";
     block.checkpoint_every = 1;
     block.recompute = nullptr;
+    block.budget = 0;
     half.dtype = DType::f16;
     const bool can_block = now_.checkpoint == "none", can_half = now_.dtype != DType::f16;
     if (can_block) try_out(program_.block_option, block);

@@ -25,6 +25,7 @@ struct StepSettings {
   std::string checkpoint = "none";  // segments of the model: none, block or stage
   int checkpoint_every = 1;         // blocks or stages per segment
   std::shared_ptr<const Recompute> recompute = nullptr;  // instead of the model's segments
+  uint64_t budget = 0;  // bytes that may be live, 0: any number
 };
 
 // A model with its optimizer and meters. Its constructor and dry_step() allocate what training
