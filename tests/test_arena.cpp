@@ -68,6 +68,8 @@ class Model {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("arena: random requests get what the model gives") {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
@@ -144,5 +146,7 @@ TEST_CASE("arena: misuse is an error") {
                        ValueError);
   CHECK(arena.live() == 0);
 }
+
+TEST_SUITE_END();
 
 }  // namespace rw::test

@@ -39,6 +39,8 @@ void write_text(const std::filesystem::path& file, const std::string& text) {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("bert io: config.json") {
   const TemporaryFolder folder;
   const auto file = folder / "config.json";
@@ -125,3 +127,5 @@ TEST_CASE("bert io: files of other models change nothing") {
   CHECK_THROWS_AS(load_bert(file, model), FileError);
   CHECK(all_values(model) == before);
 }
+
+TEST_SUITE_END();

@@ -14,6 +14,8 @@ using namespace rw;
 using namespace rw::kernels;
 using rw::test::KernelRunner;
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("cpu backend: memory") {
   auto backend = make_cpu_backend();
   const uint32_t block = backend->allocate_block(1024);
@@ -144,3 +146,5 @@ TEST_CASE("random: uniform, normal, dropout") {
     CHECK(kept / double{n} == doctest::Approx(0.75).epsilon(0.02));
   }
 }
+
+TEST_SUITE_END();

@@ -14,6 +14,8 @@ using rw::test::KernelRunner;
 using rw::test::max_difference;
 using Values = std::vector<float>;
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("reduce and argreduce") {
   KernelRunner cpu(make_cpu_backend());
   const Binding x = cpu.upload({1, 5, 2, -3, 4, 8, 6, 7, -9, 0, 3, 3});  // [2, 3, 2]
@@ -241,6 +243,8 @@ double conv_element(const Conv2dParams& p, const Values& x, const Values& w, int
       }
   return sum;
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 

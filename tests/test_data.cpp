@@ -44,6 +44,8 @@ ImageDataset numbered_images(int count) {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("data: a CIFAR-10 record is a label and three planes") {
   const TemporaryFolder folder;
   std::vector<uint8_t> record(3073);
@@ -245,3 +247,5 @@ TEST_CASE("loader: augmentation moves and mirrors whole images") {
   CHECK(seen_straight);
   CHECK(seen_mirrored);
 }
+
+TEST_SUITE_END();

@@ -115,7 +115,7 @@ TEST_CASE("dry run: predicts every model's memory to the byte") {
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "dry run: steady state reserves at most 3 % more than is live at the peak") {
+TEST_CASE_FIXTURE(CpuDevice, "dry run: steady state reserves at most 3 % more than is live at the peak" * doctest::test_suite("host")) {
   const auto train = [](Module& model, const std::function<Tensor()>& loss) {
     Sgd optimizer(one_group(model.parameters()), {.lr = 0.1f, .momentum = 0.9f});
     for (int i = 0; i < 4; ++i) {
@@ -169,7 +169,7 @@ TEST_CASE_FIXTURE(CpuDevice, "dry run: steady state reserves at most 3 % more th
   }
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "dry run: leaves device, tape, generator and context as they were") {
+TEST_CASE_FIXTURE(CpuDevice, "dry run: leaves device, tape, generator and context as they were" * doctest::test_suite("host")) {
   const Tensor x = leaf(64);
   const Tensor y = tanh(x);
   manual_seed(17);
@@ -200,7 +200,7 @@ TEST_CASE_FIXTURE(CpuDevice, "dry run: leaves device, tape, generator and contex
   CHECK(flops == doctest::Approx(forecast.flops()));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "dry run: techniques can be switched off") {
+TEST_CASE_FIXTURE(CpuDevice, "dry run: techniques can be switched off" * doctest::test_suite("host")) {
   const auto program = [] { resnet_steps(DType::f32, CheckpointMode::block); };
   const auto peak = [&](Techniques t) { return plan(program, {.techniques = t}).memory.peak; };
   const uint64_t all = peak({}), no_segments = peak({.segments = false});

@@ -129,6 +129,8 @@ Lifetimes make(Family family, uint32_t n, uint64_t seed) {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("offset plan: within 3 % of the lower bound") {
   for (int f = 0; f < families; ++f)
     for (const uint32_t n : {1, 3, 10, 30, 100, 300, 1000, 2000}) {
@@ -215,5 +217,7 @@ TEST_CASE("offset plan: bad input") {
   CHECK_THROWS_AS(plan_offsets(Lifetimes{{8, 0, 1}}, {}, 7), ValueError);
   CHECK_THROWS_AS(plan_offsets(Lifetimes{{UINT64_MAX, 0, 1}, {8, 0, 1}}), ValueError);
 }
+
+TEST_SUITE_END();
 
 }  // namespace rw::test

@@ -57,7 +57,7 @@ const Op impure = {"impure_double",
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "policies: kept outputs are made once, the rest twice") {
+TEST_CASE_FIXTURE(CpuDevice, "policies: kept outputs are made once, the rest twice" * doctest::test_suite("host")) {
   Layers layers;
   const auto plain = layers.gradients([](const Layers& l) { return sum(square(l.forward())); });
   const auto count = [&](SavePolicy policy) {
@@ -80,7 +80,7 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: kept outputs are made once, the rest twi
   CHECK(count([](const SaveQuery& q) { return q.bytes > 1 << 30; })["matmul"] == 6);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "policies: hold inside nested segments, and for a second backward") {
+TEST_CASE_FIXTURE(CpuDevice, "policies: hold inside nested segments, and for a second backward" * doctest::test_suite("host")) {
   Layers layers;
   const auto plain = layers.gradients([](const Layers& l) { return sum(square(l.forward())); });
   const auto nested = [](const Layers& l) {
@@ -106,7 +106,7 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: hold inside nested segments, and for a s
   CHECK(twice(nested(layers)) == twice(sum(square(layers.forward()))));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "policies: keep what they promise until backward, and no longer") {
+TEST_CASE_FIXTURE(CpuDevice, "policies: keep what they promise until backward, and no longer" * doctest::test_suite("host")) {
   Layers layers;
   const auto held = [&](SavePolicy policy) {
     const uint64_t before = live();
@@ -122,7 +122,7 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: keep what they promise until backward, a
   const Tensor loss = in_segment(layers, [](const SaveQuery&) { return true; });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "verify_replay: names the first op that gives other bits") {
+TEST_CASE_FIXTURE(CpuDevice, "verify_replay: names the first op that gives other bits" * doctest::test_suite("host")) {
   tape().verify_replay(true);
   const Tensor x = leaf(width);
   const auto run = [&](bool is_impure) {
@@ -145,7 +145,7 @@ TEST_CASE_FIXTURE(CpuDevice, "verify_replay: names the first op that gives other
   run(true);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: what is misplaced is reported with the reason and the bytes") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: what is misplaced is reported with the reason and the bytes" * doctest::test_suite("host")) {
   const Tensor x = leaf(256), w = leaf(256);
   const auto problem = [&](const std::function<Tensor()>& forward) {
     const Tensor y = forward();

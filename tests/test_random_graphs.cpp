@@ -46,7 +46,7 @@ void check_graphs(uint32_t count) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "random graphs: segments give the same bits and leave nothing") {
+TEST_CASE_FIXTURE(CpuDevice, "random graphs: segments give the same bits and leave nothing" * doctest::test_suite("host")) {
   check_graphs(300);
 }
 

@@ -100,7 +100,7 @@ RecomputeSearch search_for(const Chain& chain) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: plans and eviction give the plain run's bits") {
+TEST_CASE_FIXTURE(CpuDevice, "recompute: plans and eviction give the plain run's bits" * doctest::test_suite("host")) {
   check_programs(60);
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("recompute: memory runs every op at most twice, speed keeps matrix pro
   CHECK(speed.forecast.recompute_share() == 0);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction stays within every budget, or says that it cannot") {
+TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction stays within every budget, or says that it cannot" * doctest::test_suite("host")) {
   std::vector<Tensor> leaves = program_leaves();
   for (const uint32_t seed : {3u, 4u, 10u, 21u, 34u}) {
     INFO("seed " << seed);
@@ -248,7 +248,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans") {
   CHECK(evicted > infeasible);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: 1000 layers halved again and again need memory like the logarithm") {
+TEST_CASE_FIXTURE(CpuDevice, "recompute: 1000 layers halved again and again need memory like the logarithm" * doctest::test_suite("host")) {
   const Tensor x = leaf(1024);
   const std::function<Tensor(Tensor, int)> layers = [&](Tensor y, int n) -> Tensor {
     if (n == 1) return tanh(std::move(y));
@@ -275,7 +275,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: 1000 layers halved again and again need
   CHECK(largest - large <= 2);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by eviction") {
+TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by eviction" * doctest::test_suite("host")) {
   Chain chain{.rows = 256, .layers = 60};
   device->reset_peak();
   chain({}, nullptr);
@@ -290,7 +290,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by 
   CHECK(again < 4 * 2 * 3 * 60);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: another program than planned keeps its values, or evicts them") {
+TEST_CASE_FIXTURE(CpuDevice, "recompute: another program than planned keeps its values, or evicts them" * doctest::test_suite("host")) {
   RecomputeSearch search = search_for({});
   const Recompute recompute = search.memory().recompute;
   const Tensor x = leaf(64);

@@ -111,6 +111,8 @@ uint32_t depth(const RecomputePlan& plan) {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("recompute: simulation of a chain of outputs") {
   const RecomputeGraph graph = uniform_chain(6, 10);
   // Six values, then the gradients of an output and an input on top of them.
@@ -298,5 +300,7 @@ TEST_CASE("recompute: any graph can be planned") {
       CHECK(plan->peak <= plans.front().peak * 3 / 4);
   }
 }
+
+TEST_SUITE_END();
 
 }  // namespace rw::test

@@ -52,7 +52,7 @@ Tensor nest(const Block& block, const Tensor& x, int depth, bool segments) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: scope and function forms") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: scope and function forms" * doctest::test_suite("host")) {
   const Tensor x = leaf(64), w = leaf(64);
   const auto block = [](const Tensor& a, const Tensor& b) { return tanh(exp(a) * b); };
   check_same({x, w}, [&](bool on) {
@@ -69,7 +69,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: scope and function forms") {
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: replay runs what the vjps read, once, and stops early") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: replay runs what the vjps read, once, and stops early" * doctest::test_suite("host")) {
   const Tensor x = leaf(64);
   const auto replays = [&](const Block& block) {
     const uint64_t before = tape().replayed_records();
@@ -86,7 +86,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: replay runs what the vjps read, once, an
         }) == 1);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: nested to any depth") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: nested to any depth" * doctest::test_suite("host")) {
   const Tensor x = leaf(32), w = leaf(32);
   const Block block = [&](const Tensor& t) { return sin(exp(t * 0.5f) * w); };
   for (int depth = 1; depth <= 4; ++depth)
@@ -102,7 +102,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: nested to any depth") {
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: several outputs, unused ones, branches, skips") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: several outputs, unused ones, branches, skips" * doctest::test_suite("host")) {
   const Tensor x = leaf(36), w = leaf(36);
   const auto body = [&](const Tensor& t) {
     const Tensor a = exp(t * w), b = sin(a), unused = square(b);
@@ -118,7 +118,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: several outputs, unused ones, branches, 
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: views, in-place, handles that the user keeps") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: views, in-place, handles that the user keeps" * doctest::test_suite("host")) {
   const Tensor x = square_leaf(6), w = square_leaf(6);
   check_same({x, w}, [&](bool on) {
     Tensor kept, y = x * 2.0f;
@@ -134,7 +134,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: views, in-place, handles that the user k
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: f16 autocast, dropout, random numbers") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: f16 autocast, dropout, random numbers" * doctest::test_suite("host")) {
   const Tensor x = square_leaf(8), w = square_leaf(8), v = square_leaf(8);
   check_same({x, w, v}, [&](bool on) {
     Tensor y = x;
@@ -148,7 +148,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: f16 autocast, dropout, random numbers") 
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: batch norm's running statistics are updated once") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: batch norm's running statistics are updated once" * doctest::test_suite("host")) {
   const Tensor x = square_leaf(8), weight = leaf(8), bias = leaf(8);
   std::vector<Values> running_after;
   check_same({x, weight, bias}, [&](bool on) {
@@ -166,7 +166,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: batch norm's running statistics are upda
   CHECK(running_after[0] == running_after[1]);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: retain replays again") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: retain replays again" * doctest::test_suite("host")) {
   const Tensor x = leaf(16);
   const Tensor loss = sum(nest([](const Tensor& t) { return exp(sin(t)); }, x, 3, true));
   loss.backward({}, true);
@@ -181,7 +181,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: retain replays again") {
   }
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: disjoint graphs, in either order, in one segment or two") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: disjoint graphs, in either order, in one segment or two" * doctest::test_suite("host")) {
   const Block block = [](const Tensor& t) { return exp(sin(square(t))); };
   const Tensor a = leaf(8), b = leaf(8);
   const auto expected = train({a, b}, false, [&](bool) { return block(a) + block(b); });
@@ -202,7 +202,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: disjoint graphs, in either order, in one
     }
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: dropped results free what their segment holds") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: dropped results free what their segment holds" * doctest::test_suite("host")) {
   const Tensor x = leaf(256);
   const Tensor kept = sum(exp(x));  // keeps the tape from being empty
   const uint64_t before = live();
@@ -214,7 +214,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: dropped results free what their segment 
   kept.backward();
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: a parameter that changes before the replay is an error") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: a parameter that changes before the replay is an error" * doctest::test_suite("host")) {
   Tensor w = leaf(8, "block.weight");
   const Tensor loss = sum(checkpoint([&] { return exp(exp(w + 1.0f)); }));
   {
@@ -226,7 +226,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: a parameter that changes before the repl
   CHECK(contains(message, "'block.weight'"));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: an exception inside leaves them closed and empty") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: an exception inside leaves them closed and empty" * doctest::test_suite("host")) {
   const Tensor x = leaf(64);
   const uint64_t before = live();
   CHECK_THROWS_AS(checkpoint([&] {
@@ -239,7 +239,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: an exception inside leaves them closed a
   CHECK(tape().stats().segments == 0);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: without gradients they are nothing") {
+TEST_CASE_FIXTURE(CpuDevice, "segments: without gradients they are nothing" * doctest::test_suite("host")) {
   const NoGrad guard;
   const Tensor x = leaf(64);
   const Tensor y = checkpoint([&] { return exp(square(x)); });
@@ -270,7 +270,7 @@ Tensor halves(Tensor x, const Tensor& w, int count) {
 }  // namespace
 
 TEST_CASE_FIXTURE(CpuDevice,
-                  "segments: the peak of 32 layers falls, and nesting makes it fall further") {
+                  "segments: the peak of 32 layers falls, and nesting makes it fall further" * doctest::test_suite("host")) {
   const Tensor x = leaf(width), w = leaf(width);
   const auto peak_of = [&](const std::function<Tensor()>& forward) {
     device->reset_peak();

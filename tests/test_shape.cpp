@@ -77,6 +77,8 @@ bool walkable(const Shape& shape, const std::vector<int64_t>& wanted) {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("shape: broadcast and its strides read the right elements") {
   Random random(1);
   int compatible = 0;
@@ -165,5 +167,7 @@ TEST_CASE("shape: dense strides, axes and limits") {
   CHECK_THROWS_AS((Shape{1, 2, 3, 4, 5, 6, 7}), ShapeError);
   CHECK_THROWS_AS((Shape{2, -1}), ShapeError);
 }
+
+TEST_SUITE_END();
 
 }  // namespace rw::test

@@ -80,6 +80,8 @@ bool same(const TextBatch& a, const TextBatch& b) {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("text: lines are sentences, blank lines and files end documents") {
   const TemporaryFolder folder;
   write_file(folder / "a.txt", "\n\n one \r\ntwo\n \t\f\n\nthree"sv);
@@ -422,3 +424,5 @@ TEST_CASE("text: from a file to batches with a vocabulary of its own") {
   CHECK(batch.predictions > 20);
   CHECK(std::ranges::find(batch.ids, tokenizer.vocabulary().unk) == batch.ids.end());
 }
+
+TEST_SUITE_END();

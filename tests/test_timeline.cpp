@@ -81,6 +81,8 @@ void check_monotonic(const json& file) {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("timeline: the page holds every tensor and call") {
   const MemoryTrace trace = test::training_trace();
   const json data = embedded(timeline_html(trace));
@@ -258,3 +260,5 @@ TEST_CASE("timeline: files") {
   CHECK_THROWS_AS(timeline_html(broken), ValueError);
   CHECK_THROWS_AS(chrome_trace_json(broken), ValueError);
 }
+
+TEST_SUITE_END();

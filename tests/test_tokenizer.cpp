@@ -87,6 +87,8 @@ const std::string specials = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
 
 }  // namespace
 
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
 TEST_CASE("tokenizer: the tokens of the reference") {
   const Tokenizer lower(small()), cased(small(), {.lower_case = false});
   for (const Golden& golden : goldens) {
@@ -236,3 +238,5 @@ TEST_CASE("train_vocabulary: merges by frequency") {
   CHECK_THROWS_AS(train_vocabulary(text, {.size = 11}), ValueError);
   CHECK_THROWS_AS(train_vocabulary({}, {}), ValueError);
 }
+
+TEST_SUITE_END();
