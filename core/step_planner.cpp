@@ -12,13 +12,15 @@ constexpr int most_attempts = 3;  // at one plan, when something keeps its place
 constexpr size_t most_holes = 64;
 
 // Whether it gets a place. What outlives a step that repeats is still there when the next one begins,
-// so it cannot lie where the last one's lay.
-bool is_planned(const StepTrace& trace, const StepTrace::Allocation& a) { return a.end || trace.is_first; }
+// so it cannot lie where the last one's lay; what no block can hold is an error when it comes.
+bool is_planned(const StepTrace& trace, const StepTrace::Allocation& a, uint64_t largest) {
+  return (a.end || trace.is_first) && a.size <= largest;
+}
 
-std::vector<Lifetime> planned(const StepTrace& trace) {
+std::vector<Lifetime> planned(const StepTrace& trace, uint64_t largest) {
   std::vector<Lifetime> lifetimes;
   for (const StepTrace::Allocation& a : trace.allocations)
-    if (is_planned(trace, a)) lifetimes.push_back({a.size, a.begin, a.end ? a.end : trace.end + 1});
+    if (is_planned(trace, a, largest)) lifetimes.push_back({a.size, a.begin, a.end ? a.end : trace.end + 1});
   return lifetimes;
 }
 
@@ -111,14 +113,14 @@ std::vector<StepTrace> StepPlanner::traces() const {
 
 void StepPlanner::learn(std::vector<StepTrace> traces) {
   for (StepTrace& trace : traces) {
-    need_ = std::max(need_, lower_bound(planned(trace)));
+    need_ = std::max(need_, lower_bound(planned(trace, memory_.largest_block)));
     add(std::move(trace));
   }
 }
 
 void StepPlanner::solve(Plan& plan) {
   ++plan.attempts;
-  const std::vector<Lifetime> lifetimes = planned(plan.trace);
+  const std::vector<Lifetime> lifetimes = planned(plan.trace, memory_.largest_block);
   need_ = std::max(need_, memory_.arena.live() + lower_bound(lifetimes));
   // In what is there if that is not much more than needed, else in fresh blocks of the right sizes.
   const bool is_tight = memory_.arena.reserved() <= need_ + need_ / 50;
@@ -146,7 +148,7 @@ bool StepPlanner::place(Plan& plan, std::span<const Lifetime> lifetimes, bool ma
   plan.places.assign(allocations.size(), std::nullopt);
   auto next = solution.places.begin();
   for (size_t i = 0; i < allocations.size(); ++i) {
-    if (!is_planned(plan.trace, allocations[i])) continue;
+    if (!is_planned(plan.trace, allocations[i], memory_.largest_block)) continue;
     const Arena::Range& hole = holes[next->space];
     plan.places[i] = {hole.block, hole.offset + next->offset};
     ++next;

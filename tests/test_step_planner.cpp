@@ -1,6 +1,7 @@
 // Steady state: steps are learnt, laid out offline and followed; other steps are handled correctly.
 #include <random>
 
+#include "backends/dry/dry_backend.h"
 #include "core/dry_run.h"
 #include "nn/models/resnet.h"
 #include "optim/sgd.h"
@@ -138,6 +139,11 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
   CHECK_THROWS_AS(dry_run(open_backend("dry:cpu"), program,
                           {.memory_limit = packed.memory.peak - 1, .learnt = dynamic.steps}),
                   OutOfMemory);
+  // On a device whose blocks are too small for what was learnt.
+  const auto small = Device::create(make_dry_backend({.memory_bytes = 1 << 30, .max_block_bytes = 20 * MiB}));
+  small->learn(dynamic.steps);
+  const auto stays = small->allocate({static_cast<int64_t>(MiB)}, DType::u8);
+  CHECK_THROWS_AS(step(small, sizes), OutOfMemory);
 }
 
 TEST_CASE("steady state: training on Vulkan keeps its memory and its results") {
