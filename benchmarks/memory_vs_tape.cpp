@@ -67,7 +67,8 @@ void note(const Result& r) {
   std::fflush(stdout);
 }
 
-void run(const Options& o, Report& report) {
+// Returns how many rows failed.
+int run(const Options& o, Report& report) {
   const RowOptions options{.profile = open_profile(o.profile),
                            .device = o.device,
                            .all = o.all || !o.rows.empty(),
@@ -80,8 +81,18 @@ void run(const Options& o, Report& report) {
   report.profile = options.profile.name;
   fmt::print("dry runs predict: {}\ntape: records / saved tensors / saved bytes\n\n",
              report.profile);
-  for (const Row& row : rows())
-    if (o.wants(row)) row.run(options, report);
+  // A row that fails leaves the others their results.
+  int failed = 0;
+  for (const Row& row : rows()) {
+    if (!o.wants(row)) continue;
+    try {
+      row.run(options, report);
+    } catch (const Error& error) {
+      fmt::print("row {} failed: {}\n", row.name, error.what());
+      ++failed;
+    }
+  }
+  return failed;
 }
 
 void conclude(const Options& o, const Report& report) {
@@ -116,7 +127,8 @@ int main(int argc, char** argv) {
   for (int i = 0; i < argc; ++i)
     report.command += i ? fmt::format(" {}", argv[i]) : std::string("./rewind memory");
   return run_program(app, argc, argv, [&] {
-    run(options, report);
+    const int failed = run(options, report);
     conclude(options, report);
+    check(failed == 0, "memory", "all rows must run, {} failed", failed);
   });
 }

@@ -38,20 +38,26 @@ RecomputeSearch& Bench::search() {
   return *search_;
 }
 
-Result Bench::measure(const std::string& method, const std::function<Run()>& find) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  Result r{.row = row_, .method = method, .device = profile_.name, .about = workload_.about};
-  last_ = find();
+Result Bench::predict(const Profile& profile) const {
+  Result r{.row = row_, .method = last_method_, .device = profile.name, .about = workload_.about};
   Run run = last_;
   run.tape = &r.tape;
-  const Forecast forecast = dry_run(profile_.open(), [&] { workload_.run(run); });
+  const Forecast forecast = dry_run(profile.open(), [&] { workload_.run(run); });
   r.peak = forecast.memory.peak;
   r.reserved = forecast.memory.peak_reserved;
   r.naive = forecast.memory.naive;
   r.flops = forecast.flops() / run.steps;
   r.recompute = forecast.recompute_share();
   r.modelled = modelled_share(forecast.work);
+  return r;
+}
+
+Result Bench::measure(const std::string& method, const std::function<Run()>& find) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  last_method_ = method;
+  last_ = find();
+  Result r = predict(profile_);
   r.dry_seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return r;
 }

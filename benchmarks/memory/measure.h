@@ -36,6 +36,8 @@ class Bench {
   Result least();               // the least peak of all
   std::vector<Result> front();  // every choice between memory and work
 
+  // The way that was measured last, on any device.
+  Result predict(const Profile& profile) const;
   // Adds a real run of the way that was measured last, on a device of its own.
   void run_really(Result& result, const std::string& device);
 
@@ -49,7 +51,8 @@ class Bench {
   Profile profile_;
   int candidates_;
   std::optional<RecomputeSearch> search_;
-  Run last_;  // measured
+  std::string last_method_;  // measured
+  Run last_;
 };
 
 // Whether the steps end without OutOfMemory where the device gives `limit` bytes of blocks.

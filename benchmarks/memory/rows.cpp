@@ -140,15 +140,12 @@ void chain_row(const RowOptions& o, Report& report) {
   add(o, report, bench.plain());
   add(o, report, bench.block(200));
   add(o, report, bench.nested(100));
-  Result budget = bench.budget(limit);
+  const Result r = add(o, report, bench.budget(limit));
   if (o.real) {
-    // The same program on this machine's device, whose workspaces are those of another one.
-    Bench here("chain", chain_workload(ops, elements), open_profile(o.device), 12);
-    Result really = here.budget(limit);
-    here.run_really(really, o.device);
-    add(o, report, std::move(really));
+    Result here = bench.predict(open_profile(o.device));
+    bench.run_really(here, o.device);
+    add(o, report, std::move(here));
   }
-  const Result& r = add(o, report, std::move(budget));
   report.bars.push_back(
       {.row = "chain",
        .what = "40 000 ops on 100 000 floats",
