@@ -1,6 +1,7 @@
 #include "core/step_planner.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rw {
 
@@ -11,6 +12,13 @@ constexpr int most_attempts = 3;  // at one plan, when something keeps its place
 // Beyond the largest holes, small ones are left to allocations that are not planned.
 constexpr size_t most_holes = 64;
 
+uint64_t mixed(uint64_t z) {  // splitmix64 (Steele et al. 2014)
+  z += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
 // Whether it gets a place. What outlives a step that repeats is still there when the next one begins,
 // so it cannot lie where the last one's lay; what no block can hold is an error when it comes.
 bool is_planned(const StepTrace& trace, const StepTrace::Allocation& a, uint64_t largest) {
@@ -19,25 +27,24 @@ bool is_planned(const StepTrace& trace, const StepTrace::Allocation& a, uint64_t
 
 std::vector<Lifetime> planned(const StepTrace& trace, uint64_t largest) {
   std::vector<Lifetime> lifetimes;
-  for (const StepTrace::Allocation& a : trace.allocations)
-    if (is_planned(trace, a, largest)) lifetimes.push_back({a.size, a.begin, a.end ? a.end : trace.end + 1});
+  const auto count = static_cast<uint32_t>(trace.allocations.size());
+  for (uint32_t i = 0; i < count; ++i) {
+    const StepTrace::Allocation& a = trace.allocations[i];
+    if (is_planned(trace, a, largest)) lifetimes.push_back({a.size, i, a.end ? a.end : count});
+  }
   return lifetimes;
 }
 
 }  // namespace
 
-void StepPlanner::mix(uint64_t value) {  // splitmix64 (Steele et al. 2014)
-  uint64_t z = step_.hash + value + 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  step_.hash = z ^ (z >> 31);
-}
+// What was freed since the last allocation counts, but not in which order.
+void StepPlanner::mix(uint64_t value) { step_.hash = mixed(step_.hash + mixed(value) + std::exchange(frees_, 0)); }
 
 std::optional<StepPlanner::Place> StepPlanner::propose(uint64_t size, Ticket& ticket) {
   const size_t index = step_.allocations.size();
   ticket = {number_, static_cast<uint32_t>(index)};
   mix(size);
-  step_.allocations.push_back({size, clock_++, 0});
+  step_.allocations.push_back({size, 0});
   step_.prefixes.push_back(step_.hash);
   follow(index);
   return plan_ ? plan_->places[index] : std::nullopt;
@@ -59,13 +66,12 @@ void StepPlanner::follow(size_t index) {
 
 void StepPlanner::freed(const Ticket& ticket) {
   if (ticket.step != number_) return;
-  step_.allocations[ticket.index].end = clock_++;
-  mix(~uint64_t{ticket.index});
+  step_.allocations[ticket.index].end = static_cast<uint32_t>(step_.allocations.size());
+  frees_ += mixed(~uint64_t{ticket.index});
 }
 
 void StepPlanner::end_step() {
-  mix(clock_);
-  step_.end = clock_;
+  mix(0);
   step_.is_first = number_ == 1;
   const auto same = [&](const auto& plan) { return plan->trace.hash == step_.hash; };
   const auto known = std::find_if(plans_.begin(), plans_.end(), same);
@@ -82,7 +88,6 @@ void StepPlanner::end_step() {
   misses_ = 0;
   step_ = {};
   plan_ = nullptr;
-  clock_ = 0;
   ++number_;
 }
 

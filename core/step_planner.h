@@ -18,12 +18,11 @@ namespace rw {
 struct StepTrace {
   struct Allocation {
     uint64_t size = 0;
-    uint32_t begin = 0, end = 0;  // positions among all allocations and frees; end 0: it outlives the step
+    uint32_t end = 0;  // allocations that came before it was freed; 0: it outlives the step
   };
   std::vector<Allocation> allocations;
   std::vector<uint64_t> prefixes;  // by allocation: hash of all events up to it
   uint64_t hash = 0;               // of all events
-  uint32_t end = 0;                // number of events
   bool is_first = false;           // of its device: what outlives it stays
 };
 
@@ -80,7 +79,7 @@ class StepPlanner {
   Memory memory_;
   StepTrace step_;  // so far
   uint64_t number_ = 1;
-  uint32_t clock_ = 0;
+  uint64_t frees_ = 0;  // hash of what was freed since the last allocation
   std::vector<std::unique_ptr<Plan>> plans_;  // few
   Plan* plan_ = nullptr;                      // followed now
   std::vector<uint64_t> seen_;                // hashes of the last steps that were not solved

@@ -34,7 +34,8 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
   if (settings.recompute) {
     techniques.segments = true;
     now.recompute = settings.recompute;
-    add("recomputation for the budget");
+    now.budget = settings.budget;
+    add("planned recomputation");
   }
   return rows;
 }
