@@ -98,6 +98,7 @@ void RecomputeScope::after_record(const Record& record) {
   node.workspace = high - std::min(high, std::max(live, live_before_ + made));
   record_->graph.records.push_back(std::move(node));
   record_->ops.emplace_back(record.op->name);
+  record_->costs.push_back(record.cost);
   record_->signature.push_back(signature_of(record.op->name));
 }
 

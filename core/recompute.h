@@ -29,6 +29,7 @@ struct Recompute {
 struct RecordedGraph {
   RecomputeGraph graph;
   std::vector<std::string> ops;     // by record
+  std::vector<OpCost> costs;        // by record; the graph has their total()
   std::vector<uint64_t> signature;  // by record
 };
 

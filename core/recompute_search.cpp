@@ -4,17 +4,19 @@
 
 namespace rw {
 
-double RecomputeChoice::cost() const {
+OpCost RecomputeChoice::replay() const {
   const Work& replay = forecast.work[static_cast<int>(Phase::replay)];
-  return OpCost{replay.flops, replay.bytes}.total();
+  return {replay.flops, replay.bytes};
 }
 
-RecomputeSearch::RecomputeSearch(OpenDry open, StepProgram program, int candidates)
-    : open_(std::move(open)), program_(std::move(program)), candidates_(candidates) {
+RecomputeSearch::RecomputeSearch(OpenDry open, StepProgram program, const RecomputeObjective& objective)
+    : open_(std::move(open)), program_(std::move(program)), objective_(objective) {
   plain_ = {{}, dry_run(open_(), [&] { program_({}, &recorded_); })};
   check(!recorded_.graph.records.empty(), "recompute search",
         "the program must run its first forward pass under RecomputeScope(recompute, record), got "
         "no records");
+  for (size_t i = 0; i < recorded_.costs.size(); ++i)
+    recorded_.graph.records[i].cost = objective_(recorded_.costs[i]);
 }
 
 // Records instead of values: a plan is followed by counting records.
@@ -36,10 +38,10 @@ RecomputeChoice RecomputeSearch::measure(Recompute recompute) const {
 const std::vector<RecomputeChoice>& RecomputeSearch::choices() {
   if (!choices_.empty()) return choices_;
   std::vector<RecomputeChoice> all = {plain_, memory(), speed()};
-  for (const RecomputePlan& plan : plan_budgets(recorded_.graph, candidates_))
+  for (const RecomputePlan& plan : plan_budgets(recorded_.graph, objective_.candidates))
     all.push_back(measure(realise(plan)));
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.cost(), a.peak()) < std::pair(b.cost(), b.peak());
+  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+    return std::pair(cost(a), a.peak()) < std::pair(cost(b), b.peak());
   });
   for (RecomputeChoice& choice : all)
     if (choices_.empty() || choice.peak() < choices_.back().peak())

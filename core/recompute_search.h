@@ -20,17 +20,28 @@ struct RecomputeChoice {
   Forecast forecast;
 
   uint64_t peak() const { return forecast.memory.peak; }
-  double cost() const;  // of all replays, as OpCost::total()
+  OpCost replay() const;  // work of all replays
+};
+
+// What a search minimises.
+struct RecomputeObjective {
+  double flops_per_byte = 20;  // as OpCost::total(): what moving a byte costs; 0: FLOPs alone count
+  int candidates = 24;                             // plans to measure
+
+  double operator()(const OpCost& cost) const {
+    return cost.flops + flops_per_byte * static_cast<double>(cost.bytes);
+  }
 };
 
 class RecomputeSearch {
  public:
   using OpenDry = std::function<std::unique_ptr<Backend>()>;
-  // Dry-runs the program once without recomputation and plans. `candidates`: plans to measure.
-  RecomputeSearch(OpenDry open, StepProgram program, int candidates = 24);
+  // Dry-runs the program once without recomputation.
+  RecomputeSearch(OpenDry open, StepProgram program, const RecomputeObjective& objective = {});
 
   const RecordedGraph& recorded() const { return recorded_; }
   const RecomputeChoice& plain() const { return plain_; }
+  double cost(const RecomputeChoice& choice) const { return objective_(choice.replay()); }
   // The measured candidates that are worth having: peak falls and cost rises. The first one costs
   // nothing; the last has the least feasible peak. Computed when first asked for.
   const std::vector<RecomputeChoice>& choices();
@@ -48,7 +59,7 @@ class RecomputeSearch {
 
   OpenDry open_;
   StepProgram program_;
-  int candidates_;
+  RecomputeObjective objective_;
   RecordedGraph recorded_;
   RecomputeChoice plain_;
   std::vector<RecomputeChoice> choices_;

@@ -95,7 +95,7 @@ struct Chain {
 };
 
 RecomputeSearch search_for(const Chain& chain) {
-  return RecomputeSearch([] { return open_backend("dry:cpu"); }, chain, 12);
+  return RecomputeSearch([] { return open_backend("dry:cpu"); }, chain, {.candidates = 12});
 }
 
 }  // namespace
@@ -119,10 +119,10 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
   const auto& choices = search.choices();
   REQUIRE(choices.size() >= 4);
   CHECK(choices.front().peak() <= search.plain().peak());
-  CHECK(choices.front().cost() == 0);
+  CHECK(search.cost(choices.front()) == 0);
   for (size_t i = 1; i < choices.size(); ++i) {
     CHECK(choices[i].peak() < choices[i - 1].peak());
-    CHECK(choices[i].cost() > choices[i - 1].cost());
+    CHECK(search.cost(choices[i]) > search.cost(choices[i - 1]));
   }
   uint64_t last = UINT64_MAX;
   const uint64_t least = choices.back().peak();
@@ -210,8 +210,8 @@ TEST_CASE("recompute: the search and eviction against the best of all plans") {
   for_each_forest(0, records, -1, false, recompute.segments, [&] {
     ++plans;
     const RecomputeChoice choice{recompute, dry_run(dry(), [&] { program(recompute, nullptr); })};
-    const auto [found, is_new] = best.emplace(choice.peak(), choice.cost());
-    found->second = std::min(found->second, choice.cost());
+    const auto [found, is_new] = best.emplace(choice.peak(), search.cost(choice));
+    found->second = std::min(found->second, search.cost(choice));
   });
   const auto optimum = [&](uint64_t bytes) {
     double least = INFINITY;
@@ -226,7 +226,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans") {
   for (const auto& [bytes, cost] : best) {
     const double best_cost = optimum(bytes);
     if (bytes >= search.choices().back().peak()) {
-      const double searched = search.budget(bytes).cost();
+      const double searched = search.cost(search.budget(bytes));
       CHECK(searched <= 1.5 * best_cost);
       if (best_cost > 0) worst_search = std::max(worst_search, searched / best_cost);
     }
@@ -236,8 +236,8 @@ TEST_CASE("recompute: the search and eviction against the best of all plans") {
                                program({.evicts = true}, nullptr);
                              })};
       CHECK(choice.peak() <= bytes);
-      CHECK(choice.cost() <= 3 * best_cost);
-      if (best_cost > 0) worst_eviction = std::max(worst_eviction, choice.cost() / best_cost);
+      CHECK(search.cost(choice) <= 3 * best_cost);
+      if (best_cost > 0) worst_eviction = std::max(worst_eviction, search.cost(choice) / best_cost);
       ++evicted;
     } catch (const OutOfMemory&) {
       ++infeasible;

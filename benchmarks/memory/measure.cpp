@@ -34,7 +34,10 @@ Bench::Bench(std::string row, Workload workload, Profile profile, int candidates
       candidates_(candidates) {}
 
 RecomputeSearch& Bench::search() {
-  if (!search_) search_.emplace(profile_.open, workload_.program(), candidates_);
+  // The bars are in FLOPs: memory traffic breaks ties, no more.
+  if (!search_)
+    search_.emplace(profile_.open, workload_.program(),
+                    RecomputeObjective{.flops_per_byte = 2, .candidates = candidates_});
   return *search_;
 }
 
@@ -42,7 +45,9 @@ Result Bench::predict(const Profile& profile) const {
   Result r{.row = row_, .method = last_method_, .device = profile.name, .about = workload_.about};
   Run run = last_;
   run.tape = &r.tape;
-  const Forecast forecast = dry_run(profile.open(), [&] { workload_.run(run); });
+  const auto program = [&] { workload_.run(run); };
+  const Forecast first = dry_run(profile.open(), program);
+  const Forecast forecast = dry_run(profile.open(), program, {.learnt = first.steps});
   r.peak = forecast.memory.peak;
   r.reserved = forecast.memory.peak_reserved;
   r.naive = forecast.memory.naive;
@@ -135,7 +140,10 @@ void Bench::run_really(Result& result, const std::string& device_name) {
 
 bool fits(const Workload& workload, const Profile& profile, const Run& run, uint64_t limit) {
   try {
-    dry_run(profile.open(), [&] { workload.run(run); }, {.memory_limit = limit});
+    const auto program = [&] { workload.run(run); };
+    const Forecast first = dry_run(profile.open(), program);
+    if (first.memory.peak > limit) return false;
+    dry_run(profile.open(), program, {.memory_limit = limit, .learnt = first.steps});
     return true;
   } catch (const OutOfMemory&) {
     return false;
