@@ -40,6 +40,7 @@ std::vector<std::string> mispredictions(const Report& report);
 
 // What rows share.
 const Result& add(const RowOptions& options, Report& report, Result result);
+// `most_recompute`: share of FLOPs; 0 where none was asked for.
 void add_bar(Report& report, const Result& ours, std::string what, std::string theirs,
              uint64_t bytes, double most_recompute);
 std::string percent(double share);  // "+12.3 %"
