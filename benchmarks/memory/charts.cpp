@@ -135,7 +135,7 @@ void add_fronts(const Report& report, const std::string& row, std::vector<Chart>
         .y = "% of modelled time on top",
         .log_x = true};
     for (const Result* r : results) {
-      if (r->modelled > 0.8) continue;  // nobody pays that
+      if (r->recompute > 0.8) continue;  // nobody pays that
       const std::string series = variant(r->about);
       auto found = std::find_if(chart.series.begin(), chart.series.end(),
                                 [&](const Series& s) { return s.name == series; });
@@ -144,7 +144,7 @@ void add_fronts(const Report& report, const std::string& row, std::vector<Chart>
         chart.series.push_back({.name = series, .colour = colour});
         found = chart.series.end() - 1;
       }
-      found->points.emplace_back(peak(*r), modelled(*r));
+      found->points.emplace_back(peak(*r), recompute(*r));
       found->notes.push_back(note(*r));
     }
     if (row == "resnet50")
