@@ -63,9 +63,15 @@ RecomputeChoice RecomputeSearch::memory() {
 }
 
 RecomputeChoice RecomputeSearch::speed() {
-  const SavePolicy heavy = save_matmuls();
+  return collection(save_matmuls());
+}
+
+RecomputeChoice RecomputeSearch::collection(const SavePolicy& policy) {
   return measure(realise(plan_speed(recorded_.graph, [&](uint32_t record) {
-    return heavy({recorded_.ops[record].c_str(), {}, 0});
+    uint64_t bytes = 0;
+    for (const uint32_t value : recorded_.graph.records[record].outputs)
+      bytes += recorded_.graph.values[value].bytes;
+    return policy({recorded_.ops[record].c_str(), recorded_.costs[record], bytes});
   })));
 }
 

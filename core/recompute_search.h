@@ -52,6 +52,9 @@ class RecomputeSearch {
   const RecomputeChoice& budget(uint64_t bytes);
   RecomputeChoice memory();  // least peak with every op run at most twice
   RecomputeChoice speed();   // outputs of matrix products, convolutions and the like are kept
+  // Keeps the outputs that the policy names (save_ops(...), any function of op, cost and bytes) and makes
+  // everything between them again.
+  RecomputeChoice collection(const SavePolicy& policy);
 
  private:
   Recompute realise(const RecomputePlan& plan) const;

@@ -145,6 +145,43 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
   }
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "recompute: on random programs, a smaller budget never raises the peak" *
+                                doctest::test_suite("host")) {
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    INFO("seed " << seed);
+    const StepProgram program = [seed](const Recompute& recompute, RecordedGraph* record) {
+      std::vector<Tensor> leaves = program_leaves();
+      run(seed, leaves, recompute, record);
+    };
+    RecomputeSearch search([] { return open_backend("dry:cpu"); }, program, {.candidates = 8});
+    const uint64_t least = search.choices().back().peak();
+    uint64_t last = UINT64_MAX;
+    double cost = 0;
+    for (uint64_t bytes = search.plain().peak() + 256; bytes >= least; bytes -= 256) {
+      const RecomputeChoice& choice = search.budget(bytes);
+      REQUIRE(choice.peak() <= bytes);
+      REQUIRE(choice.peak() <= last);
+      REQUIRE(search.cost(choice) >= cost);
+      last = choice.peak();
+      cost = search.cost(choice);
+    }
+    REQUIRE_THROWS_AS(search.budget(least - 1), OutOfMemory);
+  }
+}
+
+TEST_CASE("recompute: collections keep what they name") {
+  RecomputeSearch search = search_for({.layers = 40});
+  const RecomputeChoice gelus = search.collection(save_ops({"gelu"}));
+  const RecomputeChoice nothing = search.collection([](const SaveQuery&) { return false; });
+  const RecomputeChoice all = search.collection([](const SaveQuery& q) { return q.bytes > 0; });
+  CHECK(gelus.peak() < search.plain().peak());
+  CHECK(gelus.forecast.recompute_share() > 0);
+  CHECK(all.forecast.recompute_share() == 0);
+  CHECK(all.peak() == search.plain().peak());
+  CHECK(search.cost(nothing) >= search.cost(gelus));
+  CHECK(search.speed().forecast.recompute_share() == 0);
+}
+
 TEST_CASE("recompute: memory runs every op at most twice, speed keeps matrix products") {
   RecomputeSearch search = search_for({.layers = 100});
   const RecomputeChoice memory = search.memory(), speed = search.speed();
