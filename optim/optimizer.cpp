@@ -45,11 +45,11 @@ void Optimizer::backward(const Tensor& loss, float weight) {
                     loss.str());
   check(std::isfinite(weight), "optimizer", "the weight must be finite, got {}", weight);
   // d(scale * weight * loss) / d loss, read from the control buffer: exact in f32, whatever the
-  // dtype of the loss, and no host waits for it.
+  // dtype of the loss, and no host waits for it. A weight of 1 takes the same way, so that all steps
+  // allocate alike.
   const NoGrad guard;
-  Tensor seed = make_view(control_, loss.shape(), dense_strides(loss.shape()), STATE_SCALE);
-  if (weight != 1) seed = affine(std::move(seed), weight, 0);
-  loss.backward(seed);
+  const Tensor scale = make_view(control_, loss.shape(), dense_strides(loss.shape()), STATE_SCALE);
+  loss.backward(affine(scale, weight, 0));
   has_scaled_ = true;
 }
 
