@@ -132,7 +132,7 @@ void add_fronts(const Report& report, const std::string& row, std::vector<Chart>
         .caption = fmt::format("All plans that the search measured. {}. In the peak: {}.",
                                setting(results.front()->about), results.front()->about.in_peak),
         .x = "MB at the peak",
-        .y = "% of modelled time on top",
+        .y = "% of FLOPs on top",
         .log_x = true};
     for (const Result* r : results) {
       if (r->recompute > 0.8) continue;  // nobody pays that
