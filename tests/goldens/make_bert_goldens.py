@@ -2,8 +2,8 @@
 """Writes bert.inc: what PyTorch computes for a small BERT with padding, in f64.
 
 Needs PyTorch (Debian: python3-torch). BERT is written out here as published; parameters have the names of
-Hugging Face's BertForPreTraining. Weights and tokens come from a hash of name and index that
-tests/test_bert.cpp repeats. Usage: make_bert_goldens.py > bert.inc"""
+Hugging Face's BertForPreTraining. Weights and tokens come from hashed.py.
+Usage: make_bert_goldens.py > bert.inc"""
 
 import math
 
@@ -12,23 +12,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from hashed import hashed
+
 LAYERS, HIDDEN, HEADS, INNER, VOCAB, POSITIONS = 2, 32, 4, 64, 50, 16
 BATCH, LENGTH, SAMPLES = 3, 12, 24
 LENGTHS = torch.tensor([12, 9, 5])
-
-
-def hashed(name, shape):
-    """float32 values in [-1, 1)."""
-    seed = 2166136261
-    for byte in name.encode():
-        seed = (seed ^ byte) * 16777619 % 2**32
-    x = np.arange(np.prod(shape, dtype=np.int64), dtype=np.uint32) * np.uint32(0x9E3779B1)
-    x += np.uint32(seed)
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        x ^= x >> np.uint32(shift)
-        x *= np.uint32(factor)
-    x ^= x >> np.uint32(16)
-    return ((x >> np.uint32(8)).astype(np.float32) * np.float32(2**-23) - 1).reshape(shape)
 
 
 def integers(name, shape, n):

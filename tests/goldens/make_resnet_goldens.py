@@ -2,7 +2,7 @@
 """Writes resnet.inc: what PyTorch computes for ResNet-18 and a narrow ResNet-50, in f64.
 
 Needs PyTorch (Debian: python3-torch). The models have torchvision's structure and names. Weights and
-images come from a hash of name and index that tests/test_resnet_goldens.cpp repeats.
+images come from hashed.py.
 Of some sets of images it takes the one that stays farthest from the kinks of the ReLUs: where a value
 within rounding of zero changes sides, gradients jump, and PyTorch's own f32 is off by 1e-3.
 Usage: make_resnet_goldens.py > resnet.inc"""
@@ -11,21 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from hashed import hashed
+
 BATCH, SIZE, CLASSES, SAMPLES, TRIES = 4, 48, 10, 6, 40
-
-
-def hashed(name, shape):
-    """float32 values in [-1, 1)."""
-    seed = 2166136261
-    for byte in name.encode():
-        seed = (seed ^ byte) * 16777619 % 2**32
-    x = np.arange(np.prod(shape, dtype=np.int64), dtype=np.uint32) * np.uint32(0x9E3779B1)
-    x += np.uint32(seed)
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        x ^= x >> np.uint32(shift)
-        x *= np.uint32(factor)
-    x ^= x >> np.uint32(16)
-    return ((x >> np.uint32(8)).astype(np.float32) * np.float32(2**-23) - 1).reshape(shape)
 
 
 def initial(name, shape):
