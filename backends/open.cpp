@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/dry/dry_backend.h"
 #include "backends/vulkan/vulkan_backend.h"
 #include "core/error.h"
 
@@ -42,6 +43,13 @@ std::unique_ptr<Backend> open_backend(const std::string& device) {
   check<DeviceError>(device == kVulkan || device.starts_with(kVulkanPrefix), "open_backend",
                      "a device must be 'cpu', 'vulkan', 'vulkan:...' or 'dry:...', got '{}'", device);
   return vulkan::make_backend(vulkan_choice(device));
+}
+
+std::unique_ptr<Backend> dry_backend(const Backend& device, const DeviceInfo& info) {
+  const std::shared_ptr<const Backend> dry = device.dry();
+  check(dry != nullptr, "dry_backend", "'{}' cannot be predicted", device.info().name);
+  return make_dry_backend(info,
+                          [dry](const KernelCall& call) { return dry->workspace_bytes(call); });
 }
 
 std::string device_profile(const std::string& device) {

@@ -98,9 +98,10 @@ class Backward {
       for (size_t k = 0; k < dy.size(); ++k)
         if (dy[k].defined() && dy[k].dtype() != record.outputs[k].dtype)
           dy[k] = cast(std::move(dy[k]), record.outputs[k].dtype);
+    record.is_last_read = !retain_ || elastic;
     std::vector<Tensor> dx = record.op->vjp(record, dy);
     dy.clear();
-    if (!retain_ || elastic) release_saved(record);
+    if (record.is_last_read) release_saved(record);
     distribute(record, std::move(dx));
   }
 
@@ -130,25 +131,33 @@ class Backward {
     if (segment.replayed) return;
     if (segment.parent >= 0) open(segment.parent);
     Replay(tape_, s, reachable_).run();
+    drop_held(segment);
+  }
+
+  // What the segment holds for its replay is not needed after it: records have what they save.
+  void drop_held(SegmentRange& segment) {
+    for (int p = segment.parent; p >= 0; p = tape_.segments_[static_cast<size_t>(p)].parent)
+      for (const auto& [id, value] : segment.kept) tape_.segments_[static_cast<size_t>(p)].kept.erase(id);
+    segment.kept.clear();
+    if (is_wanted_again(segment)) return;
+    hand_over(segment);
+    segment.externals.clear();
   }
 
   // The loop has passed the segment's first record.
   void leave(int s) {
     SegmentRange& segment = tape_.segments_[static_cast<size_t>(s)];
-    hand_over(segment);
-    for (int p = segment.parent; p >= 0; p = tape_.segments_[static_cast<size_t>(p)].parent)
-      for (const auto& [id, value] : segment.kept) tape_.segments_[static_cast<size_t>(p)].kept.erase(id);
-    segment.kept.clear();
-    if (retain_ || has_other_records(segment)) {
+    drop_held(segment);
+    if (is_wanted_again(segment)) {
+      hand_over(segment);
       reset(s);
-    } else {
-      segment.externals.clear();
     }
     segment.replayed = false;
   }
 
-  // Records that a later backward may want.
-  bool has_other_records(const SegmentRange& segment) {
+  // Whether a later backward may replay it.
+  bool is_wanted_again(const SegmentRange& segment) {
+    if (retain_) return true;
     for (int64_t i = segment.first; i < segment.last; ++i) {
       const Record& record = tape_.at(i);
       const bool reached = i - tape_.base_ < static_cast<int64_t>(reachable_.size()) && is_reachable(i);

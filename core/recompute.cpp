@@ -83,8 +83,11 @@ void RecomputeScope::after_record(const Record& record) {
   };
   for (size_t k = 0; k < record.inputs.size(); ++k) {
     node.inputs.push_back(value_of(record.inputs[k]));
-    if (record.saves.input(k)) saves(node.inputs.back());
+    if (record.saves.input(k) && record.saves.takes(k)) saves(node.inputs.back());
   }
+  node.taken = static_cast<uint32_t>(node.saved.size());
+  for (size_t k = 0; k < record.inputs.size(); ++k)
+    if (record.saves.input(k)) saves(node.inputs[k]);
   uint64_t made = 0;
   for (size_t k = 0; k < record.outputs.size(); ++k) {
     const bool is_view = values_.contains(record.outputs[k].root);

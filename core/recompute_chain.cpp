@@ -3,8 +3,12 @@
 namespace rw {
 
 ChainPlanner::ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
-                           std::vector<uint32_t> positions, const Options& options)
-    : graph_(graph), uses_(uses), options_(options), stages_(graph, uses, std::move(positions)) {
+                           std::shared_ptr<const Stages> stages, const Options& options)
+    : graph_(graph),
+      uses_(uses),
+      options_(options),
+      shared_stages_(std::move(stages)),
+      stages_(*shared_stages_) {
   const uint32_t n = stages_.count();
   uint64_t sum = 0;  // what one rounding leaves goes into the next: small stages add up
   for (const Stages::Stage& stage : stages_.stages) {
@@ -29,8 +33,9 @@ void ChainPlanner::divide_stages() {
     const uint32_t first = stages_.positions[i], last = stages_.positions[i + 1];
     if (last - first < 2) continue;
     options.whole = is_free(i + 1);
-    inner_[i] = std::make_unique<ChainPlanner>(
-        graph_, uses_, cut_into_stages(graph_, uses_, first, last, options_.inner_limit), options);
+    auto stages = std::make_shared<const Stages>(
+        graph_, uses_, cut_into_stages(graph_, uses_, first, last, options_.inner_limit));
+    inner_[i] = std::make_unique<ChainPlanner>(graph_, uses_, std::move(stages), options);
     for (uint32_t m = 0; m <= options_.slots; ++m)
       child_[offset(i, i + 1) + m] = inner_[i]->cost(m);
   }
@@ -74,14 +79,22 @@ void ChainPlanner::add_child_steps(uint32_t s, uint32_t t) {
     const Stages::Stage& end = stages_.stages[j - 1];
     step.extra_plain = static_cast<float>((end.unaided_tail - end.tail) / options_.cost_unit);
     steps_.push_back(step);
-    const Stages::Stage& stage = stages_.stages[s];
     // Kept means from forward on: not for segments that only a replay runs into.
-    if (j > s + 1 || !is_free(t) || stage.kept_tail >= stage.tail) continue;
-    step.keeps = true;
-    step.need = std::max(step.need, units(stage.backward_peak + stage.kept_bytes));
-    step.hold_plain = units(stages_.crossing_held(s, j) + stage.kept_bytes);
-    step.hold_child = units(stages_.crossing(s, j) + stage.kept_bytes);
-    step.cost += static_cast<float>(stage.kept_tail / options_.cost_unit);
+    if (is_free(t)) add_keep_steps(s, j, step);
+  }
+}
+
+void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
+  const uint64_t held = stages_.crossing_held(s, j), crossing = stages_.crossing(s, j);
+  const uint32_t need = step.need;
+  for (const KeepOption& option : stages_.keep_options(s, j)) {
+    step.keeps = &option;
+    step.need = std::max(need, units(option.peak));
+    step.hold_plain = units(held + option.bytes);
+    step.hold_child = units(crossing + option.bytes);
+    step.cost = static_cast<float>(option.cost / options_.cost_unit);
+    step.extra_plain =
+        static_cast<float>((option.unaided_cost - option.cost) / options_.cost_unit);
     steps_.push_back(step);
   }
 }
@@ -139,9 +152,8 @@ void ChainPlanner::walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, Reco
     if (child) {
       const auto index = static_cast<int32_t>(plan.segments.size());
       plan.segments.push_back({stages_.positions[s], stages_.positions[step.next], parent});
-      const auto& kept = stages_.stages[s].kept;
       if (step.keeps)
-        plan.keep.insert(plan.keep.end(), kept.begin(), kept.end());
+        plan.keep.insert(plan.keep.end(), step.keeps->kept.begin(), step.keeps->kept.end());
       else
         walk(s, step.next, m, index, plan);
     }

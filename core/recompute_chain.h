@@ -8,19 +8,9 @@
 
 #include "core/recompute_graph.h"
 #include "core/recompute_plan.h"
+#include "core/recompute_range.h"
 
 namespace rw {
-
-// What the planner knows of each value besides its bytes.
-struct ValueUse {
-  uint32_t rank = UINT32_MAX;  // in the order in which records make them; external: none
-  int32_t last_reader = -1;
-  bool saved = false;         // by a vjp that runs
-  bool has_gradient = false;  // its record's vjp runs
-  bool is_heavy = false;      // among the dearest per byte to make again
-};
-
-std::vector<ValueUse> value_uses(const RecomputeGraph& graph);
 
 // At most `limit` stages: positions first = p[0] < ... < p[n] = last, where few bytes cross and the
 // stages between weigh about the same. Chains are cut at articulation points, U-Nets where the
@@ -42,6 +32,14 @@ struct Stages {
   uint64_t crossing_held(uint32_t s, uint32_t j) const {
     return crossing_saved[s * (count() + 1) + j];
   }
+  // Ways to run [s, j) as one segment that keeps some of its values, for j up to s + longest_kept;
+  // after add_keep_options().
+  const std::vector<KeepOption>& keep_options(uint32_t s, uint32_t j) const {
+    static const std::vector<KeepOption> none;
+    return s < kept.size() && j - s <= kept[s].size() ? kept[s][j - s - 1] : none;
+  }
+  void add_keep_options(const RecomputeGraph& graph, const std::vector<ValueUse>& uses);
+
   // Most bytes alive while [s, j) runs and drops everything.
   uint64_t sweep_peak(uint32_t s, uint32_t j) const { return sweep_peaks[s * (count() + 1) + j]; }
 
@@ -56,15 +54,14 @@ struct Stages {
     double replay = 0;           // ... and its saved values
     double tail = 0;             // of its saved values only: a segment that follows holds the rest
     double unaided_tail = 0;     // ... if plain records follow, which hold nothing for it
-    double kept_tail = 0;        // ... when heavy values are kept
-    uint64_t kept_bytes = 0;
-    std::vector<uint32_t> kept;
+    std::vector<uint32_t> crossing_gradients;  // values that they are of
   };
   std::vector<uint32_t> positions;
   std::vector<Stage> stages;
 
  private:
   class Builder;
+  std::vector<std::vector<std::vector<KeepOption>>> kept;  // [s][j - s - 1]
   std::vector<uint64_t> crossing_all, crossing_saved, sweep_peaks;
 };
 
@@ -85,7 +82,7 @@ class ChainPlanner {
   };
 
   ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
-               std::vector<uint32_t> positions, const Options& options);
+               std::shared_ptr<const Stages> stages, const Options& options);
 
   // Extra cost in `slots` units of memory.
   float cost(uint32_t slots) const { return best_[offset(0, stages_.count()) + slots]; }
@@ -98,7 +95,8 @@ class ChainPlanner {
   // One way to begin a problem (s, t): stages [s, next) as a child segment or stage s as plain
   // records, then problem (next, t).
   struct Step {
-    bool child = false, keeps = false;  // keeps: heavy values of the child segment
+    bool child = false;
+    const KeepOption* keeps = nullptr;  // what the child segment keeps; it has no children then
     uint32_t next = 0;
     uint32_t need = 0;        // units without which it cannot run
     uint32_t hold_plain = 0;  // units that are gone for the rest if that begins plainly
@@ -122,6 +120,7 @@ class ChainPlanner {
   void solve(uint32_t s, uint32_t t);
   void add_plain_steps(uint32_t s, uint32_t t);
   void add_child_steps(uint32_t s, uint32_t t);
+  void add_keep_steps(uint32_t s, uint32_t j, Step step);
   void relax(const Step& step, uint32_t s, uint32_t t);
   float child_rest(const Step& step, uint32_t t, uint32_t m) const;
   float plain_rest(const Step& step, uint32_t t, uint32_t m) const;
@@ -131,7 +130,8 @@ class ChainPlanner {
   const RecomputeGraph& graph_;
   const std::vector<ValueUse>& uses_;
   Options options_;
-  Stages stages_;
+  std::shared_ptr<const Stages> shared_stages_;
+  const Stages& stages_;
   std::vector<uint32_t> saved_units_;                 // by stage
   Table child_, plain_, best_;                        // best: the lesser of the two
   std::vector<std::unique_ptr<ChainPlanner>> inner_;  // by stage, of its records

@@ -1,5 +1,6 @@
 // One training step under a recompute plan, simulated with reference counts instead of tensors.
 #include <algorithm>
+#include <span>
 
 #include "core/error.h"
 #include "core/recompute_plan.h"
@@ -22,7 +23,7 @@ class Simulation {
     auto segment = static_cast<int32_t>(plan_.segments.size()) - 1;
     for (auto i = static_cast<uint32_t>(graph_.records.size()); i-- > 0;) {
       if (graph_.records[i].reached) visit(i);
-      for (; segment >= 0 && plan_.segments[segment].first == i; --segment) leave(segment);
+      for (; segment >= 0 && plan_.segments[segment].first == i; --segment) drop_held(segment);
     }
     return result_;
   }
@@ -168,6 +169,9 @@ class Simulation {
     }
     std::sort(wants.begin(), wants.end());
     wants.erase(std::unique(wants.begin(), wants.end()), wants.end());
+    touch(record.workspace);
+    const auto [taken, read] = split_saved(record);
+    for (uint32_t v : taken) release(v);
     uint64_t made = record.workspace;
     if (!outputs.empty())  // a view's gradient is a view
       for (uint32_t v : wants) made += bytes(v);
@@ -175,7 +179,14 @@ class Simulation {
     for (uint32_t v : outputs)
       if (has_gradient_[v]) live_ -= bytes(v);
     for (uint32_t v : wants) add_gradient(v);
-    for (uint32_t v : record.saved) release(v);
+    for (uint32_t v : read) release(v);
+  }
+
+  // Saved values that go before the gradients are made, and those that the gradients read.
+  static std::pair<std::span<const uint32_t>, std::span<const uint32_t>> split_saved(
+      const GraphRecord& record) {
+    const std::span<const uint32_t> saved = record.saved;
+    return {saved.first(record.taken), saved.subspan(record.taken)};
   }
 
   void add_gradient(uint32_t v) {
@@ -188,6 +199,7 @@ class Simulation {
     if (plan_.segments[s].parent >= 0) open(plan_.segments[s].parent);
     replay(s);
     state_[s].replayed = true;
+    drop_held(s);
   }
 
   bool is_own(int32_t s, uint32_t i) const {
@@ -255,16 +267,19 @@ class Simulation {
     return brought_back;
   }
 
-  void leave(int32_t s) {
+  // What the segment holds for its replay.
+  void drop_held(int32_t s) {
     for (External& e : state_[s].externals) {
       if (!e.held) continue;
       hand_over(e.value);
       release(e.value);
+      e.held = false;
     }
     for (uint32_t v : state_[s].kept) {
       kept_[v] = false;
       release(v);
     }
+    state_[s].kept.clear();
   }
 
   // A value that this segment held need not be replayed by the segment that saves it.

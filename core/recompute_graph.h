@@ -9,8 +9,7 @@ namespace rw {
 // A value of the forward pass. Views of one storage are one value.
 struct GraphValue {
   uint64_t bytes = 0;
-  int32_t record =
-      -1;  // that makes it; -1: external (parameter, data), always alive, costs nothing
+  int32_t record = -1;  // that makes it; -1: external (parameter, data), always alive, costs nothing
 };
 
 // One recorded op. A view makes no value: it has no outputs.
@@ -20,6 +19,7 @@ struct GraphRecord {
   double cost = 0;                        // of running it forward: FLOPs or seconds
   uint64_t workspace = 0;                 // transient bytes while it runs
   bool reached = true;                    // its vjp runs
+  uint32_t taken = 0;  // so many of `saved`, the first, go before its gradients are made
 };
 
 // Records in forward order: a record reads only external values and those of earlier records.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "core/recompute_chain.h"
 
@@ -23,8 +24,10 @@ class BudgetSearch {
     double cost = 0;
     for (const GraphRecord& record : graph.records) cost += record.cost;
     cost_unit_ = cost > 0 ? cost : 1;
-    positions_ =
-        cut_into_stages(graph, uses_, 0, static_cast<uint32_t>(graph.records.size()), stage_limit);
+    const auto records = static_cast<uint32_t>(graph.records.size());
+    auto stages = std::make_shared<Stages>(graph, uses_, cut_into_stages(graph, uses_, 0, records, stage_limit));
+    stages->add_keep_options(graph, uses_);
+    stages_ = std::move(stages);
   }
 
   const RecomputePlan& plain() const { return plain_; }
@@ -40,7 +43,7 @@ class BudgetSearch {
     options.cost_unit = cost_unit_;
     options.nested = nested_;
     options.inner_limit = nested_ ? inner_limit : 0;
-    return {graph_, uses_, positions_, options};
+    return {graph_, uses_, stages_, options};
   }
 
   // Calls visit(planner, least feasible slots, whether none follows) for each range of memory.
@@ -71,7 +74,7 @@ class BudgetSearch {
   bool nested_;
   RecomputePlan plain_;
   double cost_unit_ = 1;
-  std::vector<uint32_t> positions_;
+  std::shared_ptr<const Stages> stages_;
 };
 
 // Slots worth trying, `count` or fewer: spread evenly in the logarithm, each lowered as far as it
@@ -118,6 +121,89 @@ std::vector<RecomputePlan> thin_out(std::vector<RecomputePlan> plans, size_t cou
   return chosen;
 }
 
+// Hill climbing by evaluate(): the dynamic programme rounds bytes and knows few sets of kept values.
+class Polish {
+ public:
+  Polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan)
+      : graph_(graph), bytes_(bytes), best_(std::move(plan)) {}
+
+  RecomputePlan run() {
+    for (size_t s = best_.segments.size(); s-- > 0;)
+      if (s < best_.segments.size()) accept(without_segment(s));
+    keep_more();
+    return std::move(best_);
+  }
+
+ private:
+  static constexpr size_t most_single_tries = 64;
+
+  bool accept(RecomputePlan plan) {
+    fill_in(graph_, plan);
+    if (plan.peak > bytes_ || plan.cost >= best_.cost) return false;
+    best_ = std::move(plan);
+    return true;
+  }
+
+  RecomputePlan without_segment(size_t dropped) const {
+    RecomputePlan plan = best_;
+    plan.segments.clear();
+    const RecomputePlan::Segment gone = best_.segments[dropped];
+    for (size_t s = 0; s < best_.segments.size(); ++s) {
+      RecomputePlan::Segment segment = best_.segments[s];
+      if (s == dropped) continue;
+      if (segment.parent == static_cast<int32_t>(dropped)) segment.parent = gone.parent;
+      if (segment.parent > static_cast<int32_t>(dropped)) --segment.parent;
+      plan.segments.push_back(segment);
+    }
+    const std::vector<bool> inside = records_in_segments(plan);
+    std::erase_if(plan.keep, [&](uint32_t v) { return !inside[graph_.values[v].record]; });
+    return plan;
+  }
+
+  std::vector<bool> records_in_segments(const RecomputePlan& plan) const {
+    std::vector<bool> inside(graph_.records.size());
+    for (const auto& segment : plan.segments)
+      if (segment.parent < 0)
+        std::fill(inside.begin() + segment.first, inside.begin() + segment.last, true);
+    return inside;
+  }
+
+  double density(uint32_t v) const {
+    const GraphValue& value = graph_.values[v];
+    return graph_.records[value.record].cost / static_cast<double>(std::max<uint64_t>(value.bytes, 1));
+  }
+
+  // As many as fit of the values that are not kept, the dearest per byte first; then single ones.
+  void keep_more() {
+    const std::vector<bool> inside = records_in_segments(best_);
+    std::vector<bool> kept(graph_.values.size());
+    for (uint32_t v : best_.keep) kept[v] = true;
+    std::vector<uint32_t> more;
+    for (uint32_t v = 0; v < graph_.values.size(); ++v) {
+      const int32_t record = graph_.values[v].record;
+      if (record >= 0 && inside[record] && !kept[v] && graph_.records[record].cost > 0) more.push_back(v);
+    }
+    std::stable_sort(more.begin(), more.end(), [&](uint32_t a, uint32_t b) { return density(a) > density(b); });
+    const RecomputePlan start = best_;
+    size_t fits = 0, too_many = more.size() + 1;
+    while (too_many - fits > 1) {
+      const size_t middle = fits + (too_many - fits) / 2;
+      (accept(with_kept(start, {more.data(), middle})) ? fits : too_many) = middle;
+    }
+    for (size_t k = fits; k < std::min(more.size(), fits + most_single_tries); ++k)
+      accept(with_kept(best_, {&more[k], 1}));
+  }
+
+  static RecomputePlan with_kept(RecomputePlan plan, std::span<const uint32_t> values) {
+    plan.keep.insert(plan.keep.end(), values.begin(), values.end());
+    return plan;
+  }
+
+  const RecomputeGraph& graph_;
+  uint64_t bytes_;
+  RecomputePlan best_;
+};
+
 }  // namespace
 
 std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count) {
@@ -140,13 +226,19 @@ std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t b
   if (search.plain().peak <= bytes) return search.plain();
   ChainPlanner planner = search.planner(bytes + bytes / 8);
   std::optional<RecomputePlan> best;
+  const auto consider = [&](RecomputePlan plan) {
+    if (plan.peak > bytes) return;
+    plan = Polish(graph, bytes, std::move(plan)).run();
+    if (!best || plan.cost < best->cost) best = std::move(plan);
+  };
+  consider(plan_memory(graph));
   // The programme's peaks are rounded: plans for a little more and for less memory are tried.
   for (uint32_t slots = slot_count; slots > 0 && planner.is_feasible(slots);
        slots -= 1 + slots / 64) {
     RecomputePlan plan = search.plan(planner, slots);
-    if (plan.peak > bytes || (best && plan.cost >= best->cost)) continue;
-    best = std::move(plan);
-    if (uint64_t{slots} * planner.unit() < bytes) break;
+    const bool fits = plan.peak <= bytes;
+    consider(std::move(plan));
+    if (fits && uint64_t{slots} * planner.unit() < bytes) break;
   }
   return best;
 }

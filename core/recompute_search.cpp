@@ -37,21 +37,53 @@ RecomputeChoice RecomputeSearch::measure(Recompute recompute) const {
 
 const std::vector<RecomputeChoice>& RecomputeSearch::choices() {
   if (!choices_.empty()) return choices_;
-  std::vector<RecomputeChoice> all = {plain_, memory(), speed()};
+  choices_ = {plain_, memory(), speed()};
   for (const RecomputePlan& plan : plan_budgets(recorded_.graph, objective_.candidates))
-    all.push_back(measure(realise(plan)));
-  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
-    return std::pair(cost(a), a.peak()) < std::pair(cost(b), b.peak());
-  });
-  for (RecomputeChoice& choice : all)
-    if (choices_.empty() || choice.peak() < choices_.back().peak())
-      choices_.push_back(std::move(choice));
+    choices_.push_back(measure(realise(plan)));
+  keep_best();
   return choices_;
 }
 
-const RecomputeChoice& RecomputeSearch::budget(uint64_t bytes) {
-  for (const RecomputeChoice& choice : choices())
-    if (choice.peak() <= bytes) return choice;
+// Those that no other beats in both cost and peak, by falling peak.
+void RecomputeSearch::keep_best() {
+  std::stable_sort(choices_.begin(), choices_.end(), [&](const auto& a, const auto& b) {
+    return std::pair(cost(a), a.peak()) < std::pair(cost(b), b.peak());
+  });
+  std::vector<RecomputeChoice> best;
+  for (RecomputeChoice& choice : choices_)
+    if (best.empty() || choice.peak() < best.back().peak()) best.push_back(std::move(choice));
+  choices_ = std::move(best);
+}
+
+// Measures plans for peaks between choice `at` and the next cheaper one.
+void RecomputeSearch::refine(size_t at) {
+  constexpr uint64_t steps = 8;
+  if (at == 0 || !refined_.insert(choices_[at].peak()).second) return;
+  const RecomputeChoice low = choices_[at], high = choices_[at - 1];
+  // Bytes that plans do not know: parameters, optimizer, data.
+  const uint64_t rest = plain_.peak() - std::min(plain_.peak(), evaluate(recorded_.graph, {}).peak);
+  for (uint64_t k = 1; k < steps; ++k) {
+    const uint64_t target = low.peak() + (high.peak() - low.peak()) * k / steps;
+    const auto plan = plan_budget(recorded_.graph, target - std::min(target, rest));
+    if (!plan) continue;
+    RecomputeChoice choice = measure(realise(*plan));
+    if (choice.peak() <= low.peak() || choice.peak() >= high.peak()) continue;
+    refined_.insert(choice.peak());
+    choices_.push_back(std::move(choice));
+  }
+  keep_best();
+}
+
+RecomputeChoice RecomputeSearch::budget(uint64_t bytes) {
+  const auto cheapest = [&] {
+    const auto fits = [&](const RecomputeChoice& choice) { return choice.peak() <= bytes; };
+    return std::find_if(choices_.begin(), choices_.end(), fits);
+  };
+  choices();
+  if (const auto found = cheapest(); found != choices_.end()) {
+    refine(static_cast<size_t>(found - choices_.begin()));
+    return *cheapest();
+  }
   fail<OutOfMemory>(
       "memory budget",
       "the step must fit in {} ({} bytes); the least that recomputation reaches is {} ({} bytes)",

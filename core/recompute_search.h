@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "core/dry_run.h"
@@ -46,10 +47,10 @@ class RecomputeSearch {
   // nothing; the last has the least feasible peak. Computed when first asked for.
   const std::vector<RecomputeChoice>& choices();
 
-  // The cheapest choice whose peak is at most `bytes`. Since the choices do not depend on the
-  // budget, a smaller budget never gives a higher peak. OutOfMemory naming the least feasible
-  // bytes.
-  const RecomputeChoice& budget(uint64_t bytes);
+  // The cheapest choice whose peak is at most `bytes`, after more plans were measured in the gap
+  // that `bytes` falls into. Since these do not depend on where in the gap it is, a smaller budget
+  // never gives a higher peak. OutOfMemory naming the least feasible bytes.
+  RecomputeChoice budget(uint64_t bytes);
   RecomputeChoice memory();  // least peak with every op run at most twice
   RecomputeChoice speed();   // outputs of matrix products, convolutions and the like are kept
   // Keeps the outputs that the policy names (save_ops(...), any function of op, cost and bytes) and makes
@@ -59,6 +60,8 @@ class RecomputeSearch {
  private:
   Recompute realise(const RecomputePlan& plan) const;
   RecomputeChoice measure(Recompute recompute) const;
+  void refine(size_t at);
+  void keep_best();
 
   OpenDry open_;
   StepProgram program_;
@@ -66,6 +69,7 @@ class RecomputeSearch {
   RecordedGraph recorded_;
   RecomputeChoice plain_;
   std::vector<RecomputeChoice> choices_;
+  std::set<uint64_t> refined_;  // peaks of the choices between which and the next cheaper nothing is left to try
 };
 
 }  // namespace rw

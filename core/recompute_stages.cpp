@@ -11,6 +11,8 @@ namespace {
 // Shorter ones (a residual block's input) are paid for only where a child segment holds them.
 constexpr uint32_t long_skip = 12;
 
+constexpr uint32_t longest_kept = 16;  // stages of a segment that keeps some of its values
+
 }  // namespace
 
 class Stages::Builder {
@@ -23,7 +25,6 @@ class Stages::Builder {
     for (uint32_t i = 0; i < n_; ++i) {
       measure_bytes(i);
       measure_backward(i);
-      measure_costs(i);
     }
     find_sweep_peaks();
   }
@@ -33,11 +34,8 @@ class Stages::Builder {
   struct Local {
     uint32_t stage = outside;     // that makes it
     int32_t last_reader = -1;     // in the range
-    int32_t first_saver = -1;     // in its stage
     int32_t last_saver = -1;      // in the range
     bool held = false;            // while plain records run after it
-    bool needed = false;          // in the replay at hand
-    uint32_t gradient = outside;  // stage in whose backward it has a gradient
   };
 
   uint32_t begin(uint32_t i) const { return out_.positions[i]; }
@@ -77,8 +75,6 @@ class Stages::Builder {
           if (!is_local(v)) continue;
           local(v).held = true;
           local(v).last_saver = static_cast<int32_t>(r);
-          if (made_in(v, i) && local(v).first_saver < 0)
-            local(v).first_saver = static_cast<int32_t>(r);
         }
       }
     }
@@ -149,59 +145,21 @@ class Stages::Builder {
     return peak;
   }
 
-  // The stage's own backward, with the gradients of all that crosses its end.
+  // The stage's own backward, with the gradients of all that crosses its end, and its costs.
   void measure_backward(uint32_t i) {
     Stage& stage = out_.stages[i];
+    RecordRange range(graph_, uses_, begin(i), end(i));
     update_crossing_gradients(i);
+    stage.crossing_gradients = crossing_gradients_;
     for (uint32_t v : crossing_gradients_) stage.gradients += bytes(v);
-    uint64_t live = stage.gradients;
-    for (uint32_t v : crossing_gradients_) local(v).gradient = i;
-    std::vector<uint32_t> outer;  // gradients of values from before the range
-    for_each_made(i, [&](uint32_t v) {
-      if (local(v).first_saver >= 0) live += bytes(v);
-    });
-    stage.backward_peak = live;
-    for (uint32_t r = end(i); r-- > begin(i);) {
-      const GraphRecord& record = graph_.records[r];
-      if (!record.reached) continue;
-      const auto& outputs = record.outputs;
-      const bool is_root = std::none_of(outputs.begin(), outputs.end(),
-                                        [&](uint32_t v) { return local(v).gradient == i; });
-      if (is_root)
-        for (uint32_t v : outputs) {
-          live += bytes(v);
-          local(v).gradient = i;
-        }
-      uint64_t made = record.workspace, fresh = 0;
-      for (uint32_t v : record.inputs) {
-        if (graph_.values[v].record < 0 || !uses_[v].has_gradient) continue;
-        if (!outputs.empty()) made += bytes(v);   // a view's gradient is a view
-        if (has_gradient(v, i, outer)) continue;  // it is added to the one there is
-        fresh += bytes(v);
-        if (is_local(v))
-          local(v).gradient = i;
-        else
-          outer.push_back(v);
-      }
-      stage.backward_peak = std::max(stage.backward_peak, live + made);
-      live += fresh;
-      for (uint32_t v : outputs)
-        if (local(v).gradient == i) live -= bytes(v);
-      release_saved(record, i, r, live);
-    }
-  }
-
-  bool has_gradient(uint32_t v, uint32_t i, const std::vector<uint32_t>& outer) const {
-    if (is_local(v)) return local(v).gradient == i;
-    return std::find(outer.begin(), outer.end(), v) != outer.end();
-  }
-
-  void release_saved(const GraphRecord& record, uint32_t i, uint32_t r, uint64_t& live) {
-    for (uint32_t v : record.saved)
-      if (made_in(v, i) && local(v).first_saver == static_cast<int32_t>(r)) {
-        live -= bytes(v);
-        local(v).first_saver = -2;  // once, should it be listed twice
-      }
+    stage.backward_peak = range.backward_peak(crossing_gradients_);
+    const auto crosses = [&](uint32_t v) { return range.crosses_end(v); };
+    const auto saved = [&](uint32_t v) { return range.saves(v); };
+    stage.sweep = range.cost_to_make(crosses);
+    stage.replay = range.cost_to_make([&](uint32_t v) { return saved(v) || crosses(v); });
+    stage.unaided_tail = range.cost_to_make(saved);
+    // What crosses is still held by the segment that read it when this one is replayed.
+    stage.tail = range.cost_to_make([&](uint32_t v) { return saved(v) && !crosses(v); });
   }
 
   void update_crossing_gradients(uint32_t i) {
@@ -210,47 +168,6 @@ class Stages::Builder {
     });
     std::erase_if(crossing_gradients_,
                   [&](uint32_t v) { return uses_[v].last_reader < static_cast<int32_t>(end(i)); });
-  }
-
-  void measure_costs(uint32_t i) {
-    Stage& stage = out_.stages[i];
-    const auto crosses = [&](uint32_t v) { return crosses_end(v, i); };
-    const auto saved = [&](uint32_t v) { return local(v).first_saver != -1; };
-    // What crosses is still held by the segment that read it when this one is replayed.
-    const auto saved_alone = [&](uint32_t v) {
-      return saved(v) && uses_[v].last_reader < static_cast<int32_t>(end(i));
-    };
-    stage.sweep = cost_to_make(i, crosses);
-    stage.replay = cost_to_make(i, [&](uint32_t v) { return saved(v) || crosses(v); });
-    stage.unaided_tail = cost_to_make(i, saved);
-    stage.tail = cost_to_make(i, saved_alone);
-    for_each_made(i, [&](uint32_t v) {
-      if (local(v).needed && uses_[v].is_heavy) stage.kept.push_back(v);
-    });
-    for (uint32_t v : stage.kept)
-      if (!crosses(v)) stage.kept_bytes += bytes(v);
-    at_hand_ = stage.kept;
-    std::sort(at_hand_.begin(), at_hand_.end());
-    stage.kept_tail = cost_to_make(i, saved_alone);
-    at_hand_.clear();
-  }
-
-  // Of the records of stage i that make the values for which `wanted` holds. Marks what is needed.
-  template <class F>
-  double cost_to_make(uint32_t i, F&& wanted) {
-    for_each_made(i, [&](uint32_t v) { local(v).needed = wanted(v); });
-    double cost = 0;
-    for (uint32_t r = end(i); r-- > begin(i);) {
-      const GraphRecord& record = graph_.records[r];
-      const bool runs = std::any_of(record.outputs.begin(), record.outputs.end(), [&](uint32_t v) {
-        return local(v).needed && !std::binary_search(at_hand_.begin(), at_hand_.end(), v);
-      });
-      if (!runs) continue;
-      cost += record.cost;
-      for (uint32_t v : record.inputs)
-        if (made_in(v, i)) local(v).needed = true;
-    }
-    return cost;
   }
 
   void find_sweep_peaks() {
@@ -270,8 +187,16 @@ class Stages::Builder {
   uint32_t n_;
   uint32_t first_rank_ = outside;
   std::vector<Local> local_;  // by rank
-  std::vector<uint32_t> crossing_gradients_, at_hand_;
+  std::vector<uint32_t> crossing_gradients_;
 };
+
+void Stages::add_keep_options(const RecomputeGraph& graph, const std::vector<ValueUse>& uses) {
+  kept.resize(count());
+  for (uint32_t s = 0; s < count(); ++s)
+    for (uint32_t j = s + 1; j <= std::min(count(), s + longest_kept); ++j)
+      kept[s].push_back(RecordRange(graph, uses, positions[s], positions[j])
+                            .keep_options(stages[j - 1].crossing_gradients));
+}
 
 Stages::Stages(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
                std::vector<uint32_t> cuts)

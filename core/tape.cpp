@@ -68,6 +68,11 @@ Edge output_edge(const Tensor& t, const Record& record) {
 }  // namespace
 
 const Tensor& Record::input(int i) const { return checked(saved_inputs, i, *this, "input"); }
+Tensor Record::take_input(int i) const {
+  const Tensor& value = input(i);
+  return is_last_read ? std::move(saved_inputs[static_cast<size_t>(i)].tensor) : value;
+}
+
 const Tensor& Record::output(int i) const { return checked(saved_outputs, i, *this, "output"); }
 
 const std::shared_ptr<Tape>& Tape::current() { return current_tape(); }

@@ -25,8 +25,11 @@ struct Record;
 struct Saves {
   uint32_t inputs = 0;
   uint32_t outputs = 0;
+  uint32_t taken = 0;  // of the inputs: those that the vjp takes (Record::take_input) before it makes
+                       // the gradient that is as large: the planner counts on it
   bool input(size_t i) const { return i < 32 && (inputs >> i & 1); }
   bool output(size_t i) const { return i < 32 && (outputs >> i & 1); }
+  bool takes(size_t i) const { return i < 32 && (taken >> i & 1); }
 };
 
 // A user's own op is the same struct as the built-in ones.
@@ -68,8 +71,10 @@ struct Record {
   const Op* op = nullptr;  // null: freed
   std::any attrs;
   std::vector<Edge> inputs, outputs;
-  std::vector<Saved> saved_inputs, saved_outputs;
+  mutable std::vector<Saved> saved_inputs;  // mutable: a vjp may take them
+  std::vector<Saved> saved_outputs;
   Saves saves;
+  bool is_last_read = false;  // no backward after the running one reads the saved values
   OpCost cost;
   int segment = -1;   // innermost checkpoint segment
   int64_t readers = 0;  // live handles on the outputs + records that read them
@@ -80,6 +85,9 @@ struct Record {
   // Saved values; AutogradError if not declared in `saves`, freed, or changed since the forward.
   const Tensor& input(int i) const;
   const Tensor& output(int i) const;
+  // input(i), read for the last time: the record lets go of it where no later backward may want it,
+  // so that its memory can hold the gradient that is made next.
+  Tensor take_input(int i) const;
   bool needs_grad(int input) const { return inputs[input].requires_grad; }
 };
 

@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "core/ops.h"
 #include "core/rng.h"
 #include "data/files.h"
 #include "data/idx.h"
@@ -118,16 +117,6 @@ struct Run {
   }
 };
 
-// Share of the images whose largest logit is at the label.
-double accuracy(MnistSteps& steps, const ImageDataset& images) {
-  const NoGrad guard;
-  steps.model.eval();
-  steps.meter.clear();
-  Loader loader(images, {.batch_size = 500});
-  for (int64_t i = 0; i < loader.batches(); ++i) steps.evaluate(loader.batch(0, i));
-  return steps.meter.read().accuracy;
-}
-
 // Trains and measures a new model.
 void train(Run& run, const Options& o, const Images& images, PlannedRun& planned) {
   manual_seed(o.seed);
@@ -152,10 +141,10 @@ void train(Run& run, const Options& o, const Images& images, PlannedRun& planned
     }
     steps.optimizer.flush();
   }
-  run.account = planned.account(default_device()->memory_report());
+  run.account = planned.account();
   run.updates = steps.optimizer.updates();
   run.skipped = steps.optimizer.skipped();
-  run.accuracy = accuracy(steps, images.test);
+  run.accuracy = evaluate_all(steps, Loader(images.test, {.batch_size = 500})).accuracy;
   run.seconds = progress.seconds();
 }
 

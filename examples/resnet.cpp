@@ -16,11 +16,9 @@ void print_accuracy(double accuracy, const Images& images) {
 void train(const ResNetOptions& options, const Images& images, PlannedRun& run) {
   ResNetTraining training(options, images, run);
   if (options.eval) return print_accuracy(training.evaluate(), images);
-  training.resume();
-  training.introduce();
   training.run();
   training.save();
-  const PlannedRun::Account account = run.account(default_device()->memory_report());
+  const PlannedRun::Account account = run.account();
   const double accuracy = training.evaluate();
   print_accuracy(accuracy, images);
   fmt::print("\n{}", account.str());

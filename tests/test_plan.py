@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Plans of the example programs against what they then do. Usage: test_plan.py FOLDER_OF_EXAMPLES"""
+"""Plans of the example programs against what they then do, and training that goes on where it stopped.
+Usage: test_plan.py FOLDER_OF_EXAMPLES"""
 
 import json
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -127,6 +129,27 @@ def test_fit(folder):
     expect(plan["estimate"]["estimate"] > plan["estimate"]["exact"]["peak"], "estimate", plan)
 
 
+def test_resume(folder):
+    """Training that goes on from an older checkpoint ends with the same weights."""
+    often = ("--accumulate", "2", "--device", "cpu", "--resume", "checkpoints")
+    for weights, *command in (
+            ("out", "resnet", "--data", "cifar", "--model", "resnet8", "--batch", "4", "--steps", "9",
+             "--checkpoint-every-steps", "3", "--save", "out"),
+            ("model/model.safetensors", "bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "24",
+             "--batch", "16", "--steps", "14", "--save-every", "5", "--save", "model")):
+        run(folder, *command, *often)
+        trained = (folder / weights).read_bytes()
+        (folder / weights).unlink()
+        older, newest = sorted((folder / "checkpoints").iterdir())
+        newest.unlink()
+        text = run(folder, *command, *often)
+        expect(f"going on after step {int(older.stem.split('-')[1])} " in text, "not resumed", text)
+        expect((folder / weights).read_bytes() == trained, "other weights", command)
+        error = run(folder, *command, *often, "--lr", "0.5", fails=True)
+        expect("is of another run" in error, "another run", error)
+        shutil.rmtree(folder / "checkpoints")
+
+
 with tempfile.TemporaryDirectory() as name:
     here = Path(name)
     write_data(here)
@@ -134,4 +157,5 @@ with tempfile.TemporaryDirectory() as name:
     test_files(here)
     test_out_of_memory(here)
     test_fit(here)
+    test_resume(here)
 print("plans are right")

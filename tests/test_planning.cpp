@@ -7,6 +7,7 @@
 #include "data/vocabulary.h"
 #include "examples/bert/steps.h"
 #include "examples/common/fit.h"
+#include "examples/common/largest.h"
 #include "examples/common/planning.h"
 #include "examples/common/remedies.h"
 #include "examples/mnist/steps.h"
@@ -181,6 +182,20 @@ TEST_CASE("plan: planned recomputation keeps a real run within its budget") {
                            doctest::Contains(std::to_string(least).c_str()), OutOfMemory);
     }
   });
+}
+
+TEST_CASE("plan: the largest number that fits is found from any guess, in few tries" * doctest::test_suite("host")) {
+  for (const int64_t limit : {0, 1, 2, 3, 63, 64, 65, 1000, 123456})
+    for (const int64_t guess : {-1, 1, 2, 64, 999, 1000, 1001, 200000}) {
+      int tries = 0;
+      const auto fits = [&](int64_t n) {
+        REQUIRE(n >= 1);
+        ++tries;
+        return n <= limit;
+      };
+      CHECK(largest(fits, guess) == limit);
+      CHECK(tries <= 36);
+    }
 }
 
 TEST_CASE("plan: the largest batch fits, and one sample more does not") {

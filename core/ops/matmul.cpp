@@ -82,16 +82,18 @@ std::vector<Tensor> matmul_forward(const std::any&, std::span<Tensor> inputs) {
 
 std::vector<Tensor> matmul_vjp(const Record& r, std::span<Tensor> dy) {
   Tensor da, db;
+  if (r.needs_grad(1))
+    db = sum_to(gemm(transpose(r.take_input(0), -1, -2), dy[0], dy[0].dtype()), r.inputs[1].shape);
   if (r.needs_grad(0))
     da = sum_to(gemm(dy[0], transpose(r.input(1), -1, -2), dy[0].dtype()), r.inputs[0].shape);
-  if (r.needs_grad(1))
-    db = sum_to(gemm(transpose(r.input(0), -1, -2), dy[0], dy[0].dtype()), r.inputs[1].shape);
   return {std::move(da), std::move(db)};
 }
 
-// Each factor is read for the other's gradient.
+// Each factor is read for the other's gradient. The first one's own gradient is made last, when
+// nobody reads it any more.
 Saves product_saves(const std::any&, uint32_t needs) {
-  return {(needs & 1 ? 2u : 0u) | (needs & 2 ? 1u : 0u), 0};
+  const uint32_t first = needs & 2 ? 1u : 0u;
+  return {.inputs = (needs & 1 ? 2u : 0u) | first, .taken = first};
 }
 
 const Op matmul_op = {"matmul", matmul_forward, matmul_vjp, product_saves};
@@ -103,8 +105,8 @@ std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
 
 std::vector<Tensor> linear_vjp(const Record& r, std::span<Tensor> dy) {
   Tensor dx, dw;
+  if (r.needs_grad(1)) dw = gemm(transpose(dy[0], 0, 1), r.take_input(0), DType::f32);
   if (r.needs_grad(0)) dx = gemm(dy[0], r.input(1), dy[0].dtype());
-  if (r.needs_grad(1)) dw = gemm(transpose(dy[0], 0, 1), r.input(0), DType::f32);
   return {std::move(dx), std::move(dw)};
 }
 
@@ -154,8 +156,8 @@ std::vector<Tensor> conv_vjp(const Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ConvAttrs>();
   const Tensor dy = contiguous(dys[0]);
   Tensor dx, dw;
+  if (r.needs_grad(1)) dw = run_conv("conv2d_wgrad", a, contiguous(r.take_input(0)), dy, a.w, DType::f32);
   if (r.needs_grad(0)) dx = run_conv("conv2d_dgrad", a, dy, contiguous(r.input(1)), a.x, dy.dtype());
-  if (r.needs_grad(1)) dw = run_conv("conv2d_wgrad", a, contiguous(r.input(0)), dy, a.w, DType::f32);
   return {std::move(dx), std::move(dw)};
 }
 

@@ -2,12 +2,12 @@
 
 #include <cmath>
 
-#include "core/ops.h"
+#include "core/rng.h"
 #include "data/prefetch.h"
 #include "data/sst2.h"
 #include "data/text_loader.h"
 #include "examples/bert/commands.h"
-#include "examples/common/progress.h"
+#include "examples/common/training_loop.h"
 #include "io/bert.h"
 
 namespace rw {
@@ -72,33 +72,48 @@ class Finetuning {
              PlannedRun& run)
       : o_(options),
         sentences_(sentences),
-        planned_(run),
         loader_(sentences.train_loader(options)),
         total_(o_.steps ? o_.steps : o_.epochs * loader_.batches()),
-        steps_(recipe, run.settings()) {
+        steps_(recipe, run.settings()),
+        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
     load_bert(ModelFolder{o_.model}.weights(), steps_.model);
     const auto updates = static_cast<uint32_t>((total_ + o_.accumulate - 1) / o_.accumulate);
     steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
   }
 
-  void introduce() const;
   void run();
   Meter::Values evaluate();  // on dev.tsv
   void save() const;
   nlohmann::json report(const Meter::Values& dev, const PlannedRun::Account& account) const;
 
  private:
-  void note(int64_t step, const Meter::Values& values, Progress& progress);
+  LoopOptions loop_options() const;
+  void introduce() const;
 
   const Finetune& o_;
   const Sentences& sentences_;
-  PlannedRun& planned_;
   TextLoader loader_;
-  int64_t total_;  // steps
+  const int64_t total_;  // steps
   FinetuneSteps steps_;
-  double seconds_ = 0;
-  nlohmann::json history_ = nlohmann::json::array();
+  TrainingLoop loop_;
 };
+
+LoopOptions Finetuning::loop_options() const {
+  return {.steps = total_,
+          .batches = loader_.batches(),
+          .samples = o_.batch,
+          .unit = "sentences",
+          .quiet = o_.quiet,
+          .settings = {{"task", o_.task},
+                       {"model", o_.model},
+                       {"dtype", o_.device.dtype},
+                       {"seq", o_.length},
+                       {"batch", o_.batch},
+                       {"accumulate", o_.accumulate},
+                       {"lr", o_.lr},
+                       {"weight_decay", o_.weight_decay},
+                       {"seed", o_.seed}}};
+}
 
 void Finetuning::introduce() const {
   if (o_.quiet) return;
@@ -108,40 +123,14 @@ void Finetuning::introduce() const {
 }
 
 void Finetuning::run() {
-  steps_.model.train();
-  Progress progress(total_, o_.quiet);
+  introduce();
   BatchStream<TextLoader> batches(loader_);
-  for (int64_t i = 0; i < total_; ++i) {
-    planned_.before_step(i, total_);
-    steps_.step(batches.next());
-    if (progress.due(i + 1)) note(i + 1, steps_.meter.read(), progress);
-  }
-  steps_.optimizer.flush();
-  seconds_ = progress.seconds();
-}
-
-void Finetuning::note(int64_t step, const Meter::Values& values, Progress& progress) {
-  check<NumericsError>(
-      std::isfinite(values.loss), "train",
-      "the loss must be finite, got {} at step {}; lower --lr or use --dtype f32 ({})", values.loss,
-      step, steps_.optimizer.diagnose());
-  progress.show(step, fmt::format("loss {:.3f}  accuracy {:.1f} %  {:.0f} sentences/s", values.loss,
-                                  100 * values.accuracy,
-                                  static_cast<double>(step * o_.batch) / progress.seconds()));
-  history_.push_back({{"step", step},
-                      {"loss", values.loss},
-                      {"accuracy", values.accuracy},
-                      {"seconds", progress.seconds()}});
+  loop_.run([&](int64_t) { steps_.step(batches.next()); });
 }
 
 Meter::Values Finetuning::evaluate() {
-  const NoGrad guard;
-  steps_.model.eval();
-  steps_.meter.clear();
-  TextLoader loader(sentences_.dev, sentences_.tokenizer.vocabulary(),
-                    {.batch_size = o_.batch, .shuffle = false});
-  for (int64_t i = 0; i < loader.batches(); ++i) steps_.evaluate(loader.batch(0, i));
-  return steps_.meter.read();
+  return evaluate_all(steps_, TextLoader(sentences_.dev, sentences_.tokenizer.vocabulary(),
+                                         {.batch_size = o_.batch, .shuffle = false}));
 }
 
 void Finetuning::save() const {
@@ -154,23 +143,12 @@ void Finetuning::save() const {
 
 nlohmann::json Finetuning::report(const Meter::Values& dev,
                                   const PlannedRun::Account& account) const {
-  return {{"task", o_.task},
-          {"model", o_.model},
-          {"dtype", o_.device.dtype},
-          {"seq", o_.length},
-          {"batch", o_.batch},
-          {"accumulate", o_.accumulate},
-          {"lr", o_.lr},
-          {"weight_decay", o_.weight_decay},
-          {"seed", o_.seed},
-          {"checkpoint_every", o_.checkpoint_every},
-          {"updates", steps_.optimizer.updates()},
-          {"skipped_updates", steps_.optimizer.skipped()},
-          {"train_seconds", seconds_},
-          {"dev_loss", dev.loss},
-          {"dev_accuracy", dev.accuracy},
-          {"history", history_},
-          {"device", account.json()}};
+  nlohmann::json report = loop_.json();
+  report.update({{"checkpoint_every", o_.checkpoint_every},
+                 {"dev_loss", dev.loss},
+                 {"dev_accuracy", dev.accuracy},
+                 {"device", account.json()}});
+  return report;
 }
 
 // Rows and padded length of the batch with the most tokens in these steps.
@@ -198,9 +176,8 @@ void check_options(const Finetune& o) {
 void finetune(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
               PlannedRun& run) {
   Finetuning training(options, sentences, recipe, run);
-  training.introduce();
   training.run();
-  const PlannedRun::Account account = run.account(default_device()->memory_report());
+  const PlannedRun::Account account = run.account();
   const Meter::Values dev = training.evaluate();
   fmt::print("dev accuracy {:.2f} %, loss {:.3f}\n", 100 * dev.accuracy, dev.loss);
   training.save();

@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops.h"
+#include "core/rng.h"
 #include "data/files.h"
 #include "data/prefetch.h"
 #include "data/text.h"
 #include "data/text_loader.h"
 #include "data/tokenizer_training.h"
 #include "examples/bert/commands.h"
-#include "examples/common/progress.h"
+#include "examples/common/training_loop.h"
 #include "io/bert.h"
-#include "io/checkpoint.h"
 
 namespace rw {
 
@@ -95,51 +94,50 @@ class Pretraining {
   Pretraining(const Pretrain& options, const Corpus& corpus, PlannedRun& run)
       : o_(options),
         corpus_(corpus),
-        planned_(run),
         steps_(options.recipe(corpus.tokenizer.vocabulary().size()), run.settings()),
-        loader_(corpus_.train, corpus_.tokenizer.vocabulary(), loader_options(o_)) {
+        loader_(corpus_.train, corpus_.tokenizer.vocabulary(), loader_options(o_)),
+        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
     const auto updates = static_cast<uint32_t>((o_.steps + o_.accumulate - 1) / o_.accumulate);
     steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
   }
 
-  void introduce() const;
-  void resume();  // from the newest checkpoint, if there is one
-  void run();
+  void run();                // from the newest checkpoint on, if there is one
   Meter::Values evaluate();  // on the sequences held out
   void save() const;
   nlohmann::json report(const Meter::Values& held_out, const PlannedRun::Account& account) const;
 
  private:
-  TrainingState state() { return {.model = steps_.model, .optimizer = steps_.optimizer}; }
-  nlohmann::json settings() const;  // what must not change when training goes on
+  LoopOptions loop_options() const;
   const BertConfig& config() const { return steps_.model.bert.config(); }
-  void note(int64_t step, const Meter::Values& values, Progress& progress);
-  void write_checkpoint(int64_t done, const StreamState& stream);
+  void introduce() const;
 
   const Pretrain& o_;
   const Corpus& corpus_;
-  PlannedRun& planned_;
   PretrainSteps steps_;
   TextLoader loader_;
-  int64_t start_ = 0;  // of this process's training, in steps
-  StreamState stream_{o_.seed, 0, 0};
-  double seconds_ = 0;
-  nlohmann::json history_ = nlohmann::json::array();
+  TrainingLoop loop_;
 };
 
-nlohmann::json Pretraining::settings() const {
-  return {{"model", o_.model},
-          {"text", o_.text},
-          {"vocabulary", config().vocab_size},
-          {"dtype", o_.device.dtype},
-          {"seq", o_.length},
-          {"batch", o_.batch},
-          {"accumulate", o_.accumulate},
-          {"steps", o_.steps},
-          {"lr", o_.lr},
-          {"weight_decay", o_.weight_decay},
-          {"whole_words", o_.whole_words},
-          {"seed", o_.seed}};
+LoopOptions Pretraining::loop_options() const {
+  return {.steps = o_.steps,
+          .batches = loader_.batches(),
+          .samples = o_.batch * o_.length,
+          .unit = "tokens",
+          .quiet = o_.quiet,
+          .checkpoints = o_.resume,
+          .steps_per_checkpoint = o_.save_every,
+          .settings = {{"model", o_.model},
+                       {"text", o_.text},
+                       {"vocabulary", config().vocab_size},
+                       {"dtype", o_.device.dtype},
+                       {"seq", o_.length},
+                       {"batch", o_.batch},
+                       {"accumulate", o_.accumulate},
+                       {"steps", o_.steps},
+                       {"lr", o_.lr},
+                       {"weight_decay", o_.weight_decay},
+                       {"whole_words", o_.whole_words},
+                       {"seed", o_.seed}}};
 }
 
 void Pretraining::introduce() const {
@@ -150,70 +148,19 @@ void Pretraining::introduce() const {
       default_device()->info().name, corpus_.train.size(), o_.steps, o_.batch);
 }
 
-void Pretraining::resume() {
-  if (o_.resume.empty()) return;
-  const auto position = CheckpointDirectory(o_.resume).load_latest(state());
-  if (!position) return;
-  const auto saved = nlohmann::json::parse(position->json);
-  check(saved.at("settings") == settings(), "resume", "'{}' is of another run: {}, not {}",
-        o_.resume, saved.at("settings").dump(), settings().dump());
-  start_ = position->step;
-  stream_ = {o_.seed, position->epoch, position->index};
-  history_ = saved.at("history");
-  if (!o_.quiet) fmt::print("going on after step {} of '{}'\n", start_, o_.resume);
-}
-
-void Pretraining::write_checkpoint(int64_t done, const StreamState& stream) {
-  const nlohmann::json saved = {{"settings", settings()}, {"history", history_}};
-  CheckpointDirectory(o_.resume).save(
-      state(),
-      {.step = done, .epoch = stream.epoch, .index = stream.position, .json = saved.dump()});
-}
-
 void Pretraining::run() {
-  steps_.model.train();
-  Progress progress(o_.steps, o_.quiet);
-  BatchStream<TextLoader> batches(loader_, stream_);
-  int64_t saved = start_;
-  for (int64_t i = start_; i < o_.steps; ++i) {
-    planned_.before_step(i, o_.steps);
-    steps_.step(batches.next());
-    if (progress.due(i + 1)) note(i + 1, steps_.meter.read(), progress);
-    // Between updates only: the gradients of a window are not part of a checkpoint.
-    if (!o_.resume.empty() && i + 1 - saved >= o_.save_every && steps_.optimizer.position() == 0) {
-      write_checkpoint(i + 1, batches.state());
-      saved = i + 1;
-    }
-  }
-  steps_.optimizer.flush();
-  seconds_ = progress.seconds();
-}
-
-void Pretraining::note(int64_t step, const Meter::Values& values, Progress& progress) {
-  check<NumericsError>(
-      std::isfinite(values.loss), "train",
-      "the loss must be finite, got {} at step {}; lower --lr or use --dtype f32 ({})", values.loss,
-      step, steps_.optimizer.diagnose());
-  const auto tokens = static_cast<double>((step - start_) * o_.batch * o_.length);
-  const uint64_t memory = default_device()->memory_report().peak;
-  progress.show(
-      step, fmt::format("loss {:.3f}  accuracy {:.1f} %  {:.0f} tokens/s  {}", values.loss,
-                        100 * values.accuracy, tokens / progress.seconds(), format_bytes(memory)));
-  history_.push_back({{"step", step},
-                      {"loss", values.loss},
-                      {"accuracy", values.accuracy},
-                      {"seconds", progress.seconds()}});
+  loop_.resume();
+  introduce();
+  const int64_t start = loop_.start(), batches = loader_.batches();
+  BatchStream<TextLoader> stream(loader_, {o_.seed, start / batches, start % batches});
+  loop_.run([&](int64_t) { steps_.step(stream.next()); });
 }
 
 Meter::Values Pretraining::evaluate() {
-  const NoGrad guard;
-  steps_.model.eval();
-  steps_.meter.clear();
   TextLoaderOptions options = loader_options(o_);
   options.shuffle = false;
-  TextLoader loader(corpus_.held_out, corpus_.tokenizer.vocabulary(), options);
-  for (int64_t i = 0; i < loader.batches(); ++i) steps_.evaluate(loader.batch(0, i));
-  return steps_.meter.read();
+  return evaluate_all(steps_,
+                      TextLoader(corpus_.held_out, corpus_.tokenizer.vocabulary(), options));
 }
 
 void Pretraining::save() const {
@@ -225,19 +172,12 @@ void Pretraining::save() const {
 
 nlohmann::json Pretraining::report(const Meter::Values& held_out,
                                    const PlannedRun::Account& account) const {
-  nlohmann::json report = settings();
-  const auto steps = static_cast<double>(o_.steps - start_);
+  nlohmann::json report = loop_.json();
   report.update({{"parameters", steps_.model.parameter_count()},
                  {"train_sequences", corpus_.train.size()},
                  {"checkpoint_every", o_.checkpoint_every},
-                 {"updates", steps_.optimizer.updates()},
-                 {"skipped_updates", steps_.optimizer.skipped()},
-                 {"loss_scale", steps_.optimizer.loss_scale()},
-                 {"train_seconds", seconds_},
-                 {"step_seconds", seconds_ / steps},
                  {"held_out_loss", held_out.loss},
                  {"held_out_accuracy", held_out.accuracy},
-                 {"history", history_},
                  {"device", account.json()}});
   return report;
 }
@@ -281,10 +221,8 @@ namespace {
 
 void pretrain(const Pretrain& options, const Corpus& corpus, PlannedRun& run) {
   Pretraining training(options, corpus, run);
-  training.resume();
-  training.introduce();
   training.run();
-  const PlannedRun::Account account = run.account(default_device()->memory_report());
+  const PlannedRun::Account account = run.account();
   const Meter::Values held_out = training.evaluate();
   fmt::print("held-out text: loss {:.3f}, {:.1f} % of the masked tokens right\n", held_out.loss,
              100 * held_out.accuracy);

@@ -47,4 +47,15 @@ class Meter {
   double count_ = 0;
 };
 
+// Mean loss and share of hits over the batches of `loader`, in evaluation mode. `steps` has a
+// model, a meter and evaluate(batch).
+template <class Steps, class Loader>
+Meter::Values evaluate_all(Steps& steps, Loader loader) {
+  const NoGrad guard;
+  steps.model.eval();
+  steps.meter.clear();
+  for (int64_t i = 0; i < loader.batches(); ++i) steps.evaluate(loader.batch(0, i));
+  return steps.meter.read();
+}
+
 }  // namespace rw

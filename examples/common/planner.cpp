@@ -2,44 +2,12 @@
 
 #include <algorithm>
 
-#include "core/ops.h"
+#include "backends/open.h"
+#include "examples/common/largest.h"
 
 namespace rw {
 
 namespace {
-
-// A dry device without the limits of the one behind it.
-class Unlimited final : public Backend {
- public:
-  Unlimited(std::unique_ptr<Backend> device, Room room)
-      : device_(std::move(device)), info_(device_->info()) {
-    info_.memory_bytes = UINT64_MAX;
-    if (room == Room::any) info_.max_block_bytes = uint64_t{1} << 62;
-  }
-  const DeviceInfo& info() const override { return info_; }
-  uint32_t allocate_block(uint64_t) override {
-    const auto free = std::find(used_.begin(), used_.end(), false);
-    const auto number = static_cast<uint32_t>(free - used_.begin());
-    if (free == used_.end()) used_.push_back(true);
-    used_[number] = true;
-    return number;
-  }
-  void free_block(uint32_t block) override { used_.at(block) = false; }
-  void write(BufferRange, const void*) override {}
-  void read(BufferRange source, void* target) override {
-    std::fill_n(static_cast<std::byte*>(target), source.size, std::byte{0});
-  }
-  void run(const KernelCall&) override {}
-  uint64_t workspace_bytes(const KernelCall& call) const override {
-    return device_->workspace_bytes(call);
-  }
-  void synchronize() override {}
-
- private:
-  std::unique_ptr<Backend> device_;
-  DeviceInfo info_;
-  std::vector<bool> used_;
-};
 
 // Holds the default device to the budget of the settings, if they have one.
 std::unique_ptr<MemoryBudget> budget_of(const StepSettings& settings) {
@@ -79,10 +47,10 @@ double StepForecast::recompute_share() const {
 Planner::Planner(const Backend& device, MakeSteps make) : device_(device), make_(std::move(make)) {}
 
 std::unique_ptr<Backend> Planner::open(Room room) const {
-  std::unique_ptr<Backend> dry = device_.dry();
-  check(dry != nullptr, "plan", "'{}' cannot be predicted", info().name);
-  if (room == Room::device) return dry;
-  return std::make_unique<Unlimited>(std::move(dry), room);
+  DeviceInfo limits = info();
+  if (room != Room::device) limits.memory_bytes = UINT64_MAX;
+  if (room == Room::any) limits.max_block_bytes = uint64_t{1} << 62;
+  return dry_backend(device_, limits);
 }
 
 std::vector<StepTrace> Planner::steps(const StepSettings& settings, const Techniques& techniques) const {
@@ -137,26 +105,7 @@ int64_t Planner::largest_batch(StepSettings settings, uint64_t bytes, int64_t gu
       return false;
     }
   };
-  // Gallops away from the guess, then halves the interval. low fits (or is 0), high does not.
-  int64_t low = 0, high = 0, stride = std::max<int64_t>(1, guess / 64);
-  for (int64_t at = std::max<int64_t>(1, guess); high == 0; stride *= 2) {
-    if (fits(at)) {
-      low = at;
-      at += stride;
-    } else {
-      high = at;
-    }
-  }
-  while (low == 0 && high > 1) {
-    const int64_t at = std::max<int64_t>(1, high - stride);
-    (fits(at) ? low : high) = at;
-    stride *= 2;
-  }
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
+  return largest(fits, guess);
 }
 
 RecordedGraph Planner::record(StepSettings settings) const {

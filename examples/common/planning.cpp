@@ -223,11 +223,9 @@ void PlannedRun::stop_trace() {
   write_trace(options_, default_device()->stop_trace());
 }
 
-PlannedRun::Account PlannedRun::account(const MemoryReport& memory) {
+PlannedRun::Account PlannedRun::account() {
   stop_trace();
-  Account account{.memory = memory, .host_peak = host_memory().peak};
-  account.memory.driver_overhead =
-      driver_overhead(default_device()->backend(), memory.reserved).value_or(0);
+  Account account{.memory = default_device()->memory_report(), .host_peak = host_memory().peak};
   account.predicted_peak = planner_->forecast(settings(), {.room = Room::any}).memory.peak;
   account.savings = attribute_savings(*planner_, settings());
   return account;

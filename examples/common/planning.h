@@ -48,7 +48,7 @@ class PlannedRun {
     std::string str() const;
     nlohmann::json json() const;  // with the device
   };
-  Account account(const MemoryReport& memory);
+  Account account();
 
  private:
   void stop_trace();

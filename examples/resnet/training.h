@@ -3,9 +3,8 @@
 
 #include "data/dataset.h"
 #include "data/loader.h"
-#include "examples/common/progress.h"
+#include "examples/common/training_loop.h"
 #include "examples/resnet/options.h"
-#include "io/checkpoint.h"
 
 namespace rw {
 
@@ -24,27 +23,21 @@ class ResNetTraining {
 
   static PlannedProgram program(const ResNetOptions& options, const Images& images);
 
-  void resume();  // from the newest checkpoint, if there is one
-  void introduce() const;
-  void run();
+  void run();  // from the newest checkpoint on, if there is one
   void save() const;
   double evaluate();  // share of the test images that are classified correctly
   nlohmann::json report(double accuracy, const PlannedRun::Account& account) const;
 
  private:
-  TrainingState state() { return {.model = steps_.model, .optimizer = steps_.optimizer}; }
-  nlohmann::json settings() const;  // what must not change when training goes on
-  void write_checkpoint(int64_t done);
-  void note(int64_t step, const Meter::Values& values, Progress& progress);
+  LoopOptions loop_options() const;
+  void introduce() const;
 
   const ResNetOptions& options_;
   const Images& images_;
-  PlannedRun& planned_;
   ResNetSteps steps_;
   Loader loader_;
-  int64_t total_ = 0, start_ = 0;  // of this process's training, in steps
-  double seconds_ = 0;
-  nlohmann::json history_ = nlohmann::json::array();
+  const int64_t total_;  // steps
+  TrainingLoop loop_;
 };
 
 }  // namespace rw

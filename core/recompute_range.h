@@ -1,0 +1,91 @@
+// A range of records as one unit of a recompute plan: what making its values again costs, and how
+// many bytes its backward holds.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/recompute_graph.h"
+
+namespace rw {
+
+// What the planner knows of each value besides its bytes.
+struct ValueUse {
+  uint32_t rank = UINT32_MAX;  // in the order in which records make them; external: none
+  int32_t last_reader = -1;
+  bool saved = false;         // by a vjp that runs
+  bool has_gradient = false;  // its record's vjp runs
+  bool is_heavy = false;      // among the dearest per byte to make again
+};
+
+std::vector<ValueUse> value_uses(const RecomputeGraph& graph);
+
+// One way to drop a range in forward and to replay it in backward.
+struct KeepOption {
+  std::vector<uint32_t> kept;  // heavy values that stay
+  uint64_t bytes = 0;          // of them that do not cross the range's end
+  uint64_t peak = 0;           // bytes alive in its replay and backward
+  double cost = 0;             // of its replay where a segment follows: that one holds what crosses
+  double unaided_cost = 0;     // ... where plain records follow, which hold nothing for it
+};
+
+class RecordRange {
+ public:
+  // Records [first, last).
+  RecordRange(const RecomputeGraph& graph, const std::vector<ValueUse>& uses, uint32_t first, uint32_t last);
+
+  bool makes(uint32_t v) const { return uses_[v].rank - first_rank_ < values_.size(); }
+  bool saves(uint32_t v) const { return values_[uses_[v].rank - first_rank_].first_saver >= 0; }
+  bool crosses_end(uint32_t v) const { return uses_[v].last_reader >= static_cast<int32_t>(last_); }
+
+  // Of the range's records that have to run to make the values for which wanted(v) holds, when those
+  // in `at_hand` need not be made.
+  template <class F>
+  double cost_to_make(F&& wanted, const std::vector<uint32_t>& at_hand = {});
+
+  // Bytes of its backward: saved values made inside, and gradients; `crossing` are those of values
+  // that cross its end.
+  uint64_t backward_peak(const std::vector<uint32_t>& crossing);
+
+  // Keeping the heavy values that its backward needs: the dearest per byte, the two dearest, ...
+  std::vector<KeepOption> keep_options(const std::vector<uint32_t>& crossing_gradients);
+
+  template <class F>
+  void for_each_made(F&& body) const {
+    for (uint32_t r = first_; r < last_; ++r)
+      for (uint32_t v : graph_.records[r].outputs) body(v);
+  }
+
+ private:
+  struct Local {
+    int32_t first_saver = -1;   // the first record whose vjp reads it: it dies there
+    bool has_gradient = false;  // now
+    bool is_needed = false;     // in the replay at hand
+    bool is_at_hand = false;
+  };
+  Local& local(uint32_t v) { return values_[uses_[v].rank - first_rank_]; }
+  uint64_t bytes(uint32_t v) const { return graph_.values[v].bytes; }
+  double cost_of_needed();
+  uint64_t vjp_peak(uint32_t record, uint64_t& live);
+  uint64_t released(std::span<const uint32_t> saved, int32_t record) const;
+
+  const RecomputeGraph& graph_;
+  const std::vector<ValueUse>& uses_;
+  uint32_t first_, last_;
+  uint32_t first_rank_ = UINT32_MAX;
+  std::vector<Local> values_;    // by rank
+  std::vector<uint32_t> outer_;  // values from before the range that have a gradient
+};
+
+template <class F>
+double RecordRange::cost_to_make(F&& wanted, const std::vector<uint32_t>& at_hand) {
+  for_each_made([&](uint32_t v) {
+    local(v).is_needed = wanted(v);
+    local(v).is_at_hand = false;
+  });
+  for (uint32_t v : at_hand) local(v).is_at_hand = true;
+  return cost_of_needed();
+}
+
+}  // namespace rw

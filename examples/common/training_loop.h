@@ -1,0 +1,58 @@
+// The loop of a training program: takes steps, shows how they go, keeps checkpoints.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "examples/common/meter.h"
+#include "examples/common/planning.h"
+#include "examples/common/progress.h"
+#include "io/checkpoint.h"
+#include "optim/accumulate.h"
+
+namespace rw {
+
+struct LoopOptions {
+  int64_t steps = 1;             // of the training, those before a checkpoint included
+  int64_t batches = 1;           // per epoch
+  int64_t samples = 1;           // per step, for the rate
+  std::string unit = "samples";  // what they are called
+  bool quiet = false;
+  std::string checkpoints = {};      // folder; empty: none are kept
+  int64_t steps_per_checkpoint = 1;  // at least
+  nlohmann::json settings = {};      // what must be the same when training goes on
+};
+
+class TrainingLoop {
+ public:
+  // References must outlive the loop.
+  TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
+               PlannedRun& planned);
+
+  void resume();  // from the newest checkpoint, if there is one
+  // Calls `step` with the number of each step that is left, from 0.
+  void run(const std::function<void(int64_t)>& step);
+
+  int64_t start() const { return start_; }  // steps that were taken before
+  double rate() const;                      // samples per second, after run()
+  // For reports: the settings, updates, time, and what was shown.
+  nlohmann::json json() const;
+
+ private:
+  TrainingState state() { return {.model = model_, .optimizer = optimizer_}; }
+  double rate(int64_t done, double seconds) const;
+  void show(int64_t done, Progress& progress);
+  void write_checkpoint(int64_t done);
+
+  const LoopOptions options_;
+  Module& model_;
+  Accumulate& optimizer_;
+  Meter& meter_;
+  PlannedRun& planned_;
+  int64_t start_ = 0;
+  double seconds_ = 0;
+  nlohmann::json history_ = nlohmann::json::array();
+};
+
+}  // namespace rw
