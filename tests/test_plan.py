@@ -158,4 +158,4 @@ with tempfile.TemporaryDirectory() as name:
     test_out_of_memory(here)
     test_fit(here)
     test_resume(here)
-print("plans are right")
+print("plans are right, training goes on")
