@@ -194,15 +194,13 @@ class Backward {
 
   // Whether an own record of the segment, from the value's maker on, saves the value.
   bool saves(const SegmentRange& segment, int number, int64_t maker, uint64_t id) {
-    for (int64_t i = maker; i < segment.last; ++i) {
+    bool found = false;
+    for (int64_t i = maker; i < segment.last && !found; ++i) {
       const Record& record = tape_.at(i);
       if (!record.op || record.segment != number) continue;
-      for (size_t k = 0; k < record.inputs.size(); ++k)
-        if (record.saves.input(k) && record.inputs[k].id == id) return true;
-      for (size_t k = 0; k < record.outputs.size(); ++k)
-        if (record.saves.output(k) && record.outputs[k].id == id) return true;
+      each_saved(record, [&](const Edge& edge, const Saved&) { found |= edge.id == id; });
     }
-    return false;
+    return found;
   }
 
   static void release_saved(Record& record) {

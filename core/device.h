@@ -65,6 +65,11 @@ struct Work {
 };
 using WorkByPhase = std::array<Work, phase_count>;
 
+double total_flops(const WorkByPhase& work);      // recomputation included
+double recompute_share(const WorkByPhase& work);  // FLOPs of replays over those of the rest
+double modelled_recompute_share(const WorkByPhase& work);  // the same by OpCost::total()
+OpCost replay_cost(const WorkByPhase& work);
+
 class Device : public std::enable_shared_from_this<Device> {
  public:
   // `memory_limit`: most bytes of blocks to hold, 0 for no limit but the device's.
@@ -87,6 +92,7 @@ class Device : public std::enable_shared_from_this<Device> {
   // Steps learnt on another device, by a dry run: they are laid out from the first one on.
   std::vector<StepTrace> step_traces() const { return planner_.traces(); }
   void learn(std::vector<StepTrace> traces) { planner_.learn(std::move(traces)); }
+  void set_packs_steps(bool on) { planner_.set_solves(on); }
 
   uint64_t memory_limit() const { return report_.limit; }
   void set_memory_limit(uint64_t bytes) { report_.limit = bytes; }  // of blocks to come; 0: none

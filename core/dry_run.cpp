@@ -31,22 +31,12 @@ class Sandbox {
 
 }  // namespace
 
-double Forecast::flops() const {
-  double sum = 0;
-  for (const Work& w : work) sum += w.flops;
-  return sum;
-}
-
-double Forecast::recompute_share() const {
-  const double replay = work[static_cast<int>(Phase::replay)].flops, rest = flops() - replay;
-  return rest > 0 ? replay / rest : 0;
-}
-
 Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& program,
                  const DryRunOptions& options) {
   check(dry != nullptr, "dry_run", "the backend must be able to predict itself; use open_backend(\"dry\")");
   const auto device = Device::create(std::move(dry), options.memory_limit);
   const Sandbox sandbox(device, options.techniques);
+  device->set_packs_steps(options.pack);
   device->learn(options.learnt);
   if (options.trace) device->start_trace();
   program();

@@ -14,6 +14,7 @@ struct DryRunOptions {
   uint64_t memory_limit = 0;  // of blocks, 0: none but the device's
   bool trace = false;         // record a MemoryTrace
   Techniques techniques = {};
+  bool pack = true;  // lay steps out offline; without, the peak is the same and reserved bytes are not
   std::vector<StepTrace> learnt = {};  // steps of an earlier run of the program, see Forecast
 };
 
@@ -23,8 +24,8 @@ struct Forecast {
   std::optional<MemoryTrace> trace;  // where asked for
   std::vector<StepTrace> steps = {};  // for Device::learn: the real run is packed from its first step on
 
-  double flops() const;           // of everything, recomputation included
-  double recompute_share() const;  // FLOPs of replays over those of the rest
+  double flops() const { return total_flops(work); }
+  double recompute_share() const { return rw::recompute_share(work); }
 };
 
 // Runs `program` with a dry device as the default one. It builds its own model, takes its training

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/replay.h"
+
 namespace rw {
 
 namespace {
@@ -114,9 +116,7 @@ void Rematerializer::make(const Edge& wanted) {
   while (!stack.empty()) {
     Frame& frame = stack.back();
     const Record& record = tape_.at(frame.record);
-    check<AutogradError>(record.op != nullptr && segment_.contains(frame.record), "checkpoint",
-                         "a value of shape {} is missing in replay: it was freed with its record",
-                         wanted.shape.str());
+    if (!record.op || !segment_.contains(frame.record)) fail_missing(wanted);
     frame.pinned.clear();
     const Edge* missing = nullptr;
     for (const Edge& edge : record.inputs) {
@@ -136,12 +136,7 @@ void Rematerializer::run(int64_t index, std::span<const Saved> pinned) {
   const Record& record = tape_.at(index);
   const OpScope scope(record.op->name);
   std::vector<Tensor> inputs;
-  for (const Saved& value : pinned) {
-    check<AutogradError>(value.tensor.impl().storage->version == value.version, "checkpoint",
-                         "inputs of a segment must not change between forward and replay, {} was written to",
-                         value.tensor.str());
-    inputs.push_back(value.tensor.detach());
-  }
+  for (const Saved& value : pinned) inputs.push_back(replay_input(value));
   std::vector<Tensor> outputs = run_forward(*record.op, record.attrs, inputs);
   ++tape_.replayed_records_;
   for (size_t k = 0; k < outputs.size(); ++k) {
@@ -152,16 +147,10 @@ void Rematerializer::run(int64_t index, std::span<const Saved> pinned) {
 
 void Rematerializer::prepare(Record& record) {
   const PhaseScope phase(Phase::replay);
-  const auto fill = [&](const std::vector<Edge>& edges, std::vector<Saved>& saved, auto wants) {
-    saved.resize(edges.size());
-    for (size_t k = 0; k < edges.size(); ++k) {
-      if (!wants(k)) continue;
-      if (!at_hand(edges[k])) make(edges[k]);
-      saved[k] = take(edges[k]);
-    }
-  };
-  fill(record.inputs, record.saved_inputs, [&](size_t k) { return record.saves.input(k); });
-  fill(record.outputs, record.saved_outputs, [&](size_t k) { return record.saves.output(k); });
+  each_saved(record, [&](const Edge& edge, Saved& saved) {
+    if (!at_hand(edge)) make(edge);
+    saved = take(edge);
+  });
 }
 
 void Rematerializer::forget(const Record& record) {

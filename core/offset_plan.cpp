@@ -16,6 +16,7 @@
 
 #include "core/address_line.h"
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/range_max.h"
 
 namespace rw {
@@ -48,14 +49,6 @@ uint64_t log2_fixed(uint64_t x) {
   const int exponent = std::bit_width(x) - 1;
   const uint64_t mantissa = exponent > 16 ? x >> (exponent - 16) : x << (16 - exponent);
   return (uint64_t(exponent) << 16) + mantissa - (1 << 16);
-}
-
-// Random numbers as a function of a counter (Steele et al., SplitMix, 2014).
-uint64_t random_bits(uint64_t counter) {
-  uint64_t z = (counter + 1) * 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
 }
 
 // Packs one component. `work` counts down over all components.
@@ -196,7 +189,7 @@ bool Packer::pack_below(uint64_t capacity, Priorities& priorities) {
     if (grew) {
       for (const Waiting& w : waiting)
         if (overlap(w.life, placed.life) && w.address < limit)
-          priorities[w.item] += random_bits(random_++) % step_;
+          priorities[w.item] += splitmix64(random_++ * splitmix64_step) % step_;
       if (capacity >= best_.reach) return false;
     }
     spend(16 + waiting.size());

@@ -2,20 +2,27 @@
 
 #include <algorithm>
 
+#include "core/hash.h"
+
 namespace rw {
 
 namespace {
 
-uint64_t mix(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x100000001b3u; }  // FNV-1a
-
 // What a record does, without the sizes of its tensors.
 uint64_t signature_of(const char* op) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char* c = op; *c; ++c) hash = mix(hash, static_cast<unsigned char>(*c));
+  uint64_t hash = fnv1a_start;
+  for (const char* c = op; *c; ++c) hash = fnv1a(hash, static_cast<unsigned char>(*c));
   return hash;
 }
 
 }  // namespace
+
+Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
+  Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded.signature};
+  for (const uint32_t value : plan.keep)
+    recompute.keep.push_back(static_cast<uint32_t>(recorded.graph.values[value].record));
+  return recompute;
+}
 
 RecomputeScope::RecomputeScope(const Recompute& recompute, RecordedGraph* record)
     : recompute_(recompute), record_(record) {

@@ -33,6 +33,9 @@ struct RecordedGraph {
   std::vector<uint64_t> signature;  // by record
 };
 
+// The plan as forward passes follow it, by counting records.
+Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan);
+
 // The forward pass of one micro-batch. Marks in the model (CheckpointScope) are ignored inside.
 class [[nodiscard]] RecomputeScope : public Tape::Observer {
  public:

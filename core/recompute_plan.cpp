@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/recompute_chain.h"
+#include "core/recompute_polish.h"
 
 namespace rw {
 
@@ -66,6 +67,23 @@ class BudgetSearch {
     return plan;
   }
 
+  // The cheapest plan found whose peak is at most `bytes`. The programme's peaks are rounded: plans
+  // for a little more and for less memory are tried.
+  std::optional<RecomputePlan> within(uint64_t bytes, ChainPlanner& planner) const {
+    if (plain_.peak <= bytes) return plain_;
+    std::optional<RecomputePlan> best;
+    const uint64_t most = (bytes + bytes / 8) / planner.unit();
+    for (auto slots = static_cast<uint32_t>(std::min<uint64_t>(most, slot_count));
+         slots > 0 && planner.is_feasible(slots); slots -= 1 + slots / 64) {
+      RecomputePlan plan = this->plan(planner, slots);
+      if (plan.peak > bytes) continue;
+      plan = polish(graph_, bytes, std::move(plan));
+      if (!best || plan.cost < best->cost) best = std::move(plan);
+      if (uint64_t{slots} * planner.unit() < bytes) break;
+    }
+    return best;
+  }
+
   static constexpr uint32_t fall = 4;
 
  private:
@@ -121,89 +139,6 @@ std::vector<RecomputePlan> thin_out(std::vector<RecomputePlan> plans, size_t cou
   return chosen;
 }
 
-// Hill climbing by evaluate(): the dynamic programme rounds bytes and knows few sets of kept values.
-class Polish {
- public:
-  Polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan)
-      : graph_(graph), bytes_(bytes), best_(std::move(plan)) {}
-
-  RecomputePlan run() {
-    for (size_t s = best_.segments.size(); s-- > 0;)
-      if (s < best_.segments.size()) accept(without_segment(s));
-    keep_more();
-    return std::move(best_);
-  }
-
- private:
-  static constexpr size_t most_single_tries = 64;
-
-  bool accept(RecomputePlan plan) {
-    fill_in(graph_, plan);
-    if (plan.peak > bytes_ || plan.cost >= best_.cost) return false;
-    best_ = std::move(plan);
-    return true;
-  }
-
-  RecomputePlan without_segment(size_t dropped) const {
-    RecomputePlan plan = best_;
-    plan.segments.clear();
-    const RecomputePlan::Segment gone = best_.segments[dropped];
-    for (size_t s = 0; s < best_.segments.size(); ++s) {
-      RecomputePlan::Segment segment = best_.segments[s];
-      if (s == dropped) continue;
-      if (segment.parent == static_cast<int32_t>(dropped)) segment.parent = gone.parent;
-      if (segment.parent > static_cast<int32_t>(dropped)) --segment.parent;
-      plan.segments.push_back(segment);
-    }
-    const std::vector<bool> inside = records_in_segments(plan);
-    std::erase_if(plan.keep, [&](uint32_t v) { return !inside[graph_.values[v].record]; });
-    return plan;
-  }
-
-  std::vector<bool> records_in_segments(const RecomputePlan& plan) const {
-    std::vector<bool> inside(graph_.records.size());
-    for (const auto& segment : plan.segments)
-      if (segment.parent < 0)
-        std::fill(inside.begin() + segment.first, inside.begin() + segment.last, true);
-    return inside;
-  }
-
-  double density(uint32_t v) const {
-    const GraphValue& value = graph_.values[v];
-    return graph_.records[value.record].cost / static_cast<double>(std::max<uint64_t>(value.bytes, 1));
-  }
-
-  // As many as fit of the values that are not kept, the dearest per byte first; then single ones.
-  void keep_more() {
-    const std::vector<bool> inside = records_in_segments(best_);
-    std::vector<bool> kept(graph_.values.size());
-    for (uint32_t v : best_.keep) kept[v] = true;
-    std::vector<uint32_t> more;
-    for (uint32_t v = 0; v < graph_.values.size(); ++v) {
-      const int32_t record = graph_.values[v].record;
-      if (record >= 0 && inside[record] && !kept[v] && graph_.records[record].cost > 0) more.push_back(v);
-    }
-    std::stable_sort(more.begin(), more.end(), [&](uint32_t a, uint32_t b) { return density(a) > density(b); });
-    const RecomputePlan start = best_;
-    size_t fits = 0, too_many = more.size() + 1;
-    while (too_many - fits > 1) {
-      const size_t middle = fits + (too_many - fits) / 2;
-      (accept(with_kept(start, {more.data(), middle})) ? fits : too_many) = middle;
-    }
-    for (size_t k = fits; k < std::min(more.size(), fits + most_single_tries); ++k)
-      accept(with_kept(best_, {&more[k], 1}));
-  }
-
-  static RecomputePlan with_kept(RecomputePlan plan, std::span<const uint32_t> values) {
-    plan.keep.insert(plan.keep.end(), values.begin(), values.end());
-    return plan;
-  }
-
-  const RecomputeGraph& graph_;
-  uint64_t bytes_;
-  RecomputePlan best_;
-};
-
 }  // namespace
 
 std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count) {
@@ -220,27 +155,20 @@ std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count) 
   return thin_out(pareto(std::move(plans)), static_cast<size_t>(std::max(count, 1)));
 }
 
-std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t bytes) {
-  if (graph.records.empty()) return RecomputePlan{};
+std::vector<std::optional<RecomputePlan>> plan_each_budget(const RecomputeGraph& graph,
+                                                           std::span<const uint64_t> budgets) {
+  std::vector<std::optional<RecomputePlan>> plans(budgets.size());
+  if (budgets.empty()) return plans;
+  if (graph.records.empty()) return {budgets.size(), RecomputePlan{}};
   const BudgetSearch search(graph, true);
-  if (search.plain().peak <= bytes) return search.plain();
-  ChainPlanner planner = search.planner(bytes + bytes / 8);
-  std::optional<RecomputePlan> best;
-  const auto consider = [&](RecomputePlan plan) {
-    if (plan.peak > bytes) return;
-    plan = Polish(graph, bytes, std::move(plan)).run();
-    if (!best || plan.cost < best->cost) best = std::move(plan);
-  };
-  consider(plan_memory(graph));
-  // The programme's peaks are rounded: plans for a little more and for less memory are tried.
-  for (uint32_t slots = slot_count; slots > 0 && planner.is_feasible(slots);
-       slots -= 1 + slots / 64) {
-    RecomputePlan plan = search.plan(planner, slots);
-    const bool fits = plan.peak <= bytes;
-    consider(std::move(plan));
-    if (fits && uint64_t{slots} * planner.unit() < bytes) break;
-  }
-  return best;
+  const uint64_t most = *std::max_element(budgets.begin(), budgets.end());
+  ChainPlanner planner = search.planner(most + most / 8);
+  for (size_t i = 0; i < budgets.size(); ++i) plans[i] = search.within(budgets[i], planner);
+  return plans;
+}
+
+std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t bytes) {
+  return plan_each_budget(graph, {&bytes, 1})[0];
 }
 
 RecomputePlan plan_memory(const RecomputeGraph& graph) {
@@ -254,7 +182,7 @@ RecomputePlan plan_memory(const RecomputeGraph& graph) {
       if (plan.peak < best.peak) best = std::move(plan);
     }
   });
-  return best;
+  return polish(graph, best.peak, std::move(best));
 }
 
 namespace {

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 
 #include "core/recompute_graph.h"
 
@@ -48,6 +49,10 @@ std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count =
 
 // The cheapest plan found whose peak is at most `bytes`; none if there is no such plan.
 std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t bytes);
+
+// The same for budgets of about the same size, with one dynamic programme for all of them.
+std::vector<std::optional<RecomputePlan>> plan_each_budget(const RecomputeGraph& graph,
+                                                           std::span<const uint64_t> budgets);
 
 // The least peak among plans without nesting: every record runs at most twice, memory grows with
 // the square root of the depth (Chen et al. 2016, with measured bytes instead of op counts).

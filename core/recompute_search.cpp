@@ -4,14 +4,9 @@
 
 namespace rw {
 
-OpCost RecomputeChoice::replay() const {
-  const Work& replay = forecast.work[static_cast<int>(Phase::replay)];
-  return {replay.flops, replay.bytes};
-}
-
 RecomputeSearch::RecomputeSearch(OpenDry open, StepProgram program, const RecomputeObjective& objective)
     : open_(std::move(open)), program_(std::move(program)), objective_(objective) {
-  plain_ = {{}, dry_run(open_(), [&] { program_({}, &recorded_); })};
+  plain_ = {{}, dry_run(open_(), [&] { program_({}, &recorded_); }, {.pack = false})};
   check(!recorded_.graph.records.empty(), "recompute search",
         "the program must run its first forward pass under RecomputeScope(recompute, record), got "
         "no records");
@@ -19,19 +14,9 @@ RecomputeSearch::RecomputeSearch(OpenDry open, StepProgram program, const Recomp
     recorded_.graph.records[i].cost = objective_(recorded_.costs[i]);
 }
 
-// Records instead of values: a plan is followed by counting records.
-Recompute RecomputeSearch::realise(const RecomputePlan& plan) const {
-  Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded_.signature};
-  for (const uint32_t value : plan.keep) {
-    const int32_t record = recorded_.graph.values[value].record;
-    if (record >= 0) recompute.keep.push_back(static_cast<uint32_t>(record));
-  }
-  return recompute;
-}
-
 RecomputeChoice RecomputeSearch::measure(Recompute recompute) const {
   RecomputeChoice choice{std::move(recompute), {}};
-  choice.forecast = dry_run(open_(), [&] { program_(choice.recompute, nullptr); });
+  choice.forecast = dry_run(open_(), [&] { program_(choice.recompute, nullptr); }, {.pack = false});
   return choice;
 }
 
@@ -39,7 +24,7 @@ const std::vector<RecomputeChoice>& RecomputeSearch::choices() {
   if (!choices_.empty()) return choices_;
   choices_ = {plain_, memory(), speed()};
   for (const RecomputePlan& plan : plan_budgets(recorded_.graph, objective_.candidates))
-    choices_.push_back(measure(realise(plan)));
+    choices_.push_back(measure(follow(recorded_, plan)));
   keep_best();
   return choices_;
 }
@@ -62,11 +47,14 @@ void RecomputeSearch::refine(size_t at) {
   const RecomputeChoice low = choices_[at], high = choices_[at - 1];
   // Bytes that plans do not know: parameters, optimizer, data.
   const uint64_t rest = plain_.peak() - std::min(plain_.peak(), evaluate(recorded_.graph, {}).peak);
+  std::vector<uint64_t> targets;
   for (uint64_t k = 1; k < steps; ++k) {
     const uint64_t target = low.peak() + (high.peak() - low.peak()) * k / steps;
-    const auto plan = plan_budget(recorded_.graph, target - std::min(target, rest));
+    targets.push_back(target - std::min(target, rest));
+  }
+  for (const auto& plan : plan_each_budget(recorded_.graph, targets)) {
     if (!plan) continue;
-    RecomputeChoice choice = measure(realise(*plan));
+    RecomputeChoice choice = measure(follow(recorded_, *plan));
     if (choice.peak() <= low.peak() || choice.peak() >= high.peak()) continue;
     refined_.insert(choice.peak());
     choices_.push_back(std::move(choice));
@@ -91,7 +79,7 @@ RecomputeChoice RecomputeSearch::budget(uint64_t bytes) {
 }
 
 RecomputeChoice RecomputeSearch::memory() {
-  return measure(realise(plan_memory(recorded_.graph)));
+  return measure(follow(recorded_, plan_memory(recorded_.graph)));
 }
 
 RecomputeChoice RecomputeSearch::speed() {
@@ -99,7 +87,7 @@ RecomputeChoice RecomputeSearch::speed() {
 }
 
 RecomputeChoice RecomputeSearch::collection(const SavePolicy& policy) {
-  return measure(realise(plan_speed(recorded_.graph, [&](uint32_t record) {
+  return measure(follow(recorded_, plan_speed(recorded_.graph, [&](uint32_t record) {
     uint64_t bytes = 0;
     for (const uint32_t value : recorded_.graph.records[record].outputs)
       bytes += recorded_.graph.values[value].bytes;

@@ -18,10 +18,10 @@ using StepProgram = std::function<void(const Recompute& recompute, RecordedGraph
 
 struct RecomputeChoice {
   Recompute recompute;
-  Forecast forecast;
+  Forecast forecast;  // not packed: the peak is exact, reserved bytes are not
 
   uint64_t peak() const { return forecast.memory.peak; }
-  OpCost replay() const;  // work of all replays
+  OpCost replay() const { return replay_cost(forecast.work); }
 };
 
 // What a search minimises.
@@ -58,7 +58,6 @@ class RecomputeSearch {
   RecomputeChoice collection(const SavePolicy& policy);
 
  private:
-  Recompute realise(const RecomputePlan& plan) const;
   RecomputeChoice measure(Recompute recompute) const;
   void refine(size_t at);
   void keep_best();

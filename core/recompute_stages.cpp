@@ -11,7 +11,8 @@ namespace {
 // Shorter ones (a residual block's input) are paid for only where a child segment holds them.
 constexpr uint32_t long_skip = 12;
 
-constexpr uint32_t longest_kept = 16;  // stages of a segment that keeps some of its values
+// Of a segment that keeps some of its values: stages, and records where it has several stages.
+constexpr uint32_t longest_kept = 16, most_kept_records = 512;
 
 }  // namespace
 
@@ -193,9 +194,11 @@ class Stages::Builder {
 void Stages::add_keep_options(const RecomputeGraph& graph, const std::vector<ValueUse>& uses) {
   kept.resize(count());
   for (uint32_t s = 0; s < count(); ++s)
-    for (uint32_t j = s + 1; j <= std::min(count(), s + longest_kept); ++j)
+    for (uint32_t j = s + 1; j <= std::min(count(), s + longest_kept); ++j) {
+      if (j > s + 1 && positions[j] - positions[s] > most_kept_records) break;
       kept[s].push_back(RecordRange(graph, uses, positions[s], positions[j])
                             .keep_options(stages[j - 1].crossing_gradients));
+    }
 }
 
 Stages::Stages(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include "core/hash.h"
 #include "core/ops.h"
 
 namespace rw {
 
-uint64_t content_hash(const Tensor& t) {  // FNV-1a
+uint64_t content_hash(const Tensor& t) {
   const NoGrad guard;
   const Tensor dense = contiguous(t);
   std::vector<std::byte> bytes(dense.bytes());
@@ -16,9 +17,22 @@ uint64_t content_hash(const Tensor& t) {  // FNV-1a
     const uint64_t offset = static_cast<uint64_t>(impl.offset) * size_of(impl.dtype);
     dense.device().backend().read({range.block, range.offset + offset, bytes.size()}, bytes.data());
   }
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::byte b : bytes) hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3u;
+  uint64_t hash = fnv1a_start;
+  for (const std::byte b : bytes) hash = fnv1a(hash, static_cast<uint64_t>(b));
   return hash;
+}
+
+Tensor replay_input(const Saved& value) {
+  const TensorImpl& impl = value.tensor.impl();
+  check<AutogradError>(impl.storage->version == value.version, "checkpoint",
+                       "inputs of a segment must not change between forward and replay, {}{} was written to",
+                       value.tensor.str(), impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name));
+  return value.tensor.detach();
+}
+
+void fail_missing(const Edge& value) {
+  fail<AutogradError>("checkpoint", "a value of shape {} is missing in replay: it was freed with its record",
+                      value.shape.str());
 }
 
 // Whether replay gave the bits that the forward gave, where the tape verifies that.
@@ -46,10 +60,7 @@ Replay::Ids Replay::wanted() const {
   for (int64_t i = segment_.first; i < segment_.last; ++i) {
     const Record& record = tape_.at(i);
     if (!record.op || record.segment != id_ || !reached(i)) continue;
-    for (size_t k = 0; k < record.inputs.size(); ++k)
-      if (record.saves.input(k)) ids.insert(record.inputs[k].id);
-    for (size_t k = 0; k < record.outputs.size(); ++k)
-      if (record.saves.output(k)) ids.insert(record.outputs[k].id);
+    each_saved(record, [&](const Edge& edge, const Saved&) { ids.insert(edge.id); });
   }
   for (const int child : segment_.children)
     for (const auto& [id, external] : tape_.segments_[static_cast<size_t>(child)].externals)
@@ -88,13 +99,8 @@ Tensor Replay::take(const Edge& edge, bool last_use) {
     return value;
   }
   const Saved value = at_hand_value(edge.id);
-  check<AutogradError>(value.tensor.defined(), "checkpoint",
-                       "a value of shape {} is missing in replay: it was freed with its record", edge.shape.str());
-  const TensorImpl& impl = value.tensor.impl();
-  check<AutogradError>(impl.storage->version == value.version, "checkpoint",
-                       "inputs of a segment must not change between forward and replay, {}{} was written to",
-                       value.tensor.str(), impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name));
-  return value.tensor.detach();
+  if (!value.tensor.defined()) fail_missing(edge);
+  return replay_input(value);
 }
 
 void Replay::execute(const std::vector<int64_t>& records, const Ids& keep) {
@@ -137,12 +143,7 @@ void Replay::hand_out(const Ids& keep) {
   for (int64_t i = segment_.first; i < segment_.last; ++i) {
     Record& record = tape_.at(i);
     if (!record.op || record.segment != id_ || !reached(i)) continue;
-    record.saved_inputs.resize(record.inputs.size());
-    record.saved_outputs.resize(record.outputs.size());
-    for (size_t k = 0; k < record.inputs.size(); ++k)
-      if (record.saves.input(k)) record.saved_inputs[k] = value(record.inputs[k].id);
-    for (size_t k = 0; k < record.outputs.size(); ++k)
-      if (record.saves.output(k)) record.saved_outputs[k] = value(record.outputs[k].id);
+    each_saved(record, [&](const Edge& edge, Saved& saved) { saved = value(edge.id); });
   }
   for (const int child : segment_.children)
     for (auto& [id, external] : tape_.segments_[static_cast<size_t>(child)].externals)

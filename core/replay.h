@@ -9,6 +9,10 @@ namespace rw {
 // Of what the tensor holds, on the host. Waits.
 uint64_t content_hash(const Tensor& t);
 
+// The value as an input of a record that is replayed. AutogradError if it was written to.
+Tensor replay_input(const Saved& value);
+[[noreturn]] void fail_missing(const Edge& value);  // AutogradError
+
 class Replay {
  public:
   // `reachable`: by record index from the tape's base, which records' vjps will run.

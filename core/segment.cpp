@@ -1,9 +1,6 @@
 #include "core/segment.h"
 
 #include <algorithm>
-#include <string_view>
-
-#include "core/replay.h"
 
 namespace rw {
 
@@ -65,9 +62,9 @@ void Tape::hold(const Edge& edge, const Tensor& value) {
 
 // Keeps the outputs of a record in the segments up to the outermost one that wants them.
 void Tape::keep(const Record& record, std::span<const Tensor> outputs) {
+  if (segments_[open_].evicts) return keep_saved(record, outputs);
   SaveQuery query{record.op->name, record.cost, 0};
   for (const Tensor& y : outputs) query.bytes += y.bytes();
-  if (segments_[open_].evicts) return keep_saved(record, outputs);
   const bool planned = observer_ && observer_->keeps_next();
   int outermost = -1;
   for (int s = open_; s >= 0; s = segments_[s].parent)

@@ -15,15 +15,6 @@ uint64_t sum(const Contents& contents) {
   return bytes;
 }
 
-// What the record's vjp reads: the plain run keeps it.
-template <class F>
-void each_saved(const Record& record, F&& body) {
-  for (size_t k = 0; k < record.inputs.size(); ++k)
-    if (record.saves.input(k)) body(record.inputs[k]);
-  for (size_t k = 0; k < record.outputs.size(); ++k)
-    if (record.saves.output(k)) body(record.outputs[k]);
-}
-
 std::string problem_of(const SegmentReport& report, bool reads_inner) {
   if (report.records == 0) return "it is empty: no op was recorded inside";
   if (!reads_inner) return "no gradient inside reads a value that was made inside: there is nothing to drop";
@@ -42,7 +33,7 @@ std::vector<SegmentReport> Tape::segment_reports() const {
   std::unordered_map<uint64_t, uint64_t> root;  // of every value id
   for (const Record& record : records_) {
     if (!record.op) continue;
-    each_saved(record, [&](const Edge& e) { ++plain[e.root]; });
+    each_saved(record, [&](const Edge& e, const Saved&) { ++plain[e.root]; });
     for (const Edge& e : record.inputs) root[e.id] = e.root;
     for (const Edge& e : record.outputs) root[e.id] = e.root;
   }
@@ -66,7 +57,7 @@ std::vector<SegmentReport> Tape::segment_reports() const {
       ++report.records;
       report.replay.flops += record->cost.flops;
       report.replay.bytes += record->cost.bytes;
-      each_saved(*record, [&](const Edge& e) {
+      each_saved(*record, [&](const Edge& e, const Saved&) {
         ++inner_reads[e.root];
         if (e.record >= 0 && segment.contains(e.record)) inner[e.root] = e.bytes;
       });

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/hash.h"
+
 namespace rw {
 
 namespace {
@@ -11,13 +13,6 @@ constexpr size_t most_plans = 8, most_seen = 16;
 constexpr int most_attempts = 3;  // at one plan, when something keeps its places taken
 // Beyond the largest holes, small ones are left to allocations that are not planned.
 constexpr size_t most_holes = 64;
-
-uint64_t mixed(uint64_t z) {  // splitmix64 (Steele et al. 2014)
-  z += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 
 // Whether it gets a place. What outlives a step that repeats is still there when the next one begins,
 // so it cannot lie where the last one's lay; what no block can hold is an error when it comes.
@@ -38,7 +33,7 @@ std::vector<Lifetime> planned(const StepTrace& trace, uint64_t largest) {
 }  // namespace
 
 // What was freed since the last allocation counts, but not in which order.
-void StepPlanner::mix(uint64_t value) { step_.hash = mixed(step_.hash + mixed(value) + std::exchange(frees_, 0)); }
+void StepPlanner::mix(uint64_t value) { step_.hash = splitmix64(step_.hash + splitmix64(value) + std::exchange(frees_, 0)); }
 
 std::optional<StepPlanner::Place> StepPlanner::propose(uint64_t size, Ticket& ticket) {
   const size_t index = step_.allocations.size();
@@ -67,7 +62,7 @@ void StepPlanner::follow(size_t index) {
 void StepPlanner::freed(const Ticket& ticket) {
   if (ticket.step != number_) return;
   step_.allocations[ticket.index].end = static_cast<uint32_t>(step_.allocations.size());
-  frees_ += mixed(~uint64_t{ticket.index});
+  frees_ += splitmix64(~uint64_t{ticket.index});
 }
 
 void StepPlanner::end_step() {
@@ -81,7 +76,7 @@ void StepPlanner::end_step() {
     plan.followed = true;
     if (misses_ == 0 && plan_ == &plan && plan.is_placed) ++followed_steps_;
     else if (plan.attempts < most_attempts) solve(plan);
-  } else if (worth_solving()) {
+  } else if (solves_ && worth_solving()) {
     solve(add(step_));
   }
   all_misses_ += misses_;

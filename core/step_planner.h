@@ -53,6 +53,7 @@ class StepPlanner {
   void missed() { ++misses_; }  // the place was taken
   void freed(const Ticket& ticket);
   void end_step();  // a step that is new is planned
+  void set_solves(bool on) { solves_ = on; }  // false: new steps stay dynamic
 
   std::vector<StepTrace> traces() const;       // of the steps that are planned
   void learn(std::vector<StepTrace> traces);   // steps to come: they are followed from the first on
@@ -84,6 +85,7 @@ class StepPlanner {
   Plan* plan_ = nullptr;                      // followed now
   std::vector<uint64_t> seen_;                // hashes of the last steps that were not solved
   uint64_t need_ = 0;  // bytes that the largest of the planned steps cannot do without
+  bool solves_ = true;
   uint64_t misses_ = 0, all_misses_ = 0, followed_steps_ = 0;
 };
 

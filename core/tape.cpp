@@ -21,17 +21,22 @@ const Tensor& checked(const std::vector<Saved>& saved, int slot, const Record& r
 
 constexpr uint64_t external_root = uint64_t{1} << 63;  // content from outside the tape
 
-Edge edge_of(const Tensor& t, Tape& tape) {
+Edge edge_of(const TensorImpl& impl, uint64_t root) {
+  return {.id = impl.id,
+          .record = impl.producer.index,
+          .slot = impl.producer.slot,
+          .shape = impl.shape,
+          .dtype = impl.dtype,
+          .requires_grad = impl.requires_grad,
+          .leaf = {},
+          .storage = impl.storage->id(),
+          .bytes = impl.storage->range().size,
+          .root = root};
+}
+
+Edge input_edge(const Tensor& t, Tape& tape) {
   const TensorImpl& impl = t.impl();
-  Edge edge{.id = impl.id,
-            .record = impl.producer.index,
-            .slot = impl.producer.slot,
-            .shape = impl.shape,
-            .dtype = impl.dtype,
-            .requires_grad = impl.requires_grad,
-            .storage = impl.storage->id(),
-            .bytes = impl.storage->range().size,
-            .root = impl.storage->id() | external_root};
+  Edge edge = edge_of(impl, impl.storage->id() | external_root);
   if (edge.record < 0) {
     if (impl.requires_grad) edge.leaf = t;
   } else {
@@ -49,16 +54,7 @@ std::shared_ptr<Tape>& current_tape() {
 
 // Output `slot` of a record that is about to be appended. An op that ran no kernel made a view.
 Edge output_edge(const Tensor& t, const Record& record) {
-  const TensorImpl& impl = t.impl();
-  Edge edge{.id = impl.id,
-            .record = impl.producer.index,
-            .slot = impl.producer.slot,
-            .shape = impl.shape,
-            .dtype = impl.dtype,
-            .requires_grad = impl.requires_grad,
-            .storage = impl.storage->id(),
-            .bytes = impl.storage->range().size,
-            .root = impl.id};
+  Edge edge = edge_of(t.impl(), t.impl().id);
   if (record.cost.total() == 0)
     for (const Edge& input : record.inputs)
       if (input.storage == edge.storage) edge.root = input.root;
@@ -172,8 +168,11 @@ TapeStats Tape::stats() const {
     for (const Saved& s : record.saved_inputs) count(s.tensor);
     for (const Saved& s : record.saved_outputs) count(s.tensor);
   }
-  for (const SegmentRange& segment : segments_)
+  for (const SegmentRange& segment : segments_) {
     for (const auto& [id, external] : segment.externals) count(external.value.tensor);
+    for (const auto& [id, kept] : segment.kept)
+      if (segment.parent < 0 || !segments_[segment.parent].kept.contains(id)) count(kept.value.tensor);
+  }
   return stats;
 }
 
@@ -195,7 +194,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   record.saved_inputs.resize(inputs.size());
   std::vector<Tensor> held(inputs.size());  // by open segments: values from outside
   for (size_t i = 0; i < inputs.size(); ++i) {
-    record.inputs.push_back(edge_of(inputs[i], *tape));
+    record.inputs.push_back(input_edge(inputs[i], *tape));
     if (tape->in_segment()) {
       if (!tape->is_inner(record.inputs[i]) || (record.saves.input(i) && tape->is_evicting()))
         held[i] = inputs[i].detach();

@@ -91,6 +91,15 @@ struct Record {
   bool needs_grad(int input) const { return inputs[input].requires_grad; }
 };
 
+// The values that the record's vjp reads: body(Edge, Saved&).
+template <class R, class F>
+void each_saved(R& record, F&& body) {
+  for (size_t k = 0; k < record.inputs.size(); ++k)
+    if (record.saves.input(k)) body(record.inputs[k], record.saved_inputs[k]);
+  for (size_t k = 0; k < record.outputs.size(); ++k)
+    if (record.saves.output(k)) body(record.outputs[k], record.saved_outputs[k]);
+}
+
 // A value from outside a segment that its records read. Undefined while it is an inner value of an
 // enclosing segment that has not been replayed.
 struct External {

@@ -129,13 +129,6 @@ TEST_CASE("memory benchmark: charts have a point for every figure") {
   CHECK(!to_svg({.title = "empty"}).empty());
 }
 
-TEST_CASE("memory benchmark: the largest batch is found") {
-  for (const int64_t limit : {1, 2, 7, 8, 100})
-    for (const int64_t guess : {1, 8, 300})
-      CHECK(largest([&](int64_t n) { return n <= limit; }, guess) == limit);
-  CHECK(largest([](int64_t) { return false; }, 8) == 0);
-}
-
 TEST_CASE("memory benchmark: networks are as they are described") {
   const auto records = [](const Workload& workload) {
     TapeStats tape;

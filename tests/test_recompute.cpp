@@ -34,13 +34,6 @@ Results run(uint32_t seed, std::vector<Tensor>& leaves, const Recompute& recompu
   return results;
 }
 
-Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
-  Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded.signature};
-  for (const uint32_t value : plan.keep)
-    recompute.keep.push_back(static_cast<uint32_t>(recorded.graph.values[value].record));
-  return recompute;
-}
-
 // Every plan there is for a random program.
 std::vector<RecomputePlan> plans_for(const RecordedGraph& recorded) {
   std::vector<RecomputePlan> plans = plan_budgets(recorded.graph, 4);

@@ -7,20 +7,6 @@
 
 namespace rw::memory {
 
-namespace {
-
-// Modelled time of replays over that of forward and backward.
-double modelled_share(const WorkByPhase& work) {
-  const auto cost = [&](Phase phase) {
-    const Work& w = work[static_cast<int>(phase)];
-    return OpCost{w.flops, w.bytes}.total();
-  };
-  const double rest = cost(Phase::forward) + cost(Phase::backward);
-  return rest > 0 ? cost(Phase::replay) / rest : 0;
-}
-
-}  // namespace
-
 Profile open_profile(const std::string& device) {
   const DeviceInfo info = open_backend("dry:" + device)->info();
   return {fmt::format("{} ({})", info.name, info.driver),
@@ -53,7 +39,7 @@ Result Bench::predict(const Profile& profile) const {
   r.naive = forecast.memory.naive;
   r.flops = forecast.flops() / run.steps;
   r.recompute = forecast.recompute_share();
-  r.modelled = modelled_share(forecast.work);
+  r.modelled = modelled_recompute_share(forecast.work);
   return r;
 }
 
@@ -87,8 +73,7 @@ Result Bench::nested(int leaf) {
   return measure("nested", [&] {
     const RecordedGraph& recorded = search().recorded();
     const auto records = static_cast<uint32_t>(recorded.ops.size());
-    const RecomputePlan plan = nested_halving(records, static_cast<uint32_t>(leaf));
-    return Run{.recompute = {.segments = plan.segments, .signature = recorded.signature}};
+    return Run{.recompute = follow(recorded, nested_halving(records, static_cast<uint32_t>(leaf)))};
   });
 }
 
@@ -150,16 +135,6 @@ bool fits(const Workload& workload, const Profile& profile, const Run& run, uint
   } catch (const OutOfMemory&) {
     return false;
   }
-}
-
-int64_t largest(const std::function<bool(int64_t)>& fits, int64_t guess) {
-  int64_t good = 0, bad = std::max<int64_t>(guess, 1);
-  for (; fits(bad); bad *= 2) good = bad;
-  while (bad - good > 1) {
-    const int64_t middle = good + (bad - good) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good;
 }
 
 }  // namespace rw::memory

@@ -58,8 +58,4 @@ class Bench {
 // Whether the steps end without OutOfMemory where the device gives `limit` bytes of blocks.
 bool fits(const Workload& workload, const Profile& profile, const Run& run, uint64_t limit);
 
-// The largest n >= 1 for which `fits` holds, found by doubling from `guess` and bisection; 0 if
-// none does.
-int64_t largest(const std::function<bool(int64_t)>& fits, int64_t guess);
-
 }  // namespace rw::memory

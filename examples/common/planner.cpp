@@ -29,21 +29,6 @@ WorkByPhase difference(WorkByPhase after, const WorkByPhase& before) {
 
 }  // namespace
 
-double StepForecast::flops() const {
-  double sum = 0;
-  for (const Work& w : work) sum += w.flops;
-  return sum;
-}
-
-double StepForecast::flops_per_sample() const {
-  return flops() / samples;
-}
-
-double StepForecast::recompute_share() const {
-  const double replay = work[static_cast<int>(Phase::replay)].flops, rest = flops() - replay;
-  return rest > 0 ? replay / rest : 0;
-}
-
 Planner::Planner(const Backend& device, MakeSteps make) : device_(device), make_(std::move(make)) {}
 
 std::unique_ptr<Backend> Planner::open(Room room) const {

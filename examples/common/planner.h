@@ -15,9 +15,9 @@ struct StepForecast {
   uint64_t allocations = 0;
   std::optional<MemoryTrace> trace;  // of the last update, where asked for
 
-  double flops() const;  // recomputation included
-  double flops_per_sample() const;
-  double recompute_share() const;  // FLOPs of replays over those of the rest
+  double flops() const { return total_flops(work); }
+  double flops_per_sample() const { return flops() / samples; }
+  double recompute_share() const { return rw::recompute_share(work); }
 };
 
 // What the dry device has of the one that it predicts.

@@ -1,0 +1,26 @@
+// Hashes that are the same on every machine and in every run.
+#pragma once
+
+#include <cstdint>
+
+namespace rw {
+
+inline constexpr uint64_t fnv1a_start = 0xcbf29ce484222325u;
+
+// FNV-1a: the hash of what came before, and one value more.
+constexpr uint64_t fnv1a(uint64_t hash, uint64_t value) {
+  return (hash ^ value) * 0x100000001b3u;
+}
+
+// SplitMix64 (Steele et al. 2014): random bits as a function of a state; its sequence of states goes
+// up in steps of splitmix64_step.
+inline constexpr uint64_t splitmix64_step = 0x9e3779b97f4a7c15u;
+
+constexpr uint64_t splitmix64(uint64_t state) {
+  uint64_t z = state + splitmix64_step;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+}  // namespace rw
