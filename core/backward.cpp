@@ -24,7 +24,8 @@ void add_to_leaf(const Tensor& leaf, Tensor gradient) {
   const PurposeScope purpose(Purpose::gradient);
   const Tensor& g = gradient;
   const bool own = g.pointer().use_count() == 1 && g.impl().storage.use_count() == 1;
-  if (own && g.is_contiguous() && g.bytes() == g.impl().storage->bytes() && g.dtype() == DType::f32) {
+  if (own && g.is_contiguous() && g.bytes() == g.impl().storage->bytes() &&
+      g.dtype() == DType::f32) {
     impl.grad = std::move(gradient);
     impl.grad.impl().storage->set_purpose(Purpose::gradient);
   } else {
@@ -75,8 +76,9 @@ class Backward {
                            "the tape was freed by an earlier backward; call it with retain = true");
       for (const Edge& edge : record.inputs) {
         if (!edge.requires_grad || edge.record < 0) continue;
-        check<AutogradError>(edge.record >= tape_.base_, "backward",
-                             "the tape was freed by an earlier backward; call it with retain = true");
+        check<AutogradError>(
+            edge.record >= tape_.base_, "backward",
+            "the tape was freed by an earlier backward; call it with retain = true");
         reach[static_cast<size_t>(edge.record - tape_.base_)] = true;
       }
     }
@@ -90,8 +92,10 @@ class Backward {
     grads_.erase(found);
     Record& record = tape_.at(i);
     SegmentRange* const elastic = evicting(i);
-    if (elastic) Rematerializer(tape_, *elastic).prepare(record);
-    else if (record.segment >= 0 && (record.saves.inputs || record.saves.outputs)) open(record.segment);
+    if (elastic)
+      Rematerializer(tape_, *elastic).prepare(record);
+    else if (record.segment >= 0 && (record.saves.inputs || record.saves.outputs))
+      open(record.segment);
     const OpScope scope(record.op->name);
     const SegmentScope segment(record.segment);
     if (!record.op->any_grad_dtype)
@@ -137,7 +141,8 @@ class Backward {
   // What the segment holds for its replay is not needed after it: records have what they save.
   void drop_held(SegmentRange& segment) {
     for (int p = segment.parent; p >= 0; p = tape_.segments_[static_cast<size_t>(p)].parent)
-      for (const auto& [id, value] : segment.kept) tape_.segments_[static_cast<size_t>(p)].kept.erase(id);
+      for (const auto& [id, value] : segment.kept)
+        tape_.segments_[static_cast<size_t>(p)].kept.erase(id);
     segment.kept.clear();
     if (is_wanted_again(segment)) return;
     hand_over(segment);
@@ -160,7 +165,8 @@ class Backward {
     if (retain_) return true;
     for (int64_t i = segment.first; i < segment.last; ++i) {
       const Record& record = tape_.at(i);
-      const bool reached = i - tape_.base_ < static_cast<int64_t>(reachable_.size()) && is_reachable(i);
+      const bool reached =
+          i - tape_.base_ < static_cast<int64_t>(reachable_.size()) && is_reachable(i);
       if (record.op && record.outputs[0].requires_grad && !reached) return true;
     }
     return false;
@@ -188,7 +194,8 @@ class Backward {
       const Record& maker = tape_.at(external.record);
       if (!maker.op || maker.segment < 0) continue;
       SegmentRange& earlier = tape_.segments_[static_cast<size_t>(maker.segment)];
-      if (!earlier.replayed && saves(earlier, maker.segment, external.record, id)) earlier.kept[id] = {external.value, external.record};
+      if (!earlier.replayed && saves(earlier, maker.segment, external.record, id))
+        earlier.kept[id] = {external.value, external.record};
     }
   }
 
@@ -234,7 +241,8 @@ void Tape::backward(const Tensor& root, const Tensor& gradient, bool retain) {
   check<AutogradError>(!running_, "backward", "must not be called inside a vjp");
   check<AutogradError>(open_ < 0, "backward", "must not be called inside a checkpoint scope");
   check<AutogradError>(root.requires_grad(), "backward",
-                       "the tensor must depend on a leaf that requires a gradient, got {}", root.str());
+                       "the tensor must depend on a leaf that requires a gradient, got {}",
+                       root.str());
   check<ShapeError>(gradient.defined() || root.numel() == 1, "backward",
                     "needs a scalar, or a gradient of its shape, got {}", root.str());
   check<ShapeError>(!gradient.defined() || gradient.shape() == root.shape(), "backward",
@@ -242,8 +250,9 @@ void Tape::backward(const Tensor& root, const Tensor& gradient, bool retain) {
                     gradient.defined() ? gradient.str() : "", root.str());
   const NoGrad guard;
   const PhaseScope phase(Phase::backward);
-  Tensor seed = gradient.defined() ? gradient.detach()
-                                   : full(root.shape(), 1.0f, root.dtype(), root.device().shared_from_this());
+  Tensor seed = gradient.defined()
+                    ? gradient.detach()
+                    : full(root.shape(), 1.0f, root.dtype(), root.device().shared_from_this());
   const Producer& producer = root.impl().producer;
   if (producer.index < 0) return add_to_leaf(root, std::move(seed));
   check<AutogradError>(producer.tape.lock().get() == this, "backward",

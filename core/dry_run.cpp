@@ -33,7 +33,8 @@ class Sandbox {
 
 Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& program,
                  const DryRunOptions& options) {
-  check(dry != nullptr, "dry_run", "the backend must be able to predict itself; use open_backend(\"dry\")");
+  check(dry != nullptr, "dry_run",
+        "the backend must be able to predict itself; use open_backend(\"dry\")");
   const auto device = Device::create(std::move(dry), options.memory_limit);
   const Sandbox sandbox(device, options.techniques);
   device->set_packs_steps(options.pack);

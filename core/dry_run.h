@@ -14,15 +14,17 @@ struct DryRunOptions {
   uint64_t memory_limit = 0;  // of blocks, 0: none but the device's
   bool trace = false;         // record a MemoryTrace
   Techniques techniques = {};
-  bool pack = true;  // lay steps out offline; without, the peak is the same and reserved bytes are not
+  bool pack =
+      true;  // lay steps out offline; without, the peak is the same and reserved bytes are not
   std::vector<StepTrace> learnt = {};  // steps of an earlier run of the program, see Forecast
 };
 
 struct Forecast {
   MemoryReport memory;
-  WorkByPhase work{};               // of the whole program
+  WorkByPhase work{};                // of the whole program
   std::optional<MemoryTrace> trace;  // where asked for
-  std::vector<StepTrace> steps = {};  // for Device::learn: the real run is packed from its first step on
+  std::vector<StepTrace> steps =
+      {};  // for Device::learn: the real run is packed from its first step on
 
   double flops() const { return total_flops(work); }
   double recompute_share() const { return rw::recompute_share(work); }
@@ -30,8 +32,8 @@ struct Forecast {
 
 // Runs `program` with a dry device as the default one. It builds its own model, takes its training
 // steps (two reach steady state, end_step() after each) and leaves nothing behind: the default
-// device and the random generator are as before. Reads inside it give zeros. Throws what the program
-// throws: OutOfMemory when `memory_limit` is too small.
+// device and the random generator are as before. Reads inside it give zeros. Throws what the
+// program throws: OutOfMemory when `memory_limit` is too small.
 Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& program,
                  const DryRunOptions& options = {});
 

@@ -1,5 +1,5 @@
-// Segments that keep what vjps read until memory is wanted, drop what is cheapest to make again, and
-// make it again value by value (Kirisame et al. 2021, "Dynamic tensor rematerialization").
+// Segments that keep what vjps read until memory is wanted, drop what is cheapest to make again,
+// and make it again value by value (Kirisame et al. 2021, "Dynamic tensor rematerialization").
 #include "core/eviction.h"
 
 #include <algorithm>
@@ -68,14 +68,16 @@ bool Rematerializer::evict(uint64_t wanted) {
     // Somebody else's handle keeps the storage alive: dropping ours would free nothing.
     const auto& some = segment_.kept.at(c.ids.front()).value.tensor.impl().storage;
     bool ours = some.use_count() == static_cast<long>(c.ids.size());
-    for (const uint64_t id : c.ids) ours &= segment_.kept.at(id).value.tensor.pointer().use_count() == 1;
+    for (const uint64_t id : c.ids)
+      ours &= segment_.kept.at(id).value.tensor.pointer().use_count() == 1;
     if (!ours) continue;
     for (const uint64_t id : c.ids) c.cost += cost(segment_.kept.at(id).record);
     const auto staleness = static_cast<double>(tape_.clock_ - c.used + 1);
     order.emplace_back((c.cost + 1) / (static_cast<double>(c.bytes) * staleness), &c);
   }
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.first, a.second->storage->id()) < std::pair(b.first, b.second->storage->id());
+    return std::pair(a.first, a.second->storage->id()) <
+           std::pair(b.first, b.second->storage->id());
   });
   // A little more than wanted at a time: looking at all values again costs more.
   uint64_t freed = 0, held = 0;
@@ -104,8 +106,8 @@ Saved Rematerializer::take(const Edge& edge) {
   return segment_.externals.at(edge.id).value;
 }
 
-// Makes the value of `edge`, and first whatever it needs. What the records on the stack found at hand
-// is pinned, so that making their other inputs cannot drop it again.
+// Makes the value of `edge`, and first whatever it needs. What the records on the stack found at
+// hand is pinned, so that making their other inputs cannot drop it again.
 void Rematerializer::make(const Edge& wanted) {
   struct Frame {
     int64_t record;
@@ -120,8 +122,10 @@ void Rematerializer::make(const Edge& wanted) {
     frame.pinned.clear();
     const Edge* missing = nullptr;
     for (const Edge& edge : record.inputs) {
-      if (at_hand(edge)) frame.pinned.push_back(take(edge));
-      else if (!missing) missing = &edge;
+      if (at_hand(edge))
+        frame.pinned.push_back(take(edge));
+      else if (!missing)
+        missing = &edge;
     }
     if (missing) {
       stack.push_back({missing->record, {}});

@@ -12,8 +12,8 @@ constexpr uint64_t fnv1a(uint64_t hash, uint64_t value) {
   return (hash ^ value) * 0x100000001b3u;
 }
 
-// SplitMix64 (Steele et al. 2014): random bits as a function of a state; its sequence of states goes
-// up in steps of splitmix64_step.
+// SplitMix64 (Steele et al. 2014): random bits as a function of a state; its sequence of states
+// goes up in steps of splitmix64_step.
 inline constexpr uint64_t splitmix64_step = 0x9e3779b97f4a7c15u;
 
 constexpr uint64_t splitmix64(uint64_t state) {

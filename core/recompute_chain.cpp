@@ -93,8 +93,7 @@ void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
     step.hold_plain = units(held + option.bytes);
     step.hold_child = units(crossing + option.bytes);
     step.cost = static_cast<float>(option.cost / options_.cost_unit);
-    step.extra_plain =
-        static_cast<float>((option.unaided_cost - option.cost) / options_.cost_unit);
+    step.extra_plain = static_cast<float>((option.unaided_cost - option.cost) / options_.cost_unit);
     steps_.push_back(step);
   }
 }

@@ -9,7 +9,8 @@ namespace rw {
 // A value of the forward pass. Views of one storage are one value.
 struct GraphValue {
   uint64_t bytes = 0;
-  int32_t record = -1;  // that makes it; -1: external (parameter, data), always alive, costs nothing
+  int32_t record =
+      -1;  // that makes it; -1: external (parameter, data), always alive, costs nothing
 };
 
 // One recorded op. A view makes no value: it has no outputs.

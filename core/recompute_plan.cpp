@@ -26,7 +26,8 @@ class BudgetSearch {
     for (const GraphRecord& record : graph.records) cost += record.cost;
     cost_unit_ = cost > 0 ? cost : 1;
     const auto records = static_cast<uint32_t>(graph.records.size());
-    auto stages = std::make_shared<Stages>(graph, uses_, cut_into_stages(graph, uses_, 0, records, stage_limit));
+    auto stages = std::make_shared<Stages>(graph, uses_,
+                                           cut_into_stages(graph, uses_, 0, records, stage_limit));
     stages->add_keep_options(graph, uses_);
     stages_ = std::move(stages);
   }

@@ -61,7 +61,8 @@ class Polish {
 
   double density(uint32_t v) const {
     const GraphValue& value = graph_.values[v];
-    return graph_.records[value.record].cost / static_cast<double>(std::max<uint64_t>(value.bytes, 1));
+    return graph_.records[value.record].cost /
+           static_cast<double>(std::max<uint64_t>(value.bytes, 1));
   }
 
   // As many as fit of the values that are not kept, the dearest per byte first; then single ones.
@@ -72,9 +73,11 @@ class Polish {
     std::vector<uint32_t> more;
     for (uint32_t v = 0; v < graph_.values.size(); ++v) {
       const int32_t record = graph_.values[v].record;
-      if (record >= 0 && inside[record] && !kept[v] && graph_.records[record].cost > 0) more.push_back(v);
+      if (record >= 0 && inside[record] && !kept[v] && graph_.records[record].cost > 0)
+        more.push_back(v);
     }
-    std::stable_sort(more.begin(), more.end(), [&](uint32_t a, uint32_t b) { return density(a) > density(b); });
+    std::stable_sort(more.begin(), more.end(),
+                     [&](uint32_t a, uint32_t b) { return density(a) > density(b); });
     const RecomputePlan start = best_;
     size_t fits = 0, too_many = more.size() + 1;
     while (too_many - fits > 1) {

@@ -11,8 +11,8 @@ constexpr size_t most_options = 12;  // of kept values in one range
 
 }  // namespace
 
-RecordRange::RecordRange(const RecomputeGraph& graph, const std::vector<ValueUse>& uses, uint32_t first,
-                         uint32_t last)
+RecordRange::RecordRange(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+                         uint32_t first, uint32_t last)
     : graph_(graph), uses_(uses), first_(first), last_(last) {
   uint32_t end_rank = 0;
   for_each_made([&](uint32_t v) {
@@ -50,8 +50,10 @@ uint64_t RecordRange::backward_peak(const std::vector<uint32_t>& crossing) {
   });
   for (uint32_t v : crossing) {
     live += bytes(v);
-    if (makes(v)) local(v).has_gradient = true;
-    else outer_.push_back(v);
+    if (makes(v))
+      local(v).has_gradient = true;
+    else
+      outer_.push_back(v);
   }
   uint64_t peak = live;
   for (uint32_t r = last_; r-- > first_;)
@@ -63,7 +65,8 @@ uint64_t RecordRange::backward_peak(const std::vector<uint32_t>& crossing) {
 uint64_t RecordRange::vjp_peak(uint32_t r, uint64_t& live) {
   const GraphRecord& record = graph_.records[r];
   const auto has_gradient = [&](uint32_t v) {
-    return makes(v) ? local(v).has_gradient : std::find(outer_.begin(), outer_.end(), v) != outer_.end();
+    return makes(v) ? local(v).has_gradient
+                    : std::find(outer_.begin(), outer_.end(), v) != outer_.end();
   };
   const auto& outputs = record.outputs;
   if (std::none_of(outputs.begin(), outputs.end(), has_gradient))  // the loss
@@ -80,8 +83,10 @@ uint64_t RecordRange::vjp_peak(uint32_t r, uint64_t& live) {
     if (!outputs.empty()) made += bytes(v);  // a view's gradient is a view
     if (has_gradient(v)) continue;           // it is added to the one there is
     fresh += bytes(v);
-    if (makes(v)) local(v).has_gradient = true;
-    else outer_.push_back(v);
+    if (makes(v))
+      local(v).has_gradient = true;
+    else
+      outer_.push_back(v);
   }
   peak = std::max(peak, live + made);
   live += fresh;
@@ -111,9 +116,11 @@ std::vector<KeepOption> RecordRange::keep_options(const std::vector<uint32_t>& c
     if (local(v).is_needed && uses_[v].is_heavy) heavy.push_back(v);
   });
   const auto density = [&](uint32_t v) {
-    return graph_.records[graph_.values[v].record].cost / static_cast<double>(std::max<uint64_t>(bytes(v), 1));
+    return graph_.records[graph_.values[v].record].cost /
+           static_cast<double>(std::max<uint64_t>(bytes(v), 1));
   };
-  std::stable_sort(heavy.begin(), heavy.end(), [&](uint32_t a, uint32_t b) { return density(a) > density(b); });
+  std::stable_sort(heavy.begin(), heavy.end(),
+                   [&](uint32_t a, uint32_t b) { return density(a) > density(b); });
   const uint64_t peak = backward_peak(crossing);
   uint64_t saved_bytes = 0, aside = 0;  // aside: kept for the replay alone
   for_each_made([&](uint32_t v) { saved_bytes += saves(v) ? bytes(v) : 0; });

@@ -33,14 +33,15 @@ struct KeepOption {
 class RecordRange {
  public:
   // Records [first, last).
-  RecordRange(const RecomputeGraph& graph, const std::vector<ValueUse>& uses, uint32_t first, uint32_t last);
+  RecordRange(const RecomputeGraph& graph, const std::vector<ValueUse>& uses, uint32_t first,
+              uint32_t last);
 
   bool makes(uint32_t v) const { return uses_[v].rank - first_rank_ < values_.size(); }
   bool saves(uint32_t v) const { return values_[uses_[v].rank - first_rank_].first_saver >= 0; }
   bool crosses_end(uint32_t v) const { return uses_[v].last_reader >= static_cast<int32_t>(last_); }
 
-  // Of the range's records that have to run to make the values for which wanted(v) holds, when those
-  // in `at_hand` need not be made.
+  // Of the range's records that have to run to make the values for which wanted(v) holds, when
+  // those in `at_hand` need not be made.
   template <class F>
   double cost_to_make(F&& wanted, const std::vector<uint32_t>& at_hand = {});
 

@@ -4,27 +4,39 @@
 
 namespace rw {
 
-RecomputeSearch::RecomputeSearch(OpenDry open, StepProgram program, const RecomputeObjective& objective)
+RecomputeSearch::RecomputeSearch(OpenDry open, StepProgram program,
+                                 const RecomputeObjective& objective)
     : open_(std::move(open)), program_(std::move(program)), objective_(objective) {
   plain_ = {{}, dry_run(open_(), [&] { program_({}, &recorded_); }, {.pack = false})};
   check(!recorded_.graph.records.empty(), "recompute search",
         "the program must run its first forward pass under RecomputeScope(recompute, record), got "
         "no records");
-  for (size_t i = 0; i < recorded_.costs.size(); ++i)
-    recorded_.graph.records[i].cost = objective_(recorded_.costs[i]);
+  constexpr double mostly_flops = 2;
+  recorded_.graph = with_costs(objective_);
+  graphs_ = {recorded_.graph};
+  if (objective_.flops_per_byte > mostly_flops)
+    graphs_.push_back(with_costs({.flops_per_byte = mostly_flops}));
 }
 
-RecomputeChoice RecomputeSearch::measure(Recompute recompute) const {
-  RecomputeChoice choice{std::move(recompute), {}};
+RecomputeGraph RecomputeSearch::with_costs(const RecomputeObjective& objective) const {
+  RecomputeGraph graph = recorded_.graph;
+  for (size_t i = 0; i < recorded_.costs.size(); ++i)
+    graph.records[i].cost = objective(recorded_.costs[i]);
+  return graph;
+}
+
+RecomputeChoice RecomputeSearch::measure(const RecomputePlan& plan) const {
+  RecomputeChoice choice{follow(recorded_, plan), {}};
   choice.forecast = dry_run(open_(), [&] { program_(choice.recompute, nullptr); }, {.pack = false});
   return choice;
 }
 
 const std::vector<RecomputeChoice>& RecomputeSearch::choices() {
   if (!choices_.empty()) return choices_;
-  choices_ = {plain_, memory(), speed()};
-  for (const RecomputePlan& plan : plan_budgets(recorded_.graph, objective_.candidates))
-    choices_.push_back(measure(follow(recorded_, plan)));
+  choices_ = {plain_, speed()};
+  for (const RecomputeGraph& graph : graphs_)
+    for (const RecomputePlan& plan : plan_budgets(graph, objective_.candidates))
+      choices_.push_back(measure(plan));
   keep_best();
   return choices_;
 }
@@ -52,13 +64,14 @@ void RecomputeSearch::refine(size_t at) {
     const uint64_t target = low.peak() + (high.peak() - low.peak()) * k / steps;
     targets.push_back(target - std::min(target, rest));
   }
-  for (const auto& plan : plan_each_budget(recorded_.graph, targets)) {
-    if (!plan) continue;
-    RecomputeChoice choice = measure(follow(recorded_, *plan));
-    if (choice.peak() <= low.peak() || choice.peak() >= high.peak()) continue;
-    refined_.insert(choice.peak());
-    choices_.push_back(std::move(choice));
-  }
+  for (const RecomputeGraph& graph : graphs_)
+    for (const auto& plan : plan_each_budget(graph, targets)) {
+      if (!plan) continue;
+      RecomputeChoice choice = measure(*plan);
+      if (choice.peak() <= low.peak() || choice.peak() >= high.peak()) continue;
+      refined_.insert(choice.peak());
+      choices_.push_back(std::move(choice));
+    }
   keep_best();
 }
 
@@ -79,7 +92,12 @@ RecomputeChoice RecomputeSearch::budget(uint64_t bytes) {
 }
 
 RecomputeChoice RecomputeSearch::memory() {
-  return measure(follow(recorded_, plan_memory(recorded_.graph)));
+  std::optional<RecomputeChoice> best;
+  for (const RecomputeGraph& graph : graphs_) {
+    RecomputeChoice choice = measure(plan_memory(graph));
+    if (!best || choice.peak() < best->peak()) best = std::move(choice);
+  }
+  return *best;
 }
 
 RecomputeChoice RecomputeSearch::speed() {
@@ -87,12 +105,12 @@ RecomputeChoice RecomputeSearch::speed() {
 }
 
 RecomputeChoice RecomputeSearch::collection(const SavePolicy& policy) {
-  return measure(follow(recorded_, plan_speed(recorded_.graph, [&](uint32_t record) {
+  return measure(plan_speed(recorded_.graph, [&](uint32_t record) {
     uint64_t bytes = 0;
     for (const uint32_t value : recorded_.graph.records[record].outputs)
       bytes += recorded_.graph.values[value].bytes;
     return policy({recorded_.ops[record].c_str(), recorded_.costs[record], bytes});
-  })));
+  }));
 }
 
 }  // namespace rw

@@ -27,7 +27,7 @@ struct RecomputeChoice {
 // What a search minimises.
 struct RecomputeObjective {
   double flops_per_byte = 20;  // as OpCost::total(): what moving a byte costs; 0: FLOPs alone count
-  int candidates = 24;                             // plans to measure
+  int candidates = 24;         // plans to measure
 
   double operator()(const OpCost& cost) const {
     return cost.flops + flops_per_byte * static_cast<double>(cost.bytes);
@@ -53,12 +53,13 @@ class RecomputeSearch {
   RecomputeChoice budget(uint64_t bytes);
   RecomputeChoice memory();  // least peak with every op run at most twice
   RecomputeChoice speed();   // outputs of matrix products, convolutions and the like are kept
-  // Keeps the outputs that the policy names (save_ops(...), any function of op, cost and bytes) and makes
-  // everything between them again.
+  // Keeps the outputs that the policy names (save_ops(...), any function of op, cost and bytes) and
+  // makes everything between them again.
   RecomputeChoice collection(const SavePolicy& policy);
 
  private:
-  RecomputeChoice measure(Recompute recompute) const;
+  RecomputeChoice measure(const RecomputePlan& plan) const;
+  RecomputeGraph with_costs(const RecomputeObjective& objective) const;
   void refine(size_t at);
   void keep_best();
 
@@ -66,9 +67,13 @@ class RecomputeSearch {
   StepProgram program_;
   RecomputeObjective objective_;
   RecordedGraph recorded_;
+  // The recorded one with costs by the objective and, where that is mostly memory traffic, one by
+  // FLOPs: what is heavy, and so where a plan cuts, is clearer there.
+  std::vector<RecomputeGraph> graphs_;
   RecomputeChoice plain_;
   std::vector<RecomputeChoice> choices_;
-  std::set<uint64_t> refined_;  // peaks of the choices between which and the next cheaper nothing is left to try
+  std::set<uint64_t>
+      refined_;  // peaks of the choices between which and the next cheaper nothing is left to try
 };
 
 }  // namespace rw

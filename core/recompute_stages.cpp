@@ -33,10 +33,10 @@ class Stages::Builder {
  private:
   static constexpr uint32_t outside = UINT32_MAX;
   struct Local {
-    uint32_t stage = outside;     // that makes it
-    int32_t last_reader = -1;     // in the range
-    int32_t last_saver = -1;      // in the range
-    bool held = false;            // while plain records run after it
+    uint32_t stage = outside;  // that makes it
+    int32_t last_reader = -1;  // in the range
+    int32_t last_saver = -1;   // in the range
+    bool held = false;         // while plain records run after it
   };
 
   uint32_t begin(uint32_t i) const { return out_.positions[i]; }

@@ -24,24 +24,27 @@ uint64_t content_hash(const Tensor& t) {
 
 Tensor replay_input(const Saved& value) {
   const TensorImpl& impl = value.tensor.impl();
-  check<AutogradError>(impl.storage->version == value.version, "checkpoint",
-                       "inputs of a segment must not change between forward and replay, {}{} was written to",
-                       value.tensor.str(), impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name));
+  check<AutogradError>(
+      impl.storage->version == value.version, "checkpoint",
+      "inputs of a segment must not change between forward and replay, {}{} was written to",
+      value.tensor.str(), impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name));
   return value.tensor.detach();
 }
 
 void fail_missing(const Edge& value) {
-  fail<AutogradError>("checkpoint", "a value of shape {} is missing in replay: it was freed with its record",
+  fail<AutogradError>("checkpoint",
+                      "a value of shape {} is missing in replay: it was freed with its record",
                       value.shape.str());
 }
 
 // Whether replay gave the bits that the forward gave, where the tape verifies that.
 void Replay::verify(const Record& record, std::span<const Tensor> outputs) const {
   for (size_t k = 0; k < record.hashes.size() && k < outputs.size(); ++k)
-    check<AutogradError>(content_hash(outputs[k]) == record.hashes[k], "checkpoint",
-                         "replay of '{}' must give the bits that the forward gave, output {} ({}) differs: the "
-                         "op is not a pure function of its attributes and inputs",
-                         record.op->name, k, outputs[k].str());
+    check<AutogradError>(
+        content_hash(outputs[k]) == record.hashes[k], "checkpoint",
+        "replay of '{}' must give the bits that the forward gave, output {} ({}) differs: the "
+        "op is not a pure function of its attributes and inputs",
+        record.op->name, k, outputs[k].str());
 }
 
 bool Replay::reached(int64_t record) const {
@@ -73,9 +76,10 @@ std::vector<int64_t> Replay::plan(Ids needed) const {
   std::vector<int64_t> order;
   for (int64_t i = segment_.last - 1; i >= segment_.first; --i) {
     const Record& record = tape_.at(i);
-    const bool makes = record.op && std::any_of(record.outputs.begin(), record.outputs.end(), [&](const Edge& out) {
-      return needed.contains(out.id) && !at_hand(out.id);
-    });
+    const bool makes =
+        record.op &&
+        std::any_of(record.outputs.begin(), record.outputs.end(),
+                    [&](const Edge& out) { return needed.contains(out.id) && !at_hand(out.id); });
     if (!makes) continue;
     order.push_back(i);
     for (const Edge& edge : record.inputs) needed.insert(edge.id);
@@ -85,7 +89,8 @@ std::vector<int64_t> Replay::plan(Ids needed) const {
 }
 
 Saved Replay::at_hand_value(uint64_t id) const {
-  if (const auto kept = segment_.kept.find(id); kept != segment_.kept.end()) return kept->second.value;
+  if (const auto kept = segment_.kept.find(id); kept != segment_.kept.end())
+    return kept->second.value;
   const auto external = segment_.externals.find(id);
   return external == segment_.externals.end() ? Saved{} : external->second.value;
 }
@@ -123,9 +128,10 @@ void Replay::execute(const std::vector<int64_t>& records, const Ids& keep) {
     verify(record, outputs);
     for (size_t k = 0; k < outputs.size(); ++k) {
       const Edge& edge = record.outputs[k];
-      check<AutogradError>(outputs[k].shape() == edge.shape && outputs[k].dtype() == edge.dtype, "checkpoint",
-                           "replay of {} must give what the forward gave, got {} and {} {}", record.op->name,
-                           outputs[k].str(), name(edge.dtype), edge.shape.str());
+      check<AutogradError>(outputs[k].shape() == edge.shape && outputs[k].dtype() == edge.dtype,
+                           "checkpoint",
+                           "replay of {} must give what the forward gave, got {} and {} {}",
+                           record.op->name, outputs[k].str(), name(edge.dtype), edge.shape.str());
       if (keep.contains(edge.id) || last_reader.contains(edge.id)) {
         outputs[k].impl().id = edge.id;
         values_[edge.id] = std::move(outputs[k]);

@@ -17,7 +17,10 @@ class Replay {
  public:
   // `reachable`: by record index from the tape's base, which records' vjps will run.
   Replay(Tape& tape, int segment, const std::vector<bool>& reachable)
-      : tape_(tape), id_(segment), segment_(tape.segments_[static_cast<size_t>(segment)]), reachable_(reachable) {}
+      : tape_(tape),
+        id_(segment),
+        segment_(tape.segments_[static_cast<size_t>(segment)]),
+        reachable_(reachable) {}
   void run();
 
  private:

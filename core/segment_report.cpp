@@ -17,19 +17,21 @@ uint64_t sum(const Contents& contents) {
 
 std::string problem_of(const SegmentReport& report, bool reads_inner) {
   if (report.records == 0) return "it is empty: no op was recorded inside";
-  if (!reads_inner) return "no gradient inside reads a value that was made inside: there is nothing to drop";
+  if (!reads_inner)
+    return "no gradient inside reads a value that was made inside: there is nothing to drop";
   if (report.spared == 0)
     return "all that its gradients read is kept anyway, by its neighbours or its policy";
   if (report.held >= report.spared)
-    return fmt::format("it keeps {} of inputs for its replay and spares only {}", format_bytes(report.held),
-                       format_bytes(report.spared));
+    return fmt::format("it keeps {} of inputs for its replay and spares only {}",
+                       format_bytes(report.held), format_bytes(report.spared));
   return "";
 }
 
 }  // namespace
 
 std::vector<SegmentReport> Tape::segment_reports() const {
-  std::unordered_map<uint64_t, int> plain;      // roots that a plain run keeps -> records that read them
+  std::unordered_map<uint64_t, int>
+      plain;  // roots that a plain run keeps -> records that read them
   std::unordered_map<uint64_t, uint64_t> root;  // of every value id
   for (const Record& record : records_) {
     if (!record.op) continue;
@@ -63,7 +65,8 @@ std::vector<SegmentReport> Tape::segment_reports() const {
       });
       for (const Edge& e : record->inputs) {
         const auto external = segment.externals.find(e.id);
-        const bool holds = external != segment.externals.end() && external->second.value.tensor.defined();
+        const bool holds =
+            external != segment.externals.end() && external->second.value.tensor.defined();
         if (holds && e.record >= 0 && !plain.contains(e.root)) held[e.root] = e.bytes;
       }
     }

@@ -14,8 +14,9 @@ constexpr int most_attempts = 3;  // at one plan, when something keeps its place
 // Beyond the largest holes, small ones are left to allocations that are not planned.
 constexpr size_t most_holes = 64;
 
-// Whether it gets a place. What outlives a step that repeats is still there when the next one begins,
-// so it cannot lie where the last one's lay; what no block can hold is an error when it comes.
+// Whether it gets a place. What outlives a step that repeats is still there when the next one
+// begins, so it cannot lie where the last one's lay; what no block can hold is an error when it
+// comes.
 bool is_planned(const StepTrace& trace, const StepTrace::Allocation& a, uint64_t largest) {
   return (a.end || trace.is_first) && a.size <= largest;
 }
@@ -33,7 +34,9 @@ std::vector<Lifetime> planned(const StepTrace& trace, uint64_t largest) {
 }  // namespace
 
 // What was freed since the last allocation counts, but not in which order.
-void StepPlanner::mix(uint64_t value) { step_.hash = splitmix64(step_.hash + splitmix64(value) + std::exchange(frees_, 0)); }
+void StepPlanner::mix(uint64_t value) {
+  step_.hash = splitmix64(step_.hash + splitmix64(value) + std::exchange(frees_, 0));
+}
 
 std::optional<StepPlanner::Place> StepPlanner::propose(uint64_t size, Ticket& ticket) {
   const size_t index = step_.allocations.size();
@@ -53,7 +56,8 @@ void StepPlanner::follow(size_t index) {
   if (plan_ && agrees(*plan_)) return;
   plan_ = nullptr;
   for (const auto& plan : plans_) {
-    const bool usable = index == 0 || !plan->places.empty();  // only at the start all places are free
+    const bool usable =
+        index == 0 || !plan->places.empty();  // only at the start all places are free
     if (usable && agrees(*plan) && (!plan_ || plan->used > plan_->used)) plan_ = plan.get();
   }
   if (plan_ && plan_->places.empty()) solve(*plan_);
@@ -74,8 +78,10 @@ void StepPlanner::end_step() {
     Plan& plan = **known;
     plan.used = number_;
     plan.followed = true;
-    if (misses_ == 0 && plan_ == &plan && plan.is_placed) ++followed_steps_;
-    else if (plan.attempts < most_attempts) solve(plan);
+    if (misses_ == 0 && plan_ == &plan && plan.is_placed)
+      ++followed_steps_;
+    else if (plan.attempts < most_attempts)
+      solve(plan);
   } else if (solves_ && worth_solving()) {
     solve(add(step_));
   }
@@ -89,7 +95,8 @@ void StepPlanner::end_step() {
 // New steps are planned at once, unless plans made so were not followed: then at second sight.
 bool StepPlanner::worth_solving() {
   if (step_.allocations.empty()) return false;
-  const auto idle = std::count_if(plans_.begin(), plans_.end(), [](auto& p) { return !p->followed; });
+  const auto idle =
+      std::count_if(plans_.begin(), plans_.end(), [](auto& p) { return !p->followed; });
   if (idle < static_cast<long>(most_plans) / 2) return true;
   if (std::find(seen_.begin(), seen_.end(), step_.hash) != seen_.end()) return true;
   seen_.push_back(step_.hash);

@@ -1,7 +1,7 @@
 // Steady state: a training step allocates the same sizes in the same order again and again. Their
 // lifetimes are learnt once, offsets are solved offline (core/offset_plan.h) and followed while a
-// step goes on like one that is known. Places are only proposals to the arena: where the program does
-// something else, allocation is dynamic, correct but less tight.
+// step goes on like one that is known. Places are only proposals to the arena: where the program
+// does something else, allocation is dynamic, correct but less tight.
 #pragma once
 
 #include <functional>
@@ -28,8 +28,8 @@ struct StepTrace {
 
 class StepPlanner {
  public:
-  // What is planned: `grow` adds a block of so many bytes and returns its number (or nothing); `trim`
-  // removes blocks that are free.
+  // What is planned: `grow` adds a block of so many bytes and returns its number (or nothing);
+  // `trim` removes blocks that are free.
   struct Memory {
     const Arena& arena;
     uint64_t largest_block;
@@ -52,11 +52,11 @@ class StepPlanner {
   std::optional<Place> propose(uint64_t size, Ticket& ticket);
   void missed() { ++misses_; }  // the place was taken
   void freed(const Ticket& ticket);
-  void end_step();  // a step that is new is planned
+  void end_step();                            // a step that is new is planned
   void set_solves(bool on) { solves_ = on; }  // false: new steps stay dynamic
 
-  std::vector<StepTrace> traces() const;       // of the steps that are planned
-  void learn(std::vector<StepTrace> traces);   // steps to come: they are followed from the first on
+  std::vector<StepTrace> traces() const;      // of the steps that are planned
+  void learn(std::vector<StepTrace> traces);  // steps to come: they are followed from the first on
 
   uint64_t followed_steps() const { return followed_steps_; }  // wholly, without a miss
   uint64_t all_misses() const { return all_misses_; }
@@ -65,7 +65,7 @@ class StepPlanner {
   struct Plan {
     StepTrace trace;
     std::vector<std::optional<Place>> places = {};  // empty: not solved yet
-    uint64_t used = 0;  // number of the last step that was like it
+    uint64_t used = 0;                              // number of the last step that was like it
     int attempts = 0;
     bool is_placed = false, followed = false;
   };
@@ -80,7 +80,7 @@ class StepPlanner {
   Memory memory_;
   StepTrace step_;  // so far
   uint64_t number_ = 1;
-  uint64_t frees_ = 0;  // hash of what was freed since the last allocation
+  uint64_t frees_ = 0;                        // hash of what was freed since the last allocation
   std::vector<std::unique_ptr<Plan>> plans_;  // few
   Plan* plan_ = nullptr;                      // followed now
   std::vector<uint64_t> seen_;                // hashes of the last steps that were not solved
