@@ -25,9 +25,9 @@ RecomputeGraph RecomputeSearch::with_costs(const RecomputeObjective& objective) 
   return graph;
 }
 
-RecomputeChoice RecomputeSearch::measure(const RecomputePlan& plan) const {
-  RecomputeChoice choice{follow(recorded_, plan), {}};
-  choice.forecast = dry_run(open_(), [&] { program_(choice.recompute, nullptr); }, {.pack = false});
+RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack) const {
+  RecomputeChoice choice{std::move(recompute), {}};
+  choice.forecast = dry_run(open_(), [&] { program_(choice.recompute, nullptr); }, {.pack = pack});
   return choice;
 }
 
@@ -83,7 +83,7 @@ RecomputeChoice RecomputeSearch::budget(uint64_t bytes) {
   choices();
   if (const auto found = cheapest(); found != choices_.end()) {
     refine(static_cast<size_t>(found - choices_.begin()));
-    return *cheapest();
+    return measure(cheapest()->recompute, true);
   }
   fail<OutOfMemory>(
       "memory budget",
@@ -97,7 +97,7 @@ RecomputeChoice RecomputeSearch::memory() {
     RecomputeChoice choice = measure(plan_memory(graph));
     if (!best || choice.peak() < best->peak()) best = std::move(choice);
   }
-  return *best;
+  return measure(best->recompute, true);
 }
 
 RecomputeChoice RecomputeSearch::speed() {
@@ -105,12 +105,13 @@ RecomputeChoice RecomputeSearch::speed() {
 }
 
 RecomputeChoice RecomputeSearch::collection(const SavePolicy& policy) {
-  return measure(plan_speed(recorded_.graph, [&](uint32_t record) {
+  const RecomputePlan plan = plan_speed(recorded_.graph, [&](uint32_t record) {
     uint64_t bytes = 0;
     for (const uint32_t value : recorded_.graph.records[record].outputs)
       bytes += recorded_.graph.values[value].bytes;
     return policy({recorded_.ops[record].c_str(), recorded_.costs[record], bytes});
-  }));
+  });
+  return measure(follow(recorded_, plan), true);
 }
 
 }  // namespace rw

@@ -18,7 +18,7 @@ using StepProgram = std::function<void(const Recompute& recompute, RecordedGraph
 
 struct RecomputeChoice {
   Recompute recompute;
-  Forecast forecast;  // not packed: the peak is exact, reserved bytes are not
+  Forecast forecast;  // in choices() not packed: the peak is exact, reserved bytes are not
 
   uint64_t peak() const { return forecast.memory.peak; }
   OpCost replay() const { return replay_cost(forecast.work); }
@@ -58,7 +58,10 @@ class RecomputeSearch {
   RecomputeChoice collection(const SavePolicy& policy);
 
  private:
-  RecomputeChoice measure(const RecomputePlan& plan) const;
+  RecomputeChoice measure(Recompute recompute, bool pack = false) const;
+  RecomputeChoice measure(const RecomputePlan& plan) const {
+    return measure(follow(recorded_, plan));
+  }
   RecomputeGraph with_costs(const RecomputeObjective& objective) const;
   void refine(size_t at);
   void keep_best();

@@ -69,6 +69,15 @@ Tensor Record::take_input(int i) const {
   return is_last_read ? std::move(saved_inputs[static_cast<size_t>(i)].tensor) : value;
 }
 
+Tensor Record::gradient_so_far(int i) const {
+  const Edge& edge = inputs[static_cast<size_t>(i)];
+  if (!edge.requires_grad || edge.record >= 0) return {};
+  const Tensor gradient = edge.leaf.grad();
+  const bool usable = gradient.defined() && gradient.dtype() == DType::f32 &&
+                      gradient.is_contiguous() && gradient.shape() == edge.shape;
+  return usable ? gradient : Tensor();
+}
+
 const Tensor& Record::output(int i) const { return checked(saved_outputs, i, *this, "output"); }
 
 const std::shared_ptr<Tape>& Tape::current() { return current_tape(); }

@@ -1,15 +1,22 @@
-//! buffers: a:T:read b:T:read y:U:write
+//! buffers: a:T:read b:T:read y:U:read_write
 //! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32
 //! params: GemmParams
 //! local: subgroup
 //! grid: groups
 //! address: only
 //! requires: shuffle int64
-// y = alpha a b on CPU drivers.
+// y = alpha a b (+ beta y) on CPU drivers.
 #include "gemm_tile.glsl"
 
 layout(constant_id = 2) const bool A_TRANSPOSED = false;
 layout(constant_id = 3) const bool B_TRANSPOSED = false;
+layout(constant_id = 4) const bool ADDS = false;
+
+// Adds `columns` columns of row i to those from element e on, not counting p.offset.
+void add_row(uint i, uint e, uint columns) {
+  [[unroll]] for (uint j = 0; j < WIDTH; ++j)
+    if (j < columns) store_y(e + j, p.alpha * acc[i][j] + p.beta * load_y(e + j));
+}
 
 void main() {
   // Row tiles follow each other: the columns of b stay in the cache.
@@ -77,6 +84,9 @@ void main() {
 
   const uint c0 = at.x * p.c_batch[0] + at.y * p.c_batch[1] + part * p.c_split + n0;
   const uint columns = p.n - min(n0, p.n);
-  [[unroll]] for (uint i = 0; i < ROWS; ++i)
-    if (m0 + i < p.m) store_row(i, c0 + (m0 + i) * p.c_row, columns, p.alpha);
+  [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+    const uint e = c0 + (m0 + i) * p.c_row;
+    if (m0 + i < p.m && ADDS) add_row(i, e, columns);
+    if (m0 + i < p.m && !ADDS) store_row(i, e, columns, p.alpha);
+  }
 }

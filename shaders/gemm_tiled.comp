@@ -1,11 +1,13 @@
-//! buffers: a:T:read b:T:read c:U:write
+//! buffers: a:T:read b:T:read c:U:read_write
 //! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32
 //! params: GemmParams
 //! local: 256
 //! grid: groups
 //! define: TILE=64,128
-// c = alpha a b on GPUs, with any strides and edges.
+// c = alpha a b (+ beta c) on GPUs, with any strides and edges.
 #include "tile_shared.glsl"
+
+layout(constant_id = 0) const bool ADDS = false;
 
 void main() {
   const uint tiles_m = (p.m + TILE - 1) / TILE, tiles_n = (p.n + TILE - 1) / TILE;
@@ -42,7 +44,8 @@ void main() {
     const uint m = m0 + thread_row() + i;
     [[unroll]] for (uint j = 0; j < PER; ++j) {
       const uint n = n0 + thread_col() + j;
-      if (m < p.m && n < p.n) store_c(c0 + m * p.c_row + n, p.alpha * acc[i][j]);
+      const uint e = c0 + m * p.c_row + n;
+      if (m < p.m && n < p.n) store_c(e, ADDS ? p.alpha * acc[i][j] + p.beta * load_c(e) : p.alpha * acc[i][j]);
     }
   }
 }

@@ -317,7 +317,7 @@ struct AdamParams {
 };
 
 // ---- parts of matmul and conv2d (issued by backends/vulkan/matrix*, never by an op) ----------
-// gemm_subgroup, gemm_tiled: c[s] = alpha * a[:, ks] @ b[ks, :] for `batches` matrices and the ranges
+// gemm_subgroup, gemm_tiled: c[s] = alpha * a[:, ks] @ b[ks, :], in variants that add + beta * c[s], for `batches` matrices and the ranges
 // of k, ks, of `splits` parts of k_chunk each. One workgroup per tile, part and matrix.
 // gemm_subgroup, variant {lanes across columns, pairs, a transposed, b transposed}: a is [m, k] or [k, m]
 // as stored, b [k, n] or [n, k]; offsets and row and batch steps are multiples of 4 (a not transposed:
@@ -333,7 +333,7 @@ struct GemmParams {
   uint a_batch[2], b_batch[2], c_batch[2];
   uint a_panel, b_panel;
   uint c_split;  // elements from part to part
-  float alpha;
+  float alpha, beta;
 };
 
 // matrix_pack: y [batches, panels, rows, panel] = x [batches, rows, cols] with any strides, `panel`

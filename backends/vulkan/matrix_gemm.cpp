@@ -84,7 +84,8 @@ bool wants_panels(const Problem& q, uint32_t size, uint32_t panel, uint32_t read
          uint64_t{size} * q.p.k * size_of(q.t) >= least_bytes;
 }
 
-// Runs g, into c itself or, when it is split or c is added to, by way of f32 parts.
+// Runs g, into c itself or, when it is split, by way of f32 parts. The last constant of `variant`, which
+// is added here, says whether c is added to.
 void plan_tiles(Plan& plan, const Caps& caps, const Problem& q, const TileFamily& family,
                 GemmParams g, std::vector<uint32_t> variant, Operand a, Operand b, Operand c) {
   const uint64_t tiles =
@@ -93,8 +94,11 @@ void plan_tiles(Plan& plan, const Caps& caps, const Problem& q, const TileFamily
   g.splits = split.parts;
   g.k_chunk = split.chunk;
   const std::string kernel = family.kernel("gemm");
-  if (q.p.beta == 0 && split.parts == 1) {
-    plan.add(kernel, {a, b, c}, Access::write, g, tiles, std::move(variant), q.volume());
+  const bool adds = split.parts == 1 && q.p.beta != 0;
+  variant.push_back(adds);
+  if (split.parts == 1) {
+    g.beta = q.p.beta;
+    plan.add(kernel, {a, b, c}, Access::read_write, g, tiles, std::move(variant), q.volume());
     return;
   }
   const uint32_t matrix = g.m * g.n;
@@ -121,7 +125,7 @@ void plan_tiles(Plan& plan, const Caps& caps, const Problem& q, const TileFamily
   g.c_batch[0] = matrix * q.p.batch[1];
   g.c_split = q.batches() * matrix;
   g.alpha = 1;
-  plan.add(kernel, {a, b, parts}, Access::write, g, tiles * split.parts, std::move(variant),
+  plan.add(kernel, {a, b, parts}, Access::read_write, g, tiles * split.parts, std::move(variant),
            q.volume());
   plan_reduce(plan, r, parts, c);
 }
@@ -147,7 +151,8 @@ GemmParams gemm_params(const Problem& q) {
           .a_panel = 0,
           .b_panel = 0,
           .c_split = 0,
-          .alpha = p.alpha};
+          .alpha = p.alpha,
+          .beta = 0};
 }
 
 // ---- variants ------------------------------------------------------------------------------

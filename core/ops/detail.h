@@ -23,8 +23,9 @@ inline void check_float(const Tensor& t, const char* op) {
   check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t.str());
 }
 
-// a [..., m, k] @ b [..., k, n] of `dtype`, unrecorded (matmul.cpp).
-Tensor gemm(const Tensor& a, const Tensor& b, DType dtype);
+// a [..., m, k] @ b [..., k, n] of `dtype`, unrecorded, added to `added` [..., m, n] where that is given
+// (matmul.cpp).
+Tensor gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor& added = {});
 
 // How many targets are not ignored, at least 1: f32 scalar (loss.cpp).
 Tensor count_valid(const Tensor& target, int ignore_index);

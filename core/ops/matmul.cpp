@@ -30,15 +30,15 @@ Shape leading(const Shape& shape) { return Shape(std::span(shape.begin(), shape.
 
 }  // namespace
 
-Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype) {
+Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const Tensor& added) {
   Tensor a = with_unit_stride(a_in), b = with_unit_stride(b_in);
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
   const Shape batch = broadcast(leading(a.shape()), leading(b.shape()), "matmul");
   Shape result = batch;
   result.push_back(m);
   result.push_back(n);
-  if (k == 0) return full(result, 0, dtype, a.device().shared_from_this());
-  Tensor c = empty_on(a, result, dtype);
+  if (k == 0) return added ? added : full(result, 0, dtype, a.device().shared_from_this());
+  Tensor c = added ? added : empty_on(a, result, dtype);
   if (c.numel() == 0) return c;
 
   const auto batch_strides = [&](const Tensor& t) {
@@ -54,13 +54,14 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype) {
       shape.push_back(t.size(-1));
       return contiguous(expand(t, shape));
     };
-    return gemm(full_batch(a), full_batch(b), dtype);
+    return gemm(full_batch(a), full_batch(b), dtype, added);
   }
   const auto [a_row, a_col] = row_col(a);
   const auto [b_row, b_col] = row_col(b);
   kernels::MatmulParams params{.m = count32(m, "matmul"), .n = count32(n, "matmul"), .k = count32(k, "matmul"),
                                .batch = {1, 1}, .a_row = a_row, .a_col = a_col, .b_row = b_row,
-                               .b_col = b_col, .c_row = count32(n, "matmul"), .alpha = 1};
+                               .b_col = b_col, .c_row = count32(n, "matmul"), .alpha = 1,
+                               .beta = added ? 1.0f : 0.0f};
   for (int i = 0; i < dims.rank(); ++i) {
     const int at = 2 - dims.rank() + i;
     params.batch[at] = count32(dims[i], "matmul");
@@ -69,7 +70,7 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype) {
     params.c_batch[at] = count32(steps[2][i], "matmul");
   }
   const double flops = 2.0 * static_cast<double>(c.numel()) * static_cast<double>(k);
-  rw::launch("matmul", {in(a), in(b), out(c)}, params,
+  rw::launch("matmul", {in(a), in(b), added ? inout(c) : out(c)}, params,
          {.threads = {params.n, params.m, params.batch[0] * params.batch[1]}, .flops = flops});
   return c;
 }
@@ -105,7 +106,11 @@ std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
 
 std::vector<Tensor> linear_vjp(const Record& r, std::span<Tensor> dy) {
   Tensor dx, dw;
-  if (r.needs_grad(1)) dw = gemm(transpose(dy[0], 0, 1), r.take_input(0), DType::f32);
+  if (r.needs_grad(1)) {
+    const Tensor sum = r.gradient_so_far(1);
+    Tensor product = gemm(transpose(dy[0], 0, 1), r.take_input(0), DType::f32, sum);
+    if (!sum) dw = std::move(product);
+  }
   if (r.needs_grad(0)) dx = gemm(dy[0], r.input(1), dy[0].dtype());
   return {std::move(dx), std::move(dw)};
 }
