@@ -1,0 +1,77 @@
+// What backward holds at most: saved inputs go before gradients of their size come, weight
+// gradients are added to what there is.
+#include "tests/tape_fixture.h"
+
+namespace rw::test {
+
+namespace {
+
+constexpr int64_t width = 256;
+constexpr uint64_t large = width * width * 4, small = 16 * width * 4;
+
+// Bytes that backward needs beyond what is alive when it begins.
+uint64_t needed(const Tensor& loss, bool retain) {
+  Device& device = *default_device();
+  const uint64_t before = device.live();
+  device.take_high_water();
+  loss.backward({}, retain);
+  return device.take_high_water() - before;
+}
+
+Tensor weight(const Shape& shape) {
+  return full(shape, 0.5f).set_requires_grad();
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "backward: a product lets go of its input before it makes that one's gradient" *
+                      doctest::test_suite("host")) {
+  using Product = Tensor (*)(const Tensor& h);
+  const Product products[] = {
+      [](const Tensor& h) {
+        return linear(h, weight({1, width}));
+      },
+      [](const Tensor& h) {
+        return matmul(h, weight({width, 1}));
+      },
+      [](const Tensor& h) {
+        return conv2d(reshape(h, {1, width, 1, width}), weight({1, 1, 1, width}));
+      }};
+  for (const Product product : products) {
+    const auto loss = [&] {
+      const Tensor x = weight({width, width});
+      x.impl().grad = zeros({width, width});  // dx is added to it
+      return sum(product(x + 1.0f));          // sums save nothing: the product alone holds x + 1
+    };
+    CHECK(needed(loss(), false) <= small);
+    CHECK(needed(loss(), true) >= large);
+  }
+}
+
+TEST_CASE_FIXTURE(
+    CpuDevice, "backward: a weight's gradient is added to the one there is, without a second one" *
+                   doctest::test_suite("host")) {
+  const Tensor w = weight({width, width}), x = full({2, width}, 0.25f);
+  const auto loss = [&] { return sum(linear(x, w)); };
+  const uint64_t first = needed(loss(), false);
+  CHECK(first >= large);  // w.grad itself
+  const std::vector<float> once = w.grad().to_vector();
+  CHECK(needed(loss(), false) <= small);
+  const std::vector<float> twice = w.grad().to_vector();
+  for (size_t i = 0; i < once.size(); ++i) REQUIRE(twice[i] == 2 * once[i]);
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "backward: gradients of views and casts of a weight add up all the same" *
+                      doctest::test_suite("host")) {
+  const Tensor w = weight({width, width}), x = full({2, width}, 0.25f);
+  for (int i = 0; i < 2; ++i) {
+    sum(linear(x, transpose(w, 0, 1))).backward();
+    sum(linear(cast(x, DType::f16), cast(w, DType::f16))).backward();
+    sum(linear(x, w)).backward();
+  }
+  CHECK(w.grad().to_vector()[0] == 3.0f);
+}
+
+}  // namespace rw::test
