@@ -19,8 +19,10 @@ uint64_t signature_of(const char* op) {
 
 Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
   Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded.signature};
-  for (const uint32_t value : plan.keep)
-    recompute.keep.push_back(static_cast<uint32_t>(recorded.graph.values[value].record));
+  for (const uint32_t v : plan.keep) {
+    const GraphValue& value = recorded.graph.values[v];
+    recompute.keep.push_back({static_cast<uint32_t>(value.record), value.slot});
+  }
   return recompute;
 }
 
@@ -32,7 +34,8 @@ RecomputeScope::RecomputeScope(const Recompute& recompute, RecordedGraph* record
                        "planned recomputation must be the outermost scope");
   first_ = tape_->end();
   keeps_.resize(recompute.signature.size());
-  for (const uint32_t record_index : recompute.keep) keeps_.at(record_index) = true;
+  for (const auto& [record_index, slot] : recompute.keep)
+    if (slot < 32) keeps_.at(record_index) |= uint32_t{1} << slot;
   outer_ = tape_->exchange_observer(this);
   if (recompute.evicts) evicting_ = tape_->open_evicting_segment();
 }
@@ -65,9 +68,9 @@ void RecomputeScope::diverge(Tape& tape) {
   if (default_device()->live_budget()) evicting_ = tape.open_evicting_segment();
 }
 
-bool RecomputeScope::keeps_next() const {
+uint32_t RecomputeScope::kept_outputs() const {
   const auto index = static_cast<size_t>(tape_->end() - first_);
-  return !diverged_ && index < keeps_.size() && keeps_[index];
+  return !diverged_ && index < keeps_.size() ? keeps_[index] : 0;
 }
 
 uint32_t RecomputeScope::value_of(const Edge& edge) {
@@ -75,7 +78,7 @@ uint32_t RecomputeScope::value_of(const Edge& edge) {
   const auto [found, is_new] = values_.try_emplace(edge.root, static_cast<uint32_t>(values.size()));
   if (is_new) {
     const int64_t maker = edge.record >= first_ ? edge.record - first_ : -1;
-    values.push_back({edge.bytes, static_cast<int32_t>(maker)});
+    values.push_back({edge.bytes, static_cast<int32_t>(maker), static_cast<uint32_t>(edge.slot)});
   }
   return found->second;
 }

@@ -16,7 +16,10 @@ namespace rw {
 // What happens to the activations of the forward passes run under it.
 struct Recompute {
   std::vector<RecomputePlan::Segment> segments;  // parents before children; none: everything is kept
-  std::vector<uint32_t> keep;  // records inside segments whose outputs are kept
+  struct Output {
+    uint32_t record = 0, slot = 0;
+  };
+  std::vector<Output> keep;  // outputs of records inside segments that are not dropped
   // By record, what the plan was made for: hashes of ops. Where the program does something else, the
   // plan is left, and the rest of the pass is evicted where a budget demands it, or kept.
   std::vector<uint64_t> signature;
@@ -47,7 +50,7 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
 
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override;
-  bool keeps_next() const override;
+  uint32_t kept_outputs() const override;
 
   bool diverged() const { return diverged_; }  // the program did not do what the plan was made for
 
@@ -62,7 +65,7 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   int64_t first_ = 0;
   size_t next_segment_ = 0;                        // of the plan
   std::vector<std::pair<uint32_t, int>> open_;     // last record, number on the tape
-  std::vector<bool> keeps_;                        // by record of the plan
+  std::vector<uint32_t> keeps_;                    // by record of the plan: bits of outputs
   bool diverged_ = false;
   int evicting_ = -1;                              // segment on the tape
   std::unordered_map<uint64_t, uint32_t> values_;  // root -> value of the graph

@@ -10,7 +10,8 @@ namespace rw {
 struct GraphValue {
   uint64_t bytes = 0;
   int32_t record =
-      -1;  // that makes it; -1: external (parameter, data), always alive, costs nothing
+      -1;             // that makes it; -1: external (parameter, data), always alive, costs nothing
+  uint32_t slot = 0;  // which of the record's outputs it is
 };
 
 // One recorded op. A view makes no value: it has no outputs.

@@ -32,8 +32,9 @@ double RecordRange::cost_of_needed() {
   double cost = 0;
   for (uint32_t r = last_; r-- > first_;) {
     const GraphRecord& record = graph_.records[r];
-    const auto runs_for = [&](uint32_t v) { return local(v).is_needed && !local(v).is_at_hand; };
-    if (std::none_of(record.outputs.begin(), record.outputs.end(), runs_for)) continue;
+    if (std::none_of(record.outputs.begin(), record.outputs.end(),
+                     [&](uint32_t v) { return is_made_again(v); }))
+      continue;
     cost += record.cost;
     for (uint32_t v : record.inputs)
       if (makes(v)) local(v).is_needed = true;
@@ -107,6 +108,41 @@ uint64_t RecordRange::released(std::span<const uint32_t> saved, int32_t record) 
   return sum;
 }
 
+// Bytes of the replay that cost_of_needed() has marked: gradients that wait, what is at hand, what
+// it makes.
+uint64_t RecordRange::replay_peak(const std::vector<uint32_t>& crossing_gradients) {
+  uint64_t live = 0;
+  for (uint32_t v : crossing_gradients) live += bytes(v);
+  for_each_made([&](uint32_t v) {
+    local(v).last_reader = -1;
+    if (local(v).is_at_hand || (saves(v) && crosses_end(v))) live += bytes(v);
+  });
+  const auto runs = [&](uint32_t r) {
+    const auto& outputs = graph_.records[r].outputs;
+    return std::any_of(outputs.begin(), outputs.end(),
+                       [&](uint32_t v) { return is_made_again(v); });
+  };
+  for (uint32_t r = first_; r < last_; ++r)
+    if (runs(r))
+      for (uint32_t v : graph_.records[r].inputs)
+        if (makes(v)) local(v).last_reader = static_cast<int32_t>(r);
+  uint64_t peak = live;
+  for (uint32_t r = first_; r < last_; ++r) {
+    if (!runs(r)) continue;
+    const GraphRecord& record = graph_.records[r];
+    for (uint32_t v : record.outputs) live += bytes(v);
+    peak = std::max(peak, live + record.workspace);
+    for (uint32_t v : record.outputs)
+      if (local(v).last_reader < 0 && !(saves(v) && is_made_again(v))) live -= bytes(v);
+    for (uint32_t v : record.inputs) {
+      if (!makes(v) || local(v).last_reader != static_cast<int32_t>(r)) continue;
+      if (is_made_again(v) && !saves(v)) live -= bytes(v);
+      local(v).last_reader = -1;  // an input may be listed twice
+    }
+  }
+  return peak;
+}
+
 std::vector<KeepOption> RecordRange::keep_options(const std::vector<uint32_t>& crossing) {
   const auto saved = [&](uint32_t v) { return saves(v); };
   const auto saved_alone = [&](uint32_t v) { return saves(v) && !crosses_end(v); };
@@ -122,8 +158,6 @@ std::vector<KeepOption> RecordRange::keep_options(const std::vector<uint32_t>& c
   std::stable_sort(heavy.begin(), heavy.end(),
                    [&](uint32_t a, uint32_t b) { return density(a) > density(b); });
   const uint64_t peak = backward_peak(crossing);
-  uint64_t saved_bytes = 0, aside = 0;  // aside: kept for the replay alone
-  for_each_made([&](uint32_t v) { saved_bytes += saves(v) ? bytes(v) : 0; });
   std::vector<KeepOption> options;
   KeepOption option;
   const size_t step = heavy.size() / most_options + 1;
@@ -131,10 +165,9 @@ std::vector<KeepOption> RecordRange::keep_options(const std::vector<uint32_t>& c
     const uint32_t v = heavy[k];
     option.kept.push_back(v);
     if (!crosses_end(v)) option.bytes += bytes(v);
-    if (!crosses_end(v) && !saves(v)) aside += bytes(v);
     if ((k + 1) % step != 0 && k + 1 < heavy.size()) continue;
-    option.peak = std::max(peak, saved_bytes + aside);
     option.cost = cost_to_make(saved_alone, option.kept);
+    option.peak = std::max(peak, replay_peak(crossing));
     option.unaided_cost = cost_to_make(saved, option.kept);
     options.push_back(option);
   }

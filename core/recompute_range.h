@@ -64,10 +64,13 @@ class RecordRange {
     bool has_gradient = false;  // now
     bool is_needed = false;     // in the replay at hand
     bool is_at_hand = false;
+    int32_t last_reader = -1;  // in that replay
   };
   Local& local(uint32_t v) { return values_[uses_[v].rank - first_rank_]; }
   uint64_t bytes(uint32_t v) const { return graph_.values[v].bytes; }
+  bool is_made_again(uint32_t v) { return local(v).is_needed && !local(v).is_at_hand; }
   double cost_of_needed();
+  uint64_t replay_peak(const std::vector<uint32_t>& crossing_gradients);
   uint64_t vjp_peak(uint32_t record, uint64_t& live);
   uint64_t released(std::span<const uint32_t> saved, int32_t record) const;
 

@@ -11,11 +11,11 @@ RecomputeSearch::RecomputeSearch(OpenDry open, StepProgram program,
   check(!recorded_.graph.records.empty(), "recompute search",
         "the program must run its first forward pass under RecomputeScope(recompute, record), got "
         "no records");
-  constexpr double mostly_flops = 2;
   recorded_.graph = with_costs(objective_);
-  graphs_ = {recorded_.graph};
-  if (objective_.flops_per_byte > mostly_flops)
-    graphs_.push_back(with_costs({.flops_per_byte = mostly_flops}));
+  constexpr double mostly_flops = 2;
+  RecomputeObjective other;
+  if (objective_.flops_per_byte > mostly_flops) other.flops_per_byte = mostly_flops;
+  graphs_ = {recorded_.graph, with_costs(other)};
 }
 
 RecomputeGraph RecomputeSearch::with_costs(const RecomputeObjective& objective) const {

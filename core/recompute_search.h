@@ -70,8 +70,8 @@ class RecomputeSearch {
   StepProgram program_;
   RecomputeObjective objective_;
   RecordedGraph recorded_;
-  // The recorded one with costs by the objective and, where that is mostly memory traffic, one by
-  // FLOPs: what is heavy, and so where a plan cuts, is clearer there.
+  // The recorded one with costs by the objective, and with costs that count memory traffic for much
+  // more or less: other values are heavy then, and plans cut and keep elsewhere.
   std::vector<RecomputeGraph> graphs_;
   RecomputeChoice plain_;
   std::vector<RecomputeChoice> choices_;

@@ -60,19 +60,24 @@ void Tape::hold(const Edge& edge, const Tensor& value) {
   }
 }
 
-// Keeps the outputs of a record in the segments up to the outermost one that wants them.
+// Keeps outputs of a record in the segments up to the outermost one that wants them: all of them
+// where a policy says so, else those of the plan.
 void Tape::keep(const Record& record, std::span<const Tensor> outputs) {
   if (segments_[open_].evicts) return keep_saved(record, outputs);
   SaveQuery query{record.op->name, record.cost, 0};
   for (const Tensor& y : outputs) query.bytes += y.bytes();
-  const bool planned = observer_ && observer_->keeps_next();
+  uint32_t wanted = observer_ ? observer_->kept_outputs() : 0;
   int outermost = -1;
-  for (int s = open_; s >= 0; s = segments_[s].parent)
-    if (planned || (segments_[s].policy && segments_[s].policy(query))) outermost = s;
+  for (int s = open_; s >= 0; s = segments_[s].parent) {
+    const bool by_policy = segments_[s].policy && segments_[s].policy(query);
+    if (by_policy) wanted = ~0u;
+    if (wanted) outermost = s;
+  }
   if (outermost < 0) return;
   for (int s = open_;; s = segments_[s].parent) {
     for (size_t i = 0; i < outputs.size(); ++i)
-      segments_[s].kept[record.outputs[i].id] = {Saved::of(outputs[i]), end()};
+      if (i < 32 && (wanted >> i & 1))
+        segments_[s].kept[record.outputs[i].id] = {Saved::of(outputs[i]), end()};
     if (s == outermost) return;
   }
 }

@@ -186,8 +186,9 @@ class Tape : public std::enable_shared_from_this<Tape> {
     virtual ~Observer() = default;
     virtual void before_record(Tape& tape, const Op& op) = 0;
     virtual void after_record(const Record& record) = 0;
-    // Whether open segments keep the outputs of the next record, whatever their policies say.
-    virtual bool keeps_next() const = 0;
+    // Outputs of the next record that open segments keep, whatever their policies say: bit i is
+    // output i.
+    virtual uint32_t kept_outputs() const = 0;
   };
   Observer* observer() const { return observer_; }
   Observer* exchange_observer(Observer* observer) { return std::exchange(observer_, observer); }

@@ -38,7 +38,8 @@ Results run(uint32_t seed, std::vector<Tensor>& leaves, const Recompute& recompu
 std::vector<RecomputePlan> plans_for(const RecordedGraph& recorded) {
   std::vector<RecomputePlan> plans = plan_budgets(recorded.graph, 4);
   plans.push_back(plan_memory(recorded.graph));
-  plans.push_back(plan_speed(recorded.graph, [&](uint32_t r) { return recorded.ops[r] == "matmul"; }));
+  plans.push_back(
+      plan_speed(recorded.graph, [&](uint32_t r) { return recorded.ops[r] == "matmul"; }));
   plans.push_back(nested_halving(static_cast<uint32_t>(recorded.ops.size()), 2));
   return plans;
 }
@@ -93,7 +94,8 @@ RecomputeSearch search_for(const Chain& chain) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: plans and eviction give the plain run's bits" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "recompute: plans and eviction give the plain run's bits" *
+                                 doctest::test_suite("host")) {
   check_programs(60);
 }
 
@@ -138,8 +140,9 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
   }
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: on random programs, a smaller budget never raises the peak" *
-                                doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "recompute: on random programs, a smaller budget never raises the peak" *
+                      doctest::test_suite("host")) {
   for (uint32_t seed = 0; seed < 12; ++seed) {
     INFO("seed " << seed);
     const StepProgram program = [seed](const Recompute& recompute, RecordedGraph* record) {
@@ -184,7 +187,9 @@ TEST_CASE("recompute: memory runs every op at most twice, speed keeps matrix pro
   CHECK(speed.forecast.recompute_share() == 0);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction stays within every budget, or says that it cannot" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "recompute: eviction stays within every budget, or says that it cannot" *
+                      doctest::test_suite("host")) {
   std::vector<Tensor> leaves = program_leaves();
   for (const uint32_t seed : {3u, 4u, 10u, 21u, 34u}) {
     INFO("seed " << seed);
@@ -212,6 +217,44 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction stays within every budget, or 
     CHECK(fitted > 1);
   }
   CHECK(tape().evictions() > 0);
+}
+
+TEST_CASE("recompute: one output of several is kept, and the others are dropped") {
+  const StepProgram program = [](const Recompute& recompute, RecordedGraph* record) {
+    const Tensor w = full({64}, 0.5f).set_requires_grad();
+    Tensor loss;
+    {
+      const RecomputeScope scope(recompute, record);
+      loss = sum(tanh(layer_norm(ones({256, 64}) + w, w, w)));
+    }
+    loss.backward();
+  };
+  const auto dry = [] { return open_backend("dry:cpu"); };
+  RecomputeSearch search(dry, program);
+  const RecordedGraph& recorded = search.recorded();
+  const auto norm =
+      std::find(recorded.ops.begin(), recorded.ops.end(), "layer_norm") - recorded.ops.begin();
+  const auto& outputs = recorded.graph.records[static_cast<size_t>(norm)].outputs;
+  REQUIRE(outputs.size() == 2);
+  const auto last = static_cast<uint32_t>(recorded.ops.size());
+  uint64_t held[2], saved[2], bytes[2];
+  for (const size_t kept : {0, 1}) {
+    const RecomputePlan plan{.segments = {{0, last - 1, -1}}, .keep = {outputs[kept]}};
+    const Recompute recompute = follow(recorded, plan);
+    REQUIRE(recompute.keep.size() == 1);
+    CHECK(recompute.keep[0].slot == kept);
+    held[kept] = evaluate(recorded.graph, plan).held;
+    bytes[kept] = recorded.graph.values[outputs[kept]].bytes;
+    dry_run(dry(), [&] {
+      const Tensor w = full({64}, 0.5f).set_requires_grad();
+      const RecomputeScope scope(recompute);
+      const Tensor loss = sum(tanh(layer_norm(ones({256, 64}) + w, w, w)));
+      saved[kept] = Tape::current()->stats().saved_bytes;
+    });
+  }
+  REQUIRE(bytes[0] > bytes[1]);
+  CHECK(saved[0] - saved[1] == bytes[0] - bytes[1]);
+  CHECK(held[0] - held[1] == bytes[0] - bytes[1]);
 }
 
 TEST_CASE("recompute: the search and eviction against the best of all plans") {
@@ -278,7 +321,9 @@ TEST_CASE("recompute: the search and eviction against the best of all plans") {
   CHECK(evicted > infeasible);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: 1000 layers halved again and again need memory like the logarithm" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "recompute: 1000 layers halved again and again need memory like the logarithm" *
+                      doctest::test_suite("host")) {
   const Tensor x = leaf(1024);
   const std::function<Tensor(Tensor, int)> layers = [&](Tensor y, int n) -> Tensor {
     if (n == 1) return tanh(std::move(y));
@@ -296,7 +341,8 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: 1000 layers halved again and again need
     Tensor(x).set_grad({});
     return static_cast<double>(device->memory_report().peak - before) / 4096;
   };
-  const double small = peak_of(125), middle = peak_of(250), large = peak_of(500), largest = peak_of(1000);
+  const double small = peak_of(125), middle = peak_of(250), large = peak_of(500),
+               largest = peak_of(1000);
   MESSAGE("peak in activations: " << small << ", " << middle << ", " << large << ", " << largest);
   CHECK(largest < 20);
   // Every doubling adds the same.
@@ -305,7 +351,8 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: 1000 layers halved again and again need
   CHECK(largest - large <= 2);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by eviction" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by eviction" *
+                                 doctest::test_suite("host")) {
   Chain chain{.rows = 256, .layers = 60};
   device->reset_peak();
   chain({}, nullptr);
@@ -320,7 +367,9 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by 
   CHECK(again < 4 * 2 * 3 * 60);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute: another program than planned keeps its values, or evicts them" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "recompute: another program than planned keeps its values, or evicts them" *
+                      doctest::test_suite("host")) {
   RecomputeSearch search = search_for({});
   const Recompute recompute = search.memory().recompute;
   const Tensor x = leaf(64);
