@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/recompute_polish.h"
 #include "tests/recompute_graphs.h"
 
 namespace rw::test {
@@ -172,6 +173,26 @@ TEST_CASE("recompute: plans that do not nest are refused") {
   CHECK_THROWS_AS(evaluate(graph, {.segments = {{0, 3, -1}, {2, 4, 0}}}), ValueError);
   CHECK_THROWS_AS(evaluate(graph, {.segments = {{3, 5, -1}, {0, 2, -1}}}), ValueError);
   CHECK_THROWS_AS(evaluate(graph, {.segments = {{0, 3, -1}}, .keep = {5}}), ValueError);
+}
+
+TEST_CASE("recompute: polishing uses what room a plan leaves" * doctest::test_suite("host")) {
+  std::mt19937 random(5);
+  int cheaper = 0;
+  for (int i = 0; i < 20; ++i) {
+    const RecomputeGraph graph = random_chain(12, random);
+    const uint64_t plain = evaluate(graph, {}).peak;
+    RecomputePlan plan = nested_halving(12, 2);
+    fill_in(graph, plan);
+    const uint64_t bytes = std::max(plan.peak, plain * 3 / 4);
+    const RecomputePlan polished = polish(graph, bytes, plan);
+    const PlanCost cost = evaluate(graph, polished);
+    CHECK(cost.peak <= bytes);
+    CHECK(cost.peak == polished.peak);
+    CHECK(cost.cost <= plan.cost);
+    cheaper += cost.cost < plan.cost;
+    CHECK(polish(graph, 2 * std::max(plain, plan.peak), plan).cost == 0);  // all room: nothing is replayed
+  }
+  CHECK(cheaper > 10);
 }
 
 TEST_CASE("recompute: budgets against brute force on chains") {
