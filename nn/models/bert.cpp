@@ -125,7 +125,8 @@ Tensor BertModel::forward(const BertInput& input) {
 
 Tensor BertModel::pool(const Tensor& hidden) {
   check(pooler_.has_value(), "pool", "this model was made without a pooler");
-  return tanh(pooler_->forward(select(hidden, 1, 0)));
+  // A copy: the saved input of the pooler would hold all of `hidden` for its first tokens.
+  return tanh(pooler_->forward(contiguous(select(hidden, 1, 0))));
 }
 
 BertForPreTraining::BertForPreTraining(const BertConfig& config, bool next_sentence)
