@@ -19,7 +19,8 @@ constexpr uint32_t inner_limit = 16;
 // feasible: linear slots alone would be too coarse for plans that need a hundredth of it.
 class BudgetSearch {
  public:
-  BudgetSearch(const RecomputeGraph& graph, bool nested)
+  // `keeps`: segments may keep some of their values.
+  explicit BudgetSearch(const RecomputeGraph& graph, bool nested = true, bool keeps = true)
       : graph_(graph), uses_(value_uses(graph)), nested_(nested) {
     fill_in(graph, plain_);
     double cost = 0;
@@ -28,7 +29,7 @@ class BudgetSearch {
     const auto records = static_cast<uint32_t>(graph.records.size());
     auto stages = std::make_shared<Stages>(graph, uses_,
                                            cut_into_stages(graph, uses_, 0, records, stage_limit));
-    stages->add_keep_options(graph, uses_);
+    if (keeps) stages->add_keep_options(graph, uses_);
     stages_ = std::move(stages);
   }
 
@@ -144,7 +145,7 @@ std::vector<RecomputePlan> thin_out(std::vector<RecomputePlan> plans, size_t cou
 
 std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count) {
   if (graph.records.empty()) return {RecomputePlan{}};
-  const BudgetSearch search(graph, true);
+  const BudgetSearch search(graph);
   std::vector<RecomputePlan> plans = {
       search.plain(), plan_memory(graph),
       plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
@@ -161,7 +162,7 @@ std::vector<std::optional<RecomputePlan>> plan_each_budget(const RecomputeGraph&
   std::vector<std::optional<RecomputePlan>> plans(budgets.size());
   if (budgets.empty()) return plans;
   if (graph.records.empty()) return {budgets.size(), RecomputePlan{}};
-  const BudgetSearch search(graph, true);
+  const BudgetSearch search(graph);
   const uint64_t most = *std::max_element(budgets.begin(), budgets.end());
   ChainPlanner planner = search.planner(most + most / 8);
   for (size_t i = 0; i < budgets.size(); ++i) plans[i] = search.within(budgets[i], planner);
@@ -174,15 +175,19 @@ std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t b
 
 RecomputePlan plan_memory(const RecomputeGraph& graph) {
   if (graph.records.empty()) return {};
-  const BudgetSearch search(graph, false);
   constexpr uint32_t tries = 8;  // slots are rounded: the least feasible may not be the least peak
-  RecomputePlan best = search.plain();
-  search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {
-    for (uint32_t slots = least; slots < std::min(least + tries, slot_count + 1); ++slots) {
-      RecomputePlan plan = search.plan(planner, slots);
-      if (plan.peak < best.peak) best = std::move(plan);
-    }
-  });
+  RecomputePlan best;
+  fill_in(graph, best);
+  // Where many small values are kept, their rounding adds up: what is cheap by it may not be small.
+  for (const bool keeps : {false, true}) {
+    const BudgetSearch search(graph, false, keeps);
+    search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {
+      for (uint32_t slots = least; slots < std::min(least + tries, slot_count + 1); ++slots) {
+        RecomputePlan plan = search.plan(planner, slots);
+        if (plan.peak < best.peak) best = std::move(plan);
+      }
+    });
+  }
   return polish(graph, best.peak, std::move(best));
 }
 
