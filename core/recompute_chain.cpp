@@ -90,8 +90,11 @@ void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
   for (const KeepOption& option : stages_.keep_options(s, j)) {
     step.keeps = &option;
     step.need = std::max(need, units(option.peak));
-    step.hold_plain = units(held + option.bytes);
-    step.hold_child = units(crossing + option.bytes);
+    // Of so many options, the best of a plan are those that rounding flatters: it is less kind
+    // here.
+    const uint64_t bytes = option.bytes + options_.unit / 4;
+    step.hold_plain = units(held + bytes);
+    step.hold_child = units(crossing + bytes);
     step.cost = static_cast<float>(option.cost / options_.cost_unit);
     step.extra_plain = static_cast<float>((option.unaided_cost - option.cost) / options_.cost_unit);
     steps_.push_back(step);
