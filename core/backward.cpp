@@ -20,6 +20,7 @@ Tensor sum_of(Tensor a, Tensor b) {
 
 void add_to_leaf(const Tensor& leaf, Tensor gradient) {
   TensorImpl& impl = leaf.impl();
+  if (gradient.pointer() == impl.grad.pointer()) return;  // the vjp added to it
   if (impl.grad.defined()) return accumulate(gradient, impl.grad);
   const PurposeScope purpose(Purpose::gradient);
   const Tensor& g = gradient;
@@ -135,16 +136,19 @@ class Backward {
     if (segment.replayed) return;
     if (segment.parent >= 0) open(segment.parent);
     Replay(tape_, s, reachable_).run();
-    drop_held(segment);
+    drop_kept(segment);
+    if (!is_wanted_again(segment)) drop_externals(segment);
   }
 
   // What the segment holds for its replay is not needed after it: records have what they save.
-  void drop_held(SegmentRange& segment) {
+  void drop_kept(SegmentRange& segment) {
     for (int p = segment.parent; p >= 0; p = tape_.segments_[static_cast<size_t>(p)].parent)
       for (const auto& [id, value] : segment.kept)
         tape_.segments_[static_cast<size_t>(p)].kept.erase(id);
     segment.kept.clear();
-    if (is_wanted_again(segment)) return;
+  }
+
+  void drop_externals(SegmentRange& segment) {
     hand_over(segment);
     segment.externals.clear();
   }
@@ -152,10 +156,12 @@ class Backward {
   // The loop has passed the segment's first record.
   void leave(int s) {
     SegmentRange& segment = tape_.segments_[static_cast<size_t>(s)];
-    drop_held(segment);
+    drop_kept(segment);
     if (is_wanted_again(segment)) {
       hand_over(segment);
       reset(s);
+    } else {
+      drop_externals(segment);
     }
     segment.replayed = false;
   }

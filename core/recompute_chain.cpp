@@ -4,14 +4,10 @@ namespace rw {
 
 ChainPlanner::ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
                            std::shared_ptr<const Stages> stages, const Options& options)
-    : graph_(graph),
-      uses_(uses),
-      options_(options),
-      shared_stages_(std::move(stages)),
-      stages_(*shared_stages_) {
-  const uint32_t n = stages_.count();
+    : graph_(graph), uses_(uses), options_(options), stages_(std::move(stages)) {
+  const uint32_t n = stages_->count();
   uint64_t sum = 0;  // what one rounding leaves goes into the next: small stages add up
-  for (const Stages::Stage& stage : stages_.stages) {
+  for (const Stages::Stage& stage : stages_->stages) {
     sum += stage.saved;
     saved_units_.push_back(units(sum));
     sum -= std::min(sum, uint64_t{saved_units_.back()} * options_.unit);
@@ -28,9 +24,9 @@ ChainPlanner::ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueU
 void ChainPlanner::divide_stages() {
   Options options = options_;
   options.inner_limit = 0;
-  inner_.resize(stages_.count());
-  for (uint32_t i = 0; i < stages_.count(); ++i) {
-    const uint32_t first = stages_.positions[i], last = stages_.positions[i + 1];
+  inner_.resize(stages_->count());
+  for (uint32_t i = 0; i < stages_->count(); ++i) {
+    const uint32_t first = stages_->positions[i], last = stages_->positions[i + 1];
     if (last - first < 2) continue;
     options.whole = is_free(i + 1);
     auto stages = std::make_shared<const Stages>(
@@ -43,7 +39,7 @@ void ChainPlanner::divide_stages() {
 
 void ChainPlanner::solve(uint32_t s, uint32_t t) {
   steps_.clear();
-  if (options_.nested || t == stages_.count()) add_child_steps(s, t);
+  if (options_.nested || t == stages_->count()) add_child_steps(s, t);
   add_plain_steps(s, t);
   for (const Step& step : steps_) relax(step, s, t);
   const size_t at = offset(s, t);
@@ -52,31 +48,31 @@ void ChainPlanner::solve(uint32_t s, uint32_t t) {
 }
 
 void ChainPlanner::add_plain_steps(uint32_t s, uint32_t t) {
-  const Stages::Stage& stage = stages_.stages[s];
-  const uint64_t gradients = is_free(t) ? 0 : stages_.stages[t - 1].gradients;
+  const Stages::Stage& stage = stages_->stages[s];
+  const uint64_t gradients = is_free(t) ? 0 : stages_->stages[t - 1].gradients;
   Step step;
   step.next = s + 1;
   step.need = units(std::max(stage.backward_peak, stage.forward_peak + gradients));
   step.hold_plain = step.hold_child = saved_units_[s];
-  if (step.next < t) step.hold_child += units(stages_.stages[s + 1].dropped);
+  if (step.next < t) step.hold_child += units(stages_->stages[s + 1].dropped);
   const double cost = is_free(t) ? 0 : step.next == t ? stage.tail : stage.replay;
   step.cost = static_cast<float>(cost / options_.cost_unit);
   steps_.push_back(step);
 }
 
 void ChainPlanner::add_child_steps(uint32_t s, uint32_t t) {
-  const uint64_t gradients = is_free(t) ? 0 : stages_.stages[t - 1].gradients;
+  const uint64_t gradients = is_free(t) ? 0 : stages_->stages[t - 1].gradients;
   double sweep = 0;
   for (uint32_t j = s + 1; j < t; ++j) {
-    if (!is_free(t)) sweep += stages_.stages[j - 1].sweep / options_.cost_unit;
+    if (!is_free(t)) sweep += stages_->stages[j - 1].sweep / options_.cost_unit;
     Step step;
     step.child = true;
     step.next = j;
-    step.need = units(stages_.sweep_peak(s, j) + gradients);
-    step.hold_plain = units(stages_.crossing_held(s, j));
-    step.hold_child = units(stages_.crossing(s, j));
+    step.need = units(stages_->sweep_peak(s, j) + gradients);
+    step.hold_plain = units(stages_->crossing_held(s, j));
+    step.hold_child = units(stages_->crossing(s, j));
     step.cost = static_cast<float>(sweep);
-    const Stages::Stage& end = stages_.stages[j - 1];
+    const Stages::Stage& end = stages_->stages[j - 1];
     step.extra_plain = static_cast<float>((end.unaided_tail - end.tail) / options_.cost_unit);
     steps_.push_back(step);
     // Kept means from forward on: not for segments that only a replay runs into.
@@ -85,9 +81,9 @@ void ChainPlanner::add_child_steps(uint32_t s, uint32_t t) {
 }
 
 void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
-  const uint64_t held = stages_.crossing_held(s, j), crossing = stages_.crossing(s, j);
+  const uint64_t held = stages_->crossing_held(s, j), crossing = stages_->crossing(s, j);
   const uint32_t need = step.need;
-  for (const KeepOption& option : stages_.keep_options(s, j)) {
+  for (const KeepOption& option : stages_->keep_options(s, j)) {
     step.keeps = &option;
     step.need = std::max(need, units(option.peak));
     // Of so many options, the best of a plan are those that rounding flatters: it is less kind
@@ -136,7 +132,7 @@ void ChainPlanner::relax(const Step& step, uint32_t s, uint32_t t) {
 }
 
 void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan) {
-  walk(0, stages_.count(), slots, parent, plan);
+  walk(0, stages_->count(), slots, parent, plan);
 }
 
 void ChainPlanner::walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, RecomputePlan& plan) {
@@ -153,7 +149,7 @@ void ChainPlanner::walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, Reco
         [&](const Step& a, const Step& b) { return cost_of(a, s, t, m) < cost_of(b, s, t, m); });
     if (child) {
       const auto index = static_cast<int32_t>(plan.segments.size());
-      plan.segments.push_back({stages_.positions[s], stages_.positions[step.next], parent});
+      plan.segments.push_back({stages_->positions[s], stages_->positions[step.next], parent});
       if (step.keeps)
         plan.keep.insert(plan.keep.end(), step.keeps->kept.begin(), step.keeps->kept.end());
       else

@@ -85,7 +85,7 @@ class ChainPlanner {
                std::shared_ptr<const Stages> stages, const Options& options);
 
   // Extra cost in `slots` units of memory.
-  float cost(uint32_t slots) const { return best_[offset(0, stages_.count()) + slots]; }
+  float cost(uint32_t slots) const { return best_[offset(0, stages_->count()) + slots]; }
   bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible; }
   uint64_t unit() const { return options_.unit; }
   // Segments and kept values of the plan in `slots` units, appended below `parent`.
@@ -110,7 +110,7 @@ class ChainPlanner {
   size_t offset(uint32_t s, uint32_t t) const {
     return (size_t{t} * (t - 1) / 2 + s) * (options_.slots + 1);
   }
-  bool is_free(uint32_t t) const { return options_.whole && t == stages_.count(); }
+  bool is_free(uint32_t t) const { return options_.whole && t == stages_->count(); }
   uint32_t units(uint64_t bytes) const {
     return static_cast<uint32_t>(
         std::min<uint64_t>((bytes + options_.unit / 2) / options_.unit, options_.slots + 1));
@@ -130,8 +130,7 @@ class ChainPlanner {
   const RecomputeGraph& graph_;
   const std::vector<ValueUse>& uses_;
   Options options_;
-  std::shared_ptr<const Stages> shared_stages_;
-  const Stages& stages_;
+  std::shared_ptr<const Stages> stages_;
   std::vector<uint32_t> saved_units_;                 // by stage
   Table child_, plain_, best_;                        // best: the lesser of the two
   std::vector<std::unique_ptr<ChainPlanner>> inner_;  // by stage, of its records

@@ -1,6 +1,5 @@
 // One training step under a recompute plan, simulated with reference counts instead of tensors.
 #include <algorithm>
-#include <span>
 
 #include "core/error.h"
 #include "core/recompute_plan.h"
@@ -170,8 +169,7 @@ class Simulation {
     std::sort(wants.begin(), wants.end());
     wants.erase(std::unique(wants.begin(), wants.end()), wants.end());
     touch(record.workspace);
-    const auto [taken, read] = split_saved(record);
-    for (uint32_t v : taken) release(v);
+    for (uint32_t v : record.saved_taken()) release(v);
     uint64_t made = record.workspace;
     if (!outputs.empty())  // a view's gradient is a view
       for (uint32_t v : wants) made += bytes(v);
@@ -179,14 +177,7 @@ class Simulation {
     for (uint32_t v : outputs)
       if (has_gradient_[v]) live_ -= bytes(v);
     for (uint32_t v : wants) add_gradient(v);
-    for (uint32_t v : read) release(v);
-  }
-
-  // Saved values that go before the gradients are made, and those that the gradients read.
-  static std::pair<std::span<const uint32_t>, std::span<const uint32_t>> split_saved(
-      const GraphRecord& record) {
-    const std::span<const uint32_t> saved = record.saved;
-    return {saved.first(record.taken), saved.subspan(record.taken)};
+    for (uint32_t v : record.saved_read()) release(v);
   }
 
   void add_gradient(uint32_t v) {

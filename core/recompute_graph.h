@@ -1,7 +1,9 @@
 // A recorded forward pass without its tensors: what the recompute planner knows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace rw {
@@ -22,12 +24,22 @@ struct GraphRecord {
   uint64_t workspace = 0;                 // transient bytes while it runs
   bool reached = true;                    // its vjp runs
   uint32_t taken = 0;  // so many of `saved`, the first, go before its gradients are made
+
+  std::span<const uint32_t> saved_taken() const { return std::span(saved).first(taken); }
+  std::span<const uint32_t> saved_read() const { return std::span(saved).subspan(taken); }
 };
 
 // Records in forward order: a record reads only external values and those of earlier records.
 struct RecomputeGraph {
   std::vector<GraphValue> values;
   std::vector<GraphRecord> records;
+
+  // Of making a value again. It must not be external.
+  double cost_per_byte(uint32_t value) const {
+    const GraphValue& v = values[value];
+    return records[static_cast<size_t>(v.record)].cost /
+           static_cast<double>(std::max<uint64_t>(v.bytes, 1));
+  }
 };
 
 }  // namespace rw

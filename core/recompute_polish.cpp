@@ -59,12 +59,6 @@ class Polish {
     return inside;
   }
 
-  double density(uint32_t v) const {
-    const GraphValue& value = graph_.values[v];
-    return graph_.records[value.record].cost /
-           static_cast<double>(std::max<uint64_t>(value.bytes, 1));
-  }
-
   // As many as fit of the values that are not kept, the dearest per byte first; then single ones.
   void keep_more() {
     const std::vector<bool> inside = records_in_segments(best_);
@@ -76,8 +70,9 @@ class Polish {
       if (record >= 0 && inside[record] && !kept[v] && graph_.records[record].cost > 0)
         more.push_back(v);
     }
-    std::stable_sort(more.begin(), more.end(),
-                     [&](uint32_t a, uint32_t b) { return density(a) > density(b); });
+    std::stable_sort(more.begin(), more.end(), [&](uint32_t a, uint32_t b) {
+      return graph_.cost_per_byte(a) > graph_.cost_per_byte(b);
+    });
     const RecomputePlan start = best_;
     size_t fits = 0, too_many = more.size() + 1;
     while (too_many - fits > 1) {

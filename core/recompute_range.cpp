@@ -75,9 +75,8 @@ uint64_t RecordRange::vjp_peak(uint32_t r, uint64_t& live) {
       live += bytes(v);
       local(v).has_gradient = true;
     }
-  const std::span<const uint32_t> saved = record.saved;
   uint64_t peak = live + record.workspace;
-  live -= released(saved.first(record.taken), static_cast<int32_t>(r));
+  live -= released(record.saved_taken(), static_cast<int32_t>(r));
   uint64_t made = record.workspace, fresh = 0;
   for (uint32_t v : record.inputs) {
     if (graph_.values[v].record < 0 || !uses_[v].has_gradient) continue;
@@ -93,7 +92,7 @@ uint64_t RecordRange::vjp_peak(uint32_t r, uint64_t& live) {
   live += fresh;
   for (uint32_t v : outputs)
     if (local(v).has_gradient) live -= bytes(v);
-  live -= released(saved.subspan(record.taken), static_cast<int32_t>(r));
+  live -= released(record.saved_read(), static_cast<int32_t>(r));
   return peak;
 }
 
@@ -151,12 +150,9 @@ std::vector<KeepOption> RecordRange::keep_options(const std::vector<uint32_t>& c
   for_each_made([&](uint32_t v) {
     if (local(v).is_needed && uses_[v].is_heavy) heavy.push_back(v);
   });
-  const auto density = [&](uint32_t v) {
-    return graph_.records[graph_.values[v].record].cost /
-           static_cast<double>(std::max<uint64_t>(bytes(v), 1));
-  };
-  std::stable_sort(heavy.begin(), heavy.end(),
-                   [&](uint32_t a, uint32_t b) { return density(a) > density(b); });
+  std::stable_sort(heavy.begin(), heavy.end(), [&](uint32_t a, uint32_t b) {
+    return graph_.cost_per_byte(a) > graph_.cost_per_byte(b);
+  });
   const uint64_t peak = backward_peak(crossing);
   std::vector<KeepOption> options;
   KeepOption option;

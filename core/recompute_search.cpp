@@ -33,7 +33,7 @@ RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack) const {
 
 const std::vector<RecomputeChoice>& RecomputeSearch::choices() {
   if (!choices_.empty()) return choices_;
-  choices_ = {plain_, speed()};
+  choices_ = {plain_, measure(plan_collection(save_matmuls()))};
   for (const RecomputeGraph& graph : graphs_)
     for (const RecomputePlan& plan : plan_budgets(graph, objective_.candidates))
       choices_.push_back(measure(plan));
@@ -52,11 +52,17 @@ void RecomputeSearch::keep_best() {
   choices_ = std::move(best);
 }
 
-// Measures plans for peaks between choice `at` and the next cheaper one.
-void RecomputeSearch::refine(size_t at) {
+std::vector<RecomputeChoice>::iterator RecomputeSearch::cheapest(uint64_t bytes) {
+  choices();
+  return std::find_if(choices_.begin(), choices_.end(),
+                      [&](const RecomputeChoice& choice) { return choice.peak() <= bytes; });
+}
+
+void RecomputeSearch::refine(uint64_t bytes) {
   constexpr uint64_t steps = 8;
-  if (at == 0 || !refined_.insert(choices_[at].peak()).second) return;
-  const RecomputeChoice low = choices_[at], high = choices_[at - 1];
+  const auto at = cheapest(bytes);
+  if (at == choices_.begin() || at == choices_.end() || !refined_.insert(at->peak()).second) return;
+  const RecomputeChoice low = *at, high = *(at - 1);
   // Bytes that plans do not know: parameters, optimizer, data.
   const uint64_t rest = plain_.peak() - std::min(plain_.peak(), evaluate(recorded_.graph, {}).peak);
   std::vector<uint64_t> targets;
@@ -76,15 +82,9 @@ void RecomputeSearch::refine(size_t at) {
 }
 
 RecomputeChoice RecomputeSearch::budget(uint64_t bytes) {
-  const auto cheapest = [&] {
-    const auto fits = [&](const RecomputeChoice& choice) { return choice.peak() <= bytes; };
-    return std::find_if(choices_.begin(), choices_.end(), fits);
-  };
-  choices();
-  if (const auto found = cheapest(); found != choices_.end()) {
-    refine(static_cast<size_t>(found - choices_.begin()));
-    return measure(cheapest()->recompute, true);
-  }
+  refine(bytes);
+  if (const auto found = cheapest(bytes); found != choices_.end())
+    return measure(found->recompute, true);
   fail<OutOfMemory>(
       "memory budget",
       "the step must fit in {} ({} bytes); the least that recomputation reaches is {} ({} bytes)",
@@ -104,14 +104,17 @@ RecomputeChoice RecomputeSearch::speed() {
   return collection(save_matmuls());
 }
 
-RecomputeChoice RecomputeSearch::collection(const SavePolicy& policy) {
-  const RecomputePlan plan = plan_speed(recorded_.graph, [&](uint32_t record) {
+RecomputePlan RecomputeSearch::plan_collection(const SavePolicy& policy) const {
+  return plan_speed(recorded_.graph, [&](uint32_t record) {
     uint64_t bytes = 0;
     for (const uint32_t value : recorded_.graph.records[record].outputs)
       bytes += recorded_.graph.values[value].bytes;
     return policy({recorded_.ops[record].c_str(), recorded_.costs[record], bytes});
   });
-  return measure(follow(recorded_, plan), true);
+}
+
+RecomputeChoice RecomputeSearch::collection(const SavePolicy& policy) {
+  return measure(follow(recorded_, plan_collection(policy)), true);
 }
 
 }  // namespace rw

@@ -47,6 +47,9 @@ class RecomputeSearch {
   // nothing; the last has the least feasible peak. Computed when first asked for.
   const std::vector<RecomputeChoice>& choices();
 
+  // Measures more plans in the gap between two choices that `bytes` falls into.
+  void refine(uint64_t bytes);
+
   // The cheapest choice whose peak is at most `bytes`, after more plans were measured in the gap
   // that `bytes` falls into. Since these do not depend on where in the gap it is, a smaller budget
   // never gives a higher peak. OutOfMemory naming the least feasible bytes.
@@ -63,7 +66,8 @@ class RecomputeSearch {
     return measure(follow(recorded_, plan));
   }
   RecomputeGraph with_costs(const RecomputeObjective& objective) const;
-  void refine(size_t at);
+  RecomputePlan plan_collection(const SavePolicy& policy) const;
+  std::vector<RecomputeChoice>::iterator cheapest(uint64_t bytes);
   void keep_best();
 
   OpenDry open_;

@@ -97,7 +97,6 @@ void plan_tiles(Plan& plan, const Caps& caps, const Problem& q, const TileFamily
   const bool adds = split.parts == 1 && q.p.beta != 0;
   variant.push_back(adds);
   if (split.parts == 1) {
-    g.beta = q.p.beta;
     plan.add(kernel, {a, b, c}, Access::read_write, g, tiles, std::move(variant), q.volume());
     return;
   }
@@ -152,7 +151,7 @@ GemmParams gemm_params(const Problem& q) {
           .b_panel = 0,
           .c_split = 0,
           .alpha = p.alpha,
-          .beta = 0};
+          .beta = p.beta};
 }
 
 // ---- variants ------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ std::optional<Result> Bench::try_budget(uint64_t bytes) {
 
 std::optional<Result> Bench::fitting(uint64_t bytes) {
   if (search().choices().back().peak() > bytes) return std::nullopt;
-  search().budget(bytes);  // measures plans close to it
+  search().refine(bytes);
   for (const RecomputeChoice& choice : search().choices()) {
     const Run run{.recompute = choice.recompute};
     if (choice.peak() > bytes || !fits(workload_, profile_, run, bytes)) continue;

@@ -106,11 +106,8 @@ std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
 
 std::vector<Tensor> linear_vjp(const Record& r, std::span<Tensor> dy) {
   Tensor dx, dw;
-  if (r.needs_grad(1)) {
-    const Tensor sum = r.gradient_so_far(1);
-    Tensor product = gemm(transpose(dy[0], 0, 1), r.take_input(0), DType::f32, sum);
-    if (!sum) dw = std::move(product);
-  }
+  if (r.needs_grad(1))
+    dw = gemm(transpose(dy[0], 0, 1), r.take_input(0), DType::f32, r.gradient_so_far(1));
   if (r.needs_grad(0)) dx = gemm(dy[0], r.input(1), dy[0].dtype());
   return {std::move(dx), std::move(dw)};
 }

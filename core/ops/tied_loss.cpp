@@ -95,8 +95,7 @@ std::vector<Tensor> tied_vjp(const Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<TiedAttrs>();
   const Problem problem(a, [&](int i) -> const Tensor& { return r.input(i); });
   const Tensor dloss = contiguous(dys[0]);
-  Tensor dhidden, dtable, dbias;
-  const Tensor table_sum = r.gradient_so_far(1);
+  Tensor dhidden, dtable = r.gradient_so_far(1), dbias;
   if (r.needs_grad(0)) dhidden = empty_on(dloss, problem.hidden.shape(), problem.hidden.dtype());
   problem.for_each_chunk([&](const auto& part, const Tensor& logits) {
     const Tensor target = part(problem.target), lse = part(r.output(1)), dloss_part = part(dloss);
@@ -106,9 +105,9 @@ std::vector<Tensor> tied_vjp(const Record& r, std::span<Tensor> dys) {
            {.threads = {flat_threads(logits.numel()), 1, 1}});
     if (r.needs_grad(0)) multiply(dlogits, problem.table, part(dhidden), 0);
     if (r.needs_grad(1)) {
-      const bool adds = table_sum.defined() || dtable.defined();
+      const bool adds = dtable.defined();
       if (!adds) dtable = empty_on(dloss, problem.table.shape(), DType::f32);
-      multiply(transpose(dlogits, 0, 1), part(problem.hidden), table_sum ? table_sum : dtable, adds);
+      multiply(transpose(dlogits, 0, 1), part(problem.hidden), dtable, adds);
     }
     if (a.has_bias && r.needs_grad(3)) {
       const Tensor sum = cast(sum_to(dlogits, {problem.classes()}), DType::f32);
