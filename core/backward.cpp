@@ -20,6 +20,7 @@ Tensor sum_of(Tensor a, Tensor b) {
 
 void add_to_leaf(const Tensor& leaf, Tensor gradient) {
   TensorImpl& impl = leaf.impl();
+  if (!impl.grad.defined()) impl.grad = impl.grad_place;
   if (gradient.pointer() == impl.grad.pointer()) return;  // the vjp added to it
   if (impl.grad.defined()) return accumulate(gradient, impl.grad);
   const PurposeScope purpose(Purpose::gradient);

@@ -127,7 +127,7 @@ Arena::Range Device::take(Storage& storage) {
   while (live_budget_ && live() + size > live_budget_)
     if (!reclaim_(live() + size - live_budget_)) out_of_memory(bytes);
   const Purpose purpose = storage.purpose();
-  if (purpose == Purpose::parameter || purpose == Purpose::gradient || purpose == Purpose::optimizer)
+  if (purpose == Purpose::parameter || purpose == Purpose::optimizer)
     if (const auto range = take_lasting(bytes)) {
       storage.lasting_ = true;
       return *range;

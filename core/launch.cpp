@@ -1,5 +1,6 @@
 #include "core/launch.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace rw {
@@ -15,12 +16,13 @@ int64_t extent(const Tensor& t) {
 
 // The aligned range of the block that covers the view, and the element offset inside it.
 Binding bind(const Arg& arg, uint64_t alignment, uint32_t& offset) {
-  const TensorImpl& t = arg.tensor.impl();
+  if (!arg.tensor) return {arg.memory.range, arg.memory.dtype, arg.access};
+  const TensorImpl& t = arg.tensor->impl();
   const uint64_t element = size_of(t.dtype);
   const Arena::Range& whole = t.storage->range();
   const uint64_t begin = static_cast<uint64_t>(t.offset) * element;
   const uint64_t aligned = begin / alignment * alignment;
-  const uint64_t end = begin + static_cast<uint64_t>(extent(arg.tensor)) * element;
+  const uint64_t end = begin + static_cast<uint64_t>(extent(*arg.tensor)) * element;
   offset = static_cast<uint32_t>((begin - aligned) / element);
   return {{whole.block, whole.offset + aligned, end - aligned}, t.dtype, arg.access};
 }
@@ -31,12 +33,14 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
                     const Launch& how) {
   std::array<Binding, 8> bindings;
   check(args.size() <= bindings.size(), kernel, "a kernel takes at most 8 tensors, got {}", args.size());
-  Device& device = args[0].tensor.device();
+  const auto first = std::find_if(args.begin(), args.end(), [](const Arg& a) { return a.tensor; });
+  Device& device = first->tensor->device();
   const uint64_t alignment = device.info().alignment;
   for (size_t i = 0; i < args.size(); ++i) {
-    check<DeviceError>(&args[i].tensor.device() == &device, kernel,
+    const Device& other = args[i].tensor ? args[i].tensor->device() : device;
+    check<DeviceError>(&other == &device, kernel,
                        "all tensors must be on one device, got '{}' and '{}'", device.info().name,
-                       args[i].tensor.device().info().name);
+                       other.info().name);
     uint32_t offset = 0;
     bindings[i] = bind(args[i], alignment, offset);
     std::memcpy(params.data() + i * sizeof(uint32_t), &offset, sizeof(offset));

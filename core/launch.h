@@ -11,13 +11,21 @@
 
 namespace rw {
 
-struct Arg {
-  const Tensor& tensor;
-  Access access;
+// Memory that several tensors lie in, for kernels that find them by themselves.
+struct MemoryRange {
+  BufferRange range;  // its offset is a multiple of DeviceInfo::alignment
+  DType dtype = DType::f32;
 };
-inline Arg in(const Tensor& t) { return {t, Access::read}; }
-inline Arg out(const Tensor& t) { return {t, Access::write}; }
-inline Arg inout(const Tensor& t) { return {t, Access::read_write}; }
+
+struct Arg {
+  const Tensor* tensor;  // null: `memory`, of the same device as the other arguments
+  Access access;
+  MemoryRange memory = {};
+};
+inline Arg in(const Tensor& t) { return {&t, Access::read}; }
+inline Arg out(const Tensor& t) { return {&t, Access::write}; }
+inline Arg inout(const Tensor& t) { return {&t, Access::read_write}; }
+inline Arg in(const MemoryRange& memory) { return {nullptr, Access::read, memory}; }
 
 // Specialization constants 0, 1, ... of a call.
 struct Variant {
@@ -36,7 +44,8 @@ struct Launch {
 };
 
 namespace detail {
-// Queues the call; writes the element offset of every binding to the head of `params`.
+// Queues the call; writes the element offset of every binding to the head of `params`. At least
+// one argument is a tensor.
 void launch(const char* kernel, std::span<const Arg> args, std::span<std::byte> params,
             const Launch& how);
 }  // namespace detail

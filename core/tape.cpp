@@ -72,7 +72,8 @@ Tensor Record::take_input(int i) const {
 Tensor Record::gradient_so_far(int i) const {
   const Edge& edge = inputs[static_cast<size_t>(i)];
   if (!edge.requires_grad || edge.record >= 0) return {};
-  const Tensor gradient = edge.leaf.grad();
+  const Tensor own = edge.leaf.grad();
+  const Tensor& gradient = own.defined() ? own : edge.leaf.impl().grad_place;
   const bool usable = gradient.defined() && gradient.dtype() == DType::f32 &&
                       gradient.is_contiguous() && gradient.shape() == edge.shape;
   return usable ? gradient : Tensor();

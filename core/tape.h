@@ -88,8 +88,8 @@ struct Record {
   // input(i), read for the last time: the record lets go of it where no later backward may want it,
   // so that its memory can hold the gradient that is made next.
   Tensor take_input(int i) const;
-  // The gradient that leaf input i has already (f32, dense), for the vjp to add to and to return: no
-  // second one is in memory then. Undefined where there is none.
+  // The gradient that leaf input i has already, or the zeros in its place (f32, dense), for the vjp to
+  // add to and to return: no second one is in memory then. Undefined where there is none.
   Tensor gradient_so_far(int i) const;
   bool needs_grad(int input) const { return inputs[input].requires_grad; }
 };

@@ -86,6 +86,8 @@ struct TensorImpl {
   bool requires_grad = false;
   Producer producer;
   Tensor grad;
+  Tensor grad_place;  // zeros that the first gradient is added to; undefined: it lies anywhere
+  bool is_optimized = false;  // belongs to an optimizer
   std::string name;  // parameters: for messages
 
   TensorImpl() = default;

@@ -16,6 +16,7 @@ void Accumulate::backward(const Tensor& loss, float weight) {
                        "backward() must run once per step(); add the losses of a micro-batch");
   if (position_ == 0) {
     Optimizer::zero_grad();
+    if (micro_batches_ > 1) place_gradients();
     unit_ = 0;
     total_ = 0;
   }
@@ -43,9 +44,11 @@ bool Accumulate::flush() {
                        "step() must end the last micro-batch before flush()");
   position_ = 0;
   if (total_ == 0) return false;
-  update(static_cast<float>(total_));
-  total_ = 0;
-  return true;
+  return update(static_cast<float>(std::exchange(total_, 0)));
+}
+
+void Accumulate::zero_grad() {
+  if (position_ == 0 && !has_gradient_) Optimizer::zero_grad();
 }
 
 void Accumulate::check_between_windows() const {

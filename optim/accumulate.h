@@ -22,8 +22,9 @@ class Accumulate : public Optimizer {
   // Queues an update from the micro-batches since the last one, with their weights' sum as divisor.
   // False if there were none. For the end of an epoch.
   bool flush();
-  // Does nothing: every window starts from zero gradients by itself.
-  void zero_grad() override {}
+  // Between windows the gradients give their memory back; inside one nothing happens. A window that
+  // finds some left starts from zero all the same.
+  void zero_grad() override;
 
   uint32_t micro_batches() const { return micro_batches_; }
   uint32_t position() const { return position_; }  // micro-batches in the window so far

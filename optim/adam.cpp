@@ -26,18 +26,22 @@ class AdamRule : public UpdateRule {
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
 
   void update(const Target& t) const override {
-    const kernels::AdamParams p{.offset = {},
-                                .n = count32(t.parameters.numel(), "adam"),
-                                .lr = t.learning_rate,
-                                .beta1 = options_.beta1,
-                                .beta2 = options_.beta2,
-                                .eps = options_.eps,
-                                .weight_decay = t.weight_decay,
-                                .decoupled = decoupled_};
-    launch("adam",
-           {inout(t.parameters), in(t.gradients), inout(t.states[0]), inout(t.states[1]),
-            in(t.control)},
-           p, {.threads = {flat_threads(t.parameters.numel()), 1, 1}});
+    for (const GradientTable::Part& part : t.parts) {
+      const kernels::AdamParams p{.offset = {},
+                                  .first = part.first,
+                                  .rows = part.rows,
+                                  .shift = t.shift,
+                                  .lr = t.learning_rate,
+                                  .beta1 = options_.beta1,
+                                  .beta2 = options_.beta2,
+                                  .eps = options_.eps,
+                                  .weight_decay = t.weight_decay,
+                                  .decoupled = decoupled_};
+      launch("adam",
+             {inout(t.parameters), in(part.gradients), inout(t.states[0]), inout(t.states[1]),
+              in(t.table), in(t.control)},
+             p, {.threads = {part.rows << t.shift, 1, 1}});
+    }
   }
 
  private:

@@ -8,9 +8,6 @@ namespace rw {
 
 namespace {
 
-// Elements per chunk: enough workgroups in a large parameter, few chunks in all.
-constexpr int64_t chunk_size = 1 << 15;
-
 class LambRule : public UpdateRule {
  public:
   explicit LambRule(const LambOptions& options) : options_(options) {
@@ -27,70 +24,61 @@ class LambRule : public UpdateRule {
 
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
 
-  void prepare(const FlatParameters& parameters) override {
-    for (const FlatParameters::Run& run : parameters.runs())
-      runs_.push_back(chunks_of(parameters, run));
+  void prepare(const GradientTable& gradients) override {
+    const PurposeScope purpose(Purpose::optimizer);
+    const auto device = gradients.table().device().shared_from_this();
+    for (const GradientTable::Run& run : gradients.runs()) {
+      Tensor begins = empty({static_cast<int64_t>(run.begins.size())}, DType::i32, device);
+      begins.copy_from(run.begins);
+      runs_.push_back({run.first, run.rows, std::move(begins)});
+    }
   }
 
   void update(const Target& t) const override {
-    const Chunks& c = runs_[t.run];
+    const Run& run = runs_[t.run];
     const PurposeScope purpose(Purpose::workspace);
     const auto device = t.parameters.device().shared_from_this();
-    const Tensor partial = empty({2, c.chunks}, DType::f32, device);
-    const Tensor ratio = empty({c.parameters}, DType::f32, device);
+    const int64_t parameters = run.begins.numel() - 1;
+    const Tensor partial = empty({2, run.rows}, DType::f32, device);
+    const Tensor ratio = empty({parameters}, DType::f32, device);
     const Tensor &m = t.states[0], &v = t.states[1];
-    const kernels::LambParams p{.offset = {},
-                                .chunks = static_cast<uint32_t>(c.chunks),
-                                .lr = t.learning_rate,
-                                .beta1 = options_.beta1,
-                                .beta2 = options_.beta2,
-                                .eps = options_.eps,
-                                .weight_decay = t.weight_decay};
-    const Launch groups{.threads = {p.chunks, 1, 1}};
-    launch("lamb_norms",
-           {in(t.parameters), in(t.gradients), inout(m), inout(v), in(c.table), in(t.control),
-            out(partial)},
-           p, groups);
-    const kernels::LambRatioParams q{.offset = {},
-                                     .parameters = static_cast<uint32_t>(c.parameters),
-                                     .chunks = p.chunks,
+    kernels::LambParams p{.offset = {},
+                          .first = run.first,
+                          .rows = run.rows,
+                          .part = 0,
+                          .chunks = run.rows,
+                          .lr = t.learning_rate,
+                          .beta1 = options_.beta1,
+                          .beta2 = options_.beta2,
+                          .eps = options_.eps,
+                          .weight_decay = t.weight_decay};
+    for (const GradientTable::Part& part : t.parts) {
+      kernels::LambParams q = p;
+      q.first = part.first, q.rows = part.rows, q.part = part.first - run.first;
+      launch("lamb_norms",
+             {in(t.parameters), in(part.gradients), inout(m), inout(v), in(t.table), in(t.control),
+              out(partial)},
+             q, {.threads = {q.rows, 1, 1}});
+    }
+    const kernels::LambRatioParams r{.offset = {},
+                                     .parameters = static_cast<uint32_t>(parameters),
+                                     .chunks = run.rows,
                                      .adapt = t.weight_decay != 0};
-    launch("lamb_ratio", {in(partial), in(c.first), in(t.control), out(ratio)}, q,
-           {.threads = {q.parameters, 1, 1}});
-    launch("lamb", {inout(t.parameters), in(m), in(v), in(c.table), in(ratio), in(t.control)}, p,
-           groups);
+    launch("lamb_ratio", {in(partial), in(run.begins), in(t.control), out(ratio)}, r,
+           {.threads = {r.parameters, 1, 1}});
+    launch("lamb", {inout(t.parameters), in(m), in(v), in(t.table), in(ratio), in(t.control)}, p,
+           {.threads = {p.rows, 1, 1}});
   }
 
  private:
-  // A run's cut into chunks, as the kernels read it (shaders/params.h).
-  struct Chunks {
-    int64_t chunks = 0, parameters = 0;
-    Tensor table, first;
+  // A run's rows in the table, and where each parameter's begin among them.
+  struct Run {
+    uint32_t first = 0, rows = 0;
+    Tensor begins;  // i32 [parameters + 1]
   };
 
-  static Chunks chunks_of(const FlatParameters& parameters, const FlatParameters::Run& run) {
-    std::vector<int32_t> table, first = {0};
-    for (const FlatParameters::Slot& slot : parameters.slots()) {
-      const int64_t begin = slot.offset - run.offset, size = slot.parameter.numel();
-      if (slot.slab != run.slab || begin < 0 || begin >= run.size) continue;
-      const auto index = static_cast<int32_t>(first.size() - 1);
-      for (int64_t at = 0; at < size; at += chunk_size)
-        for (const int64_t v : {begin + at, std::min(chunk_size, size - at), int64_t{index}})
-          table.push_back(static_cast<int32_t>(v));
-      first.push_back(static_cast<int32_t>(table.size() / 3));
-    }
-    const auto upload = [&](const std::vector<int32_t>& values) {
-      const PurposeScope purpose(Purpose::optimizer);
-      const auto device = parameters.device().shared_from_this();
-      Tensor t = empty({static_cast<int64_t>(values.size())}, DType::i32, device);
-      t.copy_from(values);
-      return t;
-    };
-    return {first.back(), static_cast<int64_t>(first.size() - 1), upload(table), upload(first)};
-  }
-
   LambOptions options_;
-  std::vector<Chunks> runs_;
+  std::vector<Run> runs_;
 };
 
 }  // namespace

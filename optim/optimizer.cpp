@@ -10,12 +10,12 @@ namespace rw {
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
     : rule_(std::move(rule)),
       parameters_(std::move(groups), static_cast<int>(rule_->state_names().size())),
-      stats_(parameters_.slabs().size(), parameters_.largest_slab(), device()) {
+      gradients_(GradientTable::of(parameters_)) {
   const PurposeScope purpose(Purpose::optimizer);
   control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
   fill_(control_, 0);
   set_scaler(LossScaler::none());
-  rule_->prepare(parameters_);
+  rule_->prepare(gradients_);
 }
 
 void Optimizer::set_learning_rate(float rate) {
@@ -54,21 +54,21 @@ void Optimizer::backward(const Tensor& loss, float weight) {
 }
 
 bool Optimizer::step() {
-  update(1);
-  return true;
+  return update(1);
 }
 
 void Optimizer::zero_grad() {
-  parameters_.zero_gradients();
+  parameters_.drop_gradients();
 }
 
-void Optimizer::update(float weight) {
+bool Optimizer::update(float weight) {
   const OpScope scope("optimizer");
   const PhaseScope phase(Phase::update);
   check<AutogradError>(has_scaled_ || (!scaler_.is_dynamic && scaler_.initial == 1), "optimizer",
                        "with a loss scaler, step() needs optimizer.backward(loss), not "
                        "loss.backward(): the gradients must carry the loss scale");
-  parameters_.check_gradients();
+  has_scaled_ = false;
+  if (!gradients_.locate()) return false;
   const auto tell_observers = [&](void (UpdateObserver::*message)()) {
     for (const std::weak_ptr<UpdateObserver>& observer : observers_)
       if (const auto alive = observer.lock()) ((*alive).*message)();
@@ -80,9 +80,11 @@ void Optimizer::update(float weight) {
     const FlatParameters::Slab& slab = parameters_.slabs()[run.slab];
     const ParameterGroup& group = parameters_.groups()[run.group];
     UpdateRule::Target target{.parameters = FlatParameters::view(slab.parameters, run),
-                              .gradients = FlatParameters::view(slab.gradients, run),
                               .states = {},
                               .control = control_,
+                              .table = gradients_.table(),
+                              .parts = gradients_.parts(i),
+                              .shift = gradients_.shift(),
                               .learning_rate = rule_->learning_rate * group.lr_scale,
                               .weight_decay = group.weight_decay.value_or(rule_->weight_decay),
                               .run = i};
@@ -91,8 +93,8 @@ void Optimizer::update(float weight) {
     rule_->update(target);
   }
   parameters_.bump_versions();
-  has_scaled_ = false;
   tell_observers(&UpdateObserver::after_update);
+  return true;
 }
 
 void Optimizer::add_observer(std::weak_ptr<UpdateObserver> observer) {
@@ -101,10 +103,8 @@ void Optimizer::add_observer(std::weak_ptr<UpdateObserver> observer) {
 }
 
 void Optimizer::prepare(float weight) {
-  for (size_t i = 0; i < parameters_.slabs().size(); ++i)
-    stats_.add(i, parameters_.slabs()[i].gradients);
   const kernels::UpdatePrepareParams p{.offset = {},
-                                       .chunks = stats_.chunks(),
+                                       .chunks = gradients_.rows(),
                                        .weight = weight,
                                        .max_norm = max_norm_,
                                        .schedule = schedule_.kind,
@@ -121,7 +121,7 @@ void Optimizer::prepare(float weight) {
                                        .backoff = scaler_.backoff,
                                        .min_scale = scaler_.floor,
                                        .max_scale = scaler_.ceiling};
-  launch("update_prepare", {in(stats_.partials()), inout(control_)}, p, {});
+  launch("update_prepare", {in(gradients_.stats()), inout(control_)}, p, {});
 }
 
 float Optimizer::read_control(int slot) const {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "optim/grad_norm.h"
+#include "optim/gradient_table.h"
 #include "optim/loss_scaler.h"
 #include "optim/parameters.h"
 #include "optim/schedule.h"
@@ -22,14 +22,18 @@ class UpdateRule {
   // One name per tensor of state that a parameter needs, as PyTorch calls it.
   virtual std::vector<std::string> state_names() const = 0;
   // Called once, with the parameters that will be updated.
-  virtual void prepare(const FlatParameters&) {}
+  virtual void prepare(const GradientTable&) {}
 
-  // Flat, dense tensors of one size, and the control buffer (STATE_* of shaders/params.h). The
-  // kernel does nothing when control[STATE_FOUND_INF] is set.
+  // A run of parameters: flat, dense tensors of one size, the table that says where the gradients
+  // lie, and the control buffer (STATE_* of shaders/params.h). Kernels leave parameters without a
+  // gradient alone, and do nothing when control[STATE_FOUND_INF] is set.
   struct Target {
-    Tensor parameters, gradients;
+    Tensor parameters;
     std::vector<Tensor> states;
     Tensor control;
+    Tensor table;                            // as GradientTable::table()
+    std::vector<GradientTable::Part> parts;  // a dispatch each
+    uint32_t shift = 0;                      // as GradientTable::shift()
     float learning_rate = 0, weight_decay = 0;
     size_t run = 0;  // which of the parameters' runs this is
   };
@@ -55,9 +59,10 @@ class Optimizer {
   // by `weight`. The loss has one element.
   virtual void backward(const Tensor& loss, float weight = 1);
   // Queues an update from the collected gradients. It is skipped on the device, state included, if
-  // a gradient is not finite. False: nothing was queued (Accumulate, inside a window).
+  // a gradient is not finite. Parameters without a gradient stay as they are, as in PyTorch. False:
+  // nothing was queued (no parameter has a gradient; Accumulate, inside a window).
   virtual bool step();
-  virtual void zero_grad();
+  virtual void zero_grad();  // every grad() is undefined again: the gradients give their memory back
 
   void set_learning_rate(float rate);  // before lr_scale and schedule
   void set_schedule(const Schedule& schedule) { schedule_ = schedule; }
@@ -88,8 +93,9 @@ class Optimizer {
  protected:
   Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule);
   Optimizer(Optimizer&&) = default;
-  // An update with the gradients divided by `weight`.
-  void update(float weight);
+  // An update with the gradients divided by `weight`; false if there are none.
+  bool update(float weight);
+  void place_gradients() { parameters_.place_gradients(); }  // for gradients that outlive a step
 
  private:
   void prepare(float weight);
@@ -97,7 +103,7 @@ class Optimizer {
 
   std::unique_ptr<UpdateRule> rule_;
   FlatParameters parameters_;
-  GradStats stats_;
+  GradientTable gradients_;
   Tensor control_;
   std::vector<std::weak_ptr<UpdateObserver>> observers_;
   Schedule schedule_;

@@ -18,17 +18,12 @@ int64_t round_up(int64_t n) {
   return (n + REWIND_FLAT - 1) / REWIND_FLAT * REWIND_FLAT;
 }
 
-bool has_owner(const Tensor& parameter) {
-  const Tensor gradient = parameter.grad();
-  return gradient.defined() && gradient.impl().storage->op() == owner;
-}
-
 void check_parameter(const Tensor& p, const std::string& name) {
   check<DTypeError>(p.dtype() == DType::f32, owner,
                     "parameters must be f32 (Autocast makes the f16 copies), got {} for '{}'",
                     rw::name(p.dtype()), name);
   check<AutogradError>(p.is_leaf(), owner, "'{}' must be a leaf, got the result of an op", name);
-  check<AutogradError>(!has_owner(p), owner,
+  check<AutogradError>(!p.impl().is_optimized, owner,
                        "'{}' belongs to another optimizer; use one with several groups", name);
   // The slab of an earlier optimizer is shared by its parameters, and only they are to leave it.
   const std::shared_ptr<Storage>& storage = p.impl().storage;
@@ -64,8 +59,10 @@ FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, int states) :
 }
 
 FlatParameters::~FlatParameters() {
-  for (const Slot& slot : slots_)
-    if (slot.parameter.grad().pointer() == slot.gradient.pointer()) slot.parameter.impl().grad = {};
+  for (const Slot& slot : slots_) {
+    slot.parameter.impl().is_optimized = false;
+    slot.parameter.impl().grad_place = {};
+  }
 }
 
 std::vector<int64_t> FlatParameters::plan() {
@@ -82,7 +79,7 @@ std::vector<int64_t> FlatParameters::plan() {
       const int64_t capacity = slab_bytes / static_cast<int64_t>(sizeof(float));
       if (sizes.empty() || sizes.back() + size > capacity) sizes.push_back(0);
       const size_t slab = sizes.size() - 1;
-      slots_.push_back({p, {}, slab, sizes.back(), name});
+      slots_.push_back({p, slab, sizes.back(), name});
       if (runs_.empty() || runs_.back().group != g || runs_.back().slab != slab)
         runs_.push_back({g, slab, sizes.back(), 0});
       runs_.back().size += size;
@@ -105,34 +102,28 @@ void FlatParameters::move_into(size_t index, int64_t size, int states) {
     impl.storage = target.impl().storage;
     impl.strides = target.strides();
     impl.offset = slot.offset;
-  }
-  slab.gradients = zeroed(size, device, Purpose::gradient);
-  for (Slot& slot : slots_) {
-    if (slot.slab != index) continue;
-    slot.gradient = view(slab.gradients, slot);
-    if (const Tensor earlier = slot.parameter.grad(); earlier.defined())
-      copy_into(earlier, slot.gradient);
-    slot.parameter.set_grad(slot.gradient);
+    impl.is_optimized = true;
   }
   for (int i = 0; i < states; ++i) slab.states.push_back(zeroed(size, device, Purpose::optimizer));
   slabs_.push_back(std::move(slab));
 }
 
-int64_t FlatParameters::largest_slab() const {
-  int64_t largest = 0;
-  for (const Slab& slab : slabs_) largest = std::max(largest, slab.parameters.numel());
-  return largest;
+void FlatParameters::drop_gradients() {
+  for (const Slot& slot : slots_) {
+    slot.parameter.impl().grad = {};
+    slot.parameter.impl().grad_place = {};
+  }
 }
 
-void FlatParameters::zero_gradients() {
-  for (const Slab& slab : slabs_) fill_(slab.gradients, 0);
-}
-
-void FlatParameters::check_gradients() const {
-  for (const Slot& slot : slots_)
-    check<AutogradError>(slot.parameter.grad().pointer() == slot.gradient.pointer(), owner,
-                         "the gradient of '{}' was replaced; use zero_grad() instead of set_grad()",
-                         slot.name);
+void FlatParameters::place_gradients() {
+  const OpScope scope(owner);
+  for (size_t i = 0; i < slabs_.size(); ++i) {
+    // What an optimizer allocates lies apart from what steps need.
+    const Tensor zeros = zeroed(slabs_[i].parameters.numel(), device(), Purpose::optimizer);
+    zeros.impl().storage->set_purpose(Purpose::gradient);
+    for (const Slot& slot : slots_)
+      if (slot.slab == i) slot.parameter.impl().grad_place = view(zeros, slot);
+  }
 }
 
 void FlatParameters::bump_versions() {

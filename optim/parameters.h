@@ -24,19 +24,20 @@ inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
 // normalisation, which have one, do not.
 std::vector<ParameterGroup> decay_groups(const std::vector<Tensor>& parameters, float weight_decay);
 
-// Every parameter becomes a view of a slab and its grad() a view of the slab's gradients; handles
-// stay valid. Parameters start at multiples of 8 elements; the gaps hold zeros and stay zero.
+// Every parameter becomes a view of a slab; handles stay valid. Parameters start at multiples of 8
+// elements; the gaps hold zeros and stay zero. Gradients are not part of it: each takes its memory
+// when backward first makes it and gives it back in drop_gradients().
 class FlatParameters {
  public:
   // Up to 128 MiB, or one parameter that is larger: bounds what moving the parameters costs on top
   // of them, and fits the blocks of every device.
   struct Slab {
-    Tensor parameters, gradients;  // f32 [elements]
-    std::vector<Tensor> states;    // f32 [elements] each, zero at first
+    Tensor parameters;           // f32 [elements]
+    std::vector<Tensor> states;  // f32 [elements] each, zero at first
   };
   // Where a parameter lies. `offset` is in elements from the start of the slab.
   struct Slot {
-    Tensor parameter, gradient;
+    Tensor parameter;
     size_t slab = 0;
     int64_t offset = 0;
     std::string name;  // the parameter's, or "group.index" where it has none
@@ -50,7 +51,7 @@ class FlatParameters {
   // Throws AutogradError for parameters that appear twice, share storage or belong to another
   // optimizer, and DTypeError for other dtypes than f32. `states`: tensors of state per parameter.
   FlatParameters(std::vector<ParameterGroup> groups, int states);
-  ~FlatParameters();  // the parameters keep their values and lose their gradients
+  ~FlatParameters();  // the parameters keep their values
   FlatParameters(FlatParameters&&) = default;
   FlatParameters& operator=(FlatParameters&&) = delete;
 
@@ -59,11 +60,12 @@ class FlatParameters {
   const std::vector<Slot>& slots() const { return slots_; }
   const std::vector<Run>& runs() const { return runs_; }
   Device& device() const { return slots_.front().parameter.device(); }
-  int64_t largest_slab() const;  // elements
 
-  void zero_gradients();
-  void check_gradients() const;  // AutogradError where a grad() is no longer the slab's
-  void bump_versions();          // after a write: values saved before it are stale
+  void drop_gradients();  // every grad() is undefined again
+  // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that outlive
+  // a step. drop_gradients() gives them back.
+  void place_gradients();
+  void bump_versions();  // after a write: values saved before it are stale
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const Run& run);

@@ -29,17 +29,23 @@ class SgdRule : public UpdateRule {
   }
 
   void update(const Target& t) const override {
-    const kernels::SgdParams p{.offset = {},
-                               .n = count32(t.parameters.numel(), "sgd"),
-                               .lr = t.learning_rate,
-                               .momentum = options_.momentum,
-                               .dampening = options_.dampening,
-                               .weight_decay = t.weight_decay,
-                               .nesterov = options_.nesterov,
-                               .maximize = options_.maximize};
     const Tensor& momentum = t.states.empty() ? t.parameters : t.states[0];
-    launch("sgd", {inout(t.parameters), in(t.gradients), inout(momentum), in(t.control)}, p,
-           {.threads = {flat_threads(t.parameters.numel()), 1, 1}});
+    for (const GradientTable::Part& part : t.parts) {
+      const kernels::SgdParams p{.offset = {},
+                                 .first = part.first,
+                                 .rows = part.rows,
+                                 .shift = t.shift,
+                                 .lr = t.learning_rate,
+                                 .momentum = options_.momentum,
+                                 .dampening = options_.dampening,
+                                 .weight_decay = t.weight_decay,
+                                 .nesterov = options_.nesterov,
+                                 .maximize = options_.maximize};
+      launch("sgd",
+             {inout(t.parameters), in(part.gradients), inout(momentum), in(t.table),
+              in(t.control)},
+             p, {.threads = {part.rows << t.shift, 1, 1}});
+    }
   }
 
  private:

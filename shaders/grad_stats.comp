@@ -1,21 +1,23 @@
-//! buffers: g:T:read partial:f32:write
-//! types: T = f32 f16
+//! buffers: g:f32:read table:i32:read partial:f32:write
 //! params: GradStatsParams
 //! local: subgroup
 //! grid: groups
 //! requires: subgroup arithmetic
+#include "chunks.glsl"
 #include "flat.glsl"
 #include "numbers.glsl"
 #include "reduce.glsl"
 
 void main() {
-  uint chunk = group_id();
-  if (chunk >= p.chunks) return;
-  uint begin = chunk * p.chunk, end = min(begin + p.chunk, p.n);
+  uint group = group_id();
+  if (group >= p.rows) return;
+  uint row = p.first + group;
+  Chunk chunk = load_chunk(row);
+  uint end = chunk.grad + chunk.size;
   vec4 squares = vec4(0.0);
   uvec4 bits = uvec4(0);
-  for (uint i = begin + gl_LocalInvocationID.x * 8; i < end; i += gl_WorkGroupSize.x * 8) {
-    if (is_whole(i, end, begin | p.offset[0])) {
+  for (uint i = chunk.grad + gl_LocalInvocationID.x * 8; i < end; i += gl_WorkGroupSize.x * 8) {
+    if (is_whole(i, end, chunk.grad | p.offset[0])) {
       vec4 lo, hi;
       load8_g(i, lo, hi);
       squares += lo * lo + hi * hi;
@@ -31,6 +33,6 @@ void main() {
   float total = workgroup_sum((squares.x + squares.y) + (squares.z + squares.w));
   uint largest = workgroup_max(max(max(bits.x, bits.y), max(bits.z, bits.w)));
   if (gl_LocalInvocationID.x != 0) return;
-  store_partial(chunk, total);
-  store_partial(p.chunks + chunk, largest < 0x7f800000u ? 0.0 : 1.0);
+  store_partial(row, total);
+  store_partial(p.chunks + row, largest < 0x7f800000u ? 0.0 : 1.0);
 }

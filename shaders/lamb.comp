@@ -5,13 +5,14 @@
 #include "lamb_update.glsl"
 
 void main() {
-  uint chunk = group_id();
-  if (chunk >= p.chunks || load_state(STATE_FOUND_INF) != 0.0) return;
-  uint begin = uint(load_table(3 * chunk)), end = begin + uint(load_table(3 * chunk + 1));
-  float rate = p.lr * load_state(STATE_LR_FACTOR) * load_ratio(uint(load_table(3 * chunk + 2)));
+  uint row = group_id();
+  if (row >= p.rows || load_state(STATE_FOUND_INF) != 0.0) return;
+  Chunk chunk = load_chunk(p.first + row);
+  uint end = chunk.begin + chunk.size;
+  float rate = p.lr * load_state(STATE_LR_FACTOR) * load_ratio(chunk.parameter);
   Correction correction = load_correction();
-  uint offsets = p.offset[0] | p.offset[1] | p.offset[2];
-  for (uint i = begin + gl_LocalInvocationID.x * 8; i < end; i += gl_WorkGroupSize.x * 8) {
+  uint offsets = chunk.begin | p.offset[0] | p.offset[1] | p.offset[2];
+  for (uint i = chunk.begin + gl_LocalInvocationID.x * 8; i < end; i += gl_WorkGroupSize.x * 8) {
     if (is_whole(i, end, offsets)) {
       vec4 x_lo, x_hi, m_lo, m_hi, v_lo, v_hi;
       load8_param(i, x_lo, x_hi);

@@ -18,18 +18,19 @@ void step4(Correction correction, vec4 x, vec4 g, inout vec4 m, inout vec4 v, in
 float total(vec4 v) { return workgroup_sum((v.x + v.y) + (v.z + v.w)); }
 
 void main() {
-  uint chunk = group_id();
-  if (chunk >= p.chunks || load_state(STATE_FOUND_INF) != 0.0) return;
-  uint begin = uint(load_table(3 * chunk)), end = begin + uint(load_table(3 * chunk + 1));
+  uint row = group_id();
+  if (row >= p.rows || load_state(STATE_FOUND_INF) != 0.0) return;
+  Chunk chunk = load_chunk(p.first + row);
   Correction correction = load_correction();
   float factor = load_state(STATE_GRAD_FACTOR);
-  uint offsets = p.offset[0] | p.offset[1] | p.offset[2] | p.offset[3];
+  uint offsets = chunk.begin | chunk.grad | p.offset[0] | p.offset[1] | p.offset[2] | p.offset[3];
   vec4 squares_x = vec4(0.0), squares_u = squares_x;
-  for (uint i = begin + gl_LocalInvocationID.x * 8; i < end; i += gl_WorkGroupSize.x * 8) {
+  for (uint at = gl_LocalInvocationID.x * 8; at < chunk.size; at += gl_WorkGroupSize.x * 8) {
+    uint i = chunk.begin + at, g = chunk.grad + at;
     vec4 x_lo, x_hi, g_lo, g_hi, m_lo, m_hi, v_lo, v_hi;
-    if (is_whole(i, end, offsets)) {
+    if (is_whole(at, chunk.size, offsets)) {
       load8_param(i, x_lo, x_hi);
-      load8_grad(i, g_lo, g_hi);
+      load8_grad(g, g_lo, g_hi);
       load8_m(i, m_lo, m_hi);
       load8_v(i, v_lo, v_hi);
       step4(correction, x_lo, factor * g_lo, m_lo, v_lo, squares_x, squares_u);
@@ -37,20 +38,22 @@ void main() {
       store8_m(i, m_lo, m_hi);
       store8_v(i, v_lo, v_hi);
     } else {
-      for (uint k = i; k < flat_end(i, end); ++k) {
+      uint count = flat_end(at, chunk.size) - at;
+      for (uint k = 0; k < count; ++k) {
         vec4 one_x = vec4(0.0), one_u = one_x;
-        m_lo = vec4(load_m(k));
-        v_lo = vec4(load_v(k));
-        step4(correction, vec4(load_param(k)), vec4(factor * load_grad(k)), m_lo, v_lo, one_x, one_u);
+        m_lo = vec4(load_m(i + k));
+        v_lo = vec4(load_v(i + k));
+        vec4 x = vec4(load_param(i + k)), grad = vec4(factor * load_grad(g + k));
+        step4(correction, x, grad, m_lo, v_lo, one_x, one_u);
         squares_x.x += one_x.x;
         squares_u.x += one_u.x;
-        store_m(k, m_lo.x);
-        store_v(k, v_lo.x);
+        store_m(i + k, m_lo.x);
+        store_v(i + k, v_lo.x);
       }
     }
   }
   float sum_x = total(squares_x), sum_u = total(squares_u);
   if (gl_LocalInvocationID.x != 0) return;
-  store_partial(chunk, sum_x);
-  store_partial(p.chunks + chunk, sum_u);
+  store_partial(p.part + row, sum_x);
+  store_partial(p.chunks + p.part + row, sum_u);
 }

@@ -1,6 +1,7 @@
 // LAMB: the update of 4 elements before the trust ratio. Both kernels compute it from the same values,
 // so it needs no memory.
-#include "adam.glsl"
+#include "moments.glsl"
+#include "chunks.glsl"
 #include "flat.glsl"
 
 struct Correction {

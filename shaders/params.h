@@ -259,12 +259,15 @@ struct Conv2dParams {
 #define STATE_SKIPPED_IN_A_ROW 9  // updates skipped since the last one that was done
 #define STATE_SIZE 16
 
-// grad_stats: partial[c] = sum of squares of chunk c of g, partial[chunks + c] = 1 if any element of
-// it is not finite (bit test), else 0. One workgroup per chunk: threads.x = chunks workgroups. chunk is a
-// multiple of 8, at most 2^18.
+// Gradients lie anywhere in one range of memory: a table of chunks, each within one parameter, says
+// where. i32 [rows, 4]: begin in the parameters and their state, begin in the range of gradients, size,
+// parameter; in elements. Size 0: the parameter has no gradient and stays as it is.
+#define CHUNK_ROW 4
+// grad_stats: partial[c] = sum of squares of the gradient of row c, partial[chunks + c] = 1 if any
+// element of it is not finite (bit test), else 0, for the rows from `first` on. One workgroup per row.
 struct GradStatsParams {
-  uint offset[2];  // g, partial
-  uint n, chunk, chunks;
+  uint offset[3];  // g, table, partial
+  uint first, rows, chunks;
 };
 
 #define SCHEDULE_CONSTANT 0
@@ -296,13 +299,14 @@ struct UpdatePrepareParams {
 };
 
 // Updates do nothing when state[FOUND_INF] != 0. g = grad * state[GRAD_FACTOR],
-// lr = lr * state[LR_FACTOR]. Flat.
+// lr = lr * state[LR_FACTOR]. Rows of the table from `first` on; a row's chunk takes 2^shift threads
+// with REWIND_FLAT elements each: threads.x = rows << shift.
 // sgd: g += weight_decay * param; buffer = momentum * buffer + (1 - dampening) * g, and g itself in the
 // first update (state[UPDATES] == 1); param -= lr * (nesterov ? g + momentum * buffer : buffer).
 // maximize negates the gradient before the decay.
 struct SgdParams {
-  uint offset[4];  // param, grad, momentum (rw; bound to param when momentum == 0), state
-  uint n;
+  uint offset[5];  // param, grad, momentum (rw; bound to param when momentum == 0), table, state
+  uint first, rows, shift;
   float lr, momentum, dampening, weight_decay;
   uint nesterov, maximize;
 };
@@ -310,8 +314,8 @@ struct SgdParams {
 // param -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps). Weight decay is added to g, or
 // with `decoupled` (AdamW) param *= 1 - lr * weight_decay before the step.
 struct AdamParams {
-  uint offset[5];  // param, grad, m, v, state
-  uint n;
+  uint offset[6];  // param, grad, m, v, table, state
+  uint first, rows, shift;
   float lr, beta1, beta2, eps, weight_decay;
   uint decoupled;
 };
@@ -444,18 +448,17 @@ struct CellGradParams {
 };
 
 // ---- LAMB and averages of parameters -----------------------------------------------------------
-// A run of parameters is cut into chunks that lie in one parameter each: table [chunks, 3] (i32) =
-// begin (a multiple of 8), size (<= 2^18), parameter; first [parameters + 1] (i32): first chunk of each.
-// lamb_norms: moves m and v; partial [2, chunks] = sums of squares of the parameter and of its update
+// lamb_norms: moves m and v of the table's rows from `first` on; partial [2, chunks], from `part` on =
+// sums of squares of the parameter and of its update
 // u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * param. lamb: param -=
-// lr * ratio[parameter] * u. One workgroup per chunk. Nothing happens when state[FOUND_INF] != 0.
+// lr * ratio[parameter] * u. One workgroup per row. Nothing happens when state[FOUND_INF] != 0.
 struct LambParams {
   uint offset[7];  // param, grad, m, v, table, state, partial; lamb: param, m, v, table, ratio, state
-  uint chunks;
+  uint first, rows, part, chunks;
   float lr, beta1, beta2, eps, weight_decay;
 };
 // lamb_ratio: ratio [parameters] = norm of the parameter / norm of u, 1 where one of them is 0 or
-// `adapt` is 0. threads.x = parameters.
+// `adapt` is 0. first [parameters + 1] (i32): first chunk of each. threads.x = parameters.
 struct LambRatioParams {
   uint offset[4];  // partial, first, state, ratio
   uint parameters, chunks;

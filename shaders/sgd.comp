@@ -1,7 +1,7 @@
-//! buffers: param:f32:read_write grad:T:read momentum:f32:read_write state:f32:read
-//! types: T = f32 f16
+//! buffers: param:f32:read_write grad:f32:read momentum:f32:read_write table:i32:read state:f32:read
 //! params: SgdParams
 //! local: 64
+#include "chunks.glsl"
 #include "flat.glsl"
 
 // One step of 4 elements: x the parameter, buf its momentum.
@@ -16,24 +16,29 @@ void step4(inout vec4 x, vec4 g, inout vec4 buf) {
 }
 
 void main() {
-  uint i = thread_id() * REWIND_FLAT;
-  if (i >= p.n || load_state(STATE_FOUND_INF) != 0.0) return;
+  uint t = thread_id(), row = t >> p.shift;
+  if (row >= p.rows || load_state(STATE_FOUND_INF) != 0.0) return;
+  Chunk chunk = load_chunk(p.first + row);
+  uint at = (t & ((1u << p.shift) - 1u)) * REWIND_FLAT;
+  if (at >= chunk.size) return;
+  uint i = chunk.begin + at, g = chunk.grad + at;
   vec4 x_lo, x_hi, g_lo, g_hi, buf_lo = vec4(0.0), buf_hi = buf_lo;
-  if (is_whole(i, p.n, p.offset[0] | p.offset[1] | p.offset[2])) {
+  if (is_whole(at, chunk.size, i | g | p.offset[0] | p.offset[1] | p.offset[2])) {
     load8_param(i, x_lo, x_hi);
-    load8_grad(i, g_lo, g_hi);
+    load8_grad(g, g_lo, g_hi);
     if (p.momentum != 0.0) load8_momentum(i, buf_lo, buf_hi);
     step4(x_lo, g_lo, buf_lo);
     step4(x_hi, g_hi, buf_hi);
     if (p.momentum != 0.0) store8_momentum(i, buf_lo, buf_hi);
     store8_param(i, x_lo, x_hi);
   } else {
-    for (uint k = i; k < flat_end(i, p.n); ++k) {
-      x_lo.x = load_param(k);
-      if (p.momentum != 0.0) buf_lo.x = load_momentum(k);
-      step4(x_lo, vec4(load_grad(k)), buf_lo);
-      if (p.momentum != 0.0) store_momentum(k, buf_lo.x);
-      store_param(k, x_lo.x);
+    uint count = flat_end(at, chunk.size) - at;
+    for (uint k = 0; k < count; ++k) {
+      x_lo.x = load_param(i + k);
+      if (p.momentum != 0.0) buf_lo.x = load_momentum(i + k);
+      step4(x_lo, vec4(load_grad(g + k)), buf_lo);
+      if (p.momentum != 0.0) store_momentum(i + k, buf_lo.x);
+      store_param(i + k, x_lo.x);
     }
   }
 }

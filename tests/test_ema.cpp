@@ -111,6 +111,7 @@ TEST_CASE("ema: what may not happen while the averages are applied") {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter(some_values(size));
   Sgd sgd({w});
+  w.set_grad(ones(w.shape()));
   {
     Ema ema(sgd);
     CHECK_THROWS_AS(ema.restore(), AutogradError);

@@ -141,12 +141,11 @@ TEST_CASE("grad_stats: sums and overflow flags per chunk") {
   Values g(20, 2);
   g[9] = INFINITY;
   g[19] = 3;
-  const Binding partial = cpu.allocate(6);
-  cpu.run("grad_stats", {cpu.upload(g, DType::f16), partial}, GradStatsParams{{}, 20, 8, 3});
-  const Values stats = cpu.download(partial);
-  CHECK(stats[0] == 32);
-  CHECK(stats[2] == 4 * 3 + 9);
-  CHECK(Values(stats.begin() + 3, stats.end()) == Values{0, 1, 0});
+  // Three chunks of gradients that lie apart, and a parameter without one.
+  const Binding table = cpu.upload({0, 0, 8, 0, 8, 8, 8, 0, 16, 16, 4, 1, 24, 0, 0, 2}, DType::i32);
+  const Binding partial = cpu.allocate(8);
+  cpu.run("grad_stats", {cpu.upload(g), table, partial}, GradStatsParams{{}, 0, 4, 4});
+  CHECK(cpu.download(partial) == Values{32, cpu.download(partial)[1], 3 * 4 + 9, 0, 0, 1, 0, 0});
 }
 
 TEST_CASE("sgd: momentum, nesterov, weight decay, maximize") {
@@ -154,13 +153,14 @@ TEST_CASE("sgd: momentum, nesterov, weight decay, maximize") {
   const auto train = [](SgdParams p) {
     Updates updates;
     const Binding param = updates.cpu.upload({1}), momentum = updates.cpu.allocate(1);
-    p.n = 1;
+    p.rows = 1;
     p.lr = 0.1f;
+    const Binding table = updates.cpu.upload({0, 0, 1, 0}, DType::i32);
     Values values;
     for (float g : {1.0f, -2.0f}) {
       updates.prepare(plain());
       const Binding& buffer = p.momentum == 0 ? param : momentum;
-      updates.cpu.run("sgd", {param, updates.cpu.upload({g}), buffer, updates.state()}, p, {1});
+      updates.cpu.run("sgd", {param, updates.cpu.upload({g}), buffer, table, updates.state()}, p);
       values.push_back(updates.cpu.download(param)[0]);
     }
     return values;
@@ -180,9 +180,10 @@ TEST_CASE("adam: two updates by hand, weight decay, skipped update") {
   Updates updates;
   KernelRunner& cpu = updates.cpu;
   const Binding param = cpu.upload({1}), m = cpu.upload({0}), v = cpu.upload({0});
-  AdamParams p{.offset = {}, .n = 1, .lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+  AdamParams p{.offset = {}, .rows = 1, .lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+  const Binding table = cpu.upload({0, 0, 1, 0}, DType::i32);
   const auto step = [&](float g) {
-    cpu.run("adam", {param, cpu.upload({g}), m, v, updates.state()}, p, {1});
+    cpu.run("adam", {param, cpu.upload({g}), m, v, table, updates.state()}, p);
     return cpu.download(param)[0];
   };
 

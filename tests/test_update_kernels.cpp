@@ -9,10 +9,18 @@ using namespace rw::test;
 
 namespace {
 
-constexpr DType floats[] = {DType::f32, DType::f16};
-
-uint32_t flat(uint32_t n) {
-  return (n + REWIND_FLAT - 1) / REWIND_FLAT;
+// Rows of chunks of at most `chunk` elements of a parameter that begins at 8; its gradient, at `grad`.
+// The last row has no gradient.
+std::vector<float> table(uint32_t n, uint32_t chunk, uint32_t grad) {
+  std::vector<float> rows;
+  const auto row = [&](uint32_t begin, uint32_t at, uint32_t size, float parameter) {
+    const auto f = [](uint32_t x) { return static_cast<float>(x); };
+    rows.insert(rows.end(), {f(begin), f(at), f(size), parameter});
+  };
+  for (uint32_t at = 0; at < n; at += chunk)
+    row(8 + at, grad + at, std::min(chunk, n - at), 0);
+  row(8, 0, 0, 1);
+  return rows;
 }
 
 std::vector<float> state(float updates, float found_inf = 0) {
@@ -32,16 +40,21 @@ TEST_CASE("kernels: grad_stats") {
   KernelComparison* const both = KernelComparison::instance();
   if (both == nullptr) return;
   both->tolerance = 1e-4;
-  for (DType t : floats)
+  for (const uint32_t grad : {0u, 16u, 3u})
     for (uint32_t n : {1u, 100u, 5000u}) {
-      const uint32_t chunk = 1024, chunks = (n + chunk - 1) / chunk;
-      const GradStatsParams p{.n = n, .chunk = chunk, .chunks = chunks};
-      auto g = values(n);
-      both->run("grad_stats", {in(t, g), out(DType::f32, 2 * chunks)}, p, {}, {chunks});
+      const auto rows = table(n, 1024, grad);
+      const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
+      const GradStatsParams p{.first = 0, .rows = count, .chunks = count};
+      auto g = values(grad + n);
+      const auto run = [&] {
+        both->run("grad_stats", {in(DType::f32, g), in(DType::i32, rows), out(DType::f32, 2 * count)},
+                  p, {}, {count});
+      };
+      run();
       for (float bad :
            {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-        g[n / 2] = bad;
-        both->run("grad_stats", {in(t, g), out(DType::f32, 2 * chunks)}, p, {}, {chunks});
+        g[grad + n / 2] = bad;
+        run();
       }
     }
 }
@@ -81,31 +94,38 @@ TEST_CASE("kernels: sgd and adam") {
   KernelComparison* const both = KernelComparison::instance();
   if (both == nullptr) return;
   both->tolerance = 2e-5;
-  for (DType t : floats)
+  constexpr uint32_t shift = 5;  // 256 elements per chunk
+  for (const uint32_t at : {0u, 16u, 3u})
     for (uint32_t n : {0u, 1u, 13u, 1003u})
       for (float updates : {1.0f, 2.0f, 1000.0f})
         for (uint32_t flags = 0; flags < 4; ++flags) {
-          const auto param = inout(DType::f32, values(n)), grad = in(t, values(n, -1, 1, 2));
-          const auto first = inout(DType::f32, values(n, -0.1f, 0.1f, 3));
-          const auto second = inout(DType::f32, values(n, 0.1f, 1, 4));
+          const auto param = inout(DType::f32, values(8 + n));
+          const auto grad = in(DType::f32, values(at + n + 1, -1, 1, 2));
+          const auto first = inout(DType::f32, values(8 + n, -0.1f, 0.1f, 3));
+          const auto second = inout(DType::f32, values(8 + n, 0.1f, 1, 4));
+          const auto rows = table(n, REWIND_FLAT << shift, at);
+          const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
+          const auto t = in(DType::i32, rows);
           const auto s = in(DType::f32, state(updates, flags == 3));
-          both->run("sgd", {param, grad, first, s},
-                    SgdParams{.n = n,
+          both->run("sgd", {param, grad, first, t, s},
+                    SgdParams{.rows = count,
+                              .shift = shift,
                               .lr = 0.1f,
                               .momentum = flags == 0 ? 0 : 0.9f,
                               .dampening = flags == 1 ? 0.1f : 0,
                               .weight_decay = 0.01f,
                               .nesterov = flags == 2,
                               .maximize = flags == 1},
-                    {}, {flat(n)});
-          both->run("adam", {param, grad, first, second, s},
-                    AdamParams{.n = n,
+                    {}, {count << shift});
+          both->run("adam", {param, grad, first, second, t, s},
+                    AdamParams{.rows = count,
+                               .shift = shift,
                                .lr = 0.01f,
                                .beta1 = 0.9f,
                                .beta2 = 0.999f,
                                .eps = 1e-8f,
                                .weight_decay = 0.1f,
                                .decoupled = flags & 1},
-                    {}, {flat(n)});
+                    {}, {count << shift});
         }
 }

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "backends/cpu/chunks.h"
 #include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
@@ -15,15 +16,6 @@ double direction(const LambParams& p, double t, double x, double m, double v) {
   return mean / (root + p.eps) + double{p.weight_decay} * x;
 }
 
-struct Chunk {
-  uint64_t begin, end, parameter;
-};
-
-Chunk chunk_of(const Elements& table, uint64_t i) {
-  const auto at = [&](uint64_t k) { return static_cast<uint64_t>(table.geti(3 * i + k)); };
-  return {at(0), at(0) + at(1), at(2)};
-}
-
 }  // namespace
 
 void lamb_norms(const Call& call) {
@@ -33,11 +25,12 @@ void lamb_norms(const Call& call) {
   Elements m = call.inout(2), v = call.inout(3), partial = call.out(6);
   const double factor = state.get(STATE_GRAD_FACTOR), t = state.get(STATE_UPDATES);
   const double beta1 = p.beta1, beta2 = p.beta2;
-  for (uint64_t i = 0; i < p.chunks; ++i) {
-    const Chunk chunk = chunk_of(table, i);
+  for (uint64_t row = 0; row < p.rows; ++row) {
+    const Chunk chunk = chunk_of(table, p.first + row);
     double squares_x = 0, squares_u = 0;
-    for (uint64_t k = chunk.begin; k < chunk.end; ++k) {
-      const double g = factor * grad.get(k), x = param.get(k);
+    for (uint64_t i = 0; i < chunk.size; ++i) {
+      const uint64_t k = chunk.begin + i;
+      const double g = factor * grad.get(chunk.grad + i), x = param.get(k);
       const double m1 = beta1 * m.get(k) + (1 - beta1) * g;
       const double v1 = beta2 * v.get(k) + (1 - beta2) * g * g;
       m.set(k, static_cast<float>(m1));
@@ -46,8 +39,8 @@ void lamb_norms(const Call& call) {
       squares_x += x * x;
       squares_u += u * u;
     }
-    partial.set(i, static_cast<float>(squares_x));
-    partial.set(p.chunks + i, static_cast<float>(squares_u));
+    partial.set(p.part + row, static_cast<float>(squares_x));
+    partial.set(p.chunks + p.part + row, static_cast<float>(squares_u));
   }
 }
 
@@ -75,10 +68,10 @@ void lamb(const Call& call) {
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements param = call.inout(0);
   const double t = state.get(STATE_UPDATES);
-  for (uint64_t i = 0; i < p.chunks; ++i) {
-    const Chunk chunk = chunk_of(table, i);
+  for (uint64_t row = 0; row < p.rows; ++row) {
+    const Chunk chunk = chunk_of(table, p.first + row);
     const double rate = double{p.lr} * state.get(STATE_LR_FACTOR) * ratio.get(chunk.parameter);
-    for (uint64_t k = chunk.begin; k < chunk.end; ++k) {
+    for (uint64_t k = chunk.begin; k < chunk.begin + chunk.size; ++k) {
       const double x = param.get(k);
       param.set(k, static_cast<float>(x - rate * direction(p, t, x, m.get(k), v.get(k))));
     }

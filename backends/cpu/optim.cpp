@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "backends/cpu/chunks.h"
 #include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
@@ -53,23 +54,32 @@ void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& st
   state.set(STATE_BAD, bad);
 }
 
+// body(i, at) for each element of the rows: i in the parameters, at in the gradients.
+template <class P, class F>
+void each_element(const Elements& table, const P& p, F&& body) {
+  for (uint64_t row = p.first; row < p.first + p.rows; ++row) {
+    const Chunk chunk = chunk_of(table, row);
+    for (uint64_t k = 0; k < chunk.size; ++k) body(chunk.begin + k, chunk.grad + k);
+  }
+}
+
 }  // namespace
 
 void grad_stats(const Call& call) {
   const auto p = call.params<GradStatsParams>();
-  const Elements g = call.in(0);
-  Elements partial = call.out(1);
-  for (uint64_t chunk = 0; chunk < p.chunks; ++chunk) {
-    const uint64_t begin = chunk * p.chunk, end = std::min<uint64_t>(p.n, begin + p.chunk);
+  const Elements g = call.in(0), table = call.in(1);
+  Elements partial = call.out(2);
+  for (uint64_t row = p.first; row < p.first + p.rows; ++row) {
+    const Chunk chunk = chunk_of(table, row);
     double squares = 0;
     bool finite = true;
-    for (uint64_t i = begin; i < end; ++i) {
-      const double value = g.get(i);
+    for (uint64_t i = 0; i < chunk.size; ++i) {
+      const double value = g.get(chunk.grad + i);
       squares += value * value;
       finite = finite && std::isfinite(value);
     }
-    partial.set(chunk, static_cast<float>(squares));
-    partial.set(p.chunks + chunk, finite ? 0 : 1);
+    partial.set(row, static_cast<float>(squares));
+    partial.set(p.chunks + row, finite ? 0 : 1);
   }
 }
 
@@ -106,14 +116,14 @@ void update_prepare(const Call& call) {
 
 void sgd(const Call& call) {
   const auto p = call.params<SgdParams>();
-  const Elements grad = call.in(1), state = call.in(3);
+  const Elements grad = call.in(1), table = call.in(3), state = call.in(4);
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements param = call.inout(0), momentum = call.inout(2);
   const double lr = double{p.lr} * state.get(STATE_LR_FACTOR);
   const double factor = (p.maximize != 0 ? -1.0 : 1.0) * state.get(STATE_GRAD_FACTOR);
   const bool is_first = state.get(STATE_UPDATES) == 1;
-  for (uint64_t i = 0; i < p.n; ++i) {
-    double g = factor * grad.get(i) + double{p.weight_decay} * param.get(i);
+  each_element(table, p, [&](uint64_t i, uint64_t at) {
+    double g = factor * grad.get(at) + double{p.weight_decay} * param.get(i);
     if (p.momentum != 0) {
       const double buffer =
           is_first ? g : double{p.momentum} * momentum.get(i) + (1.0 - double{p.dampening}) * g;
@@ -121,20 +131,20 @@ void sgd(const Call& call) {
       g = p.nesterov != 0 ? g + p.momentum * buffer : buffer;
     }
     param.set(i, static_cast<float>(param.get(i) - lr * g));
-  }
+  });
 }
 
 void adam(const Call& call) {
   const auto p = call.params<AdamParams>();
-  const Elements grad = call.in(1), state = call.in(4);
+  const Elements grad = call.in(1), table = call.in(4), state = call.in(5);
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements param = call.inout(0), m = call.inout(2), v = call.inout(3);
   const double lr = double{p.lr} * state.get(STATE_LR_FACTOR);
   const double beta1 = p.beta1, beta2 = p.beta2, decay = p.weight_decay;
   const double correction1 = 1 - std::pow(beta1, state.get(STATE_UPDATES));
   const double correction2 = 1 - std::pow(beta2, state.get(STATE_UPDATES));
-  for (uint64_t i = 0; i < p.n; ++i) {
-    double g = double{state.get(STATE_GRAD_FACTOR)} * grad.get(i), x = param.get(i);
+  each_element(table, p, [&](uint64_t i, uint64_t at) {
+    double g = double{state.get(STATE_GRAD_FACTOR)} * grad.get(at), x = param.get(i);
     if (p.decoupled != 0)
       x *= 1 - lr * decay;
     else
@@ -145,7 +155,7 @@ void adam(const Call& call) {
     v.set(i, static_cast<float>(v1));
     const double step = lr / correction1 * m1 / (std::sqrt(v1) / std::sqrt(correction2) + p.eps);
     param.set(i, static_cast<float>(x - step));
-  }
+  });
 }
 
 }  // namespace rw::cpu

@@ -73,6 +73,7 @@ PretrainSteps::PretrainSteps(const BertRecipe& recipe, const StepSettings& setti
 void PretrainSteps::step(const TextBatch& batch) {
   optimizer.backward(loss_of(batch), static_cast<float>(batch.predictions));
   optimizer.step();
+  optimizer.zero_grad();
   default_device()->end_step();
 }
 
@@ -111,6 +112,7 @@ FinetuneSteps::FinetuneSteps(const BertRecipe& recipe, const StepSettings& setti
 void FinetuneSteps::step(const TextBatch& batch) {
   optimizer.backward(loss_of(batch), static_cast<float>(batch.rows));
   optimizer.step();
+  optimizer.zero_grad();
   default_device()->end_step();
 }
 

@@ -37,6 +37,7 @@ MnistSteps::MnistSteps(const StepSettings& settings)
 void MnistSteps::step(const Batch& batch, int64_t rows) {
   optimizer.backward(train_loss(batch, rows), static_cast<float>(rows));
   optimizer.step();
+  optimizer.zero_grad();
   default_device()->end_step();
 }
 

@@ -51,6 +51,7 @@ void ResNetSteps::step(const Batch& batch, int64_t rows) {
 void ResNetSteps::train_on(const DeviceBatch& batch) {
   optimizer.backward(loss_of(batch), static_cast<float>(batch.labels.numel()));
   optimizer.step();
+  optimizer.zero_grad();
 }
 
 Tensor ResNetSteps::loss_of(const DeviceBatch& batch) {

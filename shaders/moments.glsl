@@ -1,4 +1,4 @@
-// What the optimizers with Adam's moments share.
+// What optimizers with moments, and averages, share.
 
 // 1 - beta^t by squaring, without the cancellation of a beta near 1.
 float one_minus_power(float beta, uint t) {

@@ -1,0 +1,181 @@
+#include "optim/gradient_table.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "core/ops.h"
+
+namespace rw {
+
+namespace {
+
+// Enough chunks to fill a GPU, few enough for the one thread that adds up their sums.
+constexpr int64_t most_chunks = 2048, smallest_chunk = 4096, largest_chunk = int64_t{1} << 18;
+
+// A power of two.
+int64_t chunk_elements(const std::vector<GradientTable::Entry>& entries) {
+  int64_t total = 0;
+  for (const GradientTable::Entry& e : entries) total += e.parameter.numel();
+  const auto wanted = static_cast<uint64_t>((total + most_chunks - 1) / most_chunks);
+  return std::clamp(static_cast<int64_t>(std::bit_ceil(wanted)), smallest_chunk, largest_chunk);
+}
+
+// The bytes of the gradient in its block.
+BufferRange range_of(const Tensor& gradient) {
+  const TensorImpl& impl = gradient.impl();
+  const Arena::Range& whole = impl.storage->range();
+  return {whole.block, whole.offset + static_cast<uint64_t>(impl.offset) * sizeof(float),
+          gradient.bytes()};
+}
+
+void check_gradient(const Tensor& parameter) {
+  const Tensor gradient = parameter.grad();
+  check<AutogradError>(
+      gradient.dtype() == DType::f32 && gradient.shape() == parameter.shape() &&
+          &gradient.device() == &parameter.device(),
+      "optimizer",
+      "the gradient of '{}' must be f32 {} on the parameter's device, got {}",
+      parameter.impl().name, parameter.shape().str(), gradient.str());
+  if (!gradient.is_contiguous()) parameter.impl().grad = contiguous(gradient);
+}
+
+}  // namespace
+
+GradientTable::GradientTable(std::vector<Entry> entries) : entries_(std::move(entries)) {
+  check(!entries_.empty(), "optimizer", "at least one parameter is needed");
+  shift_ = static_cast<uint32_t>(std::countr_zero(
+      static_cast<uint64_t>(chunk_elements(entries_) / REWIND_FLAT)));
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    runs_.resize(std::max(runs_.size(), entries_[i].run + 1));
+    Run& run = runs_[entries_[i].run];
+    if (run.rows == 0) run.first = rows();
+    first_rows_.push_back(rows());
+    cut(i, static_cast<int32_t>(run.begins.size() - 1));
+    run.rows = rows() - run.first;
+    run.begins.push_back(static_cast<int32_t>(run.rows));
+  }
+  first_rows_.push_back(rows());
+  const PurposeScope purpose(Purpose::optimizer);
+  const auto device = entries_[0].parameter.device().shared_from_this();
+  const int64_t count = rows();
+  table_ = empty({count, CHUNK_ROW}, DType::i32, device);
+  stats_ = empty({2, count}, DType::f32, device);
+}
+
+GradientTable GradientTable::of(const FlatParameters& parameters) {
+  std::vector<Entry> entries;
+  size_t run = 0;
+  for (const FlatParameters::Slot& slot : parameters.slots()) {
+    const auto holds = [&](const FlatParameters::Run& r) {
+      return slot.slab == r.slab && slot.offset >= r.offset && slot.offset < r.offset + r.size;
+    };
+    while (slot.parameter.numel() > 0 && !holds(parameters.runs()[run])) ++run;
+    entries.push_back({slot.parameter, run, slot.offset - parameters.runs()[run].offset});
+  }
+  return GradientTable(std::move(entries));
+}
+
+// Appends the rows of an entry, without a gradient.
+void GradientTable::cut(size_t entry, int32_t parameter) {
+  const int64_t size = entries_[entry].parameter.numel(), chunk = int64_t{REWIND_FLAT} << shift_;
+  for (int64_t at = 0; at < size; at += chunk)
+    rows_.push_back({static_cast<int32_t>(entries_[entry].offset + at), 0, 0, parameter});
+}
+
+// Of each block that holds gradients: what a dispatch has to see of it.
+std::map<uint32_t, MemoryRange> GradientTable::blocks() const {
+  std::map<uint32_t, MemoryRange> blocks;
+  for (const Entry& e : entries_) {
+    if (!e.parameter.grad().defined() || e.parameter.numel() == 0) continue;
+    const BufferRange own = range_of(e.parameter.grad());
+    BufferRange& all = blocks.try_emplace(own.block, MemoryRange{own}).first->second.range;
+    const uint64_t end = std::max(all.offset + all.size, own.offset + own.size);
+    all.offset = std::min(all.offset, own.offset);
+    all.size = end - all.offset;
+  }
+  const uint64_t alignment = entries_[0].parameter.device().info().alignment;
+  for (auto& [block, memory] : blocks) {
+    const uint64_t below = memory.range.offset % alignment;
+    memory.range.offset -= below;
+    memory.range.size += below;
+  }
+  return blocks;
+}
+
+bool GradientTable::locate() {
+  for (const Entry& e : entries_)
+    if (e.parameter.grad().defined()) check_gradient(e.parameter);
+  const std::map<uint32_t, MemoryRange> blocks = this->blocks();
+  parts_.clear();
+  if (blocks.empty()) return false;
+  const int64_t chunk = int64_t{REWIND_FLAT} << shift_;
+  uint32_t block = blocks.begin()->first;  // of the entry before, where one has no gradient
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& e = entries_[i];
+    const uint32_t first = first_rows_[i], end = first_rows_[i + 1];
+    if (first == end) continue;
+    const bool has_gradient = e.parameter.grad().defined();
+    uint64_t grad = 0;
+    if (has_gradient) {
+      const BufferRange own = range_of(e.parameter.grad());
+      block = own.block;
+      grad = (own.offset - blocks.at(block).range.offset) / sizeof(float);
+    }
+    for (uint32_t r = first; r < end; ++r) {
+      const int64_t at = (r - first) * chunk;
+      rows_[r].grad = static_cast<int32_t>(grad + static_cast<uint64_t>(at));
+      rows_[r].size =
+          has_gradient ? static_cast<int32_t>(std::min(chunk, e.parameter.numel() - at)) : 0;
+    }
+    const MemoryRange& memory = blocks.at(block);
+    if (parts_.empty() || parts_.back().run != e.run ||
+        parts_.back().gradients.range.block != block)
+      parts_.push_back({e.run, memory, first, 0});
+    parts_.back().rows = end - parts_.back().first;
+  }
+  if (rows_ != uploaded_) {
+    const auto* words = reinterpret_cast<const int32_t*>(rows_.data());
+    table_.copy_from(std::span(words, rows_.size() * CHUNK_ROW));
+    uploaded_ = rows_;
+  }
+  return true;
+}
+
+std::vector<GradientTable::Part> GradientTable::parts(size_t run) const {
+  std::vector<Part> parts;
+  for (const Part& part : parts_)
+    if (part.run == run) parts.push_back(part);
+  return parts;
+}
+
+Tensor GradientTable::stats() const {
+  for (size_t i = 0; i < parts_.size();) {
+    uint32_t rows = 0;
+    size_t end = i;  // parts of several runs in one block
+    for (; end < parts_.size() &&
+           parts_[end].gradients.range.block == parts_[i].gradients.range.block;
+         ++end)
+      rows += parts_[end].rows;
+    const kernels::GradStatsParams p{
+        .offset = {}, .first = parts_[i].first, .rows = rows, .chunks = this->rows()};
+    launch("grad_stats", {in(parts_[i].gradients), in(table_), out(stats_)}, p,
+           {.threads = {rows, 1, 1}});
+    i = end;
+  }
+  return stats_;
+}
+
+float grad_norm(const std::vector<Tensor>& parameters) {
+  std::vector<GradientTable::Entry> entries;
+  for (const Tensor& p : parameters) entries.push_back({p});
+  if (entries.empty()) return 0;
+  GradientTable table(std::move(entries));
+  if (!table.locate()) return 0;
+  const std::vector<float> partials = table.stats().to_vector();
+  double squares = 0;
+  for (uint32_t row = 0; row < table.rows(); ++row) squares += partials[row];
+  return static_cast<float>(std::sqrt(squares));
+}
+
+}  // namespace rw

@@ -1,0 +1,72 @@
+// Where gradients lie: backward makes each one wherever there is room, and kernels find them through
+// a table of chunks, so that one dispatch reads a whole run of parameters.
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "core/launch.h"
+#include "optim/parameters.h"
+
+namespace rw {
+
+class GradientTable {
+ public:
+  // A parameter whose gradient is looked for.
+  struct Entry {
+    Tensor parameter;
+    size_t run = 0;      // runs come in order
+    int64_t offset = 0;  // of the parameter in its run, in elements
+  };
+  // The rows of a run.
+  struct Run {
+    uint32_t first = 0, rows = 0;
+    std::vector<int32_t> begins = {0};  // by parameter of the run, and the end: its first row
+  };
+  // Rows of one run whose gradients lie in one block of memory: what one dispatch reads.
+  struct Part {
+    size_t run = 0;
+    MemoryRange gradients;
+    uint32_t first = 0, rows = 0;
+  };
+
+  explicit GradientTable(std::vector<Entry> entries);
+  static GradientTable of(const FlatParameters& parameters);
+
+  // Finds the gradients as they are now and brings the table up to date. False: there are none.
+  // Throws AutogradError for gradients of another device.
+  bool locate();
+
+  const std::vector<Run>& runs() const { return runs_; }
+  std::vector<Part> parts(size_t run) const;
+  const Tensor& table() const { return table_; }  // i32 [rows, CHUNK_ROW], on the device
+  uint32_t shift() const { return shift_; }       // a chunk has at most REWIND_FLAT << shift elements
+
+  // What update_prepare reads of the gradients: sums of squares, then overflow flags, rows() of each,
+  // in a fixed order of summation. f32 [2, rows()].
+  Tensor stats() const;
+  uint32_t rows() const { return static_cast<uint32_t>(rows_.size()); }
+
+ private:
+  struct Row {
+    int32_t begin = 0, grad = 0, size = 0, parameter = 0;
+    bool operator==(const Row&) const = default;
+  };
+  void cut(size_t entry, int32_t parameter);
+  std::map<uint32_t, MemoryRange> blocks() const;
+
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> first_rows_;  // by entry, and the end
+  std::vector<Run> runs_;
+  uint32_t shift_ = 0;
+  std::vector<Row> rows_, uploaded_;
+  std::vector<Part> parts_;
+  Tensor table_, stats_;
+};
+
+// The 2-norm of all gradients together, as they are (with any loss scale in them). Parameters
+// without a gradient count as zero. Infinite or NaN if a gradient is. Waits for the device.
+float grad_norm(const std::vector<Tensor>& parameters);
+
+}  // namespace rw
