@@ -1,10 +1,13 @@
-// Every public op. Functions, no methods: y = relu(x). Inputs are taken by value; moving one in lets
-// the op overwrite it when nobody else needs it. f16 inputs are computed in f32 and stored as f16.
+// Every public op. Functions, no methods: y = relu(x). Inputs are taken by value and let go of inside:
+// the result of an inner call, or what is moved in, is freed as soon as no gradient needs it, not at the
+// end of the statement, and may be overwritten. f16 inputs are computed in f32 and stored as f16.
 // Binary ops broadcast as NumPy does; both operands must have one dtype (see promote).
 // Images are NHWC (channels last), convolution weights OHWI, as in MLX.
 #pragma once
 
+#include <concepts>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "core/rng.h"
@@ -14,6 +17,20 @@
 namespace rw {
 
 using Axes = std::vector<int>;
+
+// Tensors in braces, concat({a, relu(b)}, 1), or in a vector. Unlike an initializer_list it keeps no
+// second handle on them.
+class TensorList : public std::vector<Tensor> {
+ public:
+  TensorList() = default;
+  TensorList(std::vector<Tensor> list) : std::vector<Tensor>(std::move(list)) {}
+  template <class... T>
+    requires(sizeof...(T) > 0 && (std::same_as<std::remove_cvref_t<T>, Tensor> && ...))
+  TensorList(T&&... tensors) {
+    reserve(sizeof...(T));
+    (push_back(std::forward<T>(tensors)), ...);
+  }
+};
 
 // ---- making ----------------------------------------------------------------------------------
 Tensor full(const Shape& shape, float value, DType dtype = DType::f32,
@@ -30,28 +47,28 @@ Tensor randn(const Shape& shape, float mean = 0, float std = 1, DType dtype = DT
 
 // ---- dtype and layout ------------------------------------------------------------------------
 Tensor cast(Tensor x, DType dtype);     // the same handle when nothing changes
-Tensor contiguous(const Tensor& x);     // dense row-major; the same handle when it is already
+Tensor contiguous(Tensor x);     // dense row-major; the same handle when it is already
 void copy_into(const Tensor& source, const Tensor& target);  // unrecorded, converts dtype, any strides
 void fill_(const Tensor& target, float value);               // unrecorded; target dense
 void accumulate(const Tensor& x, const Tensor& target, float scale = 1);  // target (f32) += scale * x
 
 // Views: no copy unless a reshape of a strided tensor needs one.
-Tensor reshape(const Tensor& x, const Shape& shape);
-Tensor reshape(const Tensor& x, std::initializer_list<int64_t> shape);  // one size may be -1
-Tensor flatten(const Tensor& x, int first = 0, int last = -1);
-Tensor transpose(const Tensor& x, int a, int b);
-Tensor permute(const Tensor& x, const Axes& axes);
-Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step = 1);
-Tensor select(const Tensor& x, int axis, int64_t index);  // one slice, without the axis
-Tensor expand(const Tensor& x, const Shape& shape);       // broadcast view
-Tensor squeeze(const Tensor& x, int axis);
-Tensor unsqueeze(const Tensor& x, int axis);
+Tensor reshape(Tensor x, const Shape& shape);
+Tensor reshape(Tensor x, std::initializer_list<int64_t> shape);  // one size may be -1
+Tensor flatten(Tensor x, int first = 0, int last = -1);
+Tensor transpose(Tensor x, int a, int b);
+Tensor permute(Tensor x, const Axes& axes);
+Tensor slice(Tensor x, int axis, int64_t begin, int64_t end, int64_t step = 1);
+Tensor select(Tensor x, int axis, int64_t index);  // one slice, without the axis
+Tensor expand(Tensor x, const Shape& shape);       // broadcast view
+Tensor squeeze(Tensor x, int axis);
+Tensor unsqueeze(Tensor x, int axis);
 
-Tensor concat(const std::vector<Tensor>& parts, int axis);
-Tensor stack(const std::vector<Tensor>& parts, int axis);
-std::vector<Tensor> split(const Tensor& x, int64_t size, int axis);
+Tensor concat(TensorList parts, int axis);
+Tensor stack(TensorList parts, int axis);
+std::vector<Tensor> split(Tensor x, int64_t size, int axis);
 // Constant padding: before[i] and after[i] elements along axis i.
-Tensor pad(const Tensor& x, const std::vector<int64_t>& before, const std::vector<int64_t>& after,
+Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64_t>& after,
            float value = 0);
 
 // ---- elementwise (shaders/elementwise.def) -----------------------------------------------------
@@ -102,33 +119,33 @@ inline Tensor operator*(float a, Tensor b) { return affine(std::move(b), a, 0); 
 inline Tensor operator/(Tensor a, float b) { return affine(std::move(a), 1 / b, 0); }
 
 // Comparisons give u8 0 or 1 and no gradient.
-Tensor equal(const Tensor& a, const Tensor& b);
-Tensor not_equal(const Tensor& a, const Tensor& b);
-Tensor less(const Tensor& a, const Tensor& b);
-Tensor less_equal(const Tensor& a, const Tensor& b);
-Tensor greater(const Tensor& a, const Tensor& b);
-Tensor greater_equal(const Tensor& a, const Tensor& b);
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition u8
+Tensor equal(Tensor a, Tensor b);
+Tensor not_equal(Tensor a, Tensor b);
+Tensor less(Tensor a, Tensor b);
+Tensor less_equal(Tensor a, Tensor b);
+Tensor greater(Tensor a, Tensor b);
+Tensor greater_equal(Tensor a, Tensor b);
+Tensor where(Tensor condition, Tensor a, Tensor b);  // condition u8
 
 // ---- reductions ------------------------------------------------------------------------------
 // Over `axes` (all when empty). f32 and f16 accumulate in f32.
-Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
-Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
-Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdims = false);  // gradient: to the maxima, shared
-Tensor min(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
-Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdims = false);  // x != 0 for gradients
-Tensor var(const Tensor& x, const Axes& axes = {}, bool unbiased = false, bool keepdims = false);
-Tensor argmax(const Tensor& x, int axis = -1);  // i32, the first maximum
-Tensor argmin(const Tensor& x, int axis = -1);
+Tensor sum(Tensor x, const Axes& axes = {}, bool keepdims = false);
+Tensor mean(Tensor x, const Axes& axes = {}, bool keepdims = false);
+Tensor max(Tensor x, const Axes& axes = {}, bool keepdims = false);  // gradient: to the maxima, shared
+Tensor min(Tensor x, const Axes& axes = {}, bool keepdims = false);
+Tensor prod(Tensor x, const Axes& axes = {}, bool keepdims = false);  // x != 0 for gradients
+Tensor var(Tensor x, const Axes& axes = {}, bool unbiased = false, bool keepdims = false);
+Tensor argmax(Tensor x, int axis = -1);  // i32, the first maximum
+Tensor argmin(Tensor x, int axis = -1);
 // Sums x over the axes along which `shape` was broadcast to x's shape. The sum of f16 is f32: this is
 // the gradient of a broadcast, and weight gradients stay f32.
-Tensor sum_to(const Tensor& x, const Shape& shape);
+Tensor sum_to(Tensor x, const Shape& shape);
 
 // ---- matrix products and convolution -----------------------------------------------------------
 // [..., m, k] @ [..., k, n] -> [..., m, n]; leading axes broadcast. Transposed views cost no copy.
-Tensor matmul(const Tensor& a, const Tensor& b);
+Tensor matmul(Tensor a, Tensor b);
 // x [..., in] @ weight [out, in]^T + bias [out] (may be undefined).
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+Tensor linear(Tensor x, Tensor weight, Tensor bias = {});
 
 struct Conv2dOptions {
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, groups = 1;
@@ -137,7 +154,7 @@ struct Conv2dOptions {
   }
 };
 // x [N, H, W, C], weight [O, KH, KW, C / groups] -> [N, H', W', O].
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Conv2dOptions& options = {});
+Tensor conv2d(Tensor x, Tensor weight, const Conv2dOptions& options = {});
 
 struct PoolOptions {
   int kernel_h = 2, kernel_w = 2, stride_h = 2, stride_w = 2, pad_h = 0, pad_w = 0;
@@ -147,24 +164,24 @@ struct PoolOptions {
     return {kernel, kernel, stride, stride, padding, padding};
   }
 };
-Tensor max_pool2d(const Tensor& x, const PoolOptions& options);
-Tensor avg_pool2d(const Tensor& x, const PoolOptions& options);
+Tensor max_pool2d(Tensor x, const PoolOptions& options);
+Tensor avg_pool2d(Tensor x, const PoolOptions& options);
 
 // ---- normalisation, losses, indexing, random ---------------------------------------------------
 struct BatchNormResult {
   Tensor y, mean, var;  // var is biased; mean and var carry no gradient
 };
 // Statistics over all axes but the last. weight, bias [C] f32.
-BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps = 1e-5f);
+BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps = 1e-5f);
 // The same with given statistics (evaluation).
-Tensor batch_norm_with(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
-                       const Tensor& bias, float eps = 1e-5f);
+Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight,
+                       Tensor bias, float eps = 1e-5f);
 
 // Over the last axis, statistics in f32. weight, bias [C] f32; undefined: 1 and 0. C <= 65536.
-Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, float eps = 1e-5f);
-Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, float eps = 1e-6f);
+Tensor layer_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps = 1e-5f);
+Tensor rms_norm(Tensor x, Tensor weight = {}, float eps = 1e-6f);
 // x [N, ..., C]: over everything but N within each of `groups` runs of channels, at most 65536 elements.
-Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
+Tensor group_norm(Tensor x, int64_t groups, Tensor weight = {}, Tensor bias = {},
                   float eps = 1e-5f);
 
 // One layer and direction of a recurrent network over T steps, PyTorch's cells and order of gates.
@@ -173,13 +190,13 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {}, co
 struct LstmResult {
   Tensor y, c;  // c [N, H] f32: the state after the last step
 };
-LstmResult lstm(const Tensor& gates, const Tensor& weight_hh, const Tensor& bias_hh, const Tensor& h0,
-                const Tensor& c0, bool reverse = false);
-Tensor gru(const Tensor& gates, const Tensor& weight_hh, const Tensor& bias_hh, const Tensor& h0,
+LstmResult lstm(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0,
+                Tensor c0, bool reverse = false);
+Tensor gru(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0,
            bool reverse = false);
 
-Tensor softmax(const Tensor& x, int axis = -1);
-Tensor log_softmax(const Tensor& x, int axis = -1);
+Tensor softmax(Tensor x, int axis = -1);
+Tensor log_softmax(Tensor x, int axis = -1);
 
 struct AttentionOptions {
   float scale = 0;  // of the scores; 0: 1 / sqrt(D)
@@ -191,8 +208,8 @@ struct AttentionOptions {
 // D <= 256, views welcome -> [B, H, S, D], a view of [B, S, H, D]: merging the heads is free.
 // mask: f32, broadcasts to [B, H, S, T], added; it gets no gradient. lengths [B] i32: keys from there on do
 // not count. Scores below -1e38 do not count either; a row without any other gives zeros.
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
-                 const Tensor& mask = {}, const Tensor& lengths = {});
+Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
+                 Tensor mask = {}, Tensor lengths = {});
 
 enum class Reduction { none, mean, sum };
 struct CrossEntropyOptions {
@@ -201,7 +218,7 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;  // mean over the targets that are not ignored
 };
 // logits [N, C], target [N] i32 -> f32 scalar or [N].
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
+Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& options = {});
 
 struct TiedCrossEntropyOptions {
   float label_smoothing = 0;
@@ -211,15 +228,15 @@ struct TiedCrossEntropyOptions {
 // cross_entropy(linear(hidden, table, bias), target), the mean, without the [N, V] logits in memory: they
 // are made chunk by chunk, and again for the gradient. hidden [N, H], table [V, H], bias [V] or
 // undefined, target [N] i32. `predicted` receives the largest logit's class per row, [N] i32.
-Tensor tied_cross_entropy(const Tensor& hidden, const Tensor& table, const Tensor& bias, const Tensor& target,
+Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor target,
                           const TiedCrossEntropyOptions& options = {}, Tensor* predicted = nullptr);
-Tensor mse_loss(const Tensor& x, const Tensor& target);
+Tensor mse_loss(Tensor x, Tensor target);
 
 // table [V, D], index (any shape, i32) -> index.shape + [D]. Repeated indices add up in order.
-Tensor embedding(const Tensor& table, const Tensor& index);
+Tensor embedding(Tensor table, Tensor index);
 
 // Zeroes elements with probability p and scales the rest by 1 / (1 - p).
-Tensor dropout(const Tensor& x, float p, Generator& generator = default_generator());
+Tensor dropout(Tensor x, float p, Generator& generator = default_generator());
 
 // ---- mixed precision ---------------------------------------------------------------------------
 // While alive, matmul, linear, conv2d, attention and tied_cross_entropy cast f32 inputs to `dtype` (per thread).
@@ -229,7 +246,7 @@ class Autocast {
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
-  static Tensor input(const Tensor& x);  // x as such an op should see it
+  static Tensor input(Tensor x);  // x as such an op should see it
 
  private:
   std::optional<DType> previous_;

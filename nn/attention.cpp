@@ -20,19 +20,19 @@ MultiheadAttention::MultiheadAttention(int64_t hidden, int64_t heads,
   register_module("output.dense", dense);
 }
 
-Tensor MultiheadAttention::forward(const Tensor& x, const Tensor& mask, const Tensor& lengths) {
+Tensor MultiheadAttention::forward(Tensor x, const Tensor& mask, const Tensor& lengths) {
   check<ShapeError>(x.rank() == 3, "MultiheadAttention", "x must be [N, S, hidden], got {}",
                     x.str());
-  const int64_t n = x.size(0), length = x.size(1);
-  const auto heads = [&](const Tensor& t) {  // [N, S, hidden] as [N, heads, S, hidden / heads]
-    return transpose(reshape(t, {n, length, heads_, t.size(2) / heads_}), 1, 2);
+  const int64_t n = x.size(0), length = x.size(1), hidden = x.size(2);
+  const auto heads = [&](Tensor t) {  // [N, S, hidden] as [N, heads, S, hidden / heads]
+    return transpose(reshape(std::move(t), {n, length, heads_, hidden / heads_}), 1, 2);
   };
   const AttentionOptions options{.causal = options_.causal,
                                  .dropout = is_training() ? options_.dropout : 0,
                                  .generator = &generator_};
-  const Tensor y =
-      rw::attention(heads(query(x)), heads(key(x)), heads(value(x)), options, mask, lengths);
-  return dense(reshape(transpose(y, 1, 2), {n, length, x.size(2)}));
+  Tensor q = heads(query(x)), k = heads(key(x)), v = heads(value(std::move(x)));
+  Tensor y = rw::attention(std::move(q), std::move(k), std::move(v), options, mask, lengths);
+  return dense(reshape(transpose(std::move(y), 1, 2), {n, length, hidden}));
 }
 
 TransformerEncoderLayer::TransformerEncoderLayer(const TransformerLayerOptions& o,
@@ -53,18 +53,22 @@ TransformerEncoderLayer::TransformerEncoderLayer(const TransformerLayerOptions& 
 }
 
 Tensor TransformerEncoderLayer::forward(Tensor x, const Tensor& mask, const Tensor& lengths) {
-  const auto attend = [&](const Tensor& h) {
-    return dropout_(attention.forward(h, mask, lengths));
+  const auto attend = [&](Tensor h) {
+    return dropout_(attention.forward(std::move(h), mask, lengths));
   };
-  const auto feed_forward = [&](const Tensor& h) {
-    return dropout_(output(gelu(intermediate(h))));
+  const auto feed_forward = [&](Tensor h) {
+    return dropout_(output(gelu(intermediate(std::move(h)))));
   };
   if (pre_norm_) {
-    x = x + attend(attention_norm(x));
-    return x + feed_forward(output_norm(x));
+    Tensor more = attend(attention_norm(x));
+    x = add(std::move(x), std::move(more));
+    more = feed_forward(output_norm(x));
+    return add(std::move(x), std::move(more));
   }
-  x = attention_norm(x + attend(x));
-  return output_norm(x + feed_forward(x));
+  Tensor more = attend(x);
+  x = attention_norm(add(std::move(x), std::move(more)));
+  more = feed_forward(x);
+  return output_norm(add(std::move(x), std::move(more)));
 }
 
 }  // namespace rw

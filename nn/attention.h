@@ -16,9 +16,9 @@ class MultiheadAttention : public Module {
  public:
   MultiheadAttention(int64_t hidden, int64_t heads, const MultiheadAttentionOptions& options = {},
                      Generator& generator = default_generator());
-  Tensor forward(Tensor x) override { return forward(x, {}); }
+  Tensor forward(Tensor x) override { return forward(std::move(x), {}); }
   // mask and lengths as of the op `attention`; undefined: all keys count.
-  Tensor forward(const Tensor& x, const Tensor& mask, const Tensor& lengths = {});
+  Tensor forward(Tensor x, const Tensor& mask, const Tensor& lengths = {});
 
   Linear query, key, value, dense;
 

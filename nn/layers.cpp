@@ -24,7 +24,7 @@ Linear::Linear(int64_t in, int64_t out, bool has_bias) {
 }
 
 Tensor Linear::forward(Tensor x) {
-  return linear(x, weight, bias);
+  return linear(std::move(x), weight, bias);
 }
 
 Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const ConvOptions& options)
@@ -38,7 +38,7 @@ Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const ConvOptions& options)
 }
 
 Tensor Conv2d::forward(Tensor x) {
-  Tensor y = conv2d(x, weight, options_);
+  Tensor y = conv2d(std::move(x), weight, options_);
   if (!bias) return y;
   Tensor b = cast(bias, y.dtype());
   return add(std::move(y), std::move(b));
@@ -55,11 +55,11 @@ BatchNorm2d::BatchNorm2d(int64_t channels, float eps, float momentum)
 }
 
 Tensor BatchNorm2d::forward(Tensor x) {
-  if (!is_training()) return batch_norm_with(x, running_mean, running_var, weight, bias, eps_);
+  if (!is_training()) return batch_norm_with(std::move(x), running_mean, running_var, weight, bias, eps_);
   const int64_t count = x.numel() / x.size(-1);
   check<ShapeError>(count > 1, "BatchNorm2d",
                     "training needs more than one value per channel, got x {}", x.str());
-  BatchNormResult result = batch_norm(x, weight, bias, eps_);
+  BatchNormResult result = batch_norm(std::move(x), weight, bias, eps_);
   update_running(result.mean, result.var, count);
   return std::move(result.y);
 }
@@ -77,7 +77,8 @@ Dropout::Dropout(float p, Generator& generator) : p_(p), generator_(generator) {
 }
 
 Tensor Dropout::forward(Tensor x) {
-  return is_training() && p_ > 0 ? dropout(x, p_, generator_) : x;
+  if (!is_training() || p_ == 0) return x;
+  return dropout(std::move(x), p_, generator_);
 }
 
 Embedding::Embedding(int64_t rows, int64_t dimension) {
@@ -86,7 +87,7 @@ Embedding::Embedding(int64_t rows, int64_t dimension) {
 }
 
 Tensor Embedding::forward(Tensor index) {
-  return embedding(weight, index);
+  return embedding(weight, std::move(index));
 }
 
 }  // namespace rw

@@ -79,7 +79,7 @@ class ReLU : public Module {
 // [N, ...] -> [N, product].
 class Flatten : public Module {
  public:
-  Tensor forward(Tensor x) override { return flatten(x, 1); }
+  Tensor forward(Tensor x) override { return flatten(std::move(x), 1); }
 };
 
 // stride 0: the kernel's size.
@@ -87,7 +87,7 @@ class MaxPool2d : public Module {
  public:
   explicit MaxPool2d(int kernel, int stride = 0, int padding = 0)
       : options_(PoolOptions::make(kernel, stride ? stride : kernel, padding)) {}
-  Tensor forward(Tensor x) override { return max_pool2d(x, options_); }
+  Tensor forward(Tensor x) override { return max_pool2d(std::move(x), options_); }
 
  private:
   PoolOptions options_;
@@ -97,7 +97,7 @@ class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(int kernel, int stride = 0, int padding = 0)
       : options_(PoolOptions::make(kernel, stride ? stride : kernel, padding)) {}
-  Tensor forward(Tensor x) override { return avg_pool2d(x, options_); }
+  Tensor forward(Tensor x) override { return avg_pool2d(std::move(x), options_); }
 
  private:
   PoolOptions options_;
@@ -106,7 +106,7 @@ class AvgPool2d : public Module {
 // [N, H, W, C] -> [N, C].
 class GlobalAvgPool : public Module {
  public:
-  Tensor forward(Tensor x) override { return mean(x, {1, 2}); }
+  Tensor forward(Tensor x) override { return mean(std::move(x), {1, 2}); }
 };
 
 }  // namespace rw

@@ -10,7 +10,7 @@ namespace rw {
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(int64_t size, float eps = 1e-5f, bool bias = true);
-  Tensor forward(Tensor x) override { return layer_norm(x, weight, bias, eps_); }
+  Tensor forward(Tensor x) override { return layer_norm(std::move(x), weight, bias, eps_); }
 
   Tensor weight;  // [size]
   Tensor bias;    // [size], or undefined
@@ -23,7 +23,7 @@ class LayerNorm : public Module {
 class RMSNorm : public Module {
  public:
   explicit RMSNorm(int64_t size, float eps = 1e-6f);
-  Tensor forward(Tensor x) override { return rms_norm(x, weight, eps_); }
+  Tensor forward(Tensor x) override { return rms_norm(std::move(x), weight, eps_); }
 
   Tensor weight;  // [size]
 
@@ -35,7 +35,7 @@ class RMSNorm : public Module {
 class GroupNorm : public Module {
  public:
   GroupNorm(int64_t groups, int64_t channels, float eps = 1e-5f);
-  Tensor forward(Tensor x) override { return group_norm(x, groups_, weight, bias, eps_); }
+  Tensor forward(Tensor x) override { return group_norm(std::move(x), groups_, weight, bias, eps_); }
 
   Tensor weight, bias;  // [channels]
 

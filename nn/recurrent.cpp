@@ -44,13 +44,14 @@ Tensor Recurrent::walk(const Tensor& x, F&& run) {
   Tensor y = options_.batch_first ? transpose(x, 0, 1) : x;
   const size_t directions = options_.bidirectional ? 2 : 1;
   for (size_t i = 0; i < cells_.size(); i += directions) {
-    if (i > 0 && is_training() && options_.dropout > 0) y = dropout(y, options_.dropout);
+    if (i > 0 && is_training() && options_.dropout > 0) y = dropout(std::move(y), options_.dropout);
     std::vector<Tensor> outputs;
     for (size_t k = i; k < i + directions; ++k)
       outputs.push_back(run(k, linear(y, cells_[k].weight_ih, cells_[k].bias_ih)));
-    y = directions == 1 ? outputs[0] : concat(outputs, -1);
+    y = directions == 1 ? std::move(outputs[0]) : concat(std::move(outputs), -1);
   }
-  return options_.batch_first ? transpose(y, 0, 1) : y;
+  if (options_.batch_first) y = transpose(std::move(y), 0, 1);
+  return y;
 }
 
 Tensor Recurrent::initial_state(const Tensor& state, size_t i, const Tensor& gates,
@@ -72,16 +73,17 @@ LSTM::LSTM(int64_t input, int64_t hidden, const RecurrentOptions& options)
 
 LSTM::Result LSTM::forward(const Tensor& x, const State& initial) {
   std::vector<Tensor> h, c;
-  Tensor y = walk(x, [&](size_t i, const Tensor& gates) {
+  Tensor y = walk(x, [&](size_t i, Tensor gates) {
     const Cell& cell = cells()[i];
-    LstmResult result =
-        lstm(gates, cell.weight_hh, cell.bias_hh, initial_state(initial.h, i, gates, gates.dtype()),
-             initial_state(initial.c, i, gates, DType::f32), cell.reverse);
+    Tensor h0 = initial_state(initial.h, i, gates, gates.dtype());
+    Tensor c0 = initial_state(initial.c, i, gates, DType::f32);
+    LstmResult result = lstm(std::move(gates), cell.weight_hh, cell.bias_hh, std::move(h0),
+                             std::move(c0), cell.reverse);
     h.push_back(last_output(result.y, i));
     c.push_back(std::move(result.c));
     return std::move(result.y);
   });
-  return {std::move(y), {stack(h, 0), stack(c, 0)}};
+  return {std::move(y), {stack(std::move(h), 0), stack(std::move(c), 0)}};
 }
 
 GRU::GRU(int64_t input, int64_t hidden, const RecurrentOptions& options)
@@ -89,14 +91,14 @@ GRU::GRU(int64_t input, int64_t hidden, const RecurrentOptions& options)
 
 GRU::Result GRU::forward(const Tensor& x, const Tensor& initial) {
   std::vector<Tensor> h;
-  Tensor y = walk(x, [&](size_t i, const Tensor& gates) {
+  Tensor y = walk(x, [&](size_t i, Tensor gates) {
     const Cell& cell = cells()[i];
-    Tensor out = gru(gates, cell.weight_hh, cell.bias_hh,
-                     initial_state(initial, i, gates, gates.dtype()), cell.reverse);
+    Tensor h0 = initial_state(initial, i, gates, gates.dtype());
+    Tensor out = gru(std::move(gates), cell.weight_hh, cell.bias_hh, std::move(h0), cell.reverse);
     h.push_back(last_output(out, i));
     return out;
   });
-  return {std::move(y), stack(h, 0)};
+  return {std::move(y), stack(std::move(h), 0)};
 }
 
 }  // namespace rw

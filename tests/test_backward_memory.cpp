@@ -1,5 +1,7 @@
 // What backward holds at most: saved inputs go before gradients of their size come, weight
 // gradients are added to what there is.
+#include "nn/layers.h"
+#include "nn/sequential.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {
@@ -72,6 +74,37 @@ TEST_CASE_FIXTURE(CpuDevice,
     sum(linear(x, w)).backward();
   }
   CHECK(w.grad().to_vector()[0] == 3.0f);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "ops let go of what they are given, not at the end of the statement" *
+                                 doctest::test_suite("host")) {
+  const Tensor a = full({width, width}, 0.001f);
+  const auto held = [](const auto& statement) {
+    Device& device = *default_device();
+    const uint64_t before = device.live();
+    device.take_high_water();
+    statement();
+    return device.take_high_water() - before;
+  };
+  const NoGrad guard;
+  // At most what one op reads and writes.
+  CHECK(held([&] { return matmul(matmul(matmul(matmul(a, a), a), a), a); }) <= 2 * large);
+  CHECK(held([&] {
+          return sum(matmul(a, transpose(reshape(matmul(matmul(a, a), a), {width, width}), 0, 1)));
+        }) <= 2 * large + small);
+  CHECK(held([&] {
+          return matmul(a, matmul(slice(concat({matmul(a, a), matmul(a, a)}, 0), 0, 0, width), a));
+        }) <= 4 * large);
+  CHECK(held([&] {
+          return mean(softmax(max_pool2d(reshape(layer_norm(matmul(a, a)), {1, width, width, 1}),
+                                         PoolOptions::make(1, 1))));
+        }) <= 3 * large + small);
+  Linear linear(width, width, false);
+  Sequential model;
+  model.emplace<Linear>(width, width, false);
+  model.emplace<Linear>(width, width, false);
+  CHECK(held([&] { return sum(model(linear(linear(linear(matmul(a, a)))))); }) <=
+        2 * large + small);
 }
 
 }  // namespace rw::test

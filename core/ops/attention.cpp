@@ -128,7 +128,7 @@ std::vector<Tensor> attention_vjp(const Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<AttentionAttrs>();
   const Operands o = operands(a, [&](int i) -> const Tensor& { return r.input(i); });
   const Tensor y = contiguous(transpose(r.output(0), 1, 2)),
-               dy = contiguous(transpose(dys[0], 1, 2));
+               dy = contiguous(transpose(std::move(dys[0]), 1, 2));
   const Shape& q = o.q.shape();
   const int64_t keys = o.k.shape()[2];
   Tensor stats = empty_on(y, {q[0], q[1], q[2], 2}, DType::f32), dq, dkv;
@@ -190,39 +190,44 @@ void check_mask(const Tensor& mask, const Shape& scores) {
 
 }  // namespace
 
-Tensor attention(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in,
-                 const AttentionOptions& options, const Tensor& mask, const Tensor& lengths) {
-  const Tensor q = Autocast::input(q_in), k = Autocast::input(k_in), v = Autocast::input(v_in);
+Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, Tensor mask,
+                 Tensor lengths) {
+  q = Autocast::input(std::move(q));
+  k = Autocast::input(std::move(k));
+  v = Autocast::input(std::move(v));
   check_shapes(q, k, v);
   check(options.dropout >= 0 && options.dropout < 1, "attention",
         "dropout must be in [0, 1), got {}", options.dropout);
   const int64_t dim = q.shape()[3];
   const float scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<float>(dim));
   if (const int64_t missing = (8 - dim % 8) % 8) {  // zeros change no score
-    const auto wider = [&](const Tensor& t) { return pad(t, {0, 0, 0, 0}, {0, 0, 0, missing}); };
+    const auto wider = [&](Tensor& t) {
+      return pad(std::move(t), {0, 0, 0, 0}, {0, 0, 0, missing});
+    };
     AttentionOptions scaled = options;
     scaled.scale = scale;
     return slice(attention(wider(q), wider(k), wider(v), scaled, mask, lengths), 3, 0, dim);
   }
 
   AttentionAttrs attrs{scale, options.dropout, options.causal ? ATTENTION_CAUSAL : 0u, {}};
-  std::vector<Tensor> inputs = {q, k, v};
+  const Shape scores = {q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]};
+  TensorList inputs(std::move(q), std::move(k), std::move(v));
   if (mask) {
-    check_mask(mask, {q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]});
+    check_mask(mask, scores);
     attrs.flags |= ATTENTION_MASK;
-    inputs.push_back(mask);
+    inputs.push_back(std::move(mask));
   }
   if (lengths) {
-    check(lengths.shape() == Shape{q.shape()[0]} && lengths.dtype() == DType::i32, "attention",
-          "lengths must be i32 ({}), got {}", q.shape()[0], lengths.str());
+    check(lengths.shape() == Shape{scores[0]} && lengths.dtype() == DType::i32, "attention",
+          "lengths must be i32 ({}), got {}", scores[0], lengths.str());
     attrs.flags |= ATTENTION_LENGTHS;
-    inputs.push_back(lengths);
+    inputs.push_back(std::move(lengths));
   }
   if (options.dropout > 0) {
     // The kernels number rows and keys in other words of the counter: one is enough.
     attrs.counters = (options.generator ? *options.generator : default_generator()).take(1);
   }
-  return std::move(apply(attention_op, attrs, std::move(inputs))[0]);
+  return apply1(attention_op, attrs, std::move(inputs));
 }
 
 }  // namespace rw

@@ -8,11 +8,7 @@
 
 namespace rw::detail {
 
-inline std::vector<Tensor> one(Tensor t) {
-  std::vector<Tensor> list;
-  list.push_back(std::move(t));
-  return list;
-}
+inline std::vector<Tensor> one(Tensor t) { return TensorList(std::move(t)); }
 
 // A new tensor on the same device.
 inline Tensor empty_on(const Tensor& like, const Shape& shape, DType dtype) {

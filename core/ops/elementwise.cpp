@@ -178,10 +178,7 @@ Tensor binary(uint32_t id, Tensor a, Tensor b) {
   const char* op = binary_ops[id].name;
   promote(a, b, op);
   check<DTypeError>(a.dtype() != DType::u8, op, "needs f32, f16 or i32, got {}", a.str());
-  std::vector<Tensor> inputs;
-  inputs.push_back(std::move(a));
-  inputs.push_back(std::move(b));
-  return apply1(binary_ops[id], BinaryAttrs{id}, std::move(inputs));
+  return apply1(binary_ops[id], BinaryAttrs{id}, TensorList(std::move(a), std::move(b)));
 }
 
 std::vector<Tensor> compare_forward(const std::any& attrs, std::span<Tensor> inputs) {
@@ -203,7 +200,7 @@ enum CompareId : uint32_t {
 
 Tensor compare(uint32_t id, Tensor a, Tensor b) {
   promote(a, b, compare_ops[id].name);
-  return apply1(compare_ops[id], BinaryAttrs{id}, {std::move(a), std::move(b)});
+  return apply1(compare_ops[id], BinaryAttrs{id}, TensorList(std::move(a), std::move(b)));
 }
 
 // ---- where -------------------------------------------------------------------------------------
@@ -277,19 +274,18 @@ Tensor div(Tensor a, Tensor b) { return binary(binary_div, std::move(a), std::mo
 Tensor maximum(Tensor a, Tensor b) { return binary(binary_maximum, std::move(a), std::move(b)); }
 Tensor minimum(Tensor a, Tensor b) { return binary(binary_minimum, std::move(a), std::move(b)); }
 
-Tensor equal(const Tensor& a, const Tensor& b) { return compare(compare_eq, a, b); }
-Tensor not_equal(const Tensor& a, const Tensor& b) { return compare(compare_ne, a, b); }
-Tensor less(const Tensor& a, const Tensor& b) { return compare(compare_lt, a, b); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(compare_le, a, b); }
-Tensor greater(const Tensor& a, const Tensor& b) { return compare(compare_gt, a, b); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) { return compare(compare_ge, a, b); }
+Tensor equal(Tensor a, Tensor b) { return compare(compare_eq, std::move(a), std::move(b)); }
+Tensor not_equal(Tensor a, Tensor b) { return compare(compare_ne, std::move(a), std::move(b)); }
+Tensor less(Tensor a, Tensor b) { return compare(compare_lt, std::move(a), std::move(b)); }
+Tensor less_equal(Tensor a, Tensor b) { return compare(compare_le, std::move(a), std::move(b)); }
+Tensor greater(Tensor a, Tensor b) { return compare(compare_gt, std::move(a), std::move(b)); }
+Tensor greater_equal(Tensor a, Tensor b) { return compare(compare_ge, std::move(a), std::move(b)); }
 
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+Tensor where(Tensor condition, Tensor a, Tensor b) {
   check<DTypeError>(condition.dtype() == DType::u8, "where", "the condition must be u8, got {}",
                     condition.str());
-  Tensor x = a, y = b;
-  promote(x, y, "where");
-  return apply1(where_op, {}, {condition, std::move(x), std::move(y)});
+  promote(a, b, "where");
+  return apply1(where_op, {}, TensorList(std::move(condition), std::move(a), std::move(b)));
 }
 
 void accumulate(const Tensor& x, const Tensor& target, float scale) {
@@ -310,7 +306,8 @@ void promote(Tensor& a, Tensor& b, const char* op) {
   if (a.dtype() == b.dtype()) return;
   check<DTypeError>(is_float(a.dtype()) && is_float(b.dtype()), op,
                     "both must be float or have one dtype, got {} and {}; cast one", a.str(), b.str());
-  (a.dtype() == DType::f16 ? a : b) = cast(a.dtype() == DType::f16 ? a : b, DType::f32);
+  Tensor& narrow = a.dtype() == DType::f16 ? a : b;
+  narrow = cast(std::move(narrow), DType::f32);
 }
 
 }  // namespace rw

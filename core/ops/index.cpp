@@ -21,7 +21,7 @@ std::vector<Tensor> embedding_forward(const std::any&, std::span<Tensor> inputs)
 }
 
 std::vector<Tensor> embedding_vjp(const Record& r, std::span<Tensor> dys) {
-  const Tensor index = contiguous(r.input(1)), dy = contiguous(dys[0]);
+  const Tensor index = contiguous(r.input(1)), dy = contiguous(std::move(dys[0]));
   const uint32_t n = count32(index.numel(), "embedding");
   const Shape& table = r.inputs[0].shape;
   const Tensor next = empty_on(index, {n}, DType::i32), first = empty_on(index, {n}, DType::i32);
@@ -38,12 +38,12 @@ const Op embedding_op = {"embedding", embedding_forward, embedding_vjp,
 
 }  // namespace
 
-Tensor embedding(const Tensor& table, const Tensor& index) {
+Tensor embedding(Tensor table, Tensor index) {
   check<ShapeError>(table.rank() == 2 && index.rank() < Shape::max_rank, "embedding",
                     "needs table [V, D] and an index of rank at most {}, got {} and {}", Shape::max_rank - 1,
                     table.str(), index.str());
   check<DTypeError>(index.dtype() == DType::i32, "embedding", "the index must be i32, got {}", index.str());
-  return apply1(embedding_op, {}, {table, index});
+  return apply1(embedding_op, {}, TensorList(std::move(table), std::move(index)));
 }
 
 }  // namespace rw

@@ -48,7 +48,7 @@ Tensor grad_sums(const Tensor& x, const Tensor& dy, const Tensor& stats) {
 
 std::vector<Tensor> norm_vjp(const Record& r, std::span<Tensor> dys) {
   const bool rms = r.attributes<NormAttrs>().rms;
-  const Tensor x = contiguous(r.input(0)), dy = contiguous(dys[0]);
+  const Tensor x = contiguous(r.input(0)), dy = contiguous(std::move(dys[0]));
   const Tensor& stats = r.output(1);
   std::vector<Tensor> grads(r.inputs.size());
   if (r.needs_grad(1) || (!rms && r.needs_grad(2))) {
@@ -91,25 +91,25 @@ Tensor per_channel(const Tensor& weight, float value, const Tensor& x, const cha
 
 }  // namespace
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps) {
+Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
   check_float(x, "layer_norm");
   check_row(x.size(-1), x, "layer_norm");
-  return std::move(apply(
-      layer_norm_op, NormAttrs{eps, false},
-      {x, per_channel(weight, 1, x, "layer_norm"), per_channel(bias, 0, x, "layer_norm")})[0]);
+  weight = per_channel(weight, 1, x, "layer_norm");
+  bias = per_channel(bias, 0, x, "layer_norm");
+  return apply1(layer_norm_op, NormAttrs{eps, false},
+                TensorList(std::move(x), std::move(weight), std::move(bias)));
 }
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, float eps) {
+Tensor rms_norm(Tensor x, Tensor weight, float eps) {
   check_float(x, "rms_norm");
   check_row(x.size(-1), x, "rms_norm");
-  return std::move(
-      apply(rms_norm_op, NormAttrs{eps, true}, {x, per_channel(weight, 1, x, "rms_norm")})[0]);
+  weight = per_channel(weight, 1, x, "rms_norm");
+  return apply1(rms_norm_op, NormAttrs{eps, true}, TensorList(std::move(x), std::move(weight)));
 }
 
 // Groups become rows of a layer norm: [N, pixels, groups, C / groups] -> [N, groups, pixels * C /
 // groups].
-Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,
-                  float eps) {
+Tensor group_norm(Tensor x, int64_t groups, Tensor weight, Tensor bias, float eps) {
   check_float(x, "group_norm");
   check<ShapeError>(x.rank() >= 2 && x.numel() > 0, "group_norm",
                     "needs a non-empty [N, ..., C], got {}", x.str());

@@ -45,7 +45,7 @@ std::vector<Tensor> reshape_forward(const std::any& attrs, std::span<Tensor> inp
 }
 
 std::vector<Tensor> reshape_vjp(const Record& r, std::span<Tensor> dy) {
-  return one(reshape(dy[0], r.inputs[0].shape));
+  return one(reshape(std::move(dy[0]), r.inputs[0].shape));
 }
 
 const Op reshape_op = {
@@ -65,7 +65,7 @@ std::vector<Tensor> permute_vjp(const Record& r, std::span<Tensor> dy) {
   const Axes& axes = r.attributes<Axes>();
   Axes inverse(axes.size());
   for (size_t i = 0; i < axes.size(); ++i) inverse[static_cast<size_t>(axes[i])] = static_cast<int>(i);
-  return one(permute(dy[0], inverse));
+  return one(permute(std::move(dy[0]), inverse));
 }
 
 const Op permute_op = {
@@ -103,7 +103,7 @@ std::vector<Tensor> expand_forward(const std::any& attrs, std::span<Tensor> inpu
 }
 
 std::vector<Tensor> expand_vjp(const Record& r, std::span<Tensor> dy) {
-  return one(sum_to(dy[0], r.inputs[0].shape));
+  return one(sum_to(std::move(dy[0]), r.inputs[0].shape));
 }
 
 const Op expand_op = {
@@ -145,7 +145,7 @@ struct PadAttrs {
 Tensor inner_view(Tensor t, const Shape& inner, const std::vector<int64_t>& before) {
   for (int i = 0; i < inner.rank(); ++i) {
     const int64_t begin = before[static_cast<size_t>(i)];
-    t = slice(t, i, begin, begin + inner[i]);
+    t = slice(std::move(t), i, begin, begin + inner[i]);
   }
   return t;
 }
@@ -162,7 +162,7 @@ std::vector<Tensor> pad_forward(const std::any& attrs, std::span<Tensor> inputs)
 }
 
 std::vector<Tensor> pad_vjp(const Record& r, std::span<Tensor> dy) {
-  return one(inner_view(dy[0], r.inputs[0].shape, r.attributes<PadAttrs>().before));
+  return one(inner_view(std::move(dy[0]), r.inputs[0].shape, r.attributes<PadAttrs>().before));
 }
 
 const Op pad_op = {.name = "pad", .forward = pad_forward, .vjp = pad_vjp, .any_grad_dtype = true};
@@ -217,17 +217,20 @@ Tensor cast(Tensor x, DType dtype) {
   return apply1(cast_op, dtype, one(std::move(x)));
 }
 
-Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : apply1(contiguous_op, {}, {x}); }
+Tensor contiguous(Tensor x) {
+  if (x.is_contiguous()) return x;
+  return apply1(contiguous_op, {}, one(std::move(x)));
+}
 
-Tensor reshape(const Tensor& x, const Shape& shape) {
+Tensor reshape(Tensor x, const Shape& shape) {
   check<ShapeError>(shape.numel() == x.numel(), "reshape", "the number of elements must stay, got {} to {}",
                     x.str(), shape.str());
   if (shape == x.shape()) return x;
-  const bool view = reshape_strides(x.shape(), x.strides(), shape).has_value();
-  return apply1(reshape_op, shape, {view ? x : contiguous(x)});
+  if (!reshape_strides(x.shape(), x.strides(), shape)) x = contiguous(std::move(x));
+  return apply1(reshape_op, shape, one(std::move(x)));
 }
 
-Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes) {
+Tensor reshape(Tensor x, std::initializer_list<int64_t> sizes) {
   int64_t known = 1;
   int unknown = 0;
   for (int64_t s : sizes) s == -1 ? void(++unknown) : void(known *= s);
@@ -237,10 +240,10 @@ Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes) {
                     fmt::join(sizes, ", "));
   Shape shape;
   for (int64_t s : sizes) shape.push_back(s == -1 ? x.numel() / known : s);
-  return reshape(x, shape);
+  return reshape(std::move(x), shape);
 }
 
-Tensor flatten(const Tensor& x, int first, int last) {
+Tensor flatten(Tensor x, int first, int last) {
   first = normalize_axis(first, x.rank(), "flatten");
   last = normalize_axis(last, x.rank(), "flatten");
   check<ShapeError>(first <= last, "flatten", "first must not be after last, got {} and {}", first, last);
@@ -249,26 +252,26 @@ Tensor flatten(const Tensor& x, int first, int last) {
     if (i > first && i <= last) shape[first] *= x.shape()[i];
     else shape.push_back(x.shape()[i]);
   }
-  return reshape(x, shape);
+  return reshape(std::move(x), shape);
 }
 
-Tensor permute(const Tensor& x, const Axes& axes) {
+Tensor permute(Tensor x, const Axes& axes) {
   Axes order;
   for (int axis : axes) order.push_back(normalize_axis(axis, x.rank(), "permute"));
   check<ShapeError>(static_cast<int>(normalize_axes(axes, x.rank(), "permute").size()) == x.rank(), "permute",
                     "needs each axis once, got ({}) for {}", fmt::join(axes, ", "), x.str());
-  return apply1(permute_op, order, {x});
+  return apply1(permute_op, std::move(order), one(std::move(x)));
 }
 
-Tensor transpose(const Tensor& x, int a, int b) {
+Tensor transpose(Tensor x, int a, int b) {
   Axes axes(static_cast<size_t>(x.rank()));
   std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes[static_cast<size_t>(normalize_axis(a, x.rank(), "transpose"))],
             axes[static_cast<size_t>(normalize_axis(b, x.rank(), "transpose"))]);
-  return permute(x, axes);
+  return permute(std::move(x), axes);
 }
 
-Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step) {
+Tensor slice(Tensor x, int axis, int64_t begin, int64_t end, int64_t step) {
   axis = normalize_axis(axis, x.rank(), "slice");
   const int64_t size = x.shape()[axis];
   if (begin < 0) begin += size;
@@ -276,41 +279,41 @@ Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step
   check<ShapeError>(0 <= begin && begin <= end && end <= size && step > 0, "slice",
                     "needs 0 <= begin <= end <= {} and step > 0, got begin {} end {} step {}", size,
                     begin, end, step);
-  return apply1(slice_op, SliceAttrs{axis, begin, end, step}, {x});
+  return apply1(slice_op, SliceAttrs{axis, begin, end, step}, one(std::move(x)));
 }
 
-Tensor select(const Tensor& x, int axis, int64_t index) {
+Tensor select(Tensor x, int axis, int64_t index) {
   axis = normalize_axis(axis, x.rank(), "select");
   if (index < 0) index += x.shape()[axis];
-  return squeeze(slice(x, axis, index, index + 1), axis);
+  return squeeze(slice(std::move(x), axis, index, index + 1), axis);
 }
 
-Tensor expand(const Tensor& x, const Shape& shape) {
+Tensor expand(Tensor x, const Shape& shape) {
   check<ShapeError>(broadcast(x.shape(), shape, "expand") == shape, "expand",
                     "the shape must broadcast to {}, got {}", shape.str(), x.str());
-  return apply1(expand_op, shape, {x});
+  return apply1(expand_op, shape, one(std::move(x)));
 }
 
-Tensor squeeze(const Tensor& x, int axis) {
+Tensor squeeze(Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank(), "squeeze");
   check<ShapeError>(x.shape()[axis] == 1, "squeeze", "axis {} must have size 1, got {}", axis, x.str());
   Shape shape;
   for (int i = 0; i < x.rank(); ++i)
     if (i != axis) shape.push_back(x.shape()[i]);
-  return reshape(x, shape);
+  return reshape(std::move(x), shape);
 }
 
-Tensor unsqueeze(const Tensor& x, int axis) {
+Tensor unsqueeze(Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank() + 1, "unsqueeze");
   Shape shape;
   for (int i = 0; i <= x.rank(); ++i) {
     if (i == axis) shape.push_back(1);
     if (i < x.rank()) shape.push_back(x.shape()[i]);
   }
-  return reshape(x, shape);
+  return reshape(std::move(x), shape);
 }
 
-Tensor concat(const std::vector<Tensor>& parts, int axis) {
+Tensor concat(TensorList parts, int axis) {
   check<ShapeError>(!parts.empty(), "concat", "needs at least one tensor, got none");
   axis = normalize_axis(axis, parts[0].rank(), "concat");
   for (const Tensor& part : parts) {
@@ -320,16 +323,15 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
     check<ShapeError>(same_rank && rest == parts[0].shape() && part.dtype() == parts[0].dtype(), "concat",
                       "all must agree but along axis {}, got {} and {}", axis, parts[0].str(), part.str());
   }
-  return apply1(concat_op, axis, parts);
+  return apply1(concat_op, axis, std::move(parts));
 }
 
-Tensor stack(const std::vector<Tensor>& parts, int axis) {
-  std::vector<Tensor> raised;
-  for (const Tensor& part : parts) raised.push_back(unsqueeze(part, axis));
-  return concat(raised, axis);
+Tensor stack(TensorList parts, int axis) {
+  for (Tensor& part : parts) part = unsqueeze(std::move(part), axis);
+  return concat(std::move(parts), axis);
 }
 
-std::vector<Tensor> split(const Tensor& x, int64_t size, int axis) {
+std::vector<Tensor> split(Tensor x, int64_t size, int axis) {
   check<ShapeError>(size > 0, "split", "the size must be positive, got {}", size);
   std::vector<Tensor> parts;
   for (int64_t at = 0; at < x.size(axis); at += size)
@@ -337,7 +339,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int axis) {
   return parts;
 }
 
-Tensor pad(const Tensor& x, const std::vector<int64_t>& before, const std::vector<int64_t>& after, float value) {
+Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64_t>& after, float value) {
   const auto rank = static_cast<size_t>(x.rank());
   const auto valid = [&](const std::vector<int64_t>& sizes) {
     return sizes.size() == rank && std::all_of(sizes.begin(), sizes.end(), [](int64_t s) { return s >= 0; });
@@ -345,7 +347,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& before, const std::vecto
   check<ShapeError>(valid(before) && valid(after), "pad",
                     "needs one non-negative size per axis of {}, got ({}) and ({})", x.str(),
                     fmt::join(before, ", "), fmt::join(after, ", "));
-  return apply1(pad_op, PadAttrs{before, after, value}, {x});
+  return apply1(pad_op, PadAttrs{before, after, value}, one(std::move(x)));
 }
 
 Autocast::Autocast(DType dtype, bool enabled) : previous_(autocast_dtype) {
@@ -355,8 +357,9 @@ Autocast::Autocast(DType dtype, bool enabled) : previous_(autocast_dtype) {
 
 Autocast::~Autocast() { autocast_dtype = previous_; }
 
-Tensor Autocast::input(const Tensor& x) {
-  return autocast_dtype && is_float(x.dtype()) ? cast(x, *autocast_dtype) : x;
+Tensor Autocast::input(Tensor x) {
+  if (!autocast_dtype || !is_float(x.dtype())) return x;
+  return cast(std::move(x), *autocast_dtype);
 }
 
 }  // namespace rw

@@ -27,7 +27,7 @@ std::vector<Tensor> softmax_forward(const std::any& attrs, std::span<Tensor> inp
 }
 
 std::vector<Tensor> softmax_vjp(const Record& r, std::span<Tensor> dys) {
-  const Tensor dy = contiguous(dys[0]);
+  const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx = empty_on(dy, dy.shape(), dy.dtype());
   const auto params = rows_cols(dy);
   launch("softmax_grad", {in(r.output(0)), in(dy), out(dx)},
@@ -41,11 +41,13 @@ Saves save_output(const std::any&, uint32_t) { return {0, 1}; }
 const Op softmax_op = {"softmax", softmax_forward, softmax_vjp, save_output};
 const Op log_softmax_op = {"log_softmax", softmax_forward, softmax_vjp, save_output};
 
-Tensor softmax_along(const Op& op, bool log, const Tensor& x, int axis) {
+Tensor softmax_along(const Op& op, bool log, Tensor x, int axis) {
   check_float(x, op.name);
   axis = normalize_axis(axis, x.rank(), op.name);
-  if (axis == x.rank() - 1) return apply1(op, SoftmaxAttrs{log}, {x});
-  return transpose(apply1(op, SoftmaxAttrs{log}, {transpose(x, axis, -1)}), axis, -1);
+  const bool is_last = axis == x.rank() - 1;
+  if (!is_last) x = transpose(std::move(x), axis, -1);
+  Tensor y = apply1(op, SoftmaxAttrs{log}, one(std::move(x)));
+  return is_last ? y : transpose(std::move(y), axis, -1);
 }
 
 // ---- cross entropy: outputs loss and log-sum-exp per row -----------------------------------------
@@ -86,23 +88,23 @@ Tensor detail::count_valid(const Tensor& target, int ignore_index) {
   return maximum(sum(cast(not_equal(target, ignored), DType::f32)), full({}, 1, DType::f32, device));
 }
 
-Tensor softmax(const Tensor& x, int axis) { return softmax_along(softmax_op, false, x, axis); }
-Tensor log_softmax(const Tensor& x, int axis) { return softmax_along(log_softmax_op, true, x, axis); }
+Tensor softmax(Tensor x, int axis) { return softmax_along(softmax_op, false, std::move(x), axis); }
+Tensor log_softmax(Tensor x, int axis) { return softmax_along(log_softmax_op, true, std::move(x), axis); }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
+Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& o) {
   check_float(logits, "cross_entropy");
   check<ShapeError>(logits.rank() == 2 && target.shape() == Shape{logits.shape()[0]}, "cross_entropy",
                     "needs logits [N, C] and target [N], got {} and {}", logits.str(), target.str());
   check<DTypeError>(target.dtype() == DType::i32, "cross_entropy", "the target must be i32, got {}", target.str());
   check(o.label_smoothing >= 0 && o.label_smoothing < 1, "cross_entropy",
         "label_smoothing must be in [0, 1), got {}", o.label_smoothing);
-  Tensor loss = std::move(apply(cross_entropy_op, o, {logits, target})[0]);
+  Tensor loss = apply1(cross_entropy_op, o, TensorList(std::move(logits), target));
   if (o.reduction == Reduction::none) return loss;
   loss = sum(loss);
   if (o.reduction == Reduction::sum) return loss;
   return loss / count_valid(target, o.ignore_index);
 }
 
-Tensor mse_loss(const Tensor& x, const Tensor& target) { return mean(square(x - target)); }
+Tensor mse_loss(Tensor x, Tensor target) { return mean(square(sub(std::move(x), std::move(target)))); }
 
 }  // namespace rw

@@ -156,7 +156,7 @@ std::vector<Tensor> conv_forward(const std::any& attrs, std::span<Tensor> inputs
 
 std::vector<Tensor> conv_vjp(const Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ConvAttrs>();
-  const Tensor dy = contiguous(dys[0]);
+  const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx, dw;
   if (r.needs_grad(1)) dw = run_conv("conv2d_wgrad", a, contiguous(r.take_input(0)), dy, a.w, DType::f32);
   if (r.needs_grad(0)) dx = run_conv("conv2d_dgrad", a, dy, contiguous(r.input(1)), a.x, dy.dtype());
@@ -172,21 +172,24 @@ void check_same_float(const Tensor& a, const Tensor& b, const char* op) {
 
 }  // namespace
 
-Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
-  const Tensor a = Autocast::input(a_in), b = Autocast::input(b_in);
+Tensor matmul(Tensor a, Tensor b) {
+  a = Autocast::input(std::move(a));
+  b = Autocast::input(std::move(b));
   check<ShapeError>(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-2), "matmul",
                     "the last axis of a must match the last but one of b, got {} and {}", a.str(), b.str());
   check_same_float(a, b, "matmul");
   if (a.rank() > 2 && b.rank() == 2) {  // one large product instead of a batch
     Shape result = a.shape();
     result[a.rank() - 1] = b.size(-1);
-    return reshape(apply1(matmul_op, {}, {reshape(a, {-1, a.size(-1)}), b}), result);
+    a = flatten(std::move(a), 0, -2);
+    return reshape(apply1(matmul_op, {}, TensorList(std::move(a), std::move(b))), result);
   }
-  return apply1(matmul_op, {}, {a, b});
+  return apply1(matmul_op, {}, TensorList(std::move(a), std::move(b)));
 }
 
-Tensor linear(const Tensor& x_in, const Tensor& weight_in, const Tensor& bias) {
-  const Tensor x = Autocast::input(x_in), weight = Autocast::input(weight_in);
+Tensor linear(Tensor x, Tensor weight, Tensor bias) {
+  x = Autocast::input(std::move(x));
+  weight = Autocast::input(std::move(weight));
   check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.shape()[1], "linear",
                     "x [..., in] and weight [out, in] must agree, got {} and {}", x.str(), weight.str());
   check<ShapeError>(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear",
@@ -194,14 +197,16 @@ Tensor linear(const Tensor& x_in, const Tensor& weight_in, const Tensor& bias) {
   check_same_float(x, weight, "linear");
   Shape result = x.shape();
   result[x.rank() - 1] = weight.shape()[0];
-  const int64_t rows = x.size(-1) == 0 ? 0 : x.numel() / x.size(-1);
-  Tensor y = apply1(linear_op, {}, {reshape(x, Shape{rows, x.size(-1)}), weight});
-  if (bias.defined()) y = add(std::move(y), Autocast::input(bias));
-  return reshape(y, result);
+  const Shape rows = {x.size(-1) == 0 ? 0 : x.numel() / x.size(-1), x.size(-1)};
+  x = reshape(std::move(x), rows);
+  Tensor y = apply1(linear_op, {}, TensorList(std::move(x), std::move(weight)));
+  if (bias.defined()) y = add(std::move(y), Autocast::input(std::move(bias)));
+  return reshape(std::move(y), result);
 }
 
-Tensor conv2d(const Tensor& x_in, const Tensor& weight_in, const Conv2dOptions& o) {
-  const Tensor x = Autocast::input(x_in), w = Autocast::input(weight_in);
+Tensor conv2d(Tensor x, Tensor w, const Conv2dOptions& o) {
+  x = Autocast::input(std::move(x));
+  w = Autocast::input(std::move(w));
   check<ShapeError>(x.rank() == 4 && w.rank() == 4, "conv2d", "needs x [N, H, W, C] and weight [O, KH, KW, C / groups], got {} and {}",
                     x.str(), w.str());
   check(o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 && o.dilation_w > 0 && o.pad_h >= 0 && o.pad_w >= 0 &&
@@ -215,7 +220,8 @@ Tensor conv2d(const Tensor& x_in, const Tensor& weight_in, const Conv2dOptions& 
   const int64_t width = out_size(x.shape()[2], w.shape()[2], o.stride_w, o.pad_w, o.dilation_w);
   check<ShapeError>(h > 0 && width > 0, "conv2d", "the kernel must fit into the padded image, got {} and {}",
                     x.str(), w.str());
-  return apply1(conv_op, ConvAttrs{o, x.shape(), w.shape(), {x.shape()[0], h, width, w.shape()[0]}}, {x, w});
+  const ConvAttrs attrs{o, x.shape(), w.shape(), {x.shape()[0], h, width, w.shape()[0]}};
+  return apply1(conv_op, attrs, TensorList(std::move(x), std::move(w)));
 }
 
 }  // namespace rw

@@ -60,9 +60,9 @@ std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
 }
 
 // Gradients of x, weight, bias; `train`: mean and var depended on x.
-std::vector<Tensor> gradients(const Record& r, const Tensor& dy_in, const Tensor& x_in, const Tensor& mean_in,
+std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in, const Tensor& mean_in,
                               const Tensor& var_in, const Tensor& weight_in, float eps, bool train) {
-  const Tensor x = contiguous(x_in), dy = contiguous(dy_in);
+  const Tensor x = contiguous(x_in), dy = contiguous(std::move(dy_in));
   const Tensor mean = contiguous(mean_in), var = contiguous(var_in), weight = contiguous(weight_in);
   const Rows rows = rows_of(x);
   const Tensor partial = empty_on(x, {rows.chunks, 2, rows.channels}, DType::f32);
@@ -86,7 +86,7 @@ std::vector<Tensor> gradients(const Record& r, const Tensor& dy_in, const Tensor
 std::vector<Tensor> vjp(const Record& r, std::span<Tensor> dy) {
   check<AutogradError>(!dy[1].defined() && !dy[2].defined(), "batch_norm",
                        "mean and var carry no gradient; detach them");
-  return gradients(r, dy[0], r.input(0), r.output(1), r.output(2), r.input(1), r.attributes<float>(), true);
+  return gradients(r, std::move(dy[0]), r.input(0), r.output(1), r.output(2), r.input(1), r.attributes<float>(), true);
 }
 
 const Op batch_norm_op = {"batch_norm", forward, vjp, [](const std::any&, uint32_t) { return Saves{3, 6}; }};
@@ -98,7 +98,7 @@ std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
 
 std::vector<Tensor> with_vjp(const Record& r, std::span<Tensor> dy) {
   std::vector<Tensor> grads =
-      gradients(r, dy[0], r.input(0), r.input(3), r.input(4), r.input(1), r.attributes<float>(), false);
+      gradients(r, std::move(dy[0]), r.input(0), r.input(3), r.input(4), r.input(1), r.attributes<float>(), false);
   grads.resize(5);
   return grads;
 }
@@ -116,16 +116,16 @@ void check_inputs(const Tensor& x, std::initializer_list<const Tensor*> per_chan
 
 }  // namespace
 
-BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps) {
+BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
   check_inputs(x, {&weight, &bias});
-  auto outputs = apply(batch_norm_op, eps, {x, weight, bias});
+  auto outputs = apply(batch_norm_op, eps, TensorList(std::move(x), std::move(weight), std::move(bias)));
   return {std::move(outputs[0]), outputs[1].detach(), outputs[2].detach()};
 }
 
-Tensor batch_norm_with(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
-                       const Tensor& bias, float eps) {
+Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias, float eps) {
   check_inputs(x, {&mean, &var, &weight, &bias});
-  return apply1(batch_norm_with_op, eps, {x, weight, bias, mean, var});
+  return apply1(batch_norm_with_op, eps,
+                TensorList(std::move(x), std::move(weight), std::move(bias), std::move(mean), std::move(var)));
 }
 
 }  // namespace rw

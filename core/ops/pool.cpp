@@ -31,7 +31,7 @@ std::vector<Tensor> max_forward(const std::any& attrs, std::span<Tensor> inputs)
 
 std::vector<Tensor> max_vjp(const Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<PoolAttrs>();
-  const Tensor dy = contiguous(dys[0]);
+  const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx = empty_on(dy, a.x, dy.dtype());
   launch("max_pool2d_grad", {in(dy), in(r.output(1)), out(dx)}, pool_params(a),
          {.threads = {flat_threads(dx.numel()), 1, 1}});
@@ -50,7 +50,7 @@ std::vector<Tensor> avg_forward(const std::any& attrs, std::span<Tensor> inputs)
 
 std::vector<Tensor> avg_vjp(const Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<PoolAttrs>();
-  const Tensor dy = contiguous(dys[0]);
+  const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx = empty_on(dy, a.x, dy.dtype());
   launch("avg_pool2d_grad", {in(dy), out(dx)}, pool_params(a), {.threads = {flat_threads(dx.numel()), 1, 1}});
   return one(std::move(dx));
@@ -77,13 +77,15 @@ PoolAttrs attributes(const Tensor& x, const PoolOptions& o, const char* op) {
 
 }  // namespace
 
-Tensor max_pool2d(const Tensor& x, const PoolOptions& options) {
-  return apply1(max_op, attributes(x, options, "max_pool2d"), {x});
+Tensor max_pool2d(Tensor x, const PoolOptions& options) {
+  const PoolAttrs attrs = attributes(x, options, "max_pool2d");
+  return apply1(max_op, attrs, one(std::move(x)));
 }
 
-Tensor avg_pool2d(const Tensor& x, const PoolOptions& options) {
+Tensor avg_pool2d(Tensor x, const PoolOptions& options) {
   check(options.dilation_h == 1 && options.dilation_w == 1, "avg_pool2d", "dilation must be 1");
-  return apply1(avg_op, attributes(x, options, "avg_pool2d"), {x});
+  const PoolAttrs attrs = attributes(x, options, "avg_pool2d");
+  return apply1(avg_op, attrs, one(std::move(x)));
 }
 
 }  // namespace rw

@@ -72,12 +72,12 @@ Tensor randn(const Shape& shape, float mean, float std, DType dtype, Generator& 
   return random(1, shape, mean, std, dtype, generator);
 }
 
-Tensor dropout(const Tensor& x, float p, Generator& generator) {
+Tensor dropout(Tensor x, float p, Generator& generator) {
   check_float(x, "dropout");
   check(p >= 0 && p < 1, "dropout", "p must be in [0, 1), got {}", p);
   if (p == 0) return x;
   const auto counters = generator.take(static_cast<uint64_t>(x.numel()));
-  return apply1(dropout_op, DropoutAttrs{p, counters}, {x});
+  return apply1(dropout_op, DropoutAttrs{p, counters}, one(std::move(x)));
 }
 
 }  // namespace rw

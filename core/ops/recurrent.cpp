@@ -175,11 +175,11 @@ const Op gru_op = {"gru", gru_forward, gru_vjp, [](const std::any&, uint32_t) {
                    }};
 
 // The op's first four inputs, checked; `count` gates.
-std::vector<Tensor> check_inputs(const char* op, int64_t count, const Tensor& gates_in,
-                                 const Tensor& weight_in, const Tensor& bias_in,
-                                 const Tensor& h0_in) {
-  const Tensor gates = Autocast::input(gates_in), weight = Autocast::input(weight_in);
-  const Tensor h0 = cast(h0_in, gates.dtype());
+TensorList check_inputs(const char* op, int64_t count, Tensor gates, Tensor weight, Tensor bias,
+                        Tensor h0) {
+  gates = Autocast::input(std::move(gates));
+  weight = Autocast::input(std::move(weight));
+  h0 = cast(std::move(h0), gates.dtype());
   check_float(gates, op);
   check<ShapeError>(
       gates.rank() == 3 && gates.shape()[0] > 0 && h0.rank() == 2 &&
@@ -191,28 +191,29 @@ std::vector<Tensor> check_inputs(const char* op, int64_t count, const Tensor& ga
   check<DTypeError>(weight.dtype() == gates.dtype(), op,
                     "gates and weight_hh must have one dtype, got {} and {}", gates.str(),
                     weight.str());
-  const Tensor bias = bias_in.defined() ? bias_in : zeros_on(gates, {width}, DType::f32);
+  if (!bias.defined()) bias = zeros_on(gates, {width}, DType::f32);
   check<ShapeError>(bias.shape() == Shape{width} && bias.dtype() == DType::f32, op,
                     "bias_hh must be f32 [{} H], got {}", count, bias.str());
-  return {gates, weight, bias, h0};
+  return {std::move(gates), std::move(weight), std::move(bias), std::move(h0)};
 }
 
 }  // namespace
 
-LstmResult lstm(const Tensor& gates, const Tensor& weight_hh, const Tensor& bias_hh,
-                const Tensor& h0, const Tensor& c0, bool reverse) {
-  std::vector<Tensor> inputs = check_inputs("lstm", 4, gates, weight_hh, bias_hh, h0);
+LstmResult lstm(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, Tensor c0,
+                bool reverse) {
+  TensorList inputs = check_inputs("lstm", 4, std::move(gates), std::move(weight_hh),
+                                   std::move(bias_hh), h0);
   check<ShapeError>(c0.shape() == h0.shape() && c0.dtype() == DType::f32, "lstm",
                     "c0 must be f32 of h0's shape, got {} and {}", c0.str(), h0.str());
-  inputs.push_back(c0);
+  inputs.push_back(std::move(c0));
   std::vector<Tensor> outputs = apply(lstm_op, RecurrentAttrs{reverse}, std::move(inputs));
   return {std::move(outputs[0]), std::move(outputs[1])};
 }
 
-Tensor gru(const Tensor& gates, const Tensor& weight_hh, const Tensor& bias_hh, const Tensor& h0,
-           bool reverse) {
-  return std::move(apply(gru_op, RecurrentAttrs{reverse},
-                         check_inputs("gru", 3, gates, weight_hh, bias_hh, h0))[0]);
+Tensor gru(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, bool reverse) {
+  return apply1(gru_op, RecurrentAttrs{reverse},
+                check_inputs("gru", 3, std::move(gates), std::move(weight_hh), std::move(bias_hh),
+                             std::move(h0)));
 }
 
 }  // namespace rw

@@ -125,12 +125,13 @@ std::vector<int> axes_of(const Tensor& x, const Axes& axes, const char* op) {
   return all;
 }
 
-Tensor reduce(ReduceKind kind, const Tensor& x, std::vector<int> axes, bool keepdims, float scale = 1,
+Tensor reduce(ReduceKind kind, Tensor x, std::vector<int> axes, bool keepdims, float scale = 1,
               bool in_f32 = false) {
   check<DTypeError>(x.dtype() != DType::u8, reduce_ops[kind].name, "needs f32, f16 or i32, got {}; cast it",
                     x.str());
   const DType dtype = in_f32 && is_float(x.dtype()) ? DType::f32 : x.dtype();
-  return apply1(reduce_ops[kind], ReduceAttrs{kind, std::move(axes), keepdims, scale, dtype}, {x});
+  return apply1(reduce_ops[kind], ReduceAttrs{kind, std::move(axes), keepdims, scale, dtype},
+                one(std::move(x)));
 }
 
 struct ArgAttrs {
@@ -155,53 +156,60 @@ std::vector<Tensor> arg_forward(const std::any& attrs, std::span<Tensor> inputs)
 
 const Op arg_ops[] = {{"argmax", arg_forward}, {"argmin", arg_forward}};
 
-Tensor arg(uint32_t kind, const Tensor& x, int axis) {
+Tensor arg(uint32_t kind, Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank(), arg_ops[kind].name);
   check<ShapeError>(x.shape()[axis] > 0, arg_ops[kind].name, "axis {} must not be empty, got {}", axis, x.str());
-  return apply1(arg_ops[kind], ArgAttrs{axis, kind}, {x});
+  return apply1(arg_ops[kind], ArgAttrs{axis, kind}, one(std::move(x)));
 }
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Axes& axes, bool keepdims) {
-  return reduce(reduce_sum, x, axes_of(x, axes, "sum"), keepdims);
+Tensor sum(Tensor x, const Axes& axes, bool keepdims) {
+  std::vector<int> reduced = axes_of(x, axes, "sum");
+  return reduce(reduce_sum, std::move(x), std::move(reduced), keepdims);
 }
-Tensor max(const Tensor& x, const Axes& axes, bool keepdims) {
-  return reduce(reduce_max, x, axes_of(x, axes, "max"), keepdims);
+Tensor max(Tensor x, const Axes& axes, bool keepdims) {
+  std::vector<int> reduced = axes_of(x, axes, "max");
+  return reduce(reduce_max, std::move(x), std::move(reduced), keepdims);
 }
-Tensor min(const Tensor& x, const Axes& axes, bool keepdims) {
-  return reduce(reduce_min, x, axes_of(x, axes, "min"), keepdims);
+Tensor min(Tensor x, const Axes& axes, bool keepdims) {
+  std::vector<int> reduced = axes_of(x, axes, "min");
+  return reduce(reduce_min, std::move(x), std::move(reduced), keepdims);
 }
-Tensor prod(const Tensor& x, const Axes& axes, bool keepdims) {
-  return reduce(reduce_prod, x, axes_of(x, axes, "prod"), keepdims);
+Tensor prod(Tensor x, const Axes& axes, bool keepdims) {
+  std::vector<int> reduced = axes_of(x, axes, "prod");
+  return reduce(reduce_prod, std::move(x), std::move(reduced), keepdims);
 }
 
-Tensor mean(const Tensor& x, const Axes& axes, bool keepdims) {
+Tensor mean(Tensor x, const Axes& axes, bool keepdims) {
   check_float(x, "mean");
   auto reduced = axes_of(x, axes, "mean");
   int64_t count = 1;
   for (int axis : reduced) count *= x.shape()[axis];
-  return reduce(reduce_sum, x, std::move(reduced), keepdims, 1.0f / static_cast<float>(count));
+  return reduce(reduce_sum, std::move(x), std::move(reduced), keepdims,
+                1.0f / static_cast<float>(count));
 }
 
-Tensor var(const Tensor& x, const Axes& axes, bool unbiased, bool keepdims) {
-  const Tensor squares = square(x - mean(x, axes, true));
+Tensor var(Tensor x, const Axes& axes, bool unbiased, bool keepdims) {
   int64_t count = 1;
   for (int axis : axes_of(x, axes, "var")) count *= x.shape()[axis];
+  Tensor center = mean(x, axes, true);
+  Tensor squares = square(sub(std::move(x), std::move(center)));
   const float correction = unbiased ? static_cast<float>(count) / static_cast<float>(count - 1) : 1.0f;
-  return mean(squares, axes, keepdims) * correction;
+  return mean(std::move(squares), axes, keepdims) * correction;
 }
 
-Tensor argmax(const Tensor& x, int axis) { return arg(0, x, axis); }
-Tensor argmin(const Tensor& x, int axis) { return arg(1, x, axis); }
+Tensor argmax(Tensor x, int axis) { return arg(0, std::move(x), axis); }
+Tensor argmin(Tensor x, int axis) { return arg(1, std::move(x), axis); }
 
-Tensor sum_to(const Tensor& x, const Shape& shape) {
+Tensor sum_to(Tensor x, const Shape& shape) {
   if (x.shape() == shape) return x;
   const int lead = x.rank() - shape.rank();
   std::vector<int> axes;
   for (int i = 0; i < x.rank(); ++i)
     if (i < lead || (shape[i - lead] == 1 && x.shape()[i] != 1)) axes.push_back(i);
-  return reshape(axes.empty() ? x : reduce(reduce_sum, x, std::move(axes), true, 1, true), shape);
+  if (!axes.empty()) x = reduce(reduce_sum, std::move(x), std::move(axes), true, 1, true);
+  return reshape(std::move(x), shape);
 }
 
 }  // namespace rw

@@ -149,11 +149,11 @@ void check_tied(const Tensor& hidden, const Tensor& table, const Tensor& bias,
 
 }  // namespace
 
-Tensor tied_cross_entropy(const Tensor& hidden_in, const Tensor& table_in, const Tensor& bias_in,
-                          const Tensor& target, const TiedCrossEntropyOptions& o,
-                          Tensor* predicted) {
-  const Tensor hidden = Autocast::input(hidden_in), table = Autocast::input(table_in);
-  const Tensor bias = bias_in ? Autocast::input(bias_in) : Tensor();
+Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor target,
+                          const TiedCrossEntropyOptions& o, Tensor* predicted) {
+  hidden = Autocast::input(std::move(hidden));
+  table = Autocast::input(std::move(table));
+  if (bias) bias = Autocast::input(std::move(bias));
   check_tied(hidden, table, bias, target);
   check(o.label_smoothing >= 0 && o.label_smoothing < 1, "tied_cross_entropy",
         "label_smoothing must be in [0, 1), got {}", o.label_smoothing);
@@ -163,12 +163,11 @@ Tensor tied_cross_entropy(const Tensor& hidden_in, const Tensor& table_in, const
   const int64_t row_bytes = table.shape()[0] * static_cast<int64_t>(size_of(hidden.dtype()));
   const int64_t chunk =
       o.chunk > 0 ? o.chunk : std::max<int64_t>(1, default_chunk_bytes / row_bytes);
-  std::vector<Tensor> inputs = {hidden, table, target};
-  if (bias) inputs.push_back(bias);
-  std::vector<Tensor> outputs = apply(
-      tied_op,
-      TiedAttrs{o.label_smoothing, o.ignore_index, chunk, bias.defined(), predicted != nullptr},
-      std::move(inputs));
+  const TiedAttrs attrs{o.label_smoothing, o.ignore_index, chunk, bias.defined(),
+                        predicted != nullptr};
+  TensorList inputs(std::move(hidden), std::move(table), target);
+  if (bias) inputs.push_back(std::move(bias));
+  std::vector<Tensor> outputs = apply(tied_op, attrs, std::move(inputs));
   if (predicted) *predicted = outputs[2].detach();
   return sum(outputs[0]) / count_valid(target, o.ignore_index);
 }

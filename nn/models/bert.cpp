@@ -73,9 +73,10 @@ Tensor BertEmbeddings::forward(const BertInput& input) {
   const int64_t length = input.ids.size(1), longest = position_embeddings.weight.size(0);
   check<ShapeError>(length <= longest, "BertModel",
                     "the model has positions for {} tokens, got sequences of {}", longest, length);
-  const Tensor types = input.token_types ? token_type_embeddings(input.token_types)
+  Tensor types = input.token_types ? token_type_embeddings(input.token_types)
                                          : slice(token_type_embeddings.weight, 0, 0, 1);
-  Tensor x = word_embeddings(input.ids) + types + slice(position_embeddings.weight, 0, 0, length);
+  Tensor x = word_embeddings(input.ids) + std::move(types) +
+             slice(position_embeddings.weight, 0, 0, length);
   // The sum is f32; the residual stream of the layers has the dtype of their matrix products.
   return Autocast::input(dropout_(norm_(std::move(x))));
 }
@@ -143,8 +144,7 @@ BertForPreTraining::BertForPreTraining(const BertConfig& config, bool next_sente
 }
 
 Tensor BertForPreTraining::transform(const Tensor& hidden, const Tensor& positions) {
-  const Tensor rows = embedding(reshape(hidden, {-1, hidden.size(-1)}), positions);
-  return norm_(gelu(dense_(rows)));
+  return norm_(gelu(dense_(embedding(reshape(hidden, {-1, hidden.size(-1)}), positions))));
 }
 
 Tensor BertForPreTraining::token_logits(const Tensor& hidden, const Tensor& positions) {

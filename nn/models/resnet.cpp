@@ -74,7 +74,7 @@ Tensor ResidualBlock::forward(Tensor x) {
     return add(residual(std::move(a)), std::move(direct));
   }
   Tensor y = residual(x);
-  Tensor direct = same_shape ? std::move(x) : shortcut(x);
+  Tensor direct = same_shape ? std::move(x) : shortcut(std::move(x));
   return relu(add(std::move(y), std::move(direct)));
 }
 
@@ -95,12 +95,12 @@ Tensor ResidualBlock::activate(size_t step, Tensor x) {
 }
 
 // Option A of the paper has no parameters: every stride-th pixel, new channels zero.
-Tensor ResidualBlock::shortcut(const Tensor& x) {
-  if (downsample_) return downsample_->forward(x);
-  Tensor y = x;
-  if (stride_ > 1) y = slice(slice(y, 1, 0, y.size(1), stride_), 2, 0, y.size(2), stride_);
+Tensor ResidualBlock::shortcut(Tensor x) {
+  if (downsample_) return downsample_->forward(std::move(x));
+  const int64_t h = x.size(1), w = x.size(2);
+  if (stride_ > 1) x = slice(slice(std::move(x), 1, 0, h, stride_), 2, 0, w, stride_);
   const int64_t before = (out_ - in_) / 2, after = out_ - in_ - before;
-  return pad(y, {0, 0, 0, before}, {0, 0, 0, after});
+  return pad(std::move(x), {0, 0, 0, before}, {0, 0, 0, after});
 }
 
 ResNet::ResNet(const ResNetConfig& config)
@@ -151,7 +151,7 @@ Tensor ResNet::forward(Tensor x) {
     if (norm_) x = norm_->forward(std::move(x));
     x = relu(std::move(x));
   }
-  return fc_.forward(mean(x, {1, 2}));
+  return fc_.forward(mean(std::move(x), {1, 2}));
 }
 
 Tensor ResNet::stem(Tensor x) {
@@ -160,7 +160,8 @@ Tensor ResNet::stem(Tensor x) {
     if (norm_) x = norm_->forward(std::move(x));
     x = relu(std::move(x));
   }
-  return config_.stem == Stem::cifar ? x : max_pool2d(x, PoolOptions::make(3, 2, 1));
+  if (config_.stem == Stem::cifar) return x;
+  return max_pool2d(std::move(x), PoolOptions::make(3, 2, 1));
 }
 
 // One past the last block of the segment that begins with block `first`.

@@ -42,7 +42,7 @@ class ResidualBlock : public Module {
     std::optional<BatchNorm2d> norm;
   };
   Tensor residual(Tensor x);
-  Tensor shortcut(const Tensor& x);
+  Tensor shortcut(Tensor x);
   Tensor activate(size_t step, Tensor x);
 
   std::vector<Step> steps_;
