@@ -43,6 +43,7 @@ RecomputeScope::RecomputeScope(const Recompute& recompute, RecordedGraph* record
 RecomputeScope::~RecomputeScope() {
   if (!tape_) return;
   tape_->exchange_observer(outer_);
+  if (record_) sum_leaf_gradients();
   for (; !open_.empty(); open_.pop_back()) tape_->close_segment(open_.back().second);
   if (evicting_ >= 0) tape_->close_segment(evicting_);
 }
@@ -94,6 +95,9 @@ void RecomputeScope::after_record(const Record& record) {
   for (size_t k = 0; k < record.inputs.size(); ++k) {
     node.inputs.push_back(value_of(record.inputs[k]));
     if (record.saves.input(k) && record.saves.takes(k)) saves(node.inputs.back());
+    const Tensor& leaf = record.inputs[k].leaf;
+    if (node.reached && leaf && !leaf.grad() && !leaf.impl().grad_place)
+      leaves_[&leaf.impl()] = {record_->graph.records.size(), leaf.numel() * sizeof(float)};
   }
   node.taken = static_cast<uint32_t>(node.saved.size());
   for (size_t k = 0; k < record.inputs.size(); ++k)
@@ -113,6 +117,13 @@ void RecomputeScope::after_record(const Record& record) {
   record_->ops.emplace_back(record.op->name);
   record_->costs.push_back(record.cost);
   record_->signature.push_back(signature_of(record.op->name));
+}
+
+void RecomputeScope::sum_leaf_gradients() {
+  std::vector<uint64_t>& bytes = record_->graph.leaf_gradients;
+  bytes.assign(record_->graph.records.size(), 0);
+  for (const auto& [leaf, made] : leaves_) bytes[made.first] += made.second;
+  for (size_t i = bytes.size(); i-- > 1;) bytes[i - 1] += bytes[i];
 }
 
 MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device) : device_(device) {

@@ -56,6 +56,7 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
 
  private:
   void diverge(Tape& tape);
+  void sum_leaf_gradients();
   uint32_t value_of(const Edge& edge);
 
   const Recompute& recompute_;
@@ -70,6 +71,8 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   int evicting_ = -1;                              // segment on the tape
   std::unordered_map<uint64_t, uint32_t> values_;  // root -> value of the graph
   uint64_t live_before_ = 0;
+  // By leaf: the last record that reads it, whose vjp is the first to make its gradient, and its bytes.
+  std::unordered_map<const TensorImpl*, std::pair<size_t, uint64_t>> leaves_;
 };
 
 inline RecomputeScope checkpoint(const Recompute& recompute) { return RecomputeScope(recompute); }

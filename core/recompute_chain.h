@@ -49,7 +49,7 @@ struct Stages {
     uint64_t forward_peak = 0;   // bytes alive while it runs, over what was alive before
     uint64_t drop_peak = 0;      // the same if it drops everything
     uint64_t backward_peak = 0;  // bytes alive in its backward, its saved values and gradients
-    uint64_t gradients = 0;      // bytes of gradients that cross its end
+    uint64_t gradients = 0;      // bytes of gradients that cross its end, and of leaves behind it
     double sweep = 0;            // cost of making what crosses its end
     double replay = 0;           // ... and its saved values
     double tail = 0;             // of its saved values only: a segment that follows holds the rest

@@ -121,7 +121,9 @@ class Simulation {
   void release(uint32_t v) {
     if (--references_[v] == 0) live_ -= bytes(v);
   }
-  void touch(uint64_t transient) { result_.peak = std::max(result_.peak, live_ + transient); }
+  void touch(uint64_t transient) {
+    result_.peak = std::max(result_.peak, live_ + leaf_gradients_ + transient);
+  }
 
   void forward(uint32_t i) {
     for (; opened_ < state_.size() && plan_.segments[opened_].first == i; ++opened_)
@@ -155,6 +157,7 @@ class Simulation {
 
   void visit(uint32_t i) {
     const GraphRecord& record = graph_.records[i];
+    leaf_gradients_ = graph_.gradients_from(i + 1);
     if (segment_of_[i] >= 0 && !record.saved.empty()) open(segment_of_[i]);
     const auto& outputs = record.outputs;
     const bool is_root =
@@ -170,6 +173,7 @@ class Simulation {
     wants.erase(std::unique(wants.begin(), wants.end()), wants.end());
     touch(record.workspace);
     for (uint32_t v : record.saved_taken()) release(v);
+    leaf_gradients_ = graph_.gradients_from(i);
     uint64_t made = record.workspace;
     if (!outputs.empty())  // a view's gradient is a view
       for (uint32_t v : wants) made += bytes(v);
@@ -286,7 +290,7 @@ class Simulation {
   const RecomputeGraph& graph_;
   const RecomputePlan& plan_;
   PlanCost result_;
-  uint64_t live_ = 0;
+  uint64_t live_ = 0, leaf_gradients_ = 0;
   size_t opened_ = 0;  // segments that forward has entered
   std::vector<SegmentState> state_;
   std::vector<int32_t> segment_of_;  // innermost, by record

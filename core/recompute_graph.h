@@ -33,7 +33,14 @@ struct GraphRecord {
 struct RecomputeGraph {
   std::vector<GraphValue> values;
   std::vector<GraphRecord> records;
+  // By record: bytes of the gradients of leaves that its vjp and those of later records make. They
+  // outlive backward. Empty: none.
+  std::vector<uint64_t> leaf_gradients;
 
+  // What is alive of them when backward has run the vjps of `record` and all after it.
+  uint64_t gradients_from(size_t record) const {
+    return record < leaf_gradients.size() ? leaf_gradients[record] : 0;
+  }
   // Of making a value again. It must not be external.
   double cost_per_byte(uint32_t value) const {
     const GraphValue& v = values[value];

@@ -56,7 +56,7 @@ uint64_t RecordRange::backward_peak(const std::vector<uint32_t>& crossing) {
     else
       outer_.push_back(v);
   }
-  uint64_t peak = live;
+  uint64_t peak = live + graph_.gradients_from(last_);
   for (uint32_t r = last_; r-- > first_;)
     if (graph_.records[r].reached) peak = std::max(peak, vjp_peak(r, live));
   return peak;
@@ -75,9 +75,9 @@ uint64_t RecordRange::vjp_peak(uint32_t r, uint64_t& live) {
       live += bytes(v);
       local(v).has_gradient = true;
     }
-  uint64_t peak = live + record.workspace;
+  uint64_t peak = live + record.workspace + graph_.gradients_from(r + 1);
   live -= released(record.saved_taken(), static_cast<int32_t>(r));
-  uint64_t made = record.workspace, fresh = 0;
+  uint64_t made = record.workspace + graph_.gradients_from(r), fresh = 0;
   for (uint32_t v : record.inputs) {
     if (graph_.values[v].record < 0 || !uses_[v].has_gradient) continue;
     if (!outputs.empty()) made += bytes(v);  // a view's gradient is a view
@@ -110,7 +110,7 @@ uint64_t RecordRange::released(std::span<const uint32_t> saved, int32_t record) 
 // Bytes of the replay that cost_of_needed() has marked: gradients that wait, what is at hand, what
 // it makes.
 uint64_t RecordRange::replay_peak(const std::vector<uint32_t>& crossing_gradients) {
-  uint64_t live = 0;
+  uint64_t live = graph_.gradients_from(last_);
   for (uint32_t v : crossing_gradients) live += bytes(v);
   for_each_made([&](uint32_t v) {
     local(v).last_reader = -1;

@@ -152,6 +152,7 @@ class Stages::Builder {
     RecordRange range(graph_, uses_, begin(i), end(i));
     update_crossing_gradients(i);
     stage.crossing_gradients = crossing_gradients_;
+    stage.gradients = graph_.gradients_from(end(i));
     for (uint32_t v : crossing_gradients_) stage.gradients += bytes(v);
     stage.backward_peak = range.backward_peak(crossing_gradients_);
     const auto crosses = [&](uint32_t v) { return range.crosses_end(v); };

@@ -9,16 +9,16 @@ namespace rw {
 
 namespace {
 
-constexpr size_t most_plans = 8, most_seen = 16;
+constexpr size_t most_plans = 64, most_idle = 4, most_seen = 16;
 constexpr int most_attempts = 3;  // at one plan, when something keeps its places taken
 // Beyond the largest holes, small ones are left to allocations that are not planned.
 constexpr size_t most_holes = 64;
 
 // Whether it gets a place. What outlives a step that repeats is still there when the next one
-// begins, so it cannot lie where the last one's lay; what no block can hold is an error when it
-// comes.
+// begins, so it cannot lie where the last one's lay, unless that one dies before; what no block can
+// hold is an error when it comes.
 bool is_planned(const StepTrace& trace, const StepTrace::Allocation& a, uint64_t largest) {
-  return (a.end || trace.is_first) && a.size <= largest;
+  return (a.end || a.wraps || trace.is_first) && a.size <= largest;
 }
 
 std::vector<Lifetime> planned(const StepTrace& trace, uint64_t largest) {
@@ -26,7 +26,8 @@ std::vector<Lifetime> planned(const StepTrace& trace, uint64_t largest) {
   const auto count = static_cast<uint32_t>(trace.allocations.size());
   for (uint32_t i = 0; i < count; ++i) {
     const StepTrace::Allocation& a = trace.allocations[i];
-    if (is_planned(trace, a, largest)) lifetimes.push_back({a.size, i, a.end ? a.end : count});
+    if (!is_planned(trace, a, largest)) continue;
+    lifetimes.push_back({a.size, a.wraps ? 0 : i, a.end ? a.end : count});
   }
   return lifetimes;
 }
@@ -55,18 +56,45 @@ void StepPlanner::follow(size_t index) {
   };
   if (plan_ && agrees(*plan_)) return;
   plan_ = nullptr;
-  for (const auto& plan : plans_) {
-    const bool usable =
-        index == 0 || !plan->places.empty();  // only at the start all places are free
-    if (usable && agrees(*plan) && (!plan_ || plan->used > plan_->used)) plan_ = plan.get();
-  }
-  if (plan_ && plan_->places.empty()) solve(*plan_);
+  if (!solves_) return;
+  if (index == 0) solve_new();
+  for (const auto& plan : plans_)
+    if (!plan->places.empty() && agrees(*plan) && (!plan_ || plan->used > plan_->used))
+      plan_ = plan.get();
+}
+
+// Only at the start of a step all places are free, and what died since the last one is known. Those
+// that begin alike are told apart later, so all are solved, large ones first: the others find their
+// places in the same blocks.
+void StepPlanner::solve_new() {
+  std::vector<std::pair<uint64_t, Plan*>> unsolved;
+  for (const auto& plan : plans_)
+    if (plan->places.empty() && (plan->trace.is_first || number_ > 1))
+      unsolved.emplace_back(lower_bound(planned(plan->trace, memory_.largest_block)), plan.get());
+  std::stable_sort(unsolved.begin(), unsolved.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (const auto& [bytes, plan] : unsolved) solve(*plan);
 }
 
 void StepPlanner::freed(const Ticket& ticket) {
+  if (ticket.step + 1 == number_ && last_) return outlived(ticket.index);
   if (ticket.step != number_) return;
   step_.allocations[ticket.index].end = static_cast<uint32_t>(step_.allocations.size());
   frees_ += splitmix64(~uint64_t{ticket.index});
+}
+
+// An allocation of the step before is freed. Where this one has not begun, that is as if it had been
+// freed at the end of its own.
+void StepPlanner::outlived(uint32_t index) {
+  StepTrace::Allocation& a = last_->trace.allocations[index];
+  if (a.end || a.wraps) return;
+  if (step_.allocations.empty()) {
+    a.end = static_cast<uint32_t>(last_->trace.allocations.size());
+    last_->places.clear();
+  } else {
+    a.wraps = true;
+    last_->is_stale = true;
+  }
 }
 
 void StepPlanner::end_step() {
@@ -74,16 +102,19 @@ void StepPlanner::end_step() {
   step_.is_first = number_ == 1;
   const auto same = [&](const auto& plan) { return plan->trace.hash == step_.hash; };
   const auto known = std::find_if(plans_.begin(), plans_.end(), same);
+  last_ = nullptr;
   if (known != plans_.end()) {
     Plan& plan = **known;
+    last_ = &plan;
     plan.used = number_;
     plan.followed = true;
+    if (std::exchange(plan.is_stale, false)) plan.places.clear();
     if (misses_ == 0 && plan_ == &plan && plan.is_placed)
       ++followed_steps_;
     else if (plan.attempts < most_attempts)
-      solve(plan);
-  } else if (solves_ && worth_solving()) {
-    solve(add(step_));
+      plan.places.clear();
+  } else if (!step_.allocations.empty() && (!solves_ || worth_solving())) {
+    last_ = &add(step_);
   }
   all_misses_ += misses_;
   misses_ = 0;
@@ -97,7 +128,7 @@ bool StepPlanner::worth_solving() {
   if (step_.allocations.empty()) return false;
   const auto idle =
       std::count_if(plans_.begin(), plans_.end(), [](auto& p) { return !p->followed; });
-  if (idle < static_cast<long>(most_plans) / 2) return true;
+  if (idle < static_cast<long>(most_idle)) return true;
   if (std::find(seen_.begin(), seen_.end(), step_.hash) != seen_.end()) return true;
   seen_.push_back(step_.hash);
   if (seen_.size() > most_seen) seen_.erase(seen_.begin());
@@ -119,6 +150,7 @@ std::vector<StepTrace> StepPlanner::traces() const {
 }
 
 void StepPlanner::learn(std::vector<StepTrace> traces) {
+  last_ = nullptr;
   for (StepTrace& trace : traces) {
     need_ = std::max(need_, lower_bound(planned(trace, memory_.largest_block)));
     add(std::move(trace));

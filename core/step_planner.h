@@ -19,6 +19,8 @@ struct StepTrace {
   struct Allocation {
     uint64_t size = 0;
     uint32_t end = 0;  // allocations that came before it was freed; 0: it outlives the step
+    bool wraps = false;  // it outlives the step and dies in the midst of the next: gradients where
+                         // zero_grad() comes after the forward
   };
   std::vector<Allocation> allocations;
   std::vector<uint64_t> prefixes;  // by allocation: hash of all events up to it
@@ -52,10 +54,10 @@ class StepPlanner {
   std::optional<Place> propose(uint64_t size, Ticket& ticket);
   void missed() { ++misses_; }  // the place was taken
   void freed(const Ticket& ticket);
-  void end_step();                            // a step that is new is planned
-  void set_solves(bool on) { solves_ = on; }  // false: new steps stay dynamic
+  void end_step();  // a step that is new is planned when the next one begins
+  void set_solves(bool on) { solves_ = on; }  // false: steps are remembered and stay dynamic
 
-  std::vector<StepTrace> traces() const;      // of the steps that are planned
+  std::vector<StepTrace> traces() const;      // of the steps that are planned or remembered
   void learn(std::vector<StepTrace> traces);  // steps to come: they are followed from the first on
 
   uint64_t followed_steps() const { return followed_steps_; }  // wholly, without a miss
@@ -68,12 +70,15 @@ class StepPlanner {
     uint64_t used = 0;                              // number of the last step that was like it
     int attempts = 0;
     bool is_placed = false, followed = false;
+    bool is_stale = false;  // more is known of its lifetimes than its places were made for
   };
 
   void mix(uint64_t value);
   bool worth_solving();
   void follow(size_t index);
+  void solve_new();
   Plan& add(StepTrace trace);
+  void outlived(uint32_t index);
   void solve(Plan& plan);
   bool place(Plan& plan, std::span<const Lifetime> lifetimes, bool may_grow) const;
 
@@ -81,8 +86,9 @@ class StepPlanner {
   StepTrace step_;  // so far
   uint64_t number_ = 1;
   uint64_t frees_ = 0;                        // hash of what was freed since the last allocation
-  std::vector<std::unique_ptr<Plan>> plans_;  // few
+  std::vector<std::unique_ptr<Plan>> plans_;  // tens at most
   Plan* plan_ = nullptr;                      // followed now
+  Plan* last_ = nullptr;                      // of the step before
   std::vector<uint64_t> seen_;                // hashes of the last steps that were not solved
   uint64_t need_ = 0;  // bytes that the largest of the planned steps cannot do without
   bool solves_ = true;
