@@ -4,7 +4,7 @@ namespace rw {
 
 MultiheadAttention::MultiheadAttention(int64_t hidden, int64_t heads,
                                        const MultiheadAttentionOptions& options,
-                                       Generator& generator)
+                                       GeneratorRef generator)
     : query(hidden, hidden),
       key(hidden, hidden),
       value(hidden, hidden),
@@ -29,14 +29,14 @@ Tensor MultiheadAttention::forward(const Tensor& x, const Tensor& mask, const Te
   };
   const AttentionOptions options{.causal = options_.causal,
                                  .dropout = is_training() ? options_.dropout : 0,
-                                 .generator = &generator_};
+                                 .generator = &generator_.get()};
   const Tensor y =
       rw::attention(heads(query(x)), heads(key(x)), heads(value(x)), options, mask, lengths);
   return dense(reshape(transpose(y, 1, 2), {n, length, x.size(2)}));
 }
 
 TransformerEncoderLayer::TransformerEncoderLayer(const TransformerLayerOptions& o,
-                                                 Generator& generator)
+                                                 GeneratorRef generator)
     : attention(o.hidden, o.heads, {o.attention_dropout, o.causal}, generator),
       attention_norm(o.hidden, o.norm_eps),
       intermediate(o.hidden, o.intermediate),

@@ -72,12 +72,12 @@ void BatchNorm2d::update_running(const Tensor& mean, const Tensor& var, int64_t 
   accumulate(sub(affine(var, unbias, 0), running_var), running_var, momentum_);
 }
 
-Dropout::Dropout(float p, Generator& generator) : p_(p), generator_(generator) {
+Dropout::Dropout(float p, GeneratorRef generator) : p_(p), generator_(generator) {
   check(p >= 0 && p < 1, "Dropout", "the probability must be in [0, 1), got {}", p);
 }
 
 Tensor Dropout::forward(Tensor x) {
-  return is_training() && p_ > 0 ? dropout(x, p_, generator_) : x;
+  return is_training() && p_ > 0 ? dropout(x, p_, generator_.get()) : x;
 }
 
 Embedding::Embedding(int64_t rows, int64_t dimension) {

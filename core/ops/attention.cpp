@@ -215,6 +215,7 @@ Tensor attention(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in,
   if (lengths) {
     check(lengths.shape() == Shape{q.shape()[0]} && lengths.dtype() == DType::i32, "attention",
           "lengths must be i32 ({}), got {}", q.shape()[0], lengths.str());
+    check_indices("attention", "the length", lengths, k.shape()[2]);
     attrs.flags |= ATTENTION_LENGTHS;
     inputs.push_back(lengths);
   }
