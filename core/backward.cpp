@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/eviction.h"
+#include "core/launch.h"
 #include "core/ops.h"
 #include "core/replay.h"
 #include "core/tape.h"
@@ -245,6 +246,7 @@ class Backward {
 };
 
 void Tape::backward(const Tensor& root, const Tensor& gradient, bool retain) {
+  take_foreign_releases();
   check<AutogradError>(!running_, "backward", "must not be called inside a vjp");
   check<AutogradError>(open_ < 0, "backward", "must not be called inside a checkpoint scope");
   check<AutogradError>(root.requires_grad(), "backward",
@@ -255,6 +257,8 @@ void Tape::backward(const Tensor& root, const Tensor& gradient, bool retain) {
   check<ShapeError>(!gradient.defined() || gradient.shape() == root.shape(), "backward",
                     "the gradient must have the tensor's shape, got {} and {}",
                     gradient.defined() ? gradient.str() : "", root.str());
+  const Tensor both[] = {root, gradient};
+  check_devices("backward", std::span(both, gradient.defined() ? 2 : 1));
   const NoGrad guard;
   const PhaseScope phase(Phase::backward);
   Tensor seed = gradient.defined()

@@ -1,5 +1,7 @@
 #include "core/context.h"
 
+#include <string_view>
+
 namespace rw {
 
 const char* name(Phase phase) {
@@ -10,6 +12,11 @@ const char* name(Phase phase) {
 Context& context() {
   thread_local Context here;
   return here;
+}
+
+const char* op_or(const char* function) {
+  static const std::string_view nobody = Context{}.op;
+  return context().op == nobody ? function : context().op;
 }
 
 }  // namespace rw

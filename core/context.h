@@ -10,6 +10,8 @@
 
 namespace rw {
 
+class Device;
+
 enum class Phase : uint8_t { forward, backward, replay, update };
 inline constexpr int phase_count = 4;
 const char* name(Phase phase);
@@ -35,9 +37,12 @@ struct Context {
   Phase phase = Phase::forward;
   int segment = -1;  // that is being recorded or replayed
   Techniques techniques;
+  const Device* only = nullptr;  // in a dry run: its device; values of another one are refused
   OpCost queued;  // by this thread, ever
 };
 Context& context();  // of this thread
+// The op that runs, or `function` itself where a user calls it: for messages.
+const char* op_or(const char* function);
 
 // Sets one member for a scope.
 template <auto Member>

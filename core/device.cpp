@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
 #include <vector>
 
 #include "core/error.h"
@@ -13,10 +12,7 @@ namespace rw {
 
 namespace {
 
-// Never destroyed by the program's exit: by then drivers and layers have torn down their own statics.
-std::shared_ptr<Device>& the_default_device = *new std::shared_ptr<Device>;
-const std::thread::id main_thread = std::this_thread::get_id();
-std::atomic<uint64_t> next_storage_id = 1;
+std::atomic<uint64_t> next_storage_id = 1, next_device_number = 1;
 
 constexpr uint64_t smallest_block = uint64_t{16} << 20;
 constexpr uint64_t smallest_shared = uint64_t{64} << 10, largest_shared = uint64_t{4} << 20;
@@ -35,6 +31,7 @@ Storage::Storage(std::shared_ptr<Device> device, const Shape& shape, DType dtype
 Storage::~Storage() { device_->release(*this); }
 
 void Storage::set_purpose(Purpose purpose) {
+  const Device::Lock lock(device_->mutex_);
   auto& live = device_->report_.live_by_purpose;
   live[static_cast<int>(made_.purpose)] -= bytes_;
   live[static_cast<int>(purpose)] += bytes_;
@@ -43,7 +40,8 @@ void Storage::set_purpose(Purpose purpose) {
 }
 
 Device::Device(std::unique_ptr<Backend> backend, uint64_t memory_limit)
-    : backend_(std::move(backend)),
+    : number_(next_device_number++),
+      backend_(std::move(backend)),
       arena_(info().alignment),
       lasting_(info().alignment),
       planner_({.arena = arena_,
@@ -91,6 +89,7 @@ std::shared_ptr<Device> Device::create(std::unique_ptr<Backend> backend, uint64_
 Device::~Device() { trim(); }
 
 std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
+  const Lock lock(mutex_);
   auto storage = std::make_shared<Storage>(shared_from_this(), shape, dtype);
   storages_.insert(storage.get());
   report_.live_by_purpose[static_cast<int>(storage->purpose())] += storage->bytes();
@@ -102,6 +101,7 @@ std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
 }
 
 void Device::release(Storage& storage) {
+  const Lock lock(mutex_);
   if (storages_.erase(&storage)) {
     report_.live_by_purpose[static_cast<int>(storage.purpose())] -= storage.bytes_;
     requested_live_ -= storage.bytes_;
@@ -111,7 +111,14 @@ void Device::release(Storage& storage) {
   planner_.freed(storage.ticket_);
 }
 
-void Device::run(const KernelCall& call) {
+std::string Device::str() const {
+  return fmt::format("{}{} '{}' (device {})", backend_->is_dry() ? "dry " : "", info().backend,
+                     info().name, number_);
+}
+
+void Device::run(const KernelCall& call, std::span<Storage* const> written) {
+  const Lock lock(mutex_);
+  for (Storage* storage : written) ++storage->version_;
   Work& work = work_[static_cast<int>(context().phase)];
   work.flops += call.flops;
   work.bytes += bytes_moved(call);
@@ -122,10 +129,26 @@ void Device::run(const KernelCall& call) {
   backend_->run(call);
 }
 
+void Device::write(Storage& target, uint64_t offset, uint64_t bytes, const void* source) {
+  const Lock lock(mutex_);
+  ++target.version_;
+  backend_->write({target.range_.block, target.range_.offset + offset, bytes}, source);
+}
+
+void Device::read(const Storage& source, uint64_t offset, uint64_t bytes, void* target) {
+  const Lock lock(mutex_);
+  backend_->read({source.range_.block, source.range_.offset + offset, bytes}, target);
+}
+
+void Device::synchronize() {
+  const Lock lock(mutex_);
+  backend_->synchronize();
+}
+
 Arena::Range Device::take(Storage& storage) {
   const uint64_t bytes = storage.bytes_, size = std::max(arena_.round_up(bytes), info().alignment);
-  while (live_budget_ && live() + size > live_budget_)
-    if (!reclaim_(live() + size - live_budget_)) out_of_memory(bytes);
+  while (budget_.bytes && live() + size > budget_.bytes)
+    if (!budget_.reclaim(live() + size - budget_.bytes)) out_of_memory(bytes);
   const Purpose purpose = storage.purpose();
   if (purpose == Purpose::parameter || purpose == Purpose::optimizer)
     if (const auto range = take_lasting(bytes)) {
@@ -185,6 +208,7 @@ bool Device::grow(uint64_t bytes) {
 }
 
 void Device::trim() {
+  const Lock lock(mutex_);
   for (Arena* arena : {&arena_, &lasting_})
     for (const uint32_t block : arena->remove_free_blocks()) backend_->free_block(block);
 }
@@ -204,9 +228,9 @@ void Device::out_of_memory(uint64_t bytes) const {
   std::string reason = fmt::format("the device '{}' gave no more memory", info().name);
   if (bytes > most)
     reason = fmt::format("the largest block of '{}' is {}", info().name, format_bytes(most));
-  else if (live_budget_ && live() + bytes > live_budget_)
+  else if (budget_.bytes && live() + bytes > budget_.bytes)
     reason = fmt::format("the memory budget is {} and nothing is left that could be recomputed",
-                         format_bytes(live_budget_));
+                         format_bytes(budget_.bytes));
   else if (report_.limit)
     reason = fmt::format("the memory limit is {}", format_bytes(report_.limit));
   throw OutOfMemory(fmt::format(
@@ -232,9 +256,53 @@ void Device::update_peaks() {
   high_water_ = std::max(high_water_, live);
 }
 
-uint64_t Device::take_high_water() { return std::exchange(high_water_, live()); }
+uint64_t Device::take_high_water() {
+  const Lock lock(mutex_);
+  return std::exchange(high_water_, live());
+}
+
+uint64_t Device::live() const {
+  const Lock lock(mutex_);
+  return arena_.live() + lasting_.live();
+}
+
+uint64_t Device::live_budget() const {
+  const Lock lock(mutex_);
+  return budget_.bytes;
+}
+
+uint64_t Device::memory_limit() const {
+  const Lock lock(mutex_);
+  return report_.limit;
+}
+
+void Device::set_memory_limit(uint64_t bytes) {
+  const Lock lock(mutex_);
+  report_.limit = bytes;
+}
+
+WorkByPhase Device::work() const {
+  const Lock lock(mutex_);
+  return work_;
+}
+
+std::vector<StepTrace> Device::step_traces() const {
+  const Lock lock(mutex_);
+  return planner_.traces();
+}
+
+void Device::learn(std::vector<StepTrace> traces) {
+  const Lock lock(mutex_);
+  planner_.learn(std::move(traces));
+}
+
+void Device::set_packs_steps(bool on) {
+  const Lock lock(mutex_);
+  planner_.set_solves(on);
+}
 
 MemoryReport Device::memory_report() const {
+  const Lock lock(mutex_);
   MemoryReport r = report_;
   r.live = live();
   r.reserved = reserved();
@@ -246,6 +314,7 @@ MemoryReport Device::memory_report() const {
 }
 
 void Device::reset_peak() {
+  const Lock lock(mutex_);
   MemoryReport fresh;
   fresh.limit = report_.limit;
   fresh.live_by_purpose = report_.live_by_purpose;
@@ -257,6 +326,7 @@ void Device::reset_peak() {
 }
 
 void Device::end_step() {
+  const Lock lock(mutex_);
   report_.naive = step_start_ + step_allocated_;
   planner_.end_step();
   report_.peak_reserved = std::max(report_.peak_reserved, reserved());
@@ -266,18 +336,20 @@ void Device::end_step() {
   if (tracer_) tracer_->step_ended();
 }
 
-void Device::set_live_budget(uint64_t bytes, Reclaim reclaim) {
-  live_budget_ = bytes;
-  reclaim_ = std::move(reclaim);
+Device::LiveBudget Device::exchange_live_budget(LiveBudget budget) {
+  const Lock lock(mutex_);
+  return std::exchange(budget_, std::move(budget));
 }
 
 void Device::start_trace() {
+  const Lock lock(mutex_);
   tracer_ = std::make_unique<Tracer>();
   for (const Storage* storage : storages_) tracer_->existed(*storage);
   backend_->time_kernels(true);
 }
 
 MemoryTrace Device::stop_trace() {
+  const Lock lock(mutex_);
   check(tracer_ != nullptr, "stop_trace", "start_trace() must come first");
   MemoryTrace trace = tracer_->finish();
   tracer_.reset();
@@ -290,41 +362,6 @@ MemoryTrace Device::stop_trace() {
   trace.times = backend_->kernel_times();
   backend_->time_kernels(false);
   return trace;
-}
-
-std::shared_ptr<Device> set_default_device(std::unique_ptr<Backend> backend, uint64_t memory_limit) {
-  set_default_device(Device::create(std::move(backend), memory_limit));
-  return the_default_device;
-}
-
-namespace {
-
-// Thread-local objects die before the exit handlers, where drivers and layers tear down what the
-// device still needs (a CPU driver may even be compiling kernels): queued work is finished here, and
-// the main thread closes the default device.
-struct CloseAtExit {
-  ~CloseAtExit() {
-    try {
-      if (the_default_device) the_default_device->synchronize();
-    } catch (const Error&) {  // a lost device has nothing left to finish
-    }
-    if (std::this_thread::get_id() == main_thread) the_default_device.reset();
-  }
-};
-
-}  // namespace
-
-std::shared_ptr<Device> exchange_default_device(std::shared_ptr<Device> device) {
-  [[maybe_unused]] thread_local const CloseAtExit close;
-  return std::exchange(the_default_device, std::move(device));
-}
-
-void set_default_device(std::shared_ptr<Device> device) { exchange_default_device(std::move(device)); }
-
-const std::shared_ptr<Device>& default_device() {
-  check<DeviceError>(the_default_device != nullptr, "device",
-                     "a default device must be set first: set_default_device(open_backend(\"vulkan\"))");
-  return the_default_device;
 }
 
 }  // namespace rw

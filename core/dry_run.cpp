@@ -10,23 +10,23 @@ namespace {
 class Sandbox {
  public:
   Sandbox(std::shared_ptr<Device> device, const Techniques& techniques)
-      : device_(exchange_default_device(std::move(device))),
-        tape_(Tape::exchange_current(std::make_shared<Tape>())),
-        context_(std::exchange(context(), Context{.techniques = techniques})) {}
+      : tape_(Tape::exchange_current(std::make_shared<Tape>())),
+        context_(std::exchange(context(),
+                               Context{.techniques = techniques, .only = device.get()})),
+        device_(std::move(device)),
+        generator_(default_generator()) {}
   ~Sandbox() {
     Tape::exchange_current(tape_);
-    exchange_default_device(device_);
-    default_generator() = generator_;
     context() = context_;
   }
   Sandbox(const Sandbox&) = delete;
   Sandbox& operator=(const Sandbox&) = delete;
 
  private:
-  std::shared_ptr<Device> device_;
   std::shared_ptr<Tape> tape_;
   Context context_;
-  Generator generator_ = default_generator();
+  DeviceScope device_;
+  GeneratorScope generator_;
 };
 
 }  // namespace
@@ -35,6 +35,10 @@ Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& prog
                  const DryRunOptions& options) {
   check(dry != nullptr, "dry_run",
         "the backend must be able to predict itself; use open_backend(\"dry\")");
+  check(dry->is_dry(), "dry_run",
+        "the backend must be one that predicts, got '{}' ({}), which would really compute; use "
+        "open_backend(\"dry\") or its dry()",
+        dry->info().name, dry->info().backend);
   const auto device = Device::create(std::move(dry), options.memory_limit);
   const Sandbox sandbox(device, options.techniques);
   device->set_packs_steps(options.pack);

@@ -31,9 +31,11 @@ struct Forecast {
 };
 
 // Runs `program` with a dry device as the default one. It builds its own model, takes its training
-// steps (two reach steady state, end_step() after each) and leaves nothing behind: the default
-// device and the random generator are as before. Reads inside it give zeros. Throws what the
-// program throws: OutOfMemory when `memory_limit` is too small.
+// steps (two reach steady state, end_step() after each) and leaves nothing behind: default device,
+// tape and random generator are this thread's own meanwhile, other threads notice nothing. Reads
+// inside it give zeros; values made outside are refused (DeviceError), as they would really change.
+// ValueError where `dry` is no dry backend. Throws what the program throws: OutOfMemory when
+// `memory_limit` is too small.
 Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& program,
                  const DryRunOptions& options = {});
 

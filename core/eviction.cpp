@@ -22,9 +22,9 @@ constexpr size_t most_ancestors = 64;  // looked at for the cost of one value
 
 }  // namespace
 
-int Tape::open_evicting_segment() {
-  const int segment = open_segment();
-  segments_[segment].evicts = true;
+Tape::OpenSegment Tape::open_evicting_segment() {
+  const OpenSegment segment = open_segment();
+  segments_[segment.number].evicts = true;
   return segment;
 }
 

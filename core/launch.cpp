@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 namespace rw {
 
@@ -27,20 +28,48 @@ Binding bind(const Arg& arg, uint64_t alignment, uint32_t& offset) {
   return {{whole.block, whole.offset + aligned, end - aligned}, t.dtype, arg.access};
 }
 
+// "'fc.weight' f32 (2, 3) on cpu 'AMD EPYC' (device 1)"
+std::string where_is(const Tensor& t) {
+  const std::string& name = t.impl().name;
+  return fmt::format("{}{} on {}", name.empty() ? "" : "'" + name + "' ", t.str(), t.device().str());
+}
+
+void check_device(const char* op, const Tensor& t, const Tensor& first) {
+  const Device* device = &t.device();
+  check<DeviceError>(device == &first.device(), op, "all tensors must be on one device, got {} and {}",
+                     where_is(first), where_is(t));
+  const Device* only = context().only;
+  if (only && device != only)
+    fail<DeviceError>(op,
+                      "a dry run takes values of its own device, {}, got {}; make the model and its "
+                      "data inside the program that is planned",
+                      only->str(), where_is(t));
+}
+
+uint64_t byte_offset(const Tensor& t, int64_t element) {
+  return static_cast<uint64_t>(t.impl().offset + element) * size_of(t.dtype());
+}
+
 }  // namespace
+
+void check_devices(const char* op, std::span<const Tensor> tensors) {
+  for (const Tensor& t : tensors) check_device(op, t, tensors[0]);
+}
 
 void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std::byte> params,
                     const Launch& how) {
   std::array<Binding, 8> bindings;
+  std::array<Storage*, 8> written;
+  size_t writes = 0;
   check(args.size() <= bindings.size(), kernel, "a kernel takes at most 8 tensors, got {}", args.size());
   const auto first = std::find_if(args.begin(), args.end(), [](const Arg& a) { return a.tensor; });
   Device& device = first->tensor->device();
   const uint64_t alignment = device.info().alignment;
   for (size_t i = 0; i < args.size(); ++i) {
-    const Device& other = args[i].tensor ? args[i].tensor->device() : device;
-    check<DeviceError>(&other == &device, kernel,
-                       "all tensors must be on one device, got '{}' and '{}'", device.info().name,
-                       other.info().name);
+    if (const Tensor* t = args[i].tensor) {
+      check_device(kernel, *t, *first->tensor);
+      if (args[i].access != Access::read) written[writes++] = t->impl().storage.get();
+    }
     uint32_t offset = 0;
     bindings[i] = bind(args[i], alignment, offset);
     std::memcpy(params.data() + i * sizeof(uint32_t), &offset, sizeof(offset));
@@ -53,7 +82,37 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
     workspace = device.allocate({static_cast<int64_t>(bytes)}, DType::u8);
     call.workspace = {workspace->range().block, workspace->range().offset, bytes};
   }
-  device.run(call);
+  device.run(call, {written.data(), writes});
+}
+
+void write_elements(const Tensor& target, int64_t first, int64_t count, const void* source) {
+  check_device("write", target, target);
+  target.device().write(*target.impl().storage, byte_offset(target, first),
+                        static_cast<uint64_t>(count) * size_of(target.dtype()), source);
+}
+
+void read_elements(const Tensor& source, int64_t first, int64_t count, void* target) {
+  check_device("read", source, source);
+  source.device().read(*source.impl().storage, byte_offset(source, first),
+                       static_cast<uint64_t>(count) * size_of(source.dtype()), target);
+}
+
+std::vector<std::byte> read_bytes(const Tensor& t) {
+  const size_t size = size_of(t.dtype());
+  const int64_t touched = t.is_contiguous() ? t.numel() : extent(t);
+  std::vector<std::byte> bytes(static_cast<size_t>(touched) * size);
+  if (touched > 0) read_elements(t, 0, touched, bytes.data());
+  if (t.is_contiguous()) return bytes;
+  std::vector<std::byte> dense(t.bytes());
+  for (int64_t i = 0; i < t.numel(); ++i) {
+    int64_t at = 0, rest = i;
+    for (int axis = t.rank() - 1; axis >= 0; --axis) {
+      at += rest % t.shape()[axis] * t.strides()[axis];
+      rest /= t.shape()[axis];
+    }
+    std::memcpy(dense.data() + static_cast<size_t>(i) * size, bytes.data() + static_cast<size_t>(at) * size, size);
+  }
+  return dense;
 }
 
 uint32_t count32(int64_t n, const char* op) {
@@ -62,12 +121,14 @@ uint32_t count32(int64_t n, const char* op) {
   return static_cast<uint32_t>(n);
 }
 
-uint32_t flat_threads(int64_t n) { return static_cast<uint32_t>((n + REWIND_FLAT - 1) / REWIND_FLAT); }
+uint32_t flat_threads(int64_t n) {
+  return static_cast<uint32_t>((int64_t{count32(n, OpScope::current())} + REWIND_FLAT - 1) / REWIND_FLAT);
+}
 
 bool is_flat(const Tensor& t) { return t.is_contiguous() && t.impl().offset % REWIND_FLAT == 0; }
 
 void copy_dims(const Shape& from, uint32_t (&to)[REWIND_MAX_DIMS]) {
-  for (int i = 0; i < from.rank(); ++i) to[i] = static_cast<uint32_t>(from[i]);
+  for (int i = 0; i < from.rank(); ++i) to[i] = count32(from[i], OpScope::current());
 }
 
 }  // namespace rw

@@ -1,10 +1,12 @@
-// From tensors to a kernel call: bindings, element offsets, workspace.
+// From tensors to the device: kernel calls with their bindings, element offsets and workspace, and
+// host copies. What is declared as written here counts as written.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <initializer_list>
+#include <span>
 
 #include "core/tensor.h"
 #include "shaders/params.h"
@@ -59,6 +61,15 @@ void launch(const char* kernel, std::initializer_list<Arg> args, P params, const
   detail::launch(kernel, std::span(args.begin(), args.size()),
                  std::as_writable_bytes(std::span(&params, 1)), how);
 }
+
+// Host copies of elements [first, first + count) of a contiguous tensor, as they are stored.
+void write_elements(const Tensor& target, int64_t first, int64_t count, const void* source);
+void read_elements(const Tensor& source, int64_t first, int64_t count, void* target);  // waits
+// All bytes of a tensor in row-major order, with no memory of the device. Waits.
+std::vector<std::byte> read_bytes(const Tensor& t);
+
+// DeviceError unless all tensors are on one device, and in a dry run on that one; names both.
+void check_devices(const char* op, std::span<const Tensor> tensors);
 
 // n as the kernels' 32-bit count; throws ShapeError beyond 2^32 - 1.
 uint32_t count32(int64_t n, const char* op);

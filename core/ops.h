@@ -38,7 +38,7 @@ Tensor full(const Shape& shape, float value, DType dtype = DType::f32,
 Tensor zeros(const Shape& shape, DType dtype = DType::f32);
 Tensor ones(const Shape& shape, DType dtype = DType::f32);
 Tensor zeros_like(const Tensor& t);
-Tensor arange(int64_t n);  // i32: 0 .. n - 1
+Tensor arange(int64_t n);  // i32: 0 .. n - 1; n <= 2^31
 // Uniform in [low, high) and normal, from the generator's next counters.
 Tensor rand(const Shape& shape, float low = 0, float high = 1, DType dtype = DType::f32,
             Generator& generator = default_generator());
@@ -168,6 +168,9 @@ Tensor max_pool2d(Tensor x, const PoolOptions& options);
 Tensor avg_pool2d(Tensor x, const PoolOptions& options);
 
 // ---- normalisation, losses, indexing, random ---------------------------------------------------
+// Indices, targets and lengths out of range never touch memory that is not theirs; what they give is
+// said at each op. With REWIND_CHECK_INDICES=1 in the environment the ops read them first, which waits
+// for the device, and throw ValueError naming op, position and value.
 struct BatchNormResult {
   Tensor y, mean, var;  // var is biased; mean and var carry no gradient
 };
@@ -206,7 +209,7 @@ struct AttentionOptions {
 };
 // softmax(scale * q k^T + mask) v without the [S, T] matrix in memory: q [B, H, S, D], k and v [B, H, T, D],
 // D <= 256, views welcome -> [B, H, S, D], a view of [B, S, H, D]: merging the heads is free.
-// mask: f32, broadcasts to [B, H, S, T], added; it gets no gradient. lengths [B] i32: keys from there on do
+// mask: f32, broadcasts to [B, H, S, T], added; it gets no gradient. lengths [B] i32, 0 to T: keys from there on do
 // not count. Scores below -1e38 do not count either; a row without any other gives zeros.
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Tensor mask = {}, Tensor lengths = {});
@@ -217,7 +220,8 @@ struct CrossEntropyOptions {
   int ignore_index = -100;
   Reduction reduction = Reduction::mean;  // mean over the targets that are not ignored
 };
-// logits [N, C], target [N] i32 -> f32 scalar or [N].
+// logits [N, C], target [N] i32 -> f32 scalar or [N]. A target that is neither a class nor ignore_index
+// gives a loss and gradients of NaN.
 Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& options = {});
 
 struct TiedCrossEntropyOptions {
@@ -232,14 +236,16 @@ Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor targe
                           const TiedCrossEntropyOptions& options = {}, Tensor* predicted = nullptr);
 Tensor mse_loss(Tensor x, Tensor target);
 
-// table [V, D], index (any shape, i32) -> index.shape + [D]. Repeated indices add up in order.
+// table [V, D], index (any shape, i32) -> index.shape + [D]. Repeated indices add up in order. An index
+// outside [0, V) gives NaN (-1 where the table is i32) and no gradient to any row.
 Tensor embedding(Tensor table, Tensor index);
 
 // Zeroes elements with probability p and scales the rest by 1 / (1 - p).
 Tensor dropout(Tensor x, float p, Generator& generator = default_generator());
 
 // ---- mixed precision ---------------------------------------------------------------------------
-// While alive, matmul, linear, conv2d, attention and tied_cross_entropy cast f32 inputs to `dtype` (per thread).
+// While alive, matmul, linear, conv2d, attention and tied_cross_entropy cast f32 inputs to `dtype` (per
+// thread). Scopes may end in any order.
 class Autocast {
  public:
   explicit Autocast(DType dtype, bool enabled = true);
@@ -249,7 +255,7 @@ class Autocast {
   static Tensor input(Tensor x);  // x as such an op should see it
 
  private:
-  std::optional<DType> previous_;
+  DType dtype_;
 };
 
 // Casts so that both have one dtype: f32 wins over f16.

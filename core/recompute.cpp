@@ -26,18 +26,18 @@ Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
   return recompute;
 }
 
-RecomputeScope::RecomputeScope(const Recompute& recompute, RecordedGraph* record)
-    : recompute_(recompute), record_(record) {
+RecomputeScope::RecomputeScope(Recompute recompute, RecordedGraph* record)
+    : recompute_(std::move(recompute)), record_(record) {
   if (!grad_enabled()) return;
   tape_ = Tape::current();
   check<AutogradError>(!tape_->in_segment() && !tape_->observer(), "checkpoint",
                        "planned recomputation must be the outermost scope");
   first_ = tape_->end();
-  keeps_.resize(recompute.signature.size());
-  for (const auto& [record_index, slot] : recompute.keep)
+  keeps_.resize(recompute_.signature.size());
+  for (const auto& [record_index, slot] : recompute_.keep)
     if (slot < 32) keeps_.at(record_index) |= uint32_t{1} << slot;
   outer_ = tape_->exchange_observer(this);
-  if (recompute.evicts) evicting_ = tape_->open_evicting_segment();
+  if (recompute_.evicts) evicting_ = tape_->open_evicting_segment();
 }
 
 RecomputeScope::~RecomputeScope() {
@@ -45,7 +45,7 @@ RecomputeScope::~RecomputeScope() {
   tape_->exchange_observer(outer_);
   if (record_) sum_leaf_gradients();
   for (; !open_.empty(); open_.pop_back()) tape_->close_segment(open_.back().second);
-  if (evicting_ >= 0) tape_->close_segment(evicting_);
+  if (evicting_) tape_->close_segment(*evicting_);
 }
 
 void RecomputeScope::before_record(Tape& tape, const Op& op) {
@@ -126,10 +126,11 @@ void RecomputeScope::sum_leaf_gradients() {
   for (size_t i = bytes.size(); i-- > 1;) bytes[i - 1] += bytes[i];
 }
 
-MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device) : device_(device) {
-  device_->set_live_budget(bytes, [](uint64_t wanted) { return Tape::current()->evict(wanted); });
-}
+MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device)
+    : device_(device),
+      previous_(device->exchange_live_budget(
+          {bytes, [](uint64_t wanted) { return Tape::current()->evict(wanted); }})) {}
 
-MemoryBudget::~MemoryBudget() { device_->set_live_budget(0, {}); }
+MemoryBudget::~MemoryBudget() { device_->exchange_live_budget(std::move(previous_)); }
 
 }  // namespace rw

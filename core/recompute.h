@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/recompute_plan.h"
@@ -42,8 +43,8 @@ Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan);
 // The forward pass of one micro-batch. Marks in the model (CheckpointScope) are ignored inside.
 class [[nodiscard]] RecomputeScope : public Tape::Observer {
  public:
-  // `record`: receives the graph of the pass, null: nobody wants it. Both outlive the scope.
-  explicit RecomputeScope(const Recompute& recompute, RecordedGraph* record = nullptr);
+  // `record`: receives the graph of the pass and outlives the scope; null: nobody wants it.
+  explicit RecomputeScope(Recompute recompute, RecordedGraph* record = nullptr);
   ~RecomputeScope() override;
   RecomputeScope(const RecomputeScope&) = delete;
   RecomputeScope& operator=(const RecomputeScope&) = delete;
@@ -59,26 +60,27 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   void sum_leaf_gradients();
   uint32_t value_of(const Edge& edge);
 
-  const Recompute& recompute_;
+  const Recompute recompute_;
   RecordedGraph* record_;
   std::shared_ptr<Tape> tape_;
   Tape::Observer* outer_ = nullptr;
   int64_t first_ = 0;
   size_t next_segment_ = 0;                        // of the plan
-  std::vector<std::pair<uint32_t, int>> open_;     // last record, number on the tape
+  std::vector<std::pair<uint32_t, Tape::OpenSegment>> open_;  // last record, segment on the tape
   std::vector<uint32_t> keeps_;                    // by record of the plan: bits of outputs
   bool diverged_ = false;
-  int evicting_ = -1;                              // segment on the tape
+  std::optional<Tape::OpenSegment> evicting_;
   std::unordered_map<uint64_t, uint32_t> values_;  // root -> value of the graph
   uint64_t live_before_ = 0;
   // By leaf: the last record that reads it, whose vjp is the first to make its gradient, and its bytes.
   std::unordered_map<const TensorImpl*, std::pair<size_t, uint64_t>> leaves_;
 };
 
-inline RecomputeScope checkpoint(const Recompute& recompute) { return RecomputeScope(recompute); }
+inline RecomputeScope checkpoint(Recompute recompute) { return RecomputeScope(std::move(recompute)); }
 
-// While it lives, `live` bytes of the device stay within the budget: values of evicting forward
-// passes are dropped. OutOfMemory where nothing is left to drop.
+// While it lives, `live` bytes of the device stay within the budget: values of this thread's evicting
+// forward passes are dropped. OutOfMemory where nothing is left to drop. The budget before it is back
+// when it ends.
 class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device = default_device());
@@ -88,6 +90,7 @@ class MemoryBudget {
 
  private:
   std::shared_ptr<Device> device_;
+  Device::LiveBudget previous_;
 };
 
 }  // namespace rw

@@ -3,29 +3,20 @@
 #include <algorithm>
 
 #include "core/hash.h"
-#include "core/ops.h"
+#include "core/launch.h"
 
 namespace rw {
 
 uint64_t content_hash(const Tensor& t) {
-  const NoGrad guard;
-  const Tensor dense = contiguous(t);
-  std::vector<std::byte> bytes(dense.bytes());
-  if (!bytes.empty()) {
-    const TensorImpl& impl = dense.impl();
-    const Arena::Range& range = impl.storage->range();
-    const uint64_t offset = static_cast<uint64_t>(impl.offset) * size_of(impl.dtype);
-    dense.device().backend().read({range.block, range.offset + offset, bytes.size()}, bytes.data());
-  }
   uint64_t hash = fnv1a_start;
-  for (const std::byte b : bytes) hash = fnv1a(hash, static_cast<uint64_t>(b));
+  for (const std::byte b : read_bytes(t)) hash = fnv1a(hash, static_cast<uint64_t>(b));
   return hash;
 }
 
 Tensor replay_input(const Saved& value) {
   const TensorImpl& impl = value.tensor.impl();
   check<AutogradError>(
-      impl.storage->version == value.version, "checkpoint",
+      impl.storage->version() == value.version, "checkpoint",
       "inputs of a segment must not change between forward and replay, {}{} was written to",
       value.tensor.str(), impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name));
   return value.tensor.detach();
@@ -143,7 +134,7 @@ void Replay::execute(const std::vector<int64_t>& records, const Ids& keep) {
 void Replay::hand_out(const Ids& keep) {
   const auto value = [&](uint64_t id) -> Saved {
     if (const auto found = values_.find(id); found != values_.end())
-      return {found->second, found->second.impl().storage->version};
+      return {found->second, found->second.impl().storage->version()};
     return keep.contains(id) ? at_hand_value(id) : Saved{};
   };
   for (int64_t i = segment_.first; i < segment_.last; ++i) {

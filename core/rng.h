@@ -2,6 +2,7 @@
 // and keeps where it began, so replay draws the same numbers with no state to save.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace rw {
@@ -9,16 +10,19 @@ namespace rw {
 class Generator {
  public:
   explicit Generator(uint64_t seed = 0) : seed_(seed) {}
+  Generator(const Generator& other) : Generator(other.seed()) { next_ = other.position(); }
+  Generator& operator=(const Generator& other) {
+    seed(other.seed());
+    next_ = other.position();
+    return *this;
+  }
 
   struct Counters {
     uint64_t seed, first;
   };
-  // Reserves the counters for n elements (four per counter).
-  Counters take(uint64_t n) {
-    const Counters taken{seed_, next_};
-    next_ += (n + 3) / 4;
-    return taken;
-  }
+  // Reserves the counters for n elements (four per counter). No two threads get the same ones; which
+  // of them is first is chance: for numbers that can be had again, each takes a Generator of its own.
+  Counters take(uint64_t n) { return {seed_, next_.fetch_add((n + 3) / 4)}; }
 
   void seed(uint64_t seed) { seed_ = seed, next_ = 0; }
   uint64_t seed() const { return seed_; }
@@ -26,11 +30,37 @@ class Generator {
   void set_position(uint64_t position) { next_ = position; }
 
  private:
-  uint64_t seed_, next_ = 0;
+  std::atomic<uint64_t> seed_, next_ = 0;
 };
 
-// The generator of this process's random ops.
+// The generator that random ops take their numbers from: the process's, or this thread's own in a
+// GeneratorScope.
 Generator& default_generator();
-void manual_seed(uint64_t seed);
+void manual_seed(uint64_t seed);  // of default_generator()
+
+// A generator to draw from later: the one given, or the default one of that moment and thread.
+class GeneratorRef {
+ public:
+  GeneratorRef() = default;
+  GeneratorRef(Generator& generator) : given_(&generator) {}
+  Generator& get() const { return given_ ? *given_ : default_generator(); }
+
+ private:
+  Generator* given_ = nullptr;
+};
+
+// While it lives, this thread's default generator is one of its own.
+class GeneratorScope {
+ public:
+  explicit GeneratorScope(uint64_t seed) : GeneratorScope(Generator(seed)) {}
+  explicit GeneratorScope(const Generator& start);
+  ~GeneratorScope();
+  GeneratorScope(const GeneratorScope&) = delete;
+  GeneratorScope& operator=(const GeneratorScope&) = delete;
+
+ private:
+  Generator generator_;
+  Generator* previous_;
+};
 
 }  // namespace rw

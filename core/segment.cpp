@@ -25,23 +25,30 @@ SavePolicy save_matmuls() {
   return save_ops({"matmul", "linear", "conv2d", "attention", "lstm", "gru", "tied_cross_entropy"});
 }
 
-int Tape::open_segment(SavePolicy policy) {
+Tape::OpenSegment Tape::open_segment(SavePolicy policy) {
   SegmentRange segment;
+  segment.serial = next_serial_++;
   segment.parent = open_;
   segment.policy = std::move(policy);
   segment.first = end();
   const int number = static_cast<int>(segments_.size());
   if (open_ >= 0) segments_[open_].children.push_back(number);
   segments_.push_back(std::move(segment));
-  return context().segment = open_ = number;
+  context().segment = open_ = number;
+  return {number, segments_.back().serial};
 }
 
-void Tape::close_segment(int segment) {
-  if (segment != open_) return;  // the tape was cleared meanwhile
-  SegmentRange& range = segments_[segment];
-  range.last = end();
-  context().segment = open_ = range.parent;
-  if (range.alive == 0) range.release();
+void Tape::close_segment(const OpenSegment& segment) {
+  int s = open_;
+  while (s >= 0 && segments_[s].serial != segment.serial) s = segments_[s].parent;
+  if (s < 0) return;  // closed with one around it, or the tape was cleared meanwhile
+  while (open_ != segments_[s].parent) {
+    SegmentRange& range = segments_[open_];
+    range.last = end();
+    open_ = range.parent;
+    if (range.alive == 0) range.release();
+  }
+  context().segment = open_;
   forget_if_empty();
 }
 

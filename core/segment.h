@@ -12,7 +12,8 @@
 
 namespace rw {
 
-// Scope form: what is recorded while it lives is one segment. Nests to any depth.
+// Scope form: what is recorded while it lives is one segment. Nests to any depth. One that ends
+// before scopes inside it ends these too.
 //   { auto segment = checkpoint(); x = block(x); }
 class [[nodiscard]] CheckpointScope {
  public:
@@ -23,7 +24,7 @@ class [[nodiscard]] CheckpointScope {
 
  private:
   std::shared_ptr<Tape> tape_;
-  int segment_ = -1;
+  Tape::OpenSegment segment_;
 };
 
 inline CheckpointScope checkpoint() { return CheckpointScope(); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/checked.h"
 #include "core/error.h"
 
 namespace rw {
@@ -11,6 +12,8 @@ Shape::Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin()
 Shape::Shape(std::span<const int64_t> dims) {
   check<ShapeError>(dims.size() <= max_rank, "shape", "rank must be at most {}, got {}", max_rank,
                     dims.size());
+  check<ShapeError>(std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d >= 0; }), "shape",
+                    "sizes must not be negative, got ({})", fmt::join(dims, ", "));
   for (int64_t d : dims) push_back(d);
 }
 
@@ -24,9 +27,34 @@ void Shape::push_back(int64_t dim) {
 int64_t Shape::at(int axis) const { return dims_[normalize_axis(axis, rank_, "shape")]; }
 
 int64_t Shape::numel() const {
+  check_sizes("shape", *this);
   int64_t n = 1;
   for (int64_t d : *this) n *= d;
   return n;
+}
+
+void check_sizes(const char* op, const Shape& shape, size_t element_bytes) {
+  std::optional<int64_t> bytes = static_cast<int64_t>(element_bytes);
+  for (const int64_t d : shape) {
+    check<ShapeError>(d >= 0, op, "sizes must not be negative, got {}", shape.str());
+    if (d > 0) bytes = checked_mul(bytes, d);
+  }
+  check<ShapeError>(bytes.has_value(), op,
+                    "the sizes that are not 0 must give a number of bytes below 2^63, got {} of {} bytes each",
+                    shape.str(), element_bytes);
+}
+
+std::optional<int64_t> last_element(const Shape& shape, const Strides& strides, int64_t offset) {
+  std::optional<int64_t> last = offset;
+  bool is_empty = false;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == 0) is_empty = true;
+    if (strides[i] < 0) return {};
+    const auto step = checked_mul(std::max<int64_t>(shape[i] - 1, 0), strides[i]);
+    last = last && step ? checked_add(*last, *step) : std::nullopt;
+  }
+  if (offset < 0 || is_empty) return offset < 0 ? std::nullopt : std::optional(offset);
+  return checked_add(last, 1);
 }
 
 bool Shape::operator==(const Shape& other) const {
@@ -36,6 +64,7 @@ bool Shape::operator==(const Shape& other) const {
 std::string Shape::str() const { return fmt::format("({})", fmt::join(begin(), end(), ", ")); }
 
 Strides dense_strides(const Shape& shape) {
+  check_sizes("shape", shape);
   Strides strides = shape;
   int64_t step = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {

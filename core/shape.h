@@ -25,7 +25,7 @@ class Shape {
   int64_t& operator[](int axis) { return dims_[axis]; }
   // Size along `axis`; negative axes count from the end. Throws ShapeError.
   int64_t at(int axis) const;
-  int64_t numel() const;  // 1 for rank 0
+  int64_t numel() const;  // 1 for rank 0; throws ShapeError where 64 bits do not hold it
 
   const int64_t* begin() const { return dims_.data(); }
   const int64_t* end() const { return dims_.data() + rank_; }
@@ -40,6 +40,13 @@ class Shape {
 };
 
 using Strides = Shape;
+
+// Throws ShapeError naming `op` unless no size is negative and the bytes of the sizes that are not 0
+// fit 63 bits: then no stride, offset or count of bytes can overflow.
+void check_sizes(const char* op, const Shape& shape, size_t element_bytes = 1);
+// One past the last element that a view touches; `offset` where it is empty. Nothing where a stride
+// or the offset is negative or 64 bits are too few.
+std::optional<int64_t> last_element(const Shape& shape, const Strides& strides, int64_t offset);
 
 Strides dense_strides(const Shape& shape);              // row-major
 bool is_dense(const Shape& shape, const Strides& strides);  // row-major; size-1 axes do not matter

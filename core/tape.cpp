@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/launch.h"
 #include "core/replay.h"
 
 namespace rw {
@@ -13,9 +14,10 @@ const Tensor& checked(const std::vector<Saved>& saved, int slot, const Record& r
   check<AutogradError>(there, record.op->name, "the vjp reads {} {}, which is not saved; declare it in saves",
                        side, slot);
   const TensorImpl& impl = saved[slot].tensor.impl();
-  check<AutogradError>(impl.storage->version == saved[slot].version, record.op->name,
-                       "{} {}{} must not change between forward and backward, it was written to",
-                       side, slot, impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name));
+  check<AutogradError>(impl.storage->version() == saved[slot].version, record.op->name,
+                       "{} {}{} {} must not change between forward and backward, it was written to",
+                       side, slot, impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name),
+                       saved[slot].tensor.str());
   return saved[slot].tensor;
 }
 
@@ -133,9 +135,26 @@ void Tape::count_record(int segment, int64_t change) {
 }
 
 void Tape::release_reader(int64_t index) {
+  if (std::this_thread::get_id() != owner_) {
+    const std::lock_guard lock(foreign_mutex_);
+    foreign_.push_back(index);
+    has_foreign_ = true;
+    return;
+  }
   if (index < base_ || index >= end()) return;
   Record& record = at(index);
   if (record.op && --record.readers == 0 && !running_) free_records({index});
+}
+
+void Tape::take_foreign_releases() {
+  if (!has_foreign_) return;
+  std::vector<int64_t> released;
+  {
+    const std::lock_guard lock(foreign_mutex_);
+    released.swap(foreign_);
+    has_foreign_ = false;
+  }
+  for (const int64_t index : released) release_reader(index);
 }
 
 void Tape::free_records(std::vector<int64_t> worklist) {
@@ -189,6 +208,8 @@ TapeStats Tape::stats() const {
 std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
   const OpScope scope(op.name);
   const auto& tape = Tape::current();
+  tape->take_foreign_releases();
+  check_devices(op.name, inputs);
   bool requires_grad = false;
   for (const Tensor& t : inputs) requires_grad |= t.requires_grad();
   requires_grad &= op.vjp != nullptr;

@@ -6,11 +6,14 @@
 #pragma once
 
 #include <any>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -64,7 +67,7 @@ struct Edge {
 struct Saved {
   Tensor tensor;
   uint32_t version = 0;
-  static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version}; }
+  static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version()}; }
 };
 
 struct Record {
@@ -127,6 +130,7 @@ struct Kept {
 
 // A range of records whose inner values are dropped when their handles die, and replayed in backward.
 struct SegmentRange {
+  uint64_t serial = 0;  // unlike its number never used again
   int parent = -1;
   std::vector<int> children;
   SavePolicy policy;           // empty: keeps nothing
@@ -158,7 +162,8 @@ struct SegmentReport {
 
 class Tape : public std::enable_shared_from_this<Tape> {
  public:
-  // This thread's tape. A tape never crosses threads.
+  // This thread's tape. Only its thread may use a tape; handles on its values may go anywhere, and
+  // what dies with one that another thread drops goes when the tape's own thread uses it next.
   static const std::shared_ptr<Tape>& current();
   static std::shared_ptr<Tape> exchange_current(std::shared_ptr<Tape> tape);  // returns the old one
 
@@ -173,12 +178,19 @@ class Tape : public std::enable_shared_from_this<Tape> {
   void append(Record record, std::span<const Tensor> held, std::span<Tensor> outputs);
 
   void backward(const Tensor& root, const Tensor& gradient, bool retain);
+  void take_foreign_releases();  // frees what other threads have dropped since
 
-  int open_segment(SavePolicy policy = {});
-  int open_evicting_segment();
+  // A segment by what stays true of it when the tape is cleared and numbers are used again.
+  struct OpenSegment {
+    int number = -1;
+    uint64_t serial = 0;
+  };
+  OpenSegment open_segment(SavePolicy policy = {});
+  OpenSegment open_evicting_segment();
   // Drops values of evicting segments until `bytes` are free; false if nothing could be dropped.
   bool evict(uint64_t bytes);
-  void close_segment(int segment);
+  // Closes it and what is still open inside it; nothing where it is closed already.
+  void close_segment(const OpenSegment& segment);
 
   // Told of every op before and after it is recorded; may set segments. Null: nobody.
   class Observer {
@@ -227,7 +239,12 @@ class Tape : public std::enable_shared_from_this<Tape> {
   Observer* observer_ = nullptr;
   bool verify_ = false;
   bool running_ = false;  // inside backward
-  uint64_t replayed_records_ = 0, evictions_ = 0, clock_ = 0;
+  uint64_t replayed_records_ = 0, evictions_ = 0, clock_ = 0, next_serial_ = 1;
+
+  const std::thread::id owner_ = std::this_thread::get_id();
+  std::mutex foreign_mutex_;
+  std::vector<int64_t> foreign_;  // records of which another thread dropped a handle
+  std::atomic<bool> has_foreign_ = false;
 };
 
 // Runs an op: checks, computes, records if a gradient may be wanted. The one door to the tape.

@@ -10,7 +10,7 @@ namespace rw {
 
 namespace {
 
-thread_local bool grad_mode = true;
+thread_local int no_grad_scopes = 0;
 std::atomic<uint64_t> next_value_id = 1;
 
 std::shared_ptr<TensorImpl> new_impl(std::shared_ptr<Storage> storage, const Shape& shape,
@@ -25,24 +25,16 @@ std::shared_ptr<TensorImpl> new_impl(std::shared_ptr<Storage> storage, const Sha
   return impl;
 }
 
-// The bytes of a contiguous tensor as a range for host copies.
-BufferRange host_range(const Tensor& t) {
-  const TensorImpl& impl = t.impl();
-  const Arena::Range& whole = impl.storage->range();
-  return {whole.block, whole.offset + static_cast<uint64_t>(impl.offset) * size_of(impl.dtype),
-          t.bytes()};
-}
-
 template <class T>
 std::vector<T> read_as(const Tensor& t) {
   std::vector<T> values(static_cast<size_t>(t.numel()));
-  if (!values.empty()) t.device().backend().read(host_range(t), values.data());
+  if (!values.empty()) read_elements(t, 0, t.numel(), values.data());
   return values;
 }
 
 template <class T>
 void write_as(Tensor& t, const std::vector<T>& values) {
-  if (!values.empty()) t.device().backend().write(host_range(t), values.data());
+  if (!values.empty()) write_elements(t, 0, t.numel(), values.data());
 }
 
 template <class T>
@@ -52,7 +44,6 @@ void write_host(Tensor& t, std::span<const T> values) {
                     t.str());
   check<ShapeError>(t.is_contiguous(), "copy_from", "the target must be contiguous, got strides {}",
                     t.strides().str());
-  ++t.impl().storage->version;
   switch (t.dtype()) {
     case DType::f32: return write_as(t, std::vector<float>(values.begin(), values.end()));
     case DType::i32: return write_as(t, std::vector<int32_t>(values.begin(), values.end()));
@@ -64,6 +55,17 @@ void write_host(Tensor& t, std::span<const T> values) {
       return write_as(t, halves);
     }
   }
+}
+
+template <class T>
+Tensor from_host(std::span<const T> values, const Shape& shape, DType dtype) {
+  check_sizes("tensor", shape, size_of(dtype));
+  check<ShapeError>(static_cast<int64_t>(values.size()) == shape.numel(), "tensor",
+                    "as many values as elements are needed, got {} values for {}", values.size(),
+                    shape.str());
+  Tensor t = empty(shape, dtype);
+  t.copy_from(values);
+  return t;
 }
 
 }  // namespace
@@ -97,9 +99,16 @@ Tensor& Tensor::set_requires_grad(bool value) {
 }
 
 void Tensor::set_grad(Tensor grad) {
-  check<ShapeError>(!grad.defined() || grad.shape() == shape(), "set_grad",
-                    "the gradient must have the tensor's shape, got {} and {}",
-                    grad.defined() ? grad.str() : "", str());
+  if (grad.defined()) {
+    check<ShapeError>(grad.shape() == shape(), "set_grad",
+                      "the gradient must have the tensor's shape, got {} and {}", grad.str(), str());
+    check<DTypeError>(grad.dtype() == DType::f32, "set_grad",
+                      "gradients of leaves are f32, got {} for {}; cast it", grad.str(), str());
+    const Tensor both[] = {*this, grad};
+    check_devices("set_grad", both);
+    const NoGrad guard;
+    grad = contiguous(grad);  // backward adds to it
+  }
   impl().grad = std::move(grad);
 }
 
@@ -150,7 +159,6 @@ void Tensor::copy_(const Tensor& source) {
   check<ShapeError>(source.shape() == shape(), "copy_", "shapes must agree, got {} and {}", str(),
                     source.str());
   copy_into(source, *this);
-  ++impl().storage->version;
 }
 
 std::string Tensor::str() const {
@@ -158,17 +166,22 @@ std::string Tensor::str() const {
 }
 
 Tensor empty(const Shape& shape, DType dtype, const std::shared_ptr<Device>& device) {
+  check_sizes(op_or("empty"), shape, size_of(dtype));
   return Tensor(new_impl(device->allocate(shape, dtype), shape, dense_strides(shape), 0, dtype));
 }
 
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset) {
+  check_sizes(op_or("view"), shape, size_of(base.dtype()));
+  const std::optional<int64_t> end = last_element(shape, strides, offset);
+  const uint64_t held = base.impl().storage->bytes() / size_of(base.dtype());
+  check<ShapeError>(end && static_cast<uint64_t>(*end) <= held, op_or("view"),
+                    "a view must lie in its storage of {} elements, got shape {}, strides {} and offset {}",
+                    held, shape.str(), strides.str(), offset);
   return Tensor(new_impl(base.impl().storage, shape, strides, offset, base.dtype()));
 }
 
 Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype) {
-  Tensor t = empty(shape, dtype);
-  t.copy_from(values);
-  return t;
+  return from_host(values, shape, dtype);
 }
 
 Tensor tensor(std::initializer_list<float> values, const Shape& shape, DType dtype) {
@@ -176,19 +189,15 @@ Tensor tensor(std::initializer_list<float> values, const Shape& shape, DType dty
 }
 
 Tensor tensor(std::span<const int32_t> values, const Shape& shape) {
-  Tensor t = empty(shape, DType::i32);
-  t.copy_from(values);
-  return t;
+  return from_host(values, shape, DType::i32);
 }
 
 Tensor tensor(std::span<const uint8_t> values, const Shape& shape) {
-  Tensor t = empty(shape, DType::u8);
-  t.copy_from(values);
-  return t;
+  return from_host(values, shape, DType::u8);
 }
 
-NoGrad::NoGrad() : previous_(grad_mode) { grad_mode = false; }
-NoGrad::~NoGrad() { grad_mode = previous_; }
-bool grad_enabled() { return grad_mode; }
+NoGrad::NoGrad() { ++no_grad_scopes; }
+NoGrad::~NoGrad() { --no_grad_scopes; }
+bool grad_enabled() { return no_grad_scopes == 0; }
 
 }  // namespace rw

@@ -40,6 +40,8 @@ class Tensor {
   Tensor& set_requires_grad(bool value = true);  // leaves only; throws AutogradError
   bool is_leaf() const;
   Tensor grad() const;  // undefined until a backward reached this leaf
+  // Replaces the gradient (undefined: none): f32, of this shape, on this device; throws otherwise. One
+  // that is strided is copied.
   void set_grad(Tensor grad);
   Tensor detach() const;  // the same storage, outside the tape
 
@@ -96,9 +98,12 @@ struct TensorImpl {
   ~TensorImpl();  // tells the tape that this handle's record has one reader less
 };
 
-// A tensor on the default device (or `device`) with undefined contents.
+// A tensor on the default device (or `device`) with undefined contents. Like everything that makes a
+// shape: ShapeError where a size is negative, or where 63 bits do not hold the bytes of the sizes
+// that are not 0.
 Tensor empty(const Shape& shape, DType dtype, const std::shared_ptr<Device>& device = default_device());
-// A view of the storage of `base`: shape, strides and offset in elements.
+// A view of the storage of `base`: shape, strides and offset in elements; ShapeError where it would
+// leave the storage.
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset);
 
 // Host data to a new tensor. Sizes must agree; throws ShapeError.
@@ -107,16 +112,13 @@ Tensor tensor(std::initializer_list<float> values, const Shape& shape, DType dty
 Tensor tensor(std::span<const int32_t> values, const Shape& shape);
 Tensor tensor(std::span<const uint8_t> values, const Shape& shape);
 
-// While alive, ops are not recorded on this thread.
+// While alive, ops are not recorded on this thread. Scopes may end in any order.
 class NoGrad {
  public:
   NoGrad();
   ~NoGrad();
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  bool previous_;
 };
 bool grad_enabled();
 

@@ -54,10 +54,12 @@ Header parse_header(const std::string& text, const std::string& path) {
 
 // Bytes that the header promises; none if they are more than 64 bits can count.
 std::optional<uint64_t> promised_bytes(const Header& header) {
-  uint64_t bytes = stored_size(header.type->stored);
-  for (const int64_t dim : header.shape)
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(dim), &bytes)) return std::nullopt;
-  return bytes;
+  try {
+    check_sizes("npy", header.shape, stored_size(header.type->stored));
+  } catch (const ShapeError&) {
+    return std::nullopt;
+  }
+  return static_cast<uint64_t>(header.shape.numel()) * stored_size(header.type->stored);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/launch.h"
 #include "core/ops.h"
 
 namespace rw {
@@ -42,15 +43,6 @@ void convert(float x, Half& y) {
   y.bits = to_half(x);
 }
 
-// Elements [first, first + count) of a contiguous tensor.
-BufferRange elements(const Tensor& t, int64_t first, int64_t count) {
-  const TensorImpl& impl = t.impl();
-  const Arena::Range& whole = impl.storage->range();
-  const size_t size = size_of(t.dtype());
-  return {whole.block, whole.offset + static_cast<uint64_t>(impl.offset + first) * size,
-          static_cast<uint64_t>(count) * size};
-}
-
 template <class Body>
 void for_each_piece(int64_t total, const Body& body) {
   for (int64_t first = 0; first < total; first += piece_elements)
@@ -71,7 +63,7 @@ void upload_floats(std::span<const std::byte> bytes, const Tensor& target) {
   for_each_piece(target.numel(), [&](int64_t first, int64_t count) {
     std::vector<To> piece(static_cast<size_t>(count));
     convert_all<From>(bytes.subspan(static_cast<size_t>(first) * sizeof(From)), piece);
-    target.device().backend().write(elements(target, first, count), piece.data());
+    write_elements(target, first, count, piece.data());
   });
 }
 
@@ -97,7 +89,7 @@ void upload_wide_integers(std::span<const std::byte> bytes, const Tensor& target
           "read", "{} must have values that fit 32 bits, got {} at index {}", what, x, i);
       piece.push_back(static_cast<int32_t>(x));
     }
-    target.device().backend().write(elements(target, first, count), piece.data());
+    write_elements(target, first, count, piece.data());
   });
 }
 
@@ -107,9 +99,8 @@ void upload_dense(std::string_view dtype, std::span<const std::byte> bytes, cons
       dtype == stored_name(target.dtype()) || (dtype == "BOOL" && target.dtype() == DType::u8);
   if (same) {
     for_each_piece(target.numel(), [&](int64_t first, int64_t count) {
-      target.device().backend().write(
-          elements(target, first, count),
-          bytes.data() + static_cast<size_t>(first) * size_of(target.dtype()));
+      write_elements(target, first, count,
+                     bytes.data() + static_cast<size_t>(first) * size_of(target.dtype()));
     });
     return;
   }
@@ -149,7 +140,7 @@ void download(const Tensor& source, DType dtype,
   std::vector<std::byte> bytes;
   for_each_piece(dense.numel(), [&](int64_t first, int64_t count) {
     bytes.resize(static_cast<size_t>(count) * size_of(dense.dtype()));
-    dense.device().backend().read(elements(dense, first, count), bytes.data());
+    read_elements(dense, first, count, bytes.data());
     if (dtype == dense.dtype()) return piece(bytes);
     if (dtype == DType::f16) {
       std::vector<Half> halves(static_cast<size_t>(count));
@@ -176,7 +167,6 @@ void upload(std::string_view dtype, std::span<const std::byte> bytes, const Tens
     upload_dense(dtype, bytes, dense, what);
     copy_into(dense, target);
   }
-  ++target.impl().storage->version;
 }
 
 }  // namespace rw

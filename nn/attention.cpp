@@ -4,7 +4,7 @@ namespace rw {
 
 MultiheadAttention::MultiheadAttention(int64_t hidden, int64_t heads,
                                        const MultiheadAttentionOptions& options,
-                                       Generator& generator)
+                                       GeneratorRef generator)
     : query(hidden, hidden),
       key(hidden, hidden),
       value(hidden, hidden),
@@ -29,14 +29,14 @@ Tensor MultiheadAttention::forward(Tensor x, const Tensor& mask, const Tensor& l
   };
   const AttentionOptions options{.causal = options_.causal,
                                  .dropout = is_training() ? options_.dropout : 0,
-                                 .generator = &generator_};
+                                 .generator = &generator_.get()};
   Tensor q = heads(query(x)), k = heads(key(x)), v = heads(value(std::move(x)));
   Tensor y = rw::attention(std::move(q), std::move(k), std::move(v), options, mask, lengths);
   return dense(reshape(transpose(std::move(y), 1, 2), {n, length, hidden}));
 }
 
 TransformerEncoderLayer::TransformerEncoderLayer(const TransformerLayerOptions& o,
-                                                 Generator& generator)
+                                                 GeneratorRef generator)
     : attention(o.hidden, o.heads, {o.attention_dropout, o.causal}, generator),
       attention_norm(o.hidden, o.norm_eps),
       intermediate(o.hidden, o.intermediate),

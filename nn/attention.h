@@ -15,7 +15,7 @@ struct MultiheadAttentionOptions {
 class MultiheadAttention : public Module {
  public:
   MultiheadAttention(int64_t hidden, int64_t heads, const MultiheadAttentionOptions& options = {},
-                     Generator& generator = default_generator());
+                     GeneratorRef generator = {});
   Tensor forward(Tensor x) override { return forward(std::move(x), {}); }
   // mask and lengths as of the op `attention`; undefined: all keys count.
   Tensor forward(Tensor x, const Tensor& mask, const Tensor& lengths = {});
@@ -25,7 +25,7 @@ class MultiheadAttention : public Module {
  private:
   int64_t heads_;
   MultiheadAttentionOptions options_;
-  Generator& generator_;
+  GeneratorRef generator_;
 };
 
 struct TransformerLayerOptions {
@@ -42,7 +42,7 @@ struct TransformerLayerOptions {
 class TransformerEncoderLayer : public Module {
  public:
   explicit TransformerEncoderLayer(const TransformerLayerOptions& options,
-                                   Generator& generator = default_generator());
+                                   GeneratorRef generator = {});
   Tensor forward(Tensor x) override { return forward(std::move(x), {}); }
   // mask and lengths as of the op `attention`.
   Tensor forward(Tensor x, const Tensor& mask, const Tensor& lengths = {});

@@ -72,13 +72,13 @@ void BatchNorm2d::update_running(const Tensor& mean, const Tensor& var, int64_t 
   accumulate(sub(affine(var, unbias, 0), running_var), running_var, momentum_);
 }
 
-Dropout::Dropout(float p, Generator& generator) : p_(p), generator_(generator) {
+Dropout::Dropout(float p, GeneratorRef generator) : p_(p), generator_(generator) {
   check(p >= 0 && p < 1, "Dropout", "the probability must be in [0, 1), got {}", p);
 }
 
 Tensor Dropout::forward(Tensor x) {
   if (!is_training() || p_ == 0) return x;
-  return dropout(std::move(x), p_, generator_);
+  return dropout(std::move(x), p_, generator_.get());
 }
 
 Embedding::Embedding(int64_t rows, int64_t dimension) {

@@ -54,12 +54,12 @@ class BatchNorm2d : public Module {
 // Zeroes with probability p in training, the identity in evaluation.
 class Dropout : public Module {
  public:
-  explicit Dropout(float p = 0.5f, Generator& generator = default_generator());
+  explicit Dropout(float p = 0.5f, GeneratorRef generator = {});
   Tensor forward(Tensor x) override;
 
  private:
   float p_;
-  Generator& generator_;
+  GeneratorRef generator_;
 };
 
 // A row of the table for each index: i32 [...] -> [..., dimension].

@@ -60,7 +60,8 @@ void Module::collect(Member member, const std::string& prefix,
                      std::vector<NamedTensor>& found) const {
   for (const NamedTensor& own : this->*member) {
     found.push_back({prefix + own.name, own.tensor});
-    own.tensor.impl().name = found.back().name;
+    std::string& known = own.tensor.impl().name;  // another thread may be reading it
+    if (known != found.back().name) known = found.back().name;
   }
   for (const auto& [name, child] : children_) child->collect(member, prefix + name + '.', found);
 }

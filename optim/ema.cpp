@@ -49,7 +49,6 @@ class Ema::Averages : public UpdateObserver {
       copy_into(pair.parameters, parked);
       copy_into(pair.average, pair.parameters);
       copy_into(parked, pair.average);
-      ++pair.parameters.impl().storage->version;  // values saved before are stale
     }
     is_applied = !is_applied;
   }

@@ -92,7 +92,6 @@ bool Optimizer::update(float weight) {
       target.states.push_back(FlatParameters::view(state, run));
     rule_->update(target);
   }
-  parameters_.bump_versions();
   tell_observers(&UpdateObserver::after_update);
   return true;
 }

@@ -126,10 +126,6 @@ void FlatParameters::place_gradients() {
   }
 }
 
-void FlatParameters::bump_versions() {
-  for (const Slab& slab : slabs_) ++slab.parameters.impl().storage->version;
-}
-
 Tensor FlatParameters::view(const Tensor& whole, const Slot& slot) {
   const Shape& shape = slot.parameter.shape();
   return make_view(whole, shape, dense_strides(shape), slot.offset);

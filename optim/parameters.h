@@ -65,7 +65,6 @@ class FlatParameters {
   // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that outlive
   // a step. drop_gradients() gives them back.
   void place_gradients();
-  void bump_versions();  // after a write: values saved before it are stale
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const Run& run);

@@ -18,7 +18,7 @@ namespace {
 using namespace rw;
 using test::Env;
 using test::KernelRunner;
-using vulkan::Step;
+using vulkan::TimedStep;
 using vulkan::StepTimes;
 
 void fill(KernelRunner& runner, const Binding& y, uint32_t value) {
@@ -118,7 +118,7 @@ TEST_CASE("kernel times: timestamps become microseconds since the first kernel")
   clock.time_kernels(true);
   CHECK(clock.wanted());
   CHECK(clock.seconds(100, 20000100) == doctest::Approx(1.0));
-  const Step steps[] = {{"write", Step::kCopy}, {"a", clock.next_call()}, {"b", clock.next_call()}};
+  const TimedStep steps[] = {{"write", TimedStep::kCopy}, {"a", clock.next_call()}, {"b", clock.next_call()}};
   clock.add(steps, std::vector<uint64_t>{5, 10, 1000, 1020, 1100, 1200});
   const std::vector<KernelTime> times = clock.take();
   REQUIRE(times.size() == 2);
@@ -134,7 +134,7 @@ TEST_CASE("kernel times: timestamps become microseconds since the first kernel")
 TEST_CASE("kernel times: timestamps of few bits wrap around, and small steps back count as none") {
   StepTimes clock(1000, 0xFFFF, false);
   clock.time_kernels(true);
-  const Step step{"k", 0};
+  const TimedStep step{"k", 0};
   // Bits above the mask are undefined.
   for (uint64_t tick : {0xABC0FFF0u, 0x00020u, 0x17000u, 0x16FFEu, 0xE000u, 0x10004000u})
     clock.add({&step, 1}, std::vector<uint64_t>{tick, tick + 8});
@@ -153,7 +153,7 @@ TEST_CASE("kernel times: timestamps of few bits wrap around, and small steps bac
 TEST_CASE("kernel times: sums by label") {
   StepTimes sums(1000, ~uint64_t{0}, true);
   CHECK(sums.wanted());
-  const Step steps[] = {{"a", 0}, {"b", 1}, {"a", 2}};
+  const TimedStep steps[] = {{"a", 0}, {"b", 1}, {"a", 2}};
   sums.add(steps, std::vector<uint64_t>{0, 1, 1, 11, 20, 22});
   const std::string text = sums.profile();
   CHECK(text.find("b ") < text.find("a "));

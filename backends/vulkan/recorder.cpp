@@ -53,7 +53,7 @@ void Recorder::require(VkResult result, const char* call) {
   if (result == VK_SUCCESS) return;
   std::string last;
   for (const Slot& slot : slots_)
-    for (const Step& step : slot.steps)
+    for (const TimedStep& step : slot.steps)
       last = fmt::format("{} {}", step.label, last.substr(0, 400));
   lost_ = fmt::format(
       "{} failed: {}; the device is lost, open it anew. Last kernels, newest "
@@ -128,7 +128,7 @@ void Recorder::check_model(std::span<const Use> uses, bool barrier) {
   model_->add(uses);
 }
 
-VkCommandBuffer Recorder::begin(std::span<const Use> uses, Step step) {
+VkCommandBuffer Recorder::begin(std::span<const Use> uses, TimedStep step) {
   check<DeviceError>(lost_.empty(), "vulkan", "{}", lost_);
   if (!recording_) start();
   Slot& slot = slots_.back();
@@ -227,7 +227,7 @@ void Recorder::timestamp(uint32_t query) {
 }
 
 void Recorder::read_timestamps(Slot& slot) {
-  const std::vector<Step> steps = std::exchange(slot.steps, {});
+  const std::vector<TimedStep> steps = std::exchange(slot.steps, {});
   if (!slot.queries || steps.empty()) return;
   std::vector<uint64_t> ticks(slot.timed ? 2 * steps.size() : 2);
   if (vkGetQueryPoolResults(device_.handle(), slot.queries, 0, static_cast<uint32_t>(ticks.size()),

@@ -28,7 +28,7 @@ class Recorder {
     return begin(uses, {label, call_});
   }
   VkCommandBuffer begin_copy(std::span<const Use> uses, const char* label) {
-    return begin(uses, {label, Step::kCopy});
+    return begin(uses, {label, TimedStep::kCopy});
   }
   // Ends it; `work` is an estimate (operations plus bytes) by which submits are bounded.
   void end(double work);
@@ -57,13 +57,13 @@ class Recorder {
     std::vector<VkDescriptorPool> set_pools;
     size_t set_pool = 0;  // in use
     VkQueryPool queries = nullptr;
-    std::vector<Step> steps;
+    std::vector<TimedStep> steps;
     bool timed = false;  // two timestamps for each step; else for all of them
     double work = 0;
     uint64_t value = 0;  // of its submit
   };
 
-  VkCommandBuffer begin(std::span<const Use> uses, Step step);
+  VkCommandBuffer begin(std::span<const Use> uses, TimedStep step);
   Slot create_slot();
   void start();         // takes a free slot and begins its command buffer
   void recycle(Slot&);  // after its submit has completed

@@ -34,7 +34,7 @@ double StepTimes::advance(uint64_t tick) {
   return static_cast<double>(elapsed_) * tick_us_;
 }
 
-void StepTimes::add(std::span<const Step> steps, std::span<const uint64_t> ticks) {
+void StepTimes::add(std::span<const TimedStep> steps, std::span<const uint64_t> ticks) {
   for (size_t i = 0; i < steps.size(); ++i) {
     const uint64_t begin = ticks[2 * i], end = ticks[2 * i + 1];
     if (profile_) {
@@ -42,7 +42,7 @@ void StepTimes::add(std::span<const Step> steps, std::span<const uint64_t> ticks
       ++sum.count;
       sum.microseconds += seconds(begin, end) * 1e6;
     }
-    if (!kernels_ || steps[i].call == Step::kCopy) continue;
+    if (!kernels_ || steps[i].call == TimedStep::kCopy) continue;
     const double start_us = advance(begin);
     times_.push_back({steps[i].call, steps[i].label, start_us, advance(end)});
   }

@@ -13,7 +13,7 @@
 namespace rw::vulkan {
 
 // One step of the recorder. `label` outlives it.
-struct Step {
+struct TimedStep {
   static constexpr uint64_t kCopy = ~uint64_t{0};
 
   const char* label;
@@ -36,7 +36,7 @@ class StepTimes {
   // Seconds between two timestamps.
   double seconds(uint64_t begin, uint64_t end) const;
   // Steps in order, with two timestamps of each.
-  void add(std::span<const Step> steps, std::span<const uint64_t> ticks);
+  void add(std::span<const TimedStep> steps, std::span<const uint64_t> ticks);
 
   std::vector<KernelTime> take() { return std::exchange(times_, {}); }
   // The sums by label, largest first, one line each; empty without `profile`.

@@ -220,6 +220,7 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
   if (lengths) {
     check(lengths.shape() == Shape{scores[0]} && lengths.dtype() == DType::i32, "attention",
           "lengths must be i32 ({}), got {}", scores[0], lengths.str());
+    check_indices("attention", "the length", lengths, scores[3]);
     attrs.flags |= ATTENTION_LENGTHS;
     inputs.push_back(std::move(lengths));
   }

@@ -1,6 +1,7 @@
 // What the op families share.
 #pragma once
 
+#include <optional>
 #include <utility>
 
 #include "core/launch.h"
@@ -25,6 +26,16 @@ Tensor gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor& added =
 
 // How many targets are not ignored, at least 1: f32 scalar (loss.cpp).
 Tensor count_valid(const Tensor& target, int ignore_index);
+
+// With REWIND_CHECK_INDICES=1: ValueError unless all elements of the i32 tensor are in [0, most] or
+// `ignored`; waits for the device. `what` is its name in the message (index.cpp).
+void check_indices(const char* op, const char* what, const Tensor& index, int64_t most,
+                   std::optional<int32_t> ignored = {});
+
+// Places of a window of `kernel` elements along one axis. ShapeError where there is none, or where
+// 64 bits do not hold the padded size (pool.cpp).
+int64_t window_places(const char* op, const Tensor& x, int axis, int64_t kernel, int64_t stride,
+                      int64_t pad, int64_t dilation);
 
 // Split of a 64-bit number into kernel parameters.
 inline uint32_t low(uint64_t v) { return static_cast<uint32_t>(v); }

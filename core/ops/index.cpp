@@ -1,4 +1,6 @@
 // Gathering rows; the gradient adds repeated rows in a fixed order.
+#include <cstdlib>
+
 #include "core/ops/detail.h"
 
 namespace rw {
@@ -38,11 +40,32 @@ const Op embedding_op = {"embedding", embedding_forward, embedding_vjp,
 
 }  // namespace
 
+void detail::check_indices(const char* op, const char* what, const Tensor& index, int64_t most,
+                           std::optional<int32_t> ignored) {
+  const char* wanted = std::getenv("REWIND_CHECK_INDICES");
+  if (!wanted || std::string_view(wanted) != "1") return;
+  const std::vector<std::byte> bytes = read_bytes(index);
+  for (int64_t i = 0; i < index.numel(); ++i) {
+    int32_t value;
+    std::memcpy(&value, bytes.data() + static_cast<size_t>(i) * sizeof value, sizeof value);
+    if ((value >= 0 && value <= most) || value == ignored) continue;
+    Shape place = index.shape();
+    int64_t rest = i;
+    for (int axis = index.rank() - 1; axis >= 0; --axis) {
+      place[axis] = rest % index.shape()[axis];
+      rest /= index.shape()[axis];
+    }
+    fail<ValueError>(op, "{} must be 0 to {}{}, got {} at {} of {}", what, most,
+                     ignored ? fmt::format(" or {}", *ignored) : "", value, place.str(), index.str());
+  }
+}
+
 Tensor embedding(Tensor table, Tensor index) {
   check<ShapeError>(table.rank() == 2 && index.rank() < Shape::max_rank, "embedding",
                     "needs table [V, D] and an index of rank at most {}, got {} and {}", Shape::max_rank - 1,
                     table.str(), index.str());
   check<DTypeError>(index.dtype() == DType::i32, "embedding", "the index must be i32, got {}", index.str());
+  check_indices("embedding", "the index", index, table.shape()[0] - 1);
   return apply1(embedding_op, {}, TensorList(std::move(table), std::move(index)));
 }
 

@@ -1,7 +1,9 @@
 // Making, casting, copying and viewing.
 #include <bit>
+#include <limits>
 #include <numeric>
 
+#include "core/checked.h"
 #include "core/ops/detail.h"
 
 namespace rw {
@@ -10,7 +12,7 @@ using namespace detail;
 
 namespace {
 
-thread_local std::optional<DType> autocast_dtype;
+thread_local std::vector<const Autocast*> autocasts;  // that are alive and enabled, innermost last
 
 // ---- cast and contiguous: copies ---------------------------------------------------------------
 std::vector<Tensor> cast_forward(const std::any& attrs, std::span<Tensor> inputs) {
@@ -170,19 +172,36 @@ const Op pad_op = {.name = "pad", .forward = pad_forward, .vjp = pad_vjp, .any_g
 }  // namespace
 
 Tensor full(const Shape& shape, float value, DType dtype, const std::shared_ptr<Device>& device) {
+  check_sizes(op_or("full"), shape, size_of(dtype));
   Tensor t = empty(shape, dtype, device);
   fill_(t, value);
   return t;
 }
 
-Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }
-Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+Tensor zeros(const Shape& shape, DType dtype) {
+  check_sizes("zeros", shape, size_of(dtype));
+  return full(shape, 0, dtype);
+}
+
+Tensor ones(const Shape& shape, DType dtype) {
+  check_sizes("ones", shape, size_of(dtype));
+  return full(shape, 1, dtype);
+}
+
 Tensor zeros_like(const Tensor& t) { return full(t.shape(), 0, t.dtype(), t.device().shared_from_this()); }
 
 Tensor arange(int64_t n) {
-  std::vector<int32_t> values(static_cast<size_t>(n));
-  std::iota(values.begin(), values.end(), 0);
-  return tensor(values, {n});
+  constexpr int64_t most = int64_t{std::numeric_limits<int32_t>::max()} + 1, piece = 1 << 20;
+  check<ShapeError>(n >= 0 && n <= most, "arange", "the size must be 0 to {}, as values are i32, got ({})",
+                    most, n);
+  Tensor t = empty({n}, DType::i32);
+  std::vector<int32_t> values(static_cast<size_t>(std::min(n, piece)));
+  for (int64_t first = 0; first < n; first += piece) {
+    const int64_t count = std::min(piece, n - first);
+    std::iota(values.begin(), values.begin() + count, static_cast<int32_t>(first));
+    write_elements(t, first, count, values.data());
+  }
+  return t;
 }
 
 void fill_(const Tensor& target, float value) {
@@ -197,6 +216,7 @@ void fill_(const Tensor& target, float value) {
 void copy_into(const Tensor& source, const Tensor& target) {
   check<ShapeError>(source.shape() == target.shape(), "copy", "shapes must agree, got {} and {}",
                     source.str(), target.str());
+  if (source.numel() == 0) return;  // whose other sizes may be more than kernels can count
   const bool flat = is_flat(source) && is_flat(target);
   kernels::CopyParams params{.n = count32(source.numel(), "copy")};
   if (!flat) {
@@ -223,6 +243,7 @@ Tensor contiguous(Tensor x) {
 }
 
 Tensor reshape(Tensor x, const Shape& shape) {
+  check_sizes("reshape", shape, size_of(x.dtype()));
   check<ShapeError>(shape.numel() == x.numel(), "reshape", "the number of elements must stay, got {} to {}",
                     x.str(), shape.str());
   if (shape == x.shape()) return x;
@@ -231,9 +252,16 @@ Tensor reshape(Tensor x, const Shape& shape) {
 }
 
 Tensor reshape(Tensor x, std::initializer_list<int64_t> sizes) {
-  int64_t known = 1;
+  Shape others;  // all but the one that is -1
   int unknown = 0;
-  for (int64_t s : sizes) s == -1 ? void(++unknown) : void(known *= s);
+  for (int64_t s : sizes) {
+    check<ShapeError>(s >= -1, "reshape", "sizes must not be negative, but for one that is -1, got ({})",
+                      fmt::join(sizes, ", "));
+    if (s == -1) ++unknown;
+    else others.push_back(s);
+  }
+  check_sizes("reshape", others, size_of(x.dtype()));
+  const int64_t known = others.numel();
   check<ShapeError>(unknown <= 1, "reshape", "at most one size may be -1, got ({})", fmt::join(sizes, ", "));
   check<ShapeError>(unknown == 0 || (known > 0 && x.numel() % known == 0), "reshape",
                     "the sizes must divide the number of elements, got {} to ({})", x.str(),
@@ -279,6 +307,7 @@ Tensor slice(Tensor x, int axis, int64_t begin, int64_t end, int64_t step) {
   check<ShapeError>(0 <= begin && begin <= end && end <= size && step > 0, "slice",
                     "needs 0 <= begin <= end <= {} and step > 0, got begin {} end {} step {}", size,
                     begin, end, step);
+  step = std::min(step, std::max<int64_t>(end - begin, 1));  // the same elements
   return apply1(slice_op, SliceAttrs{axis, begin, end, step}, one(std::move(x)));
 }
 
@@ -316,12 +345,16 @@ Tensor unsqueeze(Tensor x, int axis) {
 Tensor concat(TensorList parts, int axis) {
   check<ShapeError>(!parts.empty(), "concat", "needs at least one tensor, got none");
   axis = normalize_axis(axis, parts[0].rank(), "concat");
+  std::optional<int64_t> size = 0;
   for (const Tensor& part : parts) {
     Shape rest = part.shape();
     const bool same_rank = rest.rank() == parts[0].rank();
     if (same_rank) rest[axis] = parts[0].shape()[axis];
     check<ShapeError>(same_rank && rest == parts[0].shape() && part.dtype() == parts[0].dtype(), "concat",
                       "all must agree but along axis {}, got {} and {}", axis, parts[0].str(), part.str());
+    size = checked_add(size, part.shape()[axis]);
+    check<ShapeError>(size.has_value(), "concat", "the parts are too long together along axis {}, got {} and {}",
+                      axis, parts[0].str(), part.str());
   }
   return apply1(concat_op, axis, std::move(parts));
 }
@@ -335,7 +368,7 @@ std::vector<Tensor> split(Tensor x, int64_t size, int axis) {
   check<ShapeError>(size > 0, "split", "the size must be positive, got {}", size);
   std::vector<Tensor> parts;
   for (int64_t at = 0; at < x.size(axis); at += size)
-    parts.push_back(slice(x, axis, at, std::min(at + size, x.size(axis))));
+    parts.push_back(slice(x, axis, at, at + std::min(size, x.size(axis) - at)));
   return parts;
 }
 
@@ -347,19 +380,23 @@ Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64
   check<ShapeError>(valid(before) && valid(after), "pad",
                     "needs one non-negative size per axis of {}, got ({}) and ({})", x.str(),
                     fmt::join(before, ", "), fmt::join(after, ", "));
+  for (size_t i = 0; i < rank; ++i)
+    check<ShapeError>(checked_add(checked_add(x.shape()[static_cast<int>(i)], before[i]), after[i]).has_value(),
+                      "pad", "the padded size must fit 63 bits, got {} with ({}) and ({})", x.str(),
+                      fmt::join(before, ", "), fmt::join(after, ", "));
   return apply1(pad_op, PadAttrs{before, after, value}, one(std::move(x)));
 }
 
-Autocast::Autocast(DType dtype, bool enabled) : previous_(autocast_dtype) {
+Autocast::Autocast(DType dtype, bool enabled) : dtype_(dtype) {
   check<DTypeError>(is_float(dtype), "autocast", "needs f16 or f32, got {}", name(dtype));
-  if (enabled) autocast_dtype = dtype;
+  if (enabled) autocasts.push_back(this);
 }
 
-Autocast::~Autocast() { autocast_dtype = previous_; }
+Autocast::~Autocast() { std::erase(autocasts, this); }
 
 Tensor Autocast::input(Tensor x) {
-  if (!autocast_dtype || !is_float(x.dtype())) return x;
-  return cast(std::move(x), *autocast_dtype);
+  if (autocasts.empty() || !is_float(x.dtype())) return x;
+  return cast(std::move(x), autocasts.back()->dtype_);
 }
 
 }  // namespace rw

@@ -98,6 +98,7 @@ Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& o)
   check<DTypeError>(target.dtype() == DType::i32, "cross_entropy", "the target must be i32, got {}", target.str());
   check(o.label_smoothing >= 0 && o.label_smoothing < 1, "cross_entropy",
         "label_smoothing must be in [0, 1), got {}", o.label_smoothing);
+  check_indices("cross_entropy", "the target", target, logits.shape()[1] - 1, o.ignore_index);
   Tensor loss = apply1(cross_entropy_op, o, TensorList(std::move(logits), target));
   if (o.reduction == Reduction::none) return loss;
   loss = sum(loss);

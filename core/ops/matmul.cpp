@@ -69,6 +69,7 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const T
     params.b_batch[at] = count32(steps[1][i], "matmul");
     params.c_batch[at] = count32(steps[2][i], "matmul");
   }
+  count32(c.numel(), "matmul");  // kernels count its elements
   const double flops = 2.0 * static_cast<double>(c.numel()) * static_cast<double>(k);
   rw::launch("matmul", {in(a), in(b), added ? inout(c) : out(c)}, params,
          {.threads = {params.n, params.m, params.batch[0] * params.batch[1]}, .flops = flops});
@@ -115,10 +116,6 @@ std::vector<Tensor> linear_vjp(const Record& r, std::span<Tensor> dy) {
 const Op linear_op = {"linear", linear_forward, linear_vjp, product_saves};
 
 // ---- convolution -------------------------------------------------------------------------------
-int64_t out_size(int64_t in, int64_t kernel, int stride, int pad, int dilation) {
-  return (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
-}
-
 struct ConvAttrs {
   Conv2dOptions options;
   Shape x, w, y;
@@ -216,11 +213,11 @@ Tensor conv2d(Tensor x, Tensor w, const Conv2dOptions& o) {
                     "channels must be weight channels times groups, got {} and {} with {} groups", x.str(),
                     w.str(), o.groups);
   check_same_float(x, w, "conv2d");
-  const int64_t h = out_size(x.shape()[1], w.shape()[1], o.stride_h, o.pad_h, o.dilation_h);
-  const int64_t width = out_size(x.shape()[2], w.shape()[2], o.stride_w, o.pad_w, o.dilation_w);
-  check<ShapeError>(h > 0 && width > 0, "conv2d", "the kernel must fit into the padded image, got {} and {}",
-                    x.str(), w.str());
-  const ConvAttrs attrs{o, x.shape(), w.shape(), {x.shape()[0], h, width, w.shape()[0]}};
+  const int64_t h = window_places("conv2d", x, 1, w.shape()[1], o.stride_h, o.pad_h, o.dilation_h);
+  const int64_t width = window_places("conv2d", x, 2, w.shape()[2], o.stride_w, o.pad_w, o.dilation_w);
+  const Shape y = {x.shape()[0], h, width, w.shape()[0]};
+  check_sizes("conv2d", y, size_of(x.dtype()));
+  const ConvAttrs attrs{o, x.shape(), w.shape(), y};
   return apply1(conv_op, attrs, TensorList(std::move(x), std::move(w)));
 }
 

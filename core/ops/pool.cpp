@@ -1,4 +1,5 @@
 // Pooling over NHWC images.
+#include "core/checked.h"
 #include "core/ops/detail.h"
 
 namespace rw {
@@ -63,19 +64,25 @@ PoolAttrs attributes(const Tensor& x, const PoolOptions& o, const char* op) {
   check<ShapeError>(x.rank() == 4, op, "needs x [N, H, W, C], got {}", x.str());
   check(o.kernel_h > 0 && o.kernel_w > 0 && o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 && o.dilation_w > 0, op,
         "kernel, stride and dilation must be positive");
-  check(o.pad_h >= 0 && o.pad_w >= 0 && 2 * o.pad_h <= o.kernel_h && 2 * o.pad_w <= o.kernel_w, op,
+  check(o.pad_h >= 0 && o.pad_w >= 0 && o.pad_h <= o.kernel_h / 2 && o.pad_w <= o.kernel_w / 2, op,
         "padding must be at most half the kernel, got {}x{} for a {}x{} kernel", o.pad_h, o.pad_w, o.kernel_h, o.kernel_w);
-  const auto out_size = [&](int64_t in, int kernel, int stride, int pad, int dilation) {
-    const int64_t span = in + 2 * pad - dilation * (kernel - 1) - 1;
-    check<ShapeError>(span >= 0, op, "the window must fit into the padded image, got {}", x.str());
-    return span / stride + 1;
-  };
-  return {o, x.shape(),
-          {x.shape()[0], out_size(x.shape()[1], o.kernel_h, o.stride_h, o.pad_h, o.dilation_h),
-           out_size(x.shape()[2], o.kernel_w, o.stride_w, o.pad_w, o.dilation_w), x.shape()[3]}};
+  const int64_t h = window_places(op, x, 1, o.kernel_h, o.stride_h, o.pad_h, o.dilation_h);
+  const int64_t w = window_places(op, x, 2, o.kernel_w, o.stride_w, o.pad_w, o.dilation_w);
+  return {o, x.shape(), {x.shape()[0], h, w, x.shape()[3]}};
 }
 
 }  // namespace
+
+int64_t detail::window_places(const char* op, const Tensor& x, int axis, int64_t kernel, int64_t stride,
+                              int64_t pad, int64_t dilation) {
+  const auto padded = checked_add(checked_mul(std::optional(pad), 2), x.shape()[axis]);
+  const auto reach = checked_mul(std::optional(kernel - 1), dilation);
+  check<ShapeError>(kernel > 0 && padded && reach && *reach < *padded, op,
+                    "the window must fit into the padded image, got {} elements at steps of {} along axis {} "
+                    "of {} with padding {}",
+                    kernel, dilation, axis, x.str(), pad);
+  return (*padded - *reach - 1) / stride + 1;
+}
 
 Tensor max_pool2d(Tensor x, const PoolOptions& options) {
   const PoolAttrs attrs = attributes(x, options, "max_pool2d");

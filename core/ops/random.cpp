@@ -58,6 +58,7 @@ const Op random_op = {"random", random_forward};
 
 Tensor random(uint32_t kind, const Shape& shape, float a, float b, DType dtype, Generator& generator) {
   check<DTypeError>(is_float(dtype), "random", "needs f32 or f16, got {}", name(dtype));
+  check_sizes(kind == 0 ? "rand" : "randn", shape, size_of(dtype));
   const auto counters = generator.take(static_cast<uint64_t>(shape.numel()));
   return apply1(random_op, RandomAttrs{shape, dtype, kind, a, b, counters, default_device()}, {});
 }

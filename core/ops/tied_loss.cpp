@@ -158,6 +158,7 @@ Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor targe
   check(o.label_smoothing >= 0 && o.label_smoothing < 1, "tied_cross_entropy",
         "label_smoothing must be in [0, 1), got {}", o.label_smoothing);
   check(o.chunk >= 0, "tied_cross_entropy", "chunk must not be negative, got {}", o.chunk);
+  check_indices("tied_cross_entropy", "the target", target, table.shape()[0] - 1, o.ignore_index);
 
   constexpr int64_t default_chunk_bytes = 32 << 20;
   const int64_t row_bytes = table.shape()[0] * static_cast<int64_t>(size_of(hidden.dtype()));
