@@ -55,8 +55,9 @@ void keep_input(const char* why) {
     [[maybe_unused]] const auto n = write(file, current.data, current.size);
     close(file);
   }
-  for (const char* part : {"\nfuzz: target ", current.target, ": ", why, "; the input is in ", current.file, "\n"})
-    say(part);
+  for (const char* part : {"\nfuzz: target ", current.target, ": ", why, "; the input is in "}) say(part);
+  say(current.file);
+  say("\n");
 }
 
 extern "C" void on_signal(int signal) {
@@ -100,7 +101,7 @@ class Session {
       : target_(target), options_(options), pool_(target.seeds()) {
     current.target = target.name;
     const std::string file = fmt::format("{}/fuzz-{}.input", options.artifacts, target.name);
-    file.copy(current.file, sizeof current.file - 1);
+    current.file[file.copy(current.file, sizeof current.file - 1)] = 0;
   }
 
   void run() {
@@ -121,10 +122,11 @@ class Session {
       if ((accepted ? random.below(20) == 0 : kinds_.insert(kind_of(error_)).second) && pool_.size() < 300)
         pool_.push_back(bytes);
     }
-    fmt::print("{:<14}{:>9} inputs, {:>8} accepted, {:>3} kinds of errors, at most {:>9} bytes of memory, {:.1f} s\n",
+    fmt::print("{:<20}{:>9} inputs, {:>8} accepted, {:>3} kinds of errors, at most {:>9} bytes of memory, {:.1f} s\n",
                target_.name, inputs_, accepted_, kinds_.size(), most_memory_, seconds());
     std::fflush(stdout);
-    if (kinds_.empty()) fault("nothing was refused: the target reads nothing");
+    current.size = 0;
+    if (target_.refuses == kinds_.empty()) fault("it refuses nothing, or what it should not");
   }
 
   bool read(const Bytes& bytes) {

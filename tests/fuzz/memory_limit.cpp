@@ -32,7 +32,15 @@ void release(void* data) {
 
 }  // namespace
 
-// The array and nothrow forms of the C++ library call these.
+// The array forms of the C++ library call these.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return allocate(bytes, 1);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void operator delete(void* data, const std::nothrow_t&) noexcept { release(data); }
 void* operator new(size_t bytes) { return allocate(bytes, 1); }
 void* operator new(size_t bytes, std::align_val_t alignment) { return allocate(bytes, static_cast<size_t>(alignment)); }
 void operator delete(void* data) noexcept { release(data); }
@@ -44,7 +52,7 @@ namespace rw::fuzz {
 
 // Blocks of the device have 16 MiB at least, and lines of text become strings of 32 bytes.
 MemoryLimit::MemoryLimit(size_t input_bytes) {
-  most = live.load();
+  ::most = live.load();
   limit = live + (int64_t{64} << 20) + 300 * static_cast<int64_t>(input_bytes);
 }
 MemoryLimit::~MemoryLimit() { limit = INT64_MAX; }

@@ -20,6 +20,7 @@ struct Target {
   void (*read)(std::span<const uint8_t> input);
   std::vector<Bytes> (*seeds)();           // inputs that are right
   std::vector<std::string_view> words = {};  // what inputs are made of, for mutations
+  bool refuses = true;                       // some inputs are wrong
 };
 
 std::vector<Target> data_targets();  // data/

@@ -223,7 +223,7 @@ std::vector<Target> data_targets() {
           {"gzip", read_gzip, gzip_seeds, {"\x1f\x8b\x08"}},
           {"text", read_text, text_seeds, text},
           {"vocabulary", read_vocabulary, vocabulary_seeds, text},
-          {"tokenizer", read_tokens, token_seeds, text},
+          {"tokenizer", read_tokens, token_seeds, text, false},
           {"sst2", read_sentences, sentence_seeds, {"sentence", "label", "\t", "\r\n", "10000", "-1"}}};
 }
 

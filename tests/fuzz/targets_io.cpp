@@ -53,6 +53,25 @@ std::vector<Bytes> safetensors_seeds() {
   return {floats, file_bytes(file)};
 }
 
+// A header whose length is always right, and data: mutations get further into it.
+void read_safetensors_header(Input input) {
+  const auto [header, data] = split(input);
+  Bytes file(8);
+  for (size_t i = 0; i < 8; ++i) file[i] = static_cast<uint8_t>(uint64_t{header.size()} >> (8 * i));
+  file.insert(file.end(), header.begin(), header.end());
+  file.insert(file.end(), data.begin(), data.end());
+  read_safetensors(file);
+}
+
+std::vector<Bytes> safetensors_header_seeds() {
+  std::vector<Bytes> seeds;
+  for (const Bytes& file : safetensors_seeds()) {
+    const size_t length = file[0] | size_t{file[1]} << 8;
+    seeds.push_back(join(Input(file).subspan(8, length), Input(file).subspan(8 + length)));
+  }
+  return seeds;
+}
+
 void read_npy(Input input) {
   use_cpu();
   const Tensor tensor = load_npy(write_scratch("array.npy", input));
@@ -70,7 +89,7 @@ std::vector<Bytes> npy_seeds() {
   }
   const std::string header = "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n";
   std::string second = std::string("\x93NUMPY\2\0", 8) + char(header.size()) + std::string(3, '\0');
-  seeds.push_back(to_bytes(second + header + std::string(16, '\1')));
+  seeds.push_back(to_bytes(second + header + std::string("\5\0\0\0\0\0\0\0", 8) + std::string(8, '\0')));
   return seeds;
 }
 
@@ -163,6 +182,7 @@ std::vector<Target> io_targets() {
                            "\"__metadata__\"", "4294967296", "format", "step", "rng_seed"})
     tensors.push_back(word);
   return {{"safetensors", read_safetensors, safetensors_seeds, tensors},
+          {"safetensors_header", read_safetensors_header, safetensors_header_seeds, tensors},
           {"npy", read_npy, npy_seeds, {"'<f8'", "'|b1'", "'>f4'", "True", "(", ")", ",", "4294967296", "  "}},
           {"checkpoint", read_checkpoint, checkpoint_seeds, tensors},
           {"profile", read_profile, profile_seeds, json},
