@@ -37,34 +37,48 @@ struct TemporaryFile {
   }
 };
 
-}  // namespace
-
-std::vector<uint8_t> read_file(const fs::path& path, uint64_t most) {
-  std::error_code unreadable;
-  check<FileError>(fs::is_regular_file(path, unreadable), "read_file",
-                   "{} is not there, or not a file", path.string());
-  const uint64_t stored = fs::file_size(path, unreadable);
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  check<FileError>(file != nullptr, "read_file", "cannot open {}: {}", path.string(),
-                   std::strerror(errno));
+// What zlib makes of a file of `stored` bytes.
+std::vector<uint8_t> read_all(gzFile file, const fs::path& path, uint64_t stored, uint64_t most) {
   constexpr size_t chunk = 1 << 20;
   std::vector<uint8_t> bytes;
-  for (int got = 1; got > 0;) try {
+  for (int got = 1; got > 0;) {
     const size_t before = bytes.size();
     bytes.resize(before + chunk);
-    got = gzread(file.get(), bytes.data() + before, chunk);
-    bytes.resize(before + static_cast<size_t>(got > 0 ? got : 0));
+    got = gzread(file, bytes.data() + before, chunk);
+    bytes.resize(before + static_cast<size_t>(std::max(got, 0)));
     check<FileError>(bytes.size() <= most, "read_file",
                      "{} may hold at most {} bytes of this kind of data, and holds more",
                      path.string(), most);
-    const uint64_t inflated = std::max(plain_floor, unreadable ? 0 : stored * most_inflation);
-    check<FileError>(bytes.size() <= inflated || gzdirect(file.get()), "read_file",
+    const bool plain = gzdirect(file) != 0;
+    const bool usual = bytes.size() <= plain_floor || bytes.size() / most_inflation <= stored;
+    check<FileError>(plain || usual, "read_file",
                      "{} holds more than 64 MiB and {} times its {} bytes; decompress it (gunzip) "
                      "if it is to be trusted",
                      path.string(), most_inflation, stored);
+    if (before == 0 && plain && stored <= most) bytes.reserve(stored + chunk);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<uint8_t> read_file(const fs::path& path, uint64_t most) {
+  std::error_code unknown;
+  const bool there = fs::is_regular_file(path, unknown);
+  const uint64_t stored = there ? fs::file_size(path, unknown) : 0;
+  check<FileError>(there && !unknown, "read_file", "{} is not there, or not a file", path.string());
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  check<FileError>(file != nullptr, "read_file", "cannot open {}: {}", path.string(),
+                   std::strerror(errno));
+  std::vector<uint8_t> bytes;
+  try {
+    bytes = read_all(file.get(), path, stored, most);
   } catch (const std::bad_alloc&) {
-    fail<OutOfMemory>("read_file", "the host must have memory for {}, of which {} bytes are read",
-                      path.string(), bytes.size());
+    fail<OutOfMemory>("read_file", "the host must have memory for the {} bytes of {}", stored,
+                      path.string());
+  } catch (const std::length_error&) {  // more than memory can have
+    fail<OutOfMemory>("read_file", "the host must have memory for the {} bytes of {}", stored,
+                      path.string());
   }
   // A compressed file that ends early reads short without an error code.
   int error = Z_OK;

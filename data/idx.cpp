@@ -39,14 +39,14 @@ IdxArray load_idx(const fs::path& file) {
   check<FileError>(bytes.size() >= header, "load_idx", "{} ends within its header of {} bytes",
                    file.string(), header);
   IdxArray array;
-  std::optional<uint64_t> count = 1;
+  std::optional<int64_t> count = 1;
   for (size_t i = 0; i < rank; ++i) {
     array.shape.push_back(big_endian32(bytes.data() + 4 + 4 * i));
-    count = checked_mul(count, static_cast<uint64_t>(array.shape.back()));
+    count = checked_mul(count, array.shape.back());
   }
-  check<FileError>(count == bytes.size() - header, "load_idx",
+  check<FileError>(count == static_cast<int64_t>(bytes.size() - header), "load_idx",
                    "{} must have {} bytes after its header, it has {}", file.string(),
-                   count ? std::to_string(*count) : "more than 2^64", bytes.size() - header);
+                   count ? std::to_string(*count) : "more than 2^63", bytes.size() - header);
   array.values.assign(bytes.begin() + static_cast<std::ptrdiff_t>(header), bytes.end());
   return array;
 }

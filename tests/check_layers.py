@@ -35,7 +35,7 @@ LIBRARY_RULES = {
     "zlib.h": ["data/", "tests/"],
     "unicode/": ["data/", "tests/"],  # ICU
     "doctest/": ["tests/"],
-    "CLI/": ["examples/", "tools/", "benchmarks/"],
+    "CLI/": ["examples/", "tools/", "benchmarks/", "tests/fuzz/"],
     "nlohmann/": ["backends/vulkan/", "io/", "examples/", "tools/", "benchmarks/", "tests/"],
 }
 SYSTEM = re.compile(r"[a-z_0-9]+$|(sys/)?[a-z]+\.h$")  # <vector>, <unistd.h>, <sys/stat.h>

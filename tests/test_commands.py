@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-REWIND, GEMM = sys.argv[1:]
+REWIND, GEMM = (os.path.abspath(path) for path in sys.argv[1:])
 
 
 def run(*command, **variables):

@@ -1,6 +1,7 @@
 // Files that lie about their sizes, that are damaged, or that hold more than memory does: errors that
 // name them, and nothing of what they promise.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <zlib.h>
 
 #include <nlohmann/json.hpp>
@@ -78,9 +79,9 @@ TEST_CASE("hostile files: sizes of IDX files do not wrap around") {
   const fs::path file = folder.path / "array";
   for (const std::vector<uint32_t>& shape :
        {std::vector<uint32_t>{1u << 20, 1u << 20, 1u << 24}, {65536, 1u << 30, 1u << 30},
-        {1u << 16, 1u << 16, 1u << 16, 1u << 16}}) {
+        {1u << 16, 1u << 16, 1u << 16, 1u << 16}, {UINT32_MAX, UINT32_MAX, 0}}) {
     write_file(file, idx_header(shape));
-    CHECK(contains(error_of([&] { load_idx(file); }), "must have more than 2^64 bytes"));
+    CHECK(contains(error_of([&] { load_idx(file); }), "must have more than 2^63 bytes"));
   }
   write_file(file, idx_header({65536, 1u << 16, 1u << 16}));
   CHECK(contains(error_of([&] { load_idx(file); }), "must have 281474976710656 bytes"));
@@ -128,6 +129,24 @@ TEST_CASE("hostile files: a gzip file that holds far more than its size is refus
   CHECK(contains(error_of([&] { read_file(bomb, 1 << 20); }), "at most 1048576 bytes"));
   fs::resize_file(folder.path / "bomb", 0);
   CHECK(read_file(bomb).empty());
+}
+
+TEST_CASE("hostile files: a file larger than memory is refused before it is read") {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path / "sparse";
+  write_file(file, "plain");
+  std::error_code unsupported;
+  fs::resize_file(file, uint64_t{1} << 42, unsupported);  // takes no room on the disk
+  if (unsupported) return;
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  rlimit limit = before;
+  limit.rlim_cur = std::min<rlim_t>(before.rlim_cur, rlim_t{1} << 40);
+  setrlimit(RLIMIT_AS, &limit);
+  CHECK_THROWS_AS(read_file(file), OutOfMemory);
+  CHECK_THROWS_AS(load_idx(file), OutOfMemory);
+  CHECK(contains(error_of([&] { read_file(file, 1000); }), "at most 1000 bytes"));
+  setrlimit(RLIMIT_AS, &before);
 }
 
 TEST_CASE("hostile files: vocabularies have an end") {

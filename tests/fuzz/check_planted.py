@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 PROGRAM = sys.argv[1]
-FAULTS = {"type": "planted", "memory": "far more memory", "crash": "crashed", "hang": "no end in time",
+FAULTS = {"type": "planted", "memory": "wants far more memory", "crash": "the process crashed", "hang": "no end in time",
           "promise": "planted"}
 
 for fault, message in FAULTS.items():
