@@ -81,15 +81,17 @@ void watch_signals() {
   for (const int signal : signals) sigaction(signal, &action, nullptr);
 }
 
-// Digits and paths aside, messages tell which check refused an input.
+// Digits and the folder aside, messages tell which check refused an input.
 std::string kind_of(std::string message) {
+  const std::string folder = scratch_file("").string();
+  if (const size_t at = message.find(folder); at != message.npos) message.erase(at, folder.size());
   std::erase_if(message, [](char c) { return c >= '0' && c <= '9'; });
-  return message.substr(0, 60);
+  return message.substr(0, 80);
 }
 
 struct Options {
   std::vector<std::string> targets;
-  uint64_t runs = 2000, seed = 1;
+  uint64_t runs = 1500, seed = 1;
   double seconds = 0;
   int input_seconds = 20;
   std::string artifacts = ".", corpus, replay;
