@@ -1,13 +1,12 @@
 #include "backends/open.h"
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/dry/dry_backend.h"
 #include "backends/vulkan/vulkan_backend.h"
 #include "core/error.h"
+#include "core/json_file.h"
 
 namespace rw {
 
@@ -29,9 +28,7 @@ std::string vulkan_choice(std::string device) {
 // What follows "dry:": a device, or the file of a device's profile.
 std::unique_ptr<Backend> open_dry(const std::string& what) {
   if (!what.ends_with(".json")) return open_backend(what)->dry();
-  std::ifstream file(what);
-  check<FileError>(file.good(), "open_backend", "the device profile '{}' must be readable", what);
-  return vulkan::make_dry_backend(std::string(std::istreambuf_iterator<char>(file), {}));
+  return vulkan::make_dry_backend(read_config_text(what), what);
 }
 
 }  // namespace

@@ -11,10 +11,12 @@
 #include <ctime>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/open.h"
+#include "examples/common/program.h"
 #include "shaders/params.h"
 
 namespace {
@@ -44,9 +46,9 @@ double best_time(const std::function<void()>& f) {
   return best;
 }
 
-class Device {
+class Runner {
  public:
-  explicit Device(const std::string& name) : backend_(open_backend(name)) {}
+  explicit Runner(const std::string& name) : backend_(open_backend(name)) {}
   Backend& backend() { return *backend_; }
 
   // Seconds of one kernel with fresh operands of these element counts; the last is written.
@@ -93,7 +95,7 @@ struct Gemm {
   double flops() const { return 2.0 * m * n * k; }
 };
 
-double gemm_time(Device& device, const Gemm& g, DType t) {
+double gemm_time(Runner& device, const Gemm& g, DType t) {
   MatmulParams p{.offset = {},
                  .m = g.m,
                  .n = g.n,
@@ -115,8 +117,8 @@ double gemm_time(Device& device, const Gemm& g, DType t) {
   return device.time("matmul", {{m * k, t}, {k * n, t}, {m * n, t}}, p);
 }
 
-// Seconds of OpenBLAS sgemm; 0 without OpenBLAS.
-double blas_time([[maybe_unused]] const Gemm& g) {
+// Seconds of OpenBLAS sgemm; nothing without OpenBLAS.
+std::optional<double> blas_time([[maybe_unused]] const Gemm& g) {
 #ifdef REWIND_OPENBLAS
   std::vector<float> a(size_t{g.m} * g.k, 1), b(size_t{g.k} * g.n, 1), c(size_t{g.m} * g.n);
   return best_time([&] {
@@ -126,11 +128,11 @@ double blas_time([[maybe_unused]] const Gemm& g) {
                 int(g.b_transposed ? g.k : g.n), 0, c.data(), int(g.n));
   });
 #else
-  return 0;
+  return std::nullopt;
 #endif
 }
 
-void gemm_table(Device& device) {
+void gemm_table(Runner& device) {
   fmt::print(
       "\n## GEMM, GF/s (ratio to OpenBLAS sgemm)\n\n| m x n x k | layout | OpenBLAS | f32 | f16 |\n"
       "|---|---|---|---|---|\n");
@@ -144,17 +146,20 @@ void gemm_table(Device& device) {
                         {256, 256, 256},
                         {64, 1000, 512, false, true}};
   for (const Gemm& g : cases) {
-    const double blas = g.flops() / blas_time(g) * 1e-9;
-    const double f32 = g.flops() / gemm_time(device, g, DType::f32) * 1e-9;
-    const double f16 = g.flops() / gemm_time(device, g, DType::f16) * 1e-9;
-    fmt::print("| {} x {} x {} | {}{} | {:.1f} | {:.1f} ({:.3f}) | {:.1f} ({:.3f}) |\n", g.m, g.n,
-               g.k, g.a_transposed ? 'T' : 'N', g.b_transposed ? 'T' : 'N', blas, f32, f32 / blas,
-               f16, f16 / blas);
+    const auto blas = blas_time(g);
+    const auto cell = [&](double seconds) {
+      const std::string rate = fmt::format("{:.1f}", g.flops() / seconds * 1e-9);
+      return blas ? fmt::format("{} ({:.3f})", rate, *blas / seconds) : rate;
+    };
+    fmt::print("| {} x {} x {} | {}{} | {} | {} | {} |\n", g.m, g.n, g.k,
+               g.a_transposed ? 'T' : 'N', g.b_transposed ? 'T' : 'N',
+               blas ? fmt::format("{:.1f}", g.flops() / *blas * 1e-9) : "not installed",
+               cell(gemm_time(device, g, DType::f32)), cell(gemm_time(device, g, DType::f16)));
     std::fflush(stdout);
   }
 }
 
-void conv_table(Device& device, uint32_t batch) {
+void conv_table(Runner& device, uint32_t batch) {
   fmt::print(
       "\n## 3x3 convolution, batch {}, GF/s (time over that of the GEMM pixels x out x 9 in)\n\n"
       "| image, channels, stride | type | GEMM | forward | dgrad | wgrad "
@@ -206,7 +211,7 @@ void conv_table(Device& device, uint32_t batch) {
   }
 }
 
-void memory_table(Device& device) {
+void memory_table(Runner& device) {
   constexpr uint32_t n = 1 << 24;
   std::vector<float> from(n, 1), to(n);
   const double copy = best_time([&] { std::memcpy(to.data(), from.data(), n * sizeof(float)); });
@@ -222,7 +227,7 @@ void memory_table(Device& device) {
   }
 }
 
-void overhead_table(Device& device) {
+void overhead_table(Runner& device) {
   Backend& b = device.backend();
   const kernels::FillParams p{.offset = {}, .n = 8, .bits = 0};
   const BufferRange range{b.allocate_block(256), 0, 256};
@@ -256,21 +261,9 @@ std::string cpu_model() {
   return "unknown processor";
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  CLI::App app("Rates of matmul, convolution and elementwise kernels beside OpenBLAS.");
-  std::string device_name = "vulkan", only;
-  uint32_t batch = 128;
-  app.add_option("--device", device_name, "backend and device")->capture_default_str();
-  app.add_option("--repeats", repeats, "runs of each, of which the fastest counts")
-      ->capture_default_str();
-  app.add_flag("--cpu-time", cpu_time,
-               "rates per processor second instead of wall second, for busy machines");
-  app.add_option("--batch", batch, "images of the convolutions")->capture_default_str();
-  app.add_option("--only", only, "one table: gemm, conv, memory, overhead");
-  CLI11_PARSE(app, argc, argv);
-  Device device(device_name);
+void run(int argc, char** argv, const std::string& device_name, const std::string& only,
+         uint32_t batch) {
+  Runner device(device_name);
   const DeviceInfo& info = device.backend().info();
   fmt::print("# Kernel rates\n\n- device: {}, {}\n- processor: {}\n- command: `", info.name,
              info.driver, cpu_model());
@@ -284,4 +277,24 @@ int main(int argc, char** argv) {
   if (only.empty() || only == "conv") conv_table(device, batch);
   if (only.empty() || only == "memory") memory_table(device);
   if (only.empty() || only == "overhead") overhead_table(device);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Rates of matmul, convolution and elementwise kernels beside OpenBLAS.");
+  std::string device_name = "vulkan", only;
+  uint32_t batch = 128;
+  app.add_option("--device", device_name, "backend and device")->capture_default_str();
+  app.add_option("--repeats", repeats, "runs of each, of which the fastest counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag("--cpu-time", cpu_time,
+               "rates per processor second instead of wall second, for busy machines");
+  app.add_option("--batch", batch, "images of the convolutions")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--only", only, "one table: gemm, conv, memory, overhead")
+      ->check(CLI::IsMember({"gemm", "conv", "memory", "overhead"}));
+  return run_program(app, argc, argv, [&] { run(argc, argv, device_name, only, batch); });
 }

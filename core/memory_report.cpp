@@ -40,9 +40,11 @@ uint64_t parse_bytes(const std::string& text) {
   } else if (unit == "B") {
     unit.clear();
   }
-  check(error == std::errc() && unit.empty() && std::isfinite(value) && value >= 0 &&
+  check(error == std::errc() && unit.empty() && std::isfinite(value) && value * scale >= 1 &&
             value * scale < 0x1p62,
-        "memory size", "must be a number with an optional unit (512M, 8GiB, 2GB), got '{}'", text);
+        "memory size",
+        "must be a number with an optional unit (512M, 8GiB, 2GB) and at least a byte, got '{}'",
+        text);
   return static_cast<uint64_t>(value * scale);
 }
 

@@ -22,7 +22,8 @@ std::vector<fs::path> batch_files(const fs::path& directory, Split split) {
   } else {
     for (int i = 1; i <= 5; ++i) files.push_back(directory / fmt::format("data_batch_{}.bin", i));
   }
-  std::erase_if(files, [](const fs::path& file) { return !fs::exists(file); });
+  std::error_code unknown;
+  std::erase_if(files, [&](const fs::path& file) { return !fs::exists(file, unknown); });
   check<FileError>(
       !files.empty(), "load_cifar10",
       "{} must hold {} of the binary version of CIFAR-10, it has none", directory.string(),
@@ -48,8 +49,9 @@ void append_batch(const fs::path& file, ImageDataset& data) {
 }
 
 std::vector<std::string> read_class_names(const fs::path& file) {
-  if (!fs::exists(file)) return {};
-  const std::vector<uint8_t> bytes = read_file(file);
+  std::error_code unknown;
+  if (!fs::exists(file, unknown)) return {};
+  const std::vector<uint8_t> bytes = read_file(file, 1 << 20);
   std::istringstream text(std::string(bytes.begin(), bytes.end()));
   std::vector<std::string> names;
   for (std::string line; std::getline(text, line);)
@@ -60,10 +62,11 @@ std::vector<std::string> read_class_names(const fs::path& file) {
 }  // namespace
 
 ImageDataset load_cifar10(const fs::path& directory, Split split) {
-  check<FileError>(fs::is_directory(directory), "load_cifar10", "{} is not a folder",
+  std::error_code unknown;
+  check<FileError>(fs::is_directory(directory, unknown), "load_cifar10", "{} is not a folder",
                    directory.string());
   const fs::path inner = directory / "cifar-10-batches-bin";
-  const fs::path& root = fs::is_directory(inner) ? inner : directory;
+  const fs::path& root = fs::is_directory(inner, unknown) ? inner : directory;
   ImageDataset data{
       side, side, 3, class_count, {}, {}, read_class_names(root / "batches.meta.txt")};
   for (const fs::path& file : batch_files(root, split)) append_batch(file, data);

@@ -4,11 +4,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
+#include "core/cache_directory.h"
 #include "core/error.h"
 
 namespace rw {
@@ -16,6 +17,9 @@ namespace rw {
 namespace fs = std::filesystem;
 
 namespace {
+
+// What a gzip file may hold at least, and for each byte of its own.
+constexpr uint64_t plain_floor = uint64_t{64} << 20, most_inflation = 64;
 
 // Removes the temporary file unless it was renamed.
 struct TemporaryFile {
@@ -33,21 +37,48 @@ struct TemporaryFile {
   }
 };
 
-}  // namespace
-
-std::vector<uint8_t> read_file(const fs::path& path) {
-  check<FileError>(fs::is_regular_file(path), "read_file", "{} is not there, or not a file",
-                   path.string());
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  check<FileError>(file != nullptr, "read_file", "cannot open {}: {}", path.string(),
-                   std::strerror(errno));
+// What zlib makes of a file of `stored` bytes.
+std::vector<uint8_t> read_all(gzFile file, const fs::path& path, uint64_t stored, uint64_t most) {
   constexpr size_t chunk = 1 << 20;
   std::vector<uint8_t> bytes;
   for (int got = 1; got > 0;) {
     const size_t before = bytes.size();
     bytes.resize(before + chunk);
-    got = gzread(file.get(), bytes.data() + before, chunk);
-    bytes.resize(before + static_cast<size_t>(got > 0 ? got : 0));
+    got = gzread(file, bytes.data() + before, chunk);
+    bytes.resize(before + static_cast<size_t>(std::max(got, 0)));
+    check<FileError>(bytes.size() <= most, "read_file",
+                     "{} may hold at most {} bytes of this kind of data, and holds more",
+                     path.string(), most);
+    const bool plain = gzdirect(file) != 0;
+    const bool usual = bytes.size() <= plain_floor || bytes.size() / most_inflation <= stored;
+    check<FileError>(plain || usual, "read_file",
+                     "{} holds more than 64 MiB and {} times its {} bytes; decompress it (gunzip) "
+                     "if it is to be trusted",
+                     path.string(), most_inflation, stored);
+    if (before == 0 && plain && stored <= most) bytes.reserve(stored + chunk);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<uint8_t> read_file(const fs::path& path, uint64_t most) {
+  std::error_code unknown;
+  const bool there = fs::is_regular_file(path, unknown);
+  const uint64_t stored = there ? fs::file_size(path, unknown) : 0;
+  check<FileError>(there && !unknown, "read_file", "{} is not there, or not a file", path.string());
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  check<FileError>(file != nullptr, "read_file", "cannot open {}: {}", path.string(),
+                   std::strerror(errno));
+  std::vector<uint8_t> bytes;
+  try {
+    bytes = read_all(file.get(), path, stored, most);
+  } catch (const std::bad_alloc&) {
+    fail<OutOfMemory>("read_file", "the host must have memory for the {} bytes of {}", stored,
+                      path.string());
+  } catch (const std::length_error&) {  // more than memory can have
+    fail<OutOfMemory>("read_file", "the host must have memory for the {} bytes of {}", stored,
+                      path.string());
   }
   // A compressed file that ends early reads short without an error code.
   int error = Z_OK;
@@ -80,14 +111,10 @@ void write_file(const fs::path& path, std::string_view text) {
 }
 
 fs::path cache_directory() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return fs::path(value ? value : "");
-  };
-  if (const fs::path p = variable("REWIND_CACHE"); !p.empty()) return p;
-  if (const fs::path p = variable("XDG_CACHE_HOME"); !p.empty()) return p / "rewind";
-  if (const fs::path p = variable("HOME"); !p.empty()) return p / ".cache" / "rewind";
-  return fs::temp_directory_path() / "rewind-cache";
+  if (const fs::path own = user_cache_directory(); !own.empty()) return own;
+  std::error_code broken;  // TMPDIR; what is wrong with the folder shows when it is written to
+  const fs::path temporary = fs::temp_directory_path(broken);
+  return (broken ? fs::path("/tmp") : temporary) / "rewind-cache";
 }
 
 }  // namespace rw

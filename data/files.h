@@ -9,16 +9,17 @@
 
 namespace rw {
 
-// The bytes of a file; a gzip file is decompressed.
-std::vector<uint8_t> read_file(const std::filesystem::path& path);
+// The bytes of a file; a gzip file is decompressed. More than `most` bytes are an error before they
+// are in memory, and so is a gzip file that holds more than 64 MiB and 64 times its own size: no
+// data set does, but small files can be made that fill any memory.
+std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t most = UINT64_MAX);
 
 // Writes beside `path` and renames: readers see the old file or all of the new one. Makes the
 // folders it needs.
 void write_file(const std::filesystem::path& path, std::span<const uint8_t> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-// $REWIND_CACHE, else $XDG_CACHE_HOME/rewind, else ~/.cache/rewind, else rewind-cache in the
-// system's temporary folder.
+// core/cache_directory.h's folder, else rewind-cache in the system's temporary one.
 std::filesystem::path cache_directory();
 
 }  // namespace rw

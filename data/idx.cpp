@@ -1,7 +1,8 @@
 #include "data/idx.h"
 
-#include <algorithm>
+#include <limits>
 
+#include "core/checked.h"
 #include "core/error.h"
 #include "data/files.h"
 
@@ -22,7 +23,8 @@ fs::path mnist_file(const fs::path& directory, Split split, const char* what) {
 }
 
 IdxArray load_plain_or_gzip(fs::path file) {
-  if (!fs::exists(file)) file += ".gz";
+  std::error_code unknown;
+  if (!fs::exists(file, unknown)) file += ".gz";
   return load_idx(file);
 }
 
@@ -37,15 +39,14 @@ IdxArray load_idx(const fs::path& file) {
   check<FileError>(bytes.size() >= header, "load_idx", "{} ends within its header of {} bytes",
                    file.string(), header);
   IdxArray array;
-  uint64_t count = 1;
-  constexpr uint64_t most = uint64_t{1} << 40;  // also keeps the product from overflowing
+  std::optional<int64_t> count = 1;
   for (size_t i = 0; i < rank; ++i) {
     array.shape.push_back(big_endian32(bytes.data() + 4 + 4 * i));
-    count = std::min(count * static_cast<uint64_t>(array.shape.back()), most);
+    count = checked_mul(count, array.shape.back());
   }
-  check<FileError>(bytes.size() - header == count, "load_idx",
-                   "{} must have {} bytes after its header, it has {}", file.string(), count,
-                   bytes.size() - header);
+  check<FileError>(count == static_cast<int64_t>(bytes.size() - header), "load_idx",
+                   "{} must have {} bytes after its header, it has {}", file.string(),
+                   count ? std::to_string(*count) : "more than 2^63", bytes.size() - header);
   array.values.assign(bytes.begin() + static_cast<std::ptrdiff_t>(header), bytes.end());
   return array;
 }
@@ -60,7 +61,8 @@ void save_idx(const fs::path& file, const IdxArray& array) {
 }
 
 ImageDataset load_mnist(const fs::path& directory, Split split) {
-  check<FileError>(fs::is_directory(directory), "load_mnist", "{} is not a folder",
+  std::error_code unknown;
+  check<FileError>(fs::is_directory(directory, unknown), "load_mnist", "{} is not a folder",
                    directory.string());
   IdxArray images = load_plain_or_gzip(mnist_file(directory, split, "images-idx3"));
   const IdxArray labels = load_plain_or_gzip(mnist_file(directory, split, "labels-idx1"));
@@ -69,8 +71,13 @@ ImageDataset load_mnist(const fs::path& directory, Split split) {
           images.shape[0] > 0,
       "load_mnist", "{} must hold images [n, h, w] and as many labels, got [{}] and [{}]",
       directory.string(), fmt::join(images.shape, ", "), fmt::join(labels.shape, ", "));
+  constexpr int64_t widest = std::numeric_limits<int>::max();
+  const int64_t height = images.shape[1], width = images.shape[2];
+  check<FileError>(height > 0 && width > 0 && height <= widest && width <= widest, "load_mnist",
+                   "{} must hold images of 1 to {} rows and columns, got {} x {}",
+                   directory.string(), widest, height, width);
   ImageDataset data{
-      static_cast<int>(images.shape[1]), static_cast<int>(images.shape[2]), 1, 10, {}, {}, {}};
+      static_cast<int>(height), static_cast<int>(width), 1, 10, {}, {}, {}};
   data.pixels = std::move(images.values);
   for (size_t i = 0; i < labels.values.size(); ++i) {
     check<FileError>(labels.values[i] < 10, "load_mnist",

@@ -2,21 +2,44 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
+#include "core/checked.h"
 #include "core/error.h"
 #include "data/random.h"
 
 namespace rw {
 
+namespace {
+
+// Everything below counts pixels of an image in int and trusts that they are there.
+void check_data(const ImageDataset& data, std::string_view op) {
+  const bool positive = data.height > 0 && data.width > 0 && data.channels > 0;
+  const auto image = checked_mul(checked_mul(data.height, data.width), data.channels);
+  check(positive && image, op, "images must have 1 to 2^31 - 1 values, got {} x {} x {}",
+        data.height, data.width, data.channels);
+  const auto all = checked_mul(data.size(), static_cast<size_t>(*image));
+  check(all == data.pixels.size(), op, "{} images of {} x {} x {} must have as many pixels, got {}",
+        data.size(), data.height, data.width, data.channels, data.pixels.size());
+  check(data.size() <= std::numeric_limits<uint32_t>::max(), op,
+        "there must be less than 2^32 images, got {}", data.size());
+}
+
+}  // namespace
+
 Loader::Loader(const ImageDataset& data, LoaderOptions options)
-    : data_(data), options_(std::move(options)), order_(data.size()) {
+    : data_(data), options_(std::move(options)) {
+  check_data(data, "Loader");
+  order_.resize(data.size());
   const auto channels = static_cast<size_t>(data.channels);
   if (options_.mean.empty()) options_.mean.assign(channels, 0);
   if (options_.std.empty()) options_.std.assign(channels, 1);
-  check(options_.batch_size > 0 && options_.crop_padding >= 0, "Loader",
-        "batch_size must be positive and crop_padding not negative, got {} and {}",
-        options_.batch_size, options_.crop_padding);
+  constexpr int most_padding = 1 << 20;
+  check(options_.batch_size > 0 && options_.crop_padding >= 0 &&
+            options_.crop_padding <= most_padding,
+        "Loader", "batch_size must be positive and crop_padding in [0, {}], got {} and {}",
+        most_padding, options_.batch_size, options_.crop_padding);
   check(options_.mean.size() == channels && options_.std.size() == channels, "Loader",
         "mean and std must have one value per channel ({}), got {} and {}", channels,
         options_.mean.size(), options_.std.size());
@@ -81,6 +104,7 @@ void Loader::append_image(size_t i, int64_t epoch, float*& out) {
 }
 
 ChannelStatistics channel_statistics(const ImageDataset& data) {
+  check_data(data, "channel_statistics");
   const auto channels = static_cast<size_t>(data.channels);
   std::vector<double> sum(channels), squares(channels);
   for (size_t i = 0; i < data.pixels.size(); ++i) {

@@ -26,7 +26,7 @@ struct Batch {
 
 class Loader {
  public:
-  // `data` must outlive the loader.
+  // `data` must outlive the loader. Throws ValueError, also where its sizes contradict each other.
   Loader(const ImageDataset& data, LoaderOptions options);
 
   int64_t batches() const;  // per epoch

@@ -18,7 +18,8 @@ struct SyntheticSizes {
   int train = 10000, test = 2000;
   uint64_t seed = 1;
 };
-// A folder below `root` with draw_shapes in CIFAR-10's format, made if it is not there yet.
+// A folder below `root` with draw_shapes in CIFAR-10's format, made if it is not there yet or no
+// longer whole.
 std::filesystem::path synthetic_cifar10(const std::filesystem::path& root,
                                         const SyntheticSizes& sizes = {});
 // The same with draw_digits in MNIST's format.

@@ -1,7 +1,6 @@
 #include "data/vocabulary.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <unordered_set>
 
@@ -13,11 +12,15 @@ namespace rw {
 
 namespace {
 
+// Several times what the largest vocabularies in use have.
+constexpr uint64_t most_bytes = uint64_t{64} << 20;
+constexpr size_t most_tokens = size_t{1} << 22;
+
 constexpr const char* special_tokens[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
 // What is wrong with the tokens, counted from 1 as lines are.
 std::optional<std::string> fault_of(const std::vector<std::string>& tokens) {
-  if (tokens.size() > std::numeric_limits<int32_t>::max()) return "ids must fit in 31 bits";
+  if (tokens.size() > most_tokens) return fmt::format("it has more than {} tokens", most_tokens);
   std::unordered_set<std::string_view> seen;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::string& token = tokens[i];
@@ -36,7 +39,7 @@ std::optional<std::string> fault_of(const std::vector<std::string>& tokens) {
 std::vector<std::string> lines_of(std::span<const uint8_t> bytes) {
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<std::string> lines;
-  while (!text.empty()) {
+  while (!text.empty() && lines.size() <= most_tokens) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     if (line.ends_with('\r')) line.remove_suffix(1);
@@ -63,7 +66,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(toke
 }
 
 Vocabulary Vocabulary::load(const std::filesystem::path& file) {
-  auto tokens = lines_of(read_file(file));
+  auto tokens = lines_of(read_file(file, most_bytes));
   if (const auto fault = fault_of(tokens))
     fail<FileError>("Vocabulary", "{} must be a vocabulary of one token per line, but {}",
                     file.string(), *fault);

@@ -1,7 +1,8 @@
 #include "io/bert.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "core/json_file.h"
 
 namespace rw {
 
@@ -9,26 +10,39 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Calls visit(key, member) for all that config.json and BertConfig share.
+// Calls visit(key, member, lowest, highest) for all that config.json and BertConfig share. The highest
+// are well above any BERT, so that a broken file is an error and not a program that runs for hours.
 template <class Config, class F>
 void for_each_key(Config& c, const F& visit) {
-  visit("vocab_size", c.vocab_size);
-  visit("hidden_size", c.hidden_size);
-  visit("num_hidden_layers", c.num_hidden_layers);
-  visit("num_attention_heads", c.num_attention_heads);
-  visit("intermediate_size", c.intermediate_size);
-  visit("max_position_embeddings", c.max_position_embeddings);
-  visit("type_vocab_size", c.type_vocab_size);
-  visit("hidden_dropout_prob", c.hidden_dropout_prob);
-  visit("attention_probs_dropout_prob", c.attention_probs_dropout_prob);
-  visit("layer_norm_eps", c.layer_norm_eps);
-  visit("initializer_range", c.initializer_range);
+  visit("vocab_size", c.vocab_size, 1, 1 << 24);
+  visit("hidden_size", c.hidden_size, 1, 1 << 16);
+  visit("num_hidden_layers", c.num_hidden_layers, 1, 10000);
+  visit("num_attention_heads", c.num_attention_heads, 1, 1 << 16);
+  visit("intermediate_size", c.intermediate_size, 1, 1 << 20);
+  visit("max_position_embeddings", c.max_position_embeddings, 1, 1 << 24);
+  visit("type_vocab_size", c.type_vocab_size, 1, 1 << 16);
+  visit("hidden_dropout_prob", c.hidden_dropout_prob, 0, 0.999);
+  visit("attention_probs_dropout_prob", c.attention_probs_dropout_prob, 0, 0.999);
+  visit("layer_norm_eps", c.layer_norm_eps, 0, 1);
+  visit("initializer_range", c.initializer_range, 0, 100);
 }
 
 // Settings that the files may name but this BERT has one value for.
 const Json fixed_settings = {
     {"model_type", "bert"}, {"hidden_act", "gelu"},        {"position_embedding_type", "absolute"},
     {"is_decoder", false},  {"tie_word_embeddings", true}, {"pad_token_id", 0}};
+
+// Not ordered_json: looking for keys there takes time in proportion to their number.
+nlohmann::json parse_config(const std::string& text, const std::string& file) {
+  try {
+    nlohmann::json json = nlohmann::json::parse(text);
+    check<FileError>(json.is_object(), "read_bert_config", "'{}' is not a BERT configuration but {}",
+                     file, describe_json(json));
+    return json;
+  } catch (const nlohmann::json::exception& error) {
+    fail<FileError>("read_bert_config", "'{}' is not a BERT configuration: {}", file, error.what());
+  }
+}
 
 bool contains(const SafetensorsFile& file, const std::string& name) {
   return file.tensors().contains(name);
@@ -56,23 +70,19 @@ bool is_encoder(const std::string& name) {
 }  // namespace
 
 BertConfig read_bert_config(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  check<FileError>(stream.good(), "read_bert_config", "cannot open '{}'", file.string());
+  const nlohmann::json json = parse_config(read_config_text(file), file.string());
+  for (const auto& [key, wanted] : fixed_settings.items())
+    if (json.contains(key) && json[key] != nlohmann::json(wanted))
+      fail<FileError>("read_bert_config", "'{}' has {} {}; only {} is supported", file.string(), key,
+                      describe_json(json[key]), wanted.dump());
   BertConfig config;
-  try {
-    const Json json = Json::parse(stream);
-    for (const auto& [key, wanted] : fixed_settings.items()) {
-      const Json value = json.value(key, wanted);
-      check<FileError>(value == wanted, "read_bert_config", "'{}' has {} {}; only {} is supported",
-                       file.string(), key, value.dump(), wanted.dump());
-    }
-    for_each_key(config, [&](const char* key, auto& value) {
-      if (json.contains(key)) json.at(key).get_to(value);
-    });
-  } catch (const Json::exception& error) {
-    fail<FileError>("read_bert_config", "'{}' is not a BERT configuration: {}", file.string(),
-                    error.what());
-  }
+  for_each_key(config, [&](const char* key, auto& value, auto low, auto high) {
+    using T = std::remove_reference_t<decltype(value)>;
+    if (json.contains(key)) value = json_number<T>(json, key, low, high, file.string());
+  });
+  check<FileError>(config.hidden_size % config.num_attention_heads == 0, "read_bert_config",
+                   "'{}' must have a hidden_size that its num_attention_heads divide, got {} and {}",
+                   file.string(), config.hidden_size, config.num_attention_heads);
   return config;
 }
 
@@ -80,7 +90,7 @@ void write_bert_config(const std::filesystem::path& file, const BertConfig& conf
                        const std::string& architecture) {
   Json json = {{"architectures", {architecture}}};
   json.update(fixed_settings);
-  for_each_key(config, [&](const char* key, const auto& value) { json[key] = value; });
+  for_each_key(config, [&](const char* key, const auto& value, auto...) { json[key] = value; });
   AtomicFile out(file);
   out.write(json.dump(2) + "\n");
   out.commit();

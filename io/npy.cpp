@@ -1,8 +1,10 @@
 #include "io/npy.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
-#include <regex>
 
+#include "core/checked.h"
 #include "io/file.h"
 #include "io/transfer.h"
 
@@ -28,27 +30,58 @@ struct Header {
   Shape shape;
 };
 
+std::string_view without_spaces(std::string_view text) {
+  return text.substr(std::min(text.find_first_not_of(' '), text.size()));
+}
+
+// What follows 'key': in a Python dictionary; empty where it is missing.
+std::string_view value_of(std::string_view text, const std::string& key) {
+  const size_t at = text.find("'" + key + "'");
+  if (at == text.npos) return {};
+  text = without_spaces(text.substr(at + key.size() + 2));
+  return text.starts_with(':') ? without_spaces(text.substr(1)) : std::string_view{};
+}
+
+// What is between the first character, `open`, and the next `close`.
+std::optional<std::string_view> enclosed(std::string_view text, char open, char close) {
+  const size_t end = text.starts_with(open) ? text.find(close, 1) : text.npos;
+  if (end == text.npos) return std::nullopt;
+  return text.substr(1, end - 1);
+}
+
+// "2, 3", "2," or "".
+std::optional<Shape> parse_dims(std::string_view text) {
+  Shape shape;
+  for (text = without_spaces(text); !text.empty(); text = without_spaces(text)) {
+    int64_t dim = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), dim);
+    if (error != std::errc() || dim < 0 || shape.rank() == Shape::max_rank) return std::nullopt;
+    shape.push_back(dim);
+    text = without_spaces(text.substr(static_cast<size_t>(end - text.data())));
+    if (!text.empty() && !text.starts_with(',')) return std::nullopt;
+    if (!text.empty()) text.remove_prefix(1);
+  }
+  return shape;
+}
+
 // The header is the text of a Python dictionary with three keys in any order.
-Header parse_header(const std::string& text, const std::string& path) {
-  std::smatch descr, order, shape;
-  check<FileError>(
-      std::regex_search(text, descr, std::regex("'descr': *'([^']{1,8})'")) &&
-          std::regex_search(text, order, std::regex("'fortran_order': *(True|False)")) &&
-          std::regex_search(text, shape, std::regex("'shape': *\\(([0-9, ]{0,120})\\)")),
-      "npy", "'{}' has no valid header", path);
-  check<FileError>(order[1] == "False", "npy", "'{}' must be row-major, got fortran_order", path);
+Header parse_header(std::string_view text, const std::string& path) {
+  const auto descr = enclosed(value_of(text, "descr"), '\'', '\'');
+  const auto dims = enclosed(value_of(text, "shape"), '(', ')');
+  const std::string_view order = value_of(text, "fortran_order");
+  check<FileError>(descr && dims && (order.starts_with("True") || order.starts_with("False")), "npy",
+                   "'{}' has no valid header", path);
+  check<FileError>(order.starts_with("False"), "npy", "'{}' must be row-major, got fortran_order",
+                   path);
   Header header;
   for (const Type& type : types)
-    if (descr[1] == type.numpy) header.type = &type;
-  check<FileError>(header.type != nullptr, "npy", "'{}' has the unsupported dtype {}", path,
-                   descr[1].str());
-  const std::string dims = shape[1];
-  const std::regex number("[0-9]+");
-  for (std::sregex_iterator i(dims.begin(), dims.end(), number), end; i != end; ++i) {
-    check<FileError>(i->length() < 16 && header.shape.rank() < Shape::max_rank, "npy",
-                     "'{}' has the unsupported shape ({})", path, dims);
-    header.shape.push_back(std::stoll(i->str()));
-  }
+    if (*descr == type.numpy) header.type = &type;
+  check<FileError>(header.type != nullptr, "npy", "'{}' has the unsupported dtype {:?}", path,
+                   descr->substr(0, 40));
+  const auto shape = parse_dims(*dims);
+  check<FileError>(shape.has_value(), "npy", "'{}' has the unsupported shape ({:?})", path,
+                   dims->substr(0, 120));
+  header.shape = *shape;
   return header;
 }
 

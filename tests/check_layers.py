@@ -10,7 +10,8 @@ FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "examples", "tools",
            "tests"]
 
 # What the files below a path may include besides files of the same path. The longest path counts.
-BACKEND = ["backends/listing.h", "core/backend.h", "core/dtype.h", "core/error.h", "core/shape.h", "shaders/"]
+BACKEND = ["backends/listing.h", "core/backend.h", "core/cache_directory.h", "core/dtype.h", "core/error.h",
+           "core/hash.h", "core/json_file.h", "core/shape.h", "shaders/"]
 USER = ["core/", "nn/", "optim/", "io/", "data/", "backends/listing.h", "backends/open.h"]
 PROJECT_RULES = {
     "core/": ["shaders/"],
@@ -18,7 +19,7 @@ PROJECT_RULES = {
     "backends/cpu/": BACKEND + ["backends/dry/"],  # every backend can be predicted
     "backends/vulkan/": BACKEND + ["backends/dry/"],
     "backends/dry/": BACKEND,
-    "data/": ["core/error.h"],
+    "data/": ["core/cache_directory.h", "core/checked.h", "core/error.h"],
     "nn/": ["core/"],
     "optim/": ["core/", "shaders/"],
     "io/": ["core/", "nn/", "optim/"],
@@ -34,7 +35,7 @@ LIBRARY_RULES = {
     "zlib.h": ["data/", "tests/"],
     "unicode/": ["data/", "tests/"],  # ICU
     "doctest/": ["tests/"],
-    "CLI/": ["examples/", "tools/", "benchmarks/"],
+    "CLI/": ["examples/", "tools/", "benchmarks/", "tests/fuzz/"],
     "nlohmann/": ["backends/vulkan/", "io/", "examples/", "tools/", "benchmarks/", "tests/"],
 }
 SYSTEM = re.compile(r"[a-z_0-9]+$|(sys/)?[a-z]+\.h$")  # <vector>, <unistd.h>, <sys/stat.h>

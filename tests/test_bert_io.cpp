@@ -51,8 +51,8 @@ TEST_CASE("bert io: config.json") {
   CHECK(back.hidden_dropout_prob == 0.25);
   CHECK(back.layer_norm_eps == 1e-12);
 
-  write_text(file, R"({"hidden_size": 128, "num_hidden_layers": 2, "unknown": [1]})");
-  CHECK(read_bert_config(file).hidden_size == 128);
+  write_text(file, R"({"hidden_size": 120, "num_hidden_layers": 2, "unknown": [1]})");
+  CHECK(read_bert_config(file).hidden_size == 120);
   CHECK(read_bert_config(file).vocab_size == 30522);
   for (const char* wrong : {"{", "[]", R"({"hidden_size": "wide"})", R"({"hidden_act": "relu"})",
                             R"({"position_embedding_type": "relative_key"})"}) {

@@ -120,6 +120,28 @@ def test_out_of_memory(folder):
     expect("the least that recomputation reaches is" in error, "infeasible budget", error)
 
 
+def test_other_vocabulary(folder):
+    """A vocabulary of another size than the model's is an error that names both."""
+    words = (folder / "model/vocab.txt").read_text().splitlines()
+    task = ("--task", "task", "--model", "other", "--seq", "32", "--steps", "1", "--device", "cpu")
+    for change, size in (([*words, "one", "more"], len(words) + 2), (words[:-1], len(words) - 1)):
+        shutil.copytree(folder / "model", folder / "other")
+        (folder / "other/vocab.txt").write_text("\n".join(change) + "\n")
+        for command in (("fill-mask", "the [MASK] terms", "--model", "other", "--device", "cpu"),
+                        ("finetune", *task)):
+            error = run(folder, "bert", *command, fails=True)
+            expect(f"has {size} tokens and " in error and f"a vocab_size of {len(words)}" in error,
+                   "another vocabulary", error)
+        shutil.rmtree(folder / "other")
+
+
+def test_limits(folder):
+    tiny = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "4", "--steps", "1")
+    for option in ("--memory-limit", "--memory-budget"):
+        error = run(folder, *tiny, option, "0.0001B", fails=True)
+        expect("at least a byte" in error, "no limit", error)
+
+
 def test_fit(folder):
     plan = report(folder, "resnet", "--plan", "--fit", "100MiB", "--accumulate", "2")
     rows = plan["fit"]["rows"]
@@ -156,6 +178,8 @@ with tempfile.TemporaryDirectory() as name:
     test_peaks(here)
     test_files(here)
     test_out_of_memory(here)
+    test_other_vocabulary(here)
+    test_limits(here)
     test_fit(here)
     test_resume(here)
 print("plans are right, training goes on")

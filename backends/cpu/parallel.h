@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -22,7 +23,12 @@ void parallel_for(uint64_t count, uint64_t work, const Body& body) {
     for (uint64_t i = count * t / threads; i < count * (t + 1) / threads; ++i) body(i);
   };
   std::vector<std::jthread> others;
-  for (uint64_t t = 1; t < threads; ++t) others.emplace_back(run_share, t);
+  others.reserve(threads - 1);
+  for (uint64_t t = 1; t < threads; ++t) try {
+    others.emplace_back(run_share, t);
+  } catch (const std::system_error&) {  // this process may not have more threads
+    run_share(t);
+  }
   run_share(0);
 }
 

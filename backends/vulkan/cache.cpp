@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
-#include <filesystem>
+#include <cstring>
 #include <fstream>
 
 #include "backends/vulkan/vk.h"
+#include "core/cache_directory.h"
+#include "core/hash.h"
 
 namespace rw::vulkan {
 
@@ -13,36 +15,50 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path cache_directory() {
-  if (std::string xdg = env_text("XDG_CACHE_HOME"); !xdg.empty()) return fs::path(xdg) / "rewind";
-  if (std::string home = env_text("HOME"); !home.empty()) return fs::path(home) / ".cache/rewind";
-  return {};
+// In front of the contents: drivers trust what they are given, so damage must be found before.
+struct Seal {
+  uint64_t magic = 0x3165686361637772u;  // "rwcache1"
+  uint64_t bytes = 0, hash = 0;
+  bool operator==(const Seal&) const = default;
+};
+
+Seal seal_of(std::span<const std::byte> contents) {
+  Seal seal{.bytes = contents.size(), .hash = fnv1a_start};
+  for (const std::byte b : contents) seal.hash = fnv1a(seal.hash, static_cast<uint64_t>(b));
+  return seal;
 }
 
 }  // namespace
 
 std::vector<std::byte> read_cache(const std::string& file) {
-  std::ifstream in(cache_directory() / file, std::ios::binary | std::ios::ate);
-  if (!in) return {};
-  std::vector<std::byte> contents(static_cast<size_t>(in.tellg()));
-  in.seekg(0);
+  constexpr uint64_t most = uint64_t{1} << 30;
+  const fs::path directory = user_cache_directory();
+  std::error_code unknown;
+  if (directory.empty() || !fs::is_regular_file(directory / file, unknown)) return {};
+  const uint64_t size = fs::file_size(directory / file, unknown);
+  std::ifstream in(directory / file, std::ios::binary);
+  Seal seal;
+  if (unknown || size < sizeof seal || size > most || !in) return {};
+  std::vector<std::byte> contents(size - sizeof seal);
+  in.read(reinterpret_cast<char*>(&seal), sizeof seal);
   in.read(reinterpret_cast<char*>(contents.data()), static_cast<std::streamsize>(contents.size()));
-  return in ? contents : std::vector<std::byte>{};
+  return in && seal == seal_of(contents) ? contents : std::vector<std::byte>{};
 }
 
 void write_cache(const std::string& file, std::span<const std::byte> contents) {
-  const fs::path directory = cache_directory();
+  const fs::path directory = user_cache_directory();
   if (directory.empty()) return;
   std::error_code error;
   fs::create_directories(directory, error);
   const fs::path part = directory / fmt::format("{}.{}.part", file, getpid());
-  {
-    std::ofstream out(part, std::ios::binary);
-    out.write(reinterpret_cast<const char*>(contents.data()),
-              static_cast<std::streamsize>(contents.size()));
-    if (!out.flush()) return;
-  }
-  fs::rename(part, directory / file, error);
+  std::ofstream out(part, std::ios::binary);
+  const Seal seal = seal_of(contents);
+  out.write(reinterpret_cast<const char*>(&seal), sizeof seal);
+  out.write(reinterpret_cast<const char*>(contents.data()),
+            static_cast<std::streamsize>(contents.size()));
+  out.close();
+  if (out) fs::rename(part, directory / file, error);
+  if (!out || error) fs::remove(part, error);
 }
 
 }  // namespace rw::vulkan

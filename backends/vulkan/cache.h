@@ -1,4 +1,4 @@
-// Small files under $XDG_CACHE_HOME/rewind (or ~/.cache/rewind) that may vanish at any time.
+// Small files in core/cache_directory.h's folder that may vanish or break at any time.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace rw::vulkan {
 
-// Contents, or empty when there is no such file.
+// What write_cache wrote, or empty where that is not to be had whole.
 std::vector<std::byte> read_cache(const std::string& file);
-// Replaces it atomically; does nothing when the directory cannot be written.
+// Replaces it atomically; does nothing where there is no folder or it cannot be written.
 void write_cache(const std::string& file, std::span<const std::byte> contents);
 
 }  // namespace rw::vulkan

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "backends/vulkan/matrix_plan.h"
+#include "core/error.h"
 
 namespace rw::vulkan {
 
@@ -249,6 +250,10 @@ const Variant& choose(const Problem& q, const Caps& caps) {
     if (v.name == forced()) return v;
     if (!best || v.cost(q, caps) < best->cost(q, caps)) best = &v;
   }
+  check<DeviceError>(best != nullptr, "matmul",
+                     "sums of {} values need subgroups with 64-bit addresses, or workgroups of 256 "
+                     "threads, the device has {}",
+                     q.p.k, caps.max_threads);
   return *best;
 }
 

@@ -75,6 +75,9 @@ void allocate_memory(const Device& device, Buffer& buffer, MemoryUse use) {
     void* pointer = nullptr;
     vk_check(vkMapMemory(device.handle(), buffer.memory, 0, VK_WHOLE_SIZE, 0, &pointer),
              "vkMapMemory");
+    // Some drivers say so when the process has no more address space (ulimit -v).
+    check<OutOfMemory>(pointer != nullptr, "vulkan", "{} bytes must be mapped, the driver gave none{}",
+                       buffer.size, heap_report(device));
     buffer.mapped = static_cast<std::byte*>(pointer);
   }
 }

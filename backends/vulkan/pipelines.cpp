@@ -114,6 +114,7 @@ std::string Pipelines::cache_file() const {
 }
 
 // Drivers should reject a blob of another driver themselves; not all do, so the header is checked.
+// Without a blob they compile again.
 void Pipelines::load_cache() {
   std::vector<std::byte> blob = read_cache(cache_file());
   VkPhysicalDeviceProperties properties;
@@ -130,6 +131,8 @@ void Pipelines::load_cache() {
     info.initialDataSize = loaded_bytes_ = blob.size();
     info.pInitialData = blob.data();
   }
+  if (ours && vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache_) == VK_SUCCESS) return;
+  info.initialDataSize = loaded_bytes_ = 0;
   vk_check(vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache_),
            "vkCreatePipelineCache");
 }

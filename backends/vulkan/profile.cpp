@@ -1,16 +1,28 @@
 #include "backends/vulkan/profile.h"
 
 #include <algorithm>
+#include <bit>
+#include <concepts>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "backends/dry/dry_backend.h"
 #include "backends/vulkan/matrix.h"
+#include "core/json_file.h"
 
 namespace rw::vulkan {
 
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr uint64_t kAny = UINT32_MAX, kBytes = uint64_t{1} << 62;
+
+// What a number may be: what Vulkan guarantees at least, up to what no device exceeds.
+struct Range {
+  uint64_t low, high;
+  bool power_of_two = false;
+};
 
 // The members that decide about memory and kernel variants, or that people want to read.
 template <class C, class F>
@@ -21,37 +33,77 @@ void each_member(C& caps, F&& member) {
   member("uuid", caps.uuid);
   member("is_cpu", caps.is_cpu);
   member("unified_memory", caps.unified_memory);
-  member("features", caps.features);
-  member("subgroup_size", caps.subgroup_size);
-  member("workgroup_size", caps.workgroup_size);
+  member("features", caps.features, Range{0, kAny});
+  member("subgroup_size", caps.subgroup_size, Range{1, 1024, true});
+  member("workgroup_size", caps.workgroup_size, Range{1, 1 << 16});
   member("subgroup_size_control", caps.subgroup_size_control);
-  member("shared_bytes", caps.shared_bytes);
-  member("max_push_bytes", caps.max_push_bytes);
-  member("max_threads", caps.max_threads);
-  member("max_groups", caps.max_groups);
-  member("max_range", caps.max_range);
-  member("max_block", caps.max_block);
-  member("heap_bytes", caps.heap_bytes);
-  member("offset_alignment", caps.offset_alignment);
-  member("max_loop", caps.max_loop);
+  member("shared_bytes", caps.shared_bytes, Range{1, kAny});
+  member("max_push_bytes", caps.max_push_bytes, Range{128, kAny});
+  member("max_threads", caps.max_threads, Range{128, kAny});
+  member("max_groups", caps.max_groups, Range{1, kAny});
+  member("max_range", caps.max_range, Range{1, kBytes});
+  member("max_block", caps.max_block, Range{1, kBytes});
+  member("heap_bytes", caps.heap_bytes, Range{1, kBytes});
+  member("offset_alignment", caps.offset_alignment, Range{1, 1 << 16, true});
+  member("max_loop", caps.max_loop, Range{0, kAny});
 }
+
+// Reads members out of a profile.
+struct Reader {
+  const Json& json;
+  const std::string& file;
+
+  std::string what(const char* name) const { return fmt::format("\"{}\" of '{}'", name, file); }
+  const Json& at(const char* name) const {
+    check<FileError>(json.is_object() && json.contains(name), "device profile",
+                     "{} is missing: profiles are what `plan --save-profile` writes", what(name));
+    return json[name];
+  }
+
+  void operator()(const char* name, std::string& value) const {
+    check<FileError>(at(name).is_string(), "device profile", "{} must be a text, got {}", what(name),
+                     describe_json(at(name)));
+    value = at(name).get<std::string>();
+  }
+  void operator()(const char* name, bool& value) const {
+    check<FileError>(at(name).is_boolean(), "device profile", "{} must be true or false, got {}",
+                     what(name), describe_json(at(name)));
+    value = at(name).get<bool>();
+  }
+  template <std::unsigned_integral T>
+  void operator()(const char* name, T& value, Range range) const {
+    const auto high = static_cast<T>(std::min<uint64_t>(range.high, std::numeric_limits<T>::max()));
+    value = bounded_number<T>(at(name), static_cast<T>(range.low), high, what(name));
+    check<FileError>(!range.power_of_two || std::has_single_bit(value), "device profile",
+                     "{} must be a power of two, got {}", what(name), value);
+  }
+  void operator()(const char* name, std::array<uint32_t, 3>& value, Range range) const {
+    check<FileError>(at(name).is_array() && at(name).size() == value.size(), "device profile",
+                     "{} must be a list of 3 numbers, got {}", what(name), describe_json(at(name)));
+    for (size_t i = 0; i < value.size(); ++i)
+      value[i] = bounded_number<uint32_t>(at(name)[i], static_cast<uint32_t>(range.low),
+                                          static_cast<uint32_t>(range.high), what(name));
+  }
+};
 
 }  // namespace
 
 std::string to_json(const Caps& caps) {
   Json json;
-  each_member(caps, [&](const char* name, const auto& value) { json[name] = value; });
+  each_member(caps, [&](const char* name, const auto& value, auto...) { json[name] = value; });
   return json.dump(2) + "\n";
 }
 
-Caps parse_caps(const std::string& text) {
-  Caps caps;
+Caps parse_caps(const std::string& text, const std::string& file) {
+  Json json;
   try {
-    const Json json = Json::parse(text);
-    each_member(caps, [&](const char* name, auto& value) { json.at(name).get_to(value); });
+    json = Json::parse(text);
   } catch (const Json::exception& e) {
-    fail<FileError>("device profile", "must be JSON as `plan --save-profile` writes it: {}", e.what());
+    fail<FileError>("device profile", "'{}' must be JSON as `plan --save-profile` writes it: {}", file,
+                    e.what());
   }
+  Caps caps;
+  each_member(caps, Reader{json, file});
   return caps;
 }
 

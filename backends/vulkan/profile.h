@@ -10,8 +10,8 @@
 namespace rw::vulkan {
 
 std::string to_json(const Caps& caps);
-// Throws FileError naming what is missing or of the wrong type.
-Caps parse_caps(const std::string& json);
+// Throws FileError naming `file` and what is missing, of the wrong type, or out of its range.
+Caps parse_caps(const std::string& json, const std::string& file);
 
 DeviceInfo to_info(const Caps& caps);
 // Predicts a device with these limits: its blocks, and the workspaces of its kernel variants.

@@ -43,7 +43,12 @@ bool env_flag(const char* name) {
 
 uint64_t env_number(const char* name, uint64_t otherwise) {
   std::string value = env_text(name);
-  return value.empty() ? otherwise : std::strtoull(value.c_str(), nullptr, 0);
+  if (value.empty()) return otherwise;
+  char* end = nullptr;
+  const uint64_t number = std::strtoull(value.c_str(), &end, 0);
+  check<ValueError>(*end == 0 && number > 0 && value[0] != '-', "vulkan",
+                    "{} must be a positive number, got '{}'", name, value);
+  return number;
 }
 
 }  // namespace rw::vulkan

@@ -123,8 +123,8 @@ std::unique_ptr<Backend> make_backend(const std::string& choice) {
   return std::make_unique<VulkanBackend>(choice);
 }
 
-std::unique_ptr<Backend> make_dry_backend(const std::string& profile) {
-  return make_dry_backend(parse_caps(profile));
+std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file) {
+  return make_dry_backend(parse_caps(profile, file));
 }
 
 std::string profile(const std::string& choice) {

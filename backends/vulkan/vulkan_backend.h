@@ -12,9 +12,9 @@ namespace rw::vulkan {
 
 // `choice`: "" (best), an index, "uuid=...", or a part of the device's name.
 std::unique_ptr<Backend> make_backend(const std::string& choice);
-// A device's limits as JSON, and a prediction of a device from them (profile.h).
+// A device's limits as JSON, and a prediction of a device from them (profile.h). `file` is for messages.
 std::string profile(const std::string& choice);
-std::unique_ptr<Backend> make_dry_backend(const std::string& profile);
+std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file);
 // Without opening them; in the order of their indices.
 std::vector<DeviceListing> list_devices();
 

@@ -17,6 +17,11 @@ struct ModelFolder {
   std::filesystem::path config() const { return folder / "config.json"; }
   std::filesystem::path weights() const { return folder / "model.safetensors"; }
   std::filesystem::path vocabulary() const { return folder / "vocab.txt"; }
+
+  Vocabulary load_vocabulary() const { return Vocabulary::load(vocabulary()); }
+  // The configuration of a model of these tokens. Throws FileError naming both sizes where they
+  // differ: ids without an embedding would be NaN, embeddings without a token nothing to print.
+  BertConfig load_config(const Vocabulary& tokens) const;
 };
 std::string default_model_folder();  // in the cache
 

@@ -22,6 +22,8 @@ namespace {
 
 // "63.1 %  license" for the `top` most likely tokens, best first. logits [vocab].
 void print_best(std::vector<float> logits, int64_t top, const Vocabulary& vocabulary) {
+  check<NumericsError>(std::ranges::all_of(logits, [](float v) { return std::isfinite(v); }),
+                       "fill-mask", "the model's scores must be finite, its weights are damaged");
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto count = std::min(order.size(), static_cast<size_t>(top));
@@ -42,8 +44,8 @@ void FillMask::run() const {
   const ModelFolder from{model};
   check<FileError>(std::filesystem::exists(from.weights()), "fill-mask",
                    "there is no model in '{}'; pre-train one first", model);
-  const Tokenizer tokenizer(Vocabulary::load(from.vocabulary()));
-  const BertConfig config = read_bert_config(from.config());
+  const Tokenizer tokenizer(from.load_vocabulary());
+  const BertConfig config = from.load_config(tokenizer.vocabulary());
   const Encoding encoding = tokenizer.encode(text, config.max_position_embeddings);
   std::vector<int32_t> masks;
   for (size_t i = 0; i < encoding.ids.size(); ++i)

@@ -47,7 +47,7 @@ struct Sentences {
   std::vector<TextExample> train, dev;
 
   explicit Sentences(const Finetune& o)
-      : tokenizer(Vocabulary::load(ModelFolder{o.model}.vocabulary())),
+      : tokenizer(ModelFolder{o.model}.load_vocabulary()),
         train_data(load_sst2(std::filesystem::path(o.task) / "train.tsv")),
         dev_data(load_sst2(std::filesystem::path(o.task) / "dev.tsv")),
         train(sentence_examples(train_data, tokenizer, o.length)),
@@ -225,7 +225,7 @@ void Finetune::run() const {
   device.open();
   manual_seed(seed);
   const Sentences sentences(*this);
-  BertRecipe made = recipe(read_bert_config(from.config()));
+  BertRecipe made = recipe(from.load_config(sentences.tokenizer.vocabulary()));
   made.classes = sentences.train_data.classes;
   const auto [rows, tokens] = largest_batch(sentences.train_loader(*this), *this);
   made.length = tokens;

@@ -19,6 +19,14 @@ std::string default_model_folder() {
   return (cache_directory() / "bert").string();
 }
 
+BertConfig ModelFolder::load_config(const Vocabulary& tokens) const {
+  const BertConfig loaded = read_bert_config(config());
+  check<FileError>(tokens.size() == loaded.vocab_size, "bert",
+                   "'{}' has {} tokens and '{}' a vocab_size of {}: they must be of one model",
+                   vocabulary().string(), tokens.size(), config().string(), loaded.vocab_size);
+  return loaded;
+}
+
 void Pretrain::add_to(CLI::App& app) {
   app.add_option("--text", text, "text files; without them the licences that Debian comes with");
   app.add_option("--model", model, "tiny, mini, small, medium, base, large or a config.json")

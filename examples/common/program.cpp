@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
 #include "backends/open.h"
 #include "core/device.h"
 #include "core/error.h"
@@ -16,6 +18,10 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<void()
     return 0;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
+  } catch (const std::bad_alloc&) {
+    std::fflush(stdout);
+    fmt::print(stderr, "error: this process may not have more memory of the host (see `ulimit -v`)\n");
+    return 1;
   } catch (const std::exception& error) {
     std::fflush(stdout);
     fmt::print(stderr, "error: {}\n", error.what());

@@ -1,0 +1,115 @@
+#include "tests/fuzz/mutate.h"
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+
+namespace rw::fuzz {
+
+namespace {
+
+constexpr uint64_t interesting[] = {0, 1, 2, 7, 127, 128, 255, 256, 32767, 65535, 65536, 1u << 20,
+                                    INT32_MAX, uint64_t{INT32_MAX} + 1, UINT32_MAX, uint64_t{1} << 32,
+                                    uint64_t{1} << 40, INT64_MAX, uint64_t{1} << 63, UINT64_MAX};
+
+class Mutation {
+ public:
+  Mutation(Bytes& bytes, const std::vector<Bytes>& pool, const Target& target, DataRandom& random)
+      : bytes_(bytes), pool_(pool), target_(target), random_(random) {}
+
+  void apply() {
+    switch (random_.below(11)) {
+      case 0: return flip_bit();
+      case 1: return set_byte();
+      case 2: return write_integer();
+      case 3: return insert(Bytes(size_t{1} + below(16), static_cast<uint8_t>(below(256))));
+      case 4: return erase();
+      case 5: return insert(part_of(bytes_));
+      case 6: return insert(part_of(pool_[below(pool_.size())]));
+      case 7: return replace_number();
+      case 8: return repeat();
+      case 9: return bytes_.resize(below(bytes_.size() + 1));
+      default: return insert_word();
+    }
+  }
+
+ private:
+  size_t below(size_t n) { return static_cast<size_t>(random_.below(std::max<size_t>(1, n))); }
+  size_t place() { return below(bytes_.size() + 1); }
+  uint64_t integer() { return interesting[below(std::size(interesting))]; }
+  auto at(size_t i) { return bytes_.begin() + static_cast<ptrdiff_t>(i); }
+
+  Bytes part_of(const Bytes& from) {
+    const size_t begin = below(from.size()), length = below(std::min<size_t>(64, from.size() - begin) + 1);
+    return {from.begin() + static_cast<ptrdiff_t>(begin), from.begin() + static_cast<ptrdiff_t>(begin + length)};
+  }
+
+  void insert(const Bytes& what) { bytes_.insert(at(place()), what.begin(), what.end()); }
+  void flip_bit() {
+    if (!bytes_.empty()) bytes_[below(bytes_.size())] ^= static_cast<uint8_t>(1u << below(8));
+  }
+  void set_byte() {
+    if (!bytes_.empty()) bytes_[below(bytes_.size())] = static_cast<uint8_t>(integer());
+  }
+  void erase() {
+    const size_t begin = place();
+    bytes_.erase(at(begin), at(begin + below(std::min<size_t>(64, bytes_.size() - begin) + 1)));
+  }
+
+  // An integer of 1 to 8 bytes, in one of both orders.
+  void write_integer() {
+    const size_t size = size_t{1} << below(4), begin = place();
+    uint64_t value = integer() + below(3) - 1;
+    if (below(2)) value = __builtin_bswap64(value) >> (64 - 8 * size);
+    for (size_t i = 0; i < size && begin + i < bytes_.size(); ++i)
+      bytes_[begin + i] = static_cast<uint8_t>(value >> (8 * i));
+  }
+
+  // A number in text.
+  void replace_number() {
+    size_t begin = place();
+    while (begin < bytes_.size() && !std::isdigit(bytes_[begin])) ++begin;
+    size_t end = begin;
+    while (end < bytes_.size() && std::isdigit(bytes_[end])) ++end;
+    bytes_.erase(at(begin), at(end));
+    const std::string text = (below(8) ? "" : "-") + std::to_string(integer());
+    bytes_.insert(at(begin), text.begin(), text.end());
+  }
+
+  // A short part many times: deep nesting, long runs.
+  void repeat() {
+    const size_t begin = below(bytes_.size()), length = std::min<size_t>(1 + below(4), bytes_.size() - begin);
+    const Bytes part(at(begin), at(begin + length));
+    const size_t times = size_t{1} << below(16);
+    Bytes all;
+    for (size_t i = 0; i < times; ++i) all.insert(all.end(), part.begin(), part.end());
+    bytes_.insert(at(begin), all.begin(), all.end());
+  }
+
+  void insert_word() {
+    if (target_.words.empty()) return flip_bit();
+    const std::string_view word = target_.words[below(target_.words.size())];
+    if (below(2)) return insert(to_bytes(word));
+    const size_t begin = place();  // over what is there
+    for (size_t i = 0; i < word.size() && begin + i < bytes_.size(); ++i)
+      bytes_[begin + i] = static_cast<uint8_t>(word[i]);
+  }
+
+  Bytes& bytes_;
+  const std::vector<Bytes>& pool_;
+  const Target& target_;
+  DataRandom& random_;
+};
+
+}  // namespace
+
+Bytes mutate(const std::vector<Bytes>& pool, const Target& target, size_t most, DataRandom& random) {
+  Bytes bytes = pool[random.below(pool.size())];
+  Mutation mutation(bytes, pool, target, random);
+  const uint64_t changes = 1 + random.below(4);
+  for (uint64_t i = 0; i < changes; ++i) mutation.apply();
+  bytes.resize(std::min(bytes.size(), most));
+  return bytes;
+}
+
+}  // namespace rw::fuzz

@@ -1,0 +1,12 @@
+// Small changes of inputs, as the fuzzers of compilers make them, the same for the same random numbers.
+#pragma once
+
+#include "data/random.h"
+#include "tests/fuzz/target.h"
+
+namespace rw::fuzz {
+
+// A changed copy of one of `pool`, of at most `most` bytes.
+Bytes mutate(const std::vector<Bytes>& pool, const Target& target, size_t most, DataRandom& random);
+
+}  // namespace rw::fuzz

@@ -1,0 +1,58 @@
+// What is fuzzed: one target per reader of files. libfuzzer.cpp and driver.cpp feed them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rw::fuzz {
+
+using Bytes = std::vector<uint8_t>;
+
+struct Target {
+  const char* name;
+  // Reads the input and checks what came of it. Inputs that are wrong are an rw::Error; anything else
+  // that is thrown is a fault of the reader, OutOfMemory too: no input is to be believed about sizes.
+  void (*read)(std::span<const uint8_t> input);
+  std::vector<Bytes> (*seeds)();           // inputs that are right
+  std::vector<std::string_view> words = {};  // what inputs are made of, for mutations
+  bool refuses = true;                       // some inputs are wrong
+};
+
+std::vector<Target> data_targets();  // data/
+std::vector<Target> io_targets();    // io/, and device profiles
+// Faulty ones, which a fuzzer must find. Not among all_targets().
+std::vector<Target> planted_targets();
+
+inline std::vector<Target> all_targets() {
+  std::vector<Target> all = data_targets();
+  for (Target& target : io_targets()) all.push_back(std::move(target));
+  return all;
+}
+
+// True where the input was right, else what was wrong with it in `error`. Throws what is a fault.
+bool accepts(const Target& target, std::span<const uint8_t> input, std::string& error);
+
+// For targets: what must be true of everything that a reader accepts.
+struct BrokenPromise : std::logic_error {
+  using std::logic_error::logic_error;
+};
+inline void expect(bool ok, const char* what) {
+  if (!ok) throw BrokenPromise(what);
+}
+
+// A file of this process, in a folder of its own that goes at the end.
+std::filesystem::path scratch_file(std::string_view name);
+std::filesystem::path write_scratch(std::string_view name, std::span<const uint8_t> bytes);
+inline Bytes to_bytes(std::string_view text) { return {text.begin(), text.end()}; }
+Bytes file_bytes(const std::filesystem::path& path);
+
+// Inputs of two files: the first one's length in two bytes, then both.
+Bytes join(std::span<const uint8_t> first, std::span<const uint8_t> second);
+std::pair<std::span<const uint8_t>, std::span<const uint8_t>> split(std::span<const uint8_t> input);
+
+}  // namespace rw::fuzz

@@ -1,0 +1,192 @@
+// Readers of io/, and of device profiles.
+#include <zlib.h>
+
+#include <nlohmann/json.hpp>
+
+#include "backends/open.h"
+#include "backends/vulkan/profile.h"
+#include "core/dry_run.h"
+#include "core/ops.h"
+#include "io/bert.h"
+#include "io/checkpoint.h"
+#include "io/npy.h"
+#include "io/transfer.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "optim/adam.h"
+#include "tests/fuzz/target.h"
+
+namespace rw::fuzz {
+
+namespace {
+
+using Input = std::span<const uint8_t>;
+
+void use_cpu() {
+  static const auto device = set_default_device(open_backend("cpu"));
+}
+
+// ---- tensors -------------------------------------------------------------------------------------
+
+void read_safetensors(Input input) {
+  use_cpu();
+  const SafetensorsFile file(write_scratch("file.safetensors", input));
+  for (const auto& [name, stored] : file.tensors()) {
+    expect(stored.bytes.size() == static_cast<uint64_t>(stored.shape.numel()) * stored_size(stored.dtype),
+           "a tensor has the bytes of its shape");
+    const bool whole = stored.dtype.starts_with('I') || stored.dtype.starts_with('U');
+    const Tensor target = empty(stored.shape, whole ? DType::i32 : DType::f32);
+    try {
+      file.read(name, target);
+    } catch (const FileError&) {  // a dtype that tensors do not have, or integers that do not fit
+    }
+  }
+}
+
+std::vector<Bytes> safetensors_seeds() {
+  use_cpu();
+  const auto file = scratch_file("seed.safetensors");
+  write_safetensors(file, {{"weight", full({2, 3}, 1.5f)}, {"nothing", full({0, 4}, 1)}, {"one", full({}, 2)}},
+                    {{"format", "pt"}, {"a \"name\"", "\n"}});
+  const Bytes floats = file_bytes(file);
+  write_safetensors(file, {{"ids", full({5}, 3, DType::i32)}, {"bytes", full({3}, 3, DType::u8)}});
+  return {floats, file_bytes(file)};
+}
+
+// A header whose length is always right, and data: mutations get further into it.
+void read_safetensors_header(Input input) {
+  const auto [header, data] = split(input);
+  Bytes file(8);
+  for (size_t i = 0; i < 8; ++i) file[i] = static_cast<uint8_t>(uint64_t{header.size()} >> (8 * i));
+  file.insert(file.end(), header.begin(), header.end());
+  file.insert(file.end(), data.begin(), data.end());
+  read_safetensors(file);
+}
+
+std::vector<Bytes> safetensors_header_seeds() {
+  std::vector<Bytes> seeds;
+  for (const Bytes& file : safetensors_seeds()) {
+    const size_t length = file[0] | size_t{file[1]} << 8;
+    seeds.push_back(join(Input(file).subspan(8, length), Input(file).subspan(8 + length)));
+  }
+  return seeds;
+}
+
+void read_npy(Input input) {
+  use_cpu();
+  const Tensor tensor = load_npy(write_scratch("array.npy", input));
+  save_npy(scratch_file("again.npy"), tensor);
+  expect(load_npy(scratch_file("again.npy")).shape() == tensor.shape(), "an array survives a round trip");
+}
+
+std::vector<Bytes> npy_seeds() {
+  use_cpu();
+  std::vector<Bytes> seeds;
+  for (const Tensor& t : {full({2, 3}, 1), full({4}, 2, DType::i32), full({}, 1, DType::f16),
+                          full({3, 0, 2}, 1, DType::u8)}) {
+    save_npy(scratch_file("seed.npy"), t);
+    seeds.push_back(file_bytes(scratch_file("seed.npy")));
+  }
+  const std::string header = "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n";
+  std::string second = std::string("\x93NUMPY\2\0", 8) + char(header.size()) + std::string(3, '\0');
+  seeds.push_back(to_bytes(second + header + std::string("\5\0\0\0\0\0\0\0", 8) + std::string(8, '\0')));
+  return seeds;
+}
+
+// A model with its optimizer, as a training run has them.
+struct Run {
+  Sequential model;
+  std::optional<Adam> optimizer;
+  Generator generator{1};
+
+  Run() {
+    use_cpu();
+    model.emplace<Linear>(3, 2);
+    optimizer.emplace(model.parameters(), AdamOptions{});
+  }
+  TrainingState state() { return {.model = model, .optimizer = *optimizer, .generator = generator}; }
+};
+
+void read_checkpoint(Input input) {
+  static Run run;
+  load_checkpoint(write_scratch("step.safetensors", input), run.state());
+}
+
+std::vector<Bytes> checkpoint_seeds() {
+  Run run;
+  const auto file = scratch_file("seed.safetensors");
+  save_checkpoint(file, run.state(), {.step = 7, .epoch = 1, .index = 2, .json = R"({"history": []})"});
+  return {file_bytes(file)};
+}
+
+// ---- JSON ----------------------------------------------------------------------------------------
+
+void read_profile(Input input) {
+  const vulkan::Caps caps =
+      vulkan::parse_caps({reinterpret_cast<const char*>(input.data()), input.size()}, "input");
+  const std::string text = vulkan::to_json(caps);
+  expect(vulkan::to_json(vulkan::parse_caps(text, "again")) == text, "a profile survives a round trip");
+  try {
+    dry_run(vulkan::make_dry_backend(caps), [] {
+      Linear layer(40000, 300);
+      sum(layer(full({64, 40000}, 1))).backward();
+      sum(conv2d(full({2, 9, 9, 16}, 1), full({32, 3, 3, 16}, 1), {})).item();
+    });
+  } catch (const OutOfMemory&) {  // small devices may exist
+  }
+}
+
+std::vector<Bytes> profile_seeds() {
+  vulkan::Caps caps;
+  caps.name = "a device";
+  caps.driver = "a driver";
+  caps.features = 511;
+  caps.subgroup_size = caps.workgroup_size = 32;
+  caps.shared_bytes = 49152;
+  caps.max_threads = 1024;
+  caps.max_groups = {65535, 65535, 65535};
+  caps.max_range = caps.max_block = uint64_t{1} << 32;
+  caps.heap_bytes = uint64_t{8} << 30;
+  const std::string gpu = vulkan::to_json(caps);
+  caps.is_cpu = caps.unified_memory = true;
+  caps.subgroup_size = caps.workgroup_size = 8;
+  caps.heap_bytes = 1 << 20;
+  return {to_bytes(gpu), to_bytes(vulkan::to_json(caps))};
+}
+
+void read_config(Input input) {
+  const BertConfig config = read_bert_config(write_scratch("config.json", input));
+  write_bert_config(scratch_file("again.json"), config, "BertModel");
+  expect(read_bert_config(scratch_file("again.json")).hidden_size == config.hidden_size,
+         "a configuration survives a round trip");
+  if (config.num_hidden_layers > 20) return;
+  use_cpu();
+  dry_run(dry_backend(default_device()->backend(), {.memory_bytes = UINT64_MAX, .max_block_bytes = uint64_t{1} << 60}),
+          [&] { BertForPreTraining model(config); });
+}
+
+std::vector<Bytes> config_seeds() {
+  write_bert_config(scratch_file("seed.json"), BertConfig::preset("tiny"), "BertForMaskedLM");
+  return {file_bytes(scratch_file("seed.json")), to_bytes("{}"),
+          to_bytes(R"({"hidden_size": 24, "layer_norm_eps": 1e-5, "hidden_act": "gelu"})")};
+}
+
+}  // namespace
+
+std::vector<Target> io_targets() {
+  using Words = std::vector<std::string_view>;
+  const Words json = {"null", "true", "1e300", "-1", "0", "18446744073709551616", "9223372036854775807",
+                      "[", "]", "{", "}", "\"", ":", ",", "\\u0000", "1e999", "0.5"};
+  Words tensors = json;
+  for (const char* word : {"\"F32\"", "\"I64\"", "\"BF16\"", "\"F8_E4M3\"", "\"shape\"", "\"data_offsets\"",
+                           "\"__metadata__\"", "4294967296", "format", "step", "rng_seed"})
+    tensors.push_back(word);
+  return {{"safetensors", read_safetensors, safetensors_seeds, tensors},
+          {"safetensors_header", read_safetensors_header, safetensors_header_seeds, tensors},
+          {"npy", read_npy, npy_seeds, {"'<f8'", "'|b1'", "'>f4'", "True", "(", ")", ",", "4294967296", "  "}},
+          {"checkpoint", read_checkpoint, checkpoint_seeds, tensors},
+          {"profile", read_profile, profile_seeds, json},
+          {"bert_config", read_config, config_seeds, json}};
+}
+
+}  // namespace rw::fuzz
