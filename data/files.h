@@ -12,8 +12,8 @@ namespace rw {
 // The bytes of a file; a gzip file is decompressed.
 std::vector<uint8_t> read_file(const std::filesystem::path& path);
 
-// Writes beside `path` and renames: readers see the old file or all of the new one. Makes the
-// folders it needs.
+// Through AtomicFile (io/file.h): readers see the old file or all of the new one. Makes the folders
+// it needs.
 void write_file(const std::filesystem::path& path, std::span<const uint8_t> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);
 

@@ -1,6 +1,5 @@
 #include "io/bert.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace rw {
@@ -56,11 +55,10 @@ bool is_encoder(const std::string& name) {
 }  // namespace
 
 BertConfig read_bert_config(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  check<FileError>(stream.good(), "read_bert_config", "cannot open '{}'", file.string());
+  const MappedFile text(file);
   BertConfig config;
   try {
-    const Json json = Json::parse(stream);
+    const Json json = Json::parse(text.text());
     for (const auto& [key, wanted] : fixed_settings.items()) {
       const Json value = json.value(key, wanted);
       check<FileError>(value == wanted, "read_bert_config", "'{}' has {} {}; only {} is supported",
