@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The example programs with outputs that are no plain files, readers that leave, damaged checkpoints,
-and signals. Usage: test_programs.py FOLDER_OF_THE_PROGRAMS"""
+and signals. Usage: test_programs.py FOLDER_OF_THE_PROGRAMS [NAME_OF_A_TEST...]"""
 
 import json
 import os
@@ -226,7 +226,7 @@ def test_signals(folder):
 
 
 for name, test in list(globals().items()):
-    if name.startswith("test_"):
+    if name.startswith("test_") and (len(sys.argv) == 2 or name in sys.argv):
         with tempfile.TemporaryDirectory() as path:
             os.environ["REWIND_CACHE"] = path + "/cache"
             write_data(Path(path))
