@@ -1,7 +1,5 @@
 #include "data/files.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 
 #include "core/cache_directory.h"
 #include "core/error.h"
+#include "io/file.h"
 
 namespace rw {
 
@@ -20,22 +19,6 @@ namespace {
 
 // What a gzip file may hold at least, and for each byte of its own.
 constexpr uint64_t plain_floor = uint64_t{64} << 20, most_inflation = 64;
-
-// Removes the temporary file unless it was renamed.
-struct TemporaryFile {
-  std::string path;
-  int descriptor;
-
-  explicit TemporaryFile(const fs::path& target)
-      : path(target.string() + ".XXXXXX"), descriptor(mkstemp(path.data())) {
-    check<FileError>(descriptor >= 0, "write_file", "cannot create a file beside {}: {}",
-                     target.string(), std::strerror(errno));
-  }
-  ~TemporaryFile() {
-    if (descriptor >= 0) close(descriptor);
-    if (!path.empty()) unlink(path.c_str());
-  }
-};
 
 // What zlib makes of a file of `stored` bytes.
 std::vector<uint8_t> read_all(gzFile file, const fs::path& path, uint64_t stored, uint64_t most) {
@@ -89,21 +72,9 @@ std::vector<uint8_t> read_file(const fs::path& path, uint64_t most) {
 }
 
 void write_file(const fs::path& path, std::span<const uint8_t> bytes) {
-  std::error_code ignored;  // what matters shows when the file is made
-  if (path.has_parent_path()) fs::create_directories(path.parent_path(), ignored);
-  TemporaryFile temporary(path);
-  while (!bytes.empty()) {
-    const ssize_t written = write(temporary.descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    check<FileError>(written > 0, "write_file", "cannot write {}: {}", path.string(),
-                     std::strerror(errno));
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  fchmod(temporary.descriptor, 0644);  // mkstemp makes it private
-  check<FileError>(
-      fsync(temporary.descriptor) == 0 && std::rename(temporary.path.c_str(), path.c_str()) == 0,
-      "write_file", "cannot write {}: {}", path.string(), std::strerror(errno));
-  temporary.path.clear();
+  AtomicFile file(path);
+  file.write(std::as_bytes(bytes));
+  file.commit();
 }
 
 void write_file(const fs::path& path, std::string_view text) {

@@ -14,8 +14,8 @@ namespace rw {
 // data set does, but small files can be made that fill any memory.
 std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t most = UINT64_MAX);
 
-// Writes beside `path` and renames: readers see the old file or all of the new one. Makes the
-// folders it needs.
+// Through AtomicFile (io/file.h): readers see the old file or all of the new one. Makes the folders
+// it needs.
 void write_file(const std::filesystem::path& path, std::span<const uint8_t> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);
 

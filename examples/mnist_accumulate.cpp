@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/interrupt.h"
 #include "core/rng.h"
 #include "data/files.h"
 #include "data/idx.h"
@@ -124,6 +125,7 @@ void train(Run& run, const Options& o, const Images& images, PlannedRun& planned
   MnistSteps steps(planned.settings());
   Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
   const int64_t batches = loader.batches(), total = o.epochs * batches;
+  const InterruptScope interrupts;
   Progress progress(total, o.quiet);
   for (int64_t epoch = 0; epoch < o.epochs; ++epoch) {
     steps.model.train();
@@ -132,6 +134,9 @@ void train(Run& run, const Options& o, const Images& images, PlannedRun& planned
       const int64_t step = epoch * batches + i + 1;
       planned.before_step(step - 1, total);
       steps.step(loader.batch(epoch, i));
+      if (const int signal = InterruptScope::signal())
+        throw Interrupted(signal,
+                          fmt::format("in '{}' after step {} of {}", run.title(), step, total));
       if (i + 1 != batches && !progress.due(step)) continue;
       run.train_loss = steps.meter.peek().loss;
       check<NumericsError>(std::isfinite(run.train_loss), "mnist",

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/rng.h"
+#include "io/file.h"
 #include "io/model.h"
 #include "optim/optimizer.h"
 
@@ -28,29 +31,53 @@ struct TrainingState {
   StateDict extra = {};  // an average of the parameters, for example
 };
 
-// One checkpoint as one safetensors file, in place whole or not at all. Throws FileError.
+// One checkpoint as one safetensors file with checksums, in place whole or not at all. Throws
+// FileError, ValueError for a position that is negative or not UTF-8.
 void save_checkpoint(const std::filesystem::path& path, const TrainingState& state,
                      const TrainingPosition& position);
-// Fills `state`; the model and the optimizer must be built as those that were saved.
+// Fills `state`; the model and the optimizer must be built as those that were saved. Everything is
+// checked before anything is changed: FileError.
 TrainingPosition load_checkpoint(const std::filesystem::path& path, const TrainingState& state);
 
-// A folder of checkpoints, step-STEP.safetensors. One process at a time writes to it.
+// What CheckpointDirectory::load_latest() took.
+struct LoadedCheckpoint {
+  TrainingPosition position;
+  std::filesystem::path file;
+  // What is wrong with the newer ones that were passed over, newest first. To be shown: the steps
+  // since `position` are done again.
+  std::vector<std::string> damaged = {};
+};
+
+// A folder of checkpoints, step-STEP.safetensors. From the first load or save on it is locked:
+// FileError names the process that has it. Throws FileError.
 class CheckpointDirectory {
  public:
   // `keep`: how many of the newest stay, at least 1.
   explicit CheckpointDirectory(std::filesystem::path directory, int keep = 2);
 
-  // Saves, then removes the oldest ones and what a killed writer left.
-  void save(const TrainingState& state, const TrainingPosition& position) const;
-  // Loads the newest one; nothing if there is none.
-  std::optional<TrainingPosition> load_latest(const TrainingState& state) const;
+  // Saves, then removes the oldest ones, damaged ones that were passed over, and what a killed
+  // writer left. Checkpoints of later steps are another run's: FileError, they stay.
+  void save(const TrainingState& state, const TrainingPosition& position);
 
-  // Complete checkpoints, oldest first: files whose header and size are right.
+  // Loads the newest one that is whole; nothing if the folder has none at all. FileError if it has
+  // some and all are damaged: nobody wants to start from zero over what may be saved by hand.
+  // `accept` sees the position before anything is changed, and throws if it is not to go on there.
+  using Accept = std::function<void(const TrainingPosition&)>;
+  [[nodiscard]] std::optional<LoadedCheckpoint> load_latest(const TrainingState& state,
+                                                            const Accept& accept = {});
+  // Removes all checkpoints, for a start from zero.
+  void clear();
+
+  // Files whose header and size are right, oldest first; load_latest() compares checksums, too.
   std::vector<std::filesystem::path> list() const;
 
  private:
+  void lock();
+
   std::filesystem::path directory_;
   int keep_;
+  std::vector<std::filesystem::path> passed_over_;
+  std::unique_ptr<FolderLock> lock_;
 };
 
 }  // namespace rw

@@ -2,15 +2,18 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <random>
+#include <utility>
 
 #include "core/error.h"
+#include "io/file_calls.h"
 
 namespace rw {
 
@@ -19,74 +22,175 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view temporary_mark = ".partial-";
+constexpr size_t random_letters = 6;
 
 // Closes a descriptor at the end of a scope.
 struct Descriptor {
   int value;
   ~Descriptor() {
-    if (value >= 0) close(value);
+    if (value >= 0) file_calls::close(value);
   }
 };
 
-// Renaming is safely stored only when the folder is.
+// Renaming is safely stored only when the folder is. Folders that may not be read, and file systems
+// that do not sync folders, are no error.
 bool sync_directory(const fs::path& directory) {
-  const Descriptor folder{open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  return folder.value >= 0 && fsync(folder.value) == 0;
+  const Descriptor folder{file_calls::open(directory.c_str(), O_RDONLY | O_DIRECTORY)};
+  if (folder.value < 0) return errno == EACCES;
+  return file_calls::sync(folder.value) == 0 || errno == EINVAL;
+}
+
+// The N of /dev/fd/N and /proc/self/fd/N.
+std::optional<int> own_descriptor(const fs::path& path) {
+  const std::string name = path.filename();
+  int number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size() || number < 0) return {};
+  std::error_code ignored;
+  if (!fs::equivalent(path.parent_path(), "/proc/self/fd", ignored)) return {};
+  return number;
+}
+
+// What a path stands for: links are followed, also to what is not there yet.
+fs::path behind_links(const std::string& given) {
+  check<FileError>(!given.empty(), "write", "a file needs a name, got ''");
+  std::error_code no_folder;  // the current one may be gone
+  fs::path path = fs::absolute(given, no_folder);
+  if (no_folder) path = given;
+  constexpr int most_links = 40;  // as the system
+  for (int i = 0; i < most_links; ++i) {
+    if (own_descriptor(path)) return path;
+    std::error_code no_link;
+    const fs::path next = fs::read_symlink(path, no_link);
+    if (no_link) return path;
+    path = path.parent_path() / next;
+  }
+  fail<FileError>("write", "cannot write '{}': {}", given, std::strerror(ELOOP));
+}
+
+std::string random_name() {
+  constexpr std::string_view letters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  std::random_device random;
+  std::string name;
+  while (name.size() < random_letters) name += letters[random() % letters.size()];
+  return name;
+}
+
+void make_folders(const fs::path& folder) {
+  std::error_code ignored;  // what matters shows when a file is made
+  fs::create_directories(folder, ignored);
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(fs::path target)
-    : target_(fs::absolute(target)),
-      temporary_(target_.string() + std::string(temporary_mark) + "XXXXXX") {
-  std::error_code ignored;  // what matters shows when the file is made
-  fs::create_directories(target_.parent_path(), ignored);
-  descriptor_ = mkostemp(temporary_.data(), O_CLOEXEC);
-  if (descriptor_ < 0) fail_with_errno("cannot create a file beside");
-  fchmod(descriptor_, 0644);  // mkostemp makes it private
+AtomicFile::AtomicFile(const fs::path& target, Folders folders)
+    : name_(target.string()), target_(behind_links(name_)) {
+  struct stat status = {};
+  const bool there = file_calls::stat(target_.c_str(), status) == 0;
+  if (!there && !target_.has_filename()) errno = EISDIR;
+  if (!there && errno != ENOENT && errno != ENOTDIR) fail_with_errno("cannot write");
+  if (own_descriptor(target_) || (there && !S_ISREG(status.st_mode))) {
+    open_straight();
+    return;
+  }
+  if (folders == Folders::are_made) make_folders(target_.parent_path());
+  // Others may not read a private file's successor for a moment either.
+  constexpr mode_t permissions = 0777;
+  open_beside(there ? status.st_mode & permissions : 0666);
+  // Not every file system knows modes and owners.
+  if (there)
+    file_calls::set_mode(descriptor_, status.st_uid, status.st_gid, status.st_mode & permissions);
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_ >= 0) close(descriptor_);
-  if (descriptor_ >= 0 && !temporary_.empty()) unlink(temporary_.c_str());
+  abandon();
+}
+
+void AtomicFile::open_straight() {
+  const std::optional<int> own = own_descriptor(target_);
+  if (own == STDOUT_FILENO) std::fflush(stdout);  // what was printed before comes before
+  descriptor_ = own ? file_calls::duplicate(*own) : file_calls::open(target_.c_str(), O_WRONLY);
+  if (descriptor_ < 0) fail_with_errno("cannot write");
+}
+
+void AtomicFile::open_beside(mode_t mode) {
+  std::string path;
+  do {
+    path = target_.string() + std::string(temporary_mark) + random_name();
+    descriptor_ = file_calls::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, mode);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ < 0) fail_with_errno("cannot create a file beside");
+  temporary_ = path;
+}
+
+void AtomicFile::abandon() {
+  if (descriptor_ >= 0) file_calls::close(descriptor_);
+  descriptor_ = -1;
+  if (!temporary_.empty()) file_calls::unlink(temporary_.c_str());
+  temporary_.clear();
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    const ssize_t written = file_calls::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = EIO;
     if (written <= 0) fail_with_errno("cannot write");
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
 }
 
+void AtomicFile::rewrite(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written =
+        file_calls::write_at(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = EIO;
+    if (written <= 0) fail_with_errno("cannot go back in");
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+}
+
 void AtomicFile::commit() {
-  if (fsync(descriptor_) != 0 || std::rename(temporary_.c_str(), target_.c_str()) != 0)
+  const bool straight = temporary_.empty();
+  // Pipes and most devices have nothing to sync.
+  if (file_calls::sync(descriptor_) != 0 && !(straight && errno == EINVAL))
     fail_with_errno("cannot write");
+  const int closed = file_calls::close(std::exchange(descriptor_, -1));
+  if (closed != 0) fail_with_errno("cannot write");
+  if (straight) return;
+  if (file_calls::rename(temporary_.c_str(), target_.c_str()) != 0) fail_with_errno("cannot write");
   temporary_.clear();
   if (!sync_directory(target_.parent_path())) fail_with_errno("cannot store the folder of");
 }
 
-void AtomicFile::fail_with_errno(const char* what) const {
-  fail<FileError>("write", "{} '{}': {}", what, target_.string(), std::strerror(errno));
+void AtomicFile::fail_with_errno(const char* what) {
+  const int error = errno;
+  abandon();
+  fail<FileError>("write", "{} '{}': {}", what, name_, std::strerror(error));
 }
 
 bool AtomicFile::is_temporary(const fs::path& file) {
   const std::string name = file.filename().string();
-  return name.rfind(temporary_mark) == name.size() - temporary_mark.size() - 6 &&
-         name.size() > temporary_mark.size() + 6;
+  constexpr size_t end = temporary_mark.size() + random_letters;
+  return name.size() > end && name.rfind(temporary_mark) == name.size() - end;
 }
 
 MappedFile::MappedFile(const fs::path& path) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Opening a pipe would wait for a writer.
+  const Descriptor file{file_calls::open(path.c_str(), O_RDONLY | O_NONBLOCK)};
   check<FileError>(file.value >= 0, "read", "cannot open '{}': {}", path.string(),
                    std::strerror(errno));
   struct stat status = {};
-  check<FileError>(fstat(file.value, &status) == 0 && S_ISREG(status.st_mode), "read",
-                   "'{}' is not a file", path.string());
+  check<FileError>(file_calls::fstat(file.value, status) == 0, "read", "cannot read '{}': {}",
+                   path.string(), std::strerror(errno));
+  check<FileError>(S_ISREG(status.st_mode), "read",
+                   "'{}' must be a regular file, not a folder, a pipe or a device", path.string());
   const auto size = static_cast<size_t>(status.st_size);
   if (size == 0) return;  // cannot be mapped
-  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);
+  void* data = file_calls::map(file.value, size);
   check<FileError>(data != MAP_FAILED, "read", "cannot map '{}': {}", path.string(),
                    std::strerror(errno));
   bytes_ = {static_cast<const std::byte*>(data), size};
@@ -94,6 +198,28 @@ MappedFile::MappedFile(const fs::path& path) {
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+FolderLock::FolderLock(const fs::path& folder) {
+  make_folders(folder);
+  const fs::path path = folder / "lock";
+  Descriptor file{file_calls::open(path.c_str(), O_RDWR | O_CREAT, 0666)};
+  check<FileError>(file.value >= 0, "lock", "cannot make '{}': {}", path.string(),
+                   std::strerror(errno));
+  if (file_calls::lock(file.value) != 0 && errno == EWOULDBLOCK) {
+    char holder[64] = {};
+    const ssize_t size = pread(file.value, holder, sizeof holder - 1, 0);
+    fail<FileError>("lock", "'{}' is in use by process {}; wait for it, or use another folder",
+                    folder.string(), size > 0 ? holder : "?");
+  }
+  // For the message above: a process that cannot say who it is holds the lock all the same.
+  const std::string self = std::to_string(getpid());
+  if (ftruncate(file.value, 0) == 0) file_calls::write_at(file.value, self.data(), self.size(), 0);
+  descriptor_ = std::exchange(file.value, -1);
+}
+
+FolderLock::~FolderLock() {
+  file_calls::close(descriptor_);
 }
 
 }  // namespace rw

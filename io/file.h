@@ -1,7 +1,10 @@
-// Files that are written whole or not at all, and files read through a mapping.
+// Files that are written whole or not at all, files read through a mapping, and a folder's lock.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -9,34 +12,47 @@
 
 namespace rw {
 
+// What becomes of a folder that is not there.
+enum class Folders { are_made, must_exist };
+
 // Collects what is written in a temporary file beside `target`. commit() puts it in the target's
 // place when it is safely stored: a reader, or a machine that loses power, finds the old file or
-// all of the new one. Without commit() nothing changes. Makes the folder it needs. Throws
-// FileError.
+// all of the new one. Without commit() nothing changes. Links are followed. A new file has the mode
+// that the umask leaves, one that is replaced keeps its mode. Throws FileError, with the temporary
+// file gone.
+//
+// What is no regular file cannot be replaced: devices, pipes and this process's own descriptors
+// (/dev/stdout, /dev/fd/3) are written to as the bytes come.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path target);
+  explicit AtomicFile(const std::filesystem::path& target, Folders folders = Folders::are_made);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  // Puts other bytes in place of some that were written. Not to devices and pipes.
+  void rewrite(uint64_t offset, std::span<const std::byte> bytes);
   void commit();
 
   // The file is the temporary file of a writer, perhaps of one that was killed.
   static bool is_temporary(const std::filesystem::path& file);
 
  private:
-  [[noreturn]] void fail_with_errno(const char* what) const;
+  void open_straight();
+  void open_beside(mode_t mode);
+  void abandon();
+  [[noreturn]] void fail_with_errno(const char* what);
 
-  std::filesystem::path target_;
-  std::string temporary_;  // empty once it is renamed
+  std::string name_;              // as it was given
+  std::filesystem::path target_;  // behind all links
+  std::string temporary_;         // empty: written straight, or in place by now
   int descriptor_ = -1;
 };
 
-// The bytes of a file, read by the system as they are touched. The file must not be cut short while
-// it is mapped; replacing it, as AtomicFile does, is fine. Throws FileError.
+// The bytes of a regular file, read by the system as they are touched. The file must not be cut
+// short while it is mapped; replacing it, as AtomicFile does, is fine. Throws FileError.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -45,9 +61,26 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+  }
 
  private:
   std::span<const std::byte> bytes_;
+};
+
+// Keeps other processes out of a folder, which is made where it is missing: by a lock on the file
+// "lock" in it, which the system lifts when the holder ends, however that happens. FileError names
+// the holder. File systems without locks keep nobody out.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
 };
 
 }  // namespace rw

@@ -110,7 +110,7 @@ void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
   header.resize((prefix + header.size() + 64) / 64 * 64 - prefix, ' ');  // NumPy aligns the data
   header.back() = '\n';
   const auto length = static_cast<uint16_t>(header.size());
-  AtomicFile file(path);
+  AtomicFile file(path, Folders::must_exist);
   file.write(magic);
   file.write(std::string_view("\1\0", 2));  // version
   file.write(std::as_bytes(std::span(&length, 1)));

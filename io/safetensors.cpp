@@ -1,9 +1,11 @@
 #include "io/safetensors.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <unordered_set>
 
 #include "io/transfer.h"
 
@@ -13,117 +15,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t max_header = 100'000'000;  // as the reference implementation
-constexpr size_t alignment = 8;               // of the first tensor in the file
+constexpr size_t alignment = 8;  // of the first tensor in the file
 
-std::string quoted(const std::string& text) {
+std::string quote(const std::string& text) {
   return fmt::format("{:?}", text);  // names come from files: control characters are escaped
-}
-
-// Parses the JSON and refuses what nlohmann-json would let pass: duplicate keys, and nesting deeper
-// than the format's, {"name": {"shape": [ ]}}.
-json parse_json(std::string_view text, const std::string& path) {
-  std::vector<std::set<std::string>> keys;  // of the open objects
-  const auto watch = [&](int depth, json::parse_event_t event, json& value) {
-    using Event = json::parse_event_t;
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::object_start || event == Event::array_start)
-      check<FileError>(depth < 3, "safetensors", "'{}': the header is nested too deep", path);
-    if (event == Event::key)
-      check<FileError>(keys.back().insert(value.get<std::string>()).second, "safetensors",
-                       "'{}': the header names {} twice", path, quoted(value.get<std::string>()));
-    return true;
-  };
-  try {
-    return json::parse(text, watch);
-  } catch (const json::exception& error) {
-    fail<FileError>("safetensors", "'{}': the header is not valid JSON (error {})", path, error.id);
-  }
-}
-
-// Unsigned integers of a JSON array.
-std::vector<uint64_t> integers(const json& list, const std::string& what) {
-  std::vector<uint64_t> values;
-  check<FileError>(list.is_array(), "safetensors", "{} must be a list of integers", what);
-  for (const json& item : list) {
-    check<FileError>(item.is_number_unsigned(), "safetensors",
-                     "{} must be a list of integers that are not negative", what);
-    values.push_back(item.get<uint64_t>());
-  }
-  return values;
-}
-
-// Checks one entry of the header against the bytes of the file's data.
-StoredTensor parse_tensor(const json& entry, std::span<const std::byte> data,
-                          const std::string& what) {
-  check<FileError>(
-      entry.is_object() && entry.size() == 3 && entry.contains("dtype") &&
-          entry.contains("shape") && entry.contains("data_offsets") && entry["dtype"].is_string(),
-      "safetensors", "{} must have dtype, shape and data_offsets, and nothing else", what);
-  const auto& dtype = entry["dtype"].get_ref<const std::string&>();
-  const size_t size = stored_size(dtype);
-  check<FileError>(size > 0, "safetensors", "{} has the unknown dtype {}", what, quoted(dtype));
-
-  const auto dims = integers(entry["shape"], "the shape of " + what);
-  check<FileError>(dims.size() <= Shape::max_rank, "safetensors",
-                   "{} must have at most {} dimensions, got {}", what, Shape::max_rank,
-                   dims.size());
-  uint64_t bytes = size;
-  Shape shape;
-  for (const uint64_t dim : dims) {
-    check<FileError>(dim <= INT64_MAX && !__builtin_mul_overflow(bytes, dim, &bytes), "safetensors",
-                     "the shape of {} is too large", what);
-    shape.push_back(static_cast<int64_t>(dim));
-  }
-
-  const auto offsets = integers(entry["data_offsets"], "data_offsets of " + what);
-  check<FileError>(
-      offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data.size(), "safetensors",
-      "data_offsets of {} must be a range within the file's {} bytes of data", what, data.size());
-  check<FileError>(offsets[1] - offsets[0] == bytes, "safetensors",
-                   "{} must have {} bytes for {} {}, got {}", what, bytes, dtype, shape.str(),
-                   offsets[1] - offsets[0]);
-  return {dtype, shape, data.subspan(offsets[0], bytes)};
-}
-
-// The format wants every byte of the data to belong to exactly one tensor.
-void check_coverage(const SafetensorsIndex& index, std::span<const std::byte> data,
-                    const std::string& path) {
-  struct Part {
-    size_t begin, end;
-    const std::string* name;
-    auto operator<=>(const Part&) const = default;
-  };
-  std::vector<Part> parts;
-  for (const auto& [name, tensor] : index.tensors) {
-    const auto begin = static_cast<size_t>(tensor.bytes.data() - data.data());
-    parts.push_back({begin, begin + tensor.bytes.size(), &name});
-  }
-  std::sort(parts.begin(), parts.end());
-  size_t covered = 0;
-  for (const Part& part : parts) {
-    check<FileError>(part.begin >= covered, "safetensors", "'{}': tensor {} overlaps another", path,
-                     quoted(*part.name));
-    check<FileError>(part.begin == covered, "safetensors",
-                     "'{}': {} bytes before tensor {} belong to none", path, part.begin - covered,
-                     quoted(*part.name));
-    covered = part.end;
-  }
-  check<FileError>(covered == data.size(), "safetensors",
-                   "'{}': {} bytes at the end belong to no tensor", path, data.size() - covered);
-}
-
-Metadata parse_metadata(const json& entries, const std::string& path) {
-  Metadata metadata;
-  check<FileError>(entries.is_object(), "safetensors", "'{}': __metadata__ must be an object",
-                   path);
-  for (const auto& [key, value] : entries.items()) {
-    check<FileError>(value.is_string(), "safetensors", "'{}': the metadata {} must be a string",
-                     path, quoted(key));
-    metadata[key] = value.get<std::string>();
-  }
-  return metadata;
 }
 
 // What write_safetensors puts into a file, in the order of its bytes.
@@ -149,55 +44,77 @@ std::vector<Planned> plan_file(const std::vector<NamedTensor>& tensors,
 
 std::string header_text(const std::vector<Planned>& plan, const Metadata& metadata,
                         const std::string& path) {
-  auto header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::unordered_set<std::string_view> names = {"__metadata__"};
+  std::string text;
+  if (!metadata.empty()) text += ",\"__metadata__\":" + json(metadata).dump();
   uint64_t offset = 0;
   for (const Planned& p : plan) {
-    check<ValueError>(!header.contains(p.source->name) && p.source->name != "__metadata__",
-                      "safetensors", "'{}': each tensor needs a name of its own, got {} again",
-                      path, quoted(p.source->name));
+    check<ValueError>(names.insert(p.source->name).second, "safetensors",
+                      "'{}': each tensor needs a name of its own, got {} again", path,
+                      quote(p.source->name));
     const Shape& shape = p.source->tensor.shape();
-    header[p.source->name] = {{"dtype", stored_name(p.dtype)},
-                              {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
-                              {"data_offsets", {offset, offset + p.bytes()}}};
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})",
+                        json(p.source->name).dump(), stored_name(p.dtype),
+                        json(std::vector(shape.begin(), shape.end())).dump(), offset,
+                        offset + p.bytes());
     offset += p.bytes();
   }
-  std::string text = header.dump();
+  if (text.empty()) text = ",";
+  text[0] = '{';
+  text += '}';
   text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');
   return text;
 }
 
-}  // namespace
-
-SafetensorsIndex parse_safetensors(std::span<const std::byte> file, const std::string& path) {
-  uint64_t length = 0;
-  check<FileError>(file.size() >= sizeof length, "safetensors",
-                   "'{}' is too short for a safetensors file, got {} bytes", path, file.size());
-  std::memcpy(&length, file.data(), sizeof length);
-  check<FileError>(length <= max_header, "safetensors",
-                   "'{}': the header may have {} bytes, got {}; is this a safetensors file?", path,
-                   max_header, length);
-  check<FileError>(length <= file.size() - sizeof length, "safetensors",
-                   "'{}' is cut short: the header has {} bytes, the file {}", path, length,
-                   file.size());
-  const std::string_view text(reinterpret_cast<const char*>(file.data()) + sizeof length, length);
-  check<FileError>(text.starts_with('{'), "safetensors", "'{}': the header must begin with {{",
-                   path);
-  const auto data = file.subspan(sizeof length + length);
-
-  SafetensorsIndex index;
-  const json header = parse_json(text, path);
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
-      index.metadata = parse_metadata(entry, path);
-    } else {
-      const std::string what = fmt::format("tensor {} of '{}'", quoted(name), path);
-      index.tensors.emplace(name, parse_tensor(entry, data, what));
-    }
+// Refuses what no reader would take.
+std::string checked_header(const std::vector<Planned>& plan, const Metadata& metadata,
+                           const std::string& path) {
+  std::string text;
+  try {
+    text = header_text(plan, metadata, path);
+  } catch (const json::exception&) {
+    fail<ValueError>("safetensors", "'{}': names and metadata must be UTF-8", path);
   }
-  check_coverage(index, data, path);
-  return index;
+  check<ValueError>(text.size() <= safetensors_header_limit, "safetensors",
+                    "'{}': the header may have {} bytes, got {}; store fewer tensors in one file",
+                    path, safetensors_header_limit, text.size());
+  return text;
 }
+
+// Checksums lie in the metadata: one per tensor, and one of all other metadata.
+const std::string metadata_checksum = "crc32";
+
+std::string tensor_checksum(const std::string& name) {
+  return "crc32:" + name;
+}
+
+class Crc32 {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    value_ = crc32_z(value_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+  }
+  // With its end, so that what moves from one text to the next shows.
+  void add(const std::string& text) {
+    add(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
+  }
+  // As many letters for all values: they are known only when the header has its place.
+  std::string text() const { return fmt::format("{:08x}", value_); }
+
+ private:
+  uLong value_ = crc32_z(0, nullptr, 0);
+};
+
+std::string checksum_of(const Metadata& metadata) {
+  Crc32 crc;
+  for (const auto& [key, value] : metadata) {
+    if (key == metadata_checksum) continue;
+    crc.add(key);
+    crc.add(value);
+  }
+  return crc.text();
+}
+
+}  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : path_(path.string()), file_(path), index_(parse_safetensors(file_.bytes(), path_)) {}
@@ -205,28 +122,62 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
 void SafetensorsFile::read(const std::string& name, const Tensor& target) const {
   const auto found = tensors().find(name);
   check<FileError>(found != tensors().end(), "safetensors", "'{}' has no tensor {}", path_,
-                   quoted(name));
+                   quote(name));
   const StoredTensor& stored = found->second;
-  const std::string what = fmt::format("tensor {} of '{}'", quoted(name), path_);
+  const std::string what = fmt::format("tensor {} of '{}'", quote(name), path_);
   check<FileError>(stored.shape == target.shape(), "safetensors",
                    "{} must have the shape {}, got {}", what, target.shape().str(),
                    stored.shape.str());
   upload(stored.dtype, stored.bytes, target, what);
 }
 
+void SafetensorsFile::verify() const {
+  const auto expect = [&](const std::string& key, const std::string& what, const std::string& got) {
+    const auto stored = metadata().find(key);
+    check<FileError>(stored != metadata().end(), "safetensors", "'{}' has no checksum of {}", path_,
+                     what);
+    check<FileError>(stored->second == got, "safetensors",
+                     "'{}' is damaged: the checksum of {} must be {}, got {}", path_, what,
+                     quote(stored->second), got);
+  };
+  expect(metadata_checksum, "the metadata", checksum_of(metadata()));
+  for (const auto& [name, tensor] : tensors()) {
+    Crc32 crc;
+    crc.add(tensor.bytes);
+    expect(tensor_checksum(name), "tensor " + quote(name), crc.text());
+  }
+}
+
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
-                       const Metadata& metadata, std::optional<DType> float_dtype) {
+                       const Metadata& given, std::optional<DType> float_dtype,
+                       Checksums checksums) {
   check<DTypeError>(!float_dtype || is_float(*float_dtype), "safetensors",
                     "floats can be stored as f32 or f16, got {}",
                     name(float_dtype.value_or(DType::f32)));
   const std::vector<Planned> plan = plan_file(tensors, float_dtype);
-  const std::string header = header_text(plan, metadata, path.string());
+  Metadata metadata = given;
+  if (checksums == Checksums::crc32) {
+    metadata[metadata_checksum] = Crc32().text();
+    for (const NamedTensor& t : tensors) metadata[tensor_checksum(t.name)] = Crc32().text();
+  }
+  const std::string header = checked_header(plan, metadata, path.string());
   const uint64_t length = header.size();
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(header);
-  for (const Planned& p : plan)
-    download(p.source->tensor, p.dtype, [&](auto piece) { file.write(piece); });
+  for (const Planned& p : plan) {
+    Crc32 crc;
+    download(p.source->tensor, p.dtype, [&](auto piece) {
+      if (checksums == Checksums::crc32) crc.add(piece);
+      file.write(piece);
+    });
+    if (checksums == Checksums::crc32) metadata[tensor_checksum(p.source->name)] = crc.text();
+  }
+  if (checksums == Checksums::crc32) {
+    metadata[metadata_checksum] = checksum_of(metadata);
+    const std::string final_header = checked_header(plan, metadata, path.string());
+    file.rewrite(sizeof length, std::as_bytes(std::span(final_header)));
+  }
   file.commit();
 }
 

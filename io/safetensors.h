@@ -29,6 +29,8 @@ struct SafetensorsIndex {
   Metadata metadata;
 };
 
+inline constexpr uint64_t safetensors_header_limit = 100'000'000;  // as the reference's
+
 // Reads the header of a file's bytes and believes nothing in it: sizes, offsets, gaps, overlaps,
 // duplicate names. `path` is for messages. Throws FileError.
 SafetensorsIndex parse_safetensors(std::span<const std::byte> file, const std::string& path);
@@ -45,6 +47,9 @@ class SafetensorsFile {
   // Copies a tensor of the file into `target`, which has its shape and any strides. Floats are
   // converted to the target's float dtype, I64 to i32 with a check of the range. Throws FileError.
   void read(const std::string& name, const Tensor& target) const;
+  // Compares the metadata and the bytes of all tensors with the checksums that the file has of
+  // them. Throws FileError where one differs, naming it, or is missing.
+  void verify() const;
 
  private:
   std::string path_;
@@ -52,9 +57,15 @@ class SafetensorsFile {
   SafetensorsIndex index_;
 };
 
-// Writes the tensors, of any strides, as one file; floats as `float_dtype` if given.
+// Whether a file has what SafetensorsFile::verify() asks for: entries "crc32" and "crc32:NAME" in
+// its metadata. Such a file must be a regular one.
+enum class Checksums { none, crc32 };
+
+// Writes the tensors, of any strides, as one file; floats as `float_dtype` if given. Throws
+// ValueError for names that come twice and for texts that are not UTF-8, FileError.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const Metadata& metadata = {},
-                       std::optional<DType> float_dtype = std::nullopt);
+                       std::optional<DType> float_dtype = std::nullopt,
+                       Checksums checksums = Checksums::none);
 
 }  // namespace rw

@@ -19,7 +19,7 @@ PROJECT_RULES = {
     "backends/cpu/": BACKEND + ["backends/dry/"],  # every backend can be predicted
     "backends/vulkan/": BACKEND + ["backends/dry/"],
     "backends/dry/": BACKEND,
-    "data/": ["core/cache_directory.h", "core/checked.h", "core/error.h"],
+    "data/": ["core/cache_directory.h", "core/checked.h", "core/error.h", "io/file.h"],
     "nn/": ["core/"],
     "optim/": ["core/", "shaders/"],
     "io/": ["core/", "nn/", "optim/"],
@@ -32,7 +32,7 @@ PROJECT_RULES = {
 LIBRARY_RULES = {
     "fmt/": [""],
     "vulkan/": ["backends/vulkan/"],
-    "zlib.h": ["data/", "tests/"],
+    "zlib.h": ["data/", "io/", "tests/"],
     "unicode/": ["data/", "tests/"],  # ICU
     "doctest/": ["tests/"],
     "CLI/": ["examples/", "tools/", "benchmarks/", "tests/fuzz/"],

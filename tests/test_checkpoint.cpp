@@ -1,153 +1,19 @@
-// Models in files, and training that goes on bit for bit after a checkpoint, also after SIGKILL.
+// Training that goes on bit for bit after a checkpoint, and checkpoints that are damaged.
 #include <doctest/doctest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <cstring>
-#include <thread>
-
-#include "data/random.h"
-#include "io/checkpoint.h"
-#include "io/model.h"
-#include "nn/models/resnet.h"
-#include "nn/sequential.h"
-#include "optim/accumulate.h"
-#include "optim/adam.h"
+#include "tests/checkpoint_fixture.h"
+#include "tests/file_faults.h"
 #include "tests/file_fixture.h"
-#include "tests/optim_fixture.h"
 
 using namespace rw;
 using test::bytes_of;
+using test::fails;
+using test::FileFaults;
 using test::on_each_device;
-using test::some_values;
+using test::Run;
 using test::TemporaryFolder;
+using test::total_steps;
 namespace fs = std::filesystem;
-
-namespace {
-
-ResNetConfig small_resnet(int classes = 5) {
-  ResNetConfig config = resnet_imagenet(18, classes);
-  config.widths = {4, 8, 8, 8};
-  return config;
-}
-
-// A small network with everything that a checkpoint must not forget: running statistics, dropout,
-// momenta, a loss scale that moves, a schedule, and windows of micro-batches.
-class Run {
- public:
-  explicit Run(DType dtype)
-      : dtype_(dtype),
-        seeded_((manual_seed(5), true)),
-        optimizer_(Adam(build(model_).parameters(), {.lr = 0.01f}), 2) {
-    optimizer_.set_schedule(Schedule::cosine(12, 3));
-    if (dtype == DType::f16) optimizer_.set_scaler(LossScaler::dynamic(0x1p30f, 2, 0.5f, 3));
-  }
-
-  float step() {
-    const auto seed = static_cast<int>(position.epoch * 100 + position.index);
-    const Tensor x = tensor(some_values(4 * 6 * 6 * 3, seed), {4, 6, 6, 3}, dtype_);
-    const std::vector<int32_t> labels = {seed % 3, (seed + 1) % 3, 2, 0};
-    Tensor loss;
-    {
-      const Autocast autocast(dtype_, dtype_ == DType::f16);
-      loss = cross_entropy(model_(x), tensor(labels, {4}));
-    }
-    optimizer_.backward(loss);
-    optimizer_.step();
-    ++position.step;
-    if (++position.index == 5) position.index = 0, ++position.epoch;
-    return loss.item();
-  }
-
-  TrainingState state() { return {.model = model_, .optimizer = optimizer_}; }
-  // Every bit that training left, with the names.
-  std::vector<std::pair<std::string, std::vector<uint32_t>>> bits() {
-    std::vector<std::pair<std::string, std::vector<uint32_t>>> all;
-    const auto add = [&](const std::string& name, const Tensor& t) {
-      const std::vector<float> values = t.to_vector();
-      all.emplace_back(name, std::vector<uint32_t>(values.size()));
-      std::memcpy(all.back().second.data(), values.data(), values.size() * sizeof(float));
-    };
-    for (const auto& [name, t] : state_dict(model_)) add(name, t);
-    for (const auto& [name, t] : optimizer_.state()) add(name, t);
-    return all;
-  }
-  uint64_t skipped() const { return optimizer_.skipped(); }
-
-  TrainingPosition position;
-
- private:
-  static Sequential& build(Sequential& model) {
-    model.emplace<Conv2d>(3, 8, 3, ConvOptions{.padding = 1, .bias = false});
-    model.emplace<BatchNorm2d>(8);
-    model.emplace<ReLU>();
-    model.emplace<Dropout>(0.3f);
-    model.emplace<GlobalAvgPool>();
-    model.emplace<Linear>(8, 3);
-    return model;
-  }
-
-  DType dtype_;
-  bool seeded_;
-  Sequential model_;
-  Accumulate optimizer_;
-};
-
-constexpr int64_t total_steps = 24;
-
-// Trains to the end, going on from the newest checkpoint, with one after each update.
-void train_with_checkpoints(const fs::path& folder) {
-  Run run(DType::f32);
-  const CheckpointDirectory checkpoints(folder, 2);
-  if (const auto position = checkpoints.load_latest(run.state())) run.position = *position;
-  while (run.position.step < total_steps) {
-    run.step();
-    if (run.position.step % 2 == 0) checkpoints.save(run.state(), run.position);
-  }
-}
-
-constexpr const char* folder_variable = "REWIND_TEST_CHECKPOINTS";
-constexpr const char* device_variable = "REWIND_TEST_DEVICE";
-
-// This program again, running only the test case below.
-pid_t start_training(const fs::path& folder, const std::string& device) {
-  const std::string self = fs::read_symlink("/proc/self/exe");
-  setenv(folder_variable, folder.c_str(), 1);
-  setenv(device_variable, device.c_str(), 1);
-  const pid_t child = fork();
-  if (child == 0) {
-    execl(self.c_str(), self.c_str(), "--test-case=checkpoint: child process", "--no-skip",
-          "--minimal", nullptr);
-    _exit(127);
-  }
-  unsetenv(folder_variable);
-  unsetenv(device_variable);
-  return child;
-}
-
-int wait_for(pid_t child) {
-  int status = 0;
-  waitpid(child, &status, 0);
-  return status;
-}
-
-// Leaves the ended process for wait_for.
-bool is_running(pid_t child) {
-  siginfo_t info = {};
-  return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid == 0;
-}
-
-}  // namespace
-
-TEST_CASE("checkpoint: child process" * doctest::skip()) {
-  const char* folder = std::getenv(folder_variable);
-  if (folder == nullptr) return;  // only start_training() runs this
-  set_default_device(open_backend(std::getenv(device_variable)));
-  train_with_checkpoints(folder);
-}
 
 TEST_CASE("checkpoint: training goes on bit for bit in a new model") {
   on_each_device([] {
@@ -180,41 +46,10 @@ TEST_CASE("checkpoint: training goes on bit for bit in a new model") {
   });
 }
 
-TEST_CASE("checkpoint: killed at any moment, training ends with the same bits") {
-  on_each_device([] {
-    const std::string device = default_device()->info().backend;
-    const TemporaryFolder folder;
-    REQUIRE(wait_for(start_training(folder.path / "whole", device)) == 0);
-
-    DataRandom random(3);
-    const int attempts = device == "cpu" ? 6 : 2;  // drivers take a while to start
-    const CheckpointDirectory killed(folder.path / "killed");
-    int kills = 0;
-    for (int attempt = 0; attempt < attempts; ++attempt) {
-      const auto before = killed.list();
-      const pid_t child = start_training(folder.path / "killed", device);
-      // Until it has come a little further, then up to two steps more.
-      for (int i = 0; i < 2000 && is_running(child) && killed.list() == before; ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      std::this_thread::sleep_for(std::chrono::microseconds(random.below(8000)));
-      kill(child, SIGKILL);  // at worst it has ended, but its number is still taken
-      if (WIFSIGNALED(wait_for(child))) ++kills;
-      for (const auto& entry : fs::directory_iterator(folder.path / "killed"))
-        if (!AtomicFile::is_temporary(entry.path())) CHECK_NOTHROW(SafetensorsFile(entry.path()));
-    }
-    CHECK(kills > 0);
-    REQUIRE(wait_for(start_training(folder.path / "killed", device)) == 0);
-    const auto last = fmt::format("step-{:012}.safetensors", total_steps);
-    CHECK(bytes_of(folder.path / "killed" / last) == bytes_of(folder.path / "whole" / last));
-    // The newest two are kept, and nothing else.
-    CHECK(std::distance(fs::directory_iterator(folder.path / "killed"), {}) == 2);
-  });
-}
-
-TEST_CASE("checkpoint: only complete files count") {
+TEST_CASE("checkpoint: the newest whole file counts, others stay out of the way") {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
-  const CheckpointDirectory checkpoints(folder.path, 3);
+  CheckpointDirectory checkpoints(folder.path, 3);
   Run run(DType::f32);
   CHECK_FALSE(checkpoints.load_latest(run.state()).has_value());
   CHECK_FALSE(CheckpointDirectory(folder.path / "none").load_latest(run.state()).has_value());
@@ -225,21 +60,214 @@ TEST_CASE("checkpoint: only complete files count") {
   REQUIRE(checkpoints.list().size() == 3);
   CHECK(checkpoints.list().back().filename() == "step-000000000010.safetensors");
   fs::resize_file(checkpoints.list().back(), 5000);  // a damaged disk
-  const auto position = checkpoints.load_latest(run.state());
-  REQUIRE(position.has_value());
-  CHECK(position->step == 8);
-  run.position = *position;
+  const auto loaded = checkpoints.load_latest(run.state());
+  REQUIRE(loaded.has_value());
+  CHECK(loaded->position.step == 8);
+  CHECK(loaded->file == folder.path / "step-000000000008.safetensors");
+  REQUIRE(loaded->damaged.size() == 1);
+  CHECK(loaded->damaged[0].find("step-000000000010") != std::string::npos);
+  run.position = loaded->position;
 
-  // What a killed writer left goes with the next save; other files stay.
+  // What a killed writer left goes with the next save, and what was passed over; other files stay.
   std::ofstream(folder.path / "step-000000000012.safetensors.partial-aB3dE6") << "half";
   std::ofstream(folder.path / "notes.txt") << "mine";
   checkpoints.save(run.state(), run.position);
   CHECK_FALSE(fs::exists(folder.path / "step-000000000012.safetensors.partial-aB3dE6"));
+  CHECK_FALSE(fs::exists(folder.path / "step-000000000010.safetensors"));
   CHECK(fs::exists(folder.path / "notes.txt"));
 
   run.step();
   CHECK_THROWS_AS(checkpoints.save(run.state(), run.position), AutogradError);  // inside a window
   CHECK_THROWS_AS(CheckpointDirectory(folder.path, 0), ValueError);
+  run.step();
+  CHECK_THROWS_AS(checkpoints.save(run.state(), {.step = 20, .epoch = -1}), ValueError);
+  CHECK_THROWS_AS(checkpoints.save(run.state(), {.step = 20, .json = "\xff"}), ValueError);
+}
+
+TEST_CASE("checkpoint: a killed writer's file goes when training goes on") {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  const fs::path left = folder.path / "step-000000000012.safetensors.partial-aB3dE6";
+  std::ofstream(left) << "half";
+  Run run(DType::f32);
+  CHECK_FALSE(CheckpointDirectory(folder.path).load_latest(run.state()).has_value());
+  CHECK_FALSE(fs::exists(left));
+}
+
+TEST_CASE("checkpoint: later checkpoints are another run's") {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  Run run(DType::f32);
+  {
+    CheckpointDirectory checkpoints(folder.path, 1);
+    run.step();
+    run.step();
+    checkpoints.save(run.state(), {.step = 20});
+    // A second holder of the folder, here or elsewhere.
+    CheckpointDirectory second(folder.path);
+    CHECK_THROWS_WITH_AS(second.save(run.state(), {.step = 30}), doctest::Contains("is in use by"),
+                         FileError);
+    CHECK_THROWS_WITH_AS((void)second.load_latest(run.state()), doctest::Contains("is in use by"),
+                         FileError);
+  }
+  CheckpointDirectory checkpoints(folder.path, 1);
+  CHECK_THROWS_WITH_AS(checkpoints.save(run.state(), {.step = 4}),
+                       doctest::Contains("is of a later step than 4"), FileError);
+  CHECK(checkpoints.list().size() == 1);
+  checkpoints.clear();
+  CHECK(checkpoints.list().empty());
+  checkpoints.save(run.state(), {.step = 4});
+  CHECK(checkpoints.list().size() == 1);
+}
+
+TEST_CASE("checkpoint: whichever byte is damaged, the older one is taken") {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  std::vector<std::pair<int64_t, decltype(std::declval<Run>().bits())>> saved;
+  Run run(DType::f32);
+  {
+    CheckpointDirectory checkpoints(folder.path, 2);
+    for (int i = 0; i < 2; ++i) {
+      run.step();
+      run.step();
+      checkpoints.save(run.state(), run.position);
+      saved.emplace_back(run.position.step, run.bits());
+    }
+  }
+  const fs::path newest = CheckpointDirectory(folder.path).list().back();
+  const fs::path older = CheckpointDirectory(folder.path).list().front();
+  const std::string whole = bytes_of(newest);
+  const auto write = [](const fs::path& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+  };
+  const auto loads = [&](int64_t step, size_t damaged) {
+    CheckpointDirectory checkpoints(folder.path);
+    const auto loaded = checkpoints.load_latest(run.state());
+    REQUIRE(loaded.has_value());
+    CHECK(loaded->position.step == step);
+    CHECK(loaded->damaged.size() == damaged);
+    CHECK(run.bits() == saved[step == saved[1].first].second);
+  };
+  loads(4, 0);
+  // Every byte of the header, its blanks aside, and some of every tensor.
+  uint64_t header = 0;
+  std::memcpy(&header, whole.data(), sizeof header);
+  const size_t end = whole.find_last_not_of(' ', 8 + header - 1);
+  for (size_t at = 0; at < whole.size(); at += at <= end ? 1 : 13) {
+    if (at > end && at < 8 + header) continue;
+    CAPTURE(at);
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1 << at % 7);
+    write(newest, damaged);
+    loads(2, 1);
+  }
+  for (size_t size = 0; size < whole.size(); size += 101) {
+    write(newest, whole.substr(0, size));
+    loads(2, 1);
+  }
+  write(newest, bytes_of(older));  // whole, but of another step
+  loads(2, 1);
+  write(newest, whole);
+  loads(4, 0);
+
+  // When none is whole, training does not start from zero by itself.
+  write(newest, whole.substr(0, 1000));
+  std::string damaged = bytes_of(older);
+  damaged.back() = static_cast<char>(damaged.back() ^ 1);
+  write(older, damaged);
+  CheckpointDirectory checkpoints(folder.path);
+  const auto before = run.bits();
+  CHECK_THROWS_WITH_AS((void)checkpoints.load_latest(run.state()),
+                       doctest::Contains("none of the 2 checkpoints"), FileError);
+  CHECK_THROWS_WITH_AS(load_checkpoint(older, run.state()), doctest::Contains("is damaged"),
+                       FileError);
+  CHECK(run.bits() == before);
+  CHECK(fs::exists(newest));
+  checkpoints.clear();
+  CHECK_FALSE(checkpoints.load_latest(run.state()).has_value());
+}
+
+TEST_CASE("checkpoint: a position that is refused changes nothing") {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  CheckpointDirectory checkpoints(folder.path);
+  Run run(DType::f32);
+  run.step();
+  run.step();
+  checkpoints.save(run.state(), {.step = 7, .json = "mine"});
+  run.step();
+  run.step();
+  const auto before = run.bits();
+  CHECK_THROWS_WITH_AS((void)checkpoints.load_latest(run.state(),
+                                                     [](const TrainingPosition& position) {
+                                                       CHECK(position.step == 7);
+                                                       CHECK(position.json == "mine");
+                                                       fail<FileError>("test", "not this one");
+                                                     }),
+                       doctest::Contains("not this one"), FileError);
+  CHECK(run.bits() == before);
+}
+
+TEST_CASE("checkpoint: whichever call fails or is the last, training goes on from a whole one") {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  const fs::path kept = folder.path / "kept", used = folder.path / "used";
+  Run run(DType::f32);
+  std::vector<decltype(run.bits())> bits;  // after 2 and 4 steps
+  {
+    CheckpointDirectory checkpoints(kept, 1);
+    for (int i = 0; i < 4; ++i) {
+      run.step();
+      if (i % 2 == 1) bits.push_back(run.bits());
+      if (i == 1) checkpoints.save(run.state(), run.position);
+    }
+  }
+  // From the lock to the end of the save: what a process that goes on does with files.
+  const auto resume_and_save = [&] {
+    CheckpointDirectory checkpoints(used, 1);
+    Run other(DType::f32);
+    const auto loaded = checkpoints.load_latest(other.state());
+    REQUIRE(loaded.has_value());
+    checkpoints.save(run.state(), run.position);
+  };
+  const auto begin = [&] {
+    fs::remove_all(used);
+    fs::copy(kept, used);
+  };
+  begin();
+  int calls = 0;
+  {
+    const FileFaults count;
+    resume_and_save();
+    calls = count.calls();
+  }
+  CHECK(calls > 30);
+  int old = 0, fresh = 0;
+  for (const bool for_good : {false, true}) {
+    for (int at = 0; at < calls; ++at) {
+      CAPTURE(for_good);
+      CAPTURE(at);
+      begin();
+      const bool threw = fails([&] {
+        const FileFaults faults({.at = at, .for_good = for_good});
+        resume_and_save();
+      });
+      CheckpointDirectory checkpoints(used, 1);
+      Run next(DType::f32);
+      const auto loaded = checkpoints.load_latest(next.state());
+      REQUIRE(loaded.has_value());
+      CHECK(loaded->damaged.empty());
+      CHECK((loaded->position.step == 4 || (loaded->position.step == 2 && threw)));
+      CHECK(next.bits() == bits[loaded->position.step / 4]);
+      (loaded->position.step == 4 ? fresh : old) += 1;
+      for (const auto& entry : fs::directory_iterator(used))
+        CHECK_FALSE(AtomicFile::is_temporary(entry.path()));
+      checkpoints.save(run.state(), run.position);
+      CHECK(test::entries(used) == 2);  // it and the lock
+    }
+  }
+  CHECK(old > calls);
+  CHECK(fresh > 4);
 }
 
 TEST_CASE("checkpoint: files that do not fit are refused before anything is changed") {
@@ -259,64 +287,4 @@ TEST_CASE("checkpoint: files that do not fit are refused before anything is chan
   CHECK_THROWS_WITH_AS(load_checkpoint(folder.path / "model", run.state()),
                        doctest::Contains("must be a training checkpoint"), FileError);
   CHECK(run.bits() == before);
-}
-
-TEST_CASE("model files: torchvision's layout, f16, missing and unexpected names") {
-  on_each_device([] {
-    const TemporaryFolder folder;
-    const fs::path path = folder.path / "m.safetensors";
-    manual_seed(1);
-    ResNet saved(small_resnet());
-    const Tensor x = tensor(some_values(2 * 32 * 32 * 3), {2, 32, 32, 3});
-    saved(x);  // moves the running statistics
-    save_model(path, saved, {{"note", "test"}});
-    {
-      const SafetensorsFile file(path);
-      CHECK(file.metadata() == Metadata{{"format", "pt"}, {"note", "test"}});
-      CHECK(file.tensors().at("conv1.weight").shape == Shape{4, 3, 7, 7});  // OIHW
-      Tensor conv = empty({4, 3, 7, 7}, DType::f32);
-      file.read("conv1.weight", conv);
-      const auto ours = saved.named_parameters()[0].tensor;
-      CHECK(conv.to_vector() == permute(ours, {0, 3, 1, 2}).to_vector());
-    }
-    ResNet loaded(small_resnet());
-    CHECK(load_model(path, loaded).missing.empty());
-    saved.eval();
-    loaded.eval();
-    const NoGrad guard;
-    CHECK(loaded(x).to_vector() == saved(x).to_vector());
-
-    const uint64_t f32_size = fs::file_size(path);
-    save_model(path, saved, {}, DType::f16);
-    CHECK(fs::file_size(path) + static_cast<uint64_t>(saved.parameter_count()) * 2 < f32_size);
-    load_model(path, loaded);
-    for (size_t i = 0; i < saved.parameters().size(); ++i)
-      CHECK(loaded.parameters()[i].to_vector() ==
-            cast(cast(saved.parameters()[i], DType::f16), DType::f32).to_vector());
-
-    ResNet more_classes(small_resnet(7));
-    CHECK_THROWS_WITH_AS(load_model(path, more_classes),
-                         doctest::Contains("other shapes: fc.weight is (5, 8), not (7, 8)"),
-                         FileError);
-    StateDict some = torch_state_dict(loaded);
-    some.resize(some.size() - 1);
-    some.push_back({"head.bias", zeros({5})});
-    some.push_back({"bn1.num_batches_tracked", zeros({})});
-    write_safetensors(path, some);
-    CHECK_THROWS_WITH_AS(load_model(path, loaded), doctest::Contains("; unexpected: head.bias"),
-                         FileError);
-    const LoadResult result = load_model(path, loaded, false);
-    CHECK(result.missing == std::vector<std::string>{"layer4.1.bn2.running_var"});
-    CHECK(result.unexpected == std::vector<std::string>{"head.bias"});
-  });
-}
-
-TEST_CASE("model files: renamed tensors of foreign formats") {
-  set_default_device(open_backend("cpu"));
-  const StateDict tensors = {{"encoder.0.norm.weight", zeros({1})},
-                             {"encoder.0.norm.bias", zeros({1})}};
-  const StateDict foreign = renamed(
-      tensors, {{"encoder.", "layer."}, {"norm.weight", "norm.gamma"}, {"norm.bias", "norm.beta"}});
-  CHECK(foreign[0].name == "layer.0.norm.gamma");
-  CHECK(foreign[1].name == "layer.0.norm.beta");
 }

@@ -1,5 +1,6 @@
 // safetensors and .npy: files written and read back, and files that lie.
 #include <doctest/doctest.h>
+#include <zlib.h>
 
 #include <cstring>
 #include <fstream>
@@ -212,6 +213,62 @@ TEST_CASE("safetensors: hostile headers are refused") {
   CHECK(refusal(deep, 0).find("nested too deep") != std::string::npos);
 }
 
+// A header that is compared with itself would take hours here.
+TEST_CASE("safetensors: a million tensors are read, and many are written" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  constexpr int count = 1'000'000;
+  std::string header;
+  for (int i = 0; i < count; ++i)
+    header += fmt::format(R"({}"t{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})",
+                          i == 0 ? '{' : ',', i, i, i + 1);
+  const SafetensorsIndex index = parse(file_with(header + "}", count));
+  CHECK(index.tensors.size() == count);
+  CHECK(index.tensors.at("t999999").shape == Shape{1});
+
+  const TemporaryFolder folder;
+  std::vector<NamedTensor> many;
+  for (int i = 0; i < 20'000; ++i) many.push_back({std::to_string(i), zeros({})});
+  write_safetensors(folder.path / "many", many, {}, {}, Checksums::crc32);
+  const SafetensorsFile file(folder.path / "many");
+  CHECK(file.tensors().size() == many.size());
+  file.verify();
+}
+
+TEST_CASE("safetensors: checksums find what changed") {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  const fs::path path = folder.path / "t";
+  write_safetensors(path, {{"a", tensor(some_values(9), {9})}}, {{"k", "value"}});
+  CHECK_THROWS_WITH_AS(SafetensorsFile(path).verify(), doctest::Contains("has no checksum"),
+                       FileError);
+  write_safetensors(path, {{"a", tensor(some_values(9), {9})}}, {{"k", "value"}}, {},
+                    Checksums::crc32);
+  const std::string whole = bytes_of(path);
+  // As zlib's crc32() has it.
+  const SafetensorsFile file(path);
+  CHECK(
+      file.metadata().at("crc32:a") ==
+      fmt::format("{:08x}",
+                  crc32(0, reinterpret_cast<const Bytef*>(whole.data() + whole.size() - 36), 36)));
+  file.verify();
+  const auto changed = [&](size_t at) {
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ 2);
+    std::ofstream(folder.path / "changed", std::ios::binary) << bytes;
+    SafetensorsFile(folder.path / "changed").verify();
+  };
+  CHECK_THROWS_WITH_AS(changed(whole.find("value")), doctest::Contains("checksum of the metadata"),
+                       FileError);
+  CHECK_THROWS_WITH_AS(changed(whole.size() - 1), doctest::Contains("checksum of tensor \"a\""),
+                       FileError);
+  CHECK_THROWS_WITH_AS(write_safetensors(path, {{"\xff", zeros({1})}}),
+                       doctest::Contains("must be UTF-8"), ValueError);
+  CHECK_THROWS_WITH_AS(write_safetensors(path, {}, {{"k", "\xff"}}),
+                       doctest::Contains("must be UTF-8"), ValueError);
+  CHECK(bytes_of(path) == whole);
+}
+
 TEST_CASE("safetensors: files that end early or claim huge headers") {
   const auto bytes = file_with(good, 11);
   for (size_t size = 0; size < bytes.size(); ++size) {
@@ -227,7 +284,8 @@ TEST_CASE("safetensors: files that end early or claim huge headers") {
   const TemporaryFolder folder;
   CHECK_THROWS_WITH_AS(SafetensorsFile(folder.path / "none"), doctest::Contains("cannot open"),
                        FileError);
-  CHECK_THROWS_WITH_AS(SafetensorsFile(folder.path), doctest::Contains("is not a file"), FileError);
+  CHECK_THROWS_WITH_AS(SafetensorsFile(folder.path), doctest::Contains("must be a regular file"),
+                       FileError);
   std::ofstream(folder.path / "empty").flush();
   CHECK_THROWS_WITH_AS(SafetensorsFile(folder.path / "empty"), doctest::Contains("too short"),
                        FileError);

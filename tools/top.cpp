@@ -112,14 +112,17 @@ int main(int argc, char** argv) {
   CLI::Option* watching = app.add_option("--watch", seconds, "again every SECONDS, until Ctrl-C")
                               ->type_name("[SECONDS=2]")
                               ->expected(0, 1);
-  return run_program(app, argc, argv, [&] {
-    if (watching->count() == 0) {
-      const Snapshot snapshot = look(choice);
-      fmt::print("{}", json ? json_text(snapshot, 2) : to_text(snapshot));
-      return;
-    }
-    check(seconds >= 0.1 && seconds <= 86400, "options", "--watch must be 0.1 to 86400, got {}",
-          seconds);
-    watch(choice, seconds, json);
-  });
+  return run_program(
+      app, argc, argv,
+      [&] {
+        if (watching->count() == 0) {
+          const Snapshot snapshot = look(choice);
+          fmt::print("{}", json ? json_text(snapshot, 2) : to_text(snapshot));
+          return;
+        }
+        check(seconds >= 0.1 && seconds <= 86400, "options", "--watch must be 0.1 to 86400, got {}",
+              seconds);
+        watch(choice, seconds, json);
+      },
+      Output::is_needed);
 }

@@ -41,7 +41,7 @@ struct Pretrain {
   uint32_t accumulate = 2;
   int checkpoint_every = 1;
   double lr = 2e-3, weight_decay = 0.01;
-  bool whole_words = false, quiet = false;
+  bool whole_words = false, restart = false, quiet = false;
   uint64_t seed = 1;
 
   void add_to(CLI::App& app);
@@ -55,12 +55,12 @@ struct Pretrain {
 struct Finetune {
   DeviceOptions device;
   PlanningOptions planning;
-  std::string task, model = default_model_folder(), save, report;
-  int64_t length = 64, batch = 32, epochs = 1, steps = 0;
+  std::string task, model = default_model_folder(), save, resume, report;
+  int64_t length = 64, batch = 32, epochs = 1, steps = 0, save_every = 100;
   uint32_t accumulate = 1;
   int checkpoint_every = 1;
   double lr = 1e-3, weight_decay = 0.01;
-  bool quiet = false;
+  bool restart = false, quiet = false;
   uint64_t seed = 1;
   int64_t classes = 2;  // with --plan
 

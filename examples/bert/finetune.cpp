@@ -29,6 +29,11 @@ void Finetune::add_to(CLI::App& app) {
   app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
   app.add_option("--seed", seed, "of order, dropout and the new layer")->capture_default_str();
   app.add_option("--save", save, "folder for the classifier");
+  app.add_option("--resume", resume,
+                 "keep training checkpoints in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the checkpoints in that folder and start from zero")
+      ->needs("--resume");
+  app.add_option("--save-every", save_every, "steps between them")->capture_default_str();
   app.add_option("--report", report, "write all figures of the run to this JSON file");
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
@@ -81,7 +86,7 @@ class Finetuning {
     steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
   }
 
-  void run();
+  void run();                // from the newest checkpoint on, if there is one
   Meter::Values evaluate();  // on dev.tsv
   void save() const;
   nlohmann::json report(const Meter::Values& dev, const PlannedRun::Account& account) const;
@@ -104,12 +109,16 @@ LoopOptions Finetuning::loop_options() const {
           .samples = o_.batch,
           .unit = "sentences",
           .quiet = o_.quiet,
+          .checkpoints = o_.resume,
+          .steps_per_checkpoint = o_.save_every,
+          .restart = o_.restart,
           .settings = {{"task", o_.task},
                        {"model", o_.model},
                        {"dtype", o_.device.dtype},
                        {"seq", o_.length},
                        {"batch", o_.batch},
                        {"accumulate", o_.accumulate},
+                       {"steps", total_},
                        {"lr", o_.lr},
                        {"weight_decay", o_.weight_decay},
                        {"seed", o_.seed}}};
@@ -123,9 +132,11 @@ void Finetuning::introduce() const {
 }
 
 void Finetuning::run() {
+  loop_.resume();
   introduce();
-  BatchStream<TextLoader> batches(loader_);
-  loop_.run([&](int64_t) { steps_.step(batches.next()); });
+  const int64_t start = loop_.start(), batches = loader_.batches();
+  BatchStream<TextLoader> stream(loader_, {o_.seed, start / batches, start % batches});
+  loop_.run([&](int64_t) { steps_.step(stream.next()); });
 }
 
 Meter::Values Finetuning::evaluate() {
@@ -164,8 +175,11 @@ std::pair<int64_t, int64_t> largest_batch(TextLoader loader, const Finetune& o) 
 }
 
 void check_options(const Finetune& o) {
-  check(o.length >= 8 && o.batch > 0 && o.accumulate > 0 && o.epochs > 0 && o.steps >= 0, "options",
-        "--seq must be at least 8, and --batch, --accumulate, --epochs and --steps positive");
+  check(o.length >= 8 && o.batch > 0 && o.accumulate > 0 && o.epochs > 0 && o.steps >= 0 &&
+            o.save_every > 0,
+        "options",
+        "--seq must be at least 8, and --batch, --accumulate, --epochs, --steps and --save-every "
+        "positive");
   check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
         o.checkpoint_every);
   check(std::isfinite(o.lr) && o.lr >= 0, "options", "--lr must be a number >= 0, got {}", o.lr);

@@ -49,6 +49,8 @@ void Pretrain::add_to(CLI::App& app) {
   app.add_option("--save", save, "folder for the trained model")->capture_default_str();
   app.add_option("--resume", resume,
                  "keep training checkpoints in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the checkpoints in that folder and start from zero")
+      ->needs("--resume");
   app.add_option("--save-every", save_every, "steps between them")->capture_default_str();
   app.add_option("--report", report, "write all figures of the run to this JSON file");
   app.add_flag("--quiet", quiet, "print the results only");
@@ -134,6 +136,7 @@ LoopOptions Pretraining::loop_options() const {
           .quiet = o_.quiet,
           .checkpoints = o_.resume,
           .steps_per_checkpoint = o_.save_every,
+          .restart = o_.restart,
           .settings = {{"model", o_.model},
                        {"text", o_.text},
                        {"vocabulary", config().vocab_size},

@@ -2,31 +2,62 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <new>
 
 #include "backends/open.h"
 #include "core/device.h"
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "data/files.h"
+#include "examples/common/lasting_output.h"
 
 namespace rw {
 
-int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
+namespace {
+
+// Standard error, too, may have no reader: that is no reason to end.
+void complain(const std::string& line) {
+  std::fflush(stdout);
+  std::fputs(line.c_str(), stderr);
+}
+
+int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   try {
     app.parse(argc, argv);
     body();
     return 0;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
+  } catch (const Interrupted& stop) {
+    complain(fmt::format("stopped: {}\n", stop.what()));
+    return 128 + stop.signal;
   } catch (const std::bad_alloc&) {
-    std::fflush(stdout);
-    fmt::print(stderr, "error: this process may not have more memory of the host (see `ulimit -v`)\n");
+    complain("error: this process may not have more memory of the host (see `ulimit -v`)\n");
     return 1;
   } catch (const std::exception& error) {
-    std::fflush(stdout);
-    fmt::print(stderr, "error: {}\n", error.what());
+    complain(fmt::format("error: {}\n", error.what()));
     return 1;
   }
+}
+
+}  // namespace
+
+int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body,
+                Output output) {
+  if (output == Output::is_needed) return parse_and_run(app, argc, argv, body);
+  LastingOutput lasting;
+  const int status = parse_and_run(app, argc, argv, body);
+  const int error = lasting.finish();
+  if (error == 0 || error == EPIPE) return status;
+  complain(fmt::format("error: cannot write to standard output: {}\n", std::strerror(error)));
+  return std::max(status, 1);
+}
+
+void warn(const std::string& text) {
+  complain(fmt::format("warning: {}\n", text));
 }
 
 void DeviceOptions::add_to(CLI::App& app) {
@@ -67,7 +98,7 @@ nlohmann::json device_json(const MemoryReport& memory) {
 }
 
 void write_json(const std::string& file, const nlohmann::json& json) {
-  write_file(file, json.dump(2) + "\n");
+  write_file(file, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace rw

@@ -11,8 +11,19 @@
 
 namespace rw {
 
-// Parses, then runs `body`. Anything thrown becomes one line `error: ...` and exit status 1.
-int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
+// What becomes of a program whose standard output nobody reads any more (`| head`).
+enum class Output {
+  may_end,   // it goes on to its end: it has more to do than to print
+  is_needed  // it ends
+};
+
+// Parses, then runs `body`. Anything thrown becomes one line `error: ...` and exit status 1, or 128
+// + signal for Interrupted.
+int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body,
+                Output output = Output::may_end);
+
+// A line `warning: ...` on standard error.
+void warn(const std::string& text);
 
 // --device, --dtype and --memory-limit.
 struct DeviceOptions {
@@ -27,7 +38,7 @@ struct DeviceOptions {
 
 // The default device and where its memory went, for reports.
 nlohmann::json device_json(const MemoryReport& memory = default_device()->memory_report());
-// Replaces the file whole, or leaves it as it was.
+// Replaces the file whole, or leaves it as it was. Text that is not UTF-8 is made so.
 void write_json(const std::string& file, const nlohmann::json& json);
 
 }  // namespace rw

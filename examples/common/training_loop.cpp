@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <csignal>
+
+#include "core/interrupt.h"
+#include "examples/common/program.h"
 
 namespace rw {
 
@@ -12,46 +17,89 @@ TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Accumulate& optim
       model_(model),
       optimizer_(optimizer),
       meter_(meter),
-      planned_(planned) {}
+      planned_(planned) {
+  // Names of files may be no UTF-8, which JSON must be.
+  using Json = nlohmann::json;
+  options_.settings =
+      Json::parse(options_.settings.dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (!options_.checkpoints.empty()) checkpoints_.emplace(options_.checkpoints);
+}
 
 void TrainingLoop::resume() {
-  if (options_.checkpoints.empty()) return;
-  const auto position = CheckpointDirectory(options_.checkpoints).load_latest(state());
-  if (!position) return;
-  const auto saved = nlohmann::json::parse(position->json);
-  check(saved.at("settings") == options_.settings, "resume", "'{}' is of another run: {}, not {}",
-        options_.checkpoints, saved.at("settings").dump(), options_.settings.dump());
-  start_ = position->step;
-  history_ = saved.at("history");
+  if (!checkpoints_) return;
+  if (options_.restart) checkpoints_->clear();
+  const auto loaded =
+      checkpoints_->load_latest(state(), [this](const auto& position) { check_resumed(position); });
+  if (!loaded) return;
+  start_ = loaded->position.step;
+  for (const std::string& damaged : loaded->damaged)
+    warn(fmt::format("a checkpoint is passed over: {}", damaged));
+  if (!loaded->damaged.empty())
+    warn(fmt::format("going on from the older '{}'", loaded->file.string()));
   if (!options_.quiet) fmt::print("going on after step {} of '{}'\n", start_, options_.checkpoints);
+}
+
+// Throws FileError unless it is a place in this very run.
+void TrainingLoop::check_resumed(const TrainingPosition& position) {
+  const std::string& folder = options_.checkpoints;
+  const auto saved = nlohmann::json::parse(position.json, nullptr, false);
+  check<FileError>(saved.is_object() && saved.contains("settings") && saved.contains("history") &&
+                       saved["history"].is_array(),
+                   "resume", "'{}' is not of this program: {:?}", folder, position.json);
+  check<FileError>(saved["settings"] == options_.settings, "resume",
+                   "'{}' is of another run: {}, not {}; use another folder, or --restart", folder,
+                   saved["settings"].dump(), options_.settings.dump());
+  check<FileError>(
+      position.step <= options_.steps && position.epoch == position.step / options_.batches &&
+          position.index == position.step % options_.batches,
+      "resume",
+      "'{}' must be in {} steps, {} per epoch, got step {}, epoch {}, batch {}; is the "
+      "data the same? Use another folder, or --restart",
+      folder, options_.steps, options_.batches, position.step, position.epoch, position.index);
+  history_ = saved["history"];
 }
 
 void TrainingLoop::write_checkpoint(int64_t done) {
   const nlohmann::json saved = {{"settings", options_.settings}, {"history", history_}};
-  CheckpointDirectory(options_.checkpoints)
-      .save(state(), {.step = done,
-                      .epoch = done / options_.batches,
-                      .index = done % options_.batches,
-                      .json = saved.dump()});
+  checkpoints_->save(state(), {.step = done,
+                               .epoch = done / options_.batches,
+                               .index = done % options_.batches,
+                               .json = saved.dump()});
 }
 
 void TrainingLoop::run(const std::function<void(int64_t)>& step) {
   model_.train();
+  const InterruptScope interrupts;
   Progress progress(options_.steps, options_.quiet);
   int64_t saved = start_;
   for (int64_t i = start_; i < options_.steps; ++i) {
     planned_.before_step(i, options_.steps);
     step(i);
     if (progress.due(i + 1)) show(i + 1, progress);
+    const bool stops = InterruptScope::signal() != 0;
     // Between updates only: the gradients of a window are not part of a checkpoint.
-    if (!options_.checkpoints.empty() && i + 1 - saved >= options_.steps_per_checkpoint &&
-        optimizer_.position() == 0) {
+    if (checkpoints_ && optimizer_.position() == 0 &&
+        (stops || i + 1 - saved >= options_.steps_per_checkpoint)) {
       write_checkpoint(i + 1);
       saved = i + 1;
     }
+    if (stops && (saved == i + 1 || !checkpoints_)) stop(i + 1);
   }
   optimizer_.flush();
   seconds_ = progress.seconds();
+  if (InterruptScope::signal() == 0) return;
+  if (checkpoints_) write_checkpoint(options_.steps);
+  stop(options_.steps);
+}
+
+void TrainingLoop::stop(int64_t done) const {
+  const int signal = InterruptScope::signal();
+  throw Interrupted(
+      signal,
+      fmt::format("{} after step {} of {}; {}", signal == SIGINT ? "interrupted" : "terminated",
+                  done, options_.steps,
+                  checkpoints_ ? fmt::format("--resume '{}' goes on there", options_.checkpoints)
+                               : "nothing is kept without --resume"));
 }
 
 void TrainingLoop::show(int64_t done, Progress& progress) {
@@ -71,7 +119,7 @@ void TrainingLoop::show(int64_t done, Progress& progress) {
 }
 
 double TrainingLoop::rate(int64_t done, double seconds) const {
-  return static_cast<double>((done - start_) * options_.samples) / seconds;
+  return done == start_ ? 0 : static_cast<double>((done - start_) * options_.samples) / seconds;
 }
 
 double TrainingLoop::rate() const {
@@ -84,7 +132,8 @@ nlohmann::json TrainingLoop::json() const {
                {"skipped_updates", optimizer_.skipped()},
                {"loss_scale", optimizer_.loss_scale()},
                {"train_seconds", seconds_},
-               {"step_seconds", seconds_ / static_cast<double>(options_.steps - start_)},
+               {"step_seconds",
+                seconds_ / static_cast<double>(std::max<int64_t>(1, options_.steps - start_))},
                {"history", history_}});
   return json;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "examples/common/meter.h"
@@ -21,6 +22,7 @@ struct LoopOptions {
   bool quiet = false;
   std::string checkpoints = {};      // folder; empty: none are kept
   int64_t steps_per_checkpoint = 1;  // at least
+  bool restart = false;              // forget the checkpoints that there are
   nlohmann::json settings = {};      // what must be the same when training goes on
 };
 
@@ -30,8 +32,11 @@ class TrainingLoop {
   TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
                PlannedRun& planned);
 
-  void resume();  // from the newest checkpoint, if there is one
-  // Calls `step` with the number of each step that is left, from 0.
+  // From the newest checkpoint that is whole, if there are any: FileError where all are damaged or
+  // of another run. Warns about damaged ones.
+  void resume();
+  // Calls `step` with the number of each step that is left, from 0. After a SIGINT or SIGTERM it
+  // finishes the step, and what it takes to write a checkpoint, and throws Interrupted.
   void run(const std::function<void(int64_t)>& step);
 
   int64_t start() const { return start_; }  // steps that were taken before
@@ -43,9 +48,12 @@ class TrainingLoop {
   TrainingState state() { return {.model = model_, .optimizer = optimizer_}; }
   double rate(int64_t done, double seconds) const;
   void show(int64_t done, Progress& progress);
+  void check_resumed(const TrainingPosition& position);
   void write_checkpoint(int64_t done);
+  [[noreturn]] void stop(int64_t done) const;
 
-  const LoopOptions options_;
+  LoopOptions options_;
+  std::optional<CheckpointDirectory> checkpoints_;
   Module& model_;
   Accumulate& optimizer_;
   Meter& meter_;

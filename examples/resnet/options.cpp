@@ -33,6 +33,8 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_flag("--eval", eval, "only measure the accuracy of the weights given with --load");
   app.add_option("--resume", resume,
                  "keep training checkpoints in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the checkpoints in that folder and start from zero")
+      ->needs("--resume");
   app.add_option("--checkpoint-every-steps", checkpoint_every_steps, "steps between them")
       ->capture_default_str();
   app.add_flag("--quiet", quiet, "print the results only");

@@ -19,7 +19,7 @@ struct ResNetOptions {
   uint32_t accumulate = 1;
   double lr = 0.1, weight_decay = 1e-4;
   uint64_t seed = 1;
-  bool quiet = false, eval = false;
+  bool eval = false, restart = false, quiet = false;
 
   void add_to(CLI::App& app);
   void complete();  // checks, and fills in what depends on the data

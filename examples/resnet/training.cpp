@@ -65,6 +65,7 @@ LoopOptions ResNetTraining::loop_options() const {
           .quiet = options_.quiet,
           .checkpoints = options_.resume,
           .steps_per_checkpoint = options_.checkpoint_every_steps,
+          .restart = options_.restart,
           .settings = {{"model", options_.model},
                        {"data", options_.data.empty() ? "drawn shapes" : options_.data},
                        {"dtype", name(options_.device.parsed_dtype())},

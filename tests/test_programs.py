@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""The example programs with outputs that are no plain files, readers that leave, damaged checkpoints,
+and signals. Usage: test_programs.py FOLDER_OF_THE_PROGRAMS [NAME_OF_A_TEST...]"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+EXAMPLES = Path(sys.argv[1]).resolve()
+WORDS = "the a model learns from text and every word of it is one of these".split()
+FAST = ("--device", "cpu", "--dtype", "f32")
+RESNET = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "4", *FAST)
+
+
+def expect(condition, what, *details):
+    if not condition:
+        sys.exit(f"{what}:\n" + "\n".join(str(d) for d in details))
+
+
+def start(folder, program, *options, **more):
+    return subprocess.Popen([EXAMPLES / program, *options], cwd=folder, text=True, errors="replace",
+                            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
+
+
+def run(folder, *command, status=0, **more):
+    """(standard output, standard error)"""
+    child = start(folder, *command, **more)
+    out, errors = child.communicate(timeout=300)
+    expect(child.returncode == status, f"exit status, not {status}", command, child.returncode, out, errors)
+    return out, errors
+
+
+def write_data(folder):
+    draw = random.Random(1)
+    for name in ("cifar", "task"):
+        (folder / name).mkdir()
+    for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
+        images = [bytes([draw.randrange(10)]) + draw.randbytes(3072) for _ in range(4)]
+        (folder / "cifar" / f"{name}.bin").write_bytes(b"".join(images))
+    for name in ("train", "dev"):
+        rows = [f"{' '.join(draw.choices(WORDS, k=draw.randrange(3, 12)))}\t{i % 2}" for i in range(20)]
+        (folder / "task" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    (folder / "text.txt").write_text("\n".join(" ".join(draw.choices(WORDS, k=30)) + "." for _ in range(60)))
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."]
+    (folder / "vocab.txt").write_text("\n".join([*specials, *sorted(set(WORDS))]) + "\n")
+
+
+def snapshots(folder):
+    return sorted((folder / "kept").glob("step-*"))
+
+
+def damage(path):
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 4
+    path.write_bytes(data)
+
+
+def test_outputs(folder):
+    """Pipes get the bytes, links keep their place, the umask holds."""
+    train = (*RESNET, "--steps", "2", "--quiet")
+    run(folder, *train, "--save", "plain", "--report", "plain.json")
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    # Both ends, so that nobody waits; what is written fits in a pipe.
+    ends = os.open(pipe, os.O_RDWR)
+    run(folder, *train, "--report", "pipe")
+    expect(json.loads(os.read(ends, 1 << 16))["test_images"] == 4, "the report in the pipe")
+    os.close(ends)
+    expect(stat.S_ISFIFO(pipe.lstat().st_mode), "the pipe was replaced")
+    reader, writer = os.pipe()  # as >(command) of a shell
+    run(folder, *train, "--report", f"/dev/fd/{writer}", pass_fds=(writer,))
+    os.close(writer)
+    expect(json.loads(os.read(reader, 1 << 16))["test_images"] == 4, "the report in /dev/fd")
+    os.close(reader)
+    out, _ = run(folder, *train, "--report", "/dev/stdout")
+    expect("test accuracy" in out and '"test_images": 4' in out, "the report on the screen", out)
+
+    (folder / "there").mkdir()
+    (folder / "link").symlink_to("there/model")
+    before = os.umask(0o077)
+    run(folder, *train, "--save", "link")
+    os.umask(before)
+    expect((folder / "link").is_symlink(), "the link was replaced")
+    expect((folder / "there/model").read_bytes() == (folder / "plain").read_bytes(), "another model")
+    expect((folder / "there/model").stat().st_mode & 0o777 == 0o600, "the umask")
+
+    _, errors = run(folder, *train, "--load", "pipe", status=1)
+    expect("must be a regular file" in errors, "loading a pipe", errors)
+
+
+def test_lost_output(folder):
+    """Who does not listen to the end still gets the model."""
+    train = (*RESNET, "--steps", "20", "--save", "lost", "--report", "lost.json")
+    run(folder, *train)
+    whole = (folder / "lost").read_bytes()
+
+    def runs(what, status=0, **more):
+        for name in ("lost", "lost.json"):
+            (folder / name).unlink()
+        _, errors = run(folder, *train, status=status, **more)
+        expect((folder / "lost").read_bytes() == whole, what, errors)
+        expect(json.loads((folder / "lost.json").read_text())["test_images"] == 4, what)
+        return errors
+
+    reader, writer = os.pipe()
+    os.close(reader)  # as `| head -c 0`
+    runs("no reader", stdout=writer)
+    runs("no reader at all", stdout=writer, stderr=writer)
+    os.close(writer)
+    runs("closed", preexec_fn=lambda: os.close(1))
+    with open("/dev/full", "wb") as full:
+        errors = runs("a full disk", status=1, stdout=full)
+        expect("standard output: No space left" in errors, "the full disk", errors)
+
+
+def test_damage(folder):
+    """A damaged checkpoint is passed over with a warning; --restart is needed when none is whole."""
+    train = (*RESNET, "--resume", "kept", "--checkpoint-every-steps", "2", "--steps", "8", "--save", "out")
+    run(folder, *train)
+    whole = (folder / "out").read_bytes()
+    damage(snapshots(folder)[-1])
+    out, errors = run(folder, *train)
+    expect("going on after step 6" in out, "the older one", out)
+    expect("warning" in errors and "is damaged" in errors and "step-000000000006" in errors, "the warning", errors)
+    expect((folder / "out").read_bytes() == whole, "other weights")
+    for path in snapshots(folder):
+        damage(path)
+    _, errors = run(folder, *train, status=1)
+    expect("none of the 2 checkpoints" in errors and "--restart" in errors, "no start from zero", errors)
+    (folder / "out").unlink()
+    out, _ = run(folder, *train, "--restart")
+    expect("going on" not in out and (folder / "out").read_bytes() == whole, "a new start", out)
+    shutil.rmtree(folder / "kept")
+
+
+def test_finetune(folder):
+    """Fine-tuning that goes on ends with the weights of the run that did not stop."""
+    run(folder, "bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "16", "--batch", "4", "--steps",
+        "2", "--save", "model", *FAST)
+    tune = ("bert", "finetune", "--task", "task", "--model", "model", "--batch", "4", "--epochs", "2", "--save",
+            "tuned", "--resume", "kept", "--save-every", "3", *FAST)
+    run(folder, *tune)
+    weights = folder / "tuned/model.safetensors"
+    whole = weights.read_bytes()
+    older, newest = snapshots(folder)
+    newest.unlink()
+    weights.unlink()
+    out, _ = run(folder, *tune)
+    expect("going on after step 6 " in out and weights.read_bytes() == whole, "not resumed", out)
+    _, errors = run(folder, *tune, "--lr", "0.5", status=1)
+    expect("is of another run" in errors, "another run", errors)
+    shutil.rmtree(folder / "kept")
+
+
+def test_names(folder):
+    """Names of files are bytes: those that are no UTF-8 work as others do."""
+    name = os.fsdecode(b"pictures\xff")
+    (folder / name).symlink_to("cifar")
+    train = ("resnet", "--data", name, *RESNET[3:], "--resume", "kept", "--checkpoint-every-steps", "2",
+             "--steps", "4", "--save", name + ".model", "--report", "named.json")
+    run(folder, *train)
+    snapshots(folder)[-1].unlink()
+    out, _ = run(folder, *train)
+    expect("going on after step 2" in out, "not resumed", out)
+    json.loads((folder / "named.json").read_text())
+    shutil.rmtree(folder / "kept")
+
+
+def catches(pid):
+    """The process has a handler for SIGINT: it is in its training loop, and got no signal yet."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (signal.SIGINT - 1) & 1)
+    return None  # it has ended
+
+
+def wait_until(child, condition):
+    while not condition():
+        if child.poll() is not None:
+            expect(False, "ended early", child.communicate())
+        time.sleep(0.005)
+
+
+def test_signals(folder):
+    """The step is finished, a checkpoint written, and the exit status says which signal it was."""
+    endless = (*RESNET, "--steps", "100000000")
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        child = start(folder, *endless, "--resume", "kept", "--checkpoint-every-steps", "100000000")
+        wait_until(child, lambda: catches(child.pid))
+        _, errors = run(folder, *endless, "--resume", "kept", status=1)
+        expect(f"in use by process {child.pid};" in errors, "a second process", errors)
+        child.send_signal(number)
+        _, errors = child.communicate(timeout=300)
+        expect(child.returncode == status, "exit status", child.returncode, errors)
+        # The second run goes on from the first one's.
+        step = int(snapshots(folder)[-1].stem.split("-")[1])
+        expect(f"after step {step} of 100000000; --resume 'kept' goes on" in errors, "the step", errors)
+    expect(len(snapshots(folder)) == 2, "a checkpoint of each", snapshots(folder))
+
+    mnist = ("mnist_accumulate", "--epochs", "100000", "--runs", "single", *FAST)
+    for command in (endless, mnist):
+        child = start(folder, *command)
+        wait_until(child, lambda: catches(child.pid))
+        child.terminate()
+        _, errors = child.communicate(timeout=300)
+        expect(child.returncode == 143 and errors.startswith("stopped: "), "no checkpoints", errors)
+
+    # Two signals before the step is over: the second does not wait for it.
+    child = start(folder, *endless, "--resume", "new")
+    wait_until(child, lambda: catches(child.pid))
+    child.send_signal(signal.SIGSTOP)
+    os.waitpid(child.pid, os.WUNTRACED)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+        child.send_signal(number)
+    child.communicate(timeout=300)
+    expect(child.returncode == -signal.SIGTERM, "the second signal", child.returncode)
+    expect(not list((folder / "new").glob("step-*")), "the step was finished")
+
+
+for name, test in list(globals().items()):
+    if name.startswith("test_") and (len(sys.argv) == 2 or name in sys.argv):
+        with tempfile.TemporaryDirectory() as path:
+            os.environ["REWIND_CACHE"] = path + "/cache"
+            write_data(Path(path))
+            test(Path(path))
+print("files and signals are treated well")

@@ -1,0 +1,181 @@
+// The loop of the programs: stopped by signals, gone on with, and refused.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "core/interrupt.h"
+#include "examples/common/training_loop.h"
+#include "examples/mnist/steps.h"
+#include "io/model.h"
+#include "tests/file_fixture.h"
+#include "tests/optim_fixture.h"
+
+using namespace rw;
+using test::some_values;
+using test::TemporaryFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t all_steps = 7, batches = 3;
+
+struct Training {
+  explicit Training(const fs::path& folder, nlohmann::json settings = {{"lr", 1e-3}},
+                    int64_t total = all_steps, bool restart = false)
+      : seeded((manual_seed(5), true)),
+        steps(StepSettings{.dtype = DType::f32, .batch = 2, .accumulate = 2}),
+        planned({.title = "test",
+                 .samples = "images",
+                 .make = [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
+                 .settings = {.dtype = DType::f32, .batch = 2, .accumulate = 2}},
+                options),
+        loop({.steps = total,
+              .batches = batches,
+              .quiet = true,
+              .checkpoints = folder,
+              .steps_per_checkpoint = 100,
+              .restart = restart,
+              .settings = std::move(settings)},
+             steps.model, steps.optimizer, steps.meter, planned) {}
+
+  // The signal comes during the step of this number.
+  void run(int64_t interrupted = -1, int signal = SIGINT) {
+    loop.resume();
+    loop.run([&](int64_t i) {
+      if (i == interrupted) raise(signal);
+      const auto seed = static_cast<int>(i);
+      steps.step({.pixels = some_values(2 * 784, seed), .labels = {seed % 10, 3}});
+    });
+  }
+  std::vector<std::vector<float>> values() const {
+    std::vector<std::vector<float>> all;
+    for (const auto& [name, t] : state_dict(steps.model)) all.push_back(t.to_vector());
+    return all;
+  }
+
+  PlanningOptions options;
+  bool seeded;
+  MnistSteps steps;
+  PlannedRun planned;
+  TrainingLoop loop;
+};
+
+// The message of the FileError that resuming ends with.
+std::string refusal(Training&& training) {
+  try {
+    training.loop.resume();
+  } catch (const FileError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("training loop: a signal ends it after the step, and it goes on with the same bits" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  Training whole("");
+  whole.run();
+  for (const int signal : {SIGINT, SIGTERM}) {
+    for (int64_t at = 0; at < all_steps; ++at) {
+      CAPTURE(at);
+      const TemporaryFolder folder;
+      {
+        Training stopped(folder.path);
+        try {
+          stopped.run(at, signal);
+          FAIL("it must stop");
+        } catch (const Interrupted& stop) {
+          CHECK(stop.signal == signal);
+          // Updates take two steps each, and the last one alone.
+          const int64_t step = std::min<int64_t>(all_steps, at / 2 * 2 + 2);
+          CHECK(std::string(stop.what()).find(fmt::format("after step {} of 7", step)) !=
+                std::string::npos);
+        }
+      }
+      Training resumed(folder.path);
+      resumed.run();
+      CHECK(resumed.values() == whole.values());
+    }
+  }
+}
+
+TEST_CASE("training loop: without checkpoints a signal ends it after the step" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  Training training("");
+  CHECK_THROWS_WITH_AS(training.run(2), doctest::Contains("after step 3 of 7; nothing is kept"),
+                       Interrupted);
+}
+
+TEST_CASE("training loop: only its own checkpoints are gone on with" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  // A folder's name is bytes, which JSON cannot hold as they are.
+  const nlohmann::json settings = {{"data", "pictures\xff"}, {"lr", 0.1}};
+  {
+    Training training(folder.path, settings);
+    CHECK_THROWS_AS(training.run(3), Interrupted);
+    CHECK_FALSE(training.loop.json().dump().empty());
+  }
+  CHECK(refusal(Training(folder.path, settings)) == "accepted");
+  CHECK(refusal(Training(folder.path)).find("is of another run") != std::string::npos);
+  CHECK(refusal(Training(folder.path, settings, 3))
+            .find("must be in 3 steps, 3 per epoch, got step 4") != std::string::npos);
+
+  // Positions that another program wrote.
+  const auto written = [&](const TrainingPosition& position) {
+    const TemporaryFolder other;
+    {
+      Training training(other.path);
+      CheckpointDirectory(other.path)
+          .save({.model = training.steps.model, .optimizer = training.steps.optimizer}, position);
+    }
+    return refusal(Training(other.path));
+  };
+  const std::string good = R"({"settings":{"lr":0.001},"history":[]})";
+  CHECK(written({.step = 4, .epoch = 1, .index = 1, .json = good}) == "accepted");
+  for (const TrainingPosition& position :
+       {TrainingPosition{.step = 4, .epoch = 1, .index = 2, .json = good},
+        TrainingPosition{.step = 4, .epoch = 2, .index = 1, .json = good},
+        TrainingPosition{.step = 8, .epoch = 2, .index = 2, .json = good}})
+    CHECK(written(position).find("must be in 7 steps") != std::string::npos);
+  for (const char* json : {"", "{", "[]", "{}", R"({"settings":{"lr":0.001}})",
+                           R"({"settings":{"lr":0.001},"history":3})"})
+    CHECK(written({.step = 4, .epoch = 1, .index = 1, .json = json}).find("not of this program") !=
+          std::string::npos);
+}
+
+TEST_CASE("training loop: damage is passed over, but not down to zero unasked" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  for (const int64_t at : {1, 3}) {
+    Training training(folder.path);
+    CHECK_THROWS_AS(training.run(at), Interrupted);
+  }
+  const auto files = CheckpointDirectory(folder.path).list();
+  REQUIRE(files.size() == 2);
+  const auto damage = [](const fs::path& path) {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(-5, std::ios::end).put('x').put('y');
+  };
+  damage(files[1]);
+  {
+    Training training(folder.path);
+    training.loop.resume();
+    CHECK(training.loop.start() == 2);
+  }
+  damage(files[0]);
+  CHECK(refusal(Training(folder.path)).find("--restart") != std::string::npos);
+  Training again(folder.path, {{"lr", 1e-3}}, all_steps, true);
+  again.run();
+  CHECK(again.loop.start() == 0);
+  Training whole("");
+  whole.run();
+  CHECK(again.values() == whole.values());
+}
