@@ -33,7 +33,10 @@ RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack) const {
 
 const std::vector<RecomputeChoice>& RecomputeSearch::choices() {
   if (!choices_.empty()) return choices_;
-  choices_ = {plain_, measure(plan_collection(save_matmuls()))};
+  choices_ = memory_choices();
+  choices_.push_back(plain_);
+  choices_.push_back(measure(plan_collection(save_matmuls())));
+  if (least_) choices_.push_back(*least_);
   for (const RecomputeGraph& graph : graphs_)
     for (const RecomputePlan& plan : plan_budgets(graph, objective_.candidates))
       choices_.push_back(measure(plan));
@@ -65,6 +68,7 @@ void RecomputeSearch::refine(uint64_t bytes) {
   const RecomputeChoice low = *at, high = *(at - 1);
   // Bytes that plans do not know: parameters, optimizer, data.
   const uint64_t rest = plain_.peak() - std::min(plain_.peak(), evaluate(recorded_.graph, {}).peak);
+  const uint64_t least = choices_.back().peak();
   std::vector<uint64_t> targets;
   for (uint64_t k = 1; k < steps; ++k) {
     const uint64_t target = low.peak() + (high.peak() - low.peak()) * k / steps;
@@ -74,7 +78,7 @@ void RecomputeSearch::refine(uint64_t bytes) {
     for (const auto& plan : plan_each_budget(graph, targets)) {
       if (!plan) continue;
       RecomputeChoice choice = measure(*plan);
-      if (choice.peak() <= low.peak() || choice.peak() >= high.peak()) continue;
+      if (choice.peak() >= least && (choice.peak() <= low.peak() || choice.peak() >= high.peak())) continue;
       refined_.insert(choice.peak());
       choices_.push_back(std::move(choice));
     }
@@ -83,21 +87,46 @@ void RecomputeSearch::refine(uint64_t bytes) {
 
 RecomputeChoice RecomputeSearch::budget(uint64_t bytes) {
   refine(bytes);
-  if (const auto found = cheapest(bytes); found != choices_.end())
-    return measure(found->recompute, true);
+  if (const auto found = cheapest(bytes); found != choices_.end()) return hand_out(found->recompute);
   fail<OutOfMemory>(
       "memory budget",
       "the step must fit in {} ({} bytes); the least that recomputation reaches is {} ({} bytes)",
       format_bytes(bytes), bytes, format_bytes(choices().back().peak()), choices().back().peak());
 }
 
+const std::vector<RecomputeChoice>& RecomputeSearch::memory_choices() {
+  if (memory_choices_.empty())
+    for (const RecomputeGraph& graph : graphs_)
+      memory_choices_.push_back(measure(plan_memory(graph)));
+  return memory_choices_;
+}
+
 RecomputeChoice RecomputeSearch::memory() {
-  std::optional<RecomputeChoice> best;
-  for (const RecomputeGraph& graph : graphs_) {
-    RecomputeChoice choice = measure(plan_memory(graph));
-    if (!best || choice.peak() < best->peak()) best = std::move(choice);
+  std::vector<RecomputeChoice> known = memory_choices();
+  known.insert(known.end(), choices_.begin(), choices_.end());
+  if (least_) known.push_back(*least_);
+  std::erase_if(known, [](const RecomputeChoice& choice) {
+    const auto& segments = choice.recompute.segments;
+    return std::any_of(segments.begin(), segments.end(), [](auto& s) { return s.parent >= 0; });
+  });
+  const auto best = std::min_element(known.begin(), known.end(), [](const auto& a, const auto& b) {
+    return a.peak() < b.peak();
+  });
+  return hand_out(best->recompute);
+}
+
+// What is handed out is a choice from then on where it goes below all others; nothing is refined
+// below it. Elsewhere it would make answers depend on which came first.
+RecomputeChoice RecomputeSearch::hand_out(const Recompute& recompute) {
+  RecomputeChoice choice = measure(recompute, true);
+  if (choices_.empty()) {
+    if (!least_ || choice.peak() < least_->peak()) least_ = choice;
+  } else if (choice.peak() < choices_.back().peak()) {
+    refined_.insert(choice.peak());
+    choices_.push_back(choice);
+    keep_best();
   }
-  return measure(best->recompute, true);
+  return choice;
 }
 
 RecomputeChoice RecomputeSearch::speed() {
@@ -114,7 +143,7 @@ RecomputePlan RecomputeSearch::plan_collection(const SavePolicy& policy) const {
 }
 
 RecomputeChoice RecomputeSearch::collection(const SavePolicy& policy) {
-  return measure(follow(recorded_, plan_collection(policy)), true);
+  return hand_out(follow(recorded_, plan_collection(policy)));
 }
 
 }  // namespace rw

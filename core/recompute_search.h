@@ -52,9 +52,10 @@ class RecomputeSearch {
 
   // The cheapest choice whose peak is at most `bytes`, after more plans were measured in the gap
   // that `bytes` falls into. Since these do not depend on where in the gap it is, a smaller budget
-  // never gives a higher peak. OutOfMemory naming the least feasible bytes.
+  // never gives a higher peak. Whatever peak this search has handed out, by any of its functions, is
+  // feasible. OutOfMemory naming the least feasible bytes.
   RecomputeChoice budget(uint64_t bytes);
-  RecomputeChoice memory();  // least peak with every op run at most twice
+  RecomputeChoice memory();  // least peak with every op run at most twice, of all plans known
   RecomputeChoice speed();   // outputs of matrix products, convolutions and the like are kept
   // Keeps the outputs that the policy names (save_ops(...), any function of op, cost and bytes) and
   // makes everything between them again.
@@ -69,6 +70,8 @@ class RecomputeSearch {
   RecomputePlan plan_collection(const SavePolicy& policy) const;
   std::vector<RecomputeChoice>::iterator cheapest(uint64_t bytes);
   void keep_best();
+  const std::vector<RecomputeChoice>& memory_choices();
+  RecomputeChoice hand_out(const Recompute& recompute);
 
   OpenDry open_;
   StepProgram program_;
@@ -78,7 +81,9 @@ class RecomputeSearch {
   // more or less: other values are heavy then, and plans cut and keep elsewhere.
   std::vector<RecomputeGraph> graphs_;
   RecomputeChoice plain_;
+  std::vector<RecomputeChoice> memory_choices_;  // the least by plan_memory(), of each graph
   std::vector<RecomputeChoice> choices_;
+  std::optional<RecomputeChoice> least_;  // of the plans handed out before choices_ were made
   std::set<uint64_t>
       refined_;  // peaks of the choices between which and the next cheaper nothing is left to try
 };
