@@ -89,8 +89,9 @@ struct Run {
   int batch = 1;
   uint32_t micro_batches = 1;
 
-  double train_loss = 0, accuracy = 0, seconds = 0;
+  double train_loss = 0, accuracy = NAN, seconds = 0;  // NAN: not evaluated yet
   uint64_t updates = 0, skipped = 0;
+  bool is_trained = false;
   PlannedRun::Account account;
 
   Run(const std::string& name, const Options& o) : name(name), batch(o.batch) {
@@ -101,20 +102,23 @@ struct Run {
     return micro_batches == 1 ? fmt::format("Adam, batch {}", batch)
                               : fmt::format("Accumulate(Adam, {}), batch {}", micro_batches, batch);
   }
-  // Its batches have at most `images` images.
-  PlannedProgram program(const Options& o, int64_t images) const {
+  // `images`, `tests`: how many there are, 0: unknown, enough for full batches.
+  PlannedProgram program(const Options& o, int64_t images, int64_t tests) const {
     return {.title = fmt::format("MLP 784-512-512-10, {}", title()),
             .samples = "images",
             .make = [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
             .settings = {.dtype = o.device.parsed_dtype(),
-                         .batch = std::min<int64_t>(batch, images),
+                         .batch = images ? std::min<int64_t>(batch, images) : batch,
                          .accumulate = micro_batches,
                          .checkpoint = o.checkpoint},
+            .outline = {.steps = images ? rest_of(images) : RunOutline::Batches{},
+                        .evaluation = tests ? batches_of(tests) : RunOutline::Batches{}},
             .estimator_states = 4,
             .batch_option =
                 [](auto b, auto a) {
                   return fmt::format("--runs accumulate --batch {} --accumulate {}", b, a);
-                }};
+                },
+            .most_evaluated = 500};
   }
 };
 
@@ -144,13 +148,18 @@ void train(Run& run, const Options& o, const Images& images, PlannedRun& planned
                            step, run.title(), steps.optimizer.diagnose());
       if (progress.due(step)) progress.show(step, fmt::format("loss {:.4f}", run.train_loss));
     }
-    steps.optimizer.flush();
+    if (steps.optimizer.flush()) default_device()->end_step();
   }
-  run.account = planned.account();
+  planned.after_steps();
+  run.is_trained = true;
+  run.account.memory = default_device()->memory_report();
   run.updates = steps.optimizer.updates();
   run.skipped = steps.optimizer.skipped();
-  run.accuracy = evaluate_all(steps, Loader(images.test, {.batch_size = 500})).accuracy;
   run.seconds = progress.seconds();
+  const auto rows = static_cast<int>(planned.settings().evaluation_batch);
+  run.accuracy = evaluate_all(steps, Loader(images.test, {.batch_size = rows})).accuracy;
+  run.seconds = progress.seconds();
+  run.account = planned.account();
 }
 
 void print_table(const std::vector<Run>& runs) {
@@ -205,9 +214,15 @@ nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
   return json;
 }
 
+void write_results(const Options& o, const std::vector<Run>& runs) {
+  if (!o.report.empty()) write_json(o.report, to_json(o, runs));
+  print_table(runs);
+  print_verdict(runs);
+}
+
 void plan_all(const Options& o) {
   for (const std::string& name : o.runs)
-    run_plan(Run(name, o).program(o, INT64_MAX), o.planning, o.device, o.report);
+    run_plan(Run(name, o).program(o, 0, 0), o.planning, o.device, o.report);
 }
 
 void run_all(const Options& o) {
@@ -222,13 +237,20 @@ void run_all(const Options& o) {
   for (const std::string& name : o.runs) {
     Run& run = runs.emplace_back(name, o);
     if (!o.quiet) fmt::print("{}\n", run.title());
-    PlannedRun planned(run.program(o, static_cast<int64_t>(images.train.size())), o.planning);
-    planned.guard([&] { train(run, o, images, planned); });
+    try {
+      PlannedRun planned(run.program(o, static_cast<int64_t>(images.train.size()),
+                                     static_cast<int64_t>(images.test.size())),
+                         o.planning);
+      planned.guard([&] { train(run, o, images, planned); });
+    } catch (...) {  // what was trained until then is not lost
+      if (!run.is_trained) runs.pop_back();
+      if (!runs.empty()) write_results(o, runs);
+      throw;
+    }
+    if (!o.report.empty()) write_json(o.report, to_json(o, runs));
   }
-  print_table(runs);
-  print_verdict(runs);
-  if (!runs.empty()) fmt::print("\n{}:\n{}", runs.back().title(), runs.back().account.str());
-  if (!o.report.empty()) write_json(o.report, to_json(o, runs));
+  write_results(o, runs);
+  fmt::print("\n{}:\n{}", runs.back().title(), runs.back().account.str());
 }
 
 }  // namespace

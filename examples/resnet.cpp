@@ -18,11 +18,17 @@ void train(const ResNetOptions& options, const Images& images, PlannedRun& run) 
   if (options.eval) return print_accuracy(training.evaluate(), images);
   training.run();
   training.save();
+  const auto write = [&](const nlohmann::json& report) {
+    if (!options.report.empty()) write_json(options.report, report);
+  };
+  nlohmann::json report = training.report();
+  write(report);
+  report["test_accuracy"] = training.evaluate();
+  print_accuracy(report["test_accuracy"], images);
   const PlannedRun::Account account = run.account();
-  const double accuracy = training.evaluate();
-  print_accuracy(accuracy, images);
   fmt::print("\n{}", account.str());
-  if (!options.report.empty()) write_json(options.report, training.report(accuracy, account));
+  report["device"] = account.json();
+  write(report);
 }
 
 void run(ResNetOptions options) {

@@ -52,7 +52,7 @@ def write_data(folder):
     for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
         images = [bytes([draw.randrange(10)]) + draw.randbytes(3072) for _ in range(4)]
         (cifar / f"{name}.bin").write_bytes(b"".join(images))
-    for name, count in (("train", 20), ("t10k", 10)):
+    for name, count in (("train", 240), ("t10k", 300)):
         (mnist / f"{name}-images-idx3-ubyte").write_bytes(
             struct.pack(">4i", 0x803, count, 28, 28) + draw.randbytes(count * 784))
         (mnist / f"{name}-labels-idx1-ubyte").write_bytes(
@@ -100,22 +100,43 @@ def test_files(folder):
     expect("only --plan" in error, "training on a dry device", error)
 
 
+def remedies_in(error):
+    """Lists of options, as the end of an error names them."""
+    return [line[2:].split("  ")[0].split() for line in error.splitlines() if line.startswith("  --")]
+
+
+def with_options(command, options):
+    """The command with options added, or with other values where it has them."""
+    command = list(command)
+    for name, value in zip(*[iter(options)] * 2):
+        if name in command:
+            command[command.index(name) + 1] = value
+        else:
+            command += [name, value]
+    return command
+
+
+def sweep(folder, limits, *command):
+    """Below what a program needs, it refuses and names options; with each of them it runs to its end."""
+    tried = 0
+    for limit in limits:
+        limited = (*command, "--memory-limit", str(limit))
+        error = run(folder, *limited, fails=True)
+        remedies = remedies_in(error)
+        expect(remedies or "that was tried fits" in error, "no remedies", limited, error)
+        for remedy in remedies:
+            run(folder, *with_options(limited, remedy))
+            tried += 1
+    return tried
+
+
 def test_out_of_memory(folder):
     """What an error suggests works when it is added to the command line."""
     big = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "20", "--dtype", "f32",
            "--memory-limit", "11MiB", "--steps", "1", "--quiet")
     for command in (big, (*big, "--plan")):
         error = run(folder, *command, fails=True)
-        remedies = [line.split("  ")[1] for line in error.splitlines() if line.startswith("  --")]
-        expect(len(remedies) >= 3, "remedies", error)
-    for remedy in remedies:
-        options = list(big)
-        for name, value in zip(*[iter(remedy.split())] * 2):
-            if name in options:
-                options[options.index(name) + 1] = value
-            else:
-                options += [name, value]
-        run(folder, *options)
+        expect(len(remedies_in(error)) >= 3, "remedies", error)
     error = run(folder, *big, "--memory-budget", "1000", fails=True)
     expect("the least that recomputation reaches is" in error, "infeasible budget", error)
 
@@ -140,6 +161,32 @@ def test_limits(folder):
     for option in ("--memory-limit", "--memory-budget"):
         error = run(folder, *tiny, option, "0.0001B", fails=True)
         expect("at least a byte" in error, "no limit", error)
+
+
+def test_memory_limits(folder):
+    """Every program at limits below its need: evaluation and saving fit too."""
+    cpu = ("--device", "cpu", "--quiet")
+    train = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "10", "--dtype", "f32",
+             "--steps", "2", "--save", "out", *cpu)
+    text = ("bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "24", "--batch", "8",
+            "--dtype", "f32", "--checkpoint-every", "0", "--steps", "2", "--save", "model", *cpu)
+    tune = ("bert", "finetune", "--task", "task", "--model", "model", "--batch", "6", "--seq", "32",
+            "--dtype", "f32", "--checkpoint-every", "0", "--save", "tuned", *cpu)
+    digits = ("mnist_accumulate", "--data", "mnist", "--epochs", "1", "--accumulate", "20", "--batch", "10",
+              *cpu)
+    run(folder, *text)
+    for least, fractions, command in (
+            (3, (0.9, 0.7, 0.5), train),
+            (3, (0.9, 0.7, 0.5), text),
+            (2, (0.9, 0.7, 0.5), tune),
+            (4, (0.97, 0.94, 0.91), (*digits, "--runs", "batch")),
+            (1, (0.995, 0.985), (*digits, "--runs", "accumulate")),
+            (1, (0.96,), (*digits, "--runs", "single,batch"))):
+        figures = report(folder, *command)
+        last = figures["runs"][-1]["memory"] if "runs" in figures else figures["device"]
+        need = last["memory"]["peak"]
+        tried = sweep(folder, [int(need * f) for f in fractions], *command)
+        expect(tried >= least, "too few remedies", command, need, tried)
 
 
 def test_fit(folder):
@@ -180,6 +227,7 @@ with tempfile.TemporaryDirectory() as name:
     test_out_of_memory(here)
     test_other_vocabulary(here)
     test_limits(here)
+    test_memory_limits(here)
     test_fit(here)
     test_resume(here)
 print("plans are right, training goes on")

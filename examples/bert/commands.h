@@ -79,6 +79,8 @@ struct FillMask {
 
   void add_to(CLI::App& app);
   void run() const;
+  // Of a text of so many tokens, so many of them masked.
+  PlannedProgram program(const BertConfig& config, size_t tokens, size_t masks) const;
 };
 
 }  // namespace rw

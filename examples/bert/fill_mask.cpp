@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
-#include "core/ops.h"
 #include "data/tokenizer.h"
 #include "examples/bert/commands.h"
 #include "io/bert.h"
@@ -21,7 +21,7 @@ void FillMask::add_to(CLI::App& app) {
 namespace {
 
 // "63.1 %  license" for the `top` most likely tokens, best first. logits [vocab].
-void print_best(std::vector<float> logits, int64_t top, const Vocabulary& vocabulary) {
+void print_best(std::span<const float> logits, int64_t top, const Vocabulary& vocabulary) {
   check<NumericsError>(std::ranges::all_of(logits, [](float v) { return std::isfinite(v); }),
                        "fill-mask", "the model's scores must be finite, its weights are damaged");
   std::vector<int32_t> order(logits.size());
@@ -54,20 +54,33 @@ void FillMask::run() const {
         config.max_position_embeddings);
 
   device.open();
-  const NoGrad guard;
-  BertForPreTraining net(config, false);
-  load_bert(from.weights(), net);
-  net.eval();
-  const DType dtype = device.parsed_dtype();
-  const Autocast autocast(dtype, dtype == DType::f16);
-  const auto count = static_cast<int64_t>(masks.size());
-  const Tensor hidden =
-      net.forward({tensor(encoding.ids, {1, static_cast<int64_t>(encoding.ids.size())})});
-  const Tensor logits = net.token_logits(hidden, tensor(masks, {count}));
-  for (int64_t i = 0; i < count; ++i) {
-    if (i > 0) fmt::print("\n");
-    print_best(select(logits, 0, i).to_vector(), top, tokenizer.vocabulary());
-  }
+  const PlanningOptions plain;
+  PlannedRun run(program(config, encoding.ids.size(), masks.size()), plain);
+  run.guard([&] {
+    const NoGrad guard;
+    FillMaskSteps steps(config, run.settings());
+    load_bert(from.weights(), steps.model);
+    steps.model.eval();
+    const std::vector<float> scores = steps.scores(encoding.ids, masks);
+    const size_t tokens = scores.size() / masks.size();
+    for (size_t i = 0; i < masks.size(); ++i) {
+      if (i > 0) fmt::print("\n");
+      print_best({scores.data() + i * tokens, tokens}, top, tokenizer.vocabulary());
+    }
+  });
+}
+
+PlannedProgram FillMask::program(const BertConfig& config, size_t tokens, size_t masks) const {
+  const BatchShape text{.rows = static_cast<int64_t>(masks),
+                        .length = static_cast<int64_t>(tokens)};
+  return {.title = fmt::format("BERT with {} tokens, a text of {}", config.vocab_size, tokens),
+          .samples = "texts",
+          .make = [config](
+                      const StepSettings& s) { return std::make_unique<FillMaskSteps>(config, s); },
+          .settings = {.dtype = device.parsed_dtype()},
+          .outline = {.trains = false, .loads = true, .evaluation = [text](int64_t) {
+                        return std::vector{text};
+                      }}};
 }
 
 }  // namespace rw

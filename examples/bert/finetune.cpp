@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "core/rng.h"
 #include "data/prefetch.h"
@@ -61,13 +63,16 @@ struct Sentences {
           "dev.tsv must have the classes of train.tsv, got {} and {}", dev_data.classes,
           train_data.classes);
   }
-  TextLoader train_loader(const Finetune& o) const {
+  TextLoader train_loader(const Finetune& o, int64_t batch) const {
     return {train,
             tokenizer.vocabulary(),
-            {.batch_size = o.batch,
+            {.batch_size = batch,
              .bucket_batches = 50,
              .length_multiple = length_multiple,
              .seed = o.seed}};
+  }
+  TextLoader dev_loader(int64_t batch) const {
+    return {dev, tokenizer.vocabulary(), {.batch_size = batch, .shuffle = false}};
   }
 };
 
@@ -77,8 +82,9 @@ class Finetuning {
              PlannedRun& run)
       : o_(options),
         sentences_(sentences),
-        loader_(sentences.train_loader(options)),
+        loader_(sentences.train_loader(options, options.batch)),
         total_(o_.steps ? o_.steps : o_.epochs * loader_.batches()),
+        batch_(run.settings().batch),
         steps_(recipe, run.settings()),
         loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
     load_bert(ModelFolder{o_.model}.weights(), steps_.model);
@@ -89,7 +95,7 @@ class Finetuning {
   void run();                // from the newest checkpoint on, if there is one
   Meter::Values evaluate();  // on dev.tsv
   void save() const;
-  nlohmann::json report(const Meter::Values& dev, const PlannedRun::Account& account) const;
+  nlohmann::json report() const;  // of the training alone
 
  private:
   LoopOptions loop_options() const;
@@ -99,6 +105,7 @@ class Finetuning {
   const Sentences& sentences_;
   TextLoader loader_;
   const int64_t total_;  // steps
+  const int64_t batch_;
   FinetuneSteps steps_;
   TrainingLoop loop_;
 };
@@ -140,8 +147,7 @@ void Finetuning::run() {
 }
 
 Meter::Values Finetuning::evaluate() {
-  return evaluate_all(steps_, TextLoader(sentences_.dev, sentences_.tokenizer.vocabulary(),
-                                         {.batch_size = o_.batch, .shuffle = false}));
+  return evaluate_all(steps_, sentences_.dev_loader(batch_));
 }
 
 void Finetuning::save() const {
@@ -150,28 +156,31 @@ void Finetuning::save() const {
   sentences_.tokenizer.vocabulary().save(to.vocabulary());
   write_bert_config(to.config(), steps_.model.bert.config(), "BertForSequenceClassification");
   save_model(to.weights(), steps_.model);
+  default_device()->end_step();
 }
 
-nlohmann::json Finetuning::report(const Meter::Values& dev,
-                                  const PlannedRun::Account& account) const {
+nlohmann::json Finetuning::report() const {
   nlohmann::json report = loop_.json();
   report.update({{"checkpoint_every", o_.checkpoint_every},
-                 {"dev_loss", dev.loss},
-                 {"dev_accuracy", dev.accuracy},
-                 {"device", account.json()}});
+                 {"device", device_json()}});
   return report;
 }
 
-// Rows and padded length of the batch with the most tokens in these steps.
-std::pair<int64_t, int64_t> largest_batch(TextLoader loader, const Finetune& o) {
-  const int64_t batches = loader.batches(), total = o.steps ? o.steps : o.epochs * batches;
-  std::pair<int64_t, int64_t> largest = {0, 0};
+// The sizes of the largest batches among the first `steps` ones (0: of one epoch).
+std::vector<BatchShape> largest_shapes(TextLoader loader, int64_t steps) {
+  constexpr size_t most = 8;
+  const int64_t batches = loader.batches(), total = steps ? steps : batches;
+  std::vector<BatchShape> shapes;
   for (int64_t i = 0; i < total; ++i) {
     const TextBatch batch = loader.batch(i / batches, i % batches);
-    if (batch.rows * batch.length > largest.first * largest.second)
-      largest = {batch.rows, batch.length};
+    const BatchShape shape{batch.rows, batch.length};
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
   }
-  return largest;
+  std::sort(shapes.begin(), shapes.end(), [](const BatchShape& a, const BatchShape& b) {
+    return std::pair(a.rows * a.length, a.length) > std::pair(b.rows * b.length, b.length);
+  });
+  shapes.resize(std::min(shapes.size(), most));
+  return shapes;
 }
 
 void check_options(const Finetune& o) {
@@ -191,12 +200,19 @@ void finetune(const Finetune& options, const Sentences& sentences, const BertRec
               PlannedRun& run) {
   Finetuning training(options, sentences, recipe, run);
   training.run();
-  const PlannedRun::Account account = run.account();
+  training.save();
+  const auto write = [&](const nlohmann::json& report) {
+    if (!options.report.empty()) write_json(options.report, report);
+  };
+  nlohmann::json report = training.report();
+  write(report);
   const Meter::Values dev = training.evaluate();
   fmt::print("dev accuracy {:.2f} %, loss {:.3f}\n", 100 * dev.accuracy, dev.loss);
-  training.save();
+  const PlannedRun::Account account = run.account();
   fmt::print("\n{}", account.str());
-  if (!options.report.empty()) write_json(options.report, training.report(dev, account));
+  report.update(
+      {{"dev_loss", dev.loss}, {"dev_accuracy", dev.accuracy}, {"device", account.json()}});
+  write(report);
 }
 
 }  // namespace
@@ -222,6 +238,7 @@ PlannedProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {
                        .accumulate = accumulate,
                        .checkpoint = checkpoint_every > 0 ? "block" : "none",
                        .checkpoint_every = checkpoint_every},
+          .outline = {.loads = true, .saves = !save.empty()},
           .estimator_states = 4,
           .block_option = "--checkpoint-every 1"};
 }
@@ -241,9 +258,26 @@ void Finetune::run() const {
   const Sentences sentences(*this);
   BertRecipe made = recipe(from.load_config(sentences.tokenizer.vocabulary()));
   made.classes = sentences.train_data.classes;
-  const auto [rows, tokens] = largest_batch(sentences.train_loader(*this), *this);
-  made.length = tokens;
-  PlannedRun run(program(made, rows), planning);
+  const int64_t rows = std::min(batch, static_cast<int64_t>(sentences.train.size()));
+  // By the size of batches; searches ask for the same ones again and again.
+  auto shapes = [&, known = std::map<int64_t, std::vector<BatchShape>>()](
+                          int64_t size) mutable -> const std::vector<BatchShape>& {
+    const auto [found, is_new] = known.try_emplace(size);
+    if (is_new) {
+      TextLoader loader = sentences.train_loader(*this, size);
+      found->second = largest_shapes(loader, steps ? steps : epochs * loader.batches());
+    }
+    return found->second;
+  };
+  made.length = 0;
+  for (const BatchShape& shape : shapes(rows))
+    if (shape.rows == rows) made.length = std::max(made.length, shape.length);
+  PlannedProgram planned = program(made, rows);
+  planned.outline.steps = shapes;
+  planned.outline.evaluation = [&](int64_t size) {
+    return largest_shapes(sentences.dev_loader(size), 0);
+  };
+  PlannedRun run(std::move(planned), planning);
   run.guard([&] { finetune(*this, sentences, made, run); });
 }
 

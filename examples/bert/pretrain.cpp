@@ -104,6 +104,7 @@ class Pretraining {
   Pretraining(const Pretrain& options, const Corpus& corpus, PlannedRun& run)
       : o_(options),
         corpus_(corpus),
+        batch_(run.settings().batch),
         steps_(options.recipe(corpus.tokenizer.vocabulary().size()), run.settings()),
         loader_(corpus_.train, corpus_.tokenizer.vocabulary(), loader_options(o_)),
         loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
@@ -114,7 +115,7 @@ class Pretraining {
   void run();                // from the newest checkpoint on, if there is one
   Meter::Values evaluate();  // on the sequences held out
   void save() const;
-  nlohmann::json report(const Meter::Values& held_out, const PlannedRun::Account& account) const;
+  nlohmann::json report() const;  // of the training alone
 
  private:
   LoopOptions loop_options() const;
@@ -123,6 +124,7 @@ class Pretraining {
 
   const Pretrain& o_;
   const Corpus& corpus_;
+  const int64_t batch_;
   PretrainSteps steps_;
   TextLoader loader_;
   TrainingLoop loop_;
@@ -170,6 +172,7 @@ void Pretraining::run() {
 Meter::Values Pretraining::evaluate() {
   TextLoaderOptions options = loader_options(o_);
   options.shuffle = false;
+  options.batch_size = batch_;
   return evaluate_all(steps_,
                       TextLoader(corpus_.held_out, corpus_.tokenizer.vocabulary(), options));
 }
@@ -179,17 +182,15 @@ void Pretraining::save() const {
   corpus_.tokenizer.vocabulary().save(to.vocabulary());
   write_bert_config(to.config(), config(), "BertForMaskedLM");
   save_model(to.weights(), steps_.model);
+  default_device()->end_step();
 }
 
-nlohmann::json Pretraining::report(const Meter::Values& held_out,
-                                   const PlannedRun::Account& account) const {
+nlohmann::json Pretraining::report() const {
   nlohmann::json report = loop_.json();
   report.update({{"parameters", steps_.model.parameter_count()},
                  {"train_sequences", corpus_.train.size()},
                  {"checkpoint_every", o_.checkpoint_every},
-                 {"held_out_loss", held_out.loss},
-                 {"held_out_accuracy", held_out.accuracy},
-                 {"device", account.json()}});
+                 {"device", device_json()}});
   return report;
 }
 
@@ -224,6 +225,7 @@ PlannedProgram Pretrain::program(int64_t tokens) const {
                    .accumulate = accumulate,
                    .checkpoint = checkpoint_every > 0 ? "block" : "none",
                    .checkpoint_every = checkpoint_every},
+      .outline = {.saves = true},
       .estimator_states = 4,
       .block_option = "--checkpoint-every 1"};
 }
@@ -233,13 +235,22 @@ namespace {
 void pretrain(const Pretrain& options, const Corpus& corpus, PlannedRun& run) {
   Pretraining training(options, corpus, run);
   training.run();
-  const PlannedRun::Account account = run.account();
+  training.save();
+  fmt::print("saved in {}\n", options.save);
+  const auto write = [&](const nlohmann::json& report) {
+    if (!options.report.empty()) write_json(options.report, report);
+  };
+  nlohmann::json report = training.report();
+  write(report);
   const Meter::Values held_out = training.evaluate();
   fmt::print("held-out text: loss {:.3f}, {:.1f} % of the masked tokens right\n", held_out.loss,
              100 * held_out.accuracy);
-  training.save();
-  fmt::print("saved in {}\n\n{}", options.save, account.str());
-  if (!options.report.empty()) write_json(options.report, training.report(held_out, account));
+  const PlannedRun::Account account = run.account();
+  fmt::print("\n{}", account.str());
+  report.update({{"held_out_loss", held_out.loss},
+                 {"held_out_accuracy", held_out.accuracy},
+                 {"device", account.json()}});
+  write(report);
 }
 
 }  // namespace
@@ -255,7 +266,10 @@ void Pretrain::run() const {
   manual_seed(seed);
   const Corpus corpus(*this);
   PlannedProgram planned = program(corpus.tokenizer.vocabulary().size());
-  planned.settings.batch = std::min(batch, static_cast<int64_t>(corpus.train.size()));
+  const auto samples = static_cast<int64_t>(corpus.train.size());
+  planned.settings.batch = std::min(batch, samples);
+  planned.outline.steps = rest_of(samples);
+  planned.outline.evaluation = batches_of(static_cast<int64_t>(corpus.held_out.size()));
   PlannedRun run(std::move(planned), planning);
   run.guard([&] { pretrain(*this, corpus, run); });
 }

@@ -77,10 +77,9 @@ void PretrainSteps::step(const TextBatch& batch) {
   default_device()->end_step();
 }
 
-void PretrainSteps::dry_step() {
-  step({.rows = settings_.batch,
-        .length = recipe_.length,
-        .predictions = settings_.batch * recipe_.predictions()});
+TextBatch PretrainSteps::batch_of(const BatchShape& shape) const {
+  const int64_t rows = shape.rows ? shape.rows : settings_.batch;
+  return {.rows = rows, .length = recipe_.length, .predictions = rows * recipe_.predictions()};
 }
 
 Tensor PretrainSteps::loss_of(const TextBatch& batch) {
@@ -116,8 +115,9 @@ void FinetuneSteps::step(const TextBatch& batch) {
   default_device()->end_step();
 }
 
-void FinetuneSteps::dry_step() {
-  step({.rows = settings_.batch, .length = recipe_.length});
+TextBatch FinetuneSteps::batch_of(const BatchShape& shape) const {
+  return {.rows = shape.rows ? shape.rows : settings_.batch,
+          .length = shape.length ? shape.length : recipe_.length};
 }
 
 Tensor FinetuneSteps::loss_of(const TextBatch& batch) {
@@ -135,6 +135,29 @@ Tensor FinetuneSteps::loss_of(const TextBatch& batch) {
 
 void FinetuneSteps::evaluate(const TextBatch& batch) {
   loss_of(batch);
+  default_device()->end_step();
+}
+
+FillMaskSteps::FillMaskSteps(const BertConfig& config, const StepSettings& settings)
+    : model(config, false), settings_(settings) {}
+
+std::vector<float> FillMaskSteps::scores(const Tensor& ids, const Tensor& positions) {
+  const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+  return model.token_logits(model.forward({ids}), positions).to_vector();
+}
+
+std::vector<float> FillMaskSteps::scores(const std::vector<int32_t>& ids,
+                                         const std::vector<int32_t>& positions) {
+  return scores(tensor(ids, {1, static_cast<int64_t>(ids.size())}),
+                tensor(positions, {static_cast<int64_t>(positions.size())}));
+}
+
+void FillMaskSteps::dry_step(const BatchShape&) {
+  fail("fill-mask", "nothing is trained");
+}
+
+void FillMaskSteps::dry_evaluation(const BatchShape& shape) {
+  scores(empty({1, shape.length}, DType::i32), empty({shape.rows}, DType::i32));
   default_device()->end_step();
 }
 

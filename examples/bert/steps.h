@@ -27,9 +27,13 @@ class PretrainSteps : public TrainingSteps {
   PretrainSteps(const BertRecipe& recipe, const StepSettings& settings);
 
   void step(const TextBatch& batch);  // padded to recipe.length
-  void dry_step() override;
   // Counts into the meter; NoGrad and eval() are the caller's.
   void evaluate(const TextBatch& batch);
+
+  void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
+  void dry_evaluation(const BatchShape& shape) override { evaluate(batch_of(shape)); }
+  void flush() override { optimizer.flush(); }
+  Module& trained() override { return model; }
 
   BertForPreTraining model;
   Accumulate optimizer;
@@ -37,6 +41,7 @@ class PretrainSteps : public TrainingSteps {
 
  private:
   Tensor loss_of(const TextBatch& batch);
+  TextBatch batch_of(const BatchShape& shape) const;  // without tokens
 
   const BertRecipe recipe_;
   const StepSettings settings_;
@@ -48,8 +53,12 @@ class FinetuneSteps : public TrainingSteps {
   FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings);
 
   void step(const TextBatch& batch);
-  void dry_step() override;
   void evaluate(const TextBatch& batch);
+
+  void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
+  void dry_evaluation(const BatchShape& shape) override { evaluate(batch_of(shape)); }
+  void flush() override { optimizer.flush(); }
+  Module& trained() override { return model; }
 
   BertForSequenceClassification model;
   Accumulate optimizer;
@@ -57,8 +66,29 @@ class FinetuneSteps : public TrainingSteps {
 
  private:
   Tensor loss_of(const TextBatch& batch);
+  TextBatch batch_of(const BatchShape& shape) const;  // without tokens
 
   const BertRecipe recipe_;
+  const StepSettings settings_;
+};
+
+// The forward pass that fills masks; nothing is trained.
+class FillMaskSteps : public TrainingSteps {
+ public:
+  FillMaskSteps(const BertConfig& config, const StepSettings& settings);
+
+  // Scores of the vocabulary for the tokens at `positions` of one text: [positions, vocabulary].
+  std::vector<float> scores(const std::vector<int32_t>& ids, const std::vector<int32_t>& positions);
+
+  void dry_step(const BatchShape&) override;
+  void dry_evaluation(const BatchShape& shape) override;  // rows: positions
+  Module& trained() override { return model; }
+
+  BertForPreTraining model;
+
+ private:
+  std::vector<float> scores(const Tensor& ids, const Tensor& positions);
+
   const StepSettings settings_;
 };
 

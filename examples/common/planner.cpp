@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "backends/open.h"
+#include "core/ops.h"
 #include "examples/common/largest.h"
+#include "io/model.h"
 
 namespace rw {
 
@@ -14,9 +16,60 @@ std::unique_ptr<MemoryBudget> budget_of(const StepSettings& settings) {
   return settings.budget ? std::make_unique<MemoryBudget>(settings.budget) : nullptr;
 }
 
-void take_update(TrainingSteps& steps, const StepSettings& settings) {
-  for (uint32_t i = 0; i < settings.accumulate; ++i) steps.dry_step();
-}
+// The program on a dry device, which is the default one.
+class DryProgram {
+ public:
+  DryProgram(const MakeSteps& make, const RunOutline& outline, const StepSettings& settings)
+      : outline_(outline), settings_(settings), budget_(budget_of(settings)), steps_(make(settings)) {
+    if (outline.loads) copy_weights();
+  }
+
+  TrainingSteps& steps() { return *steps_; }
+
+  void update() {
+    for (uint32_t i = 0; outline_.trains && i < settings_.accumulate; ++i) steps_->dry_step();
+  }
+
+  // What follows after the full steps.
+  void finish() {
+    if (outline_.trains) last_steps();
+    if (outline_.saves) {
+      copy_weights();
+      default_device()->end_step();
+    }
+    evaluate();
+  }
+
+ private:
+  void last_steps() {
+    std::vector<BatchShape> shapes;
+    if (outline_.steps) shapes = outline_.steps(settings_.batch);
+    if (shapes.empty() && settings_.accumulate > 1) shapes = {{}};
+    for (const BatchShape& shape : shapes) steps_->dry_step(shape);
+    steps_->flush();
+    default_device()->end_step();
+  }
+
+  // A file's tensors are dense: others go through a copy.
+  void copy_weights() {
+    const NoGrad guard;
+    for (const NamedTensor& t : torch_state_dict(steps_->trained())) contiguous(t.tensor);
+  }
+
+  void evaluate() {
+    const NoGrad guard;
+    steps_->trained().eval();
+    const int64_t batch = settings_.evaluation_batch ? settings_.evaluation_batch : settings_.batch;
+    const std::vector<BatchShape> full = {{.rows = batch}};
+    for (const BatchShape& shape : outline_.evaluation ? outline_.evaluation(batch) : full)
+      steps_->dry_evaluation(shape);
+  }
+
+  const RunOutline& outline_;
+  const StepSettings& settings_;
+  std::unique_ptr<MemoryBudget> budget_;
+  std::unique_ptr<TrainingSteps> steps_;
+};
 
 WorkByPhase difference(WorkByPhase after, const WorkByPhase& before) {
   for (int i = 0; i < phase_count; ++i) {
@@ -29,7 +82,8 @@ WorkByPhase difference(WorkByPhase after, const WorkByPhase& before) {
 
 }  // namespace
 
-Planner::Planner(const Backend& device, MakeSteps make) : device_(device), make_(std::move(make)) {}
+Planner::Planner(const Backend& device, MakeSteps make, RunOutline outline)
+    : device_(device), make_(std::move(make)), outline_(std::move(outline)) {}
 
 std::unique_ptr<Backend> Planner::open(Room room) const {
   DeviceInfo limits = info();
@@ -41,10 +95,10 @@ std::unique_ptr<Backend> Planner::open(Room room) const {
 std::vector<StepTrace> Planner::steps(const StepSettings& settings, const Techniques& techniques) const {
   return dry_run(open(Room::any),
                  [&] {
-                   const auto budget = budget_of(settings);
-                   const std::unique_ptr<TrainingSteps> steps = make_(settings);
-                   take_update(*steps, settings);
-                   take_update(*steps, settings);
+                   DryProgram program(make_, outline_, settings);
+                   program.update();
+                   program.update();
+                   program.finish();
                  },
                  {.techniques = techniques})
       .steps;
@@ -52,22 +106,25 @@ std::vector<StepTrace> Planner::steps(const StepSettings& settings, const Techni
 
 StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
   StepForecast result;
-  const auto program = [&] {
-    const auto budget = budget_of(settings);
-    const std::unique_ptr<TrainingSteps> steps = make_(settings);
+  const auto body = [&] {
+    DryProgram program(make_, outline_, settings);
     Device& device = *default_device();
-    take_update(*steps, settings);
+    program.update();
     if (options.trace) {
-      take_update(*steps, settings);
+      program.update();
       device.start_trace();
     }
     const WorkByPhase before = device.work();
-    take_update(*steps, settings);
+    program.update();
     result.work = difference(device.work(), before);
     if (options.trace) result.trace = device.stop_trace();
+    const MemoryReport steps = device.memory_report();
+    program.finish();
     result.memory = device.memory_report();
+    result.memory.naive = steps.naive;
+    result.steps_peak = steps.peak;
   };
-  dry_run(open(options.room), program,
+  dry_run(open(options.room), body,
           {.memory_limit = options.memory_limit,
            .techniques = options.techniques,
            .learnt = steps(settings, options.techniques)});
@@ -93,6 +150,29 @@ int64_t Planner::largest_batch(StepSettings settings, uint64_t bytes, int64_t gu
   return largest(fits, guess);
 }
 
+int64_t Planner::evaluation_batch(StepSettings settings, int64_t most,
+                                  uint64_t memory_limit) const {
+  settings.accumulate = std::min(settings.accumulate, 3u);
+  const ForecastOptions options{.room = memory_limit ? Room::device : Room::any,
+                                .memory_limit = memory_limit};
+  const auto needs = [&](int64_t rows) -> std::optional<MemoryReport> {
+    settings.evaluation_batch = rows;
+    try {
+      return forecast(settings, options).memory;
+    } catch (const OutOfMemory&) {
+      return std::nullopt;
+    }
+  };
+  const auto least = needs(settings.batch);
+  if (!least) return settings.batch;  // the run will say so
+  for (int64_t rows = most; rows > settings.batch; rows /= 2) {
+    const auto memory = needs(rows);
+    if (memory && memory->peak <= least->peak && memory->peak_reserved <= least->peak_reserved)
+      return rows;
+  }
+  return settings.batch;
+}
+
 RecordedGraph Planner::record(StepSettings settings) const {
   RecordedGraph graph;
   settings.recompute = nullptr;
@@ -111,10 +191,11 @@ RecomputeSearch Planner::search(const StepSettings& settings) const {
                            StepSettings these = settings;
                            these.budget = 0;
                            these.recompute = std::make_shared<const Recompute>(recompute);
-                           const std::unique_ptr<TrainingSteps> steps = make_(these);
-                           steps->record(graph);
-                           take_update(*steps, these);
-                           take_update(*steps, these);
+                           DryProgram program(make_, outline_, these);
+                           program.steps().record(graph);
+                           program.update();
+                           program.update();
+                           program.finish();
                          });
 }
 

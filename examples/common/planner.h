@@ -9,7 +9,8 @@ namespace rw {
 
 // What a dry run found. Work and samples are of one update: `accumulate` steps.
 struct StepForecast {
-  MemoryReport memory;
+  MemoryReport memory;      // of the whole program; `naive`: of a step
+  uint64_t steps_peak = 0;  // without saving and evaluation
   WorkByPhase work{};
   double samples = 0;
   uint64_t allocations = 0;
@@ -37,19 +38,24 @@ struct ForecastOptions {
 class Planner {
  public:
   // `device`: real or dry. It must outlive the planner; nothing is run on it.
-  Planner(const Backend& device, MakeSteps make);
+  Planner(const Backend& device, MakeSteps make, RunOutline outline = {});
 
   const DeviceInfo& info() const { return device_.info(); }
+  const RunOutline& outline() const { return outline_; }
 
   // What the steps allocate, for Device::learn: a run is then packed from its first step on.
   std::vector<StepTrace> steps(const StepSettings& settings, const Techniques& techniques = {}) const;
-  // Runs two updates of a run that has learnt that: a first one, and one like all that follow.
-  // OutOfMemory where they do not fit.
+  // Runs the program after it has learnt that, with two updates: a first one, and one like all that
+  // follow. OutOfMemory where it does not fit.
   StepForecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;
 
   // The largest settings.batch whose steps fit in `bytes` of device memory; 0: not even one sample.
   // `guess` is tried first.
   int64_t largest_batch(StepSettings settings, uint64_t bytes, int64_t guess = 1) const;
+
+  // The most samples to evaluate at a time, at most `most`, that the whole program with them needs
+  // no more memory than with settings.batch.
+  int64_t evaluation_batch(StepSettings settings, int64_t most, uint64_t memory_limit) const;
 
   // The forward pass of one step, nothing recomputed.
   RecordedGraph record(StepSettings settings) const;
@@ -61,6 +67,7 @@ class Planner {
 
   const Backend& device_;
   MakeSteps make_;
+  RunOutline outline_;
 };
 
 }  // namespace rw

@@ -41,7 +41,7 @@ void write_trace(const PlanningOptions& options, const MemoryTrace& trace) {
 
 // Recomputation for --memory-budget and --recompute.
 void apply_recompute(const Planner& planner, const PlanningOptions& options, StepSettings& settings) {
-  if (options.budget.empty() && options.recompute.empty()) return;
+  if ((options.budget.empty() && options.recompute.empty()) || !planner.outline().trains) return;
   check(options.recompute != "evict" || !options.budget.empty(), "options",
         "--recompute evict needs --memory-budget");
   if (!options.budget.empty()) settings.budget = parse_bytes(options.budget);
@@ -152,7 +152,7 @@ void run_plan(const PlannedProgram& program, const PlanningOptions& options,
               const DeviceOptions& device, const std::string& report) {
   const std::unique_ptr<Backend> dry = device.open_dry();
   if (!options.profile.empty()) write_file(options.profile, device_profile(device.device));
-  const Planner planner(*dry, program.make);
+  const Planner planner(*dry, program.make, program.outline);
   PlannedProgram planned = program;
   apply_recompute(planner, options, planned.settings);
   std::string misfit;
@@ -176,16 +176,21 @@ void run_plan(const PlannedProgram& program, const PlanningOptions& options,
 PlannedRun::PlannedRun(PlannedProgram program, const PlanningOptions& options)
     : program_(std::move(program)),
       options_(options),
-      planner_(std::make_unique<Planner>(default_device()->backend(), program_.make)) {
+      planner_(std::make_unique<Planner>(default_device()->backend(), program_.make,
+                                         program_.outline)) {
   if (!options.profile.empty()) {
     const DeviceInfo& info = default_device()->info();
     check(info.backend == "vulkan", "options", "--save-profile is of Vulkan devices, got '{}'",
           info.name);
     write_file(options.profile, device_profile("vulkan:uuid=" + info.uuid));
   }
+  default_device()->trim();  // of what an earlier run left, as predicted
   apply_recompute(*planner_, options, program_.settings);
   // A plan keeps to the budget by itself; what does something else than planned is held to it.
   if (program_.settings.budget) budget_.emplace(program_.settings.budget);
+  if (program_.most_evaluated)
+    program_.settings.evaluation_batch = planner_->evaluation_batch(
+        program_.settings, program_.most_evaluated, default_device()->memory_limit());
   default_device()->learn(planner_->steps(program_.settings));
 }
 
@@ -217,6 +222,11 @@ void PlannedRun::before_step(int64_t step, int64_t total) {
   if (step == trace_end_) stop_trace();
 }
 
+void PlannedRun::after_steps() {
+  stop_trace();
+  steps_ = default_device()->memory_report();
+}
+
 void PlannedRun::stop_trace() {
   if (!tracing_) return;
   tracing_ = false;
@@ -224,8 +234,10 @@ void PlannedRun::stop_trace() {
 }
 
 PlannedRun::Account PlannedRun::account() {
-  stop_trace();
-  Account account{.memory = default_device()->memory_report(), .host_peak = host_memory().peak};
+  Account account{.memory = default_device()->memory_report(),
+                  .steps_peak = steps_.peak,
+                  .host_peak = host_memory().peak};
+  account.memory.naive = steps_.naive;
   account.predicted_peak = planner_->forecast(settings(), {.room = Room::any}).memory.peak;
   account.savings = attribute_savings(*planner_, settings());
   return account;
@@ -244,6 +256,7 @@ std::string PlannedRun::Account::str() const {
 nlohmann::json PlannedRun::Account::json() const {
   nlohmann::json json = device_json(memory);
   json["predicted_peak"] = predicted_peak;
+  json["steps_peak"] = steps_peak;
   json["host_peak"] = host_peak;
   json["savings"] = savings_json(savings);
   return json;

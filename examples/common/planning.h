@@ -37,10 +37,12 @@ class PlannedRun {
   void guard(const std::function<void()>& body);
   // To be called before each of the `total` steps: some in steady state are traced.
   void before_step(int64_t step, int64_t total);
+  void after_steps();  // to be called once they are over
 
-  // Once training is over: what its memory was, what was predicted, and what saved how much.
+  // Once all is done: what its memory was, what was predicted, and what saved how much.
   struct Account {
-    MemoryReport memory;
+    MemoryReport memory;      // of the whole run; `naive`: of a step
+    uint64_t steps_peak = 0;  // without saving and evaluation
     uint64_t predicted_peak = 0;
     std::vector<Saving> savings;
     uint64_t host_peak = 0;  // bytes of RAM that this process held at most
@@ -54,6 +56,7 @@ class PlannedRun {
   void stop_trace();
 
   PlannedProgram program_;
+  MemoryReport steps_;  // after the last one
   const PlanningOptions& options_;
   std::unique_ptr<Planner> planner_;
   std::optional<MemoryBudget> budget_;

@@ -12,7 +12,9 @@ namespace {
 class Search {
  public:
   Search(const Planner& planner, const PlannedProgram& program, uint64_t memory_limit)
-      : planner_(planner), program_(program), limit_(memory_limit), now_(program.settings) {}
+      : planner_(planner), program_(program), limit_(memory_limit), now_(program.settings) {
+    now_.evaluation_batch = 0;  // the run chooses it anew
+  }
 
   std::vector<Remedy> run() {
     StepSettings block = now_, half = now_;
@@ -21,7 +23,8 @@ class Search {
     block.recompute = nullptr;
     block.budget = 0;
     half.dtype = DType::f16;
-    const bool can_block = now_.checkpoint == "none", can_half = now_.dtype != DType::f16;
+    const bool trains = planner_.outline().trains;
+    const bool can_block = trains && now_.checkpoint == "none", can_half = now_.dtype != DType::f16;
     if (can_block) try_out(program_.block_option, block);
     if (can_half) try_out("--dtype f16", half);
     try_smaller_batch("", now_);
@@ -36,7 +39,7 @@ class Search {
                                   (can_block ? program_.block_option + " " : std::string());
       try_smaller_batch(options, least);
     }
-    try_budget();
+    if (trains) try_budget();
     return std::move(found_);
   }
 
@@ -73,6 +76,7 @@ class Search {
   // The largest batch per step that fits, with accumulation that keeps the samples per update: as
   // many if some batch not much smaller divides them, else a few more.
   void try_smaller_batch(const std::string& options, StepSettings settings) {
+    if (settings.batch == 1) return;
     const int64_t all = settings.batch * settings.accumulate;
     const int64_t largest =
         std::min(all, planner_.largest_batch(settings, bytes(), settings.batch));
@@ -81,8 +85,9 @@ class Search {
     while (batch > largest / 2 && all % batch != 0) --batch;
     if (all % batch != 0 || batch == 0)
       batch = (all + (all - 1) / largest) / ((all - 1) / largest + 1);
-    settings.batch = batch;
-    settings.accumulate = static_cast<uint32_t>((all + batch - 1) / batch);
+    const bool trains = planner_.outline().trains;
+    settings.batch = trains ? batch : largest;
+    settings.accumulate = trains ? static_cast<uint32_t>((all + batch - 1) / batch) : 1;
     try_out(options + program_.batch_option(settings.batch, settings.accumulate), settings);
   }
 
@@ -106,16 +111,17 @@ std::string remedies_text(const Planner& planner, const PlannedProgram& program,
   now.accumulate = std::min(now.accumulate, 3u);
   const StepForecast as_it_is = planner.forecast(now, {.room = Room::any});
   const MemoryReport& needed = as_it_is.memory;
-  std::string out = fmt::format("The step as it is needs {} ({} in blocks).",
+  std::string out = fmt::format("The run as it is needs {} ({} in blocks).",
                                 format_bytes(needed.peak), format_bytes(needed.peak_reserved));
   const std::vector<Remedy> remedies = find_remedies(planner, program, memory_limit);
   if (remedies.empty()) return out + " No batch, dtype or recomputation that was tried fits.";
   out += " What fits, by dry runs (options to add, peak, blocks, FLOPs per sample):";
+  const double plain = as_it_is.flops_per_sample();
   for (const Remedy& r : remedies)
     out += fmt::format("\n  {:<44}{:>12}{:>12}{:>+8.1f} %", r.options,
                        format_bytes(r.forecast.memory.peak),
                        format_bytes(r.forecast.memory.peak_reserved),
-                       100 * (r.forecast.flops_per_sample() / as_it_is.flops_per_sample() - 1));
+                       plain > 0 ? 100 * (r.forecast.flops_per_sample() / plain - 1) : 0);
   return out;
 }
 

@@ -1,5 +1,6 @@
-// A training program as the planner sees it: what may be varied about its steps, and one step
-// without data. Real runs and dry runs share the step, so what is predicted is what happens.
+// A training program as the planner sees it: what may be varied about its steps, one step and one
+// batch of the evaluation without data, and what else it does with memory. Real runs and dry runs
+// share all of it, so what is predicted is what happens.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 
 #include "core/recompute.h"
 #include "core/tensor.h"
+#include "nn/module.h"
 
 namespace rw {
 
@@ -25,16 +27,52 @@ struct StepSettings {
   std::string checkpoint = "none";  // segments of the model: none, block or stage
   int checkpoint_every = 1;         // blocks or stages per segment
   std::shared_ptr<const Recompute> recompute = nullptr;  // instead of the model's segments
-  uint64_t budget = 0;  // bytes that may be live, 0: any number
+  uint64_t budget = 0;           // bytes that may be live, 0: any number
+  int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
 };
+
+// The sizes of a batch without data.
+struct BatchShape {
+  int64_t rows = 0;    // samples, 0: as many as the settings say
+  int64_t length = 0;  // tokens per sample, where it has any; 0: as many as the program's longest
+  bool operator==(const BatchShape&) const = default;
+};
+
+// What a program does besides steps of full batches, which takes memory too.
+struct RunOutline {
+  bool trains = true;                 // false: it only evaluates
+  bool loads = false, saves = false;  // weights, from a file and to one
+  // By the size of full batches: the other batches of training, and those of the evaluation (not
+  // set: a full one).
+  using Batches = std::function<std::vector<BatchShape>(int64_t batch)>;
+  Batches steps = {}, evaluation = {};
+};
+// What is left of so many samples by full batches, and all batches that they make.
+inline RunOutline::Batches rest_of(int64_t samples) {
+  return [samples](int64_t batch) -> std::vector<BatchShape> {
+    if (samples % batch == 0) return {};
+    return {{.rows = samples % batch}};
+  };
+}
+inline RunOutline::Batches batches_of(int64_t samples) {
+  return [samples](int64_t batch) {
+    std::vector<BatchShape> shapes = rest_of(samples)(batch);
+    if (samples >= batch) shapes.insert(shapes.begin(), {.rows = batch});
+    return shapes;
+  };
+}
 
 // A model with its optimizer and meters. Its constructor and dry_step() allocate what training
 // does.
 class TrainingSteps {
  public:
   virtual ~TrainingSteps() = default;
-  // One step of settings.batch samples, made from shapes alone, with end_step() behind it.
-  virtual void dry_step() = 0;
+  // One step of training and one batch of the evaluation, made from shapes alone, with end_step()
+  // behind it. NoGrad and eval() are the caller's.
+  virtual void dry_step(const BatchShape& shape = {}) = 0;
+  virtual void dry_evaluation(const BatchShape& shape = {}) = 0;
+  virtual void flush() {}  // updates from a window that is not full
+  virtual Module& trained() = 0;
   // The next forward pass fills `graph`.
   void record(RecordedGraph* graph) { record_ = graph; }
 
@@ -60,12 +98,15 @@ struct PlannedProgram {
   std::string samples;  // "images"
   MakeSteps make;
   StepSettings settings;
+  RunOutline outline = {};
   double estimator_states = 2;  // floats per parameter in the usual estimate: SGD 2, Adam 4
   // Options of its command line.
   std::string block_option = "--checkpoint block";
   std::function<std::string(int64_t batch, uint32_t accumulate)> batch_option = [](auto b, auto a) {
     return fmt::format("--batch {} --accumulate {}", b, a);
   };
+  // So many samples are evaluated at a time, or as many as take no more memory than all else does.
+  int64_t most_evaluated = 0;  // 0: as in training
 };
 
 // A tensor of the values of a batch; of its shape alone in dry runs, where there are none.

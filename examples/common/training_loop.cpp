@@ -85,7 +85,8 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step) {
     }
     if (stops && (saved == i + 1 || !checkpoints_)) stop(i + 1);
   }
-  optimizer_.flush();
+  planned_.after_steps();
+  if (optimizer_.flush()) default_device()->end_step();
   seconds_ = progress.seconds();
   if (InterruptScope::signal() == 0) return;
   if (checkpoints_) write_checkpoint(options_.steps);

@@ -53,14 +53,14 @@ Tensor MnistSteps::train_loss(const Batch& batch, int64_t rows) {
   return loss;
 }
 
-void MnistSteps::evaluate(const Batch& batch) {
-  measure(batch);
+void MnistSteps::evaluate(const Batch& batch, int64_t rows) {
+  measure(batch, rows);
   default_device()->end_step();
 }
 
-void MnistSteps::measure(const Batch& batch) {
-  const Tensor labels = upload_labels(batch, batch.size());
-  const Tensor logits = model(upload_pixels(batch, batch.size()));
+void MnistSteps::measure(const Batch& batch, int64_t rows) {
+  const Tensor labels = upload_labels(batch, rows);
+  const Tensor logits = model(upload_pixels(batch, rows));
   meter.add(cross_entropy(logits, labels), argmax(logits), labels);
 }
 

@@ -34,9 +34,13 @@ class MnistSteps : public TrainingSteps {
   explicit MnistSteps(const StepSettings& settings);
 
   void step(const Batch& batch) { step(batch, batch.size()); }
-  void dry_step() override { step({}, settings_.batch); }
   // Counts into the meter; NoGrad and eval() are the caller's.
-  void evaluate(const Batch& batch);
+  void evaluate(const Batch& batch) { evaluate(batch, batch.size()); }
+
+  void dry_step(const BatchShape& shape) override { step({}, rows_of(shape)); }
+  void dry_evaluation(const BatchShape& shape) override { evaluate({}, rows_of(shape)); }
+  void flush() override { optimizer.flush(); }
+  Module& trained() override { return model; }
 
   Mlp model;
   // Plain Adam is this with one micro-batch, to the bit.
@@ -46,7 +50,11 @@ class MnistSteps : public TrainingSteps {
  private:
   void step(const Batch& batch, int64_t rows);
   Tensor train_loss(const Batch& batch, int64_t rows);
-  void measure(const Batch& batch);
+  void evaluate(const Batch& batch, int64_t rows);
+  void measure(const Batch& batch, int64_t rows);
+  int64_t rows_of(const BatchShape& shape) const {
+    return shape.rows ? shape.rows : settings_.batch;
+  }
 
   const StepSettings settings_;
 };

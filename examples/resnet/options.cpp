@@ -113,7 +113,8 @@ PlannedProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
                            recipe.model.classes),
       .samples = "images",
       .make = [recipe](const StepSettings& s) { return std::make_unique<ResNetSteps>(recipe, s); },
-      .settings = settings()};
+      .settings = settings(),
+      .outline = {.loads = !load.empty(), .saves = !save.empty() && !eval}};
 }
 
 }  // namespace rw

@@ -20,9 +20,13 @@ class ResNetSteps : public TrainingSteps {
   ResNetSteps(const ResNetRecipe& recipe, const StepSettings& settings);
 
   void step(const Batch& batch) { step(batch, batch.size()); }
-  void dry_step() override { step({}, settings_.batch); }
   // Counts into the meter; NoGrad and eval() are the caller's.
-  void evaluate(const Batch& batch);
+  void evaluate(const Batch& batch) { evaluate(batch, batch.size()); }
+
+  void dry_step(const BatchShape& shape) override { step({}, rows_of(shape)); }
+  void dry_evaluation(const BatchShape& shape) override { evaluate({}, rows_of(shape)); }
+  void flush() override { optimizer.flush(); }
+  Module& trained() override { return model; }
 
   ResNet model;
   Accumulate optimizer;
@@ -37,6 +41,10 @@ class ResNetSteps : public TrainingSteps {
   void step(const Batch& batch, int64_t rows);
   void train_on(const DeviceBatch& batch);
   Tensor loss_of(const DeviceBatch& batch);
+  void evaluate(const Batch& batch, int64_t rows);
+  int64_t rows_of(const BatchShape& shape) const {
+    return shape.rows ? shape.rows : settings_.batch;
+  }
 
   const ResNetRecipe recipe_;
   const StepSettings settings_;

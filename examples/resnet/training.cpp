@@ -32,14 +32,18 @@ ResNetRecipe recipe_for(const ResNetOptions& options, const ImageDataset& images
 
 PlannedProgram ResNetTraining::program(const ResNetOptions& options, const Images& images) {
   PlannedProgram program = options.program(recipe_for(options, images.train));
-  program.settings.batch =
-      std::min(program.settings.batch, static_cast<int64_t>(images.train.size()));
+  const auto samples = static_cast<int64_t>(images.train.size());
+  program.settings.batch = std::min(program.settings.batch, samples);
+  program.outline.trains = !options.eval;
+  // Batches that are not full are left out of training (drop_last).
+  program.outline.evaluation = batches_of(static_cast<int64_t>(images.test.size()));
   return program;
 }
 
 ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& images, PlannedRun& run)
     : options_(options),
       images_(images),
+      batch_(static_cast<int>(run.settings().batch)),
       steps_(recipe_for(options, images.train), run.settings()),
       loader_(images.train, {.batch_size = options.batch,
                              .shuffle = true,
@@ -92,17 +96,19 @@ void ResNetTraining::run() {
 }
 
 void ResNetTraining::save() const {
-  if (!options_.save.empty()) save_model(options_.save, steps_.model, {{"model", options_.model}});
+  if (options_.save.empty()) return;
+  save_model(options_.save, steps_.model, {{"model", options_.model}});
+  default_device()->end_step();
 }
 
 double ResNetTraining::evaluate() {
-  return evaluate_all(steps_, Loader(images_.test, {.batch_size = options_.batch,
+  return evaluate_all(steps_, Loader(images_.test, {.batch_size = batch_,
                                                     .mean = images_.statistics.mean,
                                                     .std = images_.statistics.std}))
       .accuracy;
 }
 
-nlohmann::json ResNetTraining::report(double accuracy, const PlannedRun::Account& account) const {
+nlohmann::json ResNetTraining::report() const {
   nlohmann::json report = loop_.json();
   report.update({{"parameters", steps_.model.parameter_count()},
                  {"train_images", images_.train.size()},
@@ -110,8 +116,7 @@ nlohmann::json ResNetTraining::report(double accuracy, const PlannedRun::Account
                  {"checkpoint", options_.checkpoint},
                  {"checkpoint_every", options_.checkpoint_every},
                  {"images_per_second", loop_.rate()},
-                 {"test_accuracy", accuracy},
-                 {"device", account.json()}});
+                 {"device", device_json()}});
   return report;
 }
 

@@ -26,7 +26,7 @@ class ResNetTraining {
   void run();  // from the newest checkpoint on, if there is one
   void save() const;
   double evaluate();  // share of the test images that are classified correctly
-  nlohmann::json report(double accuracy, const PlannedRun::Account& account) const;
+  nlohmann::json report() const;  // of the training alone
 
  private:
   LoopOptions loop_options() const;
@@ -34,6 +34,7 @@ class ResNetTraining {
 
   const ResNetOptions& options_;
   const Images& images_;
+  const int batch_;
   ResNetSteps steps_;
   Loader loader_;
   const int64_t total_;  // steps
