@@ -111,7 +111,7 @@ struct Run {
                          .batch = images ? std::min<int64_t>(batch, images) : batch,
                          .accumulate = micro_batches,
                          .checkpoint = o.checkpoint},
-            .outline = {.steps = images ? rest_of(images) : RunOutline::Batches{},
+            .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
                         .evaluation = tests ? batches_of(tests) : RunOutline::Batches{}},
             .estimator_states = 4,
             .batch_option =

@@ -166,7 +166,8 @@ nlohmann::json Finetuning::report() const {
   return report;
 }
 
-// The sizes of the largest batches among the first `steps` ones (0: of one epoch).
+// The size of the first batch, and those of the largest among the first `steps` ones (0: of one
+// epoch).
 std::vector<BatchShape> largest_shapes(TextLoader loader, int64_t steps) {
   constexpr size_t most = 8;
   const int64_t batches = loader.batches(), total = steps ? steps : batches;
@@ -176,7 +177,7 @@ std::vector<BatchShape> largest_shapes(TextLoader loader, int64_t steps) {
     const BatchShape shape{batch.rows, batch.length};
     if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
   }
-  std::sort(shapes.begin(), shapes.end(), [](const BatchShape& a, const BatchShape& b) {
+  std::sort(shapes.begin() + 1, shapes.end(), [](const BatchShape& a, const BatchShape& b) {
     return std::pair(a.rows * a.length, a.length) > std::pair(b.rows * b.length, b.length);
   });
   shapes.resize(std::min(shapes.size(), most));

@@ -268,7 +268,7 @@ void Pretrain::run() const {
   PlannedProgram planned = program(corpus.tokenizer.vocabulary().size());
   const auto samples = static_cast<int64_t>(corpus.train.size());
   planned.settings.batch = std::min(batch, samples);
-  planned.outline.steps = rest_of(samples);
+  planned.outline.steps = batches_of(samples);
   planned.outline.evaluation = batches_of(static_cast<int64_t>(corpus.held_out.size()));
   PlannedRun run(std::move(planned), planning);
   run.guard([&] { pretrain(*this, corpus, run); });

@@ -21,13 +21,16 @@ class DryProgram {
  public:
   DryProgram(const MakeSteps& make, const RunOutline& outline, const StepSettings& settings)
       : outline_(outline), settings_(settings), budget_(budget_of(settings)), steps_(make(settings)) {
+    if (outline.steps) shapes_ = outline.steps(settings.batch);
     if (outline.loads) copy_weights();
   }
 
   TrainingSteps& steps() { return *steps_; }
 
+  // Of full batches, but for the program's first one.
   void update() {
-    for (uint32_t i = 0; outline_.trains && i < settings_.accumulate; ++i) steps_->dry_step();
+    for (uint32_t i = 0; outline_.trains && i < settings_.accumulate; ++i, begun_ = true)
+      steps_->dry_step(begun_ ? BatchShape{} : shapes_.front());
   }
 
   // What follows after the full steps.
@@ -41,11 +44,12 @@ class DryProgram {
   }
 
  private:
+  // Batches of every size in every place of a window, and a window that is not full.
   void last_steps() {
-    std::vector<BatchShape> shapes;
-    if (outline_.steps) shapes = outline_.steps(settings_.batch);
-    if (shapes.empty() && settings_.accumulate > 1) shapes = {{}};
-    for (const BatchShape& shape : shapes) steps_->dry_step(shape);
+    for (size_t k = shapes_.size() > 1 ? 0 : 1; k < shapes_.size(); ++k)
+      for (uint32_t i = 0; i < settings_.accumulate; ++i) steps_->dry_step(shapes_[k]);
+    if (settings_.accumulate == 1) return;
+    steps_->dry_step(shapes_.back());
     steps_->flush();
     default_device()->end_step();
   }
@@ -67,6 +71,8 @@ class DryProgram {
 
   const RunOutline& outline_;
   const StepSettings& settings_;
+  std::vector<BatchShape> shapes_ = {{}};  // of the batches of training
+  bool begun_ = false;
   std::unique_ptr<MemoryBudget> budget_;
   std::unique_ptr<TrainingSteps> steps_;
 };
@@ -100,7 +106,7 @@ std::vector<StepTrace> Planner::steps(const StepSettings& settings, const Techni
                    program.update();
                    program.finish();
                  },
-                 {.techniques = techniques})
+                 {.techniques = techniques, .pack = false})
       .steps;
 }
 

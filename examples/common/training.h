@@ -42,22 +42,17 @@ struct BatchShape {
 struct RunOutline {
   bool trains = true;                 // false: it only evaluates
   bool loads = false, saves = false;  // weights, from a file and to one
-  // By the size of full batches: the other batches of training, and those of the evaluation (not
-  // set: a full one).
+  // By the size of full batches: the sizes that batches of training have, beginning with the first
+  // batch, and those of the evaluation. Not set: full ones.
   using Batches = std::function<std::vector<BatchShape>(int64_t batch)>;
   Batches steps = {}, evaluation = {};
 };
-// What is left of so many samples by full batches, and all batches that they make.
-inline RunOutline::Batches rest_of(int64_t samples) {
-  return [samples](int64_t batch) -> std::vector<BatchShape> {
-    if (samples % batch == 0) return {};
-    return {{.rows = samples % batch}};
-  };
-}
+// Of so many samples in order.
 inline RunOutline::Batches batches_of(int64_t samples) {
   return [samples](int64_t batch) {
-    std::vector<BatchShape> shapes = rest_of(samples)(batch);
-    if (samples >= batch) shapes.insert(shapes.begin(), {.rows = batch});
+    std::vector<BatchShape> shapes;
+    if (samples >= batch) shapes.push_back({.rows = batch});
+    if (samples % batch) shapes.push_back({.rows = samples % batch});
     return shapes;
   };
 }
