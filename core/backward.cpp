@@ -259,6 +259,7 @@ void Tape::backward(const Tensor& root, const Tensor& gradient, bool retain) {
                     gradient.defined() ? gradient.str() : "", root.str());
   const Tensor both[] = {root, gradient};
   check_devices("backward", std::span(both, gradient.defined() ? 2 : 1));
+  if (receiver_) std::exchange(receiver_, {})(segment_reports(root));
   const NoGrad guard;
   const PhaseScope phase(Phase::backward);
   Tensor seed = gradient.defined()

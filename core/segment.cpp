@@ -56,13 +56,19 @@ bool Tape::is_inner(const Edge& edge) const {
   return open_ >= 0 && edge.record >= 0 && segments_[open_].contains(edge.record);
 }
 
+// The innermost one of `segment` and those around it that made the value, if any.
+int Tape::maker_segment(const Edge& edge, int segment) const {
+  while (segment >= 0 && !(edge.record >= 0 && segments_[segment].contains(edge.record)))
+    segment = segments_[segment].parent;
+  return segment;
+}
+
 void Tape::hold(const Edge& edge, const Tensor& value) {
-  int outer = open_;  // the innermost enclosing segment that made the value, if any
-  while (outer >= 0 && !(edge.record >= 0 && segments_[outer].contains(edge.record)))
-    outer = segments_[outer].parent;
+  const int outer = maker_segment(edge, open_);
   for (int s = open_; s != outer; s = segments_[s].parent) {
     External& external = segments_[s].externals[edge.id];
     external.record = edge.record;
+    ++external.readers;
     if (outer < 0 && !external.value.tensor.defined()) external.value = Saved::of(value);
   }
 }
@@ -87,6 +93,20 @@ void Tape::keep(const Record& record, std::span<const Tensor> outputs) {
         segments_[s].kept[record.outputs[i].id] = {Saved::of(outputs[i]), end()};
     if (s == outermost) return;
   }
+}
+
+// What segments hold for a record that nobody will replay.
+void Tape::let_go(const Record& dead) {
+  for (const Edge& edge : dead.inputs) {
+    const int outer = maker_segment(edge, dead.segment);
+    for (int s = dead.segment; s != outer; s = segments_[s].parent) {
+      const auto external = segments_[s].externals.find(edge.id);
+      if (external != segments_[s].externals.end() && --external->second.readers == 0)
+        segments_[s].externals.erase(external);
+    }
+  }
+  for (int s = dead.segment; s >= 0; s = segments_[s].parent)
+    for (const Edge& edge : dead.outputs) segments_[s].kept.erase(edge.id);
 }
 
 void SegmentRange::release() {

@@ -1,7 +1,9 @@
 // Judges checkpoint segments between forward and backward.
 #include <fmt/format.h>
 
-#include "core/tape.h"
+#include <algorithm>
+
+#include "core/tape_rerun.h"
 
 namespace rw {
 
@@ -15,8 +17,8 @@ uint64_t sum(const Contents& contents) {
   return bytes;
 }
 
-std::string problem_of(const SegmentReport& report, bool reads_inner) {
-  if (report.records == 0) return "it is empty: no op was recorded inside";
+// What is wrong with a segment by what it drops and holds, whatever the peak.
+std::string misplaced(const SegmentReport& report, bool reads_inner) {
   if (!reads_inner)
     return "no gradient inside reads a value that was made inside: there is nothing to drop";
   if (report.spared == 0)
@@ -27,9 +29,78 @@ std::string problem_of(const SegmentReport& report, bool reads_inner) {
   return "";
 }
 
+constexpr const char* remedy =
+    "; leave this segment out, or let a search set the segments (core/recompute_search.h)";
+
+// Measures the segments and names those that do harm.
+class SegmentJudge {
+ public:
+  using Need = TapeRerun::Need;
+  SegmentJudge(const TapeRerun& rerun, int segments) : rerun_(rerun), left_out_(segments) {
+    all_ = rerun.run(left_out_);
+  }
+
+  bool measured() const { return all_.has_value(); }
+
+  void judge(SegmentReport& report) {
+    const auto s = static_cast<size_t>(report.segment);
+    left_out_[s] = true;
+    const std::optional<Need> without = rerun_.run(left_out_);
+    left_out_[s] = false;
+    report.peak = all_->peak;
+    if (!without) return;  // the device is too small without it
+    report.peak_without = without->peak;
+    report.replay = {std::max(0.0, all_->replay.flops - without->replay.flops),
+                     all_->replay.bytes - std::min(all_->replay.bytes, without->replay.bytes)};
+    if (without->peak > all_->peak) {
+      report.problem.clear();  // whatever it holds: it is worth it
+      return;
+    }
+    const std::string why =
+        report.problem.empty() ? "what it drops is back, or gone already, when most is in memory"
+                               : report.problem;
+    report.problem = fmt::format("{}, and {}: {}{}", effect(*without), cost(report, *without), why,
+                                 remedy);
+  }
+
+  // Where no single one does harm, but all of them together.
+  void judge_all(std::vector<SegmentReport>& reports) {
+    for (const SegmentReport& report : reports)
+      if (!report.problem.empty()) return;
+    const std::optional<Need> none = rerun_.run(std::vector<bool>(left_out_.size(), true));
+    if (!none || none->peak > all_->peak) return;
+    for (SegmentReport& report : reports) {
+      report.peak = all_->peak;
+      report.problem = fmt::format(
+          "together with the other segments, {}: leave all of them out, or let a search set them "
+          "(core/recompute_search.h)",
+          effect(*none));
+    }
+  }
+
+ private:
+  std::string effect(const Need& without) const {
+    if (without.peak < all_->peak)
+      return fmt::format("it raises the peak from {} to {}", format_bytes(without.peak),
+                         format_bytes(all_->peak));
+    return fmt::format("it does not lower the peak of {}", format_bytes(all_->peak));
+  }
+  static std::string cost(const SegmentReport& report, const Need& without) {
+    if (report.replay.flops > 0 && without.flops > 0)
+      return fmt::format("costs {:.1f} % more FLOPs", 100 * report.replay.flops / without.flops);
+    if (report.replay.bytes > 0)
+      return fmt::format("moves {} more", format_bytes(report.replay.bytes));
+    return "replays nothing";
+  }
+
+  const TapeRerun& rerun_;
+  std::vector<bool> left_out_;
+  std::optional<Need> all_;
+};
+
 }  // namespace
 
-std::vector<SegmentReport> Tape::segment_reports() const {
+std::vector<SegmentReport> Tape::segment_reports(const Tensor& loss) const {
   std::unordered_map<uint64_t, int>
       plain;  // roots that a plain run keeps -> records that read them
   std::unordered_map<uint64_t, uint64_t> root;  // of every value id
@@ -76,9 +147,20 @@ std::vector<SegmentReport> Tape::segment_reports() const {
     });
     report.spared = sum(inner);
     report.held = sum(held);
-    report.problem = problem_of(report, reads_inner);
+    report.problem = report.records == 0 ? "it is empty: no op was recorded inside"
+                                         : misplaced(report, reads_inner);
     reports.push_back(std::move(report));
   }
+
+  constexpr int64_t most_work = 300'000;  // records to run again
+  const TapeRerun rerun(*this, loss);
+  if (reports.empty() || !rerun.is_possible()) return reports;
+  SegmentJudge judge(rerun, static_cast<int>(segments_.size()));
+  if (!judge.measured()) return reports;
+  if (alive_ * static_cast<int64_t>(reports.size()) <= most_work)
+    for (SegmentReport& report : reports)
+      if (report.records > 0) judge.judge(report);
+  judge.judge_all(reports);
   return reports;
 }
 

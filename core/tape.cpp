@@ -134,27 +134,29 @@ void Tape::count_record(int segment, int64_t change) {
   }
 }
 
-void Tape::release_reader(int64_t index) {
+void Tape::release_handle(int64_t index, int slot) {
   if (std::this_thread::get_id() != owner_) {
     const std::lock_guard lock(foreign_mutex_);
-    foreign_.push_back(index);
+    foreign_.emplace_back(index, slot);
     has_foreign_ = true;
     return;
   }
   if (index < base_ || index >= end()) return;
   Record& record = at(index);
-  if (record.op && --record.readers == 0 && !running_) free_records({index});
+  if (!record.op) return;
+  record.outputs[static_cast<size_t>(slot)].released = end();
+  if (--record.readers == 0 && !running_) free_records({index});
 }
 
 void Tape::take_foreign_releases() {
   if (!has_foreign_) return;
-  std::vector<int64_t> released;
+  std::vector<std::pair<int64_t, int>> released;
   {
     const std::lock_guard lock(foreign_mutex_);
     released.swap(foreign_);
     has_foreign_ = false;
   }
-  for (const int64_t index : released) release_reader(index);
+  for (const auto& [index, slot] : released) release_handle(index, slot);
 }
 
 void Tape::free_records(std::vector<int64_t> worklist) {
@@ -167,6 +169,7 @@ void Tape::free_records(std::vector<int64_t> worklist) {
         worklist.push_back(edge.record);
     Record dead;
     std::swap(dead, record);  // handles die after the record left the tape
+    let_go(dead);
     count_record(dead.segment, -1);
   }
   forget_if_empty();
@@ -226,6 +229,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   std::vector<Tensor> held(inputs.size());  // by open segments: values from outside
   for (size_t i = 0; i < inputs.size(); ++i) {
     record.inputs.push_back(input_edge(inputs[i], *tape));
+    if (i < 32 && inputs[i].pointer().use_count() == 1) record.given |= uint32_t{1} << i;
     if (tape->in_segment()) {
       if (!tape->is_inner(record.inputs[i]) || (record.saves.input(i) && tape->is_evicting()))
         held[i] = inputs[i].detach();

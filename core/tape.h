@@ -61,6 +61,7 @@ struct Edge {
   Tensor leaf;  // a leaf that collects its gradient
   uint64_t storage = 0, bytes = 0;  // id and size of its storage
   uint64_t root = 0;                // the same number for all views of one content
+  int64_t released = -1;  // outputs: how many records there were when the handle died; -1: it is alive
 };
 
 // A saved value and the version that the forward read.
@@ -77,6 +78,7 @@ struct Record {
   mutable std::vector<Saved> saved_inputs;  // mutable: a vjp may take them
   std::vector<Saved> saved_outputs;
   Saves saves;
+  uint32_t given = 0;         // of the first 32 inputs, those whose last handle the op was given
   bool is_last_read = false;  // no backward after the running one reads the saved values
   OpCost cost;
   int segment = -1;   // innermost checkpoint segment
@@ -111,6 +113,7 @@ void each_saved(R& record, F&& body) {
 struct External {
   Saved value;
   int64_t record = -1;  // that made it
+  int64_t readers = 0;  // inputs of records that are not freed
 };
 
 // Whether a segment keeps the outputs of a record, instead of making them again.
@@ -156,8 +159,11 @@ struct SegmentReport {
   int64_t records = 0;
   uint64_t spared = 0;  // bytes that the plain run would keep and this one does not
   uint64_t held = 0;    // bytes kept only so that the segment can be replayed
-  OpCost replay;        // at most
-  std::string problem;  // empty, or why the segment is misplaced
+  OpCost replay;        // what it adds; at most, where that was not measured
+  // Most bytes alive in forward and backward, of what the tape knows, by a dry run of its records:
+  // as they are, and without this segment. 0: not measured.
+  uint64_t peak = 0, peak_without = 0;
+  std::string problem;  // empty, or what is wrong with it, why, and what to do
 };
 
 class Tape : public std::enable_shared_from_this<Tape> {
@@ -214,7 +220,14 @@ class Tape : public std::enable_shared_from_this<Tape> {
   TapeStats stats() const;  // of what is alive now
   uint64_t evictions() const { return evictions_; }
   uint64_t replayed_records() const { return replayed_records_; }  // since the thread began
-  std::vector<SegmentReport> segment_reports() const;  // of the closed ones
+  // Of the closed segments. A segment that raises the peak, or does not lower it, has a problem: the
+  // records are run again on a dry device with and without each of them (with very many records and
+  // segments, with and without all of them). `loss`: what backward will start from; undefined: the
+  // newest value that wants a gradient.
+  std::vector<SegmentReport> segment_reports(const Tensor& loss = {}) const;
+  // The next backward first hands over its segment_reports(loss). Empty: nobody wants them.
+  using SegmentReceiver = std::function<void(std::vector<SegmentReport>)>;
+  void report_segments(SegmentReceiver receiver) { receiver_ = std::move(receiver); }
   void clear();             // forgets everything; handles stay valid as constants
 
  private:
@@ -222,12 +235,15 @@ class Tape : public std::enable_shared_from_this<Tape> {
   friend class Backward;
   friend class Replay;
   friend class Rematerializer;
+  friend class TapeRerun;
 
   Record& at(int64_t index) { return records_[static_cast<size_t>(index - base_)]; }
   void hold(const Edge& edge, const Tensor& value);
+  int maker_segment(const Edge& edge, int segment) const;
+  void let_go(const Record& dead);
   void keep(const Record& record, std::span<const Tensor> outputs);
   void keep_saved(const Record& record, std::span<const Tensor> outputs);
-  void release_reader(int64_t index);
+  void release_handle(int64_t index, int slot);
   void free_records(std::vector<int64_t> worklist);
   void count_record(int segment, int64_t change);
   void forget_if_empty();
@@ -237,13 +253,14 @@ class Tape : public std::enable_shared_from_this<Tape> {
   std::vector<SegmentRange> segments_;
   int open_ = -1;  // innermost open segment
   Observer* observer_ = nullptr;
+  SegmentReceiver receiver_;
   bool verify_ = false;
   bool running_ = false;  // inside backward
   uint64_t replayed_records_ = 0, evictions_ = 0, clock_ = 0, next_serial_ = 1;
 
   const std::thread::id owner_ = std::this_thread::get_id();
   std::mutex foreign_mutex_;
-  std::vector<int64_t> foreign_;  // records of which another thread dropped a handle
+  std::vector<std::pair<int64_t, int>> foreign_;  // outputs whose handle another thread dropped
   std::atomic<bool> has_foreign_ = false;
 };
 

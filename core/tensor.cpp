@@ -77,7 +77,7 @@ TensorImpl& Tensor::impl() const {
 
 TensorImpl::~TensorImpl() {
   if (producer.index < 0) return;
-  if (const auto tape = producer.tape.lock()) tape->release_reader(producer.index);
+  if (const auto tape = producer.tape.lock()) tape->release_handle(producer.index, producer.slot);
 }
 
 const Shape& Tensor::shape() const { return impl().shape; }

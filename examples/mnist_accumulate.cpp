@@ -148,7 +148,7 @@ void train(Run& run, const Options& o, const Images& images, PlannedRun& planned
                            step, run.title(), steps.optimizer.diagnose());
       if (progress.due(step)) progress.show(step, fmt::format("loss {:.4f}", run.train_loss));
     }
-    if (steps.optimizer.flush()) default_device()->end_step();
+    steps.flush();
   }
   planned.after_steps();
   run.is_trained = true;

@@ -12,8 +12,9 @@ inline constexpr int64_t side = 6;
 // A program of random ops over a few [side, side] values; equal seeds give equal programs.
 class Program {
  public:
-  Program(uint32_t seed, bool segments, const std::vector<Tensor>& leaves)
-      : random_(seed), segments_(segments), leaves_(leaves), values_(leaves) {}
+  // `left_out`: a segment that is not made, by number.
+  Program(uint32_t seed, bool segments, const std::vector<Tensor>& leaves, int left_out = -1)
+      : random_(seed), segments_(segments), left_out_(left_out), leaves_(leaves), values_(leaves) {}
 
   // A loss of all values, and one of the first value only.
   std::pair<Tensor, Tensor> run() {
@@ -30,7 +31,7 @@ class Program {
   void block(int depth) {
     for (size_t steps = 2 + pick(5); steps > 0; --steps) {
       if (depth < 4 && pick(3) == 0) {
-        const CheckpointScope scope(segments_);
+        const CheckpointScope scope(segments_ && next_segment_++ != left_out_);
         block(depth + 1);
       } else {
         Tensor result = step();
@@ -75,6 +76,7 @@ class Program {
 
   std::mt19937 random_;
   bool segments_;
+  int left_out_, next_segment_ = 0;
   std::vector<Tensor> leaves_, values_;
 };
 

@@ -12,7 +12,9 @@
 #include "examples/common/remedies.h"
 #include "examples/mnist/steps.h"
 #include "examples/resnet/steps.h"
+#include "io/model.h"
 #include "tests/optim_fixture.h"
+#include "tests/temporary_folder.h"
 
 namespace rw::test {
 
@@ -23,6 +25,7 @@ struct Example {
   std::string name;
   MakeSteps make;
   std::function<void(TrainingSteps&, int64_t batch, int step)> real_step;
+  std::function<void(TrainingSteps&, int64_t batch)> real_evaluation;
 
   PlannedProgram program(const StepSettings& settings) const {
     return {.title = name, .samples = "samples", .make = make, .settings = settings};
@@ -48,6 +51,9 @@ Example resnet() {
           [=](const StepSettings& s) { return std::make_unique<ResNetSteps>(recipe, s); },
           [](TrainingSteps& steps, int64_t n, int) {
             static_cast<ResNetSteps&>(steps).step({pixels(n * 16 * 16 * 3), labels(n, 10)});
+          },
+          [](TrainingSteps& steps, int64_t n) {
+            static_cast<ResNetSteps&>(steps).evaluate({pixels(n * 16 * 16 * 3), labels(n, 10)});
           }};
 }
 
@@ -55,6 +61,9 @@ Example mnist() {
   return {"mnist", [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
           [](TrainingSteps& steps, int64_t n, int) {
             static_cast<MnistSteps&>(steps).step({pixels(n * 784), labels(n, 10)});
+          },
+          [](TrainingSteps& steps, int64_t n) {
+            static_cast<MnistSteps&>(steps).evaluate({pixels(n * 784), labels(n, 10)});
           }};
 }
 
@@ -85,6 +94,9 @@ Example pretrain() {
   return {"bert", [=](const StepSettings& s) { return std::make_unique<PretrainSteps>(recipe, s); },
           [](TrainingSteps& steps, int64_t n, int step) {
             static_cast<PretrainSteps&>(steps).step(text_batch(n, 24, step));
+          },
+          [](TrainingSteps& steps, int64_t n) {
+            static_cast<PretrainSteps&>(steps).evaluate(text_batch(n, 24, 0));
           }};
 }
 
@@ -94,12 +106,15 @@ Example finetune() {
           [=](const StepSettings& s) { return std::make_unique<FinetuneSteps>(recipe, s); },
           [](TrainingSteps& steps, int64_t n, int step) {
             static_cast<FinetuneSteps&>(steps).step(text_batch(n, 24, step));
+          },
+          [](TrainingSteps& steps, int64_t n) {
+            static_cast<FinetuneSteps&>(steps).evaluate(text_batch(n, 24, 0));
           }};
 }
 
-// Memory after two updates on a new device like the default one.
-MemoryReport real_run(const Example& example, const StepSettings& settings, uint64_t limit = 0) {
-  const Planner planner(default_device()->backend(), example.make);
+// Runs `body` on a new device like the default one, which has learnt the steps. Its memory.
+MemoryReport on_new_device(const Planner& planner, const StepSettings& settings, uint64_t limit,
+                           const std::function<void()>& body) {
   const std::string kind = default_device()->info().backend;
   const auto before = exchange_default_device(Device::create(open_backend(kind), limit));
   const std::shared_ptr<Device> device = default_device();
@@ -107,15 +122,36 @@ MemoryReport real_run(const Example& example, const StepSettings& settings, uint
   MemoryReport memory;
   try {
     const auto budget = settings.budget ? std::make_unique<MemoryBudget>(settings.budget) : nullptr;
-    const auto steps = example.make(settings);
-    for (uint32_t i = 0; i < 2 * settings.accumulate; ++i)
-      example.real_step(*steps, settings.batch, static_cast<int>(i));
-    memory = device->memory_report();
+    body();
   } catch (...) {
     exchange_default_device(before);
     throw;
   }
+  memory = device->memory_report();
   exchange_default_device(before);
+  return memory;
+}
+
+void evaluate(const Example& example, TrainingSteps& steps, int64_t rows) {
+  const NoGrad guard;
+  steps.trained().eval();
+  example.real_evaluation(steps, rows);
+}
+
+// Memory after two updates and an evaluation.
+MemoryReport real_run(const Example& example, const StepSettings& settings, uint64_t limit = 0) {
+  const Planner planner(default_device()->backend(), example.make);
+  uint64_t naive = 0, live = 0;
+  MemoryReport memory = on_new_device(planner, settings, limit, [&] {
+    const auto steps = example.make(settings);
+    for (uint32_t i = 0; i < 2 * settings.accumulate; ++i)
+      example.real_step(*steps, settings.batch, static_cast<int>(i));
+    naive = default_device()->memory_report().naive;
+    evaluate(example, *steps, settings.batch);
+    live = default_device()->live();
+  });
+  memory.naive = naive;
+  memory.live = live;
   return memory;
 }
 
@@ -154,6 +190,49 @@ TEST_CASE("plan: dry steps predict real memory to the byte") {
     check_prediction(mnist(), {.dtype = DType::f32, .batch = 1, .accumulate = 10});
     check_prediction(mnist(), {.batch = 10, .checkpoint = "block"});
   });
+}
+
+TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  for (const Example& example : {resnet(), mnist(), pretrain(), finetune()})
+    for (const uint32_t accumulate : {1u, 2u}) {
+      INFO(example.name, ", accumulate ", accumulate);
+      const int64_t many = example.name == "mnist" ? 900 : 64;  // more than what training takes
+      const StepSettings settings{.batch = 3, .accumulate = accumulate, .evaluation_batch = many};
+      const Planner planner(
+          default_device()->backend(), example.make,
+          {.loads = true, .saves = true, .steps = batches_of(13), .evaluation = batches_of(many + 6)});
+      save_model(folder / "start", example.make(settings)->trained());
+      uint64_t trained = 0;
+      const auto body = [&] {
+        const auto steps = example.make(settings);
+        load_model(folder / "start", steps->trained());
+        for (int i = 0; i < 5; ++i) example.real_step(*steps, i < 4 ? 3 : 1, i);
+        steps->flush();
+        trained = default_device()->memory_report().peak;
+        save_model(folder / "end", steps->trained());
+        default_device()->end_step();
+        evaluate(example, *steps, many);
+        evaluate(example, *steps, 6);
+      };
+      const StepForecast forecast = planner.forecast(settings);
+      const MemoryReport real = on_new_device(planner, settings, 0, body);
+      CHECK(forecast.memory.peak == real.peak);
+      CHECK(forecast.steps_peak == trained);
+      CHECK(forecast.memory.peak > forecast.steps_peak);  // the evaluation is large
+      CHECK(forecast.memory.peak_reserved == real.peak_reserved);
+      // So a limit that training fits in is refused before it is too late.
+      const uint64_t limit = (forecast.memory.peak + forecast.steps_peak) / 2;
+      CHECK_THROWS_AS(planner.forecast(settings, {.memory_limit = limit}), OutOfMemory);
+      CHECK_THROWS_AS(on_new_device(planner, settings, limit, body), OutOfMemory);
+      // As many at a time as need no more than training.
+      StepSettings free = settings;
+      free.evaluation_batch = planner.evaluation_batch(settings, 500, 0);
+      CHECK(free.evaluation_batch >= settings.batch);
+      CHECK(planner.forecast(free).memory.peak == forecast.steps_peak);
+    }
 }
 
 TEST_CASE("plan: planned recomputation keeps a real run within its budget") {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/ops.h"
+#include "core/segment.h"
 
 namespace rw::test {
 
@@ -17,23 +18,24 @@ class UNet {
     add(in, 2);
   }
 
-  // x [N, H, W, 3] -> [N, H, W, 2].
-  Tensor forward(Tensor x) const {
+  // x [N, H, W, 3] -> [N, H, W, 2]. `marks`: bit i makes a segment of block i.
+  Tensor forward(Tensor x, uint32_t marks = 0) const {
     std::vector<Tensor> skips;
     size_t layer = 0;
     for (int level = 0; level < depth; ++level) {
-      x = block(std::move(x), layer++);
+      x = block(std::move(x), layer++, marks);
       skips.push_back(x);
       x = max_pool2d(x, PoolOptions::make(2, 2));
     }
-    x = block(std::move(x), layer++);
+    x = block(std::move(x), layer++, marks);
     for (int level = depth - 1; level >= 0; --level) {
       const Tensor skip = std::move(skips[static_cast<size_t>(level)]);
-      x = block(concat({grown(x, skip.size(1), skip.size(2)), skip}, -1), layer++);
+      x = block(concat({grown(x, skip.size(1), skip.size(2)), skip}, -1), layer++, marks);
     }
     return conv2d(x, weights_[2 * layer], Conv2dOptions::make(1, 1));
   }
 
+  static constexpr int blocks = 7;
   std::vector<Tensor>& weights() { return weights_; }
 
  private:
@@ -46,7 +48,8 @@ class UNet {
     return out;
   }
 
-  Tensor block(Tensor x, size_t layer) const {
+  Tensor block(Tensor x, size_t layer, uint32_t marks) const {
+    const CheckpointScope scope(marks >> layer & 1);
     for (const size_t i : {2 * layer, 2 * layer + 1})
       x = relu(layer_norm(conv2d(x, weights_[i], Conv2dOptions::make(1, 1))));
     return x;

@@ -32,7 +32,11 @@ class PretrainSteps : public TrainingSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override { evaluate(batch_of(shape)); }
-  void flush() override { optimizer.flush(); }
+  void flush() override {
+    if (!optimizer.flush()) return;
+    optimizer.zero_grad();
+    default_device()->end_step();
+  }
   Module& trained() override { return model; }
 
   BertForPreTraining model;
@@ -57,7 +61,11 @@ class FinetuneSteps : public TrainingSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override { evaluate(batch_of(shape)); }
-  void flush() override { optimizer.flush(); }
+  void flush() override {
+    if (!optimizer.flush()) return;
+    optimizer.zero_grad();
+    default_device()->end_step();
+  }
   Module& trained() override { return model; }
 
   BertForSequenceClassification model;

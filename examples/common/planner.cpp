@@ -51,7 +51,6 @@ class DryProgram {
     if (settings_.accumulate == 1) return;
     steps_->dry_step(shapes_.back());
     steps_->flush();
-    default_device()->end_step();
   }
 
   // A file's tensors are dense: others go through a copy.
@@ -177,6 +176,18 @@ int64_t Planner::evaluation_batch(StepSettings settings, int64_t most,
       return rows;
   }
   return settings.batch;
+}
+
+std::vector<SegmentReport> Planner::segment_reports(const StepSettings& settings) const {
+  std::vector<SegmentReport> reports;
+  const auto step = [&] {
+    const std::unique_ptr<TrainingSteps> steps = make_(settings);
+    Tape::current()->report_segments(
+        [&](std::vector<SegmentReport> found) { reports = std::move(found); });
+    steps->dry_step();
+  };
+  dry_run(open(Room::any), step, {.pack = false});
+  return reports;
 }
 
 RecordedGraph Planner::record(StepSettings settings) const {

@@ -57,6 +57,9 @@ class Planner {
   // no more memory than with settings.batch.
   int64_t evaluation_batch(StepSettings settings, int64_t most, uint64_t memory_limit) const;
 
+  // What the marks of a step's forward pass do (Tape::segment_reports).
+  std::vector<SegmentReport> segment_reports(const StepSettings& settings) const;
+
   // The forward pass of one step, nothing recomputed.
   RecordedGraph record(StepSettings settings) const;
   // Recomputation for these steps. It holds for any batch: the ops are the same.

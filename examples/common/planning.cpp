@@ -75,6 +75,37 @@ std::string settings_text(const PlannedProgram& program) {
   return text;
 }
 
+// What is wrong with the segments that the model was marked with: in the whole run, and each of them.
+std::vector<std::string> problems_of_segments(const Planner& planner, StepSettings settings) {
+  std::vector<std::string> problems;
+  if (settings.checkpoint == "none" || settings.recompute || !planner.outline().trains)
+    return problems;
+  settings.accumulate = std::min(settings.accumulate, 3u);
+  const auto peak = [&](const StepSettings& s) {
+    return planner.forecast(s, {.room = Room::any}).memory.peak;
+  };
+  StepSettings plain = settings;
+  plain.checkpoint = "none";
+  const uint64_t with = peak(settings), without = peak(plain);
+  if (with >= without)
+    problems.push_back(fmt::format("the peak of the run is {} with all segments and {} without any",
+                                   format_bytes(with), format_bytes(without)));
+  for (const SegmentReport& report : planner.segment_reports(settings))
+    if (!report.problem.empty())
+      problems.push_back(fmt::format("segment {}: {}", report.segment, report.problem));
+  return problems;
+}
+
+void warn_of_segments(const std::vector<std::string>& problems) {
+  if (problems.empty()) return;
+  const std::string more =
+      problems.size() > 1 ? fmt::format(" ({} more such in the report)", problems.size() - 1) : "";
+  fmt::print(stderr,
+             "note: not all checkpoint segments pay; {}{}. Instead of marks, --memory-budget and "
+             "--recompute recompute where it pays.\n",
+             problems[0], more);
+}
+
 std::string work_text(const StepForecast& forecast) {
   std::string text = "Work of an update:\n";
   uint64_t calls = 0;
@@ -123,7 +154,9 @@ void print_plan(const PlannedProgram& program, const Planner& planner,
              settings_text(program), forecast.memory.str(), work_text(forecast));
   const std::vector<Saving> savings = attribute_savings(planner, settings);
   const Estimate usual = estimate(planner, program);
+  const std::vector<std::string> problems = problems_of_segments(planner, settings);
   fmt::print("{}\n{}", savings_table(savings), estimate_text(usual));
+  warn_of_segments(problems);
   write_trace(options, *forecast.trace);
   nlohmann::json json = {{"program", program.title},
                          {"device", planner.info().name},
@@ -131,7 +164,8 @@ void print_plan(const PlannedProgram& program, const Planner& planner,
                          {"memory", nlohmann::json::parse(forecast.memory.json())},
                          {"work", work_json(forecast)},
                          {"savings", savings_json(savings)},
-                         {"estimate", estimate_json(usual)}};
+                         {"estimate", estimate_json(usual)},
+                         {"segment_problems", problems}};
   if (!options.fit.empty()) {
     const uint64_t bytes = parse_bytes(options.fit);
     const std::vector<FitRow> rows = largest_batches(planner, settings, bytes);
@@ -191,6 +225,8 @@ PlannedRun::PlannedRun(PlannedProgram program, const PlanningOptions& options)
   if (program_.most_evaluated)
     program_.settings.evaluation_batch = planner_->evaluation_batch(
         program_.settings, program_.most_evaluated, default_device()->memory_limit());
+  segment_problems_ = problems_of_segments(*planner_, program_.settings);
+  warn_of_segments(segment_problems_);
   default_device()->learn(planner_->steps(program_.settings));
 }
 
@@ -238,6 +274,7 @@ PlannedRun::Account PlannedRun::account() {
                   .steps_peak = steps_.peak,
                   .host_peak = host_memory().peak};
   account.memory.naive = steps_.naive;
+  account.segment_problems = segment_problems_;
   account.predicted_peak = planner_->forecast(settings(), {.room = Room::any}).memory.peak;
   account.savings = attribute_savings(*planner_, settings());
   return account;
@@ -258,6 +295,7 @@ nlohmann::json PlannedRun::Account::json() const {
   json["predicted_peak"] = predicted_peak;
   json["steps_peak"] = steps_peak;
   json["host_peak"] = host_peak;
+  json["segment_problems"] = segment_problems;
   json["savings"] = savings_json(savings);
   return json;
 }

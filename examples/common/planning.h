@@ -46,6 +46,7 @@ class PlannedRun {
     uint64_t predicted_peak = 0;
     std::vector<Saving> savings;
     uint64_t host_peak = 0;  // bytes of RAM that this process held at most
+    std::vector<std::string> segment_problems;  // of marks in the model
 
     std::string str() const;
     nlohmann::json json() const;  // with the device
@@ -57,6 +58,7 @@ class PlannedRun {
 
   PlannedProgram program_;
   MemoryReport steps_;  // after the last one
+  std::vector<std::string> segment_problems_;
   const PlanningOptions& options_;
   std::unique_ptr<Planner> planner_;
   std::optional<MemoryBudget> budget_;

@@ -66,7 +66,7 @@ class TrainingSteps {
   // behind it. NoGrad and eval() are the caller's.
   virtual void dry_step(const BatchShape& shape = {}) = 0;
   virtual void dry_evaluation(const BatchShape& shape = {}) = 0;
-  virtual void flush() {}  // updates from a window that is not full
+  virtual void flush() {}  // updates from a window that is not full, with end_step() behind it
   virtual Module& trained() = 0;
   // The next forward pass fills `graph`.
   void record(RecordedGraph* graph) { record_ = graph; }

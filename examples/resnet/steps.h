@@ -25,7 +25,11 @@ class ResNetSteps : public TrainingSteps {
 
   void dry_step(const BatchShape& shape) override { step({}, rows_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override { evaluate({}, rows_of(shape)); }
-  void flush() override { optimizer.flush(); }
+  void flush() override {
+    if (!optimizer.flush()) return;
+    optimizer.zero_grad();
+    default_device()->end_step();
+  }
   Module& trained() override { return model; }
 
   ResNet model;
