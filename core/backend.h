@@ -106,6 +106,7 @@ class Backend {
   // A backend that predicts this one: same limits and workspaces, no memory, no compute. Null where
   // there is none.
   virtual std::unique_ptr<Backend> dry() const { return nullptr; }
+  virtual bool is_dry() const { return false; }  // such a one: reads give zeros
 
   virtual std::vector<HeapUsage> heaps() const { return {}; }
   // Measures when every kernel runs, from now on or no longer.

@@ -53,6 +53,7 @@ class DryBackend final : public Backend {
   void synchronize() override {}
   BackendStats stats() const override { return stats_; }
   std::unique_ptr<Backend> dry() const override { return make_dry_backend(info_, workspace_); }
+  bool is_dry() const override { return true; }
 
  private:
   void check_range(std::string_view op, BufferRange range) const {
