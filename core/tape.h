@@ -39,7 +39,8 @@ struct Saves {
 struct Op {
   const char* name;
   // Outputs from inputs. Pure: nothing but attrs and inputs decides the result, no input is changed
-  // unless this call holds its last handle (reuse_or_empty).
+  // unless this call holds its last handle (reuse_or_empty). The handles stay where they are: what
+  // made the inputs lives on the tape as long as they do.
   std::vector<Tensor> (*forward)(const std::any& attrs, std::span<Tensor> inputs);
   // One gradient per input from one per output (undefined = zero); undefined results mean none.
   // May move from dy. Null: not differentiable.
