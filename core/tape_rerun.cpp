@@ -169,7 +169,7 @@ class TapeRerun::Pass : public Tape::Observer {
   std::unordered_map<uint64_t, int64_t> last_reader_;         // of values from outside
   std::unordered_set<uint64_t> held_;                         // of those
   std::unordered_map<uint64_t, Tensor> values_, outside_;     // whose handle is alive, by id
-  std::vector<std::pair<int, int>> open_;  // segments: number there and here
+  std::vector<std::pair<int, Tape::OpenSegment>> open_;  // segments: there and here
   int next_ = 0;
   const Record* current_ = nullptr;
 };
