@@ -1,6 +1,7 @@
 #include "core/recompute_search.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace rw {
 
@@ -40,19 +41,19 @@ const std::vector<RecomputeChoice>& RecomputeSearch::choices() {
   for (const RecomputeGraph& graph : graphs_)
     for (const RecomputePlan& plan : plan_budgets(graph, objective_.candidates))
       choices_.push_back(measure(plan));
-  keep_best();
+  choices_ = best_of(std::move(choices_));
   return choices_;
 }
 
 // Those that no other beats in both cost and peak, by falling peak.
-void RecomputeSearch::keep_best() {
-  std::stable_sort(choices_.begin(), choices_.end(), [&](const auto& a, const auto& b) {
+std::vector<RecomputeChoice> RecomputeSearch::best_of(std::vector<RecomputeChoice> choices) const {
+  std::stable_sort(choices.begin(), choices.end(), [&](const auto& a, const auto& b) {
     return std::pair(cost(a), a.peak()) < std::pair(cost(b), b.peak());
   });
   std::vector<RecomputeChoice> best;
-  for (RecomputeChoice& choice : choices_)
+  for (RecomputeChoice& choice : choices)
     if (best.empty() || choice.peak() < best.back().peak()) best.push_back(std::move(choice));
-  choices_ = std::move(best);
+  return best;
 }
 
 std::vector<RecomputeChoice>::iterator RecomputeSearch::cheapest(uint64_t bytes) {
@@ -74,15 +75,31 @@ void RecomputeSearch::refine(uint64_t bytes) {
     const uint64_t target = low.peak() + (high.peak() - low.peak()) * k / steps;
     targets.push_back(target - std::min(target, rest));
   }
+  // What is better than a choice all the same comes too late: budgets were answered without it.
+  std::vector<RecomputeChoice> between, below;
   for (const RecomputeGraph& graph : graphs_)
     for (const auto& plan : plan_each_budget(graph, targets)) {
       if (!plan) continue;
       RecomputeChoice choice = measure(*plan);
-      if (choice.peak() >= least && (choice.peak() <= low.peak() || choice.peak() >= high.peak())) continue;
-      refined_.insert(choice.peak());
-      choices_.push_back(std::move(choice));
+      const bool fits = choice.peak() > low.peak() && choice.peak() < high.peak() &&
+                        cost(choice) > cost(high) && cost(choice) < cost(low);
+      if (fits)
+        between.push_back(std::move(choice));
+      else if (choice.peak() < least)
+        below.push_back(std::move(choice));
     }
-  keep_best();
+  between = best_of(std::move(between));
+  for (const RecomputeChoice& choice : between) refined_.insert(choice.peak());
+  choices_.insert(at, std::make_move_iterator(between.begin()),
+                  std::make_move_iterator(between.end()));
+  for (RecomputeChoice& choice : best_of(std::move(below))) join(std::move(choice));
+}
+
+// A plan that goes below all choices is one from then on; nothing is refined below it.
+void RecomputeSearch::join(RecomputeChoice choice) {
+  if (choice.peak() >= choices_.back().peak()) return;
+  refined_.insert(choice.peak());
+  choices_.push_back(std::move(choice));
 }
 
 RecomputeChoice RecomputeSearch::budget(uint64_t bytes) {
@@ -115,17 +132,12 @@ RecomputeChoice RecomputeSearch::memory() {
   return hand_out(best->recompute);
 }
 
-// What is handed out is a choice from then on where it goes below all others; nothing is refined
-// below it. Elsewhere it would make answers depend on which came first.
 RecomputeChoice RecomputeSearch::hand_out(const Recompute& recompute) {
-  RecomputeChoice choice = measure(recompute, true);
-  if (choices_.empty()) {
-    if (!least_ || choice.peak() < least_->peak()) least_ = choice;
-  } else if (choice.peak() < choices_.back().peak()) {
-    refined_.insert(choice.peak());
-    choices_.push_back(choice);
-    keep_best();
-  }
+  const RecomputeChoice choice = measure(recompute, true);
+  if (!choices_.empty())
+    join(choice);
+  else if (!least_ || choice.peak() < least_->peak())
+    least_ = choice;
   return choice;
 }
 

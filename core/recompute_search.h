@@ -44,7 +44,9 @@ class RecomputeSearch {
   const RecomputeChoice& plain() const { return plain_; }
   double cost(const RecomputeChoice& choice) const { return objective_(choice.replay()); }
   // The measured candidates that are worth having: peak falls and cost rises. The first one costs
-  // nothing; the last has the least feasible peak. Computed when first asked for.
+  // nothing; the last has the least feasible peak. Computed when first asked for; a plan that is
+  // found later and goes below all of them follows, whatever it costs, so that budgets that were
+  // answered before keep their answers.
   const std::vector<RecomputeChoice>& choices();
 
   // Measures more plans in the gap between two choices that `bytes` falls into.
@@ -69,7 +71,8 @@ class RecomputeSearch {
   RecomputeGraph with_costs(const RecomputeObjective& objective) const;
   RecomputePlan plan_collection(const SavePolicy& policy) const;
   std::vector<RecomputeChoice>::iterator cheapest(uint64_t bytes);
-  void keep_best();
+  std::vector<RecomputeChoice> best_of(std::vector<RecomputeChoice> choices) const;
+  void join(RecomputeChoice choice);
   const std::vector<RecomputeChoice>& memory_choices();
   RecomputeChoice hand_out(const Recompute& recompute);
 

@@ -48,7 +48,7 @@ class SegmentJudge {
     const std::optional<Need> without = rerun_.run(left_out_);
     left_out_[s] = false;
     report.peak = all_->peak;
-    if (!without) return;  // the device is too small without it
+    if (!without) return report.problem.clear();  // the device is too small without it
     report.peak_without = without->peak;
     report.replay = {std::max(0.0, all_->replay.flops - without->replay.flops),
                      all_->replay.bytes - std::min(all_->replay.bytes, without->replay.bytes)};

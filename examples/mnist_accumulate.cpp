@@ -166,8 +166,9 @@ void print_table(const std::vector<Run>& runs) {
   fmt::print("\n{:<32} {:>10} {:>10} {:>8} {:>12} {:>9}\n", "", "train loss", "test acc.",
              "updates", "peak memory", "time");
   for (const Run& run : runs)
-    fmt::print("{:<32} {:>10.4f} {:>8.2f} % {:>8} {:>12} {:>7.1f} s\n", run.title(), run.train_loss,
-               100 * run.accuracy, run.updates, format_bytes(run.account.memory.peak), run.seconds);
+    fmt::print("{:<32} {:>10.4f} {:>10} {:>8} {:>12} {:>7.1f} s\n", run.title(), run.train_loss,
+               std::isnan(run.accuracy) ? "-" : fmt::format("{:.2f} %", 100 * run.accuracy),
+               run.updates, format_bytes(run.account.memory.peak), run.seconds);
 }
 
 // Compares accumulation with each of the other two.

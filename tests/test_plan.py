@@ -4,6 +4,7 @@ Usage: test_plan.py FOLDER_OF_EXAMPLES"""
 
 import json
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -163,30 +164,59 @@ def test_limits(folder):
         expect("at least a byte" in error, "no limit", error)
 
 
+def need_of(folder, *command):
+    """Peak and blocks, in bytes, that a program says it needs when it has next to nothing."""
+    error = run(folder, *command, "--memory-limit", "4KiB", fails=True)
+    found = re.search(r"run as it is needs (\S+) (\w+) \((\S+) (\w+) in blocks\)", error)
+    expect(found, "no need", command, error)
+    units = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+    peak, unit, blocks, unit_of_blocks = found.groups()
+    return float(peak) * units[unit], float(blocks) * units[unit_of_blocks]
+
+
 def test_memory_limits(folder):
-    """Every program at limits below its need: evaluation and saving fit too."""
-    cpu = ("--device", "cpu", "--quiet")
-    train = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "10", "--dtype", "f32",
-             "--steps", "2", "--save", "out", *cpu)
+    """Every program at limits below its need: evaluation, loading and saving fit too."""
+    cpu = ("--device", "cpu")
+    f32 = (*cpu, "--dtype", "f32")
+    net = ("resnet", "--data", "cifar", "--model", "resnet8", "--quiet", *f32)
+    train = (*net, "--batch", "10", "--steps", "2", "--save", "out")
+    test = (*net, "--batch", "4", "--load", "out", "--eval")
     text = ("bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "24", "--batch", "8",
-            "--dtype", "f32", "--checkpoint-every", "0", "--steps", "2", "--save", "model", *cpu)
+            "--checkpoint-every", "0", "--steps", "2", "--save", "model", "--quiet", *f32)
     tune = ("bert", "finetune", "--task", "task", "--model", "model", "--batch", "6", "--seq", "32",
-            "--dtype", "f32", "--checkpoint-every", "0", "--save", "tuned", *cpu)
+            "--checkpoint-every", "0", "--save", "tuned", "--quiet", *f32)
+    fill = ("bert", "fill-mask", "the [MASK] terms", "--model", "model", *f32)
     digits = ("mnist_accumulate", "--data", "mnist", "--epochs", "1", "--accumulate", "20", "--batch", "10",
-              *cpu)
-    run(folder, *text)
+              "--quiet", *cpu)
     for least, fractions, command in (
             (3, (0.9, 0.7, 0.5), train),
+            (1, (0.9, 0.7), test),
             (3, (0.9, 0.7, 0.5), text),
             (2, (0.9, 0.7, 0.5), tune),
-            (4, (0.97, 0.94, 0.91), (*digits, "--runs", "batch")),
+            (0, (0.9,), fill),
+            (3, (0.97, 0.94, 0.91), (*digits, "--runs", "batch")),
             (1, (0.995, 0.985), (*digits, "--runs", "accumulate")),
             (1, (0.96,), (*digits, "--runs", "single,batch"))):
-        figures = report(folder, *command)
-        last = figures["runs"][-1]["memory"] if "runs" in figures else figures["device"]
-        need = last["memory"]["peak"]
-        tried = sweep(folder, [int(need * f) for f in fractions], *command)
-        expect(tried >= least, "too few remedies", command, need, tried)
+        alone = command[:-1] + ("batch",) if "--runs" in command and "," in command[-1] else command
+        if "--save" in command or "--runs" in command:
+            run(folder, *command)
+        peak, blocks = need_of(folder, *alone)
+        tried = sweep(folder, [int(peak * f) for f in fractions], *command)
+        expect(tried >= least, "too few remedies", command, peak, tried)
+        # What it says is enough, up to the digits that it shows.
+        run(folder, *command, "--memory-limit", str(int(blocks * 1.002)))
+
+
+def test_notes(folder):
+    """Segments that do not pay are named, once: here the update of the weights needs most."""
+    command = ("mnist_accumulate", "--data", "mnist", "--epochs", "1", "--images", "4", "--runs", "single",
+               "--device", "cpu", "--report", "report.json")
+    for checkpoint, notes in (("none", 0), ("block", 1)):
+        result = subprocess.run([EXAMPLES / command[0], *command[1:], "--checkpoint", checkpoint],
+                                capture_output=True, text=True, timeout=300, cwd=folder, check=True)
+        expect(result.stderr.count("note: not all checkpoint segments pay") == notes, "notes", result.stderr)
+        problems = json.loads((folder / "report.json").read_text())["runs"][0]["memory"]["segment_problems"]
+        expect(bool(problems) == bool(notes), "problems", problems)
 
 
 def test_fit(folder):
@@ -228,6 +258,7 @@ with tempfile.TemporaryDirectory() as name:
     test_other_vocabulary(here)
     test_limits(here)
     test_memory_limits(here)
+    test_notes(here)
     test_fit(here)
     test_resume(here)
 print("plans are right, training goes on")

@@ -214,6 +214,28 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: dropped results free what their segment 
   kept.backward();
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "segments: nothing is held for results that were dropped" * doctest::test_suite("host")) {
+  const Tensor x = leaf(256);
+  const auto held = [&](bool branch) {
+    const uint64_t before = live();
+    Tensor y = x;
+    {
+      const CheckpointScope outer, inner;
+      y = exp(y);
+      const Tensor data = ones({256});
+      if (branch) {
+        const Tensor unused = sin(square(y * data) + data);
+      }
+      y = tanh(y);
+    }
+    const uint64_t bytes = live() - before;
+    sum(y).backward();
+    Tensor(x).set_grad({});
+    return bytes;
+  };
+  CHECK(held(true) == held(false));
+}
+
 TEST_CASE_FIXTURE(CpuDevice, "segments: a parameter that changes before the replay is an error" * doctest::test_suite("host")) {
   Tensor w = leaf(8, "block.weight");
   const Tensor loss = sum(checkpoint([&] { return exp(exp(w + 1.0f)); }));

@@ -273,6 +273,7 @@ void Finetune::run() const {
   made.length = 0;
   for (const BatchShape& shape : shapes(rows))
     if (shape.rows == rows) made.length = std::max(made.length, shape.length);
+  if (made.length == 0) made.length = shapes(rows).front().length;  // none of the batches is full
   PlannedProgram planned = program(made, rows);
   planned.outline.steps = shapes;
   planned.outline.evaluation = [&](int64_t size) {

@@ -33,9 +33,18 @@ class DryProgram {
       steps_->dry_step(begun_ ? BatchShape{} : shapes_.front());
   }
 
-  // What follows after the full steps.
+  // Batches of every size in every place of a window, and a window that is not full.
+  void last_steps() {
+    if (!outline_.trains) return;
+    for (size_t k = shapes_.size() > 1 ? 0 : 1; k < shapes_.size(); ++k)
+      for (uint32_t i = 0; i < settings_.accumulate; ++i) steps_->dry_step(shapes_[k]);
+    if (settings_.accumulate == 1) return;
+    steps_->dry_step(shapes_.back());
+    steps_->flush();
+  }
+
+  // What follows after the steps.
   void finish() {
-    if (outline_.trains) last_steps();
     if (outline_.saves) {
       copy_weights();
       default_device()->end_step();
@@ -44,15 +53,6 @@ class DryProgram {
   }
 
  private:
-  // Batches of every size in every place of a window, and a window that is not full.
-  void last_steps() {
-    for (size_t k = shapes_.size() > 1 ? 0 : 1; k < shapes_.size(); ++k)
-      for (uint32_t i = 0; i < settings_.accumulate; ++i) steps_->dry_step(shapes_[k]);
-    if (settings_.accumulate == 1) return;
-    steps_->dry_step(shapes_.back());
-    steps_->flush();
-  }
-
   // A file's tensors are dense: others go through a copy.
   void copy_weights() {
     const NoGrad guard;
@@ -103,6 +103,7 @@ std::vector<StepTrace> Planner::steps(const StepSettings& settings, const Techni
                    DryProgram program(make_, outline_, settings);
                    program.update();
                    program.update();
+                   program.last_steps();
                    program.finish();
                  },
                  {.techniques = techniques, .pack = false})
@@ -123,11 +124,12 @@ StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptio
     program.update();
     result.work = difference(device.work(), before);
     if (options.trace) result.trace = device.stop_trace();
-    const MemoryReport steps = device.memory_report();
+    const uint64_t naive = device.memory_report().naive;
+    program.last_steps();
+    result.steps_peak = device.memory_report().peak;
     program.finish();
     result.memory = device.memory_report();
-    result.memory.naive = steps.naive;
-    result.steps_peak = steps.peak;
+    result.memory.naive = naive;
   };
   dry_run(open(options.room), body,
           {.memory_limit = options.memory_limit,
@@ -212,6 +214,7 @@ RecomputeSearch Planner::search(const StepSettings& settings) const {
                            program.steps().record(graph);
                            program.update();
                            program.update();
+                           program.last_steps();
                            program.finish();
                          });
 }
