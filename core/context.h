@@ -38,7 +38,7 @@ struct Context {
   int segment = -1;  // that is being recorded or replayed
   Techniques techniques;
   const Device* only = nullptr;  // in a dry run: its device; values of another one are refused
-  OpCost queued;  // by this thread, ever
+  OpCost queued;                 // by this thread, ever
 };
 Context& context();  // of this thread
 // The op that runs, or `function` itself where a user calls it: for messages.

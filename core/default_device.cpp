@@ -8,15 +8,17 @@ namespace rw {
 
 namespace {
 
-// Never destroyed by the program's exit: by then drivers and layers have torn down their own statics.
+// Never destroyed by the program's exit: by then drivers and layers have torn down their own
+// statics.
 std::shared_ptr<Device>& the_default_device = *new std::shared_ptr<Device>;
-std::mutex default_mutex;                                       // of the_default_device
+std::mutex default_mutex;                                         // of the_default_device
 thread_local std::optional<std::shared_ptr<Device>> own_default;  // of a DeviceScope
 const std::thread::id main_thread = std::this_thread::get_id();
 
 }  // namespace
 
-std::shared_ptr<Device> set_default_device(std::unique_ptr<Backend> backend, uint64_t memory_limit) {
+std::shared_ptr<Device> set_default_device(std::unique_ptr<Backend> backend,
+                                           uint64_t memory_limit) {
   const auto device = Device::create(std::move(backend), memory_limit);
   set_default_device(device);
   return device;
@@ -25,8 +27,8 @@ std::shared_ptr<Device> set_default_device(std::unique_ptr<Backend> backend, uin
 namespace {
 
 // Thread-local objects die before the exit handlers, where drivers and layers tear down what the
-// device still needs (a CPU driver may even be compiling kernels): queued work is finished here, and
-// the main thread closes the default device.
+// device still needs (a CPU driver may even be compiling kernels): queued work is finished here,
+// and the main thread closes the default device.
 struct CloseAtExit {
   ~CloseAtExit() {
     std::shared_ptr<Device> device;  // dies outside the lock
@@ -51,7 +53,9 @@ std::shared_ptr<Device> exchange_default_device(std::shared_ptr<Device> device) 
   return std::exchange(the_default_device, std::move(device));
 }
 
-void set_default_device(std::shared_ptr<Device> device) { exchange_default_device(std::move(device)); }
+void set_default_device(std::shared_ptr<Device> device) {
+  exchange_default_device(std::move(device));
+}
 
 std::shared_ptr<Device> default_device() {
   std::shared_ptr<Device> device;
@@ -61,14 +65,17 @@ std::shared_ptr<Device> default_device() {
     const std::lock_guard lock(default_mutex);
     device = the_default_device;
   }
-  check<DeviceError>(device != nullptr, "device",
-                     "a default device must be set first: set_default_device(open_backend(\"vulkan\"))");
+  check<DeviceError>(
+      device != nullptr, "device",
+      "a default device must be set first: set_default_device(open_backend(\"vulkan\"))");
   return device;
 }
 
 DeviceScope::DeviceScope(std::shared_ptr<Device> device)
     : previous_(std::exchange(own_default, std::move(device))) {}
 
-DeviceScope::~DeviceScope() { own_default = std::move(previous_); }
+DeviceScope::~DeviceScope() {
+  own_default = std::move(previous_);
+}
 
 }  // namespace rw

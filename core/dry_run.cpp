@@ -11,8 +11,7 @@ class Sandbox {
  public:
   Sandbox(std::shared_ptr<Device> device, const Techniques& techniques)
       : tape_(Tape::exchange_current(std::make_shared<Tape>())),
-        context_(std::exchange(context(),
-                               Context{.techniques = techniques, .only = device.get()})),
+        context_(std::exchange(context(), Context{.techniques = techniques, .only = device.get()})),
         device_(std::move(device)),
         generator_(default_generator()) {}
   ~Sandbox() {

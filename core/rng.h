@@ -20,8 +20,9 @@ class Generator {
   struct Counters {
     uint64_t seed, first;
   };
-  // Reserves the counters for n elements (four per counter). No two threads get the same ones; which
-  // of them is first is chance: for numbers that can be had again, each takes a Generator of its own.
+  // Reserves the counters for n elements (four per counter). No two threads get the same ones;
+  // which of them is first is chance: for numbers that can be had again, each takes a Generator of
+  // its own.
   Counters take(uint64_t n) { return {seed_, next_.fetch_add((n + 3) / 4)}; }
 
   void seed(uint64_t seed) { seed_ = seed, next_ = 0; }

@@ -119,23 +119,24 @@ StoredTensor parse_tensor(const json& entry, std::span<const std::byte> data,
   check<FileError>(dims.size() <= Shape::max_rank, "safetensors",
                    "{} must have at most {} dimensions, got {}", what, Shape::max_rank,
                    dims.size());
-  std::optional<uint64_t> bytes = size;
+  std::optional<uint64_t> most = size;  // bytes, sizes of 0 apart: what a shape may have
   Shape shape;
   for (const uint64_t dim : dims) {
-    bytes = checked_mul(bytes, dim);
-    check<FileError>(dim <= INT64_MAX && bytes, "safetensors", "the shape of {} is too large",
+    if (dim > 0) most = checked_mul(most, dim);
+    check<FileError>(most && *most <= INT64_MAX, "safetensors", "the shape of {} is too large",
                      what);
     shape.push_back(static_cast<int64_t>(dim));
   }
+  const uint64_t bytes = static_cast<uint64_t>(shape.numel()) * size;
 
   const auto offsets = integers(entry["data_offsets"], "data_offsets of " + what);
   check<FileError>(
       offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data.size(), "safetensors",
       "data_offsets of {} must be a range within the file's {} bytes of data", what, data.size());
-  check<FileError>(offsets[1] - offsets[0] == *bytes, "safetensors",
-                   "{} must have {} bytes for {} {}, got {}", what, *bytes, dtype, shape.str(),
+  check<FileError>(offsets[1] - offsets[0] == bytes, "safetensors",
+                   "{} must have {} bytes for {} {}, got {}", what, bytes, dtype, shape.str(),
                    offsets[1] - offsets[0]);
-  return {dtype, shape, data.subspan(offsets[0], *bytes)};
+  return {dtype, shape, data.subspan(offsets[0], bytes)};
 }
 
 // The format wants every byte of the data to belong to exactly one tensor.

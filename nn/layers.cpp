@@ -74,7 +74,8 @@ BatchNorm2d::BatchNorm2d(int64_t channels, float eps, float momentum)
 }
 
 Tensor BatchNorm2d::forward(Tensor x) {
-  if (!is_training()) return batch_norm_with(std::move(x), running_mean, running_var, weight, bias, eps_);
+  if (!is_training())
+    return batch_norm_with(std::move(x), running_mean, running_var, weight, bias, eps_);
   const int64_t count = x.numel() / x.size(-1);
   check<ShapeError>(count > 1, "BatchNorm2d",
                     "training needs more than one value per channel, got x {}", x.str());

@@ -18,8 +18,8 @@ namespace {
 using namespace rw;
 using test::Env;
 using test::KernelRunner;
-using vulkan::TimedStep;
 using vulkan::StepTimes;
+using vulkan::TimedStep;
 
 void fill(KernelRunner& runner, const Binding& y, uint32_t value) {
   const auto n = static_cast<uint32_t>(y.range.size / 4);
@@ -118,7 +118,8 @@ TEST_CASE("kernel times: timestamps become microseconds since the first kernel")
   clock.time_kernels(true);
   CHECK(clock.wanted());
   CHECK(clock.seconds(100, 20000100) == doctest::Approx(1.0));
-  const TimedStep steps[] = {{"write", TimedStep::kCopy}, {"a", clock.next_call()}, {"b", clock.next_call()}};
+  const TimedStep steps[] = {
+      {"write", TimedStep::kCopy}, {"a", clock.next_call()}, {"b", clock.next_call()}};
   clock.add(steps, std::vector<uint64_t>{5, 10, 1000, 1020, 1100, 1200});
   const std::vector<KernelTime> times = clock.take();
   REQUIRE(times.size() == 2);

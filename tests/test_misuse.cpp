@@ -1,5 +1,5 @@
-// What users do wrong is refused by name, and what looks wrong but is not works: temporaries, scopes
-// in any order, values of another device, indices out of range.
+// What users do wrong is refused by name, and what looks wrong but is not works: temporaries,
+// scopes in any order, values of another device, indices out of range.
 #include <cmath>
 
 #include "core/dry_run.h"
@@ -20,7 +20,8 @@ Tensor chain(Tensor x) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "misuse: a recomputation scope owns its plan" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "misuse: a recomputation scope owns its plan" * doctest::test_suite("host")) {
   RecomputeSearch search([] { return open_backend("dry:cpu"); },
                          [](const Recompute& recompute, RecordedGraph* record) {
                            Tensor w = leaf(4096), loss;
@@ -36,7 +37,8 @@ TEST_CASE_FIXTURE(CpuDevice, "misuse: a recomputation scope owns its plan" * doc
     Tensor w = leaf(4096), loss;
     device->reset_peak();
     {
-      auto scope = planned ? checkpoint(search.budget((plain + least) / 2).recompute) : checkpoint(Recompute{});
+      auto scope = planned ? checkpoint(search.budget((plain + least) / 2).recompute)
+                           : checkpoint(Recompute{});
       loss = sum(chain(w));
       CHECK_FALSE(scope.diverged());
     }
@@ -81,14 +83,18 @@ TEST_CASE_FIXTURE(CpuDevice, "misuse: values of another device are refused by na
   CHECK(model.weight.grad().defined());
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "misuse: errors of two devices name both" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "misuse: errors of two devices name both" * doctest::test_suite("host")) {
   const auto other = Device::create(open_backend("cpu"));
   const Tensor a = zeros({2, 3}), b = full({2, 3}, 1, DType::f32, other);
   a.impl().name = "here";
   CHECK(device->str() != other->str());
   const Tensor w = leaf(3);
   const std::function<void()> uses[] = {[&] { a + b; }, [&] { copy_into(a, b); },
-                                        [&] { Tensor(a).copy_(b); }, [&] { concat({a, b}, 0); },
+                                        [&] { Tensor(a).copy_(b); },
+                                        [&] {
+                                          concat({a, b}, 0);
+                                        },
                                         [&] { Tensor(a).set_grad(b); }};
   for (const auto& use : uses) {
     const std::string message = message_of<DeviceError>(use);
@@ -154,13 +160,15 @@ TEST_CASE_FIXTURE(CpuDevice, "misuse: scopes may end in any order" * doctest::te
   CHECK(Autocast::input(cast(w.detach(), DType::f16)).dtype() == DType::f16);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "misuse: a budget inside another gives it back" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "misuse: a budget inside another gives it back" * doctest::test_suite("host")) {
   const MemoryBudget outer(uint64_t{1} << 30);
   { const MemoryBudget inner(uint64_t{1} << 20); }
   CHECK(device->live_budget() == uint64_t{1} << 30);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "misuse: gradients that are set must fit" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "misuse: gradients that are set must fit" * doctest::test_suite("host")) {
   Tensor w = zeros({2, 3}).set_requires_grad();
   CHECK_THROWS_AS(w.set_grad(zeros({2, 3}, DType::f16)), DTypeError);
   CHECK_THROWS_AS(w.set_grad(zeros({2, 3}, DType::i32)), DTypeError);
@@ -204,15 +212,25 @@ TEST_CASE_FIXTURE(CpuDevice, "misuse: verifying replays changes no figure of mem
 TEST_CASE("misuse: indices out of range are named where that is asked for") {
   on_each_device([] {
     const Tensor table = rand({5, 4});
-    const auto ints = [](std::vector<int32_t> values, const Shape& shape) { return tensor(values, shape); };
-    const std::string bad[] = {
-        message_of<ValueError>([&] { embedding(table, ints({0, 1, 2, 5}, {2, 2})); }),
-        message_of<ValueError>([&] { embedding(table, transpose(ints({0, 1, -1, 4}, {2, 2}), 0, 1)); }),
-        message_of<ValueError>([&] { cross_entropy(rand({3, 5}), ints({0, -100, 7}, {3})); }),
-        message_of<ValueError>([&] { tied_cross_entropy(rand({3, 4}), table, {}, ints({0, -1, 2}, {3})); }),
-        message_of<ValueError>([&] {
-          attention(rand({2, 1, 3, 8}), rand({2, 1, 3, 8}), rand({2, 1, 3, 8}), {}, {}, ints({3, 4}, {2}));
-        })};
+    const auto ints = [](std::vector<int32_t> values, const Shape& shape) {
+      return tensor(values, shape);
+    };
+    const std::string bad[] = {message_of<ValueError>([&] {
+                                 embedding(table, ints({0, 1, 2, 5}, {2, 2}));
+                               }),
+                               message_of<ValueError>([&] {
+                                 embedding(table, transpose(ints({0, 1, -1, 4}, {2, 2}), 0, 1));
+                               }),
+                               message_of<ValueError>([&] {
+                                 cross_entropy(rand({3, 5}), ints({0, -100, 7}, {3}));
+                               }),
+                               message_of<ValueError>([&] {
+                                 tied_cross_entropy(rand({3, 4}), table, {}, ints({0, -1, 2}, {3}));
+                               }),
+                               message_of<ValueError>([&] {
+                                 attention(rand({2, 1, 3, 8}), rand({2, 1, 3, 8}),
+                                           rand({2, 1, 3, 8}), {}, {}, ints({3, 4}, {2}));
+                               })};
     for (const std::string& message : bad) CHECK(message == "nothing was thrown");  // not asked for
     // What it gives then is documented.
     const std::vector<float> y = embedding(table, ints({0, 5, -1}, {3})).to_vector();
@@ -222,17 +240,25 @@ TEST_CASE("misuse: indices out of range are named where that is asked for") {
     CHECK(std::isnan(cross_entropy(rand({2, 5}), ints({0, 7}, {2})).item()));
 
     const Env env("REWIND_CHECK_INDICES", "1");
-    const auto message = [&](const std::function<void()>& use) { return message_of<ValueError>(use); };
-    CHECK(message([&] { embedding(table, ints({0, 1, 2, 5}, {2, 2})); }) ==
-          "[embedding] the index must be 0 to 4, got 5 at (1, 1) of i32 (2, 2)");
-    CHECK(message([&] { embedding(table, transpose(ints({0, 1, -1, 4}, {2, 2}), 0, 1)); }) ==
-          "[embedding] the index must be 0 to 4, got -1 at (0, 1) of i32 (2, 2)");
-    CHECK(message([&] { cross_entropy(rand({3, 5}), ints({0, -100, 7}, {3})); }) ==
-          "[cross_entropy] the target must be 0 to 4 or -100, got 7 at (2) of i32 (3)");
-    CHECK(contains(message([&] { tied_cross_entropy(rand({3, 4}), table, {}, ints({0, -1, 2}, {3})); }),
+    const auto message = [&](const std::function<void()>& use) {
+      return message_of<ValueError>(use);
+    };
+    CHECK(message([&] {
+            embedding(table, ints({0, 1, 2, 5}, {2, 2}));
+          }) == "[embedding] the index must be 0 to 4, got 5 at (1, 1) of i32 (2, 2)");
+    CHECK(message([&] {
+            embedding(table, transpose(ints({0, 1, -1, 4}, {2, 2}), 0, 1));
+          }) == "[embedding] the index must be 0 to 4, got -1 at (0, 1) of i32 (2, 2)");
+    CHECK(message([&] {
+            cross_entropy(rand({3, 5}), ints({0, -100, 7}, {3}));
+          }) == "[cross_entropy] the target must be 0 to 4 or -100, got 7 at (2) of i32 (3)");
+    CHECK(contains(message([&] {
+                     tied_cross_entropy(rand({3, 4}), table, {}, ints({0, -1, 2}, {3}));
+                   }),
                    "[tied_cross_entropy] the target must be 0 to 4 or -100, got -1 at (1)"));
     CHECK(contains(message([&] {
-                     attention(rand({2, 1, 3, 8}), rand({2, 1, 3, 8}), rand({2, 1, 3, 8}), {}, {}, ints({3, 4}, {2}));
+                     attention(rand({2, 1, 3, 8}), rand({2, 1, 3, 8}), rand({2, 1, 3, 8}), {}, {},
+                               ints({3, 4}, {2}));
                    }),
                    "[attention] the length must be 0 to 3, got 4 at (1)"));
     embedding(table, ints({0, 1, 2, 4}, {2, 2}));  // in range

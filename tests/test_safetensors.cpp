@@ -182,6 +182,7 @@ TEST_CASE("safetensors: hostile headers are refused") {
       {entry("\"U8\"", "[1,1,1,1,1,1,1]", "[0,1]"), 1, "at most 6 dimensions"},
       {entry("\"F32\"", "[4611686018427387904,4]", "[0,0]"), 0, "too large"},
       {entry("\"U8\"", "[18446744073709551615]", "[0,0]"), 0, "too large"},
+      {entry("\"F32\"", "[0,4294967296,4294967296]", "[0,0]"), 0, "too large"},
       {entry("\"U8\"", "[99999999999999999999]", "[0,0]"), 0, "must be a list of integers"},
       {entry("\"U8\"", "[4]", "[0]"), 4, "must be a range"},
       {entry("\"U8\"", "[4]", "[4,0]"), 4, "must be a range"},
@@ -405,4 +406,8 @@ TEST_CASE("npy: written, read back, refused") {
   refused(text, "(2, 3)", "(2, 4)");
   refused(text, "(2, 3)", "(-2,3)");
   refused(text, "(2, 3), }    ", "(9999999999,9999999)");
+  save_npy(path, zeros({0, 3}));
+  const std::string none = bytes_of(path), shape = "(0, 3), }",
+                    huge = "(0, 4294967296, 4294967296), }";
+  refused(none, shape + std::string(huge.size() - shape.size(), ' '), huge);
 }

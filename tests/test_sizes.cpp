@@ -1,4 +1,5 @@
-// Sizes that overflow: every way to make a shape refuses them by name, before anything is allocated.
+// Sizes that overflow: every way to make a shape refuses them by name, before anything is
+// allocated.
 #include <limits>
 
 #include "core/checked.h"
@@ -19,9 +20,11 @@ struct Maker {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name" *
+                                 doctest::test_suite("host")) {
   // 3 * 6148914691236517206 is 2 in 64 bits.
-  const Shape wraps = {3, 6148914691236517206}, square = {huge, huge}, empty_but_huge = {0, huge, huge};
+  const Shape wraps = {3, 6148914691236517206}, square = {huge, huge},
+              empty_but_huge = {0, huge, huge};
   const Tensor x = zeros({4, 1});
   const std::vector<float> two(2);
   const std::vector<int32_t> two_ints(2);
@@ -31,7 +34,10 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
       {"zeros", [&] { zeros(wraps); }},
       {"zeros", [&] { zeros(square); }},
       {"zeros", [&] { zeros(empty_but_huge); }},
-      {"zeros", [&] { zeros({huge, huge, 0}); }},
+      {"zeros",
+       [&] {
+         zeros({huge, huge, 0});
+       }},
       {"zeros", [&] { zeros({largest}); }},  // of 4 bytes
       {"ones", [&] { ones(wraps); }},
       {"full", [&] { full(square, 2); }},
@@ -44,31 +50,82 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
       {"tensor", [&] { tensor(two, wraps); }},
       {"tensor", [&] { tensor(two_ints, wraps); }},
       {"tensor", [&] { tensor(two_bytes, square); }},
-      {"reshape", [&] { reshape(x, Shape{4, 1 + (int64_t{1} << 62)}); }},
-      {"reshape", [&] { reshape(x, {huge, huge, -1}); }},
-      {"reshape", [&] { reshape(zeros({0}), {0, huge, huge}); }},
-      {"reshape", [&] { reshape(x, {-2, -2}); }},
-      {"expand", [&] { expand(x, {4, largest}); }},
-      {"expand", [&] { expand(x, {huge, 4, huge}); }},
+      {"reshape",
+       [&] {
+         reshape(x, Shape{4, 1 + (int64_t{1} << 62)});
+       }},
+      {"reshape",
+       [&] {
+         reshape(x, {huge, huge, -1});
+       }},
+      {"reshape",
+       [&] {
+         reshape(zeros({0}), {0, huge, huge});
+       }},
+      {"reshape",
+       [&] {
+         reshape(x, {-2, -2});
+       }},
+      {"expand",
+       [&] {
+         expand(x, {4, largest});
+       }},
+      {"expand",
+       [&] {
+         expand(x, {huge, 4, huge});
+       }},
       {"expand", [&] { expand(zeros({1}), {int64_t{1} << 61}); }},  // 2^63 bytes
-      {"unsqueeze", [&] { unsqueeze(zeros({1, 1, 1, 1, 1, 1}), 0); }},
-      {"concat", [&] { concat(std::vector<Tensor>(8, expand(zeros({1}, DType::u8), {largest / 4})), 0); }},
-      {"concat", [&] { stack(std::vector<Tensor>(2, expand(zeros({1}, DType::u8), {largest / 2 + 1})), 0); }},
-      {"pad", [&] { pad(x, {0, largest}, {0, 0}); }},
-      {"pad", [&] { pad(x, {0, largest - 1}, {0, 0}); }},
-      {"add", [&] { wide + reshape(tall, {huge, 1}); }},
+      {"unsqueeze",
+       [&] {
+         unsqueeze(zeros({1, 1, 1, 1, 1, 1}), 0);
+       }},
+      {"concat",
+       [&] { concat(std::vector<Tensor>(8, expand(zeros({1}, DType::u8), {largest / 4})), 0); }},
+      {"concat",
+       [&] { stack(std::vector<Tensor>(2, expand(zeros({1}, DType::u8), {largest / 2 + 1})), 0); }},
+      {"pad",
+       [&] {
+         pad(x, {0, largest}, {0, 0});
+       }},
+      {"pad",
+       [&] {
+         pad(x, {0, largest - 1}, {0, 0});
+       }},
+      {"add",
+       [&] {
+         wide + reshape(tall, {huge, 1});
+       }},
       {"lt", [&] { less(wide, tall); }},
       {"where", [&] { where(zeros({1}, DType::u8), wide, tall); }},
       {"matmul", [&] { matmul(tall, transpose(tall, 0, 1)); }},
       {"linear", [&] { linear(tall, tall); }},
-      {"embedding", [&] { embedding(zeros({0, huge}), zeros({1 << 22}, DType::i32)); }},
-      {"conv2d", [&] { conv2d(expand(zeros({1, 1, 1, 1}), {huge, 1, 1, 1}), expand(zeros({1, 1, 1, 1}), {huge, 1, 1, 1})); }},
-      {"conv2d", [&] { conv2d(zeros({1, 4, 4, 1}), expand(zeros({1, 1, 1, 1}), {1, largest / 8, 1, 1}),
-                              Conv2dOptions::make(1, 0, std::numeric_limits<int>::max())); }},
-      {"max_pool2d", [&] { max_pool2d(zeros({1, 4, 4, 1}), {.kernel_h = std::numeric_limits<int>::max(),
-                                                           .dilation_h = std::numeric_limits<int>::max()}); }},
-      {"view", [&] { make_view(x, {2, 2}, {huge, huge}, 0); }},
-      {"view", [&] { make_view(x, {2, 2}, {largest, largest}, 0); }},
+      {"embedding",
+       [&] {
+         embedding(zeros({0, huge}), zeros({1 << 22}, DType::i32));
+       }},
+      {"conv2d",
+       [&] {
+         conv2d(expand(zeros({1, 1, 1, 1}), {huge, 1, 1, 1}),
+                expand(zeros({1, 1, 1, 1}), {huge, 1, 1, 1}));
+       }},
+      {"conv2d",
+       [&] {
+         conv2d(zeros({1, 4, 4, 1}), expand(zeros({1, 1, 1, 1}), {1, largest / 8, 1, 1}),
+                Conv2dOptions::make(1, 0, std::numeric_limits<int>::max()));
+       }},
+      {"max_pool2d",
+       [&] {
+         max_pool2d(zeros({1, 4, 4, 1}), {.kernel_h = std::numeric_limits<int>::max(),
+                                          .dilation_h = std::numeric_limits<int>::max()});
+       }},
+      {"view",
+       [&] {
+         make_view(x, {2, 2}, {huge, huge}, 0);
+       }},
+      {"view",
+       [&] {
+         make_view(x, {2, 2}, {largest, largest}, 0);
+       }},
       {"view", [&] { make_view(x, {5}, {1}, 0); }},
       {"view", [&] { make_view(x, {4}, {1}, 1); }},
       {"view", [&] { make_view(x, {4}, {1}, -1); }},

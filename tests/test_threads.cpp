@@ -55,7 +55,8 @@ TEST_CASE("threads: models of several threads on one device give the bits that e
     std::vector<std::vector<float>> alone, together(3);
     for (uint64_t seed = 0; seed < 3; ++seed) alone.push_back(train(seed));
     for (int round = 0; round < 3; ++round) {
-      in_threads(3, [&](int t) { together[static_cast<size_t>(t)] = train(static_cast<uint64_t>(t)); });
+      in_threads(
+          3, [&](int t) { together[static_cast<size_t>(t)] = train(static_cast<uint64_t>(t)); });
       for (size_t t = 0; t < 3; ++t) CHECK(together[t] == alone[t]);
     }
     CHECK(default_device()->memory_report().live == 0);
@@ -128,7 +129,8 @@ TEST_CASE("threads: the last handles of a graph may be dropped anywhere") {
   });
 }
 
-TEST_CASE("threads: the last handle of a device may be dropped anywhere, with a thread's tape too") {
+TEST_CASE(
+    "threads: the last handle of a device may be dropped anywhere, with a thread's tape too") {
   for (const char* kind : {"cpu", "vulkan"}) {
     std::shared_ptr<Device> device;
     try {
@@ -167,7 +169,8 @@ TEST_CASE("threads: a dry run in one thread is nobody else's") {
   });
 }
 
-TEST_CASE("threads: random numbers of one generator are given out once" * doctest::test_suite("host")) {
+TEST_CASE("threads: random numbers of one generator are given out once" *
+          doctest::test_suite("host")) {
   Generator generator(3);
   std::vector<std::vector<uint64_t>> taken(4);
   in_threads(4, [&](int t) {

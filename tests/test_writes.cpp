@@ -1,5 +1,5 @@
-// Every public function that writes into a tensor counts as a write: a gradient that would read what
-// was overwritten is an error that names the tensor.
+// Every public function that writes into a tensor counts as a write: a gradient that would read
+// what was overwritten is an error that names the tensor.
 #include "core/launch.h"
 #include "io/checkpoint.h"
 #include "io/model.h"
@@ -70,16 +70,20 @@ std::vector<Writer> writers() {
       direct("fill_", [](Tensor w) { fill_(w, 100); }),
       direct("fill_ of a part", [](Tensor w) { fill_(slice(w, 0, 1, 2), 100); }),
       direct("copy_into", [](Tensor w) { copy_into(ones(shape), w); }),
-      direct("copy_into a strided part", [](Tensor w) { copy_into(ones({4, 2}), slice(w, 1, 0, 4, 2)); }),
+      direct("copy_into a strided part",
+             [](Tensor w) {
+               copy_into(ones({4, 2}), slice(w, 1, 0, 4, 2));
+             }),
       direct("accumulate", [](Tensor w) { accumulate(ones(shape), w); }),
       direct("copy_", [](Tensor w) { w.copy_(ones(shape)); }),
       direct("copy_from f32", [](Tensor w) { w.copy_from(std::vector<float>(16)); }),
       direct("copy_from i32", [](Tensor w) { w.copy_from(std::vector<int32_t>(16)); }),
       direct("copy_from u8", [](Tensor w) { w.copy_from(std::vector<uint8_t>(16)); }),
-      direct("write_elements", [](Tensor w) {
-        const float x = 3;
-        write_elements(w, 5, 1, &x);
-      }),
+      direct("write_elements",
+             [](Tensor w) {
+               const float x = 3;
+               write_elements(w, 5, 1, &x);
+             }),
       direct("zeros_", [](Tensor w) { init::zeros_(w); }),
       direct("ones_", [](Tensor w) { init::ones_(w); }),
       direct("constant_", [](Tensor w) { init::constant_(w, 3); }),
@@ -89,14 +93,16 @@ std::vector<Writer> writers() {
       direct("kaiming_normal_", [](Tensor w) { init::kaiming_normal_(w); }),
       direct("xavier_uniform_", [](Tensor w) { init::xavier_uniform_(w); }),
       direct("xavier_normal_", [](Tensor w) { init::xavier_normal_(w); }),
-      direct("upload", [](Tensor w) {
-        const std::vector<float> values(16);
-        upload("F32", std::as_bytes(std::span(values)), w, "w");
-      }),
-      direct("upload of another dtype", [](Tensor w) {
-        const std::vector<double> values(16);
-        upload("F64", std::as_bytes(std::span(values)), transpose(w.detach(), 0, 1), "w");
-      }),
+      direct("upload",
+             [](Tensor w) {
+               const std::vector<float> values(16);
+               upload("F32", std::as_bytes(std::span(values)), w, "w");
+             }),
+      direct("upload of another dtype",
+             [](Tensor w) {
+               const std::vector<double> values(16);
+               upload("F64", std::as_bytes(std::span(values)), transpose(w.detach(), 0, 1), "w");
+             }),
       update<Sgd>("Sgd"),
       update<Adam>("Adam"),
       update<AdamW>("AdamW"),
@@ -122,7 +128,9 @@ std::vector<Writer> writers() {
                  }});
   all.push_back({"load_tensors", [](Bench& b) -> Action {
                    write_safetensors(b.folder.path / "m", state_dict(b.model));
-                   return [&b] { load_tensors(SafetensorsFile(b.folder.path / "m"), state_dict(b.model)); };
+                   return [&b] {
+                     load_tensors(SafetensorsFile(b.folder.path / "m"), state_dict(b.model));
+                   };
                  }});
   all.push_back({"SafetensorsFile::read", [](Bench& b) -> Action {
                    write_safetensors(b.folder.path / "m", state_dict(b.model));
@@ -152,8 +160,9 @@ std::string after_write(const Tensor& w, bool in_segment, const Action& write) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "writes: whoever writes into a value that a gradient reads is found out" *
-                                 doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "writes: whoever writes into a value that a gradient reads is found out" *
+                      doctest::test_suite("host")) {
   for (const Writer& writer : writers())
     for (const bool in_segment : {false, true}) {
       CAPTURE(writer.name);
@@ -200,7 +209,8 @@ TEST_CASE_FIXTURE(CpuDevice, "writes: running statistics" * doctest::test_suite(
   }
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "writes: states of optimizers and averages" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "writes: states of optimizers and averages" * doctest::test_suite("host")) {
   Bench bench;
   Optimizer& adam = bench.make<Adam>();
   Ema ema(adam);
@@ -234,8 +244,10 @@ TEST_CASE_FIXTURE(CpuDevice, "writes: gradients" * doctest::test_suite("host")) 
   Tensor x = leaf(4, "x");
   for (const int how : {0, 1}) {
     const Tensor loss = sum(x * w.grad());
-    if (how == 0) sum(square(w)).backward();
-    else fill_(w.grad(), 0);
+    if (how == 0)
+      sum(square(w)).backward();
+    else
+      fill_(w.grad(), 0);
     CHECK_THROWS_AS(loss.backward(), AutogradError);
   }
 }
