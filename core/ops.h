@@ -26,7 +26,7 @@ class TensorList : public std::vector<Tensor> {
   TensorList() = default;
   TensorList(std::vector<Tensor> list) : std::vector<Tensor>(std::move(list)) {}
   template <class... T>
-    requires(sizeof...(T) > 0 && (std::same_as<std::remove_cvref_t<T>, Tensor> && ...))
+    requires(sizeof...(T) > 0 && (std::derived_from<std::remove_cvref_t<T>, Tensor> && ...))
   TensorList(T&&... tensors) {
     reserve(sizeof...(T));
     (push_back(std::forward<T>(tensors)), ...);
