@@ -365,25 +365,28 @@ void add_network(Table& t) {
   });
 }
 
-// ---- group and instance norm: channels that move in words and others, runs of rows that one thread
-// sums and several, 1 to 8 channels joined by a thread, moments in one level and two
+// ---- group and instance norm: channels that move in words and others, runs of rows that one
+// thread sums and several, 1 to 8 channels joined by a thread, moments in one level and two
 void add_group_norms(Table& t) {
   const auto row = [&](const Shape& shape, int64_t groups) -> OpCase& {
     const int64_t c = shape.at(-1);
     return t.row(fmt::format("group_norm {} in {}", shape.str(), groups),
-                 {x(shape), parameter({c}), parameter({c}, -1, 1)}, [=](const Tensors& in) {
-                   return group_norm(in[0], groups, in[1], in[2], 1e-3f);
-                 });
+                 {x(shape), parameter({c}), parameter({c}, -1, 1)},
+                 [=](const Tensors& in) { return group_norm(in[0], groups, in[1], in[2], 1e-3f); });
   };
   for (const auto& [shape, groups] : {std::pair{Shape{2, 3, 4, 12}, 3},
                                       {Shape{3, 5, 16}, 2},
                                       {Shape{2, 70, 8}, 4},
                                       {Shape{2, 3, 3, 6}, 2},
-                                      {Shape{5, 10}, 5},
+                                      {Shape{5, 10}, 2},
+                                      {Shape{5, 3, 4}, 2},
                                       {Shape{1, 130, 24}, 1},
                                       {Shape{2, 3, 40}, 1}})
     row(shape, groups);
-  row({1, 300, 300, 4}, 1).step = 0.5;
+  t.row("group_norm of one large group",
+        {x({1, 300, 300, 4}), parameter({4}), parameter({4}, -1, 1)},
+        [](const Tensors& in) { return square(group_norm(in[0], 1, in[1], in[2])); })
+      .step = 0.5;
   row({3000, 45}, 3).step = 0.05;  // in slices of samples
   t.row("group_norm without weight", {x({2, 3, 6})},
         [](const Tensors& in) { return group_norm(in[0], 2); });
@@ -444,7 +447,8 @@ void add_attention(Table& t) {
     t.row(name + ", padded", {x(q), x(kv), x(kv), index({2}, 7)},
           [o](const Tensors& in) { return attention(in[0], in[1], in[2], o, {}, in[3]); });
   }
-  t.row("attention over many keys", {x({1, 2, 19, 64}, -1, 1), x({1, 2, 75, 64}), x({1, 2, 75, 64})},
+  t.row("attention over many keys",
+        {x({1, 2, 19, 64}, -1, 1), x({1, 2, 75, 64}), x({1, 2, 75, 64})},
         [](const Tensors& in) { return attention(in[0], in[1], in[2]); });
 
   for (const float smoothing : {0.0f, 0.1f})
@@ -458,10 +462,9 @@ void add_attention(Table& t) {
               return Tensors{loss, predicted};
             });
     }
-  t.row("tied_cross_entropy without bias", {x({9, 8}), x({11, 8}), index({9}, 11)},
-        [](const Tensors& in) {
-          return tied_cross_entropy(in[0], in[1], {}, in[2], {.chunk = 2});
-        });
+  t.row(
+      "tied_cross_entropy without bias", {x({9, 8}), x({11, 8}), index({9}, 11)},
+      [](const Tensors& in) { return tied_cross_entropy(in[0], in[1], {}, in[2], {.chunk = 2}); });
 }
 
 std::vector<OpCase> all_rows() {

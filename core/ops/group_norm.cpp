@@ -95,9 +95,9 @@ void find_stats(const Layout& l, const Tensor& x, float eps, const Tensor& stats
 // Inputs x, weight, bias. Outputs y and stats.
 std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const GroupAttrs&>(attrs);
-  Tensor dense;
-  if (!inputs[0].is_contiguous()) dense = contiguous(inputs[0]);
-  Tensor& x = dense.defined() ? dense : inputs[0];
+  Tensor copy;  // inputs stay where they are: their records live as long as they
+  if (!inputs[0].is_contiguous()) copy = contiguous(inputs[0]);
+  Tensor& x = copy.defined() ? copy : inputs[0];
   const Tensor weight = contiguous(inputs[1]), bias = contiguous(inputs[2]);
   const Layout all(x, a.groups);
   const Tensor y = reuse_or_empty(x, x.shape(), x.dtype());
