@@ -76,6 +76,12 @@ void StepPlanner::solve_new() {
   for (const auto& [bytes, plan] : unsolved) solve(*plan);
 }
 
+bool StepPlanner::outlives(const Ticket& ticket) const {
+  if (!plan_ || plan_->trace.is_first) return false;
+  const StepTrace::Allocation& a = plan_->trace.allocations[ticket.index];
+  return !a.end && !a.wraps;
+}
+
 void StepPlanner::freed(const Ticket& ticket) {
   if (ticket.step + 1 == number_ && last_) return outlived(ticket.index);
   if (ticket.step != number_) return;
@@ -91,7 +97,7 @@ void StepPlanner::outlived(uint32_t index) {
   if (step_.allocations.empty()) {
     a.end = static_cast<uint32_t>(last_->trace.allocations.size());
     last_->places.clear();
-  } else {
+  } else if (step_.allocations.size() <= index) {  // before its successor comes
     a.wraps = true;
     last_->is_stale = true;
   }

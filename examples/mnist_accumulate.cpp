@@ -216,7 +216,7 @@ nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
 }
 
 void write_results(const Options& o, const std::vector<Run>& runs) {
-  if (!o.report.empty()) write_json(o.report, to_json(o, runs));
+  ReportFile(o.report).write(to_json(o, runs));
   print_table(runs);
   print_verdict(runs);
 }
@@ -248,7 +248,7 @@ void run_all(const Options& o) {
       if (!runs.empty()) write_results(o, runs);
       throw;
     }
-    if (!o.report.empty()) write_json(o.report, to_json(o, runs));
+    ReportFile(o.report).write_so_far(to_json(o, runs));
   }
   write_results(o, runs);
   fmt::print("\n{}:\n{}", runs.back().title(), runs.back().account.str());

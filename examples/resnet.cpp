@@ -18,17 +18,15 @@ void train(const ResNetOptions& options, const Images& images, PlannedRun& run) 
   if (options.eval) return print_accuracy(training.evaluate(), images);
   training.run();
   training.save();
-  const auto write = [&](const nlohmann::json& report) {
-    if (!options.report.empty()) write_json(options.report, report);
-  };
+  const ReportFile file(options.report);
   nlohmann::json report = training.report();
-  write(report);
+  file.write_so_far(report);
   report["test_accuracy"] = training.evaluate();
   print_accuracy(report["test_accuracy"], images);
   const PlannedRun::Account account = run.account();
   fmt::print("\n{}", account.str());
   report["device"] = account.json();
-  write(report);
+  file.write(report);
 }
 
 void run(ResNetOptions options) {

@@ -199,7 +199,7 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
   for (const Example& example : {resnet(), mnist(), pretrain(), finetune()})
     for (const uint32_t accumulate : {1u, 2u}) {
       INFO(example.name, ", accumulate ", accumulate);
-      const int64_t many = example.name == "mnist" ? 900 : 64;  // more than what training takes
+      const int64_t many = example.name == "mnist" ? 900 : 160;  // more than what training takes
       const StepSettings settings{.batch = 3, .accumulate = accumulate, .evaluation_batch = many};
       const Planner planner(
           default_device()->backend(), example.make,

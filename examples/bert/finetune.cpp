@@ -202,18 +202,16 @@ void finetune(const Finetune& options, const Sentences& sentences, const BertRec
   Finetuning training(options, sentences, recipe, run);
   training.run();
   training.save();
-  const auto write = [&](const nlohmann::json& report) {
-    if (!options.report.empty()) write_json(options.report, report);
-  };
+  const ReportFile file(options.report);
   nlohmann::json report = training.report();
-  write(report);
+  file.write_so_far(report);
   const Meter::Values dev = training.evaluate();
   fmt::print("dev accuracy {:.2f} %, loss {:.3f}\n", 100 * dev.accuracy, dev.loss);
   const PlannedRun::Account account = run.account();
   fmt::print("\n{}", account.str());
   report.update(
       {{"dev_loss", dev.loss}, {"dev_accuracy", dev.accuracy}, {"device", account.json()}});
-  write(report);
+  file.write(report);
 }
 
 }  // namespace

@@ -237,11 +237,9 @@ void pretrain(const Pretrain& options, const Corpus& corpus, PlannedRun& run) {
   training.run();
   training.save();
   fmt::print("saved in {}\n", options.save);
-  const auto write = [&](const nlohmann::json& report) {
-    if (!options.report.empty()) write_json(options.report, report);
-  };
+  const ReportFile file(options.report);
   nlohmann::json report = training.report();
-  write(report);
+  file.write_so_far(report);
   const Meter::Values held_out = training.evaluate();
   fmt::print("held-out text: loss {:.3f}, {:.1f} % of the masked tokens right\n", held_out.loss,
              100 * held_out.accuracy);
@@ -250,7 +248,7 @@ void pretrain(const Pretrain& options, const Corpus& corpus, PlannedRun& run) {
   report.update({{"held_out_loss", held_out.loss},
                  {"held_out_accuracy", held_out.accuracy},
                  {"device", account.json()}});
-  write(report);
+  file.write(report);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <new>
 
 #include "backends/open.h"
@@ -99,6 +100,17 @@ nlohmann::json device_json(const MemoryReport& memory) {
 
 void write_json(const std::string& file, const nlohmann::json& json) {
   write_file(file, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void ReportFile::write_so_far(const nlohmann::json& json) const {
+  std::error_code unknown;
+  const auto type = std::filesystem::status(path_, unknown).type();
+  if (type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found)
+    write(json);
+}
+
+void ReportFile::write(const nlohmann::json& json) const {
+  if (!path_.empty()) write_json(path_, json);
 }
 
 }  // namespace rw

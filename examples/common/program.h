@@ -41,4 +41,16 @@ nlohmann::json device_json(const MemoryReport& memory = default_device()->memory
 // Replaces the file whole, or leaves it as it was. Text that is not UTF-8 is made so.
 void write_json(const std::string& file, const nlohmann::json& json);
 
+// The report of a run, where its user wants one. What is known is written before something that may
+// fail; a pipe or a device gets the whole report only.
+class ReportFile {
+ public:
+  explicit ReportFile(std::string path) : path_(std::move(path)) {}  // empty: none is wanted
+  void write_so_far(const nlohmann::json& json) const;
+  void write(const nlohmann::json& json) const;
+
+ private:
+  std::string path_;
+};
+
 }  // namespace rw
