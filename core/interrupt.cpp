@@ -15,9 +15,12 @@ std::atomic<int> received = 0;
 std::atomic<bool> watching = false;
 struct sigaction before[std::size(watched)];
 
+// Two signals at one moment may be in this function at once, on two threads.
 void note(int number) {
-  received = number;
+  int none = 0;
+  const bool second = !received.compare_exchange_strong(none, number);
   for (const int signal : watched) ::signal(signal, SIG_DFL);  // the next one ends the process
+  if (second) raise(number);                                   // and so does this one
 }
 
 }  // namespace

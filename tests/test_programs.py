@@ -221,7 +221,8 @@ def test_signals(folder):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
         child.send_signal(number)
     child.communicate(timeout=300)
-    expect(child.returncode == -signal.SIGTERM, "the second signal", child.returncode)
+    # Where there are several threads, either may be the first.
+    expect(child.returncode in (-signal.SIGINT, -signal.SIGTERM), "the second signal", child.returncode)
     expect(not list((folder / "new").glob("step-*")), "the step was finished")
 
 
