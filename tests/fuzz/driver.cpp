@@ -81,12 +81,13 @@ void watch_signals() {
   for (const int signal : signals) sigaction(signal, &action, nullptr);
 }
 
-// Digits and the folder aside, messages tell which check refused an input.
+// Messages tell which check refused an input: digits, the folder and what was found aside.
 std::string kind_of(std::string message) {
   const std::string folder = scratch_file("").string();
   if (const size_t at = message.find(folder); at != message.npos) message.erase(at, folder.size());
+  message.resize(std::min({message.size(), message.find("got "), message.find('`'), size_t{80}}));
   std::erase_if(message, [](char c) { return c >= '0' && c <= '9'; });
-  return message.substr(0, 80);
+  return message;
 }
 
 struct Options {
