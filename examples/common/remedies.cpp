@@ -105,6 +105,24 @@ std::vector<Remedy> find_remedies(const Planner& planner, const PlannedProgram& 
   return Search(planner, program, memory_limit).run();
 }
 
+namespace {
+
+// The least --memory-limit that was found to do for the settings, as it is printed: blocks are laid
+// out otherwise where there is little room, so what they take without a limit may not be enough.
+std::string least_limit(const Planner& planner, const StepSettings& settings, uint64_t reserved) {
+  for (uint64_t limit = reserved;; limit += limit / 64 + 1) {
+    const std::string text = format_bytes(limit);
+    try {
+      planner.forecast(settings, {.room = Room::blocks, .memory_limit = parse_bytes(text)});
+      return text;
+    } catch (const OutOfMemory&) {
+      if (limit > 2 * reserved) return format_bytes(2 * limit);
+    }
+  }
+}
+
+}  // namespace
+
 std::string remedies_text(const Planner& planner, const PlannedProgram& program,
                           uint64_t memory_limit) {
   StepSettings now = program.settings;
@@ -112,7 +130,8 @@ std::string remedies_text(const Planner& planner, const PlannedProgram& program,
   const StepForecast as_it_is = planner.forecast(now, {.room = Room::any});
   const MemoryReport& needed = as_it_is.memory;
   std::string out = fmt::format("The run as it is needs {} ({} in blocks).",
-                                format_bytes(needed.peak), format_bytes(needed.peak_reserved));
+                                format_bytes(needed.peak),
+                                least_limit(planner, now, needed.peak_reserved));
   const std::vector<Remedy> remedies = find_remedies(planner, program, memory_limit);
   if (remedies.empty()) return out + " No batch, dtype or recomputation that was tried fits.";
   out += " What fits, by dry runs (options to add, peak, blocks, FLOPs per sample):";
