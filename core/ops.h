@@ -1,7 +1,8 @@
 // Every public op. Functions, no methods: y = relu(x). Inputs are taken by value and let go of inside:
 // the result of an inner call, or what is moved in, is freed as soon as no gradient needs it, not at the
 // end of the statement, and may be overwritten. f16 inputs are computed in f32 and stored as f16.
-// Binary ops broadcast as NumPy does; both operands must have one dtype (see promote).
+// Binary ops broadcast as NumPy does. Their operands have one dtype, or are f16 and f32: then f16 is
+// computed and stored as f32 (see promote). Numbers beside tensors: core/operators.h.
 // Images are NHWC (channels last), convolution weights OHWI, as in MLX.
 #pragma once
 
@@ -25,7 +26,7 @@ class TensorList : public std::vector<Tensor> {
   TensorList() = default;
   TensorList(std::vector<Tensor> list) : std::vector<Tensor>(std::move(list)) {}
   template <class... T>
-    requires(sizeof...(T) > 0 && (std::same_as<std::remove_cvref_t<T>, Tensor> && ...))
+    requires(sizeof...(T) > 0 && (std::derived_from<std::remove_cvref_t<T>, Tensor> && ...))
   TensorList(T&&... tensors) {
     reserve(sizeof...(T));
     (push_back(std::forward<T>(tensors)), ...);
@@ -107,16 +108,6 @@ Tensor mul(Tensor a, Tensor b);
 Tensor div(Tensor a, Tensor b);
 Tensor maximum(Tensor a, Tensor b);
 Tensor minimum(Tensor a, Tensor b);
-inline Tensor operator+(Tensor a, Tensor b) { return add(std::move(a), std::move(b)); }
-inline Tensor operator-(Tensor a, Tensor b) { return sub(std::move(a), std::move(b)); }
-inline Tensor operator*(Tensor a, Tensor b) { return mul(std::move(a), std::move(b)); }
-inline Tensor operator/(Tensor a, Tensor b) { return div(std::move(a), std::move(b)); }
-inline Tensor operator-(Tensor a) { return neg(std::move(a)); }
-inline Tensor operator+(Tensor a, float b) { return affine(std::move(a), 1, b); }
-inline Tensor operator-(Tensor a, float b) { return affine(std::move(a), 1, -b); }
-inline Tensor operator*(Tensor a, float b) { return affine(std::move(a), b, 0); }
-inline Tensor operator*(float a, Tensor b) { return affine(std::move(b), a, 0); }
-inline Tensor operator/(Tensor a, float b) { return affine(std::move(a), 1 / b, 0); }
 
 // Comparisons give u8 0 or 1 and no gradient.
 Tensor equal(Tensor a, Tensor b);
@@ -147,21 +138,34 @@ Tensor matmul(Tensor a, Tensor b);
 // x [..., in] @ weight [out, in]^T + bias [out] (may be undefined).
 Tensor linear(Tensor x, Tensor weight, Tensor bias = {});
 
+// Height and width, or one number for both.
+struct Size2d {
+  int h, w;
+  Size2d(int both) : h(both), w(both) {}  // NOLINT: a number is meant to do
+  Size2d(int height, int width) : h(height), w(width) {}
+  bool operator==(const Size2d&) const = default;
+};
+
 struct Conv2dOptions {
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, groups = 1;
-  static Conv2dOptions make(int stride, int padding, int dilation = 1, int groups = 1) {
-    return {stride, stride, padding, padding, dilation, dilation, groups};
+  static Conv2dOptions make(Size2d stride, Size2d padding, Size2d dilation = 1, int groups = 1) {
+    return {stride.h, stride.w, padding.h, padding.w, dilation.h, dilation.w, groups};
   }
 };
 // x [N, H, W, C], weight [O, KH, KW, C / groups] -> [N, H', W', O].
 Tensor conv2d(Tensor x, Tensor weight, const Conv2dOptions& options = {});
+// The same plus bias [O] (may be undefined), which is added in place; its gradient is f32.
+Tensor conv2d(Tensor x, Tensor weight, Tensor bias, const Conv2dOptions& options);
+Tensor conv2d(Tensor x, Tensor weight, std::same_as<Tensor> auto bias) {
+  return conv2d(std::move(x), std::move(weight), std::move(bias), Conv2dOptions());
+}
 
 struct PoolOptions {
   int kernel_h = 2, kernel_w = 2, stride_h = 2, stride_w = 2, pad_h = 0, pad_w = 0;
   int dilation_h = 1, dilation_w = 1;
   bool count_include_pad = true;
-  static PoolOptions make(int kernel, int stride, int padding = 0) {
-    return {kernel, kernel, stride, stride, padding, padding};
+  static PoolOptions make(Size2d kernel, Size2d stride, Size2d padding = 0) {
+    return {kernel.h, kernel.w, stride.h, stride.w, padding.h, padding.w};
   }
 };
 Tensor max_pool2d(Tensor x, const PoolOptions& options);
@@ -183,9 +187,13 @@ Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight,
 // Over the last axis, statistics in f32. weight, bias [C] f32; undefined: 1 and 0. C <= 65536.
 Tensor layer_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps = 1e-5f);
 Tensor rms_norm(Tensor x, Tensor weight = {}, float eps = 1e-6f);
-// x [N, ..., C]: over everything but N within each of `groups` runs of channels, at most 65536 elements.
+// x [N, ..., C]: over everything but N within each of `groups` runs of channels, groups of any size.
+// weight, bias [C] f32; undefined: 1 and 0.
 Tensor group_norm(Tensor x, int64_t groups, Tensor weight = {}, Tensor bias = {},
                   float eps = 1e-5f);
+
+// group_norm with a group per channel, whose statistics need more than one element (ShapeError).
+Tensor instance_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps = 1e-5f);
 
 // One layer and direction of a recurrent network over T steps, PyTorch's cells and order of gates.
 // gates [T, N, 4 H] (GRU: 3 H) = W_ih x + b_ih; weight_hh [4 H, H]; bias_hh [4 H] f32 or undefined;
@@ -262,3 +270,6 @@ class Autocast {
 void promote(Tensor& a, Tensor& b, const char* op);
 
 }  // namespace rw
+
+#include "core/operators.h"
+#include "core/print.h"

@@ -89,6 +89,8 @@ bool Tensor::requires_grad() const { return impl().requires_grad; }
 bool Tensor::is_leaf() const { return impl().producer.index < 0; }
 Tensor Tensor::grad() const { return impl().grad; }
 
+Tensor Tensor::operator[](int64_t index) const { return select(*this, 0, index); }
+
 Tensor& Tensor::set_requires_grad(bool value) {
   check<AutogradError>(is_leaf(), "set_requires_grad",
                        "only leaves can be set, got the result of an op; use detach()");

@@ -30,6 +30,8 @@ class Tensor {
   int rank() const { return shape().rank(); }
   int64_t size(int axis) const { return shape().at(axis); }
   int64_t numel() const { return shape().numel(); }
+  // select(x, 0, index): a view without the first axis, recorded. Negative: from the end.
+  Tensor operator[](int64_t index) const;
   uint64_t bytes() const { return static_cast<uint64_t>(numel()) * size_of(dtype()); }
   bool is_contiguous() const;
   Device& device() const;

@@ -2,17 +2,28 @@
 
 namespace rw {
 
+namespace {
+
+// The head of a member initializer list: before the members complain in their own names.
+int64_t checked_sizes(const char* module,
+                      std::initializer_list<std::pair<const char*, int64_t>> sizes) {
+  check_positive(module, sizes);
+  return sizes.begin()->second;
+}
+
+}  // namespace
+
 MultiheadAttention::MultiheadAttention(int64_t hidden, int64_t heads,
                                        const MultiheadAttentionOptions& options,
                                        GeneratorRef generator)
-    : query(hidden, hidden),
+    : query(checked_sizes("MultiheadAttention", {{"hidden", hidden}, {"heads", heads}}), hidden),
       key(hidden, hidden),
       value(hidden, hidden),
       dense(hidden, hidden),
       heads_(heads),
       options_(options),
       generator_(generator) {
-  check(heads > 0 && hidden % heads == 0, "MultiheadAttention",
+  check(hidden % heads == 0, "MultiheadAttention",
         "the heads must divide the hidden size, got {} heads for {}", heads, hidden);
   register_module("self.query", query);
   register_module("self.key", key);
@@ -37,7 +48,10 @@ Tensor MultiheadAttention::forward(Tensor x, const Tensor& mask, const Tensor& l
 
 TransformerEncoderLayer::TransformerEncoderLayer(const TransformerLayerOptions& o,
                                                  GeneratorRef generator)
-    : attention(o.hidden, o.heads, {o.attention_dropout, o.causal}, generator),
+    : attention(checked_sizes(
+                    "TransformerEncoderLayer",
+                    {{"hidden", o.hidden}, {"heads", o.heads}, {"intermediate", o.intermediate}}),
+                o.heads, {o.attention_dropout, o.causal}, generator),
       attention_norm(o.hidden, o.norm_eps),
       intermediate(o.hidden, o.intermediate),
       output(o.intermediate, o.hidden),

@@ -1,5 +1,6 @@
 #include "nn/layers.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "nn/init.h"
@@ -15,9 +16,22 @@ void init_weight_and_bias(const Tensor& weight, const Tensor& bias) {
   if (bias) init::uniform_(bias, -bound, bound);
 }
 
+// Checked here, where the line that is wrong is the user's, and not in the first forward.
+PoolOptions pool_options(const char* module, Size2d kernel, Size2d stride, Size2d padding) {
+  if (stride.h == 0) stride.h = kernel.h;
+  if (stride.w == 0) stride.w = kernel.w;
+  check_positive(
+      module, {{"kernel", std::min(kernel.h, kernel.w)}, {"stride", std::min(stride.h, stride.w)}});
+  check(padding.h >= 0 && padding.w >= 0 && 2 * padding.h <= kernel.h && 2 * padding.w <= kernel.w,
+        module, "padding must be at most half the kernel, got {}x{} for a {}x{} kernel", padding.h,
+        padding.w, kernel.h, kernel.w);
+  return PoolOptions::make(kernel, stride, padding);
+}
+
 }  // namespace
 
 Linear::Linear(int64_t in, int64_t out, bool has_bias) {
+  check_positive("Linear", {{"in_features", in}, {"out_features", out}});
   weight = register_parameter("weight", {out, in});
   if (has_bias) bias = register_parameter("bias", {out});
   init_weight_and_bias(weight, bias);
@@ -27,25 +41,30 @@ Tensor Linear::forward(Tensor x) {
   return linear(std::move(x), weight, bias);
 }
 
-Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const ConvOptions& options)
-    : options_(
-          Conv2dOptions::make(options.stride, options.padding, options.dilation, options.groups)) {
-  check(options.groups > 0 && in % options.groups == 0 && out % options.groups == 0, "Conv2d",
-        "groups must divide the channels, got {} groups for {} -> {}", options.groups, in, out);
-  weight = register_parameter("weight", {out, kernel, kernel, in / options.groups});
-  if (options.bias) bias = register_parameter("bias", {out});
+Conv2d::Conv2d(int64_t in, int64_t out, Size2d kernel, const ConvOptions& o)
+    : options_(Conv2dOptions::make(o.stride, o.padding, o.dilation, o.groups)) {
+  check_positive("Conv2d", {{"in_channels", in},
+                            {"out_channels", out},
+                            {"kernel", std::min(kernel.h, kernel.w)},
+                            {"stride", std::min(o.stride.h, o.stride.w)},
+                            {"dilation", std::min(o.dilation.h, o.dilation.w)},
+                            {"groups", o.groups}});
+  check(o.padding.h >= 0 && o.padding.w >= 0, "Conv2d",
+        "padding must not be negative, got {} and {}", o.padding.h, o.padding.w);
+  check(in % o.groups == 0 && out % o.groups == 0, "Conv2d",
+        "groups must divide the channels, got {} groups for {} -> {}", o.groups, in, out);
+  weight = register_parameter("weight", {out, kernel.h, kernel.w, in / o.groups});
+  if (o.bias) bias = register_parameter("bias", {out});
   init_weight_and_bias(weight, bias);
 }
 
 Tensor Conv2d::forward(Tensor x) {
-  Tensor y = conv2d(std::move(x), weight, options_);
-  if (!bias) return y;
-  Tensor b = cast(bias, y.dtype());
-  return add(std::move(y), std::move(b));
+  return conv2d(std::move(x), weight, bias, options_);
 }
 
 BatchNorm2d::BatchNorm2d(int64_t channels, float eps, float momentum)
     : eps_(eps), momentum_(momentum) {
+  check_positive("BatchNorm2d", {{"channels", channels}});
   weight = register_parameter("weight", {channels});
   bias = register_parameter("bias", {channels});
   running_mean = register_buffer("running_mean", {channels}, 0);
@@ -82,12 +101,25 @@ Tensor Dropout::forward(Tensor x) {
 }
 
 Embedding::Embedding(int64_t rows, int64_t dimension) {
+  check_positive("Embedding", {{"rows", rows}, {"dimension", dimension}});
   weight = register_parameter("weight", {rows, dimension});
   init::normal_(weight, 0, 1);
 }
 
 Tensor Embedding::forward(Tensor index) {
   return embedding(weight, std::move(index));
+}
+
+MaxPool2d::MaxPool2d(Size2d kernel, Size2d stride, Size2d padding, Size2d dilation)
+    : options_(pool_options("MaxPool2d", kernel, stride, padding)) {
+  check_positive("MaxPool2d", {{"dilation", std::min(dilation.h, dilation.w)}});
+  options_.dilation_h = dilation.h;
+  options_.dilation_w = dilation.w;
+}
+
+AvgPool2d::AvgPool2d(Size2d kernel, Size2d stride, Size2d padding, bool count_include_pad)
+    : options_(pool_options("AvgPool2d", kernel, stride, padding)) {
+  options_.count_include_pad = count_include_pad;
 }
 
 }  // namespace rw

@@ -17,18 +17,20 @@ class Linear : public Module {
   Tensor bias;    // [out], or undefined
 };
 
+// One number, or {height, width}.
 struct ConvOptions {
-  int stride = 1, padding = 0, dilation = 1, groups = 1;
+  Size2d stride = 1, padding = 0, dilation = 1;
+  int groups = 1;
   bool bias = true;
 };
 
-// [N, H, W, in] -> [N, H', W', out].
+// [N, H, W, in] -> [N, H', W', out]. The kernel is one number, or {height, width}.
 class Conv2d : public Module {
  public:
-  Conv2d(int64_t in, int64_t out, int kernel, const ConvOptions& options = {});
+  Conv2d(int64_t in, int64_t out, Size2d kernel, const ConvOptions& options = {});
   Tensor forward(Tensor x) override;
 
-  Tensor weight;  // [out, kernel, kernel, in / groups]
+  Tensor weight;  // [out, kernel.h, kernel.w, in / groups]
   Tensor bias;    // [out], or undefined
 
  private:
@@ -82,21 +84,22 @@ class Flatten : public Module {
   Tensor forward(Tensor x) override { return flatten(std::move(x), 1); }
 };
 
-// stride 0: the kernel's size.
+// [N, H, W, C] -> [N, H', W', C]. Sizes are one number, or {height, width}; stride 0: the kernel's.
+// The padding, at most half the kernel, never is a maximum.
 class MaxPool2d : public Module {
  public:
-  explicit MaxPool2d(int kernel, int stride = 0, int padding = 0)
-      : options_(PoolOptions::make(kernel, stride ? stride : kernel, padding)) {}
+  explicit MaxPool2d(Size2d kernel, Size2d stride = 0, Size2d padding = 0, Size2d dilation = 1);
   Tensor forward(Tensor x) override { return max_pool2d(std::move(x), options_); }
 
  private:
   PoolOptions options_;
 };
 
+// The padding counts as zeros, or with count_include_pad = false does not count.
 class AvgPool2d : public Module {
  public:
-  explicit AvgPool2d(int kernel, int stride = 0, int padding = 0)
-      : options_(PoolOptions::make(kernel, stride ? stride : kernel, padding)) {}
+  explicit AvgPool2d(Size2d kernel, Size2d stride = 0, Size2d padding = 0,
+                     bool count_include_pad = true);
   Tensor forward(Tensor x) override { return avg_pool2d(std::move(x), options_); }
 
  private:

@@ -4,6 +4,12 @@
 
 namespace rw {
 
+void check_positive(const char* module,
+                    std::initializer_list<std::pair<const char*, int64_t>> sizes) {
+  for (const auto& [what, size] : sizes)
+    check(size > 0, module, "{} must be positive, got {}", what, size);
+}
+
 Tensor Module::forward(Tensor) {
   fail("forward", "this module does not take one tensor; call the forward of its own class");
 }

@@ -1,6 +1,7 @@
 // Module: a piece of a model with named parameters, buffers and children.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,12 +15,16 @@ struct NamedTensor {
   Tensor tensor;
 };
 
+// Throws ValueError where one is not: "[Linear] in_features must be positive, got 0".
+void check_positive(const char* module,
+                    std::initializer_list<std::pair<const char*, int64_t>> sizes);
+
 // Children are value members that the constructor registers; a module therefore never moves.
 class Module {
  public:
   Module() = default;
   virtual ~Module() = default;
-  Module(const Module&) = delete;
+  Module(Module&) = delete;  // not const: as such it would be a candidate for MaxPool2d({2, 3})
   Module& operator=(const Module&) = delete;
 
   // By value: a caller that moves its last handle in lets the first op write over it. Modules with

@@ -5,6 +5,7 @@
 namespace rw {
 
 LayerNorm::LayerNorm(int64_t size, float eps, bool has_bias) : eps_(eps) {
+  check_positive("LayerNorm", {{"size", size}});
   weight = register_parameter("weight", {size});
   init::ones_(weight);
   if (!has_bias) return;
@@ -13,17 +14,35 @@ LayerNorm::LayerNorm(int64_t size, float eps, bool has_bias) : eps_(eps) {
 }
 
 RMSNorm::RMSNorm(int64_t size, float eps) : eps_(eps) {
+  check_positive("RMSNorm", {{"size", size}});
   weight = register_parameter("weight", {size});
   init::ones_(weight);
 }
 
 GroupNorm::GroupNorm(int64_t groups, int64_t channels, float eps) : groups_(groups), eps_(eps) {
-  check<ShapeError>(groups > 0 && channels % groups == 0, "GroupNorm",
+  check_positive("GroupNorm", {{"groups", groups}, {"channels", channels}});
+  check<ShapeError>(channels % groups == 0, "GroupNorm",
                     "groups must divide the channels, got {} and {}", groups, channels);
   weight = register_parameter("weight", {channels});
   bias = register_parameter("bias", {channels});
   init::ones_(weight);
   init::zeros_(bias);
+}
+
+InstanceNorm2d::InstanceNorm2d(int64_t channels, float eps, bool affine)
+    : channels_(channels), eps_(eps) {
+  check_positive("InstanceNorm2d", {{"channels", channels}});
+  if (!affine) return;
+  weight = register_parameter("weight", {channels});
+  bias = register_parameter("bias", {channels});
+  init::ones_(weight);
+  init::zeros_(bias);
+}
+
+Tensor InstanceNorm2d::forward(Tensor x) {
+  check<ShapeError>(x.rank() == 4 && x.size(-1) == channels_, "InstanceNorm2d",
+                    "needs x [N, H, W, {}], got {}", channels_, x.str());
+  return instance_norm(std::move(x), weight, bias, eps_);
 }
 
 }  // namespace rw

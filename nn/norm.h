@@ -44,4 +44,18 @@ class GroupNorm : public Module {
   float eps_;
 };
 
+// x [N, H, W, channels]: each channel of each image by itself. Without weight and bias unless
+// `affine`, and without running statistics, as PyTorch's by default.
+class InstanceNorm2d : public Module {
+ public:
+  explicit InstanceNorm2d(int64_t channels, float eps = 1e-5f, bool affine = false);
+  Tensor forward(Tensor x) override;
+
+  Tensor weight, bias;  // [channels], or undefined
+
+ private:
+  int64_t channels_;
+  float eps_;
+};
+
 }  // namespace rw

@@ -17,6 +17,8 @@ class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {});
   explicit Adam(std::vector<ParameterGroup> groups, const AdamOptions& options = {});
+  explicit Adam(std::initializer_list<Tensor> parameters, const AdamOptions& options = {})
+      : Adam(std::vector<Tensor>(parameters), options) {}
 };
 
 struct AdamWOptions {
@@ -30,6 +32,8 @@ class AdamW : public Optimizer {
  public:
   explicit AdamW(std::vector<Tensor> parameters, const AdamWOptions& options = {});
   explicit AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options = {});
+  explicit AdamW(std::initializer_list<Tensor> parameters, const AdamWOptions& options = {})
+      : AdamW(std::vector<Tensor>(parameters), options) {}
 };
 
 }  // namespace rw

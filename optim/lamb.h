@@ -19,6 +19,8 @@ class Lamb : public Optimizer {
  public:
   explicit Lamb(std::vector<Tensor> parameters, const LambOptions& options = {});
   explicit Lamb(std::vector<ParameterGroup> groups, const LambOptions& options = {});
+  explicit Lamb(std::initializer_list<Tensor> parameters, const LambOptions& options = {})
+      : Lamb(std::vector<Tensor>(parameters), options) {}
 };
 
 }  // namespace rw

@@ -34,6 +34,12 @@ void check_parameter(const Tensor& p, const std::string& name) {
       name);
 }
 
+size_t count_parameters(const std::vector<ParameterGroup>& groups) {
+  size_t count = 0;
+  for (const ParameterGroup& group : groups) count += group.parameters.size();
+  return count;
+}
+
 Tensor zeroed(int64_t size, Device& device, Purpose purpose) {
   const PurposeScope scope(purpose);
   Tensor t = empty({size}, DType::f32, device.shared_from_this());
@@ -86,7 +92,9 @@ std::vector<int64_t> FlatParameters::plan() {
       sizes.back() += size;
     }
   }
-  check(!slots_.empty(), owner, "at least one parameter that requires a gradient is needed");
+  check(!slots_.empty(), owner,
+        "at least one parameter that requires a gradient is needed, got {}",
+        count_parameters(groups_) == 0 ? "no parameters" : "only such that do not");
   return sizes;
 }
 

@@ -18,6 +18,8 @@ class Sgd : public Optimizer {
  public:
   explicit Sgd(std::vector<Tensor> parameters, const SgdOptions& options = {});
   explicit Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options = {});
+  explicit Sgd(std::initializer_list<Tensor> parameters, const SgdOptions& options = {})
+      : Sgd(std::vector<Tensor>(parameters), options) {}
 };
 
 }  // namespace rw

@@ -428,6 +428,46 @@ struct LayerNormGradStatsParams {
   uint rows, cols, chunk_rows;
 };
 
+// ---- group normalisation (x is [samples, rows, channels]; a group is `width` channels side by side) ----
+// A thread has 8 channels of some rows of one sample, of the last three kernels this many. variant {whole}
+// of the four that read x: 1: channels and the offsets of all tensors of channels are multiples of 8.
+#define GROUP_NORM_ROWS 16
+// group_norm_stats: moments [samples, groups, blocks, 3] = count, mean and sum of squared deviations of
+// blocks of chunk_rows rows (<= 32768; the last ones may be short) and `merged` channels (1, 2, 4 or 8; it
+// divides width). A group's blocks are in the order of rows, then channels.
+// threads.x = samples * ceil(rows / chunk_rows) * ceil(channels / 8).
+struct GroupNormStatsParams {
+  uint offset[2];
+  uint samples, rows, channels, width, chunk_rows, merged;
+};
+// group_norm_combine: Chan's formula over runs of up to GROUP_NORM_BLOCKS of the `blocks` moments of each
+// group, in order. variant {last}: 0: combined [groups, runs, 3], moments again; 1, when there is one run:
+// [groups, 2] = mean, 1 / sqrt(biased variance + eps). threads.x = groups * runs.
+#define GROUP_NORM_BLOCKS 64
+struct GroupNormCombineParams {
+  uint offset[2];  // moments, combined
+  uint groups, blocks;
+  float eps;
+};
+// group_norm: y = (x - mean) * rstd * weight + bias with stats [samples, groups, 2] = mean, rstd.
+// threads.x = samples * ceil(rows / GROUP_NORM_ROWS) * ceil(channels / 8).
+struct GroupNormParams {
+  uint offset[5];  // x, stats, weight, bias, y
+  uint samples, rows, channels, width;
+};
+// group_norm_grad_stats: partial [samples, chunks, 2, channels] = sum(dy * xhat), sum(dy) over the rows of
+// each chunk. threads as group_norm_stats.
+struct GroupNormGradStatsParams {
+  uint offset[4];  // x, dy, stats, partial
+  uint samples, rows, channels, width, chunk_rows;
+};
+// group_norm_grad: from sums [samples, 2, groups] = sum(g * xhat), sum(g) over the group, g = weight * dy:
+// dx = rstd * (g - (sums[1] + xhat * sums[0]) / (rows * width)). threads as group_norm.
+struct GroupNormGradParams {
+  uint offset[6];  // x, dy, stats, weight, sums, dx
+  uint samples, rows, channels, width;
+};
+
 // ---- recurrent cells: one step -----------------------------------------------------------------
 // variant {whole}: 1: hidden and all offsets are multiples of 4. threads.x = rows * hidden, with whole
 // a quarter of that.

@@ -117,6 +117,17 @@ void add_elementwise(Table& t) {
   t.row("unary of an expanded view", {x({3, 1, 5})}, [](const Tensors& in) {
     return sigmoid(expand(in[0], {2, 3, 4, 5}));
   });
+  t.row("operators with a number on the left", {x({3, 5}, 0.5f, 2)},
+        [](const Tensors& in) { return (1.0f - in[0]) * (2.0f + in[0]) + 2.0f / in[0]; });
+  t.row("assignments", {x({3, 5}), x({5}, 0.5f, 2)}, [](const Tensors& in) {
+    Tensor y = in[0] * 0.5f;
+    y += in[1];
+    y *= in[1];
+    y -= in[0];
+    y /= in[1];
+    y += 0.5f;
+    return y;
+  });
   t.row("operators", {x({3, 5}), x({3, 5}, 0.5f, 2)},
         [](const Tensors& in) { return (2.0f * in[0] - in[1] / 4.0f) * (-in[0] + 1.0f) - 3.0f; });
   t.row("where", {mask({3, 4, 5}), x({3, 4, 5}), x({3, 4, 5})},
@@ -275,6 +286,12 @@ void add_matrix(Table& t) {
   conv("conv2d 1x1", {2, 3, 4, 5}, {6, 1, 1, 5}, {});
   conv("conv2d 1x1 stride 2", {2, 5, 5, 4}, {3, 1, 1, 4}, Conv2dOptions::make(2, 0));
   conv("conv2d uneven", {1, 6, 9, 2}, {3, 2, 5, 2}, {2, 1, 1, 2, 1, 2, 1});
+  t.row("conv2d with bias", {x({2, 5, 6, 3}), x({4, 3, 3, 3}), parameter({4}, -1, 1)},
+        [](const Tensors& in) { return conv2d(in[0], in[1], in[2]); });
+  t.row("conv2d with bias, uneven", {x({1, 6, 9, 4}), x({8, 2, 5, 2}), parameter({8}, -1, 1)},
+        [](const Tensors& in) {
+          return conv2d(in[0], in[1], in[2], {2, 1, 1, 2, 1, 2, 2});
+        });
   conv("conv2d 32 channels", {1, 6, 6, 32}, {32, 3, 3, 32}, Conv2dOptions::make(1, 1));
 }
 
@@ -348,6 +365,39 @@ void add_network(Table& t) {
   });
 }
 
+// ---- group and instance norm: channels that move in words and others, runs of rows that one
+// thread sums and several, 1 to 8 channels joined by a thread, moments in one level and two
+void add_group_norms(Table& t) {
+  const auto row = [&](const Shape& shape, int64_t groups) -> OpCase& {
+    const int64_t c = shape.at(-1);
+    return t.row(fmt::format("group_norm {} in {}", shape.str(), groups),
+                 {x(shape), parameter({c}), parameter({c}, -1, 1)},
+                 [=](const Tensors& in) { return group_norm(in[0], groups, in[1], in[2], 1e-3f); });
+  };
+  for (const auto& [shape, groups] : {std::pair{Shape{2, 3, 4, 12}, 3},
+                                      {Shape{3, 5, 16}, 2},
+                                      {Shape{2, 70, 8}, 4},
+                                      {Shape{2, 3, 3, 6}, 2},
+                                      {Shape{5, 10}, 2},
+                                      {Shape{5, 3, 4}, 2},
+                                      {Shape{1, 130, 24}, 1},
+                                      {Shape{2, 3, 40}, 1}})
+    row(shape, groups);
+  t.row("group_norm of one large group",
+        {x({1, 300, 300, 4}), parameter({4}), parameter({4}, -1, 1)},
+        [](const Tensors& in) { return square(group_norm(in[0], 1, in[1], in[2])); })
+      .step = 0.5;
+  row({3000, 45}, 3).step = 0.05;  // in slices of samples
+  t.row("group_norm without weight", {x({2, 3, 6})},
+        [](const Tensors& in) { return group_norm(in[0], 2); });
+  for (const Shape& shape : {Shape{2, 5, 6, 7}, Shape{2, 67, 8}}) {
+    const int64_t c = shape.at(-1);
+    t.row(fmt::format("instance_norm {}", shape.str()),
+          {x(shape), parameter({c}), parameter({c}, -1, 1)},
+          [](const Tensors& in) { return instance_norm(in[0], in[1], in[2], 1e-3f); });
+  }
+}
+
 // ---- normalisation of rows, recurrent networks
 void add_sequence(Table& t) {
   for (const Shape& shape : {Shape{5, 24}, Shape{3, 2, 7}, Shape{2, 600}, Shape{70, 8}}) {
@@ -360,8 +410,7 @@ void add_sequence(Table& t) {
   }
   t.row("layer_norm without weight", {x({4, 9})},
         [](const Tensors& in) { return layer_norm(in[0]); });
-  t.row("group_norm", {x({2, 3, 4, 12}), parameter({12}), parameter({12}, -1, 1)},
-        [](const Tensors& in) { return group_norm(in[0], 3, in[1], in[2], 1e-3f); });
+  add_group_norms(t);
 
   for (const int64_t h : {3, 8})
     for (const bool reverse : {false, true}) {
@@ -398,7 +447,8 @@ void add_attention(Table& t) {
     t.row(name + ", padded", {x(q), x(kv), x(kv), index({2}, 7)},
           [o](const Tensors& in) { return attention(in[0], in[1], in[2], o, {}, in[3]); });
   }
-  t.row("attention over many keys", {x({1, 2, 19, 64}, -1, 1), x({1, 2, 75, 64}), x({1, 2, 75, 64})},
+  t.row("attention over many keys",
+        {x({1, 2, 19, 64}, -1, 1), x({1, 2, 75, 64}), x({1, 2, 75, 64})},
         [](const Tensors& in) { return attention(in[0], in[1], in[2]); });
 
   for (const float smoothing : {0.0f, 0.1f})
@@ -412,10 +462,9 @@ void add_attention(Table& t) {
               return Tensors{loss, predicted};
             });
     }
-  t.row("tied_cross_entropy without bias", {x({9, 8}), x({11, 8}), index({9}, 11)},
-        [](const Tensors& in) {
-          return tied_cross_entropy(in[0], in[1], {}, in[2], {.chunk = 2});
-        });
+  t.row(
+      "tied_cross_entropy without bias", {x({9, 8}), x({11, 8}), index({9}, 11)},
+      [](const Tensors& in) { return tied_cross_entropy(in[0], in[1], {}, in[2], {.chunk = 2}); });
 }
 
 std::vector<OpCase> all_rows() {

@@ -63,10 +63,14 @@ void check_norms(DType dtype, double tolerance) {
   };
   LayerNorm layer_norm(24, 1e-12f);
   RMSNorm rms_norm(24);
-  GroupNorm group_norm(4, 8);
+  GroupNorm group_norm(4, 8), odd(2, 6);
+  InstanceNorm2d instance_norm(8, 1e-5f, true), plain(5);
   run("layer_norm", layer_norm, leaf({6, 24}, 1));
   run("rms_norm", rms_norm, leaf({6, 24}, 2));
   run("group_norm", group_norm, leaf({2, 5, 3, 8}, 3));
+  run("group_norm odd", odd, leaf({2, 11, 9, 6}, 7));
+  run("instance_norm", instance_norm, leaf({2, 5, 3, 8}, 5));
+  run("instance_norm plain", plain, leaf({2, 4, 3, 5}, 9));
 }
 
 void check_recurrent(const std::string& name, const RecurrentOptions& options, double tolerance) {

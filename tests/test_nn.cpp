@@ -5,12 +5,17 @@
 #include <numeric>
 
 #include "core/segment.h"
+#include "nn/attention.h"
 #include "nn/init.h"
 #include "nn/layers.h"
+#include "nn/recurrent.h"
 #include "nn/sequential.h"
 #include "tests/optim_fixture.h"
+#include "tests/tape_fixture.h"
 
 using namespace rw;
+using rw::test::contains;
+using rw::test::message_of;
 using test::on_each_device;
 using test::some_values;
 
@@ -118,6 +123,73 @@ TEST_CASE("init: seeds reproduce, and the spread is as stated") {
   });
 }
 
+TEST_CASE("layers: constructors name the size that is wrong") {
+  set_default_device(open_backend("cpu"));
+  const auto complaint = [](auto make) { return message_of<ValueError>(make); };
+  CHECK(complaint([] { Linear(0, 3); }) == "[Linear] in_features must be positive, got 0");
+  CHECK(complaint([] { Linear(3, -1); }) == "[Linear] out_features must be positive, got -1");
+  CHECK(complaint([] { Conv2d(0, 3, 3); }) == "[Conv2d] in_channels must be positive, got 0");
+  CHECK(complaint([] { Conv2d(3, 0, 3); }) == "[Conv2d] out_channels must be positive, got 0");
+  CHECK(complaint([] { Conv2d(3, 3, {3, 0}); }) == "[Conv2d] kernel must be positive, got 0");
+  CHECK(complaint([] {
+          Conv2d(3, 3, 3, {.stride = {0, 1}});
+        }) == "[Conv2d] stride must be positive, got 0");
+  CHECK(complaint([] { Conv2d(3, 3, 3, {.dilation = 0}); }) ==
+        "[Conv2d] dilation must be positive, got 0");
+  CHECK(complaint([] { Conv2d(3, 3, 3, {.groups = 0}); }) ==
+        "[Conv2d] groups must be positive, got 0");
+  CHECK(complaint([] {
+          Conv2d(3, 3, 3, {.padding = {0, -1}});
+        }) == "[Conv2d] padding must not be negative, got 0 and -1");
+  CHECK(complaint([] { MaxPool2d(0); }) == "[MaxPool2d] kernel must be positive, got 0");
+  CHECK(complaint([] { MaxPool2d(2, -1); }) == "[MaxPool2d] stride must be positive, got -1");
+  CHECK(complaint([] {
+          MaxPool2d(2, 2, 0, {1, 0});
+        }) == "[MaxPool2d] dilation must be positive, got 0");
+  CHECK(complaint([] {
+          AvgPool2d({3, 1}, 1, {1, 1});
+        }) == "[AvgPool2d] padding must be at most half the kernel, got 1x1 for a 3x1 kernel");
+  CHECK(complaint([] { BatchNorm2d(0); }) == "[BatchNorm2d] channels must be positive, got 0");
+  CHECK(complaint([] { Embedding(0, 3); }) == "[Embedding] rows must be positive, got 0");
+  CHECK(complaint([] { Embedding(3, 0); }) == "[Embedding] dimension must be positive, got 0");
+  CHECK(complaint([] { LayerNorm(0); }) == "[LayerNorm] size must be positive, got 0");
+  CHECK(complaint([] { RMSNorm(0); }) == "[RMSNorm] size must be positive, got 0");
+  CHECK(complaint([] { GroupNorm(0, 4); }) == "[GroupNorm] groups must be positive, got 0");
+  CHECK(complaint([] { GroupNorm(2, 0); }) == "[GroupNorm] channels must be positive, got 0");
+  CHECK(complaint([] { InstanceNorm2d(0); }) ==
+        "[InstanceNorm2d] channels must be positive, got 0");
+  CHECK(complaint([] { MultiheadAttention(0, 1); }) ==
+        "[MultiheadAttention] hidden must be positive, got 0");
+  CHECK(complaint([] { TransformerEncoderLayer({.hidden = 4, .heads = 2, .intermediate = 0}); }) ==
+        "[TransformerEncoderLayer] intermediate must be positive, got 0");
+  CHECK(contains(complaint([] { LSTM(0, 3); }), "must be positive, got 0"));
+}
+
+TEST_CASE("conv2d: a bias costs no second activation, and its gradient is f32") {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const auto device = set_default_device(open_backend("cpu"));
+    const Tensor x = full({2, 16, 16, 8}, 0.5f, dtype).set_requires_grad();
+    const Tensor w = full({8, 3, 3, 8}, 0.25f, dtype).set_requires_grad();
+    const Tensor bias = full({8}, 0.5f).set_requires_grad();
+    const auto peak = [&](const Tensor& b) {
+      const uint64_t before = device->live();
+      device->take_high_water();
+      const Tensor y = conv2d(x, w, b, Conv2dOptions::make(1, {1, 1}));
+      CHECK(y.dtype() == dtype);
+      CHECK(y.to_vector()[8 * 17] == (b.defined() ? 9.5f : 9));
+      const uint64_t needed = device->take_high_water() - before;
+      sum(y).backward();
+      return needed;
+    };
+    CHECK(peak(bias) <= peak({}) + 256);
+    CHECK(bias.grad().dtype() == DType::f32);
+    CHECK(bias.grad().to_vector() == std::vector<float>(8, 512));
+    CHECK(contains(message_of<ShapeError>([&] { conv2d(x, w, full({3}, 0)); }),
+                   "[conv2d] bias must be [O], got f32 (3) and weight"));
+    CHECK(conv2d(x, w, {}).shape() == Shape{2, 14, 14, 8});
+  }
+}
+
 TEST_CASE("layers: shapes and values") {
   on_each_device([] {
     const Tensor x = image({2, 7, 7, 4});
@@ -127,6 +199,13 @@ TEST_CASE("layers: shapes and values") {
     CHECK(AvgPool2d(3, 2, 1)(x).shape() == Shape{2, 4, 4, 4});
     CHECK(GlobalAvgPool()(x).shape() == Shape{2, 4});
     CHECK(Flatten()(x).shape() == Shape{2, 196});
+    CHECK(Conv2d(4, 6, {3, 5}, {.stride = {2, 1}, .padding = {0, 2}, .dilation = {2, 1}})(x)
+              .shape() == Shape{2, 2, 7, 6});
+    CHECK(MaxPool2d({2, 3})(x).shape() == Shape{2, 3, 2, 4});
+    CHECK(MaxPool2d({3, 2}, {1, 2}, {1, 0}, {1, 3})(x).shape() == Shape{2, 7, 2, 4});
+    CHECK(AvgPool2d({3, 1}, {2, 1}, {1, 0})(x).shape() == Shape{2, 4, 7, 4});
+    CHECK(AvgPool2d(3, 1, 1)(ones({1, 3, 3, 1})).to_vector()[0] == doctest::Approx(4.0 / 9));
+    CHECK(AvgPool2d(3, 1, 1, false)(ones({1, 3, 3, 1})).to_vector()[0] == 1);
     CHECK_THROWS_AS(Conv2d(4, 6, 3, {.groups = 3}), ValueError);
 
     Conv2d conv(4, 1, 1);

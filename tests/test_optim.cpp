@@ -8,6 +8,7 @@
 #include "optim/lamb.h"
 #include "optim/sgd.h"
 #include "tests/optim_fixture.h"
+#include "tests/tape_fixture.h"
 
 using namespace rw;
 using namespace rw::test;
@@ -156,6 +157,21 @@ TEST_CASE("optimizer: parameters move into one storage and handles stay valid") 
     CHECK(a.to_vector() == Values{0, 2, 3});
     CHECK(b.to_vector() == some_values(20));
   });
+}
+
+TEST_CASE("optimizer: lists of parameters in braces") {
+  set_default_device(open_backend("cpu"));
+  const auto complaint = [](auto make) { return message_of<ValueError>(make); };
+  const std::string none =
+      "[optimizer] at least one parameter that requires a gradient is needed, got no parameters";
+  CHECK(complaint([] { Adam({}); }) == none);
+  CHECK(complaint([] { AdamW({}); }) == none);
+  CHECK(complaint([] { Sgd({}, {.lr = 1}); }) == none);
+  CHECK(complaint([] { Lamb({}); }) == none);
+  CHECK(contains(complaint([] { Adam({full({2}, 1)}); }), "got only such that do not"));
+  const Tensor w = parameter({1, 2}), b = parameter({3});
+  CHECK(Adam({w, b}).parameters().slots().size() == 2);
+  CHECK(Adam({{.parameters = {w}}, {.parameters = {b}, .lr_scale = 2}}).groups().size() == 2);
 }
 
 TEST_CASE("optimizer: mistakes are typed errors") {

@@ -52,6 +52,13 @@ void layer_norm(const Call& call);
 void layer_norm_grad(const Call& call);
 void layer_norm_grad_stats(const Call& call);
 
+// group_norm.cpp
+void group_norm_stats(const Call& call);
+void group_norm_combine(const Call& call);
+void group_norm(const Call& call);
+void group_norm_grad_stats(const Call& call);
+void group_norm_grad(const Call& call);
+
 // recurrent.cpp
 void lstm_cell(const Call& call);
 void lstm_cell_grad(const Call& call);

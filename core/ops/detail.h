@@ -24,6 +24,10 @@ inline void check_float(const Tensor& t, const char* op) {
 // (matmul.cpp).
 Tensor gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor& added = {});
 
+// A normalisation's `weight` [C] f32, checked against x [..., C], or `value` where it is undefined
+// (layer_norm.cpp).
+Tensor per_channel(const Tensor& weight, float value, const Tensor& x, const char* op);
+
 // How many targets are not ignored, at least 1: f32 scalar (loss.cpp).
 Tensor count_valid(const Tensor& target, int ignore_index);
 

@@ -1,5 +1,4 @@
-// Normalisation of rows: layer norm, RMS norm and, on rows of one group, group norm. Statistics are
-// f32.
+// Normalisation of rows: layer norm and RMS norm. Statistics are f32.
 #include "core/ops/detail.h"
 
 namespace rw {
@@ -80,16 +79,15 @@ void check_row(int64_t cols, const Tensor& x, const char* op) {
                     "a row must have 1 to {} elements, got {} in {}", longest_row, cols, x.str());
 }
 
-// `weight` [C], or `value` where it is undefined.
-Tensor per_channel(const Tensor& weight, float value, const Tensor& x, const char* op) {
+}  // namespace
+
+Tensor detail::per_channel(const Tensor& weight, float value, const Tensor& x, const char* op) {
   const Shape shape = {x.size(-1)};
   if (!weight.defined()) return full(shape, value, DType::f32, x.device().shared_from_this());
   check<ShapeError>(weight.shape() == shape && weight.dtype() == DType::f32, op,
                     "weight and bias must be f32 [C], got {} for x {}", weight.str(), x.str());
   return weight;
 }
-
-}  // namespace
 
 Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
   check_float(x, "layer_norm");
@@ -105,27 +103,6 @@ Tensor rms_norm(Tensor x, Tensor weight, float eps) {
   check_row(x.size(-1), x, "rms_norm");
   weight = per_channel(weight, 1, x, "rms_norm");
   return apply1(rms_norm_op, NormAttrs{eps, true}, TensorList(std::move(x), std::move(weight)));
-}
-
-// Groups become rows of a layer norm: [N, pixels, groups, C / groups] -> [N, groups, pixels * C /
-// groups].
-Tensor group_norm(Tensor x, int64_t groups, Tensor weight, Tensor bias, float eps) {
-  check_float(x, "group_norm");
-  check<ShapeError>(x.rank() >= 2 && x.numel() > 0, "group_norm",
-                    "needs a non-empty [N, ..., C], got {}", x.str());
-  const int64_t batch = x.shape()[0], channels = x.size(-1), pixels = x.numel() / batch / channels;
-  check<ShapeError>(groups > 0 && channels % groups == 0, "group_norm",
-                    "groups must divide the channels, got {} for {}", groups, x.str());
-  const int64_t width = channels / groups;
-  check_row(pixels * width, x, "group_norm");
-  const Tensor rows = reshape(permute(reshape(x, {batch, pixels, groups, width}), {0, 2, 1, 3}),
-                              {batch, groups, pixels * width});
-  Tensor y = reshape(layer_norm(rows, {}, {}, eps), {batch, groups, pixels, width});
-  y = reshape(permute(y, {0, 2, 1, 3}), x.shape());
-  if (weight.defined())
-    y = mul(std::move(y), cast(per_channel(weight, 1, x, "group_norm"), x.dtype()));
-  if (bias.defined()) y = add(std::move(y), cast(per_channel(bias, 0, x, "group_norm"), x.dtype()));
-  return y;
 }
 
 }  // namespace rw

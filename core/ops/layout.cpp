@@ -313,7 +313,10 @@ Tensor slice(Tensor x, int axis, int64_t begin, int64_t end, int64_t step) {
 
 Tensor select(Tensor x, int axis, int64_t index) {
   axis = normalize_axis(axis, x.rank(), "select");
-  if (index < 0) index += x.shape()[axis];
+  const int64_t size = x.shape()[axis];
+  check<ShapeError>(-size <= index && index < size, "select",
+                    "the index must be in [{}, {}), got {} for axis {} of {}", -size, size, index, axis, x.str());
+  if (index < 0) index += size;
   return squeeze(slice(std::move(x), axis, index, index + 1), axis);
 }
 

@@ -221,4 +221,15 @@ Tensor conv2d(Tensor x, Tensor w, const Conv2dOptions& o) {
   return apply1(conv_op, attrs, TensorList(std::move(x), std::move(w)));
 }
 
+Tensor conv2d(Tensor x, Tensor weight, Tensor bias, const Conv2dOptions& options) {
+  check<ShapeError>(!bias.defined() || (weight.rank() == 4 && bias.shape() == Shape{weight.shape()[0]}),
+                    "conv2d", "bias must be [O], got {} and weight {}", bias.str(), weight.str());
+  check<DTypeError>(!bias.defined() || is_float(bias.dtype()), "conv2d", "bias must be float, got {}",
+                    bias.str());
+  Tensor y = conv2d(std::move(x), std::move(weight), options);
+  if (!bias.defined()) return y;
+  bias = cast(std::move(bias), y.dtype());
+  return add(std::move(y), std::move(bias));
+}
+
 }  // namespace rw

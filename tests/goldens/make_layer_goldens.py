@@ -58,6 +58,21 @@ def norms():
     y = layer(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
     report("group_norm", [y], [x], parameters)
 
+    x = leaf((2, 11, 9, 6), 7)  # channels that do not fill words, rows that are summed in parts
+    layer = nn.GroupNorm(2, 6).double()
+    parameters = set_parameters(layer)
+    y = layer(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+    report("group_norm odd", [y], [x], parameters)
+
+    layer = nn.InstanceNorm2d(8, affine=True).double()
+    parameters, x = set_parameters(layer), leaf((2, 5, 3, 8), 5)
+    y = layer(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+    report("instance_norm", [y], [x], parameters)
+
+    layer, x = nn.InstanceNorm2d(5).double(), leaf((2, 4, 3, 5), 9)
+    y = layer(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+    report("instance_norm plain", [y], [x], [])
+
 
 def recurrent():
     for name, options in (("plain", {}), ("deep", {"num_layers": 2, "bidirectional": True}),

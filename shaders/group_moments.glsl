@@ -1,0 +1,19 @@
+// What the kernels read of their 8 channels' groups: mean and 1 / deviation.
+struct Moments {
+  vec4 mean_lo, mean_hi, rstd_lo, rstd_hi;
+};
+
+uint group_of(uint c) { return min(c, p.channels - 1) / p.width; }
+
+Moments moments_at(Place at) {
+  Moments m;
+  uint first = at.sample_index * (p.channels / p.width);
+  [[unroll]] for (uint k = 0; k < 4; ++k) {
+    uint lo = 2 * (first + group_of(at.c + k)), hi = 2 * (first + group_of(at.c + k + 4));
+    m.mean_lo[k] = load_stats(lo);
+    m.rstd_lo[k] = load_stats(lo + 1);
+    m.mean_hi[k] = load_stats(hi);
+    m.rstd_hi[k] = load_stats(hi + 1);
+  }
+  return m;
+}
