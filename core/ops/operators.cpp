@@ -85,9 +85,8 @@ Tensor& assign(Tensor& a, Tensor b, const char* name, Binary op) {
                     b.str());
   check<DTypeError>(a.dtype() != DType::u8, name, "needs f32, f16 or i32, got {}; cast it",
                     a.str());
-  check<DeviceError>(&a.device() == &b.device(), name,
-                     "both must be on one device, got '{}' and '{}'", a.device().info().name,
-                     b.device().info().name);
+  check<DeviceError>(&a.device() == &b.device(), name, "both must be on one device, got {} and {}",
+                     a.device().str(), b.device().str());
   const DType dtype = a.dtype();
   const bool is_product = op == static_cast<Binary>(mul) || op == static_cast<Binary>(div);
   const bool is_saved = is_product && grad_enabled() && (a.requires_grad() || b.requires_grad());
