@@ -159,11 +159,6 @@ Arena::Range Device::take(Storage& storage) {
     if (const auto range = arena_.allocate_at(place->block, place->offset, size)) return *range;
     planner_.missed();
   }
-  if (planner_.outlives(storage.ticket_))
-    if (const auto range = take_lasting(bytes)) {
-      storage.lasting_ = true;
-      return *range;
-    }
   return take_anywhere(bytes);
 }
 

@@ -76,12 +76,6 @@ void StepPlanner::solve_new() {
   for (const auto& [bytes, plan] : unsolved) solve(*plan);
 }
 
-bool StepPlanner::outlives(const Ticket& ticket) const {
-  if (!plan_ || plan_->trace.is_first) return false;
-  const StepTrace::Allocation& a = plan_->trace.allocations[ticket.index];
-  return !a.end && !a.wraps;
-}
-
 void StepPlanner::freed(const Ticket& ticket) {
   if (ticket.step + 1 == number_ && last_) return outlived(ticket.index);
   if (ticket.step != number_) return;

@@ -53,9 +53,6 @@ class StepPlanner {
   // The next allocation of this step: where it should lie, if a known step goes on like this one.
   std::optional<Place> propose(uint64_t size, Ticket& ticket);
   void missed() { ++misses_; }  // the place was taken
-  // Whether the step that is followed keeps this allocation beyond its end: it has no place among
-  // what comes and goes.
-  bool outlives(const Ticket& ticket) const;
   void freed(const Ticket& ticket);
   void end_step();  // a step that is new is planned when the next one begins
   void set_solves(bool on) { solves_ = on; }  // false: steps are remembered and stay dynamic

@@ -141,16 +141,18 @@ void evaluate(const Example& example, TrainingSteps& steps, int64_t rows) {
 // Memory after two updates and an evaluation.
 MemoryReport real_run(const Example& example, const StepSettings& settings, uint64_t limit = 0) {
   const Planner planner(default_device()->backend(), example.make);
-  uint64_t naive = 0, live = 0;
+  uint64_t naive = 0, misses = 0, live = 0;
   MemoryReport memory = on_new_device(planner, settings, limit, [&] {
     const auto steps = example.make(settings);
     for (uint32_t i = 0; i < 2 * settings.accumulate; ++i)
       example.real_step(*steps, settings.batch, static_cast<int>(i));
     naive = default_device()->memory_report().naive;
+    misses = default_device()->memory_report().plan_misses;  // of the steps
     evaluate(example, *steps, settings.batch);
     live = default_device()->live();
   });
   memory.naive = naive;
+  memory.plan_misses = misses;
   memory.live = live;
   return memory;
 }
