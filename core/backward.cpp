@@ -26,9 +26,7 @@ void add_to_leaf(const Tensor& leaf, Tensor gradient) {
   if (impl.grad.defined()) return accumulate(gradient, impl.grad);
   const PurposeScope purpose(Purpose::gradient);
   const Tensor& g = gradient;
-  const bool own = g.pointer().use_count() == 1 && g.impl().storage.use_count() == 1;
-  if (own && g.is_contiguous() && g.bytes() == g.impl().storage->bytes() &&
-      g.dtype() == DType::f32) {
+  if (is_sole_owner(g) && g.dtype() == DType::f32) {
     impl.grad = std::move(gradient);
     impl.grad.impl().storage->set_purpose(Purpose::gradient);
   } else {

@@ -1,7 +1,9 @@
 // Hashes that are the same on every machine and in every run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace rw {
 
@@ -10,6 +12,12 @@ inline constexpr uint64_t fnv1a_start = 0xcbf29ce484222325u;
 // FNV-1a: the hash of what came before, and one value more.
 constexpr uint64_t fnv1a(uint64_t hash, uint64_t value) {
   return (hash ^ value) * 0x100000001b3u;
+}
+
+constexpr uint64_t fnv1a(std::span<const std::byte> bytes) {
+  uint64_t hash = fnv1a_start;
+  for (const std::byte b : bytes) hash = fnv1a(hash, static_cast<uint64_t>(b));
+  return hash;
 }
 
 // SplitMix64 (Steele et al. 2014): random bits as a function of a state; its sequence of states

@@ -9,11 +9,7 @@ namespace rw {
 namespace {
 
 // Elements between the first and one past the last that the view touches.
-int64_t extent(const Tensor& t) {
-  int64_t last = 0;
-  for (int i = 0; i < t.rank(); ++i) last += (t.shape()[i] - 1) * t.strides()[i];
-  return t.numel() == 0 ? 0 : last + 1;
-}
+int64_t extent(const Tensor& t) { return last_element(t.shape(), t.strides(), 0).value(); }
 
 // The aligned range of the block that covers the view, and the element offset inside it.
 Binding bind(const Arg& arg, uint64_t alignment, uint32_t& offset) {

@@ -8,9 +8,7 @@
 namespace rw {
 
 uint64_t content_hash(const Tensor& t) {
-  uint64_t hash = fnv1a_start;
-  for (const std::byte b : read_bytes(t)) hash = fnv1a(hash, static_cast<uint64_t>(b));
-  return hash;
+  return fnv1a(read_bytes(t));
 }
 
 Tensor replay_input(const Saved& value) {

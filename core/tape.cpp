@@ -262,11 +262,16 @@ std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<T
   return outputs;
 }
 
+bool is_sole_owner(const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  return t.pointer().use_count() == 1 && impl.storage.use_count() == 1 && impl.offset == 0 &&
+         t.is_contiguous() && t.bytes() == impl.storage->bytes();
+}
+
 Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {
   const TensorImpl& impl = candidate.impl();
-  const bool whole = impl.offset == 0 && candidate.is_contiguous() && candidate.bytes() == impl.storage->bytes();
-  if (candidate.pointer().use_count() == 1 && impl.storage.use_count() == 1 && whole &&
-      impl.dtype == dtype && impl.shape == shape && !impl.grad.defined() && context().techniques.inplace)
+  if (is_sole_owner(candidate) && impl.dtype == dtype && impl.shape == shape &&
+      !impl.grad.defined() && context().techniques.inplace)
     return make_view(candidate, shape, dense_strides(shape), 0);
   return empty(shape, dtype, candidate.device().shared_from_this());
 }

@@ -273,6 +273,9 @@ Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs);
 // op.forward. The outputs are new values even where the op hands out an input as it is.
 std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<Tensor> inputs);
 
+// Whether this handle is the last one of its tensor and covers a whole storage that no other shares.
+bool is_sole_owner(const Tensor& t);
+
 // For forwards: the storage of `candidate` when this call holds its last handle and shape and dtype
 // agree, else a new tensor.
 Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype);

@@ -33,7 +33,7 @@ const Json fixed_settings = {
     {"is_decoder", false},  {"tie_word_embeddings", true}, {"pad_token_id", 0}};
 
 // Not ordered_json: looking for keys there takes time in proportion to their number.
-nlohmann::json parse_config(std::string_view text, const std::string& file) {
+nlohmann::json parse_config(const std::string& text, const std::string& file) {
   try {
     nlohmann::json json = nlohmann::json::parse(text);
     check<FileError>(json.is_object(), "read_bert_config", "'{}' is not a BERT configuration but {}",
@@ -70,8 +70,7 @@ bool is_encoder(const std::string& name) {
 }  // namespace
 
 BertConfig read_bert_config(const std::filesystem::path& file) {
-  const MappedFile text(file);
-  const nlohmann::json json = parse_config(text.text(), file.string());
+  const nlohmann::json json = parse_config(read_config_text(file), file.string());
   for (const auto& [key, wanted] : fixed_settings.items())
     if (json.contains(key) && json[key] != nlohmann::json(wanted))
       fail<FileError>("read_bert_config", "'{}' has {} {}; only {} is supported", file.string(), key,

@@ -77,6 +77,19 @@ std::string random_name() {
   return name;
 }
 
+// Hands all bytes to `call`, which may take some of them at a time. False, with errno, if it fails.
+template <class F>
+bool write_all(std::span<const std::byte> bytes, const F& call) {
+  while (!bytes.empty()) {
+    const ssize_t written = call(bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = EIO;
+    if (written <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return true;
+}
+
 void make_folders(const fs::path& folder) {
   std::error_code ignored;  // what matters shows when a file is made
   fs::create_directories(folder, ignored);
@@ -132,25 +145,16 @@ void AtomicFile::abandon() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = file_calls::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written == 0) errno = EIO;
-    if (written <= 0) fail_with_errno("cannot write");
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
+  const auto call = [&](auto rest) { return file_calls::write(descriptor_, rest.data(), rest.size()); };
+  if (!write_all(bytes, call)) fail_with_errno("cannot write");
 }
 
 void AtomicFile::rewrite(uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written =
-        file_calls::write_at(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written == 0) errno = EIO;
-    if (written <= 0) fail_with_errno("cannot go back in");
-    bytes = bytes.subspan(static_cast<size_t>(written));
-    offset += static_cast<uint64_t>(written);
-  }
+  const auto call = [&](auto rest) {
+    const uint64_t at = offset + (bytes.size() - rest.size());
+    return file_calls::write_at(descriptor_, rest.data(), rest.size(), static_cast<off_t>(at));
+  };
+  if (!write_all(bytes, call)) fail_with_errno("cannot go back in");
 }
 
 void AtomicFile::commit() {

@@ -23,9 +23,7 @@ struct Seal {
 };
 
 Seal seal_of(std::span<const std::byte> contents) {
-  Seal seal{.bytes = contents.size(), .hash = fnv1a_start};
-  for (const std::byte b : contents) seal.hash = fnv1a(seal.hash, static_cast<uint64_t>(b));
-  return seal;
+  return {.bytes = contents.size(), .hash = fnv1a(contents)};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // The operators of core/operators.h: the ops of core/ops.h, with numbers as operands.
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -56,14 +57,6 @@ Comparison compare(Binary op, const char* name, const Tensor& a, Scalar b) {
   return Comparison(op(x, element(x, b, name)));
 }
 
-// An op that gets this handle writes over its storage (reuse_or_empty) and allocates nothing.
-// Others get a copy of the handle, so that what fails, of memory say, leaves it as it was.
-bool is_sole_owner(const Tensor& a) {
-  const TensorImpl& impl = a.impl();
-  return a.pointer().use_count() == 1 && impl.storage.use_count() == 1 && impl.offset == 0 &&
-         a.is_contiguous() && a.bytes() == impl.storage->bytes();
-}
-
 void check_target(const Tensor& a, const char* op) {
   const TensorImpl& impl = a.impl();
   const std::string name = impl.name.empty() ? a.str() : fmt::format("'{}'", impl.name);
@@ -75,6 +68,8 @@ void check_target(const Tensor& a, const char* op) {
       name);
 }
 
+// An op that gets a sole owner writes over its storage (reuse_or_empty) and allocates nothing.
+// Others get a copy of the handle, so that what fails, of memory say, leaves it as it was.
 Tensor& assign(Tensor& a, Tensor b, const char* name, Binary op) {
   check_target(a, name);
   const Shape shape = broadcast(a.shape(), b.shape(), name);
@@ -85,8 +80,7 @@ Tensor& assign(Tensor& a, Tensor b, const char* name, Binary op) {
                     b.str());
   check<DTypeError>(a.dtype() != DType::u8, name, "needs f32, f16 or i32, got {}; cast it",
                     a.str());
-  check<DeviceError>(&a.device() == &b.device(), name, "both must be on one device, got {} and {}",
-                     a.device().str(), b.device().str());
+  check_devices(name, std::array{a, b});  // not named: a second handle would make a shared
   const DType dtype = a.dtype();
   const bool is_product = op == static_cast<Binary>(mul) || op == static_cast<Binary>(div);
   const bool is_saved = is_product && grad_enabled() && (a.requires_grad() || b.requires_grad());

@@ -134,6 +134,12 @@ Tensor reduce(ReduceKind kind, Tensor x, std::vector<int> axes, bool keepdims, f
                 one(std::move(x)));
 }
 
+// As the public functions have it: over all axes where none is given.
+Tensor reduce_over(ReduceKind kind, Tensor x, const Axes& axes, bool keepdims) {
+  std::vector<int> reduced = axes_of(x, axes, reduce_ops[kind].name);
+  return reduce(kind, std::move(x), std::move(reduced), keepdims);
+}
+
 struct ArgAttrs {
   int axis;
   uint32_t kind;
@@ -165,20 +171,16 @@ Tensor arg(uint32_t kind, Tensor x, int axis) {
 }  // namespace
 
 Tensor sum(Tensor x, const Axes& axes, bool keepdims) {
-  std::vector<int> reduced = axes_of(x, axes, "sum");
-  return reduce(reduce_sum, std::move(x), std::move(reduced), keepdims);
+  return reduce_over(reduce_sum, std::move(x), axes, keepdims);
 }
 Tensor max(Tensor x, const Axes& axes, bool keepdims) {
-  std::vector<int> reduced = axes_of(x, axes, "max");
-  return reduce(reduce_max, std::move(x), std::move(reduced), keepdims);
+  return reduce_over(reduce_max, std::move(x), axes, keepdims);
 }
 Tensor min(Tensor x, const Axes& axes, bool keepdims) {
-  std::vector<int> reduced = axes_of(x, axes, "min");
-  return reduce(reduce_min, std::move(x), std::move(reduced), keepdims);
+  return reduce_over(reduce_min, std::move(x), axes, keepdims);
 }
 Tensor prod(Tensor x, const Axes& axes, bool keepdims) {
-  std::vector<int> reduced = axes_of(x, axes, "prod");
-  return reduce(reduce_prod, std::move(x), std::move(reduced), keepdims);
+  return reduce_over(reduce_prod, std::move(x), axes, keepdims);
 }
 
 Tensor mean(Tensor x, const Axes& axes, bool keepdims) {

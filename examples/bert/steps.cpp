@@ -78,7 +78,7 @@ void PretrainSteps::step(const TextBatch& batch) {
 }
 
 TextBatch PretrainSteps::batch_of(const BatchShape& shape) const {
-  const int64_t rows = shape.rows ? shape.rows : settings_.batch;
+  const int64_t rows = shape.rows_or(settings_.batch);
   return {.rows = rows, .length = recipe_.length, .predictions = rows * recipe_.predictions()};
 }
 
@@ -116,7 +116,7 @@ void FinetuneSteps::step(const TextBatch& batch) {
 }
 
 TextBatch FinetuneSteps::batch_of(const BatchShape& shape) const {
-  return {.rows = shape.rows ? shape.rows : settings_.batch,
+  return {.rows = shape.rows_or(settings_.batch),
           .length = shape.length ? shape.length : recipe_.length};
 }
 

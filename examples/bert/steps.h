@@ -32,11 +32,7 @@ class PretrainSteps : public TrainingSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override { evaluate(batch_of(shape)); }
-  void flush() override {
-    if (!optimizer.flush()) return;
-    optimizer.zero_grad();
-    default_device()->end_step();
-  }
+  void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 
   BertForPreTraining model;
@@ -61,11 +57,7 @@ class FinetuneSteps : public TrainingSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override { evaluate(batch_of(shape)); }
-  void flush() override {
-    if (!optimizer.flush()) return;
-    optimizer.zero_grad();
-    default_device()->end_step();
-  }
+  void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 
   BertForSequenceClassification model;

@@ -27,6 +27,14 @@ class DryProgram {
 
   TrainingSteps& steps() { return *steps_; }
 
+  // All that the program does, with two updates in the place of many.
+  void run() {
+    update();
+    update();
+    last_steps();
+    finish();
+  }
+
   // Of full batches, but for the program's first one.
   void update() {
     for (uint32_t i = 0; outline_.trains && i < settings_.accumulate; ++i, begun_ = true)
@@ -98,14 +106,7 @@ std::unique_ptr<Backend> Planner::open(Room room) const {
 }
 
 std::vector<StepTrace> Planner::steps(const StepSettings& settings, const Techniques& techniques) const {
-  return dry_run(open(Room::any),
-                 [&] {
-                   DryProgram program(make_, outline_, settings);
-                   program.update();
-                   program.update();
-                   program.last_steps();
-                   program.finish();
-                 },
+  return dry_run(open(Room::any), [&] { DryProgram(make_, outline_, settings).run(); },
                  {.techniques = techniques, .pack = false})
       .steps;
 }
@@ -212,10 +213,7 @@ RecomputeSearch Planner::search(const StepSettings& settings) const {
                            these.recompute = std::make_shared<const Recompute>(recompute);
                            DryProgram program(make_, outline_, these);
                            program.steps().record(graph);
-                           program.update();
-                           program.update();
-                           program.last_steps();
-                           program.finish();
+                           program.run();
                          });
 }
 

@@ -16,6 +16,7 @@
 #include "core/recompute.h"
 #include "core/tensor.h"
 #include "nn/module.h"
+#include "optim/accumulate.h"
 
 namespace rw {
 
@@ -35,6 +36,7 @@ struct StepSettings {
 struct BatchShape {
   int64_t rows = 0;    // samples, 0: as many as the settings say
   int64_t length = 0;  // tokens per sample, where it has any; 0: as many as the program's longest
+  int64_t rows_or(int64_t usual) const { return rows ? rows : usual; }
   bool operator==(const BatchShape&) const = default;
 };
 
@@ -66,7 +68,7 @@ class TrainingSteps {
   // behind it. NoGrad and eval() are the caller's.
   virtual void dry_step(const BatchShape& shape = {}) = 0;
   virtual void dry_evaluation(const BatchShape& shape = {}) = 0;
-  virtual void flush() {}  // updates from a window that is not full, with end_step() behind it
+  virtual void flush() {}  // finish_window(), where something is trained
   virtual Module& trained() = 0;
   // The next forward pass fills `graph`.
   void record(RecordedGraph* graph) { record_ = graph; }
@@ -86,6 +88,13 @@ class TrainingSteps {
   RecordedGraph* record_ = nullptr;
 };
 using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSettings&)>;
+
+// The end of training: updates from a window that is not full, with end_step() behind it.
+inline void finish_window(Accumulate& optimizer) {
+  if (!optimizer.flush()) return;
+  optimizer.zero_grad();
+  default_device()->end_step();
+}
 
 // A program and the settings that its user asked for.
 struct PlannedProgram {

@@ -86,10 +86,7 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step) {
     if (stops && (saved == i + 1 || !checkpoints_)) stop(i + 1);
   }
   planned_.after_steps();
-  if (optimizer_.flush()) {
-    optimizer_.zero_grad();
-    default_device()->end_step();
-  }
+  finish_window(optimizer_);
   seconds_ = progress.seconds();
   if (InterruptScope::signal() == 0) return;
   if (checkpoints_) write_checkpoint(options_.steps);

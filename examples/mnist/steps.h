@@ -37,13 +37,9 @@ class MnistSteps : public TrainingSteps {
   // Counts into the meter; NoGrad and eval() are the caller's.
   void evaluate(const Batch& batch) { evaluate(batch, batch.size()); }
 
-  void dry_step(const BatchShape& shape) override { step({}, rows_of(shape)); }
-  void dry_evaluation(const BatchShape& shape) override { evaluate({}, rows_of(shape)); }
-  void flush() override {
-    if (!optimizer.flush()) return;
-    optimizer.zero_grad();
-    default_device()->end_step();
-  }
+  void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
+  void dry_evaluation(const BatchShape& shape) override { evaluate({}, shape.rows_or(settings_.batch)); }
+  void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 
   Mlp model;
@@ -56,9 +52,6 @@ class MnistSteps : public TrainingSteps {
   Tensor train_loss(const Batch& batch, int64_t rows);
   void evaluate(const Batch& batch, int64_t rows);
   void measure(const Batch& batch, int64_t rows);
-  int64_t rows_of(const BatchShape& shape) const {
-    return shape.rows ? shape.rows : settings_.batch;
-  }
 
   const StepSettings settings_;
 };
