@@ -150,12 +150,15 @@ Arena::Range Device::take(Storage& storage) {
   while (budget_.bytes && live() + size > budget_.bytes)
     if (!budget_.reclaim(live() + size - budget_.bytes)) out_of_memory(bytes);
   const Purpose purpose = storage.purpose();
-  if (purpose == Purpose::parameter || purpose == Purpose::optimizer)
+  const bool is_of_model = purpose == Purpose::parameter || purpose == Purpose::optimizer;
+  const auto [place, outlives] =
+      is_of_model ? StepPlanner::Proposal{.outlives = true} : planner_.propose(bytes, size, storage.ticket_);
+  if (outlives)
     if (const auto range = take_lasting(bytes)) {
       storage.lasting_ = true;
       return *range;
     }
-  if (const auto place = planner_.propose(size, storage.ticket_)) {
+  if (place) {
     if (const auto range = arena_.allocate_at(place->block, place->offset, size)) return *range;
     planner_.missed();
   }

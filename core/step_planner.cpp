@@ -14,11 +14,17 @@ constexpr int most_attempts = 3;  // at one plan, when something keeps its place
 // Beyond the largest holes, small ones are left to allocations that are not planned.
 constexpr size_t most_holes = 64;
 
+// Sums of a metric, say. Between the places of steps they would keep those of other steps taken.
+bool is_small_and_outlives(const StepTrace::Allocation& a) {
+  constexpr uint64_t most = uint64_t{16} << 10;
+  return !a.end && !a.wraps && a.size <= most;
+}
+
 // Whether it gets a place. What outlives a step that repeats is still there when the next one
-// begins, so it cannot lie where the last one's lay, unless that one dies before; what no block can
-// hold is an error when it comes.
+// begins, so it cannot lie where the last one's lay, unless that one dies before. A size that is
+// larger than every block is an error when it is asked for.
 bool is_planned(const StepTrace& trace, const StepTrace::Allocation& a, uint64_t largest) {
-  return (a.end || a.wraps || trace.is_first) && a.size <= largest;
+  return (a.end || a.wraps || (trace.is_first && !is_small_and_outlives(a))) && a.size <= largest;
 }
 
 std::vector<Lifetime> planned(const StepTrace& trace, uint64_t largest) {
@@ -39,14 +45,15 @@ void StepPlanner::mix(uint64_t value) {
   step_.hash = splitmix64(step_.hash + splitmix64(value) + std::exchange(frees_, 0));
 }
 
-std::optional<StepPlanner::Place> StepPlanner::propose(uint64_t size, Ticket& ticket) {
+StepPlanner::Proposal StepPlanner::propose(uint64_t bytes, uint64_t size, Ticket& ticket) {
   const size_t index = step_.allocations.size();
   ticket = {number_, static_cast<uint32_t>(index)};
-  mix(size);
+  mix(bytes);  // not the size: batches of nearly one length are told apart by it
   step_.allocations.push_back({size, 0});
   step_.prefixes.push_back(step_.hash);
   follow(index);
-  return plan_ ? plan_->places[index] : std::nullopt;
+  if (!plan_) return {};
+  return {plan_->places[index], is_small_and_outlives(plan_->trace.allocations[index])};
 }
 
 // Keeps to the plan while it goes on like the step, else takes another one that does.
@@ -87,13 +94,15 @@ void StepPlanner::freed(const Ticket& ticket) {
 // freed at the end of its own.
 void StepPlanner::outlived(uint32_t index) {
   StepTrace::Allocation& a = last_->trace.allocations[index];
-  if (a.end || a.wraps) return;
+  if (a.end || a.wraps || a.stays) return;  // known, whatever dies when the program ends
   if (step_.allocations.empty()) {
     a.end = static_cast<uint32_t>(last_->trace.allocations.size());
     last_->places.clear();
   } else if (step_.allocations.size() <= index) {  // before its successor comes
     a.wraps = true;
     last_->is_stale = true;
+  } else {
+    a.stays = true;
   }
 }
 

@@ -21,6 +21,7 @@ struct StepTrace {
     uint32_t end = 0;  // allocations that came before it was freed; 0: it outlives the step
     bool wraps = false;  // it outlives the step and dies in the midst of the next: gradients where
                          // zero_grad() comes after the forward
+    bool stays = false;  // it was seen to be alive still when the next step had made its successor
   };
   std::vector<Allocation> allocations;
   std::vector<uint64_t> prefixes;  // by allocation: hash of all events up to it
@@ -50,8 +51,14 @@ class StepPlanner {
     uint64_t offset = 0;
   };
 
-  // The next allocation of this step: where it should lie, if a known step goes on like this one.
-  std::optional<Place> propose(uint64_t size, Ticket& ticket);
+  struct Proposal {
+    std::optional<Place> place;
+    bool outlives = false;  // small, and there still when other steps begin: it lies best apart
+  };
+
+  // The next allocation of this step, of so many bytes that take `size`: where it should lie, if a
+  // known step goes on like this one.
+  Proposal propose(uint64_t bytes, uint64_t size, Ticket& ticket);
   void missed() { ++misses_; }  // the place was taken
   void freed(const Ticket& ticket);
   void end_step();  // a step that is new is planned when the next one begins

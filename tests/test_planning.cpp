@@ -147,7 +147,8 @@ MemoryReport real_run(const Example& example, const StepSettings& settings, uint
     for (uint32_t i = 0; i < 2 * settings.accumulate; ++i)
       example.real_step(*steps, settings.batch, static_cast<int>(i));
     naive = default_device()->memory_report().naive;
-    misses = default_device()->memory_report().plan_misses;  // of the steps
+    // An evaluation begins like a step: it is told apart late, and not wholly where it was planned.
+    misses = default_device()->memory_report().plan_misses;
     evaluate(example, *steps, settings.batch);
     live = default_device()->live();
   });

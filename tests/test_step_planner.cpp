@@ -65,6 +65,37 @@ TEST_CASE("steady state: steps of several lengths are each followed, nothing gro
   CHECK(report.followed_steps >= 300);  // the first two begin alike: only one can be followed from there
 }
 
+TEST_CASE("steady state: a small value that outlives its step is in no other step's way") {
+  const std::vector<int64_t> shorter = {800, 200, 3000}, longer = {900, 300, 4000};
+  const auto program = [&] {
+    std::shared_ptr<Storage> metric;
+    for (int i = 0; i < 12; ++i) {
+      step(default_device(), i % 3 ? longer : shorter);
+      metric = default_device()->allocate({4}, DType::u8);  // while the last one is there
+      step(default_device(), {700, 100});
+      default_device()->end_step();
+    }
+  };
+  const Forecast dynamic = dry_run(open_backend("dry:cpu"), program);
+  const Forecast packed = dry_run(open_backend("dry:cpu"), program, {.learnt = dynamic.steps});
+  CHECK(packed.memory.followed_steps == 12);
+  CHECK(packed.memory.plan_misses == 0);
+}
+
+TEST_CASE("steady state: steps that begin with other bytes in places of one size are told apart") {
+  const auto program = [&] {
+    for (int i = 0; i < 12; ++i) {
+      const auto ids = default_device()->allocate({i % 2 ? 24 : 32}, DType::u8);
+      step(default_device(), i % 2 ? std::vector<int64_t>{800, 200} : std::vector<int64_t>{900, 4000});
+      default_device()->end_step();
+    }
+  };
+  const Forecast dynamic = dry_run(open_backend("dry:cpu"), program);
+  const Forecast packed = dry_run(open_backend("dry:cpu"), program, {.learnt = dynamic.steps});
+  CHECK(packed.memory.followed_steps == 12);
+  CHECK(packed.memory.plan_misses == 0);
+}
+
 TEST_CASE("steady state: 10 000 different steps do not grow the memory") {
   const auto device = dry_device();
   std::mt19937 random(5);

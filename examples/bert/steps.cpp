@@ -121,12 +121,12 @@ TextBatch FinetuneSteps::batch_of(const BatchShape& shape) const {
 }
 
 Tensor FinetuneSteps::loss_of(const TextBatch& batch) {
-  const Tensor labels = batch_tensor(batch.labels, {batch.rows});
-  Tensor logits, loss;
+  Tensor logits, labels, loss;
   {
     const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
     const auto scope = forward_scope(settings_);
     logits = model.forward(device_input(batch));
+    labels = batch_tensor(batch.labels, {batch.rows});  // not first: steps are known by what they begin with
     loss = cross_entropy(logits, labels);
   }
   meter.add(loss, argmax(logits), labels);
