@@ -138,7 +138,7 @@ TEST_CASE("data: wrong IDX files are errors that say what is wrong") {
 
   const fs::path cut = folder / "cut.gz";
   const gzFile gz = gzopen(cut.c_str(), "wb");
-  for (int i = 0; i < 50000; ++i) gzputc(gz, i * i % 251);
+  for (int i = 0; i < 50000; ++i) gzputc(gz, i % 251 * i % 251);
   gzclose(gz);
   fs::resize_file(cut, fs::file_size(cut) / 2);
   CHECK(contains(message_of([&] { load_idx(cut); }), "damaged or cut short"));
