@@ -115,7 +115,9 @@ TEST_CASE("process memory: uploads of 1 GiB behind queued kernels need the stagi
     expected += static_cast<float>(i);
     most = std::max(most, host_memory().current);
   }
+#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory for a while
   CHECK(most - before < kRing + 16 * kMiB);
+#endif
   const std::vector<float> total = runner.download(sum);
   CHECK(total[0] == expected);
   CHECK(total[kCount / 2] == expected);
