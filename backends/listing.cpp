@@ -1,4 +1,4 @@
-#include "backends/listing.h"
+#include "rewind/backends/listing.h"
 
 #include <algorithm>
 #include <cctype>

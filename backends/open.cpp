@@ -1,12 +1,12 @@
-#include "backends/open.h"
+#include "rewind/backends/open.h"
 
 #include <cstdlib>
 
-#include "backends/cpu/cpu_backend.h"
-#include "backends/dry/dry_backend.h"
-#include "backends/vulkan/vulkan_backend.h"
-#include "core/error.h"
-#include "core/json_file.h"
+#include "rewind/backends/cpu/cpu_backend.h"
+#include "rewind/backends/dry/dry_backend.h"
+#include "rewind/backends/vulkan/vulkan_backend.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/base/json_file.h"
 
 namespace rw {
 
@@ -38,7 +38,8 @@ std::unique_ptr<Backend> open_backend(const std::string& device) {
   if (device == kDry) return open_backend("vulkan")->dry();
   if (device.starts_with(kDryPrefix)) return open_dry(device.substr(kDryPrefix.size()));
   check<DeviceError>(device == kVulkan || device.starts_with(kVulkanPrefix), "open_backend",
-                     "a device must be 'cpu', 'vulkan', 'vulkan:...' or 'dry:...', got '{}'", device);
+                     "a device must be 'cpu', 'vulkan', 'vulkan:...' or 'dry:...', got '{}'",
+                     device);
   return vulkan::make_backend(vulkan_choice(device));
 }
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/listing.h"
-#include "core/backend.h"
+#include "rewind/backends/listing.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw {
 
@@ -14,8 +14,8 @@ namespace rw {
 // "vulkan:uuid=0123..." . "vulkan" alone takes $REWIND_DEVICE or else the best device: discrete
 // GPU, integrated GPU, virtual GPU, CPU driver. Throws DeviceError naming what to install when
 // there is no driver, and listing the devices when none matches.
-// "dry" or "dry:DEVICE" predicts that device without using it; "dry:FILE.json" one whose profile was
-// saved, on this machine or another.
+// "dry" or "dry:DEVICE" predicts that device without using it; "dry:FILE.json" one whose profile
+// was saved, on this machine or another.
 std::unique_ptr<Backend> open_backend(const std::string& device);
 
 // Predicts `device`, as if it had the limits in `info`.

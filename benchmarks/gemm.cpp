@@ -4,9 +4,10 @@
 #include <cblas.h>
 #endif
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <chrono>
-#include <CLI/CLI.hpp>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -15,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/open.h"
 #include "examples/common/program.h"
+#include "rewind/backends/open.h"
 #include "shaders/params.h"
 
 namespace {

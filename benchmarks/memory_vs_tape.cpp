@@ -1,16 +1,16 @@
 // Memory against tape size: what training steps keep, their peaks and what recomputation costs, for
 // the networks that others published figures of. Mostly dry runs; some are really run to show that
 // the predictions hold.
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include <fstream>
+#include <unistd.h>
 
 #include "benchmarks/memory/chart.h"
 #include "benchmarks/memory/rows.h"
-#include "core/error.h"
 #include "examples/common/program.h"
+#include "rewind/core/base/error.h"
 
 using namespace rw;
 using namespace rw::memory;

@@ -1,19 +1,22 @@
-// Peak memory of one f32 training step without any recomputation, beside PyTorch's: the same models are in
-// peers/plain_step.py. Predicted by a dry run, which is exact; --run takes the steps on the device, too.
+// Peak memory of one f32 training step without any recomputation, beside PyTorch's: the same models
+// are in peers/plain_step.py. Predicted by a dry run, which is exact; --run takes the steps on the
+// device, too.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <functional>
 
-#include "backends/open.h"
-#include "core/dry_run.h"
-#include "core/ops.h"
-#include "nn/attention.h"
-#include "nn/models/bert.h"
-#include "nn/models/resnet.h"
-#include "nn/norm.h"
-#include "optim/adam.h"
-#include "optim/sgd.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/operators.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/nn/attention.h"
+#include "rewind/nn/models/bert.h"
+#include "rewind/nn/models/resnet.h"
+#include "rewind/nn/norm.h"
+#include "rewind/optim/adam.h"
+#include "rewind/optim/sgd.h"
 
 using namespace rw;
 
@@ -153,7 +156,7 @@ void run_unet() {
 
 void run_resnet() {
   ResNet model(resnet_imagenet(50));
-  Sgd sgd(model.parameters(), {.lr = 0.1f, .momentum = 0.9f});
+  SGD sgd(model.parameters(), {.lr = 0.1f, .momentum = 0.9f});
   const Tensor x = data({8, 224, 224, 3}), y = data({8}, DType::i32);
   train(sgd, [&] { return cross_entropy(model(x), y); });
 }
@@ -168,7 +171,8 @@ void run_decoder() {
 void run_bert() {
   BertForPreTraining model(BertConfig::preset("base"));
   AdamW adam(model.parameters());
-  const BertInput input{.ids = data({4, 128}, DType::i32), .token_types = data({4, 128}, DType::i32)};
+  const BertInput input{.ids = data({4, 128}, DType::i32),
+                        .token_types = data({4, 128}, DType::i32)};
   const Tensor positions = data({80}, DType::i32), targets = data({80}, DType::i32);
   const Tensor next = data({4}, DType::i32);
   train(adam, [&] {
@@ -182,10 +186,14 @@ struct Row {
   const char* name;
   void (*run)();
 };
-constexpr Row rows[] = {
-    {"unet", run_unet}, {"resnet50", run_resnet}, {"bert-base", run_bert}, {"decoder", run_decoder}};
+constexpr Row rows[] = {{"unet", run_unet},
+                        {"resnet50", run_resnet},
+                        {"bert-base", run_bert},
+                        {"decoder", run_decoder}};
 
-double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double mib(uint64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
 
 }  // namespace
 

@@ -1,10 +1,10 @@
-#include "data/cifar.h"
+#include "rewind/data/cifar.h"
 
 #include <algorithm>
 #include <sstream>
 
-#include "core/error.h"
-#include "data/files.h"
+#include "rewind/core/base/error.h"
+#include "rewind/data/files.h"
 
 namespace rw {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "data/dataset.h"
+#include "rewind/data/dataset.h"
 
 namespace rw {
 

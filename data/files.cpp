@@ -1,15 +1,14 @@
-#include "data/files.h"
-
-#include <zlib.h>
+#include "rewind/data/files.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <zlib.h>
 
-#include "core/cache_directory.h"
-#include "core/error.h"
-#include "io/file.h"
+#include "rewind/core/base/cache_directory.h"
+#include "rewind/core/base/error.h"
+#include "rewind/io/file.h"
 
 namespace rw {
 

@@ -19,7 +19,7 @@ std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t most 
 void write_file(const std::filesystem::path& path, std::span<const uint8_t> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-// core/cache_directory.h's folder, else rewind-cache in the system's temporary one.
+// core/base/cache_directory.h's folder, else rewind-cache in the system's temporary one.
 std::filesystem::path cache_directory();
 
 }  // namespace rw

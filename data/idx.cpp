@@ -1,10 +1,10 @@
-#include "data/idx.h"
+#include "rewind/data/idx.h"
 
 #include <limits>
 
-#include "core/checked.h"
-#include "core/error.h"
-#include "data/files.h"
+#include "rewind/core/base/checked.h"
+#include "rewind/core/base/error.h"
+#include "rewind/data/files.h"
 
 namespace rw {
 
@@ -76,8 +76,7 @@ ImageDataset load_mnist(const fs::path& directory, Split split) {
   check<FileError>(height > 0 && width > 0 && height <= widest && width <= widest, "load_mnist",
                    "{} must hold images of 1 to {} rows and columns, got {} x {}",
                    directory.string(), widest, height, width);
-  ImageDataset data{
-      static_cast<int>(height), static_cast<int>(width), 1, 10, {}, {}, {}};
+  ImageDataset data{static_cast<int>(height), static_cast<int>(width), 1, 10, {}, {}, {}};
   data.pixels = std::move(images.values);
   for (size_t i = 0; i < labels.values.size(); ++i) {
     check<FileError>(labels.values[i] < 10, "load_mnist",

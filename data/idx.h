@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "data/dataset.h"
+#include "rewind/data/dataset.h"
 
 namespace rw {
 

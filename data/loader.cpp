@@ -1,13 +1,13 @@
-#include "data/loader.h"
+#include "rewind/data/loader.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "core/checked.h"
-#include "core/error.h"
-#include "data/random.h"
+#include "rewind/core/base/checked.h"
+#include "rewind/core/base/error.h"
+#include "rewind/data/random.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "data/mlm.h"
+#include "rewind/data/mlm.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 
 namespace rw {
 

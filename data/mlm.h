@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "data/random.h"
-#include "data/vocabulary.h"
+#include "rewind/data/random.h"
+#include "rewind/data/vocabulary.h"
 
 namespace rw {
 

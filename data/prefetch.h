@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 
 namespace rw {
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <cmath>
 
-#include "data/random.h"
-#include "data/synthetic.h"
+#include "rewind/data/random.h"
+#include "rewind/data/synthetic.h"
 
 namespace rw {
 

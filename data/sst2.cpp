@@ -1,10 +1,10 @@
-#include "data/sst2.h"
+#include "rewind/data/sst2.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "core/error.h"
-#include "data/files.h"
+#include "rewind/core/base/error.h"
+#include "rewind/data/files.h"
 
 namespace rw {
 

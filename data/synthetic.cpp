@@ -1,8 +1,8 @@
-#include "data/synthetic.h"
+#include "rewind/data/synthetic.h"
 
-#include "core/error.h"
-#include "data/cifar.h"
-#include "data/idx.h"
+#include "rewind/core/base/error.h"
+#include "rewind/data/cifar.h"
+#include "rewind/data/idx.h"
 
 namespace rw {
 
@@ -14,8 +14,8 @@ namespace {
 constexpr int version = 2;
 
 template <class Draw, class Load, class Save>
-fs::path make_once(const fs::path& root, const char* name, const SyntheticSizes& sizes,
-                   Draw draw, Load load, Save save) {
+fs::path make_once(const fs::path& root, const char* name, const SyntheticSizes& sizes, Draw draw,
+                   Load load, Save save) {
   check(sizes.train > 0 && sizes.test > 0, name,
         "needs at least one image of each split, got {} and {}", sizes.train, sizes.test);
   const fs::path folder =

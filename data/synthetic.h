@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "data/dataset.h"
+#include "rewind/data/dataset.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "data/text.h"
+#include "rewind/data/text.h"
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "data/files.h"
+#include "rewind/core/base/error.h"
+#include "rewind/data/files.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "data/text_examples.h"
+#include "rewind/data/text_examples.h"
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "data/random.h"
+#include "rewind/core/base/error.h"
+#include "rewind/data/random.h"
 
 namespace rw {
 

@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "data/sst2.h"
-#include "data/text.h"
-#include "data/tokenizer.h"
+#include "rewind/data/sst2.h"
+#include "rewind/data/text.h"
+#include "rewind/data/tokenizer.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "data/text_loader.h"
+#include "rewind/data/text_loader.h"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
-#include "core/error.h"
-#include "data/random.h"
+#include "rewind/core/base/error.h"
+#include "rewind/data/random.h"
 
 namespace rw {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "data/mlm.h"
-#include "data/text_examples.h"
+#include "rewind/data/mlm.h"
+#include "rewind/data/text_examples.h"
 
 namespace rw {
 

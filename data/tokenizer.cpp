@@ -1,9 +1,9 @@
-#include "data/tokenizer.h"
+#include "rewind/data/tokenizer.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 
 namespace rw {
 

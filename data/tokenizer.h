@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/unicode.h"
-#include "data/vocabulary.h"
+#include "rewind/data/unicode.h"
+#include "rewind/data/vocabulary.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "data/tokenizer_training.h"
+#include "rewind/data/tokenizer_training.h"
 
 #include <algorithm>
 #include <map>
 #include <queue>
 #include <unordered_map>
 
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 
 namespace rw {
 

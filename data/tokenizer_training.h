@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "data/text.h"
-#include "data/tokenizer.h"
+#include "rewind/data/text.h"
+#include "rewind/data/tokenizer.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "data/unicode.h"
+#include "rewind/data/unicode.h"
 
 #include <unicode/uchar.h>
 #include <unicode/unorm2.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 
 namespace rw {
 

@@ -13,8 +13,8 @@ namespace rw {
 
 class Vocabulary {
  public:
-  // Needs [PAD], [UNK], [CLS], [SEP] and [MASK]; no token empty, twice, or not UTF-8; at most 2^22 of
-  // them. ValueError.
+  // Needs [PAD], [UNK], [CLS], [SEP] and [MASK]; no token empty, twice, or not UTF-8; at most 2^22
+  // of them. ValueError.
   explicit Vocabulary(std::vector<std::string> tokens);
   // A file of at most 64 MiB. Throws FileError naming the line.
   static Vocabulary load(const std::filesystem::path& file);

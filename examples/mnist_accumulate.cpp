@@ -5,15 +5,15 @@
 
 #include <cmath>
 
-#include "core/interrupt.h"
-#include "core/rng.h"
-#include "data/files.h"
-#include "data/idx.h"
-#include "data/loader.h"
-#include "data/synthetic.h"
 #include "examples/common/planning.h"
 #include "examples/common/progress.h"
 #include "examples/mnist/steps.h"
+#include "rewind/core/base/interrupt.h"
+#include "rewind/core/base/rng.h"
+#include "rewind/data/files.h"
+#include "rewind/data/idx.h"
+#include "rewind/data/loader.h"
+#include "rewind/data/synthetic.h"
 
 using namespace rw;
 

@@ -2,8 +2,8 @@
 // shows where the memory went. With --plan it predicts that instead.
 #include <fmt/format.h>
 
-#include "core/rng.h"
 #include "examples/resnet/training.h"
+#include "rewind/core/base/rng.h"
 
 using namespace rw;
 

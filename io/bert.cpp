@@ -1,8 +1,8 @@
-#include "io/bert.h"
+#include "rewind/io/bert.h"
 
 #include <nlohmann/json.hpp>
 
-#include "core/json_file.h"
+#include "rewind/core/base/json_file.h"
 
 namespace rw {
 
@@ -10,8 +10,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Calls visit(key, member, lowest, highest) for all that config.json and BertConfig share. The highest
-// are well above any BERT, so that a broken file is an error and not a program that runs for hours.
+// Calls visit(key, member, lowest, highest) for all that config.json and BertConfig share. The
+// highest are well above any BERT, so that a broken file is an error and not a program that runs
+// for hours.
 template <class Config, class F>
 void for_each_key(Config& c, const F& visit) {
   visit("vocab_size", c.vocab_size, 1, 1 << 24);
@@ -36,8 +37,8 @@ const Json fixed_settings = {
 nlohmann::json parse_config(const std::string& text, const std::string& file) {
   try {
     nlohmann::json json = nlohmann::json::parse(text);
-    check<FileError>(json.is_object(), "read_bert_config", "'{}' is not a BERT configuration but {}",
-                     file, describe_json(json));
+    check<FileError>(json.is_object(), "read_bert_config",
+                     "'{}' is not a BERT configuration but {}", file, describe_json(json));
     return json;
   } catch (const nlohmann::json::exception& error) {
     fail<FileError>("read_bert_config", "'{}' is not a BERT configuration: {}", file, error.what());
@@ -73,16 +74,17 @@ BertConfig read_bert_config(const std::filesystem::path& file) {
   const nlohmann::json json = parse_config(read_config_text(file), file.string());
   for (const auto& [key, wanted] : fixed_settings.items())
     if (json.contains(key) && json[key] != nlohmann::json(wanted))
-      fail<FileError>("read_bert_config", "'{}' has {} {}; only {} is supported", file.string(), key,
-                      describe_json(json[key]), wanted.dump());
+      fail<FileError>("read_bert_config", "'{}' has {} {}; only {} is supported", file.string(),
+                      key, describe_json(json[key]), wanted.dump());
   BertConfig config;
   for_each_key(config, [&](const char* key, auto& value, auto low, auto high) {
     using T = std::remove_reference_t<decltype(value)>;
     if (json.contains(key)) value = json_number<T>(json, key, low, high, file.string());
   });
-  check<FileError>(config.hidden_size % config.num_attention_heads == 0, "read_bert_config",
-                   "'{}' must have a hidden_size that its num_attention_heads divide, got {} and {}",
-                   file.string(), config.hidden_size, config.num_attention_heads);
+  check<FileError>(
+      config.hidden_size % config.num_attention_heads == 0, "read_bert_config",
+      "'{}' must have a hidden_size that its num_attention_heads divide, got {} and {}",
+      file.string(), config.hidden_size, config.num_attention_heads);
   return config;
 }
 

@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "io/model.h"
-#include "nn/models/bert.h"
+#include "rewind/io/model.h"
+#include "rewind/nn/models/bert.h"
 
 namespace rw {
 

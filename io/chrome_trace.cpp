@@ -1,13 +1,14 @@
 // The trace event format of chrome://tracing, which Perfetto reads too.
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "io/file.h"
-#include "io/timeline.h"
+#include "rewind/core/base/error.h"
+#include "rewind/io/file.h"
+#include "rewind/io/timeline.h"
 
 namespace rw {
 

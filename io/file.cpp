@@ -1,19 +1,19 @@
-#include "io/file.h"
+#include "rewind/io/file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <optional>
 #include <random>
+#include <unistd.h>
 #include <utility>
 
-#include "core/error.h"
-#include "io/file_calls.h"
+#include "rewind/core/base/error.h"
+#include "rewind/io/file_calls.h"
 
 namespace rw {
 
@@ -145,7 +145,9 @@ void AtomicFile::abandon() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  const auto call = [&](auto rest) { return file_calls::write(descriptor_, rest.data(), rest.size()); };
+  const auto call = [&](auto rest) {
+    return file_calls::write(descriptor_, rest.data(), rest.size());
+  };
   if (!write_all(bytes, call)) fail_with_errno("cannot write");
 }
 

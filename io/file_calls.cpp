@@ -1,12 +1,12 @@
-#include "io/file_calls.h"
+#include "rewind/io/file_calls.h"
 
-#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <fcntl.h>
+#include <unistd.h>
 #include <utility>
 
 namespace rw::file_calls {

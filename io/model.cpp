@@ -1,8 +1,8 @@
-#include "io/model.h"
+#include "rewind/io/model.h"
 
 #include <algorithm>
 
-#include "core/ops.h"
+#include "rewind/core/ops/ops.h"
 
 namespace rw {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "io/safetensors.h"
-#include "nn/module.h"
+#include "rewind/io/safetensors.h"
+#include "rewind/nn/module.h"
 
 namespace rw {
 

@@ -1,12 +1,12 @@
-#include "io/npy.h"
+#include "rewind/io/npy.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 
-#include "core/checked.h"
-#include "io/file.h"
-#include "io/transfer.h"
+#include "rewind/core/base/checked.h"
+#include "rewind/io/file.h"
+#include "rewind/io/transfer.h"
 
 namespace rw {
 
@@ -69,8 +69,8 @@ Header parse_header(std::string_view text, const std::string& path) {
   const auto descr = enclosed(value_of(text, "descr"), '\'', '\'');
   const auto dims = enclosed(value_of(text, "shape"), '(', ')');
   const std::string_view order = value_of(text, "fortran_order");
-  check<FileError>(descr && dims && (order.starts_with("True") || order.starts_with("False")), "npy",
-                   "'{}' has no valid header", path);
+  check<FileError>(descr && dims && (order.starts_with("True") || order.starts_with("False")),
+                   "npy", "'{}' has no valid header", path);
   check<FileError>(order.starts_with("False"), "npy", "'{}' must be row-major, got fortran_order",
                    path);
   Header header;

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "core/tensor.h"
+#include "rewind/core/tensor/tensor.h"
 
 namespace rw {
 

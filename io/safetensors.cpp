@@ -1,13 +1,13 @@
-#include "io/safetensors.h"
+#include "rewind/io/safetensors.h"
 
-#include <zlib.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
+#include <zlib.h>
 
-#include "io/transfer.h"
+#include "rewind/io/transfer.h"
 
 namespace rw {
 

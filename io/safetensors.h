@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
-#include "io/file.h"
-#include "nn/module.h"
+#include "rewind/core/tensor/tensor.h"
+#include "rewind/io/file.h"
+#include "rewind/nn/module.h"
 
 namespace rw {
 

@@ -1,12 +1,13 @@
 // Reads the header of safetensors files, in time that grows with its length only.
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <nlohmann/json.hpp>
 
-#include "core/checked.h"
-#include "io/safetensors.h"
-#include "io/transfer.h"
+#include "rewind/core/base/checked.h"
+#include "rewind/io/safetensors.h"
+#include "rewind/io/transfer.h"
 
 namespace rw {
 

@@ -1,10 +1,11 @@
-#include "io/timeline.h"
+#include "rewind/io/timeline.h"
 
 #include <nlohmann/json.hpp>
+
 #include <unordered_map>
 
-#include "core/error.h"
-#include "io/file.h"
+#include "rewind/core/base/error.h"
+#include "rewind/io/file.h"
 
 namespace rw {
 

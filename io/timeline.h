@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/memory_trace.h"
+#include "rewind/core/memory/memory_trace.h"
 
 namespace rw {
 

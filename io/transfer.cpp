@@ -1,12 +1,12 @@
-#include "io/transfer.h"
+#include "rewind/io/transfer.h"
 
 #include <bit>
 #include <cstring>
 #include <limits>
 #include <vector>
 
-#include "core/launch.h"
-#include "core/ops.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/core/tensor/launch.h"
 
 namespace rw {
 

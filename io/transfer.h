@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/tensor.h"
+#include "rewind/core/tensor/tensor.h"
 
 namespace rw {
 

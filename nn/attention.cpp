@@ -1,4 +1,4 @@
-#include "nn/attention.h"
+#include "rewind/nn/attention.h"
 
 namespace rw {
 

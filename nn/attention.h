@@ -1,8 +1,8 @@
 // Transformer layers. Parameters have the names of Hugging Face's BERT.
 #pragma once
 
-#include "nn/layers.h"
-#include "nn/norm.h"
+#include "rewind/nn/layers.h"
+#include "rewind/nn/norm.h"
 
 namespace rw {
 

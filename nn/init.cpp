@@ -1,8 +1,8 @@
-#include "nn/init.h"
+#include "rewind/nn/init.h"
 
 #include <cmath>
 
-#include "core/ops.h"
+#include "rewind/core/ops/ops.h"
 
 namespace rw::init {
 

@@ -1,9 +1,9 @@
-#include "nn/layers.h"
+#include "rewind/nn/layers.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "nn/init.h"
+#include "rewind/nn/init.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-// Layers: thin modules around the ops of core/ops.h. Images are NHWC, convolution weights OHWI.
+// Layers: thin modules around the ops of core/ops/ops.h. Images are NHWC, convolution weights OHWI.
 // Initial values are PyTorch's.
 #pragma once
 
-#include "core/ops.h"
-#include "nn/module.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/nn/module.h"
 
 namespace rw {
 

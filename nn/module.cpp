@@ -1,6 +1,6 @@
-#include "nn/module.h"
+#include "rewind/nn/module.h"
 
-#include "core/ops.h"
+#include "rewind/core/ops/ops.h"
 
 namespace rw {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
+#include "rewind/core/tensor/tensor.h"
 
 namespace rw {
 

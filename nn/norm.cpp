@@ -1,6 +1,6 @@
-#include "nn/norm.h"
+#include "rewind/nn/norm.h"
 
-#include "nn/init.h"
+#include "rewind/nn/init.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
 // Normalising layers without running statistics. Initial values and names are PyTorch's.
 #pragma once
 
-#include "core/ops.h"
-#include "nn/module.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/nn/module.h"
 
 namespace rw {
 
@@ -35,7 +35,9 @@ class RMSNorm : public Module {
 class GroupNorm : public Module {
  public:
   GroupNorm(int64_t groups, int64_t channels, float eps = 1e-5f);
-  Tensor forward(Tensor x) override { return group_norm(std::move(x), groups_, weight, bias, eps_); }
+  Tensor forward(Tensor x) override {
+    return group_norm(std::move(x), groups_, weight, bias, eps_);
+  }
 
   Tensor weight, bias;  // [channels]
 

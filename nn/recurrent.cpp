@@ -1,8 +1,8 @@
-#include "nn/recurrent.h"
+#include "rewind/nn/recurrent.h"
 
 #include <cmath>
 
-#include "nn/init.h"
+#include "rewind/nn/init.h"
 
 namespace rw {
 

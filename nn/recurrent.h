@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "core/ops.h"
-#include "nn/module.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/nn/module.h"
 
 namespace rw {
 

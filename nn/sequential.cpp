@@ -1,8 +1,8 @@
-#include "nn/sequential.h"
+#include "rewind/nn/sequential.h"
 
 #include <algorithm>
 
-#include "core/segment.h"
+#include "rewind/core/autograd/checkpoint.h"
 
 namespace rw {
 

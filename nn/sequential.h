@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "nn/module.h"
+#include "rewind/nn/module.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "optim/accumulate.h"
+#include "rewind/optim/accumulate.h"
 
 #include <cmath>
 
@@ -36,6 +36,7 @@ bool Accumulate::step() {
   check<AutogradError>(has_gradient_, "accumulate", "step() needs a backward(loss) before it");
   has_gradient_ = false;
   ++position_;
+  device().end_step_soon();  // a micro-batch repeats, as a step does
   return position_ == micro_batches_ && flush();
 }
 

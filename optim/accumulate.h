@@ -1,7 +1,7 @@
 // Accumulate: n micro-batches share one update, in the memory of one micro-batch.
 #pragma once
 
-#include "optim/optimizer.h"
+#include "rewind/optim/optimizer.h"
 
 namespace rw {
 

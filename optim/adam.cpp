@@ -1,8 +1,9 @@
-#include "optim/adam.h"
+#include "rewind/optim/adam.h"
 
 #include <cmath>
 
-#include "core/launch.h"
+#include "rewind/core/tensor/launch.h"
+#include "rewind/optim/update_rule.h"
 
 namespace rw {
 

@@ -2,7 +2,7 @@
 // defaults.
 #pragma once
 
-#include "optim/optimizer.h"
+#include "rewind/optim/optimizer.h"
 
 namespace rw {
 

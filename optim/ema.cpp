@@ -1,7 +1,7 @@
-#include "optim/ema.h"
+#include "rewind/optim/ema.h"
 
-#include "core/launch.h"
-#include "core/ops.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/core/tensor/launch.h"
 
 namespace rw {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "optim/optimizer.h"
+#include "rewind/optim/optimizer.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
-#include "optim/gradient_table.h"
+#include "rewind/optim/gradient_table.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "core/ops.h"
+#include "rewind/core/ops/ops.h"
 
 namespace rw {
 
@@ -31,12 +31,11 @@ BufferRange range_of(const Tensor& gradient) {
 
 void check_gradient(const Tensor& parameter) {
   const Tensor gradient = parameter.grad();
-  check<AutogradError>(
-      gradient.dtype() == DType::f32 && gradient.shape() == parameter.shape() &&
-          &gradient.device() == &parameter.device(),
-      "optimizer",
-      "the gradient of '{}' must be f32 {} on the parameter's device, got {}",
-      parameter.impl().name, parameter.shape().str(), gradient.str());
+  check<AutogradError>(gradient.dtype() == DType::f32 && gradient.shape() == parameter.shape() &&
+                           &gradient.device() == &parameter.device(),
+                       "optimizer",
+                       "the gradient of '{}' must be f32 {} on the parameter's device, got {}",
+                       parameter.impl().name, parameter.shape().str(), gradient.str());
   if (!gradient.is_contiguous()) parameter.impl().grad = contiguous(gradient);
 }
 
@@ -44,8 +43,8 @@ void check_gradient(const Tensor& parameter) {
 
 GradientTable::GradientTable(std::vector<Entry> entries) : entries_(std::move(entries)) {
   check(!entries_.empty(), "optimizer", "at least one parameter is needed");
-  shift_ = static_cast<uint32_t>(std::countr_zero(
-      static_cast<uint64_t>(chunk_elements(entries_) / REWIND_FLAT)));
+  shift_ = static_cast<uint32_t>(
+      std::countr_zero(static_cast<uint64_t>(chunk_elements(entries_) / REWIND_FLAT)));
   for (size_t i = 0; i < entries_.size(); ++i) {
     runs_.resize(std::max(runs_.size(), entries_[i].run + 1));
     Run& run = runs_[entries_[i].run];
@@ -164,18 +163,6 @@ Tensor GradientTable::stats() const {
     i = end;
   }
   return stats_;
-}
-
-float grad_norm(const std::vector<Tensor>& parameters) {
-  std::vector<GradientTable::Entry> entries;
-  for (const Tensor& p : parameters) entries.push_back({p});
-  if (entries.empty()) return 0;
-  GradientTable table(std::move(entries));
-  if (!table.locate()) return 0;
-  const std::vector<float> partials = table.stats().to_vector();
-  double squares = 0;
-  for (uint32_t row = 0; row < table.rows(); ++row) squares += partials[row];
-  return static_cast<float>(std::sqrt(squares));
 }
 
 }  // namespace rw

@@ -1,13 +1,13 @@
-// Where gradients lie: backward makes each one wherever there is room, and kernels find them through
-// a table of chunks, so that one dispatch reads a whole run of parameters.
+// Where gradients lie: backward makes each one wherever there is room, and kernels find them
+// through a table of chunks, so that one dispatch reads a whole run of parameters.
 #pragma once
 
 #include <map>
 #include <span>
 #include <vector>
 
-#include "core/launch.h"
-#include "optim/parameters.h"
+#include "rewind/core/tensor/launch.h"
+#include "rewind/optim/parameters.h"
 
 namespace rw {
 
@@ -41,10 +41,10 @@ class GradientTable {
   const std::vector<Run>& runs() const { return runs_; }
   std::vector<Part> parts(size_t run) const;
   const Tensor& table() const { return table_; }  // i32 [rows, CHUNK_ROW], on the device
-  uint32_t shift() const { return shift_; }       // a chunk has at most REWIND_FLAT << shift elements
+  uint32_t shift() const { return shift_; }  // a chunk has at most REWIND_FLAT << shift elements
 
-  // What update_prepare reads of the gradients: sums of squares, then overflow flags, rows() of each,
-  // in a fixed order of summation. f32 [2, rows()].
+  // What update_prepare reads of the gradients: sums of squares, then overflow flags, rows() of
+  // each, in a fixed order of summation. f32 [2, rows()].
   Tensor stats() const;
   uint32_t rows() const { return static_cast<uint32_t>(rows_.size()); }
 
@@ -64,9 +64,5 @@ class GradientTable {
   std::vector<Part> parts_;
   Tensor table_, stats_;
 };
-
-// The 2-norm of all gradients together, as they are (with any loss scale in them). Parameters
-// without a gradient count as zero. Infinite or NaN if a gradient is. Waits for the device.
-float grad_norm(const std::vector<Tensor>& parameters);
 
 }  // namespace rw

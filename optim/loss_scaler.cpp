@@ -1,8 +1,8 @@
-#include "optim/loss_scaler.h"
+#include "rewind/optim/loss_scaler.h"
 
 #include <cmath>
 
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 
 namespace rw {
 

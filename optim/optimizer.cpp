@@ -1,22 +1,26 @@
-#include "optim/optimizer.h"
+#include "rewind/optim/optimizer.h"
 
 #include <cmath>
 
-#include "core/launch.h"
-#include "core/ops.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/core/tensor/launch.h"
+#include "rewind/optim/update_rule.h"
 
 namespace rw {
 
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
     : rule_(std::move(rule)),
       parameters_(std::move(groups), static_cast<int>(rule_->state_names().size())),
-      gradients_(GradientTable::of(parameters_)) {
+      gradients_(std::make_unique<GradientTable>(GradientTable::of(parameters_))) {
   const PurposeScope purpose(Purpose::optimizer);
   control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
   fill_(control_, 0);
   set_scaler(LossScaler::none());
-  rule_->prepare(gradients_);
+  rule_->prepare(*gradients_);
 }
+
+Optimizer::~Optimizer() = default;
+Optimizer::Optimizer(Optimizer&&) noexcept = default;
 
 void Optimizer::set_learning_rate(float rate) {
   check(rate >= 0 && std::isfinite(rate), "optimizer", "the learning rate must be >= 0, got {}",
@@ -45,8 +49,8 @@ void Optimizer::backward(const Tensor& loss, float weight) {
                     loss.str());
   check(std::isfinite(weight), "optimizer", "the weight must be finite, got {}", weight);
   // d(scale * weight * loss) / d loss, read from the control buffer: exact in f32, whatever the
-  // dtype of the loss, and no host waits for it. A weight of 1 takes the same way, so that all steps
-  // allocate alike.
+  // dtype of the loss, and no host waits for it. A weight of 1 takes the same way, so that all
+  // steps allocate alike.
   const NoGrad guard;
   const Tensor scale = make_view(control_, loss.shape(), dense_strides(loss.shape()), STATE_SCALE);
   loss.backward(affine(scale, weight, 0));
@@ -68,7 +72,7 @@ bool Optimizer::update(float weight) {
                        "with a loss scaler, step() needs optimizer.backward(loss), not "
                        "loss.backward(): the gradients must carry the loss scale");
   has_scaled_ = false;
-  if (!gradients_.locate()) return false;
+  if (!gradients_->locate()) return false;
   const auto tell_observers = [&](void (UpdateObserver::*message)()) {
     for (const std::weak_ptr<UpdateObserver>& observer : observers_)
       if (const auto alive = observer.lock()) ((*alive).*message)();
@@ -82,9 +86,9 @@ bool Optimizer::update(float weight) {
     UpdateRule::Target target{.parameters = FlatParameters::view(slab.parameters, run),
                               .states = {},
                               .control = control_,
-                              .table = gradients_.table(),
-                              .parts = gradients_.parts(i),
-                              .shift = gradients_.shift(),
+                              .table = gradients_->table(),
+                              .parts = gradients_->parts(i),
+                              .shift = gradients_->shift(),
                               .learning_rate = rule_->learning_rate * group.lr_scale,
                               .weight_decay = group.weight_decay.value_or(rule_->weight_decay),
                               .run = i};
@@ -93,6 +97,7 @@ bool Optimizer::update(float weight) {
     rule_->update(target);
   }
   tell_observers(&UpdateObserver::after_update);
+  device().end_step_soon();
   return true;
 }
 
@@ -103,10 +108,10 @@ void Optimizer::add_observer(std::weak_ptr<UpdateObserver> observer) {
 
 void Optimizer::prepare(float weight) {
   const kernels::UpdatePrepareParams p{.offset = {},
-                                       .chunks = gradients_.rows(),
+                                       .chunks = gradients_->rows(),
                                        .weight = weight,
                                        .max_norm = max_norm_,
-                                       .schedule = schedule_.kind,
+                                       .schedule = static_cast<uint32_t>(schedule_.kind),
                                        .warmup = schedule_.warmup,
                                        .total = schedule_.total,
                                        .period = schedule_.period,
@@ -120,7 +125,7 @@ void Optimizer::prepare(float weight) {
                                        .backoff = scaler_.backoff,
                                        .min_scale = scaler_.floor,
                                        .max_scale = scaler_.ceiling};
-  launch("update_prepare", {in(gradients_.stats()), inout(control_)}, p, {});
+  launch("update_prepare", {in(gradients_->stats()), inout(control_)}, p, {});
 }
 
 float Optimizer::read_control(int slot) const {
@@ -178,6 +183,18 @@ void Optimizer::copy_state(const NamedState& saved, const NamedState& target) {
                      "'{}' must have the shape {}, got {}", name, tensor.shape().str(),
                      find(name).shape().str());
   for (auto [name, tensor] : target) tensor.copy_(find(name));
+}
+
+float grad_norm(const std::vector<Tensor>& parameters) {
+  std::vector<GradientTable::Entry> entries;
+  for (const Tensor& p : parameters) entries.push_back({p});
+  if (entries.empty()) return 0;
+  GradientTable table(std::move(entries));
+  if (!table.locate()) return 0;
+  const std::vector<float> partials = table.stats().to_vector();
+  double squares = 0;
+  for (uint32_t row = 0; row < table.rows(); ++row) squares += partials[row];
+  return static_cast<float>(std::sqrt(squares));
 }
 
 }  // namespace rw

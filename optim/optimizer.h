@@ -8,40 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "optim/gradient_table.h"
-#include "optim/loss_scaler.h"
-#include "optim/parameters.h"
-#include "optim/schedule.h"
+#include "rewind/optim/loss_scaler.h"
+#include "rewind/optim/parameters.h"
+#include "rewind/optim/schedule.h"
 
 namespace rw {
 
-// How an optimizer changes parameters. A new optimizer is a new rule and its kernel.
-class UpdateRule {
- public:
-  virtual ~UpdateRule() = default;
-  // One name per tensor of state that a parameter needs, as PyTorch calls it.
-  virtual std::vector<std::string> state_names() const = 0;
-  // Called once, with the parameters that will be updated.
-  virtual void prepare(const GradientTable&) {}
-
-  // A run of parameters: flat, dense tensors of one size, the table that says where the gradients
-  // lie, and the control buffer (STATE_* of shaders/params.h). Kernels leave parameters without a
-  // gradient alone, and do nothing when control[STATE_FOUND_INF] is set.
-  struct Target {
-    Tensor parameters;
-    std::vector<Tensor> states;
-    Tensor control;
-    Tensor table;                            // as GradientTable::table()
-    std::vector<GradientTable::Part> parts;  // a dispatch each
-    uint32_t shift = 0;                      // as GradientTable::shift()
-    float learning_rate = 0, weight_decay = 0;
-    size_t run = 0;  // which of the parameters' runs this is
-  };
-  virtual void update(const Target& target) const = 0;
-
-  float learning_rate = 1e-3f;
-  float weight_decay = 0;
-};
+class GradientTable;
+class UpdateRule;
 
 // Follows an optimizer's updates. One that is skipped is announced too: the device alone knows.
 class UpdateObserver {
@@ -53,16 +27,18 @@ class UpdateObserver {
 
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
 
   // loss.backward() with the gradient multiplied by the loss scale, as it is on the device now, and
   // by `weight`. The loss has one element.
   virtual void backward(const Tensor& loss, float weight = 1);
   // Queues an update from the collected gradients. It is skipped on the device, state included, if
   // a gradient is not finite. Parameters without a gradient stay as they are, as in PyTorch. False:
-  // nothing was queued (no parameter has a gradient; Accumulate, inside a window).
+  // nothing was queued (no parameter has a gradient; Accumulate, inside a window). It ends a step
+  // of the device's account: what repeats from here on is packed as it was (Device::end_step).
   virtual bool step();
-  virtual void zero_grad();  // every grad() is undefined again: the gradients give their memory back
+  virtual void
+  zero_grad();  // every grad() is undefined again: the gradients give their memory back
 
   void set_learning_rate(float rate);  // before lr_scale and schedule
   void set_schedule(const Schedule& schedule) { schedule_ = schedule; }
@@ -92,7 +68,7 @@ class Optimizer {
 
  protected:
   Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule);
-  Optimizer(Optimizer&&) = default;
+  Optimizer(Optimizer&&) noexcept;
   // An update with the gradients divided by `weight`; false if there are none.
   bool update(float weight);
   void place_gradients() { parameters_.place_gradients(); }  // for gradients that outlive a step
@@ -103,7 +79,7 @@ class Optimizer {
 
   std::unique_ptr<UpdateRule> rule_;
   FlatParameters parameters_;
-  GradientTable gradients_;
+  std::unique_ptr<GradientTable> gradients_;
   Tensor control_;
   std::vector<std::weak_ptr<UpdateObserver>> observers_;
   Schedule schedule_;
@@ -111,5 +87,9 @@ class Optimizer {
   float max_norm_ = 0;
   bool has_scaled_ = false;  // backward() ran since the last update
 };
+
+// The 2-norm of all gradients together, as they are (with any loss scale in them). Parameters
+// without a gradient count as zero. Infinite or NaN if a gradient is. Waits for the device.
+float grad_norm(const std::vector<Tensor>& parameters);
 
 }  // namespace rw

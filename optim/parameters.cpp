@@ -1,9 +1,9 @@
-#include "optim/parameters.h"
+#include "rewind/optim/parameters.h"
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "core/ops.h"
+#include "rewind/core/ops/ops.h"
 #include "shaders/params.h"
 
 namespace rw {
@@ -92,8 +92,7 @@ std::vector<int64_t> FlatParameters::plan() {
       sizes.back() += size;
     }
   }
-  check(!slots_.empty(), owner,
-        "at least one parameter that requires a gradient is needed, got {}",
+  check(!slots_.empty(), owner, "at least one parameter that requires a gradient is needed, got {}",
         count_parameters(groups_) == 0 ? "no parameters" : "only such that do not");
   return sizes;
 }
@@ -128,7 +127,7 @@ void FlatParameters::place_gradients() {
   for (size_t i = 0; i < slabs_.size(); ++i) {
     // What an optimizer allocates lies apart from what steps need.
     const Tensor zeros = zeroed(slabs_[i].parameters.numel(), device(), Purpose::optimizer);
-    zeros.impl().storage->set_purpose(Purpose::gradient);
+    zeros.device().set_purpose(*zeros.impl().storage, Purpose::gradient);
     for (const Slot& slot : slots_)
       if (slot.slab == i) slot.parameter.impl().grad_place = view(zeros, slot);
   }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor.h"
+#include "rewind/core/tensor/tensor.h"
 
 namespace rw {
 
@@ -62,8 +62,8 @@ class FlatParameters {
   Device& device() const { return slots_.front().parameter.device(); }
 
   void drop_gradients();  // every grad() is undefined again
-  // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that outlive
-  // a step. drop_gradients() gives them back.
+  // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that
+  // outlive a step. drop_gradients() gives them back.
   void place_gradients();
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);

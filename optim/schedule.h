@@ -4,14 +4,13 @@
 
 #include <cstdint>
 
-#include "shaders/params.h"
-
 namespace rw {
 
 // All counts are updates, not micro-batches. `warmup` updates rise linearly to 1 first; `total`
 // includes them. After `total` the factor stays where it ended.
 struct Schedule {
-  uint32_t kind = SCHEDULE_CONSTANT;
+  enum class Kind : uint32_t { constant, cosine, linear, step, polynomial };
+  Kind kind = Kind::constant;
   uint32_t warmup = 0;
   uint32_t total = 0;
   uint32_t period = 1;

@@ -1,16 +1,17 @@
-#include "optim/sgd.h"
+#include "rewind/optim/sgd.h"
 
 #include <cmath>
 
-#include "core/launch.h"
+#include "rewind/core/tensor/launch.h"
+#include "rewind/optim/update_rule.h"
 
 namespace rw {
 
 namespace {
 
-class SgdRule : public UpdateRule {
+class SGDRule : public UpdateRule {
  public:
-  explicit SgdRule(const SgdOptions& options) : options_(options) {
+  explicit SGDRule(const SGDOptions& options) : options_(options) {
     check(options.lr >= 0 && std::isfinite(options.lr), "sgd", "lr must be >= 0, got {}",
           options.lr);
     check(options.momentum >= 0, "sgd", "momentum must be >= 0, got {}", options.momentum);
@@ -42,22 +43,21 @@ class SgdRule : public UpdateRule {
                                  .nesterov = options_.nesterov,
                                  .maximize = options_.maximize};
       launch("sgd",
-             {inout(t.parameters), in(part.gradients), inout(momentum), in(t.table),
-              in(t.control)},
+             {inout(t.parameters), in(part.gradients), inout(momentum), in(t.table), in(t.control)},
              p, {.threads = {part.rows << t.shift, 1, 1}});
     }
   }
 
  private:
-  SgdOptions options_;
+  SGDOptions options_;
 };
 
 }  // namespace
 
-Sgd::Sgd(std::vector<Tensor> parameters, const SgdOptions& options)
-    : Sgd(one_group(std::move(parameters)), options) {}
+SGD::SGD(std::vector<Tensor> parameters, const SGDOptions& options)
+    : SGD(one_group(std::move(parameters)), options) {}
 
-Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
-    : Optimizer(std::move(groups), std::make_unique<SgdRule>(options)) {}
+SGD::SGD(std::vector<ParameterGroup> groups, const SGDOptions& options)
+    : Optimizer(std::move(groups), std::make_unique<SGDRule>(options)) {}
 
 }  // namespace rw

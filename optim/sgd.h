@@ -1,11 +1,11 @@
 // Stochastic gradient descent, with PyTorch's semantics and defaults.
 #pragma once
 
-#include "optim/optimizer.h"
+#include "rewind/optim/optimizer.h"
 
 namespace rw {
 
-struct SgdOptions {
+struct SGDOptions {
   float lr = 1e-3f;
   float momentum = 0;
   float dampening = 0;
@@ -14,12 +14,12 @@ struct SgdOptions {
   bool maximize = false;
 };
 
-class Sgd : public Optimizer {
+class SGD : public Optimizer {
  public:
-  explicit Sgd(std::vector<Tensor> parameters, const SgdOptions& options = {});
-  explicit Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options = {});
-  explicit Sgd(std::initializer_list<Tensor> parameters, const SgdOptions& options = {})
-      : Sgd(std::vector<Tensor>(parameters), options) {}
+  explicit SGD(std::vector<Tensor> parameters, const SGDOptions& options = {});
+  explicit SGD(std::vector<ParameterGroup> groups, const SGDOptions& options = {});
+  explicit SGD(std::initializer_list<Tensor> parameters, const SGDOptions& options = {})
+      : SGD(std::vector<Tensor>(parameters), options) {}
 };
 
 }  // namespace rw

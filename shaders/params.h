@@ -12,7 +12,8 @@ using uint = uint32_t;
 
 #define REWIND_MAX_DIMS 6
 // A flat kernel handles this many consecutive elements per thread: threads.x = ceil(n / 8).
-// variant `flat` = 1: the tensors are dense. Element offsets that are multiples of 8 are the fast case.
+// variant `flat` = 1: the tensors are dense. Element offsets that are multiples of 8 are the fast
+// case.
 #define REWIND_FLAT 8
 
 // ---- elementwise ---------------------------------------------------------------------------
@@ -23,7 +24,8 @@ struct FillParams {
   uint bits;
 };
 
-// copy: y[...] = cast(x[...]); float to i32 or u8 truncates toward zero, u8 keeps the low 8 bits. variant {flat}: 1 = both dense, 8 per thread; else one per thread.
+// copy: y[...] = cast(x[...]); float to i32 or u8 truncates toward zero, u8 keeps the low 8 bits.
+// variant {flat}: 1 = both dense, 8 per thread; else one per thread.
 struct CopyParams {
   uint offset[2];
   uint n;
@@ -83,8 +85,8 @@ struct AccumulateParams {
   float a;
 };
 
-// dropout: y = u(i) < keep ? x / keep : 0, dense; u(i) = (word >> 8) * 2^-24 in [0, 1), word i % 4 of
-// Philox4x32-10 with key seed and block (counter + i / 4, 0, 0). Its own gradient. Flat.
+// dropout: y = u(i) < keep ? x / keep : 0, dense; u(i) = (word >> 8) * 2^-24 in [0, 1), word i % 4
+// of Philox4x32-10 with key seed and block (counter + i / 4, 0, 0). Its own gradient. Flat.
 struct DropoutParams {
   uint offset[2];
   uint n;
@@ -93,9 +95,9 @@ struct DropoutParams {
   uint counter_lo, counter_hi;
 };
 
-// random: variant {0 uniform in [a, b), 1 normal of mean a and deviation b}. Same words. Normal: words
-// (w0, w1) and (w2, w3) of a block each give r cos(t), r sin(t) with r = sqrt(-2 log(1 - u0)),
-// t = 2 pi u1. Flat.
+// random: variant {0 uniform in [a, b), 1 normal of mean a and deviation b}. Same words. Normal:
+// words (w0, w1) and (w2, w3) of a block each give r cos(t), r sin(t) with r = sqrt(-2 log(1 -
+// u0)), t = 2 pi u1. Flat.
 struct RandomParams {
   uint offset[1];
   uint n;
@@ -105,8 +107,8 @@ struct RandomParams {
 };
 
 // ---- reductions ----------------------------------------------------------------------------
-// reduce: dense x [outer, count, inner] -> y [outer, inner], times scale (max and min of floats: NaN
-// wins; i32 is not scaled). variant {op: 0 sum, 1 max, 2 min, 3 prod; flat}. count <= 32768.
+// reduce: dense x [outer, count, inner] -> y [outer, inner], times scale (max and min of floats:
+// NaN wins; i32 is not scaled). variant {op: 0 sum, 1 max, 2 min, 3 prod; flat}. count <= 32768.
 // threads.x = outer * inner, or with flat (inner % 8 == 0) outer * inner / 8.
 // reduce_rows: the same for inner == 1 with one workgroup per row: threads.x = outer workgroups.
 struct ReduceParams {
@@ -213,8 +215,8 @@ struct BatchNormGradParams {
 // max_pool2d: y and index (i32, h * in_w + w of the first maximum). max_pool2d_grad: dy, index, dx
 // (gathers: each input looks at the windows that cover it). avg_pool2d: x, y. avg_pool2d_grad:
 // dy, dx. Eight elements of the last binding's tensor (y for max_pool2d) per thread.
-// max: a NaN wins; an empty window gives -inf and index -1. avg divides by the window's size clipped to
-// the padded input (count_include_pad) or to the input; dilation must be 1.
+// max: a NaN wins; an empty window gives -inf and index -1. avg divides by the window's size
+// clipped to the padded input (count_include_pad) or to the input; dilation must be 1.
 struct PoolParams {
   uint offset[3];
   uint batch, in_h, in_w, channels, out_h, out_w;
@@ -246,33 +248,35 @@ struct Conv2dParams {
 };
 
 // ---- optimizers ----------------------------------------------------------------------------
-// Slots of an optimizer's state buffer (f32): everything that decides an update stays on the device.
-#define STATE_SCALE 0        // loss scale
-#define STATE_GOOD 1         // finite updates since the scale last changed
-#define STATE_BAD 2          // overflows since the scale last changed
-#define STATE_FOUND_INF 3    // 1: this update is skipped
-#define STATE_UPDATES 4      // updates done, this one included unless skipped
-#define STATE_SKIPPED 5      // updates skipped
-#define STATE_LR_FACTOR 6    // schedule's factor on each group's learning rate
-#define STATE_GRAD_FACTOR 7  // 1 / scale / weight * clip coefficient
-#define STATE_GRAD_NORM 8    // of the unscaled, averaged gradient, before clipping
+// Slots of an optimizer's state buffer (f32): everything that decides an update stays on the
+// device.
+#define STATE_SCALE 0             // loss scale
+#define STATE_GOOD 1              // finite updates since the scale last changed
+#define STATE_BAD 2               // overflows since the scale last changed
+#define STATE_FOUND_INF 3         // 1: this update is skipped
+#define STATE_UPDATES 4           // updates done, this one included unless skipped
+#define STATE_SKIPPED 5           // updates skipped
+#define STATE_LR_FACTOR 6         // schedule's factor on each group's learning rate
+#define STATE_GRAD_FACTOR 7       // 1 / scale / weight * clip coefficient
+#define STATE_GRAD_NORM 8         // of the unscaled, averaged gradient, before clipping
 #define STATE_SKIPPED_IN_A_ROW 9  // updates skipped since the last one that was done
 #define STATE_SIZE 16
 
 // Gradients lie anywhere in one range of memory: a table of chunks, each within one parameter, says
-// where. i32 [rows, 4]: begin in the parameters and their state, begin in the range of gradients, size,
-// parameter; in elements. Size 0: the parameter has no gradient and stays as it is.
+// where. i32 [rows, 4]: begin in the parameters and their state, begin in the range of gradients,
+// size, parameter; in elements. Size 0: the parameter has no gradient and stays as it is.
 #define CHUNK_ROW 4
 // grad_stats: partial[c] = sum of squares of the gradient of row c, partial[chunks + c] = 1 if any
-// element of it is not finite (bit test), else 0, for the rows from `first` on. One workgroup per row.
+// element of it is not finite (bit test), else 0, for the rows from `first` on. One workgroup per
+// row.
 struct GradStatsParams {
   uint offset[3];  // g, table, partial
   uint first, rows, chunks;
 };
 
 #define SCHEDULE_CONSTANT 0
-// Factor of update t (from 0; t counts updates done, not skipped ones): (t + 1) / warmup while t < warmup,
-// then with progress q = min(1, (t - warmup) / max(1, total - warmup)) and floor f:
+// Factor of update t (from 0; t counts updates done, not skipped ones): (t + 1) / warmup while t <
+// warmup, then with progress q = min(1, (t - warmup) / max(1, total - warmup)) and floor f:
 #define SCHEDULE_COSINE 1      // f + (1 - f) (1 + cos(pi q)) / 2
 #define SCHEDULE_LINEAR 2      // 1 - (1 - f) q
 #define SCHEDULE_STEP 3        // gamma ^ floor((t - warmup) / period)
@@ -281,17 +285,18 @@ struct GradStatsParams {
 // scale is multiplied by `backoff`; after `interval` finite updates in a row by `growth`.
 // keep_bad 1: bad ones add up across finite updates (TensorFlow); 0: a finite update forgets them.
 // A scale change resets both counters; the scale stays in [min_scale, max_scale].
-// update_prepare: reduces the partials (in order), updates the STATE slots. One thread. The gradient
-// factor uses the scale from before this change: the one its gradients were made with. Clip coefficient:
-// min(1, max_norm / (norm + 1e-6)). An overflow counts as skipped and leaves UPDATES and both factors.
+// update_prepare: reduces the partials (in order), updates the STATE slots. One thread. The
+// gradient factor uses the scale from before this change: the one its gradients were made with.
+// Clip coefficient: min(1, max_norm / (norm + 1e-6)). An overflow counts as skipped and leaves
+// UPDATES and both factors.
 struct UpdatePrepareParams {
   uint offset[2];  // partial, state
   uint chunks;
-  float weight;     // sum of the micro-batches' weights: the gradient is divided by it
-  float max_norm;   // 0: no clipping
-  uint schedule;    // SCHEDULE_*
-  uint warmup;      // updates
-  uint total;       // updates of the whole schedule, warm-up included
+  float weight;    // sum of the micro-batches' weights: the gradient is divided by it
+  float max_norm;  // 0: no clipping
+  uint schedule;   // SCHEDULE_*
+  uint warmup;     // updates
+  uint total;      // updates of the whole schedule, warm-up included
   uint period;
   float floor_factor, gamma;  // gamma: step factor, or power of the polynomial
   uint dynamic, keep_bad, hysteresis, interval;
@@ -299,11 +304,11 @@ struct UpdatePrepareParams {
 };
 
 // Updates do nothing when state[FOUND_INF] != 0. g = grad * state[GRAD_FACTOR],
-// lr = lr * state[LR_FACTOR]. Rows of the table from `first` on; a row's chunk takes 2^shift threads
-// with REWIND_FLAT elements each: threads.x = rows << shift.
-// sgd: g += weight_decay * param; buffer = momentum * buffer + (1 - dampening) * g, and g itself in the
-// first update (state[UPDATES] == 1); param -= lr * (nesterov ? g + momentum * buffer : buffer).
-// maximize negates the gradient before the decay.
+// lr = lr * state[LR_FACTOR]. Rows of the table from `first` on; a row's chunk takes 2^shift
+// threads with REWIND_FLAT elements each: threads.x = rows << shift. sgd: g += weight_decay *
+// param; buffer = momentum * buffer + (1 - dampening) * g, and g itself in the first update
+// (state[UPDATES] == 1); param -= lr * (nesterov ? g + momentum * buffer : buffer). maximize
+// negates the gradient before the decay.
 struct SgdParams {
   uint offset[5];  // param, grad, momentum (rw; bound to param when momentum == 0), table, state
   uint first, rows, shift;
@@ -311,8 +316,8 @@ struct SgdParams {
   uint nesterov, maximize;
 };
 // adam: with t = state[UPDATES], m and v the moving means of g and g^2:
-// param -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps). Weight decay is added to g, or
-// with `decoupled` (AdamW) param *= 1 - lr * weight_decay before the step.
+// param -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps). Weight decay is added to
+// g, or with `decoupled` (AdamW) param *= 1 - lr * weight_decay before the step.
 struct AdamParams {
   uint offset[6];  // param, grad, m, v, table, state
   uint first, rows, shift;
@@ -321,12 +326,13 @@ struct AdamParams {
 };
 
 // ---- parts of matmul and conv2d (issued by backends/vulkan/matrix*, never by an op) ----------
-// gemm_subgroup, gemm_tiled: c[s] = alpha * a[:, ks] @ b[ks, :], in variants that add + beta * c[s], for `batches` matrices and the ranges
-// of k, ks, of `splits` parts of k_chunk each. One workgroup per tile, part and matrix.
-// gemm_subgroup, variant {lanes across columns, pairs, a transposed, b transposed}: a is [m, k] or [k, m]
-// as stored, b [k, n] or [n, k]; offsets and row and batch steps are multiples of 4 (a not transposed:
-// of 2, for f32 of 1). b [k, n] may lie in panels of one tile's columns, b_panel elements apart,
-// and a [k, m] in panels of one tile's rows; plain ones are panels a tile's width apart. gemm_tiled: any strides; one of row and col is 1.
+// gemm_subgroup, gemm_tiled: c[s] = alpha * a[:, ks] @ b[ks, :], in variants that add + beta *
+// c[s], for `batches` matrices and the ranges of k, ks, of `splits` parts of k_chunk each. One
+// workgroup per tile, part and matrix. gemm_subgroup, variant {lanes across columns, pairs, a
+// transposed, b transposed}: a is [m, k] or [k, m] as stored, b [k, n] or [n, k]; offsets and row
+// and batch steps are multiples of 4 (a not transposed: of 2, for f32 of 1). b [k, n] may lie in
+// panels of one tile's columns, b_panel elements apart, and a [k, m] in panels of one tile's rows;
+// plain ones are panels a tile's width apart. gemm_tiled: any strides; one of row and col is 1.
 struct GemmParams {
   uint offset[3];  // a, b, c
   uint m, n, k;
@@ -363,11 +369,11 @@ struct MatrixReduceParams {
 // [images, in_h, in_row] in taps_h x taps_w runs of `run` elements, the first at
 // (i * stride_h + origin_h, j * stride_w + origin_w), the next step_h, step_w further; zero where
 // outside the image. Horizontal measures are in elements, not pixels.
-// conv_subgroup: y = x @ w; w [taps, run rounded up, w_row] as conv_pack writes it; row (image, i, j)
-// of y begins at image * y_image + i * y_h + j * y_w; n columns. Groups: z-th group's parts begin
-// z * x_group, z * w_group, z * y_group further.
-// conv_wgrad_subgroup: y = x^T @ w for w [rows, n], w_row elements apart: y [taps * run, y_w], part s of
-// k_chunk rows at s * y_image, zeros where there is no pixel. Variant of both {lanes, pairs}.
+// conv_subgroup: y = x @ w; w [taps, run rounded up, w_row] as conv_pack writes it; row (image, i,
+// j) of y begins at image * y_image + i * y_h + j * y_w; n columns. Groups: z-th group's parts
+// begin z * x_group, z * w_group, z * y_group further. conv_wgrad_subgroup: y = x^T @ w for w
+// [rows, n], w_row elements apart: y [taps * run, y_w], part s of k_chunk rows at s * y_image,
+// zeros where there is no pixel. Variant of both {lanes, pairs}.
 struct ConvTileParams {
   uint offset[3];  // x, w, y
   uint images, rows_h, rows_w;
@@ -382,9 +388,10 @@ struct ConvTileParams {
   uint k_chunk, splits;
 };
 
-// conv_pack: w of conv2d as the right matrix of conv_subgroup: y [groups, taps_h, taps_w, tap_rows, y_row];
-// row e of a tap is channel e % channels of its (e / channels)-th pixel, y column n is output n:
-// x[group * x_group + n * x_n + channel * x_c + kh * x_kh + kw * x_kw], zero past run, n and x_channels.
+// conv_pack: w of conv2d as the right matrix of conv_subgroup: y [groups, taps_h, taps_w, tap_rows,
+// y_row]; row e of a tap is channel e % channels of its (e / channels)-th pixel, y column n is
+// output n: x[group * x_group + n * x_n + channel * x_c + kh * x_kh + kw * x_kw], zero past run, n
+// and x_channels.
 struct ConvPackParams {
   uint offset[2];
   uint total;  // elements of y / 4: threads
@@ -394,8 +401,8 @@ struct ConvPackParams {
 };
 
 // conv_direct, conv_dgrad_direct: conv2d and conv2d_dgrad, one element of the result per thread.
-// conv_wgrad_direct: partial sums [parts, dw] over line_chunk lines of all images' outputs each, one
-// element of one part per thread.
+// conv_wgrad_direct: partial sums [parts, dw] over line_chunk lines of all images' outputs each,
+// one element of one part per thread.
 struct ConvDirectParams {
   uint offset[3];
   uint batch, in_h, in_w, in_c, out_h, out_w, out_c;
@@ -407,42 +414,44 @@ struct ConvDirectParams {
 
 // ---- row normalisation (x is [rows, cols]) ---------------------------------------------------
 // layer_norm: y = (x - mean) * rstd * weight + bias per row; stats [rows, 2] = mean, rstd with
-// rstd = 1 / sqrt(biased variance + eps). variant {rms}: 1: mean is 0, rstd = 1 / sqrt(mean(x^2) + eps)
-// and bias is not added. One workgroup per row. cols <= 2^16.
+// rstd = 1 / sqrt(biased variance + eps). variant {rms}: 1: mean is 0, rstd = 1 / sqrt(mean(x^2) +
+// eps) and bias is not added. One workgroup per row. cols <= 2^16.
 struct LayerNormParams {
   uint offset[5];  // x, weight, bias, y, stats
   uint rows, cols;
   float eps;
 };
 // layer_norm_grad: with g = weight * dy and xhat = (x - mean) * rstd:
-// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), without mean(g) in variant {rms}. As layer_norm.
+// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), without mean(g) in variant {rms}. As
+// layer_norm.
 struct LayerNormGradParams {
   uint offset[5];  // x, dy, weight, stats, dx
   uint rows, cols;
 };
-// layer_norm_grad_stats: partial [chunks, 2, cols] = sum(dy * xhat), sum(dy) over the rows of each chunk
-// of chunk_rows rows (<= 32768). variant {flat}: 1: cols and the offsets of x and dy are multiples of 8.
-// threads = {ceil(cols / 8), chunks}.
+// layer_norm_grad_stats: partial [chunks, 2, cols] = sum(dy * xhat), sum(dy) over the rows of each
+// chunk of chunk_rows rows (<= 32768). variant {flat}: 1: cols and the offsets of x and dy are
+// multiples of 8. threads = {ceil(cols / 8), chunks}.
 struct LayerNormGradStatsParams {
   uint offset[4];  // x, dy, stats, partial
   uint rows, cols, chunk_rows;
 };
 
-// ---- group normalisation (x is [samples, rows, channels]; a group is `width` channels side by side) ----
-// A thread has 8 channels of some rows of one sample, of the last three kernels this many. variant {whole}
-// of the four that read x: 1: channels and the offsets of all tensors of channels are multiples of 8.
+// ---- group normalisation (x is [samples, rows, channels]; a group is `width` channels side by
+// side) ---- A thread has 8 channels of some rows of one sample, of the last three kernels this
+// many. variant {whole} of the four that read x: 1: channels and the offsets of all tensors of
+// channels are multiples of 8.
 #define GROUP_NORM_ROWS 16
-// group_norm_stats: moments [samples, groups, blocks, 3] = count, mean and sum of squared deviations of
-// blocks of chunk_rows rows (<= 32768; the last ones may be short) and `merged` channels (1, 2, 4 or 8; it
-// divides width). A group's blocks are in the order of rows, then channels.
-// threads.x = samples * ceil(rows / chunk_rows) * ceil(channels / 8).
+// group_norm_stats: moments [samples, groups, blocks, 3] = count, mean and sum of squared
+// deviations of blocks of chunk_rows rows (<= 32768; the last ones may be short) and `merged`
+// channels (1, 2, 4 or 8; it divides width). A group's blocks are in the order of rows, then
+// channels. threads.x = samples * ceil(rows / chunk_rows) * ceil(channels / 8).
 struct GroupNormStatsParams {
   uint offset[2];
   uint samples, rows, channels, width, chunk_rows, merged;
 };
-// group_norm_combine: Chan's formula over runs of up to GROUP_NORM_BLOCKS of the `blocks` moments of each
-// group, in order. variant {last}: 0: combined [groups, runs, 3], moments again; 1, when there is one run:
-// [groups, 2] = mean, 1 / sqrt(biased variance + eps). threads.x = groups * runs.
+// group_norm_combine: Chan's formula over runs of up to GROUP_NORM_BLOCKS of the `blocks` moments
+// of each group, in order. variant {last}: 0: combined [groups, runs, 3], moments again; 1, when
+// there is one run: [groups, 2] = mean, 1 / sqrt(biased variance + eps). threads.x = groups * runs.
 #define GROUP_NORM_BLOCKS 64
 struct GroupNormCombineParams {
   uint offset[2];  // moments, combined
@@ -455,45 +464,48 @@ struct GroupNormParams {
   uint offset[5];  // x, stats, weight, bias, y
   uint samples, rows, channels, width;
 };
-// group_norm_grad_stats: partial [samples, chunks, 2, channels] = sum(dy * xhat), sum(dy) over the rows of
-// each chunk. threads as group_norm_stats.
+// group_norm_grad_stats: partial [samples, chunks, 2, channels] = sum(dy * xhat), sum(dy) over the
+// rows of each chunk. threads as group_norm_stats.
 struct GroupNormGradStatsParams {
   uint offset[4];  // x, dy, stats, partial
   uint samples, rows, channels, width, chunk_rows;
 };
-// group_norm_grad: from sums [samples, 2, groups] = sum(g * xhat), sum(g) over the group, g = weight * dy:
-// dx = rstd * (g - (sums[1] + xhat * sums[0]) / (rows * width)). threads as group_norm.
+// group_norm_grad: from sums [samples, 2, groups] = sum(g * xhat), sum(g) over the group, g =
+// weight * dy: dx = rstd * (g - (sums[1] + xhat * sums[0]) / (rows * width)). threads as
+// group_norm.
 struct GroupNormGradParams {
   uint offset[6];  // x, dy, stats, weight, sums, dx
   uint samples, rows, channels, width;
 };
 
 // ---- recurrent cells: one step -----------------------------------------------------------------
-// variant {whole}: 1: hidden and all offsets are multiples of 4. threads.x = rows * hidden, with whole
-// a quarter of that.
-// lstm_cell: a = gx + gh + bias [rows, 4 hidden]; i, f, g, o = sigmoid, sigmoid, tanh, sigmoid of its
-// quarters; c = f * c_prev + i * g; h = o * tanh(c); acts = i, f, g, o.
-// gru_cell: r, z = sigmoid(gx + gh + bias) of the first two thirds of [rows, 3 hidden]; q = gh + bias of
-// the last; n = tanh(gx + r * q); h = (1 - z) * n + z * h_prev; acts [rows, 4 hidden] = r, z, n, q.
+// variant {whole}: 1: hidden and all offsets are multiples of 4. threads.x = rows * hidden, with
+// whole a quarter of that. lstm_cell: a = gx + gh + bias [rows, 4 hidden]; i, f, g, o = sigmoid,
+// sigmoid, tanh, sigmoid of its quarters; c = f * c_prev + i * g; h = o * tanh(c); acts = i, f, g,
+// o. gru_cell: r, z = sigmoid(gx + gh + bias) of the first two thirds of [rows, 3 hidden]; q = gh +
+// bias of the last; n = tanh(gx + r * q); h = (1 - z) * n + z * h_prev; acts [rows, 4 hidden] = r,
+// z, n, q.
 struct CellParams {
   uint offset[7];  // gx, gh, bias, c_prev, h, c, acts; gru: gx, gh, bias, h_prev, h, acts
   uint rows, hidden;
 };
-// lstm_cell_grad: from d = dy + dh and dc (in place: that of c becomes that of c_prev) to dgates, the
-// gradient of gx and gh. gru_cell_grad: the same with carry in dc's place: d = dy + dh + carry, and
-// carry becomes d * z, the part of h_prev's gradient that does not go through gh.
+// lstm_cell_grad: from d = dy + dh and dc (in place: that of c becomes that of c_prev) to dgates,
+// the gradient of gx and gh. gru_cell_grad: the same with carry in dc's place: d = dy + dh + carry,
+// and carry becomes d * z, the part of h_prev's gradient that does not go through gh.
 struct CellGradParams {
-  uint offset[7];  // acts, c_prev, c, dy, dh, dc, dgates; gru: acts, h_prev, dy, dh, carry, dgx, dgh
+  uint
+      offset[7];  // acts, c_prev, c, dy, dh, dc, dgates; gru: acts, h_prev, dy, dh, carry, dgx, dgh
   uint rows, hidden;
 };
 
 // ---- LAMB and averages of parameters -----------------------------------------------------------
-// lamb_norms: moves m and v of the table's rows from `first` on; partial [2, chunks], from `part` on =
-// sums of squares of the parameter and of its update
-// u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * param. lamb: param -=
-// lr * ratio[parameter] * u. One workgroup per row. Nothing happens when state[FOUND_INF] != 0.
+// lamb_norms: moves m and v of the table's rows from `first` on; partial [2, chunks], from `part`
+// on = sums of squares of the parameter and of its update u = m / (1 - beta1^t) / (sqrt(v / (1 -
+// beta2^t)) + eps) + weight_decay * param. lamb: param -= lr * ratio[parameter] * u. One workgroup
+// per row. Nothing happens when state[FOUND_INF] != 0.
 struct LambParams {
-  uint offset[7];  // param, grad, m, v, table, state, partial; lamb: param, m, v, table, ratio, state
+  uint offset[7];  // param, grad, m, v, table, state, partial; lamb: param, m, v, table, ratio,
+                   // state
   uint first, rows, part, chunks;
   float lr, beta1, beta2, eps, weight_decay;
 };
@@ -514,31 +526,32 @@ struct EmaParams {
 };
 
 // ---- attention -------------------------------------------------------------------------------
-// Over each head: scores[i, j] = scale * q[i] . k[j] + mask[i, j] for the keys j < lengths[b], and j <= i
-// when causal; P = softmax over j; out[i] = sum of P[i, j] * kept[i, j] / keep * v[j]. Scores below
-// ATTENTION_NO_SCORE do not count; a row without any is zero. kept: word j % 4 of the Philox block
-// (counter, 1 + (b * heads + h) * queries + i, j / 4) below keep, as in dropout.
-// Rows of q, k, v and mask are dense, their other strides are the call's; offsets and strides of q, k, v
-// are multiples of 4, dim of 8. out, dout, dq [batch, queries, heads, dim]; lse [batch, heads, queries].
+// Over each head: scores[i, j] = scale * q[i] . k[j] + mask[i, j] for the keys j < lengths[b], and
+// j <= i when causal; P = softmax over j; out[i] = sum of P[i, j] * kept[i, j] / keep * v[j].
+// Scores below ATTENTION_NO_SCORE do not count; a row without any is zero. kept: word j % 4 of the
+// Philox block (counter, 1 + (b * heads + h) * queries + i, j / 4) below keep, as in dropout. Rows
+// of q, k, v and mask are dense, their other strides are the call's; offsets and strides of q, k, v
+// are multiples of 4, dim of 8. out, dout, dq [batch, queries, heads, dim]; lse [batch, heads,
+// queries].
 #define ATTENTION_CAUSAL 1
 #define ATTENTION_MASK 2
 #define ATTENTION_LENGTHS 4
 #define ATTENTION_NO_SCORE -1e38f
 #define ATTENTION_PER_LANE 4  // columns of scores
-// Variant of all three {masked, rows, width}: a subgroup makes `rows` rows (16 at most) of the result by
-// width columns per lane; threads.x = subgroup size * batch * heads * row tiles * column tiles.
-// attention: q, k, v, mask, lengths, out, lse. Mask and lengths are read where the flags say so. lse is
-// the scores' log-sum-exp, -ATTENTION_NO_SCORE for rows without any.
-// attention_dq: q, k, v, dout, stats, mask, lengths, dq. With dP = dout . v * kept / keep,
-// dS = P * (dP - delta) * scale: dq[i] = sum of dS[i, j] k[j].
-// attention_dkv: q, k, v, dout, stats, mask, lengths, dkv [2, batch, keys, heads, dim]: first
-// dk[j] = sum of dS[i, j] q[i], then dv[j] = sum of P[i, j] kept / keep * dout[i].
+// Variant of all three {masked, rows, width}: a subgroup makes `rows` rows (16 at most) of the
+// result by width columns per lane; threads.x = subgroup size * batch * heads * row tiles * column
+// tiles. attention: q, k, v, mask, lengths, out, lse. Mask and lengths are read where the flags say
+// so. lse is the scores' log-sum-exp, -ATTENTION_NO_SCORE for rows without any. attention_dq: q, k,
+// v, dout, stats, mask, lengths, dq. With dP = dout . v * kept / keep, dS = P * (dP - delta) *
+// scale: dq[i] = sum of dS[i, j] k[j]. attention_dkv: q, k, v, dout, stats, mask, lengths, dkv [2,
+// batch, keys, heads, dim]: first dk[j] = sum of dS[i, j] q[i], then dv[j] = sum of P[i, j] kept /
+// keep * dout[i].
 struct AttentionParams {
   uint offset[8];
   uint batch, heads, queries, keys, dim;
   uint q_stride[3], k_stride[3], v_stride[3];  // of batch, head, row
   uint mask_stride[3];
-  uint flags;        // ATTENTION_*
+  uint flags;         // ATTENTION_*
   float scale, keep;  // keep 1: no dropout
   uint seed_lo, seed_hi, counter_lo, counter_hi;
 };

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/open.h"
-#include "core/error.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/base/error.h"
 #include "shaders/params.h"
 
 namespace rw::test {
@@ -103,8 +103,8 @@ class KernelComparison {
       const Memories expected = run_on(*cpu_, kernel, operands, bytes, variant, threads);
       const Memories actual = run_on(*vulkan_, kernel, operands, bytes, variant, threads);
       INFO(std::string(kernel) << " of " << name(operands[0].dtype) << ", variant "
-                  << (variant.empty() ? 0 : variant[0]) << ", offsets " << pattern << ", threads "
-                  << threads[0] << " x " << threads[1]);
+                               << (variant.empty() ? 0 : variant[0]) << ", offsets " << pattern
+                               << ", threads " << threads[0] << " x " << threads[1]);
       for (size_t i = 0; i < operands.size(); ++i)
         compare(operands[i], i, params.offset[i], actual[i], expected[i]);
     }

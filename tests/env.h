@@ -1,4 +1,5 @@
-// Sets an environment variable for a scope, which ends with the old value: devices read theirs when they are opened.
+// Sets an environment variable for a scope, which ends with the old value: devices read theirs when
+// they are opened.
 #pragma once
 
 #include <cstdlib>

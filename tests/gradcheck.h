@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "rewind/core/ops/operators.h"
 #include "tests/op_cases.h"
 
 namespace rw::test {

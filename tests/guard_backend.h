@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/backend.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw::test {
 

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/backend.h"
-#include "core/dtype.h"
+#include "rewind/core/backend/backend.h"
+#include "rewind/core/base/dtype.h"
 
 namespace rw::test {
 

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <type_traits>
 
+#include "rewind/core/ops/autocast.h"
+
 namespace rw::test {
 
 namespace {

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/ops.h"
+#include "rewind/core/ops/operators.h"
+#include "rewind/core/ops/ops.h"
 
 namespace rw::test {
 

@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "backends/open.h"
-#include "core/ops.h"
-#include "core/tensor.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/ops/operators.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/core/tensor/tensor.h"
 
 namespace rw::test {
 

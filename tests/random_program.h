@@ -1,4 +1,5 @@
-// Random programs: graphs of many ops, with branches, views, in-place ops, random numbers and dtypes.
+// Random programs: graphs of many ops, with branches, views, in-place ops, random numbers and
+// dtypes.
 #pragma once
 
 #include <random>

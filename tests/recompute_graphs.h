@@ -4,7 +4,7 @@
 #include <functional>
 #include <random>
 
-#include "core/recompute_plan.h"
+#include "rewind/core/recompute/graph.h"
 
 namespace rw::test {
 
@@ -167,7 +167,7 @@ using Segments = std::vector<RecomputePlan::Segment>;
 
 // Calls done() for every forest of segments over records [first, last).
 inline void for_each_forest(uint32_t first, uint32_t last, int32_t parent, bool whole_is_parent,
-                     Segments& segments, const std::function<void()>& done) {
+                            Segments& segments, const std::function<void()>& done) {
   if (first == last) return done();
   for_each_forest(first + 1, last, parent, false, segments, done);
   for (uint32_t end = first + 1; end <= last; ++end) {

@@ -3,9 +3,12 @@
 
 #include <doctest/doctest.h>
 
-#include "backends/open.h"
-#include "core/ops.h"
-#include "core/segment.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/operators.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/core/ops/print.h"
 
 namespace rw::test {
 

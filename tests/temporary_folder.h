@@ -2,9 +2,9 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <filesystem>
+#include <stdlib.h>
 #include <string>
 
 namespace rw {

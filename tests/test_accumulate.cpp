@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "optim/accumulate.h"
-#include "optim/adam.h"
-#include "optim/sgd.h"
+#include "rewind/optim/accumulate.h"
+#include "rewind/optim/adam.h"
+#include "rewind/optim/sgd.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;
@@ -60,13 +60,13 @@ TEST_CASE("accumulate: n = 1 is the plain optimizer to the bit") {
       return problem.w.to_vector();
     };
     const AdamOptions adam{.lr = 0.1f, .weight_decay = 0.1f};
-    const SgdOptions sgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f};
+    const SGDOptions sgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f};
     CHECK(run([&](Tensor w) { return Accumulate(Adam({w}, adam), 1); }) ==
           run([&](Tensor w) { return Adam({w}, adam); }));
     CHECK(run([&](Tensor w) { return Accumulate(AdamW({w}), 1); }) ==
           run([&](Tensor w) { return AdamW({w}); }));
-    CHECK(run([&](Tensor w) { return Accumulate(Sgd({w}, sgd), 1); }) ==
-          run([&](Tensor w) { return Sgd({w}, sgd); }));
+    CHECK(run([&](Tensor w) { return Accumulate(SGD({w}, sgd), 1); }) ==
+          run([&](Tensor w) { return SGD({w}, sgd); }));
   });
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("accumulate: n micro-batches are one batch") {
       CHECK(optimizer.updates() == 5);
       return problem.w.to_vector();
     };
-    const auto sgd = [](Tensor w) { return Sgd({w}, {.lr = 0.1f, .momentum = 0.9f}); };
+    const auto sgd = [](Tensor w) { return SGD({w}, {.lr = 0.1f, .momentum = 0.9f}); };
     const auto adam = [](Tensor w) { return Adam({w}, {.lr = 0.1f}); };
     const auto adamw = [](Tensor w) { return AdamW({w}, {.lr = 0.1f}); };
     for (int n : {2, 8, 24}) {
@@ -100,7 +100,7 @@ TEST_CASE("accumulate: n micro-batches are one batch") {
 TEST_CASE("accumulate: none is dropped, and weights count samples") {
   on_each_device([] {
     Tensor w = parameter({0, 0});
-    Accumulate optimizer(Sgd({w}, {.lr = 1}), 3);
+    Accumulate optimizer(SGD({w}, {.lr = 1}), 3);
     const auto window = [&] {
       micro_batch(optimizer, w, {1, 2}, 2);
       micro_batch(optimizer, w, {3, 0}, 6);
@@ -114,8 +114,8 @@ TEST_CASE("accumulate: none is dropped, and weights count samples") {
 
     // Unequal parts of a batch, weighted by their sizes, are the batch.
     Regression whole, parts;
-    Sgd plain({whole.w}, {.lr = 0.1f});
-    Accumulate split(Sgd({parts.w}, {.lr = 0.1f}), 3);
+    SGD plain({whole.w}, {.lr = 0.1f});
+    Accumulate split(SGD({parts.w}, {.lr = 0.1f}), 3);
     plain.backward(whole.loss(0, 24));
     plain.step();
     const std::pair<int64_t, int64_t> ranges[] = {{0, 5}, {5, 21}, {21, 24}};
@@ -130,7 +130,7 @@ TEST_CASE("accumulate: none is dropped, and weights count samples") {
 TEST_CASE("accumulate: a partial window is flushed with its own divisor") {
   on_each_device([] {
     Tensor w = parameter({0});
-    Accumulate optimizer(Sgd({w}, {.lr = 1}), 4);
+    Accumulate optimizer(SGD({w}, {.lr = 1}), 4);
     CHECK_FALSE(optimizer.flush());
     micro_batch(optimizer, w, {3}, 1);
     micro_batch(optimizer, w, {6}, 2);
@@ -148,7 +148,7 @@ TEST_CASE("accumulate: a partial window is flushed with its own divisor") {
 TEST_CASE("accumulate: a micro-batch without weight counts for nothing") {
   on_each_device([] {
     Tensor w = parameter({0});
-    Accumulate optimizer(Sgd({w}, {.lr = 1}), 2);
+    Accumulate optimizer(SGD({w}, {.lr = 1}), 2);
     micro_batch(optimizer, w, {std::nanf("")}, 0);
     micro_batch(optimizer, w, {2}, 8);
     CHECK(w.item() == -2);
@@ -209,8 +209,8 @@ TEST_CASE("accumulate: backends agree") {
 TEST_CASE("accumulate: mistakes are typed errors") {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1});
-  CHECK_THROWS_AS(Accumulate(Sgd({w}), 0), ValueError);
-  Accumulate optimizer(Sgd({w}), 2);
+  CHECK_THROWS_AS(Accumulate(SGD({w}), 0), ValueError);
+  Accumulate optimizer(SGD({w}), 2);
   CHECK_THROWS_AS(optimizer.step(), AutogradError);
   CHECK_THROWS_AS(optimizer.backward(loss_with(w, {1}), -1), ValueError);
   optimizer.backward(loss_with(w, {1}));

@@ -5,8 +5,8 @@
 #include <map>
 #include <random>
 
-#include "core/arena.h"
-#include "core/error.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/memory/arena.h"
 
 namespace rw::test {
 

@@ -1,11 +1,11 @@
 // BERT: outputs, losses and every gradient as PyTorch computes them; checkpoint segments.
-#include "nn/models/bert.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
 
+#include "rewind/core/ops/autocast.h"
+#include "rewind/nn/models/bert.h"
 #include "tests/hashed.h"
 #include "tests/optim_fixture.h"
 

@@ -1,8 +1,8 @@
 // BERT's files: config.json, and weights under the names that Hugging Face's files have.
-#include "backends/open.h"
-#include "core/ops.h"
-#include "data/files.h"
-#include "io/bert.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/data/files.h"
+#include "rewind/io/bert.h"
 #include "tests/optim_fixture.h"
 #include "tests/temporary_folder.h"
 

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "backends/cpu/cpu_backend.h"
-#include "core/error.h"
+#include "rewind/backends/cpu/cpu_backend.h"
+#include "rewind/core/base/error.h"
 #include "shaders/params.h"
 #include "tests/kernel_runner.h"
 

@@ -1,17 +1,17 @@
 // Data sets: file formats with their errors, synthetic images, batches.
 #include <doctest/doctest.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <zlib.h>
 
-#include "core/error.h"
-#include "data/cifar.h"
-#include "data/files.h"
-#include "data/idx.h"
-#include "data/loader.h"
-#include "data/synthetic.h"
+#include "rewind/core/base/error.h"
+#include "rewind/data/cifar.h"
+#include "rewind/data/files.h"
+#include "rewind/data/idx.h"
+#include "rewind/data/loader.h"
+#include "rewind/data/synthetic.h"
 #include "tests/temporary_folder.h"
 
 using namespace rw;

@@ -147,7 +147,8 @@ TEST_CASE("device: a step under any memory limit succeeds or stops cleanly") {
   CHECK(least <= peak + peak / 8);  // the rest is fragmentation
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "device: the report counts what is there" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "device: the report counts what is there" * doctest::test_suite("host")) {
   constexpr int64_t n = 1000;  // 4000 bytes, 4096 in the arena
   const auto at = [](const MemoryReport& r, Purpose p) {
     return r.live_by_purpose[static_cast<size_t>(p)];

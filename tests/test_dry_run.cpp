@@ -1,16 +1,16 @@
 // Dry runs: the predicted peak is the real one, to the byte; nothing is left behind.
-#include "core/dry_run.h"
-
 #include <cmath>
 
-#include "core/recompute.h"
-#include "nn/models/bert.h"
-#include "nn/models/resnet.h"
-#include "nn/recurrent.h"
-#include "optim/accumulate.h"
-#include "optim/adam.h"
-#include "optim/lamb.h"
-#include "optim/sgd.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/core/predict/recompute.h"
+#include "rewind/nn/models/bert.h"
+#include "rewind/nn/models/resnet.h"
+#include "rewind/nn/recurrent.h"
+#include "rewind/optim/accumulate.h"
+#include "rewind/optim/adam.h"
+#include "rewind/optim/lamb.h"
+#include "rewind/optim/sgd.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 
@@ -21,7 +21,7 @@ namespace {
 void resnet_steps(DType dtype, CheckpointMode mode) {
   ResNet model(resnet_cifar(8, 1, BlockKind::basic, 10));
   if (mode != CheckpointMode::none) model.set_checkpoint(mode, 1);
-  Accumulate optimizer(Sgd(one_group(model.parameters()), {.lr = 0.1f, .momentum = 0.9f}), 2);
+  Accumulate optimizer(SGD(one_group(model.parameters()), {.lr = 0.1f, .momentum = 0.9f}), 2);
   if (dtype == DType::f16) optimizer.set_scaler(LossScaler::dynamic());
   for (int i = 0; i < 4; ++i) {
     {
@@ -95,7 +95,8 @@ TEST_CASE("dry run: predicts every model's memory to the byte") {
     for (const Named& p : programs) {
       const std::string name = p.name;
       const bool is_vulkan = default_device()->info().backend == "vulkan";
-      if (is_vulkan && !name.ends_with("f16 block") && name != "lstm") continue;  // drivers compile for long
+      if (is_vulkan && !name.ends_with("f16 block") && name != "lstm")
+        continue;  // drivers compile for long
       INFO(name);
       const auto device = Device::create(open_backend(default_device()->info().backend));
       exchange_default_device(device);
@@ -118,10 +119,12 @@ TEST_CASE("dry run: predicts every model's memory to the byte") {
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "dry run: steady state reserves at most 3 % more than is live at the peak" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "dry run: steady state reserves at most 3 % more than is live at the peak" *
+                      doctest::test_suite("host")) {
   // zero_grad() after the update or, as many loops have it, before the forward.
   const auto train = [](Module& model, const std::function<Tensor()>& loss, bool after = true) {
-    Sgd optimizer(one_group(model.parameters()), {.lr = 0.1f, .momentum = 0.9f});
+    SGD optimizer(one_group(model.parameters()), {.lr = 0.1f, .momentum = 0.9f});
     for (int i = 0; i < 4; ++i) {
       if (!after) optimizer.zero_grad();
       loss().backward();
@@ -133,11 +136,14 @@ TEST_CASE_FIXTURE(CpuDevice, "dry run: steady state reserves at most 3 % more th
   const auto resnet = [&](int depth, CheckpointMode mode, DType dtype) {
     ResNet model(resnet_imagenet(depth, 1000));
     if (mode != CheckpointMode::none) model.set_checkpoint(mode, 1);
-    train(model, [&] {
-      const Autocast autocast(dtype, dtype == DType::f16);
-      const Tensor x = full({8, 224, 224, 3}, 0, dtype);
-      return cross_entropy(model(x), tensor(std::vector<int32_t>(8), {8}));
-    }, depth == 50);
+    train(
+        model,
+        [&] {
+          const Autocast autocast(dtype, dtype == DType::f16);
+          const Tensor x = full({8, 224, 224, 3}, 0, dtype);
+          return cross_entropy(model(x), tensor(std::vector<int32_t>(8), {8}));
+        },
+        depth == 50);
   };
   const auto bert = [&](int every) {
     const BertConfig config = BertConfig::preset("base");
@@ -164,8 +170,10 @@ TEST_CASE_FIXTURE(CpuDevice, "dry run: steady state reserves at most 3 % more th
     const double peak = static_cast<double>(report.peak);
     const double ratio = static_cast<double>(report.reserved) / peak;
     const double from_the_start = static_cast<double>(learnt.peak_reserved) / peak;
-    MESSAGE(std::string(p.name) << ": peak " << format_bytes(report.peak) << ", reserved / peak " << ratio
-            << ", before the plan " << format_bytes(report.peak_reserved) << ", learnt " << from_the_start);
+    MESSAGE(std::string(p.name) << ": peak " << format_bytes(report.peak) << ", reserved / peak "
+                                << ratio << ", before the plan "
+                                << format_bytes(report.peak_reserved) << ", learnt "
+                                << from_the_start);
     CHECK(learnt.peak == report.peak);
     CHECK(from_the_start <= 1.03);
     CHECK(report.followed_steps >= 1);
@@ -174,7 +182,8 @@ TEST_CASE_FIXTURE(CpuDevice, "dry run: steady state reserves at most 3 % more th
   }
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "dry run: leaves device, tape, generator and context as they were" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "dry run: leaves device, tape, generator and context as they were" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(64);
   const Tensor y = tanh(x);
   manual_seed(17);
@@ -205,7 +214,8 @@ TEST_CASE_FIXTURE(CpuDevice, "dry run: leaves device, tape, generator and contex
   CHECK(flops == doctest::Approx(forecast.flops()));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "dry run: techniques can be switched off" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "dry run: techniques can be switched off" * doctest::test_suite("host")) {
   const auto program = [] { resnet_steps(DType::f32, CheckpointMode::block); };
   const auto peak = [&](Techniques t) { return plan(program, {.techniques = t}).memory.peak; };
   const uint64_t all = peak({}), no_segments = peak({.segments = false});
@@ -249,7 +259,8 @@ TEST_CASE("out of memory: at every allocation of a step") {
     Tensor x = ones({batch, 32});
     {
       const CheckpointScope scope(segments);
-      for (int i = 0; i < 4; ++i) x = tanh(matmul(std::move(x), reshape(i % 2 ? w : v, {32, 32})) * 0.1f);
+      for (int i = 0; i < 4; ++i)
+        x = tanh(matmul(std::move(x), reshape(i % 2 ? w : v, {32, 32})) * 0.1f);
     }
     mean(square(std::move(x))).backward();
   };
@@ -282,6 +293,30 @@ TEST_CASE("out of memory: at every allocation of a step") {
     REQUIRE(device->live() == 0);
   }
   CHECK(stopped == static_cast<int>(limits.size()));
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "dry run: what scopes around it have set does not change the prediction" *
+                      doctest::test_suite("host")) {
+  const auto peak = [] {
+    return plan([] {
+             Linear layer(256, 256);
+             mean(layer(rand({128, 256}))).backward();
+           })
+        .memory.peak;
+  };
+  const uint64_t plain = peak();
+  {
+    const NoGrad guard;
+    CHECK(peak() == plain);
+    CHECK_FALSE(grad_enabled());
+  }
+  {
+    const Autocast autocast(DType::f16);
+    CHECK(peak() == plain);
+    CHECK(Autocast::input(rand({2})).dtype() == DType::f16);
+  }
+  CHECK(Autocast::input(rand({2})).dtype() == DType::f32);
 }
 
 }  // namespace rw::test

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "optim/accumulate.h"
-#include "optim/ema.h"
-#include "optim/sgd.h"
+#include "rewind/optim/accumulate.h"
+#include "rewind/optim/ema.h"
+#include "rewind/optim/sgd.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;
@@ -44,7 +44,7 @@ TEST_CASE("ema: one tick per update, none for a skipped one") {
     for (const bool corrected : {false, true}) {
       CAPTURE(corrected);
       Tensor w = parameter(some_values(size));
-      Sgd sgd({w}, {.lr = 0.1f});
+      SGD sgd({w}, {.lr = 0.1f});
       step(sgd, w, 9);  // before the average begins
       Ema ema(sgd, {.decay = 0.9f, .bias_correction = corrected});
       CHECK(average(ema, w) == w.to_vector());
@@ -72,7 +72,7 @@ TEST_CASE("ema: one tick per window of Accumulate, also when made before it") {
   on_each_device([] {
     for (const bool before : {false, true}) {
       Tensor w = parameter(some_values(size));
-      Sgd sgd({w}, {.lr = 0.1f});
+      SGD sgd({w}, {.lr = 0.1f});
       std::unique_ptr<Ema> ema;
       if (before) ema = std::make_unique<Ema>(sgd, EmaOptions{.decay = 0.5f});
       Accumulate optimizer(std::move(sgd), 3);
@@ -93,7 +93,7 @@ TEST_CASE("ema: state continues it to the bit") {
   on_each_device([] {
     const EmaOptions options{.decay = 0.9f, .bias_correction = true};
     Tensor a = parameter(some_values(size), "w"), b = parameter(some_values(size, 8), "w");
-    Sgd first({a}, {.lr = 0.1f, .momentum = 0.9f}), second({b}, {.lr = 0.1f, .momentum = 0.9f});
+    SGD first({a}, {.lr = 0.1f, .momentum = 0.9f}), second({b}, {.lr = 0.1f, .momentum = 0.9f});
     step(first, a, 1);
     Ema ema(first, options), resumed(second, options);
     step(first, a, 2);
@@ -110,7 +110,7 @@ TEST_CASE("ema: state continues it to the bit") {
 TEST_CASE("ema: what may not happen while the averages are applied") {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter(some_values(size));
-  Sgd sgd({w});
+  SGD sgd({w});
   w.set_grad(ones(w.shape()));
   {
     Ema ema(sgd);

@@ -1,18 +1,18 @@
 // Files that are written whole or not at all: with every call failing, through links, to pipes.
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include <fcntl.h>
 #include <fstream>
 #include <map>
+#include <unistd.h>
 
-#include "backends/open.h"
-#include "core/ops.h"
-#include "data/files.h"
-#include "io/bert.h"
-#include "io/npy.h"
-#include "io/safetensors.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/data/files.h"
+#include "rewind/io/bert.h"
+#include "rewind/io/npy.h"
+#include "rewind/io/safetensors.h"
 #include "tests/file_faults.h"
 #include "tests/file_fixture.h"
 #include "tests/optim_fixture.h"

@@ -3,7 +3,7 @@
 #include <random>
 #include <vector>
 
-#include "backends/vulkan/hazards.h"
+#include "rewind/backends/vulkan/hazards.h"
 
 using rw::vulkan::HazardModel;
 using rw::vulkan::HazardTracker;

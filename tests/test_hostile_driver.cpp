@@ -1,13 +1,14 @@
 // Drivers that do not keep what they promise, and their compiled kernels on disk.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
+
+#include <dlfcn.h>
 #include <unistd.h>
 
-#include "backends/open.h"
-#include "backends/vulkan/cache.h"
-#include "backends/vulkan/vk.h"
-#include "core/error.h"
-#include "core/ops.h"
+#include "rewind/backends/open.h"
+#include "rewind/backends/vulkan/cache.h"
+#include "rewind/backends/vulkan/vk.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/ops/ops.h"
 #include "tests/env.h"
 #include "tests/file_fixture.h"
 

@@ -1,23 +1,23 @@
-// Files that lie about their sizes, that are damaged, or that hold more than memory does: errors that
-// name them, and nothing of what they promise.
+// Files that lie about their sizes, that are damaged, or that hold more than memory does: errors
+// that name them, and nothing of what they promise.
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 #include <sys/resource.h>
+
 #include <zlib.h>
 
-#include <nlohmann/json.hpp>
-
-#include "backends/open.h"
-#include "core/dry_run.h"
-#include "core/error.h"
-#include "core/memory_report.h"
-#include "core/ops.h"
-#include "data/files.h"
-#include "data/idx.h"
-#include "data/loader.h"
-#include "data/synthetic.h"
-#include "data/vocabulary.h"
-#include "io/bert.h"
-#include "io/npy.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/memory/memory_report.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/data/files.h"
+#include "rewind/data/idx.h"
+#include "rewind/data/loader.h"
+#include "rewind/data/synthetic.h"
+#include "rewind/data/vocabulary.h"
+#include "rewind/io/bert.h"
+#include "rewind/io/npy.h"
 #include "tests/env.h"
 #include "tests/file_fixture.h"
 
@@ -47,7 +47,8 @@ bool contains(const std::string& text, const std::string& part) {
 std::vector<uint8_t> idx_header(const std::vector<uint32_t>& shape) {
   std::vector<uint8_t> bytes = {0, 0, 8, static_cast<uint8_t>(shape.size())};
   for (const uint32_t size : shape)
-    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<uint8_t>(size >> shift));
+    for (int shift = 24; shift >= 0; shift -= 8)
+      bytes.push_back(static_cast<uint8_t>(size >> shift));
   return bytes;
 }
 
@@ -61,13 +62,25 @@ void write_gzip(const fs::path& path, size_t count, char byte) {
 
 // A profile as --save-profile writes it.
 nlohmann::json profile() {
-  return {{"driver", "a driver"},     {"driver_version", "1"},  {"features", 511},
-          {"heap_bytes", 1u << 30},   {"is_cpu", false},        {"max_block", 1u << 30},
-          {"max_groups", {65535, 65535, 65535}},                {"max_loop", 0},
-          {"max_push_bytes", 128},    {"max_range", 1u << 30},  {"max_threads", 1024},
-          {"name", "a device"},       {"offset_alignment", 16}, {"shared_bytes", 49152},
-          {"subgroup_size", 32},      {"workgroup_size", 32},   {"subgroup_size_control", true},
-          {"unified_memory", false},  {"uuid", ""}};
+  return {{"driver", "a driver"},
+          {"driver_version", "1"},
+          {"features", 511},
+          {"heap_bytes", 1u << 30},
+          {"is_cpu", false},
+          {"max_block", 1u << 30},
+          {"max_groups", {65535, 65535, 65535}},
+          {"max_loop", 0},
+          {"max_push_bytes", 128},
+          {"max_range", 1u << 30},
+          {"max_threads", 1024},
+          {"name", "a device"},
+          {"offset_alignment", 16},
+          {"shared_bytes", 49152},
+          {"subgroup_size", 32},
+          {"workgroup_size", 32},
+          {"subgroup_size_control", true},
+          {"unified_memory", false},
+          {"uuid", ""}};
 }
 
 }  // namespace
@@ -77,9 +90,10 @@ TEST_SUITE_BEGIN("host");  // needs no Vulkan
 TEST_CASE("hostile files: sizes of IDX files do not wrap around") {
   const TemporaryFolder folder;
   const fs::path file = folder.path / "array";
-  for (const std::vector<uint32_t>& shape :
-       {std::vector<uint32_t>{1u << 20, 1u << 20, 1u << 24}, {65536, 1u << 30, 1u << 30},
-        {1u << 16, 1u << 16, 1u << 16, 1u << 16}, {UINT32_MAX, UINT32_MAX, 0}}) {
+  for (const std::vector<uint32_t>& shape : {std::vector<uint32_t>{1u << 20, 1u << 20, 1u << 24},
+                                             {65536, 1u << 30, 1u << 30},
+                                             {1u << 16, 1u << 16, 1u << 16, 1u << 16},
+                                             {UINT32_MAX, UINT32_MAX, 0}}) {
     write_file(file, idx_header(shape));
     CHECK(contains(error_of([&] { load_idx(file); }), "must have more than 2^63 bytes"));
   }
@@ -156,7 +170,8 @@ TEST_CASE("hostile files: vocabularies have an end") {
   const TemporaryFolder folder;
   const fs::path file = folder.path / "vocab.txt";
   std::string text = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
-  for (size_t i = 0; i <= size_t{1} << 22; ++i) fmt::format_to(std::back_inserter(text), "{:x}\n", i);
+  for (size_t i = 0; i <= size_t{1} << 22; ++i)
+    fmt::format_to(std::back_inserter(text), "{:x}\n", i);
   write_file(file, std::string_view(text));
   CHECK(contains(error_of([&] { Vocabulary::load(file); }), "more than 4194304 tokens"));
   std::ofstream(file, std::ios::app).close();
@@ -298,12 +313,13 @@ TEST_CASE("hostile files: headers of .npy files that would exhaust the stack") {
   };
   const std::string spaces(60'000, ' ');
   const char* pattern = "{{{}'descr':{}'<f4', 'fortran_order':{}False, 'shape':{}({}2,), }}\n";
-  CHECK(error_of([&] { load(fmt::format(fmt::runtime(pattern), "", " ", " ", " ", "")); }) == "no error");
+  CHECK(error_of([&] { load(fmt::format(fmt::runtime(pattern), "", " ", " ", " ", "")); }) ==
+        "no error");
   for (int i = 0; i < 5; ++i) {
     std::string at[5];
     at[i] = spaces;
-    const std::string error =
-        error_of([&] { load(fmt::format(fmt::runtime(pattern), at[0], at[1], at[2], at[3], at[4])); });
+    const std::string error = error_of(
+        [&] { load(fmt::format(fmt::runtime(pattern), at[0], at[1], at[2], at[3], at[4])); });
     CHECK((error == "no error" || contains(error, "npy")));
   }
 }

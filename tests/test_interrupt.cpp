@@ -1,10 +1,11 @@
 // Ctrl-C as a flag, and as what it is without.
 #include <doctest/doctest.h>
-#include <signal.h>
 #include <sys/wait.h>
+
+#include <signal.h>
 #include <unistd.h>
 
-#include "core/interrupt.h"
+#include "rewind/core/base/interrupt.h"
 
 using namespace rw;
 

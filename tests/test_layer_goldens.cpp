@@ -1,8 +1,9 @@
 // Normalising and recurrent layers against PyTorch: outputs and every gradient.
 #include <map>
 
-#include "nn/norm.h"
-#include "nn/recurrent.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/nn/norm.h"
+#include "rewind/nn/recurrent.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"
 

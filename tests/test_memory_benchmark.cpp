@@ -6,11 +6,11 @@
 #include <iterator>
 #include <sstream>
 
-#include "backends/open.h"
 #include "benchmarks/memory/chart.h"
 #include "benchmarks/memory/measure.h"
 #include "benchmarks/memory/rows.h"
 #include "benchmarks/memory/workloads.h"
+#include "rewind/backends/open.h"
 #include "tests/temporary_folder.h"
 
 namespace rw::test {

@@ -2,9 +2,10 @@
 // scopes in any order, values of another device, indices out of range.
 #include <cmath>
 
-#include "core/dry_run.h"
-#include "core/recompute_search.h"
-#include "nn/layers.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/core/predict/search.h"
+#include "rewind/nn/layers.h"
 #include "tests/env.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <random>
 
-#include "core/error.h"
-#include "core/offset_plan.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/memory/offset_plan.h"
 
 namespace rw::test {
 

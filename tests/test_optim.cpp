@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "optim/accumulate.h"
-#include "optim/adam.h"
-#include "optim/lamb.h"
-#include "optim/sgd.h"
+#include "rewind/optim/accumulate.h"
+#include "rewind/optim/adam.h"
+#include "rewind/optim/lamb.h"
+#include "rewind/optim/sgd.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 
@@ -19,7 +19,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // torch.optim.SGD, one parameter.
 struct SgdReference {
-  SgdOptions o;
+  SGDOptions o;
   std::vector<double> x, buffer = {};
 
   void step(const Values& gradient) {
@@ -87,7 +87,7 @@ void one_step(Optimizer& optimizer, const Tensor& w, const Values& gradient) {
 }  // namespace
 
 TEST_CASE("sgd: PyTorch's rule") {
-  const SgdOptions cases[] = {
+  const SGDOptions cases[] = {
       {.lr = 0.1f},
       {.lr = 0.1f, .weight_decay = 0.1f},
       {.lr = 0.1f, .momentum = 0.9f},
@@ -95,12 +95,12 @@ TEST_CASE("sgd: PyTorch's rule") {
       {.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true},
       {.lr = 0.1f, .maximize = true}};
   on_each_device([&] {
-    for (const SgdOptions& options : cases) {
+    for (const SGDOptions& options : cases) {
       CAPTURE(options.momentum);
       CAPTURE(options.weight_decay);
       const Values start = some_values(21);
       Tensor w = parameter(start);
-      Sgd optimizer({w}, options);
+      SGD optimizer({w}, options);
       SgdReference reference{options, doubles(start)};
       CHECK(compare(w, optimizer, reference) < 2e-6);
     }
@@ -150,9 +150,9 @@ TEST_CASE("optimizer: parameters move into one storage and handles stay valid") 
       CHECK(b.to_vector() == some_values(20));
       CHECK(frozen.impl().storage == before.impl().storage);
       CHECK(a.impl().storage->purpose() == Purpose::parameter);
-      CHECK_THROWS_AS(Sgd({a}), AutogradError);  // belongs to adam
+      CHECK_THROWS_AS(SGD({a}), AutogradError);  // belongs to adam
     }
-    Sgd sgd({a, b}, {.lr = 1});  // the next optimizer takes over
+    SGD sgd({a, b}, {.lr = 1});  // the next optimizer takes over
     one_step(sgd, a, {1, 0, 0});
     CHECK(a.to_vector() == Values{0, 2, 3});
     CHECK(b.to_vector() == some_values(20));
@@ -166,7 +166,7 @@ TEST_CASE("optimizer: lists of parameters in braces") {
       "[optimizer] at least one parameter that requires a gradient is needed, got no parameters";
   CHECK(complaint([] { Adam({}); }) == none);
   CHECK(complaint([] { AdamW({}); }) == none);
-  CHECK(complaint([] { Sgd({}, {.lr = 1}); }) == none);
+  CHECK(complaint([] { SGD({}, {.lr = 1}); }) == none);
   CHECK(complaint([] { Lamb({}); }) == none);
   CHECK(contains(complaint([] { Adam({full({2}, 1)}); }), "got only such that do not"));
   const Tensor w = parameter({1, 2}), b = parameter({3});
@@ -177,7 +177,7 @@ TEST_CASE("optimizer: lists of parameters in braces") {
 TEST_CASE("optimizer: mistakes are typed errors") {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1, 2}, "layer.weight");
-  const auto make = [](std::vector<Tensor> parameters) { Sgd sgd(std::move(parameters)); };
+  const auto make = [](std::vector<Tensor> parameters) { SGD sgd(std::move(parameters)); };
   CHECK_THROWS_WITH_AS(make({w, w}), "[optimizer] 'layer.weight' appears twice", AutogradError);
   CHECK_THROWS_AS(make({}), ValueError);
   CHECK_THROWS_AS(make({tensor({1}, {1}, DType::f16).set_requires_grad()}), DTypeError);
@@ -185,10 +185,10 @@ TEST_CASE("optimizer: mistakes are typed errors") {
     const Tensor view = w.detach();
     CHECK_THROWS_AS(make({w}), AutogradError);
   }
-  CHECK_THROWS_AS(Sgd({w}, {.nesterov = true}), ValueError);
+  CHECK_THROWS_AS(SGD({w}, {.nesterov = true}), ValueError);
   CHECK_THROWS_AS(Adam({w}, {.beta1 = 1}), ValueError);
 
-  Sgd sgd({w});  // none of the attempts above left a mark
+  SGD sgd({w});  // none of the attempts above left a mark
   CHECK_THROWS_AS(sgd.backward(w * 2), ShapeError);
   CHECK_THROWS_AS(sgd.set_max_norm(-1), ValueError);
   sgd.set_scaler(LossScaler::dynamic());
@@ -229,7 +229,7 @@ TEST_CASE("optimizer: a parameter without a gradient stays as it is") {
     };
     const auto make = [] { return parameter(some_values(21)); };
     Tensor a = make(), b = make(), c = make(), d = make(), e = make(), f = make();
-    check_alone(Sgd({a, b}, {.momentum = 0.9f, .weight_decay = 0.1f}), a, b);
+    check_alone(SGD({a, b}, {.momentum = 0.9f, .weight_decay = 0.1f}), a, b);
     check_alone(AdamW({c, d}, {.lr = 0.1f, .weight_decay = 0.1f}), c, d);
     check_alone(Lamb({e, f}, {.lr = 0.1f, .weight_decay = 0.1f}), e, f);
     Tensor g = make(), h = make();
@@ -260,7 +260,7 @@ TEST_CASE("optimizer: gradients in several blocks of memory") {
       for (const Tensor& p : parameters) all.push_back(p.to_vector());
       return all;
     };
-    const auto sgd = [](auto p) { return Sgd({{.parameters = p}}, {.lr = 1}); };
+    const auto sgd = [](auto p) { return SGD({{.parameters = p}}, {.lr = 1}); };
     const auto adam = [](auto p) { return Adam({{.parameters = p}}, {.lr = 0.1f}); };
     const auto lamb = [](auto p) { return Lamb({{.parameters = p}}, {.lr = 0.1f}); };
     CHECK(train(true, sgd) == train(false, sgd));
@@ -272,7 +272,7 @@ TEST_CASE("optimizer: gradients in several blocks of memory") {
 TEST_CASE("optimizer: a stale saved value is an error, not a wrong gradient") {
   on_each_device([] {
     Tensor w = parameter({1, 2});
-    Sgd sgd({w});
+    SGD sgd({w});
     const Tensor loss = sum(w * w);
     w.set_grad(ones({2}));
     sgd.step();
@@ -298,7 +298,7 @@ TEST_CASE("optimizer: groups have their own decay and learning rate") {
 TEST_CASE("optimizer: clipping by the norm of all gradients") {
   on_each_device([] {
     Tensor a = parameter({0, 0}), b = parameter({0});
-    Sgd sgd({{.parameters = {a}}, {.parameters = {b}}}, {.lr = 1});
+    SGD sgd({{.parameters = {a}}, {.parameters = {b}}}, {.lr = 1});
     sgd.set_max_norm(1);
     const auto step = [&](float scale) {
       sgd.zero_grad();
@@ -320,7 +320,7 @@ TEST_CASE("optimizer: several slabs") {
     const int64_t large = (int64_t{128} << 20) / 4;
     Tensor a = parameter({1, 2}), b = zeros({large}), c = parameter({3});
     b.set_requires_grad();
-    Sgd sgd({a, b, c}, {.lr = 1});
+    SGD sgd({a, b, c}, {.lr = 1});
     CHECK(a.impl().storage != b.impl().storage);
     sgd.set_max_norm(0.5f);
     sgd.backward(loss_with(a, {2, 3}) + loss_with(c, {6}));
@@ -369,7 +369,7 @@ namespace {
 // The scale after each update; false is an overflow.
 std::vector<float> scales(const LossScaler& scaler, const std::vector<bool>& finite) {
   Tensor w = parameter({1});
-  Sgd sgd({w});
+  SGD sgd({w});
   sgd.set_scaler(scaler);
   std::vector<float> seen;
   for (bool ok : finite) {
@@ -402,7 +402,7 @@ TEST_CASE("loss scaling: GradScaler's and TensorFlow's rules") {
 TEST_CASE("loss scaling: the diagnosis names the floor") {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1});
-  Sgd sgd({w});
+  SGD sgd({w});
   sgd.set_scaler(LossScaler::dynamic(2));
   one_step(sgd, w, {1});
   CHECK(sgd.diagnose() == "loss scale 2, 1 updates done, 0 skipped: no overflow so far.");
@@ -413,7 +413,7 @@ TEST_CASE("loss scaling: the diagnosis names the floor") {
 TEST_CASE("loss scaling: the diagnosis counts skips in a row") {
   on_each_device([] {
     Tensor w = parameter({1});
-    Sgd sgd({w});
+    SGD sgd({w});
     LossScaler scaler = LossScaler::dynamic();
     scaler.floor = 1e-20f;
     sgd.set_scaler(scaler);
@@ -443,7 +443,7 @@ TEST_CASE("decay groups: biases and normalisation do not decay") {
   on_each_device([] {
     Tensor matrix = ones({2, 3}).set_requires_grad(), bias = ones({3}).set_requires_grad();
     const auto groups = decay_groups({matrix, bias}, 0.5f);
-    Sgd sgd(groups, {.lr = 0.5f});
+    SGD sgd(groups, {.lr = 0.5f});
     matrix.set_grad(zeros({2, 3}));
     bias.set_grad(zeros({3}));
     sgd.step();
@@ -460,7 +460,7 @@ TEST_CASE("schedules: the device follows the closed form") {
     for (const Schedule& schedule : cases) {
       CAPTURE(schedule.kind);
       Tensor w = parameter({0});
-      Sgd sgd({w}, {.lr = 1});
+      SGD sgd({w}, {.lr = 1});
       sgd.set_schedule(schedule);
       double x = 0;
       for (uint64_t t = 0; t < 12; ++t) {
@@ -482,7 +482,7 @@ TEST_CASE("schedules: the device follows the closed form") {
 TEST_CASE("schedules: a skipped update does not advance them") {
   on_each_device([] {
     Tensor w = parameter({0});
-    Sgd sgd({w}, {.lr = 1});
+    SGD sgd({w}, {.lr = 1});
     sgd.set_schedule(Schedule::linear(4));
     one_step(sgd, w, {infinity});
     one_step(sgd, w, {1});

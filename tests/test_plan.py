@@ -231,24 +231,24 @@ def test_fit(folder):
 
 
 def test_resume(folder):
-    """Training that goes on from an older checkpoint ends with the same weights."""
-    often = ("--accumulate", "2", "--device", "cpu", "--resume", "checkpoints")
+    """Training that goes on from an older snapshot ends with the same weights."""
+    often = ("--accumulate", "2", "--device", "cpu", "--resume", "snapshots")
     for weights, *command in (
             ("out", "resnet", "--data", "cifar", "--model", "resnet8", "--batch", "4", "--steps", "9",
              "--checkpoint-every-steps", "3", "--save", "out"),
             ("model/model.safetensors", "bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "24",
-             "--batch", "16", "--steps", "14", "--save-every", "5", "--save", "model")):
+             "--batch", "16", "--steps", "14", "--snapshot-every", "5", "--save", "model")):
         run(folder, *command, *often)
         trained = (folder / weights).read_bytes()
         (folder / weights).unlink()
-        older, newest = sorted((folder / "checkpoints").glob("step-*"))
+        older, newest = sorted((folder / "snapshots").glob("step-*"))
         newest.unlink()
         text = run(folder, *command, *often)
         expect(f"going on after step {int(older.stem.split('-')[1])} " in text, "not resumed", text)
         expect((folder / weights).read_bytes() == trained, "other weights", command)
         error = run(folder, *command, *often, "--lr", "0.5", fails=True)
         expect("is of another run" in error, "another run", error)
-        shutil.rmtree(folder / "checkpoints")
+        shutil.rmtree(folder / "snapshots")
 
 
 with tempfile.TemporaryDirectory() as name:

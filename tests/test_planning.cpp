@@ -3,8 +3,6 @@
 
 #include <numeric>
 
-#include "core/ops.h"
-#include "data/vocabulary.h"
 #include "examples/bert/steps.h"
 #include "examples/common/fit.h"
 #include "examples/common/largest.h"
@@ -12,7 +10,9 @@
 #include "examples/common/remedies.h"
 #include "examples/mnist/steps.h"
 #include "examples/resnet/steps.h"
-#include "io/model.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/data/vocabulary.h"
+#include "rewind/io/model.h"
 #include "tests/optim_fixture.h"
 #include "tests/temporary_folder.h"
 
@@ -204,9 +204,11 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
       INFO(example.name, ", accumulate ", accumulate);
       const int64_t many = example.name == "mnist" ? 900 : 160;  // more than what training takes
       const StepSettings settings{.batch = 3, .accumulate = accumulate, .evaluation_batch = many};
-      const Planner planner(
-          default_device()->backend(), example.make,
-          {.loads = true, .saves = true, .steps = batches_of(13), .evaluation = batches_of(many + 6)});
+      const Planner planner(default_device()->backend(), example.make,
+                            {.loads = true,
+                             .saves = true,
+                             .steps = batches_of(13),
+                             .evaluation = batches_of(many + 6)});
       save_model(folder / "start", example.make(settings)->trained());
       uint64_t trained = 0;
       const auto body = [&] {
@@ -241,7 +243,8 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
 TEST_CASE("plan: planned recomputation keeps a real run within its budget") {
   on_each_device([] {
     const bool is_vulkan = default_device()->info().backend == "vulkan";
-    for (const Example& example : is_vulkan ? std::vector{resnet()} : std::vector{resnet(), pretrain()}) {
+    for (const Example& example :
+         is_vulkan ? std::vector{resnet()} : std::vector{resnet(), pretrain()}) {
       INFO(example.name);
       StepSettings settings{.batch = 16};
       const Planner planner(default_device()->backend(), example.make);
@@ -267,7 +270,8 @@ TEST_CASE("plan: planned recomputation keeps a real run within its budget") {
   });
 }
 
-TEST_CASE("plan: the largest number that fits is found from any guess, in few tries" * doctest::test_suite("host")) {
+TEST_CASE("plan: the largest number that fits is found from any guess, in few tries" *
+          doctest::test_suite("host")) {
   for (const int64_t limit : {0, 1, 2, 3, 63, 64, 65, 1000, 123456})
     for (const int64_t guess : {-1, 1, 2, 64, 999, 1000, 1001, 200000}) {
       int tries = 0;
@@ -284,7 +288,8 @@ TEST_CASE("plan: the largest number that fits is found from any guess, in few tr
 TEST_CASE("plan: the largest batch fits, and one sample more does not") {
   on_each_device([] {
     const bool is_vulkan = default_device()->info().backend == "vulkan";
-    for (const Example& example : is_vulkan ? std::vector{mnist()} : std::vector{resnet(), pretrain(), mnist()}) {
+    for (const Example& example :
+         is_vulkan ? std::vector{mnist()} : std::vector{resnet(), pretrain(), mnist()}) {
       INFO(example.name);
       const Planner planner(default_device()->backend(), example.make);
       const uint64_t bytes = planner.forecast({.batch = 5}).memory.peak * 5 / 4;
@@ -302,7 +307,8 @@ TEST_CASE("plan: the largest batch fits, and one sample more does not") {
   });
 }
 
-TEST_CASE("plan: a table of batches has every way, each of them feasible" * doctest::test_suite("host")) {
+TEST_CASE("plan: a table of batches has every way, each of them feasible" *
+          doctest::test_suite("host")) {
   const auto cpu = open_backend("cpu");
   const Planner planner(*cpu, resnet().make);
   const uint64_t bytes = 24 << 20;
@@ -366,7 +372,8 @@ TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suit
   }
 }
 
-TEST_CASE("plan: an error of a run ends with what would fit, or with that nothing does" * doctest::test_suite("host")) {
+TEST_CASE("plan: an error of a run ends with what would fit, or with that nothing does" *
+          doctest::test_suite("host")) {
   const Example example = resnet();
   const auto cpu = open_backend("cpu");
   const uint64_t peak =

@@ -1,6 +1,7 @@
 // Selective checkpointing, verification of replays, and reports on misplaced segments.
 #include <map>
 
+#include "rewind/core/predict/segment_report.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {
@@ -48,16 +49,18 @@ Tensor in_segment(const Layers& layers, SavePolicy policy) {
 
 // Doubles its input, and adds what it counts: not a pure function.
 int impure_calls = 0;
-const Op impure = {"impure_double",
-                   [](const std::any&, std::span<Tensor> in) {
-                     const Tensor y = in[0] * 2.0f;
-                     return std::vector<Tensor>{y + static_cast<float>(impure_calls++)};
-                   },
-                   [](const Record&, std::span<Tensor> dy) { return std::vector<Tensor>{dy[0] * 2.0f}; }};
+const Op impure = {
+    "impure_double",
+    [](const std::any&, std::span<Tensor> in) {
+      const Tensor y = in[0] * 2.0f;
+      return std::vector<Tensor>{y + static_cast<float>(impure_calls++)};
+    },
+    [](const Record&, std::span<Tensor> dy) { return std::vector<Tensor>{dy[0] * 2.0f}; }};
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "policies: kept outputs are made once, the rest twice" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "policies: kept outputs are made once, the rest twice" *
+                                 doctest::test_suite("host")) {
   Layers layers;
   const auto plain = layers.gradients([](const Layers& l) { return sum(square(l.forward())); });
   const auto count = [&](SavePolicy policy) {
@@ -75,12 +78,14 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: kept outputs are made once, the rest twi
   auto named = count(save_ops({"layer_norm"}));
   CHECK(named["layer_norm"] == 3);
   CHECK(named["matmul"] == 6);
-  auto costly = count([](const SaveQuery& q) { return q.cost.flops > 0 && q.bytes >= 4 * width * 4; });
+  auto costly =
+      count([](const SaveQuery& q) { return q.cost.flops > 0 && q.bytes >= 4 * width * 4; });
   CHECK(costly["matmul"] == 3);
   CHECK(count([](const SaveQuery& q) { return q.bytes > 1 << 30; })["matmul"] == 6);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "policies: hold inside nested segments, and for a second backward" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "policies: hold inside nested segments, and for a second backward" *
+                                 doctest::test_suite("host")) {
   Layers layers;
   const auto plain = layers.gradients([](const Layers& l) { return sum(square(l.forward())); });
   const auto nested = [](const Layers& l) {
@@ -106,7 +111,8 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: hold inside nested segments, and for a s
   CHECK(twice(nested(layers)) == twice(sum(square(layers.forward()))));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "policies: keep what they promise until backward, and no longer" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "policies: keep what they promise until backward, and no longer" *
+                                 doctest::test_suite("host")) {
   Layers layers;
   const auto held = [&](SavePolicy policy) {
     const uint64_t before = live();
@@ -122,7 +128,8 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: keep what they promise until backward, a
   const Tensor loss = in_segment(layers, [](const SaveQuery&) { return true; });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "verify_replay: names the first op that gives other bits" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "verify_replay: names the first op that gives other bits" *
+                                 doctest::test_suite("host")) {
   tape().verify_replay(true);
   const Tensor x = leaf(width);
   const auto run = [&](bool is_impure) {
@@ -145,11 +152,13 @@ TEST_CASE_FIXTURE(CpuDevice, "verify_replay: names the first op that gives other
   run(true);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: what is misplaced is reported with the reason and the bytes" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "segments: what is misplaced is reported with the reason and the bytes" *
+                      doctest::test_suite("host")) {
   const Tensor x = leaf(256), w = leaf(256);
   const auto problem = [&](const std::function<Tensor()>& forward) {
     const Tensor y = forward();
-    const auto reports = tape().segment_reports();
+    const auto reports = segment_reports(tape());
     REQUIRE(!reports.empty());
     return reports.back();
   };
@@ -185,7 +194,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: what is misplaced is reported with the r
     }
     return y;
   });
-  CHECK(contains(costly.problem, "it keeps 1.00 KiB of inputs for its replay and spares only 1.00 KiB"));
+  CHECK(contains(costly.problem,
+                 "it keeps 1.00 KiB of inputs for its replay and spares only 1.00 KiB"));
   const SegmentReport good = problem([&] {
     Tensor y = x;
     {

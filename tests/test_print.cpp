@@ -2,6 +2,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "rewind/core/ops/print.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "backends/open.h"
-#include "core/process_memory.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/memory/process_memory.h"
 #include "shaders/params.h"
 #include "tests/env.h"
 #include "tests/kernel_runner.h"

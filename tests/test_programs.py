@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The example programs with outputs that are no plain files, readers that leave, damaged checkpoints,
+"""The example programs with outputs that are no plain files, readers that leave, damaged snapshots,
 and signals. Usage: test_programs.py FOLDER_OF_THE_PROGRAMS [NAME_OF_A_TEST...]"""
 
 import json
@@ -122,8 +122,8 @@ def test_lost_output(folder):
 
 
 def test_damage(folder):
-    """A damaged checkpoint is passed over with a warning; --restart is needed when none is whole."""
-    train = (*RESNET, "--resume", "kept", "--checkpoint-every-steps", "2", "--steps", "8", "--save", "out")
+    """A damaged snapshot is passed over with a warning; --restart is needed when none is whole."""
+    train = (*RESNET, "--resume", "kept", "--snapshot-every", "2", "--steps", "8", "--save", "out")
     run(folder, *train)
     whole = (folder / "out").read_bytes()
     damage(snapshots(folder)[-1])
@@ -134,7 +134,7 @@ def test_damage(folder):
     for path in snapshots(folder):
         damage(path)
     _, errors = run(folder, *train, status=1)
-    expect("none of the 2 checkpoints" in errors and "--restart" in errors, "no start from zero", errors)
+    expect("none of the 2 snapshots" in errors and "--restart" in errors, "no start from zero", errors)
     (folder / "out").unlink()
     out, _ = run(folder, *train, "--restart")
     expect("going on" not in out and (folder / "out").read_bytes() == whole, "a new start", out)
@@ -164,7 +164,7 @@ def test_names(folder):
     """Names of files are bytes: those that are no UTF-8 work as others do."""
     name = os.fsdecode(b"pictures\xff")
     (folder / name).symlink_to("cifar")
-    train = ("resnet", "--data", name, *RESNET[3:], "--resume", "kept", "--checkpoint-every-steps", "2",
+    train = ("resnet", "--data", name, *RESNET[3:], "--resume", "kept", "--snapshot-every", "2",
              "--steps", "4", "--save", name + ".model", "--report", "named.json")
     run(folder, *train)
     snapshots(folder)[-1].unlink()
@@ -190,10 +190,10 @@ def wait_until(child, condition):
 
 
 def test_signals(folder):
-    """The step is finished, a checkpoint written, and the exit status says which signal it was."""
+    """The step is finished, a snapshot written, and the exit status says which signal it was."""
     endless = (*RESNET, "--steps", "100000000")
     for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        child = start(folder, *endless, "--resume", "kept", "--checkpoint-every-steps", "100000000")
+        child = start(folder, *endless, "--resume", "kept", "--snapshot-every", "100000000")
         wait_until(child, lambda: catches(child.pid))
         _, errors = run(folder, *endless, "--resume", "kept", status=1)
         expect(f"in use by process {child.pid};" in errors, "a second process", errors)
@@ -203,7 +203,7 @@ def test_signals(folder):
         # The second run goes on from the first one's.
         step = int(snapshots(folder)[-1].stem.split("-")[1])
         expect(f"after step {step} of 100000000; --resume 'kept' goes on" in errors, "the step", errors)
-    expect(len(snapshots(folder)) == 2, "a checkpoint of each", snapshots(folder))
+    expect(len(snapshots(folder)) == 2, "a snapshot of each", snapshots(folder))
 
     mnist = ("mnist_accumulate", "--epochs", "100000", "--runs", "single", *FAST)
     for command in (endless, mnist):
@@ -211,7 +211,7 @@ def test_signals(folder):
         wait_until(child, lambda: catches(child.pid))
         child.terminate()
         _, errors = child.communicate(timeout=300)
-        expect(child.returncode == 143 and errors.startswith("stopped: "), "no checkpoints", errors)
+        expect(child.returncode == 143 and errors.startswith("stopped: "), "no snapshots", errors)
 
     # Two signals before the step is over: the second does not wait for it.
     child = start(folder, *endless, "--resume", "new")

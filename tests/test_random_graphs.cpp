@@ -46,7 +46,8 @@ void check_graphs(uint32_t count) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "random graphs: segments give the same bits and leave nothing" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "random graphs: segments give the same bits and leave nothing" *
+                                 doctest::test_suite("host")) {
   check_graphs(300);
 }
 

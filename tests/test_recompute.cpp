@@ -2,7 +2,10 @@
 #include <cmath>
 #include <map>
 
-#include "core/recompute_search.h"
+#include "rewind/core/predict/search.h"
+#include "rewind/core/recompute/evaluate.h"
+#include "rewind/core/recompute/planner.h"
+#include "rewind/core/recompute/speed.h"
 #include "tests/random_program.h"
 #include "tests/recompute_graphs.h"
 

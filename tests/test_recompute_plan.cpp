@@ -7,8 +7,11 @@
 #include <map>
 #include <optional>
 
-#include "core/error.h"
-#include "core/recompute_polish.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/recompute/evaluate.h"
+#include "rewind/core/recompute/planner.h"
+#include "rewind/core/recompute/polish.h"
+#include "rewind/core/recompute/speed.h"
 #include "tests/recompute_graphs.h"
 
 namespace rw::test {
@@ -190,7 +193,8 @@ TEST_CASE("recompute: polishing uses what room a plan leaves" * doctest::test_su
     CHECK(cost.peak == polished.peak);
     CHECK(cost.cost <= plan.cost);
     cheaper += cost.cost < plan.cost;
-    CHECK(polish(graph, 2 * std::max(plain, plan.peak), plan).cost == 0);  // all room: nothing is replayed
+    CHECK(polish(graph, 2 * std::max(plain, plan.peak), plan).cost ==
+          0);  // all room: nothing is replayed
   }
   CHECK(cheaper > 10);
 }

@@ -3,7 +3,7 @@
 #include <iterator>
 #include <map>
 
-#include "core/recompute_search.h"
+#include "rewind/core/predict/search.h"
 #include "tests/random_program.h"
 #include "tests/unet.h"
 
@@ -47,8 +47,8 @@ StepProgram random_program(uint32_t seed) {
   };
 }
 
-// All that a search hands out, in an order by the seed, and budgets around each peak: they are kept,
-// they are feasible, and a smaller one never gets more memory than a larger one was given.
+// All that a search hands out, in an order by the seed, and budgets around each peak: they are
+// kept, they are feasible, and a smaller one never gets more memory than a larger one was given.
 void check_search(const StepProgram& program, uint32_t seed) {
   RecomputeSearch search = search_for(program);
   std::map<uint64_t, uint64_t> given;  // budget -> peak, ever
@@ -90,8 +90,8 @@ TEST_CASE("recompute search: whatever peak it has handed out is a budget, on a U
   check_search(unet_program(16, 29, 51), 2);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "recompute search: the same on random programs" *
-                                 doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "recompute search: the same on random programs" * doctest::test_suite("host")) {
   for (uint32_t seed = 0; seed < 24; ++seed) {
     INFO("seed " << seed);
     check_search(random_program(seed), seed);

@@ -1,6 +1,7 @@
 // LSTM and GRU as modules: names, layouts, states, dropout, checkpoint segments.
-#include "core/segment.h"
-#include "nn/recurrent.h"
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/nn/recurrent.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;

@@ -4,11 +4,12 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "core/segment.h"
-#include "data/loader.h"
-#include "data/synthetic.h"
-#include "nn/models/resnet.h"
-#include "optim/sgd.h"
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/data/loader.h"
+#include "rewind/data/synthetic.h"
+#include "rewind/nn/models/resnet.h"
+#include "rewind/optim/sgd.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;
@@ -208,7 +209,7 @@ TEST_CASE("resnet: learns ten images by heart") {
     config.widths = {8, 16, 32};
     ResNet model(config);
     model.set_checkpoint(CheckpointMode::stage);
-    Sgd sgd(model.parameters(), {.lr = 0.1f, .momentum = 0.9f});
+    SGD sgd(model.parameters(), {.lr = 0.1f, .momentum = 0.9f});
 
     const ImageDataset shapes = draw_shapes(10, 1);
     Loader loader(shapes,

@@ -3,8 +3,9 @@
 
 #include <cmath>
 
-#include "io/model.h"
-#include "nn/models/resnet.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/io/model.h"
+#include "rewind/nn/models/resnet.h"
 #include "tests/hashed.h"
 #include "tests/optim_fixture.h"
 

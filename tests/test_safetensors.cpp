@@ -1,15 +1,15 @@
 // safetensors and .npy: files written and read back, and files that lie.
 #include <doctest/doctest.h>
-#include <zlib.h>
 
 #include <cstring>
 #include <fstream>
 #include <random>
+#include <zlib.h>
 
-#include "data/random.h"
-#include "io/model.h"
-#include "io/npy.h"
-#include "io/safetensors.h"
+#include "rewind/data/random.h"
+#include "rewind/io/model.h"
+#include "rewind/io/npy.h"
+#include "rewind/io/safetensors.h"
 #include "tests/file_fixture.h"
 #include "tests/optim_fixture.h"
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 
+#include "rewind/core/predict/segment_report.h"
 #include "tests/random_program.h"
 #include "tests/unet.h"
 
@@ -29,7 +30,7 @@ Measured measure(const Forward& forward, std::vector<Tensor>& leaves, int left_o
     const Pass pass = forward(left_out);
     if (left_out < 0) {
       const uint64_t live = device.live(), peak = device.memory_report().peak;
-      result.reports = Tape::current()->segment_reports(pass.loss);
+      result.reports = segment_reports(*Tape::current(), pass.loss);
       CHECK(device.live() == live);
       CHECK(device.memory_report().peak == peak);
     }
@@ -51,10 +52,11 @@ Count check_reports(const Forward& forward, std::vector<Tensor>& leaves) {
   const Measured all = measure(forward, leaves, -1);
   Count count;
   for (const SegmentReport& report : all.reports) {
-    INFO("segment " << report.segment << " in " << report.parent << " of " << report.records << ": " << report.problem);
+    INFO("segment " << report.segment << " in " << report.parent << " of " << report.records << ": "
+                    << report.problem);
     const Measured without = measure(forward, leaves, report.segment);
-    INFO("real " << all.peak << " without " << without.peak << ", reported " << report.peak << " and "
-                 << report.peak_without);
+    INFO("real " << all.peak << " without " << without.peak << ", reported " << report.peak
+                 << " and " << report.peak_without);
     const bool harms = without.peak <= all.peak;
     if (report.records > 0) {
       CHECK(report.peak_without > 0);
@@ -106,8 +108,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segment reports: random marks that do not lower th
   CHECK(segments - harmful > 20);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segment reports: marks in a convolutional net" *
-                                 doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "segment reports: marks in a convolutional net" * doctest::test_suite("host")) {
   manual_seed(3);
   UNet net(4);
   const Tensor image = rand({1, 21, 27, 3});
@@ -128,8 +130,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segment reports: marks in a convolutional net" *
   CHECK(sum.harmful < sum.segments);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segment reports: backward hands them over once" *
-                                 doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "segment reports: backward hands them over once" * doctest::test_suite("host")) {
   const Tensor x = leaf(256);
   int calls = 0;
   const auto step = [&] {
@@ -141,7 +143,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segment reports: backward hands them over once" *
     sum(square(y)).backward();
     Tensor(x).set_grad({});
   };
-  tape().report_segments([&](const std::vector<SegmentReport>& reports) {
+  report_segments(tape(), [&](const std::vector<SegmentReport>& reports) {
     ++calls;
     REQUIRE(reports.size() == 1);
     CHECK(contains(reports[0].problem, "leave this segment out"));

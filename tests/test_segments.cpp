@@ -3,6 +3,7 @@
 #include <functional>
 #include <tuple>
 
+#include "rewind/core/ops/autocast.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {
@@ -69,7 +70,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: scope and function forms" * doctest::tes
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: replay runs what the vjps read, once, and stops early" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "segments: replay runs what the vjps read, once, and stops early" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(64);
   const auto replays = [&](const Block& block) {
     const uint64_t before = tape().replayed_records();
@@ -102,7 +104,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: nested to any depth" * doctest::test_sui
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: several outputs, unused ones, branches, skips" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "segments: several outputs, unused ones, branches, skips" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(36), w = leaf(36);
   const auto body = [&](const Tensor& t) {
     const Tensor a = exp(t * w), b = sin(a), unused = square(b);
@@ -118,7 +121,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: several outputs, unused ones, branches, 
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: views, in-place, handles that the user keeps" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "segments: views, in-place, handles that the user keeps" *
+                                 doctest::test_suite("host")) {
   const Tensor x = square_leaf(6), w = square_leaf(6);
   check_same({x, w}, [&](bool on) {
     Tensor kept, y = x * 2.0f;
@@ -134,7 +138,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: views, in-place, handles that the user k
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: f16 autocast, dropout, random numbers" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "segments: f16 autocast, dropout, random numbers" * doctest::test_suite("host")) {
   const Tensor x = square_leaf(8), w = square_leaf(8), v = square_leaf(8);
   check_same({x, w, v}, [&](bool on) {
     Tensor y = x;
@@ -148,7 +153,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: f16 autocast, dropout, random numbers" *
   });
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: batch norm's running statistics are updated once" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "segments: batch norm's running statistics are updated once" *
+                                 doctest::test_suite("host")) {
   const Tensor x = square_leaf(8), weight = leaf(8), bias = leaf(8);
   std::vector<Values> running_after;
   check_same({x, weight, bias}, [&](bool on) {
@@ -181,7 +187,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: retain replays again" * doctest::test_su
   }
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: disjoint graphs, in either order, in one segment or two" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "segments: disjoint graphs, in either order, in one segment or two" *
+                                 doctest::test_suite("host")) {
   const Block block = [](const Tensor& t) { return exp(sin(square(t))); };
   const Tensor a = leaf(8), b = leaf(8);
   const auto expected = train({a, b}, false, [&](bool) { return block(a) + block(b); });
@@ -202,7 +209,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: disjoint graphs, in either order, in one
     }
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: dropped results free what their segment holds" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "segments: dropped results free what their segment holds" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(256);
   const Tensor kept = sum(exp(x));  // keeps the tape from being empty
   const uint64_t before = live();
@@ -214,7 +222,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: dropped results free what their segment 
   kept.backward();
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: nothing is held for results that were dropped" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "segments: nothing is held for results that were dropped" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(256);
   const auto held = [&](bool branch) {
     const uint64_t before = live();
@@ -236,7 +245,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: nothing is held for results that were dr
   CHECK(held(true) == held(false));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: a parameter that changes before the replay is an error" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "segments: a parameter that changes before the replay is an error" *
+                                 doctest::test_suite("host")) {
   Tensor w = leaf(8, "block.weight");
   const Tensor loss = sum(checkpoint([&] { return exp(exp(w + 1.0f)); }));
   {
@@ -248,7 +258,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: a parameter that changes before the repl
   CHECK(contains(message, "'block.weight'"));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: an exception inside leaves them closed and empty" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "segments: an exception inside leaves them closed and empty" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(64);
   const uint64_t before = live();
   CHECK_THROWS_AS(checkpoint([&] {
@@ -261,7 +272,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: an exception inside leaves them closed a
   CHECK(tape().stats().segments == 0);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "segments: without gradients they are nothing" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "segments: without gradients they are nothing" * doctest::test_suite("host")) {
   const NoGrad guard;
   const Tensor x = leaf(64);
   const Tensor y = checkpoint([&] { return exp(square(x)); });
@@ -292,7 +304,8 @@ Tensor halves(Tensor x, const Tensor& w, int count) {
 }  // namespace
 
 TEST_CASE_FIXTURE(CpuDevice,
-                  "segments: the peak of 32 layers falls, and nesting makes it fall further" * doctest::test_suite("host")) {
+                  "segments: the peak of 32 layers falls, and nesting makes it fall further" *
+                      doctest::test_suite("host")) {
   const Tensor x = leaf(width), w = leaf(width);
   const auto peak_of = [&](const std::function<Tensor()>& forward) {
     device->reset_peak();

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <random>
 
-#include "core/error.h"
-#include "core/shape.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/base/shape.h"
 
 namespace rw::test {
 

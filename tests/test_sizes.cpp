@@ -2,9 +2,9 @@
 // allocated.
 #include <limits>
 
-#include "core/checked.h"
-#include "core/launch.h"
-#include "nn/layers.h"
+#include "rewind/core/base/checked.h"
+#include "rewind/core/tensor/launch.h"
+#include "rewind/nn/layers.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {

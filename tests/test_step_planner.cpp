@@ -1,10 +1,10 @@
 // Steady state: steps are learnt, laid out offline and followed; other steps are handled correctly.
 #include <random>
 
-#include "backends/dry/dry_backend.h"
-#include "core/dry_run.h"
-#include "nn/models/resnet.h"
-#include "optim/sgd.h"
+#include "rewind/backends/dry/dry_backend.h"
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/nn/models/resnet.h"
+#include "rewind/optim/sgd.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {
@@ -62,7 +62,8 @@ TEST_CASE("steady state: steps of several lengths are each followed, nothing gro
   }
   const MemoryReport report = device->memory_report();
   CHECK(report.reserved == reserved);
-  CHECK(report.followed_steps >= 300);  // the first two begin alike: only one can be followed from there
+  CHECK(report.followed_steps >=
+        300);  // the first two begin alike: only one can be followed from there
 }
 
 TEST_CASE("steady state: a small value that outlives its step is in no other step's way") {
@@ -86,7 +87,8 @@ TEST_CASE("steady state: steps that begin with other bytes in places of one size
   const auto program = [&] {
     for (int i = 0; i < 12; ++i) {
       const auto ids = default_device()->allocate({i % 2 ? 24 : 32}, DType::u8);
-      step(default_device(), i % 2 ? std::vector<int64_t>{800, 200} : std::vector<int64_t>{900, 4000});
+      step(default_device(),
+           i % 2 ? std::vector<int64_t>{800, 200} : std::vector<int64_t>{900, 4000});
       default_device()->end_step();
     }
   };
@@ -96,10 +98,48 @@ TEST_CASE("steady state: steps that begin with other bytes in places of one size
   CHECK(packed.memory.plan_misses == 0);
 }
 
+TEST_CASE("steady state: a loop that only calls its optimizer has steps, and stays small") {
+  for (const bool outside : {false, true}) {  // where its tensors live
+    set_default_device(open_backend("cpu"));
+    Tensor weight = rand({64, 64}).set_requires_grad();
+    SGD optimizer({weight});
+    Tensor x, loss;
+    for (int i = 0; i < 200; ++i) {
+      const Tensor inside = rand({32, 64});
+      if (outside) x = rand({32, 64});
+      loss = mean(square(matmul(outside ? x : inside, weight)));
+      optimizer.backward(loss);
+      optimizer.step();
+      optimizer.zero_grad();
+      if (!outside) loss = {};
+    }
+    const MemoryReport report = default_device()->memory_report();
+    CHECK(report.followed_steps >= 195);
+    CHECK(report.plan_misses == 0);
+    CHECK(report.naive < 4 * report.peak);  // of one step
+    CHECK(default_device()->step_traces().size() <= 4);
+  }
+}
+
+TEST_CASE("steady state: a loop that nobody divides into steps is not remembered") {
+  const auto device = dry_device();
+  const auto weights = device->allocate({1000}, DType::u8);
+  for (int i = 0; i < (1 << 20) + 10; ++i) device->allocate({256}, DType::u8);
+  device->end_step();
+  CHECK(device->step_traces().empty());
+  for (int i = 0; i < 4; ++i) {
+    step(device, {900, 300, 4000});
+    device->end_step();
+  }
+  CHECK(device->memory_report().followed_steps >= 2);
+}
+
 TEST_CASE("steady state: 10 000 different steps do not grow the memory") {
   const auto device = dry_device();
   std::mt19937 random(5);
-  const auto small = [&] { return device->allocate({static_cast<int64_t>(1 + random() % 4000), 256}, DType::u8); };
+  const auto small = [&] {
+    return device->allocate({static_cast<int64_t>(1 + random() % 4000), 256}, DType::u8);
+  };
   std::vector<std::shared_ptr<Storage>> persistent;
   for (int i = 0; i < 20; ++i) persistent.push_back(small());
   uint64_t peak = 0, after_warmup = 0;
@@ -114,8 +154,8 @@ TEST_CASE("steady state: 10 000 different steps do not grow the memory") {
     if (i == 2000) after_warmup = device->memory_report().peak_reserved;
   }
   const MemoryReport report = device->memory_report();
-  MESSAGE("peak " << report.peak << ", reserved after 2000 steps " << after_warmup << ", at the end "
-                  << report.peak_reserved);
+  MESSAGE("peak " << report.peak << ", reserved after 2000 steps " << after_warmup
+                  << ", at the end " << report.peak_reserved);
   CHECK(static_cast<double>(report.peak_reserved) <= 1.25 * static_cast<double>(after_warmup));
   CHECK(static_cast<double>(report.peak_reserved) <= 1.6 * static_cast<double>(report.peak));
 }
@@ -127,7 +167,8 @@ TEST_CASE("steady state: under a limit, with what persists in the way") {
   step(free, sizes);
   const uint64_t need = free->memory_report().peak;
   for (const double slack : {1.0, 1.05, 1.3, 2.0}) {
-    const auto device = dry_device(static_cast<uint64_t>(static_cast<double>(need) * slack) + 4 * MiB);
+    const auto device =
+        dry_device(static_cast<uint64_t>(static_cast<double>(need) * slack) + 4 * MiB);
     const auto weights = device->allocate({static_cast<int64_t>(MiB)}, DType::u8);
     for (int i = 0; i < 5; ++i) {
       try {
@@ -159,7 +200,8 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
   const auto ratio = [](const Forecast& f) {
     return static_cast<double>(f.memory.peak_reserved) / static_cast<double>(f.memory.peak);
   };
-  MESSAGE("most reserved over the peak: " << ratio(dynamic) << " before, " << ratio(packed) << " learnt");
+  MESSAGE("most reserved over the peak: " << ratio(dynamic) << " before, " << ratio(packed)
+                                          << " learnt");
   CHECK(ratio(packed) <= 1.03);
   CHECK(ratio(dynamic) > ratio(packed));
   // So much is enough.
@@ -171,7 +213,8 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
                           {.memory_limit = packed.memory.peak - 1, .learnt = dynamic.steps}),
                   OutOfMemory);
   // On a device whose blocks are too small for what was learnt.
-  const auto small = Device::create(make_dry_backend({.memory_bytes = 1 << 30, .max_block_bytes = 20 * MiB}));
+  const auto small =
+      Device::create(make_dry_backend({.memory_bytes = 1 << 30, .max_block_bytes = 20 * MiB}));
   small->learn(dynamic.steps);
   const auto stays = small->allocate({static_cast<int64_t>(MiB)}, DType::u8);
   CHECK_THROWS_AS(step(small, sizes), OutOfMemory);
@@ -189,14 +232,15 @@ TEST_CASE("steady state: training on Vulkan keeps its memory and its results") {
     set_default_device(open_backend("vulkan"));
     manual_seed(3);
     ResNet model(resnet_cifar(8, 1, BlockKind::basic, 10));
-    Sgd optimizer(one_group(model.parameters()), {.lr = 0.01f});
+    SGD optimizer(one_group(model.parameters()), {.lr = 0.01f});
     uint64_t reserved = 0;
     for (int i = 0; i < 24; ++i) {
       {
         const int64_t n = i % 5 == 4 ? 1 : 2;  // a short last batch
         const Tensor x = randn({n, 16, 16, 3});
         const std::vector<int32_t> labels = {3, 7};
-        const Tensor loss = cross_entropy(model(x), tensor(std::span(labels).first(static_cast<size_t>(n)), {n}));
+        const Tensor loss =
+            cross_entropy(model(x), tensor(std::span(labels).first(static_cast<size_t>(n)), {n}));
         if (!drops_early) optimizer.zero_grad();
         loss.backward();
         optimizer.step();

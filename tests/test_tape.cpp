@@ -33,7 +33,8 @@ const Op forgetful_cube = {.name = "forgetful", .forward = cube_forward, .vjp = 
 
 }  // namespace
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: records hold what their vjp reads, once, and nothing else" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "tape: records hold what their vjp reads, once, and nothing else" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(n), constant = ones({n});
   const auto saved = [&](const Tensor&) { return tape().stats().saved_bytes; };
   CHECK(saved(x + constant) == 0);
@@ -49,7 +50,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: records hold what their vjp reads, once, and
   CHECK(tape().stats().saved_tensors == 0);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: backward frees storage as it goes" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "tape: backward frees storage as it goes" * doctest::test_suite("host")) {
   const Tensor x = leaf(n);
   Tensor y = x + 0.0f;
   for (int i = 0; i < 20; ++i) y = tanh(y);
@@ -63,7 +65,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: backward frees storage as it goes" * doctest
   CHECK(live() == 2 * bytes);  // x and its gradient
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: what no handle can reach is freed, during the forward too" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "tape: what no handle can reach is freed, during the forward too" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(n);
   for (int i = 0; i < 1000; ++i) {
     const Tensor y = sum(square(exp(x)) * x);
@@ -81,7 +84,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: what no handle can reach is freed, during th
     REQUIRE(g == doctest::Approx(std::exp(x.to_vector()[i++])));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: a value read twice gets the sum of its gradients" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "tape: a value read twice gets the sum of its gradients" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(5);
   const Tensor y = exp(x);
   sum(y * y + expand(reshape(y, {1, 5}), {3, 5}) * 2.0f).backward();
@@ -90,7 +94,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: a value read twice gets the sum of its gradi
     CHECK(gradient[i] == doctest::Approx(6 * std::exp(2 * values[i]) + 6 * std::exp(values[i])));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: disjoint graphs do not disturb each other, in either order" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "tape: disjoint graphs do not disturb each other, in either order" *
+                                 doctest::test_suite("host")) {
   for (const bool first_first : {true, false}) {
     const Tensor a = leaf(8), b = leaf(8);
     const Tensor la = sum(square(a)), lb = sum(exp(b)), la2 = sum(a * 3.0f);
@@ -104,7 +109,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: disjoint graphs do not disturb each other, i
   }
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: gradients accumulate; retain allows a second backward" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "tape: gradients accumulate; retain allows a second backward" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(8);
   const Tensor loss = sum(square(x));
   loss.backward({}, true);
@@ -116,7 +122,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: gradients accumulate; retain allows a second
   CHECK(std::isfinite(loss.item()));  // the value stays
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: a second backward through a freed part is an error" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "tape: a second backward through a freed part is an error" *
+                                 doctest::test_suite("host")) {
   const Tensor x = leaf(8);
   const Tensor trunk = exp(x);
   const Tensor a = sum(square(trunk)), b = sum(trunk * 2.0f);
@@ -142,7 +149,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: misuse says what to do" * doctest::test_suit
   CHECK(x.grad().to_vector()[3] == doctest::Approx(2 * std::exp(x.to_vector()[3])));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: a value that changed between forward and backward is named" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "tape: a value that changed between forward and backward is named" *
+                                 doctest::test_suite("host")) {
   Tensor w = leaf(8, "layer.weight");
   const Tensor loss = sum(w * exp(w));
   {
@@ -157,13 +165,15 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: a value that changed between forward and bac
   unread.backward();
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: tensors of two devices do not mix" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "tape: tensors of two devices do not mix" * doctest::test_suite("host")) {
   const auto other = Device::create(open_backend("cpu"));
   const Tensor a = ones({4}), b = full({4}, 1, DType::f32, other);
   CHECK(contains(message_of<DeviceError>([&] { a + b; }), "one device"));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: ops write over inputs that nobody else needs, and only these" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "tape: ops write over inputs that nobody else needs, and only these" *
+                                 doctest::test_suite("host")) {
   {
     const NoGrad guard;
     Tensor t = full({n}, -1);
@@ -190,7 +200,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: ops write over inputs that nobody else needs
     CHECK(x.grad().to_vector()[i] == doctest::Approx(4 * std::exp(x.to_vector()[i] + 2)));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: a user's op is like the built-in ones" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "tape: a user's op is like the built-in ones" * doctest::test_suite("host")) {
   const Tensor x = leaf(8);
   for (const bool segment : {false, true}) {
     Tensor loss;
@@ -207,7 +218,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: a user's op is like the built-in ones" * doc
   CHECK(contains(message_of<AutogradError>([&] { bad.backward(); }), "declare it in saves"));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: a user's op may hand out its input" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "tape: a user's op may hand out its input" * doctest::test_suite("host")) {
   const Tensor x = leaf(8);
   for (const bool segment : {false, true}) {
     Tensor loss;
@@ -230,7 +242,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: a user's op may hand out its input" * doctes
   CHECK(x.grad().to_vector()[0] == -1);
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: a vjp must give one gradient per input, of its shape" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "tape: a vjp must give one gradient per input, of its shape" *
+                                 doctest::test_suite("host")) {
   const Op few = {.name = "few",
                   .forward = cube_forward,
                   .vjp = [](const Record&, std::span<Tensor>) { return std::vector<Tensor>{}; }};
@@ -253,7 +266,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: an op may have many inputs" * doctest::test_
   CHECK(x.grad().to_vector() == std::vector<float>(3, 69 * 70 / 2));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: 40000 ops deep, without recursion" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "tape: 40000 ops deep, without recursion" * doctest::test_suite("host")) {
   const Tensor x = leaf(4);
   for (const bool backward : {true, false}) {
     Tensor y = x + 0.0f;
@@ -264,7 +278,8 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: 40000 ops deep, without recursion" * doctest
   CHECK(std::isfinite(x.grad().to_vector()[0]));
 }
 
-TEST_CASE_FIXTURE(CpuDevice, "tape: exceptions leave tape and arena clean" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice,
+                  "tape: exceptions leave tape and arena clean" * doctest::test_suite("host")) {
   struct Stop {};
   const Op bad_forward = {
       .name = "bad_forward",

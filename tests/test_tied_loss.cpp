@@ -1,5 +1,6 @@
 // tied_cross_entropy against linear and cross_entropy.
-#include "core/segment.h"
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/ops/autocast.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"
 

@@ -1,11 +1,11 @@
 // Timelines: the page holds the whole trace, and the Chrome trace's events and counters are right.
 #include <doctest/doctest.h>
-
-#include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "io/timeline.h"
+#include <map>
+
+#include "rewind/core/base/error.h"
+#include "rewind/io/timeline.h"
 #include "tests/file_fixture.h"
 #include "tests/trace_fixture.h"
 

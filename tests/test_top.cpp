@@ -1,13 +1,13 @@
 // `rewind top`: who uses device memory, read from a made-up /proc, and what is shown.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <unistd.h>
 
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 #include "tests/temporary_folder.h"
 #include "tools/top/report.h"
 

@@ -1,14 +1,14 @@
 // The loop of the programs: stopped by signals, gone on with, and refused.
 #include <doctest/doctest.h>
-#include <signal.h>
 
 #include <cstring>
 #include <fstream>
+#include <signal.h>
 
-#include "core/interrupt.h"
 #include "examples/common/training_loop.h"
 #include "examples/mnist/steps.h"
-#include "io/model.h"
+#include "rewind/core/base/interrupt.h"
+#include "rewind/io/model.h"
 #include "tests/file_fixture.h"
 #include "tests/optim_fixture.h"
 
@@ -34,8 +34,8 @@ struct Training {
         loop({.steps = total,
               .batches = batches,
               .quiet = true,
-              .checkpoints = folder,
-              .steps_per_checkpoint = 100,
+              .snapshots = folder,
+              .steps_per_snapshot = 100,
               .restart = restart,
               .settings = std::move(settings)},
              steps.model, steps.optimizer, steps.meter, planned) {}
@@ -103,7 +103,7 @@ TEST_CASE("training loop: a signal ends it after the step, and it goes on with t
   }
 }
 
-TEST_CASE("training loop: without checkpoints a signal ends it after the step" *
+TEST_CASE("training loop: without snapshots a signal ends it after the step" *
           doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Training training("");
@@ -111,8 +111,7 @@ TEST_CASE("training loop: without checkpoints a signal ends it after the step" *
                        Interrupted);
 }
 
-TEST_CASE("training loop: only its own checkpoints are gone on with" *
-          doctest::test_suite("host")) {
+TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   // A folder's name is bytes, which JSON cannot hold as they are.
@@ -132,7 +131,7 @@ TEST_CASE("training loop: only its own checkpoints are gone on with" *
     const TemporaryFolder other;
     {
       Training training(other.path);
-      CheckpointDirectory(other.path)
+      SnapshotDirectory(other.path)
           .save({.model = training.steps.model, .optimizer = training.steps.optimizer}, position);
     }
     return refusal(Training(other.path));
@@ -158,7 +157,7 @@ TEST_CASE("training loop: damage is passed over, but not down to zero unasked" *
     Training training(folder.path);
     CHECK_THROWS_AS(training.run(at), Interrupted);
   }
-  const auto files = CheckpointDirectory(folder.path).list();
+  const auto files = SnapshotDirectory(folder.path).list();
   REQUIRE(files.size() == 2);
   const auto damage = [](const fs::path& path) {
     std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);

@@ -9,16 +9,15 @@ using namespace rw::test;
 
 namespace {
 
-// Rows of chunks of at most `chunk` elements of a parameter that begins at 8; its gradient, at `grad`.
-// The last row has no gradient.
+// Rows of chunks of at most `chunk` elements of a parameter that begins at 8; its gradient, at
+// `grad`. The last row has no gradient.
 std::vector<float> table(uint32_t n, uint32_t chunk, uint32_t grad) {
   std::vector<float> rows;
   const auto row = [&](uint32_t begin, uint32_t at, uint32_t size, float parameter) {
     const auto f = [](uint32_t x) { return static_cast<float>(x); };
     rows.insert(rows.end(), {f(begin), f(at), f(size), parameter});
   };
-  for (uint32_t at = 0; at < n; at += chunk)
-    row(8 + at, grad + at, std::min(chunk, n - at), 0);
+  for (uint32_t at = 0; at < n; at += chunk) row(8 + at, grad + at, std::min(chunk, n - at), 0);
   row(8, 0, 0, 1);
   return rows;
 }
@@ -47,8 +46,9 @@ TEST_CASE("kernels: grad_stats") {
       const GradStatsParams p{.first = 0, .rows = count, .chunks = count};
       auto g = values(grad + n);
       const auto run = [&] {
-        both->run("grad_stats", {in(DType::f32, g), in(DType::i32, rows), out(DType::f32, 2 * count)},
-                  p, {}, {count});
+        both->run("grad_stats",
+                  {in(DType::f32, g), in(DType::i32, rows), out(DType::f32, 2 * count)}, p, {},
+                  {count});
       };
       run();
       for (float bad :

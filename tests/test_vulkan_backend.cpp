@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/open.h"
-#include "backends/vulkan/vulkan_backend.h"
-#include "core/error.h"
+#include "rewind/backends/open.h"
+#include "rewind/backends/vulkan/vulkan_backend.h"
+#include "rewind/core/base/error.h"
 #include "shaders/params.h"
 #include "tests/env.h"
 

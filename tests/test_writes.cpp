@@ -1,17 +1,17 @@
 // Every public function that writes into a tensor counts as a write: a gradient that would read
 // what was overwritten is an error that names the tensor.
-#include "core/launch.h"
-#include "io/checkpoint.h"
-#include "io/model.h"
-#include "io/npy.h"
-#include "io/transfer.h"
-#include "nn/init.h"
-#include "nn/layers.h"
-#include "optim/accumulate.h"
-#include "optim/adam.h"
-#include "optim/ema.h"
-#include "optim/lamb.h"
-#include "optim/sgd.h"
+#include "rewind/core/tensor/launch.h"
+#include "rewind/io/model.h"
+#include "rewind/io/npy.h"
+#include "rewind/io/snapshot.h"
+#include "rewind/io/transfer.h"
+#include "rewind/nn/init.h"
+#include "rewind/nn/layers.h"
+#include "rewind/optim/accumulate.h"
+#include "rewind/optim/adam.h"
+#include "rewind/optim/ema.h"
+#include "rewind/optim/lamb.h"
+#include "rewind/optim/sgd.h"
 #include "tests/file_fixture.h"
 #include "tests/tape_fixture.h"
 
@@ -103,13 +103,13 @@ std::vector<Writer> writers() {
                const std::vector<double> values(16);
                upload("F64", std::as_bytes(std::span(values)), transpose(w.detach(), 0, 1), "w");
              }),
-      update<Sgd>("Sgd"),
+      update<SGD>("SGD"),
       update<Adam>("Adam"),
       update<AdamW>("AdamW"),
       update<Lamb>("Lamb"),
   };
   all.push_back({"Accumulate", [](Bench& b) -> Action {
-                   auto both = std::make_shared<Accumulate>(Sgd(b.model.parameters()), 1);
+                   auto both = std::make_shared<Accumulate>(SGD(b.model.parameters()), 1);
                    b.optimizers.push_back(both);
                    return [both, &b] {
                      both->backward(sum(square(b.w())));
@@ -118,7 +118,7 @@ std::vector<Writer> writers() {
                  }});
   for (const bool restores : {false, true})
     all.push_back({restores ? "Ema::restore" : "Ema::apply", [restores](Bench& b) -> Action {
-                     b.ema = std::make_shared<Ema>(b.make<Sgd>());
+                     b.ema = std::make_shared<Ema>(b.make<SGD>());
                      if (restores) b.ema->apply();
                      return [&b, restores] { restores ? b.ema->restore() : b.ema->apply(); };
                    }});
@@ -136,10 +136,10 @@ std::vector<Writer> writers() {
                    write_safetensors(b.folder.path / "m", state_dict(b.model));
                    return [&b] { SafetensorsFile(b.folder.path / "m").read("w", b.w()); };
                  }});
-  all.push_back({"load_checkpoint", [](Bench& b) -> Action {
-                   Optimizer& optimizer = b.make<Sgd>();
-                   save_checkpoint(b.folder.path / "c", {b.model, optimizer}, {});
-                   return [&] { load_checkpoint(b.folder.path / "c", {b.model, optimizer}); };
+  all.push_back({"load_snapshot", [](Bench& b) -> Action {
+                   Optimizer& optimizer = b.make<SGD>();
+                   save_snapshot(b.folder.path / "c", {b.model, optimizer}, {});
+                   return [&] { load_snapshot(b.folder.path / "c", {b.model, optimizer}); };
                  }});
   return all;
 }
@@ -178,11 +178,11 @@ TEST_CASE_FIXTURE(CpuDevice,
 
 TEST_CASE_FIXTURE(CpuDevice, "writes: what only reads is no write" * doctest::test_suite("host")) {
   Bench bench;
-  Optimizer& optimizer = bench.make<Sgd>();
+  Optimizer& optimizer = bench.make<SGD>();
   Tensor x = full(shape, 2).set_requires_grad();
   const Tensor loss = sum(tanh(linear(x, bench.w())));
   save_model(bench.folder.path / "m", bench.model);
-  save_checkpoint(bench.folder.path / "c", {bench.model, optimizer}, {});
+  save_snapshot(bench.folder.path / "c", {bench.model, optimizer}, {});
   save_npy(bench.folder.path / "n", bench.w());
   optimizer.zero_grad();
   bench.w().to_vector();

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "core/ops.h"
-#include "core/segment.h"
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/ops/ops.h"
 
 namespace rw::test {
 
@@ -14,7 +14,8 @@ class UNet {
   explicit UNet(int64_t width) {
     int64_t in = 3;
     for (int level = 0; level <= depth; ++level) in = add(in, width << level);
-    for (int level = depth - 1; level >= 0; --level) in = add(in + (width << level), width << level);
+    for (int level = depth - 1; level >= 0; --level)
+      in = add(in + (width << level), width << level);
     add(in, 2);
   }
 
@@ -58,8 +59,8 @@ class UNet {
   // Twice as high and wide, the last row and column again where the size asked for is odd.
   static Tensor grown(const Tensor& x, int64_t height, int64_t width) {
     const int64_t n = x.size(0), h = x.size(1), w = x.size(2), c = x.size(3);
-    Tensor y = reshape(expand(reshape(x, {n, h, 1, w, 1, c}), {n, h, 2, w, 2, c}),
-                       {n, 2 * h, 2 * w, c});
+    Tensor y =
+        reshape(expand(reshape(x, {n, h, 1, w, 1, c}), {n, h, 2, w, 2, c}), {n, 2 * h, 2 * w, c});
     return pad(y, {0, 0, 0, 0}, {0, height - 2 * h, width - 2 * w, 0});
   }
 

@@ -2,17 +2,17 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <optional>
+#include <unistd.h>
 
-#include "backends/open.h"
-#include "core/error.h"
 #include "examples/common/program.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/base/error.h"
 #include "tools/top/report.h"
 
 using namespace rw;

@@ -1,7 +1,7 @@
 // Rows of an optimizer's table of chunks (shaders/params.h).
 #pragma once
 
-#include "backends/cpu/elements.h"
+#include "rewind/backends/cpu/elements.h"
 #include "shaders/params.h"
 
 namespace rw::cpu {
@@ -11,7 +11,9 @@ struct Chunk {
 };
 
 inline Chunk chunk_of(const Elements& table, uint64_t row) {
-  const auto at = [&](uint64_t k) { return static_cast<uint64_t>(table.geti(CHUNK_ROW * row + k)); };
+  const auto at = [&](uint64_t k) {
+    return static_cast<uint64_t>(table.geti(CHUNK_ROW * row + k));
+  };
   return {at(0), at(1), at(2), at(3)};
 }
 

@@ -1,6 +1,4 @@
-#include "backends/cpu/cpu_backend.h"
-
-#include <unistd.h>
+#include "rewind/backends/cpu/cpu_backend.h"
 
 #include <algorithm>
 #include <array>
@@ -10,12 +8,13 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/kernels.h"
-#include "backends/dry/dry_backend.h"
-#include "core/error.h"
+#include "rewind/backends/cpu/kernels.h"
+#include "rewind/backends/dry/dry_backend.h"
+#include "rewind/core/base/error.h"
 
 namespace rw {
 namespace {

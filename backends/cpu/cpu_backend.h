@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "core/backend.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw {
 

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/backend.h"
-#include "core/dtype.h"
-#include "core/error.h"
+#include "rewind/core/backend/backend.h"
+#include "rewind/core/base/dtype.h"
+#include "rewind/core/base/error.h"
 #include "shaders/params.h"
 
 namespace rw::cpu {

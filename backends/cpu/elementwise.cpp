@@ -1,8 +1,8 @@
-#include "backends/cpu/elementwise.h"
+#include "rewind/backends/cpu/elementwise.h"
 
 #include <bit>
 
-#include "backends/cpu/kernels.h"
+#include "rewind/backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

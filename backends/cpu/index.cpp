@@ -1,7 +1,7 @@
 #include <limits>
 #include <unordered_map>
 
-#include "backends/cpu/kernels.h"
+#include "rewind/backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

@@ -1,7 +1,7 @@
 // The kernels of the cpu backend: plain loops that define what shaders/params.h describes.
 #pragma once
 
-#include "backends/cpu/elements.h"
+#include "rewind/backends/cpu/elements.h"
 
 namespace rw::cpu {
 

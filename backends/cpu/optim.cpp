@@ -2,8 +2,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "backends/cpu/chunks.h"
-#include "backends/cpu/kernels.h"
+#include "rewind/backends/cpu/chunks.h"
+#include "rewind/backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

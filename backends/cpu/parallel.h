@@ -25,10 +25,10 @@ void parallel_for(uint64_t count, uint64_t work, const Body& body) {
   std::vector<std::jthread> others;
   others.reserve(threads - 1);
   for (uint64_t t = 1; t < threads; ++t) try {
-    others.emplace_back(run_share, t);
-  } catch (const std::system_error&) {  // this process may not have more threads
-    run_share(t);
-  }
+      others.emplace_back(run_share, t);
+    } catch (const std::system_error&) {  // this process may not have more threads
+      run_share(t);
+    }
   run_share(0);
 }
 

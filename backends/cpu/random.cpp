@@ -1,9 +1,9 @@
-#include "backends/cpu/random.h"
+#include "rewind/backends/cpu/random.h"
 
 #include <cmath>
 #include <numbers>
 
-#include "backends/cpu/kernels.h"
+#include "rewind/backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

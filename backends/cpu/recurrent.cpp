@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "backends/cpu/kernels.h"
+#include "rewind/backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

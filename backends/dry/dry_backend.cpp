@@ -1,9 +1,9 @@
-#include "backends/dry/dry_backend.h"
+#include "rewind/backends/dry/dry_backend.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-// A backend without memory and without compute: it takes every call, so that a program's allocations
-// can be counted before any of them is made.
+// A backend without memory and without compute: it takes every call, so that a program's
+// allocations can be counted before any of them is made.
 #pragma once
 
 #include <functional>
 #include <memory>
 
-#include "core/backend.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw {
 

@@ -1,13 +1,12 @@
-#include "backends/vulkan/cache.h"
-
-#include <unistd.h>
+#include "rewind/backends/vulkan/cache.h"
 
 #include <cstring>
 #include <fstream>
+#include <unistd.h>
 
-#include "backends/vulkan/vk.h"
-#include "core/cache_directory.h"
-#include "core/hash.h"
+#include "rewind/backends/vulkan/vk.h"
+#include "rewind/core/base/cache_directory.h"
+#include "rewind/core/base/hash.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-// Small files in core/cache_directory.h's folder that may vanish or break at any time.
+// Small files in core/base/cache_directory.h's folder that may vanish or break at any time.
 #pragma once
 
 #include <cstddef>

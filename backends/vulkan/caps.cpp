@@ -1,11 +1,11 @@
-#include "backends/vulkan/caps.h"
+#include "rewind/backends/vulkan/caps.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <vector>
 
-#include "backends/vulkan/shader_table.h"
+#include "rewind/backends/vulkan/shader_table.h"
 
 namespace rw::vulkan {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "backends/vulkan/vk.h"
+#include "rewind/backends/vulkan/vk.h"
 
 namespace rw::vulkan {
 

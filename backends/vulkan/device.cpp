@@ -1,7 +1,7 @@
-#include "backends/vulkan/device.h"
+#include "rewind/backends/vulkan/device.h"
 
-#include "backends/listing.h"
-#include "backends/vulkan/shader_table.h"
+#include "rewind/backends/listing.h"
+#include "rewind/backends/vulkan/shader_table.h"
 
 namespace rw::vulkan {
 

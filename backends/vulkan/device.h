@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "backends/vulkan/caps.h"
-#include "backends/vulkan/instance.h"
+#include "rewind/backends/vulkan/caps.h"
+#include "rewind/backends/vulkan/instance.h"
 
 namespace rw::vulkan {
 

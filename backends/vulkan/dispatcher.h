@@ -1,8 +1,8 @@
 // How a planner of composed kernels (matrix.h) runs single shader modules.
 #pragma once
 
-#include "backends/vulkan/caps.h"
-#include "core/backend.h"
+#include "rewind/backends/vulkan/caps.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-#include "backends/vulkan/hazards.h"
+#include "rewind/backends/vulkan/hazards.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "backends/vulkan/instance.h"
+#include "rewind/backends/vulkan/instance.h"
 
 #include <algorithm>
 #include <atomic>

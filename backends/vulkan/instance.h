@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "backends/vulkan/vk.h"
+#include "rewind/backends/vulkan/vk.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-#include "backends/vulkan/kernels.h"
+#include "rewind/backends/vulkan/kernels.h"
 
 namespace rw::vulkan {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "backends/vulkan/caps.h"
-#include "backends/vulkan/shader_table.h"
+#include "rewind/backends/vulkan/caps.h"
+#include "rewind/backends/vulkan/shader_table.h"
 
 namespace rw::vulkan {
 

@@ -1,7 +1,7 @@
-#include "backends/vulkan/matrix.h"
+#include "rewind/backends/vulkan/matrix.h"
 
-#include "backends/vulkan/matrix_plan.h"
-#include "core/error.h"
+#include "rewind/backends/vulkan/matrix_plan.h"
+#include "rewind/core/base/error.h"
 
 namespace rw::vulkan {
 

@@ -2,7 +2,7 @@
 // from its parameters, dtypes and the device alone, so its workspace is known without running it.
 #pragma once
 
-#include "backends/vulkan/dispatcher.h"
+#include "rewind/backends/vulkan/dispatcher.h"
 
 namespace rw::vulkan {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "backends/vulkan/matrix_plan.h"
+#include "rewind/backends/vulkan/matrix_plan.h"
 
 namespace rw::vulkan {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "backends/vulkan/matrix_plan.h"
-#include "core/error.h"
+#include "rewind/backends/vulkan/matrix_plan.h"
+#include "rewind/core/base/error.h"
 
 namespace rw::vulkan {
 
@@ -85,8 +85,8 @@ bool wants_panels(const Problem& q, uint32_t size, uint32_t panel, uint32_t read
          uint64_t{size} * q.p.k * size_of(q.t) >= least_bytes;
 }
 
-// Runs g, into c itself or, when it is split, by way of f32 parts. The last constant of `variant`, which
-// is added here, says whether c is added to.
+// Runs g, into c itself or, when it is split, by way of f32 parts. The last constant of `variant`,
+// which is added here, says whether c is added to.
 void plan_tiles(Plan& plan, const Caps& caps, const Problem& q, const TileFamily& family,
                 GemmParams g, std::vector<uint32_t> variant, Operand a, Operand b, Operand c) {
   const uint64_t tiles =

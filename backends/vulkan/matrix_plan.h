@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/vulkan/caps.h"
-#include "backends/vulkan/shader_table.h"
-#include "core/backend.h"
+#include "rewind/backends/vulkan/caps.h"
+#include "rewind/backends/vulkan/shader_table.h"
+#include "rewind/core/backend/backend.h"
 #include "shaders/params.h"
 
 namespace rw::vulkan {

@@ -1,8 +1,8 @@
-#include "backends/vulkan/memory.h"
+#include "rewind/backends/vulkan/memory.h"
 
 #include <algorithm>
 
-#include "backends/vulkan/shader_table.h"
+#include "rewind/backends/vulkan/shader_table.h"
 
 namespace rw::vulkan {
 
@@ -76,8 +76,9 @@ void allocate_memory(const Device& device, Buffer& buffer, MemoryUse use) {
     vk_check(vkMapMemory(device.handle(), buffer.memory, 0, VK_WHOLE_SIZE, 0, &pointer),
              "vkMapMemory");
     // Some drivers say so when the process has no more address space (ulimit -v).
-    check<OutOfMemory>(pointer != nullptr, "vulkan", "{} bytes must be mapped, the driver gave none{}",
-                       buffer.size, heap_report(device));
+    check<OutOfMemory>(pointer != nullptr, "vulkan",
+                       "{} bytes must be mapped, the driver gave none{}", buffer.size,
+                       heap_report(device));
     buffer.mapped = static_cast<std::byte*>(pointer);
   }
 }

@@ -1,13 +1,13 @@
 // Device memory in blocks of one buffer each. Who puts what where inside a block is the arena's
-// business (core/arena.h).
+// business (core/memory/arena.h).
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
-#include "backends/vulkan/device.h"
-#include "core/backend.h"
+#include "rewind/backends/vulkan/device.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-#include "backends/vulkan/module_dispatcher.h"
+#include "rewind/backends/vulkan/module_dispatcher.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,12 +2,12 @@
 // computes the grid and records the dispatch.
 #pragma once
 
-#include "backends/vulkan/dispatcher.h"
-#include "backends/vulkan/kernels.h"
-#include "backends/vulkan/memory.h"
-#include "backends/vulkan/pipelines.h"
-#include "backends/vulkan/recorder.h"
-#include "backends/vulkan/staging.h"
+#include "rewind/backends/vulkan/dispatcher.h"
+#include "rewind/backends/vulkan/kernels.h"
+#include "rewind/backends/vulkan/memory.h"
+#include "rewind/backends/vulkan/pipelines.h"
+#include "rewind/backends/vulkan/recorder.h"
+#include "rewind/backends/vulkan/staging.h"
 
 namespace rw::vulkan {
 

@@ -1,9 +1,9 @@
-#include "backends/vulkan/pipelines.h"
+#include "rewind/backends/vulkan/pipelines.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "backends/vulkan/cache.h"
+#include "rewind/backends/vulkan/cache.h"
 
 namespace rw::vulkan {
 
@@ -131,7 +131,8 @@ void Pipelines::load_cache() {
     info.initialDataSize = loaded_bytes_ = blob.size();
     info.pInitialData = blob.data();
   }
-  if (ours && vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache_) == VK_SUCCESS) return;
+  if (ours && vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache_) == VK_SUCCESS)
+    return;
   info.initialDataSize = loaded_bytes_ = 0;
   vk_check(vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache_),
            "vkCreatePipelineCache");

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/vulkan/device.h"
-#include "backends/vulkan/shader_table.h"
+#include "rewind/backends/vulkan/device.h"
+#include "rewind/backends/vulkan/shader_table.h"
 
 namespace rw::vulkan {
 

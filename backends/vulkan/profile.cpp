@@ -1,14 +1,15 @@
-#include "backends/vulkan/profile.h"
+#include "rewind/backends/vulkan/profile.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <concepts>
 #include <limits>
-#include <nlohmann/json.hpp>
 
-#include "backends/dry/dry_backend.h"
-#include "backends/vulkan/matrix.h"
-#include "core/json_file.h"
+#include "rewind/backends/dry/dry_backend.h"
+#include "rewind/backends/vulkan/matrix.h"
+#include "rewind/core/base/json_file.h"
 
 namespace rw::vulkan {
 
@@ -61,8 +62,8 @@ struct Reader {
   }
 
   void operator()(const char* name, std::string& value) const {
-    check<FileError>(at(name).is_string(), "device profile", "{} must be a text, got {}", what(name),
-                     describe_json(at(name)));
+    check<FileError>(at(name).is_string(), "device profile", "{} must be a text, got {}",
+                     what(name), describe_json(at(name)));
     value = at(name).get<std::string>();
   }
   void operator()(const char* name, bool& value) const {
@@ -99,8 +100,8 @@ Caps parse_caps(const std::string& text, const std::string& file) {
   try {
     json = Json::parse(text);
   } catch (const Json::exception& e) {
-    fail<FileError>("device profile", "'{}' must be JSON as `plan --save-profile` writes it: {}", file,
-                    e.what());
+    fail<FileError>("device profile", "'{}' must be JSON as `plan --save-profile` writes it: {}",
+                    file, e.what());
   }
   Caps caps;
   each_member(caps, Reader{json, file});

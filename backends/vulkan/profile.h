@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "backends/vulkan/caps.h"
-#include "core/backend.h"
+#include "rewind/backends/vulkan/caps.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw::vulkan {
 

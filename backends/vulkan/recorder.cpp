@@ -1,4 +1,4 @@
-#include "backends/vulkan/recorder.h"
+#include "rewind/backends/vulkan/recorder.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "backends/vulkan/device.h"
-#include "backends/vulkan/hazards.h"
-#include "backends/vulkan/timing.h"
-#include "core/backend.h"
+#include "rewind/backends/vulkan/device.h"
+#include "rewind/backends/vulkan/hazards.h"
+#include "rewind/backends/vulkan/timing.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw::vulkan {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/backend.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-#include "backends/vulkan/staging.h"
+#include "rewind/backends/vulkan/staging.h"
 
 namespace rw::vulkan {
 

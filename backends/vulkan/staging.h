@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "backends/vulkan/memory.h"
-#include "backends/vulkan/recorder.h"
+#include "rewind/backends/vulkan/memory.h"
+#include "rewind/backends/vulkan/recorder.h"
 
 namespace rw::vulkan {
 

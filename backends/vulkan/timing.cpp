@@ -1,4 +1,4 @@
-#include "backends/vulkan/timing.h"
+#include "rewind/backends/vulkan/timing.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/backend.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw::vulkan {
 

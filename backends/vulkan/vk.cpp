@@ -1,4 +1,4 @@
-#include "backends/vulkan/vk.h"
+#include "rewind/backends/vulkan/vk.h"
 
 #include <cstdlib>
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 
 // Structs are begun as {sType} or {sType, pNext}; the rest is zero, and that is meant.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"

@@ -5,14 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "backends/listing.h"
-#include "core/backend.h"
+#include "rewind/backends/listing.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw::vulkan {
 
 // `choice`: "" (best), an index, "uuid=...", or a part of the device's name.
 std::unique_ptr<Backend> make_backend(const std::string& choice);
-// A device's limits as JSON, and a prediction of a device from them (profile.h). `file` is for messages.
+// A device's limits as JSON, and a prediction of a device from them (profile.h). `file` is for
+// messages.
 std::string profile(const std::string& choice);
 std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file);
 // Without opening them; in the order of their indices.

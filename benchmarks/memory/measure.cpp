@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "backends/open.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/recompute/planner.h"
 
 namespace rw::memory {
 

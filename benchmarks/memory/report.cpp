@@ -1,7 +1,7 @@
 #include "benchmarks/memory/report.h"
 
-#include "core/memory_report.h"
-#include "data/files.h"
+#include "rewind/core/memory/memory_report.h"
+#include "rewind/data/files.h"
 
 namespace rw::memory {
 

@@ -1,8 +1,9 @@
 // The memory benchmark's figures, and the files they are written to.
 #pragma once
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
+
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>

@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "core/recompute.h"
-#include "core/recompute_search.h"
+#include "rewind/core/predict/recompute.h"
+#include "rewind/core/predict/search.h"
 
 namespace rw::memory {
 

@@ -3,9 +3,10 @@
 #include <numeric>
 #include <optional>
 
-#include "core/ops.h"
-#include "optim/adam.h"
-#include "optim/sgd.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/optim/adam.h"
+#include "rewind/optim/sgd.h"
 
 namespace rw::memory {
 
@@ -25,8 +26,8 @@ void run_resnet(const ResNetWorkload& o, const Run& run) {
   ResNet model(o.config);
   if (run.segments_every) model.set_checkpoint(CheckpointMode::block, run.segments_every);
   const std::vector<Tensor> parameters = model.parameters();
-  std::optional<Sgd> sgd;
-  if (o.optimizer) sgd.emplace(parameters, SgdOptions{.lr = 0.1f, .momentum = 0.9f});
+  std::optional<SGD> sgd;
+  if (o.optimizer) sgd.emplace(parameters, SGDOptions{.lr = 0.1f, .momentum = 0.9f});
   const Tensor images = zeros_of(Purpose::data, {o.batch, o.size, o.size, 3}, o.dtype);
   const Tensor labels = zeros_of(Purpose::data, {o.batch}, DType::i32);
   const Autocast autocast(o.dtype, o.dtype == DType::f16);

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "benchmarks/memory/workload.h"
-#include "nn/models/bert.h"
-#include "nn/models/resnet.h"
+#include "rewind/nn/models/bert.h"
+#include "rewind/nn/models/resnet.h"
 
 namespace rw::memory {
 

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 
@@ -157,12 +157,17 @@ std::vector<Tensor> attention_vjp(const Record& r, std::span<Tensor> dys) {
   return gradients;
 }
 
-const Op attention_op = {
-    "attention", attention_forward, attention_vjp, [](const std::any& attrs, uint32_t) {
-      const auto& a = std::any_cast<const AttentionAttrs&>(attrs);
-      const int more = std::popcount(a.flags & (ATTENTION_MASK | ATTENTION_LENGTHS));
-      return Saves{(8u << more) - 1, 3};
-    }};
+const Op attention_op = {.name = "attention",
+                         .forward = attention_forward,
+                         .vjp = attention_vjp,
+                         .saves =
+                             [](const std::any& attrs, uint32_t) {
+                               const auto& a = std::any_cast<const AttentionAttrs&>(attrs);
+                               const int more =
+                                   std::popcount(a.flags & (ATTENTION_MASK | ATTENTION_LENGTHS));
+                               return Saves{(8u << more) - 1, 3};
+                             },
+                         .is_heavy = true};
 
 void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
   check<ShapeError>(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() &&

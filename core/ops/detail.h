@@ -4,12 +4,15 @@
 #include <optional>
 #include <utility>
 
-#include "core/launch.h"
-#include "core/ops.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/core/tensor/launch.h"
 
 namespace rw::detail {
 
-inline std::vector<Tensor> one(Tensor t) { return TensorList(std::move(t)); }
+inline std::vector<Tensor> one(Tensor t) {
+  return TensorList(std::move(t));
+}
 
 // A new tensor on the same device.
 inline Tensor empty_on(const Tensor& like, const Shape& shape, DType dtype) {
@@ -20,8 +23,8 @@ inline void check_float(const Tensor& t, const char* op) {
   check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t.str());
 }
 
-// a [..., m, k] @ b [..., k, n] of `dtype`, unrecorded, added to `added` [..., m, n] where that is given
-// (matmul.cpp).
+// a [..., m, k] @ b [..., k, n] of `dtype`, unrecorded, added to `added` [..., m, n] where that is
+// given (matmul.cpp).
 Tensor gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor& added = {});
 
 // A normalisation's `weight` [C] f32, checked against x [..., C], or `value` where it is undefined
@@ -42,7 +45,11 @@ int64_t window_places(const char* op, const Tensor& x, int axis, int64_t kernel,
                       int64_t pad, int64_t dilation);
 
 // Split of a 64-bit number into kernel parameters.
-inline uint32_t low(uint64_t v) { return static_cast<uint32_t>(v); }
-inline uint32_t high(uint64_t v) { return static_cast<uint32_t>(v >> 32); }
+inline uint32_t low(uint64_t v) {
+  return static_cast<uint32_t>(v);
+}
+inline uint32_t high(uint64_t v) {
+  return static_cast<uint32_t>(v >> 32);
+}
 
 }  // namespace rw::detail

@@ -1,5 +1,6 @@
 // Elementwise ops: the rows of shaders/elementwise.def, where, accumulate.
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
+#include "rewind/core/ops/operators.h"
 
 namespace rw {
 
@@ -52,9 +53,9 @@ std::vector<Tensor> unary_vjp(const Record& record, std::span<Tensor> dy) {
 }
 
 const Op unary_ops[] = {
-#define UNARY(id, name, forward, grad, saves, lo, hi)                                 \
-  {#name, unary_forward, unary_vjp, [](const std::any&, uint32_t) {                   \
-     return Saves{saves == SAVE_X ? 1u : 0u, saves == SAVE_Y ? 1u : 0u};              \
+#define UNARY(id, name, forward, grad, saves, lo, hi)                    \
+  {#name, unary_forward, unary_vjp, [](const std::any&, uint32_t) {      \
+     return Saves{saves == SAVE_X ? 1u : 0u, saves == SAVE_Y ? 1u : 0u}; \
    }},
 #include "shaders/elementwise.def"
 };
@@ -64,6 +65,26 @@ enum UnaryId : uint32_t {
 #include "shaders/elementwise.def"
 };
 
+// Tables are indexed by id: row i must have id i.
+constexpr bool counts_up(std::initializer_list<uint32_t> ids) {
+  uint32_t next = 0;
+  for (const uint32_t id : ids)
+    if (id != next++) return false;
+  return true;
+}
+static_assert(counts_up({
+#define UNARY(id, name, forward, grad, saves, lo, hi) id,
+#include "shaders/elementwise.def"
+}));
+static_assert(counts_up({
+#define BINARY(id, name, forward) id,
+#include "shaders/elementwise.def"
+}));
+static_assert(counts_up({
+#define COMPARE(id, name, forward) id,
+#include "shaders/elementwise.def"
+}));
+
 Tensor unary(uint32_t id, Tensor x, float a = 0, float b = 0) {
   check_float(x, unary_ops[id].name);
   std::vector<Tensor> inputs = one(std::move(x));
@@ -71,38 +92,6 @@ Tensor unary(uint32_t id, Tensor x, float a = 0, float b = 0) {
 }
 
 // ---- binary and compare ------------------------------------------------------------------------
-enum BinaryMode : uint32_t { mode_strided, mode_dense, mode_period, mode_scalar };
-
-// How b lies under a dense a of the output's shape.
-BinaryMode mode_of(const Tensor& a, const Tensor& b, const Shape& shape) {
-  if (!(a.shape() == shape) || !is_flat(a) || !is_flat(b)) return mode_strided;
-  if (b.shape() == shape) return mode_dense;
-  if (b.numel() == 1) return mode_scalar;
-  int lead = 0;  // b's own leading axes of size 1
-  while (lead < b.rank() && b.shape()[lead] == 1) ++lead;
-  for (int i = lead; i < b.rank(); ++i)
-    if (b.shape()[i] != shape[shape.rank() - b.rank() + i]) return mode_strided;
-  return b.numel() % REWIND_FLAT == 0 ? mode_period : mode_strided;
-}
-
-void launch_binary(const char* kernel, uint32_t id, const Tensor& a, const Tensor& b, const Tensor& y) {
-  const BinaryMode mode = mode_of(a, b, y.shape());
-  kernels::BinaryParams params{.n = count32(y.numel(), kernel), .period = count32(b.numel(), kernel)};
-  if (mode == mode_strided) {
-    Shape shape = y.shape();
-    Strides strides[] = {broadcast_strides(a.shape(), a.strides(), shape),
-                         broadcast_strides(b.shape(), b.strides(), shape)};
-    collapse(shape, strides);
-    params.rank = static_cast<uint32_t>(shape.rank());
-    copy_dims(shape, params.shape);
-    copy_dims(strides[0], params.a_stride);
-    copy_dims(strides[1], params.b_stride);
-  }
-  launch(kernel, {in(a), in(b), out(y)}, params,
-         {.threads = {mode == mode_strided ? params.n : flat_threads(params.n), 1, 1},
-          .variant = {id, mode}});
-}
-
 struct BinaryAttrs {
   uint32_t id;
 };
@@ -162,10 +151,14 @@ std::vector<Tensor> binary_vjp(const Record& r, std::span<Tensor> dys) {
 Saves binary_saves(const std::any& attrs, uint32_t needs) {
   switch (std::any_cast<const BinaryAttrs&>(attrs).id) {
     case binary_add:
-    case binary_sub: return {};
-    case binary_mul: return {(needs & 1 ? 2u : 0u) | (needs & 2 ? 1u : 0u), 0};
-    case binary_div: return {2u, needs & 2 ? 1u : 0u};
-    default: return {3u, 0};
+    case binary_sub:
+      return {};
+    case binary_mul:
+      return {(needs & 1 ? 2u : 0u) | (needs & 2 ? 1u : 0u), 0};
+    case binary_div:
+      return {2u, needs & 2 ? 1u : 0u};
+    default:
+      return {3u, 0};
   }
 }
 
@@ -212,7 +205,8 @@ std::vector<Tensor> where_forward(const std::any&, std::span<Tensor> inputs) {
                        broadcast_strides(a.shape(), a.strides(), shape),
                        broadcast_strides(b.shape(), b.strides(), shape)};
   collapse(shape, strides);
-  kernels::WhereParams params{.n = count32(y.numel(), "where"), .rank = static_cast<uint32_t>(shape.rank())};
+  kernels::WhereParams params{.n = count32(y.numel(), "where"),
+                              .rank = static_cast<uint32_t>(shape.rank())};
   copy_dims(shape, params.shape);
   copy_dims(strides[0], params.c_stride);
   copy_dims(strides[1], params.a_stride);
@@ -229,57 +223,73 @@ std::vector<Tensor> where_vjp(const Record& r, std::span<Tensor> dy) {
   return {Tensor(), std::move(da), std::move(db)};
 }
 
-const Op where_op = {"where", where_forward, where_vjp,
-                     [](const std::any&, uint32_t) { return Saves{1u, 0}; }};
+const Op where_op = {"where", where_forward, where_vjp, [](const std::any&, uint32_t) {
+                       return Saves{1u, 0};
+                     }};
 
 }  // namespace
 
-#define SIMPLE(name) \
-  Tensor name(Tensor x) { return unary(unary_##name, std::move(x)); }
-SIMPLE(neg)
-SIMPLE(abs)
-SIMPLE(exp)
-SIMPLE(log)
-SIMPLE(sqrt)
-SIMPLE(rsqrt)
-SIMPLE(square)
-SIMPLE(relu)
-SIMPLE(sigmoid)
-SIMPLE(tanh)
-SIMPLE(silu)
-SIMPLE(gelu)
-SIMPLE(gelu_tanh)
-SIMPLE(softplus)
-SIMPLE(sin)
-SIMPLE(cos)
-SIMPLE(erf)
-SIMPLE(reciprocal)
-SIMPLE(sign)
-SIMPLE(floor)
-SIMPLE(ceil)
-SIMPLE(hardtanh)
-SIMPLE(log1p)
-#undef SIMPLE
+// The public functions of the rows without parameters.
+#define UNARY(id, name, forward, grad, saves, lo, hi) \
+  Tensor name(Tensor x) {                             \
+    return unary(unary_##name, std::move(x));         \
+  }
+#define UNARY_AB(id, name, forward, grad, saves, lo, hi)
+#include "shaders/elementwise.def"
 
-Tensor affine(Tensor x, float a, float b) { return unary(unary_affine, std::move(x), a, b); }
-Tensor clamp(Tensor x, float low, float high) { return unary(unary_clamp, std::move(x), low, high); }
-Tensor pow(Tensor x, float exponent) { return unary(unary_pow_scalar, std::move(x), exponent); }
-Tensor leaky_relu(Tensor x, float slope) { return unary(unary_leaky_relu, std::move(x), slope); }
-Tensor elu(Tensor x, float alpha) { return unary(unary_elu, std::move(x), alpha); }
+Tensor affine(Tensor x, float a, float b) {
+  return unary(unary_affine, std::move(x), a, b);
+}
+Tensor clamp(Tensor x, float low, float high) {
+  return unary(unary_clamp, std::move(x), low, high);
+}
+Tensor pow(Tensor x, float exponent) {
+  return unary(unary_pow_scalar, std::move(x), exponent);
+}
+Tensor leaky_relu(Tensor x, float slope) {
+  return unary(unary_leaky_relu, std::move(x), slope);
+}
+Tensor elu(Tensor x, float alpha) {
+  return unary(unary_elu, std::move(x), alpha);
+}
 
-Tensor add(Tensor a, Tensor b) { return binary(binary_add, std::move(a), std::move(b)); }
-Tensor sub(Tensor a, Tensor b) { return binary(binary_sub, std::move(a), std::move(b)); }
-Tensor mul(Tensor a, Tensor b) { return binary(binary_mul, std::move(a), std::move(b)); }
-Tensor div(Tensor a, Tensor b) { return binary(binary_div, std::move(a), std::move(b)); }
-Tensor maximum(Tensor a, Tensor b) { return binary(binary_maximum, std::move(a), std::move(b)); }
-Tensor minimum(Tensor a, Tensor b) { return binary(binary_minimum, std::move(a), std::move(b)); }
+Tensor add(Tensor a, Tensor b) {
+  return binary(binary_add, std::move(a), std::move(b));
+}
+Tensor sub(Tensor a, Tensor b) {
+  return binary(binary_sub, std::move(a), std::move(b));
+}
+Tensor mul(Tensor a, Tensor b) {
+  return binary(binary_mul, std::move(a), std::move(b));
+}
+Tensor div(Tensor a, Tensor b) {
+  return binary(binary_div, std::move(a), std::move(b));
+}
+Tensor maximum(Tensor a, Tensor b) {
+  return binary(binary_maximum, std::move(a), std::move(b));
+}
+Tensor minimum(Tensor a, Tensor b) {
+  return binary(binary_minimum, std::move(a), std::move(b));
+}
 
-Tensor equal(Tensor a, Tensor b) { return compare(compare_eq, std::move(a), std::move(b)); }
-Tensor not_equal(Tensor a, Tensor b) { return compare(compare_ne, std::move(a), std::move(b)); }
-Tensor less(Tensor a, Tensor b) { return compare(compare_lt, std::move(a), std::move(b)); }
-Tensor less_equal(Tensor a, Tensor b) { return compare(compare_le, std::move(a), std::move(b)); }
-Tensor greater(Tensor a, Tensor b) { return compare(compare_gt, std::move(a), std::move(b)); }
-Tensor greater_equal(Tensor a, Tensor b) { return compare(compare_ge, std::move(a), std::move(b)); }
+Tensor equal(Tensor a, Tensor b) {
+  return compare(compare_eq, std::move(a), std::move(b));
+}
+Tensor not_equal(Tensor a, Tensor b) {
+  return compare(compare_ne, std::move(a), std::move(b));
+}
+Tensor less(Tensor a, Tensor b) {
+  return compare(compare_lt, std::move(a), std::move(b));
+}
+Tensor less_equal(Tensor a, Tensor b) {
+  return compare(compare_le, std::move(a), std::move(b));
+}
+Tensor greater(Tensor a, Tensor b) {
+  return compare(compare_gt, std::move(a), std::move(b));
+}
+Tensor greater_equal(Tensor a, Tensor b) {
+  return compare(compare_ge, std::move(a), std::move(b));
+}
 
 Tensor where(Tensor condition, Tensor a, Tensor b) {
   check<DTypeError>(condition.dtype() == DType::u8, "where", "the condition must be u8, got {}",
@@ -288,23 +298,11 @@ Tensor where(Tensor condition, Tensor a, Tensor b) {
   return apply1(where_op, {}, TensorList(std::move(condition), std::move(a), std::move(b)));
 }
 
-void accumulate(const Tensor& x, const Tensor& target, float scale) {
-  check<ShapeError>(x.shape() == target.shape(), "accumulate", "shapes must agree, got {} and {}",
-                    x.str(), target.str());
-  check<DTypeError>(is_float(x.dtype()) && target.dtype() == DType::f32 && target.is_contiguous(),
-                    "accumulate", "adds floats to a contiguous f32 tensor, got {} and {}", x.str(),
-                    target.str());
-  const NoGrad guard;
-  const Tensor dense = contiguous(x);
-  launch("accumulate", {in(dense), inout(target)},
-         kernels::AccumulateParams{.n = count32(x.numel(), "accumulate"), .a = scale},
-         {.threads = {flat_threads(x.numel()), 1, 1}, .variant = {1}});
-}
-
 void promote(Tensor& a, Tensor& b, const char* op) {
   if (a.dtype() == b.dtype()) return;
   check<DTypeError>(is_float(a.dtype()) && is_float(b.dtype()), op,
-                    "both must be float or have one dtype, got {} and {}; cast one", a.str(), b.str());
+                    "both must be float or have one dtype, got {} and {}; cast one", a.str(),
+                    b.str());
   Tensor& narrow = a.dtype() == DType::f16 ? a : b;
   narrow = cast(std::move(narrow), DType::f32);
 }

@@ -3,7 +3,7 @@
 // combined.
 #include <numeric>
 
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 

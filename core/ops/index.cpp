@@ -1,7 +1,7 @@
 // Gathering rows; the gradient adds repeated rows in a fixed order.
 #include <cstdlib>
 
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 
@@ -16,7 +16,8 @@ std::vector<Tensor> embedding_forward(const std::any&, std::span<Tensor> inputs)
   shape.push_back(width);
   Tensor y = empty_on(table, shape, table.dtype());
   launch("gather", {in(table), in(index), out(y)},
-         kernels::GatherParams{.n = count32(index.numel(), "embedding"), .width = count32(width, "embedding"),
+         kernels::GatherParams{.n = count32(index.numel(), "embedding"),
+                               .width = count32(width, "embedding"),
                                .rows = count32(table.shape()[0], "embedding")},
          {.threads = {flat_threads(y.numel()), 1, 1}});
   return one(std::move(y));
@@ -27,16 +28,21 @@ std::vector<Tensor> embedding_vjp(const Record& r, std::span<Tensor> dys) {
   const uint32_t n = count32(index.numel(), "embedding");
   const Shape& table = r.inputs[0].shape;
   const Tensor next = empty_on(index, {n}, DType::i32), first = empty_on(index, {n}, DType::i32);
-  launch("index_links", {in(index), out(next), out(first)}, kernels::IndexLinksParams{.n = n}, {.threads = {n, 1, 1}});
+  launch("index_links", {in(index), out(next), out(first)}, kernels::IndexLinksParams{.n = n},
+         {.threads = {n, 1, 1}});
   Tensor dtable = full(table, 0, DType::f32, index.device().shared_from_this());
-  launch("scatter_add", {in(dy), in(index), in(next), in(first), inout(dtable)},
-         kernels::ScatterAddParams{.n = n, .width = count32(table[1], "embedding"), .rows = count32(table[0], "embedding")},
-         {.threads = {flat_threads(dy.numel()), 1, 1}});
+  launch(
+      "scatter_add", {in(dy), in(index), in(next), in(first), inout(dtable)},
+      kernels::ScatterAddParams{
+          .n = n, .width = count32(table[1], "embedding"), .rows = count32(table[0], "embedding")},
+      {.threads = {flat_threads(dy.numel()), 1, 1}});
   return {std::move(dtable), Tensor()};
 }
 
 const Op embedding_op = {"embedding", embedding_forward, embedding_vjp,
-                         [](const std::any&, uint32_t) { return Saves{2, 0}; }};
+                         [](const std::any&, uint32_t) {
+                           return Saves{2, 0};
+                         }};
 
 }  // namespace
 
@@ -56,15 +62,17 @@ void detail::check_indices(const char* op, const char* what, const Tensor& index
       rest /= index.shape()[axis];
     }
     fail<ValueError>(op, "{} must be 0 to {}{}, got {} at {} of {}", what, most,
-                     ignored ? fmt::format(" or {}", *ignored) : "", value, place.str(), index.str());
+                     ignored ? fmt::format(" or {}", *ignored) : "", value, place.str(),
+                     index.str());
   }
 }
 
 Tensor embedding(Tensor table, Tensor index) {
   check<ShapeError>(table.rank() == 2 && index.rank() < Shape::max_rank, "embedding",
-                    "needs table [V, D] and an index of rank at most {}, got {} and {}", Shape::max_rank - 1,
-                    table.str(), index.str());
-  check<DTypeError>(index.dtype() == DType::i32, "embedding", "the index must be i32, got {}", index.str());
+                    "needs table [V, D] and an index of rank at most {}, got {} and {}",
+                    Shape::max_rank - 1, table.str(), index.str());
+  check<DTypeError>(index.dtype() == DType::i32, "embedding", "the index must be i32, got {}",
+                    index.str());
   check_indices("embedding", "the index", index, table.shape()[0] - 1);
   return apply1(embedding_op, {}, TensorList(std::move(table), std::move(index)));
 }

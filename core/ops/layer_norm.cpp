@@ -1,5 +1,5 @@
 // Normalisation of rows: layer norm and RMS norm. Statistics are f32.
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 

@@ -3,16 +3,14 @@
 #include <limits>
 #include <numeric>
 
-#include "core/checked.h"
-#include "core/ops/detail.h"
+#include "rewind/core/base/checked.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 
 using namespace detail;
 
 namespace {
-
-thread_local std::vector<const Autocast*> autocasts;  // that are alive and enabled, innermost last
 
 // ---- cast and contiguous: copies ---------------------------------------------------------------
 std::vector<Tensor> cast_forward(const std::any& attrs, std::span<Tensor> inputs) {
@@ -25,7 +23,8 @@ std::vector<Tensor> cast_vjp(const Record& r, std::span<Tensor> dy) {
   return one(cast(std::exchange(dy[0], {}), r.inputs[0].dtype));
 }
 
-const Op cast_op = {.name = "cast", .forward = cast_forward, .vjp = cast_vjp, .any_grad_dtype = true};
+const Op cast_op = {
+    .name = "cast", .forward = cast_forward, .vjp = cast_vjp, .any_grad_dtype = true};
 
 std::vector<Tensor> contiguous_forward(const std::any&, std::span<Tensor> inputs) {
   Tensor y = empty_on(inputs[0], inputs[0].shape(), inputs[0].dtype());
@@ -33,7 +32,9 @@ std::vector<Tensor> contiguous_forward(const std::any&, std::span<Tensor> inputs
   return one(std::move(y));
 }
 
-std::vector<Tensor> pass_on(const Record&, std::span<Tensor> dy) { return one(std::exchange(dy[0], {})); }
+std::vector<Tensor> pass_on(const Record&, std::span<Tensor> dy) {
+  return one(std::exchange(dy[0], {}));
+}
 
 const Op contiguous_op = {
     .name = "contiguous", .forward = contiguous_forward, .vjp = pass_on, .any_grad_dtype = true};
@@ -66,7 +67,8 @@ std::vector<Tensor> permute_forward(const std::any& attrs, std::span<Tensor> inp
 std::vector<Tensor> permute_vjp(const Record& r, std::span<Tensor> dy) {
   const Axes& axes = r.attributes<Axes>();
   Axes inverse(axes.size());
-  for (size_t i = 0; i < axes.size(); ++i) inverse[static_cast<size_t>(axes[i])] = static_cast<int>(i);
+  for (size_t i = 0; i < axes.size(); ++i)
+    inverse[static_cast<size_t>(axes[i])] = static_cast<int>(i);
   return one(permute(std::move(dy[0]), inverse));
 }
 
@@ -96,12 +98,14 @@ std::vector<Tensor> slice_vjp(const Record& r, std::span<Tensor> dy) {
   return one(std::move(dx));
 }
 
-const Op slice_op = {.name = "slice", .forward = slice_forward, .vjp = slice_vjp, .any_grad_dtype = true};
+const Op slice_op = {
+    .name = "slice", .forward = slice_forward, .vjp = slice_vjp, .any_grad_dtype = true};
 
 std::vector<Tensor> expand_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& shape = std::any_cast<const Shape&>(attrs);
   const Tensor& x = inputs[0];
-  return one(make_view(x, shape, broadcast_strides(x.shape(), x.strides(), shape), x.impl().offset));
+  return one(
+      make_view(x, shape, broadcast_strides(x.shape(), x.strides(), shape), x.impl().offset));
 }
 
 std::vector<Tensor> expand_vjp(const Record& r, std::span<Tensor> dy) {
@@ -111,7 +115,8 @@ std::vector<Tensor> expand_vjp(const Record& r, std::span<Tensor> dy) {
 const Op expand_op = {
     .name = "expand", .forward = expand_forward, .vjp = expand_vjp, .any_grad_dtype = true};
 
-// ---- concat and pad: copies into views of one new tensor -----------------------------------------
+// ---- concat and pad: copies into views of one new tensor
+// -----------------------------------------
 std::vector<Tensor> concat_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const int axis = std::any_cast<int>(attrs);
   Shape shape = inputs[0].shape();
@@ -171,13 +176,6 @@ const Op pad_op = {.name = "pad", .forward = pad_forward, .vjp = pad_vjp, .any_g
 
 }  // namespace
 
-Tensor full(const Shape& shape, float value, DType dtype, const std::shared_ptr<Device>& device) {
-  check_sizes(op_or("full"), shape, size_of(dtype));
-  Tensor t = empty(shape, dtype, device);
-  fill_(t, value);
-  return t;
-}
-
 Tensor zeros(const Shape& shape, DType dtype) {
   check_sizes("zeros", shape, size_of(dtype));
   return full(shape, 0, dtype);
@@ -188,12 +186,14 @@ Tensor ones(const Shape& shape, DType dtype) {
   return full(shape, 1, dtype);
 }
 
-Tensor zeros_like(const Tensor& t) { return full(t.shape(), 0, t.dtype(), t.device().shared_from_this()); }
+Tensor zeros_like(const Tensor& t) {
+  return full(t.shape(), 0, t.dtype(), t.device().shared_from_this());
+}
 
 Tensor arange(int64_t n) {
   constexpr int64_t most = int64_t{std::numeric_limits<int32_t>::max()} + 1, piece = 1 << 20;
-  check<ShapeError>(n >= 0 && n <= most, "arange", "the size must be 0 to {}, as values are i32, got ({})",
-                    most, n);
+  check<ShapeError>(n >= 0 && n <= most, "arange",
+                    "the size must be 0 to {}, as values are i32, got ({})", most, n);
   Tensor t = empty({n}, DType::i32);
   std::vector<int32_t> values(static_cast<size_t>(std::min(n, piece)));
   for (int64_t first = 0; first < n; first += piece) {
@@ -202,34 +202,6 @@ Tensor arange(int64_t n) {
     write_elements(t, first, count, values.data());
   }
   return t;
-}
-
-void fill_(const Tensor& target, float value) {
-  check<ShapeError>(target.is_contiguous(), "fill_", "the target must be contiguous, got strides {}",
-                    target.strides().str());
-  const uint32_t bits = is_float(target.dtype()) ? std::bit_cast<uint32_t>(value)
-                                                 : static_cast<uint32_t>(static_cast<int32_t>(value));
-  launch("fill", {out(target)}, kernels::FillParams{.n = count32(target.numel(), "fill"), .bits = bits},
-         {.threads = {flat_threads(target.numel()), 1, 1}});
-}
-
-void copy_into(const Tensor& source, const Tensor& target) {
-  check<ShapeError>(source.shape() == target.shape(), "copy", "shapes must agree, got {} and {}",
-                    source.str(), target.str());
-  if (source.numel() == 0) return;  // whose other sizes may be more than kernels can count
-  const bool flat = is_flat(source) && is_flat(target);
-  kernels::CopyParams params{.n = count32(source.numel(), "copy")};
-  if (!flat) {
-    Shape shape = source.shape();
-    Strides strides[] = {source.strides(), target.strides()};
-    collapse(shape, strides);
-    params.rank = static_cast<uint32_t>(shape.rank());
-    copy_dims(shape, params.shape);
-    copy_dims(strides[0], params.x_stride);
-    copy_dims(strides[1], params.y_stride);
-  }
-  launch("copy", {in(source), out(target)}, params,
-         {.threads = {flat ? flat_threads(params.n) : params.n, 1, 1}, .variant = {flat}});
 }
 
 Tensor cast(Tensor x, DType dtype) {
@@ -242,10 +214,14 @@ Tensor contiguous(Tensor x) {
   return apply1(contiguous_op, {}, one(std::move(x)));
 }
 
+Tensor Tensor::operator[](int64_t index) const {
+  return select(*this, 0, index);
+}
+
 Tensor reshape(Tensor x, const Shape& shape) {
   check_sizes("reshape", shape, size_of(x.dtype()));
-  check<ShapeError>(shape.numel() == x.numel(), "reshape", "the number of elements must stay, got {} to {}",
-                    x.str(), shape.str());
+  check<ShapeError>(shape.numel() == x.numel(), "reshape",
+                    "the number of elements must stay, got {} to {}", x.str(), shape.str());
   if (shape == x.shape()) return x;
   if (!reshape_strides(x.shape(), x.strides(), shape)) x = contiguous(std::move(x));
   return apply1(reshape_op, shape, one(std::move(x)));
@@ -255,14 +231,18 @@ Tensor reshape(Tensor x, std::initializer_list<int64_t> sizes) {
   Shape others;  // all but the one that is -1
   int unknown = 0;
   for (int64_t s : sizes) {
-    check<ShapeError>(s >= -1, "reshape", "sizes must not be negative, but for one that is -1, got ({})",
+    check<ShapeError>(s >= -1, "reshape",
+                      "sizes must not be negative, but for one that is -1, got ({})",
                       fmt::join(sizes, ", "));
-    if (s == -1) ++unknown;
-    else others.push_back(s);
+    if (s == -1)
+      ++unknown;
+    else
+      others.push_back(s);
   }
   check_sizes("reshape", others, size_of(x.dtype()));
   const int64_t known = others.numel();
-  check<ShapeError>(unknown <= 1, "reshape", "at most one size may be -1, got ({})", fmt::join(sizes, ", "));
+  check<ShapeError>(unknown <= 1, "reshape", "at most one size may be -1, got ({})",
+                    fmt::join(sizes, ", "));
   check<ShapeError>(unknown == 0 || (known > 0 && x.numel() % known == 0), "reshape",
                     "the sizes must divide the number of elements, got {} to ({})", x.str(),
                     fmt::join(sizes, ", "));
@@ -274,11 +254,14 @@ Tensor reshape(Tensor x, std::initializer_list<int64_t> sizes) {
 Tensor flatten(Tensor x, int first, int last) {
   first = normalize_axis(first, x.rank(), "flatten");
   last = normalize_axis(last, x.rank(), "flatten");
-  check<ShapeError>(first <= last, "flatten", "first must not be after last, got {} and {}", first, last);
+  check<ShapeError>(first <= last, "flatten", "first must not be after last, got {} and {}", first,
+                    last);
   Shape shape;
   for (int i = 0; i < x.rank(); ++i) {
-    if (i > first && i <= last) shape[first] *= x.shape()[i];
-    else shape.push_back(x.shape()[i]);
+    if (i > first && i <= last)
+      shape[first] *= x.shape()[i];
+    else
+      shape.push_back(x.shape()[i]);
   }
   return reshape(std::move(x), shape);
 }
@@ -286,8 +269,9 @@ Tensor flatten(Tensor x, int first, int last) {
 Tensor permute(Tensor x, const Axes& axes) {
   Axes order;
   for (int axis : axes) order.push_back(normalize_axis(axis, x.rank(), "permute"));
-  check<ShapeError>(static_cast<int>(normalize_axes(axes, x.rank(), "permute").size()) == x.rank(), "permute",
-                    "needs each axis once, got ({}) for {}", fmt::join(axes, ", "), x.str());
+  check<ShapeError>(static_cast<int>(normalize_axes(axes, x.rank(), "permute").size()) == x.rank(),
+                    "permute", "needs each axis once, got ({}) for {}", fmt::join(axes, ", "),
+                    x.str());
   return apply1(permute_op, std::move(order), one(std::move(x)));
 }
 
@@ -315,7 +299,8 @@ Tensor select(Tensor x, int axis, int64_t index) {
   axis = normalize_axis(axis, x.rank(), "select");
   const int64_t size = x.shape()[axis];
   check<ShapeError>(-size <= index && index < size, "select",
-                    "the index must be in [{}, {}), got {} for axis {} of {}", -size, size, index, axis, x.str());
+                    "the index must be in [{}, {}), got {} for axis {} of {}", -size, size, index,
+                    axis, x.str());
   if (index < 0) index += size;
   return squeeze(slice(std::move(x), axis, index, index + 1), axis);
 }
@@ -328,7 +313,8 @@ Tensor expand(Tensor x, const Shape& shape) {
 
 Tensor squeeze(Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank(), "squeeze");
-  check<ShapeError>(x.shape()[axis] == 1, "squeeze", "axis {} must have size 1, got {}", axis, x.str());
+  check<ShapeError>(x.shape()[axis] == 1, "squeeze", "axis {} must have size 1, got {}", axis,
+                    x.str());
   Shape shape;
   for (int i = 0; i < x.rank(); ++i)
     if (i != axis) shape.push_back(x.shape()[i]);
@@ -353,11 +339,13 @@ Tensor concat(TensorList parts, int axis) {
     Shape rest = part.shape();
     const bool same_rank = rest.rank() == parts[0].rank();
     if (same_rank) rest[axis] = parts[0].shape()[axis];
-    check<ShapeError>(same_rank && rest == parts[0].shape() && part.dtype() == parts[0].dtype(), "concat",
-                      "all must agree but along axis {}, got {} and {}", axis, parts[0].str(), part.str());
+    check<ShapeError>(same_rank && rest == parts[0].shape() && part.dtype() == parts[0].dtype(),
+                      "concat", "all must agree but along axis {}, got {} and {}", axis,
+                      parts[0].str(), part.str());
     size = checked_add(size, part.shape()[axis]);
-    check<ShapeError>(size.has_value(), "concat", "the parts are too long together along axis {}, got {} and {}",
-                      axis, parts[0].str(), part.str());
+    check<ShapeError>(size.has_value(), "concat",
+                      "the parts are too long together along axis {}, got {} and {}", axis,
+                      parts[0].str(), part.str());
   }
   return apply1(concat_op, axis, std::move(parts));
 }
@@ -375,31 +363,22 @@ std::vector<Tensor> split(Tensor x, int64_t size, int axis) {
   return parts;
 }
 
-Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64_t>& after, float value) {
+Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64_t>& after,
+           float value) {
   const auto rank = static_cast<size_t>(x.rank());
   const auto valid = [&](const std::vector<int64_t>& sizes) {
-    return sizes.size() == rank && std::all_of(sizes.begin(), sizes.end(), [](int64_t s) { return s >= 0; });
+    return sizes.size() == rank &&
+           std::all_of(sizes.begin(), sizes.end(), [](int64_t s) { return s >= 0; });
   };
   check<ShapeError>(valid(before) && valid(after), "pad",
                     "needs one non-negative size per axis of {}, got ({}) and ({})", x.str(),
                     fmt::join(before, ", "), fmt::join(after, ", "));
   for (size_t i = 0; i < rank; ++i)
-    check<ShapeError>(checked_add(checked_add(x.shape()[static_cast<int>(i)], before[i]), after[i]).has_value(),
-                      "pad", "the padded size must fit 63 bits, got {} with ({}) and ({})", x.str(),
-                      fmt::join(before, ", "), fmt::join(after, ", "));
+    check<ShapeError>(
+        checked_add(checked_add(x.shape()[static_cast<int>(i)], before[i]), after[i]).has_value(),
+        "pad", "the padded size must fit 63 bits, got {} with ({}) and ({})", x.str(),
+        fmt::join(before, ", "), fmt::join(after, ", "));
   return apply1(pad_op, PadAttrs{before, after, value}, one(std::move(x)));
-}
-
-Autocast::Autocast(DType dtype, bool enabled) : dtype_(dtype) {
-  check<DTypeError>(is_float(dtype), "autocast", "needs f16 or f32, got {}", name(dtype));
-  if (enabled) autocasts.push_back(this);
-}
-
-Autocast::~Autocast() { std::erase(autocasts, this); }
-
-Tensor Autocast::input(Tensor x) {
-  if (autocasts.empty() || !is_float(x.dtype())) return x;
-  return cast(std::move(x), autocasts.back()->dtype_);
 }
 
 }  // namespace rw

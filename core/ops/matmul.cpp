@@ -1,5 +1,5 @@
 // Matrix products and convolution.
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 
@@ -10,7 +10,8 @@ namespace {
 // Rows and columns of the last two axes with one stride of 1; copies when neither is.
 Tensor with_unit_stride(const Tensor& t) {
   const int r = t.rank() - 2, c = t.rank() - 1;
-  const bool unit = t.strides()[c] == 1 || t.strides()[r] == 1 || t.shape()[c] == 1 || t.shape()[r] == 1;
+  const bool unit =
+      t.strides()[c] == 1 || t.strides()[r] == 1 || t.shape()[c] == 1 || t.shape()[r] == 1;
   return unit ? t : contiguous(t);
 }
 
@@ -26,7 +27,9 @@ RowCol row_col(const Tensor& t) {
   return {row, col};
 }
 
-Shape leading(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end() - 2)); }
+Shape leading(const Shape& shape) {
+  return Shape(std::span(shape.begin(), shape.end() - 2));
+}
 
 }  // namespace
 
@@ -42,7 +45,8 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const T
   if (c.numel() == 0) return c;
 
   const auto batch_strides = [&](const Tensor& t) {
-    return broadcast_strides(leading(t.shape()), Strides(std::span(t.strides().begin(), t.strides().end() - 2)), batch);
+    return broadcast_strides(leading(t.shape()),
+                             Strides(std::span(t.strides().begin(), t.strides().end() - 2)), batch);
   };
   Shape dims = batch;
   Strides steps[] = {batch_strides(a), batch_strides(b), batch_strides(c)};
@@ -58,9 +62,16 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const T
   }
   const auto [a_row, a_col] = row_col(a);
   const auto [b_row, b_col] = row_col(b);
-  kernels::MatmulParams params{.m = count32(m, "matmul"), .n = count32(n, "matmul"), .k = count32(k, "matmul"),
-                               .batch = {1, 1}, .a_row = a_row, .a_col = a_col, .b_row = b_row,
-                               .b_col = b_col, .c_row = count32(n, "matmul"), .alpha = 1,
+  kernels::MatmulParams params{.m = count32(m, "matmul"),
+                               .n = count32(n, "matmul"),
+                               .k = count32(k, "matmul"),
+                               .batch = {1, 1},
+                               .a_row = a_row,
+                               .a_col = a_col,
+                               .b_row = b_row,
+                               .b_col = b_col,
+                               .c_row = count32(n, "matmul"),
+                               .alpha = 1,
                                .beta = added ? 1.0f : 0.0f};
   for (int i = 0; i < dims.rank(); ++i) {
     const int at = 2 - dims.rank() + i;
@@ -72,7 +83,7 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const T
   count32(c.numel(), "matmul");  // kernels count its elements
   const double flops = 2.0 * static_cast<double>(c.numel()) * static_cast<double>(k);
   rw::launch("matmul", {in(a), in(b), added ? inout(c) : out(c)}, params,
-         {.threads = {params.n, params.m, params.batch[0] * params.batch[1]}, .flops = flops});
+             {.threads = {params.n, params.m, params.batch[0] * params.batch[1]}, .flops = flops});
   return c;
 }
 
@@ -98,9 +109,14 @@ Saves product_saves(const std::any&, uint32_t needs) {
   return {.inputs = (needs & 1 ? 2u : 0u) | first, .taken = first};
 }
 
-const Op matmul_op = {"matmul", matmul_forward, matmul_vjp, product_saves};
+const Op matmul_op = {.name = "matmul",
+                      .forward = matmul_forward,
+                      .vjp = matmul_vjp,
+                      .saves = product_saves,
+                      .is_heavy = true};
 
-// ---- linear: x [rows, in] @ weight [out, in]^T; the weight's gradient is f32 ----------------------
+// ---- linear: x [rows, in] @ weight [out, in]^T; the weight's gradient is f32
+// ----------------------
 std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
   return one(gemm(inputs[0], transpose(inputs[1], 0, 1), inputs[0].dtype()));
 }
@@ -113,7 +129,11 @@ std::vector<Tensor> linear_vjp(const Record& r, std::span<Tensor> dy) {
   return {std::move(dx), std::move(dw)};
 }
 
-const Op linear_op = {"linear", linear_forward, linear_vjp, product_saves};
+const Op linear_op = {.name = "linear",
+                      .forward = linear_forward,
+                      .vjp = linear_vjp,
+                      .saves = product_saves,
+                      .is_heavy = true};
 
 // ---- convolution -------------------------------------------------------------------------------
 struct ConvAttrs {
@@ -124,15 +144,28 @@ struct ConvAttrs {
 kernels::Conv2dParams conv_params(const ConvAttrs& a) {
   const auto u = [](int64_t v) { return count32(v, "conv2d"); };
   const Conv2dOptions& o = a.options;
-  return {.offset = {}, .batch = u(a.x[0]), .in_h = u(a.x[1]), .in_w = u(a.x[2]), .in_c = u(a.x[3]),
-          .out_h = u(a.y[1]), .out_w = u(a.y[2]), .out_c = u(a.y[3]), .kernel_h = u(a.w[1]),
-          .kernel_w = u(a.w[2]), .stride_h = u(o.stride_h), .stride_w = u(o.stride_w), .pad_h = u(o.pad_h),
-          .pad_w = u(o.pad_w), .dilation_h = u(o.dilation_h), .dilation_w = u(o.dilation_w), .groups = u(o.groups)};
+  return {.offset = {},
+          .batch = u(a.x[0]),
+          .in_h = u(a.x[1]),
+          .in_w = u(a.x[2]),
+          .in_c = u(a.x[3]),
+          .out_h = u(a.y[1]),
+          .out_w = u(a.y[2]),
+          .out_c = u(a.y[3]),
+          .kernel_h = u(a.w[1]),
+          .kernel_w = u(a.w[2]),
+          .stride_h = u(o.stride_h),
+          .stride_w = u(o.stride_w),
+          .pad_h = u(o.pad_h),
+          .pad_w = u(o.pad_w),
+          .dilation_h = u(o.dilation_h),
+          .dilation_w = u(o.dilation_w),
+          .groups = u(o.groups)};
 }
 
 // kernel(a, b) -> result of `shape`; threads are the result's elements.
-Tensor run_conv(const char* kernel, const ConvAttrs& attrs, const Tensor& a, const Tensor& b, const Shape& shape,
-                DType dtype) {
+Tensor run_conv(const char* kernel, const ConvAttrs& attrs, const Tensor& a, const Tensor& b,
+                const Shape& shape, DType dtype) {
   Tensor result = empty_on(a, shape, dtype);
   if (result.numel() == 0) return result;
   if (a.numel() == 0 || b.numel() == 0) {  // an empty batch gives a zero weight gradient
@@ -148,19 +181,26 @@ Tensor run_conv(const char* kernel, const ConvAttrs& attrs, const Tensor& a, con
 
 std::vector<Tensor> conv_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const ConvAttrs&>(attrs);
-  return one(run_conv("conv2d", a, contiguous(inputs[0]), contiguous(inputs[1]), a.y, inputs[0].dtype()));
+  return one(
+      run_conv("conv2d", a, contiguous(inputs[0]), contiguous(inputs[1]), a.y, inputs[0].dtype()));
 }
 
 std::vector<Tensor> conv_vjp(const Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ConvAttrs>();
   const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx, dw;
-  if (r.needs_grad(1)) dw = run_conv("conv2d_wgrad", a, contiguous(r.take_input(0)), dy, a.w, DType::f32);
-  if (r.needs_grad(0)) dx = run_conv("conv2d_dgrad", a, dy, contiguous(r.input(1)), a.x, dy.dtype());
+  if (r.needs_grad(1))
+    dw = run_conv("conv2d_wgrad", a, contiguous(r.take_input(0)), dy, a.w, DType::f32);
+  if (r.needs_grad(0))
+    dx = run_conv("conv2d_dgrad", a, dy, contiguous(r.input(1)), a.x, dy.dtype());
   return {std::move(dx), std::move(dw)};
 }
 
-const Op conv_op = {"conv2d", conv_forward, conv_vjp, product_saves};
+const Op conv_op = {.name = "conv2d",
+                    .forward = conv_forward,
+                    .vjp = conv_vjp,
+                    .saves = product_saves,
+                    .is_heavy = true};
 
 void check_same_float(const Tensor& a, const Tensor& b, const char* op) {
   check<DTypeError>(is_float(a.dtype()) && a.dtype() == b.dtype(), op,
@@ -173,7 +213,8 @@ Tensor matmul(Tensor a, Tensor b) {
   a = Autocast::input(std::move(a));
   b = Autocast::input(std::move(b));
   check<ShapeError>(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-2), "matmul",
-                    "the last axis of a must match the last but one of b, got {} and {}", a.str(), b.str());
+                    "the last axis of a must match the last but one of b, got {} and {}", a.str(),
+                    b.str());
   check_same_float(a, b, "matmul");
   if (a.rank() > 2 && b.rank() == 2) {  // one large product instead of a batch
     Shape result = a.shape();
@@ -187,10 +228,12 @@ Tensor matmul(Tensor a, Tensor b) {
 Tensor linear(Tensor x, Tensor weight, Tensor bias) {
   x = Autocast::input(std::move(x));
   weight = Autocast::input(std::move(weight));
-  check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.shape()[1], "linear",
-                    "x [..., in] and weight [out, in] must agree, got {} and {}", x.str(), weight.str());
+  check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.shape()[1],
+                    "linear", "x [..., in] and weight [out, in] must agree, got {} and {}", x.str(),
+                    weight.str());
   check<ShapeError>(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear",
-                    "bias must be [out], got {} and weight {}", bias.defined() ? bias.str() : "", weight.str());
+                    "bias must be [out], got {} and weight {}", bias.defined() ? bias.str() : "",
+                    weight.str());
   check_same_float(x, weight, "linear");
   Shape result = x.shape();
   result[x.rank() - 1] = weight.shape()[0];
@@ -204,17 +247,20 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias) {
 Tensor conv2d(Tensor x, Tensor w, const Conv2dOptions& o) {
   x = Autocast::input(std::move(x));
   w = Autocast::input(std::move(w));
-  check<ShapeError>(x.rank() == 4 && w.rank() == 4, "conv2d", "needs x [N, H, W, C] and weight [O, KH, KW, C / groups], got {} and {}",
+  check<ShapeError>(x.rank() == 4 && w.rank() == 4, "conv2d",
+                    "needs x [N, H, W, C] and weight [O, KH, KW, C / groups], got {} and {}",
                     x.str(), w.str());
-  check(o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 && o.dilation_w > 0 && o.pad_h >= 0 && o.pad_w >= 0 &&
-            o.groups > 0,
+  check(o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 && o.dilation_w > 0 && o.pad_h >= 0 &&
+            o.pad_w >= 0 && o.groups > 0,
         "conv2d", "stride, dilation and groups must be positive and padding not negative");
-  check<ShapeError>(x.shape()[3] == w.shape()[3] * o.groups && w.shape()[0] % o.groups == 0, "conv2d",
-                    "channels must be weight channels times groups, got {} and {} with {} groups", x.str(),
-                    w.str(), o.groups);
+  check<ShapeError>(x.shape()[3] == w.shape()[3] * o.groups && w.shape()[0] % o.groups == 0,
+                    "conv2d",
+                    "channels must be weight channels times groups, got {} and {} with {} groups",
+                    x.str(), w.str(), o.groups);
   check_same_float(x, w, "conv2d");
   const int64_t h = window_places("conv2d", x, 1, w.shape()[1], o.stride_h, o.pad_h, o.dilation_h);
-  const int64_t width = window_places("conv2d", x, 2, w.shape()[2], o.stride_w, o.pad_w, o.dilation_w);
+  const int64_t width =
+      window_places("conv2d", x, 2, w.shape()[2], o.stride_w, o.pad_w, o.dilation_w);
   const Shape y = {x.shape()[0], h, width, w.shape()[0]};
   check_sizes("conv2d", y, size_of(x.dtype()));
   const ConvAttrs attrs{o, x.shape(), w.shape(), y};
@@ -222,10 +268,11 @@ Tensor conv2d(Tensor x, Tensor w, const Conv2dOptions& o) {
 }
 
 Tensor conv2d(Tensor x, Tensor weight, Tensor bias, const Conv2dOptions& options) {
-  check<ShapeError>(!bias.defined() || (weight.rank() == 4 && bias.shape() == Shape{weight.shape()[0]}),
-                    "conv2d", "bias must be [O], got {} and weight {}", bias.str(), weight.str());
-  check<DTypeError>(!bias.defined() || is_float(bias.dtype()), "conv2d", "bias must be float, got {}",
-                    bias.str());
+  check<ShapeError>(
+      !bias.defined() || (weight.rank() == 4 && bias.shape() == Shape{weight.shape()[0]}), "conv2d",
+      "bias must be [O], got {} and weight {}", bias.str(), weight.str());
+  check<DTypeError>(!bias.defined() || is_float(bias.dtype()), "conv2d",
+                    "bias must be float, got {}", bias.str());
   Tensor y = conv2d(std::move(x), std::move(weight), options);
   if (!bias.defined()) return y;
   bias = cast(std::move(bias), y.dtype());

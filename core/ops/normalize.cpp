@@ -1,5 +1,5 @@
 // Batch normalisation over all axes but the last, statistics in f32 (Chan et al. 1979 combination).
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 
@@ -27,10 +27,12 @@ std::array<uint32_t, 3> apply_threads(const Rows& r) {
   return {flat_threads(r.channels) * groups, 1, 1};
 }
 
-uint32_t u(int64_t n) { return count32(n, "batch_norm"); }
+uint32_t u(int64_t n) {
+  return count32(n, "batch_norm");
+}
 
-Tensor normalise(const Tensor& x, const Tensor& mean_in, const Tensor& var_in, const Tensor& weight_in,
-                 const Tensor& bias_in, float eps) {
+Tensor normalise(const Tensor& x, const Tensor& mean_in, const Tensor& var_in,
+                 const Tensor& weight_in, const Tensor& bias_in, float eps) {
   const Tensor mean = contiguous(mean_in), var = contiguous(var_in);
   const Tensor weight = contiguous(weight_in), bias = contiguous(bias_in);
   const Rows r = rows_of(x);
@@ -48,11 +50,14 @@ std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
   const Rows r = rows_of(x);
   const Tensor partial = empty_on(x, {r.chunks, 2, r.channels}, DType::f32);
   launch("batch_norm_stats", {in(x), out(partial)},
-         kernels::BatchNormStatsParams{.rows = u(r.rows), .channels = u(r.channels), .chunk_rows = u(r.chunk)},
+         kernels::BatchNormStatsParams{
+             .rows = u(r.rows), .channels = u(r.channels), .chunk_rows = u(r.chunk)},
          {.threads = chunk_threads(r)});
   Tensor mean = empty_on(x, {r.channels}, DType::f32), var = empty_on(x, {r.channels}, DType::f32);
   launch("batch_norm_combine", {in(partial), out(mean), out(var)},
-         kernels::BatchNormCombineParams{.rows = u(r.rows), .channels = u(r.channels), .chunk_rows = u(r.chunk),
+         kernels::BatchNormCombineParams{.rows = u(r.rows),
+                                         .channels = u(r.channels),
+                                         .chunk_rows = u(r.chunk),
                                          .chunks = u(r.chunks)},
          {.threads = {u(r.channels), 1, 1}});
   Tensor y = normalise(x, mean, var, inputs[1], inputs[2], eps);
@@ -60,15 +65,18 @@ std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
 }
 
 // Gradients of x, weight, bias; `train`: mean and var depended on x.
-std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in, const Tensor& mean_in,
-                              const Tensor& var_in, const Tensor& weight_in, float eps, bool train) {
+std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
+                              const Tensor& mean_in, const Tensor& var_in, const Tensor& weight_in,
+                              float eps, bool train) {
   const Tensor x = contiguous(x_in), dy = contiguous(std::move(dy_in));
   const Tensor mean = contiguous(mean_in), var = contiguous(var_in), weight = contiguous(weight_in);
   const Rows rows = rows_of(x);
   const Tensor partial = empty_on(x, {rows.chunks, 2, rows.channels}, DType::f32);
   launch("batch_norm_grad_stats", {in(x), in(dy), in(mean), in(var), out(partial)},
-         kernels::BatchNormGradStatsParams{.rows = u(rows.rows), .channels = u(rows.channels),
-                                           .chunk_rows = u(rows.chunk), .eps = eps},
+         kernels::BatchNormGradStatsParams{.rows = u(rows.rows),
+                                           .channels = u(rows.channels),
+                                           .chunk_rows = u(rows.chunk),
+                                           .eps = eps},
          {.threads = chunk_threads(rows)});
   const Tensor sums = sum(partial, {0});
   Tensor dx;
@@ -76,8 +84,11 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
     dx = empty_on(x, x.shape(), x.dtype());
     const bool flat = rows.channels % REWIND_FLAT == 0 && is_flat(x) && is_flat(dy);
     launch("batch_norm_grad", {in(x), in(dy), in(mean), in(var), in(weight), in(sums), out(dx)},
-           kernels::BatchNormGradParams{.n = u(x.numel()), .channels = u(rows.channels), .rows = u(rows.rows),
-                                        .eps = eps, .train = train},
+           kernels::BatchNormGradParams{.n = u(x.numel()),
+                                        .channels = u(rows.channels),
+                                        .rows = u(rows.rows),
+                                        .eps = eps,
+                                        .train = train},
            {.threads = apply_threads(rows), .variant = {flat}});
   }
   return {std::move(dx), select(sums, 0, 0), select(sums, 0, 1)};
@@ -86,10 +97,13 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
 std::vector<Tensor> vjp(const Record& r, std::span<Tensor> dy) {
   check<AutogradError>(!dy[1].defined() && !dy[2].defined(), "batch_norm",
                        "mean and var carry no gradient; detach them");
-  return gradients(r, std::move(dy[0]), r.input(0), r.output(1), r.output(2), r.input(1), r.attributes<float>(), true);
+  return gradients(r, std::move(dy[0]), r.input(0), r.output(1), r.output(2), r.input(1),
+                   r.attributes<float>(), true);
 }
 
-const Op batch_norm_op = {"batch_norm", forward, vjp, [](const std::any&, uint32_t) { return Saves{3, 6}; }};
+const Op batch_norm_op = {"batch_norm", forward, vjp, [](const std::any&, uint32_t) {
+                            return Saves{3, 6};
+                          }};
 
 // Inputs x, weight, bias, mean, var.
 std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
@@ -97,35 +111,41 @@ std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
 }
 
 std::vector<Tensor> with_vjp(const Record& r, std::span<Tensor> dy) {
-  std::vector<Tensor> grads =
-      gradients(r, std::move(dy[0]), r.input(0), r.input(3), r.input(4), r.input(1), r.attributes<float>(), false);
+  std::vector<Tensor> grads = gradients(r, std::move(dy[0]), r.input(0), r.input(3), r.input(4),
+                                        r.input(1), r.attributes<float>(), false);
   grads.resize(5);
   return grads;
 }
 
 const Op batch_norm_with_op = {"batch_norm_with", with_forward, with_vjp,
-                               [](const std::any&, uint32_t) { return Saves{1 | 2 | 8 | 16, 0}; }};
+                               [](const std::any&, uint32_t) {
+                                 return Saves{1 | 2 | 8 | 16, 0};
+                               }};
 
 void check_inputs(const Tensor& x, std::initializer_list<const Tensor*> per_channel) {
   check_float(x, "batch_norm");
-  check<ShapeError>(x.rank() >= 2 && x.numel() > 0, "batch_norm", "needs a non-empty [..., C], got {}", x.str());
+  check<ShapeError>(x.rank() >= 2 && x.numel() > 0, "batch_norm",
+                    "needs a non-empty [..., C], got {}", x.str());
   for (const Tensor* t : per_channel)
     check<ShapeError>(t->shape() == Shape{x.size(-1)} && t->dtype() == DType::f32, "batch_norm",
-                      "weight, bias and statistics must be f32 [C], got {} for x {}", t->str(), x.str());
+                      "weight, bias and statistics must be f32 [C], got {} for x {}", t->str(),
+                      x.str());
 }
 
 }  // namespace
 
 BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
   check_inputs(x, {&weight, &bias});
-  auto outputs = apply(batch_norm_op, eps, TensorList(std::move(x), std::move(weight), std::move(bias)));
+  auto outputs =
+      apply(batch_norm_op, eps, TensorList(std::move(x), std::move(weight), std::move(bias)));
   return {std::move(outputs[0]), outputs[1].detach(), outputs[2].detach()};
 }
 
 Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias, float eps) {
   check_inputs(x, {&mean, &var, &weight, &bias});
   return apply1(batch_norm_with_op, eps,
-                TensorList(std::move(x), std::move(weight), std::move(bias), std::move(mean), std::move(var)));
+                TensorList(std::move(x), std::move(weight), std::move(bias), std::move(mean),
+                           std::move(var)));
 }
 
 }  // namespace rw

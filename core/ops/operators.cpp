@@ -1,9 +1,11 @@
-// The operators of core/operators.h: the ops of core/ops.h, with numbers as operands.
+// The operators of core/ops/operators.h: the ops of core/ops/ops.h, with numbers as operands.
+#include "rewind/core/ops/operators.h"
+
 #include <array>
 #include <cmath>
 #include <limits>
 
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
 // Pooling over NHWC images.
-#include "core/checked.h"
-#include "core/ops/detail.h"
+#include "rewind/core/base/checked.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 
@@ -16,17 +16,30 @@ struct PoolAttrs {
 kernels::PoolParams pool_params(const PoolAttrs& a) {
   const auto u = [](int64_t v) { return count32(v, "pool2d"); };
   const PoolOptions& o = a.options;
-  return {.offset = {}, .batch = u(a.x[0]), .in_h = u(a.x[1]), .in_w = u(a.x[2]), .channels = u(a.x[3]),
-          .out_h = u(a.y[1]), .out_w = u(a.y[2]), .kernel_h = u(o.kernel_h), .kernel_w = u(o.kernel_w),
-          .stride_h = u(o.stride_h), .stride_w = u(o.stride_w), .pad_h = u(o.pad_h), .pad_w = u(o.pad_w),
-          .dilation_h = u(o.dilation_h), .dilation_w = u(o.dilation_w), .count_include_pad = o.count_include_pad};
+  return {.offset = {},
+          .batch = u(a.x[0]),
+          .in_h = u(a.x[1]),
+          .in_w = u(a.x[2]),
+          .channels = u(a.x[3]),
+          .out_h = u(a.y[1]),
+          .out_w = u(a.y[2]),
+          .kernel_h = u(o.kernel_h),
+          .kernel_w = u(o.kernel_w),
+          .stride_h = u(o.stride_h),
+          .stride_w = u(o.stride_w),
+          .pad_h = u(o.pad_h),
+          .pad_w = u(o.pad_w),
+          .dilation_h = u(o.dilation_h),
+          .dilation_w = u(o.dilation_w),
+          .count_include_pad = o.count_include_pad};
 }
 
 std::vector<Tensor> max_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const PoolAttrs&>(attrs);
   const Tensor x = contiguous(inputs[0]);
   Tensor y = empty_on(x, a.y, x.dtype()), index = empty_on(x, a.y, DType::i32);
-  launch("max_pool2d", {in(x), out(y), out(index)}, pool_params(a), {.threads = {flat_threads(y.numel()), 1, 1}});
+  launch("max_pool2d", {in(x), out(y), out(index)}, pool_params(a),
+         {.threads = {flat_threads(y.numel()), 1, 1}});
   return {std::move(y), std::move(index)};
 }
 
@@ -39,13 +52,16 @@ std::vector<Tensor> max_vjp(const Record& r, std::span<Tensor> dys) {
   return one(std::move(dx));
 }
 
-const Op max_op = {"max_pool2d", max_forward, max_vjp, [](const std::any&, uint32_t) { return Saves{0, 2}; }};
+const Op max_op = {"max_pool2d", max_forward, max_vjp, [](const std::any&, uint32_t) {
+                     return Saves{0, 2};
+                   }};
 
 std::vector<Tensor> avg_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const PoolAttrs&>(attrs);
   const Tensor x = contiguous(inputs[0]);
   Tensor y = empty_on(x, a.y, x.dtype());
-  launch("avg_pool2d", {in(x), out(y)}, pool_params(a), {.threads = {flat_threads(y.numel()), 1, 1}});
+  launch("avg_pool2d", {in(x), out(y)}, pool_params(a),
+         {.threads = {flat_threads(y.numel()), 1, 1}});
   return one(std::move(y));
 }
 
@@ -53,7 +69,8 @@ std::vector<Tensor> avg_vjp(const Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<PoolAttrs>();
   const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx = empty_on(dy, a.x, dy.dtype());
-  launch("avg_pool2d_grad", {in(dy), out(dx)}, pool_params(a), {.threads = {flat_threads(dx.numel()), 1, 1}});
+  launch("avg_pool2d_grad", {in(dy), out(dx)}, pool_params(a),
+         {.threads = {flat_threads(dx.numel()), 1, 1}});
   return one(std::move(dx));
 }
 
@@ -62,10 +79,12 @@ const Op avg_op = {"avg_pool2d", avg_forward, avg_vjp};
 PoolAttrs attributes(const Tensor& x, const PoolOptions& o, const char* op) {
   check_float(x, op);
   check<ShapeError>(x.rank() == 4, op, "needs x [N, H, W, C], got {}", x.str());
-  check(o.kernel_h > 0 && o.kernel_w > 0 && o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 && o.dilation_w > 0, op,
-        "kernel, stride and dilation must be positive");
+  check(o.kernel_h > 0 && o.kernel_w > 0 && o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 &&
+            o.dilation_w > 0,
+        op, "kernel, stride and dilation must be positive");
   check(o.pad_h >= 0 && o.pad_w >= 0 && o.pad_h <= o.kernel_h / 2 && o.pad_w <= o.kernel_w / 2, op,
-        "padding must be at most half the kernel, got {}x{} for a {}x{} kernel", o.pad_h, o.pad_w, o.kernel_h, o.kernel_w);
+        "padding must be at most half the kernel, got {}x{} for a {}x{} kernel", o.pad_h, o.pad_w,
+        o.kernel_h, o.kernel_w);
   const int64_t h = window_places(op, x, 1, o.kernel_h, o.stride_h, o.pad_h, o.dilation_h);
   const int64_t w = window_places(op, x, 2, o.kernel_w, o.stride_w, o.pad_w, o.dilation_w);
   return {o, x.shape(), {x.shape()[0], h, w, x.shape()[3]}};
@@ -73,14 +92,15 @@ PoolAttrs attributes(const Tensor& x, const PoolOptions& o, const char* op) {
 
 }  // namespace
 
-int64_t detail::window_places(const char* op, const Tensor& x, int axis, int64_t kernel, int64_t stride,
-                              int64_t pad, int64_t dilation) {
+int64_t detail::window_places(const char* op, const Tensor& x, int axis, int64_t kernel,
+                              int64_t stride, int64_t pad, int64_t dilation) {
   const auto padded = checked_add(checked_mul(std::optional(pad), 2), x.shape()[axis]);
   const auto reach = checked_mul(std::optional(kernel - 1), dilation);
-  check<ShapeError>(kernel > 0 && padded && reach && *reach < *padded, op,
-                    "the window must fit into the padded image, got {} elements at steps of {} along axis {} "
-                    "of {} with padding {}",
-                    kernel, dilation, axis, x.str(), pad);
+  check<ShapeError>(
+      kernel > 0 && padded && reach && *reach < *padded, op,
+      "the window must fit into the padded image, got {} elements at steps of {} along axis {} "
+      "of {} with padding {}",
+      kernel, dilation, axis, x.str(), pad);
   return (*padded - *reach - 1) / stride + 1;
 }
 

@@ -1,5 +1,5 @@
 // Random ops: the counters are attributes, so replay draws the same numbers.
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 
@@ -16,8 +16,11 @@ Tensor drop(const Tensor& x_in, Tensor reusable, const DropoutAttrs& a) {
   const Tensor x = contiguous(x_in);
   Tensor y = reuse_or_empty(reusable, x.shape(), x.dtype());
   launch("dropout", {in(x), out(y)},
-         kernels::DropoutParams{.n = count32(x.numel(), "dropout"), .keep = 1 - a.p, .seed_lo = low(a.counters.seed),
-                                .seed_hi = high(a.counters.seed), .counter_lo = low(a.counters.first),
+         kernels::DropoutParams{.n = count32(x.numel(), "dropout"),
+                                .keep = 1 - a.p,
+                                .seed_lo = low(a.counters.seed),
+                                .seed_hi = high(a.counters.seed),
+                                .counter_lo = low(a.counters.first),
                                 .counter_hi = high(a.counters.first)},
          {.threads = {flat_threads(x.numel()), 1, 1}, .variant = {is_flat(x)}});
   return y;
@@ -47,8 +50,12 @@ std::vector<Tensor> random_forward(const std::any& attrs, std::span<Tensor>) {
   const auto& r = std::any_cast<const RandomAttrs&>(attrs);
   Tensor y = empty(r.shape, r.dtype, r.device);
   launch("random", {out(y)},
-         kernels::RandomParams{.n = count32(y.numel(), "random"), .a = r.a, .b = r.b, .seed_lo = low(r.counters.seed),
-                               .seed_hi = high(r.counters.seed), .counter_lo = low(r.counters.first),
+         kernels::RandomParams{.n = count32(y.numel(), "random"),
+                               .a = r.a,
+                               .b = r.b,
+                               .seed_lo = low(r.counters.seed),
+                               .seed_hi = high(r.counters.seed),
+                               .counter_lo = low(r.counters.first),
                                .counter_hi = high(r.counters.first)},
          {.threads = {flat_threads(y.numel()), 1, 1}, .variant = {r.kind}});
   return one(std::move(y));
@@ -56,7 +63,8 @@ std::vector<Tensor> random_forward(const std::any& attrs, std::span<Tensor>) {
 
 const Op random_op = {"random", random_forward};
 
-Tensor random(uint32_t kind, const Shape& shape, float a, float b, DType dtype, Generator& generator) {
+Tensor random(uint32_t kind, const Shape& shape, float a, float b, DType dtype,
+              Generator& generator) {
   check<DTypeError>(is_float(dtype), "random", "needs f32 or f16, got {}", name(dtype));
   check_sizes(kind == 0 ? "rand" : "randn", shape, size_of(dtype));
   const auto counters = generator.take(static_cast<uint64_t>(shape.numel()));

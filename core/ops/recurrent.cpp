@@ -1,7 +1,7 @@
 // LSTM and GRU over a sequence: one record per layer and direction. A step is a matrix product and
 // a cell kernel; backward collects the gates' gradients of all steps, so that the gradient of the
 // recurrent weight is one product.
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
 
 namespace rw {
 
@@ -167,12 +167,22 @@ std::vector<Tensor> gru_vjp(const Record& r, std::span<Tensor> dys) {
 }
 
 // Saved: weight_hh, the first state(s), and every output but the last c.
-const Op lstm_op = {"lstm", lstm_forward, lstm_vjp, [](const std::any&, uint32_t) {
-                      return Saves{1 << 1 | 1 << 3 | 1 << 4, 1 | 1 << 2 | 1 << 3};
-                    }};
-const Op gru_op = {"gru", gru_forward, gru_vjp, [](const std::any&, uint32_t) {
-                     return Saves{1 << 1 | 1 << 3, 3};
-                   }};
+const Op lstm_op = {.name = "lstm",
+                    .forward = lstm_forward,
+                    .vjp = lstm_vjp,
+                    .saves =
+                        [](const std::any&, uint32_t) {
+                          return Saves{1 << 1 | 1 << 3 | 1 << 4, 1 | 1 << 2 | 1 << 3};
+                        },
+                    .is_heavy = true};
+const Op gru_op = {.name = "gru",
+                   .forward = gru_forward,
+                   .vjp = gru_vjp,
+                   .saves =
+                       [](const std::any&, uint32_t) {
+                         return Saves{1 << 1 | 1 << 3, 3};
+                       },
+                   .is_heavy = true};
 
 // The op's first four inputs, checked; `count` gates.
 TensorList check_inputs(const char* op, int64_t count, Tensor gates, Tensor weight, Tensor bias,
@@ -201,8 +211,8 @@ TensorList check_inputs(const char* op, int64_t count, Tensor gates, Tensor weig
 
 LstmResult lstm(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, Tensor c0,
                 bool reverse) {
-  TensorList inputs = check_inputs("lstm", 4, std::move(gates), std::move(weight_hh),
-                                   std::move(bias_hh), h0);
+  TensorList inputs =
+      check_inputs("lstm", 4, std::move(gates), std::move(weight_hh), std::move(bias_hh), h0);
   check<ShapeError>(c0.shape() == h0.shape() && c0.dtype() == DType::f32, "lstm",
                     "c0 must be f32 of h0's shape, got {} and {}", c0.str(), h0.str());
   inputs.push_back(std::move(c0));

@@ -1,5 +1,6 @@
 // Reductions over any axes. The order of additions depends on the shape only.
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
+#include "rewind/core/ops/operators.h"
 
 namespace rw {
 
@@ -23,10 +24,13 @@ constexpr int64_t row_run = 8192, column_run = 1024;
 Tensor reduce_pass(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner,
                    DType dtype, float scale) {
   Tensor y = empty_on(x, {outer, inner}, dtype);
-  kernels::ReduceParams params{.outer = count32(outer, "reduce"), .count = count32(count, "reduce"),
-                               .inner = count32(inner, "reduce"), .scale = scale};
+  kernels::ReduceParams params{.outer = count32(outer, "reduce"),
+                               .count = count32(count, "reduce"),
+                               .inner = count32(inner, "reduce"),
+                               .scale = scale};
   if (inner == 1) {
-    launch("reduce_rows", {in(x), out(y)}, params, {.threads = {params.outer, 1, 1}, .variant = {kind}});
+    launch("reduce_rows", {in(x), out(y)}, params,
+           {.threads = {params.outer, 1, 1}, .variant = {kind}});
   } else {
     const bool flat = inner % REWIND_FLAT == 0 && is_flat(x);
     const uint32_t n = count32(outer * inner, "reduce");
@@ -38,8 +42,8 @@ Tensor reduce_pass(ReduceKind kind, const Tensor& x, int64_t outer, int64_t coun
 
 // Dense x seen as [outer, count, inner] -> [outer, inner] of `dtype`. Long runs go in two levels:
 // equal chunks and a rest first, their results (f32 for floats) next.
-Tensor reduce_dense(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner, float scale,
-                    DType dtype) {
+Tensor reduce_dense(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner,
+                    float scale, DType dtype) {
   const int64_t run = inner == 1 ? row_run : column_run;
   if (count <= run) return reduce_pass(kind, x, outer, count, inner, dtype, scale);
   const DType partial_type = is_float(x.dtype()) ? DType::f32 : x.dtype();
@@ -48,21 +52,25 @@ Tensor reduce_dense(ReduceKind kind, const Tensor& x, int64_t outer, int64_t cou
   std::vector<Tensor> partials;
   const auto add_part = [&](int64_t begin, int64_t parts, int64_t length) {
     const Tensor part = contiguous(slice(all, 1, begin, begin + parts * length));
-    partials.push_back(reshape(reduce_pass(kind, part, outer * parts, length, inner, partial_type, 1),
-                               {outer, parts, inner}));
+    partials.push_back(
+        reshape(reduce_pass(kind, part, outer * parts, length, inner, partial_type, 1),
+                {outer, parts, inner}));
   };
   add_part(0, chunks, run);
   if (rest) add_part(chunks * run, 1, rest);
   const Tensor partial = partials.size() == 1 ? partials[0] : concat(partials, 1);
-  return cast(reduce_dense(kind, partial, outer, partial.shape()[1], inner, scale, partial_type), dtype);
+  return cast(reduce_dense(kind, partial, outer, partial.shape()[1], inner, scale, partial_type),
+              dtype);
 }
 
 Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keepdims) {
   Shape out;
   for (int i = 0; i < shape.rank(); ++i) {
     const bool reduced = std::binary_search(axes.begin(), axes.end(), i);
-    if (!reduced) out.push_back(shape[i]);
-    else if (keepdims) out.push_back(1);
+    if (!reduced)
+      out.push_back(shape[i]);
+    else if (keepdims)
+      out.push_back(1);
   }
   return out;
 }
@@ -90,7 +98,8 @@ std::vector<Tensor> reduce_forward(const std::any& attrs, std::span<Tensor> inpu
   }
   x = contiguous(x);
   const int64_t outer = x.numel() / (count * inner);
-  return one(reshape(reduce_dense(a.kind, x, outer, count, inner, a.scale, a.dtype), result).detach());
+  return one(
+      reshape(reduce_dense(a.kind, x, outer, count, inner, a.scale, a.dtype), result).detach());
 }
 
 // dy with the reduced axes back as size 1.
@@ -127,8 +136,8 @@ std::vector<int> axes_of(const Tensor& x, const Axes& axes, const char* op) {
 
 Tensor reduce(ReduceKind kind, Tensor x, std::vector<int> axes, bool keepdims, float scale = 1,
               bool in_f32 = false) {
-  check<DTypeError>(x.dtype() != DType::u8, reduce_ops[kind].name, "needs f32, f16 or i32, got {}; cast it",
-                    x.str());
+  check<DTypeError>(x.dtype() != DType::u8, reduce_ops[kind].name,
+                    "needs f32, f16 or i32, got {}; cast it", x.str());
   const DType dtype = in_f32 && is_float(x.dtype()) ? DType::f32 : x.dtype();
   return apply1(reduce_ops[kind], ReduceAttrs{kind, std::move(axes), keepdims, scale, dtype},
                 one(std::move(x)));
@@ -154,7 +163,8 @@ std::vector<Tensor> arg_forward(const std::any& attrs, std::span<Tensor> inputs)
   Tensor y = empty_on(x, reduced_shape(x.shape(), {a.axis}, false), DType::i32);
   const uint32_t threads = count32(outer * inner, "argmax");
   launch("argreduce", {in(x), out(y)},
-         kernels::ArgReduceParams{.outer = count32(outer, "argmax"), .count = count32(x.shape()[a.axis], "argmax"),
+         kernels::ArgReduceParams{.outer = count32(outer, "argmax"),
+                                  .count = count32(x.shape()[a.axis], "argmax"),
                                   .inner = count32(inner, "argmax")},
          {.threads = {threads, 1, 1}, .variant = {a.kind}});
   return one(std::move(y));
@@ -164,7 +174,8 @@ const Op arg_ops[] = {{"argmax", arg_forward}, {"argmin", arg_forward}};
 
 Tensor arg(uint32_t kind, Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank(), arg_ops[kind].name);
-  check<ShapeError>(x.shape()[axis] > 0, arg_ops[kind].name, "axis {} must not be empty, got {}", axis, x.str());
+  check<ShapeError>(x.shape()[axis] > 0, arg_ops[kind].name, "axis {} must not be empty, got {}",
+                    axis, x.str());
   return apply1(arg_ops[kind], ArgAttrs{axis, kind}, one(std::move(x)));
 }
 
@@ -197,12 +208,17 @@ Tensor var(Tensor x, const Axes& axes, bool unbiased, bool keepdims) {
   for (int axis : axes_of(x, axes, "var")) count *= x.shape()[axis];
   Tensor center = mean(x, axes, true);
   Tensor squares = square(sub(std::move(x), std::move(center)));
-  const float correction = unbiased ? static_cast<float>(count) / static_cast<float>(count - 1) : 1.0f;
+  const float correction =
+      unbiased ? static_cast<float>(count) / static_cast<float>(count - 1) : 1.0f;
   return mean(std::move(squares), axes, keepdims) * correction;
 }
 
-Tensor argmax(Tensor x, int axis) { return arg(0, std::move(x), axis); }
-Tensor argmin(Tensor x, int axis) { return arg(1, std::move(x), axis); }
+Tensor argmax(Tensor x, int axis) {
+  return arg(0, std::move(x), axis);
+}
+Tensor argmin(Tensor x, int axis) {
+  return arg(1, std::move(x), axis);
+}
 
 Tensor sum_to(Tensor x, const Shape& shape) {
   if (x.shape() == shape) return x;

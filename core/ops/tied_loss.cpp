@@ -1,6 +1,7 @@
 // Cross entropy over a vocabulary, through the embedding table, without the logits of all rows in
 // memory.
-#include "core/ops/detail.h"
+#include "rewind/core/ops/detail.h"
+#include "rewind/core/ops/operators.h"
 
 namespace rw {
 
@@ -122,10 +123,15 @@ std::vector<Tensor> tied_vjp(const Record& r, std::span<Tensor> dys) {
   return gradients;
 }
 
-const Op tied_op = {"tied_cross_entropy", tied_forward, tied_vjp,
-                    [](const std::any& attrs, uint32_t) {
-                      return Saves{std::any_cast<const TiedAttrs&>(attrs).has_bias ? 15u : 7u, 2};
-                    }};
+const Op tied_op = {
+    .name = "tied_cross_entropy",
+    .forward = tied_forward,
+    .vjp = tied_vjp,
+    .saves =
+        [](const std::any& attrs, uint32_t) {
+          return Saves{std::any_cast<const TiedAttrs&>(attrs).has_bias ? 15u : 7u, 2};
+        },
+    .is_heavy = true};
 
 void check_tied(const Tensor& hidden, const Tensor& table, const Tensor& bias,
                 const Tensor& target) {

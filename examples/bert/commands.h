@@ -37,7 +37,7 @@ struct Pretrain {
   PlanningOptions planning;
   std::vector<std::string> text;
   std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
-  int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, save_every = 100;
+  int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, snapshot_every = 100;
   uint32_t accumulate = 2;
   int checkpoint_every = 1;
   double lr = 2e-3, weight_decay = 0.01;
@@ -56,7 +56,7 @@ struct Finetune {
   DeviceOptions device;
   PlanningOptions planning;
   std::string task, model = default_model_folder(), save, resume, report;
-  int64_t length = 64, batch = 32, epochs = 1, steps = 0, save_every = 100;
+  int64_t length = 64, batch = 32, epochs = 1, steps = 0, snapshot_every = 100;
   uint32_t accumulate = 1;
   int checkpoint_every = 1;
   double lr = 1e-3, weight_decay = 0.01;

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <span>
 
-#include "data/tokenizer.h"
 #include "examples/bert/commands.h"
-#include "io/bert.h"
+#include "rewind/data/tokenizer.h"
+#include "rewind/io/bert.h"
 
 namespace rw {
 

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <map>
 
-#include "core/rng.h"
-#include "data/prefetch.h"
-#include "data/sst2.h"
-#include "data/text_loader.h"
 #include "examples/bert/commands.h"
 #include "examples/common/training_loop.h"
-#include "io/bert.h"
+#include "rewind/core/base/rng.h"
+#include "rewind/data/prefetch.h"
+#include "rewind/data/sst2.h"
+#include "rewind/data/text_loader.h"
+#include "rewind/io/bert.h"
 
 namespace rw {
 
@@ -32,10 +32,11 @@ void Finetune::add_to(CLI::App& app) {
   app.add_option("--seed", seed, "of order, dropout and the new layer")->capture_default_str();
   app.add_option("--save", save, "folder for the classifier");
   app.add_option("--resume", resume,
-                 "keep training checkpoints in this folder and go on from the newest, if any");
-  app.add_flag("--restart", restart, "remove the checkpoints in that folder and start from zero")
+                 "keep training snapshots in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
       ->needs("--resume");
-  app.add_option("--save-every", save_every, "steps between them")->capture_default_str();
+  app.add_option("--snapshot-every,--save-every", snapshot_every, "steps between them")
+      ->capture_default_str();
   app.add_option("--report", report, "write all figures of the run to this JSON file");
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
@@ -92,7 +93,7 @@ class Finetuning {
     steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
   }
 
-  void run();                // from the newest checkpoint on, if there is one
+  void run();                // from the newest snapshot on, if there is one
   Meter::Values evaluate();  // on dev.tsv
   void save() const;
   nlohmann::json report() const;  // of the training alone
@@ -116,8 +117,8 @@ LoopOptions Finetuning::loop_options() const {
           .samples = o_.batch,
           .unit = "sentences",
           .quiet = o_.quiet,
-          .checkpoints = o_.resume,
-          .steps_per_checkpoint = o_.save_every,
+          .snapshots = o_.resume,
+          .steps_per_snapshot = o_.snapshot_every,
           .restart = o_.restart,
           .settings = {{"task", o_.task},
                        {"model", o_.model},
@@ -161,8 +162,7 @@ void Finetuning::save() const {
 
 nlohmann::json Finetuning::report() const {
   nlohmann::json report = loop_.json();
-  report.update({{"checkpoint_every", o_.checkpoint_every},
-                 {"device", device_json()}});
+  report.update({{"checkpoint_every", o_.checkpoint_every}, {"device", device_json()}});
   return report;
 }
 
@@ -185,11 +185,12 @@ std::vector<BatchShape> largest_shapes(TextLoader loader, int64_t steps) {
 }
 
 void check_options(const Finetune& o) {
-  check(o.length >= 8 && o.batch > 0 && o.accumulate > 0 && o.epochs > 0 && o.steps >= 0 &&
-            o.save_every > 0,
-        "options",
-        "--seq must be at least 8, and --batch, --accumulate, --epochs, --steps and --save-every "
-        "positive");
+  check(
+      o.length >= 8 && o.batch > 0 && o.accumulate > 0 && o.epochs > 0 && o.steps >= 0 &&
+          o.snapshot_every > 0,
+      "options",
+      "--seq must be at least 8, and --batch, --accumulate, --epochs, --steps and --snapshot-every "
+      "positive");
   check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
         o.checkpoint_every);
   check(std::isfinite(o.lr) && o.lr >= 0, "options", "--lr must be a number >= 0, got {}", o.lr);
@@ -260,7 +261,7 @@ void Finetune::run() const {
   const int64_t rows = std::min(batch, static_cast<int64_t>(sentences.train.size()));
   // By the size of batches; searches ask for the same ones again and again.
   auto shapes = [&, known = std::map<int64_t, std::vector<BatchShape>>()](
-                          int64_t size) mutable -> const std::vector<BatchShape>& {
+                    int64_t size) mutable -> const std::vector<BatchShape>& {
     const auto [found, is_new] = known.try_emplace(size);
     if (is_new) {
       TextLoader loader = sentences.train_loader(*this, size);

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/rng.h"
-#include "data/files.h"
-#include "data/prefetch.h"
-#include "data/text.h"
-#include "data/text_loader.h"
-#include "data/tokenizer_training.h"
 #include "examples/bert/commands.h"
 #include "examples/common/training_loop.h"
-#include "io/bert.h"
+#include "rewind/core/base/rng.h"
+#include "rewind/data/files.h"
+#include "rewind/data/prefetch.h"
+#include "rewind/data/text.h"
+#include "rewind/data/text_loader.h"
+#include "rewind/data/tokenizer_training.h"
+#include "rewind/io/bert.h"
 
 namespace rw {
 
@@ -48,10 +48,11 @@ void Pretrain::add_to(CLI::App& app) {
   app.add_option("--seed", seed, "of weights, order and masks")->capture_default_str();
   app.add_option("--save", save, "folder for the trained model")->capture_default_str();
   app.add_option("--resume", resume,
-                 "keep training checkpoints in this folder and go on from the newest, if any");
-  app.add_flag("--restart", restart, "remove the checkpoints in that folder and start from zero")
+                 "keep training snapshots in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
       ->needs("--resume");
-  app.add_option("--save-every", save_every, "steps between them")->capture_default_str();
+  app.add_option("--snapshot-every,--save-every", snapshot_every, "steps between them")
+      ->capture_default_str();
   app.add_option("--report", report, "write all figures of the run to this JSON file");
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
@@ -61,8 +62,8 @@ void Pretrain::add_to(CLI::App& app) {
 namespace {
 
 void check_options(const Pretrain& o) {
-  check(o.batch > 0 && o.accumulate > 0 && o.steps > 0 && o.save_every > 0, "options",
-        "--batch, --accumulate, --steps and --save-every must be positive");
+  check(o.batch > 0 && o.accumulate > 0 && o.steps > 0 && o.snapshot_every > 0, "options",
+        "--batch, --accumulate, --steps and --snapshot-every must be positive");
   check(o.length >= 8, "options", "--seq must be at least 8, got {}", o.length);
   check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
         o.checkpoint_every);
@@ -112,7 +113,7 @@ class Pretraining {
     steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
   }
 
-  void run();                // from the newest checkpoint on, if there is one
+  void run();                // from the newest snapshot on, if there is one
   Meter::Values evaluate();  // on the sequences held out
   void save() const;
   nlohmann::json report() const;  // of the training alone
@@ -136,8 +137,8 @@ LoopOptions Pretraining::loop_options() const {
           .samples = o_.batch * o_.length,
           .unit = "tokens",
           .quiet = o_.quiet,
-          .checkpoints = o_.resume,
-          .steps_per_checkpoint = o_.save_every,
+          .snapshots = o_.resume,
+          .steps_per_snapshot = o_.snapshot_every,
           .restart = o_.restart,
           .settings = {{"model", o_.model},
                        {"text", o_.text},

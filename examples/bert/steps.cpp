@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops.h"
-#include "optim/adam.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/optim/adam.h"
 
 namespace rw {
 
@@ -126,7 +127,8 @@ Tensor FinetuneSteps::loss_of(const TextBatch& batch) {
     const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
     const auto scope = forward_scope(settings_);
     logits = model.forward(device_input(batch));
-    labels = batch_tensor(batch.labels, {batch.rows});  // not first: steps are known by what they begin with
+    labels = batch_tensor(batch.labels,
+                          {batch.rows});  // not first: steps are known by what they begin with
     loss = cross_entropy(logits, labels);
   }
   meter.add(loss, argmax(logits), labels);

@@ -1,11 +1,11 @@
 // The training steps of the BERT example: masked tokens, and sentences.
 #pragma once
 
-#include "data/text_loader.h"
 #include "examples/common/meter.h"
 #include "examples/common/training.h"
-#include "nn/models/bert.h"
-#include "optim/accumulate.h"
+#include "rewind/data/text_loader.h"
+#include "rewind/nn/models/bert.h"
+#include "rewind/optim/accumulate.h"
 
 namespace rw {
 

@@ -1,11 +1,10 @@
 #include "examples/common/lasting_output.h"
 
+#include <cerrno>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
-
-#include <cerrno>
 #include <utility>
 
 namespace rw {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/ops.h"
+#include "rewind/core/ops/ops.h"
 
 namespace rw {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "backends/open.h"
-#include "core/ops.h"
 #include "examples/common/largest.h"
-#include "io/model.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/io/model.h"
 
 namespace rw {
 
@@ -20,7 +20,10 @@ std::unique_ptr<MemoryBudget> budget_of(const StepSettings& settings) {
 class DryProgram {
  public:
   DryProgram(const MakeSteps& make, const RunOutline& outline, const StepSettings& settings)
-      : outline_(outline), settings_(settings), budget_(budget_of(settings)), steps_(make(settings)) {
+      : outline_(outline),
+        settings_(settings),
+        budget_(budget_of(settings)),
+        steps_(make(settings)) {
     if (outline.steps) shapes_ = outline.steps(settings.batch);
     if (outline.loads) copy_weights();
   }
@@ -105,7 +108,8 @@ std::unique_ptr<Backend> Planner::open(Room room) const {
   return dry_backend(device_, limits);
 }
 
-std::vector<StepTrace> Planner::steps(const StepSettings& settings, const Techniques& techniques) const {
+std::vector<StepTrace> Planner::steps(const StepSettings& settings,
+                                      const Techniques& techniques) const {
   return dry_run(open(Room::any), [&] { DryProgram(make_, outline_, settings).run(); },
                  {.techniques = techniques, .pack = false})
       .steps;
@@ -185,8 +189,8 @@ std::vector<SegmentReport> Planner::segment_reports(const StepSettings& settings
   std::vector<SegmentReport> reports;
   const auto step = [&] {
     const std::unique_ptr<TrainingSteps> steps = make_(settings);
-    Tape::current()->report_segments(
-        [&](std::vector<SegmentReport> found) { reports = std::move(found); });
+    report_segments(*Tape::current(),
+                    [&](std::vector<SegmentReport> found) { reports = std::move(found); });
     steps->dry_step();
   };
   dry_run(open(Room::any), step, {.pack = false});

@@ -1,9 +1,10 @@
 // Predicts a program's training steps by running them on a dry device.
 #pragma once
 
-#include "core/dry_run.h"
-#include "core/recompute_search.h"
 #include "examples/common/training.h"
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/core/predict/search.h"
+#include "rewind/core/predict/segment_report.h"
 
 namespace rw {
 
@@ -44,7 +45,8 @@ class Planner {
   const RunOutline& outline() const { return outline_; }
 
   // What the steps allocate, for Device::learn: a run is then packed from its first step on.
-  std::vector<StepTrace> steps(const StepSettings& settings, const Techniques& techniques = {}) const;
+  std::vector<StepTrace> steps(const StepSettings& settings,
+                               const Techniques& techniques = {}) const;
   // Runs the program after it has learnt that, with two updates: a first one, and one like all that
   // follow. OutOfMemory where it does not fit.
   StepForecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;
@@ -57,7 +59,7 @@ class Planner {
   // no more memory than with settings.batch.
   int64_t evaluation_batch(StepSettings settings, int64_t most, uint64_t memory_limit) const;
 
-  // What the marks of a step's forward pass do (Tape::segment_reports).
+  // What the marks of a step's forward pass do (core/predict/segment_report.h).
   std::vector<SegmentReport> segment_reports(const StepSettings& settings) const;
 
   // The forward pass of one step, nothing recomputed.

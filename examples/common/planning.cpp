@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <chrono>
 
-#include "backends/open.h"
-#include "core/process_memory.h"
-#include "data/files.h"
 #include "examples/common/estimate.h"
 #include "examples/common/fit.h"
 #include "examples/common/remedies.h"
-#include "io/timeline.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/memory/process_memory.h"
+#include "rewind/data/files.h"
+#include "rewind/io/timeline.h"
 
 namespace rw {
 
@@ -23,10 +23,11 @@ void PlanningOptions::add_to(CLI::App& app) {
                  "write the device's limits, for --device dry:FILE.json");
   app.add_option("--memory-budget", budget,
                  "recompute just enough to stay below this, as 2GiB, instead of --checkpoint");
-  app.add_option("--recompute", recompute,
-                 "instead of --checkpoint: memory (the least, with every op at most twice), speed (keeps "
-                 "matrix products), or evict (drops and makes again while it runs, to stay below "
-                 "--memory-budget)")
+  app.add_option(
+         "--recompute", recompute,
+         "instead of --checkpoint: memory (the least, with every op at most twice), speed (keeps "
+         "matrix products), or evict (drops and makes again while it runs, to stay below "
+         "--memory-budget)")
       ->check(CLI::IsMember({"memory", "speed", "evict"}));
   app.add_option("--timeline", timeline, "write what is in memory during an update to this page");
   app.add_option("--trace", trace, "the same for Perfetto or chrome://tracing, with kernel times");
@@ -40,7 +41,8 @@ void write_trace(const PlanningOptions& options, const MemoryTrace& trace) {
 }
 
 // Recomputation for --memory-budget and --recompute.
-void apply_recompute(const Planner& planner, const PlanningOptions& options, StepSettings& settings) {
+void apply_recompute(const Planner& planner, const PlanningOptions& options,
+                     StepSettings& settings) {
   if ((options.budget.empty() && options.recompute.empty()) || !planner.outline().trains) return;
   check(options.recompute != "evict" || !options.budget.empty(), "options",
         "--recompute evict needs --memory-budget");
@@ -75,7 +77,8 @@ std::string settings_text(const PlannedProgram& program) {
   return text;
 }
 
-// What is wrong with the segments that the model was marked with: in the whole run, and each of them.
+// What is wrong with the segments that the model was marked with: in the whole run, and each of
+// them.
 std::vector<std::string> problems_of_segments(const Planner& planner, StepSettings settings) {
   std::vector<std::string> problems;
   if (settings.checkpoint == "none" || settings.recompute || !planner.outline().trains)
@@ -210,8 +213,8 @@ void run_plan(const PlannedProgram& program, const PlanningOptions& options,
 PlannedRun::PlannedRun(PlannedProgram program, const PlanningOptions& options)
     : program_(std::move(program)),
       options_(options),
-      planner_(std::make_unique<Planner>(default_device()->backend(), program_.make,
-                                         program_.outline)) {
+      planner_(
+          std::make_unique<Planner>(default_device()->backend(), program_.make, program_.outline)) {
   if (!options.profile.empty()) {
     const DeviceInfo& info = default_device()->info();
     check(info.backend == "vulkan", "options", "--save-profile is of Vulkan devices, got '{}'",

@@ -45,7 +45,7 @@ class PlannedRun {
     uint64_t steps_peak = 0;  // without saving and evaluation
     uint64_t predicted_peak = 0;
     std::vector<Saving> savings;
-    uint64_t host_peak = 0;  // bytes of RAM that this process held at most
+    uint64_t host_peak = 0;                     // bytes of RAM that this process held at most
     std::vector<std::string> segment_problems;  // of marks in the model
 
     std::string str() const;

@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <new>
 
-#include "backends/open.h"
-#include "core/device.h"
-#include "core/error.h"
-#include "core/interrupt.h"
-#include "data/files.h"
 #include "examples/common/lasting_output.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/base/interrupt.h"
+#include "rewind/core/memory/device.h"
+#include "rewind/data/files.h"
 
 namespace rw {
 

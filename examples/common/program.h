@@ -2,12 +2,14 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <nlohmann/json.hpp>
+
+#include <functional>
 #include <string>
 
-#include "core/device.h"
-#include "core/dtype.h"
+#include "rewind/core/base/dtype.h"
+#include "rewind/core/memory/default_device.h"
+#include "rewind/core/memory/device.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
 #include "examples/common/progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <unistd.h>
 
 namespace rw {
 

@@ -129,9 +129,9 @@ std::string remedies_text(const Planner& planner, const PlannedProgram& program,
   now.accumulate = std::min(now.accumulate, 3u);
   const StepForecast as_it_is = planner.forecast(now, {.room = Room::any});
   const MemoryReport& needed = as_it_is.memory;
-  std::string out = fmt::format("The run as it is needs {} ({} in blocks).",
-                                format_bytes(needed.peak),
-                                least_limit(planner, now, needed.peak_reserved));
+  std::string out =
+      fmt::format("The run as it is needs {} ({} in blocks).", format_bytes(needed.peak),
+                  least_limit(planner, now, needed.peak_reserved));
   const std::vector<Remedy> remedies = find_remedies(planner, program, memory_limit);
   if (remedies.empty()) return out + " No batch, dtype or recomputation that was tried fits.";
   out += " What fits, by dry runs (options to add, peak, blocks, FLOPs per sample):";

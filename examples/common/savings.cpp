@@ -7,10 +7,10 @@
 namespace rw {
 
 std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings& settings) {
-  StepSettings now = {.dtype = DType::f32,
-                      .batch = settings.batch * settings.accumulate,
-                      .evaluation_batch = settings.evaluation_batch ? settings.evaluation_batch
-                                                                    : settings.batch};
+  StepSettings now = {
+      .dtype = DType::f32,
+      .batch = settings.batch * settings.accumulate,
+      .evaluation_batch = settings.evaluation_batch ? settings.evaluation_batch : settings.batch};
   Techniques techniques{.inplace = false, .segments = false};
   const auto measure = [&] {
     return planner.forecast(now, {.room = Room::any, .techniques = techniques}).memory;

@@ -13,10 +13,10 @@
 #include <string>
 #include <utility>
 
-#include "core/recompute.h"
-#include "core/tensor.h"
-#include "nn/module.h"
-#include "optim/accumulate.h"
+#include "rewind/core/predict/recompute.h"
+#include "rewind/core/tensor/tensor.h"
+#include "rewind/nn/module.h"
+#include "rewind/optim/accumulate.h"
 
 namespace rw {
 
@@ -28,8 +28,8 @@ struct StepSettings {
   std::string checkpoint = "none";  // segments of the model: none, block or stage
   int checkpoint_every = 1;         // blocks or stages per segment
   std::shared_ptr<const Recompute> recompute = nullptr;  // instead of the model's segments
-  uint64_t budget = 0;           // bytes that may be live, 0: any number
-  int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
+  uint64_t budget = 0;                                   // bytes that may be live, 0: any number
+  int64_t evaluation_batch = 0;                          // samples at a time, 0: as in `batch`
 };
 
 // The sizes of a batch without data.

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <csignal>
 
-#include "core/interrupt.h"
 #include "examples/common/program.h"
+#include "rewind/core/base/interrupt.h"
 
 namespace rw {
 
@@ -22,26 +22,26 @@ TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Accumulate& optim
   using Json = nlohmann::json;
   options_.settings =
       Json::parse(options_.settings.dump(-1, ' ', false, Json::error_handler_t::replace));
-  if (!options_.checkpoints.empty()) checkpoints_.emplace(options_.checkpoints);
+  if (!options_.snapshots.empty()) snapshots_.emplace(options_.snapshots);
 }
 
 void TrainingLoop::resume() {
-  if (!checkpoints_) return;
-  if (options_.restart) checkpoints_->clear();
+  if (!snapshots_) return;
+  if (options_.restart) snapshots_->clear();
   const auto loaded =
-      checkpoints_->load_latest(state(), [this](const auto& position) { check_resumed(position); });
+      snapshots_->load_latest(state(), [this](const auto& position) { check_resumed(position); });
   if (!loaded) return;
   start_ = loaded->position.step;
   for (const std::string& damaged : loaded->damaged)
-    warn(fmt::format("a checkpoint is passed over: {}", damaged));
+    warn(fmt::format("a snapshot is passed over: {}", damaged));
   if (!loaded->damaged.empty())
     warn(fmt::format("going on from the older '{}'", loaded->file.string()));
-  if (!options_.quiet) fmt::print("going on after step {} of '{}'\n", start_, options_.checkpoints);
+  if (!options_.quiet) fmt::print("going on after step {} of '{}'\n", start_, options_.snapshots);
 }
 
 // Throws FileError unless it is a place in this very run.
 void TrainingLoop::check_resumed(const TrainingPosition& position) {
-  const std::string& folder = options_.checkpoints;
+  const std::string& folder = options_.snapshots;
   const auto saved = nlohmann::json::parse(position.json, nullptr, false);
   check<FileError>(saved.is_object() && saved.contains("settings") && saved.contains("history") &&
                        saved["history"].is_array(),
@@ -59,12 +59,12 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
   history_ = saved["history"];
 }
 
-void TrainingLoop::write_checkpoint(int64_t done) {
+void TrainingLoop::write_snapshot(int64_t done) {
   const nlohmann::json saved = {{"settings", options_.settings}, {"history", history_}};
-  checkpoints_->save(state(), {.step = done,
-                               .epoch = done / options_.batches,
-                               .index = done % options_.batches,
-                               .json = saved.dump()});
+  snapshots_->save(state(), {.step = done,
+                             .epoch = done / options_.batches,
+                             .index = done % options_.batches,
+                             .json = saved.dump()});
 }
 
 void TrainingLoop::run(const std::function<void(int64_t)>& step) {
@@ -77,19 +77,19 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step) {
     step(i);
     if (progress.due(i + 1)) show(i + 1, progress);
     const bool stops = InterruptScope::signal() != 0;
-    // Between updates only: the gradients of a window are not part of a checkpoint.
-    if (checkpoints_ && optimizer_.position() == 0 &&
-        (stops || i + 1 - saved >= options_.steps_per_checkpoint)) {
-      write_checkpoint(i + 1);
+    // Between updates only: the gradients of a window are not part of a snapshot.
+    if (snapshots_ && optimizer_.position() == 0 &&
+        (stops || i + 1 - saved >= options_.steps_per_snapshot)) {
+      write_snapshot(i + 1);
       saved = i + 1;
     }
-    if (stops && (saved == i + 1 || !checkpoints_)) stop(i + 1);
+    if (stops && (saved == i + 1 || !snapshots_)) stop(i + 1);
   }
   planned_.after_steps();
   finish_window(optimizer_);
   seconds_ = progress.seconds();
   if (InterruptScope::signal() == 0) return;
-  if (checkpoints_) write_checkpoint(options_.steps);
+  if (snapshots_) write_snapshot(options_.steps);
   stop(options_.steps);
 }
 
@@ -99,8 +99,8 @@ void TrainingLoop::stop(int64_t done) const {
       signal,
       fmt::format("{} after step {} of {}; {}", signal == SIGINT ? "interrupted" : "terminated",
                   done, options_.steps,
-                  checkpoints_ ? fmt::format("--resume '{}' goes on there", options_.checkpoints)
-                               : "nothing is kept without --resume"));
+                  snapshots_ ? fmt::format("--resume '{}' goes on there", options_.snapshots)
+                             : "nothing is kept without --resume"));
 }
 
 void TrainingLoop::show(int64_t done, Progress& progress) {

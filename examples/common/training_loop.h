@@ -1,29 +1,30 @@
-// The loop of a training program: takes steps, shows how they go, keeps checkpoints.
+// The loop of a training program: takes steps, shows how they go, keeps snapshots.
 #pragma once
 
-#include <functional>
 #include <nlohmann/json.hpp>
+
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "examples/common/meter.h"
 #include "examples/common/planning.h"
 #include "examples/common/progress.h"
-#include "io/checkpoint.h"
-#include "optim/accumulate.h"
+#include "rewind/io/snapshot.h"
+#include "rewind/optim/accumulate.h"
 
 namespace rw {
 
 struct LoopOptions {
-  int64_t steps = 1;             // of the training, those before a checkpoint included
+  int64_t steps = 1;             // of the training, those before a snapshot included
   int64_t batches = 1;           // per epoch
   int64_t samples = 1;           // per step, for the rate
   std::string unit = "samples";  // what they are called
   bool quiet = false;
-  std::string checkpoints = {};      // folder; empty: none are kept
-  int64_t steps_per_checkpoint = 1;  // at least
-  bool restart = false;              // forget the checkpoints that there are
-  nlohmann::json settings = {};      // what must be the same when training goes on
+  std::string snapshots = {};      // folder; empty: none are kept
+  int64_t steps_per_snapshot = 1;  // at least
+  bool restart = false;            // forget the snapshots that there are
+  nlohmann::json settings = {};    // what must be the same when training goes on
 };
 
 class TrainingLoop {
@@ -32,11 +33,11 @@ class TrainingLoop {
   TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
                PlannedRun& planned);
 
-  // From the newest checkpoint that is whole, if there are any: FileError where all are damaged or
+  // From the newest snapshot that is whole, if there are any: FileError where all are damaged or
   // of another run. Warns about damaged ones.
   void resume();
   // Calls `step` with the number of each step that is left, from 0. After a SIGINT or SIGTERM it
-  // finishes the step, and what it takes to write a checkpoint, and throws Interrupted.
+  // finishes the step, and what it takes to write a snapshot, and throws Interrupted.
   void run(const std::function<void(int64_t)>& step);
 
   int64_t start() const { return start_; }  // steps that were taken before
@@ -49,11 +50,11 @@ class TrainingLoop {
   double rate(int64_t done, double seconds) const;
   void show(int64_t done, Progress& progress);
   void check_resumed(const TrainingPosition& position);
-  void write_checkpoint(int64_t done);
+  void write_snapshot(int64_t done);
   [[noreturn]] void stop(int64_t done) const;
 
   LoopOptions options_;
-  std::optional<CheckpointDirectory> checkpoints_;
+  std::optional<SnapshotDirectory> snapshots_;
   Module& model_;
   Accumulate& optimizer_;
   Meter& meter_;

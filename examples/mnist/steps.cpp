@@ -1,7 +1,8 @@
 #include "examples/mnist/steps.h"
 
-#include "core/ops.h"
-#include "optim/adam.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/optim/adam.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
 // The model and the training step of the MNIST example.
 #pragma once
 
-#include "data/loader.h"
 #include "examples/common/meter.h"
 #include "examples/common/training.h"
-#include "nn/layers.h"
-#include "optim/accumulate.h"
+#include "rewind/data/loader.h"
+#include "rewind/nn/layers.h"
+#include "rewind/optim/accumulate.h"
 
 namespace rw {
 
@@ -38,7 +38,9 @@ class MnistSteps : public TrainingSteps {
   void evaluate(const Batch& batch) { evaluate(batch, batch.size()); }
 
   void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
-  void dry_evaluation(const BatchShape& shape) override { evaluate({}, shape.rows_or(settings_.batch)); }
+  void dry_evaluation(const BatchShape& shape) override {
+    evaluate({}, shape.rows_or(settings_.batch));
+  }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 

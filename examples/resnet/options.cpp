@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "nn/models/recompute.h"
+#include "rewind/nn/models/recompute.h"
 
 namespace rw {
 
@@ -32,10 +32,10 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_option("--save", save, "write the trained weights, in PyTorch's layout, to this file");
   app.add_flag("--eval", eval, "only measure the accuracy of the weights given with --load");
   app.add_option("--resume", resume,
-                 "keep training checkpoints in this folder and go on from the newest, if any");
-  app.add_flag("--restart", restart, "remove the checkpoints in that folder and start from zero")
+                 "keep training snapshots in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
       ->needs("--resume");
-  app.add_option("--checkpoint-every-steps", checkpoint_every_steps, "steps between them")
+  app.add_option("--snapshot-every,--checkpoint-every-steps", snapshot_every, "steps between them")
       ->capture_default_str();
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
@@ -55,8 +55,7 @@ void ResNetOptions::complete() {
         "--epochs and --steps must be positive, got {} and {}", epochs, steps);
   check(checkpoint_every > 0, "options", "--checkpoint-every must be positive, got {}",
         checkpoint_every);
-  check(checkpoint_every_steps > 0, "options", "--checkpoint-every-steps must be positive, got {}",
-        checkpoint_every_steps);
+  check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
   check(std::isfinite(lr) && lr >= 0, "options", "--lr must be a number >= 0, got {}", lr);
   check(image > 0 && classes > 1, "options",

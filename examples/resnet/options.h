@@ -13,7 +13,7 @@ struct ResNetOptions {
   PlanningOptions planning;
   std::string model = "resnet20", data, checkpoint = "none", report, save, load, resume;
   int batch = 0, epochs = 0, checkpoint_every = 1;  // 0: by the data
-  int64_t steps = 0, checkpoint_every_steps = 100;
+  int64_t steps = 0, snapshot_every = 100;
   int64_t image = 32;
   int classes = 10;  // with --plan
   uint32_t accumulate = 1;

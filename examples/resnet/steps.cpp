@@ -1,7 +1,8 @@
 #include "examples/resnet/steps.h"
 
-#include "core/ops.h"
-#include "optim/sgd.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/optim/sgd.h"
 
 namespace rw {
 
@@ -24,7 +25,7 @@ CheckpointMode checkpoint_mode(const std::string& name) {
 
 ResNetSteps::ResNetSteps(const ResNetRecipe& recipe, const StepSettings& settings)
     : model(recipe.model),
-      optimizer(Sgd(parameter_groups(model), {.lr = recipe.lr,
+      optimizer(SGD(parameter_groups(model), {.lr = recipe.lr,
                                               .momentum = 0.9f,
                                               .weight_decay = recipe.weight_decay,
                                               .nesterov = true}),

@@ -1,11 +1,11 @@
 // The training step of the ResNet example.
 #pragma once
 
-#include "data/loader.h"
 #include "examples/common/meter.h"
 #include "examples/common/training.h"
-#include "nn/models/resnet.h"
-#include "optim/accumulate.h"
+#include "rewind/data/loader.h"
+#include "rewind/nn/models/resnet.h"
+#include "rewind/optim/accumulate.h"
 
 namespace rw {
 
@@ -24,7 +24,9 @@ class ResNetSteps : public TrainingSteps {
   void evaluate(const Batch& batch) { evaluate(batch, batch.size()); }
 
   void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
-  void dry_evaluation(const BatchShape& shape) override { evaluate({}, shape.rows_or(settings_.batch)); }
+  void dry_evaluation(const BatchShape& shape) override {
+    evaluate({}, shape.rows_or(settings_.batch));
+  }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "data/cifar.h"
-#include "data/files.h"
-#include "data/synthetic.h"
-#include "io/model.h"
+#include "rewind/data/cifar.h"
+#include "rewind/data/files.h"
+#include "rewind/data/synthetic.h"
+#include "rewind/io/model.h"
 
 namespace rw {
 
@@ -67,8 +67,8 @@ LoopOptions ResNetTraining::loop_options() const {
           .samples = options_.batch,
           .unit = "images",
           .quiet = options_.quiet,
-          .checkpoints = options_.resume,
-          .steps_per_checkpoint = options_.checkpoint_every_steps,
+          .snapshots = options_.resume,
+          .steps_per_snapshot = options_.snapshot_every,
           .restart = options_.restart,
           .settings = {{"model", options_.model},
                        {"data", options_.data.empty() ? "drawn shapes" : options_.data},

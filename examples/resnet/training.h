@@ -1,10 +1,10 @@
 // A training run of the ResNet example.
 #pragma once
 
-#include "data/dataset.h"
-#include "data/loader.h"
 #include "examples/common/training_loop.h"
 #include "examples/resnet/options.h"
+#include "rewind/data/dataset.h"
+#include "rewind/data/loader.h"
 
 namespace rw {
 
@@ -25,7 +25,7 @@ class ResNetTraining {
 
   void run();  // from the newest checkpoint on, if there is one
   void save() const;
-  double evaluate();  // share of the test images that are classified correctly
+  double evaluate();              // share of the test images that are classified correctly
   nlohmann::json report() const;  // of the training alone
 
  private:

@@ -1,10 +1,12 @@
-#include "nn/models/bert.h"
+#include "rewind/nn/models/bert.h"
 
 #include <algorithm>
 
-#include "core/segment.h"
-#include "nn/init.h"
-#include "nn/models/recompute.h"
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/operators.h"
+#include "rewind/nn/init.h"
+#include "rewind/nn/models/recompute.h"
 
 namespace rw {
 
@@ -74,7 +76,7 @@ Tensor BertEmbeddings::forward(const BertInput& input) {
   check<ShapeError>(length <= longest, "BertModel",
                     "the model has positions for {} tokens, got sequences of {}", longest, length);
   Tensor types = input.token_types ? token_type_embeddings(input.token_types)
-                                         : slice(token_type_embeddings.weight, 0, 0, 1);
+                                   : slice(token_type_embeddings.weight, 0, 0, 1);
   Tensor x = word_embeddings(input.ids) + std::move(types) +
              slice(position_embeddings.weight, 0, 0, length);
   // The sum is f32; the residual stream of the layers has the dtype of their matrix products.

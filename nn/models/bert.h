@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "nn/attention.h"
-#include "nn/layers.h"
-#include "nn/norm.h"
+#include "rewind/nn/attention.h"
+#include "rewind/nn/layers.h"
+#include "rewind/nn/norm.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
-#include "nn/models/resnet.h"
+#include "rewind/nn/models/resnet.h"
 
 #include <algorithm>
 
-#include "core/segment.h"
-#include "nn/init.h"
-#include "nn/models/recompute.h"
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/nn/init.h"
+#include "rewind/nn/models/recompute.h"
 
 namespace rw {
 

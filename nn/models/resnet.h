@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "nn/layers.h"
-#include "nn/sequential.h"
+#include "rewind/nn/layers.h"
+#include "rewind/nn/sequential.h"
 
 namespace rw {
 

@@ -1,20 +1,20 @@
-// Runs the targets on mutated seeds, with any compiler: a fixed number of inputs from a fixed seed for
-// tests, or for some time. What the readers must never do ends the run: another exception than theirs,
-// a crash, no end, or far more memory than the input has bytes. The input is kept in a
+// Runs the targets on mutated seeds, with any compiler: a fixed number of inputs from a fixed seed
+// for tests, or for some time. What the readers must never do ends the run: another exception than
+// theirs, a crash, no end, or far more memory than the input has bytes. The input is kept in a
 // file, which --replay runs again.
-#include <fcntl.h>
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <CLI/CLI.hpp>
 #include <cstring>
 #include <exception>
+#include <fcntl.h>
 #include <fstream>
 #include <set>
+#include <signal.h>
+#include <unistd.h>
 
 #include "tests/fuzz/memory_limit.h"
 #include "tests/fuzz/mutate.h"
@@ -27,10 +27,14 @@
 #endif
 #endif
 
-// What the sanitizers find ends in SIGABRT, whose handler keeps the input. Leaks are not looked for:
-// that needs ptrace, which containers forbid.
-extern "C" const char* __asan_default_options() { return "abort_on_error=1:detect_leaks=0"; }
-extern "C" const char* __ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
+// What the sanitizers find ends in SIGABRT, whose handler keeps the input. Leaks are not looked
+// for: that needs ptrace, which containers forbid.
+extern "C" const char* __asan_default_options() {
+  return "abort_on_error=1:detect_leaks=0";
+}
+extern "C" const char* __ubsan_default_options() {
+  return "abort_on_error=1:print_stacktrace=1";
+}
 
 namespace rw::fuzz {
 
@@ -47,7 +51,9 @@ struct {
 } current;
 
 // Only what signal handlers may call.
-void say(const char* text) { [[maybe_unused]] const auto n = write(STDERR_FILENO, text, std::strlen(text)); }
+void say(const char* text) {
+  [[maybe_unused]] const auto n = write(STDERR_FILENO, text, std::strlen(text));
+}
 
 void keep_input(const char* why) {
   const int file = open(current.file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -55,7 +61,8 @@ void keep_input(const char* why) {
     [[maybe_unused]] const auto n = write(file, current.data, current.size);
     close(file);
   }
-  for (const char* part : {"\nfuzz: target ", current.target, ": ", why, "; the input is in "}) say(part);
+  for (const char* part : {"\nfuzz: target ", current.target, ": ", why, "; the input is in "})
+    say(part);
   say(current.file);
   say("\n");
 }
@@ -122,11 +129,14 @@ class Session {
       const Bytes bytes = mutate(pool_, target_, most_bytes, random);
       const bool accepted = read(bytes);
       // What is refused in a new way, and some of what is not, is changed further.
-      if ((accepted ? random.below(20) == 0 : kinds_.insert(kind_of(error_)).second) && pool_.size() < 300)
+      if ((accepted ? random.below(20) == 0 : kinds_.insert(kind_of(error_)).second) &&
+          pool_.size() < 300)
         pool_.push_back(bytes);
     }
-    fmt::print("{:<20}{:>9} inputs, {:>8} accepted, {:>3} kinds of errors, at most {:>9} bytes of memory, {:.1f} s\n",
-               target_.name, inputs_, accepted_, kinds_.size(), most_memory_, seconds());
+    fmt::print(
+        "{:<20}{:>9} inputs, {:>8} accepted, {:>3} kinds of errors, at most {:>9} bytes of memory, "
+        "{:.1f} s\n",
+        target_.name, inputs_, accepted_, kinds_.size(), most_memory_, seconds());
     std::fflush(stdout);
     current.size = 0;
     if (target_.refuses == kinds_.empty()) fault("it refuses nothing, or what it should not");
@@ -173,7 +183,8 @@ void write_seeds(const Target& target, const std::filesystem::path& folder) {
   const std::vector<Bytes> seeds = target.seeds();
   for (size_t i = 0; i < seeds.size(); ++i)
     std::ofstream(own / fmt::format("seed-{}", i), std::ios::binary)
-        .write(reinterpret_cast<const char*>(seeds[i].data()), static_cast<std::streamsize>(seeds[i].size()));
+        .write(reinterpret_cast<const char*>(seeds[i].data()),
+               static_cast<std::streamsize>(seeds[i].size()));
 }
 
 void run_all(const Options& options) {
@@ -183,7 +194,8 @@ void run_all(const Options& options) {
     for (const std::string& name : options.targets)
       if (std::ranges::none_of(targets, [&](const Target& t) { return t.name == name; }))
         throw std::invalid_argument("no such target: " + name);
-    std::erase_if(targets, [&](const Target& t) { return std::ranges::count(options.targets, t.name) == 0; });
+    std::erase_if(
+        targets, [&](const Target& t) { return std::ranges::count(options.targets, t.name) == 0; });
   }
   for (const Target& target : targets) {
     if (!options.corpus.empty()) {
@@ -191,7 +203,8 @@ void run_all(const Options& options) {
       fmt::print("{}\n", target.name);
     } else if (!options.replay.empty()) {
       Session session(target, options);
-      fmt::print("{}: {}\n", target.name, session.read(file_bytes(options.replay)) ? "accepted" : "refused");
+      fmt::print("{}: {}\n", target.name,
+                 session.read(file_bytes(options.replay)) ? "accepted" : "refused");
     } else {
       Session(target, options).run();
     }
@@ -208,12 +221,14 @@ int main(int argc, char** argv) {
   app.add_option("targets", options.targets, "some of the targets; without them all");
   app.add_option("--runs", options.runs, "inputs per target")->capture_default_str();
   app.add_option("--seconds", options.seconds, "of each target, instead of --runs");
-  app.add_option("--input-seconds", options.input_seconds, "of processor time, which no input may exceed")
+  app.add_option("--input-seconds", options.input_seconds,
+                 "of processor time, which no input may exceed")
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the mutations")->capture_default_str();
   app.add_option("--artifacts", options.artifacts, "folder for an input that shows a fault");
   app.add_option("--replay", options.replay, "this input only");
-  app.add_option("--corpus", options.corpus, "write the seeds below this folder, and list the targets");
+  app.add_option("--corpus", options.corpus,
+                 "write the seeds below this folder, and list the targets");
   CLI11_PARSE(app, argc, argv);
   rw::fuzz::watch_signals();
   try {

@@ -8,9 +8,26 @@ namespace rw::fuzz {
 
 namespace {
 
-constexpr uint64_t interesting[] = {0, 1, 2, 7, 127, 128, 255, 256, 32767, 65535, 65536, 1u << 20,
-                                    INT32_MAX, uint64_t{INT32_MAX} + 1, UINT32_MAX, uint64_t{1} << 32,
-                                    uint64_t{1} << 40, INT64_MAX, uint64_t{1} << 63, UINT64_MAX};
+constexpr uint64_t interesting[] = {0,
+                                    1,
+                                    2,
+                                    7,
+                                    127,
+                                    128,
+                                    255,
+                                    256,
+                                    32767,
+                                    65535,
+                                    65536,
+                                    1u << 20,
+                                    INT32_MAX,
+                                    uint64_t{INT32_MAX} + 1,
+                                    UINT32_MAX,
+                                    uint64_t{1} << 32,
+                                    uint64_t{1} << 40,
+                                    INT64_MAX,
+                                    uint64_t{1} << 63,
+                                    UINT64_MAX};
 
 class Mutation {
  public:
@@ -19,17 +36,28 @@ class Mutation {
 
   void apply() {
     switch (random_.below(11)) {
-      case 0: return flip_bit();
-      case 1: return set_byte();
-      case 2: return write_integer();
-      case 3: return insert(Bytes(size_t{1} + below(16), static_cast<uint8_t>(below(256))));
-      case 4: return erase();
-      case 5: return insert(part_of(bytes_));
-      case 6: return insert(part_of(pool_[below(pool_.size())]));
-      case 7: return replace_number();
-      case 8: return repeat();
-      case 9: return bytes_.resize(below(bytes_.size() + 1));
-      default: return insert_word();
+      case 0:
+        return flip_bit();
+      case 1:
+        return set_byte();
+      case 2:
+        return write_integer();
+      case 3:
+        return insert(Bytes(size_t{1} + below(16), static_cast<uint8_t>(below(256))));
+      case 4:
+        return erase();
+      case 5:
+        return insert(part_of(bytes_));
+      case 6:
+        return insert(part_of(pool_[below(pool_.size())]));
+      case 7:
+        return replace_number();
+      case 8:
+        return repeat();
+      case 9:
+        return bytes_.resize(below(bytes_.size() + 1));
+      default:
+        return insert_word();
     }
   }
 
@@ -40,8 +68,10 @@ class Mutation {
   auto at(size_t i) { return bytes_.begin() + static_cast<ptrdiff_t>(i); }
 
   Bytes part_of(const Bytes& from) {
-    const size_t begin = below(from.size()), length = below(std::min<size_t>(64, from.size() - begin) + 1);
-    return {from.begin() + static_cast<ptrdiff_t>(begin), from.begin() + static_cast<ptrdiff_t>(begin + length)};
+    const size_t begin = below(from.size()),
+                 length = below(std::min<size_t>(64, from.size() - begin) + 1);
+    return {from.begin() + static_cast<ptrdiff_t>(begin),
+            from.begin() + static_cast<ptrdiff_t>(begin + length)};
   }
 
   void insert(const Bytes& what) { bytes_.insert(at(place()), what.begin(), what.end()); }
@@ -78,7 +108,8 @@ class Mutation {
 
   // A short part many times: deep nesting, long runs.
   void repeat() {
-    const size_t begin = below(bytes_.size()), length = std::min<size_t>(1 + below(4), bytes_.size() - begin);
+    const size_t begin = below(bytes_.size()),
+                 length = std::min<size_t>(1 + below(4), bytes_.size() - begin);
     const Bytes part(at(begin), at(begin + length));
     const size_t times = size_t{1} << below(16);
     Bytes all;
@@ -103,7 +134,8 @@ class Mutation {
 
 }  // namespace
 
-Bytes mutate(const std::vector<Bytes>& pool, const Target& target, size_t most, DataRandom& random) {
+Bytes mutate(const std::vector<Bytes>& pool, const Target& target, size_t most,
+             DataRandom& random) {
   Bytes bytes = pool[random.below(pool.size())];
   Mutation mutation(bytes, pool, target, random);
   const uint64_t changes = 1 + random.below(4);

@@ -1,7 +1,8 @@
-// Small changes of inputs, as the fuzzers of compilers make them, the same for the same random numbers.
+// Small changes of inputs, as the fuzzers of compilers make them, the same for the same random
+// numbers.
 #pragma once
 
-#include "data/random.h"
+#include "rewind/data/random.h"
 #include "tests/fuzz/target.h"
 
 namespace rw::fuzz {

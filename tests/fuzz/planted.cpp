@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 #include "tests/fuzz/target.h"
 
 namespace rw::fuzz {
@@ -11,7 +11,9 @@ namespace {
 
 using Input = std::span<const uint8_t>;
 
-bool starts_like_the_seed(Input input) { return input.size() >= 4 && std::memcmp(input.data(), "seed", 4) == 0; }
+bool starts_like_the_seed(Input input) {
+  return input.size() >= 4 && std::memcmp(input.data(), "seed", 4) == 0;
+}
 
 void throws_another_type(Input input) {
   check<FileError>(starts_like_the_seed(input), "planted", "the input must begin like the seed");
@@ -36,9 +38,13 @@ void never_ends(Input input) {
   }
 }
 
-void breaks_a_promise(Input input) { expect(input.size() <= 12, "planted"); }
+void breaks_a_promise(Input input) {
+  expect(input.size() <= 12, "planted");
+}
 
-std::vector<Bytes> seeds() { return {to_bytes(std::string_view("seed\1\0\0\0", 8))}; }
+std::vector<Bytes> seeds() {
+  return {to_bytes(std::string_view("seed\1\0\0\0", 8))};
+}
 
 }  // namespace
 

@@ -1,14 +1,13 @@
 #include "tests/fuzz/target.h"
 
+#include <algorithm>
 #include <fcntl.h>
+#include <fstream>
+#include <iterator>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <fstream>
-#include <iterator>
-
-#include "core/error.h"
+#include "rewind/core/base/error.h"
 
 namespace rw::fuzz {
 
@@ -21,7 +20,8 @@ struct Folder {
   Folder() {
     const fs::path memory = "/dev/shm";  // much faster, where there is one
     const bool writable = access(memory.c_str(), W_OK) == 0;
-    std::string name = ((writable ? memory : fs::temp_directory_path()) / "rewind-fuzz-XXXXXX").string();
+    std::string name =
+        ((writable ? memory : fs::temp_directory_path()) / "rewind-fuzz-XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::runtime_error("no folder for scratch files");
     path = name;
   }
@@ -72,7 +72,8 @@ Bytes join(std::span<const uint8_t> first, std::span<const uint8_t> second) {
   return all;
 }
 
-std::pair<std::span<const uint8_t>, std::span<const uint8_t>> split(std::span<const uint8_t> input) {
+std::pair<std::span<const uint8_t>, std::span<const uint8_t>> split(
+    std::span<const uint8_t> input) {
   if (input.size() < 2) return {};
   const size_t wanted = input[0] | size_t{input[1]} << 8;
   input = input.subspan(2);

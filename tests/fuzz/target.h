@@ -15,10 +15,11 @@ using Bytes = std::vector<uint8_t>;
 
 struct Target {
   const char* name;
-  // Reads the input and checks what came of it. Inputs that are wrong are an rw::Error; anything else
-  // that is thrown is a fault of the reader, OutOfMemory too: no input is to be believed about sizes.
+  // Reads the input and checks what came of it. Inputs that are wrong are an rw::Error; anything
+  // else that is thrown is a fault of the reader, OutOfMemory too: no input is to be believed about
+  // sizes.
   void (*read)(std::span<const uint8_t> input);
-  std::vector<Bytes> (*seeds)();           // inputs that are right
+  std::vector<Bytes> (*seeds)();             // inputs that are right
   std::vector<std::string_view> words = {};  // what inputs are made of, for mutations
   bool refuses = true;                       // some inputs are wrong
 };
@@ -48,7 +49,9 @@ inline void expect(bool ok, const char* what) {
 // A file of this process, in a folder of its own that goes at the end.
 std::filesystem::path scratch_file(std::string_view name);
 std::filesystem::path write_scratch(std::string_view name, std::span<const uint8_t> bytes);
-inline Bytes to_bytes(std::string_view text) { return {text.begin(), text.end()}; }
+inline Bytes to_bytes(std::string_view text) {
+  return {text.begin(), text.end()};
+}
 Bytes file_bytes(const std::filesystem::path& path);
 
 // Inputs of two files: the first one's length in two bytes, then both.

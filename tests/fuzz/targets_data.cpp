@@ -1,19 +1,18 @@
 // Readers of data/: images, compressed files, text, vocabularies, sentences.
-#include <zlib.h>
-
 #include <algorithm>
 #include <numeric>
+#include <zlib.h>
 
-#include "data/cifar.h"
-#include "data/files.h"
-#include "data/idx.h"
-#include "data/loader.h"
-#include "data/sst2.h"
-#include "data/synthetic.h"
-#include "data/text.h"
-#include "data/text_examples.h"
-#include "data/text_loader.h"
-#include "data/tokenizer_training.h"
+#include "rewind/data/cifar.h"
+#include "rewind/data/files.h"
+#include "rewind/data/idx.h"
+#include "rewind/data/loader.h"
+#include "rewind/data/sst2.h"
+#include "rewind/data/synthetic.h"
+#include "rewind/data/text.h"
+#include "rewind/data/text_examples.h"
+#include "rewind/data/text_loader.h"
+#include "rewind/data/tokenizer_training.h"
 #include "tests/fuzz/target.h"
 
 namespace rw::fuzz {
@@ -22,16 +21,19 @@ namespace {
 
 using Input = std::span<const uint8_t>;
 
-// ---- images --------------------------------------------------------------------------------------
+// ---- images
+// --------------------------------------------------------------------------------------
 
 void read_idx(Input input) {
   const IdxArray array = load_idx(write_scratch("array", input));
   int64_t count = 1;
   for (const int64_t size : array.shape) count *= size;
-  expect(count == static_cast<int64_t>(array.values.size()), "an array has the values of its shape");
+  expect(count == static_cast<int64_t>(array.values.size()),
+         "an array has the values of its shape");
   save_idx(scratch_file("again"), array);
   const IdxArray again = load_idx(scratch_file("again"));
-  expect(again.shape == array.shape && again.values == array.values, "an array survives a round trip");
+  expect(again.shape == array.shape && again.values == array.values,
+         "an array survives a round trip");
 }
 
 Bytes idx_bytes(const IdxArray& array) {
@@ -84,10 +86,12 @@ void read_cifar(Input input) {
 
 std::vector<Bytes> cifar_seeds() {
   save_cifar10(scratch_file("."), Split::test, draw_shapes(2, 1));
-  return {join(file_bytes(scratch_file("batches.meta.txt")), file_bytes(scratch_file("test_batch.bin")))};
+  return {join(file_bytes(scratch_file("batches.meta.txt")),
+               file_bytes(scratch_file("test_batch.bin")))};
 }
 
-// ---- compressed files ----------------------------------------------------------------------------
+// ---- compressed files
+// ----------------------------------------------------------------------------
 
 void read_gzip(Input input) {
   constexpr uint64_t most = uint64_t{8} << 20;
@@ -110,7 +114,8 @@ std::vector<Bytes> gzip_seeds() {
   return {once, twice, gzip(mixed, "wb0"), gzip(Bytes(1 << 20, 7), "wb9"), gzip({}, "wb"), mixed};
 }
 
-// ---- text ----------------------------------------------------------------------------------------
+// ---- text
+// ----------------------------------------------------------------------------------------
 
 constexpr std::string_view small_vocabulary =
     "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\nab\nthe\n##s\n,\n.\ne\xcc\x81\n\xe4\xb8\xad\n";
@@ -126,7 +131,8 @@ void expect_examples(const std::vector<TextExample>& examples, size_t length, in
     expect(example.ids.size() <= length, "examples keep their length");
     expect(example.second >= 0 && example.second <= static_cast<int64_t>(example.ids.size()),
            "the second text begins within the example");
-    for (const int32_t id : example.ids) expect(id >= 0 && id < tokens, "ids are of the vocabulary");
+    for (const int32_t id : example.ids)
+      expect(id >= 0 && id < tokens, "ids are of the vocabulary");
   }
   if (examples.empty()) return;
   TextLoader loader(examples, tokenizer().vocabulary(),
@@ -149,7 +155,8 @@ void read_text(Input input) {
 
 std::vector<Bytes> text_seeds() {
   return {to_bytes("the ab, a second.\nab ab the\n\nanother document\n"),
-          to_bytes("\xef\xbb\xbfT\xc3\xa9\xce\xa3 \xe4\xb8\xad\xe6\x96\x87 a\xcc\x81\n\n\xf0\x9f\x98\x80 [MASK]")};
+          to_bytes("\xef\xbb\xbfT\xc3\xa9\xce\xa3 \xe4\xb8\xad\xe6\x96\x87 "
+                   "a\xcc\x81\n\n\xf0\x9f\x98\x80 [MASK]")};
 }
 
 void read_vocabulary(Input input) {
@@ -186,7 +193,8 @@ void read_tokens(Input input) {
   expect(encoding.ids.size() <= static_cast<size_t>(2 + choice), "encodings fit");
   own.decode(encoding.ids);
   const size_t half = text.size() / 2;
-  expect(own.encode_pair(text.substr(0, half), text.substr(half), 16).ids.size() <= 16, "pairs fit");
+  expect(own.encode_pair(text.substr(0, half), text.substr(half), 16).ids.size() <= 16,
+         "pairs fit");
 }
 
 std::vector<Bytes> token_seeds() {
@@ -216,15 +224,17 @@ std::vector<Bytes> sentence_seeds() {
 
 std::vector<Target> data_targets() {
   using Words = std::vector<std::string_view>;
-  const Words text = {"\n\n", "\t", "[MASK]", "[SEP]", "##", "\xce\xa3", "\xcc\x81", "\xe4\xb8\xad", "ab", "\xc4\xb0"};
-  return {{"idx", read_idx, idx_seeds},
-          {"mnist", read_mnist, mnist_seeds},
-          {"cifar", read_cifar, cifar_seeds, {"\n", "airplane"}},
-          {"gzip", read_gzip, gzip_seeds, {"\x1f\x8b\x08"}},
-          {"text", read_text, text_seeds, text},
-          {"vocabulary", read_vocabulary, vocabulary_seeds, text},
-          {"tokenizer", read_tokens, token_seeds, text, false},
-          {"sst2", read_sentences, sentence_seeds, {"sentence", "label", "\t", "\r\n", "10000", "-1"}}};
+  const Words text = {"\n\n",     "\t",       "[MASK]",       "[SEP]", "##",
+                      "\xce\xa3", "\xcc\x81", "\xe4\xb8\xad", "ab",    "\xc4\xb0"};
+  return {
+      {"idx", read_idx, idx_seeds},
+      {"mnist", read_mnist, mnist_seeds},
+      {"cifar", read_cifar, cifar_seeds, {"\n", "airplane"}},
+      {"gzip", read_gzip, gzip_seeds, {"\x1f\x8b\x08"}},
+      {"text", read_text, text_seeds, text},
+      {"vocabulary", read_vocabulary, vocabulary_seeds, text},
+      {"tokenizer", read_tokens, token_seeds, text, false},
+      {"sst2", read_sentences, sentence_seeds, {"sentence", "label", "\t", "\r\n", "10000", "-1"}}};
 }
 
 }  // namespace rw::fuzz

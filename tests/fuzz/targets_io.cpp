@@ -1,19 +1,19 @@
 // Readers of io/, and of device profiles.
-#include <zlib.h>
-
 #include <nlohmann/json.hpp>
 
-#include "backends/open.h"
-#include "backends/vulkan/profile.h"
-#include "core/dry_run.h"
-#include "core/ops.h"
-#include "io/bert.h"
-#include "io/checkpoint.h"
-#include "io/npy.h"
-#include "io/transfer.h"
-#include "nn/layers.h"
-#include "nn/sequential.h"
-#include "optim/adam.h"
+#include <zlib.h>
+
+#include "rewind/backends/open.h"
+#include "rewind/backends/vulkan/profile.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/io/bert.h"
+#include "rewind/io/npy.h"
+#include "rewind/io/snapshot.h"
+#include "rewind/io/transfer.h"
+#include "rewind/nn/layers.h"
+#include "rewind/nn/sequential.h"
+#include "rewind/optim/adam.h"
 #include "tests/fuzz/target.h"
 
 namespace rw::fuzz {
@@ -26,13 +26,15 @@ void use_cpu() {
   static const auto device = set_default_device(open_backend("cpu"));
 }
 
-// ---- tensors -------------------------------------------------------------------------------------
+// ---- tensors
+// -------------------------------------------------------------------------------------
 
 void read_safetensors(Input input) {
   use_cpu();
   const SafetensorsFile file(write_scratch("file.safetensors", input));
   for (const auto& [name, stored] : file.tensors()) {
-    expect(stored.bytes.size() == static_cast<uint64_t>(stored.shape.numel()) * stored_size(stored.dtype),
+    expect(stored.bytes.size() ==
+               static_cast<uint64_t>(stored.shape.numel()) * stored_size(stored.dtype),
            "a tensor has the bytes of its shape");
     const bool whole = stored.dtype.starts_with('I') || stored.dtype.starts_with('U');
     const Tensor target = empty(stored.shape, whole ? DType::i32 : DType::f32);
@@ -46,8 +48,9 @@ void read_safetensors(Input input) {
 std::vector<Bytes> safetensors_seeds() {
   use_cpu();
   const auto file = scratch_file("seed.safetensors");
-  write_safetensors(file, {{"weight", full({2, 3}, 1.5f)}, {"nothing", full({0, 4}, 1)}, {"one", full({}, 2)}},
-                    {{"format", "pt"}, {"a \"name\"", "\n"}});
+  write_safetensors(
+      file, {{"weight", full({2, 3}, 1.5f)}, {"nothing", full({0, 4}, 1)}, {"one", full({}, 2)}},
+      {{"format", "pt"}, {"a \"name\"", "\n"}});
   const Bytes floats = file_bytes(file);
   write_safetensors(file, {{"ids", full({5}, 3, DType::i32)}, {"bytes", full({3}, 3, DType::u8)}});
   return {floats, file_bytes(file)};
@@ -76,7 +79,8 @@ void read_npy(Input input) {
   use_cpu();
   const Tensor tensor = load_npy(write_scratch("array.npy", input));
   save_npy(scratch_file("again.npy"), tensor);
-  expect(load_npy(scratch_file("again.npy")).shape() == tensor.shape(), "an array survives a round trip");
+  expect(load_npy(scratch_file("again.npy")).shape() == tensor.shape(),
+         "an array survives a round trip");
 }
 
 std::vector<Bytes> npy_seeds() {
@@ -89,7 +93,8 @@ std::vector<Bytes> npy_seeds() {
   }
   const std::string header = "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n";
   std::string second = std::string("\x93NUMPY\2\0", 8) + char(header.size()) + std::string(3, '\0');
-  seeds.push_back(to_bytes(second + header + std::string("\5\0\0\0\0\0\0\0", 8) + std::string(8, '\0')));
+  seeds.push_back(
+      to_bytes(second + header + std::string("\5\0\0\0\0\0\0\0", 8) + std::string(8, '\0')));
   return seeds;
 }
 
@@ -104,28 +109,33 @@ struct Run {
     model.emplace<Linear>(3, 2);
     optimizer.emplace(model.parameters(), AdamOptions{});
   }
-  TrainingState state() { return {.model = model, .optimizer = *optimizer, .generator = generator}; }
+  TrainingState state() {
+    return {.model = model, .optimizer = *optimizer, .generator = generator};
+  }
 };
 
-void read_checkpoint(Input input) {
+void read_snapshot(Input input) {
   static Run run;
-  load_checkpoint(write_scratch("step.safetensors", input), run.state());
+  load_snapshot(write_scratch("step.safetensors", input), run.state());
 }
 
-std::vector<Bytes> checkpoint_seeds() {
+std::vector<Bytes> snapshot_seeds() {
   Run run;
   const auto file = scratch_file("seed.safetensors");
-  save_checkpoint(file, run.state(), {.step = 7, .epoch = 1, .index = 2, .json = R"({"history": []})"});
+  save_snapshot(file, run.state(),
+                {.step = 7, .epoch = 1, .index = 2, .json = R"({"history": []})"});
   return {file_bytes(file)};
 }
 
-// ---- JSON ----------------------------------------------------------------------------------------
+// ---- JSON
+// ----------------------------------------------------------------------------------------
 
 void read_profile(Input input) {
   const vulkan::Caps caps =
       vulkan::parse_caps({reinterpret_cast<const char*>(input.data()), input.size()}, "input");
   const std::string text = vulkan::to_json(caps);
-  expect(vulkan::to_json(vulkan::parse_caps(text, "again")) == text, "a profile survives a round trip");
+  expect(vulkan::to_json(vulkan::parse_caps(text, "again")) == text,
+         "a profile survives a round trip");
   try {
     dry_run(vulkan::make_dry_backend(caps), [] {
       Linear layer(40000, 300);
@@ -161,7 +171,8 @@ void read_config(Input input) {
          "a configuration survives a round trip");
   if (config.num_hidden_layers > 20) return;
   use_cpu();
-  dry_run(dry_backend(default_device()->backend(), {.memory_bytes = UINT64_MAX, .max_block_bytes = uint64_t{1} << 60}),
+  dry_run(dry_backend(default_device()->backend(),
+                      {.memory_bytes = UINT64_MAX, .max_block_bytes = uint64_t{1} << 60}),
           [&] { BertForPreTraining model(config); });
 }
 
@@ -175,16 +186,35 @@ std::vector<Bytes> config_seeds() {
 
 std::vector<Target> io_targets() {
   using Words = std::vector<std::string_view>;
-  const Words json = {"null", "true", "1e300", "-1", "0", "18446744073709551616", "9223372036854775807",
-                      "[", "]", "{", "}", "\"", ":", ",", "\\u0000", "1e999", "0.5"};
+  const Words json = {"null",
+                      "true",
+                      "1e300",
+                      "-1",
+                      "0",
+                      "18446744073709551616",
+                      "9223372036854775807",
+                      "[",
+                      "]",
+                      "{",
+                      "}",
+                      "\"",
+                      ":",
+                      ",",
+                      "\\u0000",
+                      "1e999",
+                      "0.5"};
   Words tensors = json;
-  for (const char* word : {"\"F32\"", "\"I64\"", "\"BF16\"", "\"F8_E4M3\"", "\"shape\"", "\"data_offsets\"",
-                           "\"__metadata__\"", "4294967296", "format", "step", "rng_seed"})
+  for (const char* word :
+       {"\"F32\"", "\"I64\"", "\"BF16\"", "\"F8_E4M3\"", "\"shape\"", "\"data_offsets\"",
+        "\"__metadata__\"", "4294967296", "format", "step", "rng_seed"})
     tensors.push_back(word);
   return {{"safetensors", read_safetensors, safetensors_seeds, tensors},
           {"safetensors_header", read_safetensors_header, safetensors_header_seeds, tensors},
-          {"npy", read_npy, npy_seeds, {"'<f8'", "'|b1'", "'>f4'", "True", "(", ")", ",", "4294967296", "  "}},
-          {"checkpoint", read_checkpoint, checkpoint_seeds, tensors},
+          {"npy",
+           read_npy,
+           npy_seeds,
+           {"'<f8'", "'|b1'", "'>f4'", "True", "(", ")", ",", "4294967296", "  "}},
+          {"snapshot", read_snapshot, snapshot_seeds, tensors},
           {"profile", read_profile, profile_seeds, json},
           {"bert_config", read_config, config_seeds, json}};
 }

@@ -1,13 +1,7 @@
 // Fits y = sin(x) with a small network. Usage: example [vulkan | cpu]
-#include <cmath>
-#include <cstdio>
+#include <rewind/rewind.h>
 
-#include "backends/open.h"
-#include "core/ops.h"
-#include "core/segment.h"
-#include "nn/layers.h"
-#include "nn/sequential.h"
-#include "optim/adam.h"
+#include <cstdio>
 
 int main(int argc, char** argv) {
   rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));

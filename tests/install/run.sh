@@ -1,31 +1,90 @@
 #!/bin/sh
-# Installs a build into a folder of its own, builds the project beside this file against it through
-# pkg-config, and runs that. Usage: run.sh BUILD_DIR
+# Installs a build into a folder of its own and checks what a user gets: the headers, and the program
+# beside this file built through pkg-config (static and shared), CMake and as a Meson subproject.
+# Usage: run.sh BUILD_DIR
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$here/../.." && pwd)
 build=$(cd "$1" && pwd)
 root=$build/install-test
 rm -rf "$root"
+compiler=${CXX:-c++}
 
-DESTDIR=$root/installed meson install -C "$build" --no-rebuild --quiet --tags devel
+# quietly LOG COMMAND...: the log is shown when it fails.
+quietly() {
+  log=$root/$1.log
+  shift
+  "$@" > "$log" 2>&1 || { cat "$log"; exit 1; }
+}
+
+DESTDIR=$root/installed meson install -C "$build" --no-rebuild --quiet --tags devel,runtime
+prefix=$(dirname "$(dirname "$(find "$root/installed" -name rewind.h)")")
+prefix=${prefix%/include}
+libraries=$(dirname "$(find "$root/installed" -name librewind.a)")
 PKG_CONFIG_PATH=$(dirname "$(find "$root/installed" -name rewind.pc)")
 export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR="$root/installed"
-
-# Every header is installed, and includes only what is installed too.
-cd "$source"
-find backends/open.h core nn optim io data -name '*.h' ! -path 'core/ops/*' |
-  sed 's/.*/#include <&>/' > "$root/all.cpp"
 # shellcheck disable=SC2046  # flags are words
-${CXX:-c++} -std=c++20 -fsyntax-only $(pkg-config --cflags rewind) "$root/all.cpp"
+compile() { "$compiler" -std=c++20 $(pkg-config --cflags rewind) "$@"; }
+
+# One -I, and headers that are the ones which <rewind/rewind.h> reaches.
+pkg-config --cflags-only-I rewind | tr ' ' '\n' | grep -qx -- "-I$prefix/include"
+if pkg-config --cflags rewind | grep 'include/rewind'; then exit 1; fi
+(cd "$prefix/include" && find rewind -name '*.h' | sort) > "$root/installed.txt"
+echo '#include <rewind/rewind.h>' > "$root/all.cpp"
+compile -M "$root/all.cpp" | tr ' \\' '\n\n' | sed -n "s|^$prefix/include/||p" | sort -u > "$root/reached.txt"
+diff "$root/installed.txt" "$root/reached.txt"
+# Each is complete by itself; together they define no macro of ours but REWIND_...
+sed 's/.*/#include <&>/' "$root/installed.txt" > "$root/each.cpp"
+compile -fsyntax-only "$root/each.cpp"
+for part in nn/layers optim/adam core/ops/ops data/loader io/model; do
+  echo "#include <rewind/$part.h>" > "$root/part.cpp"
+  compile -fsyntax-only "$root/part.cpp"
+done
+if grep -rnE '^ *# *define ' "$prefix/include/rewind" | grep -vE 'define REWIND_'; then
+  echo 'these macros reach users'
+  exit 1
+fi
+# A shared library shows namespace rw only.
+strange=$(nm -DC --defined-only "$libraries/librewind.so" | sed 's/^[0-9a-f]* . //' |
+  grep -vE '(^|[ (<,&*])rw::' || true)
+test -z "$strange" || { echo "librewind.so shows $strange"; exit 1; }
 
 # The program of README.md is the one tested here.
 # shellcheck disable=SC2016  # no shell in these quotes
-sed -n '/^```cpp$/,/^```$/p' README.md | grep -v '^```' | diff - "$here/main.cpp"
+sed -n '/^```cpp$/,/^```$/p' "$source/README.md" | sed '/^```$/q' | grep -v '^```' | diff - "$here/main.cpp"
 
-meson setup "$root/build" "$here" > "$root/setup.log" || { cat "$root/setup.log"; exit 1; }
-meson compile -C "$root/build" > "$root/compile.log" || { cat "$root/compile.log"; exit 1; }
-for device in cpu vulkan; do
-  echo "example on $device"
-  "$root/build/example" "$device"
+run_on() {
+  for device in "$@"; do
+    echo "$program on $device"
+    LD_LIBRARY_PATH=$libraries "$program" "$device"
+  done
+}
+for kind in static shared; do
+  test $kind = static && is_static=true || is_static=false
+  quietly meson-$kind meson setup "$root/$kind" "$here" -Dstatic_rewind=$is_static
+  quietly compile-$kind meson compile -C "$root/$kind"
+  program=$root/$kind/example
+  run_on cpu vulkan
 done
+readelf -d "$root/shared/example" | grep -q 'librewind.so.0'
+
+if command -v cmake > /dev/null; then
+  quietly cmake cmake -S "$here" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release
+  quietly cmake-build cmake --build "$root/cmake"
+  program=$root/cmake/example
+  run_on cpu
+else
+  echo 'no cmake: find_package(rewind) is not tried'
+fi
+
+# As a subproject: nothing but the library is configured; compiling it once more would take minutes,
+# so only the user's part is.
+mkdir -p "$root/with/subprojects"
+cp "$here/main.cpp" "$here/meson.build" "$here/meson_options.txt" "$root/with/"
+ln -s "$source" "$root/with/subprojects/rewind"
+quietly subproject env PKG_CONFIG_PATH="" meson setup --wrap-mode=forcefallback "$root/sub" "$root/with"
+meson introspect "$root/sub" --targets |
+  python3 -c 'import json, sys
+names = {t["name"] for t in json.load(sys.stdin) if t["type"] == "executable"}
+sys.exit(f"built in a subproject: {names}" if names != {"example"} else 0)'
+quietly subproject-compile ninja -C "$root/sub" example.p/main.cpp.o

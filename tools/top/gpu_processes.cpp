@@ -1,11 +1,10 @@
 #include "tools/top/gpu_processes.h"
 
-#include <pwd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <iterator>
+#include <pwd.h>
 #include <set>
 #include <tuple>
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/memory_report.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/memory/memory_report.h"
 
 namespace rw {
 
@@ -50,8 +50,7 @@ std::string process_line(const Snapshot& snapshot, const GpuProcess& process) {
                              : process.pci_address.empty() ? process.driver
                                                            : process.pci_address;
   return fmt::format("{:>8}  {:<10} {:<12} {:>12}  {}\n", process.pid, process.user, device,
-                     format_bytes(device_bytes(process.regions)),
-                     clip(process.command));
+                     format_bytes(device_bytes(process.regions)), clip(process.command));
 }
 
 nlohmann::json heap_json(const HeapUsage& heap) {

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "backends/listing.h"
+#include "rewind/backends/listing.h"
 #include "tools/top/gpu_processes.h"
 
 namespace rw {

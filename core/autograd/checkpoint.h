@@ -1,0 +1,56 @@
+// Checkpoint segments: drop activations in forward, replay them in backward (Chen et al. 2016).
+// Gradients are bit-equal to the plain run: replay runs the same records with the same kernels,
+// random counters are in the records, and side effects (running statistics) are not records.
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rewind/core/autograd/tape.h"
+
+namespace rw {
+
+// Scope form: what is recorded while it lives is one segment. Nests to any depth. One that ends
+// before scopes inside it ends these too.
+//   { auto segment = checkpoint(); x = block(x); }
+class [[nodiscard]] CheckpointScope {
+ public:
+  explicit CheckpointScope(bool enabled = true, SavePolicy policy = {});
+  ~CheckpointScope();
+  CheckpointScope(const CheckpointScope&) = delete;
+  CheckpointScope& operator=(const CheckpointScope&) = delete;
+
+ private:
+  std::shared_ptr<Tape> tape_;
+  Segments::Handle segment_;
+};
+
+inline CheckpointScope checkpoint() {
+  return CheckpointScope();
+}
+// With a policy: outputs that it asks for are kept instead of made again (selective checkpointing).
+//   auto segment = checkpoint(save_matmuls());
+inline CheckpointScope checkpoint(SavePolicy policy) {
+  return CheckpointScope(true, std::move(policy));
+}
+
+// Policies; any function of a SaveQuery (op, cost, bytes, is_heavy) is one. They hold for nested
+// segments too.
+inline SavePolicy save_nothing() {
+  return {};
+}
+SavePolicy
+save_matmuls();  // outputs of matrix products, convolutions, attention and recurrent layers
+SavePolicy save_ops(std::vector<std::string> names);
+
+// Function form: y = function(arguments...) as one segment.
+template <class F, class... Args>
+requires std::invocable<F, Args...>
+auto checkpoint(F&& function, Args&&... arguments) {
+  CheckpointScope scope;
+  return std::forward<F>(function)(std::forward<Args>(arguments)...);
+}
+
+}  // namespace rw

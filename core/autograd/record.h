@@ -1,0 +1,115 @@
+// One step of a program as the tape keeps it: an op, its attributes and what its vjp reads.
+//
+// A record holds no closure: op.forward(attrs, inputs) can be called again at any time and gives
+// the same bits; op.vjp(record, dy) is a plain function written with public ops. Only the values
+// that the op declares in `saves` stay alive; edges to other values carry shape and dtype, no
+// storage.
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rewind/core/tensor/tensor.h"
+
+namespace rw {
+
+struct Record;
+
+// Which values an op's vjp reads: bit i = input i, output i. Only the first 32 can be saved.
+struct Saves {
+  uint32_t inputs = 0;
+  uint32_t outputs = 0;
+  uint32_t taken = 0;  // of the inputs: those that the vjp takes (Record::take_input) before it
+                       // makes the gradient that is as large: the planner counts on it
+  bool input(size_t i) const { return i < 32 && (inputs >> i & 1); }
+  bool output(size_t i) const { return i < 32 && (outputs >> i & 1); }
+  bool takes(size_t i) const { return i < 32 && (taken >> i & 1); }
+};
+
+// A user's own op is the same struct as the built-in ones.
+struct Op {
+  const char* name;
+  // Outputs from inputs. Pure: nothing but attrs and inputs decides the result, no input is changed
+  // unless this call holds its last handle (reuse_or_empty). The handles stay where they are: what
+  // made the inputs lives on the tape as long as they do.
+  std::vector<Tensor> (*forward)(const std::any& attrs, std::span<Tensor> inputs);
+  // One gradient per input from one per output (undefined = zero); undefined results mean none.
+  // May move from dy. Null: not differentiable.
+  std::vector<Tensor> (*vjp)(const Record& record, std::span<Tensor> dy) = nullptr;
+  // `needs`: bit i is set when input i wants a gradient (of the first 32).
+  Saves (*saves)(const std::any& attrs, uint32_t needs) = [](const std::any&, uint32_t) {
+    return Saves{};
+  };
+  // The vjp takes dy of any float dtype (casts, views): weight gradients stay f32 on their way.
+  bool any_grad_dtype = false;
+  // A matrix product, a convolution or the like: dear to run again (save_matmuls).
+  bool is_heavy = false;
+};
+
+// A value as a record sees it.
+struct Edge {
+  uint64_t id = 0;
+  int64_t record = -1;  // that made it; -1: made outside the tape
+  int slot = 0;
+  Shape shape;
+  DType dtype = DType::f32;
+  bool requires_grad = false;
+  Tensor leaf;                      // a leaf that collects its gradient
+  uint64_t storage = 0, bytes = 0;  // id and size of its storage
+  uint64_t root = 0;                // the same number for all views of one content
+  int64_t released =
+      -1;  // outputs: how many records there were when the handle died; -1: it is alive
+};
+
+// A saved value and the version that the forward read.
+struct Saved {
+  Tensor tensor;
+  uint32_t version = 0;
+  static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version()}; }
+};
+
+struct Record {
+  const Op* op = nullptr;  // null: freed
+  std::any attrs;
+  std::vector<Edge> inputs, outputs;
+  mutable std::vector<Saved> saved_inputs;  // mutable: a vjp may take them
+  std::vector<Saved> saved_outputs;
+  Saves saves;
+  uint32_t given = 0;         // of the first 32 inputs, those whose last handle the op was given
+  bool is_last_read = false;  // no backward after the running one reads the saved values
+  OpCost cost;
+  int segment = -1;              // innermost checkpoint segment
+  int64_t readers = 0;           // live handles on the outputs + records that read them
+  std::vector<uint64_t> hashes;  // of the outputs' contents, when replays are verified
+
+  template <class T>
+  const T& attributes() const {
+    return std::any_cast<const T&>(attrs);
+  }
+  // Saved values; AutogradError if not declared in `saves`, freed, or changed since the forward.
+  const Tensor& input(int i) const;
+  const Tensor& output(int i) const;
+  // input(i), read for the last time: the record lets go of it where no later backward may want it,
+  // so that its memory can hold the gradient that is made next.
+  Tensor take_input(int i) const;
+  // The gradient that leaf input i has already, or the zeros in its place (f32, dense), for the vjp
+  // to add to and to return: no second one is in memory then. Undefined where there is none.
+  Tensor gradient_so_far(int i) const;
+  bool needs_grad(int input) const { return inputs[input].requires_grad; }
+};
+
+// The values that the record's vjp reads: body(Edge, Saved&).
+template <class R, class F>
+void each_saved(R& record, F&& body) {
+  for (size_t k = 0; k < record.inputs.size(); ++k)
+    if (record.saves.input(k)) body(record.inputs[k], record.saved_inputs[k]);
+  for (size_t k = 0; k < record.outputs.size(); ++k)
+    if (record.saves.output(k)) body(record.outputs[k], record.saved_outputs[k]);
+}
+
+// Of what the tensor holds, on the host. Waits.
+uint64_t content_hash(const Tensor& t);
+
+}  // namespace rw

@@ -1,0 +1,119 @@
+#include "rewind/core/autograd/segments.h"
+
+#include <utility>
+
+namespace rw {
+
+Segments::Handle Segments::open(int64_t first, SavePolicy policy, bool evicts) {
+  Segment segment;
+  segment.serial = next_serial_++;
+  segment.parent = open_;
+  segment.policy = std::move(policy);
+  segment.first = first;
+  segment.evicts = evicts;
+  const int number = size();
+  if (open_ >= 0) (*this)[open_].children.push_back(number);
+  list_.push_back(std::move(segment));
+  context().segment = open_ = number;
+  return {number, list_.back().serial};
+}
+
+bool Segments::close(const Handle& segment, int64_t last) {
+  int s = open_;
+  while (s >= 0 && (*this)[s].serial != segment.serial) s = (*this)[s].parent;
+  if (s < 0) return false;  // closed with one around it, or the tape was cleared meanwhile
+  while (open_ != (*this)[s].parent) {
+    Segment& inner = (*this)[open_];
+    inner.last = last;
+    open_ = inner.parent;
+    if (inner.alive == 0) inner.release();
+  }
+  context().segment = open_;
+  return true;
+}
+
+bool Segments::is_inner(const Edge& edge) const {
+  return open_ >= 0 && edge.record >= 0 && (*this)[open_].contains(edge.record);
+}
+
+// The innermost one of `segment` and those around it that made the value, if any.
+int Segments::maker(const Edge& edge, int segment) const {
+  while (segment >= 0 && !(edge.record >= 0 && (*this)[segment].contains(edge.record)))
+    segment = (*this)[segment].parent;
+  return segment;
+}
+
+void Segments::take(const Edge& edge, const Tensor& value) {
+  if (is_inner(edge))
+    (*this)[open_].kept[edge.id] = {Saved::of(value), edge.record, tick()};
+  else
+    hold(edge, value);
+}
+
+void Segments::hold(const Edge& edge, const Tensor& value) {
+  const int outer = maker(edge, open_);
+  for (int s = open_; s != outer; s = (*this)[s].parent) {
+    External& external = (*this)[s].externals[edge.id];
+    external.record = edge.record;
+    ++external.readers;
+    if (outer < 0 && !external.value.tensor.defined()) external.value = Saved::of(value);
+  }
+}
+
+void Segments::keep(const Record& record, int64_t index, std::span<const Tensor> outputs,
+                    uint32_t wanted) {
+  if (is_evicting()) {  // what vjps read, until memory is wanted
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (record.saves.output(i))
+        (*this)[open_].kept[record.outputs[i].id] = {Saved::of(outputs[i]), index, tick()};
+    return;
+  }
+  SaveQuery query{record.op->name, record.cost, 0, record.op->is_heavy};
+  for (const Tensor& y : outputs) query.bytes += y.bytes();
+  int outermost = -1;
+  for (int s = open_; s >= 0; s = (*this)[s].parent) {
+    const bool by_policy = (*this)[s].policy && (*this)[s].policy(query);
+    if (by_policy) wanted = ~0u;
+    if (wanted) outermost = s;
+  }
+  if (outermost < 0) return;
+  for (int s = open_;; s = (*this)[s].parent) {
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (i < 32 && (wanted >> i & 1))
+        (*this)[s].kept[record.outputs[i].id] = {Saved::of(outputs[i]), index};
+    if (s == outermost) return;
+  }
+}
+
+void Segments::let_go(const Record& dead) {
+  for (const Edge& edge : dead.inputs) {
+    const int outer = maker(edge, dead.segment);
+    for (int s = dead.segment; s != outer; s = (*this)[s].parent) {
+      auto& externals = (*this)[s].externals;
+      const auto external = externals.find(edge.id);
+      if (external != externals.end() && --external->second.readers == 0) externals.erase(external);
+    }
+  }
+  for (int s = dead.segment; s >= 0; s = (*this)[s].parent)
+    for (const Edge& edge : dead.outputs) (*this)[s].kept.erase(edge.id);
+}
+
+void Segments::count_record(int segment, int64_t change) {
+  for (int s = segment; s >= 0; s = (*this)[s].parent) {
+    Segment& around = (*this)[s];
+    around.alive += change;
+    if (around.alive == 0 && around.last >= 0) around.release();
+  }
+}
+
+void Segments::clear() {
+  list_.clear();
+  context().segment = open_ = -1;
+}
+
+void Segment::release() {
+  externals.clear();
+  kept.clear();
+}
+
+}  // namespace rw

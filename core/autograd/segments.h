@@ -1,0 +1,104 @@
+// The checkpoint segments of a tape: which records they span, and the values that they hold and
+// keep.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "rewind/core/autograd/record.h"
+
+namespace rw {
+
+// A value from outside a segment that its records read. Undefined while it is an inner value of an
+// enclosing segment that has not been replayed.
+struct External {
+  Saved value;
+  int64_t record = -1;  // that made it
+  int64_t readers = 0;  // inputs of records that are not freed
+};
+
+// Whether a segment keeps the outputs of a record, instead of making them again.
+struct SaveQuery {
+  const char* op;
+  OpCost cost;
+  uint64_t bytes;  // of the outputs
+  bool is_heavy;   // Op::is_heavy
+};
+using SavePolicy = std::function<bool(const SaveQuery&)>;
+
+// An inner value of a segment that is at hand.
+struct Kept {
+  Saved value;
+  int64_t record = -1;  // that made it
+  uint64_t used = 0;    // when, by Segments::tick()
+};
+
+// A checkpoint segment: a range of records whose inner values are dropped when their handles die,
+// and replayed in backward.
+struct Segment {
+  uint64_t serial = 0;  // unlike its number never used again
+  int parent = -1;
+  std::vector<int> children;
+  SavePolicy policy;             // empty: keeps nothing
+  int64_t first = 0, last = -1;  // records [first, last); last == -1 while the scope is open
+  bool replayed = false;
+  int64_t alive = 0;  // records of this segment and those inside it that are not freed
+  std::unordered_map<uint64_t, External> externals;  // by value id
+  std::unordered_map<uint64_t, Kept> kept;           // inner values that are at hand anyway
+  bool evicts = false;  // keeps what vjps read, until memory is wanted, and replays value by value
+
+  void release();  // its records are gone
+
+  bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
+};
+
+// Segments by number, in the order in which they were opened: parents before children.
+class Segments {
+ public:
+  // A segment by what stays true of it when the tape is cleared and numbers are used again.
+  struct Handle {
+    int number = -1;
+    uint64_t serial = 0;
+  };
+  // Opens one inside the innermost open one, from record `first` on.
+  Handle open(int64_t first, SavePolicy policy, bool evicts);
+  // Closes it before record `last`, with what is still open inside it. False where it is closed.
+  bool close(const Handle& segment, int64_t last);
+
+  int innermost() const { return open_; }  // open one; -1: none
+  bool is_evicting() const { return open_ >= 0 && list_[static_cast<size_t>(open_)].evicts; }
+  // Whether the value was made inside the innermost open segment.
+  bool is_inner(const Edge& edge) const;
+
+  // The input of a record in the innermost segment: is kept there, or held from outside.
+  void take(const Edge& edge, const Tensor& value);
+  // Keeps outputs of record `index` in the segments up to the outermost one that wants them: all of
+  // them where a policy says so, else those that `wanted` has (bit i: output i).
+  void keep(const Record& record, int64_t index, std::span<const Tensor> outputs, uint32_t wanted);
+  // Lets go of what segments hold for a record that nobody will replay.
+  void let_go(const Record& dead);
+  // One record more or less, in `segment` and those around it.
+  void count_record(int segment, int64_t change);
+  void clear();
+
+  uint64_t tick() { return ++clock_; }  // for Kept::used
+  uint64_t now() const { return clock_; }
+  Segment& operator[](int number) { return list_[static_cast<size_t>(number)]; }
+  const Segment& operator[](int number) const { return list_[static_cast<size_t>(number)]; }
+  int size() const { return static_cast<int>(list_.size()); }
+  std::vector<Segment>& all() { return list_; }
+  const std::vector<Segment>& all() const { return list_; }
+
+ private:
+  int maker(const Edge& edge, int segment) const;
+  void hold(const Edge& edge, const Tensor& value);
+
+  std::vector<Segment> list_;
+  int open_ = -1;
+  uint64_t clock_ = 0, next_serial_ = 1;
+};
+
+}  // namespace rw

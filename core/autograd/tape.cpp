@@ -1,0 +1,235 @@
+#include "rewind/core/autograd/tape.h"
+
+#include <algorithm>
+
+#include "rewind/core/tensor/launch.h"
+
+namespace rw {
+
+namespace {
+
+constexpr uint64_t external_root = uint64_t{1} << 63;  // content from outside the tape
+
+Edge edge_of(const TensorImpl& impl, uint64_t root) {
+  return {.id = impl.id,
+          .record = impl.producer.index,
+          .slot = impl.producer.slot,
+          .shape = impl.shape,
+          .dtype = impl.dtype,
+          .requires_grad = impl.requires_grad,
+          .leaf = {},
+          .storage = impl.storage->id(),
+          .bytes = impl.storage->range().size,
+          .root = root};
+}
+
+Edge input_edge(const Tensor& t, Tape& tape) {
+  const TensorImpl& impl = t.impl();
+  Edge edge = edge_of(impl, impl.storage->id() | external_root);
+  if (edge.record < 0) {
+    if (impl.requires_grad) edge.leaf = t;
+  } else {
+    check<AutogradError>(
+        impl.producer.tape.lock().get() == &tape, OpScope::current(),
+        "inputs must be recorded on this thread's tape, got one of another thread");
+    if (const Record* maker = tape.find(edge.record))
+      edge.root = maker->outputs[static_cast<size_t>(edge.slot)].root;
+  }
+  return edge;
+}
+
+// Output `slot` of a record that is about to be appended. An op that ran no kernel made a view.
+Edge output_edge(const Tensor& t, const Record& record) {
+  Edge edge = edge_of(t.impl(), t.impl().id);
+  if (record.cost.total() == 0)
+    for (const Edge& input : record.inputs)
+      if (input.storage == edge.storage) edge.root = input.root;
+  return edge;
+}
+
+}  // namespace
+
+const std::shared_ptr<Tape>& Tape::current() {
+  std::shared_ptr<Tape>& tape = thread_state().tape;
+  if (!tape) tape = std::make_shared<Tape>();
+  return tape;
+}
+
+const Record* Tape::find(int64_t index) const {
+  if (index < base_ || index >= end()) return nullptr;
+  const Record& record = records_[static_cast<size_t>(index - base_)];
+  return record.op ? &record : nullptr;
+}
+
+void Tape::append(Record record, std::span<const Tensor> held, std::span<Tensor> outputs) {
+  const int64_t index = end();
+  record.segment = segments_.innermost();
+  const bool requires_grad = record.outputs.empty() ? false : record.outputs[0].requires_grad;
+  record.outputs.clear();
+  record.saved_outputs.resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    TensorImpl& impl = outputs[i].impl();
+    if (record.saves.output(i) && !in_segment()) record.saved_outputs[i] = Saved::of(outputs[i]);
+    impl.requires_grad = requires_grad && is_float(impl.dtype);
+    impl.producer = {weak_from_this(), index, static_cast<int>(i)};
+    record.outputs.push_back(output_edge(outputs[i], record));
+  }
+  record.readers = static_cast<int64_t>(outputs.size());
+  for (size_t i = 0; i < record.inputs.size(); ++i) {
+    if (record.inputs[i].record >= 0) ++at(record.inputs[i].record).readers;
+    if (held[i].defined()) segments_.take(record.inputs[i], held[i]);
+  }
+  if (in_segment()) {
+    segments_.keep(record, index, outputs, observer_ ? observer_->kept_outputs() : 0);
+    if (verify_)
+      for (const Tensor& y : outputs) record.hashes.push_back(content_hash(y));
+  }
+  if (observer_) observer_->after_record(record);
+  records_.push_back(std::move(record));
+  count_record(records_.back(), 1);
+}
+
+void Tape::count_record(const Record& record, int64_t change) {
+  alive_ += change;
+  segments_.count_record(record.segment, change);
+}
+
+Segments::Handle Tape::open_segment(SavePolicy policy, bool evicts) {
+  return segments_.open(end(), std::move(policy), evicts);
+}
+
+void Tape::close_segment(const Segments::Handle& segment) {
+  if (segments_.close(segment, end())) forget_if_empty();
+}
+
+void Tape::release_handle(int64_t index, int slot) {
+  if (std::this_thread::get_id() != owner_) {
+    const std::lock_guard lock(foreign_mutex_);
+    foreign_.emplace_back(index, slot);
+    has_foreign_ = true;
+    return;
+  }
+  if (index < base_ || index >= end()) return;
+  Record& record = at(index);
+  if (!record.op) return;
+  record.outputs[static_cast<size_t>(slot)].released = end();
+  if (--record.readers == 0 && !running_) free_records({index});
+}
+
+void Tape::take_foreign_releases() {
+  if (!has_foreign_) return;
+  std::vector<std::pair<int64_t, int>> released;
+  {
+    const std::lock_guard lock(foreign_mutex_);
+    released.swap(foreign_);
+    has_foreign_ = false;
+  }
+  for (const auto& [index, slot] : released) release_handle(index, slot);
+}
+
+void Tape::free_records(std::vector<int64_t> worklist) {
+  while (!worklist.empty()) {
+    Record& record = at(worklist.back());
+    worklist.pop_back();
+    if (!record.op) continue;
+    for (const Edge& edge : record.inputs)
+      if (edge.record >= base_ && at(edge.record).op && --at(edge.record).readers == 0)
+        worklist.push_back(edge.record);
+    Record dead;
+    std::swap(dead, record);  // handles die after the record left the tape
+    segments_.let_go(dead);
+    count_record(dead, -1);
+  }
+  forget_if_empty();
+}
+
+void Tape::forget_if_empty() {
+  if (alive_ == 0 && !in_segment() && !running_) clear();
+}
+
+void Tape::clear() {
+  base_ = end();  // indices are never used twice: old handles may still name them
+  alive_ = 0;
+  segments_.clear();
+  const auto dead = std::move(records_);
+  records_.clear();
+}
+
+TapeStats Tape::stats() const {
+  TapeStats stats{static_cast<uint64_t>(alive_), 0, 0, static_cast<uint64_t>(segments_.size())};
+  std::unordered_set<const Storage*> seen;
+  const auto count = [&](const Tensor& t) {
+    if (!t.defined()) return;
+    ++stats.saved_tensors;
+    if (seen.insert(t.impl().storage.get()).second) stats.saved_bytes += t.impl().storage->bytes();
+  };
+  for (const Record& record : records_) {
+    for (const Saved& s : record.saved_inputs) count(s.tensor);
+    for (const Saved& s : record.saved_outputs) count(s.tensor);
+  }
+  for (const Segment& segment : segments_.all()) {
+    for (const auto& [id, external] : segment.externals) count(external.value.tensor);
+    for (const auto& [id, kept] : segment.kept)
+      if (segment.parent < 0 || !segments_[segment.parent].kept.contains(id))
+        count(kept.value.tensor);
+  }
+  return stats;
+}
+
+std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
+  const OpScope scope(op.name);
+  const auto& tape = Tape::current();
+  tape->take_foreign_releases();
+  check_devices(op.name, inputs);
+  bool requires_grad = false;
+  for (const Tensor& t : inputs) requires_grad |= t.requires_grad();
+  requires_grad &= op.vjp != nullptr;
+  const bool records = grad_enabled() && (requires_grad || tape->records_all());
+  if (!records) return run_forward(op, attrs, inputs);
+
+  if (tape->observer()) tape->observer()->before_record(*tape, op);
+  Record record;
+  record.op = &op;
+  uint32_t needs = 0;
+  for (size_t i = 0; i < std::min<size_t>(inputs.size(), 32); ++i)
+    needs |= uint32_t{inputs[i].requires_grad()} << i;
+  record.saves = requires_grad ? op.saves(attrs, needs) : Saves{};
+  record.saved_inputs.resize(inputs.size());
+  std::vector<Tensor> held(inputs.size());  // by open segments: values from outside
+  const Segments& segments = tape->segments();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    record.inputs.push_back(input_edge(inputs[i], *tape));
+    if (i < 32 && inputs[i].pointer().use_count() == 1) record.given |= uint32_t{1} << i;
+    if (tape->in_segment()) {
+      if (!segments.is_inner(record.inputs[i]) || (record.saves.input(i) && segments.is_evicting()))
+        held[i] = inputs[i].detach();
+    } else if (record.saves.input(i)) {
+      record.saved_inputs[i] = Saved::of(inputs[i]);
+    }
+  }
+  const OpCost before = context().queued;
+  std::vector<Tensor> outputs = run_forward(op, attrs, inputs);
+  record.cost = {context().queued.flops - before.flops, context().queued.bytes - before.bytes};
+  record.attrs = std::move(attrs);
+  record.outputs.resize(1);
+  record.outputs[0].requires_grad = requires_grad;
+  tape->append(std::move(record), held, outputs);
+  return outputs;
+}
+
+Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
+  return std::move(apply(op, std::move(attrs), std::move(inputs))[0]);
+}
+
+std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<Tensor> inputs) {
+  const NoGrad guard;
+  std::vector<Tensor> outputs = op.forward(attrs, inputs);
+  for (Tensor& y : outputs) {
+    const TensorImpl& impl = y.impl();
+    const bool fresh = y.pointer().use_count() == 1 && impl.producer.index < 0;
+    if (!fresh) y = make_view(y, impl.shape, impl.strides, impl.offset);
+  }
+  return outputs;
+}
+
+}  // namespace rw

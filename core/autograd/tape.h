@@ -1,0 +1,111 @@
+// The tape: an append-only list of replayable records. Backward is a reverse loop over it.
+#pragma once
+
+#include <any>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rewind/core/autograd/record.h"
+#include "rewind/core/autograd/segments.h"
+#include "rewind/core/tensor/tensor.h"
+
+namespace rw {
+
+struct TapeStats {
+  uint64_t records = 0, saved_tensors = 0, saved_bytes = 0, segments = 0;
+};
+
+class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
+ public:
+  // This thread's tape. Only its thread may use a tape; handles on its values may go anywhere, and
+  // what dies with one that another thread drops goes when the tape's own thread uses it next.
+  static const std::shared_ptr<Tape>& current();
+
+  bool in_segment() const { return segments_.innermost() >= 0; }
+  // Ops are recorded even where no gradient is wanted: a replay may need them.
+  bool records_all() const { return in_segment() || observer_ != nullptr; }
+  // Appends a record and makes the outputs its products. `inputs` are the values that open segments
+  // have to hold, undefined where there is nothing to hold. Called by apply only.
+  void append(Record record, std::span<const Tensor> held, std::span<Tensor> outputs);
+
+  void release_handle(int64_t index, int slot) override;
+  void take_foreign_releases();  // frees what other threads have dropped since
+
+  Segments::Handle open_segment(SavePolicy policy = {}, bool evicts = false);
+  // Closes it and what is still open inside it; nothing where it is closed already.
+  void close_segment(const Segments::Handle& segment);
+
+  // Told of every op before and after it is recorded; may set segments. Null: nobody.
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void before_record(Tape& tape, const Op& op) = 0;
+    virtual void after_record(const Record& record) = 0;
+    // Outputs of the next record that open segments keep, whatever their policies say: bit i is
+    // output i.
+    virtual uint32_t kept_outputs() const = 0;
+  };
+  Observer* observer() const { return observer_; }
+  Observer* exchange_observer(Observer* observer) { return std::exchange(observer_, observer); }
+  int64_t begin() const { return base_; }  // the oldest record's index
+  int64_t end() const {
+    return base_ + static_cast<int64_t>(records_.size());
+  }  // the next record's index
+
+  // Reads every value made in segments, in forward and again in replay, and throws AutogradError
+  // naming the first op that did not give the same bits. Slow: for finding impure ops.
+  void verify_replay(bool on) { verify_ = on; }
+
+  const Record* find(int64_t index) const;  // null: freed or not recorded yet
+  const Segments& segments() const { return segments_; }
+  TapeStats stats() const;                           // of what is alive now
+  uint64_t evictions() const { return evictions_; }  // since the thread began
+  uint64_t replayed_records() const { return replayed_records_; }
+  // Called with what the next backward starts from, before it begins. Empty: nobody is.
+  void before_backward(std::function<void(const Tensor& root)> body) {
+    before_backward_ = std::move(body);
+  }
+  void clear();  // forgets everything; handles stay valid as constants
+
+ private:
+  friend class Backward;
+  friend class Replay;
+  friend class Rematerializer;
+
+  Record& at(int64_t index) { return records_[static_cast<size_t>(index - base_)]; }
+  void free_records(std::vector<int64_t> worklist);
+  void count_record(const Record& record, int64_t change);
+  void forget_if_empty();
+
+  std::deque<Record> records_;
+  int64_t base_ = 0, alive_ = 0;
+  Segments segments_;
+  Observer* observer_ = nullptr;
+  std::function<void(const Tensor&)> before_backward_;
+  bool verify_ = false;
+  bool running_ = false;  // inside backward
+  uint64_t replayed_records_ = 0, evictions_ = 0;
+
+  const std::thread::id owner_ = std::this_thread::get_id();
+  std::mutex foreign_mutex_;
+  std::vector<std::pair<int64_t, int>> foreign_;  // outputs whose handle another thread dropped
+  std::atomic<bool> has_foreign_ = false;
+};
+
+// Runs an op: checks, computes, records if a gradient may be wanted. The one door to the tape.
+// Inputs that are moved in may be overwritten when nobody else needs them.
+std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs);
+Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs);
+
+// op.forward. The outputs are new values even where the op hands out an input as it is.
+std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<Tensor> inputs);
+
+}  // namespace rw

@@ -1,0 +1,118 @@
+// The whole interface between the framework and a device. It never grows with ops: an op is a
+// kernel name, its bindings, its parameters and a number of threads.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rewind/core/base/dtype.h"
+
+namespace rw {
+
+// Bytes [offset, offset + size) of a memory block owned by the backend.
+struct BufferRange {
+  uint32_t block = 0;
+  uint64_t offset = 0;
+  uint64_t size = 0;
+};
+
+enum class Access : uint8_t { read, write, read_write };
+
+// `dtype` is how the kernel sees the elements; the kernel variant is chosen by the dtypes of all
+// bindings. `range.offset` is a multiple of DeviceInfo::alignment and the range may be read (never
+// written) up to the next multiple of 16 bytes.
+struct Binding {
+  BufferRange range;
+  DType dtype = DType::f32;
+  Access access = Access::read;
+};
+
+struct KernelCall {
+  std::string_view kernel;                      // the same name in every backend
+  std::span<const Binding> bindings;            // at most 8
+  std::span<const std::byte> params;            // a struct of shaders/params.h, at most 128 bytes
+  std::array<uint32_t, 3> threads = {1, 1, 1};  // not workgroups: the backend divides
+  std::span<const uint32_t> variant = {};       // specialization constants 0, 1, ...
+  double flops = 0;                             // for submit pacing and reports
+  BufferRange workspace = {};                   // workspace_bytes(call) bytes, contents undefined
+};
+
+// Bytes that the call reads and writes.
+inline uint64_t bytes_moved(const KernelCall& call) {
+  uint64_t bytes = 0;
+  for (const Binding& b : call.bindings) bytes += b.range.size << (b.access == Access::read_write);
+  return bytes;
+}
+
+struct DeviceInfo {
+  std::string backend;           // "vulkan", "cpu"
+  std::string name;              // as the driver names it
+  std::string driver;            // driver name and version
+  std::string uuid;              // hex, empty where there is none
+  bool is_cpu = false;           // a CPU device or a software driver
+  uint64_t memory_bytes = 0;     // size of the heap used for blocks
+  uint64_t max_block_bytes = 0;  // largest block that allocate_block accepts
+  uint64_t alignment = 256;      // of every allocation inside a block
+  uint32_t subgroup_size = 1;
+};
+
+// One memory heap of the device, in bytes. Budget (what this process may use) and usage (what it
+// uses, the driver's own needs included) are 0 where the driver does not tell.
+struct HeapUsage {
+  uint64_t size = 0, budget = 0, usage = 0;
+  bool device_local = false;
+};
+
+// When one shader module, or one kernel where a call is not composed of several, ran on the device.
+struct KernelTime {
+  uint64_t call = 0;  // the run() that it belongs to, counted from time_kernels(true)
+  std::string kernel;
+  double start_us = 0, end_us = 0;  // on the device's clock, from its first kernel timed
+};
+
+struct BackendStats {
+  uint64_t dispatches = 0, submits = 0, barriers = 0, pipelines = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const DeviceInfo& info() const = 0;
+
+  // Throws OutOfMemory when the device has no such memory. Block numbers are reused after free.
+  virtual uint32_t allocate_block(uint64_t bytes) = 0;
+  virtual void free_block(uint32_t block) = 0;  // waits for work that uses it
+
+  // Host copies, in order with all work queued before. `write` may return before the copy is
+  // visible on the device; `source` may be reused at once. `read` waits.
+  virtual void write(BufferRange target, const void* source) = 0;
+  virtual void read(BufferRange source, void* target) = 0;
+
+  // Queues one kernel. Calls behave as if executed in order.
+  virtual void run(const KernelCall& call) = 0;
+  // Scratch bytes that run(call) needs; bindings' ranges are looked at by size only.
+  virtual uint64_t workspace_bytes(const KernelCall&) const { return 0; }
+
+  virtual void flush() {}          // hand queued work to the device
+  virtual void synchronize() = 0;  // wait for all work
+  virtual BackendStats stats() const { return {}; }
+
+  // A backend that predicts this one: same limits and workspaces, no memory, no compute. Null where
+  // there is none.
+  virtual std::unique_ptr<Backend> dry() const { return nullptr; }
+  virtual bool is_dry() const { return false; }  // such a one: reads give zeros
+
+  virtual std::vector<HeapUsage> heaps() const { return {}; }
+  // Measures when every kernel runs, from now on or no longer.
+  virtual void time_kernels(bool) {}
+  // What was measured since the last call, in order. Waits for all work.
+  virtual std::vector<KernelTime> kernel_times() { return {}; }
+};
+
+}  // namespace rw

@@ -1,0 +1,44 @@
+// Who works: for what purpose memory is taken, by which op, in which phase of a training step.
+// Memory reports, timelines and error messages read it.
+#pragma once
+
+#include <cstdint>
+
+namespace rw {
+
+class Device;
+
+enum class Purpose : uint8_t { parameter, gradient, optimizer, activation, workspace, data };
+inline constexpr int purpose_count = 6;
+const char* name(Purpose p);
+
+enum class Phase : uint8_t { forward, backward, replay, update };
+inline constexpr int phase_count = 4;
+const char* name(Phase phase);
+
+// What the framework does to save memory, each to be switched off for comparison.
+struct Techniques {
+  bool inplace = true;   // ops overwrite inputs that nobody needs
+  bool segments = true;  // checkpoint segments drop and replay
+};
+
+// Device work: what running an op once costs.
+struct OpCost {
+  double flops = 0;
+  uint64_t bytes = 0;  // read and written by its kernels
+
+  // In FLOPs: memory traffic counts as what a GPU computes meanwhile (10 TFLOP/s at 500 GB/s).
+  double total() const { return flops + 20.0 * static_cast<double>(bytes); }
+};
+
+struct Context {
+  Purpose purpose = Purpose::activation;
+  const char* op = "user";
+  Phase phase = Phase::forward;
+  int segment = -1;  // that is being recorded or replayed
+  Techniques techniques;
+  const Device* only = nullptr;  // in a dry run: its device; values of another one are refused
+  OpCost queued;                 // by this thread, ever
+};
+
+}  // namespace rw

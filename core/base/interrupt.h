@@ -1,0 +1,29 @@
+// Ctrl-C and SIGTERM as a request that a loop answers between two steps.
+#pragma once
+
+#include "rewind/core/base/error.h"
+
+namespace rw {
+
+// While one is alive, the first SIGINT or SIGTERM only sets a flag; the second ends the process at
+// once, as it would without this. A signal that the process ignores stays ignored. One at a time:
+// ValueError for a second one.
+class InterruptScope {
+ public:
+  InterruptScope();
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+  // The signal that came, 0: none yet.
+  static int signal();
+};
+
+// What a loop throws that stopped for a signal. Programs end with 128 + signal, as shells do.
+struct Interrupted : Error {
+  Interrupted(int number, const std::string& message) : Error(message), signal(number) {}
+
+  int signal;
+};
+
+}  // namespace rw

@@ -1,0 +1,171 @@
+#include "rewind/core/base/shape.h"
+
+#include <algorithm>
+
+#include "rewind/core/base/checked.h"
+#include "rewind/core/base/error.h"
+
+namespace rw {
+
+Shape::Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+
+Shape::Shape(std::span<const int64_t> dims) {
+  check<ShapeError>(dims.size() <= max_rank, "shape", "rank must be at most {}, got {}", max_rank,
+                    dims.size());
+  check<ShapeError>(std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d >= 0; }),
+                    "shape", "sizes must not be negative, got ({})", fmt::join(dims, ", "));
+  for (int64_t d : dims) push_back(d);
+}
+
+void Shape::push_back(int64_t dim) {
+  check<ShapeError>(rank_ < max_rank, "shape", "rank must be at most {}, got one more than {}",
+                    max_rank, str());
+  check<ShapeError>(dim >= 0, "shape", "sizes must not be negative, got {}", dim);
+  dims_[rank_++] = dim;
+}
+
+int64_t Shape::at(int axis) const {
+  return dims_[normalize_axis(axis, rank_, "shape")];
+}
+
+int64_t Shape::numel() const {
+  check_sizes("shape", *this);
+  int64_t n = 1;
+  for (int64_t d : *this) n *= d;
+  return n;
+}
+
+void check_sizes(const char* op, const Shape& shape, size_t element_bytes) {
+  std::optional<int64_t> bytes = static_cast<int64_t>(element_bytes);
+  for (const int64_t d : shape) {
+    check<ShapeError>(d >= 0, op, "sizes must not be negative, got {}", shape.str());
+    if (d > 0) bytes = checked_mul(bytes, d);
+  }
+  check<ShapeError>(
+      bytes.has_value(), op,
+      "the sizes that are not 0 must give a number of bytes below 2^63, got {} of {} bytes each",
+      shape.str(), element_bytes);
+}
+
+std::optional<int64_t> last_element(const Shape& shape, const Strides& strides, int64_t offset) {
+  std::optional<int64_t> last = offset;
+  bool is_empty = false;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == 0) is_empty = true;
+    if (strides[i] < 0) return {};
+    const auto step = checked_mul(std::max<int64_t>(shape[i] - 1, 0), strides[i]);
+    last = last && step ? checked_add(*last, *step) : std::nullopt;
+  }
+  if (offset < 0 || is_empty) return offset < 0 ? std::nullopt : std::optional(offset);
+  return checked_add(last, 1);
+}
+
+bool Shape::operator==(const Shape& other) const {
+  return std::equal(begin(), end(), other.begin(), other.end());
+}
+
+std::string Shape::str() const {
+  return fmt::format("({})", fmt::join(begin(), end(), ", "));
+}
+
+Strides dense_strides(const Shape& shape) {
+  check_sizes("shape", shape);
+  Strides strides = shape;
+  int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides[i] = step;
+    step *= shape[i];
+  }
+  return strides;
+}
+
+bool is_dense(const Shape& shape, const Strides& strides) {
+  int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] != 1 && strides[i] != step) return false;
+    step *= shape[i];
+  }
+  return true;
+}
+
+int normalize_axis(int axis, int rank, const char* op) {
+  check<ShapeError>(axis >= -rank && axis < rank, op, "axis must be in [{}, {}), got {}", -rank,
+                    rank, axis);
+  return axis < 0 ? axis + rank : axis;
+}
+
+std::vector<int> normalize_axes(std::span<const int> axes, int rank, const char* op) {
+  std::vector<int> result;
+  for (int axis : axes) result.push_back(normalize_axis(axis, rank, op));
+  std::sort(result.begin(), result.end());
+  check<ShapeError>(std::adjacent_find(result.begin(), result.end()) == result.end(), op,
+                    "axes must differ, got {}", fmt::join(axes, ", "));
+  return result;
+}
+
+Shape broadcast(const Shape& a, const Shape& b, const char* op) {
+  const int rank = std::max(a.rank(), b.rank());
+  Shape out;
+  for (int i = 0; i < rank; ++i) {
+    const int ia = i - (rank - a.rank()), ib = i - (rank - b.rank());
+    const int64_t da = ia < 0 ? 1 : a[ia], db = ib < 0 ? 1 : b[ib];
+    check<ShapeError>(da == db || da == 1 || db == 1, op,
+                      "shapes must broadcast together, got {} and {}", a.str(), b.str());
+    out.push_back(da == 1 ? db : da);
+  }
+  return out;
+}
+
+Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target) {
+  Strides out;
+  const int lead = target.rank() - shape.rank();
+  for (int i = 0; i < target.rank(); ++i)
+    out.push_back(i < lead || shape[i - lead] == 1 ? 0 : strides[i - lead]);
+  return out;
+}
+
+std::optional<Strides> reshape_strides(const Shape& shape, const Strides& strides,
+                                       const Shape& target) {
+  if (shape.numel() == 0) return dense_strides(target);
+  Shape runs = shape;  // maximal evenly stepped runs, innermost last
+  Strides steps = strides;
+  collapse(runs, {&steps, 1});
+  Strides out = target;
+  int run = runs.rank() - 1;
+  int64_t left = run >= 0 ? runs[run] : 1, step = run >= 0 ? steps[run] : 1;
+  for (int i = target.rank() - 1; i >= 0; --i) {
+    while (left == 1 && run > 0 && target[i] != 1) {
+      --run;
+      left = runs[run];
+      step = steps[run];
+    }
+    if (left % target[i] != 0) return std::nullopt;
+    out[i] = step;
+    step *= target[i];
+    left /= target[i];
+  }
+  return out;
+}
+
+void collapse(Shape& shape, std::span<Strides> strides) {
+  Shape merged;
+  std::vector<Strides> steps(strides.size());
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == 1) continue;
+    const int last = merged.rank() - 1;
+    bool joins = last >= 0;
+    for (size_t k = 0; k < strides.size() && joins; ++k)
+      joins = steps[k][last] == strides[k][i] * shape[i];
+    if (joins) {
+      merged[last] *= shape[i];
+      for (size_t k = 0; k < strides.size(); ++k) steps[k][last] = strides[k][i];
+    } else {
+      merged.push_back(shape[i]);
+      for (size_t k = 0; k < strides.size(); ++k) steps[k].push_back(strides[k][i]);
+    }
+  }
+  shape = merged;
+  std::copy(steps.begin(), steps.end(), strides.begin());
+}
+
+}  // namespace rw

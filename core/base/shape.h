@@ -1,0 +1,72 @@
+// Shapes and strides, in elements. Rank is at most 6.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace rw {
+
+// A fixed-capacity list of up to 6 sizes; used for shapes and for strides.
+class Shape {
+ public:
+  static constexpr int max_rank = 6;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> dims);
+  explicit Shape(std::span<const int64_t> dims);
+
+  int rank() const { return rank_; }
+  int64_t operator[](int axis) const { return dims_[axis]; }
+  int64_t& operator[](int axis) { return dims_[axis]; }
+  // Size along `axis`; negative axes count from the end. Throws ShapeError.
+  int64_t at(int axis) const;
+  int64_t numel() const;  // 1 for rank 0; throws ShapeError where 64 bits do not hold it
+
+  const int64_t* begin() const { return dims_.data(); }
+  const int64_t* end() const { return dims_.data() + rank_; }
+  void push_back(int64_t dim);
+  bool operator==(const Shape& other) const;
+
+  std::string str() const;  // "(2, 3)"
+
+ private:
+  std::array<int64_t, max_rank> dims_{};
+  int rank_ = 0;
+};
+
+using Strides = Shape;
+
+// Throws ShapeError naming `op` unless no size is negative and the bytes of the sizes that are not
+// 0 fit 63 bits: then no stride, offset or count of bytes can overflow.
+void check_sizes(const char* op, const Shape& shape, size_t element_bytes = 1);
+// One past the last element that a view touches; `offset` where it is empty. Nothing where a stride
+// or the offset is negative or 64 bits are too few.
+std::optional<int64_t> last_element(const Shape& shape, const Strides& strides, int64_t offset);
+
+Strides dense_strides(const Shape& shape);                  // row-major
+bool is_dense(const Shape& shape, const Strides& strides);  // row-major; size-1 axes do not matter
+
+// 0 <= result < rank. `op` names the caller in the ShapeError.
+int normalize_axis(int axis, int rank, const char* op);
+std::vector<int> normalize_axes(std::span<const int> axes, int rank, const char* op);
+
+// NumPy broadcasting. Throws ShapeError naming `op` and both shapes.
+Shape broadcast(const Shape& a, const Shape& b, const char* op);
+// Strides that read `shape` as if it were `target` (0 along broadcast axes).
+Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target);
+
+// Strides that read the elements of (shape, strides) in order as `target`, or nothing when that
+// takes a copy. Both have the same number of elements.
+std::optional<Strides> reshape_strides(const Shape& shape, const Strides& strides,
+                                       const Shape& target);
+
+// Merges neighbouring axes that all of `strides` step through evenly and drops size-1 axes, so that
+// kernels see the smallest rank. Changes `shape` and every element of `strides`.
+void collapse(Shape& shape, std::span<Strides> strides);
+
+}  // namespace rw

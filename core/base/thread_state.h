@@ -1,0 +1,68 @@
+// All that a thread has of its own, in one place: dry runs swap it whole.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "rewind/core/base/context.h"
+
+namespace rw {
+
+class Autocast;
+class Generator;
+class Tape;
+
+struct ThreadState {
+  Context context;
+  int no_grad = 0;                                // NoGrad scopes that are alive
+  std::vector<const Autocast*> autocasts;         // that are alive and enabled, innermost last
+  Generator* generator = nullptr;                 // of a GeneratorScope; null: the process's
+  std::optional<std::shared_ptr<Device>> device;  // of a DeviceScope; none: the process's
+  std::shared_ptr<Tape> tape;                     // made when it is first asked for
+};
+ThreadState& thread_state();
+inline Context& context() {
+  return thread_state().context;
+}
+
+// While it lives, this thread has another state; what scopes that are open outside have set is back
+// when it ends.
+class ThreadStateScope {
+ public:
+  explicit ThreadStateScope(ThreadState state)
+      : previous_(std::exchange(thread_state(), std::move(state))) {}
+  ~ThreadStateScope() { std::swap(thread_state(), previous_); }
+  ThreadStateScope(const ThreadStateScope&) = delete;
+  ThreadStateScope& operator=(const ThreadStateScope&) = delete;
+
+ private:
+  ThreadState previous_;
+};
+
+// The op that runs, or `function` itself where a user calls it: for messages.
+const char* op_or(const char* function);
+
+// Sets one member for a scope.
+template <auto Member>
+class ContextScope {
+ public:
+  using Value = std::remove_reference_t<decltype(std::declval<Context&>().*Member)>;
+  explicit ContextScope(Value value) : previous_(std::exchange(context().*Member, value)) {}
+  ~ContextScope() { context().*Member = previous_; }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+  static Value current() { return context().*Member; }
+
+ private:
+  Value previous_;
+};
+using PurposeScope = ContextScope<&Context::purpose>;
+using OpScope = ContextScope<&Context::op>;
+using PhaseScope = ContextScope<&Context::phase>;
+using SegmentScope = ContextScope<&Context::segment>;
+using TechniqueScope = ContextScope<&Context::techniques>;
+
+}  // namespace rw

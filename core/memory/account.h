@@ -1,0 +1,33 @@
+// The account of a device's memory: who holds how much, and the peaks.
+#pragma once
+
+#include <cstdint>
+
+#include "rewind/core/memory/memory_report.h"
+
+namespace rw {
+
+class MemoryAccount {
+ public:
+  // What the pool holds at the moment, in bytes.
+  struct Pool {
+    uint64_t live = 0, reserved = 0, largest_hole = 0;
+  };
+
+  // `bytes` as asked for, `size` as taken, and the pool after that.
+  void allocated(Purpose purpose, uint64_t bytes, uint64_t size, const Pool& pool);
+  void freed(Purpose purpose, uint64_t bytes);
+  void changed(Purpose from, Purpose to, uint64_t bytes);
+  void end_step(const Pool& pool);
+  void reset_peak(const Pool& pool);           // peaks start again, from what is live
+  uint64_t take_high_water(const Pool& pool);  // most bytes live at once since the last call
+  MemoryReport report(const Pool& pool) const;
+
+ private:
+  void update_peaks(const Pool& pool);
+
+  MemoryReport report_;
+  uint64_t requested_live_ = 0, step_allocated_ = 0, step_start_ = 0, high_water_ = 0;
+};
+
+}  // namespace rw

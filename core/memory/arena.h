@@ -1,0 +1,66 @@
+// Offset planner: best fit with coalescing over blocks. Integers only, no device in sight.
+//
+// Policy. All sizes are rounded up to the arena's unit. A request takes the smallest hole that
+// holds it (lowest block, lowest offset among equals), so big holes stay whole. Freed ranges merge
+// with their neighbours at once. When no hole fits, the caller adds a block. A block whose whole
+// range is free can be taken back.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace rw {
+
+class Arena {
+ public:
+  struct Range {
+    uint32_t block = 0;
+    uint64_t offset = 0;
+    uint64_t size = 0;  // rounded up to the unit
+    bool operator==(const Range&) const = default;
+  };
+
+  explicit Arena(uint64_t unit = 256) : unit_(unit) {}
+
+  uint64_t round_up(uint64_t bytes) const { return (bytes + unit_ - 1) / unit_ * unit_; }
+
+  // The range for `bytes` (at least one unit), or nothing when no hole is large enough.
+  std::optional<Range> allocate(uint64_t bytes);
+  // The same at a given place, or nothing when it is not free.
+  std::optional<Range> allocate_at(uint32_t block, uint64_t offset, uint64_t bytes);
+  // Returns a range that allocate gave. Throws ValueError if it is not one.
+  void free(const Range& range);
+
+  void add_block(uint32_t block, uint64_t bytes);
+  // Forgets the blocks that are wholly free and returns their numbers.
+  std::vector<uint32_t> remove_free_blocks();
+
+  uint64_t reserved() const { return reserved_; }  // bytes of all blocks
+  uint64_t live() const { return live_; }          // bytes of all ranges
+  uint64_t largest_hole() const;
+  std::vector<Range> holes() const;           // largest first
+  std::vector<uint64_t> block_sizes() const;  // by block number; 0: no such block
+  size_t block_count() const { return blocks_.size(); }
+
+ private:
+  struct Block {
+    uint64_t size = 0;
+    std::map<uint64_t, uint64_t> holes;   // offset -> size
+    std::map<uint64_t, uint64_t> ranges;  // offset -> size
+  };
+  using Hole = std::tuple<uint64_t, uint32_t, uint64_t>;  // size, block, offset
+
+  Range take(Hole hole, uint64_t offset, uint64_t size);
+  void add_hole(uint32_t block, uint64_t offset, uint64_t size);
+  void remove_hole(uint32_t block, uint64_t offset, uint64_t size);
+
+  uint64_t unit_, reserved_ = 0, live_ = 0;
+  std::map<uint32_t, Block> blocks_;
+  std::set<Hole> holes_;  // ordered by size: best fit is lower_bound
+};
+
+}  // namespace rw

@@ -1,0 +1,242 @@
+#include "rewind/core/memory/device.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "rewind/core/base/error.h"
+#include "rewind/core/memory/process_memory.h"
+#include "rewind/core/memory/tracer.h"
+
+namespace rw {
+
+namespace {
+
+std::atomic<uint64_t> next_number = 1;
+
+}  // namespace
+
+Device::Device(std::unique_ptr<Backend> backend, uint64_t memory_limit)
+    : number_(next_number++), backend_(std::move(backend)), pool_(*backend_, memory_limit) {}
+
+std::shared_ptr<Device> Device::create(std::unique_ptr<Backend> backend, uint64_t memory_limit) {
+  return std::shared_ptr<Device>(new Device(std::move(backend), memory_limit));
+}
+
+Device::~Device() {
+  trim();
+}
+
+std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
+  const Lock lock(mutex_);
+  if (step_ends_soon_) end_step();
+  const MemoryPool::Place place = take(static_cast<uint64_t>(shape.numel()) * size_of(dtype));
+  auto storage = std::make_shared<Storage>(shared_from_this(), *this, shape, dtype);
+  storage->place_ = place;
+  storages_.insert(storage.get());
+  account_.allocated(storage->purpose(), storage->bytes(), place.range.size, pool_now());
+  if (tracer_) tracer_->allocated(*storage);
+  return storage;
+}
+
+void Device::release(Storage& storage) noexcept {
+  const Lock lock(mutex_);
+  storages_.erase(&storage);
+  account_.freed(storage.purpose(), storage.bytes_);
+  if (tracer_) tracer_->freed(storage);
+  pool_.release(storage.place_);
+}
+
+void Device::set_purpose(Storage& storage, Purpose purpose) {
+  const Lock lock(mutex_);
+  account_.changed(std::exchange(storage.made_.purpose, purpose), purpose, storage.bytes_);
+  if (tracer_) tracer_->changed(storage);
+}
+
+std::string Device::str() const {
+  return fmt::format("{}{} '{}' (device {})", backend_->is_dry() ? "dry " : "", info().backend,
+                     info().name, number_);
+}
+
+void Device::run(const KernelCall& call, std::span<Storage* const> written) {
+  const Lock lock(mutex_);
+  for (Storage* storage : written) ++storage->version_;
+  Work& work = work_[static_cast<int>(context().phase)];
+  work.flops += call.flops;
+  work.bytes += bytes_moved(call);
+  context().queued.flops += call.flops;
+  context().queued.bytes += bytes_moved(call);
+  ++work.calls;
+  if (tracer_) tracer_->called(call);
+  backend_->run(call);
+}
+
+void Device::write(Storage& target, uint64_t offset, uint64_t bytes, const void* source) {
+  const Lock lock(mutex_);
+  ++target.version_;
+  backend_->write({target.range().block, target.range().offset + offset, bytes}, source);
+}
+
+void Device::read(const Storage& source, uint64_t offset, uint64_t bytes, void* target) {
+  const Lock lock(mutex_);
+  backend_->read({source.range().block, source.range().offset + offset, bytes}, target);
+}
+
+void Device::synchronize() {
+  const Lock lock(mutex_);
+  backend_->synchronize();
+}
+
+MemoryPool::Place Device::take(uint64_t bytes) {
+  const uint64_t size = pool_.size_of(bytes);
+  while (budget_.bytes && live() + size > budget_.bytes)
+    if (!budget_.reclaim(live() + size - budget_.bytes)) out_of_memory(bytes);
+  const Purpose purpose = context().purpose;
+  const auto place =
+      pool_.take(bytes, purpose == Purpose::parameter || purpose == Purpose::optimizer);
+  if (!place) out_of_memory(bytes);
+  return *place;
+}
+
+MemoryAccount::Pool Device::pool_now() const {
+  return {pool_.live(), pool_.reserved(), pool_.largest_hole()};
+}
+
+void Device::trim() {
+  const Lock lock(mutex_);
+  pool_.trim();
+}
+
+void Device::out_of_memory(uint64_t bytes) const {
+  std::vector<const Storage*> top(storages_.begin(), storages_.end());
+  const size_t shown = std::min<size_t>(5, top.size());
+  std::partial_sort(top.begin(), top.begin() + shown, top.end(), [](auto* a, auto* b) {
+    return std::pair(b->bytes(), a->id()) < std::pair(a->bytes(), b->id());
+  });
+  std::string largest;
+  for (size_t i = 0; i < shown; ++i)
+    largest += fmt::format("\n  {:>12}  {} from {} ({} {}, {})", format_bytes(top[i]->bytes()),
+                           name(top[i]->purpose()), top[i]->op(), name(top[i]->dtype()),
+                           top[i]->shape().str(), name(top[i]->made().phase));
+  const uint64_t most = info().max_block_bytes;
+  std::string reason = fmt::format("the device '{}' gave no more memory", info().name);
+  if (bytes > most)
+    reason = fmt::format("the largest block of '{}' is {}", info().name, format_bytes(most));
+  else if (budget_.bytes && live() + bytes > budget_.bytes)
+    reason = fmt::format("the memory budget is {} and nothing is left that could be recomputed",
+                         format_bytes(budget_.bytes));
+  else if (pool_.limit())
+    reason = fmt::format("the memory limit is {}", format_bytes(pool_.limit()));
+  throw OutOfMemory(fmt::format(
+      "[{}] needs {} more in {}: {}; live {}, reserved {}, free {}, largest hole {}. Largest "
+      "tensors:{}\n"
+      "Try a smaller batch with accumulation, checkpoint segments, or f16; a dry run "
+      "(core/predict/dry_run.h) "
+      "tells what each needs.",
+      context().op, format_bytes(bytes), name(context().phase), reason, format_bytes(live()),
+      format_bytes(pool_.reserved()), format_bytes(pool_.reserved() - live()),
+      format_bytes(pool_.largest_hole()), largest));
+}
+
+uint64_t Device::take_high_water() {
+  const Lock lock(mutex_);
+  return account_.take_high_water(pool_now());
+}
+
+uint64_t Device::live() const {
+  const Lock lock(mutex_);
+  return pool_.live();
+}
+
+uint64_t Device::live_budget() const {
+  const Lock lock(mutex_);
+  return budget_.bytes;
+}
+
+uint64_t Device::memory_limit() const {
+  const Lock lock(mutex_);
+  return pool_.limit();
+}
+
+void Device::set_memory_limit(uint64_t bytes) {
+  const Lock lock(mutex_);
+  pool_.set_limit(bytes);
+}
+
+WorkByPhase Device::work() const {
+  const Lock lock(mutex_);
+  return work_;
+}
+
+std::vector<StepTrace> Device::step_traces() const {
+  const Lock lock(mutex_);
+  return pool_.planner().traces();
+}
+
+void Device::learn(std::vector<StepTrace> traces) {
+  const Lock lock(mutex_);
+  pool_.planner().learn(std::move(traces));
+}
+
+void Device::set_packs_steps(bool on) {
+  const Lock lock(mutex_);
+  pool_.planner().set_solves(on);
+}
+
+MemoryReport Device::memory_report() const {
+  const Lock lock(mutex_);
+  MemoryReport r = account_.report(pool_now());
+  r.limit = pool_.limit();
+  r.followed_steps = pool_.planner().followed_steps();
+  r.plan_misses = pool_.planner().all_misses();
+  r.driver_overhead = driver_overhead(*backend_, r.reserved).value_or(0);
+  return r;
+}
+
+void Device::reset_peak() {
+  const Lock lock(mutex_);
+  work_ = {};
+  pool_.reset_peak();
+  account_.reset_peak(pool_now());
+}
+
+void Device::end_step() {
+  const Lock lock(mutex_);
+  step_ends_soon_ = false;
+  pool_.end_step();
+  account_.end_step(pool_now());
+  if (tracer_) tracer_->step_ended();
+}
+
+void Device::end_step_soon() {
+  const Lock lock(mutex_);
+  step_ends_soon_ = true;
+}
+
+Device::LiveBudget Device::exchange_live_budget(LiveBudget budget) {
+  const Lock lock(mutex_);
+  return std::exchange(budget_, std::move(budget));
+}
+
+void Device::start_trace() {
+  const Lock lock(mutex_);
+  tracer_ = std::make_unique<Tracer>();
+  for (const Storage* storage : storages_) tracer_->existed(*storage);
+  backend_->time_kernels(true);
+}
+
+MemoryTrace Device::stop_trace() {
+  const Lock lock(mutex_);
+  check(tracer_ != nullptr, "stop_trace", "start_trace() must come first");
+  MemoryTrace trace = tracer_->finish();
+  tracer_.reset();
+  trace.device = info().name;
+  trace.limit = pool_.limit();
+  trace.block_bytes = pool_.block_sizes();
+  trace.times = backend_->kernel_times();
+  backend_->time_kernels(false);
+  return trace;
+}
+
+}  // namespace rw

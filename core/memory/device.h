@@ -1,0 +1,106 @@
+// A device: one backend with the queue of its work, the pool of its memory and the account of both.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "rewind/core/backend/backend.h"
+#include "rewind/core/memory/account.h"
+#include "rewind/core/memory/memory_report.h"
+#include "rewind/core/memory/memory_trace.h"
+#include "rewind/core/memory/pool.h"
+#include "rewind/core/memory/storage.h"
+#include "rewind/core/memory/work.h"
+
+namespace rw {
+
+class Tracer;
+
+// Any thread may use it: every call holds the device's one lock, and work runs in the order in
+// which it was queued. Kernels, host copies, allocations and the account of memory are all behind
+// it.
+class Device : public StorageOwner, public std::enable_shared_from_this<Device> {
+ public:
+  // `memory_limit`: most bytes of blocks to hold, 0 for no limit but the device's.
+  static std::shared_ptr<Device> create(std::unique_ptr<Backend> backend,
+                                        uint64_t memory_limit = 0);
+  ~Device() override;
+
+  // To ask only: what works on memory goes through the device, which counts writes.
+  const Backend& backend() const { return *backend_; }
+  const DeviceInfo& info() const { return backend_->info(); }
+  std::string str() const;  // "cpu 'AMD EPYC' (device 1)": no two are alike
+
+  std::shared_ptr<Storage> allocate(const Shape& shape, DType dtype);
+  void release(Storage& storage) noexcept override;     // called by the storage as it dies
+  void set_purpose(Storage& storage, Purpose purpose);  // an activation that becomes a gradient
+  // The one door for writes: whoever passes it names the storages that are written, and they count.
+  void run(const KernelCall& call, std::span<Storage* const> written);
+  void write(Storage& target, uint64_t offset, uint64_t bytes,
+             const void* source);                                                   // from the host
+  void read(const Storage& source, uint64_t offset, uint64_t bytes, void* target);  // waits
+
+  MemoryReport memory_report() const;
+  void reset_peak();  // peaks and work start again, from what is live
+  // A training step is over: its allocations are learnt, so that the next one like it is packed
+  // tightly. Optimizers say so by themselves; loops without one call it between steps, where only
+  // what outlives them is alive.
+  void end_step();
+  // The step is over when something is allocated next, if end_step() was not called before: what a
+  // loop still drops (gradients, its loss) dies within its step. Called by optimizers.
+  void end_step_soon();
+  void trim();  // gives wholly free blocks back to the driver
+
+  // Steps learnt on another device, by a dry run: they are laid out from the first one on.
+  std::vector<StepTrace> step_traces() const;
+  void learn(std::vector<StepTrace> traces);
+  void set_packs_steps(bool on);
+
+  uint64_t memory_limit() const;
+  void set_memory_limit(uint64_t bytes);  // of blocks to come; 0: none
+  // Called when an allocation would bring `live` above the budget; frees something and returns
+  // true, or returns false. Empty: no budget.
+  using Reclaim = std::function<bool(uint64_t bytes)>;
+  struct LiveBudget {
+    uint64_t bytes = 0;  // 0: none
+    Reclaim reclaim;
+  };
+  LiveBudget exchange_live_budget(LiveBudget budget);  // returns the one before
+  uint64_t live() const;
+  uint64_t live_budget() const;  // 0: none
+  uint64_t take_high_water();    // most bytes live at once since the last call
+
+  WorkByPhase work() const;  // since the start or reset_peak()
+
+  void start_trace();        // records all that happens in memory until stop_trace()
+  MemoryTrace stop_trace();  // waits for the device where kernels are timed
+
+  void synchronize();
+
+ private:
+  explicit Device(std::unique_ptr<Backend> backend, uint64_t memory_limit);
+  MemoryPool::Place take(uint64_t bytes);
+  MemoryAccount::Pool pool_now() const;
+  [[noreturn]] void out_of_memory(uint64_t bytes) const;
+
+  // Recursive: what is dropped to make room gives its memory back inside allocate().
+  mutable std::recursive_mutex mutex_;
+  using Lock = std::lock_guard<std::recursive_mutex>;
+  const uint64_t number_;  // of devices opened so far
+  std::unique_ptr<Backend> backend_;
+  MemoryPool pool_;
+  MemoryAccount account_;
+  WorkByPhase work_{};
+  std::unordered_set<const Storage*> storages_;
+  bool step_ends_soon_ = false;
+  LiveBudget budget_;
+  std::unique_ptr<Tracer> tracer_;
+};
+
+}  // namespace rw

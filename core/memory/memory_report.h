@@ -1,0 +1,41 @@
+// Where device memory went, and what each technique saved. Counted by Device as it allocates.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "rewind/core/base/context.h"
+
+namespace rw {
+
+// All figures in bytes.
+struct MemoryReport {
+  std::array<uint64_t, purpose_count> live_by_purpose{};  // as asked for
+  std::array<uint64_t, purpose_count> peak_by_purpose{};  // at the moment of the peak
+  uint64_t live = 0;                                      // arena ranges, padding included
+  uint64_t peak = 0;                                      // highest `live`
+  uint64_t reserved = 0;                                  // blocks held from the driver
+  uint64_t peak_reserved = 0;
+  uint64_t padding_at_peak = 0;        // rounding of sizes to the arena's unit
+  uint64_t fragmentation_at_peak = 0;  // free bytes outside the largest hole
+  uint64_t limit = 0;                  // 0: none
+
+  // Sum of all allocations of the last complete step on top of what was live when it began: the
+  // memory of the step if nothing were ever freed.
+  uint64_t naive = 0;
+  // Steps whose allocations all lay where the offline plan put them, and allocations that did not.
+  uint64_t followed_steps = 0;
+  uint64_t plan_misses = 0;
+  // What the driver holds beyond the blocks: pipelines, staging, its own. 0: the driver does not
+  // tell.
+  uint64_t driver_overhead = 0;
+
+  std::string str() const;   // a table for people
+  std::string json() const;  // one flat object, keys as the fields
+};
+
+std::string format_bytes(uint64_t bytes);       // "1.50 GiB"
+uint64_t parse_bytes(const std::string& text);  // "8GiB", "512M", "1000"; throws ValueError
+
+}  // namespace rw

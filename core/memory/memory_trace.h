@@ -1,0 +1,53 @@
+// What happened in a device's memory, event by event: the material of timelines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rewind/core/backend/backend.h"
+#include "rewind/core/base/dtype.h"
+#include "rewind/core/base/shape.h"
+#include "rewind/core/base/thread_state.h"
+
+namespace rw {
+
+// One allocation. Times are positions in the order of all allocations, frees and kernel calls.
+struct TracedTensor {
+  uint64_t id = 0;            // the storage's
+  uint64_t bytes = 0;         // of its range, padding included
+  uint32_t block = 0;         // where it lies
+  uint64_t offset = 0;        // in the block
+  uint64_t begin = 0;         // 0: before the trace began
+  uint64_t end = UINT64_MAX;  // not freed while traced
+  Shape shape;
+  DType dtype = DType::f32;
+  Purpose purpose = Purpose::activation;
+  Phase phase = Phase::forward;
+  std::string op;    // that allocated it
+  int segment = -1;  // checkpoint segment that was being recorded or replayed
+};
+
+// One kernel call.
+struct TracedCall {
+  uint64_t at = 0;  // its time
+  std::string op, kernel;
+  Phase phase = Phase::forward;
+  int segment = -1;
+  double flops = 0;
+  uint64_t bytes = 0;  // of its bindings
+  double host_us = 0;  // when it was queued, from the start of the trace
+};
+
+struct MemoryTrace {
+  std::string device;
+  uint64_t end = 0;  // one past the last time
+  uint64_t limit = 0;
+  std::vector<uint64_t> block_bytes;  // by block number; 0: no such block
+  std::vector<TracedTensor> tensors;  // in the order of `begin`
+  std::vector<TracedCall> calls;      // call i is KernelTime::call == i
+  std::vector<KernelTime> times;      // empty on devices without timestamps
+  std::vector<uint64_t> steps;        // times at which a training step ended
+};
+
+}  // namespace rw

@@ -1,0 +1,115 @@
+#include "rewind/core/memory/pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rewind/core/base/error.h"
+
+namespace rw {
+
+namespace {
+
+constexpr uint64_t smallest_block = uint64_t{16} << 20;
+constexpr uint64_t smallest_shared = uint64_t{64} << 10, largest_shared = uint64_t{4} << 20;
+
+}  // namespace
+
+MemoryPool::MemoryPool(Backend& backend, uint64_t limit)
+    : backend_(backend),
+      limit_(limit),
+      arena_(alignment()),
+      lasting_(alignment()),
+      planner_({.arena = arena_,
+                .largest_block = backend.info().max_block_bytes,
+                .grow = [this](uint64_t bytes) { return add_block(arena_, bytes); },
+                .trim = [this] { trim(); }}) {}
+
+std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, bool lasting) {
+  Place taken;
+  const auto [place, outlives] = lasting ? StepPlanner::Proposal{.outlives = true}
+                                         : planner_.propose(bytes, size_of(bytes), taken.ticket);
+  std::optional<Arena::Range> range;
+  if (outlives) range = take_lasting(bytes);
+  taken.lasting = range.has_value();
+  if (!range && place) {
+    range = arena_.allocate_at(place->block, place->offset, size_of(bytes));
+    if (!range) planner_.missed();
+  }
+  if (!range) range = take_anywhere(bytes);
+  if (!range) return std::nullopt;
+  taken.range = *range;
+  step_peak_ = std::max(step_peak_, live());
+  return taken;
+}
+
+void MemoryPool::release(const Place& place) {
+  (place.lasting ? lasting_ : arena_).free(place.range);
+  planner_.freed(place.ticket);
+}
+
+std::optional<Arena::Range> MemoryPool::take_lasting(uint64_t bytes) {
+  if (const auto range = lasting_.allocate(bytes)) return range;
+  // What an optimizer moved into its slabs leaves whole blocks behind.
+  for (const uint32_t block : lasting_.remove_free_blocks()) backend_.free_block(block);
+  const uint64_t size = std::max(arena_.round_up(bytes), alignment());
+  // Small things share blocks that grow with their number.
+  const uint64_t shared = std::clamp(lasting_.reserved() / 16, smallest_shared, largest_shared);
+  if (!(size < shared && add_block(lasting_, shared)) && !add_block(lasting_, size))
+    return std::nullopt;
+  return lasting_.allocate(bytes);
+}
+
+std::optional<Arena::Range> MemoryPool::take_anywhere(uint64_t bytes) {
+  if (const auto range = arena_.allocate(bytes)) return range;
+  if (grow(bytes)) return arena_.allocate(bytes);
+  trim();  // free blocks may be too small for this request and yet fill the limit
+  if (grow(bytes)) return arena_.allocate(bytes);
+  return std::nullopt;
+}
+
+uint64_t MemoryPool::room() const {
+  return limit_ ? limit_ - std::min(limit_, reserved()) : UINT64_MAX;
+}
+
+std::optional<uint32_t> MemoryPool::add_block(Arena& arena, uint64_t bytes) {
+  if (bytes > room() || bytes > backend_.info().max_block_bytes) return std::nullopt;
+  try {
+    const uint32_t block = backend_.allocate_block(bytes);
+    arena.add_block(block, bytes);
+    return block;
+  } catch (const OutOfMemory&) {  // the caller tries less, or reports
+    return std::nullopt;
+  }
+}
+
+bool MemoryPool::grow(uint64_t bytes) {
+  const uint64_t unit = alignment(), largest = backend_.info().max_block_bytes;
+  const uint64_t need = std::max(arena_.round_up(bytes), unit);
+  // Blocks grow with use, so that small programs stay small and large ones hold few blocks; a step
+  // is taken to need what the last one needed.
+  const uint64_t expected = last_step_peak_ - std::min(last_step_peak_, live());
+  const uint64_t wish = std::max(
+      {need, expected, std::min(std::max(arena_.reserved() / 2, smallest_block), largest / 4)});
+  const uint64_t size = std::min({wish, room(), largest}) / unit * unit;
+  return (size >= need && add_block(arena_, size)) || add_block(arena_, need);
+}
+
+void MemoryPool::trim() {
+  for (Arena* arena : {&arena_, &lasting_})
+    for (const uint32_t block : arena->remove_free_blocks()) backend_.free_block(block);
+}
+
+std::vector<uint64_t> MemoryPool::block_sizes() const {
+  std::vector<uint64_t> sizes = arena_.block_sizes();
+  const std::vector<uint64_t> lasting = lasting_.block_sizes();
+  sizes.resize(std::max(sizes.size(), lasting.size()));
+  for (size_t i = 0; i < lasting.size(); ++i) sizes[i] += lasting[i];
+  return sizes;
+}
+
+void MemoryPool::end_step() {
+  planner_.end_step();
+  last_step_peak_ = std::exchange(step_peak_, live());
+}
+
+}  // namespace rw

@@ -1,0 +1,62 @@
+// Where the memory of a device lies: blocks of its backend, the arenas in them, and the places that
+// steps like the last ones were given.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "rewind/core/backend/backend.h"
+#include "rewind/core/memory/arena.h"
+#include "rewind/core/memory/step_planner.h"
+
+namespace rw {
+
+class MemoryPool {
+ public:
+  struct Place {
+    Arena::Range range;
+    StepPlanner::Ticket ticket = {};
+    bool lasting = false;  // in the arena of what outlives steps
+  };
+
+  MemoryPool(Backend& backend, uint64_t limit);
+
+  // Memory for `bytes`; `lasting`: it is known to outlive steps. Nothing: neither the limit nor the
+  // backend allows it.
+  std::optional<Place> take(uint64_t bytes, bool lasting);
+  void release(const Place& place);
+  void trim();  // gives wholly free blocks back to the backend
+
+  uint64_t size_of(uint64_t bytes) const { return std::max(arena_.round_up(bytes), alignment()); }
+  uint64_t live() const { return arena_.live() + lasting_.live(); }              // padding included
+  uint64_t reserved() const { return arena_.reserved() + lasting_.reserved(); }  // of blocks
+  uint64_t largest_hole() const { return arena_.largest_hole(); }
+  std::vector<uint64_t> block_sizes() const;  // by block number; 0: no such block
+
+  uint64_t limit() const { return limit_; }  // of blocks; 0: none
+  void set_limit(uint64_t bytes) { limit_ = bytes; }
+
+  void end_step();
+  void reset_peak() { step_peak_ = live(); }
+  StepPlanner& planner() { return planner_; }
+  const StepPlanner& planner() const { return planner_; }
+
+ private:
+  uint64_t alignment() const { return backend_.info().alignment; }
+  std::optional<Arena::Range> take_lasting(uint64_t bytes);
+  std::optional<Arena::Range> take_anywhere(uint64_t bytes);
+  bool grow(uint64_t bytes);
+  std::optional<uint32_t> add_block(Arena& arena, uint64_t bytes);
+  uint64_t room() const;  // bytes of blocks that the limit still allows
+
+  Backend& backend_;
+  uint64_t limit_;
+  Arena arena_;
+  Arena lasting_;  // kept apart, so that it does not lie scattered in what steps need
+  StepPlanner planner_;
+  uint64_t step_peak_ = 0, last_step_peak_ = 0;  // of live()
+};
+
+}  // namespace rw

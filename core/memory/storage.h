@@ -1,0 +1,61 @@
+// What a device hands out: bytes of its memory, and what is known of them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "rewind/core/base/dtype.h"
+#include "rewind/core/base/shape.h"
+#include "rewind/core/base/thread_state.h"
+#include "rewind/core/memory/pool.h"
+
+namespace rw {
+
+class Device;
+class Storage;
+
+// Who is told when a storage dies.
+class StorageOwner {
+ public:
+  virtual ~StorageOwner() = default;
+  virtual void release(Storage& storage) noexcept = 0;
+};
+
+// A byte range of the device's arena, given back when the last reference goes. One in-order queue
+// per device makes reuse after free safe without waiting for the host.
+class Storage {
+ public:
+  Storage(std::shared_ptr<StorageOwner> owner, Device& device, const Shape& shape, DType dtype);
+  ~Storage() { owner_->release(*this); }
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  Device& device() const { return device_; }
+  const Arena::Range& range() const { return place_.range; }
+  uint64_t bytes() const { return bytes_; }
+  const Shape& shape() const { return shape_; }  // as first allocated
+  DType dtype() const { return dtype_; }
+  // Who allocated it: op, purpose, phase, segment.
+  Purpose purpose() const { return made_.purpose; }
+  const char* op() const { return made_.op; }
+  const Context& made() const { return made_; }
+  uint64_t id() const { return id_; }  // unique, never reused
+
+  // Counts writes, which only Device can make; saved values are checked against it.
+  uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class Device;
+  std::shared_ptr<StorageOwner> owner_;
+  Device& device_;
+  Context made_;
+  Shape shape_;
+  DType dtype_;
+  uint64_t bytes_;
+  uint64_t id_;
+  MemoryPool::Place place_;
+  std::atomic<uint32_t> version_ = 0;
+};
+
+}  // namespace rw

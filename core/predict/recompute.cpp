@@ -1,0 +1,142 @@
+#include "rewind/core/predict/recompute.h"
+
+#include <algorithm>
+
+#include "rewind/core/autograd/eviction.h"
+#include "rewind/core/base/hash.h"
+
+namespace rw {
+
+namespace {
+
+// What a record does, without the sizes of its tensors.
+uint64_t signature_of(const char* op) {
+  uint64_t hash = fnv1a_start;
+  for (const char* c = op; *c; ++c) hash = fnv1a(hash, static_cast<unsigned char>(*c));
+  return hash;
+}
+
+}  // namespace
+
+Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
+  Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded.signature};
+  for (const uint32_t v : plan.keep) {
+    const GraphValue& value = recorded.graph.values[v];
+    recompute.keep.push_back({static_cast<uint32_t>(value.record), value.slot});
+  }
+  return recompute;
+}
+
+RecomputeScope::RecomputeScope(Recompute recompute, RecordedGraph* record)
+    : recompute_(std::move(recompute)), record_(record) {
+  if (!grad_enabled()) return;
+  tape_ = Tape::current();
+  check<AutogradError>(!tape_->in_segment() && !tape_->observer(), "checkpoint",
+                       "planned recomputation must be the outermost scope");
+  first_ = tape_->end();
+  keeps_.resize(recompute_.signature.size());
+  for (const auto& [record_index, slot] : recompute_.keep)
+    if (slot < 32) keeps_.at(record_index) |= uint32_t{1} << slot;
+  outer_ = tape_->exchange_observer(this);
+  if (recompute_.evicts) evicting_ = tape_->open_segment({}, true);
+}
+
+RecomputeScope::~RecomputeScope() {
+  if (!tape_) return;
+  tape_->exchange_observer(outer_);
+  if (record_) sum_leaf_gradients();
+  for (; !open_.empty(); open_.pop_back()) tape_->close_segment(open_.back().second);
+  if (evicting_) tape_->close_segment(*evicting_);
+}
+
+void RecomputeScope::before_record(Tape& tape, const Op& op) {
+  if (record_) {
+    default_device()->take_high_water();
+    live_before_ = default_device()->live();
+  }
+  if (diverged_ || recompute_.segments.empty()) return;
+  const auto index = static_cast<size_t>(tape.end() - first_);
+  if (index >= recompute_.signature.size() || recompute_.signature[index] != signature_of(op.name))
+    return diverge(tape);
+  for (; !open_.empty() && open_.back().first <= index; open_.pop_back())
+    tape.close_segment(open_.back().second);
+  const auto& segments = recompute_.segments;
+  for (; next_segment_ < segments.size() && segments[next_segment_].first == index; ++next_segment_)
+    open_.emplace_back(segments[next_segment_].last, tape.open_segment());
+}
+
+void RecomputeScope::diverge(Tape& tape) {
+  diverged_ = true;
+  for (; !open_.empty(); open_.pop_back()) tape.close_segment(open_.back().second);
+  if (default_device()->live_budget()) evicting_ = tape.open_segment({}, true);
+}
+
+uint32_t RecomputeScope::kept_outputs() const {
+  const auto index = static_cast<size_t>(tape_->end() - first_);
+  return !diverged_ && index < keeps_.size() ? keeps_[index] : 0;
+}
+
+uint32_t RecomputeScope::value_of(const Edge& edge) {
+  auto& values = record_->graph.values;
+  const auto [found, is_new] = values_.try_emplace(edge.root, static_cast<uint32_t>(values.size()));
+  if (is_new) {
+    const int64_t maker = edge.record >= first_ ? edge.record - first_ : -1;
+    values.push_back({edge.bytes, static_cast<int32_t>(maker), static_cast<uint32_t>(edge.slot)});
+  }
+  return found->second;
+}
+
+void RecomputeScope::after_record(const Record& record) {
+  if (!record_) return;
+  GraphRecord node;
+  node.reached = !record.outputs.empty() && record.outputs[0].requires_grad;
+  node.cost = record.cost.total();
+  const auto saves = [&](uint32_t value) {
+    if (std::find(node.saved.begin(), node.saved.end(), value) == node.saved.end())
+      node.saved.push_back(value);
+  };
+  for (size_t k = 0; k < record.inputs.size(); ++k) {
+    node.inputs.push_back(value_of(record.inputs[k]));
+    if (record.saves.input(k) && record.saves.takes(k)) saves(node.inputs.back());
+    const Tensor& leaf = record.inputs[k].leaf;
+    if (node.reached && leaf && !leaf.grad() && !leaf.impl().grad_place)
+      leaves_[&leaf.impl()] = {record_->graph.records.size(), leaf.numel() * sizeof(float)};
+  }
+  node.taken = static_cast<uint32_t>(node.saved.size());
+  for (size_t k = 0; k < record.inputs.size(); ++k)
+    if (record.saves.input(k)) saves(node.inputs[k]);
+  uint64_t made = 0;
+  for (size_t k = 0; k < record.outputs.size(); ++k) {
+    const bool is_view = values_.contains(record.outputs[k].root);
+    const uint32_t value = value_of(record.outputs[k]);
+    if (record.saves.output(k)) saves(value);
+    if (is_view) continue;  // a view of what is there
+    node.outputs.push_back(value);
+    made += record.outputs[k].bytes;
+  }
+  const uint64_t live = default_device()->live(), high = default_device()->take_high_water();
+  node.workspace = high - std::min(high, std::max(live, live_before_ + made));
+  record_->graph.records.push_back(std::move(node));
+  record_->ops.emplace_back(record.op->name);
+  record_->is_heavy.push_back(record.op->is_heavy);
+  record_->costs.push_back(record.cost);
+  record_->signature.push_back(signature_of(record.op->name));
+}
+
+void RecomputeScope::sum_leaf_gradients() {
+  std::vector<uint64_t>& bytes = record_->graph.leaf_gradients;
+  bytes.assign(record_->graph.records.size(), 0);
+  for (const auto& [leaf, made] : leaves_) bytes[made.first] += made.second;
+  for (size_t i = bytes.size(); i-- > 1;) bytes[i - 1] += bytes[i];
+}
+
+MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device)
+    : device_(device),
+      previous_(device->exchange_live_budget(
+          {bytes, [](uint64_t wanted) { return evict(*Tape::current(), wanted); }})) {}
+
+MemoryBudget::~MemoryBudget() {
+  device_->exchange_live_budget(std::move(previous_));
+}
+
+}  // namespace rw

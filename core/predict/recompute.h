@@ -1,0 +1,102 @@
+// Recomputation without marks in the model: the tape sets its segments by itself, from a plan made
+// in a dry run or by eviction under a budget.
+//   const Recompute recompute = ...;   // core/predict/search.h
+//   { auto scope = checkpoint(recompute); loss = model(x); }
+//   loss.backward();
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/recompute/graph.h"
+#include "rewind/core/recompute/plan.h"
+
+namespace rw {
+
+// What happens to the activations of the forward passes run under it.
+struct Recompute {
+  std::vector<RecomputePlan::Segment>
+      segments;  // parents before children; none: everything is kept
+  struct Output {
+    uint32_t record = 0, slot = 0;
+  };
+  std::vector<Output> keep;  // outputs of records inside segments that are not dropped
+  // By record, what the plan was made for: hashes of ops. Where the program does something else,
+  // the plan is left, and the rest of the pass is evicted where a budget demands it, or kept.
+  std::vector<uint64_t> signature;
+  // Keep everything, until an allocation would exceed the device's budget; then drop what is cheap
+  // to make again, large and old (Kirisame et al. 2021, "Dynamic tensor rematerialization").
+  bool evicts = false;
+};
+
+// A recorded forward pass, as the planner sees it.
+struct RecordedGraph {
+  RecomputeGraph graph;
+  std::vector<std::string> ops;     // by record
+  std::vector<bool> is_heavy;       // by record: Op::is_heavy
+  std::vector<OpCost> costs;        // by record; the graph has their total()
+  std::vector<uint64_t> signature;  // by record
+};
+
+// The plan as forward passes follow it, by counting records.
+Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan);
+
+// The forward pass of one micro-batch. Marks in the model (CheckpointScope) are ignored inside.
+class [[nodiscard]] RecomputeScope : public Tape::Observer {
+ public:
+  // `record`: receives the graph of the pass and outlives the scope; null: nobody wants it.
+  explicit RecomputeScope(Recompute recompute, RecordedGraph* record = nullptr);
+  ~RecomputeScope() override;
+  RecomputeScope(const RecomputeScope&) = delete;
+  RecomputeScope& operator=(const RecomputeScope&) = delete;
+
+  void before_record(Tape& tape, const Op& op) override;
+  void after_record(const Record& record) override;
+  uint32_t kept_outputs() const override;
+
+  bool diverged() const { return diverged_; }  // the program did not do what the plan was made for
+
+ private:
+  void diverge(Tape& tape);
+  void sum_leaf_gradients();
+  uint32_t value_of(const Edge& edge);
+
+  const Recompute recompute_;
+  RecordedGraph* record_;
+  std::shared_ptr<Tape> tape_;
+  Tape::Observer* outer_ = nullptr;
+  int64_t first_ = 0;
+  size_t next_segment_ = 0;                                  // of the plan
+  std::vector<std::pair<uint32_t, Segments::Handle>> open_;  // last record, segment on the tape
+  std::vector<uint32_t> keeps_;  // by record of the plan: bits of outputs
+  bool diverged_ = false;
+  std::optional<Segments::Handle> evicting_;
+  std::unordered_map<uint64_t, uint32_t> values_;  // root -> value of the graph
+  uint64_t live_before_ = 0;
+  // By leaf: the last record that reads it, whose vjp is the first to make its gradient, and its
+  // bytes.
+  std::unordered_map<const TensorImpl*, std::pair<size_t, uint64_t>> leaves_;
+};
+
+inline RecomputeScope checkpoint(Recompute recompute) {
+  return RecomputeScope(std::move(recompute));
+}
+
+// While it lives, `live` bytes of the device stay within the budget: values of this thread's
+// evicting forward passes are dropped. OutOfMemory where nothing is left to drop. The budget before
+// it is back when it ends.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device = default_device());
+  ~MemoryBudget();
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
+
+ private:
+  std::shared_ptr<Device> device_;
+  Device::LiveBudget previous_;
+};
+
+}  // namespace rw

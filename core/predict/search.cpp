@@ -1,0 +1,166 @@
+#include "rewind/core/predict/search.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "rewind/core/recompute/evaluate.h"
+#include "rewind/core/recompute/planner.h"
+#include "rewind/core/recompute/speed.h"
+
+namespace rw {
+
+RecomputeSearch::RecomputeSearch(OpenDry open, StepProgram program,
+                                 const RecomputeObjective& objective)
+    : open_(std::move(open)), program_(std::move(program)), objective_(objective) {
+  plain_ = {{}, dry_run(open_(), [&] { program_({}, &recorded_); }, {.pack = false})};
+  check(!recorded_.graph.records.empty(), "recompute search",
+        "the program must run its first forward pass under RecomputeScope(recompute, record), got "
+        "no records");
+  recorded_.graph = with_costs(objective_);
+  constexpr double mostly_flops = 2;
+  RecomputeObjective other;
+  if (objective_.flops_per_byte > mostly_flops) other.flops_per_byte = mostly_flops;
+  graphs_ = {recorded_.graph, with_costs(other)};
+}
+
+RecomputeGraph RecomputeSearch::with_costs(const RecomputeObjective& objective) const {
+  RecomputeGraph graph = recorded_.graph;
+  for (size_t i = 0; i < recorded_.costs.size(); ++i)
+    graph.records[i].cost = objective(recorded_.costs[i]);
+  return graph;
+}
+
+RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack) const {
+  RecomputeChoice choice{std::move(recompute), {}};
+  choice.forecast = dry_run(open_(), [&] { program_(choice.recompute, nullptr); }, {.pack = pack});
+  return choice;
+}
+
+const std::vector<RecomputeChoice>& RecomputeSearch::choices() {
+  if (!choices_.empty()) return choices_;
+  choices_ = memory_choices();
+  choices_.push_back(plain_);
+  choices_.push_back(measure(plan_collection(save_matmuls())));
+  if (least_) choices_.push_back(*least_);
+  for (const RecomputeGraph& graph : graphs_)
+    for (const RecomputePlan& plan : plan_budgets(graph, objective_.candidates))
+      choices_.push_back(measure(plan));
+  choices_ = best_of(std::move(choices_));
+  return choices_;
+}
+
+// Those that no other beats in both cost and peak, by falling peak.
+std::vector<RecomputeChoice> RecomputeSearch::best_of(std::vector<RecomputeChoice> choices) const {
+  std::stable_sort(choices.begin(), choices.end(), [&](const auto& a, const auto& b) {
+    return std::pair(cost(a), a.peak()) < std::pair(cost(b), b.peak());
+  });
+  std::vector<RecomputeChoice> best;
+  for (RecomputeChoice& choice : choices)
+    if (best.empty() || choice.peak() < best.back().peak()) best.push_back(std::move(choice));
+  return best;
+}
+
+std::vector<RecomputeChoice>::iterator RecomputeSearch::cheapest(uint64_t bytes) {
+  choices();
+  return std::find_if(choices_.begin(), choices_.end(),
+                      [&](const RecomputeChoice& choice) { return choice.peak() <= bytes; });
+}
+
+void RecomputeSearch::refine(uint64_t bytes) {
+  constexpr uint64_t steps = 8;
+  const auto at = cheapest(bytes);
+  if (at == choices_.begin() || at == choices_.end() || !refined_.insert(at->peak()).second) return;
+  const RecomputeChoice low = *at, high = *(at - 1);
+  // Bytes that plans do not know: parameters, optimizer, data.
+  const uint64_t rest = plain_.peak() - std::min(plain_.peak(), evaluate(recorded_.graph, {}).peak);
+  const uint64_t least = choices_.back().peak();
+  std::vector<uint64_t> targets;
+  for (uint64_t k = 1; k < steps; ++k) {
+    const uint64_t target = low.peak() + (high.peak() - low.peak()) * k / steps;
+    targets.push_back(target - std::min(target, rest));
+  }
+  // What is better than a choice all the same comes too late: budgets were answered without it.
+  std::vector<RecomputeChoice> between, below;
+  for (const RecomputeGraph& graph : graphs_)
+    for (const auto& plan : plan_each_budget(graph, targets)) {
+      if (!plan) continue;
+      RecomputeChoice choice = measure(*plan);
+      const bool fits = choice.peak() > low.peak() && choice.peak() < high.peak() &&
+                        cost(choice) > cost(high) && cost(choice) < cost(low);
+      if (fits)
+        between.push_back(std::move(choice));
+      else if (choice.peak() < least)
+        below.push_back(std::move(choice));
+    }
+  between = best_of(std::move(between));
+  for (const RecomputeChoice& choice : between) refined_.insert(choice.peak());
+  choices_.insert(at, std::make_move_iterator(between.begin()),
+                  std::make_move_iterator(between.end()));
+  for (RecomputeChoice& choice : best_of(std::move(below))) join(std::move(choice));
+}
+
+// A plan that goes below all choices is one from then on; nothing is refined below it.
+void RecomputeSearch::join(RecomputeChoice choice) {
+  if (choice.peak() >= choices_.back().peak()) return;
+  refined_.insert(choice.peak());
+  choices_.push_back(std::move(choice));
+}
+
+RecomputeChoice RecomputeSearch::budget(uint64_t bytes) {
+  refine(bytes);
+  if (const auto found = cheapest(bytes); found != choices_.end())
+    return hand_out(found->recompute);
+  fail<OutOfMemory>(
+      "memory budget",
+      "the step must fit in {} ({} bytes); the least that recomputation reaches is {} ({} bytes)",
+      format_bytes(bytes), bytes, format_bytes(choices().back().peak()), choices().back().peak());
+}
+
+const std::vector<RecomputeChoice>& RecomputeSearch::memory_choices() {
+  if (memory_choices_.empty())
+    for (const RecomputeGraph& graph : graphs_)
+      memory_choices_.push_back(measure(plan_memory(graph)));
+  return memory_choices_;
+}
+
+RecomputeChoice RecomputeSearch::memory() {
+  std::vector<RecomputeChoice> known = memory_choices();
+  known.insert(known.end(), choices_.begin(), choices_.end());
+  if (least_) known.push_back(*least_);
+  std::erase_if(known, [](const RecomputeChoice& choice) {
+    const auto& segments = choice.recompute.segments;
+    return std::any_of(segments.begin(), segments.end(), [](auto& s) { return s.parent >= 0; });
+  });
+  const auto best = std::min_element(
+      known.begin(), known.end(), [](const auto& a, const auto& b) { return a.peak() < b.peak(); });
+  return hand_out(best->recompute);
+}
+
+RecomputeChoice RecomputeSearch::hand_out(const Recompute& recompute) {
+  const RecomputeChoice choice = measure(recompute, true);
+  if (!choices_.empty())
+    join(choice);
+  else if (!least_ || choice.peak() < least_->peak())
+    least_ = choice;
+  return choice;
+}
+
+RecomputeChoice RecomputeSearch::speed() {
+  return collection(save_matmuls());
+}
+
+RecomputePlan RecomputeSearch::plan_collection(const SavePolicy& policy) const {
+  return plan_speed(recorded_.graph, [&](uint32_t record) {
+    uint64_t bytes = 0;
+    for (const uint32_t value : recorded_.graph.records[record].outputs)
+      bytes += recorded_.graph.values[value].bytes;
+    return policy({recorded_.ops[record].c_str(), recorded_.costs[record], bytes,
+                   recorded_.is_heavy[record]});
+  });
+}
+
+RecomputeChoice RecomputeSearch::collection(const SavePolicy& policy) {
+  return hand_out(follow(recorded_, plan_collection(policy)));
+}
+
+}  // namespace rw

@@ -1,0 +1,94 @@
+// Finds how a training step should recompute, by dry runs: candidates from the planner
+// (core/recompute/plan.h), each measured to the byte before anything is allocated.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/core/predict/recompute.h"
+
+namespace rw {
+
+// A program for dry runs: builds the model and takes a few training steps, with
+// RecomputeScope(recompute, record) around every forward pass. `record` may be null; it is meant
+// for the first pass.
+using StepProgram = std::function<void(const Recompute& recompute, RecordedGraph* record)>;
+
+struct RecomputeChoice {
+  Recompute recompute;
+  Forecast forecast;  // in choices() not packed: the peak is exact, reserved bytes are not
+
+  uint64_t peak() const { return forecast.memory.peak; }
+  OpCost replay() const { return replay_cost(forecast.work); }
+};
+
+// What a search minimises.
+struct RecomputeObjective {
+  double flops_per_byte = 20;  // as OpCost::total(): what moving a byte costs; 0: FLOPs alone count
+  int candidates = 24;         // plans to measure
+
+  double operator()(const OpCost& cost) const {
+    return cost.flops + flops_per_byte * static_cast<double>(cost.bytes);
+  }
+};
+
+class RecomputeSearch {
+ public:
+  using OpenDry = std::function<std::unique_ptr<Backend>()>;
+  // Dry-runs the program once without recomputation.
+  RecomputeSearch(OpenDry open, StepProgram program, const RecomputeObjective& objective = {});
+
+  const RecordedGraph& recorded() const { return recorded_; }
+  const RecomputeChoice& plain() const { return plain_; }
+  double cost(const RecomputeChoice& choice) const { return objective_(choice.replay()); }
+  // The measured candidates that are worth having: peak falls and cost rises. The first one costs
+  // nothing; the last has the least feasible peak. Computed when first asked for; a plan that is
+  // found later and goes below all of them follows, whatever it costs, so that budgets that were
+  // answered before keep their answers.
+  const std::vector<RecomputeChoice>& choices();
+
+  // Measures more plans in the gap between two choices that `bytes` falls into.
+  void refine(uint64_t bytes);
+
+  // The cheapest choice whose peak is at most `bytes`, after more plans were measured in the gap
+  // that `bytes` falls into. Since these do not depend on where in the gap it is, a smaller budget
+  // never gives a higher peak. Whatever peak this search has handed out, by any of its functions,
+  // is feasible. OutOfMemory naming the least feasible bytes.
+  RecomputeChoice budget(uint64_t bytes);
+  RecomputeChoice memory();  // least peak with every op run at most twice, of all plans known
+  RecomputeChoice speed();   // outputs of matrix products, convolutions and the like are kept
+  // Keeps the outputs that the policy names (save_ops(...), any function of op, cost and bytes) and
+  // makes everything between them again.
+  RecomputeChoice collection(const SavePolicy& policy);
+
+ private:
+  RecomputeChoice measure(Recompute recompute, bool pack = false) const;
+  RecomputeChoice measure(const RecomputePlan& plan) const {
+    return measure(follow(recorded_, plan));
+  }
+  RecomputeGraph with_costs(const RecomputeObjective& objective) const;
+  RecomputePlan plan_collection(const SavePolicy& policy) const;
+  std::vector<RecomputeChoice>::iterator cheapest(uint64_t bytes);
+  std::vector<RecomputeChoice> best_of(std::vector<RecomputeChoice> choices) const;
+  void join(RecomputeChoice choice);
+  const std::vector<RecomputeChoice>& memory_choices();
+  RecomputeChoice hand_out(const Recompute& recompute);
+
+  OpenDry open_;
+  StepProgram program_;
+  RecomputeObjective objective_;
+  RecordedGraph recorded_;
+  // The recorded one with costs by the objective, and with costs that count memory traffic for much
+  // more or less: other values are heavy then, and plans cut and keep elsewhere.
+  std::vector<RecomputeGraph> graphs_;
+  RecomputeChoice plain_;
+  std::vector<RecomputeChoice> memory_choices_;  // the least by plan_memory(), of each graph
+  std::vector<RecomputeChoice> choices_;
+  std::optional<RecomputeChoice> least_;  // of the plans handed out before choices_ were made
+  std::set<uint64_t>
+      refined_;  // peaks of the choices between which and the next cheaper nothing is left to try
+};
+
+}  // namespace rw

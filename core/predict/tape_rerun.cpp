@@ -1,0 +1,207 @@
+#include "rewind/core/predict/tape_rerun.h"
+
+#include <algorithm>
+
+#include "rewind/core/ops/ops.h"
+
+namespace rw {
+
+namespace {
+
+// A tensor of the edge's sizes, as if it came from outside the tape.
+Tensor outside(const Edge& edge) {
+  const PurposeScope purpose(edge.leaf.defined() ? Purpose::parameter : Purpose::activation);
+  Tensor t = empty(edge.shape, edge.dtype);
+  if (!edge.leaf.defined()) return t;
+  t.set_requires_grad();
+  const PurposeScope gradients(Purpose::gradient);
+  const TensorImpl& leaf = edge.leaf.impl();
+  if (leaf.grad.defined()) t.impl().grad = empty(leaf.grad.shape(), leaf.grad.dtype());
+  if (leaf.grad_place.defined())
+    t.impl().grad_place = leaf.grad.defined() ? t.impl().grad : empty(edge.shape, DType::f32);
+  return t;
+}
+
+// An op without inputs makes its outputs on a device of its choice: something else makes as much.
+std::vector<Tensor> made_from_nothing(const std::any& attrs, std::span<Tensor>) {
+  std::vector<Tensor> outputs;
+  for (const Edge& edge : std::any_cast<const Record*>(attrs)->outputs) {
+    outputs.push_back(empty(edge.shape, edge.dtype));
+    fill_(outputs.back(), 0);
+  }
+  return outputs;
+}
+const Op from_nothing = {"random", made_from_nothing};
+
+}  // namespace
+
+// One run on the default device, which is dry, and this thread's tape, which is empty.
+class TapeRerun::Pass : public Tape::Observer {
+ public:
+  Pass(const Tape& from, const std::vector<bool>& left_out)
+      : from_(from), left_out_(left_out), tape_(*Tape::current()) {
+    for (int64_t i = from.begin(); i < from.end(); ++i) {
+      const Record* record = from.find(i);
+      if (!record) continue;
+      for (const Edge& edge : record->outputs)
+        if (edge.released >= 0) dying_[edge.released].push_back(edge.id);
+      for (const Edge& edge : record->inputs)
+        if (is_outside(edge) && !edge.leaf.defined()) last_reader_[edge.id] = i;
+    }
+    find_held();
+    for (const Segment& segment : from.segments().all())
+      if (!segment.policy && !segment.kept.empty()) tape_.exchange_observer(this);
+  }
+
+  void run(int64_t root, int slot) {
+    for (int64_t i = from_.begin(); i < from_.end(); ++i) {
+      close_segments(i);
+      open_segments(i);
+      drop(i);
+      if (const Record* record = from_.find(i)) forward(i, *record);
+    }
+    close_segments(from_.end());
+    current_ = nullptr;
+    tape_.exchange_observer(nullptr);
+    drop(from_.end());
+    const Tensor loss = values_.at(from_.find(root)->outputs[static_cast<size_t>(slot)].id);
+    loss.backward(loss.numel() == 1 ? Tensor() : empty(loss.shape(), loss.dtype()));
+  }
+
+  void before_record(Tape&, const Op&) override {}
+  void after_record(const Record&) override {}
+  // What a plan keeps; what policies keep, they keep again.
+  uint32_t kept_outputs() const override {
+    uint32_t kept = 0;
+    const int s = current_->segment;
+    if (s < 0 || from_.segments()[s].policy) return 0;
+    for (size_t k = 0; k < std::min<size_t>(32, current_->outputs.size()); ++k)
+      if (from_.segments()[s].kept.contains(current_->outputs[k].id)) kept |= uint32_t{1} << k;
+    return kept;
+  }
+
+ private:
+  // Values from outside whose storage somebody else than the tape holds outlive the pass.
+  void find_held() {
+    std::unordered_map<const Storage*, std::unordered_set<const TensorImpl*>> handles;
+    std::unordered_map<const Storage*, long> users;
+    std::unordered_map<uint64_t, const Storage*> storages;
+    const auto count = [&](uint64_t id, const Tensor& t) {
+      if (!t.defined()) return;
+      const auto& storage = t.impl().storage;
+      handles[storage.get()].insert(&t.impl());
+      users[storage.get()] = storage.use_count();
+      storages[id] = storage.get();
+    };
+    for (int64_t i = from_.begin(); i < from_.end(); ++i)
+      if (const Record* record = from_.find(i))
+        each_saved(*record, [&](const Edge& e, const Saved& s) { count(e.id, s.tensor); });
+    for (const Segment& segment : from_.segments().all()) {
+      for (const auto& [id, external] : segment.externals) count(id, external.value.tensor);
+      for (const auto& [id, kept] : segment.kept) count(id, kept.value.tensor);
+    }
+    for (const auto& [id, storage] : storages)
+      if (users[storage] > static_cast<long>(handles[storage].size())) held_.insert(id);
+  }
+
+  void close_segments(int64_t i) {
+    for (; !open_.empty() && range(open_.back().first).last <= i; open_.pop_back())
+      tape_.close_segment(open_.back().second);
+  }
+  void open_segments(int64_t i) {
+    const auto count = from_.segments().size();
+    for (; next_ < count && range(next_).first <= i; ++next_)
+      if (range(next_).last > i && !left_out_[static_cast<size_t>(next_)])
+        open_.emplace_back(next_, tape_.open_segment(range(next_).policy));
+  }
+  const Segment& range(int segment) const { return from_.segments()[segment]; }
+
+  // Values whose handles died before record i. What it was given, it drops itself.
+  void drop(int64_t i) {
+    const Record* next = from_.find(i);
+    const auto is_given = [&](uint64_t id) {
+      for (size_t k = 0; next && k < std::min<size_t>(32, next->inputs.size()); ++k)
+        if (next->inputs[k].id == id && (next->given >> k & 1)) return true;
+      return false;
+    };
+    if (const auto dying = dying_.find(i); dying != dying_.end())
+      for (const uint64_t id : dying->second)
+        if (!is_given(id)) values_.erase(id);
+  }
+
+  void forward(int64_t index, const Record& record) {
+    current_ = &record;
+    std::vector<Tensor> inputs;
+    for (size_t k = 0; k < record.inputs.size(); ++k) {
+      const Edge& edge = record.inputs[k];
+      Tensor& value = this->value(edge);
+      const bool given = k < 32 && (record.given >> k & 1);
+      inputs.push_back(given ? std::move(value) : value);
+    }
+    std::vector<Tensor> outputs = record.inputs.empty()
+                                      ? apply(from_nothing, &record, {})
+                                      : apply(*record.op, record.attrs, std::move(inputs));
+    for (size_t k = 0; k < outputs.size(); ++k)
+      values_[record.outputs[k].id] = std::move(outputs[k]);
+    for (const Edge& edge : record.inputs) {
+      const auto last = last_reader_.find(edge.id);
+      if (last != last_reader_.end() && last->second == index && !held_.contains(edge.id))
+        outside_.erase(edge.id);
+    }
+  }
+
+  bool is_outside(const Edge& edge) const { return edge.record < from_.begin(); }
+  Tensor& value(const Edge& edge) {
+    const auto inside = values_.find(edge.id);
+    if (inside != values_.end() && !is_outside(edge)) return inside->second;
+    const auto [found, is_new] = outside_.try_emplace(edge.id);
+    if (is_new)  // a value of the tape has its number outside, too, once it was detached
+      found->second = inside != values_.end() ? inside->second.detach() : outside(edge);
+    return found->second;
+  }
+
+  const Tape& from_;
+  const std::vector<bool>& left_out_;
+  Tape& tape_;
+  std::unordered_map<int64_t, std::vector<uint64_t>> dying_;  // before this record, by id
+  std::unordered_map<uint64_t, int64_t> last_reader_;         // of values from outside
+  std::unordered_set<uint64_t> held_;                         // of those
+  std::unordered_map<uint64_t, Tensor> values_, outside_;     // whose handle is alive, by id
+  std::vector<std::pair<int, Segments::Handle>> open_;        // segments: there and here
+  int next_ = 0;
+  const Record* current_ = nullptr;
+};
+
+TapeRerun::TapeRerun(const Tape& tape, const Tensor& loss) : tape_(tape) {
+  for (const Segment& segment : tape.segments().all())
+    if (segment.last < 0 || segment.evicts) return;
+  if (loss.defined() && loss.impl().producer.tape.lock().get() == &tape) {
+    root_ = loss.impl().producer.index;
+    slot_ = loss.impl().producer.slot;
+  }
+  for (int64_t i = tape.end() - 1; !loss.defined() && root_ < 0 && i >= tape.begin(); --i) {
+    const Record* record = tape.find(i);
+    if (!record || !record->outputs[0].requires_grad) continue;
+    for (size_t k = 0; k < record->outputs.size(); ++k)
+      if (record->outputs[k].released < 0) {
+        root_ = i;
+        slot_ = static_cast<int>(k);
+        break;
+      }
+  }
+  possible_ = root_ >= 0 && tape.find(root_) && grad_enabled() &&
+              default_device()->backend().dry() != nullptr;
+}
+
+std::optional<TapeRerun::Need> TapeRerun::run(const std::vector<bool>& left_out) const {
+  try {
+    const Forecast forecast =
+        dry_run(default_device()->backend().dry(), [&] { Pass(tape_, left_out).run(root_, slot_); },
+                {.techniques = context().techniques, .pack = false});
+    return Need{forecast.memory.peak, replay_cost(forecast.work), forecast.flops()};
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace rw

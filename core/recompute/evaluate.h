@@ -1,0 +1,23 @@
+// One training step under a recompute plan, simulated.
+#pragma once
+
+#include "rewind/core/recompute/graph.h"
+#include "rewind/core/recompute/plan.h"
+
+namespace rw {
+
+struct PlanCost {
+  double cost = 0;        // of all replays
+  uint64_t peak = 0;      // most bytes alive at once, external values not counted
+  uint64_t held = 0;      // bytes alive between forward and backward
+  uint64_t replayed = 0;  // records run again
+};
+
+// Simulates one training step under the plan. The gradient of a value lives from its first
+// contribution to the vjp of the value's record. ValueError if segments do not nest.
+PlanCost evaluate(const RecomputeGraph& graph, const RecomputePlan& plan);
+
+// Sets the plan's cost and peak to what evaluate() says.
+void fill_in(const RecomputeGraph& graph, RecomputePlan& plan);
+
+}  // namespace rw

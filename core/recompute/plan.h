@@ -1,0 +1,27 @@
+// A recompute plan: which ranges of a recorded forward pass to drop and replay in backward.
+//
+// It is a forest of segments. Values made inside a segment are dropped in forward, unless
+// somebody after the segment reads them or the plan keeps them. When backward reaches a record of a
+// segment whose vjp reads a saved value, the segment is replayed: only the records that make saved
+// values of its own records, or what its child segments read from outside themselves. Child
+// segments stay dropped until backward reaches them. This is what core/autograd/replay.cpp does;
+// nested segments are the persistent schedules of Beaumont et al. 2019.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace rw {
+
+struct RecomputePlan {
+  struct Segment {
+    uint32_t first = 0, last = 0;  // records [first, last)
+    int32_t parent = -1;           // index of the enclosing segment
+  };
+  std::vector<Segment> segments;  // in forward order, parents before children
+  std::vector<uint32_t> keep;     // values made inside segments that are not dropped
+  double cost = 0;                // extra forward cost, in the graph's unit
+  uint64_t peak = 0;              // bytes of activations and their gradients
+};
+
+}  // namespace rw

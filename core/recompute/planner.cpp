@@ -1,0 +1,217 @@
+#include "rewind/core/recompute/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "rewind/core/recompute/chain.h"
+#include "rewind/core/recompute/cuts.h"
+#include "rewind/core/recompute/evaluate.h"
+#include "rewind/core/recompute/polish.h"
+#include "rewind/core/recompute/speed.h"
+
+namespace rw {
+
+namespace {
+
+constexpr uint32_t slot_count = 512;   // of memory, in one dynamic programme
+constexpr uint32_t stage_limit = 160;  // its time grows with the third power
+constexpr uint32_t inner_limit = 16;
+
+// Runs the dynamic programme with finer and finer slots, from the plain peak down to what is
+// feasible: linear slots alone would be too coarse for plans that need a hundredth of it.
+class BudgetSearch {
+ public:
+  // `keeps`: segments may keep some of their values.
+  explicit BudgetSearch(const RecomputeGraph& graph, bool nested = true, bool keeps = true)
+      : graph_(graph), uses_(value_uses(graph)), nested_(nested) {
+    fill_in(graph, plain_);
+    double cost = 0;
+    for (const GraphRecord& record : graph.records) cost += record.cost;
+    cost_unit_ = cost > 0 ? cost : 1;
+    const auto records = static_cast<uint32_t>(graph.records.size());
+    auto stages = std::make_shared<Stages>(graph, uses_,
+                                           cut_into_stages(graph, uses_, 0, records, stage_limit));
+    if (keeps) stages->add_keep_options(graph, uses_);
+    stages_ = std::move(stages);
+  }
+
+  const RecomputePlan& plain() const { return plain_; }
+  bool is_heavy(uint32_t record) const {
+    const auto& outputs = graph_.records[record].outputs;
+    return !outputs.empty() && uses_[outputs[0]].is_heavy;
+  }
+
+  ChainPlanner planner(uint64_t range) const {
+    ChainPlanner::Options options;
+    options.unit = range / slot_count + 1;
+    options.slots = slot_count;
+    options.cost_unit = cost_unit_;
+    options.nested = nested_;
+    options.inner_limit = nested_ ? inner_limit : 0;
+    return {graph_, uses_, stages_, options};
+  }
+
+  // Calls visit(planner, least feasible slots, whether none follows) for each range of memory.
+  template <class F>
+  void for_each_range(F&& visit) const {
+    for (uint64_t range = plain_.peak;; range /= fall) {
+      ChainPlanner planner = this->planner(range);
+      uint32_t least = 0;
+      while (least <= slot_count && !planner.is_feasible(least)) ++least;
+      const bool is_last = least > slot_count / fall || planner.unit() == 1;
+      if (least <= slot_count) visit(planner, least, is_last);
+      if (is_last) return;
+    }
+  }
+
+  RecomputePlan plan(ChainPlanner& planner, uint32_t slots) const {
+    RecomputePlan plan;
+    planner.append_plan(slots, -1, plan);
+    fill_in(graph_, plan);
+    return plan;
+  }
+
+  // The cheapest plan found whose peak is at most `bytes`. The programme's peaks are rounded: plans
+  // for a little more and for less memory are tried.
+  std::optional<RecomputePlan> within(uint64_t bytes, ChainPlanner& planner) const {
+    if (plain_.peak <= bytes) return plain_;
+    std::optional<RecomputePlan> best;
+    const uint64_t most = (bytes + bytes / 8) / planner.unit();
+    for (auto slots = static_cast<uint32_t>(std::min<uint64_t>(most, slot_count));
+         slots > 0 && planner.is_feasible(slots); slots -= 1 + slots / 64) {
+      RecomputePlan plan = this->plan(planner, slots);
+      if (plan.peak > bytes) continue;
+      plan = polish(graph_, bytes, std::move(plan));
+      if (!best || plan.cost < best->cost) best = std::move(plan);
+      if (uint64_t{slots} * planner.unit() < bytes) break;
+    }
+    return best;
+  }
+
+  static constexpr uint32_t fall = 4;
+
+ private:
+  const RecomputeGraph& graph_;
+  std::vector<ValueUse> uses_;
+  bool nested_;
+  RecomputePlan plain_;
+  double cost_unit_ = 1;
+  std::shared_ptr<const Stages> stages_;
+};
+
+// Slots worth trying, `count` or fewer: spread evenly in the logarithm, each lowered as far as it
+// costs no more.
+std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t floor, int count) {
+  std::vector<uint32_t> slots;
+  for (int k = 0; k < count; ++k) {
+    const double share = count > 1 ? static_cast<double>(k) / (count - 1) : 0;
+    auto m = static_cast<uint32_t>(
+        std::lround(slot_count * std::pow(static_cast<double>(floor) / slot_count, share)));
+    while (m > 0 && planner.is_feasible(m - 1) && planner.cost(m - 1) <= planner.cost(m)) --m;
+    if (slots.empty() || m < slots.back()) slots.push_back(m);
+  }
+  return slots;
+}
+
+// Those that no other beats in both cost and peak, by falling peak.
+std::vector<RecomputePlan> pareto(std::vector<RecomputePlan> plans) {
+  std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
+    return a.cost != b.cost ? a.cost < b.cost : a.peak < b.peak;
+  });
+  std::vector<RecomputePlan> best;
+  for (RecomputePlan& plan : plans)
+    if (best.empty() || plan.peak < best.back().peak) best.push_back(std::move(plan));
+  return best;
+}
+
+// `count` of them: the first, the last, and others spread evenly in the logarithm of the peak.
+std::vector<RecomputePlan> thin_out(std::vector<RecomputePlan> plans, size_t count) {
+  if (plans.size() <= count) return plans;
+  const auto peak = [](const RecomputePlan& p) {
+    return std::log(static_cast<double>(p.peak) + 1);
+  };
+  const double high = peak(plans.front()), low = peak(plans.back());
+  std::vector<RecomputePlan> chosen;
+  size_t next = 0;
+  for (size_t k = 0; k < count; ++k) {
+    const double target =
+        high + (low - high) * static_cast<double>(k) / std::max<double>(1, count - 1);
+    const size_t last = plans.size() - (count - k);  // leaves one for each that follows
+    while (next < last && peak(plans[next]) > target + 1e-9) ++next;
+    chosen.push_back(std::move(plans[next++]));
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count) {
+  if (graph.records.empty()) return {RecomputePlan{}};
+  const BudgetSearch search(graph);
+  std::vector<RecomputePlan> plans = {
+      search.plain(), plan_memory(graph),
+      plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
+  search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool is_last) {
+    const uint32_t floor = is_last ? least : std::max(least, slot_count / BudgetSearch::fall);
+    for (uint32_t slots : slots_to_try(planner, floor, count))
+      plans.push_back(search.plan(planner, slots));
+  });
+  return thin_out(pareto(std::move(plans)), static_cast<size_t>(std::max(count, 1)));
+}
+
+std::vector<std::optional<RecomputePlan>> plan_each_budget(const RecomputeGraph& graph,
+                                                           std::span<const uint64_t> budgets) {
+  std::vector<std::optional<RecomputePlan>> plans(budgets.size());
+  if (budgets.empty()) return plans;
+  if (graph.records.empty()) return {budgets.size(), RecomputePlan{}};
+  const BudgetSearch search(graph);
+  const uint64_t most = *std::max_element(budgets.begin(), budgets.end());
+  ChainPlanner planner = search.planner(most + most / 8);
+  for (size_t i = 0; i < budgets.size(); ++i) plans[i] = search.within(budgets[i], planner);
+  return plans;
+}
+
+std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t bytes) {
+  return plan_each_budget(graph, {&bytes, 1})[0];
+}
+
+RecomputePlan plan_memory(const RecomputeGraph& graph) {
+  if (graph.records.empty()) return {};
+  constexpr uint32_t tries = 8;  // slots are rounded: the least feasible may not be the least peak
+  RecomputePlan best;
+  fill_in(graph, best);
+  // Where many small values are kept, their rounding adds up: what is cheap by it may not be small.
+  for (const bool keeps : {false, true}) {
+    const BudgetSearch search(graph, false, keeps);
+    search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {
+      for (uint32_t slots = least; slots < std::min(least + tries, slot_count + 1); ++slots) {
+        RecomputePlan plan = search.plan(planner, slots);
+        if (plan.peak < best.peak) best = std::move(plan);
+      }
+    });
+  }
+  return polish(graph, best.peak, std::move(best));
+}
+
+namespace {
+
+void halve(uint32_t first, uint32_t last, uint32_t leaf, int32_t parent, RecomputePlan& plan) {
+  if (last - first <= leaf || last - first < 2) return;
+  const uint32_t middle = first + (last - first + 1) / 2;
+  for (const auto& [a, b] : {std::pair{first, middle}, std::pair{middle, last}}) {
+    const auto index = static_cast<int32_t>(plan.segments.size());
+    plan.segments.push_back({a, b, parent});
+    halve(a, b, leaf, index, plan);
+  }
+}
+
+}  // namespace
+
+RecomputePlan nested_halving(uint32_t records, uint32_t leaf) {
+  RecomputePlan plan;
+  halve(0, records, leaf, -1, plan);
+  return plan;
+}
+
+}  // namespace rw

@@ -1,0 +1,105 @@
+#include "rewind/core/recompute/polish.h"
+
+#include <algorithm>
+#include <span>
+
+#include "rewind/core/recompute/evaluate.h"
+
+namespace rw {
+
+namespace {
+
+class Polish {
+ public:
+  Polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan)
+      : graph_(graph),
+        bytes_(bytes),
+        best_(std::move(plan)),
+        tries_(most_work / std::max<size_t>(1, graph.records.size())) {}
+
+  RecomputePlan run() {
+    keep_more();
+    for (size_t s = best_.segments.size(); s-- > 0;)
+      if (s < best_.segments.size()) accept(without_segment(s));
+    return std::move(best_);
+  }
+
+ private:
+  static constexpr size_t most_single_tries = 64;
+  static constexpr size_t most_work = 400'000;  // records of all plans tried
+
+  bool accept(RecomputePlan plan) {
+    if (tries_ == 0) return false;
+    --tries_;
+    fill_in(graph_, plan);
+    if (plan.peak > bytes_ || plan.cost >= best_.cost) return false;
+    best_ = std::move(plan);
+    return true;
+  }
+
+  RecomputePlan without_segment(size_t dropped) const {
+    RecomputePlan plan = best_;
+    plan.segments.clear();
+    const RecomputePlan::Segment gone = best_.segments[dropped];
+    for (size_t s = 0; s < best_.segments.size(); ++s) {
+      RecomputePlan::Segment segment = best_.segments[s];
+      if (s == dropped) continue;
+      if (segment.parent == static_cast<int32_t>(dropped)) segment.parent = gone.parent;
+      if (segment.parent > static_cast<int32_t>(dropped)) --segment.parent;
+      plan.segments.push_back(segment);
+    }
+    const std::vector<bool> inside = records_in_segments(plan);
+    std::erase_if(plan.keep, [&](uint32_t v) { return !inside[graph_.values[v].record]; });
+    return plan;
+  }
+
+  std::vector<bool> records_in_segments(const RecomputePlan& plan) const {
+    std::vector<bool> inside(graph_.records.size());
+    for (const auto& segment : plan.segments)
+      if (segment.parent < 0)
+        std::fill(inside.begin() + segment.first, inside.begin() + segment.last, true);
+    return inside;
+  }
+
+  // As many as fit of the values that are not kept, the dearest per byte first; then single ones.
+  void keep_more() {
+    const std::vector<bool> inside = records_in_segments(best_);
+    std::vector<bool> kept(graph_.values.size());
+    for (uint32_t v : best_.keep) kept[v] = true;
+    std::vector<uint32_t> more;
+    for (uint32_t v = 0; v < graph_.values.size(); ++v) {
+      const int32_t record = graph_.values[v].record;
+      if (record >= 0 && inside[record] && !kept[v] && graph_.records[record].cost > 0)
+        more.push_back(v);
+    }
+    std::stable_sort(more.begin(), more.end(), [&](uint32_t a, uint32_t b) {
+      return graph_.cost_per_byte(a) > graph_.cost_per_byte(b);
+    });
+    const RecomputePlan start = best_;
+    size_t fits = 0, too_many = more.size() + 1;
+    while (too_many - fits > 1) {
+      const size_t middle = fits + (too_many - fits) / 2;
+      (accept(with_kept(start, {more.data(), middle})) ? fits : too_many) = middle;
+    }
+    for (size_t k = fits; k < std::min(more.size(), fits + most_single_tries); ++k)
+      accept(with_kept(best_, {&more[k], 1}));
+  }
+
+  static RecomputePlan with_kept(RecomputePlan plan, std::span<const uint32_t> values) {
+    plan.keep.insert(plan.keep.end(), values.begin(), values.end());
+    return plan;
+  }
+
+  const RecomputeGraph& graph_;
+  uint64_t bytes_;
+  RecomputePlan best_;
+  size_t tries_;
+};
+
+}  // namespace
+
+RecomputePlan polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan) {
+  return Polish(graph, bytes, std::move(plan)).run();
+}
+
+}  // namespace rw

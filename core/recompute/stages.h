@@ -1,0 +1,62 @@
+// What the stages of a recorded chain cost and weigh.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rewind/core/recompute/graph.h"
+#include "rewind/core/recompute/range.h"
+#include "rewind/core/recompute/uses.h"
+
+namespace rw {
+
+// Bytes and costs of the stages between `positions`. A value crosses cut j if it is made before
+// positions[j] and read after. What crosses the first cut is at hand and costs nothing.
+struct Stages {
+  Stages(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+         std::vector<uint32_t> positions);
+
+  uint32_t count() const { return static_cast<uint32_t>(positions.size()) - 1; }
+  // Bytes of the values that cross cut j but not cut s < j: a child segment [s, j) has to keep
+  // them.
+  uint64_t crossing(uint32_t s, uint32_t j) const { return crossing_all[s * (count() + 1) + j]; }
+  // Bytes of those among them that plain records after cut j save for their vjps.
+  uint64_t crossing_held(uint32_t s, uint32_t j) const {
+    return crossing_saved[s * (count() + 1) + j];
+  }
+  // Ways to run [s, j) as one segment that keeps some of its values, for j up to s + longest_kept;
+  // after add_keep_options().
+  const std::vector<KeepOption>& keep_options(uint32_t s, uint32_t j) const {
+    static const std::vector<KeepOption> none;
+    return s < kept.size() && j - s <= kept[s].size() ? kept[s][j - s - 1] : none;
+  }
+  void add_keep_options(const RecomputeGraph& graph, const std::vector<ValueUse>& uses);
+
+  // Most bytes alive while [s, j) runs and drops everything.
+  uint64_t sweep_peak(uint32_t s, uint32_t j) const { return sweep_peaks[s * (count() + 1) + j]; }
+
+  struct Stage {
+    uint64_t saved = 0;          // bytes that stay when it runs as plain records
+    uint64_t dropped = 0;        // bytes that cross into it and that only a child segment holds
+    uint64_t forward_peak = 0;   // bytes alive while it runs, over what was alive before
+    uint64_t drop_peak = 0;      // the same if it drops everything
+    uint64_t backward_peak = 0;  // bytes alive in its backward, its saved values and gradients
+    uint64_t gradients = 0;      // bytes of gradients that cross its end, and of leaves behind it
+    double sweep = 0;            // cost of making what crosses its end
+    double replay = 0;           // cost of making what crosses its end and its saved values
+    // Cost of making its saved values only. A segment that follows holds the values that cross its
+    // end; if plain records follow, these have to be made as well: unaided_tail.
+    double tail = 0;
+    double unaided_tail = 0;
+    std::vector<uint32_t> crossing_gradients;  // values whose gradients cross its end
+  };
+  std::vector<uint32_t> positions;
+  std::vector<Stage> stages;
+
+ private:
+  class Builder;
+  std::vector<std::vector<std::vector<KeepOption>>> kept;  // [s][j - s - 1]
+  std::vector<uint64_t> crossing_all, crossing_saved, sweep_peaks;
+};
+
+}  // namespace rw

@@ -1,0 +1,22 @@
+// How the records of a graph use its values.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rewind/core/recompute/graph.h"
+
+namespace rw {
+
+// What the planner knows of each value besides its bytes.
+struct ValueUse {
+  uint32_t rank = UINT32_MAX;  // in the order in which records make them; external: none
+  int32_t last_reader = -1;
+  bool saved = false;         // by a vjp that runs
+  bool has_gradient = false;  // its record's vjp runs
+  bool is_heavy = false;      // among the dearest per byte to make again
+};
+
+std::vector<ValueUse> value_uses(const RecomputeGraph& graph);
+
+}  // namespace rw

@@ -1,0 +1,85 @@
+#include "rewind/core/tensor/launch.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+namespace rw {
+
+namespace {
+
+// Elements between the first and one past the last that the view touches.
+int64_t extent(const Tensor& t) {
+  return last_element(t.shape(), t.strides(), 0).value();
+}
+
+// The aligned range of the block that covers the view, and the element offset inside it.
+Binding bind(const Arg& arg, uint64_t alignment, uint32_t& offset) {
+  if (!arg.tensor) return {arg.memory.range, arg.memory.dtype, arg.access};
+  const TensorImpl& t = arg.tensor->impl();
+  const uint64_t element = size_of(t.dtype);
+  const Arena::Range& whole = t.storage->range();
+  const uint64_t begin = static_cast<uint64_t>(t.offset) * element;
+  const uint64_t aligned = begin / alignment * alignment;
+  const uint64_t end = begin + static_cast<uint64_t>(extent(*arg.tensor)) * element;
+  offset = static_cast<uint32_t>((begin - aligned) / element);
+  return {{whole.block, whole.offset + aligned, end - aligned}, t.dtype, arg.access};
+}
+
+}  // namespace
+
+void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std::byte> params,
+                    const Launch& how) {
+  std::array<Binding, 8> bindings;
+  std::array<Storage*, 8> written;
+  size_t writes = 0;
+  check(args.size() <= bindings.size(), kernel, "a kernel takes at most 8 tensors, got {}",
+        args.size());
+  const auto first = std::find_if(args.begin(), args.end(), [](const Arg& a) { return a.tensor; });
+  Device& device = first->tensor->device();
+  const uint64_t alignment = device.info().alignment;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (const Tensor* t = args[i].tensor) {
+      check_devices(kernel, *first->tensor, *t);
+      if (args[i].access != Access::read) written[writes++] = t->impl().storage.get();
+    }
+    uint32_t offset = 0;
+    bindings[i] = bind(args[i], alignment, offset);
+    std::memcpy(params.data() + i * sizeof(uint32_t), &offset, sizeof(offset));
+  }
+  KernelCall call{kernel,
+                  {bindings.data(), args.size()},
+                  params,
+                  how.threads,
+                  {how.variant.values.data(), how.variant.count},
+                  how.flops,
+                  {}};
+  std::shared_ptr<Storage> workspace;
+  if (const uint64_t bytes = device.backend().workspace_bytes(call)) {
+    const PurposeScope purpose(Purpose::workspace);
+    workspace = device.allocate({static_cast<int64_t>(bytes)}, DType::u8);
+    call.workspace = {workspace->range().block, workspace->range().offset, bytes};
+  }
+  device.run(call, {written.data(), writes});
+}
+
+uint32_t count32(int64_t n, const char* op) {
+  check<ShapeError>(n <= std::numeric_limits<uint32_t>::max(), op,
+                    "a tensor holds at most 2^32 - 1 elements, got {}", n);
+  return static_cast<uint32_t>(n);
+}
+
+uint32_t flat_threads(int64_t n) {
+  return static_cast<uint32_t>((int64_t{count32(n, OpScope::current())} + REWIND_FLAT - 1) /
+                               REWIND_FLAT);
+}
+
+bool is_flat(const Tensor& t) {
+  return t.is_contiguous() && t.impl().offset % REWIND_FLAT == 0;
+}
+
+void copy_dims(const Shape& from, uint32_t (&to)[REWIND_MAX_DIMS]) {
+  for (int i = 0; i < from.rank(); ++i) to[i] = count32(from[i], OpScope::current());
+}
+
+}  // namespace rw

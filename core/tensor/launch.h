@@ -1,0 +1,81 @@
+// From tensors to the device: kernel calls with their bindings, element offsets and workspace, and
+// host copies. What is declared as written here counts as written.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <initializer_list>
+#include <span>
+
+#include "rewind/core/tensor/tensor.h"
+#include "shaders/params.h"
+
+namespace rw {
+
+// Memory that several tensors lie in, for kernels that find them by themselves.
+struct MemoryRange {
+  BufferRange range;  // its offset is a multiple of DeviceInfo::alignment
+  DType dtype = DType::f32;
+};
+
+struct Arg {
+  const Tensor* tensor;  // null: `memory`, of the same device as the other arguments
+  Access access;
+  MemoryRange memory = {};
+};
+inline Arg in(const Tensor& t) {
+  return {&t, Access::read};
+}
+inline Arg out(const Tensor& t) {
+  return {&t, Access::write};
+}
+inline Arg inout(const Tensor& t) {
+  return {&t, Access::read_write};
+}
+inline Arg in(const MemoryRange& memory) {
+  return {nullptr, Access::read, memory};
+}
+
+// Specialization constants 0, 1, ... of a call.
+struct Variant {
+  std::array<uint32_t, 8> values{};
+  size_t count = 0;
+  Variant() = default;
+  Variant(std::initializer_list<uint32_t> list) : count(list.size()) {
+    std::copy(list.begin(), list.end(), values.begin());
+  }
+};
+
+struct Launch {
+  std::array<uint32_t, 3> threads = {1, 1, 1};
+  Variant variant = {};
+  double flops = 0;
+};
+
+namespace detail {
+// Queues the call; writes the element offset of every binding to the head of `params`. At least
+// one argument is a tensor.
+void launch(const char* kernel, std::span<const Arg> args, std::span<std::byte> params,
+            const Launch& how);
+}  // namespace detail
+
+// Queues `kernel` on the tensors' device. P is its struct of shaders/params.h.
+template <class P>
+void launch(const char* kernel, std::initializer_list<Arg> args, P params, const Launch& how) {
+  static_assert(sizeof(P) <= 128, "push constants are limited to 128 bytes");
+  check(args.size() <= sizeof(params.offset) / sizeof(params.offset[0]), kernel,
+        "the parameters have too few offsets for {} tensors", args.size());
+  detail::launch(kernel, std::span(args.begin(), args.size()),
+                 std::as_writable_bytes(std::span(&params, 1)), how);
+}
+
+// n as the kernels' 32-bit count; throws ShapeError beyond 2^32 - 1.
+uint32_t count32(int64_t n, const char* op);
+// threads.x of a flat kernel over n elements.
+uint32_t flat_threads(int64_t n);
+// Dense, with an offset that suits the flat kernels' wide loads.
+bool is_flat(const Tensor& t);
+void copy_dims(const Shape& from, uint32_t (&to)[REWIND_MAX_DIMS]);
+
+}  // namespace rw

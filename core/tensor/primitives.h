@@ -1,0 +1,27 @@
+// What is done to tensors without a record: the bricks of ops, of backward and of optimizers.
+#pragma once
+
+#include "rewind/core/tensor/tensor.h"
+
+namespace rw {
+
+Tensor full(const Shape& shape, float value, DType dtype = DType::f32,
+            const std::shared_ptr<Device>& device = default_device());
+void fill_(const Tensor& target, float value);               // target dense
+void copy_into(const Tensor& source, const Tensor& target);  // converts dtype, any strides
+void accumulate(const Tensor& x, const Tensor& target,
+                float scale = 1);  // target (f32) += scale * x
+
+// The same values, dense row-major or of another dtype; the same handle when nothing changes.
+Tensor dense(const Tensor& x);
+Tensor to_dtype(const Tensor& x, DType dtype);
+// a + b of one shape, in f32 where the dtypes differ. Written over what is moved in, if that is its
+// last handle.
+Tensor sum_of(Tensor a, Tensor b);
+
+// Queues the kernel "binary" or "compare" for row `id` of shaders/elementwise.def; a and b are
+// broadcast to y.
+void launch_binary(const char* kernel, uint32_t id, const Tensor& a, const Tensor& b,
+                   const Tensor& y);
+
+}  // namespace rw

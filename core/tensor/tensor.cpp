@@ -1,0 +1,247 @@
+#include "rewind/core/tensor/tensor.h"
+
+#include <atomic>
+#include <cstring>
+
+namespace rw {
+
+namespace {
+
+std::atomic<uint64_t> next_value_id = 1;
+
+std::shared_ptr<TensorImpl> new_impl(std::shared_ptr<Storage> storage, const Shape& shape,
+                                     const Strides& strides, int64_t offset, DType dtype) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->storage = std::move(storage);
+  impl->shape = shape;
+  impl->strides = strides;
+  impl->offset = offset;
+  impl->dtype = dtype;
+  impl->id = next_value_id++;
+  return impl;
+}
+
+template <class T>
+void write_as(Tensor& t, const std::vector<T>& values) {
+  if (!values.empty()) write_elements(t, 0, t.numel(), values.data());
+}
+
+template <class T>
+void write_host(Tensor& t, std::span<const T> values) {
+  check<ShapeError>(static_cast<int64_t>(values.size()) == t.numel(), "copy_from",
+                    "as many values as elements are needed, got {} values for {}", values.size(),
+                    t.str());
+  check<ShapeError>(t.is_contiguous(), "copy_from", "the target must be contiguous, got strides {}",
+                    t.strides().str());
+  switch (t.dtype()) {
+    case DType::f32:
+      return write_as(t, std::vector<float>(values.begin(), values.end()));
+    case DType::i32:
+      return write_as(t, std::vector<int32_t>(values.begin(), values.end()));
+    case DType::u8:
+      return write_as(t, std::vector<uint8_t>(values.begin(), values.end()));
+    case DType::f16: {
+      std::vector<uint16_t> halves;
+      halves.reserve(values.size());
+      for (T v : values) halves.push_back(to_half(static_cast<float>(v)));
+      return write_as(t, halves);
+    }
+  }
+}
+
+template <class T>
+Tensor from_host(std::span<const T> values, const Shape& shape, DType dtype) {
+  check_sizes("tensor", shape, size_of(dtype));
+  check<ShapeError>(static_cast<int64_t>(values.size()) == shape.numel(), "tensor",
+                    "as many values as elements are needed, got {} values for {}", values.size(),
+                    shape.str());
+  Tensor t = empty(shape, dtype);
+  t.copy_from(values);
+  return t;
+}
+
+// "'fc.weight' f32 (2, 3) on cpu 'AMD EPYC' (device 1)"
+std::string where_is(const Tensor& t) {
+  const std::string& name = t.impl().name;
+  return fmt::format("{}{} on {}", name.empty() ? "" : "'" + name + "' ", t.str(),
+                     t.device().str());
+}
+
+uint64_t byte_offset(const Tensor& t, int64_t element) {
+  return static_cast<uint64_t>(t.impl().offset + element) * size_of(t.dtype());
+}
+
+}  // namespace
+
+TensorImpl& Tensor::impl() const {
+  check(impl_ != nullptr, OpScope::current(), "a defined tensor is needed, got an undefined one");
+  return *impl_;
+}
+
+const Shape& Tensor::shape() const {
+  return impl().shape;
+}
+const Strides& Tensor::strides() const {
+  return impl().strides;
+}
+DType Tensor::dtype() const {
+  return impl().dtype;
+}
+bool Tensor::is_contiguous() const {
+  return is_dense(impl().shape, impl().strides);
+}
+Device& Tensor::device() const {
+  return impl().storage->device();
+}
+bool Tensor::requires_grad() const {
+  return impl().requires_grad;
+}
+bool Tensor::is_leaf() const {
+  return impl().producer.index < 0;
+}
+Tensor Tensor::grad() const {
+  return impl().grad;
+}
+
+Tensor& Tensor::set_requires_grad(bool value) {
+  check<AutogradError>(is_leaf(), "set_requires_grad",
+                       "only leaves can be set, got the result of an op; use detach()");
+  check<DTypeError>(!value || is_float(dtype()), "set_requires_grad",
+                    "needs a float tensor, got {}", name(dtype()));
+  impl().requires_grad = value;
+  return *this;
+}
+
+Tensor Tensor::detach() const {
+  const TensorImpl& t = impl();
+  auto copy = new_impl(t.storage, t.shape, t.strides, t.offset, t.dtype);
+  copy->id = t.id;
+  copy->name = t.name;
+  return Tensor(std::move(copy));
+}
+
+void Tensor::copy_from(std::span<const float> values) {
+  write_host(*this, values);
+}
+void Tensor::copy_from(std::span<const int32_t> values) {
+  write_host(*this, values);
+}
+void Tensor::copy_from(std::span<const uint8_t> values) {
+  write_host(*this, values);
+}
+
+std::string Tensor::str() const {
+  return defined() ? fmt::format("{} {}", name(dtype()), shape().str()) : "undefined";
+}
+
+Tensor empty(const Shape& shape, DType dtype, const std::shared_ptr<Device>& device) {
+  check_sizes(op_or("empty"), shape, size_of(dtype));
+  return Tensor(new_impl(device->allocate(shape, dtype), shape, dense_strides(shape), 0, dtype));
+}
+
+Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset) {
+  check_sizes(op_or("view"), shape, size_of(base.dtype()));
+  const std::optional<int64_t> end = last_element(shape, strides, offset);
+  const uint64_t held = base.impl().storage->bytes() / size_of(base.dtype());
+  check<ShapeError>(
+      end && static_cast<uint64_t>(*end) <= held, op_or("view"),
+      "a view must lie in its storage of {} elements, got shape {}, strides {} and offset {}", held,
+      shape.str(), strides.str(), offset);
+  return Tensor(new_impl(base.impl().storage, shape, strides, offset, base.dtype()));
+}
+
+Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype) {
+  return from_host(values, shape, dtype);
+}
+
+Tensor tensor(std::initializer_list<float> values, const Shape& shape, DType dtype) {
+  return tensor(std::span(values.begin(), values.size()), shape, dtype);
+}
+
+Tensor tensor(std::span<const int32_t> values, const Shape& shape) {
+  return from_host(values, shape, DType::i32);
+}
+
+Tensor tensor(std::span<const uint8_t> values, const Shape& shape) {
+  return from_host(values, shape, DType::u8);
+}
+
+void check_devices(const char* op, const Tensor& first, const Tensor& other) {
+  const Device* device = &other.device();
+  check<DeviceError>(device == &first.device(), op,
+                     "all tensors must be on one device, got {} and {}", where_is(first),
+                     where_is(other));
+  const Device* only = context().only;
+  if (only && device != only)
+    fail<DeviceError>(
+        op,
+        "a dry run takes values of its own device, {}, got {}; make the model and its "
+        "data inside the program that is planned",
+        only->str(), where_is(other));
+}
+
+void check_devices(const char* op, std::span<const Tensor> tensors) {
+  for (const Tensor& t : tensors) check_devices(op, tensors[0], t);
+}
+
+// Elements between the first and one past the last that the view touches.
+static int64_t extent(const Tensor& t) {
+  return last_element(t.shape(), t.strides(), 0).value();
+}
+
+void write_elements(const Tensor& target, int64_t first, int64_t count, const void* source) {
+  check_devices("write", target, target);
+  target.device().write(*target.impl().storage, byte_offset(target, first),
+                        static_cast<uint64_t>(count) * size_of(target.dtype()), source);
+}
+
+void read_elements(const Tensor& source, int64_t first, int64_t count, void* target) {
+  check_devices("read", source, source);
+  source.device().read(*source.impl().storage, byte_offset(source, first),
+                       static_cast<uint64_t>(count) * size_of(source.dtype()), target);
+}
+
+std::vector<std::byte> read_bytes(const Tensor& t) {
+  const size_t size = size_of(t.dtype());
+  const int64_t touched = t.is_contiguous() ? t.numel() : extent(t);
+  std::vector<std::byte> bytes(static_cast<size_t>(touched) * size);
+  if (touched > 0) read_elements(t, 0, touched, bytes.data());
+  if (t.is_contiguous()) return bytes;
+  std::vector<std::byte> dense(t.bytes());
+  for (int64_t i = 0; i < t.numel(); ++i) {
+    int64_t at = 0, rest = i;
+    for (int axis = t.rank() - 1; axis >= 0; --axis) {
+      at += rest % t.shape()[axis] * t.strides()[axis];
+      rest /= t.shape()[axis];
+    }
+    std::memcpy(dense.data() + static_cast<size_t>(i) * size,
+                bytes.data() + static_cast<size_t>(at) * size, size);
+  }
+  return dense;
+}
+
+bool is_sole_owner(const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  return t.pointer().use_count() == 1 && impl.storage.use_count() == 1 && impl.offset == 0 &&
+         t.is_contiguous() && t.bytes() == impl.storage->bytes();
+}
+
+Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {
+  const TensorImpl& impl = candidate.impl();
+  if (is_sole_owner(candidate) && impl.dtype == dtype && impl.shape == shape &&
+      !impl.grad.defined() && context().techniques.inplace)
+    return make_view(candidate, shape, dense_strides(shape), 0);
+  return empty(shape, dtype, candidate.device().shared_from_this());
+}
+
+NoGrad::NoGrad() {
+  ++thread_state().no_grad;
+}
+NoGrad::~NoGrad() {
+  --thread_state().no_grad;
+}
+bool grad_enabled() {
+  return thread_state().no_grad == 0;
+}
+
+}  // namespace rw

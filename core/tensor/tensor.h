@@ -1,0 +1,170 @@
+// Tensor: a cheap handle to a strided view of device storage, with its place on the tape.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rewind/core/base/dtype.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/base/shape.h"
+#include "rewind/core/memory/default_device.h"
+#include "rewind/core/memory/device.h"
+
+namespace rw {
+
+struct TensorImpl;
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined
+  explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  bool defined() const { return impl_ != nullptr; }
+  explicit operator bool() const { return defined(); }
+
+  const Shape& shape() const;
+  const Strides& strides() const;
+  DType dtype() const;
+  int rank() const { return shape().rank(); }
+  int64_t size(int axis) const { return shape().at(axis); }
+  int64_t numel() const { return shape().numel(); }
+  // select(x, 0, index): a view without the first axis, recorded. Negative: from the end. Like
+  // backward() it is defined in the room that records (core/ops, core/autograd).
+  Tensor operator[](int64_t index) const;
+  uint64_t bytes() const { return static_cast<uint64_t>(numel()) * size_of(dtype()); }
+  bool is_contiguous() const;
+  Device& device() const;
+
+  // Autograd. A leaf that requires a gradient collects it in grad(); results of ops on such leaves
+  // require gradients too.
+  bool requires_grad() const;
+  Tensor& set_requires_grad(bool value = true);  // leaves only; throws AutogradError
+  bool is_leaf() const;
+  Tensor grad() const;  // undefined until a backward reached this leaf
+  // Replaces the gradient (undefined: none): f32, of this shape, on this device; throws otherwise.
+  // One that is strided is copied.
+  void set_grad(Tensor grad);
+  Tensor detach() const;  // the same storage, outside the tape
+
+  // Runs the tape backward from this scalar (or with the given gradient of its shape) and adds to
+  // the leaves' gradients. The records it passed are freed unless `retain`.
+  void backward(const Tensor& gradient = {}, bool retain = false) const;
+
+  // Copies to the host, converting to float (to_vector) or reading i32/u8 as integers. Waits.
+  std::vector<float> to_vector() const;
+  std::vector<int32_t> to_ints() const;
+  float item() const;  // the only element, as float; throws ShapeError if there are more
+
+  // Writes host data of numel() elements into this tensor's storage (f32 in, converted).
+  void copy_from(std::span<const float> values);
+  void copy_from(std::span<const int32_t> values);
+  void copy_from(std::span<const uint8_t> values);
+  // Overwrites this tensor with `source` (same shape; dtype is converted). Not recorded.
+  void copy_(const Tensor& source);
+
+  std::string str() const;  // "f16 (2, 3)"
+
+  TensorImpl& impl() const;  // throws when undefined
+  const std::shared_ptr<TensorImpl>& pointer() const { return impl_; }
+
+ private:
+  std::shared_ptr<TensorImpl> impl_;
+};
+
+// Who keeps records of what made tensors: the tape.
+class Recorder {
+ public:
+  virtual ~Recorder() = default;
+  virtual void release_handle(int64_t index, int slot) = 0;  // a handle on that output is gone
+};
+
+// Where a tensor came from: output `slot` of record `index`, or -1 for a leaf. Tells the tape when
+// it dies.
+struct Producer {
+  std::weak_ptr<Recorder> tape;
+  int64_t index = -1;
+  int slot = 0;
+
+  Producer() = default;
+  Producer(std::weak_ptr<Recorder> recorder, int64_t record, int output)
+      : tape(std::move(recorder)), index(record), slot(output) {}
+  Producer(const Producer&) = delete;
+  Producer& operator=(Producer&& other) noexcept {
+    std::swap(tape, other.tape);
+    std::swap(index, other.index);
+    std::swap(slot, other.slot);
+    return *this;
+  }
+  ~Producer() {
+    if (index < 0) return;
+    if (const auto recorder = tape.lock()) recorder->release_handle(index, slot);
+  }
+};
+
+struct TensorImpl {
+  std::shared_ptr<Storage> storage;
+  Shape shape;
+  Strides strides;
+  int64_t offset = 0;  // elements from the start of the storage
+  DType dtype = DType::f32;
+
+  uint64_t id = 0;  // unique per value; kept by detached copies, so that replay can find it
+  bool requires_grad = false;
+  Producer producer;
+  Tensor grad;
+  Tensor grad_place;  // zeros that the first gradient is added to; undefined: it lies anywhere
+  bool is_optimized = false;  // belongs to an optimizer
+  std::string name;           // parameters: for messages
+
+  TensorImpl() = default;
+  TensorImpl(const TensorImpl&) = delete;
+  TensorImpl& operator=(const TensorImpl&) = delete;
+};
+
+// A tensor on the default device (or `device`) with undefined contents. Like everything that makes
+// a shape: ShapeError where a size is negative, or where 63 bits do not hold the bytes of the sizes
+// that are not 0.
+Tensor empty(const Shape& shape, DType dtype,
+             const std::shared_ptr<Device>& device = default_device());
+// A view of the storage of `base`: shape, strides and offset in elements; ShapeError where it would
+// leave the storage.
+Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset);
+
+// Host data to a new tensor. Sizes must agree; throws ShapeError.
+Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype = DType::f32);
+Tensor tensor(std::initializer_list<float> values, const Shape& shape, DType dtype = DType::f32);
+Tensor tensor(std::span<const int32_t> values, const Shape& shape);
+Tensor tensor(std::span<const uint8_t> values, const Shape& shape);
+
+// Host copies of elements [first, first + count) of a contiguous tensor, as they are stored.
+void write_elements(const Tensor& target, int64_t first, int64_t count, const void* source);
+void read_elements(const Tensor& source, int64_t first, int64_t count, void* target);  // waits
+// All bytes of a tensor in row-major order, with no memory of the device. Waits.
+std::vector<std::byte> read_bytes(const Tensor& t);
+
+// DeviceError unless all tensors are on one device, and in a dry run on that one; names both.
+void check_devices(const char* op, std::span<const Tensor> tensors);
+void check_devices(const char* op, const Tensor& first, const Tensor& other);
+
+// Whether this handle is the last one of its tensor and covers a whole storage that no other
+// shares.
+bool is_sole_owner(const Tensor& t);
+
+// For ops' forwards: the storage of `candidate` when this call holds its last handle and shape and
+// dtype agree, else a new tensor.
+Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype);
+
+// While alive, ops are not recorded on this thread. Scopes may end in any order.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+};
+bool grad_enabled();
+
+}  // namespace rw

@@ -1,0 +1,83 @@
+// Training snapshots: everything that a run needs to go on as if it had never stopped.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rewind/core/base/rng.h"
+#include "rewind/io/file.h"
+#include "rewind/io/model.h"
+#include "rewind/optim/optimizer.h"
+
+namespace rw {
+
+// Where in its work a training loop is. The snapshot keeps it as it is given.
+struct TrainingPosition {
+  int64_t step = 0;              // names the file
+  int64_t epoch = 0, index = 0;  // the next batch
+  std::string json = "{}";       // what else the loop wants to know again
+};
+
+// What a snapshot holds of a training run, by reference. Parameters, buffers, the optimizer's
+// state with loss scale and counts, and the generator's seed and position go on bit for bit.
+struct TrainingState {
+  Module& model;
+  Optimizer& optimizer;
+  Generator& generator = default_generator();
+  StateDict extra = {};  // an average of the parameters, for example
+};
+
+// One snapshot as one safetensors file with checksums, in place whole or not at all. Throws
+// FileError, ValueError for a position that is negative or not UTF-8.
+void save_snapshot(const std::filesystem::path& path, const TrainingState& state,
+                   const TrainingPosition& position);
+// Fills `state`; the model and the optimizer must be built as those that were saved. Everything is
+// checked before anything is changed: FileError.
+TrainingPosition load_snapshot(const std::filesystem::path& path, const TrainingState& state);
+
+// What SnapshotDirectory::load_latest() took.
+struct LoadedSnapshot {
+  TrainingPosition position;
+  std::filesystem::path file;
+  // What is wrong with the newer ones that were passed over, newest first. To be shown: the steps
+  // since `position` are done again.
+  std::vector<std::string> damaged = {};
+};
+
+// A folder of snapshots, step-STEP.safetensors. From the first load or save on it is locked:
+// FileError names the process that has it. Throws FileError.
+class SnapshotDirectory {
+ public:
+  // `keep`: how many of the newest stay, at least 1.
+  explicit SnapshotDirectory(std::filesystem::path directory, int keep = 2);
+
+  // Saves, then removes the oldest ones, damaged ones that were passed over, and what a killed
+  // writer left. Snapshots of later steps are another run's: FileError, they stay.
+  void save(const TrainingState& state, const TrainingPosition& position);
+
+  // Loads the newest one that is whole; nothing if the folder has none at all. FileError if it has
+  // some and all are damaged: nobody wants to start from zero over what may be saved by hand.
+  // `accept` sees the position before anything is changed, and throws if it is not to go on there.
+  using Accept = std::function<void(const TrainingPosition&)>;
+  [[nodiscard]] std::optional<LoadedSnapshot> load_latest(const TrainingState& state,
+                                                          const Accept& accept = {});
+  // Removes all snapshots, for a start from zero.
+  void clear();
+
+  // Files whose header and size are right, oldest first; load_latest() compares checksums, too.
+  std::vector<std::filesystem::path> list() const;
+
+ private:
+  void lock();
+
+  std::filesystem::path directory_;
+  int keep_;
+  std::vector<std::filesystem::path> passed_over_;
+  std::unique_ptr<FolderLock> lock_;
+};
+
+}  // namespace rw
