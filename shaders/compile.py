@@ -2,7 +2,9 @@
 """Compiles one .comp file, in all its variants, into one C++ file (see docs/kernels.md).
 
     compile.py module shaders/fill.comp out.cpp out.d    one kernel
-    compile.py list out.cpp fill copy ...                the list of all kernels
+    compile.py names                                     the names of the .comp files beside this one
+    compile.py list out.cpp out.h shaders/fill.comp ...  the list of all kernels, and for the cpu backend
+                                                         their dtypes, parameters and functions
 """
 import itertools
 import os
@@ -16,7 +18,7 @@ import prelude
 import spirv
 
 KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires",
-        "prefers"}
+        "prefers", "cpu"}
 FEATURES = {  # name in `requires`: GLSL extension
     "subgroup": "GL_KHR_shader_subgroup_basic",
     "vote": "GL_KHR_shader_subgroup_vote",
@@ -54,6 +56,7 @@ class Manifest:
     defines: list = field(default_factory=lambda: [{}])
     requires: list = field(default_factory=list)
     prefers: list = field(default_factory=list)
+    cpu: str = ""  # the cpu backend's function; empty: the kernel's own name, none: it is a part of others
 
 
 @dataclass
@@ -115,6 +118,7 @@ def parse_manifest(source):
     m.optimize = keys.get("optimize", "yes") == "yes"
     m.requires = keys.get("requires", "").replace(",", " ").split()
     m.prefers = keys.get("prefers", "").replace(",", " ").split()
+    m.cpu = keys.get("cpu", "")
     for b in m.buffers:
         if b.access not in ("read", "write", "read_write"):
             raise ManifestError(f"buffer {b.name}: access must be read, write or read_write")
@@ -181,7 +185,7 @@ def features(m, v):
 
 
 def cpp_module(name, m, variants, results):
-    out = ['#include "backends/vulkan/shader_table.h"', "", "namespace rw::vulkan {", "namespace {"]
+    out = ['#include "rewind/backends/vulkan/shader_table.h"', "", "namespace rw::vulkan {", "namespace {"]
     rows = []
     for i, (v, (words, push_bytes)) in enumerate(zip(variants, results)):
         hexes = [f"0x{w:x}" for w in words]
@@ -234,8 +238,35 @@ def run_module(path, out, depfile):
         f.write(f"{out}: {' '.join([path] + includes(path, [params]))}\n")
 
 
-def run_list(out, names):
-    text = '#include "backends/vulkan/shader_table.h"\n\nnamespace rw::vulkan {\n'
+LETTERS = {"f32": "f", "f16": "h", "i32": "i", "u8": "u"}
+
+
+def run_table(out, kernels):
+    """What the cpu backend has to know of each kernel: accepted dtypes with one letter per binding."""
+    functions, rows = set(), []
+    for name, m in kernels.items():
+        if m.cpu == "none":
+            continue
+        functions.add(m.cpu or name)
+        dtypes = dict.fromkeys("".join(LETTERS[types.get(b.type, b.type)] for b in m.buffers)
+                               for types in m.types)
+        rows.append(f'    {{"{name}", "{" ".join(dtypes)}", sizeof(kernels::{m.params}), {m.cpu or name}}},')
+    with open(out, "w") as f:
+        f.write("// Written by shaders/compile.py from the heads of the .comp files.\n#pragma once\n\n"
+                "namespace rw::cpu {\n\n"
+                + "".join(f"void {name}(const Call& call);\n" for name in sorted(functions))
+                + "\ninline constexpr Kernel shader_kernels[] = {\n" + "\n".join(rows)
+                + "\n};\n\n}  // namespace rw::cpu\n")
+
+
+def run_list(out, table, paths):
+    kernels = {}
+    for path in paths:
+        with open(path) as f:
+            kernels[os.path.splitext(os.path.basename(path))[0]] = parse_manifest(f.read())
+    run_table(table, kernels)
+    names = list(kernels)
+    text = '#include "rewind/backends/vulkan/shader_table.h"\n\nnamespace rw::vulkan {\n'
     for n in names:
         text += f"extern const std::span<const Shader> shaders_{n};\n"
     text += "std::vector<std::span<const Shader>> all_shaders() {\n  return {"
@@ -248,8 +279,11 @@ def main():
     try:
         if sys.argv[1] == "module":
             run_module(*sys.argv[2:5])
+        elif sys.argv[1] == "names":
+            here = os.path.dirname(os.path.abspath(__file__))
+            print(*sorted(f[:-len(".comp")] for f in os.listdir(here) if f.endswith(".comp")))
         else:
-            run_list(sys.argv[2], sys.argv[3:])
+            run_list(sys.argv[2], sys.argv[3], sys.argv[4:])
     except (ManifestError, RuntimeError) as e:
         sys.exit(f"{sys.argv[2]}: {e}")
 

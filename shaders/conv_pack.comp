@@ -1,6 +1,7 @@
 //! buffers: x:T:read y:T:write
 //! types: T = f32 f16
 //! params: ConvPackParams
+//! cpu: none
 //! local: 64
 // Weights in the order in which conv_subgroup and conv_tiled walk them, padded with zeros.
 void main() {

@@ -1,6 +1,7 @@
 //! buffers: x:T:read w:T:read y:f32:write
 //! types: T = f32 f16
 //! params: ConvTileParams
+//! cpu: none
 //! local: 256
 //! grid: groups
 //! define: TILE=64

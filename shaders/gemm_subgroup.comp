@@ -1,6 +1,7 @@
 //! buffers: a:T:read b:T:read y:U:read_write
 //! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32
 //! params: GemmParams
+//! cpu: none
 //! local: subgroup
 //! grid: groups
 //! address: only

@@ -1,6 +1,7 @@
 //! buffers: x:T:read y:T:write
 //! types: T = f32 f16
 //! params: MatrixPackParams
+//! cpu: none
 //! local: 64
 //! address: only
 // Operands rewritten for the matrix kernels: whole words, near each other.

@@ -1,6 +1,7 @@
 //! buffers: x:f32:read y:U:read_write
 //! types: U = f32 f16
 //! params: MatrixReduceParams
+//! cpu: none
 //! local: 64
 // Sums partial products in a fixed order and writes them where they belong.
 void main() {

@@ -24,77 +24,7 @@ using namespace kernels;
 constexpr uint64_t block_alignment = 256;
 constexpr uint64_t max_block_bytes = uint64_t{1} << 30;
 
-// `types`: the accepted combinations, with one letter per binding: f32, (h)alf = f16, i32, u8, or *
-// for any.
-struct Kernel {
-  std::string_view name;
-  std::string_view types;
-  size_t params_size;
-  void (*run)(const cpu::Call&);
-};
-
-constexpr Kernel kernel_table[] = {
-    {"fill", "f h i u", sizeof(FillParams), cpu::fill},
-    {"copy", "**", sizeof(CopyParams), cpu::copy},
-    {"unary", "ff hh", sizeof(UnaryParams), cpu::unary},
-    {"unary_grad", "fff hhh", sizeof(UnaryGradParams), cpu::unary_grad},
-    {"binary", "fff hhh iii", sizeof(BinaryParams), cpu::binary},
-    {"compare", "ffu hhu iiu uuu", sizeof(BinaryParams), cpu::compare},
-    {"where", "ufff uhhh uiii uuuu", sizeof(WhereParams), cpu::where},
-    {"accumulate", "ff hf", sizeof(AccumulateParams), cpu::accumulate},
-    {"dropout", "ff hh", sizeof(DropoutParams), cpu::dropout},
-    {"random", "f h", sizeof(RandomParams), cpu::random},
-    {"reduce", "ff hh hf ii", sizeof(ReduceParams), cpu::reduce},
-    {"reduce_rows", "ff hh hf ii", sizeof(ReduceParams), cpu::reduce},
-    {"argreduce", "fi hi ii", sizeof(ArgReduceParams), cpu::argreduce},
-    {"softmax", "ff hh hf", sizeof(SoftmaxParams), cpu::softmax},
-    {"softmax_grad", "fff hhh ffh", sizeof(SoftmaxGradParams), cpu::softmax_grad},
-    {"cross_entropy", "fiff hiff", sizeof(CrossEntropyParams), cpu::cross_entropy},
-    {"cross_entropy_grad", "fifff hiffh", sizeof(CrossEntropyGradParams), cpu::cross_entropy_grad},
-    {"attention", "ffffiff hhhfihf", sizeof(AttentionParams), cpu::attention},
-    {"attention_delta", "ffff hhff", sizeof(AttentionDeltaParams), cpu::attention_delta},
-    {"attention_dq", "ffffffif hhhhffih", sizeof(AttentionParams), cpu::attention_dq},
-    {"attention_dkv", "ffffffif hhhhffih", sizeof(AttentionParams), cpu::attention_dkv},
-    {"gather", "fif hih iii", sizeof(GatherParams), cpu::gather},
-    {"index_links", "iii", sizeof(IndexLinksParams), cpu::index_links},
-    {"scatter_add", "fiiif hiiif", sizeof(ScatterAddParams), cpu::scatter_add},
-    {"batch_norm_stats", "ff hf", sizeof(BatchNormStatsParams), cpu::batch_norm_stats},
-    {"batch_norm_combine", "fff", sizeof(BatchNormCombineParams), cpu::batch_norm_combine},
-    {"batch_norm", "ffffff hffffh", sizeof(BatchNormParams), cpu::batch_norm},
-    {"batch_norm_grad_stats", "fffff hhfff", sizeof(BatchNormGradStatsParams),
-     cpu::batch_norm_grad_stats},
-    {"batch_norm_grad", "fffffff hhffffh", sizeof(BatchNormGradParams), cpu::batch_norm_grad},
-    {"layer_norm", "fffff hffhf", sizeof(LayerNormParams), cpu::layer_norm},
-    {"layer_norm_grad", "fffff hhffh", sizeof(LayerNormGradParams), cpu::layer_norm_grad},
-    {"layer_norm_grad_stats", "ffff hhff", sizeof(LayerNormGradStatsParams),
-     cpu::layer_norm_grad_stats},
-    {"group_norm_stats", "ff hf", sizeof(GroupNormStatsParams), cpu::group_norm_stats},
-    {"group_norm_combine", "ff", sizeof(GroupNormCombineParams), cpu::group_norm_combine},
-    {"group_norm", "fffff hfffh", sizeof(GroupNormParams), cpu::group_norm},
-    {"group_norm_grad_stats", "ffff hhff", sizeof(GroupNormGradStatsParams),
-     cpu::group_norm_grad_stats},
-    {"group_norm_grad", "ffffff hhfffh", sizeof(GroupNormGradParams), cpu::group_norm_grad},
-    {"lstm_cell", "fffffff hhffhfh", sizeof(CellParams), cpu::lstm_cell},
-    {"lstm_cell_grad", "fffffff hffhhfh", sizeof(CellGradParams), cpu::lstm_cell_grad},
-    {"gru_cell", "ffffff hhfhhh", sizeof(CellParams), cpu::gru_cell},
-    {"gru_cell_grad", "fffffff hhhhfhh", sizeof(CellGradParams), cpu::gru_cell_grad},
-    {"max_pool2d", "ffi hhi", sizeof(PoolParams), cpu::max_pool2d},
-    {"max_pool2d_grad", "fif hih", sizeof(PoolParams), cpu::max_pool2d_grad},
-    {"avg_pool2d", "ff hh", sizeof(PoolParams), cpu::avg_pool2d},
-    {"avg_pool2d_grad", "ff hh", sizeof(PoolParams), cpu::avg_pool2d_grad},
-    {"matmul", "fff ffh hhh hhf", sizeof(MatmulParams), cpu::matmul},
-    {"conv2d", "fff ffh hhh hhf", sizeof(Conv2dParams), cpu::conv2d},
-    {"conv2d_dgrad", "fff ffh hhh hhf", sizeof(Conv2dParams), cpu::conv2d_dgrad},
-    {"conv2d_wgrad", "fff hhf", sizeof(Conv2dParams), cpu::conv2d_wgrad},
-    {"grad_stats", "fif", sizeof(GradStatsParams), cpu::grad_stats},
-    {"update_prepare", "ff", sizeof(UpdatePrepareParams), cpu::update_prepare},
-    {"sgd", "fffif", sizeof(SgdParams), cpu::sgd},
-    {"adam", "ffffif", sizeof(AdamParams), cpu::adam},
-    {"lamb_norms", "ffffiff", sizeof(LambParams), cpu::lamb_norms},
-    {"lamb_ratio", "fiff", sizeof(LambRatioParams), cpu::lamb_ratio},
-    {"lamb", "fffiff", sizeof(LambParams), cpu::lamb},
-    {"ema", "ffff", sizeof(EmaParams), cpu::ema},
-};
+using cpu::Kernel;
 
 char letter(DType dtype) {
   return "fhiu"[static_cast<int>(dtype)];
@@ -102,13 +32,15 @@ char letter(DType dtype) {
 
 bool accepts(std::string_view combination, std::span<const Binding> bindings) {
   for (size_t i = 0; i < bindings.size(); ++i)
-    if (combination[i] != '*' && combination[i] != letter(bindings[i].dtype)) return false;
+    if (combination[i] != letter(bindings[i].dtype)) return false;
   return true;
 }
 
 const Kernel& find_kernel(std::string_view name) {
-  for (const Kernel& kernel : kernel_table)
-    if (kernel.name == name) return kernel;
+  for (const std::span<const Kernel> table : {std::span<const Kernel>(cpu::shader_kernels),
+                                              std::span<const Kernel>(cpu::composed_kernels)})
+    for (const Kernel& kernel : table)
+      if (kernel.name == name) return kernel;
   fail<ValueError>(name, "the cpu backend has no kernel of this name");
 }
 
