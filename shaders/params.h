@@ -124,6 +124,17 @@ struct ArgReduceParams {
   uint outer, count, inner;
 };
 
+// cumsum: running sums over the middle axis of [outer, count, inner]. The axis is cut into `chunks`
+// parts of `chunk` places, the last may be shorter; reverse 1: places count from its end. variant
+// {CARRY, TOTALS}. TOTALS 1: y [outer, chunks, inner] is each part's sum. Else y [outer, count,
+// inner] is the sum of a part up to each place, and with CARRY 1 plus carry [outer, chunks, inner]
+// of the part before. Sums of f16 are f32. threads.x = outer * chunks * inner.
+struct CumsumParams {
+  uint offset[3];  // x, carry, y
+  uint outer, count, inner;
+  uint chunk, chunks, reverse;
+};
+
 // softmax over the last axis of [rows, cols]. variant {log}. One workgroup per row.
 struct SoftmaxParams {
   uint offset[2];

@@ -229,6 +229,19 @@ void add_reductions(Table& t) {
   t.row("sum over outer and inner of wide rows", {x({3, 2, 4100}, 0, 1)}, [](const Tensors& in) {
      return sum(in[0], {0, 2});
    }).step = 0.5;
+  for (const int axis : {0, 1, -1}) {
+    t.row(fmt::format("cumsum over {}", axis), {x({3, 4, 6})},
+          [=](const Tensors& in) { return cumsum(in[0], axis); });
+    t.row(fmt::format("cumsum over {} from the end", axis), {x({3, 4, 6})},
+          [=](const Tensors& in) { return cumsum(in[0], axis, true); });
+  }
+  for (const bool reverse : {false, true})
+    t.row(fmt::format("cumsum in parts{}", reverse ? " from the end" : ""), {x({2, 2100, 2})},
+          [=](const Tensors& in) { return cumsum(in[0], 1, reverse); })
+        .step = 0.05;
+  t.row("cumsum of i32 in parts", {index({1, 1030}, 9)},
+        [](const Tensors& in) { return cumsum(in[0], 1, true); });
+  t.row("cumsum of nothing", {x({0, 3})}, [](const Tensors& in) { return cumsum(in[0], 1); });
   t.row("sum of nothing", {x({0, 3})}, [](const Tensors& in) { return sum(in[0], {0}); });
   t.row("sum of i32", {index({5, 7}, 9)}, [](const Tensors& in) { return sum(in[0], {1}); });
   t.row("argmax", {constant({4, 9})}, [](const Tensors& in) { return argmax(in[0]); });

@@ -15,12 +15,12 @@ constexpr uint64_t bytes = n * 4;
 const Op reversal = {
     .name = "reversal",
     .forward = [](const std::any&, std::span<Tensor> in) { return std::vector<Tensor>{in[0]}; },
-    .vjp = [](const Record&, std::span<Tensor> dy) { return std::vector<Tensor>{neg(dy[0])}; }};
+    .vjp = [](Record&, std::span<Tensor> dy) { return std::vector<Tensor>{neg(dy[0])}; }};
 
 std::vector<Tensor> cube_forward(const std::any& attrs, std::span<Tensor> in) {
   return {in[0] * in[0] * in[0] * std::any_cast<float>(attrs)};
 }
-std::vector<Tensor> cube_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> cube_vjp(Record& r, std::span<Tensor> dy) {
   return {dy[0] * square(r.input(0)) * (3 * r.attributes<float>())};
 }
 const Op cube = {.name = "cube",
@@ -246,9 +246,9 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: a vjp must give one gradient per input, of i
                                  doctest::test_suite("host")) {
   const Op few = {.name = "few",
                   .forward = cube_forward,
-                  .vjp = [](const Record&, std::span<Tensor>) { return std::vector<Tensor>{}; }};
+                  .vjp = [](Record&, std::span<Tensor>) { return std::vector<Tensor>{}; }};
   const Op wrong = {
-      .name = "wrong", .forward = cube_forward, .vjp = [](const Record&, std::span<Tensor>) {
+      .name = "wrong", .forward = cube_forward, .vjp = [](Record&, std::span<Tensor>) {
         return std::vector<Tensor>{ones({3})};
       }};
   const Tensor x = leaf(8);
@@ -288,7 +288,7 @@ TEST_CASE_FIXTURE(CpuDevice,
   const Op bad_vjp = {
       .name = "bad_vjp",
       .forward = cube_forward,
-      .vjp = [](const Record&, std::span<Tensor>) -> std::vector<Tensor> { throw Stop(); }};
+      .vjp = [](Record&, std::span<Tensor>) -> std::vector<Tensor> { throw Stop(); }};
   const Tensor x = leaf(n);
   for (const bool segment : {false, true}) {
     {

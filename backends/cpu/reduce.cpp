@@ -84,6 +84,34 @@ void argreduce(const Call& call) {
   }
 }
 
+void cumsum(const Call& call) {
+  const auto p = call.params<CumsumParams>();
+  const bool has_carry = call.variant(0) == 1, totals = call.variant(1) == 1;
+  const Elements x = call.in(0), carry = call.in(1);
+  Elements y = call.out(2);
+  const auto put = [&](uint64_t at, double total) {
+    if (is_float(y.dtype()))
+      y.set(at, static_cast<float>(total));
+    else
+      y.seti(at, static_cast<int32_t>(static_cast<int64_t>(total)));
+  };
+  const auto value = [](const Elements& e, uint64_t at) {
+    return is_float(e.dtype()) ? double{e.get(at)} : double(e.geti(at));
+  };
+  for (uint64_t i = 0; i < uint64_t{p.outer} * p.chunks * p.inner; ++i) {
+    const uint64_t inner = i % p.inner, part = i / p.inner % p.chunks,
+                   outer = i / p.inner / p.chunks;
+    double total = has_carry && part > 0 ? value(carry, i - p.inner) : 0;
+    for (uint64_t k = part * p.chunk; k < std::min<uint64_t>((part + 1) * p.chunk, p.count); ++k) {
+      const uint64_t place = p.reverse ? p.count - 1 - k : k;
+      const uint64_t at = (outer * p.count + place) * p.inner + inner;
+      total += value(x, at);
+      if (!totals) put(at, total);
+    }
+    if (totals) put(i, total);
+  }
+}
+
 void softmax(const Call& call) {
   const auto p = call.params<SoftmaxParams>();
   const bool log = call.variant(0) == 1;

@@ -24,7 +24,7 @@ const Tensor& checked(const std::vector<Saved>& saved, int slot, const Record& r
 const Tensor& Record::input(int i) const {
   return checked(saved_inputs, i, *this, "input");
 }
-Tensor Record::take_input(int i) const {
+Tensor Record::take_input(int i) {
   const Tensor& value = input(i);
   return is_last_read ? std::move(saved_inputs[static_cast<size_t>(i)].tensor) : value;
 }

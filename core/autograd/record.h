@@ -37,7 +37,7 @@ struct Op {
   std::vector<Tensor> (*forward)(const std::any& attrs, std::span<Tensor> inputs);
   // One gradient per input from one per output (undefined = zero); undefined results mean none.
   // May move from dy. Null: not differentiable.
-  std::vector<Tensor> (*vjp)(const Record& record, std::span<Tensor> dy) = nullptr;
+  std::vector<Tensor> (*vjp)(Record& record, std::span<Tensor> dy) = nullptr;
   // `needs`: bit i is set when input i wants a gradient (of the first 32).
   Saves (*saves)(const std::any& attrs, uint32_t needs) = [](const std::any&, uint32_t) {
     return Saves{};
@@ -46,6 +46,8 @@ struct Op {
   bool any_grad_dtype = false;
   // A matrix product, a convolution or the like: dear to run again (save_matmuls).
   bool is_heavy = false;
+  // The output is a view of its first input: the planner counts them as one value.
+  bool is_view = false;
 };
 
 // A value as a record sees it.
@@ -74,8 +76,7 @@ struct Record {
   const Op* op = nullptr;  // null: freed
   std::any attrs;
   std::vector<Edge> inputs, outputs;
-  mutable std::vector<Saved> saved_inputs;  // mutable: a vjp may take them
-  std::vector<Saved> saved_outputs;
+  std::vector<Saved> saved_inputs, saved_outputs;
   Saves saves;
   uint32_t given = 0;         // of the first 32 inputs, those whose last handle the op was given
   bool is_last_read = false;  // no backward after the running one reads the saved values
@@ -93,7 +94,7 @@ struct Record {
   const Tensor& output(int i) const;
   // input(i), read for the last time: the record lets go of it where no later backward may want it,
   // so that its memory can hold the gradient that is made next.
-  Tensor take_input(int i) const;
+  Tensor take_input(int i);
   // The gradient that leaf input i has already, or the zeros in its place (f32, dense), for the vjp
   // to add to and to return: no second one is in memory then. Undefined where there is none.
   Tensor gradient_so_far(int i) const;

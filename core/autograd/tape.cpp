@@ -38,12 +38,9 @@ Edge input_edge(const Tensor& t, Tape& tape) {
   return edge;
 }
 
-// Output `slot` of a record that is about to be appended. An op that ran no kernel made a view.
 Edge output_edge(const Tensor& t, const Record& record) {
   Edge edge = edge_of(t.impl(), t.impl().id);
-  if (record.cost.total() == 0)
-    for (const Edge& input : record.inputs)
-      if (input.storage == edge.storage) edge.root = input.root;
+  if (record.op->is_view) edge.root = record.inputs[0].root;
   return edge;
 }
 
@@ -61,11 +58,10 @@ const Record* Tape::find(int64_t index) const {
   return record.op ? &record : nullptr;
 }
 
-void Tape::append(Record record, std::span<const Tensor> held, std::span<Tensor> outputs) {
+void Tape::append(Record record, bool requires_grad, std::span<const Tensor> held,
+                  std::span<Tensor> outputs) {
   const int64_t index = end();
   record.segment = segments_.innermost();
-  const bool requires_grad = record.outputs.empty() ? false : record.outputs[0].requires_grad;
-  record.outputs.clear();
   record.saved_outputs.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     TensorImpl& impl = outputs[i].impl();
@@ -211,9 +207,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   std::vector<Tensor> outputs = run_forward(op, attrs, inputs);
   record.cost = {context().queued.flops - before.flops, context().queued.bytes - before.bytes};
   record.attrs = std::move(attrs);
-  record.outputs.resize(1);
-  record.outputs[0].requires_grad = requires_grad;
-  tape->append(std::move(record), held, outputs);
+  tape->append(std::move(record), requires_grad, held, outputs);
   return outputs;
 }
 

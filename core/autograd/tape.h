@@ -32,9 +32,11 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   bool in_segment() const { return segments_.innermost() >= 0; }
   // Ops are recorded even where no gradient is wanted: a replay may need them.
   bool records_all() const { return in_segment() || observer_ != nullptr; }
-  // Appends a record and makes the outputs its products. `inputs` are the values that open segments
-  // have to hold, undefined where there is nothing to hold. Called by apply only.
-  void append(Record record, std::span<const Tensor> held, std::span<Tensor> outputs);
+  // Appends a record and makes the outputs its products, which want gradients or not. `held` are
+  // the inputs that open segments have to hold, undefined where there is nothing to hold. Called by
+  // apply only.
+  void append(Record record, bool requires_grad, std::span<const Tensor> held,
+              std::span<Tensor> outputs);
 
   void release_handle(int64_t index, int slot) override;
   void take_foreign_releases();  // frees what other threads have dropped since

@@ -124,7 +124,7 @@ std::vector<Tensor> attention_forward(const std::any& attrs, std::span<Tensor> i
   return {heads_first(y), std::move(lse)};
 }
 
-std::vector<Tensor> attention_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<AttentionAttrs>();
   const Operands o = operands(a, [&](int i) -> const Tensor& { return r.input(i); });
   const Tensor y = contiguous(transpose(r.output(0), 1, 2)),

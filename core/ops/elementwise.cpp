@@ -39,7 +39,7 @@ std::vector<Tensor> unary_forward(const std::any& attrs, std::span<Tensor> input
   return one(y);
 }
 
-std::vector<Tensor> unary_vjp(const Record& record, std::span<Tensor> dy) {
+std::vector<Tensor> unary_vjp(Record& record, std::span<Tensor> dy) {
   const auto& [id, a, b] = record.attributes<UnaryAttrs>();
   Tensor g = contiguous(std::exchange(dy[0], {}));
   const Tensor dx = reuse_or_empty(g, g.shape(), g.dtype());
@@ -118,7 +118,7 @@ Tensor share_of(const Tensor& a, const Tensor& b, DType dtype, bool greater_wins
   return cast(wins, dtype) + cast(equal(a, b), dtype) * 0.5f;
 }
 
-std::vector<Tensor> binary_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> binary_vjp(Record& r, std::span<Tensor> dys) {
   const uint32_t id = r.attributes<BinaryAttrs>().id;
   const bool need_a = r.needs_grad(0), need_b = r.needs_grad(1);
   const Tensor dy = std::exchange(dys[0], {});
@@ -215,7 +215,7 @@ std::vector<Tensor> where_forward(const std::any&, std::span<Tensor> inputs) {
   return one(std::move(y));
 }
 
-std::vector<Tensor> where_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> where_vjp(Record& r, std::span<Tensor> dy) {
   const Tensor zero = full({}, 0, dy[0].dtype(), dy[0].device().shared_from_this());
   Tensor da, db;
   if (r.needs_grad(1)) da = sum_to(where(r.input(0), dy[0], zero), r.inputs[1].shape);

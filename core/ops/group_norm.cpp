@@ -144,7 +144,7 @@ void write_dx(const Layout& l, const Tensor& x, const Tensor& dy, const Tensor& 
 }
 
 // dx is written over dy where nobody else holds that.
-std::vector<Tensor> vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> vjp(Record& r, std::span<Tensor> dys) {
   const Tensor x = contiguous(r.input(0)), &stats = r.output(1);
   const Tensor weight = r.needs_grad(0) ? contiguous(r.input(1)) : Tensor();
   Tensor dy = contiguous(std::exchange(dys[0], {})), dx, total;

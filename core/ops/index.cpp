@@ -23,7 +23,7 @@ std::vector<Tensor> embedding_forward(const std::any&, std::span<Tensor> inputs)
   return one(std::move(y));
 }
 
-std::vector<Tensor> embedding_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> embedding_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor index = contiguous(r.input(1)), dy = contiguous(std::move(dys[0]));
   const uint32_t n = count32(index.numel(), "embedding");
   const Shape& table = r.inputs[0].shape;

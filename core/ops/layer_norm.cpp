@@ -45,7 +45,7 @@ Tensor grad_sums(const Tensor& x, const Tensor& dy, const Tensor& stats) {
   return sum(partial, {0});
 }
 
-std::vector<Tensor> norm_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
   const bool rms = r.attributes<NormAttrs>().rms;
   const Tensor x = contiguous(r.input(0)), dy = contiguous(std::move(dys[0]));
   const Tensor& stats = r.output(1);

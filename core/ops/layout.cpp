@@ -19,7 +19,7 @@ std::vector<Tensor> cast_forward(const std::any& attrs, std::span<Tensor> inputs
   return one(std::move(y));
 }
 
-std::vector<Tensor> cast_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> cast_vjp(Record& r, std::span<Tensor> dy) {
   return one(cast(std::exchange(dy[0], {}), r.inputs[0].dtype));
 }
 
@@ -32,7 +32,7 @@ std::vector<Tensor> contiguous_forward(const std::any&, std::span<Tensor> inputs
   return one(std::move(y));
 }
 
-std::vector<Tensor> pass_on(const Record&, std::span<Tensor> dy) {
+std::vector<Tensor> pass_on(Record&, std::span<Tensor> dy) {
   return one(std::exchange(dy[0], {}));
 }
 
@@ -47,12 +47,15 @@ std::vector<Tensor> reshape_forward(const std::any& attrs, std::span<Tensor> inp
   return one(make_view(x, shape, strides.value(), x.impl().offset));
 }
 
-std::vector<Tensor> reshape_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> reshape_vjp(Record& r, std::span<Tensor> dy) {
   return one(reshape(std::move(dy[0]), r.inputs[0].shape));
 }
 
-const Op reshape_op = {
-    .name = "reshape", .forward = reshape_forward, .vjp = reshape_vjp, .any_grad_dtype = true};
+const Op reshape_op = {.name = "reshape",
+                       .forward = reshape_forward,
+                       .vjp = reshape_vjp,
+                       .any_grad_dtype = true,
+                       .is_view = true};
 
 std::vector<Tensor> permute_forward(const std::any& attrs, std::span<Tensor> inputs) {
   Shape shape;
@@ -64,7 +67,7 @@ std::vector<Tensor> permute_forward(const std::any& attrs, std::span<Tensor> inp
   return one(make_view(inputs[0], shape, strides, inputs[0].impl().offset));
 }
 
-std::vector<Tensor> permute_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> permute_vjp(Record& r, std::span<Tensor> dy) {
   const Axes& axes = r.attributes<Axes>();
   Axes inverse(axes.size());
   for (size_t i = 0; i < axes.size(); ++i)
@@ -72,8 +75,11 @@ std::vector<Tensor> permute_vjp(const Record& r, std::span<Tensor> dy) {
   return one(permute(std::move(dy[0]), inverse));
 }
 
-const Op permute_op = {
-    .name = "permute", .forward = permute_forward, .vjp = permute_vjp, .any_grad_dtype = true};
+const Op permute_op = {.name = "permute",
+                       .forward = permute_forward,
+                       .vjp = permute_vjp,
+                       .any_grad_dtype = true,
+                       .is_view = true};
 
 struct SliceAttrs {
   int axis;
@@ -91,15 +97,18 @@ std::vector<Tensor> slice_forward(const std::any& attrs, std::span<Tensor> input
   return one(make_view(x, shape, strides, x.impl().offset + start));
 }
 
-std::vector<Tensor> slice_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> slice_vjp(Record& r, std::span<Tensor> dy) {
   const auto& a = r.attributes<SliceAttrs>();
   Tensor dx = full(r.inputs[0].shape, 0, dy[0].dtype(), dy[0].device().shared_from_this());
   copy_into(dy[0], slice(dx, a.axis, a.begin, a.end, a.step));
   return one(std::move(dx));
 }
 
-const Op slice_op = {
-    .name = "slice", .forward = slice_forward, .vjp = slice_vjp, .any_grad_dtype = true};
+const Op slice_op = {.name = "slice",
+                     .forward = slice_forward,
+                     .vjp = slice_vjp,
+                     .any_grad_dtype = true,
+                     .is_view = true};
 
 std::vector<Tensor> expand_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& shape = std::any_cast<const Shape&>(attrs);
@@ -108,12 +117,15 @@ std::vector<Tensor> expand_forward(const std::any& attrs, std::span<Tensor> inpu
       make_view(x, shape, broadcast_strides(x.shape(), x.strides(), shape), x.impl().offset));
 }
 
-std::vector<Tensor> expand_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> expand_vjp(Record& r, std::span<Tensor> dy) {
   return one(sum_to(std::move(dy[0]), r.inputs[0].shape));
 }
 
-const Op expand_op = {
-    .name = "expand", .forward = expand_forward, .vjp = expand_vjp, .any_grad_dtype = true};
+const Op expand_op = {.name = "expand",
+                      .forward = expand_forward,
+                      .vjp = expand_vjp,
+                      .any_grad_dtype = true,
+                      .is_view = true};
 
 // ---- concat and pad: copies into views of one new tensor
 // -----------------------------------------
@@ -130,7 +142,7 @@ std::vector<Tensor> concat_forward(const std::any& attrs, std::span<Tensor> inpu
   return one(std::move(y));
 }
 
-std::vector<Tensor> concat_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> concat_vjp(Record& r, std::span<Tensor> dy) {
   const int axis = r.attributes<int>();
   std::vector<Tensor> parts;
   int64_t at = 0;
@@ -168,7 +180,7 @@ std::vector<Tensor> pad_forward(const std::any& attrs, std::span<Tensor> inputs)
   return one(std::move(y));
 }
 
-std::vector<Tensor> pad_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> pad_vjp(Record& r, std::span<Tensor> dy) {
   return one(inner_view(std::move(dy[0]), r.inputs[0].shape, r.attributes<PadAttrs>().before));
 }
 

@@ -31,7 +31,7 @@ std::vector<Tensor> softmax_forward(const std::any& attrs, std::span<Tensor> inp
   return one(std::move(y));
 }
 
-std::vector<Tensor> softmax_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> softmax_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx = empty_on(dy, dy.shape(), dy.dtype());
   const auto params = rows_cols(dy);
@@ -73,7 +73,7 @@ std::vector<Tensor> cross_entropy_forward(const std::any& attrs, std::span<Tenso
   return {std::move(loss), std::move(lse)};
 }
 
-std::vector<Tensor> cross_entropy_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> cross_entropy_vjp(Record& r, std::span<Tensor> dys) {
   const auto& o = r.attributes<CrossEntropyOptions>();
   const Tensor logits = contiguous(r.input(0)), target = contiguous(r.input(1)),
                dloss = contiguous(dys[0]);

@@ -93,7 +93,7 @@ std::vector<Tensor> matmul_forward(const std::any&, std::span<Tensor> inputs) {
   return one(gemm(inputs[0], inputs[1], inputs[0].dtype()));
 }
 
-std::vector<Tensor> matmul_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> matmul_vjp(Record& r, std::span<Tensor> dy) {
   Tensor da, db;
   if (r.needs_grad(1))
     db = sum_to(gemm(transpose(r.take_input(0), -1, -2), dy[0], dy[0].dtype()), r.inputs[1].shape);
@@ -121,7 +121,7 @@ std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
   return one(gemm(inputs[0], transpose(inputs[1], 0, 1), inputs[0].dtype()));
 }
 
-std::vector<Tensor> linear_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> linear_vjp(Record& r, std::span<Tensor> dy) {
   Tensor dx, dw;
   if (r.needs_grad(1))
     dw = gemm(transpose(dy[0], 0, 1), r.take_input(0), DType::f32, r.gradient_so_far(1));
@@ -185,7 +185,7 @@ std::vector<Tensor> conv_forward(const std::any& attrs, std::span<Tensor> inputs
       run_conv("conv2d", a, contiguous(inputs[0]), contiguous(inputs[1]), a.y, inputs[0].dtype()));
 }
 
-std::vector<Tensor> conv_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> conv_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ConvAttrs>();
   const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx, dw;

@@ -94,7 +94,7 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
   return {std::move(dx), select(sums, 0, 0), select(sums, 0, 1)};
 }
 
-std::vector<Tensor> vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> vjp(Record& r, std::span<Tensor> dy) {
   check<AutogradError>(!dy[1].defined() && !dy[2].defined(), "batch_norm",
                        "mean and var carry no gradient; detach them");
   return gradients(r, std::move(dy[0]), r.input(0), r.output(1), r.output(2), r.input(1),
@@ -110,7 +110,7 @@ std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
   return one(normalise(contiguous(in[0]), in[3], in[4], in[1], in[2], std::any_cast<float>(attrs)));
 }
 
-std::vector<Tensor> with_vjp(const Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> with_vjp(Record& r, std::span<Tensor> dy) {
   std::vector<Tensor> grads = gradients(r, std::move(dy[0]), r.input(0), r.input(3), r.input(4),
                                         r.input(1), r.attributes<float>(), false);
   grads.resize(5);

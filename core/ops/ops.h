@@ -203,6 +203,8 @@ LstmResult lstm(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, Tenso
                 bool reverse = false);
 Tensor gru(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, bool reverse = false);
 
+// Running sums along an axis, of f32, f16 (summed in f32) or i32; `reverse`: from its end.
+Tensor cumsum(Tensor x, int axis, bool reverse = false);
 Tensor softmax(Tensor x, int axis = -1);
 Tensor log_softmax(Tensor x, int axis = -1);
 

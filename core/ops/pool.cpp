@@ -43,7 +43,7 @@ std::vector<Tensor> max_forward(const std::any& attrs, std::span<Tensor> inputs)
   return {std::move(y), std::move(index)};
 }
 
-std::vector<Tensor> max_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> max_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<PoolAttrs>();
   const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx = empty_on(dy, a.x, dy.dtype());
@@ -65,7 +65,7 @@ std::vector<Tensor> avg_forward(const std::any& attrs, std::span<Tensor> inputs)
   return one(std::move(y));
 }
 
-std::vector<Tensor> avg_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> avg_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<PoolAttrs>();
   const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx = empty_on(dy, a.x, dy.dtype());

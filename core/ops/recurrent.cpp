@@ -92,7 +92,7 @@ void parameter_gradients(const Record& r, const Tensor& dgh, std::vector<Tensor>
   if (r.needs_grad(2)) grads[2] = sum_to(rows, {rows.size(1)});
 }
 
-std::vector<Tensor> lstm_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> lstm_vjp(Record& r, std::span<Tensor> dys) {
   const bool reverse = r.attributes<RecurrentAttrs>().reverse;
   const Tensor &y = r.output(0), &cells = r.output(2), &acts = r.output(3);
   const Tensor c0 = contiguous(r.input(4)), weight = r.input(1);
@@ -140,7 +140,7 @@ std::vector<Tensor> gru_forward(const std::any& attrs, std::span<Tensor> inputs)
   return {std::move(y), std::move(acts)};
 }
 
-std::vector<Tensor> gru_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> gru_vjp(Record& r, std::span<Tensor> dys) {
   const bool reverse = r.attributes<RecurrentAttrs>().reverse;
   const Tensor &y = r.output(0), &acts = r.output(1);
   const Tensor h0 = contiguous(r.input(3)), weight = r.input(1), dy = contiguous(dys[0]);

@@ -107,7 +107,7 @@ Tensor keep_axes(const Record& r, const Tensor& dy) {
   return reshape(dy, reduced_shape(r.inputs[0].shape, r.attributes<ReduceAttrs>().axes, true));
 }
 
-std::vector<Tensor> reduce_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> reduce_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ReduceAttrs>();
   const Shape& shape = r.inputs[0].shape;
   const Tensor dy = keep_axes(r, dys[0]);
@@ -179,7 +179,65 @@ Tensor arg(uint32_t kind, Tensor x, int axis) {
   return apply1(arg_ops[kind], ArgAttrs{axis, kind}, one(std::move(x)));
 }
 
+struct CumsumAttrs {
+  int axis;
+  bool reverse;
+};
+
+// x dense [outer, count, inner]. Parts of an axis are summed by threads of their own; where there
+// are several, each starts from the sum of those before it.
+Tensor cumsum_dense(const Tensor& x, int64_t outer, int64_t count, int64_t inner, bool reverse) {
+  constexpr int64_t chunk = 1024;
+  const int64_t chunks = (count + chunk - 1) / chunk;
+  const DType sums = x.dtype() == DType::i32 ? DType::i32 : DType::f32;
+  const auto u = [](int64_t n) { return count32(n, "cumsum"); };
+  const auto pass = [&](const Tensor& carry, const Tensor& y, bool has_carry, bool totals) {
+    launch("cumsum", {in(x), in(carry), out(y)},
+           kernels::CumsumParams{.outer = u(outer),
+                                 .count = u(count),
+                                 .inner = u(inner),
+                                 .chunk = chunk,
+                                 .chunks = u(chunks),
+                                 .reverse = reverse},
+           {.threads = {u(outer * chunks * inner), 1, 1}, .variant = {has_carry, totals}});
+  };
+  Tensor carry = empty_on(x, {1}, sums);  // not read
+  if (chunks > 1) {
+    const Tensor totals = empty_on(x, {outer, chunks, inner}, sums);
+    pass(carry, totals, false, true);
+    carry = cumsum_dense(totals, outer, chunks, inner, false);
+  }
+  Tensor y = empty_on(x, {outer, count, inner}, x.dtype());
+  pass(carry, y, chunks > 1, false);
+  return y;
+}
+
+std::vector<Tensor> cumsum_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const CumsumAttrs&>(attrs);
+  const Shape& shape = inputs[0].shape();
+  if (shape.numel() == 0) return one(empty_on(inputs[0], shape, inputs[0].dtype()));
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < a.axis; ++i) outer *= shape[i];
+  for (int i = a.axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  const Tensor y = cumsum_dense(contiguous(inputs[0]), outer, shape[a.axis], inner, a.reverse);
+  return one(reshape(y, shape).detach());
+}
+
+std::vector<Tensor> cumsum_vjp(Record& r, std::span<Tensor> dy) {
+  const auto& a = r.attributes<CumsumAttrs>();
+  return one(cumsum(std::exchange(dy[0], {}), a.axis, !a.reverse));
+}
+
+const Op cumsum_op = {.name = "cumsum", .forward = cumsum_forward, .vjp = cumsum_vjp};
+
 }  // namespace
+
+Tensor cumsum(Tensor x, int axis, bool reverse) {
+  axis = normalize_axis(axis, x.rank(), "cumsum");
+  check<DTypeError>(x.dtype() != DType::u8, "cumsum", "needs f32, f16 or i32, got {}; cast it",
+                    x.str());
+  return apply1(cumsum_op, CumsumAttrs{axis, reverse}, one(std::move(x)));
+}
 
 Tensor sum(Tensor x, const Axes& axes, bool keepdims) {
   return reduce_over(reduce_sum, std::move(x), axes, keepdims);

@@ -92,7 +92,7 @@ std::vector<Tensor> tied_forward(const std::any& attrs, std::span<Tensor> inputs
   return outputs;
 }
 
-std::vector<Tensor> tied_vjp(const Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> tied_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<TiedAttrs>();
   const Problem problem(a, [&](int i) -> const Tensor& { return r.input(i); });
   const Tensor dloss = contiguous(dys[0]);
