@@ -86,6 +86,9 @@ TEST_CASE("top: processes of a made-up /proc") {
   put(proc / "100/cmdline", std::string("train\0--name\0a\x1b[2Jb\0", 20));
   put(proc / "200/fdinfo/3", std::string(kAmd) + "drm-resident-vram:\t9 MiB\n");
   put(proc / "200/comm", "worker\n");
+  // Reading fails, as from a process that ends.
+  fs::create_directories(proc / "200/cmdline");
+  fs::create_directories(proc / "200/fdinfo/4");
   put(proc / "200/status", "Uid:\t4294900000\t1\n");
   put(proc / "300/fdinfo/3", "drm-driver:\tamdgpu\ndrm-client-id:\t1\ndrm-memory-vram:\t0\n");
   put(proc / "400/comm", "no fdinfo\n");

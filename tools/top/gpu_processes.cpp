@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <iterator>
 #include <pwd.h>
 #include <set>
+#include <sstream>
 #include <tuple>
 
 namespace rw {
@@ -44,10 +44,13 @@ void for_each_field(std::string_view text, Visit visit) {
   }
 }
 
-// Empty where there is no such file, or none that may be read.
+// Empty where there is no such file, or none that may be read. A file of a process that ends fails
+// in the midst of reading: what came before counts.
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << file.rdbuf();  // catches what iterators would throw
+  return std::move(text).str();
 }
 
 // Processes and files come and go, and others' may not be looked at: what fails ends the list.
