@@ -49,13 +49,12 @@ Tensor in_segment(const Layers& layers, SavePolicy policy) {
 
 // Doubles its input, and adds what it counts: not a pure function.
 int impure_calls = 0;
-const Op impure = {
-    "impure_double",
-    [](const std::any&, std::span<Tensor> in) {
-      const Tensor y = in[0] * 2.0f;
-      return std::vector<Tensor>{y + static_cast<float>(impure_calls++)};
-    },
-    [](Record&, std::span<Tensor> dy) { return std::vector<Tensor>{dy[0] * 2.0f}; }};
+const Op impure = {"impure_double",
+                   [](const std::any&, std::span<Tensor> in) {
+                     const Tensor y = in[0] * 2.0f;
+                     return std::vector<Tensor>{y + static_cast<float>(impure_calls++)};
+                   },
+                   [](Record&, std::span<Tensor> dy) { return std::vector<Tensor>{dy[0] * 2.0f}; }};
 
 }  // namespace
 

@@ -244,9 +244,9 @@ TEST_CASE_FIXTURE(CpuDevice,
 
 TEST_CASE_FIXTURE(CpuDevice, "tape: a vjp must give one gradient per input, of its shape" *
                                  doctest::test_suite("host")) {
-  const Op few = {.name = "few",
-                  .forward = cube_forward,
-                  .vjp = [](Record&, std::span<Tensor>) { return std::vector<Tensor>{}; }};
+  const Op few = {.name = "few", .forward = cube_forward, .vjp = [](Record&, std::span<Tensor>) {
+                    return std::vector<Tensor>{};
+                  }};
   const Op wrong = {
       .name = "wrong", .forward = cube_forward, .vjp = [](Record&, std::span<Tensor>) {
         return std::vector<Tensor>{ones({3})};
