@@ -32,6 +32,14 @@ std::shared_ptr<Device> dry_device(uint64_t limit = 0) {
   return Device::create(open_backend("dry:cpu"), limit);
 }
 
+// Once they are learnt, all steps of the program lie where they were planned.
+void check_followed(const std::function<void()>& program, uint64_t steps) {
+  const Forecast dynamic = dry_run(open_backend("dry:cpu"), program);
+  const Forecast packed = dry_run(open_backend("dry:cpu"), program, {.learnt = dynamic.steps});
+  CHECK(packed.memory.followed_steps == steps);
+  CHECK(packed.memory.plan_misses == 0);
+}
+
 }  // namespace
 
 TEST_CASE("steady state: a repeated step is packed close to what is live") {
@@ -77,10 +85,7 @@ TEST_CASE("steady state: a small value that outlives its step is in no other ste
       default_device()->end_step();
     }
   };
-  const Forecast dynamic = dry_run(open_backend("dry:cpu"), program);
-  const Forecast packed = dry_run(open_backend("dry:cpu"), program, {.learnt = dynamic.steps});
-  CHECK(packed.memory.followed_steps == 12);
-  CHECK(packed.memory.plan_misses == 0);
+  check_followed(program, 12);
 }
 
 TEST_CASE("steady state: steps that begin with other bytes in places of one size are told apart") {
@@ -92,10 +97,7 @@ TEST_CASE("steady state: steps that begin with other bytes in places of one size
       default_device()->end_step();
     }
   };
-  const Forecast dynamic = dry_run(open_backend("dry:cpu"), program);
-  const Forecast packed = dry_run(open_backend("dry:cpu"), program, {.learnt = dynamic.steps});
-  CHECK(packed.memory.followed_steps == 12);
-  CHECK(packed.memory.plan_misses == 0);
+  check_followed(program, 12);
 }
 
 TEST_CASE("steady state: a loop that only calls its optimizer has steps, and stays small") {

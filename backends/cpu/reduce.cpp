@@ -62,6 +62,14 @@ void reduce(const Call& call) {
   }
 }
 
+namespace {
+
+double as_double(const Elements& e, uint64_t at) {
+  return is_float(e.dtype()) ? double{e.get(at)} : double(e.geti(at));
+}
+
+}  // namespace
+
 void argreduce(const Call& call) {
   const auto p = call.params<ArgReduceParams>();
   const bool is_min = call.variant(0) == 1;
@@ -70,8 +78,7 @@ void argreduce(const Call& call) {
   for (uint64_t outer = 0; outer < p.outer; ++outer) {
     for (uint64_t inner = 0; inner < p.inner; ++inner) {
       const auto value = [&](uint64_t i) {
-        const uint64_t at = (outer * p.count + i) * p.inner + inner;
-        return is_float(x.dtype()) ? double{x.get(at)} : double(x.geti(at));
+        return as_double(x, (outer * p.count + i) * p.inner + inner);
       };
       uint64_t best = 0;
       for (uint64_t i = 1; i < p.count; ++i) {
@@ -95,17 +102,14 @@ void cumsum(const Call& call) {
     else
       y.seti(at, static_cast<int32_t>(static_cast<int64_t>(total)));
   };
-  const auto value = [](const Elements& e, uint64_t at) {
-    return is_float(e.dtype()) ? double{e.get(at)} : double(e.geti(at));
-  };
   for (uint64_t i = 0; i < uint64_t{p.outer} * p.chunks * p.inner; ++i) {
     const uint64_t inner = i % p.inner, part = i / p.inner % p.chunks,
                    outer = i / p.inner / p.chunks;
-    double total = has_carry && part > 0 ? value(carry, i - p.inner) : 0;
+    double total = has_carry && part > 0 ? as_double(carry, i - p.inner) : 0;
     for (uint64_t k = part * p.chunk; k < std::min<uint64_t>((part + 1) * p.chunk, p.count); ++k) {
       const uint64_t place = p.reverse ? p.count - 1 - k : k;
       const uint64_t at = (outer * p.count + place) * p.inner + inner;
-      total += value(x, at);
+      total += as_double(x, at);
       if (!totals) put(at, total);
     }
     if (totals) put(i, total);

@@ -26,13 +26,14 @@ MemoryPool::MemoryPool(Backend& backend, uint64_t limit)
 
 std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, bool lasting) {
   Place taken;
+  const uint64_t size = size_of(bytes);
   const auto [place, outlives] = lasting ? StepPlanner::Proposal{.outlives = true}
-                                         : planner_.propose(bytes, size_of(bytes), taken.ticket);
+                                         : planner_.propose(bytes, size, taken.ticket);
   std::optional<Arena::Range> range;
   if (outlives) range = take_lasting(bytes);
   taken.lasting = range.has_value();
   if (!range && place) {
-    range = arena_.allocate_at(place->block, place->offset, size_of(bytes));
+    range = arena_.allocate_at(place->block, place->offset, size);
     if (!range) planner_.missed();
   }
   if (!range) range = take_anywhere(bytes);

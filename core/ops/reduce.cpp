@@ -149,6 +149,15 @@ Tensor reduce_over(ReduceKind kind, Tensor x, const Axes& axes, bool keepdims) {
   return reduce(kind, std::move(x), std::move(reduced), keepdims);
 }
 
+// A dense tensor as [outer, count, inner] around an axis.
+struct Around {
+  int64_t outer = 1, count, inner = 1;
+  Around(const Shape& shape, int axis) : count(shape[axis]) {
+    for (int i = 0; i < axis; ++i) outer *= shape[i];
+    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+};
+
 struct ArgAttrs {
   int axis;
   uint32_t kind;
@@ -157,15 +166,13 @@ struct ArgAttrs {
 std::vector<Tensor> arg_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const ArgAttrs&>(attrs);
   const Tensor x = contiguous(inputs[0]);
-  int64_t outer = 1, inner = 1;
-  for (int i = 0; i < a.axis; ++i) outer *= x.shape()[i];
-  for (int i = a.axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+  const Around around(x.shape(), a.axis);
   Tensor y = empty_on(x, reduced_shape(x.shape(), {a.axis}, false), DType::i32);
-  const uint32_t threads = count32(outer * inner, "argmax");
+  const uint32_t threads = count32(around.outer * around.inner, "argmax");
   launch("argreduce", {in(x), out(y)},
-         kernels::ArgReduceParams{.outer = count32(outer, "argmax"),
-                                  .count = count32(x.shape()[a.axis], "argmax"),
-                                  .inner = count32(inner, "argmax")},
+         kernels::ArgReduceParams{.outer = count32(around.outer, "argmax"),
+                                  .count = count32(around.count, "argmax"),
+                                  .inner = count32(around.inner, "argmax")},
          {.threads = {threads, 1, 1}, .variant = {a.kind}});
   return one(std::move(y));
 }
@@ -184,9 +191,10 @@ struct CumsumAttrs {
   bool reverse;
 };
 
-// x dense [outer, count, inner]. Parts of an axis are summed by threads of their own; where there
+// x is dense. Parts of an axis are summed by threads of their own; where there
 // are several, each starts from the sum of those before it.
-Tensor cumsum_dense(const Tensor& x, int64_t outer, int64_t count, int64_t inner, bool reverse) {
+Tensor cumsum_dense(const Tensor& x, const Around& around, bool reverse) {
+  const int64_t outer = around.outer, count = around.count, inner = around.inner;
   constexpr int64_t chunk = 1024;
   const int64_t chunks = (count + chunk - 1) / chunk;
   const DType sums = x.dtype() == DType::i32 ? DType::i32 : DType::f32;
@@ -205,7 +213,7 @@ Tensor cumsum_dense(const Tensor& x, int64_t outer, int64_t count, int64_t inner
   if (chunks > 1) {
     const Tensor totals = empty_on(x, {outer, chunks, inner}, sums);
     pass(carry, totals, false, true);
-    carry = cumsum_dense(totals, outer, chunks, inner, false);
+    carry = cumsum_dense(totals, Around(totals.shape(), 1), false);
   }
   Tensor y = empty_on(x, {outer, count, inner}, x.dtype());
   pass(carry, y, chunks > 1, false);
@@ -216,10 +224,7 @@ std::vector<Tensor> cumsum_forward(const std::any& attrs, std::span<Tensor> inpu
   const auto& a = std::any_cast<const CumsumAttrs&>(attrs);
   const Shape& shape = inputs[0].shape();
   if (shape.numel() == 0) return one(empty_on(inputs[0], shape, inputs[0].dtype()));
-  int64_t outer = 1, inner = 1;
-  for (int i = 0; i < a.axis; ++i) outer *= shape[i];
-  for (int i = a.axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  const Tensor y = cumsum_dense(contiguous(inputs[0]), outer, shape[a.axis], inner, a.reverse);
+  const Tensor y = cumsum_dense(contiguous(inputs[0]), Around(shape, a.axis), a.reverse);
   return one(reshape(y, shape).detach());
 }
 
