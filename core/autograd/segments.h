@@ -89,7 +89,6 @@ class Segments {
   Segment& operator[](int number) { return list_[static_cast<size_t>(number)]; }
   const Segment& operator[](int number) const { return list_[static_cast<size_t>(number)]; }
   int size() const { return static_cast<int>(list_.size()); }
-  std::vector<Segment>& all() { return list_; }
   const std::vector<Segment>& all() const { return list_; }
 
  private:

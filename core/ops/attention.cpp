@@ -25,10 +25,7 @@ bool has(const AttentionAttrs& a, uint32_t flag) {
 Tensor with_whole_words(const Tensor& t) {
   bool whole = t.strides()[3] == 1 && t.impl().offset % 4 == 0;
   for (int axis = 0; axis < 3; ++axis) whole = whole && t.strides()[axis] % 4 == 0;
-  if (whole) return t;
-  Tensor copy = empty_on(t, t.shape(), t.dtype());
-  copy_into(t, copy);
-  return copy;
+  return whole ? t : copy_of(t, t.dtype());
 }
 
 // What one call of an attention kernel reads besides its result and gradients.

@@ -14,9 +14,7 @@ namespace {
 
 // ---- cast and contiguous: copies ---------------------------------------------------------------
 std::vector<Tensor> cast_forward(const std::any& attrs, std::span<Tensor> inputs) {
-  Tensor y = empty_on(inputs[0], inputs[0].shape(), std::any_cast<DType>(attrs));
-  copy_into(inputs[0], y);
-  return one(std::move(y));
+  return one(copy_of(inputs[0], std::any_cast<DType>(attrs)));
 }
 
 std::vector<Tensor> cast_vjp(Record& r, std::span<Tensor> dy) {
@@ -27,9 +25,7 @@ const Op cast_op = {
     .name = "cast", .forward = cast_forward, .vjp = cast_vjp, .any_grad_dtype = true};
 
 std::vector<Tensor> contiguous_forward(const std::any&, std::span<Tensor> inputs) {
-  Tensor y = empty_on(inputs[0], inputs[0].shape(), inputs[0].dtype());
-  copy_into(inputs[0], y);
-  return one(std::move(y));
+  return one(copy_of(inputs[0], inputs[0].dtype()));
 }
 
 std::vector<Tensor> pass_on(Record&, std::span<Tensor> dy) {

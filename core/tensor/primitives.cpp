@@ -56,13 +56,6 @@ void accumulate(const Tensor& x, const Tensor& target, float scale) {
 
 namespace {
 
-Tensor copy_of(const Tensor& x, DType dtype, const char* op) {
-  const OpScope scope(op);
-  Tensor y = empty(x.shape(), dtype, x.device().shared_from_this());
-  copy_into(x, y);
-  return y;
-}
-
 enum BinaryMode : uint32_t { mode_strided, mode_dense, mode_period, mode_scalar };
 
 // How b lies under a dense a of the output's shape.
@@ -84,12 +77,22 @@ enum BinaryId : uint32_t {
 
 }  // namespace
 
+Tensor copy_of(const Tensor& x, DType dtype) {
+  Tensor y = empty(x.shape(), dtype, x.device().shared_from_this());
+  copy_into(x, y);
+  return y;
+}
+
 Tensor dense(const Tensor& x) {
-  return x.is_contiguous() ? x : copy_of(x, x.dtype(), "contiguous");
+  if (x.is_contiguous()) return x;
+  const OpScope scope("contiguous");
+  return copy_of(x, x.dtype());
 }
 
 Tensor to_dtype(const Tensor& x, DType dtype) {
-  return x.dtype() == dtype ? x : copy_of(x, dtype, "cast");
+  if (x.dtype() == dtype) return x;
+  const OpScope scope("cast");
+  return copy_of(x, dtype);
 }
 
 Tensor sum_of(Tensor a, Tensor b) {

@@ -12,6 +12,7 @@ void copy_into(const Tensor& source, const Tensor& target);  // converts dtype, 
 void accumulate(const Tensor& x, const Tensor& target,
                 float scale = 1);  // target (f32) += scale * x
 
+Tensor copy_of(const Tensor& x, DType dtype);  // a new tensor, dense row-major
 // The same values, dense row-major or of another dtype; the same handle when nothing changes.
 Tensor dense(const Tensor& x);
 Tensor to_dtype(const Tensor& x, DType dtype);
