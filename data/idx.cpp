@@ -1,5 +1,7 @@
 #include "rewind/data/idx.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "rewind/core/base/checked.h"

@@ -32,8 +32,7 @@ MultiheadAttention::MultiheadAttention(int64_t hidden, int64_t heads,
 }
 
 Tensor MultiheadAttention::forward(Tensor x, const Tensor& mask, const Tensor& lengths) {
-  check<ShapeError>(x.rank() == 3, "MultiheadAttention", "x must be [N, S, hidden], got {}",
-                    x.str());
+  check<ShapeError>(x.rank() == 3, "MultiheadAttention", "x must be [N, S, hidden], got {}", x);
   const int64_t n = x.size(0), length = x.size(1), hidden = x.size(2);
   const auto heads = [&](Tensor t) {  // [N, S, hidden] as [N, heads, S, hidden / heads]
     return transpose(reshape(std::move(t), {n, length, heads_, hidden / heads_}), 1, 2);

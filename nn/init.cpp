@@ -46,9 +46,8 @@ void normal_(Tensor t, float mean, float std, Generator& generator) {
 
 Fans fans(const Shape& weight) {
   check<ShapeError>(weight.rank() >= 2, "fans", "needs a weight of at least two axes, got {}",
-                    weight.str());
-  check<ShapeError>(weight.numel() > 0, "fans", "needs a weight with elements, got {}",
-                    weight.str());
+                    weight);
+  check<ShapeError>(weight.numel() > 0, "fans", "needs a weight with elements, got {}", weight);
   return {weight.numel() / weight.at(0), weight.numel() / weight.at(-1)};
 }
 

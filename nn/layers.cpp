@@ -17,7 +17,7 @@ void init_weight_and_bias(const Tensor& weight, const Tensor& bias) {
 }
 
 // Checked here, where the line that is wrong is the user's, and not in the first forward.
-PoolOptions pool_options(const char* module, Size2d kernel, Size2d stride, Size2d padding) {
+Pool2dOptions pool_options(const char* module, Size2d kernel, Size2d stride, Size2d padding) {
   if (stride.h == 0) stride.h = kernel.h;
   if (stride.w == 0) stride.w = kernel.w;
   check_positive(
@@ -25,7 +25,7 @@ PoolOptions pool_options(const char* module, Size2d kernel, Size2d stride, Size2
   check(padding.h >= 0 && padding.w >= 0 && 2 * padding.h <= kernel.h && 2 * padding.w <= kernel.w,
         module, "padding must be at most half the kernel, got {}x{} for a {}x{} kernel", padding.h,
         padding.w, kernel.h, kernel.w);
-  return PoolOptions::make(kernel, stride, padding);
+  return {kernel, stride, padding};
 }
 
 }  // namespace
@@ -41,8 +41,7 @@ Tensor Linear::forward(Tensor x) {
   return linear(std::move(x), weight, bias);
 }
 
-Conv2d::Conv2d(int64_t in, int64_t out, Size2d kernel, const ConvOptions& o)
-    : options_(Conv2dOptions::make(o.stride, o.padding, o.dilation, o.groups)) {
+Conv2d::Conv2d(int64_t in, int64_t out, Size2d kernel, const Conv2dOptions& o) : options_(o) {
   check_positive("Conv2d", {{"in_channels", in},
                             {"out_channels", out},
                             {"kernel", std::min(kernel.h, kernel.w)},
@@ -78,7 +77,7 @@ Tensor BatchNorm2d::forward(Tensor x) {
     return batch_norm_with(std::move(x), running_mean, running_var, weight, bias, eps_);
   const int64_t count = x.numel() / x.size(-1);
   check<ShapeError>(count > 1, "BatchNorm2d",
-                    "training needs more than one value per channel, got x {}", x.str());
+                    "training needs more than one value per channel, got x {}", x);
   BatchNormResult result = batch_norm(std::move(x), weight, bias, eps_);
   update_running(result.mean, result.var, count);
   return std::move(result.y);
@@ -114,8 +113,7 @@ Tensor Embedding::forward(Tensor index) {
 MaxPool2d::MaxPool2d(Size2d kernel, Size2d stride, Size2d padding, Size2d dilation)
     : options_(pool_options("MaxPool2d", kernel, stride, padding)) {
   check_positive("MaxPool2d", {{"dilation", std::min(dilation.h, dilation.w)}});
-  options_.dilation_h = dilation.h;
-  options_.dilation_w = dilation.w;
+  options_.dilation = dilation;
 }
 
 AvgPool2d::AvgPool2d(Size2d kernel, Size2d stride, Size2d padding, bool count_include_pad)

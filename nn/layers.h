@@ -18,16 +18,10 @@ class Linear : public Module {
 };
 
 // One number, or {height, width}.
-struct ConvOptions {
-  Size2d stride = 1, padding = 0, dilation = 1;
-  int groups = 1;
-  bool bias = true;
-};
-
 // [N, H, W, in] -> [N, H', W', out]. The kernel is one number, or {height, width}.
 class Conv2d : public Module {
  public:
-  Conv2d(int64_t in, int64_t out, Size2d kernel, const ConvOptions& options = {});
+  Conv2d(int64_t in, int64_t out, Size2d kernel, const Conv2dOptions& options = {});
   Tensor forward(Tensor x) override;
 
   Tensor weight;  // [out, kernel.h, kernel.w, in / groups]
@@ -92,7 +86,7 @@ class MaxPool2d : public Module {
   Tensor forward(Tensor x) override { return max_pool2d(std::move(x), options_); }
 
  private:
-  PoolOptions options_;
+  Pool2dOptions options_;
 };
 
 // The padding counts as zeros, or with count_include_pad = false does not count.
@@ -103,7 +97,7 @@ class AvgPool2d : public Module {
   Tensor forward(Tensor x) override { return avg_pool2d(std::move(x), options_); }
 
  private:
-  PoolOptions options_;
+  Pool2dOptions options_;
 };
 
 // [N, H, W, C] -> [N, C].

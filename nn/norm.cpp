@@ -41,7 +41,7 @@ InstanceNorm2d::InstanceNorm2d(int64_t channels, float eps, bool affine)
 
 Tensor InstanceNorm2d::forward(Tensor x) {
   check<ShapeError>(x.rank() == 4 && x.size(-1) == channels_, "InstanceNorm2d",
-                    "needs x [N, H, W, {}], got {}", channels_, x.str());
+                    "needs x [N, H, W, {}], got {}", channels_, x);
   return instance_norm(std::move(x), weight, bias, eps_);
 }
 

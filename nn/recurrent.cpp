@@ -40,7 +40,7 @@ Recurrent::Cell Recurrent::make_cell(int64_t gates, int64_t input, const std::st
 template <class F>
 Tensor Recurrent::walk(const Tensor& x, F&& run) {
   check<ShapeError>(x.rank() == 3, "recurrent",
-                    "needs x [T, N, in] (batch_first: [N, T, in]), got {}", x.str());
+                    "needs x [T, N, in] (batch_first: [N, T, in]), got {}", x);
   Tensor y = options_.batch_first ? transpose(x, 0, 1) : x;
   const size_t directions = options_.bidirectional ? 2 : 1;
   for (size_t i = 0; i < cells_.size(); i += directions) {
@@ -60,7 +60,7 @@ Tensor Recurrent::initial_state(const Tensor& state, size_t i, const Tensor& gat
   if (!state.defined()) return full(shape, 0, dtype, gates.device().shared_from_this());
   check<ShapeError>(state.shape() == Shape{static_cast<int64_t>(cells_.size()), shape[0], hidden_},
                     "recurrent", "the state must be [{}, {}, {}], got {}", cells_.size(), shape[0],
-                    hidden_, state.str());
+                    hidden_, state);
   return cast(select(state, 0, static_cast<int64_t>(i)), dtype);
 }
 

@@ -35,7 +35,7 @@ void check_gradient(const Tensor& parameter) {
                            &gradient.device() == &parameter.device(),
                        "optimizer",
                        "the gradient of '{}' must be f32 {} on the parameter's device, got {}",
-                       parameter.impl().name, parameter.shape().str(), gradient.str());
+                       parameter.impl().name, parameter.shape(), gradient);
   if (!gradient.is_contiguous()) parameter.impl().grad = contiguous(gradient);
 }
 

@@ -45,8 +45,7 @@ void Optimizer::set_max_norm(float max_norm) {
 }
 
 void Optimizer::backward(const Tensor& loss, float weight) {
-  check<ShapeError>(loss.numel() == 1, "optimizer", "the loss must have one element, got {}",
-                    loss.str());
+  check<ShapeError>(loss.numel() == 1, "optimizer", "the loss must have one element, got {}", loss);
   check(std::isfinite(weight), "optimizer", "the weight must be finite, got {}", weight);
   // d(scale * weight * loss) / d loss, read from the control buffer: exact in f32, whatever the
   // dtype of the loss, and no host waits for it. A weight of 1 takes the same way, so that all
@@ -180,8 +179,8 @@ void Optimizer::copy_state(const NamedState& saved, const NamedState& target) {
   };
   for (const auto& [name, tensor] : target)
     check<FileError>(find(name).shape() == tensor.shape(), "optimizer",
-                     "'{}' must have the shape {}, got {}", name, tensor.shape().str(),
-                     find(name).shape().str());
+                     "'{}' must have the shape {}, got {}", name, tensor.shape(),
+                     find(name).shape());
   for (auto [name, tensor] : target) tensor.copy_(find(name));
 }
 

@@ -51,8 +51,8 @@ class GuardBackend : public Backend {
     forgive(call.workspace);
     if (before != after) culprits_.emplace_back(call.kernel);
   }
-  uint64_t workspace_bytes(const KernelCall& call) const override {
-    return inner_->workspace_bytes(call);
+  std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
+    return inner_->prepare(call);
   }
   void flush() override { inner_->flush(); }
   void synchronize() override { inner_->synchronize(); }

@@ -1,5 +1,7 @@
 #include "tests/op_cases.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -293,41 +295,39 @@ void add_matrix(Table& t) {
      }).step = 0.05;
   };
   conv("conv2d", {2, 5, 6, 3}, {4, 3, 3, 3}, {});
-  conv("conv2d padded", {2, 4, 5, 3}, {5, 3, 3, 3}, Conv2dOptions::make(1, 1));
-  conv("conv2d stride 2", {1, 7, 8, 3}, {4, 3, 3, 3}, Conv2dOptions::make(2, 1));
-  conv("conv2d dilated", {1, 7, 7, 2}, {3, 3, 3, 2}, Conv2dOptions::make(1, 2, 2));
-  conv("conv2d groups", {2, 4, 4, 6}, {4, 3, 3, 3}, Conv2dOptions::make(1, 1, 1, 2));
-  conv("conv2d depthwise", {2, 5, 4, 6}, {6, 3, 3, 1}, Conv2dOptions::make(1, 1, 1, 6));
+  conv("conv2d padded", {2, 4, 5, 3}, {5, 3, 3, 3}, Conv2dOptions{.padding = 1});
+  conv("conv2d stride 2", {1, 7, 8, 3}, {4, 3, 3, 3}, Conv2dOptions{.stride = 2, .padding = 1});
+  conv("conv2d dilated", {1, 7, 7, 2}, {3, 3, 3, 2}, Conv2dOptions{.padding = 2, .dilation = 2});
+  conv("conv2d groups", {2, 4, 4, 6}, {4, 3, 3, 3}, Conv2dOptions{.padding = 1, .groups = 2});
+  conv("conv2d depthwise", {2, 5, 4, 6}, {6, 3, 3, 1}, Conv2dOptions{.padding = 1, .groups = 6});
   conv("conv2d 1x1", {2, 3, 4, 5}, {6, 1, 1, 5}, {});
-  conv("conv2d 1x1 stride 2", {2, 5, 5, 4}, {3, 1, 1, 4}, Conv2dOptions::make(2, 0));
-  conv("conv2d uneven", {1, 6, 9, 2}, {3, 2, 5, 2}, {2, 1, 1, 2, 1, 2, 1});
+  conv("conv2d 1x1 stride 2", {2, 5, 5, 4}, {3, 1, 1, 4}, Conv2dOptions{.stride = 2});
+  conv("conv2d uneven", {1, 6, 9, 2}, {3, 2, 5, 2}, Conv2dOptions{{2, 1}, {1, 2}, {1, 2}});
   t.row("conv2d with bias", {x({2, 5, 6, 3}), x({4, 3, 3, 3}), parameter({4}, -1, 1)},
         [](const Tensors& in) { return conv2d(in[0], in[1], in[2]); });
   t.row("conv2d with bias, uneven", {x({1, 6, 9, 4}), x({8, 2, 5, 2}), parameter({8}, -1, 1)},
         [](const Tensors& in) {
-          return conv2d(in[0], in[1], in[2], {2, 1, 1, 2, 1, 2, 2});
+          return conv2d(in[0], in[1], in[2], {{2, 1}, {1, 2}, {1, 2}, 2});
         });
-  conv("conv2d 32 channels", {1, 6, 6, 32}, {32, 3, 3, 32}, Conv2dOptions::make(1, 1));
+  conv("conv2d 32 channels", {1, 6, 6, 32}, {32, 3, 3, 32}, Conv2dOptions{.padding = 1});
 }
 
 // ---- normalisation, pooling, losses, indexing, random
 void add_network(Table& t) {
-  for (const auto& [name, o] : {std::pair{"2x2", PoolOptions::make(2, 2)},
-                                {"3x3 stride 2 padded", PoolOptions::make(3, 2, 1)},
-                                {"3x3 stride 1", PoolOptions::make(3, 1)},
-                                {"uneven", PoolOptions{2, 3, 1, 2, 1, 0}}}) {
+  for (const auto& [name, o] : {std::pair{"2x2", Pool2dOptions{2, 2}},
+                                {"3x3 stride 2 padded", Pool2dOptions{3, 2, 1}},
+                                {"3x3 stride 1", Pool2dOptions{3, 1}},
+                                {"uneven", Pool2dOptions{{2, 3}, {1, 2}, {1, 0}}}}) {
     t.row(fmt::format("max_pool2d {}", name), {x({2, 6, 5, 3})},
           [o](const Tensors& in) { return max_pool2d(in[0], o); });
     t.row(fmt::format("avg_pool2d {}", name), {x({2, 6, 5, 3})},
           [o](const Tensors& in) { return avg_pool2d(in[0], o); });
   }
   t.row("max_pool2d dilated", {x({1, 6, 7, 2})}, [](const Tensors& in) {
-    return max_pool2d(in[0], {2, 2, 1, 1, 0, 0, 2, 2});
+    return max_pool2d(in[0], {.kernel = 2, .stride = 1, .dilation = 2});
   });
   t.row("avg_pool2d without padding in the count", {x({2, 5, 5, 3})}, [](const Tensors& in) {
-    PoolOptions o = PoolOptions::make(3, 2, 1);
-    o.count_include_pad = false;
-    return avg_pool2d(in[0], o);
+    return avg_pool2d(in[0], {.kernel = 3, .stride = 2, .padding = 1, .count_include_pad = false});
   });
 
   for (const Shape& shape : {Shape{9, 3}, Shape{2, 3, 4, 8}, Shape{70, 5}}) {

@@ -60,7 +60,7 @@ class Run {
 
  private:
   static Sequential& build(Sequential& model) {
-    model.emplace<Conv2d>(3, 8, 3, ConvOptions{.padding = 1, .bias = false});
+    model.emplace<Conv2d>(3, 8, 3, Conv2dOptions{.padding = 1, .bias = false});
     model.emplace<BatchNorm2d>(8);
     model.emplace<ReLU>();
     model.emplace<Dropout>(0.3f);

@@ -97,7 +97,7 @@ TEST_CASE_FIXTURE(CpuDevice, "ops let go of what they are given, not at the end 
         }) <= 4 * large);
   CHECK(held([&] {
           return mean(softmax(max_pool2d(reshape(layer_norm(matmul(a, a)), {1, width, width, 1}),
-                                         PoolOptions::make(1, 1))));
+                                         Pool2dOptions{1, 1})));
         }) <= 3 * large + small);
   Linear linear(width, width, false);
   Sequential model;

@@ -34,7 +34,7 @@ struct Net : Module {
   Net() {
     register_module("body", body);
     register_module("head", head);
-    body.emplace<Conv2d>(3, 4, 3, ConvOptions{.padding = 1, .bias = false});
+    body.emplace<Conv2d>(3, 4, 3, Conv2dOptions{.padding = 1, .bias = false});
     body.emplace<BatchNorm2d>(4);
     body.emplace<ReLU>();
     body.emplace<GlobalAvgPool>();
@@ -175,7 +175,7 @@ TEST_CASE("conv2d: a bias costs no second activation, and its gradient is f32") 
     const auto peak = [&](const Tensor& b) {
       const uint64_t before = device->live();
       device->take_high_water();
-      const Tensor y = conv2d(x, w, b, Conv2dOptions::make(1, {1, 1}));
+      const Tensor y = conv2d(x, w, b, Conv2dOptions{.padding = {1, 1}});
       CHECK(y.dtype() == dtype);
       CHECK(y.to_vector()[8 * 17] == (b.defined() ? 9.5f : 9));
       const uint64_t needed = device->take_high_water() - before;
@@ -272,7 +272,7 @@ TEST_CASE("sequential: checkpoint_every keeps less and gives the same gradients"
       manual_seed(5);
       Sequential net;
       for (int i = 0; i < 4; ++i) {
-        net.emplace<Conv2d>(4, 4, 3, ConvOptions{.padding = 1});
+        net.emplace<Conv2d>(4, 4, 3, Conv2dOptions{.padding = 1});
         net.emplace<BatchNorm2d>(4);
         net.emplace<ReLU>();
       }

@@ -1,5 +1,7 @@
 // Every row of the op table: gradients against differences, Vulkan against cpu, views, checkpoint
 // segments, writes outside the outputs, leaks.
+#include <fmt/format.h>
+
 #include "rewind/backends/open.h"
 #include "rewind/core/autograd/checkpoint.h"
 #include "tests/gradcheck.h"

@@ -26,14 +26,14 @@ class UNet {
     for (int level = 0; level < depth; ++level) {
       x = block(std::move(x), layer++, marks);
       skips.push_back(x);
-      x = max_pool2d(x, PoolOptions::make(2, 2));
+      x = max_pool2d(x, Pool2dOptions{2, 2});
     }
     x = block(std::move(x), layer++, marks);
     for (int level = depth - 1; level >= 0; --level) {
       const Tensor skip = std::move(skips[static_cast<size_t>(level)]);
       x = block(concat({grown(x, skip.size(1), skip.size(2)), skip}, -1), layer++, marks);
     }
-    return conv2d(x, weights_[2 * layer], Conv2dOptions::make(1, 1));
+    return conv2d(x, weights_[2 * layer], Conv2dOptions{.padding = 1});
   }
 
   static constexpr int blocks = 7;
@@ -52,7 +52,7 @@ class UNet {
   Tensor block(Tensor x, size_t layer, uint32_t marks) const {
     const CheckpointScope scope(marks >> layer & 1);
     for (const size_t i : {2 * layer, 2 * layer + 1})
-      x = relu(layer_norm(conv2d(x, weights_[i], Conv2dOptions::make(1, 1))));
+      x = relu(layer_norm(conv2d(x, weights_[i], Conv2dOptions{.padding = 1})));
     return x;
   }
 

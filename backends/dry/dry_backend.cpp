@@ -11,8 +11,8 @@ namespace {
 
 class DryBackend final : public Backend {
  public:
-  DryBackend(DeviceInfo info, WorkspaceBytes workspace)
-      : info_(std::move(info)), workspace_(std::move(workspace)) {}
+  DryBackend(DeviceInfo info, Prepare prepare)
+      : info_(std::move(info)), prepare_(std::move(prepare)) {}
 
   const DeviceInfo& info() const override { return info_; }
 
@@ -46,13 +46,13 @@ class DryBackend final : public Backend {
     for (const Binding& b : call.bindings) check_range(call.kernel, b.range);
     ++stats_.dispatches;
   }
-  uint64_t workspace_bytes(const KernelCall& call) const override {
-    return workspace_ ? workspace_(call) : 0;
+  std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
+    return prepare_ ? prepare_(call) : nullptr;
   }
 
   void synchronize() override {}
   BackendStats stats() const override { return stats_; }
-  std::unique_ptr<Backend> dry() const override { return make_dry_backend(info_, workspace_); }
+  std::unique_ptr<Backend> dry() const override { return make_dry_backend(info_, prepare_); }
   bool is_dry() const override { return true; }
 
  private:
@@ -65,7 +65,7 @@ class DryBackend final : public Backend {
   }
 
   DeviceInfo info_;
-  WorkspaceBytes workspace_;
+  Prepare prepare_;
   std::vector<uint64_t> blocks_;  // sizes; 0: free
   uint64_t used_ = 0;
   BackendStats stats_;
@@ -73,8 +73,8 @@ class DryBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, WorkspaceBytes workspace) {
-  return std::make_unique<DryBackend>(std::move(info), std::move(workspace));
+std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, Prepare prepare) {
+  return std::make_unique<DryBackend>(std::move(info), std::move(prepare));
 }
 
 }  // namespace rw

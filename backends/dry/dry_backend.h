@@ -9,9 +9,9 @@
 
 namespace rw {
 
-// Predicts a device of this description; `workspace` gives the scratch bytes of its kernels (none
-// where empty). Blocks are limited as on the device; reads give zeros.
-using WorkspaceBytes = std::function<uint64_t(const KernelCall&)>;
-std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, WorkspaceBytes workspace = {});
+// Predicts a device of this description; `prepare` is its Backend::prepare (null where empty).
+// Blocks are limited as on the device; reads give zeros.
+using Prepare = std::function<std::shared_ptr<const Preparation>(const KernelCall&)>;
+std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, Prepare prepare = {});
 
 }  // namespace rw

@@ -1,6 +1,8 @@
 #include "rewind/backends/vulkan/matrix.h"
 
-#include "rewind/backends/vulkan/matrix_plan.h"
+#include <cstdlib>
+
+#include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/core/base/error.h"
 
 namespace rw::vulkan {
@@ -17,51 +19,71 @@ Params params_of(const KernelCall& call) {
   return p;
 }
 
-Plan plan_call(const KernelCall& call, const Caps& caps) {
+std::shared_ptr<const Passes> passes_of(const KernelCall& call, const Caps& caps) {
   const auto operand = [&](int i) { return Operand{i, call.bindings[i].dtype, 0, 0}; };
-  Plan plan;
+  const auto made = std::make_shared<Passes>();
+  Passes& passes = *made;
   if (call.kernel == "matmul") {
     const auto p = params_of<kernels::MatmulParams>(call);
-    plan_matmul(plan, caps, p, operand(0), operand(1), operand(2));
+    add_matmul(passes, caps, p, operand(0), operand(1), operand(2));
   } else {
     const auto p = params_of<kernels::Conv2dParams>(call);
-    plan_conv(plan, caps, call.kernel, p, operand(0), operand(1), operand(2));
+    add_conv(passes, caps, call.kernel, p, operand(0), operand(1), operand(2));
   }
-  return plan;
+  return made;
+}
+
+constexpr size_t most_kept = 4096;
+
+// All that decides the passes of a call on one device.
+std::string key_of(const KernelCall& call) {
+  std::string key(call.kernel);
+  for (const Binding& b : call.bindings) key += static_cast<char>(b.dtype);
+  key.append(reinterpret_cast<const char*>(call.params.data()), call.params.size());
+  const char* forced = std::getenv("REWIND_MATMUL");
+  return forced ? key + forced : key;
 }
 
 }  // namespace
 
-bool MatrixPlanner::handles(std::string_view kernel) const {
+bool MatrixPasses::handles(std::string_view kernel) {
   return kernel == "matmul" || kernel == "conv2d" || kernel == "conv2d_dgrad" ||
          kernel == "conv2d_wgrad";
 }
 
-uint64_t MatrixPlanner::workspace_bytes(const KernelCall& call) const {
-  return plan_call(call, caps_).bytes();
+std::shared_ptr<const Passes> MatrixPasses::passes(const KernelCall& call) const {
+  const std::string key = key_of(call);
+  const std::lock_guard lock(mutex_);
+  if (const auto known = kept_.find(key); known != kept_.end()) return known->second;
+  auto made = passes_of(call, caps_);
+  if (kept_.size() == most_kept) kept_.clear();
+  return kept_.emplace(key, std::move(made)).first->second;
 }
 
-void MatrixPlanner::run(const KernelCall& call, Dispatcher& dispatcher) const {
-  const Plan plan = plan_call(call, caps_);
-  check<ValueError>(call.workspace.size >= plan.bytes(), call.kernel,
-                    "the workspace must have {} bytes, got {}", plan.bytes(), call.workspace.size);
-  for (const Step& step : plan.steps()) {
+std::shared_ptr<const Preparation> MatrixPasses::prepare(const KernelCall& call) const {
+  return handles(call.kernel) ? passes(call) : nullptr;
+}
+
+void run_passes(const KernelCall& call, const Passes& passes, Dispatcher& dispatcher) {
+  check<ValueError>(call.workspace.size >= passes.workspace_bytes, call.kernel,
+                    "the workspace must have {} bytes, got {}", passes.workspace_bytes,
+                    call.workspace.size);
+  for (const Pass& pass : passes.list()) {
     std::array<Binding, 3> bindings;
-    for (size_t i = 0; i < step.operand_count; ++i) {
-      const Operand& o = step.operands[i];
+    for (size_t i = 0; i < pass.operand_count; ++i) {
+      const Operand& o = pass.operands[i];
       const BufferRange range =
           o.binding == Operand::workspace
               ? BufferRange{call.workspace.block, call.workspace.offset + o.offset, o.size}
               : call.bindings[o.binding].range;
-      bindings[i] = {range, o.dtype, step.access[i]};
+      bindings[i] = {range, o.dtype, pass.access[i]};
     }
-    dispatcher.dispatch({.kernel = step.kernel,
-                         .bindings = {bindings.data(), step.operand_count},
-                         .params = {step.params.data(), step.params_size},
-                         .threads = {step.threads, 1, 1},
-                         .variant = step.variant,
-                         .flops = step.flops,
-                         .workspace = {}});
+    dispatcher.dispatch({.kernel = pass.kernel,
+                         .bindings = {bindings.data(), pass.operand_count},
+                         .params = {pass.params.data(), pass.params_size},
+                         .threads = {pass.threads, 1, 1},
+                         .variant = pass.variant,
+                         .flops = pass.flops});
   }
 }
 

@@ -1,23 +1,36 @@
-// Matrix products and convolutions: kernels composed of several shader modules. A call is planned
+// Matrix products and convolutions: kernels composed of several shader modules. A call is composed
 // from its parameters, dtypes and the device alone, so its workspace is known without running it.
 #pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
 
 #include "rewind/backends/vulkan/dispatcher.h"
 
 namespace rw::vulkan {
 
-class MatrixPlanner {
+class Passes;
+
+// Passes are kept: a training step repeats its calls. Any thread may ask.
+class MatrixPasses {
  public:
-  explicit MatrixPlanner(const Caps& caps) : caps_(caps) {}
+  explicit MatrixPasses(const Caps& caps) : caps_(caps) {}
 
   // matmul, conv2d, conv2d_dgrad, conv2d_wgrad.
-  bool handles(std::string_view kernel) const;
-  // Exactly the scratch bytes that run(call) uses.
-  uint64_t workspace_bytes(const KernelCall& call) const;
-  void run(const KernelCall& call, Dispatcher& dispatcher) const;
+  static bool handles(std::string_view kernel);
+  std::shared_ptr<const Passes> passes(const KernelCall& call) const;
+  // The passes, or null for kernels of one module.
+  std::shared_ptr<const Preparation> prepare(const KernelCall& call) const;
 
  private:
   Caps caps_;
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<std::string, std::shared_ptr<const Passes>> kept_;
 };
+
+// Runs the modules of the call's passes.
+void run_passes(const KernelCall& call, const Passes& passes, Dispatcher& dispatcher);
 
 }  // namespace rw::vulkan

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "rewind/backends/vulkan/matrix_plan.h"
+#include "rewind/backends/vulkan/matrix_passes.h"
 
 namespace rw::vulkan {
 
@@ -63,23 +63,23 @@ struct Image {
 };
 
 // The image itself, or a copy with padded channels when its pixels are not whole words.
-Image in_words(Plan& plan, const Image& x, uint32_t word) {
+Image in_words(Passes& passes, const Image& x, uint32_t word) {
   if (x.channels % word == 0 && x.offset % word == 0) return x;
   const uint32_t pixels = x.images * x.h * x.w;
   Image y = x;
   y.channels = multiple_of(4, x.channels);
   y.offset = 0;
-  y.operand = plan_pack(plan,
-                        MatrixPackParams{.offset = {x.offset, 0},
-                                         .n = 0,
-                                         .rows = pixels,
-                                         .cols = x.channels,
-                                         .panel = y.channels,
-                                         .batch_inner = 1,
-                                         .x_batch = {},
-                                         .x_row = x.channels,
-                                         .x_col = 1},
-                        1, x.operand);
+  y.operand = add_pack(passes,
+                       MatrixPackParams{.offset = {x.offset, 0},
+                                        .n = 0,
+                                        .rows = pixels,
+                                        .cols = x.channels,
+                                        .panel = y.channels,
+                                        .batch_inner = 1,
+                                        .x_batch = {},
+                                        .x_row = x.channels,
+                                        .x_col = 1},
+                       1, x.operand);
   return y;
 }
 
@@ -116,8 +116,8 @@ struct WeightView {
 };
 
 // y at the pixels of the axes = x by the weight; n columns per group. y has `y.channels` in all.
-void plan_implicit(Plan& plan, const Caps& caps, const Image& x, const WeightView& weight,
-                   const Image& y, const Axis& h, const Axis& w, uint32_t groups, double flops) {
+void add_implicit(Passes& passes, const Caps& caps, const Image& x, const WeightView& weight,
+                  const Image& y, const Axis& h, const Axis& w, uint32_t groups, double flops) {
   if (h.rows == 0 || w.rows == 0) return;
   const uint32_t n = y.channels / groups;
   const TileFamily family = tile_family(caps, x.operand.dtype, n);
@@ -132,34 +132,34 @@ void plan_implicit(Plan& plan, const Caps& caps, const Image& x, const WeightVie
   p.y_w = w.every * y.channels;
   p.y_group = n;
   const uint32_t elements = groups * p.w_group;
-  const Operand packed = plan.scratch(std::max(64u, elements), x.operand.dtype);
+  const Operand packed = passes.scratch(std::max(64u, elements), x.operand.dtype);
   const uint32_t channels = x.channels / groups;
   if (elements > 0)
-    plan.add("conv_pack", {weight.operand, packed}, Access::write,
-             ConvPackParams{.offset = {weight.offset, 0},
-                            .total = elements / 4,
-                            .taps_h = p.taps_h,
-                            .taps_w = p.taps_w,
-                            .tap_rows = tap_rows,
-                            .run = p.run,
-                            .channels = channels,
-                            .x_channels = weight.channels,
-                            .n = n,
-                            .y_row = p.w_row,
-                            .kh0 = h.k0,
-                            .kh_step = h.k_step,
-                            .kw0 = w.k0,
-                            .kw_step = w.k_step,
-                            .x_group = weight.group,
-                            .x_n = weight.n,
-                            .x_c = weight.c,
-                            .x_kh = weight.h,
-                            .x_kw = weight.w},
-             elements / 4);
+    passes.add("conv_pack", {weight.operand, packed}, Access::write,
+               ConvPackParams{.offset = {weight.offset, 0},
+                              .total = elements / 4,
+                              .taps_h = p.taps_h,
+                              .taps_w = p.taps_w,
+                              .tap_rows = tap_rows,
+                              .run = p.run,
+                              .channels = channels,
+                              .x_channels = weight.channels,
+                              .n = n,
+                              .y_row = p.w_row,
+                              .kh0 = h.k0,
+                              .kh_step = h.k_step,
+                              .kw0 = w.k0,
+                              .kw_step = w.k_step,
+                              .x_group = weight.group,
+                              .x_n = weight.n,
+                              .x_c = weight.c,
+                              .x_kh = weight.h,
+                              .x_kw = weight.w},
+               elements / 4);
   const uint64_t rows = uint64_t{p.images} * p.rows_h * p.rows_w;
-  plan.add(family.kernel("conv"), {x.operand, packed, y.operand}, Access::write, p,
-           divide_up(rows, family.tile_rows) * divide_up(n, family.tile_cols) * groups,
-           family.variant(n % 2 == 0 && p.offset[2] % 2 == 0), flops);
+  passes.add(family.kernel("conv"), {x.operand, packed, y.operand}, Access::write, p,
+             divide_up(rows, family.tile_rows) * divide_up(n, family.tile_cols) * groups,
+             family.variant(n % 2 == 0 && p.offset[2] % 2 == 0), flops);
 }
 
 // Elements of one pixel read as one word: what the CPU drivers' kernels need, 1 for the others.
@@ -188,42 +188,42 @@ WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool g
           gradient ? outputs : channels};
 }
 
-void plan_forward(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
+void plan_forward(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
                   Operand c) {
   const TileFamily family = tile_family(caps, a.dtype, p.out_c / p.groups);
-  const Image x = in_words(plan, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
+  const Image x = in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
                            forward_word(family, a.dtype));
   const Image y{c, p.offset[2], p.batch, p.out_h, p.out_w, p.out_c};
-  plan_implicit(plan, caps, x, weight_view(p, b, p.offset[1], false), y,
-                forward_axis(p.out_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
-                forward_axis(p.out_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w), p.groups,
-                conv_flops(p));
+  add_implicit(passes, caps, x, weight_view(p, b, p.offset[1], false), y,
+               forward_axis(p.out_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
+               forward_axis(p.out_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w), p.groups,
+               conv_flops(p));
 }
 
-void plan_dgrad(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
+void plan_dgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
                 Operand c) {
   const TileFamily family = tile_family(caps, a.dtype, p.in_c / p.groups);
-  const Image dy = in_words(plan, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c},
+  const Image dy = in_words(passes, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c},
                             forward_word(family, a.dtype));
   const Image dx{c, p.offset[2], p.batch, p.in_h, p.in_w, p.in_c};
   const WeightView w = weight_view(p, b, p.offset[1], true);
   const double flops = conv_flops(p) / (p.stride_h * p.stride_w);
   for (uint32_t h = 0; h < p.stride_h; ++h)
     for (uint32_t v = 0; v < p.stride_w; ++v)
-      plan_implicit(plan, caps, dy, w, dx,
-                    gradient_axis(h, p.in_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
-                    gradient_axis(v, p.in_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w),
-                    p.groups, flops);
+      add_implicit(passes, caps, dy, w, dx,
+                   gradient_axis(h, p.in_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
+                   gradient_axis(v, p.in_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w),
+                   p.groups, flops);
 }
 
-void plan_wgrad(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
+void plan_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
                 Operand c) {
   const uint32_t channels = p.in_c / p.groups, n = p.out_c / p.groups;
   const TileFamily family = tile_family(caps, a.dtype, n);
-  const Image x = in_words(plan, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
+  const Image x = in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
                            weight_word(family, a.dtype));
   const Image dy =
-      in_words(plan, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c}, family.lanes ? 4 : 1);
+      in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c}, family.lanes ? 4 : 1);
   ConvTileParams t =
       tile_params(x, forward_axis(p.out_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
                   forward_axis(p.out_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w), p.groups);
@@ -240,28 +240,28 @@ void plan_wgrad(Plan& plan, const Caps& caps, const Conv2dParams& p, Operand a, 
   t.y_image = p.groups * rows * n;
   t.k_chunk = split.chunk;
   t.splits = split.parts;
-  const Operand parts = plan.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
-  plan.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts}, Access::write, t,
-           tiles * split.parts, family.variant(true), conv_flops(p));
+  const Operand parts = passes.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
+  passes.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts}, Access::write, t,
+             tiles * split.parts, family.variant(true), conv_flops(p));
   const uint32_t cols = p.kernel_h * p.kernel_w * channels;
-  plan_reduce(plan,
-              MatrixReduceParams{.offset = {0, p.offset[2]},
-                                 .n = p.out_c * cols,
-                                 .rows = n,
-                                 .cols = cols,
-                                 .parts = split.parts,
-                                 .x_split = t.y_image,
-                                 .x_batch = rows * n,
-                                 .x_i = 1,
-                                 .inner = channels,
-                                 .x_outer = x.channels / p.groups * n,
-                                 .x_inner = n,
-                                 .batch_inner = p.groups,
-                                 .y_batch = {0, n * cols},
-                                 .y_row = cols,
-                                 .alpha = 1,
-                                 .beta = 0},
-              parts, c);
+  add_reduce(passes,
+             MatrixReduceParams{.offset = {0, p.offset[2]},
+                                .n = p.out_c * cols,
+                                .rows = n,
+                                .cols = cols,
+                                .parts = split.parts,
+                                .x_split = t.y_image,
+                                .x_batch = rows * n,
+                                .x_i = 1,
+                                .inner = channels,
+                                .x_outer = x.channels / p.groups * n,
+                                .x_inner = n,
+                                .batch_inner = p.groups,
+                                .y_batch = {0, n * cols},
+                                .y_row = cols,
+                                .alpha = 1,
+                                .beta = 0},
+             parts, c);
 }
 
 // ---- special cases -------------------------------------------------------------------------
@@ -270,8 +270,8 @@ bool pointwise(const Conv2dParams& p) {
          p.pad_w == 0 && p.groups == 1;
 }
 
-void plan_pointwise(Plan& plan, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
-                    Operand a, Operand b, Operand c) {
+void plan_pointwise(Passes& passes, const Caps& caps, std::string_view kernel,
+                    const Conv2dParams& p, Operand a, Operand b, Operand c) {
   const uint32_t pixels = p.batch * p.in_h * p.in_w;
   MatmulParams q{};
   q.batch[0] = q.batch[1] = 1;
@@ -289,7 +289,7 @@ void plan_pointwise(Plan& plan, const Caps& caps, std::string_view kernel, const
     std::swap(q.offset[0], q.offset[1]);
     std::swap(a, b);
   }
-  plan_matmul(plan, caps, q, a, b, c);
+  add_matmul(passes, caps, q, a, b, c);
 }
 
 // Groups of few channels fill no tiles.
@@ -299,7 +299,7 @@ bool wants_direct(const Conv2dParams& p) {
   return (p.groups > 1 && narrow) || (forced && std::string_view(forced) == "naive");
 }
 
-void plan_direct(Plan& plan, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
+void plan_direct(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
                  Operand a, Operand b, Operand c) {
   ConvDirectParams q{};
   static_assert(offsetof(ConvDirectParams, groups) == offsetof(Conv2dParams, groups));
@@ -307,8 +307,8 @@ void plan_direct(Plan& plan, const Caps& caps, std::string_view kernel, const Co
   if (kernel != "conv2d_wgrad") {
     const bool forward = kernel == "conv2d";
     q.n = forward ? p.batch * p.out_h * p.out_w * p.out_c : p.batch * p.in_h * p.in_w * p.in_c;
-    plan.add(forward ? "conv_direct" : "conv_dgrad_direct", {a, b, c}, Access::write, q, q.n, {},
-             conv_flops(p));
+    passes.add(forward ? "conv_direct" : "conv_dgrad_direct", {a, b, c}, Access::write, q, q.n, {},
+               conv_flops(p));
     return;
   }
   const uint32_t elements = p.out_c * p.kernel_h * p.kernel_w * (p.in_c / p.groups);
@@ -320,37 +320,37 @@ void plan_direct(Plan& plan, const Caps& caps, std::string_view kernel, const Co
   const auto parts = static_cast<uint32_t>(divide_up(lines, q.line_chunk));
   q.n = parts * elements;
   q.offset[2] = 0;
-  const Operand sums = plan.scratch(q.n, DType::f32);
-  plan.add("conv_wgrad_direct", {a, b, sums}, Access::write, q, q.n, {}, conv_flops(p));
-  plan_reduce(plan,
-              MatrixReduceParams{.offset = {0, p.offset[2]},
-                                 .n = elements,
-                                 .rows = 1,
-                                 .cols = elements,
-                                 .parts = parts,
-                                 .x_split = elements,
-                                 .x_batch = 0,
-                                 .x_i = 0,
-                                 .inner = elements,
-                                 .x_outer = 0,
-                                 .x_inner = 1,
-                                 .batch_inner = 1,
-                                 .y_batch = {},
-                                 .y_row = 0,
-                                 .alpha = 1,
-                                 .beta = 0},
-              sums, c);
+  const Operand sums = passes.scratch(q.n, DType::f32);
+  passes.add("conv_wgrad_direct", {a, b, sums}, Access::write, q, q.n, {}, conv_flops(p));
+  add_reduce(passes,
+             MatrixReduceParams{.offset = {0, p.offset[2]},
+                                .n = elements,
+                                .rows = 1,
+                                .cols = elements,
+                                .parts = parts,
+                                .x_split = elements,
+                                .x_batch = 0,
+                                .x_i = 0,
+                                .inner = elements,
+                                .x_outer = 0,
+                                .x_inner = 1,
+                                .batch_inner = 1,
+                                .y_batch = {},
+                                .y_row = 0,
+                                .alpha = 1,
+                                .beta = 0},
+             sums, c);
 }
 
 }  // namespace
 
-void plan_conv(Plan& plan, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
-               Operand a, Operand b, Operand c) {
-  if (wants_direct(p)) return plan_direct(plan, caps, kernel, p, a, b, c);
-  if (pointwise(p)) return plan_pointwise(plan, caps, kernel, p, a, b, c);
-  if (kernel == "conv2d") return plan_forward(plan, caps, p, a, b, c);
-  if (kernel == "conv2d_dgrad") return plan_dgrad(plan, caps, p, a, b, c);
-  plan_wgrad(plan, caps, p, a, b, c);
+void add_conv(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
+              Operand a, Operand b, Operand c) {
+  if (wants_direct(p)) return plan_direct(passes, caps, kernel, p, a, b, c);
+  if (pointwise(p)) return plan_pointwise(passes, caps, kernel, p, a, b, c);
+  if (kernel == "conv2d") return plan_forward(passes, caps, p, a, b, c);
+  if (kernel == "conv2d_dgrad") return plan_dgrad(passes, caps, p, a, b, c);
+  plan_wgrad(passes, caps, p, a, b, c);
 }
 
 }  // namespace rw::vulkan

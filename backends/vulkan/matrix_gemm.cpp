@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "rewind/backends/vulkan/matrix_plan.h"
+#include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/core/base/error.h"
 
 namespace rw::vulkan {
@@ -55,7 +55,7 @@ bool stores_pairs(const Problem& q) {
 }
 
 // Packs a [rows, cols] operand of g into panels and points its strides at the copy.
-Operand pack_operand(Plan& plan, const Problem& q, Operand x, uint32_t rows, uint32_t cols,
+Operand pack_operand(Passes& passes, const Problem& q, Operand x, uint32_t rows, uint32_t cols,
                      uint32_t panel, uint32_t& offset, uint32_t& row, uint32_t& col,
                      uint32_t batch[2]) {
   const bool shared = batch[0] == 0 && batch[1] == 0;
@@ -68,7 +68,7 @@ Operand pack_operand(Plan& plan, const Problem& q, Operand x, uint32_t rows, uin
                            .x_batch = {batch[0], batch[1]},
                            .x_row = row,
                            .x_col = col};
-  const Operand y = plan_pack(plan, p, shared ? 1 : q.batches(), x);
+  const Operand y = add_pack(passes, p, shared ? 1 : q.batches(), x);
   offset = 0;
   row = panel;
   col = 1;
@@ -87,8 +87,8 @@ bool wants_panels(const Problem& q, uint32_t size, uint32_t panel, uint32_t read
 
 // Runs g, into c itself or, when it is split, by way of f32 parts. The last constant of `variant`,
 // which is added here, says whether c is added to.
-void plan_tiles(Plan& plan, const Caps& caps, const Problem& q, const TileFamily& family,
-                GemmParams g, std::vector<uint32_t> variant, Operand a, Operand b, Operand c) {
+void add_tiles(Passes& passes, const Caps& caps, const Problem& q, const TileFamily& family,
+               GemmParams g, std::vector<uint32_t> variant, Operand a, Operand b, Operand c) {
   const uint64_t tiles =
       divide_up(g.m, family.tile_rows) * divide_up(g.n, family.tile_cols) * q.batches();
   const Split split = split_k(caps, tiles, g.k, family.step);
@@ -98,11 +98,11 @@ void plan_tiles(Plan& plan, const Caps& caps, const Problem& q, const TileFamily
   const bool adds = split.parts == 1 && q.p.beta != 0;
   variant.push_back(adds);
   if (split.parts == 1) {
-    plan.add(kernel, {a, b, c}, Access::read_write, g, tiles, std::move(variant), q.volume());
+    passes.add(kernel, {a, b, c}, Access::read_write, g, tiles, std::move(variant), q.volume());
     return;
   }
   const uint32_t matrix = g.m * g.n;
-  const Operand parts = plan.scratch(uint64_t{split.parts} * q.batches() * matrix, DType::f32);
+  const Operand parts = passes.scratch(uint64_t{split.parts} * q.batches() * matrix, DType::f32);
   const MatrixReduceParams r{.offset = {0, g.offset[2]},
                              .n = q.batches() * matrix,
                              .rows = g.m,
@@ -125,9 +125,9 @@ void plan_tiles(Plan& plan, const Caps& caps, const Problem& q, const TileFamily
   g.c_batch[0] = matrix * q.p.batch[1];
   g.c_split = q.batches() * matrix;
   g.alpha = 1;
-  plan.add(kernel, {a, b, parts}, Access::read_write, g, tiles * split.parts, std::move(variant),
-           q.volume());
-  plan_reduce(plan, r, parts, c);
+  passes.add(kernel, {a, b, parts}, Access::read_write, g, tiles * split.parts, std::move(variant),
+             q.volume());
+  add_reduce(passes, r, parts, c);
 }
 
 GemmParams gemm_params(const Problem& q) {
@@ -174,65 +174,66 @@ double tile_cost(const Problem& q, const TileFamily& f, double rate) {
          q.batches() / rate;
 }
 
-void plan_naive(Plan& plan, const Caps&, const Problem& q, Operand a, Operand b, Operand c) {
-  plan.add("gemm_naive", {a, b, c}, Access::read_write, q.p, uint64_t{q.p.m} * q.p.n * q.batches(),
-           {}, q.volume());
+void add_naive(Passes& passes, const Caps&, const Problem& q, Operand a, Operand b, Operand c) {
+  passes.add("gemm_naive", {a, b, c}, Access::read_write, q.p,
+             uint64_t{q.p.m} * q.p.n * q.batches(), {}, q.volume());
 }
 
-void plan_subgroup(Plan& plan, const Caps& caps, const Problem& q, Operand a, Operand b,
-                   Operand c) {
+void add_subgroup(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b,
+                  Operand c) {
   const TileFamily family = subgroup_family(caps, q.t, q.p.n);
   GemmParams g = gemm_params(q);
   bool a_transposed = g.a_col != 1, b_transposed = g.b_col != 1;
   g.a_panel = family.tile_rows;
   if (!a_transposed && wants_panels(q, g.m, family.tile_rows, g.n)) {
-    a = pack_operand(plan, q, a, g.k, g.m, family.tile_rows, g.offset[0], g.a_col, g.a_row,
+    a = pack_operand(passes, q, a, g.k, g.m, family.tile_rows, g.offset[0], g.a_col, g.a_row,
                      g.a_batch);
     a_transposed = true;
     g.a_panel = g.k * family.tile_rows;
   } else if (!fits_words(q, g, true, a_transposed)) {
     const auto panel = static_cast<uint32_t>(multiple_of(4, g.k));
-    a = pack_operand(plan, q, a, g.m, g.k, panel, g.offset[0], g.a_row, g.a_col, g.a_batch);
+    a = pack_operand(passes, q, a, g.m, g.k, panel, g.offset[0], g.a_row, g.a_col, g.a_batch);
     a_transposed = false;
   }
   g.b_panel = family.tile_cols;
   if (!fits_words(q, g, false, b_transposed) || wants_panels(q, g.n, family.tile_cols, g.m)) {
-    b = pack_operand(plan, q, b, g.k, g.n, family.tile_cols, g.offset[1], g.b_row, g.b_col,
+    b = pack_operand(passes, q, b, g.k, g.n, family.tile_cols, g.offset[1], g.b_row, g.b_col,
                      g.b_batch);
     b_transposed = false;
     g.b_panel = g.k * family.tile_cols;
   }
-  plan_tiles(plan, caps, q, family, g, {family.lanes, stores_pairs(q), a_transposed, b_transposed},
-             a, b, c);
+  add_tiles(passes, caps, q, family, g, {family.lanes, stores_pairs(q), a_transposed, b_transposed},
+            a, b, c);
 }
 
 template <uint32_t tile>
-void plan_tiled(Plan& plan, const Caps& caps, const Problem& q, Operand a, Operand b, Operand c) {
-  plan_tiles(plan, caps, q, tiled_family(tile), gemm_params(q), {}, a, b, c);
+void add_tiled(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b,
+               Operand c) {
+  add_tiles(passes, caps, q, tiled_family(tile), gemm_params(q), {}, a, b, c);
 }
 
 struct Variant {
   std::string_view name;
   bool (*admits)(const Problem&, const Caps&);
   double (*cost)(const Problem&, const Caps&);  // seconds, roughly
-  void (*plan)(Plan&, const Caps&, const Problem&, Operand a, Operand b, Operand c);
+  void (*passes)(Passes&, const Caps&, const Problem&, Operand a, Operand b, Operand c);
 };
 
 // Rates: two cores of a CPU driver, measured; a middling GPU.
 constexpr Variant variants[] = {
     {"naive", [](const Problem& q, const Caps&) { return q.p.k <= kMaxLoop; },
      [](const Problem& q, const Caps& caps) { return q.volume() / (caps.is_cpu ? 2e9 : 3e11); },
-     plan_naive},
+     add_naive},
     {"subgroup", [](const Problem&, const Caps& caps) { return has_subgroup_family(caps); },
      [](const Problem& q, const Caps& caps) {
        return tile_cost(q, subgroup_family(caps, q.t, q.p.n), caps.is_cpu ? 25e9 : 1e11);
      },
-     plan_subgroup},
+     add_subgroup},
     {"tiled", [](const Problem&, const Caps& caps) { return caps.max_threads >= 256; },
      [](const Problem& q, const Caps& caps) {
        return tile_cost(q, tiled_family(64), caps.is_cpu ? 3e9 : 3e12);
      },
-     plan_tiled<64>},
+     add_tiled<64>},
     {"tiled128",
      [](const Problem&, const Caps& caps) { return !caps.is_cpu && caps.max_threads >= 256; },
      [](const Problem& q, const Caps&) {
@@ -240,7 +241,7 @@ constexpr Variant variants[] = {
        const uint64_t tiles = divide_up(q.p.m, 128) * divide_up(q.p.n, 128) * q.batches();
        return tile_cost(q, tiled_family(128), tiles >= 64 ? 5e12 : 1e12);
      },
-     plan_tiled<128>},
+     add_tiled<128>},
 };
 
 const Variant& choose(const Problem& q, const Caps& caps) {
@@ -273,22 +274,22 @@ Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, uint32_t step) {
           static_cast<uint32_t>(chunk)};
 }
 
-void plan_matmul(Plan& plan, const Caps& caps, const MatmulParams& p, Operand a, Operand b,
-                 Operand c) {
+void add_matmul(Passes& passes, const Caps& caps, const MatmulParams& p, Operand a, Operand b,
+                Operand c) {
   const Problem q{p, a.dtype, c.dtype};
   if (p.m == 0 || p.n == 0 || q.batches() == 0) return;
-  choose(q, caps).plan(plan, caps, q, a, b, c);
+  choose(q, caps).passes(passes, caps, q, a, b, c);
 }
 
-void plan_reduce(Plan& plan, MatrixReduceParams p, Operand x, Operand y) {
-  plan.add("matrix_reduce", {x, y}, Access::read_write, p, p.n);
+void add_reduce(Passes& passes, MatrixReduceParams p, Operand x, Operand y) {
+  passes.add("matrix_reduce", {x, y}, Access::read_write, p, p.n);
 }
 
-Operand plan_pack(Plan& plan, MatrixPackParams p, uint32_t batches, Operand x) {
+Operand add_pack(Passes& passes, MatrixPackParams p, uint32_t batches, Operand x) {
   const uint64_t count = uint64_t{batches} * p.rows * multiple_of(p.panel, p.cols);
-  const Operand y = plan.scratch(count, x.dtype);
+  const Operand y = passes.scratch(count, x.dtype);
   p.n = static_cast<uint32_t>(count / 4);
-  plan.add("matrix_pack", {x, y}, Access::write, p, p.n);
+  passes.add("matrix_pack", {x, y}, Access::write, p, p.n);
   return y;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "rewind/backends/vulkan/matrix.h"
+#include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/backends/vulkan/memory.h"
 #include "rewind/backends/vulkan/module_dispatcher.h"
 #include "rewind/backends/vulkan/profile.h"
@@ -39,13 +40,15 @@ class VulkanBackend final : public Backend {
 
   void run(const KernelCall& call) override {
     recorder_.begin_call();
-    if (matrix_.handles(call.kernel))
-      matrix_.run(call, dispatcher_);
-    else
+    if (!MatrixPasses::handles(call.kernel))
       dispatcher_.dispatch(call);
+    else if (call.preparation)
+      run_passes(call, static_cast<const Passes&>(*call.preparation), dispatcher_);
+    else
+      run_passes(call, *matrix_.passes(call), dispatcher_);
   }
-  uint64_t workspace_bytes(const KernelCall& call) const override {
-    return matrix_.handles(call.kernel) ? matrix_.workspace_bytes(call) : 0;
+  std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
+    return matrix_.prepare(call);
   }
 
   std::unique_ptr<Backend> dry() const override { return make_dry_backend(device_.caps()); }
@@ -69,7 +72,7 @@ class VulkanBackend final : public Backend {
   Recorder recorder_{device_};
   Staging staging_{device_, recorder_};
   ModuleDispatcher dispatcher_{device_, blocks_, recorder_, staging_};
-  MatrixPlanner matrix_{device_.caps()};
+  MatrixPasses matrix_{device_.caps()};
 };
 
 void VulkanBackend::write(BufferRange target, const void* source) {

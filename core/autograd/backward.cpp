@@ -1,7 +1,6 @@
 // Backward: one reverse loop over the tape.
 #include <algorithm>
 
-#include "rewind/core/autograd/eviction.h"
 #include "rewind/core/autograd/replay.h"
 #include "rewind/core/autograd/tape.h"
 #include "rewind/core/tensor/launch.h"
@@ -35,60 +34,55 @@ class Backward {
   static void start(Tape& tape, const Tensor& root, const Tensor& gradient, bool retain);
 
  private:
-  Backward(Tape& tape, bool retain) : tape_(tape), retain_(retain) {}
+  Backward(Tape& tape, bool retain)
+      : tape_(tape), records_(tape.records_), segments_(tape.segments_), retain_(retain) {}
 
   void run(int64_t root, int slot, Tensor gradient) {
-    reachable_ = mark(root);
-    grads_[root].resize(tape_.at(root).outputs.size());
-    grads_[root][static_cast<size_t>(slot)] = std::move(gradient);
-    int segment = tape_.segments_.size() - 1;
-    const auto first_of = [&](int s) { return tape_.segments_[s].first; };
+    mark(root);
+    records_[root].outputs[static_cast<size_t>(slot)].gradient = std::move(gradient);
+    int segment = segments_.size() - 1;
+    const auto first_of = [&](int s) { return segments_[s].first; };
     while (segment >= 0 && first_of(segment) > root) --segment;
-    for (int64_t i = root; i >= tape_.base_; --i) {
-      if (is_reachable(i)) visit(i);
-      if (const int s = evicting(i); s >= 0) Rematerializer(tape_, s).forget(tape_.at(i));
+    for (int64_t i = root; i >= records_.begin(); --i) {
+      if (records_[i].reached) visit(records_[i]);
+      if (const int s = evicting(records_[i]); s >= 0) segments_[s].forget(records_[i]);
       for (; segment >= 0 && first_of(segment) == i; --segment) leave(segment);
     }
     if (!retain_) retire(root);
   }
 
-  bool is_reachable(int64_t i) const { return reachable_[static_cast<size_t>(i - tape_.base_)]; }
-
   // The evicting segment that the record is in, or -1.
-  int evicting(int64_t i) const {
-    const int s = tape_.at(i).segment;
-    return s >= 0 && tape_.segments_[s].evicts ? s : -1;
+  int evicting(const Record& record) const {
+    const int s = record.segment;
+    return s >= 0 && segments_[s].evicts ? s : -1;
   }
 
   // The records that a gradient from `root` reaches.
-  std::vector<bool> mark(int64_t root) {
-    std::vector<bool> reach(static_cast<size_t>(root - tape_.base_ + 1));
-    reach.back() = true;
-    for (int64_t i = root; i >= tape_.base_; --i) {
-      if (!reach[static_cast<size_t>(i - tape_.base_)]) continue;
-      const Record& record = tape_.at(i);
+  void mark(int64_t root) {
+    for (int64_t i = records_.begin(); i < records_.end(); ++i) records_[i].reached = i == root;
+    for (int64_t i = root; i >= records_.begin(); --i) {
+      const Record& record = records_[i];
+      if (!record.reached) continue;
       check<AutogradError>(record.op != nullptr, "backward",
                            "the tape was freed by an earlier backward; call it with retain = true");
       for (const Edge& edge : record.inputs) {
         if (!edge.requires_grad || edge.record < 0) continue;
         check<AutogradError>(
-            edge.record >= tape_.base_, "backward",
+            records_.contains(edge.record), "backward",
             "the tape was freed by an earlier backward; call it with retain = true");
-        reach[static_cast<size_t>(edge.record - tape_.base_)] = true;
+        records_[edge.record].reached = true;
       }
     }
-    return reach;
   }
 
-  void visit(int64_t i) {
-    const auto found = grads_.find(i);
-    if (found == grads_.end()) return;
-    std::vector<Tensor> dy = std::move(found->second);
-    grads_.erase(found);
-    Record& record = tape_.at(i);
-    const int elastic = evicting(i);
+  void visit(Record& record) {
+    std::vector<Tensor> dy;
+    dy.reserve(record.outputs.size());
+    for (Edge& edge : record.outputs) dy.push_back(std::exchange(edge.gradient, {}));
+    if (std::none_of(dy.begin(), dy.end(), [](const Tensor& t) { return t.defined(); })) return;
+    const int elastic = evicting(record);
     if (elastic >= 0)
-      Rematerializer(tape_, elastic).prepare(record);
+      replayed(Replay(records_, segments_, elastic).run_for(record));
     else if (record.segment >= 0 && (record.saves.inputs || record.saves.outputs))
       open(record.segment);
     const OpScope scope(record.op->name);
@@ -112,32 +106,30 @@ class Backward {
       const Edge& edge = record.inputs[k];
       if (!edge.requires_grad || !dx[k].defined()) continue;
       check<AutogradError>(dx[k].shape() == edge.shape, record.op->name,
-                           "the gradient must have its input's shape, got {} and {}",
-                           dx[k].shape().str(), edge.shape.str());
+                           "the gradient must have its input's shape, got {} and {}", dx[k].shape(),
+                           edge.shape);
       if (edge.record < 0) {
         add_to_leaf(edge.leaf, std::move(dx[k]));
         continue;
       }
-      auto& slots = grads_[edge.record];
-      slots.resize(tape_.at(edge.record).outputs.size());
-      Tensor& sum = slots[static_cast<size_t>(edge.slot)];
+      Tensor& sum = records_[edge.record].outputs[static_cast<size_t>(edge.slot)].gradient;
       sum = sum.defined() ? sum_of(std::move(sum), std::move(dx[k])) : std::move(dx[k]);
     }
   }
 
   void open(int s) {
-    Segment& segment = tape_.segments_[s];
+    Segment& segment = segments_[s];
     if (segment.replayed) return;
     if (segment.parent >= 0) open(segment.parent);
-    Replay(tape_, s, reachable_).run();
+    replayed(Replay(records_, segments_, s).run());
     drop_kept(segment);
     if (!is_wanted_again(segment)) drop_externals(segment);
   }
 
   // What the segment holds for its replay is not needed after it: records have what they save.
   void drop_kept(Segment& segment) {
-    for (int p = segment.parent; p >= 0; p = tape_.segments_[p].parent)
-      for (const auto& [id, value] : segment.kept) tape_.segments_[p].kept.erase(id);
+    for (int p = segment.parent; p >= 0; p = segments_[p].parent)
+      for (const auto& [id, value] : segment.kept) segments_[p].kept.erase(id);
     segment.kept.clear();
   }
 
@@ -148,7 +140,7 @@ class Backward {
 
   // The loop has passed the segment's first record.
   void leave(int s) {
-    Segment& segment = tape_.segments_[s];
+    Segment& segment = segments_[s];
     drop_kept(segment);
     if (is_wanted_again(segment)) {
       hand_over(segment);
@@ -163,36 +155,34 @@ class Backward {
   bool is_wanted_again(const Segment& segment) {
     if (retain_) return true;
     for (int64_t i = segment.first; i < segment.last; ++i) {
-      const Record& record = tape_.at(i);
-      const bool reached =
-          i - tape_.base_ < static_cast<int64_t>(reachable_.size()) && is_reachable(i);
-      if (record.op && record.outputs[0].requires_grad && !reached) return true;
+      const Record& record = records_[i];
+      if (record.op && record.outputs[0].requires_grad && !record.reached) return true;
     }
     return false;
   }
 
   // Drops what the replay brought back; the next backward replays again.
   void reset(int s) {
-    Segment& segment = tape_.segments_[s];
+    Segment& segment = segments_[s];
     for (int64_t i = segment.first; segment.replayed && i < segment.last; ++i)
-      if (tape_.at(i).segment == s) release_saved(tape_.at(i));
+      if (records_[i].segment == s) release_saved(records_[i]);
     for (auto& [id, external] : segment.externals)  // inner values of a parent go again
       if (external.record >= 0 && inner_of_ancestor(segment, external.record)) external.value = {};
   }
 
   bool inner_of_ancestor(const Segment& segment, int64_t record) const {
-    for (int p = segment.parent; p >= 0; p = tape_.segments_[p].parent)
-      if (tape_.segments_[p].contains(record)) return true;
+    for (int p = segment.parent; p >= 0; p = segments_[p].parent)
+      if (segments_[p].contains(record)) return true;
     return false;
   }
 
   // A value that this segment held and that an earlier segment's vjp reads need not be replayed.
   void hand_over(Segment& segment) {
     for (const auto& [id, external] : segment.externals) {
-      if (external.record < tape_.base_ || !external.value.tensor.defined()) continue;
-      const Record& maker = tape_.at(external.record);
+      if (external.record < records_.begin() || !external.value.tensor.defined()) continue;
+      const Record& maker = records_[external.record];
       if (!maker.op || maker.segment < 0) continue;
-      Segment& earlier = tape_.segments_[maker.segment];
+      Segment& earlier = segments_[maker.segment];
       if (!earlier.replayed && saves(earlier, maker.segment, external.record, id))
         earlier.kept[id] = {external.value, external.record};
     }
@@ -202,38 +192,40 @@ class Backward {
   bool saves(const Segment& segment, int number, int64_t maker, uint64_t id) {
     bool found = false;
     for (int64_t i = maker; i < segment.last && !found; ++i) {
-      const Record& record = tape_.at(i);
+      const Record& record = records_[i];
       if (!record.op || record.segment != number) continue;
-      each_saved(record, [&](const Edge& edge, const Saved&) { found |= edge.id == id; });
+      each_saved(record, [&](const Edge& edge) { found |= edge.id == id; });
     }
     return found;
   }
 
   static void release_saved(Record& record) {
-    for (Saved& s : record.saved_inputs) s = {};
-    for (Saved& s : record.saved_outputs) s = {};
+    for (Edge& edge : record.inputs) edge.saved = {};
+    for (Edge& edge : record.outputs) edge.saved = {};
   }
 
   // Frees the records that were passed.
   void retire(int64_t root) {
-    for (int64_t i = root; i >= tape_.base_; --i) {
-      if (!is_reachable(i)) continue;
+    for (int64_t i = root; i >= records_.begin(); --i) {
+      if (!records_[i].reached) continue;
       Record dead;
-      std::swap(dead, tape_.at(i));
+      std::swap(dead, records_[i]);
       tape_.count_record(dead, -1);
       for (const Edge& edge : dead.inputs)
-        if (edge.record >= tape_.base_ && tape_.at(edge.record).op) --tape_.at(edge.record).readers;
+        if (records_.find(edge.record)) --records_[edge.record].readers;
     }
     std::vector<int64_t> unread;  // side branches that only retired records read
-    for (int64_t i = root; i >= tape_.base_; --i)
-      if (tape_.at(i).op && tape_.at(i).readers == 0) unread.push_back(i);
+    for (int64_t i = root; i >= records_.begin(); --i)
+      if (records_[i].op && records_[i].readers == 0) unread.push_back(i);
     tape_.free_records(std::move(unread));
   }
 
+  void replayed(uint64_t records) { tape_.replayed_records_ += records; }
+
   Tape& tape_;
+  Records& records_;
+  Segments& segments_;
   bool retain_;
-  std::vector<bool> reachable_;
-  std::unordered_map<int64_t, std::vector<Tensor>> grads_;
 };
 
 void Tensor::backward(const Tensor& gradient, bool retain) const {
@@ -246,13 +238,11 @@ void Backward::start(Tape& tape, const Tensor& root, const Tensor& gradient, boo
   check<AutogradError>(!tape.in_segment(), "backward",
                        "must not be called inside a checkpoint scope");
   check<AutogradError>(root.requires_grad(), "backward",
-                       "the tensor must depend on a leaf that requires a gradient, got {}",
-                       root.str());
+                       "the tensor must depend on a leaf that requires a gradient, got {}", root);
   check<ShapeError>(gradient.defined() || root.numel() == 1, "backward",
-                    "needs a scalar, or a gradient of its shape, got {}", root.str());
+                    "needs a scalar, or a gradient of its shape, got {}", root);
   check<ShapeError>(!gradient.defined() || gradient.shape() == root.shape(), "backward",
-                    "the gradient must have the tensor's shape, got {} and {}",
-                    gradient.defined() ? gradient.str() : "", root.str());
+                    "the gradient must have the tensor's shape, got {} and {}", gradient, root);
   const Tensor both[] = {root, gradient};
   check_devices("backward", std::span(both, gradient.defined() ? 2 : 1));
   if (tape.before_backward_) std::exchange(tape.before_backward_, {})(root);
@@ -265,7 +255,7 @@ void Backward::start(Tape& tape, const Tensor& root, const Tensor& gradient, boo
   if (producer.index < 0) return add_to_leaf(root, std::move(seed));
   check<AutogradError>(producer.tape.lock().get() == &tape, "backward",
                        "must run on the thread that recorded the tensor");
-  check<AutogradError>(producer.index >= tape.base_, "backward",
+  check<AutogradError>(producer.index >= tape.begin(), "backward",
                        "the tape was freed by an earlier backward; call it with retain = true");
   tape.running_ = true;
   try {

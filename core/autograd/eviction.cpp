@@ -1,10 +1,7 @@
-// Segments that keep what vjps read until memory is wanted, drop what is cheapest to make again,
-// and make it again value by value (Kirisame et al. 2021, "Dynamic tensor rematerialization").
 #include "rewind/core/autograd/eviction.h"
 
 #include <algorithm>
-
-#include "rewind/core/autograd/replay.h"
+#include <unordered_set>
 
 namespace rw {
 
@@ -20,29 +17,33 @@ struct Candidate {
 
 constexpr size_t most_ancestors = 64;  // looked at for the cost of one value
 
-}  // namespace
-
 // Cost of making a value of `record` again, with what of its ancestors was dropped too.
-double Rematerializer::cost(int64_t index) const {
-  std::vector<int64_t> work = {index};
-  std::unordered_set<int64_t> seen = {index};
+double cost_of(const Records& records, const Segment& segment, int64_t record) {
+  std::vector<int64_t> work = {record};
+  std::unordered_set<int64_t> seen = {record};
   double sum = 0;
   for (size_t next = 0; next < work.size() && next < most_ancestors; ++next) {
-    const Record& record = tape_.at(work[next]);
-    sum += record.cost.total();
-    for (const Edge& edge : record.inputs)
-      if (!at_hand(edge) && seen.insert(edge.record).second) work.push_back(edge.record);
+    const Record& maker = records[work[next]];
+    sum += maker.cost.total();
+    for (const Edge& edge : maker.inputs)
+      if (!segment.has(edge.id) && seen.insert(edge.record).second) work.push_back(edge.record);
   }
   return sum;
 }
 
-bool Rematerializer::at_hand(const Edge& edge) const {
-  return segment_.kept.contains(edge.id) || segment_.externals.contains(edge.id);
+// Whether nobody else's handle keeps the storage alive: else dropping ours would free nothing.
+bool is_ours(const Segment& segment, const Candidate& c) {
+  const auto value = [&](uint64_t id) -> const Tensor& { return segment.kept.at(id).value.tensor; };
+  return value(c.ids.front()).impl().storage.use_count() == static_cast<long>(c.ids.size()) &&
+         std::all_of(c.ids.begin(), c.ids.end(),
+                     [&](uint64_t id) { return value(id).pointer().use_count() == 1; });
 }
 
-bool Rematerializer::evict(uint64_t wanted) {
+}  // namespace
+
+uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uint64_t wanted) {
   std::unordered_map<const Storage*, Candidate> all;
-  for (const auto& [id, kept] : segment_.kept) {
+  for (const auto& [id, kept] : segment.kept) {
     const auto& storage = kept.value.tensor.impl().storage;
     Candidate& c = all[storage.get()];
     c.storage = storage.get();
@@ -52,14 +53,9 @@ bool Rematerializer::evict(uint64_t wanted) {
   }
   std::vector<std::pair<double, Candidate*>> order;
   for (auto& [storage, c] : all) {
-    // Somebody else's handle keeps the storage alive: dropping ours would free nothing.
-    const auto& some = segment_.kept.at(c.ids.front()).value.tensor.impl().storage;
-    bool ours = some.use_count() == static_cast<long>(c.ids.size());
-    for (const uint64_t id : c.ids)
-      ours &= segment_.kept.at(id).value.tensor.pointer().use_count() == 1;
-    if (!ours) continue;
-    for (const uint64_t id : c.ids) c.cost += cost(segment_.kept.at(id).record);
-    const auto staleness = static_cast<double>(tape_.segments_.now() - c.used + 1);
+    if (!is_ours(segment, c)) continue;
+    for (const uint64_t id : c.ids) c.cost += cost_of(records, segment, segment.kept.at(id).record);
+    const auto staleness = static_cast<double>(now - c.used + 1);
     order.emplace_back((c.cost + 1) / (static_cast<double>(c.bytes) * staleness), &c);
   }
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
@@ -67,85 +63,16 @@ bool Rematerializer::evict(uint64_t wanted) {
            std::pair(b.first, b.second->storage->id());
   });
   // A little more than wanted at a time: looking at all values again costs more.
-  uint64_t freed = 0, held = 0;
+  uint64_t freed = 0, held = 0, dropped = 0;
   for (const auto& [storage, c] : all) held += c.bytes;
   wanted = std::max(wanted, held / 32);
   for (const auto& [score, c] : order) {
     if (freed >= wanted) break;
     freed += c->bytes;
-    for (const uint64_t id : c->ids) segment_.kept.erase(id);
-    ++tape_.evictions_;
+    for (const uint64_t id : c->ids) segment.kept.erase(id);
+    ++dropped;
   }
-  return freed > 0;
-}
-
-bool evict(Tape& tape, uint64_t bytes) {
-  for (int s = 0; s < tape.segments().size(); ++s)
-    if (tape.segments()[s].evicts && Rematerializer(tape, s).evict(bytes)) return true;
-  return false;
-}
-
-Saved Rematerializer::take(const Edge& edge) {
-  if (const auto kept = segment_.kept.find(edge.id); kept != segment_.kept.end()) {
-    kept->second.used = tape_.segments_.tick();
-    return kept->second.value;
-  }
-  return segment_.externals.at(edge.id).value;
-}
-
-// Makes the value of `edge`, and first whatever it needs. What the records on the stack found at
-// hand is pinned, so that making their other inputs cannot drop it again.
-void Rematerializer::make(const Edge& wanted) {
-  struct Frame {
-    int64_t record;
-    std::vector<Saved> pinned;
-  };
-  std::vector<Frame> stack;
-  stack.push_back({wanted.record, {}});
-  while (!stack.empty()) {
-    Frame& frame = stack.back();
-    const Record& record = tape_.at(frame.record);
-    if (!record.op || !segment_.contains(frame.record)) fail_missing(wanted);
-    frame.pinned.clear();
-    const Edge* missing = nullptr;
-    for (const Edge& edge : record.inputs) {
-      if (at_hand(edge))
-        frame.pinned.push_back(take(edge));
-      else if (!missing)
-        missing = &edge;
-    }
-    if (missing) {
-      stack.push_back({missing->record, {}});
-      continue;
-    }
-    run(frame.record, frame.pinned);
-    stack.pop_back();
-  }
-}
-
-void Rematerializer::run(int64_t index, std::span<const Saved> pinned) {
-  const Record& record = tape_.at(index);
-  const OpScope scope(record.op->name);
-  std::vector<Tensor> inputs;
-  for (const Saved& value : pinned) inputs.push_back(replay_input(value));
-  std::vector<Tensor> outputs = run_forward(*record.op, record.attrs, inputs);
-  ++tape_.replayed_records_;
-  for (size_t k = 0; k < outputs.size(); ++k) {
-    outputs[k].impl().id = record.outputs[k].id;
-    segment_.kept[record.outputs[k].id] = {Saved::of(outputs[k]), index, tape_.segments_.tick()};
-  }
-}
-
-void Rematerializer::prepare(Record& record) {
-  const PhaseScope phase(Phase::replay);
-  each_saved(record, [&](const Edge& edge, Saved& saved) {
-    if (!at_hand(edge)) make(edge);
-    saved = take(edge);
-  });
-}
-
-void Rematerializer::forget(const Record& record) {
-  for (const Edge& edge : record.outputs) segment_.kept.erase(edge.id);
+  return dropped;
 }
 
 }  // namespace rw

@@ -1,34 +1,14 @@
-// Evicting segments: what backward does with them.
+// Segments that keep what vjps read until memory is wanted, and drop what is cheapest to make again
+// (Kirisame et al. 2021, "Dynamic tensor rematerialization").
 #pragma once
 
-#include "rewind/core/autograd/tape.h"
+#include "rewind/core/autograd/records.h"
+#include "rewind/core/autograd/segments.h"
 
 namespace rw {
 
-class Rematerializer {
- public:
-  Rematerializer(Tape& tape, int segment) : tape_(tape), segment_(tape.segments_[segment]) {}
-
-  // Brings back what the record's vjp reads.
-  void prepare(Record& record);
-  // The record's vjp is done: nobody wants its outputs any more.
-  void forget(const Record& record);
-  // Drops values worth at least `wanted` bytes, or all it can; false if there was none.
-  bool evict(uint64_t wanted);
-
- private:
-  bool at_hand(const Edge& edge) const;
-  double cost(int64_t record) const;
-  Saved take(const Edge& edge);
-  void make(const Edge& wanted);
-  void run(int64_t record, std::span<const Saved> pinned);
-
-  Tape& tape_;
-  Segment& segment_;
-};
-
-// Drops values of the tape's evicting segments until `bytes` are free; false if nothing could be
-// dropped.
-bool evict(Tape& tape, uint64_t bytes);
+// Drops kept values of the segment worth at least `wanted` bytes, or all it can; `now` is
+// Segments::now(). Returns how many storages went.
+uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uint64_t wanted);
 
 }  // namespace rw

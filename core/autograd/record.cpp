@@ -6,27 +6,29 @@ namespace rw {
 
 namespace {
 
-const Tensor& checked(const std::vector<Saved>& saved, int slot, const Record& record,
+const Tensor& checked(const std::vector<Edge>& edges, int slot, const Record& record,
                       const char* side) {
-  const bool there = slot < static_cast<int>(saved.size()) && saved[slot].tensor.defined();
-  check<AutogradError>(there, record.op->name,
+  const auto i = static_cast<size_t>(slot);
+  check<AutogradError>(i < edges.size() && edges[i].saved.tensor.defined(), record.op->name,
                        "the vjp reads {} {}, which is not saved; declare it in saves", side, slot);
-  const TensorImpl& impl = saved[slot].tensor.impl();
-  check<AutogradError>(impl.storage->version() == saved[slot].version, record.op->name,
-                       "{} {}{} {} must not change between forward and backward, it was written to",
-                       side, slot, impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name),
-                       saved[slot].tensor.str());
-  return saved[slot].tensor;
+  const Saved& saved = edges[i].saved;
+  const TensorImpl& impl = saved.tensor.impl();
+  if (impl.storage->version() != saved.version)
+    fail<AutogradError>(
+        record.op->name,
+        "{} {}{} {} must not change between forward and backward, it was written to", side, slot,
+        impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name), saved.tensor);
+  return saved.tensor;
 }
 
 }  // namespace
 
 const Tensor& Record::input(int i) const {
-  return checked(saved_inputs, i, *this, "input");
+  return checked(inputs, i, *this, "input");
 }
 Tensor Record::take_input(int i) {
   const Tensor& value = input(i);
-  return is_last_read ? std::move(saved_inputs[static_cast<size_t>(i)].tensor) : value;
+  return is_last_read ? std::move(inputs[static_cast<size_t>(i)].saved.tensor) : value;
 }
 
 Tensor Record::gradient_so_far(int i) const {
@@ -40,7 +42,7 @@ Tensor Record::gradient_so_far(int i) const {
 }
 
 const Tensor& Record::output(int i) const {
-  return checked(saved_outputs, i, *this, "output");
+  return checked(outputs, i, *this, "output");
 }
 
 uint64_t content_hash(const Tensor& t) {

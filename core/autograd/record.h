@@ -50,6 +50,13 @@ struct Op {
   bool is_view = false;
 };
 
+// A value as it was at some time.
+struct Saved {
+  Tensor tensor;
+  uint32_t version = 0;
+  static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version()}; }
+};
+
 // A value as a record sees it.
 struct Edge {
   uint64_t id = 0;
@@ -62,23 +69,18 @@ struct Edge {
   uint64_t storage = 0, bytes = 0;  // id and size of its storage
   uint64_t root = 0;                // the same number for all views of one content
   int64_t released =
-      -1;  // outputs: how many records there were when the handle died; -1: it is alive
-};
-
-// A saved value and the version that the forward read.
-struct Saved {
-  Tensor tensor;
-  uint32_t version = 0;
-  static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version()}; }
+      -1;           // outputs: how many records there were when the handle died; -1: it is alive
+  Saved saved;      // for the vjp, as the forward read it
+  Tensor gradient;  // outputs, in backward: what has come so far
 };
 
 struct Record {
   const Op* op = nullptr;  // null: freed
   std::any attrs;
   std::vector<Edge> inputs, outputs;
-  std::vector<Saved> saved_inputs, saved_outputs;
   Saves saves;
   uint32_t given = 0;         // of the first 32 inputs, those whose last handle the op was given
+  bool reached = false;       // by the gradient of the running backward
   bool is_last_read = false;  // no backward after the running one reads the saved values
   OpCost cost;
   int segment = -1;              // innermost checkpoint segment
@@ -101,13 +103,13 @@ struct Record {
   bool needs_grad(int input) const { return inputs[input].requires_grad; }
 };
 
-// The values that the record's vjp reads: body(Edge, Saved&).
+// The values that the record's vjp reads: body(Edge&).
 template <class R, class F>
 void each_saved(R& record, F&& body) {
   for (size_t k = 0; k < record.inputs.size(); ++k)
-    if (record.saves.input(k)) body(record.inputs[k], record.saved_inputs[k]);
+    if (record.saves.input(k)) body(record.inputs[k]);
   for (size_t k = 0; k < record.outputs.size(); ++k)
-    if (record.saves.output(k)) body(record.outputs[k], record.saved_outputs[k]);
+    if (record.saves.output(k)) body(record.outputs[k]);
 }
 
 // Of what the tensor holds, on the host. Waits.

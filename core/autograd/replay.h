@@ -1,39 +1,42 @@
-// Replay of one checkpoint segment: brings back what the vjps of its own records and its child
-// segments read, and nothing else.
+// Replay: makes dropped values of a checkpoint segment again, from what the segment holds.
 #pragma once
 
-#include "rewind/core/autograd/tape.h"
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "rewind/core/autograd/records.h"
+#include "rewind/core/autograd/segments.h"
 
 namespace rw {
 
-// The value as an input of a record that is replayed. AutogradError if it was written to.
-Tensor replay_input(const Saved& value);
-[[noreturn]] void fail_missing(const Edge& value);  // AutogradError
-
 class Replay {
  public:
-  // `reachable`: by record index from the tape's base, which records' vjps will run.
-  Replay(Tape& tape, int segment, const std::vector<bool>& reachable)
-      : tape_(tape), id_(segment), segment_(tape.segments_[segment]), reachable_(reachable) {}
-  void run();
+  Replay(Records& records, Segments& segments, int segment)
+      : records_(records), segments_(segments), number_(segment), segment_(segments[segment]) {}
+
+  // Brings back what the vjps of the segment's own records (those that backward reaches) and its
+  // child segments read, and nothing else. Returns the number of records that ran.
+  uint64_t run();
+  // The same for one record of a segment that evicts.
+  uint64_t run_for(Record& record);
 
  private:
-  using Ids = std::unordered_set<uint64_t>;
-  bool at_hand(uint64_t id) const;
-  Ids wanted() const;
-  std::vector<int64_t> plan(Ids needed) const;
-  Tensor take(const Edge& edge, bool last_use);
-  void execute(const std::vector<int64_t>& records, const Ids& keep);
-  void verify(const Record& record, std::span<const Tensor> outputs) const;
-  void hand_out(const Ids& keep);
-  Saved at_hand_value(uint64_t id) const;
-  bool reached(int64_t record) const;
+  using Makers = std::unordered_map<uint64_t, int64_t>;  // value id -> record that makes it
+  Makers wanted() const;
+  void hand_out(const Makers& wanted);
+  uint64_t make(const Makers& wanted);
+  std::vector<int64_t> plan(const Makers& wanted) const;
+  void pin(const Makers& wanted, const std::vector<int64_t>& plan);
+  void run_record(int64_t index, const Makers& wanted, const Makers& last_reader);
+  Tensor take(const Edge& edge, bool is_last_use);
+  Saved value(uint64_t id) const;
 
-  Tape& tape_;
-  int id_;
+  Records& records_;
+  Segments& segments_;
+  int number_;
   Segment& segment_;
-  const std::vector<bool>& reachable_;
-  std::unordered_map<uint64_t, Tensor> values_;  // replayed, still needed
+  std::unordered_map<uint64_t, Tensor> values_;  // made or pinned, and still needed
 };
 
 }  // namespace rw

@@ -14,7 +14,7 @@ Segments::Handle Segments::open(int64_t first, SavePolicy policy, bool evicts) {
   const int number = size();
   if (open_ >= 0) (*this)[open_].children.push_back(number);
   list_.push_back(std::move(segment));
-  context().segment = open_ = number;
+  open_ = number;
   return {number, list_.back().serial};
 }
 
@@ -28,7 +28,6 @@ bool Segments::close(const Handle& segment, int64_t last) {
     open_ = inner.parent;
     if (inner.alive == 0) inner.release();
   }
-  context().segment = open_;
   return true;
 }
 
@@ -43,20 +42,20 @@ int Segments::maker(const Edge& edge, int segment) const {
   return segment;
 }
 
-void Segments::take(const Edge& edge, const Tensor& value) {
+void Segments::take(const Edge& edge, Saved value) {
   if (is_inner(edge))
-    (*this)[open_].kept[edge.id] = {Saved::of(value), edge.record, tick()};
+    (*this)[open_].kept[edge.id] = {std::move(value), edge.record, tick()};
   else
-    hold(edge, value);
+    hold(edge, std::move(value));
 }
 
-void Segments::hold(const Edge& edge, const Tensor& value) {
+void Segments::hold(const Edge& edge, Saved value) {
   const int outer = maker(edge, open_);
   for (int s = open_; s != outer; s = (*this)[s].parent) {
     External& external = (*this)[s].externals[edge.id];
     external.record = edge.record;
     ++external.readers;
-    if (outer < 0 && !external.value.tensor.defined()) external.value = Saved::of(value);
+    if (outer < 0 && !external.value.tensor.defined()) external.value = value;
   }
 }
 
@@ -108,7 +107,11 @@ void Segments::count_record(int segment, int64_t change) {
 
 void Segments::clear() {
   list_.clear();
-  context().segment = open_ = -1;
+  open_ = -1;
+}
+
+void Segment::forget(const Record& record) {
+  for (const Edge& edge : record.outputs) kept.erase(edge.id);
 }
 
 void Segment::release() {

@@ -50,8 +50,10 @@ struct Segment {
   std::unordered_map<uint64_t, Kept> kept;           // inner values that are at hand anyway
   bool evicts = false;  // keeps what vjps read, until memory is wanted, and replays value by value
 
-  void release();  // its records are gone
+  void release();                     // its records are gone
+  void forget(const Record& record);  // nobody wants its outputs any more
 
+  bool has(uint64_t id) const { return kept.contains(id) || externals.contains(id); }
   bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
 };
 
@@ -74,7 +76,7 @@ class Segments {
   bool is_inner(const Edge& edge) const;
 
   // The input of a record in the innermost segment: is kept there, or held from outside.
-  void take(const Edge& edge, const Tensor& value);
+  void take(const Edge& edge, Saved value);
   // Keeps outputs of record `index` in the segments up to the outermost one that wants them: all of
   // them where a policy says so, else those that `wanted` has (bit i: output i).
   void keep(const Record& record, int64_t index, std::span<const Tensor> outputs, uint32_t wanted);
@@ -93,7 +95,7 @@ class Segments {
 
  private:
   int maker(const Edge& edge, int segment) const;
-  void hold(const Edge& edge, const Tensor& value);
+  void hold(const Edge& edge, Saved value);
 
   std::vector<Segment> list_;
   int open_ = -1;

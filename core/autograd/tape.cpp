@@ -1,7 +1,9 @@
 #include "rewind/core/autograd/tape.h"
 
 #include <algorithm>
+#include <unordered_set>
 
+#include "rewind/core/autograd/eviction.h"
 #include "rewind/core/tensor/launch.h"
 
 namespace rw {
@@ -20,7 +22,9 @@ Edge edge_of(const TensorImpl& impl, uint64_t root) {
           .leaf = {},
           .storage = impl.storage->id(),
           .bytes = impl.storage->range().size,
-          .root = root};
+          .root = root,
+          .saved = {},
+          .gradient = {}};
 }
 
 Edge input_edge(const Tensor& t, Tape& tape) {
@@ -52,28 +56,21 @@ const std::shared_ptr<Tape>& Tape::current() {
   return tape;
 }
 
-const Record* Tape::find(int64_t index) const {
-  if (index < base_ || index >= end()) return nullptr;
-  const Record& record = records_[static_cast<size_t>(index - base_)];
-  return record.op ? &record : nullptr;
-}
-
-void Tape::append(Record record, bool requires_grad, std::span<const Tensor> held,
-                  std::span<Tensor> outputs) {
+void Tape::append(Record record, bool requires_grad, std::span<Tensor> outputs) {
   const int64_t index = end();
-  record.segment = segments_.innermost();
-  record.saved_outputs.resize(outputs.size());
+  record.outputs.reserve(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     TensorImpl& impl = outputs[i].impl();
-    if (record.saves.output(i) && !in_segment()) record.saved_outputs[i] = Saved::of(outputs[i]);
     impl.requires_grad = requires_grad && is_float(impl.dtype);
     impl.producer = {weak_from_this(), index, static_cast<int>(i)};
     record.outputs.push_back(output_edge(outputs[i], record));
+    if (record.saves.output(i) && !in_segment()) record.outputs[i].saved = Saved::of(outputs[i]);
   }
   record.readers = static_cast<int64_t>(outputs.size());
-  for (size_t i = 0; i < record.inputs.size(); ++i) {
-    if (record.inputs[i].record >= 0) ++at(record.inputs[i].record).readers;
-    if (held[i].defined()) segments_.take(record.inputs[i], held[i]);
+  for (Edge& edge : record.inputs) {
+    if (edge.record >= 0) ++records_[edge.record].readers;
+    if (in_segment() && edge.saved.tensor.defined())
+      segments_.take(edge, std::exchange(edge.saved, {}));
   }
   if (in_segment()) {
     segments_.keep(record, index, outputs, observer_ ? observer_->kept_outputs() : 0);
@@ -81,8 +78,8 @@ void Tape::append(Record record, bool requires_grad, std::span<const Tensor> hel
       for (const Tensor& y : outputs) record.hashes.push_back(content_hash(y));
   }
   if (observer_) observer_->after_record(record);
+  count_record(record, 1);
   records_.push_back(std::move(record));
-  count_record(records_.back(), 1);
 }
 
 void Tape::count_record(const Record& record, int64_t change) {
@@ -105,9 +102,8 @@ void Tape::release_handle(int64_t index, int slot) {
     has_foreign_ = true;
     return;
   }
-  if (index < base_ || index >= end()) return;
-  Record& record = at(index);
-  if (!record.op) return;
+  if (!records_.find(index)) return;
+  Record& record = records_[index];
   record.outputs[static_cast<size_t>(slot)].released = end();
   if (--record.readers == 0 && !running_) free_records({index});
 }
@@ -125,11 +121,11 @@ void Tape::take_foreign_releases() {
 
 void Tape::free_records(std::vector<int64_t> worklist) {
   while (!worklist.empty()) {
-    Record& record = at(worklist.back());
+    Record& record = records_[worklist.back()];
     worklist.pop_back();
     if (!record.op) continue;
     for (const Edge& edge : record.inputs)
-      if (edge.record >= base_ && at(edge.record).op && --at(edge.record).readers == 0)
+      if (records_.find(edge.record) && --records_[edge.record].readers == 0)
         worklist.push_back(edge.record);
     Record dead;
     std::swap(dead, record);  // handles die after the record left the tape
@@ -144,11 +140,19 @@ void Tape::forget_if_empty() {
 }
 
 void Tape::clear() {
-  base_ = end();  // indices are never used twice: old handles may still name them
   alive_ = 0;
   segments_.clear();
-  const auto dead = std::move(records_);
   records_.clear();
+}
+
+bool Tape::evict(uint64_t bytes) {
+  for (int s = 0; s < segments_.size(); ++s) {
+    if (!segments_[s].evicts) continue;
+    const uint64_t dropped = drop_values(records_, segments_[s], segments_.now(), bytes);
+    evictions_ += dropped;
+    if (dropped) return true;
+  }
+  return false;
 }
 
 TapeStats Tape::stats() const {
@@ -159,9 +163,9 @@ TapeStats Tape::stats() const {
     ++stats.saved_tensors;
     if (seen.insert(t.impl().storage.get()).second) stats.saved_bytes += t.impl().storage->bytes();
   };
-  for (const Record& record : records_) {
-    for (const Saved& s : record.saved_inputs) count(s.tensor);
-    for (const Saved& s : record.saved_outputs) count(s.tensor);
+  for (int64_t i = begin(); i < end(); ++i) {
+    for (const Edge& edge : records_[i].inputs) count(edge.saved.tensor);
+    for (const Edge& edge : records_[i].outputs) count(edge.saved.tensor);
   }
   for (const Segment& segment : segments_.all()) {
     for (const auto& [id, external] : segment.externals) count(external.value.tensor);
@@ -190,24 +194,23 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   for (size_t i = 0; i < std::min<size_t>(inputs.size(), 32); ++i)
     needs |= uint32_t{inputs[i].requires_grad()} << i;
   record.saves = requires_grad ? op.saves(attrs, needs) : Saves{};
-  record.saved_inputs.resize(inputs.size());
-  std::vector<Tensor> held(inputs.size());  // by open segments: values from outside
   const Segments& segments = tape->segments();
+  record.segment = segments.innermost();
+  const SegmentScope segment(record.segment);
+  record.inputs.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    record.inputs.push_back(input_edge(inputs[i], *tape));
+    Edge& edge = record.inputs.emplace_back(input_edge(inputs[i], *tape));
     if (i < 32 && inputs[i].pointer().use_count() == 1) record.given |= uint32_t{1} << i;
-    if (tape->in_segment()) {
-      if (!segments.is_inner(record.inputs[i]) || (record.saves.input(i) && segments.is_evicting()))
-        held[i] = inputs[i].detach();
-    } else if (record.saves.input(i)) {
-      record.saved_inputs[i] = Saved::of(inputs[i]);
-    }
+    bool saved = record.saves.input(i);
+    // Segments hold values from outside; evicting ones keep what vjps read, too.
+    if (tape->in_segment()) saved = !segments.is_inner(edge) || (saved && segments.is_evicting());
+    if (saved) edge.saved = Saved::of(inputs[i]);
   }
   const OpCost before = context().queued;
   std::vector<Tensor> outputs = run_forward(op, attrs, inputs);
   record.cost = {context().queued.flops - before.flops, context().queued.bytes - before.bytes};
   record.attrs = std::move(attrs);
-  tape->append(std::move(record), requires_grad, held, outputs);
+  tape->append(std::move(record), requires_grad, outputs);
   return outputs;
 }
 

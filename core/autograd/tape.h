@@ -4,7 +4,6 @@
 #include <any>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/core/autograd/record.h"
+#include "rewind/core/autograd/records.h"
 #include "rewind/core/autograd/segments.h"
 #include "rewind/core/tensor/tensor.h"
 
@@ -32,11 +31,9 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   bool in_segment() const { return segments_.innermost() >= 0; }
   // Ops are recorded even where no gradient is wanted: a replay may need them.
   bool records_all() const { return in_segment() || observer_ != nullptr; }
-  // Appends a record and makes the outputs its products, which want gradients or not. `held` are
-  // the inputs that open segments have to hold, undefined where there is nothing to hold. Called by
-  // apply only.
-  void append(Record record, bool requires_grad, std::span<const Tensor> held,
-              std::span<Tensor> outputs);
+  // Appends a record and makes the outputs its products, which want gradients or not. Where a
+  // segment is open, what the inputs have saved goes to it. Called by apply only.
+  void append(Record record, bool requires_grad, std::span<Tensor> outputs);
 
   void release_handle(int64_t index, int slot) override;
   void take_foreign_releases();  // frees what other threads have dropped since
@@ -57,18 +54,18 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   };
   Observer* observer() const { return observer_; }
   Observer* exchange_observer(Observer* observer) { return std::exchange(observer_, observer); }
-  int64_t begin() const { return base_; }  // the oldest record's index
-  int64_t end() const {
-    return base_ + static_cast<int64_t>(records_.size());
-  }  // the next record's index
+  int64_t begin() const { return records_.begin(); }  // the oldest record's index
+  int64_t end() const { return records_.end(); }      // the next record's index
 
   // Reads every value made in segments, in forward and again in replay, and throws AutogradError
   // naming the first op that did not give the same bits. Slow: for finding impure ops.
   void verify_replay(bool on) { verify_ = on; }
 
-  const Record* find(int64_t index) const;  // null: freed or not recorded yet
+  const Record* find(int64_t index) const { return records_.find(index); }
   const Segments& segments() const { return segments_; }
-  TapeStats stats() const;                           // of what is alive now
+  TapeStats stats() const;  // of what is alive now
+  // Drops values of evicting segments until `bytes` are free; false if nothing could be dropped.
+  bool evict(uint64_t bytes);
   uint64_t evictions() const { return evictions_; }  // since the thread began
   uint64_t replayed_records() const { return replayed_records_; }
   // Called with what the next backward starts from, before it begins. Empty: nobody is.
@@ -79,16 +76,13 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
 
  private:
   friend class Backward;
-  friend class Replay;
-  friend class Rematerializer;
 
-  Record& at(int64_t index) { return records_[static_cast<size_t>(index - base_)]; }
   void free_records(std::vector<int64_t> worklist);
   void count_record(const Record& record, int64_t change);
   void forget_if_empty();
 
-  std::deque<Record> records_;
-  int64_t base_ = 0, alive_ = 0;
+  Records records_;
+  int64_t alive_ = 0;
   Segments segments_;
   Observer* observer_ = nullptr;
   std::function<void(const Tensor&)> before_backward_;

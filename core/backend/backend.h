@@ -33,6 +33,12 @@ struct Binding {
   Access access = Access::read;
 };
 
+// What a backend works out for a call before it runs.
+struct Preparation {
+  virtual ~Preparation() = default;
+  uint64_t workspace_bytes = 0;
+};
+
 struct KernelCall {
   std::string_view kernel;                      // the same name in every backend
   std::span<const Binding> bindings;            // at most 8
@@ -41,6 +47,7 @@ struct KernelCall {
   std::span<const uint32_t> variant = {};       // specialization constants 0, 1, ...
   double flops = 0;                             // for submit pacing and reports
   BufferRange workspace = {};                   // workspace_bytes(call) bytes, contents undefined
+  const Preparation* preparation = nullptr;     // what prepare(call) gave; null: run() prepares
 };
 
 // Bytes that the call reads and writes.
@@ -96,8 +103,14 @@ class Backend {
 
   // Queues one kernel. Calls behave as if executed in order.
   virtual void run(const KernelCall& call) = 0;
-  // Scratch bytes that run(call) needs; bindings' ranges are looked at by size only.
-  virtual uint64_t workspace_bytes(const KernelCall&) const { return 0; }
+  // What run(call) needs to know, worked out once for calls that repeat; bindings' ranges are
+  // looked at by size only. Null: nothing, and no workspace.
+  virtual std::shared_ptr<const Preparation> prepare(const KernelCall&) const { return nullptr; }
+  // Scratch bytes that run(call) needs.
+  uint64_t workspace_bytes(const KernelCall& call) const {
+    const auto preparation = prepare(call);
+    return preparation ? preparation->workspace_bytes : 0;
+  }
 
   virtual void flush() {}          // hand queued work to the device
   virtual void synchronize() = 0;  // wait for all work

@@ -1,10 +1,15 @@
 // Typed errors. Every message reads `[op] what must hold, got A and B` and says what to do.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include <algorithm>
+#include <concepts>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 
 namespace rw {
 
@@ -38,16 +43,53 @@ struct OutOfMemory : Error {
   using Error::Error;
 };  // arena limit or device memory exhausted
 
-// Throws E("[op] message") unless `ok`.
+// What describes itself by str() (shapes, tensors, devices), as a part of messages.
+template <class T>
+concept Describable = requires(const T& t) {
+  { t.str() } -> std::same_as<std::string>;
+};
+template <class T>
+struct Described {
+  const T& value;
+};
+template <class T>
+decltype(auto) described(T&& t) {
+  if constexpr (Describable<std::remove_cvref_t<T>>)
+    return Described<std::remove_cvref_t<T>>{t};
+  else
+    return std::forward<T>(t);
+}
+template <class T>
+using Shown =
+    std::conditional_t<Describable<std::remove_cvref_t<T>>, Described<std::remove_cvref_t<T>>, T>;
+template <class... Args>
+using Message = fmt::format_string<Shown<Args>...>;
+
+}  // namespace rw
+
+template <class T>
+struct fmt::formatter<rw::Described<T>> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  auto format(const rw::Described<T>& described, fmt::format_context& context) const {
+    const std::string text = described.value.str();
+    return std::copy(text.begin(), text.end(), context.out());
+  }
+};
+
+namespace rw {
+
+// Throws E("[op] message").
 template <class E = ValueError, class... Args>
-void check(bool ok, std::string_view op, fmt::format_string<Args...> message, Args&&... args) {
-  if (!ok) [[unlikely]]
-    throw E(fmt::format("[{}] {}", op, fmt::format(message, std::forward<Args>(args)...)));
+[[noreturn]] void fail(std::string_view op, Message<Args...> message, Args&&... args) {
+  throw E(fmt::format("[{}] {}", op, fmt::format(message, described(std::forward<Args>(args))...)));
 }
 
+// The same unless `ok`. Arguments are evaluated in any case: give it values (a tensor, a shape),
+// not texts made of them.
 template <class E = ValueError, class... Args>
-[[noreturn]] void fail(std::string_view op, fmt::format_string<Args...> message, Args&&... args) {
-  throw E(fmt::format("[{}] {}", op, fmt::format(message, std::forward<Args>(args)...)));
+void check(bool ok, std::string_view op, Message<Args...> message, Args&&... args) {
+  if (!ok) [[unlikely]]
+    fail<E>(op, message, std::forward<Args>(args)...);
 }
 
 }  // namespace rw

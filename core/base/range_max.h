@@ -1,4 +1,4 @@
-// A segment tree. Private to core/memory/offset_plan.cpp.
+// A segment tree. Private to core/memory/layout.cpp.
 #pragma once
 
 #include <algorithm>

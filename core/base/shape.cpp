@@ -1,5 +1,7 @@
 #include "rewind/core/base/shape.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "rewind/core/base/checked.h"
@@ -38,13 +40,13 @@ int64_t Shape::numel() const {
 void check_sizes(const char* op, const Shape& shape, size_t element_bytes) {
   std::optional<int64_t> bytes = static_cast<int64_t>(element_bytes);
   for (const int64_t d : shape) {
-    check<ShapeError>(d >= 0, op, "sizes must not be negative, got {}", shape.str());
+    check<ShapeError>(d >= 0, op, "sizes must not be negative, got {}", shape);
     if (d > 0) bytes = checked_mul(bytes, d);
   }
   check<ShapeError>(
       bytes.has_value(), op,
       "the sizes that are not 0 must give a number of bytes below 2^63, got {} of {} bytes each",
-      shape.str(), element_bytes);
+      shape, element_bytes);
 }
 
 std::optional<int64_t> last_element(const Shape& shape, const Strides& strides, int64_t offset) {
@@ -110,7 +112,7 @@ Shape broadcast(const Shape& a, const Shape& b, const char* op) {
     const int ia = i - (rank - a.rank()), ib = i - (rank - b.rank());
     const int64_t da = ia < 0 ? 1 : a[ia], db = ib < 0 ? 1 : b[ib];
     check<ShapeError>(da == db || da == 1 || db == 1, op,
-                      "shapes must broadcast together, got {} and {}", a.str(), b.str());
+                      "shapes must broadcast together, got {} and {}", a, b);
     out.push_back(da == 1 ? db : da);
   }
   return out;

@@ -1,4 +1,4 @@
-// The spaces of an offset plan, one after the other. Private to core/memory/offset_plan.cpp.
+// The spaces of an offset plan, one after the other. Private to core/memory/layout.cpp.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class AddressLine {
     std::ranges::stable_sort(order_, {}, [&](uint32_t i) { return holes[i]; });
     for (const uint32_t hole : order_) {
       sizes_.push_back(std::min(holes[hole], total));
-      check(sizes_.back() <= max_total - holes_end(), "plan_offsets",
+      check(sizes_.back() <= max_total - holes_end(), "lay_out",
             "holes must have less than {} bytes in all", max_total);
       ends_.push_back(holes_end() + sizes_.back());
     }

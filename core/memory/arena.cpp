@@ -33,7 +33,7 @@ Arena::Range Arena::take(Hole hole, uint64_t offset, uint64_t size) {
   remove_hole(block, begin, hole_size);
   if (offset > begin) add_hole(block, begin, offset - begin);
   if (end > offset + size) add_hole(block, offset + size, end - offset - size);
-  blocks_[block].ranges[offset] = size;
+  blocks_.at(block).ranges[offset] = size;
   live_ += size;
   return {block, offset, size};
 }
@@ -70,7 +70,7 @@ void Arena::add_block(uint32_t block, uint64_t bytes) {
   check(!blocks_.contains(block) && size > 0, "arena",
         "a new block must have a new number and at least {} bytes, got block {} of {} bytes", unit_,
         block, bytes);
-  blocks_[block].size = size;
+  blocks_.try_emplace(block, size, nodes_.get());
   reserved_ += size;
   add_hole(block, 0, size);
 }
@@ -111,12 +111,12 @@ std::vector<uint64_t> Arena::block_sizes() const {
 }
 
 void Arena::add_hole(uint32_t block, uint64_t offset, uint64_t size) {
-  blocks_[block].holes[offset] = size;
+  blocks_.at(block).holes[offset] = size;
   holes_.insert({size, block, offset});
 }
 
 void Arena::remove_hole(uint32_t block, uint64_t offset, uint64_t size) {
-  blocks_[block].holes.erase(offset);
+  blocks_.at(block).holes.erase(offset);
   holes_.erase({size, block, offset});
 }
 

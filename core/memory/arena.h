@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <memory_resource>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -47,10 +49,13 @@ class Arena {
   size_t block_count() const { return blocks_.size(); }
 
  private:
+  // A training step makes and drops as many nodes as tensors: they are taken from a pool.
+  using Nodes = std::pmr::unsynchronized_pool_resource;
   struct Block {
+    Block(uint64_t bytes, Nodes* nodes) : size(bytes), holes(nodes), ranges(nodes) {}
     uint64_t size = 0;
-    std::map<uint64_t, uint64_t> holes;   // offset -> size
-    std::map<uint64_t, uint64_t> ranges;  // offset -> size
+    std::pmr::map<uint64_t, uint64_t> holes;   // offset -> size
+    std::pmr::map<uint64_t, uint64_t> ranges;  // offset -> size
   };
   using Hole = std::tuple<uint64_t, uint32_t, uint64_t>;  // size, block, offset
 
@@ -59,8 +64,9 @@ class Arena {
   void remove_hole(uint32_t block, uint64_t offset, uint64_t size);
 
   uint64_t unit_, reserved_ = 0, live_ = 0;
+  std::unique_ptr<Nodes> nodes_ = std::make_unique<Nodes>();
   std::map<uint32_t, Block> blocks_;
-  std::set<Hole> holes_;  // ordered by size: best fit is lower_bound
+  std::pmr::set<Hole> holes_{nodes_.get()};  // ordered by size: best fit is lower_bound
 };
 
 }  // namespace rw

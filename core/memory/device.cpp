@@ -34,7 +34,7 @@ std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
   const MemoryPool::Place place = take(static_cast<uint64_t>(shape.numel()) * size_of(dtype));
   auto storage = std::make_shared<Storage>(shared_from_this(), *this, shape, dtype);
   storage->place_ = place;
-  storages_.insert(storage.get());
+  link(*storage);
   account_.allocated(storage->purpose(), storage->bytes(), place.range.size, pool_now());
   if (tracer_) tracer_->allocated(*storage);
   return storage;
@@ -42,10 +42,27 @@ std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
 
 void Device::release(Storage& storage) noexcept {
   const Lock lock(mutex_);
-  storages_.erase(&storage);
+  unlink(storage);
   account_.freed(storage.purpose(), storage.bytes_);
   if (tracer_) tracer_->freed(storage);
   pool_.release(storage.place_);
+}
+
+void Device::link(Storage& storage) {
+  storage.previous_ = newest_;
+  if (newest_) newest_->next_ = &storage;
+  newest_ = &storage;
+}
+
+void Device::unlink(Storage& storage) noexcept {
+  if (storage.previous_) storage.previous_->next_ = storage.next_;
+  (storage.next_ ? storage.next_->previous_ : newest_) = storage.previous_;
+}
+
+std::vector<const Storage*> Device::storages() const {
+  std::vector<const Storage*> all;
+  for (const Storage* s = newest_; s; s = s->previous_) all.push_back(s);
+  return all;
 }
 
 void Device::set_purpose(Storage& storage, Purpose purpose) {
@@ -109,7 +126,7 @@ void Device::trim() {
 }
 
 void Device::out_of_memory(uint64_t bytes) const {
-  std::vector<const Storage*> top(storages_.begin(), storages_.end());
+  std::vector<const Storage*> top = storages();
   const size_t shown = std::min<size_t>(5, top.size());
   std::partial_sort(top.begin(), top.begin() + shown, top.end(), [](auto* a, auto* b) {
     return std::pair(b->bytes(), a->id()) < std::pair(a->bytes(), b->id());
@@ -171,25 +188,25 @@ WorkByPhase Device::work() const {
 
 std::vector<StepTrace> Device::step_traces() const {
   const Lock lock(mutex_);
-  return pool_.planner().traces();
+  return pool_.layouts().traces();
 }
 
 void Device::learn(std::vector<StepTrace> traces) {
   const Lock lock(mutex_);
-  pool_.planner().learn(std::move(traces));
+  pool_.layouts().learn(std::move(traces));
 }
 
 void Device::set_packs_steps(bool on) {
   const Lock lock(mutex_);
-  pool_.planner().set_solves(on);
+  pool_.layouts().set_solves(on);
 }
 
 MemoryReport Device::memory_report() const {
   const Lock lock(mutex_);
   MemoryReport r = account_.report(pool_now());
   r.limit = pool_.limit();
-  r.followed_steps = pool_.planner().followed_steps();
-  r.plan_misses = pool_.planner().all_misses();
+  r.followed_steps = pool_.layouts().followed_steps();
+  r.plan_misses = pool_.layouts().all_misses();
   r.driver_overhead = driver_overhead(*backend_, r.reserved).value_or(0);
   return r;
 }
@@ -222,7 +239,7 @@ Device::LiveBudget Device::exchange_live_budget(LiveBudget budget) {
 void Device::start_trace() {
   const Lock lock(mutex_);
   tracer_ = std::make_unique<Tracer>();
-  for (const Storage* storage : storages_) tracer_->existed(*storage);
+  for (const Storage* storage : storages()) tracer_->existed(*storage);
   backend_->time_kernels(true);
 }
 

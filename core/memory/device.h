@@ -7,7 +7,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "rewind/core/backend/backend.h"
@@ -86,6 +85,9 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
  private:
   explicit Device(std::unique_ptr<Backend> backend, uint64_t memory_limit);
   MemoryPool::Place take(uint64_t bytes);
+  void link(Storage& storage);
+  void unlink(Storage& storage) noexcept;
+  std::vector<const Storage*> storages() const;  // newest first
   MemoryAccount::Pool pool_now() const;
   [[noreturn]] void out_of_memory(uint64_t bytes) const;
 
@@ -97,7 +99,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   MemoryPool pool_;
   MemoryAccount account_;
   WorkByPhase work_{};
-  std::unordered_set<const Storage*> storages_;
+  Storage* newest_ = nullptr;  // of those alive: the end of a list
   bool step_ends_soon_ = false;
   LiveBudget budget_;
   std::unique_ptr<Tracer> tracer_;

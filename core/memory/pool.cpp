@@ -19,7 +19,7 @@ MemoryPool::MemoryPool(Backend& backend, uint64_t limit)
       limit_(limit),
       arena_(alignment()),
       lasting_(alignment()),
-      planner_({.arena = arena_,
+      layouts_({.arena = arena_,
                 .largest_block = backend.info().max_block_bytes,
                 .grow = [this](uint64_t bytes) { return add_block(arena_, bytes); },
                 .trim = [this] { trim(); }}) {}
@@ -27,14 +27,14 @@ MemoryPool::MemoryPool(Backend& backend, uint64_t limit)
 std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, bool lasting) {
   Place taken;
   const uint64_t size = size_of(bytes);
-  const auto [place, outlives] = lasting ? StepPlanner::Proposal{.outlives = true}
-                                         : planner_.propose(bytes, size, taken.ticket);
+  const auto [place, outlives] = lasting ? StepLayouts::Proposal{.outlives = true}
+                                         : layouts_.propose(bytes, size, taken.ticket);
   std::optional<Arena::Range> range;
   if (outlives) range = take_lasting(bytes);
   taken.lasting = range.has_value();
   if (!range && place) {
     range = arena_.allocate_at(place->block, place->offset, size);
-    if (!range) planner_.missed();
+    if (!range) layouts_.missed();
   }
   if (!range) range = take_anywhere(bytes);
   if (!range) return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, bool lasting) 
 
 void MemoryPool::release(const Place& place) {
   (place.lasting ? lasting_ : arena_).free(place.range);
-  planner_.freed(place.ticket);
+  layouts_.freed(place.ticket);
 }
 
 std::optional<Arena::Range> MemoryPool::take_lasting(uint64_t bytes) {
@@ -109,7 +109,7 @@ std::vector<uint64_t> MemoryPool::block_sizes() const {
 }
 
 void MemoryPool::end_step() {
-  planner_.end_step();
+  layouts_.end_step();
   last_step_peak_ = std::exchange(step_peak_, live());
 }
 

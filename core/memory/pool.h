@@ -9,7 +9,7 @@
 
 #include "rewind/core/backend/backend.h"
 #include "rewind/core/memory/arena.h"
-#include "rewind/core/memory/step_planner.h"
+#include "rewind/core/memory/step_layouts.h"
 
 namespace rw {
 
@@ -17,7 +17,7 @@ class MemoryPool {
  public:
   struct Place {
     Arena::Range range;
-    StepPlanner::Ticket ticket = {};
+    StepLayouts::Ticket ticket = {};
     bool lasting = false;  // in the arena of what outlives steps
   };
 
@@ -40,8 +40,8 @@ class MemoryPool {
 
   void end_step();
   void reset_peak() { step_peak_ = live(); }
-  StepPlanner& planner() { return planner_; }
-  const StepPlanner& planner() const { return planner_; }
+  StepLayouts& layouts() { return layouts_; }
+  const StepLayouts& layouts() const { return layouts_; }
 
  private:
   uint64_t alignment() const { return backend_.info().alignment; }
@@ -55,7 +55,7 @@ class MemoryPool {
   uint64_t limit_;
   Arena arena_;
   Arena lasting_;  // kept apart, so that it does not lie scattered in what steps need
-  StepPlanner planner_;
+  StepLayouts layouts_;
   uint64_t step_peak_ = 0, last_step_peak_ = 0;  // of live()
 };
 

@@ -55,6 +55,7 @@ class Storage {
   uint64_t bytes_;
   uint64_t id_;
   MemoryPool::Place place_;
+  Storage *previous_ = nullptr, *next_ = nullptr;  // of the device's, in order of age
   std::atomic<uint32_t> version_ = 0;
 };
 

@@ -167,16 +167,15 @@ const Op attention_op = {.name = "attention",
                          .is_heavy = true};
 
 void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
-  check<ShapeError>(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() &&
-                        q.shape()[0] == k.shape()[0] && q.shape()[1] == k.shape()[1] &&
-                        q.shape()[3] == k.shape()[3],
-                    "attention", "needs q [B, H, S, D] and k, v [B, H, T, D], got {}, {} and {}",
-                    q.str(), k.str(), v.str());
+  check<ShapeError>(
+      q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() && q.shape()[0] == k.shape()[0] &&
+          q.shape()[1] == k.shape()[1] && q.shape()[3] == k.shape()[3],
+      "attention", "needs q [B, H, S, D] and k, v [B, H, T, D], got {}, {} and {}", q, k, v);
   check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= 256 && k.shape()[2] > 0, "attention",
-                    "D must be 1 to 256 and there must be keys, got {} and {}", q.str(), k.str());
+                    "D must be 1 to 256 and there must be keys, got {} and {}", q, k);
   check<DTypeError>(is_float(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype(),
                     "attention", "q, k and v must be float of one dtype, got {}, {} and {}; cast",
-                    q.str(), k.str(), v.str());
+                    q, k, v);
 }
 
 void check_mask(const Tensor& mask, const Shape& scores) {
@@ -184,9 +183,8 @@ void check_mask(const Tensor& mask, const Shape& scores) {
   for (int axis = 0; fits && axis < 4; ++axis)
     fits = mask.shape()[axis] == scores[axis] || (axis < 3 && mask.shape()[axis] == 1);
   check<ShapeError>(fits, "attention", "the mask must be [B or 1, H or 1, S or 1, T] of {}, got {}",
-                    scores.str(), mask.str());
-  check<DTypeError>(mask.dtype() == DType::f32, "attention", "the mask must be f32, got {}",
-                    mask.str());
+                    scores, mask);
+  check<DTypeError>(mask.dtype() == DType::f32, "attention", "the mask must be f32, got {}", mask);
   check<AutogradError>(!mask.requires_grad(), "attention", "the mask gets no gradient: detach it");
 }
 
@@ -221,7 +219,7 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
   }
   if (lengths) {
     check(lengths.shape() == Shape{scores[0]} && lengths.dtype() == DType::i32, "attention",
-          "lengths must be i32 ({}), got {}", scores[0], lengths.str());
+          "lengths must be i32 ({}), got {}", scores[0], lengths);
     check_indices("attention", "the length", lengths, scores[3]);
     attrs.flags |= ATTENTION_LENGTHS;
     inputs.push_back(std::move(lengths));

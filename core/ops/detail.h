@@ -20,7 +20,7 @@ inline Tensor empty_on(const Tensor& like, const Shape& shape, DType dtype) {
 }
 
 inline void check_float(const Tensor& t, const char* op) {
-  check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t.str());
+  check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t);
 }
 
 // a [..., m, k] @ b [..., k, n] of `dtype`, unrecorded, added to `added` [..., m, n] where that is

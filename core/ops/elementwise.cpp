@@ -170,7 +170,7 @@ const Op binary_ops[] = {
 Tensor binary(uint32_t id, Tensor a, Tensor b) {
   const char* op = binary_ops[id].name;
   promote(a, b, op);
-  check<DTypeError>(a.dtype() != DType::u8, op, "needs f32, f16 or i32, got {}", a.str());
+  check<DTypeError>(a.dtype() != DType::u8, op, "needs f32, f16 or i32, got {}", a);
   return apply1(binary_ops[id], BinaryAttrs{id}, TensorList(std::move(a), std::move(b)));
 }
 
@@ -293,7 +293,7 @@ Tensor greater_equal(Tensor a, Tensor b) {
 
 Tensor where(Tensor condition, Tensor a, Tensor b) {
   check<DTypeError>(condition.dtype() == DType::u8, "where", "the condition must be u8, got {}",
-                    condition.str());
+                    condition);
   promote(a, b, "where");
   return apply1(where_op, {}, TensorList(std::move(condition), std::move(a), std::move(b)));
 }
@@ -301,8 +301,7 @@ Tensor where(Tensor condition, Tensor a, Tensor b) {
 void promote(Tensor& a, Tensor& b, const char* op) {
   if (a.dtype() == b.dtype()) return;
   check<DTypeError>(is_float(a.dtype()) && is_float(b.dtype()), op,
-                    "both must be float or have one dtype, got {} and {}; cast one", a.str(),
-                    b.str());
+                    "both must be float or have one dtype, got {} and {}; cast one", a, b);
   Tensor& narrow = a.dtype() == DType::f16 ? a : b;
   narrow = cast(std::move(narrow), DType::f32);
 }

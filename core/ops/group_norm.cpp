@@ -175,8 +175,7 @@ const Op instance_norm_op = {"instance_norm", forward, vjp, saves};
 
 void check_input(const Tensor& x, const char* op) {
   check_float(x, op);
-  check<ShapeError>(x.rank() >= 2 && x.numel() > 0, op, "needs a non-empty [N, ..., C], got {}",
-                    x.str());
+  check<ShapeError>(x.rank() >= 2 && x.numel() > 0, op, "needs a non-empty [N, ..., C], got {}", x);
 }
 
 Tensor run(const Op& op, const GroupAttrs& attrs, Tensor x, Tensor weight, Tensor bias) {
@@ -190,14 +189,14 @@ Tensor run(const Op& op, const GroupAttrs& attrs, Tensor x, Tensor weight, Tenso
 Tensor group_norm(Tensor x, int64_t groups, Tensor weight, Tensor bias, float eps) {
   check_input(x, "group_norm");
   check<ShapeError>(groups > 0 && x.size(-1) % groups == 0, "group_norm",
-                    "groups must divide the channels, got {} for {}", groups, x.str());
+                    "groups must divide the channels, got {} for {}", groups, x);
   return run(group_norm_op, {groups, eps}, std::move(x), std::move(weight), std::move(bias));
 }
 
 Tensor instance_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
   check_input(x, "instance_norm");
   check<ShapeError>(x.numel() > x.shape()[0] * x.size(-1), "instance_norm",
-                    "needs more than one element per sample and channel, got {}", x.str());
+                    "needs more than one element per sample and channel, got {}", x);
   const int64_t channels = x.size(-1);
   return run(instance_norm_op, {channels, eps}, std::move(x), std::move(weight), std::move(bias));
 }

@@ -62,17 +62,16 @@ void detail::check_indices(const char* op, const char* what, const Tensor& index
       rest /= index.shape()[axis];
     }
     fail<ValueError>(op, "{} must be 0 to {}{}, got {} at {} of {}", what, most,
-                     ignored ? fmt::format(" or {}", *ignored) : "", value, place.str(),
-                     index.str());
+                     ignored ? fmt::format(" or {}", *ignored) : "", value, place, index);
   }
 }
 
 Tensor embedding(Tensor table, Tensor index) {
   check<ShapeError>(table.rank() == 2 && index.rank() < Shape::max_rank, "embedding",
                     "needs table [V, D] and an index of rank at most {}, got {} and {}",
-                    Shape::max_rank - 1, table.str(), index.str());
+                    Shape::max_rank - 1, table, index);
   check<DTypeError>(index.dtype() == DType::i32, "embedding", "the index must be i32, got {}",
-                    index.str());
+                    index);
   check_indices("embedding", "the index", index, table.shape()[0] - 1);
   return apply1(embedding_op, {}, TensorList(std::move(table), std::move(index)));
 }

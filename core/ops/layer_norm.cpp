@@ -76,7 +76,7 @@ const Op rms_norm_op = {"rms_norm", norm_forward, norm_vjp, norm_saves};
 
 void check_row(int64_t cols, const Tensor& x, const char* op) {
   check<ShapeError>(cols > 0 && cols <= longest_row, op,
-                    "a row must have 1 to {} elements, got {} in {}", longest_row, cols, x.str());
+                    "a row must have 1 to {} elements, got {} in {}", longest_row, cols, x);
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ Tensor detail::per_channel(const Tensor& weight, float value, const Tensor& x, c
   const Shape shape = {x.size(-1)};
   if (!weight.defined()) return full(shape, value, DType::f32, x.device().shared_from_this());
   check<ShapeError>(weight.shape() == shape && weight.dtype() == DType::f32, op,
-                    "weight and bias must be f32 [C], got {} for x {}", weight.str(), x.str());
+                    "weight and bias must be f32 [C], got {} for x {}", weight, x);
   return weight;
 }
 

@@ -1,4 +1,6 @@
 // Making, casting, copying and viewing.
+#include <fmt/format.h>
+
 #include <bit>
 #include <limits>
 #include <numeric>
@@ -229,7 +231,7 @@ Tensor Tensor::operator[](int64_t index) const {
 Tensor reshape(Tensor x, const Shape& shape) {
   check_sizes("reshape", shape, size_of(x.dtype()));
   check<ShapeError>(shape.numel() == x.numel(), "reshape",
-                    "the number of elements must stay, got {} to {}", x.str(), shape.str());
+                    "the number of elements must stay, got {} to {}", x, shape);
   if (shape == x.shape()) return x;
   if (!reshape_strides(x.shape(), x.strides(), shape)) x = contiguous(std::move(x));
   return apply1(reshape_op, shape, one(std::move(x)));
@@ -252,7 +254,7 @@ Tensor reshape(Tensor x, std::initializer_list<int64_t> sizes) {
   check<ShapeError>(unknown <= 1, "reshape", "at most one size may be -1, got ({})",
                     fmt::join(sizes, ", "));
   check<ShapeError>(unknown == 0 || (known > 0 && x.numel() % known == 0), "reshape",
-                    "the sizes must divide the number of elements, got {} to ({})", x.str(),
+                    "the sizes must divide the number of elements, got {} to ({})", x,
                     fmt::join(sizes, ", "));
   Shape shape;
   for (int64_t s : sizes) shape.push_back(s == -1 ? x.numel() / known : s);
@@ -278,8 +280,7 @@ Tensor permute(Tensor x, const Axes& axes) {
   Axes order;
   for (int axis : axes) order.push_back(normalize_axis(axis, x.rank(), "permute"));
   check<ShapeError>(static_cast<int>(normalize_axes(axes, x.rank(), "permute").size()) == x.rank(),
-                    "permute", "needs each axis once, got ({}) for {}", fmt::join(axes, ", "),
-                    x.str());
+                    "permute", "needs each axis once, got ({}) for {}", fmt::join(axes, ", "), x);
   return apply1(permute_op, std::move(order), one(std::move(x)));
 }
 
@@ -308,21 +309,20 @@ Tensor select(Tensor x, int axis, int64_t index) {
   const int64_t size = x.shape()[axis];
   check<ShapeError>(-size <= index && index < size, "select",
                     "the index must be in [{}, {}), got {} for axis {} of {}", -size, size, index,
-                    axis, x.str());
+                    axis, x);
   if (index < 0) index += size;
   return squeeze(slice(std::move(x), axis, index, index + 1), axis);
 }
 
 Tensor expand(Tensor x, const Shape& shape) {
   check<ShapeError>(broadcast(x.shape(), shape, "expand") == shape, "expand",
-                    "the shape must broadcast to {}, got {}", shape.str(), x.str());
+                    "the shape must broadcast to {}, got {}", shape, x);
   return apply1(expand_op, shape, one(std::move(x)));
 }
 
 Tensor squeeze(Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank(), "squeeze");
-  check<ShapeError>(x.shape()[axis] == 1, "squeeze", "axis {} must have size 1, got {}", axis,
-                    x.str());
+  check<ShapeError>(x.shape()[axis] == 1, "squeeze", "axis {} must have size 1, got {}", axis, x);
   Shape shape;
   for (int i = 0; i < x.rank(); ++i)
     if (i != axis) shape.push_back(x.shape()[i]);
@@ -348,12 +348,12 @@ Tensor concat(TensorList parts, int axis) {
     const bool same_rank = rest.rank() == parts[0].rank();
     if (same_rank) rest[axis] = parts[0].shape()[axis];
     check<ShapeError>(same_rank && rest == parts[0].shape() && part.dtype() == parts[0].dtype(),
-                      "concat", "all must agree but along axis {}, got {} and {}", axis,
-                      parts[0].str(), part.str());
+                      "concat", "all must agree but along axis {}, got {} and {}", axis, parts[0],
+                      part);
     size = checked_add(size, part.shape()[axis]);
     check<ShapeError>(size.has_value(), "concat",
                       "the parts are too long together along axis {}, got {} and {}", axis,
-                      parts[0].str(), part.str());
+                      parts[0], part);
   }
   return apply1(concat_op, axis, std::move(parts));
 }
@@ -379,12 +379,12 @@ Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64
            std::all_of(sizes.begin(), sizes.end(), [](int64_t s) { return s >= 0; });
   };
   check<ShapeError>(valid(before) && valid(after), "pad",
-                    "needs one non-negative size per axis of {}, got ({}) and ({})", x.str(),
+                    "needs one non-negative size per axis of {}, got ({}) and ({})", x,
                     fmt::join(before, ", "), fmt::join(after, ", "));
   for (size_t i = 0; i < rank; ++i)
     check<ShapeError>(
         checked_add(checked_add(x.shape()[static_cast<int>(i)], before[i]), after[i]).has_value(),
-        "pad", "the padded size must fit 63 bits, got {} with ({}) and ({})", x.str(),
+        "pad", "the padded size must fit 63 bits, got {} with ({}) and ({})", x,
         fmt::join(before, ", "), fmt::join(after, ", "));
   return apply1(pad_op, PadAttrs{before, after, value}, one(std::move(x)));
 }

@@ -112,10 +112,10 @@ Tensor log_softmax(Tensor x, int axis) {
 Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& o) {
   check_float(logits, "cross_entropy");
   check<ShapeError>(logits.rank() == 2 && target.shape() == Shape{logits.shape()[0]},
-                    "cross_entropy", "needs logits [N, C] and target [N], got {} and {}",
-                    logits.str(), target.str());
+                    "cross_entropy", "needs logits [N, C] and target [N], got {} and {}", logits,
+                    target);
   check<DTypeError>(target.dtype() == DType::i32, "cross_entropy", "the target must be i32, got {}",
-                    target.str());
+                    target);
   check(o.label_smoothing >= 0 && o.label_smoothing < 1, "cross_entropy",
         "label_smoothing must be in [0, 1), got {}", o.label_smoothing);
   check_indices("cross_entropy", "the target", target, logits.shape()[1] - 1, o.ignore_index);

@@ -154,12 +154,12 @@ kernels::Conv2dParams conv_params(const ConvAttrs& a) {
           .out_c = u(a.y[3]),
           .kernel_h = u(a.w[1]),
           .kernel_w = u(a.w[2]),
-          .stride_h = u(o.stride_h),
-          .stride_w = u(o.stride_w),
-          .pad_h = u(o.pad_h),
-          .pad_w = u(o.pad_w),
-          .dilation_h = u(o.dilation_h),
-          .dilation_w = u(o.dilation_w),
+          .stride_h = u(o.stride.h),
+          .stride_w = u(o.stride.w),
+          .pad_h = u(o.padding.h),
+          .pad_w = u(o.padding.w),
+          .dilation_h = u(o.dilation.h),
+          .dilation_w = u(o.dilation.w),
           .groups = u(o.groups)};
 }
 
@@ -204,7 +204,7 @@ const Op conv_op = {.name = "conv2d",
 
 void check_same_float(const Tensor& a, const Tensor& b, const char* op) {
   check<DTypeError>(is_float(a.dtype()) && a.dtype() == b.dtype(), op,
-                    "both must be float of one dtype, got {} and {}; cast one", a.str(), b.str());
+                    "both must be float of one dtype, got {} and {}; cast one", a, b);
 }
 
 }  // namespace
@@ -213,8 +213,7 @@ Tensor matmul(Tensor a, Tensor b) {
   a = Autocast::input(std::move(a));
   b = Autocast::input(std::move(b));
   check<ShapeError>(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-2), "matmul",
-                    "the last axis of a must match the last but one of b, got {} and {}", a.str(),
-                    b.str());
+                    "the last axis of a must match the last but one of b, got {} and {}", a, b);
   check_same_float(a, b, "matmul");
   if (a.rank() > 2 && b.rank() == 2) {  // one large product instead of a batch
     Shape result = a.shape();
@@ -229,11 +228,10 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias) {
   x = Autocast::input(std::move(x));
   weight = Autocast::input(std::move(weight));
   check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.shape()[1],
-                    "linear", "x [..., in] and weight [out, in] must agree, got {} and {}", x.str(),
-                    weight.str());
+                    "linear", "x [..., in] and weight [out, in] must agree, got {} and {}", x,
+                    weight);
   check<ShapeError>(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear",
-                    "bias must be [out], got {} and weight {}", bias.defined() ? bias.str() : "",
-                    weight.str());
+                    "bias must be [out], got {} and weight {}", bias, weight);
   check_same_float(x, weight, "linear");
   Shape result = x.shape();
   result[x.rank() - 1] = weight.shape()[0];
@@ -248,19 +246,19 @@ Tensor conv2d(Tensor x, Tensor w, const Conv2dOptions& o) {
   x = Autocast::input(std::move(x));
   w = Autocast::input(std::move(w));
   check<ShapeError>(x.rank() == 4 && w.rank() == 4, "conv2d",
-                    "needs x [N, H, W, C] and weight [O, KH, KW, C / groups], got {} and {}",
-                    x.str(), w.str());
-  check(o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 && o.dilation_w > 0 && o.pad_h >= 0 &&
-            o.pad_w >= 0 && o.groups > 0,
+                    "needs x [N, H, W, C] and weight [O, KH, KW, C / groups], got {} and {}", x, w);
+  check(o.stride.h > 0 && o.stride.w > 0 && o.dilation.h > 0 && o.dilation.w > 0 &&
+            o.padding.h >= 0 && o.padding.w >= 0 && o.groups > 0,
         "conv2d", "stride, dilation and groups must be positive and padding not negative");
   check<ShapeError>(x.shape()[3] == w.shape()[3] * o.groups && w.shape()[0] % o.groups == 0,
                     "conv2d",
                     "channels must be weight channels times groups, got {} and {} with {} groups",
-                    x.str(), w.str(), o.groups);
+                    x, w, o.groups);
   check_same_float(x, w, "conv2d");
-  const int64_t h = window_places("conv2d", x, 1, w.shape()[1], o.stride_h, o.pad_h, o.dilation_h);
+  const int64_t h =
+      window_places("conv2d", x, 1, w.shape()[1], o.stride.h, o.padding.h, o.dilation.h);
   const int64_t width =
-      window_places("conv2d", x, 2, w.shape()[2], o.stride_w, o.pad_w, o.dilation_w);
+      window_places("conv2d", x, 2, w.shape()[2], o.stride.w, o.padding.w, o.dilation.w);
   const Shape y = {x.shape()[0], h, width, w.shape()[0]};
   check_sizes("conv2d", y, size_of(x.dtype()));
   const ConvAttrs attrs{o, x.shape(), w.shape(), y};
@@ -270,9 +268,9 @@ Tensor conv2d(Tensor x, Tensor w, const Conv2dOptions& o) {
 Tensor conv2d(Tensor x, Tensor weight, Tensor bias, const Conv2dOptions& options) {
   check<ShapeError>(
       !bias.defined() || (weight.rank() == 4 && bias.shape() == Shape{weight.shape()[0]}), "conv2d",
-      "bias must be [O], got {} and weight {}", bias.str(), weight.str());
+      "bias must be [O], got {} and weight {}", bias, weight);
   check<DTypeError>(!bias.defined() || is_float(bias.dtype()), "conv2d",
-                    "bias must be float, got {}", bias.str());
+                    "bias must be float, got {}", bias);
   Tensor y = conv2d(std::move(x), std::move(weight), options);
   if (!bias.defined()) return y;
   bias = cast(std::move(bias), y.dtype());

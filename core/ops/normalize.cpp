@@ -125,11 +125,10 @@ const Op batch_norm_with_op = {"batch_norm_with", with_forward, with_vjp,
 void check_inputs(const Tensor& x, std::initializer_list<const Tensor*> per_channel) {
   check_float(x, "batch_norm");
   check<ShapeError>(x.rank() >= 2 && x.numel() > 0, "batch_norm",
-                    "needs a non-empty [..., C], got {}", x.str());
+                    "needs a non-empty [..., C], got {}", x);
   for (const Tensor* t : per_channel)
     check<ShapeError>(t->shape() == Shape{x.size(-1)} && t->dtype() == DType::f32, "batch_norm",
-                      "weight, bias and statistics must be f32 [C], got {} for x {}", t->str(),
-                      x.str());
+                      "weight, bias and statistics must be f32 [C], got {} for x {}", t->str(), x);
 }
 
 }  // namespace

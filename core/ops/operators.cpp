@@ -24,7 +24,7 @@ bool fits_i32(Scalar s) {
 Tensor element(const Tensor& t, Scalar s, const char* op) {
   if (t.dtype() != DType::i32)
     return full({}, static_cast<float>(s.value), t.dtype(), t.device().shared_from_this());
-  check(fits_i32(s), op, "beside {} a number must fit i32, got {}", t.str(), s.value);
+  check(fits_i32(s), op, "beside {} a number must fit i32, got {}", t, s.value);
   Tensor one_element = empty_on(t, {}, DType::i32);
   launch("fill", {out(one_element)},
          kernels::FillParams{.n = 1, .bits = static_cast<uint32_t>(static_cast<int32_t>(s.value))},
@@ -61,13 +61,13 @@ Comparison compare(Binary op, const char* name, const Tensor& a, Scalar b) {
 
 void check_target(const Tensor& a, const char* op) {
   const TensorImpl& impl = a.impl();
-  const std::string name = impl.name.empty() ? a.str() : fmt::format("'{}'", impl.name);
   const bool is_owned = impl.storage->purpose() == Purpose::parameter && a.is_leaf();
-  check<AutogradError>(
-      !is_owned && !(a.is_leaf() && a.requires_grad()), op,
-      "would make this handle of {} another tensor, which its module and optimizer "
-      "would not see; change it with x.copy_(x + y), or name the result",
-      name);
+  if (is_owned || (a.is_leaf() && a.requires_grad()))
+    fail<AutogradError>(
+        op,
+        "would make this handle of {} another tensor, which its module and "
+        "optimizer would not see; change it with x.copy_(x + y), or name the result",
+        impl.name.empty() ? a.str() : fmt::format("'{}'", impl.name));
 }
 
 // An op that gets a sole owner writes over its storage (reuse_or_empty) and allocates nothing.
@@ -75,13 +75,10 @@ void check_target(const Tensor& a, const char* op) {
 Tensor& assign(Tensor& a, Tensor b, const char* name, Binary op) {
   check_target(a, name);
   const Shape shape = broadcast(a.shape(), b.shape(), name);
-  check<ShapeError>(shape == a.shape(), name, "the result must have the shape of {}, got {}",
-                    a.str(), b.str());
+  check<ShapeError>(shape == a.shape(), name, "the result must have the shape of {}, got {}", a, b);
   check<DTypeError>(a.dtype() == b.dtype() || (is_float(a.dtype()) && is_float(b.dtype())), name,
-                    "both must be float or have one dtype, got {} and {}; cast one", a.str(),
-                    b.str());
-  check<DTypeError>(a.dtype() != DType::u8, name, "needs f32, f16 or i32, got {}; cast it",
-                    a.str());
+                    "both must be float or have one dtype, got {} and {}; cast one", a, b);
+  check<DTypeError>(a.dtype() != DType::u8, name, "needs f32, f16 or i32, got {}; cast it", a);
   check_devices(name, std::array{a, b});  // not named: a second handle would make a shared
   const DType dtype = a.dtype();
   const bool is_product = op == static_cast<Binary>(mul) || op == static_cast<Binary>(div);
@@ -95,8 +92,8 @@ Tensor& assign(Tensor& a, Tensor b, const char* name, Binary op) {
 Tensor& assign(Tensor& a, Scalar b, const char* name, Tensor (*op)(Tensor, Scalar)) {
   check_target(a, name);
   check<DTypeError>(is_float(a.dtype()) || (a.dtype() == DType::i32 && b.is_whole), name,
-                    "the result must have the dtype of {}, got the number {}; cast the tensor",
-                    a.str(), b.value);
+                    "the result must have the dtype of {}, got the number {}; cast the tensor", a,
+                    b.value);
   Tensor old = is_float(a.dtype()) && is_sole_owner(a) ? std::move(a) : a;
   a = op(std::move(old), b);
   return a;
@@ -155,7 +152,7 @@ Tensor operator*(Scalar a, Tensor b) {
 Tensor operator/(Tensor a, Scalar b) {
   a = beside(std::move(a), b);
   if (is_float(a.dtype())) return affine(std::move(a), 1 / number(b), 0);
-  check(b.value != 0, "/", "an i32 tensor must not be divided by 0, got {}", a.str());
+  check(b.value != 0, "/", "an i32 tensor must not be divided by 0, got {}", a);
   return whole(div, "/", std::move(a), b);
 }
 

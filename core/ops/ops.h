@@ -144,10 +144,9 @@ struct Size2d {
 };
 
 struct Conv2dOptions {
-  int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, groups = 1;
-  static Conv2dOptions make(Size2d stride, Size2d padding, Size2d dilation = 1, int groups = 1) {
-    return {stride.h, stride.w, padding.h, padding.w, dilation.h, dilation.w, groups};
-  }
+  Size2d stride = 1, padding = 0, dilation = 1;
+  int groups = 1;
+  bool bias = true;  // of the module Conv2d; conv2d() takes it as a tensor
 };
 // x [N, H, W, C], weight [O, KH, KW, C / groups] -> [N, H', W', O].
 Tensor conv2d(Tensor x, Tensor weight, const Conv2dOptions& options = {});
@@ -157,16 +156,12 @@ Tensor conv2d(Tensor x, Tensor weight, std::same_as<Tensor> auto bias) {
   return conv2d(std::move(x), std::move(weight), std::move(bias), Conv2dOptions());
 }
 
-struct PoolOptions {
-  int kernel_h = 2, kernel_w = 2, stride_h = 2, stride_w = 2, pad_h = 0, pad_w = 0;
-  int dilation_h = 1, dilation_w = 1;
-  bool count_include_pad = true;
-  static PoolOptions make(Size2d kernel, Size2d stride, Size2d padding = 0) {
-    return {kernel.h, kernel.w, stride.h, stride.w, padding.h, padding.w};
-  }
+struct Pool2dOptions {
+  Size2d kernel = 2, stride = 2, padding = 0, dilation = 1;
+  bool count_include_pad = true;  // of avg_pool2d: the padding counts as zeros
 };
-Tensor max_pool2d(Tensor x, const PoolOptions& options);
-Tensor avg_pool2d(Tensor x, const PoolOptions& options);
+Tensor max_pool2d(Tensor x, const Pool2dOptions& options);
+Tensor avg_pool2d(Tensor x, const Pool2dOptions& options);
 
 // ---- normalisation, losses, indexing, random ---------------------------------------------------
 // Indices, targets and lengths out of range never touch memory that is not theirs; what they give

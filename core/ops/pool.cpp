@@ -9,13 +9,13 @@ using namespace detail;
 namespace {
 
 struct PoolAttrs {
-  PoolOptions options;
+  Pool2dOptions options;
   Shape x, y;
 };
 
 kernels::PoolParams pool_params(const PoolAttrs& a) {
   const auto u = [](int64_t v) { return count32(v, "pool2d"); };
-  const PoolOptions& o = a.options;
+  const Pool2dOptions& o = a.options;
   return {.offset = {},
           .batch = u(a.x[0]),
           .in_h = u(a.x[1]),
@@ -23,14 +23,14 @@ kernels::PoolParams pool_params(const PoolAttrs& a) {
           .channels = u(a.x[3]),
           .out_h = u(a.y[1]),
           .out_w = u(a.y[2]),
-          .kernel_h = u(o.kernel_h),
-          .kernel_w = u(o.kernel_w),
-          .stride_h = u(o.stride_h),
-          .stride_w = u(o.stride_w),
-          .pad_h = u(o.pad_h),
-          .pad_w = u(o.pad_w),
-          .dilation_h = u(o.dilation_h),
-          .dilation_w = u(o.dilation_w),
+          .kernel_h = u(o.kernel.h),
+          .kernel_w = u(o.kernel.w),
+          .stride_h = u(o.stride.h),
+          .stride_w = u(o.stride.w),
+          .pad_h = u(o.padding.h),
+          .pad_w = u(o.padding.w),
+          .dilation_h = u(o.dilation.h),
+          .dilation_w = u(o.dilation.w),
           .count_include_pad = o.count_include_pad};
 }
 
@@ -76,17 +76,18 @@ std::vector<Tensor> avg_vjp(Record& r, std::span<Tensor> dys) {
 
 const Op avg_op = {"avg_pool2d", avg_forward, avg_vjp};
 
-PoolAttrs attributes(const Tensor& x, const PoolOptions& o, const char* op) {
+PoolAttrs attributes(const Tensor& x, const Pool2dOptions& o, const char* op) {
   check_float(x, op);
-  check<ShapeError>(x.rank() == 4, op, "needs x [N, H, W, C], got {}", x.str());
-  check(o.kernel_h > 0 && o.kernel_w > 0 && o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 &&
-            o.dilation_w > 0,
+  check<ShapeError>(x.rank() == 4, op, "needs x [N, H, W, C], got {}", x);
+  check(o.kernel.h > 0 && o.kernel.w > 0 && o.stride.h > 0 && o.stride.w > 0 && o.dilation.h > 0 &&
+            o.dilation.w > 0,
         op, "kernel, stride and dilation must be positive");
-  check(o.pad_h >= 0 && o.pad_w >= 0 && o.pad_h <= o.kernel_h / 2 && o.pad_w <= o.kernel_w / 2, op,
-        "padding must be at most half the kernel, got {}x{} for a {}x{} kernel", o.pad_h, o.pad_w,
-        o.kernel_h, o.kernel_w);
-  const int64_t h = window_places(op, x, 1, o.kernel_h, o.stride_h, o.pad_h, o.dilation_h);
-  const int64_t w = window_places(op, x, 2, o.kernel_w, o.stride_w, o.pad_w, o.dilation_w);
+  check(o.padding.h >= 0 && o.padding.w >= 0 && o.padding.h <= o.kernel.h / 2 &&
+            o.padding.w <= o.kernel.w / 2,
+        op, "padding must be at most half the kernel, got {}x{} for a {}x{} kernel", o.padding.h,
+        o.padding.w, o.kernel.h, o.kernel.w);
+  const int64_t h = window_places(op, x, 1, o.kernel.h, o.stride.h, o.padding.h, o.dilation.h);
+  const int64_t w = window_places(op, x, 2, o.kernel.w, o.stride.w, o.padding.w, o.dilation.w);
   return {o, x.shape(), {x.shape()[0], h, w, x.shape()[3]}};
 }
 
@@ -100,17 +101,17 @@ int64_t detail::window_places(const char* op, const Tensor& x, int axis, int64_t
       kernel > 0 && padded && reach && *reach < *padded, op,
       "the window must fit into the padded image, got {} elements at steps of {} along axis {} "
       "of {} with padding {}",
-      kernel, dilation, axis, x.str(), pad);
+      kernel, dilation, axis, x, pad);
   return (*padded - *reach - 1) / stride + 1;
 }
 
-Tensor max_pool2d(Tensor x, const PoolOptions& options) {
+Tensor max_pool2d(Tensor x, const Pool2dOptions& options) {
   const PoolAttrs attrs = attributes(x, options, "max_pool2d");
   return apply1(max_op, attrs, one(std::move(x)));
 }
 
-Tensor avg_pool2d(Tensor x, const PoolOptions& options) {
-  check(options.dilation_h == 1 && options.dilation_w == 1, "avg_pool2d", "dilation must be 1");
+Tensor avg_pool2d(Tensor x, const Pool2dOptions& options) {
+  check(options.dilation.h == 1 && options.dilation.w == 1, "avg_pool2d", "dilation must be 1");
   const PoolAttrs attrs = attributes(x, options, "avg_pool2d");
   return apply1(avg_op, attrs, one(std::move(x)));
 }

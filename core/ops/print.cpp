@@ -1,5 +1,7 @@
 #include "rewind/core/ops/print.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -191,19 +191,18 @@ TensorList check_inputs(const char* op, int64_t count, Tensor gates, Tensor weig
   weight = Autocast::input(std::move(weight));
   h0 = cast(std::move(h0), gates.dtype());
   check_float(gates, op);
-  check<ShapeError>(
-      gates.rank() == 3 && gates.shape()[0] > 0 && h0.rank() == 2 &&
-          gates.shape()[1] == h0.shape()[0] && gates.shape()[2] == count * h0.shape()[1],
-      op, "needs gates [T, N, {} H] and h0 [N, H], got {} and {}", count, gates.str(), h0.str());
+  check<ShapeError>(gates.rank() == 3 && gates.shape()[0] > 0 && h0.rank() == 2 &&
+                        gates.shape()[1] == h0.shape()[0] &&
+                        gates.shape()[2] == count * h0.shape()[1],
+                    op, "needs gates [T, N, {} H] and h0 [N, H], got {} and {}", count, gates, h0);
   const int64_t width = gates.shape()[2];
   check<ShapeError>(weight.shape() == Shape{width, h0.shape()[1]}, op,
-                    "weight_hh must be [{} H, H], got {} for h0 {}", count, weight.str(), h0.str());
+                    "weight_hh must be [{} H, H], got {} for h0 {}", count, weight, h0);
   check<DTypeError>(weight.dtype() == gates.dtype(), op,
-                    "gates and weight_hh must have one dtype, got {} and {}", gates.str(),
-                    weight.str());
+                    "gates and weight_hh must have one dtype, got {} and {}", gates, weight);
   if (!bias.defined()) bias = zeros_on(gates, {width}, DType::f32);
   check<ShapeError>(bias.shape() == Shape{width} && bias.dtype() == DType::f32, op,
-                    "bias_hh must be f32 [{} H], got {}", count, bias.str());
+                    "bias_hh must be f32 [{} H], got {}", count, bias);
   return {std::move(gates), std::move(weight), std::move(bias), std::move(h0)};
 }
 
@@ -214,7 +213,7 @@ LstmResult lstm(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, Tenso
   TensorList inputs =
       check_inputs("lstm", 4, std::move(gates), std::move(weight_hh), std::move(bias_hh), h0);
   check<ShapeError>(c0.shape() == h0.shape() && c0.dtype() == DType::f32, "lstm",
-                    "c0 must be f32 of h0's shape, got {} and {}", c0.str(), h0.str());
+                    "c0 must be f32 of h0's shape, got {} and {}", c0, h0);
   inputs.push_back(std::move(c0));
   std::vector<Tensor> outputs = apply(lstm_op, RecurrentAttrs{reverse}, std::move(inputs));
   return {std::move(outputs[0]), std::move(outputs[1])};

@@ -137,7 +137,7 @@ std::vector<int> axes_of(const Tensor& x, const Axes& axes, const char* op) {
 Tensor reduce(ReduceKind kind, Tensor x, std::vector<int> axes, bool keepdims, float scale = 1,
               bool in_f32 = false) {
   check<DTypeError>(x.dtype() != DType::u8, reduce_ops[kind].name,
-                    "needs f32, f16 or i32, got {}; cast it", x.str());
+                    "needs f32, f16 or i32, got {}; cast it", x);
   const DType dtype = in_f32 && is_float(x.dtype()) ? DType::f32 : x.dtype();
   return apply1(reduce_ops[kind], ReduceAttrs{kind, std::move(axes), keepdims, scale, dtype},
                 one(std::move(x)));
@@ -182,7 +182,7 @@ const Op arg_ops[] = {{"argmax", arg_forward}, {"argmin", arg_forward}};
 Tensor arg(uint32_t kind, Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank(), arg_ops[kind].name);
   check<ShapeError>(x.shape()[axis] > 0, arg_ops[kind].name, "axis {} must not be empty, got {}",
-                    axis, x.str());
+                    axis, x);
   return apply1(arg_ops[kind], ArgAttrs{axis, kind}, one(std::move(x)));
 }
 
@@ -239,8 +239,7 @@ const Op cumsum_op = {.name = "cumsum", .forward = cumsum_forward, .vjp = cumsum
 
 Tensor cumsum(Tensor x, int axis, bool reverse) {
   axis = normalize_axis(axis, x.rank(), "cumsum");
-  check<DTypeError>(x.dtype() != DType::u8, "cumsum", "needs f32, f16 or i32, got {}; cast it",
-                    x.str());
+  check<DTypeError>(x.dtype() != DType::u8, "cumsum", "needs f32, f16 or i32, got {}; cast it", x);
   return apply1(cumsum_op, CumsumAttrs{axis, reverse}, one(std::move(x)));
 }
 

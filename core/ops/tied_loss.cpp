@@ -139,18 +139,17 @@ void check_tied(const Tensor& hidden, const Tensor& table, const Tensor& bias,
       hidden.rank() == 2 && table.rank() == 2 && hidden.shape()[1] == table.shape()[1] &&
           hidden.numel() > 0 && table.numel() > 0 && target.shape() == Shape{hidden.shape()[0]},
       "tied_cross_entropy",
-      "needs hidden [N, H], table [V, H] and target [N], none empty, got {}, {} and {}",
-      hidden.str(), table.str(), target.str());
+      "needs hidden [N, H], table [V, H] and target [N], none empty, got {}, {} and {}", hidden,
+      table, target);
   check<ShapeError>(!bias.defined() || bias.shape() == Shape{table.shape()[0]},
-                    "tied_cross_entropy", "bias must be [V], got {} and table {}",
-                    bias.defined() ? bias.str() : "", table.str());
+                    "tied_cross_entropy", "bias must be [V], got {} and table {}", bias, table);
   check<DTypeError>(is_float(hidden.dtype()) && hidden.dtype() == table.dtype() &&
                         (!bias.defined() || bias.dtype() == hidden.dtype()),
                     "tied_cross_entropy",
-                    "hidden, table and bias must be float of one dtype, got {} and {}",
-                    hidden.str(), table.str());
+                    "hidden, table and bias must be float of one dtype, got {} and {}", hidden,
+                    table);
   check<DTypeError>(target.dtype() == DType::i32, "tied_cross_entropy",
-                    "the target must be i32, got {}", target.str());
+                    "the target must be i32, got {}", target);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rewind/core/autograd/eviction.h"
+#include "rewind/core/autograd/tape.h"
 #include "rewind/core/base/hash.h"
 
 namespace rw {
@@ -133,7 +133,7 @@ void RecomputeScope::sum_leaf_gradients() {
 MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device)
     : device_(device),
       previous_(device->exchange_live_budget(
-          {bytes, [](uint64_t wanted) { return evict(*Tape::current(), wanted); }})) {}
+          {bytes, [](uint64_t wanted) { return Tape::current()->evict(wanted); }})) {}
 
 MemoryBudget::~MemoryBudget() {
   device_->exchange_live_budget(std::move(previous_));

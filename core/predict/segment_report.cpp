@@ -111,7 +111,7 @@ std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss)
     const Record* record = tape.find(i);
     if (!record) continue;
     ++alive;
-    each_saved(*record, [&](const Edge& e, const Saved&) { ++plain[e.root]; });
+    each_saved(*record, [&](const Edge& e) { ++plain[e.root]; });
     for (const Edge& e : record->inputs) root[e.id] = e.root;
     for (const Edge& e : record->outputs) root[e.id] = e.root;
   }
@@ -135,7 +135,7 @@ std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss)
       ++report.records;
       report.replay.flops += record->cost.flops;
       report.replay.bytes += record->cost.bytes;
-      each_saved(*record, [&](const Edge& e, const Saved&) {
+      each_saved(*record, [&](const Edge& e) {
         ++inner_reads[e.root];
         if (e.record >= 0 && segment.contains(e.record)) inner[e.root] = e.bytes;
       });

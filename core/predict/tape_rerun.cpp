@@ -1,6 +1,7 @@
 #include "rewind/core/predict/tape_rerun.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "rewind/core/ops/ops.h"
 
@@ -95,7 +96,7 @@ class TapeRerun::Pass : public Tape::Observer {
     };
     for (int64_t i = from_.begin(); i < from_.end(); ++i)
       if (const Record* record = from_.find(i))
-        each_saved(*record, [&](const Edge& e, const Saved& s) { count(e.id, s.tensor); });
+        each_saved(*record, [&](const Edge& e) { count(e.id, e.saved.tensor); });
     for (const Segment& segment : from_.segments().all()) {
       for (const auto& [id, external] : segment.externals) count(id, external.value.tensor);
       for (const auto& [id, kept] : segment.kept) count(id, kept.value.tensor);

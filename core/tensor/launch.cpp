@@ -52,10 +52,11 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
                   params,
                   how.threads,
                   {how.variant.values.data(), how.variant.count},
-                  how.flops,
-                  {}};
+                  how.flops};
+  const std::shared_ptr<const Preparation> preparation = device.backend().prepare(call);
+  call.preparation = preparation.get();
   std::shared_ptr<Storage> workspace;
-  if (const uint64_t bytes = device.backend().workspace_bytes(call)) {
+  if (const uint64_t bytes = preparation ? preparation->workspace_bytes : 0) {
     const PurposeScope purpose(Purpose::workspace);
     workspace = device.allocate({static_cast<int64_t>(bytes)}, DType::u8);
     call.workspace = {workspace->range().block, workspace->range().offset, bytes};

@@ -15,7 +15,7 @@ Tensor full(const Shape& shape, float value, DType dtype, const std::shared_ptr<
 
 void fill_(const Tensor& target, float value) {
   check<ShapeError>(target.is_contiguous(), "fill_",
-                    "the target must be contiguous, got strides {}", target.strides().str());
+                    "the target must be contiguous, got strides {}", target.strides());
   const uint32_t bits = is_float(target.dtype())
                             ? std::bit_cast<uint32_t>(value)
                             : static_cast<uint32_t>(static_cast<int32_t>(value));
@@ -26,7 +26,7 @@ void fill_(const Tensor& target, float value) {
 
 void copy_into(const Tensor& source, const Tensor& target) {
   check<ShapeError>(source.shape() == target.shape(), "copy", "shapes must agree, got {} and {}",
-                    source.str(), target.str());
+                    source, target);
   if (source.numel() == 0) return;  // whose other sizes may be more than kernels can count
   const bool flat = is_flat(source) && is_flat(target);
   kernels::CopyParams params{.n = count32(source.numel(), "copy")};
@@ -45,10 +45,10 @@ void copy_into(const Tensor& source, const Tensor& target) {
 
 void accumulate(const Tensor& x, const Tensor& target, float scale) {
   check<ShapeError>(x.shape() == target.shape(), "accumulate", "shapes must agree, got {} and {}",
-                    x.str(), target.str());
+                    x, target);
   check<DTypeError>(is_float(x.dtype()) && target.dtype() == DType::f32 && target.is_contiguous(),
-                    "accumulate", "adds floats to a contiguous f32 tensor, got {} and {}", x.str(),
-                    target.str());
+                    "accumulate", "adds floats to a contiguous f32 tensor, got {} and {}", x,
+                    target);
   launch("accumulate", {in(dense(x)), inout(target)},
          kernels::AccumulateParams{.n = count32(x.numel(), "accumulate"), .a = scale},
          {.threads = {flat_threads(x.numel()), 1, 1}, .variant = {1}});

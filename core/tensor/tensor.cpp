@@ -30,9 +30,9 @@ template <class T>
 void write_host(Tensor& t, std::span<const T> values) {
   check<ShapeError>(static_cast<int64_t>(values.size()) == t.numel(), "copy_from",
                     "as many values as elements are needed, got {} values for {}", values.size(),
-                    t.str());
+                    t);
   check<ShapeError>(t.is_contiguous(), "copy_from", "the target must be contiguous, got strides {}",
-                    t.strides().str());
+                    t.strides());
   switch (t.dtype()) {
     case DType::f32:
       return write_as(t, std::vector<float>(values.begin(), values.end()));
@@ -54,7 +54,7 @@ Tensor from_host(std::span<const T> values, const Shape& shape, DType dtype) {
   check_sizes("tensor", shape, size_of(dtype));
   check<ShapeError>(static_cast<int64_t>(values.size()) == shape.numel(), "tensor",
                     "as many values as elements are needed, got {} values for {}", values.size(),
-                    shape.str());
+                    shape);
   Tensor t = empty(shape, dtype);
   t.copy_from(values);
   return t;
@@ -146,7 +146,7 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
   check<ShapeError>(
       end && static_cast<uint64_t>(*end) <= held, op_or("view"),
       "a view must lie in its storage of {} elements, got shape {}, strides {} and offset {}", held,
-      shape.str(), strides.str(), offset);
+      shape, strides, offset);
   return Tensor(new_impl(base.impl().storage, shape, strides, offset, base.dtype()));
 }
 
@@ -168,9 +168,9 @@ Tensor tensor(std::span<const uint8_t> values, const Shape& shape) {
 
 void check_devices(const char* op, const Tensor& first, const Tensor& other) {
   const Device* device = &other.device();
-  check<DeviceError>(device == &first.device(), op,
-                     "all tensors must be on one device, got {} and {}", where_is(first),
-                     where_is(other));
+  if (device != &first.device())
+    fail<DeviceError>(op, "all tensors must be on one device, got {} and {}", where_is(first),
+                      where_is(other));
   const Device* only = context().only;
   if (only && device != only)
     fail<DeviceError>(

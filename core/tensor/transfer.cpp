@@ -18,10 +18,9 @@ std::vector<T> read_as(const Tensor& t) {
 void Tensor::set_grad(Tensor grad) {
   if (grad.defined()) {
     check<ShapeError>(grad.shape() == shape(), "set_grad",
-                      "the gradient must have the tensor's shape, got {} and {}", grad.str(),
-                      str());
+                      "the gradient must have the tensor's shape, got {} and {}", grad, str());
     check<DTypeError>(grad.dtype() == DType::f32, "set_grad",
-                      "gradients of leaves are f32, got {} for {}; cast it", grad.str(), str());
+                      "gradients of leaves are f32, got {} for {}; cast it", grad, str());
     const Tensor both[] = {*this, grad};
     check_devices("set_grad", both);
     grad = dense(grad);  // backward adds to it
@@ -56,7 +55,7 @@ float Tensor::item() const {
 
 void Tensor::copy_(const Tensor& source) {
   check<ShapeError>(source.shape() == shape(), "copy_", "shapes must agree, got {} and {}", str(),
-                    source.str());
+                    source);
   copy_into(source, *this);
 }
 

@@ -70,8 +70,7 @@ BertEmbeddings::BertEmbeddings(const BertConfig& c)
 }
 
 Tensor BertEmbeddings::forward(const BertInput& input) {
-  check<ShapeError>(input.ids.rank() == 2, "BertModel", "ids must be [N, S], got {}",
-                    input.ids.str());
+  check<ShapeError>(input.ids.rank() == 2, "BertModel", "ids must be [N, S], got {}", input.ids);
   const int64_t length = input.ids.size(1), longest = position_embeddings.weight.size(0);
   check<ShapeError>(length <= longest, "BertModel",
                     "the model has positions for {} tokens, got sequences of {}", longest, length);

@@ -44,7 +44,7 @@ ResidualBlock::ResidualBlock(int in, int width, int stride, const ResNetConfig& 
   steps_ = std::vector<Step>(sizes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {
     const auto [from, to, kernel, step] = sizes[i];
-    const ConvOptions options{.stride = step, .padding = kernel / 2, .bias = !config.norm};
+    const Conv2dOptions options{.stride = step, .padding = kernel / 2, .bias = !config.norm};
     register_module(fmt::format("conv{}", i + 1),
                     steps_[i].conv.emplace(from, to, kernel, options));
     init_conv(*steps_[i].conv);
@@ -59,7 +59,7 @@ ResidualBlock::ResidualBlock(int in, int width, int stride, const ResNetConfig& 
   if (config.shortcut == Shortcut::projection && (stride != 1 || in != out_)) {
     downsample_.emplace();
     init_conv(downsample_->emplace<Conv2d>(in, out_, 1,
-                                           ConvOptions{.stride = stride, .bias = !config.norm}));
+                                           Conv2dOptions{.stride = stride, .bias = !config.norm}));
     if (config.norm && !pre_activation_) downsample_->emplace<BatchNorm2d>(out_);
     register_module("downsample", *downsample_);
   }
@@ -107,8 +107,8 @@ ResNet::ResNet(const ResNetConfig& config)
     : config_(checked(config)),
       conv1_(3, config.widths.at(0), config.stem == Stem::cifar ? 3 : 7,
              config.stem == Stem::cifar
-                 ? ConvOptions{.stride = 1, .padding = 1, .bias = !config.norm}
-                 : ConvOptions{.stride = 2, .padding = 3, .bias = !config.norm}),
+                 ? Conv2dOptions{.stride = 1, .padding = 1, .bias = !config.norm}
+                 : Conv2dOptions{.stride = 2, .padding = 3, .bias = !config.norm}),
       fc_(ResidualBlock::out_channels(config.widths.back(), config.block), config.classes) {
   register_module("conv1", conv1_);
   init_conv(conv1_);
@@ -140,7 +140,7 @@ void ResNet::set_checkpoint(CheckpointMode mode, int every) {
 
 Tensor ResNet::forward(Tensor x) {
   check<ShapeError>(x.rank() == 4 && x.size(3) == 3, "ResNet", "needs images [N, H, W, 3], got {}",
-                    x.str());
+                    x);
   x = stem(std::move(x));
   for (size_t i = 0; i < blocks_.size();) {
     const CheckpointScope scope(checkpoint_ != CheckpointMode::none && is_training());
@@ -161,7 +161,7 @@ Tensor ResNet::stem(Tensor x) {
     x = relu(std::move(x));
   }
   if (config_.stem == Stem::cifar) return x;
-  return max_pool2d(std::move(x), PoolOptions::make(3, 2, 1));
+  return max_pool2d(std::move(x), {.kernel = 3, .stride = 2, .padding = 1});
 }
 
 // One past the last block of the segment that begins with block `first`.

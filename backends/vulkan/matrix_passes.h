@@ -1,4 +1,4 @@
-// A planned call: the shader modules to run, in order, and the scratch they share.
+// A composed call: the shader modules to run, in order, and the scratch they share.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ constexpr uint64_t multiple_of(uint64_t b, uint64_t a) {
   return divide_up(a, b) * b;
 }
 
-// What a step binds: one of the call's bindings, or a range of the workspace.
+// What a pass binds: one of the call's bindings, or a range of the workspace.
 struct Operand {
   static constexpr int workspace = -1;
   int binding = workspace;
@@ -29,7 +29,7 @@ struct Operand {
   uint64_t offset = 0, size = 0;  // bytes, of the workspace
 };
 
-struct Step {
+struct Pass {
   std::string kernel;
   std::array<Operand, 3> operands;
   std::array<Access, 3> access;
@@ -41,14 +41,12 @@ struct Step {
   double flops;
 };
 
-class Plan {
+class Passes : public Preparation {
  public:
-  Plan() = default;
-
-  // Scratch for `count` elements, alive for the rest of the plan.
+  // Scratch for `count` elements, alive until the last pass.
   Operand scratch(uint64_t count, DType dtype) {
-    const Operand o{Operand::workspace, dtype, bytes_, count * size_of(dtype)};
-    bytes_ = multiple_of(256, bytes_ + o.size);
+    const Operand o{Operand::workspace, dtype, workspace_bytes, count * size_of(dtype)};
+    workspace_bytes = multiple_of(256, workspace_bytes + o.size);
     return o;
   }
 
@@ -58,7 +56,7 @@ class Plan {
            const Params& params, uint64_t threads, std::vector<uint32_t> variant = {},
            double flops = 0) {
     static_assert(sizeof(Params) <= 128);
-    Step s{.kernel = std::move(kernel),
+    Pass s{.kernel = std::move(kernel),
            .operands = {},
            .access = {},
            .operand_count = operands.size(),
@@ -70,15 +68,13 @@ class Plan {
     std::copy(operands.begin(), operands.end(), s.operands.begin());
     s.access[operands.size() - 1] = access;
     std::memcpy(s.params.data(), &params, sizeof(Params));
-    steps_.push_back(std::move(s));
+    list_.push_back(std::move(s));
   }
 
-  std::span<const Step> steps() const { return steps_; }
-  uint64_t bytes() const { return bytes_; }
+  std::span<const Pass> list() const { return list_; }
 
  private:
-  std::vector<Step> steps_;
-  uint64_t bytes_ = 0;
+  std::vector<Pass> list_;
 };
 
 // No invocation makes more loop iterations: stock lavapipe silently leaves all loops after 65535 of
@@ -111,14 +107,14 @@ struct Split {
 Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, uint32_t step);
 
 // c = alpha a b + beta c with p.offset etc. as in the contract, by the cheapest variant.
-void plan_matmul(Plan& plan, const Caps& caps, const kernels::MatmulParams& p, Operand a, Operand b,
-                 Operand c);
-void plan_conv(Plan& plan, const Caps& caps, std::string_view kernel,
-               const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
+void add_matmul(Passes& passes, const Caps& caps, const kernels::MatmulParams& p, Operand a,
+                Operand b, Operand c);
+void add_conv(Passes& passes, const Caps& caps, std::string_view kernel,
+              const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
 
 // y[z, i, j] = alpha * (sum of p.parts parts of x) + beta * y.
-void plan_reduce(Plan& plan, kernels::MatrixReduceParams p, Operand x, Operand y);
+void add_reduce(Passes& passes, kernels::MatrixReduceParams p, Operand x, Operand y);
 // x in panels of p.panel columns; `batches` matrices.
-Operand plan_pack(Plan& plan, kernels::MatrixPackParams p, uint32_t batches, Operand x);
+Operand add_pack(Passes& passes, kernels::MatrixPackParams p, uint32_t batches, Operand x);
 
 }  // namespace rw::vulkan

@@ -4,7 +4,7 @@
 // exceed the capacity, are the canonical solutions and the section inference of Moffitt,
 // "MiniMalloc" (2023). Raising the priority of what got in the way and packing again is "squeaky
 // wheel" optimization by Joslin and Clements (1999).
-#include "rewind/core/memory/offset_plan.h"
+#include "rewind/core/memory/layout.h"
 
 #include <algorithm>
 #include <array>
@@ -338,12 +338,12 @@ std::vector<Component> split(std::span<const Lifetime> lifetimes) {
 
 void check_input(std::span<const Lifetime> lifetimes, uint64_t max_region, uint64_t& total) {
   for (const auto& [size, begin, end] : lifetimes) {
-    check(size > 0 && begin < end, "plan_offsets",
+    check(size > 0 && begin < end, "lay_out",
           "a lifetime must have bytes and end after it begins, got {} bytes alive in [{}, {})",
           size, begin, end);
-    check(size <= max_region, "plan_offsets",
+    check(size <= max_region, "lay_out",
           "a lifetime must fit in a region of {} bytes, got {} bytes", max_region, size);
-    check(size <= max_total - total, "plan_offsets", "sizes must add up to less than {} bytes",
+    check(size <= max_total - total, "lay_out", "sizes must add up to less than {} bytes",
           max_total);
     total += size;
   }
@@ -351,7 +351,7 @@ void check_input(std::span<const Lifetime> lifetimes, uint64_t max_region, uint6
 
 }  // namespace
 
-uint64_t OffsetPlan::height() const {
+uint64_t Layout::height() const {
   return std::accumulate(regions.begin(), regions.end(), uint64_t{0});
 }
 
@@ -364,15 +364,15 @@ uint64_t lower_bound(std::span<const Lifetime> lifetimes) {
   return most;
 }
 
-OffsetPlan plan_offsets(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
-                        uint64_t max_region) {
+Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
+               uint64_t max_region) {
   uint64_t total = 0;
   check_input(lifetimes, max_region, total);
   const AddressLine line(holes, max_region, std::max(total, uint64_t{1}));
 
   uint64_t work = std::min<uint64_t>(10'000'000 + 12'000 * lifetimes.size(), 500'000'000);
   uint64_t reach = line.holes_end();  // what lies in holes costs nothing
-  OffsetPlan plan;
+  Layout plan;
   plan.places.resize(lifetimes.size());
   for (const Component& component : split(lifetimes)) {
     const uint64_t target = std::max(reach, component.lower);

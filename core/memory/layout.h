@@ -3,7 +3,7 @@
 //
 // The problem is NP-hard. The solver follows the best of several deterministic packings until it
 // meets the lower bound or has used up its work, which is counted in steps and never in seconds:
-// the same lifetimes get the same plan on every machine.
+// the same lifetimes get the same layout on every machine.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Lifetime {
   uint32_t begin = 0, end = 0;
 };
 
-struct OffsetPlan {
+struct Layout {
   struct Place {
     uint32_t space = 0;   // i < holes: hole i, holes + i: new region i
     uint64_t offset = 0;  // bytes from the beginning of that space
@@ -30,13 +30,13 @@ struct OffsetPlan {
   uint64_t height() const;  // bytes of all new regions
 };
 
-// The most bytes that are alive at one time: no plan needs less.
+// The most bytes that are alive at one time: no layout needs less.
 uint64_t lower_bound(std::span<const Lifetime> lifetimes);
 
 // Places every lifetime so that no two of them share bytes at one time and new regions stay small.
 // `holes` are free ranges, in bytes, that cost nothing to use. What does not fit there goes to new
 // regions of at most `max_region` bytes. ValueError for empty sizes or lifetimes.
-OffsetPlan plan_offsets(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes = {},
-                        uint64_t max_region = UINT64_MAX);
+Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes = {},
+               uint64_t max_region = UINT64_MAX);
 
 }  // namespace rw

@@ -1,5 +1,5 @@
 // Steady state: a training step allocates the same sizes in the same order again and again. Their
-// lifetimes are learnt once, offsets are solved offline (core/memory/offset_plan.h) and followed
+// lifetimes are learnt once, offsets are solved offline (core/memory/layout.h) and followed
 // while a step goes on like one that is known. Places are only proposals to the arena: where the
 // program does something else, allocation is dynamic, correct but less tight.
 #pragma once
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rewind/core/memory/arena.h"
-#include "rewind/core/memory/offset_plan.h"
+#include "rewind/core/memory/layout.h"
 
 namespace rw {
 
@@ -29,7 +29,7 @@ struct StepTrace {
   bool is_first = false;           // of its device: what outlives it stays
 };
 
-class StepPlanner {
+class StepLayouts {
  public:
   // What is planned: `grow` adds a block of so many bytes and returns its number (or nothing);
   // `trim` removes blocks that are free.
@@ -39,7 +39,7 @@ class StepPlanner {
     std::function<std::optional<uint32_t>(uint64_t)> grow;
     std::function<void()> trim;
   };
-  explicit StepPlanner(Memory memory) : memory_(std::move(memory)) {}
+  explicit StepLayouts(Memory memory) : memory_(std::move(memory)) {}
 
   // An allocation's place in the step that made it.
   struct Ticket {
@@ -71,7 +71,7 @@ class StepPlanner {
   uint64_t all_misses() const { return all_misses_; }
 
  private:
-  struct Plan {
+  struct StepLayout {
     StepTrace trace;
     std::vector<std::optional<Place>> places = {};  // empty: not solved yet
     uint64_t used = 0;                              // number of the last step that was like it
@@ -84,20 +84,20 @@ class StepPlanner {
   bool worth_solving();
   void follow(size_t index);
   void solve_new();
-  Plan& add(StepTrace trace);
+  StepLayout& add(StepTrace trace);
   void outlived(uint32_t index);
-  void solve(Plan& plan);
-  bool place(Plan& plan, std::span<const Lifetime> lifetimes, bool may_grow) const;
+  void solve(StepLayout& layout);
+  bool place(StepLayout& layout, std::span<const Lifetime> lifetimes, bool may_grow) const;
 
   Memory memory_;
   StepTrace step_;           // so far
   bool is_endless_ = false;  // nobody ends it (a loop of inferences): it is not learnt
   uint64_t number_ = 1;
-  uint64_t frees_ = 0;                        // hash of what was freed since the last allocation
-  std::vector<std::unique_ptr<Plan>> plans_;  // tens at most
-  Plan* plan_ = nullptr;                      // followed now
-  Plan* last_ = nullptr;                      // of the step before
-  std::vector<uint64_t> seen_;                // hashes of the last steps that were not solved
+  uint64_t frees_ = 0;  // hash of what was freed since the last allocation
+  std::vector<std::unique_ptr<StepLayout>> known_;  // tens at most
+  StepLayout* followed_ = nullptr;                  // followed now
+  StepLayout* last_ = nullptr;                      // of the step before
+  std::vector<uint64_t> seen_;                      // hashes of the last steps that were not solved
   uint64_t need_ = 0;  // bytes that the largest of the planned steps cannot do without
   bool solves_ = true;
   uint64_t misses_ = 0, all_misses_ = 0, followed_steps_ = 0;

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "rewind/core/base/error.h"
-#include "rewind/core/memory/offset_plan.h"
+#include "rewind/core/memory/layout.h"
 
 namespace rw::test {
 
@@ -34,7 +34,7 @@ bool meet(const Lifetime& a, const Lifetime& b) {
 }
 
 // Whether everything lies inside its space and no two lifetimes share bytes at one time.
-bool valid(const Lifetimes& lifetimes, const OffsetPlan& plan, std::span<const uint64_t> holes = {},
+bool valid(const Lifetimes& lifetimes, const Layout& plan, std::span<const uint64_t> holes = {},
            uint64_t max_region = UINT64_MAX) {
   if (plan.places.size() != lifetimes.size()) return false;
   for (const uint64_t bytes : plan.regions)
@@ -136,7 +136,7 @@ TEST_CASE("offset plan: within 3 % of the lower bound") {
     for (const uint32_t n : {1, 3, 10, 30, 100, 300, 1000, 2000}) {
       for (uint64_t seed = 0; seed < (n < 300 ? 10 : 1); ++seed) {
         const Lifetimes lifetimes = make(Family(f), n, seed);
-        const OffsetPlan plan = plan_offsets(lifetimes);
+        const Layout plan = lay_out(lifetimes);
         const double ratio = double(plan.height()) / double(lower_bound(lifetimes));
         INFO(family_names[f], " n = ", n, " seed ", seed, " ratio ", ratio);
         REQUIRE(valid(lifetimes, plan));
@@ -155,13 +155,13 @@ TEST_CASE("offset plan: optimal for few items") {
     for (uint32_t i = 0; i < n; ++i)  // few moments and sizes: gaps are common
       lifetimes.push_back(draw_lifetime(random, draw(random, 1, 1 + seed % 12), 2 + seed % 9));
     INFO("seed ", seed);
-    const OffsetPlan plan = plan_offsets(lifetimes);
+    const Layout plan = lay_out(lifetimes);
     REQUIRE(valid(lifetimes, plan));
     CHECK(plan.height() == brute_force(lifetimes));
   }
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Lifetimes lifetimes = make(Family(seed % families), 8, seed);
-    CHECK(plan_offsets(lifetimes).height() == brute_force(lifetimes));
+    CHECK(lay_out(lifetimes).height() == brute_force(lifetimes));
   }
 }
 
@@ -175,47 +175,47 @@ TEST_CASE("offset plan: holes first, then regions of bounded size") {
     std::vector<uint64_t> holes(draw(random, 0, 4));
     for (uint64_t& hole : holes) hole = draw(random, 0, lower / 2);
     const uint64_t max_region = seed % 2 ? UINT64_MAX : largest + draw(random, 0, lower / 2);
-    const OffsetPlan plan = plan_offsets(lifetimes, holes, max_region);
+    const Layout plan = lay_out(lifetimes, holes, max_region);
     INFO("seed ", seed);
     CHECK(valid(lifetimes, plan, holes, max_region));
     if (seed % 2) CHECK(plan.regions.size() <= 1);
   }
   // A hole of the whole height takes everything; one of half of it, its share.
   const Lifetimes lifetimes = make(nested, 300, 1);
-  const uint64_t height = plan_offsets(lifetimes).height();
-  CHECK(plan_offsets(lifetimes, std::array{height}).height() == 0);
-  const uint64_t rest = plan_offsets(lifetimes, std::array{height / 2}).height();
+  const uint64_t height = lay_out(lifetimes).height();
+  CHECK(lay_out(lifetimes, std::array{height}).height() == 0);
+  const uint64_t rest = lay_out(lifetimes, std::array{height / 2}).height();
   CHECK(double(rest + height / 2) <= 1.03 * double(height));
 }
 
 TEST_CASE("offset plan: the same lifetimes get the same plan, large sets one in bounded work") {
   const Lifetimes lifetimes = make(uniform, 500, 3);
-  CHECK(plan_offsets(lifetimes).places == plan_offsets(lifetimes).places);
+  CHECK(lay_out(lifetimes).places == lay_out(lifetimes).places);
 
   const Lifetimes large = make(nested, 100'000, 1);
-  CHECK(double(plan_offsets(large).height()) <= 1.01 * double(lower_bound(large)));
+  CHECK(double(lay_out(large).height()) <= 1.01 * double(lower_bound(large)));
 }
 
 TEST_CASE("offset plan: parts of a step that do not meet in time share their bytes") {
   Lifetimes lifetimes = make(uniform, 60, 1);
-  const uint64_t height = plan_offsets(lifetimes).height();
+  const uint64_t height = lay_out(lifetimes).height();
   for (size_t i = 0; i < 60; ++i) {
     const auto [size, begin, end] = lifetimes[i];
     lifetimes.push_back({size, begin + 120, end + 120});
   }
-  const OffsetPlan plan = plan_offsets(lifetimes);
+  const Layout plan = lay_out(lifetimes);
   CHECK(valid(lifetimes, plan));
   CHECK(plan.height() == height);
 }
 
 TEST_CASE("offset plan: bad input") {
-  CHECK(plan_offsets({}).height() == 0);
+  CHECK(lay_out({}).height() == 0);
   CHECK(lower_bound({}) == 0);
-  CHECK_THROWS_AS(plan_offsets(Lifetimes{{0, 0, 1}}), ValueError);
-  CHECK_THROWS_AS(plan_offsets(Lifetimes{{8, 2, 2}}), ValueError);
-  CHECK_THROWS_AS(plan_offsets(Lifetimes{{8, 3, 2}}), ValueError);
-  CHECK_THROWS_AS(plan_offsets(Lifetimes{{8, 0, 1}}, {}, 7), ValueError);
-  CHECK_THROWS_AS(plan_offsets(Lifetimes{{UINT64_MAX, 0, 1}, {8, 0, 1}}), ValueError);
+  CHECK_THROWS_AS(lay_out(Lifetimes{{0, 0, 1}}), ValueError);
+  CHECK_THROWS_AS(lay_out(Lifetimes{{8, 2, 2}}), ValueError);
+  CHECK_THROWS_AS(lay_out(Lifetimes{{8, 3, 2}}), ValueError);
+  CHECK_THROWS_AS(lay_out(Lifetimes{{8, 0, 1}}, {}, 7), ValueError);
+  CHECK_THROWS_AS(lay_out(Lifetimes{{UINT64_MAX, 0, 1}, {8, 0, 1}}), ValueError);
 }
 
 TEST_SUITE_END();

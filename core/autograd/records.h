@@ -1,0 +1,38 @@
+// The records of a tape by index. Indices are never used twice: old handles may still name them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <utility>
+
+#include "rewind/core/autograd/record.h"
+
+namespace rw {
+
+class Records {
+ public:
+  int64_t begin() const { return begin_; }  // the oldest record's index
+  int64_t end() const { return begin_ + static_cast<int64_t>(list_.size()); }  // the next one's
+  bool contains(int64_t index) const { return index >= begin_ && index < end(); }
+
+  Record& operator[](int64_t index) { return list_[static_cast<size_t>(index - begin_)]; }
+  const Record& operator[](int64_t index) const {
+    return list_[static_cast<size_t>(index - begin_)];
+  }
+  // Null: freed or not recorded yet.
+  const Record* find(int64_t index) const {
+    return contains(index) && (*this)[index].op ? &(*this)[index] : nullptr;
+  }
+
+  void push_back(Record record) { list_.push_back(std::move(record)); }
+  void clear() {
+    begin_ = end();
+    const auto dead = std::exchange(list_, {});  // handles die after the records left
+  }
+
+ private:
+  std::deque<Record> list_;
+  int64_t begin_ = 0;
+};
+
+}  // namespace rw
