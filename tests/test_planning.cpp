@@ -174,7 +174,7 @@ void check_prediction(const Example& example, const StepSettings& settings) {
 
 }  // namespace
 
-TEST_CASE("plan: dry steps predict real memory to the byte") {
+TEST_CASE("plan: dry steps predict real memory to the byte" * doctest::test_suite("programs")) {
   on_each_device([] {
     if (default_device()->info().backend == "vulkan") {  // some: software drivers compile for long
       check_prediction(resnet(), {.batch = 2, .accumulate = 2, .checkpoint = "block"});
@@ -240,7 +240,7 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
     }
 }
 
-TEST_CASE("plan: planned recomputation keeps a real run within its budget") {
+TEST_CASE("plan: planned recomputation keeps a real run within its budget" * doctest::test_suite("programs")) {
   on_each_device([] {
     const bool is_vulkan = default_device()->info().backend == "vulkan";
     for (const Example& example :
@@ -285,7 +285,7 @@ TEST_CASE("plan: the largest number that fits is found from any guess, in few tr
     }
 }
 
-TEST_CASE("plan: the largest batch fits, and one sample more does not") {
+TEST_CASE("plan: the largest batch fits, and one sample more does not" * doctest::test_suite("programs")) {
   on_each_device([] {
     const bool is_vulkan = default_device()->info().backend == "vulkan";
     for (const Example& example :
@@ -334,7 +334,7 @@ TEST_CASE("plan: a table of batches has every way, each of them feasible" *
   CHECK(fit_json(rows).size() == rows.size());
 }
 
-TEST_CASE("plan: savings add up to the step's peak") {
+TEST_CASE("plan: savings add up to the step's peak" * doctest::test_suite("programs")) {
   on_each_device([] {
     const StepSettings settings{.batch = 4, .accumulate = 3, .checkpoint = "block"};
     for (const Example& example : {resnet(), pretrain()}) {

@@ -202,7 +202,7 @@ TEST_CASE("resnet: REWIND_RECOMPUTE=1 turns block segments on") {
   unsetenv("REWIND_RECOMPUTE");
 }
 
-TEST_CASE("resnet: learns ten images by heart") {
+TEST_CASE("resnet: learns ten images by heart" * doctest::test_suite("programs")) {
   on_each_device([] {
     manual_seed(1);
     ResNetConfig config = resnet_cifar(8);
