@@ -1,11 +1,16 @@
 #include "rewind/backends/open.h"
 
 #include <cstdlib>
+#include <map>
+#include <mutex>
+#include <span>
 
 #include "rewind/backends/cpu/cpu_backend.h"
 #include "rewind/backends/dry/dry_backend.h"
+#include "rewind/backends/self_check.h"
 #include "rewind/backends/vulkan/vulkan_backend.h"
 #include "rewind/core/base/error.h"
+#include "rewind/core/base/hash.h"
 #include "rewind/core/base/json_file.h"
 
 namespace rw {
@@ -25,6 +30,34 @@ std::string vulkan_choice(std::string device) {
   return device.starts_with(kVulkanPrefix) ? device.substr(kVulkanPrefix.size()) : device;
 }
 
+// All that a verdict depends on: the device, its driver, what it offers here, and our shaders.
+std::string verdict_file(const DeviceInfo& info) {
+  std::string key =
+      fmt::format("{} {} {} {}", info.uuid, info.name, info.driver, info.subgroup_size);
+  for (const std::string& feature : info.features) key += " " + feature;
+  const uint64_t hash = fnv1a(std::as_bytes(std::span(key)));
+  return fmt::format("self-check-{:016x}", fnv1a(hash, vulkan::build_id()));
+}
+
+// The device, without the features that it fails its self-check with. The check runs when a device,
+// a driver or a build is new; REWIND_NO_SELF_CHECK=1 trusts the driver.
+std::unique_ptr<Backend> open_vulkan(const std::string& choice) {
+  static std::mutex mutex;
+  static std::map<std::string, std::vector<RefusedFeature>> verdicts;
+  const auto open = [&](const std::vector<RefusedFeature>& without) {
+    return vulkan::make_backend(choice, without);
+  };
+  std::unique_ptr<Backend> device = open({});
+  const char* trusts = std::getenv("REWIND_NO_SELF_CHECK");
+  if (trusts && *trusts && std::string_view(trusts) != "0") return device;
+  const std::string file = verdict_file(device->info());
+  const std::lock_guard lock(mutex);
+  auto known = verdicts.find(file);
+  if (known == verdicts.end())
+    known = verdicts.emplace(file, refused_features(file, open, device->info().features)).first;
+  return known->second.empty() ? std::move(device) : open(known->second);
+}
+
 // What follows "dry:": a device, or the file of a device's profile.
 std::unique_ptr<Backend> open_dry(const std::string& what) {
   if (!what.ends_with(".json")) return open_backend(what)->dry();
@@ -40,7 +73,7 @@ std::unique_ptr<Backend> open_backend(const std::string& device) {
   check<DeviceError>(device == kVulkan || device.starts_with(kVulkanPrefix), "open_backend",
                      "a device must be 'cpu', 'vulkan', 'vulkan:...' or 'dry:...', got '{}'",
                      device);
-  return vulkan::make_backend(vulkan_choice(device));
+  return open_vulkan(vulkan_choice(device));
 }
 
 std::unique_ptr<Backend> dry_backend(const Backend& device, const DeviceInfo& info) {
@@ -50,7 +83,8 @@ std::unique_ptr<Backend> dry_backend(const Backend& device, const DeviceInfo& in
 }
 
 std::string device_profile(const std::string& device) {
-  return vulkan::profile(vulkan_choice(device));
+  const std::string choice = vulkan_choice(device);
+  return vulkan::profile(choice, open_vulkan(choice)->info().refused);
 }
 
 std::vector<DeviceListing> list_devices() {

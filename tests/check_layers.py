@@ -29,7 +29,7 @@ PROJECT_RULES = {
     "core/ops/": AUTOGRAD + ["shaders/"],
     "core/recompute/": BASE,  # pure functions of a graph
     "core/predict/": OPS + ["core/recompute/"],
-    "backends/": DRIVERS,  # open.*: chooses among the backends
+    "backends/": OPS + ["backends/listing.h", "shaders/"],  # open.*, self_check.*: choose among the backends
     "backends/cpu/": DRIVERS + ["backends/dry/"],  # every backend can be predicted
     "backends/vulkan/": DRIVERS + ["backends/dry/"],
     "backends/dry/": DRIVERS,

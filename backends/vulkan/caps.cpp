@@ -164,7 +164,43 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   caps.timestamp_ns = limits.timestampPeriod;
 }
 
+// What is not used when a device fails its self-check with it. The kernels that need one have
+// others beside them, but for those that need subgroup arithmetic.
+struct Optional {
+  const char* name;
+  bool (*is_on)(const Caps&);
+  void (*turn_off)(Caps&);
+};
+
+template <uint32_t Bits>
+constexpr Optional feature_bits(const char* name) {
+  return {name, [](const Caps& c) { return (c.features & Bits) != 0; },
+          [](Caps& c) { c.features &= ~Bits; }};
+}
+
+const Optional kOptional[] = {
+    feature_bits<feature::storage16 | feature::float16>("16-bit storage"),
+    {"push descriptors", [](const Caps& c) { return c.push_descriptors; },
+     [](Caps& c) { c.push_descriptors = false; }},
+    feature_bits<feature::shuffle>("subgroup shuffle"),
+    feature_bits<feature::address>("buffer addresses"),
+    feature_bits<feature::int64>("64-bit integers"),
+    feature_bits<feature::arithmetic>("subgroup arithmetic"),
+};
+
 }  // namespace
+
+std::vector<std::string> optional_features(const Caps& caps) {
+  std::vector<std::string> names;
+  for (const Optional& o : kOptional)
+    if (o.is_on(caps)) names.emplace_back(o.name);
+  return names;
+}
+
+void refuse(Caps& caps, const std::string& feature) {
+  for (const Optional& o : kOptional)
+    if (o.name == feature) o.turn_off(caps);
+}
 
 bool has_extension(VkPhysicalDevice device, const char* name) {
   uint32_t count = 0;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "rewind/backends/vulkan/vk.h"
 
@@ -44,6 +45,10 @@ struct Caps {
 };
 
 Caps query_caps(VkPhysicalDevice device);
+
+// The features in use that the device could do without, by name, least loss first.
+std::vector<std::string> optional_features(const Caps& caps);
+void refuse(Caps& caps, const std::string& feature);  // one of them
 
 bool has_extension(VkPhysicalDevice device, const char* name);
 

@@ -41,8 +41,9 @@ uint32_t compute_family(const std::vector<VkQueueFamilyProperties>& families) {
 
 }  // namespace
 
-Device::Device(const std::string& choice) {
+Device::Device(const std::string& choice, const std::vector<RefusedFeature>& without) {
   physical_ = choose(instance_, choice, caps_);
+  for (const RefusedFeature& feature : without) refuse(caps_, feature.name);
   const std::vector<VkQueueFamilyProperties> families = queue_families(physical_);
   queue_family_ = compute_family(families);
   const uint32_t bits = families[queue_family_].timestampValidBits;

@@ -6,13 +6,15 @@
 
 #include "rewind/backends/vulkan/caps.h"
 #include "rewind/backends/vulkan/instance.h"
+#include "rewind/core/backend/backend.h"
 
 namespace rw::vulkan {
 
 class Device {
  public:
-  // `choice`: "" (best), an index, "uuid=...", or a part of the name.
-  explicit Device(const std::string& choice);
+  // `choice`: "" (best), an index, "uuid=...", or a part of the name. `without`: what is not used
+  // of its optional_features().
+  explicit Device(const std::string& choice, const std::vector<RefusedFeature>& without = {});
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "rewind/backends/vulkan/cache.h"
+#include "rewind/core/base/cache.h"
 
 namespace rw::vulkan {
 

@@ -119,6 +119,7 @@ DeviceInfo to_info(const Caps& caps) {
   info.max_block_bytes = caps.max_block;
   info.alignment = std::max<uint64_t>(256, caps.offset_alignment);
   info.subgroup_size = caps.subgroup_size;
+  info.features = optional_features(caps);
   return info;
 }
 

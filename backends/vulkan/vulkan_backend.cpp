@@ -9,7 +9,9 @@
 #include "rewind/backends/vulkan/module_dispatcher.h"
 #include "rewind/backends/vulkan/profile.h"
 #include "rewind/backends/vulkan/recorder.h"
+#include "rewind/backends/vulkan/shader_table.h"
 #include "rewind/backends/vulkan/staging.h"
+#include "rewind/core/base/hash.h"
 
 namespace rw::vulkan {
 
@@ -19,7 +21,10 @@ constexpr uint32_t kDownloadBlock = ~0u;  // the download buffer's number for th
 
 class VulkanBackend final : public Backend {
  public:
-  explicit VulkanBackend(const std::string& choice) : device_(choice) {}
+  VulkanBackend(const std::string& choice, const std::vector<RefusedFeature>& without)
+      : device_(choice, without) {
+    info_.refused = without;
+  }
   ~VulkanBackend() override {
     try {
       recorder_.wait_all();
@@ -122,16 +127,27 @@ void VulkanBackend::read(BufferRange source, void* target) {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(const std::string& choice) {
-  return std::make_unique<VulkanBackend>(choice);
+std::unique_ptr<Backend> make_backend(const std::string& choice,
+                                      const std::vector<RefusedFeature>& without) {
+  return std::make_unique<VulkanBackend>(choice, without);
+}
+
+uint64_t build_id() {
+  uint64_t hash = fnv1a_start;
+  for (const std::span<const Shader> file : all_shaders())
+    for (const Shader& s : file) {
+      hash = fnv1a(hash, s.features);
+      for (const uint32_t word : s.words) hash = fnv1a(hash, word);
+    }
+  return hash;
 }
 
 std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file) {
   return make_dry_backend(parse_caps(profile, file));
 }
 
-std::string profile(const std::string& choice) {
-  return to_json(Device(choice).caps());
+std::string profile(const std::string& choice, const std::vector<RefusedFeature>& without) {
+  return to_json(Device(choice, without).caps());
 }
 
 std::vector<DeviceListing> list_devices() {

@@ -11,10 +11,13 @@
 namespace rw::vulkan {
 
 // `choice`: "" (best), an index, "uuid=...", or a part of the device's name.
-std::unique_ptr<Backend> make_backend(const std::string& choice);
+// `without`: what is not used of DeviceInfo::features.
+std::unique_ptr<Backend> make_backend(const std::string& choice,
+                                      const std::vector<RefusedFeature>& without = {});
+uint64_t build_id();  // of all shaders: another one in every build that compiled others
 // A device's limits as JSON, and a prediction of a device from them (profile.h). `file` is for
 // messages.
-std::string profile(const std::string& choice);
+std::string profile(const std::string& choice, const std::vector<RefusedFeature>& without = {});
 std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file);
 // Without opening them; in the order of their indices.
 std::vector<DeviceListing> list_devices();

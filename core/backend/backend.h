@@ -57,6 +57,12 @@ inline uint64_t bytes_moved(const KernelCall& call) {
   return bytes;
 }
 
+// A feature that a device offers and that is not used, because it gave wrong results.
+struct RefusedFeature {
+  std::string name;
+  std::string fault;  // what was wrong
+};
+
 struct DeviceInfo {
   std::string backend;           // "vulkan", "cpu"
   std::string name;              // as the driver names it
@@ -67,6 +73,8 @@ struct DeviceInfo {
   uint64_t max_block_bytes = 0;  // largest block that allocate_block accepts
   uint64_t alignment = 256;      // of every allocation inside a block
   uint32_t subgroup_size = 1;
+  std::vector<std::string> features;  // in use, of those that it could do without; least loss first
+  std::vector<RefusedFeature> refused;
 };
 
 // One memory heap of the device, in bytes. Budget (what this process may use) and usage (what it

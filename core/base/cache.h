@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-namespace rw::vulkan {
+namespace rw {
 
 // What write_cache wrote, or empty where that is not to be had whole.
 std::vector<std::byte> read_cache(const std::string& file);
 // Replaces it atomically; does nothing where there is no folder or it cannot be written.
 void write_cache(const std::string& file, std::span<const std::byte> contents);
 
-}  // namespace rw::vulkan
+}  // namespace rw

@@ -1,14 +1,14 @@
-#include "rewind/backends/vulkan/cache.h"
+#include "rewind/core/base/cache.h"
 
 #include <cstring>
 #include <fstream>
 #include <unistd.h>
 
-#include "rewind/backends/vulkan/vk.h"
 #include "rewind/core/base/cache_directory.h"
+#include "rewind/core/base/error.h"
 #include "rewind/core/base/hash.h"
 
-namespace rw::vulkan {
+namespace rw {
 
 namespace {
 
@@ -58,4 +58,4 @@ void write_cache(const std::string& file, std::span<const std::byte> contents) {
   if (!out || error) fs::remove(part, error);
 }
 
-}  // namespace rw::vulkan
+}  // namespace rw

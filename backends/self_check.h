@@ -1,0 +1,36 @@
+// Proves a device right before it is used. Drivers that nobody has tried get things wrong: what a
+// device answers decides, not a list of known drivers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rewind/core/backend/backend.h"
+
+namespace rw {
+
+// Runs kernels with known answers: each way to store f16 (to nearest even, ties, overflow,
+// denormals, NaN; one by one and in words), sums in subgroups, long loops, bytes, norms, products,
+// convolutions, attention, indices. The cpu backend knows the answers. Returns what was wrong,
+// empty where all is right; errors of the device are faults, too.
+std::vector<std::string> find_faults(std::unique_ptr<Backend> device);
+
+// Opens a device without the given features of those that it offers.
+using OpenWithout =
+    std::function<std::unique_ptr<Backend>(const std::vector<RefusedFeature>& without)>;
+
+// The features without which the device has no faults: one where one is enough, the least loss
+// first in `features`, else the first ones together. DeviceError, naming the faults, where that
+// does not help.
+std::vector<RefusedFeature> refuse_faulty_features(const OpenWithout& open,
+                                                   std::span<const std::string> features);
+
+// The same, from the cache's file of that name where it is there and whole; else the check runs,
+// and its verdict is written there. Several processes may do so at once.
+std::vector<RefusedFeature> refused_features(const std::string& file, const OpenWithout& open,
+                                             std::span<const std::string> features);
+
+}  // namespace rw

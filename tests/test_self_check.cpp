@@ -1,0 +1,210 @@
+// Faults are planted into the cpu backend: the self-check must find them, and what they come from.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "rewind/backends/cpu/cpu_backend.h"
+#include "rewind/backends/open.h"
+#include "rewind/backends/self_check.h"
+#include "rewind/core/base/cache.h"
+#include "rewind/core/base/error.h"
+#include "tests/env.h"
+#include "tests/temporary_folder.h"
+
+namespace rw::test {
+
+namespace {
+
+// What goes wrong in a call: it has run, and its outputs may be changed.
+using Fault = std::function<void(Backend&, const KernelCall&)>;
+
+class FaultyBackend : public Backend {
+ public:
+  explicit FaultyBackend(std::vector<Fault> faults) : faults_(std::move(faults)) {}
+  const DeviceInfo& info() const override { return inner_->info(); }
+  uint32_t allocate_block(uint64_t bytes) override { return inner_->allocate_block(bytes); }
+  void free_block(uint32_t block) override { inner_->free_block(block); }
+  void write(BufferRange target, const void* source) override { inner_->write(target, source); }
+  void read(BufferRange source, void* target) override { inner_->read(source, target); }
+  void run(const KernelCall& call) override {
+    inner_->run(call);
+    for (const Fault& fault : faults_) fault(*inner_, call);
+  }
+  void synchronize() override { inner_->synchronize(); }
+
+ private:
+  std::unique_ptr<Backend> inner_ = make_cpu_backend();
+  std::vector<Fault> faults_;
+};
+
+// Changes the elements of the last output of type T.
+template <class T>
+void change(Backend& backend, const KernelCall& call, DType dtype, auto&& body) {
+  for (auto b = call.bindings.rbegin(); b != call.bindings.rend(); ++b) {
+    if (b->access == Access::read || b->dtype != dtype) continue;
+    std::vector<T> values(b->range.size / sizeof(T));
+    if (values.empty()) return;
+    backend.read(b->range, values.data());
+    body(values);
+    backend.write(b->range, values.data());
+    return;
+  }
+}
+
+Fault in_halves(std::function<void(std::vector<uint16_t>&)> body) {
+  return [body](Backend& backend, const KernelCall& call) {
+    change<uint16_t>(backend, call, DType::f16, body);
+  };
+}
+
+Fault in_kernel(const char* kernel, std::function<void(std::vector<float>&)> body) {
+  return [=](Backend& backend, const KernelCall& call) {
+    if (call.kernel == kernel) change<float>(backend, call, DType::f32, body);
+  };
+}
+
+// As AMD's v_cvt_pkrtz_f16_f32: 65504 instead of infinity.
+const Fault saturates = in_halves([](std::vector<uint16_t>& halves) {
+  for (uint16_t& h : halves)
+    if ((h & 0x7fff) == 0x7c00) h -= 1;
+});
+
+// The same instruction rounds toward zero.
+const Fault truncates = [](Backend& backend, const KernelCall& call) {
+  if (call.kernel != "copy" || call.bindings[0].dtype != DType::f32) return;
+  std::vector<float> source(call.bindings[0].range.size / sizeof(float));
+  backend.read(call.bindings[0].range, source.data());
+  change<uint16_t>(backend, call, DType::f16, [&](std::vector<uint16_t>& halves) {
+    for (size_t i = 0; i < std::min(halves.size(), source.size()); ++i) {
+      const bool is_finite = (halves[i] & 0x7fff) < 0x7c00;
+      if (is_finite && std::abs(from_half(halves[i])) > std::abs(source[i])) --halves[i];
+    }
+  });
+};
+
+// As lavapipe of Mesa 26.1.6 with LLVM 21: one element of every eight, in some kernels.
+const Fault loses_a_lane = [](Backend& backend, const KernelCall& call) {
+  if (call.kernel != "layer_norm") return;
+  change<uint16_t>(backend, call, DType::f16, [](std::vector<uint16_t>& halves) {
+    for (size_t i = 5; i < halves.size(); i += 8) halves[i] = 0x7e00;
+  });
+};
+
+const Fault flushes_denormals = in_halves([](std::vector<uint16_t>& halves) {
+  for (uint16_t& h : halves)
+    if ((h & 0x7c00) == 0) h &= 0x8000;
+});
+
+const Fault throws = [](Backend&, const KernelCall& call) {
+  if (call.kernel == "attention") fail<DeviceError>("test", "the pipeline cannot be made");
+};
+
+const Fault forgets_the_last_row =
+    in_kernel("matmul", [](std::vector<float>& values) { values.back() = 0; });
+const Fault stops_early = in_kernel("reduce_rows", [](std::vector<float>& values) {
+  for (float& v : values) v = std::min(v, 32767.5f);
+});
+
+// A device with these features, and faults that come with one of them.
+struct Faulty {
+  std::vector<std::string> features = {"halves", "shuffle", "addresses"};
+  std::vector<std::pair<std::string, Fault>> faults;  // of no feature: an empty name
+  int opened = 0;
+
+  OpenWithout opener() {
+    return [this](const std::vector<RefusedFeature>& without) -> std::unique_ptr<Backend> {
+      ++opened;
+      std::vector<Fault> there;
+      for (const auto& [feature, fault] : faults)
+        if (std::none_of(without.begin(), without.end(),
+                         [&](const RefusedFeature& r) { return r.name == feature; }))
+          there.push_back(fault);
+      return std::make_unique<FaultyBackend>(there);
+    };
+  }
+  std::vector<std::string> refused() {
+    std::vector<std::string> names;
+    for (const RefusedFeature& f : refuse_faulty_features(opener(), features)) {
+      CHECK_FALSE(f.fault.empty());
+      names.push_back(f.name);
+    }
+    return names;
+  }
+};
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");
+
+TEST_CASE("self-check: planted faults are found and named") {
+  const auto first_fault = [](const Fault& fault) {
+    const auto faults = find_faults(std::make_unique<FaultyBackend>(std::vector<Fault>{fault}));
+    return faults.empty() ? "" : faults.front();
+  };
+  CHECK(find_faults(make_cpu_backend()).empty());
+  CHECK(first_fault(saturates).starts_with("conversion to f16: output 0: element 7"));
+  CHECK(first_fault(truncates).starts_with("conversion to f16"));
+  CHECK(first_fault(flushes_denormals).starts_with("conversion to f16"));
+  CHECK(first_fault(loses_a_lane).starts_with("layer_norm in f16: output 0: element 5"));
+  CHECK(first_fault(throws) == "attention in f32: [test] the pipeline cannot be made");
+  CHECK(first_fault(forgets_the_last_row).starts_with("matmul in f32"));
+  CHECK(first_fault(stops_early).starts_with("long loops"));
+}
+
+TEST_CASE("self-check: what a fault comes from is refused, and nothing else") {
+  CHECK(Faulty{}.refused() == Names{});
+  CHECK(Faulty{.faults = {{"halves", loses_a_lane}}}.refused() == Names{"halves"});
+  CHECK(Faulty{.faults = {{"addresses", forgets_the_last_row}}}.refused() == Names{"addresses"});
+  // Two at once: all up to the last of them.
+  CHECK(Faulty{.faults = {{"halves", saturates}, {"shuffle", throws}}}.refused() ==
+        Names{"halves", "shuffle"});
+}
+
+TEST_CASE("self-check: a device that is wrong in any case is an error that says how") {
+  try {
+    Faulty{.faults = {{"", truncates}}}.refused();
+    FAIL("no error");
+  } catch (const DeviceError& e) {
+    const std::string text = e.what();
+    CHECK(text.find("[self-check]") == 0);
+    CHECK(text.find("conversion to f16: output 0") != std::string::npos);
+  }
+}
+
+TEST_CASE("self-check: the verdict is kept, and made again where it is broken") {
+  const TemporaryFolder folder;
+  const Env cache("REWIND_CACHE", folder.path.c_str());
+  Faulty device{.faults = {{"halves", loses_a_lane}}};
+  const auto verdict = [&] {
+    device.opened = 0;
+    const auto refused = refused_features("self-check-test", device.opener(), device.features);
+    REQUIRE(refused.size() == 1);
+    CHECK(refused[0].name == "halves");
+    CHECK(refused[0].fault.starts_with("layer_norm in f16"));
+    return device.opened;
+  };
+  CHECK(verdict() == 2);
+  CHECK(verdict() == 0);
+  std::ofstream(folder / "self-check-test", std::ios::binary | std::ios::app) << "more";
+  CHECK(verdict() == 2);
+  std::ofstream(folder / "self-check-test", std::ios::binary).flush();
+  CHECK(verdict() == 2);
+  CHECK(verdict() == 0);
+}
+
+TEST_SUITE_END();
+
+TEST_CASE("self-check: what this device uses has no faults") {
+  try {
+    CHECK(find_faults(open_backend("vulkan")) == std::vector<std::string>{});
+  } catch (const DeviceError& e) {
+    MESSAGE("skipped: " << std::string(e.what()));
+  }
+}
+
+}  // namespace rw::test
