@@ -97,7 +97,7 @@ void store_row(uint i, uint e, uint columns, float alpha) {
   if (PAIRS) {
     [[unroll]] for (uint j = 0; j < WIDTH; j += 2)
       if (j < columns)
-        y_uint[(p.offset[2] + e + j) / 2] = packHalf2x16(alpha * vec2(acc[i][j], acc[i][j + 1]));
+        store2_y(e + j, alpha * vec2(acc[i][j], acc[i][j + 1]));
     return;
   }
 #endif

@@ -1,7 +1,7 @@
 """Writes the GLSL in front of a kernel: parameters, bindings and their accessors."""
 
 DTYPES = ("f32", "f16", "i32", "u8")
-ALIGN = {"uint": 4, "float": 4, "int": 4, "float16_t": 2, "uvec2": 8, "uvec4": 16}
+ALIGN = {"uint": 4, "float": 4, "int": 4, "float16_t": 2, "f16vec4": 8, "uvec2": 8, "uvec4": 16}
 
 HEAD = """#version 460
 #extension GL_GOOGLE_include_directive : require
@@ -17,6 +17,10 @@ layout(std430, set = 0, binding = 0) readonly buffer AddressTable { uvec2 addres
 GRID_1D = """uint group_id() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 uint thread_id() { return group_id() * gl_WorkGroupSize.x + gl_LocalInvocationID.x; }
 """
+
+# Where it is false, words of halves are stored as float16_t: some drivers' packHalf2x16 rounds toward zero
+# and turns what is too large into 65504 (AMD's v_cvt_pkrtz_f16_f32). The self-check finds out.
+PACKS_HALVES = "layout(constant_id = 102) const bool PACKS_HALVES = true;\n"
 
 # In place of packHalf2x16 on devices without 16-bit storage: SwiftShader's turns infinity into NaN and
 # lets it spill into the other half. Rounds to nearest even, as float16_t does.
@@ -130,17 +134,39 @@ void store8_{n}(uint i, ivec4 lo, ivec4 hi) {{
 }}
 """
     if packed:
-        single = f"""void store_{n}(uint i, float v) {{
+        return f"""void store_{n}(uint i, float v) {{
   uint e = {o} + i, shift = (e & 1) * 16;
   atomicAnd({n}_uint[e >> 1], ~(0xffffu << shift));
   atomicOr({n}_uint[e >> 1], packHalf2x16(vec2(v, 0.0)) << shift);
 }}
-"""
-    else:
-        single = f"void store_{n}(uint i, float v) {{ {n}_float16_t[{o} + i] = float16_t(v); }}\n"
-    return single + f"""void store4_{n}(uint i, vec4 v) {{ {n}_uvec2[({o} + i) >> 2] = pack_halves(v); }}
+void store2_{n}(uint i, vec2 v) {{ {n}_uint[({o} + i) >> 1] = packHalf2x16(v); }}
+void store4_{n}(uint i, vec4 v) {{ {n}_uvec2[({o} + i) >> 2] = pack_halves(v); }}
 void store8_{n}(uint i, vec4 lo, vec4 hi) {{
   {n}_uvec4[({o} + i) >> 3] = uvec4(pack_halves(lo), pack_halves(hi));
+}}
+"""
+    return f"""void store_{n}(uint i, float v) {{ {n}_float16_t[{o} + i] = float16_t(v); }}
+void store2_{n}(uint i, vec2 v) {{
+  if (PACKS_HALVES) {{
+    {n}_uint[({o} + i) >> 1] = packHalf2x16(v);
+  }} else {{
+    store_{n}(i, v.x);
+    store_{n}(i + 1, v.y);
+  }}
+}}
+void store4_{n}(uint i, vec4 v) {{
+  if (PACKS_HALVES)
+    {n}_uvec2[({o} + i) >> 2] = pack_halves(v);
+  else
+    {n}_f16vec4[({o} + i) >> 2] = f16vec4(v);
+}}
+void store8_{n}(uint i, vec4 lo, vec4 hi) {{
+  if (PACKS_HALVES) {{
+    {n}_uvec4[({o} + i) >> 3] = uvec4(pack_halves(lo), pack_halves(hi));
+  }} else {{
+    store4_{n}(i, lo);
+    store4_{n}(i + 4, hi);
+  }}
 }}
 """
 
@@ -160,12 +186,15 @@ def write(m, v, extensions):
     else:
         out += "layout(local_size_x = %d, local_size_y = %d, local_size_z = %d) in;\n" % m.local
     out += "layout(constant_id = 101) const uint SUBGROUP_SIZE = 1;\n"
+    out += "" if v.packed else PACKS_HALVES
     out += f'#include "params.h"\nlayout(push_constant, std430) uniform Push {{ {m.params} p; }};\n'
     out += GRID_1D if m.grid != "3d" else ""
     out += (ADDRESS_HEAD if v.address else "") + (PACK_HALF if v.packed else "") + HALVES + BYTES
     for i, b in enumerate(m.buffers):
         dtype = v.types.get(b.type, b.type)
         arrays = dict.fromkeys([element(dtype, v.packed), "uint", "uvec2", "uvec4"])
+        if dtype == "f16" and not v.packed and b.access != "read":
+            arrays["f16vec4"] = None
         out += declare(i, b.name, b.access, arrays, v.address)
         offset = f"p.offset[{i}]"
         out += loads(b.name, offset, dtype, v.packed) if b.access != "write" else ""

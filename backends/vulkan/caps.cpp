@@ -41,8 +41,15 @@ void apply_quirks(Caps& caps) {
     if (q.driver == caps.driver_id && version >= q.first && version <= q.last) q.apply(caps);
 }
 
-// Switches that make one device behave like a lesser one, mostly for tests.
+// Switches that make one device behave like another, mostly for tests.
 void apply_environment(Caps& caps) {
+  if (env_flag("REWIND_LIKE_GPU")) {  // the kernels and workgroups that GPUs get, on a CPU driver
+    caps.is_cpu = false;
+    caps.workgroup_size = static_cast<uint32_t>(round_up(128, caps.subgroup_size));
+  }
+  if (env_flag("REWIND_NO_HALF_PACKING")) caps.packs_halves = false;
+  if (env_flag("REWIND_NO_SHUFFLE")) caps.features &= ~feature::shuffle;
+  if (env_flag("REWIND_NO_INT64")) caps.features &= ~feature::int64;
   if (env_flag("REWIND_NO_F16")) caps.features &= ~(feature::storage16 | feature::float16);
   if (env_flag("REWIND_NO_ADDRESS")) caps.features &= ~feature::address;
   if (env_flag("REWIND_NO_UNIFIED_MEMORY")) caps.unified_memory = false;
@@ -179,6 +186,9 @@ constexpr Optional feature_bits(const char* name) {
 }
 
 const Optional kOptional[] = {
+    {"half packing",
+     [](const Caps& c) { return c.packs_halves && (c.features & feature::storage16); },
+     [](Caps& c) { c.packs_halves = false; }},
     feature_bits<feature::storage16 | feature::float16>("16-bit storage"),
     {"push descriptors", [](const Caps& c) { return c.push_descriptors; },
      [](Caps& c) { c.push_descriptors = false; }},

@@ -26,6 +26,8 @@ struct Caps {
   uint32_t workgroup_size = 1;         // of kernels with `local: subgroup`
   bool subgroup_size_control = false;  // subgroup_size may be required of a pipeline
 
+  bool packs_halves = true;  // packHalf2x16 rounds and overflows as float16_t does
+
   uint32_t shared_bytes = 0;  // per workgroup
   uint32_t max_push_bytes = 128;
   uint32_t max_threads = 0;                 // per workgroup

@@ -10,7 +10,7 @@ namespace rw::vulkan {
 namespace {
 
 constexpr uint32_t kPushBytes = 128;
-constexpr uint32_t kWorkgroupSizeId = 100, kSubgroupSizeId = 101;
+constexpr uint32_t kWorkgroupSizeId = 100, kSubgroupSizeId = 101, kPacksHalvesId = 102;
 constexpr uint32_t kSubgroupFeatures =
     feature::subgroup | feature::vote | feature::arithmetic | feature::ballot | feature::shuffle;
 
@@ -73,8 +73,8 @@ VkShaderModule Pipelines::module(const Shader& shader) {
 
 VkPipeline Pipelines::create(const Key& key) {
   const Caps& caps = device_.caps();
-  std::array<uint32_t, kMaxVariant + 2> data{};
-  std::array<VkSpecializationMapEntry, kMaxVariant + 2> entries;
+  std::array<uint32_t, kMaxVariant + 3> data{};
+  std::array<VkSpecializationMapEntry, kMaxVariant + 3> entries;
   uint32_t count = 0;
   const auto add = [&](uint32_t id, uint32_t value) {
     data[count] = value;
@@ -84,6 +84,7 @@ VkPipeline Pipelines::create(const Key& key) {
   for (uint32_t i = 0; i < key.count; ++i) add(i, key.values[i]);
   add(kWorkgroupSizeId, caps.workgroup_size);
   add(kSubgroupSizeId, caps.subgroup_size);
+  add(kPacksHalvesId, caps.packs_halves);
   const VkSpecializationInfo constants{count, entries.data(), count * 4, data.data()};
 
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{
