@@ -240,7 +240,8 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
     }
 }
 
-TEST_CASE("plan: planned recomputation keeps a real run within its budget" * doctest::test_suite("programs")) {
+TEST_CASE("plan: planned recomputation keeps a real run within its budget" *
+          doctest::test_suite("programs")) {
   on_each_device([] {
     const bool is_vulkan = default_device()->info().backend == "vulkan";
     for (const Example& example :
@@ -285,7 +286,8 @@ TEST_CASE("plan: the largest number that fits is found from any guess, in few tr
     }
 }
 
-TEST_CASE("plan: the largest batch fits, and one sample more does not" * doctest::test_suite("programs")) {
+TEST_CASE("plan: the largest batch fits, and one sample more does not" *
+          doctest::test_suite("programs")) {
   on_each_device([] {
     const bool is_vulkan = default_device()->info().backend == "vulkan";
     for (const Example& example :

@@ -71,7 +71,8 @@ TEST_CASE("snapshot: child process" * doctest::skip()) {
   test::train_with_snapshots(folder);
 }
 
-TEST_CASE("snapshot: killed at any moment, training ends with the same bits" * doctest::test_suite("programs")) {
+TEST_CASE("snapshot: killed at any moment, training ends with the same bits" *
+          doctest::test_suite("programs")) {
   on_each_device([] {
     const std::string device = default_device()->info().backend;
     const TemporaryFolder folder;

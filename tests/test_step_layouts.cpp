@@ -222,7 +222,8 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
   CHECK_THROWS_AS(step(small, sizes), OutOfMemory);
 }
 
-TEST_CASE("steady state: training on Vulkan keeps its memory and its results" * doctest::test_suite("programs")) {
+TEST_CASE("steady state: training on Vulkan keeps its memory and its results" *
+          doctest::test_suite("programs")) {
   try {
     set_default_device(open_backend("vulkan"));
   } catch (const DeviceError& e) {

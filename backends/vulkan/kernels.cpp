@@ -1,5 +1,8 @@
 #include "rewind/backends/vulkan/kernels.h"
 
+#include <algorithm>
+#include <map>
+
 namespace rw::vulkan {
 
 namespace {
@@ -38,6 +41,33 @@ Kernels::Kernels(const Caps& caps) {
       Kernel& kernel = usable_[k];
       (s.address ? kernel.address : kernel.descriptors) = &s;
     }
+}
+
+std::vector<KernelVariant> Kernels::variants() const {
+  const auto entry = [](const std::string& k) {
+    const size_t space = std::min(k.find(' '), k.size());
+    return KernelVariant{k.substr(0, space), k.substr(std::min(space + 1, k.size())), "", ""};
+  };
+  std::map<std::string, KernelVariant> all;
+  for (const auto& [k, kernel] : usable_) {
+    const Shader& shader = kernel.descriptors ? *kernel.descriptors : *kernel.address;
+    KernelVariant v = entry(k);
+    if (v.dtypes.find("f16") != std::string::npos)
+      v.variant = shader.packed ? "halves in words, " : "16-bit storage, ";
+    v.variant += !kernel.address       ? "descriptors"
+                 : !kernel.descriptors ? "addresses"
+                                       : "descriptors or addresses";
+    all.emplace(k, std::move(v));
+  }
+  for (const auto& [k, lacking] : lacking_) {
+    if (all.contains(k)) continue;
+    KernelVariant v = entry(k);
+    v.lacks = feature_names(lacking).substr(1);
+    all.emplace(k, std::move(v));
+  }
+  std::vector<KernelVariant> list;
+  for (auto& [k, v] : all) list.push_back(std::move(v));
+  return list;
 }
 
 const Kernel* Kernels::find(std::string_view name, std::span<const Binding> bindings) const {

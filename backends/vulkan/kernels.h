@@ -23,6 +23,7 @@ class Kernels {
   const Kernel* find(std::string_view name, std::span<const Binding> bindings) const;
   // The same, but throws saying what is missing.
   const Kernel& get(std::string_view name, std::span<const Binding> bindings) const;
+  std::vector<KernelVariant> variants() const;
 
  private:
   std::unordered_map<std::string, Kernel> usable_;

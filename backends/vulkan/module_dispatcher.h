@@ -27,6 +27,7 @@ class ModuleDispatcher final : public Dispatcher {
     return kernels_.find(kernel, bindings) != nullptr;
   }
 
+  std::vector<KernelVariant> kernel_variants() const { return kernels_.variants(); }
   size_t pipelines() const { return pipelines_.count(); }
 
  private:

@@ -67,6 +67,9 @@ class VulkanBackend final : public Backend {
   std::vector<HeapUsage> heaps() const override {
     return query_heaps(device_.physical(), device_.caps());
   }
+  std::vector<KernelVariant> kernel_variants() const override {
+    return dispatcher_.kernel_variants();
+  }
   void time_kernels(bool on) override { recorder_.time_kernels(on); }
   std::vector<KernelTime> kernel_times() override { return recorder_.kernel_times(); }
 

@@ -91,6 +91,14 @@ struct KernelTime {
   double start_us = 0, end_us = 0;  // on the device's clock, from its first kernel timed
 };
 
+// How a kernel runs on this device, for one combination of dtypes.
+struct KernelVariant {
+  std::string kernel;   // or a part of one that is composed of several
+  std::string dtypes;   // of its bindings: "f16 f32 f16"
+  std::string variant;  // "16-bit storage, descriptors or addresses"; empty: it cannot run
+  std::string lacks;    // the features that it would need
+};
+
 struct BackendStats {
   uint64_t dispatches = 0, submits = 0, barriers = 0, pipelines = 0;
 };
@@ -130,6 +138,8 @@ class Backend {
   virtual bool is_dry() const { return false; }  // such a one: reads give zeros
 
   virtual std::vector<HeapUsage> heaps() const { return {}; }
+  // What was chosen for every kernel where there are several ways; empty where there is one.
+  virtual std::vector<KernelVariant> kernel_variants() const { return {}; }
   // Measures when every kernel runs, from now on or no longer.
   virtual void time_kernels(bool) {}
   // What was measured since the last call, in order. Waits for all work.

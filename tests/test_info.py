@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""What `info` tells of each device. Usage: test_info.py PROGRAM"""
+
+import json
+import os
+import subprocess
+import sys
+
+PROGRAM = sys.argv[1]
+
+
+def run(*options, **environment):
+    return subprocess.run([PROGRAM, *options], capture_output=True, text=True, check=False,
+                          env={**os.environ, **environment})
+
+
+def devices(**environment):
+    done = run("--json", **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def halves(device):
+    return {k["variant"].split(",")[0] for k in device["kernels"] if "f16" in k["dtypes"] and k["variant"]}
+
+
+def main():
+    first = run("--json")
+    if first.returncode != 0 and "driver" in first.stderr:
+        print("skipped: " + first.stderr.strip())
+        return
+    for device in devices():
+        assert device["usable"] and device["kernels"], device
+        for refused in device["refused"]:
+            assert refused["fault"] and refused["feature"] not in device["features"], refused
+        expected = "16-bit storage" if "16-bit storage" in device["features"] else "halves in words"
+        assert halves(device) == {expected}, halves(device)
+    for device in devices(REWIND_NO_F16="1"):
+        assert "16-bit storage" not in device["features"] and halves(device) == {"halves in words"}
+    for device in devices(REWIND_NO_ADDRESS="1"):
+        assert "buffer addresses" not in device["features"]
+        assert not any("addresses" in k["variant"] for k in device["kernels"])
+
+    text = run("--kernels").stdout
+    assert "self-check" in text or "REFUSED" in text, text
+    assert "layer_norm" in text and "in use" in text, text
+    wrong = run("--device", "no such device")
+    assert wrong.returncode == 1 and wrong.stderr.startswith("error: [info] no device matches"), wrong.stderr
+    print("info tells of every device")
+
+
+main()

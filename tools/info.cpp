@@ -1,0 +1,108 @@
+// What Rewind makes of each Vulkan device: limits, the features that it uses, those that the
+// self-check refused and why, and with --kernels how every kernel runs there.
+#include <fmt/format.h>
+
+#include "examples/common/program.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/memory/memory_report.h"
+
+using namespace rw;
+
+namespace {
+
+struct Found {
+  size_t index = 0;
+  DeviceListing listing;
+  std::unique_ptr<Backend> device;  // null where it cannot be used
+  std::string fault;
+};
+
+std::vector<Found> look(const std::string& choice) {
+  std::vector<Found> all;
+  std::vector<DeviceListing> listings = list_devices();
+  for (size_t i = 0; i < listings.size(); ++i) {
+    const DeviceInfo& info = listings[i].info;
+    if (!choice.empty() && !device_matches(info.name, info.uuid, i, choice)) continue;
+    Found found{.index = i, .listing = std::move(listings[i]), .device = nullptr, .fault = ""};
+    try {
+      found.device = open_backend(fmt::format("vulkan:{}", i));
+    } catch (const Error& e) {
+      found.fault = e.what();
+    }
+    all.push_back(std::move(found));
+  }
+  check<DeviceError>(!all.empty(), "info", "no device matches '{}'", choice);
+  return all;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+void print(const Found& found, bool kernels) {
+  const DeviceInfo& info = found.device ? found.device->info() : found.listing.info;
+  fmt::print("vulkan:{}  {}, {}\n", found.index, info.name, found.listing.type);
+  fmt::print("  driver        {}\n  uuid          {}\n", info.driver, info.uuid);
+  fmt::print("  memory        {}, blocks of at most {}\n", format_bytes(info.memory_bytes),
+             format_bytes(info.max_block_bytes));
+  fmt::print("  subgroups     of {}\n", info.subgroup_size);
+  if (!found.device) return fmt::print("  NOT USABLE    {}\n", found.fault);
+  fmt::print("  in use        {}\n", joined(info.features));
+  if (info.refused.empty()) fmt::print("  self-check    passed\n");
+  for (const RefusedFeature& f : info.refused)
+    fmt::print("  REFUSED       {}: with it, {}\n", f.name, f.fault);
+  if (!kernels) return;
+  for (const KernelVariant& v : found.device->kernel_variants())
+    fmt::print("  {:<28} {:<24} {}\n", v.kernel, v.dtypes,
+               v.variant.empty() ? "CANNOT RUN: lacks " + v.lacks : v.variant);
+}
+
+nlohmann::json to_json(const Found& found) {
+  const DeviceInfo& info = found.device ? found.device->info() : found.listing.info;
+  nlohmann::json json = {{"index", found.index},
+                         {"name", info.name},
+                         {"type", found.listing.type},
+                         {"driver", info.driver},
+                         {"uuid", info.uuid},
+                         {"memory_bytes", info.memory_bytes},
+                         {"max_block_bytes", info.max_block_bytes},
+                         {"subgroup_size", info.subgroup_size},
+                         {"features", info.features},
+                         {"usable", found.device != nullptr},
+                         {"refused", nlohmann::json::array()},
+                         {"kernels", nlohmann::json::array()}};
+  if (!found.device) json["fault"] = found.fault;
+  for (const RefusedFeature& f : info.refused)
+    json["refused"].push_back({{"feature", f.name}, {"fault", f.fault}});
+  if (found.device)
+    for (const KernelVariant& v : found.device->kernel_variants())
+      json["kernels"].push_back(
+          {{"kernel", v.kernel}, {"dtypes", v.dtypes}, {"variant", v.variant}, {"lacks", v.lacks}});
+  return json;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What Rewind makes of the Vulkan devices: features, self-check, kernel variants.");
+  std::string choice;
+  bool json = false, kernels = false;
+  app.add_option("--device", choice, "only this one: an index, a part of the name, or uuid=...");
+  app.add_flag("--kernels", kernels, "how every kernel runs, too");
+  app.add_flag("--json", json, "one JSON document, kernels included");
+  return run_program(
+      app, argc, argv,
+      [&] {
+        nlohmann::json all = nlohmann::json::array();
+        for (const Found& found : look(choice)) {
+          if (json)
+            all.push_back(to_json(found));
+          else
+            print(found, kernels);
+        }
+        if (json)
+          fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+      },
+      Output::is_needed);
+}
