@@ -9,6 +9,7 @@
 #include "rewind/backends/cpu/cpu_backend.h"
 #include "rewind/backends/open.h"
 #include "rewind/backends/self_check.h"
+#include "rewind/core/backend/unsupported.h"
 #include "rewind/core/base/cache.h"
 #include "rewind/core/base/error.h"
 #include "tests/env.h"
@@ -102,6 +103,10 @@ const Fault throws = [](Backend&, const KernelCall& call) {
   if (call.kernel == "attention") fail<DeviceError>("test", "the pipeline cannot be made");
 };
 
+const Fault has_no_attention = [](Backend&, const KernelCall& call) {
+  if (call.kernel == "attention") fail<Unsupported>("test", "needs subgroup shuffle");
+};
+
 const Fault forgets_the_last_row =
     in_kernel("matmul", [](std::vector<float>& values) { values.back() = 0; });
 const Fault stops_early = in_kernel("reduce_rows", [](std::vector<float>& values) {
@@ -152,6 +157,7 @@ TEST_CASE("self-check: planted faults are found and named") {
   CHECK(first_fault(flushes_denormals).starts_with("conversion to f16"));
   CHECK(first_fault(loses_a_lane).starts_with("layer_norm in f16: output 0: element 5"));
   CHECK(first_fault(throws) == "attention in f32: [test] the pipeline cannot be made");
+  CHECK(first_fault(has_no_attention).empty());
   CHECK(first_fault(forgets_the_last_row).starts_with("matmul in f32"));
   CHECK(first_fault(stops_early).starts_with("long loops"));
 }

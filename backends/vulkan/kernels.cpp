@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "rewind/core/backend/unsupported.h"
+
 namespace rw::vulkan {
 
 namespace {
@@ -79,7 +81,7 @@ const Kernel& Kernels::get(std::string_view name, std::span<const Binding> bindi
   if (const Kernel* kernel = find(name, bindings)) return *kernel;
   const std::string k = key(name, bindings);
   if (auto it = lacking_.find(k); it != lacking_.end())
-    fail<DeviceError>(name, "the device must have these features for '{}':{}", k,
+    fail<Unsupported>(name, "the device must have these features for '{}':{}", k,
                       feature_names(it->second));
   fail<ValueError>(name, "there must be a shader for these dtypes, got '{}'", k);
 }

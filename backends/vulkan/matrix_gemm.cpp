@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "rewind/backends/vulkan/matrix_passes.h"
+#include "rewind/core/backend/unsupported.h"
 #include "rewind/core/base/error.h"
 
 namespace rw::vulkan {
@@ -251,7 +252,7 @@ const Variant& choose(const Problem& q, const Caps& caps) {
     if (v.name == forced()) return v;
     if (!best || v.cost(q, caps) < best->cost(q, caps)) best = &v;
   }
-  check<DeviceError>(best != nullptr, "matmul",
+  check<Unsupported>(best != nullptr, "matmul",
                      "sums of {} values need subgroups with 64-bit addresses, or workgroups of 256 "
                      "threads, the device has {}",
                      q.p.k, caps.max_threads);

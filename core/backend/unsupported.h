@@ -1,0 +1,12 @@
+// What a device has no kernel for, however it is used.
+#pragma once
+
+#include "rewind/core/base/error.h"
+
+namespace rw {
+
+struct Unsupported : DeviceError {
+  using DeviceError::DeviceError;
+};
+
+}  // namespace rw
