@@ -209,6 +209,17 @@ def test_memory_limits(folder):
             run(folder, *command, "--memory-limit", str(int(blocks)))
 
 
+def test_profiles(folder):
+    """The committed profiles of devices that are not there."""
+    profiles = sorted((Path(__file__).resolve().parent.parent / "benchmarks/profiles").glob("*.json"))
+    expect(len(profiles) >= 9, "profiles", profiles)
+    for profile in profiles:
+        for program in ("resnet", "bert"):
+            for dtype in ("f32", "f16"):
+                plan = report(folder, program, "--plan", "--device", f"dry:{profile}", "--dtype", dtype)
+                expect(0 < plan["memory"]["peak"] <= plan["memory"]["peak_reserved"], "peak", profile, plan)
+
+
 def test_notes(folder):
     """Segments that do not pay are named, once: here the update of the weights needs most."""
     command = ("mnist_accumulate", "--data", "mnist", "--epochs", "1", "--images", "4", "--runs", "single",
@@ -260,6 +271,7 @@ with tempfile.TemporaryDirectory() as name:
     test_other_vocabulary(here)
     test_limits(here)
     test_memory_limits(here)
+    test_profiles(here)
     test_notes(here)
     test_fit(here)
     test_resume(here)

@@ -236,7 +236,10 @@ constexpr Variant variants[] = {
      },
      add_tiled<64>},
     {"tiled128",
-     [](const Problem&, const Caps& caps) { return !caps.is_cpu && caps.max_threads >= 256; },
+     [](const Problem&, const Caps& caps) {
+       constexpr uint32_t shared = 2 * 16 * (128 + 4) * sizeof(float);  // of tile_shared.glsl
+       return !caps.is_cpu && caps.max_threads >= 256 && caps.shared_bytes >= shared;
+     },
      [](const Problem& q, const Caps&) {
        // Too few workgroups leave a GPU idle.
        const uint64_t tiles = divide_up(q.p.m, 128) * divide_up(q.p.n, 128) * q.batches();
