@@ -29,6 +29,13 @@ def test_temporary_folder():
         expect(result.returncode == 1 and "no such command" in result.stderr, "a wrong command", result)
 
 
+def test_driver_names():
+    result = run(REWIND, "test", "--driver", "nothing")
+    expect(result.returncode == 1 and "there is no driver 'nothing', there are: " in result.stderr, "driver", result)
+    result = run(REWIND, "test", "nothing")
+    expect(result.returncode == 1 and "--driver NAME|all" in result.stderr, "test how", result)
+
+
 def test_no_driver():
     result = run(GEMM, "--only", "gemm", VK_DRIVER_FILES="/nonexistent", VK_ICD_FILENAMES="/nonexistent")
     expect(result.returncode == 1 and result.stderr.startswith("error: ") and "terminate" not in result.stderr,
@@ -53,6 +60,7 @@ def test_rates():
 
 
 test_temporary_folder()
+test_driver_names()
 test_no_driver()
 test_rates()
 print("errors are lines, tables have numbers")
