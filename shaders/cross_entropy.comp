@@ -3,7 +3,7 @@
 //! params: CrossEntropyParams
 //! local: subgroup
 //! grid: groups
-//! requires: subgroup arithmetic
+//! prefers: subgroup arithmetic
 #include "log_sum_exp.glsl"
 
 float row_mean(uint start, uint words) {

@@ -2,7 +2,7 @@
 //! params: GradStatsParams
 //! local: subgroup
 //! grid: groups
-//! requires: subgroup arithmetic
+//! prefers: subgroup arithmetic
 #include "chunks.glsl"
 #include "flat.glsl"
 #include "numbers.glsl"

@@ -2,7 +2,7 @@
 //! params: LambParams
 //! local: subgroup
 //! grid: groups
-//! requires: subgroup arithmetic
+//! prefers: subgroup arithmetic
 #include "lamb_update.glsl"
 #include "reduce.glsl"
 

@@ -1,10 +1,16 @@
 // Reductions over a workgroup, result in every thread, order fixed by the device. Right for any
 // subgroup size: a workgroup of one subgroup needs no shared memory, larger ones join the subgroups'
-// results in order. Must be called by all threads. The shader `requires: subgroup arithmetic`.
+// results in order. Must be called by all threads. The shader `prefers: subgroup arithmetic`; without
+// it all threads' values are joined in order.
+
+// No workgroup of a kernel with `local: subgroup` is larger. Not gl_WorkGroupSize.x: Metal takes no size
+// that is a specialization constant.
+#define MOST_THREADS 128
 
 // clang-format off
+#ifdef HAS_ARITHMETIC
 #define WORKGROUP_REDUCE(NAME, TYPE, SCRATCH, SUBGROUP_OP, JOIN)          \
-  shared TYPE SCRATCH[gl_WorkGroupSize.x];                                \
+  shared TYPE SCRATCH[MOST_THREADS];                                      \
   TYPE NAME(TYPE v) {                                                     \
     v = SUBGROUP_OP(v);                                                   \
     if (gl_WorkGroupSize.x > SUBGROUP_SIZE) {                             \
@@ -16,6 +22,18 @@
     }                                                                     \
     return v;                                                             \
   }
+#else
+#define WORKGROUP_REDUCE(NAME, TYPE, SCRATCH, SUBGROUP_OP, JOIN)          \
+  shared TYPE SCRATCH[MOST_THREADS];                                      \
+  TYPE NAME(TYPE v) {                                                     \
+    SCRATCH[gl_LocalInvocationID.x] = v;                                  \
+    barrier();                                                            \
+    v = SCRATCH[0];                                                       \
+    for (uint s = 1; s < gl_WorkGroupSize.x; ++s) v = JOIN(v, SCRATCH[s]); \
+    barrier();                                                            \
+    return v;                                                             \
+  }
+#endif
 // clang-format on
 
 #define REDUCE_ADD(x, y) ((x) + (y))

@@ -4,11 +4,12 @@
 //! cpu: reduce
 //! local: subgroup
 //! grid: groups
-//! requires: subgroup arithmetic
+//! prefers: subgroup arithmetic
 #include "reduce.glsl"
 #include "reduce_op.glsl"
 #include "rows.glsl"
 
+#ifdef HAS_ARITHMETIC
 T_value subgroup_join(T_value x) {
   switch (OP) {
     case SUM: return subgroupAdd(x);
@@ -17,6 +18,7 @@ T_value subgroup_join(T_value x) {
     default: return subgroupMul(x);
   }
 }
+#endif
 
 WORKGROUP_REDUCE(workgroup_join, T_value, join_scratch, subgroup_join, join)
 

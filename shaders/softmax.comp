@@ -3,7 +3,7 @@
 //! params: SoftmaxParams
 //! local: subgroup
 //! grid: groups
-//! requires: subgroup arithmetic
+//! prefers: subgroup arithmetic
 #include "log_sum_exp.glsl"
 layout(constant_id = 0) const uint LOG = 0;
 

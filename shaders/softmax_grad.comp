@@ -3,7 +3,7 @@
 //! params: SoftmaxGradParams
 //! local: subgroup
 //! grid: groups
-//! requires: subgroup arithmetic
+//! prefers: subgroup arithmetic
 #include "reduce.glsl"
 #include "rows.glsl"
 layout(constant_id = 0) const uint LOG = 0;

@@ -49,6 +49,7 @@ void apply_environment(Caps& caps) {
   }
   if (env_flag("REWIND_NO_HALF_PACKING")) caps.packs_halves = false;
   if (env_flag("REWIND_NO_SHUFFLE")) caps.features &= ~feature::shuffle;
+  if (env_flag("REWIND_NO_ARITHMETIC")) caps.features &= ~feature::arithmetic;
   if (env_flag("REWIND_NO_INT64")) caps.features &= ~feature::int64;
   if (env_flag("REWIND_NO_F16")) caps.features &= ~(feature::storage16 | feature::float16);
   if (env_flag("REWIND_NO_ADDRESS")) caps.features &= ~feature::address;
@@ -171,8 +172,8 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   caps.timestamp_ns = limits.timestampPeriod;
 }
 
-// What is not used when a device fails its self-check with it. The kernels that need one have
-// others beside them, but for those that need subgroup arithmetic.
+// What is not used when a device fails its self-check with it. Kernels that need one have others
+// beside them.
 struct Optional {
   const char* name;
   bool (*is_on)(const Caps&);
