@@ -18,7 +18,7 @@ import prelude
 import spirv
 
 KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires",
-        "prefers", "cpu"}
+        "prefers", "stands_for", "cpu"}
 FEATURES = {  # name in `requires`: GLSL extension
     "subgroup": "GL_KHR_shader_subgroup_basic",
     "vote": "GL_KHR_shader_subgroup_vote",
@@ -30,7 +30,7 @@ FEATURES = {  # name in `requires`: GLSL extension
 }
 
 
-GRIDS = {"1d": "threads", "groups": "groups", "3d": "cube"}
+GRIDS = {"1d": "threads", "groups": "groups", "3d": "cube", "words": "words"}
 
 
 class ManifestError(Exception):
@@ -56,6 +56,7 @@ class Manifest:
     defines: list = field(default_factory=lambda: [{}])
     requires: list = field(default_factory=list)
     prefers: list = field(default_factory=list)
+    stands_for: str = ""  # the kernel in whose place it runs where a device lacks what that one needs
     cpu: str = ""  # the cpu backend's function; empty: the kernel's own name, none: it is a part of others
 
 
@@ -118,6 +119,7 @@ def parse_manifest(source):
     m.optimize = keys.get("optimize", "yes") == "yes"
     m.requires = keys.get("requires", "").replace(",", " ").split()
     m.prefers = keys.get("prefers", "").replace(",", " ").split()
+    m.stands_for = keys.get("stands_for", "")
     m.cpu = keys.get("cpu", "")
     for b in m.buffers:
         if b.access not in ("read", "write", "read_write"):
@@ -125,7 +127,7 @@ def parse_manifest(source):
         if any(b.type not in prelude.DTYPES and b.type not in types for types in m.types):
             raise ManifestError(f"buffer {b.name}: '{b.type}' is neither a dtype nor in `types`")
     if m.grid not in GRIDS or m.address not in ("no", "only"):
-        raise ManifestError("grid is 1d, groups or 3d; address is no or only")
+        raise ManifestError("grid is 1d, groups, 3d or words; address is no or only")
     if not set(m.requires + m.prefers) <= set(FEATURES):
         raise ManifestError(f"requires, prefers: known features are {' '.join(FEATURES)}")
     return m
@@ -137,7 +139,7 @@ def expand(name, m):
     variants = []
     preferred = {f"HAS_{feature.upper()}": 1 for feature in m.prefers}
     for defines, types in itertools.product(m.defines, m.types):
-        full = ".".join([name] + [f"{k}{v}" for k, v in defines.items()])
+        full = ".".join([m.stands_for or name] + [f"{k}{v}" for k, v in defines.items()])
         has_half = any(types.get(b.type, b.type) == "f16" for b in m.buffers)
         for packed in (False, True) if has_half else (False,):
             for address in (True,) if m.address == "only" else (False, True):
@@ -196,7 +198,7 @@ def cpp_module(name, m, variants, results):
         out.append(f"constexpr ShaderBinding bindings{i}[] = {{{bindings}}};")
         local = "{%d, %d, %d}" % m.local
         rows.append(f'    {{"{v.name}", bindings{i}, {str(v.packed).lower()}, '
-                    f'{str(v.address).lower()}, Grid::{GRIDS[m.grid]}, {features(m, v)}, '
+                    f'{str(v.address).lower()}, {str(bool(m.stands_for)).lower()}, Grid::{GRIDS[m.grid]}, {features(m, v)}, '
                     f'{push_bytes}, {local}, words{i}}},')
     out += ["constexpr Shader shaders[] = {"] + rows + ["};", "}  // namespace"]
     out += [f"extern const std::span<const Shader> shaders_{name};",

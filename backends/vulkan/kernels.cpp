@@ -31,8 +31,15 @@ std::string feature_names(uint32_t features) {
 }  // namespace
 
 Kernels::Kernels(const Caps& caps) {
+  add(caps, false);
+  add(caps, true);
+}
+
+void Kernels::add(const Caps& caps, bool stand_ins) {
+  std::unordered_map<std::string, Kernel> found;
   for (std::span<const Shader> file : all_shaders())
     for (const Shader& s : file) {
+      if (s.stands_in != stand_ins) continue;
       // Packed variants are for devices without 16-bit storage only.
       if (s.packed && (caps.features & feature::storage16)) continue;
       const std::string k = key(s.kernel, s.bindings);
@@ -40,9 +47,10 @@ Kernels::Kernels(const Caps& caps) {
         lacking_.try_emplace(k, lacking);
         continue;
       }
-      Kernel& kernel = usable_[k];
+      Kernel& kernel = found[k];
       (s.address ? kernel.address : kernel.descriptors) = &s;
     }
+  usable_.merge(found);  // what is there stays
 }
 
 std::vector<KernelVariant> Kernels::variants() const {

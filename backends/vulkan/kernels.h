@@ -26,6 +26,8 @@ class Kernels {
   std::vector<KernelVariant> variants() const;
 
  private:
+  void add(const Caps& caps, bool stand_ins);
+
   std::unordered_map<std::string, Kernel> usable_;
   std::unordered_map<std::string, uint32_t> lacking_;  // features that the device does not have
 };

@@ -105,12 +105,23 @@ ModuleDispatcher::Groups ModuleDispatcher::grid(const Shader& shader,
                       most[0], most[1], most[2], groups[0], groups[1], groups[2]);
     return groups;
   }
+  if (shader.grid == Grid::words) {
+    const auto output = std::find_if(call.bindings.begin(), call.bindings.end(),
+                                     [](const Binding& b) { return writes(b.access); });
+    const uint64_t words = output->range.size / size_of(output->dtype) / 4;
+    return flat(divide_up(static_cast<uint32_t>(words), width), call.kernel);
+  }
   const uint32_t count =
       shader.grid == Grid::groups ? call.threads[0] : divide_up(call.threads[0], width);
+  return flat(count, call.kernel);
+}
+
+// So many workgroups, in as many dimensions as they need.
+ModuleDispatcher::Groups ModuleDispatcher::flat(uint32_t count, std::string_view kernel) const {
   if (count == 0) return {};
+  const Groups& most = caps().max_groups;
   const uint32_t rows = divide_up(count, most[0]);
-  check<ValueError>(rows <= most[1], call.kernel, "{} workgroups are too many for the device",
-                    count);
+  check<ValueError>(rows <= most[1], kernel, "{} workgroups are too many for the device", count);
   return {divide_up(count, rows), rows, 1};
 }
 

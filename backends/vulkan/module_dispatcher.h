@@ -35,6 +35,7 @@ class ModuleDispatcher final : public Dispatcher {
   const Shader& choose(const KernelCall& call) const;
   void check_call(const Shader& shader, const KernelCall& call) const;
   Groups grid(const Shader& shader, const KernelCall& call) const;
+  Groups flat(uint32_t count, std::string_view kernel) const;
   Staging::Piece address_table(const KernelCall& call);
   void bind(VkCommandBuffer commands, const KernelCall& call);
   void bind(VkCommandBuffer commands, const Staging::Piece& table);

@@ -22,13 +22,15 @@ struct ShaderBinding {
 };
 
 // What threads.x counts. threads and groups are 1-D and may be folded into two dimensions.
-enum class Grid : uint8_t { threads, groups, cube };
+// words: not counted by the call, one thread per four elements of the first output.
+enum class Grid : uint8_t { threads, groups, cube, words };
 
 struct Shader {
   const char* kernel;  // NAME, or NAME.A1.B3 for a combination of the manifest's defines
   std::span<const ShaderBinding> bindings;
-  bool packed;   // f16 elements in uint words instead of 16-bit storage
-  bool address;  // bindings by buffer address instead of descriptors
+  bool packed;     // f16 elements in uint words instead of 16-bit storage
+  bool address;    // bindings by buffer address instead of descriptors
+  bool stands_in;  // for another module of the kernel, where the device lacks what that one needs
   Grid grid;
   uint32_t features;              // feature:: bits
   uint32_t push_bytes;            // size of the params struct
