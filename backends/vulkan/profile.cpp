@@ -57,7 +57,7 @@ struct Reader {
   std::string what(const char* name) const { return fmt::format("\"{}\" of '{}'", name, file); }
   const Json& at(const char* name) const {
     check<FileError>(json.is_object() && json.contains(name), "device profile",
-                     "{} is missing: profiles are what `passes --save-profile` writes", what(name));
+                     "{} is missing: profiles are what `plan --save-profile` writes", what(name));
     return json[name];
   }
 
@@ -100,7 +100,7 @@ Caps parse_caps(const std::string& text, const std::string& file) {
   try {
     json = Json::parse(text);
   } catch (const Json::exception& e) {
-    fail<FileError>("device profile", "'{}' must be JSON as `passes --save-profile` writes it: {}",
+    fail<FileError>("device profile", "'{}' must be JSON as `plan --save-profile` writes it: {}",
                     file, e.what());
   }
   Caps caps;
