@@ -92,7 +92,7 @@ TEST_CASE("recompute search: whatever peak it has handed out is a budget, on a U
 
 TEST_CASE_FIXTURE(CpuDevice,
                   "recompute search: the same on random programs" * doctest::test_suite("host")) {
-  for (uint32_t seed = 0; seed < 12; ++seed) {
+  for (uint32_t seed = 0; seed < 24; ++seed) {
     INFO("seed " << seed);
     check_search(random_program(seed), seed);
   }
