@@ -1,6 +1,5 @@
 #include "rewind/backends/open.h"
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <span>
@@ -9,6 +8,7 @@
 #include "rewind/backends/dry/dry_backend.h"
 #include "rewind/backends/self_check.h"
 #include "rewind/backends/vulkan/vulkan_backend.h"
+#include "rewind/core/base/environment.h"
 #include "rewind/core/base/error.h"
 #include "rewind/core/base/hash.h"
 #include "rewind/core/base/json_file.h"
@@ -22,10 +22,7 @@ constexpr std::string_view kDry = "dry", kDryPrefix = "dry:";
 
 // What follows "vulkan:", or $REWIND_DEVICE (with or without that prefix), or nothing.
 std::string vulkan_choice(std::string device) {
-  if (device == kVulkan) {
-    const char* wanted = std::getenv("REWIND_DEVICE");
-    device = wanted ? wanted : "";
-  }
+  if (device == kVulkan) device = env_text("REWIND_DEVICE");
   if (device == kVulkan) return "";
   return device.starts_with(kVulkanPrefix) ? device.substr(kVulkanPrefix.size()) : device;
 }
@@ -48,8 +45,7 @@ std::unique_ptr<Backend> open_vulkan(const std::string& choice) {
     return vulkan::make_backend(choice, without);
   };
   std::unique_ptr<Backend> device = open({});
-  const char* trusts = std::getenv("REWIND_NO_SELF_CHECK");
-  if (trusts && *trusts && std::string_view(trusts) != "0") return device;
+  if (env_flag("REWIND_NO_SELF_CHECK")) return device;
   const std::string file = verdict_file(device->info());
   const std::lock_guard lock(mutex);
   auto known = verdicts.find(file);

@@ -20,7 +20,7 @@ void main() {
   const Work w = find_work(p.queries);
   if (!w.exists) return;
   Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
-  const uint count = key_count(w), end = key_end(w, count);
+  const uint count = key_count(w.batch), end = key_end(w, count);
 
   CLEAR(acc)
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {

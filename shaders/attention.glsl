@@ -2,16 +2,14 @@
 // barriers, in two kinds of product: its lanes lie across the columns of the scores and each takes four
 // (columns are keys, in attention_dkv queries); then they lie across the head's dimension and each
 // takes WIDTH, while the scores go from lane to lane by subgroupShuffle. Loads are words of 64 bits.
-#include "philox.glsl"
+#include "attention_keys.glsl"
 
-layout(constant_id = 0) const bool MASKED = false;
 layout(constant_id = 1) const uint ROWS = 16;
 layout(constant_id = 2) const uint WIDTH = 8;
 
 #define LANES SUBGROUP_SIZE
 #define TILE_COLUMNS (LANES * ATTENTION_PER_LANE)
 #define WORDS (WIDTH / 4)
-#define LOWEST (3.0 * ATTENTION_NO_SCORE)
 
 // CPU drivers gather one 64-bit word faster than two of 32.
 #ifdef HAS_INT64
@@ -73,11 +71,6 @@ Rows key_rows(Work w) {
 }
 Rows value_rows(Work w) {
   return Rows(Words64(address_table[2]), p.offset[2] + at(w, p.v_stride), p.v_stride[2], p.keys - 1);
-}
-
-// Keys that count for any query of the batch element.
-uint key_count(Work w) {
-  return (p.flags & ATTENTION_LENGTHS) != 0 ? min(p.keys, uint(max(0, load_lengths(w.batch)))) : p.keys;
 }
 
 // The score of a product, LOWEST for one that does not count. Not-a-number stays.

@@ -24,7 +24,7 @@ void main() {
   if (!w.exists) return;
   Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
   Rows dout = dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries);
-  const uint count = key_count(w);
+  const uint count = key_count(w.batch);
   const uint stats = (w.batch * p.heads + w.head) * p.queries;
 
   CLEAR(dk)

@@ -19,7 +19,7 @@ void main() {
   if (!w.exists) return;
   Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
   Rows dout = dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries);
-  const uint count = key_count(w), end = key_end(w, count);
+  const uint count = key_count(w.batch), end = key_end(w, count);
   const uint stats = (w.batch * p.heads + w.head) * p.queries;
 
   CLEAR(acc)

@@ -9,7 +9,7 @@
 void main() {
   if (thread_id() >= words_of(p.queries)) return;
   const Work w = find_work(thread_id(), p.queries);
-  const uint count = key_count(w);
+  const uint count = key_count(w.batch);
   const uint end = (p.flags & ATTENTION_CAUSAL) != 0 ? min(count, w.row + 1) : count;
   const uint q = row_at(w, p.q_stride, w.row);
   float top = LOWEST;

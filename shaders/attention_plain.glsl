@@ -1,9 +1,6 @@
 // Attention where a device has no subgroup shuffle or no buffer addresses: a thread makes four elements
 // of a row of the result, and for them all scores of that row. Slow, and right on every device.
-#include "philox.glsl"
-
-layout(constant_id = 0) const bool MASKED = false;
-#define LOWEST (3.0 * ATTENTION_NO_SCORE)
+#include "attention_keys.glsl"
 
 // Four elements of a result [batch, rows, heads, dim].
 struct Work {
@@ -21,11 +18,6 @@ uint row_at(Work w, uint stride[3], uint row) {
   return w.batch * stride[0] + w.head * stride[1] + row * stride[2];
 }
 uint dense_row(Work w, uint rows, uint row) { return ((w.batch * rows + row) * p.heads + w.head) * p.dim; }
-
-// Keys that count for any query of the batch element.
-uint key_count(Work w) {
-  return (p.flags & ATTENTION_LENGTHS) != 0 ? min(p.keys, uint(max(0, load_lengths(w.batch)))) : p.keys;
-}
 
 // Over the words of a head's dimension: BODY(d). Few rounds, as stock lavapipe leaves all loops after
 // 65535 (docs/kernels.md), and by ones, as it unrolls no other loops.

@@ -13,7 +13,7 @@ void main() {
   const bool is_dv = thread_id() >= half_words;
   const Work w = find_work(thread_id() % half_words, p.keys);
   const uint begin = (p.flags & ATTENTION_CAUSAL) != 0 ? w.row : 0;
-  const uint end = w.row < key_count(w) ? p.queries : begin;  // keys that do not count have no gradient
+  const uint end = w.row < key_count(w.batch) ? p.queries : begin;  // keys that do not count have no gradient
   vec4 acc = vec4(0.0), lost = acc;
   for (uint query = begin; query < end; ++query) {
     float weight, ds;

@@ -9,7 +9,7 @@
 void main() {
   if (thread_id() >= words_of(p.queries)) return;
   const Work w = find_work(thread_id(), p.queries);
-  const uint count = key_count(w);
+  const uint count = key_count(w.batch);
   const uint end = (p.flags & ATTENTION_CAUSAL) != 0 ? min(count, w.row + 1) : count;
   vec4 acc = vec4(0.0), lost = acc;
   for (uint key = 0; key < end; ++key) {

@@ -13,6 +13,7 @@
 #include "rewind/core/base/cache.h"
 #include "rewind/core/base/error.h"
 #include "tests/env.h"
+#include "tests/guard_backend.h"
 #include "tests/temporary_folder.h"
 
 namespace rw::test {
@@ -22,22 +23,16 @@ namespace {
 // What goes wrong in a call: it has run, and its outputs may be changed.
 using Fault = std::function<void(Backend&, const KernelCall&)>;
 
-class FaultyBackend : public Backend {
+class FaultyBackend : public GuardBackend {
  public:
-  explicit FaultyBackend(std::vector<Fault> faults) : faults_(std::move(faults)) {}
-  const DeviceInfo& info() const override { return inner_->info(); }
-  uint32_t allocate_block(uint64_t bytes) override { return inner_->allocate_block(bytes); }
-  void free_block(uint32_t block) override { inner_->free_block(block); }
-  void write(BufferRange target, const void* source) override { inner_->write(target, source); }
-  void read(BufferRange source, void* target) override { inner_->read(source, target); }
+  explicit FaultyBackend(std::vector<Fault> faults)
+      : GuardBackend(make_cpu_backend(), false), faults_(std::move(faults)) {}
   void run(const KernelCall& call) override {
-    inner_->run(call);
-    for (const Fault& fault : faults_) fault(*inner_, call);
+    GuardBackend::run(call);
+    for (const Fault& fault : faults_) fault(*this, call);
   }
-  void synchronize() override { inner_->synchronize(); }
 
  private:
-  std::unique_ptr<Backend> inner_ = make_cpu_backend();
   std::vector<Fault> faults_;
 };
 

@@ -124,8 +124,7 @@ TEST_CASE("vulkan: fill in every dtype") {
 }
 
 bool has_addresses() {
-  const std::vector<std::string> features = open()->info().features;
-  return std::find(features.begin(), features.end(), "buffer addresses") != features.end();
+  return open()->info().has("buffer addresses");
 }
 
 TEST_CASE("vulkan: fill without 16-bit storage") {

@@ -41,22 +41,51 @@ void apply_quirks(Caps& caps) {
     if (q.driver == caps.driver_id && version >= q.first && version <= q.last) q.apply(caps);
 }
 
+// What a device can do without, least loss first. Kernels that need one have others beside them. A
+// device that fails its self-check with one goes without it; the variable turns it off.
+struct Optional {
+  const char* name;
+  const char* variable;
+  bool (*is_on)(const Caps&);
+  void (*turn_off)(Caps&);
+};
+
+template <uint32_t Bits>
+constexpr Optional feature_bits(const char* name, const char* variable) {
+  return {name, variable, [](const Caps& c) { return (c.features & Bits) != 0; },
+          [](Caps& c) { c.features &= ~Bits; }};
+}
+
+const Optional kOptional[] = {
+    {"half packing", "REWIND_NO_HALF_PACKING",
+     [](const Caps& c) { return c.packs_halves && (c.features & feature::storage16); },
+     [](Caps& c) { c.packs_halves = false; }},
+    feature_bits<feature::storage16 | feature::float16>("16-bit storage", "REWIND_NO_F16"),
+    {"push descriptors", "REWIND_NO_PUSH_DESCRIPTORS",
+     [](const Caps& c) { return c.push_descriptors; }, [](Caps& c) { c.push_descriptors = false; }},
+    feature_bits<feature::shuffle>("subgroup shuffle", "REWIND_NO_SHUFFLE"),
+    feature_bits<feature::address>("buffer addresses", "REWIND_NO_ADDRESS"),
+    feature_bits<feature::int64>("64-bit integers", "REWIND_NO_INT64"),
+    feature_bits<feature::arithmetic>("subgroup arithmetic", "REWIND_NO_ARITHMETIC"),
+};
+
+// Threads per workgroup of kernels with `local: subgroup`.
+uint32_t row_workgroup(const Caps& caps) {
+  return caps.is_cpu ? caps.subgroup_size
+                     : static_cast<uint32_t>(round_up(128, caps.subgroup_size));
+}
+
 // Switches that make one device behave like another, mostly for tests.
 void apply_environment(Caps& caps) {
   if (env_flag("REWIND_LIKE_GPU")) {  // the kernels and workgroups that GPUs get, on a CPU driver
     caps.is_cpu = false;
-    caps.workgroup_size = static_cast<uint32_t>(round_up(128, caps.subgroup_size));
+    caps.workgroup_size = row_workgroup(caps);
   }
-  if (env_flag("REWIND_NO_HALF_PACKING")) caps.packs_halves = false;
-  if (env_flag("REWIND_NO_SHUFFLE")) caps.features &= ~feature::shuffle;
-  if (env_flag("REWIND_NO_ARITHMETIC")) caps.features &= ~feature::arithmetic;
-  if (env_flag("REWIND_NO_INT64")) caps.features &= ~feature::int64;
-  if (env_flag("REWIND_NO_F16")) caps.features &= ~(feature::storage16 | feature::float16);
-  if (env_flag("REWIND_NO_ADDRESS")) caps.features &= ~feature::address;
+  for (const Optional& o : kOptional)
+    if (env_flag(o.variable)) o.turn_off(caps);
   if (env_flag("REWIND_NO_UNIFIED_MEMORY")) caps.unified_memory = false;
   if (env_flag("REWIND_NO_TIMESTAMPS")) caps.timestamp_ns = 0;
   if (env_flag("REWIND_NO_MEMORY_BUDGET")) caps.memory_budget = false;
-  if (env_flag("REWIND_NO_PUSH_DESCRIPTORS")) caps.push_descriptors = false;
   caps.max_range = std::min(caps.max_range, env_number("REWIND_MAX_RANGE", caps.max_range));
   caps.max_block = std::min(caps.max_block, env_number("REWIND_MAX_BLOCK", caps.max_block));
 }
@@ -159,8 +188,7 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
     caps.features |= subgroup_features(p11.subgroupSupportedOperations);
   if (!(control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT))
     caps.subgroup_size_control = false;
-  caps.workgroup_size =
-      caps.is_cpu ? caps.subgroup_size : static_cast<uint32_t>(round_up(128, caps.subgroup_size));
+  caps.workgroup_size = row_workgroup(caps);
 
   caps.shared_bytes = limits.maxComputeSharedMemorySize;
   caps.max_push_bytes = limits.maxPushConstantsSize;
@@ -171,33 +199,6 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   caps.offset_alignment = std::max<uint64_t>(16, limits.minStorageBufferOffsetAlignment);
   caps.timestamp_ns = limits.timestampPeriod;
 }
-
-// What is not used when a device fails its self-check with it. Kernels that need one have others
-// beside them.
-struct Optional {
-  const char* name;
-  bool (*is_on)(const Caps&);
-  void (*turn_off)(Caps&);
-};
-
-template <uint32_t Bits>
-constexpr Optional feature_bits(const char* name) {
-  return {name, [](const Caps& c) { return (c.features & Bits) != 0; },
-          [](Caps& c) { c.features &= ~Bits; }};
-}
-
-const Optional kOptional[] = {
-    {"half packing",
-     [](const Caps& c) { return c.packs_halves && (c.features & feature::storage16); },
-     [](Caps& c) { c.packs_halves = false; }},
-    feature_bits<feature::storage16 | feature::float16>("16-bit storage"),
-    {"push descriptors", [](const Caps& c) { return c.push_descriptors; },
-     [](Caps& c) { c.push_descriptors = false; }},
-    feature_bits<feature::shuffle>("subgroup shuffle"),
-    feature_bits<feature::address>("buffer addresses"),
-    feature_bits<feature::int64>("64-bit integers"),
-    feature_bits<feature::arithmetic>("subgroup arithmetic"),
-};
 
 }  // namespace
 

@@ -1,7 +1,5 @@
 #include "rewind/backends/vulkan/matrix.h"
 
-#include <cstdlib>
-
 #include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/core/base/error.h"
 
@@ -40,8 +38,7 @@ std::string key_of(const KernelCall& call) {
   std::string key(call.kernel);
   for (const Binding& b : call.bindings) key += static_cast<char>(b.dtype);
   key.append(reinterpret_cast<const char*>(call.params.data()), call.params.size());
-  const char* forced = std::getenv("REWIND_MATMUL");
-  return forced ? key + forced : key;
+  return key + env_text("REWIND_MATMUL");
 }
 
 }  // namespace

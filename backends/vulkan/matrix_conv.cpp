@@ -1,7 +1,6 @@
 // Convolutions: implicit matrix products by tiles, plain ones where the kernel is 1x1, and direct
 // kernels for groups of few channels.
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 
 #include "rewind/backends/vulkan/matrix_passes.h"
@@ -188,8 +187,8 @@ WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool g
           gradient ? outputs : channels};
 }
 
-void plan_forward(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
-                  Operand c) {
+void add_forward(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
+                 Operand c) {
   const TileFamily family = tile_family(caps, a.dtype, p.out_c / p.groups);
   const Image x = in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
                            forward_word(family, a.dtype));
@@ -200,8 +199,8 @@ void plan_forward(Passes& passes, const Caps& caps, const Conv2dParams& p, Opera
                conv_flops(p));
 }
 
-void plan_dgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
-                Operand c) {
+void add_dgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
+               Operand c) {
   const TileFamily family = tile_family(caps, a.dtype, p.in_c / p.groups);
   const Image dy = in_words(passes, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c},
                             forward_word(family, a.dtype));
@@ -216,8 +215,8 @@ void plan_dgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand
                    p.groups, flops);
 }
 
-void plan_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
-                Operand c) {
+void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
+               Operand c) {
   const uint32_t channels = p.in_c / p.groups, n = p.out_c / p.groups;
   const TileFamily family = tile_family(caps, a.dtype, n);
   const Image x = in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
@@ -270,8 +269,8 @@ bool pointwise(const Conv2dParams& p) {
          p.pad_w == 0 && p.groups == 1;
 }
 
-void plan_pointwise(Passes& passes, const Caps& caps, std::string_view kernel,
-                    const Conv2dParams& p, Operand a, Operand b, Operand c) {
+void add_pointwise(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
+                   Operand a, Operand b, Operand c) {
   const uint32_t pixels = p.batch * p.in_h * p.in_w;
   MatmulParams q{};
   q.batch[0] = q.batch[1] = 1;
@@ -294,13 +293,12 @@ void plan_pointwise(Passes& passes, const Caps& caps, std::string_view kernel,
 
 // Groups of few channels fill no tiles.
 bool wants_direct(const Conv2dParams& p) {
-  const char* forced = std::getenv("REWIND_MATMUL");
   const bool narrow = p.in_c / p.groups % 4 != 0 || p.out_c / p.groups % 4 != 0;
-  return (p.groups > 1 && narrow) || (forced && std::string_view(forced) == "naive");
+  return (p.groups > 1 && narrow) || env_text("REWIND_MATMUL") == "naive";
 }
 
-void plan_direct(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
-                 Operand a, Operand b, Operand c) {
+void add_direct(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
+                Operand a, Operand b, Operand c) {
   ConvDirectParams q{};
   static_assert(offsetof(ConvDirectParams, groups) == offsetof(Conv2dParams, groups));
   std::memcpy(&q, &p, sizeof p);
@@ -346,11 +344,11 @@ void plan_direct(Passes& passes, const Caps& caps, std::string_view kernel, cons
 
 void add_conv(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
               Operand a, Operand b, Operand c) {
-  if (wants_direct(p)) return plan_direct(passes, caps, kernel, p, a, b, c);
-  if (pointwise(p)) return plan_pointwise(passes, caps, kernel, p, a, b, c);
-  if (kernel == "conv2d") return plan_forward(passes, caps, p, a, b, c);
-  if (kernel == "conv2d_dgrad") return plan_dgrad(passes, caps, p, a, b, c);
-  plan_wgrad(passes, caps, p, a, b, c);
+  if (wants_direct(p)) return add_direct(passes, caps, kernel, p, a, b, c);
+  if (pointwise(p)) return add_pointwise(passes, caps, kernel, p, a, b, c);
+  if (kernel == "conv2d") return add_forward(passes, caps, p, a, b, c);
+  if (kernel == "conv2d_dgrad") return add_dgrad(passes, caps, p, a, b, c);
+  add_wgrad(passes, caps, p, a, b, c);
 }
 
 }  // namespace rw::vulkan

@@ -1,6 +1,5 @@
 // The variants of matmul and the choice among them.
 #include <algorithm>
-#include <cstdlib>
 
 #include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/core/backend/unsupported.h"
@@ -15,9 +14,8 @@ using kernels::MatrixReduceParams;
 
 namespace {
 
-std::string_view forced() {
-  const char* name = std::getenv("REWIND_MATMUL");
-  return name ? name : "";
+std::string forced() {
+  return env_text("REWIND_MATMUL");
 }
 
 bool has_subgroup_family(const Caps& caps) {
@@ -217,7 +215,7 @@ struct Variant {
   std::string_view name;
   bool (*admits)(const Problem&, const Caps&);
   double (*cost)(const Problem&, const Caps&);  // seconds, roughly
-  void (*passes)(Passes&, const Caps&, const Problem&, Operand a, Operand b, Operand c);
+  void (*add)(Passes&, const Caps&, const Problem&, Operand a, Operand b, Operand c);
 };
 
 // Rates: two cores of a CPU driver, measured; a middling GPU.
@@ -282,7 +280,7 @@ void add_matmul(Passes& passes, const Caps& caps, const MatmulParams& p, Operand
                 Operand c) {
   const Problem q{p, a.dtype, c.dtype};
   if (p.m == 0 || p.n == 0 || q.batches() == 0) return;
-  choose(q, caps).passes(passes, caps, q, a, b, c);
+  choose(q, caps).add(passes, caps, q, a, b, c);
 }
 
 void add_reduce(Passes& passes, MatrixReduceParams p, Operand x, Operand y) {

@@ -31,16 +31,6 @@ std::string result_name(VkResult result) {
   }
 }
 
-std::string env_text(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-bool env_flag(const char* name) {
-  std::string value = env_text(name);
-  return !value.empty() && value != "0";
-}
-
 uint64_t env_number(const char* name, uint64_t otherwise) {
   std::string value = env_text(name);
   if (value.empty()) return otherwise;

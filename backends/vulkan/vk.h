@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "rewind/core/base/environment.h"
 #include "rewind/core/base/error.h"
 
 // Structs are begun as {sType} or {sType, pNext}; the rest is zero, and that is meant.
@@ -20,10 +21,8 @@ inline void vk_check(VkResult result, const char* call) {
   check<DeviceError>(result == VK_SUCCESS, "vulkan", "{} failed: {}", call, result_name(result));
 }
 
-// Environment switches: REWIND_X=1, REWIND_X=bytes.
-bool env_flag(const char* name);
+// REWIND_X=bytes. ValueError unless it is a positive number.
 uint64_t env_number(const char* name, uint64_t otherwise);
-std::string env_text(const char* name);
 
 constexpr uint64_t round_up(uint64_t x, uint64_t to) {
   return (x + to - 1) / to * to;

@@ -136,13 +136,16 @@ std::unique_ptr<Backend> make_backend(const std::string& choice,
 }
 
 uint64_t build_id() {
-  uint64_t hash = fnv1a_start;
-  for (const std::span<const Shader> file : all_shaders())
-    for (const Shader& s : file) {
-      hash = fnv1a(hash, s.features);
-      for (const uint32_t word : s.words) hash = fnv1a(hash, word);
-    }
-  return hash;
+  static const uint64_t id = [] {  // of megabytes: once
+    uint64_t hash = fnv1a_start;
+    for (const std::span<const Shader> file : all_shaders())
+      for (const Shader& s : file) {
+        hash = fnv1a(hash, s.features);
+        for (const uint32_t word : s.words) hash = fnv1a(hash, word);
+      }
+    return hash;
+  }();
+  return id;
 }
 
 std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file) {

@@ -212,7 +212,7 @@ class Backward {
       std::swap(dead, records_[i]);
       tape_.count_record(dead, -1);
       for (const Edge& edge : dead.inputs)
-        if (records_.find(edge.record)) --records_[edge.record].readers;
+        if (Record* maker = records_.find(edge.record)) --maker->readers;
     }
     std::vector<int64_t> unread;  // side branches that only retired records read
     for (int64_t i = root; i >= records_.begin(); --i)

@@ -20,9 +20,10 @@ class Records {
     return list_[static_cast<size_t>(index - begin_)];
   }
   // Null: freed or not recorded yet.
-  const Record* find(int64_t index) const {
+  Record* find(int64_t index) {
     return contains(index) && (*this)[index].op ? &(*this)[index] : nullptr;
   }
+  const Record* find(int64_t index) const { return const_cast<Records*>(this)->find(index); }
 
   void push_back(Record record) { list_.push_back(std::move(record)); }
   void clear() {

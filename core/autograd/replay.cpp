@@ -139,7 +139,7 @@ Saved Replay::value(uint64_t id) const {
   return external == segment_.externals.end() ? Saved{} : external->second.value;
 }
 
-void Replay::hand_out(const Makers& wanted) {
+void Replay::hand_out() {
   for (int64_t i = segment_.first; i < segment_.last; ++i) {
     Record& record = records_[i];
     if (!record.op || record.segment != number_ || !record.reached) continue;
@@ -147,15 +147,14 @@ void Replay::hand_out(const Makers& wanted) {
   }
   for (const int child : segment_.children)
     for (auto& [id, external] : segments_[child].externals)
-      if (!external.value.tensor.defined() && wanted.contains(id)) external.value = value(id);
+      if (!external.value.tensor.defined()) external.value = value(id);
 }
 
 uint64_t Replay::run() {
   const PhaseScope phase(Phase::replay);
   const SegmentScope scope(number_);
-  const Makers all = wanted();
-  const uint64_t ran = make(all);
-  hand_out(all);
+  const uint64_t ran = make(wanted());
+  hand_out();
   segment_.replayed = true;
   return ran;
 }

@@ -24,7 +24,7 @@ class Replay {
  private:
   using Makers = std::unordered_map<uint64_t, int64_t>;  // value id -> record that makes it
   Makers wanted() const;
-  void hand_out(const Makers& wanted);
+  void hand_out();
   uint64_t make(const Makers& wanted);
   std::vector<int64_t> plan(const Makers& wanted) const;
   void pin(const Makers& wanted, const std::vector<int64_t>& plan);

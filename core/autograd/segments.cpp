@@ -46,10 +46,10 @@ void Segments::take(const Edge& edge, Saved value) {
   if (is_inner(edge))
     (*this)[open_].kept[edge.id] = {std::move(value), edge.record, tick()};
   else
-    hold(edge, std::move(value));
+    hold(edge, value);
 }
 
-void Segments::hold(const Edge& edge, Saved value) {
+void Segments::hold(const Edge& edge, const Saved& value) {
   const int outer = maker(edge, open_);
   for (int s = open_; s != outer; s = (*this)[s].parent) {
     External& external = (*this)[s].externals[edge.id];

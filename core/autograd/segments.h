@@ -95,7 +95,7 @@ class Segments {
 
  private:
   int maker(const Edge& edge, int segment) const;
-  void hold(const Edge& edge, Saved value);
+  void hold(const Edge& edge, const Saved& value);
 
   std::vector<Segment> list_;
   int open_ = -1;

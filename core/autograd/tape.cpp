@@ -102,10 +102,10 @@ void Tape::release_handle(int64_t index, int slot) {
     has_foreign_ = true;
     return;
   }
-  if (!records_.find(index)) return;
-  Record& record = records_[index];
-  record.outputs[static_cast<size_t>(slot)].released = end();
-  if (--record.readers == 0 && !running_) free_records({index});
+  Record* record = records_.find(index);
+  if (!record) return;
+  record->outputs[static_cast<size_t>(slot)].released = end();
+  if (--record->readers == 0 && !running_) free_records({index});
 }
 
 void Tape::take_foreign_releases() {
@@ -125,7 +125,7 @@ void Tape::free_records(std::vector<int64_t> worklist) {
     worklist.pop_back();
     if (!record.op) continue;
     for (const Edge& edge : record.inputs)
-      if (records_.find(edge.record) && --records_[edge.record].readers == 0)
+      if (Record* maker = records_.find(edge.record); maker && --maker->readers == 0)
         worklist.push_back(edge.record);
     Record dead;
     std::swap(dead, record);  // handles die after the record left the tape

@@ -2,6 +2,7 @@
 // kernel name, its bindings, its parameters and a number of threads.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +76,10 @@ struct DeviceInfo {
   uint32_t subgroup_size = 1;
   std::vector<std::string> features;  // in use, of those that it could do without; least loss first
   std::vector<RefusedFeature> refused;
+
+  bool has(std::string_view feature) const {
+    return std::find(features.begin(), features.end(), feature) != features.end();
+  }
 };
 
 // One memory heap of the device, in bytes. Budget (what this process may use) and usage (what it

@@ -79,12 +79,8 @@ Operands operands(const AttentionAttrs& a, const F& input) {
 void check_rounds(const DeviceInfo& device, int64_t columns, int64_t dim) {
   if (!device.is_cpu || device.subgroup_size == 1) return;  // subgroups of 1: the cpu backend
   const int64_t lanes = device.subgroup_size;
-  const auto has = [&](const char* feature) {
-    return std::find(device.features.begin(), device.features.end(), feature) !=
-           device.features.end();
-  };
   const int64_t plain = 15 + 2 * ((dim + 31) / 32);  // rounds for a key in attention_plain.glsl
-  const bool is_plain = !has("subgroup shuffle") || !has("buffer addresses");
+  const bool is_plain = !device.has("subgroup shuffle") || !device.has("buffer addresses");
   const int64_t products = dim / 4 + dim / (4 * lanes) + 1, draws = 16;
   const int64_t tile_rounds = 1 + 2 * products + draws + 2 * lanes;
   const int64_t most = is_plain ? 65535 / plain : 65535 / tile_rounds * 4 * lanes;

@@ -144,23 +144,19 @@ struct ConvAttrs {
 kernels::Conv2dParams conv_params(const ConvAttrs& a) {
   const auto u = [](int64_t v) { return count32(v, "conv2d"); };
   const Conv2dOptions& o = a.options;
-  return {.offset = {},
-          .batch = u(a.x[0]),
-          .in_h = u(a.x[1]),
-          .in_w = u(a.x[2]),
-          .in_c = u(a.x[3]),
-          .out_h = u(a.y[1]),
-          .out_w = u(a.y[2]),
-          .out_c = u(a.y[3]),
-          .kernel_h = u(a.w[1]),
-          .kernel_w = u(a.w[2]),
-          .stride_h = u(o.stride.h),
-          .stride_w = u(o.stride.w),
-          .pad_h = u(o.padding.h),
-          .pad_w = u(o.padding.w),
-          .dilation_h = u(o.dilation.h),
-          .dilation_w = u(o.dilation.w),
-          .groups = u(o.groups)};
+  kernels::Conv2dParams p = {.offset = {},
+                             .batch = u(a.x[0]),
+                             .in_h = u(a.x[1]),
+                             .in_w = u(a.x[2]),
+                             .in_c = u(a.x[3]),
+                             .out_h = u(a.y[1]),
+                             .out_w = u(a.y[2]),
+                             .out_c = u(a.y[3]),
+                             .kernel_h = u(a.w[1]),
+                             .kernel_w = u(a.w[2]),
+                             .groups = u(o.groups)};
+  set_window(p, o, "conv2d");
+  return p;
 }
 
 // kernel(a, b) -> result of `shape`; threads are the result's elements.

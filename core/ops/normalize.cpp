@@ -128,7 +128,7 @@ void check_inputs(const Tensor& x, std::initializer_list<const Tensor*> per_chan
                     "needs a non-empty [..., C], got {}", x);
   for (const Tensor* t : per_channel)
     check<ShapeError>(t->shape() == Shape{x.size(-1)} && t->dtype() == DType::f32, "batch_norm",
-                      "weight, bias and statistics must be f32 [C], got {} for x {}", t->str(), x);
+                      "weight, bias and statistics must be f32 [C], got {} for x {}", *t, x);
 }
 
 }  // namespace

@@ -16,22 +16,18 @@ struct PoolAttrs {
 kernels::PoolParams pool_params(const PoolAttrs& a) {
   const auto u = [](int64_t v) { return count32(v, "pool2d"); };
   const Pool2dOptions& o = a.options;
-  return {.offset = {},
-          .batch = u(a.x[0]),
-          .in_h = u(a.x[1]),
-          .in_w = u(a.x[2]),
-          .channels = u(a.x[3]),
-          .out_h = u(a.y[1]),
-          .out_w = u(a.y[2]),
-          .kernel_h = u(o.kernel.h),
-          .kernel_w = u(o.kernel.w),
-          .stride_h = u(o.stride.h),
-          .stride_w = u(o.stride.w),
-          .pad_h = u(o.padding.h),
-          .pad_w = u(o.padding.w),
-          .dilation_h = u(o.dilation.h),
-          .dilation_w = u(o.dilation.w),
-          .count_include_pad = o.count_include_pad};
+  kernels::PoolParams p = {.offset = {},
+                           .batch = u(a.x[0]),
+                           .in_h = u(a.x[1]),
+                           .in_w = u(a.x[2]),
+                           .channels = u(a.x[3]),
+                           .out_h = u(a.y[1]),
+                           .out_w = u(a.y[2]),
+                           .kernel_h = u(o.kernel.h),
+                           .kernel_w = u(o.kernel.w),
+                           .count_include_pad = o.count_include_pad};
+  set_window(p, o, "pool2d");
+  return p;
 }
 
 std::vector<Tensor> max_forward(const std::any& attrs, std::span<Tensor> inputs) {
