@@ -1,31 +1,24 @@
 // Drivers that do not keep what they promise, and their compiled kernels on disk.
 #include <doctest/doctest.h>
 
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include "rewind/backends/open.h"
-#include "rewind/backends/vulkan/vk.h"
 #include "rewind/core/base/cache.h"
 #include "rewind/core/base/error.h"
 #include "rewind/core/ops/ops.h"
 #include "tests/env.h"
+#include "tests/faulty_driver.h"
 #include "tests/file_fixture.h"
+#include "tests/snapshot_fixture.h"
+#include "tests/tape_fixture.h"
 
 using namespace rw;
 using test::bytes_of;
 using test::Env;
+using test::FaultyDriver;
 using test::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {
-
-bool maps_nothing = false;
-
-struct MapsNothing {
-  MapsNothing() { maps_nothing = true; }
-  ~MapsNothing() { maps_nothing = false; }
-};
 
 // The folder's only file.
 fs::path only_file(const fs::path& folder) {
@@ -49,16 +42,6 @@ std::span<const std::byte> as_bytes(const std::string& text) {
 
 }  // namespace
 
-// Takes the place of the loader's function in this program.
-extern "C" VKAPI_ATTR VkResult VKAPI_CALL vkMapMemory(VkDevice device, VkDeviceMemory memory,
-                                                      VkDeviceSize offset, VkDeviceSize size,
-                                                      VkMemoryMapFlags flags, void** data) {
-  static const auto real = reinterpret_cast<PFN_vkMapMemory>(dlsym(RTLD_NEXT, "vkMapMemory"));
-  if (!maps_nothing) return real(device, memory, offset, size, flags, data);
-  *data = nullptr;
-  return VK_SUCCESS;
-}
-
 TEST_CASE("vulkan: memory that the driver maps nowhere is an error") {
   const Env staging("REWIND_NO_UNIFIED_MEMORY", "1");  // maps what it stages, on any device
   auto backend = open_backend("vulkan");
@@ -66,13 +49,153 @@ TEST_CASE("vulkan: memory that the driver maps nowhere is an error") {
   const std::vector<std::byte> bytes(4096, std::byte{7});
   std::vector<std::byte> back(4096);
   {
-    const MapsNothing now;
+    const FaultyDriver now({.maps_nothing = true});
     CHECK_THROWS_AS(backend->write(range, bytes.data()), OutOfMemory);
     CHECK_THROWS_AS(backend->read(range, back.data()), OutOfMemory);
   }
   backend->write(range, bytes.data());  // it goes on where there is memory again
   backend->read(range, back.data());
   CHECK(back == bytes);
+}
+
+// Of a GPU: its own memory, memory of the host, a window of 64 KiB, memory that the host reads
+// fast.
+constexpr uint32_t kLocal = 0, kHost = 1, kWindow = 2, kCached = 3;
+test::DriverFaults gpu_memory() {
+  return {.types = {{0x1, 0}, {0x6, 1}, {0x7, 2}, {0xe, 1}},
+          .heaps = {uint64_t{8} << 30, uint64_t{16} << 30, uint64_t{256} << 20}};
+}
+
+// Writes and reads back through staging memory.
+void check_transfers() {
+  auto backend = open_backend("vulkan");
+  const BufferRange range{backend->allocate_block(40000), 0, 40000};
+  std::vector<std::byte> bytes(40000), back(40000);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  backend->write(range, bytes.data());
+  backend->read(range, back.data());
+  CHECK(back == bytes);
+}
+
+TEST_CASE("vulkan: memory types in order, the next where one is full") {
+  const Env staging("REWIND_NO_UNIFIED_MEMORY", "1"), trusts("REWIND_NO_SELF_CHECK", "1");
+  using Types = std::vector<uint32_t>;
+  {
+    const FaultyDriver driver(gpu_memory());
+    check_transfers();
+    CHECK(driver.faults().allocated == Types{kLocal, kWindow, kCached});
+  }
+  test::DriverFaults full = gpu_memory();
+  full.full = {false, false, true};
+  {
+    const FaultyDriver driver(full);  // the window
+    check_transfers();
+    CHECK(driver.faults().allocated == Types{kLocal, kHost, kCached});
+  }
+  full.full = {true, false, false};
+  {
+    const FaultyDriver driver(full);  // its own memory, but not the window
+    check_transfers();
+    CHECK(driver.faults().allocated == Types{kWindow, kWindow, kCached});
+  }
+  full.full = {true, false, true};
+  const FaultyDriver driver(full);
+  auto backend = open_backend("vulkan");
+  const std::string error = test::message_of<Error>([&] { backend->allocate_block(40000); });
+  CHECK(test::contains(error, "40000 bytes"));
+  CHECK(test::contains(error, "VK_ERROR_OUT_OF_DEVICE_MEMORY of memory type 0 (heap 8.00 GiB)"));
+  CHECK(test::contains(error, "of memory type 2 (heap 0.25 GiB)"));
+}
+
+TEST_CASE("vulkan: mapped memory that is slow to read is read through memory that is not") {
+  const Env trusts("REWIND_NO_SELF_CHECK", "1");
+  test::DriverFaults slow;
+  slow.types = {{0x7, 0}, {0xe, 0}};
+  slow.heaps = {uint64_t{8} << 30};
+  const FaultyDriver driver(slow);
+  check_transfers();
+  CHECK(driver.faults().allocated == std::vector<uint32_t>{0, 1});
+}
+
+TEST_CASE("vulkan: the driver's budget bounds new blocks") {
+  const Env trusts("REWIND_NO_SELF_CHECK", "1");
+  test::DriverFaults little;
+  little.budget = 64 << 20;
+  const FaultyDriver driver(little);
+  {
+    auto backend = open_backend("vulkan");
+    const uint32_t block = backend->allocate_block(48 << 20);
+    const std::string error = test::message_of<Error>([&] { backend->allocate_block(48 << 20); });
+    CHECK(test::contains(error, "beyond the driver's budget"));
+    CHECK(test::contains(error, "0.05 GiB in use by this process, budget 0.06 GiB"));
+    backend->free_block(block);
+    backend->allocate_block(48 << 20);
+  }
+  {
+    // What a program sees: the error of its op, with the driver's reason.
+    const DeviceScope scope(Device::create(open_backend("vulkan")));
+    const Tensor x = full({8 << 20}, 1);
+    const std::string error = test::message_of<Error>([&] { full({12 << 20}, 1); });
+    CHECK(test::contains(error, "beyond the driver's budget"));
+    CHECK(test::contains(error, "Largest tensors"));
+    CHECK(sum(x).item() == 8 << 20);
+  }
+  const Env ignored("REWIND_NO_MEMORY_BUDGET", "1");
+  open_backend("vulkan")->allocate_block(96 << 20);
+}
+
+TEST_CASE("vulkan: a lost device is one clear error, and training goes on from the disk") {
+  const Env trusts("REWIND_NO_SELF_CHECK", "1");
+  const auto device = [] { return Device::create(open_backend("vulkan")); };
+  std::vector<std::pair<std::string, std::vector<uint32_t>>> expected;
+  const auto calls_of = [&](const char* function) {
+    const FaultyDriver driver({.lost_in = function, .lost_at = INT64_MAX});
+    const DeviceScope scope(device());
+    test::Run run(DType::f32);
+    for (int i = 0; i < 8; ++i) run.step();
+    expected = run.bits();
+    return driver.faults().calls;
+  };
+  for (const char* function : {"vkQueueSubmit", "vkWaitSemaphores", "vkGetSemaphoreCounterValue",
+                               "vkGetQueryPoolResults"}) {
+    const auto calls = static_cast<double>(calls_of(function));
+    REQUIRE(calls > 0);
+    for (const double share : {0.0, 0.3, 0.6, 0.95}) {
+      const auto call = static_cast<int64_t>(share * calls);
+      CAPTURE(function);
+      CAPTURE(call);
+      const TemporaryFolder folder;
+      SnapshotDirectory snapshots(folder.path, 2);
+      {
+        const FaultyDriver driver({.lost_in = function, .lost_at = call});
+        const DeviceScope scope(device());
+        std::string error, again;
+        try {
+          test::Run run(DType::f32);
+          for (int i = 0; i < 8; ++i) {
+            run.step();
+            if (i % 2) snapshots.save(run.state(), run.position);
+          }
+        } catch (const DeviceError& e) {
+          error = e.what();
+        }
+        CHECK(test::contains(error, "VK_ERROR_DEVICE_LOST; the device is lost, open it anew"));
+        again = test::message_of<Error>([] { sum(full({8}, 1)).item(); });
+        CHECK(again == error);
+      }
+      const DeviceScope scope(device());
+      test::Run run(DType::f32);
+      if (const auto loaded = snapshots.load_latest(run.state())) {
+        CHECK(loaded->damaged.empty());
+        run.position = loaded->position;
+      }
+      while (run.position.step < 8) run.step();
+      CHECK(run.bits() == expected);
+    }
+  }
+  const FaultyDriver driver({.lost_in = "vkCreateDevice", .lost_at = 0});
+  CHECK(test::contains(test::message_of<Error>([] { open_backend("vulkan"); }),
+                       "vkCreateDevice failed"));
 }
 
 TEST_CASE("vulkan: a cache of compiled kernels that is broken is made again") {

@@ -69,7 +69,6 @@ nlohmann::json profile() {
           {"is_cpu", false},
           {"max_block", 1u << 30},
           {"max_groups", {65535, 65535, 65535}},
-          {"max_loop", 0},
           {"max_push_bytes", 128},
           {"max_range", 1u << 30},
           {"max_threads", 1024},
@@ -243,8 +242,8 @@ TEST_CASE("hostile files: numbers of a device profile are bounded") {
   refused("name", nullptr, "null");
   refused("features", nlohmann::json::object(), "an object of 0");
   nlohmann::json json = profile();
-  json.erase("max_loop");
-  CHECK(contains(error_of([&] { open(json); }), "\"max_loop\" of"));
+  json.erase("offset_alignment");
+  CHECK(contains(error_of([&] { open(json); }), "\"offset_alignment\" of"));
   CHECK(contains(error_of([&] { open(nlohmann::json::array()); }), "is missing"));
   write_file(file, "{\"heap_bytes\": 1e999}");
   CHECK(contains(error_of([&] { open_backend("dry:" + file.string()); }), "must be JSON"));

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "rewind/backends/vulkan/choices.h"
 #include "rewind/backends/vulkan/shader_table.h"
 
 namespace rw::vulkan {
@@ -14,6 +15,8 @@ namespace {
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kMostBlock =
     4 * kGiB;  // larger than any sensible tensor; some drivers lie above
+// GPUs that compute for seconds are taken for hung: 2 s on Windows, 0.6 to 10 s on Linux.
+constexpr double kDispatchSeconds = 0.25;
 
 // What drivers get wrong. `first` to `last`: major version as in "Mesa 22.3.6".
 struct Quirk {
@@ -23,8 +26,6 @@ struct Quirk {
 };
 
 const Quirk kQuirks[] = {
-    // Any loop silently stops after 65535 iterations.
-    {VK_DRIVER_ID_MESA_LLVMPIPE, 0, 22, [](Caps& c) { c.max_loop = 65535; }},
     // 32-bit overflows in buffer sizes.
     {VK_DRIVER_ID_MESA_LLVMPIPE, 0, 999,
      [](Caps& c) { c.max_block = std::min(c.max_block, kGiB); }},
@@ -86,6 +87,8 @@ void apply_environment(Caps& caps) {
   if (env_flag("REWIND_NO_UNIFIED_MEMORY")) caps.unified_memory = false;
   if (env_flag("REWIND_NO_TIMESTAMPS")) caps.timestamp_ns = 0;
   if (env_flag("REWIND_NO_MEMORY_BUDGET")) caps.memory_budget = false;
+  if (const uint64_t us = env_number("REWIND_MAX_DISPATCH_US", 0))
+    caps.dispatch_seconds = static_cast<double>(us) * 1e-6;
   caps.max_range = std::min(caps.max_range, env_number("REWIND_MAX_RANGE", caps.max_range));
   caps.max_block = std::min(caps.max_block, env_number("REWIND_MAX_BLOCK", caps.max_block));
 }
@@ -116,15 +119,12 @@ void query_features(VkPhysicalDevice device, Caps& caps) {
   caps.subgroup_size_control = has_control && control.subgroupSizeControl;
 }
 
+// The heap that blocks go to.
 void query_heap(VkPhysicalDevice device, Caps& caps) {
   VkPhysicalDeviceMemoryProperties memory;
   vkGetPhysicalDeviceMemoryProperties(device, &memory);
-  for (uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
-    const VkMemoryHeap& heap = memory.memoryHeaps[i];
-    if (!(heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || heap.size <= caps.heap_bytes) continue;
-    caps.heap = i;
-    caps.heap_bytes = heap.size;
-  }
+  const uint32_t type = memory_types(memory, ~0u, MemoryUse::device, caps.unified_memory).front();
+  caps.heap_bytes = memory.memoryHeaps[memory.memoryTypes[type].heapIndex].size;
 }
 
 std::string type_name(VkPhysicalDeviceType type) {
@@ -180,8 +180,7 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   caps.type = type_name(p.properties.deviceType);
   caps.pci_address = pci_address(device);
   caps.is_cpu = p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-  caps.unified_memory =
-      caps.is_cpu || p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+  caps.unified_memory = is_unified(p.properties.deviceType);
 
   caps.subgroup_size = std::max(1u, p11.subgroupSize);
   if (p11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT)
@@ -189,6 +188,7 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   if (!(control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT))
     caps.subgroup_size_control = false;
   caps.workgroup_size = row_workgroup(caps);
+  if (!caps.is_cpu) caps.dispatch_seconds = kDispatchSeconds;
 
   caps.shared_bytes = limits.maxComputeSharedMemorySize;
   caps.max_push_bytes = limits.maxPushConstantsSize;

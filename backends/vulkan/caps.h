@@ -34,10 +34,9 @@ struct Caps {
   std::array<uint32_t, 3> max_groups = {};  // per dispatch
   uint64_t max_range = 0;                   // bytes of one storage buffer binding
   uint64_t max_block = 0;                   // bytes of one memory block
-  uint32_t heap = 0;                        // number of the heap used for blocks
-  uint64_t heap_bytes = 0;
-  uint64_t offset_alignment = 16;  // of storage buffer bindings
-  uint32_t max_loop = 0;           // iterations after which the driver stops a loop; 0: no limit
+  uint64_t heap_bytes = 0;                  // of the heap that blocks go to
+  uint64_t offset_alignment = 16;           // of storage buffer bindings
+  double dispatch_seconds = 0;              // longest that one dispatch may take; 0: nobody watches
 
   bool push_descriptors = false;
   bool memory_budget = false;

@@ -1,6 +1,7 @@
 #include "rewind/backends/vulkan/device.h"
 
 #include "rewind/backends/listing.h"
+#include "rewind/backends/vulkan/choices.h"
 #include "rewind/backends/vulkan/shader_table.h"
 
 namespace rw::vulkan {
@@ -26,24 +27,12 @@ std::vector<VkQueueFamilyProperties> queue_families(VkPhysicalDevice device) {
   return families;
 }
 
-// A family that computes; one without graphics where there is one, as desktops share the other.
-uint32_t compute_family(const std::vector<VkQueueFamilyProperties>& families) {
-  const auto count = static_cast<uint32_t>(families.size());
-  uint32_t best = count;
-  for (uint32_t i = count; i-- > 0;) {
-    const VkQueueFlags flags = families[i].queueFlags;
-    if (!(flags & VK_QUEUE_COMPUTE_BIT)) continue;
-    if (best == count || !(flags & VK_QUEUE_GRAPHICS_BIT)) best = i;
-  }
-  check<DeviceError>(best < count, "vulkan", "the device has no compute queue");
-  return best;
-}
-
 }  // namespace
 
 Device::Device(const std::string& choice, const std::vector<RefusedFeature>& without) {
   physical_ = choose(instance_, choice, caps_);
   for (const RefusedFeature& feature : without) refuse(caps_, feature.name);
+  vkGetPhysicalDeviceMemoryProperties(physical_, &memory_);
   const std::vector<VkQueueFamilyProperties> families = queue_families(physical_);
   queue_family_ = compute_family(families);
   const uint32_t bits = families[queue_family_].timestampValidBits;

@@ -24,6 +24,7 @@ class Device {
   VkQueue queue() const { return queue_; }
   uint32_t queue_family() const { return queue_family_; }
   const Caps& caps() const { return caps_; }
+  const VkPhysicalDeviceMemoryProperties& memory() const { return memory_; }
 
   // Name shown by validation messages and debuggers.
   void set_name(VkObjectType type, uint64_t object, const std::string& name) const;
@@ -39,6 +40,7 @@ class Device {
   VkQueue queue_ = nullptr;
   uint32_t queue_family_ = 0;
   Caps caps_;
+  VkPhysicalDeviceMemoryProperties memory_ = {};
   PFN_vkSetDebugUtilsObjectNameEXT set_object_name_ = nullptr;
 };
 

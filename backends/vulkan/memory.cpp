@@ -8,79 +8,73 @@ namespace rw::vulkan {
 
 namespace {
 
-constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-constexpr VkMemoryPropertyFlags kHost =
-    VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-
-// Wanted property flags, best first.
-std::vector<VkMemoryPropertyFlags> preferences(MemoryUse use, bool unified) {
-  switch (use) {
-    case MemoryUse::upload:
-      return {kHost | kLocal, kHost};
-    case MemoryUse::download:
-      return {kHost | kCached, kHost};
-    default:
-      break;
-  }
-  if (unified) return {kLocal | kHost | kCached, kLocal | kHost, kLocal};
-  return {kLocal};
-}
-
-// The first memory type with the wanted flags. Drivers list types with fewer flags first, so plain
-// device memory comes before memory that the host can also map.
-uint32_t memory_type(const Device& device, uint32_t allowed, MemoryUse use,
-                     VkMemoryPropertyFlags& flags) {
-  VkPhysicalDeviceMemoryProperties memory;
-  vkGetPhysicalDeviceMemoryProperties(device.physical(), &memory);
-  for (VkMemoryPropertyFlags wanted : preferences(use, device.caps().unified_memory))
-    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
-      flags = memory.memoryTypes[i].propertyFlags;
-      if ((allowed >> i & 1) && (flags & wanted) == wanted) return i;
-    }
-  fail<DeviceError>("vulkan", "the device has no suitable memory type");
-}
-
-// " (heap 8.0 GiB, 1.2 GiB in use by this process, budget 6.5 GiB)"
-std::string heap_report(const Device& device) {
+// "heap 8.00 GiB, 1.20 GiB in use by this process, budget 6.50 GiB"
+std::string describe(const HeapUsage& heap) {
   const double gib = 1 << 30;
-  const HeapUsage heap = query_heaps(device.physical(), device.caps())[device.caps().heap];
-  std::string text = fmt::format(" (heap {:.2f} GiB", heap.size / gib);
+  std::string text = fmt::format("heap {:.2f} GiB", heap.size / gib);
   if (heap.budget)
     text += fmt::format(", {:.2f} GiB in use by this process, budget {:.2f} GiB", heap.usage / gib,
                         heap.budget / gib);
-  return text + ")";
+  return text;
+}
+
+bool has_room(const HeapUsage& heap, uint64_t bytes) {
+  return !heap.budget || (heap.usage < heap.budget && bytes <= heap.budget - heap.usage);
+}
+
+// Empty where it could not be had.
+struct Memory {
+  VkDeviceMemory handle = nullptr;
+  std::byte* mapped = nullptr;
+  std::string refusal;
+};
+
+Memory allocate_type(const Device& device, uint64_t bytes, uint32_t type, bool map) {
+  VkMemoryAllocateFlagsInfo address{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO};
+  address.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO};
+  if (device.caps().features & feature::address) info.pNext = &address;
+  info.allocationSize = bytes;
+  info.memoryTypeIndex = type;
+  Memory memory;
+  VkResult result = vkAllocateMemory(device.handle(), &info, nullptr, &memory.handle);
+  if (result != VK_SUCCESS) return {.refusal = result_name(result)};
+  if (!map) return memory;
+  void* pointer = nullptr;
+  result = vkMapMemory(device.handle(), memory.handle, 0, VK_WHOLE_SIZE, 0, &pointer);
+  // Some drivers succeed and map nothing when the process has no more address space (ulimit -v).
+  if (result == VK_SUCCESS && pointer) {
+    memory.mapped = static_cast<std::byte*>(pointer);
+    return memory;
+  }
+  vkFreeMemory(device.handle(), memory.handle, nullptr);
+  return {.refusal = fmt::format("no mapping ({})", result_name(result))};
 }
 
 void allocate_memory(const Device& device, Buffer& buffer, MemoryUse use) {
   VkMemoryRequirements needs;
   vkGetBufferMemoryRequirements(device.handle(), buffer.handle, &needs);
-  VkMemoryAllocateFlagsInfo address{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO};
-  address.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
-  VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO};
-  if (device.caps().features & feature::address) info.pNext = &address;
-  info.allocationSize = needs.size;
-  VkMemoryPropertyFlags flags = 0;
-  info.memoryTypeIndex = memory_type(device, needs.memoryTypeBits, use, flags);
-
-  VkResult result = vkAllocateMemory(device.handle(), &info, nullptr, &buffer.memory);
-  check<OutOfMemory>(result == VK_SUCCESS, "vulkan",
-                     "the device must have {} bytes free, got {}{}; use a smaller batch, "
-                     "checkpoint segments or a memory budget",
-                     buffer.size, result_name(result), heap_report(device));
-  vk_check(vkBindBufferMemory(device.handle(), buffer.handle, buffer.memory, 0),
-           "vkBindBufferMemory");
-  const bool map = use != MemoryUse::device || device.caps().unified_memory;
-  if (map && (flags & kHost) == kHost) {
-    void* pointer = nullptr;
-    vk_check(vkMapMemory(device.handle(), buffer.memory, 0, VK_WHOLE_SIZE, 0, &pointer),
-             "vkMapMemory");
-    // Some drivers say so when the process has no more address space (ulimit -v).
-    check<OutOfMemory>(pointer != nullptr, "vulkan",
-                       "{} bytes must be mapped, the driver gave none{}", buffer.size,
-                       heap_report(device));
-    buffer.mapped = static_cast<std::byte*>(pointer);
+  const VkPhysicalDeviceMemoryProperties& memory = device.memory();
+  const std::vector<HeapUsage> heaps = query_heaps(device.physical(), device.caps());
+  const bool unified = device.caps().unified_memory, may_map = use != MemoryUse::device || unified;
+  std::string refusals;
+  for (const uint32_t type : memory_types(memory, needs.memoryTypeBits, use, unified)) {
+    const VkMemoryType& kind = memory.memoryTypes[type];
+    const HeapUsage& heap = heaps[kind.heapIndex];
+    const bool map = may_map && (kind.propertyFlags & kHostMemory) == kHostMemory;
+    Memory got{.refusal = "beyond the driver's budget, which REWIND_NO_MEMORY_BUDGET=1 ignores"};
+    if (has_room(heap, needs.size)) got = allocate_type(device, needs.size, type, map);
+    if (got.handle) {
+      buffer.memory = got.handle;
+      buffer.mapped = got.mapped;
+      buffer.host_cached = kind.propertyFlags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+      return vk_check(vkBindBufferMemory(device.handle(), buffer.handle, buffer.memory, 0),
+                      "vkBindBufferMemory");
+    }
+    refusals += fmt::format("\n  {} of memory type {} ({})", got.refusal, type, describe(heap));
   }
+  fail<OutOfMemory>("vulkan", "the device must have room for {} bytes, got:{}", buffer.size,
+                    refusals);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "rewind/backends/vulkan/choices.h"
 #include "rewind/backends/vulkan/device.h"
 #include "rewind/core/backend/backend.h"
 
@@ -18,19 +19,15 @@ struct Buffer {
   uint64_t size = 0;
   VkDeviceAddress address = 0;  // 0 where the device has no buffer addresses
   std::byte* mapped = nullptr;  // null: not visible to the host
+  bool host_cached = false;     // where it is not, reads by the host take a hundred times as long
   uint64_t last_use = 0;        // timeline value of the last submit that touches it
 };
 
 // All heaps of a device, with budgets where it has VK_EXT_memory_budget.
 std::vector<HeapUsage> query_heaps(VkPhysicalDevice device, const Caps& caps);
 
-enum class MemoryUse {
-  device,    // blocks; mapped only where device memory is host memory
-  upload,    // written by the host, read by the device
-  download,  // written by the device, read by the host
-};
-
-// Throws OutOfMemory with what was asked and what the device has.
+// In the best memory that has room, by the driver's budget too. Throws OutOfMemory with what was
+// asked and what the device has.
 Buffer create_buffer(const Device& device, uint64_t bytes, MemoryUse use, const std::string& name);
 void destroy_buffer(const Device& device, Buffer& buffer);
 

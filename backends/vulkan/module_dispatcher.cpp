@@ -16,6 +16,12 @@ uint32_t divide_up(uint32_t a, uint32_t b) {
   return a / b + (a % b != 0);
 }
 
+double bytes_of(const KernelCall& call) {
+  double bytes = 0;
+  for (const Binding& b : call.bindings) bytes += static_cast<double>(b.range.size);
+  return bytes;
+}
+
 bool writes(Access access) {
   return access != Access::read;
 }
@@ -31,18 +37,36 @@ void ModuleDispatcher::dispatch(const KernelCall& call) {
                     call.bindings.size());
   const Shader& shader = choose(call);
   check_call(shader, call);
-  const Groups groups = grid(shader, call);
-  if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0) return;
-  const VkPipeline pipeline = pipelines_.get(shader, call.variant);
+  const double bytes = bytes_of(call), most = caps().dispatch_seconds;
+  const double seconds = recorder_.expect(shader.kernel, call.flops, bytes);
+  const bool in_parts = most > 0 && seconds > most;
+  const Groups all = grid(shader, call, in_parts ? seconds / most * 2 : 1);
+  if (all[0] == 0 || all[1] == 0 || all[2] == 0) return;
+  if (!in_parts) return record(shader, call, {{}, all, 1, false});
+
+  // Parts of half that time, in as many slices of the last dimension as will do.
+  const int axis = all[2] > 1 ? 2 : all[1] > 1 ? 1 : 0;
+  Part part{{}, all, 1, true};
+  for (uint32_t& done = part.first[axis]; done < all[axis]; done += part.size[axis]) {
+    const double slice = recorder_.expect(shader.kernel, call.flops, bytes) / all[axis];
+    const auto count = static_cast<uint32_t>(std::clamp(most / 2 / slice, 1.0, 4294967295.0));
+    part.size[axis] = std::min(count, all[axis] - done);
+    const bool is_guess = !recorder_.is_measured(shader.kernel);
+    part.share = static_cast<double>(part.size[axis]) / all[axis];
+    record(shader, call, part);
+    if (is_guess) recorder_.measure();  // the rest may fit at once
+  }
+}
+
+void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, const Part& part) {
+  const VkPipeline pipeline = pipelines_.get(shader, call.variant, part.is_part);
   Staging::Piece table{};
   if (shader.address) table = address_table(call);
 
   std::array<Use, kMaxBindings> uses;
-  double work = call.flops;
   for (size_t i = 0; i < call.bindings.size(); ++i) {
     const BufferRange& r = call.bindings[i].range;
     uses[i] = {r.block, r.offset, r.offset + round_up(r.size, 16), writes(call.bindings[i].access)};
-    work += static_cast<double>(r.size);
   }
   VkCommandBuffer commands =
       recorder_.begin_kernel({uses.data(), call.bindings.size()}, shader.kernel);
@@ -57,9 +81,13 @@ void ModuleDispatcher::dispatch(const KernelCall& call) {
   if (!call.params.empty())
     vkCmdPushConstants(commands, pipelines_.layout(layout_bindings), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                        static_cast<uint32_t>(call.params.size()), call.params.data());
-  vkCmdDispatch(commands, groups[0], groups[1], groups[2]);
+  const Groups &first = part.first, &size = part.size;
+  if (part.is_part)
+    vkCmdDispatchBase(commands, first[0], first[1], first[2], size[0], size[1], size[2]);
+  else
+    vkCmdDispatch(commands, size[0], size[1], size[2]);
   ++recorder_.dispatches;
-  recorder_.end(work);
+  recorder_.end(call.flops * part.share, bytes_of(call) * part.share);
 }
 
 const Shader& ModuleDispatcher::choose(const KernelCall& call) const {
@@ -92,8 +120,8 @@ void ModuleDispatcher::check_call(const Shader& shader, const KernelCall& call) 
   }
 }
 
-ModuleDispatcher::Groups ModuleDispatcher::grid(const Shader& shader,
-                                                const KernelCall& call) const {
+ModuleDispatcher::Groups ModuleDispatcher::grid(const Shader& shader, const KernelCall& call,
+                                                double parts) const {
   const uint32_t width = shader.local[0] ? shader.local[0] : caps().workgroup_size;
   const Groups& most = caps().max_groups;
   if (shader.grid == Grid::cube) {
@@ -109,18 +137,21 @@ ModuleDispatcher::Groups ModuleDispatcher::grid(const Shader& shader,
     const auto output = std::find_if(call.bindings.begin(), call.bindings.end(),
                                      [](const Binding& b) { return writes(b.access); });
     const uint64_t words = output->range.size / size_of(output->dtype) / 4;
-    return flat(divide_up(static_cast<uint32_t>(words), width), call.kernel);
+    return flat(divide_up(static_cast<uint32_t>(words), width), call.kernel, parts);
   }
   const uint32_t count =
       shader.grid == Grid::groups ? call.threads[0] : divide_up(call.threads[0], width);
-  return flat(count, call.kernel);
+  return flat(count, call.kernel, parts);
 }
 
-// So many workgroups, in as many dimensions as they need.
-ModuleDispatcher::Groups ModuleDispatcher::flat(uint32_t count, std::string_view kernel) const {
+// So many workgroups, in as many dimensions as they need; in rows where they are to go in parts.
+ModuleDispatcher::Groups ModuleDispatcher::flat(uint32_t count, std::string_view kernel,
+                                                double parts) const {
   if (count == 0) return {};
   const Groups& most = caps().max_groups;
-  const uint32_t rows = divide_up(count, most[0]);
+  const uint32_t rows =
+      std::max(divide_up(count, most[0]),
+               static_cast<uint32_t>(std::min({parts, 1.0 * count, 1.0 * most[1]})));
   check<ValueError>(rows <= most[1], kernel, "{} workgroups are too many for the device", count);
   return {divide_up(count, rows), rows, 1};
 }

@@ -32,10 +32,18 @@ class ModuleDispatcher final : public Dispatcher {
 
  private:
   using Groups = std::array<uint32_t, 3>;
+  // Workgroups of a dispatch.
+  struct Part {
+    Groups first, size;
+    double share;  // of the whole
+    bool is_part;
+  };
+  void record(const Shader& shader, const KernelCall& call, const Part& part);
   const Shader& choose(const KernelCall& call) const;
   void check_call(const Shader& shader, const KernelCall& call) const;
-  Groups grid(const Shader& shader, const KernelCall& call) const;
-  Groups flat(uint32_t count, std::string_view kernel) const;
+  // `parts`: how many it is to be divided into, where one dimension alone could not be.
+  Groups grid(const Shader& shader, const KernelCall& call, double parts) const;
+  Groups flat(uint32_t count, std::string_view kernel, double parts) const;
   Staging::Piece address_table(const KernelCall& call);
   void bind(VkCommandBuffer commands, const KernelCall& call);
   void bind(VkCommandBuffer commands, const Staging::Piece& table);

@@ -51,10 +51,10 @@ Pipelines::~Pipelines() {
   vkDestroyPipelineCache(device_.handle(), cache_, nullptr);
 }
 
-VkPipeline Pipelines::get(const Shader& shader, std::span<const uint32_t> variant) {
+VkPipeline Pipelines::get(const Shader& shader, std::span<const uint32_t> variant, bool in_parts) {
   check<ValueError>(variant.size() <= kMaxVariant, shader.kernel,
                     "a variant must have at most {} values, got {}", kMaxVariant, variant.size());
-  Key key{&shader, variant.size(), {}};
+  Key key{&shader, variant.size(), {}, in_parts};
   std::copy(variant.begin(), variant.end(), key.values.begin());
   auto it = pipelines_.find(key);
   if (it == pipelines_.end()) it = pipelines_.emplace(key, create(key)).first;
@@ -91,6 +91,7 @@ VkPipeline Pipelines::create(const Key& key) {
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
   subgroup.requiredSubgroupSize = caps.subgroup_size;
   VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+  if (key.in_parts) info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   if (caps.subgroup_size_control && (key.shader->features & kSubgroupFeatures))
     info.stage.pNext = &subgroup;

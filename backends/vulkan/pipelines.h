@@ -22,7 +22,8 @@ class Pipelines {
   Pipelines& operator=(const Pipelines&) = delete;
 
   // `variant`: specialization constants 0, 1, ...; the others keep the shader's defaults.
-  VkPipeline get(const Shader& shader, std::span<const uint32_t> variant);
+  // `in_parts`: for vkCmdDispatchBase, which may cost every dispatch something.
+  VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool in_parts = false);
   // One layout per number of bindings; all have room for 128 bytes of push constants.
   VkPipelineLayout layout(uint32_t bindings) const { return layouts_[bindings]; }
   VkDescriptorSetLayout set_layout(uint32_t bindings) const { return set_layouts_[bindings]; }
@@ -33,6 +34,7 @@ class Pipelines {
     const Shader* shader;
     size_t count;
     std::array<uint32_t, kMaxVariant> values;
+    bool in_parts;
     auto operator<=>(const Key&) const = default;
   };
   VkPipeline create(const Key& key);

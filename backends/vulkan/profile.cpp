@@ -46,7 +46,6 @@ void each_member(C& caps, F&& member) {
   member("max_block", caps.max_block, Range{1, kBytes});
   member("heap_bytes", caps.heap_bytes, Range{1, kBytes});
   member("offset_alignment", caps.offset_alignment, Range{1, 1 << 16, true});
-  member("max_loop", caps.max_loop, Range{0, kAny});
 }
 
 // Reads members out of a profile.

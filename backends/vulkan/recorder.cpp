@@ -15,7 +15,6 @@ constexpr size_t kStepsWhenIdle = 16;  // gets an idle device going sooner
 constexpr uint32_t kSetsPerPool = 128;
 // A submit should take about this long: far below any watchdog (2 s), far above its own cost.
 constexpr double kSubmitSeconds = 0.05;
-constexpr double kFirstWorkLimit = 1e9, kLeastWorkLimit = 1e8, kMostWorkLimit = 1e13;
 
 constexpr VkPipelineStageFlags kStages =
     VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
@@ -26,7 +25,6 @@ constexpr VkAccessFlags kReads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_
 
 Recorder::Recorder(const Device& device)
     : device_(device),
-      work_limit_(kFirstWorkLimit),
       times_(device.caps().timestamp_ns, device.caps().timestamp_mask, env_flag("REWIND_PROFILE")) {
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
@@ -39,7 +37,7 @@ Recorder::~Recorder() {
   vkDeviceWaitIdle(device_.handle());
   if (recording_) slots_.back().value = ~uint64_t{0};  // never submitted
   for (Slot& slot : slots_) {
-    if (slot.value <= submitted_ && lost_.empty()) read_timestamps(slot);
+    if (slot.value <= submitted_ && lost_.empty()) try_read_timestamps(slot);
     for (VkDescriptorPool pool : slot.set_pools)
       vkDestroyDescriptorPool(device_.handle(), pool, nullptr);
     vkDestroyQueryPool(device_.handle(), slot.queries, nullptr);
@@ -90,7 +88,7 @@ void Recorder::recycle(Slot& slot) {
   for (VkDescriptorPool pool : slot.set_pools)
     vk_check(vkResetDescriptorPool(device_.handle(), pool, 0), "vkResetDescriptorPool");
   slot.set_pool = 0;
-  slot.work = 0;
+  slot.seconds = 0;
 }
 
 void Recorder::start() {
@@ -146,12 +144,14 @@ VkCommandBuffer Recorder::begin(std::span<const Use> uses, TimedStep step) {
   return slot.commands;
 }
 
-void Recorder::end(double work) {
+void Recorder::end(double flops, double bytes) {
   Slot& slot = slots_.back();
-  slot.work += work;
+  TimedStep& step = slot.steps.back();
+  step.guess = Pacing::guess(flops, bytes);
+  slot.seconds += pacing_.expect(step.label, step.guess);
   const size_t steps = slot.steps.size();
   if (slot.timed) timestamp(static_cast<uint32_t>(2 * steps - 1));
-  if (steps >= kStepsPerSubmit || slot.work >= work_limit_ ||
+  if (steps >= kStepsPerSubmit || slot.seconds >= kSubmitSeconds ||
       (steps == kStepsWhenIdle && !device_.caps().is_cpu && completed() == submitted_))
     flush();
 }
@@ -181,9 +181,10 @@ VkDescriptorSet Recorder::allocate_set(VkDescriptorSetLayout layout) {
   }
 }
 
-uint64_t Recorder::completed() const {
+uint64_t Recorder::completed() {
   uint64_t value = 0;
-  vkGetSemaphoreCounterValue(device_.handle(), timeline_, &value);
+  require(vkGetSemaphoreCounterValue(device_.handle(), timeline_, &value),
+          "vkGetSemaphoreCounterValue");
   return value;
 }
 
@@ -221,26 +222,36 @@ void Recorder::wait(uint64_t value) {
   require(vkWaitSemaphores(device_.handle(), &info, ~uint64_t{0}), "vkWaitSemaphores");
 }
 
+void Recorder::wait_or_lose(uint64_t value) noexcept {
+  try {
+    if (lost_.empty()) wait(value);
+  } catch (const Error&) {
+  }
+}
+
 void Recorder::timestamp(uint32_t query) {
   vkCmdWriteTimestamp(slots_.back().commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
                       slots_.back().queries, query);
 }
 
 void Recorder::read_timestamps(Slot& slot) {
+  if (!slot.queries || slot.steps.empty()) return void(slot.steps.clear());
+  std::vector<uint64_t> ticks(slot.timed ? 2 * slot.steps.size() : 2);
+  const VkResult result = vkGetQueryPoolResults(
+      device_.handle(), slot.queries, 0, static_cast<uint32_t>(ticks.size()),
+      ticks.size() * sizeof(uint64_t), ticks.data(), sizeof(uint64_t), VK_QUERY_RESULT_64_BIT);
+  if (result != VK_NOT_READY) require(result, "vkGetQueryPoolResults");
   const std::vector<TimedStep> steps = std::exchange(slot.steps, {});
-  if (!slot.queries || steps.empty()) return;
-  std::vector<uint64_t> ticks(slot.timed ? 2 * steps.size() : 2);
-  if (vkGetQueryPoolResults(device_.handle(), slot.queries, 0, static_cast<uint32_t>(ticks.size()),
-                            ticks.size() * sizeof(uint64_t), ticks.data(), sizeof(uint64_t),
-                            VK_QUERY_RESULT_64_BIT) != VK_SUCCESS)
-    return;
+  if (result != VK_SUCCESS) return;
   if (slot.timed) times_.add(steps, ticks);
-  const double seconds = times_.seconds(ticks.front(), ticks.back());
-  // Small submits say little about speed: only full ones move the limit, by at most a factor of 2.
-  if (seconds > 0 && slot.work > 0.1 * work_limit_)
-    work_limit_ = std::clamp(
-        std::clamp(slot.work / seconds * kSubmitSeconds, work_limit_ / 2, work_limit_ * 2),
-        kLeastWorkLimit, kMostWorkLimit);
+  pacing_.learn(steps, times_.seconds(ticks.front(), ticks.back()));
+}
+
+void Recorder::try_read_timestamps(Slot& slot) noexcept {
+  try {
+    read_timestamps(slot);
+  } catch (const Error&) {
+  }
 }
 
 void Recorder::finish_all() {

@@ -10,6 +10,7 @@
 
 #include "rewind/backends/vulkan/device.h"
 #include "rewind/backends/vulkan/hazards.h"
+#include "rewind/backends/vulkan/pacing.h"
 #include "rewind/backends/vulkan/timing.h"
 #include "rewind/core/backend/backend.h"
 
@@ -30,17 +31,26 @@ class Recorder {
   VkCommandBuffer begin_copy(std::span<const Use> uses, const char* label) {
     return begin(uses, {label, TimedStep::kCopy});
   }
-  // Ends it; `work` is an estimate (operations plus bytes) by which submits are bounded.
-  void end(double work);
+  // Ends it. Submits are bounded by what their steps' operations and bytes are expected to take.
+  void end(double flops, double bytes);
+
+  // Seconds that a kernel is expected to take; measured is what has run at least once.
+  double expect(const char* label, double flops, double bytes) const {
+    return pacing_.expect(label, Pacing::guess(flops, bytes));
+  }
+  bool is_measured(const char* label) const { return pacing_.is_measured(label); }
+  void measure() { finish_all(); }  // what was recorded; waits for it
 
   // A descriptor set that lives as long as the current command buffer.
   VkDescriptorSet allocate_set(VkDescriptorSetLayout layout);
 
   uint64_t current() const { return submitted_ + 1; }  // timeline value of what is being recorded
-  uint64_t completed() const;
+  uint64_t completed();
   void flush();
   void wait(uint64_t value);  // flushes first where needed
   void wait_all() { wait(current()); }
+  // For destructors: after a loss nothing runs any more, and what waits to be told of it has been.
+  void wait_or_lose(uint64_t value) noexcept;
 
   // As Backend's. Both wait for all work.
   void time_kernels(bool on);
@@ -59,7 +69,7 @@ class Recorder {
     VkQueryPool queries = nullptr;
     std::vector<TimedStep> steps;
     bool timed = false;  // two timestamps for each step; else for all of them
-    double work = 0;
+    double seconds = 0;  // expected
     uint64_t value = 0;  // of its submit
   };
 
@@ -71,6 +81,7 @@ class Recorder {
   void barrier(VkPipelineStageFlags to_stage, VkAccessFlags to_access);
   void timestamp(uint32_t query);
   void read_timestamps(Slot&);                      // of a submit that has completed
+  void try_read_timestamps(Slot&) noexcept;         // as far as the device still answers
   void finish_all();                                // waits, then reads all timestamps
   void require(VkResult result, const char* call);  // a failure is final and explained
 
@@ -82,7 +93,7 @@ class Recorder {
 
   HazardTracker hazards_;
   std::optional<HazardModel> model_;  // REWIND_CHECK_HAZARDS=1
-  double work_limit_;                 // of one submit; follows the measured speed
+  Pacing pacing_;
   StepTimes times_;
   uint64_t call_ = 0;
   std::string lost_;  // why the device was lost

@@ -17,7 +17,8 @@ struct TimedStep {
   static constexpr uint64_t kCopy = ~uint64_t{0};
 
   const char* label;
-  uint64_t call;  // of Backend::run, counted from time_kernels(true); kCopy: not a kernel
+  uint64_t call;     // of Backend::run, counted from time_kernels(true); kCopy: not a kernel
+  double guess = 0;  // of the seconds that it takes (pacing.h)
 };
 
 class StepTimes {

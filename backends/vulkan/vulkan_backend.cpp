@@ -25,18 +25,13 @@ class VulkanBackend final : public Backend {
       : device_(choice, without) {
     info_.refused = without;
   }
-  ~VulkanBackend() override {
-    try {
-      recorder_.wait_all();
-    } catch (const DeviceError&) {  // lost: nothing runs any more
-    }
-  }
+  ~VulkanBackend() override { recorder_.wait_or_lose(recorder_.current()); }
 
   const DeviceInfo& info() const override { return info_; }
 
   uint32_t allocate_block(uint64_t bytes) override { return blocks_.allocate(bytes); }
   void free_block(uint32_t block) override {
-    recorder_.wait(blocks_.at(block).last_use);
+    recorder_.wait_or_lose(blocks_.at(block).last_use);
     blocks_.free(block);
   }
 
@@ -100,7 +95,7 @@ void VulkanBackend::write(BufferRange target, const void* source) {
     vkCmdCopyBuffer(recorder_.begin_copy({&use, 1}, "write"), piece.buffer, block.handle, 1,
                     &region);
     block.last_use = recorder_.current();
-    recorder_.end(2.0 * static_cast<double>(size));
+    recorder_.end(0, 2.0 * static_cast<double>(size));
     done += size;
   }
 }
@@ -108,7 +103,7 @@ void VulkanBackend::write(BufferRange target, const void* source) {
 void VulkanBackend::read(BufferRange source, void* target) {
   Buffer& block = blocks_.at(source);
   auto* bytes = static_cast<std::byte*>(target);
-  if (block.mapped) {
+  if (block.mapped && block.host_cached) {
     recorder_.wait(block.last_use);
     std::memcpy(bytes, block.mapped + source.offset, source.size);
     return;
@@ -121,7 +116,7 @@ void VulkanBackend::read(BufferRange source, void* target) {
     const VkBufferCopy region{at, 0, size};
     vkCmdCopyBuffer(recorder_.begin_copy(uses, "read"), block.handle, download.handle, 1, &region);
     block.last_use = recorder_.current();
-    recorder_.end(2.0 * static_cast<double>(size));
+    recorder_.end(0, 2.0 * static_cast<double>(size));
     recorder_.wait_all();
     std::memcpy(bytes + done, download.mapped, size);
     done += size;

@@ -137,7 +137,8 @@ void Device::out_of_memory(uint64_t bytes) const {
                            name(top[i]->purpose()), top[i]->op(), name(top[i]->dtype()),
                            top[i]->shape().str(), name(top[i]->made().phase));
   const uint64_t most = info().max_block_bytes;
-  std::string reason = fmt::format("the device '{}' gave no more memory", info().name);
+  std::string reason =
+      fmt::format("the device '{}' gave no more memory ({})", info().name, pool_.refusal());
   if (bytes > most)
     reason = fmt::format("the largest block of '{}' is {}", info().name, format_bytes(most));
   else if (budget_.bytes && live() + bytes > budget_.bytes)

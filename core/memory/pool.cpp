@@ -78,7 +78,8 @@ std::optional<uint32_t> MemoryPool::add_block(Arena& arena, uint64_t bytes) {
     const uint32_t block = backend_.allocate_block(bytes);
     arena.add_block(block, bytes);
     return block;
-  } catch (const OutOfMemory&) {  // the caller tries less, or reports
+  } catch (const OutOfMemory& e) {  // the caller tries less, or reports
+    refusal_ = e.what();
     return std::nullopt;
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "rewind/core/backend/backend.h"
@@ -35,6 +36,9 @@ class MemoryPool {
   uint64_t largest_hole() const { return arena_.largest_hole(); }
   std::vector<uint64_t> block_sizes() const;  // by block number; 0: no such block
 
+  // What the backend said when it last had no memory.
+  const std::string& refusal() const { return refusal_; }
+
   uint64_t limit() const { return limit_; }  // of blocks; 0: none
   void set_limit(uint64_t bytes) { limit_ = bytes; }
 
@@ -56,6 +60,7 @@ class MemoryPool {
   Arena arena_;
   Arena lasting_;  // kept apart, so that it does not lie scattered in what steps need
   StepLayouts layouts_;
+  std::string refusal_;
   uint64_t step_peak_ = 0, last_step_peak_ = 0;  // of live()
 };
 

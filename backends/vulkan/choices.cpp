@@ -1,0 +1,78 @@
+#include "rewind/backends/vulkan/choices.h"
+
+#include <algorithm>
+
+namespace rw::vulkan {
+
+namespace {
+
+constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+// Needs features that nobody asked for, or is no memory that keeps data.
+constexpr VkMemoryPropertyFlags kUnusable =
+    VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT | VK_MEMORY_PROPERTY_PROTECTED_BIT |
+    VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD | VK_MEMORY_PROPERTY_DEVICE_UNCACHED_BIT_AMD |
+    VK_MEMORY_PROPERTY_RDMA_CAPABLE_BIT_NV;
+
+// Wanted property flags, best first.
+std::vector<VkMemoryPropertyFlags> preferences(MemoryUse use, bool unified) {
+  switch (use) {
+    case MemoryUse::upload:
+      return {kHostMemory | kLocal, kHostMemory};
+    case MemoryUse::download:
+      return {kHostMemory | kCached, kHostMemory};
+    default:
+      break;
+  }
+  if (unified)
+    return {kLocal | kHostMemory | kCached, kLocal | kHostMemory, kLocal, kHostMemory | kCached,
+            kHostMemory};
+  return {kLocal};  // never host memory: training over the bus would only look like training
+}
+
+}  // namespace
+
+// Drivers list types with fewer flags first, so of a GPU's own memory that which the host cannot
+// map comes before the window that it can.
+std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory, uint32_t allowed,
+                                   MemoryUse use, bool unified) {
+  std::vector<uint32_t> all;
+  for (const VkMemoryPropertyFlags wanted : preferences(use, unified)) {
+    const auto first = static_cast<std::ptrdiff_t>(all.size());
+    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+      const VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
+      if ((allowed >> i & 1) && (flags & wanted) == wanted && !(flags & kUnusable) &&
+          std::find(all.begin(), all.end(), i) == all.end())
+        all.push_back(i);
+    }
+    std::stable_sort(all.begin() + first, all.end(), [&](uint32_t a, uint32_t b) {
+      const auto size = [&](uint32_t type) {
+        return memory.memoryHeaps[memory.memoryTypes[type].heapIndex].size;
+      };
+      return size(a) > size(b);
+    });
+  }
+  check<DeviceError>(!all.empty(), "vulkan", "the device must have a suitable type of memory");
+  return all;
+}
+
+bool is_unified(VkPhysicalDeviceType type) {
+  return type == VK_PHYSICAL_DEVICE_TYPE_CPU || type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+}
+
+uint32_t compute_family(std::span<const VkQueueFamilyProperties> families) {
+  const auto count = static_cast<uint32_t>(families.size());
+  uint32_t best = count;
+  for (uint32_t i = count; i-- > 0;) {
+    const auto has = [&](uint32_t family, VkQueueFlags flag) {
+      return (families[family].queueFlags & flag) != 0;
+    };
+    if (!has(i, VK_QUEUE_COMPUTE_BIT) || families[i].queueCount == 0) continue;
+    if (best == count || !has(i, VK_QUEUE_GRAPHICS_BIT) || has(best, VK_QUEUE_GRAPHICS_BIT))
+      best = i;
+  }
+  check<DeviceError>(best < count, "vulkan", "the device must have a queue that computes");
+  return best;
+}
+
+}  // namespace rw::vulkan

@@ -1,0 +1,206 @@
+#include "tests/faulty_driver.h"
+
+#include <algorithm>
+#include <cstring>
+#include <dlfcn.h>
+#include <map>
+
+#include "rewind/backends/vulkan/vk.h"
+
+namespace rw::test {
+
+namespace {
+
+DriverFaults now;
+bool is_lost = false;
+std::map<VkDeviceMemory, VkDeviceSize> sizes;  // of what was allocated
+
+template <class F>
+F real(const char* name) {
+  return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
+}
+
+// Is this call one that the device is lost for?
+bool loses(const char* function) {
+  if (now.lost_at < 0) return false;
+  if (now.lost_in == function && now.calls++ == now.lost_at) is_lost = true;
+  return is_lost;
+}
+
+// A lost device does not touch its memory any more; this one has to end its work for that.
+template <class Wait, class Handle>
+VkResult lose(Wait wait, Handle handle) {
+  wait(handle);
+  return VK_ERROR_DEVICE_LOST;
+}
+
+void show_types(VkPhysicalDeviceMemoryProperties& memory) {
+  if (now.types.empty()) return;
+  memory = {};
+  for (const auto& [flags, heap] : now.types)
+    memory.memoryTypes[memory.memoryTypeCount++] = {flags, heap};
+  for (const uint64_t bytes : now.heaps)
+    memory.memoryHeaps[memory.memoryHeapCount++] = {bytes, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
+}
+
+}  // namespace
+
+FaultyDriver::FaultyDriver(DriverFaults faults) {
+  now = std::move(faults);
+  is_lost = false;
+}
+FaultyDriver::~FaultyDriver() {
+  now = {};
+}
+DriverFaults& FaultyDriver::faults() {
+  return now;
+}
+
+}  // namespace rw::test
+
+using namespace rw::test;
+
+#define REAL(function) static const auto driver = real<PFN_##function>(#function)
+
+extern "C" {
+
+VKAPI_ATTR VkResult VKAPI_CALL vkMapMemory(VkDevice device, VkDeviceMemory memory,
+                                           VkDeviceSize offset, VkDeviceSize size,
+                                           VkMemoryMapFlags flags, void** data) {
+  REAL(vkMapMemory);
+  if (!now.maps_nothing) return driver(device, memory, offset, size, flags, data);
+  *data = nullptr;
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkEnumerateDeviceExtensionProperties(VkPhysicalDevice physical,
+                                                                    const char* layer,
+                                                                    uint32_t* count,
+                                                                    VkExtensionProperties* all) {
+  REAL(vkEnumerateDeviceExtensionProperties);
+  const uint32_t room = *count, extra = now.budget ? 1 : 0;
+  const VkResult result = driver(physical, layer, count, all);
+  if (all && extra && *count < room)
+    std::strcpy(all[*count].extensionName, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  *count += extra;
+  return result;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkCreateDevice(VkPhysicalDevice physical,
+                                              const VkDeviceCreateInfo* info,
+                                              const VkAllocationCallbacks* allocator,
+                                              VkDevice* device) {
+  REAL(vkCreateDevice);
+  if (loses("vkCreateDevice")) return VK_ERROR_DEVICE_LOST;
+  VkDeviceCreateInfo asked = *info;
+  std::vector<const char*> names(asked.ppEnabledExtensionNames,
+                                 asked.ppEnabledExtensionNames + asked.enabledExtensionCount);
+  if (now.budget)
+    std::erase_if(names, [](const char* name) {
+      return !std::strcmp(name, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    });
+  asked.enabledExtensionCount = static_cast<uint32_t>(names.size());
+  asked.ppEnabledExtensionNames = names.data();
+  return driver(physical, &asked, allocator, device);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkQueueSubmit(VkQueue queue, uint32_t count,
+                                             const VkSubmitInfo* submits, VkFence fence) {
+  REAL(vkQueueSubmit);
+  if (loses("vkQueueSubmit")) return lose(real<PFN_vkQueueWaitIdle>("vkQueueWaitIdle"), queue);
+  return driver(queue, count, submits, fence);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkWaitSemaphores(VkDevice device, const VkSemaphoreWaitInfo* info,
+                                                uint64_t timeout) {
+  REAL(vkWaitSemaphores);
+  if (loses("vkWaitSemaphores"))
+    return lose(real<PFN_vkDeviceWaitIdle>("vkDeviceWaitIdle"), device);
+  return driver(device, info, timeout);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkGetSemaphoreCounterValue(VkDevice device, VkSemaphore semaphore,
+                                                          uint64_t* value) {
+  REAL(vkGetSemaphoreCounterValue);
+  if (loses("vkGetSemaphoreCounterValue"))
+    return lose(real<PFN_vkDeviceWaitIdle>("vkDeviceWaitIdle"), device);
+  return driver(device, semaphore, value);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkGetQueryPoolResults(VkDevice device, VkQueryPool pool,
+                                                     uint32_t first, uint32_t count, size_t bytes,
+                                                     void* data, VkDeviceSize stride,
+                                                     VkQueryResultFlags flags) {
+  REAL(vkGetQueryPoolResults);
+  if (loses("vkGetQueryPoolResults"))
+    return lose(real<PFN_vkDeviceWaitIdle>("vkDeviceWaitIdle"), device);
+  return driver(device, pool, first, count, bytes, data, stride, flags);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkDeviceWaitIdle(VkDevice device) {
+  REAL(vkDeviceWaitIdle);
+  const VkResult result = driver(device);  // in truth it has work, which must end
+  return is_lost ? VK_ERROR_DEVICE_LOST : result;
+}
+
+VKAPI_ATTR void VKAPI_CALL vkGetPhysicalDeviceMemoryProperties(
+    VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties* memory) {
+  REAL(vkGetPhysicalDeviceMemoryProperties);
+  driver(physical, memory);
+  show_types(*memory);
+}
+
+VKAPI_ATTR void VKAPI_CALL vkGetPhysicalDeviceMemoryProperties2(
+    VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2* memory) {
+  REAL(vkGetPhysicalDeviceMemoryProperties2);
+  const auto next = static_cast<VkBaseOutStructure*>(memory->pNext);
+  if (now.budget) memory->pNext = nullptr;  // the driver may not know it
+  driver(physical, memory);
+  memory->pNext = next;
+  show_types(memory->memoryProperties);
+  if (!now.budget || !next ||
+      next->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT)
+    return;
+  auto& budget = reinterpret_cast<VkPhysicalDeviceMemoryBudgetPropertiesEXT&>(*next);
+  for (uint32_t i = 0; i < memory->memoryProperties.memoryHeapCount; ++i) {
+    budget.heapBudget[i] = now.budget;
+    budget.heapUsage[i] = now.usage;
+  }
+}
+
+VKAPI_ATTR void VKAPI_CALL vkGetBufferMemoryRequirements(VkDevice device, VkBuffer buffer,
+                                                         VkMemoryRequirements* needs) {
+  REAL(vkGetBufferMemoryRequirements);
+  driver(device, buffer, needs);
+  if (!now.types.empty()) needs->memoryTypeBits = (1u << now.types.size()) - 1;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo* info,
+                                                const VkAllocationCallbacks* allocator,
+                                                VkDeviceMemory* memory) {
+  REAL(vkAllocateMemory);
+  VkMemoryAllocateInfo asked = *info;
+  if (!now.types.empty()) {
+    const auto& [flags, heap] = now.types[info->memoryTypeIndex];
+    if (heap < now.full.size() && now.full[heap]) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    asked.memoryTypeIndex = 0;
+  }
+  const VkResult result = driver(device, &asked, allocator, memory);
+  if (result == VK_SUCCESS) {
+    now.usage += sizes[*memory] = info->allocationSize;
+    now.allocated.push_back(info->memoryTypeIndex);
+  }
+  return result;
+}
+
+VKAPI_ATTR void VKAPI_CALL vkFreeMemory(VkDevice device, VkDeviceMemory memory,
+                                        const VkAllocationCallbacks* allocator) {
+  REAL(vkFreeMemory);
+  driver(device, memory, allocator);
+  if (const auto it = sizes.find(memory); it != sizes.end()) {
+    now.usage -= std::min<uint64_t>(now.usage, it->second);
+    sizes.erase(it);
+  }
+}
+
+}  // extern "C"

@@ -1,0 +1,43 @@
+// A Vulkan driver that fails on demand: this program's own functions stand before the loader's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rw::test {
+
+// What the functions do; by default what the driver does.
+struct DriverFaults {
+  bool maps_nothing = false;  // mapping succeeds and gives no address
+
+  // The device is lost at this call of the function, counted from 0, and at all later ones that can
+  // tell of it.
+  std::string lost_in;
+  int64_t lost_at = -1;
+  int64_t calls = 0;  // of `lost_in`
+
+  // Types of memory that the device shows in place of its own: property flags and heap, all of them
+  // the driver's first type in truth. Bytes of the heaps; full ones have no room.
+  std::vector<std::pair<uint32_t, uint32_t>> types;
+  std::vector<uint64_t> heaps;
+  std::vector<bool> full;
+  std::vector<uint32_t> allocated = {};  // types, in order
+
+  // Budget and usage of all heaps (VK_EXT_memory_budget, whether the driver has it or not).
+  uint64_t budget = 0, usage = 0;
+};
+
+// For a scope; devices are opened in it.
+class FaultyDriver {
+ public:
+  explicit FaultyDriver(DriverFaults faults);
+  ~FaultyDriver();
+  FaultyDriver(const FaultyDriver&) = delete;
+  FaultyDriver& operator=(const FaultyDriver&) = delete;
+
+  static DriverFaults& faults();
+};
+
+}  // namespace rw::test

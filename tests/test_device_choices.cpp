@@ -1,0 +1,248 @@
+// Types of memory and queues, against what drivers report of real devices: those of Mesa 26.1.6 as
+// its drivers told them, the others from reports that their users published (vulkan.gpuinfo.org).
+#include <doctest/doctest.h>
+
+#include "rewind/backends/vulkan/choices.h"
+
+using namespace rw;
+using namespace rw::vulkan;
+
+namespace {
+
+using Types = std::vector<uint32_t>;
+
+// Flags in hex as reports have them: 1 device, 2 host visible, 4 coherent, 8 host cached, 10 lazy,
+// 20 protected, 40 and 80 AMD's.
+struct Memory {
+  std::vector<std::pair<double, bool>> heaps;           // GiB; device local?
+  std::vector<std::pair<uint32_t, uint32_t>> types;     // flags, heap
+  std::vector<std::pair<uint32_t, uint32_t>> families;  // 1 graphics, 2 compute, 4 transfer; queues
+  VkPhysicalDeviceType type;
+};
+
+struct Device {
+  const char* name;
+  Memory memory;
+  Types device, upload, download;  // expected
+  uint32_t family;
+};
+
+constexpr auto kDiscrete = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+constexpr auto kIntegrated = VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+
+const Device devices[] = {
+    {"RX Vega, RADV, window of 256 MiB",
+     {{{7.75, true}, {7.79, false}, {0.25, true}},
+      {{0x1, 0},
+       {0x1, 0},
+       {0x6, 1},
+       {0x7, 2},
+       {0x7, 2},
+       {0xe, 1},
+       {0xe, 1},
+       {0xc1, 0},
+       {0xc6, 1},
+       {0xc7, 2},
+       {0xce, 1}},
+      {{0xf, 1}, {0xe, 4}, {0x8, 1}},
+      kDiscrete},
+     {0, 1, 3, 4},
+     {3, 4, 2, 5, 6},
+     {5, 6, 2, 3, 4},
+     1},
+    {"RX 7900 XTX, RADV, resizable BAR",
+     {{{30.97, false}, {23.98, true}},
+      {{0x1, 1},
+       {0x1, 1},
+       {0x6, 0},
+       {0x7, 1},
+       {0x7, 1},
+       {0xe, 0},
+       {0xe, 0},
+       {0xc1, 1},
+       {0xc6, 0},
+       {0xc7, 1},
+       {0xce, 0}},
+      {{0xf, 1}, {0xe, 4}, {0x8, 1}},
+      kDiscrete},
+     {0, 1, 3, 4},
+     {3, 4, 2, 5, 6},
+     {5, 6, 2, 3, 4},
+     1},
+    {"Radeon 680M, RADV: a large heap that is not local",
+     {{{5.0, false}, {10.0, true}},
+      {{0x1, 1},
+       {0x1, 1},
+       {0x6, 0},
+       {0x7, 1},
+       {0x7, 1},
+       {0xe, 0},
+       {0xe, 0},
+       {0xc1, 1},
+       {0xc6, 0},
+       {0xc7, 1},
+       {0xce, 0}},
+      {{0xf, 1}, {0xe, 4}},
+      kIntegrated},
+     {3, 4, 0, 1, 5, 6, 2},
+     {3, 4, 2, 5, 6},
+     {5, 6, 3, 4, 2},
+     1},
+    {"RX 6700 XT, AMD's own driver",
+     {{{11.98, true}, {15.9, false}, {0.25, true}},
+      {{0x1, 0}, {0x7, 2}, {0x6, 1}, {0xe, 1}, {0xc1, 0}, {0xc7, 2}, {0xc6, 1}, {0xce, 1}},
+      {{0xf, 1}, {0xe, 2}, {0xc, 2}},
+      kDiscrete},
+     {0, 1},
+     {1, 2, 3},
+     {3, 2, 1},
+     1},
+    {"RTX 3080, NVIDIA's own driver, window of 246 MiB",
+     {{{10.0, true}, {24.0, false}, {0.24, true}},
+      {{0x0, 1}, {0x1, 0}, {0x6, 1}, {0xe, 1}, {0x7, 2}},
+      {{0xf, 16}, {0xc, 2}, {0xe, 8}, {0x2c, 1}},
+      kDiscrete},
+     {1, 4},
+     {4, 2, 3},
+     {3, 2, 4},
+     2},
+    {"RTX 4090, NVIDIA's own driver, resizable BAR",
+     {{{24.0, true}, {47.0, false}},
+      {{0x0, 1}, {0x1, 0}, {0x6, 1}, {0xe, 1}, {0x7, 0}},
+      {{0xf, 16}, {0xc, 2}, {0xe, 8}, {0x2c, 1}, {0x4c, 1}},
+      kDiscrete},
+     {1, 4},
+     {4, 2, 3},
+     {3, 2, 4},
+     2},
+    {"GTX 1060, NVIDIA's own driver of 2020: many types for images only",
+     {{{6.0, true}, {12.0, false}},
+      {{0x0, 1},
+       {0x0, 1},
+       {0x0, 1},
+       {0x0, 1},
+       {0x0, 1},
+       {0x0, 1},
+       {0x0, 1},
+       {0x1, 0},
+       {0x1, 0},
+       {0x6, 1},
+       {0xe, 1}},
+      {{0xf, 16}, {0x4, 2}, {0x2, 8}},
+      kDiscrete},
+     {7, 8},
+     {9, 10},
+     {10, 9},
+     2},
+    {"Turing, NVK",
+     {{{3.0, true}, {17.66, false}}, {{0x1, 0}, {0x7, 0}, {0xe, 1}}, {{0xf, 1}}, kDiscrete},
+     {0, 1},
+     {1, 2},
+     {2, 1},
+     0},
+    {"Iris Xe, ANV",
+     {{{11.6, true}}, {{0x7, 0}, {0xf, 0}, {0x1, 0}}, {{0x7, 1}}, kIntegrated},
+     {1, 0, 2},
+     {0, 1},
+     {1, 0},
+     0},
+    {"Arc A770, ANV",
+     {{{15.9, true}, {23.4, false}},
+      {{0x1, 0}, {0xe, 1}, {0x7, 0}},
+      {{0xf, 1}, {0xe, 1}},
+      kDiscrete},
+     {0, 2},
+     {2, 1},
+     {1, 2},
+     1},
+    {"Apple M1, Honeykrisp",
+     {{{11.77, true}}, {{0xf, 0}, {0x7, 0}}, {{0xf, 1}}, kIntegrated},
+     {0, 1},
+     {0, 1},
+     {0, 1},
+     0},
+    {"Apple M1, MoltenVK",
+     {{{10.67, true}},
+      {{0x1, 0}, {0xf, 0}, {0xb, 0}, {0x11, 0}},
+      {{0x7, 1}, {0x7, 1}},
+      kIntegrated},
+     {1, 0, 2},
+     {1},
+     {1},
+     0},
+    {"Mali-G710",
+     {{{7.5, true}}, {{0x7, 0}, {0xb, 0}, {0xf, 0}, {0x11, 0}, {0x21, 0}}, {{0x7, 2}}, kIntegrated},
+     {2, 0, 1},
+     {0, 2},
+     {2, 0},
+     0},
+    {"Adreno 740, Turnip",
+     {{{4.0, true}}, {{0x7, 0}, {0xf, 0}, {0xb, 0}, {0x11, 0}}, {{0x7, 1}}, kIntegrated},
+     {1, 0, 2},
+     {0, 1},
+     {1, 0},
+     0},
+    {"lavapipe",
+     {{{2.0, true}}, {{0xf, 0}}, {{0x7, 1}}, VK_PHYSICAL_DEVICE_TYPE_CPU},
+     {0},
+     {0},
+     {0},
+     0},
+};
+
+VkPhysicalDeviceMemoryProperties properties(const Memory& memory) {
+  VkPhysicalDeviceMemoryProperties all{};
+  for (const auto& [gib, is_local] : memory.heaps)
+    all.memoryHeaps[all.memoryHeapCount++] = {static_cast<VkDeviceSize>(gib * (1 << 30)),
+                                              is_local ? VK_MEMORY_HEAP_DEVICE_LOCAL_BIT : 0u};
+  for (const auto& [flags, heap] : memory.types)
+    all.memoryTypes[all.memoryTypeCount++] = {flags, heap};
+  return all;
+}
+
+std::vector<VkQueueFamilyProperties> families(const Memory& memory) {
+  std::vector<VkQueueFamilyProperties> all;
+  for (const auto& [flags, count] : memory.families) all.push_back({flags, count, 64, {1, 1, 1}});
+  return all;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");
+
+TEST_CASE("device choices: memory and queues of real devices") {
+  for (const Device& device : devices) {
+    CAPTURE(device.name);
+    const VkPhysicalDeviceMemoryProperties memory = properties(device.memory);
+    const auto types = [&](MemoryUse use) {
+      return memory_types(memory, ~0u, use, is_unified(device.memory.type));
+    };
+    CHECK(types(MemoryUse::device) == device.device);
+    CHECK(types(MemoryUse::upload) == device.upload);
+    CHECK(types(MemoryUse::download) == device.download);
+    CHECK(compute_family(families(device.memory)) == device.family);
+  }
+}
+
+TEST_CASE("device choices: what holds on every device") {
+  for (const Device& device : devices) {
+    CAPTURE(device.name);
+    const VkPhysicalDeviceMemoryProperties memory = properties(device.memory);
+    for (const MemoryUse use : {MemoryUse::device, MemoryUse::upload, MemoryUse::download}) {
+      const Types all = memory_types(memory, ~0u, use, is_unified(device.memory.type));
+      for (const uint32_t type : all) {
+        const VkMemoryPropertyFlags flags = memory.memoryTypes[type].propertyFlags;
+        CHECK(!(flags & 0xf0));  // not lazy, not protected, not AMD's that need a feature
+        if (use != MemoryUse::device) CHECK((flags & kHostMemory) == kHostMemory);
+        // A buffer may be allowed this one only.
+        CHECK(memory_types(memory, 1u << type, use, is_unified(device.memory.type)) == Types{type});
+      }
+    }
+    CHECK_THROWS_AS(memory_types(memory, 0, MemoryUse::device, false), DeviceError);
+  }
+  CHECK_THROWS_AS(compute_family({}), DeviceError);
+  const VkQueueFamilyProperties copies[] = {{0xc, 2, 64, {1, 1, 1}}, {0xf, 0, 64, {1, 1, 1}}};
+  CHECK_THROWS_AS(compute_family(copies), DeviceError);
+}
+
+TEST_SUITE_END();
