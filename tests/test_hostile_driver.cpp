@@ -108,7 +108,7 @@ TEST_CASE("vulkan: memory types in order, the next where one is full") {
 }
 
 TEST_CASE("vulkan: mapped memory that is slow to read is read through memory that is not") {
-  const Env trusts("REWIND_NO_SELF_CHECK", "1");
+  const Env trusts("REWIND_NO_SELF_CHECK", "1"), unified("REWIND_NO_UNIFIED_MEMORY", "0");
   test::DriverFaults slow;
   slow.types = {{0x7, 0}, {0xe, 0}};
   slow.heaps = {uint64_t{8} << 30};

@@ -163,6 +163,7 @@ TEST_CASE("vulkan: one-dimensional grids fold when they are too long") {
 }
 
 TEST_CASE("vulkan: queued work behaves as if done in order") {
+  const Env whole("REWIND_MAX_DISPATCH_US", "1000000000");  // not in parts
   Env env("REWIND_CHECK_HAZARDS", "1");
   for (const char* unified : {"0", "1"}) {
     Env staging("REWIND_NO_UNIFIED_MEMORY", unified);

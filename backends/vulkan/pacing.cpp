@@ -8,12 +8,13 @@ namespace rw::vulkan {
 namespace {
 
 constexpr double kGuessedFlops = 2e10, kGuessedBytes = 2e10;  // in a second
+constexpr double kLeastGuess = 1e-5;  // what a dispatch costs; says nothing about rates
 constexpr double kLeastFactor = 1e-4, kMostFactor = 1e3;
 
 }  // namespace
 
 double Pacing::guess(double flops, double bytes) {
-  return std::max(flops / kGuessedFlops, bytes / kGuessedBytes);
+  return std::max({flops / kGuessedFlops, bytes / kGuessedBytes, kLeastGuess});
 }
 
 double Pacing::factor(const char* label) const {
