@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <future>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -254,23 +255,27 @@ std::optional<std::vector<RefusedFeature>> read_verdict(const std::string& file)
 
 }  // namespace
 
-std::vector<std::string> find_faults(std::unique_ptr<Backend> backend) {
-  const std::shared_ptr<Device> device = Device::create(std::move(backend));
-  const std::shared_ptr<Device> oracle = Device::create(make_cpu_backend());
-  std::vector<std::string> faults;
-  for (const Check& check : checks) {
-    run_check(check, DType::f32, device, oracle, faults);
-    if (!check.is_exact) run_check(check, DType::f16, device, oracle, faults);
-  }
+std::vector<std::string> find_faults(const std::function<std::unique_ptr<Backend>()>& open) {
+  const auto faults_in = [&](DType dtype) {
+    const std::shared_ptr<Device> device = Device::create(open());
+    const std::shared_ptr<Device> oracle = Device::create(make_cpu_backend());
+    std::vector<std::string> faults;
+    for (const Check& check : checks)
+      if (!check.is_exact || dtype == DType::f32) run_check(check, dtype, device, oracle, faults);
+    return faults;
+  };
+  auto halves = std::async(std::launch::async, faults_in, DType::f16);
+  std::vector<std::string> faults = faults_in(DType::f32);
+  for (std::string& fault : halves.get()) faults.push_back(std::move(fault));
   return faults;
 }
 
 std::vector<RefusedFeature> refuse_faulty_features(const OpenWithout& open,
                                                    std::span<const std::string> features) {
-  const std::vector<std::string> faults = find_faults(open({}));
+  const std::vector<std::string> faults = find_faults([&] { return open({}); });
   if (faults.empty()) return {};
   const auto mends = [&](const std::vector<RefusedFeature>& without) {
-    return find_faults(open(without)).empty();
+    return find_faults([&] { return open(without); }).empty();
   };
   for (const std::string& feature : features)
     if (mends({{feature, faults.front()}})) return {{feature, faults.front()}};
