@@ -33,7 +33,8 @@ Tensor Record::take_input(int i) {
 
 Tensor Record::gradient_so_far(int i) const {
   const Edge& edge = inputs[static_cast<size_t>(i)];
-  if (!edge.requires_grad || edge.record >= 0) return {};
+  if (!edge.requires_grad || edge.record >= 0 || !is_for_leaves || edge.leaf.impl().hooks)
+    return {};
   const Tensor own = edge.leaf.grad();
   const Tensor& gradient = own.defined() ? own : edge.leaf.impl().grad_place;
   const bool usable = gradient.defined() && gradient.dtype() == DType::f32 &&

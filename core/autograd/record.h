@@ -82,6 +82,7 @@ struct Record {
   uint32_t given = 0;         // of the first 32 inputs, those whose last handle the op was given
   bool reached = false;       // by the gradient of the running backward
   bool is_last_read = false;  // no backward after the running one reads the saved values
+  bool is_for_leaves = true;  // the running backward adds to its leaves' gradients
   OpCost cost;
   int segment = -1;              // innermost checkpoint segment
   int64_t readers = 0;           // live handles on the outputs + records that read them

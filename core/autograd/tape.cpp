@@ -119,9 +119,21 @@ void Tape::take_foreign_releases() {
   for (const auto& [index, slot] : released) release_handle(index, slot);
 }
 
+const std::shared_ptr<GradHooks>& Tape::hooks(int64_t index, int slot) {
+  std::shared_ptr<GradHooks>& hooks = hooks_[{index, slot}];
+  if (!hooks) hooks = std::make_shared<GradHooks>();
+  return hooks;
+}
+
+void Tape::free_hooks(int64_t index) {
+  if (hooks_.empty()) return;
+  hooks_.erase(hooks_.lower_bound({index, 0}), hooks_.lower_bound({index + 1, 0}));
+}
+
 void Tape::free_records(std::vector<int64_t> worklist) {
   while (!worklist.empty()) {
     Record& record = records_[worklist.back()];
+    free_hooks(worklist.back());
     worklist.pop_back();
     if (!record.op) continue;
     for (const Edge& edge : record.inputs)
@@ -142,6 +154,7 @@ void Tape::forget_if_empty() {
 void Tape::clear() {
   alive_ = 0;
   segments_.clear();
+  hooks_.clear();
   records_.clear();
 }
 

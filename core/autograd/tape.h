@@ -72,18 +72,22 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   void before_backward(std::function<void(const Tensor& root)> body) {
     before_backward_ = std::move(body);
   }
+  // Hooks on output `slot` of a record, to be called by backward.
+  const std::shared_ptr<GradHooks>& hooks(int64_t index, int slot);
   void clear();  // forgets everything; handles stay valid as constants
 
  private:
   friend class Backward;
 
   void free_records(std::vector<int64_t> worklist);
+  void free_hooks(int64_t index);
   void count_record(const Record& record, int64_t change);
   void forget_if_empty();
 
   Records records_;
   int64_t alive_ = 0;
   Segments segments_;
+  std::map<std::pair<int64_t, int>, std::shared_ptr<GradHooks>> hooks_;
   Observer* observer_ = nullptr;
   std::function<void(const Tensor&)> before_backward_;
   bool verify_ = false;

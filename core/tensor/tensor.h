@@ -1,6 +1,8 @@
 // Tensor: a cheap handle to a strided view of device storage, with its place on the tape.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +18,26 @@
 namespace rw {
 
 struct TensorImpl;
+class Tensor;
+
+// Is given a gradient; returns what is to take its place, or an undefined tensor to leave it.
+using GradHook = std::function<Tensor(const Tensor& gradient)>;
+using GradHooks = std::map<int, GradHook>;  // by number, in the order of their registration
+
+// Removes a hook. One that is not asked to leaves the hook where it is.
+class HookHandle {
+ public:
+  HookHandle() = default;
+  HookHandle(const std::shared_ptr<GradHooks>& hooks, int number)
+      : hooks_(hooks), number_(number) {}
+  void remove() {
+    if (const auto hooks = hooks_.lock()) hooks->erase(number_);
+  }
+
+ private:
+  std::weak_ptr<GradHooks> hooks_;
+  int number_ = 0;
+};
 
 class Tensor {
  public:
@@ -52,6 +74,16 @@ class Tensor {
   // Runs the tape backward from this scalar (or with the given gradient of its shape) and adds to
   // the leaves' gradients. The records it passed are freed unless `retain`.
   void backward(const Tensor& gradient = {}, bool retain = false) const;
+
+  // Calls the hook with this tensor's gradient in every backward that reaches it, once, before
+  // anything else reads it: of a leaf the sum that is about to be added to grad() (f32), of another
+  // tensor the sum that goes on to what it was made of. A gradient that the hook returns takes its
+  // place: of the same shape, ShapeError otherwise. Hooks must not call backward(). As PyTorch's
+  // Tensor.register_hook. AutogradError where the tensor requires no gradient.
+  HookHandle register_hook(GradHook hook) const;
+  // From now on backward leaves this tensor's gradient in grad(), though it is no leaf: it is
+  // replaced, not added to. Nothing to do for leaves.
+  void retain_grad() const;
 
   // Copies to the host, converting to float (to_vector) or reading i32/u8 as integers. Waits.
   std::vector<float> to_vector() const;
@@ -116,8 +148,9 @@ struct TensorImpl {
   Producer producer;
   Tensor grad;
   Tensor grad_place;  // zeros that the first gradient is added to; undefined: it lies anywhere
-  bool is_optimized = false;  // belongs to an optimizer
-  std::string name;           // parameters: for messages
+  std::shared_ptr<GradHooks> hooks;  // of a leaf; the tape has those of its values
+  bool is_optimized = false;         // belongs to an optimizer
+  std::string name;                  // parameters: for messages
 
   TensorImpl() = default;
   TensorImpl(const TensorImpl&) = delete;

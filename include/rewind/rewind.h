@@ -21,6 +21,7 @@
 
 // Recomputation, and what a program will need.
 #include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/autograd/gradients.h"
 #include "rewind/core/autograd/tape.h"
 #include "rewind/core/predict/dry_run.h"
 #include "rewind/core/predict/recompute.h"

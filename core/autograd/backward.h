@@ -1,0 +1,309 @@
+// One run backward over a tape: from tensors with their gradients to leaves, or to what is wanted.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "rewind/core/autograd/replay.h"
+#include "rewind/core/autograd/tape.h"
+#include "rewind/core/tensor/launch.h"
+#include "rewind/core/tensor/primitives.h"
+
+namespace rw {
+
+class Backward {
+ public:
+  // Adds to the gradients of leaves.
+  Backward(Tape& tape, bool retain)
+      : tape_(tape), records_(tape.records_), segments_(tape.segments_), retain_(retain) {}
+  // Collects the gradients of `wanted`, and changes no leaf.
+  Backward(Tape& tape, const std::vector<Tensor>& wanted, bool retain) : Backward(tape, retain) {
+    is_for_leaves_ = false;
+    for (const Tensor& x : wanted) {
+      const Producer& producer = x.impl().producer;
+      if (producer.index >= 0)
+        wanted_outputs_[{producer.index, producer.slot}] = {};
+      else
+        leaf_sums_.try_emplace(&x.impl(), x);
+    }
+  }
+
+  // From tensors of the tape, with gradients of their shapes (undefined or too few: one). `op` is
+  // for messages.
+  void start(const char* op, const std::vector<Tensor>& roots,
+             const std::vector<Tensor>& gradients);
+  Tensor collected(const Tensor& x) const {  // undefined: no gradient came
+    const Producer& producer = x.impl().producer;
+    return producer.index >= 0 ? wanted_outputs_.at({producer.index, producer.slot})
+                               : leaf_sums_.at(&x.impl()).sum;
+  }
+
+ private:
+  void run(const std::vector<Tensor>& roots, std::vector<Tensor> gradients);
+  void loop(int64_t root) {
+    int segment = segments_.size() - 1;
+    const auto first_of = [&](int s) { return segments_[s].first; };
+    while (segment >= 0 && first_of(segment) > root) --segment;
+    for (int64_t i = root; i >= records_.begin(); --i) {
+      if (records_[i].reached) visit(i);
+      if (const int s = evicting(records_[i]); s >= 0) segments_[s].forget(records_[i]);
+      for (; segment >= 0 && first_of(segment) == i; --segment) leave(segment);
+    }
+    if (!retain_) retire(root);
+  }
+
+  // The evicting segment that the record is in, or -1.
+  int evicting(const Record& record) const {
+    const int s = record.segment;
+    return s >= 0 && segments_[s].evicts ? s : -1;
+  }
+
+  // The records that a gradient from the roots reaches; of those only the ones that it must pass on
+  // its way to what is wanted.
+  void mark(const std::vector<Tensor>& roots, int64_t last) {
+    for (int64_t i = records_.begin(); i < records_.end(); ++i) records_[i].reached = false;
+    for (const Tensor& root : roots)
+      if (const int64_t i = root.impl().producer.index; i >= 0) records_[i].reached = true;
+    mark_from(last);
+    if (!is_for_leaves_) unmark_unwanted(last);
+  }
+
+  void mark_from(int64_t last) {
+    for (int64_t i = last; i >= records_.begin(); --i) {
+      const Record& record = records_[i];
+      if (!record.reached) continue;
+      check<AutogradError>(record.op != nullptr, "backward",
+                           "the tape was freed by an earlier backward; call it with retain = true");
+      for (const Edge& edge : record.inputs) {
+        if (!edge.requires_grad || edge.record < 0) continue;
+        check<AutogradError>(
+            records_.contains(edge.record), "backward",
+            "the tape was freed by an earlier backward; call it with retain = true");
+        records_[edge.record].reached = true;
+      }
+    }
+  }
+
+  void unmark_unwanted(int64_t last) {
+    std::vector<bool> leads(static_cast<size_t>(last - records_.begin() + 1));
+    const auto at = [&](int64_t i) { return static_cast<size_t>(i - records_.begin()); };
+    for (int64_t i = records_.begin(); i <= last; ++i) {
+      Record& record = records_[i];
+      if (!record.reached) continue;
+      const auto found = wanted_outputs_.lower_bound({i, 0});
+      leads[at(i)] = found != wanted_outputs_.end() && found->first.first == i;
+      for (const Edge& edge : record.inputs)
+        if (edge.requires_grad)
+          leads[at(i)] =
+              leads[at(i)] ||
+              (edge.record >= 0 ? leads[at(edge.record)] : leaf_sums_.contains(&edge.leaf.impl()));
+      record.reached = leads[at(i)];
+    }
+  }
+
+  // The gradient of an output is whole: hooks and who wants it have it first.
+  void hand_out(int64_t index, int slot, Tensor& gradient) {
+    const auto hooks = tape_.hooks_.find({index, slot});
+    const auto wanted = wanted_outputs_.find({index, slot});
+    if (hooks == tape_.hooks_.end() && wanted == wanted_outputs_.end()) return;
+    gradient = to_dtype(gradient, records_[index].outputs[static_cast<size_t>(slot)].dtype);
+    if (hooks != tape_.hooks_.end()) gradient = hooked(*hooks->second, std::move(gradient));
+    if (wanted != wanted_outputs_.end()) wanted->second = gradient;
+  }
+
+  void visit(int64_t index) {
+    Record& record = records_[index];
+    std::vector<Tensor> dy;
+    dy.reserve(record.outputs.size());
+    for (Edge& edge : record.outputs) dy.push_back(std::exchange(edge.gradient, {}));
+    if (std::none_of(dy.begin(), dy.end(), [](const Tensor& t) { return t.defined(); })) return;
+    if (!tape_.hooks_.empty() || !wanted_outputs_.empty())
+      for (size_t k = 0; k < dy.size(); ++k)
+        if (dy[k].defined()) hand_out(index, static_cast<int>(k), dy[k]);
+    const int elastic = evicting(record);
+    if (elastic >= 0)
+      replayed(Replay(records_, segments_, elastic).run_for(record));
+    else if (record.segment >= 0 && (record.saves.inputs || record.saves.outputs))
+      open(record.segment);
+    const OpScope scope(record.op->name);
+    const SegmentScope segment(record.segment);
+    if (!record.op->any_grad_dtype)
+      for (size_t k = 0; k < dy.size(); ++k)
+        if (dy[k].defined() && dy[k].dtype() != record.outputs[k].dtype)
+          dy[k] = to_dtype(dy[k], record.outputs[k].dtype);
+    record.is_last_read = !retain_ || elastic >= 0;
+    record.is_for_leaves = is_for_leaves_;
+    std::vector<Tensor> dx = record.op->vjp(record, dy);
+    dy.clear();
+    if (record.is_last_read) release_saved(record);
+    distribute(record, std::move(dx));
+  }
+
+  void distribute(const Record& record, std::vector<Tensor> dx) {
+    check<AutogradError>(dx.size() == record.inputs.size(), record.op->name,
+                         "the vjp must return one gradient per input, got {} for {}", dx.size(),
+                         record.inputs.size());
+    for (size_t k = 0; k < dx.size(); ++k) {
+      const Edge& edge = record.inputs[k];
+      if (!edge.requires_grad || !dx[k].defined()) continue;
+      check<AutogradError>(dx[k].shape() == edge.shape, record.op->name,
+                           "the gradient must have its input's shape, got {} and {}", dx[k].shape(),
+                           edge.shape);
+      if (edge.record < 0) {
+        give_leaf(edge.leaf, std::move(dx[k]));
+        continue;
+      }
+      if (!records_[edge.record].reached) continue;
+      Tensor& sum = records_[edge.record].outputs[static_cast<size_t>(edge.slot)].gradient;
+      sum = sum.defined() ? sum_of(std::move(sum), std::move(dx[k])) : std::move(dx[k]);
+    }
+  }
+
+  // Leaves that are wanted or have hooks get the sum of all when the loop is over.
+  void give_leaf(const Tensor& leaf, Tensor gradient) {
+    auto found = leaf_sums_.find(&leaf.impl());
+    if (found == leaf_sums_.end()) {
+      if (!is_for_leaves_) return;
+      if (!leaf.impl().hooks) return add_to_leaf(leaf, std::move(gradient));
+      found = leaf_sums_.try_emplace(&leaf.impl(), leaf).first;
+    }
+    Tensor& sum = found->second.sum;
+    if (!sum.defined()) hand_outs_.push_back(&found->second);
+    gradient = to_dtype(gradient, DType::f32);
+    sum = sum.defined() ? sum_of(std::move(sum), std::move(gradient)) : std::move(gradient);
+  }
+
+  static void add_to_leaf(const Tensor& leaf, Tensor gradient);
+  static Tensor hooked(const GradHooks& hooks, Tensor gradient);  // what the hooks make of it
+
+  void hand_out_leaves() {
+    for (LeafSum* leaf : hand_outs_) {
+      if (leaf->leaf.impl().hooks)
+        leaf->sum = hooked(*leaf->leaf.impl().hooks, std::move(leaf->sum));
+      if (is_for_leaves_) add_to_leaf(leaf->leaf, std::exchange(leaf->sum, {}));
+    }
+  }
+
+  void open(int s) {
+    Segment& segment = segments_[s];
+    if (segment.replayed) return;
+    if (segment.parent >= 0) open(segment.parent);
+    replayed(Replay(records_, segments_, s).run());
+    drop_kept(segment);
+    if (!is_wanted_again(segment)) drop_externals(segment);
+  }
+
+  // What the segment holds for its replay is not needed after it: records have what they save.
+  void drop_kept(Segment& segment) {
+    for (int p = segment.parent; p >= 0; p = segments_[p].parent)
+      for (const auto& [id, value] : segment.kept) segments_[p].kept.erase(id);
+    segment.kept.clear();
+  }
+
+  void drop_externals(Segment& segment) {
+    hand_over(segment);
+    segment.externals.clear();
+  }
+
+  // The loop has passed the segment's first record.
+  void leave(int s) {
+    Segment& segment = segments_[s];
+    drop_kept(segment);
+    if (is_wanted_again(segment)) {
+      hand_over(segment);
+      reset(s);
+    } else {
+      drop_externals(segment);
+    }
+    segment.replayed = false;
+  }
+
+  // Whether a later backward may replay it.
+  bool is_wanted_again(const Segment& segment) {
+    if (retain_) return true;
+    for (int64_t i = segment.first; i < segment.last; ++i) {
+      const Record& record = records_[i];
+      if (record.op && record.outputs[0].requires_grad && !record.reached) return true;
+    }
+    return false;
+  }
+
+  // Drops what the replay brought back; the next backward replays again.
+  void reset(int s) {
+    Segment& segment = segments_[s];
+    for (int64_t i = segment.first; segment.replayed && i < segment.last; ++i)
+      if (records_[i].segment == s) release_saved(records_[i]);
+    for (auto& [id, external] : segment.externals)  // inner values of a parent go again
+      if (external.record >= 0 && inner_of_ancestor(segment, external.record)) external.value = {};
+  }
+
+  bool inner_of_ancestor(const Segment& segment, int64_t record) const {
+    for (int p = segment.parent; p >= 0; p = segments_[p].parent)
+      if (segments_[p].contains(record)) return true;
+    return false;
+  }
+
+  // A value that this segment held and that an earlier segment's vjp reads need not be replayed.
+  void hand_over(Segment& segment) {
+    for (const auto& [id, external] : segment.externals) {
+      if (external.record < records_.begin() || !external.value.tensor.defined()) continue;
+      const Record& maker = records_[external.record];
+      if (!maker.op || maker.segment < 0) continue;
+      Segment& earlier = segments_[maker.segment];
+      if (!earlier.replayed && saves(earlier, maker.segment, external.record, id))
+        earlier.kept[id] = {external.value, external.record};
+    }
+  }
+
+  // Whether an own record of the segment, from the value's maker on, saves the value.
+  bool saves(const Segment& segment, int number, int64_t maker, uint64_t id) {
+    bool found = false;
+    for (int64_t i = maker; i < segment.last && !found; ++i) {
+      const Record& record = records_[i];
+      if (!record.op || record.segment != number) continue;
+      each_saved(record, [&](const Edge& edge) { found |= edge.id == id; });
+    }
+    return found;
+  }
+
+  static void release_saved(Record& record) {
+    for (Edge& edge : record.inputs) edge.saved = {};
+    for (Edge& edge : record.outputs) edge.saved = {};
+  }
+
+  // Frees the records that were passed.
+  void retire(int64_t root) {
+    for (int64_t i = root; i >= records_.begin(); --i) {
+      if (!records_[i].reached) continue;
+      Record dead;
+      std::swap(dead, records_[i]);
+      tape_.free_hooks(i);
+      tape_.count_record(dead, -1);
+      for (const Edge& edge : dead.inputs)
+        if (Record* maker = records_.find(edge.record)) --maker->readers;
+    }
+    std::vector<int64_t> unread;  // side branches that only retired records read
+    for (int64_t i = root; i >= records_.begin(); --i)
+      if (records_[i].op && records_[i].readers == 0) unread.push_back(i);
+    tape_.free_records(std::move(unread));
+  }
+
+  void replayed(uint64_t records) { tape_.replayed_records_ += records; }
+
+  struct LeafSum {
+    explicit LeafSum(const Tensor& t) : leaf(t) {}
+    Tensor leaf, sum;  // f32
+  };
+
+  Tape& tape_;
+  Records& records_;
+  Segments& segments_;
+  bool retain_;
+  bool is_for_leaves_ = true;
+  std::map<std::pair<int64_t, int>, Tensor> wanted_outputs_;  // record, slot
+  std::unordered_map<const TensorImpl*, LeafSum> leaf_sums_;  // addresses of members are lasting
+  std::vector<LeafSum*> hand_outs_;                           // in the order of first gradients
+};
+
+}  // namespace rw

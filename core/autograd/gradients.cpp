@@ -1,0 +1,66 @@
+// What starts a run backward: backward(), grad(), and the hooks that it calls.
+#include "rewind/core/autograd/gradients.h"
+
+#include "rewind/core/autograd/backward.h"
+
+namespace rw {
+
+void Tensor::backward(const Tensor& gradient, bool retain) const {
+  Tape& tape = *Tape::current();
+  Backward(tape, retain).start("backward", {*this}, {gradient});
+}
+
+std::vector<Tensor> grad(const std::vector<Tensor>& ys, const std::vector<Tensor>& xs,
+                         const GradOptions& options) {
+  check<ValueError>(!ys.empty(), "grad", "there must be a tensor to begin with, got none");
+  check<ValueError>(options.seeds.empty() || options.seeds.size() == ys.size(), "grad",
+                    "there must be one seed for each y, got {} for {}", options.seeds.size(),
+                    ys.size());
+  Tape& tape = *Tape::current();
+  for (const Tensor& x : xs) {
+    check<AutogradError>(x.requires_grad(), "grad", "every x must require a gradient, got {}", x);
+    check<AutogradError>(x.is_leaf() || x.impl().producer.tape.lock().get() == &tape, "grad",
+                         "every x must be recorded on this thread's tape, got {}", x);
+  }
+  Backward backward(tape, xs, options.retain);
+  backward.start("grad", ys, options.seeds);
+  std::vector<Tensor> gradients;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    gradients.push_back(backward.collected(xs[i]));
+    check<AutogradError>(gradients.back().defined() || options.allow_unused, "grad",
+                         "x {} must be reached from the ys, got {}; allow_unused = true leaves its "
+                         "gradient undefined",
+                         i, xs[i]);
+  }
+  return gradients;
+}
+
+HookHandle Tensor::register_hook(GradHook hook) const {
+  check<AutogradError>(requires_grad(), "register_hook",
+                       "the tensor must require a gradient, got {}", *this);
+  TensorImpl& impl = this->impl();
+  std::shared_ptr<GradHooks> hooks;
+  if (impl.producer.index < 0) {
+    if (!impl.hooks) impl.hooks = std::make_shared<GradHooks>();
+    hooks = impl.hooks;
+  } else {
+    const auto tape = Tape::current();
+    check<AutogradError>(impl.producer.tape.lock() == tape && tape->find(impl.producer.index),
+                         "register_hook", "the tensor must be on this thread's tape, got {}",
+                         *this);
+    hooks = tape->hooks(impl.producer.index, impl.producer.slot);
+  }
+  const int number = hooks->empty() ? 0 : hooks->rbegin()->first + 1;
+  hooks->emplace(number, std::move(hook));
+  return {hooks, number};
+}
+
+void Tensor::retain_grad() const {
+  if (is_leaf()) return;
+  register_hook([weak = std::weak_ptr<TensorImpl>(impl_)](const Tensor& gradient) {
+    if (const auto impl = weak.lock()) impl->grad = gradient.detach();
+    return Tensor();
+  });
+}
+
+}  // namespace rw

@@ -1,0 +1,189 @@
+// grad(), gradients of intermediate tensors, and hooks on gradients.
+#include "rewind/core/autograd/gradients.h"
+#include "rewind/nn/layers.h"
+#include "tests/tape_fixture.h"
+
+using namespace rw;
+using test::CpuDevice;
+using test::leaf;
+using test::message_of;
+
+namespace {
+
+using Values = std::vector<float>;
+
+Values times(Values values, float factor) {
+  for (float& v : values) v *= factor;
+  return values;
+}
+
+TEST_SUITE_BEGIN("host");
+
+TEST_CASE("grad: of leaves and of results, without touching grad()") {
+  const CpuDevice device;
+  const Tensor a = leaf(4), b = leaf(4);
+  const auto run = [&] {
+    const Tensor h = a * b, y = sum(gelu(h) + h);
+    return std::pair(h, y);
+  };
+  Values da, db;
+  {
+    const auto [h, y] = run();
+    y.backward();
+    da = a.grad().to_vector(), db = b.grad().to_vector();
+    a.impl().grad = {}, b.impl().grad = {};
+  }
+  const auto [h, y] = run();
+  const std::vector<Tensor> g = grad({y}, {b, h, a, y});
+  CHECK(g[0].to_vector() == db);
+  CHECK(g[2].to_vector() == da);
+  CHECK(g[3].to_vector() == Values{1});
+  CHECK((g[1] * a.detach()).to_vector() == db);  // dh * a
+  CHECK(!a.grad().defined());
+  CHECK(!b.grad().defined());
+  CHECK(test::contains(message_of<AutogradError>([&, y = y] { grad({y}, {a}); }), "freed"));
+}
+
+TEST_CASE("grad: existing gradients, and the zeros of an optimizer, stay as they are") {
+  const CpuDevice device;
+  Linear layer(3, 2);
+  const Tensor x = tensor({1, 2, 3}, {1, 3});
+  sum(layer(x)).backward();
+  const Values before = layer.parameters()[0].grad().to_vector();
+  const std::vector<Tensor> g = grad({sum(layer(x))}, layer.parameters());
+  CHECK(g[0].to_vector() == before);
+  CHECK(layer.parameters()[0].grad().to_vector() == before);
+}
+
+TEST_CASE("grad: several ys, seeds, repeated use, and what is not between") {
+  const CpuDevice device;
+  const Tensor a = leaf(4), b = leaf(4), unused = leaf(4);
+  const Tensor h = a + b, y = h * h, z = h * 3.0f;
+  int calls = 0;
+  const Tensor side = relu(b);
+  side.register_hook([&](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
+  const Tensor w = sum(side * a);
+  const Tensor seed = tensor({1, 2, 3, 4}, {4});
+  const auto g = grad({y, z, w}, {h, unused},
+                      {.seeds = {seed, seed, {}}, .retain = true, .allow_unused = true});
+  CHECK(g[0].to_vector() == (seed * 3.0f + seed * h + seed * h).to_vector());
+  CHECK(!g[1].defined());
+  CHECK(calls == 0);  // does not lead to h
+  CHECK(test::contains(message_of<AutogradError>([&] { grad({w}, {unused}, {.retain = true}); }),
+                       "x 0 must be reached"));
+  CHECK(grad({w}, {b}, {.retain = true}).size() == 1);
+  CHECK(calls == 1);
+  CHECK(test::contains(message_of<ShapeError>([&, y = y] { grad({y}, {a}); }), "needs a scalar"));
+  CHECK_THROWS_AS(grad({}, {a}), ValueError);
+  CHECK_THROWS_AS(grad({w}, {a}, {.seeds = {seed, seed}}), ValueError);
+  CHECK_THROWS_AS(grad({w}, {a.detach()}), AutogradError);
+  CHECK(!a.grad().defined());
+}
+
+TEST_CASE("hooks: see a gradient once, and may replace it") {
+  const CpuDevice device;
+  const Tensor a = leaf(4), b = leaf(4);
+  std::vector<Values> seen;
+  const auto see = [&](const Tensor& g) {
+    seen.push_back(g.to_vector());
+    return Tensor();
+  };
+  sum(a * a * b).backward();
+  const Values plain = a.grad().to_vector(), plain_b = b.grad().to_vector();
+  a.impl().grad = {}, b.impl().grad = {};
+
+  HookHandle first = a.register_hook(see);
+  HookHandle doubled = a.register_hook([](const Tensor& g) { return g * 2.0f; });
+  a.register_hook(see);
+  Tensor h = a * a;
+  h.register_hook([](const Tensor& g) { return g * 3.0f; });
+  Tensor y = sum(h * b);
+  h = {};  // the tape keeps the hook
+  y.backward();
+  // a is read twice: one call with the sum.
+  REQUIRE(seen.size() == 2);
+  CHECK(seen[0] == times(plain, 3));
+  CHECK(seen[1] == times(plain, 6));
+  CHECK(a.grad().to_vector() == times(plain, 6));
+  CHECK(b.grad().to_vector() == plain_b);
+
+  doubled.remove();
+  first.remove();
+  sum(a * a * b).backward();  // added to what is there
+  CHECK(seen.size() == 3);
+  CHECK(seen[2] == plain);
+  CHECK(a.grad().to_vector() == times(plain, 7));
+  b.register_hook([](const Tensor&) { return zeros({3}); });
+  CHECK(test::contains(message_of<ShapeError>([&] { sum(a * b).backward(); }), "same shape"));
+  CHECK_THROWS_AS(b.detach().register_hook(see), AutogradError);
+}
+
+TEST_CASE("hooks: one that calls backward, or removes itself") {
+  const CpuDevice device;
+  const Tensor a = leaf(4);
+  const Tensor other = sum(a * 2.0f);
+  HookHandle bad = a.register_hook([&](const Tensor&) {
+    other.backward();
+    return Tensor();
+  });
+  CHECK(test::contains(message_of<AutogradError>([&] { sum(a * a).backward(); }), "or a hook"));
+  bad.remove();
+  int calls = 0;
+  HookHandle once;
+  once = a.register_hook([&](const Tensor&) {
+    ++calls;
+    once.remove();
+    return Tensor();
+  });
+  sum(a * a).backward();
+  sum(a * a).backward();
+  CHECK(calls == 1);
+}
+
+TEST_CASE("retain_grad: a result keeps its gradient") {
+  const CpuDevice device;
+  const Tensor a = leaf(4);
+  const Tensor h = a * 2.0f;
+  h.retain_grad();
+  a.retain_grad();  // a leaf does anyway
+  sum(h * h).backward();
+  CHECK(h.grad().to_vector() == times(h.to_vector(), 2));
+  CHECK(a.grad().to_vector() == times(h.to_vector(), 4));
+}
+
+TEST_CASE("grad and hooks: the same under checkpoint segments and eviction") {
+  const CpuDevice device;
+  const Tensor w1 = leaf(12), w2 = leaf(12);
+  const Tensor x = reshape(leaf(12).detach(), {3, 4});
+  std::vector<Values> seen;
+  const auto run = [&](int mode) {
+    seen.clear();
+    Tensor h, y;
+    {
+      const CheckpointScope outer(mode > 0);
+      h = tanh(matmul(x, reshape(w1, {4, 3})));
+      const CheckpointScope inner(mode > 1);
+      h.register_hook([&](const Tensor& g) {
+        seen.push_back(g.to_vector());
+        return g * 0.5f;
+      });
+      y = sum(gelu(matmul(h, reshape(w2, {3, 4}))));
+    }
+    const auto g = grad({y}, {w1, h, w2});
+    return std::vector<Values>{g[0].to_vector(), g[1].to_vector(), g[2].to_vector()};
+  };
+  const auto plain = run(0);
+  const auto plain_seen = seen;
+  CHECK(seen.size() == 1);
+  for (const int mode : {1, 2}) {
+    CHECK(run(mode) == plain);
+    CHECK(seen == plain_seen);
+  }
+}
+
+TEST_SUITE_END();
+
+}  // namespace
