@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "rewind/core/backend/attention_tiles.h"
 #include "rewind/core/ops/detail.h"
 
 namespace rw {
@@ -89,13 +90,12 @@ void check_rounds(const DeviceInfo& device, int64_t columns, int64_t dim) {
                     dim, columns);
 }
 
-// Tiles of a result of `rows` rows per head: CPU drivers keep more rows in registers (really on the
-// stack).
+// Tiles of a result of `rows` rows per head.
 Launch tiles(const AttentionAttrs& a, const Operands& o, int64_t rows, int products) {
   const DeviceInfo& device = o.q.device().info();
   check_rounds(device, std::max(o.params.queries, o.params.keys), o.params.dim);
-  const uint32_t lanes = device.subgroup_size, tile_rows = device.is_cpu ? 16 : 4;
-  const uint32_t width = o.params.dim > lanes * 4 ? 8 : 4;
+  const uint32_t lanes = device.subgroup_size, tile_rows = attention_rows(device);
+  const uint32_t width = attention_width(device, o.params.dim);
   const int64_t columns = lanes * width;
   const int64_t count = int64_t{o.params.batch} * o.params.heads *
                         ((rows + tile_rows - 1) / tile_rows) *
@@ -173,8 +173,8 @@ void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
       q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() && q.shape()[0] == k.shape()[0] &&
           q.shape()[1] == k.shape()[1] && q.shape()[3] == k.shape()[3],
       "attention", "needs q [B, H, S, D] and k, v [B, H, T, D], got {}, {} and {}", q, k, v);
-  check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= 256 && k.shape()[2] > 0, "attention",
-                    "D must be 1 to 256 and there must be keys, got {} and {}", q, k);
+  check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= most_head_dim && k.shape()[2] > 0, "attention",
+                    "D must be 1 to {} and there must be keys, got {} and {}", most_head_dim, q, k);
   check<DTypeError>(is_float(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype(),
                     "attention", "q, k and v must be float of one dtype, got {}, {} and {}; cast",
                     q, k, v);
