@@ -12,9 +12,9 @@ namespace rw::vulkan {
 namespace {
 
 // Values that depend on the device.
-bool is_for(const Caps& caps, std::string_view constant, uint32_t value) {
+bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, uint32_t value) {
   if (constant == "ROWS") return value == attention_rows(to_info(caps));
-  if (constant == "WIDTH") return value <= attention_width(to_info(caps), most_head_dim);
+  if (constant == "WIDTH") return value <= attention_width(to_info(caps), most_head_dim, shader.kernel);
   if (constant == "LANES") return value <= caps.subgroup_size;
   return true;
 }
@@ -28,7 +28,7 @@ std::vector<std::vector<uint32_t>> specializations(const Shader& shader, const C
     std::vector<std::vector<uint32_t>> longer;
     for (const std::vector<uint32_t>& values : all)
       for (const uint32_t value : c.values) {
-        if (!is_for(caps, c.name, value)) continue;
+        if (!is_for(caps, shader, c.name, value)) continue;
         longer.push_back(values);
         longer.back().push_back(value);
       }

@@ -138,11 +138,16 @@ PipelineStatistics entry(const Shader& shader, const Caps& caps) {
   return s;
 }
 
-// What numbers are called: RADV, NVK, Honeykrisp, Turnip, others of Mesa.
+// What numbers are called by RADV, NVK, Honeykrisp and Turnip of Mesa. Spills: registers spilled,
+// accesses to the memory they go to, and its bytes, whatever a driver counts; arrays that do not fit
+// the registers are there as well.
 using Names = std::vector<const char*>;
-const Names kRegisters = {"VGPRs", "Number of GPRs", "GPRs", "Registers used", "GRF registers"};
-const Names kSpills = {"Spilled VGPRs", "Spilled SGPRs", "Scratch size"};
-const Names kShared = {"LDS size", "Shared memory size", "Shared Memory", "Workgroup Memory Size"};
+const Names kRegisters = {"VGPRs", "Number of GPRs", "GPRs", "Registers used"};
+const Names kSpills = {"Spilled VGPRs", "Spilled SGPRs", "Scratch size",  // RADV
+                       "Spills to memory", "Fills from memory", "SLM size",
+                       "Spills", "Fills", "Scratch",
+                       "STP Count", "LDP Count"};
+const Names kShared = {"LDS size"};
 const Names kInstructions = {"Instructions", "Instruction count", "Instruction Count"};
 
 std::optional<uint64_t> sum(const PipelineStatistics& s, const Names& names) {
