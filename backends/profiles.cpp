@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "backends/profile_folders.h"
+#include "profile_folders.h"
 #include "rewind/core/base/error.h"
 
 namespace rw {
@@ -14,8 +14,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// In a bundle and an installation, beside the program; in an installation that another program links
-// with, and in the source tree, where the build said.
+// In a bundle and an installation, beside the program; in an installation that another program
+// links with, and in the source tree, where the build said.
 std::vector<fs::path> folders() {
   std::vector<fs::path> all;
   std::error_code unknown;

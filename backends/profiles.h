@@ -6,8 +6,9 @@
 
 namespace rw {
 
-// `name` where it is a file or says a folder; else the profile of that name beside the program, where
-// Rewind is installed, or in its source tree. Throws FileError that lists them where there is none.
+// `name` where it is a file or says a folder; else the profile of that name beside the program,
+// where Rewind is installed, or in its source tree. Throws FileError that lists them where there is
+// none.
 std::filesystem::path find_profile(const std::string& name);
 
 }  // namespace rw

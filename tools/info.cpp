@@ -1,6 +1,6 @@
 // What Rewind makes of each Vulkan device: limits, the features that it uses, those that the
-// self-check refused and why, with --kernels how every kernel runs there, and with --pipelines what the
-// driver's compiler makes of them.
+// self-check refused and why, with --kernels how every kernel runs there, and with --pipelines what
+// the driver's compiler makes of them.
 #include <fmt/format.h>
 
 #include <map>
@@ -93,9 +93,12 @@ void print_pipelines(const std::vector<PipelineStatistics>& all) {
 
 // Missing numbers are left out.
 nlohmann::json to_json(const PipelineStatistics& s, bool searched) {
-  nlohmann::json json = {{"kernel", s.kernel},       {"dtypes", s.dtypes},
-                         {"storage", s.storage},     {"bindings", s.bindings},
-                         {"constants", s.constants}, {"subgroup_size", s.subgroup_size},
+  nlohmann::json json = {{"kernel", s.kernel},
+                         {"dtypes", s.dtypes},
+                         {"storage", s.storage},
+                         {"bindings", s.bindings},
+                         {"constants", s.constants},
+                         {"subgroup_size", s.subgroup_size},
                          {"driver", nlohmann::json::object()}};
   for (const auto& [name, value] : s.raw) json["driver"][name] = value;
   const auto add = [&](const char* name, const std::optional<uint64_t>& value) {

@@ -91,9 +91,10 @@ void Device::create(bool tells_statistics) {
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, f.pNext};
   executables.pipelineExecutableInfo = VK_TRUE;
   if (tells_statistics) {
-    check<Unsupported>(has_extension(physical_, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME),
-                       "vulkan", "the driver must tell of pipelines, '{}' has no {}", caps_.driver,
-                       VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    check<Unsupported>(
+        has_extension(physical_, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME), "vulkan",
+        "the driver must tell of pipelines, '{}' has no {}", caps_.driver,
+        VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
     extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
     f.pNext = &executables;
   }

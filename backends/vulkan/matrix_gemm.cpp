@@ -20,8 +20,7 @@ std::string forced() {
 
 bool has_subgroup_family(const Caps& caps) {
   constexpr uint32_t needed = feature::shuffle | feature::int64 | feature::address;
-  return (caps.features & needed) == needed && caps.subgroup_size >= 2 &&
-         caps.is_cpu;
+  return (caps.features & needed) == needed && caps.subgroup_size >= 2 && caps.is_cpu;
 }
 
 struct Problem {
@@ -268,10 +267,11 @@ TileFamily tile_family(const Caps& caps, DType t, uint32_t n) {
 }
 
 bool may_run(std::string_view module, const Caps& caps) {
-  const std::string_view name = module.ends_with("_subgroup") || module == "matrix_pack" ? "subgroup"
-                                : module.ends_with("_tiled.TILE64")                      ? "tiled"
-                                : module.ends_with("_tiled.TILE128")                     ? "tiled128"
-                                                                                         : "naive";
+  const std::string_view name = module.ends_with("_subgroup") || module == "matrix_pack"
+                                    ? "subgroup"
+                                : module.ends_with("_tiled.TILE64")  ? "tiled"
+                                : module.ends_with("_tiled.TILE128") ? "tiled128"
+                                                                     : "naive";
   return std::any_of(std::begin(variants), std::end(variants), [&](const Variant& v) {
     return v.name == name && v.admits({.p = {}, .t = DType::f32, .u = DType::f32}, caps);
   });

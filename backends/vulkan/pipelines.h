@@ -12,8 +12,8 @@
 
 namespace rw::vulkan {
 
-// MOST_THREADS of reduce.glsl, the size of its arrays: no workgroup of a kernel with `local: subgroup`
-// is larger.
+// MOST_THREADS of reduce.glsl, the size of its arrays: no workgroup of a kernel with `local:
+// subgroup` is larger.
 inline constexpr uint32_t most_row_threads = 128;
 inline constexpr uint32_t kMaxBindings = 8, kMaxVariant = 8;
 

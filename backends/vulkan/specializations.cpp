@@ -14,7 +14,8 @@ namespace {
 // Values that depend on the device.
 bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, uint32_t value) {
   if (constant == "ROWS") return value == attention_rows(to_info(caps));
-  if (constant == "WIDTH") return value <= attention_width(to_info(caps), most_head_dim, shader.kernel);
+  if (constant == "WIDTH")
+    return value <= attention_width(to_info(caps), most_head_dim, shader.kernel);
   if (constant == "LANES") return value <= caps.subgroup_size;
   return true;
 }
@@ -43,9 +44,10 @@ std::vector<uint32_t> specialization(const Shader& shader, const Caps& caps,
   for (const ShaderConstant& c : shader.constants) values.push_back(c.otherwise);
   std::copy_n(variant.begin(), std::min(variant.size(), values.size()), values.begin());
   const auto all = specializations(shader, caps);
-  check<ValueError>(std::find(all.begin(), all.end(), values) != all.end(), shader.kernel,
-                    "a variant must be one that the shader declares and the device may run, got '{}'",
-                    describe(shader, values));
+  check<ValueError>(
+      std::find(all.begin(), all.end(), values) != all.end(), shader.kernel,
+      "a variant must be one that the shader declares and the device may run, got '{}'",
+      describe(shader, values));
   return values;
 }
 

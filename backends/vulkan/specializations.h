@@ -16,9 +16,9 @@ namespace rw::vulkan {
 // device runs the module.
 std::vector<std::vector<uint32_t>> specializations(const Shader& shader, const Caps& caps);
 
-// A call's variant as the module has it: constants that the call leaves out have their defaults, and
-// values that the module has no constants for (stand-ins have fewer) are dropped. ValueError unless
-// it is one of specializations().
+// A call's variant as the module has it: constants that the call leaves out have their defaults,
+// and values that the module has no constants for (stand-ins have fewer) are dropped. ValueError
+// unless it is one of specializations().
 std::vector<uint32_t> specialization(const Shader& shader, const Caps& caps,
                                      std::span<const uint32_t> variant);
 

@@ -139,14 +139,13 @@ PipelineStatistics entry(const Shader& shader, const Caps& caps) {
 }
 
 // What numbers are called by RADV, NVK, Honeykrisp and Turnip of Mesa. Spills: registers spilled,
-// accesses to the memory they go to, and its bytes, whatever a driver counts; arrays that do not fit
-// the registers are there as well.
+// accesses to the memory they go to, and its bytes, whatever a driver counts; arrays that do not
+// fit the registers are there as well.
 using Names = std::vector<const char*>;
 const Names kRegisters = {"VGPRs", "Number of GPRs", "GPRs", "Registers used"};
-const Names kSpills = {"Spilled VGPRs", "Spilled SGPRs", "Scratch size",  // RADV
-                       "Spills to memory", "Fills from memory", "SLM size",
-                       "Spills", "Fills", "Scratch",
-                       "STP Count", "LDP Count"};
+const Names kSpills = {"Spilled VGPRs",    "Spilled SGPRs",     "Scratch size",  // RADV
+                       "Spills to memory", "Fills from memory", "SLM size",     "Spills", "Fills",
+                       "Scratch",          "STP Count",         "LDP Count"};
 const Names kShared = {"LDS size"};
 const Names kInstructions = {"Instructions", "Instruction count", "Instruction Count"};
 

@@ -110,9 +110,9 @@ struct KernelVariant {
 // specialized in one way. A number that the driver does not tell is missing.
 struct PipelineStatistics {
   std::string kernel, dtypes;  // as in KernelVariant
-  std::string storage;         // of f16: "16-bit storage", "packed" where words are packed first, "words"
-  std::string bindings;        // "descriptors" or "addresses"
-  std::string constants;       // "OP=3 FLAT=1"
+  std::string storage;   // of f16: "16-bit storage", "packed" where words are packed first, "words"
+  std::string bindings;  // "descriptors" or "addresses"
+  std::string constants;                 // "OP=3 FLAT=1"
   std::optional<uint64_t> registers;     // of a thread
   std::optional<uint64_t> spills;        // values or bytes that did not fit the registers
   std::optional<uint64_t> shared_bytes;  // of a workgroup
@@ -163,8 +163,8 @@ class Backend {
   virtual std::vector<HeapUsage> heaps() const { return {}; }
   // What was chosen for every kernel where there are several ways; empty where there is one.
   virtual std::vector<KernelVariant> kernel_variants() const { return {}; }
-  // Compiles every pipeline that the device may be asked for, which may take minutes. `text`: counted
-  // in their machine code. Empty where nothing is compiled.
+  // Compiles every pipeline that the device may be asked for, which may take minutes. `text`:
+  // counted in their machine code. Empty where nothing is compiled.
   virtual std::vector<PipelineStatistics> pipeline_statistics(const std::string& /*text*/) const {
     return {};
   }

@@ -174,8 +174,9 @@ void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
       q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() && q.shape()[0] == k.shape()[0] &&
           q.shape()[1] == k.shape()[1] && q.shape()[3] == k.shape()[3],
       "attention", "needs q [B, H, S, D] and k, v [B, H, T, D], got {}, {} and {}", q, k, v);
-  check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= most_head_dim && k.shape()[2] > 0, "attention",
-                    "D must be 1 to {} and there must be keys, got {} and {}", most_head_dim, q, k);
+  check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= most_head_dim && k.shape()[2] > 0,
+                    "attention", "D must be 1 to {} and there must be keys, got {} and {}",
+                    most_head_dim, q, k);
   check<DTypeError>(is_float(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype(),
                     "attention", "q, k and v must be float of one dtype, got {}, {} and {}; cast",
                     q, k, v);
