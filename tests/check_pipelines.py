@@ -35,8 +35,9 @@ def read_device(program, choice):
         devices = json.loads(done.stdout)
     if len(devices) != 1:
         sys.exit(f"one device must be asked, got {len(devices)}; see --device")
-    if not devices[0]["usable"]:
-        sys.exit(devices[0]["fault"])
+    fault = devices[0].get("fault") or devices[0].get("pipelines_fault")
+    if fault:
+        sys.exit(fault)
     return devices[0]
 
 

@@ -7,6 +7,7 @@
 
 #include "examples/common/program.h"
 #include "rewind/backends/open.h"
+#include "rewind/core/backend/unsupported.h"
 #include "rewind/core/base/error.h"
 #include "rewind/core/memory/memory_report.h"
 
@@ -155,18 +156,27 @@ int main(int argc, char** argv) {
       [&] {
         nlohmann::json all = nlohmann::json::array();
         for (const Found& found : look(choice)) {
-          std::vector<PipelineStatistics> compiled;
-          if (pipelines && found.device) compiled = found.device->pipeline_statistics(text);
-          if (!json) {
+          if (json)
+            all.push_back(to_json(found));
+          else
             print(found, kernels);
-            if (pipelines) print_pipelines(compiled);
-            continue;
+          if (!pipelines || !found.device) continue;
+          std::vector<PipelineStatistics> compiled;
+          std::string fault;
+          try {
+            compiled = found.device->pipeline_statistics(text);
+          } catch (const Unsupported& e) {
+            fault = e.what();
           }
-          all.push_back(to_json(found));
-          if (!pipelines) continue;
-          all.back()["pipelines"] = nlohmann::json::array();
-          for (const PipelineStatistics& s : compiled)
-            all.back()["pipelines"].push_back(to_json(s, !text.empty()));
+          if (json) {
+            for (const PipelineStatistics& s : compiled)
+              all.back()["pipelines"].push_back(to_json(s, !text.empty()));
+            if (!fault.empty()) all.back()["pipelines_fault"] = fault;
+          } else if (!fault.empty()) {
+            fmt::print("  pipelines     {}\n", fault);
+          } else {
+            print_pipelines(compiled);
+          }
         }
         if (json)
           fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
