@@ -6,6 +6,7 @@
 
 #include "rewind/backends/cpu/cpu_backend.h"
 #include "rewind/backends/dry/dry_backend.h"
+#include "rewind/backends/profiles.h"
 #include "rewind/backends/self_check.h"
 #include "rewind/backends/vulkan/vulkan_backend.h"
 #include "rewind/core/base/environment.h"
@@ -54,10 +55,10 @@ std::unique_ptr<Backend> open_vulkan(const std::string& choice) {
   return known->second.empty() ? std::move(device) : open(known->second);
 }
 
-// What follows "dry:": a device, or the file of a device's profile.
+// What follows "dry:": a device, or the file or the name of a device's profile.
 std::unique_ptr<Backend> open_dry(const std::string& what) {
   if (!what.ends_with(".json")) return open_backend(what)->dry();
-  return vulkan::make_dry_backend(read_config_text(what), what);
+  return vulkan::make_dry_backend(read_config_text(find_profile(what)), what);
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace rw {
 // GPU, integrated GPU, virtual GPU, CPU driver. Throws DeviceError naming what to install when
 // there is no driver, and listing the devices when none matches.
 // "dry" or "dry:DEVICE" predicts that device without using it; "dry:FILE.json" one whose profile
-// was saved, on this machine or another.
+// was saved, on this machine or another. FILE.json alone, where there is no such file, is one of
+// those that come with Rewind: "dry:rx7900xtx.json".
 std::unique_ptr<Backend> open_backend(const std::string& device);
 
 // Predicts `device`, as if it had the limits in `info`.

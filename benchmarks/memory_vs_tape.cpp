@@ -26,7 +26,7 @@ std::string machine() {
 }
 
 struct Options {
-  std::string device = "vulkan", profile = DESKTOP_PROFILE, output, name = "memory";
+  std::string device = "vulkan", profile = "rx7900xtx.json", output, name = "memory";
   std::vector<std::string> rows;
   bool all = false, dry_only = false;
 
@@ -41,7 +41,8 @@ void Options::add_to(CLI::App& app) {
   app.add_flag("--all", all, "every row in every configuration; minutes");
   app.add_option("--device", device, "of real runs: vulkan, vulkan:NAME, vulkan:INDEX or cpu")
       ->capture_default_str();
-  app.add_option("--profile", profile, "what dry runs predict: a profile's file or a device")
+  app.add_option("--profile", profile,
+                 "what dry runs predict: a profile's file or name, or a device")
       ->capture_default_str();
   app.add_flag("--dry-only", dry_only, "no real runs");
   app.add_option("--output", output, "folder for NAME.json, .csv, .md and .html");

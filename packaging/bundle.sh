@@ -37,6 +37,8 @@ while read -r soname path; do
   cp "/usr/share/doc/$package/copyright" "$top/licenses/$package"
 done < "$stage/libraries"
 cp "$here/../LICENSE" "$top/licenses/rewind"
+mkdir "$top/profiles"
+cp "$here"/../benchmarks/profiles/*.json "$top/profiles/"
 
 glibc=$(find "$top/bin" "$top/lib" -type f -exec objdump -T {} + |
   grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | tr _ ' ')
@@ -45,6 +47,8 @@ Rewind $version: deep-learning training through Vulkan.
 
 Programs: $(find "$top/bin" -type f -printf '%f\n' | sort | tr '\n' ' ')
 Run one from any folder, with --help for its options:  ./resnet --help
+
+profiles/ are devices that need not be there, to plan for:  ./resnet --plan --device dry:rx7900xtx.json
 
 They bring their libraries along and need from the machine: Linux on $(uname -m), $glibc or newer, and
 a Vulkan 1.2 driver. Without a GPU, a CPU driver does (Debian: apt install mesa-vulkan-drivers).

@@ -3,7 +3,7 @@
 //! params: ArgReduceParams
 //! local: 64
 #include "numbers.glsl"
-layout(constant_id = 0) const uint MIN = 0;
+layout(constant_id = 0) const uint MIN = 0;  //! 0 1
 #define STEP 8  // per loop iteration, of which a thread has 65535
 
 #if T_FLOAT

@@ -4,8 +4,8 @@
 // takes WIDTH, while the scores go from lane to lane by subgroupShuffle. Loads are words of 64 bits.
 #include "attention_keys.glsl"
 
-layout(constant_id = 1) const uint ROWS = 16;
-layout(constant_id = 2) const uint WIDTH = 8;
+layout(constant_id = 1) const uint ROWS = 16;  //! 4 16
+layout(constant_id = 2) const uint WIDTH = 8;  //! 4 8
 
 #define LANES SUBGROUP_SIZE
 #define TILE_COLUMNS (LANES * ATTENTION_PER_LANE)

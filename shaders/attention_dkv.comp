@@ -36,14 +36,18 @@ void main() {
     key_products(k, w.row, q, query);
     gradient_products(v, w.row, dout, query);
     draw_columns(w, query);
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
+    // A loop that turns the vectors: masks of all four queries at once do not fit Adreno's registers.
+    [[dont_unroll]] for (uint j = 0; j < 4; ++j) {
       const uint row = stats + min(query + j, p.queries - 1);
       const float lse = load_stats(2 * row), delta = load_stats(2 * row + 1);
+      const uint kept = (ROWS <= 8 ? kept_bits[0] : kept_bits[j * ROWS / 32]) >> j * ROWS % 32;
       [[unroll]] for (uint i = 0; i < ROWS; ++i) {
-        float weight = exp(score(w, s[i][j], query + j, w.row + i, count) - lse);
+        float weight = exp(score(w, s[i].x, query + j, w.row + i, count) - lse);
         if (query + j >= p.queries) weight = 0.0;
-        s[i][j] = drop(weight, j * ROWS + i);
-        ds[i][j] = weight * (drop(ds[i][j], j * ROWS + i) - delta) * p.scale;
+        const bool is_kept = (kept >> i & 1) != 0;
+        const float kept_weight = is_kept ? weight / p.keep : 0.0, kept_ds = is_kept ? ds[i].x / p.keep : 0.0;
+        s[i] = vec4(s[i].yzw, kept_weight);
+        ds[i] = vec4(ds[i].yzw, weight * (kept_ds - delta) * p.scale);
       }
     }
     add_gradients(dout, t, end - t, w.column);

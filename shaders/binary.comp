@@ -3,7 +3,7 @@
 //! params: BinaryParams
 //! local: 64
 #include "elementwise.glsl"
-layout(constant_id = 0) const uint OP = 0;
+layout(constant_id = 0) const uint OP = 0;  //! BINARY
 
 T_value op(T_value x, T_value y) {
   T_value r = x;

@@ -2,7 +2,7 @@
 // buffers a, b, y.
 #include "flat.glsl"
 #include "strided.glsl"
-layout(constant_id = 1) const uint MODE = 0;
+layout(constant_id = 1) const uint MODE = 0;  //! 0 1 2 3
 #define STRIDED 0
 #define SAME 1
 #define PERIODIC 2

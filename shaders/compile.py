@@ -93,6 +93,37 @@ def parse_defines(text):
     return [dict(combination) for combination in itertools.product(*axes)]
 
 
+CONSTANT = re.compile(r"^layout\(constant_id = (\d+)\) const (\w+) (\w+) = (\w+);(?:\s*//! ([\w ]+))?", re.M)
+ROWS = {"UNARY": r"^UNARY(?:_AB)?\(\d", "BINARY": r"^BINARY\(\d", "COMPARE": r"^COMPARE\(\d"}
+
+
+def parse_constants(path):
+    """The specialization constants that a call may set, as declared in `path` and what it includes:
+    [(name, default, values)]. A bool has both values, others say theirs: numbers, or the rows of
+    elementwise.def."""
+    found = {}
+    for file in [path] + includes(path, []):
+        with open(file) as f:
+            source = f.read()
+        for number, type_name, name, default, values in CONSTANT.findall(source):
+            if values in ROWS:
+                with open(os.path.join(os.path.dirname(path), "elementwise.def")) as f:
+                    choices = list(range(len(re.findall(ROWS[values], f.read(), re.M))))
+            elif type_name == "bool":
+                choices = [0, 1]
+            else:
+                choices = [int(v) for v in values.split()]
+            if not choices:
+                raise ManifestError(f"constant {name}: its values must stand behind it, as `//! 0 1` does")
+            default = {"false": 0, "true": 1}.get(default, default)
+            if int(number) in found or int(default) not in choices:
+                raise ManifestError(f"constant {name}: its number must be its own, and its default a value")
+            found[int(number)] = (name, int(default), choices)
+    if sorted(found) != list(range(len(found))):
+        raise ManifestError("specialization constants must be numbered from 0 without gaps")
+    return [found[number] for number in sorted(found)]
+
+
 def parse_manifest(source):
     keys = {}
     for line in re.findall(r"^//!(.*)$", source, re.M):
@@ -186,8 +217,13 @@ def features(m, v):
     return " | ".join(f"feature::{n}" for n in names) or "0"
 
 
-def cpp_module(name, m, variants, results):
+def cpp_module(name, m, variants, constants, results):
     out = ['#include "rewind/backends/vulkan/shader_table.h"', "", "namespace rw::vulkan {", "namespace {"]
+    for i, (_, _, values) in enumerate(constants):
+        out.append(f"constexpr uint32_t values{i}[] = {{{', '.join(map(str, values))}}};")
+    if constants:
+        out.append("constexpr ShaderConstant constants[] = {" + ", ".join(
+            f'{{"{n}", {default}, values{i}}}' for i, (n, default, _) in enumerate(constants)) + "};")
     rows = []
     for i, (v, (words, push_bytes)) in enumerate(zip(variants, results)):
         hexes = [f"0x{w:x}" for w in words]
@@ -199,7 +235,7 @@ def cpp_module(name, m, variants, results):
         local = "{%d, %d, %d}" % m.local
         rows.append(f'    {{"{v.name}", bindings{i}, {str(v.packed).lower()}, '
                     f'{str(v.address).lower()}, {str(bool(m.stands_for)).lower()}, Grid::{GRIDS[m.grid]}, {features(m, v)}, '
-                    f'{push_bytes}, {local}, words{i}}},')
+                    f'{push_bytes}, {local}, {"constants" if constants else "{}"}, words{i}}},')
     out += ["constexpr Shader shaders[] = {"] + rows + ["};", "}  // namespace"]
     out += [f"extern const std::span<const Shader> shaders_{name};",
             f"const std::span<const Shader> shaders_{name} = shaders;", "}  // namespace rw::vulkan"]
@@ -223,6 +259,7 @@ def run_module(path, out, depfile):
         source = f.read()
     m = parse_manifest(source)
     variants = expand(name, m)
+    constants = parse_constants(path)
     scratch = out + ".d"
     os.makedirs(scratch, exist_ok=True)
 
@@ -234,7 +271,7 @@ def run_module(path, out, depfile):
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(one, variants))
     with open(out, "w") as f:
-        f.write(cpp_module(name, m, variants, results))
+        f.write(cpp_module(name, m, variants, constants, results))
     params = os.path.join(os.path.dirname(path), "params.h")
     with open(depfile, "w") as f:
         f.write(f"{out}: {' '.join([path] + includes(path, [params]))}\n")

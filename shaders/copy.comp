@@ -4,7 +4,7 @@
 //! local: 64
 #include "flat.glsl"
 #include "strided.glsl"
-layout(constant_id = 0) const uint FLAT = 0;
+layout(constant_id = 0) const uint FLAT = 0;  //! 0 1
 
 void copy_flat(uint i) {
   if (is_whole(i, p.n, p.offset[0] | p.offset[1])) {

@@ -2,8 +2,8 @@
 //! types: T,C,U = f32,f32,f32 f16,f32,f16 f16,f32,f32 i32,i32,i32
 //! params: CumsumParams
 //! local: 64
-layout(constant_id = 0) const uint CARRY = 0;
-layout(constant_id = 1) const uint TOTALS = 0;
+layout(constant_id = 0) const uint CARRY = 0;  //! 0 1
+layout(constant_id = 1) const uint TOTALS = 0;  //! 0 1
 
 void main() {
   uint i = thread_id();

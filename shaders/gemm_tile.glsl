@@ -3,7 +3,7 @@
 // the rows, ROWS rows each. Along k every lane reads DEPTH elements of each row of the left matrix and
 // its group spreads them by subgroupShuffle. Loads are whole words: on these drivers a load costs one
 // gather whatever its width.
-layout(constant_id = 0) const uint LANES = 8;
+layout(constant_id = 0) const uint LANES = 8;  //! 2 4 8
 layout(constant_id = 1) const bool PAIRS = true;  // f16 results: rows begin at even elements, n is even
 
 #define ROWS 24  // more, and compiling takes over half a second

@@ -1,6 +1,6 @@
 // The group normalisation kernels: a thread has 8 channels of a run of rows of one sample.
 #include "some.glsl"
-layout(constant_id = 0) const uint WHOLE = 0;
+layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
 
 // Rows [begin, end) of [samples * rows, channels], part `part` of a sample, and 8 channels from c.
 struct Place {

@@ -1,7 +1,7 @@
 //! buffers: moments:f32:read combined:f32:write
 //! params: GroupNormCombineParams
 //! local: 64
-layout(constant_id = 0) const uint LAST = 0;
+layout(constant_id = 0) const uint LAST = 0;  //! 0 1
 
 void main() {
   uint runs = (p.blocks + GROUP_NORM_BLOCKS - 1) / GROUP_NORM_BLOCKS;

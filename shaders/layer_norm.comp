@@ -6,7 +6,7 @@
 //! prefers: subgroup arithmetic
 #include "reduce.glsl"
 #include "rows.glsl"
-layout(constant_id = 0) const uint RMS = 0;
+layout(constant_id = 0) const uint RMS = 0;  //! 0 1
 
 float total(vec4 v) { return workgroup_sum((v.x + v.y) + (v.z + v.w)); }
 

@@ -4,7 +4,7 @@
 //! local: 8,8
 //! grid: 3d
 #include "some.glsl"
-layout(constant_id = 0) const uint FLAT = 0;
+layout(constant_id = 0) const uint FLAT = 0;  //! 0 1
 
 void stats(uint c, uint begin, uint end, uint at) {
   uint count = p.cols - c;

@@ -5,7 +5,7 @@
 #include "flat.glsl"
 #include "philox.glsl"
 #include "trig.glsl"
-layout(constant_id = 0) const uint NORMAL = 0;
+layout(constant_id = 0) const uint NORMAL = 0;  //! 0 1
 
 // Box-Muller: each pair of uniforms gives two values. 1 - u is never 0.
 vec4 normal_from(vec4 u) {

@@ -4,7 +4,7 @@
 //! local: 64
 #include "reduce_op.glsl"
 #include "some.glsl"
-layout(constant_id = 1) const uint FLAT = 0;
+layout(constant_id = 1) const uint FLAT = 0;  //! 0 1
 
 // Outputs i to i + 7, which lie in one row of `inner`.
 void reduce_flat(uint i, bool whole) {

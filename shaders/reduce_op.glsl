@@ -1,6 +1,6 @@
 // How `reduce` and `reduce_rows` join values of type T.
 #include "numbers.glsl"
-layout(constant_id = 0) const uint OP = 0;
+layout(constant_id = 0) const uint OP = 0;  //! 0 1 2 3
 #define SUM 0
 #define MAX 1
 #define MIN 2

@@ -5,7 +5,7 @@
 //! grid: groups
 //! prefers: subgroup arithmetic
 #include "log_sum_exp.glsl"
-layout(constant_id = 0) const uint LOG = 0;
+layout(constant_id = 0) const uint LOG = 0;  //! 0 1
 
 vec4 result(vec4 x, RowSum row) {
   vec4 shifted = x - row.top;

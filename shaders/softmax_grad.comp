@@ -6,7 +6,7 @@
 //! prefers: subgroup arithmetic
 #include "reduce.glsl"
 #include "rows.glsl"
-layout(constant_id = 0) const uint LOG = 0;
+layout(constant_id = 0) const uint LOG = 0;  //! 0 1
 
 vec4 term(vec4 y, vec4 dy) { return LOG == 1 ? dy : y * dy; }
 vec4 result(vec4 y, vec4 dy, float total) {

@@ -5,8 +5,8 @@
 #include "elementwise.glsl"
 #include "flat.glsl"
 #include "strided.glsl"
-layout(constant_id = 0) const uint OP = 0;
-layout(constant_id = 1) const uint FLAT = 0;
+layout(constant_id = 0) const uint OP = 0;  //! UNARY
+layout(constant_id = 1) const uint FLAT = 0;  //! 0 1
 
 float op(float x) {
   float a = p.a, b = p.b, y = 0.0;

@@ -4,7 +4,7 @@
 //! local: 64
 #include "elementwise.glsl"
 #include "flat.glsl"
-layout(constant_id = 0) const uint OP = 0;
+layout(constant_id = 0) const uint OP = 0;  //! UNARY
 
 float op(float s, float dy) {
   float a = p.a, b = p.b, dx = 0.0;

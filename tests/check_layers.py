@@ -29,7 +29,7 @@ PROJECT_RULES = {
     "core/ops/": AUTOGRAD + ["shaders/"],
     "core/recompute/": BASE,  # pure functions of a graph
     "core/predict/": OPS + ["core/recompute/"],
-    "backends/": OPS + ["backends/listing.h", "shaders/"],  # open.*, self_check.*: choose among the backends
+    "backends/": OPS + ["backends/listing.h", "shaders/", "profile_folders.h"],  # open.*, self_check.*: choose among the backends
     "backends/cpu/": DRIVERS + ["backends/dry/"],  # every backend can be predicted
     "backends/vulkan/": DRIVERS + ["backends/dry/"],
     "backends/dry/": DRIVERS,
@@ -45,7 +45,7 @@ PROJECT_RULES = {
 }
 # The rooms of the library: their files include each other as "rewind/ROOM/FILE".
 LIBRARY = ("core/", "backends/", "data/", "nn/", "optim/", "io/")
-GENERATED = {"shaders/cpu_kernels.h"}  # by shaders/compile.py
+GENERATED = {"shaders/cpu_kernels.h", "profile_folders.h"}  # by shaders/compile.py, and where Meson says
 # Members that are defined where others stand: Tensor's that need a room above its own.
 ELSEWHERE = {"Tensor::operator[]", "Tensor::backward", "Tensor::register_hook", "Tensor::retain_grad",
              "Tensor::to_vector", "Tensor::to_ints", "Tensor::item",

@@ -24,6 +24,22 @@ def halves(device):
     return {k["variant"].split(",")[0] for k in device["kernels"] if "f16" in k["dtypes"] and k["variant"]}
 
 
+def check_pipelines(plain):
+    """Numbers of every pipeline, or the extension that the driver would need."""
+    assert "pipelines" not in json.loads(plain.stdout)[0]
+    done = run("--pipelines", "--json", "--device", "0")
+    assert done.returncode == 0, done.stderr
+    device = json.loads(done.stdout)[0]
+    if "pipelines_fault" in device:
+        assert "the driver must tell of pipelines" in device["pipelines_fault"], device["pipelines_fault"]
+        return
+    kernels = {k["kernel"] for k in device["kernels"] if k["variant"]}
+    missing = kernels - {p["kernel"] for p in device["pipelines"]}
+    # What no call on this device asks for: the other family of matrix kernels.
+    assert all("_subgroup" in k or "_tiled" in k or k == "matrix_pack" for k in missing), missing
+    assert all(p["driver"] for p in device["pipelines"]), device["pipelines"][0]
+
+
 def main():
     first = run("--json")
     if first.returncode != 0 and "driver" in first.stderr:
@@ -44,6 +60,7 @@ def main():
     text = run("--kernels").stdout
     assert "self-check" in text or "REFUSED" in text, text
     assert "layer_norm" in text and "in use" in text, text
+    check_pipelines(first)
     wrong = run("--device", "no such device")
     assert wrong.returncode == 1 and wrong.stderr.startswith("error: [info] no device matches"), wrong.stderr
     print("info tells of every device")

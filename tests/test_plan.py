@@ -212,12 +212,21 @@ def test_memory_limits(folder):
 def test_profiles(folder):
     """The committed profiles of devices that are not there."""
     profiles = sorted((Path(__file__).resolve().parent.parent / "benchmarks/profiles").glob("*.json"))
-    expect(len(profiles) >= 9, "profiles", profiles)
+    expect(len(profiles) >= 10, "profiles", profiles)
     for profile in profiles:
         for program in ("resnet", "bert"):
             for dtype in ("f32", "f16"):
                 plan = report(folder, program, "--plan", "--device", f"dry:{profile}", "--dtype", dtype)
                 expect(0 < plan["memory"]["peak"] <= plan["memory"]["peak_reserved"], "peak", profile, plan)
+
+    # By name; a file of that name that is here goes first.
+    named = ("mnist_accumulate", "--plan", "--data", "mnist", "--images", "64", "--device", "dry:rx7900xtx.json")
+    expect("RX 7900 XTX" in run(folder, *named), "profile by name")
+    error = run(folder, *named[:-1], "dry:rx9999.json", fails=True)
+    expect("'rx9999.json' must be a file, or one of these profiles:" in error, error)
+    expect("apple-m1.json" in error and "rx7900xtx.json" in error, error)
+    (folder / "rx7900xtx.json").write_text("{}")
+    expect("is missing" in run(folder, *named, fails=True), "a file here goes first")
 
 
 def test_notes(folder):

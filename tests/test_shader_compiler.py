@@ -39,6 +39,44 @@ class Manifest(unittest.TestCase):
                 compiler.parse_manifest(FILL + extra)
 
 
+class Constants(unittest.TestCase):
+    def parse(self, *lines):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "kernel.comp")
+            with open(path, "w") as f:
+                f.write("\n".join(lines) + "\n")
+            os.symlink(os.path.join(SHADERS, "elementwise.def"), os.path.join(folder, "elementwise.def"))
+            return compiler.parse_constants(path)
+
+    def test_values(self):
+        found = self.parse("layout(constant_id = 1) const uint N = 4;  //! 4 16",
+                           "layout(constant_id = 0) const bool B = true;  // no values needed",
+                           "layout(constant_id = 2) const uint OP = 0;  //! COMPARE")
+        self.assertEqual(found, [("B", 1, [0, 1]), ("N", 4, [4, 16]), ("OP", 0, [0, 1, 2, 3, 4, 5])])
+
+    def test_mistakes_are_named(self):
+        for line in ("layout(constant_id = 0) const uint N = 4;", "layout(constant_id = 0) const uint N = 4;  //! 1 2",
+                     "layout(constant_id = 1) const bool B = true;"):
+            with self.assertRaises(compiler.ManifestError):
+                self.parse(line)
+
+    def test_every_declaration_is_seen(self):
+        """One that is written otherwise would be asked for in vain."""
+        for file in os.listdir(SHADERS):
+            if file.endswith((".comp", ".glsl")):
+                with open(os.path.join(SHADERS, file)) as f:
+                    source = f.read()
+                self.assertEqual(len(compiler.CONSTANT.findall(source)), source.count("constant_id"), file)
+
+    def test_shared_arrays_hold_the_largest_workgroup(self):
+        numbers = []
+        for file, name in (("shaders/reduce.glsl", "#define MOST_THREADS"),
+                           ("backends/vulkan/pipelines.h", "most_row_threads =")):
+            with open(os.path.join(SHADERS, "..", file)) as f:
+                numbers.append(f.read().split(name)[1].split()[0].strip(";"))
+        self.assertEqual(numbers[0], numbers[1])
+
+
 class Compile(unittest.TestCase):
     def compile(self, folder, body):
         path = os.path.join(folder, "kernel.comp")

@@ -227,6 +227,13 @@ TEST_CASE("vulkan: wrong calls are refused") {
   CHECK_THROWS_AS(backend->run({"fill", {&read, 1}, bytes}), ValueError);
   CHECK_THROWS_AS(backend->allocate_block(backend->info().max_block_bytes + 1), Error);
   CHECK_THROWS_AS(backend->free_block(99), ValueError);
+  // A specialization that the shader does not declare is not compiled ahead of time either.
+  const Binding copied[] = {{range, DType::f32, Access::read}, {range, DType::f32, Access::write}};
+  const kernels::CopyParams copy{};
+  const uint32_t flat = 2;
+  CHECK_THROWS_WITH_AS(
+      backend->run({"copy", copied, std::as_bytes(std::span(&copy, 1)), {1, 1, 1}, {&flat, 1}}),
+      doctest::Contains("got 'FLAT=2'"), ValueError);
 }
 
 TEST_CASE("vulkan: blocks are reused after free") {

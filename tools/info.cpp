@@ -1,9 +1,13 @@
 // What Rewind makes of each Vulkan device: limits, the features that it uses, those that the
-// self-check refused and why, and with --kernels how every kernel runs there.
+// self-check refused and why, with --kernels how every kernel runs there, and with --pipelines what
+// the driver's compiler makes of them.
 #include <fmt/format.h>
+
+#include <map>
 
 #include "examples/common/program.h"
 #include "rewind/backends/open.h"
+#include "rewind/core/backend/unsupported.h"
 #include "rewind/core/base/error.h"
 #include "rewind/core/memory/memory_report.h"
 
@@ -58,6 +62,57 @@ void print(const Found& found, bool kernels) {
                v.variant.empty() ? "CANNOT RUN: lacks " + v.lacks : v.variant);
 }
 
+// The largest numbers of one module's pipelines, which differ in constants only.
+struct Largest {
+  size_t pipelines = 0;
+  std::optional<uint64_t> registers, spills, shared_bytes, instructions;
+
+  void add(const PipelineStatistics& s) {
+    ++pipelines;
+    registers = std::max(registers, s.registers);
+    spills = std::max(spills, s.spills);
+    shared_bytes = std::max(shared_bytes, s.shared_bytes);
+    instructions = std::max(instructions, s.instructions);
+  }
+};
+
+std::string number(const std::optional<uint64_t>& value) {
+  return value ? std::to_string(*value) : "-";
+}
+
+void print_pipelines(const std::vector<PipelineStatistics>& all) {
+  std::map<std::string, Largest> modules;
+  for (const PipelineStatistics& s : all)
+    modules[fmt::format("{:<26} {:<28} {:<15} {:<12}", s.kernel, s.dtypes, s.storage, s.bindings)]
+        .add(s);
+  fmt::print("  {:<84} {:>9} {:>9} {:>6} {:>6} {:>12}\n", "pipelines, and the most of each module",
+             "pipelines", "registers", "spills", "shared", "instructions");
+  for (const auto& [name, m] : modules)
+    fmt::print("  {:<84} {:>9} {:>9} {:>6} {:>6} {:>12}\n", name, m.pipelines, number(m.registers),
+               number(m.spills), number(m.shared_bytes), number(m.instructions));
+}
+
+// Missing numbers are left out.
+nlohmann::json to_json(const PipelineStatistics& s, bool searched) {
+  nlohmann::json json = {{"kernel", s.kernel},
+                         {"dtypes", s.dtypes},
+                         {"storage", s.storage},
+                         {"bindings", s.bindings},
+                         {"constants", s.constants},
+                         {"subgroup_size", s.subgroup_size},
+                         {"driver", nlohmann::json::object()}};
+  for (const auto& [name, value] : s.raw) json["driver"][name] = value;
+  const auto add = [&](const char* name, const std::optional<uint64_t>& value) {
+    if (value) json[name] = *value;
+  };
+  add("registers", s.registers);
+  add("spills", s.spills);
+  add("shared_bytes", s.shared_bytes);
+  add("instructions", s.instructions);
+  if (searched) json["found"] = s.found;
+  return json;
+}
+
 nlohmann::json to_json(const Found& found) {
   const DeviceInfo& info = found.device ? found.device->info() : found.listing.info;
   nlohmann::json json = {{"index", found.index},
@@ -87,9 +142,14 @@ nlohmann::json to_json(const Found& found) {
 int main(int argc, char** argv) {
   CLI::App app("What Rewind makes of the Vulkan devices: features, self-check, kernel variants.");
   std::string choice;
-  bool json = false, kernels = false;
+  std::string text;
+  bool json = false, kernels = false, pipelines = false;
   app.add_option("--device", choice, "only this one: an index, a part of the name, or uuid=...");
   app.add_flag("--kernels", kernels, "how every kernel runs, too");
+  app.add_flag("--pipelines", pipelines,
+               "compile every pipeline that may be asked for (minutes): registers, spills, shared "
+               "memory and instructions, as the driver tells them");
+  app.add_option("--count", text, "count this text in the pipelines' machine code, for --json");
   app.add_flag("--json", json, "one JSON document, kernels included");
   return run_program(
       app, argc, argv,
@@ -100,6 +160,23 @@ int main(int argc, char** argv) {
             all.push_back(to_json(found));
           else
             print(found, kernels);
+          if (!pipelines || !found.device) continue;
+          std::vector<PipelineStatistics> compiled;
+          std::string fault;
+          try {
+            compiled = found.device->pipeline_statistics(text);
+          } catch (const Unsupported& e) {
+            fault = e.what();
+          }
+          if (json) {
+            for (const PipelineStatistics& s : compiled)
+              all.back()["pipelines"].push_back(to_json(s, !text.empty()));
+            if (!fault.empty()) all.back()["pipelines_fault"] = fault;
+          } else if (!fault.empty()) {
+            fmt::print("  pipelines     {}\n", fault);
+          } else {
+            print_pipelines(compiled);
+          }
         }
         if (json)
           fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));

@@ -29,6 +29,8 @@ const Quirk kQuirks[] = {
     // 32-bit overflows in buffer sizes.
     {VK_DRIVER_ID_MESA_LLVMPIPE, 0, 999,
      [](Caps& c) { c.max_block = std::min(c.max_block, kGiB); }},
+    // packHalf2x16 is v_cvt_pkrtz_f16_f32: toward zero. The self-check would find it, later.
+    {VK_DRIVER_ID_MESA_RADV, 0, 999, [](Caps& c) { c.packs_halves = false; }},
 };
 
 int major_version(const std::string& text) {

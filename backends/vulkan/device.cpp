@@ -3,6 +3,7 @@
 #include "rewind/backends/listing.h"
 #include "rewind/backends/vulkan/choices.h"
 #include "rewind/backends/vulkan/shader_table.h"
+#include "rewind/core/backend/unsupported.h"
 
 namespace rw::vulkan {
 
@@ -29,7 +30,8 @@ std::vector<VkQueueFamilyProperties> queue_families(VkPhysicalDevice device) {
 
 }  // namespace
 
-Device::Device(const std::string& choice, const std::vector<RefusedFeature>& without) {
+Device::Device(const std::string& choice, const std::vector<RefusedFeature>& without,
+               bool tells_statistics) {
   physical_ = choose(instance_, choice, caps_);
   for (const RefusedFeature& feature : without) refuse(caps_, feature.name);
   vkGetPhysicalDeviceMemoryProperties(physical_, &memory_);
@@ -38,7 +40,7 @@ Device::Device(const std::string& choice, const std::vector<RefusedFeature>& wit
   const uint32_t bits = families[queue_family_].timestampValidBits;
   if (bits == 0) caps_.timestamp_ns = 0;
   caps_.timestamp_mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
-  create();
+  create(tells_statistics);
   vkGetDeviceQueue(handle_, queue_family_, 0, &queue_);
   if (instance_.debug_names())
     set_object_name_ = reinterpret_cast<PFN_vkSetDebugUtilsObjectNameEXT>(
@@ -52,7 +54,7 @@ Device::~Device() {
   vkDestroyDevice(handle_, nullptr);
 }
 
-void Device::create() {
+void Device::create(bool tells_statistics) {
   const auto has = [&](uint32_t bit) { return (caps_.features & bit) ? VK_TRUE : VK_FALSE; };
   VkPhysicalDeviceSubgroupSizeControlFeatures control{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
@@ -73,6 +75,17 @@ void Device::create() {
   if (caps_.subgroup_size_control) {
     extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
     f12.pNext = &control;
+  }
+  VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, f.pNext};
+  executables.pipelineExecutableInfo = VK_TRUE;
+  if (tells_statistics) {
+    check<Unsupported>(
+        has_extension(physical_, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME), "vulkan",
+        "the driver must tell of pipelines, '{}' has no {}", caps_.driver,
+        VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    f.pNext = &executables;
   }
 
   const float priority = 1;

@@ -14,7 +14,9 @@ class Device {
  public:
   // `choice`: "" (best), an index, "uuid=...", or a part of the name. `without`: what is not used
   // of its optional_features().
-  explicit Device(const std::string& choice, const std::vector<RefusedFeature>& without = {});
+  // `tells_statistics`: opened to ask what the compiler made of pipelines (pipeline_statistics).
+  explicit Device(const std::string& choice, const std::vector<RefusedFeature>& without = {},
+                  bool tells_statistics = false);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -32,7 +34,7 @@ class Device {
   PFN_vkCmdPushDescriptorSetKHR push_descriptor_set = nullptr;  // null: not supported
 
  private:
-  void create();
+  void create(bool tells_statistics);
 
   Instance instance_;
   VkPhysicalDevice physical_ = nullptr;

@@ -80,6 +80,15 @@ std::vector<KernelVariant> Kernels::variants() const {
   return list;
 }
 
+std::vector<const Shader*> Kernels::modules() const {
+  const std::map<std::string, Kernel> sorted(usable_.begin(), usable_.end());
+  std::vector<const Shader*> all;
+  for (const auto& [k, kernel] : sorted)
+    for (const Shader* shader : {kernel.descriptors, kernel.address})
+      if (shader) all.push_back(shader);
+  return all;
+}
+
 const Kernel* Kernels::find(std::string_view name, std::span<const Binding> bindings) const {
   auto it = usable_.find(key(name, bindings));
   return it == usable_.end() ? nullptr : &it->second;

@@ -24,6 +24,7 @@ class Kernels {
   // The same, but throws saying what is missing.
   const Kernel& get(std::string_view name, std::span<const Binding> bindings) const;
   std::vector<KernelVariant> variants() const;
+  std::vector<const Shader*> modules() const;  // all that the device can run, in a fixed order
 
  private:
   void add(const Caps& caps, bool stand_ins);

@@ -20,8 +20,7 @@ std::string forced() {
 
 bool has_subgroup_family(const Caps& caps) {
   constexpr uint32_t needed = feature::shuffle | feature::int64 | feature::address;
-  return (caps.features & needed) == needed && caps.subgroup_size >= 2 &&
-         caps.workgroup_size == caps.subgroup_size;
+  return (caps.features & needed) == needed && caps.subgroup_size >= 2 && caps.is_cpu;
 }
 
 struct Problem {
@@ -265,6 +264,17 @@ const Variant& choose(const Problem& q, const Caps& caps) {
 TileFamily tile_family(const Caps& caps, DType t, uint32_t n) {
   return has_subgroup_family(caps) && !forced().starts_with("tiled") ? subgroup_family(caps, t, n)
                                                                      : tiled_family(64);
+}
+
+bool may_run(std::string_view module, const Caps& caps) {
+  const std::string_view name = module.ends_with("_subgroup") || module == "matrix_pack"
+                                    ? "subgroup"
+                                : module.ends_with("_tiled.TILE64")  ? "tiled"
+                                : module.ends_with("_tiled.TILE128") ? "tiled128"
+                                                                     : "naive";
+  return std::any_of(std::begin(variants), std::end(variants), [&](const Variant& v) {
+    return v.name == name && v.admits({.p = {}, .t = DType::f32, .u = DType::f32}, caps);
+  });
 }
 
 Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, uint32_t step) {

@@ -106,6 +106,9 @@ struct Split {
 };
 Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, uint32_t step);
 
+// Whether a product or a convolution may run this module here. True for modules of other kernels.
+bool may_run(std::string_view module, const Caps& caps);
+
 // c = alpha a b + beta c with p.offset etc. as in the contract, by the cheapest variant.
 void add_matmul(Passes& passes, const Caps& caps, const kernels::MatmulParams& p, Operand a,
                 Operand b, Operand c);

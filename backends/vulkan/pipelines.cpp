@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "rewind/backends/vulkan/specializations.h"
+#include "rewind/core/backend/unsupported.h"
 #include "rewind/core/base/cache.h"
 
 namespace rw::vulkan {
@@ -16,8 +18,9 @@ constexpr uint32_t kSubgroupFeatures =
 
 }  // namespace
 
-Pipelines::Pipelines(const Device& device) : device_(device) {
-  load_cache();
+Pipelines::Pipelines(const Device& device, VkPipelineCreateFlags flags)
+    : device_(device), flags_(flags) {
+  if (!flags_) load_cache();
   std::array<VkDescriptorSetLayoutBinding, kMaxBindings> bindings{};
   for (uint32_t i = 0; i < kMaxBindings; ++i)
     bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
@@ -41,7 +44,7 @@ Pipelines::Pipelines(const Device& device) : device_(device) {
 }
 
 Pipelines::~Pipelines() {
-  save_cache();
+  if (!flags_) save_cache();
   for (auto& [key, pipeline] : pipelines_) vkDestroyPipeline(device_.handle(), pipeline, nullptr);
   for (auto& [shader, module] : modules_) vkDestroyShaderModule(device_.handle(), module, nullptr);
   for (VkPipelineLayout layout : layouts_)
@@ -73,6 +76,9 @@ VkShaderModule Pipelines::module(const Shader& shader) {
 
 VkPipeline Pipelines::create(const Key& key) {
   const Caps& caps = device_.caps();
+  check<Unsupported>(key.shader->local[0] || caps.workgroup_size <= most_row_threads,
+                     key.shader->kernel, "workgroups must have at most {} threads, got {}",
+                     most_row_threads, caps.workgroup_size);
   std::array<uint32_t, kMaxVariant + 3> data{};
   std::array<VkSpecializationMapEntry, kMaxVariant + 3> entries;
   uint32_t count = 0;
@@ -81,7 +87,9 @@ VkPipeline Pipelines::create(const Key& key) {
     entries[count] = {id, count * 4, 4};
     ++count;
   };
-  for (uint32_t i = 0; i < key.count; ++i) add(i, key.values[i]);
+  const std::vector<uint32_t> values =
+      specialization(*key.shader, caps, {key.values.data(), key.count});
+  for (uint32_t i = 0; i < values.size(); ++i) add(i, values[i]);
   add(kWorkgroupSizeId, caps.workgroup_size);
   add(kSubgroupSizeId, caps.subgroup_size);
   add(kPacksHalvesId, caps.packs_halves);
@@ -91,7 +99,8 @@ VkPipeline Pipelines::create(const Key& key) {
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
   subgroup.requiredSubgroupSize = caps.subgroup_size;
   VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
-  if (key.in_parts) info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
+  info.flags = flags_;
+  if (key.in_parts) info.flags |= VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   if (caps.subgroup_size_control && (key.shader->features & kSubgroupFeatures))
     info.stage.pNext = &subgroup;

@@ -12,16 +12,20 @@
 
 namespace rw::vulkan {
 
+// MOST_THREADS of reduce.glsl, the size of its arrays: no workgroup of a kernel with `local:
+// subgroup` is larger.
+inline constexpr uint32_t most_row_threads = 128;
 inline constexpr uint32_t kMaxBindings = 8, kMaxVariant = 8;
 
 class Pipelines {
  public:
-  explicit Pipelines(const Device& device);
+  // `flags`: of every pipeline. With some, compiled code is neither read from disk nor kept there.
+  explicit Pipelines(const Device& device, VkPipelineCreateFlags flags = 0);
   ~Pipelines();
   Pipelines(const Pipelines&) = delete;
   Pipelines& operator=(const Pipelines&) = delete;
 
-  // `variant`: specialization constants 0, 1, ...; the others keep the shader's defaults.
+  // `variant`: specialization constants 0, 1, ..., as specialization() takes them.
   // `in_parts`: for vkCmdDispatchBase, which may cost every dispatch something.
   VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool in_parts = false);
   // One layout per number of bindings; all have room for 128 bytes of push constants.
@@ -44,6 +48,7 @@ class Pipelines {
   void save_cache();
 
   const Device& device_;
+  const VkPipelineCreateFlags flags_;
   VkPipelineCache cache_ = nullptr;
   size_t loaded_bytes_ = 0;  // of the cache on disk
   std::array<VkDescriptorSetLayout, kMaxBindings + 1> set_layouts_{};

@@ -21,6 +21,13 @@ struct ShaderBinding {
   Access access;
 };
 
+// Specialization constant 0, 1, ... of a module: what a call may give it, and what it has without.
+struct ShaderConstant {
+  const char* name;
+  uint32_t otherwise;
+  std::span<const uint32_t> values;
+};
+
 // What threads.x counts. threads and groups are 1-D and may be folded into two dimensions.
 // words: not counted by the call, one thread per four elements of the first output.
 enum class Grid : uint8_t { threads, groups, cube, words };
@@ -35,6 +42,7 @@ struct Shader {
   uint32_t features;              // feature:: bits
   uint32_t push_bytes;            // size of the params struct
   std::array<uint32_t, 3> local;  // workgroup size; local[0] == 0: specialization constant 100
+  std::span<const ShaderConstant> constants;
   std::span<const uint32_t> words;
 };
 

@@ -11,6 +11,7 @@
 #include "rewind/backends/vulkan/recorder.h"
 #include "rewind/backends/vulkan/shader_table.h"
 #include "rewind/backends/vulkan/staging.h"
+#include "rewind/backends/vulkan/statistics.h"
 #include "rewind/core/base/hash.h"
 
 namespace rw::vulkan {
@@ -22,7 +23,7 @@ constexpr uint32_t kDownloadBlock = ~0u;  // the download buffer's number for th
 class VulkanBackend final : public Backend {
  public:
   VulkanBackend(const std::string& choice, const std::vector<RefusedFeature>& without)
-      : device_(choice, without) {
+      : choice_(choice), device_(choice, without) {
     info_.refused = without;
   }
   ~VulkanBackend() override { recorder_.wait_or_lose(recorder_.current()); }
@@ -65,10 +66,14 @@ class VulkanBackend final : public Backend {
   std::vector<KernelVariant> kernel_variants() const override {
     return dispatcher_.kernel_variants();
   }
+  std::vector<PipelineStatistics> pipeline_statistics(const std::string& text) const override {
+    return vulkan::pipeline_statistics(choice_, info_.refused, text);
+  }
   void time_kernels(bool on) override { recorder_.time_kernels(on); }
   std::vector<KernelTime> kernel_times() override { return recorder_.kernel_times(); }
 
  private:
+  std::string choice_;
   Device device_;
   DeviceInfo info_ = to_info(device_.caps());
   Blocks blocks_{device_};

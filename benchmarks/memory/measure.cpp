@@ -9,9 +9,11 @@
 namespace rw::memory {
 
 Profile open_profile(const std::string& device) {
-  const DeviceInfo info = open_backend("dry:" + device)->info();
+  const std::shared_ptr<const Backend> dry = open_backend("dry:" + device);
+  DeviceInfo info = dry->info();
+  info.memory_bytes = uint64_t{1} << 44;
   return {fmt::format("{} ({})", info.name, info.driver),
-          [device] { return open_backend("dry:" + device); }};
+          [dry, info] { return dry_backend(*dry, info); }};
 }
 
 Bench::Bench(std::string row, Workload workload, Profile profile, int candidates)

@@ -15,7 +15,8 @@ struct Profile {
   std::string name;  // for the report
   RecomputeSearch::OpenDry open;
 };
-// `device` as for open_backend("dry:..."): a profile's file or a device.
+// `device` as for open_backend("dry:..."): a profile's file or name, or a device; with a heap
+// without end, since plain runs are measured that no device has the memory for.
 Profile open_profile(const std::string& device);
 
 // All ways to run one workload, predicted.

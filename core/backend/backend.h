@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "rewind/core/base/dtype.h"
@@ -104,6 +106,22 @@ struct KernelVariant {
   std::string lacks;    // the features that it would need
 };
 
+// What a driver's compiler made of one pipeline: a kernel for one combination of dtypes, bound and
+// specialized in one way. A number that the driver does not tell is missing.
+struct PipelineStatistics {
+  std::string kernel, dtypes;  // as in KernelVariant
+  std::string storage;   // of f16: "16-bit storage", "packed" where words are packed first, "words"
+  std::string bindings;  // "descriptors" or "addresses"
+  std::string constants;                 // "OP=3 FLAT=1"
+  std::optional<uint64_t> registers;     // of a thread
+  std::optional<uint64_t> spills;        // values or bytes that did not fit the registers
+  std::optional<uint64_t> shared_bytes;  // of a workgroup
+  std::optional<uint64_t> instructions;
+  uint64_t subgroup_size = 0;
+  std::vector<std::pair<std::string, double>> raw;  // all that the driver tells, as it names it
+  uint64_t found = 0;  // how often the text that was asked for is in the machine code
+};
+
 struct BackendStats {
   uint64_t dispatches = 0, submits = 0, barriers = 0, pipelines = 0;
 };
@@ -145,6 +163,11 @@ class Backend {
   virtual std::vector<HeapUsage> heaps() const { return {}; }
   // What was chosen for every kernel where there are several ways; empty where there is one.
   virtual std::vector<KernelVariant> kernel_variants() const { return {}; }
+  // Compiles every pipeline that the device may be asked for, which may take minutes. `text`:
+  // counted in their machine code. Empty where nothing is compiled.
+  virtual std::vector<PipelineStatistics> pipeline_statistics(const std::string& /*text*/) const {
+    return {};
+  }
   // Measures when every kernel runs, from now on or no longer.
   virtual void time_kernels(bool) {}
   // What was measured since the last call, in order. Waits for all work.

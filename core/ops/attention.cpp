@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "rewind/core/backend/attention_tiles.h"
 #include "rewind/core/ops/detail.h"
 
 namespace rw {
@@ -89,13 +90,13 @@ void check_rounds(const DeviceInfo& device, int64_t columns, int64_t dim) {
                     dim, columns);
 }
 
-// Tiles of a result of `rows` rows per head: CPU drivers keep more rows in registers (really on the
-// stack).
-Launch tiles(const AttentionAttrs& a, const Operands& o, int64_t rows, int products) {
+// Tiles of a result of `rows` rows per head.
+Launch tiles(std::string_view kernel, const AttentionAttrs& a, const Operands& o, int64_t rows,
+             int products) {
   const DeviceInfo& device = o.q.device().info();
   check_rounds(device, std::max(o.params.queries, o.params.keys), o.params.dim);
-  const uint32_t lanes = device.subgroup_size, tile_rows = device.is_cpu ? 16 : 4;
-  const uint32_t width = o.params.dim > lanes * 4 ? 8 : 4;
+  const uint32_t lanes = device.subgroup_size, tile_rows = attention_rows(device);
+  const uint32_t width = attention_width(device, o.params.dim, kernel);
   const int64_t columns = lanes * width;
   const int64_t count = int64_t{o.params.batch} * o.params.heads *
                         ((rows + tile_rows - 1) / tile_rows) *
@@ -119,7 +120,7 @@ std::vector<Tensor> attention_forward(const std::any& attrs, std::span<Tensor> i
   Tensor lse = empty_on(o.q, {q[0], q[1], q[2]}, DType::f32);
   if (y.numel() > 0)
     launch("attention", {in(o.q), in(o.k), in(o.v), in(o.mask), in(o.lengths), out(y), out(lse)},
-           o.params, tiles(a, o, q[2], 2));
+           o.params, tiles("attention", a, o, q[2], 2));
   return {heads_first(y), std::move(lse)};
 }
 
@@ -142,14 +143,14 @@ std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
     dq = empty_on(y, y.shape(), y.dtype());
     launch("attention_dq",
            {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dq)},
-           o.params, tiles(a, o, q[2], 3));
+           o.params, tiles("attention_dq", a, o, q[2], 3));
     gradients[0] = heads_first(dq);
   }
   if (r.needs_grad(1) || r.needs_grad(2)) {
     dkv = empty_on(y, {2, q[0], keys, q[1], q[3]}, y.dtype());
     launch("attention_dkv",
            {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dkv)},
-           o.params, tiles(a, o, keys, 4));
+           o.params, tiles("attention_dkv", a, o, keys, 4));
     for (int i = 0; i < 2; ++i)
       if (r.needs_grad(1 + i)) gradients[1 + i] = heads_first(select(dkv, 0, i));
   }
@@ -173,8 +174,9 @@ void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
       q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() && q.shape()[0] == k.shape()[0] &&
           q.shape()[1] == k.shape()[1] && q.shape()[3] == k.shape()[3],
       "attention", "needs q [B, H, S, D] and k, v [B, H, T, D], got {}, {} and {}", q, k, v);
-  check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= 256 && k.shape()[2] > 0, "attention",
-                    "D must be 1 to 256 and there must be keys, got {} and {}", q, k);
+  check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= most_head_dim && k.shape()[2] > 0,
+                    "attention", "D must be 1 to {} and there must be keys, got {} and {}",
+                    most_head_dim, q, k);
   check<DTypeError>(is_float(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype(),
                     "attention", "q, k and v must be float of one dtype, got {}, {} and {}; cast",
                     q, k, v);

@@ -62,8 +62,10 @@ void warn(const std::string& text) {
 }
 
 void DeviceOptions::add_to(CLI::App& app) {
-  app.add_option("--device", device,
-                 "vulkan, vulkan:NAME, vulkan:INDEX, cpu or, to plan, dry:FILE.json")
+  app.add_option(
+         "--device", device,
+         "vulkan, vulkan:NAME, vulkan:INDEX, cpu or, to plan, dry:FILE.json: a saved profile, "
+         "or the name of one that comes along, as rx7900xtx.json")
       ->capture_default_str();
   app.add_option("--dtype", dtype, "of activations and matrix products: f16 or f32")
       ->capture_default_str();

@@ -1,0 +1,14 @@
+// The profiles of devices that come with Rewind (benchmarks/profiles), found by name.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace rw {
+
+// `name` where it is a file or says a folder; else the profile of that name beside the program,
+// where Rewind is installed, or in its source tree. Throws FileError that lists them where there is
+// none.
+std::filesystem::path find_profile(const std::string& name);
+
+}  // namespace rw

@@ -1,0 +1,61 @@
+#include "rewind/backends/vulkan/specializations.h"
+
+#include <algorithm>
+
+#include "rewind/backends/vulkan/matrix_passes.h"
+#include "rewind/backends/vulkan/profile.h"
+#include "rewind/core/backend/attention_tiles.h"
+#include "rewind/core/base/error.h"
+
+namespace rw::vulkan {
+
+namespace {
+
+// Values that depend on the device.
+bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, uint32_t value) {
+  if (constant == "ROWS") return value == attention_rows(to_info(caps));
+  if (constant == "WIDTH")
+    return value <= attention_width(to_info(caps), most_head_dim, shader.kernel);
+  if (constant == "LANES") return value <= caps.subgroup_size;
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::vector<uint32_t>> specializations(const Shader& shader, const Caps& caps) {
+  if (!may_run(shader.kernel, caps)) return {};
+  std::vector<std::vector<uint32_t>> all = {{}};
+  for (const ShaderConstant& c : shader.constants) {
+    std::vector<std::vector<uint32_t>> longer;
+    for (const std::vector<uint32_t>& values : all)
+      for (const uint32_t value : c.values) {
+        if (!is_for(caps, shader, c.name, value)) continue;
+        longer.push_back(values);
+        longer.back().push_back(value);
+      }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+std::vector<uint32_t> specialization(const Shader& shader, const Caps& caps,
+                                     std::span<const uint32_t> variant) {
+  std::vector<uint32_t> values;
+  for (const ShaderConstant& c : shader.constants) values.push_back(c.otherwise);
+  std::copy_n(variant.begin(), std::min(variant.size(), values.size()), values.begin());
+  const auto all = specializations(shader, caps);
+  check<ValueError>(
+      std::find(all.begin(), all.end(), values) != all.end(), shader.kernel,
+      "a variant must be one that the shader declares and the device may run, got '{}'",
+      describe(shader, values));
+  return values;
+}
+
+std::string describe(const Shader& shader, std::span<const uint32_t> values) {
+  std::string text;
+  for (size_t i = 0; i < values.size(); ++i)
+    text += fmt::format("{}{}={}", i ? " " : "", shader.constants[i].name, values[i]);
+  return text;
+}
+
+}  // namespace rw::vulkan

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Turns every shader module of a build into Metal's language and looks for what Metal refuses: an Apple
+machine is not needed to see it. Usage: check_msl.py BUILD/shaders"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+VERSION = "20400"  # Metal 2.4, with 64-bit addresses in buffers
+MOST_THREADGROUP_BYTES = 32768
+BYTES = {"half": 2, "short": 2, "ushort": 2, "float": 4, "int": 4, "uint": 4, "float4": 16, "uint4": 16}
+# Debian 12's spirv-cross knows no atomics on buffers by address, newer ones do (1.4.357 converts all).
+NOT_KNOWN = "No backing variable for atomic operation"
+
+# After plain glslangValidator: its array has the size of a specialization constant.
+PLANTED = """#version 460
+layout(local_size_x_id = 100) in;
+layout(binding = 0) buffer Y { float y[]; };
+shared float x[gl_WorkGroupSize.x];
+void main() {
+  x[gl_LocalInvocationID.x] = 1.0;
+  barrier();
+  y[gl_LocalInvocationID.x] = x[0];
+}
+"""
+
+
+def faults(text):
+    """What Metal refuses in a text that spirv-cross wrote."""
+    found, threadgroup = [], 0
+    for kind, name, size in re.findall(r"^\s*threadgroup (\w+) (\w+)\[(.*?)\];", text, re.M):
+        if not size.isdigit():
+            found.append(f"threadgroup array {name}[{size}]: its size is no literal")
+        elif kind not in BYTES:
+            found.append(f"threadgroup array {name} of {kind}: its bytes are not known to this check")
+        else:
+            threadgroup += BYTES[kind] * int(size)
+    if threadgroup > MOST_THREADGROUP_BYTES:
+        found.append(f"{threadgroup} bytes of threadgroup memory, at most {MOST_THREADGROUP_BYTES} are possible")
+    if re.search(r"\bdouble[234]?\b", text):
+        found.append("double")
+    if re.search(r"\batomic_u?long\b", text):
+        found.append("atomics of 64 bits")
+    return found
+
+
+def convert(path):
+    """(faults of a module, whether the tool could convert it)."""
+    done = subprocess.run(["spirv-cross", "--msl", "--msl-version", VERSION, path],
+                          capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return faults(done.stdout), True
+    message = done.stderr.strip().splitlines()[0] if done.stderr.strip() else f"exit status {done.returncode}"
+    by_address = "-address" in os.path.basename(path)
+    return ([], False) if NOT_KNOWN in message and by_address else ([message], False)
+
+
+def check_planted():
+    """A check that finds nothing must be one that would."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, module = os.path.join(folder, "planted.comp"), os.path.join(folder, "planted.spv")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(PLANTED)
+        subprocess.run(["glslangValidator", "-V", "--target-env", "vulkan1.2", "--quiet", "-o", module, source],
+                       check=True)
+        found, _ = convert(module)
+        assert len(found) == 1 and "no literal" in found[0], found
+    assert faults("  threadgroup float x[8193];") and not faults("  threadgroup float x[8192];")
+    assert faults("double y = 1;") and faults("device atomic_ulong* p;")
+
+
+def main():
+    if not shutil.which("spirv-cross"):
+        print("skipped: no spirv-cross (Debian: apt install spirv-cross)")
+        return
+    check_planted()
+    modules = sorted(os.path.join(folder, file) for folder, _, files in os.walk(sys.argv[1])
+                     for file in files if file.endswith(".spv"))
+    assert modules, f"there must be modules below {sys.argv[1]}"
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(convert, modules))
+    bad = 0
+    for path, (found, _) in zip(modules, results):
+        for fault in found:
+            bad += 1
+            print(f"{os.path.relpath(path, sys.argv[1])}: {fault}")
+    unknown = sum(not converted and not found for found, converted in results)
+    print(f"{len(modules)} modules, {bad} refused by Metal, {unknown} with atomics by address, which this "
+          "spirv-cross does not convert")
+    if bad:
+        sys.exit(1)
+
+
+main()
