@@ -67,7 +67,8 @@ on_driver() {
     "$fast" | "$newest") on_fetched "$drivers/$name" ;;
     *)
       file=$(installed_drivers | sed -n "s/^$name //p" | head -n 1)
-      on "$file" ;;
+      on "$file"
+      if [[ $name == swiftshader ]]; then runner+=(REWIND_TESTS_BRIEF=1); fi ;;
   esac
   if ! quietly "${runner[@]}" "$build/tools/info" && [[ ${2:-} == all ]]; then
     skip "tests, $name" "it has no device here"
