@@ -205,8 +205,16 @@ std::string fault_in(const Answer& got, const Answer& expected, float relative) 
   return "";
 }
 
-void run_check(const Check& check, DType dtype, const std::shared_ptr<Device>& device,
-               const std::shared_ptr<Device>& oracle, std::vector<std::string>& faults) {
+struct Fault {
+  const Check* check;
+  DType dtype;
+  std::string text;
+};
+using Open = std::function<std::unique_ptr<Backend>()>;
+
+// What is wrong with the device in one check; empty: nothing.
+std::string run_check(const Check& check, DType dtype, const std::shared_ptr<Device>& device,
+                      const std::shared_ptr<Device>& oracle) {
   const std::string what =
       check.is_exact ? check.name : fmt::format("{} in {}", check.name, name(dtype));
   try {
@@ -215,18 +223,47 @@ void run_check(const Check& check, DType dtype, const std::shared_ptr<Device>& d
     for (size_t k = 0; k < expected.size(); ++k) {
       const std::string fault =
           fault_in(got[k], expected[k], check.is_exact ? 0 : tolerance(dtype));
-      if (!fault.empty()) return faults.push_back(fmt::format("{}: output {}: {}", what, k, fault));
+      if (!fault.empty()) return fmt::format("{}: output {}: {}", what, k, fault);
     }
   } catch (const Unsupported&) {  // an error where it is used, and no wrong result
   } catch (const Error& e) {
-    faults.push_back(fmt::format("{}: {}", what, e.what()));
+    return fmt::format("{}: {}", what, e.what());
   }
+  return "";
 }
 
-std::string list(const std::vector<std::string>& faults) {
+// f32 and f16 side by side, as most of the time goes to compiling.
+std::vector<Fault> run_checks(const Open& open) {
+  const auto faults_in = [&](DType dtype) {
+    const std::shared_ptr<Device> device = Device::create(open());
+    const std::shared_ptr<Device> oracle = Device::create(make_cpu_backend());
+    std::vector<Fault> faults;
+    for (const Check& check : checks) {
+      if (check.is_exact && dtype != DType::f32) continue;
+      std::string text = run_check(check, dtype, device, oracle);
+      if (!text.empty()) faults.push_back({&check, dtype, std::move(text)});
+    }
+    return faults;
+  };
+  auto halves = std::async(std::launch::async, faults_in, DType::f16);
+  std::vector<Fault> faults = faults_in(DType::f32);
+  for (Fault& fault : halves.get()) faults.push_back(std::move(fault));
+  return faults;
+}
+
+// Whether a device passes what another failed in; the first that it fails in too decides.
+bool passes(const Open& open, const std::vector<Fault>& faults) {
+  const std::shared_ptr<Device> device = Device::create(open());
+  const std::shared_ptr<Device> oracle = Device::create(make_cpu_backend());
+  return std::all_of(faults.begin(), faults.end(), [&](const Fault& fault) {
+    return run_check(*fault.check, fault.dtype, device, oracle).empty();
+  });
+}
+
+std::string list(const std::vector<Fault>& faults) {
   constexpr size_t most = 8;
   std::string text;
-  for (size_t i = 0; i < std::min(most, faults.size()); ++i) text += "\n  " + faults[i];
+  for (size_t i = 0; i < std::min(most, faults.size()); ++i) text += "\n  " + faults[i].text;
   if (faults.size() > most) text += fmt::format("\n  and {} more", faults.size() - most);
   return text;
 }
@@ -255,33 +292,26 @@ std::optional<std::vector<RefusedFeature>> read_verdict(const std::string& file)
 
 }  // namespace
 
-std::vector<std::string> find_faults(const std::function<std::unique_ptr<Backend>()>& open) {
-  const auto faults_in = [&](DType dtype) {
-    const std::shared_ptr<Device> device = Device::create(open());
-    const std::shared_ptr<Device> oracle = Device::create(make_cpu_backend());
-    std::vector<std::string> faults;
-    for (const Check& check : checks)
-      if (!check.is_exact || dtype == DType::f32) run_check(check, dtype, device, oracle, faults);
-    return faults;
-  };
-  auto halves = std::async(std::launch::async, faults_in, DType::f16);
-  std::vector<std::string> faults = faults_in(DType::f32);
-  for (std::string& fault : halves.get()) faults.push_back(std::move(fault));
-  return faults;
+std::vector<std::string> find_faults(const Open& open) {
+  std::vector<std::string> texts;
+  for (Fault& fault : run_checks(open)) texts.push_back(std::move(fault.text));
+  return texts;
 }
 
 std::vector<RefusedFeature> refuse_faulty_features(const OpenWithout& open,
                                                    std::span<const std::string> features) {
-  const std::vector<std::string> faults = find_faults([&] { return open({}); });
+  const std::vector<Fault> faults = run_checks([&] { return open({}); });
   if (faults.empty()) return {};
+  const std::string& first = faults.front().text;
   const auto mends = [&](const std::vector<RefusedFeature>& without) {
-    return find_faults([&] { return open(without); }).empty();
+    const Open other = [&] { return open(without); };
+    return passes(other, faults) && run_checks(other).empty();
   };
   for (const std::string& feature : features)
-    if (mends({{feature, faults.front()}})) return {{feature, faults.front()}};
+    if (mends({{feature, first}})) return {{feature, first}};
   std::vector<RefusedFeature> refused;
   for (const std::string& feature : features) {
-    refused.push_back({feature, faults.front()});
+    refused.push_back({feature, first});
     if (refused.size() > 1 && mends(refused)) return refused;
   }
   fail<DeviceError>(

@@ -19,6 +19,10 @@ for program in "$build"/examples/* "$build"/tools/* "$build"/benchmarks/* \
   cp "$here/launcher.sh" "$top/$(basename "$program")"
 done
 
+cp "$here/gpu.sh" "$top/gpu"
+mkdir "$top/peers"
+cp "$here"/../benchmarks/peers/*.py "$top/peers/"
+
 # "SONAME PATH" of everything that the programs load, but the C library's own parts.
 ldd "$top"/bin/* > "$stage/ldd"
 if grep 'not found' "$stage/ldd" >&2; then exit 1; fi
@@ -49,6 +53,8 @@ Programs: $(find "$top/bin" -type f -printf '%f\n' | sort | tr '\n' ' ')
 Run one from any folder, with --help for its options:  ./resnet --help
 
 profiles/ are devices that need not be there, to plan for:  ./resnet --plan --device dry:rx7900xtx.json
+
+./gpu checks and measures this machine's GPU, or CPU driver, and writes a report; ./gpu --help.
 
 They bring their libraries along and need from the machine: Linux on $(uname -m), $glibc or newer, and
 a Vulkan 1.2 driver. Without a GPU, a CPU driver does (Debian: apt install mesa-vulkan-drivers).

@@ -23,4 +23,10 @@ class Env {
   std::optional<std::string> before_;
 };
 
+// On a driver that compiles for tenths of a second per pipeline (SwiftShader), tests leave out
+// whole models, which the runs on other drivers have. Every kernel is called all the same.
+inline bool is_brief() {
+  return std::getenv("REWIND_TESTS_BRIEF") != nullptr;
+}
+
 }  // namespace rw::test

@@ -32,6 +32,8 @@ def test_temporary_folder():
 def test_driver_names():
     result = run(REWIND, "test", "--driver", "nothing")
     expect(result.returncode == 1 and "there is no driver 'nothing', there are: " in result.stderr, "driver", result)
+    for name in ("lavapipe-backports", "lavapipe-forky", "radv:navi31", "all"):
+        expect(f" {name}" in result.stderr, name, result)
     result = run(REWIND, "test", "nothing")
     expect(result.returncode == 1 and "--driver NAME|all" in result.stderr, "test how", result)
 

@@ -61,7 +61,8 @@ std::vector<std::string> fields_of(const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("memory benchmark: real runs have the predicted tapes and peaks") {
+TEST_CASE("memory benchmark: real runs have the predicted tapes and peaks" *
+          doctest::test_suite("host")) {
   Report report = small_report();
   CHECK(report.results.size() == 12);
   CHECK(mispredictions(report).empty());
@@ -76,7 +77,7 @@ TEST_CASE("memory benchmark: real runs have the predicted tapes and peaks") {
   CHECK(mispredictions(report).size() == 2);
 }
 
-TEST_CASE("memory benchmark: JSON, CSV and page say the same") {
+TEST_CASE("memory benchmark: JSON, CSV and page say the same" * doctest::test_suite("host")) {
   const Report report = small_report();
   const TemporaryFolder folder;
   write_report(report, folder / "results", "small");

@@ -114,7 +114,7 @@ Tensors with_neighbours(const OpCase& row, const Tensors& inputs, bool segment) 
 
 }  // namespace
 
-TEST_CASE("ops: gradients against finite differences") {
+TEST_CASE("ops: gradients against finite differences" * doctest::test_suite("host")) {
   for_each_row(cpu().device, check_gradients);
 }
 
@@ -134,7 +134,7 @@ TEST_CASE("ops: vulkan against cpu, f32 and f16") {
   }
 }
 
-TEST_CASE("ops: f16 against f32 on the cpu") {
+TEST_CASE("ops: f16 against f32 on the cpu" * doctest::test_suite("host")) {
   std::vector<Evaluation> expected;
   for_each_row(cpu().device, [&](const OpCase& row) {
     Tensors inputs = make_inputs(row, DType::f16);  // the same rounded values in f32

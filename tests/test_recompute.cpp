@@ -112,7 +112,8 @@ TEST_CASE("recompute: on vulkan") {
   check_programs(4);
 }
 
-TEST_CASE("recompute: choices trade memory for work, and a budget never raises the peak") {
+TEST_CASE("recompute: choices trade memory for work, and a budget never raises the peak" *
+          doctest::test_suite("host")) {
   RecomputeSearch search = search_for({});
   const auto& choices = search.choices();
   REQUIRE(choices.size() >= 4);
@@ -182,7 +183,8 @@ TEST_CASE("recompute: collections keep what they name") {
   CHECK(search.speed().forecast.recompute_share() == 0);
 }
 
-TEST_CASE("recompute: memory runs every op at most twice, speed keeps matrix products") {
+TEST_CASE("recompute: memory runs every op at most twice, speed keeps matrix products" *
+          doctest::test_suite("host")) {
   RecomputeSearch search = search_for({.layers = 100});
   const RecomputeChoice memory = search.memory(), speed = search.speed();
   CHECK(memory.peak() < search.plain().peak() / 3);
@@ -261,7 +263,8 @@ TEST_CASE("recompute: one output of several is kept, and the others are dropped"
   CHECK(held[0] - held[1] == bytes[0] - bytes[1]);
 }
 
-TEST_CASE("recompute: the search and eviction against the best of all plans") {
+TEST_CASE("recompute: the search and eviction against the best of all plans" *
+          doctest::test_suite("host")) {
   // Six records of unlike sizes and costs.
   const std::vector<int64_t> widths = {48, 8, 96, 24};
   const StepProgram program = [&](const Recompute& recompute, RecordedGraph* record) {

@@ -71,7 +71,8 @@ Outcome run_once(const ResNetConfig& config, const How& how) {
 
 }  // namespace
 
-TEST_CASE("resnet: parameter counts of the papers and of torchvision") {
+TEST_CASE("resnet: parameter counts of the papers and of torchvision" *
+          doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   CHECK(ResNet(resnet_cifar(20)).parameter_count() == 269722);
   CHECK(ResNet(resnet_cifar(32)).parameter_count() == 464154);
@@ -87,7 +88,7 @@ TEST_CASE("resnet: parameter counts of the papers and of torchvision") {
   CHECK_THROWS_AS(resnet_imagenet(20), ValueError);
 }
 
-TEST_CASE("resnet: names as in torchvision") {
+TEST_CASE("resnet: names as in torchvision" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const auto names = parameter_names(ResNet(resnet_imagenet(18)));
   REQUIRE(names.size() == 62);

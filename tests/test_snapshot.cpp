@@ -120,7 +120,8 @@ TEST_CASE("snapshot: later snapshots are another run's") {
   CHECK(snapshots.list().size() == 1);
 }
 
-TEST_CASE("snapshot: whichever byte is damaged, the older one is taken") {
+TEST_CASE("snapshot: whichever byte is damaged, the older one is taken" *
+          doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   std::vector<std::pair<int64_t, decltype(std::declval<Run>().bits())>> saved;
@@ -208,7 +209,8 @@ TEST_CASE("snapshot: a position that is refused changes nothing") {
   CHECK(run.bits() == before);
 }
 
-TEST_CASE("snapshot: whichever call fails or is the last, training goes on from a whole one") {
+TEST_CASE("snapshot: whichever call fails or is the last, training goes on from a whole one" *
+          doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   const fs::path kept = folder.path / "kept", used = folder.path / "used";

@@ -123,7 +123,8 @@ TEST_CASE("steady state: a loop that only calls its optimizer has steps, and sta
   }
 }
 
-TEST_CASE("steady state: a loop that nobody divides into steps is not remembered") {
+TEST_CASE("steady state: a loop that nobody divides into steps is not remembered" *
+          doctest::test_suite("host")) {
   const auto device = dry_device();
   const auto weights = device->allocate({1000}, DType::u8);
   for (int i = 0; i < (1 << 20) + 10; ++i) device->allocate({256}, DType::u8);
@@ -136,7 +137,8 @@ TEST_CASE("steady state: a loop that nobody divides into steps is not remembered
   CHECK(device->memory_report().followed_steps >= 2);
 }
 
-TEST_CASE("steady state: 10 000 different steps do not grow the memory") {
+TEST_CASE("steady state: 10 000 different steps do not grow the memory" *
+          doctest::test_suite("host")) {
   const auto device = dry_device();
   std::mt19937 random(5);
   const auto small = [&] {

@@ -8,6 +8,7 @@
 #include "examples/common/program.h"
 #include "rewind/backends/open.h"
 #include "rewind/core/backend/unsupported.h"
+#include "rewind/core/base/environment.h"
 #include "rewind/core/base/error.h"
 #include "rewind/core/memory/memory_report.h"
 
@@ -53,7 +54,9 @@ void print(const Found& found, bool kernels) {
   fmt::print("  subgroups     of {}\n", info.subgroup_size);
   if (!found.device) return fmt::print("  NOT USABLE    {}\n", found.fault);
   fmt::print("  in use        {}\n", joined(info.features));
-  if (info.refused.empty()) fmt::print("  self-check    passed\n");
+  if (info.refused.empty())
+    fmt::print("  self-check    {}\n",
+               env_flag("REWIND_NO_SELF_CHECK") ? "not run (REWIND_NO_SELF_CHECK)" : "passed");
   for (const RefusedFeature& f : info.refused)
     fmt::print("  REFUSED       {}: with it, {}\n", f.name, f.fault);
   if (!kernels) return;
