@@ -128,8 +128,10 @@ with_driver() {
   for name in $names; do
     if [[ $wanted == all || $wanted == "$name" ]]; then parallel on_driver "$name" "$wanted"; fi
   done
-  finish
+  local status=0
+  finish || status=$?
   if [[ $wanted == all || $wanted == *:* ]]; then
     echo "* a GPU that is not there: a step of resnet and bert in f16, and every pipeline compiled. Nothing is computed."
   fi
+  return $status
 }
