@@ -73,12 +73,6 @@ std::unique_ptr<Backend> open_backend(const std::string& device) {
   return open_vulkan(vulkan_choice(device));
 }
 
-std::unique_ptr<Backend> dry_backend(const Backend& device, const DeviceInfo& info) {
-  const std::shared_ptr<const Backend> dry = device.dry();
-  check(dry != nullptr, "dry_backend", "'{}' cannot be predicted", device.info().name);
-  return make_dry_backend(info, [dry](const KernelCall& call) { return dry->prepare(call); });
-}
-
 std::string device_profile(const std::string& device) {
   const std::string choice = vulkan_choice(device);
   return vulkan::profile(choice, open_vulkan(choice)->info().refused);

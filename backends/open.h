@@ -19,9 +19,6 @@ namespace rw {
 // those that come with Rewind: "dry:rx7900xtx.json".
 std::unique_ptr<Backend> open_backend(const std::string& device);
 
-// Predicts `device`, as if it had the limits in `info`.
-std::unique_ptr<Backend> dry_backend(const Backend& device, const DeviceInfo& info);
-
 // The limits of a Vulkan device, to be saved and used with "dry:FILE.json".
 std::string device_profile(const std::string& device);
 

@@ -35,6 +35,7 @@ struct Options {
 };
 
 void Options::add_to(CLI::App& app) {
+  if (checkpoints_blocks()) checkpoint = "block";
   app.add_option("--data", data, "folder with MNIST's idx files; without it digits are drawn");
   app.add_option("--images", images, "training images, 0 for all")->capture_default_str();
   app.add_option("--epochs", epochs, "passes over them")->capture_default_str();

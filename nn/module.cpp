@@ -1,5 +1,8 @@
 #include "rewind/nn/module.h"
 
+#include <algorithm>
+
+#include "rewind/core/autograd/checkpoint.h"
 #include "rewind/core/ops/ops.h"
 
 namespace rw {
@@ -12,6 +15,18 @@ void check_positive(const char* module,
 
 Tensor Module::forward(Tensor) {
   fail("forward", "this module does not take one tensor; call the forward of its own class");
+}
+
+Tensor Module::operator()(Tensor x) {
+  const CheckpointScope segment(training_ && is_block() && checkpoints_blocks() &&
+                                !Tape::current()->in_segment());
+  return forward(std::move(x));
+}
+
+bool Module::is_block() const {
+  return is_child_ && has_children() &&
+         std::none_of(children_.begin(), children_.end(),
+                      [](const auto& child) { return child.second->has_children(); });
 }
 
 std::vector<NamedTensor> Module::named_parameters() const {
@@ -60,6 +75,7 @@ Tensor Module::register_buffer(std::string name, const Shape& shape, float value
 
 void Module::register_module(std::string name, Module& child) {
   children_.emplace_back(std::move(name), &child);
+  child.is_child_ = true;
 }
 
 void Module::collect(Member member, const std::string& prefix,

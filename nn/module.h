@@ -30,7 +30,9 @@ class Module {
   // By value: a caller that moves its last handle in lets the first op write over it. Modules with
   // another set of inputs have a forward of their own; this one throws ValueError for them.
   virtual Tensor forward(Tensor x);
-  Tensor operator()(Tensor x) { return forward(std::move(x)); }
+  // With $REWIND_RECOMPUTE=block a block is a checkpoint segment in training: a module inside
+  // another that is made of modules which are made of none. Outermost ones count.
+  Tensor operator()(Tensor x);
 
   // In the order of registration: own tensors first, then the children's. Also writes the names
   // into the tensors, for error messages.
@@ -42,6 +44,7 @@ class Module {
   void train(bool on = true);  // this module and all below it
   void eval() { train(false); }
   bool is_training() const { return training_; }
+  bool has_children() const { return !children_.empty(); }
 
  protected:
   // A new f32 leaf that requires a gradient; its contents are the caller's to write (nn/init.h).
@@ -49,14 +52,16 @@ class Module {
   // State that is saved with the model but not trained, filled with `value`.
   Tensor register_buffer(std::string name, const Shape& shape, float value);
   void register_module(std::string name, Module& child);
+  bool is_child() const { return is_child_; }
 
  private:
+  bool is_block() const;  // as above
   using Member = std::vector<NamedTensor> Module::*;
   void collect(Member member, const std::string& prefix, std::vector<NamedTensor>& found) const;
 
   std::vector<NamedTensor> parameters_, buffers_;
   std::vector<std::pair<std::string, Module*>> children_;
-  bool training_ = true;
+  bool training_ = true, is_child_ = false;
 };
 
 }  // namespace rw

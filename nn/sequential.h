@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "rewind/nn/module.h"
 
@@ -24,12 +25,16 @@ class Sequential : public Module {
   size_t size() const { return modules_.size(); }
   Module& operator[](size_t i) { return *modules_.at(i); }
 
-  // In training, each k consecutive modules are one checkpoint segment; 0 turns that off.
+  // In training, each k consecutive modules are one checkpoint segment; 0 turns that off. With
+  // $REWIND_RECOMPUTE=block the outermost Sequential begins with each module, or where these are
+  // made of no others with about the square root of their number.
   void checkpoint_every(size_t k) { checkpoint_every_ = k; }
 
  private:
+  size_t segment_length() const;
+
   std::vector<std::unique_ptr<Module>> modules_;
-  size_t checkpoint_every_ = 0;
+  std::optional<size_t> checkpoint_every_;
 };
 
 }  // namespace rw

@@ -4,6 +4,7 @@
 
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/tensor/launch.h"
+#include "rewind/optim/environment.h"
 #include "rewind/optim/update_rule.h"
 
 namespace rw {
@@ -17,6 +18,7 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateR
   fill_(control_, 0);
   set_scaler(LossScaler::none());
   rule_->prepare(*gradients_);
+  obey_environment();
 }
 
 Optimizer::~Optimizer() = default;
@@ -97,6 +99,7 @@ bool Optimizer::update(float weight) {
   }
   tell_observers(&UpdateObserver::after_update);
   device().end_step_soon();
+  obey_environment_after_update(device());
   return true;
 }
 

@@ -132,7 +132,10 @@ class CpuBackend final : public Backend {
 
   void synchronize() override {}
   BackendStats stats() const override { return stats_; }
-  std::unique_ptr<Backend> dry() const override { return make_dry_backend(info_); }
+  using Backend::dry;
+  std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
+    return make_dry_backend(limits);
+  }
 
   void time_kernels(bool on) override {
     timing_ = on;

@@ -52,7 +52,10 @@ class DryBackend final : public Backend {
 
   void synchronize() override {}
   BackendStats stats() const override { return stats_; }
-  std::unique_ptr<Backend> dry() const override { return make_dry_backend(info_, prepare_); }
+  using Backend::dry;
+  std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
+    return make_dry_backend(limits, prepare_);
+  }
   bool is_dry() const override { return true; }
 
  private:

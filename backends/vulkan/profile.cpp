@@ -122,9 +122,9 @@ DeviceInfo to_info(const Caps& caps) {
   return info;
 }
 
-std::unique_ptr<Backend> make_dry_backend(const Caps& caps) {
+std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits) {
   const auto matrix = std::make_shared<const MatrixPasses>(caps);
-  return rw::make_dry_backend(to_info(caps),
+  return rw::make_dry_backend(limits,
                               [matrix](const KernelCall& call) { return matrix->prepare(call); });
 }
 

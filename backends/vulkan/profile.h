@@ -15,6 +15,7 @@ Caps parse_caps(const std::string& json, const std::string& file);
 
 DeviceInfo to_info(const Caps& caps);
 // Predicts a device with these limits: its blocks, and the workspaces of its kernel variants.
-std::unique_ptr<Backend> make_dry_backend(const Caps& caps);
+// `limits`: to_info(caps), or with other limits of memory.
+std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits);
 
 }  // namespace rw::vulkan

@@ -52,7 +52,10 @@ class VulkanBackend final : public Backend {
     return matrix_.prepare(call);
   }
 
-  std::unique_ptr<Backend> dry() const override { return make_dry_backend(device_.caps()); }
+  using Backend::dry;
+  std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
+    return make_dry_backend(device_.caps(), limits);
+  }
 
   void flush() override { recorder_.flush(); }
   void synchronize() override { recorder_.wait_all(); }
@@ -149,7 +152,8 @@ uint64_t build_id() {
 }
 
 std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file) {
-  return make_dry_backend(parse_caps(profile, file));
+  const Caps caps = parse_caps(profile, file);
+  return make_dry_backend(caps, to_info(caps));
 }
 
 std::string profile(const std::string& choice, const std::vector<RefusedFeature>& without) {

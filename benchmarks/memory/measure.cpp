@@ -12,8 +12,7 @@ Profile open_profile(const std::string& device) {
   const std::shared_ptr<const Backend> dry = open_backend("dry:" + device);
   DeviceInfo info = dry->info();
   info.memory_bytes = uint64_t{1} << 44;
-  return {fmt::format("{} ({})", info.name, info.driver),
-          [dry, info] { return dry_backend(*dry, info); }};
+  return {fmt::format("{} ({})", info.name, info.driver), [dry, info] { return dry->dry(info); }};
 }
 
 Bench::Bench(std::string row, Workload workload, Profile profile, int candidates)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rewind/core/base/environment.h"
+
 namespace rw {
 
 CheckpointScope::CheckpointScope(bool enabled, SavePolicy policy) {
@@ -13,6 +15,11 @@ CheckpointScope::CheckpointScope(bool enabled, SavePolicy policy) {
 
 CheckpointScope::~CheckpointScope() {
   if (tape_) tape_->close_segment(segment_);
+}
+
+bool checkpoints_blocks() {
+  const std::string wanted = env_text("REWIND_RECOMPUTE");
+  return wanted == "block" || wanted == "1";
 }
 
 SavePolicy save_ops(std::vector<std::string> names) {

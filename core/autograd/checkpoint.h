@@ -36,6 +36,9 @@ inline CheckpointScope checkpoint(SavePolicy policy) {
   return CheckpointScope(true, std::move(policy));
 }
 
+// $REWIND_RECOMPUTE=block (or 1): modules make checkpoint segments of their blocks by themselves.
+bool checkpoints_blocks();
+
 // Policies; any function of a SaveQuery (op, cost, bytes, is_heavy) is one. They hold for nested
 // segments too.
 inline SavePolicy save_nothing() {

@@ -51,9 +51,14 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     // Outputs of the next record that open segments keep, whatever their policies say: bit i is
     // output i.
     virtual uint32_t kept_outputs() const = 0;
+    // Told before backward starts from a tensor of this tape; segments may still be open.
+    virtual void before_backward(Tape&, const Tensor&) {}
+    // Another is to take its place for a scope: false where it does not end what it does here.
+    virtual bool give_way() { return false; }
   };
   Observer* observer() const { return observer_; }
   Observer* exchange_observer(Observer* observer) { return std::exchange(observer_, observer); }
+  bool is_empty() const { return alive_ == 0; }       // nothing recorded is alive
   int64_t begin() const { return records_.begin(); }  // the oldest record's index
   int64_t end() const { return records_.end(); }      // the next record's index
 

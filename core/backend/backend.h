@@ -155,9 +155,10 @@ class Backend {
   virtual void synchronize() = 0;  // wait for all work
   virtual BackendStats stats() const { return {}; }
 
-  // A backend that predicts this one: same limits and workspaces, no memory, no compute. Null where
-  // there is none.
-  virtual std::unique_ptr<Backend> dry() const { return nullptr; }
+  // A backend that predicts this one: same workspaces, no memory, no compute, and its own limits or
+  // those of `limits`. Null where there is none.
+  std::unique_ptr<Backend> dry() const { return dry(info()); }
+  virtual std::unique_ptr<Backend> dry(const DeviceInfo& /*limits*/) const { return nullptr; }
   virtual bool is_dry() const { return false; }  // such a one: reads give zeros
 
   virtual std::vector<HeapUsage> heaps() const { return {}; }

@@ -7,16 +7,11 @@
 
 namespace rw {
 
-namespace {
-
-// What a record does, without the sizes of its tensors.
-uint64_t signature_of(const char* op) {
+uint64_t op_signature(const Op& op) {
   uint64_t hash = fnv1a_start;
-  for (const char* c = op; *c; ++c) hash = fnv1a(hash, static_cast<unsigned char>(*c));
+  for (const char* c = op.name; *c; ++c) hash = fnv1a(hash, static_cast<unsigned char>(*c));
   return hash;
 }
-
-}  // namespace
 
 Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
   Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded.signature};
@@ -27,56 +22,51 @@ Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
   return recompute;
 }
 
-RecomputeScope::RecomputeScope(Recompute recompute, RecordedGraph* record)
-    : recompute_(std::move(recompute)), record_(record) {
-  if (!grad_enabled()) return;
-  tape_ = Tape::current();
-  check<AutogradError>(!tape_->in_segment() && !tape_->observer(), "checkpoint",
-                       "planned recomputation must be the outermost scope");
-  first_ = tape_->end();
-  keeps_.resize(recompute_.signature.size());
-  for (const auto& [record_index, slot] : recompute_.keep)
+RecomputePass::RecomputePass(Tape& tape, const Recompute& recompute, RecordedGraph* record)
+    : tape_(tape),
+      recompute_(recompute),
+      record_(record),
+      first_(tape.end()),
+      keeps_(recompute.signature.size()) {
+  for (const auto& [record_index, slot] : recompute.keep)
     if (slot < 32) keeps_.at(record_index) |= uint32_t{1} << slot;
-  outer_ = tape_->exchange_observer(this);
-  if (recompute_.evicts) evicting_ = tape_->open_segment({}, true);
+  if (recompute.evicts) evicting_ = tape.open_segment({}, true);
 }
 
-RecomputeScope::~RecomputeScope() {
-  if (!tape_) return;
-  tape_->exchange_observer(outer_);
+void RecomputePass::end() {
   if (record_) sum_leaf_gradients();
-  for (; !open_.empty(); open_.pop_back()) tape_->close_segment(open_.back().second);
-  if (evicting_) tape_->close_segment(*evicting_);
+  for (; !open_.empty(); open_.pop_back()) tape_.close_segment(open_.back().second);
+  if (evicting_) tape_.close_segment(*evicting_);
 }
 
-void RecomputeScope::before_record(Tape& tape, const Op& op) {
+void RecomputePass::before_record(const Op& op) {
   if (record_) {
     default_device()->take_high_water();
     live_before_ = default_device()->live();
   }
   if (diverged_ || recompute_.segments.empty()) return;
-  const auto index = static_cast<size_t>(tape.end() - first_);
-  if (index >= recompute_.signature.size() || recompute_.signature[index] != signature_of(op.name))
-    return diverge(tape);
+  const auto index = static_cast<size_t>(tape_.end() - first_);
+  if (index >= recompute_.signature.size() || recompute_.signature[index] != op_signature(op))
+    return leave();
   for (; !open_.empty() && open_.back().first <= index; open_.pop_back())
-    tape.close_segment(open_.back().second);
+    tape_.close_segment(open_.back().second);
   const auto& segments = recompute_.segments;
   for (; next_segment_ < segments.size() && segments[next_segment_].first == index; ++next_segment_)
-    open_.emplace_back(segments[next_segment_].last, tape.open_segment());
+    open_.emplace_back(segments[next_segment_].last, tape_.open_segment());
 }
 
-void RecomputeScope::diverge(Tape& tape) {
-  diverged_ = true;
-  for (; !open_.empty(); open_.pop_back()) tape.close_segment(open_.back().second);
-  if (default_device()->live_budget()) evicting_ = tape.open_segment({}, true);
+void RecomputePass::leave() {
+  if (std::exchange(diverged_, true)) return;
+  for (; !open_.empty(); open_.pop_back()) tape_.close_segment(open_.back().second);
+  if (default_device()->live_budget() && !evicting_) evicting_ = tape_.open_segment({}, true);
 }
 
-uint32_t RecomputeScope::kept_outputs() const {
-  const auto index = static_cast<size_t>(tape_->end() - first_);
+uint32_t RecomputePass::kept_outputs() const {
+  const auto index = static_cast<size_t>(tape_.end() - first_);
   return !diverged_ && index < keeps_.size() ? keeps_[index] : 0;
 }
 
-uint32_t RecomputeScope::value_of(const Edge& edge) {
+uint32_t RecomputePass::value_of(const Edge& edge) {
   auto& values = record_->graph.values;
   const auto [found, is_new] = values_.try_emplace(edge.root, static_cast<uint32_t>(values.size()));
   if (is_new) {
@@ -86,7 +76,7 @@ uint32_t RecomputeScope::value_of(const Edge& edge) {
   return found->second;
 }
 
-void RecomputeScope::after_record(const Record& record) {
+void RecomputePass::after_record(const Record& record) {
   if (!record_) return;
   GraphRecord node;
   node.reached = !record.outputs.empty() && record.outputs[0].requires_grad;
@@ -120,14 +110,31 @@ void RecomputeScope::after_record(const Record& record) {
   record_->ops.emplace_back(record.op->name);
   record_->is_heavy.push_back(record.op->is_heavy);
   record_->costs.push_back(record.cost);
-  record_->signature.push_back(signature_of(record.op->name));
+  record_->signature.push_back(op_signature(*record.op));
 }
 
-void RecomputeScope::sum_leaf_gradients() {
+void RecomputePass::sum_leaf_gradients() {
   std::vector<uint64_t>& bytes = record_->graph.leaf_gradients;
   bytes.assign(record_->graph.records.size(), 0);
   for (const auto& [leaf, made] : leaves_) bytes[made.first] += made.second;
   for (size_t i = bytes.size(); i-- > 1;) bytes[i - 1] += bytes[i];
+}
+
+RecomputeScope::RecomputeScope(Recompute recompute, RecordedGraph* record)
+    : recompute_(std::move(recompute)) {
+  if (!grad_enabled()) return;
+  tape_ = Tape::current();
+  const bool is_free = !tape_->observer() || tape_->observer()->give_way();
+  check<AutogradError>(is_free && !tape_->in_segment(), "checkpoint",
+                       "planned recomputation must be the outermost scope");
+  outer_ = tape_->exchange_observer(this);
+  pass_.emplace(*tape_, recompute_, record);
+}
+
+RecomputeScope::~RecomputeScope() {
+  if (!pass_) return;
+  tape_->exchange_observer(outer_);
+  pass_->end();
 }
 
 MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device)

@@ -40,34 +40,35 @@ struct RecordedGraph {
   std::vector<uint64_t> signature;  // by record
 };
 
+uint64_t op_signature(const Op& op);  // what a record does, without the sizes of its tensors
+
 // The plan as forward passes follow it, by counting records.
 Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan);
 
-// The forward pass of one micro-batch. Marks in the model (CheckpointScope) are ignored inside.
-class [[nodiscard]] RecomputeScope : public Tape::Observer {
+// One forward pass on a tape: sets the segments of a plan, by counting records, and observes what
+// the pass does. The tape's observer tells it of every op.
+class RecomputePass {
  public:
-  // `record`: receives the graph of the pass and outlives the scope; null: nobody wants it.
-  explicit RecomputeScope(Recompute recompute, RecordedGraph* record = nullptr);
-  ~RecomputeScope() override;
-  RecomputeScope(const RecomputeScope&) = delete;
-  RecomputeScope& operator=(const RecomputeScope&) = delete;
+  // Begins with the tape's next record. `recompute` and `record` outlive the pass; `record`:
+  // receives its graph, null: nobody wants it.
+  RecomputePass(Tape& tape, const Recompute& recompute, RecordedGraph* record);
 
-  void before_record(Tape& tape, const Op& op) override;
-  void after_record(const Record& record) override;
-  uint32_t kept_outputs() const override;
+  void before_record(const Op& op);
+  void after_record(const Record& record);
+  uint32_t kept_outputs() const;
+  void leave();  // the plan is of something else: what follows is evicted, or kept
+  void end();    // before backward
 
-  bool diverged() const { return diverged_; }  // the program did not do what the plan was made for
+  bool diverged() const { return diverged_; }
 
  private:
-  void diverge(Tape& tape);
   void sum_leaf_gradients();
   uint32_t value_of(const Edge& edge);
 
-  const Recompute recompute_;
+  Tape& tape_;
+  const Recompute& recompute_;
   RecordedGraph* record_;
-  std::shared_ptr<Tape> tape_;
-  Tape::Observer* outer_ = nullptr;
-  int64_t first_ = 0;
+  const int64_t first_;
   size_t next_segment_ = 0;                                  // of the plan
   std::vector<std::pair<uint32_t, Segments::Handle>> open_;  // last record, segment on the tape
   std::vector<uint32_t> keeps_;  // by record of the plan: bits of outputs
@@ -78,6 +79,29 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   // By leaf: the last record that reads it, whose vjp is the first to make its gradient, and its
   // bytes.
   std::unordered_map<const TensorImpl*, std::pair<size_t, uint64_t>> leaves_;
+};
+
+// The forward pass of one micro-batch. Marks in the model (CheckpointScope) are ignored inside.
+class [[nodiscard]] RecomputeScope : public Tape::Observer {
+ public:
+  // `record`: receives the graph of the pass and outlives the scope; null: nobody wants it.
+  explicit RecomputeScope(Recompute recompute, RecordedGraph* record = nullptr);
+  ~RecomputeScope() override;
+  RecomputeScope(const RecomputeScope&) = delete;
+  RecomputeScope& operator=(const RecomputeScope&) = delete;
+
+  void before_record(Tape&, const Op& op) override { pass_->before_record(op); }
+  void after_record(const Record& record) override { pass_->after_record(record); }
+  uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
+
+  // The program did not do what the plan was made for.
+  bool diverged() const { return pass_ && pass_->diverged(); }
+
+ private:
+  const Recompute recompute_;
+  std::shared_ptr<Tape> tape_;
+  Tape::Observer* outer_ = nullptr;
+  std::optional<RecomputePass> pass_;  // none where nothing is recorded
 };
 
 inline RecomputeScope checkpoint(Recompute recompute) {

@@ -39,7 +39,7 @@ const Op from_nothing = {"random", made_from_nothing};
 // One run on the default device, which is dry, and this thread's tape, which is empty.
 class TapeRerun::Pass : public Tape::Observer {
  public:
-  Pass(const Tape& from, const std::vector<bool>& left_out)
+  Pass(const Tape& from, const std::vector<bool>& left_out, bool keeps)
       : from_(from), left_out_(left_out), tape_(*Tape::current()) {
     for (int64_t i = from.begin(); i < from.end(); ++i) {
       const Record* record = from.find(i);
@@ -51,10 +51,10 @@ class TapeRerun::Pass : public Tape::Observer {
     }
     find_held();
     for (const Segment& segment : from.segments().all())
-      if (!segment.policy && !segment.kept.empty()) tape_.exchange_observer(this);
+      if (keeps && !segment.policy && !segment.kept.empty()) tape_.exchange_observer(this);
   }
 
-  void run(int64_t root, int slot) {
+  void forward() {
     for (int64_t i = from_.begin(); i < from_.end(); ++i) {
       close_segments(i);
       open_segments(i);
@@ -63,7 +63,10 @@ class TapeRerun::Pass : public Tape::Observer {
     }
     close_segments(from_.end());
     current_ = nullptr;
-    tape_.exchange_observer(nullptr);
+  }
+
+  void backward(int64_t root, int slot) {
+    if (tape_.observer() == this) tape_.exchange_observer(nullptr);
     drop(from_.end());
     const Tensor loss = values_.at(from_.find(root)->outputs[static_cast<size_t>(slot)].id);
     loss.backward(loss.numel() == 1 ? Tensor() : empty(loss.shape(), loss.dtype()));
@@ -173,9 +176,9 @@ class TapeRerun::Pass : public Tape::Observer {
   const Record* current_ = nullptr;
 };
 
-TapeRerun::TapeRerun(const Tape& tape, const Tensor& loss) : tape_(tape) {
+TapeRerun::TapeRerun(const Tape& tape, const Tensor& loss, Marks marks) : tape_(tape) {
   for (const Segment& segment : tape.segments().all())
-    if (segment.last < 0 || segment.evicts) return;
+    if (segment.last < 0 || (marks == Marks::kept && segment.evicts)) return;
   if (loss.defined() && loss.impl().producer.tape.lock().get() == &tape) {
     root_ = loss.impl().producer.index;
     slot_ = loss.impl().producer.slot;
@@ -195,14 +198,48 @@ TapeRerun::TapeRerun(const Tape& tape, const Tensor& loss) : tape_(tape) {
 }
 
 std::optional<TapeRerun::Need> TapeRerun::run(const std::vector<bool>& left_out) const {
+  const auto program = [&] {
+    Pass pass(tape_, left_out, true);
+    pass.forward();
+    pass.backward(root_, slot_);
+  };
   try {
-    const Forecast forecast =
-        dry_run(default_device()->backend().dry(), [&] { Pass(tape_, left_out).run(root_, slot_); },
-                {.techniques = context().techniques, .pack = false});
+    const Forecast forecast = dry_run(default_device()->backend().dry(), program,
+                                      {.techniques = context().techniques, .pack = false});
     return Need{forecast.memory.peak, replay_cost(forecast.work), forecast.flops()};
   } catch (const OutOfMemory&) {
     return std::nullopt;
   }
+}
+
+void TapeRerun::run(const Recompute& recompute, RecordedGraph* record) const {
+  const std::vector<bool> all(static_cast<size_t>(tape_.segments().size()), true);
+  Pass pass(tape_, all, false);
+  {
+    const RecomputeScope scope(recompute, record);
+    pass.forward();
+  }
+  pass.backward(root_, slot_);
+}
+
+uint64_t TapeRerun::outside_bytes() const {
+  std::unordered_map<uint64_t, uint64_t> bytes;  // by value
+  for (int64_t i = tape_.begin(); i < tape_.end(); ++i) {
+    const Record* record = tape_.find(i);
+    if (!record) continue;
+    for (const Edge& edge : record->inputs) {
+      if (edge.record >= tape_.begin()) continue;
+      bytes[edge.id] = static_cast<uint64_t>(edge.shape.numel()) * size_of(edge.dtype);
+      if (!edge.leaf.defined()) continue;
+      const TensorImpl& leaf = edge.leaf.impl();
+      for (const Tensor& gradient : {leaf.grad, leaf.grad_place})
+        if (gradient.defined()) bytes[gradient.impl().id] = gradient.bytes();
+    }
+  }
+  const uint64_t unit = default_device()->info().alignment;
+  uint64_t all = 0;
+  for (const auto& [id, size] : bytes) all += (std::max(size, unit) + unit - 1) / unit * unit;
+  return all;
 }
 
 }  // namespace rw

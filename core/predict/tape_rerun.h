@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rewind/core/predict/dry_run.h"
+#include "rewind/core/predict/recompute.h"
 
 namespace rw {
 
@@ -18,15 +19,23 @@ class TapeRerun {
     double flops = 0;  // of all
   };
 
+  // What becomes of the tape's segments.
+  enum class Marks { kept, ignored };
+
   // `loss`: as for segment_reports.
-  TapeRerun(const Tape& tape, const Tensor& loss);
+  TapeRerun(const Tape& tape, const Tensor& loss, Marks marks = Marks::kept);
 
   // Whether that is possible: the device can be predicted, there is something to start backward
-  // from, and all segments are closed and set by marks or a plan.
+  // from, and all segments are closed and, where they are kept, set by marks or a plan.
   bool is_possible() const { return possible_; }
   // With the tape's segments but those that are left out, by number. Nothing: the device has not as
   // much memory.
   std::optional<Need> run(const std::vector<bool>& left_out) const;
+  // On the default device, which is dry: under a plan, without the tape's segments. A StepProgram
+  // (core/predict/search.h).
+  void run(const Recompute& recompute, RecordedGraph* record) const;
+  // Of what it makes of values from outside the tape: leaves, their gradients, inputs.
+  uint64_t outside_bytes() const;
 
  private:
   class Pass;

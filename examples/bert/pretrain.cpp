@@ -38,6 +38,7 @@ void Pretrain::add_to(CLI::App& app) {
   app.add_option("--batch", batch, "sequences per step")->capture_default_str();
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
+  if (checkpoints_blocks()) checkpoint_every = 1;
   app.add_option("--checkpoint-every", checkpoint_every,
                  "layers per segment of recomputed activations; 0: keep all activations")
       ->capture_default_str();

@@ -105,7 +105,7 @@ std::unique_ptr<Backend> Planner::open(Room room) const {
   DeviceInfo limits = info();
   if (room != Room::device) limits.memory_bytes = UINT64_MAX;
   if (room == Room::any) limits.max_block_bytes = uint64_t{1} << 62;
-  return dry_backend(device_, limits);
+  return device_.dry(limits);
 }
 
 std::vector<StepTrace> Planner::steps(const StepSettings& settings,

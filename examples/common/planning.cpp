@@ -9,13 +9,21 @@
 #include "examples/common/fit.h"
 #include "examples/common/remedies.h"
 #include "rewind/backends/open.h"
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/base/environment.h"
 #include "rewind/core/memory/process_memory.h"
 #include "rewind/data/files.h"
 #include "rewind/io/timeline.h"
+#include "rewind/optim/environment.h"
 
 namespace rw {
 
 void PlanningOptions::add_to(CLI::App& app) {
+  set_obeys_environment(false);  // these options do
+  budget = env_text("REWIND_MEMORY_BUDGET");
+  timeline = env_text("REWIND_TIMELINE");
+  recompute = env_text("REWIND_RECOMPUTE");
+  if (checkpoints_blocks() || recompute == "0") recompute.clear();  // models' own
   app.add_flag("--plan", plan, "do not train: predict memory and work of a step, and stop");
   app.add_option("--fit", fit, "with --plan: the largest batches that fit in this memory, as 8GiB")
       ->needs("--plan");
@@ -44,7 +52,11 @@ void write_trace(const PlanningOptions& options, const MemoryTrace& trace) {
 void apply_recompute(const Planner& planner, const PlanningOptions& options,
                      StepSettings& settings) {
   if ((options.budget.empty() && options.recompute.empty()) || !planner.outline().trains) return;
-  check(options.recompute != "evict" || !options.budget.empty(), "options",
+  // The environment's word did not pass the command line.
+  const std::string& how = options.recompute;
+  check(how.empty() || how == "memory" || how == "speed" || how == "evict", "options",
+        "--recompute or REWIND_RECOMPUTE must be memory, speed or evict (or block), got '{}'", how);
+  check(how != "evict" || !options.budget.empty(), "options",
         "--recompute evict needs --memory-budget");
   if (!options.budget.empty()) settings.budget = parse_bytes(options.budget);
   if (options.recompute == "evict") {

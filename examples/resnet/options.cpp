@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "rewind/nn/models/recompute.h"
-
 namespace rw {
 
 void ResNetOptions::add_to(CLI::App& app) {
@@ -65,7 +63,7 @@ void ResNetOptions::complete() {
 }
 
 StepSettings ResNetOptions::settings() const {
-  const bool by_environment = checkpoint == "none" && recompute_requested();
+  const bool by_environment = checkpoint == "none" && checkpoints_blocks();
   return {.dtype = device.parsed_dtype(),
           .batch = batch,
           .accumulate = accumulate,

@@ -6,7 +6,6 @@
 #include "rewind/core/ops/autocast.h"
 #include "rewind/core/ops/operators.h"
 #include "rewind/nn/init.h"
-#include "rewind/nn/models/recompute.h"
 
 namespace rw {
 
@@ -93,7 +92,7 @@ BertEncoder::BertEncoder(const BertConfig& c) {
                                 .norm_eps = to_float(c.layer_norm_eps)}));
     register_module(fmt::format("layer.{}", i), *layers_.back());
   }
-  if (recompute_requested()) set_checkpoint(1);
+  if (checkpoints_blocks()) set_checkpoint(1);
 }
 
 void BertEncoder::set_checkpoint(int every) {

@@ -4,7 +4,6 @@
 
 #include "rewind/core/autograd/checkpoint.h"
 #include "rewind/nn/init.h"
-#include "rewind/nn/models/recompute.h"
 
 namespace rw {
 
@@ -129,7 +128,7 @@ ResNet::ResNet(const ResNetConfig& config)
   }
   if (norm_ && config.pre_activation) register_module("norm", *norm_);
   register_module("fc", fc_);
-  if (recompute_requested()) set_checkpoint(CheckpointMode::block);
+  if (checkpoints_blocks()) set_checkpoint(CheckpointMode::block);
 }
 
 void ResNet::set_checkpoint(CheckpointMode mode, int every) {

@@ -137,7 +137,7 @@ void read_profile(Input input) {
   expect(vulkan::to_json(vulkan::parse_caps(text, "again")) == text,
          "a profile survives a round trip");
   try {
-    dry_run(vulkan::make_dry_backend(caps), [] {
+    dry_run(vulkan::make_dry_backend(caps, vulkan::to_info(caps)), [] {
       Linear layer(40000, 300);
       sum(layer(full({64, 40000}, 1))).backward();
       sum(conv2d(full({2, 9, 9, 16}, 1), full({32, 3, 3, 16}, 1), {})).item();
@@ -171,8 +171,8 @@ void read_config(Input input) {
          "a configuration survives a round trip");
   if (config.num_hidden_layers > 20) return;
   use_cpu();
-  dry_run(dry_backend(default_device()->backend(),
-                      {.memory_bytes = UINT64_MAX, .max_block_bytes = uint64_t{1} << 60}),
+  dry_run(default_device()->backend().dry(
+              {.memory_bytes = UINT64_MAX, .max_block_bytes = uint64_t{1} << 60}),
           [&] { BertForPreTraining model(config); });
 }
 

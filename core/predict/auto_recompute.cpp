@@ -1,0 +1,170 @@
+#include "rewind/core/predict/auto_recompute.h"
+
+#include <algorithm>
+
+#include "rewind/core/memory/memory_report.h"
+#include "rewind/core/predict/tape_rerun.h"
+
+namespace rw {
+
+namespace {
+
+using Mode = AutoRecomputeOptions::Mode;
+
+// Planning takes as long as some steps: a program whose memory grows without end goes on by
+// eviction.
+constexpr int most_plans = 4;
+
+// Of the budget, for what a plan does not know exactly: the rounding of sizes.
+uint64_t margin(uint64_t budget) {
+  return budget / 64;
+}
+
+// As the default device, with as much memory as is asked for: what does not fit is planned for,
+// too.
+std::unique_ptr<Backend> endless_device() {
+  const Backend& backend = default_device()->backend();
+  DeviceInfo limits = backend.info();
+  limits.memory_bytes = UINT64_MAX;
+  limits.max_block_bytes = uint64_t{1} << 62;
+  return backend.dry(limits);
+}
+
+// A plan by the records that are alive before backward, as one by all records of the pass.
+// `alive`: for each of them its number in the pass.
+Recompute spread(Recompute plan, const std::vector<uint32_t>& alive,
+                 const std::vector<uint64_t>& ops) {
+  for (auto& segment : plan.segments) {
+    segment.first = alive[segment.first];
+    segment.last = alive[segment.last - 1] + 1;
+  }
+  for (auto& output : plan.keep) output.record = alive[output.record];
+  plan.signature = ops;
+  return plan;
+}
+
+}  // namespace
+
+AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
+    : options_(std::move(options)), tape_(Tape::current()) {
+  check<ValueError>(has_budget() || options_.mode == Mode::memory || options_.mode == Mode::speed,
+                    "recompute", "a budget must be given for this mode, got none");
+  check<AutogradError>(!tape_->in_segment() && !tape_->observer(), "recompute",
+                       "automatic recomputation must be the outermost scope");
+  tape_->exchange_observer(this);
+  if (has_budget()) budget_.emplace(options_.budget);
+}
+
+AutoRecompute::~AutoRecompute() {
+  end();
+  tape_->exchange_observer(nullptr);
+}
+
+void AutoRecompute::before_record(Tape& tape, const Op& op) {
+  if (pass_ && tape.is_empty()) end();  // nobody wanted its gradient
+  if (!pass_) begin(tape);
+  pass_->before_record(op);
+}
+
+void AutoRecompute::begin(Tape& tape) {
+  live_ = default_device()->live();
+  kind_ = expected_;
+  recompute_ = {};
+  if (kind_ >= 0) {
+    Kind& kind = kinds_[static_cast<size_t>(kind_)];
+    // More is live besides the pass than the plan was made for: it is made again.
+    if (kind.plan && has_budget() && live_ > kind.others + margin(options_.budget))
+      kind.plan.reset();
+    if (kind.plan) recompute_ = *kind.plan;
+  }
+  if (recompute_.segments.empty()) recompute_.evicts = has_budget();
+  trace_ = {};
+  first_ = tape.end();
+  pass_.emplace(tape, recompute_, nullptr);
+}
+
+void AutoRecompute::after_record(const Record& record) {
+  pass_->after_record(record);
+  trace_.ops.push_back(op_signature(*record.op));
+  trace_.bytes.push_back(record.outputs.empty() ? 0 : record.outputs[0].bytes);
+  if (!has_budget() || recompute_.segments.empty()) return;
+  const Trace& expected = kinds_[static_cast<size_t>(kind_)].trace;
+  const size_t i = trace_.bytes.size() - 1;
+  if (i < expected.bytes.size() && expected.bytes[i] != trace_.bytes[i]) pass_->leave();
+}
+
+void AutoRecompute::end() {
+  if (!pass_) return;
+  pass_->end();
+  pass_.reset();
+}
+
+int AutoRecompute::kind_of_trace() {
+  const auto found = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& kind) {
+    return has_budget() ? kind.trace == trace_ : kind.trace.ops == trace_.ops;
+  });
+  const auto number = static_cast<int>(found - kinds_.begin());
+  if (found == kinds_.end()) kinds_.push_back({.trace = trace_});
+  return number;
+}
+
+void AutoRecompute::before_backward(Tape& tape, const Tensor& root) {
+  if (!pass_) return;
+  end();
+  const int number = kind_of_trace();
+  Kind& kind = kinds_[static_cast<size_t>(number)];
+  ++kind.passes;
+  if (last_ >= 0) kinds_[static_cast<size_t>(last_)].next = number;
+  last_ = number;
+  expected_ = kind.next >= 0 ? kind.next : number;
+  const bool is_settled = kind.plan || !kind.fault.empty() || kind.plans == most_plans;
+  if (options_.mode == Mode::evict || is_settled || (has_budget() && kind.passes < 2)) return;
+  ++kind.plans;
+  plan(tape, root, kind);
+}
+
+void AutoRecompute::plan(Tape& tape, const Tensor& root, Kind& kind) {
+  const TapeRerun rerun(tape, root, TapeRerun::Marks::ignored);
+  if (!rerun.is_possible()) return void(kind.fault = "the device cannot be predicted");
+  std::vector<uint32_t> alive;
+  for (int64_t i = tape.begin(); i < tape.end(); ++i) {
+    if (!tape.find(i)) continue;
+    if (i < first_) return void(kind.fault = "records of an earlier pass are alive");
+    alive.push_back(static_cast<uint32_t>(i - first_));
+  }
+  const uint64_t known = rerun.outside_bytes();
+  kind.others = live_;
+  const uint64_t others = live_ - std::min(live_, known);
+  try {
+    RecomputeSearch search(
+        endless_device,
+        [&](const Recompute& recompute, RecordedGraph* record) { rerun.run(recompute, record); },
+        {.candidates = options_.candidates});
+    const uint64_t spare = others + margin(options_.budget);
+    const uint64_t bytes = options_.budget - std::min(options_.budget, spare);
+    const RecomputeChoice choice = options_.mode == Mode::memory  ? search.memory()
+                                   : options_.mode == Mode::speed ? search.speed()
+                                                                  : search.budget(bytes);
+    if (has_budget() && choice.peak() > bytes)
+      return void(kind.fault = fmt::format("its least peak is {}, {} more are live besides it",
+                                           format_bytes(choice.peak()), format_bytes(others)));
+    kind.plan = spread(choice.recompute, alive, trace_.ops);
+  } catch (const OutOfMemory& e) {
+    kind.fault = fmt::format("{}; {} more are live besides it", e.what(), format_bytes(others));
+  }
+}
+
+std::vector<std::string> AutoRecompute::kinds() const {
+  std::vector<std::string> all;
+  for (const Kind& kind : kinds_) {
+    std::string text = fmt::format("{} passes of {} records: ", kind.passes, kind.trace.ops.size());
+    if (kind.plan)
+      text += fmt::format("planned, {} segments", kind.plan->segments.size());
+    else
+      text += has_budget() ? "evicted" : "kept";
+    all.push_back(kind.fault.empty() ? text : text + " (" + kind.fault + ")");
+  }
+  return all;
+}
+
+}  // namespace rw

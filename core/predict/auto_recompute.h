@@ -1,0 +1,92 @@
+// Recomputation for programs that say nothing of it: every forward pass of this thread, up to its
+// backward(), keeps within a budget or to a policy.
+//   const AutoRecompute recompute({.budget = parse_bytes("6GiB")});
+//   ... the program's training loop ...
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rewind/core/predict/search.h"
+
+namespace rw {
+
+struct AutoRecomputeOptions {
+  enum class Mode {
+    budget,  // as little as keeps live bytes within the budget
+    memory,  // the least peak with every op run at most twice
+    speed,   // outputs of matrix products, convolutions and the like are kept
+    evict,   // no plan: drops and makes again while it runs, to keep within the budget
+  };
+  Mode mode = Mode::budget;
+  uint64_t budget = 0;  // bytes of the device that may be live; 0: any number (not for `budget`)
+  int candidates = 12;  // plans to measure
+};
+
+// While it lives, forward passes of this thread's tape are recorded under a plan of their own. The
+// plan for a kind of pass (its ops in order; with a budget their sizes, too) is made from a pass of
+// that kind, before its backward: from the first, with a budget from the second, when optimizers
+// have their state. Passes without a plan, and those that turn out to be another kind, keep
+// everything or, where there is a budget, are evicted (core/predict/recompute.h). The budget bounds
+// live bytes at any time: OutOfMemory where an op needs more. Marks in models are ignored.
+// Gradients are bit-equal to those without it.
+class [[nodiscard]] AutoRecompute : public Tape::Observer {
+ public:
+  // ValueError where the mode needs a budget and there is none; AutogradError inside another scope.
+  explicit AutoRecompute(AutoRecomputeOptions options);
+  ~AutoRecompute() override;
+  AutoRecompute(const AutoRecompute&) = delete;
+  AutoRecompute& operator=(const AutoRecompute&) = delete;
+
+  // What was made of the kinds of passes met so far: "12 records: planned, 3 segments".
+  std::vector<std::string> kinds() const;
+
+  void before_record(Tape& tape, const Op& op) override;
+  void after_record(const Record& record) override;
+  uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
+  void before_backward(Tape& tape, const Tensor& root) override;
+  bool give_way() override {
+    end();
+    return true;
+  }
+
+ private:
+  // A pass as it went: what its ops were, and how large their first outputs.
+  struct Trace {
+    std::vector<uint64_t> ops, bytes;
+    bool operator==(const Trace&) const = default;
+  };
+  struct Kind {
+    Trace trace;
+    int passes = 0;
+    int next = -1;                       // the kind that came after it last
+    std::optional<Recompute> plan = {};  // none yet, or it is not worth one
+    int plans = 0;                       // that were made, or tried
+    uint64_t others = 0;                 // live bytes that the plan knows nothing of
+    std::string fault = "";              // why there is no plan
+  };
+
+  void begin(Tape& tape);
+  void end();
+  int kind_of_trace();
+  void plan(Tape& tape, const Tensor& root, Kind& kind);
+  bool has_budget() const { return options_.budget > 0; }
+
+  const AutoRecomputeOptions options_;
+  const std::shared_ptr<Tape> tape_;
+  std::optional<MemoryBudget> budget_;
+  std::vector<Kind> kinds_;
+  int expected_ = -1;  // kind of the next pass, -1: none
+  int last_ = -1;      // kind of the pass before
+
+  Recompute recompute_;  // of the pass that is open
+  std::optional<RecomputePass> pass_;
+  int kind_ = -1;  // that it is taken for
+  Trace trace_;
+  int64_t first_ = 0;
+  uint64_t live_ = 0;  // when it began
+};
+
+}  // namespace rw

@@ -1,0 +1,72 @@
+#include "rewind/optim/environment.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "rewind/core/base/environment.h"
+#include "rewind/core/memory/memory_report.h"
+#include "rewind/core/predict/auto_recompute.h"
+#include "rewind/io/timeline.h"
+
+namespace rw {
+
+namespace {
+
+using Mode = AutoRecomputeOptions::Mode;
+
+bool obeys = true;
+
+// What a thread that trains does because of the environment.
+struct Obeyed {
+  bool is_read = false;
+  std::optional<AutoRecompute> recompute;
+  int64_t updates = 0;
+};
+thread_local Obeyed obeyed;
+
+std::optional<AutoRecomputeOptions> asked_for() {
+  const std::string budget = env_text("REWIND_MEMORY_BUDGET"), how = env_text("REWIND_RECOMPUTE");
+  constexpr std::array<std::string_view, 7> known = {"",       "0",     "1",    "block",
+                                                     "memory", "speed", "evict"};
+  check<ValueError>(std::find(known.begin(), known.end(), how) != known.end(), "REWIND_RECOMPUTE",
+                    "must be block, memory, speed or evict, got '{}'", how);
+  AutoRecomputeOptions options{.budget = budget.empty() ? 0 : parse_bytes(budget)};
+  if (how == "memory") options.mode = Mode::memory;
+  if (how == "speed") options.mode = Mode::speed;
+  if (how == "evict") options.mode = Mode::evict;
+  check<ValueError>(how != "evict" || options.budget, "REWIND_RECOMPUTE",
+                    "evict needs REWIND_MEMORY_BUDGET, as 6GiB");
+  const bool is_plain =
+      options.mode == Mode::budget && (!options.budget || how == "block" || how == "1");
+  return is_plain ? std::nullopt : std::optional(options);
+}
+
+}  // namespace
+
+void set_obeys_environment(bool on) {
+  obeys = on;
+}
+
+void obey_environment() {
+  if (!obeys || obeyed.is_read || context().only) return;  // dry runs obey their callers
+  obeyed.is_read = true;
+  const std::optional<AutoRecomputeOptions> options = asked_for();
+  const Tape& tape = *Tape::current();
+  if (options && !tape.observer() && !tape.in_segment()) obeyed.recompute.emplace(*options);
+}
+
+// The third update: the first ones make what stays.
+void obey_environment_after_update(Device& device) {
+  if (!obeys || context().only) return;
+  const int64_t done = ++obeyed.updates;
+  if (done != 2 && done != 3) return;
+  const std::string file = env_text("REWIND_TIMELINE");
+  if (file.empty()) return;
+  if (done == 2)
+    device.start_trace();
+  else
+    write_timeline_html(file, device.stop_trace());
+}
+
+}  // namespace rw
