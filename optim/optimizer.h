@@ -43,7 +43,8 @@ class Optimizer {
   void set_learning_rate(float rate);  // before lr_scale and schedule
   void set_schedule(const Schedule& schedule) { schedule_ = schedule; }
   void set_scaler(const LossScaler& scaler);  // starts it afresh
-  void set_max_norm(float max_norm);          // clips the gradient's norm; 0: no clipping
+  const LossScaler& scaler() const { return scaler_; }
+  void set_max_norm(float max_norm);  // clips the gradient's norm; 0: no clipping
 
   // These wait for the device.
   uint64_t updates() const;  // done

@@ -126,6 +126,28 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
   CHECK(refusal(Training(folder.path, settings, 3))
             .find("must be in 3 steps, 3 per epoch, got step 4") != std::string::npos);
 
+  // More steps, or another dtype.
+  {
+    const TemporaryFolder other;
+    const nlohmann::json first = {{"lr", 0.1}, {"steps", 7}, {"dtype", "f32"}};
+    const nlohmann::json more = {{"lr", 0.1}, {"steps", 9}, {"dtype", "f16"}};
+    Training(other.path, first).run(-1);
+    {
+      Training training(other.path, first);
+      CHECK_THROWS_AS(training.run(0), Interrupted);
+    }
+    auto kept = std::make_unique<Training>(other.path, more, 9);
+    Training& longer = *kept;
+    longer.steps.optimizer.set_scaler(LossScaler::dynamic(1024));
+    longer.run();
+    CHECK(longer.loop.start() == 2);
+    CHECK(longer.loop.json()["updates"] == 5);  // of two steps each, the last one alone
+    CHECK(longer.steps.optimizer.loss_scale() == 1024);
+    kept.reset();  // and its lock
+    CHECK(refusal(Training(other.path, {{"lr", 0.2}, {"steps", 7}, {"dtype", "f32"}}))
+              .find("is of another run") != std::string::npos);
+  }
+
   // Positions that another program wrote.
   const auto written = [&](const TrainingPosition& position) {
     const TemporaryFolder other;

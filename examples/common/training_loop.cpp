@@ -32,6 +32,7 @@ void TrainingLoop::resume() {
       snapshots_->load_latest(state(), [this](const auto& position) { check_resumed(position); });
   if (!loaded) return;
   start_ = loaded->position.step;
+  if (changes_dtype_) optimizer_.set_scaler(optimizer_.scaler());  // the saved one is of the other
   for (const std::string& damaged : loaded->damaged)
     warn(fmt::format("a snapshot is passed over: {}", damaged));
   if (!loaded->damaged.empty())
@@ -46,9 +47,17 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
   check<FileError>(saved.is_object() && saved.contains("settings") && saved.contains("history") &&
                        saved["history"].is_array(),
                    "resume", "'{}' is not of this program: {:?}", folder, position.json);
-  check<FileError>(saved["settings"] == options_.settings, "resume",
-                   "'{}' is of another run: {}, not {}; use another folder, or --restart", folder,
-                   saved["settings"].dump(), options_.settings.dump());
+  // More steps, and other numbers to compute in, are the same run gone on with.
+  const auto lasting = [](nlohmann::json settings) {
+    for (const char* name : {"steps", "dtype"}) settings.erase(name);
+    return settings;
+  };
+  check<FileError>(
+      saved["settings"].is_object() && lasting(saved["settings"]) == lasting(options_.settings),
+      "resume",
+      "'{}' is of another run: {}, not {}; only --steps, --epochs and --dtype may be "
+      "others. Use another folder, or --restart",
+      folder, saved["settings"].dump(), options_.settings.dump());
   check<FileError>(
       position.step <= options_.steps && position.epoch == position.step / options_.batches &&
           position.index == position.step % options_.batches,
@@ -57,6 +66,8 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
       "data the same? Use another folder, or --restart",
       folder, options_.steps, options_.batches, position.step, position.epoch, position.index);
   history_ = saved["history"];
+  const auto dtype = [](const nlohmann::json& settings) { return settings.value("dtype", ""); };
+  changes_dtype_ = dtype(saved["settings"]) != dtype(options_.settings);
 }
 
 void TrainingLoop::write_snapshot(int64_t done) {

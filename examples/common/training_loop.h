@@ -60,6 +60,7 @@ class TrainingLoop {
   Meter& meter_;
   PlannedRun& planned_;
   int64_t start_ = 0;
+  bool changes_dtype_ = false;  // against the snapshot
   double seconds_ = 0;
   nlohmann::json history_ = nlohmann::json::array();
 };
