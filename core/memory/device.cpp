@@ -142,8 +142,10 @@ void Device::out_of_memory(uint64_t bytes) const {
   if (bytes > most)
     reason = fmt::format("the largest block of '{}' is {}", info().name, format_bytes(most));
   else if (budget_.bytes && live() + bytes > budget_.bytes)
-    reason = fmt::format("the memory budget is {} and nothing is left that could be recomputed",
-                         format_bytes(budget_.bytes));
+    reason = fmt::format(
+        "the memory budget is {} and nothing is left that could be recomputed; at least {} would "
+        "do here",
+        format_bytes(budget_.bytes), format_bytes(live() + bytes));
   else if (pool_.limit())
     reason = fmt::format("the memory limit is {}", format_bytes(pool_.limit()));
   throw OutOfMemory(fmt::format(
