@@ -17,10 +17,9 @@ size_t Sequential::segment_length() const {
 
 Tensor Sequential::forward(Tensor x) {
   const size_t segment = is_training() ? segment_length() : 0;
-  const bool segments = segment > 0;
-  const size_t length = segments ? segment : modules_.size();
+  const size_t length = segment > 0 ? segment : modules_.size();
   for (size_t i = 0; i < modules_.size();) {
-    const CheckpointScope scope(segments);
+    const CheckpointScope scope(segment > 0);
     for (const size_t end = std::min(i + length, modules_.size()); i < end; ++i)
       x = modules_[i]->forward(std::move(x));
   }

@@ -140,6 +140,19 @@ nlohmann::json to_json(const Found& found) {
   return json;
 }
 
+// Compiles them all, and prints them, or adds them to the device's `json` where there is one.
+void tell_pipelines(const Found& found, const std::string& text, nlohmann::json* json) try {
+  const std::vector<PipelineStatistics> compiled = found.device->pipeline_statistics(text);
+  if (!json) return print_pipelines(compiled);
+  for (const PipelineStatistics& s : compiled)
+    (*json)["pipelines"].push_back(to_json(s, !text.empty()));
+} catch (const Unsupported& e) {
+  if (json)
+    (*json)["pipelines_fault"] = e.what();
+  else
+    fmt::print("  pipelines     {}\n", e.what());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -163,23 +176,7 @@ int main(int argc, char** argv) {
             all.push_back(to_json(found));
           else
             print(found, kernels);
-          if (!pipelines || !found.device) continue;
-          std::vector<PipelineStatistics> compiled;
-          std::string fault;
-          try {
-            compiled = found.device->pipeline_statistics(text);
-          } catch (const Unsupported& e) {
-            fault = e.what();
-          }
-          if (json) {
-            for (const PipelineStatistics& s : compiled)
-              all.back()["pipelines"].push_back(to_json(s, !text.empty()));
-            if (!fault.empty()) all.back()["pipelines_fault"] = fault;
-          } else if (!fault.empty()) {
-            fmt::print("  pipelines     {}\n", fault);
-          } else {
-            print_pipelines(compiled);
-          }
+          if (pipelines && found.device) tell_pipelines(found, text, json ? &all.back() : nullptr);
         }
         if (json)
           fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));

@@ -217,10 +217,9 @@ void refuse(Caps& caps, const std::string& feature) {
 }
 
 bool has_extension(VkPhysicalDevice device, const char* name) {
-  uint32_t count = 0;
-  vkEnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr);
-  std::vector<VkExtensionProperties> all(count);
-  vkEnumerateDeviceExtensionProperties(device, nullptr, &count, all.data());
+  const auto all = list<VkExtensionProperties>([&](uint32_t* count, VkExtensionProperties* data) {
+    vkEnumerateDeviceExtensionProperties(device, nullptr, count, data);
+  });
   return std::any_of(all.begin(), all.end(),
                      [&](auto& e) { return !std::strcmp(e.extensionName, name); });
 }

@@ -21,11 +21,9 @@ VkPhysicalDevice choose(const Instance& instance, const std::string& choice, Cap
 }
 
 std::vector<VkQueueFamilyProperties> queue_families(VkPhysicalDevice device) {
-  uint32_t count = 0;
-  vkGetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
-  std::vector<VkQueueFamilyProperties> families(count);
-  vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
-  return families;
+  return list<VkQueueFamilyProperties>([&](uint32_t* count, VkQueueFamilyProperties* all) {
+    vkGetPhysicalDeviceQueueFamilyProperties(device, count, all);
+  });
 }
 
 }  // namespace

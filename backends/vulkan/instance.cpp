@@ -34,19 +34,17 @@ VkDebugUtilsMessengerCreateInfoEXT messenger_info() {
 }
 
 bool has_instance_extension(const char* name) {
-  uint32_t count = 0;
-  vkEnumerateInstanceExtensionProperties(nullptr, &count, nullptr);
-  std::vector<VkExtensionProperties> all(count);
-  vkEnumerateInstanceExtensionProperties(nullptr, &count, all.data());
+  const auto all = list<VkExtensionProperties>([](uint32_t* count, VkExtensionProperties* data) {
+    vkEnumerateInstanceExtensionProperties(nullptr, count, data);
+  });
   return std::any_of(all.begin(), all.end(),
                      [&](auto& e) { return !std::strcmp(e.extensionName, name); });
 }
 
 bool has_layer(const char* name) {
-  uint32_t count = 0;
-  vkEnumerateInstanceLayerProperties(&count, nullptr);
-  std::vector<VkLayerProperties> all(count);
-  vkEnumerateInstanceLayerProperties(&count, all.data());
+  const auto all = list<VkLayerProperties>([](uint32_t* count, VkLayerProperties* data) {
+    vkEnumerateInstanceLayerProperties(count, data);
+  });
   return std::any_of(all.begin(), all.end(),
                      [&](auto& l) { return !std::strcmp(l.layerName, name); });
 }
@@ -140,10 +138,10 @@ Instance::~Instance() {
 }
 
 std::vector<VkPhysicalDevice> Instance::devices() const {
-  uint32_t count = 0;
-  vk_check(vkEnumeratePhysicalDevices(handle_, &count, nullptr), "vkEnumeratePhysicalDevices");
-  std::vector<VkPhysicalDevice> all(count);
-  vk_check(vkEnumeratePhysicalDevices(handle_, &count, all.data()), "vkEnumeratePhysicalDevices");
+  auto all = list<VkPhysicalDevice>([&](uint32_t* count, VkPhysicalDevice* data) {
+    vk_check(vkEnumeratePhysicalDevices(handle_, count, data), "vkEnumeratePhysicalDevices");
+  });
+  const size_t count = all.size();
   std::erase_if(all, [](VkPhysicalDevice d) { return !usable(d); });
   std::stable_sort(all.begin(), all.end(), [](auto a, auto b) { return rank(a) < rank(b); });
   check<DeviceError>(!all.empty(), "vulkan",

@@ -16,12 +16,6 @@ uint32_t divide_up(uint32_t a, uint32_t b) {
   return a / b + (a % b != 0);
 }
 
-double bytes_of(const KernelCall& call) {
-  double bytes = 0;
-  for (const Binding& b : call.bindings) bytes += static_cast<double>(b.range.size);
-  return bytes;
-}
-
 bool writes(Access access) {
   return access != Access::read;
 }
@@ -37,29 +31,33 @@ void ModuleDispatcher::dispatch(const KernelCall& call) {
                     call.bindings.size());
   const Shader& shader = choose(call);
   check_call(shader, call);
-  const double bytes = bytes_of(call), most = caps().dispatch_seconds;
-  const double seconds = recorder_.expect(shader.kernel, call.flops, bytes);
-  const bool in_parts = most > 0 && seconds > most;
+  const auto bytes = static_cast<double>(bytes_moved(call));
+  const auto expected = [&] { return recorder_.expect(shader.kernel, call.flops, bytes); };
+  const double most = caps().dispatch_seconds, seconds = most > 0 ? expected() : 0;
+  const bool in_parts = seconds > most;
   const Groups all = grid(shader, call, in_parts ? seconds / most * 2 : 1);
   if (all[0] == 0 || all[1] == 0 || all[2] == 0) return;
-  if (!in_parts) return record(shader, call, {{}, all, 1, false});
+  Part part{{}, all, call.flops, bytes};
+  if (!in_parts) return record(shader, call, part, false);
 
   // Parts of half that time, in as many slices of the last dimension as will do.
   const int axis = all[2] > 1 ? 2 : all[1] > 1 ? 1 : 0;
-  Part part{{}, all, 1, true};
   for (uint32_t& done = part.first[axis]; done < all[axis]; done += part.size[axis]) {
-    const double slice = recorder_.expect(shader.kernel, call.flops, bytes) / all[axis];
+    const double slice = expected() / all[axis];
     const auto count = static_cast<uint32_t>(std::clamp(most / 2 / slice, 1.0, 4294967295.0));
     part.size[axis] = std::min(count, all[axis] - done);
     const bool is_guess = !recorder_.is_measured(shader.kernel);
-    part.share = static_cast<double>(part.size[axis]) / all[axis];
-    record(shader, call, part);
-    if (is_guess) recorder_.measure();  // the rest may fit at once
+    const double share = static_cast<double>(part.size[axis]) / all[axis];
+    part.flops = call.flops * share;
+    part.bytes = bytes * share;
+    record(shader, call, part, true);
+    if (is_guess) recorder_.finish_all();  // measured: the rest may fit at once
   }
 }
 
-void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, const Part& part) {
-  const VkPipeline pipeline = pipelines_.get(shader, call.variant, part.is_part);
+void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, const Part& part,
+                              bool in_parts) {
+  const VkPipeline pipeline = pipelines_.get(shader, call.variant, in_parts);
   Staging::Piece table{};
   if (shader.address) table = address_table(call);
 
@@ -82,12 +80,12 @@ void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, cons
     vkCmdPushConstants(commands, pipelines_.layout(layout_bindings), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                        static_cast<uint32_t>(call.params.size()), call.params.data());
   const Groups &first = part.first, &size = part.size;
-  if (part.is_part)
+  if (in_parts)
     vkCmdDispatchBase(commands, first[0], first[1], first[2], size[0], size[1], size[2]);
   else
     vkCmdDispatch(commands, size[0], size[1], size[2]);
   ++recorder_.dispatches;
-  recorder_.end(call.flops * part.share, bytes_of(call) * part.share);
+  recorder_.end(part.flops, part.bytes);
 }
 
 const Shader& ModuleDispatcher::choose(const KernelCall& call) const {

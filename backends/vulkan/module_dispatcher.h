@@ -32,13 +32,12 @@ class ModuleDispatcher final : public Dispatcher {
 
  private:
   using Groups = std::array<uint32_t, 3>;
-  // Workgroups of a dispatch.
+  // Workgroups of a dispatch, and the work that they do.
   struct Part {
     Groups first, size;
-    double share;  // of the whole
-    bool is_part;
+    double flops, bytes;
   };
-  void record(const Shader& shader, const KernelCall& call, const Part& part);
+  void record(const Shader& shader, const KernelCall& call, const Part& part, bool in_parts);
   const Shader& choose(const KernelCall& call) const;
   void check_call(const Shader& shader, const KernelCall& call) const;
   // `parts`: how many it is to be divided into, where one dimension alone could not be.

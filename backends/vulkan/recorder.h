@@ -39,7 +39,6 @@ class Recorder {
     return pacing_.expect(label, Pacing::guess(flops, bytes));
   }
   bool is_measured(const char* label) const { return pacing_.is_measured(label); }
-  void measure() { finish_all(); }  // what was recorded; waits for it
 
   // A descriptor set that lives as long as the current command buffer.
   VkDescriptorSet allocate_set(VkDescriptorSetLayout layout);
@@ -49,6 +48,7 @@ class Recorder {
   void flush();
   void wait(uint64_t value);  // flushes first where needed
   void wait_all() { wait(current()); }
+  void finish_all();  // waits, then reads all timestamps
   // For destructors: after a loss nothing runs any more, and what waits to be told of it has been.
   void wait_or_lose(uint64_t value) noexcept;
 
@@ -82,7 +82,6 @@ class Recorder {
   void timestamp(uint32_t query);
   void read_timestamps(Slot&);                      // of a submit that has completed
   void try_read_timestamps(Slot&) noexcept;         // as far as the device still answers
-  void finish_all();                                // waits, then reads all timestamps
   void require(VkResult result, const char* call);  // a failure is final and explained
 
   const Device& device_;

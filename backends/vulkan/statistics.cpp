@@ -51,14 +51,13 @@ class Compiler {
   void ask(VkPipeline pipeline, const std::string& text, PipelineStatistics& into) const {
     VkPipelineInfoKHR info{VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR};
     info.pipeline = pipeline;
-    uint32_t executables = 0;
-    vk_check(properties_(device_.handle(), &info, &executables, nullptr),
-             "vkGetPipelineExecutablePropertiesKHR");
-    std::vector<VkPipelineExecutablePropertiesKHR> properties(
-        executables, {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR});
-    vk_check(properties_(device_.handle(), &info, &executables, properties.data()),
-             "vkGetPipelineExecutablePropertiesKHR");
-    for (uint32_t i = 0; i < executables; ++i) {
+    const auto properties = list<VkPipelineExecutablePropertiesKHR>(
+        [&](uint32_t* count, VkPipelineExecutablePropertiesKHR* data) {
+          vk_check(properties_(device_.handle(), &info, count, data),
+                   "vkGetPipelineExecutablePropertiesKHR");
+        },
+        {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR});
+    for (uint32_t i = 0; i < properties.size(); ++i) {
       into.subgroup_size = std::max<uint64_t>(into.subgroup_size, properties[i].subgroupSize);
       VkPipelineExecutableInfoKHR which{VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR};
       which.pipeline = pipeline;
@@ -70,13 +69,12 @@ class Compiler {
 
  private:
   void add_statistics(const VkPipelineExecutableInfoKHR& which, PipelineStatistics& into) const {
-    uint32_t n = 0;
-    vk_check(statistics_(device_.handle(), &which, &n, nullptr),
-             "vkGetPipelineExecutableStatisticsKHR");
-    std::vector<VkPipelineExecutableStatisticKHR> all(
-        n, {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR});
-    vk_check(statistics_(device_.handle(), &which, &n, all.data()),
-             "vkGetPipelineExecutableStatisticsKHR");
+    const auto all = list<VkPipelineExecutableStatisticKHR>(
+        [&](uint32_t* count, VkPipelineExecutableStatisticKHR* data) {
+          vk_check(statistics_(device_.handle(), &which, count, data),
+                   "vkGetPipelineExecutableStatisticsKHR");
+        },
+        {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR});
     for (const auto& s : all) {
       const auto known = std::find_if(into.raw.begin(), into.raw.end(),
                                       [&](const auto& entry) { return entry.first == s.name; });
@@ -89,20 +87,19 @@ class Compiler {
 
   // The last text that the driver has of it: the machine's own instructions.
   std::string code(const VkPipelineExecutableInfoKHR& which) const {
-    uint32_t n = 0;
-    vk_check(representations_(device_.handle(), &which, &n, nullptr),
-             "vkGetPipelineExecutableInternalRepresentationsKHR");
-    std::vector<VkPipelineExecutableInternalRepresentationKHR> all(
-        n, {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR});
-    vk_check(representations_(device_.handle(), &which, &n, all.data()),
-             "vkGetPipelineExecutableInternalRepresentationsKHR");
-    std::vector<std::string> texts(n);
-    for (uint32_t i = 0; i < n; ++i) {
+    const auto ask = [&](uint32_t* count, VkPipelineExecutableInternalRepresentationKHR* data) {
+      vk_check(representations_(device_.handle(), &which, count, data),
+               "vkGetPipelineExecutableInternalRepresentationsKHR");
+    };
+    auto all = list<VkPipelineExecutableInternalRepresentationKHR>(
+        ask, {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR});
+    auto count = static_cast<uint32_t>(all.size());
+    std::vector<std::string> texts(count);
+    for (uint32_t i = 0; i < count; ++i) {
       texts[i].resize(all[i].dataSize);
       all[i].pData = texts[i].data();
     }
-    vk_check(representations_(device_.handle(), &which, &n, all.data()),
-             "vkGetPipelineExecutableInternalRepresentationsKHR");
+    ask(&count, all.data());
     return texts.empty() ? "" : texts.back();
   }
 

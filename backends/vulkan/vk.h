@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "rewind/core/base/environment.h"
 #include "rewind/core/base/error.h"
@@ -23,6 +24,17 @@ inline void vk_check(VkResult result, const char* call) {
 
 // REWIND_X=bytes. ValueError unless it is a positive number.
 uint64_t env_number(const char* name, uint64_t otherwise);
+
+// What a function of Vulkan lists: `ask(&count, nullptr)` tells how many, `ask(&count, data)` gives
+// them. `blank`: what each is before.
+template <class T, class F>
+std::vector<T> list(F&& ask, const T& blank = {}) {
+  uint32_t count = 0;
+  ask(&count, nullptr);
+  std::vector<T> all(count, blank);
+  ask(&count, all.data());
+  return all;
+}
 
 constexpr uint64_t round_up(uint64_t x, uint64_t to) {
   return (x + to - 1) / to * to;

@@ -20,16 +20,6 @@ uint64_t margin(uint64_t budget) {
   return budget / 64;
 }
 
-// As the default device, with as much memory as is asked for: what does not fit is planned for,
-// too.
-std::unique_ptr<Backend> endless_device() {
-  const Backend& backend = default_device()->backend();
-  DeviceInfo limits = backend.info();
-  limits.memory_bytes = UINT64_MAX;
-  limits.max_block_bytes = uint64_t{1} << 62;
-  return backend.dry(limits);
-}
-
 // A plan by the records that are alive before backward, as one by all records of the pass.
 // `alive`: for each of them its number in the pass.
 Recompute spread(Recompute plan, const std::vector<uint32_t>& alive,
@@ -73,8 +63,7 @@ void AutoRecompute::begin(Tape& tape) {
   if (kind_ >= 0) {
     Kind& kind = kinds_[static_cast<size_t>(kind_)];
     // More is live besides the pass than the plan was made for: it is made again.
-    if (kind.plan && has_budget() && live_ > kind.others + margin(options_.budget))
-      kind.plan.reset();
+    if (kind.plan && has_budget() && live_ > kind.live + margin(options_.budget)) kind.plan.reset();
     if (kind.plan) recompute_ = *kind.plan;
   }
   if (recompute_.segments.empty()) recompute_.evicts = has_budget();
@@ -133,11 +122,11 @@ void AutoRecompute::plan(Tape& tape, const Tensor& root, Kind& kind) {
     alive.push_back(static_cast<uint32_t>(i - first_));
   }
   const uint64_t known = rerun.outside_bytes();
-  kind.others = live_;
+  kind.live = live_;
   const uint64_t others = live_ - std::min(live_, known);
   try {
     RecomputeSearch search(
-        endless_device,
+        [] { return endless_dry(default_device()->backend()); },
         [&](const Recompute& recompute, RecordedGraph* record) { rerun.run(recompute, record); },
         {.candidates = options_.candidates});
     const uint64_t spare = others + margin(options_.budget);

@@ -64,7 +64,7 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
     int next = -1;                       // the kind that came after it last
     std::optional<Recompute> plan = {};  // none yet, or it is not worth one
     int plans = 0;                       // that were made, or tried
-    uint64_t others = 0;                 // live bytes that the plan knows nothing of
+    uint64_t live = 0;                   // bytes, when the pass that was planned for began
     std::string fault = "";              // why there is no plan
   };
 

@@ -28,6 +28,13 @@ Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& prog
   return forecast;
 }
 
+std::unique_ptr<Backend> endless_dry(const Backend& device) {
+  DeviceInfo limits = device.info();
+  limits.memory_bytes = UINT64_MAX;
+  limits.max_block_bytes = uint64_t{1} << 62;
+  return device.dry(limits);
+}
+
 Forecast plan(const std::function<void()>& program, const DryRunOptions& options) {
   return dry_run(default_device()->backend().dry(), program, options);
 }

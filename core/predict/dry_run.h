@@ -42,4 +42,8 @@ Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& prog
 // The same on a prediction of the default device.
 Forecast plan(const std::function<void()>& program, const DryRunOptions& options = {});
 
+// A prediction of the device with as much memory as is asked for, in blocks of any size: what does
+// not fit there is planned for, too. Null where it cannot be predicted.
+std::unique_ptr<Backend> endless_dry(const Backend& device);
+
 }  // namespace rw
