@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/common/program.h"
+#include "apps/common/program.h"
 #include "rewind/backends/open.h"
 #include "shaders/params.h"
 

@@ -9,7 +9,7 @@
 
 #include "benchmarks/memory/chart.h"
 #include "benchmarks/memory/rows.h"
-#include "examples/common/program.h"
+#include "apps/common/program.h"
 #include "rewind/core/base/error.h"
 
 using namespace rw;

@@ -12,7 +12,7 @@ trap 'rm -rf "$stage"' EXIT
 top=$stage/$name
 mkdir -p "$top/bin" "$top/lib/c++" "$top/licenses"
 
-for program in "$build"/examples/* "$build"/tools/* "$build"/benchmarks/* \
+for program in "$build"/apps/* "$build"/tools/* "$build"/benchmarks/* \
   "$build"/tests/rewind_tests; do
   if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi
   strip -o "$top/bin/$(basename "$program")" "$program"

@@ -50,7 +50,7 @@ if [ -n "$device" ]; then export REWIND_DEVICE="$device"; fi  # what all program
 
 # program NAME: its path.
 program() {
-  for path in "$here/$1" "$programs/tools/$1" "$programs/tests/$1" "$programs/benchmarks/$1" "$programs/examples/$1"; do
+  for path in "$here/$1" "$programs/tools/$1" "$programs/tests/$1" "$programs/benchmarks/$1" "$programs/apps/$1"; do
     if [ -f "$path" ] && [ -x "$path" ]; then
       echo "$path"
       return

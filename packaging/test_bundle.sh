@@ -32,6 +32,6 @@ for library in lib/*.so.* lib/c++/*.so.*; do
     exit 1
   }
 done
-clean ./mnist_accumulate --plan --device dry:rx7900xtx.json --images 64 --data mnist > "$work/plan"
+clean ./mnist --plan --device dry:rx7900xtx.json --images 64 --data mnist > "$work/plan"
 grep -q 'RX 7900 XTX' "$work/plan"
 echo "$(basename "$archive"), $(du -h "$archive" | cut -f 1)"

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "include", "examples", "tools",
+FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "include", "apps", "examples", "tools",
            "benchmarks", "tests"]
 
 # What the files below a path may include besides files of the same path. The longest path counts.
@@ -38,9 +38,10 @@ PROJECT_RULES = {
     "optim/": CORE + ["shaders/"],
     "io/": CORE + ["nn/", "optim/"],
     "include/": USER,
-    "examples/": USER,
-    "tools/": USER + ["examples/common/"],
-    "benchmarks/": USER + ["examples/common/", "shaders/"],  # they may time single kernels
+    "apps/": USER + ["apps/common/"],
+    "examples/": ["include/"],
+    "tools/": USER + ["apps/common/"],
+    "benchmarks/": USER + ["apps/common/", "shaders/"],  # they may time single kernels
     "tests/": [""],
 }
 # The rooms of the library: their files include each other as "rewind/ROOM/FILE".
@@ -57,8 +58,8 @@ LIBRARY_RULES = {
     "zlib.h": ["data/", "io/", "tests/"],
     "unicode/": ["data/", "tests/"],  # ICU
     "doctest/": ["tests/"],
-    "CLI/": ["examples/", "tools/", "benchmarks/", "tests/fuzz/"],
-    "nlohmann/": ["backends/vulkan/", "io/", "examples/", "tools/", "benchmarks/", "tests/"],
+    "CLI/": ["apps/", "examples/", "tools/", "benchmarks/", "tests/fuzz/"],
+    "nlohmann/": ["backends/vulkan/", "io/", "apps/", "examples/", "tools/", "benchmarks/", "tests/"],
 }
 SYSTEM = re.compile(r"[a-z_0-9]+$|(sys/)?[a-z]+\.h$")  # <vector>, <unistd.h>, <sys/stat.h>
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 LIBRARY = ["core", "backends", "data", "nn", "optim", "io"]  # one program holds all of them
-PROGRAMS = ["examples", "tools", "benchmarks", "tests"]
+PROGRAMS = ["apps", "examples", "tools", "benchmarks", "tests"]
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
 TOKEN = re.compile(r"\b(namespace|struct|class|union|enum|template|using|typedef)\b|[{};]")
 NAME = re.compile(r"\s*(?:class\s+|struct\s+)?(?:alignas\([^)]*\)\s*)?(?:\[\[[^\]]*\]\]\s*)?([A-Za-z_]\w*)(\s*(?:<|::))?")

@@ -103,8 +103,8 @@ steps_on_stand_in() {
       bad=$((bad + 1)) && { echo "$1:" && tail -n 40 "$log"; } >> "$all"
     fi
   }
-  check_step resnet "${runner[@]}" "$build/examples/resnet" --steps 1 --dtype f16 --quiet
-  check_step bert "${runner[@]}" "$build/examples/bert" --steps 1 --dtype f16 --save "$results/$BASHPID/bert" --quiet
+  check_step resnet "${runner[@]}" "$build/apps/resnet" --steps 1 --dtype f16 --quiet
+  check_step bert "${runner[@]}" "$build/apps/bert" --steps 1 --dtype f16 --save "$results/$BASHPID/bert" --quiet
   "${runner[@]}" "$build/tools/info" --pipelines --json --count rtz_f16 > "$found" 2> "$log" || cat "$log" >> "$all"
   check_step pipelines "$root/tests/check_pipelines.py" "$found" "$(pipelines_of "$1")"
   mv "$all" "$log"
@@ -120,7 +120,7 @@ with_driver() {
     die "there is no driver '$wanted', there are: $(tr '\n' ' ' <<< "$names")all"
   fi
   need "${packages[@]}"
-  compile tests/rewind_tests tools/info examples/resnet examples/bert
+  compile tests/rewind_tests tools/info apps/resnet apps/bert
   if [[ $wanted == all || $wanted == *:* ]]; then
     missing "$newest" > /dev/null
     tried=$newest

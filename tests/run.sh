@@ -148,7 +148,7 @@ sanitized() {
     "-Dcpp_args=-D_GLIBCXX_ASSERTIONS -g1 -fno-sanitize-recover=undefined")
   "$@"
 }
-compile_sanitized() { sanitized compile tests/rewind_tests examples/mnist_accumulate; }
+compile_sanitized() { sanitized compile tests/rewind_tests apps/mnist; }
 run_sanitized() {
   # Drivers keep memory to the end of the process, which is no leak of ours.
   local variables=(ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1)
@@ -156,7 +156,7 @@ run_sanitized() {
   sanitized parallel suite 'tests, address and undefined' -ts=host "${variables[@]}" \
     '-tce=*random programs*,*plans and eviction*,plan: loading*,*largest batch*,*grows with the logarithm*,dry run: steady*,recompute search*'
   parallel part 'training, address and undefined' env "${variables[@]}" REWIND_CACHE="$build/sanitized/cache" \
-    "$build/sanitized/examples/mnist_accumulate" --device cpu --images 40 --epochs 1 --accumulate 4 --checkpoint block --quiet
+    "$build/sanitized/apps/mnist" --device cpu --images 40 --epochs 1 --accumulate 4 --checkpoint block --quiet
 }
 
 # The same as in CI, and one that finds races.

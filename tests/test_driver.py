@@ -59,7 +59,7 @@ class Machine:
         write(top + "/bin/apt-get", APT)
         write(top + "/bin/ninja", "#!/bin/sh\necho 'ninja: no work to do.'\n")
         write(top + "/build/build.ninja", "")
-        write(top + "/build/examples/resnet", PROGRAM)
+        write(top + "/build/apps/resnet", PROGRAM)
         self.info(link=INFO)
         self.system("debian", "bookworm")
         for name, content in (("good", library), ("rubbish", b"this is no library"), ("unloadable", b"\x7fELF" + library[4:5000])):

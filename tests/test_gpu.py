@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 SCRIPT, BUILD = (os.path.abspath(path) for path in sys.argv[1:])
-PROGRAMS = {"tools": ["info"], "tests": ["rewind_tests"], "examples": ["resnet", "bert"],
+PROGRAMS = {"tools": ["info"], "tests": ["rewind_tests"], "apps": ["resnet", "bert"],
             "benchmarks": ["gemm_benchmark", "memory_vs_tape", "plain_step", "op_overhead"]}
 INFO = """#!/bin/sh
 case "$*" in

@@ -81,7 +81,7 @@ def test_peaks(folder):
                    "--seq", "32", "--quiet")["device"]
     expect(tuned["memory"]["peak"] == tuned["predicted_peak"], "fine-tuning", tuned)
     expect(tuned["memory"]["plan_misses"] == 0, "sentences of all lengths", tuned)
-    mnist = report(folder, "mnist_accumulate", "--data", "mnist", "--images", "20", "--epochs", "1",
+    mnist = report(folder, "mnist", "--data", "mnist", "--images", "20", "--epochs", "1",
                    "--accumulate", "5", "--quiet")
     for run_ in mnist["runs"]:
         expect(run_["peak_bytes"] == run_["memory"]["predicted_peak"], "mnist", run_)
@@ -187,7 +187,7 @@ def test_memory_limits(folder):
     tune = ("bert", "finetune", "--task", "task", "--model", "model", "--batch", "6", "--seq", "32",
             "--checkpoint-every", "0", "--save", "tuned", "--quiet", *f32)
     fill = ("bert", "fill-mask", "the [MASK] terms", "--model", "model", *f32)
-    digits = ("mnist_accumulate", "--data", "mnist", "--epochs", "1", "--accumulate", "20", "--batch", "10",
+    digits = ("mnist", "--data", "mnist", "--epochs", "1", "--accumulate", "20", "--batch", "10",
               "--quiet", *cpu)
     for least, fractions, command in (
             (8, (0.9, 0.7, 0.5), train),
@@ -220,7 +220,7 @@ def test_profiles(folder):
                 expect(0 < plan["memory"]["peak"] <= plan["memory"]["peak_reserved"], "peak", profile, plan)
 
     # By name; a file of that name that is here goes first.
-    named = ("mnist_accumulate", "--plan", "--data", "mnist", "--images", "64", "--device", "dry:rx7900xtx.json")
+    named = ("mnist", "--plan", "--data", "mnist", "--images", "64", "--device", "dry:rx7900xtx.json")
     expect("RX 7900 XTX" in run(folder, *named), "profile by name")
     error = run(folder, *named[:-1], "dry:rx9999.json", fails=True)
     expect("'rx9999.json' must be a file, or one of these profiles:" in error, error)
@@ -231,7 +231,7 @@ def test_profiles(folder):
 
 def test_notes(folder):
     """Segments that do not pay are named, once: here the update of the weights needs most."""
-    command = ("mnist_accumulate", "--data", "mnist", "--epochs", "1", "--images", "4", "--runs", "single",
+    command = ("mnist", "--data", "mnist", "--epochs", "1", "--images", "4", "--runs", "single",
                "--device", "cpu", "--report", "report.json")
     for checkpoint, notes in (("none", 0), ("block", 1)):
         result = subprocess.run([EXAMPLES / command[0], *command[1:], "--checkpoint", checkpoint],

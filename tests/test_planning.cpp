@@ -3,13 +3,13 @@
 
 #include <numeric>
 
-#include "examples/bert/steps.h"
-#include "examples/common/fit.h"
-#include "examples/common/largest.h"
-#include "examples/common/planning.h"
-#include "examples/common/remedies.h"
-#include "examples/mnist/steps.h"
-#include "examples/resnet/steps.h"
+#include "apps/bert/steps.h"
+#include "apps/common/fit.h"
+#include "apps/common/largest.h"
+#include "apps/common/planning.h"
+#include "apps/common/remedies.h"
+#include "apps/mnist/steps.h"
+#include "apps/resnet/steps.h"
 #include "rewind/core/ops/ops.h"
 #include "rewind/data/vocabulary.h"
 #include "rewind/io/model.h"

@@ -205,7 +205,7 @@ def test_signals(folder):
         expect(f"after step {step} of 100000000; --resume 'kept' goes on" in errors, "the step", errors)
     expect(len(snapshots(folder)) == 2, "a snapshot of each", snapshots(folder))
 
-    mnist = ("mnist_accumulate", "--epochs", "100000", "--runs", "single", *FAST)
+    mnist = ("mnist", "--epochs", "100000", "--runs", "single", *FAST)
     for command in (endless, mnist):
         child = start(folder, *command)
         wait_until(child, lambda: catches(child.pid))

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <signal.h>
 
-#include "examples/common/training_loop.h"
-#include "examples/mnist/steps.h"
+#include "apps/common/training_loop.h"
+#include "apps/mnist/steps.h"
 #include "rewind/core/base/interrupt.h"
 #include "rewind/io/model.h"
 #include "tests/file_fixture.h"

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "examples/common/program.h"
+#include "apps/common/program.h"
 #include "rewind/backends/open.h"
 #include "rewind/core/backend/unsupported.h"
 #include "rewind/core/base/environment.h"

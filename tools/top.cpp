@@ -10,7 +10,7 @@
 #include <optional>
 #include <unistd.h>
 
-#include "examples/common/program.h"
+#include "apps/common/program.h"
 #include "rewind/backends/open.h"
 #include "rewind/core/base/error.h"
 #include "tools/top/report.h"

@@ -1,0 +1,86 @@
+// The commands of the BERT example: each is its options and run().
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "apps/bert/steps.h"
+#include "apps/common/planning.h"
+
+namespace rw {
+
+// Where a model lies: config.json, model.safetensors and vocab.txt, as Hugging Face has them.
+struct ModelFolder {
+  std::filesystem::path folder;
+
+  std::filesystem::path config() const { return folder / "config.json"; }
+  std::filesystem::path weights() const { return folder / "model.safetensors"; }
+  std::filesystem::path vocabulary() const { return folder / "vocab.txt"; }
+
+  Vocabulary load_vocabulary() const { return Vocabulary::load(vocabulary()); }
+  // The configuration of a model of these tokens. Throws FileError naming both sizes where they
+  // differ: ids without an embedding would be NaN, embeddings without a token nothing to print.
+  BertConfig load_config(const Vocabulary& tokens) const;
+};
+std::string default_model_folder();  // in the cache
+
+// Batches are padded to multiples of this many tokens.
+inline constexpr int64_t length_multiple = 8;
+inline int64_t padded_length(int64_t length) {
+  return (length + length_multiple - 1) / length_multiple * length_multiple;
+}
+
+// Masked-language-model training from scratch.
+struct Pretrain {
+  DeviceOptions device;
+  PlanningOptions planning;
+  std::vector<std::string> text;
+  std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
+  int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, snapshot_every = 100;
+  uint32_t accumulate = 2;
+  int checkpoint_every = 1;
+  double lr = 2e-3, weight_decay = 0.01;
+  bool whole_words = false, restart = false, quiet = false;
+  uint64_t seed = 1;
+
+  void add_to(CLI::App& app);
+  void run() const;
+  // The training of a model whose vocabulary has so many tokens.
+  PlannedProgram program(int64_t vocabulary) const;
+  BertRecipe recipe(int64_t vocabulary) const;
+};
+
+// Trains a classifier of sentences from a pre-trained model.
+struct Finetune {
+  DeviceOptions device;
+  PlanningOptions planning;
+  std::string task, model = default_model_folder(), save, resume, report;
+  int64_t length = 64, batch = 32, epochs = 1, steps = 0, snapshot_every = 100;
+  uint32_t accumulate = 1;
+  int checkpoint_every = 1;
+  double lr = 1e-3, weight_decay = 0.01;
+  bool restart = false, quiet = false;
+  uint64_t seed = 1;
+  int64_t classes = 2;  // with --plan
+
+  void add_to(CLI::App& app);
+  void run() const;
+  // The training of such a model with batches of `rows` sequences of recipe.length tokens.
+  PlannedProgram program(const BertRecipe& recipe, int64_t rows) const;
+  BertRecipe recipe(const BertConfig& config) const;
+};
+
+// The most likely tokens for each [MASK] of a text.
+struct FillMask {
+  DeviceOptions device;
+  std::string text, model = default_model_folder();
+  int64_t top = 5;
+
+  void add_to(CLI::App& app);
+  void run() const;
+  // Of a text of so many tokens, so many of them masked.
+  PlannedProgram program(const BertConfig& config, size_t tokens, size_t masks) const;
+};
+
+}  // namespace rw

@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+
+#include "apps/bert/commands.h"
+#include "rewind/data/tokenizer.h"
+#include "rewind/io/bert.h"
+
+namespace rw {
+
+void FillMask::add_to(CLI::App& app) {
+  app.add_option("text", text, "a text with [MASK] in it")->required();
+  app.add_option("--model", model, "folder of the model")->capture_default_str();
+  app.add_option("--top", top, "tokens to show per mask")->capture_default_str();
+  device.add_to(app);
+}
+
+namespace {
+
+// "63.1 %  license" for the `top` most likely tokens, best first. logits [vocab].
+void print_best(std::span<const float> logits, int64_t top, const Vocabulary& vocabulary) {
+  check<NumericsError>(std::ranges::all_of(logits, [](float v) { return std::isfinite(v); }),
+                       "fill-mask", "the model's scores must be finite, its weights are damaged");
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto count = std::min(order.size(), static_cast<size_t>(top));
+  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(count), order.end(),
+                    [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  const float largest = logits[order[0]];
+  double total = 0;
+  for (const float v : logits) total += std::exp(v - largest);
+  for (size_t i = 0; i < count; ++i)
+    fmt::print("{:5.1f} %  {}\n", 100 * std::exp(logits[order[i]] - largest) / total,
+               vocabulary.token(order[i]));
+}
+
+}  // namespace
+
+void FillMask::run() const {
+  check(top > 0, "options", "--top must be positive, got {}", top);
+  const ModelFolder from{model};
+  check<FileError>(std::filesystem::exists(from.weights()), "fill-mask",
+                   "there is no model in '{}'; pre-train one first", model);
+  const Tokenizer tokenizer(from.load_vocabulary());
+  const BertConfig config = from.load_config(tokenizer.vocabulary());
+  const Encoding encoding = tokenizer.encode(text, config.max_position_embeddings);
+  std::vector<int32_t> masks;
+  for (size_t i = 0; i < encoding.ids.size(); ++i)
+    if (encoding.ids[i] == tokenizer.vocabulary().mask) masks.push_back(static_cast<int32_t>(i));
+  check(!masks.empty(), "fill-mask", "the text must have a [MASK] in its first {} tokens",
+        config.max_position_embeddings);
+
+  device.open();
+  const PlanningOptions plain;
+  PlannedRun run(program(config, encoding.ids.size(), masks.size()), plain);
+  run.guard([&] {
+    const NoGrad guard;
+    FillMaskSteps steps(config, run.settings());
+    load_bert(from.weights(), steps.model);
+    steps.model.eval();
+    const std::vector<float> scores = steps.scores(encoding.ids, masks);
+    const size_t tokens = scores.size() / masks.size();
+    for (size_t i = 0; i < masks.size(); ++i) {
+      if (i > 0) fmt::print("\n");
+      print_best({scores.data() + i * tokens, tokens}, top, tokenizer.vocabulary());
+    }
+  });
+}
+
+PlannedProgram FillMask::program(const BertConfig& config, size_t tokens, size_t masks) const {
+  const BatchShape text{.rows = static_cast<int64_t>(masks),
+                        .length = static_cast<int64_t>(tokens)};
+  return {.title = fmt::format("BERT with {} tokens, a text of {}", config.vocab_size, tokens),
+          .samples = "texts",
+          .make = [config](
+                      const StepSettings& s) { return std::make_unique<FillMaskSteps>(config, s); },
+          .settings = {.dtype = device.parsed_dtype()},
+          .outline = {.trains = false, .loads = true, .evaluation = [text](int64_t) {
+                        return std::vector{text};
+                      }}};
+}
+
+}  // namespace rw

@@ -1,0 +1,286 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "apps/bert/commands.h"
+#include "apps/common/training_loop.h"
+#include "rewind/core/base/rng.h"
+#include "rewind/data/prefetch.h"
+#include "rewind/data/sst2.h"
+#include "rewind/data/text_loader.h"
+#include "rewind/io/bert.h"
+
+namespace rw {
+
+void Finetune::add_to(CLI::App& app) {
+  app.add_option("--task", task, "folder with train.tsv and dev.tsv: columns sentence and label");
+  app.add_option("--model", model, "folder of the pre-trained model")->capture_default_str();
+  app.add_option("--seq", length, "most tokens per sentence")->capture_default_str();
+  app.add_option("--batch", batch, "sentences per step")->capture_default_str();
+  app.add_option("--accumulate", accumulate, "steps per update of the weights")
+      ->capture_default_str();
+  if (checkpoints_blocks()) checkpoint_every = 1;
+  app.add_option("--checkpoint-every", checkpoint_every,
+                 "layers per segment of recomputed activations; 0: keep all activations")
+      ->capture_default_str();
+  app.add_option("--epochs", epochs, "passes over the sentences")->capture_default_str();
+  app.add_option("--steps", steps, "steps instead of epochs");
+  app.add_option("--lr", lr, "highest learning rate; large models want less")
+      ->capture_default_str();
+  app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
+  app.add_option("--seed", seed, "of order, dropout and the new layer")->capture_default_str();
+  app.add_option("--save", save, "folder for the classifier");
+  app.add_option("--resume", resume,
+                 "keep training snapshots in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
+      ->needs("--resume");
+  app.add_option("--snapshot-every,--save-every", snapshot_every, "steps between them")
+      ->capture_default_str();
+  app.add_option("--report", report, "write all figures of the run to this JSON file");
+  app.add_flag("--quiet", quiet, "print the results only");
+  device.add_to(app);
+  planning.add_to(app);
+  app.add_option("--classes", classes, "with --plan: classes of the sentences")
+      ->needs("--plan")
+      ->capture_default_str();
+}
+
+namespace {
+
+// The sentences, and the tokens they are made of.
+struct Sentences {
+  Tokenizer tokenizer;
+  SentenceDataset train_data, dev_data;
+  std::vector<TextExample> train, dev;
+
+  explicit Sentences(const Finetune& o)
+      : tokenizer(ModelFolder{o.model}.load_vocabulary()),
+        train_data(load_sst2(std::filesystem::path(o.task) / "train.tsv")),
+        dev_data(load_sst2(std::filesystem::path(o.task) / "dev.tsv")),
+        train(sentence_examples(train_data, tokenizer, o.length)),
+        dev(sentence_examples(dev_data, tokenizer, o.length)) {
+    check(dev_data.classes <= train_data.classes, "finetune",
+          "dev.tsv must have the classes of train.tsv, got {} and {}", dev_data.classes,
+          train_data.classes);
+  }
+  TextLoader train_loader(const Finetune& o, int64_t batch) const {
+    return {train,
+            tokenizer.vocabulary(),
+            {.batch_size = batch,
+             .bucket_batches = 50,
+             .length_multiple = length_multiple,
+             .seed = o.seed}};
+  }
+  TextLoader dev_loader(int64_t batch) const {
+    return {dev, tokenizer.vocabulary(), {.batch_size = batch, .shuffle = false}};
+  }
+};
+
+class Finetuning {
+ public:
+  Finetuning(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
+             PlannedRun& run)
+      : o_(options),
+        sentences_(sentences),
+        loader_(sentences.train_loader(options, options.batch)),
+        total_(o_.steps ? o_.steps : o_.epochs * loader_.batches()),
+        batch_(run.settings().batch),
+        steps_(recipe, run.settings()),
+        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
+    load_bert(ModelFolder{o_.model}.weights(), steps_.model);
+    const auto updates = static_cast<uint32_t>((total_ + o_.accumulate - 1) / o_.accumulate);
+    steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
+  }
+
+  void run();                // from the newest snapshot on, if there is one
+  Meter::Values evaluate();  // on dev.tsv
+  void save() const;
+  nlohmann::json report() const;  // of the training alone
+
+ private:
+  LoopOptions loop_options() const;
+  void introduce() const;
+
+  const Finetune& o_;
+  const Sentences& sentences_;
+  TextLoader loader_;
+  const int64_t total_;  // steps
+  const int64_t batch_;
+  FinetuneSteps steps_;
+  TrainingLoop loop_;
+};
+
+LoopOptions Finetuning::loop_options() const {
+  return {.steps = total_,
+          .batches = loader_.batches(),
+          .samples = o_.batch,
+          .unit = "sentences",
+          .quiet = o_.quiet,
+          .snapshots = o_.resume,
+          .steps_per_snapshot = o_.snapshot_every,
+          .restart = o_.restart,
+          .settings = {{"task", o_.task},
+                       {"model", o_.model},
+                       {"dtype", o_.device.dtype},
+                       {"seq", o_.length},
+                       {"batch", o_.batch},
+                       {"accumulate", o_.accumulate},
+                       {"steps", total_},
+                       {"lr", o_.lr},
+                       {"weight_decay", o_.weight_decay},
+                       {"seed", o_.seed}}};
+}
+
+void Finetuning::introduce() const {
+  if (o_.quiet) return;
+  fmt::print("classifier of {} classes ({} parameters) in {} on {}: {} sentences, {} steps of {}\n",
+             sentences_.train_data.classes, steps_.model.parameter_count(), o_.device.dtype,
+             default_device()->info().name, sentences_.train.size(), total_, o_.batch);
+}
+
+void Finetuning::run() {
+  loop_.resume();
+  introduce();
+  const int64_t start = loop_.start(), batches = loader_.batches();
+  BatchStream<TextLoader> stream(loader_, {o_.seed, start / batches, start % batches});
+  loop_.run([&](int64_t) { steps_.step(stream.next()); });
+}
+
+Meter::Values Finetuning::evaluate() {
+  return evaluate_all(steps_, sentences_.dev_loader(batch_));
+}
+
+void Finetuning::save() const {
+  if (o_.save.empty()) return;
+  const ModelFolder to{o_.save};
+  sentences_.tokenizer.vocabulary().save(to.vocabulary());
+  write_bert_config(to.config(), steps_.model.bert.config(), "BertForSequenceClassification");
+  save_model(to.weights(), steps_.model);
+  default_device()->end_step();
+}
+
+nlohmann::json Finetuning::report() const {
+  nlohmann::json report = loop_.json();
+  report.update({{"checkpoint_every", o_.checkpoint_every}, {"device", device_json()}});
+  return report;
+}
+
+// The size of the first batch, and those of the largest among the first `steps` ones (0: of one
+// epoch).
+std::vector<BatchShape> largest_shapes(TextLoader loader, int64_t steps) {
+  constexpr size_t most = 8;
+  const int64_t batches = loader.batches(), total = steps ? steps : batches;
+  std::vector<BatchShape> shapes;
+  for (int64_t i = 0; i < total; ++i) {
+    const TextBatch batch = loader.batch(i / batches, i % batches);
+    const BatchShape shape{batch.rows, batch.length};
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+  }
+  std::sort(shapes.begin() + 1, shapes.end(), [](const BatchShape& a, const BatchShape& b) {
+    return std::pair(a.rows * a.length, a.length) > std::pair(b.rows * b.length, b.length);
+  });
+  shapes.resize(std::min(shapes.size(), most));
+  return shapes;
+}
+
+void check_options(const Finetune& o) {
+  check(
+      o.length >= 8 && o.batch > 0 && o.accumulate > 0 && o.epochs > 0 && o.steps >= 0 &&
+          o.snapshot_every > 0,
+      "options",
+      "--seq must be at least 8, and --batch, --accumulate, --epochs, --steps and --snapshot-every "
+      "positive");
+  check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
+        o.checkpoint_every);
+  check(std::isfinite(o.lr) && o.lr >= 0, "options", "--lr must be a number >= 0, got {}", o.lr);
+  check(o.classes > 1, "options", "--classes must be at least 2, got {}", o.classes);
+  check(o.planning.plan || !o.task.empty(), "options", "training needs sentences: --task DIR");
+}
+
+void finetune(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
+              PlannedRun& run) {
+  Finetuning training(options, sentences, recipe, run);
+  training.run();
+  training.save();
+  const ReportFile file(options.report);
+  nlohmann::json report = training.report();
+  file.write_so_far(report);
+  const Meter::Values dev = training.evaluate();
+  fmt::print("dev accuracy {:.2f} %, loss {:.3f}\n", 100 * dev.accuracy, dev.loss);
+  const PlannedRun::Account account = run.account();
+  fmt::print("\n{}", account.str());
+  report.update(
+      {{"dev_loss", dev.loss}, {"dev_accuracy", dev.accuracy}, {"device", account.json()}});
+  file.write(report);
+}
+
+}  // namespace
+
+BertRecipe Finetune::recipe(const BertConfig& config) const {
+  check(padded_length(length) <= config.max_position_embeddings, "options",
+        "--seq must be at most the model's {}, got {}", config.max_position_embeddings, length);
+  return {.config = config,
+          .length = padded_length(length),
+          .classes = classes,
+          .lr = static_cast<float>(lr),
+          .weight_decay = static_cast<float>(weight_decay)};
+}
+
+PlannedProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {
+  return {.title = fmt::format("classifier of {} classes, {} tokens per sentence", recipe.classes,
+                               recipe.length),
+          .samples = "sentences",
+          .make = [recipe](
+                      const StepSettings& s) { return std::make_unique<FinetuneSteps>(recipe, s); },
+          .settings = {.dtype = device.parsed_dtype(),
+                       .batch = rows,
+                       .accumulate = accumulate,
+                       .checkpoint = checkpoint_every > 0 ? "block" : "none",
+                       .checkpoint_every = checkpoint_every},
+          .outline = {.loads = true, .saves = !save.empty()},
+          .estimator_states = 4,
+          .block_option = "--checkpoint-every 1"};
+}
+
+void Finetune::run() const {
+  check_options(*this);
+  const ModelFolder from{model};
+  if (planning.plan) {
+    const bool there = std::filesystem::exists(from.config());
+    const BertConfig config = there ? read_bert_config(from.config()) : BertConfig::preset(model);
+    return run_plan(program(recipe(config), batch), planning, device, report);
+  }
+  check<FileError>(std::filesystem::exists(from.weights()), "finetune",
+                   "there is no model in '{}'; pre-train one first", model);
+  device.open();
+  manual_seed(seed);
+  const Sentences sentences(*this);
+  BertRecipe made = recipe(from.load_config(sentences.tokenizer.vocabulary()));
+  made.classes = sentences.train_data.classes;
+  const int64_t rows = std::min(batch, static_cast<int64_t>(sentences.train.size()));
+  // By the size of batches; searches ask for the same ones again and again.
+  auto shapes = [&, known = std::map<int64_t, std::vector<BatchShape>>()](
+                    int64_t size) mutable -> const std::vector<BatchShape>& {
+    const auto [found, is_new] = known.try_emplace(size);
+    if (is_new) {
+      TextLoader loader = sentences.train_loader(*this, size);
+      found->second = largest_shapes(loader, steps ? steps : epochs * loader.batches());
+    }
+    return found->second;
+  };
+  made.length = 0;
+  for (const BatchShape& shape : shapes(rows))
+    if (shape.rows == rows) made.length = std::max(made.length, shape.length);
+  if (made.length == 0) made.length = shapes(rows).front().length;  // none of the batches is full
+  PlannedProgram planned = program(made, rows);
+  planned.outline.steps = shapes;
+  planned.outline.evaluation = [&](int64_t size) {
+    return largest_shapes(sentences.dev_loader(size), 0);
+  };
+  PlannedRun run(std::move(planned), planning);
+  run.guard([&] { finetune(*this, sentences, made, run); });
+}
+
+}  // namespace rw

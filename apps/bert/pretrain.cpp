@@ -1,0 +1,277 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "apps/bert/commands.h"
+#include "apps/common/training_loop.h"
+#include "rewind/core/base/rng.h"
+#include "rewind/data/files.h"
+#include "rewind/data/prefetch.h"
+#include "rewind/data/text.h"
+#include "rewind/data/text_loader.h"
+#include "rewind/data/tokenizer_training.h"
+#include "rewind/io/bert.h"
+
+namespace rw {
+
+std::string default_model_folder() {
+  return (cache_directory() / "bert").string();
+}
+
+BertConfig ModelFolder::load_config(const Vocabulary& tokens) const {
+  const BertConfig loaded = read_bert_config(config());
+  check<FileError>(tokens.size() == loaded.vocab_size, "bert",
+                   "'{}' has {} tokens and '{}' a vocab_size of {}: they must be of one model",
+                   vocabulary().string(), tokens.size(), config().string(), loaded.vocab_size);
+  return loaded;
+}
+
+void Pretrain::add_to(CLI::App& app) {
+  app.add_option("--text", text, "text files; without them the licences that Debian comes with");
+  app.add_option("--model", model, "tiny, mini, small, medium, base, large or a config.json")
+      ->capture_default_str();
+  app.add_option("--vocab", vocabulary, "vocab.txt; without it one is made from the text");
+  app.add_option("--vocab-size", vocabulary_size, "most tokens of a vocabulary that is made")
+      ->capture_default_str();
+  app.add_option("--seq", length, "tokens per sequence")->capture_default_str();
+  app.add_option("--batch", batch, "sequences per step")->capture_default_str();
+  app.add_option("--accumulate", accumulate, "steps per update of the weights")
+      ->capture_default_str();
+  if (checkpoints_blocks()) checkpoint_every = 1;
+  app.add_option("--checkpoint-every", checkpoint_every,
+                 "layers per segment of recomputed activations; 0: keep all activations")
+      ->capture_default_str();
+  app.add_option("--steps", steps, "steps of training")->capture_default_str();
+  app.add_option("--lr", lr, "highest learning rate")->capture_default_str();
+  app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
+  app.add_flag("--whole-words", whole_words, "mask all pieces of a word or none");
+  app.add_option("--seed", seed, "of weights, order and masks")->capture_default_str();
+  app.add_option("--save", save, "folder for the trained model")->capture_default_str();
+  app.add_option("--resume", resume,
+                 "keep training snapshots in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
+      ->needs("--resume");
+  app.add_option("--snapshot-every,--save-every", snapshot_every, "steps between them")
+      ->capture_default_str();
+  app.add_option("--report", report, "write all figures of the run to this JSON file");
+  app.add_flag("--quiet", quiet, "print the results only");
+  device.add_to(app);
+  planning.add_to(app);
+}
+
+namespace {
+
+void check_options(const Pretrain& o) {
+  check(o.batch > 0 && o.accumulate > 0 && o.steps > 0 && o.snapshot_every > 0, "options",
+        "--batch, --accumulate, --steps and --snapshot-every must be positive");
+  check(o.length >= 8, "options", "--seq must be at least 8, got {}", o.length);
+  check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
+        o.checkpoint_every);
+  check(std::isfinite(o.lr) && o.lr >= 0, "options", "--lr must be a number >= 0, got {}", o.lr);
+}
+
+// The text as sequences of tokens; every 20th is held out for the evaluation.
+struct Corpus {
+  Tokenizer tokenizer;
+  std::vector<TextExample> train, held_out;
+
+  explicit Corpus(const Pretrain& o) : Corpus(o, documents(o)) {}
+
+ private:
+  Corpus(const Pretrain& o, const std::vector<Document>& documents)
+      : tokenizer(o.vocabulary.empty() ? train_vocabulary(documents, {.size = o.vocabulary_size})
+                                       : Vocabulary::load(o.vocabulary)) {
+    std::vector<TextExample> all = pack_sequences(documents, tokenizer, {.max_length = o.length});
+    check(all.size() >= 2, "options", "the text is too short for sequences of {} tokens", o.length);
+    for (size_t i = 0; i < all.size(); ++i)
+      (i % 20 == 1 ? held_out : train).push_back(std::move(all[i]));
+  }
+
+  static std::vector<Document> documents(const Pretrain& o) {
+    const std::vector<std::filesystem::path> given(o.text.begin(), o.text.end());
+    return read_documents(given.empty() ? default_text_files() : given);
+  }
+};
+
+TextLoaderOptions loader_options(const Pretrain& o) {
+  return {.batch_size = o.batch,
+          .fixed_length = padded_length(o.length),
+          .masking = MaskingOptions{.whole_words = o.whole_words},
+          .seed = o.seed};
+}
+
+class Pretraining {
+ public:
+  Pretraining(const Pretrain& options, const Corpus& corpus, PlannedRun& run)
+      : o_(options),
+        corpus_(corpus),
+        batch_(run.settings().batch),
+        steps_(options.recipe(corpus.tokenizer.vocabulary().size()), run.settings()),
+        loader_(corpus_.train, corpus_.tokenizer.vocabulary(), loader_options(o_)),
+        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
+    const auto updates = static_cast<uint32_t>((o_.steps + o_.accumulate - 1) / o_.accumulate);
+    steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
+  }
+
+  void run();                // from the newest snapshot on, if there is one
+  Meter::Values evaluate();  // on the sequences held out
+  void save() const;
+  nlohmann::json report() const;  // of the training alone
+
+ private:
+  LoopOptions loop_options() const;
+  const BertConfig& config() const { return steps_.model.bert.config(); }
+  void introduce() const;
+
+  const Pretrain& o_;
+  const Corpus& corpus_;
+  const int64_t batch_;
+  PretrainSteps steps_;
+  TextLoader loader_;
+  TrainingLoop loop_;
+};
+
+LoopOptions Pretraining::loop_options() const {
+  return {.steps = o_.steps,
+          .batches = loader_.batches(),
+          .samples = o_.batch * o_.length,
+          .unit = "tokens",
+          .quiet = o_.quiet,
+          .snapshots = o_.resume,
+          .steps_per_snapshot = o_.snapshot_every,
+          .restart = o_.restart,
+          .settings = {{"model", o_.model},
+                       {"text", o_.text},
+                       {"vocabulary", config().vocab_size},
+                       {"dtype", o_.device.dtype},
+                       {"seq", o_.length},
+                       {"batch", o_.batch},
+                       {"accumulate", o_.accumulate},
+                       {"steps", o_.steps},
+                       {"lr", o_.lr},
+                       {"weight_decay", o_.weight_decay},
+                       {"whole_words", o_.whole_words},
+                       {"seed", o_.seed}}};
+}
+
+void Pretraining::introduce() const {
+  if (o_.quiet) return;
+  fmt::print(
+      "BERT {} ({} parameters, {} tokens) in {} on {}: {} sequences of text, {} steps of {}\n",
+      o_.model, steps_.model.parameter_count(), config().vocab_size, o_.device.dtype,
+      default_device()->info().name, corpus_.train.size(), o_.steps, o_.batch);
+}
+
+void Pretraining::run() {
+  loop_.resume();
+  introduce();
+  const int64_t start = loop_.start(), batches = loader_.batches();
+  BatchStream<TextLoader> stream(loader_, {o_.seed, start / batches, start % batches});
+  loop_.run([&](int64_t) { steps_.step(stream.next()); });
+}
+
+Meter::Values Pretraining::evaluate() {
+  TextLoaderOptions options = loader_options(o_);
+  options.shuffle = false;
+  options.batch_size = batch_;
+  return evaluate_all(steps_,
+                      TextLoader(corpus_.held_out, corpus_.tokenizer.vocabulary(), options));
+}
+
+void Pretraining::save() const {
+  const ModelFolder to{o_.save};
+  corpus_.tokenizer.vocabulary().save(to.vocabulary());
+  write_bert_config(to.config(), config(), "BertForMaskedLM");
+  save_model(to.weights(), steps_.model);
+  default_device()->end_step();
+}
+
+nlohmann::json Pretraining::report() const {
+  nlohmann::json report = loop_.json();
+  report.update({{"parameters", steps_.model.parameter_count()},
+                 {"train_sequences", corpus_.train.size()},
+                 {"checkpoint_every", o_.checkpoint_every},
+                 {"device", device_json()}});
+  return report;
+}
+
+}  // namespace
+
+BertRecipe Pretrain::recipe(int64_t tokens) const {
+  const bool given = model.ends_with(".json");
+  BertConfig config = given ? read_bert_config(model) : BertConfig::preset(model);
+  // The published 0.02 suits the width of base. Narrow models whose first sums are as large as
+  // base's learn to use context sooner.
+  if (!given)
+    config.initializer_range *= std::sqrt(768.0 / static_cast<double>(config.hidden_size));
+  config.vocab_size = tokens;
+  check(padded_length(length) <= config.max_position_embeddings, "options",
+        "--seq must be at most the model's {}, got {}", config.max_position_embeddings, length);
+  return {.config = config,
+          .length = padded_length(length),
+          .lr = static_cast<float>(lr),
+          .weight_decay = static_cast<float>(weight_decay),
+          .masking = {.whole_words = whole_words}};
+}
+
+PlannedProgram Pretrain::program(int64_t tokens) const {
+  const BertRecipe made = recipe(tokens);
+  return {
+      .title = fmt::format("BERT {} with {} tokens, {} per sequence, {} of them masked", model,
+                           tokens, made.length, made.predictions()),
+      .samples = "sequences",
+      .make = [made](const StepSettings& s) { return std::make_unique<PretrainSteps>(made, s); },
+      .settings = {.dtype = device.parsed_dtype(),
+                   .batch = batch,
+                   .accumulate = accumulate,
+                   .checkpoint = checkpoint_every > 0 ? "block" : "none",
+                   .checkpoint_every = checkpoint_every},
+      .outline = {.saves = true},
+      .estimator_states = 4,
+      .block_option = "--checkpoint-every 1"};
+}
+
+namespace {
+
+void pretrain(const Pretrain& options, const Corpus& corpus, PlannedRun& run) {
+  Pretraining training(options, corpus, run);
+  training.run();
+  training.save();
+  fmt::print("saved in {}\n", options.save);
+  const ReportFile file(options.report);
+  nlohmann::json report = training.report();
+  file.write_so_far(report);
+  const Meter::Values held_out = training.evaluate();
+  fmt::print("held-out text: loss {:.3f}, {:.1f} % of the masked tokens right\n", held_out.loss,
+             100 * held_out.accuracy);
+  const PlannedRun::Account account = run.account();
+  fmt::print("\n{}", account.str());
+  report.update({{"held_out_loss", held_out.loss},
+                 {"held_out_accuracy", held_out.accuracy},
+                 {"device", account.json()}});
+  file.write(report);
+}
+
+}  // namespace
+
+// Without the text, a vocabulary that is to be made from it counts as full.
+void Pretrain::run() const {
+  check_options(*this);
+  if (planning.plan)
+    return run_plan(
+        program(vocabulary.empty() ? vocabulary_size : Vocabulary::load(vocabulary).size()),
+        planning, device, report);
+  device.open();
+  manual_seed(seed);
+  const Corpus corpus(*this);
+  PlannedProgram planned = program(corpus.tokenizer.vocabulary().size());
+  const auto samples = static_cast<int64_t>(corpus.train.size());
+  planned.settings.batch = std::min(batch, samples);
+  planned.outline.steps = batches_of(samples);
+  planned.outline.evaluation = batches_of(static_cast<int64_t>(corpus.held_out.size()));
+  PlannedRun run(std::move(planned), planning);
+  run.guard([&] { pretrain(*this, corpus, run); });
+}
+
+}  // namespace rw

@@ -1,0 +1,166 @@
+#include "apps/bert/steps.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/optim/adam.h"
+
+namespace rw {
+
+namespace {
+
+BertInput device_input(const TextBatch& batch) {
+  const PurposeScope scope(Purpose::data);
+  return {.ids = batch_tensor(batch.ids, {batch.rows, batch.length}),
+          .token_types = batch_tensor(batch.token_types, {batch.rows, batch.length}),
+          .lengths = batch_tensor(batch.lengths, {batch.rows})};
+}
+
+AdamW make_optimizer(const Module& model, const BertRecipe& recipe) {
+  return AdamW(decay_groups(model.parameters(), recipe.weight_decay), {.lr = recipe.lr});
+}
+
+void set_up(Accumulate& optimizer, BertModel& bert, const StepSettings& settings) {
+  check(settings.checkpoint != "stage", "options", "BERT has no stages, use blocks: its layers");
+  bert.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
+  optimizer.set_max_norm(1);
+  if (settings.dtype == DType::f16) optimizer.set_scaler(LossScaler::dynamic());
+}
+
+// The tokens to predict, and where they stand among the batch's. Places that are over have the
+// target -100, which losses ignore.
+struct Targets {
+  Tensor positions, tokens;
+
+  Targets(const TextBatch& batch, int64_t places) {
+    std::vector<int32_t> at, token;
+    for (size_t i = 0; i < batch.targets.size(); ++i) {
+      if (batch.targets[i] < 0) continue;
+      at.push_back(static_cast<int32_t>(i));
+      token.push_back(batch.targets[i]);
+    }
+    const auto count = static_cast<size_t>(places);
+    check(at.size() <= count, "targets", "there are places for {} tokens, got {}", count,
+          at.size());
+    if (!batch.targets.empty()) {
+      at.resize(count, 0);
+      token.resize(count, -100);
+    }
+    const PurposeScope scope(Purpose::data);
+    positions = batch_tensor(at, {places});
+    tokens = batch_tensor(token, {places});
+  }
+};
+
+}  // namespace
+
+int64_t BertRecipe::predictions() const {
+  const auto wanted = std::llround(static_cast<double>(length) * masking.probability);
+  const int64_t most = std::max<int64_t>(1, wanted);
+  return masking.max_predictions > 0 ? std::min(most, masking.max_predictions) : most;
+}
+
+PretrainSteps::PretrainSteps(const BertRecipe& recipe, const StepSettings& settings)
+    : model(recipe.config, false),
+      optimizer(make_optimizer(model, recipe), settings.accumulate),
+      recipe_(recipe),
+      settings_(settings) {
+  set_up(optimizer, model.bert, settings);
+}
+
+// The tensors of a step die with their scope, so that all of its memory is the plan's to place.
+void PretrainSteps::step(const TextBatch& batch) {
+  optimizer.backward(loss_of(batch), static_cast<float>(batch.predictions));
+  optimizer.step();
+  optimizer.zero_grad();
+  default_device()->end_step();
+}
+
+TextBatch PretrainSteps::batch_of(const BatchShape& shape) const {
+  const int64_t rows = shape.rows_or(settings_.batch);
+  return {.rows = rows, .length = recipe_.length, .predictions = rows * recipe_.predictions()};
+}
+
+Tensor PretrainSteps::loss_of(const TextBatch& batch) {
+  const Targets targets(batch, batch.rows * recipe_.predictions());
+  Tensor loss, predicted;
+  {
+    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const auto scope = forward_scope(settings_);
+    const Tensor hidden = model.forward(device_input(batch));
+    loss = model.token_loss(hidden, targets.positions, targets.tokens, &predicted);
+  }
+  meter.add(loss, predicted, targets.tokens, static_cast<double>(batch.predictions));
+  return loss;
+}
+
+void PretrainSteps::evaluate(const TextBatch& batch) {
+  loss_of(batch);
+  default_device()->end_step();
+}
+
+FinetuneSteps::FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings)
+    : model(recipe.config, recipe.classes),
+      optimizer(make_optimizer(model, recipe), settings.accumulate),
+      recipe_(recipe),
+      settings_(settings) {
+  set_up(optimizer, model.bert, settings);
+}
+
+void FinetuneSteps::step(const TextBatch& batch) {
+  optimizer.backward(loss_of(batch), static_cast<float>(batch.rows));
+  optimizer.step();
+  optimizer.zero_grad();
+  default_device()->end_step();
+}
+
+TextBatch FinetuneSteps::batch_of(const BatchShape& shape) const {
+  return {.rows = shape.rows_or(settings_.batch),
+          .length = shape.length ? shape.length : recipe_.length};
+}
+
+Tensor FinetuneSteps::loss_of(const TextBatch& batch) {
+  Tensor logits, labels, loss;
+  {
+    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const auto scope = forward_scope(settings_);
+    logits = model.forward(device_input(batch));
+    labels = batch_tensor(batch.labels,
+                          {batch.rows});  // not first: steps are known by what they begin with
+    loss = cross_entropy(logits, labels);
+  }
+  meter.add(loss, argmax(logits), labels);
+  return loss;
+}
+
+void FinetuneSteps::evaluate(const TextBatch& batch) {
+  loss_of(batch);
+  default_device()->end_step();
+}
+
+FillMaskSteps::FillMaskSteps(const BertConfig& config, const StepSettings& settings)
+    : model(config, false), settings_(settings) {}
+
+std::vector<float> FillMaskSteps::scores(const Tensor& ids, const Tensor& positions) {
+  const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+  return model.token_logits(model.forward({ids}), positions).to_vector();
+}
+
+std::vector<float> FillMaskSteps::scores(const std::vector<int32_t>& ids,
+                                         const std::vector<int32_t>& positions) {
+  return scores(tensor(ids, {1, static_cast<int64_t>(ids.size())}),
+                tensor(positions, {static_cast<int64_t>(positions.size())}));
+}
+
+void FillMaskSteps::dry_step(const BatchShape&) {
+  fail("fill-mask", "nothing is trained");
+}
+
+void FillMaskSteps::dry_evaluation(const BatchShape& shape) {
+  scores(empty({1, shape.length}, DType::i32), empty({shape.rows}, DType::i32));
+  default_device()->end_step();
+}
+
+}  // namespace rw

@@ -1,0 +1,95 @@
+// The training steps of the BERT example: masked tokens, and sentences.
+#pragma once
+
+#include "apps/common/meter.h"
+#include "apps/common/training.h"
+#include "rewind/data/text_loader.h"
+#include "rewind/nn/models/bert.h"
+#include "rewind/optim/accumulate.h"
+
+namespace rw {
+
+struct BertRecipe {
+  BertConfig config;
+  int64_t length = 64;  // tokens per sequence
+  int64_t classes = 0;  // of sentences; unused where tokens are predicted
+  float lr = 1e-3f, weight_decay = 0.01f;
+  MaskingOptions masking = {};
+
+  // Most masked tokens of a sequence. Steps predict as many in every sequence, those that are not
+  // there being ignored, so that all full batches need the same memory.
+  int64_t predictions() const;
+};
+
+// Masked-language-model training.
+class PretrainSteps : public TrainingSteps {
+ public:
+  PretrainSteps(const BertRecipe& recipe, const StepSettings& settings);
+
+  void step(const TextBatch& batch);  // padded to recipe.length
+  // Counts into the meter; NoGrad and eval() are the caller's.
+  void evaluate(const TextBatch& batch);
+
+  void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
+  void dry_evaluation(const BatchShape& shape) override { evaluate(batch_of(shape)); }
+  void flush() override { finish_window(optimizer); }
+  Module& trained() override { return model; }
+
+  BertForPreTraining model;
+  Accumulate optimizer;
+  Meter meter;
+
+ private:
+  Tensor loss_of(const TextBatch& batch);
+  TextBatch batch_of(const BatchShape& shape) const;  // without tokens
+
+  const BertRecipe recipe_;
+  const StepSettings settings_;
+};
+
+// Training of a classifier of sentences.
+class FinetuneSteps : public TrainingSteps {
+ public:
+  FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings);
+
+  void step(const TextBatch& batch);
+  void evaluate(const TextBatch& batch);
+
+  void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
+  void dry_evaluation(const BatchShape& shape) override { evaluate(batch_of(shape)); }
+  void flush() override { finish_window(optimizer); }
+  Module& trained() override { return model; }
+
+  BertForSequenceClassification model;
+  Accumulate optimizer;
+  Meter meter;
+
+ private:
+  Tensor loss_of(const TextBatch& batch);
+  TextBatch batch_of(const BatchShape& shape) const;  // without tokens
+
+  const BertRecipe recipe_;
+  const StepSettings settings_;
+};
+
+// The forward pass that fills masks; nothing is trained.
+class FillMaskSteps : public TrainingSteps {
+ public:
+  FillMaskSteps(const BertConfig& config, const StepSettings& settings);
+
+  // Scores of the vocabulary for the tokens at `positions` of one text: [positions, vocabulary].
+  std::vector<float> scores(const std::vector<int32_t>& ids, const std::vector<int32_t>& positions);
+
+  void dry_step(const BatchShape&) override;
+  void dry_evaluation(const BatchShape& shape) override;  // rows: positions
+  Module& trained() override { return model; }
+
+  BertForPreTraining model;
+
+ private:
+  std::vector<float> scores(const Tensor& ids, const Tensor& positions);
+
+  const StepSettings settings_;
+};
+
+}  // namespace rw

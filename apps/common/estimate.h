@@ -1,0 +1,27 @@
+// The usual estimate of training memory, beside what is exact.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+#include "apps/common/planner.h"
+
+namespace rw {
+
+// parameters x n + outputs x 2 + input, in f32: n is 2 for SGD and 4 for Adam (gradients and
+// moments); outputs is what all ops of the forward pass return. All in bytes.
+struct Estimate {
+  double states = 2;  // n
+  uint64_t parameters = 0, outputs = 0, input = 0;
+  uint64_t saved = 0;  // outputs that gradients read
+  MemoryReport exact;  // of the plain f32 step
+
+  uint64_t total() const;
+};
+Estimate estimate(const Planner& planner, const PlannedProgram& program);
+
+std::string estimate_text(const Estimate& estimate);
+nlohmann::json estimate_json(const Estimate& estimate);
+
+}  // namespace rw

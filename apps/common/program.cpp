@@ -1,0 +1,118 @@
+#include "apps/common/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <new>
+
+#include "apps/common/lasting_output.h"
+#include "rewind/backends/open.h"
+#include "rewind/core/base/error.h"
+#include "rewind/core/base/interrupt.h"
+#include "rewind/core/memory/device.h"
+#include "rewind/data/files.h"
+
+namespace rw {
+
+namespace {
+
+// Standard error, too, may have no reader: that is no reason to end.
+void complain(const std::string& line) {
+  std::fflush(stdout);
+  std::fputs(line.c_str(), stderr);
+}
+
+int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
+  try {
+    app.parse(argc, argv);
+    body();
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  } catch (const Interrupted& stop) {
+    complain(fmt::format("stopped: {}\n", stop.what()));
+    return 128 + stop.signal;
+  } catch (const std::bad_alloc&) {
+    complain("error: this process may not have more memory of the host (see `ulimit -v`)\n");
+    return 1;
+  } catch (const std::exception& error) {
+    complain(fmt::format("error: {}\n", error.what()));
+    return 1;
+  }
+}
+
+}  // namespace
+
+int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body,
+                Output output) {
+  if (output == Output::is_needed) return parse_and_run(app, argc, argv, body);
+  LastingOutput lasting;
+  const int status = parse_and_run(app, argc, argv, body);
+  const int error = lasting.finish();
+  if (error == 0 || error == EPIPE) return status;
+  complain(fmt::format("error: cannot write to standard output: {}\n", std::strerror(error)));
+  return std::max(status, 1);
+}
+
+void warn(const std::string& text) {
+  complain(fmt::format("warning: {}\n", text));
+}
+
+void DeviceOptions::add_to(CLI::App& app) {
+  app.add_option(
+         "--device", device,
+         "vulkan, vulkan:NAME, vulkan:INDEX, cpu or, to plan, dry:FILE.json: a saved profile, "
+         "or the name of one that comes along, as rx7900xtx.json")
+      ->capture_default_str();
+  app.add_option("--dtype", dtype, "of activations and matrix products: f16 or f32")
+      ->capture_default_str();
+  app.add_option("--memory-limit", memory_limit, "most device memory, as 512MiB");
+}
+
+void DeviceOptions::open() const {
+  parsed_dtype();
+  check(!device.starts_with("dry"), "options", "'{}' cannot train, only --plan", device);
+  set_default_device(open_backend(device), limit());
+}
+
+std::unique_ptr<Backend> DeviceOptions::open_dry() const {
+  return open_backend(device.starts_with("dry") ? device : "dry:" + device);
+}
+
+uint64_t DeviceOptions::limit() const {
+  return memory_limit.empty() ? 0 : parse_bytes(memory_limit);
+}
+
+DType DeviceOptions::parsed_dtype() const {
+  const DType parsed = parse_dtype(dtype);
+  check(is_float(parsed), "options", "--dtype must be f16 or f32, got {}", dtype);
+  return parsed;
+}
+
+nlohmann::json device_json(const MemoryReport& memory) {
+  const DeviceInfo& info = default_device()->info();
+  return {{"backend", info.backend},
+          {"name", info.name},
+          {"driver", info.driver},
+          {"memory", nlohmann::json::parse(memory.json())}};
+}
+
+void write_json(const std::string& file, const nlohmann::json& json) {
+  write_file(file, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void ReportFile::write_so_far(const nlohmann::json& json) const {
+  std::error_code unknown;
+  const auto type = std::filesystem::status(path_, unknown).type();
+  if (type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found)
+    write(json);
+}
+
+void ReportFile::write(const nlohmann::json& json) const {
+  if (!path_.empty()) write_json(path_, json);
+}
+
+}  // namespace rw

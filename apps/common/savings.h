@@ -1,0 +1,25 @@
+// What each way to save memory saved, measured by dry runs with one more of them at a time.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+#include "apps/common/planner.h"
+
+namespace rw {
+
+struct Saving {
+  std::string technique;  // that this row adds; of the first row: none
+  uint64_t peak = 0;      // with it and those before it
+};
+// From a step that frees nothing, in f32, on the whole batch at once, to the step of the settings:
+// what a row saves is the row before it minus this one, so the savings add up exactly. Techniques
+// that the settings do not use have no row.
+std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings& settings);
+
+std::string savings_table(const std::vector<Saving>& savings);
+nlohmann::json savings_json(const std::vector<Saving>& savings);
+
+}  // namespace rw

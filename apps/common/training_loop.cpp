@@ -1,0 +1,153 @@
+#include "apps/common/training_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+
+#include "apps/common/program.h"
+#include "rewind/core/base/interrupt.h"
+
+namespace rw {
+
+TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
+                           PlannedRun& planned)
+    : options_(std::move(options)),
+      model_(model),
+      optimizer_(optimizer),
+      meter_(meter),
+      planned_(planned) {
+  // Names of files may be no UTF-8, which JSON must be.
+  using Json = nlohmann::json;
+  options_.settings =
+      Json::parse(options_.settings.dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (!options_.snapshots.empty()) snapshots_.emplace(options_.snapshots);
+}
+
+void TrainingLoop::resume() {
+  if (!snapshots_) return;
+  if (options_.restart) snapshots_->clear();
+  const auto loaded =
+      snapshots_->load_latest(state(), [this](const auto& position) { check_resumed(position); });
+  if (!loaded) return;
+  start_ = loaded->position.step;
+  if (changes_dtype_) optimizer_.set_scaler(optimizer_.scaler());  // the saved one is of the other
+  for (const std::string& damaged : loaded->damaged)
+    warn(fmt::format("a snapshot is passed over: {}", damaged));
+  if (!loaded->damaged.empty())
+    warn(fmt::format("going on from the older '{}'", loaded->file.string()));
+  if (!options_.quiet) fmt::print("going on after step {} of '{}'\n", start_, options_.snapshots);
+}
+
+// Throws FileError unless it is a place in this very run.
+void TrainingLoop::check_resumed(const TrainingPosition& position) {
+  const std::string& folder = options_.snapshots;
+  const auto saved = nlohmann::json::parse(position.json, nullptr, false);
+  check<FileError>(saved.is_object() && saved.contains("settings") && saved.contains("history") &&
+                       saved["history"].is_array(),
+                   "resume", "'{}' is not of this program: {:?}", folder, position.json);
+  // More steps, and other numbers to compute in, are the same run gone on with.
+  const auto lasting = [](nlohmann::json settings) {
+    for (const char* name : {"steps", "dtype"}) settings.erase(name);
+    return settings;
+  };
+  check<FileError>(
+      saved["settings"].is_object() && lasting(saved["settings"]) == lasting(options_.settings),
+      "resume",
+      "'{}' is of another run: {}, not {}; only --steps, --epochs and --dtype may be "
+      "others. Use another folder, or --restart",
+      folder, saved["settings"].dump(), options_.settings.dump());
+  check<FileError>(
+      position.step <= options_.steps && position.epoch == position.step / options_.batches &&
+          position.index == position.step % options_.batches,
+      "resume",
+      "'{}' must be in {} steps, {} per epoch, got step {}, epoch {}, batch {}; is the "
+      "data the same? Use another folder, or --restart",
+      folder, options_.steps, options_.batches, position.step, position.epoch, position.index);
+  history_ = saved["history"];
+  const auto dtype = [](const nlohmann::json& settings) { return settings.value("dtype", ""); };
+  changes_dtype_ = dtype(saved["settings"]) != dtype(options_.settings);
+}
+
+void TrainingLoop::write_snapshot(int64_t done) {
+  const nlohmann::json saved = {{"settings", options_.settings}, {"history", history_}};
+  snapshots_->save(state(), {.step = done,
+                             .epoch = done / options_.batches,
+                             .index = done % options_.batches,
+                             .json = saved.dump()});
+}
+
+void TrainingLoop::run(const std::function<void(int64_t)>& step) {
+  model_.train();
+  const InterruptScope interrupts;
+  Progress progress(options_.steps, options_.quiet);
+  int64_t saved = start_;
+  for (int64_t i = start_; i < options_.steps; ++i) {
+    planned_.before_step(i, options_.steps);
+    step(i);
+    if (progress.due(i + 1)) show(i + 1, progress);
+    const bool stops = InterruptScope::signal() != 0;
+    // Between updates only: the gradients of a window are not part of a snapshot.
+    if (snapshots_ && optimizer_.position() == 0 &&
+        (stops || i + 1 - saved >= options_.steps_per_snapshot)) {
+      write_snapshot(i + 1);
+      saved = i + 1;
+    }
+    if (stops && (saved == i + 1 || !snapshots_)) stop(i + 1);
+  }
+  planned_.after_steps();
+  finish_window(optimizer_);
+  seconds_ = progress.seconds();
+  if (InterruptScope::signal() == 0) return;
+  if (snapshots_) write_snapshot(options_.steps);
+  stop(options_.steps);
+}
+
+void TrainingLoop::stop(int64_t done) const {
+  const int signal = InterruptScope::signal();
+  throw Interrupted(
+      signal,
+      fmt::format("{} after step {} of {}; {}", signal == SIGINT ? "interrupted" : "terminated",
+                  done, options_.steps,
+                  snapshots_ ? fmt::format("--resume '{}' goes on there", options_.snapshots)
+                             : "nothing is kept without --resume"));
+}
+
+void TrainingLoop::show(int64_t done, Progress& progress) {
+  const Meter::Values values = meter_.read();
+  check<NumericsError>(
+      std::isfinite(values.loss), "train",
+      "the loss must be finite, got {} at step {}; lower --lr or use --dtype f32 ({})", values.loss,
+      done, optimizer_.diagnose());
+  const uint64_t memory = default_device()->memory_report().peak;
+  progress.show(done, fmt::format("loss {:.3f}  accuracy {:.1f} %  {:.0f} {}/s  {}", values.loss,
+                                  100 * values.accuracy, rate(done, progress.seconds()),
+                                  options_.unit, format_bytes(memory)));
+  history_.push_back({{"step", done},
+                      {"loss", values.loss},
+                      {"accuracy", values.accuracy},
+                      {"seconds", progress.seconds()}});
+}
+
+double TrainingLoop::rate(int64_t done, double seconds) const {
+  return done == start_ ? 0 : static_cast<double>((done - start_) * options_.samples) / seconds;
+}
+
+double TrainingLoop::rate() const {
+  return rate(options_.steps, seconds_);
+}
+
+nlohmann::json TrainingLoop::json() const {
+  nlohmann::json json = options_.settings;
+  json.update({{"updates", optimizer_.updates()},
+               {"skipped_updates", optimizer_.skipped()},
+               {"loss_scale", optimizer_.loss_scale()},
+               {"train_seconds", seconds_},
+               {"step_seconds",
+                seconds_ / static_cast<double>(std::max<int64_t>(1, options_.steps - start_))},
+               {"history", history_}});
+  return json;
+}
+
+}  // namespace rw

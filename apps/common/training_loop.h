@@ -1,0 +1,68 @@
+// The loop of a training program: takes steps, shows how they go, keeps snapshots.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "apps/common/meter.h"
+#include "apps/common/planning.h"
+#include "apps/common/progress.h"
+#include "rewind/io/snapshot.h"
+#include "rewind/optim/accumulate.h"
+
+namespace rw {
+
+struct LoopOptions {
+  int64_t steps = 1;             // of the training, those before a snapshot included
+  int64_t batches = 1;           // per epoch
+  int64_t samples = 1;           // per step, for the rate
+  std::string unit = "samples";  // what they are called
+  bool quiet = false;
+  std::string snapshots = {};      // folder; empty: none are kept
+  int64_t steps_per_snapshot = 1;  // at least
+  bool restart = false;            // forget the snapshots that there are
+  nlohmann::json settings = {};    // what must be the same when training goes on
+};
+
+class TrainingLoop {
+ public:
+  // References must outlive the loop.
+  TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
+               PlannedRun& planned);
+
+  // From the newest snapshot that is whole, if there are any: FileError where all are damaged or
+  // of another run. Warns about damaged ones.
+  void resume();
+  // Calls `step` with the number of each step that is left, from 0. After a SIGINT or SIGTERM it
+  // finishes the step, and what it takes to write a snapshot, and throws Interrupted.
+  void run(const std::function<void(int64_t)>& step);
+
+  int64_t start() const { return start_; }  // steps that were taken before
+  double rate() const;                      // samples per second, after run()
+  // For reports: the settings, updates, time, and what was shown.
+  nlohmann::json json() const;
+
+ private:
+  TrainingState state() { return {.model = model_, .optimizer = optimizer_}; }
+  double rate(int64_t done, double seconds) const;
+  void show(int64_t done, Progress& progress);
+  void check_resumed(const TrainingPosition& position);
+  void write_snapshot(int64_t done);
+  [[noreturn]] void stop(int64_t done) const;
+
+  LoopOptions options_;
+  std::optional<SnapshotDirectory> snapshots_;
+  Module& model_;
+  Accumulate& optimizer_;
+  Meter& meter_;
+  PlannedRun& planned_;
+  int64_t start_ = 0;
+  bool changes_dtype_ = false;  // against the snapshot
+  double seconds_ = 0;
+  nlohmann::json history_ = nlohmann::json::array();
+};
+
+}  // namespace rw

@@ -1,0 +1,265 @@
+// Gradient accumulation on MNIST: Adam one image at a time, the same with 100 micro-batches per
+// update, and Adam with batches of 100. Accumulation learns as the large batch does, in the memory
+// of the small one.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "apps/common/planning.h"
+#include "apps/common/progress.h"
+#include "apps/mnist/steps.h"
+#include "rewind/core/base/interrupt.h"
+#include "rewind/core/base/rng.h"
+#include "rewind/data/files.h"
+#include "rewind/data/idx.h"
+#include "rewind/data/loader.h"
+#include "rewind/data/synthetic.h"
+
+using namespace rw;
+
+namespace {
+
+// The defaults take about two minutes on two CPU cores, nearly all of it in steps of one image.
+struct Options {
+  DeviceOptions device{.dtype = "f32"};
+  PlanningOptions planning;
+  std::string data, report, checkpoint = "none";
+  std::vector<std::string> runs = {"single", "accumulate", "batch"};
+  int epochs = 3, images = 2000, batch = 1;
+  uint32_t accumulate = 100;
+  uint64_t seed = 1;
+  bool quiet = false;
+
+  void add_to(CLI::App& app);
+  void validate() const;
+};
+
+void Options::add_to(CLI::App& app) {
+  if (checkpoints_blocks()) checkpoint = "block";
+  app.add_option("--data", data, "folder with MNIST's idx files; without it digits are drawn");
+  app.add_option("--images", images, "training images, 0 for all")->capture_default_str();
+  app.add_option("--epochs", epochs, "passes over them")->capture_default_str();
+  app.add_option("--runs", runs, "which of single, accumulate, batch")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"single", "accumulate", "batch"}))
+      ->capture_default_str();
+  app.add_option("--batch", batch, "images per micro-batch")->capture_default_str();
+  app.add_option("--accumulate", accumulate, "micro-batches per update")->capture_default_str();
+  app.add_option("--checkpoint", checkpoint, "recompute activations: none or block")
+      ->check(CLI::IsMember({"none", "block"}))
+      ->capture_default_str();
+  app.add_option("--seed", seed, "of weights, order and dropout")->capture_default_str();
+  app.add_option("--report", report, "write the results to this JSON file");
+  app.add_flag("--quiet", quiet, "print the results only");
+  device.add_to(app);
+  planning.add_to(app);
+}
+
+void Options::validate() const {
+  check(epochs > 0, "options", "--epochs must be positive, got {}", epochs);
+  check(images >= 0, "options", "--images must be >= 0, got {}", images);
+  check(batch > 0, "options", "--batch must be positive, got {}", batch);
+  check(accumulate > 0 && (planning.plan || int64_t{accumulate} * batch <= 60000), "options",
+        "--accumulate times --batch must be in 1 to 60000, got {} and {}", accumulate, batch);
+  const bool pictures = !planning.timeline.empty() || !planning.trace.empty();
+  check(runs.size() == 1 || !(pictures || (planning.plan && !report.empty())), "options",
+        "--timeline, --trace and the report of a plan are of one run: choose it with --runs");
+}
+
+struct Images {
+  ImageDataset train, test;
+
+  explicit Images(const Options& o) {
+    const std::filesystem::path folder =
+        o.data.empty() ? synthetic_mnist(cache_directory()) : std::filesystem::path(o.data);
+    train = load_mnist(folder, Split::train);
+    test = load_mnist(folder, Split::test);
+    check(train.image_bytes() == 784 && test.image_bytes() == 784, "mnist",
+          "the images must be 28x28, got {}x{} and {}x{}", train.height, train.width, test.height,
+          test.width);
+    const size_t count = static_cast<size_t>(o.images);
+    if (count == 0 || count >= train.size()) return;
+    train.labels.resize(count);
+    train.pixels.resize(count * train.image_bytes());
+  }
+};
+
+// One of the runs, and what came of it.
+struct Run {
+  std::string name;
+  int batch = 1;
+  uint32_t micro_batches = 1;
+
+  double train_loss = 0, accuracy = NAN, seconds = 0;  // NAN: not evaluated yet
+  uint64_t updates = 0, skipped = 0;
+  bool is_trained = false;
+  PlannedRun::Account account;
+
+  Run(const std::string& name, const Options& o) : name(name), batch(o.batch) {
+    if (name == "accumulate") micro_batches = o.accumulate;
+    if (name == "batch") batch *= static_cast<int>(o.accumulate);
+  }
+  std::string title() const {
+    return micro_batches == 1 ? fmt::format("Adam, batch {}", batch)
+                              : fmt::format("Accumulate(Adam, {}), batch {}", micro_batches, batch);
+  }
+  // `images`, `tests`: how many there are, 0: unknown, enough for full batches.
+  PlannedProgram program(const Options& o, int64_t images, int64_t tests) const {
+    return {.title = fmt::format("MLP 784-512-512-10, {}", title()),
+            .samples = "images",
+            .make = [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
+            .settings = {.dtype = o.device.parsed_dtype(),
+                         .batch = images ? std::min<int64_t>(batch, images) : batch,
+                         .accumulate = micro_batches,
+                         .checkpoint = o.checkpoint},
+            .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
+                        .evaluation = tests ? batches_of(tests) : RunOutline::Batches{}},
+            .estimator_states = 4,
+            .batch_option =
+                [](auto b, auto a) {
+                  return fmt::format("--runs accumulate --batch {} --accumulate {}", b, a);
+                },
+            .most_evaluated = 500};
+  }
+};
+
+// Trains and measures a new model.
+void train(Run& run, const Options& o, const Images& images, PlannedRun& planned) {
+  manual_seed(o.seed);
+  default_device()->reset_peak();
+  MnistSteps steps(planned.settings());
+  Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
+  const int64_t batches = loader.batches(), total = o.epochs * batches;
+  const InterruptScope interrupts;
+  Progress progress(total, o.quiet);
+  for (int64_t epoch = 0; epoch < o.epochs; ++epoch) {
+    steps.model.train();
+    steps.meter.clear();
+    for (int64_t i = 0; i < batches; ++i) {
+      const int64_t step = epoch * batches + i + 1;
+      planned.before_step(step - 1, total);
+      steps.step(loader.batch(epoch, i));
+      if (const int signal = InterruptScope::signal())
+        throw Interrupted(signal,
+                          fmt::format("in '{}' after step {} of {}", run.title(), step, total));
+      if (i + 1 != batches && !progress.due(step)) continue;
+      run.train_loss = steps.meter.peek().loss;
+      check<NumericsError>(std::isfinite(run.train_loss), "mnist",
+                           "the loss must be finite, got {} at step {} of '{}'; {}", run.train_loss,
+                           step, run.title(), steps.optimizer.diagnose());
+      if (progress.due(step)) progress.show(step, fmt::format("loss {:.4f}", run.train_loss));
+    }
+    steps.flush();
+  }
+  planned.after_steps();
+  run.is_trained = true;
+  run.account.memory = default_device()->memory_report();
+  run.updates = steps.optimizer.updates();
+  run.skipped = steps.optimizer.skipped();
+  run.seconds = progress.seconds();
+  const auto rows = static_cast<int>(planned.settings().evaluation_batch);
+  run.accuracy = evaluate_all(steps, Loader(images.test, {.batch_size = rows})).accuracy;
+  run.seconds = progress.seconds();
+  run.account = planned.account();
+}
+
+void print_table(const std::vector<Run>& runs) {
+  fmt::print("\n{:<32} {:>10} {:>10} {:>8} {:>12} {:>9}\n", "", "train loss", "test acc.",
+             "updates", "peak memory", "time");
+  for (const Run& run : runs)
+    fmt::print("{:<32} {:>10.4f} {:>10} {:>8} {:>12} {:>7.1f} s\n", run.title(), run.train_loss,
+               std::isnan(run.accuracy) ? "-" : fmt::format("{:.2f} %", 100 * run.accuracy),
+               run.updates, format_bytes(run.account.memory.peak), run.seconds);
+}
+
+// Compares accumulation with each of the other two.
+void print_verdict(const std::vector<Run>& runs) {
+  const auto find = [&](std::string_view name) -> const Run* {
+    for (const Run& run : runs)
+      if (run.name == name) return &run;
+    return nullptr;
+  };
+  const Run* window = find("accumulate");
+  if (!window) return;
+  fmt::print("\n");
+  for (const char* name : {"single", "batch"})
+    if (const Run* other = find(name))
+      fmt::print(
+          "Accumulation against '{}': loss {:+.4f}, accuracy {:+.2f} points, updates {} to "
+          "{}, memory {:+.1f} %.\n",
+          other->title(), window->train_loss - other->train_loss,
+          100 * (window->accuracy - other->accuracy), window->updates, other->updates,
+          100 * (static_cast<double>(window->account.memory.peak) /
+                     static_cast<double>(other->account.memory.peak) -
+                 1));
+}
+
+nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
+  nlohmann::json json = {{"data", o.data.empty() ? "drawn digits" : o.data},
+                         {"images", o.images},
+                         {"epochs", o.epochs},
+                         {"dtype", name(o.device.parsed_dtype())},
+                         {"seed", o.seed},
+                         {"device", device_json()},
+                         {"runs", nlohmann::json::array()}};
+  for (const Run& run : runs)
+    json["runs"].push_back({{"name", run.name},
+                            {"batch", run.batch},
+                            {"micro_batches", run.micro_batches},
+                            {"train_loss", run.train_loss},
+                            {"test_accuracy", run.accuracy},
+                            {"updates", run.updates},
+                            {"skipped", run.skipped},
+                            {"peak_bytes", run.account.memory.peak},
+                            {"memory", run.account.json()},
+                            {"seconds", run.seconds}});
+  return json;
+}
+
+void write_results(const Options& o, const std::vector<Run>& runs) {
+  ReportFile(o.report).write(to_json(o, runs));
+  print_table(runs);
+  print_verdict(runs);
+}
+
+void plan_all(const Options& o) {
+  for (const std::string& name : o.runs)
+    run_plan(Run(name, o).program(o, 0, 0), o.planning, o.device, o.report);
+}
+
+void run_all(const Options& o) {
+  o.validate();
+  if (o.planning.plan) return plan_all(o);
+  o.device.open();
+  const Images images(o);
+  fmt::print("MLP 784-512-512-10 in {} on {}: {} {} images, {} epochs\n",
+             name(o.device.parsed_dtype()), default_device()->info().name, images.train.size(),
+             o.data.empty() ? "drawn" : "MNIST", o.epochs);
+  std::vector<Run> runs;
+  for (const std::string& name : o.runs) {
+    Run& run = runs.emplace_back(name, o);
+    if (!o.quiet) fmt::print("{}\n", run.title());
+    try {
+      PlannedRun planned(run.program(o, static_cast<int64_t>(images.train.size()),
+                                     static_cast<int64_t>(images.test.size())),
+                         o.planning);
+      planned.guard([&] { train(run, o, images, planned); });
+    } catch (...) {  // what was trained until then is not lost
+      if (!run.is_trained) runs.pop_back();
+      if (!runs.empty()) write_results(o, runs);
+      throw;
+    }
+    ReportFile(o.report).write_so_far(to_json(o, runs));
+  }
+  write_results(o, runs);
+  fmt::print("\n{}:\n{}", runs.back().title(), runs.back().account.str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Gradient accumulation on MNIST: one image at a time, accumulated, and in batches.");
+  Options options;
+  options.add_to(app);
+  return run_program(app, argc, argv, [&] { run_all(options); });
+}

@@ -1,0 +1,61 @@
+// The model and the training step of the MNIST example.
+#pragma once
+
+#include "apps/common/meter.h"
+#include "apps/common/training.h"
+#include "rewind/data/loader.h"
+#include "rewind/nn/layers.h"
+#include "rewind/optim/accumulate.h"
+
+namespace rw {
+
+class Mlp : public Module {
+ public:
+  Mlp() {
+    register_module("hidden1", hidden1_);
+    register_module("hidden2", hidden2_);
+    register_module("output", output_);
+    register_module("dropout", dropout_);
+  }
+  // [N, 784] -> logits [N, 10].
+  Tensor forward(Tensor x) override;
+
+  // Two segments, each up to and with a dropout.
+  void set_checkpoint(bool on) { checkpoint_ = on; }
+
+ private:
+  Linear hidden1_{784, 512}, hidden2_{512, 512}, output_{512, 10};
+  Dropout dropout_{0.2f};
+  bool checkpoint_ = false;
+};
+
+class MnistSteps : public TrainingSteps {
+ public:
+  explicit MnistSteps(const StepSettings& settings);
+
+  void step(const Batch& batch) { step(batch, batch.size()); }
+  // Counts into the meter; NoGrad and eval() are the caller's.
+  void evaluate(const Batch& batch) { evaluate(batch, batch.size()); }
+
+  void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
+  void dry_evaluation(const BatchShape& shape) override {
+    evaluate({}, shape.rows_or(settings_.batch));
+  }
+  void flush() override { finish_window(optimizer); }
+  Module& trained() override { return model; }
+
+  Mlp model;
+  // Plain Adam is this with one micro-batch, to the bit.
+  Accumulate optimizer;
+  Meter meter;
+
+ private:
+  void step(const Batch& batch, int64_t rows);
+  Tensor train_loss(const Batch& batch, int64_t rows);
+  void evaluate(const Batch& batch, int64_t rows);
+  void measure(const Batch& batch, int64_t rows);
+
+  const StepSettings settings_;
+};
+
+}  // namespace rw

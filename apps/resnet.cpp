@@ -1,0 +1,51 @@
+// Trains a residual network on CIFAR-10, or on images that it draws itself, in f16 on Vulkan, and
+// shows where the memory went. With --plan it predicts that instead.
+#include <fmt/format.h>
+
+#include "apps/resnet/training.h"
+#include "rewind/core/base/rng.h"
+
+using namespace rw;
+
+namespace {
+
+void print_accuracy(double accuracy, const Images& images) {
+  fmt::print("test accuracy {:.2f} % of {} images\n", 100 * accuracy, images.test.size());
+}
+
+void train(const ResNetOptions& options, const Images& images, PlannedRun& run) {
+  ResNetTraining training(options, images, run);
+  if (options.eval) return print_accuracy(training.evaluate(), images);
+  training.run();
+  training.save();
+  const ReportFile file(options.report);
+  nlohmann::json report = training.report();
+  file.write_so_far(report);
+  report["test_accuracy"] = training.evaluate();
+  print_accuracy(report["test_accuracy"], images);
+  const PlannedRun::Account account = run.account();
+  fmt::print("\n{}", account.str());
+  report["device"] = account.json();
+  file.write(report);
+}
+
+void run(ResNetOptions options) {
+  options.complete();
+  if (options.planning.plan)
+    return run_plan(options.program(options.recipe(options.classes)), options.planning,
+                    options.device, options.report);
+  options.device.open();
+  manual_seed(options.seed);
+  const Images images(options.data);
+  PlannedRun planned(ResNetTraining::program(options, images), options.planning);
+  planned.guard([&] { train(options, images, planned); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains a residual network on CIFAR-10, or on images that it draws.");
+  ResNetOptions options;
+  options.add_to(app);
+  return run_program(app, argc, argv, [&] { run(options); });
+}

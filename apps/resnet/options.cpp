@@ -1,0 +1,117 @@
+#include "apps/resnet/options.h"
+
+#include <cmath>
+
+namespace rw {
+
+void ResNetOptions::add_to(CLI::App& app) {
+  app.add_option("--data", data,
+                 "folder with CIFAR-10's binary files; without it shapes are drawn");
+  app.add_option("--model", model,
+                 "resnet20, 32, 56, 110 (6k + 2), resnet18, 34, 50, 101, 152, v2-20 (6k + 2), "
+                 "v2-bottleneck-164 (9k + 2)")
+      ->capture_default_str();
+  app.add_option("--batch", batch, "images per step (default 32, with --data 128)");
+  app.add_option("--accumulate", accumulate, "steps per update of the weights")
+      ->capture_default_str();
+  app.add_option("--checkpoint", checkpoint, "recompute activations: none, block or stage")
+      ->check(CLI::IsMember({"none", "block", "stage"}))
+      ->capture_default_str();
+  app.add_option("--checkpoint-every", checkpoint_every, "blocks or stages per segment")
+      ->capture_default_str();
+  app.add_option("--epochs", epochs, "passes over the images (default 1, with --data 30)");
+  app.add_option("--steps", steps, "steps instead of epochs");
+  app.add_option("--lr", lr, "highest learning rate")->capture_default_str();
+  app.add_option("--weight-decay", weight_decay, "of convolutions and the last layer")
+      ->capture_default_str();
+  app.add_option("--seed", seed, "of weights, order and augmentation")->capture_default_str();
+  app.add_option("--report", report, "write all figures of the run to this JSON file");
+  app.add_option("--load", load, "start from the weights in this safetensors file");
+  app.add_option("--save", save, "write the trained weights, in PyTorch's layout, to this file");
+  app.add_flag("--eval", eval, "only measure the accuracy of the weights given with --load");
+  app.add_option("--resume", resume,
+                 "keep training snapshots in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
+      ->needs("--resume");
+  app.add_option("--snapshot-every,--checkpoint-every-steps", snapshot_every, "steps between them")
+      ->capture_default_str();
+  app.add_flag("--quiet", quiet, "print the results only");
+  device.add_to(app);
+  planning.add_to(app);
+  app.add_option("--image", image, "with --plan: height and width of the images")
+      ->needs("--plan")
+      ->capture_default_str();
+  app.add_option("--classes", classes, "with --plan: classes of the images")
+      ->needs("--plan")
+      ->capture_default_str();
+}
+
+void ResNetOptions::complete() {
+  check(batch >= 0, "options", "--batch must be positive, got {}", batch);
+  check(accumulate > 0, "options", "--accumulate must be positive, got {}", accumulate);
+  check(epochs >= 0 && steps >= 0, "options",
+        "--epochs and --steps must be positive, got {} and {}", epochs, steps);
+  check(checkpoint_every > 0, "options", "--checkpoint-every must be positive, got {}",
+        checkpoint_every);
+  check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
+  check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
+  check(std::isfinite(lr) && lr >= 0, "options", "--lr must be a number >= 0, got {}", lr);
+  check(image > 0 && classes > 1, "options",
+        "--image and --classes must be positive, got {} and {}", image, classes);
+  if (batch == 0) batch = data.empty() ? 32 : 128;
+  if (epochs == 0) epochs = data.empty() ? 1 : 30;
+}
+
+StepSettings ResNetOptions::settings() const {
+  const bool by_environment = checkpoint == "none" && checkpoints_blocks();
+  return {.dtype = device.parsed_dtype(),
+          .batch = batch,
+          .accumulate = accumulate,
+          .checkpoint = by_environment ? "block" : checkpoint,
+          .checkpoint_every = checkpoint_every};
+}
+
+namespace {
+
+// The number at the end of a model's name; 0 if it does not begin with `prefix`.
+int depth_after(const std::string& name, const std::string& prefix) {
+  if (!name.starts_with(prefix)) return 0;
+  const std::string digits = name.substr(prefix.size());
+  const bool number = !digits.empty() && digits.size() < 6 &&
+                      digits.find_first_not_of("0123456789") == std::string::npos;
+  return number ? std::stoi(digits) : 0;
+}
+
+ResNetConfig model_config(const std::string& name, int classes) {
+  if (const int depth = depth_after(name, "v2-bottleneck-"))
+    return resnet_cifar(depth, 2, BlockKind::bottleneck, classes);
+  if (const int depth = depth_after(name, "v2-"))
+    return resnet_cifar(depth, 2, BlockKind::basic, classes);
+  const int depth = depth_after(name, "resnet");
+  check(depth > 0, "options", "--model must be resnetN, v2-N or v2-bottleneck-N, got {}", name);
+  for (const int imagenet : {18, 34, 50, 101, 152})
+    if (depth == imagenet) return resnet_imagenet(depth, classes);
+  return resnet_cifar(depth, 1, BlockKind::basic, classes);
+}
+
+}  // namespace
+
+ResNetRecipe ResNetOptions::recipe(int classes) const {
+  return {.model = model_config(model, classes),
+          .height = image,
+          .width = image,
+          .lr = static_cast<float>(lr),
+          .weight_decay = static_cast<float>(weight_decay)};
+}
+
+PlannedProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
+  return {
+      .title = fmt::format("{} for {}x{} images of {} classes", model, recipe.height, recipe.width,
+                           recipe.model.classes),
+      .samples = "images",
+      .make = [recipe](const StepSettings& s) { return std::make_unique<ResNetSteps>(recipe, s); },
+      .settings = settings(),
+      .outline = {.loads = !load.empty(), .saves = !save.empty() && !eval}};
+}
+
+}  // namespace rw

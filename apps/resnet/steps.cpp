@@ -1,0 +1,75 @@
+#include "apps/resnet/steps.h"
+
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/optim/sgd.h"
+
+namespace rw {
+
+namespace {
+
+// Weight decay is for convolutions and the last layer, not for norms and biases.
+std::vector<ParameterGroup> parameter_groups(const ResNet& model) {
+  ParameterGroup decayed, plain{.weight_decay = 0};
+  for (const Tensor& p : model.parameters())
+    (p.rank() > 1 ? decayed : plain).parameters.push_back(p);
+  return {decayed, plain};
+}
+
+CheckpointMode checkpoint_mode(const std::string& name) {
+  if (name == "block") return CheckpointMode::block;
+  return name == "stage" ? CheckpointMode::stage : CheckpointMode::none;
+}
+
+}  // namespace
+
+ResNetSteps::ResNetSteps(const ResNetRecipe& recipe, const StepSettings& settings)
+    : model(recipe.model),
+      optimizer(SGD(parameter_groups(model), {.lr = recipe.lr,
+                                              .momentum = 0.9f,
+                                              .weight_decay = recipe.weight_decay,
+                                              .nesterov = true}),
+                settings.accumulate),
+      recipe_(recipe),
+      settings_(settings) {
+  model.set_checkpoint(checkpoint_mode(settings.checkpoint), settings.checkpoint_every);
+  if (settings.dtype == DType::f16) optimizer.set_scaler(LossScaler::dynamic());
+}
+
+ResNetSteps::DeviceBatch ResNetSteps::upload(const Batch& batch, int64_t rows) const {
+  const PurposeScope scope(Purpose::data);
+  const Shape shape = {rows, recipe_.height, recipe_.width, 3};
+  return {cast(batch_tensor(batch.pixels, shape), settings_.dtype),
+          batch_tensor(batch.labels, {rows})};
+}
+
+// The batch is gone when the step ends, so that all of its memory is the plan's to place.
+void ResNetSteps::step(const Batch& batch, int64_t rows) {
+  train_on(upload(batch, rows));
+  default_device()->end_step();
+}
+
+void ResNetSteps::train_on(const DeviceBatch& batch) {
+  optimizer.backward(loss_of(batch), static_cast<float>(batch.labels.numel()));
+  optimizer.step();
+  optimizer.zero_grad();
+}
+
+Tensor ResNetSteps::loss_of(const DeviceBatch& batch) {
+  Tensor logits, loss;
+  {
+    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const auto scope = forward_scope(settings_);
+    logits = model(batch.images);
+    loss = cross_entropy(logits, batch.labels);
+  }
+  meter.add(loss, argmax(logits), batch.labels);
+  return loss;
+}
+
+void ResNetSteps::evaluate(const Batch& batch, int64_t rows) {
+  loss_of(upload(batch, rows));
+  default_device()->end_step();
+}
+
+}  // namespace rw

@@ -1,0 +1,44 @@
+// A training run of the ResNet example.
+#pragma once
+
+#include "apps/common/training_loop.h"
+#include "apps/resnet/options.h"
+#include "rewind/data/dataset.h"
+#include "rewind/data/loader.h"
+
+namespace rw {
+
+struct Images {
+  ImageDataset train, test;
+  ChannelStatistics statistics;
+
+  // `folder`: with CIFAR-10's files; empty: images are drawn.
+  explicit Images(const std::string& folder);
+};
+
+// The trained model, its optimizer and what the run measured.
+class ResNetTraining {
+ public:
+  ResNetTraining(const ResNetOptions& options, const Images& images, PlannedRun& run);
+
+  static PlannedProgram program(const ResNetOptions& options, const Images& images);
+
+  void run();  // from the newest checkpoint on, if there is one
+  void save() const;
+  double evaluate();              // share of the test images that are classified correctly
+  nlohmann::json report() const;  // of the training alone
+
+ private:
+  LoopOptions loop_options() const;
+  void introduce() const;
+
+  const ResNetOptions& options_;
+  const Images& images_;
+  const int batch_;
+  ResNetSteps steps_;
+  Loader loader_;
+  const int64_t total_;  // steps
+  TrainingLoop loop_;
+};
+
+}  // namespace rw
