@@ -7,9 +7,9 @@
 #include <fstream>
 #include <unistd.h>
 
+#include "apps/common/program.h"
 #include "benchmarks/memory/chart.h"
 #include "benchmarks/memory/rows.h"
-#include "apps/common/program.h"
 #include "rewind/core/base/error.h"
 
 using namespace rw;

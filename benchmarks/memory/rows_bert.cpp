@@ -1,8 +1,8 @@
 // Largest batches in 8 GiB. A batch fits when a dry run whose blocks are limited to 8 GiB ends:
 // parameters, gradients, Adam's state, activations, workspaces, padding and holes between them.
+#include "apps/common/largest.h"
 #include "benchmarks/memory/rows.h"
 #include "benchmarks/memory/workloads.h"
-#include "apps/common/largest.h"
 
 namespace rw::memory {
 
