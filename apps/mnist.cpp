@@ -23,7 +23,7 @@ namespace {
 struct Options {
   DeviceOptions device{.dtype = "f32"};
   PlanningOptions planning;
-  std::string data, report, checkpoint = "none";
+  std::string data, report, checkpoint = StepSettings().checkpoint;
   std::vector<std::string> runs = {"single", "accumulate", "batch"};
   int epochs = 3, images = 2000, batch = 1;
   uint32_t accumulate = 100;
@@ -35,7 +35,6 @@ struct Options {
 };
 
 void Options::add_to(CLI::App& app) {
-  if (checkpoints_blocks()) checkpoint = "block";
   app.add_option("--data", data, "folder with MNIST's idx files; without it digits are drawn");
   app.add_option("--images", images, "training images, 0 for all")->capture_default_str();
   app.add_option("--epochs", epochs, "passes over them")->capture_default_str();
@@ -93,7 +92,7 @@ struct Run {
   double train_loss = 0, accuracy = NAN, seconds = 0;  // NAN: not evaluated yet
   uint64_t updates = 0, skipped = 0;
   bool is_trained = false;
-  PlannedRun::Account account;
+  RunAccount account;
 
   Run(const std::string& name, const Options& o) : name(name), batch(o.batch) {
     if (name == "accumulate") micro_batches = o.accumulate;
@@ -103,8 +102,15 @@ struct Run {
     return micro_batches == 1 ? fmt::format("Adam, batch {}", batch)
                               : fmt::format("Accumulate(Adam, {}), batch {}", micro_batches, batch);
   }
+  static RemedyWords words() {
+    RemedyWords words = command_line_words();
+    words.batch = [](auto b, auto a) {
+      return fmt::format("--runs accumulate --batch {} --accumulate {}", b, a);
+    };
+    return words;
+  }
   // `images`, `tests`: how many there are, 0: unknown, enough for full batches.
-  PlannedProgram program(const Options& o, int64_t images, int64_t tests) const {
+  TrainingProgram program(const Options& o, int64_t images, int64_t tests) const {
     return {.title = fmt::format("MLP 784-512-512-10, {}", title()),
             .samples = "images",
             .make = [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
@@ -115,16 +121,13 @@ struct Run {
             .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
                         .evaluation = tests ? batches_of(tests) : RunOutline::Batches{}},
             .estimator_states = 4,
-            .batch_option =
-                [](auto b, auto a) {
-                  return fmt::format("--runs accumulate --batch {} --accumulate {}", b, a);
-                },
+            .words = words(),
             .most_evaluated = 500};
   }
 };
 
 // Trains and measures a new model.
-void train(Run& run, const Options& o, const Images& images, PlannedRun& planned) {
+void train(Run& run, const Options& o, const Images& images, ProgramRun& planned) {
   manual_seed(o.seed);
   default_device()->reset_peak();
   MnistSteps steps(planned.settings());
@@ -211,7 +214,7 @@ nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
                             {"updates", run.updates},
                             {"skipped", run.skipped},
                             {"peak_bytes", run.account.memory.peak},
-                            {"memory", run.account.json()},
+                            {"memory", run.account_json(account)},
                             {"seconds", run.seconds}});
   return json;
 }
@@ -240,7 +243,7 @@ void run_all(const Options& o) {
     Run& run = runs.emplace_back(name, o);
     if (!o.quiet) fmt::print("{}\n", run.title());
     try {
-      PlannedRun planned(run.program(o, static_cast<int64_t>(images.train.size()),
+      ProgramRun planned(run.program(o, static_cast<int64_t>(images.train.size()),
                                      static_cast<int64_t>(images.test.size())),
                          o.planning);
       planned.guard([&] { train(run, o, images, planned); });

@@ -13,7 +13,7 @@ void print_accuracy(double accuracy, const Images& images) {
   fmt::print("test accuracy {:.2f} % of {} images\n", 100 * accuracy, images.test.size());
 }
 
-void train(const ResNetOptions& options, const Images& images, PlannedRun& run) {
+void train(const ResNetOptions& options, const Images& images, ProgramRun& run) {
   ResNetTraining training(options, images, run);
   if (options.eval) return print_accuracy(training.evaluate(), images);
   training.run();
@@ -23,9 +23,9 @@ void train(const ResNetOptions& options, const Images& images, PlannedRun& run) 
   file.write_so_far(report);
   report["test_accuracy"] = training.evaluate();
   print_accuracy(report["test_accuracy"], images);
-  const PlannedRun::Account account = run.account();
+  const RunAccount account = run.account();
   fmt::print("\n{}", account.str());
-  report["device"] = account.json();
+  report["device"] = account_json(account);
   file.write(report);
 }
 
@@ -37,7 +37,7 @@ void run(ResNetOptions options) {
   options.device.open();
   manual_seed(options.seed);
   const Images images(options.data);
-  PlannedRun planned(ResNetTraining::program(options, images), options.planning);
+  ProgramRun planned(ResNetTraining::program(options, images), options.planning);
   planned.guard([&] { train(options, images, planned); });
 }
 

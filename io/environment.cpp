@@ -13,8 +13,6 @@ namespace rw {
 
 namespace {
 
-using Mode = AutoRecomputeOptions::Mode;
-
 bool obeys = true;
 
 // What a thread that trains does because of the environment.
@@ -25,23 +23,6 @@ struct Obeyed {
 };
 thread_local Obeyed obeyed;
 
-std::optional<AutoRecomputeOptions> asked_for() {
-  const std::string budget = env_text("REWIND_MEMORY_BUDGET"), how = env_text("REWIND_RECOMPUTE");
-  constexpr std::array<std::string_view, 7> known = {"",       "0",     "1",    "block",
-                                                     "memory", "speed", "evict"};
-  check<ValueError>(std::find(known.begin(), known.end(), how) != known.end(), "REWIND_RECOMPUTE",
-                    "must be block, memory, speed or evict, got '{}'", how);
-  AutoRecomputeOptions options{.budget = budget.empty() ? 0 : parse_bytes(budget)};
-  if (how == "memory") options.mode = Mode::memory;
-  if (how == "speed") options.mode = Mode::speed;
-  if (how == "evict") options.mode = Mode::evict;
-  check<ValueError>(how != "evict" || options.budget, "REWIND_RECOMPUTE",
-                    "evict needs REWIND_MEMORY_BUDGET, as 6GiB");
-  const bool is_plain =
-      options.mode == Mode::budget && (!options.budget || how == "block" || how == "1");
-  return is_plain ? std::nullopt : std::optional(options);
-}
-
 }  // namespace
 
 void set_obeys_environment(bool on) {
@@ -51,7 +32,8 @@ void set_obeys_environment(bool on) {
 void obey_environment() {
   if (!obeys || obeyed.is_read || context().only) return;  // dry runs obey their callers
   obeyed.is_read = true;
-  const std::optional<AutoRecomputeOptions> options = asked_for();
+  const std::optional<AutoRecomputeOptions> options =
+      parse_recompute(env_text("REWIND_RECOMPUTE"), env_text("REWIND_MEMORY_BUDGET"));
   const Tape& tape = *Tape::current();
   if (options && !tape.observer() && !tape.in_segment()) obeyed.recompute.emplace(*options);
 }

@@ -85,4 +85,10 @@ LoadResult load_model(const std::filesystem::path& path, Module& module, bool st
   return load_tensors(SafetensorsFile(path), torch_state_dict(module), strict);
 }
 
+// A file's tensors are dense: others go through a copy.
+void copy_as_file(const Module& module) {
+  const NoGrad guard;
+  for (const NamedTensor& t : torch_state_dict(module)) contiguous(t.tensor);
+}
+
 }  // namespace rw

@@ -37,5 +37,7 @@ LoadResult load_tensors(const SafetensorsFile& file, const StateDict& tensors, b
 void save_model(const std::filesystem::path& path, const Module& module,
                 const Metadata& metadata = {}, DType dtype = DType::f32);
 LoadResult load_model(const std::filesystem::path& path, Module& module, bool strict = true);
+// The device work of either, without a file: for dry runs (core/predict/program.h).
+void copy_as_file(const Module& module);
 
 }  // namespace rw

@@ -133,7 +133,7 @@ TEST_CASE("memory benchmark: charts have a point for every figure") {
 TEST_CASE("memory benchmark: networks are as they are described") {
   const auto records = [](const Workload& workload) {
     TapeStats tape;
-    dry_run(open_backend("dry:cpu"), [&] { workload.run({.tape = &tape}); });
+    dry_run(open_backend("dry:cpu"), [&] { workload.run({}, &tape); });
     return tape.records;
   };
   CHECK(resnet1001_workload(1, DType::f32).about.depth == 1001);

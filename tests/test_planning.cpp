@@ -4,13 +4,13 @@
 #include <numeric>
 
 #include "apps/bert/steps.h"
-#include "apps/common/fit.h"
-#include "apps/common/largest.h"
 #include "apps/common/planning.h"
-#include "apps/common/remedies.h"
+#include "apps/common/planning_json.h"
 #include "apps/mnist/steps.h"
 #include "apps/resnet/steps.h"
 #include "rewind/core/ops/ops.h"
+#include "rewind/core/predict/largest.h"
+#include "rewind/core/predict/remedies.h"
 #include "rewind/data/vocabulary.h"
 #include "rewind/io/model.h"
 #include "tests/optim_fixture.h"
@@ -27,7 +27,7 @@ struct Example {
   std::function<void(TrainingSteps&, int64_t batch, int step)> real_step;
   std::function<void(TrainingSteps&, int64_t batch)> real_evaluation;
 
-  PlannedProgram program(const StepSettings& settings) const {
+  TrainingProgram program(const StepSettings& settings) const {
     return {.title = name, .samples = "samples", .make = make, .settings = settings};
   }
 };
@@ -121,7 +121,7 @@ MemoryReport on_new_device(const Planner& planner, const StepSettings& settings,
   device->learn(planner.steps(settings));
   MemoryReport memory;
   try {
-    const auto budget = settings.budget ? std::make_unique<MemoryBudget>(settings.budget) : nullptr;
+    const SettingsScope scope(settings);
     body();
   } catch (...) {
     exchange_default_device(before);
@@ -132,15 +132,19 @@ MemoryReport on_new_device(const Planner& planner, const StepSettings& settings,
   return memory;
 }
 
+Module& trained(TrainingSteps& steps) {
+  return static_cast<ModelSteps&>(steps).trained();
+}
+
 void evaluate(const Example& example, TrainingSteps& steps, int64_t rows) {
   const NoGrad guard;
-  steps.trained().eval();
+  trained(steps).eval();
   example.real_evaluation(steps, rows);
 }
 
 // Memory after two updates and an evaluation.
 MemoryReport real_run(const Example& example, const StepSettings& settings, uint64_t limit = 0) {
-  const Planner planner(default_device()->backend(), example.make);
+  const Planner planner({.make = example.make});
   uint64_t naive = 0, misses = 0, live = 0;
   MemoryReport memory = on_new_device(planner, settings, limit, [&] {
     const auto steps = example.make(settings);
@@ -161,7 +165,7 @@ MemoryReport real_run(const Example& example, const StepSettings& settings, uint
 void check_prediction(const Example& example, const StepSettings& settings) {
   INFO(example.name, ", ", name(settings.dtype), ", ", settings.checkpoint, ", accumulate ",
        settings.accumulate);
-  const Planner planner(default_device()->backend(), example.make);
+  const Planner planner({.make = example.make});
   const MemoryReport predicted = planner.forecast(settings).memory;
   const MemoryReport real = real_run(example, settings);
   CHECK(predicted.peak == real.peak);
@@ -177,8 +181,9 @@ void check_prediction(const Example& example, const StepSettings& settings) {
 TEST_CASE("plan: dry steps predict real memory to the byte" * doctest::test_suite("programs")) {
   on_each_device([] {
     if (default_device()->info().backend == "vulkan") {  // some: software drivers compile for long
-      check_prediction(resnet(), {.batch = 2, .accumulate = 2, .checkpoint = "block"});
-      check_prediction(pretrain(), {.batch = 2});
+      check_prediction(resnet(),
+                       {.dtype = DType::f16, .batch = 2, .accumulate = 2, .checkpoint = "block"});
+      check_prediction(pretrain(), {.dtype = DType::f16, .batch = 2});
       return check_prediction(mnist(), {.dtype = DType::f32, .batch = 2});
     }
     for (const DType dtype : {DType::f16, DType::f32})
@@ -186,12 +191,15 @@ TEST_CASE("plan: dry steps predict real memory to the byte" * doctest::test_suit
         check_prediction(resnet(), {.dtype = dtype, .batch = 4, .checkpoint = checkpoint});
         check_prediction(pretrain(), {.dtype = dtype, .batch = 3, .checkpoint = checkpoint});
       }
-    check_prediction(resnet(), {.batch = 3, .accumulate = 3, .checkpoint = "stage"});
-    check_prediction(pretrain(), {.batch = 2, .accumulate = 3, .checkpoint = "block"});
+    check_prediction(resnet(),
+                     {.dtype = DType::f16, .batch = 3, .accumulate = 3, .checkpoint = "stage"});
+    check_prediction(pretrain(),
+                     {.dtype = DType::f16, .batch = 2, .accumulate = 3, .checkpoint = "block"});
     check_prediction(finetune(), {.dtype = DType::f32, .batch = 3});
-    check_prediction(finetune(), {.batch = 2, .accumulate = 2, .checkpoint = "block"});
+    check_prediction(finetune(),
+                     {.dtype = DType::f16, .batch = 2, .accumulate = 2, .checkpoint = "block"});
     check_prediction(mnist(), {.dtype = DType::f32, .batch = 1, .accumulate = 10});
-    check_prediction(mnist(), {.batch = 10, .checkpoint = "block"});
+    check_prediction(mnist(), {.dtype = DType::f16, .batch = 10, .checkpoint = "block"});
   });
 }
 
@@ -203,21 +211,22 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
     for (const uint32_t accumulate : {1u, 2u}) {
       INFO(example.name, ", accumulate ", accumulate);
       const int64_t many = example.name == "mnist" ? 900 : 160;  // more than what training takes
-      const StepSettings settings{.batch = 3, .accumulate = accumulate, .evaluation_batch = many};
-      const Planner planner(default_device()->backend(), example.make,
-                            {.loads = true,
-                             .saves = true,
-                             .steps = batches_of(13),
-                             .evaluation = batches_of(many + 6)});
-      save_model(folder / "start", example.make(settings)->trained());
+      const StepSettings settings{
+          .dtype = DType::f16, .batch = 3, .accumulate = accumulate, .evaluation_batch = many};
+      const Planner planner({.make = example.make,
+                             .outline = {.loads = true,
+                                         .saves = true,
+                                         .steps = batches_of(13),
+                                         .evaluation = batches_of(many + 6)}});
+      save_model(folder / "start", trained(*example.make(settings)));
       uint64_t trained = 0;
       const auto body = [&] {
         const auto steps = example.make(settings);
-        load_model(folder / "start", steps->trained());
+        load_model(folder / "start", trained(*steps));
         for (int i = 0; i < 5; ++i) example.real_step(*steps, i < 4 ? 3 : 1, i);
         steps->flush();
         trained = default_device()->memory_report().peak;
-        save_model(folder / "end", steps->trained());
+        save_model(folder / "end", trained(*steps));
         default_device()->end_step();
         evaluate(example, *steps, many);
         evaluate(example, *steps, 6);
@@ -247,8 +256,8 @@ TEST_CASE("plan: planned recomputation keeps a real run within its budget" *
     for (const Example& example :
          is_vulkan ? std::vector{resnet()} : std::vector{resnet(), pretrain()}) {
       INFO(example.name);
-      StepSettings settings{.batch = 16};
-      const Planner planner(default_device()->backend(), example.make);
+      StepSettings settings{.dtype = DType::f16, .batch = 16};
+      const Planner planner({.make = example.make});
       RecomputeSearch search = planner.search(settings);
       const uint64_t plain = search.plain().peak(), least = search.choices().back().peak();
       CHECK(least < plain);
@@ -293,10 +302,11 @@ TEST_CASE("plan: the largest batch fits, and one sample more does not" *
     for (const Example& example :
          is_vulkan ? std::vector{mnist()} : std::vector{resnet(), pretrain(), mnist()}) {
       INFO(example.name);
-      const Planner planner(default_device()->backend(), example.make);
-      const uint64_t bytes = planner.forecast({.batch = 5}).memory.peak * 5 / 4;
+      const Planner planner({.make = example.make});
+      const uint64_t bytes =
+          planner.forecast({.dtype = DType::f16, .batch = 5}).memory.peak * 5 / 4;
       for (const int64_t guess : {1, 1000}) {
-        StepSettings settings;
+        StepSettings settings{.dtype = DType::f16};
         settings.batch = planner.largest_batch(settings, bytes, guess);
         REQUIRE(settings.batch > 0);
         CHECK(real_run(example, settings, bytes).peak_reserved <= bytes);
@@ -312,9 +322,11 @@ TEST_CASE("plan: the largest batch fits, and one sample more does not" *
 TEST_CASE("plan: a table of batches has every way, each of them feasible" *
           doctest::test_suite("host")) {
   const auto cpu = open_backend("cpu");
-  const Planner planner(*cpu, resnet().make);
+  const Planner planner({.make = resnet().make, .settings = {.batch = 8, .accumulate = 4}}, *cpu);
   const uint64_t bytes = 24 << 20;
-  const auto rows = largest_batches(planner, {.batch = 8, .accumulate = 4}, bytes);
+  std::vector<FitRow> found;
+  const auto rows =
+      fit(planner, bytes, {.on_row = [&](const FitRow& row) { found.push_back(row); }});
   const auto batch = [&](DType dtype, std::string_view mode, uint32_t accumulate) -> int64_t {
     for (const FitRow& row : rows)
       if (row.settings.dtype == dtype && row.mode == mode && row.settings.accumulate == accumulate)
@@ -338,9 +350,10 @@ TEST_CASE("plan: a table of batches has every way, each of them feasible" *
 
 TEST_CASE("plan: savings add up to the step's peak" * doctest::test_suite("programs")) {
   on_each_device([] {
-    const StepSettings settings{.batch = 4, .accumulate = 3, .checkpoint = "block"};
+    const StepSettings settings{
+        .dtype = DType::f16, .batch = 4, .accumulate = 3, .checkpoint = "block"};
     for (const Example& example : {resnet(), pretrain()}) {
-      const Planner planner(default_device()->backend(), example.make);
+      const Planner planner({.make = example.make});
       const auto savings = attribute_savings(planner, settings);
       REQUIRE(savings.size() == 6);
       CHECK(savings.back().peak == planner.forecast(settings).memory.peak);
@@ -359,10 +372,10 @@ TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suit
     set_default_device(open_backend("cpu"));
     const Example example = resnet();
     const StepSettings settings{.dtype = DType::f32, .batch = 32};
-    const Planner planner(default_device()->backend(), example.make);
+    const Planner planner({.make = example.make});
     const uint64_t limit = planner.forecast(settings).memory.peak * 6 / 10;
     CHECK_THROWS_AS(real_run(example, settings, limit), OutOfMemory);
-    const auto remedies = find_remedies(planner, example.program(settings), limit);
+    const auto remedies = find_remedies(planner, settings, limit);
     CHECK(remedies.size() >= 2);
     for (const Remedy& remedy : remedies) {
       INFO(remedy.options);
@@ -378,14 +391,14 @@ TEST_CASE("plan: an error of a run ends with what would fit, or with that nothin
           doctest::test_suite("host")) {
   const Example example = resnet();
   const auto cpu = open_backend("cpu");
-  const uint64_t peak =
-      Planner(*cpu, example.make).forecast({.dtype = DType::f32, .batch = 64}).memory.peak;
+  const uint64_t peak = Planner({.make = example.make}, *cpu)
+                            .forecast({.dtype = DType::f32, .batch = 64})
+                            .memory.peak;
   for (const uint64_t limit : {peak * 7 / 10, uint64_t{1} << 20}) {
     set_default_device(open_backend("cpu"), limit);
-    PlanningOptions options;
-    PlannedRun run(example.program({.dtype = DType::f32, .batch = 64}), options);
-    const auto train = [&] { example.make(run.settings())->dry_step(); };
-    const char* expected = limit > (uint64_t{1} << 20) ? "--dtype f16" : "that was tried fits";
+    PlannedRun run(example.program({.dtype = DType::f32, .batch = 64}));
+    const auto train = [&] { example.make(run.settings())->dry_step({}); };
+    const char* expected = limit > (uint64_t{1} << 20) ? "dtype f16" : "that was tried fits";
     CHECK_THROWS_WITH_AS(run.guard(train), doctest::Contains(expected), OutOfMemory);
     CHECK(default_device()->live() == 0);
   }
@@ -394,7 +407,8 @@ TEST_CASE("plan: an error of a run ends with what would fit, or with that nothin
 TEST_CASE("plan: a trace holds the last update" * doctest::test_suite("host")) {
   const auto cpu = open_backend("cpu");
   const StepForecast forecast =
-      Planner(*cpu, mnist().make).forecast({.batch = 2, .accumulate = 3}, {.trace = true});
+      Planner({.make = mnist().make}, *cpu)
+          .forecast({.dtype = DType::f16, .batch = 2, .accumulate = 3}, {.trace = true});
   REQUIRE(forecast.trace.has_value());
   CHECK(forecast.trace->steps.size() == 3);
   CHECK(forecast.allocations > 0);

@@ -15,17 +15,12 @@ namespace {
 
 using Results = std::vector<std::vector<float>>;
 
-// The loss and gradients of a random program under `recompute`.
-Results run(uint32_t seed, std::vector<Tensor>& leaves, const Recompute& recompute,
-            RecordedGraph* record = nullptr) {
+// The loss and gradients of a random program.
+Results run(uint32_t seed, std::vector<Tensor>& leaves) {
   manual_seed(seed);
   Results results;
   {
-    Tensor loss;
-    {
-      const RecomputeScope scope(recompute, record);
-      loss = Program(seed, false, leaves).run().first;
-    }
+    const Tensor loss = Program(seed, false, leaves).run().first;
     results.push_back(loss.to_vector());
     loss.backward({}, seed % 3 == 2);
     if (seed % 3 == 2) loss.backward();
@@ -35,6 +30,13 @@ Results run(uint32_t seed, std::vector<Tensor>& leaves, const Recompute& recompu
     t.set_grad({});
   }
   return results;
+}
+
+// The same under `recompute`.
+Results run(uint32_t seed, std::vector<Tensor>& leaves, const Recompute& recompute,
+            RecordedGraph* record = nullptr) {
+  const RecomputeScope scope(recompute, record);
+  return run(seed, leaves);
 }
 
 // Every plan there is for a random program.
@@ -71,20 +73,14 @@ struct Chain {
   int64_t rows = 64, width = 16;
   int layers = 24;
 
-  void operator()(const Recompute& recompute, RecordedGraph* record) const {
+  void operator()() const {
     std::vector<Tensor> weights;
     for (int i = 0; i < layers; ++i) weights.push_back(randn({width, width}).set_requires_grad());
     const Tensor x = randn({rows, width});
     for (int step = 0; step < 2; ++step) {
-      Tensor loss;
-      {
-        const RecomputeScope scope(recompute, step == 0 ? record : nullptr);
-        Tensor y = x;
-        for (const Tensor& w : weights) y = add(gelu(matmul(y, w)), y);
-        loss = mean(square(y));
-      }
-      loss.backward();
-      loss = {};
+      Tensor y = x;
+      for (const Tensor& w : weights) y = add(gelu(matmul(y, w)), y);
+      mean(square(std::move(y))).backward();
       for (Tensor& w : weights) w.set_grad({});
       default_device()->end_step();
     }
@@ -150,9 +146,9 @@ TEST_CASE_FIXTURE(CpuDevice,
                       doctest::test_suite("host")) {
   for (uint32_t seed = 0; seed < 12; ++seed) {
     INFO("seed " << seed);
-    const StepProgram program = [seed](const Recompute& recompute, RecordedGraph* record) {
+    const auto program = [seed] {
       std::vector<Tensor> leaves = program_leaves();
-      run(seed, leaves, recompute, record);
+      run(seed, leaves);
     };
     RecomputeSearch search([] { return open_backend("dry:cpu"); }, program, {.candidates = 8});
     const uint64_t least = search.choices().back().peak();
@@ -226,14 +222,9 @@ TEST_CASE_FIXTURE(CpuDevice,
 }
 
 TEST_CASE("recompute: one output of several is kept, and the others are dropped") {
-  const StepProgram program = [](const Recompute& recompute, RecordedGraph* record) {
+  const auto program = [] {
     const Tensor w = full({64}, 0.5f).set_requires_grad();
-    Tensor loss;
-    {
-      const RecomputeScope scope(recompute, record);
-      loss = sum(tanh(layer_norm(ones({256, 64}) + w, w, w)));
-    }
-    loss.backward();
+    sum(tanh(layer_norm(ones({256, 64}) + w, w, w))).backward();
   };
   const auto dry = [] { return open_backend("dry:cpu"); };
   RecomputeSearch search(dry, program);
@@ -267,18 +258,19 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
           doctest::test_suite("host")) {
   // Six records of unlike sizes and costs.
   const std::vector<int64_t> widths = {48, 8, 96, 24};
-  const StepProgram program = [&](const Recompute& recompute, RecordedGraph* record) {
+  const auto program = [&] {
     std::vector<Tensor> weights;
     for (size_t i = 0; i + 1 < widths.size(); ++i)
       weights.push_back(full({widths[i], widths[i + 1]}, 0.1f).set_requires_grad());
-    Tensor loss;
-    {
-      const Tensor x = full({64, widths[0]}, 0.5f);
-      const RecomputeScope scope(recompute, record);
-      const Tensor a = tanh(matmul(x, weights[0]));
-      loss = mean(matmul(tanh(matmul(a, weights[1])), weights[2]));
-    }
-    loss.backward();
+    const Tensor x = full({64, widths[0]}, 0.5f);
+    const Tensor a = tanh(matmul(x, weights[0]));
+    mean(matmul(tanh(matmul(a, weights[1])), weights[2])).backward();
+  };
+  const auto under = [&](const Recompute& recompute) {
+    return [&] {
+      const RecomputeScope scope(recompute);
+      program();
+    };
   };
   const auto dry = [] { return open_backend("dry:cpu"); };
   RecomputeSearch search(dry, program);
@@ -289,7 +281,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
   Recompute recompute{.signature = search.recorded().signature};
   for_each_forest(0, records, -1, false, recompute.segments, [&] {
     ++plans;
-    const RecomputeChoice choice{recompute, dry_run(dry(), [&] { program(recompute, nullptr); })};
+    const RecomputeChoice choice{recompute, dry_run(dry(), under(recompute))};
     const auto [found, is_new] = best.emplace(choice.peak(), search.cost(choice));
     found->second = std::min(found->second, search.cost(choice));
   });

@@ -11,45 +11,33 @@ namespace rw::test {
 
 namespace {
 
-RecomputeSearch search_for(const StepProgram& program) {
+RecomputeSearch search_for(const std::function<void()>& program) {
   return RecomputeSearch([] { return open_backend("dry:cpu"); }, program, {.candidates = 6});
 }
 
-StepProgram unet_program(int64_t width, int64_t height, int64_t image_width) {
-  return [=](const Recompute& recompute, RecordedGraph* record) {
+std::function<void()> unet_program(int64_t width, int64_t height, int64_t image_width) {
+  return [=] {
     UNet net(width);
     const Tensor image = rand({1, height, image_width, 3});
     for (int step = 0; step < 2; ++step) {
-      {
-        Tensor loss;
-        {
-          const RecomputeScope scope(recompute, step == 0 ? record : nullptr);
-          loss = mean(square(net.forward(image)));
-        }
-        loss.backward();
-      }
+      mean(square(net.forward(image))).backward();
       for (Tensor& w : net.weights()) w.set_grad({});
       default_device()->end_step();
     }
   };
 }
 
-StepProgram random_program(uint32_t seed) {
-  return [=](const Recompute& recompute, RecordedGraph* record) {
+std::function<void()> random_program(uint32_t seed) {
+  return [=] {
     manual_seed(seed);
     std::vector<Tensor> leaves = program_leaves();
-    Tensor loss;
-    {
-      const RecomputeScope scope(recompute, record);
-      loss = Program(seed, false, leaves).run().first;
-    }
-    loss.backward();
+    Program(seed, false, leaves).run().first.backward();
   };
 }
 
 // All that a search hands out, in an order by the seed, and budgets around each peak: they are
 // kept, they are feasible, and a smaller one never gets more memory than a larger one was given.
-void check_search(const StepProgram& program, uint32_t seed) {
+void check_search(const std::function<void()>& program, uint32_t seed) {
   RecomputeSearch search = search_for(program);
   std::map<uint64_t, uint64_t> given;  // budget -> peak, ever
   const auto ask = [&](uint64_t bytes) {

@@ -58,7 +58,7 @@ struct Training {
   PlanningOptions options;
   bool seeded;
   MnistSteps steps;
-  PlannedRun planned;
+  ProgramRun planned;
   TrainingLoop loop;
 };
 

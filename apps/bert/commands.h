@@ -47,7 +47,7 @@ struct Pretrain {
   void add_to(CLI::App& app);
   void run() const;
   // The training of a model whose vocabulary has so many tokens.
-  PlannedProgram program(int64_t vocabulary) const;
+  TrainingProgram program(int64_t vocabulary) const;
   BertRecipe recipe(int64_t vocabulary) const;
 };
 
@@ -67,7 +67,7 @@ struct Finetune {
   void add_to(CLI::App& app);
   void run() const;
   // The training of such a model with batches of `rows` sequences of recipe.length tokens.
-  PlannedProgram program(const BertRecipe& recipe, int64_t rows) const;
+  TrainingProgram program(const BertRecipe& recipe, int64_t rows) const;
   BertRecipe recipe(const BertConfig& config) const;
 };
 
@@ -80,7 +80,7 @@ struct FillMask {
   void add_to(CLI::App& app);
   void run() const;
   // Of a text of so many tokens, so many of them masked.
-  PlannedProgram program(const BertConfig& config, size_t tokens, size_t masks) const;
+  TrainingProgram program(const BertConfig& config, size_t tokens, size_t masks) const;
 };
 
 }  // namespace rw

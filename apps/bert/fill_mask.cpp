@@ -55,7 +55,7 @@ void FillMask::run() const {
 
   device.open();
   const PlanningOptions plain;
-  PlannedRun run(program(config, encoding.ids.size(), masks.size()), plain);
+  ProgramRun run(program(config, encoding.ids.size(), masks.size()), plain);
   run.guard([&] {
     const NoGrad guard;
     FillMaskSteps steps(config, run.settings());
@@ -70,7 +70,7 @@ void FillMask::run() const {
   });
 }
 
-PlannedProgram FillMask::program(const BertConfig& config, size_t tokens, size_t masks) const {
+TrainingProgram FillMask::program(const BertConfig& config, size_t tokens, size_t masks) const {
   const BatchShape text{.rows = static_cast<int64_t>(masks),
                         .length = static_cast<int64_t>(tokens)};
   return {.title = fmt::format("BERT with {} tokens, a text of {}", config.vocab_size, tokens),
@@ -78,9 +78,10 @@ PlannedProgram FillMask::program(const BertConfig& config, size_t tokens, size_t
           .make = [config](
                       const StepSettings& s) { return std::make_unique<FillMaskSteps>(config, s); },
           .settings = {.dtype = device.parsed_dtype()},
-          .outline = {.trains = false, .loads = true, .evaluation = [text](int64_t) {
-                        return std::vector{text};
-                      }}};
+          .outline = {.trains = false,
+                      .loads = true,
+                      .evaluation = [text](int64_t) { return std::vector{text}; }},
+          .words = command_line_words()};
 }
 
 }  // namespace rw

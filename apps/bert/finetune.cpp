@@ -21,7 +21,6 @@ void Finetune::add_to(CLI::App& app) {
   app.add_option("--batch", batch, "sentences per step")->capture_default_str();
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
-  if (checkpoints_blocks()) checkpoint_every = 1;
   app.add_option("--checkpoint-every", checkpoint_every,
                  "layers per segment of recomputed activations; 0: keep all activations")
       ->capture_default_str();
@@ -81,7 +80,7 @@ struct Sentences {
 class Finetuning {
  public:
   Finetuning(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
-             PlannedRun& run)
+             ProgramRun& run)
       : o_(options),
         sentences_(sentences),
         loader_(sentences.train_loader(options, options.batch)),
@@ -200,7 +199,7 @@ void check_options(const Finetune& o) {
 }
 
 void finetune(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
-              PlannedRun& run) {
+              ProgramRun& run) {
   Finetuning training(options, sentences, recipe, run);
   training.run();
   training.save();
@@ -209,10 +208,10 @@ void finetune(const Finetune& options, const Sentences& sentences, const BertRec
   file.write_so_far(report);
   const Meter::Values dev = training.evaluate();
   fmt::print("dev accuracy {:.2f} %, loss {:.3f}\n", 100 * dev.accuracy, dev.loss);
-  const PlannedRun::Account account = run.account();
+  const RunAccount account = run.account();
   fmt::print("\n{}", account.str());
   report.update(
-      {{"dev_loss", dev.loss}, {"dev_accuracy", dev.accuracy}, {"device", account.json()}});
+      {{"dev_loss", dev.loss}, {"dev_accuracy", dev.accuracy}, {"device", account_json(account)}});
   file.write(report);
 }
 
@@ -228,7 +227,7 @@ BertRecipe Finetune::recipe(const BertConfig& config) const {
           .weight_decay = static_cast<float>(weight_decay)};
 }
 
-PlannedProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {
+TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {
   return {.title = fmt::format("classifier of {} classes, {} tokens per sentence", recipe.classes,
                                recipe.length),
           .samples = "sentences",
@@ -241,7 +240,7 @@ PlannedProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {
                        .checkpoint_every = checkpoint_every},
           .outline = {.loads = true, .saves = !save.empty()},
           .estimator_states = 4,
-          .block_option = "--checkpoint-every 1"};
+          .words = command_line_words("--checkpoint-every 1")};
 }
 
 void Finetune::run() const {
@@ -274,12 +273,12 @@ void Finetune::run() const {
   for (const BatchShape& shape : shapes(rows))
     if (shape.rows == rows) made.length = std::max(made.length, shape.length);
   if (made.length == 0) made.length = shapes(rows).front().length;  // none of the batches is full
-  PlannedProgram planned = program(made, rows);
+  TrainingProgram planned = program(made, rows);
   planned.outline.steps = shapes;
   planned.outline.evaluation = [&](int64_t size) {
     return largest_shapes(sentences.dev_loader(size), 0);
   };
-  PlannedRun run(std::move(planned), planning);
+  ProgramRun run(std::move(planned), planning);
   run.guard([&] { finetune(*this, sentences, made, run); });
 }
 

@@ -38,7 +38,6 @@ void Pretrain::add_to(CLI::App& app) {
   app.add_option("--batch", batch, "sequences per step")->capture_default_str();
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
-  if (checkpoints_blocks()) checkpoint_every = 1;
   app.add_option("--checkpoint-every", checkpoint_every,
                  "layers per segment of recomputed activations; 0: keep all activations")
       ->capture_default_str();
@@ -103,7 +102,7 @@ TextLoaderOptions loader_options(const Pretrain& o) {
 
 class Pretraining {
  public:
-  Pretraining(const Pretrain& options, const Corpus& corpus, PlannedRun& run)
+  Pretraining(const Pretrain& options, const Corpus& corpus, ProgramRun& run)
       : o_(options),
         corpus_(corpus),
         batch_(run.settings().batch),
@@ -215,7 +214,7 @@ BertRecipe Pretrain::recipe(int64_t tokens) const {
           .masking = {.whole_words = whole_words}};
 }
 
-PlannedProgram Pretrain::program(int64_t tokens) const {
+TrainingProgram Pretrain::program(int64_t tokens) const {
   const BertRecipe made = recipe(tokens);
   return {
       .title = fmt::format("BERT {} with {} tokens, {} per sequence, {} of them masked", model,
@@ -229,12 +228,12 @@ PlannedProgram Pretrain::program(int64_t tokens) const {
                    .checkpoint_every = checkpoint_every},
       .outline = {.saves = true},
       .estimator_states = 4,
-      .block_option = "--checkpoint-every 1"};
+      .words = command_line_words("--checkpoint-every 1")};
 }
 
 namespace {
 
-void pretrain(const Pretrain& options, const Corpus& corpus, PlannedRun& run) {
+void pretrain(const Pretrain& options, const Corpus& corpus, ProgramRun& run) {
   Pretraining training(options, corpus, run);
   training.run();
   training.save();
@@ -245,11 +244,11 @@ void pretrain(const Pretrain& options, const Corpus& corpus, PlannedRun& run) {
   const Meter::Values held_out = training.evaluate();
   fmt::print("held-out text: loss {:.3f}, {:.1f} % of the masked tokens right\n", held_out.loss,
              100 * held_out.accuracy);
-  const PlannedRun::Account account = run.account();
+  const RunAccount account = run.account();
   fmt::print("\n{}", account.str());
   report.update({{"held_out_loss", held_out.loss},
                  {"held_out_accuracy", held_out.accuracy},
-                 {"device", account.json()}});
+                 {"device", account_json(account)}});
   file.write(report);
 }
 
@@ -265,12 +264,12 @@ void Pretrain::run() const {
   device.open();
   manual_seed(seed);
   const Corpus corpus(*this);
-  PlannedProgram planned = program(corpus.tokenizer.vocabulary().size());
+  TrainingProgram planned = program(corpus.tokenizer.vocabulary().size());
   const auto samples = static_cast<int64_t>(corpus.train.size());
   planned.settings.batch = std::min(batch, samples);
   planned.outline.steps = batches_of(samples);
   planned.outline.evaluation = batches_of(static_cast<int64_t>(corpus.held_out.size()));
-  PlannedRun run(std::move(planned), planning);
+  ProgramRun run(std::move(planned), planning);
   run.guard([&] { pretrain(*this, corpus, run); });
 }
 

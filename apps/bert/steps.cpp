@@ -88,7 +88,6 @@ Tensor PretrainSteps::loss_of(const TextBatch& batch) {
   Tensor loss, predicted;
   {
     const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
-    const auto scope = forward_scope(settings_);
     const Tensor hidden = model.forward(device_input(batch));
     loss = model.token_loss(hidden, targets.positions, targets.tokens, &predicted);
   }
@@ -125,7 +124,6 @@ Tensor FinetuneSteps::loss_of(const TextBatch& batch) {
   Tensor logits, labels, loss;
   {
     const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
-    const auto scope = forward_scope(settings_);
     logits = model.forward(device_input(batch));
     labels = batch_tensor(batch.labels,
                           {batch.rows});  // not first: steps are known by what they begin with
@@ -159,6 +157,7 @@ void FillMaskSteps::dry_step(const BatchShape&) {
 }
 
 void FillMaskSteps::dry_evaluation(const BatchShape& shape) {
+  model.eval();
   scores(empty({1, shape.length}, DType::i32), empty({shape.rows}, DType::i32));
   default_device()->end_step();
 }

@@ -22,7 +22,7 @@ struct BertRecipe {
 };
 
 // Masked-language-model training.
-class PretrainSteps : public TrainingSteps {
+class PretrainSteps : public ModelSteps {
  public:
   PretrainSteps(const BertRecipe& recipe, const StepSettings& settings);
 
@@ -31,7 +31,10 @@ class PretrainSteps : public TrainingSteps {
   void evaluate(const TextBatch& batch);
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
-  void dry_evaluation(const BatchShape& shape) override { evaluate(batch_of(shape)); }
+  void dry_evaluation(const BatchShape& shape) override {
+    model.eval();
+    evaluate(batch_of(shape));
+  }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 
@@ -48,7 +51,7 @@ class PretrainSteps : public TrainingSteps {
 };
 
 // Training of a classifier of sentences.
-class FinetuneSteps : public TrainingSteps {
+class FinetuneSteps : public ModelSteps {
  public:
   FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings);
 
@@ -56,7 +59,10 @@ class FinetuneSteps : public TrainingSteps {
   void evaluate(const TextBatch& batch);
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
-  void dry_evaluation(const BatchShape& shape) override { evaluate(batch_of(shape)); }
+  void dry_evaluation(const BatchShape& shape) override {
+    model.eval();
+    evaluate(batch_of(shape));
+  }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 
@@ -73,7 +79,7 @@ class FinetuneSteps : public TrainingSteps {
 };
 
 // The forward pass that fills masks; nothing is trained.
-class FillMaskSteps : public TrainingSteps {
+class FillMaskSteps : public ModelSteps {
  public:
   FillMaskSteps(const BertConfig& config, const StepSettings& settings);
 

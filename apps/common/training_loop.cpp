@@ -12,7 +12,7 @@
 namespace rw {
 
 TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
-                           PlannedRun& planned)
+                           ProgramRun& planned)
     : options_(std::move(options)),
       model_(model),
       optimizer_(optimizer),

@@ -31,7 +31,7 @@ class TrainingLoop {
  public:
   // References must outlive the loop.
   TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
-               PlannedRun& planned);
+               ProgramRun& planned);
 
   // From the newest snapshot that is whole, if there are any: FileError where all are damaged or
   // of another run. Warns about damaged ones.
@@ -58,7 +58,7 @@ class TrainingLoop {
   Module& model_;
   Accumulate& optimizer_;
   Meter& meter_;
-  PlannedRun& planned_;
+  ProgramRun& planned_;
   int64_t start_ = 0;
   bool changes_dtype_ = false;  // against the snapshot
   double seconds_ = 0;

@@ -47,7 +47,6 @@ Tensor MnistSteps::train_loss(const Batch& batch, int64_t rows) {
   const Tensor labels = upload_labels(batch, rows);
   {
     const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
-    const auto scope = forward_scope(settings_);
     loss = cross_entropy(model(std::move(pixels)), labels);
   }
   meter.add(loss, static_cast<double>(rows));

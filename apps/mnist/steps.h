@@ -29,7 +29,7 @@ class Mlp : public Module {
   bool checkpoint_ = false;
 };
 
-class MnistSteps : public TrainingSteps {
+class MnistSteps : public ModelSteps {
  public:
   explicit MnistSteps(const StepSettings& settings);
 
@@ -39,6 +39,7 @@ class MnistSteps : public TrainingSteps {
 
   void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
   void dry_evaluation(const BatchShape& shape) override {
+    model.eval();
     evaluate({}, shape.rows_or(settings_.batch));
   }
   void flush() override { finish_window(optimizer); }

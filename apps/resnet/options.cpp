@@ -63,11 +63,10 @@ void ResNetOptions::complete() {
 }
 
 StepSettings ResNetOptions::settings() const {
-  const bool by_environment = checkpoint == "none" && checkpoints_blocks();
   return {.dtype = device.parsed_dtype(),
           .batch = batch,
           .accumulate = accumulate,
-          .checkpoint = by_environment ? "block" : checkpoint,
+          .checkpoint = checkpoint,
           .checkpoint_every = checkpoint_every};
 }
 
@@ -104,14 +103,16 @@ ResNetRecipe ResNetOptions::recipe(int classes) const {
           .weight_decay = static_cast<float>(weight_decay)};
 }
 
-PlannedProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
+TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
   return {
       .title = fmt::format("{} for {}x{} images of {} classes", model, recipe.height, recipe.width,
                            recipe.model.classes),
       .samples = "images",
       .make = [recipe](const StepSettings& s) { return std::make_unique<ResNetSteps>(recipe, s); },
       .settings = settings(),
-      .outline = {.loads = !load.empty(), .saves = !save.empty() && !eval}};
+      .outline = {.loads = !load.empty(), .saves = !save.empty() && !eval},
+      .estimator_states = 2,
+      .words = command_line_words()};
 }
 
 }  // namespace rw

@@ -11,7 +11,8 @@ namespace rw {
 struct ResNetOptions {
   DeviceOptions device;
   PlanningOptions planning;
-  std::string model = "resnet20", data, checkpoint = "none", report, save, load, resume;
+  std::string model = "resnet20", data, checkpoint = StepSettings().checkpoint, report, save, load,
+              resume;
   int batch = 0, epochs = 0, checkpoint_every = 1;  // 0: by the data
   int64_t steps = 0, snapshot_every = 100;
   int64_t image = 32;
@@ -27,7 +28,7 @@ struct ResNetOptions {
   StepSettings settings() const;
   ResNetRecipe recipe(int classes) const;
   // Images of `height` x `width` pixels.
-  PlannedProgram program(const ResNetRecipe& recipe) const;
+  TrainingProgram program(const ResNetRecipe& recipe) const;
 };
 
 }  // namespace rw

@@ -59,7 +59,6 @@ Tensor ResNetSteps::loss_of(const DeviceBatch& batch) {
   Tensor logits, loss;
   {
     const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
-    const auto scope = forward_scope(settings_);
     logits = model(batch.images);
     loss = cross_entropy(logits, batch.labels);
   }

@@ -15,7 +15,7 @@ struct ResNetRecipe {
   float lr = 0.1f, weight_decay = 1e-4f;
 };
 
-class ResNetSteps : public TrainingSteps {
+class ResNetSteps : public ModelSteps {
  public:
   ResNetSteps(const ResNetRecipe& recipe, const StepSettings& settings);
 
@@ -25,6 +25,7 @@ class ResNetSteps : public TrainingSteps {
 
   void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
   void dry_evaluation(const BatchShape& shape) override {
+    model.eval();
     evaluate({}, shape.rows_or(settings_.batch));
   }
   void flush() override { finish_window(optimizer); }

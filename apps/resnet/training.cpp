@@ -30,8 +30,8 @@ ResNetRecipe recipe_for(const ResNetOptions& options, const ImageDataset& images
 
 }  // namespace
 
-PlannedProgram ResNetTraining::program(const ResNetOptions& options, const Images& images) {
-  PlannedProgram program = options.program(recipe_for(options, images.train));
+TrainingProgram ResNetTraining::program(const ResNetOptions& options, const Images& images) {
+  TrainingProgram program = options.program(recipe_for(options, images.train));
   const auto samples = static_cast<int64_t>(images.train.size());
   program.settings.batch = std::min(program.settings.batch, samples);
   program.outline.trains = !options.eval;
@@ -40,7 +40,7 @@ PlannedProgram ResNetTraining::program(const ResNetOptions& options, const Image
   return program;
 }
 
-ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& images, PlannedRun& run)
+ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& images, ProgramRun& run)
     : options_(options),
       images_(images),
       batch_(static_cast<int>(run.settings().batch)),

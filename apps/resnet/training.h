@@ -19,9 +19,9 @@ struct Images {
 // The trained model, its optimizer and what the run measured.
 class ResNetTraining {
  public:
-  ResNetTraining(const ResNetOptions& options, const Images& images, PlannedRun& run);
+  ResNetTraining(const ResNetOptions& options, const Images& images, ProgramRun& run);
 
-  static PlannedProgram program(const ResNetOptions& options, const Images& images);
+  static TrainingProgram program(const ResNetOptions& options, const Images& images);
 
   void run();  // from the newest checkpoint on, if there is one
   void save() const;

@@ -8,6 +8,14 @@
 
 namespace rw::memory {
 
+namespace {
+
+StepSettings following(Recompute recompute) {
+  return {.recompute = std::make_shared<const Recompute>(std::move(recompute))};
+}
+
+}  // namespace
+
 Profile open_profile(const std::string& device) {
   const std::shared_ptr<const Backend> dry = open_backend("dry:" + device);
   DeviceInfo info = dry->info();
@@ -24,28 +32,27 @@ Bench::Bench(std::string row, Workload workload, Profile profile, int candidates
 RecomputeSearch& Bench::search() {
   // The bars are in FLOPs: memory traffic breaks ties, no more.
   if (!search_)
-    search_.emplace(profile_.open, workload_.program(),
-                    RecomputeObjective{.flops_per_byte = 2, .candidates = candidates_});
+    search_.emplace(
+        profile_.open, [this] { workload_.run(); },
+        RecomputeObjective{.flops_per_byte = 2, .candidates = candidates_});
   return *search_;
 }
 
 Result Bench::predict(const Profile& profile) const {
   Result r{.row = row_, .method = last_method_, .device = profile.name, .about = workload_.about};
-  Run run = last_;
-  run.tape = &r.tape;
-  const auto program = [&] { workload_.run(run); };
+  const auto program = [&] { workload_.run(last_, &r.tape); };
   const Forecast first = dry_run(profile.open(), program);
   const Forecast forecast = dry_run(profile.open(), program, {.learnt = first.steps});
   r.peak = forecast.memory.peak;
   r.reserved = forecast.memory.peak_reserved;
   r.naive = forecast.memory.naive;
-  r.flops = forecast.flops() / run.steps;
+  r.flops = forecast.flops() / 2;  // steps
   r.recompute = forecast.recompute_share();
   r.modelled = modelled_recompute_share(forecast.work);
   return r;
 }
 
-Result Bench::measure(const std::string& method, const std::function<Run()>& find) {
+Result Bench::measure(const std::string& method, const std::function<StepSettings()>& find) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   last_method_ = method;
@@ -56,31 +63,32 @@ Result Bench::measure(const std::string& method, const std::function<Run()>& fin
 }
 
 Result Bench::plain() {
-  return measure("plain", [] { return Run{}; });
+  return measure("plain", [] { return StepSettings{}; });
 }
 
 Result Bench::block(int every) {
-  return measure("block", [&] { return Run{.segments_every = every}; });
+  return measure("block",
+                 [&] { return StepSettings{.checkpoint = "block", .checkpoint_every = every}; });
 }
 
 Result Bench::memory() {
-  return measure("memory", [&] { return Run{.recompute = search().memory().recompute}; });
+  return measure("memory", [&] { return following(search().memory().recompute); });
 }
 
 Result Bench::speed() {
-  return measure("speed", [&] { return Run{.recompute = search().speed().recompute}; });
+  return measure("speed", [&] { return following(search().speed().recompute); });
 }
 
 Result Bench::nested(int leaf) {
   return measure("nested", [&] {
     const RecordedGraph& recorded = search().recorded();
     const auto records = static_cast<uint32_t>(recorded.ops.size());
-    return Run{.recompute = follow(recorded, nested_halving(records, static_cast<uint32_t>(leaf)))};
+    return following(follow(recorded, nested_halving(records, static_cast<uint32_t>(leaf))));
   });
 }
 
 Result Bench::budget(uint64_t bytes) {
-  Result r = measure("budget", [&] { return Run{.recompute = search().budget(bytes).recompute}; });
+  Result r = measure("budget", [&] { return following(search().budget(bytes).recompute); });
   r.budget = bytes;
   return r;
 }
@@ -94,9 +102,10 @@ std::optional<Result> Bench::fitting(uint64_t bytes) {
   if (search().choices().back().peak() > bytes) return std::nullopt;
   search().refine(bytes);
   for (const RecomputeChoice& choice : search().choices()) {
-    const Run run{.recompute = choice.recompute};
-    if (choice.peak() > bytes || !fits(workload_, profile_, run, bytes)) continue;
-    Result r = measure("budget", [&] { return run; });
+    if (choice.peak() > bytes) continue;
+    const StepSettings way = following(choice.recompute);
+    if (!fits(workload_, profile_, way, bytes)) continue;
+    Result r = measure("budget", [&] { return way; });
     r.budget = bytes;
     return r;
   }
@@ -104,13 +113,13 @@ std::optional<Result> Bench::fitting(uint64_t bytes) {
 }
 
 Result Bench::least() {
-  return measure("budget", [&] { return Run{.recompute = search().choices().back().recompute}; });
+  return measure("budget", [&] { return following(search().choices().back().recompute); });
 }
 
 std::vector<Result> Bench::front() {
   std::vector<Result> results;
   for (const RecomputeChoice& choice : search().choices())
-    results.push_back(measure("front", [&] { return Run{.recompute = choice.recompute}; }));
+    results.push_back(measure("front", [&] { return following(choice.recompute); }));
   return results;
 }
 
@@ -118,18 +127,16 @@ void Bench::run_really(Result& result, const std::string& device_name) {
   const auto device = Device::create(open_backend(device_name));
   const auto previous = exchange_default_device(device);
   RealRun real{.device = fmt::format("{} ({})", device->info().name, device->info().driver)};
-  Run run = last_;
-  run.tape = &real.tape;
-  run.seconds = &real.seconds;
-  workload_.run(run);
+  workload_.run(last_, &real.tape, &real.seconds);
   real.peak = device->memory_report().peak;
   exchange_default_device(previous);
   result.real = std::move(real);
 }
 
-bool fits(const Workload& workload, const Profile& profile, const Run& run, uint64_t limit) {
+bool fits(const Workload& workload, const Profile& profile, const StepSettings& settings,
+          uint64_t limit) {
   try {
-    const auto program = [&] { workload.run(run); };
+    const auto program = [&] { workload.run(settings); };
     const Forecast first = dry_run(profile.open(), program);
     if (first.memory.peak > limit) return false;
     dry_run(profile.open(), program, {.memory_limit = limit, .learnt = first.steps});

@@ -44,8 +44,8 @@ class Bench {
 
  private:
   RecomputeSearch& search();
-  // `find`: how to run; the time that it takes counts.
-  Result measure(const std::string& method, const std::function<Run()>& find);
+  // `find`: the time that it takes counts.
+  Result measure(const std::string& method, const std::function<StepSettings()>& find);
 
   std::string row_;
   Workload workload_;
@@ -53,10 +53,11 @@ class Bench {
   int candidates_;
   std::optional<RecomputeSearch> search_;
   std::string last_method_;  // measured
-  Run last_;
+  StepSettings last_;
 };
 
 // Whether the steps end without OutOfMemory where the device gives `limit` bytes of blocks.
-bool fits(const Workload& workload, const Profile& profile, const Run& run, uint64_t limit);
+bool fits(const Workload& workload, const Profile& profile, const StepSettings& settings,
+          uint64_t limit);
 
 }  // namespace rw::memory

@@ -1,8 +1,8 @@
 // Largest batches in 8 GiB. A batch fits when a dry run whose blocks are limited to 8 GiB ends:
 // parameters, gradients, Adam's state, activations, workspaces, padding and holes between them.
-#include "apps/common/largest.h"
 #include "benchmarks/memory/rows.h"
 #include "benchmarks/memory/workloads.h"
+#include "rewind/core/predict/largest.h"
 
 namespace rw::memory {
 
@@ -28,11 +28,11 @@ std::optional<Result> cheapest(const RowOptions& o, const Model& model, int64_t 
 }
 
 void measure(const RowOptions& o, Report& report, const Model& model) {
-  const auto largest_batch = [&](const Run& run, int64_t guess) {
-    return largest([&](int64_t n) { return fits(model.at(n), o.profile, run, limit); }, guess);
+  const auto largest_batch = [&](const StepSettings& way, int64_t guess) {
+    return largest([&](int64_t n) { return fits(model.at(n), o.profile, way, limit); }, guess);
   };
   const int64_t plain = largest_batch({}, 4);
-  const int64_t block = largest_batch({.segments_every = 1}, 4 * plain);
+  const int64_t block = largest_batch({.checkpoint = "block"}, 4 * plain);
   add(o, report, Bench("bert", model.at(plain), o.profile).plain());
   add(o, report, Bench("bert", model.at(block), o.profile).block());
 

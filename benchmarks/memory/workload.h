@@ -1,12 +1,10 @@
-// What the memory benchmark trains: programs that build a model on the default device and take a
-// few training steps, really or dry.
+// What the memory benchmark trains: programs that build a model on the default device and take
+// training steps, really or dry, with what decides about a figure.
 #pragma once
 
-#include <functional>
 #include <string>
 
-#include "rewind/core/predict/recompute.h"
-#include "rewind/core/predict/search.h"
+#include "rewind/core/predict/program.h"
 
 namespace rw::memory {
 
@@ -22,25 +20,16 @@ struct Case {
   std::string in_peak;  // what is counted
 };
 
-// How the steps of a workload run.
-struct Run {
-  Recompute recompute = {};
-  int segments_every = 0;           // > 0: the model's own segments, of so many blocks, instead
-  int steps = 2;                    // the second one follows the plan that the first one taught
-  RecordedGraph* record = nullptr;  // of the first forward pass
-  TapeStats* tape = nullptr;        // of the last step, between forward and backward
-  double* seconds = nullptr;        // of the last step
-};
-
 struct Workload {
   Case about;
-  std::function<void(const Run&)> run;
+  // Of the settings it heeds `checkpoint` (none, block) and `checkpoint_every`; what is trained is
+  // in `about`. Its steps are the same really and dry: the data is zeros.
+  MakeSteps make;
 
-  StepProgram program() const;  // for RecomputeSearch
+  // Two steps: the second one follows the plan that the first one taught. `tape`, `seconds`: of the
+  // second one, its tape between forward and backward; null: not wanted.
+  void run(const StepSettings& settings = {}, TapeStats* tape = nullptr,
+           double* seconds = nullptr) const;
 };
-
-// Runs the steps: `forward` gives the loss, `finish` takes it backward and updates.
-void take_steps(const Run& run, const std::function<Tensor()>& forward,
-                const std::function<void(const Tensor& loss)>& finish);
 
 }  // namespace rw::memory

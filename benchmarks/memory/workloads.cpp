@@ -21,87 +21,123 @@ Tensor zeros_of(Purpose purpose, const Shape& shape, DType dtype) {
   return zeros(shape, dtype);
 }
 
-void run_resnet(const ResNetWorkload& o, const Run& run) {
-  manual_seed(1);
-  ResNet model(o.config);
-  if (run.segments_every) model.set_checkpoint(CheckpointMode::block, run.segments_every);
-  const std::vector<Tensor> parameters = model.parameters();
-  std::optional<SGD> sgd;
-  if (o.optimizer) sgd.emplace(parameters, SGDOptions{.lr = 0.1f, .momentum = 0.9f});
-  const Tensor images = zeros_of(Purpose::data, {o.batch, o.size, o.size, 3}, o.dtype);
-  const Tensor labels = zeros_of(Purpose::data, {o.batch}, DType::i32);
-  const Autocast autocast(o.dtype, o.dtype == DType::f16);
-  take_steps(
-      run, [&] { return cross_entropy(model.forward(images), labels); },
-      [&](const Tensor& loss) {
-        if (sgd) {
-          sgd->backward(loss);
-          sgd->step();
-          sgd->zero_grad();
-        } else {
-          loss.backward();
-          drop_gradients(parameters);
-        }
-      });
+int every(const StepSettings& settings) {
+  return settings.checkpoint == "block" ? settings.checkpoint_every : 0;
 }
 
-void run_bert(const BertWorkload& o, const Run& run) {
-  manual_seed(1);
-  const BertConfig config = BertConfig::preset(o.preset);
-  BertForPreTraining model(config);
-  model.bert.set_checkpoint(run.segments_every);
-  AdamW adam(model.parameters());
-  if (o.dtype == DType::f16) adam.set_scaler(LossScaler::dynamic());
+class ResNetSteps : public TrainingSteps {
+ public:
+  ResNetSteps(const ResNetWorkload& o, const StepSettings& settings)
+      : model_((manual_seed(1), o.config)), parameters_(model_.parameters()), dtype_(o.dtype) {
+    if (every(settings)) model_.set_checkpoint(CheckpointMode::block, every(settings));
+    if (o.optimizer) sgd_.emplace(parameters_, SGDOptions{.lr = 0.1f, .momentum = 0.9f});
+    images_ = zeros_of(Purpose::data, {o.batch, o.size, o.size, 3}, o.dtype);
+    labels_ = zeros_of(Purpose::data, {o.batch}, DType::i32);
+  }
 
-  const int64_t masked = (o.length * 15 + 99) / 100;  // of each sequence
-  std::vector<int32_t> at;
-  for (int64_t i = 0; i < o.batch; ++i)
-    for (int64_t j = 0; j < masked; ++j) at.push_back(static_cast<int32_t>(i * o.length + j));
-  const BertInput input{.ids = zeros_of(Purpose::data, {o.batch, o.length}, DType::i32),
-                        .token_types = zeros_of(Purpose::data, {o.batch, o.length}, DType::i32)};
-  const Tensor targets = zeros_of(Purpose::data, {o.batch * masked}, DType::i32);
-  const Tensor next = zeros_of(Purpose::data, {o.batch}, DType::i32);
-  const Tensor positions = [&] {
+  void dry_step(const BatchShape&) override {
+    train();
+    default_device()->end_step();
+  }
+
+ private:
+  void train() {
+    const Autocast autocast(dtype_, dtype_ == DType::f16);
+    const Tensor loss = cross_entropy(model_.forward(images_), labels_);
+    if (!sgd_) {
+      loss.backward();
+      return drop_gradients(parameters_);
+    }
+    sgd_->backward(loss);
+    sgd_->step();
+    sgd_->zero_grad();
+  }
+
+  ResNet model_;
+  const std::vector<Tensor> parameters_;
+  const DType dtype_;
+  std::optional<SGD> sgd_;
+  Tensor images_, labels_;
+};
+
+class BertSteps : public TrainingSteps {
+ public:
+  BertSteps(const BertWorkload& o, const StepSettings& settings)
+      : model_((manual_seed(1), BertConfig::preset(o.preset))),
+        adam_(model_.parameters()),
+        dtype_(o.dtype) {
+    model_.bert.set_checkpoint(every(settings));
+    if (o.dtype == DType::f16) adam_.set_scaler(LossScaler::dynamic());
+    const int64_t masked = (o.length * 15 + 99) / 100;  // of each sequence
+    std::vector<int32_t> at;
+    for (int64_t i = 0; i < o.batch; ++i)
+      for (int64_t j = 0; j < masked; ++j) at.push_back(static_cast<int32_t>(i * o.length + j));
+    input_ = {.ids = zeros_of(Purpose::data, {o.batch, o.length}, DType::i32),
+              .token_types = zeros_of(Purpose::data, {o.batch, o.length}, DType::i32)};
+    targets_ = zeros_of(Purpose::data, {o.batch * masked}, DType::i32);
+    next_ = zeros_of(Purpose::data, {o.batch}, DType::i32);
     const PurposeScope scope(Purpose::data);
-    return tensor(at, {o.batch * masked});
-  }();
-  const Autocast autocast(o.dtype, o.dtype == DType::f16);
-  take_steps(
-      run,
-      [&] {
-        const Tensor hidden = model.forward(input);
-        return add(model.token_loss(hidden, positions, targets),
-                   cross_entropy(model.next_sentence_logits(hidden), next));
-      },
-      [&](const Tensor& loss) {
-        adam.backward(loss);
-        adam.step();
-        adam.zero_grad();
-      });
-}
+    positions_ = tensor(at, {o.batch * masked});
+  }
 
-void run_chain(int64_t ops, int64_t elements, const Run& run) {
-  Tensor x = zeros_of(Purpose::parameter, {elements}, DType::f32);
-  x.set_requires_grad();
-  take_steps(
-      run,
-      [&] {
-        Tensor y = x;
-        std::optional<CheckpointScope> segment;
-        for (int64_t i = 0; i < ops; ++i) {
-          if (run.segments_every && i % run.segments_every == 0) {
-            segment.reset();
-            segment.emplace();
-          }
-          y = tanh(std::move(y));
-        }
-        return sum(y);
-      },
-      [&](const Tensor& loss) {
-        loss.backward();
-        drop_gradients({x});
-      });
-}
+  void dry_step(const BatchShape&) override {
+    train();
+    default_device()->end_step();
+  }
+
+ private:
+  Tensor loss() {
+    const Autocast autocast(dtype_, dtype_ == DType::f16);
+    const Tensor hidden = model_.forward(input_);
+    return add(model_.token_loss(hidden, positions_, targets_),
+               cross_entropy(model_.next_sentence_logits(hidden), next_));
+  }
+  void train() {
+    adam_.backward(loss());
+    adam_.step();
+    adam_.zero_grad();
+  }
+
+  BertForPreTraining model_;
+  AdamW adam_;
+  const DType dtype_;
+  BertInput input_;
+  Tensor positions_, targets_, next_;
+};
+
+class ChainSteps : public TrainingSteps {
+ public:
+  ChainSteps(int64_t ops, int64_t elements, const StepSettings& settings)
+      : ops_(ops),
+        every_(every(settings)),
+        x_(zeros_of(Purpose::parameter, {elements}, DType::f32)) {
+    x_.set_requires_grad();
+  }
+
+  void dry_step(const BatchShape&) override {
+    loss().backward();
+    drop_gradients({x_});
+    default_device()->end_step();
+  }
+
+ private:
+  Tensor loss() {
+    Tensor y = x_;
+    std::optional<CheckpointScope> segment;
+    for (int64_t i = 0; i < ops_; ++i) {
+      if (every_ && i % every_ == 0) {
+        segment.reset();
+        segment.emplace();
+      }
+      y = tanh(std::move(y));
+    }
+    return sum(y);
+  }
+
+  const int64_t ops_;
+  const int every_;
+  Tensor x_;
+};
 
 std::string image(int64_t size) {
   return fmt::format("{0}x{0}x3", size);
@@ -121,7 +157,7 @@ Workload resnet_workload(const ResNetWorkload& o) {
                     .in_peak = fmt::format("images, parameters, gradients, activations, "
                                            "workspaces{}",
                                            state)},
-          .run = [o](const Run& run) { run_resnet(o, run); }};
+          .make = [o](const StepSettings& s) { return std::make_unique<ResNetSteps>(o, s); }};
 }
 
 Workload cifar_workload(int k, int64_t batch, bool norm, DType dtype) {
@@ -172,7 +208,7 @@ Workload bert_workload(const BertWorkload& o) {
                     .norm = "LayerNorm, dropout 0.1",
                     .in_peak = "tokens, f32 parameters, gradients and Adam state, activations, "
                                "workspaces"},
-          .run = [o](const Run& run) { run_bert(o, run); }};
+          .make = [o](const StepSettings& s) { return std::make_unique<BertSteps>(o, s); }};
 }
 
 Workload chain_workload(int64_t ops, int64_t elements) {
@@ -184,7 +220,9 @@ Workload chain_workload(int64_t ops, int64_t elements) {
                     .dtype = DType::f32,
                     .norm = "no normalisation",
                     .in_peak = "input, its gradient, activations"},
-          .run = [=](const Run& run) { run_chain(ops, elements, run); }};
+          .make = [=](const StepSettings& s) {
+            return std::make_unique<ChainSteps>(ops, elements, s);
+          }};
 }
 
 }  // namespace rw::memory

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "rewind/core/base/environment.h"
+#include "rewind/core/base/thread_state.h"
 
 namespace rw {
 
@@ -17,7 +18,15 @@ CheckpointScope::~CheckpointScope() {
   if (tape_) tape_->close_segment(segment_);
 }
 
+BlockCheckpoints::BlockCheckpoints(bool on)
+    : outer_(std::exchange(thread_state().checkpoints_blocks, on)) {}
+
+BlockCheckpoints::~BlockCheckpoints() {
+  thread_state().checkpoints_blocks = outer_;
+}
+
 bool checkpoints_blocks() {
+  if (const std::optional<bool> set = thread_state().checkpoints_blocks) return *set;
   const std::string wanted = env_text("REWIND_RECOMPUTE");
   return wanted == "block" || wanted == "1";
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,8 +37,19 @@ inline CheckpointScope checkpoint(SavePolicy policy) {
   return CheckpointScope(true, std::move(policy));
 }
 
-// $REWIND_RECOMPUTE=block (or 1): modules make checkpoint segments of their blocks by themselves.
+// Whether modules of this thread make checkpoint segments of their blocks by themselves: as
+// $REWIND_RECOMPUTE=block (or 1) says, or the innermost of the scopes below.
 bool checkpoints_blocks();
+class [[nodiscard]] BlockCheckpoints {
+ public:
+  explicit BlockCheckpoints(bool on = true);
+  ~BlockCheckpoints();
+  BlockCheckpoints(const BlockCheckpoints&) = delete;
+  BlockCheckpoints& operator=(const BlockCheckpoints&) = delete;
+
+ private:
+  std::optional<bool> outer_;
+};
 
 // Policies; any function of a SaveQuery (op, cost, bytes, is_heavy) is one. They hold for nested
 // segments too.

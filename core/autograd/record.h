@@ -48,6 +48,8 @@ struct Op {
   bool is_heavy = false;
   // The output is a view of its first input: the planner counts them as one value.
   bool is_view = false;
+  // What policies know it by, where that is not the op's name.
+  const char* (*label)(const std::any& attrs) = nullptr;
 };
 
 // A value as it was at some time.
@@ -102,6 +104,7 @@ struct Record {
   // to add to and to return: no second one is in memory then. Undefined where there is none.
   Tensor gradient_so_far(int i) const;
   bool needs_grad(int input) const { return inputs[input].requires_grad; }
+  const char* label() const { return op->label ? op->label(attrs) : op->name; }
 };
 
 // The values that the record's vjp reads: body(Edge&).

@@ -67,7 +67,7 @@ void Segments::keep(const Record& record, int64_t index, std::span<const Tensor>
         (*this)[open_].kept[record.outputs[i].id] = {Saved::of(outputs[i]), index, tick()};
     return;
   }
-  SaveQuery query{record.op->name, record.cost, 0, record.op->is_heavy};
+  SaveQuery query{record.label(), record.cost, 0, record.op->is_heavy};
   for (const Tensor& y : outputs) query.bytes += y.bytes();
   int outermost = -1;
   for (int s = open_; s >= 0; s = (*this)[s].parent) {

@@ -22,7 +22,7 @@ struct External {
 
 // Whether a segment keeps the outputs of a record, instead of making them again.
 struct SaveQuery {
-  const char* op;
+  const char* op;  // its name, or the name that the user gave the value (checkpoint_name)
   OpCost cost;
   uint64_t bytes;  // of the outputs
   bool is_heavy;   // Op::is_heavy

@@ -21,6 +21,7 @@ struct ThreadState {
   std::vector<const Autocast*> autocasts;         // that are alive and enabled, innermost last
   Generator* generator = nullptr;                 // of a GeneratorScope; null: the process's
   std::optional<std::shared_ptr<Device>> device;  // of a DeviceScope; none: the process's
+  std::optional<bool> checkpoints_blocks;         // none: as the environment says
   std::shared_ptr<Tape> tape;                     // made when it is first asked for
 };
 ThreadState& thread_state();

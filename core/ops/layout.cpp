@@ -38,6 +38,19 @@ const Op contiguous_op = {
     .name = "contiguous", .forward = contiguous_forward, .vjp = pass_on, .any_grad_dtype = true};
 
 // ---- views -------------------------------------------------------------------------------------
+std::vector<Tensor> name_forward(const std::any&, std::span<Tensor> inputs) {
+  return one(make_view(inputs[0], inputs[0].shape(), inputs[0].strides(), inputs[0].impl().offset));
+}
+
+const Op name_op = {.name = "checkpoint_name",
+                    .forward = name_forward,
+                    .vjp = pass_on,
+                    .any_grad_dtype = true,
+                    .is_view = true,
+                    .label = [](const std::any& attrs) {
+                      return std::any_cast<const std::string&>(attrs).c_str();
+                    }};
+
 std::vector<Tensor> reshape_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& shape = std::any_cast<const Shape&>(attrs);
   const Tensor& x = inputs[0];
@@ -226,6 +239,10 @@ Tensor contiguous(Tensor x) {
 
 Tensor Tensor::operator[](int64_t index) const {
   return select(*this, 0, index);
+}
+
+Tensor checkpoint_name(Tensor x, std::string name) {
+  return apply1(name_op, std::move(name), one(std::move(x)));
 }
 
 Tensor reshape(Tensor x, const Shape& shape) {

@@ -8,6 +8,7 @@
 
 #include <concepts>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -48,6 +49,11 @@ Tensor randn(const Shape& shape, float mean = 0, float std = 1, DType dtype = DT
 // ---- dtype and layout ------------------------------------------------------------------------
 Tensor cast(Tensor x, DType dtype);  // the same handle when nothing changes
 Tensor contiguous(Tensor x);         // dense row-major; the same handle when it is already
+
+// x itself, known by this name to what chooses the values that recomputation keeps:
+// save_ops({name}), RecomputeSearch::collection(), REWIND_RECOMPUTE=collection:NAME
+// (jax.ad_checkpoint has the same).
+Tensor checkpoint_name(Tensor x, std::string name);
 
 // Views: no copy unless a reshape of a strided tensor needs one.
 Tensor reshape(Tensor x, const Shape& shape);

@@ -1,6 +1,8 @@
 #include "rewind/core/predict/auto_recompute.h"
 
 #include <algorithm>
+#include <sstream>
+#include <string_view>
 
 #include "rewind/core/memory/memory_report.h"
 #include "rewind/core/predict/tape_rerun.h"
@@ -33,12 +35,64 @@ Recompute spread(Recompute plan, const std::vector<uint32_t>& alive,
   return plan;
 }
 
+std::vector<std::string> split(const std::string& names) {
+  std::vector<std::string> all;
+  std::istringstream stream(names);
+  for (std::string name; std::getline(stream, name, ',');)
+    if (!name.empty()) all.push_back(name);
+  return all;
+}
+
 }  // namespace
+
+std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
+                                                    const std::string& budget) {
+  constexpr std::string_view collection = "collection:";
+  const bool is_for_modules = how == "block" || how == "1" || how == "0";
+  AutoRecomputeOptions options{.budget = budget.empty() ? 0 : parse_bytes(budget)};
+  if (how == "memory")
+    options.mode = Mode::memory;
+  else if (how == "speed")
+    options.mode = Mode::speed;
+  else if (how == "evict")
+    options.mode = Mode::evict;
+  else if (how.starts_with(collection)) {
+    options.mode = Mode::collection;
+    options.collection = split(how.substr(collection.size()));
+    check<ValueError>(!options.collection.empty(), "recompute", "'{}' must name something to keep",
+                      how);
+  } else {
+    check<ValueError>(how.empty() || is_for_modules, "recompute",
+                      "must be memory, speed, evict, collection:NAME,... or block, got '{}'", how);
+  }
+  check<ValueError>(how != "evict" || options.budget, "recompute",
+                    "evict needs a memory budget, as 6GiB, got none");
+  const bool is_plain = options.mode == Mode::budget && (!options.budget || is_for_modules);
+  return is_plain ? std::nullopt : std::optional(options);
+}
+
+RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& options,
+                       uint64_t bytes) {
+  switch (options.mode) {
+    case Mode::memory:
+      return search.memory();
+    case Mode::speed:
+      return search.speed();
+    case Mode::collection:
+      return search.collection(save_ops(options.collection));
+    case Mode::budget:
+      return search.budget(bytes);
+    case Mode::evict:
+      break;
+  }
+  fail<ValueError>("recompute", "evicting needs no plan");
+}
 
 AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
     : options_(std::move(options)), tape_(Tape::current()) {
-  check<ValueError>(has_budget() || options_.mode == Mode::memory || options_.mode == Mode::speed,
-                    "recompute", "a budget must be given for this mode, got none");
+  const bool needs_budget = options_.mode == Mode::budget || options_.mode == Mode::evict;
+  check<ValueError>(has_budget() || !needs_budget, "recompute",
+                    "a budget must be given for this mode, got none");
   check<AutogradError>(!tape_->in_segment() && !tape_->observer(), "recompute",
                        "automatic recomputation must be the outermost scope");
   tape_->exchange_observer(this);
@@ -125,15 +179,11 @@ void AutoRecompute::plan(Tape& tape, const Tensor& root, Kind& kind) {
   kind.live = live_;
   const uint64_t others = live_ - std::min(live_, known);
   try {
-    RecomputeSearch search(
-        [] { return endless_dry(default_device()->backend()); },
-        [&](const Recompute& recompute, RecordedGraph* record) { rerun.run(recompute, record); },
-        {.candidates = options_.candidates});
+    RecomputeSearch search([] { return endless_dry(default_device()->backend()); },
+                           [&] { rerun.run(); }, {.candidates = options_.candidates});
     const uint64_t spare = others + margin(options_.budget);
     const uint64_t bytes = options_.budget - std::min(options_.budget, spare);
-    const RecomputeChoice choice = options_.mode == Mode::memory  ? search.memory()
-                                   : options_.mode == Mode::speed ? search.speed()
-                                                                  : search.budget(bytes);
+    const RecomputeChoice choice = choose(search, options_, bytes);
     if (has_budget() && choice.peak() > bytes)
       return void(kind.fault = fmt::format("its least peak is {}, {} more are live besides it",
                                            format_bytes(choice.peak()), format_bytes(others)));

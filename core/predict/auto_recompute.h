@@ -15,15 +15,26 @@ namespace rw {
 
 struct AutoRecomputeOptions {
   enum class Mode {
-    budget,  // as little as keeps live bytes within the budget
-    memory,  // the least peak with every op run at most twice
-    speed,   // outputs of matrix products, convolutions and the like are kept
-    evict,   // no plan: drops and makes again while it runs, to keep within the budget
+    budget,      // as little as keeps live bytes within the budget
+    memory,      // the least peak with every op run at most twice
+    speed,       // outputs of matrix products, convolutions and the like are kept
+    evict,       // no plan: drops and makes again while it runs, to keep within the budget
+    collection,  // what `collection` names is kept: ops, or values by checkpoint_name()
   };
   Mode mode = Mode::budget;
   uint64_t budget = 0;  // bytes of the device that may be live; 0: any number (not for `budget`)
   int candidates = 12;  // plans to measure
+  std::vector<std::string> collection = {};
 };
+// By words, as the environment and command lines have them. `how`: empty, memory, speed, evict or
+// collection:NAME,NAME; block, 1 and 0 are about modules, and nothing here. `budget`: empty, or as
+// 6GiB. Nothing where neither asks for anything; ValueError for other words.
+std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
+                                                    const std::string& budget);
+// What they ask a search for, with the bytes in the place of their budget. OutOfMemory where there
+// is none.
+RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& options,
+                       uint64_t bytes);
 
 // While it lives, forward passes of this thread's tape are recorded under a plan of their own. The
 // plan for a kind of pass (its ops in order; with a budget their sizes, too) is made from a pass of

@@ -107,7 +107,7 @@ void RecomputePass::after_record(const Record& record) {
   const uint64_t live = default_device()->live(), high = default_device()->take_high_water();
   node.workspace = high - std::min(high, std::max(live, live_before_ + made));
   record_->graph.records.push_back(std::move(node));
-  record_->ops.emplace_back(record.op->name);
+  record_->ops.emplace_back(record.label());
   record_->is_heavy.push_back(record.op->is_heavy);
   record_->costs.push_back(record.cost);
   record_->signature.push_back(op_signature(*record.op));
@@ -121,20 +121,31 @@ void RecomputePass::sum_leaf_gradients() {
 }
 
 RecomputeScope::RecomputeScope(Recompute recompute, RecordedGraph* record)
-    : recompute_(std::move(recompute)) {
+    : recompute_(std::move(recompute)), record_(record) {
   if (!grad_enabled()) return;
   tape_ = Tape::current();
   const bool is_free = !tape_->observer() || tape_->observer()->give_way();
   check<AutogradError>(is_free && !tape_->in_segment(), "checkpoint",
                        "planned recomputation must be the outermost scope");
   outer_ = tape_->exchange_observer(this);
-  pass_.emplace(*tape_, recompute_, record);
 }
 
 RecomputeScope::~RecomputeScope() {
-  if (!pass_) return;
+  if (!tape_) return;
   tape_->exchange_observer(outer_);
+  end_pass();
+}
+
+void RecomputeScope::before_record(Tape& tape, const Op& op) {
+  if (!pass_) pass_.emplace(tape, recompute_, std::exchange(record_, nullptr));
+  pass_->before_record(op);
+}
+
+void RecomputeScope::end_pass() {
+  if (!pass_) return;
   pass_->end();
+  diverged_ = diverged();
+  pass_.reset();
 }
 
 MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device)

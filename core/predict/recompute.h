@@ -1,8 +1,8 @@
 // Recomputation without marks in the model: the tape sets its segments by itself, from a plan made
 // in a dry run or by eviction under a budget.
 //   const Recompute recompute = ...;   // core/predict/search.h
-//   { auto scope = checkpoint(recompute); loss = model(x); }
-//   loss.backward();
+//   auto scope = checkpoint(recompute);
+//   for (...) { loss = model(x); loss.backward(); ... }
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ struct Recompute {
 // A recorded forward pass, as the planner sees it.
 struct RecordedGraph {
   RecomputeGraph graph;
-  std::vector<std::string> ops;     // by record
+  std::vector<std::string> ops;     // by record: Record::label()
   std::vector<bool> is_heavy;       // by record: Op::is_heavy
   std::vector<OpCost> costs;        // by record; the graph has their total()
   std::vector<uint64_t> signature;  // by record
@@ -81,27 +81,35 @@ class RecomputePass {
   std::unordered_map<const TensorImpl*, std::pair<size_t, uint64_t>> leaves_;
 };
 
-// The forward pass of one micro-batch. Marks in the model (CheckpointScope) are ignored inside.
+// The forward passes of this thread that are made while it lives: each goes from its first op to
+// its backward(), or to the end of the scope. Marks in models (CheckpointScope) are ignored inside.
+// It may stand around one pass, or around a whole training loop; evaluations inside are NoGrad.
 class [[nodiscard]] RecomputeScope : public Tape::Observer {
  public:
-  // `record`: receives the graph of the pass and outlives the scope; null: nobody wants it.
+  // `record`: receives the graph of the first pass and outlives the scope; null: nobody wants it.
+  // AutogradError inside a segment or another such scope.
   explicit RecomputeScope(Recompute recompute, RecordedGraph* record = nullptr);
   ~RecomputeScope() override;
   RecomputeScope(const RecomputeScope&) = delete;
   RecomputeScope& operator=(const RecomputeScope&) = delete;
 
-  void before_record(Tape&, const Op& op) override { pass_->before_record(op); }
+  void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override { pass_->after_record(record); }
   uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
+  void before_backward(Tape&, const Tensor&) override { end_pass(); }
 
-  // The program did not do what the plan was made for.
-  bool diverged() const { return pass_ && pass_->diverged(); }
+  // A pass did not do what the plan was made for.
+  bool diverged() const { return diverged_ || (pass_ && pass_->diverged()); }
 
  private:
+  void end_pass();
+
   const Recompute recompute_;
+  RecordedGraph* record_;  // of the next pass
   std::shared_ptr<Tape> tape_;
   Tape::Observer* outer_ = nullptr;
-  std::optional<RecomputePass> pass_;  // none where nothing is recorded
+  std::optional<RecomputePass> pass_;  // that is open
+  bool diverged_ = false;
 };
 
 inline RecomputeScope checkpoint(Recompute recompute) {

@@ -9,13 +9,11 @@
 
 namespace rw {
 
-RecomputeSearch::RecomputeSearch(OpenDry open, StepProgram program,
-                                 const RecomputeObjective& objective)
+RecomputeSearch::RecomputeSearch(OpenDry open, Program program, const RecomputeObjective& objective)
     : open_(std::move(open)), program_(std::move(program)), objective_(objective) {
-  plain_ = {{}, dry_run(open_(), [&] { program_({}, &recorded_); }, {.pack = false})};
+  plain_ = measure(Recompute{}, false, &recorded_);
   check(!recorded_.graph.records.empty(), "recompute search",
-        "the program must run its first forward pass under RecomputeScope(recompute, record), got "
-        "no records");
+        "the program must take training steps, got nothing that wants a gradient");
   recorded_.graph = with_costs(objective_);
   constexpr double mostly_flops = 2;
   RecomputeObjective other;
@@ -30,9 +28,14 @@ RecomputeGraph RecomputeSearch::with_costs(const RecomputeObjective& objective) 
   return graph;
 }
 
-RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack) const {
+RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack,
+                                         RecordedGraph* record) const {
   RecomputeChoice choice{std::move(recompute), {}};
-  choice.forecast = dry_run(open_(), [&] { program_(choice.recompute, nullptr); }, {.pack = pack});
+  const auto program = [&] {
+    const RecomputeScope scope(choice.recompute, record);
+    program_();
+  };
+  choice.forecast = dry_run(open_(), program, {.pack = pack});
   return choice;
 }
 
@@ -150,13 +153,21 @@ RecomputeChoice RecomputeSearch::speed() {
 }
 
 RecomputePlan RecomputeSearch::plan_collection(const SavePolicy& policy) const {
-  return plan_speed(recorded_.graph, [&](uint32_t record) {
+  const RecomputeGraph& graph = recorded_.graph;
+  std::vector<bool> kept(graph.records.size());
+  for (size_t r = 0; r < graph.records.size(); ++r) {
+    const GraphRecord& record = graph.records[r];
     uint64_t bytes = 0;
-    for (const uint32_t value : recorded_.graph.records[record].outputs)
-      bytes += recorded_.graph.values[value].bytes;
-    return policy({recorded_.ops[record].c_str(), recorded_.costs[record], bytes,
-                   recorded_.is_heavy[record]});
-  });
+    for (const uint32_t value : record.outputs) bytes += graph.values[value].bytes;
+    if (!policy({recorded_.ops[r].c_str(), recorded_.costs[r], bytes, recorded_.is_heavy[r]}))
+      continue;
+    // Of a view what it is a view of.
+    const int32_t maker = record.outputs.empty() && !record.inputs.empty()
+                              ? graph.values[record.inputs[0]].record
+                              : static_cast<int32_t>(r);
+    if (maker >= 0) kept[static_cast<size_t>(maker)] = true;
+  }
+  return plan_speed(graph, [&](uint32_t record) { return kept[record]; });
 }
 
 RecomputeChoice RecomputeSearch::collection(const SavePolicy& policy) {

@@ -11,11 +11,6 @@
 
 namespace rw {
 
-// A program for dry runs: builds the model and takes a few training steps, with
-// RecomputeScope(recompute, record) around every forward pass. `record` may be null; it is meant
-// for the first pass.
-using StepProgram = std::function<void(const Recompute& recompute, RecordedGraph* record)>;
-
 struct RecomputeChoice {
   Recompute recompute;
   Forecast forecast;  // in choices() not packed: the peak is exact, reserved bytes are not
@@ -37,8 +32,10 @@ struct RecomputeObjective {
 class RecomputeSearch {
  public:
   using OpenDry = std::function<std::unique_ptr<Backend>()>;
-  // Dry-runs the program once without recomputation.
-  RecomputeSearch(OpenDry open, StepProgram program, const RecomputeObjective& objective = {});
+  using Program = std::function<void()>;
+  // `program`: what dry_run() takes; it builds its model and takes a few training steps that are
+  // alike. It is run once at once, without recomputation.
+  RecomputeSearch(OpenDry open, Program program, const RecomputeObjective& objective = {});
 
   const RecordedGraph& recorded() const { return recorded_; }
   const RecomputeChoice& plain() const { return plain_; }
@@ -64,7 +61,8 @@ class RecomputeSearch {
   RecomputeChoice collection(const SavePolicy& policy);
 
  private:
-  RecomputeChoice measure(Recompute recompute, bool pack = false) const;
+  RecomputeChoice measure(Recompute recompute, bool pack = false,
+                          RecordedGraph* record = nullptr) const;
   RecomputeChoice measure(const RecomputePlan& plan) const {
     return measure(follow(recorded_, plan));
   }
@@ -77,7 +75,7 @@ class RecomputeSearch {
   RecomputeChoice hand_out(const Recompute& recompute);
 
   OpenDry open_;
-  StepProgram program_;
+  Program program_;
   RecomputeObjective objective_;
   RecordedGraph recorded_;
   // The recorded one with costs by the objective, and with costs that count memory traffic for much

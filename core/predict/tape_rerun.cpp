@@ -212,13 +212,10 @@ std::optional<TapeRerun::Need> TapeRerun::run(const std::vector<bool>& left_out)
   }
 }
 
-void TapeRerun::run(const Recompute& recompute, RecordedGraph* record) const {
+void TapeRerun::run() const {
   const std::vector<bool> all(static_cast<size_t>(tape_.segments().size()), true);
   Pass pass(tape_, all, false);
-  {
-    const RecomputeScope scope(recompute, record);
-    pass.forward();
-  }
+  pass.forward();
   pass.backward(root_, slot_);
 }
 

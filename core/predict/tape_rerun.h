@@ -31,9 +31,9 @@ class TapeRerun {
   // With the tape's segments but those that are left out, by number. Nothing: the device has not as
   // much memory.
   std::optional<Need> run(const std::vector<bool>& left_out) const;
-  // On the default device, which is dry: under a plan, without the tape's segments. A StepProgram
-  // (core/predict/search.h).
-  void run(const Recompute& recompute, RecordedGraph* record) const;
+  // On the default device, which is dry, without the tape's segments: a program for
+  // RecomputeSearch.
+  void run() const;
   // Of what it makes of values from outside the tape: leaves, their gradients, inputs.
   uint64_t outside_bytes() const;
 

@@ -1,11 +1,9 @@
 // The usual estimate of training memory, beside what is exact.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <string>
 
-#include "apps/common/planner.h"
+#include "rewind/core/predict/planner.h"
 
 namespace rw {
 
@@ -19,9 +17,8 @@ struct Estimate {
 
   uint64_t total() const;
 };
-Estimate estimate(const Planner& planner, const PlannedProgram& program);
+Estimate estimate(const Planner& planner);
 
 std::string estimate_text(const Estimate& estimate);
-nlohmann::json estimate_json(const Estimate& estimate);
 
 }  // namespace rw

@@ -1,8 +1,12 @@
-// Predicts a program's training steps by running them on a dry device.
+// Predicts a training program by running it on a dry device.
+//   const Planner planner({.make = ..., .settings = {.batch = 64}});  // core/predict/program.h
+//   std::cout << planner.forecast().str() << fit_table(fit(planner, parse_bytes("8GiB")), ...);
 #pragma once
 
-#include "apps/common/training.h"
+#include "rewind/core/memory/default_device.h"
+#include "rewind/core/predict/auto_recompute.h"
 #include "rewind/core/predict/dry_run.h"
+#include "rewind/core/predict/program.h"
 #include "rewind/core/predict/search.h"
 #include "rewind/core/predict/segment_report.h"
 
@@ -20,6 +24,7 @@ struct StepForecast {
   double flops() const { return total_flops(work); }
   double flops_per_sample() const { return flops() / samples; }
   double recompute_share() const { return rw::recompute_share(work); }
+  std::string str() const;  // tables of memory and work for people
 };
 
 // What the dry device has of the one that it predicts.
@@ -39,17 +44,22 @@ struct ForecastOptions {
 class Planner {
  public:
   // `device`: real or dry. It must outlive the planner; nothing is run on it.
-  Planner(const Backend& device, MakeSteps make, RunOutline outline = {});
+  explicit Planner(TrainingProgram program, const Backend& device = default_device()->backend());
 
   const DeviceInfo& info() const { return device_.info(); }
-  const RunOutline& outline() const { return outline_; }
+  const TrainingProgram& program() const { return program_; }
+  const StepSettings& settings() const { return program_.settings; }  // unless others are given
+  bool trains() const { return program_.outline.trains; }
 
   // What the steps allocate, for Device::learn: a run is then packed from its first step on.
   std::vector<StepTrace> steps(const StepSettings& settings,
                                const Techniques& techniques = {}) const;
-  // Runs the program after it has learnt that, with two updates: a first one, and one like all that
-  // follow. OutOfMemory where it does not fit.
+  // The most bytes alive at a time, exactly, wherever they lie; cheaper than a forecast.
+  uint64_t peak(const StepSettings& settings, const Techniques& techniques = {}) const;
+  // Runs the program after it has learnt its steps, with two updates: a first one, and one like all
+  // that follow. OutOfMemory where it does not fit.
   StepForecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;
+  StepForecast forecast() const { return forecast(settings()); }
 
   // The largest settings.batch whose steps fit in `bytes` of device memory; 0: not even one sample.
   // `guess` is tried first.
@@ -65,14 +75,19 @@ class Planner {
   // The forward pass of one step, nothing recomputed.
   RecordedGraph record(StepSettings settings) const;
   // Recomputation for these steps. It holds for any batch: the ops are the same.
-  RecomputeSearch search(const StepSettings& settings) const;
+  RecomputeSearch search(StepSettings settings, int candidates = 24) const;
+  // The settings with recomputation as asked for, found by a search: within a budget live bytes
+  // stay at any time, and where a plan is found whose blocks do, reserved bytes too (`settings`
+  // are then followed from the first step on). OutOfMemory naming the least feasible bytes.
+  StepSettings with_recompute(const StepSettings& settings,
+                              const AutoRecomputeOptions& options) const;
 
  private:
   std::unique_ptr<Backend> open(Room room) const;
+  Forecast dry(const StepSettings& settings, const Techniques& techniques) const;
 
+  TrainingProgram program_;
   const Backend& device_;
-  MakeSteps make_;
-  RunOutline outline_;
 };
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-#include "apps/common/savings.h"
+#include "rewind/core/predict/savings.h"
 
 #include <fmt/format.h>
 
@@ -12,14 +12,15 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
       .batch = settings.batch * settings.accumulate,
       .evaluation_batch = settings.evaluation_batch ? settings.evaluation_batch : settings.batch};
   Techniques techniques{.inplace = false, .segments = false};
-  const auto measure = [&] {
-    return planner.forecast(now, {.room = Room::any, .techniques = techniques}).memory;
-  };
-  const MemoryReport plain = measure();
+  now.checkpoint = "none";
+  const MemoryReport plain =
+      planner.forecast(now, {.room = Room::any, .techniques = techniques}).memory;
   std::vector<Saving> rows = {
       {"f32, the whole batch at once, all kept", std::max(plain.naive, plain.peak)},
       {"memory used again after a tensor dies", plain.peak}};
-  const auto add = [&](const char* technique) { rows.push_back({technique, measure().peak}); };
+  const auto add = [&](const char* technique) {
+    rows.push_back({technique, planner.peak(now, techniques)});
+  };
   techniques.inplace = true;
   add("ops that overwrite their input");
   if (settings.dtype == DType::f16) {
@@ -65,17 +66,6 @@ std::string savings_table(const std::vector<Saving>& savings) {
                     format_bytes(savings[i].peak), before / static_cast<double>(savings[i].peak));
   }
   return out;
-}
-
-nlohmann::json savings_json(const std::vector<Saving>& savings) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (size_t i = 0; i < savings.size(); ++i) {
-    const auto before = static_cast<int64_t>(savings[i > 0 ? i - 1 : 0].peak);
-    rows.push_back({{"technique", savings[i].technique},
-                    {"peak", savings[i].peak},
-                    {"saved", before - static_cast<int64_t>(savings[i].peak)}});
-  }
-  return rows;
 }
 
 }  // namespace rw

@@ -4,21 +4,21 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/planner.h"
+#include "rewind/core/predict/planner.h"
 
 namespace rw {
 
 struct Remedy {
-  std::string options;    // to add to the command line
+  std::string options;    // as the program's RemedyWords have it
   StepSettings settings;  // that they mean
   StepForecast forecast;
 };
-// Changes of the program's settings that fit in `memory_limit` bytes (0: in the device).
-std::vector<Remedy> find_remedies(const Planner& planner, const PlannedProgram& program,
+// Changes of `settings` that fit in `memory_limit` bytes (0: in the device).
+std::vector<Remedy> find_remedies(const Planner& planner, const StepSettings& settings,
                                   uint64_t memory_limit);
 
 // For the end of an error message: the remedies with their numbers, or that there is none.
-std::string remedies_text(const Planner& planner, const PlannedProgram& program,
+std::string remedies_text(const Planner& planner, const StepSettings& settings,
                           uint64_t memory_limit);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-#include "apps/common/remedies.h"
+#include "rewind/core/predict/remedies.h"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,31 @@ namespace rw {
 
 namespace {
 
+// Without a budget, and what keeps to it by dropping values as the program runs.
+StepSettings unbounded(StepSettings settings) {
+  settings.budget = 0;
+  if (settings.recompute && settings.recompute->evicts) settings.recompute = nullptr;
+  return settings;
+}
+
+// What there is for remedies: the smaller of limit and budget, 0 where there is none.
+uint64_t limit_of(const StepSettings& settings, uint64_t memory_limit) {
+  if (!settings.budget || !memory_limit) return std::max(settings.budget, memory_limit);
+  return std::min(settings.budget, memory_limit);
+}
+
 class Search {
  public:
-  Search(const Planner& planner, const PlannedProgram& program, uint64_t memory_limit)
-      : planner_(planner), program_(program), limit_(memory_limit), now_(program.settings) {
+  Search(const Planner& planner, const StepSettings& settings, uint64_t memory_limit)
+      : planner_(planner),
+        words_(planner.program().words),
+        limit_(limit_of(settings, memory_limit)),
+        now_(unbounded(settings)) {
     now_.evaluation_batch = 0;  // the run chooses it anew
   }
+
+  // The least peak of recomputation that was measured, of the settings as they are; 0: none was.
+  uint64_t least_budget() const { return least_; }
 
   std::vector<Remedy> run() {
     StepSettings block = now_, half = now_;
@@ -23,20 +42,20 @@ class Search {
     block.recompute = nullptr;
     block.budget = 0;
     half.dtype = DType::f16;
-    const bool trains = planner_.outline().trains;
+    const bool trains = planner_.trains();
     const bool can_block = trains && now_.checkpoint == "none", can_half = now_.dtype != DType::f16;
-    if (can_block) try_out(program_.block_option, block);
-    if (can_half) try_out("--dtype f16", half);
+    if (can_block) try_out(words_.block, block);
+    if (can_half) try_out(words_.f16, half);
     try_smaller_batch("", now_);
     if (can_block && can_half) {
       block.dtype = DType::f16;
-      try_out("--dtype f16 " + program_.block_option, block);
+      try_out(words_.f16 + " " + words_.block, block);
     }
     if (found_.empty() && (can_block || can_half)) {
       StepSettings least = can_block ? block : half;
       least.dtype = DType::f16;
-      const std::string options = (can_half ? "--dtype f16 " : "") +
-                                  (can_block ? program_.block_option + " " : std::string());
+      const std::string options = (can_half ? words_.f16 + " " : std::string()) +
+                                  (can_block ? words_.block + " " : std::string());
       try_smaller_batch(options, least);
     }
     if (trains) try_budget();
@@ -59,16 +78,14 @@ class Search {
   // The least recomputation whose blocks fit: they are a little larger than what is alive in them.
   void try_budget() {
     if (now_.recompute) return;
-    StepSettings planned = now_;
-    planned.checkpoint = "none";
-    planned.accumulate = std::min(now_.accumulate, 3u);
-    RecomputeSearch search = planner_.search(planned);
+    RecomputeSearch search = planner_.search(now_);
+    least_ = search.choices().back().peak();
     const size_t before = found_.size();
     for (const RecomputeChoice& choice : search.choices()) {
       if (choice.peak() > bytes() || choice.recompute.segments.empty()) continue;
-      planned = now_;
+      StepSettings planned = now_;
       planned.recompute = std::make_shared<const Recompute>(choice.recompute);
-      try_out(fmt::format("--memory-budget {}", choice.peak()), planned);
+      try_out(fmt::format(fmt::runtime(words_.budget), choice.peak()), planned);
       if (found_.size() > before) return;
     }
   }
@@ -85,24 +102,25 @@ class Search {
     while (batch > largest / 2 && all % batch != 0) --batch;
     if (all % batch != 0 || batch == 0)
       batch = (all + (all - 1) / largest) / ((all - 1) / largest + 1);
-    const bool trains = planner_.outline().trains;
+    const bool trains = planner_.trains();
     settings.batch = trains ? batch : largest;
     settings.accumulate = trains ? static_cast<uint32_t>((all + batch - 1) / batch) : 1;
-    try_out(options + program_.batch_option(settings.batch, settings.accumulate), settings);
+    try_out(options + words_.batch(settings.batch, settings.accumulate), settings);
   }
 
   const Planner& planner_;
-  const PlannedProgram& program_;
+  const RemedyWords& words_;
   uint64_t limit_;
   StepSettings now_;
+  uint64_t least_ = 0;
   std::vector<Remedy> found_;
 };
 
 }  // namespace
 
-std::vector<Remedy> find_remedies(const Planner& planner, const PlannedProgram& program,
+std::vector<Remedy> find_remedies(const Planner& planner, const StepSettings& settings,
                                   uint64_t memory_limit) {
-  return Search(planner, program, memory_limit).run();
+  return Search(planner, settings, memory_limit).run();
 }
 
 namespace {
@@ -123,16 +141,20 @@ std::string least_limit(const Planner& planner, const StepSettings& settings, ui
 
 }  // namespace
 
-std::string remedies_text(const Planner& planner, const PlannedProgram& program,
+std::string remedies_text(const Planner& planner, const StepSettings& settings,
                           uint64_t memory_limit) {
-  StepSettings now = program.settings;
+  StepSettings now = unbounded(settings);
   now.accumulate = std::min(now.accumulate, 3u);
   const StepForecast as_it_is = planner.forecast(now, {.room = Room::any});
   const MemoryReport& needed = as_it_is.memory;
   std::string out =
       fmt::format("The run as it is needs {} ({} in blocks).", format_bytes(needed.peak),
                   least_limit(planner, now, needed.peak_reserved));
-  const std::vector<Remedy> remedies = find_remedies(planner, program, memory_limit);
+  Search search(planner, settings, memory_limit);
+  const std::vector<Remedy> remedies = search.run();
+  if (const uint64_t least = search.least_budget())
+    out += fmt::format(" The least that recomputation reaches is {} ({} bytes).",
+                       format_bytes(least), least);
   if (remedies.empty()) return out + " No batch, dtype or recomputation that was tried fits.";
   out += " What fits, by dry runs (options to add, peak, blocks, FLOPs per sample):";
   const double plain = as_it_is.flops_per_sample();

@@ -1,4 +1,4 @@
-#include "apps/common/estimate.h"
+#include "rewind/core/predict/estimate.h"
 
 #include <fmt/format.h>
 
@@ -22,14 +22,14 @@ uint64_t Estimate::total() const {
   return static_cast<uint64_t>(states * static_cast<double>(parameters)) + 2 * outputs + input;
 }
 
-Estimate estimate(const Planner& planner, const PlannedProgram& program) {
-  StepSettings settings = program.settings;
+Estimate estimate(const Planner& planner) {
+  StepSettings settings = planner.settings();
   settings.dtype = DType::f32;
   settings.accumulate = 1;
   settings.checkpoint = "none";
   settings.recompute = nullptr;
   settings.budget = 0;
-  Estimate e{.states = program.estimator_states,
+  Estimate e{.states = planner.program().estimator_states,
              .exact = planner.forecast(settings, {.room = Room::any}).memory};
   e.parameters = at(e.exact, Purpose::parameter);
   e.input = at(e.exact, Purpose::data);
@@ -67,16 +67,6 @@ std::string estimate_text(const Estimate& e) {
       format_bytes(at(e.exact, Purpose::activation)), format_bytes(e.saved),
       format_bytes(e.outputs), format_bytes(at(e.exact, Purpose::workspace)),
       format_bytes(e.exact.padding_at_peak));
-}
-
-nlohmann::json estimate_json(const Estimate& e) {
-  return {{"formula", fmt::format("parameters x {:.0f} + outputs x 2 + input", e.states)},
-          {"parameters", e.parameters},
-          {"outputs", e.outputs},
-          {"outputs_saved", e.saved},
-          {"input", e.input},
-          {"estimate", e.total()},
-          {"exact", nlohmann::json::parse(e.exact.json())}};
 }
 
 }  // namespace rw

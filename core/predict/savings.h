@@ -1,12 +1,10 @@
 // What each way to save memory saved, measured by dry runs with one more of them at a time.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <string>
 #include <vector>
 
-#include "apps/common/planner.h"
+#include "rewind/core/predict/planner.h"
 
 namespace rw {
 
@@ -18,8 +16,10 @@ struct Saving {
 // what a row saves is the row before it minus this one, so the savings add up exactly. Techniques
 // that the settings do not use have no row.
 std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings& settings);
+inline std::vector<Saving> attribute_savings(const Planner& planner) {
+  return attribute_savings(planner, planner.settings());
+}
 
 std::string savings_table(const std::vector<Saving>& savings);
-nlohmann::json savings_json(const std::vector<Saving>& savings);
 
 }  // namespace rw

@@ -1,34 +1,24 @@
-#include "apps/common/planner.h"
+#include "rewind/core/predict/planner.h"
 
 #include <algorithm>
 
-#include "apps/common/largest.h"
-#include "rewind/backends/open.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/io/model.h"
+#include "rewind/core/predict/largest.h"
 
 namespace rw {
 
 namespace {
 
-// Holds the default device to the budget of the settings, if they have one.
-std::unique_ptr<MemoryBudget> budget_of(const StepSettings& settings) {
-  return settings.budget ? std::make_unique<MemoryBudget>(settings.budget) : nullptr;
-}
-
 // The program on a dry device, which is the default one.
 class DryProgram {
  public:
-  DryProgram(const MakeSteps& make, const RunOutline& outline, const StepSettings& settings)
-      : outline_(outline),
+  DryProgram(const TrainingProgram& program, const StepSettings& settings)
+      : outline_(program.outline),
         settings_(settings),
-        budget_(budget_of(settings)),
-        steps_(make(settings)) {
-    if (outline.steps) shapes_ = outline.steps(settings.batch);
-    if (outline.loads) copy_weights();
+        scope_(settings),
+        steps_(program.make(settings)) {
+    if (outline_.steps) shapes_ = outline_.steps(settings.batch);
+    if (outline_.loads) steps_->copy_weights();
   }
-
-  TrainingSteps& steps() { return *steps_; }
 
   // All that the program does, with two updates in the place of many.
   void run() {
@@ -57,22 +47,15 @@ class DryProgram {
   // What follows after the steps.
   void finish() {
     if (outline_.saves) {
-      copy_weights();
+      steps_->copy_weights();
       default_device()->end_step();
     }
     evaluate();
   }
 
  private:
-  // A file's tensors are dense: others go through a copy.
-  void copy_weights() {
-    const NoGrad guard;
-    for (const NamedTensor& t : torch_state_dict(steps_->trained())) contiguous(t.tensor);
-  }
-
   void evaluate() {
     const NoGrad guard;
-    steps_->trained().eval();
     const int64_t batch = settings_.evaluation_batch ? settings_.evaluation_batch : settings_.batch;
     const std::vector<BatchShape> full = {{.rows = batch}};
     for (const BatchShape& shape : outline_.evaluation ? outline_.evaluation(batch) : full)
@@ -83,7 +66,7 @@ class DryProgram {
   const StepSettings& settings_;
   std::vector<BatchShape> shapes_ = {{}};  // of the batches of training
   bool begun_ = false;
-  std::unique_ptr<MemoryBudget> budget_;
+  const SettingsScope scope_;
   std::unique_ptr<TrainingSteps> steps_;
 };
 
@@ -96,10 +79,35 @@ WorkByPhase difference(WorkByPhase after, const WorkByPhase& before) {
   return after;
 }
 
+// The settings with as many steps per update as there are kinds of them: a first one, one between,
+// a last one.
+StepSettings in_short(StepSettings settings) {
+  settings.accumulate = std::min(settings.accumulate, 3u);
+  return settings;
+}
+
 }  // namespace
 
-Planner::Planner(const Backend& device, MakeSteps make, RunOutline outline)
-    : device_(device), make_(std::move(make)), outline_(std::move(outline)) {}
+std::string StepForecast::str() const {
+  std::string text = memory.str() + "\nWork of an update:\n";
+  uint64_t calls = 0;
+  for (int i = 0; i < phase_count; ++i) {
+    const Work& in_phase = work[static_cast<size_t>(i)];
+    calls += in_phase.calls;
+    text += fmt::format("  {:<10}{:>12.3f} GFLOP{:>14} read and written{:>8} kernels\n",
+                        name(static_cast<Phase>(i)), in_phase.flops / 1e9,
+                        format_bytes(in_phase.bytes), in_phase.calls);
+  }
+  text += fmt::format("  together  {:>12.3f} GFLOP, recomputation {:.1f} % of the rest; {} kernels",
+                      flops() / 1e9, 100 * recompute_share(), calls);
+  return text + (allocations ? fmt::format(", {} allocations\n", allocations) : "\n");
+}
+
+Planner::Planner(TrainingProgram program, const Backend& device)
+    : program_(std::move(program)), device_(device) {
+  check<ValueError>(program_.make != nullptr, "Planner",
+                    "the program must have a make(), got none");
+}
 
 std::unique_ptr<Backend> Planner::open(Room room) const {
   if (room == Room::any) return endless_dry(device_);
@@ -108,17 +116,24 @@ std::unique_ptr<Backend> Planner::open(Room room) const {
   return device_.dry(limits);
 }
 
+Forecast Planner::dry(const StepSettings& settings, const Techniques& techniques) const {
+  return dry_run(open(Room::any), [&] { DryProgram(program_, settings).run(); },
+                 {.techniques = techniques, .pack = false});
+}
+
 std::vector<StepTrace> Planner::steps(const StepSettings& settings,
                                       const Techniques& techniques) const {
-  return dry_run(open(Room::any), [&] { DryProgram(make_, outline_, settings).run(); },
-                 {.techniques = techniques, .pack = false})
-      .steps;
+  return dry(settings, techniques).steps;
+}
+
+uint64_t Planner::peak(const StepSettings& settings, const Techniques& techniques) const {
+  return dry(in_short(settings), techniques).memory.peak;
 }
 
 StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
   StepForecast result;
   const auto body = [&] {
-    DryProgram program(make_, outline_, settings);
+    DryProgram program(program_, settings);
     Device& device = *default_device();
     program.update();
     if (options.trace) {
@@ -148,9 +163,21 @@ StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptio
 }
 
 int64_t Planner::largest_batch(StepSettings settings, uint64_t bytes, int64_t guess) const {
-  // First, second and last step of an update: more of them need no more.
-  settings.accumulate = std::min(settings.accumulate, 3u);
+  settings = in_short(settings);
+  const auto needs = [&](int64_t batch) -> std::optional<uint64_t> {
+    settings.batch = batch;
+    try {
+      return peak(settings);
+    } catch (const OutOfMemory&) {  // a budget of its own
+      return std::nullopt;
+    }
+  };
+  const int64_t most = largest_within(needs, bytes, guess);
+  check<ValueError>(most < no_largest, "Planner",
+                    "the program's memory must grow with settings.batch, got the same for all");
+  // What is alive fits so far; blocks are a little larger.
   const auto fits = [&](int64_t batch) {
+    if (batch > most) return false;
     settings.batch = batch;
     try {
       forecast(settings, {.room = Room::blocks, .memory_limit = bytes});
@@ -159,12 +186,12 @@ int64_t Planner::largest_batch(StepSettings settings, uint64_t bytes, int64_t gu
       return false;
     }
   };
-  return largest(fits, guess);
+  return most == 0 ? 0 : largest(fits, most);
 }
 
 int64_t Planner::evaluation_batch(StepSettings settings, int64_t most,
                                   uint64_t memory_limit) const {
-  settings.accumulate = std::min(settings.accumulate, 3u);
+  settings = in_short(settings);
   const ForecastOptions options{.room = memory_limit ? Room::device : Room::any,
                                 .memory_limit = memory_limit};
   const auto needs = [&](int64_t rows) -> std::optional<MemoryReport> {
@@ -188,37 +215,73 @@ int64_t Planner::evaluation_batch(StepSettings settings, int64_t most,
 std::vector<SegmentReport> Planner::segment_reports(const StepSettings& settings) const {
   std::vector<SegmentReport> reports;
   const auto step = [&] {
-    const std::unique_ptr<TrainingSteps> steps = make_(settings);
+    const SettingsScope scope(settings);
+    const std::unique_ptr<TrainingSteps> steps = program_.make(settings);
     report_segments(*Tape::current(),
                     [&](std::vector<SegmentReport> found) { reports = std::move(found); });
-    steps->dry_step();
+    steps->dry_step({});
   };
   dry_run(open(Room::any), step, {.pack = false});
   return reports;
 }
 
-RecordedGraph Planner::record(StepSettings settings) const {
-  RecordedGraph graph;
+namespace {
+
+StepSettings without_recomputation(StepSettings settings) {
+  settings.checkpoint = "none";
   settings.recompute = nullptr;
   settings.budget = 0;
+  return settings;
+}
+
+}  // namespace
+
+RecordedGraph Planner::record(StepSettings settings) const {
+  RecordedGraph graph;
+  settings = without_recomputation(std::move(settings));
   dry_run(open(Room::any), [&] {
-    const std::unique_ptr<TrainingSteps> steps = make_(settings);
-    steps->record(&graph);
-    steps->dry_step();
+    const SettingsScope scope(settings);
+    const std::unique_ptr<TrainingSteps> steps = program_.make(settings);
+    const RecomputeScope recording({}, &graph);
+    steps->dry_step({});
   });
   return graph;
 }
 
-RecomputeSearch Planner::search(const StepSettings& settings) const {
+RecomputeSearch Planner::search(StepSettings settings, int candidates) const {
+  settings = without_recomputation(in_short(std::move(settings)));
   return RecomputeSearch([this] { return open(Room::any); },
-                         [this, settings](const Recompute& recompute, RecordedGraph* graph) {
-                           StepSettings these = settings;
-                           these.budget = 0;
-                           these.recompute = std::make_shared<const Recompute>(recompute);
-                           DryProgram program(make_, outline_, these);
-                           program.steps().record(graph);
-                           program.run();
-                         });
+                         [this, settings] { DryProgram(program_, settings).run(); },
+                         {.candidates = candidates});
+}
+
+StepSettings Planner::with_recompute(const StepSettings& settings,
+                                     const AutoRecomputeOptions& options) const {
+  using Mode = AutoRecomputeOptions::Mode;
+  StepSettings result = settings;
+  result.budget = options.budget;
+  const auto follow = [&](const RecomputeChoice& choice) {
+    result.recompute = std::make_shared<const Recompute>(choice.recompute);
+    return result;
+  };
+  if (options.mode == Mode::evict) {
+    result.recompute = std::make_shared<const Recompute>(Recompute{.evicts = true});
+    return result;
+  }
+  RecomputeSearch search = this->search(settings, options.candidates);
+  const RecomputeChoice choice = choose(search, options, options.budget);
+  check<OutOfMemory>(!options.budget || choice.peak() <= options.budget, "memory budget",
+                     "the step must fit in {}, with this way to recompute it needs {}",
+                     format_bytes(options.budget), format_bytes(choice.peak()));
+  if (options.mode != Mode::budget) return follow(choice);
+  for (const RecomputeChoice& other : search.choices()) {
+    if (other.peak() > options.budget) continue;
+    const StepSettings candidate = follow(other);
+    const uint64_t reserved =
+        forecast(in_short(candidate), {.room = Room::any}).memory.peak_reserved;
+    if (reserved <= options.budget) return candidate;
+  }
+  return follow(choice);  // what is alive fits, blocks do not
 }
 
 }  // namespace rw

@@ -1,0 +1,21 @@
+// What planning found, for reports.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <vector>
+
+#include "rewind/core/predict/estimate.h"
+#include "rewind/core/predict/fit.h"
+#include "rewind/core/predict/savings.h"
+
+namespace rw {
+
+nlohmann::json memory_json(const MemoryReport& memory);
+nlohmann::json work_json(const StepForecast& forecast);
+nlohmann::json settings_json(const StepSettings& settings);
+nlohmann::json fit_json(const std::vector<FitRow>& rows);
+nlohmann::json savings_json(const std::vector<Saving>& savings);
+nlohmann::json estimate_json(const Estimate& estimate);
+
+}  // namespace rw

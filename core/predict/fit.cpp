@@ -1,0 +1,132 @@
+#include "rewind/core/predict/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace rw {
+
+namespace {
+
+// Extra FLOPs that most people call cheap: one more forward pass in a step of three.
+constexpr double cheap = 1.0 / 3;
+
+struct Mode {
+  std::string name;
+  StepSettings settings;
+};
+
+// The ways to recompute in one dtype. `batch`: as large as plans are made for.
+std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t batch,
+                        int candidates) {
+  const int every = settings.checkpoint == "block" ? settings.checkpoint_every : 1;
+  settings.checkpoint = "none";
+  settings.recompute = nullptr;
+  settings.budget = 0;
+  std::vector<Mode> all = {{"plain", settings}, {"block checkpoint", settings}};
+  all[1].settings.checkpoint = "block";
+  all[1].settings.checkpoint_every = every;
+  if (batch == 0) return all;
+
+  StepSettings planned = settings;
+  planned.batch = batch;
+  planned.accumulate = 1;
+  RecomputeSearch search = planner.search(planned, candidates);
+  const std::vector<RecomputeChoice>& choices = search.choices();
+  const auto budget = [&](const char* name, const RecomputeChoice& choice) {
+    all.push_back({name, settings});
+    all.back().settings.recompute = std::make_shared<const Recompute>(choice.recompute);
+  };
+  const auto last_cheap = std::find_if(choices.rbegin(), choices.rend(), [](const auto& choice) {
+    return choice.forecast.recompute_share() <= cheap;
+  });
+  if (last_cheap != choices.rend()) budget("budget, up to 1.33x", *last_cheap);
+  if (last_cheap != choices.rbegin()) budget("budget, smallest", choices.back());
+  return all;
+}
+
+// Why one sample more does not fit, where the memory would do.
+std::string other_limit(const Planner& planner, StepSettings settings, uint64_t bytes) {
+  ++settings.batch;
+  settings.accumulate = std::min(settings.accumulate, 3u);
+  if (planner.peak(settings) > bytes) return "";
+  try {
+    planner.forecast(settings, {.room = Room::any, .memory_limit = bytes});
+  } catch (const OutOfMemory&) {
+    return "";
+  }
+  return fmt::format("the driver's largest block, {}",
+                     format_bytes(planner.info().max_block_bytes));
+}
+
+FitRow find_row(const Planner& planner, const Mode& mode, uint64_t bytes, int64_t guess) {
+  FitRow row{.mode = mode.name, .settings = mode.settings};
+  row.settings.batch = planner.largest_batch(row.settings, bytes, std::max<int64_t>(1, guess));
+  if (row.settings.batch > 0)
+    row.forecast = planner.forecast(row.settings, {.room = Room::blocks, .memory_limit = bytes});
+  row.limit = other_limit(planner, row.settings, bytes);
+  return row;
+}
+
+// Another row of the kind does at least as much in every respect, and more in one.
+bool is_dominated(const FitRow& row, const std::vector<FitRow>& rows) {
+  const auto cost = [](const FitRow& r) { return r.forecast.recompute_share(); };
+  return std::any_of(rows.begin(), rows.end(), [&](const FitRow& other) {
+    const auto &a = other.settings, &b = row.settings;
+    return a.dtype == b.dtype && a.accumulate == b.accumulate && b.batch > 0 &&
+           a.batch >= b.batch && cost(other) <= cost(row) &&
+           (a.batch > b.batch || cost(other) < cost(row));
+  });
+}
+
+}  // namespace
+
+std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions& options) {
+  std::vector<uint32_t> accumulations = {1};
+  if (planner.settings().accumulate > 1) accumulations.push_back(planner.settings().accumulate);
+  std::vector<FitRow> rows;
+  for (const DType dtype : options.dtypes) {
+    StepSettings wanted = planner.settings();
+    wanted.dtype = dtype;
+    const Mode plain = {"plain", {.dtype = dtype, .checkpoint = "none"}};
+    int64_t guess = find_row(planner, plain, bytes, wanted.batch).settings.batch;
+    for (const Mode& mode : modes(planner, wanted, guess, options.candidates)) {
+      for (const uint32_t accumulate : accumulations) {
+        Mode this_often = mode;
+        this_often.settings.accumulate = accumulate;
+        rows.push_back(find_row(planner, this_often, bytes, guess));
+        guess = rows.back().settings.batch;
+        if (options.on_row) options.on_row(rows.back());
+      }
+    }
+  }
+  const std::vector<FitRow> all = rows;
+  std::erase_if(rows, [&](const FitRow& row) { return is_dominated(row, all); });
+  return rows;
+}
+
+std::string fit_table(const std::vector<FitRow>& rows, uint64_t bytes, const std::string& samples) {
+  std::string limit;
+  std::string out = fmt::format(
+      "Largest batches of {} in {}; cost: FLOPs per sample against plain\n"
+      "  {:<6}{:<20}{:>10}{:>8}{:>9}{:>8}{:>13}{:>13}\n",
+      samples, format_bytes(bytes), "dtype", "", "accumulate", "batch", "per step", "cost", "peak",
+      "reserved");
+  for (const FitRow& row : rows) {
+    out += fmt::format("  {:<6}{:<20}{:>10}{:>8}", name(row.settings.dtype), row.mode,
+                       row.settings.accumulate, row.settings.batch * row.settings.accumulate);
+    if (row.settings.batch == 0) {
+      out += "   does not fit\n";
+      continue;
+    }
+    out += fmt::format("{:>9}{:>7.2f}x{:>13}{:>13}{}\n", row.settings.batch,
+                       1 + row.forecast.recompute_share(), format_bytes(row.forecast.memory.peak),
+                       format_bytes(row.forecast.memory.peak_reserved),
+                       row.limit.empty() ? "" : "  *");
+    if (!row.limit.empty()) limit = row.limit;
+  }
+  if (!limit.empty()) out += fmt::format("  * limited by {}\n", limit);
+  return out;
+}
+
+}  // namespace rw

@@ -1,0 +1,79 @@
+// The largest number of something that fits.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace rw {
+
+// The largest n >= 1 for which `fits(n)` holds, 0 if it does not hold for 1. Whoever fits, smaller
+// ones do too. Gallops away from `guess`, which is tried first, then halves the interval.
+template <class Fits>
+int64_t largest(const Fits& fits, int64_t guess = 1) {
+  guess = std::max<int64_t>(1, guess);
+  int64_t low = 0, high = 0, stride = std::max<int64_t>(1, guess / 64);
+  for (int64_t at = guess; high == 0; stride *= 2) {
+    if (fits(at)) {
+      low = at;
+      at += stride;
+    } else {
+      high = at;
+    }
+  }
+  // low fits (or is 0), high does not.
+  for (; low == 0 && high > 1; stride *= 2) {
+    const int64_t at = std::max<int64_t>(1, high - stride);
+    (fits(at) ? low : high) = at;
+  }
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+constexpr int64_t no_largest = int64_t{1} << 40;
+
+// The largest n >= 1 with needs(n) <= limit, 0 if there is none, no_largest if they all seem to;
+// needs(n) (nothing: more than any limit) does not fall with n. What grows about in proportion, as
+// memory with a batch, is found in a handful of calls: the next n is where the line through two
+// known ones meets the limit.
+template <class Needs>
+int64_t largest_within(const Needs& needs, uint64_t limit, int64_t guess = 1) {
+  struct Point {
+    int64_t n = 0;
+    double bytes = 0;
+  };
+  Point below, low;           // both fit
+  std::optional<Point> high;  // does not
+  const auto wanted = static_cast<double>(limit);
+  const auto meets = [&](const Point& a, const Point& b) {
+    const double slope = (b.bytes - a.bytes) / static_cast<double>(b.n - a.n);
+    const double far = 64.0 * static_cast<double>(b.n);
+    const double n = static_cast<double>(a.n) + (slope > 0 ? (wanted - a.bytes) / slope : far);
+    return static_cast<int64_t>(std::min(n, far));
+  };
+  int64_t n = std::clamp<int64_t>(guess, 1, no_largest);
+  for (int tries = 1;; ++tries) {
+    const std::optional<uint64_t> bytes = needs(n);
+    if (bytes && *bytes <= limit) {
+      below = std::exchange(low, {n, static_cast<double>(*bytes)});
+      if (n == no_largest) return n;
+    } else {
+      high = Point{n, bytes ? static_cast<double>(*bytes) : 0};
+    }
+    if (!high) {
+      n = std::clamp(meets(below, low) + 1, low.n + 1, no_largest);
+    } else if (high->n - low.n == 1) {
+      return low.n;
+    } else {
+      const bool halves = tries > 8 || high->bytes <= low.bytes;
+      const int64_t next = halves ? low.n + (high->n - low.n) / 2 : meets(low, *high);
+      n = std::clamp(next, low.n + 1, high->n - 1);
+    }
+  }
+}
+
+}  // namespace rw

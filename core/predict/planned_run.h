@@ -1,0 +1,68 @@
+// A training run on a device that was planned before: packed from its first step on, under its
+// budget, with remedies where it does not fit.
+//   PlannedRun run({.make = make, .settings = {.batch = 64}});
+//   run.guard([&] { ... the training loop, by run.settings() ... });
+//   std::cout << run.account().str();
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rewind/core/predict/planner.h"
+#include "rewind/core/predict/savings.h"
+
+namespace rw {
+
+// What the memory of a run was, what was predicted, and what saved how much. In bytes.
+struct RunAccount {
+  MemoryReport memory;      // of the whole run; `naive`: of a step
+  uint64_t steps_peak = 0;  // without saving and evaluation
+  uint64_t predicted_peak = 0;
+  uint64_t budget = 0;  // 0: none
+  std::vector<Saving> savings;
+  uint64_t host_peak = 0;                     // RAM that this process held at most
+  std::vector<std::string> segment_problems;  // of marks in the model
+
+  std::string str() const;
+};
+
+// On the default device, on this thread, while it lives. The program is what planners run dry; the
+// real loop takes the same steps.
+class PlannedRun {
+ public:
+  // `recompute`: how, by a plan that is made now. Throws OutOfMemory, with the least feasible bytes
+  // and remedies, where its budget cannot be met.
+  explicit PlannedRun(TrainingProgram program,
+                      const std::optional<AutoRecomputeOptions>& recompute = std::nullopt);
+  PlannedRun(const PlannedRun&) = delete;
+  PlannedRun& operator=(const PlannedRun&) = delete;
+
+  // The program's, with that recomputation.
+  const StepSettings& settings() const { return settings_; }
+  const Planner& planner() const { return planner_; }
+  const std::vector<std::string>& segment_problems() const { return segment_problems_; }
+
+  // Runs the body. An OutOfMemory that it throws says what would fit.
+  void guard(const std::function<void()>& body);
+  // To be called once the steps are over, where saving and evaluation follow.
+  void after_steps() { steps_ = default_device()->memory_report(); }
+  RunAccount account();  // once all is done
+
+ private:
+  Planner planner_;
+  StepSettings settings_;
+  std::optional<SettingsScope> scope_;
+  std::vector<std::string> segment_problems_;
+  MemoryReport steps_;  // after the last one
+};
+
+// What is wrong with the segments that a model is marked with: in the whole run, and each of them.
+std::vector<std::string> problems_of_segments(const Planner& planner, const StepSettings& settings);
+
+// planner.with_recompute(...); where it does not fit the error has remedies, too.
+StepSettings with_recompute_or_remedies(const Planner& planner,
+                                        const AutoRecomputeOptions& recompute);
+
+}  // namespace rw

@@ -1,0 +1,45 @@
+// What a model is made of and what a training step with it keeps, op by op.
+//   std::cout << summary(model, zeros({8, 32, 32, 3})).str();
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "rewind/nn/module.h"
+
+namespace rw {
+
+// One op of the forward pass.
+struct SummaryRow {
+  std::string layer;  // whose parameters it reads, "layer1.0.conv1"; empty: nobody's
+  std::string op;
+  Shape output;  // the first one
+  DType dtype = DType::f32;
+  int64_t parameters = 0;  // that it is the first to read, elements
+  double flops = 0;
+  uint64_t activations = 0;  // bytes of what it returns, views apart
+  uint64_t kept = 0;         // bytes of it that gradients read
+};
+
+struct Summary {
+  std::vector<SummaryRow> rows;  // in order
+  int64_t parameters = 0;        // of the model, elements; not all must have been read
+  uint64_t input_kept = 0;       // bytes from outside that gradients read, parameters apart
+
+  double flops() const;          // of the forward pass
+  uint64_t activations() const;  // bytes
+  uint64_t kept() const;         // bytes, without input_kept
+  std::string str() const;       // a table for people
+  // Rows of one layer as one: names are cut after `depth` dots' worth of parts, ops of nobody's
+  // count to the layer before them.
+  Summary folded(int depth) const;
+};
+
+// Runs model.forward(input) as it is (train() or eval(), on the input's device), recording.
+// ValueError from models with other inputs: they take the second form.
+Summary summary(Module& model, const Tensor& input);
+// Runs `forward`, which calls the model.
+Summary summary(const Module& model, const std::function<void()>& forward);
+
+}  // namespace rw
