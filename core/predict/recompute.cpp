@@ -137,8 +137,18 @@ RecomputeScope::~RecomputeScope() {
 }
 
 void RecomputeScope::before_record(Tape& tape, const Op& op) {
-  if (!pass_) pass_.emplace(tape, recompute_, std::exchange(record_, nullptr));
+  if (pass_ && tape.is_empty()) {  // nobody wanted its gradient
+    end_pass();
+    if (record_) *record_ = {};
+  }
+  if (!pass_) pass_.emplace(tape, recompute_, record_);
   pass_->before_record(op);
+}
+
+void RecomputeScope::before_backward(Tape&, const Tensor&) {
+  if (!pass_) return;
+  end_pass();
+  record_ = nullptr;
 }
 
 void RecomputeScope::end_pass() {

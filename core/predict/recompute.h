@@ -82,8 +82,8 @@ class RecomputePass {
 };
 
 // The forward passes of this thread that are made while it lives: each goes from its first op to
-// its backward(), or to the end of the scope. Marks in models (CheckpointScope) are ignored inside.
-// It may stand around one pass, or around a whole training loop; evaluations inside are NoGrad.
+// its backward(), to where all of it has been dropped, or to the end of the scope. It may stand
+// around one pass, or around a whole training loop. Marks in models (CheckpointScope) are ignored.
 class [[nodiscard]] RecomputeScope : public Tape::Observer {
  public:
   // `record`: receives the graph of the first pass and outlives the scope; null: nobody wants it.
@@ -96,7 +96,7 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override { pass_->after_record(record); }
   uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
-  void before_backward(Tape&, const Tensor&) override { end_pass(); }
+  void before_backward(Tape& tape, const Tensor& root) override;
 
   // A pass did not do what the plan was made for.
   bool diverged() const { return diverged_ || (pass_ && pass_->diverged()); }
@@ -105,7 +105,7 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   void end_pass();
 
   const Recompute recompute_;
-  RecordedGraph* record_;  // of the next pass
+  RecordedGraph* record_;  // of the first pass that runs backward; null: is recorded
   std::shared_ptr<Tape> tape_;
   Tape::Observer* outer_ = nullptr;
   std::optional<RecomputePass> pass_;  // that is open
