@@ -214,7 +214,7 @@ nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
                             {"updates", run.updates},
                             {"skipped", run.skipped},
                             {"peak_bytes", run.account.memory.peak},
-                            {"memory", run.account_json(account)},
+                            {"memory", account_json(run.account)},
                             {"seconds", run.seconds}});
   return json;
 }

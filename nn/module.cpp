@@ -24,7 +24,7 @@ Tensor Module::operator()(Tensor x) {
 }
 
 bool Module::is_block() const {
-  return is_child_ && has_children() &&
+  return is_child_ && has_children() && !segments_itself() &&
          std::none_of(children_.begin(), children_.end(),
                       [](const auto& child) { return child.second->has_children(); });
 }

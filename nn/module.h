@@ -53,6 +53,8 @@ class Module {
   Tensor register_buffer(std::string name, const Shape& shape, float value);
   void register_module(std::string name, Module& child);
   bool is_child() const { return is_child_; }
+  // Makes segments of its own children where blocks are checkpointed, so that it is no block.
+  virtual bool segments_itself() const { return false; }
 
  private:
   bool is_block() const;  // as above

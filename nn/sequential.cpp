@@ -7,12 +7,23 @@
 
 namespace rw {
 
+bool Sequential::has_blocks() const {
+  return std::any_of(modules_.begin(), modules_.end(),
+                     [](const auto& m) { return m->has_children(); });
+}
+
+// A short one inside a model is a block: Sequential(Linear, ReLU).
+bool Sequential::segments_itself() const {
+  constexpr size_t longest_block = 8;
+  return checkpoint_every_ || modules_.size() > longest_block;
+}
+
 size_t Sequential::segment_length() const {
   if (checkpoint_every_) return *checkpoint_every_;
-  if (is_child() || !checkpoints_blocks()) return 0;
-  const bool has_blocks = std::any_of(modules_.begin(), modules_.end(),
-                                      [](const auto& m) { return m->has_children(); });
-  return has_blocks ? 1 : std::lround(std::ceil(std::sqrt(static_cast<double>(modules_.size()))));
+  if (!checkpoints_blocks() || Tape::current()->in_segment()) return 0;
+  if (has_blocks()) return is_child() ? 0 : 1;  // inside a model they make their own
+  if (is_child() && !segments_itself()) return 0;
+  return static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(modules_.size()))));
 }
 
 Tensor Sequential::forward(Tensor x) {
@@ -21,7 +32,7 @@ Tensor Sequential::forward(Tensor x) {
   for (size_t i = 0; i < modules_.size();) {
     const CheckpointScope scope(segment > 0);
     for (const size_t end = std::min(i + length, modules_.size()); i < end; ++i)
-      x = modules_[i]->forward(std::move(x));
+      x = (*modules_[i])(std::move(x));
   }
   return x;
 }

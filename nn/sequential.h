@@ -25,12 +25,17 @@ class Sequential : public Module {
   size_t size() const { return modules_.size(); }
   Module& operator[](size_t i) { return *modules_.at(i); }
 
-  // In training, each k consecutive modules are one checkpoint segment; 0 turns that off. With
-  // $REWIND_RECOMPUTE=block the outermost Sequential begins with each module, or where these are
-  // made of no others with about the square root of their number.
+  // In training, each k consecutive modules are one checkpoint segment; 0 turns that off. Where
+  // blocks are checkpointed (BlockCheckpoints) it begins with about the square root of their number
+  // for a chain of more than 8 modules that are made of no others, and for the outermost
+  // Sequential; modules that are made of others make segments of their own.
   void checkpoint_every(size_t k) { checkpoint_every_ = k; }
 
+ protected:
+  bool segments_itself() const override;
+
  private:
+  bool has_blocks() const;
   size_t segment_length() const;
 
   std::vector<std::unique_ptr<Module>> modules_;

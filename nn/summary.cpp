@@ -118,7 +118,8 @@ std::string Summary::str() const {
   std::string text =
       fmt::format(line, "layer", "op", "output", "parameters", "MFLOP", "activations", "kept");
   for (const SummaryRow& row : rows)
-    text += fmt::format(line, row.layer, row.op, fmt::format("{} {}", name(row.dtype), row.output),
+    text += fmt::format(line, row.layer, row.op,
+                        fmt::format("{} {}", name(row.dtype), row.output.str()),
                         row.parameters ? fmt::format("{}", row.parameters) : "",
                         fmt::format("{:.2f}", row.flops / 1e6), format_bytes(row.activations),
                         row.kept ? format_bytes(row.kept) : "");

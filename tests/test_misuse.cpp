@@ -102,9 +102,7 @@ TEST_CASE("misuse: what predicts must not compute" * doctest::test_suite("host")
   int runs = 0;
   const auto count = [&] { ++runs; };
   CHECK(contains(message_of<ValueError>([&] { dry_run(open_backend("cpu"), count); }), "cpu"));
-  CHECK_THROWS_AS(RecomputeSearch([] { return open_backend("cpu"); },
-                                  [&](const Recompute&, RecordedGraph*) { ++runs; }),
-                  ValueError);
+  CHECK_THROWS_AS(RecomputeSearch([] { return open_backend("cpu"); }, [&] { ++runs; }), ValueError);
   CHECK(runs == 0);
 }
 

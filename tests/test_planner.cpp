@@ -140,12 +140,12 @@ TEST_CASE("planner: f16 follows the settings, and the whole table adds up" *
 TEST_CASE("planner: a limit other than the memory is named" * doctest::test_suite("host")) {
   const auto cpu = open_backend("cpu");
   DeviceInfo limits = cpu->info();
-  limits.max_block_bytes = 64 * width * sizeof(float);  // 64 samples' activations
+  limits.max_block_bytes = 1 << 20;
   const auto dry = cpu->dry(limits);
   const Planner planner({.make = make}, *dry);
   const auto rows = fit(planner, uint64_t{1} << 30, {.dtypes = {DType::f32}, .candidates = 2});
   REQUIRE(!rows.empty());
-  CHECK(rows[0].settings.batch == 64);
+  CHECK(rows[0].settings.batch == (1 << 20) / (width * 4));  // a tensor of them fills a block
   CHECK(contains(rows[0].limit, "largest block"));
   CHECK(contains(fit_table(rows, uint64_t{1} << 30), "limited by the driver's largest block"));
 }
@@ -221,7 +221,7 @@ TEST_CASE_FIXTURE(CpuDevice, "planner: a recomputation scope around a loop plans
 TEST_CASE_FIXTURE(CpuDevice, "planner: named values are kept, what is between them is not" *
                                  doctest::test_suite("host")) {
   const auto saved = [&](const SavePolicy& policy) {
-    const Tensor w = leaf(1000);
+    const Tensor w = test::leaf(1000);
     const CheckpointScope segment(true, policy);
     const Tensor y = sum(tanh(checkpoint_name(tanh(tanh(w)), "middle")));
     return Tape::current()->stats().saved_bytes;
@@ -270,23 +270,43 @@ TEST_CASE_FIXTURE(CpuDevice, "summary: what a model returns, computes and leaves
   model.emplace<Linear>(8, 32);
   model.emplace<ReLU>();
   model.emplace<Linear>(32, 4, false);
-  const Summary s = summary(model, randn({5, 8}));
+  const Summary s = summary(model, randn({64, 8}));
   REQUIRE(s.rows.size() >= 3);
   CHECK(s.parameters == 8 * 32 + 32 + 32 * 4);
   CHECK(s.rows[0].layer == "0");
-  CHECK(s.rows[0].parameters == 8 * 32 + 32);
-  CHECK(s.rows[0].output == Shape{5, 32});
-  CHECK(s.rows[0].flops >= 2 * 5 * 8 * 32);
-  CHECK(s.input_kept == 5 * 8 * 4);  // the first layer's weight gradient reads the input
+  CHECK(s.folded(1).rows[0].parameters == 8 * 32 + 32);
+  CHECK(s.rows[0].output == Shape{64, 32});
+  CHECK(s.rows[0].flops >= 2 * 64 * 8 * 32);
+  CHECK(s.input_kept == 64 * 8 * 4);  // the first layer's weight gradient reads the input
   uint64_t of_relu = 0;
   for (const SummaryRow& row : s.rows)
     if (row.op == "relu") of_relu = row.kept;
-  CHECK(of_relu == 5 * 32 * 4);
+  CHECK(of_relu == 64 * 32 * 4);
   CHECK(s.kept() == of_relu);  // relu's gradient reads what the next layer keeps anyway
   CHECK(s.folded(1).rows.size() == 2);
   CHECK(s.folded(1).flops() == s.flops());
-  CHECK(contains(s.str(), "420 parameters"));
-  CHECK(contains(s.folded(1).str(), "420 parameters"));
+  CHECK(contains(s.str(), "416 parameters"));
+  CHECK(contains(s.folded(1).str(), "416 parameters"));
   const CheckpointScope segment;
-  CHECK_THROWS_AS(summary(model, randn({5, 8})), AutogradError);
+  CHECK_THROWS_AS(summary(model, randn({64, 8})), AutogradError);
+}
+
+TEST_CASE("planner: a program whose steps differ says what differs" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  // Every other step has one op more.
+  const MakeSteps alternating = training_steps([](const StepSettings& s) {
+    auto net = std::make_shared<Net>();
+    auto steps = std::make_shared<int>(0);
+    return [=] {
+      Tensor y = net->forward(empty({s.batch, width}));
+      mean(square((*steps)++ % 2 == 0 ? y : relu(y))).backward();
+      for (Tensor p : net->parameters()) p.set_grad({});
+      default_device()->end_step();
+    };
+  });
+  const Planner planner({.make = alternating, .settings = {.batch = 64}});
+  RecomputeSearch search = planner.search(planner.settings());
+  const std::string text = message_of<OutOfMemory>([&] { search.budget(1000); });
+  CHECK(contains(text, "not all steps are alike: op "));
+  CHECK(contains(text, "of the forward pass is 'relu', the plan has 'square'"));
 }

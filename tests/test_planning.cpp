@@ -132,13 +132,13 @@ MemoryReport on_new_device(const Planner& planner, const StepSettings& settings,
   return memory;
 }
 
-Module& trained(TrainingSteps& steps) {
+Module& model_of(TrainingSteps& steps) {
   return static_cast<ModelSteps&>(steps).trained();
 }
 
 void evaluate(const Example& example, TrainingSteps& steps, int64_t rows) {
   const NoGrad guard;
-  trained(steps).eval();
+  model_of(steps).eval();
   example.real_evaluation(steps, rows);
 }
 
@@ -218,15 +218,15 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
                                          .saves = true,
                                          .steps = batches_of(13),
                                          .evaluation = batches_of(many + 6)}});
-      save_model(folder / "start", trained(*example.make(settings)));
+      save_model(folder / "start", model_of(*example.make(settings)));
       uint64_t trained = 0;
       const auto body = [&] {
         const auto steps = example.make(settings);
-        load_model(folder / "start", trained(*steps));
+        load_model(folder / "start", model_of(*steps));
         for (int i = 0; i < 5; ++i) example.real_step(*steps, i < 4 ? 3 : 1, i);
         steps->flush();
         trained = default_device()->memory_report().peak;
-        save_model(folder / "end", trained(*steps));
+        save_model(folder / "end", model_of(*steps));
         default_device()->end_step();
         evaluate(example, *steps, many);
         evaluate(example, *steps, 6);
@@ -328,7 +328,7 @@ TEST_CASE("plan: a table of batches has every way, each of them feasible" *
   const auto rows =
       fit(planner, bytes, {.on_row = [&](const FitRow& row) { found.push_back(row); }});
   const auto batch = [&](DType dtype, std::string_view mode, uint32_t accumulate) -> int64_t {
-    for (const FitRow& row : rows)
+    for (const FitRow& row : found)
       if (row.settings.dtype == dtype && row.mode == mode && row.settings.accumulate == accumulate)
         return row.settings.batch;
     return -1;

@@ -134,7 +134,8 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
   // Real runs reach the predicted peak to the byte.
   for (const RecomputeChoice& choice : choices) {
     const auto device = set_default_device(open_backend("cpu"));
-    Chain{}(choice.recompute, nullptr);
+    const RecomputeScope scope(choice.recompute);
+    Chain{}();
     CHECK(device->memory_report().peak == choice.peak());
     CHECK(device->work()[static_cast<int>(Phase::replay)].flops ==
           choice.forecast.work[static_cast<int>(Phase::replay)].flops);
@@ -305,7 +306,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
     try {
       RecomputeChoice choice{{.evicts = true}, dry_run(dry(), [&] {
                                const MemoryBudget budget(bytes);
-                               program({.evicts = true}, nullptr);
+                               under({.evicts = true})();
                              })};
       CHECK(choice.peak() <= bytes);
       CHECK(search.cost(choice) <= 3 * best_cost);
@@ -354,12 +355,15 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by 
                                  doctest::test_suite("host")) {
   Chain chain{.rows = 256, .layers = 60};
   device->reset_peak();
-  chain({}, nullptr);
+  chain();
   const uint64_t plain = device->memory_report().peak;
   const uint64_t replayed = tape().replayed_records();
   device->reset_peak();
   const MemoryBudget limit(plain / 3);
-  chain({.evicts = true}, nullptr);
+  {
+    const RecomputeScope evicting({.evicts = true});
+    chain();
+  }
   CHECK(device->memory_report().peak <= plain / 3);
   const uint64_t again = tape().replayed_records() - replayed;
   MESSAGE("records run again: " << again << " of " << 2 * 3 * 60 + 2 * 2);

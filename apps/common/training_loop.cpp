@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "apps/common/program.h"
+#include "apps/common/training.h"
 #include "rewind/core/base/interrupt.h"
 
 namespace rw {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "benchmarks/memory/report.h"
+#include "rewind/core/predict/search.h"
 
 namespace rw::memory {
 

@@ -30,7 +30,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
 
   bool in_segment() const { return segments_.innermost() >= 0; }
   // Ops are recorded even where no gradient is wanted: a replay may need them.
-  bool records_all() const { return in_segment() || observer_ != nullptr; }
+  bool records_all() const { return in_segment() || (observer_ && observer_->records_all()); }
   // Appends a record and makes the outputs its products, which want gradients or not. Where a
   // segment is open, what the inputs have saved goes to it. Called by apply only.
   void append(Record record, bool requires_grad, std::span<Tensor> outputs);
@@ -46,6 +46,8 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   class Observer {
    public:
     virtual ~Observer() = default;
+    // Whether ops that want no gradient are recorded, too.
+    virtual bool records_all() const { return true; }
     virtual void before_record(Tape& tape, const Op& op) = 0;
     virtual void after_record(const Record& record) = 0;
     // Outputs of the next record that open segments keep, whatever their policies say: bit i is

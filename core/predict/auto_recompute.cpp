@@ -25,7 +25,7 @@ uint64_t margin(uint64_t budget) {
 // A plan by the records that are alive before backward, as one by all records of the pass.
 // `alive`: for each of them its number in the pass.
 Recompute spread(Recompute plan, const std::vector<uint32_t>& alive,
-                 const std::vector<uint64_t>& ops) {
+                 const std::vector<std::string>& ops) {
   for (auto& segment : plan.segments) {
     segment.first = alive[segment.first];
     segment.last = alive[segment.last - 1] + 1;
@@ -66,7 +66,7 @@ std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
                       "must be memory, speed, evict, collection:NAME,... or block, got '{}'", how);
   }
   check<ValueError>(how != "evict" || options.budget, "recompute",
-                    "evict needs a memory budget, as 6GiB, got none");
+                    "evict needs a budget (REWIND_MEMORY_BUDGET, --memory-budget), as 6GiB, got none");
   const bool is_plain = options.mode == Mode::budget && (!options.budget || is_for_modules);
   return is_plain ? std::nullopt : std::optional(options);
 }
@@ -128,7 +128,7 @@ void AutoRecompute::begin(Tape& tape) {
 
 void AutoRecompute::after_record(const Record& record) {
   pass_->after_record(record);
-  trace_.ops.push_back(op_signature(*record.op));
+  trace_.ops.emplace_back(record.op->name);
   trace_.bytes.push_back(record.outputs.empty() ? 0 : record.outputs[0].bytes);
   if (!has_budget() || recompute_.segments.empty()) return;
   const Trace& expected = kinds_[static_cast<size_t>(kind_)].trace;

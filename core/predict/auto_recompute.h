@@ -54,6 +54,7 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
   // What was made of the kinds of passes met so far: "12 records: planned, 3 segments".
   std::vector<std::string> kinds() const;
 
+  bool records_all() const override { return pass_ && !tape_->is_empty(); }
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override;
   uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
@@ -66,7 +67,8 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
  private:
   // A pass as it went: what its ops were, and how large their first outputs.
   struct Trace {
-    std::vector<uint64_t> ops, bytes;
+    std::vector<std::string> ops;
+    std::vector<uint64_t> bytes;
     bool operator==(const Trace&) const = default;
   };
   struct Kind {

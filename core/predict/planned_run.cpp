@@ -63,6 +63,7 @@ RunAccount PlannedRun::account() {
                      .steps_peak = steps_.peak,
                      .predicted_peak = planner_.peak(settings_),
                      .budget = settings_.budget,
+                     .difference = scope_->difference(),
                      .savings = attribute_savings(planner_, settings_),
                      .host_peak = host_memory().peak,
                      .segment_problems = segment_problems_};
@@ -84,6 +85,8 @@ std::string RunAccount::str() const {
         memory.peak_reserved <= budget
             ? fmt::format(" and by its blocks ({}).", format_bytes(memory.peak_reserved))
             : fmt::format("; its blocks took {}.", format_bytes(memory.peak_reserved)));
+  if (!difference.empty())
+    text += fmt::format("\nNot all steps followed the plan of recomputation: {}.", difference);
   return text + fmt::format("\nHost memory of this process: at most {}\n\n{}",
                             format_bytes(host_peak), savings_table(savings));
 }

@@ -20,7 +20,8 @@ struct RunAccount {
   MemoryReport memory;      // of the whole run; `naive`: of a step
   uint64_t steps_peak = 0;  // without saving and evaluation
   uint64_t predicted_peak = 0;
-  uint64_t budget = 0;  // 0: none
+  uint64_t budget = 0;     // 0: none
+  std::string difference;  // how a forward pass left its plan; empty: none did
   std::vector<Saving> savings;
   uint64_t host_peak = 0;                     // RAM that this process held at most
   std::vector<std::string> segment_problems;  // of marks in the model

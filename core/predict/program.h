@@ -36,6 +36,9 @@ class [[nodiscard]] SettingsScope {
   SettingsScope(const SettingsScope&) = delete;
   SettingsScope& operator=(const SettingsScope&) = delete;
 
+  // Empty, or how a forward pass differed from what the recomputation was planned for.
+  std::string difference() const { return recompute_ ? recompute_->difference() : ""; }
+
  private:
   std::optional<MemoryBudget> budget_;
   std::optional<RecomputeScope> recompute_;
@@ -81,7 +84,8 @@ using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSetting
 //   training_steps([](const StepSettings& s) {
 //     auto model = std::make_shared<Net>();
 //     auto adam = std::make_shared<Adam>(model->parameters());
-//     return [=] { train_on(*model, *adam, empty({s.batch, 784}), empty({s.batch}, DType::i32)); };
+//     return [=] { train_on(*model, *adam, empty({s.batch, 784}), empty({s.batch},
+//     DType::i32)); };
 //   })
 MakeSteps training_steps(std::function<std::function<void()>(const StepSettings&)> make);
 

@@ -3,15 +3,8 @@
 #include <algorithm>
 
 #include "rewind/core/autograd/tape.h"
-#include "rewind/core/base/hash.h"
 
 namespace rw {
-
-uint64_t op_signature(const Op& op) {
-  uint64_t hash = fnv1a_start;
-  for (const char* c = op.name; *c; ++c) hash = fnv1a(hash, static_cast<unsigned char>(*c));
-  return hash;
-}
 
 Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
   Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded.signature};
@@ -46,8 +39,13 @@ void RecomputePass::before_record(const Op& op) {
   }
   if (diverged_ || recompute_.segments.empty()) return;
   const auto index = static_cast<size_t>(tape_.end() - first_);
-  if (index >= recompute_.signature.size() || recompute_.signature[index] != op_signature(op))
+  const auto& planned = recompute_.signature;
+  if (index >= planned.size() || planned[index] != op.name) {
+    difference_ = fmt::format("op {} of the forward pass is '{}', the plan has {}", index, op.name,
+                              index < planned.size() ? fmt::format("'{}'", planned[index])
+                                                     : fmt::format("{} ops", planned.size()));
     return leave();
+  }
   for (; !open_.empty() && open_.back().first <= index; open_.pop_back())
     tape_.close_segment(open_.back().second);
   const auto& segments = recompute_.segments;
@@ -110,7 +108,7 @@ void RecomputePass::after_record(const Record& record) {
   record_->ops.emplace_back(record.label());
   record_->is_heavy.push_back(record.op->is_heavy);
   record_->costs.push_back(record.cost);
-  record_->signature.push_back(op_signature(*record.op));
+  record_->signature.emplace_back(record.op->name);
 }
 
 void RecomputePass::sum_leaf_gradients() {
@@ -154,7 +152,7 @@ void RecomputeScope::before_backward(Tape&, const Tensor&) {
 void RecomputeScope::end_pass() {
   if (!pass_) return;
   pass_->end();
-  diverged_ = diverged();
+  difference_ = difference();
   pass_.reset();
 }
 

@@ -23,9 +23,9 @@ struct Recompute {
     uint32_t record = 0, slot = 0;
   };
   std::vector<Output> keep;  // outputs of records inside segments that are not dropped
-  // By record, what the plan was made for: hashes of ops. Where the program does something else,
-  // the plan is left, and the rest of the pass is evicted where a budget demands it, or kept.
-  std::vector<uint64_t> signature;
+  // By record, the names of the ops that the plan was made for. Where the program does something
+  // else, the plan is left, and the rest of the pass is evicted where a budget demands it, or kept.
+  std::vector<std::string> signature;
   // Keep everything, until an allocation would exceed the device's budget; then drop what is cheap
   // to make again, large and old (Kirisame et al. 2021, "Dynamic tensor rematerialization").
   bool evicts = false;
@@ -34,13 +34,11 @@ struct Recompute {
 // A recorded forward pass, as the planner sees it.
 struct RecordedGraph {
   RecomputeGraph graph;
-  std::vector<std::string> ops;     // by record: Record::label()
-  std::vector<bool> is_heavy;       // by record: Op::is_heavy
-  std::vector<OpCost> costs;        // by record; the graph has their total()
-  std::vector<uint64_t> signature;  // by record
+  std::vector<std::string> ops;        // by record: Record::label()
+  std::vector<bool> is_heavy;          // by record: Op::is_heavy
+  std::vector<OpCost> costs;           // by record; the graph has their total()
+  std::vector<std::string> signature;  // by record: Op::name
 };
-
-uint64_t op_signature(const Op& op);  // what a record does, without the sizes of its tensors
 
 // The plan as forward passes follow it, by counting records.
 Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan);
@@ -60,6 +58,7 @@ class RecomputePass {
   void end();    // before backward
 
   bool diverged() const { return diverged_; }
+  const std::string& difference() const { return difference_; }  // what it did instead
 
  private:
   void sum_leaf_gradients();
@@ -73,6 +72,7 @@ class RecomputePass {
   std::vector<std::pair<uint32_t, Segments::Handle>> open_;  // last record, segment on the tape
   std::vector<uint32_t> keeps_;  // by record of the plan: bits of outputs
   bool diverged_ = false;
+  std::string difference_;
   std::optional<Segments::Handle> evicting_;
   std::unordered_map<uint64_t, uint32_t> values_;  // root -> value of the graph
   uint64_t live_before_ = 0;
@@ -81,9 +81,10 @@ class RecomputePass {
   std::unordered_map<const TensorImpl*, std::pair<size_t, uint64_t>> leaves_;
 };
 
-// The forward passes of this thread that are made while it lives: each goes from its first op to
-// its backward(), to where all of it has been dropped, or to the end of the scope. It may stand
-// around one pass, or around a whole training loop. Marks in models (CheckpointScope) are ignored.
+// The forward passes of this thread that are made while it lives: each goes from its first op that
+// wants a gradient to its backward(), to where all of it has been dropped, or to the end of the
+// scope. It may stand around one pass, or around a whole training loop. Marks in models
+// (CheckpointScope) are ignored.
 class [[nodiscard]] RecomputeScope : public Tape::Observer {
  public:
   // `record`: receives the graph of the first pass and outlives the scope; null: nobody wants it.
@@ -93,13 +94,17 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   RecomputeScope(const RecomputeScope&) = delete;
   RecomputeScope& operator=(const RecomputeScope&) = delete;
 
+  bool records_all() const override { return pass_ && !tape_->is_empty(); }
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override { pass_->after_record(record); }
   uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
   void before_backward(Tape& tape, const Tensor& root) override;
 
-  // A pass did not do what the plan was made for.
-  bool diverged() const { return diverged_ || (pass_ && pass_->diverged()); }
+  // A pass did not do what the plan was made for; what the first such one did instead.
+  bool diverged() const { return !difference().empty(); }
+  const std::string& difference() const {
+    return pass_ && difference_.empty() ? pass_->difference() : difference_;
+  }
 
  private:
   void end_pass();
@@ -109,7 +114,7 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   std::shared_ptr<Tape> tape_;
   Tape::Observer* outer_ = nullptr;
   std::optional<RecomputePass> pass_;  // that is open
-  bool diverged_ = false;
+  std::string difference_;
 };
 
 inline RecomputeScope checkpoint(Recompute recompute) {

@@ -34,6 +34,7 @@ RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack,
   const auto program = [&] {
     const RecomputeScope scope(choice.recompute, record);
     program_();
+    if (difference_.empty()) difference_ = scope.difference();
   };
   choice.forecast = dry_run(open_(), program, {.pack = pack});
   return choice;
@@ -115,8 +116,9 @@ RecomputeChoice RecomputeSearch::budget(uint64_t bytes) {
     return hand_out(found->recompute);
   fail<OutOfMemory>(
       "memory budget",
-      "the step must fit in {} ({} bytes); the least that recomputation reaches is {} ({} bytes)",
-      format_bytes(bytes), bytes, format_bytes(choices().back().peak()), choices().back().peak());
+      "the step must fit in {} ({} bytes); the least that recomputation reaches is {} ({} bytes){}",
+      format_bytes(bytes), bytes, format_bytes(choices().back().peak()), choices().back().peak(),
+      difference_.empty() ? "" : "; not all steps are alike: " + difference_);
 }
 
 const std::vector<RecomputeChoice>& RecomputeSearch::memory_choices() {

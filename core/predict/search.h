@@ -39,6 +39,8 @@ class RecomputeSearch {
 
   const RecordedGraph& recorded() const { return recorded_; }
   const RecomputeChoice& plain() const { return plain_; }
+  // Empty, or how a later pass of the program differs from its first one, for which plans are.
+  const std::string& difference() const { return difference_; }
   double cost(const RecomputeChoice& choice) const { return objective_(choice.replay()); }
   // The measured candidates that are worth having: peak falls and cost rises. The first one costs
   // nothing; the last has the least feasible peak. Computed when first asked for; a plan that is
@@ -82,6 +84,7 @@ class RecomputeSearch {
   // more or less: other values are heavy then, and plans cut and keep elsewhere.
   std::vector<RecomputeGraph> graphs_;
   RecomputeChoice plain_;
+  mutable std::string difference_;
   std::vector<RecomputeChoice> memory_choices_;  // the least by plan_memory(), of each graph
   std::vector<RecomputeChoice> choices_;
   std::optional<RecomputeChoice> least_;  // of the plans handed out before choices_ were made

@@ -97,7 +97,7 @@ bool Tensor::requires_grad() const {
   return impl().requires_grad;
 }
 bool Tensor::is_leaf() const {
-  return impl().producer.index < 0;
+  return impl().producer.index < 0 || !impl().requires_grad;
 }
 Tensor Tensor::grad() const {
   return impl().grad;
@@ -109,6 +109,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
   check<DTypeError>(!value || is_float(dtype()), "set_requires_grad",
                     "needs a float tensor, got {}", name(dtype()));
   impl().requires_grad = value;
+  impl().producer = {};  // whatever made it, it is a leaf from now on
   return *this;
 }
 

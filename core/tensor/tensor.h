@@ -64,8 +64,8 @@ class Tensor {
   // require gradients too.
   bool requires_grad() const;
   Tensor& set_requires_grad(bool value = true);  // leaves only; throws AutogradError
-  bool is_leaf() const;
-  Tensor grad() const;  // undefined until a backward reached this leaf
+  bool is_leaf() const;  // made by the user, or by ops that no gradient goes through
+  Tensor grad() const;   // undefined until a backward reached this leaf
   // Replaces the gradient (undefined: none): f32, of this shape, on this device; throws otherwise.
   // One that is strided is copied.
   void set_grad(Tensor grad);
@@ -160,7 +160,7 @@ struct TensorImpl {
 // A tensor on the default device (or `device`) with undefined contents. Like everything that makes
 // a shape: ShapeError where a size is negative, or where 63 bits do not hold the bytes of the sizes
 // that are not 0.
-Tensor empty(const Shape& shape, DType dtype,
+Tensor empty(const Shape& shape, DType dtype = DType::f32,
              const std::shared_ptr<Device>& device = default_device());
 // A view of the storage of `base`: shape, strides and offset in elements; ShapeError where it would
 // leave the storage.
