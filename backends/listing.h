@@ -8,11 +8,12 @@
 
 namespace rw {
 
+// A device as list_devices() finds it.
 struct DeviceListing {
-  DeviceInfo info;
+  DeviceInfo info;          // what the driver says of it; nothing is refused yet
   std::string type;         // "discrete GPU", "integrated GPU", "virtual GPU", "CPU" or "other"
   std::string pci_address;  // "0000:03:00.0", empty where the driver does not tell
-  std::vector<HeapUsage> heaps;
+  std::vector<HeapUsage> heaps;  // of its memory
 };
 
 // Does `choice` mean this device? It is an index, "uuid=...", or a part of the name in any case.

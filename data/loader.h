@@ -8,31 +8,38 @@
 
 namespace rw {
 
+// How images become batches.
 struct LoaderOptions {
-  int batch_size = 128;
-  bool shuffle = false;
+  int batch_size = 128;    // images per batch
+  bool shuffle = false;    // another order in every epoch
   bool drop_last = false;  // leave out a last batch that is not full
   int crop_padding = 0;    // random crop from the image padded with this many zero pixels
   bool flip = false;       // mirror half of the images
   std::vector<float> mean = {}, std = {};  // per channel, of pixels in [0, 1]; empty: 0 and 1
-  uint64_t seed = 0;
+  uint64_t seed = 0;                       // of order, crops and mirrors
 };
 
+// Some images, normalised, with their labels.
 struct Batch {
-  std::vector<float> pixels;  // [size, height, width, channels]
-  std::vector<int32_t> labels;
+  std::vector<float> pixels;    // [size, height, width, channels]
+  std::vector<int32_t> labels;  // [size]
+
+  // Images.
   int64_t size() const { return static_cast<int64_t>(labels.size()); }
 };
 
+// Makes batches of a data set, any at any time.
 class Loader {
  public:
   // `data` must outlive the loader. Throws ValueError, also where its sizes contradict each other.
   Loader(const ImageDataset& data, LoaderOptions options);
 
-  int64_t batches() const;  // per epoch
-  uint64_t seed() const { return options_.seed; }
+  int64_t batches() const;                         // per epoch
+  uint64_t seed() const { return options_.seed; }  // LoaderOptions::seed
+  // Batch `index`, in [0, batches()), of an epoch from 0 on. ValueError otherwise.
   Batch batch(int64_t epoch, int64_t index);
-  const ImageDataset& data() const { return data_; }
+
+  const ImageDataset& data() const { return data_; }  // that it was made for
 
  private:
   void order_for(int64_t epoch);
@@ -45,7 +52,7 @@ class Loader {
   std::vector<float> scale_, shift_;  // of a byte, per channel
 };
 
-// Mean and standard deviation of each channel of pixels in [0, 1].
+// `mean` and standard deviation (`std`) of each channel of pixels in [0, 1].
 struct ChannelStatistics {
   std::vector<float> mean, std;
 };

@@ -95,7 +95,8 @@ class Prefetcher {
   std::thread thread_;
 };
 
-// Where a stream of batches is: `position` batches of `epoch` have been taken.
+// Where a stream of batches is: `position` batches of `epoch` have been taken, in the order of
+// `seed`.
 struct StreamState {
   uint64_t seed = 0;
   int64_t epoch = 0, position = 0;
@@ -107,9 +108,11 @@ struct StreamState {
 template <class Source>
 class BatchStream {
  public:
+  // What the loader makes.
   using Batch = decltype(std::declval<Source&>().batch(0, 0));
 
-  // Only the stream may use `source` while both live.
+  // Only the stream may use `source` while both live. At most `depth` batches are made ahead.
+  // ValueError for a start with another seed, or beyond the batches of an epoch.
   explicit BatchStream(Source& source, size_t depth = 2)
       : BatchStream(source, StreamState{source.seed(), 0, 0}, depth) {}
   BatchStream(Source& source, StreamState start, size_t depth = 2)
@@ -123,6 +126,7 @@ class BatchStream {
             },
             depth) {}
 
+  // The next batch, made beforehand. Throws what the loader threw.
   Batch next() {
     std::optional<Batch> batch = prefetcher_.next();
     advance(state_, batches_);

@@ -8,12 +8,13 @@
 
 namespace rw {
 
+// Sentences with the class of each.
 struct SentenceDataset {
-  std::vector<std::string> sentences;
+  std::vector<std::string> sentences;  // UTF-8
   std::vector<int32_t> labels;  // [size], each in [0, classes); empty where the file has none
-  int32_t classes = 0;
+  int32_t classes = 0;          // one more than the largest label
 
-  size_t size() const { return sentences.size(); }
+  size_t size() const { return sentences.size(); }  // sentences
 };
 
 // A header naming the columns, then a row per sentence: `sentence` is needed, `label` is read where

@@ -14,6 +14,7 @@ ImageDataset draw_shapes(int count, uint64_t seed);
 // 28x28 grey: digits of a stroke font with random slant, size, place, thickness and noise.
 ImageDataset draw_digits(int count, uint64_t seed);
 
+// How many images to draw to `train` and to `test` with, from which seed.
 struct SyntheticSizes {
   int train = 10000, test = 2000;
   uint64_t seed = 1;

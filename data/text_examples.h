@@ -10,14 +10,16 @@
 
 namespace rw {
 
+// One sequence of tokens.
 struct TextExample {
   std::vector<int32_t> ids;  // with [CLS] and [SEP]
   int64_t second = 0;        // where the second text starts; ids.size() without one
   int32_t label = 0;  // class; for pairs 0: the second text follows the first, 1: it is random
 };
 
+// How pack_sequences() fills sequences.
 struct PackOptions {
-  int64_t max_length = 128;
+  int64_t max_length = 128;     // tokens, [CLS] and [SEP] included
   bool cross_documents = true;  // go on with the next document behind a [SEP], as RoBERTa does
 };
 // [CLS] text [SEP], filled up to max_length. Cuts fall between words; no token is lost.
@@ -25,10 +27,11 @@ std::vector<TextExample> pack_sequences(std::span<const Document> documents,
                                         const Tokenizer& tokenizer,
                                         const PackOptions& options = {});
 
+// How pack_pairs() chooses pairs.
 struct PairOptions {
-  int64_t max_length = 128;
+  int64_t max_length = 128;        // tokens, [CLS] and [SEP] included
   double short_probability = 0.1;  // of a pair that aims for a random shorter length
-  uint64_t seed = 0;
+  uint64_t seed = 0;               // of lengths and random second texts
 };
 // [CLS] first [SEP] second [SEP] for next-sentence prediction, as BERT makes them: half of the
 // second texts are from another document. Needs two documents or more.

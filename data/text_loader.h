@@ -11,19 +11,20 @@
 
 namespace rw {
 
+// How examples become batches.
 struct TextLoaderOptions {
-  int64_t batch_size = 32;
-  bool shuffle = true;
+  int64_t batch_size = 32;        // examples per batch
+  bool shuffle = true;            // another order in every epoch
   bool drop_last = false;         // leave out a last batch that is not full
   int64_t bucket_batches = 1;     // sort by length within this many batches: less padding
   int64_t length_multiple = 8;    // padded lengths are multiples of this
   int64_t fixed_length = 0;       // pad every batch to this length; 0: to its longest sequence
   int64_t shard = 0, shards = 1;  // this reader's share: each batch goes to one reader
-  std::optional<MaskingOptions> masking = std::nullopt;
-  uint64_t seed = 0;  // of order and masks
+  std::optional<MaskingOptions> masking = std::nullopt;  // none: no targets
+  uint64_t seed = 0;                                     // of order and masks
 };
 
-// Row-major [rows, length] unless stated.
+// Some examples, padded to one length. Row-major [rows, length] unless stated.
 struct TextBatch {
   int64_t rows = 0, length = 0;
   std::vector<int32_t> ids;          // [PAD] behind the end
@@ -35,14 +36,17 @@ struct TextBatch {
   int64_t predictions = 0;           // targets that are not -100
 };
 
+// Makes batches of examples, any at any time.
 class TextLoader {
  public:
-  // Examples and vocabulary must outlive the loader.
+  // Examples and vocabulary must outlive the loader. ValueError for options that do not go
+  // together.
   TextLoader(std::span<const TextExample> examples, const Vocabulary& vocabulary,
              TextLoaderOptions options);
 
   int64_t batches() const;  // of this shard per epoch; equal among shards with drop_last
-  uint64_t seed() const { return options_.seed; }
+  uint64_t seed() const { return options_.seed; }  // TextLoaderOptions::seed
+  // Batch `index`, in [0, batches()), of an epoch from 0 on. ValueError otherwise.
   TextBatch batch(int64_t epoch, int64_t index);
 
  private:

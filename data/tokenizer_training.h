@@ -8,11 +8,12 @@
 
 namespace rw {
 
+// What a vocabulary is to be.
 struct VocabularyOptions {
   int64_t size = 8192;          // tokens at most; fewer when the text has no more pairs to merge
   int64_t min_frequency = 2;    // of a pair that becomes a token
   int64_t max_alphabet = 1000;  // single characters at most; words with rarer ones are left out
-  TokenizerOptions tokenizer = {};
+  TokenizerOptions tokenizer = {};  // how texts are cut into words, now and later
 };
 
 // Byte-pair merges by frequency (Sennrich et al. 2016) with WordPiece's "##", which is how Hugging

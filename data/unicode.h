@@ -8,7 +8,7 @@
 
 namespace rw {
 
-// A code point and the bytes [begin, end) of the source text it comes from.
+// A code point (`code`) and the bytes [begin, end) of the source text it comes from.
 struct Character {
   char32_t code;
   size_t begin, end;
@@ -18,7 +18,9 @@ using Characters = std::vector<Character>;
 // Reads the code point at `position` and moves behind it. False for bytes that are not UTF-8, which
 // are skipped. Texts are at most 2 GiB.
 bool next_character(std::string_view text, size_t& position, Character& out);
+// Appends the code point's bytes.
 void append_utf8(std::string& text, char32_t code);
+// Whether all of it is UTF-8.
 bool is_valid_utf8(std::string_view text);
 
 bool is_space(char32_t code);    // separates words

@@ -11,6 +11,7 @@
 
 namespace rw {
 
+// Tokens and their ids.
 class Vocabulary {
  public:
   // Needs [PAD], [UNK], [CLS], [SEP] and [MASK]; no token empty, twice, or not UTF-8; at most 2^22
@@ -18,23 +19,26 @@ class Vocabulary {
   explicit Vocabulary(std::vector<std::string> tokens);
   // A file of at most 64 MiB. Throws FileError naming the line.
   static Vocabulary load(const std::filesystem::path& file);
+  // One token per line. Throws FileError.
   void save(const std::filesystem::path& file) const;
 
-  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }  // tokens
+  // ValueError for an id outside of [0, size()).
   const std::string& token(int64_t id) const;
-  // -1 where there is none.
+  // The id of a token; -1 where there is none.
   int32_t id(std::string_view token) const;
   // The same for "##" + `piece`.
   int32_t continuing_id(std::string_view piece) const;
   // Whether a token continues the word of the token before it.
   bool continues(int64_t id) const { return token(id).starts_with("##"); }
+  // Whether it is one of the five below.
   bool is_special(int64_t id) const {
     return id == pad || id == unk || id == cls || id == sep || id == mask;
   }
   // Characters of the longest token.
   size_t longest() const { return longest_; }
 
-  int32_t pad, unk, cls, sep, mask;
+  int32_t pad, unk, cls, sep, mask;  // ids of [PAD], [UNK], [CLS], [SEP] and [MASK]
 
  private:
   struct Hash : std::hash<std::string_view> {

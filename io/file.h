@@ -12,7 +12,7 @@
 
 namespace rw {
 
-// What becomes of a folder that is not there.
+// What becomes of a folder that is not there: such folders are_made, or must_exist (FileError).
 enum class Folders { are_made, must_exist };
 
 // Collects what is written in a temporary file beside `target`. commit() puts it in the target's
@@ -30,10 +30,13 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  // Appends. FileError.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  // Puts other bytes in place of some that were written. Not to devices and pipes.
+  // Puts other bytes in place of some that were written, from `offset` on. Not to devices and
+  // pipes.
   void rewrite(uint64_t offset, std::span<const std::byte> bytes);
+  // Puts the file in its place. FileError. At most once, and nothing is written after it.
   void commit();
 
   // The file is the temporary file of a writer, perhaps of one that was killed.
@@ -60,6 +63,7 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
+  // All of the file, while this lives.
   std::span<const std::byte> bytes() const { return bytes_; }
   std::string_view text() const {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};

@@ -11,6 +11,7 @@
 
 namespace rw {
 
+// Tensors by name, in the order of the file or model.
 using StateDict = std::vector<NamedTensor>;
 
 // Parameters, then buffers, in the model's own layout. Handles to the same storage.
@@ -18,12 +19,14 @@ StateDict state_dict(const Module& module);
 // The same under PyTorch's names and in its layout: convolution weights (here all parameters of
 // rank 4) are OIHW. An ImageNet ResNet has torchvision's state dict.
 StateDict torch_state_dict(const Module& module);
-// Replaces the first match of `from` in each name; rules apply in turn.
+// Replaces the first match of `from` in each name by `to`; rules apply in turn.
 struct Renaming {
   std::string from, to;
 };
+// The tensors under the names that the rules give, in their order.
 StateDict renamed(StateDict tensors, const std::vector<Renaming>& rules);
 
+// What did not match, by name.
 struct LoadResult {
   std::vector<std::string> missing;     // wanted, not in the file
   std::vector<std::string> unexpected;  // in the file, not wanted
@@ -33,7 +36,8 @@ struct LoadResult {
 // num_batches_tracked are ignored.
 LoadResult load_tensors(const SafetensorsFile& file, const StateDict& tensors, bool strict = true);
 
-// The model in PyTorch's layout, floats as `dtype`. Loading converts back: parameters are f32.
+// The model in PyTorch's layout, floats as `dtype`, as a safetensors file that is written whole or
+// not at all. Loading converts back: parameters are f32. Errors as of load_tensors().
 void save_model(const std::filesystem::path& path, const Module& module,
                 const Metadata& metadata = {}, DType dtype = DType::f32);
 LoadResult load_model(const std::filesystem::path& path, Module& module, bool strict = true);

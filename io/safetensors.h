@@ -15,33 +15,36 @@
 
 namespace rw {
 
+// Texts by name, in a file's header.
 using Metadata = std::map<std::string, std::string>;
 
 // A tensor as it lies in a file.
 struct StoredTensor {
-  std::string dtype;  // as the format spells it: "F32", "BF16", ...
-  Shape shape;
+  std::string dtype;                 // as the format spells it: "F32", "BF16", ...
+  Shape shape;                       // row-major
   std::span<const std::byte> bytes;  // into the file
 };
 
+// What a file's header says: its tensors and its metadata.
 struct SafetensorsIndex {
   std::map<std::string, StoredTensor, std::less<>> tensors;
   Metadata metadata;
 };
 
-inline constexpr uint64_t safetensors_header_limit = 100'000'000;  // as the reference's
+inline constexpr uint64_t safetensors_header_limit = 100'000'000;  // bytes, as the reference's
 
 // Reads the header of a file's bytes and believes nothing in it: sizes, offsets, gaps, overlaps,
 // duplicate names. `path` is for messages. Throws FileError.
 SafetensorsIndex parse_safetensors(std::span<const std::byte> file, const std::string& path);
 
-// An open file.
+// An open file, mapped. Throws FileError.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  const std::string& path() const { return path_; }
-  const Metadata& metadata() const { return index_.metadata; }
+  const std::string& path() const { return path_; }             // as it was opened
+  const Metadata& metadata() const { return index_.metadata; }  // empty where there is none
+  // By name, into the mapping.
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return index_.tensors; }
 
   // Copies a tensor of the file into `target`, which has its shape and any strides. Floats are
@@ -57,8 +60,8 @@ class SafetensorsFile {
   SafetensorsIndex index_;
 };
 
-// Whether a file has what SafetensorsFile::verify() asks for: entries "crc32" and "crc32:NAME" in
-// its metadata. Such a file must be a regular one.
+// Whether a file has what SafetensorsFile::verify() asks for: none, or crc32, entries "crc32" and
+// "crc32:NAME" in its metadata. Such a file must be a regular one.
 enum class Checksums { none, crc32 };
 
 // Writes the tensors, of any strides, as one file; floats as `float_dtype` if given. Throws

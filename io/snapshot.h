@@ -22,8 +22,9 @@ struct TrainingPosition {
   std::string json = "{}";       // what else the loop wants to know again
 };
 
-// What a snapshot holds of a training run, by reference. Parameters, buffers, the optimizer's
-// state with loss scale and counts, and the generator's seed and position go on bit for bit.
+// What a snapshot holds of a training run, by reference: the model, the optimizer, and so on.
+// Parameters, buffers, the optimizer's state with loss scale and counts, and the generator's seed
+// and position go on bit for bit.
 struct TrainingState {
   Module& model;
   Optimizer& optimizer;
@@ -41,8 +42,8 @@ TrainingPosition load_snapshot(const std::filesystem::path& path, const Training
 
 // What SnapshotDirectory::load_latest() took.
 struct LoadedSnapshot {
-  TrainingPosition position;
-  std::filesystem::path file;
+  TrainingPosition position;   // where the run goes on
+  std::filesystem::path file;  // that was loaded
   // What is wrong with the newer ones that were passed over, newest first. To be shown: the steps
   // since `position` are done again.
   std::vector<std::string> damaged = {};

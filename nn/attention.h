@@ -6,12 +6,16 @@
 
 namespace rw {
 
+// What is done to the attention's weights.
 struct MultiheadAttentionOptions {
   float dropout = 0;    // of the weights
   bool causal = false;  // position i looks at 0 .. i only
 };
 
-// Self-attention of x [N, S, hidden]: parameters self.query, self.key, self.value and output.dense.
+// Self-attention of x [N, S, hidden] -> the same shape (Vaswani et al. 2017): `query`, `key` and
+// `value` of each token, and `dense` over the joined heads, all with bias. ValueError unless
+// `heads` divides `hidden`; ShapeError for x of another rank. Parameters self.query, self.key,
+// self.value and output.dense.
 class MultiheadAttention : public Module {
  public:
   MultiheadAttention(int64_t hidden, int64_t heads, const MultiheadAttentionOptions& options = {},
@@ -28,13 +32,15 @@ class MultiheadAttention : public Module {
   GeneratorRef generator_;
 };
 
+// The sizes of a layer: `hidden` per token, in so many `heads`, `intermediate` between its two
+// linear layers.
 struct TransformerLayerOptions {
   int64_t hidden, heads, intermediate;
   float dropout = 0.1f;            // of what each half adds
   float attention_dropout = 0.1f;  // of the weights
-  float norm_eps = 1e-12f;
-  bool pre_norm = false;  // x + f(norm(x)) instead of BERT's norm(x + f(x))
-  bool causal = false;
+  float norm_eps = 1e-12f;         // of the layer norms
+  bool pre_norm = false;           // x + f(norm(x)) instead of BERT's norm(x + f(x))
+  bool causal = false;             // position i looks at 0 .. i only
 };
 
 // Attention, then two linear layers with GELU (erf) between; each half with dropout, residual and

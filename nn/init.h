@@ -7,31 +7,38 @@
 
 namespace rw::init {
 
+// Every element one number.
 void zeros_(const Tensor& t);
 void ones_(const Tensor& t);
 void constant_(const Tensor& t, float value);
+// Uniform in [low, high), and normal. f32 or f16.
 void uniform_(Tensor t, float low, float high, Generator& generator = default_generator());
 void normal_(Tensor t, float mean, float std, Generator& generator = default_generator());
 
-// Inputs that each output element sums over, and outputs that each input element goes to.
+// Inputs that each output element sums over (`in`), and outputs that each input element goes to
+// (`out`).
 struct Fans {
   int64_t in, out;
 };
+// Of a weight [out, ..., in]; ShapeError for less than two axes, or without elements.
 Fans fans(const Shape& weight);
 
+// What follows a layer: linear (nothing), sigmoid, tanh, relu, leaky_relu.
 enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu };
 // Factor that keeps the variance through the nonlinearity; `slope` is leaky_relu's.
 float gain(Nonlinearity nonlinearity, float slope = 0.01f);
 
-// He et al. 2015: standard deviation gain / sqrt(fan).
+// Which of the fans keeps its variance: in (of activations in forward), out (of gradients in
+// backward).
 enum class FanMode { in, out };
-inline constexpr float relu_gain = 1.41421356f;
+inline constexpr float relu_gain = 1.41421356f;  // gain(Nonlinearity::relu)
+// He et al. 2015: standard deviation gain / sqrt(fan), mean 0.
 void kaiming_uniform_(const Tensor& weight, FanMode mode = FanMode::in, float gain = relu_gain,
                       Generator& generator = default_generator());
 void kaiming_normal_(const Tensor& weight, FanMode mode = FanMode::in, float gain = relu_gain,
                      Generator& generator = default_generator());
 
-// Glorot and Bengio 2010: standard deviation gain * sqrt(2 / (fan in + fan out)).
+// Glorot and Bengio 2010: standard deviation gain * sqrt(2 / (fan in + fan out)), mean 0.
 void xavier_uniform_(const Tensor& weight, float gain = 1,
                      Generator& generator = default_generator());
 void xavier_normal_(const Tensor& weight, float gain = 1,

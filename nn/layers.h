@@ -7,7 +7,8 @@
 
 namespace rw {
 
-// [..., in] -> [..., out].
+// [..., in] -> [..., out]. Weight and bias begin uniform within 1 / sqrt(in). ValueError for sizes
+// that are not positive, here and below.
 class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, bool bias = true);
@@ -17,8 +18,8 @@ class Linear : public Module {
   Tensor bias;    // [out], or undefined
 };
 
-// One number, or {height, width}.
-// [N, H, W, in] -> [N, H', W', out]. The kernel is one number, or {height, width}.
+// [N, H, W, in] -> [N, H', W', out], sizes as of the op conv2d. The kernel is one number, or
+// {height, width}. Weight and bias begin uniform within 1 / sqrt(in / groups * kernel elements).
 class Conv2d : public Module {
  public:
   Conv2d(int64_t in, int64_t out, Size2d kernel, const Conv2dOptions& options = {});
@@ -31,9 +32,10 @@ class Conv2d : public Module {
   Conv2dOptions options_;
 };
 
-// Over all axes but the last. Training normalises by the batch and moves the running statistics by
-// `momentum` towards it, once per forward: replaying a segment does not come here again. There is
-// no num_batches_tracked: PyTorch reads it for momentum = None only, and loads models without it.
+// x [..., channels] (Ioffe and Szegedy 2015), over all axes but the last. Training normalises by
+// the batch and moves the running statistics by `momentum` towards it, once per forward: replaying
+// a segment does not come here again. There is no num_batches_tracked: PyTorch reads it for
+// momentum = None only, and loads models without it.
 class BatchNorm2d : public Module {
  public:
   explicit BatchNorm2d(int64_t channels, float eps = 1e-5f, float momentum = 0.1f);
@@ -47,7 +49,8 @@ class BatchNorm2d : public Module {
   float eps_, momentum_;
 };
 
-// Zeroes with probability p in training, the identity in evaluation.
+// Zeroes with probability p, in [0, 1) (ValueError), in training and scales the rest by 1 / (1 -
+// p); the identity in evaluation.
 class Dropout : public Module {
  public:
   explicit Dropout(float p = 0.5f, GeneratorRef generator = {});
@@ -58,7 +61,8 @@ class Dropout : public Module {
   GeneratorRef generator_;
 };
 
-// A row of the table for each index: i32 [...] -> [..., dimension].
+// A row of the table for each index: i32 [...] -> [..., dimension]. The table begins normal (0, 1).
+// What indices out of range give: the op embedding.
 class Embedding : public Module {
  public:
   Embedding(int64_t rows, int64_t dimension);
@@ -67,6 +71,7 @@ class Embedding : public Module {
   Tensor weight;  // [rows, dimension]
 };
 
+// max(x, 0), of any shape.
 class ReLU : public Module {
  public:
   Tensor forward(Tensor x) override { return relu(std::move(x)); }
@@ -89,7 +94,8 @@ class MaxPool2d : public Module {
   Pool2dOptions options_;
 };
 
-// The padding counts as zeros, or with count_include_pad = false does not count.
+// The mean of each window, as MaxPool2d. The padding counts as zeros, or with count_include_pad =
+// false does not count.
 class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(Size2d kernel, Size2d stride = 0, Size2d padding = 0,
@@ -100,7 +106,7 @@ class AvgPool2d : public Module {
   Pool2dOptions options_;
 };
 
-// [N, H, W, C] -> [N, C].
+// [N, H, W, C] -> [N, C]: the mean of each channel.
 class GlobalAvgPool : public Module {
  public:
   Tensor forward(Tensor x) override { return mean(std::move(x), {1, 2}); }

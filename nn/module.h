@@ -10,9 +10,10 @@
 
 namespace rw {
 
+// A tensor and what it is called.
 struct NamedTensor {
   std::string name;  // dotted, as in PyTorch: "layer1.0.conv1.weight"
-  Tensor tensor;
+  Tensor tensor;     // a handle on the module's own
 };
 
 // Throws ValueError where one is not: "[Linear] in_features must be positive, got 0".
@@ -27,32 +28,35 @@ class Module {
   Module(Module&) = delete;  // not const: as such it would be a candidate for MaxPool2d({2, 3})
   Module& operator=(const Module&) = delete;
 
-  // By value: a caller that moves its last handle in lets the first op write over it. Modules with
-  // another set of inputs have a forward of their own; this one throws ValueError for them.
+  // The module's output for x. By value: a caller that moves its last handle in lets the first op
+  // write over it. Modules with another set of inputs have a forward of their own; this one throws
+  // ValueError for them.
   virtual Tensor forward(Tensor x);
-  // With $REWIND_RECOMPUTE=block a block is a checkpoint segment in training: a module inside
-  // another that is made of modules which are made of none. Outermost ones count.
+  // forward(x). With $REWIND_RECOMPUTE=block a block is a checkpoint segment in training: a module
+  // inside another that is made of modules which are made of none. Outermost ones count.
   Tensor operator()(Tensor x);
 
   // In the order of registration: own tensors first, then the children's. Also writes the names
   // into the tensors, for error messages.
   std::vector<NamedTensor> named_parameters() const;
-  std::vector<Tensor> parameters() const;
-  std::vector<NamedTensor> named_buffers() const;
-  int64_t parameter_count() const;  // elements
+  std::vector<Tensor> parameters() const;          // the same without names: for optimizers
+  std::vector<NamedTensor> named_buffers() const;  // what is saved and not trained
+  int64_t parameter_count() const;                 // elements
 
-  void train(bool on = true);  // this module and all below it
-  void eval() { train(false); }
-  bool is_training() const { return training_; }
-  bool has_children() const { return !children_.empty(); }
+  void train(bool on = true);                     // this module and all below it
+  void eval() { train(false); }                   // for evaluation: no dropout, running statistics
+  bool is_training() const { return training_; }  // true at first
+  bool has_children() const { return !children_.empty(); }  // modules were registered in it
 
  protected:
   // A new f32 leaf that requires a gradient; its contents are the caller's to write (nn/init.h).
   Tensor register_parameter(std::string name, const Shape& shape);
   // State that is saved with the model but not trained, filled with `value`.
   Tensor register_buffer(std::string name, const Shape& shape, float value);
+  // A module that lives as long as this one: its names begin with `name` and a dot.
   void register_module(std::string name, Module& child);
-  bool is_child() const { return is_child_; }
+
+  bool is_child() const { return is_child_; }  // it was registered in another
   // Makes segments of its own children where blocks are checkpointed, so that it is no block.
   virtual bool segments_itself() const { return false; }
 

@@ -6,7 +6,7 @@
 
 namespace rw {
 
-// Over the last axis, of `size` elements.
+// Over the last axis, of `size` elements, as the op layer_norm (Ba et al. 2016).
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(int64_t size, float eps = 1e-5f, bool bias = true);
@@ -19,7 +19,7 @@ class LayerNorm : public Module {
   float eps_;
 };
 
-// By the root of the mean square of the last axis, of `size` elements.
+// By the root of the mean square of the last axis, of `size` elements (Zhang and Sennrich 2019).
 class RMSNorm : public Module {
  public:
   explicit RMSNorm(int64_t size, float eps = 1e-6f);
@@ -31,7 +31,8 @@ class RMSNorm : public Module {
   float eps_;
 };
 
-// x [N, ..., channels]: each sample's channels in `groups` runs.
+// x [N, ..., channels]: each sample's channels in `groups` runs (Wu and He 2018). ShapeError unless
+// these divide the channels.
 class GroupNorm : public Module {
  public:
   GroupNorm(int64_t groups, int64_t channels, float eps = 1e-5f);

@@ -10,12 +10,13 @@
 
 namespace rw {
 
+// The form of an LSTM or GRU.
 struct RecurrentOptions {
-  int layers = 1;
-  bool bias = true;
-  bool batch_first = false;  // x and y are [N, T, ...] instead of [T, N, ...]
-  bool bidirectional = false;
-  float dropout = 0;  // of the layers' outputs but the last one's, in training
+  int layers = 1;              // on top of each other
+  bool bias = true;            // bias_ih and bias_hh
+  bool batch_first = false;    // x and y are [N, T, ...] instead of [T, N, ...]
+  bool bidirectional = false;  // a second cell per layer goes backward; outputs are joined
+  float dropout = 0;           // of the layers' outputs but the last one's, in training
 };
 
 // What LSTM and GRU share: the parameters, and the walk through layers and directions.
@@ -26,11 +27,13 @@ class Recurrent : public Module {
     Tensor weight_ih;         // [gates H, in]
     Tensor weight_hh;         // [gates H, H]
     Tensor bias_ih, bias_hh;  // [gates H], or undefined
-    bool reverse = false;
+    bool reverse = false;     // from the last step to the first
   };
+
   const std::vector<Cell>& cells() const { return cells_; }  // layer by layer, forward first
 
  protected:
+  // `gates` per cell: 4 of an LSTM, 3 of a GRU. ValueError for sizes that are not positive.
   Recurrent(int64_t gates, int64_t input, int64_t hidden, const RecurrentOptions& options);
 
   // `run`(i, gates [T, N, gates H]) gives the output [T, N, H] of cell i. Returns the last layer's.
@@ -49,27 +52,34 @@ class Recurrent : public Module {
   std::vector<Cell> cells_;
 };
 
+// x [T, N, input] -> y [T, N, directions * H], H = `hidden` (Hochreiter and Schmidhuber 1997).
+// ShapeError for another rank, and for a state of other sizes.
 class LSTM : public Recurrent {
  public:
-  // [layers * directions, N, H]; undefined at the start: zeros. c is f32 whatever the dtype of h.
+  // `h` and `c` [layers * directions, N, H]; undefined at the start: zeros. c is f32 whatever the
+  // dtype of h.
   struct State {
     Tensor h, c;
   };
+  // What forward() from a state gives.
   struct Result {
-    Tensor y;  // [T, N, directions * H]
-    State state;
+    Tensor y;     // [T, N, directions * H]
+    State state;  // after the last step
   };
 
   LSTM(int64_t input, int64_t hidden, const RecurrentOptions& options = {});
   Tensor forward(Tensor x) override { return forward(x, State{}).y; }
+  // From a state, for sequences that go on.
   Result forward(const Tensor& x, const State& initial);
 };
 
+// As LSTM, without the state c (Cho et al. 2014).
 class GRU : public Recurrent {
  public:
+  // What forward() from a state gives.
   struct Result {
     Tensor y;  // [T, N, directions * H]
-    Tensor h;  // [layers * directions, N, H]
+    Tensor h;  // [layers * directions, N, H], after the last step
   };
 
   GRU(int64_t input, int64_t hidden, const RecurrentOptions& options = {});

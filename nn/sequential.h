@@ -8,6 +8,7 @@
 
 namespace rw {
 
+// y = last(...(second(first(x)))). It owns its modules.
 class Sequential : public Module {
  public:
   Tensor forward(Tensor x) override;
@@ -22,7 +23,8 @@ class Sequential : public Module {
     return made;
   }
 
-  size_t size() const { return modules_.size(); }
+  size_t size() const { return modules_.size(); }  // modules
+  // Module i; std::out_of_range where there is none.
   Module& operator[](size_t i) { return *modules_.at(i); }
 
   // In training, each k consecutive modules are one checkpoint segment; 0 turns that off. Where

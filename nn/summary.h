@@ -10,18 +10,19 @@
 
 namespace rw {
 
-// One op of the forward pass.
+// One op of the forward pass, with the shape and dtype of what it gives.
 struct SummaryRow {
   std::string layer;  // whose parameters it reads, "layer1.0.conv1"; empty: nobody's
-  std::string op;
-  Shape output;  // the first one
+  std::string op;     // its name
+  Shape output;       // the first one
   DType dtype = DType::f32;
-  int64_t parameters = 0;  // that it is the first to read, elements
-  double flops = 0;
+  int64_t parameters = 0;    // that it is the first to read, elements
+  double flops = 0;          // of the op, forward
   uint64_t activations = 0;  // bytes of what it returns, views apart
   uint64_t kept = 0;         // bytes of it that gradients read
 };
 
+// A model, row by row.
 struct Summary {
   std::vector<SummaryRow> rows;  // in order
   int64_t parameters = 0;        // of the model, elements; not all must have been read

@@ -26,8 +26,8 @@ class Accumulate : public Optimizer {
   // finds some left starts from zero all the same.
   void zero_grad() override;
 
-  uint32_t micro_batches() const { return micro_batches_; }
-  uint32_t position() const { return position_; }  // micro-batches in the window so far
+  uint32_t micro_batches() const { return micro_batches_; }  // of a window
+  uint32_t position() const { return position_; }            // micro-batches in the window so far
 
   // Only between windows: a window's gradients are not part of the state.
   NamedState state() const override;

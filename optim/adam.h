@@ -6,13 +6,16 @@
 
 namespace rw {
 
+// ValueError unless lr and weight_decay are >= 0, the betas in [0, 1), eps > 0.
 struct AdamOptions {
-  float lr = 1e-3f;
-  float beta1 = 0.9f, beta2 = 0.999f;
-  float eps = 1e-8f;
-  float weight_decay = 0;  // added to the gradient
+  float lr = 1e-3f;                    // learning rate
+  float beta1 = 0.9f, beta2 = 0.999f;  // decay of the means of gradients and of their squares
+  float eps = 1e-8f;                   // added to the root of the mean square
+  float weight_decay = 0;              // added to the gradient
 };
 
+// With m and v the means of the gradient and of its square, corrected for their bias: w -= lr * m /
+// (sqrt(v) + eps). State: m and v, f32, "exp_avg" and "exp_avg_sq".
 class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {});
@@ -21,13 +24,15 @@ class Adam : public Optimizer {
       : Adam(std::vector<Tensor>(parameters), options) {}
 };
 
+// As AdamOptions.
 struct AdamWOptions {
-  float lr = 1e-3f;
-  float beta1 = 0.9f, beta2 = 0.999f;
-  float eps = 1e-8f;
-  float weight_decay = 1e-2f;  // decoupled: parameters shrink by lr * weight_decay
+  float lr = 1e-3f;                    // learning rate
+  float beta1 = 0.9f, beta2 = 0.999f;  // decay of the means of gradients and of their squares
+  float eps = 1e-8f;                   // added to the root of the mean square
+  float weight_decay = 1e-2f;          // decoupled: parameters shrink by lr * weight_decay
 };
 
+// Adam with w *= 1 - lr * weight_decay before the update.
 class AdamW : public Optimizer {
  public:
   explicit AdamW(std::vector<Tensor> parameters, const AdamWOptions& options = {});

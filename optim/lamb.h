@@ -5,11 +5,12 @@
 
 namespace rw {
 
+// As AdamOptions; eps may be 0.
 struct LambOptions {
-  float lr = 1e-3f;
-  float beta1 = 0.9f, beta2 = 0.999f;
-  float eps = 1e-6f;
-  float weight_decay = 1e-2f;  // decoupled
+  float lr = 1e-3f;                    // learning rate
+  float beta1 = 0.9f, beta2 = 0.999f;  // decay of the means of gradients and of their squares
+  float eps = 1e-6f;                   // added to the root of the mean square
+  float weight_decay = 1e-2f;          // decoupled
 };
 
 // With u the bias-corrected Adam update plus weight_decay * w: w -= lr * |w| / |u| * u. The factor

@@ -21,10 +21,13 @@ class UpdateRule;
 class UpdateObserver {
  public:
   virtual ~UpdateObserver() = default;
+  // Around the kernels of an update, when they are queued.
   virtual void before_update() = 0;
   virtual void after_update() = 0;
 };
 
+// Changes parameters by their gradients. What derives from it adds the rule: SGD, Adam, AdamW,
+// Lamb.
 class Optimizer {
  public:
   virtual ~Optimizer();
@@ -37,14 +40,15 @@ class Optimizer {
   // nothing was queued (no parameter has a gradient; Accumulate, inside a window). It ends a step
   // of the device's account: what repeats from here on is packed as it was (Device::end_step).
   virtual bool step();
+
   virtual void
   zero_grad();  // every grad() is undefined again: the gradients give their memory back
 
   void set_learning_rate(float rate);  // before lr_scale and schedule
-  void set_schedule(const Schedule& schedule) { schedule_ = schedule; }
-  void set_scaler(const LossScaler& scaler);  // starts it afresh
-  const LossScaler& scaler() const { return scaler_; }
-  void set_max_norm(float max_norm);  // clips the gradient's norm; 0: no clipping
+  void set_schedule(const Schedule& schedule) { schedule_ = schedule; }  // from the next update on
+  void set_scaler(const LossScaler& scaler);                             // starts it afresh
+  const LossScaler& scaler() const { return scaler_; }  // LossScaler::none() at first
+  void set_max_norm(float max_norm);                    // clips the gradient's norm; 0: no clipping
 
   // These wait for the device.
   uint64_t updates() const;  // done
@@ -59,12 +63,16 @@ class Optimizer {
   virtual NamedState state() const;
   // Copies into state(); throws FileError for a missing name or another shape.
   virtual void load_state(const NamedState& saved);
+
   static void copy_state(const NamedState& saved, const NamedState& target);  // the same for others
 
+  // As they were given, without frozen parameters.
   const std::vector<ParameterGroup>& groups() const { return parameters_.groups(); }
-  const FlatParameters& parameters() const { return parameters_; }
-  const Tensor& control() const { return control_; }  // f32 [STATE_SIZE], on the device
-  Device& device() const { return parameters_.device(); }
+
+  const FlatParameters& parameters() const { return parameters_; }  // where they lie
+  const Tensor& control() const { return control_; }       // f32 [STATE_SIZE], on the device
+  Device& device() const { return parameters_.device(); }  // of the parameters
+  // Tells it of every update, as long as it lives.
   void add_observer(std::weak_ptr<UpdateObserver> observer);
 
  protected:
@@ -72,6 +80,7 @@ class Optimizer {
   Optimizer(Optimizer&&) noexcept;
   // An update with the gradients divided by `weight`; false if there are none.
   bool update(float weight);
+
   void place_gradients() { parameters_.place_gradients(); }  // for gradients that outlive a step
 
  private:

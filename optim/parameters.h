@@ -12,10 +12,11 @@ namespace rw {
 
 // Parameters that share options. Frozen ones (requires_grad() false) are left out.
 struct ParameterGroup {
-  std::vector<Tensor> parameters = {};
+  std::vector<Tensor> parameters = {};               // f32 leaves
   float lr_scale = 1;                                // on the optimizer's learning rate
   std::optional<float> weight_decay = std::nullopt;  // instead of the optimizer's
 };
+// All of them, with the optimizer's options.
 inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
   return {{.parameters = std::move(parameters)}};
 }
@@ -42,7 +43,8 @@ class FlatParameters {
     int64_t offset = 0;
     std::string name;  // the parameter's, or "group.index" where it has none
   };
-  // Consecutive parameters of one group in one slab: what one dispatch updates.
+  // Consecutive parameters of one `group` in one `slab`, `size` elements from `offset` on: what one
+  // dispatch updates.
   struct Run {
     size_t group = 0, slab = 0;
     int64_t offset = 0, size = 0;
@@ -55,11 +57,11 @@ class FlatParameters {
   FlatParameters(FlatParameters&&) = default;
   FlatParameters& operator=(FlatParameters&&) = delete;
 
-  const std::vector<ParameterGroup>& groups() const { return groups_; }
-  const std::vector<Slab>& slabs() const { return slabs_; }
-  const std::vector<Slot>& slots() const { return slots_; }
-  const std::vector<Run>& runs() const { return runs_; }
-  Device& device() const { return slots_.front().parameter.device(); }
+  const std::vector<ParameterGroup>& groups() const { return groups_; }  // without frozen ones
+  const std::vector<Slab>& slabs() const { return slabs_; }              // the storage
+  const std::vector<Slot>& slots() const { return slots_; }              // one per parameter
+  const std::vector<Run>& runs() const { return runs_; }                 // all slots, in order
+  Device& device() const { return slots_.front().parameter.device(); }   // of all of them
 
   void drop_gradients();  // every grad() is undefined again
   // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that

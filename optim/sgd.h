@@ -5,15 +5,19 @@
 
 namespace rw {
 
+// ValueError unless lr, momentum and weight_decay are >= 0.
 struct SGDOptions {
-  float lr = 1e-3f;
-  float momentum = 0;
-  float dampening = 0;
+  float lr = 1e-3f;        // learning rate
+  float momentum = 0;      // what is kept of the velocity per update; 0: there is none
+  float dampening = 0;     // what is left out of the gradient that is added to it
   float weight_decay = 0;  // added to the gradient
   bool nesterov = false;   // needs momentum > 0 and dampening == 0
-  bool maximize = false;
+  bool maximize = false;   // up the gradient instead of down
 };
 
+// With g the gradient and v = momentum * v + (1 - dampening) * g: w -= lr * v (nesterov: lr * (g +
+// momentum * v)). v begins as the first g. State: v, f32, where there is momentum,
+// "momentum_buffer".
 class SGD : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SGDOptions& options = {});

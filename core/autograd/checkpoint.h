@@ -28,6 +28,7 @@ class [[nodiscard]] CheckpointScope {
   Segments::Handle segment_;
 };
 
+// A segment that keeps nothing.
 inline CheckpointScope checkpoint() {
   return CheckpointScope();
 }
@@ -40,6 +41,7 @@ inline CheckpointScope checkpoint(SavePolicy policy) {
 // Whether modules of this thread make checkpoint segments of their blocks by themselves: as
 // $REWIND_RECOMPUTE=block (or 1) says, or the innermost of the scopes below.
 bool checkpoints_blocks();
+// While it lives, this thread's modules do so, or with `on` false do not.
 class [[nodiscard]] BlockCheckpoints {
  public:
   explicit BlockCheckpoints(bool on = true);
@@ -52,12 +54,14 @@ class [[nodiscard]] BlockCheckpoints {
 };
 
 // Policies; any function of a SaveQuery (op, cost, bytes, is_heavy) is one. They hold for nested
-// segments too.
+// segments too. This one is the default: everything is made again.
 inline SavePolicy save_nothing() {
   return {};
 }
+
 SavePolicy
 save_matmuls();  // outputs of matrix products, convolutions, attention and recurrent layers
+// Outputs of the ops of these names, and values that checkpoint_name() gave one of them.
 SavePolicy save_ops(std::vector<std::string> names);
 
 // Function form: y = function(arguments...) as one segment.

@@ -7,6 +7,7 @@
 
 namespace rw {
 
+// What grad() is asked for.
 struct GradOptions {
   std::vector<Tensor> seeds = {};  // gradients of the ys, of their shapes; none: ones, of scalars
   bool retain = false;             // keep the records for another backward

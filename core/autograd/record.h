@@ -17,12 +17,15 @@ namespace rw {
 
 struct Record;
 
-// Which values an op's vjp reads: bit i = input i, output i. Only the first 32 can be saved.
+// Which values an op's vjp reads, as bits of `inputs` and `outputs`: bit i = input i, output i.
+// Only the first 32 can be saved.
 struct Saves {
   uint32_t inputs = 0;
   uint32_t outputs = 0;
   uint32_t taken = 0;  // of the inputs: those that the vjp takes (Record::take_input) before it
                        // makes the gradient that is as large: the planner counts on it
+
+  // Whether bit i is set.
   bool input(size_t i) const { return i < 32 && (inputs >> i & 1); }
   bool output(size_t i) const { return i < 32 && (outputs >> i & 1); }
   bool takes(size_t i) const { return i < 32 && (taken >> i & 1); }
@@ -30,7 +33,7 @@ struct Saves {
 
 // A user's own op is the same struct as the built-in ones.
 struct Op {
-  const char* name;
+  const char* name;  // in messages, reports and policies; lives as long as the op
   // Outputs from inputs. Pure: nothing but attrs and inputs decides the result, no input is changed
   // unless this call holds its last handle (reuse_or_empty). The handles stay where they are: what
   // made the inputs lives on the tape as long as they do.
@@ -54,19 +57,21 @@ struct Op {
 
 // A value as it was at some time.
 struct Saved {
-  Tensor tensor;
-  uint32_t version = 0;
+  Tensor tensor;         // detached
+  uint32_t version = 0;  // of its storage then (Storage::version)
+
+  // The value of t as it is now.
   static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version()}; }
 };
 
-// A value as a record sees it.
+// A value as a record sees it: its shape and dtype always, its contents where they are saved.
 struct Edge {
-  uint64_t id = 0;
+  uint64_t id = 0;      // of the value (TensorImpl::id)
   int64_t record = -1;  // that made it; -1: made outside the tape
-  int slot = 0;
+  int slot = 0;         // which of that record's outputs it is
   Shape shape;
   DType dtype = DType::f32;
-  bool requires_grad = false;
+  bool requires_grad = false;       // it wants a gradient
   Tensor leaf;                      // a leaf that collects its gradient
   uint64_t storage = 0, bytes = 0;  // id and size of its storage
   uint64_t root = 0;                // the same number for all views of one content
@@ -76,20 +81,22 @@ struct Edge {
   Tensor gradient;  // outputs, in backward: what has come so far
 };
 
+// An op that ran: what it was given, and what its gradient will read.
 struct Record {
-  const Op* op = nullptr;  // null: freed
-  std::any attrs;
-  std::vector<Edge> inputs, outputs;
-  Saves saves;
-  uint32_t given = 0;         // of the first 32 inputs, those whose last handle the op was given
-  bool reached = false;       // by the gradient of the running backward
-  bool is_last_read = false;  // no backward after the running one reads the saved values
-  bool is_for_leaves = true;  // the running backward adds to its leaves' gradients
-  OpCost cost;
+  const Op* op = nullptr;             // null: freed
+  std::any attrs;                     // the op's attributes, as attributes<T>() reads them
+  std::vector<Edge> inputs, outputs;  // what it was called with, and what it gave
+  Saves saves;                        // which of them its vjp reads
+  uint32_t given = 0;            // of the first 32 inputs, those whose last handle the op was given
+  bool reached = false;          // by the gradient of the running backward
+  bool is_last_read = false;     // no backward after the running one reads the saved values
+  bool is_for_leaves = true;     // the running backward adds to its leaves' gradients
+  OpCost cost;                   // of running it forward, with what its kernels queued
   int segment = -1;              // innermost checkpoint segment
   int64_t readers = 0;           // live handles on the outputs + records that read them
   std::vector<uint64_t> hashes;  // of the outputs' contents, when replays are verified
 
+  // The attributes, which are a T: std::bad_any_cast otherwise.
   template <class T>
   const T& attributes() const {
     return std::any_cast<const T&>(attrs);
@@ -103,7 +110,9 @@ struct Record {
   // The gradient that leaf input i has already, or the zeros in its place (f32, dense), for the vjp
   // to add to and to return: no second one is in memory then. Undefined where there is none.
   Tensor gradient_so_far(int i) const;
+  // Whether the vjp is to make the gradient of this input.
   bool needs_grad(int input) const { return inputs[input].requires_grad; }
+  // What policies know the record by: Op::label, else the op's name.
   const char* label() const { return op->label ? op->label(attrs) : op->name; }
 };
 

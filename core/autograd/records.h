@@ -9,12 +9,16 @@
 
 namespace rw {
 
+// A queue of records that keeps their indices.
 class Records {
  public:
   int64_t begin() const { return begin_; }  // the oldest record's index
   int64_t end() const { return begin_ + static_cast<int64_t>(list_.size()); }  // the next one's
+
+  // Whether a record has this index, freed or not.
   bool contains(int64_t index) const { return index >= begin_ && index < end(); }
 
+  // The record of an index that is contained; no check.
   Record& operator[](int64_t index) { return list_[static_cast<size_t>(index - begin_)]; }
   const Record& operator[](int64_t index) const {
     return list_[static_cast<size_t>(index - begin_)];
@@ -25,7 +29,9 @@ class Records {
   }
   const Record* find(int64_t index) const { return const_cast<Records*>(this)->find(index); }
 
+  // Appends the record `end()`.
   void push_back(Record record) { list_.push_back(std::move(record)); }
+  // Drops all records; the next one has the index that it would have had.
   void clear() {
     begin_ = end();
     const auto dead = std::exchange(list_, {});  // handles die after the records left

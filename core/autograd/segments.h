@@ -23,7 +23,7 @@ struct External {
 // Whether a segment keeps the outputs of a record, instead of making them again.
 struct SaveQuery {
   const char* op;  // its name, or the name that the user gave the value (checkpoint_name)
-  OpCost cost;
+  OpCost cost;     // of running it once
   uint64_t bytes;  // of the outputs
   bool is_heavy;   // Op::is_heavy
 };
@@ -39,9 +39,9 @@ struct Kept {
 // A checkpoint segment: a range of records whose inner values are dropped when their handles die,
 // and replayed in backward.
 struct Segment {
-  uint64_t serial = 0;  // unlike its number never used again
-  int parent = -1;
-  std::vector<int> children;
+  uint64_t serial = 0;           // unlike its number never used again
+  int parent = -1;               // number of the segment around it; -1: none
+  std::vector<int> children;     // numbers of those inside it, in order
   SavePolicy policy;             // empty: keeps nothing
   int64_t first = 0, last = -1;  // records [first, last); last == -1 while the scope is open
   bool replayed = false;
@@ -53,14 +53,17 @@ struct Segment {
   void release();                     // its records are gone
   void forget(const Record& record);  // nobody wants its outputs any more
 
+  // Whether the value with this id is at hand: kept, or held from outside.
   bool has(uint64_t id) const { return kept.contains(id) || externals.contains(id); }
+  // Whether it spans the record of this index.
   bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
 };
 
 // Segments by number, in the order in which they were opened: parents before children.
 class Segments {
  public:
-  // A segment by what stays true of it when the tape is cleared and numbers are used again.
+  // A segment, by its number and by its serial, which stays true when the tape is cleared and
+  // numbers are used again.
   struct Handle {
     int number = -1;
     uint64_t serial = 0;
@@ -71,6 +74,7 @@ class Segments {
   bool close(const Handle& segment, int64_t last);
 
   int innermost() const { return open_; }  // open one; -1: none
+  // Whether that one evicts.
   bool is_evicting() const { return open_ >= 0 && list_[static_cast<size_t>(open_)].evicts; }
   // Whether the value was made inside the innermost open segment.
   bool is_inner(const Edge& edge) const;
@@ -84,14 +88,18 @@ class Segments {
   void let_go(const Record& dead);
   // One record more or less, in `segment` and those around it.
   void count_record(int segment, int64_t change);
+  // Forgets all segments; their numbers are used again.
   void clear();
 
-  uint64_t tick() { return ++clock_; }  // for Kept::used
-  uint64_t now() const { return clock_; }
+  uint64_t tick() { return ++clock_; }     // for Kept::used
+  uint64_t now() const { return clock_; }  // the last tick
+
+  // By number, in [0, size()); no check.
   Segment& operator[](int number) { return list_[static_cast<size_t>(number)]; }
   const Segment& operator[](int number) const { return list_[static_cast<size_t>(number)]; }
-  int size() const { return static_cast<int>(list_.size()); }
-  const std::vector<Segment>& all() const { return list_; }
+
+  int size() const { return static_cast<int>(list_.size()); }  // opened since the last clear()
+  const std::vector<Segment>& all() const { return list_; }    // by number
 
  private:
   int maker(const Edge& edge, int segment) const;

@@ -18,16 +18,21 @@
 
 namespace rw {
 
+// What is alive on a tape: `records`, `saved_tensors` and the `saved_bytes` of their storages (each
+// counted once), `segments`.
 struct TapeStats {
   uint64_t records = 0, saved_tensors = 0, saved_bytes = 0, segments = 0;
 };
 
+// The records of one thread, with their segments and hooks. Programs meet it through checkpoint(),
+// backward() and the scopes of core/predict; ops through apply().
 class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
  public:
   // This thread's tape. Only its thread may use a tape; handles on its values may go anywhere, and
   // what dies with one that another thread drops goes when the tape's own thread uses it next.
   static const std::shared_ptr<Tape>& current();
 
+  // Whether a checkpoint segment is open.
   bool in_segment() const { return segments_.innermost() >= 0; }
   // Ops are recorded even where no gradient is wanted: a replay may need them.
   bool records_all() const { return in_segment() || (observer_ && observer_->records_all()); }
@@ -38,6 +43,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   void release_handle(int64_t index, int slot) override;
   void take_foreign_releases();  // frees what other threads have dropped since
 
+  // Opens a segment at the next record, inside the one that is open. Use checkpoint().
   Segments::Handle open_segment(SavePolicy policy = {}, bool evicts = false);
   // Closes it and what is still open inside it; nothing where it is closed already.
   void close_segment(const Segments::Handle& segment);
@@ -48,7 +54,9 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     virtual ~Observer() = default;
     // Whether ops that want no gradient are recorded, too.
     virtual bool records_all() const { return true; }
+    // `op` is about to run and to be recorded.
     virtual void before_record(Tape& tape, const Op& op) = 0;
+    // The record is complete, and about to be appended.
     virtual void after_record(const Record& record) = 0;
     // Outputs of the next record that open segments keep, whatever their policies say: bit i is
     // output i.
@@ -58,8 +66,11 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     // Another is to take its place for a scope: false where it does not end what it does here.
     virtual bool give_way() { return false; }
   };
-  Observer* observer() const { return observer_; }
+
+  Observer* observer() const { return observer_; }  // null: nobody
+  // Sets the observer (null: none) and returns the one before.
   Observer* exchange_observer(Observer* observer) { return std::exchange(observer_, observer); }
+
   bool is_empty() const { return alive_ == 0; }       // nothing recorded is alive
   int64_t begin() const { return records_.begin(); }  // the oldest record's index
   int64_t end() const { return records_.end(); }      // the next record's index
@@ -68,19 +79,25 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   // naming the first op that did not give the same bits. Slow: for finding impure ops.
   void verify_replay(bool on) { verify_ = on; }
 
+  // The record of this index; null: freed or not recorded yet.
   const Record* find(int64_t index) const { return records_.find(index); }
-  const Segments& segments() const { return segments_; }
-  TapeStats stats() const;  // of what is alive now
+
+  const Segments& segments() const { return segments_; }  // closed ones, too
+  TapeStats stats() const;                                // of what is alive now
+
   // Drops values of evicting segments until `bytes` are free; false if nothing could be dropped.
   bool evict(uint64_t bytes);
-  uint64_t evictions() const { return evictions_; }  // since the thread began
-  uint64_t replayed_records() const { return replayed_records_; }
+
+  uint64_t evictions() const { return evictions_; }  // values dropped since the thread began
+  uint64_t replayed_records() const { return replayed_records_; }  // run again since then
+
   // Called with what the next backward starts from, before it begins. Empty: nobody is.
   void before_backward(std::function<void(const Tensor& root)> body) {
     before_backward_ = std::move(body);
   }
   // Hooks on output `slot` of a record, to be called by backward.
   const std::shared_ptr<GradHooks>& hooks(int64_t index, int slot);
+
   void clear();  // forgets everything; handles stay valid as constants
 
  private:
@@ -110,6 +127,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
 // Runs an op: checks, computes, records if a gradient may be wanted. The one door to the tape.
 // Inputs that are moved in may be overwritten when nobody else needs them.
 std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs);
+// The same for an op with one output.
 Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs);
 
 // op.forward. The outputs are new values even where the op hands out an input as it is.

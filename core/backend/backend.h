@@ -25,6 +25,7 @@ struct BufferRange {
   uint64_t size = 0;
 };
 
+// What a kernel does with a binding: read, write (its contents before do not matter), read_write.
 enum class Access : uint8_t { read, write, read_write };
 
 // `dtype` is how the kernel sees the elements; the kernel variant is chosen by the dtypes of all
@@ -33,15 +34,16 @@ enum class Access : uint8_t { read, write, read_write };
 struct Binding {
   BufferRange range;
   DType dtype = DType::f32;
-  Access access = Access::read;
+  Access access = Access::read;  // orders the call after others that touch the same bytes
 };
 
 // What a backend works out for a call before it runs.
 struct Preparation {
   virtual ~Preparation() = default;
-  uint64_t workspace_bytes = 0;
+  uint64_t workspace_bytes = 0;  // scratch that run() is to be given
 };
 
+// One kernel to run: which, on what, with which parameters.
 struct KernelCall {
   std::string_view kernel;                      // the same name in every backend
   std::span<const Binding> bindings;            // at most 8
@@ -60,35 +62,39 @@ inline uint64_t bytes_moved(const KernelCall& call) {
   return bytes;
 }
 
-// A feature that a device offers and that is not used, because it gave wrong results.
+// A feature, by its name, that a device offers and that is not used, because it gave wrong results.
 struct RefusedFeature {
   std::string name;
   std::string fault;  // what was wrong
 };
 
+// What a device is, and what of it is in use.
 struct DeviceInfo {
-  std::string backend;           // "vulkan", "cpu"
-  std::string name;              // as the driver names it
-  std::string driver;            // driver name and version
-  std::string uuid;              // hex, empty where there is none
-  bool is_cpu = false;           // a CPU device or a software driver
-  uint64_t memory_bytes = 0;     // size of the heap used for blocks
-  uint64_t max_block_bytes = 0;  // largest block that allocate_block accepts
-  uint64_t alignment = 256;      // of every allocation inside a block
-  uint32_t subgroup_size = 1;
+  std::string backend;                // "vulkan", "cpu"
+  std::string name;                   // as the driver names it
+  std::string driver;                 // driver name and version
+  std::string uuid;                   // hex, empty where there is none
+  bool is_cpu = false;                // a CPU device or a software driver
+  uint64_t memory_bytes = 0;          // size of the heap used for blocks
+  uint64_t max_block_bytes = 0;       // largest block that allocate_block accepts
+  uint64_t alignment = 256;           // of every allocation inside a block
+  uint32_t subgroup_size = 1;         // threads that run in lockstep
   std::vector<std::string> features;  // in use, of those that it could do without; least loss first
-  std::vector<RefusedFeature> refused;
+  std::vector<RefusedFeature> refused;  // by the self-check
 
+  // Whether the feature is in use.
   bool has(std::string_view feature) const {
     return std::find(features.begin(), features.end(), feature) != features.end();
   }
 };
 
-// One memory heap of the device, in bytes. Budget (what this process may use) and usage (what it
-// uses, the driver's own needs included) are 0 where the driver does not tell.
+// One memory heap of the device, in bytes: its size, its budget (what this process may use) and its
+// usage (what it uses, the driver's own needs included). The last two are 0 where the driver does
+// not tell.
 struct HeapUsage {
   uint64_t size = 0, budget = 0, usage = 0;
-  bool device_local = false;
+  bool device_local =
+      false;  // the device's own memory, or shared with the host where there is no other
 };
 
 // When one shader module, or one kernel where a call is not composed of several, ran on the device.
@@ -116,23 +122,29 @@ struct PipelineStatistics {
   std::optional<uint64_t> registers;     // of a thread
   std::optional<uint64_t> spills;        // values or bytes that did not fit the registers
   std::optional<uint64_t> shared_bytes;  // of a workgroup
-  std::optional<uint64_t> instructions;
-  uint64_t subgroup_size = 0;
+  std::optional<uint64_t> instructions;  // of the whole pipeline
+  uint64_t subgroup_size = 0;            // it was compiled for
   std::vector<std::pair<std::string, double>> raw;  // all that the driver tells, as it names it
   uint64_t found = 0;  // how often the text that was asked for is in the machine code
 };
 
+// Counts since the backend was opened: kernels dispatched, submits to the queue, barriers between
+// dispatches, pipelines compiled.
 struct BackendStats {
   uint64_t dispatches = 0, submits = 0, barriers = 0, pipelines = 0;
 };
 
+// A device as the framework drives it: blocks of memory, copies, kernels. Calls come one at a time,
+// from any thread (Device holds a lock).
 class Backend {
  public:
   virtual ~Backend() = default;
+  // The device, and what of it is in use.
   virtual const DeviceInfo& info() const = 0;
 
   // Throws OutOfMemory when the device has no such memory. Block numbers are reused after free.
   virtual uint32_t allocate_block(uint64_t bytes) = 0;
+
   virtual void free_block(uint32_t block) = 0;  // waits for work that uses it
 
   // Host copies, in order with all work queued before. `write` may return before the copy is
@@ -151,16 +163,18 @@ class Backend {
     return preparation ? preparation->workspace_bytes : 0;
   }
 
-  virtual void flush() {}          // hand queued work to the device
-  virtual void synchronize() = 0;  // wait for all work
-  virtual BackendStats stats() const { return {}; }
+  virtual void flush() {}                            // hand queued work to the device
+  virtual void synchronize() = 0;                    // wait for all work
+  virtual BackendStats stats() const { return {}; }  // zeros where nothing is counted
 
   // A backend that predicts this one: same workspaces, no memory, no compute, and its own limits or
   // those of `limits`. Null where there is none.
   std::unique_ptr<Backend> dry() const { return dry(info()); }
   virtual std::unique_ptr<Backend> dry(const DeviceInfo& /*limits*/) const { return nullptr; }
+
   virtual bool is_dry() const { return false; }  // such a one: reads give zeros
 
+  // The device's heaps as they are now; empty where the backend has none.
   virtual std::vector<HeapUsage> heaps() const { return {}; }
   // What was chosen for every kernel where there are several ways; empty where there is one.
   virtual std::vector<KernelVariant> kernel_variants() const { return {}; }

@@ -8,13 +8,19 @@ namespace rw {
 
 class Device;
 
+// What memory is taken for: a parameter (buffers of modules, too), its gradient, state of an
+// optimizer, an activation (every other tensor), workspace of a kernel, data from the host.
 enum class Purpose : uint8_t { parameter, gradient, optimizer, activation, workspace, data };
-inline constexpr int purpose_count = 6;
-const char* name(Purpose p);
 
+inline constexpr int purpose_count = 6;  // values of Purpose
+const char* name(Purpose p);             // "parameters", "gradients", ...: for reports
+
+// Where in a training step work is done: forward, backward, replay (records run again in backward),
+// update (by the optimizer).
 enum class Phase : uint8_t { forward, backward, replay, update };
-inline constexpr int phase_count = 4;
-const char* name(Phase phase);
+
+inline constexpr int phase_count = 4;  // values of Phase
+const char* name(Phase phase);         // "forward", ...
 
 // What the framework does to save memory, each to be switched off for comparison.
 struct Techniques {
@@ -24,19 +30,20 @@ struct Techniques {
 
 // Device work: what running an op once costs.
 struct OpCost {
-  double flops = 0;
+  double flops = 0;    // of matrix products, convolutions and attention
   uint64_t bytes = 0;  // read and written by its kernels
 
   // In FLOPs: memory traffic counts as what a GPU computes meanwhile (10 TFLOP/s at 500 GB/s).
   double total() const { return flops + 20.0 * static_cast<double>(bytes); }
 };
 
+// What a thread is doing: allocations and kernels are booked under it.
 struct Context {
-  Purpose purpose = Purpose::activation;
-  const char* op = "user";
-  Phase phase = Phase::forward;
-  int segment = -1;  // that is being recorded or replayed
-  Techniques techniques;
+  Purpose purpose = Purpose::activation;  // of allocations
+  const char* op = "user";                // that runs; "user": none does
+  Phase phase = Phase::forward;           // of work
+  int segment = -1;                       // that is being recorded or replayed
+  Techniques techniques;                  // in use
   const Device* only = nullptr;  // in a dry run: its device; values of another one are refused
   OpCost queued;                 // by this thread, ever
 };

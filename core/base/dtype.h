@@ -7,11 +7,14 @@
 
 namespace rw {
 
-enum class DType : uint8_t { f32, f16, i32, u8 };  // u8 is also bool: 0 or 1
+// f32 and f16 (IEEE binary32 and binary16), i32 (two's complement), u8 (also bool: 0 or 1).
+enum class DType : uint8_t { f32, f16, i32, u8 };
 
+// Bytes of an element.
 constexpr size_t size_of(DType t) {
   return t == DType::f32 || t == DType::i32 ? 4 : t == DType::f16 ? 2 : 1;
 }
+// Whether it is f32 or f16. Only floats have gradients.
 constexpr bool is_float(DType t) {
   return t == DType::f32 || t == DType::f16;
 }

@@ -13,6 +13,7 @@
 
 namespace rw {
 
+// What everything that this library throws derives from.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -50,7 +51,7 @@ concept Describable = requires(const T& t) {
 };
 template <class T>
 struct Described {
-  const T& value;
+  const T& value;  // not owned
 };
 template <class T>
 decltype(auto) described(T&& t) {

@@ -7,6 +7,7 @@
 
 namespace rw {
 
+// A stream of random numbers: a seed and the next counter. Copies go on alike.
 class Generator {
  public:
   explicit Generator(uint64_t seed = 0) : seed_(seed) {}
@@ -17,6 +18,7 @@ class Generator {
     return *this;
   }
 
+  // Counters from `first` on, of the stream with this `seed`.
   struct Counters {
     uint64_t seed, first;
   };
@@ -25,9 +27,12 @@ class Generator {
   // its own.
   Counters take(uint64_t n) { return {seed_, next_.fetch_add((n + 3) / 4)}; }
 
+  // Starts again, at counter 0 of another seed.
   void seed(uint64_t seed) { seed_ = seed, next_ = 0; }
-  uint64_t seed() const { return seed_; }
+
+  uint64_t seed() const { return seed_; }      // that it was given
   uint64_t position() const { return next_; }  // with seed(): the whole state
+  // Goes on at that counter.
   void set_position(uint64_t position) { next_ = position; }
 
  private:
@@ -37,13 +42,16 @@ class Generator {
 // The generator that random ops take their numbers from: the process's, or this thread's own in a
 // GeneratorScope.
 Generator& default_generator();
+
 void manual_seed(uint64_t seed);  // of default_generator()
 
-// A generator to draw from later: the one given, or the default one of that moment and thread.
+// A generator to draw from later: the one given, which must live until then, or the default one of
+// that moment and thread.
 class GeneratorRef {
  public:
   GeneratorRef() = default;
   GeneratorRef(Generator& generator) : given_(&generator) {}
+  // The one given, or the calling thread's default_generator() now.
   Generator& get() const { return given_ ? *given_ : default_generator(); }
 
  private:

@@ -14,23 +14,26 @@ namespace rw {
 // A fixed-capacity list of up to 6 sizes; used for shapes and for strides.
 class Shape {
  public:
-  static constexpr int max_rank = 6;
+  static constexpr int max_rank = 6;  // ShapeError beyond
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims);
   explicit Shape(std::span<const int64_t> dims);
 
-  int rank() const { return rank_; }
+  int rank() const { return rank_; }  // number of axes
+
+  // Size along `axis`, in [0, rank()); no check.
   int64_t operator[](int axis) const { return dims_[axis]; }
   int64_t& operator[](int axis) { return dims_[axis]; }
   // Size along `axis`; negative axes count from the end. Throws ShapeError.
   int64_t at(int axis) const;
+
   int64_t numel() const;  // 1 for rank 0; throws ShapeError where 64 bits do not hold it
 
-  const int64_t* begin() const { return dims_.data(); }
-  const int64_t* end() const { return dims_.data() + rank_; }
-  void push_back(int64_t dim);
-  bool operator==(const Shape& other) const;
+  const int64_t* begin() const { return dims_.data(); }        // the first size
+  const int64_t* end() const { return dims_.data() + rank_; }  // behind the last
+  void push_back(int64_t dim);  // a last axis; ShapeError beyond max_rank, or if negative
+  bool operator==(const Shape& other) const;  // of rank and all sizes
 
   std::string str() const;  // "(2, 3)"
 
@@ -39,6 +42,7 @@ class Shape {
   int rank_ = 0;
 };
 
+// By axis: elements from one index to the next.
 using Strides = Shape;
 
 // Throws ShapeError naming `op` unless no size is negative and the bytes of the sizes that are not
@@ -53,6 +57,7 @@ bool is_dense(const Shape& shape, const Strides& strides);  // row-major; size-1
 
 // 0 <= result < rank. `op` names the caller in the ShapeError.
 int normalize_axis(int axis, int rank, const char* op);
+// All of them, in rising order; ShapeError where one comes twice.
 std::vector<int> normalize_axes(std::span<const int> axes, int rank, const char* op);
 
 // NumPy broadcasting. Throws ShapeError naming `op` and both shapes.

@@ -15,8 +15,9 @@ class Autocast;
 class Generator;
 class Tape;
 
+// The state of one thread.
 struct ThreadState {
-  Context context;
+  Context context;                                // what it is doing
   int no_grad = 0;                                // NoGrad scopes that are alive
   std::vector<const Autocast*> autocasts;         // that are alive and enabled, innermost last
   Generator* generator = nullptr;                 // of a GeneratorScope; null: the process's
@@ -24,7 +25,9 @@ struct ThreadState {
   std::optional<bool> checkpoints_blocks;         // none: as the environment says
   std::shared_ptr<Tape> tape;                     // made when it is first asked for
 };
+// The calling thread's.
 ThreadState& thread_state();
+// Its context.
 inline Context& context() {
   return thread_state().context;
 }
@@ -46,20 +49,24 @@ class ThreadStateScope {
 // The op that runs, or `function` itself where a user calls it: for messages.
 const char* op_or(const char* function);
 
-// Sets one member for a scope.
+// Sets one member of the context for a scope.
 template <auto Member>
 class ContextScope {
  public:
+  // The member's type.
   using Value = std::remove_reference_t<decltype(std::declval<Context&>().*Member)>;
+
   explicit ContextScope(Value value) : previous_(std::exchange(context().*Member, value)) {}
   ~ContextScope() { context().*Member = previous_; }
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
+  // The member as it is now.
   static Value current() { return context().*Member; }
 
  private:
   Value previous_;
 };
+// Scopes of each member.
 using PurposeScope = ContextScope<&Context::purpose>;
 using OpScope = ContextScope<&Context::op>;
 using PhaseScope = ContextScope<&Context::phase>;

@@ -7,21 +7,26 @@
 
 namespace rw {
 
+// Counts what a device allocates and frees, by purpose.
 class MemoryAccount {
  public:
-  // What the pool holds at the moment, in bytes.
+  // What the pool holds at the moment, in bytes: `live` in ranges, `reserved` in blocks, and its
+  // `largest_hole`.
   struct Pool {
     uint64_t live = 0, reserved = 0, largest_hole = 0;
   };
 
   // `bytes` as asked for, `size` as taken, and the pool after that.
   void allocated(Purpose purpose, uint64_t bytes, uint64_t size, const Pool& pool);
+  // A range of so many bytes (as asked for) is gone, or serves another purpose.
   void freed(Purpose purpose, uint64_t bytes);
   void changed(Purpose from, Purpose to, uint64_t bytes);
-  void end_step(const Pool& pool);
+
+  void end_step(const Pool& pool);             // a training step is over
   void reset_peak(const Pool& pool);           // peaks start again, from what is live
   uint64_t take_high_water(const Pool& pool);  // most bytes live at once since the last call
-  MemoryReport report(const Pool& pool) const;
+  MemoryReport report(
+      const Pool& pool) const;  // without what the device adds: limit, steps, driver
 
  private:
   void update_peaks(const Pool& pool);

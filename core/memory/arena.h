@@ -17,17 +17,20 @@
 
 namespace rw {
 
+// The free and taken ranges of some blocks. All sizes in bytes.
 class Arena {
  public:
+  // A taken range, or a hole.
   struct Range {
-    uint32_t block = 0;
-    uint64_t offset = 0;
-    uint64_t size = 0;  // rounded up to the unit
+    uint32_t block = 0;   // its number
+    uint64_t offset = 0;  // in the block
+    uint64_t size = 0;    // rounded up to the unit
     bool operator==(const Range&) const = default;
   };
 
   explicit Arena(uint64_t unit = 256) : unit_(unit) {}
 
+  // To the next multiple of the unit.
   uint64_t round_up(uint64_t bytes) const { return (bytes + unit_ - 1) / unit_ * unit_; }
 
   // The range for `bytes` (at least one unit), or nothing when no hole is large enough.
@@ -37,16 +40,17 @@ class Arena {
   // Returns a range that allocate gave. Throws ValueError if it is not one.
   void free(const Range& range);
 
+  // Adds an empty block; its number must be unused.
   void add_block(uint32_t block, uint64_t bytes);
   // Forgets the blocks that are wholly free and returns their numbers.
   std::vector<uint32_t> remove_free_blocks();
 
-  uint64_t reserved() const { return reserved_; }  // bytes of all blocks
-  uint64_t live() const { return live_; }          // bytes of all ranges
-  uint64_t largest_hole() const;
-  std::vector<Range> holes() const;           // largest first
-  std::vector<uint64_t> block_sizes() const;  // by block number; 0: no such block
-  size_t block_count() const { return blocks_.size(); }
+  uint64_t reserved() const { return reserved_; }        // bytes of all blocks
+  uint64_t live() const { return live_; }                // bytes of all ranges
+  uint64_t largest_hole() const;                         // 0: nothing is free
+  std::vector<Range> holes() const;                      // largest first
+  std::vector<uint64_t> block_sizes() const;             // by block number; 0: no such block
+  size_t block_count() const { return blocks_.size(); }  // blocks that it has
 
  private:
   // A training step makes and drops as many nodes as tensors: they are taken from a pool.

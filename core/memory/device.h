@@ -34,19 +34,24 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   // To ask only: what works on memory goes through the device, which counts writes.
   const Backend& backend() const { return *backend_; }
   const DeviceInfo& info() const { return backend_->info(); }
+
   std::string str() const;  // "cpu 'AMD EPYC' (device 1)": no two are alike
 
+  // Memory for a dense tensor, contents undefined, under the thread's purpose and op. OutOfMemory,
+  // naming the op, what was wanted and free, the limit that was hit and the largest tensors.
   std::shared_ptr<Storage> allocate(const Shape& shape, DType dtype);
+
   void release(Storage& storage) noexcept override;     // called by the storage as it dies
   void set_purpose(Storage& storage, Purpose purpose);  // an activation that becomes a gradient
   // The one door for writes: whoever passes it names the storages that are written, and they count.
   void run(const KernelCall& call, std::span<Storage* const> written);
   void write(Storage& target, uint64_t offset, uint64_t bytes,
-             const void* source);                                                   // from the host
+             const void* source);  // from the host
+
   void read(const Storage& source, uint64_t offset, uint64_t bytes, void* target);  // waits
 
-  MemoryReport memory_report() const;
-  void reset_peak();  // peaks and work start again, from what is live
+  MemoryReport memory_report() const;  // where memory went, and the peaks since reset_peak()
+  void reset_peak();                   // peaks and work start again, from what is live
   // A training step is over: its allocations are learnt, so that the next one like it is packed
   // tightly. Optimizers say so by themselves; loops without one call it between steps, where only
   // what outlives them is alive.
@@ -54,33 +59,36 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   // The step is over when something is allocated next, if end_step() was not called before: what a
   // loop still drops (gradients, its loss) dies within its step. Called by optimizers.
   void end_step_soon();
+
   void trim();  // gives wholly free blocks back to the driver
 
   // Steps learnt on another device, by a dry run: they are laid out from the first one on.
   std::vector<StepTrace> step_traces() const;
   void learn(std::vector<StepTrace> traces);
-  void set_packs_steps(bool on);
 
-  uint64_t memory_limit() const;
+  void set_packs_steps(bool on);  // false: steps are allocated dynamically
+
+  uint64_t memory_limit() const;          // bytes; 0: none
   void set_memory_limit(uint64_t bytes);  // of blocks to come; 0: none
   // Called when an allocation would bring `live` above the budget; frees something and returns
   // true, or returns false. Empty: no budget.
   using Reclaim = std::function<bool(uint64_t bytes)>;
   struct LiveBudget {
     uint64_t bytes = 0;  // 0: none
-    Reclaim reclaim;
+    Reclaim reclaim;     // asked for `bytes` of live memory to be freed
   };
+
   LiveBudget exchange_live_budget(LiveBudget budget);  // returns the one before
-  uint64_t live() const;
-  uint64_t live_budget() const;  // 0: none
-  uint64_t take_high_water();    // most bytes live at once since the last call
+  uint64_t live() const;                               // bytes of ranges, padding included
+  uint64_t live_budget() const;                        // 0: none
+  uint64_t take_high_water();  // most bytes live at once since the last call
 
   WorkByPhase work() const;  // since the start or reset_peak()
 
   void start_trace();        // records all that happens in memory until stop_trace()
   MemoryTrace stop_trace();  // waits for the device where kernels are timed
 
-  void synchronize();
+  void synchronize();  // waits for all work
 
  private:
   explicit Device(std::unique_ptr<Backend> backend, uint64_t memory_limit);

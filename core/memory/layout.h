@@ -18,7 +18,9 @@ struct Lifetime {
   uint32_t begin = 0, end = 0;
 };
 
+// Where lifetimes lie, in holes or in new regions.
 struct Layout {
+  // Where one of them lies.
   struct Place {
     uint32_t space = 0;   // i < holes: hole i, holes + i: new region i
     uint64_t offset = 0;  // bytes from the beginning of that space

@@ -16,10 +16,10 @@ struct MemoryReport {
   uint64_t live = 0;                                      // arena ranges, padding included
   uint64_t peak = 0;                                      // highest `live`
   uint64_t reserved = 0;                                  // blocks held from the driver
-  uint64_t peak_reserved = 0;
-  uint64_t padding_at_peak = 0;        // rounding of sizes to the arena's unit
-  uint64_t fragmentation_at_peak = 0;  // free bytes outside the largest hole
-  uint64_t limit = 0;                  // 0: none
+  uint64_t peak_reserved = 0;                             // highest `reserved`
+  uint64_t padding_at_peak = 0;                           // rounding of sizes to the arena's unit
+  uint64_t fragmentation_at_peak = 0;                     // free bytes outside the largest hole
+  uint64_t limit = 0;                                     // 0: none
 
   // Sum of all allocations of the last complete step on top of what was live when it began: the
   // memory of the step if nothing were ever freed.

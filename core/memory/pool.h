@@ -14,36 +14,47 @@
 
 namespace rw {
 
+// All memory of a device. Sizes in bytes. Not safe for several threads: the device's lock is around
+// it.
 class MemoryPool {
  public:
+  // What take() gave.
   struct Place {
-    Arena::Range range;
-    StepLayouts::Ticket ticket = {};
-    bool lasting = false;  // in the arena of what outlives steps
+    Arena::Range range;               // where it lies
+    StepLayouts::Ticket ticket = {};  // which allocation of its step it is
+    bool lasting = false;             // in the arena of what outlives steps
   };
 
+  // `limit`: most bytes of blocks, 0: no limit but the backend's.
   MemoryPool(Backend& backend, uint64_t limit);
 
   // Memory for `bytes`; `lasting`: it is known to outlive steps. Nothing: neither the limit nor the
   // backend allows it.
   std::optional<Place> take(uint64_t bytes, bool lasting);
-  void release(const Place& place);
-  void trim();  // gives wholly free blocks back to the backend
 
+  void release(const Place& place);  // gives back what take() gave
+  void trim();                       // gives wholly free blocks back to the backend
+
+  // What an allocation of so many bytes takes.
   uint64_t size_of(uint64_t bytes) const { return std::max(arena_.round_up(bytes), alignment()); }
+
   uint64_t live() const { return arena_.live() + lasting_.live(); }              // padding included
   uint64_t reserved() const { return arena_.reserved() + lasting_.reserved(); }  // of blocks
+  // Of what steps use.
   uint64_t largest_hole() const { return arena_.largest_hole(); }
+
   std::vector<uint64_t> block_sizes() const;  // by block number; 0: no such block
 
   // What the backend said when it last had no memory.
   const std::string& refusal() const { return refusal_; }
 
-  uint64_t limit() const { return limit_; }  // of blocks; 0: none
-  void set_limit(uint64_t bytes) { limit_ = bytes; }
+  uint64_t limit() const { return limit_; }           // of blocks; 0: none
+  void set_limit(uint64_t bytes) { limit_ = bytes; }  // of blocks to come; 0: none
 
-  void end_step();
-  void reset_peak() { step_peak_ = live(); }
+  void end_step();                            // a training step is over: see StepLayouts
+  void reset_peak() { step_peak_ = live(); }  // the step's peak starts again
+
+  // What is known of steps.
   StepLayouts& layouts() { return layouts_; }
   const StepLayouts& layouts() const { return layouts_; }
 

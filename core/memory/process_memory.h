@@ -8,12 +8,13 @@
 
 namespace rw {
 
-// Bytes of host memory that this process holds in RAM: now, and the most so far. On a CPU device
-// the device's blocks are among them.
+// Bytes of host memory that this process holds in RAM: `current`, and `peak`, the most so far. On a
+// CPU device the device's blocks are among them.
 struct HostMemory {
   uint64_t current = 0, peak = 0;
 };
 
+// As it is now.
 HostMemory host_memory();
 
 // Bytes that the driver holds in the heap of the blocks besides the `block_bytes` which this

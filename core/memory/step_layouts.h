@@ -16,8 +16,9 @@ namespace rw {
 
 // The allocations of one step.
 struct StepTrace {
+  // One of them, by its lifetime.
   struct Allocation {
-    uint64_t size = 0;
+    uint64_t size = 0;   // bytes, rounded up
     uint32_t end = 0;    // allocations that came before it was freed; 0: it outlives the step
     bool wraps = false;  // it outlives the step and dies in the midst of the next: gradients where
                          // zero_grad() comes after the forward
@@ -29,46 +30,52 @@ struct StepTrace {
   bool is_first = false;           // of its device: what outlives it stays
 };
 
+// Learns steps, and says where the allocations of those that come again are to lie.
 class StepLayouts {
  public:
-  // What is planned: `grow` adds a block of so many bytes and returns its number (or nothing);
-  // `trim` removes blocks that are free.
+  // What is planned: the ranges of `arena`, whose blocks have at most `largest_block` bytes. `grow`
+  // adds a block of so many bytes and returns its number (or nothing); `trim` removes blocks that
+  // are free.
   struct Memory {
     const Arena& arena;
     uint64_t largest_block;
     std::function<std::optional<uint32_t>(uint64_t)> grow;
     std::function<void()> trim;
   };
+
   explicit StepLayouts(Memory memory) : memory_(std::move(memory)) {}
 
-  // An allocation's place in the step that made it.
+  // An allocation's place in the step that made it: the number of that step, and its index there.
   struct Ticket {
     uint64_t step = 0;
     uint32_t index = 0;
   };
+  // Where it lies: `offset` bytes from the start of a block.
   struct Place {
     uint32_t block = 0;
     uint64_t offset = 0;
   };
 
+  // Where an allocation should lie.
   struct Proposal {
-    std::optional<Place> place;
+    std::optional<Place> place;  // none: anywhere
     bool outlives = false;  // small, and there still when other steps begin: it lies best apart
   };
 
   // The next allocation of this step, of so many bytes that take `size`: where it should lie, if a
   // known step goes on like this one.
   Proposal propose(uint64_t bytes, uint64_t size, Ticket& ticket);
-  void missed() { ++misses_; }  // the place was taken
-  void freed(const Ticket& ticket);
-  void end_step();  // a step that is new is planned when the next one begins
+
+  void missed() { ++misses_; }       // the place was taken
+  void freed(const Ticket& ticket);  // the allocation is gone
+  void end_step();                   // a step that is new is planned when the next one begins
   void set_solves(bool on) { solves_ = on; }  // false: steps are remembered and stay dynamic
 
   std::vector<StepTrace> traces() const;      // of the steps that are planned or remembered
   void learn(std::vector<StepTrace> traces);  // steps to come: they are followed from the first on
 
   uint64_t followed_steps() const { return followed_steps_; }  // wholly, without a miss
-  uint64_t all_misses() const { return all_misses_; }
+  uint64_t all_misses() const { return all_misses_; }          // of all complete steps
 
  private:
   struct StepLayout {

@@ -19,6 +19,7 @@ class Storage;
 class StorageOwner {
  public:
   virtual ~StorageOwner() = default;
+  // The storage is about to die: its range can be given to others.
   virtual void release(Storage& storage) noexcept = 0;
 };
 
@@ -31,15 +32,17 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  Device& device() const { return device_; }
-  const Arena::Range& range() const { return place_.range; }
-  uint64_t bytes() const { return bytes_; }
-  const Shape& shape() const { return shape_; }  // as first allocated
-  DType dtype() const { return dtype_; }
+  Device& device() const { return device_; }                  // that it lies on
+  const Arena::Range& range() const { return place_.range; }  // where
+  uint64_t bytes() const { return bytes_; }                   // as asked for, without padding
+  const Shape& shape() const { return shape_; }               // as first allocated
+  DType dtype() const { return dtype_; }                      // the same
+
   // Who allocated it: op, purpose, phase, segment.
   Purpose purpose() const { return made_.purpose; }
   const char* op() const { return made_.op; }
   const Context& made() const { return made_; }
+
   uint64_t id() const { return id_; }  // unique, never reused
 
   // Counts writes, which only Device can make; saved values are checked against it.

@@ -8,16 +8,18 @@
 
 namespace rw {
 
+// Kernels that were queued.
 struct Work {
   double flops = 0;    // of matrix products, convolutions and attention
   uint64_t bytes = 0;  // read and written by kernels
   uint64_t calls = 0;  // kernels
 };
+// By Phase.
 using WorkByPhase = std::array<Work, phase_count>;
 
 double total_flops(const WorkByPhase& work);      // recomputation included
 double recompute_share(const WorkByPhase& work);  // FLOPs of replays over those of the rest
 double modelled_recompute_share(const WorkByPhase& work);  // the same by OpCost::total()
-OpCost replay_cost(const WorkByPhase& work);
+OpCost replay_cost(const WorkByPhase& work);               // FLOPs and bytes of replays
 
 }  // namespace rw

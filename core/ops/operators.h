@@ -16,10 +16,12 @@ struct Scalar {
   template <std::floating_point T>
   Scalar(T number) : value(static_cast<double>(number)), is_whole(false) {}  // NOLINT: implicit
 
-  double value;
+  double value;   // exact for integers up to 2^53
   bool is_whole;  // its type is
 };
 
+// Elementwise, broadcast, recorded: add, sub, mul, div and affine of core/ops/ops.h. DTypeError for
+// u8 beside a tensor, and for i32 beside a float tensor.
 Tensor operator+(Tensor a, Tensor b);
 Tensor operator+(Tensor a, Scalar b);
 Tensor operator+(Scalar a, Tensor b);
@@ -33,6 +35,7 @@ Tensor operator*(Scalar a, Tensor b);
 Tensor operator/(Tensor a, Tensor b);
 Tensor operator/(Tensor a, Scalar b);
 Tensor operator/(Scalar a, Tensor b);
+// The negative; of u8 it is i32.
 Tensor operator-(Tensor a);
 
 // a = a + b: the handle becomes the result, which is recorded like any other. The storage is
@@ -57,6 +60,7 @@ class Comparison : public Tensor {
   explicit operator bool() const = delete;
 };
 
+// Elementwise and broadcast. ValueError for a whole number outside of i32 beside an i32 tensor.
 Comparison operator==(const Tensor& a, const Tensor& b);
 Comparison operator==(const Tensor& a, Scalar b);
 Comparison operator==(Scalar a, const Tensor& b);

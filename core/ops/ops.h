@@ -19,6 +19,8 @@
 
 namespace rw {
 
+// Axes of a tensor; negative ones count from the end. ShapeError for one that it does not have, or
+// that comes twice.
 using Axes = std::vector<int>;
 
 // Tensors in braces, concat({a, relu(b)}, 1), or in a vector. Unlike an initializer_list it keeps
@@ -36,100 +38,125 @@ class TensorList : public std::vector<Tensor> {
 };
 
 // ---- making ----------------------------------------------------------------------------------
+// On the default device, but for zeros_like: on that of t, with its shape and dtype. ShapeError as
+// for empty().
 Tensor zeros(const Shape& shape, DType dtype = DType::f32);
 Tensor ones(const Shape& shape, DType dtype = DType::f32);
 Tensor zeros_like(const Tensor& t);
 Tensor arange(int64_t n);  // i32: 0 .. n - 1; n <= 2^31
-// Uniform in [low, high) and normal, from the generator's next counters.
+// Uniform in [low, high), and normal, from the generator's next counters (Philox4x32-10). f32 or
+// f16, DTypeError otherwise.
 Tensor rand(const Shape& shape, float low = 0, float high = 1, DType dtype = DType::f32,
             Generator& generator = default_generator());
 Tensor randn(const Shape& shape, float mean = 0, float std = 1, DType dtype = DType::f32,
              Generator& generator = default_generator());
 
 // ---- dtype and layout ------------------------------------------------------------------------
+// Floats become integers toward zero, u8 keeps the low 8 bits. The gradient is cast back.
 Tensor cast(Tensor x, DType dtype);  // the same handle when nothing changes
-Tensor contiguous(Tensor x);         // dense row-major; the same handle when it is already
+
+Tensor contiguous(Tensor x);  // dense row-major; the same handle when it is already
 
 // x itself, known by this name to what chooses the values that recomputation keeps:
 // save_ops({name}), RecomputeSearch::collection(), REWIND_RECOMPUTE=collection:NAME
 // (jax.ad_checkpoint has the same).
 Tensor checkpoint_name(Tensor x, std::string name);
 
-// Views: no copy unless a reshape of a strided tensor needs one.
+// Views: no copy unless a reshape of a strided tensor needs one (flatten, squeeze and unsqueeze are
+// reshapes). ShapeError where the number of elements would change.
 Tensor reshape(Tensor x, const Shape& shape);
 Tensor reshape(Tensor x, std::initializer_list<int64_t> shape);  // one size may be -1
-Tensor flatten(Tensor x, int first = 0, int last = -1);
-Tensor transpose(Tensor x, int a, int b);
-Tensor permute(Tensor x, const Axes& axes);
-Tensor slice(Tensor x, int axis, int64_t begin, int64_t end, int64_t step = 1);
-Tensor select(Tensor x, int axis, int64_t index);  // one slice, without the axis
-Tensor expand(Tensor x, const Shape& shape);       // broadcast view
-Tensor squeeze(Tensor x, int axis);
-Tensor unsqueeze(Tensor x, int axis);
+Tensor flatten(Tensor x, int first = 0, int last = -1);          // axes first to last become one
 
+// Views: other strides on the same storage, without a copy. slice has the elements begin, begin +
+// step, ... below end along its axis; negative ones count from the end. ShapeError for axes and
+// indices that x does not have.
+Tensor transpose(Tensor x, int a, int b);    // exchanges two axes
+Tensor permute(Tensor x, const Axes& axes);  // axis i of the result is axes[i] of x; each once
+Tensor slice(Tensor x, int axis, int64_t begin, int64_t end, int64_t step = 1);
+Tensor select(Tensor x, int axis, int64_t index);  // one slice, without the axis; -1: the last
+Tensor expand(Tensor x, const Shape& shape);       // as broadcast to the shape; strides of 0
+Tensor squeeze(Tensor x, int axis);                // without this axis, of size 1
+Tensor unsqueeze(Tensor x, int axis);              // with a new axis of size 1 there
+
+// The parts one after another along an axis, in which alone they differ; of one dtype. ShapeError
+// otherwise, and for no parts.
 Tensor concat(TensorList parts, int axis);
+// The parts, of one shape, along a new axis.
 Tensor stack(TensorList parts, int axis);
+// Views of `size` elements along an axis each, the last one of what remains.
 std::vector<Tensor> split(Tensor x, int64_t size, int axis);
-// Constant padding: before[i] and after[i] elements along axis i.
+// Constant padding: before[i] and after[i] elements of `value` along axis i. One size per axis, not
+// negative: ShapeError.
 Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64_t>& after,
            float value = 0);
 
 // ---- elementwise (shaders/elementwise.def) -----------------------------------------------------
+// y[i] = f(x[i]) for f32 and f16, DTypeError otherwise. Names as in PyTorch; sign, floor and ceil
+// have gradients of 0.
 Tensor neg(Tensor x);
 Tensor abs(Tensor x);
 Tensor exp(Tensor x);
 Tensor log(Tensor x);
 Tensor sqrt(Tensor x);
-Tensor rsqrt(Tensor x);
-Tensor square(Tensor x);
+Tensor rsqrt(Tensor x);   // 1 / sqrt(x)
+Tensor square(Tensor x);  // x * x
 Tensor relu(Tensor x);
-Tensor sigmoid(Tensor x);
+Tensor sigmoid(Tensor x);  // 1 / (1 + exp(-x))
 Tensor tanh(Tensor x);
-Tensor silu(Tensor x);
+Tensor silu(Tensor x);       // x * sigmoid(x)
 Tensor gelu(Tensor x);       // erf form
 Tensor gelu_tanh(Tensor x);  // tanh approximation
-Tensor softplus(Tensor x);
+Tensor softplus(Tensor x);   // log(1 + exp(x)), without overflow
 Tensor sin(Tensor x);
 Tensor cos(Tensor x);
 Tensor erf(Tensor x);
-Tensor reciprocal(Tensor x);
-Tensor sign(Tensor x);
+Tensor reciprocal(Tensor x);  // 1 / x
+Tensor sign(Tensor x);        // -1, 0 or 1
 Tensor floor(Tensor x);
 Tensor ceil(Tensor x);
-Tensor hardtanh(Tensor x);
-Tensor log1p(Tensor x);
-Tensor affine(Tensor x, float a, float b);  // a * x + b
-Tensor clamp(Tensor x, float low, float high);
-Tensor pow(Tensor x, float exponent);  // x > 0, or NaN
-Tensor leaky_relu(Tensor x, float slope = 0.01f);
-Tensor elu(Tensor x, float alpha = 1);
+Tensor hardtanh(Tensor x);                         // clamp(x, -1, 1)
+Tensor log1p(Tensor x);                            // log(1 + x)
+Tensor affine(Tensor x, float a, float b);         // a * x + b
+Tensor clamp(Tensor x, float low, float high);     // min(max(x, low), high)
+Tensor pow(Tensor x, float exponent);              // x > 0, or NaN
+Tensor leaky_relu(Tensor x, float slope = 0.01f);  // x, or slope * x below 0
+Tensor elu(Tensor x, float alpha = 1);             // x, or alpha * (exp(x) - 1) below 0
 
+// Of two tensors, broadcast. f32, f16 and i32; DTypeError for u8, and for i32 beside floats.
 Tensor add(Tensor a, Tensor b);
 Tensor sub(Tensor a, Tensor b);
 Tensor mul(Tensor a, Tensor b);
-Tensor div(Tensor a, Tensor b);
+Tensor div(Tensor a, Tensor b);  // i32: truncated toward zero
 Tensor maximum(Tensor a, Tensor b);
 Tensor minimum(Tensor a, Tensor b);
 
-// Comparisons give u8 0 or 1 and no gradient.
+// Comparisons give u8 0 or 1 and no gradient. Of two tensors of any dtype, broadcast.
 Tensor equal(Tensor a, Tensor b);
 Tensor not_equal(Tensor a, Tensor b);
 Tensor less(Tensor a, Tensor b);
 Tensor less_equal(Tensor a, Tensor b);
 Tensor greater(Tensor a, Tensor b);
 Tensor greater_equal(Tensor a, Tensor b);
-Tensor where(Tensor condition, Tensor a, Tensor b);  // condition u8
+// Where the condition (u8) is not 0 an element of a, else one of b; all three broadcast.
+// DTypeError.
+Tensor where(Tensor condition, Tensor a, Tensor b);
 
 // ---- reductions ------------------------------------------------------------------------------
-// Over `axes` (all when empty). f32 and f16 accumulate in f32.
+// Over `axes` (all when empty), which keep the size 1 with `keepdims`. f32 and f16 accumulate in
+// f32, in a fixed order, and give their dtype. DTypeError for u8.
 Tensor sum(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor mean(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor max(Tensor x, const Axes& axes = {},
            bool keepdims = false);  // gradient: to the maxima, shared
-Tensor min(Tensor x, const Axes& axes = {}, bool keepdims = false);
+Tensor min(Tensor x, const Axes& axes = {}, bool keepdims = false);   // as max
 Tensor prod(Tensor x, const Axes& axes = {}, bool keepdims = false);  // x != 0 for gradients
+// The mean square distance from the mean; `unbiased` divides by one less than the number of
+// elements.
 Tensor var(Tensor x, const Axes& axes = {}, bool unbiased = false, bool keepdims = false);
-Tensor argmax(Tensor x, int axis = -1);  // i32, the first maximum
+// Where along the axis, which goes away, the first maximum or minimum is: i32. ShapeError where it
+// is empty.
+Tensor argmax(Tensor x, int axis = -1);
 Tensor argmin(Tensor x, int axis = -1);
 // Sums x over the axes along which `shape` was broadcast to x's shape. The sum of f16 is f32: this
 // is the gradient of a broadcast, and weight gradients stay f32.
@@ -137,11 +164,12 @@ Tensor sum_to(Tensor x, const Shape& shape);
 
 // ---- matrix products and convolution -----------------------------------------------------------
 // [..., m, k] @ [..., k, n] -> [..., m, n]; leading axes broadcast. Transposed views cost no copy.
+// f32, or f16 with sums in f32; both of one dtype. ShapeError, DTypeError.
 Tensor matmul(Tensor a, Tensor b);
-// x [..., in] @ weight [out, in]^T + bias [out] (may be undefined).
+// x [..., in] @ weight [out, in]^T + bias [out] (may be undefined) -> [..., out]. As matmul.
 Tensor linear(Tensor x, Tensor weight, Tensor bias = {});
 
-// Height and width, or one number for both.
+// Height `h` and width `w`, or one number for both.
 struct Size2d {
   int h, w;
   Size2d(int both) : h(both), w(both) {}  // NOLINT: a number is meant to do
@@ -149,12 +177,16 @@ struct Size2d {
   bool operator==(const Size2d&) const = default;
 };
 
+// The window of a convolution, in elements: its stride, the zero padding on every side, the
+// dilation (distance of its elements).
 struct Conv2dOptions {
   Size2d stride = 1, padding = 0, dilation = 1;
-  int groups = 1;
+  int groups = 1;    // runs of channels that are convolved apart
   bool bias = true;  // of the module Conv2d; conv2d() takes it as a tensor
 };
-// x [N, H, W, C], weight [O, KH, KW, C / groups] -> [N, H', W', O].
+// x [N, H, W, C], weight [O, KH, KW, C / groups] -> [N, H', W', O], with H' = (H + 2 padding -
+// dilation (KH - 1) - 1) / stride + 1, rounded down. f32, or f16 with sums in f32. ShapeError where
+// shapes do not go together or the window is larger than the padded image; ValueError for options.
 Tensor conv2d(Tensor x, Tensor weight, const Conv2dOptions& options = {});
 // The same plus bias [O] (may be undefined), which is added in place; its gradient is f32.
 Tensor conv2d(Tensor x, Tensor weight, Tensor bias, const Conv2dOptions& options);
@@ -162,10 +194,14 @@ Tensor conv2d(Tensor x, Tensor weight, std::same_as<Tensor> auto bias) {
   return conv2d(std::move(x), std::move(weight), std::move(bias), Conv2dOptions());
 }
 
+// The window of a pooling op: its kernel, stride, padding (at most half the kernel) and dilation (1
+// for avg_pool2d), as of Conv2dOptions. ValueError otherwise.
 struct Pool2dOptions {
   Size2d kernel = 2, stride = 2, padding = 0, dilation = 1;
   bool count_include_pad = true;  // of avg_pool2d: the padding counts as zeros
 };
+// x [N, H, W, C] -> [N, H', W', C], sizes as of conv2d: the largest of each window, or its mean.
+// The padding never is a maximum; the gradient goes to the first one. f32 or f16.
 Tensor max_pool2d(Tensor x, const Pool2dOptions& options);
 Tensor avg_pool2d(Tensor x, const Pool2dOptions& options);
 
@@ -173,17 +209,20 @@ Tensor avg_pool2d(Tensor x, const Pool2dOptions& options);
 // Indices, targets and lengths out of range never touch memory that is not theirs; what they give
 // is said at each op. With REWIND_CHECK_INDICES=1 in the environment the ops read them first, which
 // waits for the device, and throw ValueError naming op, position and value.
+// What batch_norm() gives.
 struct BatchNormResult {
   Tensor y, mean, var;  // var is biased; mean and var carry no gradient
 };
-// Statistics over all axes but the last. weight, bias [C] f32.
+// y = (x - mean) / sqrt(var + eps) * weight + bias for x [..., C], statistics over all axes but the
+// last, in f32. weight, bias [C] f32. ShapeError.
 BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps = 1e-5f);
-// The same with given statistics (evaluation).
+// The same with given statistics [C] f32 (evaluation).
 Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias,
                        float eps = 1e-5f);
 
 // Over the last axis, statistics in f32. weight, bias [C] f32; undefined: 1 and 0. C <= 65536.
 Tensor layer_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps = 1e-5f);
+// x / sqrt(mean(x * x) + eps) * weight, over the last axis (Zhang and Sennrich 2019).
 Tensor rms_norm(Tensor x, Tensor weight = {}, float eps = 1e-6f);
 // x [N, ..., C]: over everything but N within each of `groups` runs of channels, groups of any
 // size. weight, bias [C] f32; undefined: 1 and 0.
@@ -206,9 +245,11 @@ Tensor gru(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, bool rever
 
 // Running sums along an axis, of f32, f16 (summed in f32) or i32; `reverse`: from its end.
 Tensor cumsum(Tensor x, int axis, bool reverse = false);
+// exp(x) over its sum along the axis, and the logarithm of that, without overflow. f32 or f16.
 Tensor softmax(Tensor x, int axis = -1);
 Tensor log_softmax(Tensor x, int axis = -1);
 
+// What attention() does with the scores.
 struct AttentionOptions {
   float scale = 0;      // of the scores; 0: 1 / sqrt(D)
   bool causal = false;  // query i looks at keys 0 .. i only
@@ -223,20 +264,24 @@ struct AttentionOptions {
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Tensor mask = {}, Tensor lengths = {});
 
+// What becomes of the losses of the samples: none (they are returned one by one), their mean, their
+// sum.
 enum class Reduction { none, mean, sum };
+// As PyTorch's.
 struct CrossEntropyOptions {
-  float label_smoothing = 0;
-  int ignore_index = -100;
+  float label_smoothing = 0;  // share of the target that all classes get evenly, in [0, 1)
+  int ignore_index = -100;    // targets of this value count for nothing
   Reduction reduction = Reduction::mean;  // mean over the targets that are not ignored
 };
 // logits [N, C], target [N] i32 -> f32 scalar or [N]. A target that is neither a class nor
 // ignore_index gives a loss and gradients of NaN.
 Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& options = {});
 
+// As CrossEntropyOptions, of the mean.
 struct TiedCrossEntropyOptions {
-  float label_smoothing = 0;
-  int ignore_index = -100;
-  int64_t chunk = 0;  // rows whose logits exist at a time; 0: about 32 MiB of them
+  float label_smoothing = 0;  // in [0, 1)
+  int ignore_index = -100;    // targets of this value count for nothing
+  int64_t chunk = 0;          // rows whose logits exist at a time; 0: about 32 MiB of them
 };
 // cross_entropy(linear(hidden, table, bias), target), the mean, without the [N, V] logits in
 // memory: they are made chunk by chunk, and again for the gradient. hidden [N, H], table [V, H],
@@ -244,16 +289,17 @@ struct TiedCrossEntropyOptions {
 // [N] i32.
 Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor target,
                           const TiedCrossEntropyOptions& options = {}, Tensor* predicted = nullptr);
+// The mean of (x - target)^2 over all elements; the shapes broadcast. A scalar.
 Tensor mse_loss(Tensor x, Tensor target);
 
 // table [V, D], index (any shape, i32) -> index.shape + [D]. Repeated indices add up in order. An
 // index outside [0, V) gives NaN (-1 where the table is i32) and no gradient to any row.
 Tensor embedding(Tensor table, Tensor index);
 
-// Zeroes elements with probability p and scales the rest by 1 / (1 - p).
+// Zeroes elements with probability p, in [0, 1) (ValueError), and scales the rest by 1 / (1 - p).
 Tensor dropout(Tensor x, float p, Generator& generator = default_generator());
 
-// Casts so that both have one dtype: f32 wins over f16.
+// Casts so that both have one dtype: f32 wins over f16. DTypeError, naming `op`, for other pairs.
 void promote(Tensor& a, Tensor& b, const char* op);
 
 }  // namespace rw

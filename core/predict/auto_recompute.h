@@ -13,7 +13,9 @@
 
 namespace rw {
 
+// How AutoRecompute recomputes.
 struct AutoRecomputeOptions {
+  // What a plan is to reach.
   enum class Mode {
     budget,      // as little as keeps live bytes within the budget
     memory,      // the least peak with every op run at most twice
@@ -21,10 +23,10 @@ struct AutoRecomputeOptions {
     evict,       // no plan: drops and makes again while it runs, to keep within the budget
     collection,  // what `collection` names is kept: ops, or values by checkpoint_name()
   };
-  Mode mode = Mode::budget;
+  Mode mode = Mode::budget;  // what the plans aim at
   uint64_t budget = 0;  // bytes of the device that may be live; 0: any number (not for `budget`)
   int candidates = 12;  // plans to measure
-  std::vector<std::string> collection = {};
+  std::vector<std::string> collection = {};  // names, for Mode::collection
 };
 // By words, as the environment and command lines have them. `how`: empty, memory, speed, evict or
 // collection:NAME,NAME; block, 1 and 0 are about modules, and nothing here. `budget`: empty, or as

@@ -10,23 +10,26 @@
 
 namespace rw {
 
+// What dry_run() does.
 struct DryRunOptions {
-  uint64_t memory_limit = 0;  // of blocks, 0: none but the device's
-  bool trace = false;         // record a MemoryTrace
-  Techniques techniques = {};
+  uint64_t memory_limit = 0;   // of blocks, 0: none but the device's
+  bool trace = false;          // record a MemoryTrace
+  Techniques techniques = {};  // in use
   bool pack =
       true;  // lay steps out offline; without, the peak is the same and reserved bytes are not
   std::vector<StepTrace> learnt = {};  // steps of an earlier run of the program, see Forecast
 };
 
+// What a dry run found.
 struct Forecast {
-  MemoryReport memory;
+  MemoryReport memory;               // as the real device would report it
   WorkByPhase work{};                // of the whole program
   std::optional<MemoryTrace> trace;  // where asked for
   std::vector<StepTrace> steps =
       {};  // for Device::learn: the real run is packed from its first step on
 
-  double flops() const { return total_flops(work); }
+  double flops() const { return total_flops(work); }  // recomputation included
+  // FLOPs of replays over those of the rest.
   double recompute_share() const { return rw::recompute_share(work); }
 };
 

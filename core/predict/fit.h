@@ -9,24 +9,26 @@
 
 namespace rw {
 
+// One way to train, and the largest batch that fits with it.
 struct FitRow {
   std::string mode;       // plain, block checkpoint, or a kind of budget
   StepSettings settings;  // batch: the largest that fits; 0: not even one sample
-  StepForecast forecast;
-  std::string limit;  // what keeps it from being larger, where that is not the memory
+  StepForecast forecast;  // of a step with them
+  std::string limit;      // what keeps it from being larger, where that is not the memory
 };
 
+// What fit() tries.
 struct FitOptions {
-  std::vector<DType> dtypes = {DType::f32, DType::f16};
-  std::function<void(const FitRow&)> on_row = {};  // told of every one that is found, at once
-  int candidates = 8;                              // plans to measure for budgets
+  std::vector<DType> dtypes = {DType::f32, DType::f16};  // of activations
+  std::function<void(const FitRow&)> on_row = {};        // told of every one that is found, at once
+  int candidates = 8;                                    // plans to measure for budgets
 };
 // The largest batches of the planner's program in `bytes` of device memory: for each dtype, without
 // and with recomputation, without and with the settings' accumulation. Rows that another one of
 // the same dtype and accumulation beats in everything are left out.
 std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions& options = {});
 
-// `samples`: what they are called.
+// The rows as a table for people, with `bytes` in its heading; `samples`: what they are called.
 std::string fit_table(const std::vector<FitRow>& rows, uint64_t bytes,
                       const std::string& samples = "samples");
 

@@ -17,16 +17,16 @@ namespace rw {
 
 // What the memory of a run was, what was predicted, and what saved how much. In bytes.
 struct RunAccount {
-  MemoryReport memory;      // of the whole run; `naive`: of a step
-  uint64_t steps_peak = 0;  // without saving and evaluation
-  uint64_t predicted_peak = 0;
-  uint64_t budget = 0;     // 0: none
-  std::string difference;  // how a forward pass left its plan; empty: none did
-  std::vector<Saving> savings;
+  MemoryReport memory;                        // of the whole run; `naive`: of a step
+  uint64_t steps_peak = 0;                    // without saving and evaluation
+  uint64_t predicted_peak = 0;                // of `memory`, by a dry run
+  uint64_t budget = 0;                        // 0: none
+  std::string difference;                     // how a forward pass left its plan; empty: none did
+  std::vector<Saving> savings;                // attribute_savings() of the settings
   uint64_t host_peak = 0;                     // RAM that this process held at most
   std::vector<std::string> segment_problems;  // of marks in the model
 
-  std::string str() const;
+  std::string str() const;  // tables for people
 };
 
 // On the default device, on this thread, while it lives. The program is what planners run dry; the
@@ -42,13 +42,16 @@ class PlannedRun {
 
   // The program's, with that recomputation.
   const StepSettings& settings() const { return settings_; }
-  const Planner& planner() const { return planner_; }
+
+  const Planner& planner() const { return planner_; }  // of the program
+  // What problems_of_segments() found before the run.
   const std::vector<std::string>& segment_problems() const { return segment_problems_; }
 
   // Runs the body. An OutOfMemory that it throws says what would fit.
   void guard(const std::function<void()>& body);
   // To be called once the steps are over, where saving and evaluation follow.
   void after_steps() { steps_ = default_device()->memory_report(); }
+
   RunAccount account();  // once all is done
 
  private:

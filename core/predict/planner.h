@@ -14,16 +14,18 @@ namespace rw {
 
 // What a dry run found. Work and samples are of one update: `accumulate` steps.
 struct StepForecast {
-  MemoryReport memory;      // of the whole program; `naive`: of a step
-  uint64_t steps_peak = 0;  // without saving and evaluation
-  WorkByPhase work{};
-  double samples = 0;
-  uint64_t allocations = 0;
+  MemoryReport memory;               // of the whole program; `naive`: of a step
+  uint64_t steps_peak = 0;           // without saving and evaluation
+  WorkByPhase work{};                // by Phase
+  double samples = 0;                // that an update sees
+  uint64_t allocations = 0;          // that an update makes
   std::optional<MemoryTrace> trace;  // of the last update, where asked for
 
-  double flops() const { return total_flops(work); }
-  double flops_per_sample() const { return flops() / samples; }
+  double flops() const { return total_flops(work); }             // recomputation included
+  double flops_per_sample() const { return flops() / samples; }  // the same per sample
+  // FLOPs of replays over those of the rest.
   double recompute_share() const { return rw::recompute_share(work); }
+
   std::string str() const;  // tables of memory and work for people
 };
 
@@ -34,22 +36,24 @@ enum class Room {
   any,     // as much memory as wanted, in blocks of any size
 };
 
+// What a forecast assumes.
 struct ForecastOptions {
-  Room room = Room::device;
-  uint64_t memory_limit = 0;  // 0: none
-  Techniques techniques = {};
-  bool trace = false;
+  Room room = Room::device;    // of the dry device
+  uint64_t memory_limit = 0;   // bytes of blocks; 0: none
+  Techniques techniques = {};  // in use
+  bool trace = false;          // record a MemoryTrace of the last update
 };
 
+// A program and the device that it is predicted for.
 class Planner {
  public:
   // `device`: real or dry. It must outlive the planner; nothing is run on it.
   explicit Planner(TrainingProgram program, const Backend& device = default_device()->backend());
 
-  const DeviceInfo& info() const { return device_.info(); }
-  const TrainingProgram& program() const { return program_; }
+  const DeviceInfo& info() const { return device_.info(); }           // of that device
+  const TrainingProgram& program() const { return program_; }         // that is planned
   const StepSettings& settings() const { return program_.settings; }  // unless others are given
-  bool trains() const { return program_.outline.trains; }
+  bool trains() const { return program_.outline.trains; }             // or evaluates only
 
   // What the steps allocate, for Device::learn: a run is then packed from its first step on.
   std::vector<StepTrace> steps(const StepSettings& settings,

@@ -22,6 +22,7 @@ struct StepSettings {
   uint32_t accumulate = 1;   // steps per update
   // Segments of the model: none, block (as BlockCheckpoints), or another word that it knows.
   std::string checkpoint = checkpoints_blocks() ? "block" : "none";
+
   int checkpoint_every = 1;                              // blocks per segment, where it can that
   std::shared_ptr<const Recompute> recompute = nullptr;  // instead of the model's segments
   uint64_t budget = 0;                                   // bytes that may be live, 0: any number
@@ -49,7 +50,10 @@ class [[nodiscard]] SettingsScope {
 struct BatchShape {
   int64_t rows = 0;    // samples, 0: as many as the settings say
   int64_t length = 0;  // tokens per sample, where it has any; 0: as many as the program's longest
+
+  // The rows, or as many as are usual.
   int64_t rows_or(int64_t usual) const { return rows ? rows : usual; }
+
   bool operator==(const BatchShape&) const = default;
 };
 
@@ -62,6 +66,7 @@ struct RunOutline {
   using Batches = std::function<std::vector<BatchShape>(int64_t batch)>;
   Batches steps = {}, evaluation = {};
 };
+
 RunOutline::Batches batches_of(int64_t samples);  // of so many samples in order
 
 // A model with its optimizer and all else that outlives a step. The constructor and dry_step()
@@ -73,10 +78,12 @@ class TrainingSteps {
   // each with Device::end_step() behind it. An evaluation is NoGrad.
   virtual void dry_step(const BatchShape& shape) = 0;
   virtual void dry_evaluation(const BatchShape&) {}
+
   virtual void flush() {}  // updates from a window of Accumulate that is not full
   // What loading or saving weights takes (io/model.h: copy_as_file).
   virtual void copy_weights() {}
 };
+// Builds a model for these settings on the default device.
 using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSettings&)>;
 
 // Of a program that does nothing but equal steps: `make` builds a model of these settings and
@@ -89,7 +96,9 @@ using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSetting
 //   })
 MakeSteps training_steps(std::function<std::function<void()>(const StepSettings&)> make);
 
-// What remedies for too little memory are called where a program's user can choose them.
+// What remedies for too little memory are called where a program's user can choose them: segments
+// of each `block`, activations in `f16`, a `budget` ({} stands for the bytes), a smaller `batch`
+// accumulated to the same update.
 struct RemedyWords {
   std::string block = "checkpoint block", f16 = "dtype f16", budget = "memory budget {}";
   std::function<std::string(int64_t batch, uint32_t accumulate)> batch = [](auto b, auto a) {
@@ -101,11 +110,11 @@ struct RemedyWords {
 struct TrainingProgram {
   std::string title = "training";   // "resnet20, 32x32 images, 10 classes"
   std::string samples = "samples";  // "images"
-  MakeSteps make;
-  StepSettings settings = {};
-  RunOutline outline = {};
-  double estimator_states = 4;  // floats per parameter in the usual estimate: SGD 2, Adam 4
-  RemedyWords words = {};
+  MakeSteps make;                   // builds the model, as often as there is something to predict
+  StepSettings settings = {};       // that its user asked for
+  RunOutline outline = {};          // what it does besides steps of full batches
+  double estimator_states = 4;      // floats per parameter in the usual estimate: SGD 2, Adam 4
+  RemedyWords words = {};           // of its options
   // So many samples are evaluated at a time, or as many as take no more memory than all else does.
   int64_t most_evaluated = 0;  // 0: as in training
 };

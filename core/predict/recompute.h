@@ -19,6 +19,7 @@ namespace rw {
 struct Recompute {
   std::vector<RecomputePlan::Segment>
       segments;  // parents before children; none: everything is kept
+  // Output `slot` of the pass's record number `record`.
   struct Output {
     uint32_t record = 0, slot = 0;
   };
@@ -33,7 +34,7 @@ struct Recompute {
 
 // A recorded forward pass, as the planner sees it.
 struct RecordedGraph {
-  RecomputeGraph graph;
+  RecomputeGraph graph;                // its values and what making them costs
   std::vector<std::string> ops;        // by record: Record::label()
   std::vector<bool> is_heavy;          // by record: Op::is_heavy
   std::vector<OpCost> costs;           // by record; the graph has their total()
@@ -51,13 +52,15 @@ class RecomputePass {
   // receives its graph, null: nobody wants it.
   RecomputePass(Tape& tape, const Recompute& recompute, RecordedGraph* record);
 
+  // As of Tape::Observer.
   void before_record(const Op& op);
   void after_record(const Record& record);
   uint32_t kept_outputs() const;
+
   void leave();  // the plan is of something else: what follows is evicted, or kept
   void end();    // before backward
 
-  bool diverged() const { return diverged_; }
+  bool diverged() const { return diverged_; }  // the pass was not what the plan was made for
   const std::string& difference() const { return difference_; }  // what it did instead
 
  private:
@@ -117,6 +120,7 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   std::string difference_;
 };
 
+// A scope that recomputes as the plan says.
 inline RecomputeScope checkpoint(Recompute recompute) {
   return RecomputeScope(std::move(recompute));
 }

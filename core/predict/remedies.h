@@ -8,10 +8,11 @@
 
 namespace rw {
 
+// A change of a program's settings with which it fits.
 struct Remedy {
   std::string options;    // as the program's RemedyWords have it
   StepSettings settings;  // that they mean
-  StepForecast forecast;
+  StepForecast forecast;  // of a step with them
 };
 // Changes of `settings` that fit in `memory_limit` bytes (0: in the device).
 std::vector<Remedy> find_remedies(const Planner& planner, const StepSettings& settings,

@@ -11,12 +11,13 @@
 
 namespace rw {
 
+// A plan, and what it was measured to need.
 struct RecomputeChoice {
-  Recompute recompute;
-  Forecast forecast;  // in choices() not packed: the peak is exact, reserved bytes are not
+  Recompute recompute;  // the plan, as passes follow it
+  Forecast forecast;    // in choices() not packed: the peak is exact, reserved bytes are not
 
-  uint64_t peak() const { return forecast.memory.peak; }
-  OpCost replay() const { return replay_cost(forecast.work); }
+  uint64_t peak() const { return forecast.memory.peak; }        // most bytes live at once
+  OpCost replay() const { return replay_cost(forecast.work); }  // what recomputation costs
 };
 
 // What a search minimises.
@@ -24,23 +25,27 @@ struct RecomputeObjective {
   double flops_per_byte = 20;  // as OpCost::total(): what moving a byte costs; 0: FLOPs alone count
   int candidates = 24;         // plans to measure
 
+  // The number that is minimised, in FLOPs.
   double operator()(const OpCost& cost) const {
     return cost.flops + flops_per_byte * static_cast<double>(cost.bytes);
   }
 };
 
+// Measures plans for one program, and hands out those that fit.
 class RecomputeSearch {
  public:
-  using OpenDry = std::function<std::unique_ptr<Backend>()>;
-  using Program = std::function<void()>;
-  // `program`: what dry_run() takes; it builds its model and takes a few training steps that are
+  using OpenDry = std::function<std::unique_ptr<Backend>()>;  // opens the dry backend of a run
+  using Program = std::function<void()>;                      // what dry_run() takes
+
+  // `program` builds its model and takes a few training steps that are
   // alike. It is run once at once, without recomputation.
   RecomputeSearch(OpenDry open, Program program, const RecomputeObjective& objective = {});
 
-  const RecordedGraph& recorded() const { return recorded_; }
-  const RecomputeChoice& plain() const { return plain_; }
+  const RecordedGraph& recorded() const { return recorded_; }  // the forward pass
+  const RecomputeChoice& plain() const { return plain_; }      // nothing is recomputed
   // Empty, or how a later pass of the program differs from its first one, for which plans are.
   const std::string& difference() const { return difference_; }
+  // Of a choice's replays, by the objective.
   double cost(const RecomputeChoice& choice) const { return objective_(choice.replay()); }
   // The measured candidates that are worth having: peak falls and cost rises. The first one costs
   // nothing; the last has the least feasible peak. Computed when first asked for; a plan that is
@@ -56,6 +61,7 @@ class RecomputeSearch {
   // never gives a higher peak. Whatever peak this search has handed out, by any of its functions,
   // is feasible. OutOfMemory naming the least feasible bytes.
   RecomputeChoice budget(uint64_t bytes);
+
   RecomputeChoice memory();  // least peak with every op run at most twice, of all plans known
   RecomputeChoice speed();   // outputs of matrix products, convolutions and the like are kept
   // Keeps the outputs that the policy names (save_ops(...), any function of op, cost and bytes) and

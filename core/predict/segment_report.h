@@ -9,16 +9,17 @@
 
 namespace rw {
 
-// What one checkpoint segment does.
+// What one checkpoint segment does, by its number; `parent` is the one around it, -1: none.
 struct SegmentReport {
   int segment = -1, parent = -1;
-  int64_t records = 0;
+  int64_t records = 0;  // that it spans
   uint64_t spared = 0;  // bytes that the plain run would keep and this one does not
   uint64_t held = 0;    // bytes kept only so that the segment can be replayed
   OpCost replay;        // what it adds; at most, where that was not measured
   // Most bytes alive in forward and backward, of what the tape knows, by a dry run of its records:
   // as they are, and without this segment. 0: not measured.
   uint64_t peak = 0, peak_without = 0;
+
   std::string problem;  // empty, or what is wrong with it, why, and what to do
 };
 

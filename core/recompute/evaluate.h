@@ -6,6 +6,7 @@
 
 namespace rw {
 
+// What a plan costs and saves, in the graph's unit of cost and in bytes.
 struct PlanCost {
   double cost = 0;        // of all replays
   uint64_t peak = 0;      // most bytes alive at once, external values not counted

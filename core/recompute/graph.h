@@ -10,7 +10,7 @@ namespace rw {
 
 // A value of the forward pass. Views of one storage are one value.
 struct GraphValue {
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  // of its storage, once for all its views
   int32_t record =
       -1;             // that makes it; -1: external (parameter, data), always alive, costs nothing
   uint32_t slot = 0;  // which of the record's outputs it is
@@ -25,6 +25,7 @@ struct GraphRecord {
   bool reached = true;                    // its vjp runs
   uint32_t taken = 0;  // so many of `saved`, the first, go before its gradients are made
 
+  // Of `saved`: those that are taken, and those that are read to the end.
   std::span<const uint32_t> saved_taken() const { return std::span(saved).first(taken); }
   std::span<const uint32_t> saved_read() const { return std::span(saved).subspan(taken); }
 };

@@ -13,7 +13,9 @@
 
 namespace rw {
 
+// Segments, and the values in them that are kept.
 struct RecomputePlan {
+  // A range of records that is dropped and replayed.
   struct Segment {
     uint32_t first = 0, last = 0;  // records [first, last)
     int32_t parent = -1;           // index of the enclosing segment

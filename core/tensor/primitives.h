@@ -5,16 +5,19 @@
 
 namespace rw {
 
+// A new dense tensor, every element `value` (rounded to the dtype).
 Tensor full(const Shape& shape, float value, DType dtype = DType::f32,
             const std::shared_ptr<Device>& device = default_device());
+
 void fill_(const Tensor& target, float value);               // target dense
 void copy_into(const Tensor& source, const Tensor& target);  // converts dtype, any strides
 void accumulate(const Tensor& x, const Tensor& target,
                 float scale = 1);  // target (f32) += scale * x
 
 Tensor copy_of(const Tensor& x, DType dtype);  // a new tensor, dense row-major
-// The same values, dense row-major or of another dtype; the same handle when nothing changes.
+// The same values, dense row-major; the same handle when nothing changes.
 Tensor dense(const Tensor& x);
+// The same of another dtype.
 Tensor to_dtype(const Tensor& x, DType dtype);
 // a + b of one shape, in f32 where the dtypes differ. Written over what is moved in, if that is its
 // last handle.

@@ -22,6 +22,7 @@ class Tensor;
 
 // Is given a gradient; returns what is to take its place, or an undefined tensor to leave it.
 using GradHook = std::function<Tensor(const Tensor& gradient)>;
+
 using GradHooks = std::map<int, GradHook>;  // by number, in the order of their registration
 
 // Removes a hook. One that is not asked to leaves the hook where it is.
@@ -30,6 +31,7 @@ class HookHandle {
   HookHandle() = default;
   HookHandle(const std::shared_ptr<GradHooks>& hooks, int number)
       : hooks_(hooks), number_(number) {}
+  // From now on it is not called. Does nothing where the tensor or the hook is gone.
   void remove() {
     if (const auto hooks = hooks_.lock()) hooks->erase(number_);
   }
@@ -39,36 +41,45 @@ class HookHandle {
   int number_ = 0;
 };
 
+// A handle on values: copies are cheap and share them. An undefined one stands for nothing; asking
+// it for more than defined() is a ValueError.
 class Tensor {
  public:
   Tensor() = default;  // undefined
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
-  bool defined() const { return impl_ != nullptr; }
+  bool defined() const { return impl_ != nullptr; }  // it has values
+  // The same.
   explicit operator bool() const { return defined(); }
 
-  const Shape& shape() const;
-  const Strides& strides() const;
-  DType dtype() const;
-  int rank() const { return shape().rank(); }
-  int64_t size(int axis) const { return shape().at(axis); }
-  int64_t numel() const { return shape().numel(); }
+  const Shape& shape() const;                  // sizes by axis
+  const Strides& strides() const;              // in elements; 0 along an axis that was broadcast
+  DType dtype() const;                         // of the elements
+  int rank() const { return shape().rank(); }  // number of axes
+  int64_t size(int axis) const { return shape().at(axis); }  // negative: from the end; ShapeError
+  int64_t numel() const { return shape().numel(); }          // elements
   // select(x, 0, index): a view without the first axis, recorded. Negative: from the end. Like
   // backward() it is defined in the room that records (core/ops, core/autograd).
   Tensor operator[](int64_t index) const;
+
+  // Of all elements; the storage of a view may have more or less.
   uint64_t bytes() const { return static_cast<uint64_t>(numel()) * size_of(dtype()); }
-  bool is_contiguous() const;
-  Device& device() const;
+
+  bool is_contiguous() const;  // dense in row-major order
+  Device& device() const;      // on which its storage lies
 
   // Autograd. A leaf that requires a gradient collects it in grad(); results of ops on such leaves
   // require gradients too.
   bool requires_grad() const;
-  Tensor& set_requires_grad(bool value = true);  // leaves only; throws AutogradError
+  // Of leaves only (AutogradError) that are f32 or f16 (DTypeError). Returns *this.
+  Tensor& set_requires_grad(bool value = true);
+
   bool is_leaf() const;  // made by the user, or by ops that no gradient goes through
   Tensor grad() const;   // undefined until a backward reached this leaf
   // Replaces the gradient (undefined: none): f32, of this shape, on this device; throws otherwise.
   // One that is strided is copied.
   void set_grad(Tensor grad);
+
   Tensor detach() const;  // the same storage, outside the tape
 
   // Runs the tape backward from this scalar (or with the given gradient of its shape) and adds to
@@ -88,18 +99,22 @@ class Tensor {
   // Copies to the host, converting to float (to_vector) or reading i32/u8 as integers. Waits.
   std::vector<float> to_vector() const;
   std::vector<int32_t> to_ints() const;
+
   float item() const;  // the only element, as float; throws ShapeError if there are more
 
-  // Writes host data of numel() elements into this tensor's storage (f32 in, converted).
+  // Writes host data of numel() elements into this tensor, which is contiguous, converted to its
+  // dtype. Not recorded. ShapeError.
   void copy_from(std::span<const float> values);
   void copy_from(std::span<const int32_t> values);
   void copy_from(std::span<const uint8_t> values);
-  // Overwrites this tensor with `source` (same shape; dtype is converted). Not recorded.
+  // Overwrites this tensor with `source` (same shape, ShapeError; dtype is converted). Not
+  // recorded: an earlier record that saved the old value throws in backward.
   void copy_(const Tensor& source);
 
   std::string str() const;  // "f16 (2, 3)"
 
-  TensorImpl& impl() const;  // throws when undefined
+  TensorImpl& impl() const;  // ValueError when undefined
+  // What it is a handle on; null: undefined.
   const std::shared_ptr<TensorImpl>& pointer() const { return impl_; }
 
  private:
@@ -136,17 +151,19 @@ struct Producer {
   }
 };
 
+// What tensors are handles on: a view of a storage (shape, strides, dtype) and its place in
+// autograd.
 struct TensorImpl {
-  std::shared_ptr<Storage> storage;
+  std::shared_ptr<Storage> storage;  // shared by all views
   Shape shape;
   Strides strides;
   int64_t offset = 0;  // elements from the start of the storage
   DType dtype = DType::f32;
 
   uint64_t id = 0;  // unique per value; kept by detached copies, so that replay can find it
-  bool requires_grad = false;
-  Producer producer;
-  Tensor grad;
+  bool requires_grad = false;  // Tensor::requires_grad()
+  Producer producer;           // the record that made it
+  Tensor grad;                 // of a leaf, or after retain_grad()
   Tensor grad_place;  // zeros that the first gradient is added to; undefined: it lies anywhere
   std::shared_ptr<GradHooks> hooks;  // of a leaf; the tape has those of its values
   bool is_optimized = false;         // belongs to an optimizer
@@ -198,6 +215,7 @@ class NoGrad {
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
 };
-bool grad_enabled();
+
+bool grad_enabled();  // false inside a NoGrad
 
 }  // namespace rw

@@ -2,8 +2,9 @@
 
 The rule. A comment documents the declaration that it stands directly before, and those that follow without
 a blank line or another comment between (a run). A comment at the end of a line documents what is declared
-there, with more lines of it below in the same column; behind the brace that ends a type, the type. The first
-comment of a file describes the file. `// ---- title ----` begins a section and documents nothing.
+there, with more lines of it below in the same column; behind the brace that ends a type, the type. From a run,
+fields do not take the comment of a type, and what is deleted or defaulted takes none. The first comment of a
+file describes the file. `// ---- title ----` begins a section and documents nothing.
 
 This is no parser of C++, but of what clang-format and this project's style leave of it."""
 
@@ -100,7 +101,7 @@ class Reader:
             self.read(number, line)
 
     def read(self, number, line):
-        code = QUOTED.sub(lambda m: m[0][0] + " " * (len(m[0]) - 2) + m[0][-1] if m[0][0] != "/" else " " * len(m[0]), line)
+        code = QUOTED.sub(lambda m: " " * len(m[0]), line)
         at = code.find("//")
         comment, column = (line[at:], at) if at >= 0 else ("", -1)
         code = code[:at] if at >= 0 else code
@@ -208,8 +209,15 @@ class Reader:
             d.kind, d.names = "value", re.findall(r"^\w+", d.text)
         else:
             classify(d)
+        if not d.is_first_of_run() and (d.kind == "field" and self.is_of_type(d) or re.search(r"= (delete|default)\s*$", d.text)):
+            d.block = []
         if d.kind:
             self.found.append(d)
+
+    def is_of_type(self, d):
+        """Whether the comment of d's run stands before a type."""
+        first = next((o for o in self.found if o.block_line == d.block_line and o.block), None)
+        return first is not None and first.kind in ("type", "enum")
 
 
 def read(text):
