@@ -209,6 +209,7 @@ Tensor avg_pool2d(Tensor x, const Pool2dOptions& options);
 // Indices, targets and lengths out of range never touch memory that is not theirs; what they give
 // is said at each op. With REWIND_CHECK_INDICES=1 in the environment the ops read them first, which
 // waits for the device, and throw ValueError naming op, position and value.
+
 // What batch_norm() gives.
 struct BatchNormResult {
   Tensor y, mean, var;  // var is biased; mean and var carry no gradient

@@ -11,6 +11,7 @@ from pathlib import Path
 import headers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+FRONT = ROOT / "include/rewind/rewind.h"
 SPECIAL = re.compile(r"([@\\<>#]|(?<=\w)\*(?=\w)|^[-+](?= )|^\d+(?=\. ))")
 
 
@@ -39,9 +40,9 @@ def in_lines(block):
 
 
 def in_one(block, after):
-    """A comment in one line, without examples."""
-    texts = (" ".join(plain(c) for c in part if not is_example(c)) for part in (block, after))
-    return " <p> ".join(t for t in texts if t.strip())
+    """A comment in one line, without examples: what is said of this declaration alone comes first."""
+    run, own = (" ".join(plain(c) for c in part if not is_example(c)) for part in (block, after))
+    return f"@brief {own} @details {run}" if run and own else own or run
 
 
 def filtered(text):
@@ -68,11 +69,16 @@ def filtered(text):
                     inserts.append((d.line, d.column + at.start(), f"/** {in_one(d.block, d.after)} */ "))
     for line, column, comment in sorted(inserts, reverse=True):
         lines[line] = lines[line][:column] + comment + lines[line][column:]
-    for i, (line, title) in enumerate(reader.sections):
-        lines[line] = f"/** {'@} */ /** ' if i else ''}@name {plain(title)} */ /** @{{ */"
+    for i, (line, title, block) in enumerate(reader.sections):
+        lines[line] = f"/** {'@} */ /** ' if i else ''}@name {plain(title)}"
+        for k, comment in enumerate(block):
+            lines[line + 1 + k] = plain(comment)
+        lines[line + len(block)] += " */ /** @{ */"
     if reader.sections:
         end = max(i for i, line in enumerate(lines) if line.startswith("}"))
         lines[end] = "/** @} */ " + lines[end]
+    if reader.file_block == headers.read(FRONT.read_text()).file_block:
+        lines[-1] += "/** All of Rewind. */ namespace rw {}"
     return "\n".join(lines)
 
 
@@ -85,14 +91,19 @@ def page(path, text):
     pages = {p.resolve() for p in [ROOT / "README.md", *ROOT.glob("docs/*.md")]}
     installed = set(headers.installed(ROOT))
 
-    def link(match):
-        label, target, anchor = match[1], match[2], match[3]
+    def link(match):  # which Doxygen wants on one line
+        return one_line(match[1].replace("\n", " "), match[2], match[3], match[0]) + "\n" * match[0].count("\n")
+
+    def cell(match):  # code in a table
+        return "<code>" + match[1].replace("\\|", "&#124;") + "</code>"
+
+    def one_line(label, target, anchor, whole):
         file = (path.parent / target).resolve() if target else path.resolve()
         name = file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else target
         if file in pages and anchor:
             return f"[{label}](@ref {slug(file.stem, anchor)})"
         if file in pages or "://" in target:
-            return match[0]
+            return whole.replace("\n", " ")
         if name in installed:
             return f"[{label}](@ref {file.name})" if file.name == "rewind.h" else f"[{label}](@ref rewind/{name})"
         return label if name in label else f"{label} (`{name}`)"
@@ -101,6 +112,7 @@ def page(path, text):
     for i in range(0, len(parts), 2):  # the others are code
         part = re.sub(r"\[([^\]]+)\]\(([^)#\s]*)#?([^)\s]*)\)", link, parts[i])
         part = re.sub(r"^(##+ )(.*)$", lambda m: f"{m[0]} {{#{slug(path.stem, m[2])}}}", part, flags=re.M)
+        part = re.sub(r"`([^`\n]*\\\|[^`\n]*)`", cell, part)
         parts[i] = re.sub(r"`(#include <(.*?)>)`", r"<code>\\#include \\<\2\\></code>", part)
     return "".join(parts)
 
@@ -122,6 +134,7 @@ def self_test():
 int one();  // and [N, *C] @ x
 int two();
 // ---- part ----
+// All > 0.
 
 enum Three { four };  // of four
 struct Five {
@@ -135,7 +148,8 @@ struct Five {
 /// @code e = f(*g); @endcode <p> and [N, *C] \\@ x
 int one();  // and [N, *C] @ x
 /** About a \\< b in `c < d`: */ int two();
-/** @name part */ /** @{ */
+/** @name part
+All \\> 0. */ /** @{ */
 
 /** of four */ enum Three { four };  // of four
 /** as 5 */ struct Five {

@@ -117,7 +117,7 @@ class Reader:
         elif comment and not self.current and scope.kind != "body":
             self.column_after = -1
             if match := SECTION.match(comment):
-                self.sections.append((number, match[1]))
+                self.sections.append([number, match[1], []])
                 self.pending, scope.run = ([], -1), ([], -1)
             elif self.pending[0] and self.pending[1] + len(self.pending[0]) == number:
                 self.pending[0].append(comment)
@@ -128,6 +128,8 @@ class Reader:
         elif not comment:
             self.column_after = -1
             if not self.current and scope.kind != "body":
+                if self.sections and self.pending[1] == self.sections[-1][0] + 1:
+                    self.sections[-1][2] = self.pending[0]  # of the section as a whole
                 self.pending, scope.run = ([], -1), ([], -1)
 
     def feed(self, number, code):
@@ -221,7 +223,7 @@ class Reader:
 
 
 def read(text):
-    """A Reader: `found` are the declarations, `sections` (line, title), `file_block` the first comment."""
+    """A Reader: `found` are the declarations, `sections` [line, title, comment], `file_block` the first comment."""
     return Reader(text)
 
 
