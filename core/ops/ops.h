@@ -223,23 +223,26 @@ Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor 
 
 // Over the last axis, statistics in f32. weight, bias [C] f32; undefined: 1 and 0. C <= 65536.
 Tensor layer_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps = 1e-5f);
-// x / sqrt(mean(x * x) + eps) * weight, over the last axis (Zhang and Sennrich 2019).
+// x / sqrt(mean(x * x) + eps) * weight, over the last axis (Zhang and Sennrich 2019). As
+// layer_norm.
 Tensor rms_norm(Tensor x, Tensor weight = {}, float eps = 1e-6f);
 // x [N, ..., C]: over everything but N within each of `groups` runs of channels, groups of any
-// size. weight, bias [C] f32; undefined: 1 and 0.
+// size (Wu and He 2018). weight, bias [C] f32; undefined: 1 and 0. ShapeError unless the groups
+// divide C, and for an empty x.
 Tensor group_norm(Tensor x, int64_t groups, Tensor weight = {}, Tensor bias = {},
                   float eps = 1e-5f);
 
 // group_norm with a group per channel, whose statistics need more than one element (ShapeError).
 Tensor instance_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps = 1e-5f);
 
+// What lstm() gives.
+struct LstmResult {
+  Tensor y, c;  // y [T, N, H]: the outputs; c [N, H] f32: the state after the last step
+};
 // One layer and direction of a recurrent network over T steps, PyTorch's cells and order of gates.
 // gates [T, N, 4 H] (GRU: 3 H) = W_ih x + b_ih; weight_hh [4 H, H]; bias_hh [4 H] f32 or undefined;
 // h0 [N, H]; c0 [N, H] f32. `reverse` goes from the last step to the first; y [T, N, H] stays in
-// order.
-struct LstmResult {
-  Tensor y, c;  // c [N, H] f32: the state after the last step
-};
+// order. ShapeError, and DTypeError where weight_hh is not of the gates' dtype.
 LstmResult lstm(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, Tensor c0,
                 bool reverse = false);
 Tensor gru(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, bool reverse = false);
@@ -261,7 +264,9 @@ struct AttentionOptions {
 // H, T, D], D <= 256, views welcome -> [B, H, S, D], a view of [B, S, H, D]: merging the heads is
 // free. mask: f32, broadcasts to [B, H, S, T], added; it gets no gradient. lengths [B] i32, 0 to T:
 // keys from there on do not count. Scores below -1e38 do not count either; a row without any other
-// gives zeros.
+// gives zeros. f32 or f16, of one dtype (DTypeError); ShapeError for sizes, ValueError for options
+// and lengths; AutogradError for a mask that requires a gradient. CPU drivers bound S and T
+// (ShapeError). The method: Dao et al. 2022, "FlashAttention".
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Tensor mask = {}, Tensor lengths = {});
 
@@ -274,8 +279,9 @@ struct CrossEntropyOptions {
   int ignore_index = -100;    // targets of this value count for nothing
   Reduction reduction = Reduction::mean;  // mean over the targets that are not ignored
 };
-// logits [N, C], target [N] i32 -> f32 scalar or [N]. A target that is neither a class nor
-// ignore_index gives a loss and gradients of NaN.
+// logits [N, C] f32 or f16, target [N] i32 -> f32 scalar or [N]. A target that is neither a class
+// nor ignore_index gives a loss and gradients of NaN. ShapeError, DTypeError; ValueError for
+// options.
 Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& options = {});
 
 // As CrossEntropyOptions, of the mean.
@@ -293,8 +299,8 @@ Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor targe
 // The mean of (x - target)^2 over all elements; the shapes broadcast. A scalar.
 Tensor mse_loss(Tensor x, Tensor target);
 
-// table [V, D], index (any shape, i32) -> index.shape + [D]. Repeated indices add up in order. An
-// index outside [0, V) gives NaN (-1 where the table is i32) and no gradient to any row.
+// table [V, D], index (i32, of rank 5 at most) -> index.shape + [D]. Repeated indices add up in
+// order. An index outside [0, V) gives NaN (-1 where the table is i32) and no gradient to any row.
 Tensor embedding(Tensor table, Tensor index);
 
 // Zeroes elements with probability p, in [0, 1) (ValueError), and scales the rest by 1 / (1 - p).
