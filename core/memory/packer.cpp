@@ -167,7 +167,7 @@ uint64_t Packer::raise(std::vector<Waiting>& waiting, size_t chosen) {
     const bool raised =
         (w.address < top) & (w.life.begin < placed.life.end) & (placed.life.begin < w.life.end);
     w.address = raised ? top : w.address;
-    if (borders) w.address = line_.lowest(w.address, w.life.size);
+    if (borders && raised) w.address = line_.lowest(top, w.life.size);
     limit = std::min(limit, w.top());
   }
   return limit;
