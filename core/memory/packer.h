@@ -9,7 +9,7 @@
 
 #include "rewind/core/base/range_max.h"
 #include "rewind/core/memory/address_line.h"
-#include "rewind/core/memory/layout.h"
+#include "rewind/core/memory/lifetime.h"
 
 namespace rw {
 
