@@ -34,15 +34,15 @@ uint64_t log2_fixed(uint64_t x) {
 }  // namespace
 
 Packing Packer::run() {
-  Packing in_order = pack_in_order();
-  if (in_order.reach <= target_) return in_order;
   pack_upwards();
   if (items_.size() <= most_exact) {
     pack_exactly();
   } else if (items_.size() * items_.size() / 2 < work_) {
     pack_repeatedly();
   }
-  return in_order.reach < best_.reach ? std::move(in_order) : std::move(best_);
+  if (best_.reach > target_)
+    if (Packing in_order = pack_in_order(); in_order.reach < best_.reach) return in_order;
+  return std::move(best_);
 }
 
 void Packer::pack_upwards() {
