@@ -196,6 +196,28 @@ TEST_CASE("offset plan: the same lifetimes get the same plan, large sets one in 
   CHECK(double(lay_out(large).height()) <= 1.01 * double(lower_bound(large)));
 }
 
+TEST_CASE("offset plan: a chain of equal sizes, replayed in segments, takes its lower bound") {
+  constexpr uint32_t records = 40'000, segment = 200;
+  Lifetimes lifetimes;
+  const auto begins = [&](uint64_t size) {
+    const auto now = static_cast<uint32_t>(lifetimes.size());
+    lifetimes.push_back({size, now, now + 2});  // dies after its reader
+  };
+  for (uint32_t i = 0; i < records; ++i) begins(64);
+  begins(1);  // the loss
+  for (uint32_t s = records; s > 0; s -= segment) {
+    const auto replay = static_cast<uint32_t>(lifetimes.size());
+    if (s > segment) lifetimes[s - segment].end = replay + 2 * segment;  // what crosses
+    for (uint32_t i = 0; i < segment; ++i) begins(64);
+    for (uint32_t i = 0; i < segment; ++i) {
+      begins(64);  // a gradient
+      lifetimes[replay + segment - 1 - i].end = static_cast<uint32_t>(lifetimes.size()) + 1;
+    }
+  }
+  const Layout plan = lay_out(lifetimes);
+  CHECK(double(plan.height()) <= 1.01 * double(lower_bound(lifetimes)));
+}
+
 TEST_CASE("offset plan: parts of a step that do not meet in time share their bytes") {
   Lifetimes lifetimes = make(uniform, 60, 1);
   const uint64_t height = lay_out(lifetimes).height();

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "rewind/core/base/error.h"
+#include "rewind/core/recompute/chain.h"
 #include "rewind/core/recompute/evaluate.h"
 #include "rewind/core/recompute/planner.h"
 #include "rewind/core/recompute/polish.h"
@@ -142,6 +144,34 @@ TEST_CASE("recompute: simulation of a chain of outputs") {
   // The outer segment's replay makes value 1 for its second child; [0, 2) is replayed from there.
   const PlanCost nested = evaluate(graph, {.segments = {{0, 4, -1}, {0, 2, 0}, {2, 4, 0}}});
   CHECK(nested.cost == 2 + 2 + 1);
+}
+
+TEST_CASE("recompute: the chain of four stages that docs/planner.md works by hand") {
+  const RecomputeGraph graph = uniform_chain(4, 10);
+  const auto uses = value_uses(graph);
+  const auto stages =
+      std::make_shared<const Stages>(graph, uses, std::vector<uint32_t>{0, 1, 2, 3, 4});
+  ChainPlanner planner(graph, uses, stages, {.unit = 10, .slots = 6});
+  CHECK(!planner.is_feasible(2));
+  using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
+  const auto check_plan = [&](uint32_t slots, double cost, const Ranges& ranges) {
+    CHECK(planner.cost(slots) == cost);
+    RecomputePlan plan;
+    planner.append_plan(slots, -1, plan);
+    Ranges found;
+    for (const auto& segment : plan.segments) found.emplace_back(segment.first, segment.last);
+    CHECK(found == ranges);
+    const PlanCost measured = evaluate(graph, plan);
+    CHECK(measured.cost == cost);
+    CHECK(measured.peak == 10 * slots);
+  };
+  check_plan(3, 6, {{0, 3}, {0, 2}, {0, 1}});
+  check_plan(4, 2, {{0, 1}, {2, 3}});
+  check_plan(5, 1, {{2, 3}});
+  check_plan(6, 0, {});
+  CHECK(stages->crossing(0, 1) == 10);      // x1, which a segment at stage 1 holds
+  CHECK(stages->crossing_held(0, 1) == 0);  // and plain records do not
+  CHECK(stages->stages[0].unaided_tail - stages->stages[0].tail == 1);
 }
 
 TEST_CASE("recompute: only needed records run again") {

@@ -1,4 +1,4 @@
-// A segment tree. Private to core/memory/layout.cpp.
+// A segment tree. Private to core/memory/packer.h.
 #pragma once
 
 #include <algorithm>

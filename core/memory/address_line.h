@@ -1,4 +1,5 @@
-// The spaces of an offset plan, one after the other. Private to core/memory/layout.cpp.
+// The spaces of an offset plan, one after the other. Private to core/memory/layout.cpp and
+// packer.cpp.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +36,13 @@ class AddressLine {
 
   bool has_borders() const { return !ends_.empty() || limited_; }
   uint64_t holes_end() const { return ends_.empty() ? 0 : ends_.back(); }
-  uint64_t largest_hole() const { return sizes_.empty() ? 0 : sizes_.back(); }
+  uint64_t region() const { return region_; }  // bytes of each
+
+  // Calls body(address, bytes) for each, in the order of addresses.
+  template <class F>
+  void for_each_hole(F&& body) const {
+    for (size_t i = 0; i < sizes_.size(); ++i) body(ends_[i] - sizes_[i], sizes_[i]);
+  }
 
   // The lowest address from `from` on at which `size` bytes lie in one space.
   uint64_t lowest(uint64_t from, uint64_t size) const {

@@ -10,13 +10,9 @@
 #include <span>
 #include <vector>
 
-namespace rw {
+#include "rewind/core/memory/lifetime.h"
 
-// One allocation, alive at times [begin, end).
-struct Lifetime {
-  uint64_t size = 0;  // bytes, already rounded up to the arena's unit
-  uint32_t begin = 0, end = 0;
-};
+namespace rw {
 
 // Where lifetimes lie, in holes or in new regions.
 struct Layout {

@@ -115,22 +115,27 @@ float ChainPlanner::cost_of(const Step& step, uint32_t s, uint32_t t, uint32_t m
   return cost + std::min(child_rest(step, t, m), plain_rest(step, t, m));
 }
 
-// The same for all m at once.
+// The same for all m at once. The time of planning goes into these two loops: they are written so
+// that compilers use vectors.
 void ChainPlanner::relax(const Step& step, uint32_t s, uint32_t t) {
+  const size_t first = std::max(step.need, step.hold_plain), end = options_.slots + size_t{1};
+  if (first >= end) return;
+  const size_t both = std::clamp<size_t>(step.hold_child, first, end);
   const bool last = step.next == t;
-  const float* own = step.child && !step.keeps ? &best_[offset(s, step.next)] : zeros_.data();
-  const float* child = last ? zeros_.data() : &child_[offset(step.next, t)];
-  const float* plain = last ? zeros_.data() : &plain_[offset(step.next, t)];
   float* result = &(step.child ? child_ : plain_)[offset(s, t)];
-  const uint32_t first = std::max(step.need, step.hold_plain);
-  const uint32_t both = std::min(std::max(first, step.hold_child), options_.slots + 1);
-  const float cost = step.cost, extra = step.extra_plain;
-  for (uint32_t m = first; m < both; ++m)
-    result[m] = std::min(result[m], cost + own[m] + extra + plain[m - step.hold_plain]);
-  for (uint32_t m = both; m <= options_.slots; ++m)
-    result[m] = std::min(
-        result[m],
-        cost + own[m] + std::min(child[m - step.hold_child], extra + plain[m - step.hold_plain]));
+  const float* own = step.child && !step.keeps ? &best_[offset(s, step.next)] : zeros_.data();
+  const float* plain = last ? zeros_.data() : &plain_[offset(step.next, t)];
+  const float* child = last ? zeros_.data() : &child_[offset(step.next, t)];
+  const float cost = step.cost, plain_cost = step.cost + step.extra_plain;
+  plain += first - step.hold_plain;
+  for (size_t m = first; m < both; ++m, ++plain)
+    result[m] = std::min(result[m], plain_cost + own[m] + *plain);
+  if (both == end) return;
+  result += both;
+  own += both;
+  child += both - step.hold_child;
+  for (size_t i = 0; i < end - both; ++i)
+    result[i] = std::min(result[i], own[i] + std::min(cost + child[i], plain_cost + plain[i]));
 }
 
 void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan) {

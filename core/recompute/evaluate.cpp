@@ -1,9 +1,9 @@
-// Reference counts instead of tensors.
 #include "rewind/core/recompute/evaluate.h"
 
 #include <algorithm>
 
 #include "rewind/core/base/error.h"
+#include "rewind/core/recompute/liveness.h"
 
 namespace rw {
 
@@ -11,7 +11,8 @@ namespace {
 
 class Simulation {
  public:
-  Simulation(const RecomputeGraph& graph, const RecomputePlan& plan) : graph_(graph), plan_(plan) {
+  Simulation(const RecomputeGraph& graph, const RecomputePlan& plan)
+      : graph_(graph), plan_(plan), live_(graph, 0, static_cast<uint32_t>(graph.records.size())) {
     index_segments();
     index_values();
     index_externals();
@@ -19,12 +20,13 @@ class Simulation {
 
   PlanCost run() {
     for (uint32_t i = 0; i < graph_.records.size(); ++i) forward(i);
-    result_.held = live_;
+    result_.held = live_.live();
     auto segment = static_cast<int32_t>(plan_.segments.size()) - 1;
     for (auto i = static_cast<uint32_t>(graph_.records.size()); i-- > 0;) {
       if (graph_.records[i].reached) visit(i);
       for (; segment >= 0 && plan_.segments[segment].first == i; --segment) drop_held(segment);
     }
+    result_.peak = live_.peak();
     return result_;
   }
 
@@ -66,17 +68,14 @@ class Simulation {
 
   void index_values() {
     const size_t n = graph_.values.size();
-    references_.assign(n, 0);
     wanted_.assign(n, -1);
     at_hand_.assign(n, -1);
-    last_reader_.assign(n, -1);
-    replay_reader_.assign(n, -1);
-    has_gradient_.assign(n, false);
     saved_at_home_.assign(n, false);
     kept_.assign(n, false);
     for (size_t i = 0; i < graph_.records.size(); ++i) {
       const GraphRecord& record = graph_.records[i];
-      for (uint32_t v : record.inputs) last_reader_[v] = static_cast<int32_t>(i);
+      for (uint32_t v : record.inputs)
+        if (live_.makes(v)) live_.reader(v) = static_cast<int32_t>(i);
       if (!record.reached) continue;
       for (uint32_t v : record.saved) {
         const int32_t maker = graph_.values[v].record;
@@ -113,81 +112,31 @@ class Simulation {
     }
   }
 
-  uint64_t bytes(uint32_t v) const {
-    return graph_.values[v].record < 0 ? 0 : graph_.values[v].bytes;
-  }
-  void hold(uint32_t v) {
-    if (references_[v]++ == 0) live_ += bytes(v);
-  }
-  void release(uint32_t v) {
-    if (--references_[v] == 0) live_ -= bytes(v);
-  }
-  void touch(uint64_t transient) {
-    result_.peak = std::max(result_.peak, live_ + leaf_gradients_ + transient);
-  }
-
   void forward(uint32_t i) {
     for (; opened_ < state_.size() && plan_.segments[opened_].first == i; ++opened_)
       for (External& e : state_[opened_].externals)
         if (!e.inner) hold_external(e);
     const GraphRecord& record = graph_.records[i];
-    for (uint32_t v : record.outputs) hold(v);
-    touch(record.workspace);
-    if (segment_of_[i] < 0 && record.reached)
-      for (uint32_t v : record.saved) hold(v);
-    for (uint32_t v : record.outputs) {
-      if (kept_[v]) hold(v);
-      if (last_reader_[v] < 0) release(v);
-    }
-    release_read(record.inputs, last_reader_, static_cast<int32_t>(i));
+    if (segment_of_[i] < 0) hold_saved(record);
+    for (uint32_t v : record.outputs)
+      if (kept_[v]) live_.hold(v);
+    live_.run(i);
   }
 
-  // Releases the inputs that are read for the last time; each once.
-  void release_read(const std::vector<uint32_t>& inputs, std::vector<int32_t>& last, int32_t i) {
-    for (uint32_t v : inputs) {
-      if (last[v] != i || graph_.values[v].record < 0) continue;
-      last[v] = -1;
-      release(v);
-    }
+  void hold_saved(const GraphRecord& record) {
+    if (!record.reached) return;
+    for (uint32_t v : record.saved) live_.hold(v);
   }
 
   void hold_external(External& e) {
     e.held = true;
-    hold(e.value);
+    live_.hold(e.value);
   }
 
   void visit(uint32_t i) {
-    const GraphRecord& record = graph_.records[i];
-    leaf_gradients_ = graph_.gradients_from(i + 1);
-    if (segment_of_[i] >= 0 && !record.saved.empty()) open(segment_of_[i]);
-    const auto& outputs = record.outputs;
-    const bool is_root =
-        std::none_of(outputs.begin(), outputs.end(), [&](uint32_t v) { return has_gradient_[v]; });
-    if (is_root)
-      for (uint32_t v : outputs) add_gradient(v);
-    std::vector<uint32_t> wants;
-    for (uint32_t v : record.inputs) {
-      const int32_t maker = graph_.values[v].record;
-      if (maker >= 0 && graph_.records[maker].reached) wants.push_back(v);
-    }
-    std::sort(wants.begin(), wants.end());
-    wants.erase(std::unique(wants.begin(), wants.end()), wants.end());
-    touch(record.workspace);
-    for (uint32_t v : record.saved_taken()) release(v);
-    leaf_gradients_ = graph_.gradients_from(i);
-    uint64_t made = record.workspace;
-    if (!outputs.empty())  // a view's gradient is a view
-      for (uint32_t v : wants) made += bytes(v);
-    touch(made);
-    for (uint32_t v : outputs)
-      if (has_gradient_[v]) live_ -= bytes(v);
-    for (uint32_t v : wants) add_gradient(v);
-    for (uint32_t v : record.saved_read()) release(v);
-  }
-
-  void add_gradient(uint32_t v) {
-    if (!has_gradient_[v]) live_ += bytes(v);
-    has_gradient_[v] = true;
+    live_.arrive(i + 1);
+    if (segment_of_[i] >= 0 && !graph_.records[i].saved.empty()) open(segment_of_[i]);
+    live_.vjp(i);
   }
 
   void open(int32_t s) {
@@ -212,54 +161,36 @@ class Simulation {
     for (int32_t child : state_[s].children)
       for (const External& e : state_[child].externals)
         if (e.inner) wanted_[e.value] = s;
-    const std::vector<uint32_t> brought_back = execute(s, needed(s));
+    const std::vector<uint32_t> brought_back = execute(s);
     for (uint32_t i = first; i < last; ++i)
-      if (is_own(s, i))
-        for (uint32_t v : graph_.records[i].saved) hold(v);
+      if (is_own(s, i)) hold_saved(graph_.records[i]);
     for (int32_t child : state_[s].children)
       for (External& e : state_[child].externals)
         if (e.inner) hold_external(e);
-    for (uint32_t v : brought_back) release(v);
+    for (uint32_t v : brought_back) live_.release(v);
   }
 
   bool is_at_hand(int32_t s, uint32_t v) const {
     return at_hand_[v] == s || (kept_[v] && inside(s, graph_.values[v].record));
   }
 
-  // Records to run, last first. Marks who reads a value last.
-  std::vector<uint32_t> needed(int32_t s) {
-    std::vector<uint32_t> order;
-    for (uint32_t i = plan_.segments[s].last; i-- > plan_.segments[s].first;) {
-      const GraphRecord& record = graph_.records[i];
-      if (std::none_of(record.outputs.begin(), record.outputs.end(), [&](uint32_t v) {
-            return (wanted_[v] == s || replay_reader_[v] >= 0) && !is_at_hand(s, v);
-          }))
-        continue;
-      order.push_back(i);
-      for (uint32_t v : record.inputs)
-        if (inside(s, graph_.values[v].record) && !is_at_hand(s, v))
-          replay_reader_[v] = std::max(replay_reader_[v], static_cast<int32_t>(i));
-    }
-    return order;
-  }
-
   // Returns the wanted values that were made, each held once.
-  std::vector<uint32_t> execute(int32_t s, const std::vector<uint32_t>& order) {
+  std::vector<uint32_t> execute(int32_t s) {
+    const auto& [first, last, parent] = plan_.segments[s];
+    const auto wanted = [&](uint32_t v) { return wanted_[v] == s; };
+    const auto at_hand = [&](uint32_t v) { return is_at_hand(s, v); };
+    const std::vector<uint32_t> order = live_.records_to_run(first, last, wanted, at_hand);
     std::vector<uint32_t> brought_back;
     for (auto i = order.rbegin(); i != order.rend(); ++i) {
-      const GraphRecord& record = graph_.records[*i];
-      for (uint32_t v : record.outputs) hold(v);
-      touch(record.workspace);
-      for (uint32_t v : record.outputs) {
-        const bool wanted = wanted_[v] == s && !is_at_hand(s, v);
-        if (wanted) brought_back.push_back(v);
-        if (wanted && replay_reader_[v] >= 0) hold(v);
-        if (!wanted && replay_reader_[v] < 0) release(v);
+      for (uint32_t v : graph_.records[*i].outputs) {
+        if (!wanted(v) || at_hand(v)) continue;
+        brought_back.push_back(v);
+        live_.hold(v);
       }
-      release_read(record.inputs, replay_reader_, static_cast<int32_t>(*i));
-      result_.cost += record.cost;
-      ++result_.replayed;
+      live_.run(*i);
+      result_.cost += graph_.records[*i].cost;
     }
+    result_.replayed += order.size();
     return brought_back;
   }
 
@@ -268,12 +199,12 @@ class Simulation {
     for (External& e : state_[s].externals) {
       if (!e.held) continue;
       hand_over(e.value);
-      release(e.value);
+      live_.release(e.value);
       e.held = false;
     }
     for (uint32_t v : state_[s].kept) {
       kept_[v] = false;
-      release(v);
+      live_.release(v);
     }
     state_[s].kept.clear();
   }
@@ -285,22 +216,19 @@ class Simulation {
     auto& kept = state_[home].kept;
     if (std::find(kept.begin(), kept.end(), v) != kept.end()) return;
     kept.push_back(v);
-    hold(v);
+    live_.hold(v);
   }
 
   const RecomputeGraph& graph_;
   const RecomputePlan& plan_;
   PlanCost result_;
-  uint64_t live_ = 0, leaf_gradients_ = 0;
+  Liveness live_;
   size_t opened_ = 0;  // segments that forward has entered
   std::vector<SegmentState> state_;
   std::vector<int32_t> segment_of_;  // innermost, by record
   // By value:
-  std::vector<uint32_t> references_;
-  std::vector<int32_t> last_reader_;       // in forward
   std::vector<int32_t> wanted_, at_hand_;  // segment whose replay wants or has it
-  std::vector<int32_t> replay_reader_;     // last reader in the present replay
-  std::vector<bool> has_gradient_, kept_;
+  std::vector<bool> kept_;
   std::vector<bool> saved_at_home_;  // by a record of the innermost segment that makes it
 };
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "rewind/core/recompute/graph.h"
+#include "rewind/core/recompute/liveness.h"
 #include "rewind/core/recompute/uses.h"
 
 namespace rw {
@@ -28,21 +28,24 @@ class RecordRange {
   RecordRange(const RecomputeGraph& graph, const std::vector<ValueUse>& uses, uint32_t first,
               uint32_t last);
 
-  bool makes(uint32_t v) const { return uses_[v].rank - first_rank_ < values_.size(); }
-  bool saves(uint32_t v) const { return values_[uses_[v].rank - first_rank_].first_saver >= 0; }
+  bool saves(uint32_t v) const { return saved_[v - base_]; }
   bool crosses_end(uint32_t v) const { return uses_[v].last_reader >= static_cast<int32_t>(last_); }
 
   // Of the range's records that have to run to make the values for which wanted(v) holds, when
-  // those in `at_hand` need not be made.
-  template <class F>
-  double cost_to_make(F&& wanted, const std::vector<uint32_t>& at_hand = {});
+  // those for which at_hand(v) holds need not be made.
+  template <class Wanted, class AtHand>
+  double cost_to_make(Wanted&& wanted, AtHand&& at_hand) const;
+  template <class Wanted>
+  double cost_to_make(Wanted&& wanted) const {
+    return cost_to_make(wanted, [](uint32_t) { return false; });
+  }
 
   // Bytes of its backward: saved values made inside, and gradients; `crossing` are those of values
   // that cross its end.
-  uint64_t backward_peak(const std::vector<uint32_t>& crossing);
+  uint64_t backward_peak(const std::vector<uint32_t>& crossing) const;
 
   // Keeping the heavy values that its backward needs: the dearest per byte, the two dearest, ...
-  std::vector<KeepOption> keep_options(const std::vector<uint32_t>& crossing_gradients);
+  std::vector<KeepOption> keep_options(const std::vector<uint32_t>& crossing) const;
 
   template <class F>
   void for_each_made(F&& body) const {
@@ -51,37 +54,24 @@ class RecordRange {
   }
 
  private:
-  struct Local {
-    int32_t first_saver = -1;   // the first record whose vjp reads it: it dies there
-    bool has_gradient = false;  // now
-    bool is_needed = false;     // in the replay at hand
-    bool is_at_hand = false;
-    int32_t last_reader = -1;  // in that replay
-  };
-  Local& local(uint32_t v) { return values_[uses_[v].rank - first_rank_]; }
-  uint64_t bytes(uint32_t v) const { return graph_.values[v].bytes; }
-  bool is_made_again(uint32_t v) { return local(v).is_needed && !local(v).is_at_hand; }
-  double cost_of_needed();
-  uint64_t replay_peak(const std::vector<uint32_t>& crossing_gradients);
-  uint64_t vjp_peak(uint32_t record, uint64_t& live);
-  uint64_t released(std::span<const uint32_t> saved, int32_t record) const;
+  template <class Wanted, class AtHand>
+  uint64_t replay_peak(const std::vector<uint32_t>& crossing, Wanted&& wanted,
+                       AtHand&& at_hand) const;
 
   const RecomputeGraph& graph_;
   const std::vector<ValueUse>& uses_;
   uint32_t first_, last_;
-  uint32_t first_rank_ = UINT32_MAX;
-  std::vector<Local> values_;    // by rank
-  std::vector<uint32_t> outer_;  // values from before the range that have a gradient
+  uint32_t base_ = UINT32_MAX;  // the least value made here
+  std::vector<bool> saved_;     // by records inside; from `base_` on
 };
 
-template <class F>
-double RecordRange::cost_to_make(F&& wanted, const std::vector<uint32_t>& at_hand) {
-  for_each_made([&](uint32_t v) {
-    local(v).is_needed = wanted(v);
-    local(v).is_at_hand = false;
-  });
-  for (uint32_t v : at_hand) local(v).is_at_hand = true;
-  return cost_of_needed();
+template <class Wanted, class AtHand>
+double RecordRange::cost_to_make(Wanted&& wanted, AtHand&& at_hand) const {
+  double cost = 0;
+  Liveness live(graph_, first_, last_);
+  for (uint32_t r : live.records_to_run(first_, last_, wanted, at_hand))
+    cost += graph_.records[r].cost;
+  return cost;
 }
 
 }  // namespace rw

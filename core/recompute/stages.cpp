@@ -45,7 +45,6 @@ class Stages::Builder {
   bool is_local(uint32_t v) const { return uses_[v].rank - first_rank_ < local_.size(); }
   Local& local(uint32_t v) { return local_[uses_[v].rank - first_rank_]; }
   const Local& local(uint32_t v) const { return local_[uses_[v].rank - first_rank_]; }
-  bool made_in(uint32_t v, uint32_t i) const { return is_local(v) && local(v).stage == i; }
   bool crosses_end(uint32_t v, uint32_t i) const {
     return local(v).last_reader >= static_cast<int32_t>(end(i));
   }
@@ -122,27 +121,20 @@ class Stages::Builder {
     for_each_made(i, [&](uint32_t v) {
       if (local(v).held) stage.saved += bytes(v);
     });
-    stage.forward_peak = forward_peak(i, stage.dropped, true);
-    stage.drop_peak = forward_peak(i, 0, false);
+    stage.forward_peak = stage.dropped + forward_peak(i, true);
+    stage.drop_peak = forward_peak(i, false);
   }
 
-  uint64_t forward_peak(uint32_t i, uint64_t live, bool saves) const {
-    uint64_t peak = live;
-    std::vector<uint32_t> freed;
+  uint64_t forward_peak(uint32_t i, bool saves) const {
+    Liveness live(graph_, begin(i), end(i));
+    for_each_made(i, [&](uint32_t v) { live.reader(v) = local(v).last_reader; });
     for (uint32_t r = begin(i); r < end(i); ++r) {
-      const GraphRecord& record = graph_.records[r];
-      for (uint32_t v : record.outputs) live += bytes(v);
-      peak = std::max(peak, live + record.workspace);
-      freed = record.inputs;
-      freed.insert(freed.end(), record.outputs.begin(), record.outputs.end());
-      std::sort(freed.begin(), freed.end());
-      freed.erase(std::unique(freed.begin(), freed.end()), freed.end());
-      for (uint32_t v : freed)
-        if (made_in(v, i) && local(v).last_reader <= static_cast<int32_t>(r) &&
-            !(saves && local(v).held))
-          live -= bytes(v);
+      if (saves)
+        for (uint32_t v : graph_.records[r].outputs)
+          if (local(v).held) live.hold(v);
+      live.run(r);
     }
-    return peak;
+    return live.peak();
   }
 
   // The stage's own backward, with the gradients of all that crosses its end, and its costs.

@@ -1,0 +1,248 @@
+// Sources. Packing upwards from the lowest free place is best fit by Sekiyama et al.,
+// "Profile-guided memory optimization for deep neural networks" (2018). Choosing only among
+// placements below which nothing else fits, and giving up where the bytes that are still to come
+// exceed the capacity, are the canonical solutions and the section inference of Moffitt,
+// "MiniMalloc" (2023). Raising the priority of what got in the way and packing again is "squeaky
+// wheel" optimization by Joslin and Clements (1999).
+#include "rewind/core/memory/packer.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <tuple>
+
+#include "rewind/core/base/hash.h"
+#include "rewind/core/memory/arena.h"
+
+namespace rw {
+
+namespace {
+
+bool overlap(const Lifetime& a, const Lifetime& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
+// 65536 log2(x), with straight lines between powers of two. x > 0.
+uint64_t log2_fixed(uint64_t x) {
+  const int exponent = std::bit_width(x) - 1;
+  const uint64_t mantissa = exponent > 16 ? x >> (exponent - 16) : x << (16 - exponent);
+  return (uint64_t(exponent) << 16) + mantissa - (1 << 16);
+}
+
+}  // namespace
+
+Packing Packer::run() {
+  pack_upwards();
+  if (items_.size() <= most_exact) {
+    pack_exactly();
+  } else if (items_.size() * items_.size() / 2 < work_) {
+    pack_repeatedly();
+  }
+  if (best_.reach > target_)
+    if (Packing in_order = pack_in_order(); in_order.reach < best_.reach) return in_order;
+  return std::move(best_);
+}
+
+void Packer::pack_upwards() {
+  std::vector<uint32_t> order(items_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t i) {
+    return log2_fixed(items_[i].size) + log2_fixed(items_[i].end - items_[i].begin);
+  });
+  using Entry = std::tuple<uint64_t, uint32_t>;  // address, place in the order
+  std::vector<Entry> entries;
+  for (uint32_t rank = 0; rank < order.size(); ++rank)
+    entries.emplace_back(line_.lowest(0, items_[order[rank]].size), rank);
+  std::priority_queue queue(std::greater<>(), std::move(entries));
+
+  RangeMax<Highest> skyline(cliques_);
+  best_ = {std::vector<uint64_t>(items_.size()), 0};
+  size_t retries = 16 * items_.size();
+  while (!queue.empty()) {
+    const auto [address, rank] = queue.top();
+    queue.pop();
+    const uint32_t item = order[rank];
+    const auto& [size, begin, end] = items_[item];
+    const uint64_t now = line_.lowest(skyline.max(begin, end), size);
+    if (now != address && retries > 0) {
+      --retries;
+      queue.emplace(now, rank);
+      continue;
+    }
+    best_.addresses[item] = now;
+    best_.reach = std::max(best_.reach, now + size);
+    skyline.change(begin, end, now + size);
+  }
+}
+
+Packing Packer::pack_in_order() const {
+  Arena arena(1);
+  std::vector<uint64_t> blocks;  // their addresses
+  const auto add_block = [&](uint64_t address, uint64_t size) {
+    if (size > 0) arena.add_block(static_cast<uint32_t>(blocks.size()), size);
+    blocks.push_back(address);
+  };
+  line_.for_each_hole(add_block);
+  const size_t holes = blocks.size();
+
+  std::vector<uint32_t> by_end(items_.size());
+  std::iota(by_end.begin(), by_end.end(), 0u);
+  std::ranges::stable_sort(by_end, {}, [&](uint32_t i) { return items_[i].end; });
+  std::vector<Arena::Range> ranges;
+  Packing packing{{}, 0};
+  for (auto ends = by_end.begin(); const auto& [size, begin, end] : items_) {
+    for (; items_[*ends].end <= begin; ++ends) arena.free(ranges[*ends]);
+    std::optional<Arena::Range> range = arena.allocate(size);
+    if (!range) {
+      add_block(line_.holes_end() + (blocks.size() - holes) * line_.region(), line_.region());
+      range = arena.allocate(size);
+    }
+    ranges.push_back(*range);
+    packing.addresses.push_back(blocks[range->block] + range->offset);
+    packing.reach = std::max(packing.reach, packing.addresses.back() + size);
+  }
+  return packing;
+}
+
+void Packer::pack_repeatedly() {
+  std::array<Priorities, 3> priorities;  // area, time, size
+  for (const auto& [size, begin, end] : items_) {
+    const uint64_t log_size = log2_fixed(size), log_time = log2_fixed(end - begin);
+    priorities[0].push_back(log_size + log_time);
+    priorities[1].push_back(log_time);
+    priorities[2].push_back(log_size);
+  }
+  // Aiming between the target and what was reached gets further than aiming at one of them.
+  for (uint64_t pass = 0; best_.reach > target_ && work_ > 0; ++pass) {
+    const uint64_t quarters = 3 - pass / 3 % 4;
+    const uint64_t capacity = target_ + (best_.reach - 1 - target_) / 4 * (quarters + 1);
+    pack_below(capacity, priorities[pass % 3]);
+  }
+}
+
+bool Packer::pack_below(uint64_t capacity, Priorities& priorities) {
+  spend(16 * items_.size());
+  std::vector<Waiting> waiting;
+  RangeMax<std::plus<>> load(cliques_);  // bytes that wait
+  for (uint32_t i = 0; i < items_.size(); ++i) {
+    waiting.push_back({items_[i], i, line_.lowest(0, items_[i].size)});
+    load.change(items_[i].begin, items_[i].end, items_[i].size);
+  }
+  std::ranges::stable_sort(waiting, std::greater<>(),
+                           [&](const Waiting& w) { return priorities[w.item]; });
+  Packing packing{std::vector<uint64_t>(items_.size()), 0};
+  uint64_t limit = 0;
+  for (const Waiting& w : waiting) limit = limit ? std::min(limit, w.top()) : w.top();
+  while (!waiting.empty()) {
+    bool grew = false;
+    const size_t chosen = choose(waiting, load, limit, capacity, grew);
+    const Waiting placed = waiting[chosen];
+    if (grew) {
+      for (const Waiting& w : waiting)
+        if (overlap(w.life, placed.life) && w.address < limit)
+          priorities[w.item] += splitmix64(random_++ * splitmix64_step) % step_;
+      if (capacity >= best_.reach) return false;
+    }
+    spend(16 + waiting.size());
+    if (work_ == 0) return false;
+    packing.addresses[placed.item] = placed.address;
+    packing.reach = std::max(packing.reach, placed.top());
+    load.change(placed.life.begin, placed.life.end, -static_cast<int64_t>(placed.life.size));
+    limit = raise(waiting, chosen);
+  }
+  best_ = std::move(packing);
+  return true;
+}
+
+uint64_t Packer::raise(std::vector<Waiting>& waiting, size_t chosen) {
+  const Waiting placed = waiting[chosen];
+  const uint64_t top = placed.top();
+  const bool borders = line_.has_borders();
+  waiting.erase(waiting.begin() + chosen);
+  uint64_t limit = UINT64_MAX;
+  for (Waiting& w : waiting) {
+    // No branches: this loop is where the time goes, and overlaps are hard to foretell.
+    const bool raised =
+        (w.address < top) & (w.life.begin < placed.life.end) & (placed.life.begin < w.life.end);
+    w.address = raised ? top : w.address;
+    if (borders && raised) w.address = line_.lowest(top, w.life.size);
+    limit = std::min(limit, w.top());
+  }
+  return limit;
+}
+
+size_t Packer::choose(const std::vector<Waiting>& waiting, const RangeMax<std::plus<>>& load,
+                      uint64_t limit, uint64_t& capacity, bool& grew) {
+  size_t least = 0;
+  uint64_t least_needed = UINT64_MAX;
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    const Waiting& w = waiting[i];
+    if (w.address >= limit) continue;  // something else fits below it
+    const uint64_t needed = w.address + load.max(w.life.begin, w.life.end);
+    spend(16);
+    if (needed <= capacity) return i;
+    if (needed < least_needed) least_needed = needed, least = i;
+  }
+  capacity = least_needed;
+  grew = true;
+  return least;
+}
+
+void Packer::pack_exactly() {
+  Branch root;
+  for (uint32_t i = 0; i < items_.size(); ++i) {
+    root.items[i] = {items_[i], i, line_.lowest(0, items_[i].size)};
+    root.waiting |= 1u << i;
+  }
+  search(root);
+}
+
+void Packer::search(const Branch& branch) {
+  if (best_.reach <= target_ || work_ == 0 || least_reach(branch) >= best_.reach) return;
+  spend(items_.size() * items_.size());
+  const auto n = static_cast<uint32_t>(items_.size());
+  if (branch.waiting == 0) {
+    for (uint32_t i = 0; i < n; ++i) best_.addresses[i] = branch.items[i].address;
+    best_.reach = branch.reach;
+    return;
+  }
+  uint64_t limit = UINT64_MAX;
+  for (uint32_t i = 0; i < n; ++i)
+    if (branch.waits(i)) limit = std::min(limit, branch.items[i].top());
+  for (uint32_t i = 0; i < n; ++i) {
+    const Waiting& placed = branch.items[i];
+    const bool ascends = std::tuple(placed.address, i) >= std::tuple(branch.last, branch.last_item);
+    if (!branch.waits(i) || !ascends || placed.address >= limit) continue;
+    Branch next = branch;
+    next.waiting &= ~(1u << i);
+    next.last = placed.address;
+    next.last_item = i;
+    next.reach = std::max(branch.reach, placed.top());
+    for (uint32_t j = 0; j < n; ++j) {
+      Waiting& w = next.items[j];
+      if (next.waits(j) && w.address < placed.top() && overlap(w.life, placed.life))
+        w.address = line_.lowest(placed.top(), w.life.size);
+    }
+    search(next);
+  }
+}
+
+// What waits in one clique needs its sizes above the lowest place any of it can take.
+uint64_t Packer::least_reach(const Branch& branch) const {
+  uint64_t reach = branch.reach;
+  for (uint32_t clique = 0; clique < cliques_; ++clique) {
+    uint64_t lowest = UINT64_MAX, bytes = 0;
+    for (uint32_t i = 0; i < items_.size(); ++i) {
+      const Waiting& w = branch.items[i];
+      if (!branch.waits(i) || w.life.begin > clique || w.life.end <= clique) continue;
+      lowest = std::min(lowest, std::max(w.address, branch.last));
+      bytes += w.life.size;
+    }
+    if (bytes > 0) reach = std::max(reach, lowest + bytes);
+  }
+  return reach;
+}
+
+}  // namespace rw

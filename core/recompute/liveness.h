@@ -1,0 +1,94 @@
+// The one model of what is alive while records run, run again, and have their gradients made:
+// reference counts instead of tensors.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "rewind/core/recompute/graph.h"
+
+namespace rw {
+
+// Of records [first, last). Values that others make are somebody else's: they weigh nothing here,
+// but their gradients do.
+class Liveness {
+ public:
+  Liveness(const RecomputeGraph& graph, uint32_t first, uint32_t last);
+
+  uint64_t live() const { return live_; }  // bytes now
+  uint64_t peak() const { return peak_; }  // most bytes at once so far
+  bool makes(uint32_t v) const {
+    return graph_.values[v].record >= static_cast<int32_t>(first_) &&
+           graph_.values[v].record < static_cast<int32_t>(last_);
+  }
+
+  void hold(uint32_t v) {
+    if (makes(v) && states_[v - base_].references++ == 0) live_ += graph_.values[v].bytes;
+  }
+  void release(uint32_t v) {
+    if (makes(v) && --states_[v - base_].references == 0) live_ -= graph_.values[v].bytes;
+  }
+  void hold_gradient(uint32_t v);
+  // Gradients of leaves that the vjps of `record` and all after it made are alive from now on.
+  void arrive(uint32_t record) { leaf_gradients_ = graph_.gradients_from(record); }
+  void touch(uint64_t transient = 0) {
+    peak_ = std::max(peak_, live_ + leaf_gradients_ + transient);
+  }
+
+  // The last record that reads a value in the run at hand; -1: none does.
+  int32_t& reader(uint32_t v) { return states_[v - base_].reader; }
+
+  // Runs a record: its outputs live until their last reader has run, or as long as they are held.
+  void run(uint32_t record);
+
+  // The records of [begin, end), last first, that have to run to make the values that are wanted,
+  // and not at hand, and what these read in turn. Sets the readers of what they make.
+  template <class Wanted, class AtHand>
+  std::vector<uint32_t> records_to_run(uint32_t begin, uint32_t end, Wanted&& wanted,
+                                       AtHand&& at_hand);
+
+  // Makes the gradients of what a record reads. A gradient lives from its first contribution to the
+  // vjp of the value's record; saved values that are taken go before they are made.
+  void vjp(uint32_t record);
+
+ private:
+  struct State {
+    uint32_t references = 0;
+    int32_t reader = -1;
+    bool has_gradient = false;
+  };
+  bool has_gradient(uint32_t v) const;
+  bool wants_gradient(uint32_t v) const {
+    const int32_t maker = graph_.values[v].record;
+    return maker >= 0 && graph_.records[static_cast<size_t>(maker)].reached;
+  }
+
+  const RecomputeGraph& graph_;
+  uint32_t first_, last_;
+  uint32_t base_ = UINT32_MAX;       // the least value that the records make
+  std::vector<State> states_;        // from that one on
+  std::vector<uint32_t> gradients_;  // values of others that have one
+  uint64_t live_ = 0, peak_ = 0, leaf_gradients_ = 0;
+};
+
+template <class Wanted, class AtHand>
+std::vector<uint32_t> Liveness::records_to_run(uint32_t begin, uint32_t end, Wanted&& wanted,
+                                               AtHand&& at_hand) {
+  const auto is_inside = [&](uint32_t v) {
+    return graph_.values[v].record >= static_cast<int32_t>(begin);
+  };
+  std::vector<uint32_t> order;
+  for (uint32_t i = end; i-- > begin;) {
+    const GraphRecord& record = graph_.records[i];
+    if (std::none_of(record.outputs.begin(), record.outputs.end(),
+                     [&](uint32_t v) { return (wanted(v) || reader(v) >= 0) && !at_hand(v); }))
+      continue;
+    order.push_back(i);
+    for (uint32_t v : record.inputs)
+      if (is_inside(v) && !at_hand(v)) reader(v) = std::max(reader(v), static_cast<int32_t>(i));
+  }
+  return order;
+}
+
+}  // namespace rw
