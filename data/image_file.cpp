@@ -5,8 +5,8 @@
 
 #include "rewind/core/base/error.h"
 #include "rewind/data/files.h"
-#include "rewind/data/jpeg.h"
-#include "rewind/data/png.h"
+#include "rewind/data/jpeg_file.h"
+#include "rewind/data/png_file.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/data/jpeg.h"
+#include "rewind/data/jpeg_file.h"
 
 #include <algorithm>
 #include <csetjmp>

@@ -1,4 +1,4 @@
-#include "rewind/data/png.h"
+#include "rewind/data/png_file.h"
 
 #include <memory>
 #include <png.h>
