@@ -1,7 +1,9 @@
-// Trains a residual network on CIFAR-10, or on images that it draws itself, in f16 on Vulkan, and
-// shows where the memory went. With --plan it predicts that instead.
+// Trains a residual network on photographs, on CIFAR-10, or on images that it draws itself, in f16
+// on Vulkan, and shows where the memory went. With --plan it predicts that instead; with --predict
+// it says what is in photographs.
 #include <fmt/format.h>
 
+#include "apps/resnet/prediction.h"
 #include "apps/resnet/training.h"
 #include "rewind/core/base/rng.h"
 
@@ -10,7 +12,7 @@ using namespace rw;
 namespace {
 
 void print_accuracy(double accuracy, const Images& images) {
-  fmt::print("test accuracy {:.2f} % of {} images\n", 100 * accuracy, images.test.size());
+  fmt::print("test accuracy {:.2f} % of {} images\n", 100 * accuracy, images.test_size());
 }
 
 void train(const ResNetOptions& options, const Images& images, ProgramRun& run) {
@@ -34,9 +36,10 @@ void run(ResNetOptions options) {
   if (options.planning.plan)
     return run_plan(options.program(options.recipe(options.classes)), options.planning,
                     options.device, options.report);
+  if (!options.predict.empty()) return predict(options);
   options.device.open();
   manual_seed(options.seed);
-  const Images images(options.data);
+  const Images images(options);
   ProgramRun planned(ResNetTraining::program(options, images), options.planning);
   planned.guard([&] { train(options, images, planned); });
 }
@@ -44,7 +47,7 @@ void run(ResNetOptions options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains a residual network on CIFAR-10, or on images that it draws.");
+  CLI::App app("Trains a residual network on photographs, CIFAR-10, or images that it draws.");
   ResNetOptions options;
   options.add_to(app);
   return run_program(app, argc, argv, [&] { run(options); });

@@ -15,6 +15,13 @@ namespace {
 constexpr int side = 32, plane = side * side, image_size = 3 * plane, record_size = 1 + image_size;
 constexpr int class_count = 10;
 
+fs::path inner_folder(const fs::path& directory) {
+  std::error_code unknown;
+  const fs::path inner = directory / "cifar-10-batches-bin";
+  return fs::is_directory(inner, unknown) ? inner : directory;
+}
+
+// Those that are there.
 std::vector<fs::path> batch_files(const fs::path& directory, Split split) {
   std::vector<fs::path> files;
   if (split == Split::test) {
@@ -24,10 +31,6 @@ std::vector<fs::path> batch_files(const fs::path& directory, Split split) {
   }
   std::error_code unknown;
   std::erase_if(files, [&](const fs::path& file) { return !fs::exists(file, unknown); });
-  check<FileError>(
-      !files.empty(), "load_cifar10",
-      "{} must hold {} of the binary version of CIFAR-10, it has none", directory.string(),
-      split == Split::test ? "test_batch.bin" : "data_batch_1.bin to data_batch_5.bin");
   return files;
 }
 
@@ -61,15 +64,24 @@ std::vector<std::string> read_class_names(const fs::path& file) {
 
 }  // namespace
 
+bool is_cifar10(const fs::path& directory) {
+  const fs::path root = inner_folder(directory);
+  return !batch_files(root, Split::train).empty() || !batch_files(root, Split::test).empty();
+}
+
 ImageDataset load_cifar10(const fs::path& directory, Split split) {
   std::error_code unknown;
   check<FileError>(fs::is_directory(directory, unknown), "load_cifar10", "{} is not a folder",
                    directory.string());
-  const fs::path inner = directory / "cifar-10-batches-bin";
-  const fs::path& root = fs::is_directory(inner, unknown) ? inner : directory;
+  const fs::path root = inner_folder(directory);
+  const std::vector<fs::path> files = batch_files(root, split);
+  check<FileError>(
+      !files.empty(), "load_cifar10",
+      "{} must hold {} of the binary version of CIFAR-10, it has none", root.string(),
+      split == Split::test ? "test_batch.bin" : "data_batch_1.bin to data_batch_5.bin");
   ImageDataset data{
       side, side, 3, class_count, {}, {}, read_class_names(root / "batches.meta.txt")};
-  for (const fs::path& file : batch_files(root, split)) append_batch(file, data);
+  for (const fs::path& file : files) append_batch(file, data);
   return data;
 }
 

@@ -9,6 +9,9 @@
 
 namespace rw {
 
+// Whether the folder (or its cifar-10-batches-bin) holds one of these files.
+bool is_cifar10(const std::filesystem::path& directory);
+
 // Reads the batches of `directory` (or its cifar-10-batches-bin); for training as many as there
 // are. Throws FileError naming the file and what is wrong with it.
 ImageDataset load_cifar10(const std::filesystem::path& directory, Split split);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 
 #include "rewind/core/base/checked.h"
 #include "rewind/core/base/error.h"
@@ -22,64 +20,44 @@ void check_data(const ImageDataset& data, std::string_view op) {
   const auto all = checked_mul(data.size(), static_cast<size_t>(*image));
   check(all == data.pixels.size(), op, "{} images of {} x {} x {} must have as many pixels, got {}",
         data.size(), data.height, data.width, data.channels, data.pixels.size());
-  check(data.size() <= std::numeric_limits<uint32_t>::max(), op,
-        "there must be less than 2^32 images, got {}", data.size());
 }
 
 }  // namespace
 
 Loader::Loader(const ImageDataset& data, LoaderOptions options)
-    : data_(data), options_(std::move(options)) {
+    : data_(data),
+      options_(std::move(options)),
+      order_({.samples = data.size(),
+              .batch_size = options_.batch_size,
+              .shuffle = options_.shuffle,
+              .drop_last = options_.drop_last,
+              .seed = options_.seed}) {
   check_data(data, "Loader");
-  order_.resize(data.size());
   const auto channels = static_cast<size_t>(data.channels);
   if (options_.mean.empty()) options_.mean.assign(channels, 0);
   if (options_.std.empty()) options_.std.assign(channels, 1);
   constexpr int most_padding = 1 << 20;
-  check(options_.batch_size > 0 && options_.crop_padding >= 0 &&
-            options_.crop_padding <= most_padding,
-        "Loader", "batch_size must be positive and crop_padding in [0, {}], got {} and {}",
-        most_padding, options_.batch_size, options_.crop_padding);
+  check(options_.crop_padding >= 0 && options_.crop_padding <= most_padding, "Loader",
+        "crop_padding must be in [0, {}], got {}", most_padding, options_.crop_padding);
   check(options_.mean.size() == channels && options_.std.size() == channels, "Loader",
         "mean and std must have one value per channel ({}), got {} and {}", channels,
         options_.mean.size(), options_.std.size());
-  check(batches() > 0, "Loader", "there must be at least one batch of {}, got {} images",
-        options_.batch_size, data.size());
   for (size_t c = 0; c < channels; ++c) {
     scale_.push_back(1 / (255 * options_.std[c]));
     shift_.push_back(-options_.mean[c] / options_.std[c]);
   }
 }
 
-int64_t Loader::batches() const {
-  const auto n = static_cast<int64_t>(data_.size()), size = int64_t{options_.batch_size};
-  return options_.drop_last ? n / size : (n + size - 1) / size;
-}
-
 Batch Loader::batch(int64_t epoch, int64_t index) {
-  check(epoch >= 0 && index >= 0 && index < batches(), "Loader",
-        "the batch index must be in [0, {}), got {} of epoch {}", batches(), index, epoch);
-  order_for(epoch);
-  const auto first = static_cast<size_t>(index) * static_cast<size_t>(options_.batch_size);
-  const size_t last = std::min(first + static_cast<size_t>(options_.batch_size), data_.size());
+  const std::span<const uint32_t> samples = order_.batch(epoch, index);
   Batch batch;
-  batch.pixels.resize((last - first) * data_.image_bytes());
+  batch.pixels.resize(samples.size() * data_.image_bytes());
   float* out = batch.pixels.data();
-  for (size_t i = first; i < last; ++i) {
-    append_image(order_[i], epoch, out);
-    batch.labels.push_back(data_.labels[order_[i]]);
+  for (const uint32_t i : samples) {
+    append_image(i, epoch, out);
+    batch.labels.push_back(data_.labels[i]);
   }
   return batch;
-}
-
-// Fisher-Yates with the epoch's own stream.
-void Loader::order_for(int64_t epoch) {
-  if (ordered_epoch_ == epoch) return;
-  ordered_epoch_ = epoch;
-  std::iota(order_.begin(), order_.end(), 0);
-  if (!options_.shuffle) return;
-  DataRandom random(options_.seed, static_cast<uint64_t>(epoch));
-  for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.below(i)]);
 }
 
 // Augmentation is drawn per image and epoch. Padding is black, as the common recipes pad before

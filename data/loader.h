@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "rewind/data/batch_order.h"
 #include "rewind/data/dataset.h"
 
 namespace rw {
@@ -28,27 +29,34 @@ struct Batch {
   int64_t size() const { return static_cast<int64_t>(labels.size()); }
 };
 
-// Makes batches of a data set, any at any time.
-class Loader {
+// Where batches come from: images in memory (Loader), files of photographs (PhotoLoader).
+class ImageBatches {
+ public:
+  virtual ~ImageBatches() = default;
+  virtual int64_t batches() const = 0;  // per epoch
+  virtual uint64_t seed() const = 0;    // of order and augmentation
+  // Batch `index`, in [0, batches()), of an epoch from 0 on. ValueError otherwise.
+  virtual Batch batch(int64_t epoch, int64_t index) = 0;
+};
+
+// Makes batches of a data set in memory, any at any time.
+class Loader : public ImageBatches {
  public:
   // `data` must outlive the loader. Throws ValueError, also where its sizes contradict each other.
   Loader(const ImageDataset& data, LoaderOptions options);
 
-  int64_t batches() const;                         // per epoch
-  uint64_t seed() const { return options_.seed; }  // LoaderOptions::seed
-  // Batch `index`, in [0, batches()), of an epoch from 0 on. ValueError otherwise.
-  Batch batch(int64_t epoch, int64_t index);
-
+  int64_t batches() const override { return order_.batches(); }
+  uint64_t seed() const override { return options_.seed; }
+  Batch batch(int64_t epoch, int64_t index) override;
+  
   const ImageDataset& data() const { return data_; }  // that it was made for
 
  private:
-  void order_for(int64_t epoch);
   void append_image(size_t i, int64_t epoch, float*& out);
 
   const ImageDataset& data_;
   LoaderOptions options_;
-  int64_t ordered_epoch_ = -1;
-  std::vector<uint32_t> order_;
+  BatchOrder order_;
   std::vector<float> scale_, shift_;  // of a byte, per channel
 };
 

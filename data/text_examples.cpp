@@ -164,8 +164,11 @@ std::vector<TextExample> sentence_examples(const SentenceDataset& data, const To
   std::vector<TextExample> examples;
   for (size_t i = 0; i < data.size(); ++i) {
     TextExample& example = examples.emplace_back();
-    example.ids = tokenizer.encode(data.sentences[i], max_length).ids;
-    example.second = static_cast<int64_t>(example.ids.size());
+    const Encoding encoding =
+        data.has_pairs() ? tokenizer.encode_pair(data.sentences[i], data.seconds[i], max_length)
+                         : tokenizer.encode(data.sentences[i], max_length);
+    example.ids = encoding.ids;
+    example.second = std::ranges::find(encoding.token_types, 1) - encoding.token_types.begin();
     if (!data.labels.empty()) example.label = data.labels[i];
   }
   return examples;

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "rewind/data/sst2.h"
+#include "rewind/data/sentences.h"
 #include "rewind/data/text.h"
 #include "rewind/data/tokenizer.h"
 
@@ -38,7 +38,8 @@ struct PairOptions {
 std::vector<TextExample> pack_pairs(std::span<const Document> documents, const Tokenizer& tokenizer,
                                     const PairOptions& options = {});
 
-// [CLS] sentence [SEP] with its class; 0 where the data have no labels.
+// [CLS] sentence [SEP], or [CLS] first [SEP] second [SEP] of pairs, cut longest first, with its
+// class; 0 where the data have no labels.
 std::vector<TextExample> sentence_examples(const SentenceDataset& data, const Tokenizer& tokenizer,
                                            int64_t max_length = 128);
 

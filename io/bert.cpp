@@ -89,13 +89,47 @@ BertConfig read_bert_config(const std::filesystem::path& file) {
 }
 
 void write_bert_config(const std::filesystem::path& file, const BertConfig& config,
-                       const std::string& architecture) {
+                       const std::string& architecture, std::span<const std::string> class_names) {
   Json json = {{"architectures", {architecture}}};
   json.update(fixed_settings);
+  for (size_t i = 0; i < class_names.size(); ++i) {
+    json["id2label"][std::to_string(i)] = class_names[i];
+    json["label2id"][class_names[i]] = i;
+  }
   for_each_key(config, [&](const char* key, const auto& value, auto...) { json[key] = value; });
   AtomicFile out(file);
   out.write(json.dump(2) + "\n");
   out.commit();
+}
+
+std::vector<std::string> bert_class_names(const std::filesystem::path& config_file,
+                                          const std::filesystem::path& weights) {
+  const SafetensorsFile file(weights);
+  const auto found = file.tensors().find("classifier.weight");
+  check<FileError>(found != file.tensors().end() && found->second.shape.rank() == 2 &&
+                       found->second.shape[1] == read_bert_config(config_file).hidden_size,
+                   "bert_class_names",
+                   "'{}' must hold a classifier, a classifier.weight; make one by fine-tuning",
+                   weights.string());
+  const auto classes = static_cast<size_t>(found->second.shape[0]);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < classes; ++i) names.push_back(fmt::format("LABEL_{}", i));
+
+  const nlohmann::json json = parse_config(read_config_text(config_file), config_file.string());
+  if (!json.contains("id2label")) return names;
+  const nlohmann::json& labels = json["id2label"];
+  check<FileError>(labels.is_object() && labels.size() == classes, "bert_class_names",
+                   "\"id2label\" of '{}' must name the {} classes of '{}', got {}",
+                   config_file.string(), classes, weights.string(), describe_json(labels));
+  for (size_t i = 0; i < classes; ++i) {
+    const auto label = labels.find(std::to_string(i));
+    check<FileError>(label != labels.end() && label->is_string(), "bert_class_names",
+                     "\"id2label\" of '{}' must have a name for each of \"0\" to \"{}\", got none "
+                     "for \"{}\"",
+                     config_file.string(), classes - 1, i);
+    names[i] = *label;
+  }
+  return names;
 }
 
 LoadResult load_bert(const std::filesystem::path& path, Module& model) {

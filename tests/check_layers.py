@@ -58,6 +58,9 @@ LIBRARY_RULES = {
     "vulkan/": ["backends/vulkan/"],
     "zlib.h": ["data/", "io/", "tests/"],
     "unicode/": ["data/", "tests/"],  # ICU
+    "png.h": ["data/", "tests/"],
+    "jpeglib.h": ["data/", "tests/"],
+    "jerror.h": ["data/"],
     "doctest/": ["tests/"],
     "CLI/": ["apps/", "examples/", "tools/", "benchmarks/", "tests/fuzz/"],
     "nlohmann/": ["backends/vulkan/", "io/", "apps/", "examples/", "tools/", "benchmarks/", "tests/"],

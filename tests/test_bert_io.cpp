@@ -1,4 +1,8 @@
 // BERT's files: config.json, and weights under the names that Hugging Face's files have.
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+
 #include "rewind/backends/open.h"
 #include "rewind/core/ops/ops.h"
 #include "rewind/data/files.h"
@@ -61,6 +65,35 @@ TEST_CASE("bert io: config.json") {
     CHECK_THROWS_AS(read_bert_config(file), FileError);
   }
   CHECK_THROWS_AS(read_bert_config(folder / "none.json"), FileError);
+}
+
+TEST_CASE("bert io: classes have names in config.json, as Hugging Face has them") {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  const auto file = folder / "config.json", weights = folder / "model.safetensors";
+  save_model(weights, BertForSequenceClassification(config, 3));
+  const auto fault = [&] {
+    try {
+      bert_class_names(file, weights);
+    } catch (const FileError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::vector<std::string> names = {"no", "perhaps", "yes"};
+  write_bert_config(file, config, "BertForSequenceClassification", names);
+  CHECK(bert_class_names(file, weights) == names);
+  CHECK(nlohmann::json::parse(std::ifstream(file))["label2id"]["yes"] == 2);
+  write_bert_config(file, config, "BertForSequenceClassification", {names.data(), 2});
+  CHECK(fault().c_str() == doctest::Contains("must name the 3 classes"));
+  write_bert_config(file, config, "BertForSequenceClassification");
+  CHECK(bert_class_names(file, weights) ==
+        std::vector<std::string>{"LABEL_0", "LABEL_1", "LABEL_2"});
+  write_text(file, R"({"hidden_size": 8, "num_attention_heads": 2,
+                       "id2label": {"0": "a", "1": "b", "3": "c"}})");
+  CHECK(fault().c_str() == doctest::Contains("got none for \"2\""));
+  save_model(weights, BertForPreTraining(config));
+  CHECK(fault().c_str() == doctest::Contains("must hold a classifier"));
 }
 
 TEST_CASE("bert io: the encoder goes from any head to any other") {

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 EXAMPLES = Path(sys.argv[1]).resolve()
@@ -45,6 +46,13 @@ def same_peak(folder, *command):
            savings)
 
 
+def png(height, width, grey):
+    rows = b"".join(b"\0" + bytes([grey]) * width for _ in range(height))
+    chunks = ((b"IHDR", struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks)
+
+
 def write_data(folder):
     draw = random.Random(1)
     cifar, mnist, task = (folder / name for name in ("cifar", "mnist", "task"))
@@ -72,6 +80,16 @@ def test_peaks(folder):
     same_peak(folder, *cifar, "--device", "cpu", "--dtype", "f32")
     same_peak(folder, *cifar, "--checkpoint", "block", "--accumulate", "2")
     same_peak(folder, *cifar, "--memory-budget", "2500KiB")
+    # Photographs: the plan counts the folders, the run opens the files.
+    for name, shade in (("a", 40), ("b", 90), ("c", 160)):
+        (folder / "photos" / name).mkdir(parents=True)
+        for i in range(4):
+            (folder / f"photos/{name}/{i}.png").write_bytes(png(20, 30, shade + i))
+    photos = ("resnet", "--data", "photos", "--batch", "2", "--steps", "2")
+    same_peak(folder, *photos, "--image", "72")
+    same_peak(folder, *photos, "--image", "24", "--model", "resnet8", "--checkpoint", "block")
+    title = run(folder, "resnet", "--plan", "--image", "224")
+    expect("resnet18 for 224x224 images of 10 classes" in title, "a plan for photographs", title)
     text = ("bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "24", "--batch", "4",
             "--steps", "3", "--save", "model")
     for layers in ("0", "1"):

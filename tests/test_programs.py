@@ -8,10 +8,12 @@ import random
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 EXAMPLES = Path(sys.argv[1]).resolve()
@@ -51,6 +53,23 @@ def write_data(folder):
     (folder / "text.txt").write_text("\n".join(" ".join(draw.choices(WORDS, k=30)) + "." for _ in range(60)))
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."]
     (folder / "vocab.txt").write_text("\n".join([*specials, *sorted(set(WORDS))]) + "\n")
+
+
+def png(height, width, colour):
+    """A picture of one colour with a little noise."""
+    draw = random.Random(repr(colour))
+    rows = b"".join(b"\0" + bytes(min(255, max(0, c + draw.randrange(-20, 20))) for _ in range(width) for c in colour)
+                    for _ in range(height))
+    chunks = ((b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks)
+
+
+def write_photos(folder, classes=(("night", (20, 20, 60)), ("sunset", (230, 90, 20))), each=10):
+    for name, colour in classes:
+        (folder / name).mkdir(parents=True)
+        for i in range(each):
+            (folder / name / f"{i}.png").write_bytes(png(40 + i, 60, tuple(c + i for c in colour)))
 
 
 def snapshots(folder):
@@ -158,6 +177,109 @@ def test_finetune(folder):
     _, errors = run(folder, *tune, "--lr", "0.5", status=1)
     expect("is of another run" in errors, "another run", errors)
     shutil.rmtree(folder / "kept")
+
+
+def test_photos(folder):
+    """A model is trained on a folder of photographs, saved with their classes, and asked."""
+    write_photos(folder / "photos")
+    net = ("--data", "photos", "--model", "resnet8", "--image", "16", *FAST)
+    train = ("resnet", *net, "--batch", "4", "--lr", "0.05")
+    out, _ = run(folder, *train, "--steps", "24", "--save", "net", "--report", "net.json")
+    report = json.loads((folder / "net.json").read_text())
+    expect(report["classes"] == ["night", "sunset"], "classes", report)
+    expect((report["train_images"], report["test_images"]) == (16, 4), "split", report)
+    expect(report["device"]["memory"]["peak"] == report["device"]["predicted_peak"], "peak", report)
+    expect("test accuracy 100.00 % of 4 images" in out, "what is so easy is learnt", out)
+
+    # The file says which model it is, of which size and classes.
+    out, _ = run(folder, "resnet", "--load", "net", "--predict", "photos/sunset/3.png", "photos/night/1.png",
+                 "--report", "seen.json", *FAST)
+    lines = out.splitlines()
+    expect(lines[0] == "photos/sunset/3.png" and lines[1].endswith("%  sunset") and lines[2].endswith("%  night"), out)
+    expect(lines[4] == "photos/night/1.png" and lines[5].endswith("%  night"), out)
+    seen = json.loads((folder / "seen.json").read_text())["photographs"]
+    expect(abs(sum(c["probability"] for c in seen[0]["classes"]) - 1) < 1e-6, seen)
+    out, _ = run(folder, "resnet", "--data", "photos", "--load", "net", "--eval", *FAST)
+    expect("test accuracy 100.00 % of 4 images" in out, "evaluation alone", out)
+
+    # The same seed gives the same weights, in one go or in two.
+    twice = (*train, "--steps", "6", "--save", "again")
+    run(folder, *twice)
+    whole = (folder / "again").read_bytes()
+    run(folder, *twice, "--resume", "kept", "--snapshot-every", "2")
+    snapshots(folder)[-1].unlink()
+    out, _ = run(folder, *twice, "--resume", "kept", "--snapshot-every", "2")
+    expect("going on after step" in out and (folder / "again").read_bytes() == whole, "not resumed", out)
+
+    # Other classes, and files that are no photographs.
+    (folder / "photos/night").rename(folder / "photos/fog")
+    _, errors = run(folder, *train, "--steps", "1", "--load", "net", status=1)
+    expect("2 classes (night, sunset) and 2 classes (fog, sunset)" in errors, "other classes", errors)
+    whole_photo = (folder / "photos/fog/2.png").read_bytes()
+    (folder / "photos/fog/2.png").write_bytes(whole_photo[:200])
+    _, errors = run(folder, *train, "--steps", "1", status=1)
+    expect("photos/fog/2.png' must be a whole PNG" in errors, "a bad photograph", errors)
+    out, errors = run(folder, *train, "--steps", "2", "--skip-bad-images", "--report", "net.json")
+    report = json.loads((folder / "net.json").read_text())
+    expect(report["train_images"] + report["test_images"] == 19, "one less", report)
+    expect(errors.count("warning: left out:") == 1 and "fog/2.png" in errors, "the warning", errors)
+    _, errors = run(folder, "resnet", "--load", "net", "--predict", "photos/fog/2.png", *FAST, status=1)
+    expect("fog/2.png" in errors, "a bad photograph", errors)
+
+    # A split of one's own, and too few classes.
+    write_photos(folder / "split/train", each=4)
+    write_photos(folder / "split/val", each=2)
+    out, _ = run(folder, "resnet", "--data", "split", *net[2:], "--steps", "1", "--batch", "4")
+    expect("of 4 images" in out, "val", out)
+    _, errors = run(folder, "resnet", "--data", "split/train/night", *net[2:], status=1)
+    expect("must hold folders of 2 classes or more, got 0" in errors, "no classes", errors)
+    _, errors = run(folder, *RESNET, "--image", "64", status=1)
+    expect("--image must be 32 for CIFAR-10" in errors, "CIFAR-10 of another size", errors)
+
+
+def test_pairs(folder):
+    """A classifier of pairs with labels that are words, and what it says of texts."""
+    run(folder, "bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "16", "--batch", "4", "--steps",
+        "2", "--save", "model", *FAST)
+    draw = random.Random(2)
+    sentence = lambda: " ".join(draw.choices(WORDS, k=draw.randrange(3, 9)))
+    (folder / "pairs").mkdir()
+    for name, rows in (("train", 24), ("dev_matched", 9)):
+        rows = [f"{i}\t{sentence()}\t{sentence()}\tx\t{('neutral', 'yes', 'no')[i % 3]}" for i in range(rows)]
+        header = "index\tsentence1\tsentence2\tlabel1\tgold_label"
+        (folder / "pairs" / f"{name}.tsv").write_text("\n".join([header, *rows]) + "\n")
+    tune = ("bert", "finetune", "--task", "pairs", "--model", "model", "--batch", "4", "--seq", "24", *FAST)
+    out, _ = run(folder, *tune, "--save", "tuned", "--report", "tuned.json")
+    expect("classifier of 3 classes" in out and "24 pairs" in out, "pairs", out)
+    report = json.loads((folder / "tuned.json").read_text())
+    expect(report["classes"] == ["neutral", "no", "yes"], "classes", report)
+    expect(report["device"]["memory"]["peak"] == report["device"]["predicted_peak"], "peak", report)
+    config = json.loads((folder / "tuned/config.json").read_text())
+    expect(config["id2label"] == {"0": "neutral", "1": "no", "2": "yes"}, "id2label", config)
+
+    ask = ("bert", "classify", "--model", "tuned", *FAST)
+    one, _ = run(folder, *ask, "the model learns", "--text-pair", "every word")
+    lines = one.splitlines()
+    expect(lines[:2] == ["the model learns", "every word"] and len(lines) == 5, one)
+    expect({line.split("%")[1].strip() for line in lines[2:]} == {"neutral", "no", "yes"}, one)
+    expect(abs(sum(float(line.split("%")[0]) for line in lines[2:]) - 100) < 0.2, one)
+    # From a file, among others and in batches, it is the same.
+    (folder / "asked.txt").write_text("it is a word\tthe text of it and more\nthe model learns\tevery word\n")
+    many, _ = run(folder, *ask, "--file", "asked.txt", "--batch", "1")
+    expect(many.split("\n\n")[1] == one, "from a file", many, one)
+    swapped, _ = run(folder, *ask, "every word", "--text-pair", "the model learns")
+    expect(swapped.splitlines()[2:] != lines[2:], "the order of the texts", swapped)
+
+    _, errors = run(folder, *ask, "one", "two", "--text-pair", "three", status=1)
+    expect("got 2 texts and 1 second ones" in errors, "one second text", errors)
+    _, errors = run(folder, *ask, status=1)
+    expect("there must be a text" in errors, "no text", errors)
+    _, errors = run(folder, "bert", "classify", "one", "--model", "model", *FAST, status=1)
+    expect("must hold a classifier" in errors, "no classifier", errors)
+    with open(folder / "pairs/train.tsv", "a") as rows:
+        rows.write("24\tonly one sentence\tyes\n")
+    _, errors = run(folder, *tune, status=1)
+    expect("train.tsv:26 must have 5 columns as the header has, got 3" in errors, "a bad row", errors)
 
 
 def test_names(folder):

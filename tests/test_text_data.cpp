@@ -99,21 +99,22 @@ TEST_CASE("text: lines are sentences, blank lines and files end documents") {
   CHECK(fault("missing").c_str() == doctest::Contains("missing"));
 }
 
-TEST_CASE("sst2: columns by name, with or without labels") {
+TEST_CASE("sentences: columns by name, with or without labels") {
   const TemporaryFolder folder;
-  write_file(folder / "train.tsv", "sentence\tlabel\na good film \t1\nbad\t0\r\n\"quoted\t2"sv);
-  const SentenceDataset train = load_sst2(folder / "train.tsv");
+  write_file(folder / "train.tsv", "sentence\tlabel\na good film \t1\nbad\t0\r\n\"quoted\t02"sv);
+  const SentenceDataset train = load_sentences(folder / "train.tsv");
   CHECK(train.sentences == std::vector<std::string>{"a good film ", "bad", "\"quoted"});
+  CHECK_FALSE(train.has_pairs());
   CHECK(train.labels == std::vector<int32_t>{1, 0, 2});
-  CHECK(train.classes == 3);
+  CHECK(train.class_names == std::vector<std::string>{"0", "1", "2"});
   write_file(folder / "test.tsv", "index\tsentence\n0\tfirst\n1\tsecond\n"sv);
-  const SentenceDataset test = load_sst2(folder / "test.tsv");
+  const SentenceDataset test = load_sentences(folder / "test.tsv");
   CHECK(test.sentences == std::vector<std::string>{"first", "second"});
   CHECK(test.labels.empty());
 
   const auto fault = [&](std::string_view text) {
     write_file(folder / "bad.tsv", text);
-    return fault_of([&] { load_sst2(folder / "bad.tsv"); });
+    return fault_of([&] { load_sentences(folder / "bad.tsv"); });
   };
   CHECK(fault("").c_str() == doctest::Contains("bad.tsv:1 must name a column"));
   CHECK(fault("good film\t1\n").c_str() == doctest::Contains("bad.tsv:1 must name a column"));
@@ -122,9 +123,73 @@ TEST_CASE("sst2: columns by name, with or without labels") {
         doctest::Contains("bad.tsv:3 must have 2 columns as the header has, got 1"));
   CHECK(fault("sentence\tlabel\na\tb\t1\n").c_str() == doctest::Contains("bad.tsv:2 must have 2"));
   CHECK(fault("sentence\tlabel\n\na\t1\n").c_str() == doctest::Contains("bad.tsv:2 must have 2"));
-  for (const char* label : {"", "-1", "1.0", "x", "1 ", "10000", "99999999999"})
+  for (const char* label :
+       {"", "-1", "1.0", "word ", " 1", "\xff", "10000", "99999999999", "1e999"})
     CHECK(fault("sentence\tlabel\na\t"s + label + "\n").c_str() ==
           doctest::Contains("bad.tsv:2 must have a label"));
+  CHECK(fault("sentence\tlabel\na\t1\nb\tword\n").c_str() ==
+        doctest::Contains(
+            "bad.tsv:3 must have a label that is a whole number in [0, 10000), got `word`"));
+  CHECK(fault("sentence\tlabel\na\tword\nb\t1\n").c_str() ==
+        doctest::Contains("bad.tsv:3 must have a label that is a word, got `1`"));
+}
+
+TEST_CASE("sentences: pairs with labels that are words, as MNLI has them") {
+  const TemporaryFolder folder;
+  write_file(folder / "train.tsv",
+             "index\tsentence1_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
+             "0\tx\tA man sleeps.\tHe rests.\tneutral\tentailment\n"
+             "1\tx\tA man sleeps.\tHe runs.\tneutral\tcontradiction\n"
+             "2\tx\tA man sleeps.\tWho knows?\tneutral\t-\n"
+             "3\tx\tA dog.\tA pet.\tneutral\tneutral\n"sv);
+  const SentenceDataset train = load_sentences(folder / "train.tsv");
+  CHECK(train.sentences == std::vector<std::string>{"A man sleeps.", "A man sleeps.", "A dog."});
+  CHECK(train.seconds == std::vector<std::string>{"He rests.", "He runs.", "A pet."});
+  CHECK(train.class_names == std::vector<std::string>{"contradiction", "entailment", "neutral"});
+  CHECK(train.labels == std::vector<int32_t>{1, 0, 2});
+
+  // The classes are those of the training, though not all are there.
+  write_file(folder / "dev.tsv", "premise\thypothesis\tlabel\na\tb\tneutral\n"sv);
+  CHECK(load_sentences(folder / "dev.tsv", train.class_names).labels == std::vector<int32_t>{2});
+  write_file(folder / "dev.tsv", "premise\thypothesis\tlabel\na\tb\tneutral\na\tb\tmaybe\n"sv);
+  CHECK(fault_of([&] { load_sentences(folder / "dev.tsv", train.class_names); }).c_str() ==
+        doctest::Contains("dev.tsv:3 must have a label of the training data, got `maybe`"));
+
+  // QQP, QNLI and MRPC; `sentence` alone does not make QNLI's a single one.
+  for (const auto& [header, first, second] :
+       {std::tuple{"id\tquestion1\tquestion2\tis_duplicate", "b", "c"},
+        {"index\tquestion\tsentence\tlabel", "b", "c"},
+        {"sentence2\tsentence1\tx\tlabel", "b", "a"},
+        {"Quality\t#1 ID\t#1 String\t#2 String", "c", "0"}}) {
+    CAPTURE(header);
+    write_file(folder / "pairs.tsv",
+               header + "\n"s + (header[0] == 'Q' ? "1\tb\tc\t0\n" : "a\tb\tc\t1\n"));
+    const SentenceDataset data = load_sentences(folder / "pairs.tsv");
+    CHECK(data.sentences == std::vector<std::string>{first});
+    CHECK(data.seconds == std::vector<std::string>{second});
+    CHECK(data.labels == std::vector<int32_t>{1});
+  }
+}
+
+TEST_CASE("sentences: pairs are cut longest first, with the second text's own type") {
+  const SentenceDataset data{.sentences = {"w1 w2 w3 w4 w5", "w1"},
+                             .seconds = {"w6 w7", ""},
+                             .labels = {1, 0},
+                             .class_names = {"0", "1"}};
+  const auto examples = sentence_examples(data, numbers(), 8);
+  CHECK(show(examples[0]) == "[CLS] w1 w2 w3 [SEP] w6 w7 [SEP]");
+  CHECK(examples[0].second == 5);
+  CHECK(examples[0].label == 1);
+  CHECK(show(examples[1]) == "[CLS] w1 [SEP] [SEP]");
+  TextLoader loader(examples, numbers().vocabulary(), {.batch_size = 2, .shuffle = false});
+  const TextBatch batch = loader.batch(0, 0);
+  CHECK(std::vector(batch.token_types.begin(), batch.token_types.begin() + 8) ==
+        std::vector<int32_t>{0, 0, 0, 0, 0, 1, 1, 1});
+  CHECK(std::vector(batch.token_types.begin() + 8, batch.token_types.end()) ==
+        std::vector<int32_t>{0, 0, 0, 1, 0, 0, 0, 0});
+
+  const SentenceDataset single{.sentences = {"w1"}};
+  CHECK(sentence_examples(single, numbers(), 8)[0].second == 3);
 }
 
 TEST_CASE("pack_sequences: full sequences, cut between words") {

@@ -7,6 +7,7 @@
 
 #include "apps/bert/steps.h"
 #include "apps/common/planning.h"
+#include "rewind/data/sentences.h"
 
 namespace rw {
 
@@ -69,6 +70,21 @@ struct Finetune {
   // The training of such a model with batches of `rows` sequences of recipe.length tokens.
   TrainingProgram program(const BertRecipe& recipe, int64_t rows) const;
   BertRecipe recipe(const BertConfig& config) const;
+};
+
+// The classes of texts by a classifier that Finetune made.
+struct Classify {
+  DeviceOptions device;
+  std::vector<std::string> texts, pairs;  // pairs: the second texts
+  std::string file, model;
+  int64_t batch = 32, length = 0, top = 5;  // length 0: the model's longest
+
+  void add_to(CLI::App& app);
+  void run() const;
+
+ private:
+  SentenceDataset read_texts() const;
+  TrainingProgram program(const BertConfig& config, int64_t classes) const;
 };
 
 // The most likely tokens for each [MASK] of a text.

@@ -1,11 +1,7 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-#include <span>
-
 #include "apps/bert/commands.h"
+#include "apps/common/ranking.h"
 #include "rewind/data/tokenizer.h"
 #include "rewind/io/bert.h"
 
@@ -17,27 +13,6 @@ void FillMask::add_to(CLI::App& app) {
   app.add_option("--top", top, "tokens to show per mask")->capture_default_str();
   device.add_to(app);
 }
-
-namespace {
-
-// "63.1 %  license" for the `top` most likely tokens, best first. logits [vocab].
-void print_best(std::span<const float> logits, int64_t top, const Vocabulary& vocabulary) {
-  check<NumericsError>(std::ranges::all_of(logits, [](float v) { return std::isfinite(v); }),
-                       "fill-mask", "the model's scores must be finite, its weights are damaged");
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto count = std::min(order.size(), static_cast<size_t>(top));
-  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(count), order.end(),
-                    [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
-  const float largest = logits[order[0]];
-  double total = 0;
-  for (const float v : logits) total += std::exp(v - largest);
-  for (size_t i = 0; i < count; ++i)
-    fmt::print("{:5.1f} %  {}\n", 100 * std::exp(logits[order[i]] - largest) / total,
-               vocabulary.token(order[i]));
-}
-
-}  // namespace
 
 void FillMask::run() const {
   check(top > 0, "options", "--top must be positive, got {}", top);
@@ -65,7 +40,10 @@ void FillMask::run() const {
     const size_t tokens = scores.size() / masks.size();
     for (size_t i = 0; i < masks.size(); ++i) {
       if (i > 0) fmt::print("\n");
-      print_best({scores.data() + i * tokens, tokens}, top, tokenizer.vocabulary());
+      for (const Ranked& r :
+           best_of({scores.data() + i * tokens, tokens}, static_cast<size_t>(top), "fill-mask"))
+        fmt::print("{:5.1f} %  {}\n", 100 * r.probability,
+                   tokenizer.vocabulary().token(static_cast<int64_t>(r.index)));
     }
   });
 }

@@ -5,17 +5,21 @@
 #include <map>
 
 #include "apps/bert/commands.h"
+#include "apps/bert/shapes.h"
 #include "apps/common/training_loop.h"
 #include "rewind/core/base/rng.h"
 #include "rewind/data/prefetch.h"
-#include "rewind/data/sst2.h"
+#include "rewind/data/sentences.h"
 #include "rewind/data/text_loader.h"
 #include "rewind/io/bert.h"
 
 namespace rw {
 
 void Finetune::add_to(CLI::App& app) {
-  app.add_option("--task", task, "folder with train.tsv and dev.tsv: columns sentence and label");
+  app.add_option(
+      "--task", task,
+      "folder with train.tsv and dev.tsv (or dev_matched.tsv): columns sentence and label, "
+      "or sentence1, sentence2 and label for pairs; labels are numbers or words");
   app.add_option("--model", model, "folder of the pre-trained model")->capture_default_str();
   app.add_option("--seq", length, "most tokens per sentence")->capture_default_str();
   app.add_option("--batch", batch, "sentences per step")->capture_default_str();
@@ -56,14 +60,19 @@ struct Sentences {
 
   explicit Sentences(const Finetune& o)
       : tokenizer(ModelFolder{o.model}.load_vocabulary()),
-        train_data(load_sst2(std::filesystem::path(o.task) / "train.tsv")),
-        dev_data(load_sst2(std::filesystem::path(o.task) / "dev.tsv")),
+        train_data(load_sentences(std::filesystem::path(o.task) / "train.tsv")),
+        dev_data(load_sentences(dev_file(o.task), train_data.class_names)),
         train(sentence_examples(train_data, tokenizer, o.length)),
         dev(sentence_examples(dev_data, tokenizer, o.length)) {
-    check(dev_data.classes <= train_data.classes, "finetune",
-          "dev.tsv must have the classes of train.tsv, got {} and {}", dev_data.classes,
-          train_data.classes);
+    check<FileError>(classes() > 1 && dev_data.labels.size() == dev_data.size(), "finetune",
+                     "train.tsv and dev.tsv in '{}' must have labels, of 2 classes or more; got {} "
+                     "classes and {} labels to test with",
+                     o.task, classes(), dev_data.labels.size());
+    check<FileError>(train_data.has_pairs() == dev_data.has_pairs(), "finetune",
+                     "train.tsv and dev.tsv in '{}' must both have pairs or both sentences",
+                     o.task);
   }
+  int64_t classes() const { return static_cast<int64_t>(train_data.class_names.size()); }
   TextLoader train_loader(const Finetune& o, int64_t batch) const {
     return {train,
             tokenizer.vocabulary(),
@@ -74,6 +83,14 @@ struct Sentences {
   }
   TextLoader dev_loader(int64_t batch) const {
     return {dev, tokenizer.vocabulary(), {.batch_size = batch, .shuffle = false}};
+  }
+
+ private:
+  // MNLI has two; the one of the genres that are trained on is taken.
+  static std::filesystem::path dev_file(const std::filesystem::path& task) {
+    const std::filesystem::path matched = task / "dev_matched.tsv";
+    const bool is_there = std::filesystem::exists(task / "dev.tsv");
+    return !is_there && std::filesystem::exists(matched) ? matched : task / "dev.tsv";
   }
 };
 
@@ -134,9 +151,10 @@ LoopOptions Finetuning::loop_options() const {
 
 void Finetuning::introduce() const {
   if (o_.quiet) return;
-  fmt::print("classifier of {} classes ({} parameters) in {} on {}: {} sentences, {} steps of {}\n",
-             sentences_.train_data.classes, steps_.model.parameter_count(), o_.device.dtype,
-             default_device()->info().name, sentences_.train.size(), total_, o_.batch);
+  fmt::print("classifier of {} classes ({} parameters) in {} on {}: {} {}, {} steps of {}\n",
+             sentences_.classes(), steps_.model.parameter_count(), o_.device.dtype,
+             default_device()->info().name, sentences_.train.size(),
+             sentences_.train_data.has_pairs() ? "pairs" : "sentences", total_, o_.batch);
 }
 
 void Finetuning::run() {
@@ -155,33 +173,18 @@ void Finetuning::save() const {
   if (o_.save.empty()) return;
   const ModelFolder to{o_.save};
   sentences_.tokenizer.vocabulary().save(to.vocabulary());
-  write_bert_config(to.config(), steps_.model.bert.config(), "BertForSequenceClassification");
+  write_bert_config(to.config(), steps_.model.bert.config(), "BertForSequenceClassification",
+                    sentences_.train_data.class_names);
   save_model(to.weights(), steps_.model);
   default_device()->end_step();
 }
 
 nlohmann::json Finetuning::report() const {
   nlohmann::json report = loop_.json();
-  report.update({{"checkpoint_every", o_.checkpoint_every}, {"device", device_json()}});
+  report.update({{"checkpoint_every", o_.checkpoint_every},
+                 {"classes", sentences_.train_data.class_names},
+                 {"device", device_json()}});
   return report;
-}
-
-// The size of the first batch, and those of the largest among the first `steps` ones (0: of one
-// epoch).
-std::vector<BatchShape> largest_shapes(TextLoader loader, int64_t steps) {
-  constexpr size_t most = 8;
-  const int64_t batches = loader.batches(), total = steps ? steps : batches;
-  std::vector<BatchShape> shapes;
-  for (int64_t i = 0; i < total; ++i) {
-    const TextBatch batch = loader.batch(i / batches, i % batches);
-    const BatchShape shape{batch.rows, batch.length};
-    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
-  }
-  std::sort(shapes.begin() + 1, shapes.end(), [](const BatchShape& a, const BatchShape& b) {
-    return std::pair(a.rows * a.length, a.length) > std::pair(b.rows * b.length, b.length);
-  });
-  shapes.resize(std::min(shapes.size(), most));
-  return shapes;
 }
 
 void check_options(const Finetune& o) {
@@ -257,7 +260,11 @@ void Finetune::run() const {
   manual_seed(seed);
   const Sentences sentences(*this);
   BertRecipe made = recipe(from.load_config(sentences.tokenizer.vocabulary()));
-  made.classes = sentences.train_data.classes;
+  made.classes = sentences.classes();
+  check<FileError>(!sentences.train_data.has_pairs() || made.config.type_vocab_size > 1, "finetune",
+                   "the model in '{}' must have 2 token types for pairs, got a type_vocab_size of "
+                   "{}; pre-train one that has",
+                   model, made.config.type_vocab_size);
   const int64_t rows = std::min(batch, static_cast<int64_t>(sentences.train.size()));
   // By the size of batches; searches ask for the same ones again and again.
   auto shapes = [&, known = std::map<int64_t, std::vector<BatchShape>>()](

@@ -138,6 +138,28 @@ void FinetuneSteps::evaluate(const TextBatch& batch) {
   default_device()->end_step();
 }
 
+ClassifySteps::ClassifySteps(const BertConfig& config, int64_t classes,
+                             const StepSettings& settings)
+    : model(config, classes), settings_(settings) {}
+
+std::vector<float> ClassifySteps::scores(const TextBatch& batch) {
+  std::vector<float> scores;
+  {
+    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    scores = model.forward(device_input(batch)).to_vector();
+  }
+  default_device()->end_step();
+  return scores;
+}
+
+void ClassifySteps::dry_step(const BatchShape&) {
+  fail("classify", "nothing is trained");
+}
+
+void ClassifySteps::dry_evaluation(const BatchShape& shape) {
+  scores({.rows = shape.rows_or(settings_.batch), .length = shape.length});
+}
+
 FillMaskSteps::FillMaskSteps(const BertConfig& config, const StepSettings& settings)
     : model(config, false), settings_(settings) {}
 

@@ -1,4 +1,4 @@
-// The training steps of the BERT example: masked tokens, and sentences.
+// The steps of the BERT program: masked tokens, and sentences.
 #pragma once
 
 #include "apps/common/meter.h"
@@ -75,6 +75,23 @@ class FinetuneSteps : public ModelSteps {
   TextBatch batch_of(const BatchShape& shape) const;  // without tokens
 
   const BertRecipe recipe_;
+  const StepSettings settings_;
+};
+
+// The forward pass of a classifier; nothing is trained.
+class ClassifySteps : public ModelSteps {
+ public:
+  ClassifySteps(const BertConfig& config, int64_t classes, const StepSettings& settings);
+
+  std::vector<float> scores(const TextBatch& batch);  // [rows, classes]
+
+  void dry_step(const BatchShape&) override;
+  void dry_evaluation(const BatchShape& shape) override;
+  Module& trained() override { return model; }
+
+  BertForSequenceClassification model;
+
+ private:
   const StepSettings settings_;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "rewind/core/ops/ops.h"
+#include "rewind/data/prefetch.h"
 
 namespace rw {
 
@@ -47,14 +48,18 @@ class Meter {
   double count_ = 0;
 };
 
-// Mean loss and share of hits over the batches of `loader`, in evaluation mode. `steps` has a
-// model, a meter and evaluate(batch).
+// Mean loss and share of hits over the batches of `loader`, in evaluation mode; a thread makes them
+// ready. `steps` has a model, a meter and evaluate(batch).
 template <class Steps, class Loader>
-Meter::Values evaluate_all(Steps& steps, Loader loader) {
+Meter::Values evaluate_all(Steps& steps, Loader&& loader) {
   const NoGrad guard;
   steps.model.eval();
   steps.meter.clear();
-  for (int64_t i = 0; i < loader.batches(); ++i) steps.evaluate(loader.batch(0, i));
+  using Batch = decltype(loader.batch(0, 0));
+  Prefetcher<Batch> batches([&loader, i = int64_t{0}]() mutable {
+    return i < loader.batches() ? std::optional<Batch>(loader.batch(0, i++)) : std::nullopt;
+  });
+  while (const std::optional<Batch> batch = batches.next()) steps.evaluate(*batch);
   return steps.meter.read();
 }
 

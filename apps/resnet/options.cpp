@@ -1,17 +1,31 @@
 #include "apps/resnet/options.h"
 
 #include <cmath>
+#include <filesystem>
+
+#include "rewind/data/cifar.h"
+#include "rewind/data/photos.h"
+#include "rewind/io/classifier.h"
 
 namespace rw {
 
 void ResNetOptions::add_to(CLI::App& app) {
-  app.add_option("--data", data,
-                 "folder with CIFAR-10's binary files; without it shapes are drawn");
+  app.add_option(
+      "--data", data,
+      "folder with a folder of photographs (PNG, JPEG) for each class, or train/ and val/ "
+      "with these; or with CIFAR-10's binary files; without it shapes are drawn");
   app.add_option("--model", model,
                  "resnet20, 32, 56, 110 (6k + 2), resnet18, 34, 50, 101, 152, v2-20 (6k + 2), "
-                 "v2-bottleneck-164 (9k + 2)")
+                 "v2-bottleneck-164 (9k + 2) (default resnet20, for images of more than 64 "
+                 "pixels resnet18)");
+  app.add_option("--image", image,
+                 "height and width that photographs are brought to (default 224), or to plan for");
+  app.add_flag("--skip-bad-images", skip_bad,
+               "leave out photographs that cannot be read, with a warning");
+  app.add_option("--test-share", test_share,
+                 "share of the photographs of each class to test with, where there is no val/")
       ->capture_default_str();
-  app.add_option("--batch", batch, "images per step (default 32, with --data 128)");
+  app.add_option("--batch", batch, "images per step (default 32, for CIFAR-10 128)");
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
   app.add_option("--checkpoint", checkpoint, "recompute activations: none, block or stage")
@@ -29,6 +43,10 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_option("--load", load, "start from the weights in this safetensors file");
   app.add_option("--save", save, "write the trained weights, in PyTorch's layout, to this file");
   app.add_flag("--eval", eval, "only measure the accuracy of the weights given with --load");
+  app.add_option("--predict", predict,
+                 "only say what is in these photographs, by the weights given with --load")
+      ->needs("--load")
+      ->excludes("--eval");
   app.add_option("--resume", resume,
                  "keep training snapshots in this folder and go on from the newest, if any");
   app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
@@ -38,15 +56,11 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
   planning.add_to(app);
-  app.add_option("--image", image, "with --plan: height and width of the images")
-      ->needs("--plan")
-      ->capture_default_str();
-  app.add_option("--classes", classes, "with --plan: classes of the images")
-      ->needs("--plan")
-      ->capture_default_str();
+  app.add_option("--classes", classes, "with --plan: classes of the images (default: as in --data)")
+      ->needs("--plan");
 }
 
-void ResNetOptions::complete() {
+void ResNetOptions::check_numbers() const {
   check(batch >= 0, "options", "--batch must be positive, got {}", batch);
   check(accumulate > 0, "options", "--accumulate must be positive, got {}", accumulate);
   check(epochs >= 0 && steps >= 0, "options",
@@ -56,9 +70,36 @@ void ResNetOptions::complete() {
   check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
   check(std::isfinite(lr) && lr >= 0, "options", "--lr must be a number >= 0, got {}", lr);
-  check(image > 0 && classes > 1, "options",
+  check(image >= 0 && classes >= 0 && classes != 1, "options",
         "--image and --classes must be positive, got {} and {}", image, classes);
-  if (batch == 0) batch = data.empty() ? 32 : 128;
+  check(test_share > 0 && test_share < 1, "options", "--test-share must be in (0, 1), got {}",
+        test_share);
+}
+
+// A file that is not there, or no such file, is an error when its weights are wanted.
+void ResNetOptions::take_from_file() {
+  if (load.empty() || !std::filesystem::is_regular_file(load)) return;
+  const ImageClassifier stored = read_image_classifier(SafetensorsFile(load));
+  if (model.empty()) model = stored.model;
+  if (image == 0) image = stored.image;
+}
+
+void ResNetOptions::complete() {
+  check_numbers();
+  has_photos_ = std::filesystem::is_directory(data) && !is_cifar10(data);
+  const bool cifar = !data.empty() && !has_photos_;
+  constexpr int cifar_image = 32, cifar_classes = 10, usual_image = 224, small_image = 64;
+  take_from_file();
+  const bool any_image = has_photos_ || !predict.empty();
+  if (image == 0) image = any_image ? usual_image : cifar_image;
+  check(any_image || planning.plan || image == cifar_image, "options",
+        "--image must be {} for CIFAR-10 and drawn images, got {}; other sizes are for photographs",
+        cifar_image, image);
+  if (model.empty()) model = image > small_image ? "resnet18" : "resnet20";
+  if (classes == 0 && planning.plan)
+    classes = has_photos_ ? static_cast<int>(list_photos(data, Split::train).class_names.size())
+                          : cifar_classes;
+  if (batch == 0) batch = cifar ? 128 : 32;
   if (epochs == 0) epochs = data.empty() ? 1 : 30;
 }
 

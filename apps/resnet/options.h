@@ -1,7 +1,8 @@
-// The options of the ResNet example.
+// The options of the ResNet program.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "apps/common/planning.h"
 #include "apps/resnet/steps.h"
@@ -11,24 +12,33 @@ namespace rw {
 struct ResNetOptions {
   DeviceOptions device;
   PlanningOptions planning;
-  std::string model = "resnet20", data, checkpoint = StepSettings().checkpoint, report, save, load,
-              resume;
+  std::string model, data, checkpoint = StepSettings().checkpoint, report, save, load, resume;
+  std::vector<std::string> predict;                 // photographs
   int batch = 0, epochs = 0, checkpoint_every = 1;  // 0: by the data
   int64_t steps = 0, snapshot_every = 100;
-  int64_t image = 32;
-  int classes = 10;  // with --plan
+  int64_t image = 0;  // 0: by the data
+  int classes = 0;    // with --plan; 0: by the data
+  double test_share = 0.2;
   uint32_t accumulate = 1;
   double lr = 0.1, weight_decay = 1e-4;
   uint64_t seed = 1;
-  bool eval = false, restart = false, quiet = false;
+  bool eval = false, restart = false, quiet = false, skip_bad = false;
 
   void add_to(CLI::App& app);
-  void complete();  // checks, and fills in what depends on the data
+  // Checks, and fills in what depends on the data or on the file of --load.
+  void complete();
+  bool has_photos() const { return has_photos_; }  // --data is a folder of photographs
 
   StepSettings settings() const;
   ResNetRecipe recipe(int classes) const;
   // Images of `height` x `width` pixels.
   TrainingProgram program(const ResNetRecipe& recipe) const;
+
+ private:
+  void check_numbers() const;
+  void take_from_file();
+
+  bool has_photos_ = false;
 };
 
 }  // namespace rw

@@ -16,6 +16,12 @@ std::vector<ParameterGroup> parameter_groups(const ResNet& model) {
   return {decayed, plain};
 }
 
+// The images of a batch; of none, memory for so many.
+Tensor upload_images(const Batch& batch, int64_t rows, const ResNetRecipe& recipe, DType dtype) {
+  const PurposeScope scope(Purpose::data);
+  return cast(batch_tensor(batch.pixels, {rows, recipe.height, recipe.width, 3}), dtype);
+}
+
 CheckpointMode checkpoint_mode(const std::string& name) {
   if (name == "block") return CheckpointMode::block;
   return name == "stage" ? CheckpointMode::stage : CheckpointMode::none;
@@ -38,9 +44,7 @@ ResNetSteps::ResNetSteps(const ResNetRecipe& recipe, const StepSettings& setting
 
 ResNetSteps::DeviceBatch ResNetSteps::upload(const Batch& batch, int64_t rows) const {
   const PurposeScope scope(Purpose::data);
-  const Shape shape = {rows, recipe_.height, recipe_.width, 3};
-  return {cast(batch_tensor(batch.pixels, shape), settings_.dtype),
-          batch_tensor(batch.labels, {rows})};
+  return {upload_images(batch, rows, recipe_, settings_.dtype), batch_tensor(batch.labels, {rows})};
 }
 
 // The batch is gone when the step ends, so that all of its memory is the plan's to place.
@@ -69,6 +73,23 @@ Tensor ResNetSteps::loss_of(const DeviceBatch& batch) {
 void ResNetSteps::evaluate(const Batch& batch, int64_t rows) {
   loss_of(upload(batch, rows));
   default_device()->end_step();
+}
+
+PredictSteps::PredictSteps(const ResNetRecipe& recipe, const StepSettings& settings)
+    : model(recipe.model), recipe_(recipe), settings_(settings) {}
+
+std::vector<float> PredictSteps::scores(const Batch& batch, int64_t rows) {
+  std::vector<float> scores;
+  {
+    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    scores = model(upload_images(batch, rows, recipe_, settings_.dtype)).to_vector();
+  }
+  default_device()->end_step();
+  return scores;
+}
+
+void PredictSteps::dry_step(const BatchShape&) {
+  fail("predict", "nothing is trained");
 }
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// The training step of the ResNet example.
+// The steps of the ResNet program: training, and what is in images.
 #pragma once
 
 #include "apps/common/meter.h"
@@ -36,7 +36,6 @@ class ResNetSteps : public ModelSteps {
   Meter meter;
 
  private:
-  // The images and labels of a batch; of none, memory for so many.
   struct DeviceBatch {
     Tensor images, labels;
   };
@@ -45,6 +44,28 @@ class ResNetSteps : public ModelSteps {
   void train_on(const DeviceBatch& batch);
   Tensor loss_of(const DeviceBatch& batch);
   void evaluate(const Batch& batch, int64_t rows);
+
+  const ResNetRecipe recipe_;
+  const StepSettings settings_;
+};
+
+// The forward pass alone; nothing is trained.
+class PredictSteps : public ModelSteps {
+ public:
+  PredictSteps(const ResNetRecipe& recipe, const StepSettings& settings);
+
+  std::vector<float> scores(const Batch& batch) { return scores(batch, batch.size()); }
+
+  void dry_step(const BatchShape&) override;
+  void dry_evaluation(const BatchShape& shape) override {
+    scores({}, shape.rows_or(settings_.batch));
+  }
+  Module& trained() override { return model; }
+
+  ResNet model;
+
+ private:
+  std::vector<float> scores(const Batch& batch, int64_t rows);  // [rows, classes]
 
   const ResNetRecipe recipe_;
   const StepSettings settings_;

@@ -2,41 +2,30 @@
 
 #include <fmt/format.h>
 
-#include "rewind/data/cifar.h"
-#include "rewind/data/files.h"
-#include "rewind/data/synthetic.h"
+#include "rewind/data/prefetch.h"
+#include "rewind/io/classifier.h"
 #include "rewind/io/model.h"
 
 namespace rw {
 
-Images::Images(const std::string& given) {
-  // Drawn images: as many as two CPU cores train on in a minute or two.
-  const std::filesystem::path folder =
-      given.empty() ? synthetic_cifar10(cache_directory(), {.train = 4800, .test = 1000})
-                    : std::filesystem::path(given);
-  train = load_cifar10(folder, Split::train);
-  test = load_cifar10(folder, Split::test);
-  statistics = channel_statistics(train);
-}
-
 namespace {
 
-ResNetRecipe recipe_for(const ResNetOptions& options, const ImageDataset& images) {
-  ResNetRecipe recipe = options.recipe(images.classes);
-  recipe.height = images.height;
-  recipe.width = images.width;
-  return recipe;
+// Weights of other classes are refused before anything is trained.
+void load_weights(const std::string& file, const Images& images, ResNet& model) {
+  const SafetensorsFile stored(file);
+  check_class_names(stored, images.class_names);
+  load_tensors(stored, torch_state_dict(model));
 }
 
 }  // namespace
 
 TrainingProgram ResNetTraining::program(const ResNetOptions& options, const Images& images) {
-  TrainingProgram program = options.program(recipe_for(options, images.train));
-  const auto samples = static_cast<int64_t>(images.train.size());
+  TrainingProgram program = options.program(options.recipe(images.classes));
+  const int64_t samples = images.train_size();
   program.settings.batch = std::min(program.settings.batch, samples);
   program.outline.trains = !options.eval;
   // Batches that are not full are left out of training (drop_last).
-  program.outline.evaluation = batches_of(static_cast<int64_t>(images.test.size()));
+  program.outline.evaluation = batches_of(images.test_size());
   return program;
 }
 
@@ -44,41 +33,36 @@ ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& image
     : options_(options),
       images_(images),
       batch_(static_cast<int>(run.settings().batch)),
-      steps_(recipe_for(options, images.train), run.settings()),
-      loader_(images.train, {.batch_size = options.batch,
-                             .shuffle = true,
-                             .drop_last = images.train.size() > static_cast<size_t>(options.batch),
-                             .crop_padding = options.data.empty() ? 0 : 4,
-                             .flip = true,
-                             .mean = images.statistics.mean,
-                             .std = images.statistics.std,
-                             .seed = options.seed}),
-      total_(options.steps ? options.steps : options.epochs * loader_.batches()),
+      steps_(options.recipe(images.classes), run.settings()),
+      batches_(images.training(options)),
+      total_(options.steps ? options.steps : options.epochs * batches_->batches()),
       loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
   const auto updates =
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
   steps_.optimizer.set_schedule(Schedule::cosine(updates, updates / 10));
-  if (!options.load.empty()) load_model(options.load, steps_.model);
+  if (!options.load.empty()) load_weights(options.load, images, steps_.model);
 }
 
 LoopOptions ResNetTraining::loop_options() const {
-  return {.steps = total_,
-          .batches = loader_.batches(),
-          .samples = options_.batch,
-          .unit = "images",
-          .quiet = options_.quiet,
-          .snapshots = options_.resume,
-          .steps_per_snapshot = options_.snapshot_every,
-          .restart = options_.restart,
-          .settings = {{"model", options_.model},
-                       {"data", options_.data.empty() ? "drawn shapes" : options_.data},
-                       {"dtype", name(options_.device.parsed_dtype())},
-                       {"batch", options_.batch},
-                       {"accumulate", options_.accumulate},
-                       {"lr", options_.lr},
-                       {"weight_decay", options_.weight_decay},
-                       {"seed", options_.seed},
-                       {"steps", total_}}};
+  LoopOptions loop{.steps = total_,
+                   .batches = batches_->batches(),
+                   .samples = options_.batch,
+                   .unit = "images",
+                   .quiet = options_.quiet,
+                   .snapshots = options_.resume,
+                   .steps_per_snapshot = options_.snapshot_every,
+                   .restart = options_.restart,
+                   .settings = {{"model", options_.model},
+                                {"data", options_.data.empty() ? "drawn shapes" : options_.data},
+                                {"dtype", name(options_.device.parsed_dtype())},
+                                {"batch", options_.batch},
+                                {"accumulate", options_.accumulate},
+                                {"lr", options_.lr},
+                                {"weight_decay", options_.weight_decay},
+                                {"seed", options_.seed},
+                                {"steps", total_}}};
+  if (options_.has_photos()) loop.settings["image"] = options_.image;
+  return loop;
 }
 
 void ResNetTraining::introduce() const {
@@ -91,28 +75,33 @@ void ResNetTraining::introduce() const {
 void ResNetTraining::run() {
   loop_.resume();
   introduce();
-  const int64_t batches = loader_.batches();
-  loop_.run([&](int64_t i) { steps_.step(loader_.batch(i / batches, i % batches)); });
+  const int64_t start = loop_.start(), batches = batches_->batches();
+  BatchStream<ImageBatches> stream(*batches_, {options_.seed, start / batches, start % batches});
+  loop_.run([&](int64_t) { steps_.step(stream.next()); });
 }
 
 void ResNetTraining::save() const {
   if (options_.save.empty()) return;
-  save_model(options_.save, steps_.model, {{"model", options_.model}});
+  const auto& [mean, std] = images_.statistics;
+  save_model(options_.save, steps_.model,
+             to_metadata({.model = options_.model,
+                          .image = options_.image,
+                          .class_names = images_.class_names,
+                          .mean = mean,
+                          .std = std}));
   default_device()->end_step();
 }
 
 double ResNetTraining::evaluate() {
-  return evaluate_all(steps_, Loader(images_.test, {.batch_size = batch_,
-                                                    .mean = images_.statistics.mean,
-                                                    .std = images_.statistics.std}))
-      .accuracy;
+  return evaluate_all(steps_, *images_.testing(batch_)).accuracy;
 }
 
 nlohmann::json ResNetTraining::report() const {
   nlohmann::json report = loop_.json();
   report.update({{"parameters", steps_.model.parameter_count()},
-                 {"train_images", images_.train.size()},
-                 {"test_images", images_.test.size()},
+                 {"classes", images_.class_names},
+                 {"train_images", images_.train_size()},
+                 {"test_images", images_.test_size()},
                  {"checkpoint", options_.checkpoint},
                  {"checkpoint_every", options_.checkpoint_every},
                  {"images_per_second", loop_.rate()},

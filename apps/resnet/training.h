@@ -1,20 +1,11 @@
-// A training run of the ResNet example.
+// A training run of the ResNet program.
 #pragma once
 
 #include "apps/common/training_loop.h"
+#include "apps/resnet/images.h"
 #include "apps/resnet/options.h"
-#include "rewind/data/dataset.h"
-#include "rewind/data/loader.h"
 
 namespace rw {
-
-struct Images {
-  ImageDataset train, test;
-  ChannelStatistics statistics;
-
-  // `folder`: with CIFAR-10's files; empty: images are drawn.
-  explicit Images(const std::string& folder);
-};
 
 // The trained model, its optimizer and what the run measured.
 class ResNetTraining {
@@ -36,7 +27,7 @@ class ResNetTraining {
   const Images& images_;
   const int batch_;
   ResNetSteps steps_;
-  Loader loader_;
+  const std::unique_ptr<ImageBatches> batches_;
   const int64_t total_;  // steps
   TrainingLoop loop_;
 };

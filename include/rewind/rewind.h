@@ -61,6 +61,7 @@
 
 // Files.
 #include "rewind/io/bert.h"
+#include "rewind/io/classifier.h"
 #include "rewind/io/file.h"
 #include "rewind/io/model.h"
 #include "rewind/io/npy.h"
@@ -74,10 +75,14 @@
 #include "rewind/data/dataset.h"
 #include "rewind/data/files.h"
 #include "rewind/data/idx.h"
+#include "rewind/data/image_file.h"
 #include "rewind/data/loader.h"
 #include "rewind/data/mlm.h"
+#include "rewind/data/photo_loader.h"
+#include "rewind/data/photos.h"
 #include "rewind/data/prefetch.h"
-#include "rewind/data/sst2.h"
+#include "rewind/data/resample.h"
+#include "rewind/data/sentences.h"
 #include "rewind/data/synthetic.h"
 #include "rewind/data/text.h"
 #include "rewind/data/text_examples.h"

@@ -6,14 +6,17 @@
 #include "rewind/data/cifar.h"
 #include "rewind/data/files.h"
 #include "rewind/data/idx.h"
+#include "rewind/data/image_file.h"
 #include "rewind/data/loader.h"
-#include "rewind/data/sst2.h"
+#include "rewind/data/resample.h"
+#include "rewind/data/sentences.h"
 #include "rewind/data/synthetic.h"
 #include "rewind/data/text.h"
 #include "rewind/data/text_examples.h"
 #include "rewind/data/text_loader.h"
 #include "rewind/data/tokenizer_training.h"
 #include "tests/fuzz/target.h"
+#include "tests/photo_fixture.h"
 
 namespace rw::fuzz {
 
@@ -88,6 +91,60 @@ std::vector<Bytes> cifar_seeds() {
   save_cifar10(scratch_file("."), Split::test, draw_shapes(2, 1));
   return {join(file_bytes(scratch_file("batches.meta.txt")),
                file_bytes(scratch_file("test_batch.bin")))};
+}
+
+// What is accepted is whole, and can be made smaller.
+void use_image(const Image& image) {
+  expect(image.height > 0 && image.width > 0 &&
+             image.pixels.size() ==
+                 3 * static_cast<size_t>(image.height) * static_cast<size_t>(image.width),
+         "an image has its pixels");
+  std::vector<float> out(3 * 4 * 4);
+  DataRandom random(1);
+  for (const CropBox& box : {centre_crop(image.height, image.width, 0.875),
+                             random_crop(image.height, image.width, random)})
+    resample(image, box, 4, true, out.data());
+  for (const float v : out) expect(v >= 0 && v <= 255.1f, "means lie between pixels");
+}
+
+// With right checksums, so that mutations get further.
+void read_png(Input input) {
+  Bytes file(input.begin(), input.end());
+  const auto number = [&](size_t at) {
+    return uint32_t{file[at]} << 24 | uint32_t{file[at + 1]} << 16 | uint32_t{file[at + 2]} << 8 |
+           file[at + 3];
+  };
+  for (size_t at = 8; at + 12 <= file.size() && number(at) <= file.size() - at - 12;) {
+    const size_t length = number(at);
+    const auto sum = static_cast<uint32_t>(crc32(0, &file[at + 4], static_cast<uInt>(length + 4)));
+    for (size_t i = 0; i < 4; ++i)
+      file[at + 8 + length + i] = static_cast<uint8_t>(sum >> (24 - 8 * i));
+    at += length + 12;
+  }
+  use_image(decode_image(file, "photo"));
+}
+
+void read_jpeg(Input input) {
+  use_image(decode_image(input, "photo", input.size() % 2 ? 3 : 0));
+}
+
+std::vector<Bytes> png_seeds() {
+  using namespace rw::test;
+  return {png_bytes(gradient(9, 13)),
+          png_bytes(4, 4, Bytes(32, 9), {.bits = 16, .colours = PNG_COLOR_TYPE_GRAY}),
+          png_bytes(3, 2, Bytes(24, 7), {.colours = PNG_COLOR_TYPE_RGBA, .interlaced = true}),
+          png_bytes(1, 2, {0, 1},
+                    {.colours = PNG_COLOR_TYPE_PALETTE,
+                     .palette = {{1, 2, 3}, {4, 5, 6}},
+                     .transparency = {9}})};
+}
+
+std::vector<Bytes> jpeg_seeds() {
+  using namespace rw::test;
+  return {jpeg_bytes(gradient(9, 13), {.orientation = 6}),
+          jpeg_bytes(gradient(20, 17), {.progressive = true}),
+          jpeg_bytes(8, 8, Bytes(64, 9), {JCS_GRAYSCALE}),
+          jpeg_bytes(8, 9, Bytes(8 * 9 * 4, 99), {JCS_CMYK})};
 }
 
 // ---- compressed files
@@ -208,16 +265,19 @@ std::vector<Bytes> token_seeds() {
 }
 
 void read_sentences(Input input) {
-  const SentenceDataset data = load_sst2(write_scratch("train.tsv", input));
+  const SentenceDataset data = load_sentences(write_scratch("train.tsv", input));
   expect(data.labels.empty() || data.labels.size() == data.size(), "labels for all or none");
+  expect(data.seconds.empty() || data.seconds.size() == data.size(), "pairs all or none");
   for (const int32_t label : data.labels)
-    expect(label >= 0 && label < data.classes, "labels are of classes");
+    expect(label >= 0 && static_cast<size_t>(label) < data.class_names.size(),
+           "labels are of classes");
   expect_examples(sentence_examples(data, tokenizer(), 16), 16, tokenizer().vocabulary().size());
 }
 
 std::vector<Bytes> sentence_seeds() {
   return {to_bytes("sentence\tlabel\na good film \t1\nbad\t0\n"),
-          to_bytes("index\tsentence\r\n0\tthe ab\r\n1\t\r\n")};
+          to_bytes("index\tsentence\r\n0\tthe ab\r\n1\t\r\n"),
+          to_bytes("sentence1\tsentence2\tgold_label\nthe\tab\tno\na\tb\t-\nab\ta\tyes\n")};
 }
 
 }  // namespace
@@ -226,15 +286,22 @@ std::vector<Target> data_targets() {
   using Words = std::vector<std::string_view>;
   const Words text = {"\n\n",     "\t",       "[MASK]",       "[SEP]", "##",
                       "\xce\xa3", "\xcc\x81", "\xe4\xb8\xad", "ab",    "\xc4\xb0"};
-  return {
-      {"idx", read_idx, idx_seeds},
-      {"mnist", read_mnist, mnist_seeds},
-      {"cifar", read_cifar, cifar_seeds, {"\n", "airplane"}},
-      {"gzip", read_gzip, gzip_seeds, {"\x1f\x8b\x08"}},
-      {"text", read_text, text_seeds, text},
-      {"vocabulary", read_vocabulary, vocabulary_seeds, text},
-      {"tokenizer", read_tokens, token_seeds, text, false},
-      {"sst2", read_sentences, sentence_seeds, {"sentence", "label", "\t", "\r\n", "10000", "-1"}}};
+  return {{"idx", read_idx, idx_seeds},
+          {"mnist", read_mnist, mnist_seeds},
+          {"cifar", read_cifar, cifar_seeds, {"\n", "airplane"}},
+          {"gzip", read_gzip, gzip_seeds, {"\x1f\x8b\x08"}},
+          {"text", read_text, text_seeds, text},
+          {"vocabulary", read_vocabulary, vocabulary_seeds, text},
+          {"tokenizer", read_tokens, token_seeds, text, false},
+          {"png", read_png, png_seeds, {"IDAT", "IHDR", "PLTE", "tRNS", "gAMA", "iCCP", "IEND"}},
+          {"jpeg",
+           read_jpeg,
+           jpeg_seeds,
+           {"Exif", "\xff\xda", "\xff\xc2", "\xff\xd9", "\xff\xdd", "Adobe"}},
+          {"sentences",
+           read_sentences,
+           sentence_seeds,
+           {"sentence", "label", "sentence2", "gold_label", "\t", "\r\n", "10000", "-1", "-"}}};
 }
 
 }  // namespace rw::fuzz

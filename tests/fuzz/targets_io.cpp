@@ -8,6 +8,7 @@
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/predict/dry_run.h"
 #include "rewind/io/bert.h"
+#include "rewind/io/classifier.h"
 #include "rewind/io/npy.h"
 #include "rewind/io/snapshot.h"
 #include "rewind/io/transfer.h"
@@ -73,6 +74,33 @@ std::vector<Bytes> safetensors_header_seeds() {
     seeds.push_back(join(Input(file).subspan(8, length), Input(file).subspan(8 + length)));
   }
   return seeds;
+}
+
+// What a classifier's file says of it: the metadata, on top of a file that is right.
+void read_classifier(Input input) {
+  const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
+  Metadata metadata;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    const size_t colon = std::min(line.find(':'), line.size());
+    metadata[std::string(line.substr(0, colon))] = line.substr(std::min(colon + 1, line.size()));
+    at = end + 1;
+  }
+  use_cpu();
+  const auto file = scratch_file("classifier.safetensors");
+  write_safetensors(file, {{"one", full({}, 2)}}, metadata);
+  const ImageClassifier read = read_image_classifier(SafetensorsFile(file));
+  const Metadata again = to_metadata(read);
+  write_safetensors(file, {{"one", full({}, 2)}}, again);
+  expect(to_metadata(read_image_classifier(SafetensorsFile(file))) == again,
+         "a classifier survives a round trip");
+}
+
+std::vector<Bytes> classifier_seeds() {
+  return {to_bytes("model:resnet18\nimage:224\nclasses:[\"cat\", \"dog\"]\n"
+                   "mean:[0.5, 0.4, 0.3]\nstd:[0.2, 0.2, 0.3]"),
+          to_bytes("format:pt")};
 }
 
 void read_npy(Input input) {
@@ -216,7 +244,8 @@ std::vector<Target> io_targets() {
            {"'<f8'", "'|b1'", "'>f4'", "True", "(", ")", ",", "4294967296", "  "}},
           {"snapshot", read_snapshot, snapshot_seeds, tensors},
           {"profile", read_profile, profile_seeds, json},
-          {"bert_config", read_config, config_seeds, json}};
+          {"bert_config", read_config, config_seeds, json},
+          {"classifier", read_classifier, classifier_seeds, json}};
 }
 
 }  // namespace rw::fuzz

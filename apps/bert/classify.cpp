@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include "apps/bert/commands.h"
+#include "apps/bert/shapes.h"
+#include "apps/common/ranking.h"
+#include "rewind/data/text.h"
+#include "rewind/data/text_loader.h"
+#include "rewind/io/bert.h"
+
+namespace rw {
+
+void Classify::add_to(CLI::App& app) {
+  app.add_option("texts", texts, "texts to classify");
+  app.add_option("--text-pair", pairs, "the second text of each, for a classifier of pairs");
+  app.add_option("--file", file, "texts, one per line; behind a tab the second one of a pair");
+  app.add_option("--model", model, "folder that finetune --save wrote")->required();
+  app.add_option("--top", top, "classes to show per text")->capture_default_str();
+  app.add_option("--seq", length, "most tokens per text (default: as many as the model takes)");
+  app.add_option("--batch", batch, "texts at a time")->capture_default_str();
+  device.add_to(app);
+}
+
+SentenceDataset Classify::read_texts() const {
+  SentenceDataset data{.sentences = texts, .seconds = pairs};
+  if (!file.empty()) {
+    const std::filesystem::path path = file;
+    for (const Document& document : read_documents({&path, 1})) {
+      for (const std::string& line : document) {
+        const size_t tab = line.find('\t');
+        data.sentences.push_back(line.substr(0, tab));
+        if (tab != line.npos) data.seconds.push_back(line.substr(tab + 1));
+      }
+    }
+  }
+  check(data.size() > 0, "classify", "there must be a text: on the command line or with --file");
+  check(!data.has_pairs() || data.seconds.size() == data.size(), "classify",
+        "all texts must have a second one or none of them, got {} texts and {} second ones",
+        data.size(), data.seconds.size());
+  return data;
+}
+
+namespace {
+
+void print_text(const SentenceDataset& data, size_t i, std::span<const Ranked> best,
+                std::span<const std::string> class_names) {
+  if (i > 0) fmt::print("\n");
+  fmt::print("{}\n", data.sentences[i]);
+  if (data.has_pairs()) fmt::print("{}\n", data.seconds[i]);
+  for (const Ranked& r : best)
+    fmt::print("{:5.1f} %  {}\n", 100 * r.probability, class_names[r.index]);
+}
+
+}  // namespace
+
+void Classify::run() const {
+  check(top > 0 && batch > 0 && length >= 0, "options",
+        "--top, --batch and --seq must be positive, got {}, {} and {}", top, batch, length);
+  const SentenceDataset data = read_texts();
+  const ModelFolder from{model};
+  check<FileError>(
+      std::filesystem::exists(from.weights()), "classify",
+      "there must be a classifier in '{}', got no model; bert finetune --save makes one", model);
+  const Tokenizer tokenizer(from.load_vocabulary());
+  const BertConfig config = from.load_config(tokenizer.vocabulary());
+  const std::vector<std::string> names = bert_class_names(from.config(), from.weights());
+  check<FileError>(!data.has_pairs() || config.type_vocab_size > 1, "classify",
+                   "the model in '{}' must have 2 token types for pairs, got {}", model,
+                   config.type_vocab_size);
+  const int64_t longest = config.max_position_embeddings / length_multiple * length_multiple;
+  check(padded_length(length) <= longest && longest > 0, "options",
+        "--seq must be at most the model's {}, got {}", longest, length);
+
+  const std::vector<TextExample> examples =
+      sentence_examples(data, tokenizer, length ? length : longest);
+  TextLoader loader(examples, tokenizer.vocabulary(), {.batch_size = batch, .shuffle = false});
+  device.open();
+  TrainingProgram planned = program(config, static_cast<int64_t>(names.size()));
+  planned.outline.evaluation = [&](int64_t size) {
+    return largest_shapes(
+        {examples, tokenizer.vocabulary(), {.batch_size = size, .shuffle = false}}, 0);
+  };
+  const PlanningOptions plain;
+  ProgramRun run(std::move(planned), plain);
+  run.guard([&] {
+    const NoGrad guard;
+    ClassifySteps steps(config, static_cast<int64_t>(names.size()), run.settings());
+    load_bert(from.weights(), steps.model);
+    steps.model.eval();
+    for (int64_t b = 0; b < loader.batches(); ++b) {
+      const std::vector<float> scores = steps.scores(loader.batch(0, b));
+      const std::span<const float> all = scores;
+      for (size_t row = 0; row * names.size() < all.size(); ++row)
+        print_text(data, static_cast<size_t>(b * batch) + row,
+                   best_of(all.subspan(row * names.size(), names.size()), static_cast<size_t>(top),
+                           "classify"),
+                   names);
+    }
+  });
+}
+
+TrainingProgram Classify::program(const BertConfig& config, int64_t classes) const {
+  return {.title = fmt::format("classifier of {} classes", classes),
+          .samples = "texts",
+          .make =
+              [=](const StepSettings& s) {
+                return std::make_unique<ClassifySteps>(config, classes, s);
+              },
+          .settings = {.dtype = device.parsed_dtype(), .batch = batch},
+          .outline = {.trains = false, .loads = true},
+          .words = command_line_words()};
+}
+
+}  // namespace rw

@@ -1,0 +1,27 @@
+#include "apps/common/ranking.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "rewind/core/base/error.h"
+
+namespace rw {
+
+std::vector<Ranked> best_of(std::span<const float> scores, size_t most, std::string_view op) {
+  check<NumericsError>(std::ranges::all_of(scores, [](float v) { return std::isfinite(v); }), op,
+                       "the model's scores must be finite, its weights are damaged");
+  const float largest = scores.empty() ? 0 : std::ranges::max(scores);
+  double total = 0;
+  std::vector<Ranked> ranked;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    ranked.push_back({i, std::exp(double{scores[i]} - largest)});
+    total += ranked.back().probability;
+  }
+  const auto middle = ranked.begin() + static_cast<ptrdiff_t>(std::min(most, ranked.size()));
+  std::ranges::partial_sort(ranked, middle, std::greater(), &Ranked::probability);
+  ranked.erase(middle, ranked.end());
+  for (Ranked& r : ranked) r.probability /= total;
+  return ranked;
+}
+
+}  // namespace rw

@@ -1,0 +1,41 @@
+// What a ResNet is trained on: photographs, CIFAR-10's images or drawn ones.
+#pragma once
+
+#include <memory>
+
+#include "apps/resnet/options.h"
+#include "rewind/data/dataset.h"
+#include "rewind/data/loader.h"
+#include "rewind/data/photos.h"
+
+namespace rw {
+
+class Images {
+ public:
+  explicit Images(const ResNetOptions& options);
+
+  int64_t train_size() const { return static_cast<int64_t>(train_.size() + train_photos_.size()); }
+  int64_t test_size() const { return static_cast<int64_t>(test_.size() + test_photos_.size()); }
+  // Of the images here, which they refer to.
+  std::unique_ptr<ImageBatches> training(const ResNetOptions& options) const;
+  std::unique_ptr<ImageBatches> testing(int batch) const;
+
+  int classes = 0;
+  std::vector<std::string> class_names;  // empty: unknown
+  ChannelStatistics statistics;
+
+ private:
+  void list(const ResNetOptions& options);
+  void load(const ResNetOptions& options);
+
+  // Of one kind; the others are empty.
+  ImageDataset train_, test_;
+  PhotoDataset train_photos_, test_photos_;
+  const bool has_photos_;
+  const int64_t image_;
+};
+
+// Looks through photographs that were listed, as --skip-bad-images says.
+void check_photos(PhotoDataset& photos, const ResNetOptions& options);
+
+}  // namespace rw

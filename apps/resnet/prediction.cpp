@@ -1,0 +1,106 @@
+#include "apps/resnet/prediction.h"
+
+#include <fmt/format.h>
+
+#include "apps/common/ranking.h"
+#include "apps/resnet/images.h"
+#include "rewind/data/photo_loader.h"
+#include "rewind/io/classifier.h"
+#include "rewind/io/model.h"
+
+namespace rw {
+
+namespace {
+
+constexpr size_t shown_classes = 5;
+
+// A classifier as its file tells it.
+struct StoredClassifier {
+  explicit StoredClassifier(const std::string& path)
+      : file(path), about(read_image_classifier(file)) {
+    const auto last = file.tensors().find("fc.weight");
+    check<FileError>(last != file.tensors().end() && last->second.shape.rank() == 2 &&
+                         last->second.shape[0] > 0 && last->second.shape[0] < (1 << 24),
+                     "predict", "'{}' must hold a ResNet, an fc.weight; resnet --save makes one",
+                     path);
+    classes = static_cast<int>(last->second.shape[0]);
+    const size_t named = about.class_names.size();
+    check<FileError>(named == 0 || named == static_cast<size_t>(classes), "predict",
+                     "'{}' must have a name for each of its {} classes, got {}", path, classes,
+                     named);
+    if (about.mean.empty()) std::tie(about.mean, about.std) = imagenet();
+    check<FileError>(about.mean.size() == 3, "predict",
+                     "'{}' must be of images of 3 channels, got {}", path, about.mean.size());
+  }
+  std::string name_of(size_t i) const {
+    return about.class_names.empty() ? fmt::format("class {}", i) : about.class_names[i];
+  }
+
+  SafetensorsFile file;
+  ImageClassifier about;
+  int classes = 0;
+
+ private:
+  static std::pair<std::vector<float>, std::vector<float>> imagenet() {
+    ChannelStatistics usual = imagenet_statistics();
+    return {usual.mean, usual.std};
+  }
+};
+
+nlohmann::json print_photo(const std::string& photo, std::span<const float> scores,
+                           const StoredClassifier& stored) {
+  fmt::print("{}\n", photo);
+  nlohmann::json classes = nlohmann::json::array();
+  for (const Ranked& r : best_of(scores, shown_classes, "predict")) {
+    fmt::print("{:5.1f} %  {}\n", 100 * r.probability, stored.name_of(r.index));
+    classes.push_back({{"class", stored.name_of(r.index)}, {"probability", r.probability}});
+  }
+  return {{"file", photo}, {"classes", classes}};
+}
+
+TrainingProgram program_of(const ResNetOptions& options, const ResNetRecipe& recipe,
+                          int64_t photos) {
+  TrainingProgram program = options.program(recipe);
+  program.make = [recipe](const StepSettings& s) {
+    return std::make_unique<PredictSteps>(recipe, s);
+  };
+  program.settings.batch = std::min(program.settings.batch, photos);
+  program.outline = {.trains = false, .loads = true, .evaluation = batches_of(photos)};
+  return program;
+}
+
+}  // namespace
+
+void predict(const ResNetOptions& options) {
+  const StoredClassifier stored(options.load);
+  PhotoDataset photos{.files = {options.predict.begin(), options.predict.end()},
+                      .labels = std::vector<int32_t>(options.predict.size()),
+                      .class_names = {"unknown"}};
+  check_photos(photos, options);
+  options.device.open();
+  const ResNetRecipe recipe = options.recipe(stored.classes);
+  ProgramRun run(program_of(options, recipe, static_cast<int64_t>(photos.size())),
+                 options.planning);
+  run.guard([&] {
+    const NoGrad guard;
+    PredictSteps steps(recipe, run.settings());
+    load_tensors(stored.file, torch_state_dict(steps.model));
+    steps.model.eval();
+    PhotoLoader loader(photos, {.batch_size = run.settings().batch,
+                                .image = static_cast<int>(options.image),
+                                .statistics = {stored.about.mean, stored.about.std}});
+    nlohmann::json report = nlohmann::json::array();
+    for (int64_t b = 0; b < loader.batches(); ++b) {
+      const std::vector<float> scores = steps.scores(loader.batch(0, b));
+      const auto classes = static_cast<size_t>(stored.classes);
+      for (size_t at = 0; at < scores.size(); at += classes) {
+        if (!report.empty()) fmt::print("\n");
+        report.push_back(print_photo(photos.files[report.size()].string(),
+                                     std::span(scores).subspan(at, classes), stored));
+      }
+    }
+    ReportFile(options.report).write({{"photographs", report}});
+  });
+}
+
+}  // namespace rw

@@ -1,0 +1,11 @@
+// What is in photographs, by a ResNet from a file.
+#pragma once
+
+#include "apps/resnet/options.h"
+
+namespace rw {
+
+// Prints the likeliest classes of each of options.predict.
+void predict(const ResNetOptions& options);
+
+}  // namespace rw

@@ -1,0 +1,35 @@
+// Which samples a batch is made of: a pure function of (seed, epoch, index).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace rw {
+
+struct BatchOrderOptions {
+  size_t samples = 0;
+  int64_t batch_size = 1;
+  bool shuffle = false;
+  bool drop_last = false;  // leave out a last batch that is not full
+  uint64_t seed = 0;
+};
+
+class BatchOrder {
+ public:
+  // Throws ValueError where there is no batch.
+  explicit BatchOrder(const BatchOrderOptions& options);
+
+  int64_t batches() const;  // per epoch
+  // Valid until another epoch is asked for. Throws ValueError for an index that there is not.
+  std::span<const uint32_t> batch(int64_t epoch, int64_t index);
+
+ private:
+  void order_for(int64_t epoch);
+
+  BatchOrderOptions options_;
+  int64_t ordered_epoch_ = -1;
+  std::vector<uint32_t> order_;
+};
+
+}  // namespace rw

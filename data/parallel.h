@@ -1,0 +1,13 @@
+// Work on several threads whose result does not depend on their number.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace rw {
+
+// Calls work(i) once for every i of [0, n), in this order but on up to `threads` threads (0: one
+// per core). Where some fail it begins no more of them and throws what the lowest i threw.
+void parallel_for(size_t n, int threads, const std::function<void(size_t)>& work);
+
+}  // namespace rw

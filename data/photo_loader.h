@@ -1,0 +1,45 @@
+// Batches of photographs at the size that a model wants, each a pure function of (seed, epoch,
+// index) and the files.
+#pragma once
+
+#include "rewind/data/loader.h"
+#include "rewind/data/photos.h"
+
+namespace rw {
+
+// Of ImageNet, by which models for photographs are trained the world over.
+ChannelStatistics imagenet_statistics();
+
+struct PhotoLoaderOptions {
+  int64_t batch_size = 32;
+  int image = 224;  // height and width of what the model sees
+  bool shuffle = false;
+  bool drop_last = false;  // leave out a last batch that is not full
+  bool augment = false;    // random_crop(), half of them mirrored; else centre_crop()
+  ChannelStatistics statistics = imagenet_statistics();
+  uint64_t seed = 0;
+  int threads = 0;  // that decode; 0: one per core
+};
+
+// Files are read and decoded when their batch is asked for, in the thread that asks (a
+// BatchStream's, say) and helpers: in memory there is one decoded photograph per thread, and the
+// batch.
+class PhotoLoader : public ImageBatches {
+ public:
+  // `data` must outlive the loader. Throws ValueError.
+  PhotoLoader(const PhotoDataset& data, PhotoLoaderOptions options);
+
+  int64_t batches() const override { return order_.batches(); }
+  uint64_t seed() const override { return options_.seed; }
+  // Throws FileError for a file that cannot be read.
+  Batch batch(int64_t epoch, int64_t index) override;
+
+ private:
+  void load(size_t i, int64_t epoch, float* out) const;
+
+  const PhotoDataset& data_;
+  PhotoLoaderOptions options_;
+  BatchOrder order_;
+};
+
+}  // namespace rw

@@ -1,0 +1,35 @@
+// Sentences, and pairs of sentences, with classes in GLUE's TSV format.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace rw {
+
+struct SentenceDataset {
+  std::vector<std::string> sentences;
+  std::vector<std::string> seconds;      // [size] of pairs; empty where sentences stand alone
+  std::vector<int32_t> labels;           // [size], each a class; empty where the file has none
+  std::vector<std::string> class_names;  // "0", "1", ... where labels are numbers
+
+  size_t size() const { return sentences.size(); }
+  bool has_pairs() const { return !seconds.empty(); }
+};
+
+// A header naming the columns, then a row per sentence or pair. The sentence is in `sentence`;
+// pairs are in `sentence1` and `sentence2` (MNLI, RTE), `question1` and `question2` (QQP),
+// `question` and `sentence` (QNLI), `premise` and `hypothesis`, or `#1 String` and `#2 String`
+// (MRPC). The label is in `gold_label`, `label`, `is_duplicate` or `Quality`, where there is one of
+// these; other columns are ignored. Labels are whole numbers in [0, 10000), or words: the classes
+// in sorted order. Pairs whose gold_label is `-`, on which the annotators did not agree, are left
+// out.
+//
+// `class_names`: those of the training data, of which no label may be another. Throws FileError
+// naming the line.
+SentenceDataset load_sentences(const std::filesystem::path& file,
+                               std::span<const std::string> class_names = {});
+
+}  // namespace rw
