@@ -7,14 +7,16 @@
 
 namespace rw {
 
+// How samples become batches.
 struct BatchOrderOptions {
-  size_t samples = 0;
-  int64_t batch_size = 1;
-  bool shuffle = false;
+  size_t samples = 0;      // of the data set
+  int64_t batch_size = 1;  // samples
+  bool shuffle = false;    // another order in every epoch
   bool drop_last = false;  // leave out a last batch that is not full
-  uint64_t seed = 0;
+  uint64_t seed = 0;       // of the order
 };
 
+// The batches of every epoch, by numbers of samples.
 class BatchOrder {
  public:
   // Throws ValueError where there is no batch.

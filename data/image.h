@@ -7,8 +7,9 @@
 
 namespace rw {
 
+// Eight bits a channel, rows from the top.
 struct Image {
-  int height = 0, width = 0;
+  int height = 0, width = 0;    // pixels
   std::vector<uint8_t> pixels;  // RGB, [height, width, 3]
 };
 

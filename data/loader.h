@@ -48,7 +48,7 @@ class Loader : public ImageBatches {
   int64_t batches() const override { return order_.batches(); }
   uint64_t seed() const override { return options_.seed; }
   Batch batch(int64_t epoch, int64_t index) override;
-  
+
   const ImageDataset& data() const { return data_; }  // that it was made for
 
  private:

@@ -10,15 +10,16 @@ namespace rw {
 // Of ImageNet, by which models for photographs are trained the world over.
 ChannelStatistics imagenet_statistics();
 
+// How photographs become batches.
 struct PhotoLoaderOptions {
-  int64_t batch_size = 32;
-  int image = 224;  // height and width of what the model sees
-  bool shuffle = false;
-  bool drop_last = false;  // leave out a last batch that is not full
-  bool augment = false;    // random_crop(), half of them mirrored; else centre_crop()
-  ChannelStatistics statistics = imagenet_statistics();
-  uint64_t seed = 0;
-  int threads = 0;  // that decode; 0: one per core
+  int64_t batch_size = 32;  // photographs
+  int image = 224;          // height and width of what the model sees
+  bool shuffle = false;     // another order in every epoch
+  bool drop_last = false;   // leave out a last batch that is not full
+  bool augment = false;     // random_crop(), half of them mirrored; else centre_crop()
+  ChannelStatistics statistics = imagenet_statistics();  // that pixels are normalised by
+  uint64_t seed = 0;                                     // of order and augmentation
+  int threads = 0;                                       // that decode; 0: one per core
 };
 
 // Files are read and decoded when their batch is asked for, in the thread that asks (a

@@ -16,9 +16,10 @@ struct PhotoDataset {
   std::vector<int32_t> labels;           // [size], each in [0, classes)
   std::vector<std::string> class_names;  // names of the folders, sorted
 
-  size_t size() const { return files.size(); }
+  size_t size() const { return files.size(); }  // photographs
 };
 
+// What list_photos() takes of a folder.
 struct PhotoOptions {
   double test_share = 0.2;     // of each class, where the folder has no split of its own
   uint64_t split_seed = 0;     // which photographs these are
@@ -33,7 +34,9 @@ struct PhotoOptions {
 PhotoDataset list_photos(const std::filesystem::path& folder, Split split,
                          const PhotoOptions& options = {});
 
+// What becomes of a data set with photographs that cannot be read: an error, or it goes without.
 enum class BadPhotos { are_refused, are_skipped };
+
 // Decodes every photograph once, on all cores, so that none stops a training later. The first one
 // that cannot be read is a FileError naming it; or all of them are taken out, and what was wrong
 // with each is returned.

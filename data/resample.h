@@ -6,9 +6,9 @@
 
 namespace rw {
 
-// In pixels; it may begin and end within one.
+// A part of a photograph.
 struct CropBox {
-  double y, x, height, width;
+  double y, x, height, width;  // in pixels; it may begin and end within one
 };
 
 // The square in the middle that is left when the shorter side becomes 1 / `share` times as long as

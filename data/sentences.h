@@ -9,14 +9,15 @@
 
 namespace rw {
 
+// Texts with their classes.
 struct SentenceDataset {
-  std::vector<std::string> sentences;
+  std::vector<std::string> sentences;    // or the first ones of pairs
   std::vector<std::string> seconds;      // [size] of pairs; empty where sentences stand alone
   std::vector<int32_t> labels;           // [size], each a class; empty where the file has none
   std::vector<std::string> class_names;  // "0", "1", ... where labels are numbers
 
-  size_t size() const { return sentences.size(); }
-  bool has_pairs() const { return !seconds.empty(); }
+  size_t size() const { return sentences.size(); }     // rows
+  bool has_pairs() const { return !seconds.empty(); }  // of sentences
 };
 
 // A header naming the columns, then a row per sentence or pair. The sentence is in `sentence`;

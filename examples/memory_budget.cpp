@@ -38,9 +38,7 @@ int main(int argc, char** argv) {
   const rw::MakeSteps make = rw::training_steps([](const rw::StepSettings& settings) {
     auto net = std::make_shared<Net>();
     auto adam = std::make_shared<rw::Adam>(net->parameters());
-    return [=] {
-      train_on(*net, *adam, settings, rw::empty({settings.batch, 256}));
-    };
+    return [=] { train_on(*net, *adam, settings, rw::empty({settings.batch, 256})); };
   });
   const rw::Planner planner({.make = make, .settings = {.batch = 4096}});
   const uint64_t plain = planner.forecast().memory.peak, budget = plain / 2;

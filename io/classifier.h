@@ -9,6 +9,7 @@
 
 namespace rw {
 
+// How to show images to a classifier, and what its classes are called.
 struct ImageClassifier {
   std::string model;                     // "resnet18"
   int64_t image = 0;                     // height and width of what it sees, 0: unknown
@@ -16,6 +17,7 @@ struct ImageClassifier {
   std::vector<float> mean, std;          // of the channels, as it was trained; empty: unknown
 };
 
+// For save_model(): what is unknown is left out.
 Metadata to_metadata(const ImageClassifier& classifier);
 // What the file does not say is unknown. Throws FileError for what cannot be.
 ImageClassifier read_image_classifier(const SafetensorsFile& file);

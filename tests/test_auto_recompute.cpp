@@ -231,7 +231,8 @@ TEST_CASE("environment: budget, way to recompute and timeline of a program that 
   const auto refused = [&](const char* bytes, const char* how) {
     return message_of<ValueError>([&] { with(bytes, how); });
   };
-  CHECK(contains(refused("", "everything"), "must be memory, speed, evict, collection:NAME,... or block, got"));
+  CHECK(contains(refused("", "everything"),
+                 "must be memory, speed, evict, collection:NAME,... or block, got"));
   CHECK(contains(refused("", "evict"), "REWIND_MEMORY_BUDGET"));
   CHECK(contains(refused("a lot", ""), "a lot"));
   CHECK(message_of<OutOfMemory>([&] { with("100000", ""); }) != "nothing was thrown");

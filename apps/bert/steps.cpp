@@ -157,6 +157,7 @@ void ClassifySteps::dry_step(const BatchShape&) {
 }
 
 void ClassifySteps::dry_evaluation(const BatchShape& shape) {
+  model.eval();
   scores({.rows = shape.rows_or(settings_.batch), .length = shape.length});
 }
 

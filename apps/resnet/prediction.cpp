@@ -59,7 +59,7 @@ nlohmann::json print_photo(const std::string& photo, std::span<const float> scor
 }
 
 TrainingProgram program_of(const ResNetOptions& options, const ResNetRecipe& recipe,
-                          int64_t photos) {
+                           int64_t photos) {
   TrainingProgram program = options.program(recipe);
   program.make = [recipe](const StepSettings& s) {
     return std::make_unique<PredictSteps>(recipe, s);

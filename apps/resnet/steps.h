@@ -58,6 +58,7 @@ class PredictSteps : public ModelSteps {
 
   void dry_step(const BatchShape&) override;
   void dry_evaluation(const BatchShape& shape) override {
+    model.eval();
     scores({}, shape.rows_or(settings_.batch));
   }
   Module& trained() override { return model; }

@@ -65,8 +65,9 @@ std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
     check<ValueError>(how.empty() || is_for_modules, "recompute",
                       "must be memory, speed, evict, collection:NAME,... or block, got '{}'", how);
   }
-  check<ValueError>(how != "evict" || options.budget, "recompute",
-                    "evict needs a budget (REWIND_MEMORY_BUDGET, --memory-budget), as 6GiB, got none");
+  check<ValueError>(
+      how != "evict" || options.budget, "recompute",
+      "evict needs a budget (REWIND_MEMORY_BUDGET, --memory-budget), as 6GiB, got none");
   const bool is_plain = options.mode == Mode::budget && (!options.budget || is_for_modules);
   return is_plain ? std::nullopt : std::optional(options);
 }
