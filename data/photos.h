@@ -34,8 +34,11 @@ struct PhotoOptions {
 PhotoDataset list_photos(const std::filesystem::path& folder, Split split,
                          const PhotoOptions& options = {});
 
-// What becomes of a data set with photographs that cannot be read: an error, or it goes without.
-enum class BadPhotos { are_refused, are_skipped };
+// What becomes of photographs that cannot be read.
+enum class BadPhotos {
+  are_refused,  // an error names the first
+  are_skipped,  // the data set goes without them
+};
 
 // Decodes every photograph once, on all cores, so that none stops a training later. The first one
 // that cannot be read is a FileError naming it; or all of them are taken out, and what was wrong
