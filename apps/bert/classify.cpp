@@ -50,6 +50,18 @@ void print_text(const SentenceDataset& data, size_t i, std::span<const Ranked> b
     fmt::print("{:5.1f} %  {}\n", 100 * r.probability, class_names[r.index]);
 }
 
+void print_all(const SentenceDataset& data, ClassifySteps& steps, TextLoader& loader, size_t top,
+               std::span<const std::string> class_names) {
+  const size_t classes = class_names.size();
+  size_t text = 0;
+  for (int64_t b = 0; b < loader.batches(); ++b) {
+    const std::vector<float> scores = steps.scores(loader.batch(0, b));
+    for (size_t at = 0; at < scores.size(); at += classes)
+      print_text(data, text++, best_of(std::span(scores).subspan(at, classes), top, "classify"),
+                 class_names);
+  }
+}
+
 }  // namespace
 
 void Classify::run() const {
@@ -72,13 +84,12 @@ void Classify::run() const {
 
   const std::vector<TextExample> examples =
       sentence_examples(data, tokenizer, length ? length : longest);
-  TextLoader loader(examples, tokenizer.vocabulary(), {.batch_size = batch, .shuffle = false});
+  const auto loader_of = [&](int64_t size) {
+    return TextLoader(examples, tokenizer.vocabulary(), {.batch_size = size, .shuffle = false});
+  };
   device.open();
   TrainingProgram planned = program(config, static_cast<int64_t>(names.size()));
-  planned.outline.evaluation = [&](int64_t size) {
-    return largest_shapes(
-        {examples, tokenizer.vocabulary(), {.batch_size = size, .shuffle = false}}, 0);
-  };
+  planned.outline.evaluation = [&](int64_t size) { return largest_shapes(loader_of(size), 0); };
   const PlanningOptions plain;
   ProgramRun run(std::move(planned), plain);
   run.guard([&] {
@@ -86,15 +97,8 @@ void Classify::run() const {
     ClassifySteps steps(config, static_cast<int64_t>(names.size()), run.settings());
     load_bert(from.weights(), steps.model);
     steps.model.eval();
-    for (int64_t b = 0; b < loader.batches(); ++b) {
-      const std::vector<float> scores = steps.scores(loader.batch(0, b));
-      const std::span<const float> all = scores;
-      for (size_t row = 0; row * names.size() < all.size(); ++row)
-        print_text(data, static_cast<size_t>(b * batch) + row,
-                   best_of(all.subspan(row * names.size(), names.size()), static_cast<size_t>(top),
-                           "classify"),
-                   names);
-    }
+    TextLoader loader = loader_of(run.settings().batch);
+    print_all(data, steps, loader, static_cast<size_t>(top), names);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "apps/resnet/images.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "rewind/data/cifar.h"
@@ -21,6 +23,10 @@ void Images::list(const ResNetOptions& options) {
   const PhotoOptions how{.test_share = options.test_share};
   train_photos_ = list_photos(options.data, Split::train, how);
   test_photos_ = list_photos(options.data, Split::test, how);
+  if (!options.quiet)
+    fmt::print("looking through {} photographs of {} classes\n",
+               (options.eval ? 0 : train_photos_.size()) + test_photos_.size(),
+               train_photos_.class_names.size());
   if (!options.eval) check_photos(train_photos_, options);
   check_photos(test_photos_, options);
   class_names = train_photos_.class_names;
