@@ -263,9 +263,12 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
     std::vector<Tensor> weights;
     for (size_t i = 0; i + 1 < widths.size(); ++i)
       weights.push_back(full({widths[i], widths[i + 1]}, 0.1f).set_requires_grad());
-    const Tensor x = full({64, widths[0]}, 0.5f);
-    const Tensor a = tanh(matmul(x, weights[0]));
-    mean(matmul(tanh(matmul(a, weights[1])), weights[2])).backward();
+    const auto forward = [&] {
+      const Tensor x = full({64, widths[0]}, 0.5f);
+      const Tensor a = tanh(matmul(x, weights[0]));
+      return mean(matmul(tanh(matmul(a, weights[1])), weights[2]));
+    };
+    forward().backward();
   };
   const auto under = [&](const Recompute& recompute) {
     return [&] {
