@@ -61,9 +61,8 @@ std::string other_limit(const Planner& planner, StepSettings settings, uint64_t 
 
 FitRow find_row(const Planner& planner, const Mode& mode, uint64_t bytes, int64_t guess) {
   FitRow row{.mode = mode.name, .settings = mode.settings};
-  row.settings.batch = planner.largest_batch(row.settings, bytes, std::max<int64_t>(1, guess));
-  if (row.settings.batch > 0)
-    row.forecast = planner.forecast(row.settings, {.room = Room::blocks, .memory_limit = bytes});
+  row.settings.batch =
+      planner.largest_batch(row.settings, bytes, std::max<int64_t>(1, guess), &row.forecast);
   row.limit = other_limit(planner, row.settings, bytes);
   return row;
 }
@@ -88,8 +87,8 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
   for (const DType dtype : options.dtypes) {
     StepSettings wanted = planner.settings();
     wanted.dtype = dtype;
-    const Mode plain = {"plain", {.dtype = dtype, .checkpoint = "none"}};
-    int64_t guess = find_row(planner, plain, bytes, wanted.batch).settings.batch;
+    const StepSettings plain{.dtype = dtype, .checkpoint = "none"};
+    int64_t guess = planner.largest_batch(plain, bytes, wanted.batch);
     for (const Mode& mode : modes(planner, wanted, guess, options.candidates)) {
       for (const uint32_t accumulate : accumulations) {
         Mode this_often = mode;

@@ -116,8 +116,8 @@ std::unique_ptr<Backend> Planner::open(Room room) const {
   return device_.dry(limits);
 }
 
-Forecast Planner::dry(const StepSettings& settings, const Techniques& techniques) const {
-  return dry_run(open(Room::any), [&] { DryProgram(program_, settings).run(); },
+Forecast Planner::dry(const StepSettings& settings, const Techniques& techniques, Room room) const {
+  return dry_run(open(room), [&] { DryProgram(program_, settings).run(); },
                  {.techniques = techniques, .pack = false});
 }
 
@@ -162,13 +162,14 @@ StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptio
   return result;
 }
 
-int64_t Planner::largest_batch(StepSettings settings, uint64_t bytes, int64_t guess) const {
-  settings = in_short(settings);
+int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int64_t guess,
+                               StepForecast* forecast) const {
+  StepSettings tried = in_short(settings);
   const auto needs = [&](int64_t batch) -> std::optional<uint64_t> {
-    settings.batch = batch;
+    tried.batch = batch;
     try {
-      return peak(settings);
-    } catch (const OutOfMemory&) {  // a budget of its own
+      return dry(tried, {}, Room::blocks).memory.peak;
+    } catch (const OutOfMemory&) {  // a tensor larger than blocks, or a budget of the settings
       return std::nullopt;
     }
   };
@@ -176,17 +177,26 @@ int64_t Planner::largest_batch(StepSettings settings, uint64_t bytes, int64_t gu
   check<ValueError>(most < no_largest, "Planner",
                     "the program's memory must grow with settings.batch, got the same for all");
   // What is alive fits so far; blocks are a little larger.
+  StepForecast found;
   const auto fits = [&](int64_t batch) {
     if (batch > most) return false;
-    settings.batch = batch;
+    tried.batch = batch;
     try {
-      forecast(settings, {.room = Room::blocks, .memory_limit = bytes});
+      found = this->forecast(tried, {.room = Room::blocks, .memory_limit = bytes});
       return true;
     } catch (const OutOfMemory&) {
       return false;
     }
   };
-  return most == 0 ? 0 : largest(fits, most);
+  const int64_t batch = most == 0 ? 0 : largest(fits, most);
+  if (!forecast || batch == 0) return batch;
+  tried = settings;
+  tried.batch = batch;
+  const auto samples = static_cast<double>(batch) * settings.accumulate;
+  const bool is_known = found.samples == samples;  // the last one that fitted, and in full
+  *forecast = is_known ? std::move(found)
+                       : this->forecast(tried, {.room = Room::blocks, .memory_limit = bytes});
+  return batch;
 }
 
 int64_t Planner::evaluation_batch(StepSettings settings, int64_t most,

@@ -67,7 +67,9 @@ class Planner {
 
   // The largest settings.batch whose steps fit in `bytes` of device memory; 0: not even one sample.
   // `guess` is tried first.
-  int64_t largest_batch(StepSettings settings, uint64_t bytes, int64_t guess = 1) const;
+  // `forecast`: receives that of these steps in as much memory; null: not wanted.
+  int64_t largest_batch(const StepSettings& settings, uint64_t bytes, int64_t guess = 1,
+                        StepForecast* forecast = nullptr) const;
 
   // The most samples to evaluate at a time, at most `most`, that the whole program with them needs
   // no more memory than with settings.batch.
@@ -88,7 +90,8 @@ class Planner {
 
  private:
   std::unique_ptr<Backend> open(Room room) const;
-  Forecast dry(const StepSettings& settings, const Techniques& techniques) const;
+  Forecast dry(const StepSettings& settings, const Techniques& techniques,
+               Room room = Room::any) const;
 
   TrainingProgram program_;
   const Backend& device_;
