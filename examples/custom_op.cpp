@@ -43,10 +43,12 @@ int main(int argc, char** argv) {
   rw::sum(mish(x)).backward();
   const std::vector<float> ours = x.grad().to_vector();
   x.set_grad({});
+  rw::Tensor y;
   {
-    const auto segment = rw::checkpoint();  // dropped here, replayed by the next line
-    rw::sum(mish(mish(x))).backward();
+    const auto segment = rw::checkpoint();  // what lies between x and y is dropped,
+    y = mish(mish(x));
   }
+  rw::sum(std::move(y)).backward();  // and replayed here
   x.set_grad({});
 
   // Finite differences, in f32: about three digits.

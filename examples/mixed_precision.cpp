@@ -42,7 +42,8 @@ Result train(rw::DType dtype) {
   }
   result.peak = device.memory_report().peak;
   result.skipped = optimizer.skipped();
-  std::printf("%s  loss %.5f  peak %s  %lu updates skipped; %s\n", rw::name(dtype), result.loss,
+  std::printf("%s  loss %.5f  peak %s  %lu updates skipped; %s\n",
+              std::string(rw::name(dtype)).c_str(), result.loss,
               rw::format_bytes(result.peak).c_str(), static_cast<unsigned long>(result.skipped),
               optimizer.diagnose().c_str());
   return result;

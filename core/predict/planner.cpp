@@ -117,7 +117,9 @@ std::unique_ptr<Backend> Planner::open(Room room) const {
 }
 
 Forecast Planner::dry(const StepSettings& settings, const Techniques& techniques, Room room) const {
-  return dry_run(open(room), [&] { DryProgram(program_, settings).run(); },
+  StepSettings unpacked = settings;  // blocks are not made to measure here
+  unpacked.reserved = 0;
+  return dry_run(open(room), [&] { DryProgram(program_, unpacked).run(); },
                  {.techniques = techniques, .pack = false});
 }
 
@@ -241,6 +243,7 @@ StepSettings without_recomputation(StepSettings settings) {
   settings.checkpoint = "none";
   settings.recompute = nullptr;
   settings.budget = 0;
+  settings.reserved = 0;
   return settings;
 }
 
@@ -286,10 +289,13 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
   if (options.mode != Mode::budget) return follow(choice);
   for (const RecomputeChoice& other : search.choices()) {
     if (other.peak() > options.budget) continue;
-    const StepSettings candidate = follow(other);
-    const uint64_t reserved =
-        forecast(in_short(candidate), {.room = Room::any}).memory.peak_reserved;
-    if (reserved <= options.budget) return candidate;
+    StepSettings candidate = follow(other);
+    candidate.reserved = options.budget;
+    try {
+      forecast(in_short(candidate), {.room = Room::any});
+      return candidate;
+    } catch (const OutOfMemory&) {  // its blocks do not fit
+    }
   }
   return follow(choice);  // what is alive fits, blocks do not
 }

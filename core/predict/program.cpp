@@ -3,9 +3,17 @@
 namespace rw {
 
 SettingsScope::SettingsScope(const StepSettings& settings)
-    : blocks_(settings.checkpoint == "block") {
+    : blocks_(settings.checkpoint == "block"),
+      device_(default_device()),
+      limit_(device_->memory_limit()) {
+  if (settings.reserved && (!limit_ || settings.reserved < limit_))
+    device_->set_memory_limit(settings.reserved);
   if (settings.budget) budget_.emplace(settings.budget);
   if (settings.recompute) recompute_.emplace(*settings.recompute);
+}
+
+SettingsScope::~SettingsScope() {
+  device_->set_memory_limit(limit_);
 }
 
 RunOutline::Batches batches_of(int64_t samples) {

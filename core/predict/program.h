@@ -26,7 +26,8 @@ struct StepSettings {
   int checkpoint_every = 1;                              // blocks per segment, where it can that
   std::shared_ptr<const Recompute> recompute = nullptr;  // instead of the model's segments
   uint64_t budget = 0;                                   // bytes that may be live, 0: any number
-  int64_t evaluation_batch = 0;                          // samples at a time, 0: as in `batch`
+  uint64_t reserved = 0;         // bytes of blocks at most, 0: as many as the device may have
+  int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
 };
 
 // Puts settings into effect for this thread while it lives, but for those that steps look at
@@ -34,6 +35,7 @@ struct StepSettings {
 class [[nodiscard]] SettingsScope {
  public:
   explicit SettingsScope(const StepSettings& settings);
+  ~SettingsScope();
   SettingsScope(const SettingsScope&) = delete;
   SettingsScope& operator=(const SettingsScope&) = delete;
 
@@ -44,6 +46,8 @@ class [[nodiscard]] SettingsScope {
   std::optional<MemoryBudget> budget_;
   std::optional<RecomputeScope> recompute_;
   BlockCheckpoints blocks_;
+  const std::shared_ptr<Device> device_;
+  const uint64_t limit_;  // of its blocks, before
 };
 
 // The sizes of a batch without data.
