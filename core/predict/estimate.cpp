@@ -29,6 +29,7 @@ Estimate estimate(const Planner& planner) {
   settings.checkpoint = "none";
   settings.recompute = nullptr;
   settings.budget = 0;
+  settings.reserved = 0;
   Estimate e{.states = planner.program().estimator_states,
              .exact = planner.forecast(settings, {.room = Room::any}).memory};
   e.parameters = at(e.exact, Purpose::parameter);

@@ -23,6 +23,7 @@ std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t b
   settings.checkpoint = "none";
   settings.recompute = nullptr;
   settings.budget = 0;
+  settings.reserved = 0;
   std::vector<Mode> all = {{"plain", settings}, {"block checkpoint", settings}};
   all[1].settings.checkpoint = "block";
   all[1].settings.checkpoint_every = every;
