@@ -9,6 +9,7 @@
 #include "rewind/core/ops/operators.h"
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/ops/print.h"
+#include "tests/message_of.h"
 
 namespace rw::test {
 
@@ -30,17 +31,6 @@ inline Tensor leaf(int64_t n, const std::string& name = "") {
   Tensor t = tensor(values, {n});
   t.impl().name = name;
   return t.set_requires_grad();
-}
-
-// The message of the E that `body` throws.
-template <class E, class F>
-std::string message_of(F&& body) {
-  try {
-    body();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
 }
 
 inline bool contains(const std::string& text, const std::string& part) {

@@ -12,21 +12,14 @@
 #include "rewind/data/idx.h"
 #include "rewind/data/loader.h"
 #include "rewind/data/synthetic.h"
+#include "tests/message_of.h"
 #include "tests/temporary_folder.h"
 
 using namespace rw;
+using test::fault_of;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string message_of(auto&& function) {
-  try {
-    function();
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "no FileError";
-}
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -80,19 +73,19 @@ TEST_CASE("data: wrong CIFAR-10 files are errors that say what is wrong") {
   const TemporaryFolder folder;
   const auto load = [&] { load_cifar10(folder.path, Split::test); };
 
-  CHECK(contains(message_of([&] { load_cifar10(folder / "absent", Split::test); }),
+  CHECK(contains(fault_of([&] { load_cifar10(folder / "absent", Split::test); }),
                  "absent is not a folder"));
-  CHECK(contains(message_of(load), "test_batch.bin"));
-  CHECK(contains(message_of([&] { load_cifar10(folder.path, Split::train); }), "data_batch_1.bin"));
+  CHECK(contains(fault_of(load), "test_batch.bin"));
+  CHECK(contains(fault_of([&] { load_cifar10(folder.path, Split::train); }), "data_batch_1.bin"));
 
   write_file(folder / "test_batch.bin", std::vector<uint8_t>(3073 + 3000));
-  CHECK(contains(message_of(load), "records of 3073 bytes, its size is 6073"));
+  CHECK(contains(fault_of(load), "records of 3073 bytes, its size is 6073"));
   write_file(folder / "test_batch.bin", "");
-  CHECK(contains(message_of(load), "its size is 0"));
+  CHECK(contains(fault_of(load), "its size is 0"));
   std::vector<uint8_t> bad_label(2 * 3073);
   bad_label[3073] = 10;
   write_file(folder / "test_batch.bin", bad_label);
-  CHECK(contains(message_of(load), "label 10 in record 1"));
+  CHECK(contains(fault_of(load), "label 10 in record 1"));
 }
 
 TEST_CASE("data: IDX round trip, plain and gzip") {
@@ -121,27 +114,27 @@ TEST_CASE("data: wrong IDX files are errors that say what is wrong") {
   const fs::path file = folder / "array";
   const auto load = [&] { load_idx(file); };
 
-  CHECK(contains(message_of(load), "not there"));
+  CHECK(contains(fault_of(load), "not there"));
   write_file(file, "garbage");
-  CHECK(contains(message_of(load), "not an IDX file"));
+  CHECK(contains(fault_of(load), "not an IDX file"));
   write_file(file, std::vector<uint8_t>{0, 0, 8, 3, 0, 0});
-  CHECK(contains(message_of(load), "ends within its header"));
+  CHECK(contains(fault_of(load), "ends within its header"));
   write_file(file, std::vector<uint8_t>{0, 0, 8, 1, 0, 0, 0, 3, 1, 2});
-  CHECK(contains(message_of(load), "must have 3 bytes after its header, it has 2"));
+  CHECK(contains(fault_of(load), "must have 3 bytes after its header, it has 2"));
   write_file(file, std::vector<uint8_t>{0, 0, 8, 2, 255, 255, 255, 255, 255, 255, 255, 255});
-  CHECK(contains(message_of(load), "bytes after its header, it has 0"));
+  CHECK(contains(fault_of(load), "bytes after its header, it has 0"));
 
   save_idx(folder / "t10k-images-idx3-ubyte", {{2, 1, 1}, {0, 0}});
-  CHECK(contains(message_of([&] { load_mnist(folder.path, Split::test); }), "labels-idx1"));
+  CHECK(contains(fault_of([&] { load_mnist(folder.path, Split::test); }), "labels-idx1"));
   save_idx(folder / "t10k-labels-idx1-ubyte", {{3}, {0, 0, 0}});
-  CHECK(contains(message_of([&] { load_mnist(folder.path, Split::test); }), "[2, 1, 1] and [3]"));
+  CHECK(contains(fault_of([&] { load_mnist(folder.path, Split::test); }), "[2, 1, 1] and [3]"));
 
   const fs::path cut = folder / "cut.gz";
   const gzFile gz = gzopen(cut.c_str(), "wb");
   for (int i = 0; i < 50000; ++i) gzputc(gz, i % 251 * i % 251);
   gzclose(gz);
   fs::resize_file(cut, fs::file_size(cut) / 2);
-  CHECK(contains(message_of([&] { load_idx(cut); }), "damaged or cut short"));
+  CHECK(contains(fault_of([&] { load_idx(cut); }), "damaged or cut short"));
 }
 
 TEST_CASE("data: files are replaced whole and leave nothing behind") {

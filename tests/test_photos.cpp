@@ -13,6 +13,7 @@
 #include "rewind/data/photo_loader.h"
 #include "rewind/data/prefetch.h"
 #include "rewind/data/resample.h"
+#include "tests/message_of.h"
 #include "tests/photo_fixture.h"
 #include "tests/temporary_folder.h"
 
@@ -21,15 +22,6 @@ using namespace rw::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string fault_of(auto&& function) {
-  try {
-    function();
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "no FileError";
-}
 
 // `count` pictures whose first channel tells them apart.
 void add_class(const fs::path& folder, int count, int height = 12, int width = 16) {

@@ -6,23 +6,12 @@
 #include "rewind/core/base/error.h"
 #include "rewind/data/files.h"
 #include "rewind/data/sentences.h"
+#include "tests/message_of.h"
 #include "tests/temporary_folder.h"
 
 using namespace rw;
+using test::fault_of;
 using namespace std::literals;
-
-namespace {
-
-std::string fault_of(auto&& function) {
-  try {
-    function();
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "no FileError";
-}
-
-}  // namespace
 
 TEST_SUITE_BEGIN("host");  // needs no Vulkan
 

@@ -14,21 +14,14 @@
 #include "rewind/data/prefetch.h"
 #include "rewind/data/text_loader.h"
 #include "rewind/data/tokenizer_training.h"
+#include "tests/message_of.h"
 #include "tests/temporary_folder.h"
 
 using namespace rw;
+using test::fault_of;
 using namespace std::literals;
 
 namespace {
-
-std::string fault_of(auto&& function) {
-  try {
-    function();
-  } catch (const FileError& error) {
-    return error.what();
-  }
-  return "no FileError";
-}
 
 // Words w0 to w99, of which w10 and on are two pieces; ids are known by name.
 const Tokenizer& numbers() {

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-namespace rw {
+#include "apps/common/program.h"
 
-nlohmann::json memory_json(const MemoryReport& memory) {
-  return nlohmann::json::parse(memory.json());
-}
+namespace rw {
 
 nlohmann::json work_json(const StepForecast& forecast) {
   nlohmann::json json = {{"flops", forecast.flops()},

@@ -11,7 +11,6 @@
 
 namespace rw {
 
-nlohmann::json memory_json(const MemoryReport& memory);
 nlohmann::json work_json(const StepForecast& forecast);
 nlohmann::json settings_json(const StepSettings& settings);
 nlohmann::json fit_json(const std::vector<FitRow>& rows);

@@ -92,12 +92,16 @@ DType DeviceOptions::parsed_dtype() const {
   return parsed;
 }
 
+nlohmann::json memory_json(const MemoryReport& memory) {
+  return nlohmann::json::parse(memory.json());
+}
+
 nlohmann::json device_json(const MemoryReport& memory) {
   const DeviceInfo& info = default_device()->info();
   return {{"backend", info.backend},
           {"name", info.name},
           {"driver", info.driver},
-          {"memory", nlohmann::json::parse(memory.json())}};
+          {"memory", memory_json(memory)}};
 }
 
 void write_json(const std::string& file, const nlohmann::json& json) {

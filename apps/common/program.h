@@ -38,6 +38,7 @@ struct DeviceOptions {
   DType parsed_dtype() const;                 // f32 or f16
 };
 
+nlohmann::json memory_json(const MemoryReport& memory);  // its fields
 // The default device and where its memory went, for reports.
 nlohmann::json device_json(const MemoryReport& memory = default_device()->memory_report());
 // Replaces the file whole, or leaves it as it was. Text that is not UTF-8 is made so.

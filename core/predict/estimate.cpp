@@ -23,13 +23,9 @@ uint64_t Estimate::total() const {
 }
 
 Estimate estimate(const Planner& planner) {
-  StepSettings settings = planner.settings();
+  StepSettings settings = planner.settings().plain();
   settings.dtype = DType::f32;
   settings.accumulate = 1;
-  settings.checkpoint = "none";
-  settings.recompute = nullptr;
-  settings.budget = 0;
-  settings.reserved = 0;
   Estimate e{.states = planner.program().estimator_states,
              .exact = planner.forecast(settings, {.room = Room::any}).memory};
   e.parameters = at(e.exact, Purpose::parameter);

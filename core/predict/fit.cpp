@@ -20,10 +20,7 @@ struct Mode {
 std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t batch,
                         int candidates) {
   const int every = settings.checkpoint == "block" ? settings.checkpoint_every : 1;
-  settings.checkpoint = "none";
-  settings.recompute = nullptr;
-  settings.budget = 0;
-  settings.reserved = 0;
+  settings = settings.plain();
   std::vector<Mode> all = {{"plain", settings}, {"block checkpoint", settings}};
   all[1].settings.checkpoint = "block";
   all[1].settings.checkpoint_every = every;
@@ -48,8 +45,8 @@ std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t b
 
 // Why one sample more does not fit, where the memory would do.
 std::string other_limit(const Planner& planner, StepSettings settings, uint64_t bytes) {
+  settings = settings.in_short();
   ++settings.batch;
-  settings.accumulate = std::min(settings.accumulate, 3u);
   if (planner.peak(settings) > bytes) return "";
   try {
     planner.forecast(settings, {.room = Room::any, .memory_limit = bytes});

@@ -79,13 +79,6 @@ WorkByPhase difference(WorkByPhase after, const WorkByPhase& before) {
   return after;
 }
 
-// The settings with as many steps per update as there are kinds of them: a first one, one between,
-// a last one.
-StepSettings in_short(StepSettings settings) {
-  settings.accumulate = std::min(settings.accumulate, 3u);
-  return settings;
-}
-
 }  // namespace
 
 std::string StepForecast::str() const {
@@ -129,7 +122,7 @@ std::vector<StepTrace> Planner::steps(const StepSettings& settings,
 }
 
 uint64_t Planner::peak(const StepSettings& settings, const Techniques& techniques) const {
-  return dry(in_short(settings), techniques).memory.peak;
+  return dry(settings.in_short(), techniques).memory.peak;
 }
 
 StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
@@ -166,7 +159,7 @@ StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptio
 
 int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int64_t guess,
                                StepForecast* forecast) const {
-  StepSettings tried = in_short(settings);
+  StepSettings tried = settings.in_short();
   const auto needs = [&](int64_t batch) -> std::optional<uint64_t> {
     tried.batch = batch;
     try {
@@ -203,7 +196,7 @@ int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int
 
 int64_t Planner::evaluation_batch(StepSettings settings, int64_t most,
                                   uint64_t memory_limit) const {
-  settings = in_short(settings);
+  settings = settings.in_short();
   const ForecastOptions options{.room = memory_limit ? Room::device : Room::any,
                                 .memory_limit = memory_limit};
   const auto needs = [&](int64_t rows) -> std::optional<MemoryReport> {
@@ -237,32 +230,21 @@ std::vector<SegmentReport> Planner::segment_reports(const StepSettings& settings
   return reports;
 }
 
-namespace {
-
-StepSettings without_recomputation(StepSettings settings) {
-  settings.checkpoint = "none";
-  settings.recompute = nullptr;
-  settings.budget = 0;
-  settings.reserved = 0;
-  return settings;
-}
-
-}  // namespace
-
 RecordedGraph Planner::record(StepSettings settings) const {
   RecordedGraph graph;
-  settings = without_recomputation(std::move(settings));
-  dry_run(open(Room::any), [&] {
+  settings = settings.plain();
+  const auto step = [&] {
     const SettingsScope scope(settings);
     const std::unique_ptr<TrainingSteps> steps = program_.make(settings);
     const RecomputeScope recording({}, &graph);
     steps->dry_step({});
-  });
+  };
+  dry_run(open(Room::any), step, {.pack = false});
   return graph;
 }
 
 RecomputeSearch Planner::search(StepSettings settings, int candidates) const {
-  settings = without_recomputation(in_short(std::move(settings)));
+  settings = settings.plain().in_short();
   return RecomputeSearch([this] { return open(Room::any); },
                          [this, settings] { DryProgram(program_, settings).run(); },
                          {.candidates = candidates});
@@ -292,7 +274,7 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
     StepSettings candidate = follow(other);
     candidate.reserved = options.budget;
     try {
-      forecast(in_short(candidate), {.room = Room::any});
+      forecast(candidate.in_short(), {.room = Room::any});
       return candidate;
     } catch (const OutOfMemory&) {  // its blocks do not fit
     }

@@ -1,6 +1,23 @@
 #include "rewind/core/predict/program.h"
 
+#include <algorithm>
+
 namespace rw {
+
+StepSettings StepSettings::plain() const {
+  StepSettings settings = *this;
+  settings.checkpoint = "none";
+  settings.recompute = nullptr;
+  settings.budget = 0;
+  settings.reserved = 0;
+  return settings;
+}
+
+StepSettings StepSettings::in_short() const {
+  StepSettings settings = *this;
+  settings.accumulate = std::min(settings.accumulate, 3u);
+  return settings;
+}
 
 SettingsScope::SettingsScope(const StepSettings& settings)
     : blocks_(settings.checkpoint == "block"),

@@ -28,6 +28,12 @@ struct StepSettings {
   uint64_t budget = 0;                                   // bytes that may be live, 0: any number
   uint64_t reserved = 0;         // bytes of blocks at most, 0: as many as the device may have
   int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
+
+  // The same with everything kept: no segments, recomputation, budget or limit of blocks.
+  StepSettings plain() const;
+  // The same with as many steps per update as there are kinds of them: a first one, one between, a
+  // last one. More need no more memory.
+  StepSettings in_short() const;
 };
 
 // Puts settings into effect for this thread while it lives, but for those that steps look at

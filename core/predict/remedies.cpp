@@ -37,11 +37,9 @@ class Search {
   uint64_t least_budget() const { return least_; }
 
   std::vector<Remedy> run() {
-    StepSettings block = now_, half = now_;
+    StepSettings block = now_.plain(), half = now_;
     block.checkpoint = "block";
     block.checkpoint_every = 1;
-    block.recompute = nullptr;
-    block.budget = 0;
     half.dtype = DType::f16;
     const bool trains = planner_.trains();
     const bool can_block = trains && now_.checkpoint == "none", can_half = now_.dtype != DType::f16;
@@ -144,8 +142,7 @@ std::string least_limit(const Planner& planner, const StepSettings& settings, ui
 
 std::string remedies_text(const Planner& planner, const StepSettings& settings,
                           uint64_t memory_limit) {
-  StepSettings now = unbounded(settings);
-  now.accumulate = std::min(now.accumulate, 3u);
+  const StepSettings now = unbounded(settings).in_short();
   const StepForecast as_it_is = planner.forecast(now, {.room = Room::any});
   const MemoryReport& needed = as_it_is.memory;
   std::string out =
