@@ -1,7 +1,9 @@
 // Gradient accumulation on MNIST: Adam one image at a time, the same with 100 micro-batches per
 // update, and Adam with batches of 100. Accumulation learns as the large batch does, in the memory
 // of the small one.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 

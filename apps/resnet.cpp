@@ -1,7 +1,9 @@
 // Trains a residual network on photographs, on CIFAR-10, or on images that it draws itself, in f16
 // on Vulkan, and shows where the memory went. With --plan it predicts that instead; with --predict
 // it says what is in photographs.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "apps/resnet/prediction.h"
 #include "apps/resnet/training.h"

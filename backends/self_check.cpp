@@ -12,6 +12,7 @@
 #include "rewind/backends/cpu/cpu_backend.h"
 #include "rewind/core/backend/unsupported.h"
 #include "rewind/core/base/cache.h"
+#include "rewind/core/base/child_process.h"
 #include "rewind/core/memory/default_device.h"
 #include "rewind/core/ops/operators.h"
 #include "rewind/core/ops/ops.h"
@@ -205,59 +206,106 @@ std::string fault_in(const Answer& got, const Answer& expected, float relative) 
   return "";
 }
 
-struct Fault {
+struct Task {
   const Check* check;
   DType dtype;
+  std::string name() const {
+    return check->is_exact ? check->name : fmt::format("{} in {}", check->name, rw::name(dtype));
+  }
+};
+struct Fault {
+  Task task;
   std::string text;
 };
 using Open = std::function<std::unique_ptr<Backend>()>;
+using Tasks = std::vector<Task>;
+
+Tasks all_tasks() {
+  Tasks tasks;
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (const Check& check : checks)
+      if (!check.is_exact || dtype == DType::f32) tasks.push_back({&check, dtype});
+  return tasks;
+}
 
 // What is wrong with the device in one check; empty: nothing.
-std::string run_check(const Check& check, DType dtype, const std::shared_ptr<Device>& device,
+std::string run_check(const Task& task, const std::shared_ptr<Device>& device,
                       const std::shared_ptr<Device>& oracle) {
-  const std::string what =
-      check.is_exact ? check.name : fmt::format("{} in {}", check.name, name(dtype));
+  const auto& [check, dtype] = task;
   try {
-    const std::vector<Answer> got = answers(check, dtype, device);
-    const std::vector<Answer> expected = answers(check, dtype, oracle);
+    const std::vector<Answer> got = answers(*check, dtype, device);
+    const std::vector<Answer> expected = answers(*check, dtype, oracle);
     for (size_t k = 0; k < expected.size(); ++k) {
       const std::string fault =
-          fault_in(got[k], expected[k], check.is_exact ? 0 : tolerance(dtype));
-      if (!fault.empty()) return fmt::format("{}: output {}: {}", what, k, fault);
+          fault_in(got[k], expected[k], check->is_exact ? 0 : tolerance(dtype));
+      if (!fault.empty()) return fmt::format("{}: output {}: {}", task.name(), k, fault);
     }
   } catch (const Unsupported&) {  // an error where it is used, and no wrong result
   } catch (const Error& e) {
-    return fmt::format("{}: {}", what, e.what());
+    return fmt::format("{}: {}", task.name(), e.what());
   }
   return "";
 }
 
+// What is told of a task, by its number: that it begins (no text) or that it has ended, and with
+// which fault.
+struct Watcher {
+  std::function<void(size_t)> begins;
+  std::function<void(size_t, const std::string& fault)> ends;
+};
+
 // f32 and f16 side by side, as most of the time goes to compiling.
-std::vector<Fault> run_checks(const Open& open) {
-  const auto faults_in = [&](DType dtype) {
+void run_tasks(const Open& open, const Tasks& tasks, const Watcher& watcher) {
+  const auto run = [&](DType dtype) {
+    const auto is_ours = [&](const Task& task) { return task.dtype == dtype; };
+    if (std::none_of(tasks.begin(), tasks.end(), is_ours)) return;
     const std::shared_ptr<Device> device = Device::create(open());
     const std::shared_ptr<Device> oracle = Device::create(make_cpu_backend());
-    std::vector<Fault> faults;
-    for (const Check& check : checks) {
-      if (check.is_exact && dtype != DType::f32) continue;
-      std::string text = run_check(check, dtype, device, oracle);
-      if (!text.empty()) faults.push_back({&check, dtype, std::move(text)});
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      if (!is_ours(tasks[i])) continue;
+      watcher.begins(i);
+      watcher.ends(i, run_check(tasks[i], device, oracle));
     }
-    return faults;
   };
-  auto halves = std::async(std::launch::async, faults_in, DType::f16);
-  std::vector<Fault> faults = faults_in(DType::f32);
-  for (Fault& fault : halves.get()) faults.push_back(std::move(fault));
-  return faults;
+  auto halves = std::async(std::launch::async, run, DType::f16);
+  run(DType::f32);
+  halves.get();
 }
 
-// Whether a device passes what another failed in; the first that it fails in too decides.
-bool passes(const Open& open, const std::vector<Fault>& faults) {
-  const std::shared_ptr<Device> device = Device::create(open());
-  const std::shared_ptr<Device> oracle = Device::create(make_cpu_backend());
-  return std::all_of(faults.begin(), faults.end(), [&](const Fault& fault) {
-    return run_check(*fault.check, fault.dtype, device, oracle).empty();
-  });
+// The same in a child process, which may crash or never end: that is the fault of the tasks that
+// had begun. False: the child did not get as far as to a task.
+bool run_tasks_in_child(const Open& open, const Tasks& tasks, double seconds,
+                        std::vector<std::string>& faults) {
+  std::vector<bool> is_running(tasks.size());
+  bool has_begun = false;
+  const std::string end = run_in_child(
+      [&](const Send& send) {
+        run_tasks(
+            open, tasks,
+            {[&](size_t i) { send(fmt::format("{} begins", i)); },
+             [&](size_t i, const std::string& fault) { send(fmt::format("{} {}", i, fault)); }});
+      },
+      [&](const std::string& line) {
+        const size_t i = std::stoul(line), space = line.find(' ');
+        has_begun = true;
+        is_running[i] = line.substr(space + 1) == "begins";
+        if (!is_running[i]) faults[i] = line.substr(space + 1);
+      },
+      seconds);
+  for (size_t i = 0; i < tasks.size(); ++i)
+    if (is_running[i]) faults[i] = fmt::format("{}: {}", tasks[i].name(), end);
+  return has_begun || end.empty();
+}
+
+std::vector<Fault> find_faults(const Open& open, const Tasks& tasks, double child_seconds) {
+  std::vector<std::string> texts(tasks.size());
+  if (child_seconds == 0 || !run_tasks_in_child(open, tasks, child_seconds, texts))
+    run_tasks(open, tasks,
+              {[](size_t) {}, [&](size_t i, const std::string& fault) { texts[i] = fault; }});
+  std::vector<Fault> faults;
+  for (size_t i = 0; i < tasks.size(); ++i)
+    if (!texts[i].empty()) faults.push_back({tasks[i], texts[i]});
+  return faults;
 }
 
 std::string list(const std::vector<Fault>& faults) {
@@ -294,18 +342,24 @@ std::optional<std::vector<RefusedFeature>> read_verdict(const std::string& file)
 
 std::vector<std::string> find_faults(const Open& open) {
   std::vector<std::string> texts;
-  for (Fault& fault : run_checks(open)) texts.push_back(std::move(fault.text));
+  for (Fault& fault : find_faults(open, all_tasks(), 0)) texts.push_back(std::move(fault.text));
   return texts;
 }
 
 std::vector<RefusedFeature> refuse_faulty_features(const OpenWithout& open,
-                                                   std::span<const std::string> features) {
-  const std::vector<Fault> faults = run_checks([&] { return open({}); });
+                                                   std::span<const std::string> features,
+                                                   double child_seconds) {
+  const auto faults_without = [&](const std::vector<RefusedFeature>& without, const Tasks& tasks) {
+    return find_faults([&] { return open(without); }, tasks, child_seconds);
+  };
+  const std::vector<Fault> faults = faults_without({}, all_tasks());
   if (faults.empty()) return {};
   const std::string& first = faults.front().text;
+  Tasks failed;
+  for (const Fault& fault : faults) failed.push_back(fault.task);
+  // What failed decides first.
   const auto mends = [&](const std::vector<RefusedFeature>& without) {
-    const Open other = [&] { return open(without); };
-    return passes(other, faults) && run_checks(other).empty();
+    return faults_without(without, failed).empty() && faults_without(without, all_tasks()).empty();
   };
   for (const std::string& feature : features)
     if (mends({{feature, first}})) return {{feature, first}};
@@ -322,9 +376,10 @@ std::vector<RefusedFeature> refuse_faulty_features(const OpenWithout& open,
 }
 
 std::vector<RefusedFeature> refused_features(const std::string& file, const OpenWithout& open,
-                                             std::span<const std::string> features) {
+                                             std::span<const std::string> features,
+                                             double child_seconds) {
   if (auto known = read_verdict(file)) return *known;
-  std::vector<RefusedFeature> refused = refuse_faulty_features(open, features);
+  std::vector<RefusedFeature> refused = refuse_faulty_features(open, features, child_seconds);
   const std::string text = verdict_text(refused);
   write_cache(file, std::as_bytes(std::span(text)));
   return refused;

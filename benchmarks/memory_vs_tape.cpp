@@ -3,6 +3,7 @@
 // the predictions hold.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <fstream>
 #include <unistd.h>

@@ -14,8 +14,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+import module_cache
 import prelude
 import spirv
+
+TOOLS = ["glslangValidator", "spirv-opt", "spirv-val"]
 
 KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires",
         "prefers", "stands_for", "cpu"}
@@ -254,6 +257,17 @@ def includes(path, found):
 
 
 def run_module(path, out, depfile):
+    params = os.path.join(os.path.dirname(path), "params.h")
+    files = [path] + includes(path, [params])
+    with open(depfile, "w") as f:
+        f.write(f"{out}: {' '.join(files)}\n")
+    cache = module_cache.Entry(files, TOOLS)
+    if not cache.copy_to(out):
+        compile_module(path, out)
+        cache.keep(out)
+
+
+def compile_module(path, out):
     name = os.path.splitext(os.path.basename(path))[0]
     with open(path) as f:
         source = f.read()
@@ -272,9 +286,6 @@ def run_module(path, out, depfile):
         results = list(pool.map(one, variants))
     with open(out, "w") as f:
         f.write(cpp_module(name, m, variants, constants, results))
-    params = os.path.join(os.path.dirname(path), "params.h")
-    with open(depfile, "w") as f:
-        f.write(f"{out}: {' '.join([path] + includes(path, [params]))}\n")
 
 
 LETTERS = {"f32": "f", "f16": "h", "i32": "i", "u8": "u"}

@@ -2,6 +2,8 @@
 """Turns every shader module of a build into Metal's language and looks for what Metal refuses: an Apple
 machine is not needed to see it. Usage: check_msl.py BUILD/shaders"""
 
+import array
+import glob
 import os
 import re
 import shutil
@@ -48,6 +50,20 @@ def faults(text):
     return found
 
 
+ROW = re.compile(r'^    \{"([\w.]+)", bindings\d+, (true|false), (true|false), .*, words(\d+)\},$', re.M)
+
+
+def modules_of(file):
+    """What shaders/compile.py wrote: [(name, SPIR-V words)]."""
+    with open(file, encoding="utf-8") as f:
+        text = f.read()
+    words = dict(re.findall(r"^constexpr uint32_t words(\d+)\[\] = \{([^}]*)\};", text, re.M))
+    kernel = os.path.basename(file).removesuffix(".comp.cpp")
+    return [(f"{kernel}-{name}-{number}{'-packed' * (packed == 'true')}{'-address' * (address == 'true')}",
+             [int(word, 16) for word in words[number].split(",")])
+            for name, packed, address, number in ROW.findall(text)]
+
+
 def convert(path):
     """(faults of a module, whether the tool could convert it)."""
     done = subprocess.run(["spirv-cross", "--msl", "--msl-version", VERSION, path],
@@ -78,16 +94,23 @@ def main():
         print("skipped: no spirv-cross (Debian: apt install spirv-cross)")
         return
     check_planted()
-    modules = sorted(os.path.join(folder, file) for folder, _, files in os.walk(sys.argv[1])
-                     for file in files if file.endswith(".spv"))
-    assert modules, f"there must be modules below {sys.argv[1]}"
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    files = sorted(glob.glob(os.path.join(sys.argv[1], "*.comp.cpp")))
+    modules = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        for file in files:
+            found = modules_of(file)
+            assert found, f"there must be modules in {file}"
+            for name, words in found:
+                modules.append(os.path.join(folder, name + ".spv"))
+                with open(modules[-1], "wb") as module:
+                    array.array("I", words).tofile(module)
+        assert modules, f"there must be modules in {sys.argv[1]}"
         results = list(pool.map(convert, modules))
     bad = 0
     for path, (found, _) in zip(modules, results):
         for fault in found:
             bad += 1
-            print(f"{os.path.relpath(path, sys.argv[1])}: {fault}")
+            print(f"{os.path.basename(path)}: {fault}")
     unknown = sum(not converted and not found for found, converted in results)
     print(f"{len(modules)} modules, {bad} refused by Metal, {unknown} with atomics by address, which this "
           "spirv-cross does not convert")

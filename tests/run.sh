@@ -3,10 +3,11 @@
 # fuzz [MINUTES]: with libFuzzer where clang has it, else with the tests' own driver. What shows a fault
 # stays in the current folder.
 fuzz() {
-  local minutes=${1:-10} corpus=$build/fuzz-corpus name seconds faults=0 clang=
+  local minutes=${1:-10} corpus=$build/fuzz-corpus build=$build name seconds faults=0 clang=
   [[ $minutes =~ ^[1-9][0-9]{0,5}$ ]] || die "fuzz how long? ./rewind fuzz [MINUTES]"
   need "${packages[@]}"
-  compile tests/fuzz/fuzz
+  sanitized compile tests/fuzz/fuzz
+  build+=/sanitized
   local names=() run=()
   mapfile -t names < <("$build/tests/fuzz/fuzz" --corpus "$corpus/seeds")
   ((${#names[@]})) || die "there are no targets to fuzz"
@@ -15,9 +16,8 @@ fuzz() {
   if command -v clang++ > /dev/null &&
     quietly clang++ -fsanitize=fuzzer,address -x c++ -o /dev/null - <<< \
       'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, decltype(sizeof 0)) { return 0; }'; then
-    clang=yes
-    local plain=$build
-    local build=$plain/libfuzzer setup_options=(-Dlibfuzzer=true -Db_lundef=false)
+    clang=yes build=${build%/sanitized}/libfuzzer
+    local setup_options=(-Dlibfuzzer=true -Ddefault_library=static -Db_sanitize=address -Db_lundef=false)
     CXX=clang++ compile "${names[@]/#/tests/fuzz/fuzz_}"
   fi
   for name in "${names[@]}"; do
@@ -144,17 +144,18 @@ run_tests() {
 # A debug build with what finds memory faults and undefined behaviour.
 sanitized() {
   local build=$build/sanitized
-  local setup_options=(-Dbuildtype=debug -Ddefault_library=static -Db_lundef=false -Db_sanitize=address,undefined
+  local setup_options=(-Ddebug=true -Doptimization=g -Ddefault_library=static -Db_lundef=false -Db_sanitize=address,undefined
     "-Dcpp_args=-D_GLIBCXX_ASSERTIONS -g1 -fno-sanitize-recover=undefined")
   "$@"
 }
-compile_sanitized() { sanitized compile tests/rewind_tests apps/mnist; }
+compile_sanitized() { sanitized compile tests/rewind_tests apps/mnist tests/fuzz/fuzz; }
 run_sanitized() {
   # Drivers keep memory to the end of the process, which is no leak of ours.
   local variables=(ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1)
   # Searches over random programs take most of the time, and no memory that others do not.
   sanitized parallel suite 'tests, address and undefined' -ts=host "${variables[@]}" \
     '-tce=*random programs*,*plans and eviction*,plan: loading*,*largest batch*,*grows with the logarithm*,dry run: steady*,recompute search*'
+  parallel part 'fuzz, address and undefined' "$build/sanitized/tests/fuzz/fuzz" --artifacts "$build/sanitized"
   parallel part 'training, address and undefined' env "${variables[@]}" REWIND_CACHE="$build/sanitized/cache" \
     "$build/sanitized/apps/mnist" --device cpu --images 40 --epochs 1 --accumulate 4 --checkpoint block --quiet
 }

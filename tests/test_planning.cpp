@@ -1,5 +1,6 @@
 // The examples' plans: a dry run of shapes alone predicts the real run's memory to the byte.
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <numeric>
 

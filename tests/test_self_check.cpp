@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 
@@ -15,6 +16,7 @@
 #include "rewind/core/base/error.h"
 #include "tests/env.h"
 #include "tests/guard_backend.h"
+#include "tests/message_of.h"
 #include "tests/temporary_folder.h"
 
 namespace rw::test {
@@ -99,6 +101,16 @@ const Fault throws = [](Backend&, const KernelCall& call) {
   if (call.kernel == "attention") fail<DeviceError>("test", "the pipeline cannot be made");
 };
 
+// As lavapipe of Mesa 26.1.6 on some CPUs: a kernel that does not end.
+const Fault never_ends = [](Backend&, const KernelCall& call) {
+  for (volatile bool ended = call.kernel != "batch_norm"; !ended;) {
+  }
+};
+
+const Fault crashes = [](Backend&, const KernelCall& call) {
+  if (call.kernel == "conv2d") std::raise(SIGSEGV);
+};
+
 const Fault has_no_attention = [](Backend&, const KernelCall& call) {
   if (call.kernel == "attention") fail<Unsupported>("test", "needs subgroup shuffle");
 };
@@ -126,9 +138,10 @@ struct Faulty {
       return std::make_unique<FaultyBackend>(there);
     };
   }
-  std::vector<std::string> refused() {
+  std::vector<std::string> refused(double child_seconds = 0) {
     std::vector<std::string> names;
-    for (const RefusedFeature& f : refuse_faulty_features(opener(), features)) {
+    for (const RefusedFeature& f : refuse_faulty_features(opener(), features, child_seconds)) {
+      INFO(f.fault);
       CHECK_FALSE(f.fault.empty());
       names.push_back(f.name);
     }
@@ -166,6 +179,20 @@ TEST_CASE("self-check: what a fault comes from is refused, and nothing else") {
   // Two at once: all up to the last of them.
   CHECK(Faulty{.faults = {{"halves", saturates}, {"shuffle", throws}}}.refused() ==
         Names{"halves", "shuffle"});
+}
+
+TEST_CASE("self-check: in a child, a crash and a kernel that does not end are faults like others") {
+  constexpr double seconds = 2;  // of a core: no check takes a tenth of it
+  CHECK(Faulty{}.refused(seconds) == Names{});
+  CHECK(Faulty{.faults = {{"shuffle", loses_a_lane}}}.refused(seconds) == Names{"shuffle"});
+  CHECK(Faulty{.faults = {{"shuffle", crashes}}}.refused(seconds) == Names{"shuffle"});
+  CHECK(Faulty{.faults = {{"halves", never_ends}}}.refused(seconds) == Names{"halves"});
+  const auto error = [&](const Fault& fault) {
+    return message_of<DeviceError>([&] { Faulty{.faults = {{"", fault}}}.refused(seconds); });
+  };
+  CHECK(error(crashes).find("conv2d in f") != std::string::npos);
+  CHECK(error(crashes).find(": it ended with Segmentation fault") != std::string::npos);
+  CHECK(error(never_ends).find("batch_norm in f16: it did not end in 2 s") != std::string::npos);
 }
 
 TEST_CASE("self-check: a device that is wrong in any case is an error that says how") {

@@ -4,11 +4,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 SHADERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "shaders")
 sys.path.insert(0, SHADERS)
 
 import compile as compiler  # noqa: E402
+import module_cache  # noqa: E402
 import spirv  # noqa: E402
 
 FILL = """//! buffers: y:T:write
@@ -37,6 +39,44 @@ class Manifest(unittest.TestCase):
                       "//! buffers: y:V:write", "//! buffers: y:T:update"):
             with self.assertRaises(compiler.ManifestError):
                 compiler.parse_manifest(FILL + extra)
+
+
+class Cache(unittest.TestCase):
+    def test_a_module_is_found_again_until_something_changes(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, REWIND_CACHE=folder):
+            source, out = os.path.join(folder, "a.comp"), os.path.join(folder, "out.cpp")
+
+            def entry(text, tools=("cat",)):
+                with open(source, "w") as f:
+                    f.write(text)
+                return module_cache.Entry([source], tools)
+
+            with open(out, "w") as f:
+                f.write("compiled")
+            self.assertFalse(entry("one").copy_to(out + ".copy"))
+            entry("one").keep(out)
+            self.assertTrue(entry("one").copy_to(out + ".copy"))
+            with open(out + ".copy") as f:
+                self.assertEqual(f.read(), "compiled")
+            self.assertFalse(entry("two").copy_to(out + ".copy"))
+            self.assertFalse(entry("one", ("cp",)).copy_to(out + ".copy"))
+
+    def test_what_was_not_used_for_long_goes(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, REWIND_CACHE=folder):
+            entry = module_cache.Entry([__file__], [])
+            entry.keep(__file__)
+            old = os.path.join(folder, "shaders", "old.cpp")
+            with open(old, "w"):
+                pass
+            os.utime(old, (0, 0))
+            entry.keep(__file__)
+            self.assertEqual(os.listdir(os.path.join(folder, "shaders")), [os.path.basename(entry.file)])
+
+    def test_without_a_folder_nothing_is_kept(self):
+        with unittest.mock.patch.dict(os.environ, {"HOME": ""}, clear=True):
+            entry = module_cache.Entry([__file__], [])
+            entry.keep(__file__)
+            self.assertFalse(entry.copy_to("/dev/null"))
 
 
 class Constants(unittest.TestCase):
@@ -84,7 +124,7 @@ class Compile(unittest.TestCase):
             f.write(FILL + body)
         os.symlink(os.path.join(SHADERS, "params.h"), os.path.join(folder, "params.h"))
         out = os.path.join(folder, "kernel.cpp")
-        compiler.run_module(path, out, out + ".dep")
+        compiler.compile_module(path, out)
         return out
 
     def test_push_constants_are_reflected(self):

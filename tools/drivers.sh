@@ -185,7 +185,7 @@ on_fetched() {
 works() {
   local found runner=()
   on_fetched "$1"
-  if found=$("${runner[@]}" "$build/tools/info" 2>&1) && [[ $found == vulkan:0* && $found != *"NOT USABLE"* ]]; then
+  if found=$(timeout 300 "${runner[@]}" "$build/tools/info" 2>&1) && [[ $found == vulkan:0* && $found != *"NOT USABLE"* ]]; then
     return 0
   fi
   why="it has no device that works here: $(tail -n 1 <<< "$found")"

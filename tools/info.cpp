@@ -1,7 +1,9 @@
 // What Rewind makes of each Vulkan device: limits, the features that it uses, those that the
 // self-check refused and why, with --kernels how every kernel runs there, and with --pipelines what
 // the driver's compiler makes of them.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <map>
 

@@ -1,6 +1,8 @@
 // Shows the memory of all Vulkan devices and who uses it; once, or again and again.
+#include <CLI/CLI.hpp>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <sys/ioctl.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 #include "apps/common/planning_json.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "apps/common/program.h"
 

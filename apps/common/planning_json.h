@@ -1,7 +1,7 @@
 // What planning found, for reports.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <vector>
 

@@ -1,8 +1,7 @@
 // What the examples share: errors as one line, the device's options, JSON reports.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <functional>
 #include <string>
@@ -10,6 +9,10 @@
 #include "rewind/core/base/dtype.h"
 #include "rewind/core/memory/default_device.h"
 #include "rewind/core/memory/device.h"
+
+namespace CLI {  // its header takes seconds to compile
+class App;
+}
 
 namespace rw {
 

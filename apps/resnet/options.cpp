@@ -1,5 +1,7 @@
 #include "apps/resnet/options.h"
 
+#include <CLI/CLI.hpp>
+
 #include <cmath>
 #include <filesystem>
 

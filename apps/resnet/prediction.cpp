@@ -1,6 +1,7 @@
 #include "apps/resnet/prediction.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "apps/common/ranking.h"
 #include "apps/resnet/images.h"

@@ -1,6 +1,7 @@
 #include "apps/resnet/training.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "rewind/data/prefetch.h"
 #include "rewind/io/classifier.h"
