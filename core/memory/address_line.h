@@ -28,8 +28,6 @@ class AddressLine {
     std::ranges::stable_sort(order_, {}, [&](uint32_t i) { return holes[i]; });
     for (const uint32_t hole : order_) {
       sizes_.push_back(std::min(holes[hole], total));
-      check(sizes_.back() <= max_total - holes_end(), "lay_out",
-            "holes must have less than {} bytes in all", max_total);
       ends_.push_back(holes_end() + sizes_.back());
     }
   }
@@ -57,6 +55,12 @@ class AddressLine {
     if (offset + size <= region_) return from;
     const uint64_t used = offset % region_;
     return used + size <= region_ ? from : from + region_ - used;
+  }
+
+  // Bytes from an address to the end of its space.
+  uint64_t room(uint64_t from) const {
+    return from < holes_end() ? ends_[space(from)] - from
+                              : region_ - (from - holes_end()) % region_;
   }
 
   Place place(uint64_t address) const {

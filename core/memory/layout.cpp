@@ -57,7 +57,8 @@ std::vector<Component> split(std::span<const Lifetime> lifetimes) {
   return components;
 }
 
-void check_input(std::span<const Lifetime> lifetimes, uint64_t max_region, uint64_t& total) {
+void check_input(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
+                 uint64_t max_region, uint64_t& total) {
   for (const auto& [size, begin, end] : lifetimes) {
     check(size > 0 && begin < end, "lay_out",
           "a lifetime must have bytes and end after it begins, got {} bytes alive in [{}, {})",
@@ -67,6 +68,12 @@ void check_input(std::span<const Lifetime> lifetimes, uint64_t max_region, uint6
     check(size <= max_total - total, "lay_out", "sizes must add up to less than {} bytes",
           max_total);
     total += size;
+  }
+  uint64_t space = 0;
+  for (const uint64_t hole : holes) {
+    check(std::min(hole, total) <= max_total - space, "lay_out",
+          "holes must have less than {} bytes in all", max_total);
+    space += std::min(hole, total);
   }
 }
 
@@ -85,23 +92,56 @@ uint64_t lower_bound(std::span<const Lifetime> lifetimes) {
   return most;
 }
 
+namespace {
+
+// The input in units of 2^shift bytes, the smallest in which addresses have 30 bits: bytes below
+// 256 MiB in all, the 256 bytes of arenas below 64 GiB. Larger ones round up, which leaves that
+// much unused behind each lifetime.
+struct Units {
+  int shift = 0;
+  std::vector<Lifetime> lifetimes;
+  std::vector<uint64_t> holes;
+  uint64_t max_region, total = 0;
+
+  Units(std::span<const Lifetime> given, std::span<const uint64_t> given_holes, uint64_t region,
+        uint64_t bytes)
+      : lifetimes(given.begin(), given.end()), max_region(region) {
+    uint64_t span = 4 * bytes;  // an item may leave less than its size unused before it
+    for (const uint64_t hole : given_holes) span += std::min(hole, bytes);
+    while (span >> shift >= most_units) ++shift;
+    const uint64_t unit = uint64_t{1} << shift;
+    max_region >>= shift;
+    bool fills = false;  // a region to its last bytes, which are no unit: it must not go to a hole
+    for (Lifetime& life : lifetimes) {
+      const uint64_t wanted = (life.size + unit - 1) >> shift;
+      fills |= wanted > max_region;
+      life.size = std::min(wanted, max_region);
+      total += life.size;
+    }
+    for (const uint64_t hole : given_holes) holes.push_back(fills ? 0 : hole >> shift);
+  }
+};
+
+}  // namespace
+
 Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
                uint64_t max_region) {
-  uint64_t total = 0;
-  check_input(lifetimes, max_region, total);
-  const AddressLine line(holes, max_region, std::max(total, uint64_t{1}));
+  uint64_t bytes = 0;
+  check_input(lifetimes, holes, max_region, bytes);
+  const Units units(lifetimes, holes, max_region, bytes);
+  const AddressLine line(units.holes, units.max_region, std::max(units.total, uint64_t{1}));
 
   uint64_t work = std::min<uint64_t>(10'000'000 + 12'000 * lifetimes.size(), 500'000'000);
   uint64_t reach = line.holes_end();  // what lies in holes costs nothing
   Layout plan;
   plan.places.resize(lifetimes.size());
-  for (const Component& component : split(lifetimes)) {
+  for (const Component& component : split(units.lifetimes)) {
     const uint64_t target = std::max(reach, component.lower);
     const Packing packing = Packer(component, line, target, work).run();
     reach = std::max(reach, packing.reach);
     for (size_t i = 0; i < component.ids.size(); ++i) {
       const AddressLine::Place place = line.place(packing.addresses[i]);
-      plan.places[component.ids[i]] = {place.space, place.offset};
+      plan.places[component.ids[i]] = {place.space, place.offset << units.shift};
     }
   }
   for (size_t i = 0; i < lifetimes.size(); ++i) {

@@ -124,63 +124,94 @@ void Packer::pack_repeatedly() {
 
 bool Packer::pack_below(uint64_t capacity, Priorities& priorities) {
   spend(16 * items_.size());
-  std::vector<Waiting> waiting;
+  Queue waiting;
   RangeMax<std::plus<>> load(cliques_);  // bytes that wait
-  for (uint32_t i = 0; i < items_.size(); ++i) {
-    waiting.push_back({items_[i], i, line_.lowest(0, items_[i].size)});
+  std::vector<uint32_t> order(items_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t i) { return priorities[i]; });
+  int32_t limit = INT32_MAX;
+  for (const uint32_t i : order) {
+    const uint64_t lowest = line_.lowest(0, items_[i].size);
+    waiting.push(i, items_[i], lowest);
     load.change(items_[i].begin, items_[i].end, items_[i].size);
+    limit = std::min(limit, static_cast<int32_t>(lowest + items_[i].size));
   }
-  std::ranges::stable_sort(waiting, std::greater<>(),
-                           [&](const Waiting& w) { return priorities[w.item]; });
   Packing packing{std::vector<uint64_t>(items_.size()), 0};
-  uint64_t limit = 0;
-  for (const Waiting& w : waiting) limit = limit ? std::min(limit, w.top()) : w.top();
-  while (!waiting.empty()) {
+  while (waiting.count() > 0) {
     bool grew = false;
     const size_t chosen = choose(waiting, load, limit, capacity, grew);
-    const Waiting placed = waiting[chosen];
+    const uint32_t item = waiting.item[chosen];
+    const Lifetime& life = items_[item];
+    const auto address = static_cast<uint64_t>(waiting.address[chosen]);
     if (grew) {
-      for (const Waiting& w : waiting)
-        if (overlap(w.life, placed.life) && w.address < limit)
-          priorities[w.item] += splitmix64(random_++ * splitmix64_step) % step_;
+      for (size_t i = 0; i < waiting.count(); ++i)
+        if (overlap(items_[waiting.item[i]], life) && waiting.address[i] < limit)
+          priorities[waiting.item[i]] += splitmix64(random_++ * splitmix64_step) % step_;
       if (capacity >= best_.reach) return false;
     }
-    spend(16 + waiting.size());
+    spend(16 + waiting.count());
     if (work_ == 0) return false;
-    packing.addresses[placed.item] = placed.address;
-    packing.reach = std::max(packing.reach, placed.top());
-    load.change(placed.life.begin, placed.life.end, -static_cast<int64_t>(placed.life.size));
+    packing.addresses[item] = address;
+    packing.reach = std::max(packing.reach, address + life.size);
+    load.change(life.begin, life.end, -static_cast<int64_t>(life.size));
     limit = raise(waiting, chosen);
   }
   best_ = std::move(packing);
   return true;
 }
 
-uint64_t Packer::raise(std::vector<Waiting>& waiting, size_t chosen) {
-  const Waiting placed = waiting[chosen];
-  const uint64_t top = placed.top();
-  const bool borders = line_.has_borders();
-  waiting.erase(waiting.begin() + chosen);
-  uint64_t limit = UINT64_MAX;
-  for (Waiting& w : waiting) {
-    // No branches: this loop is where the time goes, and overlaps are hard to foretell.
-    const bool raised =
-        (w.address < top) & (w.life.begin < placed.life.end) & (placed.life.begin < w.life.end);
-    w.address = raised ? top : w.address;
-    if (borders && raised) w.address = line_.lowest(top, w.life.size);
-    limit = std::min(limit, w.top());
+void Packer::Queue::push(uint32_t number, const Lifetime& life, uint64_t at) {
+  address.push_back(static_cast<int32_t>(at));
+  size.push_back(static_cast<int32_t>(life.size));
+  begin.push_back(static_cast<int32_t>(life.begin));
+  end.push_back(static_cast<int32_t>(life.end));
+  item.push_back(number);
+}
+
+void Packer::Queue::erase(size_t i) {
+  const auto at = static_cast<std::ptrdiff_t>(i);
+  for (auto* column : {&address, &size, &begin, &end}) column->erase(column->begin() + at);
+  item.erase(item.begin() + at);
+}
+
+int32_t Packer::raise(Queue& waiting, size_t chosen) {
+  const int32_t top = waiting.address[chosen] + waiting.size[chosen];
+  const int32_t placed_begin = waiting.begin[chosen], placed_end = waiting.end[chosen];
+  waiting.erase(chosen);
+  const size_t count = waiting.count();
+  int32_t* const address = waiting.address.data();
+  const int32_t* const size = waiting.size.data();
+  const int32_t* const begin = waiting.begin.data();
+  const int32_t* const end = waiting.end.data();
+  // No branches, so that compilers make vectors of it: overlaps are hard to foretell.
+  for (size_t i = 0; i < count; ++i) {
+    const bool raised = (address[i] < top) & (begin[i] < placed_end) & (placed_begin < end[i]);
+    address[i] = raised ? top : address[i];
   }
+  if (line_.has_borders()) {
+    const auto room = static_cast<int32_t>(line_.room(static_cast<uint64_t>(top)));
+    const auto crosses = [=](size_t i) { return (address[i] == top) & (size[i] > room); };
+    int32_t any = 0;
+    for (size_t i = 0; i < count; ++i) any |= crosses(i);
+    for (size_t i = 0; any && i < count; ++i)
+      if (crosses(i))
+        address[i] = static_cast<int32_t>(
+            line_.lowest(static_cast<uint64_t>(top), static_cast<uint64_t>(size[i])));
+  }
+  int32_t limit = INT32_MAX;
+  for (size_t i = 0; i < count; ++i) limit = std::min(limit, address[i] + size[i]);
   return limit;
 }
 
-size_t Packer::choose(const std::vector<Waiting>& waiting, const RangeMax<std::plus<>>& load,
-                      uint64_t limit, uint64_t& capacity, bool& grew) {
+size_t Packer::choose(const Queue& waiting, const RangeMax<std::plus<>>& load, int32_t limit,
+                      uint64_t& capacity, bool& grew) {
   size_t least = 0;
   uint64_t least_needed = UINT64_MAX;
-  for (size_t i = 0; i < waiting.size(); ++i) {
-    const Waiting& w = waiting[i];
-    if (w.address >= limit) continue;  // something else fits below it
-    const uint64_t needed = w.address + load.max(w.life.begin, w.life.end);
+  for (size_t i = 0; i < waiting.count(); ++i) {
+    if (waiting.address[i] >= limit) continue;  // something else fits below it
+    const Lifetime& life = items_[waiting.item[i]];
+    const uint64_t needed =
+        static_cast<uint64_t>(waiting.address[i] + load.max(life.begin, life.end));
     spend(16);
     if (needed <= capacity) return i;
     if (needed < least_needed) least_needed = needed, least = i;

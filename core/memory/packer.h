@@ -28,6 +28,9 @@ struct Packing {
   uint64_t reach = UINT64_MAX;  // end of the highest item
 };
 
+// Sizes and addresses of a component, and of its line, stay below this.
+constexpr uint64_t most_units = uint64_t{1} << 30;
+
 // Packs one component. `work` counts down over all components.
 class Packer {
  public:
@@ -43,7 +46,7 @@ class Packer {
  private:
   static constexpr uint32_t most_exact = 10;  // items that are searched to the end
 
-  // An item that is not placed yet.
+  // An item of a small set that is not placed yet.
   struct Waiting {
     Lifetime life;
     uint32_t item = 0;
@@ -51,6 +54,17 @@ class Packer {
     uint64_t top() const { return address + life.size; }
   };
   using Priorities = std::vector<uint64_t>;
+
+  // Items of a large set that are not placed yet, by priority. Columns of 32 bits, as most of the
+  // time goes to raise().
+  struct Queue {
+    std::vector<int32_t> address;  // lowest place above what is placed
+    std::vector<int32_t> size, begin, end;
+    std::vector<uint32_t> item;
+    size_t count() const { return item.size(); }
+    void push(uint32_t number, const Lifetime& life, uint64_t at);
+    void erase(size_t i);
+  };
 
   // Always takes the item that can lie lowest, the largest area first among equals. Cheap: for sets
   // of any size. Once the work is used up, addresses that others have raised are taken as they are.
@@ -64,10 +78,10 @@ class Packer {
   // leave room for what is still to come. Where none does, the capacity grows by the least that
   // helps. False if it grew too much; `priorities` are raised where it had to grow.
   bool pack_below(uint64_t capacity, Priorities& priorities);
-  size_t choose(const std::vector<Waiting>& waiting, const RangeMax<std::plus<>>& load,
-                uint64_t limit, uint64_t& capacity, bool& grew);
+  size_t choose(const Queue& waiting, const RangeMax<std::plus<>>& load, int32_t limit,
+                uint64_t& capacity, bool& grew);
   // Takes the chosen item out and lifts those above it. The lowest top that is left.
-  uint64_t raise(std::vector<Waiting>& waiting, size_t chosen);
+  int32_t raise(Queue& waiting, size_t chosen);
   // Tries every packing in which no item could lie lower, from low addresses to high ones.
   void pack_exactly();
   // A packing in the making. What waits goes above (last, last_item) in the order of addresses.
