@@ -49,16 +49,17 @@ std::unique_ptr<Backend> open_vulkan(const std::string& choice) {
   };
   std::unique_ptr<Backend> device = open({});
   if (env_flag("REWIND_NO_SELF_CHECK")) return device;
-  const std::string file = verdict_file(device->info());
+  const DeviceInfo info = device->info();
+  const std::string file = verdict_file(info);
   const std::lock_guard lock(mutex);
   auto known = verdicts.find(file);
   if (known == verdicts.end()) {
-    const DeviceInfo& info = device->info();
+    device.reset();  // a child process must find no driver that has threads here
     const double child_seconds = info.is_cpu ? kCheckSeconds : 0;
     known =
         verdicts.emplace(file, refused_features(file, open, info.features, child_seconds)).first;
   }
-  return known->second.empty() ? std::move(device) : open(known->second);
+  return device && known->second.empty() ? std::move(device) : open(known->second);
 }
 
 // What follows "dry:": a device, or the file or the name of a device's profile.

@@ -273,12 +273,13 @@ void run_tasks(const Open& open, const Tasks& tasks, const Watcher& watcher) {
 }
 
 // The same in a child process, which may crash or never end: that is the fault of the tasks that
-// had begun. False: the child did not get as far as to a task.
+// had begun. False: it says nothing of the device, as the child did not get as far as to a task or
+// fell asleep: it has no threads of a driver that was loaded before it began.
 bool run_tasks_in_child(const Open& open, const Tasks& tasks, double seconds,
                         std::vector<std::string>& faults) {
   std::vector<bool> is_running(tasks.size());
   bool has_begun = false;
-  const std::string end = run_in_child(
+  const ChildEnd end = run_in_child(
       [&](const Send& send) {
         run_tasks(
             open, tasks,
@@ -292,9 +293,13 @@ bool run_tasks_in_child(const Open& open, const Tasks& tasks, double seconds,
         if (!is_running[i]) faults[i] = line.substr(space + 1);
       },
       seconds);
+  if (end.is_asleep || (!has_begun && !end.failure.empty())) {
+    faults.assign(tasks.size(), "");
+    return false;
+  }
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (is_running[i]) faults[i] = fmt::format("{}: {}", tasks[i].name(), end);
-  return has_begun || end.empty();
+    if (is_running[i]) faults[i] = fmt::format("{}: {}", tasks[i].name(), end.failure);
+  return true;
 }
 
 std::vector<Fault> find_faults(const Open& open, const Tasks& tasks, double child_seconds) {

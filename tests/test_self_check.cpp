@@ -107,6 +107,12 @@ const Fault never_ends = [](Backend&, const KernelCall& call) {
   }
 };
 
+// As drivers with threads of their own, which a copy of the process does not have.
+const Fault sleeps_in_child = [](Backend&, const KernelCall& call) {
+  static const pid_t parent = ::getpid();
+  while (::getpid() != parent && call.kernel == "matmul") ::pause();
+};
+
 const Fault crashes = [](Backend&, const KernelCall& call) {
   if (call.kernel == "conv2d") std::raise(SIGSEGV);
 };
@@ -187,6 +193,8 @@ TEST_CASE("self-check: in a child, a crash and a kernel that does not end are fa
   CHECK(Faulty{.faults = {{"shuffle", loses_a_lane}}}.refused(seconds) == Names{"shuffle"});
   CHECK(Faulty{.faults = {{"shuffle", crashes}}}.refused(seconds) == Names{"shuffle"});
   CHECK(Faulty{.faults = {{"halves", never_ends}}}.refused(seconds) == Names{"halves"});
+  sleeps_in_child(*make_cpu_backend(), {});  // says who the parent is
+  CHECK(Faulty{.faults = {{"", sleeps_in_child}}}.refused(seconds) == Names{});
   const auto error = [&](const Fault& fault) {
     return message_of<DeviceError>([&] { Faulty{.faults = {{"", fault}}}.refused(seconds); });
   };

@@ -25,7 +25,7 @@ namespace rw {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kAsleep{60};
+constexpr std::chrono::seconds kAsleep{10};
 
 void write_all(int file, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -100,25 +100,26 @@ struct Lines {
 };
 
 // Until the pipe ends or the child takes too long; says what it took then.
-std::string watch(Lines& lines, pid_t child, double seconds) {
-  double cpu = cpu_seconds(child);
+ChildEnd watch(Lines& lines, pid_t child, double seconds) {
+  constexpr double no_time = 1e-3;
+  double cpu = cpu_seconds(child), awake = cpu;
   for (auto last = Clock::now();;) {
     pollfd waiting{lines.file, POLLIN, 0};
-    if (::poll(&waiting, 1, 100) > 0) {
-      if (!lines.read()) return "";
-      last = Clock::now(), cpu = cpu_seconds(child);
-    } else if (cpu_seconds(child) - cpu > seconds) {
-      return fmt::format("it did not end in {} s", seconds);
-    } else if (Clock::now() - last > kAsleep) {
-      return fmt::format("it did not go on for {} s", kAsleep.count());
-    }
+    const bool is_heard = ::poll(&waiting, 1, 100) > 0;
+    if (is_heard && !lines.read()) return {};
+    const double now = cpu_seconds(child);
+    if (is_heard) cpu = now;
+    if (is_heard || now - awake > no_time) last = Clock::now(), awake = now;
+    if (now - cpu > seconds) return {fmt::format("it did not end in {} s", seconds)};
+    if (Clock::now() - last > kAsleep)
+      return {fmt::format("it slept for {} s", kAsleep.count()), true};
   }
 }
 
 }  // namespace
 
-std::string run_in_child(const std::function<void(const Send&)>& body,
-                         const std::function<void(const std::string&)>& receive, double seconds) {
+ChildEnd run_in_child(const std::function<void(const Send&)>& body,
+                      const std::function<void(const std::string&)>& receive, double seconds) {
   int ends[2];
   check<Error>(::pipe(ends) == 0, "child process", "there must be a pipe to it: {}",
                std::strerror(errno));
@@ -130,20 +131,20 @@ std::string run_in_child(const std::function<void(const Send&)>& body,
   ::close(ends[1]);
   if (child < 0) {
     ::close(ends[0]);
-    return fmt::format("no process could be started: {}", std::strerror(errno));
+    return {fmt::format("no process could be started: {}", std::strerror(errno))};
   }
   Lines lines{ends[0], receive};
-  std::string why = watch(lines, child, seconds);
+  const ChildEnd end = watch(lines, child, seconds);
   ::close(ends[0]);
   ::kill(child, SIGKILL);  // after its last line it is only on its way out
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (!why.empty()) return why;
-  if (!lines.exception.empty()) return lines.exception;
-  if (lines.has_returned) return "";
-  return WIFSIGNALED(status) ? fmt::format("it ended with {}", strsignal(WTERMSIG(status)))
-                             : "it ended early";
+  if (!end.failure.empty()) return end;
+  if (!lines.exception.empty()) return {lines.exception};
+  if (lines.has_returned) return {};
+  if (!WIFSIGNALED(status)) return {"it ended early"};
+  return {fmt::format("it ended with {}", strsignal(WTERMSIG(status)))};
 }
 
 }  // namespace rw

@@ -9,13 +9,20 @@ namespace rw {
 using Send =
     std::function<void(const std::string& line)>;  // from any thread; line ends become spaces
 
+// How a child process ended.
+struct ChildEnd {
+  std::string failure;     // empty: its body returned
+  bool is_asleep = false;  // it waited without end: its failure may be that it is a copy
+};
+
 // Runs `body` in a child process, a copy of this one that shares no memory with it; what it sends
-// arrives here in `receive`. Returns when the child is gone: "" if `body` returned, else why it did
-// not: a signal, an exception, or that it used `seconds` of a core, or slept for a minute, since
-// the last line. The child ends with the parent.
+// arrives here in `receive`. Returns when the child is gone: its body returned, or there was a
+// signal or an exception, or since its last line it used `seconds` of a core, or nothing of one for
+// ten seconds. The child ends with the parent.
 //
-// Only the calling thread is there in the child: a lock that another one holds stays locked.
-std::string run_in_child(const std::function<void(const Send&)>& body,
-                         const std::function<void(const std::string&)>& receive, double seconds);
+// Only the calling thread is there in the child: a lock that another one holds stays locked, and
+// what a library's threads are to do is never done.
+ChildEnd run_in_child(const std::function<void(const Send&)>& body,
+                      const std::function<void(const std::string&)>& receive, double seconds);
 
 }  // namespace rw
