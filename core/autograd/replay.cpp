@@ -39,8 +39,8 @@ void check_outputs(const Record& record, std::span<const Tensor> outputs) {
 
 }  // namespace
 
-// What must be there afterwards: saved values of the segment's own records, and what its child
-// segments read from outside themselves.
+// What must be there afterwards: saved values of the segment's own records, what its child segments
+// read from outside themselves, and what is kept for them.
 Replay::Makers Replay::wanted() const {
   Makers all;
   for (int64_t i = segment_.first; i < segment_.last; ++i) {
@@ -51,7 +51,15 @@ Replay::Makers Replay::wanted() const {
   for (const int child : segment_.children)
     for (const auto& [id, external] : segments_[child].externals)
       if (!external.value.tensor.defined()) all[id] = external.record;
+  for (const auto& [id, record] : segment_.replay_keeps)
+    if (is_kept_for_child(record)) all[id] = record;
   return all;
+}
+
+// Whether the record's values are still to be replayed by a segment inside this one.
+bool Replay::is_kept_for_child(int64_t record) const {
+  const Record* maker = records_.find(record);
+  return maker && maker->segment != number_ && !segments_[maker->segment].replayed;
 }
 
 // The records to run, in order: those that make what is wanted and not at hand, and what these read
@@ -148,6 +156,11 @@ void Replay::hand_out() {
   for (const int child : segment_.children)
     for (auto& [id, external] : segments_[child].externals)
       if (!external.value.tensor.defined()) external.value = value(id);
+  for (const auto& [id, record] : segment_.replay_keeps) {
+    if (!is_kept_for_child(record)) continue;
+    for (int s = records_[record].segment; s != number_; s = segments_[s].parent)
+      segments_[s].kept[id] = {value(id), record};
+  }
 }
 
 uint64_t Replay::run() {

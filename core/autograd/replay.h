@@ -24,6 +24,7 @@ class Replay {
  private:
   using Makers = std::unordered_map<uint64_t, int64_t>;  // value id -> record that makes it
   Makers wanted() const;
+  bool is_kept_for_child(int64_t record) const;
   void hand_out();
   uint64_t make(const Makers& wanted);
   std::vector<int64_t> plan(const Makers& wanted) const;

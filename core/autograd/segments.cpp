@@ -94,7 +94,10 @@ void Segments::let_go(const Record& dead) {
     }
   }
   for (int s = dead.segment; s >= 0; s = (*this)[s].parent)
-    for (const Edge& edge : dead.outputs) (*this)[s].kept.erase(edge.id);
+    for (const Edge& edge : dead.outputs) {
+      (*this)[s].kept.erase(edge.id);
+      (*this)[s].replay_keeps.erase(edge.id);
+    }
 }
 
 void Segments::count_record(int segment, int64_t change) {
@@ -117,6 +120,7 @@ void Segment::forget(const Record& record) {
 void Segment::release() {
   externals.clear();
   kept.clear();
+  replay_keeps.clear();
 }
 
 }  // namespace rw

@@ -48,6 +48,8 @@ struct Segment {
   int64_t alive = 0;  // records of this segment and those inside it that are not freed
   std::unordered_map<uint64_t, External> externals;  // by value id
   std::unordered_map<uint64_t, Kept> kept;           // inner values that are at hand anyway
+  // Inner values of child segments that its replay keeps for them: value id -> record.
+  std::unordered_map<uint64_t, int64_t> replay_keeps;
   bool evicts = false;  // keeps what vjps read, until memory is wanted, and replays value by value
 
   void release();                     // its records are gone

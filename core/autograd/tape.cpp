@@ -95,6 +95,11 @@ void Tape::close_segment(const Segments::Handle& segment) {
   if (segments_.close(segment, end())) forget_if_empty();
 }
 
+void Tape::keep_in_replay(const Segments::Handle& segment, uint64_t value) {
+  if (segment.number < segments_.size() && segments_[segment.number].serial == segment.serial)
+    segments_[segment.number].replay_keeps[value] = end();
+}
+
 void Tape::release_handle(int64_t index, int slot) {
   if (std::this_thread::get_id() != owner_) {
     const std::lock_guard lock(foreign_mutex_);

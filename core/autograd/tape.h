@@ -47,6 +47,9 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   Segments::Handle open_segment(SavePolicy policy = {}, bool evicts = false);
   // Closes it and what is still open inside it; nothing where it is closed already.
   void close_segment(const Segments::Handle& segment);
+  // The replay of an open segment keeps a value of the record that is appended next, for segments
+  // inside that make it. Called by observers.
+  void keep_in_replay(const Segments::Handle& segment, uint64_t value);
 
   // Told of every op before and after it is recorded; may set segments. Null: nobody.
   class Observer {

@@ -8,9 +8,9 @@ namespace rw {
 
 Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
   Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded.signature};
-  for (const uint32_t v : plan.keep) {
+  for (const auto& [v, replay] : plan.keep) {
     const GraphValue& value = recorded.graph.values[v];
-    recompute.keep.push_back({static_cast<uint32_t>(value.record), value.slot});
+    recompute.keep.push_back({static_cast<uint32_t>(value.record), value.slot, replay});
   }
   return recompute;
 }
@@ -21,8 +21,12 @@ RecomputePass::RecomputePass(Tape& tape, const Recompute& recompute, RecordedGra
       record_(record),
       first_(tape.end()),
       keeps_(recompute.signature.size()) {
-  for (const auto& [record_index, slot] : recompute.keep)
-    if (slot < 32) keeps_.at(record_index) |= uint32_t{1} << slot;
+  for (const Recompute::Output& output : recompute.keep) {
+    if (output.replay >= 0)
+      replay_keeps_.emplace(output.record, output);
+    else if (output.slot < 32)
+      keeps_.at(output.record) |= uint32_t{1} << output.slot;
+  }
   if (recompute.evicts) evicting_ = tape.open_segment({}, true);
 }
 
@@ -49,8 +53,11 @@ void RecomputePass::before_record(const Op& op) {
   for (; !open_.empty() && open_.back().first <= index; open_.pop_back())
     tape_.close_segment(open_.back().second);
   const auto& segments = recompute_.segments;
-  for (; next_segment_ < segments.size() && segments[next_segment_].first == index; ++next_segment_)
-    open_.emplace_back(segments[next_segment_].last, tape_.open_segment());
+  for (; next_segment_ < segments.size() && segments[next_segment_].first == index;
+       ++next_segment_) {
+    handles_.push_back(tape_.open_segment());
+    open_.emplace_back(segments[next_segment_].last, handles_.back());
+  }
 }
 
 void RecomputePass::leave() {
@@ -75,7 +82,17 @@ uint32_t RecomputePass::value_of(const Edge& edge) {
 }
 
 void RecomputePass::after_record(const Record& record) {
-  if (!record_) return;
+  const auto index = static_cast<size_t>(tape_.end() - first_);
+  const auto [begin, end] = replay_keeps_.equal_range(index);
+  if (!diverged_)
+    for (auto keep = begin; keep != end; ++keep) {
+      const auto& [number, slot, replay] = keep->second;
+      tape_.keep_in_replay(handles_.at(static_cast<size_t>(replay)), record.outputs.at(slot).id);
+    }
+  if (record_) record_node(record);
+}
+
+void RecomputePass::record_node(const Record& record) {
   GraphRecord node;
   node.reached = !record.outputs.empty() && record.outputs[0].requires_grad;
   node.cost = record.cost.total();

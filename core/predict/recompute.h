@@ -19,9 +19,11 @@ namespace rw {
 struct Recompute {
   std::vector<RecomputePlan::Segment>
       segments;  // parents before children; none: everything is kept
-  // Output `slot` of the pass's record number `record`.
+  // Output `slot` of the pass's record number `record`, kept from the forward pass on, or from the
+  // replay of the segment `replay`.
   struct Output {
     uint32_t record = 0, slot = 0;
+    int32_t replay = -1;  // index of a segment; -1: the forward pass
   };
   std::vector<Output> keep;  // outputs of records inside segments that are not dropped
   // By record, the names of the ops that the plan was made for. Where the program does something
@@ -64,6 +66,7 @@ class RecomputePass {
   const std::string& difference() const { return difference_; }  // what it did instead
 
  private:
+  void record_node(const Record& record);
   void sum_leaf_gradients();
   uint32_t value_of(const Edge& edge);
 
@@ -73,7 +76,10 @@ class RecomputePass {
   const int64_t first_;
   size_t next_segment_ = 0;                                  // of the plan
   std::vector<std::pair<uint32_t, Segments::Handle>> open_;  // last record, segment on the tape
+  std::vector<Segments::Handle> handles_;                    // by segment of the plan
   std::vector<uint32_t> keeps_;  // by record of the plan: bits of outputs
+  // By record of the plan: outputs that replays keep.
+  std::unordered_multimap<size_t, Recompute::Output> replay_keeps_;
   bool diverged_ = false;
   std::string difference_;
   std::optional<Segments::Handle> evicting_;

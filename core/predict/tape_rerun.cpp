@@ -51,7 +51,8 @@ class TapeRerun::Pass : public Tape::Observer {
     }
     find_held();
     for (const Segment& segment : from.segments().all())
-      if (keeps && !segment.policy && !segment.kept.empty()) tape_.exchange_observer(this);
+      if (keeps && !segment.policy && !(segment.kept.empty() && segment.replay_keeps.empty()))
+        tape_.exchange_observer(this);
   }
 
   void forward() {
@@ -73,7 +74,12 @@ class TapeRerun::Pass : public Tape::Observer {
   }
 
   void before_record(Tape&, const Op&) override {}
-  void after_record(const Record&) override {}
+  void after_record(const Record& record) override {
+    for (const auto& [number, segment] : open_)
+      for (size_t k = 0; k < record.outputs.size(); ++k)
+        if (range(number).replay_keeps.contains(current_->outputs[k].id))
+          tape_.keep_in_replay(segment, record.outputs[k].id);
+  }
   // What a plan keeps; what policies keep, they keep again.
   uint32_t kept_outputs() const override {
     uint32_t kept = 0;

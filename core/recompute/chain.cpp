@@ -5,87 +5,124 @@
 namespace rw {
 
 ChainPlanner::ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
-                           std::shared_ptr<const Stages> stages, const Options& options)
+                           std::shared_ptr<const StageLevels> stages, const Options& options)
     : graph_(graph), uses_(uses), options_(options), stages_(std::move(stages)) {
-  const uint32_t n = stages_->count();
-  uint64_t sum = 0;  // what one rounding leaves goes into the next: small stages add up
-  for (const Stages::Stage& stage : stages_->stages) {
-    sum += stage.saved;
-    saved_units_.push_back(units(sum));
-    sum -= std::min(sum, uint64_t{saved_units_.back()} * options_.unit);
-  }
-  const size_t size = offset(0, n + 1);
-  for (Table* table : {&child_, &plain_, &best_}) table->assign(size, infeasible);
+  const uint32_t n = count();
   zeros_.resize(options_.slots + 1);
+  for (uint32_t k = 0; k < stages_->size(); ++k)
+    add_level((*stages_)[k], k == 0 ? n : std::min(n, options_.longest));
   if (options_.inner_limit > 1) divide_stages();
-  for (uint32_t t = 1; t <= n; ++t)
-    for (uint32_t s = t; s-- > 0;) solve(s, t);
+  // What a segment of the forward pass keeps inside is solved before it.
+  for (size_t k = levels_.size(); k-- > 0;)
+    for (uint32_t t = 1; t <= n; ++t) {
+      if (k > 0 && is_free(t)) continue;
+      for (uint32_t s = t; s-- > t - std::min(t, levels_[k].longest);) solve(levels_[k], s, t);
+    }
+}
+
+void ChainPlanner::add_level(const Stages& stages, uint32_t longest) {
+  Level level{&stages, longest, {}, {}, {}, {}};
+  uint64_t sum = 0;  // what one rounding leaves goes into the next: small stages add up
+  for (const Stages::Stage& stage : stages.stages) {
+    sum += stage.saved;
+    level.saved_units.push_back(units(sum));
+    sum -= std::min(sum, uint64_t{level.saved_units.back()} * options_.unit);
+  }
+  const uint32_t n = stages.count();
+  const size_t size = offset(level, n - 1, n) + options_.slots + 1;
+  for (Table* table : {&level.child, &level.plain, &level.best}) table->assign(size, infeasible);
+  levels_.push_back(std::move(level));
 }
 
 // A planner for each stage of several records: its costs stand for the stage where nothing follows.
 void ChainPlanner::divide_stages() {
   Options options = options_;
   options.inner_limit = 0;
-  inner_.resize(stages_->count());
-  for (uint32_t i = 0; i < stages_->count(); ++i) {
-    const uint32_t first = stages_->positions[i], last = stages_->positions[i + 1];
+  inner_.resize(count());
+  const Stages& stages = *levels_[0].stages;
+  for (uint32_t i = 0; i < count(); ++i) {
+    const uint32_t first = stages.positions[i], last = stages.positions[i + 1];
     if (last - first < 2) continue;
     options.whole = is_free(i + 1);
-    auto stages = std::make_shared<const Stages>(
-        graph_, uses_, cut_into_stages(graph_, uses_, first, last, options_.inner_limit));
-    inner_[i] = std::make_unique<ChainPlanner>(graph_, uses_, std::move(stages), options);
+    const auto cuts = cut_into_stages(graph_, uses_, first, last, options_.inner_limit);
+    inner_[i] = std::make_unique<ChainPlanner>(
+        graph_, uses_,
+        std::make_shared<const StageLevels>(graph_, uses_, cuts, std::vector<std::vector<bool>>()),
+        options);
     for (uint32_t m = 0; m <= options_.slots; ++m)
-      child_[offset(i, i + 1) + m] = inner_[i]->cost(m);
+      levels_[0].child[offset(levels_[0], i, i + 1) + m] = inner_[i]->cost(m);
   }
 }
 
-void ChainPlanner::solve(uint32_t s, uint32_t t) {
+void ChainPlanner::solve(Level& level, uint32_t s, uint32_t t) {
   steps_.clear();
-  if (options_.nested || t == stages_->count()) add_child_steps(s, t);
-  add_plain_steps(s, t);
-  for (const Step& step : steps_) relax(step, s, t);
-  const size_t at = offset(s, t);
+  if (options_.nested || is_free(t)) add_child_steps(level, s, t);
+  add_plain_steps(level, s, t);
+  for (const Step& step : steps_) relax(level, step, s, t);
+  const size_t at = offset(level, s, t);
   for (uint32_t m = 0; m <= options_.slots; ++m)
-    best_[at + m] = std::min(child_[at + m], plain_[at + m]);
+    level.best[at + m] = std::min(level.child[at + m], level.plain[at + m]);
 }
 
-void ChainPlanner::add_plain_steps(uint32_t s, uint32_t t) {
-  const Stages::Stage& stage = stages_->stages[s];
-  const uint64_t gradients = is_free(t) ? 0 : stages_->stages[t - 1].gradients;
+void ChainPlanner::add_plain_steps(const Level& level, uint32_t s, uint32_t t) {
+  const Stages& stages = *level.stages;
+  const Stages::Stage& stage = stages.stages[s];
+  const uint64_t waiting =
+      is_free(t) ? 0 : stages.stages[t - 1].gradients + stages.kept_bytes(s + 1, t);
   Step step;
   step.next = s + 1;
-  step.need = units(std::max(stage.backward_peak, stage.forward_peak + gradients));
-  step.hold_plain = step.hold_child = saved_units_[s];
-  if (step.next < t) step.hold_child += units(stages_->stages[s + 1].dropped);
+  step.need = units(std::max(stage.backward_peak, stage.forward_peak + waiting));
+  step.hold_plain = step.hold_child = level.saved_units[s];
+  if (step.next < t) step.hold_child += units(stages.stages[s + 1].dropped);
   const double cost = is_free(t) ? 0 : step.next == t ? stage.tail : stage.replay;
   step.cost = static_cast<float>(cost / options_.cost_unit);
   steps_.push_back(step);
 }
 
-void ChainPlanner::add_child_steps(uint32_t s, uint32_t t) {
-  const uint64_t gradients = is_free(t) ? 0 : stages_->stages[t - 1].gradients;
+void ChainPlanner::add_child_steps(const Level& level, uint32_t s, uint32_t t) {
+  const auto own = static_cast<uint32_t>(&level - levels_.data()), all = stages_->size() - 1;
+  add_segment_steps(level, own, s, t);
+  // Any level may begin in the forward pass; a replay keeps all or nothing for a child segment.
+  for (uint32_t k = is_free(t) ? own + 1 : std::max(own + 1, all); k <= all; ++k)
+    add_segment_steps(level, k, s, t);
+}
+
+// Child segments [s, j) of a problem in `level` with what `inner` keeps inside.
+void ChainPlanner::add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t) {
+  const Stages &stages = *level.stages, &inside = (*stages_)[inner];
+  const auto own = static_cast<uint32_t>(&level - levels_.data());
   double sweep = 0;
-  for (uint32_t j = s + 1; j < t; ++j) {
-    if (!is_free(t)) sweep += stages_->stages[j - 1].sweep / options_.cost_unit;
+  for (uint32_t j = s + 1; j < std::min(t, s + levels_[inner].longest + 1); ++j) {
+    if (!is_free(t)) sweep += stages_->sweep(own, inner, j - 1) / options_.cost_unit;
+    const bool adds =
+        inner == own || inside.kept_bytes(s, j) > (*stages_)[inner - 1].kept_bytes(s, j);
+    if (!adds) continue;
     Step step;
     step.child = true;
+    step.level = inner;
     step.next = j;
-    step.need = units(stages_->sweep_peak(s, j) + gradients);
-    step.hold_plain = units(stages_->crossing_held(s, j));
-    step.hold_child = units(stages_->crossing(s, j));
+    uint64_t need = inside.sweep_peak(s, j);
+    if (!is_free(t))
+      need = std::max(need + stages.kept_bytes(j, t),
+                      stages.replay_peak(s, j) + stages.kept_bytes(s, t)) +
+             stages.stages[t - 1].gradients;
+    step.need = units(need);
+    step.hold_plain = units(inside.crossing_held(s, j));
+    step.hold_child = units(inside.crossing(s, j));
+    const Stages::Stage& end = inside.stages[j - 1];
     step.cost = static_cast<float>(sweep);
-    const Stages::Stage& end = stages_->stages[j - 1];
     step.extra_plain = static_cast<float>((end.unaided_tail - end.tail) / options_.cost_unit);
     steps_.push_back(step);
-    // Kept means from forward on: not for segments that only a replay runs into.
-    if (is_free(t)) add_keep_steps(s, j, step);
+    if (is_free(t) && inner == 0) add_keep_steps(s, j, step);
   }
 }
 
+// Segments of the forward pass without segments inside, which keep sets of values of their own.
 void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
-  const uint64_t held = stages_->crossing_held(s, j), crossing = stages_->crossing(s, j);
+  const Stages& stages = (*stages_)[0];
+  const uint64_t held = stages.crossing_held(s, j), crossing = stages.crossing(s, j);
   const uint32_t need = step.need;
-  for (const KeepOption& option : stages_->keep_options(s, j)) {
+  for (const KeepOption& option : stages.keep_options(s, j)) {
     step.keeps = &option;
     step.need = std::max(need, units(option.peak));
     // There are many options, and bytes are rounded to units: the search would always pick the
@@ -99,33 +136,38 @@ void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
   }
 }
 
-float ChainPlanner::child_rest(const Step& step, uint32_t t, uint32_t m) const {
-  return m < step.hold_child ? infeasible : child_[offset(step.next, t) + m - step.hold_child];
+float ChainPlanner::child_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const {
+  return m < step.hold_child ? infeasible
+                             : level.child[offset(level, step.next, t) + m - step.hold_child];
 }
 
-float ChainPlanner::plain_rest(const Step& step, uint32_t t, uint32_t m) const {
-  return step.extra_plain + plain_[offset(step.next, t) + m - step.hold_plain];
+float ChainPlanner::plain_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const {
+  return step.extra_plain + level.plain[offset(level, step.next, t) + m - step.hold_plain];
 }
 
-float ChainPlanner::cost_of(const Step& step, uint32_t s, uint32_t t, uint32_t m) const {
+float ChainPlanner::cost_of(const Level& level, const Step& step, uint32_t s, uint32_t t,
+                            uint32_t m) const {
   if (m < std::max(step.need, step.hold_plain)) return infeasible;
   float cost = step.cost;
-  if (step.child && !step.keeps) cost += best_[offset(s, step.next) + m];
+  if (step.child && !step.keeps)
+    cost += levels_[step.level].best[offset(levels_[step.level], s, step.next) + m];
   if (step.next == t) return cost;
-  return cost + std::min(child_rest(step, t, m), plain_rest(step, t, m));
+  return cost + std::min(child_rest(level, step, t, m), plain_rest(level, step, t, m));
 }
 
 // The same for all m at once. The time of planning goes into these two loops: they are written so
 // that compilers use vectors.
-void ChainPlanner::relax(const Step& step, uint32_t s, uint32_t t) {
+void ChainPlanner::relax(Level& level, const Step& step, uint32_t s, uint32_t t) {
   const size_t first = std::max(step.need, step.hold_plain), end = options_.slots + size_t{1};
   if (first >= end) return;
   const size_t both = std::clamp<size_t>(step.hold_child, first, end);
   const bool last = step.next == t;
-  float* result = &(step.child ? child_ : plain_)[offset(s, t)];
-  const float* own = step.child && !step.keeps ? &best_[offset(s, step.next)] : zeros_.data();
-  const float* plain = last ? zeros_.data() : &plain_[offset(step.next, t)];
-  const float* child = last ? zeros_.data() : &child_[offset(step.next, t)];
+  const Level& inside = levels_[step.level];
+  float* result = &(step.child ? level.child : level.plain)[offset(level, s, t)];
+  const float* own =
+      step.child && !step.keeps ? &inside.best[offset(inside, s, step.next)] : zeros_.data();
+  const float* plain = last ? zeros_.data() : &level.plain[offset(level, step.next, t)];
+  const float* child = last ? zeros_.data() : &level.child[offset(level, step.next, t)];
   const float cost = step.cost, plain_cost = step.cost + step.extra_plain;
   plain += first - step.hold_plain;
   for (size_t m = first; m < both; ++m, ++plain)
@@ -139,34 +181,51 @@ void ChainPlanner::relax(const Step& step, uint32_t s, uint32_t t) {
 }
 
 void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan) {
-  walk(0, stages_->count(), slots, parent, plan);
+  walk(0, 0, count(), slots, parent, plan);
 }
 
-void ChainPlanner::walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, RecomputePlan& plan) {
-  bool child = child_[offset(s, t) + m] < plain_[offset(s, t) + m];
+void ChainPlanner::walk(uint32_t k, uint32_t s, uint32_t t, uint32_t m, int32_t parent,
+                        RecomputePlan& plan) {
+  const Level& level = levels_[k];
+  bool child = level.child[offset(level, s, t) + m] < level.plain[offset(level, s, t) + m];
   while (s < t) {
     if (child && s + 1 == t) return inner_[s]->append_plan(m, parent, plan);
-    steps_.clear();
-    if (child)
-      add_child_steps(s, t);
-    else
-      add_plain_steps(s, t);
-    const Step step = *std::min_element(
-        steps_.begin(), steps_.end(),
-        [&](const Step& a, const Step& b) { return cost_of(a, s, t, m) < cost_of(b, s, t, m); });
+    const Step step = cheapest_step(level, child, s, t, m);
     if (child) {
       const auto index = static_cast<int32_t>(plan.segments.size());
-      plan.segments.push_back({stages_->positions[s], stages_->positions[step.next], parent});
-      if (step.keeps)
-        plan.keep.insert(plan.keep.end(), step.keeps->kept.begin(), step.keeps->kept.end());
-      else
-        walk(s, step.next, m, index, plan);
+      plan.segments.push_back(
+          {level.stages->positions[s], level.stages->positions[step.next], parent});
+      keep(level, step, s, parent, plan);
+      if (!step.keeps) walk(step.level, s, step.next, m, index, plan);
     }
     if (step.next == t) return;
-    child = child_rest(step, t, m) < plain_rest(step, t, m);
+    child = child_rest(level, step, t, m) < plain_rest(level, step, t, m);
     m -= child ? step.hold_child : step.hold_plain;
     s = step.next;
   }
+}
+
+ChainPlanner::Step ChainPlanner::cheapest_step(const Level& level, bool child, uint32_t s,
+                                               uint32_t t, uint32_t m) {
+  steps_.clear();
+  if (child)
+    add_child_steps(level, s, t);
+  else
+    add_plain_steps(level, s, t);
+  return *std::min_element(steps_.begin(), steps_.end(), [&](const Step& a, const Step& b) {
+    return cost_of(level, a, s, t, m) < cost_of(level, b, s, t, m);
+  });
+}
+
+// What a child segment keeps that is not kept already.
+void ChainPlanner::keep(const Level& level, const Step& step, uint32_t s, int32_t replay,
+                        RecomputePlan& plan) const {
+  if (step.keeps)
+    for (uint32_t v : step.keeps->kept) plan.keep.push_back({v});
+  const Stages& inside = (*stages_)[step.level];
+  for (uint32_t r = inside.positions[s]; r < inside.positions[step.next]; ++r)
+    for (uint32_t v : graph_.records[r].outputs)
+      if (inside.is_kept(v) && !level.stages->is_kept(v)) plan.keep.push_back({v, replay});
 }
 
 }  // namespace rw

@@ -18,6 +18,10 @@ namespace rw {
 // with stage s as plain records. There are two tables. `child` has the costs if the problem starts
 // with a child segment: then all values that cross cut s count as its memory. `plain` has the costs
 // if it starts with plain records: then only those values count that a vjp saves anyway.
+//
+// A segment may keep some of the values made in it, from the forward pass on or from the replay
+// that runs into it: one of a few sets of dear values, the levels. The problems inside such a
+// segment have tables of their own, with what is kept at hand.
 class ChainPlanner {
  public:
   struct Options {
@@ -27,13 +31,16 @@ class ChainPlanner {
     bool whole = true;         // the range is the whole forward: its first run is free
     bool nested = true;        // child segments may have child segments
     uint32_t inner_limit = 0;  // stages inside a stage; 0: a stage is not divided
+    uint32_t longest = 32;     // segment that keeps values, in stages
   };
 
   ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
-               std::shared_ptr<const Stages> stages, const Options& options);
+               std::shared_ptr<const StageLevels> stages, const Options& options);
 
   // Extra cost in `slots` units of memory.
-  float cost(uint32_t slots) const { return best_[offset(0, stages_->count()) + slots]; }
+  float cost(uint32_t slots) const {
+    return levels_[0].best[levels_[0].offset(0, count(), options_.slots) + slots];
+  }
   bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible; }
   uint64_t unit() const { return options_.unit; }
   // Segments and kept values of the plan in `slots` units, appended below `parent`.
@@ -44,7 +51,8 @@ class ChainPlanner {
   // records, then problem (next, t).
   struct Step {
     bool child = false;
-    const KeepOption* keeps = nullptr;  // what the child segment keeps; it has no children then
+    uint32_t level = 0;                 // of what happens inside the child segment
+    const KeepOption* keeps = nullptr;  // what else it keeps; it has no children then
     uint32_t next = 0;
     // The first part needs `need` units to run at all. While the rest, problem (next, t), runs, the
     // first part holds `hold_plain` units if the rest starts with plain records, and `hold_child`
@@ -58,32 +66,54 @@ class ChainPlanner {
   static constexpr float infeasible = 1e30f;  // costs may be added to it: compare with >=
   using Table = std::vector<float>;           // [problem][slots + 1]
 
-  size_t offset(uint32_t s, uint32_t t) const {
-    return (size_t{t} * (t - 1) / 2 + s) * (options_.slots + 1);
+  // The problems where the same values are kept: those of at most `longest` stages.
+  struct Level {
+    const Stages* stages = nullptr;
+    uint32_t longest = 0;
+    std::vector<uint32_t> saved_units;  // by stage
+    Table child, plain, best;           // best: the lesser of the two
+
+    // Problems (s, t) are ordered by t, then s.
+    size_t offset(uint32_t s, uint32_t t, uint32_t slots) const {
+      const uint32_t whole = std::min(t, longest);  // up to t = longest there are t - 1 before
+      const size_t before = size_t{whole} * (whole - 1) / 2 + size_t{t - whole} * longest;
+      return (before + s - (t - whole)) * (slots + 1);
+    }
+  };
+
+  uint32_t count() const { return (*stages_)[0].count(); }
+  size_t offset(const Level& level, uint32_t s, uint32_t t) const {
+    return level.offset(s, t, options_.slots);
   }
-  bool is_free(uint32_t t) const { return options_.whole && t == stages_->count(); }
+  bool is_free(uint32_t t) const { return options_.whole && t == count(); }
   uint32_t units(uint64_t bytes) const {
     return static_cast<uint32_t>(
         std::min<uint64_t>((bytes + options_.unit / 2) / options_.unit, options_.slots + 1));
   }
 
+  void add_level(const Stages& stages, uint32_t longest);
   void divide_stages();
-  void solve(uint32_t s, uint32_t t);
-  void add_plain_steps(uint32_t s, uint32_t t);
-  void add_child_steps(uint32_t s, uint32_t t);
+  void solve(Level& level, uint32_t s, uint32_t t);
+  void add_plain_steps(const Level& level, uint32_t s, uint32_t t);
+  void add_child_steps(const Level& level, uint32_t s, uint32_t t);
+  Step child_step(const Stages& stages, uint32_t s, uint32_t j) const;
+  void add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t);
   void add_keep_steps(uint32_t s, uint32_t j, Step step);
-  void relax(const Step& step, uint32_t s, uint32_t t);
-  float child_rest(const Step& step, uint32_t t, uint32_t m) const;
-  float plain_rest(const Step& step, uint32_t t, uint32_t m) const;
-  float cost_of(const Step& step, uint32_t s, uint32_t t, uint32_t m) const;
-  void walk(uint32_t s, uint32_t t, uint32_t m, int32_t parent, RecomputePlan& plan);
+  Step cheapest_step(const Level& level, bool child, uint32_t s, uint32_t t, uint32_t m);
+  void relax(Level& level, const Step& step, uint32_t s, uint32_t t);
+  float child_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const;
+  float plain_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const;
+  float cost_of(const Level& level, const Step& step, uint32_t s, uint32_t t, uint32_t m) const;
+  void walk(uint32_t level, uint32_t s, uint32_t t, uint32_t m, int32_t parent,
+            RecomputePlan& plan);
+  void keep(const Level& level, const Step& step, uint32_t s, int32_t replay,
+            RecomputePlan& plan) const;
 
   const RecomputeGraph& graph_;
   const std::vector<ValueUse>& uses_;
   Options options_;
-  std::shared_ptr<const Stages> stages_;
-  std::vector<uint32_t> saved_units_;                 // by stage
-  Table child_, plain_, best_;                        // best: the lesser of the two
+  std::shared_ptr<const StageLevels> stages_;
+  std::vector<Level> levels_;
   std::vector<std::unique_ptr<ChainPlanner>> inner_;  // by stage, of its records
   Table zeros_;
   std::vector<Step> steps_;  // of the problem at hand

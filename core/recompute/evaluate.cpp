@@ -39,7 +39,8 @@ class Simulation {
   struct SegmentState {
     std::vector<External> externals;
     std::vector<int32_t> children;
-    std::vector<uint32_t> kept;  // by the plan, or left behind by a later segment
+    std::vector<uint32_t> kept;   // by the plan, or left behind by a later segment
+    std::vector<uint32_t> keeps;  // what its replay keeps for segments inside it
     bool replayed = false;
   };
 
@@ -82,10 +83,16 @@ class Simulation {
         if (maker >= 0 && segment_of_[maker] == segment_of_[i]) saved_at_home_[v] = true;
       }
     }
-    for (uint32_t v : plan_.keep) {
+    for (const auto& [v, replay] : plan_.keep) {
       const int32_t maker = graph_.values[v].record;
       check(maker >= 0 && segment_of_[maker] >= 0, "recompute",
             "kept values must be made inside a segment, got value {}", v);
+      if (replay >= 0) {
+        check(inside(replay, maker) && segment_of_[maker] != replay, "recompute",
+              "what a replay keeps must be made in a segment inside it, got value {}", v);
+        state_[replay].keeps.push_back(v);
+        continue;
+      }
       if (kept_[v]) continue;
       kept_[v] = true;
       state_[segment_of_[maker]].kept.push_back(v);
@@ -161,12 +168,19 @@ class Simulation {
     for (int32_t child : state_[s].children)
       for (const External& e : state_[child].externals)
         if (e.inner) wanted_[e.value] = s;
+    for (uint32_t v : state_[s].keeps) wanted_[v] = s;
     const std::vector<uint32_t> brought_back = execute(s);
     for (uint32_t i = first; i < last; ++i)
       if (is_own(s, i)) hold_saved(graph_.records[i]);
     for (int32_t child : state_[s].children)
       for (External& e : state_[child].externals)
         if (e.inner) hold_external(e);
+    for (uint32_t v : state_[s].keeps) {
+      if (kept_[v]) continue;
+      kept_[v] = true;
+      state_[segment_of_[graph_.values[v].record]].kept.push_back(v);
+      live_.hold(v);
+    }
     for (uint32_t v : brought_back) live_.release(v);
   }
 

@@ -20,10 +20,16 @@ struct RecomputePlan {
     uint32_t first = 0, last = 0;  // records [first, last)
     int32_t parent = -1;           // index of the enclosing segment
   };
+  // A value made inside segments that is not dropped: until its innermost segment was replayed it
+  // is there from the forward pass on or, in a nested segment, from a replay around it.
+  struct Kept {
+    uint32_t value = 0;
+    int32_t replay = -1;  // the segment whose replay makes it; -1: the forward pass
+  };
   std::vector<Segment> segments;  // in forward order, parents before children
-  std::vector<uint32_t> keep;     // values made inside segments that are not dropped
-  double cost = 0;                // extra forward cost, in the graph's unit
-  uint64_t peak = 0;              // bytes of activations and their gradients
+  std::vector<Kept> keep;
+  double cost = 0;    // extra forward cost, in the graph's unit
+  uint64_t peak = 0;  // bytes of activations and their gradients
 };
 
 }  // namespace rw

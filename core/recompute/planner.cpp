@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <span>
 
 #include "rewind/core/recompute/chain.h"
@@ -17,6 +18,57 @@ namespace {
 constexpr uint32_t slot_count = 512;   // of memory, in one dynamic programme
 constexpr uint32_t stage_limit = 160;  // its time grows with the third power
 constexpr uint32_t inner_limit = 16;
+constexpr size_t keep_level_count = 8;
+
+// By value: how many heavy ones were made since the forward pass was last at a single value, the
+// output of a layer.
+std::vector<uint32_t> places_in_layers(const RecomputeGraph& graph,
+                                       const std::vector<ValueUse>& uses) {
+  std::vector<uint32_t> places(graph.values.size());
+  std::vector<int32_t> ends(graph.records.size() + 1);
+  int32_t crossing = 0;
+  uint32_t place = 0;
+  for (size_t i = 0; i < graph.records.size(); ++i) {
+    crossing -= ends[i];
+    for (uint32_t v : graph.records[i].outputs) {
+      if (uses[v].is_heavy) places[v] = place++;
+      if (uses[v].last_reader <= static_cast<int32_t>(i)) continue;
+      ++crossing;
+      ++ends[static_cast<size_t>(uses[v].last_reader)];
+    }
+    if (crossing == 1) place = 0;
+  }
+  return places;
+}
+
+// Sets of heavy values by value, from the dearest per byte to all. Of those that are as dear, the
+// first of each layer come first.
+std::vector<std::vector<bool>> keep_levels(const RecomputeGraph& graph,
+                                           const std::vector<ValueUse>& uses) {
+  const std::vector<uint32_t> places = places_in_layers(graph, uses);
+  std::map<std::pair<double, uint32_t>, std::vector<uint32_t>> classes;
+  double bytes = 0;
+  for (uint32_t v = 0; v < graph.values.size(); ++v)
+    if (uses[v].is_heavy) {
+      classes[{-graph.cost_per_byte(v), places[v]}].push_back(v);
+      bytes += static_cast<double>(graph.values[v].bytes);
+    }
+  std::vector<std::vector<bool>> levels;
+  std::vector<bool> kept(graph.values.size());
+  double sum = 0, last = 0;
+  size_t left = classes.size();
+  for (const auto& [order, values] : classes) {
+    for (uint32_t v : values) {
+      kept[v] = true;
+      sum += static_cast<double>(graph.values[v].bytes);
+    }
+    if (--left > 0 && classes.size() > keep_level_count && sum - last < bytes / keep_level_count)
+      continue;
+    levels.push_back(kept);
+    last = sum;
+  }
+  return levels;
+}
 
 // Runs the dynamic programme with finer and finer slots, from the plain peak down to what is
 // feasible: linear slots alone would be too coarse for plans that need a hundredth of it.
@@ -30,10 +82,11 @@ class BudgetSearch {
     for (const GraphRecord& record : graph.records) cost += record.cost;
     cost_unit_ = cost > 0 ? cost : 1;
     const auto records = static_cast<uint32_t>(graph.records.size());
-    auto stages = std::make_shared<Stages>(graph, uses_,
-                                           cut_into_stages(graph, uses_, 0, records, stage_limit));
-    if (keeps) stages->add_keep_options(graph, uses_);
-    stages_ = std::move(stages);
+    const std::vector<uint32_t> cuts = cut_into_stages(graph, uses_, 0, records, stage_limit);
+    if (keeps)
+      stages_ = std::make_shared<StageLevels>(graph, uses_, cuts, keep_levels(graph, uses_));
+    else
+      stages_ = std::make_shared<StageLevels>(graph, uses_, cuts);
   }
 
   const RecomputePlan& plain() const { return plain_; }
@@ -97,7 +150,7 @@ class BudgetSearch {
   bool nested_;
   RecomputePlan plain_;
   double cost_unit_ = 1;
-  std::shared_ptr<const Stages> stages_;
+  std::shared_ptr<const StageLevels> stages_;
 };
 
 // Slots worth trying, `count` or fewer: spread evenly in the logarithm, each lowered as far as it

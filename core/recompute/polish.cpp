@@ -48,9 +48,22 @@ class Polish {
       if (segment.parent > static_cast<int32_t>(dropped)) --segment.parent;
       plan.segments.push_back(segment);
     }
-    const std::vector<bool> inside = records_in_segments(plan);
-    std::erase_if(plan.keep, [&](uint32_t v) { return !inside[graph_.values[v].record]; });
+    drop_keeps(static_cast<int32_t>(dropped), plan);
     return plan;
+  }
+
+  // Keeps that have no segment any more: what the dropped one's replay kept, what was made in it
+  // alone, and what is now made by the replay that keeps it.
+  void drop_keeps(int32_t dropped, RecomputePlan& plan) const {
+    std::vector<int32_t> innermost(graph_.records.size(), -1);
+    for (size_t s = 0; s < plan.segments.size(); ++s)
+      std::fill(innermost.begin() + plan.segments[s].first,
+                innermost.begin() + plan.segments[s].last, static_cast<int32_t>(s));
+    std::erase_if(plan.keep, [&](RecomputePlan::Kept& kept) {
+      if (kept.replay == dropped) return true;
+      if (kept.replay > dropped) --kept.replay;
+      return innermost[graph_.values[kept.value].record] == kept.replay;
+    });
   }
 
   std::vector<bool> records_in_segments(const RecomputePlan& plan) const {
@@ -65,7 +78,7 @@ class Polish {
   void keep_more() {
     const std::vector<bool> inside = records_in_segments(best_);
     std::vector<bool> kept(graph_.values.size());
-    for (uint32_t v : best_.keep) kept[v] = true;
+    for (const auto& [v, replay] : best_.keep) kept[v] = kept[v] || replay < 0;
     std::vector<uint32_t> more;
     for (uint32_t v = 0; v < graph_.values.size(); ++v) {
       const int32_t record = graph_.values[v].record;
@@ -86,7 +99,7 @@ class Polish {
   }
 
   static RecomputePlan with_kept(RecomputePlan plan, std::span<const uint32_t> values) {
-    plan.keep.insert(plan.keep.end(), values.begin(), values.end());
+    for (uint32_t v : values) plan.keep.push_back({v});
     return plan;
   }
 

@@ -61,8 +61,7 @@ class SpeedPlanner {
       }
     if (first < end) {
       plan_.segments.push_back({first, end, -1});
-      const std::vector<uint32_t> kept = kept_values(first, end);
-      plan_.keep.insert(plan_.keep.end(), kept.begin(), kept.end());
+      for (uint32_t v : kept_values(first, end)) plan_.keep.push_back({v});
     }
     first_ = end;
     saved_ = 0;

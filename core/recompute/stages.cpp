@@ -6,10 +6,6 @@ namespace rw {
 
 namespace {
 
-// Values that cross this many stages unsaved (skips of a U-Net) count as held from their record on.
-// Shorter ones (a residual block's input) are paid for only where a child segment holds them.
-constexpr uint32_t long_skip = 12;
-
 // Of a segment that keeps some of its values: stages, and records where it has several stages.
 constexpr uint32_t longest_kept = 16, most_kept_records = 512;
 
@@ -63,8 +59,14 @@ class Stages::Builder {
         end_rank = uses_[v].rank + 1;
       });
     local_.resize(end_rank > first_rank_ ? end_rank - first_rank_ : 0);
+    out_.kept_before.assign(n_ + 1, 0);
     for (uint32_t i = 0; i < n_; ++i) {
-      for_each_made(i, [&](uint32_t v) { local(v).stage = i; });
+      for_each_made(i, [&](uint32_t v) {
+        local(v).stage = i;
+        local(v).held = out_.is_kept(v);
+        if (local(v).held) out_.kept_before[i + 1] += bytes(v);
+      });
+      out_.kept_before[i + 1] += out_.kept_before[i];
       for (uint32_t r = begin(i); r < end(i); ++r) {
         const GraphRecord& record = graph_.records[r];
         for (uint32_t v : record.inputs)
@@ -90,15 +92,19 @@ class Stages::Builder {
     std::vector<uint64_t> all(n_ * width), held(n_ * width);  // by stages of maker and last user
     for (uint32_t i = 0; i < n_; ++i)
       for_each_made(i, [&](uint32_t v) {
+        if (out_.is_kept(v)) {
+          all[i * width + n_] += bytes(v);
+          held[i * width + n_] += bytes(v);
+          return;
+        }
         if (!crosses_end(v, i)) return;
-        const uint32_t z = stage_of(local(v).last_reader);
-        const bool is_long = z - i >= long_skip;
-        local(v).held |= is_long;
-        all[i * width + z] += bytes(v);
-        if (local(v).held)
-          held[i * width + (is_long ? z : stage_of(local(v).last_saver))] += bytes(v);
-        else
-          for (uint32_t k = i + 1; k <= z; ++k) out_.stages[k].dropped += bytes(v);
+        const uint32_t last = stage_of(local(v).last_reader);
+        const uint32_t saver = local(v).held ? stage_of(local(v).last_saver) : i;
+        all[i * width + last] += bytes(v);
+        held[i * width + saver] += bytes(v);
+        // Plain records hold what they made and saved; what they made last is most of it.
+        const uint32_t first = local(v).held ? std::max(saver + 1, i + 2) : i + 1;
+        for (uint32_t k = first; k <= last; ++k) out_.stages[k].dropped += bytes(v);
       });
     out_.crossing_all = sum_rectangles(all);
     out_.crossing_saved = sum_rectangles(held);
@@ -148,11 +154,11 @@ class Stages::Builder {
     stage.backward_peak = range.backward_peak(crossing_gradients_);
     const auto crosses = [&](uint32_t v) { return range.crosses_end(v); };
     const auto saved = [&](uint32_t v) { return range.saves(v); };
-    stage.sweep = range.cost_to_make(crosses);
-    stage.replay = range.cost_to_make([&](uint32_t v) { return saved(v) || crosses(v); });
-    stage.unaided_tail = range.cost_to_make(saved);
+    const auto kept = [&](uint32_t v) { return out_.is_kept(v); };
+    stage.replay = range.cost_to_make([&](uint32_t v) { return saved(v) || crosses(v); }, kept);
+    stage.unaided_tail = range.cost_to_make(saved, kept);
     // What crosses is still held by the segment that read it when this one is replayed.
-    stage.tail = range.cost_to_make([&](uint32_t v) { return saved(v) && !crosses(v); });
+    stage.tail = range.cost_to_make([&](uint32_t v) { return saved(v) && !crosses(v); }, kept);
   }
 
   void update_crossing_gradients(uint32_t i) {
@@ -164,12 +170,18 @@ class Stages::Builder {
   }
 
   void find_sweep_peaks() {
-    out_.sweep_peaks.resize((n_ + 1) * (n_ + 1));
+    const uint32_t width = n_ + 1;
+    out_.sweep_peaks.resize(width * width);
+    out_.replay_peaks.resize(width * width);
     for (uint32_t s = 0; s < n_; ++s) {
-      uint64_t peak = 0;
+      uint64_t peak = 0, replay_peak = 0;
       for (uint32_t i = s; i < n_; ++i) {
-        peak = std::max(peak, (i > s ? out_.crossing(s, i) : 0) + out_.stages[i].drop_peak);
-        out_.sweep_peaks[s * (n_ + 1) + i + 1] = peak;
+        const uint64_t crossing = i > s ? out_.crossing(s, i) : 0;
+        peak = std::max(peak, crossing + out_.stages[i].drop_peak);
+        replay_peak =
+            std::max(replay_peak, crossing - out_.kept_bytes(s, i) + out_.stages[i].drop_peak);
+        out_.sweep_peaks[s * width + i + 1] = peak;
+        out_.replay_peaks[s * width + i + 1] = replay_peak;
       }
     }
   }
@@ -194,9 +206,28 @@ void Stages::add_keep_options(const RecomputeGraph& graph, const std::vector<Val
 }
 
 Stages::Stages(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
-               std::vector<uint32_t> cuts)
-    : positions(std::move(cuts)) {
+               std::vector<uint32_t> cuts, std::vector<bool> kept)
+    : positions(std::move(cuts)), kept_values(std::move(kept)) {
   Builder(*this, graph, uses);
+}
+
+StageLevels::StageLevels(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+                         const std::vector<uint32_t>& positions,
+                         std::vector<std::vector<bool>> kept) {
+  levels_.emplace_back(graph, uses, positions);
+  if (!kept.empty()) levels_[0].add_keep_options(graph, uses);
+  for (std::vector<bool>& values : kept)
+    levels_.emplace_back(graph, uses, positions, std::move(values));
+  const uint32_t n = levels_[0].count();
+  sweeps_.resize(size_t{size()} * size() * n);
+  for (uint32_t i = 0; i < n; ++i) {
+    const RecordRange range(graph, uses, positions[i], positions[i + 1]);
+    for (uint32_t from = 0; from < size(); ++from)
+      for (uint32_t to = from; to < size(); ++to)
+        sweeps_[(size_t{from} * size() + to) * n + i] = range.cost_to_make(
+            [&](uint32_t v) { return range.crosses_end(v) || levels_[to].is_kept(v); },
+            [&](uint32_t v) { return levels_[from].is_kept(v); });
+  }
 }
 
 }  // namespace rw
