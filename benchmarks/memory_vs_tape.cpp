@@ -6,11 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include <fstream>
+#include <optional>
+#include <span>
 #include <unistd.h>
 
 #include "apps/common/program.h"
 #include "benchmarks/memory/chart.h"
 #include "benchmarks/memory/rows.h"
+#include "benchmarks/memory/times.h"
+#include "rewind/backends/open.h"
 #include "rewind/core/base/error.h"
 
 using namespace rw;
@@ -30,6 +34,7 @@ struct Options {
   std::string device = "vulkan", profile = "rx7900xtx.json", output, name = "memory";
   std::vector<std::string> rows;
   bool all = false, dry_only = false;
+  std::optional<size_t> rounds;
 
   void add_to(CLI::App& app);
   bool wants(const Row& row) const;
@@ -46,6 +51,10 @@ void Options::add_to(CLI::App& app) {
                  "what dry runs predict: a profile's file or name, or a device")
       ->capture_default_str();
   app.add_flag("--dry-only", dry_only, "no real runs");
+  app.add_option(
+      "--rounds", rounds,
+      "time the steps of the chosen rows so often, all ways of a model in turn; 0: never "
+      "(default: 5 times, on a CPU driver only those of the small networks)");
   app.add_option("--output", output, "folder for NAME.json, .csv, .md and .html");
   app.add_option("--name", name, "of the files")->capture_default_str();
 }
@@ -69,6 +78,21 @@ void note(const Result& r) {
   std::fflush(stdout);
 }
 
+void note_times(std::span<const Result> results) {
+  for (const Result& r : results)
+    if (r.times)
+      fmt::print("{:10} {} {:>5}  batch {:<5} {:22} {:7} step {:>9}  time on top {}\n", r.row,
+                 r.about.model, r.about.depth, r.about.batch, variant(r.about), r.method,
+                 step_time(r), time_on_top(r));
+}
+
+// Unasked, steps that take minutes are not timed: those of large networks on a CPU driver.
+size_t rounds_of(const Options& o, const Row& row) {
+  if (o.dry_only) return 0;
+  if (o.rounds) return *o.rounds;
+  return row.run == real_row || !open_backend(o.device)->info().is_cpu ? 5 : 0;
+}
+
 // Returns how many rows failed.
 int run(const Options& o, Report& report) {
   const RowOptions options{.profile = open_profile(o.profile),
@@ -87,8 +111,12 @@ int run(const Options& o, Report& report) {
   int failed = 0;
   for (const Row& row : rows()) {
     if (!o.wants(row)) continue;
+    const size_t first = report.results.size();
     try {
       row.run(options, report);
+      const std::span results = std::span(report.results).subspan(first);
+      time_steps(results, o.device, rounds_of(o, row));
+      note_times(results);
     } catch (const Error& error) {
       fmt::print("row {} failed: {}\n", row.name, error.what());
       ++failed;

@@ -9,6 +9,7 @@
 #include "benchmarks/memory/chart.h"
 #include "benchmarks/memory/measure.h"
 #include "benchmarks/memory/rows.h"
+#include "benchmarks/memory/times.h"
 #include "benchmarks/memory/workloads.h"
 #include "rewind/backends/open.h"
 #include "tests/temporary_folder.h"
@@ -75,6 +76,29 @@ TEST_CASE("memory benchmark: real runs have the predicted tapes and peaks" *
   report.results[3].real->peak += 256;
   report.results[7].real->tape.records += 1;
   CHECK(mispredictions(report).size() == 2);
+}
+
+TEST_CASE("memory benchmark: steps are timed beside the plain ones of their model" *
+          doctest::test_suite("host")) {
+  Report report = small_report();
+  report.results[2].method = "front";  // a point of a front, and one that no device holds
+  report.results[3].reserved = UINT64_MAX;
+  time_steps(report.results, "cpu", 3);
+  for (size_t i = 0; i < report.results.size(); ++i) {
+    INFO("result " << i);
+    const auto& times = report.results[i].times;
+    REQUIRE(times.has_value() == (i != 2 && i != 3));
+    if (!times) continue;
+    CHECK(times->rounds == 3);
+    CHECK(times->is_cpu);
+    CHECK(times->seconds > 0);
+    CHECK((times->least <= times->on_top && times->on_top <= times->most));
+    const bool is_plain = report.results[i].method == "plain";
+    if (is_plain) CHECK((times->least == 0 && times->most == 0));
+    CHECK(time_on_top(report.results[i]).find("CPU driver") != std::string::npos);
+    CHECK(to_json(report)["results"][i]["times"]["rounds"] == 3);
+  }
+  CHECK(time_on_top(report.results[2]).empty());
 }
 
 TEST_CASE("memory benchmark: JSON, CSV and page say the same" * doctest::test_suite("host")) {

@@ -83,17 +83,17 @@ std::string results_table(const Report& report) {
       "<th>Variant</th><th>Method</th><th class='n'>Records</th><th class='n'>Saved</th>"
       "<th class='n'>Saved MB</th><th class='n'>Peak MB</th><th class='n'>Reserved MB</th>"
       "<th class='n'>FLOPs on top</th><th class='n'>Modelled time</th><th class='n'>Step</th>"
-      "</tr>\n";
+      "<th class='n'>Time on top</th></tr>\n";
   for (const Result& r : report.results) {
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td><td class='n'>{}</td><td class='n'>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td class='n'>{}</td><td class='n'>{}</td><td class='n'>{:.1f}</td>"
         "<td class='n'>{:.1f}</td><td class='n'>{:.1f}</td><td class='n'>{:+.1f} %</td>"
-        "<td class='n'>{:+.1f} %</td><td class='n'>{}</td></tr>\n",
+        "<td class='n'>{:+.1f} %</td><td class='n'>{}</td><td class='n'>{}</td></tr>\n",
         r.row, escaped(r.about.model), r.about.depth, r.about.batch, r.about.input,
         variant(r.about), r.method, r.tape.records, r.tape.saved_tensors,
         megabytes(r.tape.saved_bytes), megabytes(r.peak), megabytes(r.reserved), 100 * r.recompute,
-        100 * r.modelled, r.real ? fmt::format("{:.3f} s", r.real->seconds) : "");
+        100 * r.modelled, step_time(r), time_on_top(r));
   }
   return out + "</table></div></details>\n";
 }

@@ -43,6 +43,11 @@ Json to_json(const Result& r) {
                     {"tape", to_json(r.real->tape)},
                     {"step_seconds", r.real->seconds}};
   }
+  if (r.times)
+    json["times"] = {{"device", r.times->device}, {"is_cpu", r.times->is_cpu},
+                     {"rounds", r.times->rounds}, {"step_seconds", r.times->seconds},
+                     {"on_top", r.times->on_top}, {"least", r.times->least},
+                     {"most", r.times->most}};
   return json;
 }
 
@@ -54,11 +59,27 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-std::string step_time(const Result& r) {
-  return r.real ? fmt::format("{:.3f} s", r.real->seconds) : "";
+std::string csv_times(const Result& r) {
+  if (!r.times) return ",,,,";
+  const StepTimes& t = *r.times;
+  return fmt::format("{:.6f},{:.4f},{:.4f},{:.4f},{}", t.seconds, t.on_top, t.least, t.most,
+                     t.is_cpu ? "CPU" : "GPU");
 }
 
 }  // namespace
+
+std::string step_time(const Result& r) {
+  if (r.times) return fmt::format("{:.3f} s", r.times->seconds);
+  return r.real ? fmt::format("{:.3f} s", r.real->seconds) : "";
+}
+
+std::string time_on_top(const Result& r) {
+  if (!r.times) return "";
+  const StepTimes& t = *r.times;
+  if (r.method == "plain") return t.is_cpu ? "plain, CPU driver" : "plain";
+  return fmt::format("{:+.1f} % ({:+.1f} to {:+.1f}{})", 100 * t.on_top, 100 * t.least,
+                     100 * t.most, t.is_cpu ? ", CPU driver" : "");
+}
 
 double megabytes(uint64_t bytes) {
   return static_cast<double>(bytes) / 1e6;
@@ -93,16 +114,18 @@ std::string to_csv(const Report& report) {
   std::string csv =
       "row,model,depth,scale,batch,input,dtype,norm,method,budget,records,saved_tensors,"
       "saved_bytes,peak,reserved,naive,flops,recompute_flops,recompute_modelled_time,dry_seconds,"
-      "real_peak,real_step_seconds,in_peak,device\n";
+      "real_peak,real_step_seconds,step_seconds,time_on_top,time_on_top_least,time_on_top_most,"
+      "timed_on,in_peak,device\n";
   for (const Result& r : report.results) {
     const Case& c = r.about;
     csv += fmt::format(
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.3f},{},{},{},{}\n", r.row,
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.3f},{},{},{},{},{}\n", r.row,
         quoted(c.model), c.depth, c.scale, c.batch, quoted(c.input), name(c.dtype), quoted(c.norm),
         r.method, r.budget, r.tape.records, r.tape.saved_tensors, r.tape.saved_bytes, r.peak,
         r.reserved, r.naive, r.flops, r.recompute, r.modelled, r.dry_seconds,
         r.real ? fmt::format("{}", r.real->peak) : "",
-        r.real ? fmt::format("{:.6f}", r.real->seconds) : "", quoted(c.in_peak), quoted(r.device));
+        r.real ? fmt::format("{:.6f}", r.real->seconds) : "", csv_times(r), quoted(c.in_peak),
+        quoted(r.device));
   }
   return csv;
 }
@@ -128,8 +151,8 @@ std::string to_markdown(const Report& report) {
       out += fmt::format(
           "\n## {}\n\n| model | depth | batch | input | variant | method | records | "
           "saved tensors | saved MB | peak MB | reserved MB | recompute FLOPs | "
-          "modelled time | measured peak | step |\n"
-          "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+          "modelled time | measured peak | step | time on top |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
           r.row);
     row = r.row;
     const std::string method =
@@ -137,10 +160,11 @@ std::string to_markdown(const Report& report) {
     const char* measured = !r.real ? "" : r.real->peak == r.peak ? "equal" : "DIFFERS";
     out += fmt::format(
         "| {} | {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} | {:+.1f} % | "
-        "{:+.1f} % | {} | {} |\n",
+        "{:+.1f} % | {} | {} | {} |\n",
         c.model, c.depth, c.batch, c.input, variant(c), method, r.tape.records,
         r.tape.saved_tensors, megabytes(r.tape.saved_bytes), megabytes(r.peak),
-        megabytes(r.reserved), 100 * r.recompute, 100 * r.modelled, measured, step_time(r));
+        megabytes(r.reserved), 100 * r.recompute, 100 * r.modelled, measured, step_time(r),
+        time_on_top(r));
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,17 @@ struct RealRun {
   uint64_t peak = 0;  // bytes live in the arena
   TapeStats tape;
   double seconds = 0;  // of the second step
+};
+
+// Steps really run in turn with the plain ones of the same model.
+struct StepTimes {
+  std::string device;
+  bool is_cpu = false;  // a software driver: says nothing of a GPU
+  size_t rounds = 0;
+  double seconds = 0;  // of a step, median
+  // Time of a sample on top of the plain one's of the same round, as a share of that: median and
+  // range.
+  double on_top = 0, least = 0, most = 0;
 };
 
 // One workload run in one way. Bytes unless said otherwise.
@@ -36,6 +48,9 @@ struct Result {
   double modelled = 0;     // the same in time, by OpCost::total()
   double dry_seconds = 0;  // that finding and measuring this took
   std::optional<RealRun> real;
+  std::optional<StepTimes> times;
+  // Takes the steps on the default device; seconds: of the last one.
+  std::function<void(double* seconds)> run;
 };
 
 // A figure that was to be reached.
@@ -60,6 +75,9 @@ struct Report {
 double megabytes(uint64_t bytes);  // of a million bytes
 // "BatchNorm off, f32": what tells the series of a row apart.
 std::string variant(const Case& about);
+
+std::string step_time(const Result& r);    // "0.123 s", or nothing
+std::string time_on_top(const Result& r);  // "+12.3 % (+11.0 to +14.2, CPU driver)", or nothing
 
 nlohmann::json to_json(const Report& report);
 std::string to_csv(const Report& report);

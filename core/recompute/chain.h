@@ -9,6 +9,7 @@
 #include "rewind/core/recompute/graph.h"
 #include "rewind/core/recompute/plan.h"
 #include "rewind/core/recompute/stages.h"
+#include "rewind/core/recompute/tuning.h"
 
 namespace rw {
 
@@ -31,7 +32,7 @@ class ChainPlanner {
     bool whole = true;         // the range is the whole forward: its first run is free
     bool nested = true;        // child segments may have child segments
     uint32_t inner_limit = 0;  // stages inside a stage; 0: a stage is not divided
-    uint32_t longest = 32;     // segment that keeps values, in stages
+    uint32_t longest = Tuning::longest_keeping;  // segment that keeps values, in stages
   };
 
   ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,

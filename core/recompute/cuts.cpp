@@ -4,12 +4,11 @@
 #include <numeric>
 #include <queue>
 
+#include "rewind/core/recompute/tuning.h"
+
 namespace rw {
 
 namespace {
-
-// What a byte of a light value counts for where it crosses a cut: it is better dropped.
-constexpr double light_weight = 2;
 
 // Removes cuts one by one: first those that many bytes cross and that part little.
 class CutSelection {
@@ -26,8 +25,8 @@ class CutSelection {
         if (uses[v].saved) saved[i] += static_cast<double>(graph.values[v].bytes);
         const auto last_reader = std::min<int64_t>(uses[v].last_reader, last - 1);
         if (last_reader <= first + i) continue;
-        const double crossing =
-            static_cast<double>(graph.values[v].bytes) * (uses[v].is_heavy ? 1 : light_weight);
+        const double crossing = static_cast<double>(graph.values[v].bytes) *
+                                (uses[v].is_heavy ? 1 : Tuning::light_weight);
         crossing_[i + 1] += crossing;
         crossing_[last_reader - first + 1] -= crossing;
       }

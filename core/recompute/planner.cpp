@@ -10,15 +10,11 @@
 #include "rewind/core/recompute/evaluate.h"
 #include "rewind/core/recompute/polish.h"
 #include "rewind/core/recompute/speed.h"
+#include "rewind/core/recompute/tuning.h"
 
 namespace rw {
 
 namespace {
-
-constexpr uint32_t slot_count = 512;   // of memory, in one dynamic programme
-constexpr uint32_t stage_limit = 160;  // its time grows with the third power
-constexpr uint32_t inner_limit = 16;
-constexpr size_t keep_level_count = 8;
 
 // By value: how many heavy ones were made since the forward pass was last at a single value, the
 // output of a layer.
@@ -62,7 +58,7 @@ std::vector<std::vector<bool>> keep_levels(const RecomputeGraph& graph,
       kept[v] = true;
       sum += static_cast<double>(graph.values[v].bytes);
     }
-    if (--left > 0 && classes.size() > keep_level_count && sum - last < bytes / keep_level_count)
+    if (--left > 0 && classes.size() > Tuning::levels && sum - last < bytes / Tuning::levels)
       continue;
     levels.push_back(kept);
     last = sum;
@@ -82,7 +78,7 @@ class BudgetSearch {
     for (const GraphRecord& record : graph.records) cost += record.cost;
     cost_unit_ = cost > 0 ? cost : 1;
     const auto records = static_cast<uint32_t>(graph.records.size());
-    const std::vector<uint32_t> cuts = cut_into_stages(graph, uses_, 0, records, stage_limit);
+    const std::vector<uint32_t> cuts = cut_into_stages(graph, uses_, 0, records, Tuning::stages);
     if (keeps)
       stages_ = std::make_shared<StageLevels>(graph, uses_, cuts, keep_levels(graph, uses_));
     else
@@ -97,23 +93,23 @@ class BudgetSearch {
 
   ChainPlanner planner(uint64_t range) const {
     ChainPlanner::Options options;
-    options.unit = range / slot_count + 1;
-    options.slots = slot_count;
+    options.unit = range / Tuning::slots + 1;
+    options.slots = Tuning::slots;
     options.cost_unit = cost_unit_;
     options.nested = nested_;
-    options.inner_limit = nested_ ? inner_limit : 0;
+    options.inner_limit = nested_ ? Tuning::inner_stages : 0;
     return {graph_, uses_, stages_, options};
   }
 
   // Calls visit(planner, least feasible slots, whether none follows) for each range of memory.
   template <class F>
   void for_each_range(F&& visit) const {
-    for (uint64_t range = plain_.peak;; range /= fall) {
+    for (uint64_t range = plain_.peak;; range /= Tuning::finer) {
       ChainPlanner planner = this->planner(range);
       uint32_t least = 0;
-      while (least <= slot_count && !planner.is_feasible(least)) ++least;
-      const bool is_last = least > slot_count / fall || planner.unit() == 1;
-      if (least <= slot_count) visit(planner, least, is_last);
+      while (least <= Tuning::slots && !planner.is_feasible(least)) ++least;
+      const bool is_last = least > Tuning::slots / Tuning::finer || planner.unit() == 1;
+      if (least <= Tuning::slots) visit(planner, least, is_last);
       if (is_last) return;
     }
   }
@@ -131,7 +127,7 @@ class BudgetSearch {
     if (plain_.peak <= bytes) return plain_;
     std::optional<RecomputePlan> best;
     const uint64_t most = (bytes + bytes / 8) / planner.unit();
-    for (auto slots = static_cast<uint32_t>(std::min<uint64_t>(most, slot_count));
+    for (auto slots = static_cast<uint32_t>(std::min<uint64_t>(most, Tuning::slots));
          slots > 0 && planner.is_feasible(slots); slots -= 1 + slots / 64) {
       RecomputePlan plan = this->plan(planner, slots);
       if (plan.peak > bytes) continue;
@@ -141,8 +137,6 @@ class BudgetSearch {
     }
     return best;
   }
-
-  static constexpr uint32_t fall = 4;
 
  private:
   const RecomputeGraph& graph_;
@@ -160,7 +154,7 @@ std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t floor, 
   for (int k = 0; k < count; ++k) {
     const double share = count > 1 ? static_cast<double>(k) / (count - 1) : 0;
     auto m = static_cast<uint32_t>(
-        std::lround(slot_count * std::pow(static_cast<double>(floor) / slot_count, share)));
+        std::lround(Tuning::slots * std::pow(static_cast<double>(floor) / Tuning::slots, share)));
     while (m > 0 && planner.is_feasible(m - 1) && planner.cost(m - 1) <= planner.cost(m)) --m;
     if (slots.empty() || m < slots.back()) slots.push_back(m);
   }
@@ -206,7 +200,7 @@ std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count) 
       search.plain(), plan_memory(graph),
       plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
   search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool is_last) {
-    const uint32_t floor = is_last ? least : std::max(least, slot_count / BudgetSearch::fall);
+    const uint32_t floor = is_last ? least : std::max(least, Tuning::slots / Tuning::finer);
     for (uint32_t slots : slots_to_try(planner, floor, count))
       plans.push_back(search.plan(planner, slots));
   });
@@ -231,14 +225,14 @@ std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t b
 
 RecomputePlan plan_memory(const RecomputeGraph& graph) {
   if (graph.records.empty()) return {};
-  constexpr uint32_t tries = 8;  // slots are rounded: the least feasible may not be the least peak
   RecomputePlan best;
   fill_in(graph, best);
   // Where many small values are kept, their rounding adds up: what is cheap by it may not be small.
   for (const bool keeps : {false, true}) {
     const BudgetSearch search(graph, false, keeps);
     search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {
-      for (uint32_t slots = least; slots < std::min(least + tries, slot_count + 1); ++slots) {
+      for (uint32_t slots = least;
+           slots < std::min(least + Tuning::memory_tries, Tuning::slots + 1); ++slots) {
         RecomputePlan plan = search.plan(planner, slots);
         if (plan.peak < best.peak) best = std::move(plan);
       }

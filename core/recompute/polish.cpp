@@ -4,6 +4,7 @@
 #include <span>
 
 #include "rewind/core/recompute/evaluate.h"
+#include "rewind/core/recompute/tuning.h"
 
 namespace rw {
 
@@ -15,7 +16,7 @@ class Polish {
       : graph_(graph),
         bytes_(bytes),
         best_(std::move(plan)),
-        tries_(most_work / std::max<size_t>(1, graph.records.size())) {}
+        tries_(Tuning::polish_work / std::max<size_t>(1, graph.records.size())) {}
 
   RecomputePlan run() {
     keep_more();
@@ -25,9 +26,6 @@ class Polish {
   }
 
  private:
-  static constexpr size_t most_single_tries = 64;
-  static constexpr size_t most_work = 400'000;  // records of all plans tried
-
   bool accept(RecomputePlan plan) {
     if (tries_ == 0) return false;
     --tries_;
@@ -94,7 +92,7 @@ class Polish {
       const size_t middle = fits + (too_many - fits) / 2;
       (accept(with_kept(start, {more.data(), middle})) ? fits : too_many) = middle;
     }
-    for (size_t k = fits; k < std::min(more.size(), fits + most_single_tries); ++k)
+    for (size_t k = fits; k < std::min(more.size(), fits + Tuning::single_tries); ++k)
       accept(with_kept(best_, {&more[k], 1}));
   }
 

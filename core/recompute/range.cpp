@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
+#include "rewind/core/recompute/tuning.h"
+
 namespace rw {
-
-namespace {
-
-constexpr size_t most_options = 12;  // of kept values in one range
-
-}  // namespace
 
 RecordRange::RecordRange(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
                          uint32_t first, uint32_t last)
@@ -78,7 +74,7 @@ std::vector<KeepOption> RecordRange::keep_options(const std::vector<uint32_t>& c
   KeepOption option;
   std::vector<bool> is_kept(saved_.size());
   const auto kept = [&](uint32_t v) { return is_kept[v - base_]; };
-  const size_t step = heavy.size() / most_options + 1;
+  const size_t step = heavy.size() / Tuning::most_options + 1;
   for (size_t k = 0; k < heavy.size(); ++k) {
     const uint32_t v = heavy[k];
     option.kept.push_back(v);

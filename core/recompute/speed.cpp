@@ -5,15 +5,12 @@
 #include <set>
 
 #include "rewind/core/recompute/evaluate.h"
+#include "rewind/core/recompute/tuning.h"
 #include "rewind/core/recompute/uses.h"
 
 namespace rw {
 
 namespace {
-
-// A segment's first records may cost more than they spare (a residual sum holds both its inputs):
-// so many are tried without.
-constexpr uint32_t most_trimmed = 8;
 
 class SpeedPlanner {
  public:
@@ -54,7 +51,7 @@ class SpeedPlanner {
   void close(uint32_t end) {
     int64_t best_gain = 0;
     uint32_t first = end;
-    for (uint32_t i = first_; i < std::min(end, first_ + most_trimmed); ++i)
+    for (uint32_t i = first_; i < std::min(end, first_ + Tuning::most_trimmed); ++i)
       if (const int64_t gain = gain_of(i, end); gain > best_gain) {
         best_gain = gain;
         first = i;

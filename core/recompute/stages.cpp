@@ -2,14 +2,9 @@
 
 #include <algorithm>
 
+#include "rewind/core/recompute/tuning.h"
+
 namespace rw {
-
-namespace {
-
-// Of a segment that keeps some of its values: stages, and records where it has several stages.
-constexpr uint32_t longest_kept = 16, most_kept_records = 512;
-
-}  // namespace
 
 class Stages::Builder {
  public:
@@ -198,8 +193,8 @@ class Stages::Builder {
 void Stages::add_keep_options(const RecomputeGraph& graph, const std::vector<ValueUse>& uses) {
   kept.resize(count());
   for (uint32_t s = 0; s < count(); ++s)
-    for (uint32_t j = s + 1; j <= std::min(count(), s + longest_kept); ++j) {
-      if (j > s + 1 && positions[j] - positions[s] > most_kept_records) break;
+    for (uint32_t j = s + 1; j <= std::min(count(), s + Tuning::longest_options); ++j) {
+      if (j > s + 1 && positions[j] - positions[s] > Tuning::most_option_records) break;
       kept[s].push_back(RecordRange(graph, uses, positions[s], positions[j])
                             .keep_options(stages[j - 1].crossing_gradients));
     }

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "rewind/core/recompute/tuning.h"
+
 namespace rw {
 
 namespace {
-
-// The dearest records per byte that make up this share of the cost are the heavy ones.
-constexpr double heavy_share = 0.9;
 
 double output_bytes(const RecomputeGraph& graph, const GraphRecord& record) {
   double sum = 0;
@@ -27,7 +26,7 @@ void mark_heavy(const RecomputeGraph& graph, std::vector<ValueUse>& uses) {
   std::sort(dearest.begin(), dearest.end());
   double share = 0, threshold = 0;
   for (const auto& [density, i] : dearest) {
-    if (share >= heavy_share * total && density > threshold) break;
+    if (share >= Tuning::heavy_share * total && density > threshold) break;
     share += graph.records[i].cost;
     threshold = density;
     for (uint32_t v : graph.records[i].outputs) uses[v].is_heavy = true;

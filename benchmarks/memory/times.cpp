@@ -1,0 +1,79 @@
+#include "benchmarks/memory/times.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "rewind/backends/open.h"
+#include "rewind/core/memory/default_device.h"
+
+namespace rw::memory {
+
+namespace {
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// What results must have in common to be compared; batches may differ.
+std::string model_of(const Result& r) {
+  return fmt::format("{} {} {} {} {}", r.row, r.about.model, r.about.depth, r.about.input,
+                     variant(r.about));
+}
+
+// Seconds of a sample, by round.
+using Seconds = std::vector<double>;
+
+std::vector<Seconds> run_in_turn(const std::vector<Result*>& ways, size_t rounds) {
+  std::vector<Seconds> seconds(ways.size());
+  for (size_t round = 0; round < rounds; ++round)
+    for (size_t k = 0; k < ways.size(); ++k) {
+      double step = 0;
+      ways[k]->run(&step);
+      seconds[k].push_back(step / static_cast<double>(ways[k]->about.batch));
+    }
+  return seconds;
+}
+
+StepTimes summary(const Result& way, const Seconds& seconds, const Seconds& plain,
+                  const DeviceInfo& device) {
+  Seconds on_top;
+  for (size_t i = 0; i < seconds.size(); ++i) on_top.push_back(seconds[i] / plain[i] - 1);
+  const auto [least, most] = std::minmax_element(on_top.begin(), on_top.end());
+  return {.device = fmt::format("{} ({})", device.name, device.driver),
+          .is_cpu = device.is_cpu,
+          .rounds = seconds.size(),
+          .seconds = median(seconds) * static_cast<double>(way.about.batch),
+          .on_top = median(on_top),
+          .least = *least,
+          .most = *most};
+}
+
+void time_model(const std::vector<Result*>& ways, const DeviceInfo& device, size_t rounds) {
+  const auto plain =
+      std::find_if(ways.begin(), ways.end(), [](const Result* r) { return r->method == "plain"; });
+  if (plain == ways.end() || ways.size() < 2) return;
+  const std::vector<Seconds> seconds = run_in_turn(ways, rounds);
+  const Seconds& of_plain = seconds[static_cast<size_t>(plain - ways.begin())];
+  for (size_t k = 0; k < ways.size(); ++k)
+    ways[k]->times = summary(*ways[k], seconds[k], of_plain, device);
+}
+
+}  // namespace
+
+void time_steps(std::span<Result> results, const std::string& device_name, size_t rounds) {
+  if (rounds == 0) return;
+  const std::shared_ptr<Device> device = Device::create(open_backend(device_name));
+  const DeviceInfo& info = device->info();
+  std::map<std::string, std::vector<Result*>> models;
+  for (Result& r : results)
+    if (r.run && r.method != "front" && r.reserved <= info.memory_bytes)
+      models[model_of(r)].push_back(&r);
+  const auto previous = exchange_default_device(device);
+  for (const auto& [name, ways] : models) time_model(ways, info, rounds);
+  exchange_default_device(previous);
+}
+
+}  // namespace rw::memory

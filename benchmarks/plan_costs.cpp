@@ -1,0 +1,93 @@
+// What plans of the recompute planner cost, for networks that are recorded dry: the yardstick for a
+// change of the planner or of its constants (core/recompute/tuning.h). Peaks and costs are the
+// planner's own (evaluate()), so a run takes a minute and needs no device.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "benchmarks/memory/measure.h"
+#include "benchmarks/memory/workloads.h"
+#include "rewind/core/recompute/evaluate.h"
+#include "rewind/core/recompute/planner.h"
+
+using namespace rw;
+using namespace rw::memory;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Network {
+  const char* name;
+  Workload workload;
+};
+
+std::vector<Network> networks() {
+  return {{"resnet50", resnet50_workload(184, DType::f32)},
+          {"bert-base-264", bert_workload({.preset = "base", .batch = 264})},
+          {"bert-base-704", bert_workload({.preset = "base", .batch = 704})},
+          {"bert-large-84", bert_workload({.preset = "large", .batch = 84})},
+          {"cifar-k19", cifar_workload(19, 1280, false, DType::f32)},
+          {"cifar-k20-bn", cifar_workload(20, 128, true, DType::f32)},
+          {"resnet1001", resnet1001_workload(32, DType::f32)}};
+}
+
+// The forward pass, with costs that the objective gives.
+RecomputeGraph record(const Workload& workload, const Profile& profile,
+                      const RecomputeObjective& objective) {
+  RecordedGraph recorded;
+  dry_run(profile.open(),
+          [&] {
+            const RecomputeScope scope(Recompute{}, &recorded);
+            workload.run();
+          },
+          {.pack = false});
+  for (size_t i = 0; i < recorded.costs.size(); ++i)
+    recorded.graph.records[i].cost = objective(recorded.costs[i]);
+  return std::move(recorded.graph);
+}
+
+void measure(const Network& network, const Profile& profile, const std::vector<double>& shares,
+             const RecomputeObjective& objective) {
+  const RecomputeGraph graph = record(network.workload, profile, objective);
+  double forward = 0;
+  for (const GraphRecord& r : graph.records) forward += r.cost;
+  const auto plain = static_cast<double>(evaluate(graph, {}).peak);
+  const auto text =
+      [&](const RecomputePlan& plan) {  // of forward and backward, which is twice that
+        return fmt::format("{:.2f}", 100 * plan.cost / (3 * forward));
+      };
+  const auto start = Clock::now();
+  fmt::print("| {} |", network.name);
+  for (const double share : shares) {
+    const auto plan = plan_budget(graph, static_cast<uint64_t>(share * plain));
+    fmt::print(" {} |", plan ? text(*plan) : "-");
+  }
+  const RecomputePlan least = plan_budgets(graph).back(), memory = plan_memory(graph);
+  for (const RecomputePlan& plan : {least, memory})
+    fmt::print(" {:.4f} at {} |", static_cast<double>(plan.peak) / plain, text(plan));
+  fmt::print(" {:.1f} |\n", std::chrono::duration<double>(Clock::now() - start).count());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What plans cost, in % on top of a step, at shares of the plain peak.");
+  std::string profile = "rx7900xtx.json";
+  std::vector<double> shares = {0.5, 0.33, 0.25, 0.2, 0.15, 0.1};
+  RecomputeObjective objective{.flops_per_byte = 2};
+  app.add_option("--profile", profile, "of the device")->capture_default_str();
+  app.add_option("--share", shares, "of the plain peak")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--flops-per-byte", objective.flops_per_byte, "what memory traffic costs")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  fmt::print("| network |");
+  for (const double share : shares) fmt::print(" {} |", share);
+  fmt::print(" least | plan_memory | seconds |\n|---|");
+  for (size_t k = 0; k < shares.size() + 3; ++k) fmt::print("---|");
+  fmt::print("\n");
+  for (const Network& network : networks())
+    measure(network, open_profile(profile), shares, objective);
+}
