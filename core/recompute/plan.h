@@ -27,9 +27,9 @@ struct RecomputePlan {
     int32_t replay = -1;  // the segment whose replay makes it; -1: the forward pass
   };
   std::vector<Segment> segments;  // in forward order, parents before children
-  std::vector<Kept> keep;
-  double cost = 0;    // extra forward cost, in the graph's unit
-  uint64_t peak = 0;  // bytes of activations and their gradients
+  std::vector<Kept> keep;         // in any order
+  double cost = 0;                // extra forward cost, in the graph's unit
+  uint64_t peak = 0;              // bytes of activations and their gradients
 };
 
 }  // namespace rw

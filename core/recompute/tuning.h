@@ -10,7 +10,7 @@ namespace rw {
 // those of plans at shares of the plain peak, by benchmarks/plan_costs.
 struct Tuning {
   // ---- the dynamic programme (planner.cpp, chain.h)
-  // Of memory, in one programme: its time grows in proportion. 1024 change no row by 3 %.
+  // Of memory, in one programme: its time grows in proportion.
   static constexpr uint32_t slots = 512;
   // The next programme has this part of the memory: plans for a hundredth of the plain peak need
   // finer slots.
