@@ -87,10 +87,9 @@ void note_times(std::span<const Result> results) {
 }
 
 // Unasked, steps that take minutes are not timed: those of large networks on a CPU driver.
-size_t rounds_of(const Options& o, const Row& row) {
-  if (o.dry_only) return 0;
-  if (o.rounds) return *o.rounds;
-  return row.run == real_row || !open_backend(o.device)->info().is_cpu ? 5 : 0;
+bool times_large_networks(const Options& o) {
+  if (o.dry_only || o.rounds) return !o.dry_only;
+  return !open_backend(o.device)->info().is_cpu;
 }
 
 // Returns how many rows failed.
@@ -109,13 +108,15 @@ int run(const Options& o, Report& report) {
              report.profile);
   // A row that fails leaves the others their results.
   int failed = 0;
+  const bool times_all = times_large_networks(o);
   for (const Row& row : rows()) {
     if (!o.wants(row)) continue;
     const size_t first = report.results.size();
     try {
       row.run(options, report);
       const std::span results = std::span(report.results).subspan(first);
-      time_steps(results, o.device, rounds_of(o, row));
+      if (!times_all && row.run != real_row) continue;
+      time_steps(results, o.device, o.rounds.value_or(5));
       note_times(results);
     } catch (const Error& error) {
       fmt::print("row {} failed: {}\n", row.name, error.what());

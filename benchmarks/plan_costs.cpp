@@ -33,24 +33,11 @@ std::vector<Network> networks() {
           {"resnet1001", resnet1001_workload(32, DType::f32)}};
 }
 
-// The forward pass, with costs that the objective gives.
-RecomputeGraph record(const Workload& workload, const Profile& profile,
-                      const RecomputeObjective& objective) {
-  RecordedGraph recorded;
-  dry_run(profile.open(),
-          [&] {
-            const RecomputeScope scope(Recompute{}, &recorded);
-            workload.run();
-          },
-          {.pack = false});
-  for (size_t i = 0; i < recorded.costs.size(); ++i)
-    recorded.graph.records[i].cost = objective(recorded.costs[i]);
-  return std::move(recorded.graph);
-}
-
 void measure(const Network& network, const Profile& profile, const std::vector<double>& shares,
              const RecomputeObjective& objective) {
-  const RecomputeGraph graph = record(network.workload, profile, objective);
+  const RecomputeSearch search(
+      profile.open, [&] { network.workload.run(); }, objective);
+  const RecomputeGraph& graph = search.recorded().graph;
   double forward = 0;
   for (const GraphRecord& r : graph.records) forward += r.cost;
   const auto plain = static_cast<double>(evaluate(graph, {}).peak);

@@ -255,8 +255,8 @@ TEST_CASE("recompute: one output of several is kept, and the others are dropped"
   CHECK(held[0] - held[1] == bytes[0] - bytes[1]);
 }
 
-TEST_CASE("recompute: values that a replay keeps for segments inside" *
-          doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments inside" *
+                                 doctest::test_suite("host")) {
   constexpr int depth = 24;
   std::vector<float> plain;
   uint64_t predicted_saving = 0;
@@ -273,7 +273,6 @@ TEST_CASE("recompute: values that a replay keeps for segments inside" *
   const RecomputeGraph& graph = recorded.graph;
   const auto last = static_cast<uint32_t>(graph.records.size()) - 2;
   std::mt19937 random(3);
-  const auto previous = exchange_default_device(Device::create(open_backend("cpu")));
   program(&plain);
   for (int k = 0; k < 40; ++k) {
     INFO("plan " << k);
@@ -320,7 +319,6 @@ TEST_CASE("recompute: values that a replay keeps for segments inside" *
     };
     CHECK(std::abs(unknown(plan) - unknown(without)) <= 2 * value);
   }
-  exchange_default_device(previous);
   CHECK(predicted_saving > 20);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 #include "rewind/core/base/error.h"
@@ -206,7 +207,19 @@ TEST_CASE("recompute: a residual input that nobody saves any more is held for a 
   }
   b.add({x}, 4, {.saves_inputs = true});
   const PlanCost plain = evaluate(b.graph, {});
-  // What the programme thinks to fit does fit.
+  // What the programme thinks to fit does fit, with a stage for each record.
+  const auto uses = value_uses(b.graph);
+  std::vector<uint32_t> cuts(b.graph.records.size() + 1);
+  std::iota(cuts.begin(), cuts.end(), 0u);
+  constexpr uint32_t slots = 200;
+  const uint64_t unit = plain.peak / slots + 1;
+  ChainPlanner planner(b.graph, uses, std::make_shared<const StageLevels>(b.graph, uses, cuts),
+                       {.unit = unit, .slots = slots});
+  for (uint32_t m = slots; planner.is_feasible(m); --m) {
+    RecomputePlan plan;
+    planner.append_plan(m, -1, plan);
+    CHECK(evaluate(b.graph, plan).peak <= unit * m * 21 / 20);  // bytes are rounded
+  }
   for (const double share : {0.8, 0.6, 0.5, 0.4}) {
     const auto bytes = static_cast<uint64_t>(share * static_cast<double>(plain.peak));
     const auto plan = plan_budget(b.graph, bytes);

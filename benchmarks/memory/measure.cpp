@@ -128,11 +128,10 @@ std::vector<Result> Bench::front() {
 
 void Bench::run_really(Result& result, const std::string& device_name) {
   const auto device = Device::create(open_backend(device_name));
-  const auto previous = exchange_default_device(device);
+  const DeviceScope scope(device);
   RealRun real{.device = fmt::format("{} ({})", device->info().name, device->info().driver)};
   workload_.run(last_, &real.tape, &real.seconds);
   real.peak = device->memory_report().peak;
-  exchange_default_device(previous);
   result.real = std::move(real);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "rewind/backends/open.h"
 #include "rewind/core/memory/default_device.h"
@@ -71,9 +70,8 @@ void time_steps(std::span<Result> results, const std::string& device_name, size_
   for (Result& r : results)
     if (r.run && r.method != "front" && r.reserved <= info.memory_bytes)
       models[model_of(r)].push_back(&r);
-  const auto previous = exchange_default_device(device);
+  const DeviceScope scope(device);
   for (const auto& [name, ways] : models) time_model(ways, info, rounds);
-  exchange_default_device(previous);
 }
 
 }  // namespace rw::memory

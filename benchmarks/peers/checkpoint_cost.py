@@ -14,8 +14,9 @@ import time
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
+
+from plain_step import Layer, most_allocated
 
 
 class ResidualBlock(nn.Module):
@@ -30,23 +31,6 @@ class ResidualBlock(nn.Module):
     def forward(self, x):
         y = self.conv2(F.relu(self.conv1(F.relu(x))))
         return y + (x if self.shortcut is None else self.shortcut(x))
-
-
-class EncoderLayer(nn.Module):
-    def __init__(self, hidden, heads, inner):
-        super().__init__()
-        self.heads = heads
-        self.query, self.key, self.value, self.dense = (nn.Linear(hidden, hidden) for _ in range(4))
-        self.inner, self.outer = nn.Linear(hidden, inner), nn.Linear(inner, hidden)
-        self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-
-    def forward(self, x):
-        def split(t):
-            return t.view(*t.shape[:2], self.heads, -1).transpose(1, 2)
-
-        y = F.scaled_dot_product_attention(split(self.query(x)), split(self.key(x)), split(self.value(x)))
-        x = self.norm1(x + F.dropout(self.dense(y.transpose(1, 2).flatten(2)), 0.1))
-        return self.norm2(x + F.dropout(self.outer(F.gelu(self.inner(x))), 0.1))
 
 
 class Chain(nn.Module):
@@ -99,21 +83,17 @@ def bert_tiny(batch=4, length=128, hidden=128, vocabulary=30522):
     chosen = (torch.arange(20) + length * torch.arange(batch).unsqueeze(1)).flatten()
     targets = torch.zeros(len(chosen), dtype=torch.int64)
     last = Part(lambda x, t: F.cross_entropy(F.linear(x.flatten(0, 1)[chosen], t.weight), targets), tokens)
-    blocks = [EncoderLayer(hidden, 2, 4 * hidden) for _ in range(2)]
+    blocks = [Layer(hidden, 2, False, 0.1) for _ in range(2)]
     return Chain(first, blocks, last), torch.zeros(batch, length, dtype=torch.int64)
 
 
 def peak(make, replays):
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+    def two_steps():
         model, x = make()
         for _ in range(2):
             step(model, x, replays)
-    held = most = 0
-    changes = [e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"]
-    for event in sorted(changes, key=lambda e: e.start_ns()):
-        held += event.nbytes()
-        most = max(most, held)
-    return most
+
+    return most_allocated(two_steps)
 
 
 def main():

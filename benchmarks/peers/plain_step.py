@@ -191,13 +191,10 @@ def bert():
     return model, torch.optim.AdamW(model.parameters()), loss
 
 
-def peak(make):
+def most_allocated(body):
+    """The most bytes that PyTorch's allocator held at once while body() ran, by its profiler."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        model, optimizer, loss = make()
-        for _ in range(2):
-            loss().backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        body()
     held = most = 0
     changes = [e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"]
     for event in sorted(changes, key=lambda e: e.start_ns()):
@@ -206,7 +203,16 @@ def peak(make):
     return most
 
 
+def two_steps(make):
+    model, optimizer, loss = make()
+    for _ in range(2):
+        loss().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
 MODELS = {"unet": unet, "resnet50": resnet, "bert-base": bert, "decoder": decoder}
 
-for name in sys.argv[1:] or MODELS:
-    print(f"{name} {peak(MODELS[name]) / 2**20:.1f}", flush=True)
+if __name__ == "__main__":
+    for name in sys.argv[1:] or MODELS:
+        print(f"{name} {most_allocated(lambda: two_steps(MODELS[name])) / 2**20:.1f}", flush=True)

@@ -77,23 +77,6 @@ void check_input(std::span<const Lifetime> lifetimes, std::span<const uint64_t> 
   }
 }
 
-}  // namespace
-
-uint64_t Layout::height() const {
-  return std::accumulate(regions.begin(), regions.end(), uint64_t{0});
-}
-
-uint64_t lower_bound(std::span<const Lifetime> lifetimes) {
-  uint64_t live = 0, most = 0;
-  for (const auto& [time, begins, id] : sorted_events(lifetimes)) {
-    live += begins ? lifetimes[id].size : -lifetimes[id].size;
-    most = std::max(most, live);
-  }
-  return most;
-}
-
-namespace {
-
 // The input in units of 2^shift bytes, the smallest in which addresses have 30 bits: bytes below
 // 256 MiB in all, the 256 bytes of arenas below 64 GiB. Larger ones round up, which leaves that
 // much unused behind each lifetime.
@@ -123,6 +106,19 @@ struct Units {
 };
 
 }  // namespace
+
+uint64_t Layout::height() const {
+  return std::accumulate(regions.begin(), regions.end(), uint64_t{0});
+}
+
+uint64_t lower_bound(std::span<const Lifetime> lifetimes) {
+  uint64_t live = 0, most = 0;
+  for (const auto& [time, begins, id] : sorted_events(lifetimes)) {
+    live += begins ? lifetimes[id].size : -lifetimes[id].size;
+    most = std::max(most, live);
+  }
+  return most;
+}
 
 Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
                uint64_t max_region) {

@@ -82,14 +82,16 @@ uint32_t RecomputePass::value_of(const Edge& edge) {
 }
 
 void RecomputePass::after_record(const Record& record) {
-  const auto index = static_cast<size_t>(tape_.end() - first_);
-  const auto [begin, end] = replay_keeps_.equal_range(index);
-  if (!diverged_)
-    for (auto keep = begin; keep != end; ++keep) {
-      const auto& [number, slot, replay] = keep->second;
-      tape_.keep_in_replay(handles_.at(static_cast<size_t>(replay)), record.outputs.at(slot).id);
-    }
+  if (!diverged_ && !replay_keeps_.empty()) keep_in_replays(record);
   if (record_) record_node(record);
+}
+
+void RecomputePass::keep_in_replays(const Record& record) {
+  const auto [begin, end] = replay_keeps_.equal_range(static_cast<size_t>(tape_.end() - first_));
+  for (auto keep = begin; keep != end; ++keep) {
+    const auto& [number, slot, replay] = keep->second;
+    tape_.keep_in_replay(handles_.at(static_cast<size_t>(replay)), record.outputs.at(slot).id);
+  }
 }
 
 void RecomputePass::record_node(const Record& record) {

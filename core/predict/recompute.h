@@ -66,6 +66,7 @@ class RecomputePass {
   const std::string& difference() const { return difference_; }  // what it did instead
 
  private:
+  void keep_in_replays(const Record& record);
   void record_node(const Record& record);
   void sum_leaf_gradients();
   uint32_t value_of(const Edge& edge);

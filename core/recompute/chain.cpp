@@ -21,7 +21,8 @@ ChainPlanner::ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueU
 }
 
 void ChainPlanner::add_level(const Stages& stages, uint32_t longest) {
-  Level level{&stages, longest, {}, {}, {}, {}};
+  Level level{
+      .number = static_cast<uint32_t>(levels_.size()), .stages = &stages, .longest = longest};
   uint64_t sum = 0;  // what one rounding leaves goes into the next: small stages add up
   for (const Stages::Stage& stage : stages.stages) {
     sum += stage.saved;
@@ -46,9 +47,7 @@ void ChainPlanner::divide_stages() {
     options.whole = is_free(i + 1);
     const auto cuts = cut_into_stages(graph_, uses_, first, last, options_.inner_limit);
     inner_[i] = std::make_unique<ChainPlanner>(
-        graph_, uses_,
-        std::make_shared<const StageLevels>(graph_, uses_, cuts, std::vector<std::vector<bool>>()),
-        options);
+        graph_, uses_, std::make_shared<const StageLevels>(graph_, uses_, cuts), options);
     for (uint32_t m = 0; m <= options_.slots; ++m)
       levels_[0].child[offset(levels_[0], i, i + 1) + m] = inner_[i]->cost(m);
   }
@@ -80,7 +79,7 @@ void ChainPlanner::add_plain_steps(const Level& level, uint32_t s, uint32_t t) {
 }
 
 void ChainPlanner::add_child_steps(const Level& level, uint32_t s, uint32_t t) {
-  const auto own = static_cast<uint32_t>(&level - levels_.data()), all = stages_->size() - 1;
+  const uint32_t own = level.number, all = stages_->size() - 1;
   add_segment_steps(level, own, s, t);
   // Any level may begin in the forward pass; a replay keeps all or nothing for a child segment.
   for (uint32_t k = is_free(t) ? own + 1 : std::max(own + 1, all); k <= all; ++k)
@@ -90,7 +89,7 @@ void ChainPlanner::add_child_steps(const Level& level, uint32_t s, uint32_t t) {
 // Child segments [s, j) of a problem in `level` with what `inner` keeps inside.
 void ChainPlanner::add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t) {
   const Stages &stages = *level.stages, &inside = (*stages_)[inner];
-  const auto own = static_cast<uint32_t>(&level - levels_.data());
+  const uint32_t own = level.number;
   double sweep = 0;
   for (uint32_t j = s + 1; j < std::min(t, s + levels_[inner].longest + 1); ++j) {
     if (!is_free(t)) sweep += stages_->sweep(own, inner, j - 1) / options_.cost_unit;

@@ -40,7 +40,7 @@ class ChainPlanner {
 
   // Extra cost in `slots` units of memory.
   float cost(uint32_t slots) const {
-    return levels_[0].best[levels_[0].offset(0, count(), options_.slots) + slots];
+    return levels_[0].best[offset(levels_[0], 0, count()) + slots];
   }
   bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible; }
   uint64_t unit() const { return options_.unit; }
@@ -69,22 +69,19 @@ class ChainPlanner {
 
   // The problems where the same values are kept: those of at most `longest` stages.
   struct Level {
+    uint32_t number = 0;
     const Stages* stages = nullptr;
     uint32_t longest = 0;
     std::vector<uint32_t> saved_units;  // by stage
     Table child, plain, best;           // best: the lesser of the two
-
-    // Problems (s, t) are ordered by t, then s.
-    size_t offset(uint32_t s, uint32_t t, uint32_t slots) const {
-      const uint32_t whole = std::min(t, longest);  // up to t = longest there are t - 1 before
-      const size_t before = size_t{whole} * (whole - 1) / 2 + size_t{t - whole} * longest;
-      return (before + s - (t - whole)) * (slots + 1);
-    }
   };
 
   uint32_t count() const { return (*stages_)[0].count(); }
+  // Problems (s, t) are ordered by t, then s.
   size_t offset(const Level& level, uint32_t s, uint32_t t) const {
-    return level.offset(s, t, options_.slots);
+    const uint32_t whole = std::min(t, level.longest);  // up to t = longest there are t - 1 before
+    const size_t before = size_t{whole} * (whole - 1) / 2 + size_t{t - whole} * level.longest;
+    return (before + s - (t - whole)) * (options_.slots + 1);
   }
   bool is_free(uint32_t t) const { return options_.whole && t == count(); }
   uint32_t units(uint64_t bytes) const {
@@ -97,7 +94,6 @@ class ChainPlanner {
   void solve(Level& level, uint32_t s, uint32_t t);
   void add_plain_steps(const Level& level, uint32_t s, uint32_t t);
   void add_child_steps(const Level& level, uint32_t s, uint32_t t);
-  Step child_step(const Stages& stages, uint32_t s, uint32_t j) const;
   void add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t);
   void add_keep_steps(uint32_t s, uint32_t j, Step step);
   Step cheapest_step(const Level& level, bool child, uint32_t s, uint32_t t, uint32_t m);

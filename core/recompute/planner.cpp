@@ -79,10 +79,9 @@ class BudgetSearch {
     cost_unit_ = cost > 0 ? cost : 1;
     const auto records = static_cast<uint32_t>(graph.records.size());
     const std::vector<uint32_t> cuts = cut_into_stages(graph, uses_, 0, records, Tuning::stages);
-    if (keeps)
-      stages_ = std::make_shared<StageLevels>(graph, uses_, cuts, keep_levels(graph, uses_));
-    else
-      stages_ = std::make_shared<StageLevels>(graph, uses_, cuts);
+    std::vector<std::vector<bool>> kept;
+    if (keeps) kept = keep_levels(graph, uses_);
+    stages_ = std::make_shared<StageLevels>(graph, uses_, cuts, std::move(kept));
   }
 
   const RecomputePlan& plain() const { return plain_; }

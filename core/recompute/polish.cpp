@@ -53,10 +53,7 @@ class Polish {
   // Keeps that have no segment any more: what the dropped one's replay kept, what was made in it
   // alone, and what is now made by the replay that keeps it.
   void drop_keeps(int32_t dropped, RecomputePlan& plan) const {
-    std::vector<int32_t> innermost(graph_.records.size(), -1);
-    for (size_t s = 0; s < plan.segments.size(); ++s)
-      std::fill(innermost.begin() + plan.segments[s].first,
-                innermost.begin() + plan.segments[s].last, static_cast<int32_t>(s));
+    const std::vector<int32_t> innermost = innermost_segments(plan);
     std::erase_if(plan.keep, [&](RecomputePlan::Kept& kept) {
       if (kept.replay == dropped) return true;
       if (kept.replay > dropped) --kept.replay;
@@ -64,23 +61,24 @@ class Polish {
     });
   }
 
-  std::vector<bool> records_in_segments(const RecomputePlan& plan) const {
-    std::vector<bool> inside(graph_.records.size());
-    for (const auto& segment : plan.segments)
-      if (segment.parent < 0)
-        std::fill(inside.begin() + segment.first, inside.begin() + segment.last, true);
-    return inside;
+  // By record; -1: none.
+  std::vector<int32_t> innermost_segments(const RecomputePlan& plan) const {
+    std::vector<int32_t> innermost(graph_.records.size(), -1);
+    for (size_t s = 0; s < plan.segments.size(); ++s)
+      std::fill(innermost.begin() + plan.segments[s].first,
+                innermost.begin() + plan.segments[s].last, static_cast<int32_t>(s));
+    return innermost;
   }
 
   // As many as fit of the values that are not kept, the dearest per byte first; then single ones.
   void keep_more() {
-    const std::vector<bool> inside = records_in_segments(best_);
+    const std::vector<int32_t> innermost = innermost_segments(best_);
     std::vector<bool> kept(graph_.values.size());
     for (const auto& [v, replay] : best_.keep) kept[v] = kept[v] || replay < 0;
     std::vector<uint32_t> more;
     for (uint32_t v = 0; v < graph_.values.size(); ++v) {
       const int32_t record = graph_.values[v].record;
-      if (record >= 0 && inside[record] && !kept[v] && graph_.records[record].cost > 0)
+      if (record >= 0 && innermost[record] >= 0 && !kept[v] && graph_.records[record].cost > 0)
         more.push_back(v);
     }
     std::stable_sort(more.begin(), more.end(), [&](uint32_t a, uint32_t b) {

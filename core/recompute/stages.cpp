@@ -23,7 +23,6 @@ class Stages::Builder {
  private:
   static constexpr uint32_t outside = UINT32_MAX;
   struct Local {
-    uint32_t stage = outside;  // that makes it
     int32_t last_reader = -1;  // in the range
     int32_t last_saver = -1;   // in the range
     bool held = false;         // while plain records run after it
@@ -57,7 +56,6 @@ class Stages::Builder {
     out_.kept_before.assign(n_ + 1, 0);
     for (uint32_t i = 0; i < n_; ++i) {
       for_each_made(i, [&](uint32_t v) {
-        local(v).stage = i;
         local(v).held = out_.is_kept(v);
         if (local(v).held) out_.kept_before[i + 1] += bytes(v);
       });
