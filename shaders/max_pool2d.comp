@@ -1,5 +1,5 @@
-//! buffers: x:T:read y:T:write index:i32:write
-//! types: T = f32 f16
+//! buffers: x:T:read y:T:write tap:I:write
+//! types: T = f32 f16; I = u8 i32
 //! params: PoolParams
 //! local: 64
 #include "numbers.glsl"
@@ -34,8 +34,8 @@ void pool(Position o, bool whole, out Best lo, out Best hi) {
       } else {
         x_lo = vec4(load_x(input_at(o, h, w)));
       }
-      improve(lo, x_lo, int(h * p.in_w + w));
-      if (whole) improve(hi, x_hi, int(h * p.in_w + w));
+      improve(lo, x_lo, int(kh * p.kernel_w + kw));
+      if (whole) improve(hi, x_hi, int(kh * p.kernel_w + kw));
     }
   }
 }
@@ -47,12 +47,12 @@ void main() {
   if (is_whole(i, n, p.channels | p.offset[0] | p.offset[1] | p.offset[2])) {
     pool(position(i, p.out_h, p.out_w), true, lo, hi);
     store8_y(i, lo.value, hi.value);
-    store8_index(i, lo.at, hi.at);
+    store8_tap(i, lo.at, hi.at);
   } else {
     for (uint k = i; k < flat_end(i, n); ++k) {
       pool(position(k, p.out_h, p.out_w), false, lo, hi);
       store_y(k, lo.value.x);
-      store_index(k, lo.at.x);
+      store_tap(k, lo.at.x);
     }
   }
 }

@@ -1,25 +1,33 @@
-//! buffers: dy:T:read index:i32:read dx:T:write
-//! types: T = f32 f16
+//! buffers: dy:T:read tap:I:read dx:T:write
+//! types: T = f32 f16; I = u8 i32
 //! params: PoolParams
 //! local: 64
 #include "pool.glsl"
 
+// Which step of window `o` along one axis lies at input position x; what no window has where none does.
+uint step_at(uint x, uint o, uint stride, uint pad, uint dilation) {
+  uint reach = x + pad - o * stride, step = reach / dilation;
+  return step * dilation == reach ? step : 0x10000u;
+}
+
 // Gathers: an input takes dy of every window that chose it.
 void grad(Position at, bool whole, out vec4 dx_lo, out vec4 dx_hi) {
   dx_lo = dx_hi = vec4(0.0);
-  int chosen = int(at.h * p.in_w + at.w);
   uvec2 rows = windows_of_row(at.h), columns = windows_of_column(at.w);
   for (uint oh = rows.x; oh < rows.y; ++oh) {
+    uint kh = step_at(at.h, oh, p.stride_h, p.pad_h, p.dilation_h);
     for (uint ow = columns.x; ow < columns.y; ++ow) {
       uint o = output_at(at, oh, ow);
+      uint kw = step_at(at.w, ow, p.stride_w, p.pad_w, p.dilation_w);
+      int tap = (kh | kw) < 0x10000u ? int(kh * p.kernel_w + kw) : -2;
       if (whole) {
         vec4 lo, hi;
-        ivec4 index_lo, index_hi;
+        ivec4 tap_lo, tap_hi;
         load8_dy(o, lo, hi);
-        load8_index(o, index_lo, index_hi);
-        dx_lo += mix(vec4(0.0), lo, equal(index_lo, ivec4(chosen)));
-        dx_hi += mix(vec4(0.0), hi, equal(index_hi, ivec4(chosen)));
-      } else if (load_index(o) == chosen) {
+        load8_tap(o, tap_lo, tap_hi);
+        dx_lo += mix(vec4(0.0), lo, equal(tap_lo, ivec4(tap)));
+        dx_hi += mix(vec4(0.0), hi, equal(tap_hi, ivec4(tap)));
+      } else if (load_tap(o) == tap) {
         dx_lo.x += load_dy(o);
       }
     }

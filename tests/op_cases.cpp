@@ -325,6 +325,10 @@ void add_network(Table& t) {
     t.row(fmt::format("avg_pool2d {}", name), {x({2, 6, 5, 3})},
           [o](const Tensors& in) { return avg_pool2d(in[0], o); });
   }
+  t.row("max_pool2d of windows whose places do not fit a byte", {x({1, 18, 17, 2})},
+        [](const Tensors& in) {
+          return max_pool2d(in[0], {.kernel = {17, 16}, .stride = 1});
+        });
   t.row("max_pool2d dilated", {x({1, 6, 7, 2})}, [](const Tensors& in) {
     return max_pool2d(in[0], {.kernel = 2, .stride = 1, .dilation = 2});
   });

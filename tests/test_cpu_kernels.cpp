@@ -151,13 +151,15 @@ TEST_CASE("pooling: padding, ties, gradients") {
   p.kernel_h = p.kernel_w = p.stride_h = p.stride_w = 2;
   p.pad_h = p.pad_w = p.dilation_h = p.dilation_w = 1;
   const Binding x = cpu.upload({-1, 2, 2, 4, 5, 6, 7, 9, 9});
-  const Binding y = cpu.allocate(4), index = cpu.allocate(4, DType::i32), dx = cpu.allocate(9);
-  cpu.run("max_pool2d", {x, y, index}, p);
-  CHECK(cpu.download(y) == Values{-1, 2, 7, 9});  // padding is never the maximum
-  CHECK(cpu.download(index) == Values{0, 1, 6, 7});
-  const Binding dy = cpu.upload({1, 2, 3, 4});
-  cpu.run("max_pool2d_grad", {dy, index, dx}, p);
-  CHECK(cpu.download(dx) == Values{1, 2, 0, 0, 0, 0, 3, 4, 0});
+  const Binding y = cpu.allocate(4), dx = cpu.allocate(9), dy = cpu.upload({1, 2, 3, 4});
+  for (const DType dtype : {DType::u8, DType::i32}) {
+    const Binding tap = cpu.allocate(4, dtype);
+    cpu.run("max_pool2d", {x, y, tap}, p);
+    CHECK(cpu.download(y) == Values{-1, 2, 7, 9});  // padding is never the maximum
+    CHECK(cpu.download(tap) == Values{3, 2, 3, 2});
+    cpu.run("max_pool2d_grad", {dy, tap, dx}, p);
+    CHECK(cpu.download(dx) == Values{1, 2, 0, 0, 0, 0, 3, 4, 0});
+  }
 
   cpu.run("avg_pool2d", {x, y}, p);
   CHECK(cpu.download(y) == Values{-1, 2, 5.5f, 7.25f});

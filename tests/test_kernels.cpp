@@ -31,8 +31,8 @@ std::vector<float> operands_of(DType t, uint32_t n, uint32_t seed) {
 }
 
 // For every output of a max pool an input position inside its window.
-std::vector<float> positions_in_windows(const PoolParams& p) {
-  std::vector<float> index;
+std::vector<float> taps_in_windows(const PoolParams& p) {
+  std::vector<float> chosen;
   const uint32_t taps = p.kernel_h * p.kernel_w;
   for (uint32_t i = 0; i < p.batch * p.out_h * p.out_w * p.channels; ++i) {
     const uint32_t ow = i / p.channels % p.out_w, oh = i / p.channels / p.out_w % p.out_h;
@@ -40,11 +40,11 @@ std::vector<float> positions_in_windows(const PoolParams& p) {
       const uint32_t h = oh * p.stride_h + tap / p.kernel_w * p.dilation_h - p.pad_h;
       const uint32_t w = ow * p.stride_w + tap % p.kernel_w * p.dilation_w - p.pad_w;
       if (h >= p.in_h || w >= p.in_w) continue;
-      index.push_back(static_cast<float>(h * p.in_w + w));
+      chosen.push_back(static_cast<float>(tap));
       break;
     }
   }
-  return index;
+  return chosen;
 }
 
 }  // namespace
@@ -370,10 +370,11 @@ TEST_CASE("kernels: pooling") {
         const uint32_t n = 2 * 9 * 7 * channels, m = 2 * w.out_h * w.out_w * channels;
         auto x = integers(n, -5, 5);  // with ties
         x[n / 2] = nan_value;
-        both->run("max_pool2d", {in(t, x), out(t, m), out(DType::i32, m)}, p, {}, {flat(m)});
-        both->run("max_pool2d_grad",
-                  {in(t, values(m)), in(DType::i32, positions_in_windows(p)), out(t, n)}, p, {},
-                  {flat(n)});
+        for (DType tap : {DType::u8, DType::i32}) {
+          both->run("max_pool2d", {in(t, x), out(t, m), out(tap, m)}, p, {}, {flat(m)});
+          both->run("max_pool2d_grad", {in(t, values(m)), in(tap, taps_in_windows(p)), out(t, n)},
+                    p, {}, {flat(n)});
+        }
         if (w.dilation != 1) continue;
         for (uint32_t include_pad : {0u, 1u}) {
           p.count_include_pad = include_pad;

@@ -19,7 +19,7 @@ void for_each_output(const PoolParams& p, const Body& body) {
         for (uint64_t c = 0; c < p.channels; ++c) body(i++, image, c, oh, ow);
 }
 
-// Calls body(h, w) for every position of a window, those in the padding too.
+// Calls body(h, w) for every position of a window, row by row, those in the padding too.
 template <class Body>
 void for_each_tap(const PoolParams& p, uint64_t oh, uint64_t ow, const Body& body) {
   for (uint64_t kh = 0; kh < p.kernel_h; ++kh)
@@ -56,32 +56,38 @@ uint32_t divisor(const PoolParams& p, uint64_t oh, uint64_t ow) {
 void max_pool2d(const Call& call) {
   const auto p = call.params<PoolParams>();
   const Elements x = call.in(0);
-  Elements y = call.out(1), index = call.out(2);
+  Elements y = call.out(1), tap = call.out(2);
   for_each_output(p, [&](uint64_t i, uint64_t image, uint64_t c, uint64_t oh, uint64_t ow) {
     float best = -std::numeric_limits<float>::infinity();
-    int64_t best_at = -1;
+    int32_t best_tap = -1, t = -1;
     for_each_tap(p, oh, ow, [&](int64_t h, int64_t w) {
+      ++t;
       if (!inside(p, h, w) || std::isnan(best)) return;
       const float value = x.get(input_at(p, image, h, w, c));
-      if (best_at >= 0 && !(value > best) && !std::isnan(value)) return;
+      if (best_tap >= 0 && !(value > best) && !std::isnan(value)) return;
       best = value;
-      best_at = h * p.in_w + w;
+      best_tap = t;
     });
     y.set(i, best);
-    index.seti(i, static_cast<int32_t>(best_at));
+    tap.seti(i, best_tap);
   });
 }
 
 void max_pool2d_grad(const Call& call) {
   const auto p = call.params<PoolParams>();
-  const Elements dy = call.in(0), index = call.in(1);
+  const Elements dy = call.in(0), tap = call.in(1);
+  const int32_t none = tap.dtype() == DType::u8 ? 255 : -1, taps = p.kernel_h * p.kernel_w;
   std::vector<double> dx(input_size(p));
-  for_each_output(p, [&](uint64_t i, uint64_t image, uint64_t c, uint64_t, uint64_t) {
-    const int32_t at = index.geti(i);
-    if (at == -1) return;  // an empty window
-    check<ValueError>(at >= 0 && at < int64_t{p.in_h} * p.in_w, call.kernel(),
-                      "index must be a position of the {} x {} input, got {}", p.in_h, p.in_w, at);
-    dx[input_at(p, image, at / p.in_w, at % p.in_w, c)] += dy.get(i);
+  for_each_output(p, [&](uint64_t i, uint64_t image, uint64_t c, uint64_t oh, uint64_t ow) {
+    const int32_t chosen = tap.geti(i);
+    if (chosen == none) return;  // an empty window
+    check<ValueError>(chosen >= 0 && chosen < taps, call.kernel(),
+                      "tap must be one of the {} of a {} x {} window, got {}", taps, p.kernel_h,
+                      p.kernel_w, chosen);
+    int32_t t = 0;
+    for_each_tap(p, oh, ow, [&](int64_t h, int64_t w) {
+      if (t++ == chosen) dx[input_at(p, image, h, w, c)] += dy.get(i);
+    });
   });
   Elements out = call.out(2);
   for (uint64_t i = 0; i < dx.size(); ++i) out.set(i, static_cast<float>(dx[i]));

@@ -33,10 +33,14 @@ kernels::PoolParams pool_params(const PoolAttrs& a) {
 std::vector<Tensor> max_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const PoolAttrs&>(attrs);
   const Tensor x = contiguous(inputs[0]);
-  Tensor y = empty_on(x, a.y, x.dtype()), index = empty_on(x, a.y, DType::i32);
-  launch("max_pool2d", {in(x), out(y), out(index)}, pool_params(a),
+  // The gradient reads the winner's place in its window only: a byte, where windows are no larger.
+  const auto [height, width] = a.options.kernel;
+  const bool is_small = int64_t{height} * width <= 255;  // 255: none
+  Tensor y = empty_on(x, a.y, x.dtype());
+  Tensor tap = empty_on(x, a.y, is_small ? DType::u8 : DType::i32);
+  launch("max_pool2d", {in(x), out(y), out(tap)}, pool_params(a),
          {.threads = {flat_threads(y.numel()), 1, 1}});
-  return {std::move(y), std::move(index)};
+  return {std::move(y), std::move(tap)};
 }
 
 std::vector<Tensor> max_vjp(Record& r, std::span<Tensor> dys) {

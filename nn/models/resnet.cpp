@@ -155,12 +155,12 @@ Tensor ResNet::forward(Tensor x) {
 
 Tensor ResNet::stem(Tensor x) {
   x = conv1_.forward(std::move(x));
-  if (!config_.pre_activation) {
-    if (norm_) x = norm_->forward(std::move(x));
-    x = relu(std::move(x));
-  }
-  if (config_.stem == Stem::cifar) return x;
-  return max_pool2d(std::move(x), {.kernel = 3, .stride = 2, .padding = 1});
+  if (norm_ && !config_.pre_activation) x = norm_->forward(std::move(x));
+  // relu comes after pooling: the same numbers, but it keeps a quarter, which the next convolution
+  // keeps anyway.
+  if (config_.stem != Stem::cifar)
+    x = max_pool2d(std::move(x), {.kernel = 3, .stride = 2, .padding = 1});
+  return config_.pre_activation ? x : relu(std::move(x));
 }
 
 // One past the last block of the segment that begins with block `first`.
