@@ -226,8 +226,9 @@ struct BatchNormGradParams {
 // max_pool2d: y and tap (u8 or i32: which place of its window, row by row, has the first maximum).
 // max_pool2d_grad: dy, tap, dx (gathers: each input looks at the windows that cover it).
 // avg_pool2d: x, y. avg_pool2d_grad: dy, dx. Eight elements of the last binding's tensor (y for
-// max_pool2d) per thread. max: a NaN wins; an empty window gives -inf and tap -1 (255 in u8). avg divides by the window's size
-// clipped to the padded input (count_include_pad) or to the input; dilation must be 1.
+// max_pool2d) per thread. max: a NaN wins; an empty window gives -inf and tap -1 (255 in u8). avg
+// divides by the window's size clipped to the padded input (count_include_pad) or to the input;
+// dilation must be 1.
 struct PoolParams {
   uint offset[3];
   uint batch, in_h, in_w, channels, out_h, out_w;
