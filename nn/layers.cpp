@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "rewind/core/ops/indexing.h"
+#include "rewind/core/ops/operators.h"
 #include "rewind/nn/init.h"
 
 namespace rw {
@@ -100,14 +102,30 @@ Tensor Dropout::forward(Tensor x) {
   return dropout(std::move(x), p_, generator_.get());
 }
 
-Embedding::Embedding(int64_t rows, int64_t dimension) {
+Embedding::Embedding(int64_t rows, int64_t dimension, const EmbeddingOptions& options)
+    : options_(options) {
   check_positive("Embedding", {{"rows", rows}, {"dimension", dimension}});
+  const auto padding = options.padding_index;
+  check(!padding || (*padding >= 0 && *padding < rows), "Embedding",
+        "the padding index must be 0 to {}, got {}", rows - 1, padding.value_or(0));
   weight = register_parameter("weight", {rows, dimension});
   init::normal_(weight, 0, 1);
+  if (padding) fill_(select(weight.detach(), 0, *padding), 0);
 }
 
 Tensor Embedding::forward(Tensor index) {
-  return embedding(weight, std::move(index));
+  if (options_.max_norm) renormalise(index);
+  return embedding(weight, std::move(index), options_.padding_index);
+}
+
+// Side effects stay off the tape: replay must not see them.
+void Embedding::renormalise(const Tensor& index) {
+  const NoGrad guard;
+  const Tensor rows = flatten(index), table = weight.detach();
+  const Tensor looked_up = embedding(table, rows);
+  const Tensor length = norm(looked_up, options_.norm_type, {1}, true);
+  const Tensor scale = clamp(*options_.max_norm / (length + 1e-7f), 0, 1);
+  weight.copy_(index_copy(table, 0, rows, looked_up * scale));
 }
 
 MaxPool2d::MaxPool2d(Size2d kernel, Size2d stride, Size2d padding, Size2d dilation)

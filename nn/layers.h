@@ -2,7 +2,10 @@
 // Initial values are PyTorch's.
 #pragma once
 
+#include <optional>
+
 #include "rewind/core/ops/ops.h"
+#include "rewind/nn/activations.h"
 #include "rewind/nn/module.h"
 
 namespace rw {
@@ -61,20 +64,25 @@ class Dropout : public Module {
   GeneratorRef generator_;
 };
 
+// As PyTorch's.
+struct EmbeddingOptions {
+  std::optional<int32_t> padding_index = {};  // its row begins as 0 and gets no gradient
+  std::optional<float> max_norm =
+      {};               // rows that are looked up are scaled down to it first, in place
+  float norm_type = 2;  // the norm's p
+};
 // A row of the table for each index: i32 [...] -> [..., dimension]. The table begins normal (0, 1).
 // What indices out of range give: the op embedding.
 class Embedding : public Module {
  public:
-  Embedding(int64_t rows, int64_t dimension);
+  Embedding(int64_t rows, int64_t dimension, const EmbeddingOptions& options = {});
   Tensor forward(Tensor index) override;
 
   Tensor weight;  // [rows, dimension]
-};
 
-// max(x, 0), of any shape.
-class ReLU : public Module {
- public:
-  Tensor forward(Tensor x) override { return relu(std::move(x)); }
+ private:
+  void renormalise(const Tensor& index);
+  EmbeddingOptions options_;
 };
 
 // [N, ...] -> [N, product].

@@ -53,6 +53,34 @@ int64_t Module::parameter_count() const {
   return count;
 }
 
+void Module::apply(const std::function<void(Module&)>& body) {
+  for (const auto& [name, child] : children_) child->apply(body);
+  body(*this);
+}
+
+void Module::requires_grad_(bool on) {
+  for (Tensor& parameter : parameters()) parameter.set_requires_grad(on);
+}
+
+void Module::copy_state(const Module& other) {
+  const auto all = [](const Module& module) {
+    std::vector<NamedTensor> found = module.named_parameters();
+    for (NamedTensor& buffer : module.named_buffers()) found.push_back(std::move(buffer));
+    return found;
+  };
+  const std::vector<NamedTensor> to = all(*this), from = all(other);
+  check(to.size() == from.size(), "copy_state", "both must have the same tensors, got {} and {}",
+        to.size(), from.size());
+  for (size_t i = 0; i < to.size(); ++i) {
+    check(to[i].name == from[i].name, "copy_state",
+          "both must have the same tensors, got '{}' and '{}'", to[i].name, from[i].name);
+    check<ShapeError>(to[i].tensor.shape() == from[i].tensor.shape(), "copy_state",
+                      "'{}' must have one shape, got {} and {}", to[i].name, to[i].tensor,
+                      from[i].tensor);
+  }
+  for (size_t i = 0; i < to.size(); ++i) Tensor(to[i].tensor).copy_(from[i].tensor);
+}
+
 void Module::train(bool on) {
   training_ = on;
   for (const auto& [name, child] : children_) child->train(on);

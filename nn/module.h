@@ -1,6 +1,7 @@
 // Module: a piece of a model with named parameters, buffers and children.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -42,6 +43,16 @@ class Module {
   std::vector<Tensor> parameters() const;          // the same without names: for optimizers
   std::vector<NamedTensor> named_buffers() const;  // what is saved and not trained
   int64_t parameter_count() const;                 // elements
+
+  // Calls body(module) for every module below this one and for this one, the innermost first.
+  void apply(const std::function<void(Module&)>& body);
+  // Whether parameters of this module and below collect gradients; false freezes them. Optimizers
+  // leave out what was frozen when they were made.
+  void requires_grad_(bool on = true);
+  // Overwrites parameters and buffers with those of the same name in another module, which has the
+  // same ones: what copy.deepcopy(model) is for. ValueError, ShapeError naming what differs, before
+  // anything is written.
+  void copy_state(const Module& other);
 
   void train(bool on = true);                     // this module and all below it
   void eval() { train(false); }                   // for evaluation: no dropout, running statistics

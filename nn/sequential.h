@@ -1,9 +1,11 @@
 // Sequential: modules one after another, named "0", "1", ...
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
+#include "rewind/nn/containers.h"
 #include "rewind/nn/module.h"
 
 namespace rw {
@@ -22,6 +24,9 @@ class Sequential : public Module {
     modules_.push_back(std::move(module));
     return made;
   }
+
+  // Appends a function of one tensor, as a module without parameters.
+  void append(std::function<Tensor(Tensor)> function) { emplace<Lambda>(std::move(function)); }
 
   size_t size() const { return modules_.size(); }  // modules
   // Module i; std::out_of_range where there is none.

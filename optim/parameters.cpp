@@ -1,6 +1,7 @@
 #include "rewind/optim/parameters.h"
 
 #include <algorithm>
+#include <fnmatch.h>
 #include <unordered_set>
 
 #include "rewind/core/ops/ops.h"
@@ -48,6 +49,29 @@ Tensor zeroed(int64_t size, Device& device, Purpose purpose) {
 }
 
 }  // namespace
+
+std::vector<ParameterGroup> groups_by_name(const std::vector<Tensor>& parameters,
+                                           const std::vector<NamedGroup>& named) {
+  std::vector<ParameterGroup> groups;
+  for (const NamedGroup& group : named)
+    groups.push_back({.lr_scale = group.lr_scale, .weight_decay = group.weight_decay});
+  groups.emplace_back();  // the rest
+  std::vector<size_t> matched(named.size());
+  for (const Tensor& parameter : parameters) {
+    size_t i = 0;
+    const char* name = parameter.impl().name.c_str();
+    while (i < named.size() && fnmatch(named[i].pattern.c_str(), name, 0) != 0) ++i;
+    if (i < named.size()) ++matched[i];
+    if (i < named.size() && named[i].is_frozen)
+      Tensor(parameter).set_requires_grad(false);
+    else
+      groups[i].parameters.push_back(parameter);
+  }
+  for (size_t i = 0; i < named.size(); ++i)
+    check(matched[i] > 0, "groups_by_name", "each pattern must match a parameter, got '{}'",
+          named[i].pattern);
+  return groups;
+}
 
 std::vector<ParameterGroup> decay_groups(const std::vector<Tensor>& parameters,
                                          float weight_decay) {

@@ -25,6 +25,19 @@ inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
 // normalisation, which have one, do not.
 std::vector<ParameterGroup> decay_groups(const std::vector<Tensor>& parameters, float weight_decay);
 
+// The parameters whose name matches a pattern, with options of their own.
+struct NamedGroup {
+  std::string pattern;  // as file names: `*` and `?` ("encoder.*.bias")
+  float lr_scale = 1;   // on the optimizer's learning rate
+  std::optional<float> weight_decay = std::nullopt;  // instead of the optimizer's
+  bool is_frozen = false;  // left out, and they collect no gradients any more
+};
+// A group for each of `named`, with what its pattern matches and no earlier one did, and one for
+// the rest. The names are those that Module::parameters() gave. ValueError for a pattern that
+// matches nothing.
+std::vector<ParameterGroup> groups_by_name(const std::vector<Tensor>& parameters,
+                                           const std::vector<NamedGroup>& named);
+
 // Every parameter becomes a view of a slab; handles stay valid. Parameters start at multiples of 8
 // elements; the gaps hold zeros and stay zero. Gradients are not part of it: each takes its memory
 // when backward first makes it and gives it back in drop_gradients().

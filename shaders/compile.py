@@ -97,7 +97,7 @@ def parse_defines(text):
 
 
 CONSTANT = re.compile(r"^layout\(constant_id = (\d+)\) const (\w+) (\w+) = (\w+);(?:\s*//! ([\w ]+))?", re.M)
-ROWS = {"UNARY": r"^UNARY(?:_AB)?\(\d", "BINARY": r"^BINARY\(\d", "COMPARE": r"^COMPARE\(\d"}
+ROWS = {"UNARY": r"^UNARY(?:_AB)?\(\d", "BINARY": r"^BINARY(?:_FLOAT)?\(\d", "COMPARE": r"^COMPARE\(\d"}
 
 
 def parse_constants(path):

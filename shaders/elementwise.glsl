@@ -35,6 +35,88 @@ float gelu_tanh_grad(float x) {
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.79788456 * (1.0 + 0.134145 * x * x);
 }
 
+// exp(x) - 1 without the cancellation near 0.
+float expm1(float x) {
+  if (abs(x) > 0.5) return exp(x) - 1.0;
+  float series = 1.0 + x * 0.125;
+  for (float n = 7.0; n > 1.0; --n) series = 1.0 + x / n * series;
+  return x * series;
+}
+
+float round_even(float x) { return roundEven(x); }
+
+// Giles 2010, "Approximating the erfinv function", in single precision.
+float erfinv(float x) {
+  float w = -log((1.0 - x) * (1.0 + x));
+  if (w < 5.0) {
+    w -= 2.5;
+    float p = 2.81022636e-08;
+    p = 3.43273939e-07 + p * w;
+    p = -3.5233877e-06 + p * w;
+    p = -4.39150654e-06 + p * w;
+    p = 0.00021858087 + p * w;
+    p = -0.00125372503 + p * w;
+    p = -0.00417768164 + p * w;
+    p = 0.246640727 + p * w;
+    return (1.50140941 + p * w) * x;
+  }
+  if (abs(x) == 1.0) return x * INFINITY;
+  w = sqrt(w) - 3.0;
+  float p = -0.000200214257;
+  p = 0.000100950558 + p * w;
+  p = 0.00134934322 + p * w;
+  p = -0.00367342844 + p * w;
+  p = 0.00573950773 + p * w;
+  p = -0.0076224613 + p * w;
+  p = 0.00943887047 + p * w;
+  p = 1.00167406 + p * w;
+  return (2.83297682 + p * w) * x;
+}
+
+float hardswish_grad(float x) { return x <= -3.0 ? 0.0 : x >= 3.0 ? 1.0 : x / 3.0 + 0.5; }
+
+// tanh(log(1 + exp(x))) = ((1 + e)^2 - 1) / ((1 + e)^2 + 1).
+float tanh_softplus(float x) {
+  float e = exp(min(x, 20.0)), n = e * (e + 2.0);
+  return n / (n + 2.0);
+}
+float mish_grad(float x) {
+  float t = tanh_softplus(x);
+  return t + x * (1.0 - t * t) / (1.0 + exp(-x));
+}
+
+// The remainder of x / y truncated to a whole number, exactly: the long division of C's fmod.
+float modulo(float x, float y) {
+  if (!is_finite(x) || is_nan(y) || y == 0.0) return NAN;
+  float rest = abs(x), divisor = abs(y);
+  if (!is_finite(y) || rest < divisor) return x;
+  int shift = int((floatBitsToUint(rest) >> 23) - (floatBitsToUint(divisor) >> 23));
+  for (; shift >= 0; --shift) {
+    float part = ldexp(divisor, shift);
+    if (rest >= part) rest -= part;
+  }
+  return x < 0.0 ? -rest : rest;
+}
+int modulo(int x, int y) {
+  if (y == 0 || y == -1) return 0;  // what GLSL leaves open
+  int rest = abs(x) % abs(y);
+  return x < 0 ? -rest : rest;
+}
+float floor_modulo(float x, float y) {
+  float rest = modulo(x, y);
+  return rest != 0.0 && (rest < 0.0) != (y < 0.0) ? rest + y : rest;
+}
+int floor_modulo(int x, int y) {
+  int rest = modulo(x, y);
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+// log(exp(x) + exp(y)); of two equal infinities that one.
+float log_add_exp(float x, float y) {
+  float high = nan_max(x, y), distance = abs(x - y);
+  return x == y ? x + 0.69314718 : high + log(1.0 + exp(-distance));
+}
+
 // GLSL's pow is undefined for a negative base and for 0 to the 0.
 float real_pow(float x, float y) {
   if (y == 0.0) return 1.0;
@@ -42,6 +124,16 @@ float real_pow(float x, float y) {
   if (x >= 0.0) return r;
   if (floor(y) != y) return NAN;
   return floor(y * 0.5) * 2.0 != y ? -r : r;
+}
+// By squaring; a negative power of anything but 1 and -1 is 0.
+int real_pow(int x, int y) {
+  if (y < 0) return x == 1 ? 1 : x == -1 ? 1 - 2 * (y & 1) : 0;
+  int r = 1;
+  for (; y > 0; y >>= 1) {
+    if ((y & 1) != 0) r *= x;
+    x *= x;
+  }
+  return r;
 }
 
 #define pow(x, y) real_pow(x, y)

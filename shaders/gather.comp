@@ -1,5 +1,5 @@
 //! buffers: table:T:read index:i32:read y:T:write
-//! types: T = f32 f16 i32
+//! types: T = f32 f16 i32 u8
 //! params: GatherParams
 //! local: 64
 #include "flat.glsl"

@@ -124,12 +124,13 @@ struct ArgReduceParams {
   uint outer, count, inner;
 };
 
-// cumsum: running sums over the middle axis of [outer, count, inner]. The axis is cut into `chunks`
-// parts of `chunk` places, the last may be shorter; reverse 1: places count from its end. variant
-// {CARRY, TOTALS}. TOTALS 1: y [outer, chunks, inner] is each part's sum. Else y [outer, count,
-// inner] is the sum of a part up to each place, and with CARRY 1 plus carry [outer, chunks, inner]
-// of the part before. Sums of f16 are f32. threads.x = outer * chunks * inner.
-struct CumsumParams {
+// scan: running sums (OP 0), products (1) or logarithms of sums of exp (2, floats) over the middle
+// axis of [outer, count, inner]. The axis is cut into `chunks` parts of `chunk` places, the last
+// may be shorter; reverse 1: places count from its end. variant {OP, CARRY, TOTALS}. TOTALS 1: y
+// [outer, chunks, inner] is each part's sum. Else y [outer, count, inner] is the sum of a part up
+// to each place, and with CARRY 1 plus carry [outer, chunks, inner] of the part before. Those of
+// f16 are f32. threads.x = outer * chunks * inner.
+struct ScanParams {
   uint offset[3];  // x, carry, y
   uint outer, count, inner;
   uint chunk, chunks, reverse;
@@ -164,7 +165,34 @@ struct CrossEntropyGradParams {
 };
 
 // ---- indexing ------------------------------------------------------------------------------
-// gather: y[i, :] = table[index[i], :]; rows of NaN (i32: -1) where the index is outside [0, rows).
+// flat_index: where the rows lie that `index` names along the middle axis of [outer, rows, inner]:
+// y[o, k, i] = (o * rows + index[o, k, i]) * inner + i, -1 where the index is outside [0, rows).
+// variant {SHARED}; SHARED 1: index [count] for every o, inner 1. threads.x = n, y's elements.
+struct FlatIndexParams {
+  uint offset[2];  // index, y
+  uint n, count, inner, rows;
+};
+// sort_blocks: x [lines, count] -> keys that order as unsigned numbers like its values (NaN last,
+// -0 as 0; descending 1: the other way round) and `order`, the places that they come from, each
+// block of 32 places of a line sorted, equal ones in their order. threads.x = lines * count.
+struct SortBlocksParams {
+  uint offset[3];  // x, key, order
+  uint n, count, descending;
+};
+// sort_merge: merges neighbouring runs of `run` places, each sorted: those in the first run come
+// first among equals. threads.x = n = lines * count.
+struct SortMergeParams {
+  uint offset[4];  // key, order, merged key, merged order
+  uint n, count, run;
+};
+// sorted_links: index_links from a stable sort of the index: places of equal keys follow each
+// other. threads.x = n.
+struct SortedLinksParams {
+  uint offset[4];  // key, order, next, first
+  uint n;
+};
+// gather: y[i, :] = table[index[i], :]; rows of NaN (integers: -1) where the index is outside [0,
+// rows).
 // threads.x = ceil(n * width / 8).
 struct GatherParams {
   uint offset[3];  // table, index, y
@@ -177,7 +205,9 @@ struct IndexLinksParams {
   uint n;
 };
 // scatter_add: y[index[i], :] += dy[i, :] in the order of i (walks the links); an index outside
-// [0, rows) adds nothing. No index occurs over 2^17 times. threads.x = ceil(n * width / 8).
+// [0, rows) adds nothing. No index occurs over 2^17 times. variant {MODE}: 0 adds; 1: the last row
+// of an index replaces; 2: the same where no index occurs twice, the links are not read.
+// threads.x = ceil(n * width / 8).
 struct ScatterAddParams {
   uint offset[5];  // dy, index, next, first, y
   uint n, width, rows;

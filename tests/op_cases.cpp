@@ -1,5 +1,6 @@
 // Elementwise, layout, reductions, matrix products; the table.
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <tuple>
 
@@ -53,14 +54,14 @@ void add_elementwise(Table& t) {
 #define UNARY(id, op, forward, grad, saves, low, high) \
   t.row(#op, {x({3, 5, 7}, low, high)}, [](const Tensors& in) { return rows::op(in[0]); });
 #include "shaders/elementwise.def"
-#define BINARY(id, op, forward)                                    \
-  t.row(#op, {x({3, 4, 6}, -3, 3), x({3, 4, 6}, 0.4f, 3)},         \
-        [](const Tensors& in) { return rows::op(in[0], in[1]); }); \
-  t.row(#op " rows", {x({3, 4, 8}, -3, 3), x({4, 8}, 0.4f, 3)},    \
-        [](const Tensors& in) { return rows::op(in[0], in[1]); }); \
-  t.row(#op " outer", {x({5, 1}, -3, 3), x({2, 1, 3}, 0.4f, 3)},   \
-        [](const Tensors& in) { return rows::op(in[0], in[1]); }); \
-  t.row(#op " scalar", {x({}, 1, 2), x({3, 7}, 0.4f, 3)},          \
+#define BINARY(id, op, forward, lo, hi, lo_y, hi_y)                              \
+  t.row(#op, {x({3, 4, 6}, lo, hi), x({3, 4, 6}, lo_y, hi_y)},                   \
+        [](const Tensors& in) { return rows::op(in[0], in[1]); });               \
+  t.row(#op " rows", {x({3, 4, 8}, lo, hi), x({4, 8}, lo_y, hi_y)},              \
+        [](const Tensors& in) { return rows::op(in[0], in[1]); });               \
+  t.row(#op " outer", {x({5, 1}, lo, hi), x({2, 1, 3}, lo_y, hi_y)},             \
+        [](const Tensors& in) { return rows::op(in[0], in[1]); });               \
+  t.row(#op " scalar", {x({}, (lo + hi) / 2 + 0.3f, hi), x({3, 7}, lo_y, hi_y)}, \
         [](const Tensors& in) { return rows::op(in[0], in[1]); });
 #include "shaders/elementwise.def"
 #define COMPARE(id, op, forward)                                           \
@@ -74,6 +75,31 @@ void add_elementwise(Table& t) {
   t.row("add of nothing", {x({2, 0}), x({1})}, [](const Tensors& in) { return in[0] + in[1]; });
   t.row("add of one tensor twice", {x({3, 5})}, [](const Tensors& in) { return in[0] + in[0]; });
   t.row("mul of one tensor twice", {x({3, 5})}, [](const Tensors& in) { return in[0] * in[0]; });
+  for (const float base : {-3.0f, 0.0f, 2.0f})
+    t.row(fmt::format("pow of {}, whole exponents", base),
+          {constant({4, 1}, base, base), index({5}, 5)},
+          [](const Tensors& in) { return pow(in[0], cast(in[1], in[0].dtype())); });
+  t.row("pow of i32", {index({7, 1}, 7), index({9}, 9)},
+        [](const Tensors& in) { return pow(in[0] - 3, in[1] - 4); });
+  t.row("fmod and remainder of i32", {index({7, 1}, 7), index({9}, 9)}, [](const Tensors& in) {
+    return Tensors{fmod(in[0] - 3, in[1] - 4), remainder(in[0] - 3, in[1] - 4)};
+  });
+  t.row("fmod and remainder of all sizes", {constant({40}, -1, 1), constant({30, 1}, -1, 1)},
+        [](const Tensors& in) {
+          const Tensor a = cast(in[0], DType::f32), b = cast(in[1], DType::f32);
+          return Tensors{fmod(a * 1e6f, b), remainder(a * 1000.0f, b * 30.0f), fmod(a, b * 1e-4f)};
+        });
+  t.row("logaddexp of infinities", {constant({3, 1}, -1, 2), constant({3}, -1, 2)},
+        [](const Tensors& in) {
+          const Tensor y = logaddexp(floor(in[0]) / 0.0f, floor(in[1]) / 0.0f);
+          const float infinity = std::numeric_limits<float>::infinity();
+          return Tensors{y == infinity, y == -infinity, y != y};
+        });
+  t.row("logical", {index({4, 5}, 3), mask({5})}, [](const Tensors& in) {
+    const Tensor m = cast(in[1], DType::i32);
+    return Tensors{logical_and(in[0], m), logical_or(in[0], m), logical_xor(in[0], m),
+                   logical_not(in[0]), logical_not(in[1])};
+  });
   t.row("add i32", {index({3, 5}, 9), index({5}, 9)},
         [](const Tensors& in) { return in[0] + in[1]; });
   t.row("unary of an expanded view", {x({3, 1, 5})}, [](const Tensors& in) {
@@ -278,7 +304,9 @@ std::vector<OpCase> all_rows() {
   add_layout(table);
   add_reductions(table);
   add_matrix(table);
+  add_indexing(table);
   add_network(table);
+  add_numeric(table);
   add_sequence(table);
   add_attention(table);
   return table.take();

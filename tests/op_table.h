@@ -51,7 +51,9 @@ class Table {
   std::vector<OpCase> rows_;
 };
 
+void add_indexing(Table& t);
 void add_network(Table& t);
+void add_numeric(Table& t);
 void add_sequence(Table& t);
 void add_attention(Table& t);
 

@@ -3,14 +3,15 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 namespace rw::cpu {
 
 namespace elementwise {  // the names that the table's expressions use
 
-using std::abs, std::ceil, std::cos, std::erf, std::exp, std::floor, std::log, std::pow, std::sin,
-    std::sqrt, std::tanh;
+using std::abs, std::ceil, std::cos, std::erf, std::exp, std::expm1, std::floor, std::log, std::sin,
+    std::sqrt, std::tanh, std::trunc;
 
 // A NaN wins, as in PyTorch.
 template <class T, class U>
@@ -42,6 +43,73 @@ T gelu_tanh_grad(T x) {
   return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * scale * (T(1) + T(3) * cubic * x * x);
 }
 
+// To even halfway between two.
+template <class T>
+T round_even(T x) {
+  return std::nearbyint(x);
+}
+
+// By Newton's method on erf, from Winitzki's approximation.
+template <class T>
+T erfinv(T x) {
+  if (abs(x) == 1) return x * std::numeric_limits<T>::infinity();
+  const double log_term = std::log((1 - double{x}) * (1 + double{x}));
+  const double a = 0.147, b = 2 / (3.14159265358979 * a) + log_term / 2;
+  double y = std::copysign(std::sqrt(std::sqrt(b * b - log_term / a) - b), double{x});
+  for (int step = 0; step < 6; ++step) y -= (erf(y) - double{x}) * 0.88622692545275801 * exp(y * y);
+  return static_cast<T>(y);
+}
+
+template <class T>
+T hardswish_grad(T x) {
+  return x <= -3 ? T(0) : x >= 3 ? T(1) : x / 3 + T(0.5);
+}
+
+template <class T>
+T tanh_softplus(T x) {
+  return x > 20 ? T(1) : tanh(log(T(1) + exp(x)));
+}
+template <class T>
+T mish_grad(T x) {
+  const T t = tanh_softplus(x);
+  return t + x * (T(1) - t * t) / (T(1) + exp(-x));
+}
+
+template <class T, class U>
+auto pow(T x, U y) {
+  return std::pow(x, y);
+}
+// Wraps like the kernels' 32 bits; a negative power of anything but 1 and -1 is 0.
+inline int64_t pow(int64_t x, int64_t y) {
+  if (y < 0) return x == 1 ? 1 : x == -1 ? 1 - 2 * (y & 1) : 0;
+  uint32_t r = 1, base = static_cast<uint32_t>(x);
+  for (; y > 0; y >>= 1, base *= base)
+    if (y & 1) r *= base;
+  return static_cast<int32_t>(r);
+}
+
+// The remainder of x / y truncated toward zero; of integers by 0 it is 0.
+template <class T>
+T modulo(T x, T y) {
+  if constexpr (std::is_integral_v<T>)
+    return y == 0 ? 0 : x % y;
+  else
+    return std::fmod(x, y);
+}
+// The same of x / y rounded down: it has the sign of y.
+template <class T>
+T floor_modulo(T x, T y) {
+  const T rest = modulo(x, y);
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+template <class T>
+T log_add_exp(T x, T y) {
+  const double high = max(double(x), double(y)), distance = abs(double(x) - double(y));
+  return static_cast<T>(x == y ? double(x) + 0.69314718055994531
+                               : high + std::log1p(exp(-distance)));
+}
+
 }  // namespace elementwise
 
 // Number of rows, for checks of an op's id.
@@ -51,7 +119,7 @@ enum : uint32_t {
 #include "shaders/elementwise.def"
   ,
   binary_ops = 0
-#define BINARY(id, name, forward) +1
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) +1
 #include "shaders/elementwise.def"
   ,
   compare_ops = 0
@@ -88,8 +156,8 @@ template <class T>
 T apply_binary(uint32_t op, T x, T y) {
   using namespace elementwise;
   switch (op) {
-#define BINARY(id, name, forward) \
-  case id:                        \
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) \
+  case id:                                            \
     return forward;
 #include "shaders/elementwise.def"
   }

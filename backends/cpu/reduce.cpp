@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "rewind/backends/cpu/elementwise.h"
 #include "rewind/backends/cpu/kernels.h"
 
 namespace rw::cpu {
@@ -91,9 +92,13 @@ void argreduce(const Call& call) {
   }
 }
 
-void cumsum(const Call& call) {
-  const auto p = call.params<CumsumParams>();
-  const bool has_carry = call.variant(0) == 1, totals = call.variant(1) == 1;
+void scan(const Call& call) {
+  const auto p = call.params<ScanParams>();
+  enum : uint32_t { sums, products, logs };
+  const uint32_t op = call.variant(0);
+  check<ValueError>(op <= logs, call.kernel(), "op must be 0 to {}, got {}", uint32_t{logs}, op);
+  const bool has_carry = call.variant(1) == 1, totals = call.variant(2) == 1;
+  const double nothing[] = {0, 1, -std::numeric_limits<double>::infinity()};
   const Elements x = call.in(0), carry = call.in(1);
   Elements y = call.out(2);
   const auto put = [&](uint64_t at, double total) {
@@ -105,11 +110,19 @@ void cumsum(const Call& call) {
   for (uint64_t i = 0; i < uint64_t{p.outer} * p.chunks * p.inner; ++i) {
     const uint64_t inner = i % p.inner, part = i / p.inner % p.chunks,
                    outer = i / p.inner / p.chunks;
-    double total = has_carry && part > 0 ? as_double(carry, i - p.inner) : 0;
+    double total = has_carry && part > 0 ? as_double(carry, i - p.inner) : nothing[op];
     for (uint64_t k = part * p.chunk; k < std::min<uint64_t>((part + 1) * p.chunk, p.count); ++k) {
       const uint64_t place = p.reverse ? p.count - 1 - k : k;
       const uint64_t at = (outer * p.count + place) * p.inner + inner;
-      total += as_double(x, at);
+      const double value = as_double(x, at);
+      if (op == sums)
+        total += value;
+      else if (op == logs)
+        total = elementwise::log_add_exp(total, value);
+      else if (is_float(x.dtype()))
+        total *= value;
+      else
+        total = static_cast<int32_t>(static_cast<int64_t>(total) * static_cast<int64_t>(value));
       if (!totals) put(at, total);
     }
     if (totals) put(i, total);

@@ -39,6 +39,15 @@ Tensor count_valid(const Tensor& target, int ignore_index);
 void check_indices(const char* op, const char* what, const Tensor& index, int64_t most,
                    std::optional<int32_t> ignored = {});
 
+// A dense tensor as [outer, count, inner] around an axis.
+struct Around {
+  int64_t outer = 1, count, inner = 1;
+  Around(const Shape& shape, int axis) : count(shape[axis]) {
+    for (int i = 0; i < axis; ++i) outer *= shape[i];
+    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+};
+
 // Stride, padding and dilation of a window's kernel parameters.
 template <class Params, class Options>
 void set_window(Params& p, const Options& o, const char* op) {
@@ -55,6 +64,28 @@ void set_window(Params& p, const Options& o, const char* op) {
 // 64 bits do not hold the padded size (pool.cpp).
 int64_t window_places(const char* op, const Tensor& x, int axis, int64_t kernel, int64_t stride,
                       int64_t pad, int64_t dilation);
+
+// Rows of a table [rows, width] that an index [n] (i32, dense) names.
+struct Rows {
+  Tensor index;
+  int64_t n, width, rows;
+};
+// How rows are put where an index says (the kernel scatter_add's modes).
+enum class PutMode : uint32_t { add, replace, unique };
+// y [n, width] = table[index] (index.cpp).
+Tensor take_rows(const Tensor& table, const Rows& rows);
+// Adds dy's rows to y (f32 or i32, dense) or puts them there, in the order of the index; `unique`:
+// none occurs twice.
+void put_rows(const Tensor& dy, const Rows& rows, const Tensor& y, PutMode mode);
+// Which of the rows are the last ones of their index: u8 [n].
+Tensor is_last_row(const Rows& rows);
+// Keys and places of x [lines, count], sorted along the lines (sort.cpp).
+struct Sorted {
+  Tensor key, order;
+};
+Sorted sort_lines(const Tensor& x, bool descending);
+// gather() with an index that names no place of a line twice (indexing.cpp).
+Tensor gather_unique(Tensor x, int axis, Tensor index);
 
 // Split of a 64-bit number into kernel parameters.
 inline uint32_t low(uint64_t v) {

@@ -77,7 +77,7 @@ static_assert(counts_up({
 #include "shaders/elementwise.def"
 }));
 static_assert(counts_up({
-#define BINARY(id, name, forward) id,
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) id,
 #include "shaders/elementwise.def"
 }));
 static_assert(counts_up({
@@ -97,7 +97,7 @@ struct BinaryAttrs {
 };
 
 enum BinaryId : uint32_t {
-#define BINARY(id, name, forward) binary_##name = id,
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) binary_##name = id,
 #include "shaders/elementwise.def"
 };
 
@@ -106,7 +106,8 @@ std::vector<Tensor> binary_forward(const std::any& attrs, std::span<Tensor> inpu
   Tensor &a = inputs[0], &b = inputs[1];
   const Shape shape = broadcast(a.shape(), b.shape(), OpScope::current());
   Tensor y = reuse_or_empty(a.shape() == shape ? a : b, shape, a.dtype());
-  const bool commutes = id != binary_sub && id != binary_div;
+  const bool commutes = id == binary_add || id == binary_mul || id == binary_maximum ||
+                        id == binary_minimum || id == binary_logaddexp;
   const bool swap = commutes && !(a.shape() == shape) && b.shape() == shape;
   launch_binary("binary", id, swap ? b : a, swap ? a : b, y);
   return one(std::move(y));
@@ -116,6 +117,20 @@ std::vector<Tensor> binary_forward(const std::any& attrs, std::span<Tensor> inpu
 Tensor share_of(const Tensor& a, const Tensor& b, DType dtype, bool greater_wins) {
   const Tensor wins = greater_wins ? greater(a, b) : less(a, b);
   return cast(wins, dtype) + cast(equal(a, b), dtype) * 0.5f;
+}
+
+Tensor zero_like(const Tensor& t) {
+  return full({}, 0, t.dtype(), t.device().shared_from_this());
+}
+
+// b a^(b - 1), and 0 where b is 0, whatever a is.
+Tensor pow_slope(const Tensor& a, const Tensor& b) {
+  return where(b == 0, zero_like(a), b * pow(a, b - 1.0f));
+}
+
+// a^b log a, and 0 where a is 0 and b is not negative.
+Tensor pow_growth(const Tensor& a, const Tensor& b, const Tensor& y) {
+  return where(logical_and(a == 0, b >= 0), zero_like(y), y * log(a));
 }
 
 std::vector<Tensor> binary_vjp(Record& r, std::span<Tensor> dys) {
@@ -137,6 +152,22 @@ std::vector<Tensor> binary_vjp(Record& r, std::span<Tensor> dys) {
       if (need_a) da = dy / r.input(1);
       if (need_b) db = neg(dy * r.output(0) / r.input(1));
       break;
+    case binary_pow:
+      if (need_a) da = dy * pow_slope(r.input(0), r.input(1));
+      if (need_b) db = dy * pow_growth(r.input(0), r.input(1), r.output(0));
+      break;
+    case binary_fmod:
+      if (need_a) da = dy;
+      if (need_b) db = neg(dy * trunc(r.input(0) / r.input(1)));
+      break;
+    case binary_remainder:
+      if (need_a) da = dy;
+      if (need_b) db = neg(dy * floor(r.input(0) / r.input(1)));
+      break;
+    case binary_logaddexp:
+      if (need_a) da = dy * sigmoid(r.input(0) - r.input(1));
+      if (need_b) db = dy * sigmoid(r.input(1) - r.input(0));
+      break;
     default: {
       const bool greater_wins = id == binary_maximum;
       if (need_a) da = dy * share_of(r.input(0), r.input(1), dy.dtype(), greater_wins);
@@ -157,13 +188,19 @@ Saves binary_saves(const std::any& attrs, uint32_t needs) {
       return {(needs & 1 ? 2u : 0u) | (needs & 2 ? 1u : 0u), 0};
     case binary_div:
       return {2u, needs & 2 ? 1u : 0u};
+    case binary_pow:
+      return {3u, needs & 2 ? 1u : 0u};
+    case binary_fmod:
+    case binary_remainder:
+      return {needs & 2 ? 3u : 0u, 0};
     default:
       return {3u, 0};
   }
 }
 
 const Op binary_ops[] = {
-#define BINARY(id, name, forward) {#name, binary_forward, binary_vjp, binary_saves},
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) \
+  {#name, binary_forward, binary_vjp, binary_saves},
 #include "shaders/elementwise.def"
 };
 
@@ -272,6 +309,25 @@ Tensor minimum(Tensor a, Tensor b) {
   return binary(binary_minimum, std::move(a), std::move(b));
 }
 
+Tensor pow(Tensor a, Tensor b) {
+  return binary(binary_pow, std::move(a), std::move(b));
+}
+Tensor pow(float base, Tensor exponent) {
+  check_float(exponent, "pow");
+  Tensor a = full({}, base, exponent.dtype(), exponent.device().shared_from_this());
+  return pow(std::move(a), std::move(exponent));
+}
+Tensor fmod(Tensor a, Tensor b) {
+  return binary(binary_fmod, std::move(a), std::move(b));
+}
+Tensor remainder(Tensor a, Tensor b) {
+  return binary(binary_remainder, std::move(a), std::move(b));
+}
+Tensor logaddexp(Tensor a, Tensor b) {
+  check_float(a, "logaddexp");
+  return binary(binary_logaddexp, std::move(a), std::move(b));
+}
+
 Tensor equal(Tensor a, Tensor b) {
   return compare(compare_eq, std::move(a), std::move(b));
 }
@@ -291,11 +347,31 @@ Tensor greater_equal(Tensor a, Tensor b) {
   return compare(compare_ge, std::move(a), std::move(b));
 }
 
+Tensor logical_and(Tensor a, Tensor b) {
+  return compare(compare_logical_and, std::move(a), std::move(b));
+}
+Tensor logical_or(Tensor a, Tensor b) {
+  return compare(compare_logical_or, std::move(a), std::move(b));
+}
+Tensor logical_xor(Tensor a, Tensor b) {
+  return compare(compare_logical_xor, std::move(a), std::move(b));
+}
+Tensor logical_not(Tensor x) {
+  return x == 0;
+}
+
 Tensor where(Tensor condition, Tensor a, Tensor b) {
   check<DTypeError>(condition.dtype() == DType::u8, "where", "the condition must be u8, got {}",
                     condition);
   promote(a, b, "where");
   return apply1(where_op, {}, TensorList(std::move(condition), std::move(a), std::move(b)));
+}
+
+Tensor masked_fill(Tensor x, Tensor mask, float value) {
+  check<ShapeError>(broadcast(x.shape(), mask.shape(), "masked_fill") == x.shape(), "masked_fill",
+                    "the mask must broadcast to x, got x {} and mask {}", x, mask);
+  Tensor fill = full({}, value, x.dtype(), x.device().shared_from_this());
+  return where(std::move(mask), std::move(fill), std::move(x));
 }
 
 void promote(Tensor& a, Tensor& b, const char* op) {

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "rewind/core/ops/detail.h"
+#include "rewind/core/ops/operators.h"
 
 namespace rw {
 
@@ -9,33 +10,48 @@ using namespace detail;
 
 namespace {
 
+// For each row the next one of its index and whether it is the first.
+struct Links {
+  Tensor next, first;
+};
+
+// Few rows look at all others; many are sorted.
+Links links_of(const Rows& rows) {
+  const Tensor& index = rows.index;
+  const uint32_t n = count32(rows.n, "scatter");
+  Links links{empty_on(index, {rows.n}, DType::i32), empty_on(index, {rows.n}, DType::i32)};
+  constexpr uint32_t most_compared = 1 << 14;
+  if (n <= most_compared) {
+    launch("index_links", {in(index), out(links.next), out(links.first)},
+           kernels::IndexLinksParams{.n = n},
+           {.threads = {n, 1, 1}, .flops = 1.0 * n * n});  // each looks at all others
+    return links;
+  }
+  const Sorted sorted = sort_lines(reshape(index, {1, rows.n}), false);
+  launch("sorted_links", {in(sorted.key), in(sorted.order), out(links.next), out(links.first)},
+         kernels::SortedLinksParams{.n = n}, {.threads = {n, 1, 1}});
+  return links;
+}
+
+Rows table_rows(const Tensor& index, const Shape& table) {
+  return {index, index.numel(), table[1], table[0]};
+}
+
 std::vector<Tensor> embedding_forward(const std::any&, std::span<Tensor> inputs) {
   const Tensor table = contiguous(inputs[0]), index = contiguous(inputs[1]);
-  const int64_t width = table.shape()[1];
   Shape shape = index.shape();
-  shape.push_back(width);
-  Tensor y = empty_on(table, shape, table.dtype());
-  launch("gather", {in(table), in(index), out(y)},
-         kernels::GatherParams{.n = count32(index.numel(), "embedding"),
-                               .width = count32(width, "embedding"),
-                               .rows = count32(table.shape()[0], "embedding")},
-         {.threads = {flat_threads(y.numel()), 1, 1}});
-  return one(std::move(y));
+  shape.push_back(table.size(1));
+  return one(reshape(take_rows(table, table_rows(index, table.shape())), shape).detach());
 }
 
 std::vector<Tensor> embedding_vjp(Record& r, std::span<Tensor> dys) {
-  const Tensor index = contiguous(r.input(1)), dy = contiguous(std::move(dys[0]));
-  const uint32_t n = count32(index.numel(), "embedding");
+  const Tensor dy = contiguous(std::move(dys[0]));
+  Tensor index = contiguous(r.input(1));
+  if (const auto padding = r.attributes<std::optional<int32_t>>())
+    index = masked_fill(index, index == *padding, -1);
   const Shape& table = r.inputs[0].shape;
-  const Tensor next = empty_on(index, {n}, DType::i32), first = empty_on(index, {n}, DType::i32);
-  launch("index_links", {in(index), out(next), out(first)}, kernels::IndexLinksParams{.n = n},
-         {.threads = {n, 1, 1}, .flops = 1.0 * n * n});  // each looks at all others
   Tensor dtable = full(table, 0, DType::f32, index.device().shared_from_this());
-  launch(
-      "scatter_add", {in(dy), in(index), in(next), in(first), inout(dtable)},
-      kernels::ScatterAddParams{
-          .n = n, .width = count32(table[1], "embedding"), .rows = count32(table[0], "embedding")},
-      {.threads = {flat_threads(dy.numel()), 1, 1}});
+  put_rows(dy, table_rows(index, table), dtable, PutMode::add);
   return {std::move(dtable), Tensor()};
 }
 
@@ -45,6 +61,30 @@ const Op embedding_op = {"embedding", embedding_forward, embedding_vjp,
                          }};
 
 }  // namespace
+
+Tensor detail::take_rows(const Tensor& table, const Rows& rows) {
+  const auto u = [](int64_t n) { return count32(n, "gather"); };
+  Tensor y = empty_on(table, {rows.n, rows.width}, table.dtype());
+  rw::launch("gather", {in(table), in(rows.index), out(y)},
+             kernels::GatherParams{.n = u(rows.n), .width = u(rows.width), .rows = u(rows.rows)},
+             {.threads = {flat_threads(y.numel()), 1, 1}});
+  return y;
+}
+
+void detail::put_rows(const Tensor& dy, const Rows& rows, const Tensor& y, PutMode mode) {
+  const Links links =
+      mode == PutMode::unique ? Links{rows.index, rows.index} : links_of(rows);  // not read
+  const auto u = [](int64_t n) { return count32(n, "scatter"); };
+  rw::launch(
+      "scatter_add", {in(dy), in(rows.index), in(links.next), in(links.first), inout(y)},
+      kernels::ScatterAddParams{.n = u(rows.n), .width = u(rows.width), .rows = u(rows.rows)},
+      {.threads = {flat_threads(dy.numel()), 1, 1}, .variant = {static_cast<uint32_t>(mode)}});
+}
+
+Tensor detail::is_last_row(const Rows& rows) {
+  const Tensor next = links_of(rows).next;
+  return less(next, full({}, 0, DType::i32, next.device().shared_from_this()));
+}
 
 void detail::check_indices(const char* op, const char* what, const Tensor& index, int64_t most,
                            std::optional<int32_t> ignored) {
@@ -66,14 +106,14 @@ void detail::check_indices(const char* op, const char* what, const Tensor& index
   }
 }
 
-Tensor embedding(Tensor table, Tensor index) {
+Tensor embedding(Tensor table, Tensor index, std::optional<int32_t> padding) {
   check<ShapeError>(table.rank() == 2 && index.rank() < Shape::max_rank, "embedding",
                     "needs table [V, D] and an index of rank at most {}, got {} and {}",
                     Shape::max_rank - 1, table, index);
   check<DTypeError>(index.dtype() == DType::i32, "embedding", "the index must be i32, got {}",
                     index);
   check_indices("embedding", "the index", index, table.shape()[0] - 1);
-  return apply1(embedding_op, {}, TensorList(std::move(table), std::move(index)));
+  return apply1(embedding_op, padding, TensorList(std::move(table), std::move(index)));
 }
 
 }  // namespace rw

@@ -115,8 +115,19 @@ Tensor reciprocal(Tensor x);  // 1 / x
 Tensor sign(Tensor x);        // -1, 0 or 1
 Tensor floor(Tensor x);
 Tensor ceil(Tensor x);
-Tensor hardtanh(Tensor x);                         // clamp(x, -1, 1)
-Tensor log1p(Tensor x);                            // log(1 + x)
+Tensor hardtanh(Tensor x);  // clamp(x, -1, 1)
+Tensor log1p(Tensor x);     // log(1 + x)
+Tensor expm1(Tensor x);     // exp(x) - 1, exact near 0, too
+Tensor tan(Tensor x);
+Tensor round(Tensor x);                            // to even halfway between two; gradient 0
+Tensor trunc(Tensor x);                            // toward zero; gradient 0
+Tensor erfinv(Tensor x);                           // of [-1, 1] (Giles 2010)
+Tensor softsign(Tensor x);                         // x / (1 + |x|)
+Tensor hardsigmoid(Tensor x);                      // clamp(x / 6 + 1/2, 0, 1)
+Tensor hardswish(Tensor x);                        // x * hardsigmoid(x) (Howard et al. 2019)
+Tensor mish(Tensor x);                             // x * tanh(softplus(x)) (Misra 2019)
+Tensor selu(Tensor x);                             // Klambauer et al. 2017
+Tensor log_sigmoid(Tensor x);                      // log(sigmoid(x)), without overflow
 Tensor affine(Tensor x, float a, float b);         // a * x + b
 Tensor clamp(Tensor x, float low, float high);     // min(max(x, low), high)
 Tensor pow(Tensor x, float exponent);              // x > 0, or NaN
@@ -130,6 +141,14 @@ Tensor mul(Tensor a, Tensor b);
 Tensor div(Tensor a, Tensor b);  // i32: truncated toward zero
 Tensor maximum(Tensor a, Tensor b);
 Tensor minimum(Tensor a, Tensor b);
+// a^b: NaN for a negative a and a b that is no whole number. i32 wraps; a negative power of any but
+// 1 and -1 is 0.
+Tensor pow(Tensor a, Tensor b);
+Tensor pow(float base, Tensor exponent);
+// a - b trunc(a / b), with the sign of a, and a - b floor(a / b), with that of b. By 0: NaN, i32 0.
+Tensor fmod(Tensor a, Tensor b);
+Tensor remainder(Tensor a, Tensor b);
+Tensor logaddexp(Tensor a, Tensor b);  // log(exp(a) + exp(b)), without overflow; floats
 
 // Comparisons give u8 0 or 1 and no gradient. Of two tensors of any dtype, broadcast.
 Tensor equal(Tensor a, Tensor b);
@@ -138,9 +157,17 @@ Tensor less(Tensor a, Tensor b);
 Tensor less_equal(Tensor a, Tensor b);
 Tensor greater(Tensor a, Tensor b);
 Tensor greater_equal(Tensor a, Tensor b);
+// What is not 0 is true, a NaN too.
+Tensor logical_and(Tensor a, Tensor b);
+Tensor logical_or(Tensor a, Tensor b);
+Tensor logical_xor(Tensor a, Tensor b);
+Tensor logical_not(Tensor x);
 // Where the condition (u8) is not 0 an element of a, else one of b; all three broadcast.
 // DTypeError.
 Tensor where(Tensor condition, Tensor a, Tensor b);
+
+// `value` where the mask (u8, broadcast to x) is not 0, x elsewhere.
+Tensor masked_fill(Tensor x, Tensor mask, float value);
 
 // ---- reductions ------------------------------------------------------------------------------
 // Over `axes` (all when empty), which keep the size 1 with `keepdims`. f32 and f16 accumulate in
@@ -149,8 +176,8 @@ Tensor sum(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor mean(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor max(Tensor x, const Axes& axes = {},
            bool keepdims = false);  // gradient: to the maxima, shared
-Tensor min(Tensor x, const Axes& axes = {}, bool keepdims = false);   // as max
-Tensor prod(Tensor x, const Axes& axes = {}, bool keepdims = false);  // x != 0 for gradients
+Tensor min(Tensor x, const Axes& axes = {}, bool keepdims = false);  // as max
+Tensor prod(Tensor x, const Axes& axes = {}, bool keepdims = false);
 // The mean square distance from the mean; `unbiased` divides by one less than the number of
 // elements.
 Tensor var(Tensor x, const Axes& axes = {}, bool unbiased = false, bool keepdims = false);
@@ -247,8 +274,11 @@ LstmResult lstm(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, Tenso
                 bool reverse = false);
 Tensor gru(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, bool reverse = false);
 
-// Running sums along an axis, of f32, f16 (summed in f32) or i32; `reverse`: from its end.
+// Running sums and products along an axis, of f32, f16 (in f32) or i32, and logarithms of running
+// sums of exp(x), of floats, without overflow; `reverse`: from its end.
 Tensor cumsum(Tensor x, int axis, bool reverse = false);
+Tensor cumprod(Tensor x, int axis, bool reverse = false);
+Tensor logcumsumexp(Tensor x, int axis, bool reverse = false);
 // exp(x) over its sum along the axis, and the logarithm of that, without overflow. f32 or f16.
 Tensor softmax(Tensor x, int axis = -1);
 Tensor log_softmax(Tensor x, int axis = -1);
@@ -301,7 +331,8 @@ Tensor mse_loss(Tensor x, Tensor target);
 
 // table [V, D], index (i32, of rank 5 at most) -> index.shape + [D]. Repeated indices add up in
 // order. An index outside [0, V) gives NaN (-1 where the table is i32) and no gradient to any row.
-Tensor embedding(Tensor table, Tensor index);
+// The row `padding` gets no gradient.
+Tensor embedding(Tensor table, Tensor index, std::optional<int32_t> padding = {});
 
 // Zeroes elements with probability p, in [0, 1) (ValueError), and scales the rest by 1 / (1 - p).
 Tensor dropout(Tensor x, float p, Generator& generator = default_generator());

@@ -107,13 +107,23 @@ Tensor keep_axes(const Record& r, const Tensor& dy) {
   return reshape(dy, reduced_shape(r.inputs[0].shape, r.attributes<ReduceAttrs>().axes, true));
 }
 
+// dy times the product of the others: y / x, or where x is the only 0 what the rest gives.
+Tensor prod_gradient(const Axes& axes, const Tensor& x, const Tensor& y, const Tensor& dy) {
+  const Tensor is_zero = equal(x, full({}, 0, x.dtype(), x.device().shared_from_this()));
+  const Tensor zeros = sum(cast(is_zero, DType::i32), axes, true);
+  const Tensor others = prod(masked_fill(x, is_zero, 1), axes, true);
+  const Tensor of_one_zero = logical_and(is_zero, zeros == 1);
+  const Tensor rest = masked_fill(y / x, is_zero, 0);
+  return dy * where(of_one_zero, others, rest);
+}
+
 std::vector<Tensor> reduce_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ReduceAttrs>();
   const Shape& shape = r.inputs[0].shape;
   const Tensor dy = keep_axes(r, dys[0]);
   if (a.kind == reduce_sum) return one(expand(a.scale == 1 ? dy : dy * a.scale, shape));
   const Tensor &x = r.input(0), y = keep_axes(r, r.output(0));
-  if (a.kind == reduce_prod) return one(dy * y / x);
+  if (a.kind == reduce_prod) return one(prod_gradient(a.axes, x, y, dy));
   const Tensor hit = cast(equal(x, y), dy.dtype());
   return one(hit * (dy / sum(hit, a.axes, true)));
 }
@@ -149,15 +159,6 @@ Tensor reduce_over(ReduceKind kind, Tensor x, const Axes& axes, bool keepdims) {
   return reduce(kind, std::move(x), std::move(reduced), keepdims);
 }
 
-// A dense tensor as [outer, count, inner] around an axis.
-struct Around {
-  int64_t outer = 1, count, inner = 1;
-  Around(const Shape& shape, int axis) : count(shape[axis]) {
-    for (int i = 0; i < axis; ++i) outer *= shape[i];
-    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  }
-};
-
 struct ArgAttrs {
   int axis;
   uint32_t kind;
@@ -186,62 +187,7 @@ Tensor arg(uint32_t kind, Tensor x, int axis) {
   return apply1(arg_ops[kind], ArgAttrs{axis, kind}, one(std::move(x)));
 }
 
-struct CumsumAttrs {
-  int axis;
-  bool reverse;
-};
-
-// x is dense. Parts of an axis are summed by threads of their own; where there
-// are several, each starts from the sum of those before it.
-Tensor cumsum_dense(const Tensor& x, const Around& around, bool reverse) {
-  const int64_t outer = around.outer, count = around.count, inner = around.inner;
-  constexpr int64_t chunk = 1024;
-  const int64_t chunks = (count + chunk - 1) / chunk;
-  const DType sums = x.dtype() == DType::i32 ? DType::i32 : DType::f32;
-  const auto u = [](int64_t n) { return count32(n, "cumsum"); };
-  const auto pass = [&](const Tensor& carry, const Tensor& y, bool has_carry, bool totals) {
-    launch("cumsum", {in(x), in(carry), out(y)},
-           kernels::CumsumParams{.outer = u(outer),
-                                 .count = u(count),
-                                 .inner = u(inner),
-                                 .chunk = chunk,
-                                 .chunks = u(chunks),
-                                 .reverse = reverse},
-           {.threads = {u(outer * chunks * inner), 1, 1}, .variant = {has_carry, totals}});
-  };
-  Tensor carry = empty_on(x, {1}, sums);  // not read
-  if (chunks > 1) {
-    const Tensor totals = empty_on(x, {outer, chunks, inner}, sums);
-    pass(carry, totals, false, true);
-    carry = cumsum_dense(totals, Around(totals.shape(), 1), false);
-  }
-  Tensor y = empty_on(x, {outer, count, inner}, x.dtype());
-  pass(carry, y, chunks > 1, false);
-  return y;
-}
-
-std::vector<Tensor> cumsum_forward(const std::any& attrs, std::span<Tensor> inputs) {
-  const auto& a = std::any_cast<const CumsumAttrs&>(attrs);
-  const Shape& shape = inputs[0].shape();
-  if (shape.numel() == 0) return one(empty_on(inputs[0], shape, inputs[0].dtype()));
-  const Tensor y = cumsum_dense(contiguous(inputs[0]), Around(shape, a.axis), a.reverse);
-  return one(reshape(y, shape).detach());
-}
-
-std::vector<Tensor> cumsum_vjp(Record& r, std::span<Tensor> dy) {
-  const auto& a = r.attributes<CumsumAttrs>();
-  return one(cumsum(std::exchange(dy[0], {}), a.axis, !a.reverse));
-}
-
-const Op cumsum_op = {.name = "cumsum", .forward = cumsum_forward, .vjp = cumsum_vjp};
-
 }  // namespace
-
-Tensor cumsum(Tensor x, int axis, bool reverse) {
-  axis = normalize_axis(axis, x.rank(), "cumsum");
-  check<DTypeError>(x.dtype() != DType::u8, "cumsum", "needs f32, f16 or i32, got {}; cast it", x);
-  return apply1(cumsum_op, CumsumAttrs{axis, reverse}, one(std::move(x)));
-}
 
 Tensor sum(Tensor x, const Axes& axes, bool keepdims) {
   return reduce_over(reduce_sum, std::move(x), axes, keepdims);

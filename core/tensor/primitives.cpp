@@ -71,7 +71,7 @@ BinaryMode mode_of(const Tensor& a, const Tensor& b, const Shape& shape) {
 }
 
 enum BinaryId : uint32_t {
-#define BINARY(id, name, forward) binary_##name = id,
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) binary_##name = id,
 #include "shaders/elementwise.def"
 };
 

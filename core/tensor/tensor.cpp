@@ -163,6 +163,16 @@ Tensor tensor(std::span<const int32_t> values, const Shape& shape) {
   return from_host(values, shape, DType::i32);
 }
 
+Tensor tensor(std::span<const int64_t> values, const Shape& shape) {
+  std::vector<int32_t> narrow(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    narrow[i] = static_cast<int32_t>(values[i]);
+    check<ValueError>(narrow[i] == values[i], "tensor", "values must fit i32, got {} at {}",
+                      values[i], i);
+  }
+  return from_host(std::span<const int32_t>(narrow), shape, DType::i32);
+}
+
 Tensor tensor(std::span<const uint8_t> values, const Shape& shape) {
   return from_host(values, shape, DType::u8);
 }

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "rewind/core/base/dtype.h"
@@ -41,6 +44,21 @@ class HookHandle {
   int number_ = 0;
 };
 
+// What x[{...}] takes, one after another: a number picks one place of an axis, which goes away; a
+// Slice a range of places, as Python's begin:end:step, where what lies outside is left out;
+// new_axis is an axis of size 1; ellipsis stands for as many whole axes as are not named. Axes
+// after the last one that is named are whole.
+struct Slice {
+  std::optional<int64_t> begin = {},
+                         end = {};  // negative: from the end; none: from the first, to the last
+  int64_t step = 1;                 // positive
+};
+struct NewAxis {};
+struct Ellipsis {};
+inline constexpr NewAxis new_axis;   // x[{new_axis}]
+inline constexpr Ellipsis ellipsis;  // x[{ellipsis, 0}]
+using Index = std::variant<int64_t, Slice, NewAxis, Ellipsis>;
+
 // A handle on values: copies are cheap and share them. An undefined one stands for nothing; asking
 // it for more than defined() is a ValueError.
 class Tensor {
@@ -61,6 +79,9 @@ class Tensor {
   // select(x, 0, index): a view without the first axis, recorded. Negative: from the end. Like
   // backward() it is defined in the room that records (core/ops, core/autograd).
   Tensor operator[](int64_t index) const;
+  // The view of what the indices name: x[{0, Slice{1, 3}}], x[{ellipsis, new_axis}]. Recorded.
+  // ShapeError for more than it has.
+  Tensor operator[](std::initializer_list<Index> indices) const;
 
   // Of all elements; the storage of a view may have more or less.
   uint64_t bytes() const { return static_cast<uint64_t>(numel()) * size_of(dtype()); }
@@ -187,6 +208,8 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
 Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype = DType::f32);
 Tensor tensor(std::initializer_list<float> values, const Shape& shape, DType dtype = DType::f32);
 Tensor tensor(std::span<const int32_t> values, const Shape& shape);
+// As i32, which there is no i64 beside; ValueError for one that does not fit.
+Tensor tensor(std::span<const int64_t> values, const Shape& shape);
 Tensor tensor(std::span<const uint8_t> values, const Shape& shape);
 
 // Host copies of elements [first, first + count) of a contiguous tensor, as they are stored.

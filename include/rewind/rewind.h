@@ -14,6 +14,8 @@
 #include "rewind/core/memory/memory_report.h"
 #include "rewind/core/memory/process_memory.h"
 #include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/indexing.h"
+#include "rewind/core/ops/numeric.h"
 #include "rewind/core/ops/operators.h"
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/ops/print.h"
@@ -40,10 +42,13 @@
 #include "rewind/core/recompute/speed.h"
 
 // Models and optimizers.
+#include "rewind/nn/activations.h"
 #include "rewind/nn/attention.h"
+#include "rewind/nn/containers.h"
 #include "rewind/nn/init.h"
 #include "rewind/nn/layers.h"
 #include "rewind/nn/models/bert.h"
+#include "rewind/nn/models/mobilenet.h"
 #include "rewind/nn/models/resnet.h"
 #include "rewind/nn/module.h"
 #include "rewind/nn/norm.h"

@@ -1,0 +1,76 @@
+// Modules that hold modules, and what is done to all of them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rewind/nn/module.h"
+
+namespace rw {
+
+// A function as a module without parameters: in a Sequential, a ModuleList, ...
+class Lambda : public Module {
+ public:
+  explicit Lambda(std::function<Tensor(Tensor)> function) : function_(std::move(function)) {}
+  Tensor forward(Tensor x) override { return function_(std::move(x)); }
+
+ private:
+  std::function<Tensor(Tensor)> function_;
+};
+
+// Modules named "0", "1", ... that the owner calls as it likes. It owns them.
+class ModuleList : public Module {
+ public:
+  // Appends a T made from `arguments` and returns it.
+  template <class T, class... Args>
+  T& emplace(Args&&... arguments) {
+    auto module = std::make_unique<T>(std::forward<Args>(arguments)...);
+    T& made = *module;
+    register_module(std::to_string(modules_.size()), made);
+    modules_.push_back(std::move(module));
+    return made;
+  }
+  size_t size() const { return modules_.size(); }  // modules
+  // Module i; std::out_of_range where there is none.
+  Module& operator[](size_t i) const { return *modules_.at(i); }
+
+  auto begin() const { return modules_.begin(); }  // of std::unique_ptr<Module>
+  auto end() const { return modules_.end(); }      // behind the last
+
+ private:
+  std::vector<std::unique_ptr<Module>> modules_;
+};
+
+// Modules by name. It owns them.
+class ModuleDict : public Module {
+ public:
+  // Adds a T made from `arguments` under the name and returns it. ValueError for a name that is
+  // taken.
+  template <class T, class... Args>
+  T& emplace(const std::string& name, Args&&... arguments) {
+    check(!modules_.contains(name), "ModuleDict", "names must differ, got '{}' twice", name);
+    auto module = std::make_unique<T>(std::forward<Args>(arguments)...);
+    T& made = *module;
+    register_module(name, made);
+    modules_.emplace(name, std::move(module));
+    return made;
+  }
+  size_t size() const { return modules_.size(); }  // modules
+  // Whether there is a module of this name.
+  bool contains(const std::string& name) const { return modules_.contains(name); }
+  // The module of this name; ValueError where there is none.
+  Module& operator[](const std::string& name) const {
+    const auto found = modules_.find(name);
+    check(found != modules_.end(), "ModuleDict", "there is no module '{}'", name);
+    return *found->second;
+  }
+
+ private:
+  std::map<std::string, std::unique_ptr<Module>> modules_;
+};
+
+}  // namespace rw
