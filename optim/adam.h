@@ -25,6 +25,9 @@ class Adam : public Optimizer {
       : Adam(std::vector<Tensor>(parameters), options) {}
 };
 
+// Adam's rule, for optimizers that use it in part.
+std::unique_ptr<UpdateRule> adam_rule(const AdamOptions& options);
+
 // As AdamOptions.
 struct AdamWOptions {
   float lr = 1e-3f;                    // learning rate
@@ -33,6 +36,9 @@ struct AdamWOptions {
   float weight_decay = 1e-2f;          // decoupled: parameters shrink by lr * weight_decay
   bool amsgrad = false;                // as AdamOptions
 };
+
+// As adam_rule().
+std::unique_ptr<UpdateRule> adamw_rule(const AdamWOptions& options);
 
 // Adam with w *= 1 - lr * weight_decay before the update.
 class AdamW : public Optimizer {

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "rewind/core/ops/ops.h"
-#include "rewind/optim/adam_rule.h"
 #include "rewind/optim/moment_update.h"
 
 namespace rw {
@@ -56,10 +55,8 @@ Tensor orthogonalise(Tensor x, const MuonOptions& o) {
 class MuonRule : public UpdateRule {
  public:
   // Groups from number `groups` on are AdamW's.
-  MuonRule(const MuonOptions& options, const AdamWOptions& o, size_t groups)
-      : options_(options),
-        adamw_({o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.amsgrad}, true),
-        groups_(groups) {
+  MuonRule(const MuonOptions& options, const AdamWOptions& adamw, size_t groups)
+      : options_(options), adamw_(adamw_rule(adamw)), groups_(groups) {
     check_rates("muon", options.lr, options.weight_decay);
     check(options.lr > 0, "muon", "lr must be positive, got {}", options.lr);
     check(options.momentum >= 0 && options.momentum < 1, "muon",
@@ -72,7 +69,7 @@ class MuonRule : public UpdateRule {
   }
 
   std::vector<std::string> state_names() const override {
-    std::vector<std::string> names = adamw_.state_names();
+    std::vector<std::string> names = adamw_->state_names();
     names.insert(names.begin(), "momentum_buffer");
     return names;
   }
@@ -95,7 +92,7 @@ class MuonRule : public UpdateRule {
     }
     Target others = t;
     others.states.erase(others.states.begin());
-    adamw_.update(others);
+    adamw_->update(others);
   }
 
  private:
@@ -129,7 +126,7 @@ class MuonRule : public UpdateRule {
   }
 
   MuonOptions options_;
-  AdamRule adamw_;
+  std::unique_ptr<UpdateRule> adamw_;
   size_t groups_;
 };
 

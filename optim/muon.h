@@ -24,7 +24,7 @@ struct MuonOptions {
   std::array<float, 3> ns_coefficients = {3.4445f, -4.7750f, 2.0315f};  // of the iteration
   float eps = 1e-7f;                                                    // least norm divided by
   int ns_steps = 5;                                                     // iterations
-  MuonRate adjust_lr = MuonRate::original;
+  MuonRate adjust_lr = MuonRate::original;  // how the rate follows the shape
 };
 
 // With m = momentum * m + (1 - momentum) * g: u, (1 - momentum) * g + momentum * m where nesterov,

@@ -44,8 +44,8 @@ class FlatParameters {
   };
   // Where a state of a parameter lies in its tensor of the slab.
   struct State {
-    Shape shape;
-    int64_t offset = 0;
+    Shape shape;         // as StateShape gave it
+    int64_t offset = 0;  // in elements
   };
   // Where a parameter lies. `offset` is in elements from the start of the slab.
   struct Slot {
@@ -57,7 +57,7 @@ class FlatParameters {
   };
   // Elements of a flat tensor.
   struct Range {
-    int64_t offset = 0, size = 0;
+    int64_t offset = 0, size = 0;  // the first one, and how many
   };
   // Consecutive parameters of one `group` in one `slab`: what one dispatch updates.
   struct Run {

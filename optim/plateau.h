@@ -32,7 +32,7 @@ class Plateau {
 
   // For checkpoints.
   struct State {
-    double best = 0;
+    double best = 0;                 // metric so far
     uint32_t bad = 0, cooldown = 0;  // metrics in a row; those that still do not count
     float learning_rate = 0;         // of the optimizer
   };

@@ -26,8 +26,8 @@ struct Schedule {
     noam,
     one_cycle
   };
-  static constexpr size_t most_milestones = 8;
-  static constexpr uint32_t never = 0xffffffff;
+  static constexpr size_t most_milestones = 8;   // of multistep
+  static constexpr uint32_t never = 0xffffffff;  // a milestone that is not there
 
   Kind kind = Kind::constant;  // which of them
   uint32_t warmup = 0;

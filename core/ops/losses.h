@@ -34,15 +34,15 @@ struct BceOptions {
   Tensor weight = {};  // multiplies the losses; broadcasts; no gradient
   Tensor pos_weight =
       {};  // f32, multiplies the positive part; broadcasts to the losses; no gradient
-  Reduction reduction = Reduction::mean;
+  Reduction reduction = Reduction::mean;  // of the losses
 };
 // binary_cross_entropy of sigmoid(x), without overflow.
 Tensor binary_cross_entropy_with_logits(Tensor x, Tensor target, const BceOptions& options = {});
 
 // What kl_div() takes.
 struct KlDivOptions {
-  bool log_target = false;  // the target is given as logarithms too
-  Reduction reduction = Reduction::mean;
+  bool log_target = false;                // the target is given as logarithms too
+  Reduction reduction = Reduction::mean;  // of the losses
   bool batchmean =
       false;  // the sum divided by the first axis, the divergence, whatever `reduction`
 };
@@ -54,7 +54,7 @@ Tensor kl_div(Tensor x, Tensor target, const KlDivOptions& options = {});
 struct FocalOptions {
   float alpha = 0.25f;  // weight of the positive class, 1 - alpha of the negative; below 0: neither
   float gamma = 2;      // >= 0 (ValueError): how much less easy examples count
-  Reduction reduction = Reduction::mean;
+  Reduction reduction = Reduction::mean;  // of the losses
 };
 // (1 - q)^gamma * binary_cross_entropy_with_logits, q the probability of the target (Lin et al.
 // 2017; torchvision's, with its defaults but for the reduction).
@@ -71,11 +71,11 @@ Tensor cosine_embedding_loss(Tensor a, Tensor b, Tensor target, float margin = 0
 
 // What triplet_margin_loss() takes.
 struct TripletOptions {
-  float margin = 1;
+  float margin = 1;   // by which the negative is to be farther
   float p = 2;        // of the norm; >= 1 (ValueError)
   float eps = 1e-6f;  // added to the differences
-  bool swap = false;  // the positive's distance to the negative counts where it is smaller
-  Reduction reduction = Reduction::mean;
+  bool swap = false;  // the positive's distance to the negative may be the nearer
+  Reduction reduction = Reduction::mean;  // of the losses
 };
 // max(0, |anchor - positive| - |anchor - negative| + margin), norms along the last axis of [...,
 // D].
@@ -84,10 +84,10 @@ Tensor triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative,
 
 // What multi_margin_loss() takes.
 struct MultiMarginOptions {
-  float p = 1;  // 1 or 2 (ValueError)
-  float margin = 1;
-  Tensor weight = {};  // [C] f32: of the target's class; no gradient
-  Reduction reduction = Reduction::mean;
+  float p = 1;                            // the power: 1 or 2 (ValueError)
+  float margin = 1;                       // by which the target is to be larger
+  Tensor weight = {};                     // [C] f32: of the target's class; no gradient
+  Reduction reduction = Reduction::mean;  // of the losses
 };
 // sum over the classes j but the target t of max(0, margin - x[t] + x[j])^p, / C. x [N, C], target
 // [N] i32, which must be a class.
