@@ -144,15 +144,12 @@ std::vector<ParameterGroup> join(std::vector<ParameterGroup> matrices,
 
 }  // namespace
 
-Muon::Muon(std::vector<Tensor> matrices, const MuonOptions& options)
-    : Muon(one_group(std::move(matrices)), {}, options) {}
-
-Muon::Muon(std::vector<Tensor> matrices, std::vector<Tensor> others, const MuonOptions& options,
+Muon::Muon(std::vector<Tensor> matrices, const MuonOptions& options, std::vector<Tensor> others,
            const AdamWOptions& adamw)
-    : Muon(one_group(std::move(matrices)), one_group(std::move(others)), options, adamw) {}
+    : Muon(one_group(std::move(matrices)), options, one_group(std::move(others)), adamw) {}
 
-Muon::Muon(std::vector<ParameterGroup> matrices, std::vector<ParameterGroup> others,
-           const MuonOptions& options, const AdamWOptions& adamw)
+Muon::Muon(std::vector<ParameterGroup> matrices, const MuonOptions& options,
+           std::vector<ParameterGroup> others, const AdamWOptions& adamw)
     : Optimizer(join(matrices, std::move(others), options, adamw),
                 std::make_unique<MuonRule>(options, adamw, matrices.size())) {}
 

@@ -39,13 +39,13 @@ struct MuonOptions {
 // changes AdamW's rate in proportion. State as of AdamW.
 class Muon : public Optimizer {
  public:
-  explicit Muon(std::vector<Tensor> matrices, const MuonOptions& options = {});
-  explicit Muon(std::initializer_list<Tensor> matrices, const MuonOptions& options = {})
-      : Muon(std::vector<Tensor>(matrices), options) {}
-  Muon(std::vector<Tensor> matrices, std::vector<Tensor> others, const MuonOptions& options = {},
-       const AdamWOptions& adamw = {});
-  Muon(std::vector<ParameterGroup> matrices, std::vector<ParameterGroup> others,
-       const MuonOptions& options = {}, const AdamWOptions& adamw = {});
+  explicit Muon(std::vector<Tensor> matrices, const MuonOptions& options = {},
+                std::vector<Tensor> others = {}, const AdamWOptions& adamw = {});
+  explicit Muon(std::vector<ParameterGroup> matrices, const MuonOptions& options = {},
+                std::vector<ParameterGroup> others = {}, const AdamWOptions& adamw = {});
+  explicit Muon(std::initializer_list<Tensor> matrices, const MuonOptions& options = {},
+                std::vector<Tensor> others = {}, const AdamWOptions& adamw = {})
+      : Muon(std::vector<Tensor>(matrices), options, std::move(others), adamw) {}
 };
 
 }  // namespace rw

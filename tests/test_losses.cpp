@@ -30,7 +30,7 @@ Tensor values(const Shape& shape, int seed, double low, double high, double scal
 }
 
 struct LossCase {
-  const char* name;
+  std::string name;
   std::function<Tensor()> input;
   std::function<Tensor(const Tensor&)> loss;
   const std::vector<double>&losses, &gradient;

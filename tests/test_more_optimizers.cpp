@@ -78,7 +78,7 @@ std::vector<Values> state_of(const Optimizer& optimizer) {
 
 // An optimizer made of parameters, by name. Those of `torch` have golden values after 20 steps.
 struct Maker {
-  const char* name;
+  std::string name;
   std::function<std::unique_ptr<Optimizer>(Parameters)> make;
   const std::vector<double>* torch = nullptr;
   std::vector<Shape> shapes = {{3, 5}, {7}};
@@ -320,7 +320,7 @@ TEST_CASE("muon: others go to AdamW, with their own rate and decay") {
     const Parameters hidden = make_parameters({{3, 5}}), rest = {shaped({7}, 1), shaped({4, 6}, 2)};
     const Parameters alone = make_parameters({{3, 5}}),
                      beside = {shaped({7}, 1), shaped({4, 6}, 2)};
-    Muon both(hidden, rest, options, adamw), muon(alone, options);
+    Muon both(hidden, options, rest, adamw), muon(alone, options);
     AdamW adam(beside, adamw);
     for (int t = 0; t < 5; ++t) {
       both.zero_grad();

@@ -12,7 +12,7 @@ using namespace rw::test;
 namespace {
 
 struct ScheduleCase {
-  const char* name;
+  std::string name;
   Schedule schedule;
   std::vector<double> factors;
 };
@@ -49,7 +49,8 @@ std::vector<float> rates(const std::vector<double>& metrics, const PlateauOption
   std::vector<float> all;
   for (const double metric : metrics) {
     const float before = sgd.base_learning_rate();
-    CHECK(plateau.step(metric) == (sgd.base_learning_rate() < before));
+    const bool fell = plateau.step(metric);
+    CHECK(fell == (sgd.base_learning_rate() < before));
     all.push_back(sgd.base_learning_rate());
   }
   return all;
