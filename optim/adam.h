@@ -12,10 +12,11 @@ struct AdamOptions {
   float beta1 = 0.9f, beta2 = 0.999f;  // decay of the means of gradients and of their squares
   float eps = 1e-8f;                   // added to the root of the mean square
   float weight_decay = 0;              // added to the gradient
+  bool amsgrad = false;  // divides by the largest mean square so far (Reddi et al. 2018)
 };
 
 // With m and v the means of the gradient and of its square, corrected for their bias: w -= lr * m /
-// (sqrt(v) + eps). State: m and v, f32, "exp_avg" and "exp_avg_sq".
+// (sqrt(v) + eps). State: m and v, f32, "exp_avg" and "exp_avg_sq"; with amsgrad "max_exp_avg_sq".
 class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {});
@@ -24,13 +25,20 @@ class Adam : public Optimizer {
       : Adam(std::vector<Tensor>(parameters), options) {}
 };
 
+// Adam's rule, for optimizers that use it in part.
+std::unique_ptr<UpdateRule> adam_rule(const AdamOptions& options);
+
 // As AdamOptions.
 struct AdamWOptions {
   float lr = 1e-3f;                    // learning rate
   float beta1 = 0.9f, beta2 = 0.999f;  // decay of the means of gradients and of their squares
   float eps = 1e-8f;                   // added to the root of the mean square
   float weight_decay = 1e-2f;          // decoupled: parameters shrink by lr * weight_decay
+  bool amsgrad = false;                // as AdamOptions
 };
+
+// As adam_rule().
+std::unique_ptr<UpdateRule> adamw_rule(const AdamWOptions& options);
 
 // Adam with w *= 1 - lr * weight_decay before the update.
 class AdamW : public Optimizer {

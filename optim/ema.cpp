@@ -5,13 +5,22 @@
 
 namespace rw {
 
-// What the optimizer announces its updates to. Its Ema owns it, the optimizer only knows of it.
-class Ema::Averages : public UpdateObserver {
+// What the optimizer announces its updates to. Its average owns it, the optimizer only knows of it.
+class ParameterAverage::Averages : public UpdateObserver {
  public:
-  Averages(const Optimizer& optimizer, const EmaOptions& options)
-      : options_(options), slots_(optimizer.parameters().slots()), control_(optimizer.control()) {
-    check(options.decay >= 0 && options.decay < 1, "ema", "the decay must be in [0, 1), got {}",
-          options.decay);
+  // `name` of the states, and what the kernel is told: decay, kind, every.
+  static std::shared_ptr<Averages> follow(Optimizer& optimizer, const char* name,
+                                          const kernels::EmaParams& how) {
+    auto averages = std::make_shared<Averages>(optimizer, name, how);
+    optimizer.add_observer(averages);
+    return averages;
+  }
+
+  Averages(const Optimizer& optimizer, const char* name, const kernels::EmaParams& how)
+      : name_(name),
+        how_(how),
+        slots_(optimizer.parameters().slots()),
+        control_(optimizer.control()) {
     const PurposeScope purpose(Purpose::optimizer);
     const auto copy = [](const Tensor& source) {
       Tensor t = empty(source.shape(), DType::f32, source.device().shared_from_this());
@@ -24,25 +33,27 @@ class Ema::Averages : public UpdateObserver {
   }
 
   void before_update() override {
-    check<AutogradError>(!is_applied, "ema",
+    check<AutogradError>(!is_applied, name_,
                          "the averages are in the parameters' place; call restore() before step()");
   }
 
   void after_update() override {
-    const OpScope scope("ema");
+    const OpScope scope(name_);
     for (const Pair& pair : pairs_) {
-      const int64_t n = pair.average.numel();
-      launch("ema", {inout(pair.average), in(pair.parameters), in(start_), in(control_)},
-             kernels::EmaParams{.offset = {},
-                                .n = count32(n, "ema"),
-                                .decay = options_.decay,
-                                .corrected = options_.bias_correction},
-             {.threads = {flat_threads(n), 1, 1}});
+      kernels::EmaParams p = how_;
+      p.n = count32(pair.average.numel(), name_);
+      launch("ema", {inout(pair.average), in(pair.parameters), in(start_), in(control_)}, p,
+             {.threads = {flat_threads(p.n), 1, 1}});
     }
   }
 
-  void exchange() {
-    const OpScope scope("ema");
+  // To the averages, or back.
+  void exchange(bool to_averages) {
+    if (to_averages)
+      check<AutogradError>(!is_applied, name_, "the averages are applied already");
+    else
+      check<AutogradError>(is_applied, name_, "restore() needs apply() first");
+    const OpScope scope(name_);
     for (const Pair& pair : pairs_) {
       const Tensor parked =
           empty(pair.average.shape(), DType::f32, pair.average.device().shared_from_this());
@@ -54,10 +65,11 @@ class Ema::Averages : public UpdateObserver {
   }
 
   Optimizer::NamedState state() const {
-    check<AutogradError>(!is_applied, "ema", "call restore() before saving or loading");
-    Optimizer::NamedState all = {{"ema.start", start_}};
+    check<AutogradError>(!is_applied, name_, "call restore() before saving or loading");
+    const std::string prefix = std::string(name_) + ".";
+    Optimizer::NamedState all = {{prefix + "start", start_}};
     for (const FlatParameters::Slot& slot : slots_)
-      all.emplace_back("ema." + slot.name, FlatParameters::view(pairs_[slot.slab].average, slot));
+      all.emplace_back(prefix + slot.name, FlatParameters::view(pairs_[slot.slab].average, slot));
     return all;
   }
 
@@ -67,38 +79,57 @@ class Ema::Averages : public UpdateObserver {
   struct Pair {
     Tensor parameters, average;  // a slab and its averages
   };
-  EmaOptions options_;
+  const char* name_;
+  kernels::EmaParams how_;
   std::vector<FlatParameters::Slot> slots_;
   std::vector<Pair> pairs_;
   Tensor control_;  // the optimizer's
   Tensor start_;    // f32 [1]: updates done when the average began
 };
 
-Ema::Ema(Optimizer& optimizer, const EmaOptions& options)
-    : averages_(std::make_shared<Averages>(optimizer, options)) {
-  optimizer.add_observer(averages_);
+ParameterAverage::ParameterAverage(std::shared_ptr<Averages> averages)
+    : averages_(std::move(averages)) {}
+
+void ParameterAverage::apply() {
+  averages_->exchange(true);
 }
 
-void Ema::apply() {
-  check<AutogradError>(!is_applied(), "ema", "the averages are applied already");
-  averages_->exchange();
+void ParameterAverage::restore() {
+  averages_->exchange(false);
 }
 
-void Ema::restore() {
-  check<AutogradError>(is_applied(), "ema", "restore() needs apply() first");
-  averages_->exchange();
-}
-
-bool Ema::is_applied() const {
+bool ParameterAverage::is_applied() const {
   return averages_->is_applied;
 }
 
-Optimizer::NamedState Ema::state() const {
+Optimizer::NamedState ParameterAverage::state() const {
   return averages_->state();
 }
 
-void Ema::load_state(const Optimizer::NamedState& saved) {
+void ParameterAverage::load_state(const Optimizer::NamedState& saved) {
   Optimizer::copy_state(saved, state());
 }
+
+namespace {
+
+kernels::EmaParams follow_by(const EmaOptions& options) {
+  check(options.decay >= 0 && options.decay < 1, "ema", "the decay must be in [0, 1), got {}",
+        options.decay);
+  const uint32_t kind = options.bias_correction ? AVERAGE_CORRECTED : AVERAGE_DECAY;
+  return {.offset = {}, .decay = options.decay, .kind = kind, .every = 1};
+}
+
+kernels::EmaParams follow_every(uint32_t every) {
+  check(every > 0, "swa", "every must be positive, got 0");
+  return {.offset = {}, .kind = AVERAGE_EQUAL, .every = every};
+}
+
+}  // namespace
+
+Ema::Ema(Optimizer& optimizer, const EmaOptions& options)
+    : ParameterAverage(Averages::follow(optimizer, "ema", follow_by(options))) {}
+
+Swa::Swa(Optimizer& optimizer, uint32_t every)
+    : ParameterAverage(Averages::follow(optimizer, "swa", follow_every(every))) {}
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// An exponential moving average of the parameters, for evaluation.
+// Averages of the parameters over updates, for evaluation.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,29 @@
 #include "rewind/optim/optimizer.h"
 
 namespace rw {
+
+// Follows an optimizer by itself: once per update, so once per window of Accumulate, and not at all
+// where an overflow skips the update.
+class ParameterAverage {
+ public:
+  // Exchanges the parameters with their averages, and back. No update may run in between.
+  // AutogradError where that is so already.
+  void apply();
+  void restore();
+
+  bool is_applied() const;  // between the two
+
+  // For checkpoints: "ema.NAME" (Swa: "swa.NAME") and when it began. Views; not while applied.
+  Optimizer::NamedState state() const;
+  void load_state(const Optimizer::NamedState& saved);
+
+ protected:
+  class Averages;
+  explicit ParameterAverage(std::shared_ptr<Averages> averages);
+
+ private:
+  std::shared_ptr<Averages> averages_;
+};
 
 // How an average follows.
 struct EmaOptions {
@@ -15,26 +38,20 @@ struct EmaOptions {
   bool bias_correction = false;
 };
 
-// Follows the optimizer by itself: average = decay * average + (1 - decay) * parameter once per
-// update, so once per window of Accumulate, and not at all where an overflow skips the update.
-class Ema {
+// An exponential moving average: average = decay * average + (1 - decay) * parameter once per
+// update.
+class Ema : public ParameterAverage {
  public:
   explicit Ema(Optimizer& optimizer, const EmaOptions& options = {});
+};
 
-  // Exchanges the parameters with their averages, and back. No update may run in between.
-  // AutogradError where that is so already.
-  void apply();
-  void restore();
-
-  bool is_applied() const;  // between the two
-
-  // For checkpoints: "ema.NAME" and what the bias correction needs. Views; not while applied.
-  Optimizer::NamedState state() const;
-  void load_state(const Optimizer::NamedState& saved);
-
- private:
-  class Averages;
-  std::shared_ptr<Averages> averages_;
+// Stochastic weight averaging (Izmailov et al. 2018): from now on the mean of the parameters after
+// every `every`-th update (ValueError for 0), as torch.optim.swa_utils.AveragedModel. Make it where
+// the averaging is to begin, and give the optimizer a constant or cyclic schedule for it. Running
+// statistics of batch norms do not follow: run some batches in training mode while it is applied.
+class Swa : public ParameterAverage {
+ public:
+  explicit Swa(Optimizer& optimizer, uint32_t every = 1);
 };
 
 }  // namespace rw

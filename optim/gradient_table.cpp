@@ -67,10 +67,11 @@ GradientTable GradientTable::of(const FlatParameters& parameters) {
   size_t run = 0;
   for (const FlatParameters::Slot& slot : parameters.slots()) {
     const auto holds = [&](const FlatParameters::Run& r) {
-      return slot.slab == r.slab && slot.offset >= r.offset && slot.offset < r.offset + r.size;
+      return slot.slab == r.slab && slot.offset >= r.elements.offset &&
+             slot.offset < r.elements.offset + r.elements.size;
     };
     while (slot.parameter.numel() > 0 && !holds(parameters.runs()[run])) ++run;
-    entries.push_back({slot.parameter, run, slot.offset - parameters.runs()[run].offset});
+    entries.push_back({slot.parameter, run, slot.offset - parameters.runs()[run].elements.offset});
   }
   return GradientTable(std::move(entries));
 }

@@ -1,5 +1,6 @@
 #include "rewind/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "rewind/core/ops/ops.h"
@@ -11,7 +12,12 @@ namespace rw {
 
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
     : rule_(std::move(rule)),
-      parameters_(std::move(groups), static_cast<int>(rule_->state_names().size())),
+      parameters_(
+          std::move(groups), rule_->state_names().size(),
+          [this](size_t state, const Tensor& parameter, size_t group) {
+            return rule_->state_shape(state, parameter, group);
+          },
+          rule_->initial_state()),
       gradients_(std::make_unique<GradientTable>(GradientTable::of(parameters_))) {
   const PurposeScope purpose(Purpose::optimizer);
   control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
@@ -38,6 +44,10 @@ void Optimizer::set_scaler(const LossScaler& scaler) {
   static_assert(STATE_SCALE == 0 && STATE_GOOD == 1 && STATE_BAD == 2);
   const std::vector<float> fresh = {scaler.initial, 0, 0};
   make_view(control_, {3}, {1}, STATE_SCALE).copy_from(fresh);
+}
+
+float Optimizer::base_learning_rate() const {
+  return rule_->learning_rate;
 }
 
 void Optimizer::set_max_norm(float max_norm) {
@@ -80,11 +90,12 @@ bool Optimizer::update(float weight) {
   };
   tell_observers(&UpdateObserver::before_update);
   prepare(weight);
+  const std::span slots(parameters_.slots());
   for (size_t i = 0; i < parameters_.runs().size(); ++i) {
     const FlatParameters::Run& run = parameters_.runs()[i];
     const FlatParameters::Slab& slab = parameters_.slabs()[run.slab];
     const ParameterGroup& group = parameters_.groups()[run.group];
-    UpdateRule::Target target{.parameters = FlatParameters::view(slab.parameters, run),
+    UpdateRule::Target target{.parameters = FlatParameters::view(slab.parameters, run.elements),
                               .states = {},
                               .control = control_,
                               .table = gradients_->table(),
@@ -92,9 +103,13 @@ bool Optimizer::update(float weight) {
                               .shift = gradients_->shift(),
                               .learning_rate = rule_->learning_rate * group.lr_scale,
                               .weight_decay = group.weight_decay.value_or(rule_->weight_decay),
-                              .run = i};
-    for (const Tensor& state : slab.states)
-      target.states.push_back(FlatParameters::view(state, run));
+                              .run = i,
+                              .group = run.group,
+                              .all = parameters_,
+                              .slots = slots.subspan(run.first_slot, run.slots)};
+    for (size_t s = 0; s < slab.states.size(); ++s)
+      target.states.push_back(slab.states[s] ? FlatParameters::view(slab.states[s], run.states[s])
+                                             : Tensor());
     rule_->update(target);
   }
   tell_observers(&UpdateObserver::after_update);
@@ -109,24 +124,28 @@ void Optimizer::add_observer(std::weak_ptr<UpdateObserver> observer) {
 }
 
 void Optimizer::prepare(float weight) {
-  const kernels::UpdatePrepareParams p{.offset = {},
-                                       .chunks = gradients_->rows(),
-                                       .weight = weight,
-                                       .max_norm = max_norm_,
-                                       .schedule = static_cast<uint32_t>(schedule_.kind),
-                                       .warmup = schedule_.warmup,
-                                       .total = schedule_.total,
-                                       .period = schedule_.period,
-                                       .floor_factor = schedule_.floor,
-                                       .gamma = schedule_.gamma,
-                                       .dynamic = scaler_.is_dynamic,
-                                       .keep_bad = scaler_.keep_bad,
-                                       .hysteresis = scaler_.hysteresis,
-                                       .interval = scaler_.interval,
-                                       .growth = scaler_.growth,
-                                       .backoff = scaler_.backoff,
-                                       .min_scale = scaler_.floor,
-                                       .max_scale = scaler_.ceiling};
+  kernels::UpdatePrepareParams p{.offset = {},
+                                 .chunks = gradients_->rows(),
+                                 .weight = weight,
+                                 .max_norm = max_norm_,
+                                 .schedule = static_cast<uint32_t>(schedule_.kind),
+                                 .warmup = schedule_.warmup,
+                                 .total = schedule_.total,
+                                 .period = schedule_.period,
+                                 .floor_factor = schedule_.floor,
+                                 .gamma = schedule_.gamma,
+                                 .peak = schedule_.peak,
+                                 .milestones = {},
+                                 .dynamic = scaler_.is_dynamic,
+                                 .keep_bad = scaler_.keep_bad,
+                                 .hysteresis = scaler_.hysteresis,
+                                 .interval = scaler_.interval,
+                                 .growth = scaler_.growth,
+                                 .backoff = scaler_.backoff,
+                                 .min_scale = scaler_.floor,
+                                 .max_scale = scaler_.ceiling};
+  static_assert(sizeof(p.milestones) == sizeof(schedule_.milestones));
+  std::copy(schedule_.milestones.begin(), schedule_.milestones.end(), p.milestones);
   launch("update_prepare", {in(gradients_->stats()), inout(control_)}, p, {});
 }
 
@@ -165,8 +184,8 @@ Optimizer::NamedState Optimizer::state() const {
   const std::vector<std::string> names = rule_->state_names();
   for (const FlatParameters::Slot& slot : parameters_.slots())
     for (size_t i = 0; i < names.size(); ++i)
-      all.emplace_back(names[i] + "." + slot.name,
-                       FlatParameters::view(parameters_.slabs()[slot.slab].states[i], slot));
+      if (const Tensor state = parameters_.state(slot, i))
+        all.emplace_back(names[i] + "." + slot.name, state);
   return all;
 }
 

@@ -27,7 +27,7 @@ class UpdateObserver {
 };
 
 // Changes parameters by their gradients. What derives from it adds the rule: SGD, Adam, AdamW,
-// Lamb.
+// Lamb, Lion, RMSprop, Adagrad, Adafactor, Muon.
 class Optimizer {
  public:
   virtual ~Optimizer();
@@ -45,6 +45,7 @@ class Optimizer {
   zero_grad();  // every grad() is undefined again: the gradients give their memory back
 
   void set_learning_rate(float rate);  // before lr_scale and schedule
+  float base_learning_rate() const;    // the same
   void set_schedule(const Schedule& schedule) { schedule_ = schedule; }  // from the next update on
   void set_scaler(const LossScaler& scaler);                             // starts it afresh
   const LossScaler& scaler() const { return scaler_; }  // LossScaler::none() at first

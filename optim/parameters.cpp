@@ -41,10 +41,10 @@ size_t count_parameters(const std::vector<ParameterGroup>& groups) {
   return count;
 }
 
-Tensor zeroed(int64_t size, Device& device, Purpose purpose) {
+Tensor filled(int64_t size, float value, Device& device, Purpose purpose) {
   const PurposeScope scope(purpose);
   Tensor t = empty({size}, DType::f32, device.shared_from_this());
-  fill_(t, 0);
+  fill_(t, value);
   return t;
 }
 
@@ -81,11 +81,13 @@ std::vector<ParameterGroup> decay_groups(const std::vector<Tensor>& parameters,
 }
 
 // Delegates so that the destructor gives the parameters back when memory runs out halfway.
-FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, int states) : FlatParameters() {
+FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, size_t states,
+                               const StateShape& shape_of, float initial)
+    : FlatParameters() {
   groups_ = std::move(groups);
   const OpScope scope(owner);
-  const std::vector<int64_t> sizes = plan();
-  for (size_t i = 0; i < sizes.size(); ++i) move_into(i, sizes[i], states);
+  const std::vector<SlabSizes> sizes = plan(states, shape_of);
+  for (size_t i = 0; i < sizes.size(); ++i) move_into(i, sizes[i], initial);
 }
 
 FlatParameters::~FlatParameters() {
@@ -95,9 +97,10 @@ FlatParameters::~FlatParameters() {
   }
 }
 
-std::vector<int64_t> FlatParameters::plan() {
+std::vector<FlatParameters::SlabSizes> FlatParameters::plan(size_t states,
+                                                            const StateShape& shape_of) {
   std::unordered_set<const TensorImpl*> seen;
-  std::vector<int64_t> sizes;
+  std::vector<SlabSizes> sizes;
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
       const Tensor& p = groups_[g].parameters[i];
@@ -107,13 +110,27 @@ std::vector<int64_t> FlatParameters::plan() {
       check_parameter(p, name);
       const int64_t size = round_up(p.numel());
       const int64_t capacity = slab_bytes / static_cast<int64_t>(sizeof(float));
-      if (sizes.empty() || sizes.back() + size > capacity) sizes.push_back(0);
+      if (sizes.empty() || sizes.back().parameters + size > capacity)
+        sizes.push_back({0, std::vector<int64_t>(states)});
       const size_t slab = sizes.size() - 1;
-      slots_.push_back({p, slab, sizes.back(), name});
-      if (runs_.empty() || runs_.back().group != g || runs_.back().slab != slab)
-        runs_.push_back({g, slab, sizes.back(), 0});
-      runs_.back().size += size;
-      sizes.back() += size;
+      SlabSizes& used = sizes.back();
+      if (runs_.empty() || runs_.back().group != g || runs_.back().slab != slab) {
+        runs_.push_back({g, slab, {used.parameters, 0}, {}, slots_.size(), 0});
+        for (const int64_t begin : used.states) runs_.back().states.push_back({begin, 0});
+      }
+      Run& run = runs_.back();
+      const auto take = [](int64_t count, Range& range, int64_t& end) {
+        range.size += count;
+        return std::exchange(end, end + count);
+      };
+      Slot slot{p, slab, take(size, run.elements, used.parameters), name};
+      for (size_t s = 0; s < states; ++s) {
+        std::optional<State>& state = slot.states.emplace_back();
+        if (const std::optional<Shape> shape = shape_of(s, p, g))
+          state = {*shape, take(round_up(shape->numel()), run.states[s], used.states[s])};
+      }
+      slots_.push_back(std::move(slot));
+      ++run.slots;
     }
   }
   check(!slots_.empty(), owner, "at least one parameter that requires a gradient is needed, got {}",
@@ -121,10 +138,10 @@ std::vector<int64_t> FlatParameters::plan() {
   return sizes;
 }
 
-void FlatParameters::move_into(size_t index, int64_t size, int states) {
+void FlatParameters::move_into(size_t index, const SlabSizes& sizes, float initial) {
   Device& device = this->device();
   Slab slab;
-  slab.parameters = zeroed(size, device, Purpose::parameter);
+  slab.parameters = filled(sizes.parameters, 0, device, Purpose::parameter);
   for (const Slot& slot : slots_) {
     if (slot.slab != index) continue;
     const Tensor target = view(slab.parameters, slot);
@@ -135,7 +152,8 @@ void FlatParameters::move_into(size_t index, int64_t size, int states) {
     impl.offset = slot.offset;
     impl.is_optimized = true;
   }
-  for (int i = 0; i < states; ++i) slab.states.push_back(zeroed(size, device, Purpose::optimizer));
+  for (const int64_t size : sizes.states)
+    slab.states.push_back(size > 0 ? filled(size, initial, device, Purpose::optimizer) : Tensor());
   slabs_.push_back(std::move(slab));
 }
 
@@ -150,7 +168,7 @@ void FlatParameters::place_gradients() {
   const OpScope scope(owner);
   for (size_t i = 0; i < slabs_.size(); ++i) {
     // What an optimizer allocates lies apart from what steps need.
-    const Tensor zeros = zeroed(slabs_[i].parameters.numel(), device(), Purpose::optimizer);
+    const Tensor zeros = filled(slabs_[i].parameters.numel(), 0, device(), Purpose::optimizer);
     zeros.device().set_purpose(*zeros.impl().storage, Purpose::gradient);
     for (const Slot& slot : slots_)
       if (slot.slab == i) slot.parameter.impl().grad_place = view(zeros, slot);
@@ -162,8 +180,16 @@ Tensor FlatParameters::view(const Tensor& whole, const Slot& slot) {
   return make_view(whole, shape, dense_strides(shape), slot.offset);
 }
 
-Tensor FlatParameters::view(const Tensor& whole, const Run& run) {
-  return make_view(whole, {run.size}, {1}, run.offset);
+Tensor FlatParameters::view(const Tensor& whole, const Range& range) {
+  return make_view(whole, {range.size}, {1}, range.offset);
+}
+
+Tensor FlatParameters::state(const Slot& slot, size_t state) const {
+  if (!slot.states[state]) return {};
+  const Tensor& whole = slabs_[slot.slab].states[state];
+  const auto& [shape, offset] = *slot.states[state];
+  if (whole) return make_view(whole, shape, dense_strides(shape), offset);
+  return empty(shape, DType::f32, device().shared_from_this());  // without elements
 }
 
 }  // namespace rw

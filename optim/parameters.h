@@ -2,6 +2,7 @@
 // slabs, so that one dispatch updates a whole group.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,11 @@ struct NamedGroup {
 std::vector<ParameterGroup> groups_by_name(const std::vector<Tensor>& parameters,
                                            const std::vector<NamedGroup>& named);
 
+// The shape of state number `state` of a parameter of the group number `group`; none: it has no
+// such state.
+using StateShape =
+    std::function<std::optional<Shape>(size_t state, const Tensor& parameter, size_t group)>;
+
 // Every parameter becomes a view of a slab; handles stay valid. Parameters start at multiples of 8
 // elements; the gaps hold zeros and stay zero. Gradients are not part of it: each takes its memory
 // when backward first makes it and gives it back in drop_gradients().
@@ -47,7 +53,12 @@ class FlatParameters {
   // of them, and fits the blocks of every device.
   struct Slab {
     Tensor parameters;           // f32 [elements]
-    std::vector<Tensor> states;  // f32 [elements] each, zero at first
+    std::vector<Tensor> states;  // f32 [elements of this state]; undefined where nobody has it
+  };
+  // Where a state of a parameter lies in its tensor of the slab.
+  struct State {
+    Shape shape;         // as StateShape gave it
+    int64_t offset = 0;  // in elements
   };
   // Where a parameter lies. `offset` is in elements from the start of the slab.
   struct Slot {
@@ -55,17 +66,25 @@ class FlatParameters {
     size_t slab = 0;
     int64_t offset = 0;
     std::string name;  // the parameter's, or "group.index" where it has none
+    std::vector<std::optional<State>> states = {};  // as StateShape gave them
   };
-  // Consecutive parameters of one `group` in one `slab`, `size` elements from `offset` on: what one
-  // dispatch updates.
+  // Elements of a flat tensor.
+  struct Range {
+    int64_t offset = 0, size = 0;  // the first one, and how many
+  };
+  // Consecutive parameters of one `group` in one `slab`: what one dispatch updates.
   struct Run {
     size_t group = 0, slab = 0;
-    int64_t offset = 0, size = 0;
+    Range elements;                    // of the slab's parameters
+    std::vector<Range> states;         // of the slab's states
+    size_t first_slot = 0, slots = 0;  // the parameters
   };
 
   // Throws AutogradError for parameters that appear twice, share storage or belong to another
-  // optimizer, and DTypeError for other dtypes than f32. `states`: tensors of state per parameter.
-  FlatParameters(std::vector<ParameterGroup> groups, int states);
+  // optimizer, and DTypeError for other dtypes than f32. There are `states` states, each of the
+  // shape that shape_of gives and `initial` at first.
+  FlatParameters(std::vector<ParameterGroup> groups, size_t states, const StateShape& shape_of,
+                 float initial = 0);
   ~FlatParameters();  // the parameters keep their values
   FlatParameters(FlatParameters&&) = default;
   FlatParameters& operator=(FlatParameters&&) = delete;
@@ -82,12 +101,19 @@ class FlatParameters {
   void place_gradients();
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
-  static Tensor view(const Tensor& whole, const Run& run);
+  static Tensor view(const Tensor& whole, const Range& range);
+  // A parameter's state, in its shape; undefined where it has none.
+  Tensor state(const Slot& slot, size_t state) const;
 
  private:
   FlatParameters() = default;
-  std::vector<int64_t> plan();  // fills slots_ and runs_; returns the slabs' sizes
-  void move_into(size_t slab, int64_t size, int states);
+  struct SlabSizes {
+    int64_t parameters = 0;
+    std::vector<int64_t> states;
+  };
+  // Fills slots_ and runs_.
+  std::vector<SlabSizes> plan(size_t states, const StateShape& shape_of);
+  void move_into(size_t slab, const SlabSizes& sizes, float initial);
 
   std::vector<ParameterGroup> groups_;
   std::vector<Slab> slabs_;

@@ -1,6 +1,8 @@
 // What differs between optimizers.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,12 +16,20 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
   // One name per tensor of state that a parameter needs, as PyTorch calls it.
   virtual std::vector<std::string> state_names() const = 0;
+  // The shape of one of them; none: this parameter has no such state. What kernels find through the
+  // table of chunks has the parameter's shape, or is there for no parameter of the group.
+  virtual std::optional<Shape> state_shape(size_t /*state*/, const Tensor& parameter,
+                                           size_t /*group*/) const {
+    return parameter.shape();
+  }
+  virtual float initial_state() const { return 0; }  // what all of them hold at first
   // Called once, with the parameters that will be updated.
   virtual void prepare(const GradientTable&) {}
 
   // A run of parameters: flat, dense tensors of one size, the table that says where the gradients
   // lie, and the control buffer (STATE_* of shaders/params.h). Kernels leave parameters without a
-  // gradient alone, and do nothing when control[STATE_FOUND_INF] is set.
+  // gradient alone, and do nothing when control[STATE_FOUND_INF] is set. Rules that look at
+  // parameters one by one find them in `slots`, their states in `all`.
   struct Target {
     Tensor parameters;
     std::vector<Tensor> states;
@@ -28,7 +38,9 @@ class UpdateRule {
     std::vector<GradientTable::Part> parts;  // a dispatch each
     uint32_t shift = 0;                      // as GradientTable::shift()
     float learning_rate = 0, weight_decay = 0;
-    size_t run = 0;  // which of the parameters' runs this is
+    size_t run = 0, group = 0;  // which of the parameters' runs and groups this is
+    const FlatParameters& all;
+    std::span<const FlatParameters::Slot> slots;  // of this run
   };
   virtual void update(const Target& target) const = 0;
 

@@ -7,10 +7,10 @@
 void main() {
   uint i = thread_id() * REWIND_FLAT;
   if (i >= p.n || load_state(STATE_FOUND_INF) != 0.0) return;
-  float rate = 1.0 - p.decay;
-  if (p.corrected != 0) {
-    rate /= one_minus_power(p.decay, uint(load_state(STATE_UPDATES) - load_start(0)));
-  }
+  uint since = uint(load_state(STATE_UPDATES) - load_start(0)), ticks = since / p.every;
+  if (since % p.every != 0) return;
+  float rate = p.kind == AVERAGE_EQUAL ? 1.0 / ticks : 1.0 - p.decay;
+  if (p.kind == AVERAGE_CORRECTED) rate /= one_minus_power(p.decay, ticks);
   if (is_whole(i, p.n, p.offset[0] | p.offset[1])) {
     vec4 average_lo, average_hi, lo, hi;
     load8_average(i, average_lo, average_hi);

@@ -323,6 +323,15 @@ struct GradStatsParams {
 #define SCHEDULE_LINEAR 2      // 1 - (1 - f) q
 #define SCHEDULE_STEP 3        // gamma ^ floor((t - warmup) / period)
 #define SCHEDULE_POLYNOMIAL 4  // f + (1 - f) (1 - q) ^ gamma
+#define SCHEDULE_MULTISTEP 5   // gamma ^ number of milestones <= t
+// Cosine again and again: q = place in the period / its length; the first has `period` updates,
+// each one gamma times those of the one before.
+#define SCHEDULE_RESTARTS 6
+#define SCHEDULE_NOAM 7  // gamma * min(sqrt(warmup / (t + 1)), (t + 1) / warmup), warm-up included
+// Cosine from gamma up to 1 at t = peak, which may lie between two updates, and down to f at total
+// - 1. No warm-up.
+#define SCHEDULE_ONE_CYCLE 8
+#define MOST_MILESTONES 8
 // Loss-scale rules: 0 fixed, 1 dynamic. An overflow counts as bad; at `hysteresis` bad ones the
 // scale is multiplied by `backoff`; after `interval` finite updates in a row by `growth`.
 // keep_bad 1: bad ones add up across finite updates (TensorFlow); 0: a finite update forgets them.
@@ -340,7 +349,9 @@ struct UpdatePrepareParams {
   uint warmup;     // updates
   uint total;      // updates of the whole schedule, warm-up included
   uint period;
-  float floor_factor, gamma;  // gamma: step factor, or power of the polynomial
+  float floor_factor, gamma;  // gamma: as the schedule says
+  float peak;
+  uint milestones[MOST_MILESTONES];  // unused ones are 2^32 - 1
   uint dynamic, keep_bad, hysteresis, interval;
   float growth, backoff, min_scale, max_scale;
 };
@@ -365,6 +376,75 @@ struct AdamParams {
   uint first, rows, shift;
   float lr, beta1, beta2, eps, weight_decay;
   uint decoupled;
+};
+
+// moment_update: the same, variant {MOMENT_*}, for rules with up to three states. Those that a rule
+// does not have are bound to param and not touched.
+// rmsprop: g += weight_decay * param; first = a * first + (1 - a) * g^2; with flags 1 (centered)
+// third = a * third + (1 - a) * g and v = max(0, first - third^2), else v = first; u = g / (sqrt(v)
+// + eps); b != 0: u = second = b * second + u; param -= lr * u.
+#define MOMENT_RMSPROP 0
+// adagrad: g += weight_decay * param; first += g^2; param -= lr / (1 + (t - 1) * a) * g /
+// (sqrt(first) + eps).
+#define MOMENT_ADAGRAD 1
+// lion: param *= 1 - lr * weight_decay; param -= lr * sign(a * first + (1 - a) * g); first = b *
+// first + (1 - b) * g.
+#define MOMENT_LION 2
+// amsgrad: adam with m = first, v = second, betas a and b, and third, the largest v so far, in v's
+// place; flags 1: decoupled.
+#define MOMENT_AMSGRAD 3
+struct MomentUpdateParams {
+  uint offset[7];  // param, grad, first, second, third, table, state
+  uint first, rows, shift;
+  float lr, weight_decay, a, b, eps;
+  uint flags;
+};
+
+// muon_momentum: of a parameter's dense grad, buffer and update: buffer += (1 - momentum) * (g -
+// buffer), update = buffer, or with nesterov g + momentum * (buffer - g), the new buffer. Where
+// state[FOUND_INF] != 0 the buffer stays and update is 0. Flat.
+struct MuonMomentumParams {
+  uint offset[4];  // grad, buffer, update, state
+  uint n;
+  float momentum;
+  uint nesterov;
+};
+// muon: param = param * (1 - lr * weight_decay) - lr * ratio * update. Flat.
+struct MuonParams {
+  uint offset[3];  // param, update, state
+  uint n;
+  float lr, weight_decay, ratio;
+};
+
+// Adafactor, of one parameter at a time, dense [matrices, rows, cols]. With w = t ^ beta2_decay, t
+// = state[UPDATES], mean squares of the gradient go into its states: x += w * (mean - x).
+// adafactor_rows: row_var [matrices, rows], over the columns. One workgroup per row.
+// adafactor_columns: partial [matrices, chunks, cols] = sum of squares of each chunk of
+// ADAFACTOR_ROWS rows. threads.x = elements of partial.
+// adafactor_combine: col_var [matrices, cols] from these. threads.x = elements of col_var.
+// adafactor_norms: partial [2, chunks] = sums of squares of the parameter and of its update u = g /
+// sqrt(max(v, eps1^2)) in each chunk of ADAFACTOR_CHUNK elements. variant {factored}: 1: v =
+// row_var
+// * col_var / max(mean, eps1), mean [matrices] of row_var; 0: v is row_var [elements], which takes
+// in g^2 first. One workgroup per chunk.
+// adafactor: param = param * (1 - lr * weight_decay) - rate / max(1, rms(u) / clip) * u with rate =
+// min(lr, 1 / sqrt(t)) (flags & 1), else lr, times max(eps2, rms(param)) (flags & 2). As
+// adafactor_norms.
+#define ADAFACTOR_ROWS 64
+#define ADAFACTOR_CHUNK 16384
+#define ADAFACTOR_RELATIVE 1
+#define ADAFACTOR_SCALED 2
+struct AdafactorMomentParams {
+  uint offset[3];  // rows: grad, row_var, state; columns: grad, partial; combine: partial, col_var,
+                   // state
+  uint matrices, rows, cols, chunks;
+  float beta2_decay;
+};
+struct AdafactorParams {
+  uint offset[7];  // param, grad, row_var, col_var, mean, state, partial
+  uint n, rows, cols, chunks;
+  float lr, weight_decay, beta2_decay, eps1, eps2, clip;
+  uint flags;
 };
 
 // ---- parts of matmul and conv2d (issued by backends/vulkan/matrix*, never by an op) ----------
@@ -558,13 +638,26 @@ struct LambRatioParams {
   uint parameters, chunks;
   uint adapt;
 };
-// ema: unless state[FOUND_INF] != 0, average += rate * (param - average), rate = 1 - decay or, when
-// `corrected`, (1 - decay) / (1 - decay^t) with t = state[UPDATES] - start[0]. Flat.
+// ema: unless state[FOUND_INF] != 0, at every `every`-th update since the average began, average +=
+// rate * (param - average). With k such updates so far, this one included, from (state[UPDATES] -
+// start[0]) / every: rate = 1 - decay (AVERAGE_DECAY), (1 - decay) / (1 - decay^k)
+// (AVERAGE_CORRECTED), or 1 / k (AVERAGE_EQUAL). Flat.
+#define AVERAGE_DECAY 0
+#define AVERAGE_CORRECTED 1
+#define AVERAGE_EQUAL 2
 struct EmaParams {
   uint offset[4];  // average, param, start, state
   uint n;
   float decay;
-  uint corrected;
+  uint kind;  // AVERAGE_*
+  uint every;
+};
+// lookahead: at the same updates as ema, slow += alpha * (param - slow), and param = slow. Flat.
+struct LookaheadParams {
+  uint offset[4];  // slow, param, start, state
+  uint n;
+  float alpha;
+  uint every;
 };
 
 // ---- attention -------------------------------------------------------------------------------
@@ -602,6 +695,62 @@ struct AttentionParams {
 struct AttentionDeltaParams {
   uint offset[4];  // out, dout, lse, stats
   uint rows, heads, queries, dim;
+};
+
+// ---- losses
+// ---------------------------------------------------------------------------------------
+// pair_loss: y[i] = f(x[i], t[i]), dense; weighted: weight[i % period] is the positive class's.
+// variant {LOSS_*, weighted}. Flat.
+// pair_loss_grad: out = dy * the derivative of f by x, or with wrt 1 by t; dy_one 1: dy is one
+// element. variant {LOSS_*, weighted, wrt}. Flat.
+#define LOSS_MSE 0         // (x - t)^2
+#define LOSS_L1 1          // |x - t|
+#define LOSS_SMOOTH_L1 2   // d = |x - t|: d < a ? d^2 / (2 a) : d - a / 2
+#define LOSS_HUBER 3       // d < a ? d^2 / 2 : a (d - a / 2)
+#define LOSS_BCE 4         // -t max(log x, -100) - (1 - t) max(log(1 - x), -100)
+#define LOSS_BCE_LOGITS 5  // (1 - t) x + (1 + (weight - 1) t) log(1 + exp(-x))
+#define LOSS_KL 6          // t (log t - x), 0 where t is 0
+#define LOSS_KL_LOG 7      // exp(t) (t - x)
+// With p = sigmoid(x) and q = p (1 - t) + (1 - p) t: BCE_LOGITS * q^b, for a >= 0 times a t + (1 -
+// a) (1 - t).
+#define LOSS_FOCAL 8
+struct PairLossParams {
+  uint offset[4];  // x, t, weight, y
+  uint n, period;
+  float a, b;
+};
+struct PairLossGradParams {
+  uint offset[5];  // x, t, weight, dy, out
+  uint n, period, dy_one;
+  float a, b;
+};
+// nll_loss: loss[row] = -x[row, target[row]]; 0 where target == ignore_index, NaN where it is
+// outside [0, cols). threads.x = rows.
+// nll_loss_grad: dx = -dloss[row] at the target, 0 elsewhere; NaN in rows whose target is outside.
+// Flat over rows * cols.
+struct NllLossParams {
+  uint offset[3];  // x, target, loss; grad: target, dloss, dx
+  uint rows, cols;
+  int ignore_index;
+};
+// soft_cross_entropy: per row, of target distributions p (i32 target: 1 at the class), p' = (1 - s)
+// p
+// + s / cols and weight w (1 unless weighted): loss = sum of w p' (lse - x), mass = sum of w p'.
+// i32: loss and mass are 0 where target == ignore_index, NaN where it is outside [0, cols). variant
+// {weighted}. One workgroup per row.
+// soft_cross_entropy_grad: dx = dloss[row] * (mass * softmax - w p'). variant {weighted}. Flat over
+// rows * cols.
+struct SoftCrossEntropyParams {
+  uint offset[6];  // x, target, weight, loss, lse, mass
+  uint rows, cols;
+  float smoothing;
+  int ignore_index;
+};
+struct SoftCrossEntropyGradParams {
+  uint offset[7];  // x, target, weight, lse, mass, dloss, dx
+  uint rows, cols;
+  float smoothing;
+  int ignore_index;
 };
 
 #ifdef __cplusplus

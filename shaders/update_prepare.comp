@@ -2,20 +2,56 @@
 //! params: UpdatePrepareParams
 //! local: 1
 
+float cosine(float high, float low, float progress) {
+  return low + (high - low) * 0.5 * (1.0 + cos(3.14159265 * progress));
+}
+
+float one_cycle(float t) {
+  if (t <= p.peak) return cosine(p.gamma, 1.0, t / p.peak);
+  return cosine(1.0, p.floor_factor, min(1.0, (t - p.peak) / (float(p.total - 1) - p.peak)));
+}
+
+// At most 31 periods where each is longer than the one before.
+float restarts(float since) {
+  float length = p.period;
+  if (p.gamma == 1.0) {
+    since = float(uint(since) % p.period);
+  } else {
+    for (; since >= length; length *= p.gamma) since -= length;
+  }
+  return cosine(1.0, p.floor_factor, since / length);
+}
+
+float multistep(float t) {
+  float reached = 0.0;
+  [[unroll]] for (uint i = 0; i < MOST_MILESTONES; ++i) {
+    if (p.milestones[i] <= t) reached += 1.0;
+  }
+  return reached == 0.0 ? 1.0 : pow(p.gamma, reached);
+}
+
 // Factor on the learning rate of the update that follows `t` others.
 float schedule_factor(float t) {
+  if (p.schedule == SCHEDULE_NOAM) {
+    return p.gamma * min(sqrt(p.warmup / (t + 1.0)), (t + 1.0) / p.warmup);
+  }
+  if (p.schedule == SCHEDULE_ONE_CYCLE) return one_cycle(t);
   if (t < p.warmup) return (t + 1.0) / p.warmup;
   float since = t - p.warmup, rest = 1.0 - p.floor_factor;
   float progress = min(1.0, since / (p.total > p.warmup ? float(p.total - p.warmup) : 1.0));
   switch (p.schedule) {
     case SCHEDULE_COSINE:
-      return p.floor_factor + rest * 0.5 * (1.0 + cos(3.14159265 * progress));
+      return cosine(1.0, p.floor_factor, progress);
     case SCHEDULE_LINEAR:
       return 1.0 - rest * progress;
     case SCHEDULE_STEP:
-      return pow(p.gamma, floor(since / max(p.period, 1)));
+      return pow(p.gamma, float(uint(since) / max(p.period, 1)));
     case SCHEDULE_POLYNOMIAL:
       return p.floor_factor + rest * (progress < 1.0 ? pow(1.0 - progress, p.gamma) : 0.0);
+    case SCHEDULE_MULTISTEP:
+      return multistep(t);
+    case SCHEDULE_RESTARTS:
+      return restarts(since);
     default:
       return 1.0;
   }

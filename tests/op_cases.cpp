@@ -309,6 +309,7 @@ std::vector<OpCase> all_rows() {
   add_numeric(table);
   add_sequence(table);
   add_attention(table);
+  add_losses(table);
   return table.take();
 }
 

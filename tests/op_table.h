@@ -56,5 +56,6 @@ void add_network(Table& t);
 void add_numeric(Table& t);
 void add_sequence(Table& t);
 void add_attention(Table& t);
+void add_losses(Table& t);
 
 }  // namespace rw::test

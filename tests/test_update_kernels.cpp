@@ -63,7 +63,7 @@ TEST_CASE("kernels: update_prepare") {
   KernelComparison* const both = KernelComparison::instance();
   if (both == nullptr) return;
   both->tolerance = 2e-5;
-  for (uint32_t schedule = 0; schedule < 5; ++schedule)
+  for (uint32_t schedule = 0; schedule <= SCHEDULE_ONE_CYCLE; ++schedule)
     for (float updates : {0.0f, 4.0f, 37.0f, 250.0f})
       for (float overflow : {0.0f, 1.0f})
         for (uint32_t dynamic : {0u, 1u}) {
@@ -75,7 +75,9 @@ TEST_CASE("kernels: update_prepare") {
                                       .total = 200,
                                       .period = 30,
                                       .floor_factor = 0.1f,
-                                      .gamma = 0.7f,
+                                      .gamma = schedule == SCHEDULE_RESTARTS ? 2 : 0.7f,
+                                      .peak = 59.5f,
+                                      .milestones = {4, 30, 37, 38, 300, ~0u, ~0u, ~0u},
                                       .dynamic = dynamic,
                                       .keep_bad = 1,
                                       .hysteresis = 1,
@@ -128,4 +130,36 @@ TEST_CASE("kernels: sgd and adam") {
                                .decoupled = flags & 1},
                     {}, {count << shift});
         }
+}
+
+TEST_CASE("kernels: moment_update") {
+  KernelComparison* const both = KernelComparison::instance();
+  if (both == nullptr) return;
+  both->tolerance = 2e-5;
+  constexpr uint32_t shift = 5;
+  for (const uint32_t at : {0u, 3u})
+    for (uint32_t n : {0u, 13u, 1003u})
+      for (uint32_t rule = 0; rule <= MOMENT_AMSGRAD; ++rule)
+        for (uint32_t flags = 0; flags < 2; ++flags)
+          for (const float b : {0.0f, 0.5f})
+            for (const float found_inf : {0.0f, 1.0f}) {
+              const auto rows = table(n, REWIND_FLAT << shift, at);
+              const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
+              both->run(
+                  "moment_update",
+                  {inout(DType::f32, values(8 + n)), in(DType::f32, values(at + n + 1, -1, 1, 2)),
+                   inout(DType::f32, values(8 + n, 0.1f, 1, 3)),
+                   inout(DType::f32, values(8 + n, 0.1f, 1, 4)),
+                   inout(DType::f32, values(8 + n, 0.1f, 0.3f, 5)), in(DType::i32, rows),
+                   in(DType::f32, state(3, found_inf))},
+                  MomentUpdateParams{.rows = count,
+                                     .shift = shift,
+                                     .lr = 0.1f,
+                                     .weight_decay = 0.01f,
+                                     .a = 0.9f,
+                                     .b = b,
+                                     .eps = 1e-3f,
+                                     .flags = flags},
+                  {rule}, {count << shift});
+            }
 }

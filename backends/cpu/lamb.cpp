@@ -78,18 +78,4 @@ void lamb(const Call& call) {
   }
 }
 
-void ema(const Call& call) {
-  const auto p = call.params<EmaParams>();
-  const Elements param = call.in(1), start = call.in(2), state = call.in(3);
-  if (state.get(STATE_FOUND_INF) != 0) return;
-  Elements average = call.inout(0);
-  double rate = 1 - double{p.decay};
-  if (p.corrected != 0)
-    rate /= 1 - std::pow(double{p.decay}, double{state.get(STATE_UPDATES)} - start.get(0));
-  for (uint64_t i = 0; i < p.n; ++i) {
-    const double before = average.get(i);
-    average.set(i, static_cast<float>(before + rate * (param.get(i) - before)));
-  }
-}
-
 }  // namespace rw::cpu

@@ -11,8 +11,35 @@ using namespace kernels;
 
 namespace {
 
+double cosine(double high, double low, double progress) {
+  return low + (high - low) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+}
+
+double one_cycle(const UpdatePrepareParams& p, double t) {
+  if (t <= p.peak) return cosine(p.gamma, 1, t / p.peak);
+  return cosine(1, p.floor_factor, std::min(1.0, (t - p.peak) / (p.total - 1.0 - p.peak)));
+}
+
+double restarts(const UpdatePrepareParams& p, double since) {
+  double length = p.period;
+  if (p.gamma == 1)
+    since = std::fmod(since, length);
+  else
+    for (; since >= length; length *= p.gamma) since -= length;
+  return cosine(1, p.floor_factor, since / length);
+}
+
+double multistep(const UpdatePrepareParams& p, double t) {
+  const auto reached = std::count_if(std::begin(p.milestones), std::end(p.milestones),
+                                     [=](uint32_t milestone) { return milestone <= t; });
+  return std::pow(double{p.gamma}, static_cast<double>(reached));
+}
+
 // The factor on the learning rate of the update that follows `t` others.
 double schedule_factor(const UpdatePrepareParams& p, double t) {
+  if (p.schedule == SCHEDULE_NOAM)
+    return p.gamma * std::min(std::sqrt(p.warmup / (t + 1)), (t + 1) / p.warmup);
+  if (p.schedule == SCHEDULE_ONE_CYCLE) return one_cycle(p, t);
   if (t < p.warmup) return (t + 1) / p.warmup;
   const double since = t - p.warmup;
   const double length = p.total > p.warmup ? p.total - p.warmup : 1;
@@ -20,13 +47,17 @@ double schedule_factor(const UpdatePrepareParams& p, double t) {
   const double floor = p.floor_factor, gamma = p.gamma;
   switch (p.schedule) {
     case SCHEDULE_COSINE:
-      return floor + (1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+      return cosine(1, floor, progress);
     case SCHEDULE_LINEAR:
       return 1 - (1 - floor) * progress;
     case SCHEDULE_STEP:
       return std::pow(gamma, std::floor(since / std::max(1u, p.period)));
     case SCHEDULE_POLYNOMIAL:
       return floor + (1 - floor) * std::pow(1 - progress, gamma);
+    case SCHEDULE_MULTISTEP:
+      return multistep(p, t);
+    case SCHEDULE_RESTARTS:
+      return restarts(p, since);
     default:
       return 1;
   }
@@ -52,15 +83,6 @@ void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& st
   state.set(STATE_SCALE, scale);
   state.set(STATE_GOOD, good);
   state.set(STATE_BAD, bad);
-}
-
-// body(i, at) for each element of the rows: i in the parameters, at in the gradients.
-template <class P, class F>
-void each_element(const Elements& table, const P& p, F&& body) {
-  for (uint64_t row = p.first; row < p.first + p.rows; ++row) {
-    const Chunk chunk = chunk_of(table, row);
-    for (uint64_t k = 0; k < chunk.size; ++k) body(chunk.begin + k, chunk.grad + k);
-  }
 }
 
 }  // namespace

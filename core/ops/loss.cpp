@@ -1,5 +1,6 @@
 // Softmax and losses. Everything is computed in f32; only storage may be f16.
 #include "rewind/core/ops/detail.h"
+#include "rewind/core/ops/losses.h"
 #include "rewind/core/ops/operators.h"
 
 namespace rw {
@@ -110,6 +111,8 @@ Tensor log_softmax(Tensor x, int axis) {
 }
 
 Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& o) {
+  if (is_float(target.dtype()))
+    return cross_entropy(std::move(logits), std::move(target), Tensor(), o);
   check_float(logits, "cross_entropy");
   check<ShapeError>(logits.rank() == 2 && target.shape() == Shape{logits.shape()[0]},
                     "cross_entropy", "needs logits [N, C] and target [N], got {} and {}", logits,
@@ -127,7 +130,7 @@ Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& o)
 }
 
 Tensor mse_loss(Tensor x, Tensor target) {
-  return mean(square(sub(std::move(x), std::move(target))));
+  return mse_loss(std::move(x), std::move(target), Reduction::mean);
 }
 
 }  // namespace rw

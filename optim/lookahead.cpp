@@ -1,0 +1,68 @@
+#include "rewind/optim/lookahead.h"
+
+#include "rewind/core/tensor/launch.h"
+#include "rewind/core/tensor/primitives.h"
+
+namespace rw {
+
+// What the optimizer announces its updates to, as Ema's.
+class Lookahead::Slow : public UpdateObserver {
+ public:
+  Slow(const Optimizer& optimizer, const LookaheadOptions& options)
+      : options_(options), slots_(optimizer.parameters().slots()), control_(optimizer.control()) {
+    check(options.every > 0, "lookahead", "every must be positive, got 0");
+    check(options.alpha > 0 && options.alpha <= 1, "lookahead", "alpha must be in (0, 1], got {}",
+          options.alpha);
+    const PurposeScope purpose(Purpose::optimizer);
+    for (const FlatParameters::Slab& slab : optimizer.parameters().slabs())
+      pairs_.push_back({slab.parameters, copy_of(slab.parameters, DType::f32)});
+    start_ = copy_of(make_view(control_, {1}, {1}, STATE_UPDATES), DType::f32);
+  }
+
+  void before_update() override {}
+
+  void after_update() override {
+    const OpScope scope("lookahead");
+    for (const Pair& pair : pairs_) {
+      const kernels::LookaheadParams p{.offset = {},
+                                       .n = count32(pair.slow.numel(), "lookahead"),
+                                       .alpha = options_.alpha,
+                                       .every = options_.every};
+      launch("lookahead", {inout(pair.slow), inout(pair.parameters), in(start_), in(control_)}, p,
+             {.threads = {flat_threads(p.n), 1, 1}});
+    }
+  }
+
+  Optimizer::NamedState state() const {
+    Optimizer::NamedState all = {{"lookahead.start", start_}};
+    for (const FlatParameters::Slot& slot : slots_)
+      all.emplace_back("lookahead." + slot.name,
+                       FlatParameters::view(pairs_[slot.slab].slow, slot));
+    return all;
+  }
+
+ private:
+  struct Pair {
+    Tensor parameters, slow;  // a slab and its slow weights
+  };
+  LookaheadOptions options_;
+  std::vector<FlatParameters::Slot> slots_;
+  std::vector<Pair> pairs_;
+  Tensor control_;  // the optimizer's
+  Tensor start_;    // f32 [1]: updates done when it began
+};
+
+Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& options)
+    : slow_(std::make_shared<Slow>(optimizer, options)) {
+  optimizer.add_observer(slow_);
+}
+
+Optimizer::NamedState Lookahead::state() const {
+  return slow_->state();
+}
+
+void Lookahead::load_state(const Optimizer::NamedState& saved) {
+  Optimizer::copy_state(saved, state());
+}
+
+}  // namespace rw

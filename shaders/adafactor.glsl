@@ -1,0 +1,11 @@
+// What Adafactor's kernels share: the mean squares' rate, and the gradient as it would be without
+// loss scale.
+
+float moved(float x, float mean) {
+  return x + pow(load_state(STATE_UPDATES), p.beta2_decay) * (mean - x);
+}
+
+float squared_factor() {
+  float factor = load_state(STATE_GRAD_FACTOR);
+  return factor * factor;
+}
