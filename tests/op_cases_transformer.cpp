@@ -26,7 +26,6 @@ void add_bands(Table& t) {
   const std::pair<const char*, AttentionOptions> bands[] = {
       {"a window of 3", {.window = 3}},
       {"a causal window of 2", {.causal = true, .window = 2}},
-      {"a window of 1", {.window = 1}},
       {"causal to the lower right", {.causal = true, .lower_right = true}},
       {"a causal window of 3 to the lower right",
        {.causal = true, .dropout = 0.2f, .window = 3, .lower_right = true}}};
