@@ -122,15 +122,14 @@ class Decoder : public Module {
     register_module("tokens", tokens_);
     register_module("places", places_);
     for (int i = 0; i < layers; ++i) {
-      layers_.push_back(std::make_unique<TransformerEncoderLayer>(
-          TransformerLayerOptions{.hidden = hidden,
-                                  .heads = 4,
-                                  .intermediate = 4 * hidden,
-                                  .dropout = 0,
-                                  .attention_dropout = 0,
-                                  .pre_norm = true,
-                                  .causal = true},
-          default_generator()));
+      layers_.push_back(std::make_unique<BertLayer>(BertLayerOptions{.hidden = hidden,
+                                                                     .heads = 4,
+                                                                     .intermediate = 4 * hidden,
+                                                                     .dropout = 0,
+                                                                     .attention_dropout = 0,
+                                                                     .pre_norm = true,
+                                                                     .causal = true},
+                                                    default_generator()));
       register_module(fmt::format("layers.{}", i), *layers_.back());
     }
     register_module("norm", norm_);
@@ -143,7 +142,7 @@ class Decoder : public Module {
 
  private:
   Embedding tokens_, places_;
-  std::vector<std::unique_ptr<TransformerEncoderLayer>> layers_;
+  std::vector<std::unique_ptr<BertLayer>> layers_;
   LayerNorm norm_;
 };
 

@@ -1,8 +1,6 @@
 #include "rewind/io/bert.h"
 
-#include <nlohmann/json.hpp>
-
-#include "rewind/core/base/json_file.h"
+#include "rewind/io/config_file.h"
 
 namespace rw {
 
@@ -33,18 +31,6 @@ const Json fixed_settings = {
     {"model_type", "bert"}, {"hidden_act", "gelu"},        {"position_embedding_type", "absolute"},
     {"is_decoder", false},  {"tie_word_embeddings", true}, {"pad_token_id", 0}};
 
-// Not ordered_json: looking for keys there takes time in proportion to their number.
-nlohmann::json parse_config(const std::string& text, const std::string& file) {
-  try {
-    nlohmann::json json = nlohmann::json::parse(text);
-    check<FileError>(json.is_object(), "read_bert_config",
-                     "'{}' is not a BERT configuration but {}", file, describe_json(json));
-    return json;
-  } catch (const nlohmann::json::exception& error) {
-    fail<FileError>("read_bert_config", "'{}' is not a BERT configuration: {}", file, error.what());
-  }
-}
-
 bool contains(const SafetensorsFile& file, const std::string& name) {
   return file.tensors().contains(name);
 }
@@ -71,11 +57,8 @@ bool is_encoder(const std::string& name) {
 }  // namespace
 
 BertConfig read_bert_config(const std::filesystem::path& file) {
-  const nlohmann::json json = parse_config(read_config_text(file), file.string());
-  for (const auto& [key, wanted] : fixed_settings.items())
-    if (json.contains(key) && json[key] != nlohmann::json(wanted))
-      fail<FileError>("read_bert_config", "'{}' has {} {}; only {} is supported", file.string(),
-                      key, describe_json(json[key]), wanted.dump());
+  const nlohmann::json json = read_config("read_bert_config", "BERT", file);
+  check_settings("read_bert_config", json, fixed_settings, file);
   BertConfig config;
   for_each_key(config, [&](const char* key, auto& value, auto low, auto high) {
     using T = std::remove_reference_t<decltype(value)>;
@@ -115,7 +98,7 @@ std::vector<std::string> bert_class_names(const std::filesystem::path& config_fi
   std::vector<std::string> names;
   for (size_t i = 0; i < classes; ++i) names.push_back(fmt::format("LABEL_{}", i));
 
-  const nlohmann::json json = parse_config(read_config_text(config_file), config_file.string());
+  const nlohmann::json json = read_config("read_bert_config", "BERT", config_file);
   if (!json.contains("id2label")) return names;
   const nlohmann::json& labels = json["id2label"];
   check<FileError>(labels.is_object() && labels.size() == classes, "bert_class_names",

@@ -13,17 +13,16 @@ int64_t checked_sizes(const char* module,
 
 }  // namespace
 
-MultiheadAttention::MultiheadAttention(int64_t hidden, int64_t heads,
-                                       const MultiheadAttentionOptions& options,
-                                       GeneratorRef generator)
-    : query(checked_sizes("MultiheadAttention", {{"hidden", hidden}, {"heads", heads}}), hidden),
+BertAttention::BertAttention(int64_t hidden, int64_t heads, const BertAttentionOptions& options,
+                             GeneratorRef generator)
+    : query(checked_sizes("BertAttention", {{"hidden", hidden}, {"heads", heads}}), hidden),
       key(hidden, hidden),
       value(hidden, hidden),
       dense(hidden, hidden),
       heads_(heads),
       options_(options),
       generator_(generator) {
-  check(hidden % heads == 0, "MultiheadAttention",
+  check(hidden % heads == 0, "BertAttention",
         "the heads must divide the hidden size, got {} heads for {}", heads, hidden);
   register_module("self.query", query);
   register_module("self.key", key);
@@ -31,8 +30,8 @@ MultiheadAttention::MultiheadAttention(int64_t hidden, int64_t heads,
   register_module("output.dense", dense);
 }
 
-Tensor MultiheadAttention::forward(Tensor x, const Tensor& mask, const Tensor& lengths) {
-  check<ShapeError>(x.rank() == 3, "MultiheadAttention", "x must be [N, S, hidden], got {}", x);
+Tensor BertAttention::forward(Tensor x, const Tensor& mask, const Tensor& lengths) {
+  check<ShapeError>(x.rank() == 3, "BertAttention", "x must be [N, S, hidden], got {}", x);
   const int64_t n = x.size(0), length = x.size(1), hidden = x.size(2);
   const auto heads = [&](Tensor t) {  // [N, S, hidden] as [N, heads, S, hidden / heads]
     return transpose(reshape(std::move(t), {n, length, heads_, hidden / heads_}), 1, 2);
@@ -45,10 +44,9 @@ Tensor MultiheadAttention::forward(Tensor x, const Tensor& mask, const Tensor& l
   return dense(reshape(transpose(std::move(y), 1, 2), {n, length, hidden}));
 }
 
-TransformerEncoderLayer::TransformerEncoderLayer(const TransformerLayerOptions& o,
-                                                 GeneratorRef generator)
+BertLayer::BertLayer(const BertLayerOptions& o, GeneratorRef generator)
     : attention(checked_sizes(
-                    "TransformerEncoderLayer",
+                    "BertLayer",
                     {{"hidden", o.hidden}, {"heads", o.heads}, {"intermediate", o.intermediate}}),
                 o.heads, {o.attention_dropout, o.causal}, generator),
       attention_norm(o.hidden, o.norm_eps),
@@ -65,7 +63,7 @@ TransformerEncoderLayer::TransformerEncoderLayer(const TransformerLayerOptions& 
   register_module("dropout", dropout_);
 }
 
-Tensor TransformerEncoderLayer::forward(Tensor x, const Tensor& mask, const Tensor& lengths) {
+Tensor BertLayer::forward(Tensor x, const Tensor& mask, const Tensor& lengths) {
   const auto attend = [&](Tensor h) {
     return dropout_(attention.forward(std::move(h), mask, lengths));
   };

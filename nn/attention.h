@@ -1,4 +1,5 @@
-// Transformer layers. Parameters have the names of Hugging Face's BERT.
+// The layers of BERT, under the names that Hugging Face gives them and their parameters. PyTorch's
+// own transformer: nn/transformer.h.
 #pragma once
 
 #include "rewind/nn/layers.h"
@@ -7,7 +8,7 @@
 namespace rw {
 
 // What is done to the attention's weights.
-struct MultiheadAttentionOptions {
+struct BertAttentionOptions {
   float dropout = 0;    // of the weights
   bool causal = false;  // position i looks at 0 .. i only
 };
@@ -16,10 +17,10 @@ struct MultiheadAttentionOptions {
 // `value` of each token, and `dense` over the joined heads, all with bias. ValueError unless
 // `heads` divides `hidden`; ShapeError for x of another rank. Parameters self.query, self.key,
 // self.value and output.dense.
-class MultiheadAttention : public Module {
+class BertAttention : public Module {
  public:
-  MultiheadAttention(int64_t hidden, int64_t heads, const MultiheadAttentionOptions& options = {},
-                     GeneratorRef generator = {});
+  BertAttention(int64_t hidden, int64_t heads, const BertAttentionOptions& options = {},
+                GeneratorRef generator = {});
   Tensor forward(Tensor x) override { return forward(std::move(x), {}); }
   // mask and lengths as of the op `attention`; undefined: all keys count.
   Tensor forward(Tensor x, const Tensor& mask, const Tensor& lengths = {});
@@ -28,13 +29,13 @@ class MultiheadAttention : public Module {
 
  private:
   int64_t heads_;
-  MultiheadAttentionOptions options_;
+  BertAttentionOptions options_;
   GeneratorRef generator_;
 };
 
 // The sizes of a layer: `hidden` per token, in so many `heads`, `intermediate` between its two
 // linear layers.
-struct TransformerLayerOptions {
+struct BertLayerOptions {
   int64_t hidden, heads, intermediate;
   float dropout = 0.1f;            // of what each half adds
   float attention_dropout = 0.1f;  // of the weights
@@ -45,18 +46,17 @@ struct TransformerLayerOptions {
 
 // Attention, then two linear layers with GELU (erf) between; each half with dropout, residual and
 // LayerNorm. x [N, S, hidden] -> the same shape.
-class TransformerEncoderLayer : public Module {
+class BertLayer : public Module {
  public:
-  explicit TransformerEncoderLayer(const TransformerLayerOptions& options,
-                                   GeneratorRef generator = {});
+  explicit BertLayer(const BertLayerOptions& options, GeneratorRef generator = {});
   Tensor forward(Tensor x) override { return forward(std::move(x), {}); }
   // mask and lengths as of the op `attention`.
   Tensor forward(Tensor x, const Tensor& mask, const Tensor& lengths = {});
 
-  MultiheadAttention attention;  // attention.self.query .. attention.output.dense
-  LayerNorm attention_norm;      // attention.output.LayerNorm
-  Linear intermediate, output;   // intermediate.dense, output.dense
-  LayerNorm output_norm;         // output.LayerNorm
+  BertAttention attention;      // attention.self.query .. attention.output.dense
+  LayerNorm attention_norm;     // attention.output.LayerNorm
+  Linear intermediate, output;  // intermediate.dense, output.dense
+  LayerNorm output_norm;        // output.LayerNorm
 
  private:
   Dropout dropout_;

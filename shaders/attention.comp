@@ -17,17 +17,17 @@ DEFINE_PRODUCTS(query_products, s)
 DEFINE_ACCUMULATE(add_values, acc, s)
 
 void main() {
-  const Work w = find_work(p.queries);
+  const Work w = find_work(p.queries, p.heads);
   if (!w.exists) return;
   Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
-  const uint count = key_count(w.batch), end = key_end(w, count);
+  const uint count = key_count(w.batch), end = key_end(w.row, ROWS, count);
 
   CLEAR(acc)
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
     top[i] = LOWEST;
     total[i] = 0.0;
   }
-  for (uint t = 0; t < end; t += TILE_COLUMNS) {
+  for (uint t = key_begin(w.row) / 4 * 4; t < end; t += TILE_COLUMNS) {
     const uint key = t + lane * 4;
     query_products(q, w.row, k, key);
     draw_rows(w, key);
@@ -49,8 +49,8 @@ void main() {
     const uint query = w.row + i;
     const float sum = sum_of_subgroup(total[i]);
     const bool empty = sum == 0.0;  // not for a NaN
-    if (query < p.queries && w.column < p.dim) {
-      const uint e = ((w.batch * p.queries + query) * p.heads + w.head) * p.dim + w.column;
+    if (query < p.queries && w.column < DIM) {
+      const uint e = ((w.batch * p.queries + query) * p.heads + w.head) * DIM + w.column;
       [[unroll]] for (uint u = 0; u < WORDS; ++u)
         store4_out(e + u * 4, empty ? vec4(0.0) : acc[i][u] / sum);
       if (w.column == 0)

@@ -47,50 +47,53 @@ struct Work {
   bool exists;
 };
 
-Work find_work(uint rows) {
+// Of a result of `heads` heads.
+Work find_work(uint rows, uint heads) {
   const uint row_tiles = (rows + ROWS - 1) / ROWS;
-  const uint column_tiles = (p.dim + LANES * WIDTH - 1) / (LANES * WIDTH);
+  const uint column_tiles = (DIM + LANES * WIDTH - 1) / (LANES * WIDTH);
   const uint tile = group_id() * gl_NumSubgroups + gl_SubgroupID;
   const uint z = tile / row_tiles, head = z / column_tiles;
-  return Work(head / p.heads, head % p.heads, tile % row_tiles * ROWS,
-              z % column_tiles * LANES * WIDTH + lane * WIDTH, head < p.batch * p.heads);
+  return Work(head / heads, head % heads, tile % row_tiles * ROWS,
+              z % column_tiles * LANES * WIDTH + lane * WIDTH, head < p.batch * heads);
 }
 
 uint at(Work w, uint stride[3]) { return w.batch * stride[0] + w.head * stride[1]; }
+uint shared_at(Work w, uint stride[3]) { return w.batch * stride[0] + w.head / GROUP * stride[1]; }
 
 // Queries (keys) of dense [batch, count, heads, dim] at `data`.
 Rows dense_rows(Work w, Words64 data, uint offset, uint count) {
-  return Rows(data, offset + (w.batch * count * p.heads + w.head) * p.dim, p.heads * p.dim, count - 1);
+  return Rows(data, offset + (w.batch * count * p.heads + w.head) * DIM, p.heads * DIM, count - 1);
 }
 
 Rows query_rows(Work w) {
   return Rows(Words64(address_table[0]), p.offset[0] + at(w, p.q_stride), p.q_stride[2], p.queries - 1);
 }
 Rows key_rows(Work w) {
-  return Rows(Words64(address_table[1]), p.offset[1] + at(w, p.k_stride), p.k_stride[2], p.keys - 1);
+  return Rows(Words64(address_table[1]), p.offset[1] + shared_at(w, p.k_stride), p.k_stride[2], p.keys - 1);
 }
 Rows value_rows(Work w) {
-  return Rows(Words64(address_table[2]), p.offset[2] + at(w, p.v_stride), p.v_stride[2], p.keys - 1);
+  return Rows(Words64(address_table[2]), p.offset[2] + shared_at(w, p.v_stride), p.v_stride[2], p.keys - 1);
 }
 
 // The score of a product, LOWEST for one that does not count. Not-a-number stays.
 float score(Work w, float product, uint query, uint key, uint count) {
   float s = p.scale * product;
+  const int distance = behind(query, key);
   if (MASKED)
-    s += load_mask(at(w, p.mask_stride) + min(query, p.queries - 1) * p.mask_stride[2] + min(key, p.keys - 1));
-  const bool off = key >= count || ((p.flags & ATTENTION_CAUSAL) != 0 && key > query);
-  return off || s < ATTENTION_NO_SCORE ? LOWEST : s;
+    s += load_mask(at(w, p.mask_stride) + min(query, p.queries - 1) * p.mask_stride[2] +
+                   mask_column(min(key, p.keys - 1))) * mask_factor(distance);
+  return key >= count || !is_seen(distance) || s < ATTENTION_NO_SCORE ? LOWEST : s;
 }
 
 // c[i][j] = left[row + i] . right[column + j] for this lane's four columns.
 #define DEFINE_PRODUCTS(name, c)                                                              \
   void name(Rows left, uint row, Rows right, uint column) {                                   \
     [[unroll]] for (uint i = 0; i < ROWS; ++i) c[i] = vec4(0.0);                              \
-    for (uint d = 0; d < p.dim; d += LANES * 4) {                                             \
+    for (uint d = 0; d < DIM; d += LANES * 4) {                                             \
       vec4 a[ROWS];                                                                           \
       [[unroll]] for (uint i = 0; i < ROWS; ++i)                                              \
-        a[i] = load4(left, row + i, min(d + lane * 4, p.dim - 4));                            \
-      const uint words = min(LANES, (p.dim - d) / 4);                                         \
+        a[i] = load4(left, row + i, min(d + lane * 4, DIM - 4));                            \
+      const uint words = min(LANES, (DIM - d) / 4);                                         \
       for (uint l = 0; l < words; ++l) {                                                      \
         vec4 b[4];                                                                            \
         [[unroll]] for (uint j = 0; j < 4; ++j) b[j] = load4(right, column + j, d + l * 4);    \
@@ -104,7 +107,7 @@ float score(Work w, float product, uint query, uint key, uint count) {
 // acc[i] += sum over `count` columns j of c[i][j] * rows[row + j], at this lane's columns from `column` on.
 #define DEFINE_ACCUMULATE(name, acc, c)                                                       \
   void name(Rows rows, uint row, uint count, uint column) {                                   \
-    const uint words = min(LANES, (count + 3) / 4), inside = min(column, p.dim - WIDTH);      \
+    const uint words = min(LANES, (count + 3) / 4), inside = min(column, DIM - WIDTH);      \
     for (uint l = 0; l < words; ++l) {                                                        \
       [[unroll]] for (uint u = 0; u < 4; ++u) {                                               \
         vec4 b[WORDS];                                                                        \

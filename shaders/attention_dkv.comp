@@ -5,7 +5,7 @@
 //! address: only
 //! requires: subgroup shuffle
 //! prefers: int64
-// Rows are keys, columns are queries.
+// Rows are keys, columns are the queries of a group of heads, one head after the other.
 #include "attention.glsl"
 
 vec4 s[ROWS], ds[ROWS];
@@ -19,18 +19,15 @@ DEFINE_ACCUMULATE(add_queries, dk, ds)
 #define COLUMN_DRAW(n) draw(w, query + n / (ROWS / 4), w.row + n % (ROWS / 4) * 4)
 void draw_columns(Work w, uint query) { DRAW_TILE(COLUMN_DRAW) }
 
-void main() {
-  const Work w = find_work(p.keys);
-  if (!w.exists) return;
+// What the queries of one head add.
+void add_head(Work w) {
   Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
   Rows dout = dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries);
   const uint count = key_count(w.batch);
   const uint stats = (w.batch * p.heads + w.head) * p.queries;
-
-  CLEAR(dk)
-  CLEAR(dv)
-  const uint begin = (p.flags & ATTENTION_CAUSAL) != 0 ? w.row : 0;
-  const uint end = w.row < count ? p.queries : begin;  // keys that do not count have no gradient
+  const uint begin = query_begin(w.row);
+  // Keys that do not count have no gradient.
+  const uint end = w.row < count ? query_end(w.row, ROWS) : begin;
   for (uint t = begin; t < end; t += TILE_COLUMNS) {
     const uint query = t + lane * 4;
     key_products(k, w.row, q, query);
@@ -53,12 +50,26 @@ void main() {
     add_gradients(dout, t, end - t, w.column);
     add_queries(q, t, end - t, w.column);
   }
+}
 
-  const uint dv_part = p.batch * p.keys * p.heads * p.dim;
+void main() {
+  const uint heads = p.heads / GROUP;
+  const Work tile = find_work(p.keys, heads);
+  if (!tile.exists) return;
+
+  CLEAR(dk)
+  CLEAR(dv)
+  for (uint member = 0; member < GROUP; ++member) {
+    Work w = tile;
+    w.head = tile.head * GROUP + member;
+    add_head(w);
+  }
+
+  const uint dv_part = p.batch * p.keys * heads * DIM;
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
-    const uint key = w.row + i;
-    if (key < p.keys && w.column < p.dim) {
-      const uint e = ((w.batch * p.keys + key) * p.heads + w.head) * p.dim + w.column;
+    const uint key = tile.row + i;
+    if (key < p.keys && tile.column < DIM) {
+      const uint e = ((tile.batch * p.keys + key) * heads + tile.head) * DIM + tile.column;
       [[unroll]] for (uint u = 0; u < WORDS; ++u) {
         store4_dkv(e + u * 4, dk[i][u]);
         store4_dkv(dv_part + e + u * 4, dv[i][u]);

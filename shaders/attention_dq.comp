@@ -15,15 +15,15 @@ DEFINE_PRODUCTS(gradient_products, ds)
 DEFINE_ACCUMULATE(add_keys, acc, ds)
 
 void main() {
-  const Work w = find_work(p.queries);
+  const Work w = find_work(p.queries, p.heads);
   if (!w.exists) return;
   Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
   Rows dout = dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries);
-  const uint count = key_count(w.batch), end = key_end(w, count);
+  const uint count = key_count(w.batch), end = key_end(w.row, ROWS, count);
   const uint stats = (w.batch * p.heads + w.head) * p.queries;
 
   CLEAR(acc)
-  for (uint t = 0; t < end; t += TILE_COLUMNS) {
+  for (uint t = key_begin(w.row) / 4 * 4; t < end; t += TILE_COLUMNS) {
     const uint key = t + lane * 4;
     query_products(q, w.row, k, key);
     gradient_products(dout, w.row, v, key);
@@ -41,8 +41,8 @@ void main() {
 
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
     const uint query = w.row + i;
-    if (query < p.queries && w.column < p.dim) {
-      const uint e = ((w.batch * p.queries + query) * p.heads + w.head) * p.dim + w.column;
+    if (query < p.queries && w.column < DIM) {
+      const uint e = ((w.batch * p.queries + query) * p.heads + w.head) * DIM + w.column;
       [[unroll]] for (uint u = 0; u < WORDS; ++u) store4_dq(e + u * 4, acc[i][u]);
     }
   }

@@ -2,9 +2,33 @@
 #include "philox.glsl"
 
 layout(constant_id = 0) const bool MASKED = false;
+#define DIM ATTENTION_DIM(p)
+#define GROUP ATTENTION_GROUP(p)
+#define HAS(flag) ((ATTENTION_FLAGS(p) & (flag)) != 0)
 #define LOWEST (3.0 * ATTENTION_NO_SCORE)  // of a score that does not count
 
 // Keys that count for any query of the batch element.
 uint key_count(uint batch) {
-  return (p.flags & ATTENTION_LENGTHS) != 0 ? min(p.keys, uint(max(0, load_lengths(batch)))) : p.keys;
+  return HAS(ATTENTION_LENGTHS) ? min(p.keys, uint(max(0, load_lengths(batch)))) : p.keys;
 }
+
+// How far the key lies behind the query, and what counts: from `nearest` to less than the window.
+int shift() { return HAS(ATTENTION_LOWER_RIGHT) ? int(p.keys) - int(p.queries) : 0; }
+int behind(uint query, uint key) { return int(query) + shift() - int(key); }
+int nearest() { return HAS(ATTENTION_CAUSAL) ? 0 : 1 - int(p.window); }
+bool is_seen(int distance) { return distance >= nearest() && distance < int(p.window); }
+
+// The keys [begin, end), of `count`, that some of `rows` queries from `row` on look at.
+uint key_begin(uint row) { return uint(max(0, int(row) + shift() - int(p.window) + 1)); }
+uint key_end(uint row, uint rows, uint count) {
+  return uint(clamp(int(row + rows) + shift() - nearest(), 0, int(count)));
+}
+// The queries that look at some of `rows` keys from `row` on.
+uint query_begin(uint row) { return uint(max(0, int(row) - shift() + nearest())); }
+uint query_end(uint row, uint rows) {
+  return uint(clamp(int(row + rows) - 1 - shift() + int(p.window), 0, int(p.queries)));
+}
+
+// What the mask adds to a score: its element there, or the slope of the head.
+uint mask_column(uint key) { return HAS(ATTENTION_ALIBI) ? 0 : key; }
+float mask_factor(int distance) { return HAS(ATTENTION_ALIBI) ? -abs(float(distance)) : 1.0; }

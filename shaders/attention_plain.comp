@@ -7,15 +7,15 @@
 #include "attention_plain.glsl"
 
 void main() {
-  if (thread_id() >= words_of(p.queries)) return;
-  const Work w = find_work(thread_id(), p.queries);
+  if (thread_id() >= words_of(p.queries, p.heads)) return;
+  const Work w = find_work(thread_id(), p.queries, p.heads);
   const uint count = key_count(w.batch);
-  const uint end = (p.flags & ATTENTION_CAUSAL) != 0 ? min(count, w.row + 1) : count;
+  const uint end = key_end(w.row, 1, count);
   const uint q = row_at(w, p.q_stride, w.row);
   float top = LOWEST;
   vec4 acc = vec4(0.0), acc_lost = acc, totals = acc, totals_lost = acc;
-  for (uint key = 0; key < end; ++key) {
-    const uint k = row_at(w, p.k_stride, key);
+  for (uint key = key_begin(w.row); key < end; ++key) {
+    const uint k = shared_row_at(w, p.k_stride, key);
     float product = 0.0;
 #define MULTIPLY(d) product += dot(load4_q(q + (d)), load4_k(k + (d)));
     FOR_WORDS(MULTIPLY)
@@ -28,7 +28,7 @@ void main() {
     totals *= rescale;
     totals_lost *= rescale;
     add(totals, totals_lost, vec4(weight, 0.0, 0.0, 0.0));
-    add(acc, acc_lost, drop(w, w.row, key, weight) * load4_v(row_at(w, p.v_stride, key) + w.column));
+    add(acc, acc_lost, drop(w, w.row, key, weight) * load4_v(shared_row_at(w, p.v_stride, key) + w.column));
   }
   const float total = totals.x;
   const bool empty = total == 0.0;  // not for a NaN

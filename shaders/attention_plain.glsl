@@ -7,24 +7,27 @@ struct Work {
   uint batch, head, row, column;
 };
 
-uint words_of(uint rows) { return p.batch * rows * p.heads * (p.dim / 4); }
+uint words_of(uint rows, uint heads) { return p.batch * rows * heads * (DIM / 4); }
 
-Work find_work(uint word, uint rows) {
-  const uint row = word / (p.dim / 4);  // of [batch, rows, heads]
-  return Work(row / p.heads / rows, row % p.heads, row / p.heads % rows, word % (p.dim / 4) * 4);
+Work find_work(uint word, uint rows, uint heads) {
+  const uint row = word / (DIM / 4);  // of [batch, rows, heads]
+  return Work(row / heads / rows, row % heads, row / heads % rows, word % (DIM / 4) * 4);
 }
 
 uint row_at(Work w, uint stride[3], uint row) {
   return w.batch * stride[0] + w.head * stride[1] + row * stride[2];
 }
-uint dense_row(Work w, uint rows, uint row) { return ((w.batch * rows + row) * p.heads + w.head) * p.dim; }
+uint shared_row_at(Work w, uint stride[3], uint row) {
+  return w.batch * stride[0] + w.head / GROUP * stride[1] + row * stride[2];
+}
+uint dense_row(Work w, uint rows, uint row) { return ((w.batch * rows + row) * p.heads + w.head) * DIM; }
 
 // Over the words of a head's dimension: BODY(d). Few rounds, as stock lavapipe leaves all loops after
 // 65535 (docs/kernels.md), and by ones, as it unrolls no other loops.
 #define FOR_WORDS(BODY)                              \
-  for (uint first = 0; first < p.dim; first += 32) { \
+  for (uint first = 0; first < DIM; first += 32) { \
     [[unroll]] for (uint u = 0; u < 8; ++u)          \
-      if (first + u * 4 < p.dim) {                   \
+      if (first + u * 4 < DIM) {                   \
         BODY(first + u * 4)                          \
       }                                              \
   }
@@ -32,7 +35,9 @@ uint dense_row(Work w, uint rows, uint row) { return ((w.batch * rows + row) * p
 // The score of a product, LOWEST for one that does not count. Not-a-number stays.
 float score(Work w, uint query, uint key, float product) {
   float s = product * p.scale;
-  if (MASKED) s += load_mask(row_at(w, p.mask_stride, query) + key);
+  const int distance = behind(query, key);
+  if (MASKED)
+    s += load_mask(row_at(w, p.mask_stride, query) + mask_column(key)) * mask_factor(distance);
   return s < ATTENTION_NO_SCORE ? LOWEST : s;
 }
 

@@ -8,19 +8,25 @@
 
 // dk comes first in the result, dv after it.
 void main() {
-  const uint half_words = words_of(p.keys);
+  const uint heads = p.heads / GROUP, half_words = words_of(p.keys, heads);
   if (thread_id() >= 2 * half_words) return;
   const bool is_dv = thread_id() >= half_words;
-  const Work w = find_work(thread_id() % half_words, p.keys);
-  const uint begin = (p.flags & ATTENTION_CAUSAL) != 0 ? w.row : 0;
-  const uint end = w.row < key_count(w.batch) ? p.queries : begin;  // keys that do not count have no gradient
+  const Work row = find_work(thread_id() % half_words, p.keys, heads);
+  const uint key = row.row, begin = query_begin(key);
+  // Keys that do not count have no gradient.
+  const uint end = key < key_count(row.batch) ? query_end(key, 1) : begin;
   vec4 acc = vec4(0.0), lost = acc;
-  for (uint query = begin; query < end; ++query) {
-    float weight, ds;
-    gradient(w, query, w.row, weight, ds);
-    const vec4 dout = load4_dout(dense_row(w, p.queries, query) + w.column);
-    const vec4 q = load4_q(row_at(w, p.q_stride, query) + w.column);
-    add(acc, lost, is_dv ? drop(w, query, w.row, weight) * dout : ds * q);
+  for (uint member = 0; member < GROUP; ++member) {
+    Work w = row;
+    w.head = row.head * GROUP + member;
+    for (uint query = begin; query < end; ++query) {
+      float weight, ds;
+      gradient(w, query, key, weight, ds);
+      const vec4 dout = load4_dout(dense_row(w, p.queries, query) + w.column);
+      const vec4 q = load4_q(row_at(w, p.q_stride, query) + w.column);
+      add(acc, lost, is_dv ? drop(w, query, key, weight) * dout : ds * q);
+    }
   }
-  store4_dkv((is_dv ? half_words * 4 : 0) + dense_row(w, p.keys, w.row) + w.column, acc);
+  const uint e = ((row.batch * p.keys + key) * heads + row.head) * DIM + row.column;
+  store4_dkv((is_dv ? half_words * 4 : 0) + e, is_dv ? acc : p.scale * acc);
 }

@@ -7,15 +7,15 @@
 #include "attention_plain_gradient.glsl"
 
 void main() {
-  if (thread_id() >= words_of(p.queries)) return;
-  const Work w = find_work(thread_id(), p.queries);
+  if (thread_id() >= words_of(p.queries, p.heads)) return;
+  const Work w = find_work(thread_id(), p.queries, p.heads);
   const uint count = key_count(w.batch);
-  const uint end = (p.flags & ATTENTION_CAUSAL) != 0 ? min(count, w.row + 1) : count;
+  const uint end = key_end(w.row, 1, count);
   vec4 acc = vec4(0.0), lost = acc;
-  for (uint key = 0; key < end; ++key) {
+  for (uint key = key_begin(w.row); key < end; ++key) {
     float weight, ds;
     gradient(w, w.row, key, weight, ds);
-    add(acc, lost, ds * load4_k(row_at(w, p.k_stride, key) + w.column));
+    add(acc, lost, ds * load4_k(shared_row_at(w, p.k_stride, key) + w.column));
   }
-  store4_dq(dense_row(w, p.queries, w.row) + w.column, acc);
+  store4_dq(dense_row(w, p.queries, w.row) + w.column, p.scale * acc);
 }

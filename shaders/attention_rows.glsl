@@ -1,10 +1,5 @@
 // Kernels whose rows are queries and whose columns are keys.
 
-// Past the last key that any query of the tile looks at, of `count`.
-uint key_end(Work w, uint count) {
-  return (p.flags & ATTENTION_CAUSAL) != 0 ? min(count, w.row + ROWS) : count;
-}
-
 // kept_bits: bit 4 i + j is row i by this lane's key `key` + j.
 #define ROW_DRAW(n) draw(w, w.row + n, key)
 void draw_rows(Work w, uint key) { DRAW_TILE(ROW_DRAW) }

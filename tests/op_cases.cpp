@@ -310,6 +310,7 @@ std::vector<OpCase> all_rows() {
   add_sequence(table);
   add_attention(table);
   add_losses(table);
+  add_transformer(table);
   return table.take();
 }
 

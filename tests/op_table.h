@@ -57,5 +57,6 @@ void add_numeric(Table& t);
 void add_sequence(Table& t);
 void add_attention(Table& t);
 void add_losses(Table& t);
+void add_transformer(Table& t);
 
 }  // namespace rw::test

@@ -2,26 +2,21 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <map>
 
 #include "rewind/core/ops/autocast.h"
 #include "rewind/nn/models/bert.h"
-#include "tests/hashed.h"
+#include "tests/golden_rows.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;
+using test::check_gradients;
+using test::check_row;
+using test::GoldenRow;
 using test::hashed;
 using test::on_each_device;
 
 namespace {
 
-// What PyTorch computed of one tensor: its 2-norm, and elements at equal distances.
-struct GoldenRow {
-  std::string name;
-  int64_t size;
-  double norm;
-  std::vector<double> samples;
-};
 #include "tests/goldens/bert.inc"
 
 constexpr int64_t batch = 3, length = 12, vocab = 50;
@@ -35,12 +30,9 @@ std::vector<int32_t> hashed_tokens(const std::string& name) {
 }
 
 void fill_from_hash(const Module& module) {
-  for (const auto& [name, parameter] : module.named_parameters()) {
-    std::vector<float> values = hashed(name, parameter.numel());
-    const float center = name.ends_with("LayerNorm.weight") ? 1 : 0;
-    for (float& v : values) v = center + 0.25f * v;
-    parameter.detach().copy_(tensor(values, parameter.shape()));
-  }
+  test::fill_from_hash(module, [](const std::string& name, const Tensor&) {
+    return name.ends_with("LayerNorm.weight");
+  });
 }
 
 BertConfig small_config(float dropout) {
@@ -80,28 +72,6 @@ struct SmallBatch {
   }
 };
 
-// The larger of two errors: of the norm, and of the worst sample relative to the root mean square
-// of all elements. The gradient of a key's bias is zero, softmax does not see it: hence the floor.
-double row_error(const Tensor& got, const GoldenRow& row) {
-  REQUIRE(got.numel() == row.size);
-  const std::vector<float> values = got.to_vector();
-  double squares = 0;
-  for (const float v : values) squares += static_cast<double>(v) * v;
-  const double root = std::sqrt(static_cast<double>(row.size));
-  const double scale = std::max(row.norm / root, 5e-3);
-  double worst = std::abs(std::sqrt(squares) - row.norm) / root / scale;
-  for (size_t i = 0; i < row.samples.size(); ++i) {
-    const double error = values[i * values.size() / row.samples.size()] - row.samples[i];
-    worst = std::max(worst, std::abs(error) / std::max(scale, std::abs(row.samples[i])));
-  }
-  return worst;
-}
-
-void check_row(const Tensor& got, const GoldenRow& row, double tolerance) {
-  const double error = row_error(got, row);
-  CHECK_MESSAGE(error <= tolerance, row.name << " differs by " << error);
-}
-
 void compare_with_goldens(DType dtype, double tolerance) {
   BertForPreTraining model(small_config(0));
   fill_from_hash(model);
@@ -120,14 +90,7 @@ void compare_with_goldens(DType dtype, double tolerance) {
 
   const float scale = dtype == DType::f16 ? 256 : 1;
   ((token_loss + sentence_loss) * scale).backward();
-  std::map<std::string, Tensor> parameters;
-  for (const NamedTensor& p : model.named_parameters()) parameters[p.name] = p.tensor;
-  CHECK(parameters.size() == gradients.size());
-  for (const GoldenRow& row : gradients) {
-    INFO(row.name);
-    REQUIRE(parameters.contains(row.name));
-    check_row(parameters[row.name].grad() / scale, row, tolerance);
-  }
+  check_gradients(model, gradients, scale, tolerance);
 }
 
 // Loss and gradients of a fresh model, and the bytes alive between forward and backward.

@@ -159,10 +159,9 @@ TEST_CASE("layers: constructors name the size that is wrong") {
   CHECK(complaint([] { GroupNorm(2, 0); }) == "[GroupNorm] channels must be positive, got 0");
   CHECK(complaint([] { InstanceNorm2d(0); }) ==
         "[InstanceNorm2d] channels must be positive, got 0");
-  CHECK(complaint([] { MultiheadAttention(0, 1); }) ==
-        "[MultiheadAttention] hidden must be positive, got 0");
-  CHECK(complaint([] { TransformerEncoderLayer({.hidden = 4, .heads = 2, .intermediate = 0}); }) ==
-        "[TransformerEncoderLayer] intermediate must be positive, got 0");
+  CHECK(complaint([] { BertAttention(0, 1); }) == "[BertAttention] hidden must be positive, got 0");
+  CHECK(complaint([] { BertLayer({.hidden = 4, .heads = 2, .intermediate = 0}); }) ==
+        "[BertLayer] intermediate must be positive, got 0");
   CHECK(contains(complaint([] { LSTM(0, 3); }), "must be positive, got 0"));
 }
 

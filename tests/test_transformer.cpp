@@ -9,7 +9,7 @@ namespace rw::test {
 
 namespace {
 
-Tensor plain_attention(const MultiheadAttention& m, const Tensor& x, int64_t heads,
+Tensor plain_attention(const BertAttention& m, const Tensor& x, int64_t heads,
                        const Tensor& mask = {}) {
   const int64_t n = x.size(0), length = x.size(1), dim = x.size(2) / heads;
   const auto project = [&](const Linear& l) {
@@ -22,7 +22,7 @@ Tensor plain_attention(const MultiheadAttention& m, const Tensor& x, int64_t hea
   return linear(reshape(transpose(y, 1, 2), {n, length, x.size(2)}), m.dense.weight, m.dense.bias);
 }
 
-Tensor plain_feed_forward(const TransformerEncoderLayer& m, const Tensor& x) {
+Tensor plain_feed_forward(const BertLayer& m, const Tensor& x) {
   const Tensor h = gelu(linear(x, m.intermediate.weight, m.intermediate.bias));
   return linear(h, m.output.weight, m.output.bias);
 }
@@ -62,7 +62,7 @@ void check_all_close(const HostValues& actual, const HostValues& expected, const
 
 TEST_CASE("transformer: parameters are named as in Hugging Face's BERT") {
   on_each_device([] {
-    TransformerEncoderLayer layer({.hidden = 8, .heads = 2, .intermediate = 16});
+    BertLayer layer({.hidden = 8, .heads = 2, .intermediate = 16});
     std::vector<std::string> names;
     for (const NamedTensor& t : layer.named_parameters()) names.push_back(t.name);
     std::vector<std::string> expected;
@@ -72,7 +72,7 @@ TEST_CASE("transformer: parameters are named as in Hugging Face's BERT") {
       for (const char* parameter : {".weight", ".bias"})
         expected.push_back(std::string(module) + parameter);
     CHECK(names == expected);
-    CHECK_THROWS_AS(MultiheadAttention(10, 4), ValueError);
+    CHECK_THROWS_AS(BertAttention(10, 4), ValueError);
   });
 }
 
@@ -80,8 +80,7 @@ TEST_CASE("transformer: post-norm and pre-norm layers equal their formulas") {
   on_each_device([] {
     for (const bool pre_norm : {false, true}) {
       manual_seed(1);
-      TransformerEncoderLayer m(
-          {.hidden = 24, .heads = 3, .intermediate = 40, .pre_norm = pre_norm});
+      BertLayer m({.hidden = 24, .heads = 3, .intermediate = 40, .pre_norm = pre_norm});
       m.eval();
       const Tensor lengths = tensor(std::vector<int32_t>{5, 7}, {2});
       std::vector<float> hidden(2 * 7, 0);
@@ -106,7 +105,7 @@ TEST_CASE("transformer: post-norm and pre-norm layers equal their formulas") {
 
 TEST_CASE("transformer: a causal layer does not look ahead") {
   on_each_device([] {
-    TransformerEncoderLayer m({.hidden = 24, .heads = 3, .intermediate = 40, .causal = true});
+    BertLayer m({.hidden = 24, .heads = 3, .intermediate = 40, .causal = true});
     m.eval();
     const NoGrad guard;
     const Tensor x = sample({2, 7, 24});
@@ -119,7 +118,7 @@ TEST_CASE("transformer: a causal layer does not look ahead") {
 
 TEST_CASE("transformer: dropout in training only; f16 and segments give the same bits again") {
   on_each_device([] {
-    TransformerEncoderLayer m({.hidden = 24, .heads = 3, .intermediate = 40});
+    BertLayer m({.hidden = 24, .heads = 3, .intermediate = 40});
     const auto run = [&](bool segment) {
       return values_of(m, [&](Tensor x) {
         const Autocast autocast(DType::f16);

@@ -18,6 +18,10 @@ uint64_t row_at(const uint32_t (&stride)[3], uint64_t batch, uint64_t head, uint
   return batch * stride[0] + head * stride[1] + row * stride[2];
 }
 
+uint64_t key_head(const AttentionParams& p, uint64_t head) {
+  return head / ATTENTION_GROUP(p);
+}
+
 // Scores and weights of one query at a time.
 class Rows {
  public:
@@ -26,17 +30,23 @@ class Rows {
         q_(call.in(0)),
         k_(call.in(1)),
         mask_(call.in(mask)),
-        lengths_(call.in(mask + 1)) {}
+        lengths_(call.in(mask + 1)),
+        dim_(ATTENTION_DIM(p_)) {}
 
   std::vector<double> scores(uint64_t batch, uint64_t head, uint64_t query) const {
-    const std::vector<double> q = q_.to_doubles(row_at(p_.q_stride, batch, head, query), p_.dim);
+    const std::vector<double> q = q_.to_doubles(row_at(p_.q_stride, batch, head, query), dim_);
     std::vector<double> scores(p_.keys, no_score);
-    for (uint64_t key = 0; key < key_end(batch, query); ++key) {
-      const uint64_t at = row_at(p_.k_stride, batch, head, key);
+    for (uint64_t key = 0; key < key_count(batch); ++key) {
+      const int64_t behind = distance(query, key);
+      if (!is_seen(behind)) continue;
+      const uint64_t at = row_at(p_.k_stride, batch, key_head(p_, head), key);
       double s = 0;
-      for (uint64_t d = 0; d < p_.dim; ++d) s += q[d] * k_.get(at + d);
+      for (uint64_t d = 0; d < dim_; ++d) s += q[d] * k_.get(at + d);
       s *= p_.scale;
-      if (p_.flags & ATTENTION_MASK)
+      if (has(ATTENTION_ALIBI))
+        s -= double{mask_.get(row_at(p_.mask_stride, batch, head, 0))} *
+             static_cast<double>(std::abs(behind));
+      else if (has(ATTENTION_MASK))
         s += mask_.get(row_at(p_.mask_stride, batch, head, query) + key);
       scores[key] = s < ATTENTION_NO_SCORE ? no_score : s;
     }
@@ -58,25 +68,36 @@ class Rows {
   }
 
  private:
-  uint64_t key_end(uint64_t batch, uint64_t query) const {
-    uint64_t end = p_.keys;
-    if (p_.flags & ATTENTION_LENGTHS)
-      end = std::min<uint64_t>(end, std::max(0, lengths_.geti(batch)));
-    if (p_.flags & ATTENTION_CAUSAL) end = std::min(end, query + 1);
-    return end;
+  bool has(uint32_t flag) const { return (ATTENTION_FLAGS(p_) & flag) != 0; }
+
+  uint64_t key_count(uint64_t batch) const {
+    if (!has(ATTENTION_LENGTHS)) return p_.keys;
+    return std::min<uint64_t>(p_.keys, std::max(0, lengths_.geti(batch)));
+  }
+
+  // How far the key lies behind the query.
+  int64_t distance(uint64_t query, uint64_t key) const {
+    const int64_t shift =
+        has(ATTENTION_LOWER_RIGHT) ? int64_t{p_.keys} - int64_t{p_.queries} : int64_t{0};
+    return static_cast<int64_t>(query) + shift - static_cast<int64_t>(key);
+  }
+
+  bool is_seen(int64_t behind) const {
+    if (has(ATTENTION_CAUSAL) && behind < 0) return false;
+    return std::abs(behind) < int64_t{p_.window};
   }
 
   AttentionParams p_;
   Elements q_, k_, mask_, lengths_;
+  uint64_t dim_;
 };
 
-// First element of a row of dense [batch, rows, heads, dim].
-uint64_t dense_row(const AttentionParams& p, uint64_t rows, uint64_t batch, uint64_t head,
-                   uint64_t row) {
-  return ((batch * rows + row) * p.heads + head) * p.dim;
+// First element of a query's row of dense [batch, queries, heads, dim].
+uint64_t query_row(const AttentionParams& p, uint64_t batch, uint64_t head, uint64_t query) {
+  return ((batch * p.queries + query) * p.heads + head) * ATTENTION_DIM(p);
 }
 
-// Weights (before dropout) and gradients of the scores of one query.
+// Weights (before dropout) and gradients of the masked scores of one query.
 struct Gradients {
   std::vector<double> weights, factors, scores;
 };
@@ -88,14 +109,14 @@ Gradients gradients(const Call& call, const Rows& rows, uint64_t batch, uint64_t
   const uint64_t row = (batch * p.heads + head) * p.queries + query;
   const double lse = stats.get(2 * row), delta = stats.get(2 * row + 1);
   const std::vector<double> dy =
-      dout.to_doubles(dense_row(p, p.queries, batch, head, query), p.dim);
+      dout.to_doubles(query_row(p, batch, head, query), ATTENTION_DIM(p));
   Gradients g{rows.scores(batch, head, query), rows.factors(batch, head, query), {}};
   for (double& w : g.weights) w = std::exp(w - lse);
   for (uint64_t key = 0; key < p.keys; ++key) {
     double dweight = 0;
-    for (uint64_t d = 0; d < p.dim; ++d)
-      dweight += dy[d] * v.get(row_at(p.v_stride, batch, head, key) + d);
-    g.scores.push_back(g.weights[key] * (dweight * g.factors[key] - delta) * p.scale);
+    for (uint64_t d = 0; d < ATTENTION_DIM(p); ++d)
+      dweight += dy[d] * v.get(row_at(p.v_stride, batch, key_head(p, head), key) + d);
+    g.scores.push_back(g.weights[key] * (dweight * g.factors[key] - delta));
   }
   return g;
 }
@@ -121,14 +142,15 @@ void attention(const Call& call) {
         const double top = *std::max_element(scores.begin(), scores.end());
         const double base = top == no_score ? 0 : top;
         double total = 0;
-        std::vector<double> sum(p.dim);
+        std::vector<double> sum(ATTENTION_DIM(p));
         for (uint64_t key = 0; key < p.keys; ++key) {
           const double weight = std::exp(scores[key] - base);
           total += weight;
-          add_scaled(sum, 0, weight * factors[key], v, row_at(p.v_stride, batch, head, key), p.dim);
+          add_scaled(sum, 0, weight * factors[key], v,
+                     row_at(p.v_stride, batch, key_head(p, head), key), ATTENTION_DIM(p));
         }
-        for (uint64_t d = 0; d < p.dim; ++d)
-          out.set(dense_row(p, p.queries, batch, head, query) + d,
+        for (uint64_t d = 0; d < ATTENTION_DIM(p); ++d)
+          out.set(query_row(p, batch, head, query) + d,
                   static_cast<float>(total == 0 ? 0 : sum[d] / total));
         lse.set((batch * p.heads + head) * p.queries + query,
                 total == 0 ? -ATTENTION_NO_SCORE : static_cast<float>(base + std::log(total)));
@@ -158,11 +180,12 @@ void attention_dq(const Call& call) {
     for (uint64_t head = 0; head < p.heads; ++head)
       for (uint64_t query = 0; query < p.queries; ++query) {
         const Gradients g = gradients(call, rows, batch, head, query);
-        std::vector<double> sum(p.dim);
+        std::vector<double> sum(ATTENTION_DIM(p));
         for (uint64_t key = 0; key < p.keys; ++key)
-          add_scaled(sum, 0, g.scores[key], k, row_at(p.k_stride, batch, head, key), p.dim);
-        for (uint64_t d = 0; d < p.dim; ++d)
-          dq.set(dense_row(p, p.queries, batch, head, query) + d, static_cast<float>(sum[d]));
+          add_scaled(sum, 0, g.scores[key] * p.scale, k,
+                     row_at(p.k_stride, batch, key_head(p, head), key), ATTENTION_DIM(p));
+        for (uint64_t d = 0; d < ATTENTION_DIM(p); ++d)
+          dq.set(query_row(p, batch, head, query) + d, static_cast<float>(sum[d]));
       }
 }
 
@@ -171,26 +194,47 @@ void attention_dkv(const Call& call) {
   const Rows rows(call, 5);
   const Elements q = call.in(0), dout = call.in(3);
   Elements dkv = call.out(7);
-  const uint64_t half = uint64_t{p.batch} * p.keys * p.heads * p.dim;
+  const uint64_t dim = ATTENTION_DIM(p), group = ATTENTION_GROUP(p), key_heads = p.heads / group;
+  const uint64_t half = uint64_t{p.batch} * p.keys * key_heads * dim;
   for (uint64_t batch = 0; batch < p.batch; ++batch)
-    for (uint64_t head = 0; head < p.heads; ++head) {
-      std::vector<double> dk(uint64_t{p.keys} * p.dim), dv(dk.size());
-      for (uint64_t query = 0; query < p.queries; ++query) {
-        const Gradients g = gradients(call, rows, batch, head, query);
-        for (uint64_t key = 0; key < p.keys; ++key) {
-          add_scaled(dk, key * p.dim, g.scores[key], q, row_at(p.q_stride, batch, head, query),
-                     p.dim);
-          add_scaled(dv, key * p.dim, g.weights[key] * g.factors[key], dout,
-                     dense_row(p, p.queries, batch, head, query), p.dim);
+    for (uint64_t key_head = 0; key_head < key_heads; ++key_head) {
+      std::vector<double> dk(uint64_t{p.keys} * dim), dv(dk.size());
+      for (uint64_t head = key_head * group; head < (key_head + 1) * group; ++head)
+        for (uint64_t query = 0; query < p.queries; ++query) {
+          const Gradients g = gradients(call, rows, batch, head, query);
+          for (uint64_t key = 0; key < p.keys; ++key) {
+            add_scaled(dk, key * dim, g.scores[key] * p.scale, q,
+                       row_at(p.q_stride, batch, head, query), dim);
+            add_scaled(dv, key * dim, g.weights[key] * g.factors[key], dout,
+                       query_row(p, batch, head, query), dim);
+          }
         }
-      }
       for (uint64_t key = 0; key < p.keys; ++key)
-        for (uint64_t d = 0; d < p.dim; ++d) {
-          const uint64_t at = dense_row(p, p.keys, batch, head, key) + d;
-          dkv.set(at, static_cast<float>(dk[key * p.dim + d]));
-          dkv.set(half + at, static_cast<float>(dv[key * p.dim + d]));
+        for (uint64_t d = 0; d < dim; ++d) {
+          const uint64_t at = ((batch * p.keys + key) * key_heads + key_head) * dim + d;
+          dkv.set(at, static_cast<float>(dk[key * dim + d]));
+          dkv.set(half + at, static_cast<float>(dv[key * dim + d]));
         }
     }
+}
+
+void attention_dmask(const Call& call) {
+  const auto p = call.params<AttentionParams>();
+  const Rows rows(call, 5);
+  Elements dmask = call.out(7);
+  const bool sums_rows = p.mask_stride[2] == 0;
+  const uint64_t batches = !sums_rows && p.mask_stride[0] == 0 ? 1 : p.batch;
+  const uint64_t heads = !sums_rows && p.mask_stride[1] == 0 ? 1 : p.heads;
+  const uint64_t queries = sums_rows ? 1 : p.queries;
+  std::vector<double> sums(batches * heads * queries * p.keys);
+  for (uint64_t batch = 0; batch < p.batch; ++batch)
+    for (uint64_t head = 0; head < p.heads; ++head)
+      for (uint64_t query = 0; query < p.queries; ++query) {
+        const Gradients g = gradients(call, rows, batch, head, query);
+        const uint64_t row = (batch % batches * heads + head % heads) * queries + query % queries;
+        for (uint64_t key = 0; key < p.keys; ++key) sums[row * p.keys + key] += g.scores[key];
+      }
+  for (uint64_t i = 0; i < sums.size(); ++i) dmask.set(i, static_cast<float>(sums[i]));
 }
 
 }  // namespace rw::cpu

@@ -1,7 +1,9 @@
 // Fused attention. The forward keeps the scores' log-sum-exp only; gradients make the scores again.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "rewind/core/backend/attention_tiles.h"
 #include "rewind/core/ops/detail.h"
@@ -14,7 +16,8 @@ namespace {
 
 struct AttentionAttrs {
   float scale, dropout;
-  uint32_t flags;  // ATTENTION_*
+  uint32_t flags;   // ATTENTION_*
+  uint32_t window;  // queries + keys: all
   Generator::Counters counters;
 };
 
@@ -39,6 +42,13 @@ void copy_strides(const Tensor& t, uint32_t (&to)[3]) {
   for (int axis = 0; axis < 3; ++axis) to[axis] = count32(t.strides()[axis], "attention");
 }
 
+// 0 along axes of size 1.
+void copy_mask_strides(const Tensor& mask, uint32_t (&to)[3]) {
+  copy_strides(mask, to);
+  for (int axis = 0; axis < 3; ++axis)
+    if (mask.shape()[axis] == 1) to[axis] = 0;
+}
+
 // `input(i)`: q, k, v, then mask and lengths if there are any.
 template <class F>
 Operands operands(const AttentionAttrs& a, const F& input) {
@@ -52,12 +62,13 @@ Operands operands(const AttentionAttrs& a, const F& input) {
   if (o.mask.strides()[3] != 1) o.mask = contiguous(o.mask);
 
   const auto u = [](int64_t n) { return count32(n, "attention"); };
+  const int64_t group = q[1] / std::max<int64_t>(1, o.k.shape()[1]);
   o.params = {.batch = u(q[0]),
               .heads = u(q[1]),
               .queries = u(q[2]),
               .keys = u(keys),
-              .dim = u(q[3]),
-              .flags = a.flags,
+              .head = ATTENTION_HEAD(u(q[3]), a.flags, u(group)),
+              .window = a.window,
               .scale = a.scale,
               .keep = 1 - a.dropout,
               .seed_lo = low(a.counters.seed),
@@ -67,44 +78,50 @@ Operands operands(const AttentionAttrs& a, const F& input) {
   copy_strides(o.q, o.params.q_stride);
   copy_strides(o.k, o.params.k_stride);
   copy_strides(o.v, o.params.v_stride);
-  if (has(a, ATTENTION_MASK)) {
-    const Shape full = {q[0], q[1], q[2], keys};
-    const Strides strides = broadcast_strides(o.mask.shape(), o.mask.strides(), full);
-    for (int axis = 0; axis < 3; ++axis) o.params.mask_stride[axis] = u(strides[axis]);
-  }
+  copy_mask_strides(o.mask, o.params.mask_stride);
   return o;
 }
 
-// Stock lavapipe leaves a thread's loops after 65535 rounds in all, without a word
-// (docs/kernels.md).
-void check_rounds(const DeviceInfo& device, int64_t columns, int64_t dim) {
-  if (!device.is_cpu || device.subgroup_size == 1) return;  // subgroups of 1: the cpu backend
-  const int64_t lanes = device.subgroup_size;
-  const int64_t plain = 15 + 2 * ((dim + 31) / 32);  // rounds for a key in attention_plain.glsl
-  const bool is_plain = !device.has("subgroup shuffle") || !device.has("buffer addresses");
-  const int64_t products = dim / 4 + dim / (4 * lanes) + 1, draws = 16;
-  const int64_t tile_rounds = 1 + 2 * products + draws + 2 * lanes;
-  const int64_t most = is_plain ? 65535 / plain : 65535 / tile_rounds * 4 * lanes;
-  check<ShapeError>(columns <= most, "attention",
-                    "this device takes at most {} queries and keys of {} dimensions, got {}", most,
-                    dim, columns);
+bool is_plain(const DeviceInfo& device) {
+  return !device.has("subgroup shuffle") || !device.has("buffer addresses");
 }
 
-// Tiles of a result of `rows` rows per head.
+// Stock lavapipe leaves a thread's loops after 65535 rounds in all, without a word
+// (docs/kernels.md). The keys of a row, or tiles of 4 columns per lane, that a thread has time for.
+int64_t most_turns(const DeviceInfo& device, int64_t dim) {
+  // Subgroups of 1: the cpu backend.
+  if (!device.is_cpu || device.subgroup_size == 1) return std::numeric_limits<int64_t>::max();
+  const int64_t lanes = device.subgroup_size;
+  const int64_t plain = 15 + 2 * ((dim + 31) / 32);  // rounds for a key in attention_plain.glsl
+  const int64_t products = dim / 4 + dim / (4 * lanes) + 1, draws = 16;
+  return 65535 / (is_plain(device) ? plain : 1 + 2 * products + draws + 2 * lanes);
+}
+
+// That a thread has time for `repeats` times `columns` keys or queries.
+void check_rounds(const DeviceInfo& device, int64_t columns, int64_t repeats, int64_t dim) {
+  const int64_t most = most_turns(device, dim) / std::max<int64_t>(1, repeats);
+  const int64_t at_once = is_plain(device) ? 1 : 4 * device.subgroup_size;
+  check<ShapeError>((columns + at_once - 1) / at_once <= most, "attention",
+                    "this device takes at most {} queries and keys of {} dimensions, got {}",
+                    most * at_once, dim, columns);
+}
+
+// Tiles of a result of `rows` rows in each of `heads` heads.
 Launch tiles(std::string_view kernel, const AttentionAttrs& a, const Operands& o, int64_t rows,
-             int products) {
+             int64_t heads, int products) {
   const DeviceInfo& device = o.q.device().info();
-  check_rounds(device, std::max(o.params.queries, o.params.keys), o.params.dim);
+  const uint32_t dim = ATTENTION_DIM(o.params);
+  check_rounds(device, std::max(o.params.queries, o.params.keys),
+               o.params.heads / std::max<int64_t>(1, heads), dim);
   const uint32_t lanes = device.subgroup_size, tile_rows = attention_rows(device);
-  const uint32_t width = attention_width(device, o.params.dim, kernel);
+  const uint32_t width = attention_width(device, dim, kernel);
   const int64_t columns = lanes * width;
-  const int64_t count = int64_t{o.params.batch} * o.params.heads *
-                        ((rows + tile_rows - 1) / tile_rows) *
-                        ((o.params.dim + columns - 1) / columns);
+  const int64_t count = int64_t{o.params.batch} * heads * ((rows + tile_rows - 1) / tile_rows) *
+                        ((dim + columns - 1) / columns);
   const double scores = double(o.params.batch) * o.params.heads * o.params.queries * o.params.keys;
   return {.threads = {count32(count * lanes, "attention"), 1, 1},
           .variant = {has(a, ATTENTION_MASK), tile_rows, width},
-          .flops = 2 * products * scores * o.params.dim};
+          .flops = 2 * products * scores * dim};
 }
 
 // [B, rows, H, D] storage as [B, H, rows, D].
@@ -120,8 +137,45 @@ std::vector<Tensor> attention_forward(const std::any& attrs, std::span<Tensor> i
   Tensor lse = empty_on(o.q, {q[0], q[1], q[2]}, DType::f32);
   if (y.numel() > 0)
     launch("attention", {in(o.q), in(o.k), in(o.v), in(o.mask), in(o.lengths), out(y), out(lse)},
-           o.params, tiles("attention", a, o, q[2], 2));
+           o.params, tiles("attention", a, o, q[2], q[1], 2));
   return {heads_first(y), std::move(lse)};
+}
+
+// The gradients of the scores, summed over what the mask was broadcast along.
+Tensor mask_gradient(const AttentionAttrs& a, const Operands& o, const Tensor& dy,
+                     const Tensor& stats) {
+  const DeviceInfo& device = o.q.device().info();
+  const auto [b, h, s, t] =
+      std::array{o.params.batch, o.params.heads, o.params.queries, o.params.keys};
+  const int64_t turns = most_turns(device, ATTENTION_DIM(o.params)) / (is_plain(device) ? 4 : 1);
+  const Shape shape = o.mask.shape();
+  const bool sums_rows = shape[2] == 1;
+  // Where a thread has no time for all batch elements, each has a sum of its own.
+  const bool by_batch =
+      !sums_rows && int64_t{shape[0] == 1 ? b : 1} * (shape[1] == 1 ? h : 1) > turns;
+  const Tensor mask =
+      contiguous(by_batch ? expand(o.mask, {b, shape[1], shape[2], shape[3]}) : o.mask);
+  kernels::AttentionParams params = o.params;
+  copy_mask_strides(mask, params.mask_stride);
+  const uint32_t tile_rows = attention_rows(device), tile_columns = 4 * device.subgroup_size;
+  const int64_t row_tiles = (s + tile_rows - 1) / tile_rows;
+  const int64_t terms = sums_rows ? (is_plain(device) ? s : row_tiles)
+                                  : (mask.shape()[0] == 1 ? b : 1) * (shape[1] == 1 ? h : 1);
+  check<ShapeError>(
+      terms <= turns, "attention",
+      "this device sums the gradient of a mask over at most {} queries or heads, got {}",
+      turns * (sums_rows && !is_plain(device) ? tile_rows : 1), sums_rows ? s : h);
+  const Shape sums = sums_rows ? Shape{b, h, 1, t} : mask.shape();
+  Tensor dmask = empty_on(stats, sums, DType::f32);
+  const int64_t tiles =
+      sums[0] * sums[1] * (sums_rows ? 1 : row_tiles) * ((t + tile_columns - 1) / tile_columns);
+  launch(
+      "attention_dmask",
+      {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(mask), in(o.lengths), out(dmask)}, params,
+      {.threads = {count32(tiles * device.subgroup_size, "attention"), 1, 1},
+       .variant = {1, tile_rows, attention_width(device, ATTENTION_DIM(params), "attention_dmask")},
+       .flops = 4.0 * b * h * s * t * ATTENTION_DIM(params)});
+  return sum_to(std::move(dmask), shape);
 }
 
 std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
@@ -130,30 +184,32 @@ std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor y = contiguous(transpose(r.output(0), 1, 2)),
                dy = contiguous(transpose(std::move(dys[0]), 1, 2));
   const Shape& q = o.q.shape();
-  const int64_t keys = o.k.shape()[2];
+  const int64_t key_heads = o.k.shape()[1], keys = o.k.shape()[2];
   Tensor stats = empty_on(y, {q[0], q[1], q[2], 2}, DType::f32), dq, dkv;
   const uint32_t rows = count32(q[0] * q[1] * q[2], "attention");
-  launch(
-      "attention_delta", {in(y), in(dy), in(r.output(1)), out(stats)},
-      kernels::AttentionDeltaParams{
-          .rows = rows, .heads = o.params.heads, .queries = o.params.queries, .dim = o.params.dim},
-      {.threads = {rows, 1, 1}});
+  launch("attention_delta", {in(y), in(dy), in(r.output(1)), out(stats)},
+         kernels::AttentionDeltaParams{.rows = rows,
+                                       .heads = o.params.heads,
+                                       .queries = o.params.queries,
+                                       .dim = ATTENTION_DIM(o.params)},
+         {.threads = {rows, 1, 1}});
   std::vector<Tensor> gradients(r.inputs.size());
   if (r.needs_grad(0)) {
     dq = empty_on(y, y.shape(), y.dtype());
     launch("attention_dq",
            {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dq)},
-           o.params, tiles("attention_dq", a, o, q[2], 3));
+           o.params, tiles("attention_dq", a, o, q[2], q[1], 3));
     gradients[0] = heads_first(dq);
   }
   if (r.needs_grad(1) || r.needs_grad(2)) {
-    dkv = empty_on(y, {2, q[0], keys, q[1], q[3]}, y.dtype());
+    dkv = empty_on(y, {2, q[0], keys, key_heads, q[3]}, y.dtype());
     launch("attention_dkv",
            {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dkv)},
-           o.params, tiles("attention_dkv", a, o, keys, 4));
+           o.params, tiles("attention_dkv", a, o, keys, key_heads, 4));
     for (int i = 0; i < 2; ++i)
       if (r.needs_grad(1 + i)) gradients[1 + i] = heads_first(select(dkv, 0, i));
   }
+  if (has(a, ATTENTION_MASK) && r.needs_grad(3)) gradients[3] = mask_gradient(a, o, dy, stats);
   return gradients;
 }
 
@@ -170,10 +226,15 @@ const Op attention_op = {.name = "attention",
                          .is_heavy = true};
 
 void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
-  check<ShapeError>(
-      q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() && q.shape()[0] == k.shape()[0] &&
-          q.shape()[1] == k.shape()[1] && q.shape()[3] == k.shape()[3],
-      "attention", "needs q [B, H, S, D] and k, v [B, H, T, D], got {}, {} and {}", q, k, v);
+  check<ShapeError>(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() &&
+                        q.shape()[0] == k.shape()[0] && q.shape()[3] == k.shape()[3],
+                    "attention", "needs q [B, H, S, D] and k, v [B, K, T, D], got {}, {} and {}", q,
+                    k, v);
+  const int64_t heads = q.shape()[1], key_heads = k.shape()[1];
+  check<ShapeError>(heads == key_heads ||
+                        (key_heads > 0 && heads % key_heads == 0 && heads / key_heads < 1 << 16),
+                    "attention", "the heads of k and v must divide those of q, got {} and {}", k,
+                    q);
   check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= most_head_dim && k.shape()[2] > 0,
                     "attention", "D must be 1 to {} and there must be keys, got {} and {}",
                     most_head_dim, q, k);
@@ -189,7 +250,18 @@ void check_mask(const Tensor& mask, const Shape& scores) {
   check<ShapeError>(fits, "attention", "the mask must be [B or 1, H or 1, S or 1, T] of {}, got {}",
                     scores, mask);
   check<DTypeError>(mask.dtype() == DType::f32, "attention", "the mask must be f32, got {}", mask);
-  check<AutogradError>(!mask.requires_grad(), "attention", "the mask gets no gradient: detach it");
+}
+
+// Slopes [H] or [B, H] in the place of a mask: [1 or B, H, 1, 1].
+Tensor slopes_as_mask(const Tensor& slopes, const Shape& scores) {
+  check<ShapeError>(
+      slopes.shape() == Shape{scores[1]} || slopes.shape() == Shape{scores[0], scores[1]},
+      "attention", "the slopes must be [H] or [B, H] of {}, got {}", scores, slopes);
+  check<DTypeError>(slopes.dtype() == DType::f32, "attention", "the slopes must be f32, got {}",
+                    slopes);
+  check<AutogradError>(!slopes.requires_grad(), "attention",
+                       "the slopes get no gradient: detach them");
+  return reshape(slopes, {-1, scores[1], 1, 1});
 }
 
 }  // namespace
@@ -202,6 +274,10 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
   check_shapes(q, k, v);
   check(options.dropout >= 0 && options.dropout < 1, "attention",
         "dropout must be in [0, 1), got {}", options.dropout);
+  check(options.window >= 0, "attention", "the window must not be negative, got {}",
+        options.window);
+  check(!mask || !options.alibi, "attention",
+        "takes a mask or slopes, not both: add -slope * |i - j| to the mask");
   const int64_t dim = q.shape()[3];
   const float scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<float>(dim));
   if (const int64_t missing = (8 - dim % 8) % 8) {  // zeros change no score
@@ -213,13 +289,24 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
     return slice(attention(wider(q), wider(k), wider(v), scaled, mask, lengths), 3, 0, dim);
   }
 
-  AttentionAttrs attrs{scale, options.dropout, options.causal ? ATTENTION_CAUSAL : 0u, {}};
   const Shape scores = {q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]};
+  const int64_t all = scores[2] + scores[3];
+  AttentionAttrs attrs{
+      scale,
+      options.dropout,
+      options.causal ? ATTENTION_CAUSAL : 0u,
+      count32(options.window > 0 ? std::min(options.window, all) : all, "attention"),
+      {}};
+  if (options.lower_right) attrs.flags |= ATTENTION_LOWER_RIGHT;
   TensorList inputs(std::move(q), std::move(k), std::move(v));
   if (mask) {
+    while (mask.rank() < 4) mask = unsqueeze(std::move(mask), 0);
     check_mask(mask, scores);
     attrs.flags |= ATTENTION_MASK;
     inputs.push_back(std::move(mask));
+  } else if (options.alibi) {
+    attrs.flags |= ATTENTION_MASK | ATTENTION_ALIBI;
+    inputs.push_back(slopes_as_mask(options.alibi, scores));
   }
   if (lengths) {
     check(lengths.shape() == Shape{scores[0]} && lengths.dtype() == DType::i32, "attention",

@@ -289,14 +289,20 @@ struct AttentionOptions {
   bool causal = false;  // query i looks at keys 0 .. i only
   float dropout = 0;    // probability that a weight of the softmax becomes 0; the others grow
   Generator* generator = nullptr;  // of the dropout; null: the default one
+  int64_t window = 0;  // query i looks at keys closer than this only: |i - j| < window; 0: all
+  bool lower_right = false;  // the last query stands at the last key, not the first at the first: i
+                             // counts as i + T - S (PyTorch's causal_lower_right; caches of keys)
+  Tensor alibi = {};  // slopes, f32 [H] or [B, H]: -slope * |i - j| is added (Press et al. 2022)
 };
 // softmax(scale * q k^T + mask) v without the [S, T] matrix in memory: q [B, H, S, D], k and v [B,
-// H, T, D], D <= 256, views welcome -> [B, H, S, D], a view of [B, S, H, D]: merging the heads is
-// free. mask: f32, broadcasts to [B, H, S, T], added; it gets no gradient. lengths [B] i32, 0 to T:
-// keys from there on do not count. Scores below -1e38 do not count either; a row without any other
-// gives zeros. f32 or f16, of one dtype (DTypeError); ShapeError for sizes, ValueError for options
-// and lengths; AutogradError for a mask that requires a gradient. CPU drivers bound S and T
-// (ShapeError). The method: Dao et al. 2022, "FlashAttention".
+// K, T, D], D <= 256, views welcome -> [B, H, S, D], a view of [B, S, H, D]: merging the heads is
+// free. K divides H: so many query heads in a row share a head of k and v (Ainslie et al. 2023).
+// mask: f32, broadcasts to [B, H, S, T] along all axes but the last, added; its gradient is summed
+// over what was broadcast. lengths [B] i32, 0 to T: keys from there on do not count. Scores below
+// -1e38 do not count either; a row without any other gives zeros. f32 or f16, of one dtype
+// (DTypeError); ShapeError for sizes, ValueError for options and lengths, and for a mask beside
+// slopes; AutogradError for slopes that require a gradient. CPU drivers bound S and T (ShapeError).
+// The method: Dao et al. 2022, "FlashAttention".
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Tensor mask = {}, Tensor lengths = {});
 

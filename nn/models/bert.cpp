@@ -1,11 +1,10 @@
 #include "rewind/nn/models/bert.h"
 
-#include <algorithm>
-
 #include "rewind/core/autograd/checkpoint.h"
 #include "rewind/core/ops/autocast.h"
 #include "rewind/core/ops/operators.h"
 #include "rewind/nn/init.h"
+#include "rewind/nn/layer_stack.h"
 
 namespace rw {
 
@@ -83,32 +82,27 @@ Tensor BertEmbeddings::forward(const BertInput& input) {
 
 BertEncoder::BertEncoder(const BertConfig& c) {
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
-    layers_.push_back(std::make_unique<TransformerEncoderLayer>(
-        TransformerLayerOptions{.hidden = c.hidden_size,
-                                .heads = c.num_attention_heads,
-                                .intermediate = c.intermediate_size,
-                                .dropout = to_float(c.hidden_dropout_prob),
-                                .attention_dropout = to_float(c.attention_probs_dropout_prob),
-                                .norm_eps = to_float(c.layer_norm_eps)}));
+    layers_.push_back(std::make_unique<BertLayer>(
+        BertLayerOptions{.hidden = c.hidden_size,
+                         .heads = c.num_attention_heads,
+                         .intermediate = c.intermediate_size,
+                         .dropout = to_float(c.hidden_dropout_prob),
+                         .attention_dropout = to_float(c.attention_probs_dropout_prob),
+                         .norm_eps = to_float(c.layer_norm_eps)}));
     register_module(fmt::format("layer.{}", i), *layers_.back());
   }
   if (checkpoints_blocks()) set_checkpoint(1);
 }
 
 void BertEncoder::set_checkpoint(int every) {
-  check(every >= 0, "set_checkpoint", "a segment spans one layer or more, got {}", every);
+  check_checkpoint_every(every);
   checkpoint_every_ = every;
 }
 
 Tensor BertEncoder::forward(Tensor x, const Tensor& lengths) {
-  const bool segments = checkpoint_every_ > 0 && is_training();
-  const size_t step = segments ? static_cast<size_t>(checkpoint_every_) : layers_.size();
-  for (size_t i = 0; i < layers_.size();) {
-    const CheckpointScope scope(segments);
-    for (const size_t end = std::min(i + step, layers_.size()); i < end; ++i)
-      x = layers_[i]->forward(std::move(x), {}, lengths);
-  }
-  return x;
+  return through_layers(
+      layers_, is_training() ? checkpoint_every_ : 0, std::move(x),
+      [&](BertLayer& layer, Tensor h) { return layer.forward(std::move(h), {}, lengths); });
 }
 
 BertModel::BertModel(const BertConfig& config, bool pooler)

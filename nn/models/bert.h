@@ -65,7 +65,7 @@ class BertEncoder : public Module {
   void set_checkpoint(int every);  // layers per segment in training; 0: none
 
  private:
-  std::vector<std::unique_ptr<TransformerEncoderLayer>> layers_;
+  std::vector<std::unique_ptr<BertLayer>> layers_;
   int checkpoint_every_ = 0;
 };
 

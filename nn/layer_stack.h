@@ -1,0 +1,28 @@
+// Layers one after another, with a checkpoint segment for every so many of them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/tensor/tensor.h"
+
+namespace rw {
+
+inline void check_checkpoint_every(int every) {
+  check(every >= 0, "set_checkpoint", "a segment spans one layer or more, got {}", every);
+}
+
+// x = run(layer, x) for each of them; `every`: layers per segment, 0: no segments.
+template <class Layers, class Run>
+Tensor through_layers(const Layers& layers, int every, Tensor x, const Run& run) {
+  const size_t step = every > 0 ? static_cast<size_t>(every) : layers.size();
+  for (size_t i = 0; i < layers.size();) {
+    const CheckpointScope scope(every > 0);
+    for (const size_t end = std::min(i + step, layers.size()); i < end; ++i)
+      x = run(*layers[i], std::move(x));
+  }
+  return x;
+}
+
+}  // namespace rw
