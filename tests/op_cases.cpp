@@ -281,6 +281,7 @@ std::vector<OpCase> all_rows() {
   add_network(table);
   add_sequence(table);
   add_attention(table);
+  add_vision(table);
   return table.take();
 }
 

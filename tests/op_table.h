@@ -54,5 +54,6 @@ class Table {
 void add_network(Table& t);
 void add_sequence(Table& t);
 void add_attention(Table& t);
+void add_vision(Table& t);
 
 }  // namespace rw::test

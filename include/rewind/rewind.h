@@ -14,9 +14,11 @@
 #include "rewind/core/memory/memory_report.h"
 #include "rewind/core/memory/process_memory.h"
 #include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/conv.h"
 #include "rewind/core/ops/operators.h"
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/ops/print.h"
+#include "rewind/core/ops/vision.h"
 #include "rewind/core/tensor/tensor.h"
 
 // Recomputation, and what a program will need.
@@ -41,6 +43,7 @@
 
 // Models and optimizers.
 #include "rewind/nn/attention.h"
+#include "rewind/nn/conv.h"
 #include "rewind/nn/init.h"
 #include "rewind/nn/layers.h"
 #include "rewind/nn/models/bert.h"
@@ -50,6 +53,7 @@
 #include "rewind/nn/recurrent.h"
 #include "rewind/nn/sequential.h"
 #include "rewind/nn/summary.h"
+#include "rewind/nn/vision.h"
 #include "rewind/optim/accumulate.h"
 #include "rewind/optim/adam.h"
 #include "rewind/optim/ema.h"
