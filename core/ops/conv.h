@@ -17,8 +17,8 @@ Conv2dOptions same_padding(Size2d kernel, Conv2dOptions options = {});
 struct Conv1dOptions {
   int stride = 1, padding = 0, dilation = 1;
   int groups = 1;
-  bool bias = true;                     // of the module Conv1d
-  std::optional<int> padding_end = {};  // behind the sequence, where it is not `padding`
+  bool bias = true;                               // of the module Conv1d
+  std::optional<int> padding_end = {};            // behind the sequence, where it is not `padding`
   PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
 };
 // x [N, L, C], weight [O, K, C / groups] -> [N, L', O], sizes as of conv2d, which runs on views.
@@ -35,8 +35,8 @@ struct Size3d {
 struct Conv3dOptions {
   Size3d stride = 1, padding = 0, dilation = 1;
   int groups = 1;
-  bool bias = true;                        // of the module Conv3d
-  std::optional<Size3d> padding_end = {};  // behind, below and to the right
+  bool bias = true;                               // of the module Conv3d
+  std::optional<Size3d> padding_end = {};         // behind, below and to the right
   PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
 };
 // x [N, D, H, W, C], weight [O, KD, KH, KW, C / groups] -> [N, D', H', W', O], sizes as of conv2d.

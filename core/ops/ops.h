@@ -188,7 +188,7 @@ struct Conv2dOptions {
   int groups = 1;                          // runs of channels that are convolved apart
   bool bias = true;                        // of the module Conv2d; conv2d() takes it as a tensor
   std::optional<Size2d> padding_end = {};  // below and to the right, where it is not `padding`
-  PaddingMode padding_mode = PaddingMode::zeros;
+  PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
 };
 // x [N, H, W, C], weight [O, KH, KW, C / groups] -> [N, H', W', O], with H' = (H + 2 padding -
 // dilation (KH - 1) - 1) / stride + 1, rounded down. Others: core/ops/conv.h. f32, or f16 with sums
