@@ -1,5 +1,7 @@
 #include "rewind/nn/conv.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "rewind/nn/init.h"
@@ -7,6 +9,11 @@
 namespace rw {
 
 namespace {
+
+void check_padding(const char* module, std::initializer_list<int> padding) {
+  check(std::min(padding) >= 0, module, "padding must not be negative, got {}",
+        fmt::join(padding, " and "));
+}
 
 // Checked here, where the line that is wrong is the user's, and not in the first forward.
 void check_conv(const char* module, int64_t in, int64_t out, int groups,
@@ -18,7 +25,7 @@ void check_conv(const char* module, int64_t in, int64_t out, int groups,
                           {"stride", std::min(stride)},
                           {"dilation", std::min(dilation)},
                           {"groups", groups}});
-  check(std::min(padding) >= 0, module, "padding must not be negative, got {}", std::min(padding));
+  check_padding(module, padding);
   check(in % groups == 0 && out % groups == 0, module,
         "groups must divide the channels, got {} groups for {} -> {}", groups, in, out);
 }
@@ -33,7 +40,8 @@ void check_output_padding(const char* module, int extra, int stride, int dilatio
 Conv2d::Conv2d(int64_t in, int64_t out, Size2d kernel, const Conv2dOptions& o) : options_(o) {
   const Size2d end = o.padding_end.value_or(o.padding);
   check_conv("Conv2d", in, out, o.groups, {kernel.h, kernel.w}, {o.stride.h, o.stride.w},
-             {o.dilation.h, o.dilation.w}, {o.padding.h, o.padding.w, end.h, end.w});
+             {o.dilation.h, o.dilation.w}, {o.padding.h, o.padding.w});
+  check_padding("Conv2d", {end.h, end.w});
   weight = register_channels_last("weight", {out, kernel.h, kernel.w, in / o.groups});
   if (o.bias) bias = register_parameter("bias", {out});
   init::uniform_by_fan_in_(weight, bias);
@@ -44,8 +52,8 @@ Tensor Conv2d::forward(Tensor x) {
 }
 
 Conv1d::Conv1d(int64_t in, int64_t out, int kernel, const Conv1dOptions& o) : options_(o) {
-  check_conv("Conv1d", in, out, o.groups, {kernel}, {o.stride}, {o.dilation},
-             {o.padding, o.padding_end.value_or(0)});
+  check_conv("Conv1d", in, out, o.groups, {kernel}, {o.stride}, {o.dilation}, {o.padding});
+  check_padding("Conv1d", {o.padding_end.value_or(0)});
   weight = register_channels_last("weight", {out, kernel, in / o.groups});
   if (o.bias) bias = register_parameter("bias", {out});
   init::uniform_by_fan_in_(weight, bias);
@@ -59,7 +67,8 @@ Conv3d::Conv3d(int64_t in, int64_t out, Size3d kernel, const Conv3dOptions& o) :
   const Size3d end = o.padding_end.value_or(o.padding);
   check_conv("Conv3d", in, out, o.groups, {kernel.d, kernel.h, kernel.w},
              {o.stride.d, o.stride.h, o.stride.w}, {o.dilation.d, o.dilation.h, o.dilation.w},
-             {o.padding.d, o.padding.h, o.padding.w, end.d, end.h, end.w});
+             {o.padding.d, o.padding.h, o.padding.w});
+  check_padding("Conv3d", {end.d, end.h, end.w});
   weight = register_channels_last("weight", {out, kernel.d, kernel.h, kernel.w, in / o.groups});
   if (o.bias) bias = register_parameter("bias", {out});
   init::uniform_by_fan_in_(weight, bias);

@@ -125,8 +125,10 @@ void add_sizes(Table& t) {
   resized("area of sequences", {2, 7, 8}, {.size = {3}, .mode = area});
   resized("of volumes", {2, 2, 3, 2, 3}, {.size = {3, 4, 5}, .mode = linear});
   resized("of volumes to the nearest", {1, 2, 3, 2, 8}, {.scale_factor = {2}});
-  OpCase& spread =
-      resized("of one element to many", {1, 1, 2, 3}, {.size = {270, 260}, .mode = linear});
+  OpCase& spread = t.row("interpolate of one element to many",
+                         {x({1, 1, 2, 1}), constant({270, 260, 1})}, [](const Tensors& in) {
+                           return interpolate(in[0], {.size = {270, 260}, .mode = linear}) * in[1];
+                         });
   spread.step = 0.5;
   spread.f32_tolerance = 3e-5;  // sums of 70000 values of both signs
   resized("of nothing", {0, 3, 4, 2}, {.size = {5}});

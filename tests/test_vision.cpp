@@ -204,9 +204,7 @@ TEST_CASE_FIXTURE(CpuDevice,
   };
   shape("[conv1d] needs x [N, L, C]", [&] { conv1d(x, w); });
   shape("[conv1d] the window must fit", [&] { conv1d(line, zeros({1, 6, 4})); });
-  shape("[conv1d] bias must be [O] of 1 outputs", [&] {
-    conv1d(line, zeros({1, 2, 4}), zeros({4}));
-  });
+  shape("[conv1d] bias must be [O], got", [&] { conv1d(line, zeros({1, 2, 4}), zeros({4})); });
   shape("[conv3d] channels must be", [&] {
     conv3d(zeros({1, 3, 3, 3, 2}), zeros({1, 1, 1, 1, 3}));
   });

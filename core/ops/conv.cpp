@@ -150,7 +150,7 @@ Tensor conv_transpose2d_as(const char* op, Tensor x, Tensor w, const Tensor& bia
   const auto channels = checked_mul(std::optional(w.shape()[3]), o.groups);
   check<ShapeError>(channels.has_value(), op, "has too many channels, got {} with {} groups", w,
                     o.groups);
-  check_bias(op, bias, *channels);
+  check_bias(op, bias, w, *channels);
   const Shape y = {x.shape()[0], h, width, *channels};
   check_sizes(op, y, size_of(x.dtype()));
   const ConvAttrs attrs{o.stride, o.padding, o.dilation, o.groups, y, w.shape(), x.shape()};
@@ -177,10 +177,10 @@ void detail::conv_into(const char* kernel, const ConvAttrs& attrs, const Tensor&
              {.threads = {count32(result.numel(), kernel), 1, 1}, .flops = flops});
 }
 
-void detail::check_bias(const char* op, const Tensor& bias, int64_t outputs) {
+void detail::check_bias(const char* op, const Tensor& bias, const Tensor& weight, int64_t outputs) {
   if (!bias.defined()) return;
-  check<ShapeError>(bias.shape() == Shape{outputs}, op, "bias must be [O] of {} outputs, got {}",
-                    outputs, bias);
+  check<ShapeError>(bias.shape() == Shape{outputs}, op, "bias must be [O], got {} and weight {}",
+                    bias, weight);
   check<DTypeError>(is_float(bias.dtype()), op, "bias must be float, got {}", bias);
 }
 
@@ -197,7 +197,7 @@ Tensor conv2d(Tensor x, Tensor w, const Conv2dOptions& options) {
 }
 
 Tensor conv2d(Tensor x, Tensor weight, Tensor bias, const Conv2dOptions& options) {
-  if (weight.rank() == 4) check_bias("conv2d", bias, weight.shape()[0]);
+  if (weight.rank() == 4) check_bias("conv2d", bias, weight, weight.shape()[0]);
   return add_bias(conv2d(std::move(x), std::move(weight), options), std::move(bias));
 }
 
@@ -216,7 +216,7 @@ Conv2dOptions same_padding(Size2d kernel, Conv2dOptions options) {
 Tensor conv1d(Tensor x, Tensor w, Tensor bias, const Conv1dOptions& o) {
   check<ShapeError>(x.rank() == 3 && w.rank() == 3, "conv1d",
                     "needs x [N, L, C] and weight [O, K, C / groups], got {} and {}", x, w);
-  check_bias("conv1d", bias, w.shape()[0]);
+  check_bias("conv1d", bias, w, w.shape()[0]);
   Conv2dOptions line{{1, o.stride}, {0, o.padding}, {1, o.dilation}, o.groups};
   if (o.padding_end) line.padding_end = Size2d(0, *o.padding_end);
   line.padding_mode = o.padding_mode;

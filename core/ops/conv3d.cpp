@@ -183,7 +183,7 @@ Tensor conv3d(Tensor x, Tensor w, Tensor bias, const Conv3dOptions& o) {
                     "channels must be weight channels times groups, got {} and {} with {} groups",
                     x, w, o.groups);
   check_same_float(x, w, "conv3d");
-  check_bias("conv3d", bias, w.shape()[0]);
+  check_bias("conv3d", bias, w, w.shape()[0]);
   if (o.padding_mode != PaddingMode::zeros) {
     const Size3d& p = o.padding;
     x = pad(std::move(x), {0, p.d, p.h, p.w, 0}, {0, end.d, end.h, end.w, 0}, o.padding_mode);

@@ -19,7 +19,7 @@ void conv_into(const char* kernel, const ConvAttrs& attrs, const Tensor& a, cons
                const Tensor& result);
 
 // A bias [outputs] of floats, or undefined; and its addition.
-void check_bias(const char* op, const Tensor& bias, int64_t outputs);
+void check_bias(const char* op, const Tensor& bias, const Tensor& weight, int64_t outputs);
 Tensor add_bias(Tensor y, Tensor bias);
 
 }  // namespace rw::detail

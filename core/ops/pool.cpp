@@ -94,11 +94,11 @@ PoolAttrs attributes(const Tensor& x, const Pool2dOptions& o, const char* op) {
             o.padding.w <= o.kernel.w / 2,
         op, "padding must be at most half the kernel, got {}x{} for a {}x{} kernel", o.padding.h,
         o.padding.w, o.kernel.h, o.kernel.w);
+  const int64_t h = window_places(op, x, 1, o.kernel.h, o.stride.h, o.padding.h, o.dilation.h);
+  const int64_t w = window_places(op, x, 2, o.kernel.w, o.stride.w, o.padding.w, o.dilation.w);
   check(o.kernel.h <= most_in_window && o.kernel.w <= most_in_window, op,
         "the kernel must have at most {} elements along an axis, got {}x{}", most_in_window,
         o.kernel.h, o.kernel.w);
-  const int64_t h = window_places(op, x, 1, o.kernel.h, o.stride.h, o.padding.h, o.dilation.h);
-  const int64_t w = window_places(op, x, 2, o.kernel.w, o.stride.w, o.padding.w, o.dilation.w);
   return {o, false, x.shape(), {x.shape()[0], h, w, x.shape()[3]}};
 }
 
