@@ -1,6 +1,7 @@
 #include "rewind/io/model.h"
 
 #include <algorithm>
+#include <set>
 
 #include "rewind/core/ops/ops.h"
 
@@ -30,8 +31,14 @@ StateDict state_dict(const Module& module) {
 StateDict torch_state_dict(const Module& module) {
   const NoGrad guard;
   StateDict tensors = state_dict(module);
-  for (auto& [name, tensor] : tensors)
-    if (tensor.rank() == 4) tensor = permute(tensor, {0, 3, 1, 2});  // OHWI to OIHW
+  std::set<std::string> channels_last;
+  for (const auto& [name, tensor] : module.channels_last_parameters()) channels_last.insert(name);
+  for (auto& [name, tensor] : tensors) {
+    if (tensor.rank() != 4 && !channels_last.contains(name)) continue;
+    Axes axes = {0, -1};  // OHWI to OIHW
+    for (int i = 1; i < tensor.rank() - 1; ++i) axes.push_back(i);
+    tensor = permute(tensor, axes);
+  }
   return tensors;
 }
 

@@ -17,7 +17,8 @@ using StateDict = std::vector<NamedTensor>;
 // Parameters, then buffers, in the model's own layout. Handles to the same storage.
 StateDict state_dict(const Module& module);
 // The same under PyTorch's names and in its layout: convolution weights (here all parameters of
-// rank 4) are OIHW. An ImageNet ResNet has torchvision's state dict.
+// rank 4, and Module::channels_last_parameters) are OIHW. An ImageNet ResNet has torchvision's
+// state dict.
 StateDict torch_state_dict(const Module& module);
 // Replaces the first match of `from` in each name by `to`; rules apply in turn.
 struct Renaming {

@@ -51,6 +51,12 @@ Fans fans(const Shape& weight) {
   return {weight.numel() / weight.at(0), weight.numel() / weight.at(-1)};
 }
 
+void uniform_by_fan_in_(const Tensor& weight, const Tensor& bias, Generator& generator) {
+  const float bound = 1 / std::sqrt(static_cast<float>(fans(weight.shape()).in));
+  uniform_(weight, -bound, bound, generator);
+  if (bias) uniform_(bias, -bound, bound, generator);
+}
+
 float gain(Nonlinearity nonlinearity, float slope) {
   switch (nonlinearity) {
     case Nonlinearity::tanh:

@@ -23,6 +23,11 @@ struct Fans {
 // Of a weight [out, ..., in]; ShapeError for less than two axes, or without elements.
 Fans fans(const Shape& weight);
 
+// PyTorch's default for linear layers and convolutions: both uniform within 1 / sqrt(fan in of the
+// weight). The bias may be undefined.
+void uniform_by_fan_in_(const Tensor& weight, const Tensor& bias,
+                        Generator& generator = default_generator());
+
 // What follows a layer: linear (nothing), sigmoid, tanh, relu, leaky_relu.
 enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu };
 // Factor that keeps the variance through the nonlinearity; `slope` is leaky_relu's.

@@ -1,7 +1,6 @@
 #include "rewind/nn/layers.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "rewind/core/ops/indexing.h"
 #include "rewind/core/ops/operators.h"
@@ -10,13 +9,6 @@
 namespace rw {
 
 namespace {
-
-// PyTorch's default for linear and convolution: both uniform within 1 / sqrt(fan in).
-void init_weight_and_bias(const Tensor& weight, const Tensor& bias) {
-  const float bound = 1 / std::sqrt(static_cast<float>(init::fans(weight.shape()).in));
-  init::uniform_(weight, -bound, bound);
-  if (bias) init::uniform_(bias, -bound, bound);
-}
 
 // Checked here, where the line that is wrong is the user's, and not in the first forward.
 Pool2dOptions pool_options(const char* module, Size2d kernel, Size2d stride, Size2d padding) {
@@ -36,31 +28,11 @@ Linear::Linear(int64_t in, int64_t out, bool has_bias) {
   check_positive("Linear", {{"in_features", in}, {"out_features", out}});
   weight = register_parameter("weight", {out, in});
   if (has_bias) bias = register_parameter("bias", {out});
-  init_weight_and_bias(weight, bias);
+  init::uniform_by_fan_in_(weight, bias);
 }
 
 Tensor Linear::forward(Tensor x) {
   return linear(std::move(x), weight, bias);
-}
-
-Conv2d::Conv2d(int64_t in, int64_t out, Size2d kernel, const Conv2dOptions& o) : options_(o) {
-  check_positive("Conv2d", {{"in_channels", in},
-                            {"out_channels", out},
-                            {"kernel", std::min(kernel.h, kernel.w)},
-                            {"stride", std::min(o.stride.h, o.stride.w)},
-                            {"dilation", std::min(o.dilation.h, o.dilation.w)},
-                            {"groups", o.groups}});
-  check(o.padding.h >= 0 && o.padding.w >= 0, "Conv2d",
-        "padding must not be negative, got {} and {}", o.padding.h, o.padding.w);
-  check(in % o.groups == 0 && out % o.groups == 0, "Conv2d",
-        "groups must divide the channels, got {} groups for {} -> {}", o.groups, in, out);
-  weight = register_parameter("weight", {out, kernel.h, kernel.w, in / o.groups});
-  if (o.bias) bias = register_parameter("bias", {out});
-  init_weight_and_bias(weight, bias);
-}
-
-Tensor Conv2d::forward(Tensor x) {
-  return conv2d(std::move(x), weight, bias, options_);
 }
 
 BatchNorm2d::BatchNorm2d(int64_t channels, float eps, float momentum)

@@ -6,6 +6,7 @@
 
 #include "rewind/core/ops/ops.h"
 #include "rewind/nn/activations.h"
+#include "rewind/nn/conv.h"
 #include "rewind/nn/module.h"
 
 namespace rw {
@@ -19,20 +20,6 @@ class Linear : public Module {
 
   Tensor weight;  // [out, in]
   Tensor bias;    // [out], or undefined
-};
-
-// [N, H, W, in] -> [N, H', W', out], sizes as of the op conv2d. The kernel is one number, or
-// {height, width}. Weight and bias begin uniform within 1 / sqrt(in / groups * kernel elements).
-class Conv2d : public Module {
- public:
-  Conv2d(int64_t in, int64_t out, Size2d kernel, const Conv2dOptions& options = {});
-  Tensor forward(Tensor x) override;
-
-  Tensor weight;  // [out, kernel.h, kernel.w, in / groups]
-  Tensor bias;    // [out], or undefined
-
- private:
-  Conv2dOptions options_;
 };
 
 // x [..., channels] (Ioffe and Szegedy 2015), over all axes but the last. Training normalises by

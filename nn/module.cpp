@@ -47,6 +47,12 @@ std::vector<NamedTensor> Module::named_buffers() const {
   return found;
 }
 
+std::vector<NamedTensor> Module::channels_last_parameters() const {
+  std::vector<NamedTensor> found;
+  collect(&Module::channels_last_, "", found);
+  return found;
+}
+
 int64_t Module::parameter_count() const {
   int64_t count = 0;
   for (const Tensor& p : parameters()) count += p.numel();
@@ -91,6 +97,12 @@ Tensor Module::register_parameter(std::string name, const Shape& shape) {
   Tensor t = empty(shape, DType::f32);
   t.set_requires_grad();
   parameters_.push_back({std::move(name), t});
+  return t;
+}
+
+Tensor Module::register_channels_last(const std::string& name, const Shape& shape) {
+  Tensor t = register_parameter(name, shape);
+  channels_last_.push_back({name, t});
   return t;
 }
 

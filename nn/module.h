@@ -42,7 +42,9 @@ class Module {
   std::vector<NamedTensor> named_parameters() const;
   std::vector<Tensor> parameters() const;          // the same without names: for optimizers
   std::vector<NamedTensor> named_buffers() const;  // what is saved and not trained
-  int64_t parameter_count() const;                 // elements
+  // Of the parameters, those whose last axis files have second, as PyTorch's convolutions do.
+  std::vector<NamedTensor> channels_last_parameters() const;
+  int64_t parameter_count() const;  // elements
 
   // Calls body(module) for every module below this one and for this one, the innermost first.
   void apply(const std::function<void(Module&)>& body);
@@ -62,6 +64,8 @@ class Module {
  protected:
   // A new f32 leaf that requires a gradient; its contents are the caller's to write (nn/init.h).
   Tensor register_parameter(std::string name, const Shape& shape);
+  // The same for a convolution's weight [..., channels] of any rank (torch_state_dict).
+  Tensor register_channels_last(const std::string& name, const Shape& shape);
   // State that is saved with the model but not trained, filled with `value`.
   Tensor register_buffer(std::string name, const Shape& shape, float value);
   // A module that lives as long as this one: its names begin with `name` and a dot.
@@ -76,7 +80,7 @@ class Module {
   using Member = std::vector<NamedTensor> Module::*;
   void collect(Member member, const std::string& prefix, std::vector<NamedTensor>& found) const;
 
-  std::vector<NamedTensor> parameters_, buffers_;
+  std::vector<NamedTensor> parameters_, buffers_, channels_last_;
   std::vector<std::pair<std::string, Module*>> children_;
   bool training_ = true, is_child_ = false;
 };

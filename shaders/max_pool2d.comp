@@ -22,11 +22,12 @@ void improve(inout Best best, vec4 x, int at) {
 
 void pool(Position o, bool whole, out Best lo, out Best hi) {
   lo = hi = Best(vec4(-INFINITY), ivec4(-1));
-  for (uint kh = 0; kh < p.kernel_h; ++kh) {
-    uint h = o.h * p.stride_h + kh * p.dilation_h - p.pad_h;  // wraps below 0: then not < in_h
+  uint rows = count_rows(o.h), columns = count_columns(o.w);
+  for (uint kh = 0; kh < rows; ++kh) {
+    uint h = first_row(o.h) + kh * p.dilation_h;
     if (h >= p.in_h) continue;
-    for (uint kw = 0; kw < p.kernel_w; ++kw) {
-      uint w = o.w * p.stride_w + kw * p.dilation_w - p.pad_w;
+    for (uint kw = 0; kw < columns; ++kw) {
+      uint w = first_column(o.w) + kw * p.dilation_w;
       if (w >= p.in_w) continue;
       vec4 x_lo, x_hi = vec4(0.0);
       if (whole) {

@@ -4,9 +4,10 @@
 //! local: 64
 #include "pool.glsl"
 
-// Which step of window `o` along one axis lies at input position x; what no window has where none does.
-uint step_at(uint x, uint o, uint stride, uint pad, uint dilation) {
-  uint reach = x + pad - o * stride, step = reach / dilation;
+// Which step of the window that begins at `first` lies at input position x along one axis; what no
+// window has where none does.
+uint step_at(uint x, uint first, uint dilation) {
+  uint reach = x - first, step = reach / dilation;
   return step * dilation == reach ? step : 0x10000u;
 }
 
@@ -15,10 +16,10 @@ void grad(Position at, bool whole, out vec4 dx_lo, out vec4 dx_hi) {
   dx_lo = dx_hi = vec4(0.0);
   uvec2 rows = windows_of_row(at.h), columns = windows_of_column(at.w);
   for (uint oh = rows.x; oh < rows.y; ++oh) {
-    uint kh = step_at(at.h, oh, p.stride_h, p.pad_h, p.dilation_h);
+    uint kh = step_at(at.h, first_row(oh), p.dilation_h);
     for (uint ow = columns.x; ow < columns.y; ++ow) {
       uint o = output_at(at, oh, ow);
-      uint kw = step_at(at.w, ow, p.stride_w, p.pad_w, p.dilation_w);
+      uint kw = step_at(at.w, first_column(ow), p.dilation_w);
       int tap = (kh | kw) < 0x10000u ? int(kh * p.kernel_w + kw) : -2;
       if (whole) {
         vec4 lo, hi;

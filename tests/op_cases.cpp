@@ -311,6 +311,7 @@ std::vector<OpCase> all_rows() {
   add_attention(table);
   add_losses(table);
   add_transformer(table);
+  add_vision(table);
   return table.take();
 }
 

@@ -58,5 +58,6 @@ void add_sequence(Table& t);
 void add_attention(Table& t);
 void add_losses(Table& t);
 void add_transformer(Table& t);
+void add_vision(Table& t);
 
 }  // namespace rw::test

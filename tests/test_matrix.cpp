@@ -312,18 +312,22 @@ TEST_CASE("matmul: long sums are split") {
 TEST_CASE("conv2d, conv2d_dgrad, conv2d_wgrad") {
   if (!vulkan()) return;
   const ConvCase cases[] = {
-      {2, 8, 8, 16, 16, 3, 3, 1, 1, 1, 1},              // ResNet
-      {2, 9, 7, 16, 32, 3, 3, 2, 2, 1, 1},              // strided, odd
-      {3, 8, 10, 8, 20, 1, 1, 2, 2},                    // strided 1x1: pixels with no tap
-      {2, 7, 6, 12, 24, 1, 1},                          // a plain product
-      {2, 11, 9, 3, 16, 7, 7, 2, 2, 3, 3},              // the first layer of a large ResNet
-      {1, 13, 12, 4, 6, 3, 3, 1, 1, 2, 2, 2, 2},        // dilated
-      {2, 12, 13, 5, 7, 3, 2, 2, 3, 1, 0, 1, 2, 1, 3},  // odd everything, odd offset
-      {1, 14, 15, 6, 10, 3, 3, 3, 2, 2, 4, 2, 3},       // padding beyond the kernel's reach
-      {2, 9, 9, 16, 24, 3, 3, 1, 2, 1, 1, 1, 1, 2, 4},  // groups by tiles
-      {2, 9, 8, 10, 10, 3, 3, 2, 1, 1, 1, 1, 1, 10},    // depthwise
-      {2, 6, 6, 6, 9, 3, 3, 1, 1, 1, 1, 1, 1, 3, 1},    // groups of few channels
-      {5, 20, 20, 8, 8, 3, 3, 1, 1, 1, 1},              // many pixels: split gradient
+      {2, 8, 8, 16, 16, 3, 3, 1, 1, 1, 1},                // ResNet
+      {2, 9, 7, 16, 32, 3, 3, 2, 2, 1, 1},                // strided, odd
+      {3, 8, 10, 8, 20, 1, 1, 2, 2},                      // strided 1x1: pixels with no tap
+      {2, 7, 6, 12, 24, 1, 1},                            // a plain product
+      {2, 11, 9, 3, 16, 7, 7, 2, 2, 3, 3},                // the first layer of a large ResNet
+      {1, 13, 12, 4, 6, 3, 3, 1, 1, 2, 2, 2, 2},          // dilated
+      {2, 12, 13, 5, 7, 3, 2, 2, 3, 1, 0, 1, 2, 1, 3},    // odd everything, odd offset
+      {1, 14, 15, 6, 10, 3, 3, 3, 2, 2, 4, 2, 3},         // padding beyond the kernel's reach
+      {2, 9, 9, 16, 24, 3, 3, 1, 2, 1, 1, 1, 1, 2, 4},    // groups by tiles
+      {2, 9, 8, 10, 10, 3, 3, 2, 1, 1, 1, 1, 1, 10},      // depthwise
+      {2, 9, 13, 16, 16, 3, 3, 1, 1, 1, 1, 1, 1, 16},     // depthwise, 8 channels at a time
+      {1, 11, 9, 24, 24, 5, 4, 2, 3, 2, 3, 1, 2, 24, 8},  // the same, odd everything
+      {1, 9, 8, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1, 8, 4},      // no whole words
+      {3, 40, 21, 8, 8, 7, 7, 1, 1, 3, 3, 1, 1, 8},       // split gradient
+      {2, 6, 6, 6, 9, 3, 3, 1, 1, 1, 1, 1, 1, 3, 1},      // groups of few channels
+      {5, 20, 20, 8, 8, 3, 3, 1, 1, 1, 1},                // many pixels: split gradient
   };
   for (const char* variant : variants()) {
     const Forced forced(variant);

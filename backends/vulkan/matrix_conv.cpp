@@ -1,5 +1,5 @@
 // Convolutions: implicit matrix products by tiles, plain ones where the kernel is 1x1, and direct
-// kernels for groups of few channels.
+// kernels for groups of few channels (of one: matrix_depthwise.cpp).
 #include <algorithm>
 #include <numeric>
 
@@ -292,9 +292,8 @@ void add_pointwise(Passes& passes, const Caps& caps, std::string_view kernel, co
 }
 
 // Groups of few channels fill no tiles.
-bool wants_direct(const Conv2dParams& p) {
-  const bool narrow = p.in_c / p.groups % 4 != 0 || p.out_c / p.groups % 4 != 0;
-  return (p.groups > 1 && narrow) || env_text("REWIND_MATMUL") == "naive";
+bool is_narrow(const Conv2dParams& p) {
+  return p.groups > 1 && (p.in_c / p.groups % 4 != 0 || p.out_c / p.groups % 4 != 0);
 }
 
 void add_direct(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
@@ -344,7 +343,9 @@ void add_direct(Passes& passes, const Caps& caps, std::string_view kernel, const
 
 void add_conv(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
               Operand a, Operand b, Operand c) {
-  if (wants_direct(p)) return add_direct(passes, caps, kernel, p, a, b, c);
+  const bool naive = env_text("REWIND_MATMUL") == "naive";
+  if (!naive && add_depthwise(passes, caps, kernel, p, a, b, c)) return;
+  if (naive || is_narrow(p)) return add_direct(passes, caps, kernel, p, a, b, c);
   if (pointwise(p)) return add_pointwise(passes, caps, kernel, p, a, b, c);
   if (kernel == "conv2d") return add_forward(passes, caps, p, a, b, c);
   if (kernel == "conv2d_dgrad") return add_dgrad(passes, caps, p, a, b, c);

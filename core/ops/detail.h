@@ -27,6 +27,12 @@ inline void check_float(const Tensor& t, const char* op) {
 // given (matmul.cpp).
 Tensor gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor& added = {});
 
+// What the vjp of a product of two inputs reads: each factor, for the other's gradient
+// (matmul.cpp).
+Saves product_saves(const std::any&, uint32_t needs);
+// DTypeError unless both are f32 or both f16 (matmul.cpp).
+void check_same_float(const Tensor& a, const Tensor& b, const char* op);
+
 // A normalisation's `weight` [C] f32, checked against x [..., C], or `value` where it is undefined
 // (layer_norm.cpp).
 Tensor per_channel(const Tensor& weight, float value, const Tensor& x, const char* op);
@@ -60,10 +66,11 @@ void set_window(Params& p, const Options& o, const char* op) {
   p.dilation_w = u(o.dilation.w);
 }
 
-// Places of a window of `kernel` elements along one axis. ShapeError where there is none, or where
-// 64 bits do not hold the padded size (pool.cpp).
+// Places of a window of `kernel` elements along one axis, with `pad_end` behind it where that is
+// not `pad`. ShapeError where there is none, or where 64 bits do not hold the padded size
+// (pool.cpp).
 int64_t window_places(const char* op, const Tensor& x, int axis, int64_t kernel, int64_t stride,
-                      int64_t pad, int64_t dilation);
+                      int64_t pad, int64_t dilation, std::optional<int64_t> pad_end = {});
 
 // Rows of a table [rows, width] that an index [n] (i32, dense) names.
 struct Rows {

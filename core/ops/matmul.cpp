@@ -1,4 +1,4 @@
-// Matrix products and convolution.
+// Matrix products.
 #include "rewind/core/ops/detail.h"
 
 namespace rw {
@@ -87,6 +87,17 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const T
   return c;
 }
 
+// The first factor's own gradient is made last, when nobody reads it any more.
+Saves detail::product_saves(const std::any&, uint32_t needs) {
+  const uint32_t first = needs & 2 ? 1u : 0u;
+  return {.inputs = (needs & 1 ? 2u : 0u) | first, .taken = first};
+}
+
+void detail::check_same_float(const Tensor& a, const Tensor& b, const char* op) {
+  check<DTypeError>(is_float(a.dtype()) && a.dtype() == b.dtype(), op,
+                    "both must be float of one dtype, got {} and {}; cast one", a, b);
+}
+
 namespace {
 
 std::vector<Tensor> matmul_forward(const std::any&, std::span<Tensor> inputs) {
@@ -100,13 +111,6 @@ std::vector<Tensor> matmul_vjp(Record& r, std::span<Tensor> dy) {
   if (r.needs_grad(0))
     da = sum_to(gemm(dy[0], transpose(r.input(1), -1, -2), dy[0].dtype()), r.inputs[0].shape);
   return {std::move(da), std::move(db)};
-}
-
-// Each factor is read for the other's gradient. The first one's own gradient is made last, when
-// nobody reads it any more.
-Saves product_saves(const std::any&, uint32_t needs) {
-  const uint32_t first = needs & 2 ? 1u : 0u;
-  return {.inputs = (needs & 1 ? 2u : 0u) | first, .taken = first};
 }
 
 const Op matmul_op = {.name = "matmul",
@@ -134,74 +138,6 @@ const Op linear_op = {.name = "linear",
                       .vjp = linear_vjp,
                       .saves = product_saves,
                       .is_heavy = true};
-
-// ---- convolution -------------------------------------------------------------------------------
-struct ConvAttrs {
-  Conv2dOptions options;
-  Shape x, w, y;
-};
-
-kernels::Conv2dParams conv_params(const ConvAttrs& a) {
-  const auto u = [](int64_t v) { return count32(v, "conv2d"); };
-  const Conv2dOptions& o = a.options;
-  kernels::Conv2dParams p = {.offset = {},
-                             .batch = u(a.x[0]),
-                             .in_h = u(a.x[1]),
-                             .in_w = u(a.x[2]),
-                             .in_c = u(a.x[3]),
-                             .out_h = u(a.y[1]),
-                             .out_w = u(a.y[2]),
-                             .out_c = u(a.y[3]),
-                             .kernel_h = u(a.w[1]),
-                             .kernel_w = u(a.w[2]),
-                             .groups = u(o.groups)};
-  set_window(p, o, "conv2d");
-  return p;
-}
-
-// kernel(a, b) -> result of `shape`; threads are the result's elements.
-Tensor run_conv(const char* kernel, const ConvAttrs& attrs, const Tensor& a, const Tensor& b,
-                const Shape& shape, DType dtype) {
-  Tensor result = empty_on(a, shape, dtype);
-  if (result.numel() == 0) return result;
-  if (a.numel() == 0 || b.numel() == 0) {  // an empty batch gives a zero weight gradient
-    fill_(result, 0);
-    return result;
-  }
-  const double flops = 2.0 * static_cast<double>(attrs.y.numel()) *
-                       static_cast<double>(attrs.w[1] * attrs.w[2] * attrs.w[3]);
-  launch(kernel, {in(a), in(b), out(result)}, conv_params(attrs),
-         {.threads = {count32(shape.numel(), kernel), 1, 1}, .flops = flops});
-  return result;
-}
-
-std::vector<Tensor> conv_forward(const std::any& attrs, std::span<Tensor> inputs) {
-  const auto& a = std::any_cast<const ConvAttrs&>(attrs);
-  return one(
-      run_conv("conv2d", a, contiguous(inputs[0]), contiguous(inputs[1]), a.y, inputs[0].dtype()));
-}
-
-std::vector<Tensor> conv_vjp(Record& r, std::span<Tensor> dys) {
-  const auto& a = r.attributes<ConvAttrs>();
-  const Tensor dy = contiguous(std::move(dys[0]));
-  Tensor dx, dw;
-  if (r.needs_grad(1))
-    dw = run_conv("conv2d_wgrad", a, contiguous(r.take_input(0)), dy, a.w, DType::f32);
-  if (r.needs_grad(0))
-    dx = run_conv("conv2d_dgrad", a, dy, contiguous(r.input(1)), a.x, dy.dtype());
-  return {std::move(dx), std::move(dw)};
-}
-
-const Op conv_op = {.name = "conv2d",
-                    .forward = conv_forward,
-                    .vjp = conv_vjp,
-                    .saves = product_saves,
-                    .is_heavy = true};
-
-void check_same_float(const Tensor& a, const Tensor& b, const char* op) {
-  check<DTypeError>(is_float(a.dtype()) && a.dtype() == b.dtype(), op,
-                    "both must be float of one dtype, got {} and {}; cast one", a, b);
-}
 
 }  // namespace
 
@@ -236,41 +172,6 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias) {
   Tensor y = apply1(linear_op, {}, TensorList(std::move(x), std::move(weight)));
   if (bias.defined()) y = add(std::move(y), Autocast::input(std::move(bias)));
   return reshape(std::move(y), result);
-}
-
-Tensor conv2d(Tensor x, Tensor w, const Conv2dOptions& o) {
-  x = Autocast::input(std::move(x));
-  w = Autocast::input(std::move(w));
-  check<ShapeError>(x.rank() == 4 && w.rank() == 4, "conv2d",
-                    "needs x [N, H, W, C] and weight [O, KH, KW, C / groups], got {} and {}", x, w);
-  check(o.stride.h > 0 && o.stride.w > 0 && o.dilation.h > 0 && o.dilation.w > 0 &&
-            o.padding.h >= 0 && o.padding.w >= 0 && o.groups > 0,
-        "conv2d", "stride, dilation and groups must be positive and padding not negative");
-  check<ShapeError>(x.shape()[3] == w.shape()[3] * o.groups && w.shape()[0] % o.groups == 0,
-                    "conv2d",
-                    "channels must be weight channels times groups, got {} and {} with {} groups",
-                    x, w, o.groups);
-  check_same_float(x, w, "conv2d");
-  const int64_t h =
-      window_places("conv2d", x, 1, w.shape()[1], o.stride.h, o.padding.h, o.dilation.h);
-  const int64_t width =
-      window_places("conv2d", x, 2, w.shape()[2], o.stride.w, o.padding.w, o.dilation.w);
-  const Shape y = {x.shape()[0], h, width, w.shape()[0]};
-  check_sizes("conv2d", y, size_of(x.dtype()));
-  const ConvAttrs attrs{o, x.shape(), w.shape(), y};
-  return apply1(conv_op, attrs, TensorList(std::move(x), std::move(w)));
-}
-
-Tensor conv2d(Tensor x, Tensor weight, Tensor bias, const Conv2dOptions& options) {
-  check<ShapeError>(
-      !bias.defined() || (weight.rank() == 4 && bias.shape() == Shape{weight.shape()[0]}), "conv2d",
-      "bias must be [O], got {} and weight {}", bias, weight);
-  check<DTypeError>(!bias.defined() || is_float(bias.dtype()), "conv2d",
-                    "bias must be float, got {}", bias);
-  Tensor y = conv2d(std::move(x), std::move(weight), options);
-  if (!bias.defined()) return y;
-  bias = cast(std::move(bias), y.dtype());
-  return add(std::move(y), std::move(bias));
 }
 
 }  // namespace rw

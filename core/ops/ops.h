@@ -204,16 +204,23 @@ struct Size2d {
   bool operator==(const Size2d&) const = default;
 };
 
-// The window of a convolution, in elements: its stride, the zero padding on every side, the
-// dilation (distance of its elements).
+// What lies around an image: zeros, the image mirrored at its outermost elements, these elements,
+// or the image again from its other side (PyTorch: constant, reflect, replicate, circular).
+enum class PaddingMode { zeros, reflect, replicate, circular };
+
+// The window of a convolution, in elements: its stride, the padding on every side, the dilation
+// (distance of its elements).
 struct Conv2dOptions {
   Size2d stride = 1, padding = 0, dilation = 1;
-  int groups = 1;    // runs of channels that are convolved apart
-  bool bias = true;  // of the module Conv2d; conv2d() takes it as a tensor
+  int groups = 1;                          // runs of channels that are convolved apart
+  bool bias = true;                        // of the module Conv2d; conv2d() takes it as a tensor
+  std::optional<Size2d> padding_end = {};  // below and to the right, where it is not `padding`
+  PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
 };
 // x [N, H, W, C], weight [O, KH, KW, C / groups] -> [N, H', W', O], with H' = (H + 2 padding -
-// dilation (KH - 1) - 1) / stride + 1, rounded down. f32, or f16 with sums in f32. ShapeError where
-// shapes do not go together or the window is larger than the padded image; ValueError for options.
+// dilation (KH - 1) - 1) / stride + 1, rounded down. Others: core/ops/conv.h. f32, or f16 with sums
+// in f32. ShapeError where shapes do not go together or the window is larger than the padded image;
+// ValueError for options.
 Tensor conv2d(Tensor x, Tensor weight, const Conv2dOptions& options = {});
 // The same plus bias [O] (may be undefined), which is added in place; its gradient is f32.
 Tensor conv2d(Tensor x, Tensor weight, Tensor bias, const Conv2dOptions& options);

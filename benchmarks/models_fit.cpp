@@ -1,0 +1,91 @@
+// The largest batches of the library's models at full size in the memory of one GPU, by dry runs:
+// plain, with a segment per block, and under a budget. Writes a table; nothing of it is run.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "benchmarks/memory/measure.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/predict/fit.h"
+#include "rewind/nn/models/gpt.h"
+#include "rewind/nn/models/mobilenet.h"
+#include "rewind/nn/models/unet.h"
+#include "rewind/nn/models/vit.h"
+#include "rewind/optim/adam.h"
+
+using namespace rw;
+
+namespace {
+
+// A loss for a batch of so many samples.
+template <class Model>
+using LossOf = Tensor (*)(Model& model, int64_t batch, DType dtype);
+
+template <class Model, class Config>
+MakeSteps steps_of(const Config& config, LossOf<Model> loss_of) {
+  return training_steps([=](const StepSettings& settings) {
+    auto model = std::make_shared<Model>(config);
+    auto optimizer = std::make_shared<AdamW>(model->parameters(), AdamOptions{});
+    return [=] {
+      Tensor loss;
+      {
+        const Autocast half(settings.dtype, settings.dtype == DType::f16);
+        loss = loss_of(*model, settings.batch, settings.dtype);
+      }
+      optimizer->backward(loss);
+      optimizer->step();
+      optimizer->zero_grad();
+    };
+  });
+}
+
+template <class Model>
+Tensor classify(Model& model, int64_t batch, DType dtype) {
+  Tensor images = empty({batch, 224, 224, 3}, dtype);
+  return cross_entropy(model(std::move(images)), empty({batch}, DType::i32));
+}
+
+Tensor segment(UNet& model, int64_t batch, DType dtype) {
+  const Tensor scores = model(empty({batch, 512, 512, 3}, dtype));
+  return cross_entropy(flatten(scores, 0, 2), empty({batch * 512 * 512}, DType::i32));
+}
+
+Tensor continue_text(GptLMHeadModel& model, int64_t batch, DType) {
+  return model.loss(empty({batch, 1024}, DType::i32), empty({batch, 1024}, DType::i32));
+}
+
+struct Row {
+  const char* title;
+  MakeSteps make;
+};
+
+std::vector<Row> rows() {
+  return {
+      {"ViT-Ti/16, images of 224 x 224", steps_of<ViT>(ViTConfig::preset("tiny"), classify<ViT>)},
+      {"ViT-B/16, images of 224 x 224", steps_of<ViT>(ViTConfig::preset("base"), classify<ViT>)},
+      {"MobileNetV2, images of 224 x 224",
+       steps_of<MobileNetV2>(MobileNetConfig{}, classify<MobileNetV2>)},
+      {"U-Net of 64 to 1024 channels, images of 512 x 512", steps_of<UNet>(UNetConfig{}, segment)},
+      {"GPT-2 small, 1024 tokens",
+       steps_of<GptLMHeadModel>(GptConfig::preset("gpt2"), continue_text)}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("The largest batches of the library's models in the memory of one GPU.");
+  std::string profile = "rx7900xtx.json";
+  uint64_t bytes = uint64_t{8} << 30;
+  app.add_option("--profile", profile, "of the device")->capture_default_str();
+  app.add_option("--bytes", bytes, "of memory")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  fmt::print(
+      "# Models in {:.2f} GiB\n\nAdamW; dry runs with the profile {}; samples are images, or "
+      "texts.\n",
+      static_cast<double>(bytes) / (1 << 30), profile);
+  const std::unique_ptr<Backend> device = memory::open_profile(profile).open();
+  for (const Row& row : rows()) {
+    const Planner planner({.make = row.make, .settings = {.batch = 1}}, *device);
+    fmt::print("\n## {}\n\n{}\n", row.title, fit_table(fit(planner, bytes), bytes));
+    std::fflush(stdout);
+  }
+}

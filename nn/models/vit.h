@@ -1,0 +1,58 @@
+// Vision transformer (Dosovitskiy et al. 2021). Parameters have torchvision's names.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "rewind/nn/layers.h"
+#include "rewind/nn/norm.h"
+#include "rewind/nn/sequential.h"
+#include "rewind/nn/transformer.h"
+
+namespace rw {
+
+// Sizes of a vision transformer. By default ViT-B/16.
+struct ViTConfig {
+  int64_t image_size = 224, patch_size = 16;  // square images, cut into square patches
+  int64_t hidden = 768, layers = 12, heads = 12, mlp = 3072;
+  int64_t classes = 1000;
+  float dropout = 0;
+
+  // tiny (192 wide, Touvron et al. 2021), base or large, with patches of 16. ValueError.
+  static ViTConfig preset(const std::string& name);
+};
+
+// Pre-norm attention and two linear layers with GELU, each added to x [N, S, hidden].
+class ViTBlock : public Module {
+ public:
+  explicit ViTBlock(const ViTConfig& config);
+  Tensor forward(Tensor x) override;
+
+ private:
+  LayerNorm ln_1_, ln_2_;
+  MultiheadAttention self_attention_;
+  Sequential mlp_;
+  Dropout dropout_;
+};
+
+// Images [N, image_size, image_size, 3] -> scores [N, classes].
+class ViT : public Module {
+ public:
+  // ValueError for sizes that are not positive or do not go together.
+  explicit ViT(const ViTConfig& config);
+  Tensor forward(Tensor x) override;
+  // In training so many blocks are one checkpoint segment; 0: they keep their activations.
+  void set_checkpoint(size_t every) { checkpoint_every_ = every; }
+
+ private:
+  ViTConfig config_;
+  Tensor class_token_, positions_;  // [1, 1, hidden], [1, 1 + patches, hidden]
+  Conv2d conv_proj_;
+  std::vector<std::unique_ptr<ViTBlock>> blocks_;
+  LayerNorm ln_;
+  Linear head_;
+  size_t checkpoint_every_;
+};
+
+}  // namespace rw
