@@ -4,6 +4,7 @@
 
 #include "rewind/optim/accumulate.h"
 #include "rewind/optim/ema.h"
+#include "rewind/optim/lookahead.h"
 #include "rewind/optim/sgd.h"
 #include "tests/optim_fixture.h"
 
@@ -26,7 +27,7 @@ Values step(Optimizer& optimizer, const Tensor& w, int seed, bool overflows = fa
 }
 
 // What apply() shows.
-Values average(Ema& ema, const Tensor& w) {
+Values average(ParameterAverage& ema, const Tensor& w) {
   ema.apply();
   Values shown = w.to_vector();
   ema.restore();
@@ -127,4 +128,61 @@ TEST_CASE("ema: what may not happen while the averages are applied") {
   sgd.step();  // the average is gone
   CHECK(sgd.updates() == 2);
   CHECK_THROWS_AS(Ema(sgd, {.decay = 1}), ValueError);
+}
+
+TEST_CASE("lookahead: slow weights, by the paper's rule") {
+  on_each_device([] {
+    Tensor w = parameter(some_values(size), "w");
+    SGD sgd({w}, {.lr = 0.1f});
+    Lookahead lookahead(sgd, {.every = 3, .alpha = 0.25f});
+    std::vector<double> fast = doubles(w.to_vector()), slow = fast;
+    for (int t = 0, updates = 0; t < 10; ++t) {
+      const bool overflows = t == 4;
+      const Values now = step(sgd, w, t, overflows);
+      if (!overflows) {
+        ++updates;
+        const Values g = some_values(size, t);
+        for (int i = 0; i < size; ++i) {
+          fast[i] -= 0.1f * g[i];
+          if (updates % 3 == 0) fast[i] = slow[i] += 0.25 * (fast[i] - slow[i]);
+        }
+      }
+      CHECK(largest_difference(now, fast) < 1e-6);
+    }
+    CHECK(lookahead.state()[1].first == "lookahead.w");
+    CHECK(largest_difference(lookahead.state()[1].second.to_vector(), slow) < 1e-6);
+  });
+}
+
+TEST_CASE("lookahead: state continues it to the bit") {
+  on_each_device([] {
+    Tensor a = parameter(some_values(size), "w"), b = parameter(some_values(size, 8), "w");
+    SGD first({a}, {.lr = 0.1f}), second({b}, {.lr = 0.1f});
+    Lookahead lookahead(first, {.every = 3}), resumed(second, {.every = 3});
+    for (int t = 0; t < 4; ++t) step(first, a, t);
+    b.copy_(a);
+    second.load_state(first.state());
+    resumed.load_state(lookahead.state());
+    for (int t = 4; t < 8; ++t) CHECK(step(first, a, t) == step(second, b, t));
+  });
+}
+
+TEST_CASE("swa: the mean of the parameters after every second update") {
+  on_each_device([] {
+    Tensor w = parameter(some_values(size), "w");
+    SGD sgd({w}, {.lr = 0.1f});
+    step(sgd, w, 9);  // before the average begins
+    Swa swa(sgd, 2);
+    std::vector<double> mean(size);
+    for (int t = 0, updates = 0; t < 8; ++t) {
+      const bool overflows = t == 3;
+      const Values now = step(sgd, w, t, overflows);
+      if (overflows || ++updates % 2 != 0) continue;
+      const int count = updates / 2;
+      for (int i = 0; i < size; ++i) mean[i] += (now[i] - mean[i]) / count;
+      CHECK(largest_difference(average(swa, w), mean) < 1e-6);
+    }
+    CHECK(w.to_vector() != average(swa, w));
+    CHECK(swa.state()[1].first == "swa.w");
+  });
 }

@@ -357,59 +357,6 @@ TEST_CASE("muon: a wide and a tall matrix become orthogonal") {
   });
 }
 
-TEST_CASE("lookahead: slow weights, by the paper's rule") {
-  on_each_device([] {
-    const Parameters p = {shaped({21}, 0)};
-    SGD sgd(p, {.lr = 0.1f});
-    Lookahead lookahead(sgd, {.every = 3, .alpha = 0.25f});
-    std::vector<double> fast, slow;
-    for (const float v : p[0].to_vector()) fast.push_back(v);
-    slow = fast;
-    for (int t = 0, updates = 0; t < 10; ++t) {
-      const bool overflows = t == 4;
-      one_step(sgd, p, t, overflows);
-      if (overflows) continue;
-      ++updates;
-      const Values g = some_values(21, t + 1);
-      for (size_t i = 0; i < fast.size(); ++i) {
-        fast[i] -= 0.1f * g[i];
-        if (updates % 3 == 0) fast[i] = slow[i] += 0.25 * (fast[i] - slow[i]);
-      }
-      CHECK(largest_difference(p[0].to_vector(), fast) < 1e-6);
-    }
-    CHECK(largest_difference(lookahead.state()[1].second.to_vector(), slow) < 1e-6);
-    CHECK(lookahead.state()[1].first == "lookahead.p0");
-    lookahead.load_state(lookahead.state());
-  });
-}
-
-TEST_CASE("swa: the mean of the parameters after every second update") {
-  on_each_device([] {
-    const Parameters p = {shaped({13}, 0)};
-    SGD sgd(p, {.lr = 0.1f});
-    one_step(sgd, p, 9);
-    Swa swa(sgd, 2);
-    std::vector<double> total(13);
-    int count = 0;
-    for (int t = 0, updates = 0; t < 8; ++t) {
-      one_step(sgd, p, t, t == 3);
-      if (t == 3 || ++updates % 2 != 0) continue;
-      ++count;
-      const Values now = p[0].to_vector();
-      for (size_t i = 0; i < total.size(); ++i) total[i] += now[i];
-    }
-    std::vector<double> mean;
-    for (const double v : total) mean.push_back(v / count);
-    CHECK(count == 3);
-    const Values before = p[0].to_vector();
-    swa.apply();
-    CHECK(largest_difference(p[0].to_vector(), mean) < 1e-6);
-    swa.restore();
-    CHECK(p[0].to_vector() == before);
-    CHECK(swa.state()[1].first == "swa.p0");
-  });
-}
-
 TEST_CASE("more optimizers: mistakes are typed errors") {
   set_default_device(open_backend("cpu"));
   const Parameters p = make_parameters({{3, 5}}), vector = {shaped({7}, 1)};

@@ -339,7 +339,8 @@ struct TiedCrossEntropyOptions {
 // [N] i32.
 Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor target,
                           const TiedCrossEntropyOptions& options = {}, Tensor* predicted = nullptr);
-// The mean of (x - target)^2 over all elements; the shapes broadcast. A scalar.
+// The mean of (x - target)^2 over all elements; the shapes broadcast. An f32 scalar. Other losses,
+// weights of classes and targets that are probabilities: core/ops/losses.h.
 Tensor mse_loss(Tensor x, Tensor target);
 
 // table [V, D], index (i32, of rank 5 at most) -> index.shape + [D]. Repeated indices add up in
