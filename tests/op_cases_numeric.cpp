@@ -25,9 +25,8 @@ void add_scans(Table& t) {
   t.row("prod with zeros", {x({6, 3})}, [](const Tensors& in) {
     return prod(in[0] * cast(abs(in[0]) > 0.5f, in[0].dtype()), {1});
   });
-  OpCase& products = t.row("cumprod in parts", {x({2, 1500, 2})}, [](const Tensors& in) {
-    return cumprod(exp(sin(in[0]) * 0.01f), 1);
-  });
+  OpCase& products = t.row("cumprod in parts", {x({2, 1500, 2})},
+                           [](const Tensors& in) { return cumprod(exp(sin(in[0]) * 0.01f), 1); });
   products.f32_tolerance = 1e-4;
   products.f16_tolerance = 2e-2;
   OpCase& in_parts = t.row("logcumsumexp in parts", {x({1, 1500})},

@@ -20,6 +20,7 @@ struct MobileNetConfig {
   float width = 1;          // on all channels, which are rounded to multiples of 8
   int64_t stem_stride = 2;  // 1: for images of 32 x 32
   float dropout = 0.2f;     // before the classifier
+  // The blocks, one run after another.
   std::vector<MobileNetStage> stages = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                                         {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
   int64_t stem = 32, head = 1280;  // channels of the first and of the last convolution

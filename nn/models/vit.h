@@ -15,9 +15,10 @@ namespace rw {
 // Sizes of a vision transformer. By default ViT-B/16.
 struct ViTConfig {
   int64_t image_size = 224, patch_size = 16;  // square images, cut into square patches
+  // Elements per token, blocks, heads of each, and elements between a block's two linear layers.
   int64_t hidden = 768, layers = 12, heads = 12, mlp = 3072;
-  int64_t classes = 1000;
-  float dropout = 0;
+  int64_t classes = 1000;  // of the images
+  float dropout = 0;       // of the attention's weights, and of what each part adds
 
   // tiny (192 wide, Touvron et al. 2021), base or large, with patches of 16. ValueError.
   static ViTConfig preset(const std::string& name);
