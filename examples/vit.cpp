@@ -6,13 +6,13 @@
 
 namespace {
 
-constexpr int64_t batch_size = 32, steps = 60;
+constexpr int64_t batch_size = 32, steps = 40;
 
 rw::Tensor images_of(const rw::Batch& batch) {
   return rw::tensor(batch.pixels, {batch.size(), 32, 32, 3});
 }
 
-float accuracy(rw::ViT& model, const rw::Loader& loader) {
+float accuracy(rw::ViT& model, rw::Loader& loader) {
   const rw::NoGrad no_grad;
   model.eval();
   float right = 0, count = 0;
@@ -41,17 +41,17 @@ int main(int argc, char** argv) {
   rw::Loader loader(
       train,
       {.batch_size = batch_size, .shuffle = true, .mean = statistics.mean, .std = statistics.std});
-  const rw::Loader tests(test, {.batch_size = 100, .mean = statistics.mean, .std = statistics.std});
+  rw::Loader tests(test, {.batch_size = 100, .mean = statistics.mean, .std = statistics.std});
 
   rw::ViT model({.image_size = 32,
                  .patch_size = 4,
                  .hidden = 64,
-                 .layers = 3,
+                 .layers = 2,
                  .heads = 4,
                  .mlp = 128,
                  .classes = 10});
   model.set_checkpoint(1);
-  rw::AdamW optimizer(model.parameters(), {.lr = 2e-3f, .weight_decay = 0.05f});
+  rw::AdamW optimizer(model.parameters(), {.lr = 3e-3f, .weight_decay = 0.05f});
   optimizer.set_schedule(rw::Schedule::cosine(steps, steps / 10));
   float first = 0, last = 0;
   for (int64_t i = 0; i < steps; ++i) {
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
     optimizer.backward(loss);
     optimizer.step();
     optimizer.zero_grad();
-    if (i % 20 == 0) std::printf("step %2ld  loss %.3f\n", long(i), last = loss.item());
+    if (i % 13 == 0) std::printf("step %2ld  loss %.3f\n", long(i), last = loss.item());
     if (i == 0) first = last;
   }
   std::printf("%.1f %% of the test images are right\n", 100 * accuracy(model, tests));

@@ -798,19 +798,20 @@ struct SoftCrossEntropyGradParams {
   uint rows, cols;
   float smoothing;
   int ignore_index;
+};
 
-  // ---- positions -------------------------------------------------------------------------------
-  // rotary: x of any strides, y dense, [batch, heads, rows, dim]. The pair i of a row s, elements
-  // (2 i, 2 i + 1) or else (i, i + dim / 2), turns by (first + s) * theta^(-2 i / dim) radians, or
-  // as far back. threads.x = pairs.
-  struct RotaryParams {
-    uint offset[2];  // x, y
-    uint heads, rows, dim, pairs;
-    uint x_stride[4];
-    uint first;
-    uint interleaved, backward;
-    float log2_step;  // log2(theta) * 2 / dim
-  };
+// ---- positions -------------------------------------------------------------------------------
+// rotary: x of any strides, y dense, [batch, heads, rows, dim]. The pair i of a row s, elements
+// (2 i, 2 i + 1) or else (i, i + dim / 2), turns by (first + s) * theta^(-2 i / dim) radians, or
+// as far back. threads.x = pairs.
+struct RotaryParams {
+  uint offset[2];  // x, y
+  uint heads, rows, dim, pairs;
+  uint x_stride[4];
+  uint first;
+  uint interleaved, backward;
+  float log2_step;  // log2(theta) * 2 / dim
+};
 
 #ifdef __cplusplus
 }  // namespace rw::kernels

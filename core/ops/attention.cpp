@@ -142,8 +142,7 @@ std::vector<Tensor> attention_forward(const std::any& attrs, std::span<Tensor> i
 }
 
 // The gradients of the scores, summed over what the mask was broadcast along.
-Tensor mask_gradient(const AttentionAttrs& a, const Operands& o, const Tensor& dy,
-                     const Tensor& stats) {
+Tensor mask_gradient(const Operands& o, const Tensor& dy, const Tensor& stats) {
   const DeviceInfo& device = o.q.device().info();
   const auto [b, h, s, t] =
       std::array{o.params.batch, o.params.heads, o.params.queries, o.params.keys};
@@ -209,7 +208,7 @@ std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
     for (int i = 0; i < 2; ++i)
       if (r.needs_grad(1 + i)) gradients[1 + i] = heads_first(select(dkv, 0, i));
   }
-  if (has(a, ATTENTION_MASK) && r.needs_grad(3)) gradients[3] = mask_gradient(a, o, dy, stats);
+  if (has(a, ATTENTION_MASK) && r.needs_grad(3)) gradients[3] = mask_gradient(o, dy, stats);
   return gradients;
 }
 
