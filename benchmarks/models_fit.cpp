@@ -24,7 +24,7 @@ template <class Model, class Config>
 MakeSteps steps_of(const Config& config, LossOf<Model> loss_of) {
   return training_steps([=](const StepSettings& settings) {
     auto model = std::make_shared<Model>(config);
-    auto optimizer = std::make_shared<AdamW>(model->parameters(), AdamOptions{});
+    auto optimizer = std::make_shared<AdamW>(model->parameters());
     return [=] {
       Tensor loss;
       {
