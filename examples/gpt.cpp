@@ -68,7 +68,8 @@ int main(int argc, char** argv) {
 
   const std::vector<int32_t> start = bytes_of("The license ");
   const rw::Tensor prompt = rw::tensor(start, {1, int64_t(start.size())});
-  const rw::Tensor text = model.generate(prompt, {.max_new_tokens = 100, .temperature = 0.5f});
+  const rw::Tensor text = model.generate(
+      prompt, {.max_new_tokens = 100, .sample = {.temperature = 0.5f, .top_p = 0.9f}});
   for (const int32_t byte : text.to_ints()) std::putchar(byte);
   std::putchar('\n');
   return last < first - 2 ? 0 : 1;

@@ -86,15 +86,17 @@ TEST_CASE("gpt: generates PyTorch's tokens, with a cache and without one") {
     fill_from_hash(model, is_norm_weight);
     const Tensor first = slice(ids(), 1, 0, prompt);
     for (const bool use_cache : {true, false}) {
-      const Tensor all = model.generate(
-          first, {.max_new_tokens = length - prompt, .temperature = 0, .use_cache = use_cache});
+      const Tensor all = model.generate(first, {.max_new_tokens = length - prompt,
+                                                .sample = {.temperature = 0},
+                                                .use_cache = use_cache});
       CHECK(all.to_ints() == generated);
     }
     CHECK(model.is_training());
     CHECK(Tape::current()->stats().records == 0);
     CHECK(model.generate(first, {.max_new_tokens = 0}).to_ints() == first.to_ints());
     CHECK_THROWS_AS(model.generate(first, {.max_new_tokens = 12}), ShapeError);
-    CHECK_THROWS_AS(model.generate(first, {.max_new_tokens = 2, .temperature = -1}), ValueError);
+    CHECK_THROWS_AS(model.generate(first, {.max_new_tokens = 2, .sample = {.temperature = -1}}),
+                    ValueError);
     CHECK_THROWS_AS(model.generate(slice(first, 1, 0, 0)), ShapeError);
   });
 }
@@ -134,7 +136,8 @@ TEST_CASE("gpt: tokens are drawn with the probabilities of their logits") {
     for (const float c : chances) logs.push_back(2 * std::log(c));
     const Tensor logits = contiguous(expand(tensor(logs, {1, 4}), {draws, 4}));
     Generator generator(7);
-    const std::vector<int32_t> drawn = sample_tokens(logits, 2, generator).to_ints();
+    const std::vector<int32_t> drawn =
+        sample_tokens(logits, {.temperature = 2, .generator = &generator}).to_ints();
     for (int32_t token = 0; token < 4; ++token) {
       const auto count = std::count(drawn.begin(), drawn.end(), token);
       // Five standard deviations.
@@ -142,8 +145,20 @@ TEST_CASE("gpt: tokens are drawn with the probabilities of their logits") {
       CHECK(std::abs(double(count) / double(draws) - chances[token]) < spread);
     }
     generator.seed(7);
-    CHECK(sample_tokens(logits, 2, generator).to_ints() == drawn);
-    for (const int32_t token : sample_tokens(logits, 0).to_ints()) CHECK(token == 0);
+    CHECK(sample_tokens(logits, {.temperature = 2, .generator = &generator}).to_ints() == drawn);
+    for (const int32_t token : sample_tokens(logits, {.temperature = 0}).to_ints())
+      CHECK(token == 0);
+    // 0.5 and 0.3 of the four are left, by number or by what they have together.
+    for (const SampleOptions& few :
+         {SampleOptions{2, 2, 1, &generator}, SampleOptions{2, 0, 0.7f, &generator}}) {
+      const std::vector<int32_t> tokens = sample_tokens(logits, few).to_ints();
+      const auto first = std::count(tokens.begin(), tokens.end(), 0);
+      CHECK(first + std::count(tokens.begin(), tokens.end(), 1) == draws);
+      CHECK(std::abs(double(first) / double(draws) - 0.625) < 0.02);
+    }
+    for (const int32_t token : sample_tokens(logits, {.top_p = 1e-6f}).to_ints()) CHECK(token == 0);
+    CHECK_THROWS_AS(sample_tokens(logits, {.top_k = -1}), ValueError);
+    CHECK_THROWS_AS(sample_tokens(logits, {.top_p = 0}), ValueError);
   });
 }
 

@@ -1,10 +1,12 @@
 #include "rewind/nn/models/gpt.h"
 
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "rewind/core/autograd/checkpoint.h"
 #include "rewind/core/ops/autocast.h"
+#include "rewind/core/ops/indexing.h"
 #include "rewind/core/ops/operators.h"
 #include "rewind/core/ops/unbind.h"
 #include "rewind/nn/init.h"
@@ -178,16 +180,37 @@ Tensor GptLMHeadModel::loss(Tensor ids, const Tensor& targets) {
                             flatten(targets));
 }
 
-Tensor sample_tokens(const Tensor& logits, float temperature, Generator& generator) {
+namespace {
+
+// The place of the largest of scores [N, V] with noise: -log(-log(u)), where u is 0 -infinity,
+// which no token with a chance loses to.
+Tensor draw(const Tensor& scores, Generator& generator) {
+  Tensor noise = neg(log(neg(log(rand(scores.shape(), 0, 1, DType::f32, generator)))));
+  return argmax(scores + std::move(noise));
+}
+
+}  // namespace
+
+Tensor sample_tokens(const Tensor& logits, const SampleOptions& o) {
   check<ShapeError>(logits.rank() == 2 && logits.size(1) > 0, "sample_tokens",
                     "the logits must be [N, V], got {}", logits);
-  check(temperature >= 0 && std::isfinite(temperature), "sample_tokens",
-        "the temperature must not be negative, got {}", temperature);
+  check(o.temperature >= 0 && std::isfinite(o.temperature), "sample_tokens",
+        "the temperature must not be negative, got {}", o.temperature);
+  check(o.top_k >= 0 && o.top_p > 0 && o.top_p <= 1, "sample_tokens",
+        "top_k must not be negative and top_p be in (0, 1], got {} and {}", o.top_k, o.top_p);
   const NoGrad guard;
-  if (temperature == 0) return argmax(logits);
-  // -log(-log(u)): where u is 0 this is -infinity, which no token with a chance loses to.
-  Tensor noise = neg(log(neg(log(rand(logits.shape(), 0, 1, DType::f32, generator)))));
-  return argmax(cast(logits, DType::f32) / temperature + std::move(noise));
+  if (o.temperature == 0) return argmax(logits);
+  Generator& generator = o.generator ? *o.generator : default_generator();
+  const Tensor scores = cast(logits, DType::f32) / o.temperature;
+  if (o.top_k == 0 && o.top_p == 1) return draw(scores, generator);
+  const int64_t tokens = logits.size(1), kept = o.top_k == 0 ? tokens : std::min(o.top_k, tokens);
+  const SortResult likeliest = topk(scores, kept);
+  // Of the tokens that top_k leaves; the first one always stays.
+  const Tensor chances = softmax(likeliest.values);
+  const Tensor before = cumsum(chances, 1) - chances;
+  const Tensor allowed =
+      masked_fill(likeliest.values, before >= o.top_p, -std::numeric_limits<float>::infinity());
+  return flatten(gather(likeliest.indices, 1, unsqueeze(draw(allowed, generator), 1)));
 }
 
 Tensor GptLMHeadModel::generate(const Tensor& ids, const GenerateOptions& o) {
@@ -201,7 +224,6 @@ Tensor GptLMHeadModel::generate(const Tensor& ids, const GenerateOptions& o) {
                     transformer.config().n_positions, given, o.max_new_tokens);
   const NoGrad guard;
   const EvalScope eval(*this);
-  Generator& generator = o.generator ? *o.generator : default_generator();
   KeyValueCaches caches;
   if (o.use_cache) caches = transformer.make_caches(n, longest);
   Tensor all = empty({n, longest}, DType::i32);
@@ -211,7 +233,7 @@ Tensor GptLMHeadModel::generate(const Tensor& ids, const GenerateOptions& o) {
     const Tensor hidden =
         transformer.forward(slice(all, 1, first, length), o.use_cache ? &caches : nullptr);
     const Tensor logits = linear(select(hidden, 1, -1), transformer.wte.weight);
-    select(all, 1, length).copy_(sample_tokens(logits, o.temperature, generator));
+    select(all, 1, length).copy_(sample_tokens(logits, o.sample));
   }
   return all;
 }

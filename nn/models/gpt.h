@@ -85,12 +85,19 @@ class GptModel : public Module {
   int checkpoint_every_ = 0;
 };
 
-// How tokens are chosen.
-struct GenerateOptions {
-  int64_t max_new_tokens = 20;     // behind those that are given
-  float temperature = 1;           // the logits are divided by it; 0: always the likeliest token
-  bool use_cache = true;           // keys and values of earlier tokens are kept, not made again
+// How a token is drawn.
+struct SampleOptions {
+  float temperature = 1;  // the logits are divided by it; 0: always the likeliest token
+  int64_t top_k = 0;      // only of the k likeliest (Fan et al. 2018); 0: of all
+  float top_p =
+      1;  // only of the likeliest that have this probability together (Holtzman et al. 2020)
   Generator* generator = nullptr;  // null: the default one
+};
+// How a text is continued.
+struct GenerateOptions {
+  int64_t max_new_tokens = 20;  // behind those that are given
+  SampleOptions sample = {};    // how each is drawn
+  bool use_cache = true;        // keys and values of earlier tokens are kept, not made again
 };
 
 // The model with its head, which has no weights of its own.
@@ -114,8 +121,8 @@ class GptLMHeadModel : public Module {
 
 // Tokens i32 [N] by logits [N, V]: with the probabilities of softmax(logits / temperature), or the
 // first largest where that is 0. Drawn on the device, as the largest of logits with noise of
-// Gumbel's distribution (Maddison et al. 2014). ShapeError; ValueError for negative temperatures.
-Tensor sample_tokens(const Tensor& logits, float temperature = 1,
-                     Generator& generator = default_generator());
+// Gumbel's distribution (Maddison et al. 2014). ShapeError; ValueError for options: negative
+// temperatures and top_k, top_p outside (0, 1].
+Tensor sample_tokens(const Tensor& logits, const SampleOptions& options = {});
 
 }  // namespace rw
