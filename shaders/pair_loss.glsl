@@ -3,6 +3,8 @@
 layout(constant_id = 0) const uint KIND = 0;  //! 0 1 2 3 4 5 6 7 8
 layout(constant_id = 1) const bool WEIGHTED = false;
 
+// At least -100, as PyTorch has it; some drivers' log(0) is a finite number.
+float bounded_log(float x) { return x == 0.0 ? -100.0 : max(log(x), -100.0); }
 // log(1 + exp(x)), without overflow.
 float log_one_plus_exp(float x) { return max(x, 0.0) + log(1.0 + exp(-abs(x))); }
 
@@ -29,7 +31,7 @@ float loss(uint i, float x, float t) {
     case LOSS_L1: return d;
     case LOSS_SMOOTH_L1: return d < p.a ? 0.5 * d * d / p.a : d - 0.5 * p.a;
     case LOSS_HUBER: return d < p.a ? 0.5 * d * d : p.a * (d - 0.5 * p.a);
-    case LOSS_BCE: return -t * max(log(x), -100.0) - (1.0 - t) * max(log(1.0 - x), -100.0);
+    case LOSS_BCE: return -t * bounded_log(x) - (1.0 - t) * bounded_log(1.0 - x);
     case LOSS_BCE_LOGITS: return bce_logits(i, x, t);
     case LOSS_KL: return t > 0.0 ? t * (log(t) - x) : t == 0.0 ? 0.0 : NAN;
     case LOSS_KL_LOG: return exp(t) * (t - x);
@@ -72,7 +74,7 @@ float focal_slope_t(uint i, float x, float t) {
 
 float slope_t(uint i, float x, float t) {
   switch (KIND) {
-    case LOSS_BCE: return max(log(1.0 - x), -100.0) - max(log(x), -100.0);
+    case LOSS_BCE: return bounded_log(1.0 - x) - bounded_log(x);
     case LOSS_BCE_LOGITS:
       return WEIGHTED ? (load_weight(i % p.period) - 1.0) * log_one_plus_exp(-x) - x : -x;
     case LOSS_KL: return t > 0.0 ? log(t) + 1.0 - x : 0.0;

@@ -1,6 +1,7 @@
 //! buffers: partial:f32:read state:f32:read_write
 //! params: UpdatePrepareParams
 //! local: 1
+#include "trig.glsl"
 
 float cosine(float high, float low, float progress) {
   return low + (high - low) * 0.5 * (1.0 + cos(3.14159265 * progress));

@@ -84,6 +84,7 @@ bool add_depthwise(Passes& passes, const Caps& caps, std::string_view kernel, co
   const uint32_t offsets = p.offset[0] | p.offset[is_weight ? 1 : 2];
   if (p.groups != p.in_c || p.in_c != p.out_c || (p.in_c | offsets) % channels_per_thread != 0)
     return false;
+  if (!is_weight && !may_run("matrix_pack", caps)) return false;  // kernels of CPU drivers
   const double flops = 2.0 * p.batch * p.out_h * p.out_w * p.out_c * p.kernel_h * p.kernel_w;
   if (is_weight) {
     add_weight_gradient(passes, caps, p, a, b, c, flops);

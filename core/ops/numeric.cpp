@@ -36,7 +36,9 @@ std::vector<Tensor> logsumexp_forward(const std::any& attrs, std::span<Tensor> i
   const auto& a = std::any_cast<const NormReduceAttrs&>(attrs);
   Tensor high = max(inputs[0], a.axes, true);
   high = masked_fill(high, logical_not(isfinite(high)), 0);  // inf - inf
-  Tensor y = log(sum(exp(inputs[0] - high), a.axes, true)) + high;
+  const Tensor total = sum(exp(inputs[0] - high), a.axes, true);
+  // Some drivers' log(0) is a finite number.
+  Tensor y = masked_fill(log(total) + high, total == 0, -infinity);
   if (a.keepdims) return one(std::move(y));
   Shape shape;
   const std::vector<int> axes = normalize_axes(a.axes, y.rank(), "logsumexp");
