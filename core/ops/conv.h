@@ -15,8 +15,8 @@ Conv2dOptions same_padding(Size2d kernel, Conv2dOptions options = {});
 
 // As Conv2dOptions, along one axis.
 struct Conv1dOptions {
-  int stride = 1, padding = 0, dilation = 1;
-  int groups = 1;
+  int stride = 1, padding = 0, dilation = 1;      // the window, in elements
+  int groups = 1;                                 // runs of channels that are convolved apart
   bool bias = true;                               // of the module Conv1d
   std::optional<int> padding_end = {};            // behind the sequence, where it is not `padding`
   PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
@@ -26,15 +26,15 @@ Tensor conv1d(Tensor x, Tensor weight, Tensor bias = {}, const Conv1dOptions& op
 
 // Depth, height and width, or one number for all.
 struct Size3d {
-  int d, h, w;
+  int d, h, w;                                 // depth, height, width
   Size3d(int all) : d(all), h(all), w(all) {}  // NOLINT: a number is meant to do
   Size3d(int depth, int height, int width) : d(depth), h(height), w(width) {}
   bool operator==(const Size3d&) const = default;
 };
 // As Conv2dOptions, of volumes.
 struct Conv3dOptions {
-  Size3d stride = 1, padding = 0, dilation = 1;
-  int groups = 1;
+  Size3d stride = 1, padding = 0, dilation = 1;   // the window, in elements
+  int groups = 1;                                 // runs of channels that are convolved apart
   bool bias = true;                               // of the module Conv3d
   std::optional<Size3d> padding_end = {};         // behind, below and to the right
   PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
@@ -47,8 +47,8 @@ Tensor conv3d(Tensor x, Tensor weight, Tensor bias = {}, const Conv3dOptions& op
 // Of the convolution that conv_transpose2d() reverses, and how much larger its result is than the
 // smallest that this convolution maps to x (at the bottom and right; less than stride or dilation).
 struct ConvTranspose2dOptions {
-  Size2d stride = 1, padding = 0, output_padding = 0, dilation = 1;
-  int groups = 1;
+  Size2d stride = 1, padding = 0, output_padding = 0, dilation = 1;  // in elements
+  int groups = 1;    // runs of channels that are convolved apart
   bool bias = true;  // of the module ConvTranspose2d
 };
 // x [N, H, W, I], weight [I, KH, KW, O / groups] -> [N, H', W', O], with H' = (H - 1) stride - 2
@@ -59,8 +59,8 @@ Tensor conv_transpose2d(Tensor x, Tensor weight, Tensor bias = {},
 
 // As ConvTranspose2dOptions, along one axis.
 struct ConvTranspose1dOptions {
-  int stride = 1, padding = 0, output_padding = 0, dilation = 1;
-  int groups = 1;
+  int stride = 1, padding = 0, output_padding = 0, dilation = 1;  // in elements
+  int groups = 1;    // runs of channels that are convolved apart
   bool bias = true;  // of the module ConvTranspose1d
 };
 // x [N, L, I], weight [I, K, O / groups] -> [N, L', O], sizes as of conv_transpose2d.

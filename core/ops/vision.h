@@ -6,7 +6,8 @@
 
 namespace rw {
 
-// How interpolate() finds a result's element in x. Between elements, linear weighs the 2 next to
+// How interpolate() finds a result's element in x. nearest takes the one below, nearest_exact the
+// nearest one (PyTorch's words). Between elements, linear weighs the 2 next to
 // it along each axis, cubic 4 (Keys 1981, a = -0.75); area is adaptive_avg_pool.
 enum class InterpolationMode { nearest, nearest_exact, linear, cubic, area };
 
@@ -15,7 +16,7 @@ enum class InterpolationMode { nearest, nearest_exact, linear, cubic, area };
 struct InterpolateOptions {
   std::vector<int64_t> size = {};         // of the result
   std::vector<double> scale_factor = {};  // the result's size over that of x, rounded down
-  InterpolationMode mode = InterpolationMode::nearest;
+  InterpolationMode mode = InterpolationMode::nearest;  // how elements are found
   bool align_corners = false;  // linear, cubic: the outermost elements lie on each other
 };
 // x [N, L, C], [N, H, W, C] or [N, D, H, W, C] -> the same with other sizes between N and C. cubic:
@@ -35,8 +36,8 @@ Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64
 
 // As Pool2dOptions, along one axis.
 struct Pool1dOptions {
-  int kernel = 2, stride = 2, padding = 0, dilation = 1;
-  bool count_include_pad = true;  // of avg_pool1d
+  int kernel = 2, stride = 2, padding = 0, dilation = 1;  // the window, in elements
+  bool count_include_pad = true;                          // of avg_pool1d
 };
 // x [N, L, C] -> [N, L', C], as max_pool2d and avg_pool2d.
 Tensor max_pool1d(Tensor x, const Pool1dOptions& options);
