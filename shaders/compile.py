@@ -195,7 +195,7 @@ def compile_variant(path, source, m, v, stem):
     glsl, binary = stem + ".glsl", stem + ".spv"
     extensions = [FEATURES[r] for r in v.requires]
     with open(glsl, "w") as f:
-        f.write(prelude.write(m, v, extensions))
+        f.write(prelude.write(m, v, extensions, params_file(os.path.dirname(path), m.params)))
         f.write(f'#line 1 "{os.path.basename(path)}"\n{source}')
     try:
         tool(["glslangValidator", "-V", "--target-env", "vulkan1.2", "-S", "comp", "--quiet",
@@ -256,9 +256,21 @@ def includes(path, found):
     return found
 
 
+def params_file(folder, struct):
+    """The file of `folder`/params that defines `struct`."""
+    for name in sorted(os.listdir(os.path.join(folder, "params"))):
+        with open(os.path.join(folder, "params", name)) as f:
+            if f"struct {struct} {{" in f.read():
+                return os.path.join("params", name)
+    raise ManifestError(f"params: no file of shaders/params has `struct {struct} {{`")
+
+
 def run_module(path, out, depfile):
-    params = os.path.join(os.path.dirname(path), "params.h")
-    files = [path] + includes(path, [params])
+    folder = os.path.dirname(path)
+    with open(path) as f:
+        params = params_file(folder, parse_manifest(f.read()).params)
+    shared = [os.path.join(folder, name) for name in (os.path.join("params", "common.h"), params)]
+    files = [path] + includes(path, shared)
     with open(depfile, "w") as f:
         f.write(f"{out}: {' '.join(files)}\n")
     cache = module_cache.Entry(files, TOOLS)

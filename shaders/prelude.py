@@ -171,7 +171,8 @@ void store8_{n}(uint i, vec4 lo, vec4 hi) {{
 """
 
 
-def write(m, v, extensions):
+def write(m, v, extensions, params):
+    """`params`: the file that defines the kernel's parameters."""
     out = HEAD + "".join(f"#extension {e} : require\n" for e in extensions)
     out += "".join(f"#define {k} {value}\n" for k, value in v.defines.items())
     out += f"#define ADDRESS {int(v.address)}\n"
@@ -187,7 +188,7 @@ def write(m, v, extensions):
         out += "layout(local_size_x = %d, local_size_y = %d, local_size_z = %d) in;\n" % m.local
     out += "layout(constant_id = 101) const uint SUBGROUP_SIZE = 1;\n"
     out += "" if v.packed else PACKS_HALVES
-    out += f'#include "params.h"\nlayout(push_constant, std430) uniform Push {{ {m.params} p; }};\n'
+    out += f'#include "params/common.h"\n#include "{params}"\nlayout(push_constant, std430) uniform Push {{ {m.params} p; }};\n'
     out += GRID_1D if m.grid != "3d" else ""
     out += (ADDRESS_HEAD if v.address else "") + (PACK_HALF if v.packed else "") + HALVES + BYTES
     for i, b in enumerate(m.buffers):

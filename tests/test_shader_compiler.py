@@ -122,7 +122,7 @@ class Compile(unittest.TestCase):
         path = os.path.join(folder, "kernel.comp")
         with open(path, "w") as f:
             f.write(FILL + body)
-        os.symlink(os.path.join(SHADERS, "params.h"), os.path.join(folder, "params.h"))
+        os.symlink(os.path.join(SHADERS, "params"), os.path.join(folder, "params"))
         out = os.path.join(folder, "kernel.cpp")
         compiler.compile_module(path, out)
         return out

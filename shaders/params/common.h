@@ -1,0 +1,7 @@
+// What the parameters of every family share.
+
+#define REWIND_MAX_DIMS 6
+// A flat kernel handles this many consecutive elements per thread: threads.x = ceil(n / 8).
+// variant `flat` = 1: the tensors are dense. Element offsets that are multiples of 8 are the fast
+// case.
+#define REWIND_FLAT 8

@@ -1,0 +1,90 @@
+// Elementwise operations, fill, copy and random numbers.
+
+// fill: y[i] = value, given as the bits of a float (f32, f16) or of an int (i32, u8). Flat.
+struct FillParams {
+  uint offset[1];
+  uint n;
+  uint bits;
+};
+
+// copy: y[...] = cast(x[...]); float to i32 or u8 truncates toward zero, u8 keeps the low 8 bits.
+// variant {flat}: 1 = both dense, 8 per thread; else one per thread.
+struct CopyParams {
+  uint offset[2];
+  uint n;
+  uint rank;
+  uint shape[REWIND_MAX_DIMS];
+  uint x_stride[REWIND_MAX_DIMS];
+  uint y_stride[REWIND_MAX_DIMS];
+};
+
+// unary: y[i] = op(x, a, b), y dense. variant {op, flat}.
+struct UnaryParams {
+  uint offset[2];
+  uint n;
+  float a;
+  float b;
+  uint rank;
+  uint shape[REWIND_MAX_DIMS];
+  uint x_stride[REWIND_MAX_DIMS];
+};
+
+// unary_grad: dx = op'(s) * dy, all dense; s is what the table's row asks for. variant {op}. Flat.
+struct UnaryGradParams {
+  uint offset[3];  // s, dy, dx
+  uint n;
+  float a;
+  float b;
+};
+
+// binary: y = op(a, b), y dense. compare: the same with y u8. variant {op, mode}:
+//   mode 0: strided, one element per thread; 1: a and b dense; 2: b repeats with a period of
+//   `period` elements (a multiple of 8); 3: b is one element. Modes 1 to 3 are flat.
+struct BinaryParams {
+  uint offset[3];
+  uint n;
+  uint period;
+  uint rank;
+  uint shape[REWIND_MAX_DIMS];
+  uint a_stride[REWIND_MAX_DIMS];
+  uint b_stride[REWIND_MAX_DIMS];
+};
+
+// where: y = c != 0 ? a : b, y dense, one element per thread.
+struct WhereParams {
+  uint offset[4];  // c, a, b, y
+  uint n;
+  uint rank;
+  uint shape[REWIND_MAX_DIMS];
+  uint c_stride[REWIND_MAX_DIMS];
+  uint a_stride[REWIND_MAX_DIMS];
+  uint b_stride[REWIND_MAX_DIMS];
+};
+
+// accumulate: y += a * x (y f32), dense. Flat.
+struct AccumulateParams {
+  uint offset[2];
+  uint n;
+  float a;
+};
+
+// dropout: y = u(i) < keep ? x / keep : 0, dense; u(i) = (word >> 8) * 2^-24 in [0, 1), word i % 4
+// of Philox4x32-10 with key seed and block (counter + i / 4, 0, 0). Its own gradient. Flat.
+struct DropoutParams {
+  uint offset[2];
+  uint n;
+  float keep;
+  uint seed_lo, seed_hi;
+  uint counter_lo, counter_hi;
+};
+
+// random: variant {0 uniform in [a, b), 1 normal of mean a and deviation b}. Same words. Normal:
+// words (w0, w1) and (w2, w3) of a block each give r cos(t), r sin(t) with r = sqrt(-2 log(1 -
+// u0)), t = 2 pi u1. Flat.
+struct RandomParams {
+  uint offset[1];
+  uint n;
+  float a, b;
+  uint seed_lo, seed_hi;
+  uint counter_lo, counter_hi;
+};

@@ -1,0 +1,55 @@
+// Losses.
+
+// pair_loss: y[i] = f(x[i], t[i]), dense; weighted: weight[i % period] is the positive class's.
+// variant {LOSS_*, weighted}. Flat.
+// pair_loss_grad: out = dy * the derivative of f by x, or with wrt 1 by t; dy_one 1: dy is one
+// element. variant {LOSS_*, weighted, wrt}. Flat.
+#define LOSS_MSE 0         // (x - t)^2
+#define LOSS_L1 1          // |x - t|
+#define LOSS_SMOOTH_L1 2   // d = |x - t|: d < a ? d^2 / (2 a) : d - a / 2
+#define LOSS_HUBER 3       // d < a ? d^2 / 2 : a (d - a / 2)
+#define LOSS_BCE 4         // -t max(log x, -100) - (1 - t) max(log(1 - x), -100)
+#define LOSS_BCE_LOGITS 5  // (1 - t) x + (1 + (weight - 1) t) log(1 + exp(-x))
+#define LOSS_KL 6          // t (log t - x), 0 where t is 0
+#define LOSS_KL_LOG 7      // exp(t) (t - x)
+// With p = sigmoid(x) and q = p (1 - t) + (1 - p) t: BCE_LOGITS * q^b, for a >= 0 times a t + (1 -
+// a) (1 - t).
+#define LOSS_FOCAL 8
+struct PairLossParams {
+  uint offset[4];  // x, t, weight, y
+  uint n, period;
+  float a, b;
+};
+struct PairLossGradParams {
+  uint offset[5];  // x, t, weight, dy, out
+  uint n, period, dy_one;
+  float a, b;
+};
+// nll_loss: loss[row] = -x[row, target[row]]; 0 where target == ignore_index, NaN where it is
+// outside [0, cols). threads.x = rows.
+// nll_loss_grad: dx = -dloss[row] at the target, 0 elsewhere; NaN in rows whose target is outside.
+// Flat over rows * cols.
+struct NllLossParams {
+  uint offset[3];  // x, target, loss; grad: target, dloss, dx
+  uint rows, cols;
+  int ignore_index;
+};
+// soft_cross_entropy: per row, of target distributions p (i32 target: 1 at the class), p' = (1 - s)
+// p
+// + s / cols and weight w (1 unless weighted): loss = sum of w p' (lse - x), mass = sum of w p'.
+// i32: loss and mass are 0 where target == ignore_index, NaN where it is outside [0, cols). variant
+// {weighted}. One workgroup per row.
+// soft_cross_entropy_grad: dx = dloss[row] * (mass * softmax - w p'). variant {weighted}. Flat over
+// rows * cols.
+struct SoftCrossEntropyParams {
+  uint offset[6];  // x, target, weight, loss, lse, mass
+  uint rows, cols;
+  float smoothing;
+  int ignore_index;
+};
+struct SoftCrossEntropyGradParams {
+  uint offset[7];  // x, target, weight, lse, mass, dloss, dx
+  uint rows, cols;
+  float smoothing;
+  int ignore_index;
+};

@@ -1,0 +1,127 @@
+// Matrix products and convolutions: the contract, and the parts that backends/vulkan/matrix*
+// issues.
+
+// matmul: c = alpha * a @ b + beta * c for batch[0] x batch[1] matrices, f32 accumulation.
+// a [m, k], b [k, n] with any element strides of which one is 1; c rows are dense in n.
+// c is not read when beta == 0.
+struct MatmulParams {
+  uint offset[3];  // a, b, c
+  uint m, n, k;
+  uint batch[2];
+  uint a_row, a_col, b_row, b_col, c_row;
+  uint a_batch[2], b_batch[2], c_batch[2];
+  float alpha, beta;
+};
+
+// conv2d: x [batch, in_h, in_w, in_c], w [out_c, kernel_h, kernel_w, in_c / groups],
+// y [batch, out_h, out_w, out_c], all dense. conv2d_dgrad: dy, w -> dx. conv2d_wgrad: x, dy -> dw
+// (f32). Padding is symmetric zeros.
+struct Conv2dParams {
+  uint offset[3];
+  uint batch, in_h, in_w, in_c, out_h, out_w, out_c;
+  uint kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  uint groups;
+};
+
+// ---- parts of matmul and conv2d (issued by backends/vulkan/matrix*, never by an op) ----------
+// gemm_subgroup, gemm_tiled: c[s] = alpha * a[:, ks] @ b[ks, :], in variants that add + beta *
+// c[s], for `batches` matrices and the ranges of k, ks, of `splits` parts of k_chunk each. One
+// workgroup per tile, part and matrix. gemm_subgroup, variant {lanes across columns, pairs, a
+// transposed, b transposed}: a is [m, k] or [k, m] as stored, b [k, n] or [n, k]; offsets and row
+// and batch steps are multiples of 4 (a not transposed: of 2, for f32 of 1). b [k, n] may lie in
+// panels of one tile's columns, b_panel elements apart, and a [k, m] in panels of one tile's rows;
+// plain ones are panels a tile's width apart. gemm_tiled: any strides; one of row and col is 1.
+struct GemmParams {
+  uint offset[3];  // a, b, c
+  uint m, n, k;
+  uint k_chunk, splits, batches;
+  uint batch_inner;                 // batch[1] of MatmulParams
+  uint a_row, a_col, b_row, b_col;  // element strides
+  uint c_row;
+  uint a_batch[2], b_batch[2], c_batch[2];
+  uint a_panel, b_panel;
+  uint c_split;  // elements from part to part
+  float alpha, beta;
+};
+
+// matrix_pack: y [batches, panels, rows, panel] = x [batches, rows, cols] with any strides, `panel`
+// columns in each panel, zeros past the last. panel is a multiple of 4; one thread per 4 elements.
+struct MatrixPackParams {
+  uint offset[2];
+  uint n;  // threads: elements of y / 4
+  uint rows, cols, panel;
+  uint batch_inner, x_batch[2], x_row, x_col;
+};
+
+// matrix_reduce: y[z, i, j] = beta * y + alpha * sum over parts, in order, of
+// x[part * x_split + z * x_batch + i * x_i + j / inner * x_outer + j % inner * x_inner].
+struct MatrixReduceParams {
+  uint offset[2];
+  uint n;  // elements of y
+  uint rows, cols, parts, x_split, x_batch, x_i, inner, x_outer, x_inner;
+  uint batch_inner, y_batch[2], y_row;
+  float alpha, beta;
+};
+
+// Implicit matrix product of a convolution. Row (image, i, j) of the left matrix is read from x
+// [images, in_h, in_row] in taps_h x taps_w runs of `run` elements, the first at
+// (i * stride_h + origin_h, j * stride_w + origin_w), the next step_h, step_w further; zero where
+// outside the image. Horizontal measures are in elements, not pixels.
+// conv_subgroup: y = x @ w; w [taps, run rounded up, w_row] as conv_pack writes it; row (image, i,
+// j) of y begins at image * y_image + i * y_h + j * y_w; n columns. Groups: z-th group's parts
+// begin z * x_group, z * w_group, z * y_group further. conv_wgrad_subgroup: y = x^T @ w for w
+// [rows, n], w_row elements apart: y [taps * run, y_w], part s of k_chunk rows at s * y_image,
+// zeros where there is no pixel. Variant of both {lanes, pairs}.
+struct ConvTileParams {
+  uint offset[3];  // x, w, y
+  uint images, rows_h, rows_w;
+  uint in_h, in_row;
+  uint stride_h, stride_w;
+  int origin_h, origin_w;
+  uint taps_h, taps_w;
+  int step_h, step_w;
+  uint run, w_row, n;
+  uint y_image, y_h, y_w;
+  uint groups, x_group, w_group, y_group;
+  uint k_chunk, splits;
+};
+
+// conv_pack: w of conv2d as the right matrix of conv_subgroup: y [groups, taps_h, taps_w, tap_rows,
+// y_row]; row e of a tap is channel e % channels of its (e / channels)-th pixel, y column n is
+// output n: x[group * x_group + n * x_n + channel * x_c + kh * x_kh + kw * x_kw], zero past run, n
+// and x_channels.
+struct ConvPackParams {
+  uint offset[2];
+  uint total;  // elements of y / 4: threads
+  uint taps_h, taps_w, tap_rows, run, channels, x_channels, n, y_row;
+  int kh0, kh_step, kw0, kw_step;
+  uint x_group, x_n, x_c, x_kh, x_kw;
+};
+
+// conv_direct, conv_dgrad_direct: conv2d and conv2d_dgrad, one element of the result per thread.
+// conv_wgrad_direct: partial sums [parts, dw] over line_chunk lines of all images' outputs each,
+// one element of one part per thread.
+struct ConvDirectParams {
+  uint offset[3];
+  uint batch, in_h, in_w, in_c, out_h, out_w, out_c;
+  uint kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  uint groups;
+  uint n;  // threads
+  uint line_chunk;
+};
+
+// conv_depthwise: y[i, j] = sum over taps of x[i * stride + origin + tap * step] * w[k_first + tap
+// * k_h or k_w], per channel; w is [kernel elements, channels]. conv_depthwise_wgrad: partial sums
+// [parts, taps_h, taps_w, channels] of x * dy, over tile_chunk of the images * ceil(rows_h / rows
+// of a tile) each. Threads and tiles: depthwise.glsl. variant {stride}: 1 or 2: of both axes, and
+// steps are 1; 0: any.
+struct ConvDepthwiseParams {
+  uint offset[3];
+  uint words;  // of 64 bits, in the channels of a pixel
+  uint images, in_h, in_w, rows_h, rows_w, taps_h, taps_w, stride_h, stride_w;
+  int origin_h, origin_w, step_h, step_w;
+  int k_first, k_h, k_w;
+  uint y_image, y_h, y_w;  // words from one to the next
+  uint n;                  // threads
+  uint tile_chunk;
+};

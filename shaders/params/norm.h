@@ -1,0 +1,106 @@
+// Batch, layer and group normalisation.
+
+// ---- batches (x is [rows, channels], channels contiguous) -------------------------------------
+// batch_norm_stats: partial [chunks, 2, channels] = mean and sum of squared deviations of each
+// chunk of chunk_rows rows (<= 32768). threads = {ceil(channels / 8), chunks}.
+struct BatchNormStatsParams {
+  uint offset[2];
+  uint rows, channels, chunk_rows;
+};
+// batch_norm_combine: Chan's formula over the chunks in order -> mean, biased variance [channels].
+// threads.x = channels.
+struct BatchNormCombineParams {
+  uint offset[3];  // partial, mean, var
+  uint rows, channels, chunk_rows, chunks;
+};
+// A thread takes 8 channels of this many consecutive rows (one load of the channels' values).
+#define BATCH_NORM_ROWS 16
+// batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias.
+// threads.x = ceil(channels / 8) * ceil(rows / BATCH_NORM_ROWS).
+struct BatchNormParams {
+  uint offset[6];  // x, mean, var, weight, bias, y
+  uint n, channels;
+  float eps;
+};
+// batch_norm_grad_stats: partial [chunks, 2, channels] = sum(dy * xhat), sum(dy).
+// threads = {ceil(channels / 8), chunks}.
+struct BatchNormGradStatsParams {
+  uint offset[5];  // x, dy, mean, var, partial
+  uint rows, channels, chunk_rows;
+  float eps;
+};
+// batch_norm_grad: sums [2, channels] = sum(dy * xhat), sum(dy).
+// dx = weight / sqrt(var + eps) * (dy - train * (sums[1] + xhat * sums[0]) / rows).
+// threads as batch_norm.
+struct BatchNormGradParams {
+  uint offset[7];  // x, dy, mean, var, weight, sums, dx
+  uint n, channels, rows;
+  float eps;
+  uint train;
+};
+
+// ---- rows (x is [rows, cols]) ----------------------------------------------------------------
+// layer_norm: y = (x - mean) * rstd * weight + bias per row; stats [rows, 2] = mean, rstd with
+// rstd = 1 / sqrt(biased variance + eps). variant {rms}: 1: mean is 0, rstd = 1 / sqrt(mean(x^2) +
+// eps) and bias is not added. One workgroup per row. cols <= 2^16.
+struct LayerNormParams {
+  uint offset[5];  // x, weight, bias, y, stats
+  uint rows, cols;
+  float eps;
+};
+// layer_norm_grad: with g = weight * dy and xhat = (x - mean) * rstd:
+// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), without mean(g) in variant {rms}. As
+// layer_norm.
+struct LayerNormGradParams {
+  uint offset[5];  // x, dy, weight, stats, dx
+  uint rows, cols;
+};
+// layer_norm_grad_stats: partial [chunks, 2, cols] = sum(dy * xhat), sum(dy) over the rows of each
+// chunk of chunk_rows rows (<= 32768). variant {flat}: 1: cols and the offsets of x and dy are
+// multiples of 8. threads = {ceil(cols / 8), chunks}.
+struct LayerNormGradStatsParams {
+  uint offset[4];  // x, dy, stats, partial
+  uint rows, cols, chunk_rows;
+};
+
+// ---- groups: x is [samples, rows, channels], a group is `width` channels side by side ---------
+// A thread has 8 channels of some rows of one sample, of the last three kernels this
+// many. variant {whole} of the four that read x: 1: channels and the offsets of all tensors of
+// channels are multiples of 8.
+#define GROUP_NORM_ROWS 16
+// group_norm_stats: moments [samples, groups, blocks, 3] = count, mean and sum of squared
+// deviations of blocks of chunk_rows rows (<= 32768; the last ones may be short) and `merged`
+// channels (1, 2, 4 or 8; it divides width). A group's blocks are in the order of rows, then
+// channels. threads.x = samples * ceil(rows / chunk_rows) * ceil(channels / 8).
+struct GroupNormStatsParams {
+  uint offset[2];
+  uint samples, rows, channels, width, chunk_rows, merged;
+};
+// group_norm_combine: Chan's formula over runs of up to GROUP_NORM_BLOCKS of the `blocks` moments
+// of each group, in order. variant {last}: 0: combined [groups, runs, 3], moments again; 1, when
+// there is one run: [groups, 2] = mean, 1 / sqrt(biased variance + eps). threads.x = groups * runs.
+#define GROUP_NORM_BLOCKS 64
+struct GroupNormCombineParams {
+  uint offset[2];  // moments, combined
+  uint groups, blocks;
+  float eps;
+};
+// group_norm: y = (x - mean) * rstd * weight + bias with stats [samples, groups, 2] = mean, rstd.
+// threads.x = samples * ceil(rows / GROUP_NORM_ROWS) * ceil(channels / 8).
+struct GroupNormParams {
+  uint offset[5];  // x, stats, weight, bias, y
+  uint samples, rows, channels, width;
+};
+// group_norm_grad_stats: partial [samples, chunks, 2, channels] = sum(dy * xhat), sum(dy) over the
+// rows of each chunk. threads as group_norm_stats.
+struct GroupNormGradStatsParams {
+  uint offset[4];  // x, dy, stats, partial
+  uint samples, rows, channels, width, chunk_rows;
+};
+// group_norm_grad: from sums [samples, 2, groups] = sum(g * xhat), sum(g) over the group, g =
+// weight * dy: dx = rstd * (g - (sums[1] + xhat * sums[0]) / (rows * width)). threads as
+// group_norm.
+struct GroupNormGradParams {
+  uint offset[6];  // x, dy, stats, weight, sums, dx
+  uint samples, rows, channels, width;
+};
