@@ -1,50 +1,59 @@
 //! buffers: x:T:read w:T:read y:T:write
 //! types: T = f32 f16
-//! params: ConvDirectParams
+//! params: ConvDepthwiseParams
 //! cpu: none
 //! local: 64
-// conv2d with a group per channel, or with GRADIENT its gradient dy, w -> dx; w is [taps, channels].
-// One thread makes 8 channels of COLUMNS pixels beside each other: each weight is loaded once for
-// them. Channels and offsets are multiples of 8.
-layout(constant_id = 0) const uint GRADIENT = 0;  //! 0 1
-const uint COLUMNS = 4;
+//! address: only
+//! requires: int64
+#include "depthwise.glsl"
 
-// Where tap k of position o of the result lies along an axis of `size` elements; beyond it if nowhere.
-uint met_by(uint o, uint k, uint stride, uint pad, uint dilation, uint size) {
-  if (GRADIENT == 0) return o * stride + k * dilation - pad;  // wraps below zero
-  uint reach = o + pad - k * dilation;
-  if (stride == 1) return reach;  // without divisions; it wraps, too
-  return int(reach) < 0 || reach % stride != 0 ? size : reach / stride;
+Words w64 = Words(address_table[1]);
+Words y64 = Words(address_table[2]);
+
+word_vec weight[TAPS][TAPS];
+word_vec sum[ROWS][COLUMNS];
+
+// The taps from (th, tw) on; those beyond the kernel are any.
+void load_weight(uint th, uint tw, uint c) {
+  [[unroll]] for (uint t = 0; t < TAPS; ++t)
+    [[unroll]] for (uint u = 0; u < TAPS; ++u) {
+      const int k = p.k_first + int(min(th + t, p.taps_h - 1)) * p.k_h +
+                    int(min(tw + u, p.taps_w - 1)) * p.k_w;
+      weight[t][u] = unpack64(w64.data[uint(k) * p.words + c]);
+    }
+}
+
+// The row that is the `place`-th of those that the tile meets, by the taps that meet it.
+void add_row(uint place, uint taps_h, uint taps_w) {
+  [[unroll]] for (uint r = 0; r < ROWS; ++r)
+    [[unroll]] for (uint t = 0; t < TAPS; ++t)
+      if (met(r, t) == place)
+        [[unroll]] for (uint i = 0; i < COLUMNS; ++i)
+          [[unroll]] for (uint u = 0; u < TAPS; ++u)
+            if (WHOLE || (t < taps_h && u < taps_w)) sum[r][i] += span[met(i, u)] * weight[t][u];
 }
 
 void main() {
   const uint i = thread_id();
   if (i >= p.n) return;
-  const uint height = GRADIENT == 1 ? p.in_h : p.out_h, width = GRADIENT == 1 ? p.in_w : p.out_w;
-  const uint from_h = GRADIENT == 1 ? p.out_h : p.in_h, from_w = GRADIENT == 1 ? p.out_w : p.in_w;
-  const uint eights = p.in_c / 8, strips = (width + COLUMNS - 1) / COLUMNS;
-  const uint c = i % eights * 8, left = i / eights % strips * COLUMNS;
-  const uint line = i / eights / strips, image = line / height, row = line % height;
-  vec4 lo[COLUMNS], hi[COLUMNS];
-  [[unroll]] for (uint r = 0; r < COLUMNS; ++r) lo[r] = hi[r] = vec4(0.0);
-  for (uint kh = 0; kh < p.kernel_h; ++kh) {
-    const uint h = met_by(row, kh, p.stride_h, p.pad_h, p.dilation_h, from_h);
-    if (h >= from_h) continue;
-    const uint from = (image * from_h + h) * from_w;
-    for (uint kw = 0; kw < p.kernel_w; ++kw) {
-      vec4 w_lo, w_hi;
-      load8_w((kh * p.kernel_w + kw) * p.in_c + c, w_lo, w_hi);
-      [[unroll]] for (uint r = 0; r < COLUMNS; ++r) {
-        const uint v = met_by(left + r, kw, p.stride_w, p.pad_w, p.dilation_w, from_w);
-        if (v < from_w) {
-          vec4 x_lo, x_hi;
-          load8_x((from + v) * p.in_c + c, x_lo, x_hi);
-          lo[r] += x_lo * w_lo;
-          hi[r] += x_hi * w_hi;
-        }
+  const uint wide = (p.rows_w + COLUMNS - 1) / COLUMNS, high = (p.rows_h + ROWS - 1) / ROWS;
+  const uint c = i % p.words, left = i / p.words % wide * COLUMNS;
+  const uint top = i / p.words / wide % high * ROWS, image = i / p.words / wide / high;
+  const int h = int(top * p.stride_h) + p.origin_h, v = int(left * p.stride_w) + p.origin_w;
+  [[unroll]] for (uint r = 0; r < ROWS; ++r)
+    [[unroll]] for (uint j = 0; j < COLUMNS; ++j) sum[r][j] = word_vec(0.0);
+  for (uint th = 0; th < p.taps_h; th += TAPS)
+    for (uint tw = 0; tw < p.taps_w; tw += TAPS) {
+      load_weight(th, tw, c);
+      [[unroll]] for (uint place = 0; place < ROW_SPAN; ++place) {
+        load_span(image, h + int(th) * p.step_h + reach(place, p.stride_h, p.step_h),
+                  v + int(tw) * p.step_w, c);
+        add_row(place, p.taps_h - th, p.taps_w - tw);
       }
     }
-  }
-  [[unroll]] for (uint r = 0; r < COLUMNS; ++r)
-    if (left + r < width) store8_y((line * width + left + r) * p.in_c + c, lo[r], hi[r]);
+  const uint to = p.offset[2] / WORD + image * p.y_image + top * p.y_h + left * p.y_w + c;
+  [[unroll]] for (uint r = 0; r < ROWS; ++r)
+    [[unroll]] for (uint j = 0; j < COLUMNS; ++j)
+      if (top + r < p.rows_h && left + j < p.rows_w)
+        y64.data[to + r * p.y_h + j * p.y_w] = pack64(sum[r][j]);
 }

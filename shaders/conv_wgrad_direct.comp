@@ -7,11 +7,12 @@
 void main() {
   const uint i = thread_id();
   if (i >= p.n) return;
-  const uint channels = p.in_c / p.groups;
-  const uint c = i % channels, kw = i / channels % p.kernel_w;
-  const uint kh = i / channels / p.kernel_w % p.kernel_h;
-  const uint oc = i / channels / p.kernel_w / p.kernel_h % p.out_c;
-  const uint part = i / channels / p.kernel_w / p.kernel_h / p.out_c;
+  // Threads lie across the outputs, which lie across the memory of both images.
+  const uint channels = p.in_c / p.groups, taps = p.kernel_h * p.kernel_w;
+  const uint oc = i % p.out_c, c = i / p.out_c % channels;
+  const uint kw = i / p.out_c / channels % p.kernel_w;
+  const uint kh = i / p.out_c / channels / p.kernel_w % p.kernel_h;
+  const uint part = i / p.out_c / channels / taps;
   const uint ic = oc / (p.out_c / p.groups) * channels + c;
   const uint last = min((part + 1) * p.line_chunk, p.batch * p.out_h);
   float sum = 0.0;
@@ -25,5 +26,5 @@ void main() {
       sum += load_x((from + iw) * p.in_c + ic) * load_dy((line * p.out_w + ow) * p.out_c + oc);
     }
   }
-  store_dw(i, sum);
+  store_dw((((part * p.out_c + oc) * p.kernel_h + kh) * p.kernel_w + kw) * channels + c, sum);
 }

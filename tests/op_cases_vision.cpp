@@ -24,12 +24,19 @@ void add_padded(Table& t) {
        {.padding = {2, 1}, .padding_end = Size2d(1, 3), .padding_mode = PaddingMode::replicate});
   conv("conv2d circular", {2, 3, 4, 2}, {3, 3, 3, 2},
        {.padding = 1, .padding_mode = PaddingMode::circular});
-  for (const int64_t c : {3, 8, 16, 40})
+  for (const int64_t c : {3, 4, 6, 16, 40})
     for (const int stride : {1, 2})
       conv(fmt::format("conv2d depthwise {} channels, stride {}", c, stride).c_str(), {2, 6, 7, c},
            {c, 3, 3, 1}, {.stride = stride, .padding = 1, .groups = static_cast<int>(c)});
   conv("conv2d depthwise, uneven", {1, 9, 8, 8}, {8, 2, 5, 1},
        {{2, 3}, {1, 3}, {3, 2}, 8, true, Size2d(2, 1)});
+  conv("conv2d depthwise, 5 x 5", {2, 9, 11, 12}, {12, 5, 5, 1}, {.padding = 2, .groups = 12});
+  conv("conv2d depthwise, 6 x 3 at stride 2", {1, 12, 10, 8}, {8, 6, 3, 1},
+       {.stride = 2, .padding = {3, 1}, .groups = 8});
+  conv("conv2d depthwise, dilated", {1, 9, 9, 4}, {4, 3, 3, 1},
+       {.padding = 2, .dilation = 2, .groups = 4});
+  conv("conv2d depthwise, strides beyond the kernel", {1, 9, 8, 4}, {4, 2, 1, 1},
+       {.stride = 3, .groups = 4});
   conv("conv2d depthwise, twice the channels", {2, 5, 5, 8}, {16, 3, 3, 1},
        {.padding = 1, .groups = 8});
   conv("conv2d depthwise of many lines", {3, 40, 9, 8}, {8, 3, 3, 1}, {.padding = 1, .groups = 8});

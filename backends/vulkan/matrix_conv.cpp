@@ -1,9 +1,8 @@
 // Convolutions: implicit matrix products by tiles, plain ones where the kernel is 1x1, and direct
 // kernels for groups of few channels (of one: matrix_depthwise.cpp).
 #include <algorithm>
-#include <numeric>
 
-#include "rewind/backends/vulkan/matrix_passes.h"
+#include "rewind/backends/vulkan/conv_axes.h"
 
 namespace rw::vulkan {
 
@@ -16,44 +15,6 @@ using kernels::MatrixPackParams;
 using kernels::MatrixReduceParams;
 
 namespace {
-
-// One axis of an implicit product: row i meets the image at i * stride + origin + tap * step, with
-// kernel element k0 + tap * k_step, and is pixel first + i * every of the result.
-struct Axis {
-  uint32_t rows, taps, stride;
-  int origin, step, k0, k_step;
-  uint32_t first, every;
-};
-
-Axis forward_axis(uint32_t out, uint32_t kernel, uint32_t stride, uint32_t pad, uint32_t dilation) {
-  return {out, kernel, stride, -static_cast<int>(pad), static_cast<int>(dilation), 0, 1, 0, 1};
-}
-
-// The input pixels phase, phase + stride, ... meet every period-th element of the kernel, each at
-// consecutive outputs: a convolution of stride 1 over dy, with the kernel reversed.
-Axis gradient_axis(uint32_t phase, uint32_t in, uint32_t kernel, uint32_t stride, uint32_t pad,
-                   uint32_t dilation) {
-  const uint32_t period = stride / std::gcd(stride, dilation);
-  uint32_t k = 0;
-  while (k < std::min(period, kernel) &&
-         (static_cast<int64_t>(phase) + pad - int64_t{k} * dilation) % stride != 0)
-    ++k;
-  const uint32_t rows = phase < in ? static_cast<uint32_t>(divide_up(in - phase, stride)) : 0;
-  if (k >= std::min(period, kernel)) return {rows, 0, 1, 0, 1, 0, 0, phase, stride};
-  const int taps = static_cast<int>((kernel - 1 - k) / period + 1);
-  const int step = static_cast<int>(period * dilation / stride);
-  const int meets =
-      (static_cast<int>(phase + pad) - static_cast<int>(k * dilation)) / static_cast<int>(stride);
-  return {rows,
-          static_cast<uint32_t>(taps),
-          1,
-          meets - (taps - 1) * step,
-          step,
-          static_cast<int>(k + (taps - 1) * period),
-          -static_cast<int>(period),
-          phase,
-          stride};
-}
 
 // An image tensor [images, h, w, channels] and where it is bound.
 struct Image {
@@ -83,7 +44,8 @@ Image in_words(Passes& passes, const Image& x, uint32_t word) {
 }
 
 // Taps and runs over x. Taps that touch along w are one run.
-ConvTileParams tile_params(const Image& x, const Axis& h, const Axis& w, uint32_t groups) {
+ConvTileParams tile_params(const Image& x, const Axes& axes, uint32_t groups) {
+  const auto& [h, w] = axes;
   const bool folded = w.step == 1 && groups == 1;
   const uint32_t run = x.channels / groups, row = x.w * x.channels;
   const auto channels = static_cast<int>(x.channels);
@@ -116,11 +78,12 @@ struct WeightView {
 
 // y at the pixels of the axes = x by the weight; n columns per group. y has `y.channels` in all.
 void add_implicit(Passes& passes, const Caps& caps, const Image& x, const WeightView& weight,
-                  const Image& y, const Axis& h, const Axis& w, uint32_t groups, double flops) {
+                  const Image& y, const Axes& axes, uint32_t groups, double flops) {
+  const auto& [h, w] = axes;
   if (h.rows == 0 || w.rows == 0) return;
   const uint32_t n = y.channels / groups;
   const TileFamily family = tile_family(caps, x.operand.dtype, n);
-  ConvTileParams p = tile_params(x, h, w, groups);
+  ConvTileParams p = tile_params(x, axes, groups);
   const uint32_t tap_rows = multiple_of(family.step, p.run);
   p.n = n;
   p.w_row = multiple_of(family.tile_cols, n);
@@ -169,11 +132,6 @@ uint32_t weight_word(const TileFamily& f, DType t) {
   return !f.lanes ? 1 : t == DType::f16 ? 4 : 2;
 }
 
-double conv_flops(const Conv2dParams& p) {
-  return 2.0 * p.batch * p.out_h * p.out_w * p.out_c * p.kernel_h * p.kernel_w *
-         (p.in_c / p.groups);
-}
-
 WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool gradient) {
   const uint32_t channels = p.in_c / p.groups, outputs = p.out_c / p.groups;
   const uint32_t per_output = p.kernel_h * p.kernel_w * channels;
@@ -193,9 +151,7 @@ void add_forward(Passes& passes, const Caps& caps, const Conv2dParams& p, Operan
   const Image x = in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
                            forward_word(family, a.dtype));
   const Image y{c, p.offset[2], p.batch, p.out_h, p.out_w, p.out_c};
-  add_implicit(passes, caps, x, weight_view(p, b, p.offset[1], false), y,
-               forward_axis(p.out_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
-               forward_axis(p.out_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w), p.groups,
+  add_implicit(passes, caps, x, weight_view(p, b, p.offset[1], false), y, forward_axes(p), p.groups,
                conv_flops(p));
 }
 
@@ -207,12 +163,8 @@ void add_dgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand 
   const Image dx{c, p.offset[2], p.batch, p.in_h, p.in_w, p.in_c};
   const WeightView w = weight_view(p, b, p.offset[1], true);
   const double flops = conv_flops(p) / (p.stride_h * p.stride_w);
-  for (uint32_t h = 0; h < p.stride_h; ++h)
-    for (uint32_t v = 0; v < p.stride_w; ++v)
-      add_implicit(passes, caps, dy, w, dx,
-                   gradient_axis(h, p.in_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
-                   gradient_axis(v, p.in_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w),
-                   p.groups, flops);
+  for (const Axes& axes : gradient_axes(p))
+    add_implicit(passes, caps, dy, w, dx, axes, p.groups, flops);
 }
 
 void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
@@ -223,9 +175,7 @@ void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand 
                            weight_word(family, a.dtype));
   const Image dy =
       in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c}, family.lanes ? 4 : 1);
-  ConvTileParams t =
-      tile_params(x, forward_axis(p.out_h, p.kernel_h, p.stride_h, p.pad_h, p.dilation_h),
-                  forward_axis(p.out_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w), p.groups);
+  ConvTileParams t = tile_params(x, forward_axes(p), p.groups);
   const uint32_t rows = t.taps_h * t.taps_w * t.run;
   const uint64_t tiles =
       divide_up(rows, family.tile_rows) * divide_up(n, family.tile_cols) * p.groups;

@@ -1,75 +1,118 @@
-// Convolutions with a group per channel: no products of matrices, but sums along pixels with the
-// channels side by side.
+// Convolutions with a group per channel on CPU drivers: no products of matrices, but sums along
+// pixels with the channels side by side.
 #include <algorithm>
 
-#include "rewind/backends/vulkan/matrix_passes.h"
+#include "rewind/backends/vulkan/conv_axes.h"
 
 namespace rw::vulkan {
 
 using kernels::Conv2dParams;
-using kernels::ConvDirectParams;
+using kernels::ConvDepthwiseParams;
 using kernels::MatrixPackParams;
 using kernels::MatrixReduceParams;
 
 namespace {
 
-constexpr uint32_t channels_per_thread = 8;
-constexpr uint32_t columns_per_thread = 4, taps_per_thread = 3;  // COLUMNS, TAPS of the shaders
+// ROWS, COLUMNS, TAPS of shaders/depthwise.glsl.
+constexpr uint32_t columns = 4, taps = 3;
+uint32_t rows_of(DType t) {
+  return t == DType::f16 ? 2 : 4;
+}
 
-ConvDirectParams direct_params(const Conv2dParams& p) {
-  ConvDirectParams q{};
-  static_assert(offsetof(ConvDirectParams, groups) == offsetof(Conv2dParams, groups));
-  std::memcpy(&q, &p, sizeof p);
-  return q;
+uint32_t word_of(DType t) {
+  return t == DType::f16 ? 4 : 2;
 }
 
 // The weight [channels, taps] as [taps, channels].
 Operand taps_outermost(Passes& passes, const Conv2dParams& p, Operand w) {
-  const uint32_t taps = p.kernel_h * p.kernel_w;
+  const uint32_t size = p.kernel_h * p.kernel_w;
   return add_pack(passes,
                   MatrixPackParams{.offset = {p.offset[1], 0},
                                    .n = 0,
-                                   .rows = taps,
+                                   .rows = size,
                                    .cols = p.in_c,
-                                   .panel = p.in_c,
+                                   .panel = static_cast<uint32_t>(multiple_of(4, p.in_c)),
                                    .batch_inner = 1,
                                    .x_batch = {},
                                    .x_row = 1,
-                                   .x_col = taps},
+                                   .x_col = size},
                   1, w);
 }
 
-void add_weight_gradient(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand x,
-                         Operand dy, Operand dw, double flops) {
-  const uint32_t taps = p.kernel_h * p.kernel_w, elements = taps * p.in_c;
+ConvDepthwiseParams depthwise_params(const Conv2dParams& p, const Axes& axes, uint32_t word) {
+  const auto& [h, w] = axes;
+  ConvDepthwiseParams q{};
+  q.words = p.in_c / word;
+  q.images = p.batch;
+  q.rows_h = h.rows, q.rows_w = w.rows;
+  q.taps_h = h.taps, q.taps_w = w.taps;
+  q.stride_h = h.stride, q.stride_w = w.stride;
+  q.origin_h = h.origin, q.origin_w = w.origin;
+  q.step_h = h.step, q.step_w = w.step;
+  const auto kernel_w = static_cast<int>(p.kernel_w);
+  q.k_first = h.k0 * kernel_w + w.k0;
+  q.k_h = h.k_step * kernel_w, q.k_w = w.k_step;
+  return q;
+}
+
+std::vector<uint32_t> variant(const ConvDepthwiseParams& q) {
+  const bool touches = q.step_h == 1 && q.step_w == 1;
+  const bool is_known = touches && q.stride_h == q.stride_w && q.stride_w <= 2;
+  return {is_known ? q.stride_w : 0, q.taps_h % taps == 0 && q.taps_w % taps == 0};
+}
+
+// One dispatch for each of `axes`: what it makes of the image of height in_h and width in_w.
+void add_image(Passes& passes, const Conv2dParams& p, bool is_gradient,
+               const std::vector<Axes>& all, Operand a, Operand b, Operand c, double flops) {
+  const Operand weight = taps_outermost(passes, p, b);
+  for (const Axes& axes : all) {
+    ConvDepthwiseParams q = depthwise_params(p, axes, word_of(a.dtype));
+    q.offset[0] = p.offset[0];
+    q.in_h = is_gradient ? p.out_h : p.in_h, q.in_w = is_gradient ? p.out_w : p.in_w;
+    const uint32_t to_h = is_gradient ? p.in_h : p.out_h, to_w = is_gradient ? p.in_w : p.out_w;
+    q.offset[2] = p.offset[2] + (axes.h.first * to_w + axes.w.first) * p.in_c;
+    q.y_image = to_h * to_w * q.words;
+    q.y_h = axes.h.every * to_w * q.words;
+    q.y_w = axes.w.every * q.words;
+    q.n = static_cast<uint32_t>(uint64_t{q.images} * divide_up(q.rows_h, rows_of(a.dtype)) *
+                                divide_up(q.rows_w, columns) * q.words);
+    if (q.n == 0) continue;
+    passes.add("conv_depthwise", {a, weight, c}, Access::write, q, q.n, variant(q),
+               flops / static_cast<double>(all.size()));
+  }
+}
+
+void add_weight_gradient(Passes& passes, const Conv2dParams& p, Operand x, Operand dy, Operand dw,
+                         double flops) {
+  const uint32_t size = p.kernel_h * p.kernel_w, elements = size * p.in_c;
+  ConvDepthwiseParams q = depthwise_params(p, forward_axes(p), word_of(x.dtype));
+  q.offset[0] = p.offset[0], q.offset[1] = p.offset[1];
+  q.in_h = p.in_h, q.in_w = p.in_w;
   const uint64_t per_part =
-      uint64_t{p.in_c} / channels_per_thread * p.kernel_h * divide_up(p.kernel_w, taps_per_thread);
-  const uint64_t lines = uint64_t{p.batch} * p.out_h;
-  const uint64_t wanted = divide_up(caps.is_cpu ? 256 : 65536, per_part);
-  const uint64_t longest = std::max(1u, kMaxLoop / p.out_w);
-  ConvDirectParams q = direct_params(p);
-  q.line_chunk = static_cast<uint32_t>(
-      std::min(longest, std::max<uint64_t>(1, divide_up(lines, std::min(lines, wanted)))));
-  const auto parts = static_cast<uint32_t>(divide_up(lines, q.line_chunk));
+      uint64_t{q.words} * divide_up(p.kernel_h, taps) * divide_up(p.kernel_w, taps);
+  const uint64_t tiles = p.batch * divide_up(p.out_h, rows_of(x.dtype));
+  const uint64_t longest = std::max<uint64_t>(1, kMaxLoop / (divide_up(p.out_w, columns) + 1));
+  const uint64_t wanted = std::min(tiles, divide_up(2048, per_part));
+  q.tile_chunk = static_cast<uint32_t>(std::min(longest, divide_up(tiles, wanted)));
+  const auto parts = static_cast<uint32_t>(divide_up(tiles, q.tile_chunk));
   q.n = static_cast<uint32_t>(parts * per_part);
-  q.offset[2] = 0;
   const Operand sums = passes.scratch(uint64_t{parts} * elements, DType::f32);
-  passes.add("conv_depthwise_wgrad", {x, dy, sums}, Access::write, q, q.n, {}, flops);
+  passes.add("conv_depthwise_wgrad", {x, dy, sums}, Access::write, q, q.n, variant(q), flops);
   add_reduce(passes,
              MatrixReduceParams{.offset = {0, p.offset[2]},
                                 .n = elements,
                                 .rows = p.in_c,
-                                .cols = taps,
+                                .cols = size,
                                 .parts = parts,
                                 .x_split = elements,
                                 .x_batch = 0,
                                 .x_i = 1,
-                                .inner = taps,
+                                .inner = size,
                                 .x_outer = 0,
                                 .x_inner = p.in_c,
                                 .batch_inner = 1,
                                 .y_batch = {},
-                                .y_row = taps,
+                                .y_row = size,
                                 .alpha = 1,
                                 .beta = 0},
              sums, dw);
@@ -80,23 +123,16 @@ void add_weight_gradient(Passes& passes, const Caps& caps, const Conv2dParams& p
 bool add_depthwise(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
                    Operand a, Operand b, Operand c) {
   const bool is_weight = kernel == "conv2d_wgrad", is_gradient = kernel == "conv2d_dgrad";
-  // The weight is packed, and its gradient unpacked: only images move 8 elements at a time.
+  // The weight is packed, and its gradient unpacked: only images move by words.
   const uint32_t offsets = p.offset[0] | p.offset[is_weight ? 1 : 2];
-  if (p.groups != p.in_c || p.in_c != p.out_c || (p.in_c | offsets) % channels_per_thread != 0)
-    return false;
-  if (!is_weight && !may_run("matrix_pack", caps)) return false;  // kernels of CPU drivers
-  const double flops = 2.0 * p.batch * p.out_h * p.out_w * p.out_c * p.kernel_h * p.kernel_w;
-  if (is_weight) {
-    add_weight_gradient(passes, caps, p, a, b, c, flops);
-    return true;
-  }
-  ConvDirectParams q = direct_params(p);
-  const uint32_t height = is_gradient ? p.in_h : p.out_h, width = is_gradient ? p.in_w : p.out_w;
-  q.n = static_cast<uint32_t>(uint64_t{p.batch} * height * divide_up(width, columns_per_thread) *
-                              (p.in_c / channels_per_thread));
-  q.offset[1] = 0;
-  passes.add("conv_depthwise", {a, taps_outermost(passes, p, b), c}, Access::write, q, q.n,
-             {is_gradient}, flops);
+  if (p.groups != p.in_c || p.in_c != p.out_c || (p.in_c | offsets) % 4 != 0) return false;
+  if (!may_run("conv_depthwise", caps)) return false;
+  const double flops = conv_flops(p);
+  if (is_weight)
+    add_weight_gradient(passes, p, a, b, c, flops);
+  else
+    add_image(passes, p, is_gradient,
+              is_gradient ? gradient_axes(p) : std::vector<Axes>{forward_axes(p)}, a, b, c, flops);
   return true;
 }
 

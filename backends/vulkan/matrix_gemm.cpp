@@ -267,8 +267,9 @@ TileFamily tile_family(const Caps& caps, DType t, uint32_t n) {
 }
 
 bool may_run(std::string_view module, const Caps& caps) {
-  const std::string_view name = module.ends_with("_subgroup") || module == "matrix_pack"
-                                    ? "subgroup"
+  const bool of_cpu_drivers = module.ends_with("_subgroup") || module == "matrix_pack" ||
+                              module.starts_with("conv_depthwise");
+  const std::string_view name = of_cpu_drivers                       ? "subgroup"
                                 : module.ends_with("_tiled.TILE64")  ? "tiled"
                                 : module.ends_with("_tiled.TILE128") ? "tiled128"
                                                                      : "naive";

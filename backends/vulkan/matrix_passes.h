@@ -114,7 +114,8 @@ void add_matmul(Passes& passes, const Caps& caps, const kernels::MatmulParams& p
                 Operand b, Operand c);
 void add_conv(Passes& passes, const Caps& caps, std::string_view kernel,
               const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
-// Where there is a group per channel and channels move 8 at a time; false otherwise.
+// On CPU drivers, where there is a group per channel and channels are multiples of 4; false
+// otherwise.
 bool add_depthwise(Passes& passes, const Caps& caps, std::string_view kernel,
                    const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
 
