@@ -41,6 +41,10 @@ class ModuleList : public Module {
   auto begin() const { return modules_.begin(); }  // of std::unique_ptr<Module>
   auto end() const { return modules_.end(); }      // behind the last
 
+ protected:
+  // In order.
+  const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
+
  private:
   std::vector<std::unique_ptr<Module>> modules_;
 };

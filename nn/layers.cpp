@@ -49,18 +49,18 @@ BatchNorm2d::BatchNorm2d(int64_t channels, float eps, float momentum)
 Tensor BatchNorm2d::forward(Tensor x) {
   if (!is_training())
     return batch_norm_with(std::move(x), running_mean, running_var, weight, bias, eps_);
-  const int64_t count = x.numel() / x.size(-1);
-  check<ShapeError>(count > 1, "BatchNorm2d",
+  check<ShapeError>(exchange || x.numel() / x.size(-1) > 1, "BatchNorm2d",
                     "training needs more than one value per channel, got x {}", x);
-  BatchNormResult result = batch_norm(std::move(x), weight, bias, eps_);
-  update_running(result.mean, result.var, count);
+  BatchNormResult result = batch_norm(std::move(x), weight, bias, eps_, exchange);
+  update_running(result.mean, result.var, result.rows);
   return std::move(result.y);
 }
 
 // Side effects stay off the tape: replay must not see them.
 void BatchNorm2d::update_running(const Tensor& mean, const Tensor& var, int64_t count) {
   const NoGrad guard;
-  const float unbias = static_cast<float>(count) / static_cast<float>(count - 1);
+  const auto rows = static_cast<float>(count);
+  const float unbias = count > 1 ? rows / (rows - 1) : 1;
   accumulate(sub(mean, running_mean), running_mean, momentum_);
   accumulate(sub(affine(var, unbias, 0), running_var), running_var, momentum_);
 }

@@ -33,6 +33,9 @@ class BatchNorm2d : public Module {
 
   Tensor weight, bias;               // [channels]
   Tensor running_mean, running_var;  // [channels]; the variance is the unbiased one
+  // Given one, statistics in training are those of all parts of the batch (PyTorch's
+  // SyncBatchNorm).
+  std::shared_ptr<StatisticsExchange> exchange;
 
  private:
   void update_running(const Tensor& mean, const Tensor& var, int64_t count);

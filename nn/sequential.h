@@ -11,26 +11,12 @@
 namespace rw {
 
 // y = last(...(second(first(x)))). It owns its modules.
-class Sequential : public Module {
+class Sequential : public ModuleList {
  public:
   Tensor forward(Tensor x) override;
 
-  // Appends a T made from `arguments` and returns it.
-  template <class T, class... Args>
-  T& emplace(Args&&... arguments) {
-    auto module = std::make_unique<T>(std::forward<Args>(arguments)...);
-    T& made = *module;
-    register_module(std::to_string(modules_.size()), made);
-    modules_.push_back(std::move(module));
-    return made;
-  }
-
   // Appends a function of one tensor, as a module without parameters.
   void append(std::function<Tensor(Tensor)> function) { emplace<Lambda>(std::move(function)); }
-
-  size_t size() const { return modules_.size(); }  // modules
-  // Module i; std::out_of_range where there is none.
-  Module& operator[](size_t i) { return *modules_.at(i); }
 
   // In training, each k consecutive modules are one checkpoint segment; 0 turns that off. Where
   // blocks are checkpointed (BlockCheckpoints) it begins with about the square root of their number
@@ -45,7 +31,6 @@ class Sequential : public Module {
   bool has_blocks() const;
   size_t segment_length() const;
 
-  std::vector<std::unique_ptr<Module>> modules_;
   std::optional<size_t> checkpoint_every_;
 };
 

@@ -10,25 +10,6 @@ namespace rw {
 
 namespace {
 
-// c = alpha * a @ b + beta * c, dense matrices and their transposes.
-void multiply(const Tensor& a, const Tensor& b, const Tensor& c, float alpha, float beta) {
-  const auto u = [](int64_t n) { return count32(n, "muon"); };
-  const int64_t m = a.size(0), k = a.size(1), n = b.size(1);
-  launch("matmul", {in(a), in(b), beta != 0 ? inout(c) : out(c)},
-         kernels::MatmulParams{.m = u(m),
-                               .n = u(n),
-                               .k = u(k),
-                               .batch = {1, 1},
-                               .a_row = u(a.strides()[0]),
-                               .a_col = u(a.strides()[1]),
-                               .b_row = u(b.strides()[0]),
-                               .b_col = u(b.strides()[1]),
-                               .c_row = u(n),
-                               .alpha = alpha,
-                               .beta = beta},
-         {.threads = {u(n), u(m), 1}, .flops = 2.0 * double(m) * double(n) * double(k)});
-}
-
 // x with its singular values moved to about 1. The products are made on its shorter side.
 Tensor orthogonalise(Tensor x, const MuonOptions& o) {
   const auto [a, b, c] = o.ns_coefficients;
@@ -42,11 +23,11 @@ Tensor orthogonalise(Tensor x, const MuonOptions& o) {
   Tensor next = empty(x.shape(), DType::f32, device);
   for (int step = 0; step < o.ns_steps; ++step) {
     const Tensor turned = make_view(x, {x.size(1), x.size(0)}, {1, x.size(1)}, x.impl().offset);
-    multiply(is_wide ? x : turned, is_wide ? turned : x, gram, 1, 0);
+    multiply_into(is_wide ? x : turned, is_wide ? turned : x, gram);
     copy_into(gram, factor);
-    multiply(gram, gram, factor, c, b);
+    multiply_into(gram, gram, factor, c, b);
     copy_into(x, next);
-    multiply(is_wide ? factor : x, is_wide ? x : factor, next, 1, a);
+    multiply_into(is_wide ? factor : x, is_wide ? x : factor, next, 1, a);
     std::swap(x, next);
   }
   return x;

@@ -16,25 +16,6 @@ struct TiedAttrs {
   bool has_bias, predict;
 };
 
-// c [m, n] = a [m, k] @ b [k, n] + beta * c, for dense matrices and their transposes.
-void multiply(const Tensor& a, const Tensor& b, const Tensor& c, float beta) {
-  const auto u = [](int64_t n) { return count32(n, "tied_cross_entropy"); };
-  const int64_t m = a.shape()[0], k = a.shape()[1], n = b.shape()[1];
-  launch("matmul", {in(a), in(b), beta != 0 ? inout(c) : out(c)},
-         kernels::MatmulParams{.m = u(m),
-                               .n = u(n),
-                               .k = u(k),
-                               .batch = {1, 1},
-                               .a_row = u(a.strides()[0]),
-                               .a_col = u(a.strides()[1]),
-                               .b_row = u(b.strides()[0]),
-                               .b_col = u(b.strides()[1]),
-                               .c_row = u(n),
-                               .alpha = 1,
-                               .beta = beta},
-         {.threads = {u(n), u(m), 1}, .flops = 2.0 * double(m) * double(n) * double(k)});
-}
-
 // What forward and gradient read, and the rows that they take at a time.
 struct Problem {
   const TiedAttrs& attrs;
@@ -58,7 +39,7 @@ struct Problem {
       const int64_t end = std::min(rows(), begin + attrs.chunk);
       const auto part = [=](const Tensor& t) { return slice(t, 0, begin, end); };
       Tensor logits = empty_on(hidden, {end - begin, classes()}, hidden.dtype());
-      multiply(part(hidden), transpose(table, 0, 1), logits, 0);
+      multiply_into(part(hidden), transpose(table, 0, 1), logits);
       if (bias) logits = add(std::move(logits), bias);
       body(part, logits);
     }
@@ -104,11 +85,11 @@ std::vector<Tensor> tied_vjp(Record& r, std::span<Tensor> dys) {
     launch("cross_entropy_grad", {in(logits), in(target), in(lse), in(dloss_part), out(dlogits)},
            problem.params<kernels::CrossEntropyGradParams>(logits),
            {.threads = {flat_threads(logits.numel()), 1, 1}});
-    if (r.needs_grad(0)) multiply(dlogits, problem.table, part(dhidden), 0);
+    if (r.needs_grad(0)) multiply_into(dlogits, problem.table, part(dhidden));
     if (r.needs_grad(1)) {
       const bool adds = dtable.defined();
       if (!adds) dtable = empty_on(dloss, problem.table.shape(), DType::f32);
-      multiply(transpose(dlogits, 0, 1), part(problem.hidden), dtable, adds);
+      multiply_into(transpose(dlogits, 0, 1), part(problem.hidden), dtable, 1, adds);
     }
     if (a.has_bias && r.needs_grad(3)) {
       const Tensor sum = cast(sum_to(dlogits, {problem.classes()}), DType::f32);

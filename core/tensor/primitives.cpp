@@ -24,6 +24,24 @@ void fill_(const Tensor& target, float value) {
          {.threads = {flat_threads(target.numel()), 1, 1}});
 }
 
+void multiply_into(const Tensor& a, const Tensor& b, const Tensor& c, float alpha, float beta) {
+  const auto u = [](int64_t n) { return count32(n, op_or("matmul")); };
+  const int64_t m = a.size(0), k = a.size(1), n = b.size(1);
+  launch("matmul", {in(a), in(b), beta != 0 ? inout(c) : out(c)},
+         kernels::MatmulParams{.m = u(m),
+                               .n = u(n),
+                               .k = u(k),
+                               .batch = {1, 1},
+                               .a_row = u(a.strides()[0]),
+                               .a_col = u(a.strides()[1]),
+                               .b_row = u(b.strides()[0]),
+                               .b_col = u(b.strides()[1]),
+                               .c_row = u(n),
+                               .alpha = alpha,
+                               .beta = beta},
+         {.threads = {u(n), u(m), 1}, .flops = 2.0 * double(m) * double(n) * double(k)});
+}
+
 void copy_into(const Tensor& source, const Tensor& target) {
   check<ShapeError>(source.shape() == target.shape(), "copy", "shapes must agree, got {} and {}",
                     source, target);

@@ -19,6 +19,10 @@ Tensor copy_of(const Tensor& x, DType dtype);  // a new tensor, dense row-major
 Tensor dense(const Tensor& x);
 // The same of another dtype.
 Tensor to_dtype(const Tensor& x, DType dtype);
+// c = alpha * a @ b + beta * c: matrices [m, k], [k, n] and [m, n], dense or, a and b, the
+// transpose of one that is.
+void multiply_into(const Tensor& a, const Tensor& b, const Tensor& c, float alpha = 1,
+                   float beta = 0);
 // a + b of one shape, in f32 where the dtypes differ. Written over what is moved in, if that is its
 // last handle.
 Tensor sum_of(Tensor a, Tensor b);

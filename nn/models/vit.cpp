@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "rewind/core/autograd/checkpoint.h"
 #include "rewind/nn/init.h"
+#include "rewind/nn/layer_stack.h"
 
 namespace rw {
 
@@ -98,13 +98,14 @@ Tensor ViT::forward(Tensor x) {
   Tensor first = expand(cast(class_token_, x.dtype()), Shape{n, 1, hidden});
   x = concat({std::move(first), std::move(x)}, 1);
   x = add(std::move(x), cast(positions_, x.dtype()));
-  const size_t length = checkpoint_every_ && is_training() ? checkpoint_every_ : blocks_.size();
-  for (size_t i = 0; i < blocks_.size();) {
-    const CheckpointScope scope(is_training() && checkpoint_every_ > 0);
-    for (const size_t end = std::min(i + length, blocks_.size()); i < end; ++i)
-      x = blocks_[i]->forward(std::move(x));
-  }
+  x = through_layers(blocks_, is_training() ? checkpoint_every_ : 0, std::move(x),
+                     [](ViTBlock& block, Tensor in) { return block(std::move(in)); });
   return head_(ln_(select(std::move(x), 1, 0)));
+}
+
+void ViT::set_checkpoint(int every) {
+  check_checkpoint_every(every);
+  checkpoint_every_ = every;
 }
 
 }  // namespace rw

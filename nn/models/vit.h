@@ -44,7 +44,8 @@ class ViT : public Module {
   explicit ViT(const ViTConfig& config);
   Tensor forward(Tensor x) override;
   // In training so many blocks are one checkpoint segment; 0: they keep their activations.
-  void set_checkpoint(size_t every) { checkpoint_every_ = every; }
+  // ValueError for fewer.
+  void set_checkpoint(int every);
 
  private:
   ViTConfig config_;
@@ -53,7 +54,7 @@ class ViT : public Module {
   std::vector<std::unique_ptr<ViTBlock>> blocks_;
   LayerNorm ln_;
   Linear head_;
-  size_t checkpoint_every_;
+  int checkpoint_every_;
 };
 
 }  // namespace rw
