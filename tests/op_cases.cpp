@@ -100,6 +100,17 @@ void add_elementwise(Table& t) {
     return Tensors{logical_and(in[0], m), logical_or(in[0], m), logical_xor(in[0], m),
                    logical_not(in[0]), logical_not(in[1])};
   });
+  t.row("promotion", {x({3, 5}), index({5}, 9), mask({3, 1})}, [](const Tensors& in) {
+    return Tensors{in[0] + in[1], in[2] * in[0], in[1] - in[2], in[2] + in[2], in[1] < in[0]};
+  });
+  t.row("functions of i32", {index({3, 5}, 9)}, [](const Tensors& in) {
+    const Tensor i = in[0] - 4;
+    return Tensors{neg(i), abs(i),  square(i), sign(i), relu(i), clamp(i, -1.5f, 2.5f),
+                   exp(i), floor(i)};
+  });
+  t.row("functions of u8", {mask({3, 5})}, [](const Tensors& in) {
+    return Tensors{neg(in[0]), clamp(in[0], 1, 3), sqrt(in[0]), sum(in[0], {0}), max(in[0])};
+  });
   t.row("add i32", {index({3, 5}, 9), index({5}, 9)},
         [](const Tensors& in) { return in[0] + in[1]; });
   t.row("unary of an expanded view", {x({3, 1, 5})}, [](const Tensors& in) {

@@ -1,4 +1,5 @@
 // Operators with numbers, comparisons, assignments and indexing.
+#include "rewind/core/ops/indexing.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 
@@ -53,11 +54,50 @@ TEST_CASE("operators: whole numbers keep i32, others make it f32") {
                    "[+] beside i32 (3) a number must fit i32, got 1099511627776"));
     CHECK(
         contains(message_of<ValueError>([&] { i / 0; }), "[/] an i32 tensor must not be divided"));
-    CHECK(contains(message_of<DTypeError>([&] {
-                     i + tensor({1, 2, 3}, {3});
-                   }),
-                   "[add] both must be float or have one dtype, got i32 (3) and f32 (3)"));
+    CHECK((i + tensor({0.5f, 0, 0}, {3})).to_vector() == Values{7.5f, -7, 16777216});
+    CHECK((i * tensor({1, 2, 0}, {3}, DType::f16)).str() == "f16 (3)");
+    CHECK((bytes({0, 1, 200}) + bytes({1, 1, 100})).to_ints() == Ints{1, 2, 300});
+    CHECK((i - bytes({0, 1, 1})).to_ints() == Ints{7, -8, 16777216});
+    CHECK(abs(i).to_ints() == Ints{7, 7, 16777217});
+    CHECK(clamp(i, -2.5f, std::numeric_limits<float>::infinity()).to_ints() ==
+          Ints{7, -2, 16777217});
+    CHECK(sum(bytes({200, 200})).to_ints() == Ints{400});
+    CHECK(exp(ints({0, 0})).to_vector() == Values{1, 1});
   });
+}
+
+TEST_CASE("masked_select, nonzero: sizes that depend on values") {
+  on_each_device([] {
+    const Tensor x = tensor({3, 0, 5, 0, 7, 1}, {2, 3}).set_requires_grad();
+    CHECK(nonzero(x).to_ints() == Ints{0, 0, 0, 2, 1, 1, 1, 2});
+    CHECK(nonzero(x).shape() == Shape{4, 2});
+    const Tensor y = masked_select(x, x > 2);
+    CHECK(y.to_vector() == Values{3, 5, 7});
+    sum(y * tensor({1, 10, 100}, {3})).backward();
+    CHECK(x.grad().to_vector() == Values{1, 0, 10, 0, 100, 0});
+    CHECK(masked_select(x, tensor(std::vector<uint8_t>{0, 1, 1}, {3})).to_vector() ==
+          Values{0, 5, 7, 1});
+    CHECK(masked_select(x, x > 9).shape() == Shape{0});
+    CHECK(nonzero(full({0, 3}, 1)).shape() == Shape{0, 2});
+    CHECK(nonzero(full({}, 1)).shape() == Shape{1, 0});
+    const Tensor many = cast(randn({3000}) > 0, DType::f32);
+    CHECK(masked_select(many, many != 0).numel() == sum(cast(many, DType::i32)).to_ints()[0]);
+    CHECK_THROWS_AS(masked_select(x, x), DTypeError);
+    CHECK_THROWS_AS(masked_select(x, full({4}, 1, DType::u8)), ShapeError);
+  });
+  const DeviceScope scope(Device::create(default_device()->backend().dry()));
+  CHECK(contains(message_of<DeviceError>([] { nonzero(full({3}, 1)); }),
+                 "[nonzero] the result's shape depends on values"));
+}
+
+TEST_CASE("flip: of a tensor of another device than the default") {
+  const auto other = Device::create(open_backend("cpu"));
+  Tensor x;
+  {
+    const DeviceScope scope(other);
+    x = tensor({1, 2, 3}, {3});
+  }
+  CHECK(flip(x).to_vector() == Values{3, 2, 1});
 }
 
 TEST_CASE("operators: comparisons give u8") {
@@ -150,7 +190,6 @@ TEST_CASE_FIXTURE(CpuDevice, "operators: x += y refuses what would be lost or ch
                    x += full({2, 3}, 1);
                  }),
                  "[+=] the result must have the shape of f32 (3), got f32 (2, 3)"));
-  CHECK_THROWS_AS(x += i, DTypeError);
   CHECK_THROWS_AS(i += x, DTypeError);
   CHECK(contains(message_of<DTypeError>([&] { i /= 0.5; }),
                  "[/=] the result must have the dtype of i32 (3), got the number 0.5"));
@@ -161,6 +200,8 @@ TEST_CASE_FIXTURE(CpuDevice, "operators: x += y refuses what would be lost or ch
   CHECK_THROWS_AS(x += full({3}, 1, DType::f32, other), DeviceError);
   // The handles are what they were.
   CHECK(x.to_vector() == Values(3, 1));
+  x += i;
+  CHECK(x.to_vector() == Values{2, 3, 4});
   CHECK(i.to_ints() == Ints{1, 2, 3});
   CHECK(mask.to_ints() == Ints{1, 0});
 }

@@ -19,6 +19,11 @@ inline Tensor empty_on(const Tensor& like, const Shape& shape, DType dtype) {
   return empty(shape, dtype, like.device().shared_from_this());
 }
 
+// A new tensor of one element on the same device.
+inline Tensor scalar_on(const Tensor& like, float value, DType dtype) {
+  return full({}, value, dtype, like.device().shared_from_this());
+}
+
 inline void check_float(const Tensor& t, const char* op) {
   check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t);
 }
@@ -44,6 +49,11 @@ Tensor count_valid(const Tensor& target, int ignore_index);
 // `ignored`; waits for the device. `what` is its name in the message (index.cpp).
 void check_indices(const char* op, const char* what, const Tensor& index, int64_t most,
                    std::optional<int32_t> ignored = {});
+
+// The axes that a reduction is given, ascending; none given: all of x (reduce.cpp).
+std::vector<int> reduced_axes(const Tensor& x, const Axes& axes, const char* op);
+// `shape` without the (ascending) axes, or with 1 in their places (reduce.cpp).
+Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keepdims);
 
 // A dense tensor as [outer, count, inner] around an axis.
 struct Around {

@@ -1,4 +1,7 @@
 // Elementwise ops: the rows of shaders/elementwise.def, where, accumulate.
+#include <algorithm>
+#include <cmath>
+
 #include "rewind/core/ops/detail.h"
 #include "rewind/core/ops/operators.h"
 
@@ -85,8 +88,41 @@ static_assert(counts_up({
 #include "shaders/elementwise.def"
 }));
 
+// Functions that map whole numbers to whole numbers, of i32.
+Tensor whole_unary(uint32_t id, const Tensor& x, float a, float b) {
+  constexpr float least = -2147483648.0f, most = 2147483520.0f;  // floats that i32 holds
+  const auto number = [&](float v) { return scalar_on(x, std::clamp(v, least, most), DType::i32); };
+  switch (id) {
+    case unary_neg:
+      return -x;
+    case unary_abs:
+      return maximum(x, -x);
+    case unary_square:
+      return x * x;
+    case unary_sign:
+      return cast(x > 0, DType::i32) - cast(x < 0, DType::i32);
+    case unary_relu:
+      return maximum(x, number(0));
+    case unary_clamp: {
+      Tensor y = a > least ? maximum(x, number(std::ceil(a))) : x;
+      return b <= most ? minimum(std::move(y), number(std::floor(b))) : y;
+    }
+    default:
+      return x;  // floor, ceil, round, trunc
+  }
+}
+
+constexpr bool keeps_whole_numbers(uint32_t id) {
+  constexpr uint32_t ids[] = {unary_neg,   unary_abs,   unary_square, unary_sign,  unary_relu,
+                              unary_clamp, unary_floor, unary_ceil,   unary_round, unary_trunc};
+  return std::find(std::begin(ids), std::end(ids), id) != std::end(ids);
+}
+
 Tensor unary(uint32_t id, Tensor x, float a = 0, float b = 0) {
-  check_float(x, unary_ops[id].name);
+  if (!is_float(x.dtype())) {
+    if (keeps_whole_numbers(id)) return whole_unary(id, cast(x, DType::i32), a, b);
+    x = cast(std::move(x), DType::f32);
+  }
   std::vector<Tensor> inputs = one(std::move(x));
   return apply1(unary_ops[id], UnaryAttrs{id, a, b}, std::move(inputs));
 }
@@ -119,18 +155,14 @@ Tensor share_of(const Tensor& a, const Tensor& b, DType dtype, bool greater_wins
   return cast(wins, dtype) + cast(equal(a, b), dtype) * 0.5f;
 }
 
-Tensor zero_like(const Tensor& t) {
-  return full({}, 0, t.dtype(), t.device().shared_from_this());
-}
-
 // b a^(b - 1), and 0 where b is 0, whatever a is.
 Tensor pow_slope(const Tensor& a, const Tensor& b) {
-  return where(b == 0, zero_like(a), b * pow(a, b - 1.0f));
+  return masked_fill(b * pow(a, b - 1.0f), b == 0, 0);
 }
 
 // a^b log a, and 0 where a is 0 and b is not negative.
 Tensor pow_growth(const Tensor& a, const Tensor& b, const Tensor& y) {
-  return where(logical_and(a == 0, b >= 0), zero_like(y), y * log(a));
+  return masked_fill(y * log(a), logical_and(a == 0, b >= 0), 0);
 }
 
 std::vector<Tensor> binary_vjp(Record& r, std::span<Tensor> dys) {
@@ -205,9 +237,9 @@ const Op binary_ops[] = {
 };
 
 Tensor binary(uint32_t id, Tensor a, Tensor b) {
-  const char* op = binary_ops[id].name;
-  promote(a, b, op);
-  check<DTypeError>(a.dtype() != DType::u8, op, "needs f32, f16 or i32, got {}", a);
+  promote(a, b);
+  if (a.dtype() == DType::u8)
+    a = cast(std::move(a), DType::i32), b = cast(std::move(b), DType::i32);
   return apply1(binary_ops[id], BinaryAttrs{id}, TensorList(std::move(a), std::move(b)));
 }
 
@@ -229,7 +261,7 @@ enum CompareId : uint32_t {
 };
 
 Tensor compare(uint32_t id, Tensor a, Tensor b) {
-  promote(a, b, compare_ops[id].name);
+  promote(a, b);
   return apply1(compare_ops[id], BinaryAttrs{id}, TensorList(std::move(a), std::move(b)));
 }
 
@@ -253,7 +285,7 @@ std::vector<Tensor> where_forward(const std::any&, std::span<Tensor> inputs) {
 }
 
 std::vector<Tensor> where_vjp(Record& r, std::span<Tensor> dy) {
-  const Tensor zero = full({}, 0, dy[0].dtype(), dy[0].device().shared_from_this());
+  const Tensor zero = scalar_on(dy[0], 0, dy[0].dtype());
   Tensor da, db;
   if (r.needs_grad(1)) da = sum_to(where(r.input(0), dy[0], zero), r.inputs[1].shape);
   if (r.needs_grad(2)) db = sum_to(where(r.input(0), zero, dy[0]), r.inputs[2].shape);
@@ -314,7 +346,7 @@ Tensor pow(Tensor a, Tensor b) {
 }
 Tensor pow(float base, Tensor exponent) {
   check_float(exponent, "pow");
-  Tensor a = full({}, base, exponent.dtype(), exponent.device().shared_from_this());
+  Tensor a = scalar_on(exponent, base, exponent.dtype());
   return pow(std::move(a), std::move(exponent));
 }
 Tensor fmod(Tensor a, Tensor b) {
@@ -324,6 +356,7 @@ Tensor remainder(Tensor a, Tensor b) {
   return binary(binary_remainder, std::move(a), std::move(b));
 }
 Tensor logaddexp(Tensor a, Tensor b) {
+  promote(a, b);
   check_float(a, "logaddexp");
   return binary(binary_logaddexp, std::move(a), std::move(b));
 }
@@ -363,23 +396,26 @@ Tensor logical_not(Tensor x) {
 Tensor where(Tensor condition, Tensor a, Tensor b) {
   check<DTypeError>(condition.dtype() == DType::u8, "where", "the condition must be u8, got {}",
                     condition);
-  promote(a, b, "where");
+  promote(a, b);
   return apply1(where_op, {}, TensorList(std::move(condition), std::move(a), std::move(b)));
 }
 
 Tensor masked_fill(Tensor x, Tensor mask, float value) {
   check<ShapeError>(broadcast(x.shape(), mask.shape(), "masked_fill") == x.shape(), "masked_fill",
                     "the mask must broadcast to x, got x {} and mask {}", x, mask);
-  Tensor fill = full({}, value, x.dtype(), x.device().shared_from_this());
+  Tensor fill = scalar_on(x, value, x.dtype());
   return where(std::move(mask), std::move(fill), std::move(x));
 }
 
-void promote(Tensor& a, Tensor& b, const char* op) {
-  if (a.dtype() == b.dtype()) return;
-  check<DTypeError>(is_float(a.dtype()) && is_float(b.dtype()), op,
-                    "both must be float or have one dtype, got {} and {}; cast one", a, b);
-  Tensor& narrow = a.dtype() == DType::f16 ? a : b;
-  narrow = cast(std::move(narrow), DType::f32);
+void promote(Tensor& a, Tensor& b) {
+  const auto order = [](const Tensor& t) {
+    return t.dtype() == DType::u8    ? 0
+           : t.dtype() == DType::i32 ? 1
+           : t.dtype() == DType::f16 ? 2
+                                     : 3;
+  };
+  Tensor& lower = order(a) < order(b) ? a : b;
+  lower = cast(std::move(lower), (&lower == &a ? b : a).dtype());
 }
 
 }  // namespace rw

@@ -83,7 +83,7 @@ void detail::put_rows(const Tensor& dy, const Rows& rows, const Tensor& y, PutMo
 
 Tensor detail::is_last_row(const Rows& rows) {
   const Tensor next = links_of(rows).next;
-  return less(next, full({}, 0, DType::i32, next.device().shared_from_this()));
+  return less(next, scalar_on(next, 0, DType::i32));
 }
 
 void detail::check_indices(const char* op, const char* what, const Tensor& index, int64_t most,

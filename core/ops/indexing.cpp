@@ -95,17 +95,15 @@ std::vector<Tensor> put_vjp(Record& r, std::span<Tensor> dys) {
     const Rows rows = rows_of(index, r.inputs[0].shape, axis, slices);
     Tensor taken = take_rows(contiguous(dy), rows);
     // Those that another one replaced, and those that lie outside, changed nothing.
-    Tensor counts =
-        greater_equal(rows.index, full({}, 0, DType::i32, dy.device().shared_from_this()));
+    Tensor counts = greater_equal(rows.index, scalar_on(dy, 0, DType::i32));
     if (mode == PutMode::replace) counts = logical_and(counts, is_last_row(rows));
-    const Tensor zero = full({}, 0, dy.dtype(), dy.device().shared_from_this());
+    const Tensor zero = scalar_on(dy, 0, dy.dtype());
     taken = where(unsqueeze(counts, 1), taken, zero);
     grads[2] = reshape(taken, r.inputs[2].shape);
   }
   if (!r.needs_grad(0)) return grads;
   if (mode == PutMode::replace) {
-    Tensor zeros =
-        expand(full({}, 0, dy.dtype(), dy.device().shared_from_this()), r.inputs[2].shape);
+    Tensor zeros = expand(scalar_on(dy, 0, dy.dtype()), r.inputs[2].shape);
     dy = put<slices>("scatter", std::move(dy), axis, index, std::move(zeros), mode);
   }
   grads[0] = std::move(dy);
@@ -199,7 +197,7 @@ Tensor scatter(Tensor x, int axis, Tensor index, Tensor source) {
 }
 
 Tensor scatter(Tensor x, int axis, Tensor index, float value) {
-  Tensor source = expand(full({}, value, x.dtype(), x.device().shared_from_this()), index.shape());
+  Tensor source = expand(scalar_on(x, value, x.dtype()), index.shape());
   return scatter(std::move(x), axis, std::move(index), std::move(source));
 }
 
@@ -225,6 +223,7 @@ Tensor index_select(Tensor x, int axis, Tensor index) {
 }
 
 Tensor flip(Tensor x, const Axes& axes) {
+  const DeviceScope scope(x.device().shared_from_this());
   Axes turned = normalize_axes(axes, x.rank(), "flip");
   for (int i = 0; axes.empty() && i < x.rank(); ++i) turned.push_back(i);
   for (const int axis : turned) {
@@ -234,6 +233,45 @@ Tensor flip(Tensor x, const Axes& axes) {
     x = select_by(std::move(x), axis, std::move(index), PutMode::unique);
   }
   return x;
+}
+
+namespace {
+
+// Where x is not 0, counted through: i32 [count].
+Tensor nonzero_places(const char* op, const Tensor& x) {
+  check<DeviceError>(!x.device().backend().is_dry(), op,
+                     "the result's shape depends on values, which a dry run does not have; where() "
+                     "and masked_fill() keep the shape");
+  const NoGrad guard;
+  const Tensor flat = reshape(x, {x.numel()}) != 0;
+  if (x.numel() == 0) return empty_on(x, {0}, DType::i32);
+  const int64_t count = sum(flat).to_ints()[0];
+  // The order is stable: those that are 1 come first, as they lie.
+  return slice(argsort(flat, 0, true), 0, 0, count);
+}
+
+}  // namespace
+
+Tensor nonzero(const Tensor& x) {
+  Tensor place = nonzero_places("nonzero", x);
+  if (x.rank() == 0) return empty_on(x, {place.numel(), 0}, DType::i32);
+  std::vector<Tensor> coordinates(static_cast<size_t>(x.rank()));
+  for (int axis = x.rank() - 1; axis >= 0; --axis) {
+    const int64_t size = std::max<int64_t>(1, x.size(axis));
+    Tensor line = place / size;
+    coordinates[static_cast<size_t>(axis)] = place - line * size;
+    place = std::move(line);
+  }
+  return stack(std::move(coordinates), 1);
+}
+
+Tensor masked_select(Tensor x, Tensor mask) {
+  check<DTypeError>(mask.dtype() == DType::u8, "masked_select", "the mask must be u8, got {}",
+                    mask);
+  const Shape shape = broadcast(x.shape(), mask.shape(), "masked_select");
+  Tensor places = nonzero_places("masked_select", expand(std::move(mask), shape));
+  x = reshape(expand(std::move(x), shape), {shape.numel()});
+  return select_by(std::move(x), 0, std::move(places), PutMode::unique);
 }
 
 Tensor index_add(Tensor x, int axis, Tensor index, Tensor source) {

@@ -31,6 +31,13 @@ Tensor index_select(Tensor x, int axis, Tensor index);
 Tensor index_add(Tensor x, int axis, Tensor index, Tensor source);
 Tensor index_copy(Tensor x, int axis, Tensor index, Tensor source);
 
+// Where x is not 0, in the order of its elements: i32 [count, rank], and the elements there:
+// [count]. These two wait for the device, as the shape depends on the values; so a dry run cannot
+// know it (DeviceError): where() or masked_fill() keep the shape.
+Tensor nonzero(const Tensor& x);
+// The mask (u8) is broadcast to x.
+Tensor masked_select(Tensor x, Tensor mask);
+
 // Values along an axis in order, and where they were: i32. Stable; NaN is the largest. The gradient
 // goes back to where the values were.
 struct SortResult {

@@ -101,7 +101,7 @@ Tensor pair_losses(PairAttrs attrs, Tensor x, Tensor target, const Tensor& posit
   const char* op = pair_ops[attrs.kind].name;
   check<DTypeError>(is_float(x.dtype()) && is_float(target.dtype()), op,
                     "needs float tensors, got {} and {}", x, target);
-  promote(x, target, op);
+  promote(x, target);
   const Shape shape = broadcast(x.shape(), target.shape(), op);
   if (!(x.shape() == shape)) x = expand(std::move(x), shape);
   if (!(target.shape() == shape)) target = expand(std::move(target), shape);
@@ -199,10 +199,9 @@ Tensor cosine_embedding_loss(Tensor a, Tensor b, Tensor target, float margin, Re
   Tensor norms = (sum(square(a), {-1}) + eps) * (sum(square(b), {-1}) + eps);
   const Tensor cosine = sum(mul(std::move(a), std::move(b)), {-1}) * rsqrt(std::move(norms));
   target = cast(std::move(target), DType::f32);
-  const Tensor none = full({}, 0, DType::f32, target.device().shared_from_this());
+  const Tensor none = scalar_on(target, 0, DType::f32);
   const auto where_target = [&](float value, Tensor losses) {
-    return where(equal(target, full({}, value, DType::f32, target.device().shared_from_this())),
-                 std::move(losses), none);
+    return where(equal(target, scalar_on(target, value, DType::f32)), std::move(losses), none);
   };
   return reduced(
       where_target(1, affine(cosine, -1, 1)) + where_target(-1, relu(affine(cosine, 1, -margin))),

@@ -1,5 +1,6 @@
 // Batch normalisation over all axes but the last, statistics in f32 (Chan et al. 1979 combination).
 #include "rewind/core/ops/detail.h"
+#include "rewind/core/ops/operators.h"
 
 namespace rw {
 
@@ -44,9 +45,13 @@ Tensor normalise(const Tensor& x, const Tensor& mean_in, const Tensor& var_in,
   return y;
 }
 
-std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
-  const float eps = std::any_cast<float>(attrs);
-  const Tensor x = contiguous(inputs[0]);
+struct BatchNormAttrs {
+  float eps;
+  int64_t rows;                                  // of all parts
+  std::shared_ptr<StatisticsExchange> exchange;  // or null
+};
+
+BatchStatistics statistics_of(const Tensor& x) {
   const Rows r = rows_of(x);
   const Tensor partial = empty_on(x, {r.chunks, 2, r.channels}, DType::f32);
   launch("batch_norm_stats", {in(x), out(partial)},
@@ -60,14 +65,38 @@ std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
                                          .chunk_rows = u(r.chunk),
                                          .chunks = u(r.chunks)},
          {.threads = {u(r.channels), 1, 1}});
-  Tensor y = normalise(x, mean, var, inputs[1], inputs[2], eps);
-  return {std::move(y), std::move(mean), std::move(var)};
+  return {std::move(mean), std::move(var), r.rows};
+}
+
+void check_statistics(const BatchStatistics& s, int64_t channels) {
+  const auto fits = [&](const Tensor& t) {
+    return t.defined() && t.shape() == Shape{channels} && t.dtype() == DType::f32;
+  };
+  check<ShapeError>(fits(s.mean) && fits(s.var) && s.rows > 0, "batch_norm",
+                    "statistics must be f32 [{}] of at least one row, got mean {}, variance {} of "
+                    "{} rows",
+                    channels, s.mean, s.var, s.rows);
+}
+
+std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& [eps, rows, exchange] = std::any_cast<const BatchNormAttrs&>(attrs);
+  const Tensor x = contiguous(inputs[0]);
+  BatchStatistics all = statistics_of(x);
+  if (exchange) {
+    all = exchange->combine(std::move(all));
+    check_statistics(all, x.size(-1));
+    check<ShapeError>(all.rows == rows, "batch_norm",
+                      "the exchange's statistics must be of its {} rows, got {}", rows, all.rows);
+  }
+  Tensor y = normalise(x, all.mean, all.var, inputs[1], inputs[2], eps);
+  return {std::move(y), std::move(all.mean), std::move(all.var)};
 }
 
 // Gradients of x, weight, bias; `train`: mean and var depended on x.
 std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
                               const Tensor& mean_in, const Tensor& var_in, const Tensor& weight_in,
-                              float eps, bool train) {
+                              const BatchNormAttrs& attrs, bool train) {
+  const float eps = attrs.eps;
   const Tensor x = contiguous(x_in), dy = contiguous(std::move(dy_in));
   const Tensor mean = contiguous(mean_in), var = contiguous(var_in), weight = contiguous(weight_in);
   const Rows rows = rows_of(x);
@@ -78,27 +107,30 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
                                            .chunk_rows = u(rows.chunk),
                                            .eps = eps},
          {.threads = chunk_threads(rows)});
-  const Tensor sums = sum(partial, {0});
+  const Tensor own = sum(partial, {0});
+  const Tensor all = attrs.exchange ? attrs.exchange->sum(own) : own;
+  check<ShapeError>(all.shape() == own.shape() && all.dtype() == DType::f32, "batch_norm",
+                    "the exchange's sums must be those of {}, got {}", own, all);
   Tensor dx;
   if (r.needs_grad(0)) {
     dx = empty_on(x, x.shape(), x.dtype());
     const bool flat = rows.channels % REWIND_FLAT == 0 && is_flat(x) && is_flat(dy);
-    launch("batch_norm_grad", {in(x), in(dy), in(mean), in(var), in(weight), in(sums), out(dx)},
+    launch("batch_norm_grad", {in(x), in(dy), in(mean), in(var), in(weight), in(all), out(dx)},
            kernels::BatchNormGradParams{.n = u(x.numel()),
                                         .channels = u(rows.channels),
-                                        .rows = u(rows.rows),
+                                        .rows = u(attrs.rows),
                                         .eps = eps,
                                         .train = train},
            {.threads = apply_threads(rows), .variant = {flat}});
   }
-  return {std::move(dx), select(sums, 0, 0), select(sums, 0, 1)};
+  return {std::move(dx), select(own, 0, 0), select(own, 0, 1)};
 }
 
 std::vector<Tensor> vjp(Record& r, std::span<Tensor> dy) {
   check<AutogradError>(!dy[1].defined() && !dy[2].defined(), "batch_norm",
                        "mean and var carry no gradient; detach them");
   return gradients(r, std::move(dy[0]), r.input(0), r.output(1), r.output(2), r.input(1),
-                   r.attributes<float>(), true);
+                   r.attributes<BatchNormAttrs>(), true);
 }
 
 const Op batch_norm_op = {"batch_norm", forward, vjp, [](const std::any&, uint32_t) {
@@ -112,7 +144,7 @@ std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
 
 std::vector<Tensor> with_vjp(Record& r, std::span<Tensor> dy) {
   std::vector<Tensor> grads = gradients(r, std::move(dy[0]), r.input(0), r.input(3), r.input(4),
-                                        r.input(1), r.attributes<float>(), false);
+                                        r.input(1), {r.attributes<float>(), 1, {}}, false);
   grads.resize(5);
   return grads;
 }
@@ -133,11 +165,40 @@ void check_inputs(const Tensor& x, std::initializer_list<const Tensor*> per_chan
 
 }  // namespace
 
-BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
+BatchStatistics batch_statistics(const Tensor& x) {
+  check_inputs(x, {});
+  const NoGrad guard;
+  return statistics_of(contiguous(x));
+}
+
+BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts) {
+  check<ShapeError>(!parts.empty(), "batch_norm", "needs the statistics of one part at least");
+  const NoGrad guard;
+  int64_t rows = 0;
+  for (const BatchStatistics& part : parts) {
+    check_statistics(part, parts[0].mean.numel());
+    rows += part.rows;
+  }
+  const auto share = [rows](const BatchStatistics& part) {
+    return static_cast<double>(part.rows) / static_cast<double>(rows);
+  };
+  Tensor mean = parts[0].mean * share(parts[0]);
+  for (size_t i = 1; i < parts.size(); ++i) mean = mean + parts[i].mean * share(parts[i]);
+  Tensor var;
+  for (const BatchStatistics& part : parts) {
+    Tensor own = (part.var + square(part.mean - mean)) * share(part);
+    var = var ? var + own : own;
+  }
+  return {mean, var, rows};
+}
+
+BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps,
+                           std::shared_ptr<StatisticsExchange> exchange) {
   check_inputs(x, {&weight, &bias});
-  auto outputs =
-      apply(batch_norm_op, eps, TensorList(std::move(x), std::move(weight), std::move(bias)));
-  return {std::move(outputs[0]), outputs[1].detach(), outputs[2].detach()};
+  const int64_t own = x.numel() / x.size(-1), rows = exchange ? exchange->rows(own) : own;
+  auto outputs = apply(batch_norm_op, BatchNormAttrs{eps, rows, std::move(exchange)},
+                       TensorList(std::move(x), std::move(weight), std::move(bias)));
+  return {std::move(outputs[0]), outputs[1].detach(), outputs[2].detach(), rows};
 }
 
 Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias, float eps) {

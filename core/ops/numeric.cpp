@@ -17,19 +17,14 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // ---- reductions whose gradient reads x and the result
 struct NormReduceAttrs {
-  Axes axes;  // empty: all
+  Axes axes;  // ascending
   bool keepdims;
   float p;  // of norm
 };
 
 // t, a result of the reduction, with the reduced axes as size 1.
 Tensor with_axes(const Record& r, const Tensor& t) {
-  const auto& a = r.attributes<NormReduceAttrs>();
-  Shape shape = r.inputs[0].shape;
-  for (int i = 0; i < shape.rank(); ++i)
-    if (a.axes.empty()) shape[i] = 1;
-  for (const int axis : normalize_axes(a.axes, shape.rank(), r.op->name)) shape[axis] = 1;
-  return reshape(t, shape);
+  return reshape(t, reduced_shape(r.inputs[0].shape, r.attributes<NormReduceAttrs>().axes, true));
 }
 
 std::vector<Tensor> logsumexp_forward(const std::any& attrs, std::span<Tensor> inputs) {
@@ -39,11 +34,7 @@ std::vector<Tensor> logsumexp_forward(const std::any& attrs, std::span<Tensor> i
   const Tensor total = sum(exp(inputs[0] - high), a.axes, true);
   // Some drivers' log(0) is a finite number.
   Tensor y = masked_fill(log(total) + high, total == 0, -infinity);
-  if (a.keepdims) return one(std::move(y));
-  Shape shape;
-  const std::vector<int> axes = normalize_axes(a.axes, y.rank(), "logsumexp");
-  for (int i = 0; i < y.rank() && !a.axes.empty(); ++i)
-    if (!std::binary_search(axes.begin(), axes.end(), i)) shape.push_back(y.size(i));
+  const Shape shape = reduced_shape(inputs[0].shape(), a.axes, a.keepdims);
   return one(reshape(std::move(y), shape).detach());
 }
 
@@ -125,27 +116,22 @@ const Op swiglu_op = {"swiglu", swiglu_forward, swiglu_vjp, [](const std::any&, 
                         return Saves{needs & 1 ? 3u : 1u, 0};
                       }};
 
-// Of what is 0 or 1: u8 again.
-Tensor as_bytes(const Tensor& truth) {
-  return cast(truth, DType::u8);
-}
-
 }  // namespace
 
 Tensor logsumexp(Tensor x, const Axes& axes, bool keepdims) {
   check_float(x, "logsumexp");
-  normalize_axes(axes, x.rank(), "logsumexp");
-  return apply1(logsumexp_op, NormReduceAttrs{axes, keepdims, 0}, one(std::move(x)));
+  NormReduceAttrs attrs{reduced_axes(x, axes, "logsumexp"), keepdims, 0};
+  return apply1(logsumexp_op, std::move(attrs), one(std::move(x)));
 }
 
 Tensor norm(Tensor x, float p, const Axes& axes, bool keepdims) {
   check_float(x, "norm");
-  normalize_axes(axes, x.rank(), "norm");
-  return apply1(norm_op, NormReduceAttrs{axes, keepdims, p}, one(std::move(x)));
+  NormReduceAttrs attrs{reduced_axes(x, axes, "norm"), keepdims, p};
+  return apply1(norm_op, std::move(attrs), one(std::move(x)));
 }
 
 Tensor cosine_similarity(Tensor a, Tensor b, int axis, float eps) {
-  promote(a, b, "cosine_similarity");
+  promote(a, b);
   const Shape shape = broadcast(a.shape(), b.shape(), "cosine_similarity");
   axis = normalize_axis(axis, shape.rank(), "cosine_similarity");
   a = expand(std::move(a), shape), b = expand(std::move(b), shape);
@@ -161,11 +147,11 @@ Tensor normalize(Tensor x, float p, int axis, float eps) {
 }
 
 Tensor any(Tensor x, const Axes& axes, bool keepdims) {
-  return as_bytes(max(cast(x != 0, DType::i32), axes, keepdims) > 0);
+  return max(x != 0, axes, keepdims) > 0;
 }
 
 Tensor all(Tensor x, const Axes& axes, bool keepdims) {
-  return as_bytes(min(cast(x != 0, DType::i32), axes, keepdims) > 0);
+  return min(x != 0, axes, keepdims) > 0;
 }
 
 Tensor isnan(Tensor x) {
@@ -212,7 +198,7 @@ Tensor glu(Tensor x, int axis) {
 
 Tensor swiglu(Tensor gate, Tensor x) {
   check_float(gate, "swiglu");
-  promote(gate, x, "swiglu");
+  promote(gate, x);
   check<ShapeError>(gate.shape() == x.shape(), "swiglu", "both must have one shape, got {} and {}",
                     gate, x);
   return apply1(swiglu_op, {}, TensorList(std::move(gate), std::move(x)));

@@ -22,8 +22,7 @@ bool fits_i32(Scalar s) {
 
 // One element beside t: i32 exactly, u8 and floats rounded to their dtype.
 Tensor element(const Tensor& t, Scalar s, const char* op) {
-  if (t.dtype() != DType::i32)
-    return full({}, static_cast<float>(s.value), t.dtype(), t.device().shared_from_this());
+  if (t.dtype() != DType::i32) return scalar_on(t, static_cast<float>(s.value), t.dtype());
   check(fits_i32(s), op, "beside {} a number must fit i32, got {}", t, s.value);
   Tensor one_element = empty_on(t, {}, DType::i32);
   launch("fill", {out(one_element)},
@@ -76,8 +75,8 @@ Tensor& assign(Tensor& a, Tensor b, const char* name, Binary op) {
   check_target(a, name);
   const Shape shape = broadcast(a.shape(), b.shape(), name);
   check<ShapeError>(shape == a.shape(), name, "the result must have the shape of {}, got {}", a, b);
-  check<DTypeError>(a.dtype() == b.dtype() || (is_float(a.dtype()) && is_float(b.dtype())), name,
-                    "both must be float or have one dtype, got {} and {}; cast one", a, b);
+  check<DTypeError>(is_float(a.dtype()) || !is_float(b.dtype()), name,
+                    "whole numbers do not hold a float result, got {} and {}; cast one", a, b);
   check<DTypeError>(a.dtype() != DType::u8, name, "needs f32, f16 or i32, got {}; cast it", a);
   check_devices(name, std::array{a, b});  // not named: a second handle would make a shared
   const DType dtype = a.dtype();

@@ -20,8 +20,8 @@ struct Scalar {
   bool is_whole;  // its type is
 };
 
-// Elementwise, broadcast, recorded: add, sub, mul, div and affine of core/ops/ops.h. DTypeError for
-// u8 beside a tensor, and for i32 beside a float tensor.
+// Elementwise, broadcast, recorded: add, sub, mul, div and affine of core/ops/ops.h. Two tensors
+// are promoted as PyTorch does, but u8 counts as i32, as in C++: nothing wraps round at 256.
 Tensor operator+(Tensor a, Tensor b);
 Tensor operator+(Tensor a, Scalar b);
 Tensor operator+(Scalar a, Tensor b);

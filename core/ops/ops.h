@@ -92,8 +92,8 @@ Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64
            float value = 0);
 
 // ---- elementwise (shaders/elementwise.def) -----------------------------------------------------
-// y[i] = f(x[i]) for f32 and f16, DTypeError otherwise. Names as in PyTorch; sign, floor and ceil
-// have gradients of 0.
+// y[i] = f(x[i]). Names as in PyTorch; sign, floor and ceil have gradients of 0. Of i32 and u8 neg,
+// abs, square, sign, relu, clamp, floor, ceil, round and trunc give i32, the others f32.
 Tensor neg(Tensor x);
 Tensor abs(Tensor x);
 Tensor exp(Tensor x);
@@ -134,7 +134,7 @@ Tensor pow(Tensor x, float exponent);              // x > 0, or NaN
 Tensor leaky_relu(Tensor x, float slope = 0.01f);  // x, or slope * x below 0
 Tensor elu(Tensor x, float alpha = 1);             // x, or alpha * (exp(x) - 1) below 0
 
-// Of two tensors, broadcast. f32, f16 and i32; DTypeError for u8, and for i32 beside floats.
+// Of two tensors, broadcast; promoted (below) where their dtypes differ. u8 counts as i32.
 Tensor add(Tensor a, Tensor b);
 Tensor sub(Tensor a, Tensor b);
 Tensor mul(Tensor a, Tensor b);
@@ -148,7 +148,8 @@ Tensor pow(float base, Tensor exponent);
 // a - b trunc(a / b), with the sign of a, and a - b floor(a / b), with that of b. By 0: NaN, i32 0.
 Tensor fmod(Tensor a, Tensor b);
 Tensor remainder(Tensor a, Tensor b);
-Tensor logaddexp(Tensor a, Tensor b);  // log(exp(a) + exp(b)), without overflow; floats
+Tensor logaddexp(Tensor a,
+                 Tensor b);  // log(exp(a) + exp(b)), without overflow; DTypeError without a float
 
 // Comparisons give u8 0 or 1 and no gradient. Of two tensors of any dtype, broadcast.
 Tensor equal(Tensor a, Tensor b);
@@ -171,7 +172,7 @@ Tensor masked_fill(Tensor x, Tensor mask, float value);
 
 // ---- reductions ------------------------------------------------------------------------------
 // Over `axes` (all when empty), which keep the size 1 with `keepdims`. f32 and f16 accumulate in
-// f32, in a fixed order, and give their dtype. DTypeError for u8.
+// f32, in a fixed order, and give their dtype; u8 gives i32.
 Tensor sum(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor mean(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor max(Tensor x, const Axes& axes = {},
@@ -244,13 +245,43 @@ Tensor avg_pool2d(Tensor x, const Pool2dOptions& options);
 // is said at each op. With REWIND_CHECK_INDICES=1 in the environment the ops read them first, which
 // waits for the device, and throw ValueError naming op, position and value.
 
+// Statistics of a batch, or of a part of one.
+struct BatchStatistics {
+  Tensor mean, var;  // [C] f32; the variance is biased
+  int64_t rows;      // values per channel
+};
+// Of x [..., C] over all axes but the last; no gradient. ShapeError where it is empty.
+BatchStatistics batch_statistics(const Tensor& x);
+// Of all parts together (Chan et al. 1979), in their order. ShapeError without any, or where
+// channels differ.
+BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts);
+
+// What joins a batch that is normalised in parts: over devices (PyTorch's SyncBatchNorm), or over
+// micro-batches. Every part makes the same calls in the same order: rows() and combine() once per
+// batch_norm(), combine() again where a checkpoint replays it, sum() once per gradient.
+class StatisticsExchange {
+ public:
+  virtual ~StatisticsExchange() = default;
+  // All parts' rows from this part's.
+  virtual int64_t rows(int64_t own) = 0;
+  // All parts' statistics from this part's: combine_statistics(), in an order that all parts share.
+  virtual BatchStatistics combine(BatchStatistics own) = 0;
+  // All parts' sums from this part's [2, C] f32: of dy * xhat and of dy.
+  virtual Tensor sum(Tensor own) = 0;
+};
+
 // What batch_norm() gives.
 struct BatchNormResult {
   Tensor y, mean, var;  // var is biased; mean and var carry no gradient
+  int64_t rows;         // values per channel that mean and var are of
 };
 // y = (x - mean) / sqrt(var + eps) * weight + bias for x [..., C], statistics over all axes but the
 // last, in f32. weight, bias [C] f32. ShapeError.
-BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps = 1e-5f);
+// With an exchange the statistics are those of all parts, `rows` of them (otherwise of x), and the
+// gradient of x is that of the whole batch; weight's and bias's are this part's share, to be added
+// up as all gradients are.
+BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps = 1e-5f,
+                           std::shared_ptr<StatisticsExchange> exchange = {});
 // The same with given statistics [C] f32 (evaluation).
 Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias,
                        float eps = 1e-5f);
@@ -351,7 +382,7 @@ Tensor embedding(Tensor table, Tensor index, std::optional<int32_t> padding = {}
 // Zeroes elements with probability p, in [0, 1) (ValueError), and scales the rest by 1 / (1 - p).
 Tensor dropout(Tensor x, float p, Generator& generator = default_generator());
 
-// Casts so that both have one dtype: f32 wins over f16. DTypeError, naming `op`, for other pairs.
-void promote(Tensor& a, Tensor& b, const char* op);
+// Casts so that both have one dtype, the later of u8, i32, f16, f32, as PyTorch promotes.
+void promote(Tensor& a, Tensor& b);
 
 }  // namespace rw

@@ -63,18 +63,6 @@ Tensor reduce_dense(ReduceKind kind, const Tensor& x, int64_t outer, int64_t cou
               dtype);
 }
 
-Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keepdims) {
-  Shape out;
-  for (int i = 0; i < shape.rank(); ++i) {
-    const bool reduced = std::binary_search(axes.begin(), axes.end(), i);
-    if (!reduced)
-      out.push_back(shape[i]);
-    else if (keepdims)
-      out.push_back(1);
-  }
-  return out;
-}
-
 std::vector<Tensor> reduce_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const ReduceAttrs&>(attrs);
   Tensor x = inputs[0];
@@ -109,7 +97,7 @@ Tensor keep_axes(const Record& r, const Tensor& dy) {
 
 // dy times the product of the others: y / x, or where x is the only 0 what the rest gives.
 Tensor prod_gradient(const Axes& axes, const Tensor& x, const Tensor& y, const Tensor& dy) {
-  const Tensor is_zero = equal(x, full({}, 0, x.dtype(), x.device().shared_from_this()));
+  const Tensor is_zero = x == 0;
   const Tensor zeros = sum(cast(is_zero, DType::i32), axes, true);
   const Tensor others = prod(masked_fill(x, is_zero, 1), axes, true);
   const Tensor of_one_zero = logical_and(is_zero, zeros == 1);
@@ -137,17 +125,9 @@ const Op reduce_ops[] = {{"sum", reduce_forward, reduce_vjp, reduce_saves},
                          {"min", reduce_forward, reduce_vjp, reduce_saves},
                          {"prod", reduce_forward, reduce_vjp, reduce_saves}};
 
-std::vector<int> axes_of(const Tensor& x, const Axes& axes, const char* op) {
-  if (!axes.empty()) return normalize_axes(axes, x.rank(), op);
-  std::vector<int> all;
-  for (int i = 0; i < x.rank(); ++i) all.push_back(i);
-  return all;
-}
-
 Tensor reduce(ReduceKind kind, Tensor x, std::vector<int> axes, bool keepdims, float scale = 1,
               bool in_f32 = false) {
-  check<DTypeError>(x.dtype() != DType::u8, reduce_ops[kind].name,
-                    "needs f32, f16 or i32, got {}; cast it", x);
+  if (x.dtype() == DType::u8) x = cast(std::move(x), DType::i32);
   const DType dtype = in_f32 && is_float(x.dtype()) ? DType::f32 : x.dtype();
   return apply1(reduce_ops[kind], ReduceAttrs{kind, std::move(axes), keepdims, scale, dtype},
                 one(std::move(x)));
@@ -155,7 +135,7 @@ Tensor reduce(ReduceKind kind, Tensor x, std::vector<int> axes, bool keepdims, f
 
 // As the public functions have it: over all axes where none is given.
 Tensor reduce_over(ReduceKind kind, Tensor x, const Axes& axes, bool keepdims) {
-  std::vector<int> reduced = axes_of(x, axes, reduce_ops[kind].name);
+  std::vector<int> reduced = reduced_axes(x, axes, reduce_ops[kind].name);
   return reduce(kind, std::move(x), std::move(reduced), keepdims);
 }
 
@@ -189,6 +169,25 @@ Tensor arg(uint32_t kind, Tensor x, int axis) {
 
 }  // namespace
 
+std::vector<int> detail::reduced_axes(const Tensor& x, const Axes& axes, const char* op) {
+  if (!axes.empty()) return normalize_axes(axes, x.rank(), op);
+  std::vector<int> all;
+  for (int i = 0; i < x.rank(); ++i) all.push_back(i);
+  return all;
+}
+
+Shape detail::reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keepdims) {
+  Shape out;
+  for (int i = 0; i < shape.rank(); ++i) {
+    const bool reduced = std::binary_search(axes.begin(), axes.end(), i);
+    if (!reduced)
+      out.push_back(shape[i]);
+    else if (keepdims)
+      out.push_back(1);
+  }
+  return out;
+}
+
 Tensor sum(Tensor x, const Axes& axes, bool keepdims) {
   return reduce_over(reduce_sum, std::move(x), axes, keepdims);
 }
@@ -204,7 +203,7 @@ Tensor prod(Tensor x, const Axes& axes, bool keepdims) {
 
 Tensor mean(Tensor x, const Axes& axes, bool keepdims) {
   check_float(x, "mean");
-  auto reduced = axes_of(x, axes, "mean");
+  auto reduced = reduced_axes(x, axes, "mean");
   int64_t count = 1;
   for (int axis : reduced) count *= x.shape()[axis];
   return reduce(reduce_sum, std::move(x), std::move(reduced), keepdims,
@@ -213,7 +212,7 @@ Tensor mean(Tensor x, const Axes& axes, bool keepdims) {
 
 Tensor var(Tensor x, const Axes& axes, bool unbiased, bool keepdims) {
   int64_t count = 1;
-  for (int axis : axes_of(x, axes, "var")) count *= x.shape()[axis];
+  for (int axis : reduced_axes(x, axes, "var")) count *= x.shape()[axis];
   Tensor center = mean(x, axes, true);
   Tensor squares = square(sub(std::move(x), std::move(center)));
   const float correction =

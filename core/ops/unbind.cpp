@@ -40,9 +40,7 @@ std::vector<Tensor> unbind_vjp(Record& r, std::span<Tensor> dys) {
   Tensor dx = empty_on(some, r.inputs[0].shape, wide ? DType::f32 : some.dtype());
   for (size_t i = 0; i < dys.size(); ++i) {
     const Tensor part = part_of(dx, axis, static_cast<int64_t>(i)), dy = std::exchange(dys[i], {});
-    copy_into(
-        dy ? dy : expand(full({}, 0, dx.dtype(), dx.device().shared_from_this()), part.shape()),
-        part);
+    copy_into(dy ? dy : expand(scalar_on(dx, 0, dx.dtype()), part.shape()), part);
   }
   return one(std::move(dx));
 }
