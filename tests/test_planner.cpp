@@ -137,6 +137,8 @@ TEST_CASE("planner: f16 follows the settings, and the whole table adds up" *
         CHECK_FALSE((other.settings.batch > row.settings.batch &&
                      other.forecast.recompute_share() <= row.forecast.recompute_share()));
   }
+  const auto by_threads = fit(planner, bytes, {.candidates = 4, .threads = 3});
+  CHECK(fit_table(by_threads, bytes) == fit_table(rows, bytes));
 }
 
 TEST_CASE("planner: a limit other than the memory is named" * doctest::test_suite("host")) {

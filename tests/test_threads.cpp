@@ -2,6 +2,7 @@
 #include <atomic>
 #include <thread>
 
+#include "rewind/core/base/parallel.h"
 #include "rewind/core/predict/dry_run.h"
 #include "rewind/nn/layers.h"
 #include "rewind/nn/sequential.h"
@@ -182,6 +183,22 @@ TEST_CASE("threads: random numbers of one generator are given out once" *
   CHECK(all.size() == 4000);
   CHECK(std::unique(all.begin(), all.end()) == all.end());
   CHECK(generator.position() == 4000);
+}
+
+TEST_CASE("threads: parallel_for takes every number once, and tells what was thrown" *
+          doctest::test_suite("host")) {
+  for (const unsigned threads : {0u, 1u, 4u}) {
+    std::vector<std::atomic<int>> taken(100);
+    parallel_for(taken.size(), threads, [&](size_t i) { ++taken[i]; });
+    CHECK(std::all_of(taken.begin(), taken.end(), [](const auto& n) { return n == 1; }));
+    parallel_for(0, threads, [](size_t) { FAIL("no numbers"); });
+    CHECK_THROWS_AS(parallel_for(50, threads,
+                                 [](size_t i) {
+                                   if (i % 10 == 3)
+                                     fail<ValueError>("parallel_for", "{} is bad", i);
+                                 }),
+                    ValueError);
+  }
 }
 
 }  // namespace rw::test

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "apps/common/planning_json.h"
 #include "rewind/backends/open.h"
@@ -82,10 +83,11 @@ void warn_of_segments(const std::vector<std::string>& problems) {
 
 // Rows as they are found, for who waits.
 std::vector<FitRow> fit_with_progress(const Planner& planner, uint64_t bytes) {
-  return fit(planner, bytes, {.on_row = [](const FitRow& row) {
-               fmt::print(stderr, "  {} {}: batch {}\n", name(row.settings.dtype), row.mode,
-                          row.settings.batch * row.settings.accumulate);
-             }});
+  const auto print_row = [](const FitRow& row) {
+    fmt::print(stderr, "  {} {}: batch {}\n", name(row.settings.dtype), row.mode,
+               row.settings.batch * row.settings.accumulate);
+  };
+  return fit(planner, bytes, {.on_row = print_row, .threads = std::thread::hardware_concurrency()});
 }
 
 void print_plan(const Planner& planner, const PlanningOptions& options,

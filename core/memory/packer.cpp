@@ -24,6 +24,47 @@ bool overlap(const Lifetime& a, const Lifetime& b) {
   return a.begin < b.end && b.begin < a.end;
 }
 
+// Debian's compiler may use what every x86-64 has; most have vectors of twice the length, which can
+// choose and take minima, too. Sanitizers cannot run what picks a version.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define REWIND_VECTOR_VERSIONS __attribute__((target_clones("avx2", "default")))
+#else
+#define REWIND_VECTOR_VERSIONS
+#endif
+
+// Columns of Queue.
+struct Columns {
+  int32_t* address;
+  const int32_t *size, *begin, *end;
+  size_t count;
+};
+
+// Lifts to `top` what shares a moment of [placed_begin, placed_end) and lies lower. No branches, so
+// that compilers make vectors of it: overlaps are hard to foretell.
+REWIND_VECTOR_VERSIONS void lift(const Columns& c, int32_t top, int32_t placed_begin,
+                                 int32_t placed_end) {
+  const auto [address, size, begin, end, count] = c;
+  for (size_t i = 0; i < count; ++i) {
+    const bool lifted = (address[i] < top) & (begin[i] < placed_end) & (placed_begin < end[i]);
+    address[i] = lifted ? top : address[i];
+  }
+}
+
+// Whether any at `address` is larger than `room`.
+REWIND_VECTOR_VERSIONS bool any_crosses(const Columns& c, int32_t address, int32_t room) {
+  int32_t any = 0;
+  for (size_t i = 0; i < c.count; ++i) any |= (c.address[i] == address) & (c.size[i] > room);
+  return any != 0;
+}
+
+// The lowest end of any.
+REWIND_VECTOR_VERSIONS int32_t lowest_top(const Columns& c) {
+  int32_t lowest = INT32_MAX;
+  for (size_t i = 0; i < c.count; ++i) lowest = std::min(lowest, c.address[i] + c.size[i]);
+  return lowest;
+}
+
 // 65536 log2(x), with straight lines between powers of two. x > 0.
 uint64_t log2_fixed(uint64_t x) {
   const int exponent = std::bit_width(x) - 1;
@@ -178,29 +219,18 @@ int32_t Packer::raise(Queue& waiting, size_t chosen) {
   const int32_t top = waiting.address[chosen] + waiting.size[chosen];
   const int32_t placed_begin = waiting.begin[chosen], placed_end = waiting.end[chosen];
   waiting.erase(chosen);
-  const size_t count = waiting.count();
-  int32_t* const address = waiting.address.data();
-  const int32_t* const size = waiting.size.data();
-  const int32_t* const begin = waiting.begin.data();
-  const int32_t* const end = waiting.end.data();
-  // No branches, so that compilers make vectors of it: overlaps are hard to foretell.
-  for (size_t i = 0; i < count; ++i) {
-    const bool raised = (address[i] < top) & (begin[i] < placed_end) & (placed_begin < end[i]);
-    address[i] = raised ? top : address[i];
-  }
+  const Columns columns{waiting.address.data(), waiting.size.data(), waiting.begin.data(),
+                        waiting.end.data(), waiting.count()};
+  lift(columns, top, placed_begin, placed_end);
   if (line_.has_borders()) {
     const auto room = static_cast<int32_t>(line_.room(static_cast<uint64_t>(top)));
-    const auto crosses = [=](size_t i) { return (address[i] == top) & (size[i] > room); };
-    int32_t any = 0;
-    for (size_t i = 0; i < count; ++i) any |= crosses(i);
-    for (size_t i = 0; any && i < count; ++i)
-      if (crosses(i))
-        address[i] = static_cast<int32_t>(
-            line_.lowest(static_cast<uint64_t>(top), static_cast<uint64_t>(size[i])));
+    const bool any = any_crosses(columns, top, room);
+    for (size_t i = 0; any && i < columns.count; ++i)
+      if (columns.address[i] == top && columns.size[i] > room)
+        columns.address[i] = static_cast<int32_t>(
+            line_.lowest(static_cast<uint64_t>(top), static_cast<uint64_t>(columns.size[i])));
   }
-  int32_t limit = INT32_MAX;
-  for (size_t i = 0; i < count; ++i) limit = std::min(limit, address[i] + size[i]);
-  return limit;
+  return lowest_top(columns);
 }
 
 size_t Packer::choose(const Queue& waiting, const RangeMax<std::plus<>>& load, int32_t limit,

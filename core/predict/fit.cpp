@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
+
+#include "rewind/core/base/parallel.h"
 
 namespace rw {
 
@@ -21,9 +24,9 @@ std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t b
                         int candidates) {
   const int every = settings.checkpoint == "block" ? settings.checkpoint_every : 1;
   settings = settings.plain();
-  std::vector<Mode> all = {{"plain", settings}, {"block checkpoint", settings}};
-  all[1].settings.checkpoint = "block";
-  all[1].settings.checkpoint_every = every;
+  std::vector<Mode> all = {{"block checkpoint", settings}};
+  all[0].settings.checkpoint = "block";
+  all[0].settings.checkpoint_every = every;
   if (batch == 0) return all;
 
   StepSettings planned = settings;
@@ -79,24 +82,50 @@ bool is_dominated(const FitRow& row, const std::vector<FitRow>& rows) {
 }  // namespace
 
 std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions& options) {
+  const StepSettings& wanted = planner.settings();
   std::vector<uint32_t> accumulations = {1};
-  if (planner.settings().accumulate > 1) accumulations.push_back(planner.settings().accumulate);
+  if (wanted.accumulate > 1) accumulations.push_back(wanted.accumulate);
+  std::mutex telling;
+  const auto find = [&](Mode mode, uint32_t accumulate, int64_t guess) {
+    mode.settings.accumulate = accumulate;
+    FitRow row = find_row(planner, mode, bytes, guess);
+    const std::lock_guard lock(telling);
+    if (options.on_row) options.on_row(row);
+    return row;
+  };
+
+  // The plain rows say how large plans are made, the plans what else there is to find.
+  const size_t dtypes = options.dtypes.size();
+  std::vector<std::vector<FitRow>> plain(dtypes);
+  std::vector<std::vector<Mode>> planned(dtypes);
+  parallel_for(dtypes, options.threads, [&](size_t i) {
+    StepSettings settings = wanted;
+    settings.dtype = options.dtypes[i];
+    for (const uint32_t accumulate : accumulations)
+      plain[i].push_back(find({"plain", settings.plain()}, accumulate, wanted.batch));
+    planned[i] = modes(planner, settings, plain[i][0].settings.batch, options.candidates);
+  });
+  struct Search {
+    const Mode& mode;
+    uint32_t accumulate;
+    int64_t guess;
+    FitRow& row;
+  };
   std::vector<FitRow> rows;
-  for (const DType dtype : options.dtypes) {
-    StepSettings wanted = planner.settings();
-    wanted.dtype = dtype;
-    const StepSettings plain{.dtype = dtype, .checkpoint = "none"};
-    int64_t guess = planner.largest_batch(plain, bytes, wanted.batch);
-    for (const Mode& mode : modes(planner, wanted, guess, options.candidates)) {
-      for (const uint32_t accumulate : accumulations) {
-        Mode this_often = mode;
-        this_often.settings.accumulate = accumulate;
-        rows.push_back(find_row(planner, this_often, bytes, guess));
-        guess = rows.back().settings.batch;
-        if (options.on_row) options.on_row(rows.back());
-      }
-    }
+  size_t count = 0;
+  for (size_t i = 0; i < dtypes; ++i) count += (1 + planned[i].size()) * accumulations.size();
+  rows.reserve(count);  // `searches` refers to them
+  std::vector<Search> searches;
+  for (size_t i = 0; i < dtypes; ++i) {
+    rows.insert(rows.end(), plain[i].begin(), plain[i].end());
+    for (const Mode& mode : planned[i])
+      for (const uint32_t accumulate : accumulations)
+        searches.push_back({mode, accumulate, plain[i][0].settings.batch, rows.emplace_back()});
   }
+  parallel_for(searches.size(), options.threads, [&](size_t i) {
+    const Search& s = searches[i];
+    s.row = find(s.mode, s.accumulate, s.guess);
+  });
   const std::vector<FitRow> all = rows;
   std::erase_if(rows, [&](const FitRow& row) { return is_dominated(row, all); });
   return rows;

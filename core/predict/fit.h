@@ -20,8 +20,12 @@ struct FitRow {
 // What fit() tries.
 struct FitOptions {
   std::vector<DType> dtypes = {DType::f32, DType::f16};  // of activations
-  std::function<void(const FitRow&)> on_row = {};        // told of every one that is found, at once
-  int candidates = 8;                                    // plans to measure for budgets
+  // Told of every row that is found, at once; of one at a time.
+  std::function<void(const FitRow&)> on_row = {};
+  int candidates = 8;  // plans to measure for budgets
+  // How many threads make the program and run it dry at a time. With more than one its make() must
+  // stand being called by several.
+  unsigned threads = 1;
 };
 // The largest batches of the planner's program in `bytes` of device memory: for each dtype, without
 // and with recomputation, without and with the settings' accumulation. Rows that another one of

@@ -171,19 +171,32 @@ int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int
   const int64_t most = largest_within(needs, bytes, guess);
   check<ValueError>(most < no_largest, "Planner",
                     "the program's memory must grow with settings.batch, got the same for all");
-  // What is alive fits so far; blocks are a little larger.
+  if (most == 0) return 0;
+  // What is alive fits so far; blocks are larger, in no regular way. By how much says the last
+  // batch that fitted, at first one that may grow as it likes.
   StepForecast found;
-  const auto fits = [&](int64_t batch) {
-    if (batch > most) return false;
+  double blocks_per_peak = 0;
+  const auto reserved = [&](int64_t batch) -> std::optional<uint64_t> {
+    if (batch > most) return std::nullopt;
     tried.batch = batch;
+    ForecastOptions options{.room = Room::blocks, .memory_limit = bytes};
+    const auto measure = [&] {
+      StepForecast made = this->forecast(tried, options);
+      blocks_per_peak = static_cast<double>(made.memory.peak_reserved) /
+                        static_cast<double>(std::max<uint64_t>(1, made.memory.peak));
+      return made;
+    };
     try {
-      found = this->forecast(tried, {.room = Room::blocks, .memory_limit = bytes});
-      return true;
+      found = measure();
+      return found.memory.peak_reserved;
     } catch (const OutOfMemory&) {
-      return false;
+      options.memory_limit = 0;
+      if (blocks_per_peak == 0) measure();
+      const double more = blocks_per_peak * static_cast<double>(*needs(batch));
+      return std::max(bytes + 1, static_cast<uint64_t>(more));
     }
   };
-  const int64_t batch = most == 0 ? 0 : largest(fits, most);
+  const int64_t batch = largest_within(reserved, bytes, most);
   if (!forecast || batch == 0) return batch;
   tried = settings;
   tried.batch = batch;
