@@ -1,5 +1,6 @@
 // Losses. Inputs of a kink (l1, huber, margins) have differences that finite steps do not cross:
 // the values of input_values() are apart.
+#include "rewind/core/ops/ctc.h"
 #include "rewind/core/ops/losses.h"
 #include "tests/op_table.h"
 
@@ -151,9 +152,30 @@ void add_classes(Table& t) {
         [](const Tensors& in) { return cross_entropy(in[0], in[1], in[2]); });
 }
 
+// Lengths stay what they are: losses of impossible ones have no differences.
+void add_ctc(Table& t) {
+  const auto ints = [](const std::vector<int32_t>& values) {
+    return tensor(values, {static_cast<int64_t>(values.size())});
+  };
+  for (const Reduction r : reductions)
+    t.row(fmt::format("ctc_loss, reduction {}", static_cast<int>(r)),
+          {x({7, 3, 5}), index({3, 3}, 5)}, [=](const Tensors& in) {
+            return ctc_loss(log_softmax(in[0], 2), in[1], ints({7, 6, 7}), ints({3, 0, 2}),
+                            {.reduction = r, .zero_infinity = true});
+          });
+  t.row("ctc_loss of a last blank, frames to spare", {x({9, 2, 4}), index({2, 2}, 3)},
+        [=](const Tensors& in) {
+          return ctc_loss(in[0], in[1], ints({9, 5}), ints({2, 1}), {.blank = 3});
+        });
+  t.row("ctc_loss without labels", {x({2, 3, 3}), index({3, 0}, 1)}, [=](const Tensors& in) {
+    return ctc_loss(in[0], in[1], ints({2, 1, 2}), ints({0, 0, 0}));
+  });
+}
+
 }  // namespace
 
 void add_losses(Table& t) {
+  add_ctc(t);
   add_pairs(t);
   add_probabilities(t);
   add_distances(t);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <limits>
 
+#include "rewind/core/ops/ctc.h"
 #include "rewind/core/ops/losses.h"
 #include "tests/message_of.h"
 #include "tests/optim_fixture.h"
@@ -29,6 +30,14 @@ Tensor values(const Shape& shape, int seed, double low, double high, double scal
   return tensor(v, shape);
 }
 
+// Of logits [7, 3, 5].
+Tensor ctc(const Tensor& x, const std::vector<int32_t>& frames, const std::vector<int32_t>& labels,
+           const CtcOptions& options) {
+  const std::vector<int32_t> said = {1, 1, 2, 4, 2, 0, 3, 0, 0};
+  return ctc_loss(log_softmax(x, 2), tensor(said, {3, 3}), tensor(frames, {3}), tensor(labels, {3}),
+                  options);
+}
+
 struct LossCase {
   std::string name;
   std::function<Tensor()> input;
@@ -46,6 +55,7 @@ std::vector<LossCase> cases() {
   const auto x = [=] { return values(s, 1, -3, 3); };
   const auto large = [=] { return values(s, 1, -3, 3, 100); };
   const auto first = [=] { return contiguous(select(values(s, 1, -3, 3), 1, 0)); };
+  const auto speech = [=] { return values({7, 3, 5}, 7, -3, 3); };
   const auto share = [=] { return values(s, 4, 0.05, 0.95); };
   using T = const Tensor&;
 #define CASE(name, input, body)                                                       \
@@ -78,6 +88,11 @@ std::vector<LossCase> cases() {
            cross_entropy(a, ignoring, weight, {.label_smoothing = 0.2f, .ignore_index = 2})),
       CASE(ce_soft, x, cross_entropy(a, soft)),
       CASE(ce_soft_all, x, cross_entropy(a, soft, weight, {.label_smoothing = 0.2f})),
+      CASE(ctc, speech, ctc(a, {7, 5, 6}, {3, 2, 1}, {})),
+      CASE(ctc_sum, speech, ctc(a, {4, 2, 7}, {3, 2, 0}, {.reduction = Reduction::sum})),
+      CASE(ctc_none, speech, ctc(a, {7, 7, 1}, {2, 1, 1}, {.reduction = Reduction::none})),
+      CASE(ctc_blank, speech, ctc(a, {7, 6, 4}, {3, 3, 0}, {.blank = 3})),
+      CASE(ctc_impossible, speech, ctc(a, {3, 1, 5}, {3, 2, 1}, {.zero_infinity = true})),
       CASE(ce_soft_none, x, cross_entropy(a, soft, weight, {.reduction = Reduction::none})),
   };
 #undef CASE

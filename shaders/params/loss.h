@@ -53,3 +53,26 @@ struct SoftCrossEntropyGradParams {
   float smoothing;
   int ignore_index;
 };
+
+// Connectionist temporal classification: x [frames, samples, classes] of log-probabilities. A
+// sample's states are its labels with a blank before, between and behind them, `width` = 2 labels +
+// 2 of them at most (the last one is none). ctc_states: states [samples, 4, width] of targets
+// [samples, labels], frame counts and label counts: per state its class (-1: there is no such
+// state, -2: no class of x), the next state of its class or -1, CTC_FIRST | CTC_SKIPS, and per
+// sample frames and states. threads.x = samples * width. ctc_alpha: alpha [frames, samples, width]:
+// log of the probability of all ways to each state, for the frames [begin, end), from that of begin
+// - 1. ctc_beta: the same from the end, as posteriors [frames, samples, width] of states: NaN where
+// the loss is infinite, 0 where a sample has no such frame; `carry` [samples, width] goes from a
+// call to that of the frames before. One workgroup per sample. ctc_total: loss [samples]; threads.x
+// = samples. ctc_grad: dx (zeros) -= posterior * dloss, summed over the states of a class in their
+// order; threads.x = frames * samples * width.
+#define CTC_FIRST 1  // no state before it has its class
+#define CTC_SKIPS 2  // may follow the label before without the blank between
+#define CTC_MOST_STATES 2048
+#define CTC_NEVER -1e30f  // log of 0: sums of it stay finite
+struct CtcParams {
+  uint offset[6];
+  uint frames, samples, classes, labels, width;
+  uint begin, end;
+  uint blank;
+};

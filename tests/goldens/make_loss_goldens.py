@@ -30,6 +30,14 @@ def focal(a, alpha, gamma):
     return loss * (alpha * pt + (1 - alpha) * (1 - pt)) if alpha >= 0 else loss
 
 
+speech = values(7 * 3 * 5, 7, -3, 3).reshape(7, 3, 5)  # frames, samples, classes
+said = torch.tensor([[1, 1, 2], [4, 2, 0], [3, 0, 0]])
+
+
+def ctc(a, frames, labels, blank=0, **options):
+    return F.ctc_loss(a.log_softmax(2), said, torch.tensor(frames), torch.tensor(labels), blank=blank, **options)
+
+
 CASES = {
     "mse": (x, lambda a: F.mse_loss(a, y, reduction="none")),
     "l1": (x, lambda a: F.l1_loss(a, y)),
@@ -54,6 +62,11 @@ CASES = {
     "ce_smooth": (x, lambda a: F.cross_entropy(a, ignoring, weight=weight, ignore_index=2, label_smoothing=0.2)),
     "ce_soft": (x, lambda a: F.cross_entropy(a, soft)),
     "ce_soft_all": (x, lambda a: F.cross_entropy(a, soft, weight=weight, label_smoothing=0.2)),
+    "ctc": (speech, lambda a: ctc(a, [7, 5, 6], [3, 2, 1])),
+    "ctc_sum": (speech, lambda a: ctc(a, [4, 2, 7], [3, 2, 0], reduction="sum")),
+    "ctc_none": (speech, lambda a: ctc(a, [7, 7, 1], [2, 1, 1], reduction="none")),
+    "ctc_blank": (speech, lambda a: ctc(a, [7, 6, 4], [3, 3, 0], blank=3)),
+    "ctc_impossible": (speech, lambda a: ctc(a, [3, 1, 5], [3, 2, 1], zero_infinity=True)),
     "ce_soft_none": (x, lambda a: F.cross_entropy(a, soft, weight=weight, reduction="none")),
 }
 

@@ -1,0 +1,39 @@
+//! buffers: x:f32:read states:i32:read alpha:f32:read_write
+//! params: CtcParams
+//! local: subgroup
+//! grid: groups
+#include "ctc.glsl"
+
+// Those of the frame before and of this one, in turn.
+shared float ways[2][CTC_MOST_STATES];
+
+void main() {
+  const uint n = group_id();
+  if (n >= p.samples) return;
+  const uint frames = uint(load_states(state_at(n, COUNTS, 0)));
+  const uint end = min(p.end, frames), lane = gl_LocalInvocationID.x, lanes = gl_WorkGroupSize.x;
+  if (p.begin > 0)
+    for (uint s = lane; s < p.width; s += lanes)
+      ways[(p.begin - 1) % 2][s] = load_alpha(((p.begin - 1) * p.samples + n) * p.width + s);
+  barrier();
+  for (uint t = p.begin; t < end; ++t) {
+    const uint before = (t + 1) % 2, row = (t * p.samples + n) * p.width;
+    for (uint s = lane; s < p.width; s += lanes) {
+      const int own = load_states(state_at(n, CLASS, s));
+      float way = CTC_NEVER;
+      if (own >= 0) {
+        if (t == 0) {
+          way = s < 2 ? 0.0 : CTC_NEVER;
+        } else {
+          const bool skips = (load_states(state_at(n, FLAGS, s)) & CTC_SKIPS) != 0;
+          way = log_add(ways[before][s], s >= 1 ? ways[before][s - 1] : CTC_NEVER,
+                        skips ? ways[before][s - 2] : CTC_NEVER);
+        }
+        way = max(way + load_x((t * p.samples + n) * p.classes + uint(own)), CTC_NEVER);
+      }
+      ways[t % 2][s] = way;
+      store_alpha(row + s, way);
+    }
+    barrier();
+  }
+}
