@@ -4,9 +4,6 @@
 //! grid: groups
 #include "ctc.glsl"
 
-// Those of the frame before and of this one, in turn.
-shared float ways[2][CTC_MOST_STATES];
-
 void main() {
   const uint n = group_id();
   if (n >= p.samples) return;
@@ -20,16 +17,17 @@ void main() {
     const uint before = (t + 1) % 2, row = (t * p.samples + n) * p.width;
     for (uint s = lane; s < p.width; s += lanes) {
       const int own = load_states(state_at(n, CLASS, s));
-      float way = CTC_NEVER;
+      float way = LOG_NEVER;
       if (own >= 0) {
         if (t == 0) {
-          way = s < 2 ? 0.0 : CTC_NEVER;
+          way = s < 2 ? 0.0 : LOG_NEVER;
         } else {
           const bool skips = (load_states(state_at(n, FLAGS, s)) & CTC_SKIPS) != 0;
-          way = log_add(ways[before][s], s >= 1 ? ways[before][s - 1] : CTC_NEVER,
-                        skips ? ways[before][s - 2] : CTC_NEVER);
+          way = log_add(ways[before][s], s >= 1 ? ways[before][s - 1] : LOG_NEVER,
+                        skips ? ways[before][s - 2] : LOG_NEVER);
         }
-        way = max(way + load_x((t * p.samples + n) * p.classes + uint(own)), CTC_NEVER);
+        const float x = known(load_x((t * p.samples + n) * p.classes + uint(own)));
+        way = max(way + x, LOG_NEVER);
       }
       ways[t % 2][s] = way;
       store_alpha(row + s, way);

@@ -4,12 +4,9 @@
 //! grid: groups
 #include "ctc.glsl"
 
-// Those of the frame behind and of this one, in turn.
-shared float ways[2][CTC_MOST_STATES];
-
 float posterior_of(float alpha, float beta, float x, float loss) {
   if (!is_finite(loss)) return NAN;
-  const bool possible = alpha > CTC_NEVER / 2 && beta > CTC_NEVER / 2;
+  const bool possible = alpha > LOG_NEVER / 2 && beta > LOG_NEVER / 2;
   return possible ? exp(alpha + beta - x + loss) : 0.0;
 }
 
@@ -21,24 +18,24 @@ void main() {
   const uint lane = gl_LocalInvocationID.x, lanes = gl_WorkGroupSize.x;
   const float loss = load_loss(n);
   for (uint s = lane; s < p.width; s += lanes)
-    ways[p.end % 2][s] = p.end < frames ? load_carry(n * p.width + s) : CTC_NEVER;
+    ways[p.end % 2][s] = p.end < frames ? load_carry(n * p.width + s) : LOG_NEVER;
   barrier();
   for (uint t = p.end; t-- > p.begin;) {
     const uint behind = (t + 1) % 2, row = (t * p.samples + n) * p.width;
     for (uint s = lane; s < p.width; s += lanes) {
       const int own = load_states(state_at(n, CLASS, s));
-      float way = CTC_NEVER, share = 0.0;
+      float way = LOG_NEVER, share = 0.0;
       if (own >= 0 && t < frames) {
         if (t == frames - 1) {
-          way = s + 2 >= count ? 0.0 : CTC_NEVER;
+          way = s + 2 >= count ? 0.0 : LOG_NEVER;
         } else {
           const bool skips =
               s + 2 < count && (load_states(state_at(n, FLAGS, s + 2)) & CTC_SKIPS) != 0;
-          way = log_add(ways[behind][s], s + 1 < count ? ways[behind][s + 1] : CTC_NEVER,
-                        skips ? ways[behind][s + 2] : CTC_NEVER);
+          way = log_add(ways[behind][s], s + 1 < count ? ways[behind][s + 1] : LOG_NEVER,
+                        skips ? ways[behind][s + 2] : LOG_NEVER);
         }
-        const float x = load_x((t * p.samples + n) * p.classes + uint(own));
-        way = max(way + x, CTC_NEVER);
+        const float x = known(load_x((t * p.samples + n) * p.classes + uint(own)));
+        way = max(way + x, LOG_NEVER);
         share = posterior_of(load_alpha(row + s), way, x, loss);
       }
       ways[t % 2][s] = way;

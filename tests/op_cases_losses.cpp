@@ -2,6 +2,7 @@
 // the values of input_values() are apart.
 #include "rewind/core/ops/ctc.h"
 #include "rewind/core/ops/losses.h"
+#include "rewind/core/ops/rnnt.h"
 #include "tests/op_table.h"
 
 namespace rw::test {
@@ -166,6 +167,16 @@ void add_ctc(Table& t) {
   t.row("ctc_loss of a last blank, frames to spare", {x({9, 2, 4}), index({2, 2}, 3)},
         [=](const Tensors& in) {
           return ctc_loss(in[0], in[1], ints({9, 5}), ints({2, 1}), {.blank = 3});
+        });
+  for (const Reduction r : reductions)
+    t.row(fmt::format("rnnt_loss, reduction {}", static_cast<int>(r)),
+          {x({2, 4, 3, 5}), index({2, 2}, 5)}, [=](const Tensors& in) {
+            return rnnt_loss(in[0], in[1], ints({4, 3}), ints({2, 0}), {.reduction = r});
+          });
+  t.row("rnnt_joint_loss in chunks",
+        {x({2, 5, 3}), x({2, 3, 3}), x({4, 3}), x({4}), index({2, 2}, 4)}, [=](const Tensors& in) {
+          return rnnt_joint_loss(in[0], in[1], in[2], in[3], in[4], ints({5, 4}), ints({2, 1}),
+                                 {.blank = 3, .chunk = 2});
         });
   t.row("ctc_loss without labels", {x({2, 3, 3}), index({3, 0}, 1)}, [=](const Tensors& in) {
     return ctc_loss(in[0], in[1], ints({2, 1, 2}), ints({0, 0, 0}));

@@ -134,6 +134,7 @@ TEST_CASE("ctc: without any way the loss is infinite or counts for nothing") {
             .to_vector();
     CHECK(std::isinf(v[0]));
     CHECK(std::isfinite(v[1]));
+    CHECK(std::isinf(ctc_loss(full({3, 2, 4}, NAN), odd, ints({3, 3}), ints({1, 1})).item()));
     const Tensor sure = tensor({0, -INFINITY, -INFINITY, 0}, {2, 1, 2}).set_requires_grad();
     const Tensor loss = ctc_loss(sure, tensor(Labels{1}, {1, 1}), ints({2}), ints({1}));
     CHECK(loss.item() == 0);

@@ -5,6 +5,7 @@
 
 #include "rewind/core/ops/ctc.h"
 #include "rewind/core/ops/losses.h"
+#include "rewind/core/ops/rnnt.h"
 #include "tests/message_of.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
@@ -38,6 +39,13 @@ Tensor ctc(const Tensor& x, const std::vector<int32_t>& frames, const std::vecto
                   options);
 }
 
+// Of logits [2, 4, 3, 5].
+Tensor rnnt(const Tensor& x, const std::vector<int32_t>& frames, const std::vector<int32_t>& labels,
+            const RnntOptions& options) {
+  const std::vector<int32_t> said = {1, 1, 4, 2};
+  return rnnt_loss(x, tensor(said, {2, 2}), tensor(frames, {2}), tensor(labels, {2}), options);
+}
+
 struct LossCase {
   std::string name;
   std::function<Tensor()> input;
@@ -56,6 +64,7 @@ std::vector<LossCase> cases() {
   const auto large = [=] { return values(s, 1, -3, 3, 100); };
   const auto first = [=] { return contiguous(select(values(s, 1, -3, 3), 1, 0)); };
   const auto speech = [=] { return values({7, 3, 5}, 7, -3, 3); };
+  const auto lattice = [=] { return values({2, 4, 3, 5}, 8, -3, 3); };
   const auto share = [=] { return values(s, 4, 0.05, 0.95); };
   using T = const Tensor&;
 #define CASE(name, input, body)                                                       \
@@ -93,6 +102,8 @@ std::vector<LossCase> cases() {
       CASE(ctc_none, speech, ctc(a, {7, 7, 1}, {2, 1, 1}, {.reduction = Reduction::none})),
       CASE(ctc_blank, speech, ctc(a, {7, 6, 4}, {3, 3, 0}, {.blank = 3})),
       CASE(ctc_impossible, speech, ctc(a, {3, 1, 5}, {3, 2, 1}, {.zero_infinity = true})),
+      CASE(rnnt, lattice, rnnt(a, {4, 3}, {2, 1}, {.reduction = Reduction::none})),
+      CASE(rnnt_mean, lattice, rnnt(a, {1, 4}, {0, 2}, {.blank = 3})),
       CASE(ce_soft_none, x, cross_entropy(a, soft, weight, {.reduction = Reduction::none})),
   };
 #undef CASE

@@ -97,8 +97,8 @@ void check_inputs(const Tensor& x, const Tensor& targets, const Tensor& frames,
                     "log_probs must be [T, N, C] of one frame or more, got {}", x);
   check<ShapeError>(targets.rank() == 2 && targets.size(0) == x.size(1), "ctc_loss",
                     "targets must be [N, S] for the N of log_probs, got {} and {}", targets, x);
-  check<ShapeError>(2 * targets.size(1) + 2 <= CTC_MOST_STATES, "ctc_loss",
-                    "targets may have {} labels at most, got {}", CTC_MOST_STATES / 2 - 1, targets);
+  check<ShapeError>(2 * targets.size(1) + 2 <= MOST_WAYS, "ctc_loss",
+                    "targets may have {} labels at most, got {}", MOST_WAYS / 2 - 1, targets);
   for (const Tensor* t : {&frames, &labels})
     check<ShapeError>(t->shape() == Shape{x.size(1)}, "ctc_loss",
                       "lengths must be [N] for the N of log_probs, got {} and {}", *t, x);
@@ -151,15 +151,9 @@ Tensor ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor t
                         TensorList(std::move(log_probs), std::move(targets),
                                    std::move(input_lengths), target_lengths))[0];
   if (options.zero_infinity) losses = masked_fill(losses, isinf(losses), 0);
-  switch (options.reduction) {
-    case Reduction::none:
-      return losses;
-    case Reduction::sum:
-      return sum(std::move(losses));
-    case Reduction::mean:
-      return mean(std::move(losses) / cast(clamp(std::move(target_lengths), 1, 1e9f), DType::f32));
-  }
-  return losses;
+  if (options.reduction == Reduction::mean)
+    losses = std::move(losses) / cast(clamp(std::move(target_lengths), 1, 1e9f), DType::f32);
+  return reduced(std::move(losses), options.reduction);
 }
 
 }  // namespace rw

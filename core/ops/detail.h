@@ -42,6 +42,8 @@ void check_same_float(const Tensor& a, const Tensor& b, const char* op);
 // (layer_norm.cpp).
 Tensor per_channel(const Tensor& weight, float value, const Tensor& x, const char* op);
 
+// The losses one by one, their mean or their sum (losses.cpp).
+Tensor reduced(Tensor losses, Reduction reduction);
 // How many targets are not ignored, at least 1: f32 scalar (loss.cpp).
 Tensor count_valid(const Tensor& target, int ignore_index);
 

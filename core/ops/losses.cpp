@@ -91,11 +91,6 @@ void check_constant(const char* op, const char* what, const Tensor& t) {
                        what);
 }
 
-Tensor reduced(Tensor losses, Reduction reduction) {
-  if (reduction == Reduction::none) return losses;
-  return reduction == Reduction::sum ? sum(std::move(losses)) : mean(std::move(losses));
-}
-
 // The losses of a kind one by one; `positive` may be undefined.
 Tensor pair_losses(PairAttrs attrs, Tensor x, Tensor target, const Tensor& positive = {}) {
   const char* op = pair_ops[attrs.kind].name;
@@ -131,6 +126,11 @@ Tensor weighed(Tensor losses, Tensor weight, const char* op) {
 }
 
 }  // namespace
+
+Tensor detail::reduced(Tensor losses, Reduction reduction) {
+  if (reduction == Reduction::none) return losses;
+  return reduction == Reduction::sum ? sum(std::move(losses)) : mean(std::move(losses));
+}
 
 Tensor mse_loss(Tensor x, Tensor target, Reduction reduction) {
   return reduced(pair_losses({LOSS_MSE, 0, 0}, std::move(x), std::move(target)), reduction);

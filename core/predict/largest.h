@@ -9,12 +9,11 @@
 namespace rw {
 
 // The largest n >= 1 for which `fits(n)` holds, 0 if it does not hold for 1. Whoever fits, smaller
-// ones do too. Gallops away from `guess`, which is tried first, in strides from `stride` on, then
-// halves the interval.
+// ones do too. Gallops away from `guess`, which is tried first, then halves the interval.
 template <class Fits>
-int64_t largest(const Fits& fits, int64_t guess = 1, int64_t stride = 1) {
+int64_t largest(const Fits& fits, int64_t guess = 1) {
   guess = std::max<int64_t>(1, guess);
-  int64_t low = 0, high = 0;
+  int64_t low = 0, high = 0, stride = std::max<int64_t>(1, guess / 64);
   for (int64_t at = guess; high == 0; stride *= 2) {
     if (fits(at)) {
       low = at;

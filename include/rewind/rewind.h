@@ -23,6 +23,7 @@
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/ops/positions.h"
 #include "rewind/core/ops/print.h"
+#include "rewind/core/ops/rnnt.h"
 #include "rewind/core/ops/unbind.h"
 #include "rewind/core/ops/vision.h"
 #include "rewind/core/tensor/tensor.h"

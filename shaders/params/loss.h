@@ -54,6 +54,11 @@ struct SoftCrossEntropyGradParams {
   int ignore_index;
 };
 
+// Ways through a lattice, in logarithms: the log of 0, of which sums stay finite, and how many ways
+// stand side by side at the most.
+#define LOG_NEVER -1e30f
+#define MOST_WAYS 2048
+
 // Connectionist temporal classification: x [frames, samples, classes] of log-probabilities. A
 // sample's states are its labels with a blank before, between and behind them, `width` = 2 labels +
 // 2 of them at most (the last one is none). ctc_states: states [samples, 4, width] of targets
@@ -68,11 +73,23 @@ struct SoftCrossEntropyGradParams {
 // order; threads.x = frames * samples * width.
 #define CTC_FIRST 1  // no state before it has its class
 #define CTC_SKIPS 2  // may follow the label before without the blank between
-#define CTC_MOST_STATES 2048
-#define CTC_NEVER -1e30f  // log of 0: sums of it stay finite
 struct CtcParams {
   uint offset[6];
   uint frames, samples, classes, labels, width;
   uint begin, end;
   uint blank;
+};
+
+// The lattice of a transducer: at frame t and after u labels, `blank` [samples, frames, width] goes
+// to the next frame and `label` of the same shape to the next label. lengths [samples, 2]: frames
+// and labels of each. Diagonals t + u are worked on one after the other, [begin, end) in a call.
+// rnnt_alpha: alpha [samples, frames, width]: log of the probability of all ways to each place.
+// rnnt_total: loss [samples]; threads.x = samples. rnnt_beta: from the end; gradient [2, samples,
+// frames, width] of blank and label times dloss, NaN where the loss is infinite unless dloss is 0;
+// `carry` [samples, width] goes from a call to that of the diagonals before. One workgroup per
+// sample.
+struct RnntParams {
+  uint offset[8];
+  uint samples, frames, width;
+  uint begin, end;
 };

@@ -38,6 +38,25 @@ def ctc(a, frames, labels, blank=0, **options):
     return F.ctc_loss(a.log_softmax(2), said, torch.tensor(frames), torch.tensor(labels), blank=blank, **options)
 
 
+places = values(2 * 4 * 3 * 5, 8, -3, 3).reshape(2, 4, 3, 5)  # samples, frames, labels + 1, classes
+
+
+def rnnt(a, frames, labels, blank=0):
+    """The losses of a transducer, by the recursion of Graves 2012."""
+    losses = []
+    for n in range(2):
+        p = a[n].log_softmax(2)
+        alpha = {}
+        for t in range(frames[n]):
+            for u in range(labels[n] + 1):
+                ways = [alpha[t - 1, u] + p[t - 1, u, blank]] if t > 0 else []
+                ways += [alpha[t, u - 1] + p[t, u - 1, said[n, u - 1]]] if u > 0 else []
+                alpha[t, u] = torch.logsumexp(torch.stack(ways), 0) if ways else torch.zeros(()).double()
+        end = frames[n] - 1, labels[n]
+        losses.append(-alpha[end] - p[end][blank])
+    return torch.stack(losses)
+
+
 CASES = {
     "mse": (x, lambda a: F.mse_loss(a, y, reduction="none")),
     "l1": (x, lambda a: F.l1_loss(a, y)),
@@ -67,6 +86,8 @@ CASES = {
     "ctc_none": (speech, lambda a: ctc(a, [7, 7, 1], [2, 1, 1], reduction="none")),
     "ctc_blank": (speech, lambda a: ctc(a, [7, 6, 4], [3, 3, 0], blank=3)),
     "ctc_impossible": (speech, lambda a: ctc(a, [3, 1, 5], [3, 2, 1], zero_infinity=True)),
+    "rnnt": (places, lambda a: rnnt(a, [4, 3], [2, 1])),
+    "rnnt_mean": (places, lambda a: rnnt(a, [1, 4], [0, 2], blank=3).mean()),
     "ce_soft_none": (x, lambda a: F.cross_entropy(a, soft, weight=weight, reduction="none")),
 }
 

@@ -1,4 +1,5 @@
-// Connectionist temporal classification, by the formulas of Graves et al. 2006 in logarithms.
+// Connectionist temporal classification and transducers, by the formulas of Graves et al. 2006 and
+// Graves 2012 in logarithms.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,12 +12,17 @@ using namespace kernels;
 
 namespace {
 
-constexpr double never = CTC_NEVER;
+constexpr double never = LOG_NEVER;
 
 double log_add(double a, double b, double c) {
   const double top = std::max({a, b, c});
   if (top <= never) return never;
   return top + std::log(std::exp(a - top) + std::exp(b - top) + std::exp(c - top));
+}
+
+// NaN is no logarithm.
+double known(double x) {
+  return std::isnan(x) ? never : x;
 }
 
 // One sample of `states`.
@@ -91,7 +97,7 @@ void ctc_alpha(const Call& call) {
           else
             way = log_add(before(s), s >= 1 ? before(s - 1) : never,
                           state.skips(s) ? before(s - 2) : never);
-          way += x.get((t * p.samples + n) * p.classes + static_cast<uint64_t>(own));
+          way += known(x.get((t * p.samples + n) * p.classes + static_cast<uint64_t>(own)));
         }
         alpha.set((t * p.samples + n) * p.width + s, static_cast<float>(std::max(way, never)));
       }
@@ -136,7 +142,8 @@ void ctc_beta(const Call& call) {
           else
             ways[s] = log_add(behind[s], s + 1 < count ? behind[s + 1] : never,
                               s + 2 < count && state.skips(s + 2) ? behind[s + 2] : never);
-          const double own_x = x.get((t * p.samples + n) * p.classes + static_cast<uint64_t>(own));
+          const double own_x =
+              known(x.get((t * p.samples + n) * p.classes + static_cast<uint64_t>(own)));
           ways[s] = std::max(ways[s] + own_x, never);
           const bool possible = alpha.get(at) > never / 2 && ways[s] > never / 2;
           if (!std::isfinite(loss.get(n)))
@@ -169,6 +176,101 @@ void ctc_grad(const Call& call) {
         dx.set((t * p.samples + n) * p.classes + static_cast<uint64_t>(state.class_of(s)),
                static_cast<float>(-sum * dloss.get(n)));
       }
+  }
+}
+
+namespace {
+
+// One sample of a transducer's lattice.
+struct Lattice {
+  Lattice(const RnntParams& p, const Elements& lengths, uint64_t sample)
+      : frames(static_cast<uint64_t>(lengths.geti(2 * sample))),
+        labels(static_cast<uint64_t>(lengths.geti(2 * sample + 1))),
+        first(sample * p.frames * p.width),
+        width(p.width) {}
+  uint64_t at(uint64_t t, uint64_t u) const { return first + t * width + u; }
+  bool has(uint64_t t, uint64_t u) const { return t < frames && u <= labels; }
+
+  uint64_t frames, labels, first, width;
+};
+
+}  // namespace
+
+void rnnt_alpha(const Call& call) {
+  const auto p = call.params<RnntParams>();
+  const Elements blank = call.in(0), label = call.in(1), lengths = call.in(2);
+  Elements alpha = call.out(3);
+  for (uint64_t n = 0; n < p.samples; ++n) {
+    const Lattice l(p, lengths, n);
+    for (uint64_t d = p.begin; d < p.end; ++d)
+      for (uint64_t u = 0; u <= std::min<uint64_t>(d, p.width - 1); ++u) {
+        const uint64_t t = d - u;
+        if (!l.has(t, u)) continue;
+        const double over =
+            t > 0 ? alpha.get(l.at(t - 1, u)) + known(blank.get(l.at(t - 1, u))) : never;
+        const double up =
+            u > 0 ? alpha.get(l.at(t, u - 1)) + known(label.get(l.at(t, u - 1))) : never;
+        const double way = d == 0 ? 0 : log_add(over, up, never);
+        alpha.set(l.at(t, u), static_cast<float>(std::max(way, never)));
+      }
+  }
+}
+
+void rnnt_total(const Call& call) {
+  const auto p = call.params<RnntParams>();
+  const Elements blank = call.in(0), lengths = call.in(1), alpha = call.in(2);
+  Elements loss = call.out(3);
+  for (uint64_t n = 0; n < p.samples; ++n) {
+    const Lattice l(p, lengths, n);
+    double total = never;
+    if (l.frames > 0) {
+      const uint64_t last = l.at(l.frames - 1, l.labels);
+      total = alpha.get(last) + known(blank.get(last));
+    }
+    loss.set(n, total <= never / 2 ? std::numeric_limits<float>::infinity()
+                                   : static_cast<float>(-total));
+  }
+}
+
+void rnnt_beta(const Call& call) {
+  const auto p = call.params<RnntParams>();
+  const Elements blank = call.in(0), label = call.in(1), lengths = call.in(2), alpha = call.in(3),
+                 loss = call.in(4), dloss = call.in(5);
+  Elements carry = call.out(6), gradient = call.out(7);
+  const uint64_t planes = uint64_t{p.samples} * p.frames * p.width;
+  for (uint64_t n = 0; n < p.samples; ++n) {
+    const Lattice l(p, lengths, n);
+    const double scale = dloss.get(n), total = loss.get(n);
+    const auto of_step = [&](double from, double own, double to) {
+      if (scale == 0) return 0.0;
+      if (!std::isfinite(total)) return std::numeric_limits<double>::quiet_NaN();
+      const double share = from + own + to;
+      return share > never / 2 ? -std::exp(share + total) * scale : 0.0;
+    };
+    std::vector<double> behind = carry.to_doubles(n * p.width, p.width);
+    for (uint64_t d = p.end; d-- > p.begin;) {
+      std::vector<double> ways(p.width, never);
+      for (uint64_t u = 0; u <= std::min<uint64_t>(d, p.width - 1); ++u) {
+        const uint64_t t = d - u, at = l.at(t, u);
+        if (t >= p.frames) continue;
+        double dblank = 0, dlabel = 0;
+        if (l.has(t, u)) {
+          const bool ends = t + 1 == l.frames && u == l.labels;
+          const double over = ends ? 0 : t + 1 < l.frames ? behind[u] : never;
+          const double up = u < l.labels ? behind[u + 1] : never;
+          const double own_blank = known(blank.get(at));
+          const double own_label = u < l.labels ? known(label.get(at)) : never;
+          ways[u] = std::max(log_add(over + own_blank, up + own_label, never), never);
+          dblank = of_step(alpha.get(at), own_blank, over);
+          dlabel = of_step(alpha.get(at), own_label, up);
+        }
+        gradient.set(at, static_cast<float>(dblank));
+        gradient.set(planes + at, static_cast<float>(dlabel));
+      }
+      behind = std::move(ways);
+    }
+    for (uint64_t u = 0; u < p.width; ++u)
+      carry.set(n * p.width + u, static_cast<float>(behind[u]));
   }
 }
 
