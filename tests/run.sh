@@ -154,7 +154,7 @@ run_sanitized() {
   local variables=(ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1)
   # Searches over random programs take most of the time, and no memory that others do not.
   sanitized parallel suite 'tests, address and undefined' -ts=host "${variables[@]}" \
-    '-tce=*random programs*,*plans and eviction*,plan: loading*,*largest batch*,*grows with the logarithm*,dry run: steady*,recompute search*'
+    '-tce=*random programs*,*plans and eviction*,plan: loading*,*largest batch*,*grow*with the logarithm*,dry run: steady*,recompute search*'
   parallel part 'fuzz, address and undefined' "$build/sanitized/tests/fuzz/fuzz" --artifacts "$build/sanitized"
   parallel part 'training, address and undefined' env "${variables[@]}" REWIND_CACHE="$build/sanitized/cache" \
     "$build/sanitized/apps/mnist" --device cpu --images 40 --epochs 1 --accumulate 4 --checkpoint block --quiet
