@@ -4,6 +4,7 @@ machine is not needed to see it. Usage: check_msl.py BUILD/shaders"""
 
 import array
 import glob
+import math
 import os
 import re
 import shutil
@@ -35,12 +36,13 @@ def faults(text):
     """What Metal refuses in a text that spirv-cross wrote."""
     found, threadgroup = [], 0
     for kind, name, size in re.findall(r"^\s*threadgroup (\w+) (\w+)\[(.*?)\];", text, re.M):
-        if not size.isdigit():
+        sizes = size.split("][")  # of one dimension or several
+        if not all(s.isdigit() for s in sizes):
             found.append(f"threadgroup array {name}[{size}]: its size is no literal")
         elif kind not in BYTES:
             found.append(f"threadgroup array {name} of {kind}: its bytes are not known to this check")
         else:
-            threadgroup += BYTES[kind] * int(size)
+            threadgroup += BYTES[kind] * math.prod(map(int, sizes))
     if threadgroup > MOST_THREADGROUP_BYTES:
         found.append(f"{threadgroup} bytes of threadgroup memory, at most {MOST_THREADGROUP_BYTES} are possible")
     if re.search(r"\bdouble[234]?\b", text):
@@ -86,6 +88,8 @@ def check_planted():
         found, _ = convert(module)
         assert len(found) == 1 and "no literal" in found[0], found
     assert faults("  threadgroup float x[8193];") and not faults("  threadgroup float x[8192];")
+    assert faults("  threadgroup float x[2][4097];") and not faults("  threadgroup float x[2][4096];")
+    assert faults("  threadgroup float x[2][gl_WorkGroupSize.x];")
     assert faults("double y = 1;") and faults("device atomic_ulong* p;")
 
 
