@@ -6,6 +6,7 @@
 //! address: only
 //! requires: int64
 #include "depthwise.glsl"
+layout(constant_id = 1) const bool WHOLE = true;  // taps are multiples of TAPS
 
 Words w64 = Words(address_table[1]);
 Words y64 = Words(address_table[2]);

@@ -24,7 +24,7 @@ void load_dy(uint image, uint top, uint left, uint c) {
 }
 
 // The row that is the `place`-th of those that the tile meets, by the rows of dy that meet it.
-void add_row(uint place, uint rows, uint columns) {
+void add_row(uint place) {
   [[unroll]] for (uint r = 0; r < ROWS; ++r)
     [[unroll]] for (uint t = 0; t < TAPS; ++t)
       if (met(r, t) == place)
@@ -51,7 +51,7 @@ void main() {
       [[unroll]] for (uint place = 0; place < ROW_SPAN; ++place) {
         load_span(image, h + reach(place, p.stride_h, p.step_h),
                   int(left * p.stride_w) + p.origin_w + int(tw) * p.step_w, c);
-        add_row(place, p.rows_h - top, p.rows_w - left);
+        add_row(place);
       }
     }
   }

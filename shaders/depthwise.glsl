@@ -17,7 +17,6 @@ uint64_t pack64(vec2 v) { return packUint2x32(floatBitsToUint(v)); }
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer Words { uint64_t data[]; };
 layout(constant_id = 0) const uint STRIDE = 1;  //! 0 1 2
 // Along both axes, with taps that touch. 0: any other.
-layout(constant_id = 1) const bool WHOLE = true;  // taps are multiples of TAPS
 
 #ifdef T_F16
 #define ROWS 2

@@ -25,6 +25,10 @@ double known(double x) {
   return std::isnan(x) ? never : x;
 }
 
+float loss_of(double total) {
+  return total <= never / 2 ? std::numeric_limits<float>::infinity() : static_cast<float>(-total);
+}
+
 // One sample of `states`.
 class States {
  public:
@@ -116,8 +120,7 @@ void ctc_total(const Call& call) {
       const uint64_t last = ((state.frames() - 1) * p.samples + n) * p.width + state.count() - 1;
       total = log_add(alpha.get(last), state.count() > 1 ? alpha.get(last - 1) : never, never);
     }
-    loss.set(n, total <= never / 2 ? std::numeric_limits<float>::infinity()
-                                   : static_cast<float>(-total));
+    loss.set(n, loss_of(total));
   }
 }
 
@@ -227,8 +230,7 @@ void rnnt_total(const Call& call) {
       const uint64_t last = l.at(l.frames - 1, l.labels);
       total = alpha.get(last) + known(blank.get(last));
     }
-    loss.set(n, total <= never / 2 ? std::numeric_limits<float>::infinity()
-                                   : static_cast<float>(-total));
+    loss.set(n, loss_of(total));
   }
 }
 

@@ -55,10 +55,9 @@ ConvDepthwiseParams depthwise_params(const Conv2dParams& p, const Axes& axes, ui
   return q;
 }
 
-std::vector<uint32_t> variant(const ConvDepthwiseParams& q) {
+uint32_t stride_variant(const ConvDepthwiseParams& q) {
   const bool touches = q.step_h == 1 && q.step_w == 1;
-  const bool is_known = touches && q.stride_h == q.stride_w && q.stride_w <= 2;
-  return {is_known ? q.stride_w : 0, q.taps_h % taps == 0 && q.taps_w % taps == 0};
+  return touches && q.stride_h == q.stride_w && q.stride_w <= 2 ? q.stride_w : 0;
 }
 
 // One dispatch for each of `axes`: what it makes of the image of height in_h and width in_w.
@@ -77,8 +76,9 @@ void add_image(Passes& passes, const Conv2dParams& p, bool is_gradient,
     q.n = static_cast<uint32_t>(uint64_t{q.images} * divide_up(q.rows_h, rows_of(a.dtype)) *
                                 divide_up(q.rows_w, columns) * q.words);
     if (q.n == 0) continue;
-    passes.add("conv_depthwise", {a, weight, c}, Access::write, q, q.n, variant(q),
-               flops / static_cast<double>(all.size()));
+    const bool is_whole = q.taps_h % taps == 0 && q.taps_w % taps == 0;
+    passes.add("conv_depthwise", {a, weight, c}, Access::write, q, q.n,
+               {stride_variant(q), is_whole}, flops / static_cast<double>(all.size()));
   }
 }
 
@@ -97,7 +97,8 @@ void add_weight_gradient(Passes& passes, const Conv2dParams& p, Operand x, Opera
   const auto parts = static_cast<uint32_t>(divide_up(tiles, q.tile_chunk));
   q.n = static_cast<uint32_t>(parts * per_part);
   const Operand sums = passes.scratch(uint64_t{parts} * elements, DType::f32);
-  passes.add("conv_depthwise_wgrad", {x, dy, sums}, Access::write, q, q.n, variant(q), flops);
+  passes.add("conv_depthwise_wgrad", {x, dy, sums}, Access::write, q, q.n, {stride_variant(q)},
+             flops);
   add_reduce(passes,
              MatrixReduceParams{.offset = {0, p.offset[2]},
                                 .n = elements,

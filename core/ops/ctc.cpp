@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rewind/core/ops/detail.h"
+#include "rewind/core/ops/lattice.h"
 #include "rewind/core/ops/numeric.h"
 #include "rewind/core/ops/operators.h"
 
@@ -42,15 +42,6 @@ struct Problem {
   Tensor per_state(const Tensor& like) const {
     return empty_on(like, {params.frames, params.samples, params.width}, DType::f32);
   }
-  // Frames of one dispatch: an invocation may make 65535 loop iterations on some drivers, and has
-  // 8 lanes to share them with at the least.
-  uint32_t chunk() const { return std::max(1u, 32768 / (params.width / 4 + 2)); }
-  kernels::CtcParams part(uint32_t begin) const {
-    kernels::CtcParams p = params;
-    p.begin = begin;
-    p.end = std::min(params.frames, begin + chunk());
-    return p;
-  }
 };
 
 // Outputs: losses [N], alpha.
@@ -59,9 +50,10 @@ std::vector<Tensor> ctc_forward(const std::any& attrs, std::span<Tensor> inputs)
   const Problem problem(x, inputs[1], inputs[2], inputs[3], std::any_cast<int32_t>(attrs));
   const auto& p = problem.params;
   Tensor alpha = problem.per_state(x), loss = empty_on(x, {p.samples}, DType::f32);
-  for (uint32_t begin = 0; begin < p.frames; begin += problem.chunk())
-    launch("ctc_alpha", {in(x), in(problem.states), inout(alpha)}, problem.part(begin),
+  for_each_part(p, p.frames, false, [&](const kernels::CtcParams& part) {
+    launch("ctc_alpha", {in(x), in(problem.states), inout(alpha)}, part,
            {.threads = {p.samples, 1, 1}});
+  });
   launch("ctc_total", {in(problem.states), in(alpha), out(loss)}, p,
          {.threads = {p.samples, 1, 1}});
   return {std::move(loss), std::move(alpha)};
@@ -73,11 +65,11 @@ std::vector<Tensor> ctc_vjp(Record& r, std::span<Tensor> dys) {
   const auto& p = problem.params;
   const Tensor alpha = r.output(1), posterior = problem.per_state(x);
   const Tensor carry = full({p.samples, p.width}, 0, DType::f32, x.device().shared_from_this());
-  const uint32_t chunk = problem.chunk(), parts = (p.frames + chunk - 1) / chunk;
-  for (uint32_t i = parts; i-- > 0;)
+  for_each_part(p, p.frames, true, [&](const kernels::CtcParams& part) {
     launch("ctc_beta",
            {in(x), in(problem.states), in(alpha), in(r.output(0)), inout(carry), out(posterior)},
-           problem.part(i * chunk), {.threads = {p.samples, 1, 1}});
+           part, {.threads = {p.samples, 1, 1}});
+  });
   Tensor dx = full(x.shape(), 0, DType::f32, x.device().shared_from_this());
   launch("ctc_grad", {in(problem.states), in(posterior), in(dloss), inout(dx)}, p,
          {.threads = {u(posterior.numel()), 1, 1}});
@@ -102,14 +94,7 @@ void check_inputs(const Tensor& x, const Tensor& targets, const Tensor& frames,
   for (const Tensor* t : {&frames, &labels})
     check<ShapeError>(t->shape() == Shape{x.size(1)}, "ctc_loss",
                       "lengths must be [N] for the N of log_probs, got {} and {}", *t, x);
-  for (const Tensor* t : {&targets, &frames, &labels})
-    check<DTypeError>(t->dtype() == DType::i32, "ctc_loss",
-                      "targets and lengths must be i32, got {}", *t);
-  check(blank >= 0 && blank < x.size(2), "ctc_loss", "the blank must be one of {} classes, got {}",
-        x.size(2), blank);
-  check_indices("ctc_loss", "targets", targets, x.size(2) - 1);
-  check_indices("ctc_loss", "input_lengths", frames, x.size(0));
-  check_indices("ctc_loss", "target_lengths", labels, targets.size(1));
+  check_sequences("ctc_loss", targets, frames, labels, x.size(0), x.size(2), blank);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/detail.h"
+#include "rewind/core/ops/lattice.h"
 #include "rewind/core/ops/numeric.h"
 #include "rewind/core/ops/operators.h"
 
@@ -28,18 +28,8 @@ kernels::RnntParams lattice_params(const Tensor& blank) {
           .end = 0};
 }
 
-// Calls `run` for all diagonals, in parts: an invocation may make 65535 loop iterations on some
-// drivers, and has 4 lanes to share them with at the least.
-template <class Run>
-void for_each_part(kernels::RnntParams p, bool backwards, const Run& run) {
-  const uint32_t diagonals = p.frames + p.width - 1;
-  const uint32_t chunk = std::max(1u, 32768 / (p.width / 4 + 2));
-  const uint32_t parts = (diagonals + chunk - 1) / chunk;
-  for (uint32_t i = 0; i < parts; ++i) {
-    p.begin = (backwards ? parts - 1 - i : i) * chunk;
-    p.end = std::min(diagonals, p.begin + chunk);
-    run(p);
-  }
+uint32_t diagonals(const kernels::RnntParams& p) {
+  return p.frames + p.width - 1;
 }
 
 std::vector<Tensor> lattice_forward(const std::any&, std::span<Tensor> inputs) {
@@ -48,7 +38,7 @@ std::vector<Tensor> lattice_forward(const std::any&, std::span<Tensor> inputs) {
   const kernels::RnntParams params = lattice_params(blank);
   Tensor alpha = empty_on(blank, blank.shape(), DType::f32);
   Tensor loss = empty_on(blank, {params.samples}, DType::f32);
-  for_each_part(params, false, [&](const kernels::RnntParams& p) {
+  for_each_part(params, diagonals(params), false, [&](const kernels::RnntParams& p) {
     launch("rnnt_alpha", {in(blank), in(label), in(lengths), inout(alpha)}, p,
            {.threads = {p.samples, 1, 1}});
   });
@@ -65,7 +55,7 @@ std::vector<Tensor> lattice_vjp(Record& r, std::span<Tensor> dys) {
                             blank.device().shared_from_this());
   const Tensor gradient =
       empty_on(blank, {2, params.samples, params.frames, params.width}, DType::f32);
-  for_each_part(params, true, [&](const kernels::RnntParams& p) {
+  for_each_part(params, diagonals(params), true, [&](const kernels::RnntParams& p) {
     launch("rnnt_beta",
            {in(blank), in(label), in(lengths), in(r.output(1)), in(r.output(0)), in(dloss),
             inout(carry), out(gradient)},
@@ -141,14 +131,7 @@ void check_lattice(int64_t samples, int64_t frames, int64_t width, int64_t class
   for (const Tensor* t : {&input_lengths, &target_lengths})
     check<ShapeError>(t->shape() == Shape{samples}, "rnnt_loss", "lengths must be [{}], got {}",
                       samples, *t);
-  for (const Tensor* t : {&targets, &input_lengths, &target_lengths})
-    check<DTypeError>(t->dtype() == DType::i32, "rnnt_loss",
-                      "targets and lengths must be i32, got {}", *t);
-  check(blank >= 0 && blank < classes, "rnnt_loss", "the blank must be one of {} classes, got {}",
-        classes, blank);
-  check_indices("rnnt_loss", "targets", targets, classes - 1);
-  check_indices("rnnt_loss", "input_lengths", input_lengths, frames);
-  check_indices("rnnt_loss", "target_lengths", target_lengths, width - 1);
+  check_sequences("rnnt_loss", targets, input_lengths, target_lengths, frames, classes, blank);
 }
 
 }  // namespace

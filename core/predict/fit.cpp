@@ -109,22 +109,21 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
     const Mode& mode;
     uint32_t accumulate;
     int64_t guess;
-    FitRow& row;
+    size_t row;
   };
   std::vector<FitRow> rows;
-  size_t count = 0;
-  for (size_t i = 0; i < dtypes; ++i) count += (1 + planned[i].size()) * accumulations.size();
-  rows.reserve(count);  // `searches` refers to them
   std::vector<Search> searches;
   for (size_t i = 0; i < dtypes; ++i) {
     rows.insert(rows.end(), plain[i].begin(), plain[i].end());
     for (const Mode& mode : planned[i])
-      for (const uint32_t accumulate : accumulations)
-        searches.push_back({mode, accumulate, plain[i][0].settings.batch, rows.emplace_back()});
+      for (const uint32_t accumulate : accumulations) {
+        searches.push_back({mode, accumulate, plain[i][0].settings.batch, rows.size()});
+        rows.emplace_back();
+      }
   }
   parallel_for(searches.size(), options.threads, [&](size_t i) {
     const Search& s = searches[i];
-    s.row = find(s.mode, s.accumulate, s.guess);
+    rows[s.row] = find(s.mode, s.accumulate, s.guess);
   });
   const std::vector<FitRow> all = rows;
   std::erase_if(rows, [&](const FitRow& row) { return is_dominated(row, all); });
