@@ -14,16 +14,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
+const std::string optimizer_prefix = "optimizer.";
 constexpr const char* format_name = "rewind-checkpoint-2";
 
 // Everything in the model's own layout: nothing is converted on the way.
-StateDict all_tensors(const TrainingState& state) {
+StateDict all_tensors(const TrainingState& state, const Optimizer::NamedState& optimizer) {
   StateDict tensors;
-  const auto add = [&](const char* part, const std::string& name, const Tensor& tensor) {
+  const auto add = [&](const std::string& part, const std::string& name, const Tensor& tensor) {
     tensors.push_back({part + name, tensor});
   };
   for (const auto& [name, tensor] : state_dict(state.model)) add("model.", name, tensor);
-  for (const auto& [name, tensor] : state.optimizer.state()) add("optimizer.", name, tensor);
+  for (const auto& [name, tensor] : optimizer) add(optimizer_prefix, name, tensor);
   for (const auto& [name, tensor] : state.extra) add("extra.", name, tensor);
   return tensors;
 }
@@ -72,7 +73,11 @@ TrainingPosition checked_position(const SafetensorsFile& file) {
 }
 
 void fill(const TrainingState& state, const SafetensorsFile& file) {
-  load_tensors(file, all_tensors(state));
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : file.tensors())
+    if (name.starts_with(optimizer_prefix)) names.push_back(name.substr(optimizer_prefix.size()));
+  load_tensors(file, all_tensors(state, state.optimizer.state_to_fill(names)));
+  state.optimizer.state_filled();
   state.generator.seed(number_at<uint64_t>(file, "rng_seed"));
   state.generator.set_position(number_at<uint64_t>(file, "rng_position"));
 }
@@ -140,7 +145,7 @@ void save_snapshot(const fs::path& path, const TrainingState& state,
   check(position.step >= 0 && position.epoch >= 0 && position.index >= 0, "snapshot",
         "step, epoch and index must be >= 0, got {}, {} and {}", position.step, position.epoch,
         position.index);
-  write_safetensors(path, all_tensors(state),
+  write_safetensors(path, all_tensors(state, state.optimizer.state()),
                     {{"format", format_name},
                      {"step", std::to_string(position.step)},
                      {"epoch", std::to_string(position.epoch)},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "rewind/core/ops/indexing.h"
+#include "rewind/core/ops/lockstep.h"
 #include "rewind/core/ops/operators.h"
 #include "rewind/nn/init.h"
 
@@ -49,10 +50,11 @@ BatchNorm2d::BatchNorm2d(int64_t channels, float eps, float momentum)
 Tensor BatchNorm2d::forward(Tensor x) {
   if (!is_training())
     return batch_norm_with(std::move(x), running_mean, running_var, weight, bias, eps_);
-  check<ShapeError>(exchange || x.numel() / x.size(-1) > 1, "BatchNorm2d",
+  check<ShapeError>(exchange || Lockstep::exchange() || x.numel() / x.size(-1) > 1, "BatchNorm2d",
                     "training needs more than one value per channel, got x {}", x);
-  BatchNormResult result = batch_norm(std::move(x), weight, bias, eps_, exchange);
-  update_running(result.mean, result.var, result.rows);
+  const auto joins = exchange ? exchange : Lockstep::exchange();
+  BatchNormResult result = batch_norm(std::move(x), weight, bias, eps_, joins);
+  if (!joins || joins->is_first()) update_running(result.mean, result.var, result.rows);
   return std::move(result.y);
 }
 

@@ -1,6 +1,11 @@
 #include "rewind/optim/accumulate.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+
+#include "rewind/core/ops/lockstep.h"
 
 namespace rw {
 
@@ -9,27 +14,45 @@ Accumulate::Accumulate(Optimizer&& optimizer, uint32_t micro_batches)
   check(micro_batches > 0, "accumulate", "at least one micro-batch per update is needed, got 0");
 }
 
-void Accumulate::backward(const Tensor& loss, float weight) {
+void Accumulate::begin_window() {
+  Optimizer::zero_grad();
+  if (micro_batches_ > 1) place_gradients();
+  unit_ = 0;
+  total_ = 0;
+}
+
+void Accumulate::add(const Tensor& loss, float weight) {
   check(weight >= 0 && std::isfinite(weight), "accumulate", "the weight must be >= 0, got {}",
         weight);
-  check<AutogradError>(!has_gradient_, "accumulate",
-                       "backward() must run once per step(); add the losses of a micro-batch");
-  if (position_ == 0) {
-    Optimizer::zero_grad();
-    if (micro_batches_ > 1) place_gradients();
-    unit_ = 0;
-    total_ = 0;
-  }
-  if (weight == 0) {  // an empty micro-batch: its mean loss may well be NaN
-    has_gradient_ = true;
-    return;
-  }
+  if (weight == 0) return;  // an empty micro-batch: its mean loss may well be NaN
   // Relative weights keep scaled gradients as small as those of the plain optimizer, and equal
   // weights exact.
   if (unit_ == 0) unit_ = weight;
-  Optimizer::backward(loss, weight / unit_);
   total_ += weight / unit_;
+  Optimizer::backward(loss, weight / unit_);
+}
+
+void Accumulate::backward(const Tensor& loss, float weight) {
+  check<AutogradError>(!has_gradient_, "accumulate",
+                       "backward() must run once per step(); add the losses of a micro-batch");
+  if (position_ == 0) begin_window();
+  add(loss, weight);
   has_gradient_ = true;
+}
+
+bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count) {
+  check<AutogradError>(
+      position_ == 0 && !has_gradient_, "accumulate",
+      "run_together() must begin a window, got {} of {} micro-batches in it; flush() first",
+      position_, micro_batches_);
+  check(count <= micro_batches_, "accumulate", "a window has {} micro-batches, got {}",
+        micro_batches_, count);
+  begin_window();
+  Lockstep(count ? count : micro_batches_).run([&](uint32_t i) {
+    const MicroBatch one = forward(i);
+    add(one.loss, one.weight);
+  });
+  return flush();
 }
 
 bool Accumulate::step() {
@@ -52,21 +75,70 @@ void Accumulate::zero_grad() {
   if (position_ == 0 && !has_gradient_) Optimizer::zero_grad();
 }
 
-void Accumulate::check_between_windows() const {
-  check<AutogradError>(position_ == 0 && !has_gradient_, "accumulate",
-                       "the state can be saved and loaded only between updates, got {} of {} "
-                       "micro-batches; flush() first",
-                       position_, micro_batches_);
-}
+namespace {
+
+constexpr const char* window_name = "accumulate.window";
+const std::string gradient_prefix = "accumulate.gradient.";
+
+}  // namespace
 
 Optimizer::NamedState Accumulate::state() const {
-  check_between_windows();
-  return Optimizer::state();
+  check<AutogradError>(
+      !has_gradient_, "accumulate",
+      "the state can be saved and loaded only after step() has ended the micro-batch");
+  NamedState all = Optimizer::state();
+  if (position_ == 0) return all;
+  const auto total = std::bit_cast<std::array<int32_t, 2>>(total_);
+  const int32_t numbers[] = {static_cast<int32_t>(position_), std::bit_cast<int32_t>(unit_),
+                             total[0], total[1]};
+  Tensor window = empty({4}, DType::i32, device().shared_from_this());
+  window.copy_from(std::span<const int32_t>(numbers));
+  all.emplace_back(window_name, window);
+  for (const FlatParameters::Slot& slot : parameters().slots())
+    if (const Tensor gradient = slot.parameter.grad())
+      all.emplace_back(gradient_prefix + slot.name, gradient.detach());
+  return all;
 }
 
-void Accumulate::load_state(const NamedState& saved) {
-  check_between_windows();
-  Optimizer::load_state(saved);
+Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& names) {
+  check<AutogradError>(position_ == 0 && !has_gradient_, "accumulate",
+                       "a state can be loaded only between updates, got {} of {} micro-batches; "
+                       "flush() first",
+                       position_, micro_batches_);
+  NamedState all = Optimizer::state();
+  const auto has = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (!has(window_name)) return all;
+  begin_window();
+  window_ = empty({4}, DType::i32, device().shared_from_this());
+  all.emplace_back(window_name, window_);
+  for (const FlatParameters::Slot& slot : parameters().slots()) {
+    if (!has(gradient_prefix + slot.name)) continue;
+    TensorImpl& impl = slot.parameter.impl();
+    const PurposeScope purpose(Purpose::gradient);
+    impl.grad = impl.grad_place
+                    ? impl.grad_place
+                    : empty(slot.parameter.shape(), DType::f32, device().shared_from_this());
+    all.emplace_back(gradient_prefix + slot.name, impl.grad);
+  }
+  return all;
+}
+
+void Accumulate::state_filled() {
+  if (!window_) return;
+  const std::vector<int32_t> numbers = std::exchange(window_, {}).to_ints();
+  unit_ = std::bit_cast<float>(numbers[1]);
+  total_ = std::bit_cast<double>(std::array{numbers[2], numbers[3]});
+  const auto position = static_cast<uint32_t>(numbers[0]);
+  check<FileError>(
+      position > 0 && position < micro_batches_ && unit_ >= 0 && std::isfinite(unit_) &&
+          total_ >= 0 && std::isfinite(total_),
+      "accumulate",
+      "the saved state is {} micro-batches into a window: windows must have more, got {}", position,
+      micro_batches_);
+  position_ = position;
+  if (total_ > 0) gradients_are_scaled();
 }
 
 }  // namespace rw

@@ -1,9 +1,18 @@
 // Accumulate: n micro-batches share one update, in the memory of one micro-batch.
 #pragma once
 
+#include <functional>
+
 #include "rewind/optim/optimizer.h"
 
 namespace rw {
+
+// What a micro-batch gives: its loss, of one element, and its weight as Accumulate::backward takes
+// it.
+struct MicroBatch {
+  Tensor loss;
+  float weight = 1;
+};
 
 // Accumulate(Adam(parameters), 100) is Adam that updates at every 100th step(), with the weighted
 // mean of the 100 gradients: none is dropped, sums are f32, and bias correction, schedule, weight
@@ -19,6 +28,13 @@ class Accumulate : public Optimizer {
   void backward(const Tensor& loss, float weight = 1) override;
   // Ends a micro-batch; at the n-th queues the update and returns true.
   bool step() override;
+  // A whole window whose micro-batches run side by side (core/ops/lockstep.h): BatchNorm normalises
+  // over all of them, forward and backward, as it would in the one large batch; everything else is
+  // as in backward() and step(). forward(i) runs micro-batch i. All of them are in memory where
+  // they wait for each other, so give the model segments: what is left then is what they keep, and
+  // one micro-batch's segment. `count`: a shorter window, 0: all of it. Whether an update was
+  // queued.
+  bool run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count = 0);
   // Queues an update from the micro-batches since the last one, with their weights' sum as divisor.
   // False if there were none. For the end of an epoch.
   bool flush();
@@ -29,18 +45,23 @@ class Accumulate : public Optimizer {
   uint32_t micro_batches() const { return micro_batches_; }  // of a window
   uint32_t position() const { return position_; }            // micro-batches in the window so far
 
-  // Only between windows: a window's gradients are not part of the state.
+  // Inside a window its gradients and how far it is are part of the state: a run goes on there bit
+  // for bit. AutogradError between backward() and step(), and where a state is loaded into a
+  // window.
   NamedState state() const override;
-  void load_state(const NamedState& saved) override;
+  NamedState state_to_fill(const std::vector<std::string>& names) override;
+  void state_filled() override;
 
  private:
-  void check_between_windows() const;
+  void begin_window();
+  void add(const Tensor& loss, float weight);
 
   uint32_t micro_batches_;
   uint32_t position_ = 0;
   bool has_gradient_ = false;  // of this micro-batch
   float unit_ = 0;    // first positive weight of the window; the others count relative to it
   double total_ = 0;  // sum of the window's relative weights
+  Tensor window_;     // position, unit and total of a window that is being loaded
 };
 
 }  // namespace rw

@@ -190,7 +190,14 @@ Optimizer::NamedState Optimizer::state() const {
 }
 
 void Optimizer::load_state(const NamedState& saved) {
-  copy_state(saved, state());
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : saved) names.push_back(name);
+  copy_state(saved, state_to_fill(names));
+  state_filled();
+}
+
+Optimizer::NamedState Optimizer::state_to_fill(const std::vector<std::string>&) {
+  return state();
 }
 
 void Optimizer::copy_state(const NamedState& saved, const NamedState& target) {

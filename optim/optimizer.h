@@ -63,7 +63,11 @@ class Optimizer {
   using NamedState = std::vector<std::pair<std::string, Tensor>>;
   virtual NamedState state() const;
   // Copies into state(); throws FileError for a missing name or another shape.
-  virtual void load_state(const NamedState& saved);
+  void load_state(const NamedState& saved);
+  // The same for readers of files: what a saved state of these names is to be copied into, and
+  // what follows when that has been done.
+  virtual NamedState state_to_fill(const std::vector<std::string>& names);
+  virtual void state_filled() {}
 
   static void copy_state(const NamedState& saved, const NamedState& target);  // the same for others
 
@@ -83,6 +87,7 @@ class Optimizer {
   bool update(float weight);
 
   void place_gradients() { parameters_.place_gradients(); }  // for gradients that outlive a step
+  void gradients_are_scaled() { has_scaled_ = true; }        // where they came from a file
 
  private:
   void prepare(float weight);

@@ -89,13 +89,13 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step) {
     step(i);
     if (progress.due(i + 1)) show(i + 1, progress);
     const bool stops = InterruptScope::signal() != 0;
-    // Between updates only: the gradients of a window are not part of a snapshot.
-    if (snapshots_ && optimizer_.position() == 0 &&
-        (stops || i + 1 - saved >= options_.steps_per_snapshot)) {
+    // Between updates if that can wait: the gradients of a window make a snapshot larger.
+    const bool is_due = i + 1 - saved >= options_.steps_per_snapshot;
+    if (snapshots_ && (stops || (is_due && optimizer_.position() == 0))) {
       write_snapshot(i + 1);
       saved = i + 1;
     }
-    if (stops && (saved == i + 1 || !snapshots_)) stop(i + 1);
+    if (stops) stop(i + 1);
   }
   planned_.after_steps();
   finish_window(optimizer_);

@@ -13,6 +13,7 @@ namespace rw {
 
 class Autocast;
 class Generator;
+class Lockstep;
 class Tape;
 
 // The state of one thread.
@@ -20,6 +21,7 @@ struct ThreadState {
   Context context;                                // what it is doing
   int no_grad = 0;                                // NoGrad scopes that are alive
   std::vector<const Autocast*> autocasts;         // that are alive and enabled, innermost last
+  Lockstep* lockstep = nullptr;                   // of which it is a part
   Generator* generator = nullptr;                 // of a GeneratorScope; null: the process's
   std::optional<std::shared_ptr<Device>> device;  // of a DeviceScope; none: the process's
   std::optional<bool> checkpoints_blocks;         // none: as the environment says

@@ -49,6 +49,8 @@ struct BatchNormAttrs {
   float eps;
   int64_t rows;                                  // of all parts
   std::shared_ptr<StatisticsExchange> exchange;  // or null
+  // What the exchange gave, for replays: other parts may be elsewhere by then.
+  std::shared_ptr<std::optional<BatchStatistics>> known;
 };
 
 BatchStatistics statistics_of(const Tensor& x) {
@@ -79,16 +81,20 @@ void check_statistics(const BatchStatistics& s, int64_t channels) {
 }
 
 std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
-  const auto& [eps, rows, exchange] = std::any_cast<const BatchNormAttrs&>(attrs);
+  const auto& a = std::any_cast<const BatchNormAttrs&>(attrs);
   const Tensor x = contiguous(inputs[0]);
-  BatchStatistics all = statistics_of(x);
-  if (exchange) {
-    all = exchange->combine(std::move(all));
+  const bool is_replay = a.known && *a.known;
+  // On another device the record is run again for its memory alone.
+  const bool has_known = is_replay && &(*a.known)->mean.device() == &x.device();
+  BatchStatistics all = has_known ? **a.known : statistics_of(x);
+  if (a.exchange && !is_replay) {
+    all = a.exchange->combine(std::move(all));
     check_statistics(all, x.size(-1));
-    check<ShapeError>(all.rows == rows, "batch_norm",
-                      "the exchange's statistics must be of its {} rows, got {}", rows, all.rows);
+    check<ShapeError>(all.rows == a.rows, "batch_norm",
+                      "the exchange's statistics must be of its {} rows, got {}", a.rows, all.rows);
+    *a.known = all;
   }
-  Tensor y = normalise(x, all.mean, all.var, inputs[1], inputs[2], eps);
+  Tensor y = normalise(x, all.mean, all.var, inputs[1], inputs[2], a.eps);
   return {std::move(y), std::move(all.mean), std::move(all.var)};
 }
 
@@ -144,7 +150,7 @@ std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
 
 std::vector<Tensor> with_vjp(Record& r, std::span<Tensor> dy) {
   std::vector<Tensor> grads = gradients(r, std::move(dy[0]), r.input(0), r.input(3), r.input(4),
-                                        r.input(1), {r.attributes<float>(), 1, {}}, false);
+                                        r.input(1), {r.attributes<float>(), 1, {}, {}}, false);
   grads.resize(5);
   return grads;
 }
@@ -196,7 +202,8 @@ BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps,
                            std::shared_ptr<StatisticsExchange> exchange) {
   check_inputs(x, {&weight, &bias});
   const int64_t own = x.numel() / x.size(-1), rows = exchange ? exchange->rows(own) : own;
-  auto outputs = apply(batch_norm_op, BatchNormAttrs{eps, rows, std::move(exchange)},
+  auto known = exchange ? std::make_shared<std::optional<BatchStatistics>>() : nullptr;
+  auto outputs = apply(batch_norm_op, BatchNormAttrs{eps, rows, std::move(exchange), known},
                        TensorList(std::move(x), std::move(weight), std::move(bias)));
   return {std::move(outputs[0]), outputs[1].detach(), outputs[2].detach(), rows};
 }

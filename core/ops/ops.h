@@ -258,7 +258,8 @@ BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts);
 
 // What joins a batch that is normalised in parts: over devices (PyTorch's SyncBatchNorm), or over
 // micro-batches. Every part makes the same calls in the same order: rows() and combine() once per
-// batch_norm(), combine() again where a checkpoint replays it, sum() once per gradient.
+// batch_norm(), sum() once per gradient. Where a checkpoint replays it, the record has the
+// statistics.
 class StatisticsExchange {
  public:
   virtual ~StatisticsExchange() = default;
@@ -268,6 +269,8 @@ class StatisticsExchange {
   virtual BatchStatistics combine(BatchStatistics own) = 0;
   // All parts' sums from this part's [2, C] f32: of dy * xhat and of dy.
   virtual Tensor sum(Tensor own) = 0;
+  // Whether this part updates what all of them share, as the running statistics of one module.
+  virtual bool is_first() { return true; }
 };
 
 // What batch_norm() gives.
