@@ -4,8 +4,6 @@
 #include <numeric>
 #include <queue>
 
-#include "rewind/core/recompute/tuning.h"
-
 namespace rw {
 
 namespace {
@@ -25,8 +23,7 @@ class CutSelection {
         if (uses[v].saved) saved[i] += static_cast<double>(graph.values[v].bytes);
         const auto last_reader = std::min<int64_t>(uses[v].last_reader, last - 1);
         if (last_reader <= first + i) continue;
-        const double crossing = static_cast<double>(graph.values[v].bytes) *
-                                (uses[v].is_heavy ? 1 : Tuning::light_weight);
+        const auto crossing = static_cast<double>(graph.values[v].bytes);
         crossing_[i + 1] += crossing;
         crossing_[last_reader - first + 1] -= crossing;
       }
@@ -73,7 +70,7 @@ class CutSelection {
   }
 
   uint32_t first_, count_;
-  std::vector<double> crossing_;  // weighted bytes, by cut
+  std::vector<double> crossing_;  // bytes, by cut
   std::vector<double> weight_;    // of the stage that starts at a cut
   std::vector<uint32_t> next_, previous_;
 };

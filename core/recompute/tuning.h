@@ -35,10 +35,6 @@ struct Tuning {
   static constexpr uint32_t longest_options = 16, most_option_records = 512;
   static constexpr size_t most_options = 12;
 
-  // ---- where a chain is cut (cuts.cpp)
-  // What a byte of a light value counts for where it crosses a cut: it is better dropped.
-  static constexpr double light_weight = 2;
-
   // ---- after the programme (polish.cpp, speed.cpp)
   // Values that are tried one by one, and records of all plans that are tried.
   static constexpr size_t single_tries = 64, polish_work = 400'000;
