@@ -54,8 +54,8 @@ std::vector<Tensor> with_gradients(Tensor y, std::initializer_list<Tensor> leave
   return all;
 }
 
-// f32 values on which conversions to f16 differ: ties, the last that is finite and the first that
-// is not, denormals and ties among them, zeros.
+// f32 values on which conversions to f16 and bf16 differ: ties, the last that is finite and the
+// first that is not, denormals and ties among them, zeros.
 std::vector<float> hard_to_round() {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> values = {
@@ -67,22 +67,30 @@ std::vector<float> hard_to_round() {
   return values;  // 48: whole words of any kind
 }
 
-std::vector<Tensor> to_f16(DType) {
+std::vector<Tensor> to_16_bits(DType) {
   const std::vector<float> values = hard_to_round();
   const auto count = static_cast<int64_t>(values.size());
   const Tensor x = tensor(values, {count});
-  const Tensor words = cast(x, DType::f16);
-  // Every second element: stored one by one.
-  const Tensor single = cast(slice(concat({x, x}, 0), 0, 1, 2 * count, 2), DType::f16);
-  return {words, single};
+  std::vector<Tensor> all;
+  for (const DType half : {DType::f16, DType::bf16}) {
+    all.push_back(cast(x, half));
+    // Every second element: stored one by one.
+    all.push_back(cast(slice(concat({x, x}, 0), 0, 1, 2 * count, 2), half));
+  }
+  return all;
 }
 
-std::vector<Tensor> from_f16(DType) {
+std::vector<Tensor> from_16_bits(DType) {
   std::vector<uint16_t> halves(65536);
   std::iota(halves.begin(), halves.end(), uint16_t{0});
-  const Tensor x = empty({256, 256}, DType::f16);
-  write_elements(x, 0, x.numel(), halves.data());
-  return {cast(x, DType::f32), cast(transpose(x, 0, 1), DType::f32)};
+  std::vector<Tensor> all;
+  for (const DType half : {DType::f16, DType::bf16}) {
+    const Tensor x = empty({256, 256}, half);
+    write_elements(x, 0, x.numel(), halves.data());
+    all.push_back(cast(x, DType::f32));
+    all.push_back(cast(transpose(x, 0, 1), DType::f32));
+  }
+  return all;
 }
 
 std::vector<Tensor> elementwise(DType t) {
@@ -158,8 +166,8 @@ std::vector<Tensor> indices(DType t) {
   return with_gradients(embedding(table, tensor(rows, {7})), {table});
 }
 
-const Check checks[] = {{"conversion to f16", to_f16, true},
-                        {"conversion from f16", from_f16, true},
+const Check checks[] = {{"conversion to 16 bits", to_16_bits, true},
+                        {"conversion from 16 bits", from_16_bits, true},
                         {"long loops", long_loops, true},
                         {"elementwise functions", elementwise},
                         {"reductions", reductions},

@@ -28,7 +28,7 @@ MakeSteps steps_of(const Config& config, LossOf<Model> loss_of) {
     return [=] {
       Tensor loss;
       {
-        const Autocast half(settings.dtype, settings.dtype == DType::f16);
+        const Autocast half(settings.dtype, settings.dtype != DType::f32);
         loss = loss_of(*model, settings.batch, settings.dtype);
       }
       optimizer->backward(loss);

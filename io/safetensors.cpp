@@ -152,7 +152,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
                        const Metadata& given, std::optional<DType> float_dtype,
                        Checksums checksums) {
   check<DTypeError>(!float_dtype || is_float(*float_dtype), "safetensors",
-                    "floats can be stored as f32 or f16, got {}",
+                    "floats can be stored as f32, f16 or bf16, got {}",
                     name(float_dtype.value_or(DType::f32)));
   const std::vector<Planned> plan = plan_file(tensors, float_dtype);
   Metadata metadata = given;

@@ -98,7 +98,7 @@ json page_data(const MemoryTrace& trace) {
   for (int p = 0; p < purpose_count; ++p) data["purposes"].push_back(name(static_cast<Purpose>(p)));
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::replay, Phase::update})
     data["phases"].push_back(name(phase));
-  for (const DType dtype : {DType::f32, DType::f16, DType::i32, DType::u8})
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
     data["dtypes"].push_back(name(dtype));
   data["strings"] = strings.texts();
   return data;

@@ -19,7 +19,7 @@ constexpr int64_t piece_elements = 1 << 20;  // bounds what is in host memory at
 struct Half {
   uint16_t bits;
 };
-struct BFloat16 {
+struct Brain {
   uint16_t bits;
 };
 
@@ -32,8 +32,8 @@ float to_float(double x) {
 float to_float(Half x) {
   return from_half(x.bits);
 }
-float to_float(BFloat16 x) {
-  return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
+float to_float(Brain x) {
+  return from_brain(x.bits);
 }
 
 void convert(float x, float& y) {
@@ -41,6 +41,9 @@ void convert(float x, float& y) {
 }
 void convert(float x, Half& y) {
   y.bits = to_half(x);
+}
+void convert(float x, Brain& y) {
+  y.bits = to_brain(x);
 }
 
 template <class Body>
@@ -73,7 +76,7 @@ bool upload_floats_as(std::string_view dtype, std::span<const std::byte> bytes,
   if (dtype == "F64") return upload_floats<double, To>(bytes, target), true;
   if (dtype == "F32") return upload_floats<float, To>(bytes, target), true;
   if (dtype == "F16") return upload_floats<Half, To>(bytes, target), true;
-  if (dtype == "BF16") return upload_floats<BFloat16, To>(bytes, target), true;
+  if (dtype == "BF16") return upload_floats<Brain, To>(bytes, target), true;
   return false;
 }
 
@@ -108,7 +111,8 @@ void upload_dense(std::string_view dtype, std::span<const std::byte> bytes, cons
     return upload_wide_integers(bytes, target, what);
   const bool done =
       (target.dtype() == DType::f32 && upload_floats_as<float>(dtype, bytes, target)) ||
-      (target.dtype() == DType::f16 && upload_floats_as<Half>(dtype, bytes, target));
+      (target.dtype() == DType::f16 && upload_floats_as<Half>(dtype, bytes, target)) ||
+      (target.dtype() == DType::bf16 && upload_floats_as<Brain>(dtype, bytes, target));
   check<FileError>(done, "read", "{} is needed as {}, got {}", what, name(target.dtype()), dtype);
 }
 
@@ -127,7 +131,7 @@ size_t stored_size(std::string_view dtype) {
 }
 
 std::string_view stored_name(DType dtype) {
-  constexpr std::string_view names[] = {"F32", "F16", "I32", "U8"};
+  constexpr std::string_view names[] = {"F32", "F16", "BF16", "I32", "U8"};
   return names[static_cast<int>(dtype)];
 }
 
@@ -142,14 +146,16 @@ void download(const Tensor& source, DType dtype,
     bytes.resize(static_cast<size_t>(count) * size_of(dense.dtype()));
     read_elements(dense, first, count, bytes.data());
     if (dtype == dense.dtype()) return piece(bytes);
-    if (dtype == DType::f16) {
-      std::vector<Half> halves(static_cast<size_t>(count));
-      convert_all<float>(bytes, halves);
-      return piece(std::as_bytes(std::span(halves)));
-    }
-    std::vector<float> floats(static_cast<size_t>(count));
-    convert_all<Half>(bytes, floats);
-    piece(std::as_bytes(std::span(floats)));
+    const auto give = [&]<class To>(std::vector<To> values) {
+      values.resize(static_cast<size_t>(count));
+      if (dense.dtype() == DType::f32) convert_all<float>(bytes, values);
+      if (dense.dtype() == DType::f16) convert_all<Half>(bytes, values);
+      if (dense.dtype() == DType::bf16) convert_all<Brain>(bytes, values);
+      piece(std::as_bytes(std::span(values)));
+    };
+    if (dtype == DType::f32) give(std::vector<float>());
+    if (dtype == DType::f16) give(std::vector<Half>());
+    if (dtype == DType::bf16) give(std::vector<Brain>());
   });
 }
 

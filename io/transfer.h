@@ -12,10 +12,10 @@ namespace rw {
 // Element types of files, as safetensors spells them. All are little-endian, like the hosts that
 // this framework runs on.
 size_t stored_size(std::string_view dtype);  // bytes per element; 0: unknown
-std::string_view stored_name(DType dtype);   // "F32", "F16", "I32", "U8"
+std::string_view stored_name(DType dtype);   // "F32", "F16", "BF16", "I32", "U8"
 
 // Calls `piece` with consecutive pieces of the tensor's elements as `dtype`, in row-major order.
-// f32 and f16 are converted to each other.
+// Floats are converted to each other.
 void download(const Tensor& source, DType dtype,
               const std::function<void(std::span<const std::byte>)>& piece);
 

@@ -11,7 +11,7 @@ namespace rw::init {
 void zeros_(const Tensor& t);
 void ones_(const Tensor& t);
 void constant_(const Tensor& t, float value);
-// Uniform in [low, high), and normal. f32 or f16.
+// Uniform in [low, high), and normal. f32, f16 or bf16.
 void uniform_(Tensor t, float low, float high, Generator& generator = default_generator());
 void normal_(Tensor t, float mean, float std, Generator& generator = default_generator());
 

@@ -6,7 +6,7 @@
 namespace rw {
 
 // g * v / |v|, with the norm of each v[i] over all axes but the first: v [O, ...], g of O elements,
-// [O] or [O, 1, ...] -> the shape of v. f32 or f16, in f32; ShapeError.
+// [O] or [O, 1, ...] -> the shape of v. f32, f16 or bf16, in f32; ShapeError.
 Tensor weight_norm(Tensor v, Tensor g);
 
 // Linear whose weight is weight_norm(weight_v, weight_g), made anew in each forward: PyTorch's

@@ -39,7 +39,7 @@ float b[WORD][WIDTH];  // WORD values of k by this lane's columns
 
 #ifdef T_F16
 vec4 unpack64(uint64_t word) { return unpack_halves(unpackUint2x32(word)); }
-float element32(uint word, uint i) { return unpackHalf2x16(word >> ((i & 1) * 16)).x; }
+float element32(uint word, uint i) { return unpack_pair(word >> ((i & 1) * 16)).x; }
 #else
 vec2 unpack64(uint64_t word) { return uintBitsToFloat(unpackUint2x32(word)); }
 float element32(uint word, uint i) { return uintBitsToFloat(word); }
@@ -53,7 +53,7 @@ void clear_tile() {
 // DEPTH values of k of row i, from element e on.
 void load_row(uint i, uint e) {
 #ifdef T_F16
-  const vec2 v = unpackHalf2x16(x32.data[e / 2]);
+  const vec2 v = unpack_pair(x32.data[e / 2]);
   a[i][0] = v.x;
   a[i][1] = v.y;
 #else

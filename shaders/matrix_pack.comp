@@ -7,7 +7,7 @@
 // Operands rewritten for the matrix kernels: whole words, near each other.
 float element(uint i) {
 #ifdef T_F16  // a word is loaded faster than a half
-  return unpackHalf2x16(x_uint[(p.offset[0] + i) / 2] >> ((p.offset[0] + i & 1) * 16)).x;
+  return unpack_pair(x_uint[(p.offset[0] + i) / 2] >> ((p.offset[0] + i & 1) * 16)).x;
 #else
   return load_x(i);
 #endif

@@ -1,7 +1,7 @@
 """Writes the GLSL in front of a kernel: parameters, bindings and their accessors."""
 
-DTYPES = ("f32", "f16", "i32", "u8")
-ALIGN = {"uint": 4, "float": 4, "int": 4, "float16_t": 2, "f16vec4": 8, "uvec2": 8, "uvec4": 16}
+DTYPES = ("f32", "f16", "i32", "u8")  # what is written for f16 runs for bf16 too: see BRAIN
+ALIGN = {"uint": 4, "float": 4, "int": 4, "float16_t": 2, "uint16_t": 2, "f16vec4": 8, "uvec2": 8, "uvec4": 16}
 
 HEAD = """#version 460
 #extension GL_GOOGLE_include_directive : require
@@ -22,6 +22,15 @@ uint thread_id() { return group_id() * gl_WorkGroupSize.x + gl_LocalInvocationID
 # and turns what is too large into 65504 (AMD's v_cvt_pkrtz_f16_f32). The self-check finds out.
 PACKS_HALVES = "layout(constant_id = 102) const bool PACKS_HALVES = true;\n"
 
+# Whether the 16-bit floats of a call are bf16: the upper halves of f32.
+BRAIN = """layout(constant_id = 103) const bool BRAIN = false;
+uint brain_bits(float x) {
+  uint bits = floatBitsToUint(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 0x40u;  // NaN stays one
+  return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;  // to nearest even
+}
+"""
+
 # In place of packHalf2x16 on devices without 16-bit storage: SwiftShader's turns infinity into NaN and
 # lets it spill into the other half. Rounds to nearest even, as float16_t does.
 PACK_HALF = """uint half_bits(float x) {
@@ -36,8 +45,14 @@ PACK_HALF = """uint half_bits(float x) {
 uint half_pair(vec2 v) { return half_bits(v.x) | half_bits(v.y) << 16; }
 """
 
-HALVES = """vec4 unpack_halves(uvec2 w) { return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y)); }
-uvec2 pack_halves(vec4 v) { return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)); }
+HALVES = """vec2 unpack_pair(uint w) {
+  return BRAIN ? uintBitsToFloat(uvec2(w << 16, w & 0xffff0000u)) : unpackHalf2x16(w);
+}
+uint pack_pair(vec2 v) {
+  return BRAIN ? brain_bits(v.x) | brain_bits(v.y) << 16 : packHalf2x16(v);
+}
+vec4 unpack_halves(uvec2 w) { return vec4(unpack_pair(w.x), unpack_pair(w.y)); }
+uvec2 pack_halves(vec4 v) { return uvec2(pack_pair(v.xy), pack_pair(v.zw)); }
 """
 
 BYTES = """ivec4 unpack_bytes(uint w) { return ivec4((uvec4(w) >> uvec4(0u, 8u, 16u, 24u)) & 255u); }
@@ -98,11 +113,15 @@ void load8_{n}(uint i, out ivec4 lo, out ivec4 hi) {{
     if packed:
         single = f"""float load_{n}(uint i) {{
   uint e = {o} + i;
-  return unpackHalf2x16({n}_uint[e >> 1] >> ((e & 1) * 16)).x;
+  return unpack_pair({n}_uint[e >> 1] >> ((e & 1) * 16)).x;
 }}
 """
     else:
-        single = f"float load_{n}(uint i) {{ return float({n}_float16_t[{o} + i]); }}\n"
+        single = f"""float load_{n}(uint i) {{
+  if (BRAIN) return uintBitsToFloat(uint({n}_uint16_t[{o} + i]) << 16);
+  return float({n}_float16_t[{o} + i]);
+}}
+"""
     return single + f"""vec4 load4_{n}(uint i) {{ return unpack_halves({n}_uvec2[({o} + i) >> 2]); }}
 void load8_{n}(uint i, out vec4 lo, out vec4 hi) {{
   uvec4 w = {n}_uvec4[({o} + i) >> 3];
@@ -137,31 +156,36 @@ void store8_{n}(uint i, ivec4 lo, ivec4 hi) {{
         return f"""void store_{n}(uint i, float v) {{
   uint e = {o} + i, shift = (e & 1) * 16;
   atomicAnd({n}_uint[e >> 1], ~(0xffffu << shift));
-  atomicOr({n}_uint[e >> 1], packHalf2x16(vec2(v, 0.0)) << shift);
+  atomicOr({n}_uint[e >> 1], (pack_pair(vec2(v, 0.0)) & 0xffffu) << shift);
 }}
-void store2_{n}(uint i, vec2 v) {{ {n}_uint[({o} + i) >> 1] = packHalf2x16(v); }}
+void store2_{n}(uint i, vec2 v) {{ {n}_uint[({o} + i) >> 1] = pack_pair(v); }}
 void store4_{n}(uint i, vec4 v) {{ {n}_uvec2[({o} + i) >> 2] = pack_halves(v); }}
 void store8_{n}(uint i, vec4 lo, vec4 hi) {{
   {n}_uvec4[({o} + i) >> 3] = uvec4(pack_halves(lo), pack_halves(hi));
 }}
 """
-    return f"""void store_{n}(uint i, float v) {{ {n}_float16_t[{o} + i] = float16_t(v); }}
+    return f"""void store_{n}(uint i, float v) {{
+  if (BRAIN)
+    {n}_uint16_t[{o} + i] = uint16_t(brain_bits(v));
+  else
+    {n}_float16_t[{o} + i] = float16_t(v);
+}}
 void store2_{n}(uint i, vec2 v) {{
-  if (PACKS_HALVES) {{
-    {n}_uint[({o} + i) >> 1] = packHalf2x16(v);
+  if (BRAIN || PACKS_HALVES) {{
+    {n}_uint[({o} + i) >> 1] = pack_pair(v);
   }} else {{
     store_{n}(i, v.x);
     store_{n}(i + 1, v.y);
   }}
 }}
 void store4_{n}(uint i, vec4 v) {{
-  if (PACKS_HALVES)
+  if (BRAIN || PACKS_HALVES)
     {n}_uvec2[({o} + i) >> 2] = pack_halves(v);
   else
     {n}_f16vec4[({o} + i) >> 2] = f16vec4(v);
 }}
 void store8_{n}(uint i, vec4 lo, vec4 hi) {{
-  if (PACKS_HALVES) {{
+  if (BRAIN || PACKS_HALVES) {{
     {n}_uvec4[({o} + i) >> 3] = uvec4(pack_halves(lo), pack_halves(hi));
   }} else {{
     store4_{n}(i, lo);
@@ -190,12 +214,14 @@ def write(m, v, extensions, params):
     out += "" if v.packed else PACKS_HALVES
     out += f'#include "params/common.h"\n#include "{params}"\nlayout(push_constant, std430) uniform Push {{ {m.params} p; }};\n'
     out += GRID_1D if m.grid != "3d" else ""
-    out += (ADDRESS_HEAD if v.address else "") + (PACK_HALF if v.packed else "") + HALVES + BYTES
+    out += (ADDRESS_HEAD if v.address else "") + BRAIN + (PACK_HALF if v.packed else "") + HALVES + BYTES
     for i, b in enumerate(m.buffers):
         dtype = v.types.get(b.type, b.type)
         arrays = dict.fromkeys([element(dtype, v.packed), "uint", "uvec2", "uvec4"])
-        if dtype == "f16" and not v.packed and b.access != "read":
-            arrays["f16vec4"] = None
+        if dtype == "f16" and not v.packed:
+            arrays["uint16_t"] = None
+            if b.access != "read":
+                arrays["f16vec4"] = None
         out += declare(i, b.name, b.access, arrays, v.address)
         offset = f"p.offset[{i}]"
         out += loads(b.name, offset, dtype, v.packed) if b.access != "write" else ""

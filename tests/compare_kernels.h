@@ -50,11 +50,11 @@ inline std::vector<float> integers(size_t n, float lo, float hi, uint32_t seed =
 }
 
 inline void encode(float value, DType t, std::byte* to) {
-  const uint16_t half = to_half(value);
+  const uint16_t half = to_16_bits(t, value);
   const int32_t integer = is_float(t) ? 0 : static_cast<int32_t>(value);
   const uint8_t byte = static_cast<uint8_t>(integer);
   const void* from = t == DType::f32   ? static_cast<const void*>(&value)
-                     : t == DType::f16 ? static_cast<const void*>(&half)
+                     : is_half(t)      ? static_cast<const void*>(&half)
                      : t == DType::i32 ? static_cast<const void*>(&integer)
                                        : &byte;
   std::memcpy(to, from, size_of(t));
@@ -69,8 +69,9 @@ inline float decode(DType t, const std::byte* from) {
       std::memcpy(&value, from, 4);
       return value;
     case DType::f16:
+    case DType::bf16:
       std::memcpy(&half, from, 2);
-      return from_half(half);
+      return from_16_bits(t, half);
     case DType::i32:
       std::memcpy(&integer, from, 4);
       return static_cast<float>(integer);
@@ -87,7 +88,7 @@ class KernelComparison {
     return only.get();
   }
 
-  // Relative to 1 + |expected|; f16 outputs also get their own rounding.
+  // Relative to 1 + |expected|; 16-bit outputs also get their own rounding.
   double tolerance = 2e-5;
 
   // Calls the kernel with several element offsets on both backends: the outputs agree and no other
@@ -160,7 +161,8 @@ class KernelComparison {
   bool equal(DType t, float actual, float expected) const {
     if (std::isnan(expected)) return std::isnan(actual);
     if (!is_float(t) || std::isinf(expected)) return actual == expected;
-    const double limit = t == DType::f16 ? std::max(tolerance, 1e-3) : tolerance;
+    const double rounding = t == DType::f16 ? 1e-3 : t == DType::bf16 ? 8e-3 : 0;
+    const double limit = std::max(tolerance, rounding);
     return std::abs(double{actual} - expected) <= limit * (1 + std::abs(expected));
   }
 

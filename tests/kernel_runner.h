@@ -62,7 +62,7 @@ class KernelRunner {
 
  private:
   static void encode(float value, DType dtype, std::byte* to) {
-    const uint16_t half = to_half(value);
+    const uint16_t half = to_16_bits(dtype, value);
     const int32_t integer = is_float(dtype) ? 0 : static_cast<int32_t>(value);
     const uint8_t byte = static_cast<uint8_t>(integer);
     switch (dtype) {
@@ -70,6 +70,7 @@ class KernelRunner {
         std::memcpy(to, &value, 4);
         break;
       case DType::f16:
+      case DType::bf16:
         std::memcpy(to, &half, 2);
         break;
       case DType::i32:
@@ -90,8 +91,9 @@ class KernelRunner {
         std::memcpy(&value, from, 4);
         return value;
       case DType::f16:
+      case DType::bf16:
         std::memcpy(&half, from, 2);
-        return from_half(half);
+        return from_16_bits(dtype, half);
       case DType::i32:
         std::memcpy(&integer, from, 4);
         return static_cast<float>(integer);

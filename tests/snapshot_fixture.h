@@ -31,7 +31,7 @@ class Run {
     const std::vector<int32_t> labels = {seed % 3, (seed + 1) % 3, 2, 0};
     Tensor loss;
     {
-      const Autocast autocast(dtype_, dtype_ == DType::f16);
+      const Autocast autocast(dtype_, dtype_ != DType::f32);
       loss = cross_entropy(model_(x), tensor(labels, {4}));
     }
     optimizer_.backward(loss);

@@ -76,7 +76,7 @@ void compare_with_goldens(DType dtype, double tolerance) {
   BertForPreTraining model(small_config(0));
   fill_from_hash(model);
   const SmallBatch data;
-  const Autocast autocast(dtype, dtype == DType::f16);
+  const Autocast autocast(dtype, dtype != DType::f32);
   const Tensor hidden = model.forward(data.input);
   const Tensor token_logits = model.token_logits(hidden, data.positions);
   Tensor predicted;
@@ -108,7 +108,7 @@ Outcome run_once(int checkpoint_every, DType dtype) {
   const SmallBatch data;
   Tensor loss;
   {
-    const Autocast autocast(dtype, dtype == DType::f16);
+    const Autocast autocast(dtype, dtype != DType::f32);
     const Tensor hidden = model.forward(data.input);
     loss = model.token_loss(hidden, data.positions, data.targets) +
            cross_entropy(model.next_sentence_logits(hidden), data.labels);

@@ -30,7 +30,7 @@ void resnet_steps(DType dtype, CheckpointMode mode) {
       const std::vector<int32_t> labels = {1, 2, 3};
       Tensor loss;
       {
-        const Autocast autocast(dtype, dtype == DType::f16);
+        const Autocast autocast(dtype, dtype != DType::f32);
         loss = cross_entropy(model(x), tensor(labels, {3}));
       }
       optimizer.backward(loss, 3);
@@ -50,7 +50,7 @@ void bert_steps(DType dtype, int every) {
   const std::vector<int32_t> ids(2 * 24, 5), at = {1, 4, 30}, targets = {7, 8, 9};
   for (int i = 0; i < 3; ++i) {
     {
-      const Autocast autocast(dtype, dtype == DType::f16);
+      const Autocast autocast(dtype, dtype != DType::f32);
       const Tensor hidden = model.forward({.ids = tensor(ids, {2, 24})});
       const Tensor loss = model.token_loss(hidden, tensor(at, {3}), tensor(targets, {3}));
       optimizer.backward(loss);
@@ -141,7 +141,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     train(
         model,
         [&] {
-          const Autocast autocast(dtype, dtype == DType::f16);
+          const Autocast autocast(dtype, dtype != DType::f32);
           const Tensor x = full({8, 224, 224, 3}, 0, dtype);
           return cross_entropy(model(x), tensor(std::vector<int32_t>(8), {8}));
         },

@@ -52,7 +52,7 @@ struct Array {
   Array(DType t, uint32_t at, size_t n, uint32_t seed)
       : dtype(t), offset(at), values(rw::test::values(n, -1, 1, seed)) {
     for (float& v : values)
-      if (t == DType::f16) v = from_half(to_half(v));
+      if (is_half(t)) v = from_16_bits(t, to_16_bits(t, v));
   }
 };
 
@@ -101,8 +101,9 @@ void run_and_check(const char* kernel, const std::array<const Array*, 3>& arrays
     const size_t width = size_of(arrays[2]->dtype);
     const size_t at = bindings[2].range.offset + (arrays[2]->offset + index) * width;
     const double got = decode(arrays[2]->dtype, &after[at]);
-    const double rounding =
-        arrays[2]->dtype == DType::f16 ? 1e-3 * std::abs(exact.value) + 1e-6 : 0;
+    const DType stored = arrays[2]->dtype;
+    const double step = stored == DType::f16 ? 1e-3 : stored == DType::bf16 ? 8e-3 : 0;
+    const double rounding = step * std::abs(exact.value) + (is_half(stored) ? 1e-6 : 0);
     if (!(std::abs(got - exact.value) <= 4e-6 * exact.magnitude + rounding + 1e-7) && wrong++ == 0)
       first = fmt::format("c[{}] is {} instead of {}", index, got, exact.value);
     std::copy_n(&memory[at], width, &after[at]);  // whatever still differs was not to be written
@@ -267,9 +268,12 @@ TEST_CASE("matmul: layouts, edges and types") {
         for (const bool tb : {false, true}) {
           check_matmul({m, n, k, ta, tb}, DType::f32, DType::f32);
           check_matmul({m, n, k, ta, tb}, DType::f16, DType::f16);
+          check_matmul({m, n, k, ta, tb}, DType::bf16, DType::bf16);
         }
     check_matmul({33, 65, 17}, DType::f16, DType::f32);
     check_matmul({33, 66, 17}, DType::f32, DType::f16);
+    check_matmul({33, 66, 17}, DType::f32, DType::bf16);
+    check_matmul({33, 65, 17}, DType::bf16, DType::f32);
   }
 }
 
@@ -301,7 +305,7 @@ TEST_CASE("matmul: long sums are split") {
   if (!vulkan()) return;
   for (const char* variant : variants()) {
     const Forced forced(variant);
-    for (const DType t : {DType::f32, DType::f16}) {
+    for (const DType t : {DType::f32, DType::f16, DType::bf16}) {
       check_matmul({9, 20, 5003, true, false}, t, DType::f32);
       check_matmul({16, 16, 8192, false, true}, t, t);
     }
@@ -332,7 +336,7 @@ TEST_CASE("conv2d, conv2d_dgrad, conv2d_wgrad") {
   for (const char* variant : variants()) {
     const Forced forced(variant);
     for (const ConvCase& c : cases)
-      for (const DType t : {DType::f32, DType::f16}) check_conv(c, t);
+      for (const DType t : {DType::f32, DType::f16, DType::bf16}) check_conv(c, t);
   }
 }
 

@@ -72,6 +72,12 @@ Evaluation evaluate_row(const OpCase& row, DType dtype = DType::f32) {
   return evaluate(make_inputs(row, dtype), row.run);
 }
 
+double tolerance(const OpCase& row, DType dtype) {
+  return dtype == DType::f16    ? row.f16_tolerance
+         : dtype == DType::bf16 ? 8 * row.f16_tolerance  // three bits less
+                                : row.f32_tolerance;
+}
+
 // ---- views: the same values at other places in a larger tensor
 enum class ViewKind { shifted, transposed, every_second };
 
@@ -118,32 +124,32 @@ TEST_CASE("ops: gradients against finite differences" * doctest::test_suite("hos
   for_each_row(cpu().device, check_gradients);
 }
 
-TEST_CASE("ops: vulkan against cpu, f32 and f16") {
+TEST_CASE("ops: vulkan against cpu, f32, f16 and bf16") {
   if (!vulkan()) return;
-  for (const DType dtype : {DType::f32, DType::f16}) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     std::vector<Evaluation> expected;
     for_each_row(cpu().device,
                  [&](const OpCase& row) { expected.push_back(evaluate_row(row, dtype)); });
     size_t next = 0;
     for_each_row(vulkan()->device, [&](const OpCase& row) {
       const Evaluation& e = expected.at(next++);
-      check_close(evaluate_row(row, dtype), e,
-                  dtype == DType::f16 ? row.f16_tolerance : row.f32_tolerance,
+      check_close(evaluate_row(row, dtype), e, tolerance(row, dtype),
                   fmt::format("{} in {}", row.name, name(dtype)));
     });
   }
 }
 
-TEST_CASE("ops: f16 against f32 on the cpu" * doctest::test_suite("host")) {
-  std::vector<Evaluation> expected;
-  for_each_row(cpu().device, [&](const OpCase& row) {
-    Tensors inputs = make_inputs(row, DType::f16);  // the same rounded values in f32
-    for (Tensor& t : inputs)
-      if (t.dtype() == DType::f16)
-        t = cast(t.detach(), DType::f32).set_requires_grad(t.requires_grad());
-    const Evaluation wide = evaluate(inputs, row.run);
-    check_close(evaluate_row(row, DType::f16), wide, 2 * row.f16_tolerance, row.name + " in f16");
-  });
+TEST_CASE("ops: f16 and bf16 against f32 on the cpu" * doctest::test_suite("host")) {
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for_each_row(cpu().device, [&](const OpCase& row) {
+      Tensors inputs = make_inputs(row, dtype);  // the same rounded values in f32
+      for (Tensor& t : inputs)
+        if (is_half(t.dtype()))
+          t = cast(t.detach(), DType::f32).set_requires_grad(t.requires_grad());
+      const Evaluation wide = evaluate(inputs, row.run);
+      check_close(evaluate_row(row, dtype), wide, 2 * tolerance(row, dtype),
+                  fmt::format("{} in {}", row.name, name(dtype)));
+    });
 }
 
 TEST_CASE("ops: views give the same values as dense tensors") {

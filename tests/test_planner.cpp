@@ -46,7 +46,7 @@ class Net : public Module {
 };
 
 void train_on(Net& net, Adam& adam, const StepSettings& s, Tensor x) {
-  const Autocast autocast(s.dtype, s.dtype == DType::f16);
+  const Autocast autocast(s.dtype, s.dtype != DType::f32);
   adam.backward(mean(square(net(std::move(x)))));
   adam.step();
   adam.zero_grad();

@@ -55,7 +55,7 @@ HostValues run_once(int every, DType dtype) {
   const Tensor src = source().set_requires_grad();
   Tensor y;
   {
-    const Autocast autocast(dtype, dtype == DType::f16);
+    const Autocast autocast(dtype, dtype != DType::f32);
     y = cast(model.forward(src, target(), {}, {.causal = true}), DType::f32);
   }
   CHECK(Tape::current()->stats().segments == static_cast<size_t>(every ? 5 : 0));

@@ -50,7 +50,7 @@ Outcome run_once(const ResNetConfig& config, const How& how) {
   const Tensor target = tensor(labels, {2});
   Tensor loss;
   {
-    const Autocast autocast(how.dtype, how.dtype == DType::f16);
+    const Autocast autocast(how.dtype, how.dtype != DType::f32);
     const CheckpointScope scope(how.outer);
     loss = cross_entropy(model(x), target);
   }

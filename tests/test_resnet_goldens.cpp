@@ -88,7 +88,7 @@ Errors compare(const Golden& golden, DType dtype) {
   for (const auto& [name, view] : torch_state_dict(model)) fill_from_hash(name, view);
   const Tensor images = cast(tensor(hashed(golden.images, 4 * 48 * 48 * 3), {4, 48, 48, 3}), dtype);
   const std::vector<int32_t> labels = {3, 1, 4, 5};
-  const Autocast autocast(dtype, dtype == DType::f16);
+  const Autocast autocast(dtype, dtype != DType::f32);
   Errors errors;
   {
     const NoGrad guard;

@@ -168,9 +168,9 @@ TEST_CASE("self-check: planted faults are found and named") {
     return faults.empty() ? "" : faults.front();
   };
   CHECK(find_faults(make_cpu_backend).empty());
-  CHECK(first_fault(saturates).starts_with("conversion to f16: output 0: element 7"));
-  CHECK(first_fault(truncates).starts_with("conversion to f16"));
-  CHECK(first_fault(flushes_denormals).starts_with("conversion to f16"));
+  CHECK(first_fault(saturates).starts_with("conversion to 16 bits: output 0: element 7"));
+  CHECK(first_fault(truncates).starts_with("conversion to 16 bits"));
+  CHECK(first_fault(flushes_denormals).starts_with("conversion to 16 bits"));
   CHECK(first_fault(loses_a_lane).starts_with("layer_norm in f16: output 0: element 5"));
   CHECK(first_fault(throws) == "attention in f32: [test] the pipeline cannot be made");
   CHECK(first_fault(has_no_attention).empty());
@@ -210,7 +210,7 @@ TEST_CASE("self-check: a device that is wrong in any case is an error that says 
   } catch (const DeviceError& e) {
     const std::string text = e.what();
     CHECK(text.find("[self-check]") == 0);
-    CHECK(text.find("conversion to f16: output 0") != std::string::npos);
+    CHECK(text.find("conversion to 16 bits: output 0") != std::string::npos);
   }
 }
 

@@ -43,10 +43,10 @@ void fill(Backend& backend, BufferRange range, DType dtype, uint32_t first, uint
 std::vector<std::byte> element(DType dtype, float value) {
   std::vector<std::byte> out(size_of(dtype));
   const int32_t i = static_cast<int32_t>(value);
-  const uint16_t h = to_half(value);
-  const void* from = dtype == DType::f32   ? static_cast<const void*>(&value)
-                     : dtype == DType::f16 ? static_cast<const void*>(&h)
-                                           : static_cast<const void*>(&i);
+  const uint16_t h = to_16_bits(dtype, value);
+  const void* from = dtype == DType::f32 ? static_cast<const void*>(&value)
+                     : is_half(dtype)    ? static_cast<const void*>(&h)
+                                         : static_cast<const void*>(&i);
   std::memcpy(out.data(), from, out.size());
   return out;
 }
@@ -70,7 +70,7 @@ void check_fill(Backend& backend, DType dtype, uint32_t first, uint32_t n) {
 }
 
 void check_fills(Backend& backend) {
-  for (DType dtype : {DType::f32, DType::f16, DType::i32, DType::u8})
+  for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
     for (uint32_t first : {0u, 1u, 8u, 13u})
       for (uint32_t n : {0u, 1u, 7u, 8u, 1000u, 1003u}) check_fill(backend, dtype, first, n);
 }
@@ -255,7 +255,8 @@ TEST_CASE("vulkan: the validation layer has nothing to say") {
     return;
   }
   check_transfers(*backend);
-  for (DType dtype : {DType::f32, DType::f16, DType::u8}) check_fill(*backend, dtype, 3, 5000);
+  for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::u8})
+    check_fill(*backend, dtype, 3, 5000);
   for (const char* lesser : {"REWIND_NO_PUSH_DESCRIPTORS", "REWIND_NO_UNIFIED_MEMORY",
                              "REWIND_NO_F16", "REWIND_MAX_RANGE", "REWIND_PROFILE"}) {
     Env limits(lesser, "16");

@@ -87,7 +87,7 @@ Tensor PretrainSteps::loss_of(const TextBatch& batch) {
   const Targets targets(batch, batch.rows * recipe_.predictions());
   Tensor loss, predicted;
   {
-    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
     const Tensor hidden = model.forward(device_input(batch));
     loss = model.token_loss(hidden, targets.positions, targets.tokens, &predicted);
   }
@@ -123,7 +123,7 @@ TextBatch FinetuneSteps::batch_of(const BatchShape& shape) const {
 Tensor FinetuneSteps::loss_of(const TextBatch& batch) {
   Tensor logits, labels, loss;
   {
-    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
     logits = model.forward(device_input(batch));
     labels = batch_tensor(batch.labels,
                           {batch.rows});  // not first: steps are known by what they begin with
@@ -145,7 +145,7 @@ ClassifySteps::ClassifySteps(const BertConfig& config, int64_t classes,
 std::vector<float> ClassifySteps::scores(const TextBatch& batch) {
   std::vector<float> scores;
   {
-    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
     scores = model.forward(device_input(batch)).to_vector();
   }
   default_device()->end_step();
@@ -165,7 +165,7 @@ FillMaskSteps::FillMaskSteps(const BertConfig& config, const StepSettings& setti
     : model(config, false), settings_(settings) {}
 
 std::vector<float> FillMaskSteps::scores(const Tensor& ids, const Tensor& positions) {
-  const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+  const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
   return model.token_logits(model.forward({ids}), positions).to_vector();
 }
 

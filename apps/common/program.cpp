@@ -69,7 +69,7 @@ void DeviceOptions::add_to(CLI::App& app) {
          "vulkan, vulkan:NAME, vulkan:INDEX, cpu or, to plan, dry:FILE.json: a saved profile, "
          "or the name of one that comes along, as rx7900xtx.json")
       ->capture_default_str();
-  app.add_option("--dtype", dtype, "of activations and matrix products: f16 or f32")
+  app.add_option("--dtype", dtype, "of activations and matrix products: f16, bf16 or f32")
       ->capture_default_str();
   app.add_option("--memory-limit", memory_limit, "most device memory, as 512MiB");
 }
@@ -90,7 +90,7 @@ uint64_t DeviceOptions::limit() const {
 
 DType DeviceOptions::parsed_dtype() const {
   const DType parsed = parse_dtype(dtype);
-  check(is_float(parsed), "options", "--dtype must be f16 or f32, got {}", dtype);
+  check(is_float(parsed), "options", "--dtype must be f16, bf16 or f32, got {}", dtype);
   return parsed;
 }
 

@@ -38,7 +38,7 @@ struct DeviceOptions {
   void open() const;                          // makes it the default device
   std::unique_ptr<Backend> open_dry() const;  // predicts it
   uint64_t limit() const;                     // bytes, 0: none
-  DType parsed_dtype() const;                 // f32 or f16
+  DType parsed_dtype() const;                 // f32, f16 or bf16
 };
 
 nlohmann::json memory_json(const MemoryReport& memory);  // its fields

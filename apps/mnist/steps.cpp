@@ -46,7 +46,7 @@ Tensor MnistSteps::train_loss(const Batch& batch, int64_t rows) {
   Tensor pixels = upload_pixels(batch, rows), loss;
   const Tensor labels = upload_labels(batch, rows);
   {
-    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
     loss = cross_entropy(model(std::move(pixels)), labels);
   }
   meter.add(loss, static_cast<double>(rows));

@@ -62,7 +62,7 @@ void ResNetSteps::train_on(const DeviceBatch& batch) {
 Tensor ResNetSteps::loss_of(const DeviceBatch& batch) {
   Tensor logits, loss;
   {
-    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
     logits = model(batch.images);
     loss = cross_entropy(logits, batch.labels);
   }
@@ -81,7 +81,7 @@ PredictSteps::PredictSteps(const ResNetRecipe& recipe, const StepSettings& setti
 std::vector<float> PredictSteps::scores(const Batch& batch, int64_t rows) {
   std::vector<float> scores;
   {
-    const Autocast autocast(settings_.dtype, settings_.dtype == DType::f16);
+    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
     scores = model(upload_images(batch, rows, recipe_, settings_.dtype)).to_vector();
   }
   default_device()->end_step();

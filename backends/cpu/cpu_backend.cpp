@@ -27,7 +27,7 @@ constexpr uint64_t max_block_bytes = uint64_t{1} << 30;
 using cpu::Kernel;
 
 char letter(DType dtype) {
-  return "fhiu"[static_cast<int>(dtype)];
+  return "fhbiu"[static_cast<int>(dtype)];
 }
 
 bool accepts(std::string_view combination, std::span<const Binding> bindings) {
@@ -55,9 +55,10 @@ void check_call(const Kernel& kernel, const KernelCall& call) {
     if (accepts(kernel.types.substr(at), call.bindings)) return;
   std::string got;
   for (const Binding& binding : call.bindings) got += letter(binding.dtype);
-  fail<DTypeError>(call.kernel,
-                   "types must be one of {} (f: f32, h: f16, i: i32, u: u8, by binding), got {}",
-                   kernel.types, got);
+  fail<DTypeError>(
+      call.kernel,
+      "types must be one of {} (f: f32, h: f16, b: bf16, i: i32, u: u8, by binding), got {}",
+      kernel.types, got);
 }
 
 std::string cpu_model() {

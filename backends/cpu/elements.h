@@ -44,6 +44,8 @@ class Elements {
         return load<float>(i);
       case DType::f16:
         return from_half(load<uint16_t>(i));
+      case DType::bf16:
+        return from_brain(load<uint16_t>(i));
       case DType::i32:
         return static_cast<float>(load<int32_t>(i));
       case DType::u8:
@@ -58,6 +60,8 @@ class Elements {
         return store<float>(i, value);
       case DType::f16:
         return store<uint16_t>(i, to_half(value));
+      case DType::bf16:
+        return store<uint16_t>(i, to_brain(value));
       case DType::i32:
         return store<int32_t>(i, truncate_to_int(value));
       case DType::u8:

@@ -10,11 +10,19 @@ namespace rw::vulkan {
 namespace {
 
 template <class Bindings>
+bool has(const Bindings& bindings, DType dtype) {
+  return std::any_of(bindings.begin(), bindings.end(),
+                     [&](const auto& b) { return b.dtype == dtype; });
+}
+
+// Modules are written for f16; bf16 in its place is a specialization constant for all bindings.
+template <class Bindings>
 std::string key(std::string_view name, const Bindings& bindings) {
+  const bool mixed = has(bindings, DType::f16);
   std::string text(name);
   for (const auto& b : bindings) {
     text += ' ';
-    text += rw::name(b.dtype);
+    text += rw::name(b.dtype == DType::bf16 && !mixed ? DType::f16 : b.dtype);
   }
   return text;
 }

@@ -10,7 +10,7 @@
 
 namespace rw::vulkan {
 
-// One kernel for given dtypes; null where there is no such module.
+// One kernel for given dtypes, where bf16 is f16; null where there is no such module.
 struct Kernel {
   const Shader* descriptors = nullptr;
   const Shader* address = nullptr;

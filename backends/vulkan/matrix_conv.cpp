@@ -126,10 +126,10 @@ void add_implicit(Passes& passes, const Caps& caps, const Image& x, const Weight
 
 // Elements of one pixel read as one word: what the CPU drivers' kernels need, 1 for the others.
 uint32_t forward_word(const TileFamily& f, DType t) {
-  return f.lanes && t == DType::f16 ? 2 : 1;
+  return f.lanes && is_half(t) ? 2 : 1;
 }
 uint32_t weight_word(const TileFamily& f, DType t) {
-  return !f.lanes ? 1 : t == DType::f16 ? 4 : 2;
+  return !f.lanes ? 1 : is_half(t) ? 4 : 2;
 }
 
 WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool gradient) {

@@ -16,11 +16,11 @@ namespace {
 // ROWS, COLUMNS, TAPS of shaders/depthwise.glsl.
 constexpr uint32_t columns = 4, taps = 3;
 uint32_t rows_of(DType t) {
-  return t == DType::f16 ? 2 : 4;
+  return is_half(t) ? 2 : 4;
 }
 
 uint32_t word_of(DType t) {
-  return t == DType::f16 ? 4 : 2;
+  return is_half(t) ? 4 : 2;
 }
 
 // The weight [channels, taps] as [taps, channels].

@@ -159,7 +159,7 @@ TileFamily subgroup_family(const Caps& caps, DType t, uint32_t n) {
   uint32_t lanes = std::min(caps.subgroup_size, 8u);  // divides ROWS
   while (lanes > 2 && n <= lanes / 2 * width) lanes /= 2;
   return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width,
-          t == DType::f16 ? 2 * lanes : lanes, lanes};
+          is_half(t) ? 2 * lanes : lanes, lanes};
 }
 
 TileFamily tiled_family(uint32_t tile) {

@@ -57,7 +57,9 @@ void ModuleDispatcher::dispatch(const KernelCall& call) {
 
 void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, const Part& part,
                               bool in_parts) {
-  const VkPipeline pipeline = pipelines_.get(shader, call.variant, in_parts);
+  const bool brain = std::any_of(call.bindings.begin(), call.bindings.end(),
+                                 [](const Binding& b) { return b.dtype == DType::bf16; });
+  const VkPipeline pipeline = pipelines_.get(shader, call.variant, brain, in_parts);
   Staging::Piece table{};
   if (shader.address) table = address_table(call);
 

@@ -12,7 +12,8 @@ namespace rw::vulkan {
 namespace {
 
 constexpr uint32_t kPushBytes = 128;
-constexpr uint32_t kWorkgroupSizeId = 100, kSubgroupSizeId = 101, kPacksHalvesId = 102;
+constexpr uint32_t kWorkgroupSizeId = 100, kSubgroupSizeId = 101, kPacksHalvesId = 102,
+                   kBrainId = 103;
 constexpr uint32_t kSubgroupFeatures =
     feature::subgroup | feature::vote | feature::arithmetic | feature::ballot | feature::shuffle;
 
@@ -54,10 +55,11 @@ Pipelines::~Pipelines() {
   vkDestroyPipelineCache(device_.handle(), cache_, nullptr);
 }
 
-VkPipeline Pipelines::get(const Shader& shader, std::span<const uint32_t> variant, bool in_parts) {
+VkPipeline Pipelines::get(const Shader& shader, std::span<const uint32_t> variant, bool brain,
+                          bool in_parts) {
   check<ValueError>(variant.size() <= kMaxVariant, shader.kernel,
                     "a variant must have at most {} values, got {}", kMaxVariant, variant.size());
-  Key key{&shader, variant.size(), {}, in_parts};
+  Key key{&shader, variant.size(), {}, brain, in_parts};
   std::copy(variant.begin(), variant.end(), key.values.begin());
   auto it = pipelines_.find(key);
   if (it == pipelines_.end()) it = pipelines_.emplace(key, create(key)).first;
@@ -79,8 +81,8 @@ VkPipeline Pipelines::create(const Key& key) {
   check<Unsupported>(key.shader->local[0] || caps.workgroup_size <= most_row_threads,
                      key.shader->kernel, "workgroups must have at most {} threads, got {}",
                      most_row_threads, caps.workgroup_size);
-  std::array<uint32_t, kMaxVariant + 3> data{};
-  std::array<VkSpecializationMapEntry, kMaxVariant + 3> entries;
+  std::array<uint32_t, kMaxVariant + 4> data{};
+  std::array<VkSpecializationMapEntry, kMaxVariant + 4> entries;
   uint32_t count = 0;
   const auto add = [&](uint32_t id, uint32_t value) {
     data[count] = value;
@@ -93,6 +95,7 @@ VkPipeline Pipelines::create(const Key& key) {
   add(kWorkgroupSizeId, caps.workgroup_size);
   add(kSubgroupSizeId, caps.subgroup_size);
   add(kPacksHalvesId, caps.packs_halves);
+  add(kBrainId, key.brain);
   const VkSpecializationInfo constants{count, entries.data(), count * 4, data.data()};
 
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{

@@ -27,7 +27,9 @@ class Pipelines {
 
   // `variant`: specialization constants 0, 1, ..., as specialization() takes them.
   // `in_parts`: for vkCmdDispatchBase, which may cost every dispatch something.
-  VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool in_parts = false);
+  // `brain`: its 16-bit floats are bf16.
+  VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool brain,
+                 bool in_parts = false);
   // One layout per number of bindings; all have room for 128 bytes of push constants.
   VkPipelineLayout layout(uint32_t bindings) const { return layouts_[bindings]; }
   VkDescriptorSetLayout set_layout(uint32_t bindings) const { return set_layouts_[bindings]; }
@@ -38,7 +40,7 @@ class Pipelines {
     const Shader* shader;
     size_t count;
     std::array<uint32_t, kMaxVariant> values;
-    bool in_parts;
+    bool brain, in_parts;
     auto operator<=>(const Key&) const = default;
   };
   VkPipeline create(const Key& key);

@@ -117,19 +117,22 @@ bool stores_halves(const Shader& shader) {
          });
 }
 
-PipelineStatistics entry(const Shader& shader, const Caps& caps) {
+bool has_halves(const Shader& shader) {
+  return std::any_of(shader.bindings.begin(), shader.bindings.end(),
+                     [](const ShaderBinding& b) { return b.dtype == DType::f16; });
+}
+
+PipelineStatistics entry(const Shader& shader, const Caps& caps, bool brain) {
   PipelineStatistics s;
   s.kernel = shader.kernel;
-  bool has_halves = false;
-  for (const ShaderBinding& b : shader.bindings) {
-    s.dtypes += fmt::format("{}{}", s.dtypes.empty() ? "" : " ", name(b.dtype));
-    has_halves = has_halves || b.dtype == DType::f16;
-  }
+  for (const ShaderBinding& b : shader.bindings)
+    s.dtypes += fmt::format("{}{}", s.dtypes.empty() ? "" : " ",
+                            brain && b.dtype == DType::f16 ? "bf16" : name(b.dtype));
   if (shader.packed)
     s.storage = "words";
-  else if (stores_halves(shader) && caps.packs_halves)
+  else if (stores_halves(shader) && (brain || caps.packs_halves))
     s.storage = "packed";
-  else if (has_halves)
+  else if (has_halves(shader))
     s.storage = "16-bit storage";
   s.bindings = shader.address ? "addresses" : "descriptors";
   return s;
@@ -174,12 +177,15 @@ std::vector<PipelineStatistics> pipeline_statistics(const std::string& choice,
     const Compiler compiler(device);
     for (const Shader* shader : Kernels(device.caps()).modules()) {
       if (only_halves && !stores_halves(*shader)) continue;
-      for (const std::vector<uint32_t>& values : specializations(*shader, device.caps())) {
-        PipelineStatistics s = entry(*shader, device.caps());
-        s.constants = describe(*shader, values);
-        compiler.ask(pipelines.get(*shader, values), text, s);
-        interpret(s);
-        all.push_back(std::move(s));
+      for (const bool brain : {false, true}) {
+        if (brain && (only_halves || !has_halves(*shader))) continue;  // bf16 is always packed
+        for (const std::vector<uint32_t>& values : specializations(*shader, device.caps())) {
+          PipelineStatistics s = entry(*shader, device.caps(), brain);
+          s.constants = describe(*shader, values);
+          compiler.ask(pipelines.get(*shader, values, brain), text, s);
+          interpret(s);
+          all.push_back(std::move(s));
+        }
       }
     }
   };

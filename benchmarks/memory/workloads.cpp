@@ -42,7 +42,7 @@ class ResNetSteps : public TrainingSteps {
 
  private:
   void train() {
-    const Autocast autocast(dtype_, dtype_ == DType::f16);
+    const Autocast autocast(dtype_, dtype_ != DType::f32);
     const Tensor loss = cross_entropy(model_.forward(images_), labels_);
     if (!sgd_) {
       loss.backward();
@@ -87,7 +87,7 @@ class BertSteps : public TrainingSteps {
 
  private:
   Tensor loss() {
-    const Autocast autocast(dtype_, dtype_ == DType::f16);
+    const Autocast autocast(dtype_, dtype_ != DType::f32);
     const Tensor hidden = model_.forward(input_);
     return add(model_.token_loss(hidden, positions_, targets_),
                cross_entropy(model_.next_sentence_logits(hidden), next_));

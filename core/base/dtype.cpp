@@ -7,16 +7,17 @@
 namespace rw {
 
 std::string_view name(DType t) {
-  constexpr std::string_view names[] = {"f32", "f16", "i32", "u8"};
+  constexpr std::string_view names[] = {"f32", "f16", "bf16", "i32", "u8"};
   return names[static_cast<int>(t)];
 }
 
 DType parse_dtype(std::string_view s) {
   if (s == "f32" || s == "fp32" || s == "float32" || s == "float") return DType::f32;
   if (s == "f16" || s == "fp16" || s == "float16" || s == "half") return DType::f16;
+  if (s == "bf16" || s == "bfloat16") return DType::bf16;
   if (s == "i32" || s == "int32" || s == "int") return DType::i32;
   if (s == "u8" || s == "uint8" || s == "bool") return DType::u8;
-  fail("dtype", "must be one of f32, f16, i32, u8, got '{}'", s);
+  fail("dtype", "must be one of f32, f16, bf16, i32, u8, got '{}'", s);
 }
 
 uint16_t to_half(float x) {
@@ -41,6 +42,16 @@ float from_half(uint16_t h) {
     return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
   const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;  // exact, denormals too
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
+}
+
+uint16_t to_brain(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);  // NaN
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+float from_brain(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
 }  // namespace rw

@@ -6,7 +6,7 @@
 namespace rw {
 
 Autocast::Autocast(DType dtype, bool enabled) : dtype_(dtype) {
-  check<DTypeError>(is_float(dtype), "autocast", "needs f16 or f32, got {}", name(dtype));
+  check<DTypeError>(is_float(dtype), "autocast", "needs f16, bf16 or f32, got {}", name(dtype));
   if (enabled) thread_state().autocasts.push_back(this);
 }
 

@@ -5,8 +5,8 @@
 
 namespace rw {
 
-// While alive, matmul, linear, conv2d, attention and tied_cross_entropy cast f32 inputs to `dtype`
-// (per thread). Scopes may end in any order.
+// While alive, matmul, linear, conv2d, attention and tied_cross_entropy cast float inputs to
+// `dtype` (per thread). Scopes may end in any order.
 class Autocast {
  public:
   explicit Autocast(DType dtype, bool enabled = true);

@@ -409,11 +409,10 @@ Tensor masked_fill(Tensor x, Tensor mask, float value) {
 
 void promote(Tensor& a, Tensor& b) {
   const auto order = [](const Tensor& t) {
-    return t.dtype() == DType::u8    ? 0
-           : t.dtype() == DType::i32 ? 1
-           : t.dtype() == DType::f16 ? 2
-                                     : 3;
+    return t.dtype() == DType::u8 ? 0 : t.dtype() == DType::i32 ? 1 : is_half(t.dtype()) ? 2 : 3;
   };
+  if (order(a) == order(b) && a.dtype() != b.dtype())  // f16 and bf16: neither holds the other
+    a = cast(std::move(a), DType::f32);
   Tensor& lower = order(a) < order(b) ? a : b;
   lower = cast(std::move(lower), (&lower == &a ? b : a).dtype());
 }

@@ -169,7 +169,9 @@ Tensor isfinite(Tensor x) {
 Tensor nan_to_num(Tensor x, float nan, std::optional<float> inf,
                   std::optional<float> negative_inf) {
   check_float(x, "nan_to_num");
-  const float largest = x.dtype() == DType::f16 ? 65504.0f : std::numeric_limits<float>::max();
+  const float largest = x.dtype() == DType::f16    ? 65504.0f
+                        : x.dtype() == DType::bf16 ? 0x1.fep127f
+                                                   : std::numeric_limits<float>::max();
   const Tensor is_nan = isnan(x), is_high = x == infinity, is_low = x == -infinity;
   x = masked_fill(std::move(x), is_high, inf.value_or(largest));
   x = masked_fill(std::move(x), is_low, negative_inf.value_or(-largest));

@@ -42,7 +42,7 @@ class Search {
     block.checkpoint_every = 1;
     half.dtype = DType::f16;
     const bool trains = planner_.trains();
-    const bool can_block = trains && now_.checkpoint == "none", can_half = now_.dtype != DType::f16;
+    const bool can_block = trains && now_.checkpoint == "none", can_half = !is_half(now_.dtype);
     if (can_block) try_out(words_.block, block);
     if (can_half) try_out(words_.f16, half);
     try_smaller_batch("", now_);

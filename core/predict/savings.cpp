@@ -23,9 +23,9 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
   };
   techniques.inplace = true;
   add("ops that overwrite their input");
-  if (settings.dtype == DType::f16) {
-    now.dtype = DType::f16;
-    add("f16 activations");
+  if (is_half(settings.dtype)) {
+    now.dtype = settings.dtype;
+    add(now.dtype == DType::bf16 ? "bf16 activations" : "f16 activations");
   }
   if (settings.checkpoint != "none" && !settings.recompute) {
     techniques.segments = true;

@@ -46,6 +46,9 @@ void copy_into(const Tensor& source, const Tensor& target) {
   check<ShapeError>(source.shape() == target.shape(), "copy", "shapes must agree, got {} and {}",
                     source, target);
   if (source.numel() == 0) return;  // whose other sizes may be more than kernels can count
+  // A kernel sees 16-bit floats of one kind only.
+  if (is_half(source.dtype()) && is_half(target.dtype()) && source.dtype() != target.dtype())
+    return copy_into(copy_of(source, DType::f32), target);
   const bool flat = is_flat(source) && is_flat(target);
   kernels::CopyParams params{.n = count32(source.numel(), "copy")};
   if (!flat) {

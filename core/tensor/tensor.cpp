@@ -40,10 +40,11 @@ void write_host(Tensor& t, std::span<const T> values) {
       return write_as(t, std::vector<int32_t>(values.begin(), values.end()));
     case DType::u8:
       return write_as(t, std::vector<uint8_t>(values.begin(), values.end()));
-    case DType::f16: {
+    case DType::f16:
+    case DType::bf16: {
       std::vector<uint16_t> halves;
       halves.reserve(values.size());
-      for (T v : values) halves.push_back(to_half(static_cast<float>(v)));
+      for (T v : values) halves.push_back(to_16_bits(t.dtype(), static_cast<float>(v)));
       return write_as(t, halves);
     }
   }

@@ -33,8 +33,8 @@ std::vector<float> Tensor::to_vector() const {
   if (t.dtype() == DType::f32) return read_as<float>(t);
   std::vector<float> values;
   values.reserve(static_cast<size_t>(numel()));
-  if (t.dtype() == DType::f16)
-    for (uint16_t h : read_as<uint16_t>(t)) values.push_back(from_half(h));
+  if (is_half(t.dtype()))
+    for (uint16_t h : read_as<uint16_t>(t)) values.push_back(from_16_bits(t.dtype(), h));
   else
     for (int32_t v : t.to_ints()) values.push_back(static_cast<float>(v));
   return values;

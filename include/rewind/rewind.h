@@ -17,6 +17,7 @@
 #include "rewind/core/ops/conv.h"
 #include "rewind/core/ops/ctc.h"
 #include "rewind/core/ops/indexing.h"
+#include "rewind/core/ops/lockstep.h"
 #include "rewind/core/ops/losses.h"
 #include "rewind/core/ops/numeric.h"
 #include "rewind/core/ops/operators.h"
