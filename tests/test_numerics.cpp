@@ -15,6 +15,7 @@
 #include "rewind/optim/sgd.h"
 #include "shaders/params.h"
 #include "tests/env.h"
+#include "tests/guard_backend.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;
@@ -408,6 +409,48 @@ TEST_CASE("numerics: training keeps its bits, and a step allocates nothing more"
       CHECK(plain[0][STATE_SKIPPED] > 0);
       CHECK(plain[0][STATE_UPDATES] > 0);
     }
+  });
+}
+
+namespace {
+
+// Counts what the host waits for.
+class WaitCounter : public GuardBackend {
+ public:
+  explicit WaitCounter(std::shared_ptr<Backend> inner) : GuardBackend(std::move(inner), false) {}
+  void read(BufferRange source, void* target) override {
+    ++waits;
+    GuardBackend::read(source, target);
+  }
+  void synchronize() override {
+    ++waits;
+    GuardBackend::synchronize();
+  }
+  uint64_t waits = 0;
+};
+
+}  // namespace
+
+TEST_CASE("numerics: no step waits for the device") {
+  on_each_device([] {
+    auto counter = std::make_unique<WaitCounter>(open_backend(default_device()->info().backend));
+    const WaitCounter& seen = *counter;
+    set_default_device(std::move(counter));
+    Tensor w = parameter(some_values(16), "layer.weight");
+    Accumulate sgd(SGD({w}), 2);
+    sgd.set_scaler(LossScaler::dynamic(0x1p18f));
+    NumericsMonitor monitor(sgd);
+    const GradientRanges ranges(sgd);
+    const uint64_t before = seen.waits;
+    for (int t = 0; t < 8; ++t) {
+      sgd.backward(chain(w, 1));
+      sgd.step();
+      sgd.zero_grad();
+    }
+    CHECK(seen.waits == before);
+    CHECK(monitor.report().overflow);
+    CHECK(ranges.read()[0].stored.elements() == 16);
+    CHECK(seen.waits > before);
   });
 }
 

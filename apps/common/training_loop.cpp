@@ -68,10 +68,10 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
       "data the same? Use another folder, or --restart",
       folder, options_.steps, options_.batches, position.step, position.epoch, position.index);
   history_ = saved["history"];
-  // Snapshots of older versions have no scaler: theirs was the dtype's.
-  const nlohmann::json& before = saved["settings"];
-  const char* known = before.contains("scaler") ? "scaler" : "dtype";
-  changes_scaler_ = before.value(known, "") != options_.settings.value(known, "");
+  changes_scaler_ = false;
+  for (const char* name : {"dtype", "scaler"})  // older snapshots have no scaler
+    changes_scaler_ |= saved["settings"].contains(name) &&
+                       saved["settings"][name] != options_.settings.value(name, "");
 }
 
 void TrainingLoop::write_snapshot(int64_t done) {
