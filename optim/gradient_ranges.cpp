@@ -90,10 +90,11 @@ std::string gradient_range_table(const std::vector<GradientRange>& ranges) {
   size_t width = 9;
   for (const GradientRange& r : ranges) width = std::max(width, r.name.size());
   std::string text = fmt::format(
-      "gradients without / with a loss scale of {:g}; denormal: below f16's least normal value\n"
-      "{:<{}} {:>9} {:>9} {:>9} {:>9} {:>7} {:>15} {:>10}\n",
-      ranges.empty() ? 1 : ranges.front().scale, "parameter", width, "max", "max", "min > 0",
-      "min > 0", "zero", "denormal", "not finite");
+      "gradients without their loss scale of {:g}, and with it (scaled); denormal is meant for "
+      "f16\n"
+      "{:<{}} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8} {:>7} {:>10}\n",
+      ranges.empty() ? 1 : ranges.front().scale, "parameter", width, "max", "scaled", "min > 0",
+      "scaled", "zero", "denormal", "scaled", "not finite");
   for (const GradientRange& r : ranges) {
     const uint64_t elements = r.stored.elements();
     if (elements == 0) {
@@ -104,7 +105,7 @@ std::string gradient_range_table(const std::vector<GradientRange>& ranges) {
       return fmt::format("{:.1f} %",
                          100 * static_cast<double>(count) / static_cast<double>(elements));
     };
-    text += fmt::format("{:<{}} {:>9.2e} {:>9.2e} {:>9.2e} {:>9.2e} {:>7} {:>7} {:>7} {:>10}\n",
+    text += fmt::format("{:<{}} {:>9.2e} {:>9.2e} {:>9.2e} {:>9.2e} {:>7} {:>8} {:>7} {:>10}\n",
                         r.name, width, r.stored.largest / r.scale, r.stored.largest,
                         r.stored.least / r.scale, r.stored.least, share(r.stored.zeros),
                         share(r.unscaled), share(r.stored.denormals), r.stored.not_finite());

@@ -125,6 +125,17 @@ std::string NumericsMonitor::described(int64_t index, const Record& record) cons
   return text + fmt::format(" (op {})", index - first_ + 1);
 }
 
+// Of the gradient of an output that has not been told apart yet.
+void NumericsMonitor::note_maker(const Edge& output, int64_t index, const Record& record) {
+  const Record* made = tape_->find(output.record);
+  const auto slot = static_cast<size_t>(output.slot);
+  const Place place{true, first_ - output.record, ValueKind::gradient, slot,
+                    made ? made->op : nullptr};
+  if (values_.contains(place)) return;
+  std::string& makers = makers_[{output.record, output.slot}];
+  makers += (makers.empty() ? "" : " + ") + described(index, record);
+}
+
 void NumericsMonitor::before_forward(const Op& op, std::span<const Tensor> inputs) {
   if (!is_in_pass_ || is_backward_ || tape_->is_empty()) begin_pass();
   if (!is_watched_) return;
@@ -175,8 +186,7 @@ void NumericsMonitor::after_vjp(int64_t index, const Record& record, std::span<c
     const Edge& edge = record.inputs[k];
     if (!edge.requires_grad || !dx[k].defined()) continue;
     if (edge.record >= 0) {
-      std::string& makers = makers_[{edge.record, edge.slot}];
-      makers += (makers.empty() ? "" : " + ") + described(index, record);
+      note_maker(edge, index, record);
       continue;
     }
     ValueHistory* value =

@@ -68,6 +68,7 @@ class NumericsMonitor : public Tape::Watcher {
   std::string name_of(const Edge& edge) const;
   void name_output(const Record& record);
   std::string described(int64_t index, const Record& record) const;
+  void note_maker(const Edge& output, int64_t index, const Record& record);
 
   const MonitorOptions options_;
   const std::shared_ptr<Tape> tape_;

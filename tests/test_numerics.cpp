@@ -488,7 +488,7 @@ TEST_CASE("gradient ranges: counts with and without the loss scale") {
     CHECK(ranges[0].stored.least == 0x1p-14f);
     CHECK(ranges[1].stored.elements() == 0);
     const std::string table = gradient_range_table(ranges);
-    CHECK(has(table, "a loss scale of 1024"));
+    CHECK(has(table, "their loss scale of 1024,"));
     CHECK(has(table, "\nw "));
     CHECK(has(table, "\nunused    no gradient"));
   });
