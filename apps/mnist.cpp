@@ -25,6 +25,7 @@ namespace {
 struct Options {
   DeviceOptions device{.dtype = "f32"};
   PlanningOptions planning;
+  NumericsOptions numerics;
   std::string data, report, checkpoint = StepSettings().checkpoint;
   std::vector<std::string> runs = {"single", "accumulate", "batch"};
   int epochs = 3, images = 2000, batch = 1;
@@ -54,9 +55,11 @@ void Options::add_to(CLI::App& app) {
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
   planning.add_to(app);
+  numerics.add_to(app);
 }
 
 void Options::validate() const {
+  numerics.scaler(device.parsed_dtype());
   check(epochs > 0, "options", "--epochs must be positive, got {}", epochs);
   check(images >= 0, "options", "--images must be >= 0, got {}", images);
   check(batch > 0, "options", "--batch must be positive, got {}", batch);
@@ -113,18 +116,20 @@ struct Run {
   }
   // `images`, `tests`: how many there are, 0: unknown, enough for full batches.
   TrainingProgram program(const Options& o, int64_t images, int64_t tests) const {
-    return {.title = fmt::format("MLP 784-512-512-10, {}", title()),
-            .samples = "images",
-            .make = [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
-            .settings = {.dtype = o.device.parsed_dtype(),
-                         .batch = images ? std::min<int64_t>(batch, images) : batch,
-                         .accumulate = micro_batches,
-                         .checkpoint = o.checkpoint},
-            .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
-                        .evaluation = tests ? batches_of(tests) : RunOutline::Batches{}},
-            .estimator_states = 4,
-            .words = words(),
-            .most_evaluated = 500};
+    return {
+        .title = fmt::format("MLP 784-512-512-10, {}", title()),
+        .samples = "images",
+        .make = [numerics = o.numerics](
+                    const StepSettings& s) { return std::make_unique<MnistSteps>(s, numerics); },
+        .settings = {.dtype = o.device.parsed_dtype(),
+                     .batch = images ? std::min<int64_t>(batch, images) : batch,
+                     .accumulate = micro_batches,
+                     .checkpoint = o.checkpoint},
+        .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
+                    .evaluation = tests ? batches_of(tests) : RunOutline::Batches{}},
+        .estimator_states = 4,
+        .words = words(),
+        .most_evaluated = 500};
   }
 };
 
@@ -132,7 +137,7 @@ struct Run {
 void train(Run& run, const Options& o, const Images& images, ProgramRun& planned) {
   manual_seed(o.seed);
   default_device()->reset_peak();
-  MnistSteps steps(planned.settings());
+  MnistSteps steps(planned.settings(), o.numerics);
   Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
   const int64_t batches = loader.batches(), total = o.epochs * batches;
   const InterruptScope interrupts;
@@ -151,7 +156,7 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
       run.train_loss = steps.meter.peek().loss;
       check<NumericsError>(std::isfinite(run.train_loss), "mnist",
                            "the loss must be finite, got {} at step {} of '{}'; {}", run.train_loss,
-                           step, run.title(), steps.optimizer.diagnose());
+                           step, run.title(), steps.numerics.diagnose());
       if (progress.due(step)) progress.show(step, fmt::format("loss {:.4f}", run.train_loss));
     }
     steps.flush();
@@ -162,6 +167,7 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
   run.updates = steps.optimizer.updates();
   run.skipped = steps.optimizer.skipped();
   run.seconds = progress.seconds();
+  steps.numerics.print();
   const auto rows = static_cast<int>(planned.settings().evaluation_batch);
   run.accuracy = evaluate_all(steps, Loader(images.test, {.batch_size = rows})).accuracy;
   run.seconds = progress.seconds();

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "rewind/core/base/dtype.h"
 
 namespace rw {
 
@@ -27,13 +30,36 @@ struct LossScaler {
                                float decr_ratio = 0.8f);
 
   void validate() const;  // throws ValueError for numbers that make no sense
+
+  bool operator==(const LossScaler&) const = default;
 };
 
-// What the device knows about past updates: the scale now, `updates` done and `skipped`.
+// What activations of this type need: dynamic() for f16, none() for types with the range of f32.
+LossScaler default_scaler(DType dtype);
+
+// The scaler that a text names, as a command line gives it; what is left out at the end has the
+// default of the function of that name.
+//   none
+//   fixed:N
+//   dynamic[:INITIAL[:GROWTH[:BACKOFF[:INTERVAL]]]]
+//   tensorflow[:INITIAL[:INCR_EVERY[:DECR_EVERY[:INCR_RATIO[:DECR_RATIO]]]]]
+// TensorFlow's manager has no defaults of the first two: 32768 and 2000, as Keras has them.
+// ValueError, with these forms, for another text.
+LossScaler parse_loss_scale(std::string_view text);
+// The text that parse_loss_scale() makes such a scaler of; floor, ceiling and a `hysteresis` that
+// dynamic() cannot give are left out.
+std::string loss_scale_text(const LossScaler& scaler);
+
+// What is known about past updates: the scale now, `updates` done and `skipped`.
 struct UpdateCounts {
   float scale = 1;
   uint64_t updates = 0, skipped = 0;
   uint64_t skipped_in_a_row = 0;  // up to now
+  uint64_t falls = 0;             // of the scale, since it last grew
+  uint64_t growths = 0;           // of the scale
+  // Share of the 16-bit gradients of which most values are denormal, where somebody has looked
+  // (NumericsMonitor).
+  double denormal_gradients = 0;
 };
 
 // One sentence on what the counts mean, and what to do about it.

@@ -44,6 +44,8 @@ void Optimizer::set_scaler(const LossScaler& scaler) {
   static_assert(STATE_SCALE == 0 && STATE_GOOD == 1 && STATE_BAD == 2);
   const std::vector<float> fresh = {scaler.initial, 0, 0};
   make_view(control_, {3}, {1}, STATE_SCALE).copy_from(fresh);
+  static_assert(STATE_GROWTHS == STATE_FALLS + 1);
+  fill_(make_view(control_, {2}, {1}, STATE_FALLS), 0);
 }
 
 float Optimizer::base_learning_rate() const {
@@ -171,12 +173,19 @@ double Optimizer::learning_rate() const {
   return rule_->learning_rate * schedule_.factor(done > 0 ? done - 1 : 0);
 }
 
+UpdateCounts Optimizer::counts() const {
+  const std::vector<float> state = control_.to_vector();
+  const auto count = [&](int slot) { return static_cast<uint64_t>(state[size_t(slot)]); };
+  return {.scale = state[STATE_SCALE],
+          .updates = count(STATE_UPDATES),
+          .skipped = count(STATE_SKIPPED),
+          .skipped_in_a_row = count(STATE_SKIPPED_IN_A_ROW),
+          .falls = count(STATE_FALLS),
+          .growths = count(STATE_GROWTHS)};
+}
+
 std::string Optimizer::diagnose() const {
-  return rw::diagnose(
-      scaler_, {.scale = loss_scale(),
-                .updates = updates(),
-                .skipped = skipped(),
-                .skipped_in_a_row = static_cast<uint64_t>(read_control(STATE_SKIPPED_IN_A_ROW))});
+  return rw::diagnose(scaler_, counts());
 }
 
 Optimizer::NamedState Optimizer::state() const {

@@ -57,7 +57,8 @@ class Optimizer {
   float loss_scale() const;
   float grad_norm() const;       // at the last step: unscaled, averaged, before clipping
   double learning_rate() const;  // of the last update, or of the first if there was none
-  std::string diagnose() const;  // what the loss scale's history means
+  UpdateCounts counts() const;   // of the loss scale's history
+  std::string diagnose() const;  // what it means
 
   // For checkpoints: the tensors that continue this optimizer, "exp_avg.NAME" and so on. Views.
   using NamedState = std::vector<std::pair<std::string, Tensor>>;

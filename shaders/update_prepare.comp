@@ -65,14 +65,21 @@ void update_loss_scale(bool overflow) {
     good = 0.0;
     bad += 1.0;
     if (bad >= p.hysteresis) {
-      scale = max(p.min_scale, scale * p.backoff);
+      float lower = max(p.min_scale, scale * p.backoff);
+      if (lower < scale) store_state(STATE_FALLS, load_state(STATE_FALLS) + 1.0);
+      scale = lower;
       bad = 0.0;
     }
   } else {
     good += 1.0;
     if (p.keep_bad == 0) bad = 0.0;
     if (good >= p.interval) {
-      scale = min(p.max_scale, scale * p.growth);
+      float higher = min(p.max_scale, scale * p.growth);
+      if (higher > scale) {
+        store_state(STATE_GROWTHS, load_state(STATE_GROWTHS) + 1.0);
+        store_state(STATE_FALLS, 0.0);
+      }
+      scale = higher;
       good = bad = 0.0;
     }
   }

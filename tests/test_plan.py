@@ -80,6 +80,7 @@ def test_peaks(folder):
     same_peak(folder, *cifar, "--device", "cpu", "--dtype", "f32")
     same_peak(folder, *cifar, "--checkpoint", "block", "--accumulate", "2")
     same_peak(folder, *cifar, "--memory-budget", "2500KiB")
+    same_peak(folder, *cifar, "--check-numerics", "1", "--gradient-ranges", "--loss-scale", "tensorflow:64:2")
     # Photographs: the plan counts the folders, the run opens the files.
     for name, shade in (("a", 40), ("b", 90), ("c", 160)):
         (folder / "photos" / name).mkdir(parents=True)

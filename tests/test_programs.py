@@ -179,6 +179,31 @@ def test_finetune(folder):
     shutil.rmtree(folder / "kept")
 
 
+def test_loss_scale(folder):
+    """Scalers by name, what is not one, and what watches them."""
+    train = (*RESNET, "--steps", "4", "--quiet", "--report", "report.json")
+    for name, scale in (("none", 1), ("fixed:64", 64), ("dynamic:32:4:0.5:3", 128), ("tensorflow:8:2", 32)):
+        run(folder, *train, "--loss-scale", name)
+        expect(json.loads((folder / "report.json").read_text())["loss_scale"] == scale, "the scale", name)
+    for command in (RESNET, ("resnet", "--plan"), ("mnist", "--plan"), ("bert", "--plan", "--text", "text.txt"),
+                    ("bert", "finetune", "--plan", "--model", "tiny")):
+        _, errors = run(folder, *command, "--loss-scale", "dynamic:big", status=1)
+        expect("must be none, fixed:N, dynamic[:INITIAL" in errors and "got 'dynamic:big'" in errors, "the forms", errors)
+    out, _ = run(folder, *RESNET[:-1], "f16", "--steps", "4", "--loss-scale", "fixed:1e30", "--check-numerics", "1",
+                 "--gradient-ranges")
+    expect("first overflow: step 1 (update 1, loss scale 1e+30): gradient of output 0 of " in out
+           and "made by the vjp of cross_entropy (op " in out, "the finding", out)
+    expect("not finite" in out and "gradients without their loss scale of 1e+30" in out, "the table", out)
+    out, _ = run(folder, *train, "--check-numerics", "2")
+    expect("2 steps watched" in out and "no overflow was seen" in out, "nothing to find", out)
+    out, _ = run(folder, "mnist", "--runs", "batch", "--images", "200", "--accumulate", "100", "--epochs", "1",
+                 "--gradient-ranges", *FAST)
+    expect("hidden1.weight" in out and "without their loss scale of 1, and" in out, "the table of mnist", out)
+    out, _ = run(folder, "bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "16", "--batch", "4", "--steps",
+                 "2", "--save", "model", "--check-numerics", "1", *FAST)
+    expect("2 steps watched" in out and "no overflow was seen" in out, "bert", out)
+
+
 def test_photos(folder):
     """A model is trained on a folder of photographs, saved with their classes, and asked."""
     write_photos(folder / "photos")

@@ -126,7 +126,7 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
   CHECK(refusal(Training(folder.path, settings, 3))
             .find("must be in 3 steps, 3 per epoch, got step 4") != std::string::npos);
 
-  // More steps, or another dtype.
+  // More steps, another dtype, or another loss scaler.
   {
     const TemporaryFolder other;
     const nlohmann::json first = {{"lr", 0.1}, {"steps", 7}, {"dtype", "f32"}};
@@ -146,6 +146,24 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
     kept.reset();  // and its lock
     CHECK(refusal(Training(other.path, {{"lr", 0.2}, {"steps", 7}, {"dtype", "f32"}}))
               .find("is of another run") != std::string::npos);
+  }
+
+  {
+    const TemporaryFolder other;
+    const auto with = [](const char* scaler) {
+      return nlohmann::json{{"lr", 0.1}, {"dtype", "f16"}, {"scaler", scaler}};
+    };
+    {
+      Training training(other.path, with("first"));
+      training.steps.optimizer.set_scaler(LossScaler::fixed(1024));
+      CHECK_THROWS_AS(training.run(0), Interrupted);
+    }
+    for (const char* name : {"first", "second"}) {
+      Training again(other.path, with(name));
+      again.steps.optimizer.set_scaler(LossScaler::fixed(64));
+      again.loop.resume();
+      CHECK(again.steps.optimizer.loss_scale() == (name[0] == 'f' ? 1024 : 64));
+    }
   }
 
   // Positions that another program wrote.

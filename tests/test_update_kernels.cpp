@@ -59,6 +59,57 @@ TEST_CASE("kernels: grad_stats") {
     }
 }
 
+TEST_CASE("kernels: value_range") {
+  KernelComparison* const both = KernelComparison::instance();
+  if (both == nullptr) return;
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (const uint32_t n : {1u, 7u, 64u, 20000u})
+      for (const uint32_t scaled : {0u, 1u}) {
+        auto x = values(n, -1, 1, n);
+        for (uint32_t i = 0; i < n; i += 3) x[i] *= 0x1p-15f;
+        for (uint32_t i = 1; i < n; i += 11) x[i] = 0;
+        if (n > 1) x[n / 2] = -std::numeric_limits<float>::infinity();
+        if (n > 7) x[n - 2] = x[3] = std::numeric_limits<float>::quiet_NaN();
+        const ValueRangeParams p{
+            .n = n, .chunk = 8192, .least_normal = 0x1p-14f, .scaled = scaled, .rank = 1};
+        both->run(
+            "value_range",
+            {in(dtype, x), inout(DType::i32, {1, 2, 3, 4, 5, 6, 7, 8}), in(DType::f32, state(0))},
+            p, {1}, {(n + 8191) / 8192});
+      }
+  // Every other column of a matrix, transposed; and a row that is repeated.
+  for (const auto& [rows, columns] : {std::pair{2u, 15u}, {0u, 1u}}) {
+    const ValueRangeParams p{.n = 60,
+                             .chunk = 16,
+                             .least_normal = 0x1p-14f,
+                             .rank = 2,
+                             .shape = {6, 10},
+                             .stride = {rows, columns}};
+    both->run("value_range",
+              {in(DType::f16, values(160)), inout(DType::i32, std::vector<float>(RANGE_SIZE)),
+               in(DType::f32, state(0))},
+              p, {0}, {4});
+  }
+}
+
+TEST_CASE("kernels: range_history") {
+  KernelComparison* const both = KernelComparison::instance();
+  if (both == nullptr) return;
+  const std::vector<float> rows = {
+      1, 0, 5, 2, 3, 9, 8, 0,  // a NaN
+      0, 2, 0, 1, 0, 9, 8, 0,  // infinities, and more denormal values than normal ones
+      0, 0, 0, 0, 7, 0, 0, 0,  // zeros
+      0, 0, 0, 0, 0, 0, 0, 0,  // was not counted
+  };
+  std::vector<float> known(4 * HISTORY_SIZE), fresh(4 * HISTORY_SIZE);
+  for (size_t i = 0; i < known.size(); ++i) known[i] = static_cast<float>(i % 7);
+  for (const uint32_t step : {0u, 1u, 9u})
+    for (const auto& history : {known, fresh})
+      both->run("range_history",
+                {inout(DType::i32, rows), inout(DType::i32, history), in(DType::f32, state(0))},
+                RangeHistoryParams{.rows = 4, .step = step, .update = 4}, {}, {4});
+}
+
 TEST_CASE("kernels: update_prepare") {
   KernelComparison* const both = KernelComparison::instance();
   if (both == nullptr) return;

@@ -46,6 +46,7 @@ void Finetune::add_to(CLI::App& app) {
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
   planning.add_to(app);
+  numerics.add_to(app);
   app.add_option("--classes", classes, "with --plan: classes of the sentences")
       ->needs("--plan")
       ->capture_default_str();
@@ -105,7 +106,7 @@ class Finetuning {
         total_(o_.steps ? o_.steps : o_.epochs * loader_.batches()),
         batch_(run.settings().batch),
         steps_(recipe, run.settings()),
-        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
+        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
     load_bert(ModelFolder{o_.model}.weights(), steps_.model);
     const auto updates = static_cast<uint32_t>((total_ + o_.accumulate - 1) / o_.accumulate);
     steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
@@ -141,6 +142,7 @@ LoopOptions Finetuning::loop_options() const {
           .settings = {{"task", o_.task},
                        {"model", o_.model},
                        {"dtype", o_.device.dtype},
+                       {"scaler", loss_scale_text(steps_.optimizer.scaler())},
                        {"seq", o_.length},
                        {"batch", o_.batch},
                        {"accumulate", o_.accumulate},
@@ -189,6 +191,7 @@ nlohmann::json Finetuning::report() const {
 }
 
 void check_options(const Finetune& o) {
+  o.numerics.scaler(o.device.parsed_dtype());
   check(
       o.length >= 8 && o.batch > 0 && o.accumulate > 0 && o.epochs > 0 && o.steps >= 0 &&
           o.snapshot_every > 0,
@@ -228,7 +231,8 @@ BertRecipe Finetune::recipe(const BertConfig& config) const {
           .length = padded_length(length),
           .classes = classes,
           .lr = static_cast<float>(lr),
-          .weight_decay = static_cast<float>(weight_decay)};
+          .weight_decay = static_cast<float>(weight_decay),
+          .numerics = numerics};
 }
 
 TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {

@@ -58,11 +58,13 @@ void Pretrain::add_to(CLI::App& app) {
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
   planning.add_to(app);
+  numerics.add_to(app);
 }
 
 namespace {
 
 void check_options(const Pretrain& o) {
+  o.numerics.scaler(o.device.parsed_dtype());
   check(o.batch > 0 && o.accumulate > 0 && o.steps > 0 && o.snapshot_every > 0, "options",
         "--batch, --accumulate, --steps and --snapshot-every must be positive");
   check(o.length >= 8, "options", "--seq must be at least 8, got {}", o.length);
@@ -109,7 +111,7 @@ class Pretraining {
         batch_(run.settings().batch),
         steps_(options.recipe(corpus.tokenizer.vocabulary().size()), run.settings()),
         loader_(corpus_.train, corpus_.tokenizer.vocabulary(), loader_options(o_)),
-        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
+        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
     const auto updates = static_cast<uint32_t>((o_.steps + o_.accumulate - 1) / o_.accumulate);
     steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
   }
@@ -145,6 +147,7 @@ LoopOptions Pretraining::loop_options() const {
                        {"text", o_.text},
                        {"vocabulary", config().vocab_size},
                        {"dtype", o_.device.dtype},
+                       {"scaler", loss_scale_text(steps_.optimizer.scaler())},
                        {"seq", o_.length},
                        {"batch", o_.batch},
                        {"accumulate", o_.accumulate},
@@ -212,7 +215,8 @@ BertRecipe Pretrain::recipe(int64_t tokens) const {
           .length = padded_length(length),
           .lr = static_cast<float>(lr),
           .weight_decay = static_cast<float>(weight_decay),
-          .masking = {.whole_words = whole_words}};
+          .masking = {.whole_words = whole_words},
+          .numerics = numerics};
 }
 
 TrainingProgram Pretrain::program(int64_t tokens) const {

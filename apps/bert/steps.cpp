@@ -26,7 +26,6 @@ void set_up(Accumulate& optimizer, BertModel& bert, const StepSettings& settings
   check(settings.checkpoint != "stage", "options", "BERT has no stages, use blocks: its layers");
   bert.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
   optimizer.set_max_norm(1);
-  if (settings.dtype == DType::f16) optimizer.set_scaler(LossScaler::dynamic());
 }
 
 // The tokens to predict, and where they stand among the batch's. Places that are over have the
@@ -65,6 +64,7 @@ int64_t BertRecipe::predictions() const {
 PretrainSteps::PretrainSteps(const BertRecipe& recipe, const StepSettings& settings)
     : model(recipe.config, false),
       optimizer(make_optimizer(model, recipe), settings.accumulate),
+      numerics(recipe.numerics, optimizer, settings.dtype),
       recipe_(recipe),
       settings_(settings) {
   set_up(optimizer, model.bert, settings);
@@ -103,6 +103,7 @@ void PretrainSteps::evaluate(const TextBatch& batch) {
 FinetuneSteps::FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings)
     : model(recipe.config, recipe.classes),
       optimizer(make_optimizer(model, recipe), settings.accumulate),
+      numerics(recipe.numerics, optimizer, settings.dtype),
       recipe_(recipe),
       settings_(settings) {
   set_up(optimizer, model.bert, settings);

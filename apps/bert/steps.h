@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/common/meter.h"
+#include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/text_loader.h"
 #include "rewind/nn/models/bert.h"
@@ -15,6 +16,7 @@ struct BertRecipe {
   int64_t classes = 0;  // of sentences; unused where tokens are predicted
   float lr = 1e-3f, weight_decay = 0.01f;
   MaskingOptions masking = {};
+  NumericsOptions numerics = {};
 
   // Most masked tokens of a sequence. Steps predict as many in every sequence, those that are not
   // there being ignored, so that all full batches need the same memory.
@@ -40,6 +42,7 @@ class PretrainSteps : public ModelSteps {
 
   BertForPreTraining model;
   Accumulate optimizer;
+  NumericsWatch numerics;
   Meter meter;
 
  private:
@@ -68,6 +71,7 @@ class FinetuneSteps : public ModelSteps {
 
   BertForSequenceClassification model;
   Accumulate optimizer;
+  NumericsWatch numerics;
   Meter meter;
 
  private:

@@ -13,12 +13,13 @@
 namespace rw {
 
 TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
-                           ProgramRun& planned)
+                           ProgramRun& planned, const NumericsWatch* numerics)
     : options_(std::move(options)),
       model_(model),
       optimizer_(optimizer),
       meter_(meter),
-      planned_(planned) {
+      planned_(planned),
+      numerics_(numerics) {
   // Names of files may be no UTF-8, which JSON must be.
   using Json = nlohmann::json;
   options_.settings =
@@ -33,7 +34,7 @@ void TrainingLoop::resume() {
       snapshots_->load_latest(state(), [this](const auto& position) { check_resumed(position); });
   if (!loaded) return;
   start_ = loaded->position.step;
-  if (changes_dtype_) optimizer_.set_scaler(optimizer_.scaler());  // the saved one is of the other
+  if (changes_scaler_) optimizer_.set_scaler(optimizer_.scaler());  // the saved one is of another
   for (const std::string& damaged : loaded->damaged)
     warn(fmt::format("a snapshot is passed over: {}", damaged));
   if (!loaded->damaged.empty())
@@ -50,13 +51,13 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
                    "resume", "'{}' is not of this program: {:?}", folder, position.json);
   // More steps, and other numbers to compute in, are the same run gone on with.
   const auto lasting = [](nlohmann::json settings) {
-    for (const char* name : {"steps", "dtype"}) settings.erase(name);
+    for (const char* name : {"steps", "dtype", "scaler"}) settings.erase(name);
     return settings;
   };
   check<FileError>(
       saved["settings"].is_object() && lasting(saved["settings"]) == lasting(options_.settings),
       "resume",
-      "'{}' is of another run: {}, not {}; only --steps, --epochs and --dtype may be "
+      "'{}' is of another run: {}, not {}; only --steps, --epochs, --dtype and --loss-scale may be "
       "others. Use another folder, or --restart",
       folder, saved["settings"].dump(), options_.settings.dump());
   check<FileError>(
@@ -67,8 +68,10 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
       "data the same? Use another folder, or --restart",
       folder, options_.steps, options_.batches, position.step, position.epoch, position.index);
   history_ = saved["history"];
-  const auto dtype = [](const nlohmann::json& settings) { return settings.value("dtype", ""); };
-  changes_dtype_ = dtype(saved["settings"]) != dtype(options_.settings);
+  changes_scaler_ = false;
+  for (const char* name : {"dtype", "scaler"})  // older snapshots have no scaler
+    changes_scaler_ |= saved["settings"].contains(name) &&
+                       saved["settings"][name] != options_.settings.value(name, "");
 }
 
 void TrainingLoop::write_snapshot(int64_t done) {
@@ -100,6 +103,7 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step) {
   planned_.after_steps();
   finish_window(optimizer_);
   seconds_ = progress.seconds();
+  if (numerics_) numerics_->print();
   if (InterruptScope::signal() == 0) return;
   if (snapshots_) write_snapshot(options_.steps);
   stop(options_.steps);
@@ -120,7 +124,7 @@ void TrainingLoop::show(int64_t done, Progress& progress) {
   check<NumericsError>(
       std::isfinite(values.loss), "train",
       "the loss must be finite, got {} at step {}; lower --lr or use --dtype f32 ({})", values.loss,
-      done, optimizer_.diagnose());
+      done, numerics_ ? numerics_->diagnose() : optimizer_.diagnose());
   const uint64_t memory = default_device()->memory_report().peak;
   progress.show(done, fmt::format("loss {:.3f}  accuracy {:.1f} %  {:.0f} {}/s  {}", values.loss,
                                   100 * values.accuracy, rate(done, progress.seconds()),

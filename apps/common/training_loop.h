@@ -8,6 +8,7 @@
 #include <string>
 
 #include "apps/common/meter.h"
+#include "apps/common/numerics.h"
 #include "apps/common/planning.h"
 #include "apps/common/progress.h"
 #include "rewind/io/snapshot.h"
@@ -29,9 +30,9 @@ struct LoopOptions {
 
 class TrainingLoop {
  public:
-  // References must outlive the loop.
+  // References must outlive the loop. `numerics` is of the optimizer.
   TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
-               ProgramRun& planned);
+               ProgramRun& planned, const NumericsWatch* numerics = nullptr);
 
   // From the newest snapshot that is whole, if there are any: FileError where all are damaged or
   // of another run. Warns about damaged ones.
@@ -59,8 +60,9 @@ class TrainingLoop {
   Accumulate& optimizer_;
   Meter& meter_;
   ProgramRun& planned_;
+  const NumericsWatch* numerics_;  // null: nothing is watched
   int64_t start_ = 0;
-  bool changes_dtype_ = false;  // against the snapshot
+  bool changes_scaler_ = false;  // against the snapshot
   double seconds_ = 0;
   nlohmann::json history_ = nlohmann::json::array();
 };

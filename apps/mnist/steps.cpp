@@ -28,10 +28,11 @@ Tensor Mlp::forward(Tensor x) {
   return output_(std::move(x));
 }
 
-MnistSteps::MnistSteps(const StepSettings& settings)
-    : optimizer(Adam(model.parameters()), settings.accumulate), settings_(settings) {
+MnistSteps::MnistSteps(const StepSettings& settings, const NumericsOptions& numerics)
+    : optimizer(Adam(model.parameters()), settings.accumulate),
+      numerics(numerics, optimizer, settings.dtype),
+      settings_(settings) {
   model.set_checkpoint(settings.checkpoint != "none");
-  if (settings.dtype == DType::f16) optimizer.set_scaler(LossScaler::dynamic());
 }
 
 // The tensors of a step die with their scope, so that all of its memory is the plan's to place.

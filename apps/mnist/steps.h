@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/common/meter.h"
+#include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/loader.h"
 #include "rewind/nn/layers.h"
@@ -31,7 +32,7 @@ class Mlp : public Module {
 
 class MnistSteps : public ModelSteps {
  public:
-  explicit MnistSteps(const StepSettings& settings);
+  explicit MnistSteps(const StepSettings& settings, const NumericsOptions& numerics = {});
 
   void step(const Batch& batch) { step(batch, batch.size()); }
   // Counts into the meter; NoGrad and eval() are the caller's.
@@ -48,6 +49,7 @@ class MnistSteps : public ModelSteps {
   Mlp model;
   // Plain Adam is this with one micro-batch, to the bit.
   Accumulate optimizer;
+  NumericsWatch numerics;
   Meter meter;
 
  private:

@@ -58,11 +58,13 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
   planning.add_to(app);
+  numerics.add_to(app);
   app.add_option("--classes", classes, "with --plan: classes of the images (default: as in --data)")
       ->needs("--plan");
 }
 
 void ResNetOptions::check_numbers() const {
+  numerics.scaler(device.parsed_dtype());
   check(batch >= 0, "options", "--batch must be positive, got {}", batch);
   check(accumulate > 0, "options", "--accumulate must be positive, got {}", accumulate);
   check(epochs >= 0 && steps >= 0, "options",
@@ -143,7 +145,8 @@ ResNetRecipe ResNetOptions::recipe(int classes) const {
           .height = image,
           .width = image,
           .lr = static_cast<float>(lr),
-          .weight_decay = static_cast<float>(weight_decay)};
+          .weight_decay = static_cast<float>(weight_decay),
+          .numerics = numerics};
 }
 
 TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {

@@ -12,6 +12,7 @@ namespace rw {
 struct ResNetOptions {
   DeviceOptions device;
   PlanningOptions planning;
+  NumericsOptions numerics;
   std::string model, data, checkpoint = StepSettings().checkpoint, report, save, load, resume;
   std::vector<std::string> predict;                 // photographs
   int batch = 0, epochs = 0, checkpoint_every = 1;  // 0: by the data

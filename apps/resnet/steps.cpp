@@ -36,10 +36,10 @@ ResNetSteps::ResNetSteps(const ResNetRecipe& recipe, const StepSettings& setting
                                               .weight_decay = recipe.weight_decay,
                                               .nesterov = true}),
                 settings.accumulate),
+      numerics(recipe.numerics, optimizer, settings.dtype),
       recipe_(recipe),
       settings_(settings) {
   model.set_checkpoint(checkpoint_mode(settings.checkpoint), settings.checkpoint_every);
-  if (settings.dtype == DType::f16) optimizer.set_scaler(LossScaler::dynamic());
 }
 
 ResNetSteps::DeviceBatch ResNetSteps::upload(const Batch& batch, int64_t rows) const {

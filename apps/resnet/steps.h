@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/common/meter.h"
+#include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/loader.h"
 #include "rewind/nn/models/resnet.h"
@@ -13,6 +14,7 @@ struct ResNetRecipe {
   ResNetConfig model;
   int64_t height = 32, width = 32;  // of the images, which have 3 channels
   float lr = 0.1f, weight_decay = 1e-4f;
+  NumericsOptions numerics = {};
 };
 
 class ResNetSteps : public ModelSteps {
@@ -33,6 +35,7 @@ class ResNetSteps : public ModelSteps {
 
   ResNet model;
   Accumulate optimizer;
+  NumericsWatch numerics;
   Meter meter;
 
  private:

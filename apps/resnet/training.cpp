@@ -37,7 +37,7 @@ ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& image
       steps_(options.recipe(images.classes), run.settings()),
       batches_(images.training(options)),
       total_(options.steps ? options.steps : options.epochs * batches_->batches()),
-      loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
+      loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
   const auto updates =
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
   steps_.optimizer.set_schedule(Schedule::cosine(updates, updates / 10));
@@ -56,6 +56,7 @@ LoopOptions ResNetTraining::loop_options() const {
                    .settings = {{"model", options_.model},
                                 {"data", options_.data.empty() ? "drawn shapes" : options_.data},
                                 {"dtype", name(options_.device.parsed_dtype())},
+                                {"scaler", loss_scale_text(steps_.optimizer.scaler())},
                                 {"batch", options_.batch},
                                 {"accumulate", options_.accumulate},
                                 {"lr", options_.lr},

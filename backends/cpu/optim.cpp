@@ -69,14 +69,21 @@ void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& st
     good = 0;
     bad += 1;
     if (bad >= p.hysteresis) {
-      scale = std::max(p.min_scale, scale * p.backoff);
+      const float lower = std::max(p.min_scale, scale * p.backoff);
+      if (lower < scale) state.set(STATE_FALLS, state.get(STATE_FALLS) + 1);
+      scale = lower;
       bad = 0;
     }
   } else {
     good += 1;
     if (p.keep_bad == 0) bad = 0;
     if (good >= p.interval) {
-      scale = std::min(p.max_scale, scale * p.growth);
+      const float higher = std::min(p.max_scale, scale * p.growth);
+      if (higher > scale) {
+        state.set(STATE_GROWTHS, state.get(STATE_GROWTHS) + 1);
+        state.set(STATE_FALLS, 0);
+      }
+      scale = higher;
       good = bad = 0;
     }
   }

@@ -132,18 +132,20 @@ class Backward {
       for (size_t k = 0; k < dy.size(); ++k)
         if (dy[k].defined() && dy[k].dtype() != record.outputs[k].dtype)
           dy[k] = to_dtype(dy[k], record.outputs[k].dtype);
+    if (tape_.watcher()) tape_.watcher()->before_vjp(index, record, dy);
     record.is_last_read = !retain_ || elastic >= 0;
     record.is_for_leaves = is_for_leaves_;
     std::vector<Tensor> dx = record.op->vjp(record, dy);
     dy.clear();
     if (record.is_last_read) release_saved(record);
+    check<AutogradError>(dx.size() == record.inputs.size(), record.op->name,
+                         "the vjp must return one gradient per input, got {} for {}", dx.size(),
+                         record.inputs.size());
+    if (tape_.watcher()) tape_.watcher()->after_vjp(index, record, dx);
     distribute(record, std::move(dx));
   }
 
   void distribute(const Record& record, std::vector<Tensor> dx) {
-    check<AutogradError>(dx.size() == record.inputs.size(), record.op->name,
-                         "the vjp must return one gradient per input, got {} for {}", dx.size(),
-                         record.inputs.size());
     for (size_t k = 0; k < dx.size(); ++k) {
       const Edge& edge = record.inputs[k];
       if (!edge.requires_grad || !dx[k].defined()) continue;

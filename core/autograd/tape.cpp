@@ -224,11 +224,14 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
     if (tape->in_segment()) saved = !segments.is_inner(edge) || (saved && segments.is_evicting());
     if (saved) edge.saved = Saved::of(inputs[i]);
   }
+  if (tape->watcher()) tape->watcher()->before_forward(op, inputs);
   const OpCost before = context().queued;
   std::vector<Tensor> outputs = run_forward(op, attrs, inputs);
   record.cost = {context().queued.flops - before.flops, context().queued.bytes - before.bytes};
   record.attrs = std::move(attrs);
+  const int64_t index = tape->end();
   tape->append(std::move(record), requires_grad, outputs);
+  if (tape->watcher()) tape->watcher()->after_forward(index, *tape->find(index), outputs);
   return outputs;
 }
 

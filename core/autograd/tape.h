@@ -70,6 +70,26 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     virtual bool give_way() { return false; }
   };
 
+  // Is shown every value as an op makes it, once: what a replay makes again is not shown. It may
+  // queue reads, and must keep no handle, as ops look at who else has one.
+  class Watcher {
+   public:
+    virtual ~Watcher() = default;
+    // `op` is about to run on these, and may overwrite them.
+    virtual void before_forward(const Op& op, std::span<const Tensor> inputs) = 0;
+    // The record `index` has made these.
+    virtual void after_forward(int64_t index, const Record& record,
+                               std::span<const Tensor> outputs) = 0;
+    // The gradients of its outputs, whole, as its vjp is about to read them; undefined: none came.
+    virtual void before_vjp(int64_t index, const Record& record, std::span<const Tensor> dy) = 0;
+    // What its vjp gives to the gradients of its inputs, or has added to them (gradient_so_far).
+    virtual void after_vjp(int64_t index, const Record& record, std::span<const Tensor> dx) = 0;
+  };
+
+  Watcher* watcher() const { return watcher_; }  // null: nobody
+  // Sets the watcher (null: none) and returns the one before.
+  Watcher* exchange_watcher(Watcher* watcher) { return std::exchange(watcher_, watcher); }
+
   Observer* observer() const { return observer_; }  // null: nobody
   // Sets the observer (null: none) and returns the one before.
   Observer* exchange_observer(Observer* observer) { return std::exchange(observer_, observer); }
@@ -116,6 +136,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   Segments segments_;
   std::map<std::pair<int64_t, int>, std::shared_ptr<GradHooks>> hooks_;
   Observer* observer_ = nullptr;
+  Watcher* watcher_ = nullptr;
   std::function<void(const Tensor&)> before_backward_;
   bool verify_ = false;
   bool running_ = false;  // inside backward

@@ -12,6 +12,8 @@
 #define STATE_GRAD_FACTOR 7       // 1 / scale / weight * clip coefficient
 #define STATE_GRAD_NORM 8         // of the unscaled, averaged gradient, before clipping
 #define STATE_SKIPPED_IN_A_ROW 9  // updates skipped since the last one that was done
+#define STATE_FALLS 10            // of the scale since it last grew
+#define STATE_GROWTHS 11          // of the scale
 #define STATE_SIZE 16
 
 // Gradients lie anywhere in one range of memory: a table of chunks, each within one parameter, says
@@ -64,6 +66,53 @@ struct UpdatePrepareParams {
   uint milestones[MOST_MILESTONES];  // unused ones are 2^32 - 1
   uint dynamic, keep_bad, hysteresis, interval;
   float growth, backoff, min_scale, max_scale;
+};
+
+// ---- The range of values -----------------------------------------------------------------------
+// A row of counts, i32: how many elements are NaN, infinite, normal, denormal (not 0, and below the
+// least normal value that is asked for) or 0; the bits of the largest finite |x|; and INFINITY_BITS
+// - the bits of the least |x| that is not 0, 0 where there is none.
+#define RANGE_NANS 0
+#define RANGE_INFINITIES 1
+#define RANGE_NORMALS 2
+#define RANGE_DENORMALS 3
+#define RANGE_ZEROS 4
+#define RANGE_LARGEST 5
+#define RANGE_LEAST 6
+#define RANGE_SIZE 8
+#define INFINITY_BITS 0x7f800000
+// value_range: adds x to the row, by integer atomics, which give the same in any order. With
+// `scaled` the least normal value is multiplied by state[SCALE]. One workgroup per `chunk`
+// elements, a multiple of 8. variant {flat}: 1 = dense.
+struct ValueRangeParams {
+  uint offset[3];  // x, row, state
+  uint n, chunk;
+  float least_normal;
+  uint scaled;
+  uint rank;
+  uint shape[REWIND_MAX_DIMS];
+  uint stride[REWIND_MAX_DIMS];
+};
+
+// What rows of counts had in the steps so far, i32. Of the first step with a NaN or an infinity,
+// and of the first one with more denormal than normal values: its number (0: there was none), its
+// update, two counts, the bits of the loss scale. Then steps: all, those with a NaN or an infinity,
+// those with more denormal than normal values, those with nothing but zeros. RANGE_LARGEST and
+// RANGE_LEAST over all steps.
+#define HISTORY_OVERFLOW 0   // step, update, NaNs, infinities, scale
+#define HISTORY_UNDERFLOW 5  // step, update, denormal and normal values, scale
+#define HISTORY_STEPS 10
+#define HISTORY_OVERFLOWS 11
+#define HISTORY_UNDERFLOWS 12
+#define HISTORY_ZEROS 13
+#define HISTORY_LARGEST 14
+#define HISTORY_LEAST 15
+#define HISTORY_SIZE 16
+// range_history: takes each row of counts that has any into its history, and clears it. step 0:
+// only clears it. threads.x = rows.
+struct RangeHistoryParams {
+  uint offset[3];  // rows, history, state
+  uint rows, step, update;
 };
 
 // Updates do nothing when state[FOUND_INF] != 0. g = grad * state[GRAD_FACTOR],

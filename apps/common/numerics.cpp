@@ -1,0 +1,45 @@
+#include "apps/common/numerics.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace rw {
+
+void NumericsOptions::add_to(CLI::App& app) {
+  app.add_option("--loss-scale", loss_scale,
+                 "none, fixed:N, dynamic[:INITIAL[:GROWTH[:BACKOFF[:INTERVAL]]]] as PyTorch's "
+                 "GradScaler, or tensorflow[:INITIAL[:INCR_EVERY[:DECR_EVERY[:INCR_RATIO"
+                 "[:DECR_RATIO]]]]] (default: dynamic in f16, else none)");
+  app.add_option("--check-numerics", check_numerics,
+                 "watch the values of every N-th update, and name the first op, tensor and step "
+                 "that overflowed or went denormal");
+  app.add_flag("--gradient-ranges", gradient_ranges,
+               "print the ranges of the last update's gradients, by parameter (of the last one "
+               "that --check-numerics watches)");
+}
+
+LossScaler NumericsOptions::scaler(DType dtype) const {
+  return loss_scale.empty() ? default_scaler(dtype) : parse_loss_scale(loss_scale);
+}
+
+NumericsWatch::NumericsWatch(const NumericsOptions& options, Optimizer& optimizer, DType dtype)
+    : optimizer_(optimizer) {
+  optimizer.set_scaler(options.scaler(dtype));
+  const uint32_t every = std::max(1u, options.check_numerics);
+  if (options.check_numerics > 0)
+    monitor_ = std::make_unique<NumericsMonitor>(optimizer, MonitorOptions{.every = every});
+  if (options.gradient_ranges) ranges_.emplace(optimizer, every);
+}
+
+std::string NumericsWatch::diagnose() const {
+  return monitor_ ? rw::diagnose(optimizer_, monitor_->report()) : optimizer_.diagnose();
+}
+
+void NumericsWatch::print() const {
+  if (monitor_) fmt::print("\n{}", diagnose());
+  if (ranges_) fmt::print("\n{}", gradient_range_table(ranges_->read()));
+}
+
+}  // namespace rw

@@ -1,0 +1,41 @@
+// Loss scaling on the command line, and what watches it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "rewind/optim/gradient_ranges.h"
+#include "rewind/optim/numerics_monitor.h"
+
+namespace CLI {
+class App;
+}
+
+namespace rw {
+
+// --loss-scale, --check-numerics and --gradient-ranges.
+struct NumericsOptions {
+  std::string loss_scale = {};  // empty: by the dtype
+  uint32_t check_numerics = 0;  // one update in so many is watched; 0: none
+  bool gradient_ranges = false;
+
+  void add_to(CLI::App& app);
+  LossScaler scaler(DType dtype) const;  // ValueError
+};
+
+// What these options do to an optimizer, which must outlive it.
+class NumericsWatch {
+ public:
+  NumericsWatch(const NumericsOptions& options, Optimizer& optimizer, DType dtype);
+
+  std::string diagnose() const;  // of the optimizer, with what was seen
+  void print() const;            // what the options asked for
+
+ private:
+  Optimizer& optimizer_;
+  std::unique_ptr<NumericsMonitor> monitor_;  // null: none is wanted
+  std::optional<GradientRanges> ranges_;
+};
+
+}  // namespace rw
