@@ -68,6 +68,25 @@ void Module::requires_grad_(bool on) {
   for (Tensor& parameter : parameters()) parameter.set_requires_grad(on);
 }
 
+void Module::to(DType dtype) {
+  check<DTypeError>(is_float(dtype), "to", "parameters are float, got {}", name(dtype));
+  const std::vector<NamedTensor> all = named_parameters();
+  for (const auto& [name, p] : all)
+    check<AutogradError>(!p.impl().is_optimized, "to",
+                         "'{}' belongs to an optimizer; make that afterwards", name);
+  const PurposeScope purpose(Purpose::parameter);
+  for (const auto& [name, p] : all) {
+    if (p.dtype() == dtype) continue;
+    const Tensor other = copy_of(p, dtype);
+    TensorImpl& impl = p.impl();
+    impl.storage = other.impl().storage;
+    impl.strides = other.strides();
+    impl.offset = 0;
+    impl.dtype = dtype;
+    impl.id = other.impl().id;  // another value
+  }
+}
+
 void Module::copy_state(const Module& other) {
   const auto all = [](const Module& module) {
     std::vector<NamedTensor> found = module.named_parameters();

@@ -51,6 +51,13 @@ class Module {
   // Whether parameters of this module and below collect gradients; false freezes them. Optimizers
   // leave out what was frozen when they were made.
   void requires_grad_(bool on = true);
+  // The parameters of this module and below become `dtype`, their values rounded, in place: handles
+  // on them stay valid. Buffers stay f32, as do the statistics of norms and the state of
+  // optimizers: they move by steps that 16 bits would round away. To be called before an optimizer
+  // is made, which keeps f32 masters of 16-bit parameters. DTypeError unless it is a float,
+  // AutogradError for parameters that an optimizer has.
+  void to(DType dtype);
+  void half() { to(DType::f16); }
   // Overwrites parameters and buffers with those of the same name in another module, which has the
   // same ones: what copy.deepcopy(model) is for. ValueError, ShapeError naming what differs, before
   // anything is written.

@@ -12,6 +12,7 @@ namespace rw {
 Accumulate::Accumulate(Optimizer&& optimizer, uint32_t micro_batches)
     : Optimizer(std::move(optimizer)), micro_batches_(micro_batches) {
   check(micro_batches > 0, "accumulate", "at least one micro-batch per update is needed, got 0");
+  if (micro_batches > 1) set_weight_copies(WeightCopyUse::outside_segments);
 }
 
 void Accumulate::begin_window() {

@@ -17,7 +17,8 @@ struct MicroBatch {
 // Accumulate(Adam(parameters), 100) is Adam that updates at every 100th step(), with the weighted
 // mean of the 100 gradients: none is dropped, sums are f32, and bias correction, schedule, weight
 // decay and clipping tick once per update. The loop stays that of the plain optimizer; with n = 1
-// the results are the same to the bit. An overflow in any micro-batch voids its window.
+// the results are the same to the bit. An overflow in any micro-batch voids its window. With n > 1
+// the micro-batches of a window share 16-bit copies of the weights (set_weight_copies).
 class Accumulate : public Optimizer {
  public:
   Accumulate(Optimizer&& optimizer, uint32_t micro_batches);

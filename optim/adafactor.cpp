@@ -48,10 +48,10 @@ class AdafactorRule : public UpdateRule {
       if (is_factored(slot.parameter)) {
         const Tensor rows = t.all.state(slot, 0), cols = t.all.state(slot, 1);
         const Tensor mean = move_moments(t, slot.parameter, rows, cols);
-        apply(t, slot.parameter, rows, cols, mean, true);
+        apply(t, slot, rows, cols, mean, true);
       } else {
         const Tensor variance = t.all.state(slot, 2);
-        apply(t, slot.parameter, variance, variance, variance, false);
+        apply(t, slot, variance, variance, variance, false);
       }
     }
   }
@@ -82,8 +82,9 @@ class AdafactorRule : public UpdateRule {
     return mean(row_var, {-2, -1});
   }
 
-  void apply(const Target& t, const Tensor& parameter, const Tensor& row_var, const Tensor& col_var,
-             const Tensor& mean, bool factored) const {
+  void apply(const Target& t, const FlatParameters::Slot& slot, const Tensor& row_var,
+             const Tensor& col_var, const Tensor& mean, bool factored) const {
+    const Tensor parameter = t.all.master(slot), grad = slot.parameter.grad();
     const auto u = [](int64_t n) { return count32(n, "adafactor"); };
     const int64_t n = parameter.numel(), chunks = (n + ADAFACTOR_CHUNK - 1) / ADAFACTOR_CHUNK;
     const Tensor partial = empty({2, chunks}, DType::f32, parameter.device().shared_from_this());
@@ -102,7 +103,6 @@ class AdafactorRule : public UpdateRule {
                                      .clip = options_.clip,
                                      .flags = flags};
     const Launch how{.threads = {p.chunks, 1, 1}, .variant = {factored}};
-    const Tensor& grad = parameter.grad();
     launch("adafactor_norms",
            {in(parameter), in(grad), inout(row_var), in(col_var), in(mean), in(t.control),
             out(partial)},

@@ -28,7 +28,7 @@ class ParameterAverage::Averages : public UpdateObserver {
       return t;
     };
     for (const FlatParameters::Slab& slab : optimizer.parameters().slabs())
-      pairs_.push_back({slab.parameters, copy(slab.parameters)});
+      pairs_.push_back({slab.parameters, slab.low, copy(slab.parameters)});
     start_ = copy(make_view(control_, {1}, {1}, STATE_UPDATES));
   }
 
@@ -60,6 +60,7 @@ class ParameterAverage::Averages : public UpdateObserver {
       copy_into(pair.parameters, parked);
       copy_into(pair.average, pair.parameters);
       copy_into(parked, pair.average);
+      if (pair.low) copy_into(pair.parameters, pair.low);
     }
     is_applied = !is_applied;
   }
@@ -77,7 +78,7 @@ class ParameterAverage::Averages : public UpdateObserver {
 
  private:
   struct Pair {
-    Tensor parameters, average;  // a slab and its averages
+    Tensor parameters, low, average;  // a slab, its 16-bit parameters or none, and its averages
   };
   const char* name_;
   kernels::EmaParams how_;

@@ -91,6 +91,7 @@ bool Optimizer::update(float weight) {
       if (const auto alive = observer.lock()) ((*alive).*message)();
   };
   tell_observers(&UpdateObserver::before_update);
+  parameters_.follow_parameters();
   prepare(weight);
   const std::span slots(parameters_.slots());
   for (size_t i = 0; i < parameters_.runs().size(); ++i) {
@@ -115,6 +116,7 @@ bool Optimizer::update(float weight) {
     rule_->update(target);
   }
   tell_observers(&UpdateObserver::after_update);
+  parameters_.publish();
   device().end_step_soon();
   obey_environment_after_update(device());
   return true;
@@ -191,10 +193,13 @@ std::string Optimizer::diagnose() const {
 Optimizer::NamedState Optimizer::state() const {
   NamedState all = {{"control", control_}};
   const std::vector<std::string> names = rule_->state_names();
-  for (const FlatParameters::Slot& slot : parameters_.slots())
+  for (const FlatParameters::Slot& slot : parameters_.slots()) {
+    if (slot.parameter.dtype() != DType::f32)
+      all.emplace_back("master." + slot.name, parameters_.master(slot));
     for (size_t i = 0; i < names.size(); ++i)
       if (const Tensor state = parameters_.state(slot, i))
         all.emplace_back(names[i] + "." + slot.name, state);
+  }
   return all;
 }
 
@@ -203,6 +208,7 @@ void Optimizer::load_state(const NamedState& saved) {
   for (const auto& [name, tensor] : saved) names.push_back(name);
   copy_state(saved, state_to_fill(names));
   state_filled();
+  parameters_.publish();
 }
 
 Optimizer::NamedState Optimizer::state_to_fill(const std::vector<std::string>&) {

@@ -51,6 +51,12 @@ class Optimizer {
   const LossScaler& scaler() const { return scaler_; }  // LossScaler::none() at first
   void set_max_norm(float max_norm);                    // clips the gradient's norm; 0: no clipping
 
+  // Whether Autocast takes the 16-bit form of these f32 parameters from copies that are made once
+  // per update, instead of casting in every forward pass. `never` at first, and outside of segments
+  // in Accumulate, where nothing of it adds to the peak. The bits are the same. Copies hold 2 bytes
+  // per element that is used in 16 bits, all the time; casts die as backward goes on.
+  void set_weight_copies(WeightCopyUse use) { parameters_.set_weight_copies(use); }
+
   // These wait for the device.
   uint64_t updates() const;  // done
   uint64_t skipped() const;  // because of overflows
@@ -60,7 +66,8 @@ class Optimizer {
   UpdateCounts counts() const;   // of the loss scale's history
   std::string diagnose() const;  // what it means
 
-  // For checkpoints: the tensors that continue this optimizer, "exp_avg.NAME" and so on. Views.
+  // For checkpoints: the tensors that continue this optimizer, "exp_avg.NAME" and so on, and
+  // "master.NAME" of 16-bit parameters. Views.
   using NamedState = std::vector<std::pair<std::string, Tensor>>;
   virtual NamedState state() const;
   // Copies into state(); throws FileError for a missing name or another shape.

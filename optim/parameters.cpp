@@ -20,8 +20,7 @@ int64_t round_up(int64_t n) {
 }
 
 void check_parameter(const Tensor& p, const std::string& name) {
-  check<DTypeError>(p.dtype() == DType::f32, owner,
-                    "parameters must be f32 (Autocast makes the f16 copies), got {} for '{}'",
+  check<DTypeError>(is_float(p.dtype()), owner, "parameters must be float, got {} for '{}'",
                     rw::name(p.dtype()), name);
   check<AutogradError>(p.is_leaf(), owner, "'{}' must be a leaf, got the result of an op", name);
   check<AutogradError>(!p.impl().is_optimized, owner,
@@ -41,9 +40,10 @@ size_t count_parameters(const std::vector<ParameterGroup>& groups) {
   return count;
 }
 
-Tensor filled(int64_t size, float value, Device& device, Purpose purpose) {
+Tensor filled(int64_t size, float value, Device& device, Purpose purpose,
+              DType dtype = DType::f32) {
   const PurposeScope scope(purpose);
-  Tensor t = empty({size}, DType::f32, device.shared_from_this());
+  Tensor t = empty({size}, dtype, device.shared_from_this());
   fill_(t, value);
   return t;
 }
@@ -95,6 +95,7 @@ FlatParameters::~FlatParameters() {
     slot.parameter.impl().is_optimized = false;
     slot.parameter.impl().grad_place = {};
   }
+  set_weight_copies(WeightCopyUse::never);
 }
 
 std::vector<FlatParameters::SlabSizes> FlatParameters::plan(size_t states,
@@ -110,8 +111,9 @@ std::vector<FlatParameters::SlabSizes> FlatParameters::plan(size_t states,
       check_parameter(p, name);
       const int64_t size = round_up(p.numel());
       const int64_t capacity = slab_bytes / static_cast<int64_t>(sizeof(float));
-      if (sizes.empty() || sizes.back().parameters + size > capacity)
-        sizes.push_back({0, std::vector<int64_t>(states)});
+      if (sizes.empty() || sizes.back().parameters + size > capacity ||
+          sizes.back().dtype != p.dtype())
+        sizes.push_back({p.dtype(), 0, std::vector<int64_t>(states)});
       const size_t slab = sizes.size() - 1;
       SlabSizes& used = sizes.back();
       if (runs_.empty() || runs_.back().group != g || runs_.back().slab != slab) {
@@ -141,10 +143,13 @@ std::vector<FlatParameters::SlabSizes> FlatParameters::plan(size_t states,
 void FlatParameters::move_into(size_t index, const SlabSizes& sizes, float initial) {
   Device& device = this->device();
   Slab slab;
-  slab.parameters = filled(sizes.parameters, 0, device, Purpose::parameter);
+  const bool is_low = sizes.dtype != DType::f32;
+  if (is_low) slab.low = filled(sizes.parameters, 0, device, Purpose::parameter, sizes.dtype);
+  slab.parameters =
+      filled(sizes.parameters, 0, device, is_low ? Purpose::optimizer : Purpose::parameter);
   for (const Slot& slot : slots_) {
     if (slot.slab != index) continue;
-    const Tensor target = view(slab.parameters, slot);
+    const Tensor target = view(is_low ? slab.low : slab.parameters, slot);
     copy_into(slot.parameter, target);
     TensorImpl& impl = slot.parameter.impl();
     impl.storage = target.impl().storage;
@@ -152,6 +157,8 @@ void FlatParameters::move_into(size_t index, const SlabSizes& sizes, float initi
     impl.offset = slot.offset;
     impl.is_optimized = true;
   }
+  if (is_low) copy_into(slab.low, slab.parameters);
+  slab.low_version = is_low ? slab.low.impl().storage->version() : 0;
   for (const int64_t size : sizes.states)
     slab.states.push_back(size > 0 ? filled(size, initial, device, Purpose::optimizer) : Tensor());
   slabs_.push_back(std::move(slab));
@@ -162,6 +169,38 @@ void FlatParameters::drop_gradients() {
     slot.parameter.impl().grad = {};
     slot.parameter.impl().grad_place = {};
   }
+}
+
+// What was written to a parameter since its master was: the master follows where it would not give
+// the same 16-bit number, so what was not touched keeps its other bits.
+void FlatParameters::follow_parameters() {
+  const NoGrad guard;
+  const NoAutocast no_autocast;
+  const PurposeScope purpose(Purpose::workspace);
+  for (Slab& slab : slabs_) {
+    if (!slab.low || slab.low.impl().storage->version() == slab.low_version) continue;
+    const Tensor differs = not_equal(cast(slab.parameters, slab.low.dtype()), slab.low);
+    copy_into(where(differs, cast(slab.low, DType::f32), slab.parameters), slab.parameters);
+    slab.low_version = slab.low.impl().storage->version();
+  }
+}
+
+void FlatParameters::publish() {
+  for (Slab& slab : slabs_) {
+    if (slab.low) {
+      copy_into(slab.parameters, slab.low);
+      slab.low_version = slab.low.impl().storage->version();
+    } else if (WeightCopies* copies = WeightCopies::of(slab.parameters)) {
+      copies->update(slab.parameters);
+    }
+  }
+}
+
+void FlatParameters::set_weight_copies(WeightCopyUse use) {
+  for (const Slab& slab : slabs_)
+    if (!slab.low)
+      slab.parameters.impl().storage->set_copies(
+          use == WeightCopyUse::never ? nullptr : std::make_shared<WeightCopies>(use));
 }
 
 void FlatParameters::place_gradients() {
@@ -182,6 +221,10 @@ Tensor FlatParameters::view(const Tensor& whole, const Slot& slot) {
 
 Tensor FlatParameters::view(const Tensor& whole, const Range& range) {
   return make_view(whole, {range.size}, {1}, range.offset);
+}
+
+Tensor FlatParameters::master(const Slot& slot) const {
+  return view(slabs_[slot.slab].parameters, slot);
 }
 
 Tensor FlatParameters::state(const Slot& slot, size_t state) const {

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "rewind/core/tensor/tensor.h"
+#include "rewind/core/tensor/weight_copies.h"
 
 namespace rw {
 
 // Parameters that share options. Frozen ones (requires_grad() false) are left out.
 struct ParameterGroup {
-  std::vector<Tensor> parameters = {};               // f32 leaves
+  std::vector<Tensor> parameters = {};               // float leaves
   float lr_scale = 1;                                // on the optimizer's learning rate
   std::optional<float> weight_decay = std::nullopt;  // instead of the optimizer's
 };
@@ -45,14 +46,17 @@ using StateShape =
     std::function<std::optional<Shape>(size_t state, const Tensor& parameter, size_t group)>;
 
 // Every parameter becomes a view of a slab; handles stay valid. Parameters start at multiples of 8
-// elements; the gaps hold zeros and stay zero. Gradients are not part of it: each takes its memory
-// when backward first makes it and gives it back in drop_gradients().
+// elements; the gaps hold zeros and stay zero. 16-bit parameters have f32 masters beside them,
+// which updates change; publish() rounds them into the parameters. Gradients are not part of it:
+// each takes its memory when backward first makes it and gives it back in drop_gradients().
 class FlatParameters {
  public:
   // Up to 128 MiB, or one parameter that is larger: bounds what moving the parameters costs on top
   // of them, and fits the blocks of every device.
   struct Slab {
-    Tensor parameters;           // f32 [elements]
+    Tensor parameters;           // f32 [elements]; of 16-bit parameters the masters
+    Tensor low;                  // 16-bit parameters themselves; undefined where they are f32
+    uint32_t low_version = 0;    // of their storage when the masters were the same
     std::vector<Tensor> states;  // f32 [elements of this state]; undefined where nobody has it
   };
   // Where a state of a parameter lies in its tensor of the slab.
@@ -81,7 +85,7 @@ class FlatParameters {
   };
 
   // Throws AutogradError for parameters that appear twice, share storage or belong to another
-  // optimizer, and DTypeError for other dtypes than f32. There are `states` states, each of the
+  // optimizer, and DTypeError for such that are no floats. There are `states` states, each of the
   // shape that shape_of gives and `initial` at first.
   FlatParameters(std::vector<ParameterGroup> groups, size_t states, const StateShape& shape_of,
                  float initial = 0);
@@ -95,6 +99,12 @@ class FlatParameters {
   const std::vector<Run>& runs() const { return runs_; }                 // all slots, in order
   Device& device() const { return slots_.front().parameter.device(); }   // of all of them
 
+  // Before an update: what was written to 16-bit parameters (a loaded model) goes to their masters.
+  void follow_parameters();
+  // After one: 16-bit parameters and the 16-bit copies of f32 ones are made, a dispatch per slab.
+  void publish();
+  void set_weight_copies(WeightCopyUse use);  // what there is of copies goes
+
   void drop_gradients();  // every grad() is undefined again
   // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that
   // outlive a step. drop_gradients() gives them back.
@@ -102,12 +112,14 @@ class FlatParameters {
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const Range& range);
+  Tensor master(const Slot& slot) const;  // the f32 values that updates change, in their shape
   // A parameter's state, in its shape; undefined where it has none.
   Tensor state(const Slot& slot, size_t state) const;
 
  private:
   FlatParameters() = default;
   struct SlabSizes {
+    DType dtype = DType::f32;  // of the parameters
     int64_t parameters = 0;
     std::vector<int64_t> states;
   };

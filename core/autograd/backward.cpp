@@ -46,18 +46,16 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   const NoGrad guard;
   const PhaseScope phase(Phase::backward);
   // Gradients have the types of what was recorded, whatever scope is open around backward.
-  const auto autocasts = std::exchange(thread_state().autocasts, {});
+  const NoAutocast no_autocast;
   tape_.running_ = true;
   try {
     run(roots, seeds_of(roots, gradients));
   } catch (...) {  // half-run: nothing of the tape can be trusted
     tape_.running_ = false;
-    thread_state().autocasts = autocasts;
     tape_.clear();
     throw;
   }
   tape_.running_ = false;
-  thread_state().autocasts = autocasts;
   tape_.forget_if_empty();
 }
 

@@ -241,6 +241,7 @@ Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
 
 std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<Tensor> inputs) {
   const NoGrad guard;
+  const NoAutocast no_autocast;
   std::vector<Tensor> outputs = op.forward(attrs, inputs);
   for (Tensor& y : outputs) {
     const TensorImpl& impl = y.impl();

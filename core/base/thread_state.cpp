@@ -1,5 +1,6 @@
 #include "rewind/core/base/thread_state.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace rw {
@@ -7,6 +8,13 @@ namespace rw {
 ThreadState& thread_state() {
   thread_local ThreadState here;
   return here;
+}
+
+NoAutocast::~NoAutocast() {
+  std::vector<const Autocast*>& open = thread_state().autocasts;
+  if (!is_open_) return;
+  if (const auto last = std::find(open.rbegin(), open.rend(), nullptr); last != open.rend())
+    open.erase(std::next(last).base());
 }
 
 const char* op_or(const char* function) {

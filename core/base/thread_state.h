@@ -18,11 +18,11 @@ class Tape;
 
 // The state of one thread.
 struct ThreadState {
-  Context context;                                // what it is doing
-  int no_grad = 0;                                // NoGrad scopes that are alive
-  std::vector<const Autocast*> autocasts;         // that are alive and enabled, innermost last
-  Lockstep* lockstep = nullptr;                   // of which it is a part
-  Generator* generator = nullptr;                 // of a GeneratorScope; null: the process's
+  Context context;                         // what it is doing
+  int no_grad = 0;                         // NoGrad scopes that are alive
+  std::vector<const Autocast*> autocasts;  // that are alive, innermost last; null: a NoAutocast
+  Lockstep* lockstep = nullptr;            // of which it is a part
+  Generator* generator = nullptr;          // of a GeneratorScope; null: the process's
   std::optional<std::shared_ptr<Device>> device;  // of a DeviceScope; none: the process's
   std::optional<bool> checkpoints_blocks;         // none: as the environment says
   std::shared_ptr<Tape> tape;                     // made when it is first asked for
@@ -46,6 +46,21 @@ class ThreadStateScope {
 
  private:
   ThreadState previous_;
+};
+
+// While it lives, nothing is autocast on this thread: what ops, replays and gradients are made of
+// has the types that were recorded. Scopes may end in any order.
+class NoAutocast {
+ public:
+  NoAutocast() : is_open_(!thread_state().autocasts.empty()) {
+    if (is_open_) thread_state().autocasts.push_back(nullptr);
+  }
+  ~NoAutocast();
+  NoAutocast(const NoAutocast&) = delete;
+  NoAutocast& operator=(const NoAutocast&) = delete;
+
+ private:
+  const bool is_open_;
 };
 
 // The op that runs, or `function` itself where a user calls it: for messages.

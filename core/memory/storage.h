@@ -14,6 +14,7 @@ namespace rw {
 
 class Device;
 class Storage;
+class WeightCopies;
 
 // Who is told when a storage dies.
 class StorageOwner {
@@ -45,6 +46,10 @@ class Storage {
 
   uint64_t id() const { return id_; }  // unique, never reused
 
+  // The copies in other dtypes of what lies here; null: nobody keeps any (core/tensor).
+  const std::shared_ptr<WeightCopies>& copies() const { return copies_; }
+  void set_copies(std::shared_ptr<WeightCopies> copies) { copies_ = std::move(copies); }
+
   // Counts writes, which only Device can make; saved values are checked against it.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
 
@@ -58,6 +63,7 @@ class Storage {
   uint64_t bytes_;
   uint64_t id_;
   MemoryPool::Place place_;
+  std::shared_ptr<WeightCopies> copies_;
   Storage *previous_ = nullptr, *next_ = nullptr;  // of the device's, in order of age
   std::atomic<uint32_t> version_ = 0;
 };

@@ -267,9 +267,7 @@ Tensor slopes_as_mask(const Tensor& slopes, const Shape& scores) {
 
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, Tensor mask,
                  Tensor lengths) {
-  q = Autocast::input(std::move(q));
-  k = Autocast::input(std::move(k));
-  v = Autocast::input(std::move(v));
+  const AutocastInputs autocast("attention", {&q, &k, &v});
   check_shapes(q, k, v);
   check(options.dropout >= 0 && options.dropout < 1, "attention",
         "dropout must be in [0, 1), got {}", options.dropout);

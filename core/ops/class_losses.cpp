@@ -139,6 +139,7 @@ Tensor divisor(const Tensor& weights) {
 
 Tensor nll_loss(Tensor log_probs, Tensor target, Tensor weight, int ignore_index,
                 Reduction reduction) {
+  const AutocastInputs autocast("nll_loss", {&log_probs}, true);
   check_classes("nll_loss", log_probs, target);
   const int64_t classes = log_probs.size(-1);
   check_weight("nll_loss", weight, classes);
@@ -161,6 +162,7 @@ Tensor nll_loss(Tensor log_probs, Tensor target, Tensor weight, int ignore_index
 Tensor cross_entropy(Tensor logits, Tensor target, Tensor weight, const CrossEntropyOptions& o) {
   const bool is_soft = is_float(target.dtype());
   if (!is_soft && !weight) return cross_entropy(std::move(logits), std::move(target), o);
+  const AutocastInputs autocast("cross_entropy", {&logits}, true);
   check_float(logits, "cross_entropy");
   check<ShapeError>(
       logits.rank() == 2 &&
@@ -191,6 +193,7 @@ Tensor cross_entropy(Tensor logits, Tensor target, Tensor weight, const CrossEnt
 
 Tensor multi_margin_loss(Tensor x, Tensor target, const MultiMarginOptions& o) {
   check(o.p == 1 || o.p == 2, "multi_margin_loss", "p must be 1 or 2, got {}", o.p);
+  const AutocastInputs autocast("multi_margin_loss", {&x}, true);
   check_classes("multi_margin_loss", x, target);
   const int64_t classes = x.size(-1);
   check_weight("multi_margin_loss", o.weight, classes);

@@ -100,8 +100,7 @@ int64_t transposed_size(const char* op, const Tensor& x, int axis, int64_t kerne
 }
 
 Tensor conv2d_as(const char* op, Tensor x, Tensor w, const Conv2dOptions& o) {
-  x = Autocast::input(std::move(x));
-  w = Autocast::input(std::move(w));
+  const AutocastInputs autocast(op, {&x, &w});
   const Size2d end = o.padding_end.value_or(o.padding);
   check(o.stride.h > 0 && o.stride.w > 0 && o.dilation.h > 0 && o.dilation.w > 0 &&
             o.padding.h >= 0 && o.padding.w >= 0 && end.h >= 0 && end.w >= 0 && o.groups > 0,
@@ -126,8 +125,7 @@ Tensor conv2d_as(const char* op, Tensor x, Tensor w, const Conv2dOptions& o) {
 
 Tensor conv_transpose2d_as(const char* op, Tensor x, Tensor w, const Tensor& bias,
                            const ConvTranspose2dOptions& o) {
-  x = Autocast::input(std::move(x));
-  w = Autocast::input(std::move(w));
+  const AutocastInputs autocast(op, {&x, &w});
   check(o.stride.h > 0 && o.stride.w > 0 && o.dilation.h > 0 && o.dilation.w > 0 &&
             o.padding.h >= 0 && o.padding.w >= 0 && o.groups > 0,
         op, "stride, dilation and groups must be positive and padding not negative");
@@ -186,7 +184,7 @@ void detail::check_bias(const char* op, const Tensor& bias, const Tensor& weight
 
 Tensor detail::add_bias(Tensor y, Tensor bias) {
   if (!bias.defined()) return y;
-  bias = cast(std::move(bias), y.dtype());
+  bias = Autocast::as(std::move(bias), y.dtype());
   return add(std::move(y), std::move(bias));
 }
 

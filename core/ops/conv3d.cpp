@@ -171,8 +171,7 @@ void check_options(const Conv3dOptions& o, const Size3d& end) {
 }  // namespace
 
 Tensor conv3d(Tensor x, Tensor w, Tensor bias, const Conv3dOptions& o) {
-  x = Autocast::input(std::move(x));
-  w = Autocast::input(std::move(w));
+  const AutocastInputs autocast("conv3d", {&x, &w});
   check<ShapeError>(x.rank() == 5 && w.rank() == 5, "conv3d",
                     "needs x [N, D, H, W, C] and weight [O, KD, KH, KW, C / groups], got {} and {}",
                     x, w);

@@ -130,6 +130,7 @@ CtcTargets ctc_targets(const std::vector<std::vector<int32_t>>& sequences, int64
 
 Tensor ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths,
                 const CtcOptions& options) {
+  const AutocastInputs autocast("ctc_loss", {&log_probs}, true);
   check_inputs(log_probs, targets, input_lengths, target_lengths, options.blank);
   log_probs = cast(std::move(log_probs), DType::f32);
   Tensor losses = apply(ctc_op, options.blank,

@@ -38,8 +38,8 @@ Saves product_saves(const std::any&, uint32_t needs);
 // DTypeError unless both are f32 or both f16 (matmul.cpp).
 void check_same_float(const Tensor& a, const Tensor& b, const char* op);
 
-// A normalisation's `weight` [C] f32, checked against x [..., C], or `value` where it is undefined
-// (layer_norm.cpp).
+// A normalisation's `weight` [C], checked against x [..., C], as f32, or `value` where it is
+// undefined (layer_norm.cpp).
 Tensor per_channel(const Tensor& weight, float value, const Tensor& x, const char* op);
 
 // The losses one by one, their mean or their sum (losses.cpp).

@@ -119,6 +119,7 @@ constexpr bool keeps_whole_numbers(uint32_t id) {
 }
 
 Tensor unary(uint32_t id, Tensor x, float a = 0, float b = 0) {
+  const AutocastInputs autocast(unary_ops[id].name, {&x});
   if (!is_float(x.dtype())) {
     if (keeps_whole_numbers(id)) return whole_unary(id, cast(x, DType::i32), a, b);
     x = cast(std::move(x), DType::f32);
@@ -237,6 +238,7 @@ const Op binary_ops[] = {
 };
 
 Tensor binary(uint32_t id, Tensor a, Tensor b) {
+  const AutocastInputs autocast(binary_ops[id].name, {&a, &b});
   promote(a, b);
   if (a.dtype() == DType::u8)
     a = cast(std::move(a), DType::i32), b = cast(std::move(b), DType::i32);

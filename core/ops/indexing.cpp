@@ -122,6 +122,7 @@ void check_index(const char* op, const Tensor& x, int axis, const Tensor& index)
 
 template <bool slices>
 Tensor put(const char* name, Tensor x, int axis, Tensor index, Tensor source, PutMode mode) {
+  const AutocastInputs autocast(name, {&x, &source});
   check_index(name, x, axis, index);
   check<DTypeError>(source.dtype() == x.dtype(), name,
                     "x and the source must have one dtype, got {} and {}; cast one", x, source);

@@ -84,12 +84,13 @@ void check_row(int64_t cols, const Tensor& x, const char* op) {
 Tensor detail::per_channel(const Tensor& weight, float value, const Tensor& x, const char* op) {
   const Shape shape = {x.size(-1)};
   if (!weight.defined()) return full(shape, value, DType::f32, x.device().shared_from_this());
-  check<ShapeError>(weight.shape() == shape && weight.dtype() == DType::f32, op,
-                    "weight and bias must be f32 [C], got {} for x {}", weight, x);
-  return weight;
+  check<ShapeError>(weight.shape() == shape && is_float(weight.dtype()), op,
+                    "weight and bias must be float [C], got {} for x {}", weight, x);
+  return cast(weight, DType::f32);
 }
 
 Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
+  const AutocastInputs autocast("layer_norm", {&x});
   check_float(x, "layer_norm");
   check_row(x.size(-1), x, "layer_norm");
   weight = per_channel(weight, 1, x, "layer_norm");
@@ -99,6 +100,7 @@ Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
 }
 
 Tensor rms_norm(Tensor x, Tensor weight, float eps) {
+  const AutocastInputs autocast("rms_norm", {&x});
   check_float(x, "rms_norm");
   check_row(x.size(-1), x, "rms_norm");
   weight = per_channel(weight, 1, x, "rms_norm");

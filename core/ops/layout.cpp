@@ -357,6 +357,7 @@ Tensor unsqueeze(Tensor x, int axis) {
 }
 
 Tensor concat(TensorList parts, int axis) {
+  const AutocastInputs autocast("concat", parts);
   check<ShapeError>(!parts.empty(), "concat", "needs at least one tensor, got none");
   axis = normalize_axis(axis, parts[0].rank(), "concat");
   std::optional<int64_t> size = 0;

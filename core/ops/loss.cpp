@@ -50,6 +50,7 @@ const Op softmax_op = {"softmax", softmax_forward, softmax_vjp, save_output};
 const Op log_softmax_op = {"log_softmax", softmax_forward, softmax_vjp, save_output};
 
 Tensor softmax_along(const Op& op, bool log, Tensor x, int axis) {
+  const AutocastInputs autocast(op.name, {&x});
   check_float(x, op.name);
   axis = normalize_axis(axis, x.rank(), op.name);
   const bool is_last = axis == x.rank() - 1;
@@ -113,6 +114,7 @@ Tensor log_softmax(Tensor x, int axis) {
 Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& o) {
   if (is_float(target.dtype()))
     return cross_entropy(std::move(logits), std::move(target), Tensor(), o);
+  const AutocastInputs autocast("cross_entropy", {&logits}, true);
   check_float(logits, "cross_entropy");
   check<ShapeError>(logits.rank() == 2 && target.shape() == Shape{logits.shape()[0]},
                     "cross_entropy", "needs logits [N, C] and target [N], got {} and {}", logits,

@@ -94,6 +94,7 @@ void check_constant(const char* op, const char* what, const Tensor& t) {
 // The losses of a kind one by one; `positive` may be undefined.
 Tensor pair_losses(PairAttrs attrs, Tensor x, Tensor target, const Tensor& positive = {}) {
   const char* op = pair_ops[attrs.kind].name;
+  const AutocastInputs autocast(op, {&x, &target}, true);
   check<DTypeError>(is_float(x.dtype()) && is_float(target.dtype()), op,
                     "needs float tensors, got {} and {}", x, target);
   promote(x, target);
@@ -180,6 +181,7 @@ Tensor sigmoid_focal_loss(Tensor x, Tensor target, const FocalOptions& o) {
 }
 
 Tensor margin_ranking_loss(Tensor a, Tensor b, Tensor target, float margin, Reduction reduction) {
+  const AutocastInputs autocast("margin_ranking_loss", {&a, &b}, true);
   Tensor ahead = sub(cast(std::move(b), DType::f32), cast(std::move(a), DType::f32));
   Tensor losses =
       relu(affine(mul(std::move(ahead), cast(std::move(target), DType::f32)), 1, margin));
@@ -191,6 +193,7 @@ Tensor cosine_embedding_loss(Tensor a, Tensor b, Tensor target, float margin, Re
                         target.shape() == Shape(std::span(a.shape().begin(), a.shape().end() - 1)),
                     "cosine_embedding_loss",
                     "needs a and b [N, D] and target [N], got {}, {} and {}", a, b, target);
+  const AutocastInputs autocast("cosine_embedding_loss", {&a, &b}, true);
   check_float(a, "cosine_embedding_loss");
   check_float(b, "cosine_embedding_loss");
   a = cast(std::move(a), DType::f32);
@@ -210,6 +213,7 @@ Tensor cosine_embedding_loss(Tensor a, Tensor b, Tensor target, float margin, Re
 
 Tensor triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative,
                            const TripletOptions& o) {
+  const AutocastInputs autocast("triplet_margin_loss", {&anchor, &positive, &negative}, true);
   check(o.p >= 1, "triplet_margin_loss", "p must be >= 1, got {}", o.p);
   for (Tensor* t : {&anchor, &positive, &negative}) {
     check_float(*t, "triplet_margin_loss");

@@ -142,8 +142,7 @@ const Op linear_op = {.name = "linear",
 }  // namespace
 
 Tensor matmul(Tensor a, Tensor b) {
-  a = Autocast::input(std::move(a));
-  b = Autocast::input(std::move(b));
+  const AutocastInputs autocast("matmul", {&a, &b});
   check<ShapeError>(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-2), "matmul",
                     "the last axis of a must match the last but one of b, got {} and {}", a, b);
   check_same_float(a, b, "matmul");
@@ -157,8 +156,7 @@ Tensor matmul(Tensor a, Tensor b) {
 }
 
 Tensor linear(Tensor x, Tensor weight, Tensor bias) {
-  x = Autocast::input(std::move(x));
-  weight = Autocast::input(std::move(weight));
+  const AutocastInputs autocast("linear", {&x, &weight, &bias});
   check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.shape()[1],
                     "linear", "x [..., in] and weight [out, in] must agree, got {} and {}", x,
                     weight);
@@ -170,7 +168,7 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias) {
   const Shape rows = {x.size(-1) == 0 ? 0 : x.numel() / x.size(-1), x.size(-1)};
   x = reshape(std::move(x), rows);
   Tensor y = apply1(linear_op, {}, TensorList(std::move(x), std::move(weight)));
-  if (bias.defined()) y = add(std::move(y), Autocast::input(std::move(bias)));
+  if (bias.defined()) y = add(std::move(y), std::move(bias));
   return reshape(std::move(y), result);
 }
 

@@ -160,13 +160,16 @@ const Op batch_norm_with_op = {"batch_norm_with", with_forward, with_vjp,
                                  return Saves{1 | 2 | 8 | 16, 0};
                                }};
 
-void check_inputs(const Tensor& x, std::initializer_list<const Tensor*> per_channel) {
+// `per_channel` become f32.
+void check_inputs(const Tensor& x, std::initializer_list<Tensor*> per_channel) {
   check_float(x, "batch_norm");
   check<ShapeError>(x.rank() >= 2 && x.numel() > 0, "batch_norm",
                     "needs a non-empty [..., C], got {}", x);
-  for (const Tensor* t : per_channel)
-    check<ShapeError>(t->shape() == Shape{x.size(-1)} && t->dtype() == DType::f32, "batch_norm",
-                      "weight, bias and statistics must be f32 [C], got {} for x {}", *t, x);
+  for (Tensor* t : per_channel) {
+    check<ShapeError>(t->shape() == Shape{x.size(-1)} && is_float(t->dtype()), "batch_norm",
+                      "weight, bias and statistics must be float [C], got {} for x {}", *t, x);
+    *t = cast(std::move(*t), DType::f32);
+  }
 }
 
 }  // namespace
@@ -200,6 +203,7 @@ BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts) {
 
 BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps,
                            std::shared_ptr<StatisticsExchange> exchange) {
+  const AutocastInputs autocast("batch_norm", {&x});
   check_inputs(x, {&weight, &bias});
   const int64_t own = x.numel() / x.size(-1), rows = exchange ? exchange->rows(own) : own;
   auto known = exchange ? std::make_shared<std::optional<BatchStatistics>>() : nullptr;
@@ -209,6 +213,7 @@ BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps,
 }
 
 Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias, float eps) {
+  const AutocastInputs autocast("batch_norm", {&x});
   check_inputs(x, {&mean, &var, &weight, &bias});
   return apply1(batch_norm_with_op, eps,
                 TensorList(std::move(x), std::move(weight), std::move(bias), std::move(mean),

@@ -119,18 +119,21 @@ const Op swiglu_op = {"swiglu", swiglu_forward, swiglu_vjp, [](const std::any&, 
 }  // namespace
 
 Tensor logsumexp(Tensor x, const Axes& axes, bool keepdims) {
+  const AutocastInputs autocast("logsumexp", {&x});
   check_float(x, "logsumexp");
   NormReduceAttrs attrs{reduced_axes(x, axes, "logsumexp"), keepdims, 0};
   return apply1(logsumexp_op, std::move(attrs), one(std::move(x)));
 }
 
 Tensor norm(Tensor x, float p, const Axes& axes, bool keepdims) {
+  const AutocastInputs autocast("norm", {&x});
   check_float(x, "norm");
   NormReduceAttrs attrs{reduced_axes(x, axes, "norm"), keepdims, p};
   return apply1(norm_op, std::move(attrs), one(std::move(x)));
 }
 
 Tensor cosine_similarity(Tensor a, Tensor b, int axis, float eps) {
+  const AutocastInputs autocast("cosine_similarity", {&a, &b});
   promote(a, b);
   const Shape shape = broadcast(a.shape(), b.shape(), "cosine_similarity");
   axis = normalize_axis(axis, shape.rank(), "cosine_similarity");
@@ -179,6 +182,7 @@ Tensor nan_to_num(Tensor x, float nan, std::optional<float> inf,
 }
 
 Tensor prelu(Tensor x, Tensor weight) {
+  const AutocastInputs autocast("prelu", {&x});
   check_float(x, "prelu");
   check<ShapeError>(
       weight.numel() == 1 || (weight.rank() == 1 && x.rank() > 0 && weight.size(0) == x.size(-1)),

@@ -187,8 +187,7 @@ const Op gru_op = {.name = "gru",
 // The op's first four inputs, checked; `count` gates.
 TensorList check_inputs(const char* op, int64_t count, Tensor gates, Tensor weight, Tensor bias,
                         Tensor h0) {
-  gates = Autocast::input(std::move(gates));
-  weight = Autocast::input(std::move(weight));
+  const AutocastInputs autocast(op, {&gates, &weight});
   h0 = cast(std::move(h0), gates.dtype());
   check_float(gates, op);
   check<ShapeError>(gates.rank() == 3 && gates.shape()[0] > 0 && h0.rank() == 2 &&
@@ -201,8 +200,9 @@ TensorList check_inputs(const char* op, int64_t count, Tensor gates, Tensor weig
   check<DTypeError>(weight.dtype() == gates.dtype(), op,
                     "gates and weight_hh must have one dtype, got {} and {}", gates, weight);
   if (!bias.defined()) bias = zeros_on(gates, {width}, DType::f32);
-  check<ShapeError>(bias.shape() == Shape{width} && bias.dtype() == DType::f32, op,
-                    "bias_hh must be f32 [{} H], got {}", count, bias);
+  check<ShapeError>(bias.shape() == Shape{width} && is_float(bias.dtype()), op,
+                    "bias_hh must be float [{} H], got {}", count, bias);
+  bias = cast(std::move(bias), DType::f32);
   return {std::move(gates), std::move(weight), std::move(bias), std::move(h0)};
 }
 

@@ -135,8 +135,9 @@ Tensor reduce(ReduceKind kind, Tensor x, std::vector<int> axes, bool keepdims, f
 
 // As the public functions have it: over all axes where none is given.
 Tensor reduce_over(ReduceKind kind, Tensor x, const Axes& axes, bool keepdims) {
+  const AutocastInputs autocast(reduce_ops[kind].name, {&x}, true);
   std::vector<int> reduced = reduced_axes(x, axes, reduce_ops[kind].name);
-  return reduce(kind, std::move(x), std::move(reduced), keepdims);
+  return reduce(kind, std::move(x), std::move(reduced), keepdims, 1, autocast.is_f32());
 }
 
 struct ArgAttrs {
@@ -202,15 +203,17 @@ Tensor prod(Tensor x, const Axes& axes, bool keepdims) {
 }
 
 Tensor mean(Tensor x, const Axes& axes, bool keepdims) {
+  const AutocastInputs autocast("mean", {&x}, true);
   check_float(x, "mean");
   auto reduced = reduced_axes(x, axes, "mean");
   int64_t count = 1;
   for (int axis : reduced) count *= x.shape()[axis];
   return reduce(reduce_sum, std::move(x), std::move(reduced), keepdims,
-                1.0f / static_cast<float>(count));
+                1.0f / static_cast<float>(count), autocast.is_f32());
 }
 
 Tensor var(Tensor x, const Axes& axes, bool unbiased, bool keepdims) {
+  const AutocastInputs autocast("var", {&x});
   int64_t count = 1;
   for (int axis : reduced_axes(x, axes, "var")) count *= x.shape()[axis];
   Tensor center = mean(x, axes, true);

@@ -138,6 +138,7 @@ void check_lattice(int64_t samples, int64_t frames, int64_t width, int64_t class
 
 Tensor rnnt_loss(Tensor logits, Tensor targets, Tensor input_lengths, Tensor target_lengths,
                  const RnntOptions& options) {
+  const AutocastInputs autocast("rnnt_loss", {&logits}, true);
   check_float(logits, "rnnt_loss");
   check<ShapeError>(logits.rank() == 4, "rnnt_loss", "logits must be [N, T, U + 1, C], got {}",
                     logits);
@@ -149,6 +150,7 @@ Tensor rnnt_loss(Tensor logits, Tensor targets, Tensor input_lengths, Tensor tar
 
 Tensor rnnt_joint_loss(Tensor encoder, Tensor predictor, Tensor weight, Tensor bias, Tensor targets,
                        Tensor input_lengths, Tensor target_lengths, const RnntOptions& options) {
+  const AutocastInputs autocast("rnnt_joint_loss", {&encoder, &predictor, &weight, &bias});
   check_float(encoder, "rnnt_loss");
   check<ShapeError>(
       encoder.rank() == 3 && predictor.rank() == 3 && weight.rank() == 2 &&

@@ -137,9 +137,7 @@ void check_tied(const Tensor& hidden, const Tensor& table, const Tensor& bias,
 
 Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor target,
                           const TiedCrossEntropyOptions& o, Tensor* predicted) {
-  hidden = Autocast::input(std::move(hidden));
-  table = Autocast::input(std::move(table));
-  if (bias) bias = Autocast::input(std::move(bias));
+  const AutocastInputs autocast("tied_cross_entropy", {&hidden, &table, &bias});
   check_tied(hidden, table, bias, target);
   check(o.label_smoothing >= 0 && o.label_smoothing < 1, "tied_cross_entropy",
         "label_smoothing must be in [0, 1), got {}", o.label_smoothing);

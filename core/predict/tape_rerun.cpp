@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "rewind/core/ops/ops.h"
+#include "rewind/core/tensor/weight_copies.h"
 
 namespace rw {
 
@@ -15,6 +16,8 @@ Tensor outside(const Edge& edge) {
   Tensor t = empty(edge.shape, edge.dtype);
   if (!edge.leaf.defined()) return t;
   t.set_requires_grad();
+  if (const WeightCopies* copies = WeightCopies::of(edge.leaf))
+    t.impl().storage->set_copies(std::make_shared<WeightCopies>(copies->use()));
   const PurposeScope gradients(Purpose::gradient);
   const TensorImpl& leaf = edge.leaf.impl();
   if (leaf.grad.defined()) t.impl().grad = empty(leaf.grad.shape(), leaf.grad.dtype());

@@ -28,6 +28,7 @@
 #include "rewind/core/ops/unbind.h"
 #include "rewind/core/ops/vision.h"
 #include "rewind/core/tensor/tensor.h"
+#include "rewind/core/tensor/weight_copies.h"
 
 // Recomputation, and what a program will need.
 #include "rewind/core/autograd/checkpoint.h"

@@ -1,0 +1,58 @@
+// 16-bit copies of f32 parameters, made once per update instead of by every forward pass.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "rewind/core/tensor/tensor.h"
+
+namespace rw {
+
+// Where Autocast takes parameters of an optimizer from copies that outlive the forward pass.
+enum class WeightCopyUse : uint8_t {
+  never,             // every use casts
+  outside_segments,  // uses in checkpoint segments cast: their memory is the segment's to drop
+  always,            // every use reads a copy
+};
+
+// The copies of what lies in one storage, a slab of an optimizer's. A part is copied when it is
+// first asked for; update() makes the copies of neighbours in one dispatch. A copy that is older
+// than the last write to the storage (a load, an average that is put in place) is made again when
+// it is asked for. Any thread may ask.
+class WeightCopies {
+ public:
+  explicit WeightCopies(WeightCopyUse use) : use_(use) {}
+
+  // Those of the storage that x lies in; null: there are none.
+  static WeightCopies* of(const Tensor& x) { return x.impl().storage->copies().get(); }
+
+  WeightCopyUse use() const { return use_; }  // as it was made with
+  // Whether x is dense in some order of its axes, so that a copy can be as it is.
+  static bool can_copy(const Tensor& x);
+  // x, of the storage, as `dtype`: a view of a copy, with x's shape and strides. What cannot be
+  // copied so is cast to a new tensor.
+  Tensor view(const Tensor& x, DType dtype);
+  // To be called after every update of `slab`, all of the storage: copies that were used since the
+  // last one are made again, neighbours at once; the others give their memory back.
+  void update(const Tensor& slab);
+  uint64_t bytes() const;  // of the copies that there are
+
+ private:
+  // A copy of elements [begin, end) of the storage.
+  struct Part {
+    int64_t begin = 0, end = 0;
+    DType dtype = DType::f16;
+    bool used = false;     // since the last update
+    Tensor copy = {};      // [end - begin]
+    uint32_t version = 0;  // of the storage that was copied
+  };
+  static void make(Part& part, const Tensor& source);
+  std::vector<Part> joined() const;
+
+  const WeightCopyUse use_;
+  mutable std::mutex mutex_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace rw
