@@ -30,12 +30,13 @@ SpeechUnits::SpeechUnits(SpeechUnit unit, std::vector<std::string> names)
   check(!names_.empty(), "SpeechUnits", "there must be a word or character to recognise, got none");
   std::set<std::string_view> seen;
   for (const std::string& name : names_) {
-    const bool fits =
-        unit == SpeechUnit::character ? name.size() == 1 : name.find(' ') == std::string::npos;
+    const bool fits = unit == SpeechUnit::character
+                          ? name.size() == 1 && static_cast<unsigned char>(name[0]) < 128
+                          : name.find(' ') == std::string::npos;
     check(!name.empty() && fits && seen.insert(name).second, "SpeechUnits",
           "units must be different {}, got {:?} among {}",
-          unit == SpeechUnit::character ? "single characters" : "words without spaces", name,
-          names_.size());
+          unit == SpeechUnit::character ? "single characters of ASCII" : "words without spaces",
+          name, names_.size());
   }
 }
 

@@ -15,8 +15,8 @@ enum class SpeechUnit { word, character };
 // The labels of a recogniser: 1 and up for the units in order, 0 for the blank.
 class SpeechUnits {
  public:
-  // ValueError: no units, one twice, an empty one, words with spaces in them or characters of
-  // several bytes.
+  // ValueError: no units, one twice, an empty one, words with spaces in them or characters
+  // beyond ASCII.
   SpeechUnits(SpeechUnit unit, std::vector<std::string> names);
 
   // Those that texts consist of, sorted.

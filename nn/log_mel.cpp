@@ -83,23 +83,25 @@ int64_t LogMel::samples(int64_t frames) const {
   return options_.hop * (frames - 1) + options_.window;
 }
 
-// [n, S] -> [n, T, mels].
+// [N, S] -> [N, T, mels].
 Tensor LogMel::log_power(const Tensor& sound) const {
-  const Tensor spectrum = matmul(unfold(sound, 1, options_.window, options_.hop), basis_);
-  return log(affine(matmul(square(spectrum), bank_), 1, options_.floor));
+  Tensor spectrum = matmul(unfold(sound, 1, options_.window, options_.hop), basis_);
+  return log(affine(matmul(square(std::move(spectrum)), bank_), 1, options_.floor));
 }
 
 Tensor LogMel::forward(Tensor sound) {
   check<ShapeError>(sound.rank() == 2 && sound.size(1) >= options_.window, "LogMel",
                     "needs sound [N, S] of {} samples or more, got {}", options_.window, sound);
   const Autocast plain(DType::f32);
-  constexpr int64_t most = int64_t{8} << 20;
-  const int64_t row =
-      frames(sound.size(1)) * 2 * bins_of(options_) * static_cast<int64_t>(sizeof(float));
-  const int64_t rows = std::max<int64_t>(1, most / row);
+  constexpr int64_t most = int64_t{1} << 20;
+  const int64_t bytes = sound.size(0) * 2 * bins_of(options_) * static_cast<int64_t>(sizeof(float));
+  const int64_t step = std::max<int64_t>(1, most / std::max<int64_t>(1, bytes));
   TensorList parts;
-  for (const Tensor& part : split(std::move(sound), rows, 0)) parts.push_back(log_power(part));
-  Tensor all = parts.size() == 1 ? std::move(parts[0]) : concat(std::move(parts), 0);
+  for (int64_t first = 0, all = frames(sound.size(1)); first < all; first += step) {
+    const int64_t count = std::min(step, all - first), begin = first * options_.hop;
+    parts.push_back(log_power(slice(sound, 1, begin, begin + samples(count))));
+  }
+  Tensor all = parts.size() == 1 ? std::move(parts[0]) : concat(std::move(parts), 1);
   return div(sub(std::move(all), mean), std);
 }
 

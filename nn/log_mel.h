@@ -22,8 +22,8 @@ struct LogMelOptions {
 // Sound [N, S] f32 in [-1, 1] -> [N, T, mels] f32, T = (S - window) / hop + 1 rounded down: frame t
 // begins at sample hop * t, so that sound may come in parts. The power spectrum of each frame, as
 // one product with cosines and sines; triangles of height 1 between points that are evenly spaced
-// on HTK's scale 2595 log10(1 + f / 700); log(power + floor); minus `mean`, over `std`. Rows are
-// taken a few at a time: about 8 MiB of spectra exist at once, or those of one row. ShapeError for
+// on HTK's scale 2595 log10(1 + f / 700); log(power + floor); minus `mean`, over `std`. Frames are
+// taken some at a time: about 1 MiB of spectra exists at once. ShapeError for
 // other ranks and less than a window; ValueError for options that cannot be.
 class LogMel : public Module {
  public:

@@ -17,21 +17,31 @@ SpeechSteps::SpeechSteps(const SpeechRecipe& recipe, const StepSettings& setting
   if (settings.dtype == DType::f16) optimizer.set_scaler(LossScaler::dynamic());
 }
 
-// In f32, whatever the model computes in: what it is given.
-Tensor SpeechSteps::features_of(const SpeechBatch& batch) {
+// In f32, and one sound after another: together they may be larger than all that is kept of them.
+Tensor SpeechSteps::raw_features(const SpeechBatch& batch) {
   const PurposeScope scope(Purpose::data);
   const NoGrad guard;
-  const Shape shape = {batch.rows, model.features.samples(batch.length)};
-  return cast(model.features(batch_tensor(batch.samples, shape)), settings_.dtype);
+  const int64_t samples = model.features.samples(batch.length);
+  const std::span<const float> all = batch.samples;
+  TensorList rows;
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    const auto size = static_cast<size_t>(all.empty() ? 0 : samples);
+    rows.push_back(model.features(
+        batch_tensor(all.subspan(static_cast<size_t>(row) * size, size), {1, samples})));
+  }
+  return concat(std::move(rows), 0);
+}
+
+Tensor SpeechSteps::features_of(const SpeechBatch& batch) {
+  const PurposeScope scope(Purpose::data);
+  return cast(raw_features(batch), settings_.dtype);
 }
 
 void SpeechSteps::fit_features(SpeechLoader& loader, int64_t batches) {
   LogMel::Statistics statistics;
   for (int64_t i = 0; i < std::min(batches, loader.batches()); ++i) {
     const SpeechBatch batch = loader.batch(0, i);
-    const NoGrad guard;
-    const Shape shape = {batch.rows, model.features.samples(batch.length)};
-    statistics.add(model.features(batch_tensor(batch.samples, shape)), batch.frames);
+    statistics.add(raw_features(batch), batch.frames);
   }
   model.features.set_statistics(statistics);
   default_device()->end_step();

@@ -39,6 +39,7 @@ class SpeechSteps : public ModelSteps {
   Meter meter;
 
  private:
+  Tensor raw_features(const SpeechBatch& batch);  // f32
   Tensor features_of(const SpeechBatch& batch);
   Tensor loss_of(const SpeechBatch& batch);
   SpeechBatch batch_of(const BatchShape& shape) const;  // without sound
