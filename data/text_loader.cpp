@@ -1,8 +1,6 @@
 #include "rewind/data/text_loader.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 
 #include "rewind/core/base/error.h"
 #include "rewind/data/random.h"
@@ -11,26 +9,30 @@ namespace rw {
 
 namespace {
 
-void shuffle(std::vector<uint32_t>& values, DataRandom& random) {
-  for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i)]);
+BucketOrder order_of(std::span<const TextExample> examples, const TextLoaderOptions& options) {
+  std::vector<uint64_t> lengths;
+  for (const TextExample& example : examples) lengths.push_back(example.ids.size());
+  return {"TextLoader",
+          std::move(lengths),
+          {.batch_size = options.batch_size,
+           .shuffle = options.shuffle,
+           .drop_last = options.drop_last,
+           .bucket_batches = options.bucket_batches,
+           .shard = options.shard,
+           .shards = options.shards,
+           .seed = options.seed}};
 }
 
 }  // namespace
 
 TextLoader::TextLoader(std::span<const TextExample> examples, const Vocabulary& vocabulary,
                        TextLoaderOptions options)
-    : examples_(examples), vocabulary_(vocabulary), options_(std::move(options)) {
-  check(options_.batch_size > 0 && options_.bucket_batches > 0 && options_.length_multiple > 0,
-        "TextLoader",
-        "batch_size, bucket_batches and length_multiple must be positive, got {}, {} and {}",
-        options_.batch_size, options_.bucket_batches, options_.length_multiple);
-  check(options_.shard >= 0 && options_.shard < options_.shards, "TextLoader",
-        "shard must be in [0, {}), got {}", options_.shards, options_.shard);
-  check(examples.size() <= std::numeric_limits<uint32_t>::max(), "TextLoader",
-        "there must be at most 2^32 examples, got {}", examples.size());
-  check(batches() > 0, "TextLoader",
-        "there must be at least one batch of {} for each of {} shards, got {} examples",
-        options_.batch_size, options_.shards, examples.size());
+    : examples_(examples),
+      vocabulary_(vocabulary),
+      options_(std::move(options)),
+      order_(order_of(examples, options_)) {
+  check(options_.length_multiple > 0, "TextLoader", "length_multiple must be positive, got {}",
+        options_.length_multiple);
   for (const TextExample& example : examples)
     check(options_.fixed_length == 0 ||
               static_cast<int64_t>(example.ids.size()) <= options_.fixed_length,
@@ -39,45 +41,8 @@ TextLoader::TextLoader(std::span<const TextExample> examples, const Vocabulary& 
   if (options_.masking) check_masking(*options_.masking);
 }
 
-int64_t TextLoader::all_batches() const {
-  const auto n = static_cast<int64_t>(examples_.size()), size = options_.batch_size;
-  return options_.drop_last ? n / size : (n + size - 1) / size;
-}
-
-int64_t TextLoader::batches() const {
-  const int64_t all = all_batches();
-  return options_.drop_last ? all / options_.shards
-                            : (all - options_.shard + options_.shards - 1) / options_.shards;
-}
-
-// Shuffled examples, sorted by length a bucket at a time, cut into batches, those shuffled.
-void TextLoader::order_for(int64_t epoch) {
-  if (ordered_epoch_ == epoch) return;
-  ordered_epoch_ = epoch;
-  DataRandom random(options_.seed, static_cast<uint64_t>(epoch));
-  order_.resize(examples_.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  batch_order_.resize(static_cast<size_t>(all_batches()));
-  std::iota(batch_order_.begin(), batch_order_.end(), 0);
-  if (options_.shuffle) shuffle(order_, random);
-  if (options_.bucket_batches == 1) return;
-  const auto bucket = static_cast<size_t>(options_.batch_size * options_.bucket_batches);
-  for (size_t first = 0; first < order_.size(); first += bucket) {
-    const auto part = std::span(order_).subspan(first, std::min(bucket, order_.size() - first));
-    std::ranges::stable_sort(part, {}, [&](uint32_t i) { return examples_[i].ids.size(); });
-  }
-  if (options_.shuffle) shuffle(batch_order_, random);
-}
-
 TextBatch TextLoader::batch(int64_t epoch, int64_t index) {
-  check(epoch >= 0 && index >= 0 && index < batches(), "TextLoader",
-        "the batch index must be in [0, {}), got {} of epoch {}", batches(), index, epoch);
-  order_for(epoch);
-  const auto size = static_cast<size_t>(options_.batch_size);
-  const size_t place = batch_order_[static_cast<size_t>(index * options_.shards + options_.shard)];
-  const size_t first = place * size;
-  const auto chosen = std::span(order_).subspan(first, std::min(size, order_.size() - first));
-
+  const auto chosen = order_.batch(epoch, index);
   TextBatch batch;
   batch.rows = static_cast<int64_t>(chosen.size());
   for (const uint32_t i : chosen)

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "rewind/data/bucket_order.h"
 #include "rewind/data/mlm.h"
 #include "rewind/data/text_examples.h"
 
@@ -44,21 +45,17 @@ class TextLoader {
   TextLoader(std::span<const TextExample> examples, const Vocabulary& vocabulary,
              TextLoaderOptions options);
 
-  int64_t batches() const;  // of this shard per epoch; equal among shards with drop_last
+  // Of this shard per epoch; equal among shards with drop_last.
+  int64_t batches() const { return order_.batches(); }
   uint64_t seed() const { return options_.seed; }  // TextLoaderOptions::seed
   // Batch `index`, in [0, batches()), of an epoch from 0 on. ValueError otherwise.
   TextBatch batch(int64_t epoch, int64_t index);
 
  private:
-  int64_t all_batches() const;
-  void order_for(int64_t epoch);
-
   std::span<const TextExample> examples_;
   const Vocabulary& vocabulary_;
   TextLoaderOptions options_;
-  int64_t ordered_epoch_ = -1;
-  std::vector<uint32_t> order_;        // examples, batch by batch
-  std::vector<uint32_t> batch_order_;  // of the batches of all shards
+  BucketOrder order_;
 };
 
 }  // namespace rw

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <string_view>
 
 #include "rewind/core/base/error.h"
 
@@ -146,6 +147,41 @@ int64_t edit_distance(std::span<const int32_t> heard, std::span<const int32_t> s
     }
   }
   return row.back();
+}
+
+namespace {
+
+// The words of a text as numbers, which `known` remembers.
+std::vector<int32_t> numbered_words(std::string_view text,
+                                    std::map<std::string_view, int32_t>& known) {
+  std::vector<int32_t> words;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    if (!word.empty())
+      words.push_back(known.try_emplace(word, static_cast<int32_t>(known.size())).first->second);
+  }
+  return words;
+}
+
+}  // namespace
+
+double WordErrors::rate() const {
+  if (words > 0) return static_cast<double>(errors) / static_cast<double>(words);
+  return errors > 0 ? std::numeric_limits<double>::infinity() : 0;
+}
+
+WordErrors& WordErrors::operator+=(const WordErrors& other) {
+  errors += other.errors;
+  words += other.words;
+  return *this;
+}
+
+WordErrors word_errors(std::string_view heard, std::string_view said) {
+  std::map<std::string_view, int32_t> known;
+  const std::vector<int32_t> a = numbered_words(heard, known), b = numbered_words(said, known);
+  return {edit_distance(a, b), static_cast<int64_t>(b.size())};
 }
 
 }  // namespace rw

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "rewind/core/tensor/tensor.h"
@@ -38,5 +39,16 @@ std::vector<std::vector<CtcHypothesis>> ctc_beam_decode(const Tensor& log_probs,
 // Insertions, deletions and substitutions that turn `heard` into `said` (Levenshtein 1966). Summed
 // over samples and divided by the number of labels that were said it is the error rate.
 int64_t edit_distance(std::span<const int32_t> heard, std::span<const int32_t> said);
+
+// The account of a word error rate.
+struct WordErrors {
+  int64_t errors = 0, words = 0;  // insertions, deletions and substitutions; words that were said
+
+  // errors / words; without any words 0 or infinite.
+  double rate() const;
+  WordErrors& operator+=(const WordErrors& other);
+};
+// Of one text; its words are what spaces separate.
+WordErrors word_errors(std::string_view heard, std::string_view said);
 
 }  // namespace rw

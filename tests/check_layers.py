@@ -16,7 +16,7 @@ BACKEND = BASE + ["core/backend/"]
 MEMORY = BACKEND + ["core/memory/"]
 TENSOR = MEMORY + ["core/tensor/"]
 AUTOGRAD = TENSOR + ["core/autograd/"]
-OPS = AUTOGRAD + ["core/ops/autocast.h", "core/ops/conv.h", "core/ops/indexing.h", "core/ops/lockstep.h", "core/ops/losses.h", "core/ops/numeric.h", "core/ops/operators.h", "core/ops/ops.h", "core/ops/positions.h", "core/ops/print.h", "core/ops/unbind.h", "core/ops/vision.h"]
+OPS = AUTOGRAD + ["core/ops/autocast.h", "core/ops/conv.h", "core/ops/ctc.h", "core/ops/indexing.h", "core/ops/lockstep.h", "core/ops/losses.h", "core/ops/numeric.h", "core/ops/operators.h", "core/ops/ops.h", "core/ops/positions.h", "core/ops/print.h", "core/ops/rnnt.h", "core/ops/unbind.h", "core/ops/vision.h"]
 CORE = OPS + ["core/predict/"]
 DRIVERS = BACKEND + ["backends/listing.h", "shaders/"]
 USER = ["core/", "nn/", "optim/", "io/", "data/", "backends/listing.h", "backends/open.h"]
@@ -61,6 +61,7 @@ LIBRARY_RULES = {
     "png.h": ["data/", "tests/"],
     "jpeglib.h": ["data/", "tests/"],
     "jerror.h": ["data/"],
+    "sndfile.h": ["data/", "tests/"],
     "doctest/": ["tests/"],
     "CLI/": ["apps/", "examples/", "tools/", "benchmarks/", "tests/fuzz/"],
     "nlohmann/": ["backends/vulkan/", "io/", "apps/", "examples/", "tools/", "benchmarks/", "tests/"],

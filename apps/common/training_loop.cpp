@@ -126,13 +126,13 @@ void TrainingLoop::show(int64_t done, Progress& progress) {
       "the loss must be finite, got {} at step {}; lower --lr or use --dtype f32 ({})", values.loss,
       done, numerics_ ? numerics_->diagnose() : optimizer_.diagnose());
   const uint64_t memory = default_device()->memory_report().peak;
-  progress.show(done, fmt::format("loss {:.3f}  accuracy {:.1f} %  {:.0f} {}/s  {}", values.loss,
-                                  100 * values.accuracy, rate(done, progress.seconds()),
-                                  options_.unit, format_bytes(memory)));
-  history_.push_back({{"step", done},
-                      {"loss", values.loss},
-                      {"accuracy", values.accuracy},
-                      {"seconds", progress.seconds()}});
+  const std::string accuracy =
+      options_.has_accuracy ? fmt::format("accuracy {:.1f} %  ", 100 * values.accuracy) : "";
+  progress.show(done,
+                fmt::format("loss {:.3f}  {}{:.0f} {}/s  {}", values.loss, accuracy,
+                            rate(done, progress.seconds()), options_.unit, format_bytes(memory)));
+  history_.push_back({{"step", done}, {"loss", values.loss}, {"seconds", progress.seconds()}});
+  if (options_.has_accuracy) history_.back()["accuracy"] = values.accuracy;
 }
 
 double TrainingLoop::rate(int64_t done, double seconds) const {

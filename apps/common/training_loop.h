@@ -21,6 +21,7 @@ struct LoopOptions {
   int64_t batches = 1;           // per epoch
   int64_t samples = 1;           // per step, for the rate
   std::string unit = "samples";  // what they are called
+  bool has_accuracy = true;      // the meter counts hits, too
   bool quiet = false;
   std::string snapshots = {};      // folder; empty: none are kept
   int64_t steps_per_snapshot = 1;  // at least

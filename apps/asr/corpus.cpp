@@ -1,0 +1,113 @@
+#include "apps/asr/corpus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "apps/common/shapes.h"
+#include "rewind/data/files.h"
+#include "rewind/data/spoken_digits.h"
+
+namespace rw {
+
+namespace {
+
+std::filesystem::path folder_of(const AsrOptions& o) {
+  if (!o.data.empty()) return o.data;
+  const auto tell = [&](const std::filesystem::path& folder) {
+    if (o.quiet) return;
+    fmt::print("espeak-ng speaks {} strings of digits, once, into '{}'\n", o.strings,
+               folder.string());
+    std::fflush(stdout);
+  };
+  const auto strings = static_cast<int>(o.strings);
+  return spoken_digits(cache_directory(),
+                       {.train = strings, .test = std::clamp(strings / 10, 1, 200)}, tell);
+}
+
+// What the file was made with counts, not the options.
+SpeechUnits take_from_file(AsrOptions& o) {
+  const StoredRecognizer stored = read_recognizer(SafetensorsFile(o.load));
+  o.loss = stored.config.loss == SpeechLoss::ctc ? "ctc" : "rnnt";
+  o.tokens = stored.has_words ? "word" : "character";
+  o.hidden = stored.config.hidden, o.layers = stored.config.layers;
+  o.channels = stored.config.channels;
+  return {stored.has_words ? SpeechUnit::word : SpeechUnit::character, stored.units};
+}
+
+SpeechUnits units_of(const AsrOptions& o, const SpeechDataset& train, const SpeechDataset& test) {
+  std::vector<std::string> texts = train.texts();
+  std::ranges::copy(test.texts(), std::back_inserter(texts));
+  return SpeechUnits::of(o.tokens == "word" ? SpeechUnit::word : SpeechUnit::character, texts);
+}
+
+std::vector<BatchShape> shapes_of(SpeechLoader loader, int64_t total) {
+  const int64_t batches = loader.batches();
+  return largest_shapes(total ? total : batches, [&](int64_t i) {
+    const SpeechBatch batch = loader.shape(i / batches, i % batches);
+    return BatchShape{batch.rows, batch.length};
+  });
+}
+
+// By the size of batches; searches ask for the same ones again and again, from several threads.
+RunOutline::Batches remembered(RunOutline::Batches make) {
+  struct Known {
+    std::mutex mutex;
+    std::map<int64_t, std::vector<BatchShape>> shapes;
+  };
+  return [make = std::move(make), known = std::make_shared<Known>()](int64_t size) {
+    const std::lock_guard lock(known->mutex);
+    const auto [found, is_new] = known->shapes.try_emplace(size);
+    if (is_new) found->second = make(size);
+    return found->second;
+  };
+}
+
+}  // namespace
+
+SpeechCorpus::SpeechCorpus(AsrOptions& options) : options_(options) {
+  if (!options.load.empty()) units = take_from_file(options);
+  const std::filesystem::path folder = folder_of(options);
+  const SpeechOptions split{.test_share = options.test_share};
+  train = list_speech(folder, Split::train, split);
+  test = list_speech(folder, Split::test, split);
+  if (!units) units = units_of(options, train, test);
+}
+
+int64_t SpeechCorpus::batch() const {
+  return std::min(options_.batch, static_cast<int64_t>(train.size()));
+}
+
+SpeechLoader SpeechCorpus::training(int64_t batch) const {
+  return {train, *units, options_.loader(options_.model(units->classes()), batch, true)};
+}
+
+SpeechLoader SpeechCorpus::testing(int64_t batch) const {
+  return {test, *units, options_.loader(options_.model(units->classes()), batch, false)};
+}
+
+SpeechRecipe SpeechCorpus::recipe() const {
+  SpeechLoader loader = training(batch());
+  int64_t longest = 0;
+  for (const BatchShape& shape : shapes_of(loader, 0)) longest = std::max(longest, shape.length);
+  return options_.recipe(units->classes(), longest, std::max(loader.width(), testing(1).width()));
+}
+
+TrainingProgram SpeechCorpus::program() const {
+  TrainingProgram program = options_.program(recipe());
+  program.settings.batch = batch();
+  program.outline.trains = !options_.eval;
+  program.outline.steps = remembered([this](int64_t size) {
+    SpeechLoader loader = training(std::min(size, static_cast<int64_t>(train.size())));
+    const int64_t total = options_.steps ? options_.steps : options_.epochs * loader.batches();
+    return shapes_of(std::move(loader), total);
+  });
+  program.outline.evaluation =
+      remembered([this](int64_t size) { return shapes_of(testing(size), 0); });
+  return program;
+}
+
+}  // namespace rw

@@ -1,0 +1,30 @@
+// What the recogniser is trained on: LibriSpeech's folders, or digits that espeak-ng speaks.
+#pragma once
+
+#include <optional>
+
+#include "apps/asr/options.h"
+#include "rewind/data/speech.h"
+#include "rewind/io/speech.h"
+
+namespace rw {
+
+class SpeechCorpus {
+ public:
+  // Fills in the options that the file of --load decides.
+  explicit SpeechCorpus(AsrOptions& options);
+
+  int64_t batch() const;  // --batch, or as many as there are
+  SpeechLoader training(int64_t batch) const;
+  SpeechLoader testing(int64_t batch) const;
+  SpeechRecipe recipe() const;
+  TrainingProgram program() const;  // refers to this corpus
+
+  SpeechDataset train, test;
+  std::optional<SpeechUnits> units;
+
+ private:
+  const AsrOptions& options_;
+};
+
+}  // namespace rw

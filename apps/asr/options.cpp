@@ -1,0 +1,133 @@
+#include "apps/asr/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+
+#include "rewind/data/files.h"
+
+namespace rw {
+
+std::string default_recognizer() {
+  return (cache_directory() / "asr" / "model.safetensors").string();
+}
+
+void AsrOptions::add_to(CLI::App& app) {
+  app.add_option(
+      "--data", data,
+      "folder of speech as LibriSpeech has it: SPEAKER/CHAPTER/*.trans.txt beside FLAC or "
+      "WAV files, also below train*/ and dev*/; without it espeak-ng speaks digits");
+  app.add_option("--strings", strings, "strings of digits to train with, without --data")
+      ->capture_default_str();
+  app.add_option("--loss", loss, "ctc, or rnnt: a transducer")
+      ->check(CLI::IsMember({"ctc", "rnnt"}))
+      ->capture_default_str();
+  app.add_option("--tokens", tokens,
+                 "what is recognised one by one: word or character (default word, with --data "
+                 "character)")
+      ->check(CLI::IsMember({"word", "character"}));
+  app.add_option("--hidden", hidden, "size of the LSTMs")->capture_default_str();
+  app.add_option("--layers", layers, "LSTMs on top of each other")->capture_default_str();
+  app.add_option("--channels", channels, "of the convolutions")->capture_default_str();
+  app.add_option("--test-share", test_share,
+                 "share of the speakers to test with, where --data has no dev*/ or test*/")
+      ->capture_default_str();
+  app.add_option("--batch", batch, "utterances per step")->capture_default_str();
+  app.add_option("--accumulate", accumulate, "steps per update of the weights")
+      ->capture_default_str();
+  app.add_option("--checkpoint", checkpoint, "recompute activations: none or block")
+      ->check(CLI::IsMember({"none", "block"}))
+      ->capture_default_str();
+  app.add_option("--epochs", epochs, "passes over the utterances (default 4, with --data 20)");
+  app.add_option("--steps", steps, "steps instead of epochs");
+  app.add_option("--lr", lr, "highest learning rate")->capture_default_str();
+  app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
+  app.add_option("--beam", beam, "prefixes of the search in the evaluation; 1: greedy")
+      ->capture_default_str();
+  app.add_option("--seed", seed, "of weights, order and dropout")->capture_default_str();
+  app.add_option("--report", report, "write all figures of the run to this JSON file");
+  app.add_option("--load", load, "start from the weights in this safetensors file");
+  app.add_option("--save", save,
+                 "write the trained recogniser to this file (default: in the cache)");
+  app.add_flag("--eval", eval, "only measure the word error rate of the weights given with --load");
+  app.add_option("--resume", resume,
+                 "keep training snapshots in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
+      ->needs("--resume");
+  app.add_option("--snapshot-every", snapshot_every, "steps between them")->capture_default_str();
+  app.add_flag("--quiet", quiet, "print the results only");
+  device.add_to(app);
+  planning.add_to(app);
+  app.add_option("--seconds", seconds, "with --plan and without --data: length of the sounds")
+      ->needs("--plan")
+      ->capture_default_str();
+}
+
+void AsrOptions::complete() {
+  check(batch > 0 && accumulate > 0 && strings > 0, "options",
+        "--batch, --accumulate and --strings must be positive, got {}, {} and {}", batch,
+        accumulate, strings);
+  check(hidden > 0 && layers > 0 && channels > 0, "options",
+        "--hidden, --layers and --channels must be positive, got {}, {} and {}", hidden, layers,
+        channels);
+  check(epochs >= 0 && steps >= 0, "options",
+        "--epochs and --steps must be positive, got {} and {}", epochs, steps);
+  check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
+  check(std::isfinite(lr) && lr >= 0, "options", "--lr must be a number >= 0, got {}", lr);
+  check(test_share > 0 && test_share < 1, "options", "--test-share must be in (0, 1), got {}",
+        test_share);
+  check(seconds >= 0.1 && seconds <= 3600, "options", "--seconds must be in [0.1, 3600], got {}",
+        seconds);
+  check(beam > 0 && (beam == 1 || loss == "ctc"), "options",
+        "--beam must be positive, and 1 with --loss rnnt, got {}", beam);
+  check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
+  if (tokens.empty()) tokens = data.empty() ? "word" : "character";
+  if (epochs == 0) epochs = data.empty() ? 4 : 20;
+  if (save.empty()) save = default_recognizer();
+}
+
+SpeechConfig AsrOptions::model(int64_t classes) const {
+  return {.loss = loss == "ctc" ? SpeechLoss::ctc : SpeechLoss::rnnt,
+          .classes = classes,
+          .channels = channels,
+          .hidden = hidden,
+          .layers = layers};
+}
+
+SpeechRecipe AsrOptions::recipe(int64_t classes, int64_t length, int64_t width) const {
+  return {.model = model(classes),
+          .length = length,
+          .width = width,
+          .lr = static_cast<float>(lr),
+          .weight_decay = static_cast<float>(weight_decay)};
+}
+
+TrainingProgram AsrOptions::program(const SpeechRecipe& recipe) const {
+  return {
+      .title = fmt::format("{} recogniser of {} {}s, {} LSTM{} of {}", loss,
+                           recipe.model.classes - 1, tokens, layers, layers > 1 ? "s" : "", hidden),
+      .samples = "utterances",
+      .make = [recipe](const StepSettings& s) { return std::make_unique<SpeechSteps>(recipe, s); },
+      .settings = {.dtype = device.parsed_dtype(),
+                   .batch = batch,
+                   .accumulate = accumulate,
+                   .checkpoint = checkpoint},
+      .outline = {.loads = !load.empty(), .saves = !eval},
+      .estimator_states = 4,
+      .words = command_line_words()};
+}
+
+SpeechLoaderOptions AsrOptions::loader(const SpeechConfig& config, int64_t size,
+                                       bool shuffle) const {
+  return {.order = {.batch_size = size,
+                    .shuffle = shuffle,
+                    .drop_last = shuffle,
+                    .bucket_batches = 8,
+                    .seed = seed},
+          .window = config.features.window,
+          .hop = config.features.hop,
+          .subsampling = SpeechEncoder::subsampling,
+          .repeats_need_frames = config.loss == SpeechLoss::ctc};
+}
+
+}  // namespace rw

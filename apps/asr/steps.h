@@ -1,0 +1,51 @@
+// The steps of the speech program: training, and what is said in sounds.
+#pragma once
+
+#include "apps/common/meter.h"
+#include "apps/common/training.h"
+#include "rewind/data/speech.h"
+#include "rewind/nn/models/speech.h"
+#include "rewind/optim/accumulate.h"
+
+namespace rw {
+
+struct SpeechRecipe {
+  SpeechConfig model;
+  int64_t length = 400;  // frames of the longest batch
+  int64_t width = 6;     // labels of the longest transcript
+  float lr = 1e-2f, weight_decay = 0.01f;
+};
+
+class SpeechSteps : public ModelSteps {
+ public:
+  SpeechSteps(const SpeechRecipe& recipe, const StepSettings& settings);
+
+  // Makes the features' statistics those of these batches.
+  void fit_features(SpeechLoader& loader, int64_t batches);
+  void step(const SpeechBatch& batch);
+  // The labels of each utterance; NoGrad and eval() are the caller's.
+  std::vector<std::vector<int32_t>> recognise(const SpeechBatch& batch, int beam = 1);
+
+  void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
+  void dry_evaluation(const BatchShape& shape) override {
+    model.eval();
+    recognise(batch_of(shape));
+  }
+  void flush() override { finish_window(optimizer); }
+  Module& trained() override { return model; }
+
+  SpeechRecognizer model;
+  Accumulate optimizer;
+  Meter meter;
+
+ private:
+  Tensor raw_features(const SpeechBatch& batch);  // f32
+  Tensor features_of(const SpeechBatch& batch);
+  Tensor loss_of(const SpeechBatch& batch);
+  SpeechBatch batch_of(const BatchShape& shape) const;  // without sound
+
+  const SpeechRecipe recipe_;
+  const StepSettings settings_;
+};
+
+}  // namespace rw

@@ -1,0 +1,22 @@
+#include "apps/common/shapes.h"
+
+#include <algorithm>
+
+namespace rw {
+
+std::vector<BatchShape> largest_shapes(int64_t total,
+                                       const std::function<BatchShape(int64_t)>& shape_of) {
+  constexpr size_t most = 8;
+  std::vector<BatchShape> shapes;
+  for (int64_t i = 0; i < total; ++i) {
+    const BatchShape shape = shape_of(i);
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+  }
+  std::sort(shapes.begin() + 1, shapes.end(), [](const BatchShape& a, const BatchShape& b) {
+    return std::pair(a.rows * a.length, a.length) > std::pair(b.rows * b.length, b.length);
+  });
+  shapes.resize(std::min(shapes.size(), most));
+  return shapes;
+}
+
+}  // namespace rw

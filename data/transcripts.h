@@ -1,0 +1,42 @@
+// What was said, as labels of a recogniser: words or characters of a list.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rw {
+
+// What a label stands for.
+enum class SpeechUnit { word, character };
+
+// The labels of a recogniser: 1 and up for the units in order, 0 for the blank.
+class SpeechUnits {
+ public:
+  // ValueError: no units, one twice, an empty one, words with spaces in them or characters
+  // beyond ASCII.
+  SpeechUnits(SpeechUnit unit, std::vector<std::string> names);
+
+  // Those that texts consist of, sorted.
+  static SpeechUnits of(SpeechUnit unit, std::span<const std::string> texts);
+
+  // ValueError naming what is not in the list.
+  std::vector<int32_t> encode(std::string_view text) const;
+  // The text of labels; blanks are left out. ValueError for labels that stand for nothing.
+  std::string decode(std::span<const int32_t> labels) const;
+
+  int64_t classes() const { return static_cast<int64_t>(names_.size()) + 1; }  // with the blank
+  SpeechUnit unit() const { return unit_; }                         // what a label stands for
+  const std::vector<std::string>& names() const { return names_; }  // of the labels from 1 on
+
+ private:
+  SpeechUnit unit_;
+  std::vector<std::string> names_;
+};
+
+// Lower case (of ASCII), spaces around and between words made one.
+std::string normalised_transcript(std::string_view text);
+
+}  // namespace rw
