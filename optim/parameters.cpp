@@ -20,8 +20,6 @@ int64_t round_up(int64_t n) {
 }
 
 void check_parameter(const Tensor& p, const std::string& name) {
-  check<DTypeError>(is_float(p.dtype()), owner, "parameters must be float, got {} for '{}'",
-                    rw::name(p.dtype()), name);
   check<AutogradError>(p.is_leaf(), owner, "'{}' must be a leaf, got the result of an op", name);
   check<AutogradError>(!p.impl().is_optimized, owner,
                        "'{}' belongs to another optimizer; use one with several groups", name);
@@ -174,13 +172,19 @@ void FlatParameters::drop_gradients() {
 // What was written to a parameter since its master was: the master follows where it would not give
 // the same 16-bit number, so what was not touched keeps its other bits.
 void FlatParameters::follow_parameters() {
+  constexpr int64_t piece = 1 << 22;  // elements at a time: bounds what this needs
   const NoGrad guard;
   const NoAutocast no_autocast;
   const PurposeScope purpose(Purpose::workspace);
   for (Slab& slab : slabs_) {
     if (!slab.low || slab.low.impl().storage->version() == slab.low_version) continue;
-    const Tensor differs = not_equal(cast(slab.parameters, slab.low.dtype()), slab.low);
-    copy_into(where(differs, cast(slab.low, DType::f32), slab.parameters), slab.parameters);
+    const int64_t size = slab.low.numel();
+    for (int64_t begin = 0; begin < size; begin += piece) {
+      const Range range = {begin, std::min(piece, size - begin)};
+      const Tensor master = view(slab.parameters, range), low = view(slab.low, range);
+      const Tensor differs = not_equal(cast(master, low.dtype()), low);
+      copy_into(where(differs, cast(low, DType::f32), master), master);
+    }
     slab.low_version = slab.low.impl().storage->version();
   }
 }

@@ -85,8 +85,8 @@ class FlatParameters {
   };
 
   // Throws AutogradError for parameters that appear twice, share storage or belong to another
-  // optimizer, and DTypeError for such that are no floats. There are `states` states, each of the
-  // shape that shape_of gives and `initial` at first.
+  // optimizer. There are `states` states, each of the shape that shape_of gives and `initial` at
+  // first.
   FlatParameters(std::vector<ParameterGroup> groups, size_t states, const StateShape& shape_of,
                  float initial = 0);
   ~FlatParameters();  // the parameters keep their values

@@ -94,7 +94,7 @@ TEST_CASE_FIXTURE(CpuDevice,
                  "[group_norm] groups must divide the channels, got 4 for f32 (2, 3, 6)"));
   CHECK(contains(message_of<ShapeError>([&] { group_norm(x, 0); }), "groups must divide"));
   CHECK(contains(message_of<ShapeError>([&] { group_norm(x, 2, full({5}, 1)); }),
-                 "[group_norm] weight and bias must be f32 [C], got f32 (5)"));
+                 "[group_norm] weight and bias must be float [C], got f32 (5)"));
   CHECK(contains(message_of<ShapeError>([&] {
                    instance_norm(full({2, 1, 6}, 1));
                  }),
