@@ -18,7 +18,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t most_seconds = 3600;
+constexpr int64_t most_frames = int64_t{3600} * 48000;
+constexpr int most_channels = 64;
+constexpr int least_rate = 1000, most_rate = 768000;
 
 // An open sound file with a header that can be.
 class SoundFile {
@@ -34,11 +36,13 @@ class SoundFile {
     check<FileError>(info_.samplerate > 0 && info_.channels > 0 && info_.frames > 0, "read_audio",
                      "'{}' must hold samples, got {} of {} channels at {} Hz", name_, info_.frames,
                      info_.channels, info_.samplerate);
-    check<FileError>(info_.frames / info_.samplerate < most_seconds && info_.channels <= 64,
-                     "read_audio",
-                     "'{}' must be shorter than an hour and of 64 channels at most, got {} s and "
-                     "{}; cut it",
-                     name_, info_.frames / info_.samplerate, info_.channels);
+    check<FileError>(info_.samplerate >= least_rate && info_.samplerate <= most_rate, "read_audio",
+                     "'{}' must be of {} to {} Hz, got {}; convert it", name_, least_rate,
+                     most_rate, info_.samplerate);
+    check<FileError>(info_.frames <= most_frames && info_.channels <= most_channels, "read_audio",
+                     "'{}' must be of {} samples (an hour at 48 kHz) and {} channels at most, got "
+                     "{} and {}; cut it",
+                     name_, most_frames, most_channels, info_.frames, info_.channels);
   }
   int64_t frames() const { return info_.frames; }
   int rate() const { return info_.samplerate; }
@@ -79,6 +83,9 @@ class Kernel {
     constexpr double crossings = 16;
     const double cutoff = std::min(1.0, static_cast<double>(to) / from);  // of half the old rate
     reach_ = static_cast<int64_t>(std::ceil(crossings / cutoff));
+    constexpr int64_t most = 1 << 22;
+    check(phases_ * taps() <= most, "resample_audio",
+          "rates must have more in common, or less between them, got {} and {} Hz", from, to);
     for (int64_t i = 0; i < phases_; ++i)
       for (int64_t k = 0; k < taps(); ++k) {
         const double behind = static_cast<double>(i * from % to) / to;
@@ -117,7 +124,11 @@ int64_t audio_length(const fs::path& file, int rate) {
 
 Audio read_audio(const fs::path& file, int rate) {
   SoundFile sound(file);
-  return resample_audio({sound.read(), sound.rate()}, rate);
+  try {
+    return resample_audio({sound.read(), sound.rate()}, rate);
+  } catch (const ValueError& error) {
+    fail<FileError>("read_audio", "'{}' must be converted first: {}", file.string(), error.what());
+  }
 }
 
 Audio resample_audio(const Audio& audio, int rate) {

@@ -19,16 +19,16 @@ struct Audio {
   double seconds() const { return static_cast<double>(samples.size()) / rate; }  // its length
 };
 
-// The whole file, the mean of its channels, brought to `rate` by resample_audio(). At most an hour.
-// FileError naming file and place: it is not there, no sound file, cut short, without samples,
-// longer than that, or with samples that are not finite.
+// The whole file, the mean of its channels, brought to `rate` by resample_audio(). At most an hour
+// at 48 kHz. FileError naming file and place: it is not there, no sound file, cut short, without
+// samples, larger than that, or with samples that are not finite.
 Audio read_audio(const std::filesystem::path& file, int rate = speech_rate);
 // How many samples read_audio() gives, by what the file's header says. FileError.
 int64_t audio_length(const std::filesystem::path& file, int rate = speech_rate);
 
 // At another rate, by a sinc under a Hann window, 16 zero crossings wide on each side (Smith and
 // Gossett 1984); above half the lower rate nothing is left. ValueError for rates that are not
-// positive.
+// positive, and for two with little in common and much between them, as 192001 and 16000 Hz.
 Audio resample_audio(const Audio& audio, int rate);
 
 // A WAV file of 16 bits per sample, which is written whole or not at all; what is outside [-1, 1]

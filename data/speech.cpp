@@ -8,6 +8,7 @@
 #include "rewind/core/base/hash.h"
 #include "rewind/data/audio.h"
 #include "rewind/data/files.h"
+#include "rewind/data/transcripts.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-// Speech with what was said: LibriSpeech's folders, and batches of them.
+// Speech with what was said: LibriSpeech's folders.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/data/bucket_order.h"
 #include "rewind/data/dataset.h"
-#include "rewind/data/transcripts.h"
 
 namespace rw {
 
@@ -25,10 +23,10 @@ struct Utterance {
 struct SpeechDataset {
   std::vector<Utterance> utterances;
 
-  size_t size() const { return utterances.size(); }
-  std::vector<std::string> texts() const;     // in order
-  std::vector<std::string> speakers() const;  // each once, sorted
-  double seconds() const;                     // of sound
+  size_t size() const { return utterances.size(); }  // utterances
+  std::vector<std::string> texts() const;            // in order
+  std::vector<std::string> speakers() const;         // each once, sorted
+  double seconds() const;                            // of sound
 };
 
 // What list_speech() takes of a folder.
@@ -44,52 +42,5 @@ struct SpeechOptions {
 // none of one of the splits, a line without a sound file, or one that cannot be read.
 SpeechDataset list_speech(const std::filesystem::path& folder, Split split,
                           const SpeechOptions& options = {});
-
-// How utterances become batches. Frames are as features count them: a window at every hop.
-struct SpeechLoaderOptions {
-  BucketOrderOptions order = {};    // by length
-  int64_t window = 400, hop = 160;  // samples of a frame, and from frame to frame
-  int64_t subsampling = 4;          // frames for each output of the recogniser
-  bool repeats_need_frames = true;  // as CTC's do: a blank between equal labels
-  int64_t length_multiple = 32;     // padded lengths are multiples of so many frames
-};
-
-// Some utterances, padded to one length; row-major.
-struct SpeechBatch {
-  int64_t rows = 0, length = 0, width = 0;  // utterances, frames of each, labels of each
-  std::vector<float> samples;               // [rows, hop * (length - 1) + window], 0 behind the end
-  std::vector<int32_t> frames;              // [rows], before the padding
-  std::vector<int32_t> labels;              // [rows, width], 0 behind the end
-  std::vector<int32_t> label_counts;        // [rows]
-  std::vector<uint32_t> utterances;         // [rows], numbers in the data set
-};
-
-// Makes batches of utterances, any at any time.
-class SpeechLoader {
- public:
-  // The data set must outlive the loader. Every batch has room for the longest transcript's labels,
-  // so that batches of one length need one amount of memory. ValueError for options that do not go
-  // together; FileError naming the file for transcripts with unknown units, without any, or with
-  // more labels than its frames can say.
-  SpeechLoader(const SpeechDataset& data, const SpeechUnits& units, SpeechLoaderOptions options);
-
-  int64_t batches() const { return order_.batches(); }   // per epoch
-  uint64_t seed() const { return options_.order.seed; }  // of the order
-  int64_t width() const { return width_; }               // labels of the longest transcript
-  // Batch `index`, in [0, batches()), of an epoch from 0 on. Reads files: ValueError, FileError.
-  SpeechBatch batch(int64_t epoch, int64_t index);
-  // The same without anything but its rows, length and width.
-  SpeechBatch shape(int64_t epoch, int64_t index);
-
- private:
-  int64_t frames_of(const Utterance& utterance) const;
-  void check_utterance(size_t i) const;
-
-  const SpeechDataset& data_;
-  SpeechLoaderOptions options_;
-  std::vector<std::vector<int32_t>> labels_;  // of each utterance
-  int64_t width_ = 1;
-  BucketOrder order_;
-};
 
 }  // namespace rw

@@ -1,8 +1,9 @@
+#include "rewind/data/speech_loader.h"
+
 #include <algorithm>
 
 #include "rewind/core/base/error.h"
 #include "rewind/data/audio.h"
-#include "rewind/data/speech.h"
 
 namespace rw {
 

@@ -58,8 +58,10 @@ Spoken draw(DataRandom& random, Names voices, const fs::path& folder, int number
   s.voice = one_of(accents) + "+" + timbre;
   s.folder = folder / timbre / "0";
   s.name = fmt::format("{}-0-{:05}", timbre, number);
-  for (auto count = 2 + random.below(5); count > 0; --count)
-    s.text += (s.text.empty() ? "" : " ") + one_of(digits);
+  for (auto count = 2 + random.below(5); count > 0; --count) {
+    if (!s.text.empty()) s.text += ' ';
+    s.text += one_of(digits);
+  }
   s.speed = 130 + static_cast<int>(random.below(91));
   s.pitch = 35 + static_cast<int>(random.below(31));
   s.gain = random.uniform(-20, 0), s.snr = random.uniform(8, 30);

@@ -71,16 +71,15 @@ std::string SpeechUnits::decode(std::span<const int32_t> labels) const {
 }
 
 std::string normalised_transcript(std::string_view text) {
-  std::string result;
-  for (const std::string& word : units_of(SpeechUnit::word, [&] {
-         std::string plain(text);
-         for (char& c : plain) {
-           if (c == '\t' || c == '\r' || c == '\n') c = ' ';
-           if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-         }
-         return plain;
-       }()))
-    result += (result.empty() ? "" : " ") + word;
+  std::string plain(text), result;
+  for (char& c : plain) {
+    if (c == '\t' || c == '\r' || c == '\n') c = ' ';
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  for (const std::string& word : units_of(SpeechUnit::word, plain)) {
+    if (!result.empty()) result += ' ';
+    result += word;
+  }
   return result;
 }
 

@@ -9,7 +9,7 @@
 
 namespace rw {
 
-// What a label stands for.
+// What a label stands for: a word, or a character.
 enum class SpeechUnit { word, character };
 
 // The labels of a recogniser: 1 and up for the units in order, 0 for the blank.

@@ -11,7 +11,7 @@ namespace rw {
 
 // The sizes of a recogniser, and what its labels stand for.
 struct StoredRecognizer {
-  SpeechConfig config;
+  SpeechConfig config;             // its sizes
   bool has_words = true;           // its labels are words, or characters
   std::vector<std::string> units;  // of the labels from 1 on
 };

@@ -31,6 +31,12 @@ const LogMelOptions& checked(const LogMelOptions& o) {
   return o;
 }
 
+// Not an activation: it is there as long as the module.
+Tensor constant(const std::vector<float>& values, const Shape& shape) {
+  const PurposeScope scope(Purpose::data);
+  return tensor(values, shape);
+}
+
 Tensor fourier_basis(const LogMelOptions& o) {
   const int64_t bins = bins_of(o);
   std::vector<float> values(static_cast<size_t>(o.window * 2 * bins));
@@ -44,7 +50,7 @@ Tensor fourier_basis(const LogMelOptions& o) {
       row[bins + k] = static_cast<float>(hann * std::sin(angle));
     }
   }
-  return tensor(values, {o.window, 2 * bins});
+  return constant(values, {o.window, 2 * bins});
 }
 
 Tensor filter_bank(const LogMelOptions& o) {
@@ -64,7 +70,7 @@ Tensor filter_bank(const LogMelOptions& o) {
       for (const int64_t row : {k, bins + k})
         values[static_cast<size_t>(row * o.mels + m)] = weight;
     }
-  return tensor(values, {2 * bins, o.mels});
+  return constant(values, {2 * bins, o.mels});
 }
 
 }  // namespace

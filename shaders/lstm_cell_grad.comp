@@ -1,4 +1,4 @@
-//! buffers: acts:T:read c_prev:f32:read c:f32:read dy:T:read dh:T:read dc:f32:read_write dgates:T:write
+//! buffers: acts:T:read c_prev:T:read c:T:read dy:T:read dh:T:read dc:f32:read_write dgates:T:write
 //! types: T = f32 f16
 //! params: CellGradParams
 //! local: 64

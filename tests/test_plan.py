@@ -71,6 +71,18 @@ def write_data(folder):
     for name in ("train", "dev"):
         rows = [f"{' '.join(draw.choices(WORDS, k=draw.randrange(3, 30)))}\t{i % 2}" for i in range(20)]
         (task / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    for speaker in ("a", "b", "c"):
+        where = folder / "speech" / speaker / "1"
+        where.mkdir(parents=True)
+        lines = []
+        for i in range(4):
+            samples = [draw.randrange(-9000, 9000) for _ in range(8000 + 3000 * i)]
+            data = struct.pack(f"<{len(samples)}h", *samples)
+            (where / f"{speaker}{i}.wav").write_bytes(
+                struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + len(data), b"WAVE", b"fmt ", 16, 1, 1, 16000, 32000, 2,
+                            16, b"data", len(data)) + data)
+            lines.append(f"{speaker}{i} {' '.join(draw.choices(WORDS, k=1 + i // 2))}\n")
+        (where / f"{speaker}-1.trans.txt").write_text("".join(lines))
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."]
     (folder / "vocab.txt").write_text("\n".join([*specials, *sorted(set(WORDS))]) + "\n")
 
@@ -100,6 +112,12 @@ def test_peaks(folder):
                    "--seq", "32", "--quiet")["device"]
     expect(tuned["memory"]["peak"] == tuned["predicted_peak"], "fine-tuning", tuned)
     expect(tuned["memory"]["plan_misses"] == 0, "sentences of all lengths", tuned)
+    speech = ("asr", "--data", "speech", "--hidden", "32", "--batch", "3", "--save", "net")
+    same_peak(folder, *speech, "--steps", "4")
+    same_peak(folder, *speech, "--steps", "4", "--checkpoint", "block", "--accumulate", "2")
+    same_peak(folder, *speech, "--steps", "3", "--loss", "rnnt", "--dtype", "f32", "--device", "cpu")
+    title = run(folder, "asr", "--plan", "--seconds", "2", "--layers", "2")
+    expect("ctc recogniser of 10 words, 2 LSTMs of 128" in title, "a plan for digits", title)
     mnist = report(folder, "mnist", "--data", "mnist", "--images", "20", "--epochs", "1",
                    "--accumulate", "5", "--quiet")
     for run_ in mnist["runs"]:

@@ -3,6 +3,7 @@
 and signals. Usage: test_programs.py FOLDER_OF_THE_PROGRAMS [NAME_OF_A_TEST...]"""
 
 import json
+import math
 import os
 import random
 import shutil
@@ -70,6 +71,33 @@ def write_photos(folder, classes=(("night", (20, 20, 60)), ("sunset", (230, 90, 
         (folder / name).mkdir(parents=True)
         for i in range(each):
             (folder / name / f"{i}.png").write_bytes(png(40 + i, 60, tuple(c + i for c in colour)))
+
+
+def write_wav(path, samples, rate=16000):
+    data = b"".join(struct.pack("<h", round(32767 * max(-1, min(1, x)))) for x in samples)
+    path.write_bytes(struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + len(data), b"WAVE", b"fmt ", 16, 1, 1, rate,
+                                 2 * rate, 2, 16, b"data", len(data)) + data)
+
+
+TONES = {"low": 300, "middle": 900, "high": 2700}  # what is said, in Hz
+
+
+def write_speech(root, speakers=("s1", "s2", "s3"), each=8, longest=3):
+    """LibriSpeech's folders of words that are tones, each speaker with another loudness and pace."""
+    draw = random.Random(5)
+    for k, speaker in enumerate(speakers):
+        folder = root / speaker / "1"
+        folder.mkdir(parents=True)
+        lines = []
+        for i in range(each):
+            words = draw.choices(list(TONES), k=1 + (i % longest))
+            samples = []
+            for word in words:
+                turn = 2 * math.pi * TONES[word] * (1 + 0.02 * k) / 16000
+                samples += [0.2 * (k + 1) * math.sin(turn * t) for t in range(2400 + 400 * k)] + [0.0] * 1600
+            write_wav(folder / f"{speaker}-1-{i}.wav", [x + draw.gauss(0, 0.003) for x in samples])
+            lines.append(f"{speaker}-1-{i} {' '.join(words).upper()}\n")
+        (folder / f"{speaker}-1.trans.txt").write_text("".join(lines))
 
 
 def snapshots(folder):
@@ -305,6 +333,78 @@ def test_pairs(folder):
         rows.write("24\tonly one sentence\tyes\n")
     _, errors = run(folder, *tune, status=1)
     expect("train.tsv:26 must have 5 columns as the header has, got 3" in errors, "a bad row", errors)
+
+
+def test_speech(folder):
+    """A recogniser is trained on folders of speech, goes on where it stopped, and is asked."""
+    write_speech(folder / "speech")
+    net = ("asr", "--data", "speech", "--tokens", "word", "--hidden", "24", "--channels", "16", *FAST)
+    train = (*net, "--batch", "4", "--lr", "0.02")
+    out, _ = run(folder, *train, "--steps", "160", "--save", "net", "--report", "net.json")
+    report = json.loads((folder / "net.json").read_text())
+    expect(report["units"] == ["high", "low", "middle"], "units", report)
+    expect(len(report["train_voices"]) == 2 and len(report["test_voices"]) == 1, "voices", report)
+    expect(not set(report["train_voices"]) & set(report["test_voices"]), "held out", report)
+    expect(report["device"]["memory"]["peak"] == report["device"]["predicted_peak"], "peak", report)
+    expect(report["word_error_rate"] == 0 and "word error rate 0.00 % of" in out, "what is so easy is learnt", out)
+
+    # Files say what was trained; sounds of any rate are heard, in chunks of any length.
+    voice = report["test_voices"][0]
+    lines = (folder / f"speech/{voice}/1/{voice}-1.trans.txt").read_text().splitlines()
+    files = [f"speech/{voice}/1/{line.split()[0]}.wav" for line in lines]
+    for chunk in ("0.04", "0.32", "60"):
+        heard, _ = run(folder, "asr", "recognise", *files, "--model", "net", "--chunk", chunk, *FAST)
+        said = [f"{file}: {line.split(' ', 1)[1].lower()}" for file, line in zip(files, lines)]
+        expect(heard.splitlines() == said, "recognised", heard, said)
+    draw = random.Random(6)
+    tone = [0.4 * math.sin(2 * math.pi * 918 * t / 44100) for t in range(7700)] + [0.0] * 4400
+    write_wav(folder / "fast.wav", [x + draw.gauss(0, 0.003) for x in tone], 44100)
+    heard, _ = run(folder, "asr", "recognise", "fast.wav", "--model", "net", *FAST)
+    expect(heard == "middle\n", "another rate", heard)
+    out, _ = run(folder, *net, "--load", "net", "--eval", "--batch", "3")
+    expect("word error rate 0.00 %" in out, "evaluation alone", out)
+    out, _ = run(folder, *net, "--load", "net", "--eval", "--beam", "4")
+    expect("word error rate 0.00 %" in out, "with a beam", out)
+
+    # The same seed gives the same weights, in one go or in two; a transducer, with letters.
+    twice = ("asr", "--data", "speech", "--hidden", "16", "--batch", "4", *FAST, "--loss", "rnnt", "--steps", "6",
+             "--save", "again")
+    run(folder, *twice)
+    whole = (folder / "again").read_bytes()
+    run(folder, *twice, "--resume", "kept", "--snapshot-every", "2")
+    snapshots(folder)[-1].unlink()
+    out, _ = run(folder, *twice, "--resume", "kept", "--snapshot-every", "2")
+    expect("going on after step" in out and (folder / "again").read_bytes() == whole, "not resumed", out)
+    shutil.rmtree(folder / "kept")
+    run(folder, "asr", "recognise", files[0], "--model", "again", *FAST)
+
+    # Wrong input: one error each, which names it.
+    def fault(*command):
+        _, errors = run(folder, *command, status=1)
+        expect(errors.count("error: ") == 1, "one error", errors)
+        return errors
+
+    (folder / "text.wav").write_text("no sound")
+    errors = fault("asr", "recognise", "text.wav", "--model", "net", *FAST)
+    expect("'text.wav' must be a sound file" in errors, "no sound", errors)
+    errors = fault("asr", "recognise", files[0], "--model", "missing", *FAST)
+    expect("there must be a recogniser in 'missing'" in errors, "no model", errors)
+    errors = fault("asr", "recognise", files[0], "--model", files[0], *FAST)
+    expect(files[0] in errors, "no model", errors)
+    errors = fault(*net, "--beam", "4", "--loss", "rnnt")
+    expect("1 with --loss rnnt" in errors, "a beam", errors)
+    errors = fault("asr", "--data", "nowhere", *FAST)
+    expect("'nowhere' must be a folder of speech" in errors, "no data", errors)
+    broken = folder / f"speech/{voice}/1"
+    (broken / f"{voice}-1.trans.txt").write_text(f"{voice}-1-0 {'LOW ' * 40}\n")
+    errors = fault(*train, "--steps", "1")
+    expect(f"{voice}-1-0.wav' must be as long as its transcript needs" in errors, "too many words", errors)
+    (broken / f"{voice}-1.trans.txt").write_text(f"{voice}-1-0 UNKNOWN\n")
+    errors = fault(*net, "--load", "net", "--eval")
+    expect('"unknown" must be one of 3 known words' in errors, "an unknown word", errors)
+    empty = {**os.environ, "PATH": "/nonexistent"}
+    _, errors = run(folder, "asr", "--strings", "3", *FAST, status=1, env=empty)
+    expect("espeak-ng must be there" in errors and "--data DIR" in errors, "no synthesiser", errors)
 
 
 def test_names(folder):

@@ -7,7 +7,7 @@
 #include "rewind/io/model.h"
 #include "rewind/io/speech.h"
 #include "rewind/nn/ctc_decode.h"
-#include "rewind/nn/models/speech.h"
+#include "rewind/nn/models/speech_stream.h"
 #include "rewind/optim/adam.h"
 #include "tests/golden_rows.h"
 #include "tests/message_of.h"

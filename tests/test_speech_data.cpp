@@ -9,7 +9,7 @@
 
 #include "rewind/data/audio.h"
 #include "rewind/data/files.h"
-#include "rewind/data/speech.h"
+#include "rewind/data/speech_loader.h"
 #include "rewind/data/spoken_digits.h"
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"

@@ -93,7 +93,7 @@ SpeechRecipe SpeechCorpus::recipe() const {
   SpeechLoader loader = training(batch());
   int64_t longest = 0;
   for (const BatchShape& shape : shapes_of(loader, 0)) longest = std::max(longest, shape.length);
-  return options_.recipe(units->classes(), longest, std::max(loader.width(), testing(1).width()));
+  return options_.recipe(units->classes(), longest, loader.width());
 }
 
 TrainingProgram SpeechCorpus::program() const {

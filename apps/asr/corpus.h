@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "apps/asr/options.h"
-#include "rewind/data/speech.h"
+#include "rewind/data/speech_loader.h"
 #include "rewind/io/speech.h"
 
 namespace rw {

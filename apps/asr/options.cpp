@@ -38,7 +38,8 @@ void AsrOptions::add_to(CLI::App& app) {
   app.add_option("--checkpoint", checkpoint, "recompute activations: none or block")
       ->check(CLI::IsMember({"none", "block"}))
       ->capture_default_str();
-  app.add_option("--epochs", epochs, "passes over the utterances (default 4, with --data 20)");
+  app.add_option("--epochs", epochs,
+                 "passes over the utterances (default 4, of a transducer 6, with --data 20)");
   app.add_option("--steps", steps, "steps instead of epochs");
   app.add_option("--lr", lr, "highest learning rate")->capture_default_str();
   app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
@@ -82,7 +83,7 @@ void AsrOptions::complete() {
         "--beam must be positive, and 1 with --loss rnnt, got {}", beam);
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
   if (tokens.empty()) tokens = data.empty() ? "word" : "character";
-  if (epochs == 0) epochs = data.empty() ? 4 : 20;
+  if (epochs == 0) epochs = !data.empty() ? 20 : loss == "ctc" ? 4 : 6;
   if (save.empty()) save = default_recognizer();
 }
 

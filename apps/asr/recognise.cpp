@@ -11,6 +11,7 @@
 #include "rewind/data/audio.h"
 #include "rewind/io/model.h"
 #include "rewind/io/speech.h"
+#include "rewind/nn/models/speech_stream.h"
 
 namespace rw {
 

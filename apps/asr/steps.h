@@ -3,7 +3,7 @@
 
 #include "apps/common/meter.h"
 #include "apps/common/training.h"
-#include "rewind/data/speech.h"
+#include "rewind/data/speech_loader.h"
 #include "rewind/nn/models/speech.h"
 #include "rewind/optim/accumulate.h"
 

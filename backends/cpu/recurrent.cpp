@@ -30,16 +30,17 @@ void for_each_element(const P& p, const Body& body) {
 
 void lstm_cell(const Call& call) {
   const auto p = call.params<CellParams>();
-  const Elements gx = call.in(0), gh = call.in(1), bias = call.in(2), c_prev = call.in(3);
-  Elements h = call.out(4), c = call.out(5), acts = call.out(6);
+  const Elements gx = call.in(0), gh = call.in(1), bias = call.in(2);
+  Elements c = call.inout(3), h = call.out(4), saved = call.out(5), acts = call.out(6);
   for_each_element(p, [&](const Place& at) {
     const auto sum = [&](uint64_t k) {
       return double{gx.get(at.gate(k, 4))} + gh.get(at.gate(k, 4)) + bias.get(at.bias(k));
     };
     const double gates[] = {sigmoid(sum(0)), sigmoid(sum(1)), std::tanh(sum(2)), sigmoid(sum(3))};
-    const double state = gates[1] * c_prev.get(at.state()) + gates[0] * gates[2];
+    const double state = gates[1] * c.get(at.state()) + gates[0] * gates[2];
     for (uint64_t k = 0; k < 4; ++k) acts.set(at.gate(k, 4), static_cast<float>(gates[k]));
     c.set(at.state(), static_cast<float>(state));
+    saved.set(at.state(), static_cast<float>(state));
     h.set(at.state(), static_cast<float>(gates[3] * std::tanh(state)));
   });
 }

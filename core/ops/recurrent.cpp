@@ -47,30 +47,29 @@ int64_t nth(const Sizes& s, bool reverse, int64_t i) {
   return reverse ? s.steps - 1 - i : i;
 }
 
-// Outputs y, last c, c of every step, activations [T, N, 4 H].
+// Outputs y, last c, c of every step in the gates' dtype (the network itself goes on with the f32
+// one), activations [T, N, 4 H].
 std::vector<Tensor> lstm_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const bool reverse = std::any_cast<const RecurrentAttrs&>(attrs).reverse;
   const Tensor gates = contiguous(inputs[0]), bias = contiguous(inputs[2]);
   const Tensor weight = transpose(inputs[1], 0, 1);
   const Sizes s = sizes_of(gates.shape(), inputs[3].shape());
   Tensor y = empty_on(gates, {s.steps, s.rows, s.hidden}, gates.dtype());
-  Tensor cells = empty_on(gates, y.shape(), DType::f32);
+  Tensor cells = empty_on(gates, y.shape(), gates.dtype());
   Tensor acts = empty_on(gates, {s.steps, s.rows, 4 * s.hidden}, gates.dtype());
-  Tensor h = contiguous(inputs[3]), c = contiguous(inputs[4]);
+  Tensor h = contiguous(inputs[3]), c = copy_of(inputs[4], DType::f32);
   for (int64_t i = 0; i < s.steps; ++i) {
     const int64_t t = nth(s, reverse, i);
     const Tensor gx = step(gates, t), gh = gemm(h, weight, gates.dtype());
-    const Tensor next_h = step(y, t), next_c = step(cells, t);
-    launch("lstm_cell",
-           {in(gx), in(gh), in(bias), in(c), out(next_h), out(next_c), out(step(acts, t))},
-           kernels::CellParams{.rows = u(s.rows), .hidden = u(s.hidden)},
-           cell_launch(s.rows, s.hidden, {&gx, &bias, &c}));
+    const Tensor next_h = step(y, t);
+    launch(
+        "lstm_cell",
+        {in(gx), in(gh), in(bias), inout(c), out(next_h), out(step(cells, t)), out(step(acts, t))},
+        kernels::CellParams{.rows = u(s.rows), .hidden = u(s.hidden)},
+        cell_launch(s.rows, s.hidden, {&gx, &bias, &c}));
     h = next_h;
-    c = next_c;
   }
-  Tensor last = empty_on(c, c.shape(), DType::f32);
-  copy_into(c, last);
-  return {std::move(y), std::move(last), std::move(cells), std::move(acts)};
+  return {std::move(y), std::move(c), std::move(cells), std::move(acts)};
 }
 
 // The state before every step, [T N, H]: y moved by one step, with h0 where the network began.
@@ -95,7 +94,7 @@ void parameter_gradients(const Record& r, const Tensor& dgh, std::vector<Tensor>
 std::vector<Tensor> lstm_vjp(Record& r, std::span<Tensor> dys) {
   const bool reverse = r.attributes<RecurrentAttrs>().reverse;
   const Tensor &y = r.output(0), &cells = r.output(2), &acts = r.output(3);
-  const Tensor c0 = contiguous(r.input(4)), weight = r.input(1);
+  const Tensor c0 = dense(to_dtype(r.input(4), cells.dtype())), weight = r.input(1);
   const Sizes s = sizes_of(r.inputs[0].shape, r.inputs[3].shape);
   const Tensor dy = dys[0].defined() ? contiguous(dys[0]) : zeros_on(y, y.shape(), y.dtype());
   Tensor dc = empty_on(y, {s.rows, s.hidden}, DType::f32);

@@ -17,19 +17,19 @@
 
 namespace rw {
 
-// How frames become labels.
+// How frames become labels: by ctc (Graves et al. 2006), or by rnnt, a transducer.
 enum class SpeechLoss { ctc, rnnt };
 
 // The sizes of a recogniser; all positive (ValueError).
 struct SpeechConfig {
-  SpeechLoss loss = SpeechLoss::ctc;
-  int64_t classes = 11;   // with the blank, which is class 0
-  int64_t channels = 96;  // of both convolutions
-  int64_t kernel = 5;     // frames that a convolution sees
-  int64_t hidden = 128;   // of every LSTM, the transducer's predictor and its joint network
-  int64_t layers = 1;     // LSTMs of the encoder
-  float dropout = 0.1f;   // of their outputs
-  LogMelOptions features = {};
+  SpeechLoss loss = SpeechLoss::ctc;  // that it is trained with
+  int64_t classes = 11;               // with the blank, which is class 0
+  int64_t channels = 96;              // of both convolutions
+  int64_t kernel = 5;                 // frames that a convolution sees
+  int64_t hidden = 128;         // of every LSTM, the transducer's predictor and its joint network
+  int64_t layers = 1;           // LSTMs of the encoder
+  float dropout = 0.1f;         // of their outputs
+  LogMelOptions features = {};  // what it hears
 };
 
 // relu(norm(conv(x))) of stride 2 that sees nothing of what is to come: [N, T, in] -> [N, (T + 1) /
@@ -78,6 +78,7 @@ class SpeechEncoder : public Module {
   // The same of frames that go on; T is a multiple of `subsampling`, but in the last part.
   Tensor forward(const Tensor& x, State& state);
 
+  // How many outputs so many frames have.
   static int64_t outputs(int64_t frames) { return (frames + subsampling - 1) / subsampling; }
 
  private:
@@ -138,32 +139,6 @@ class SpeechRecognizer : public Module {
   SpeechConfig config_;
   std::unique_ptr<Linear> output_;          // of CTC
   std::unique_ptr<Transducer> transducer_;  // or this
-};
-
-// Recognises one sound part by part, with a model in evaluation mode: the labels are those of the
-// whole sound, whatever the parts (up to rounding, where the device adds in another order).
-class SpeechStream {
- public:
-  // The model must outlive the stream. `step`: outputs that are computed at a time.
-  explicit SpeechStream(SpeechRecognizer& model, int64_t step = 8);
-
-  // Further samples, in [-1, 1]; computes what is complete. Waits for the device.
-  void feed(std::span<const float> samples);
-  // The end: what is left is computed, too.
-  void finish();
-  const std::vector<int32_t>& labels() const;  // so far
-
- private:
-  void compute(int64_t frames);
-  void take(const Tensor& encoded);
-
-  SpeechRecognizer& model_;
-  int64_t step_;
-  SpeechEncoder::State state_;
-  std::vector<float> waiting_;   // samples from the next frame's first on
-  std::vector<int32_t> labels_;  // of CTC
-  int32_t before_ = 0;           // the last output's class
-  std::unique_ptr<RnntGreedyDecoder> decoder_;
 };
 
 }  // namespace rw

@@ -2,12 +2,12 @@
 
 // variant {whole}: 1: hidden and all offsets are multiples of 4. threads.x = rows * hidden, with
 // whole a quarter of that. lstm_cell: a = gx + gh + bias [rows, 4 hidden]; i, f, g, o = sigmoid,
-// sigmoid, tanh, sigmoid of its quarters; c = f * c_prev + i * g; h = o * tanh(c); acts = i, f, g,
-// o. gru_cell: r, z = sigmoid(gx + gh + bias) of the first two thirds of [rows, 3 hidden]; q = gh +
-// bias of the last; n = tanh(gx + r * q); h = (1 - z) * n + z * h_prev; acts [rows, 4 hidden] = r,
-// z, n, q.
+// sigmoid, tanh, sigmoid of its quarters; c = f * c + i * g, in place; saved = c; h = o * tanh(c);
+// acts = i, f, g, o. gru_cell: r, z = sigmoid(gx + gh + bias) of the first two thirds of [rows, 3
+// hidden]; q = gh + bias of the last; n = tanh(gx + r * q); h = (1 - z) * n + z * h_prev; acts
+// [rows, 4 hidden] = r, z, n, q.
 struct CellParams {
-  uint offset[7];  // gx, gh, bias, c_prev, h, c, acts; gru: gx, gh, bias, h_prev, h, acts
+  uint offset[7];  // gx, gh, bias, c, h, saved, acts; gru: gx, gh, bias, h_prev, h, acts
   uint rows, hidden;
 };
 // lstm_cell_grad: from d = dy + dh and dc (in place: that of c becomes that of c_prev) to dgates,

@@ -1,8 +1,11 @@
 // Readers of data/: images, compressed files, text, vocabularies, sentences.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <sndfile.h>
 #include <zlib.h>
 
+#include "rewind/data/audio.h"
 #include "rewind/data/cifar.h"
 #include "rewind/data/files.h"
 #include "rewind/data/idx.h"
@@ -264,6 +267,33 @@ std::vector<Bytes> token_seeds() {
   return seeds;
 }
 
+// At its own rate and at another one.
+void read_sound(Input input) {
+  const std::filesystem::path file = write_scratch("sound", input);
+  const Audio audio = read_audio(file, input.size() % 2 ? speech_rate : 11025);
+  expect(!audio.samples.empty(), "there is sound");
+  for (const float x : audio.samples) expect(std::isfinite(x), "samples are numbers");
+  expect(audio_length(file, audio.rate) == static_cast<int64_t>(audio.samples.size()),
+         "the length is what the header said");
+}
+
+// WAV, as our own writer makes it and with samples that are floats, and FLAC.
+std::vector<Bytes> sound_seeds() {
+  std::vector<float> wave(700);
+  for (size_t i = 0; i < wave.size(); ++i) wave[i] = 0.5f * std::sin(0.1f * static_cast<float>(i));
+  write_wav(scratch_file("seed"), {wave, 8000});
+  std::vector<Bytes> seeds = {file_bytes(scratch_file("seed"))};
+  for (const int format : {SF_FORMAT_WAV | SF_FORMAT_FLOAT, SF_FORMAT_FLAC | SF_FORMAT_PCM_16}) {
+    SF_INFO info{};
+    info.samplerate = 16000, info.channels = 2, info.format = format;
+    SNDFILE* sound = sf_open(scratch_file("seed").c_str(), SFM_WRITE, &info);
+    sf_writef_float(sound, wave.data(), 350);
+    sf_close(sound);
+    seeds.push_back(file_bytes(scratch_file("seed")));
+  }
+  return seeds;
+}
+
 void read_sentences(Input input) {
   const SentenceDataset data = load_sentences(write_scratch("train.tsv", input));
   expect(data.labels.empty() || data.labels.size() == data.size(), "labels for all or none");
@@ -298,6 +328,7 @@ std::vector<Target> data_targets() {
            read_jpeg,
            jpeg_seeds,
            {"Exif", "\xff\xda", "\xff\xc2", "\xff\xd9", "\xff\xdd", "Adobe"}},
+          {"sound", read_sound, sound_seeds, {"RIFF", "WAVE", "fmt ", "data", "fLaC", "LIST"}},
           {"sentences",
            read_sentences,
            sentence_seeds,

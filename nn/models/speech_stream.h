@@ -1,0 +1,38 @@
+// Recognition of sound while it comes.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "rewind/nn/models/speech.h"
+
+namespace rw {
+
+// Recognises one sound part by part, with a model in evaluation mode: the labels are those of the
+// whole sound, whatever the parts (up to rounding, where the device adds in another order).
+class SpeechStream {
+ public:
+  // The model must outlive the stream. `step`: outputs that are computed at a time.
+  explicit SpeechStream(SpeechRecognizer& model, int64_t step = 8);
+
+  // Further samples, in [-1, 1]; computes what is complete. Waits for the device.
+  void feed(std::span<const float> samples);
+  // The end: what is left is computed, too.
+  void finish();
+  const std::vector<int32_t>& labels() const;  // so far
+
+ private:
+  void compute(int64_t frames);
+  void take(const Tensor& encoded);
+
+  SpeechRecognizer& model_;
+  int64_t step_;
+  SpeechEncoder::State state_;
+  std::vector<float> waiting_;   // samples from the next frame's first on
+  std::vector<int32_t> labels_;  // of CTC
+  int32_t before_ = 0;           // the last output's class
+  std::unique_ptr<RnntGreedyDecoder> decoder_;
+};
+
+}  // namespace rw
