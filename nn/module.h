@@ -58,6 +58,7 @@ class Module {
   // AutogradError for parameters that an optimizer has.
   void to(DType dtype);
   void half() { to(DType::f16); }
+  void bfloat16() { to(DType::bf16); }
   // Overwrites parameters and buffers with those of the same name in another module, which has the
   // same ones: what copy.deepcopy(model) is for. ValueError, ShapeError naming what differs, before
   // anything is written.

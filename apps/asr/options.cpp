@@ -59,12 +59,14 @@ void AsrOptions::add_to(CLI::App& app) {
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
   planning.add_to(app);
+  numerics.add_to(app);
   app.add_option("--seconds", seconds, "with --plan and without --data: length of the sounds")
       ->needs("--plan")
       ->capture_default_str();
 }
 
 void AsrOptions::complete() {
+  numerics.scaler(device.parsed_dtype());
   check(batch > 0 && accumulate > 0 && strings > 0, "options",
         "--batch, --accumulate and --strings must be positive, got {}, {} and {}", batch,
         accumulate, strings);
@@ -100,7 +102,8 @@ SpeechRecipe AsrOptions::recipe(int64_t classes, int64_t length, int64_t width) 
           .length = length,
           .width = width,
           .lr = static_cast<float>(lr),
-          .weight_decay = static_cast<float>(weight_decay)};
+          .weight_decay = static_cast<float>(weight_decay),
+          .numerics = numerics};
 }
 
 TrainingProgram AsrOptions::program(const SpeechRecipe& recipe) const {

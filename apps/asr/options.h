@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/asr/steps.h"
+#include "apps/common/numerics.h"
 #include "apps/common/planning.h"
 
 namespace rw {
@@ -12,6 +13,7 @@ namespace rw {
 struct AsrOptions {
   DeviceOptions device;
   PlanningOptions planning;
+  NumericsOptions numerics;
   std::string data, loss = "ctc", tokens, checkpoint = StepSettings().checkpoint, report, load,
                     save, resume;
   int64_t strings = 2000, batch = 8, epochs = 0, steps = 0, snapshot_every = 100;

@@ -11,10 +11,10 @@ SpeechSteps::SpeechSteps(const SpeechRecipe& recipe, const StepSettings& setting
     : model(recipe.model),
       optimizer(AdamW(decay_groups(model.parameters(), recipe.weight_decay), {.lr = recipe.lr}),
                 settings.accumulate),
+      numerics(recipe.numerics, optimizer, settings.dtype),
       recipe_(recipe),
       settings_(settings) {
   optimizer.set_max_norm(1);
-  if (settings.dtype == DType::f16) optimizer.set_scaler(LossScaler::dynamic());
 }
 
 // In f32, and one sound after another: together they may be larger than all that is kept of them.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/common/meter.h"
+#include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/speech_loader.h"
 #include "rewind/nn/models/speech.h"
@@ -14,6 +15,7 @@ struct SpeechRecipe {
   int64_t length = 400;  // frames of the longest batch
   int64_t width = 6;     // labels of the longest transcript
   float lr = 1e-2f, weight_decay = 0.01f;
+  NumericsOptions numerics = {};
 };
 
 class SpeechSteps : public ModelSteps {
@@ -36,6 +38,7 @@ class SpeechSteps : public ModelSteps {
 
   SpeechRecognizer model;
   Accumulate optimizer;
+  NumericsWatch numerics;
   Meter meter;
 
  private:

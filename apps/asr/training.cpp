@@ -15,7 +15,7 @@ AsrTraining::AsrTraining(const AsrOptions& options, const SpeechCorpus& corpus, 
       steps_(corpus.recipe(), run.settings()),
       loader_(corpus.training(batch_)),
       total_(options.steps ? options.steps : options.epochs * loader_.batches()),
-      loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run) {
+      loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
   const auto updates =
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
   steps_.optimizer.set_schedule(Schedule::cosine(updates, updates / 10));

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "rewind/data/cifar.h"
 #include "rewind/data/photos.h"
@@ -30,6 +31,10 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_option("--batch", batch, "images per step (default 32, for CIFAR-10 128)");
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
+  app.add_flag(
+      "--exact-batch-norm", exact_batch_norm,
+      "run the --accumulate batches of an update side by side, so that BatchNorm sees all "
+      "of them as in one large batch; with --checkpoint little more than one is in memory");
   app.add_option("--checkpoint", checkpoint, "recompute activations: none, block or stage")
       ->check(CLI::IsMember({"none", "block", "stage"}))
       ->capture_default_str();
@@ -105,6 +110,11 @@ void ResNetOptions::complete() {
                           : cifar_classes;
   if (batch == 0) batch = cifar ? 128 : 32;
   if (epochs == 0) epochs = data.empty() ? 1 : 30;
+  if (exact_batch_norm) {  // what is run side by side is one step
+    batch *= static_cast<int>(accumulate);
+    steps = (steps + accumulate - 1) / accumulate;
+    parts = std::exchange(accumulate, 1);
+  }
 }
 
 StepSettings ResNetOptions::settings() const {
@@ -146,6 +156,7 @@ ResNetRecipe ResNetOptions::recipe(int classes) const {
           .width = image,
           .lr = static_cast<float>(lr),
           .weight_decay = static_cast<float>(weight_decay),
+          .parts = parts,
           .numerics = numerics};
 }
 

@@ -21,6 +21,8 @@ struct ResNetOptions {
   int classes = 0;    // with --plan; 0: by the data
   double test_share = 0.2;
   uint32_t accumulate = 1;
+  bool exact_batch_norm = false;
+  uint32_t parts = 1;  // of a batch, with exact_batch_norm
   double lr = 0.1, weight_decay = 1e-4;
   uint64_t seed = 1;
   bool eval = false, restart = false, quiet = false, skip_bad = false;

@@ -16,10 +16,23 @@ std::vector<ParameterGroup> parameter_groups(const ResNet& model) {
   return {decayed, plain};
 }
 
-// The images of a batch; of none, memory for so many.
-Tensor upload_images(const Batch& batch, int64_t rows, const ResNetRecipe& recipe, DType dtype) {
+// `rows` of the values of a batch from the first on, of `each` values; of no batch, none.
+template <class T>
+std::span<const T> rows_of(const std::vector<T>& values, int64_t first, int64_t rows,
+                           int64_t each) {
+  if (values.empty()) return {};
+  return std::span(values).subspan(static_cast<size_t>(first * each),
+                                   static_cast<size_t>(rows * each));
+}
+
+// Images of a batch; of none, memory for so many.
+Tensor upload_images(const Batch& batch, int64_t first, int64_t rows, const ResNetRecipe& recipe,
+                     DType dtype) {
   const PurposeScope scope(Purpose::data);
-  return cast(batch_tensor(batch.pixels, {rows, recipe.height, recipe.width, 3}), dtype);
+  const int64_t each = recipe.height * recipe.width * 3;
+  return cast(batch_tensor(rows_of(batch.pixels, first, rows, each),
+                           {rows, recipe.height, recipe.width, 3}),
+              dtype);
 }
 
 CheckpointMode checkpoint_mode(const std::string& name) {
@@ -35,22 +48,39 @@ ResNetSteps::ResNetSteps(const ResNetRecipe& recipe, const StepSettings& setting
                                               .momentum = 0.9f,
                                               .weight_decay = recipe.weight_decay,
                                               .nesterov = true}),
-                settings.accumulate),
+                recipe.parts > 1 ? recipe.parts : settings.accumulate),
       numerics(recipe.numerics, optimizer, settings.dtype),
       recipe_(recipe),
       settings_(settings) {
   model.set_checkpoint(checkpoint_mode(settings.checkpoint), settings.checkpoint_every);
 }
 
-ResNetSteps::DeviceBatch ResNetSteps::upload(const Batch& batch, int64_t rows) const {
+ResNetSteps::DeviceBatch ResNetSteps::upload(const Batch& batch, int64_t first,
+                                             int64_t rows) const {
   const PurposeScope scope(Purpose::data);
-  return {upload_images(batch, rows, recipe_, settings_.dtype), batch_tensor(batch.labels, {rows})};
+  return {upload_images(batch, first, rows, recipe_, settings_.dtype),
+          batch_tensor(rows_of(batch.labels, first, rows, 1), {rows})};
 }
 
 // The batch is gone when the step ends, so that all of its memory is the plan's to place.
 void ResNetSteps::step(const Batch& batch, int64_t rows) {
-  train_on(upload(batch, rows));
+  if (recipe_.parts > 1)
+    train_together(batch, rows);
+  else
+    train_on(upload(batch, 0, rows));
   default_device()->end_step();
+}
+
+// In parts as equal as can be.
+void ResNetSteps::train_together(const Batch& batch, int64_t rows) {
+  const auto parts = static_cast<uint32_t>(std::min<int64_t>(recipe_.parts, rows));
+  const auto begin = [&](uint32_t part) { return rows * part / parts; };
+  const auto forward = [&](uint32_t part) {
+    const int64_t own = begin(part + 1) - begin(part);
+    return MicroBatch{loss_of(upload(batch, begin(part), own)), static_cast<float>(own)};
+  };
+  optimizer.run_together(forward, parts);
+  optimizer.zero_grad();
 }
 
 void ResNetSteps::train_on(const DeviceBatch& batch) {
@@ -71,7 +101,7 @@ Tensor ResNetSteps::loss_of(const DeviceBatch& batch) {
 }
 
 void ResNetSteps::evaluate(const Batch& batch, int64_t rows) {
-  loss_of(upload(batch, rows));
+  loss_of(upload(batch, 0, rows));
   default_device()->end_step();
 }
 
@@ -82,7 +112,7 @@ std::vector<float> PredictSteps::scores(const Batch& batch, int64_t rows) {
   std::vector<float> scores;
   {
     const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
-    scores = model(upload_images(batch, rows, recipe_, settings_.dtype)).to_vector();
+    scores = model(upload_images(batch, 0, rows, recipe_, settings_.dtype)).to_vector();
   }
   default_device()->end_step();
   return scores;

@@ -14,6 +14,7 @@ struct ResNetRecipe {
   ResNetConfig model;
   int64_t height = 32, width = 32;  // of the images, which have 3 channels
   float lr = 0.1f, weight_decay = 1e-4f;
+  uint32_t parts = 1;  // of a batch, run side by side: BatchNorm sees all of them
   NumericsOptions numerics = {};
 };
 
@@ -42,8 +43,10 @@ class ResNetSteps : public ModelSteps {
   struct DeviceBatch {
     Tensor images, labels;
   };
-  DeviceBatch upload(const Batch& batch, int64_t rows) const;
   void step(const Batch& batch, int64_t rows);
+  // Rows [first, first + rows) of a batch.
+  DeviceBatch upload(const Batch& batch, int64_t first, int64_t rows) const;
+  void train_together(const Batch& batch, int64_t rows);
   void train_on(const DeviceBatch& batch);
   Tensor loss_of(const DeviceBatch& batch);
   void evaluate(const Batch& batch, int64_t rows);

@@ -63,6 +63,7 @@ LoopOptions ResNetTraining::loop_options() const {
                                 {"weight_decay", options_.weight_decay},
                                 {"seed", options_.seed},
                                 {"steps", total_}}};
+  if (options_.parts > 1) loop.settings["parts"] = options_.parts;
   if (options_.has_photos()) loop.settings["image"] = options_.image;
   return loop;
 }
