@@ -21,7 +21,8 @@ struct Audio {
 
 // The whole file, the mean of its channels, brought to `rate` by resample_audio(). At most an hour
 // at 48 kHz. FileError naming file and place: it is not there, no sound file, cut short, without
-// samples, larger than that, or with samples that are not finite.
+// samples, larger than that, or with samples that are not finite or not below
+// 10^6.
 Audio read_audio(const std::filesystem::path& file, int rate = speech_rate);
 // How many samples read_audio() gives, by what the file's header says. FileError.
 int64_t audio_length(const std::filesystem::path& file, int rate = speech_rate);

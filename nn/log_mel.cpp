@@ -31,9 +31,9 @@ const LogMelOptions& checked(const LogMelOptions& o) {
   return o;
 }
 
-// Not an activation: it is there as long as the module.
+// It is there as long as the module, as parameters are.
 Tensor constant(const std::vector<float>& values, const Shape& shape) {
-  const PurposeScope scope(Purpose::data);
+  const PurposeScope scope(Purpose::parameter);
   return tensor(values, shape);
 }
 

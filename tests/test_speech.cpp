@@ -173,6 +173,25 @@ TEST_CASE("SpeechRecognizer: losses and gradients as PyTorch's") {
   });
 }
 
+TEST_CASE("SpeechRecognizer: features that are NaN and labels that do not fit show in the loss") {
+  for (const SpeechLoss kind : {SpeechLoss::ctc, SpeechLoss::rnnt}) {
+    SpeechRecognizer model(small_config(kind));
+    std::vector<float> x = hashed("features", frames * mels);
+    const auto loss_of = [&](const Labels& labels) {
+      const auto n = static_cast<int64_t>(labels.size());
+      return model
+          .loss(tensor(x, {1, frames, mels}), ints({frames}, {1}), ints(labels, {1, n}),
+                ints({static_cast<int32_t>(n)}, {1}))
+          .item();
+    };
+    CHECK(std::isfinite(loss_of({1, 2})));
+    if (kind == SpeechLoss::ctc) CHECK(!std::isfinite(loss_of({1, 1, 1, 1, 1, 1, 1})));
+    CHECK(!std::isfinite(loss_of({1, 7})));
+    x[40] = std::nanf("");
+    CHECK(!std::isfinite(loss_of({1, 2})));
+  }
+}
+
 TEST_CASE("SpeechRecognizer: training lowers the loss") {
   for (const SpeechLoss kind : {SpeechLoss::ctc, SpeechLoss::rnnt}) {
     manual_seed(3);

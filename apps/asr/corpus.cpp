@@ -89,10 +89,15 @@ SpeechLoader SpeechCorpus::testing(int64_t batch) const {
   return {test, *units, options_.loader(options_.model(units->classes()), batch, false)};
 }
 
+int64_t SpeechCorpus::steps_of(const SpeechLoader& loader) const {
+  return options_.steps ? options_.steps : options_.epochs * loader.batches();
+}
+
 SpeechRecipe SpeechCorpus::recipe() const {
   SpeechLoader loader = training(batch());
   int64_t longest = 0;
-  for (const BatchShape& shape : shapes_of(loader, 0)) longest = std::max(longest, shape.length);
+  for (const BatchShape& shape : shapes_of(loader, steps_of(loader)))
+    longest = std::max(longest, shape.length);
   return options_.recipe(units->classes(), longest, loader.width());
 }
 
@@ -102,7 +107,7 @@ TrainingProgram SpeechCorpus::program() const {
   program.outline.trains = !options_.eval;
   program.outline.steps = remembered([this](int64_t size) {
     SpeechLoader loader = training(std::min(size, static_cast<int64_t>(train.size())));
-    const int64_t total = options_.steps ? options_.steps : options_.epochs * loader.batches();
+    const int64_t total = steps_of(loader);
     return shapes_of(std::move(loader), total);
   });
   program.outline.evaluation =

@@ -18,7 +18,8 @@ class SpeechCorpus {
   SpeechLoader training(int64_t batch) const;
   SpeechLoader testing(int64_t batch) const;
   SpeechRecipe recipe() const;
-  TrainingProgram program() const;  // refers to this corpus
+  int64_t steps_of(const SpeechLoader& loader) const;  // of the whole training
+  TrainingProgram program() const;                     // refers to this corpus
 
   SpeechDataset train, test;
   std::optional<SpeechUnits> units;

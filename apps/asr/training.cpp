@@ -14,7 +14,7 @@ AsrTraining::AsrTraining(const AsrOptions& options, const SpeechCorpus& corpus, 
       batch_(run.settings().batch),
       steps_(corpus.recipe(), run.settings()),
       loader_(corpus.training(batch_)),
-      total_(options.steps ? options.steps : options.epochs * loader_.batches()),
+      total_(corpus.steps_of(loader_)),
       loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
   const auto updates =
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);

@@ -173,7 +173,7 @@ Tensor SpeechRecognizer::loss(Tensor x, const Tensor& frames, const Tensor& targ
   const Tensor lengths = output_lengths(frames);
   const Tensor encoded = encoder(std::move(x));
   if (transducer_) return transducer_->loss(encoded, targets, lengths, target_lengths);
-  return ctc_loss(log_probs(encoded), targets, lengths, target_lengths, {.zero_infinity = true});
+  return ctc_loss(log_probs(encoded), targets, lengths, target_lengths);
 }
 
 std::vector<std::vector<int32_t>> SpeechRecognizer::recognise(Tensor x,

@@ -119,7 +119,8 @@ class SpeechRecognizer : public Module {
   explicit SpeechRecognizer(const SpeechConfig& config);
 
   // The mean loss of features [N, T, mels], of which frames[n] count, for targets i32 [N, U]; the
-  // lengths are i32 [N]. CTC's is divided by the number of labels, and 0 where they do not fit.
+  // lengths are i32 [N]. CTC's is divided by the number of labels. Infinite where labels do not
+  // fit, and for features that are NaN.
   Tensor loss(Tensor x, const Tensor& frames, const Tensor& targets, const Tensor& target_lengths);
   // The likeliest labels of each sample: greedily, or for CTC with a beam of more than 1 by
   // ctc_beam_decode(). Waits for the device. ValueError for a beam that is not positive, or wider
