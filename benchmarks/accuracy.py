@@ -58,8 +58,8 @@ def table(title, command, figures, options, folder):
     for dtype, all_reports in reports.items():
         cells = [spread([r["history"][-1]["loss"] for r in all_reports], 3)]
         cells += [spread([r[key] for r in all_reports], 3) for key in figures.values()]
-        cells.append(f"{all_reports[0]["device"]["memory"]["activations"] / 2**20:.2f}")
-        cells.append(f"{all_reports[0]['device']['memory']['peak'] / 2**20:.2f}")
+        memory = all_reports[0]["device"]["memory"]
+        cells += [f"{memory[key] / 2**20:.2f}" for key in ("activations", "peak")]
         cells.append(spread([1000 * r["step_seconds"] for r in all_reports], 0))
         cells.append(" ".join(str(r["skipped_updates"]) for r in all_reports))
         print(f"| {dtype} | {' | '.join(cells)} |")

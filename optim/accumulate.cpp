@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "rewind/core/ops/lockstep.h"
+#include "rewind/core/ops/ops.h"
 
 namespace rw {
 
@@ -76,6 +77,20 @@ void Accumulate::zero_grad() {
   if (position_ == 0 && !has_gradient_) Optimizer::zero_grad();
 }
 
+void Accumulate::restart_scaler() {
+  const bool is_inside = position_ > 0 && total_ > 0;
+  if (is_inside) {
+    const NoGrad guard;
+    const float factor = scaler().initial / loss_scale();
+    for (const FlatParameters::Slot& slot : parameters().slots())
+      if (Tensor gradient = slot.parameter.grad())
+        gradient.copy_(affine(gradient, factor, 0));
+  }
+  set_gradients_scaled(false);
+  set_scaler(scaler());
+  set_gradients_scaled(is_inside);
+}
+
 namespace {
 
 constexpr const char* window_name = "accumulate.window";
@@ -139,7 +154,7 @@ void Accumulate::state_filled() {
       "the saved state is {} micro-batches into a window: windows must have more, got {}", position,
       micro_batches_);
   position_ = position;
-  if (total_ > 0) gradients_are_scaled();
+  if (total_ > 0) set_gradients_scaled(true);
 }
 
 }  // namespace rw

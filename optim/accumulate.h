@@ -43,6 +43,10 @@ class Accumulate : public Optimizer {
   // finds some left starts from zero all the same.
   void zero_grad() override;
 
+  // Starts the scaler afresh, as set_scaler(scaler()) does between windows; inside one its
+  // gradients are scaled anew: for a loaded state that was of another scaler. Waits.
+  void restart_scaler();
+
   uint32_t micro_batches() const { return micro_batches_; }  // of a window
   uint32_t position() const { return position_; }            // micro-batches in the window so far
 

@@ -95,7 +95,8 @@ class Optimizer {
   bool update(float weight);
 
   void place_gradients() { parameters_.place_gradients(); }  // for gradients that outlive a step
-  void gradients_are_scaled() { has_scaled_ = true; }        // where they came from a file
+  // Where gradients came from a file, or were scaled anew.
+  void set_gradients_scaled(bool scaled) { has_scaled_ = scaled; }
 
  private:
   void prepare(float weight);

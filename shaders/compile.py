@@ -300,7 +300,7 @@ def compile_module(path, out):
         f.write(cpp_module(name, m, variants, constants, results))
 
 
-LETTERS = {"f32": "f", "f16": "h", "bf16": "b", "i32": "i", "u8": "u"}
+LETTERS = {"f32": "f", "f16": "h", "i32": "i", "u8": "u"}
 
 
 def run_table(out, kernels):
@@ -312,7 +312,6 @@ def run_table(out, kernels):
         functions.add(m.cpu or name)
         dtypes = dict.fromkeys("".join(LETTERS[types.get(b.type, b.type)] for b in m.buffers)
                                for types in m.types)
-        dtypes |= dict.fromkeys(t.replace("h", "b") for t in dtypes)
         rows.append(f'    {{"{name}", "{" ".join(dtypes)}", sizeof(kernels::{m.params}), {m.cpu or name}}},')
     with open(out, "w") as f:
         f.write("// Written by shaders/compile.py from the heads of the .comp files.\n#pragma once\n\n"

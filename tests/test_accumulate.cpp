@@ -238,6 +238,24 @@ TEST_CASE("accumulate: a state from inside a window goes on bit for bit") {
         CAPTURE(stop);
         CHECK(train(stop, unused) == train(-1, unused));
       }
+    // With another loss scale.
+    for (const float scale : {1.0f, 256.0f}) {
+      Tensor w = parameter({1, 2}, "w");
+      Accumulate first(SGD({w}, {.lr = 1}), 2);
+      first.set_scaler(LossScaler::fixed(64));
+      first.backward(loss_with(w, {1, 3}));
+      first.step();
+      const Optimizer::NamedState saved = first.state();
+      Tensor x = parameter({1, 2}, "w");
+      Accumulate second(SGD({x}, {.lr = 1}), 2);
+      second.set_scaler(LossScaler::fixed(scale));
+      second.load_state(saved);
+      second.restart_scaler();
+      CHECK(second.loss_scale() == scale);
+      second.backward(loss_with(x, {3, 5}));
+      CHECK(second.step());
+      CHECK(x.to_vector() == Values{-1, -2});
+    }
     // A window that is shorter than what was done of it.
     Tensor w = parameter({1}, "w");
     Accumulate four(SGD({w}), 4);

@@ -57,7 +57,7 @@ TEST_CASE("cpu backend: a wrong call is an error that names the kernel") {
   CHECK_THROWS_WITH_AS(cpu.run("accumulate", {x, y}, FillParams{}),
                        "[accumulate] params must be 16 bytes, got 12", ValueError);
   CHECK_THROWS_WITH_AS(cpu.run("accumulate", {x, ints}, p),
-                       "[accumulate] types must be one of ff hf bf (f: f32, h: f16, b: bf16, i: "
+                       "[accumulate] types must be one of ff hf (f: f32, h: f16 or bf16, i: "
                        "i32, u: u8, by binding), got fi",
                        DTypeError);
   CHECK_THROWS_AS(cpu.run("accumulate", {x, read_only}, p), ValueError);

@@ -77,7 +77,7 @@ TEST_CASE("snapshot: the newest whole file counts, others stay out of the way") 
   CHECK(fs::exists(folder.path / "notes.txt"));
 
   run.step();
-  CHECK_THROWS_AS(snapshots.save(run.state(), run.position), AutogradError);  // inside a window
+  snapshots.save(run.state(), run.position);  // inside a window
   CHECK_THROWS_AS(SnapshotDirectory(folder.path, 0), ValueError);
   run.step();
   CHECK_THROWS_AS(snapshots.save(run.state(), {.step = 20, .epoch = -1}), ValueError);

@@ -34,7 +34,7 @@ void TrainingLoop::resume() {
       snapshots_->load_latest(state(), [this](const auto& position) { check_resumed(position); });
   if (!loaded) return;
   start_ = loaded->position.step;
-  if (changes_scaler_) optimizer_.set_scaler(optimizer_.scaler());  // the saved one is of another
+  if (changes_scaler_) optimizer_.restart_scaler();  // the saved one is of another
   for (const std::string& damaged : loaded->damaged)
     warn(fmt::format("a snapshot is passed over: {}", damaged));
   if (!loaded->damaged.empty())

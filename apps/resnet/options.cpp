@@ -111,6 +111,10 @@ void ResNetOptions::complete() {
   if (batch == 0) batch = cifar ? 128 : 32;
   if (epochs == 0) epochs = data.empty() ? 1 : 30;
   if (exact_batch_norm) {  // what is run side by side is one step
+    check(planning.budget.empty() && planning.recompute.empty(), "options",
+          "--memory-budget and --recompute plan one tape, with --exact-batch-norm there is one for "
+          "each "
+          "micro-batch: use --checkpoint");
     batch *= static_cast<int>(accumulate);
     steps = (steps + accumulate - 1) / accumulate;
     parts = std::exchange(accumulate, 1);

@@ -30,9 +30,14 @@ char letter(DType dtype) {
   return "fhbiu"[static_cast<int>(dtype)];
 }
 
+// What takes f16 takes bf16, for all its bindings.
 bool accepts(std::string_view combination, std::span<const Binding> bindings) {
-  for (size_t i = 0; i < bindings.size(); ++i)
-    if (combination[i] != letter(bindings[i].dtype)) return false;
+  const bool has_half = std::any_of(bindings.begin(), bindings.end(),
+                                    [](const Binding& b) { return b.dtype == DType::f16; });
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    const bool stands_for_half = bindings[i].dtype == DType::bf16 && !has_half;
+    if (combination[i] != letter(stands_for_half ? DType::f16 : bindings[i].dtype)) return false;
+  }
   return true;
 }
 
@@ -57,7 +62,7 @@ void check_call(const Kernel& kernel, const KernelCall& call) {
   for (const Binding& binding : call.bindings) got += letter(binding.dtype);
   fail<DTypeError>(
       call.kernel,
-      "types must be one of {} (f: f32, h: f16, b: bf16, i: i32, u: u8, by binding), got {}",
+      "types must be one of {} (f: f32, h: f16 or bf16, i: i32, u: u8, by binding), got {}",
       kernel.types, got);
 }
 

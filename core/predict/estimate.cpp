@@ -44,6 +44,7 @@ Estimate estimate(const Planner& planner) {
 }
 
 std::string estimate_text(const Estimate& e) {
+  if (e.outputs == 0) return "";  // nothing was recorded here: micro-batches side by side
   const auto parameters = static_cast<double>(e.parameters);
   return fmt::format(
       "The usual estimate for this batch in f32, without recomputation:\n"
