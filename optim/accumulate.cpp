@@ -83,8 +83,7 @@ void Accumulate::restart_scaler() {
     const NoGrad guard;
     const float factor = scaler().initial / loss_scale();
     for (const FlatParameters::Slot& slot : parameters().slots())
-      if (Tensor gradient = slot.parameter.grad())
-        gradient.copy_(affine(gradient, factor, 0));
+      if (Tensor gradient = slot.parameter.grad()) gradient.copy_(affine(gradient, factor, 0));
   }
   set_gradients_scaled(false);
   set_scaler(scaler());
