@@ -91,6 +91,10 @@ def test_peaks(folder):
     cifar = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "8", "--steps", "3")
     same_peak(folder, *cifar, "--device", "cpu", "--dtype", "f32")
     same_peak(folder, *cifar, "--checkpoint", "block", "--accumulate", "2")
+    exact = (*cifar, "--accumulate", "2", "--exact-batch-norm")
+    same_peak(folder, *exact, "--checkpoint", "block", "--dtype", "bf16")
+    error = run(folder, *exact, "--memory-budget", "2500KiB", fails=True)
+    expect("one for each micro-batch: use --checkpoint" in error, "a budget of many tapes", error)
     same_peak(folder, *cifar, "--memory-budget", "2500KiB")
     same_peak(folder, *cifar, "--check-numerics", "1", "--gradient-ranges", "--loss-scale", "tensorflow:64:2")
     # Photographs: the plan counts the folders, the run opens the files.
