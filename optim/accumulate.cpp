@@ -16,6 +16,12 @@ Accumulate::Accumulate(Optimizer&& optimizer, uint32_t micro_batches)
   if (micro_batches > 1) set_weight_copies(WeightCopyUse::outside_segments);
 }
 
+void Accumulate::check_between_windows(const char* rule) const {
+  check<AutogradError>(position_ == 0 && !has_gradient_, "accumulate",
+                       "{}, got {} of {} micro-batches; flush() first", rule, position_,
+                       micro_batches_);
+}
+
 void Accumulate::begin_window() {
   Optimizer::zero_grad();
   if (micro_batches_ > 1) place_gradients();
@@ -43,10 +49,7 @@ void Accumulate::backward(const Tensor& loss, float weight) {
 }
 
 bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count) {
-  check<AutogradError>(
-      position_ == 0 && !has_gradient_, "accumulate",
-      "run_together() must begin a window, got {} of {} micro-batches in it; flush() first",
-      position_, micro_batches_);
+  check_between_windows("run_together() must begin a window");
   check(count <= micro_batches_, "accumulate", "a window has {} micro-batches, got {}",
         micro_batches_, count);
   begin_window();
@@ -116,10 +119,7 @@ Optimizer::NamedState Accumulate::state() const {
 }
 
 Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& names) {
-  check<AutogradError>(position_ == 0 && !has_gradient_, "accumulate",
-                       "a state can be loaded only between updates, got {} of {} micro-batches; "
-                       "flush() first",
-                       position_, micro_batches_);
+  check_between_windows("a state can be loaded only between updates");
   NamedState all = Optimizer::state();
   const auto has = [&](const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();

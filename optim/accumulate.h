@@ -32,9 +32,9 @@ class Accumulate : public Optimizer {
   // A whole window whose micro-batches run side by side (core/ops/lockstep.h): BatchNorm normalises
   // over all of them, forward and backward, as it would in the one large batch; everything else is
   // as in backward() and step(). forward(i) runs micro-batch i. All of them are in memory where
-  // they wait for each other, so give the model segments: what is left then is what they keep, and
-  // one micro-batch's segment. `count`: a shorter window, 0: all of it. Whether an update was
-  // queued.
+  // they wait for each other, so give the model segments: what these keep is there for each
+  // micro-batch, about as in the large batch. `count`: a shorter window, 0: all of it. Whether an
+  // update was queued.
   bool run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count = 0);
   // Queues an update from the micro-batches since the last one, with their weights' sum as divisor.
   // False if there were none. For the end of an epoch.
@@ -58,6 +58,7 @@ class Accumulate : public Optimizer {
   void state_filled() override;
 
  private:
+  void check_between_windows(const char* rule) const;
   void begin_window();
   void add(const Tensor& loss, float weight);
 

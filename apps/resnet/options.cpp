@@ -31,10 +31,9 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_option("--batch", batch, "images per step (default 32, for CIFAR-10 128)");
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
-  app.add_flag(
-      "--exact-batch-norm", exact_batch_norm,
-      "run the --accumulate batches of an update side by side, so that BatchNorm sees all "
-      "of them as in one large batch; with --checkpoint little more than one is in memory");
+  app.add_flag("--exact-batch-norm", exact_batch_norm,
+               "run the --accumulate batches of an update side by side, so that BatchNorm sees all "
+               "of them as in one large batch, in about its memory: see --checkpoint");
   app.add_option("--checkpoint", checkpoint, "recompute activations: none, block or stage")
       ->check(CLI::IsMember({"none", "block", "stage"}))
       ->capture_default_str();
@@ -112,9 +111,8 @@ void ResNetOptions::complete() {
   if (epochs == 0) epochs = data.empty() ? 1 : 30;
   if (exact_batch_norm) {  // what is run side by side is one step
     check(planning.budget.empty() && planning.recompute.empty(), "options",
-          "--memory-budget and --recompute plan one tape, with --exact-batch-norm there is one for "
-          "each "
-          "micro-batch: use --checkpoint");
+          "--memory-budget and --recompute plan one tape, with --exact-batch-norm there is "
+          "one for each micro-batch: use --checkpoint");
     batch *= static_cast<int>(accumulate);
     steps = (steps + accumulate - 1) / accumulate;
     parts = std::exchange(accumulate, 1);

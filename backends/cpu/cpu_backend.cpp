@@ -14,6 +14,7 @@
 
 #include "rewind/backends/cpu/kernels.h"
 #include "rewind/backends/dry/dry_backend.h"
+#include "rewind/core/backend/halves.h"
 #include "rewind/core/base/error.h"
 
 namespace rw {
@@ -30,14 +31,9 @@ char letter(DType dtype) {
   return "fhbiu"[static_cast<int>(dtype)];
 }
 
-// What takes f16 takes bf16, for all its bindings.
 bool accepts(std::string_view combination, std::span<const Binding> bindings) {
-  const bool has_half = std::any_of(bindings.begin(), bindings.end(),
-                                    [](const Binding& b) { return b.dtype == DType::f16; });
-  for (size_t i = 0; i < bindings.size(); ++i) {
-    const bool stands_for_half = bindings[i].dtype == DType::bf16 && !has_half;
-    if (combination[i] != letter(stands_for_half ? DType::f16 : bindings[i].dtype)) return false;
-  }
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (combination[i] != letter(written_for(bindings, bindings[i].dtype))) return false;
   return true;
 }
 

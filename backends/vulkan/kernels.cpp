@@ -2,27 +2,25 @@
 
 #include <algorithm>
 #include <map>
+#include <type_traits>
 
+#include "rewind/core/backend/halves.h"
 #include "rewind/core/backend/unsupported.h"
 
 namespace rw::vulkan {
 
 namespace {
 
-template <class Bindings>
-bool has(const Bindings& bindings, DType dtype) {
-  return std::any_of(bindings.begin(), bindings.end(),
-                     [&](const auto& b) { return b.dtype == dtype; });
-}
-
-// Modules are written for f16; bf16 in its place is a specialization constant for all bindings.
+// A module or a call: its name with the dtypes of its bindings.
 template <class Bindings>
 std::string key(std::string_view name, const Bindings& bindings) {
-  const bool mixed = has(bindings, DType::f16);
   std::string text(name);
   for (const auto& b : bindings) {
     text += ' ';
-    text += rw::name(b.dtype == DType::bf16 && !mixed ? DType::f16 : b.dtype);
+    if constexpr (std::is_same_v<Bindings, std::span<const Binding>>)
+      text += rw::name(written_for(bindings, b.dtype));
+    else
+      text += rw::name(b.dtype);
   }
   return text;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "rewind/core/backend/halves.h"
+
 namespace rw::vulkan {
 
 namespace {
@@ -57,8 +59,7 @@ void ModuleDispatcher::dispatch(const KernelCall& call) {
 
 void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, const Part& part,
                               bool in_parts) {
-  const bool brain = std::any_of(call.bindings.begin(), call.bindings.end(),
-                                 [](const Binding& b) { return b.dtype == DType::bf16; });
+  const bool brain = has_dtype(call.bindings, DType::bf16);
   const VkPipeline pipeline = pipelines_.get(shader, call.variant, brain, in_parts);
   Staging::Piece table{};
   if (shader.address) table = address_table(call);

@@ -1,6 +1,8 @@
 #include "rewind/core/ops/lockstep.h"
 
+#include <numeric>
 #include <thread>
+#include <utility>
 
 #include "rewind/core/base/error.h"
 #include "rewind/core/base/thread_state.h"
@@ -24,53 +26,49 @@ struct Lockstep::Part {
 // What the parts give lies here until all of them have come; the first to go on joins it.
 class Lockstep::Exchange : public StatisticsExchange {
  public:
-  explicit Exchange(Lockstep& all) : all_(all), statistics_(all.parts()), rows_(all.parts()) {}
+  explicit Exchange(Lockstep& all) : all_(all) {}
 
   int64_t rows(int64_t own) override {
-    rows_[part()] = own;
-    all_.meet("the rows of a batch_norm");
-    int64_t sum = 0;
-    for (const int64_t rows : rows_) sum += rows;
-    return sum;
+    return join(rows_, own, "the rows of a batch_norm", [](const std::vector<int64_t>& all) {
+      return std::accumulate(all.begin(), all.end(), int64_t{0});
+    });
   }
 
   BatchStatistics combine(BatchStatistics own) override {
-    statistics_[part()] = std::move(own);
-    all_.meet("the statistics of a batch_norm");
-    if (is_first()) {
-      joined_ = combine_statistics(statistics_);
-      for (BatchStatistics& s : statistics_) s = {};
-    }
-    return joined();
+    return join(statistics_, std::move(own), "the statistics of a batch_norm", combine_statistics);
   }
 
   Tensor sum(Tensor own) override {
-    sums_.resize(all_.parts());
-    sums_[part()] = std::move(own);
-    all_.meet("the gradient of a batch_norm");
-    if (is_first()) {
-      Tensor total = std::move(sums_[0]);
-      for (size_t i = 1; i < sums_.size(); ++i) total = std::move(total) + std::move(sums_[i]);
-      joined_ = {total, {}, 0};
-      sums_.clear();
-    }
-    return joined().mean;
+    return join(sums_, std::move(own), "the gradient of a batch_norm", [](std::vector<Tensor> all) {
+      Tensor total = std::move(all[0]);
+      for (size_t i = 1; i < all.size(); ++i) total = std::move(total) + std::move(all[i]);
+      return total;
+    });
   }
 
   bool is_first() override { return part() == 0; }
 
  private:
-  uint32_t part() const { return all_.turn_; }
-  // The last part takes it away.
-  BatchStatistics joined() {
-    return part() + 1 == all_.parts() ? std::exchange(joined_, {}) : joined_;
+  template <class T>
+  struct Meeting {
+    std::vector<T> own;  // by part
+    T joined = {};
+  };
+  template <class T, class F>
+  T join(Meeting<T>& meeting, T own, const char* what, const F& joined_of) {
+    meeting.own.resize(all_.parts());
+    meeting.own[part()] = std::move(own);
+    all_.meet(what);
+    if (is_first()) meeting.joined = joined_of(std::exchange(meeting.own, {}));
+    const bool is_last = part() + 1 == all_.parts();  // it takes it away
+    return is_last ? std::exchange(meeting.joined, {}) : meeting.joined;
   }
+  uint32_t part() const { return all_.turn_; }
 
   Lockstep& all_;
-  std::vector<BatchStatistics> statistics_;
-  std::vector<int64_t> rows_;
-  std::vector<Tensor> sums_;
-  BatchStatistics joined_;  // of gradients' sums: in `mean`
+  Meeting<int64_t> rows_;
+  Meeting<BatchStatistics> statistics_;
+  Meeting<Tensor> sums_;
 };
 
 Lockstep::Lockstep(uint32_t parts) : count_(parts), parts_(parts) {
