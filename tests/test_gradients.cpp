@@ -143,6 +143,80 @@ TEST_CASE("hooks: one that calls backward, or removes itself") {
   CHECK(calls == 1);
 }
 
+TEST_CASE("post accumulate hooks: called once with the whole gradient, while backward goes on") {
+  const CpuDevice device;
+  const Tensor x = leaf(4).detach();
+  const Tensor first = leaf(4), second = leaf(4), unused = leaf(4);
+  const auto run = [&] {
+    const Tensor h = x * first;
+    sum(h * second * second + (h * first) * 0.5f).backward();
+  };
+  run();
+  const Values of_first = first.grad().to_vector(), of_second = second.grad().to_vector();
+  for (const Tensor& t : {first, second}) t.impl().grad = {};
+
+  std::vector<std::string> order;
+  unused.register_post_accumulate_grad_hook([&](const Tensor&) { order.push_back("unused"); });
+  HookHandle keeps = second.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+    order.push_back("second");
+    CHECK(leaf.grad().to_vector() == of_second);
+    CHECK(!first.grad().defined());  // not complete yet
+    Tensor(leaf).set_grad({});       // dropped, and the leaf changed: nothing reads it any more
+    Tensor(leaf).copy_(leaf.detach() * 2.0f);
+  });
+  first.register_hook([&](const Tensor& g) {
+    order.push_back("hook");
+    return g * 2.0f;
+  });
+  first.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+    order.push_back("first");
+    CHECK(leaf.grad().to_vector() == times(of_first, 2));
+  });
+  run();
+  CHECK(order == std::vector<std::string>{"second", "hook", "first"});
+  CHECK(!second.grad().defined());
+  keeps.remove();
+  order.clear();
+  (void)grad({sum(x * first * second)}, {second});  // changes no leaf
+  CHECK(order.empty());
+  const Tensor root = leaf(4);
+  root.register_post_accumulate_grad_hook([&](const Tensor&) { order.push_back("root"); });
+  root.backward(full({4}, 1.0f));  // no record reads it
+  CHECK(order == std::vector<std::string>{"root"});
+  const Tensor h = first * 2.0f;
+  CHECK_THROWS_AS(h.register_post_accumulate_grad_hook([](const Tensor&) {}), AutogradError);
+  CHECK_THROWS_AS(x.register_post_accumulate_grad_hook([](const Tensor&) {}), AutogradError);
+}
+
+TEST_CASE("post accumulate hooks: a leaf that dropped records read changes after their replay") {
+  const CpuDevice device;
+  const Tensor w = leaf(4);
+  const Tensor x = leaf(4).detach();
+  const auto run = [&](bool segments) {
+    Tensor h = x;
+    for (int i = 0; i < 3; ++i) {
+      const CheckpointScope scope(segments);
+      const Tensor aside = tanh(h * w).detach();  // no gradient passes here, its value is read
+      h = tanh(h * w) * aside;
+    }
+    sum(h).backward();
+  };
+  run(false);
+  const Values plain = w.grad().to_vector(), before = w.to_vector();
+  w.impl().grad = {};
+  int calls = 0;
+  w.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+    ++calls;
+    Tensor(leaf).copy_(leaf.detach() - leaf.grad());
+  });
+  run(true);
+  CHECK(calls == 1);
+  CHECK(w.grad().to_vector() == plain);
+  Values expected = before;
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] -= plain[i];
+  CHECK(w.to_vector() == expected);
+}
+
 TEST_CASE("retain_grad: a result keeps its gradient") {
   const CpuDevice device;
   const Tensor a = leaf(4);

@@ -92,6 +92,9 @@ void Backward::run(const std::vector<Tensor>& roots, std::vector<Tensor> gradien
   int64_t last = -1;
   for (const Tensor& root : roots) last = std::max(last, root.impl().producer.index);
   if (last >= 0) mark(roots, last);
+  for (const Tensor& root : roots)
+    if (root.is_leaf() && is_for_leaves_) leaf_sums_.try_emplace(&root.impl(), root);
+  if (last >= 0) find_completions(last);
   for (size_t i = 0; i < roots.size(); ++i) {
     const Producer& producer = roots[i].impl().producer;
     if (producer.index < 0) {
@@ -104,7 +107,9 @@ void Backward::run(const std::vector<Tensor>& roots, std::vector<Tensor> gradien
   }
   gradients.clear();
   if (last >= 0) loop(last);
-  hand_out_leaves();
+  for (const Tensor& root : roots)  // one that no record reads
+    if (const auto leaf = leaf_sums_.find(&root.impl()); leaf != leaf_sums_.end())
+      complete(leaf->second);
 }
 
 }  // namespace rw

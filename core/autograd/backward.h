@@ -49,6 +49,11 @@ class Backward {
       if (records_[i].reached) visit(i);
       if (const int s = evicting(records_[i]); s >= 0) segments_[s].forget(records_[i]);
       for (; segment >= 0 && first_of(segment) == i; --segment) leave(segment);
+      for (auto done = completions_.find(i); done != completions_.end();
+           done = completions_.find(i)) {
+        complete(*done->second);
+        completions_.erase(done);
+      }
     }
     if (!retain_) retire(root);
   }
@@ -57,6 +62,25 @@ class Backward {
   int evicting(const Record& record) const {
     const int s = record.segment;
     return s >= 0 && segments_[s].evicts ? s : -1;
+  }
+
+  // Finds out after which record the gradients of leaves with hooks, or that are wanted, are
+  // complete: the first one that reads the leaf, even where no gradient passes it, as its value may
+  // have to be made again until then.
+  void find_completions(int64_t last) {
+    for (int64_t i = records_.begin(); i <= last; ++i) {
+      if (!records_[i].op) continue;
+      for (const Edge& edge : records_[i].inputs) {
+        if (!edge.leaf.defined()) continue;
+        const TensorImpl& impl = edge.leaf.impl();
+        const bool has_hooks = impl.hooks || impl.post_accumulate_hooks;
+        if (is_for_leaves_ && has_hooks) leaf_sums_.try_emplace(&impl, edge.leaf);
+        const auto leaf = leaf_sums_.find(&impl);
+        if (leaf == leaf_sums_.end() || leaf->second.is_found) continue;
+        leaf->second.is_found = true;
+        completions_.emplace(i, &leaf->second);
+      }
+    }
   }
 
   // The records that a gradient from the roots reaches; of those only the ones that it must pass on
@@ -162,30 +186,39 @@ class Backward {
     }
   }
 
-  // Leaves that are wanted or have hooks get the sum of all when the loop is over.
+  struct LeafSum {
+    explicit LeafSum(const Tensor& t) : leaf(t) {}
+    Tensor leaf, sum;       // f32; the sum is kept apart where hooks or grad() are to have it whole
+    bool is_found = false;  // its completion is known
+    bool is_reached = false;  // a gradient came
+  };
+
   void give_leaf(const Tensor& leaf, Tensor gradient) {
-    auto found = leaf_sums_.find(&leaf.impl());
+    const auto found = leaf_sums_.find(&leaf.impl());
     if (found == leaf_sums_.end()) {
-      if (!is_for_leaves_) return;
-      if (!leaf.impl().hooks) return add_to_leaf(leaf, std::move(gradient));
-      found = leaf_sums_.try_emplace(&leaf.impl(), leaf).first;
+      if (is_for_leaves_) add_to_leaf(leaf, std::move(gradient));
+      return;
     }
+    found->second.is_reached = true;
+    if (is_for_leaves_ && !leaf.impl().hooks) return add_to_leaf(leaf, std::move(gradient));
     Tensor& sum = found->second.sum;
-    if (!sum.defined()) hand_outs_.push_back(&found->second);
     gradient = to_dtype(gradient, DType::f32);
     sum = sum.defined() ? sum_of(std::move(sum), std::move(gradient)) : std::move(gradient);
   }
 
+  // All that a leaf gets has come.
+  void complete(LeafSum& leaf) {
+    if (!std::exchange(leaf.is_reached, false)) return;
+    const TensorImpl& impl = leaf.leaf.impl();
+    if (leaf.sum.defined() && impl.hooks) leaf.sum = hooked(*impl.hooks, std::move(leaf.sum));
+    if (!is_for_leaves_) return;
+    if (leaf.sum.defined()) add_to_leaf(leaf.leaf, std::exchange(leaf.sum, {}));
+    if (impl.post_accumulate_hooks)
+      for (const auto& [number, hook] : GradHooks(*impl.post_accumulate_hooks)) hook(leaf.leaf);
+  }
+
   static void add_to_leaf(const Tensor& leaf, Tensor gradient);
   static Tensor hooked(const GradHooks& hooks, Tensor gradient);  // what the hooks make of it
-
-  void hand_out_leaves() {
-    for (LeafSum* leaf : hand_outs_) {
-      if (leaf->leaf.impl().hooks)
-        leaf->sum = hooked(*leaf->leaf.impl().hooks, std::move(leaf->sum));
-      if (is_for_leaves_) add_to_leaf(leaf->leaf, std::exchange(leaf->sum, {}));
-    }
-  }
 
   void open(int s) {
     Segment& segment = segments_[s];
@@ -293,11 +326,6 @@ class Backward {
 
   void replayed(uint64_t records) { tape_.replayed_records_ += records; }
 
-  struct LeafSum {
-    explicit LeafSum(const Tensor& t) : leaf(t) {}
-    Tensor leaf, sum;  // f32
-  };
-
   Tape& tape_;
   Records& records_;
   Segments& segments_;
@@ -305,7 +333,7 @@ class Backward {
   bool is_for_leaves_ = true;
   std::map<std::pair<int64_t, int>, Tensor> wanted_outputs_;  // record, slot
   std::unordered_map<const TensorImpl*, LeafSum> leaf_sums_;  // addresses of members are lasting
-  std::vector<LeafSum*> hand_outs_;                           // in the order of first gradients
+  std::multimap<int64_t, LeafSum*> completions_;              // by record
 };
 
 }  // namespace rw

@@ -35,24 +35,40 @@ std::vector<Tensor> grad(const std::vector<Tensor>& ys, const std::vector<Tensor
   return gradients;
 }
 
+namespace {
+
+HookHandle add_hook(const std::shared_ptr<GradHooks>& hooks, GradHook hook) {
+  const int number = hooks->empty() ? 0 : hooks->rbegin()->first + 1;
+  hooks->emplace(number, std::move(hook));
+  return {hooks, number};
+}
+
+std::shared_ptr<GradHooks> made(std::shared_ptr<GradHooks>& hooks) {
+  if (!hooks) hooks = std::make_shared<GradHooks>();
+  return hooks;
+}
+
+}  // namespace
+
 HookHandle Tensor::register_hook(GradHook hook) const {
   check<AutogradError>(requires_grad(), "register_hook",
                        "the tensor must require a gradient, got {}", *this);
   TensorImpl& impl = this->impl();
-  std::shared_ptr<GradHooks> hooks;
-  if (impl.producer.index < 0) {
-    if (!impl.hooks) impl.hooks = std::make_shared<GradHooks>();
-    hooks = impl.hooks;
-  } else {
-    const auto tape = Tape::current();
-    check<AutogradError>(impl.producer.tape.lock() == tape && tape->find(impl.producer.index),
-                         "register_hook", "the tensor must be on this thread's tape, got {}",
-                         *this);
-    hooks = tape->hooks(impl.producer.index, impl.producer.slot);
-  }
-  const int number = hooks->empty() ? 0 : hooks->rbegin()->first + 1;
-  hooks->emplace(number, std::move(hook));
-  return {hooks, number};
+  if (impl.producer.index < 0) return add_hook(made(impl.hooks), std::move(hook));
+  const auto tape = Tape::current();
+  check<AutogradError>(impl.producer.tape.lock() == tape && tape->find(impl.producer.index),
+                       "register_hook", "the tensor must be on this thread's tape, got {}", *this);
+  return add_hook(tape->hooks(impl.producer.index, impl.producer.slot), std::move(hook));
+}
+
+HookHandle Tensor::register_post_accumulate_grad_hook(PostAccumulateGradHook hook) const {
+  check<AutogradError>(requires_grad() && is_leaf(), "register_post_accumulate_grad_hook",
+                       "the tensor must be a leaf that requires a gradient, got {}", *this);
+  return add_hook(made(impl().post_accumulate_hooks),
+                  [hook = std::move(hook), weak = std::weak_ptr(impl_)](const Tensor&) {
+                    if (const auto leaf = weak.lock()) hook(Tensor(leaf));
+                    return Tensor();
+                  });
 }
 
 void Tensor::retain_grad() const {

@@ -26,6 +26,9 @@ class Tensor;
 // Is given a gradient; returns what is to take its place, or an undefined tensor to leave it.
 using GradHook = std::function<Tensor(const Tensor& gradient)>;
 
+// Is given a leaf whose grad() has just been added to.
+using PostAccumulateGradHook = std::function<void(const Tensor& leaf)>;
+
 using GradHooks = std::map<int, GradHook>;  // by number, in the order of their registration
 
 // Removes a hook. One that is not asked to leaves the hook where it is.
@@ -113,6 +116,13 @@ class Tensor {
   // place: of the same shape, ShapeError otherwise. Hooks must not call backward(). As PyTorch's
   // Tensor.register_hook. AutogradError where the tensor requires no gradient.
   HookHandle register_hook(GradHook hook) const;
+  // Calls the hook with this leaf in every backward that reaches it, once: when its grad() is
+  // complete, while backward goes on. No record that backward has yet to pass or to replay reads
+  // the leaf any more, so the hook may change it, and may drop the gradient (set_grad({})), which
+  // then was in memory for a moment only. As PyTorch's
+  // Tensor.register_post_accumulate_grad_hook. AutogradError for what is no leaf that requires a
+  // gradient. grad() with respect to the leaf calls no such hook.
+  HookHandle register_post_accumulate_grad_hook(PostAccumulateGradHook hook) const;
   // From now on backward leaves this tensor's gradient in grad(), though it is no leaf: it is
   // replaced, not added to. Nothing to do for leaves.
   void retain_grad() const;
@@ -186,9 +196,10 @@ struct TensorImpl {
   Producer producer;           // the record that made it
   Tensor grad;                 // of a leaf, or after retain_grad()
   Tensor grad_place;  // zeros that the first gradient is added to; undefined: it lies anywhere
-  std::shared_ptr<GradHooks> hooks;  // of a leaf; the tape has those of its values
-  bool is_optimized = false;         // belongs to an optimizer
-  std::string name;                  // parameters: for messages
+  std::shared_ptr<GradHooks> hooks;                  // of a leaf; the tape has those of its values
+  std::shared_ptr<GradHooks> post_accumulate_hooks;  // of a leaf; what they return is undefined
+  bool is_optimized = false;                         // belongs to an optimizer
+  std::string name;                                  // parameters: for messages
 
   TensorImpl() = default;
   TensorImpl(const TensorImpl&) = delete;
