@@ -7,6 +7,8 @@
 
 namespace rw {
 
+class InBackward;
+
 // What a micro-batch gives: its loss, of one element, and its weight as Accumulate::backward takes
 // it.
 struct MicroBatch {
@@ -23,6 +25,7 @@ class Accumulate : public Optimizer {
  public:
   Accumulate(Optimizer&& optimizer, uint32_t micro_batches);
   Accumulate(Accumulate&&, uint32_t) = delete;
+  Accumulate(InBackward&&, uint32_t) = delete;  // no gradient is left there to be added
 
   // The gradient of one micro-batch, once per step(). `weight` >= 0 is the number of samples or
   // tokens that the loss is the mean of; only the ratios within a window matter.

@@ -32,10 +32,11 @@ class ParameterAverage::Averages : public UpdateObserver {
     start_ = copy(make_view(control_, {1}, {1}, STATE_UPDATES));
   }
 
-  void before_update() override {
+  void check_update() override {
     check<AutogradError>(!is_applied, name_,
                          "the averages are in the parameters' place; call restore() before step()");
   }
+  void before_update() override {}
 
   void after_update() override {
     const OpScope scope(name_);

@@ -84,9 +84,10 @@ void GradientTable::cut(size_t entry, int32_t parameter) {
 }
 
 // Of each block that holds gradients: what a dispatch has to see of it.
-std::map<uint32_t, MemoryRange> GradientTable::blocks() const {
+std::map<uint32_t, MemoryRange> GradientTable::blocks(const Span& entries) const {
   std::map<uint32_t, MemoryRange> blocks;
-  for (const Entry& e : entries_) {
+  for (size_t i = entries.first; i < entries.end; ++i) {
+    const Entry& e = entries_[i];
     if (!e.parameter.grad().defined() || e.parameter.numel() == 0) continue;
     const BufferRange own = range_of(e.parameter.grad());
     BufferRange& all = blocks.try_emplace(own.block, MemoryRange{own}).first->second.range;
@@ -104,14 +105,27 @@ std::map<uint32_t, MemoryRange> GradientTable::blocks() const {
 }
 
 bool GradientTable::locate() {
-  for (const Entry& e : entries_)
-    if (e.parameter.grad().defined()) check_gradient(e.parameter);
-  const std::map<uint32_t, MemoryRange> blocks = this->blocks();
   parts_.clear();
+  return locate(Span{0, entries_.size()});
+}
+
+bool GradientTable::locate(size_t run) {
+  std::erase_if(parts_, [&](const Part& part) { return part.run == run; });
+  const auto of_run = [&](const Entry& e) { return e.run == run; };
+  const auto first = std::find_if(entries_.begin(), entries_.end(), of_run);
+  const auto end = std::find_if_not(first, entries_.end(), of_run);
+  return locate(Span{static_cast<size_t>(first - entries_.begin()),
+                     static_cast<size_t>(end - entries_.begin())});
+}
+
+bool GradientTable::locate(const Span& entries) {
+  for (size_t i = entries.first; i < entries.end; ++i)
+    if (entries_[i].parameter.grad().defined()) check_gradient(entries_[i].parameter);
+  const std::map<uint32_t, MemoryRange> blocks = this->blocks(entries);
   if (blocks.empty()) return false;
   const int64_t chunk = int64_t{REWIND_FLAT} << shift_;
   uint32_t block = blocks.begin()->first;  // of the entry before, where one has no gradient
-  for (size_t i = 0; i < entries_.size(); ++i) {
+  for (size_t i = entries.first; i < entries.end; ++i) {
     const Entry& e = entries_[i];
     const uint32_t first = first_rows_[i], end = first_rows_[i + 1];
     if (first == end) continue;
@@ -134,12 +148,23 @@ bool GradientTable::locate() {
       parts_.push_back({e.run, memory, first, 0});
     parts_.back().rows = end - parts_.back().first;
   }
-  if (rows_ != uploaded_) {
-    const auto* words = reinterpret_cast<const int32_t*>(rows_.data());
-    table_.copy_from(std::span(words, rows_.size() * CHUNK_ROW));
-    uploaded_ = rows_;
-  }
+  upload(first_rows_[entries.first], first_rows_[entries.end]);
   return true;
+}
+
+// Rows [first, end), if they are others than before. All of them if there are none yet.
+void GradientTable::upload(uint32_t first, uint32_t end) {
+  if (uploaded_.empty()) first = 0, end = rows();
+  const auto begin = rows_.begin() + first;
+  const bool is_same =
+      !uploaded_.empty() && std::equal(begin, rows_.begin() + end, uploaded_.begin() + first);
+  if (is_same) return;
+  const int64_t count = end - first;
+  const auto* words = reinterpret_cast<const int32_t*>(rows_.data() + first);
+  make_view(table_, {count, CHUNK_ROW}, {CHUNK_ROW, 1}, int64_t{first} * CHUNK_ROW)
+      .copy_from(std::span(words, static_cast<size_t>(count) * CHUNK_ROW));
+  uploaded_.resize(rows_.size());
+  std::copy(begin, rows_.begin() + end, uploaded_.begin() + first);
 }
 
 std::vector<GradientTable::Part> GradientTable::parts(size_t run) const {
@@ -157,13 +182,28 @@ Tensor GradientTable::stats() const {
            parts_[end].gradients.range.block == parts_[i].gradients.range.block;
          ++end)
       rows += parts_[end].rows;
-    const kernels::GradStatsParams p{
-        .offset = {}, .first = parts_[i].first, .rows = rows, .chunks = this->rows()};
-    launch("grad_stats", {in(parts_[i].gradients), in(table_), out(stats_)}, p,
-           {.threads = {rows, 1, 1}});
+    launch_stats(parts_[i].gradients, parts_[i].first, rows);
     i = end;
   }
   return stats_;
+}
+
+Tensor GradientTable::stats(size_t run) const {
+  for (const Part& part : parts_)
+    if (part.run == run) launch_stats(part.gradients, part.first, part.rows);
+  return make_view(stats_, {runs_[run].rows}, {1}, int64_t{rows()} + runs_[run].first);
+}
+
+void GradientTable::clear_stats() {
+  fill_(stats_, 0);
+}
+
+void GradientTable::launch_stats(const MemoryRange& gradients, uint32_t first,
+                                 uint32_t rows) const {
+  launch(
+      "grad_stats", {in(gradients), in(table_), out(stats_)},
+      kernels::GradStatsParams{.offset = {}, .first = first, .rows = rows, .chunks = this->rows()},
+      {.threads = {rows, 1, 1}});
 }
 
 }  // namespace rw

@@ -37,6 +37,8 @@ class GradientTable {
   // Finds the gradients as they are now and brings the table up to date. False: there are none.
   // Throws AutogradError for gradients of another device.
   bool locate();
+  // The same for the one run, which has one parameter; what is known of the others stays.
+  bool locate(size_t run);
 
   const std::vector<Run>& runs() const { return runs_; }
   std::vector<Part> parts(size_t run) const;
@@ -46,6 +48,11 @@ class GradientTable {
   // What update_prepare reads of the gradients: sums of squares, then overflow flags, rows() of
   // each, in a fixed order of summation. f32 [2, rows()].
   Tensor stats() const;
+  // The same where only one run's rows are made; those of the others stay. Returned are the run's
+  // overflow flags.
+  Tensor stats(size_t run) const;
+  const Tensor& all_stats() const { return stats_; }  // as they were made last
+  void clear_stats();                                 // as if no gradient had come
   uint32_t rows() const { return static_cast<uint32_t>(rows_.size()); }
 
  private:
@@ -53,8 +60,15 @@ class GradientTable {
     int32_t begin = 0, grad = 0, size = 0, parameter = 0;
     bool operator==(const Row&) const = default;
   };
+  // Entries [first, end).
+  struct Span {
+    size_t first = 0, end = 0;
+  };
   void cut(size_t entry, int32_t parameter);
-  std::map<uint32_t, MemoryRange> blocks() const;
+  std::map<uint32_t, MemoryRange> blocks(const Span& entries) const;
+  bool locate(const Span& entries);
+  void upload(uint32_t first, uint32_t end);
+  void launch_stats(const MemoryRange& gradients, uint32_t first, uint32_t rows) const;
 
   std::vector<Entry> entries_;
   std::vector<uint32_t> first_rows_;  // by entry, and the end

@@ -28,6 +28,7 @@ class LambRule : public UpdateRule {
   void prepare(const GradientTable& gradients) override {
     const PurposeScope purpose(Purpose::optimizer);
     const auto device = gradients.table().device().shared_from_this();
+    runs_.clear();
     for (const GradientTable::Run& run : gradients.runs()) {
       Tensor begins = empty({static_cast<int64_t>(run.begins.size())}, DType::i32, device);
       begins.copy_from(run.begins);

@@ -12,12 +12,8 @@ namespace rw {
 
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
     : rule_(std::move(rule)),
-      parameters_(
-          std::move(groups), rule_->state_names().size(),
-          [this](size_t state, const Tensor& parameter, size_t group) {
-            return rule_->state_shape(state, parameter, group);
-          },
-          rule_->initial_state()),
+      parameters_(std::move(groups), rule_->state_names().size(), state_shape(),
+                  rule_->initial_state()),
       gradients_(std::make_unique<GradientTable>(GradientTable::of(parameters_))) {
   const PurposeScope purpose(Purpose::optimizer);
   control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
@@ -25,6 +21,23 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateR
   set_scaler(LossScaler::none());
   rule_->prepare(*gradients_);
   obey_environment();
+}
+
+StateShape Optimizer::state_shape() const {
+  return [rule = rule_.get()](size_t state, const Tensor& parameter, size_t group) {
+    return rule->state_shape(state, parameter, group);
+  };
+}
+
+void Optimizer::separate_parameters() {
+  check<AutogradError>(updates() + skipped() == 0 && !has_scaled_, "optimizer",
+                       "an optimizer must be new, got one after {} updates", updates());
+  check<AutogradError>(
+      observers_.empty(), "optimizer",
+      "averages and monitors must be made of this optimizer, not of the inner one");
+  parameters_.separate(rule_->state_names().size(), state_shape(), rule_->initial_state());
+  gradients_ = std::make_unique<GradientTable>(GradientTable::of(parameters_));
+  rule_->prepare(*gradients_);
 }
 
 Optimizer::~Optimizer() = default;
@@ -58,15 +71,18 @@ void Optimizer::set_max_norm(float max_norm) {
   max_norm_ = max_norm;
 }
 
-void Optimizer::backward(const Tensor& loss, float weight) {
+// Read from the control buffer: exact in f32, whatever the dtype of the loss, and no host waits for
+// it. A weight of 1 takes the same way, so that all steps allocate alike.
+Tensor Optimizer::seed(const Tensor& loss, float weight) const {
   check<ShapeError>(loss.numel() == 1, "optimizer", "the loss must have one element, got {}", loss);
   check(std::isfinite(weight), "optimizer", "the weight must be finite, got {}", weight);
-  // d(scale * weight * loss) / d loss, read from the control buffer: exact in f32, whatever the
-  // dtype of the loss, and no host waits for it. A weight of 1 takes the same way, so that all
-  // steps allocate alike.
   const NoGrad guard;
   const Tensor scale = make_view(control_, loss.shape(), dense_strides(loss.shape()), STATE_SCALE);
-  loss.backward(affine(scale, weight, 0));
+  return affine(scale, weight, 0);
+}
+
+void Optimizer::backward(const Tensor& loss, float weight) {
+  loss.backward(seed(loss, weight));
   has_scaled_ = true;
 }
 
@@ -86,40 +102,59 @@ bool Optimizer::update(float weight) {
                        "loss.backward(): the gradients must carry the loss scale");
   has_scaled_ = false;
   if (!gradients_->locate()) return false;
-  const auto tell_observers = [&](void (UpdateObserver::*message)()) {
-    for (const std::weak_ptr<UpdateObserver>& observer : observers_)
-      if (const auto alive = observer.lock()) ((*alive).*message)();
-  };
-  tell_observers(&UpdateObserver::before_update);
+  check_update();
+  announce_update();
   parameters_.follow_parameters();
-  prepare(weight);
-  const std::span slots(parameters_.slots());
-  for (size_t i = 0; i < parameters_.runs().size(); ++i) {
-    const FlatParameters::Run& run = parameters_.runs()[i];
-    const FlatParameters::Slab& slab = parameters_.slabs()[run.slab];
-    const ParameterGroup& group = parameters_.groups()[run.group];
-    UpdateRule::Target target{.parameters = FlatParameters::view(slab.parameters, run.elements),
-                              .states = {},
-                              .control = control_,
-                              .table = gradients_->table(),
-                              .parts = gradients_->parts(i),
-                              .shift = gradients_->shift(),
-                              .learning_rate = rule_->learning_rate * group.lr_scale,
-                              .weight_decay = group.weight_decay.value_or(rule_->weight_decay),
-                              .run = i,
-                              .group = run.group,
-                              .all = parameters_,
-                              .slots = slots.subspan(run.first_slot, run.slots)};
-    for (size_t s = 0; s < slab.states.size(); ++s)
-      target.states.push_back(slab.states[s] ? FlatParameters::view(slab.states[s], run.states[s])
-                                             : Tensor());
-    rule_->update(target);
-  }
+  prepare(PREPARE_ALL, weight, gradients_->stats());
+  for (size_t i = 0; i < parameters_.runs().size(); ++i) update_run(i);
+  finish_update();
+  return true;
+}
+
+void Optimizer::check_update() {
+  tell_observers(&UpdateObserver::check_update);
+}
+
+void Optimizer::announce_update() {
+  tell_observers(&UpdateObserver::before_update);
+}
+
+UpdateTarget Optimizer::target(size_t i) const {
+  const FlatParameters::Run& run = parameters_.runs()[i];
+  const FlatParameters::Slab& slab = parameters_.slabs()[run.slab];
+  const ParameterGroup& group = parameters_.groups()[run.group];
+  UpdateTarget target{.parameters = FlatParameters::view(slab.parameters, run.elements),
+                      .states = {},
+                      .control = control_,
+                      .table = gradients_->table(),
+                      .parts = gradients_->parts(i),
+                      .shift = gradients_->shift(),
+                      .learning_rate = rule_->learning_rate * group.lr_scale,
+                      .weight_decay = group.weight_decay.value_or(rule_->weight_decay),
+                      .run = i,
+                      .group = run.group,
+                      .all = parameters_,
+                      .slots = std::span(parameters_.slots()).subspan(run.first_slot, run.slots)};
+  for (size_t s = 0; s < slab.states.size(); ++s)
+    target.states.push_back(slab.states[s] ? FlatParameters::view(slab.states[s], run.states[s])
+                                           : Tensor());
+  return target;
+}
+
+void Optimizer::update_run(size_t run) {
+  rule_->update(target(run));
+}
+
+void Optimizer::finish_update() {
   tell_observers(&UpdateObserver::after_update);
   parameters_.publish();
   device().end_step_soon();
   obey_environment_after_update(device());
-  return true;
+}
+
+void Optimizer::tell_observers(void (UpdateObserver::*message)()) {
+  for (const std::weak_ptr<UpdateObserver>& observer : observers_)
+    if (const auto alive = observer.lock()) ((*alive).*message)();
 }
 
 void Optimizer::add_observer(std::weak_ptr<UpdateObserver> observer) {
@@ -127,30 +162,31 @@ void Optimizer::add_observer(std::weak_ptr<UpdateObserver> observer) {
   observers_.push_back(std::move(observer));
 }
 
-void Optimizer::prepare(float weight) {
-  kernels::UpdatePrepareParams p{.offset = {},
-                                 .chunks = gradients_->rows(),
-                                 .weight = weight,
-                                 .max_norm = max_norm_,
-                                 .schedule = static_cast<uint32_t>(schedule_.kind),
-                                 .warmup = schedule_.warmup,
-                                 .total = schedule_.total,
-                                 .period = schedule_.period,
-                                 .floor_factor = schedule_.floor,
-                                 .gamma = schedule_.gamma,
-                                 .peak = schedule_.peak,
-                                 .milestones = {},
-                                 .dynamic = scaler_.is_dynamic,
-                                 .keep_bad = scaler_.keep_bad,
-                                 .hysteresis = scaler_.hysteresis,
-                                 .interval = scaler_.interval,
-                                 .growth = scaler_.growth,
-                                 .backoff = scaler_.backoff,
-                                 .min_scale = scaler_.floor,
-                                 .max_scale = scaler_.ceiling};
+void Optimizer::prepare(uint32_t part, float weight, const Tensor& partial) {
+  kernels::UpdatePrepareParams p{
+      .offset = {},
+      .chunks = part == PREPARE_CHECK ? static_cast<uint32_t>(partial.numel()) : gradients_->rows(),
+      .weight = weight,
+      .max_norm = max_norm_,
+      .schedule = static_cast<uint32_t>(schedule_.kind),
+      .warmup = schedule_.warmup,
+      .total = schedule_.total,
+      .period = schedule_.period,
+      .floor_factor = schedule_.floor,
+      .gamma = schedule_.gamma,
+      .peak = schedule_.peak,
+      .milestones = {},
+      .dynamic = scaler_.is_dynamic,
+      .keep_bad = scaler_.keep_bad,
+      .hysteresis = scaler_.hysteresis,
+      .interval = scaler_.interval,
+      .growth = scaler_.growth,
+      .backoff = scaler_.backoff,
+      .min_scale = scaler_.floor,
+      .max_scale = scaler_.ceiling};
   static_assert(sizeof(p.milestones) == sizeof(schedule_.milestones));
   std::copy(schedule_.milestones.begin(), schedule_.milestones.end(), p.milestones);
-  launch("update_prepare", {in(gradients_->stats()), inout(control_)}, p, {});
+  launch("update_prepare", {in(partial), inout(control_)}, p, {.variant = {part}});
 }
 
 float Optimizer::read_control(int slot) const {

@@ -16,11 +16,14 @@ namespace rw {
 
 class GradientTable;
 class UpdateRule;
+struct UpdateTarget;
 
 // Follows an optimizer's updates. One that is skipped is announced too: the device alone knows.
 class UpdateObserver {
  public:
   virtual ~UpdateObserver() = default;
+  // Throws where an update must not be made now. Called before anything is changed.
+  virtual void check_update() {}
   // Around the kernels of an update, when they are queued.
   virtual void before_update() = 0;
   virtual void after_update() = 0;
@@ -94,12 +97,32 @@ class Optimizer {
   // An update with the gradients divided by `weight`; false if there are none.
   bool update(float weight);
 
+  // update() in parts, for optimizers that take gradients while backward makes them: what must hold
+  // before it; what its observers are told before it; the control buffer's part (PREPARE_*), from
+  // partial sums of the gradients or from flags; the rule, of one run; and what follows an update.
+  void check_update();
+  void announce_update();
+  void prepare(uint32_t part, float weight, const Tensor& partial);
+  UpdateTarget target(size_t run) const;
+  void update_run(size_t run);
+  void finish_update();
+
+  // Each parameter becomes a run of its own (FlatParameters::separate). AutogradError after an
+  // update, or where something follows the updates already.
+  void separate_parameters();
+  // d(scale * weight * loss) / d loss, with the loss scale as it is on the device now.
+  Tensor seed(const Tensor& loss, float weight) const;
+  void follow_parameters() { parameters_.follow_parameters(); }
+  float max_norm() const { return max_norm_; }
+  GradientTable& gradients() { return *gradients_; }
+
   void place_gradients() { parameters_.place_gradients(); }  // for gradients that outlive a step
   // Where gradients came from a file, or were scaled anew.
   void set_gradients_scaled(bool scaled) { has_scaled_ = scaled; }
 
  private:
-  void prepare(float weight);
+  StateShape state_shape() const;
+  void tell_observers(void (UpdateObserver::*message)());
   float read_control(int slot) const;
 
   std::unique_ptr<UpdateRule> rule_;

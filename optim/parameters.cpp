@@ -84,7 +84,21 @@ FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, size_t states
     : FlatParameters() {
   groups_ = std::move(groups);
   const OpScope scope(owner);
-  const std::vector<SlabSizes> sizes = plan(states, shape_of);
+  const std::vector<SlabSizes> sizes =
+      plan(states, shape_of, slab_bytes / static_cast<int64_t>(sizeof(float)));
+  for (size_t i = 0; i < sizes.size(); ++i) move_into(i, sizes[i], initial);
+}
+
+void FlatParameters::separate(size_t states, const StateShape& shape_of, float initial) {
+  const OpScope scope(owner);
+  for (Slab& slab : slabs_) slab.states.clear();
+  std::vector<Slab> old = std::exchange(slabs_, {});
+  for (const Slot& slot : std::exchange(slots_, {})) {
+    slot.parameter.impl().is_optimized = false;
+    slot.parameter.impl().grad_place = {};
+  }
+  runs_.clear();
+  const std::vector<SlabSizes> sizes = plan(states, shape_of, 0);
   for (size_t i = 0; i < sizes.size(); ++i) move_into(i, sizes[i], initial);
 }
 
@@ -96,8 +110,10 @@ FlatParameters::~FlatParameters() {
   set_weight_copies(WeightCopyUse::never);
 }
 
+// Slabs have at most `slab_elements`, or one parameter that is larger.
 std::vector<FlatParameters::SlabSizes> FlatParameters::plan(size_t states,
-                                                            const StateShape& shape_of) {
+                                                            const StateShape& shape_of,
+                                                            int64_t slab_elements) {
   std::unordered_set<const TensorImpl*> seen;
   std::vector<SlabSizes> sizes;
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -108,8 +124,7 @@ std::vector<FlatParameters::SlabSizes> FlatParameters::plan(size_t states,
       check<AutogradError>(seen.insert(&p.impl()).second, owner, "'{}' appears twice", name);
       check_parameter(p, name);
       const int64_t size = round_up(p.numel());
-      const int64_t capacity = slab_bytes / static_cast<int64_t>(sizeof(float));
-      if (sizes.empty() || sizes.back().parameters + size > capacity ||
+      if (sizes.empty() || sizes.back().parameters + size > slab_elements ||
           sizes.back().dtype != p.dtype())
         sizes.push_back({p.dtype(), 0, std::vector<int64_t>(states)});
       const size_t slab = sizes.size() - 1;

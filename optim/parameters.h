@@ -99,6 +99,11 @@ class FlatParameters {
   const std::vector<Run>& runs() const { return runs_; }                 // all slots, in order
   Device& device() const { return slots_.front().parameter.device(); }   // of all of them
 
+  // Moves each parameter into a slab, and so into a run, of its own: one may then be updated while
+  // backward still reads the others. For states as in the constructor, which begin anew, and before
+  // set_weight_copies(). For a moment the parameters are in memory twice.
+  void separate(size_t states, const StateShape& shape_of, float initial = 0);
+
   // Before an update: what was written to 16-bit parameters (a loaded model) goes to their masters.
   void follow_parameters();
   // After one: 16-bit parameters and the 16-bit copies of f32 ones are made, a dispatch per slab.
@@ -124,7 +129,7 @@ class FlatParameters {
     std::vector<int64_t> states;
   };
   // Fills slots_ and runs_.
-  std::vector<SlabSizes> plan(size_t states, const StateShape& shape_of);
+  std::vector<SlabSizes> plan(size_t states, const StateShape& shape_of, int64_t slab_elements);
   void move_into(size_t slab, const SlabSizes& sizes, float initial);
 
   std::vector<ParameterGroup> groups_;

@@ -10,6 +10,23 @@
 
 namespace rw {
 
+// A run of parameters: flat, dense tensors of one size, the table that says where the gradients
+// lie, and the control buffer (STATE_* of shaders/params.h). Kernels leave parameters without a
+// gradient alone, and do nothing when control[STATE_FOUND_INF] is set. Rules that look at
+// parameters one by one find them in `slots`, their states in `all`.
+struct UpdateTarget {
+  Tensor parameters;
+  std::vector<Tensor> states;
+  Tensor control;
+  Tensor table;                            // as GradientTable::table()
+  std::vector<GradientTable::Part> parts;  // a dispatch each
+  uint32_t shift = 0;                      // as GradientTable::shift()
+  float learning_rate = 0, weight_decay = 0;
+  size_t run = 0, group = 0;  // which of the parameters' runs and groups this is
+  const FlatParameters& all;
+  std::span<const FlatParameters::Slot> slots;  // of this run
+};
+
 // How an optimizer changes parameters. A new optimizer is a new rule and its kernel.
 class UpdateRule {
  public:
@@ -23,25 +40,10 @@ class UpdateRule {
     return parameter.shape();
   }
   virtual float initial_state() const { return 0; }  // what all of them hold at first
-  // Called once, with the parameters that will be updated.
+  // Called with the parameters that will be updated, and again if they come to lie in other runs.
   virtual void prepare(const GradientTable&) {}
 
-  // A run of parameters: flat, dense tensors of one size, the table that says where the gradients
-  // lie, and the control buffer (STATE_* of shaders/params.h). Kernels leave parameters without a
-  // gradient alone, and do nothing when control[STATE_FOUND_INF] is set. Rules that look at
-  // parameters one by one find them in `slots`, their states in `all`.
-  struct Target {
-    Tensor parameters;
-    std::vector<Tensor> states;
-    Tensor control;
-    Tensor table;                            // as GradientTable::table()
-    std::vector<GradientTable::Part> parts;  // a dispatch each
-    uint32_t shift = 0;                      // as GradientTable::shift()
-    float learning_rate = 0, weight_decay = 0;
-    size_t run = 0, group = 0;  // which of the parameters' runs and groups this is
-    const FlatParameters& all;
-    std::span<const FlatParameters::Slot> slots;  // of this run
-  };
+  using Target = UpdateTarget;
   virtual void update(const Target& target) const = 0;
 
   float learning_rate = 1e-3f;

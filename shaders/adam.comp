@@ -4,20 +4,7 @@
 #include "moments.glsl"
 #include "chunks.glsl"
 #include "flat.glsl"
-
-// What all elements of an update share.
-struct Rates {
-  float grad_factor, decay;
-  float step;          // lr / (1 - beta1^t)
-  float inverse_root;  // 1 / sqrt(1 - beta2^t)
-};
-
-Rates load_rates() {
-  float lr = p.lr * load_state(STATE_LR_FACTOR);
-  uint t = uint(load_state(STATE_UPDATES));
-  return Rates(load_state(STATE_GRAD_FACTOR), lr * p.weight_decay, lr / one_minus_power(p.beta1, t),
-               1.0 / sqrt(one_minus_power(p.beta2, t)));
-}
+#include "adam.glsl"
 
 void step4(Rates rates, inout vec4 x, vec4 g, inout vec4 m, inout vec4 v) {
   g *= rates.grad_factor;
@@ -28,7 +15,7 @@ void step4(Rates rates, inout vec4 x, vec4 g, inout vec4 m, inout vec4 v) {
   }
   m = p.beta1 * m + (1.0 - p.beta1) * g;
   v = p.beta2 * v + (1.0 - p.beta2) * g * g;
-  x -= rates.step * m / (sqrt(v) * rates.inverse_root + p.eps);
+  x -= adam_step(rates, m, v);
 }
 
 void main() {

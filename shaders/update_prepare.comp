@@ -2,6 +2,7 @@
 //! params: UpdatePrepareParams
 //! local: 1
 #include "trig.glsl"
+layout(constant_id = 0) const uint PART = 0;  //! 0 1 2 3 4 5
 
 float cosine(float high, float low, float progress) {
   return low + (high - low) * 0.5 * (1.0 + cos(3.14159265 * progress));
@@ -88,30 +89,61 @@ void update_loss_scale(bool overflow) {
   store_state(STATE_BAD, bad);
 }
 
-void main() {
-  if (thread_id() != 0) return;
-  float squares = 0.0;
-  bool overflow = false;
-  for (uint c = 0; c < p.chunks; ++c) {
-    squares += load_partial(c);
-    overflow = overflow || load_partial(p.chunks + c) != 0.0;
-  }
-  // The scale in force when the gradients were made, not the one set below.
-  float unscale = 1.0 / (load_state(STATE_SCALE) * p.weight);
-  float norm = sqrt(squares) * unscale;
-  store_state(STATE_GRAD_NORM, norm);
-  store_state(STATE_FOUND_INF, overflow ? 1.0 : 0.0);
-  if (p.dynamic != 0) update_loss_scale(overflow);
-
-  if (overflow) {
-    store_state(STATE_SKIPPED, load_state(STATE_SKIPPED) + 1.0);
-    store_state(STATE_SKIPPED_IN_A_ROW, load_state(STATE_SKIPPED_IN_A_ROW) + 1.0);
-    return;
-  }
+// The factors of an update whose gradients have this norm, which counts.
+void begin_update(float unscale, float norm, bool clips) {
   float updates = load_state(STATE_UPDATES);
-  float clip = p.max_norm > 0.0 ? min(1.0, p.max_norm / (norm + 1e-6)) : 1.0;
+  float clip = clips ? min(1.0, p.max_norm / (norm + 1e-6)) : 1.0;
   store_state(STATE_GRAD_FACTOR, unscale * clip);
   store_state(STATE_LR_FACTOR, schedule_factor(updates));
   store_state(STATE_UPDATES, updates + 1.0);
-  store_state(STATE_SKIPPED_IN_A_ROW, 0.0);
+}
+
+bool has_overflow(uint first) {
+  bool overflow = false;
+  for (uint c = 0; c < p.chunks; ++c) overflow = overflow || load_partial(first + c) != 0.0;
+  return overflow;
+}
+
+// The norm and the loss scale; whether there was an overflow, which counts as skipped.
+bool judge(float unscale, out float norm) {
+  float squares = 0.0;
+  for (uint c = 0; c < p.chunks; ++c) squares += load_partial(c);
+  bool overflow = has_overflow(p.chunks);
+  norm = sqrt(squares) * unscale;
+  if (PART == PREPARE_ALL || !overflow) store_state(STATE_GRAD_NORM, norm);
+  store_state(STATE_FOUND_INF, overflow ? 1.0 : 0.0);
+  if (p.dynamic != 0) update_loss_scale(overflow);
+  store_state(STATE_SKIPPED, load_state(STATE_SKIPPED) + (overflow ? 1.0 : 0.0));
+  store_state(STATE_SKIPPED_IN_A_ROW,
+              overflow ? load_state(STATE_SKIPPED_IN_A_ROW) + 1.0 : 0.0);
+  return overflow;
+}
+
+void main() {
+  if (thread_id() != 0) return;
+  // The scale in force when the gradients were made, not the one set below.
+  float unscale = 1.0 / (load_state(STATE_SCALE) * p.weight);
+  float norm;
+  switch (PART) {
+    case PREPARE_ALL:
+      if (!judge(unscale, norm)) begin_update(unscale, norm, p.max_norm > 0.0);
+      break;
+    case PREPARE_BEGIN:
+      store_state(STATE_FOUND_INF, 0.0);
+      begin_update(unscale, load_state(STATE_GRAD_NORM),
+                   p.max_norm > 0.0 && load_state(STATE_UPDATES) > 0.0);
+      break;
+    case PREPARE_CHECK:
+      if (has_overflow(0)) store_state(STATE_FOUND_INF, 1.0);
+      break;
+    case PREPARE_END:
+      if (judge(unscale, norm)) store_state(STATE_UPDATES, load_state(STATE_UPDATES) - 1.0);
+      break;
+    case PREPARE_PART:
+      store_state(STATE_FOUND_INF, 0.0);
+      store_state(STATE_GRAD_FACTOR, unscale);
+      break;
+    case PREPARE_JUDGE:
+      judge(unscale, norm);
+  }
 }

@@ -137,9 +137,13 @@ TEST_CASE("kernels: update_prepare") {
                                       .backoff = 0.5f,
                                       .min_scale = 1,
                                       .max_scale = 65536};
-          both->run("update_prepare",
-                    {in(DType::f32, {1, 2, 3, 0, overflow, 0}), inout(DType::f32, state(updates))},
-                    p, {}, {1});
+          for (uint32_t part = PREPARE_ALL; part <= PREPARE_JUDGE; ++part)
+            both->run("update_prepare",
+                      {in(DType::f32, part == PREPARE_CHECK
+                                          ? std::vector<float>{0, overflow, 0}
+                                          : std::vector<float>{1, 2, 3, 0, overflow, 0}),
+                       inout(DType::f32, state(updates))},
+                      p, {part}, {1});
         }
 }
 
@@ -180,6 +184,42 @@ TEST_CASE("kernels: sgd and adam") {
                                .weight_decay = 0.1f,
                                .decoupled = flags & 1},
                     {}, {count << shift});
+        }
+}
+
+TEST_CASE("kernels: adama") {
+  KernelComparison* const both = KernelComparison::instance();
+  if (both == nullptr) return;
+  both->tolerance = 2e-5;
+  constexpr uint32_t shift = 5;
+  for (const uint32_t at : {0u, 3u})
+    for (uint32_t n : {0u, 1u, 13u, 1003u})
+      for (const float found_inf : {0.0f, 1.0f})
+        for (const float decay : {1.0f, 0.9f}) {
+          const auto rows = table(n, REWIND_FLAT << shift, at);
+          const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
+          const auto m = inout(DType::f32, values(8 + n, -0.1f, 0.1f, 3));
+          const auto v = inout(DType::f32, values(8 + n, 0.1f, 1, 4));
+          const auto s = in(DType::f32, state(3, found_inf));
+          both->run("adama_fold",
+                    {in(DType::f32, values(at + n + 1, -1, 1, 2)), m, v, in(DType::i32, rows), s},
+                    AdamaFoldParams{.rows = count,
+                                    .shift = shift,
+                                    .beta1 = 0.9f,
+                                    .beta2 = 0.999f,
+                                    .decay1 = decay,
+                                    .decay2 = decay},
+                    {}, {count << shift});
+          both->run("adama",
+                    {inout(DType::f32, values(8 + n)), in(DType::f32, m.values),
+                     in(DType::f32, v.values), s},
+                    AdamaParams{.n = 8 + n,
+                                .lr = 0.01f,
+                                .beta1 = 0.9f,
+                                .beta2 = 0.999f,
+                                .eps = 1e-8f,
+                                .weight_decay = 0.1f},
+                    {}, {(8 + n + REWIND_FLAT - 1) / REWIND_FLAT});
         }
 }
 

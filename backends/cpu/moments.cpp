@@ -1,4 +1,4 @@
-// Update rules with moments of the gradient: RMSprop, Adagrad, Lion, AMSGrad.
+// Update rules with moments of the gradient: RMSprop, Adagrad, Lion, AMSGrad, AdamA.
 #include <algorithm>
 #include <cmath>
 
@@ -126,6 +126,33 @@ void muon(const Call& call) {
   for (uint64_t i = 0; i < p.n; ++i)
     param.set(i, static_cast<float>((1 - lr * p.weight_decay) * param.get(i) -
                                     lr * p.ratio * update.get(i)));
+}
+
+void adama_fold(const Call& call) {
+  const auto p = call.params<AdamaFoldParams>();
+  const Elements grad = call.in(0), table = call.in(3), state = call.in(4);
+  Elements m = call.inout(1), v = call.inout(2);
+  const bool skips = state.get(STATE_FOUND_INF) != 0;
+  each_element(table, p, [&](uint64_t i, uint64_t at) {
+    const double g = skips ? 0 : double{state.get(STATE_GRAD_FACTOR)} * grad.get(at);
+    m.set(i, static_cast<float>(double{p.decay1} * m.get(i) + (1 - double{p.beta1}) * g));
+    v.set(i, static_cast<float>(double{p.decay2} * v.get(i) + (1 - double{p.beta2}) * g * g));
+  });
+}
+
+void adama(const Call& call) {
+  const auto p = call.params<AdamaParams>();
+  const Elements m = call.in(1), v = call.in(2), state = call.in(3);
+  if (state.get(STATE_FOUND_INF) != 0) return;
+  Elements param = call.inout(0);
+  const double lr = double{p.lr} * state.get(STATE_LR_FACTOR), t = state.get(STATE_UPDATES);
+  const double correction1 = 1 - std::pow(double{p.beta1}, t);
+  const double correction2 = 1 - std::pow(double{p.beta2}, t);
+  for (uint64_t i = 0; i < p.n; ++i) {
+    const double root = std::sqrt(v.get(i)) / std::sqrt(correction2);
+    const double x = param.get(i) * (1 - lr * p.weight_decay);
+    param.set(i, static_cast<float>(x - lr / correction1 * m.get(i) / (root + p.eps)));
+  }
 }
 
 }  // namespace rw::cpu

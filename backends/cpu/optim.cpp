@@ -92,6 +92,37 @@ void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& st
   state.set(STATE_BAD, bad);
 }
 
+// The factors of an update whose gradients have this norm, which counts.
+void begin_update(const UpdatePrepareParams& p, double unscale, double norm, bool clips,
+                  Elements& state) {
+  const float updates = state.get(STATE_UPDATES);
+  const double clip = clips ? std::min(1.0, p.max_norm / (norm + 1e-6)) : 1.0;
+  state.set(STATE_GRAD_FACTOR, static_cast<float>(unscale * clip));
+  state.set(STATE_LR_FACTOR, static_cast<float>(schedule_factor(p, updates)));
+  state.set(STATE_UPDATES, updates + 1);
+}
+
+bool has_overflow(const UpdatePrepareParams& p, const Elements& partial, uint64_t first) {
+  bool overflow = false;
+  for (uint64_t c = 0; c < p.chunks; ++c) overflow = overflow || partial.get(first + c) != 0;
+  return overflow;
+}
+
+// The norm and the loss scale; whether there was an overflow, which counts as skipped.
+bool judge(const UpdatePrepareParams& p, uint32_t part, const Elements& partial, double unscale,
+           Elements& state, double& norm) {
+  double squares = 0;
+  for (uint64_t c = 0; c < p.chunks; ++c) squares += partial.get(c);
+  const bool overflow = has_overflow(p, partial, p.chunks);
+  norm = std::sqrt(squares) * unscale;
+  if (part == PREPARE_ALL || !overflow) state.set(STATE_GRAD_NORM, static_cast<float>(norm));
+  state.set(STATE_FOUND_INF, overflow ? 1 : 0);
+  if (p.dynamic != 0) update_loss_scale(p, overflow, state);
+  if (overflow) state.set(STATE_SKIPPED, state.get(STATE_SKIPPED) + 1);
+  state.set(STATE_SKIPPED_IN_A_ROW, overflow ? state.get(STATE_SKIPPED_IN_A_ROW) + 1 : 0);
+  return overflow;
+}
+
 }  // namespace
 
 void grad_stats(const Call& call) {
@@ -116,31 +147,33 @@ void update_prepare(const Call& call) {
   const auto p = call.params<UpdatePrepareParams>();
   const Elements partial = call.in(0);
   Elements state = call.inout(1);
-
-  double squares = 0;
-  bool overflow = false;
-  for (uint64_t chunk = 0; chunk < p.chunks; ++chunk) {
-    squares += partial.get(chunk);
-    overflow = overflow || partial.get(p.chunks + chunk) != 0;
-  }
   // The scale in force when the gradients were made, not the one set below.
   const double unscale = 1.0 / (double{state.get(STATE_SCALE)} * p.weight);
-  const double norm = std::sqrt(squares) * unscale;
-  state.set(STATE_GRAD_NORM, static_cast<float>(norm));
-  state.set(STATE_FOUND_INF, overflow ? 1 : 0);
-  if (p.dynamic != 0) update_loss_scale(p, overflow, state);
-
-  if (overflow) {
-    state.set(STATE_SKIPPED, state.get(STATE_SKIPPED) + 1);
-    state.set(STATE_SKIPPED_IN_A_ROW, state.get(STATE_SKIPPED_IN_A_ROW) + 1);
-    return;
+  double norm = 0;
+  switch (const uint32_t part = call.variant(0)) {
+    case PREPARE_ALL:
+      if (!judge(p, part, partial, unscale, state, norm))
+        begin_update(p, unscale, norm, p.max_norm > 0, state);
+      break;
+    case PREPARE_BEGIN:
+      state.set(STATE_FOUND_INF, 0);
+      begin_update(p, unscale, state.get(STATE_GRAD_NORM),
+                   p.max_norm > 0 && state.get(STATE_UPDATES) > 0, state);
+      break;
+    case PREPARE_CHECK:
+      if (has_overflow(p, partial, 0)) state.set(STATE_FOUND_INF, 1);
+      break;
+    case PREPARE_END:
+      if (judge(p, part, partial, unscale, state, norm))
+        state.set(STATE_UPDATES, state.get(STATE_UPDATES) - 1);
+      break;
+    case PREPARE_PART:
+      state.set(STATE_FOUND_INF, 0);
+      state.set(STATE_GRAD_FACTOR, static_cast<float>(unscale));
+      break;
+    case PREPARE_JUDGE:
+      judge(p, part, partial, unscale, state, norm);
   }
-  const float updates = state.get(STATE_UPDATES);
-  const double clip = p.max_norm > 0 ? std::min(1.0, p.max_norm / (norm + 1e-6)) : 1.0;
-  state.set(STATE_GRAD_FACTOR, static_cast<float>(unscale * clip));
-  state.set(STATE_LR_FACTOR, static_cast<float>(schedule_factor(p, updates)));
-  state.set(STATE_UPDATES, updates + 1);
-  state.set(STATE_SKIPPED_IN_A_ROW, 0);
 }
 
 void sgd(const Call& call) {

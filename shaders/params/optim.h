@@ -51,7 +51,20 @@ struct GradStatsParams {
 // update_prepare: reduces the partials (in order), updates the STATE slots. One thread. The
 // gradient factor uses the scale from before this change: the one its gradients were made with.
 // Clip coefficient: min(1, max_norm / (norm + 1e-6)). An overflow counts as skipped and leaves
-// UPDATES and both factors.
+// UPDATES and both factors. That is variant {PREPARE_ALL}; where gradients are used as they come:
+#define PREPARE_ALL 0
+// Before them: FOUND_INF is forgotten, the factors are set with the norm of the update before, if
+// there was one, and UPDATES counts this one.
+#define PREPARE_BEGIN 1
+// Before one of them is used: partial [chunks] are overflow flags; any of them sets FOUND_INF.
+#define PREPARE_CHECK 2
+// After them: the norm, unless there was an overflow, and the loss scale; an overflow takes the
+// update out of UPDATES.
+#define PREPARE_END 3
+// Of a micro-batch that is one part of an update: FOUND_INF is forgotten, and the gradient factor
+// set without clipping. After it comes PREPARE_JUDGE: PREPARE_END without a change of UPDATES.
+#define PREPARE_PART 4
+#define PREPARE_JUDGE 5
 struct UpdatePrepareParams {
   uint offset[2];  // partial, state
   uint chunks;
@@ -135,6 +148,21 @@ struct AdamParams {
   uint first, rows, shift;
   float lr, beta1, beta2, eps, weight_decay;
   uint decoupled;
+};
+
+// adama_fold: the moments take in the gradient of a micro-batch: m = decay1 * m + (1 - beta1) * g,
+// v = decay2 * v + (1 - beta2) * g^2. The decays are the betas in a window's first gradient,
+// else 1. An overflow leaves out the gradient, not the decay.
+struct AdamaFoldParams {
+  uint offset[5];  // grad, m, v, table, state
+  uint first, rows, shift;
+  float beta1, beta2, decay1, decay2;
+};
+// adama: adam's step, decoupled, from the moments as they are. Flat.
+struct AdamaParams {
+  uint offset[4];  // param, m, v, state
+  uint n;
+  float lr, beta1, beta2, eps, weight_decay;
 };
 
 // moment_update: the same, variant {MOMENT_*}, for rules with up to three states. Those that a rule

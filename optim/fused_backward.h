@@ -1,0 +1,76 @@
+// Updates fused into backward: no gradient waits for the others.
+#pragma once
+
+#include "rewind/optim/optimizer.h"
+
+namespace rw {
+
+// Optimizers that use each gradient when backward has completed it, and drop it then. Parameters
+// are runs of their own; nothing else of the loop changes, and zero_grad() has nothing to do.
+class InBackward : public Optimizer {
+ public:
+  InBackward(InBackward&&) = delete;
+  ~InBackward() override;
+  void zero_grad() override {}
+
+ protected:
+  explicit InBackward(Optimizer&& optimizer);
+  // Runs backward from the loss with the gradient `seed`; take() has each gradient, located.
+  void run(const Tensor& loss, const Tensor& seed, bool retain = false);
+  virtual void take(size_t run) = 0;
+  void measure(size_t run);  // takes its part of the norm
+  void judge(size_t run);    // the same, and an overflow in it goes into the control buffer
+  // The control buffer's `part` (PREPARE_*) from what was measured; gradients are divided by
+  // `weight`.
+  void conclude(uint32_t part, float weight = 1);
+
+ private:
+  void on_complete(size_t run, const Tensor& parameter);
+
+  std::vector<HookHandle> hooks_;
+  bool is_running_ = false;
+};
+
+// What decides about a whole update before its first gradient is used.
+enum class FusedPasses : uint8_t {
+  // One backward. A parameter whose gradient is not finite stays as it is, and so do those that
+  // come after it in this backward; what was updated before stays updated, by finite gradients. The
+  // norm is clipped by that of the update before (the first update is not clipped).
+  one,
+  // Two backwards, the first of which takes the norm only: everything is as in the plain optimizer,
+  // to the bit, clipping and skipped updates included. What the passes cost is twice; activations
+  // stay until the second, and segments are replayed in both.
+  two,
+};
+
+// FusedBackward(AdamW(parameters)) is AdamW whose parameters are updated inside backward(), each as
+// its gradient is complete: in memory is the largest gradient instead of all of them. Without
+// clipping and overflows the result is that of the plain optimizer to the bit. (Lv et al. 2023,
+// LOMO; PyTorch's optimizer step in backward.) For every rule; LAMB's and Adafactor's norms are of
+// one parameter, so they are exact too.
+//
+//   optimizer.backward(loss);  // updates
+//   optimizer.step();          // loss scale, schedule, averages; no gradients are left
+//
+// Make it of a new optimizer: parameters move, and averages follow this one. For each update one
+// backward(); for micro-batches see Accumulate and AdamA. Kernels are queued per parameter instead
+// of per group, so many small parameters cost more time.
+class FusedBackward : public InBackward {
+ public:
+  explicit FusedBackward(Optimizer&& optimizer, FusedPasses passes = FusedPasses::one);
+
+  // AutogradError where the step before was not ended by step().
+  void backward(const Tensor& loss, float weight = 1) override;
+  bool step() override;  // false: there was no backward(), or it reached no parameter
+
+ private:
+  enum class Pass : uint8_t { both, measure, update };
+  void begin(uint32_t part);
+  void take(size_t run) override;
+
+  FusedPasses passes_;
+  Pass pass_ = Pass::both;
+  bool has_run_ = false, has_taken_ = false;
+};
+
+}  // namespace rw
