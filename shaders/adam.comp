@@ -4,7 +4,7 @@
 #include "moments.glsl"
 #include "chunks.glsl"
 #include "flat.glsl"
-#include "adam.glsl"
+#include "adam_step.glsl"
 
 void step4(Rates rates, inout vec4 x, vec4 g, inout vec4 m, inout vec4 v) {
   g *= rates.grad_factor;

@@ -3,7 +3,7 @@
 //! local: 64
 #include "moments.glsl"
 #include "flat.glsl"
-#include "adam.glsl"
+#include "adam_step.glsl"
 
 void step4(Rates rates, inout vec4 x, vec4 m, vec4 v) {
   x *= 1.0 - rates.decay;

@@ -94,11 +94,9 @@ std::vector<Maker> makers() {
 
 // Two groups with options of their own.
 Groups groups_of(const Net& net) {
-  return {
-      {.parameters = {net.first.parameters()}, .lr_scale = 0.5f},
-      {.parameters = {net.second.parameters()[0], net.second.parameters()[1],
-                      net.last.parameters()[0], net.last.parameters()[1], net.scale, net.unused},
-       .weight_decay = 0.05f}};
+  const std::vector<Tensor> all = net.parameters();
+  return {{.parameters = {all.begin(), all.begin() + 2}, .lr_scale = 0.5f},
+          {.parameters = {all.begin() + 2, all.end()}, .weight_decay = 0.05f}};
 }
 
 struct Settings {
