@@ -37,8 +37,8 @@ class AdamA : public InBackward {
   // False if there were none. For the end of an epoch.
   bool flush();
 
-  uint32_t micro_batches() const { return micro_batches_; }
-  uint32_t position() const { return position_; }  // micro-batches in the window so far
+  uint32_t micro_batches() const { return micro_batches_; }  // of a window
+  uint32_t position() const { return position_; }            // micro-batches in the window so far
 
   // As Accumulate: a run goes on inside a window, bit for bit.
   NamedState state() const override;
