@@ -48,7 +48,8 @@ PROJECT_RULES = {
 LIBRARY = ("core/", "backends/", "data/", "nn/", "optim/", "io/")
 GENERATED = {"shaders/cpu_kernels.h", "profile_folders.h"}  # by shaders/compile.py, and where Meson says
 # Members that are defined where others stand: Tensor's that need a room above its own.
-ELSEWHERE = {"Tensor::operator[]", "Tensor::backward", "Tensor::register_hook", "Tensor::retain_grad",
+ELSEWHERE = {"Tensor::operator[]", "Tensor::backward", "Tensor::register_hook",
+             "Tensor::register_post_accumulate_grad_hook", "Tensor::retain_grad",
              "Tensor::to_vector", "Tensor::to_ints", "Tensor::item",
              "Tensor::set_grad", "Tensor::copy_"}
 # Who may include the headers of a library. Others than these, the C++ library and POSIX: nobody.
