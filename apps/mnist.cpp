@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <functional>
 
 #include "apps/common/planning.h"
 #include "apps/common/progress.h"
@@ -94,9 +95,13 @@ struct Run {
   int batch = 1;
   uint32_t micro_batches = 1;
 
+  // After each epoch: its mean loss, in training, and what the test images gave.
+  struct Epoch {
+    double train_loss = 0, test_loss = 0, accuracy = 0, seconds = 0;
+  };
+  std::vector<Epoch> history;
   double train_loss = 0, accuracy = NAN, seconds = 0;  // NAN: not evaluated yet
   uint64_t updates = 0, skipped = 0;
-  bool is_trained = false;
   RunAccount account;
 
   Run(const std::string& name, const Options& o) : name(name), batch(o.batch) {
@@ -133,8 +138,9 @@ struct Run {
   }
 };
 
-// Trains and measures a new model.
-void train(Run& run, const Options& o, const Images& images, ProgramRun& planned) {
+// Trains and measures a new model. `after_epoch` is called when the history has grown.
+void train(Run& run, const Options& o, const Images& images, ProgramRun& planned,
+           const std::function<void()>& after_epoch) {
   manual_seed(o.seed);
   default_device()->reset_peak();
   MnistSteps steps(planned.settings(), o.numerics);
@@ -160,17 +166,23 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
       if (progress.due(step)) progress.show(step, fmt::format("loss {:.4f}", run.train_loss));
     }
     steps.flush();
+    run.updates = steps.optimizer.updates();
+    run.skipped = steps.optimizer.skipped();
+    if (epoch + 1 == o.epochs) {
+      planned.after_steps();
+      run.account.memory = default_device()->memory_report();
+      steps.numerics.print();
+    }
+    const auto rows = static_cast<int>(planned.settings().evaluation_batch);
+    const auto measured = evaluate_all(steps, Loader(images.test, {.batch_size = rows}));
+    run.accuracy = measured.accuracy;
+    run.seconds = progress.seconds();
+    run.history.push_back({run.train_loss, measured.loss, run.accuracy, run.seconds});
+    if (!o.quiet)
+      fmt::print("epoch {:>3}: loss {:.4f}, test loss {:.4f}, test accuracy {:.2f} %\n", epoch + 1,
+                 run.train_loss, measured.loss, 100 * measured.accuracy);
+    after_epoch();
   }
-  planned.after_steps();
-  run.is_trained = true;
-  run.account.memory = default_device()->memory_report();
-  run.updates = steps.optimizer.updates();
-  run.skipped = steps.optimizer.skipped();
-  run.seconds = progress.seconds();
-  steps.numerics.print();
-  const auto rows = static_cast<int>(planned.settings().evaluation_batch);
-  run.accuracy = evaluate_all(steps, Loader(images.test, {.batch_size = rows})).accuracy;
-  run.seconds = progress.seconds();
   run.account = planned.account();
 }
 
@@ -205,6 +217,16 @@ void print_verdict(const std::vector<Run>& runs) {
                  1));
 }
 
+nlohmann::json history_json(const Run& run) {
+  nlohmann::json history = nlohmann::json::array();
+  for (const Run::Epoch& epoch : run.history)
+    history.push_back({{"train_loss", epoch.train_loss},
+                       {"test_loss", epoch.test_loss},
+                       {"test_accuracy", epoch.accuracy},
+                       {"seconds", epoch.seconds}});
+  return history;
+}
+
 nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
   nlohmann::json json = {{"data", o.data.empty() ? "drawn digits" : o.data},
                          {"images", o.images},
@@ -223,7 +245,8 @@ nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
                             {"skipped", run.skipped},
                             {"peak_bytes", run.account.memory.peak},
                             {"memory", account_json(run.account)},
-                            {"seconds", run.seconds}});
+                            {"seconds", run.seconds},
+                            {"history", history_json(run)}});
   return json;
 }
 
@@ -254,9 +277,12 @@ void run_all(const Options& o) {
       ProgramRun planned(run.program(o, static_cast<int64_t>(images.train.size()),
                                      static_cast<int64_t>(images.test.size())),
                          o.planning);
-      planned.guard([&] { train(run, o, images, planned); });
+      planned.guard([&] {
+        train(run, o, images, planned,
+              [&] { ReportFile(o.report).write_so_far(to_json(o, runs)); });
+      });
     } catch (...) {  // what was trained until then is not lost
-      if (!run.is_trained) runs.pop_back();
+      if (run.history.empty()) runs.pop_back();
       if (!runs.empty()) write_results(o, runs);
       throw;
     }

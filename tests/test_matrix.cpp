@@ -292,6 +292,29 @@ TEST_CASE("matmul: batches, strides, offsets, alpha and beta") {
   }
 }
 
+TEST_CASE("matmul: few rows, or few terms") {
+  if (!vulkan()) return;
+  const Forced forced("thin");
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true}) {
+      for (const uint32_t few : {1u, 3u, 8u}) {
+        check_matmul({few, 90, 300, ta, tb}, DType::f32, DType::f32);
+        check_matmul({90, 140, few, ta, tb}, DType::f32, DType::f32);
+        check_matmul({few, 92, 296, ta, tb, {1, 1}, 4, 4, 1, 1}, DType::f32, DType::f32);
+        check_matmul({92, 140, few, ta, tb, {1, 1}, 4, 4, 0.5f, 1}, DType::f32, DType::f32);
+      }
+      for (const DType t : {DType::f16, DType::bf16}) {
+        check_matmul({2, 92, 300, ta, tb}, t, t);
+        check_matmul({92, 140, 2, ta, tb}, t, DType::f32);
+        check_matmul({1, 9, 1000, ta, tb, {2, 3}, 1, 3, 2, 0.25f}, t, DType::f32);
+      }
+      check_matmul({5, 40, 2, ta, tb, {3, 2}, 0, 1}, DType::f32, DType::f32);
+      check_matmul({4, 0, 5, ta, tb}, DType::f32, DType::f32);
+      check_matmul({4, 5, 0, ta, tb}, DType::f32, DType::f32);
+      check_matmul({1, 3, 5000, ta, tb}, DType::f32, DType::f32);
+    }
+}
+
 TEST_CASE("matmul: large right factors") {
   if (!vulkan()) return;
   for (const DType t : {DType::f32, DType::f16})

@@ -1,5 +1,6 @@
 // The variants of matmul and the choice among them.
 #include <algorithm>
+#include <bit>
 
 #include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/core/backend/unsupported.h"
@@ -172,6 +173,11 @@ double tile_cost(const Problem& q, const TileFamily& f, double rate) {
          q.batches() / rate;
 }
 
+// On CPU drivers, whose tiles write element by element.
+double store_cost(const Problem& q, const Caps& caps) {
+  return caps.is_cpu ? 1.0 * q.p.m * q.p.n * q.batches() / 3e8 : 0;
+}
+
 void add_naive(Passes& passes, const Caps&, const Problem& q, Operand a, Operand b, Operand c) {
   passes.add("gemm_naive", {a, b, c}, Access::read_write, q.p,
              uint64_t{q.p.m} * q.p.n * q.batches(), {}, q.volume());
@@ -210,6 +216,59 @@ void add_tiled(Passes& passes, const Caps& caps, const Problem& q, Operand a, Op
   add_tiles(passes, caps, q, tiled_family(tile), gemm_params(q), {}, a, b, c);
 }
 
+// Rows, or terms of a sum, that the thin kernels take at most.
+constexpr uint32_t most_thin = 8;
+
+// Whether both large matrices can be read and written four elements at a time.
+bool thin_words(const Problem& q, bool reads_rows_of_a) {
+  const MatmulParams& p = q.p;
+  const bool a = !reads_rows_of_a || in_words(4, p.offset[0], p.a_row, p.m, p.a_batch);
+  const uint32_t b_line = p.b_col == 1 ? p.b_row : p.b_col, lines = p.b_col == 1 ? p.k : p.n;
+  const bool c =
+      reads_rows_of_a || (p.n % 4 == 0 && in_words(4, p.offset[2], p.c_row, p.m, p.c_batch));
+  return a && c && in_words(4, p.offset[1], b_line, lines, p.b_batch);
+}
+
+enum class Thin : uint8_t { none, dot, columns, outer };
+
+Thin thin_form(const Problem& q, const Caps& caps) {
+  if (!caps.is_cpu || !(caps.features & feature::shuffle) || caps.subgroup_size < 4)
+    return Thin::none;
+  if (q.p.k > 0 && q.p.k <= most_thin && q.p.b_col == 1) return Thin::outer;
+  if (q.p.m > most_thin || q.p.k > kMaxLoop) return Thin::none;
+  if (q.p.b_row == 1 && q.p.a_col == 1) return Thin::dot;
+  return q.p.b_col == 1 ? Thin::columns : Thin::none;
+}
+
+// Elements of the large matrix that are read or written, and terms, per second.
+double thin_cost(const Problem& q, const Caps& caps) {
+  const double terms = 1.0 * q.p.m * q.p.n * q.p.k * q.batches();
+  const double large = thin_form(q, caps) == Thin::outer ? 2.0 * q.p.m * q.p.n * q.batches()
+                                                         : 1.0 * q.p.n * q.p.k * q.batches();
+  return large / 1.5e9 + terms / 8e9;
+}
+
+void add_thin(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b, Operand c) {
+  const MatmulParams& p = q.p;
+  const Thin form = thin_form(q, caps);
+  constexpr uint32_t lanes = 4;  // LANES of gemm_thin.glsl
+  const uint32_t few = std::bit_ceil(form == Thin::outer ? p.k : std::min(p.m, most_thin));
+  const bool words = thin_words(q, form == Thin::dot);
+  const uint64_t width = uint64_t{caps.subgroup_size} * (words ? 4 : 1);
+  const auto groups = [&](uint64_t rows, uint64_t columns) {
+    return divide_up(p.m, rows) * divide_up(p.n, columns) * q.batches();
+  };
+  if (form == Thin::dot)
+    passes.add("gemm_dot", {a, b, c}, Access::read_write, p, groups(few, few < 4 ? 4 / few : 1),
+               {few, words}, q.volume());
+  else if (form == Thin::columns)
+    passes.add("gemm_columns", {a, b, c}, Access::read_write, p, groups(few, width), {few, words},
+               q.volume());
+  else
+    passes.add("gemm_outer", {a, b, c}, Access::read_write, p, groups(lanes, width),
+               {few, words, p.beta != 0}, q.volume());
+}
+
 struct Variant {
   std::string_view name;
   bool (*admits)(const Problem&, const Caps&);
@@ -220,16 +279,20 @@ struct Variant {
 // Rates: two cores of a CPU driver, measured; a middling GPU.
 constexpr Variant variants[] = {
     {"naive", [](const Problem& q, const Caps&) { return q.p.k <= kMaxLoop; },
-     [](const Problem& q, const Caps& caps) { return q.volume() / (caps.is_cpu ? 2e9 : 3e11); },
+     [](const Problem& q, const Caps& caps) {
+       return q.volume() / (caps.is_cpu ? 2e9 : 3e11) + store_cost(q, caps);
+     },
      add_naive},
+    {"thin", [](const Problem& q, const Caps& caps) { return thin_form(q, caps) != Thin::none; },
+     thin_cost, add_thin},
     {"subgroup", [](const Problem&, const Caps& caps) { return has_subgroup_family(caps); },
      [](const Problem& q, const Caps& caps) {
-       return tile_cost(q, subgroup_family(caps, q.t, q.p.n), caps.is_cpu ? 25e9 : 1e11);
+       return tile_cost(q, subgroup_family(caps, q.t, q.p.n), 25e9) + store_cost(q, caps);
      },
      add_subgroup},
     {"tiled", [](const Problem&, const Caps& caps) { return caps.max_threads >= 256; },
      [](const Problem& q, const Caps& caps) {
-       return tile_cost(q, tiled_family(64), caps.is_cpu ? 3e9 : 3e12);
+       return tile_cost(q, tiled_family(64), caps.is_cpu ? 3e9 : 3e12) + store_cost(q, caps);
      },
      add_tiled<64>},
     {"tiled128",
@@ -269,6 +332,8 @@ TileFamily tile_family(const Caps& caps, DType t, uint32_t n) {
 bool may_run(std::string_view module, const Caps& caps) {
   const bool of_cpu_drivers = module.ends_with("_subgroup") || module == "matrix_pack" ||
                               module.starts_with("conv_depthwise");
+  const bool is_thin = module == "gemm_dot" || module == "gemm_columns" || module == "gemm_outer";
+  if (is_thin) return caps.is_cpu && (caps.features & feature::shuffle) && caps.subgroup_size >= 4;
   const std::string_view name = of_cpu_drivers                       ? "subgroup"
                                 : module.ends_with("_tiled.TILE64")  ? "tiled"
                                 : module.ends_with("_tiled.TILE128") ? "tiled128"
