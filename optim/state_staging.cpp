@@ -10,6 +10,7 @@ namespace {
 
 Tensor copy_on_device(const Tensor& source) {
   const PurposeScope purpose(Purpose::workspace);
+  const PlaceScope place(MemoryPlace::device);
   Tensor copy = empty(source.shape(), source.dtype(), source.device().shared_from_this());
   copy_dense(source, copy);
   return copy;

@@ -113,10 +113,10 @@ struct Net {
     model.emplace<Linear>(96, 5);
   }
   Tensor loss(int seed) {
-    std::vector<int32_t> labels;
-    Values x = some_values(40 * 48, seed % 7);
-    for (int row = 0; row < 40; ++row) labels.push_back((row * 3 + seed % 7) % 5);
-    return cross_entropy(model(tensor(x, {40, 48})), tensor(labels, {40}));
+    std::vector<int32_t> labels;  // where in its period a row begins
+    for (int row = 0; row < 40; ++row) labels.push_back((row * 48 * 37 + seed % 7 * 53) % 101 / 21);
+    return cross_entropy(model(tensor(some_values(40 * 48, seed % 7), {40, 48})),
+                         tensor(labels, {40}));
   }
   template <class O>
   float train(O optimizer, int steps) {
@@ -201,15 +201,16 @@ TEST_CASE("adam8bit: a moment is the nearest value of its block's map") {
       for (size_t i = begin; i < end; ++i) {
         const double g = gradient[i], rounding = 1e-6;
         const double best = most > 0 ? most * Model::nearest(g / most, map_m) : 0;
-        CHECK(std::abs(m[i] - g) <= std::abs(best - g) + rounding * std::abs(g));
-        // Half of the distance to the next value of the decade; below them all, the least value.
-        CHECK(std::abs(m[i] - g) <= std::max(0.071 * std::abs(g) * 6.4, 5.5e-7 * most));
+        CHECK(std::abs(m[i] - g) <= std::abs(best - g) + rounding * std::abs(best));
+        // Half of the distance between two values of a decade: 0.9 / 64 in the largest.
+        CHECK(std::abs(m[i] - g) <= 0.00704 * most);
+        if (std::abs(g) < 0.09 * most) CHECK(std::abs(m[i] - g) <= 0.00141 * most);
         const double most_v = double{most} * most;
         if (g == 0) CHECK(v[i] == 0);
         if (g == 0 || most_v == 0) continue;
         const double best_v =
             most_v * std::max(double{map_v[1]}, Model::nearest(g * g / most_v, map_v));
-        CHECK(std::abs(v[i] - g * g) <= std::abs(best_v - g * g) + rounding * g * g);
+        CHECK(std::abs(v[i] - g * g) <= std::abs(best_v - g * g) + rounding * (g * g + best_v));
         CHECK(v[i] > 0);
       }
     }
@@ -292,15 +293,14 @@ TEST_CASE("adam8bit: training ends where Adam's does") {
     CHECK(before > 1);
     CHECK(loss < 0.1f);
     CHECK(loss8 < 0.1f);
-    CHECK(loss8 == doctest::Approx(loss).epsilon(0.25));
-    // Elements of 0.2 or so moved by 0.1 or so: the ways there differ by a few steps' lengths.
+    CHECK(loss8 == doctest::Approx(loss).epsilon(0.03));
     const Values a = eight.values(), b = full.values(), from = start.values();
     double moved = 0, apart = 0;
     for (size_t i = 0; i < a.size(); ++i) {
       moved += std::abs(b[i] - from[i]);
       apart += std::abs(a[i] - b[i]);
     }
-    CHECK(apart < 0.15 * moved);
+    CHECK(apart < 0.05 * moved);
     CHECK(apart > 0);
   });
 }
@@ -378,7 +378,7 @@ TEST_CASE("adam8bit: 16-bit parameters follow f32 masters") {
       Tensor full = parameter(low.to_vector(), "w");
       AdamW8bit a({low}), b({full});
       for (int t = 0; t < 5; ++t) {
-        const Values gradient = wide_values(4500, t);
+        const Values gradient = tensor(wide_values(4500, t), {4500}, dtype).to_vector();
         a.zero_grad();
         a.backward(sum(cast(low, DType::f32) * tensor(gradient, {4500})));
         a.step();

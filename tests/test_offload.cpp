@@ -226,7 +226,7 @@ TEST_CASE("offload: groups, windows, skipped updates and what follows updates") 
         std::vector<ParameterGroup> groups = decay_groups(p, 0.1f);
         if (offloaded) groups[0] = offload_states({groups[0]}, {.part_bytes = MiB})[0];
         Accumulate optimizer(AdamW(groups), 2);
-        optimizer.set_scaler(LossScaler::dynamic(0x1p20f, 2, 0.5f, 3));
+        optimizer.set_scaler(LossScaler::dynamic(0x1p10f, 2, 0.5f, 3));
         Ema ema(optimizer);
         const Lookahead lookahead(optimizer, {.every = 2});
         for (int t = 0; t < 8; ++t) {
@@ -259,7 +259,8 @@ TEST_CASE("offload: the device holds no moments, and three parts of them for the
       const uint64_t bytes = static_cast<uint64_t>(n) * (dtype == DType::f32 ? 8 : 12);
       const MemoryReport plain = held(false, dtype), other = held(true, dtype);
       CHECK(optimizer_bytes(plain) - optimizer_bytes(other) == bytes);
-      CHECK(plain.peak - other.peak >= bytes);  // not when the optimizer is made, either
+      // Not when the optimizer is made, either: parameters are there twice as they are moved.
+      CHECK(other.peak <= 2 * static_cast<uint64_t>(n) * size_of(dtype) + MiB / 8);
       CHECK(other.host_live == bytes);
       CHECK(plain.host_live == 0);
     }
