@@ -12,6 +12,7 @@
 #include "rewind/optim/accumulate.h"
 #include "rewind/optim/adam8bit.h"
 #include "rewind/optim/dynamic_map.h"
+#include "rewind/optim/fused_backward.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 #include "tests/temporary_folder.h"
@@ -119,7 +120,7 @@ struct Net {
                          tensor(labels, {40}));
   }
   template <class O>
-  float train(O optimizer, int steps) {
+  float train(O&& optimizer, int steps) {
     float last = 0;
     for (int t = 0; t < steps; ++t) {
       optimizer.zero_grad();
@@ -302,6 +303,15 @@ TEST_CASE("adam8bit: training ends where Adam's does") {
     }
     CHECK(apart < 0.05 * moved);
     CHECK(apart > 0);
+  });
+}
+
+TEST_CASE("adam8bit: fused into backward, the same bits") {
+  on_each_device([] {
+    Net plain, fused;
+    plain.train(AdamW8bit(plain.model.parameters()), 5);
+    fused.train(FusedBackward(AdamW8bit(fused.model.parameters())), 5);
+    CHECK(plain.values() == fused.values());
   });
 }
 

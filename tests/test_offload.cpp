@@ -8,7 +8,9 @@
 #include "rewind/optim/adafactor.h"
 #include "rewind/optim/adagrad.h"
 #include "rewind/optim/adam8bit.h"
+#include "rewind/optim/adama.h"
 #include "rewind/optim/ema.h"
+#include "rewind/optim/fused_backward.h"
 #include "rewind/optim/lamb.h"
 #include "rewind/optim/lion.h"
 #include "rewind/optim/lookahead.h"
@@ -243,6 +245,31 @@ TEST_CASE("offload: groups, windows, skipped updates and what follows updates") 
         return bytes;
       };
       CHECK(run(true) == run(false));
+    }
+  });
+}
+
+TEST_CASE("offload: updates in backward take states where they lie, the same bits") {
+  on_each_device([] {
+    for (const DType dtype : {DType::f32, DType::f16}) {
+      const auto run = [&](bool offloaded, const auto& make) {
+        const Parameters p = make_parameters(dtype);
+        auto optimizer =
+            make(offloaded ? offload_states(p, {.part_bytes = 2 * MiB}) : one_group(p));
+        for (int t = 0; t < 4; ++t) {
+          optimizer.backward(loss_of(p, t));
+          optimizer.step();
+        }
+        return bytes_of(p);
+      };
+      const auto fused = [](std::vector<ParameterGroup> groups) {
+        return FusedBackward(AdamW(std::move(groups)));
+      };
+      const auto adama = [](std::vector<ParameterGroup> groups) {
+        return AdamA(std::move(groups), 2);
+      };
+      CHECK(run(true, fused) == run(false, fused));
+      CHECK(run(true, adama) == run(false, adama));
     }
   });
 }
