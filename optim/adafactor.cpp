@@ -46,11 +46,11 @@ class AdafactorRule : public UpdateRule {
     for (const FlatParameters::Slot& slot : t.slots) {
       if (!slot.parameter.grad().defined() || slot.parameter.numel() == 0) continue;
       if (is_factored(slot.parameter)) {
-        const Tensor rows = t.all.state(slot, 0), cols = t.all.state(slot, 1);
+        const Tensor rows = t.state(slot, 0), cols = t.state(slot, 1);
         const Tensor mean = move_moments(t, slot.parameter, rows, cols);
         apply(t, slot, rows, cols, mean, true);
       } else {
-        const Tensor variance = t.all.state(slot, 2);
+        const Tensor variance = t.state(slot, 2);
         apply(t, slot, variance, variance, variance, false);
       }
     }
@@ -84,7 +84,7 @@ class AdafactorRule : public UpdateRule {
 
   void apply(const Target& t, const FlatParameters::Slot& slot, const Tensor& row_var,
              const Tensor& col_var, const Tensor& mean, bool factored) const {
-    const Tensor parameter = t.all.master(slot), grad = slot.parameter.grad();
+    const Tensor parameter = t.master(slot), grad = slot.parameter.grad();
     const auto u = [](int64_t n) { return count32(n, "adafactor"); };
     const int64_t n = parameter.numel(), chunks = (n + ADAFACTOR_CHUNK - 1) / ADAFACTOR_CHUNK;
     const Tensor partial = empty({2, chunks}, DType::f32, parameter.device().shared_from_this());

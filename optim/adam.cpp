@@ -11,6 +11,7 @@ class AdamRule : public UpdateRule {
   AdamRule(const AdamOptions& options, bool decoupled);
 
   std::vector<std::string> state_names() const override;
+  bool is_elementwise() const override { return true; }
   void update(const Target& target) const override;
 
  private:

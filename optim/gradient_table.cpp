@@ -11,12 +11,13 @@ namespace rw {
 namespace {
 
 // Enough chunks to fill a GPU, few enough for the one thread that adds up their sums.
-constexpr int64_t most_chunks = 2048, smallest_chunk = 4096, largest_chunk = int64_t{1} << 18;
+constexpr int64_t most_chunks = 2048, smallest_chunk = 4096,
+                  largest_chunk = FlatParameters::part_unit;
 
 // A power of two.
 int64_t chunk_elements(const std::vector<GradientTable::Entry>& entries) {
   int64_t total = 0;
-  for (const GradientTable::Entry& e : entries) total += e.parameter.numel();
+  for (const GradientTable::Entry& e : entries) total += e.size;
   const auto wanted = static_cast<uint64_t>((total + most_chunks - 1) / most_chunks);
   return std::clamp(static_cast<int64_t>(std::bit_ceil(wanted)), smallest_chunk, largest_chunk);
 }
@@ -64,21 +65,22 @@ GradientTable::GradientTable(std::vector<Entry> entries) : entries_(std::move(en
 
 GradientTable GradientTable::of(const FlatParameters& parameters) {
   std::vector<Entry> entries;
-  size_t run = 0;
-  for (const FlatParameters::Slot& slot : parameters.slots()) {
-    const auto holds = [&](const FlatParameters::Run& r) {
-      return slot.slab == r.slab && slot.offset >= r.elements.offset &&
-             slot.offset < r.elements.offset + r.elements.size;
-    };
-    while (slot.parameter.numel() > 0 && !holds(parameters.runs()[run])) ++run;
-    entries.push_back({slot.parameter, run, slot.offset - parameters.runs()[run].elements.offset});
+  for (size_t r = 0; r < parameters.runs().size(); ++r) {
+    const FlatParameters::Run& run = parameters.runs()[r];
+    const int64_t first = run.elements.offset, last = first + run.elements.size;
+    for (size_t s = run.first_slot; s < run.first_slot + run.slots; ++s) {
+      const FlatParameters::Slot& slot = parameters.slots()[s];
+      const int64_t begin = std::max(first, slot.offset),
+                    end = std::min(last, slot.offset + slot.parameter.numel());
+      entries.push_back({slot.parameter, r, begin - first, begin - slot.offset, end - begin});
+    }
   }
   return GradientTable(std::move(entries));
 }
 
 // Appends the rows of an entry, without a gradient.
 void GradientTable::cut(size_t entry, int32_t parameter) {
-  const int64_t size = entries_[entry].parameter.numel(), chunk = int64_t{REWIND_FLAT} << shift_;
+  const int64_t size = entries_[entry].size, chunk = int64_t{REWIND_FLAT} << shift_;
   for (int64_t at = 0; at < size; at += chunk)
     rows_.push_back({static_cast<int32_t>(entries_[entry].offset + at), 0, 0, parameter});
 }
@@ -134,13 +136,13 @@ bool GradientTable::locate(const Span& entries) {
     if (has_gradient) {
       const BufferRange own = range_of(e.parameter.grad());
       block = own.block;
-      grad = (own.offset - blocks.at(block).range.offset) / sizeof(float);
+      grad = (own.offset - blocks.at(block).range.offset) / sizeof(float) +
+             static_cast<uint64_t>(e.begin);
     }
     for (uint32_t r = first; r < end; ++r) {
       const int64_t at = (r - first) * chunk;
       rows_[r].grad = static_cast<int32_t>(grad + static_cast<uint64_t>(at));
-      rows_[r].size =
-          has_gradient ? static_cast<int32_t>(std::min(chunk, e.parameter.numel() - at)) : 0;
+      rows_[r].size = has_gradient ? static_cast<int32_t>(std::min(chunk, e.size - at)) : 0;
     }
     const MemoryRange& memory = blocks.at(block);
     if (parts_.empty() || parts_.back().run != e.run ||

@@ -13,11 +13,13 @@ namespace rw {
 
 class GradientTable {
  public:
-  // A parameter whose gradient is looked for.
+  // A parameter whose gradient is looked for, or a part of one; in elements.
   struct Entry {
     Tensor parameter;
-    size_t run = 0;      // runs come in order
-    int64_t offset = 0;  // of the parameter in its run, in elements
+    size_t run = 0;                    // runs come in order
+    int64_t offset = 0;                // of the part in its run
+    int64_t begin = 0;                 // of the part in the parameter
+    int64_t size = parameter.numel();  // of the part
   };
   // The rows of a run.
   struct Run {

@@ -80,8 +80,7 @@ class MuonRule : public UpdateRule {
   void update_matrix(const Target& t, const FlatParameters::Slot& slot) const {
     const PurposeScope purpose(Purpose::workspace);
     const NoGrad guard;
-    const Tensor w = t.all.master(slot), grad = slot.parameter.grad(),
-                 buffer = t.all.state(slot, 0);
+    const Tensor w = t.master(slot), grad = slot.parameter.grad(), buffer = t.state(slot, 0);
     const int64_t rows = w.size(0), cols = w.numel() / rows;
     Tensor u = empty({rows, cols}, DType::f32, w.device().shared_from_this());
     const uint32_t n = count32(w.numel(), "muon");

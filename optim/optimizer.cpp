@@ -6,14 +6,15 @@
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/tensor/launch.h"
 #include "rewind/optim/environment.h"
+#include "rewind/optim/state_staging.h"
 #include "rewind/optim/update_rule.h"
 
 namespace rw {
 
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
     : rule_(std::move(rule)),
-      parameters_(std::move(groups), rule_->state_names().size(), state_shape(),
-                  rule_->initial_state()),
+      parameters_(std::move(groups), rule_->state_dtypes(), state_shape(), rule_->initial_state(),
+                  rule_->is_elementwise()),
       gradients_(std::make_unique<GradientTable>(GradientTable::of(parameters_))) {
   const PurposeScope purpose(Purpose::optimizer);
   control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
@@ -35,7 +36,7 @@ void Optimizer::separate_parameters() {
   check<AutogradError>(
       observers_.empty(), "optimizer",
       "averages and monitors must be made of this optimizer, not of the inner one");
-  parameters_.separate(rule_->state_names().size(), state_shape(), rule_->initial_state());
+  parameters_.separate(state_shape(), rule_->initial_state());
   gradients_ = std::make_unique<GradientTable>(GradientTable::of(parameters_));
   rule_->prepare(*gradients_);
 }
@@ -106,8 +107,14 @@ bool Optimizer::update(float weight) {
   announce_update();
   parameters_.follow_parameters();
   prepare(PREPARE_ALL, weight, gradients_->stats());
-  for (size_t i = 0; i < parameters_.runs().size(); ++i) update_run(i);
-  finish_update();
+  const bool is_last = observers_.empty();  // Lookahead changes parameters after it
+  StateStaging staging(parameters_, is_last);
+  for (size_t i = 0; i < parameters_.runs().size(); ++i) {
+    rule_->update(target(i, staging.begin(i)));
+    staging.end(i);
+  }
+  staging.finish();
+  finish_update(is_last);
   return true;
 }
 
@@ -120,34 +127,33 @@ void Optimizer::announce_update() {
 }
 
 UpdateTarget Optimizer::target(size_t i) const {
+  return target(i, parameters_.values(i));
+}
+
+UpdateTarget Optimizer::target(size_t i, RunValues values) const {
   const FlatParameters::Run& run = parameters_.runs()[i];
-  const FlatParameters::Slab& slab = parameters_.slabs()[run.slab];
   const ParameterGroup& group = parameters_.groups()[run.group];
-  UpdateTarget target{.parameters = FlatParameters::view(slab.parameters, run.elements),
-                      .states = {},
-                      .control = control_,
-                      .table = gradients_->table(),
-                      .parts = gradients_->parts(i),
-                      .shift = gradients_->shift(),
-                      .learning_rate = rule_->learning_rate * group.lr_scale,
-                      .weight_decay = group.weight_decay.value_or(rule_->weight_decay),
-                      .run = i,
-                      .group = run.group,
-                      .all = parameters_,
-                      .slots = std::span(parameters_.slots()).subspan(run.first_slot, run.slots)};
-  for (size_t s = 0; s < slab.states.size(); ++s)
-    target.states.push_back(slab.states[s] ? FlatParameters::view(slab.states[s], run.states[s])
-                                           : Tensor());
-  return target;
+  return {.parameters = std::move(values.parameters),
+          .states = std::move(values.states),
+          .control = control_,
+          .table = gradients_->table(),
+          .parts = gradients_->parts(i),
+          .shift = gradients_->shift(),
+          .learning_rate = rule_->learning_rate * group.lr_scale,
+          .weight_decay = group.weight_decay.value_or(rule_->weight_decay),
+          .run = i,
+          .group = run.group,
+          .all = parameters_,
+          .slots = std::span(parameters_.slots()).subspan(run.first_slot, run.slots)};
 }
 
 void Optimizer::update_run(size_t run) {
   rule_->update(target(run));
 }
 
-void Optimizer::finish_update() {
+void Optimizer::finish_update(bool is_offloaded_published) {
   tell_observers(&UpdateObserver::after_update);
-  parameters_.publish();
+  parameters_.publish(is_offloaded_published);
   device().end_step_soon();
   obey_environment_after_update(device());
 }

@@ -103,9 +103,9 @@ class Optimizer {
   void check_update();
   void announce_update();
   void prepare(uint32_t part, float weight, const Tensor& partial);
-  UpdateTarget target(size_t run) const;
+  UpdateTarget target(size_t run) const;  // offloaded states: where they lie
   void update_run(size_t run);
-  void finish_update();
+  void finish_update(bool is_offloaded_published = false);
 
   // Each parameter becomes a run of its own (FlatParameters::separate). AutogradError after an
   // update, or where something follows the updates already.
@@ -122,6 +122,7 @@ class Optimizer {
 
  private:
   StateShape state_shape() const;
+  UpdateTarget target(size_t run, RunValues values) const;
   void tell_observers(void (UpdateObserver::*message)());
   float read_control(int slot) const;
 

@@ -38,9 +38,10 @@ size_t count_parameters(const std::vector<ParameterGroup>& groups) {
   return count;
 }
 
-Tensor filled(int64_t size, float value, Device& device, Purpose purpose,
-              DType dtype = DType::f32) {
+Tensor filled(int64_t size, float value, Device& device, Purpose purpose, DType dtype = DType::f32,
+              MemoryPlace where = MemoryPlace::device) {
   const PurposeScope scope(purpose);
+  const PlaceScope place(where);
   Tensor t = empty({size}, dtype, device.shared_from_this());
   fill_(t, value);
   return t;
@@ -78,18 +79,28 @@ std::vector<ParameterGroup> decay_groups(const std::vector<Tensor>& parameters,
   return {std::move(decaying), std::move(others)};
 }
 
+std::vector<ParameterGroup> offload_states(std::vector<ParameterGroup> groups, const Offload& how) {
+  for (ParameterGroup& group : groups) group.offload = how;
+  return groups;
+}
+
+std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const Offload& how) {
+  return offload_states(one_group(std::move(parameters)), how);
+}
+
 // Delegates so that the destructor gives the parameters back when memory runs out halfway.
-FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, size_t states,
-                               const StateShape& shape_of, float initial)
+FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, std::vector<DType> states,
+                               const StateShape& shape_of, float initial, bool in_parts)
     : FlatParameters() {
   groups_ = std::move(groups);
+  dtypes_ = std::move(states);
   const OpScope scope(owner);
   const std::vector<SlabSizes> sizes =
-      plan(states, shape_of, slab_bytes / static_cast<int64_t>(sizeof(float)));
+      plan(shape_of, in_parts, slab_bytes / static_cast<int64_t>(sizeof(float)));
   for (size_t i = 0; i < sizes.size(); ++i) move_into(i, sizes[i], initial);
 }
 
-void FlatParameters::separate(size_t states, const StateShape& shape_of, float initial) {
+void FlatParameters::separate(const StateShape& shape_of, float initial) {
   const OpScope scope(owner);
   for (Slab& slab : slabs_) slab.states.clear();
   std::vector<Slab> old = std::exchange(slabs_, {});
@@ -98,7 +109,7 @@ void FlatParameters::separate(size_t states, const StateShape& shape_of, float i
     slot.parameter.impl().grad_place = {};
   }
   runs_.clear();
-  const std::vector<SlabSizes> sizes = plan(states, shape_of, 0);
+  const std::vector<SlabSizes> sizes = plan(shape_of, /* in_parts */ false, 0);
   for (size_t i = 0; i < sizes.size(); ++i) move_into(i, sizes[i], initial);
 }
 
@@ -111,12 +122,14 @@ FlatParameters::~FlatParameters() {
 }
 
 // Slabs have at most `slab_elements`, or one parameter that is larger.
-std::vector<FlatParameters::SlabSizes> FlatParameters::plan(size_t states,
-                                                            const StateShape& shape_of,
-                                                            int64_t slab_elements) {
+std::vector<FlatParameters::SlabSizes> FlatParameters::plan(const StateShape& shape_of,
+                                                            bool in_parts, int64_t slab_elements) {
   std::unordered_set<const TensorImpl*> seen;
   std::vector<SlabSizes> sizes;
   for (size_t g = 0; g < groups_.size(); ++g) {
+    const bool is_offloaded = groups_[g].offload.has_value();
+    check(!is_offloaded || groups_[g].offload->part_bytes > 0, owner,
+          "parts of offloaded states must have bytes, got 0");
     for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
       const Tensor& p = groups_[g].parameters[i];
       if (!p.requires_grad()) continue;
@@ -125,27 +138,18 @@ std::vector<FlatParameters::SlabSizes> FlatParameters::plan(size_t states,
       check_parameter(p, name);
       const int64_t size = round_up(p.numel());
       if (sizes.empty() || sizes.back().parameters + size > slab_elements ||
-          sizes.back().dtype != p.dtype())
-        sizes.push_back({p.dtype(), 0, std::vector<int64_t>(states)});
-      const size_t slab = sizes.size() - 1;
+          sizes.back().dtype != p.dtype() || sizes.back().is_offloaded != is_offloaded)
+        sizes.push_back({p.dtype(), 0, std::vector<int64_t>(dtypes_.size()), is_offloaded});
       SlabSizes& used = sizes.back();
-      if (runs_.empty() || runs_.back().group != g || runs_.back().slab != slab) {
-        runs_.push_back({g, slab, {used.parameters, 0}, {}, slots_.size(), 0});
-        for (const int64_t begin : used.states) runs_.back().states.push_back({begin, 0});
-      }
-      Run& run = runs_.back();
-      const auto take = [](int64_t count, Range& range, int64_t& end) {
-        range.size += count;
-        return std::exchange(end, end + count);
-      };
-      Slot slot{p, slab, take(size, run.elements, used.parameters), name};
-      for (size_t s = 0; s < states; ++s) {
+      const auto take = [](int64_t count, int64_t& end) { return std::exchange(end, end + count); };
+      Slot slot{p, sizes.size() - 1, take(size, used.parameters), name};
+      for (size_t s = 0; s < dtypes_.size(); ++s) {
         std::optional<State>& state = slot.states.emplace_back();
         if (const std::optional<Shape> shape = shape_of(s, p, g))
-          state = {*shape, take(round_up(shape->numel()), run.states[s], used.states[s])};
+          state = {*shape, take(round_up(shape->numel()), used.states[s])};
       }
+      add_to_runs(slot, g, in_parts);
       slots_.push_back(std::move(slot));
-      ++run.slots;
     }
   }
   check(!slots_.empty(), owner, "at least one parameter that requires a gradient is needed, got {}",
@@ -153,13 +157,68 @@ std::vector<FlatParameters::SlabSizes> FlatParameters::plan(size_t states,
   return sizes;
 }
 
+void FlatParameters::add_to_runs(const Slot& slot, size_t group, bool in_parts) {
+  const bool has_master = slot.parameter.dtype() != DType::f32;
+  const std::optional<Offload>& offload = groups_[group].offload;
+  const auto bytes = [&](const Run& run) {
+    int64_t sum = has_master ? run.elements.size * int64_t{sizeof(float)} : 0;
+    for (size_t s = 0; s < dtypes_.size(); ++s)
+      sum += run.states[s].size * static_cast<int64_t>(size_of(dtypes_[s]));
+    return static_cast<uint64_t>(sum);
+  };
+  Run own{group, slot.slab, {slot.offset, round_up(slot.parameter.numel())}, {}, slots_.size(), 1};
+  for (const std::optional<State>& state : slot.states)
+    own.states.push_back(state ? Range{state->offset, round_up(state->shape.numel())} : Range{});
+  own.is_staged = offload && bytes(own) <= offload->part_bytes;
+
+  if (offload && !own.is_staged && in_parts) {
+    const auto each = static_cast<int64_t>(bytes(own)) / own.elements.size;
+    const int64_t part =
+        std::max<int64_t>(1, static_cast<int64_t>(offload->part_bytes) / each / part_unit) *
+        part_unit;
+    for (int64_t at = 0; at < own.elements.size; at += part) {
+      Run& run = runs_.emplace_back(own);
+      run.is_staged = true;
+      const auto cut = [&](Range& range) {
+        if (range.size > 0) range = {range.offset + at, std::min(part, range.size - at)};
+      };
+      cut(run.elements);
+      for (Range& range : run.states) cut(range);
+    }
+    return;
+  }
+  if (!runs_.empty() && joins(runs_.back(), own)) {
+    Run& last = runs_.back();
+    if (!offload || (last.is_staged && bytes(last) + bytes(own) <= offload->part_bytes)) {
+      last.elements.size += own.elements.size;
+      for (size_t s = 0; s < dtypes_.size(); ++s) last.states[s].size += own.states[s].size;
+      ++last.slots;
+      return;
+    }
+  }
+  runs_.push_back(std::move(own));
+}
+
+// Whether a run may go on with the next parameter: kernels find its states where they find it.
+bool FlatParameters::joins(const Run& run, const Run& next) const {
+  const Slot& first = slots_[run.first_slot];
+  if (run.group != next.group || run.slab != next.slab || run.elements.offset != first.offset)
+    return false;
+  for (size_t s = 0; s < dtypes_.size(); ++s)
+    if ((run.states[s].size > 0) != (next.states[s].size > 0)) return false;
+  return true;
+}
+
 void FlatParameters::move_into(size_t index, const SlabSizes& sizes, float initial) {
   Device& device = this->device();
   Slab slab;
+  slab.is_offloaded = sizes.is_offloaded;
+  const MemoryPlace where = sizes.is_offloaded ? MemoryPlace::host : MemoryPlace::device;
   const bool is_low = sizes.dtype != DType::f32;
   if (is_low) slab.low = filled(sizes.parameters, 0, device, Purpose::parameter, sizes.dtype);
-  slab.parameters =
-      filled(sizes.parameters, 0, device, is_low ? Purpose::optimizer : Purpose::parameter);
+  slab.parameters = is_low
+                        ? filled(sizes.parameters, 0, device, Purpose::optimizer, DType::f32, where)
+                        : filled(sizes.parameters, 0, device, Purpose::parameter);
   for (const Slot& slot : slots_) {
     if (slot.slab != index) continue;
     const Tensor target = view(is_low ? slab.low : slab.parameters, slot);
@@ -172,8 +231,10 @@ void FlatParameters::move_into(size_t index, const SlabSizes& sizes, float initi
   }
   if (is_low) copy_into(slab.low, slab.parameters);
   slab.low_version = is_low ? slab.low.impl().storage->version() : 0;
-  for (const int64_t size : sizes.states)
-    slab.states.push_back(size > 0 ? filled(size, initial, device, Purpose::optimizer) : Tensor());
+  for (size_t s = 0; s < dtypes_.size(); ++s)
+    slab.states.push_back(sizes.states[s] > 0 ? filled(sizes.states[s], initial, device,
+                                                       Purpose::optimizer, dtypes_[s], where)
+                                              : Tensor());
   slabs_.push_back(std::move(slab));
 }
 
@@ -204,10 +265,10 @@ void FlatParameters::follow_parameters() {
   }
 }
 
-void FlatParameters::publish() {
+void FlatParameters::publish(bool is_offloaded_done) {
   for (Slab& slab : slabs_) {
     if (slab.low) {
-      copy_into(slab.parameters, slab.low);
+      if (!(slab.is_offloaded && is_offloaded_done)) copy_into(slab.parameters, slab.low);
       slab.low_version = slab.low.impl().storage->version();
     } else if (WeightCopies* copies = WeightCopies::of(slab.parameters)) {
       copies->update(slab.parameters);
@@ -242,6 +303,15 @@ Tensor FlatParameters::view(const Tensor& whole, const Range& range) {
   return make_view(whole, {range.size}, {1}, range.offset);
 }
 
+RunValues FlatParameters::values(size_t run) const {
+  const Run& of = runs_[run];
+  const Slab& slab = slabs_[of.slab];
+  RunValues values{view(slab.parameters, of.elements), {}};
+  for (size_t s = 0; s < slab.states.size(); ++s)
+    values.states.push_back(slab.states[s] ? view(slab.states[s], of.states[s]) : Tensor());
+  return values;
+}
+
 Tensor FlatParameters::master(const Slot& slot) const {
   return view(slabs_[slot.slab].parameters, slot);
 }
@@ -251,7 +321,7 @@ Tensor FlatParameters::state(const Slot& slot, size_t state) const {
   const Tensor& whole = slabs_[slot.slab].states[state];
   const auto& [shape, offset] = *slot.states[state];
   if (whole) return make_view(whole, shape, dense_strides(shape), offset);
-  return empty(shape, DType::f32, device().shared_from_this());  // without elements
+  return empty(shape, dtypes_[state], device().shared_from_this());  // without elements
 }
 
 }  // namespace rw

@@ -12,16 +12,33 @@
 
 namespace rw {
 
+// How the state of parameters is kept in host memory.
+struct Offload {
+  // Of the state that is on the device for an update, three times this much: one part is updated
+  // while the next comes and the one before goes back. Parts of a parameter have 2^18 elements or
+  // more. What cannot be cut (Adafactor, Muon, LAMB, 8-bit states) and is larger is updated in the
+  // host's memory, over the bus.
+  uint64_t part_bytes = uint64_t{32} << 20;
+};
+
 // Parameters that share options. Frozen ones (requires_grad() false) are left out.
 struct ParameterGroup {
   std::vector<Tensor> parameters = {};               // float leaves
   float lr_scale = 1;                                // on the optimizer's learning rate
   std::optional<float> weight_decay = std::nullopt;  // instead of the optimizer's
+  std::optional<Offload> offload = std::nullopt;     // where their state lies; none: on the device
 };
 // All of them, with the optimizer's options.
 inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
   return {{.parameters = std::move(parameters)}};
 }
+
+// The same groups, with what an optimizer keeps of them (moments, and the f32 masters of 16-bit
+// parameters) in host memory that the device's kernels reach. Updates give the same bits. Where
+// device memory is host memory nothing is gained. ValueError for part_bytes of 0.
+std::vector<ParameterGroup> offload_states(std::vector<ParameterGroup> groups,
+                                           const Offload& how = {});
+std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const Offload& how = {});
 
 // Two groups: what has two axes or more decays by `weight_decay`; biases and the weights of
 // normalisation, which have one, do not.
@@ -45,6 +62,12 @@ std::vector<ParameterGroup> groups_by_name(const std::vector<Tensor>& parameters
 using StateShape =
     std::function<std::optional<Shape>(size_t state, const Tensor& parameter, size_t group)>;
 
+// The tensors that an update of a run changes.
+struct RunValues {
+  Tensor parameters;           // f32 [elements], of 16-bit parameters the masters
+  std::vector<Tensor> states;  // [elements of this state]; undefined where nobody has it
+};
+
 // Every parameter becomes a view of a slab; handles stay valid. Parameters start at multiples of 8
 // elements; the gaps hold zeros and stay zero. 16-bit parameters have f32 masters beside them,
 // which updates change; publish() rounds them into the parameters. Gradients are not part of it:
@@ -57,7 +80,8 @@ class FlatParameters {
     Tensor parameters;           // f32 [elements]; of 16-bit parameters the masters
     Tensor low;                  // 16-bit parameters themselves; undefined where they are f32
     uint32_t low_version = 0;    // of their storage when the masters were the same
-    std::vector<Tensor> states;  // f32 [elements of this state]; undefined where nobody has it
+    std::vector<Tensor> states;  // [elements of this state]; undefined where nobody has it
+    bool is_offloaded = false;   // states and masters lie in host memory
   };
   // Where a state of a parameter lies in its tensor of the slab.
   struct State {
@@ -76,19 +100,24 @@ class FlatParameters {
   struct Range {
     int64_t offset = 0, size = 0;  // the first one, and how many
   };
-  // Consecutive parameters of one `group` in one `slab`: what one dispatch updates.
+  // Consecutive parameters of one `group` in one `slab` that have the same states, or a part of one
+  // parameter: what one dispatch updates.
   struct Run {
     size_t group = 0, slab = 0;
     Range elements;                    // of the slab's parameters
     std::vector<Range> states;         // of the slab's states
     size_t first_slot = 0, slots = 0;  // the parameters
+    bool is_staged = false;            // offloaded, and on the device for the update (StateStaging)
   };
+  // Parts of a parameter begin at multiples of so many elements, as rows of the gradients' table
+  // do: sums over them, and so all bits, are those of the whole.
+  static constexpr int64_t part_unit = int64_t{1} << 18;
 
   // Throws AutogradError for parameters that appear twice, share storage or belong to another
-  // optimizer. There are `states` states, each of the shape that shape_of gives and `initial` at
-  // first.
-  FlatParameters(std::vector<ParameterGroup> groups, size_t states, const StateShape& shape_of,
-                 float initial = 0);
+  // optimizer. There is a state of each of the dtypes, of the shape that shape_of gives and
+  // `initial` at first. `in_parts`: a run may be a part of a parameter whose states are offloaded.
+  FlatParameters(std::vector<ParameterGroup> groups, std::vector<DType> states,
+                 const StateShape& shape_of, float initial = 0, bool in_parts = false);
   ~FlatParameters();  // the parameters keep their values
   FlatParameters(FlatParameters&&) = default;
   FlatParameters& operator=(FlatParameters&&) = delete;
@@ -102,12 +131,13 @@ class FlatParameters {
   // Moves each parameter into a slab, and so into a run, of its own: one may then be updated while
   // backward still reads the others. For states as in the constructor, which begin anew, and before
   // set_weight_copies(). For a moment the parameters are in memory twice.
-  void separate(size_t states, const StateShape& shape_of, float initial = 0);
+  void separate(const StateShape& shape_of, float initial = 0);
 
   // Before an update: what was written to 16-bit parameters (a loaded model) goes to their masters.
   void follow_parameters();
   // After one: 16-bit parameters and the 16-bit copies of f32 ones are made, a dispatch per slab.
-  void publish();
+  // `is_offloaded_done`: those with offloaded masters were made run by run.
+  void publish(bool is_offloaded_done = false);
   void set_weight_copies(WeightCopyUse use);  // what there is of copies goes
 
   void drop_gradients();  // every grad() is undefined again
@@ -117,6 +147,7 @@ class FlatParameters {
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const Range& range);
+  RunValues values(size_t run) const;     // views of its slab
   Tensor master(const Slot& slot) const;  // the f32 values that updates change, in their shape
   // A parameter's state, in its shape; undefined where it has none.
   Tensor state(const Slot& slot, size_t state) const;
@@ -127,12 +158,17 @@ class FlatParameters {
     DType dtype = DType::f32;  // of the parameters
     int64_t parameters = 0;
     std::vector<int64_t> states;
+    bool is_offloaded = false;
   };
   // Fills slots_ and runs_.
-  std::vector<SlabSizes> plan(size_t states, const StateShape& shape_of, int64_t slab_elements);
+  std::vector<SlabSizes> plan(const StateShape& shape_of, bool in_parts, int64_t slab_elements);
+  // Appends the parameter to the last run or a new one, in parts where it must be.
+  void add_to_runs(const Slot& slot, size_t group, bool in_parts);
+  bool joins(const Run& run, const Run& next) const;
   void move_into(size_t slab, const SlabSizes& sizes, float initial);
 
   std::vector<ParameterGroup> groups_;
+  std::vector<DType> dtypes_;  // of the states
   std::vector<Slab> slabs_;
   std::vector<Slot> slots_;
   std::vector<Run> runs_;

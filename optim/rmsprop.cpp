@@ -25,6 +25,7 @@ class RMSpropRule : public UpdateRule {
     return names;
   }
 
+  bool is_elementwise() const override { return true; }
   void update(const Target& t) const override {
     const Tensor velocity = options_.momentum != 0 ? t.states[1] : Tensor();
     const Tensor mean = options_.centered ? t.states.back() : Tensor();

@@ -29,6 +29,7 @@ class SGDRule : public UpdateRule {
     return {"momentum_buffer"};
   }
 
+  bool is_elementwise() const override { return true; }
   void update(const Target& t) const override {
     const Tensor& momentum = t.states.empty() ? t.parameters : t.states[0];
     for (const GradientTable::Part& part : t.parts) {

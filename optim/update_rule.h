@@ -13,7 +13,7 @@ namespace rw {
 // A run of parameters: flat, dense tensors of one size, the table that says where the gradients
 // lie, and the control buffer (STATE_* of shaders/params.h). Kernels leave parameters without a
 // gradient alone, and do nothing when control[STATE_FOUND_INF] is set. Rules that look at
-// parameters one by one find them in `slots`, their states in `all`.
+// parameters one by one find them in `slots`, their values and states by master() and state().
 struct UpdateTarget {
   Tensor parameters;
   std::vector<Tensor> states;
@@ -25,6 +25,10 @@ struct UpdateTarget {
   size_t run = 0, group = 0;  // which of the parameters' runs and groups this is
   const FlatParameters& all;
   std::span<const FlatParameters::Slot> slots;  // of this run
+
+  // Of one of the slots, in its shape: the f32 values that are to change, and a state that it has.
+  Tensor master(const FlatParameters::Slot& slot) const;
+  Tensor state(const FlatParameters::Slot& slot, size_t state) const;
 };
 
 // How an optimizer changes parameters. A new optimizer is a new rule and its kernel.
@@ -39,12 +43,19 @@ class UpdateRule {
                                            size_t /*group*/) const {
     return parameter.shape();
   }
+  // How they are stored.
+  virtual DType state_dtype(size_t /*state*/) const { return DType::f32; }
   virtual float initial_state() const { return 0; }  // what all of them hold at first
+  // Whether each element is updated by itself: then a run may be a part of a parameter, of which
+  // all states have the shape.
+  virtual bool is_elementwise() const { return false; }
   // Called with the parameters that will be updated, and again if they come to lie in other runs.
   virtual void prepare(const GradientTable&) {}
 
   using Target = UpdateTarget;
   virtual void update(const Target& target) const = 0;
+
+  std::vector<DType> state_dtypes() const;  // of all states
 
   float learning_rate = 1e-3f;
   float weight_decay = 0;

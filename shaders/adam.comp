@@ -1,22 +1,9 @@
 //! buffers: param:f32:read_write grad:f32:read m:f32:read_write v:f32:read_write table:i32:read state:f32:read
 //! params: AdamParams
 //! local: 64
-#include "moments.glsl"
+#include "adam_update.glsl"
 #include "chunks.glsl"
 #include "flat.glsl"
-#include "adam_step.glsl"
-
-void step4(Rates rates, inout vec4 x, vec4 g, inout vec4 m, inout vec4 v) {
-  g *= rates.grad_factor;
-  if (p.decoupled != 0) {
-    x *= 1.0 - rates.decay;
-  } else {
-    g += p.weight_decay * x;
-  }
-  m = p.beta1 * m + (1.0 - p.beta1) * g;
-  v = p.beta2 * v + (1.0 - p.beta2) * g * g;
-  x -= adam_step(rates, m, v);
-}
 
 void main() {
   uint t = thread_id(), row = t >> p.shift;

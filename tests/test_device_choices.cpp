@@ -23,7 +23,7 @@ struct Memory {
 struct Device {
   const char* name;
   Memory memory;
-  Types device, upload, download;  // expected
+  Types device, upload, download, host;  // expected
   uint32_t family;
 };
 
@@ -49,6 +49,7 @@ const Device devices[] = {
      {0, 1, 3, 4},
      {3, 4, 2, 5, 6},
      {5, 6, 2, 3, 4},
+     {5, 6, 2},
      1},
     {"RX 7900 XTX, RADV, resizable BAR",
      {{{30.97, false}, {23.98, true}},
@@ -68,6 +69,7 @@ const Device devices[] = {
      {0, 1, 3, 4},
      {3, 4, 2, 5, 6},
      {5, 6, 2, 3, 4},
+     {5, 6, 2},
      1},
     {"Radeon 680M, RADV: a large heap that is not local",
      {{{5.0, false}, {10.0, true}},
@@ -87,6 +89,7 @@ const Device devices[] = {
      {3, 4, 0, 1, 5, 6, 2},
      {3, 4, 2, 5, 6},
      {5, 6, 3, 4, 2},
+     {5, 6, 2},
      1},
     {"RX 6700 XT, AMD's own driver",
      {{{11.98, true}, {15.9, false}, {0.25, true}},
@@ -96,6 +99,7 @@ const Device devices[] = {
      {0, 1},
      {1, 2, 3},
      {3, 2, 1},
+     {3, 2},
      1},
     {"RTX 3080, NVIDIA's own driver, window of 246 MiB",
      {{{10.0, true}, {24.0, false}, {0.24, true}},
@@ -105,6 +109,7 @@ const Device devices[] = {
      {1, 4},
      {4, 2, 3},
      {3, 2, 4},
+     {3, 2},
      2},
     {"RTX 4090, NVIDIA's own driver, resizable BAR",
      {{{24.0, true}, {47.0, false}},
@@ -114,6 +119,7 @@ const Device devices[] = {
      {1, 4},
      {4, 2, 3},
      {3, 2, 4},
+     {3, 2},
      2},
     {"GTX 1060, NVIDIA's own driver of 2020: many types for images only",
      {{{6.0, true}, {12.0, false}},
@@ -133,17 +139,20 @@ const Device devices[] = {
      {7, 8},
      {9, 10},
      {10, 9},
+     {10, 9},
      2},
     {"Turing, NVK",
      {{{3.0, true}, {17.66, false}}, {{0x1, 0}, {0x7, 0}, {0xe, 1}}, {{0xf, 1}}, kDiscrete},
      {0, 1},
      {1, 2},
      {2, 1},
+     {2},
      0},
     {"Iris Xe, ANV",
      {{{11.6, true}}, {{0x7, 0}, {0xf, 0}, {0x1, 0}}, {{0x7, 1}}, kIntegrated},
      {1, 0, 2},
      {0, 1},
+     {1, 0},
      {1, 0},
      0},
     {"Arc A770, ANV",
@@ -154,9 +163,11 @@ const Device devices[] = {
      {0, 2},
      {2, 1},
      {1, 2},
+     {1},
      1},
     {"Apple M1, Honeykrisp",
      {{{11.77, true}}, {{0xf, 0}, {0x7, 0}}, {{0xf, 1}}, kIntegrated},
+     {0, 1},
      {0, 1},
      {0, 1},
      {0, 1},
@@ -169,11 +180,13 @@ const Device devices[] = {
      {1, 0, 2},
      {1},
      {1},
+     {1},
      0},
     {"Mali-G710",
      {{{7.5, true}}, {{0x7, 0}, {0xb, 0}, {0xf, 0}, {0x11, 0}, {0x21, 0}}, {{0x7, 2}}, kIntegrated},
      {2, 0, 1},
      {0, 2},
+     {2, 0},
      {2, 0},
      0},
     {"Adreno 740, Turnip",
@@ -181,9 +194,11 @@ const Device devices[] = {
      {1, 0, 2},
      {0, 1},
      {1, 0},
+     {1, 0},
      0},
     {"lavapipe",
      {{{2.0, true}}, {{0xf, 0}}, {{0x7, 1}}, VK_PHYSICAL_DEVICE_TYPE_CPU},
+     {0},
      {0},
      {0},
      {0},
@@ -220,6 +235,7 @@ TEST_CASE("device choices: memory and queues of real devices") {
     CHECK(types(MemoryUse::device) == device.device);
     CHECK(types(MemoryUse::upload) == device.upload);
     CHECK(types(MemoryUse::download) == device.download);
+    CHECK(types(MemoryUse::host) == device.host);
     CHECK(compute_family(families(device.memory)) == device.family);
   }
 }
@@ -228,12 +244,16 @@ TEST_CASE("device choices: what holds on every device") {
   for (const Device& device : devices) {
     CAPTURE(device.name);
     const VkPhysicalDeviceMemoryProperties memory = properties(device.memory);
-    for (const MemoryUse use : {MemoryUse::device, MemoryUse::upload, MemoryUse::download}) {
+    for (const MemoryUse use :
+         {MemoryUse::device, MemoryUse::upload, MemoryUse::download, MemoryUse::host}) {
       const Types all = memory_types(memory, ~0u, use, is_unified(device.memory.type));
       for (const uint32_t type : all) {
         const VkMemoryPropertyFlags flags = memory.memoryTypes[type].propertyFlags;
         CHECK(!(flags & 0xf0));  // not lazy, not protected, not AMD's that need a feature
         if (use != MemoryUse::device) CHECK((flags & kHostMemory) == kHostMemory);
+        // Host memory takes none of the device's own, not even where it is full.
+        const bool is_local = flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+        if (use == MemoryUse::host && device.memory.type == kDiscrete) CHECK(!is_local);
         // A buffer may be allowed this one only.
         CHECK(memory_types(memory, 1u << type, use, is_unified(device.memory.type)) == Types{type});
       }

@@ -7,6 +7,7 @@
 #include "rewind/optim/accumulate.h"
 #include "rewind/optim/adafactor.h"
 #include "rewind/optim/adagrad.h"
+#include "rewind/optim/adam8bit.h"
 #include "rewind/optim/ema.h"
 #include "rewind/optim/lion.h"
 #include "rewind/optim/lookahead.h"
@@ -149,6 +150,9 @@ const std::vector<Maker>& makers() {
                   MuonOptions{.lr = 0.02f, .adjust_lr = MuonRate::match_rms_adamw},
                   &golden::muon_match, matrices),
       maker<Lion>("lion", LionOptions{.lr = 0.01f, .weight_decay = 0.1f}),
+      maker<Adam8bit>("adam8bit", AdamOptions{.lr = 0.01f, .weight_decay = 0.1f}, nullptr,
+                      {{65, 70}, {7}, {4099}}),
+      maker<AdamW8bit>("adamw8bit", AdamWOptions{.lr = 0.01f}, nullptr, {{7}, {4096}}),
   };
   return all;
 }

@@ -111,6 +111,7 @@ def test_peaks(folder):
             "--steps", "3", "--save", "model")
     for layers in ("0", "1"):
         same_peak(folder, *text, "--checkpoint-every", layers)
+    same_peak(folder, *text, "--optimizer", "adamw-8bit", "--offload-states")
     # The longest sentences of a run are known only from the data.
     tuned = report(folder, "bert", "finetune", "--task", "task", "--model", "model", "--batch", "4",
                    "--seq", "32", "--quiet")["device"]

@@ -1,6 +1,7 @@
 // The kernels of an optimizer's update on Vulkan against the cpu backend.
 #include <limits>
 
+#include "rewind/optim/dynamic_map.h"
 #include "tests/compare_kernels.h"
 
 using namespace rw;
@@ -221,6 +222,42 @@ TEST_CASE("kernels: adama") {
                                 .weight_decay = 0.1f},
                     {}, {(8 + n + REWIND_FLAT - 1) / REWIND_FLAT});
         }
+}
+
+TEST_CASE("kernels: adam_8bit") {
+  KernelComparison* const both = KernelComparison::instance();
+  if (both == nullptr) return;
+  both->tolerance = 2e-5;
+  std::vector<float> maps;
+  for (const bool is_signed : {true, false}) {
+    const auto map = dynamic_map(is_signed), bounds = dynamic_bounds(map);
+    maps.insert(maps.end(), map.begin(), map.end());
+    maps.insert(maps.end(), bounds.begin(), bounds.end());
+  }
+  both->code_tolerance = 1;
+  for (uint32_t n : {1u, 255u, 256u, 1003u})
+    for (uint32_t flags = 0; flags < 3; ++flags) {
+      const uint32_t blocks = (n + ADAM_8BIT_BLOCK - 1) / ADAM_8BIT_BLOCK;
+      const Adam8bitParams p{.n = n,
+                             .lr = 0.01f,
+                             .beta1 = 0.9f,
+                             .beta2 = 0.999f,
+                             .eps = 1e-8f,
+                             .weight_decay = 0.1f,
+                             .decoupled = flags & 1};
+      const auto run = [&](const std::vector<float>& most) {
+        both->run(
+            "adam_8bit",
+            {inout(DType::f32, values(n)), in(DType::f32, values(n, -1, 1, 2)),
+             inout(DType::u8, integers(n, 0, 256, 3)), inout(DType::u8, integers(n, 1, 256, 4)),
+             inout(DType::f32, most), inout(DType::f32, most), in(DType::f32, maps),
+             in(DType::f32, state(7, flags == 2))},
+            p, {}, {blocks});
+      };
+      run(values(blocks, 0.5f, 2, 5));
+      run(std::vector<float>(blocks, 0));  // at first
+    }
+  both->code_tolerance = 0;
 }
 
 TEST_CASE("kernels: moment_update") {

@@ -39,11 +39,12 @@ struct Pretrain {
   NumericsOptions numerics;
   std::vector<std::string> text;
   std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
+  std::string optimizer = "adamw";
   int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, snapshot_every = 100;
   uint32_t accumulate = 2;
   int checkpoint_every = 1;
   double lr = 2e-3, weight_decay = 0.01;
-  bool whole_words = false, restart = false, quiet = false;
+  bool offload_states = false, whole_words = false, restart = false, quiet = false;
   uint64_t seed = 1;
 
   void add_to(CLI::App& app);

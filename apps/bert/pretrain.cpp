@@ -45,6 +45,10 @@ void Pretrain::add_to(CLI::App& app) {
   app.add_option("--steps", steps, "steps of training")->capture_default_str();
   app.add_option("--lr", lr, "highest learning rate")->capture_default_str();
   app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
+  app.add_option("--optimizer", optimizer, "adamw, or adamw-8bit: its moments in 2 bytes")
+      ->check(CLI::IsMember({"adamw", "adamw-8bit"}))
+      ->capture_default_str();
+  app.add_flag("--offload-states", offload_states, "keep the optimizer's moments in host memory");
   app.add_flag("--whole-words", whole_words, "mask all pieces of a word or none");
   app.add_option("--seed", seed, "of weights, order and masks")->capture_default_str();
   app.add_option("--save", save, "folder for the trained model")->capture_default_str();
@@ -62,6 +66,10 @@ void Pretrain::add_to(CLI::App& app) {
 }
 
 namespace {
+
+bool is_8bit(const Pretrain& o) {
+  return o.optimizer == "adamw-8bit";
+}
 
 void check_options(const Pretrain& o) {
   o.numerics.scaler(o.device.parsed_dtype());
@@ -135,27 +143,30 @@ class Pretraining {
 };
 
 LoopOptions Pretraining::loop_options() const {
-  return {.steps = o_.steps,
-          .batches = loader_.batches(),
-          .samples = o_.batch * o_.length,
-          .unit = "tokens",
-          .quiet = o_.quiet,
-          .snapshots = o_.resume,
-          .steps_per_snapshot = o_.snapshot_every,
-          .restart = o_.restart,
-          .settings = {{"model", o_.model},
-                       {"text", o_.text},
-                       {"vocabulary", config().vocab_size},
-                       {"dtype", o_.device.dtype},
-                       {"scaler", loss_scale_text(steps_.optimizer.scaler())},
-                       {"seq", o_.length},
-                       {"batch", o_.batch},
-                       {"accumulate", o_.accumulate},
-                       {"steps", o_.steps},
-                       {"lr", o_.lr},
-                       {"weight_decay", o_.weight_decay},
-                       {"whole_words", o_.whole_words},
-                       {"seed", o_.seed}}};
+  LoopOptions options{.steps = o_.steps,
+                      .batches = loader_.batches(),
+                      .samples = o_.batch * o_.length,
+                      .unit = "tokens",
+                      .quiet = o_.quiet,
+                      .snapshots = o_.resume,
+                      .steps_per_snapshot = o_.snapshot_every,
+                      .restart = o_.restart,
+                      .settings = {{"model", o_.model},
+                                   {"text", o_.text},
+                                   {"vocabulary", config().vocab_size},
+                                   {"dtype", o_.device.dtype},
+                                   {"scaler", loss_scale_text(steps_.optimizer.scaler())},
+                                   {"seq", o_.length},
+                                   {"batch", o_.batch},
+                                   {"accumulate", o_.accumulate},
+                                   {"steps", o_.steps},
+                                   {"lr", o_.lr},
+                                   {"weight_decay", o_.weight_decay},
+                                   {"whole_words", o_.whole_words},
+                                   {"seed", o_.seed}}};
+  // Snapshots from before there was a choice have no word of it.
+  if (is_8bit(o_)) options.settings["optimizer"] = o_.optimizer;
+  return options;
 }
 
 void Pretraining::introduce() const {
@@ -215,6 +226,8 @@ BertRecipe Pretrain::recipe(int64_t tokens) const {
           .length = padded_length(length),
           .lr = static_cast<float>(lr),
           .weight_decay = static_cast<float>(weight_decay),
+          .optimizer = is_8bit(*this) ? BertOptimizer::adamw_8bit : BertOptimizer::adamw,
+          .offload = offload_states,
           .masking = {.whole_words = whole_words},
           .numerics = numerics};
 }
@@ -232,7 +245,7 @@ TrainingProgram Pretrain::program(int64_t tokens) const {
                    .checkpoint = checkpoint_every > 0 ? "block" : "none",
                    .checkpoint_every = checkpoint_every},
       .outline = {.saves = true},
-      .estimator_states = 4,
+      .estimator_states = is_8bit(*this) ? 2.5 : 4,
       .words = command_line_words("--checkpoint-every 1")};
 }
 

@@ -6,6 +6,7 @@
 #include "rewind/core/ops/autocast.h"
 #include "rewind/core/ops/ops.h"
 #include "rewind/optim/adam.h"
+#include "rewind/optim/adam8bit.h"
 
 namespace rw {
 
@@ -18,8 +19,13 @@ BertInput device_input(const TextBatch& batch) {
           .lengths = batch_tensor(batch.lengths, {batch.rows})};
 }
 
-AdamW make_optimizer(const Module& model, const BertRecipe& recipe) {
-  return AdamW(decay_groups(model.parameters(), recipe.weight_decay), {.lr = recipe.lr});
+Accumulate make_optimizer(const Module& model, const BertRecipe& recipe, uint32_t micro_batches) {
+  std::vector<ParameterGroup> groups = decay_groups(model.parameters(), recipe.weight_decay);
+  if (recipe.offload) groups = offload_states(std::move(groups));
+  const AdamWOptions options{.lr = recipe.lr};
+  if (recipe.optimizer == BertOptimizer::adamw_8bit)
+    return Accumulate(AdamW8bit(std::move(groups), options), micro_batches);
+  return Accumulate(AdamW(std::move(groups), options), micro_batches);
 }
 
 void set_up(Accumulate& optimizer, BertModel& bert, const StepSettings& settings) {
@@ -63,7 +69,7 @@ int64_t BertRecipe::predictions() const {
 
 PretrainSteps::PretrainSteps(const BertRecipe& recipe, const StepSettings& settings)
     : model(recipe.config, false),
-      optimizer(make_optimizer(model, recipe), settings.accumulate),
+      optimizer(make_optimizer(model, recipe, settings.accumulate)),
       numerics(recipe.numerics, optimizer, settings.dtype),
       recipe_(recipe),
       settings_(settings) {
@@ -102,7 +108,7 @@ void PretrainSteps::evaluate(const TextBatch& batch) {
 
 FinetuneSteps::FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings)
     : model(recipe.config, recipe.classes),
-      optimizer(make_optimizer(model, recipe), settings.accumulate),
+      optimizer(make_optimizer(model, recipe, settings.accumulate)),
       numerics(recipe.numerics, optimizer, settings.dtype),
       recipe_(recipe),
       settings_(settings) {

@@ -10,11 +10,16 @@
 
 namespace rw {
 
+// Whose moments take 8 bytes per parameter, and 2.
+enum class BertOptimizer { adamw, adamw_8bit };
+
 struct BertRecipe {
   BertConfig config;
   int64_t length = 64;  // tokens per sequence
   int64_t classes = 0;  // of sentences; unused where tokens are predicted
   float lr = 1e-3f, weight_decay = 0.01f;
+  BertOptimizer optimizer = BertOptimizer::adamw;
+  bool offload = false;  // the moments lie in host memory
   MaskingOptions masking = {};
   NumericsOptions numerics = {};
 

@@ -114,6 +114,10 @@ class CpuBackend final : public Backend {
     if (source.size > 0) std::memcpy(target, resolve("read", source), source.size);
   }
 
+  void copy(BufferRange source, BufferRange target) override {
+    if (source.size > 0) std::memcpy(resolve("copy", target), resolve("copy", source), source.size);
+  }
+
   void run(const KernelCall& call) override {
     ++calls_;
     const Kernel& kernel = find_kernel(call.kernel);

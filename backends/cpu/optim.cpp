@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <numbers>
+#include <vector>
 
 #include "rewind/backends/cpu/chunks.h"
 #include "rewind/backends/cpu/kernels.h"
@@ -196,28 +199,93 @@ void sgd(const Call& call) {
   });
 }
 
+namespace {
+
+// Adam's update of one element, by the parameters of its kernels.
+template <class P>
+class AdamStep {
+ public:
+  AdamStep(const P& p, const Elements& state)
+      : p_(p),
+        factor_(state.get(STATE_GRAD_FACTOR)),
+        lr_(double{p.lr} * state.get(STATE_LR_FACTOR)),
+        correction1_(1 - std::pow(double{p.beta1}, state.get(STATE_UPDATES))),
+        correction2_(1 - std::pow(double{p.beta2}, state.get(STATE_UPDATES))) {}
+
+  void operator()(double& x, double gradient, double& m, double& v) const {
+    const double beta1 = p_.beta1, beta2 = p_.beta2, decay = p_.weight_decay;
+    double g = factor_ * gradient;
+    if (p_.decoupled != 0)
+      x *= 1 - lr_ * decay;
+    else
+      g += decay * x;
+    m = beta1 * m + (1 - beta1) * g;
+    v = beta2 * v + (1 - beta2) * g * g;
+    x -= lr_ / correction1_ * m / (std::sqrt(v) / std::sqrt(correction2_) + p_.eps);
+  }
+
+ private:
+  const P& p_;
+  double factor_, lr_, correction1_, correction2_;
+};
+
+// How many of the bounds are below x / scale.
+int code_of(float x, float scale, const std::vector<double>& bounds) {
+  const auto below = [&](double bound) { return x > static_cast<float>(bound) * scale; };
+  return static_cast<int>(std::partition_point(bounds.begin(), bounds.end() - 1, below) -
+                          bounds.begin());
+}
+
+}  // namespace
+
 void adam(const Call& call) {
   const auto p = call.params<AdamParams>();
   const Elements grad = call.in(1), table = call.in(4), state = call.in(5);
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements param = call.inout(0), m = call.inout(2), v = call.inout(3);
-  const double lr = double{p.lr} * state.get(STATE_LR_FACTOR);
-  const double beta1 = p.beta1, beta2 = p.beta2, decay = p.weight_decay;
-  const double correction1 = 1 - std::pow(beta1, state.get(STATE_UPDATES));
-  const double correction2 = 1 - std::pow(beta2, state.get(STATE_UPDATES));
+  const AdamStep step(p, state);
   each_element(table, p, [&](uint64_t i, uint64_t at) {
-    double g = double{state.get(STATE_GRAD_FACTOR)} * grad.get(at), x = param.get(i);
-    if (p.decoupled != 0)
-      x *= 1 - lr * decay;
-    else
-      g += decay * x;
-    const double m1 = beta1 * m.get(i) + (1 - beta1) * g;
-    const double v1 = beta2 * v.get(i) + (1 - beta2) * g * g;
+    double x = param.get(i), m1 = m.get(i), v1 = v.get(i);
+    step(x, grad.get(at), m1, v1);
     m.set(i, static_cast<float>(m1));
     v.set(i, static_cast<float>(v1));
-    const double step = lr / correction1 * m1 / (std::sqrt(v1) / std::sqrt(correction2) + p.eps);
-    param.set(i, static_cast<float>(x - step));
+    param.set(i, static_cast<float>(x));
   });
+}
+
+void adam_8bit(const Call& call) {
+  const auto p = call.params<Adam8bitParams>();
+  const Elements grad = call.in(1), maps = call.in(6), state = call.in(7);
+  if (state.get(STATE_FOUND_INF) != 0) return;
+  Elements param = call.inout(0), m = call.inout(2), v = call.inout(3), absmax_m = call.inout(4),
+           absmax_v = call.inout(5);
+  const AdamStep step(p, state);
+  const std::vector<double> map_m = maps.to_doubles(0, 256), bounds_m = maps.to_doubles(256, 256),
+                            map_v = maps.to_doubles(512, 256), bounds_v = maps.to_doubles(768, 256);
+  for (uint64_t begin = 0; begin < p.n; begin += ADAM_8BIT_BLOCK) {
+    const uint64_t size = std::min<uint64_t>(ADAM_8BIT_BLOCK, p.n - begin),
+                   block = begin / ADAM_8BIT_BLOCK;
+    const double scale_m = absmax_m.get(block), scale_v = absmax_v.get(block);
+    std::array<float, ADAM_8BIT_BLOCK> new_m, new_v;
+    float most_m = 0, most_v = 0;
+    for (uint64_t k = 0; k < size; ++k) {
+      const uint64_t i = begin + k;
+      double x = param.get(i), m1 = map_m[static_cast<size_t>(m.geti(i))] * scale_m,
+             v1 = map_v[static_cast<size_t>(v.geti(i))] * scale_v;
+      step(x, grad.get(i), m1, v1);
+      param.set(i, static_cast<float>(x));
+      new_m[k] = static_cast<float>(m1);
+      new_v[k] = static_cast<float>(std::min(v1, double{std::numeric_limits<float>::max()}));
+      most_m = std::max(most_m, std::abs(new_m[k]));
+      most_v = std::max(most_v, new_v[k]);
+    }
+    for (uint64_t k = 0; k < size; ++k) {
+      m.seti(begin + k, code_of(new_m[k], most_m, bounds_m));
+      v.seti(begin + k, std::max(code_of(new_v[k], most_v, bounds_v), new_v[k] > 0 ? 1 : 0));
+    }
+    absmax_m.set(block, most_m);
+    absmax_v.set(block, most_v);
+  }
 }
 
 }  // namespace rw::cpu

@@ -23,23 +23,30 @@ class DryBackend final : public Backend {
                        "the device has {} bytes, {} of them in use, got {} more",
                        info_.memory_bytes, used_, bytes);
     used_ += bytes;
-    const auto free = std::find(blocks_.begin(), blocks_.end(), uint64_t{0});
-    const auto number = static_cast<uint32_t>(free - blocks_.begin());
-    if (free == blocks_.end()) blocks_.push_back(0);
-    blocks_[number] = bytes;
-    return number;
+    return add_block({bytes, false});
+  }
+
+  // Nobody knows what the host will have free: as much as is asked for.
+  uint32_t allocate_host_block(uint64_t bytes) override {
+    check<OutOfMemory>(bytes > 0 && bytes <= info_.max_block_bytes, "dry",
+                       "a block must have 1 to {} bytes, got {}", info_.max_block_bytes, bytes);
+    return add_block({bytes, true});
   }
 
   void free_block(uint32_t block) override {
     check_range("free_block", {block, 0, 0});
-    used_ -= blocks_[block];
-    blocks_[block] = 0;
+    if (!blocks_[block].is_host) used_ -= blocks_[block].bytes;
+    blocks_[block] = {};
   }
 
   void write(BufferRange target, const void*) override { check_range("write", target); }
   void read(BufferRange source, void* target) override {
     check_range("read", source);
     std::memset(target, 0, source.size);
+  }
+  void copy(BufferRange source, BufferRange target) override {
+    check_range("copy", source);
+    check_range("copy", target);
   }
 
   void run(const KernelCall& call) override {
@@ -59,18 +66,31 @@ class DryBackend final : public Backend {
   bool is_dry() const override { return true; }
 
  private:
+  struct Block {
+    uint64_t bytes = 0;  // 0: a free number
+    bool is_host = false;
+  };
+
+  uint32_t add_block(Block block) {
+    const auto free =
+        std::find_if(blocks_.begin(), blocks_.end(), [](const Block& b) { return b.bytes == 0; });
+    const auto number = static_cast<uint32_t>(free - blocks_.begin());
+    if (free == blocks_.end()) blocks_.emplace_back();
+    blocks_[number] = block;
+    return number;
+  }
+
   void check_range(std::string_view op, BufferRange range) const {
-    const bool there = range.block < blocks_.size() && blocks_[range.block] > 0;
-    check<ValueError>(there && range.offset <= blocks_[range.block] &&
-                          range.size <= blocks_[range.block] - range.offset,
-                      op, "bytes must lie inside an allocated block, got {} at {} of block {}",
+    const uint64_t bytes = range.block < blocks_.size() ? blocks_[range.block].bytes : 0;
+    check<ValueError>(bytes > 0 && range.offset <= bytes && range.size <= bytes - range.offset, op,
+                      "bytes must lie inside an allocated block, got {} at {} of block {}",
                       range.size, range.offset, range.block);
   }
 
   DeviceInfo info_;
   Prepare prepare_;
-  std::vector<uint64_t> blocks_;  // sizes; 0: free
-  uint64_t used_ = 0;
+  std::vector<Block> blocks_;
+  uint64_t used_ = 0;  // of the device's memory
   BackendStats stats_;
 };
 

@@ -20,6 +20,7 @@ std::vector<VkMemoryPropertyFlags> preferences(MemoryUse use, bool unified) {
     case MemoryUse::upload:
       return {kHostMemory | kLocal, kHostMemory};
     case MemoryUse::download:
+    case MemoryUse::host:
       return {kHostMemory | kCached, kHostMemory};
     default:
       break;
@@ -30,6 +31,17 @@ std::vector<VkMemoryPropertyFlags> preferences(MemoryUse use, bool unified) {
   return {kLocal};  // never host memory: training over the bus would only look like training
 }
 
+// Whether the device has memory of the host's, of these types, beside its own.
+bool has_host_memory(const VkPhysicalDeviceMemoryProperties& memory, uint32_t allowed) {
+  for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+    const VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
+    if ((allowed >> i & 1) && (flags & kHostMemory) == kHostMemory &&
+        !(flags & (kLocal | kUnusable)))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 // Drivers list types with fewer flags first, so of a GPU's own memory that which the host cannot
@@ -37,11 +49,13 @@ std::vector<VkMemoryPropertyFlags> preferences(MemoryUse use, bool unified) {
 std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory, uint32_t allowed,
                                    MemoryUse use, bool unified) {
   std::vector<uint32_t> all;
+  VkMemoryPropertyFlags unwanted = kUnusable;
+  if (use == MemoryUse::host && has_host_memory(memory, allowed)) unwanted |= kLocal;
   for (const VkMemoryPropertyFlags wanted : preferences(use, unified)) {
     const auto first = static_cast<std::ptrdiff_t>(all.size());
     for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
       const VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
-      if ((allowed >> i & 1) && (flags & wanted) == wanted && !(flags & kUnusable) &&
+      if ((allowed >> i & 1) && (flags & wanted) == wanted && !(flags & unwanted) &&
           std::find(all.begin(), all.end(), i) == all.end())
         all.push_back(i);
     }

@@ -13,6 +13,7 @@ enum class MemoryUse {
   device,    // blocks; mapped only where device memory is host memory
   upload,    // written by the host, read by the device
   download,  // written by the device, read by the host
+  host,  // blocks of host memory that kernels reach; the device's own only where it has no other
 };
 
 inline constexpr VkMemoryPropertyFlags kHostMemory =

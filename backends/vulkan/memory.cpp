@@ -133,15 +133,14 @@ Blocks::~Blocks() {
   for (Buffer& b : blocks_) destroy_buffer(device_, b);
 }
 
-uint32_t Blocks::allocate(uint64_t bytes) {
+uint32_t Blocks::allocate(uint64_t bytes, MemoryUse use) {
   const uint64_t limit = device_.caps().max_block;
   check<ValueError>(bytes > 0 && bytes <= limit, "vulkan",
                     "a block must have 1 to {} bytes, got {}", limit, bytes);
   auto it = std::find_if(blocks_.begin(), blocks_.end(), [](auto& b) { return !b.handle; });
   const auto number = static_cast<uint32_t>(it - blocks_.begin());
   // Kernels read in words of 16 bytes.
-  Buffer buffer = create_buffer(device_, round_up(bytes, 16), MemoryUse::device,
-                                fmt::format("block {}", number));
+  Buffer buffer = create_buffer(device_, round_up(bytes, 16), use, fmt::format("block {}", number));
   if (it == blocks_.end()) blocks_.emplace_back();
   blocks_[number] = buffer;
   return number;

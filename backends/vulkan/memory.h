@@ -38,7 +38,7 @@ class Blocks {
   Blocks(const Blocks&) = delete;
   Blocks& operator=(const Blocks&) = delete;
 
-  uint32_t allocate(uint64_t bytes);
+  uint32_t allocate(uint64_t bytes, MemoryUse use);  // device or host
   void free(uint32_t block);
   // The buffer that holds `range`; throws ValueError when there is no such block or bytes.
   Buffer& at(const BufferRange& range);

@@ -30,7 +30,12 @@ class VulkanBackend final : public Backend {
 
   const DeviceInfo& info() const override { return info_; }
 
-  uint32_t allocate_block(uint64_t bytes) override { return blocks_.allocate(bytes); }
+  uint32_t allocate_block(uint64_t bytes) override {
+    return blocks_.allocate(bytes, MemoryUse::device);
+  }
+  uint32_t allocate_host_block(uint64_t bytes) override {
+    return blocks_.allocate(bytes, MemoryUse::host);
+  }
   void free_block(uint32_t block) override {
     recorder_.wait_or_lose(blocks_.at(block).last_use);
     blocks_.free(block);
@@ -38,6 +43,7 @@ class VulkanBackend final : public Backend {
 
   void write(BufferRange target, const void* source) override;
   void read(BufferRange source, void* target) override;
+  void copy(BufferRange source, BufferRange target) override;
 
   void run(const KernelCall& call) override {
     recorder_.begin_call();
@@ -129,6 +135,17 @@ void VulkanBackend::read(BufferRange source, void* target) {
     std::memcpy(bytes + done, download.mapped, size);
     done += size;
   }
+}
+
+void VulkanBackend::copy(BufferRange source, BufferRange target) {
+  if (source.size == 0) return;
+  Buffer &from = blocks_.at(source), &to = blocks_.at(target);
+  const Use uses[] = {{source.block, source.offset, source.offset + source.size, false},
+                      {target.block, target.offset, target.offset + source.size, true}};
+  const VkBufferCopy region{source.offset, target.offset, source.size};
+  vkCmdCopyBuffer(recorder_.begin_copy(uses, "copy"), from.handle, to.handle, 1, &region);
+  from.last_use = to.last_use = recorder_.current();
+  recorder_.end(0, 2.0 * static_cast<double>(source.size));
 }
 
 }  // namespace

@@ -144,6 +144,9 @@ class Backend {
 
   // Throws OutOfMemory when the device has no such memory. Block numbers are reused after free.
   virtual uint32_t allocate_block(uint64_t bytes) = 0;
+  // The same in memory of the host that kernels reach, where the device has other memory than that;
+  // numbered among the others.
+  virtual uint32_t allocate_host_block(uint64_t bytes) { return allocate_block(bytes); }
 
   virtual void free_block(uint32_t block) = 0;  // waits for work that uses it
 
@@ -151,6 +154,12 @@ class Backend {
   // visible on the device; `source` may be reused at once. `read` waits.
   virtual void write(BufferRange target, const void* source) = 0;
   virtual void read(BufferRange source, void* target) = 0;
+  // Queues a copy between blocks, of as many bytes as both ranges have; they must not overlap.
+  virtual void copy(BufferRange source, BufferRange target) {
+    std::vector<std::byte> bytes(source.size);  // what only passes calls on goes through the host
+    read(source, bytes.data());
+    write(target, bytes.data());
+  }
 
   // Queues one kernel. Calls behave as if executed in order.
   virtual void run(const KernelCall& call) = 0;

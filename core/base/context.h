@@ -22,6 +22,10 @@ enum class Phase : uint8_t { forward, backward, replay, update };
 inline constexpr int phase_count = 4;  // values of Phase
 const char* name(Phase phase);         // "forward", ...
 
+// Where memory is taken: the device's own, or memory of the host that its kernels reach over the
+// bus.
+enum class MemoryPlace : uint8_t { device, host };
+
 // What the framework does to save memory, each to be switched off for comparison.
 struct Techniques {
   bool inplace = true;   // ops overwrite inputs that nobody needs
@@ -39,11 +43,12 @@ struct OpCost {
 
 // What a thread is doing: allocations and kernels are booked under it.
 struct Context {
-  Purpose purpose = Purpose::activation;  // of allocations
-  const char* op = "user";                // that runs; "user": none does
-  Phase phase = Phase::forward;           // of work
-  int segment = -1;                       // that is being recorded or replayed
-  Techniques techniques;                  // in use
+  Purpose purpose = Purpose::activation;    // of allocations
+  const char* op = "user";                  // that runs; "user": none does
+  Phase phase = Phase::forward;             // of work
+  int segment = -1;                         // that is being recorded or replayed
+  Techniques techniques;                    // in use
+  MemoryPlace place = MemoryPlace::device;  // of allocations
   const Device* only = nullptr;  // in a dry run: its device; values of another one are refused
   OpCost queued;                 // by this thread, ever
 };

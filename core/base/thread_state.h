@@ -88,6 +88,7 @@ using PurposeScope = ContextScope<&Context::purpose>;
 using OpScope = ContextScope<&Context::op>;
 using PhaseScope = ContextScope<&Context::phase>;
 using SegmentScope = ContextScope<&Context::segment>;
+using PlaceScope = ContextScope<&Context::place>;
 using TechniqueScope = ContextScope<&Context::techniques>;
 
 }  // namespace rw

@@ -34,6 +34,10 @@ void MemoryAccount::update_peaks(const Pool& pool) {
   high_water_ = std::max(high_water_, pool.live);
 }
 
+void MemoryAccount::update_host_peak(const Pool& pool) {
+  report_.host_peak = std::max(report_.host_peak, pool.host_live);
+}
+
 void MemoryAccount::end_step(const Pool& pool) {
   report_.naive = step_start_ + step_allocated_;
   report_.peak_reserved = std::max(report_.peak_reserved, pool.reserved);
@@ -46,6 +50,7 @@ void MemoryAccount::reset_peak(const Pool& pool) {
   step_start_ = pool.live;
   step_allocated_ = 0;
   update_peaks(pool);
+  update_host_peak(pool);
 }
 
 uint64_t MemoryAccount::take_high_water(const Pool& pool) {
@@ -56,6 +61,8 @@ MemoryReport MemoryAccount::report(const Pool& pool) const {
   MemoryReport r = report_;
   r.live = pool.live;
   r.reserved = pool.reserved;
+  r.host_live = pool.host_live;
+  r.host_reserved = pool.host_reserved;
   r.naive = std::max(r.naive, step_start_ + step_allocated_);
   return r;
 }

@@ -35,6 +35,10 @@ std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
   auto storage = std::make_shared<Storage>(shared_from_this(), *this, shape, dtype);
   storage->place_ = place;
   link(*storage);
+  if (storage->place() == MemoryPlace::host) {
+    account_.allocated_on_host(pool_now());
+    return storage;
+  }
   account_.allocated(storage->purpose(), storage->bytes(), place.range.size, pool_now());
   if (tracer_) tracer_->allocated(*storage);
   return storage;
@@ -43,8 +47,10 @@ std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
 void Device::release(Storage& storage) noexcept {
   const Lock lock(mutex_);
   unlink(storage);
-  account_.freed(storage.purpose(), storage.bytes_);
-  if (tracer_) tracer_->freed(storage);
+  if (storage.place() == MemoryPlace::device) {
+    account_.freed(storage.purpose(), storage.bytes_);
+    if (tracer_) tracer_->freed(storage);
+  }
   pool_.release(storage.place_);
 }
 
@@ -61,13 +67,16 @@ void Device::unlink(Storage& storage) noexcept {
 
 std::vector<const Storage*> Device::storages() const {
   std::vector<const Storage*> all;
-  for (const Storage* s = newest_; s; s = s->previous_) all.push_back(s);
+  for (const Storage* s = newest_; s; s = s->previous_)
+    if (s->place() == MemoryPlace::device) all.push_back(s);
   return all;
 }
 
 void Device::set_purpose(Storage& storage, Purpose purpose) {
   const Lock lock(mutex_);
-  account_.changed(std::exchange(storage.made_.purpose, purpose), purpose, storage.bytes_);
+  const Purpose before = std::exchange(storage.made_.purpose, purpose);
+  if (storage.place() == MemoryPlace::host) return;
+  account_.changed(before, purpose, storage.bytes_);
   if (tracer_) tracer_->changed(storage);
 }
 
@@ -100,24 +109,41 @@ void Device::read(const Storage& source, uint64_t offset, uint64_t bytes, void* 
   backend_->read({source.range().block, source.range().offset + offset, bytes}, target);
 }
 
+void Device::copy(const Storage& source, uint64_t source_offset, Storage& target,
+                  uint64_t target_offset, uint64_t bytes) {
+  const Lock lock(mutex_);
+  ++target.version_;
+  work_[static_cast<int>(context().phase)].bytes += 2 * bytes;
+  context().queued.bytes += 2 * bytes;
+  backend_->copy({source.range().block, source.range().offset + source_offset, bytes},
+                 {target.range().block, target.range().offset + target_offset, bytes});
+}
+
 void Device::synchronize() {
   const Lock lock(mutex_);
   backend_->synchronize();
 }
 
 MemoryPool::Place Device::take(uint64_t bytes) {
+  using Part = MemoryPool::Part;
+  if (context().place == MemoryPlace::host) {
+    const auto place = pool_.take(bytes, Part::host);
+    if (!place) out_of_host_memory(bytes);
+    return *place;
+  }
   const uint64_t size = pool_.size_of(bytes);
   while (budget_.bytes && live() + size > budget_.bytes)
     if (!budget_.reclaim(live() + size - budget_.bytes)) out_of_memory(bytes);
   const Purpose purpose = context().purpose;
-  const auto place =
-      pool_.take(bytes, purpose == Purpose::parameter || purpose == Purpose::optimizer);
+  const bool lasts = purpose == Purpose::parameter || purpose == Purpose::optimizer;
+  const auto place = pool_.take(bytes, lasts ? Part::lasting : Part::steps);
   if (!place) out_of_memory(bytes);
   return *place;
 }
 
 MemoryAccount::Pool Device::pool_now() const {
-  return {pool_.live(), pool_.reserved(), pool_.largest_hole()};
+  return {pool_.live(), pool_.reserved(), pool_.largest_hole(), pool_.host_live(),
+          pool_.host_reserved()};
 }
 
 void Device::trim() {
@@ -157,6 +183,15 @@ void Device::out_of_memory(uint64_t bytes) const {
       context().op, format_bytes(bytes), name(context().phase), reason, format_bytes(live()),
       format_bytes(pool_.reserved()), format_bytes(pool_.reserved() - live()),
       format_bytes(pool_.largest_hole()), largest));
+}
+
+void Device::out_of_host_memory(uint64_t bytes) const {
+  const uint64_t most = info().max_block_bytes;
+  throw OutOfMemory(fmt::format(
+      "[{}] needs {} more of host memory in {}: {}; {} of it are in use by '{}'", context().op,
+      format_bytes(bytes), name(context().phase),
+      bytes > most ? fmt::format("the largest block is {}", format_bytes(most)) : pool_.refusal(),
+      format_bytes(pool_.host_live()), info().name));
 }
 
 uint64_t Device::take_high_water() {

@@ -37,8 +37,9 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
 
   std::string str() const;  // "cpu 'AMD EPYC' (device 1)": no two are alike
 
-  // Memory for a dense tensor, contents undefined, under the thread's purpose and op. OutOfMemory,
-  // naming the op, what was wanted and free, the limit that was hit and the largest tensors.
+  // Memory for a dense tensor, contents undefined, under the thread's purpose and op, where its
+  // PlaceScope says. OutOfMemory, naming the op, what was wanted and free, the limit that was hit
+  // and the largest tensors.
   std::shared_ptr<Storage> allocate(const Shape& shape, DType dtype);
 
   void release(Storage& storage) noexcept override;     // called by the storage as it dies
@@ -49,6 +50,10 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
              const void* source);  // from the host
 
   void read(const Storage& source, uint64_t offset, uint64_t bytes, void* target);  // waits
+  // Queues a copy of `bytes` from one storage into another. It runs beside kernels that use other
+  // bytes.
+  void copy(const Storage& source, uint64_t source_offset, Storage& target, uint64_t target_offset,
+            uint64_t bytes);
 
   MemoryReport memory_report() const;  // where memory went, and the peaks since reset_peak()
   void reset_peak();                   // peaks and work start again, from what is live
@@ -98,6 +103,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   std::vector<const Storage*> storages() const;  // newest first
   MemoryAccount::Pool pool_now() const;
   [[noreturn]] void out_of_memory(uint64_t bytes) const;
+  [[noreturn]] void out_of_host_memory(uint64_t bytes) const;
 
   // Recursive: what is dropped to make room gives its memory back inside allocate().
   mutable std::recursive_mutex mutex_;

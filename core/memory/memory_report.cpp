@@ -55,6 +55,10 @@ std::string MemoryReport::str() const {
                       100.0 * static_cast<double>(peak_by_purpose[i]) / static_cast<double>(peak));
   out += fmt::format("    {:<26}{:>12}\n", "padding", format_bytes(padding_at_peak));
   out += fmt::format("    {:<26}{:>12}\n", "fragmentation", format_bytes(fragmentation_at_peak));
+  if (host_peak)
+    out +=
+        fmt::format("  beside it, host memory: peak {}, live {}, reserved {}\n",
+                    format_bytes(host_peak), format_bytes(host_live), format_bytes(host_reserved));
   if (driver_overhead)
     out += fmt::format("  driver's own memory{:>21}\n", format_bytes(driver_overhead));
   if (naive > peak)
@@ -83,6 +87,9 @@ std::string MemoryReport::json() const {
   add("padding_at_peak", padding_at_peak);
   add("fragmentation_at_peak", fragmentation_at_peak);
   add("limit", limit);
+  add("host_live", host_live);
+  add("host_peak", host_peak);
+  add("host_reserved", host_reserved);
   add("naive", naive);
   add("followed_steps", followed_steps);
   add("plan_misses", plan_misses);

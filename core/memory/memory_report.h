@@ -21,6 +21,12 @@ struct MemoryReport {
   uint64_t fragmentation_at_peak = 0;                     // free bytes outside the largest hole
   uint64_t limit = 0;                                     // 0: none
 
+  // Host memory that kernels reach (PlaceScope), which is not in any of the above: in ranges, its
+  // highest, and in blocks.
+  uint64_t host_live = 0;
+  uint64_t host_peak = 0;
+  uint64_t host_reserved = 0;
+
   // Sum of all allocations of the last complete step on top of what was live when it began: the
   // memory of the step if nothing were ever freed.
   uint64_t naive = 0;

@@ -19,19 +19,30 @@ MemoryPool::MemoryPool(Backend& backend, uint64_t limit)
       limit_(limit),
       arena_(alignment()),
       lasting_(alignment()),
+      host_(alignment()),
       layouts_({.arena = arena_,
                 .largest_block = backend.info().max_block_bytes,
                 .grow = [this](uint64_t bytes) { return add_block(arena_, bytes); },
                 .trim = [this] { trim(); }}) {}
 
-std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, bool lasting) {
+Arena& MemoryPool::arena_of(Part part) {
+  return part == Part::host ? host_ : part == Part::lasting ? lasting_ : arena_;
+}
+
+std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, Part part) {
   Place taken;
+  if (part == Part::host) {
+    const std::optional<Arena::Range> range = take_apart(host_, bytes);
+    if (!range) return std::nullopt;
+    return Place{.range = *range, .part = part};
+  }
   const uint64_t size = size_of(bytes);
-  const auto [place, outlives] = lasting ? StepLayouts::Proposal{.outlives = true}
-                                         : layouts_.propose(bytes, size, taken.ticket);
+  const auto [place, outlives] = part == Part::lasting
+                                     ? StepLayouts::Proposal{.outlives = true}
+                                     : layouts_.propose(bytes, size, taken.ticket);
   std::optional<Arena::Range> range;
-  if (outlives) range = take_lasting(bytes);
-  taken.lasting = range.has_value();
+  if (outlives) range = take_apart(lasting_, bytes);
+  if (range) taken.part = Part::lasting;
   if (!range && place) {
     range = arena_.allocate_at(place->block, place->offset, size);
     if (!range) layouts_.missed();
@@ -44,20 +55,20 @@ std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, bool lasting) 
 }
 
 void MemoryPool::release(const Place& place) {
-  (place.lasting ? lasting_ : arena_).free(place.range);
+  arena_of(place.part).free(place.range);
   layouts_.freed(place.ticket);
 }
 
-std::optional<Arena::Range> MemoryPool::take_lasting(uint64_t bytes) {
-  if (const auto range = lasting_.allocate(bytes)) return range;
+// In an arena apart from what steps need.
+std::optional<Arena::Range> MemoryPool::take_apart(Arena& arena, uint64_t bytes) {
+  if (const auto range = arena.allocate(bytes)) return range;
   // What an optimizer moved into its slabs leaves whole blocks behind.
-  for (const uint32_t block : lasting_.remove_free_blocks()) backend_.free_block(block);
+  for (const uint32_t block : arena.remove_free_blocks()) backend_.free_block(block);
   const uint64_t size = std::max(arena_.round_up(bytes), alignment());
   // Small things share blocks that grow with their number.
-  const uint64_t shared = std::clamp(lasting_.reserved() / 16, smallest_shared, largest_shared);
-  if (!(size < shared && add_block(lasting_, shared)) && !add_block(lasting_, size))
-    return std::nullopt;
-  return lasting_.allocate(bytes);
+  const uint64_t shared = std::clamp(arena.reserved() / 16, smallest_shared, largest_shared);
+  if (!(size < shared && add_block(arena, shared)) && !add_block(arena, size)) return std::nullopt;
+  return arena.allocate(bytes);
 }
 
 std::optional<Arena::Range> MemoryPool::take_anywhere(uint64_t bytes) {
@@ -73,9 +84,11 @@ uint64_t MemoryPool::room() const {
 }
 
 std::optional<uint32_t> MemoryPool::add_block(Arena& arena, uint64_t bytes) {
-  if (bytes > room() || bytes > backend_.info().max_block_bytes) return std::nullopt;
+  const bool is_host = &arena == &host_;
+  if ((!is_host && bytes > room()) || bytes > backend_.info().max_block_bytes) return std::nullopt;
   try {
-    const uint32_t block = backend_.allocate_block(bytes);
+    const uint32_t block =
+        is_host ? backend_.allocate_host_block(bytes) : backend_.allocate_block(bytes);
     arena.add_block(block, bytes);
     return block;
   } catch (const OutOfMemory& e) {  // the caller tries less, or reports
@@ -97,7 +110,7 @@ bool MemoryPool::grow(uint64_t bytes) {
 }
 
 void MemoryPool::trim() {
-  for (Arena* arena : {&arena_, &lasting_})
+  for (Arena* arena : {&arena_, &lasting_, &host_})
     for (const uint32_t block : arena->remove_free_blocks()) backend_.free_block(block);
 }
 

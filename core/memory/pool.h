@@ -18,19 +18,25 @@ namespace rw {
 // it.
 class MemoryPool {
  public:
+  // Arenas.
+  enum class Part : uint8_t {
+    steps,    // of what steps need
+    lasting,  // of what outlives them
+    host,     // of host memory
+  };
   // What take() gave.
   struct Place {
     Arena::Range range;               // where it lies
     StepLayouts::Ticket ticket = {};  // which allocation of its step it is
-    bool lasting = false;             // in the arena of what outlives steps
+    Part part = Part::steps;          // in which arena
   };
 
   // `limit`: most bytes of blocks, 0: no limit but the backend's.
   MemoryPool(Backend& backend, uint64_t limit);
 
-  // Memory for `bytes`; `lasting`: it is known to outlive steps. Nothing: neither the limit nor the
-  // backend allows it.
-  std::optional<Place> take(uint64_t bytes, bool lasting);
+  // Memory for `bytes`; `lasting`: it is known to outlive steps. Nothing: neither the limit, which
+  // is of the device's memory, nor the backend allows it.
+  std::optional<Place> take(uint64_t bytes, Part part);
 
   void release(const Place& place);  // gives back what take() gave
   void trim();                       // gives wholly free blocks back to the backend
@@ -40,10 +46,12 @@ class MemoryPool {
 
   uint64_t live() const { return arena_.live() + lasting_.live(); }              // padding included
   uint64_t reserved() const { return arena_.reserved() + lasting_.reserved(); }  // of blocks
+  uint64_t host_live() const { return host_.live(); }          // the same of host memory
+  uint64_t host_reserved() const { return host_.reserved(); }  // the same
   // Of what steps use.
   uint64_t largest_hole() const { return arena_.largest_hole(); }
 
-  std::vector<uint64_t> block_sizes() const;  // by block number; 0: no such block
+  std::vector<uint64_t> block_sizes() const;  // the device's, by number; 0: no such block
 
   // What the backend said when it last had no memory.
   const std::string& refusal() const { return refusal_; }
@@ -60,7 +68,8 @@ class MemoryPool {
 
  private:
   uint64_t alignment() const { return backend_.info().alignment; }
-  std::optional<Arena::Range> take_lasting(uint64_t bytes);
+  Arena& arena_of(Part part);
+  std::optional<Arena::Range> take_apart(Arena& arena, uint64_t bytes);
   std::optional<Arena::Range> take_anywhere(uint64_t bytes);
   bool grow(uint64_t bytes);
   std::optional<uint32_t> add_block(Arena& arena, uint64_t bytes);
@@ -70,6 +79,7 @@ class MemoryPool {
   uint64_t limit_;
   Arena arena_;
   Arena lasting_;  // kept apart, so that it does not lie scattered in what steps need
+  Arena host_;
   StepLayouts layouts_;
   std::string refusal_;
   uint64_t step_peak_ = 0, last_step_peak_ = 0;  // of live()

@@ -39,6 +39,10 @@ class Storage {
   const Shape& shape() const { return shape_; }               // as first allocated
   DType dtype() const { return dtype_; }                      // the same
 
+  MemoryPlace place() const {  // whose memory it is
+    return place_.part == MemoryPool::Part::host ? MemoryPlace::host : MemoryPlace::device;
+  }
+
   // Who allocated it: op, purpose, phase, segment.
   Purpose purpose() const { return made_.purpose; }
   const char* op() const { return made_.op; }

@@ -58,6 +58,7 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
   std::shared_ptr<Storage> workspace;
   if (const uint64_t bytes = preparation ? preparation->workspace_bytes : 0) {
     const PurposeScope purpose(Purpose::workspace);
+    const PlaceScope place(MemoryPlace::device);
     workspace = device.allocate({static_cast<int64_t>(bytes)}, DType::u8);
     call.workspace = {workspace->range().block, workspace->range().offset, bytes};
   }

@@ -213,6 +213,15 @@ void read_elements(const Tensor& source, int64_t first, int64_t count, void* tar
                        static_cast<uint64_t>(count) * size_of(source.dtype()), target);
 }
 
+void copy_dense(const Tensor& source, const Tensor& target) {
+  check_devices("copy", source, target);
+  check(source.dtype() == target.dtype() && source.numel() == target.numel() &&
+            source.is_contiguous() && target.is_contiguous(),
+        "copy", "dense tensors of one dtype and size are needed, got {} and {}", source, target);
+  source.device().copy(*source.impl().storage, byte_offset(source, 0), *target.impl().storage,
+                       byte_offset(target, 0), source.bytes());
+}
+
 std::vector<std::byte> read_bytes(const Tensor& t) {
   const size_t size = size_of(t.dtype());
   const int64_t touched = t.is_contiguous() ? t.numel() : extent(t);
@@ -241,7 +250,8 @@ bool is_sole_owner(const Tensor& t) {
 Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {
   const TensorImpl& impl = candidate.impl();
   if (is_sole_owner(candidate) && impl.dtype == dtype && impl.shape == shape &&
-      !impl.grad.defined() && context().techniques.inplace)
+      impl.storage->place() == context().place && !impl.grad.defined() &&
+      context().techniques.inplace)
     return make_view(candidate, shape, dense_strides(shape), 0);
   return empty(shape, dtype, candidate.device().shared_from_this());
 }

@@ -226,6 +226,8 @@ Tensor tensor(std::span<const uint8_t> values, const Shape& shape);
 // Host copies of elements [first, first + count) of a contiguous tensor, as they are stored.
 void write_elements(const Tensor& target, int64_t first, int64_t count, const void* source);
 void read_elements(const Tensor& source, int64_t first, int64_t count, void* target);  // waits
+// Queues a copy between dense tensors of one dtype and size (Device::copy).
+void copy_dense(const Tensor& source, const Tensor& target);
 // All bytes of a tensor in row-major order, with no memory of the device. Waits.
 std::vector<std::byte> read_bytes(const Tensor& t);
 

@@ -81,6 +81,7 @@
 #include "rewind/optim/adafactor.h"
 #include "rewind/optim/adagrad.h"
 #include "rewind/optim/adam.h"
+#include "rewind/optim/adam8bit.h"
 #include "rewind/optim/adama.h"
 #include "rewind/optim/ema.h"
 #include "rewind/optim/environment.h"

@@ -150,6 +150,20 @@ struct AdamParams {
   uint decoupled;
 };
 
+// adam_8bit: the same for one parameter, dense, whose m and v are u8 codes. Block b of
+// ADAM_8BIT_BLOCK elements has the scales absmax_m[b] and absmax_v[b]: m = map[code] * absmax. maps
+// (f32 [4, 256]): the signed map of m, its bounds, the map of v, its bounds (optim/dynamic_map.h).
+// After the update absmax is the largest |m| or v of the block, and the code of m the number of
+// bounds b with m > b * absmax; the same of v, but at least 1 where v > 0. v is at most the largest
+// finite number. One workgroup per block.
+#define ADAM_8BIT_BLOCK 256
+struct Adam8bitParams {
+  uint offset[8];  // param, grad, m, v, absmax_m, absmax_v, maps, state
+  uint n;
+  float lr, beta1, beta2, eps, weight_decay;
+  uint decoupled;
+};
+
 // adama_fold: the moments take in the gradient of a micro-batch: m = decay1 * m + (1 - beta1) * g,
 // v = decay2 * v + (1 - beta2) * g^2. The decays are the betas in a window's first gradient,
 // else 1. An overflow leaves out the gradient, not the decay.
@@ -165,8 +179,8 @@ struct AdamaParams {
   float lr, beta1, beta2, eps, weight_decay;
 };
 
-// moment_update: the same, variant {MOMENT_*}, for rules with up to three states. Those that a rule
-// does not have are bound to param and not touched.
+// moment_update: the same as adam, variant {MOMENT_*}, for rules with up to three states. Those
+// that a rule does not have are bound to param and not touched.
 // rmsprop: g += weight_decay * param; first = a * first + (1 - a) * g^2; with flags 1 (centered)
 // third = a * third + (1 - a) * g and v = max(0, first - third^2), else v = first; u = g / (sqrt(v)
 // + eps); b != 0: u = second = b * second + u; param -= lr * u.

@@ -1,0 +1,36 @@
+// Adam and AdamW whose moments take 2 bytes per parameter instead of 8 (Dettmers et al. 2022,
+// "8-bit Optimizers via Block-wise Quantization").
+#pragma once
+
+#include "rewind/optim/adam.h"
+
+namespace rw {
+
+// Parameters with fewer elements keep f32 moments.
+inline constexpr int64_t least_8bit_elements = 4096;
+
+// Adam with its moments as codes of dynamic_map(): of the mean with a sign, of the mean of squares
+// without. Each block of 256 elements has a scale of its own, its largest moment. Moments are
+// decoded, moved in f32, used for the update as they are then, and rounded to the nearest code; a
+// mean of squares that is not 0 is not rounded to 0, by which the next update would divide. As with
+// other states, all is bit for bit the same in every run. State of a parameter, as PyTorch calls
+// it with "_codes" (u8, its shape) and "_absmax" (f32 [blocks]) appended, or Adam's where it is
+// small. Each parameter takes a dispatch of its own. ValueError for amsgrad.
+class Adam8bit : public Optimizer {
+ public:
+  explicit Adam8bit(std::vector<Tensor> parameters, const AdamOptions& options = {});
+  explicit Adam8bit(std::vector<ParameterGroup> groups, const AdamOptions& options = {});
+  explicit Adam8bit(std::initializer_list<Tensor> parameters, const AdamOptions& options = {})
+      : Adam8bit(std::vector<Tensor>(parameters), options) {}
+};
+
+// The same with AdamW's decoupled weight decay.
+class AdamW8bit : public Optimizer {
+ public:
+  explicit AdamW8bit(std::vector<Tensor> parameters, const AdamWOptions& options = {});
+  explicit AdamW8bit(std::vector<ParameterGroup> groups, const AdamWOptions& options = {});
+  explicit AdamW8bit(std::initializer_list<Tensor> parameters, const AdamWOptions& options = {})
+      : AdamW8bit(std::vector<Tensor>(parameters), options) {}
+};
+
+}  // namespace rw
