@@ -232,6 +232,32 @@ def test_loss_scale(folder):
     expect("2 steps watched" in out and "no overflow was seen" in out, "bert", out)
 
 
+def test_learning_rate(folder):
+    """--lr follows the samples of an update; a run goes on at the rate that it had."""
+    train = (*RESNET, "--steps", "4", "--lr", "0.1", "--report", "report.json")
+    for options, rate in ((("--scale-lr", "linear", "--reference-batch", "16", "--accumulate", "2"), 0.05),
+                          (("--scale-lr", "sqrt", "--reference-batch", "16"), 0.05),
+                          (("--scale-lr", "linear", "--reference-batch", "16", "--accumulate", "2",
+                            "--exact-batch-norm"), 0.05), (("--accumulate", "2"), 0.1)):
+        out, _ = run(folder, *train, *options)
+        found = json.loads((folder / "report.json").read_text())["lr"]
+        expect(abs(found - rate) < 1e-6, "the rate", options, found)
+        expect(("learning rate 0.05 (0.1 for 16 per update)" in out) == (rate != 0.1), "what is said of it", out)
+    kept = (*train, "--resume", "kept")
+    run(folder, *kept, "--scale-lr", "linear", "--reference-batch", "2")
+    _, errors = run(folder, *kept, "--steps", "6", status=1)
+    expect("is of another run" in errors, "another rate", errors)
+    out, _ = run(folder, *kept, "--steps", "6", "--lr", "0.2")  # 0.1 * 4 / 2
+    expect("going on after step 4" in out, "the same rate by other options", out)
+    shutil.rmtree(folder / "kept")
+    for command in (RESNET, ("bert", "--plan", "--text", "text.txt"), ("bert", "finetune", "--plan", "--model", "tiny"),
+                    ("asr", "--plan")):
+        _, errors = run(folder, *command, "--scale-lr", "sqrt", status=1)
+        expect("--scale-lr sqrt needs --reference-batch" in errors, "the reference", errors)
+        _, errors = run(folder, *command, "--scale-lr", "cubic", status=1)
+        expect("must be none, linear or sqrt, got 'cubic'" in errors, "the rules", errors)
+
+
 def test_photos(folder):
     """A model is trained on a folder of photographs, saved with their classes, and asked."""
     write_photos(folder / "photos")

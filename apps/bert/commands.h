@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/bert/steps.h"
+#include "apps/common/learning_rate.h"
 #include "apps/common/planning.h"
 #include "rewind/data/sentences.h"
 
@@ -42,7 +43,8 @@ struct Pretrain {
   int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, snapshot_every = 100;
   uint32_t accumulate = 2;
   int checkpoint_every = 1;
-  double lr = 2e-3, weight_decay = 0.01;
+  LearningRateOptions lr{.lr = 2e-3};
+  double weight_decay = 0.01;
   bool whole_words = false, restart = false, quiet = false;
   uint64_t seed = 1;
 
@@ -62,7 +64,8 @@ struct Finetune {
   int64_t length = 64, batch = 32, epochs = 1, steps = 0, snapshot_every = 100;
   uint32_t accumulate = 1;
   int checkpoint_every = 1;
-  double lr = 1e-3, weight_decay = 0.01;
+  LearningRateOptions lr{.lr = 1e-3};
+  double weight_decay = 0.01;
   bool restart = false, quiet = false;
   uint64_t seed = 1;
   int64_t classes = 2;  // with --plan

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "apps/bert/commands.h"
@@ -31,8 +30,7 @@ void Finetune::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--epochs", epochs, "passes over the sentences")->capture_default_str();
   app.add_option("--steps", steps, "steps instead of epochs");
-  app.add_option("--lr", lr, "highest learning rate; large models want less")
-      ->capture_default_str();
+  lr.add_to(app, "highest learning rate; large models want less");
   app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
   app.add_option("--seed", seed, "of order, dropout and the new layer")->capture_default_str();
   app.add_option("--save", save, "folder for the classifier");
@@ -147,17 +145,18 @@ LoopOptions Finetuning::loop_options() const {
                        {"batch", o_.batch},
                        {"accumulate", o_.accumulate},
                        {"steps", total_},
-                       {"lr", o_.lr},
+                       {"lr", o_.lr.rate(o_.batch, o_.accumulate)},
                        {"weight_decay", o_.weight_decay},
                        {"seed", o_.seed}}};
 }
 
 void Finetuning::introduce() const {
   if (o_.quiet) return;
-  fmt::print("classifier of {} classes ({} parameters) in {} on {}: {} {}, {} steps of {}\n",
+  fmt::print("classifier of {} classes ({} parameters) in {} on {}: {} {}, {} steps of {}{}\n",
              sentences_.classes(), steps_.model.parameter_count(), o_.device.dtype,
              default_device()->info().name, sentences_.train.size(),
-             sentences_.train_data.has_pairs() ? "pairs" : "sentences", total_, o_.batch);
+             sentences_.train_data.has_pairs() ? "pairs" : "sentences", total_, o_.batch,
+             o_.lr.str(o_.batch, o_.accumulate));
 }
 
 void Finetuning::run() {
@@ -200,7 +199,7 @@ void check_options(const Finetune& o) {
       "positive");
   check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
         o.checkpoint_every);
-  check(std::isfinite(o.lr) && o.lr >= 0, "options", "--lr must be a number >= 0, got {}", o.lr);
+  o.lr.rate(o.batch, o.accumulate);  // checks
   check(o.classes > 1, "options", "--classes must be at least 2, got {}", o.classes);
   check(o.planning.plan || !o.task.empty(), "options", "training needs sentences: --task DIR");
 }
@@ -230,7 +229,7 @@ BertRecipe Finetune::recipe(const BertConfig& config) const {
   return {.config = config,
           .length = padded_length(length),
           .classes = classes,
-          .lr = static_cast<float>(lr),
+          .lr = static_cast<float>(lr.rate(batch, accumulate)),
           .weight_decay = static_cast<float>(weight_decay),
           .numerics = numerics};
 }

@@ -43,7 +43,7 @@ void Pretrain::add_to(CLI::App& app) {
                  "layers per segment of recomputed activations; 0: keep all activations")
       ->capture_default_str();
   app.add_option("--steps", steps, "steps of training")->capture_default_str();
-  app.add_option("--lr", lr, "highest learning rate")->capture_default_str();
+  lr.add_to(app);
   app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
   app.add_flag("--whole-words", whole_words, "mask all pieces of a word or none");
   app.add_option("--seed", seed, "of weights, order and masks")->capture_default_str();
@@ -70,7 +70,7 @@ void check_options(const Pretrain& o) {
   check(o.length >= 8, "options", "--seq must be at least 8, got {}", o.length);
   check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
         o.checkpoint_every);
-  check(std::isfinite(o.lr) && o.lr >= 0, "options", "--lr must be a number >= 0, got {}", o.lr);
+  o.lr.rate(o.batch, o.accumulate);  // checks
 }
 
 // The text as sequences of tokens; every 20th is held out for the evaluation.
@@ -152,7 +152,7 @@ LoopOptions Pretraining::loop_options() const {
                        {"batch", o_.batch},
                        {"accumulate", o_.accumulate},
                        {"steps", o_.steps},
-                       {"lr", o_.lr},
+                       {"lr", o_.lr.rate(o_.batch, o_.accumulate)},
                        {"weight_decay", o_.weight_decay},
                        {"whole_words", o_.whole_words},
                        {"seed", o_.seed}}};
@@ -161,9 +161,10 @@ LoopOptions Pretraining::loop_options() const {
 void Pretraining::introduce() const {
   if (o_.quiet) return;
   fmt::print(
-      "BERT {} ({} parameters, {} tokens) in {} on {}: {} sequences of text, {} steps of {}\n",
+      "BERT {} ({} parameters, {} tokens) in {} on {}: {} sequences of text, {} steps of {}{}\n",
       o_.model, steps_.model.parameter_count(), config().vocab_size, o_.device.dtype,
-      default_device()->info().name, corpus_.train.size(), o_.steps, o_.batch);
+      default_device()->info().name, corpus_.train.size(), o_.steps, o_.batch,
+      o_.lr.str(o_.batch, o_.accumulate));
 }
 
 void Pretraining::run() {
@@ -213,7 +214,7 @@ BertRecipe Pretrain::recipe(int64_t tokens) const {
         "--seq must be at most the model's {}, got {}", config.max_position_embeddings, length);
   return {.config = config,
           .length = padded_length(length),
-          .lr = static_cast<float>(lr),
+          .lr = static_cast<float>(lr.rate(batch, accumulate)),
           .weight_decay = static_cast<float>(weight_decay),
           .masking = {.whole_words = whole_words},
           .numerics = numerics};

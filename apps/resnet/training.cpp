@@ -59,7 +59,7 @@ LoopOptions ResNetTraining::loop_options() const {
                                 {"scaler", loss_scale_text(steps_.optimizer.scaler())},
                                 {"batch", options_.batch},
                                 {"accumulate", options_.accumulate},
-                                {"lr", options_.lr},
+                                {"lr", options_.lr.rate(options_.batch, options_.accumulate)},
                                 {"weight_decay", options_.weight_decay},
                                 {"seed", options_.seed},
                                 {"steps", total_}}};
@@ -70,9 +70,10 @@ LoopOptions ResNetTraining::loop_options() const {
 
 void ResNetTraining::introduce() const {
   if (options_.quiet) return;
-  fmt::print("{} ({} parameters) in {} on {}: {} steps of {} {}\n", options_.model,
+  fmt::print("{} ({} parameters) in {} on {}: {} steps of {} {}{}\n", options_.model,
              steps_.model.parameter_count(), options_.device.dtype, default_device()->info().name,
-             total_, options_.batch, options_.data.empty() ? "drawn images" : "images");
+             total_, options_.batch, options_.data.empty() ? "drawn images" : "images",
+             options_.lr.str(options_.batch, options_.accumulate));
 }
 
 void ResNetTraining::run() {
