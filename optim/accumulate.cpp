@@ -10,10 +10,32 @@
 
 namespace rw {
 
+namespace {
+
+void check_micro_batches(uint32_t n) {
+  check(n > 0, "accumulate", "at least one micro-batch per update is needed, got 0");
+}
+
+void check_weight(float weight) {
+  check(weight >= 0 && std::isfinite(weight), "accumulate", "the weight must be >= 0, got {}",
+        weight);
+}
+
+}  // namespace
+
 Accumulate::Accumulate(Optimizer&& optimizer, uint32_t micro_batches)
     : Optimizer(std::move(optimizer)), micro_batches_(micro_batches) {
-  check(micro_batches > 0, "accumulate", "at least one micro-batch per update is needed, got 0");
+  check_micro_batches(micro_batches);
   if (micro_batches > 1) set_weight_copies(WeightCopyUse::outside_segments);
+}
+
+void Accumulate::set_micro_batches(uint32_t micro_batches) {
+  check_micro_batches(micro_batches);
+  check_between_windows("the length can change only between windows");
+  const bool shared = std::exchange(micro_batches_, micro_batches) > 1;
+  const WeightCopyUse own = shared ? WeightCopyUse::outside_segments : WeightCopyUse::never;
+  if (shared != (micro_batches > 1) && weight_copies() == own)
+    set_weight_copies(shared ? WeightCopyUse::never : WeightCopyUse::outside_segments);
 }
 
 void Accumulate::check_between_windows(const char* rule) const {
@@ -29,23 +51,65 @@ void Accumulate::begin_window() {
   total_ = 0;
 }
 
-void Accumulate::add(const Tensor& loss, float weight) {
-  check(weight >= 0 && std::isfinite(weight), "accumulate", "the weight must be >= 0, got {}",
-        weight);
-  if (weight == 0) return;  // an empty micro-batch: its mean loss may well be NaN
-  // Relative weights keep scaled gradients as small as those of the plain optimizer, and equal
-  // weights exact.
-  if (unit_ == 0) unit_ = weight;
-  total_ += weight / unit_;
-  Optimizer::backward(loss, weight / unit_);
+// What a backward pass that threw left of the sums is not theirs any more.
+void Accumulate::abandon_window() {
+  sums_.clear();
+  Optimizer::zero_grad();
+  set_gradients_scaled(false);
+  position_ = 0;
+  total_ = 0;
+  has_gradient_ = false;
+}
+
+// Relative weights keep scaled gradients as small as those of the plain optimizer, and equal
+// weights exact.
+void Accumulate::add_weight(float weight, float unit) {
+  unit_ = unit;
+  total_ += weight / unit;
+  set_gradients_scaled(true);
 }
 
 void Accumulate::backward(const Tensor& loss, float weight) {
-  check<AutogradError>(!has_gradient_, "accumulate",
-                       "backward() must run once per step(); add the losses of a micro-batch");
-  if (position_ == 0) begin_window();
-  add(loss, weight);
-  has_gradient_ = true;
+  backward({this}, loss, weight);
+}
+
+void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tensor& loss,
+                          float weight) {
+  check(!optimizers.empty(), "accumulate", "at least one optimizer is needed");
+  check_weight(weight);
+  float unit = 0;  // of the windows that have begun
+  for (const Accumulate* one : optimizers) {
+    check<AutogradError>(!one->has_gradient_, "accumulate",
+                         "backward() must run once per step(); add the losses of a micro-batch");
+    check<AutogradError>(
+        optimizers.size() == 1 ||
+            (one->scaler() == optimizers[0]->scaler() && !one->scaler().is_dynamic),
+        "accumulate", "optimizers that share a backward pass need one loss scale that is fixed");
+    check(std::count(optimizers.begin(), optimizers.end(), one) == 1, "accumulate",
+          "an optimizer must be there once");
+    const float own = one->position_ > 0 ? one->unit_ : 0;
+    check<AutogradError>(own == 0 || unit == 0 || own == unit, "accumulate",
+                         "optimizers that share a backward pass must share those before it in "
+                         "their windows, too; their first weights are {} and {}",
+                         unit, own);
+    unit = own > 0 ? own : unit;
+  }
+  if (unit == 0) unit = weight;
+  try {
+    for (Accumulate* one : optimizers) {
+      if (one->position_ == 0)
+        one->begin_window();
+      else
+        one->sums_.give_back(one->parameters().slots());
+      // An empty micro-batch counts for nothing: its mean loss may well be NaN.
+      if (weight > 0) one->add_weight(weight, unit);
+      one->has_gradient_ = true;
+    }
+    if (weight > 0) optimizers[0]->Optimizer::backward(loss, weight / unit);
+  } catch (...) {
+    for (Accumulate* one : optimizers) one->abandon_window();
+    throw;
+  }
 }
 
 bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count) {
@@ -53,10 +117,18 @@ bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward
   check(count <= micro_batches_, "accumulate", "a window has {} micro-batches, got {}",
         micro_batches_, count);
   begin_window();
-  Lockstep(count ? count : micro_batches_).run([&](uint32_t i) {
-    const MicroBatch one = forward(i);
-    add(one.loss, one.weight);
-  });
+  try {
+    Lockstep(count ? count : micro_batches_).run([&](uint32_t i) {
+      const MicroBatch one = forward(i);
+      check_weight(one.weight);
+      if (one.weight == 0) return;
+      add_weight(one.weight, unit_ > 0 ? unit_ : one.weight);
+      Optimizer::backward(one.loss, one.weight / unit_);
+    });
+  } catch (...) {
+    abandon_window();
+    throw;
+  }
   return flush();
 }
 
@@ -65,19 +137,22 @@ bool Accumulate::step() {
   has_gradient_ = false;
   ++position_;
   device().end_step_soon();  // a micro-batch repeats, as a step does
-  return position_ == micro_batches_ && flush();
+  if (position_ == micro_batches_) return flush();
+  sums_.take(parameters().slots());
+  return false;
 }
 
 bool Accumulate::flush() {
   check<AutogradError>(!has_gradient_, "accumulate",
                        "step() must end the last micro-batch before flush()");
   position_ = 0;
+  sums_.give_back(parameters().slots());
   if (total_ == 0) return false;
   return update(static_cast<float>(std::exchange(total_, 0)));
 }
 
 void Accumulate::zero_grad() {
-  if (position_ == 0 && !has_gradient_) Optimizer::zero_grad();
+  if (!has_gradient_) Optimizer::zero_grad();
 }
 
 void Accumulate::restart_scaler() {
@@ -85,8 +160,9 @@ void Accumulate::restart_scaler() {
   if (is_inside) {
     const NoGrad guard;
     const float factor = scaler().initial / loss_scale();
-    for (const FlatParameters::Slot& slot : parameters().slots())
-      if (Tensor gradient = slot.parameter.grad()) gradient.copy_(affine(gradient, factor, 0));
+    const GradientWindow::Slots& slots = parameters().slots();
+    for (size_t i = 0; i < slots.size(); ++i)
+      if (Tensor sum = sums_.sum(slots, i)) sum.copy_(affine(sum, factor, 0));
   }
   set_gradients_scaled(false);
   set_scaler(scaler());
@@ -112,9 +188,10 @@ Optimizer::NamedState Accumulate::state() const {
   Tensor window = empty({4}, DType::i32, device().shared_from_this());
   window.copy_from(std::span<const int32_t>(numbers));
   all.emplace_back(window_name, window);
-  for (const FlatParameters::Slot& slot : parameters().slots())
-    if (const Tensor gradient = slot.parameter.grad())
-      all.emplace_back(gradient_prefix + slot.name, gradient.detach());
+  const GradientWindow::Slots& slots = parameters().slots();
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (const Tensor sum = sums_.sum(slots, i))
+      all.emplace_back(gradient_prefix + slots[i].name, sum.detach());
   return all;
 }
 
@@ -153,6 +230,7 @@ void Accumulate::state_filled() {
       "the saved state is {} micro-batches into a window: windows must have more, got {}", position,
       micro_batches_);
   position_ = position;
+  sums_.take(parameters().slots());
   if (total_ > 0) set_gradients_scaled(true);
 }
 

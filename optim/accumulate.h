@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "rewind/optim/gradient_window.h"
 #include "rewind/optim/optimizer.h"
 
 namespace rw {
@@ -20,7 +21,9 @@ struct MicroBatch {
 // mean of the 100 gradients: none is dropped, sums are f32, and bias correction, schedule, weight
 // decay and clipping tick once per update. The loop stays that of the plain optimizer; with n = 1
 // the results are the same to the bit. An overflow in any micro-batch voids its window. With n > 1
-// the micro-batches of a window share 16-bit copies of the weights (set_weight_copies).
+// the micro-batches of a window share 16-bit copies of the weights (set_weight_copies). What other
+// backward passes bring to the parameters, those of other optimizers above all, counts for nothing
+// between micro-batches; between backward() and step() gradients are the caller's, as in PyTorch.
 class Accumulate : public Optimizer {
  public:
   Accumulate(Optimizer&& optimizer, uint32_t micro_batches);
@@ -28,8 +31,15 @@ class Accumulate : public Optimizer {
   Accumulate(InBackward&&, uint32_t) = delete;  // no gradient is left there to be added
 
   // The gradient of one micro-batch, once per step(). `weight` >= 0 is the number of samples or
-  // tokens that the loss is the mean of; only the ratios within a window matter.
+  // tokens that the loss is the mean of; only the ratios within a window matter. One that throws
+  // takes its window with it: the next one begins another.
   void backward(const Tensor& loss, float weight = 1) override;
+  // The same for several optimizers, each with other parameters of one model: one backward pass is
+  // a micro-batch of them all, each has a step() of its own, and their windows may differ in
+  // length. They have one fixed loss scale (LossScaler::none() or fixed()): AutogradError
+  // otherwise, and for optimizers that had other micro-batches in their windows, of other weights.
+  static void backward(const std::vector<Accumulate*>& optimizers, const Tensor& loss,
+                       float weight = 1);
   // Ends a micro-batch; at the n-th queues the update and returns true.
   bool step() override;
   // A whole window whose micro-batches run side by side (core/ops/lockstep.h): BatchNorm normalises
@@ -42,9 +52,14 @@ class Accumulate : public Optimizer {
   // Queues an update from the micro-batches since the last one, with their weights' sum as divisor.
   // False if there were none. For the end of an epoch.
   bool flush();
-  // Between windows the gradients give their memory back; inside one nothing happens. A window that
+  // The gradients give their memory back, but for those of a window that is not full. A window that
   // finds some left starts from zero all the same.
   void zero_grad() override;
+
+  // Another length of the windows, from the next one on: AutogradError inside of one. As in a new
+  // Accumulate, the weights' 16-bit copies come and go with n > 1, unless set_weight_copies() has
+  // chosen others.
+  void set_micro_batches(uint32_t micro_batches);
 
   // Starts the scaler afresh, as set_scaler(scaler()) does between windows; inside one its
   // gradients are scaled anew: for a loaded state that was of another scaler. Waits.
@@ -63,14 +78,16 @@ class Accumulate : public Optimizer {
  private:
   void check_between_windows(const char* rule) const;
   void begin_window();
-  void add(const Tensor& loss, float weight);
+  void add_weight(float weight, float unit);
+  void abandon_window();
 
   uint32_t micro_batches_;
   uint32_t position_ = 0;
   bool has_gradient_ = false;  // of this micro-batch
   float unit_ = 0;    // first positive weight of the window; the others count relative to it
   double total_ = 0;  // sum of the window's relative weights
-  Tensor window_;     // position, unit and total of a window that is being loaded
+  GradientWindow sums_;
+  Tensor window_;  // position, unit and total of a window that is being loaded
 };
 
 }  // namespace rw

@@ -59,6 +59,7 @@ class Optimizer {
   // in Accumulate, where nothing of it adds to the peak. The bits are the same. Copies hold 2 bytes
   // per element that is used in 16 bits, all the time; casts die as backward goes on.
   void set_weight_copies(WeightCopyUse use) { parameters_.set_weight_copies(use); }
+  WeightCopyUse weight_copies() const { return parameters_.weight_copies(); }  // what was set
 
   // These wait for the device.
   uint64_t updates() const;  // done

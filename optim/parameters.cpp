@@ -216,6 +216,7 @@ void FlatParameters::publish() {
 }
 
 void FlatParameters::set_weight_copies(WeightCopyUse use) {
+  weight_copies_ = use;
   for (const Slab& slab : slabs_)
     if (!slab.low)
       slab.parameters.impl().storage->set_copies(

@@ -109,6 +109,7 @@ class FlatParameters {
   // After one: 16-bit parameters and the 16-bit copies of f32 ones are made, a dispatch per slab.
   void publish();
   void set_weight_copies(WeightCopyUse use);  // what there is of copies goes
+  WeightCopyUse weight_copies() const { return weight_copies_; }
 
   void drop_gradients();  // every grad() is undefined again
   // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that
@@ -136,6 +137,7 @@ class FlatParameters {
   std::vector<Slab> slabs_;
   std::vector<Slot> slots_;
   std::vector<Run> runs_;
+  WeightCopyUse weight_copies_ = WeightCopyUse::never;
 };
 
 }  // namespace rw
