@@ -7,6 +7,9 @@
 
 #include "rewind/core/ops/lockstep.h"
 #include "rewind/core/ops/ops.h"
+#include "rewind/core/tensor/launch.h"
+#include "rewind/optim/gradient_table.h"
+#include "rewind/optim/update_rule.h"
 
 namespace rw {
 
@@ -44,11 +47,37 @@ void Accumulate::check_between_windows(const char* rule) const {
                        micro_batches_);
 }
 
-void Accumulate::begin_window() {
+void Accumulate::set_overflow(Overflow what) {
+  check_between_windows("what an overflow voids can change only between windows");
+  overflow_ = what;
+}
+
+void Accumulate::begin_window(bool is_judged) {
+  sums_.clear();
   Optimizer::zero_grad();
   if (micro_batches_ > 1) place_gradients();
   unit_ = 0;
   total_ = 0;
+  share_ = 0;
+  is_judged_ = is_judged;
+  if (!is_judged) return;
+  sums_.take(parameters().slots());
+  static_assert(STATE_WINDOW_VOIDED == STATE_WINDOW_WEIGHT + 1);
+  fill_(make_view(control(), {2}, {1}, STATE_WINDOW_WEIGHT), 0);
+}
+
+// On the device: its gradients and its weight count, or neither does.
+void Accumulate::judge_micro_batch() {
+  const OpScope scope("accumulate");
+  const PhaseScope phase(Phase::update);
+  const float share = std::exchange(share_, 0);
+  if (share > 0) {
+    if (!gradients().locate()) gradients().clear_stats();
+    prepare(PREPARE_MICRO_BATCH, share, gradients().stats());
+    const auto& runs = parameters().runs();
+    for (size_t i = 0; i < runs.size(); ++i) sums_.fold(parameters().slots(), runs[i], target(i));
+  }
+  Optimizer::zero_grad();
 }
 
 // What a backward pass that threw left of the sums is not theirs any more.
@@ -65,7 +94,8 @@ void Accumulate::abandon_window() {
 // weights exact.
 void Accumulate::add_weight(float weight, float unit) {
   unit_ = unit;
-  total_ += weight / unit;
+  share_ = weight / unit;
+  total_ += share_;
   set_gradients_scaled(true);
 }
 
@@ -98,7 +128,9 @@ void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tens
   try {
     for (Accumulate* one : optimizers) {
       if (one->position_ == 0)
-        one->begin_window();
+        one->begin_window(one->judges());
+      else if (one->is_judged_)
+        one->Optimizer::zero_grad();
       else
         one->sums_.give_back(one->parameters().slots());
       // An empty micro-batch counts for nothing: its mean loss may well be NaN.
@@ -116,7 +148,7 @@ bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward
   check_between_windows("run_together() must begin a window");
   check(count <= micro_batches_, "accumulate", "a window has {} micro-batches, got {}",
         micro_batches_, count);
-  begin_window();
+  begin_window(false);
   try {
     Lockstep(count ? count : micro_batches_).run([&](uint32_t i) {
       const MicroBatch one = forward(i);
@@ -136,9 +168,10 @@ bool Accumulate::step() {
   check<AutogradError>(has_gradient_, "accumulate", "step() needs a backward(loss) before it");
   has_gradient_ = false;
   ++position_;
+  if (is_judged_) judge_micro_batch();
   device().end_step_soon();  // a micro-batch repeats, as a step does
   if (position_ == micro_batches_) return flush();
-  sums_.take(parameters().slots());
+  if (!is_judged_) sums_.take(parameters().slots());
   return false;
 }
 
@@ -148,7 +181,8 @@ bool Accumulate::flush() {
   position_ = 0;
   sums_.give_back(parameters().slots());
   if (total_ == 0) return false;
-  return update(static_cast<float>(std::exchange(total_, 0)));
+  const auto total = static_cast<float>(std::exchange(total_, 0));
+  return update(total, is_judged_ ? PREPARE_WINDOW : PREPARE_ALL);
 }
 
 void Accumulate::zero_grad() {
@@ -172,6 +206,7 @@ void Accumulate::restart_scaler() {
 namespace {
 
 constexpr const char* window_name = "accumulate.window";
+constexpr const char* judged_name = "accumulate.judged_window";
 const std::string gradient_prefix = "accumulate.gradient.";
 
 }  // namespace
@@ -187,7 +222,7 @@ Optimizer::NamedState Accumulate::state() const {
                              total[0], total[1]};
   Tensor window = empty({4}, DType::i32, device().shared_from_this());
   window.copy_from(std::span<const int32_t>(numbers));
-  all.emplace_back(window_name, window);
+  all.emplace_back(is_judged_ ? judged_name : window_name, window);
   const GradientWindow::Slots& slots = parameters().slots();
   for (size_t i = 0; i < slots.size(); ++i)
     if (const Tensor sum = sums_.sum(slots, i))
@@ -201,19 +236,19 @@ Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& 
   const auto has = [&](const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  if (!has(window_name)) return all;
-  begin_window();
+  const bool judged = has(judged_name);
+  if (!judged && !has(window_name)) return all;
+  check<FileError>(judged == judges(), "accumulate",
+                   "the saved state is inside a window whose overflows void {}: set_overflow()",
+                   judged ? "a micro-batch" : "all of it");
+  begin_window(judged);
+  const GradientWindow::Slots& slots = parameters().slots();
+  if (!judged) sums_.take(slots);
   window_ = empty({4}, DType::i32, device().shared_from_this());
-  all.emplace_back(window_name, window_);
-  for (const FlatParameters::Slot& slot : parameters().slots()) {
-    if (!has(gradient_prefix + slot.name)) continue;
-    TensorImpl& impl = slot.parameter.impl();
-    const PurposeScope purpose(Purpose::gradient);
-    impl.grad = impl.grad_place
-                    ? impl.grad_place
-                    : empty(slot.parameter.shape(), DType::f32, device().shared_from_this());
-    all.emplace_back(gradient_prefix + slot.name, impl.grad);
-  }
+  all.emplace_back(judged ? judged_name : window_name, window_);
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (const std::string name = gradient_prefix + slots[i].name; has(name))
+      all.emplace_back(name, sums_.begin_sum(slots, i));
   return all;
 }
 
@@ -230,7 +265,6 @@ void Accumulate::state_filled() {
       "the saved state is {} micro-batches into a window: windows must have more, got {}", position,
       micro_batches_);
   position_ = position;
-  sums_.take(parameters().slots());
   if (total_ > 0) set_gradients_scaled(true);
 }
 

@@ -20,7 +20,8 @@ struct MicroBatch {
 // Accumulate(Adam(parameters), 100) is Adam that updates at every 100th step(), with the weighted
 // mean of the 100 gradients: none is dropped, sums are f32, and bias correction, schedule, weight
 // decay and clipping tick once per update. The loop stays that of the plain optimizer; with n = 1
-// the results are the same to the bit. An overflow in any micro-batch voids its window. With n > 1
+// the results are the same to the bit. An overflow in any micro-batch voids its window, or by
+// set_overflow() only itself. With n > 1
 // the micro-batches of a window share 16-bit copies of the weights (set_weight_copies). What other
 // backward passes bring to the parameters, those of other optimizers above all, counts for nothing
 // between micro-batches; between backward() and step() gradients are the caller's, as in PyTorch.
@@ -61,6 +62,20 @@ class Accumulate : public Optimizer {
   // chosen others.
   void set_micro_batches(uint32_t micro_batches);
 
+  // What a gradient that is not finite takes with it.
+  enum class Overflow : uint8_t {
+    voids_window,       // all of the window's micro-batches: the update is skipped
+    voids_micro_batch,  // that one: the update is the mean of the others, by their weights
+  };
+  // From the next window on; AutogradError inside of one. With voids_micro_batch the gradients of a
+  // micro-batch are held beside the window's until step() has judged them, on the device: 4 bytes
+  // more per parameter at the end of backward. A voided micro-batch is an overflow for the loss
+  // scale, which changes at the end of the window as ever; a window of nothing else is a skipped
+  // update. A parameter that only voided ones reached has a gradient of zero. Windows of one
+  // micro-batch and those of run_together() are voided as a whole.
+  void set_overflow(Overflow what);
+  Overflow overflow() const { return overflow_; }  // voids_window at first
+
   // Starts the scaler afresh, as set_scaler(scaler()) does between windows; inside one its
   // gradients are scaled anew: for a loaded state that was of another scaler. Waits.
   void restart_scaler();
@@ -77,13 +92,18 @@ class Accumulate : public Optimizer {
 
  private:
   void check_between_windows(const char* rule) const;
-  void begin_window();
+  bool judges() const { return overflow_ == Overflow::voids_micro_batch && micro_batches_ > 1; }
+  void begin_window(bool is_judged);
+  void judge_micro_batch();
   void add_weight(float weight, float unit);
   void abandon_window();
 
   uint32_t micro_batches_;
   uint32_t position_ = 0;
+  Overflow overflow_ = Overflow::voids_window;
   bool has_gradient_ = false;  // of this micro-batch
+  bool is_judged_ = false;     // the window: its micro-batches one by one
+  float share_ = 0;            // of this micro-batch, its relative weight
   float unit_ = 0;    // first positive weight of the window; the others count relative to it
   double total_ = 0;  // sum of the window's relative weights
   GradientWindow sums_;

@@ -95,8 +95,9 @@ class Optimizer {
  protected:
   Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule);
   Optimizer(Optimizer&&) noexcept;
-  // An update with the gradients divided by `weight`; false if there are none.
-  bool update(float weight);
+  // An update with the gradients divided by `weight`; false if there are none. `part`: PREPARE_ALL,
+  // or PREPARE_WINDOW, where the control buffer knows the weight.
+  bool update(float weight, uint32_t part = 0);
 
   // update() in parts, for optimizers that take gradients while backward makes them: what must hold
   // before it; what its observers are told before it; the control buffer's part (PREPARE_*), from
