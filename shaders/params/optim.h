@@ -69,8 +69,8 @@ struct GradStatsParams {
 // set without clipping. After it comes PREPARE_JUDGE: PREPARE_END without a change of UPDATES.
 #define PREPARE_PART 4
 #define PREPARE_JUDGE 5
-// Of a micro-batch of a window that is judged alone: an overflow sets FOUND_INF and counts as voided,
-// else `weight` goes into WINDOW_WEIGHT. After them comes PREPARE_WINDOW: PREPARE_ALL with
+// Of a micro-batch of a window that is judged alone: an overflow sets FOUND_INF and counts as
+// voided, else `weight` goes into WINDOW_WEIGHT. After them comes PREPARE_WINDOW: PREPARE_ALL with
 // WINDOW_WEIGHT for `weight`, where a voided micro-batch is an overflow for the loss scale, and no
 // weight at all skips the update.
 #define PREPARE_MICRO_BATCH 6
@@ -175,8 +175,8 @@ struct AdamaParams {
   float lr, beta1, beta2, eps, weight_decay;
 };
 
-// window_fold: sum += grad for the rows of a table, unless state[FOUND_INF] != 0: the micro-batch is
-// voided. Threads as sgd.
+// window_fold: sum += grad for the rows of a table, unless state[FOUND_INF] != 0: the micro-batch
+// is voided. Threads as sgd.
 struct WindowFoldParams {
   uint offset[4];  // sum, grad, table, state
   uint first, rows, shift;
