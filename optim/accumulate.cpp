@@ -32,6 +32,10 @@ Accumulate::Accumulate(Optimizer&& optimizer, uint32_t micro_batches)
   if (micro_batches > 1) set_weight_copies(WeightCopyUse::outside_segments);
 }
 
+Accumulate::~Accumulate() {
+  for (HookHandle& hook : hooks_) hook.remove();
+}
+
 void Accumulate::set_micro_batches(uint32_t micro_batches) {
   check_micro_batches(micro_batches);
   check_between_windows("the length can change only between windows");
@@ -49,21 +53,59 @@ void Accumulate::check_between_windows(const char* rule) const {
 
 void Accumulate::set_overflow(Overflow what) {
   check_between_windows("what an overflow voids can change only between windows");
+  check(what == Overflow::voids_window || buffer_ == DType::f32, "accumulate",
+        "an overflow cannot void a micro-batch whose gradients are in a buffer of {} already",
+        name(buffer_));
   overflow_ = what;
 }
 
-void Accumulate::begin_window(bool is_judged) {
-  sums_.clear();
+void Accumulate::set_buffer(DType dtype, bool compensated) {
+  check<DTypeError>(is_float(dtype), "accumulate", "the buffer must be a float, got {}",
+                    name(dtype));
+  check_between_windows("the buffer can change only between windows");
+  check(dtype != DType::f32 || !compensated, "accumulate",
+        "a buffer that is compensated must be of 16 bits, got f32");
+  check(dtype == DType::f32 || overflow_ == Overflow::voids_window, "accumulate",
+        "in a buffer of {} an overflow cannot void a micro-batch alone", name(dtype));
+  for (HookHandle& hook : hooks_) hook.remove();
+  hooks_.clear();
+  buffer_ = dtype;
+  is_compensated_ = compensated;
+  if (dtype == DType::f32) return;
+  const GradientWindow::Slots& slots = parameters().slots();
+  for (size_t i = 0; i < slots.size(); ++i)
+    hooks_.push_back(slots[i].parameter.register_post_accumulate_grad_hook(
+        [sums = sums_.get(), i](const Tensor& parameter) { sums->collect(parameter, i); }));
+}
+
+Accumulate::Sums Accumulate::usual_sums() const {
+  if (micro_batches_ == 1) return Sums::in_place;
+  if (buffer_ != DType::f32) return Sums::narrow;
+  return overflow_ == Overflow::voids_micro_batch ? Sums::judged : Sums::in_place;
+}
+
+void Accumulate::set_collecting(bool collects) {
+  sums_->set_collecting(collects && kind_ == Sums::narrow);
+}
+
+void Accumulate::begin_window(Sums kind) {
+  sums_->clear();
   Optimizer::zero_grad();
-  if (micro_batches_ > 1) place_gradients();
   unit_ = 0;
   total_ = 0;
   share_ = 0;
-  is_judged_ = is_judged;
-  if (!is_judged) return;
-  sums_.take(parameters().slots());
+  kind_ = kind;
+  if (micro_batches_ == 1) return;
+  place_gradients(kind == Sums::narrow ? buffer_ : DType::f32);
+  if (kind == Sums::in_place) return;
+  const GradientWindow::Slots& slots = parameters().slots();
+  sums_->take(slots);
+  if (kind == Sums::narrow && is_compensated_) {
+    place_gradients(buffer_);
+    sums_->take_rests(slots);
+  }
   static_assert(STATE_WINDOW_VOIDED == STATE_WINDOW_WEIGHT + 1);
-  fill_(make_view(control(), {2}, {1}, STATE_WINDOW_WEIGHT), 0);
+  if (kind == Sums::judged) fill_(make_view(control(), {2}, {1}, STATE_WINDOW_WEIGHT), 0);
 }
 
 // On the device: its gradients and its weight count, or neither does.
@@ -75,14 +117,14 @@ void Accumulate::judge_micro_batch() {
     if (!gradients().locate()) gradients().clear_stats();
     prepare(PREPARE_MICRO_BATCH, share, gradients().stats());
     const auto& runs = parameters().runs();
-    for (size_t i = 0; i < runs.size(); ++i) sums_.fold(parameters().slots(), runs[i], target(i));
+    for (size_t i = 0; i < runs.size(); ++i) sums_->fold(parameters().slots(), runs[i], target(i));
   }
   Optimizer::zero_grad();
 }
 
 // What a backward pass that threw left of the sums is not theirs any more.
 void Accumulate::abandon_window() {
-  sums_.clear();
+  sums_->clear();
   Optimizer::zero_grad();
   set_gradients_scaled(false);
   position_ = 0;
@@ -128,16 +170,18 @@ void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tens
   try {
     for (Accumulate* one : optimizers) {
       if (one->position_ == 0)
-        one->begin_window(one->judges());
-      else if (one->is_judged_)
-        one->Optimizer::zero_grad();
+        one->begin_window(one->usual_sums());
+      else if (one->kind_ == Sums::in_place)
+        one->sums_->give_back(one->parameters().slots());
       else
-        one->sums_.give_back(one->parameters().slots());
+        one->Optimizer::zero_grad();
       // An empty micro-batch counts for nothing: its mean loss may well be NaN.
       if (weight > 0) one->add_weight(weight, unit);
       one->has_gradient_ = true;
+      one->set_collecting(true);
     }
     if (weight > 0) optimizers[0]->Optimizer::backward(loss, weight / unit);
+    for (Accumulate* one : optimizers) one->set_collecting(false);
   } catch (...) {
     for (Accumulate* one : optimizers) one->abandon_window();
     throw;
@@ -148,7 +192,8 @@ bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward
   check_between_windows("run_together() must begin a window");
   check(count <= micro_batches_, "accumulate", "a window has {} micro-batches, got {}",
         micro_batches_, count);
-  begin_window(false);
+  begin_window(usual_sums() == Sums::narrow ? Sums::narrow : Sums::in_place);
+  set_collecting(true);
   try {
     Lockstep(count ? count : micro_batches_).run([&](uint32_t i) {
       const MicroBatch one = forward(i);
@@ -161,6 +206,7 @@ bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward
     abandon_window();
     throw;
   }
+  set_collecting(false);
   return flush();
 }
 
@@ -168,10 +214,10 @@ bool Accumulate::step() {
   check<AutogradError>(has_gradient_, "accumulate", "step() needs a backward(loss) before it");
   has_gradient_ = false;
   ++position_;
-  if (is_judged_) judge_micro_batch();
+  if (kind_ == Sums::judged) judge_micro_batch();
   device().end_step_soon();  // a micro-batch repeats, as a step does
   if (position_ == micro_batches_) return flush();
-  if (!is_judged_) sums_.take(parameters().slots());
+  if (kind_ == Sums::in_place) sums_->take(parameters().slots());
   return false;
 }
 
@@ -179,10 +225,15 @@ bool Accumulate::flush() {
   check<AutogradError>(!has_gradient_, "accumulate",
                        "step() must end the last micro-batch before flush()");
   position_ = 0;
-  sums_.give_back(parameters().slots());
-  if (total_ == 0) return false;
   const auto total = static_cast<float>(std::exchange(total_, 0));
-  return update(total, is_judged_ ? PREPARE_WINDOW : PREPARE_ALL);
+  if (total > 0 && kind_ == Sums::narrow) {
+    Optimizer::zero_grad();
+    place_gradients();
+    sums_->widen(parameters().slots());
+  }
+  sums_->give_back(parameters().slots());
+  if (total == 0) return false;
+  return update(total, kind_ == Sums::judged ? PREPARE_WINDOW : PREPARE_ALL);
 }
 
 void Accumulate::zero_grad() {
@@ -196,7 +247,8 @@ void Accumulate::restart_scaler() {
     const float factor = scaler().initial / loss_scale();
     const GradientWindow::Slots& slots = parameters().slots();
     for (size_t i = 0; i < slots.size(); ++i)
-      if (Tensor sum = sums_.sum(slots, i)) sum.copy_(affine(sum, factor, 0));
+      for (Tensor part : {sums_->sum(slots, i), sums_->rest(i)})
+        if (part) part.copy_(affine(part, factor, 0));
   }
   set_gradients_scaled(false);
   set_scaler(scaler());
@@ -205,11 +257,18 @@ void Accumulate::restart_scaler() {
 
 namespace {
 
-constexpr const char* window_name = "accumulate.window";
-constexpr const char* judged_name = "accumulate.judged_window";
-const std::string gradient_prefix = "accumulate.gradient.";
+const std::string gradient_prefix = "accumulate.gradient.", rest_prefix = "accumulate.rest.";
 
 }  // namespace
+
+// Of the saved window: it says how the sums in it came about.
+const char* Accumulate::window_name(Sums kind) const {
+  if (kind == Sums::judged) return "accumulate.judged_window";
+  if (kind == Sums::in_place) return "accumulate.window";
+  if (buffer_ == DType::f16)
+    return is_compensated_ ? "accumulate.compensated_f16_window" : "accumulate.f16_window";
+  return is_compensated_ ? "accumulate.compensated_bf16_window" : "accumulate.bf16_window";
+}
 
 Optimizer::NamedState Accumulate::state() const {
   check<AutogradError>(
@@ -222,11 +281,14 @@ Optimizer::NamedState Accumulate::state() const {
                              total[0], total[1]};
   Tensor window = empty({4}, DType::i32, device().shared_from_this());
   window.copy_from(std::span<const int32_t>(numbers));
-  all.emplace_back(is_judged_ ? judged_name : window_name, window);
+  all.emplace_back(window_name(kind_), window);
   const GradientWindow::Slots& slots = parameters().slots();
-  for (size_t i = 0; i < slots.size(); ++i)
-    if (const Tensor sum = sums_.sum(slots, i))
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (const Tensor sum = sums_->sum(slots, i))
       all.emplace_back(gradient_prefix + slots[i].name, sum.detach());
+    if (const Tensor rest = sums_->rest(i))
+      all.emplace_back(rest_prefix + slots[i].name, rest.detach());
+  }
   return all;
 }
 
@@ -236,19 +298,26 @@ Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& 
   const auto has = [&](const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  const bool judged = has(judged_name);
-  if (!judged && !has(window_name)) return all;
-  check<FileError>(judged == judges(), "accumulate",
-                   "the saved state is inside a window whose overflows void {}: set_overflow()",
-                   judged ? "a micro-batch" : "all of it");
-  begin_window(judged);
+  const auto saved = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+    return name.starts_with("accumulate.") && name.ends_with("window");
+  });
+  if (saved == names.end()) return all;
+  const Sums kind = usual_sums();
+  check<FileError>(
+      *saved == window_name(kind), "accumulate",
+      "the saved state has '{}', one of these options has '{}': see set_overflow() and "
+      "set_buffer()",
+      *saved, window_name(kind));
+  begin_window(kind);
   const GradientWindow::Slots& slots = parameters().slots();
-  if (!judged) sums_.take(slots);
+  if (kind == Sums::in_place) sums_->take(slots);
   window_ = empty({4}, DType::i32, device().shared_from_this());
-  all.emplace_back(judged ? judged_name : window_name, window_);
-  for (size_t i = 0; i < slots.size(); ++i)
+  all.emplace_back(*saved, window_);
+  for (size_t i = 0; i < slots.size(); ++i) {
     if (const std::string name = gradient_prefix + slots[i].name; has(name))
-      all.emplace_back(name, sums_.begin_sum(slots, i));
+      all.emplace_back(name, sums_->begin_sum(slots, i));
+    if (const Tensor rest = sums_->rest(i)) all.emplace_back(rest_prefix + slots[i].name, rest);
+  }
   return all;
 }
 
@@ -258,10 +327,11 @@ void Accumulate::state_filled() {
   unit_ = std::bit_cast<float>(numbers[1]);
   total_ = std::bit_cast<double>(std::array{numbers[2], numbers[3]});
   const auto position = static_cast<uint32_t>(numbers[0]);
+  const bool fits = position > 0 && position < micro_batches_ && unit_ >= 0 &&
+                    std::isfinite(unit_) && total_ >= 0 && std::isfinite(total_);
+  if (!fits) abandon_window();
   check<FileError>(
-      position > 0 && position < micro_batches_ && unit_ >= 0 && std::isfinite(unit_) &&
-          total_ >= 0 && std::isfinite(total_),
-      "accumulate",
+      fits, "accumulate",
       "the saved state is {} micro-batches into a window: windows must have more, got {}", position,
       micro_batches_);
   position_ = position;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "rewind/optim/gradient_window.h"
 #include "rewind/optim/optimizer.h"
@@ -30,6 +31,8 @@ class Accumulate : public Optimizer {
   Accumulate(Optimizer&& optimizer, uint32_t micro_batches);
   Accumulate(Accumulate&&, uint32_t) = delete;
   Accumulate(InBackward&&, uint32_t) = delete;  // no gradient is left there to be added
+  ~Accumulate() override;
+  Accumulate(Accumulate&&) = default;
 
   // The gradient of one micro-batch, once per step(). `weight` >= 0 is the number of samples or
   // tokens that the loss is the mean of; only the ratios within a window matter. One that throws
@@ -76,6 +79,19 @@ class Accumulate : public Optimizer {
   void set_overflow(Overflow what);
   Overflow overflow() const { return overflow_; }  // voids_window at first
 
+  // How the sums are kept, from the next window on; AutogradError inside of one.
+  // - f32, as at first: 4 bytes per parameter, added to by backward itself.
+  // - f16 or bf16: 2 bytes. Each gradient is added when backward has completed it, and dropped, so
+  //   of f32 gradients there is the largest one only; grad() is undefined after backward(). The
+  //   update reads f32: while it runs, with no activations there, 4 bytes more. What sums lose by
+  //   rounding grows with n (docs/accumulation.md).
+  // - compensated (Kahan 1965): 4 bytes again, as what rounding leaves out is kept beside the sums,
+  //   and next to no loss.
+  // Windows of one micro-batch are those of the plain optimizer all the same. DTypeError for what
+  // is no float, ValueError for f32 that is compensated, and with overflows that void a
+  // micro-batch.
+  void set_buffer(DType dtype, bool compensated = false);
+
   // Starts the scaler afresh, as set_scaler(scaler()) does between windows; inside one its
   // gradients are scaled anew: for a loaded state that was of another scaler. Waits.
   void restart_scaler();
@@ -92,8 +108,16 @@ class Accumulate : public Optimizer {
 
  private:
   void check_between_windows(const char* rule) const;
-  bool judges() const { return overflow_ == Overflow::voids_micro_batch && micro_batches_ > 1; }
-  void begin_window(bool is_judged);
+  // What becomes of the gradients of a micro-batch.
+  enum class Sums : uint8_t {
+    in_place,  // backward adds to the sums
+    judged,    // they are added when all are finite
+    narrow     // they are added to 16 bits one by one
+  };
+  Sums usual_sums() const;  // of the windows to come, but for those of run_together()
+  const char* window_name(Sums kind) const;
+  void begin_window(Sums kind);
+  void set_collecting(bool collects);
   void judge_micro_batch();
   void add_weight(float weight, float unit);
   void abandon_window();
@@ -101,13 +125,16 @@ class Accumulate : public Optimizer {
   uint32_t micro_batches_;
   uint32_t position_ = 0;
   Overflow overflow_ = Overflow::voids_window;
-  bool has_gradient_ = false;  // of this micro-batch
-  bool is_judged_ = false;     // the window: its micro-batches one by one
-  float share_ = 0;            // of this micro-batch, its relative weight
+  bool has_gradient_ = false;   // of this micro-batch
+  Sums kind_ = Sums::in_place;  // of this window
+  DType buffer_ = DType::f32;
+  bool is_compensated_ = false;
+  float share_ = 0;   // of this micro-batch, its relative weight
   float unit_ = 0;    // first positive weight of the window; the others count relative to it
   double total_ = 0;  // sum of the window's relative weights
-  GradientWindow sums_;
-  Tensor window_;  // position, unit and total of a window that is being loaded
+  std::unique_ptr<GradientWindow> sums_ = std::make_unique<GradientWindow>();
+  std::vector<HookHandle> hooks_;  // with a buffer of 16 bits: one per parameter
+  Tensor window_;                  // position, unit and total of a window that is being loaded
 };
 
 }  // namespace rw

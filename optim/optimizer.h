@@ -118,7 +118,8 @@ class Optimizer {
   float max_norm() const { return max_norm_; }
   GradientTable& gradients() { return *gradients_; }
 
-  void place_gradients() { parameters_.place_gradients(); }  // for gradients that outlive a step
+  // For gradients that outlive a step.
+  void place_gradients(DType dtype = DType::f32) { parameters_.place_gradients(dtype); }
   // Where gradients came from a file, or were scaled anew.
   void set_gradients_scaled(bool scaled) { has_scaled_ = scaled; }
 

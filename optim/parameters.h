@@ -113,8 +113,9 @@ class FlatParameters {
 
   void drop_gradients();  // every grad() is undefined again
   // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that
-  // outlive a step. drop_gradients() gives them back.
-  void place_gradients();
+  // outlive a step. drop_gradients() gives them back. Backward adds to f32 only: places of another
+  // dtype are for the caller to take away.
+  void place_gradients(DType dtype = DType::f32);
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const Range& range);

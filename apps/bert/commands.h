@@ -38,6 +38,7 @@ struct Pretrain {
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;
+  AverageOptions average;
   std::vector<std::string> text;
   std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
   int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, snapshot_every = 100;
@@ -60,6 +61,7 @@ struct Finetune {
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;
+  AverageOptions average;
   std::string task, model = default_model_folder(), save, resume, report;
   int64_t length = 64, batch = 32, epochs = 1, steps = 0, snapshot_every = 100;
   uint32_t accumulate = 1;

@@ -1,6 +1,7 @@
 // The steps of the BERT program: masked tokens, and sentences.
 #pragma once
 
+#include "apps/common/average.h"
 #include "apps/common/meter.h"
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
@@ -17,6 +18,7 @@ struct BertRecipe {
   float lr = 1e-3f, weight_decay = 0.01f;
   MaskingOptions masking = {};
   NumericsOptions numerics = {};
+  AverageOptions average = {};
 
   // Most masked tokens of a sequence. Steps predict as many in every sequence, those that are not
   // there being ignored, so that all full batches need the same memory.
@@ -34,8 +36,7 @@ class PretrainSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override {
-    model.eval();
-    evaluate(batch_of(shape));
+    dry_evaluate_both(model, average.get(), [&] { evaluate(batch_of(shape)); });
   }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
@@ -43,6 +44,7 @@ class PretrainSteps : public ModelSteps {
   BertForPreTraining model;
   Accumulate optimizer;
   NumericsWatch numerics;
+  std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
 
  private:
@@ -63,8 +65,7 @@ class FinetuneSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override {
-    model.eval();
-    evaluate(batch_of(shape));
+    dry_evaluate_both(model, average.get(), [&] { evaluate(batch_of(shape)); });
   }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
@@ -72,6 +73,7 @@ class FinetuneSteps : public ModelSteps {
   BertForSequenceClassification model;
   Accumulate optimizer;
   NumericsWatch numerics;
+  std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
 
  private:

@@ -62,12 +62,16 @@ void ResNetOptions::add_to(CLI::App& app) {
   device.add_to(app);
   planning.add_to(app);
   numerics.add_to(app);
+  average.add_to(app);
   app.add_option("--classes", classes, "with --plan: classes of the images (default: as in --data)")
       ->needs("--plan");
 }
 
 void ResNetOptions::check_numbers() const {
   numerics.scaler(device.parsed_dtype());
+  average.check_numbers();
+  check(!eval || average.decay == 0, "options",
+        "--ema follows training: there is none with --eval");
   check(batch >= 0, "options", "--batch must be positive, got {}", batch);
   check(accumulate > 0, "options", "--accumulate must be positive, got {}", accumulate);
   check(epochs >= 0 && steps >= 0, "options",
@@ -158,7 +162,8 @@ ResNetRecipe ResNetOptions::recipe(int classes) const {
           .lr = static_cast<float>(lr.rate(batch, accumulate)),
           .weight_decay = static_cast<float>(weight_decay),
           .parts = parts,
-          .numerics = numerics};
+          .numerics = numerics,
+          .average = average};
 }
 
 TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {

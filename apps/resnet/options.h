@@ -14,6 +14,7 @@ struct ResNetOptions {
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;
+  AverageOptions average;
   std::string model, data, checkpoint = StepSettings().checkpoint, report, save, load, resume;
   std::vector<std::string> predict;                 // photographs
   int batch = 0, epochs = 0, checkpoint_every = 1;  // 0: by the data
