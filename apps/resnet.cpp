@@ -13,20 +13,17 @@ using namespace rw;
 
 namespace {
 
-void print_accuracy(double accuracy, const Images& images) {
-  fmt::print("test accuracy {:.2f} % of {} images\n", 100 * accuracy, images.test_size());
-}
-
 void train(const ResNetOptions& options, const Images& images, ProgramRun& run) {
   ResNetTraining training(options, images, run);
-  if (options.eval) return print_accuracy(training.evaluate(), images);
+  if (options.eval) return ResNetTraining::print(training.evaluate(), images);
   training.run();
   training.save();
   const ReportFile file(options.report);
   nlohmann::json report = training.report();
   file.write_so_far(report);
-  report["test_accuracy"] = training.evaluate();
-  print_accuracy(report["test_accuracy"], images);
+  const Evaluation found = training.evaluate();
+  report.update(found.json("test_"));
+  ResNetTraining::print(found, images);
   const RunAccount account = run.account();
   fmt::print("\n{}", account.str());
   report["device"] = account_json(account);

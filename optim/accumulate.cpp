@@ -7,13 +7,42 @@
 
 #include "rewind/core/ops/lockstep.h"
 #include "rewind/core/ops/ops.h"
+#include "rewind/core/tensor/launch.h"
+#include "rewind/optim/gradient_table.h"
+#include "rewind/optim/update_rule.h"
 
 namespace rw {
 
+namespace {
+
+void check_micro_batches(uint32_t n) {
+  check(n > 0, "accumulate", "at least one micro-batch per update is needed, got 0");
+}
+
+void check_weight(float weight) {
+  check(weight >= 0 && std::isfinite(weight), "accumulate", "the weight must be >= 0, got {}",
+        weight);
+}
+
+}  // namespace
+
 Accumulate::Accumulate(Optimizer&& optimizer, uint32_t micro_batches)
     : Optimizer(std::move(optimizer)), micro_batches_(micro_batches) {
-  check(micro_batches > 0, "accumulate", "at least one micro-batch per update is needed, got 0");
+  check_micro_batches(micro_batches);
   if (micro_batches > 1) set_weight_copies(WeightCopyUse::outside_segments);
+}
+
+Accumulate::~Accumulate() {
+  for (HookHandle& hook : hooks_) hook.remove();
+}
+
+void Accumulate::set_micro_batches(uint32_t micro_batches) {
+  check_micro_batches(micro_batches);
+  check_between_windows("the length can change only between windows");
+  const bool shared = std::exchange(micro_batches_, micro_batches) > 1;
+  const WeightCopyUse own = shared ? WeightCopyUse::outside_segments : WeightCopyUse::never;
+  if (shared != (micro_batches > 1) && weight_copies() == own)
+    set_weight_copies(shared ? WeightCopyUse::never : WeightCopyUse::outside_segments);
 }
 
 void Accumulate::check_between_windows(const char* rule) const {
@@ -22,41 +51,162 @@ void Accumulate::check_between_windows(const char* rule) const {
                        micro_batches_);
 }
 
-void Accumulate::begin_window() {
-  Optimizer::zero_grad();
-  if (micro_batches_ > 1) place_gradients();
-  unit_ = 0;
-  total_ = 0;
+void Accumulate::set_overflow(Overflow what) {
+  check_between_windows("what an overflow voids can change only between windows");
+  check(what == Overflow::voids_window || buffer_ == DType::f32, "accumulate",
+        "an overflow cannot void a micro-batch whose gradients are in a buffer of {} already",
+        name(buffer_));
+  overflow_ = what;
 }
 
-void Accumulate::add(const Tensor& loss, float weight) {
-  check(weight >= 0 && std::isfinite(weight), "accumulate", "the weight must be >= 0, got {}",
-        weight);
-  if (weight == 0) return;  // an empty micro-batch: its mean loss may well be NaN
-  // Relative weights keep scaled gradients as small as those of the plain optimizer, and equal
-  // weights exact.
-  if (unit_ == 0) unit_ = weight;
-  total_ += weight / unit_;
-  Optimizer::backward(loss, weight / unit_);
+void Accumulate::set_buffer(DType dtype, bool compensated) {
+  check<DTypeError>(is_float(dtype), "accumulate", "the buffer must be a float, got {}",
+                    name(dtype));
+  check_between_windows("the buffer can change only between windows");
+  check(dtype != DType::f32 || !compensated, "accumulate",
+        "a buffer that is compensated must be of 16 bits, got f32");
+  check(dtype == DType::f32 || overflow_ == Overflow::voids_window, "accumulate",
+        "in a buffer of {} an overflow cannot void a micro-batch alone", name(dtype));
+  for (HookHandle& hook : hooks_) hook.remove();
+  hooks_.clear();
+  buffer_ = dtype;
+  is_compensated_ = compensated;
+  if (dtype == DType::f32) return;
+  const GradientWindow::Slots& slots = parameters().slots();
+  for (size_t i = 0; i < slots.size(); ++i)
+    hooks_.push_back(slots[i].parameter.register_post_accumulate_grad_hook(
+        [sums = sums_.get(), i](const Tensor& parameter) { sums->collect(parameter, i); }));
+}
+
+Accumulate::Sums Accumulate::usual_sums() const {
+  if (micro_batches_ == 1) return Sums::in_place;
+  if (buffer_ != DType::f32) return Sums::narrow;
+  return overflow_ == Overflow::voids_micro_batch ? Sums::judged : Sums::in_place;
+}
+
+void Accumulate::set_collecting(bool collects) {
+  sums_->set_collecting(collects && kind_ == Sums::narrow);
+}
+
+void Accumulate::begin_window(Sums kind) {
+  sums_->clear();
+  Optimizer::zero_grad();
+  unit_ = 0;
+  total_ = 0;
+  share_ = 0;
+  kind_ = kind;
+  if (micro_batches_ == 1) return;
+  place_gradients(kind == Sums::narrow ? buffer_ : DType::f32);
+  if (kind == Sums::in_place) return;
+  const GradientWindow::Slots& slots = parameters().slots();
+  sums_->take(slots);
+  if (kind == Sums::narrow && is_compensated_) {
+    place_gradients(buffer_);
+    sums_->take_rests(slots);
+  }
+  static_assert(STATE_WINDOW_VOIDED == STATE_WINDOW_WEIGHT + 1);
+  if (kind == Sums::judged) fill_(make_view(control(), {2}, {1}, STATE_WINDOW_WEIGHT), 0);
+}
+
+// On the device: its gradients and its weight count, or neither does.
+void Accumulate::judge_micro_batch() {
+  const OpScope scope("accumulate");
+  const PhaseScope phase(Phase::update);
+  const float share = std::exchange(share_, 0);
+  if (share > 0) {
+    if (!gradients().locate()) gradients().clear_stats();
+    prepare(PREPARE_MICRO_BATCH, share, gradients().stats());
+    const auto& runs = parameters().runs();
+    for (size_t i = 0; i < runs.size(); ++i) sums_->fold(parameters().slots(), runs[i], target(i));
+  }
+  Optimizer::zero_grad();
+}
+
+// What a backward pass that threw left of the sums is not theirs any more.
+void Accumulate::abandon_window() {
+  sums_->clear();
+  Optimizer::zero_grad();
+  set_gradients_scaled(false);
+  position_ = 0;
+  total_ = 0;
+  has_gradient_ = false;
+}
+
+// Relative weights keep scaled gradients as small as those of the plain optimizer, and equal
+// weights exact.
+void Accumulate::add_weight(float weight, float unit) {
+  unit_ = unit;
+  share_ = weight / unit;
+  total_ += share_;
+  set_gradients_scaled(true);
 }
 
 void Accumulate::backward(const Tensor& loss, float weight) {
-  check<AutogradError>(!has_gradient_, "accumulate",
-                       "backward() must run once per step(); add the losses of a micro-batch");
-  if (position_ == 0) begin_window();
-  add(loss, weight);
-  has_gradient_ = true;
+  backward({this}, loss, weight);
+}
+
+void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tensor& loss,
+                          float weight) {
+  check(!optimizers.empty(), "accumulate", "at least one optimizer is needed");
+  check_weight(weight);
+  float unit = 0;  // of the windows that have begun
+  for (const Accumulate* one : optimizers) {
+    check<AutogradError>(!one->has_gradient_, "accumulate",
+                         "backward() must run once per step(); add the losses of a micro-batch");
+    check<AutogradError>(
+        optimizers.size() == 1 ||
+            (one->scaler() == optimizers[0]->scaler() && !one->scaler().is_dynamic),
+        "accumulate", "optimizers that share a backward pass need one loss scale that is fixed");
+    check(std::count(optimizers.begin(), optimizers.end(), one) == 1, "accumulate",
+          "an optimizer must be there once");
+    const float own = one->position_ > 0 ? one->unit_ : 0;
+    check<AutogradError>(own == 0 || unit == 0 || own == unit, "accumulate",
+                         "optimizers that share a backward pass must share those before it in "
+                         "their windows, too; their first weights are {} and {}",
+                         unit, own);
+    unit = own > 0 ? own : unit;
+  }
+  if (unit == 0) unit = weight;
+  try {
+    for (Accumulate* one : optimizers) {
+      if (one->position_ == 0)
+        one->begin_window(one->usual_sums());
+      else if (one->kind_ == Sums::in_place)
+        one->sums_->give_back(one->parameters().slots());
+      else
+        one->Optimizer::zero_grad();
+      // An empty micro-batch counts for nothing: its mean loss may well be NaN.
+      if (weight > 0) one->add_weight(weight, unit);
+      one->has_gradient_ = true;
+      one->set_collecting(true);
+    }
+    if (weight > 0) optimizers[0]->Optimizer::backward(loss, weight / unit);
+    for (Accumulate* one : optimizers) one->set_collecting(false);
+  } catch (...) {
+    for (Accumulate* one : optimizers) one->abandon_window();
+    throw;
+  }
 }
 
 bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count) {
   check_between_windows("run_together() must begin a window");
   check(count <= micro_batches_, "accumulate", "a window has {} micro-batches, got {}",
         micro_batches_, count);
-  begin_window();
-  Lockstep(count ? count : micro_batches_).run([&](uint32_t i) {
-    const MicroBatch one = forward(i);
-    add(one.loss, one.weight);
-  });
+  begin_window(usual_sums() == Sums::narrow ? Sums::narrow : Sums::in_place);
+  set_collecting(true);
+  try {
+    Lockstep(count ? count : micro_batches_).run([&](uint32_t i) {
+      const MicroBatch one = forward(i);
+      check_weight(one.weight);
+      if (one.weight == 0) return;
+      add_weight(one.weight, unit_ > 0 ? unit_ : one.weight);
+      Optimizer::backward(one.loss, one.weight / unit_);
+    });
+  } catch (...) {
+    abandon_window();
+    throw;
+  }
+  set_collecting(false);
   return flush();
 }
 
@@ -64,20 +214,30 @@ bool Accumulate::step() {
   check<AutogradError>(has_gradient_, "accumulate", "step() needs a backward(loss) before it");
   has_gradient_ = false;
   ++position_;
+  if (kind_ == Sums::judged) judge_micro_batch();
   device().end_step_soon();  // a micro-batch repeats, as a step does
-  return position_ == micro_batches_ && flush();
+  if (position_ == micro_batches_) return flush();
+  if (kind_ == Sums::in_place) sums_->take(parameters().slots());
+  return false;
 }
 
 bool Accumulate::flush() {
   check<AutogradError>(!has_gradient_, "accumulate",
                        "step() must end the last micro-batch before flush()");
   position_ = 0;
-  if (total_ == 0) return false;
-  return update(static_cast<float>(std::exchange(total_, 0)));
+  const auto total = static_cast<float>(std::exchange(total_, 0));
+  if (total > 0 && kind_ == Sums::narrow) {
+    Optimizer::zero_grad();
+    place_gradients();
+    sums_->widen(parameters().slots());
+  }
+  sums_->give_back(parameters().slots());
+  if (total == 0) return false;
+  return update(total, kind_ == Sums::judged ? PREPARE_WINDOW : PREPARE_ALL);
 }
 
 void Accumulate::zero_grad() {
-  if (position_ == 0 && !has_gradient_) Optimizer::zero_grad();
+  if (!has_gradient_) Optimizer::zero_grad();
 }
 
 void Accumulate::restart_scaler() {
@@ -85,8 +245,10 @@ void Accumulate::restart_scaler() {
   if (is_inside) {
     const NoGrad guard;
     const float factor = scaler().initial / loss_scale();
-    for (const FlatParameters::Slot& slot : parameters().slots())
-      if (Tensor gradient = slot.parameter.grad()) gradient.copy_(affine(gradient, factor, 0));
+    const GradientWindow::Slots& slots = parameters().slots();
+    for (size_t i = 0; i < slots.size(); ++i)
+      for (Tensor part : {sums_->sum(slots, i), sums_->rest(i)})
+        if (part) part.copy_(affine(part, factor, 0));
   }
   set_gradients_scaled(false);
   set_scaler(scaler());
@@ -95,10 +257,18 @@ void Accumulate::restart_scaler() {
 
 namespace {
 
-constexpr const char* window_name = "accumulate.window";
-const std::string gradient_prefix = "accumulate.gradient.";
+const std::string gradient_prefix = "accumulate.gradient.", rest_prefix = "accumulate.rest.";
 
 }  // namespace
+
+// Of the saved window: it says how the sums in it came about.
+const char* Accumulate::window_name(Sums kind) const {
+  if (kind == Sums::judged) return "accumulate.judged_window";
+  if (kind == Sums::in_place) return "accumulate.window";
+  if (buffer_ == DType::f16)
+    return is_compensated_ ? "accumulate.compensated_f16_window" : "accumulate.f16_window";
+  return is_compensated_ ? "accumulate.compensated_bf16_window" : "accumulate.bf16_window";
+}
 
 Optimizer::NamedState Accumulate::state() const {
   check<AutogradError>(
@@ -111,10 +281,14 @@ Optimizer::NamedState Accumulate::state() const {
                              total[0], total[1]};
   Tensor window = empty({4}, DType::i32, device().shared_from_this());
   window.copy_from(std::span<const int32_t>(numbers));
-  all.emplace_back(window_name, window);
-  for (const FlatParameters::Slot& slot : parameters().slots())
-    if (const Tensor gradient = slot.parameter.grad())
-      all.emplace_back(gradient_prefix + slot.name, gradient.detach());
+  all.emplace_back(window_name(kind_), window);
+  const GradientWindow::Slots& slots = parameters().slots();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (const Tensor sum = sums_->sum(slots, i))
+      all.emplace_back(gradient_prefix + slots[i].name, sum.detach());
+    if (const Tensor rest = sums_->rest(i))
+      all.emplace_back(rest_prefix + slots[i].name, rest.detach());
+  }
   return all;
 }
 
@@ -124,18 +298,25 @@ Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& 
   const auto has = [&](const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  if (!has(window_name)) return all;
-  begin_window();
+  const auto saved = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+    return name.starts_with("accumulate.") && name.ends_with("window");
+  });
+  if (saved == names.end()) return all;
+  const Sums kind = usual_sums();
+  check<FileError>(
+      *saved == window_name(kind), "accumulate",
+      "the saved state has '{}', one of these options has '{}': see set_overflow() and "
+      "set_buffer()",
+      *saved, window_name(kind));
+  begin_window(kind);
+  const GradientWindow::Slots& slots = parameters().slots();
+  if (kind == Sums::in_place) sums_->take(slots);
   window_ = empty({4}, DType::i32, device().shared_from_this());
-  all.emplace_back(window_name, window_);
-  for (const FlatParameters::Slot& slot : parameters().slots()) {
-    if (!has(gradient_prefix + slot.name)) continue;
-    TensorImpl& impl = slot.parameter.impl();
-    const PurposeScope purpose(Purpose::gradient);
-    impl.grad = impl.grad_place
-                    ? impl.grad_place
-                    : empty(slot.parameter.shape(), DType::f32, device().shared_from_this());
-    all.emplace_back(gradient_prefix + slot.name, impl.grad);
+  all.emplace_back(*saved, window_);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (const std::string name = gradient_prefix + slots[i].name; has(name))
+      all.emplace_back(name, sums_->begin_sum(slots, i));
+    if (const Tensor rest = sums_->rest(i)) all.emplace_back(rest_prefix + slots[i].name, rest);
   }
   return all;
 }
@@ -146,10 +327,11 @@ void Accumulate::state_filled() {
   unit_ = std::bit_cast<float>(numbers[1]);
   total_ = std::bit_cast<double>(std::array{numbers[2], numbers[3]});
   const auto position = static_cast<uint32_t>(numbers[0]);
+  const bool fits = position > 0 && position < micro_batches_ && unit_ >= 0 &&
+                    std::isfinite(unit_) && total_ >= 0 && std::isfinite(total_);
+  if (!fits) abandon_window();
   check<FileError>(
-      position > 0 && position < micro_batches_ && unit_ >= 0 && std::isfinite(unit_) &&
-          total_ >= 0 && std::isfinite(total_),
-      "accumulate",
+      fits, "accumulate",
       "the saved state is {} micro-batches into a window: windows must have more, got {}", position,
       micro_batches_);
   position_ = position;

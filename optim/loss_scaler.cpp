@@ -179,7 +179,7 @@ std::string untried_scale(const LossScaler& scaler, const UpdateCounts& counts) 
 std::string history(const LossScaler& scaler, const UpdateCounts& counts) {
   // Even from 2^24 f16 needs no more falls than this to hold 1.
   constexpr uint64_t many_falls = 10;
-  if (counts.skipped == 0) return untried_scale(scaler, counts);
+  if (counts.skipped + counts.voided == 0) return untried_scale(scaler, counts);
   if (const std::string lost = lost_updates(scaler, counts); !lost.empty()) return lost;
   if (counts.skipped_in_a_row > 0 && counts.updates == 0)
     return ": the scale is still falling to what f16 can hold; this is normal at the start.";
@@ -199,8 +199,9 @@ std::string history(const LossScaler& scaler, const UpdateCounts& counts) {
 
 std::string diagnose(const LossScaler& scaler, const UpdateCounts& counts) {
   std::string text = fmt::format("loss scale {:g}, {} updates done, {} skipped", counts.scale,
-                                 counts.updates, counts.skipped) +
-                     history(scaler, counts);
+                                 counts.updates, counts.skipped);
+  if (counts.voided > 0) text += fmt::format(", {} micro-batches voided", counts.voided);
+  text += history(scaler, counts);
   if (counts.denormal_gradients >= 0.1)
     text += fmt::format(
         " In {:.0f} % of the 16-bit gradients most values are denormal: {}.",

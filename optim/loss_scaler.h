@@ -57,6 +57,7 @@ struct UpdateCounts {
   uint64_t skipped_in_a_row = 0;  // up to now
   uint64_t falls = 0;             // of the scale, since it last grew
   uint64_t growths = 0;           // of the scale
+  uint64_t voided = 0;            // micro-batches that overflowed alone (Accumulate::set_overflow)
   // Share of the 16-bit gradients of which most values are denormal, where somebody has looked
   // (NumericsMonitor).
   double denormal_gradients = 0;

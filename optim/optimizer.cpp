@@ -95,7 +95,8 @@ void Optimizer::zero_grad() {
   parameters_.drop_gradients();
 }
 
-bool Optimizer::update(float weight) {
+bool Optimizer::update(float weight, uint32_t part) {
+  static_assert(PREPARE_ALL == 0);
   const OpScope scope("optimizer");
   const PhaseScope phase(Phase::update);
   check<AutogradError>(has_scaled_ || (!scaler_.is_dynamic && scaler_.initial == 1), "optimizer",
@@ -106,7 +107,7 @@ bool Optimizer::update(float weight) {
   check_update();
   announce_update();
   parameters_.follow_parameters();
-  prepare(PREPARE_ALL, weight, gradients_->stats());
+  prepare(part, weight, gradients_->stats());
   const bool is_last = observers_.empty();  // Lookahead changes parameters after it
   StateStaging staging(parameters_, is_last);
   for (size_t i = 0; i < parameters_.runs().size(); ++i) {
@@ -225,7 +226,8 @@ UpdateCounts Optimizer::counts() const {
           .skipped = count(STATE_SKIPPED),
           .skipped_in_a_row = count(STATE_SKIPPED_IN_A_ROW),
           .falls = count(STATE_FALLS),
-          .growths = count(STATE_GROWTHS)};
+          .growths = count(STATE_GROWTHS),
+          .voided = count(STATE_VOIDED)};
 }
 
 std::string Optimizer::diagnose() const {

@@ -59,6 +59,7 @@ class Optimizer {
   // in Accumulate, where nothing of it adds to the peak. The bits are the same. Copies hold 2 bytes
   // per element that is used in 16 bits, all the time; casts die as backward goes on.
   void set_weight_copies(WeightCopyUse use) { parameters_.set_weight_copies(use); }
+  WeightCopyUse weight_copies() const { return parameters_.weight_copies(); }  // what was set
 
   // These wait for the device.
   uint64_t updates() const;  // done
@@ -94,8 +95,9 @@ class Optimizer {
  protected:
   Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule);
   Optimizer(Optimizer&&) noexcept;
-  // An update with the gradients divided by `weight`; false if there are none.
-  bool update(float weight);
+  // An update with the gradients divided by `weight`; false if there are none. `part`: PREPARE_ALL,
+  // or PREPARE_WINDOW, where the control buffer knows the weight.
+  bool update(float weight, uint32_t part = 0);
 
   // update() in parts, for optimizers that take gradients while backward makes them: what must hold
   // before it; what its observers are told before it; the control buffer's part (PREPARE_*), from
@@ -116,7 +118,8 @@ class Optimizer {
   float max_norm() const { return max_norm_; }
   GradientTable& gradients() { return *gradients_; }
 
-  void place_gradients() { parameters_.place_gradients(); }  // for gradients that outlive a step
+  // For gradients that outlive a step.
+  void place_gradients(DType dtype = DType::f32) { parameters_.place_gradients(dtype); }
   // Where gradients came from a file, or were scaled anew.
   void set_gradients_scaled(bool scaled) { has_scaled_ = scaled; }
 

@@ -277,17 +277,19 @@ void FlatParameters::publish(bool is_offloaded_done) {
 }
 
 void FlatParameters::set_weight_copies(WeightCopyUse use) {
+  weight_copies_ = use;
   for (const Slab& slab : slabs_)
     if (!slab.low)
       slab.parameters.impl().storage->set_copies(
           use == WeightCopyUse::never ? nullptr : std::make_shared<WeightCopies>(use));
 }
 
-void FlatParameters::place_gradients() {
+void FlatParameters::place_gradients(DType dtype) {
   const OpScope scope(owner);
   for (size_t i = 0; i < slabs_.size(); ++i) {
     // What an optimizer allocates lies apart from what steps need.
-    const Tensor zeros = filled(slabs_[i].parameters.numel(), 0, device(), Purpose::optimizer);
+    const Tensor zeros =
+        filled(slabs_[i].parameters.numel(), 0, device(), Purpose::optimizer, dtype);
     zeros.device().set_purpose(*zeros.impl().storage, Purpose::gradient);
     for (const Slot& slot : slots_)
       if (slot.slab == i) slot.parameter.impl().grad_place = view(zeros, slot);

@@ -139,11 +139,13 @@ class FlatParameters {
   // `is_offloaded_done`: those with offloaded masters were made run by run.
   void publish(bool is_offloaded_done = false);
   void set_weight_copies(WeightCopyUse use);  // what there is of copies goes
+  WeightCopyUse weight_copies() const { return weight_copies_; }
 
   void drop_gradients();  // every grad() is undefined again
   // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that
-  // outlive a step. drop_gradients() gives them back.
-  void place_gradients();
+  // outlive a step. drop_gradients() gives them back. Backward adds to f32 only: places of another
+  // dtype are for the caller to take away.
+  void place_gradients(DType dtype = DType::f32);
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const Range& range);
@@ -172,6 +174,7 @@ class FlatParameters {
   std::vector<Slab> slabs_;
   std::vector<Slot> slots_;
   std::vector<Run> runs_;
+  WeightCopyUse weight_copies_ = WeightCopyUse::never;
 };
 
 }  // namespace rw

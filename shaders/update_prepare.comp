@@ -2,7 +2,7 @@
 //! params: UpdatePrepareParams
 //! local: 1
 #include "trig.glsl"
-layout(constant_id = 0) const uint PART = 0;  //! 0 1 2 3 4 5
+layout(constant_id = 0) const uint PART = 0;  //! 0 1 2 3 4 5 6 7
 
 float cosine(float high, float low, float progress) {
   return low + (high - low) * 0.5 * (1.0 + cos(3.14159265 * progress));
@@ -108,24 +108,42 @@ bool has_overflow(uint first) {
 bool judge(float unscale, out float norm) {
   float squares = 0.0;
   for (uint c = 0; c < p.chunks; ++c) squares += load_partial(c);
-  bool overflow = has_overflow(p.chunks);
+  bool overflow = has_overflow(p.chunks), voided = false;
+  if (PART == PREPARE_WINDOW) {
+    overflow = overflow || load_state(STATE_WINDOW_WEIGHT) == 0.0;
+    voided = load_state(STATE_WINDOW_VOIDED) > 0.0;
+  }
   norm = sqrt(squares) * unscale;
   if (PART == PREPARE_ALL || !overflow) store_state(STATE_GRAD_NORM, norm);
   store_state(STATE_FOUND_INF, overflow ? 1.0 : 0.0);
-  if (p.dynamic != 0) update_loss_scale(overflow);
+  if (p.dynamic != 0) update_loss_scale(overflow || voided);
   store_state(STATE_SKIPPED, load_state(STATE_SKIPPED) + (overflow ? 1.0 : 0.0));
   store_state(STATE_SKIPPED_IN_A_ROW,
               overflow ? load_state(STATE_SKIPPED_IN_A_ROW) + 1.0 : 0.0);
   return overflow;
 }
 
+// A micro-batch that is judged alone.
+void judge_micro_batch() {
+  bool overflow = has_overflow(p.chunks);
+  store_state(STATE_FOUND_INF, overflow ? 1.0 : 0.0);
+  if (overflow) {
+    store_state(STATE_WINDOW_VOIDED, load_state(STATE_WINDOW_VOIDED) + 1.0);
+    store_state(STATE_VOIDED, load_state(STATE_VOIDED) + 1.0);
+  } else {
+    store_state(STATE_WINDOW_WEIGHT, load_state(STATE_WINDOW_WEIGHT) + p.weight);
+  }
+}
+
 void main() {
   if (thread_id() != 0) return;
+  float weight = PART == PREPARE_WINDOW ? load_state(STATE_WINDOW_WEIGHT) : p.weight;
   // The scale in force when the gradients were made, not the one set below.
-  float unscale = 1.0 / (load_state(STATE_SCALE) * p.weight);
+  float unscale = weight > 0.0 ? 1.0 / (load_state(STATE_SCALE) * weight) : 0.0;
   float norm;
   switch (PART) {
     case PREPARE_ALL:
+    case PREPARE_WINDOW:
       if (!judge(unscale, norm)) begin_update(unscale, norm, p.max_norm > 0.0);
       break;
     case PREPARE_BEGIN:
@@ -145,5 +163,8 @@ void main() {
       break;
     case PREPARE_JUDGE:
       judge(unscale, norm);
+      break;
+    case PREPARE_MICRO_BATCH:
+      judge_micro_batch();
   }
 }

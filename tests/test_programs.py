@@ -232,6 +232,81 @@ def test_loss_scale(folder):
     expect("2 steps watched" in out and "no overflow was seen" in out, "bert", out)
 
 
+def test_learning_rate(folder):
+    """--lr follows the samples of an update; a run goes on at the rate that it had."""
+    train = (*RESNET, "--steps", "4", "--lr", "0.1", "--report", "report.json")
+    for options, rate in ((("--scale-lr", "linear", "--reference-batch", "16", "--accumulate", "2"), 0.05),
+                          (("--scale-lr", "sqrt", "--reference-batch", "16"), 0.05),
+                          (("--scale-lr", "linear", "--reference-batch", "16", "--accumulate", "2",
+                            "--exact-batch-norm"), 0.05), (("--accumulate", "2"), 0.1)):
+        out, _ = run(folder, *train, *options)
+        found = json.loads((folder / "report.json").read_text())["lr"]
+        expect(abs(found - rate) < 1e-6, "the rate", options, found)
+        expect(("learning rate 0.05 (0.1 for 16 per update)" in out) == (rate != 0.1), "what is said of it", out)
+    kept = (*train, "--resume", "kept")
+    run(folder, *kept, "--scale-lr", "linear", "--reference-batch", "2")
+    _, errors = run(folder, *kept, "--steps", "6", status=1)
+    expect("is of another run" in errors, "another rate", errors)
+    out, _ = run(folder, *kept, "--steps", "6", "--lr", "0.2")  # 0.1 * 4 / 2
+    expect("going on after step 4" in out, "the same rate by other options", out)
+    shutil.rmtree(folder / "kept")
+    for command in (RESNET, ("bert", "--plan", "--text", "text.txt"), ("bert", "finetune", "--plan", "--model", "tiny"),
+                    ("asr", "--plan")):
+        _, errors = run(folder, *command, "--scale-lr", "sqrt", status=1)
+        expect("--scale-lr sqrt needs --reference-batch" in errors, "the reference", errors)
+        _, errors = run(folder, *command, "--scale-lr", "cubic", status=1)
+        expect("must be none, linear or sqrt, got 'cubic'" in errors, "the rules", errors)
+
+
+def test_average(folder):
+    """--ema: evaluated beside the weights, saved beside them, and gone on with to the bit."""
+    train = (*RESNET, "--steps", "12", "--accumulate", "2", "--ema", "0.5", "--save", "net.safetensors", "--report",
+             "report.json")
+    out, _ = run(folder, *train)
+    report = json.loads((folder / "report.json").read_text())
+    expect([e["epoch"] for e in report["evaluations"]] == [1, 2], "after every epoch of 5 steps", report)
+    expect(out.count("test accuracy of the average ") == 3 and "test_ema_accuracy" in report, "at the end, too", out)
+    expect(all({"step", "test_accuracy", "test_loss", "test_ema_accuracy", "test_ema_loss"} <= set(e)
+               for e in report["evaluations"]), "what is found", report)
+    expect(report["device"]["memory"]["peak"] == report["device"]["predicted_peak"], "peak", report)
+    files = [folder / "net.safetensors", folder / "net.ema.safetensors"]
+    whole = [f.read_bytes() for f in files]
+    expect(whole[0] != whole[1], "the average is another one")
+    out, _ = run(folder, "resnet", "--data", "cifar", "--load", "net.ema.safetensors", "--eval", "--model", "resnet8",
+                 "--batch", "4", *FAST)
+    expect(f"test accuracy {100 * report['test_ema_accuracy']:.2f} %" in out, "what was saved", out)
+    # Evaluating changes nothing, and snapshots from inside a window keep the average.
+    run(folder, *train[:train.index("--ema")], "--save", "plain")
+    expect((folder / "plain").read_bytes() == whole[0], "the weights of a run without an average")
+    kept = (*train, "--resume", "kept", "--snapshot-every", "3")
+    run(folder, *kept)
+    first, newest = snapshots(folder)
+    newest.unlink()
+    for f in files:
+        f.unlink()
+    out, _ = run(folder, *kept)
+    expect("going on after step" in out and [f.read_bytes() for f in files] == whole, "not resumed", out)
+    again = json.loads((folder / "report.json").read_text())
+    expect(again["evaluations"] == report["evaluations"], "the evaluations before", again)
+    _, errors = run(folder, *kept[:-4], "--ema", "0.9", "--resume", "kept", status=1)
+    expect("is of another run" in errors, "another decay", errors)
+    shutil.rmtree(folder / "kept")
+    for command in (RESNET, ("bert", "--plan", "--text", "text.txt"), ("bert", "finetune", "--plan", "--model", "tiny")):
+        _, errors = run(folder, *command, "--ema", "1", status=1)
+        expect("--ema must be in [0, 1), got 1" in errors, "the range", errors)
+    bert = ("bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "16", "--batch", "4", "--steps", "40", "--save",
+            "model", "--ema", "0.9", "--report", "report.json", *FAST)
+    out, _ = run(folder, *bert)
+    report = json.loads((folder / "report.json").read_text())
+    expect("held-out text: loss of the average " in out and "held_out_ema_loss" in report and report["evaluations"],
+           "bert", out, report)
+    expect((folder / "model/model.ema.safetensors").exists(), "the average of bert")
+    out, _ = run(folder, "bert", "finetune", "--task", "task", "--model", "model", "--batch", "4", "--epochs", "2",
+                 "--ema", "0.9", "--report", "report.json", *FAST)
+    report = json.loads((folder / "report.json").read_text())
+    expect(out.count("dev accuracy of the average ") == 2 and "dev_ema_accuracy" in report, "finetune", out, report)
+
+
 def test_photos(folder):
     """A model is trained on a folder of photographs, saved with their classes, and asked."""
     write_photos(folder / "photos")

@@ -148,6 +148,65 @@ TEST_CASE("kernels: update_prepare") {
         }
 }
 
+TEST_CASE("kernels: update_prepare of windows, micro-batch by micro-batch") {
+  KernelComparison* const both = KernelComparison::instance();
+  if (both == nullptr) return;
+  both->tolerance = 2e-5;
+  for (const float overflow : {0.0f, 1.0f})
+    for (const float weight : {0.0f, 2.5f})
+      for (const float voided : {0.0f, 2.0f})
+        for (const uint32_t part : {PREPARE_MICRO_BATCH, PREPARE_WINDOW}) {
+          const UpdatePrepareParams p{.chunks = 3,
+                                      .weight = 1.5f,
+                                      .max_norm = 0.001f,
+                                      .dynamic = 1,
+                                      .hysteresis = 1,
+                                      .interval = 2,
+                                      .growth = 2,
+                                      .backoff = 0.5f,
+                                      .min_scale = 1,
+                                      .max_scale = 65536};
+          std::vector<float> before = state(7, 1);
+          before[STATE_WINDOW_WEIGHT] = weight;
+          before[STATE_WINDOW_VOIDED] = voided;
+          before[STATE_VOIDED] = voided + 5;
+          both->run("update_prepare",
+                    {in(DType::f32, {1, 2, 3, 0, overflow, 0}), inout(DType::f32, before)}, p,
+                    {part}, {1});
+        }
+}
+
+TEST_CASE("kernels: window_fold") {
+  KernelComparison* const both = KernelComparison::instance();
+  if (both == nullptr) return;
+  both->tolerance = 0;
+  constexpr uint32_t shift = 5;
+  for (const uint32_t at : {0u, 16u, 3u})
+    for (const uint32_t n : {0u, 1u, 13u, 1003u})
+      for (const float found_inf : {0.0f, 1.0f}) {
+        const auto rows = table(n, REWIND_FLAT << shift, at);
+        const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
+        both->run("window_fold",
+                  {inout(DType::f32, values(8 + n)), in(DType::f32, values(at + n + 1, -1, 1, 2)),
+                   in(DType::i32, rows), in(DType::f32, state(3, found_inf))},
+                  WindowFoldParams{.rows = count, .shift = shift}, {}, {count << shift});
+      }
+}
+
+TEST_CASE("kernels: window_add") {
+  KernelComparison* const both = KernelComparison::instance();
+  if (both == nullptr) return;
+  both->tolerance = 0;
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const uint32_t n : {1u, 8u, 13u, 1003u})
+      for (const float size : {1.0f, 1e-3f, 1e5f})  // of the gradients: 1e5 overflows in f16
+        for (const uint32_t compensated : {0u, 1u})
+          both->run("window_add",
+                    {inout(dtype, values(n)), inout(dtype, values(n, -1e-3f, 1e-3f, 5)),
+                     in(DType::f32, values(n, -size, size, 2))},
+                    WindowAddParams{.n = n}, {compensated}, {(n + REWIND_FLAT - 1) / REWIND_FLAT});
+}
+
 TEST_CASE("kernels: sgd and adam") {
   KernelComparison* const both = KernelComparison::instance();
   if (both == nullptr) return;

@@ -2,8 +2,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cmath>
-
 #include "rewind/data/files.h"
 
 namespace rw {
@@ -41,7 +39,7 @@ void AsrOptions::add_to(CLI::App& app) {
   app.add_option("--epochs", epochs,
                  "passes over the utterances (default 4, of a transducer 6, with --data 20)");
   app.add_option("--steps", steps, "steps instead of epochs");
-  app.add_option("--lr", lr, "highest learning rate")->capture_default_str();
+  lr.add_to(app);
   app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
   app.add_option("--beam", beam, "prefixes of the search in the evaluation; 1: greedy")
       ->capture_default_str();
@@ -76,7 +74,7 @@ void AsrOptions::complete() {
   check(epochs >= 0 && steps >= 0, "options",
         "--epochs and --steps must be positive, got {} and {}", epochs, steps);
   check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
-  check(std::isfinite(lr) && lr >= 0, "options", "--lr must be a number >= 0, got {}", lr);
+  lr.rate(batch, accumulate);  // checks
   check(test_share > 0 && test_share < 1, "options", "--test-share must be in (0, 1), got {}",
         test_share);
   check(seconds >= 0.1 && seconds <= 3600, "options", "--seconds must be in [0.1, 3600], got {}",
@@ -101,7 +99,7 @@ SpeechRecipe AsrOptions::recipe(int64_t classes, int64_t length, int64_t width) 
   return {.model = model(classes),
           .length = length,
           .width = width,
-          .lr = static_cast<float>(lr),
+          .lr = static_cast<float>(lr.rate(batch, accumulate)),
           .weight_decay = static_cast<float>(weight_decay),
           .numerics = numerics};
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/asr/steps.h"
+#include "apps/common/learning_rate.h"
 #include "apps/common/numerics.h"
 #include "apps/common/planning.h"
 
@@ -18,7 +19,8 @@ struct AsrOptions {
                     save, resume;
   int64_t strings = 2000, batch = 8, epochs = 0, steps = 0, snapshot_every = 100;
   int64_t hidden = 128, layers = 1, channels = 96;
-  double test_share = 0.1, lr = 1e-2, weight_decay = 0.01, seconds = 4;
+  LearningRateOptions lr{.lr = 1e-2};
+  double test_share = 0.1, weight_decay = 0.01, seconds = 4;
   int beam = 1, classes = 0;
   uint32_t accumulate = 1;
   uint64_t seed = 1;

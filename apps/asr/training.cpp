@@ -46,7 +46,7 @@ LoopOptions AsrTraining::loop_options() const {
                        {"dtype", name(options_.device.parsed_dtype())},
                        {"batch", options_.batch},
                        {"accumulate", options_.accumulate},
-                       {"lr", options_.lr},
+                       {"lr", options_.lr.rate(options_.batch, options_.accumulate)},
                        {"weight_decay", options_.weight_decay},
                        {"seed", options_.seed},
                        {"steps", total_}}};
@@ -55,10 +55,11 @@ LoopOptions AsrTraining::loop_options() const {
 void AsrTraining::introduce() const {
   if (options_.quiet) return;
   fmt::print(
-      "{} recogniser of {} {}s ({} parameters) in {} on {}: {} steps of {} utterances, of {} "
+      "{} recogniser of {} {}s ({} parameters) in {} on {}: {} steps of {} utterances{}, of {} "
       "({:.0f} minutes) of {} voices\n",
       options_.loss, corpus_.units->classes() - 1, options_.tokens, steps_.model.parameter_count(),
-      options_.device.dtype, default_device()->info().name, total_, batch_, corpus_.train.size(),
+      options_.device.dtype, default_device()->info().name, total_, batch_,
+      options_.lr.str(options_.batch, options_.accumulate), corpus_.train.size(),
       corpus_.train.seconds() / 60, corpus_.train.speakers().size());
 }
 

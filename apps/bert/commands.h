@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/bert/steps.h"
+#include "apps/common/learning_rate.h"
 #include "apps/common/planning.h"
 #include "rewind/data/sentences.h"
 
@@ -37,13 +38,15 @@ struct Pretrain {
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;
+  AverageOptions average;
   std::vector<std::string> text;
   std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
   std::string optimizer = "adamw";
   int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, snapshot_every = 100;
   uint32_t accumulate = 2;
   int checkpoint_every = 1;
-  double lr = 2e-3, weight_decay = 0.01;
+  LearningRateOptions lr{.lr = 2e-3};
+  double weight_decay = 0.01;
   bool offload_states = false, whole_words = false, restart = false, quiet = false;
   uint64_t seed = 1;
 
@@ -59,11 +62,13 @@ struct Finetune {
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;
+  AverageOptions average;
   std::string task, model = default_model_folder(), save, resume, report;
   int64_t length = 64, batch = 32, epochs = 1, steps = 0, snapshot_every = 100;
   uint32_t accumulate = 1;
   int checkpoint_every = 1;
-  double lr = 1e-3, weight_decay = 0.01;
+  LearningRateOptions lr{.lr = 1e-3};
+  double weight_decay = 0.01;
   bool restart = false, quiet = false;
   uint64_t seed = 1;
   int64_t classes = 2;  // with --plan

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "apps/bert/commands.h"
@@ -31,8 +30,7 @@ void Finetune::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--epochs", epochs, "passes over the sentences")->capture_default_str();
   app.add_option("--steps", steps, "steps instead of epochs");
-  app.add_option("--lr", lr, "highest learning rate; large models want less")
-      ->capture_default_str();
+  lr.add_to(app, "highest learning rate; large models want less");
   app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
   app.add_option("--seed", seed, "of order, dropout and the new layer")->capture_default_str();
   app.add_option("--save", save, "folder for the classifier");
@@ -47,6 +45,7 @@ void Finetune::add_to(CLI::App& app) {
   device.add_to(app);
   planning.add_to(app);
   numerics.add_to(app);
+  average.add_to(app);
   app.add_option("--classes", classes, "with --plan: classes of the sentences")
       ->needs("--plan")
       ->capture_default_str();
@@ -106,14 +105,16 @@ class Finetuning {
         total_(o_.steps ? o_.steps : o_.epochs * loader_.batches()),
         batch_(run.settings().batch),
         steps_(recipe, run.settings()),
-        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
+        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics,
+              steps_.average.get()) {
     load_bert(ModelFolder{o_.model}.weights(), steps_.model);
     const auto updates = static_cast<uint32_t>((total_ + o_.accumulate - 1) / o_.accumulate);
     steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
   }
 
-  void run();                // from the newest snapshot on, if there is one
-  Meter::Values evaluate();  // on dev.tsv
+  void run();             // from the newest snapshot on, if there is one
+  Evaluation evaluate();  // on dev.tsv
+  static void print(const Evaluation& evaluation);
   void save() const;
   nlohmann::json report() const;  // of the training alone
 
@@ -131,33 +132,36 @@ class Finetuning {
 };
 
 LoopOptions Finetuning::loop_options() const {
-  return {.steps = total_,
-          .batches = loader_.batches(),
-          .samples = o_.batch,
-          .unit = "sentences",
-          .quiet = o_.quiet,
-          .snapshots = o_.resume,
-          .steps_per_snapshot = o_.snapshot_every,
-          .restart = o_.restart,
-          .settings = {{"task", o_.task},
-                       {"model", o_.model},
-                       {"dtype", o_.device.dtype},
-                       {"scaler", loss_scale_text(steps_.optimizer.scaler())},
-                       {"seq", o_.length},
-                       {"batch", o_.batch},
-                       {"accumulate", o_.accumulate},
-                       {"steps", total_},
-                       {"lr", o_.lr},
-                       {"weight_decay", o_.weight_decay},
-                       {"seed", o_.seed}}};
+  LoopOptions loop{.steps = total_,
+                   .batches = loader_.batches(),
+                   .samples = o_.batch,
+                   .unit = "sentences",
+                   .quiet = o_.quiet,
+                   .snapshots = o_.resume,
+                   .steps_per_snapshot = o_.snapshot_every,
+                   .restart = o_.restart,
+                   .settings = {{"task", o_.task},
+                                {"model", o_.model},
+                                {"dtype", o_.device.dtype},
+                                {"scaler", loss_scale_text(steps_.optimizer.scaler())},
+                                {"seq", o_.length},
+                                {"batch", o_.batch},
+                                {"accumulate", o_.accumulate},
+                                {"steps", total_},
+                                {"lr", o_.lr.rate(o_.batch, o_.accumulate)},
+                                {"weight_decay", o_.weight_decay},
+                                {"seed", o_.seed}}};
+  if (steps_.average) loop.settings["ema"] = o_.average.decay;
+  return loop;
 }
 
 void Finetuning::introduce() const {
   if (o_.quiet) return;
-  fmt::print("classifier of {} classes ({} parameters) in {} on {}: {} {}, {} steps of {}\n",
+  fmt::print("classifier of {} classes ({} parameters) in {} on {}: {} {}, {} steps of {}{}\n",
              sentences_.classes(), steps_.model.parameter_count(), o_.device.dtype,
              default_device()->info().name, sentences_.train.size(),
-             sentences_.train_data.has_pairs() ? "pairs" : "sentences", total_, o_.batch);
+             sentences_.train_data.has_pairs() ? "pairs" : "sentences", total_, o_.batch,
+             o_.lr.str(o_.batch, o_.accumulate));
 }
 
 void Finetuning::run() {
@@ -165,11 +169,22 @@ void Finetuning::run() {
   introduce();
   const int64_t start = loop_.start(), batches = loader_.batches();
   BatchStream<TextLoader> stream(loader_, {o_.seed, start / batches, start % batches});
-  loop_.run([&](int64_t) { steps_.step(stream.next()); });
+  loop_.run([&](int64_t) { steps_.step(stream.next()); },
+            [this] {
+              const Evaluation found = evaluate();
+              if (!o_.quiet) print(found);
+              return found.json("dev_");
+            });
 }
 
-Meter::Values Finetuning::evaluate() {
-  return evaluate_all(steps_, sentences_.dev_loader(batch_));
+Evaluation Finetuning::evaluate() {
+  return evaluate_both(steps_, [&] { return sentences_.dev_loader(batch_); });
+}
+
+void Finetuning::print(const Evaluation& evaluation) {
+  evaluation.print([](const char* whose, const Meter::Values& values) {
+    fmt::print("dev accuracy {}{:.2f} %, loss {:.3f}\n", whose, 100 * values.accuracy, values.loss);
+  });
 }
 
 void Finetuning::save() const {
@@ -179,6 +194,9 @@ void Finetuning::save() const {
   write_bert_config(to.config(), steps_.model.bert.config(), "BertForSequenceClassification",
                     sentences_.train_data.class_names);
   save_model(to.weights(), steps_.model);
+  if (steps_.average)
+    at_average(*steps_.average,
+               [&] { save_model(average_path(to.weights().string()), steps_.model); });
   default_device()->end_step();
 }
 
@@ -192,6 +210,7 @@ nlohmann::json Finetuning::report() const {
 
 void check_options(const Finetune& o) {
   o.numerics.scaler(o.device.parsed_dtype());
+  o.average.check_numbers();
   check(
       o.length >= 8 && o.batch > 0 && o.accumulate > 0 && o.epochs > 0 && o.steps >= 0 &&
           o.snapshot_every > 0,
@@ -200,7 +219,7 @@ void check_options(const Finetune& o) {
       "positive");
   check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
         o.checkpoint_every);
-  check(std::isfinite(o.lr) && o.lr >= 0, "options", "--lr must be a number >= 0, got {}", o.lr);
+  o.lr.rate(o.batch, o.accumulate);  // checks
   check(o.classes > 1, "options", "--classes must be at least 2, got {}", o.classes);
   check(o.planning.plan || !o.task.empty(), "options", "training needs sentences: --task DIR");
 }
@@ -213,12 +232,12 @@ void finetune(const Finetune& options, const Sentences& sentences, const BertRec
   const ReportFile file(options.report);
   nlohmann::json report = training.report();
   file.write_so_far(report);
-  const Meter::Values dev = training.evaluate();
-  fmt::print("dev accuracy {:.2f} %, loss {:.3f}\n", 100 * dev.accuracy, dev.loss);
+  const Evaluation dev = training.evaluate();
+  Finetuning::print(dev);
   const RunAccount account = run.account();
   fmt::print("\n{}", account.str());
-  report.update(
-      {{"dev_loss", dev.loss}, {"dev_accuracy", dev.accuracy}, {"device", account_json(account)}});
+  report.update(dev.json("dev_"));
+  report["device"] = account_json(account);
   file.write(report);
 }
 
@@ -230,9 +249,10 @@ BertRecipe Finetune::recipe(const BertConfig& config) const {
   return {.config = config,
           .length = padded_length(length),
           .classes = classes,
-          .lr = static_cast<float>(lr),
+          .lr = static_cast<float>(lr.rate(batch, accumulate)),
           .weight_decay = static_cast<float>(weight_decay),
-          .numerics = numerics};
+          .numerics = numerics,
+          .average = average};
 }
 
 TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {

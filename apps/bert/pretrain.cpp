@@ -43,7 +43,7 @@ void Pretrain::add_to(CLI::App& app) {
                  "layers per segment of recomputed activations; 0: keep all activations")
       ->capture_default_str();
   app.add_option("--steps", steps, "steps of training")->capture_default_str();
-  app.add_option("--lr", lr, "highest learning rate")->capture_default_str();
+  lr.add_to(app);
   app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
   app.add_option("--optimizer", optimizer, "adamw, or adamw-8bit: its moments in 2 bytes")
       ->check(CLI::IsMember({"adamw", "adamw-8bit"}))
@@ -63,6 +63,7 @@ void Pretrain::add_to(CLI::App& app) {
   device.add_to(app);
   planning.add_to(app);
   numerics.add_to(app);
+  average.add_to(app);
 }
 
 namespace {
@@ -73,12 +74,13 @@ bool is_8bit(const Pretrain& o) {
 
 void check_options(const Pretrain& o) {
   o.numerics.scaler(o.device.parsed_dtype());
+  o.average.check_numbers();
   check(o.batch > 0 && o.accumulate > 0 && o.steps > 0 && o.snapshot_every > 0, "options",
         "--batch, --accumulate, --steps and --snapshot-every must be positive");
   check(o.length >= 8, "options", "--seq must be at least 8, got {}", o.length);
   check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
         o.checkpoint_every);
-  check(std::isfinite(o.lr) && o.lr >= 0, "options", "--lr must be a number >= 0, got {}", o.lr);
+  o.lr.rate(o.batch, o.accumulate);  // checks
 }
 
 // The text as sequences of tokens; every 20th is held out for the evaluation.
@@ -119,13 +121,15 @@ class Pretraining {
         batch_(run.settings().batch),
         steps_(options.recipe(corpus.tokenizer.vocabulary().size()), run.settings()),
         loader_(corpus_.train, corpus_.tokenizer.vocabulary(), loader_options(o_)),
-        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
+        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics,
+              steps_.average.get()) {
     const auto updates = static_cast<uint32_t>((o_.steps + o_.accumulate - 1) / o_.accumulate);
     steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
   }
 
-  void run();                // from the newest snapshot on, if there is one
-  Meter::Values evaluate();  // on the sequences held out
+  void run();             // from the newest snapshot on, if there is one
+  Evaluation evaluate();  // on the sequences held out
+  static void print(const Evaluation& evaluation);
   void save() const;
   nlohmann::json report() const;  // of the training alone
 
@@ -143,38 +147,40 @@ class Pretraining {
 };
 
 LoopOptions Pretraining::loop_options() const {
-  LoopOptions options{.steps = o_.steps,
-                      .batches = loader_.batches(),
-                      .samples = o_.batch * o_.length,
-                      .unit = "tokens",
-                      .quiet = o_.quiet,
-                      .snapshots = o_.resume,
-                      .steps_per_snapshot = o_.snapshot_every,
-                      .restart = o_.restart,
-                      .settings = {{"model", o_.model},
-                                   {"text", o_.text},
-                                   {"vocabulary", config().vocab_size},
-                                   {"dtype", o_.device.dtype},
-                                   {"scaler", loss_scale_text(steps_.optimizer.scaler())},
-                                   {"seq", o_.length},
-                                   {"batch", o_.batch},
-                                   {"accumulate", o_.accumulate},
-                                   {"steps", o_.steps},
-                                   {"lr", o_.lr},
-                                   {"weight_decay", o_.weight_decay},
-                                   {"whole_words", o_.whole_words},
-                                   {"seed", o_.seed}}};
+  LoopOptions loop{.steps = o_.steps,
+                   .batches = loader_.batches(),
+                   .samples = o_.batch * o_.length,
+                   .unit = "tokens",
+                   .quiet = o_.quiet,
+                   .snapshots = o_.resume,
+                   .steps_per_snapshot = o_.snapshot_every,
+                   .restart = o_.restart,
+                   .settings = {{"model", o_.model},
+                                {"text", o_.text},
+                                {"vocabulary", config().vocab_size},
+                                {"dtype", o_.device.dtype},
+                                {"scaler", loss_scale_text(steps_.optimizer.scaler())},
+                                {"seq", o_.length},
+                                {"batch", o_.batch},
+                                {"accumulate", o_.accumulate},
+                                {"steps", o_.steps},
+                                {"lr", o_.lr.rate(o_.batch, o_.accumulate)},
+                                {"weight_decay", o_.weight_decay},
+                                {"whole_words", o_.whole_words},
+                                {"seed", o_.seed}}};
   // Snapshots from before there was a choice have no word of it.
-  if (is_8bit(o_)) options.settings["optimizer"] = o_.optimizer;
-  return options;
+  if (is_8bit(o_)) loop.settings["optimizer"] = o_.optimizer;
+  if (steps_.average) loop.settings["ema"] = o_.average.decay;
+  return loop;
 }
 
 void Pretraining::introduce() const {
   if (o_.quiet) return;
   fmt::print(
-      "BERT {} ({} parameters, {} tokens) in {} on {}: {} sequences of text, {} steps of {}\n",
+      "BERT {} ({} parameters, {} tokens) in {} on {}: {} sequences of text, {} steps of {}{}\n",
       o_.model, steps_.model.parameter_count(), config().vocab_size, o_.device.dtype,
-      default_device()->info().name, corpus_.train.size(), o_.steps, o_.batch);
+      default_device()->info().name, corpus_.train.size(), o_.steps, o_.batch,
+      o_.lr.str(o_.batch, o_.accumulate));
 }
 
 void Pretraining::run() {
@@ -182,15 +188,28 @@ void Pretraining::run() {
   introduce();
   const int64_t start = loop_.start(), batches = loader_.batches();
   BatchStream<TextLoader> stream(loader_, {o_.seed, start / batches, start % batches});
-  loop_.run([&](int64_t) { steps_.step(stream.next()); });
+  loop_.run([&](int64_t) { steps_.step(stream.next()); },
+            [this] {
+              const Evaluation found = evaluate();
+              if (!o_.quiet) print(found);
+              return found.json("held_out_");
+            });
 }
 
-Meter::Values Pretraining::evaluate() {
+Evaluation Pretraining::evaluate() {
   TextLoaderOptions options = loader_options(o_);
   options.shuffle = false;
   options.batch_size = batch_;
-  return evaluate_all(steps_,
-                      TextLoader(corpus_.held_out, corpus_.tokenizer.vocabulary(), options));
+  return evaluate_both(steps_, [&] {
+    return TextLoader(corpus_.held_out, corpus_.tokenizer.vocabulary(), options);
+  });
+}
+
+void Pretraining::print(const Evaluation& evaluation) {
+  evaluation.print([](const char* whose, const Meter::Values& values) {
+    fmt::print("held-out text: loss {}{:.3f}, {:.1f} % of the masked tokens right\n", whose,
+               values.loss, 100 * values.accuracy);
+  });
 }
 
 void Pretraining::save() const {
@@ -198,6 +217,9 @@ void Pretraining::save() const {
   corpus_.tokenizer.vocabulary().save(to.vocabulary());
   write_bert_config(to.config(), config(), "BertForMaskedLM");
   save_model(to.weights(), steps_.model);
+  if (steps_.average)
+    at_average(*steps_.average,
+               [&] { save_model(average_path(to.weights().string()), steps_.model); });
   default_device()->end_step();
 }
 
@@ -224,12 +246,13 @@ BertRecipe Pretrain::recipe(int64_t tokens) const {
         "--seq must be at most the model's {}, got {}", config.max_position_embeddings, length);
   return {.config = config,
           .length = padded_length(length),
-          .lr = static_cast<float>(lr),
+          .lr = static_cast<float>(lr.rate(batch, accumulate)),
           .weight_decay = static_cast<float>(weight_decay),
           .optimizer = is_8bit(*this) ? BertOptimizer::adamw_8bit : BertOptimizer::adamw,
           .offload = offload_states,
           .masking = {.whole_words = whole_words},
-          .numerics = numerics};
+          .numerics = numerics,
+          .average = average};
 }
 
 TrainingProgram Pretrain::program(int64_t tokens) const {
@@ -259,14 +282,12 @@ void pretrain(const Pretrain& options, const Corpus& corpus, ProgramRun& run) {
   const ReportFile file(options.report);
   nlohmann::json report = training.report();
   file.write_so_far(report);
-  const Meter::Values held_out = training.evaluate();
-  fmt::print("held-out text: loss {:.3f}, {:.1f} % of the masked tokens right\n", held_out.loss,
-             100 * held_out.accuracy);
+  const Evaluation held_out = training.evaluate();
+  Pretraining::print(held_out);
   const RunAccount account = run.account();
   fmt::print("\n{}", account.str());
-  report.update({{"held_out_loss", held_out.loss},
-                 {"held_out_accuracy", held_out.accuracy},
-                 {"device", account_json(account)}});
+  report.update(held_out.json("held_out_"));
+  report["device"] = account_json(account);
   file.write(report);
 }
 

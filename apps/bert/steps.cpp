@@ -71,6 +71,7 @@ PretrainSteps::PretrainSteps(const BertRecipe& recipe, const StepSettings& setti
     : model(recipe.config, false),
       optimizer(make_optimizer(model, recipe, settings.accumulate)),
       numerics(recipe.numerics, optimizer, settings.dtype),
+      average(recipe.average.follow(optimizer)),
       recipe_(recipe),
       settings_(settings) {
   set_up(optimizer, model.bert, settings);
@@ -110,6 +111,7 @@ FinetuneSteps::FinetuneSteps(const BertRecipe& recipe, const StepSettings& setti
     : model(recipe.config, recipe.classes),
       optimizer(make_optimizer(model, recipe, settings.accumulate)),
       numerics(recipe.numerics, optimizer, settings.dtype),
+      average(recipe.average.follow(optimizer)),
       recipe_(recipe),
       settings_(settings) {
   set_up(optimizer, model.bert, settings);

@@ -1,6 +1,7 @@
 // The steps of the BERT program: masked tokens, and sentences.
 #pragma once
 
+#include "apps/common/average.h"
 #include "apps/common/meter.h"
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
@@ -22,6 +23,7 @@ struct BertRecipe {
   bool offload = false;  // the moments lie in host memory
   MaskingOptions masking = {};
   NumericsOptions numerics = {};
+  AverageOptions average = {};
 
   // Most masked tokens of a sequence. Steps predict as many in every sequence, those that are not
   // there being ignored, so that all full batches need the same memory.
@@ -39,8 +41,7 @@ class PretrainSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override {
-    model.eval();
-    evaluate(batch_of(shape));
+    dry_evaluate_both(model, average.get(), [&] { evaluate(batch_of(shape)); });
   }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
@@ -48,6 +49,7 @@ class PretrainSteps : public ModelSteps {
   BertForPreTraining model;
   Accumulate optimizer;
   NumericsWatch numerics;
+  std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
 
  private:
@@ -68,8 +70,7 @@ class FinetuneSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override {
-    model.eval();
-    evaluate(batch_of(shape));
+    dry_evaluate_both(model, average.get(), [&] { evaluate(batch_of(shape)); });
   }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
@@ -77,6 +78,7 @@ class FinetuneSteps : public ModelSteps {
   BertForSequenceClassification model;
   Accumulate optimizer;
   NumericsWatch numerics;
+  std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
 
  private:

@@ -13,18 +13,27 @@
 namespace rw {
 
 TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
-                           ProgramRun& planned, const NumericsWatch* numerics)
+                           ProgramRun& planned, const NumericsWatch* numerics,
+                           ParameterAverage* average)
     : options_(std::move(options)),
       model_(model),
       optimizer_(optimizer),
       meter_(meter),
       planned_(planned),
-      numerics_(numerics) {
+      numerics_(numerics),
+      average_(average) {
   // Names of files may be no UTF-8, which JSON must be.
   using Json = nlohmann::json;
   options_.settings =
       Json::parse(options_.settings.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (!options_.snapshots.empty()) snapshots_.emplace(options_.snapshots);
+}
+
+TrainingState TrainingLoop::state() {
+  TrainingState state{.model = model_, .optimizer = optimizer_};
+  if (average_)
+    for (const auto& [name, tensor] : average_->state()) state.extra.push_back({name, tensor});
+  return state;
 }
 
 void TrainingLoop::resume() {
@@ -68,6 +77,7 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
       "data the same? Use another folder, or --restart",
       folder, options_.steps, options_.batches, position.step, position.epoch, position.index);
   history_ = saved["history"];
+  evaluations_ = saved.value("evaluations", nlohmann::json::array());
   changes_scaler_ = false;
   for (const char* name : {"dtype", "scaler"})  // older snapshots have no scaler
     changes_scaler_ |= saved["settings"].contains(name) &&
@@ -75,14 +85,31 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
 }
 
 void TrainingLoop::write_snapshot(int64_t done) {
-  const nlohmann::json saved = {{"settings", options_.settings}, {"history", history_}};
+  nlohmann::json saved = {{"settings", options_.settings}, {"history", history_}};
+  if (!evaluations_.empty()) saved["evaluations"] = evaluations_;
   snapshots_->save(state(), {.step = done,
                              .epoch = done / options_.batches,
                              .index = done % options_.batches,
                              .json = saved.dump()});
 }
 
-void TrainingLoop::run(const std::function<void(int64_t)>& step) {
+void TrainingLoop::evaluate_epoch(int64_t done, const std::function<nlohmann::json()>& evaluate,
+                                  Progress& progress) {
+  progress.finish();
+  const double before = progress.seconds();
+  nlohmann::json found = evaluate();
+  found.update({{"step", done}, {"epoch", done / options_.batches}});
+  evaluations_.push_back(std::move(found));
+  model_.train();
+  evaluation_seconds_ += progress.seconds() - before;
+}
+
+double TrainingLoop::trained_seconds(const Progress& progress) const {
+  return progress.seconds() - evaluation_seconds_;
+}
+
+void TrainingLoop::run(const std::function<void(int64_t)>& step,
+                       const std::function<nlohmann::json()>& evaluate) {
   model_.train();
   const InterruptScope interrupts;
   Progress progress(options_.steps, options_.quiet);
@@ -91,6 +118,8 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step) {
     planned_.before_step(i, options_.steps);
     step(i);
     if (progress.due(i + 1)) show(i + 1, progress);
+    const bool ends_epoch = (i + 1) % options_.batches == 0 && i + 1 < options_.steps;
+    if (ends_epoch && average_ && evaluate) evaluate_epoch(i + 1, evaluate, progress);
     const bool stops = InterruptScope::signal() != 0;
     // Between updates if that can wait: the gradients of a window make a snapshot larger.
     const bool is_due = i + 1 - saved >= options_.steps_per_snapshot;
@@ -102,7 +131,7 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step) {
   }
   planned_.after_steps();
   finish_window(optimizer_);
-  seconds_ = progress.seconds();
+  seconds_ = trained_seconds(progress);
   if (numerics_) numerics_->print();
   if (InterruptScope::signal() == 0) return;
   if (snapshots_) write_snapshot(options_.steps);
@@ -128,10 +157,11 @@ void TrainingLoop::show(int64_t done, Progress& progress) {
   const uint64_t memory = default_device()->memory_report().peak;
   const std::string accuracy =
       options_.has_accuracy ? fmt::format("accuracy {:.1f} %  ", 100 * values.accuracy) : "";
-  progress.show(done,
-                fmt::format("loss {:.3f}  {}{:.0f} {}/s  {}", values.loss, accuracy,
-                            rate(done, progress.seconds()), options_.unit, format_bytes(memory)));
-  history_.push_back({{"step", done}, {"loss", values.loss}, {"seconds", progress.seconds()}});
+  progress.show(done, fmt::format("loss {:.3f}  {}{:.0f} {}/s  {}", values.loss, accuracy,
+                                  rate(done, trained_seconds(progress)), options_.unit,
+                                  format_bytes(memory)));
+  history_.push_back(
+      {{"step", done}, {"loss", values.loss}, {"seconds", trained_seconds(progress)}});
   if (options_.has_accuracy) history_.back()["accuracy"] = values.accuracy;
 }
 
@@ -152,6 +182,7 @@ nlohmann::json TrainingLoop::json() const {
                {"step_seconds",
                 seconds_ / static_cast<double>(std::max<int64_t>(1, options_.steps - start_))},
                {"history", history_}});
+  if (!evaluations_.empty()) json["evaluations"] = evaluations_;
   return json;
 }
 

@@ -13,6 +13,7 @@
 #include "apps/common/progress.h"
 #include "rewind/io/snapshot.h"
 #include "rewind/optim/accumulate.h"
+#include "rewind/optim/ema.h"
 
 namespace rw {
 
@@ -31,16 +32,21 @@ struct LoopOptions {
 
 class TrainingLoop {
  public:
-  // References must outlive the loop. `numerics` is of the optimizer.
+  // References must outlive the loop. `numerics` and `average`, which snapshots keep, are of the
+  // optimizer.
   TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
-               ProgramRun& planned, const NumericsWatch* numerics = nullptr);
+               ProgramRun& planned, const NumericsWatch* numerics = nullptr,
+               ParameterAverage* average = nullptr);
 
   // From the newest snapshot that is whole, if there are any: FileError where all are damaged or
   // of another run. Warns about damaged ones.
   void resume();
   // Calls `step` with the number of each step that is left, from 0. After a SIGINT or SIGTERM it
-  // finishes the step, and what it takes to write a snapshot, and throws Interrupted.
-  void run(const std::function<void(int64_t)>& step);
+  // finishes the step, and what it takes to write a snapshot, and throws Interrupted. With an
+  // average, `evaluate` is called after every epoch but the last; json() has what it found, and its
+  // time does not count as training.
+  void run(const std::function<void(int64_t)>& step,
+           const std::function<nlohmann::json()>& evaluate = {});
 
   int64_t start() const { return start_; }  // steps that were taken before
   double rate() const;                      // samples per second, after run()
@@ -48,9 +54,12 @@ class TrainingLoop {
   nlohmann::json json() const;
 
  private:
-  TrainingState state() { return {.model = model_, .optimizer = optimizer_}; }
+  TrainingState state();
   double rate(int64_t done, double seconds) const;
   void show(int64_t done, Progress& progress);
+  double trained_seconds(const Progress& progress) const;
+  void evaluate_epoch(int64_t done, const std::function<nlohmann::json()>& evaluate,
+                      Progress& progress);
   void check_resumed(const TrainingPosition& position);
   void write_snapshot(int64_t done);
   [[noreturn]] void stop(int64_t done) const;
@@ -62,10 +71,11 @@ class TrainingLoop {
   Meter& meter_;
   ProgramRun& planned_;
   const NumericsWatch* numerics_;  // null: nothing is watched
+  ParameterAverage* average_;      // null: there is none
   int64_t start_ = 0;
   bool changes_scaler_ = false;  // against the snapshot
-  double seconds_ = 0;
-  nlohmann::json history_ = nlohmann::json::array();
+  double seconds_ = 0, evaluation_seconds_ = 0;
+  nlohmann::json history_ = nlohmann::json::array(), evaluations_ = nlohmann::json::array();
 };
 
 }  // namespace rw

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -41,7 +40,7 @@ void ResNetOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--epochs", epochs, "passes over the images (default 1, with --data 30)");
   app.add_option("--steps", steps, "steps instead of epochs");
-  app.add_option("--lr", lr, "highest learning rate")->capture_default_str();
+  lr.add_to(app);
   app.add_option("--weight-decay", weight_decay, "of convolutions and the last layer")
       ->capture_default_str();
   app.add_option("--seed", seed, "of weights, order and augmentation")->capture_default_str();
@@ -63,12 +62,16 @@ void ResNetOptions::add_to(CLI::App& app) {
   device.add_to(app);
   planning.add_to(app);
   numerics.add_to(app);
+  average.add_to(app);
   app.add_option("--classes", classes, "with --plan: classes of the images (default: as in --data)")
       ->needs("--plan");
 }
 
 void ResNetOptions::check_numbers() const {
   numerics.scaler(device.parsed_dtype());
+  average.check_numbers();
+  check(!eval || average.decay == 0, "options",
+        "--ema follows training: there is none with --eval");
   check(batch >= 0, "options", "--batch must be positive, got {}", batch);
   check(accumulate > 0, "options", "--accumulate must be positive, got {}", accumulate);
   check(epochs >= 0 && steps >= 0, "options",
@@ -77,7 +80,6 @@ void ResNetOptions::check_numbers() const {
         checkpoint_every);
   check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
-  check(std::isfinite(lr) && lr >= 0, "options", "--lr must be a number >= 0, got {}", lr);
   check(image >= 0 && classes >= 0 && classes != 1, "options",
         "--image and --classes must be positive, got {} and {}", image, classes);
   check(test_share > 0 && test_share < 1, "options", "--test-share must be in (0, 1), got {}",
@@ -117,6 +119,7 @@ void ResNetOptions::complete() {
     steps = (steps + accumulate - 1) / accumulate;
     parts = std::exchange(accumulate, 1);
   }
+  lr.rate(batch, accumulate);  // checks
 }
 
 StepSettings ResNetOptions::settings() const {
@@ -156,10 +159,11 @@ ResNetRecipe ResNetOptions::recipe(int classes) const {
   return {.model = model_config(model, classes),
           .height = image,
           .width = image,
-          .lr = static_cast<float>(lr),
+          .lr = static_cast<float>(lr.rate(batch, accumulate)),
           .weight_decay = static_cast<float>(weight_decay),
           .parts = parts,
-          .numerics = numerics};
+          .numerics = numerics,
+          .average = average};
 }
 
 TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {

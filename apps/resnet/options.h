@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/learning_rate.h"
 #include "apps/common/planning.h"
 #include "apps/resnet/steps.h"
 
@@ -13,6 +14,7 @@ struct ResNetOptions {
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;
+  AverageOptions average;
   std::string model, data, checkpoint = StepSettings().checkpoint, report, save, load, resume;
   std::vector<std::string> predict;                 // photographs
   int batch = 0, epochs = 0, checkpoint_every = 1;  // 0: by the data
@@ -23,7 +25,8 @@ struct ResNetOptions {
   uint32_t accumulate = 1;
   bool exact_batch_norm = false;
   uint32_t parts = 1;  // of a batch, with exact_batch_norm
-  double lr = 0.1, weight_decay = 1e-4;
+  LearningRateOptions lr;
+  double weight_decay = 1e-4;
   uint64_t seed = 1;
   bool eval = false, restart = false, quiet = false, skip_bad = false;
 

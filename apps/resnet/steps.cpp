@@ -50,6 +50,7 @@ ResNetSteps::ResNetSteps(const ResNetRecipe& recipe, const StepSettings& setting
                                               .nesterov = true}),
                 recipe.parts > 1 ? recipe.parts : settings.accumulate),
       numerics(recipe.numerics, optimizer, settings.dtype),
+      average(recipe.average.follow(optimizer)),
       recipe_(recipe),
       settings_(settings) {
   model.set_checkpoint(checkpoint_mode(settings.checkpoint), settings.checkpoint_every);

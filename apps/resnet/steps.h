@@ -1,6 +1,7 @@
 // The steps of the ResNet program: training, and what is in images.
 #pragma once
 
+#include "apps/common/average.h"
 #include "apps/common/meter.h"
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
@@ -16,6 +17,7 @@ struct ResNetRecipe {
   float lr = 0.1f, weight_decay = 1e-4f;
   uint32_t parts = 1;  // of a batch, run side by side: BatchNorm sees all of them
   NumericsOptions numerics = {};
+  AverageOptions average = {};
 };
 
 class ResNetSteps : public ModelSteps {
@@ -28,8 +30,7 @@ class ResNetSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
   void dry_evaluation(const BatchShape& shape) override {
-    model.eval();
-    evaluate({}, shape.rows_or(settings_.batch));
+    dry_evaluate_both(model, average.get(), [&] { evaluate({}, shape.rows_or(settings_.batch)); });
   }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
@@ -37,6 +38,7 @@ class ResNetSteps : public ModelSteps {
   ResNet model;
   Accumulate optimizer;
   NumericsWatch numerics;
+  std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
 
  private:

@@ -37,7 +37,8 @@ ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& image
       steps_(options.recipe(images.classes), run.settings()),
       batches_(images.training(options)),
       total_(options.steps ? options.steps : options.epochs * batches_->batches()),
-      loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
+      loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics,
+            steps_.average.get()) {
   const auto updates =
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
   steps_.optimizer.set_schedule(Schedule::cosine(updates, updates / 10));
@@ -59,20 +60,22 @@ LoopOptions ResNetTraining::loop_options() const {
                                 {"scaler", loss_scale_text(steps_.optimizer.scaler())},
                                 {"batch", options_.batch},
                                 {"accumulate", options_.accumulate},
-                                {"lr", options_.lr},
+                                {"lr", options_.lr.rate(options_.batch, options_.accumulate)},
                                 {"weight_decay", options_.weight_decay},
                                 {"seed", options_.seed},
                                 {"steps", total_}}};
   if (options_.parts > 1) loop.settings["parts"] = options_.parts;
+  if (steps_.average) loop.settings["ema"] = options_.average.decay;
   if (options_.has_photos()) loop.settings["image"] = options_.image;
   return loop;
 }
 
 void ResNetTraining::introduce() const {
   if (options_.quiet) return;
-  fmt::print("{} ({} parameters) in {} on {}: {} steps of {} {}\n", options_.model,
+  fmt::print("{} ({} parameters) in {} on {}: {} steps of {} {}{}\n", options_.model,
              steps_.model.parameter_count(), options_.device.dtype, default_device()->info().name,
-             total_, options_.batch, options_.data.empty() ? "drawn images" : "images");
+             total_, options_.batch, options_.data.empty() ? "drawn images" : "images",
+             options_.lr.str(options_.batch, options_.accumulate));
 }
 
 void ResNetTraining::run() {
@@ -80,23 +83,39 @@ void ResNetTraining::run() {
   introduce();
   const int64_t start = loop_.start(), batches = batches_->batches();
   BatchStream<ImageBatches> stream(*batches_, {options_.seed, start / batches, start % batches});
-  loop_.run([&](int64_t) { steps_.step(stream.next()); });
+  loop_.run([&](int64_t) { steps_.step(stream.next()); },
+            [this] {
+              const Evaluation found = evaluate();
+              if (!options_.quiet) print(found, images_);
+              return found.json("test_");
+            });
+}
+
+void ResNetTraining::print(const Evaluation& evaluation, const Images& images) {
+  evaluation.print([&](const char* whose, const Meter::Values& values) {
+    fmt::print("test accuracy {}{:.2f} % of {} images\n", whose, 100 * values.accuracy,
+               images.test_size());
+  });
 }
 
 void ResNetTraining::save() const {
   if (options_.save.empty()) return;
   const auto& [mean, std] = images_.statistics;
-  save_model(options_.save, steps_.model,
-             to_metadata({.model = options_.model,
-                          .image = options_.image,
-                          .class_names = images_.class_names,
-                          .mean = mean,
-                          .std = std}));
+  const Metadata about = to_metadata({.model = options_.model,
+                                      .image = options_.image,
+                                      .class_names = images_.class_names,
+                                      .mean = mean,
+                                      .std = std});
+  save_model(options_.save, steps_.model, about);
+  if (steps_.average)
+    at_average(*steps_.average,
+               [&] { save_model(average_path(options_.save), steps_.model, about); });
   default_device()->end_step();
 }
 
-double ResNetTraining::evaluate() {
-  return evaluate_all(steps_, *images_.testing(batch_)).accuracy;
+Evaluation ResNetTraining::evaluate() {
+  const std::unique_ptr<ImageBatches> testing = images_.testing(batch_);
+  return evaluate_both(steps_, [&]() -> ImageBatches& { return *testing; });
 }
 
 nlohmann::json ResNetTraining::report() const {

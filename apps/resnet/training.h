@@ -16,8 +16,9 @@ class ResNetTraining {
 
   void run();  // from the newest checkpoint on, if there is one
   void save() const;
-  double evaluate();              // share of the test images that are classified correctly
+  Evaluation evaluate();          // on the test images
   nlohmann::json report() const;  // of the training alone
+  static void print(const Evaluation& evaluation, const Images& images);
 
  private:
   LoopOptions loop_options() const;

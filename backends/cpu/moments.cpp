@@ -1,4 +1,5 @@
-// Update rules with moments of the gradient: RMSprop, Adagrad, Lion, AMSGrad, AdamA.
+// Update rules with moments of the gradient: RMSprop, Adagrad, Lion, AMSGrad, AdamA; sums of a
+// window's gradients.
 #include <algorithm>
 #include <cmath>
 
@@ -152,6 +153,27 @@ void adama(const Call& call) {
     const double root = std::sqrt(v.get(i)) / std::sqrt(correction2);
     const double x = param.get(i) * (1 - lr * p.weight_decay);
     param.set(i, static_cast<float>(x - lr / correction1 * m.get(i) / (root + p.eps)));
+  }
+}
+
+void window_fold(const Call& call) {
+  const auto p = call.params<WindowFoldParams>();
+  const Elements grad = call.in(1), table = call.in(2), state = call.in(3);
+  if (state.get(STATE_FOUND_INF) != 0) return;
+  Elements sum = call.inout(0);
+  each_element(table, p, [&](uint64_t i, uint64_t at) { sum.set(i, sum.get(i) + grad.get(at)); });
+}
+
+void window_add(const Call& call) {
+  const auto p = call.params<WindowAddParams>();
+  Elements sum = call.inout(0), rest = call.inout(1);
+  const Elements grad = call.in(2);
+  const bool compensated = call.variant(0) != 0;
+  for (uint64_t i = 0; i < p.n; ++i) {
+    const float before = sum.get(i);
+    const float y = compensated ? grad.get(i) - rest.get(i) : grad.get(i);
+    sum.set(i, before + y);
+    if (compensated) rest.set(i, (sum.get(i) - before) - y);
   }
 }
 

@@ -116,14 +116,28 @@ bool judge(const UpdatePrepareParams& p, uint32_t part, const Elements& partial,
            Elements& state, double& norm) {
   double squares = 0;
   for (uint64_t c = 0; c < p.chunks; ++c) squares += partial.get(c);
-  const bool overflow = has_overflow(p, partial, p.chunks);
+  bool overflow = has_overflow(p, partial, p.chunks), voided = false;
+  if (part == PREPARE_WINDOW) {
+    overflow = overflow || state.get(STATE_WINDOW_WEIGHT) == 0;
+    voided = state.get(STATE_WINDOW_VOIDED) > 0;
+  }
   norm = std::sqrt(squares) * unscale;
   if (part == PREPARE_ALL || !overflow) state.set(STATE_GRAD_NORM, static_cast<float>(norm));
   state.set(STATE_FOUND_INF, overflow ? 1 : 0);
-  if (p.dynamic != 0) update_loss_scale(p, overflow, state);
+  if (p.dynamic != 0) update_loss_scale(p, overflow || voided, state);
   if (overflow) state.set(STATE_SKIPPED, state.get(STATE_SKIPPED) + 1);
   state.set(STATE_SKIPPED_IN_A_ROW, overflow ? state.get(STATE_SKIPPED_IN_A_ROW) + 1 : 0);
   return overflow;
+}
+
+// A micro-batch that is judged alone.
+void judge_micro_batch(const UpdatePrepareParams& p, const Elements& partial, Elements& state) {
+  const bool overflow = has_overflow(p, partial, p.chunks);
+  state.set(STATE_FOUND_INF, overflow ? 1 : 0);
+  const auto add = [&](uint64_t slot, float x) { state.set(slot, state.get(slot) + x); };
+  if (!overflow) return add(STATE_WINDOW_WEIGHT, p.weight);
+  add(STATE_WINDOW_VOIDED, 1);
+  add(STATE_VOIDED, 1);
 }
 
 }  // namespace
@@ -150,11 +164,14 @@ void update_prepare(const Call& call) {
   const auto p = call.params<UpdatePrepareParams>();
   const Elements partial = call.in(0);
   Elements state = call.inout(1);
+  const uint32_t part = call.variant(0);
+  const double weight = part == PREPARE_WINDOW ? state.get(STATE_WINDOW_WEIGHT) : p.weight;
   // The scale in force when the gradients were made, not the one set below.
-  const double unscale = 1.0 / (double{state.get(STATE_SCALE)} * p.weight);
+  const double unscale = weight > 0 ? 1.0 / (double{state.get(STATE_SCALE)} * weight) : 0;
   double norm = 0;
-  switch (const uint32_t part = call.variant(0)) {
+  switch (part) {
     case PREPARE_ALL:
+    case PREPARE_WINDOW:
       if (!judge(p, part, partial, unscale, state, norm))
         begin_update(p, unscale, norm, p.max_norm > 0, state);
       break;
@@ -176,6 +193,9 @@ void update_prepare(const Call& call) {
       break;
     case PREPARE_JUDGE:
       judge(p, part, partial, unscale, state, norm);
+      break;
+    case PREPARE_MICRO_BATCH:
+      judge_micro_batch(p, partial, state);
   }
 }
 

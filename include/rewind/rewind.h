@@ -88,6 +88,7 @@
 #include "rewind/optim/fused_backward.h"
 #include "rewind/optim/gradient_ranges.h"
 #include "rewind/optim/lamb.h"
+#include "rewind/optim/learning_rate.h"
 #include "rewind/optim/lion.h"
 #include "rewind/optim/lookahead.h"
 #include "rewind/optim/loss_scaler.h"

@@ -14,6 +14,10 @@
 #define STATE_SKIPPED_IN_A_ROW 9  // updates skipped since the last one that was done
 #define STATE_FALLS 10            // of the scale since it last grew
 #define STATE_GROWTHS 11          // of the scale
+// Of windows whose micro-batches are judged one by one:
+#define STATE_WINDOW_WEIGHT 12  // sum of the weights of those that count, in the window so far
+#define STATE_WINDOW_VOIDED 13  // how many do not, in the window so far
+#define STATE_VOIDED 14         // and in all
 #define STATE_SIZE 16
 
 // Gradients lie anywhere in one range of memory: a table of chunks, each within one parameter, says
@@ -65,6 +69,12 @@ struct GradStatsParams {
 // set without clipping. After it comes PREPARE_JUDGE: PREPARE_END without a change of UPDATES.
 #define PREPARE_PART 4
 #define PREPARE_JUDGE 5
+// Of a micro-batch of a window that is judged alone: an overflow sets FOUND_INF and counts as
+// voided, else `weight` goes into WINDOW_WEIGHT. After them comes PREPARE_WINDOW: PREPARE_ALL with
+// WINDOW_WEIGHT for `weight`, where a voided micro-batch is an overflow for the loss scale, and no
+// weight at all skips the update.
+#define PREPARE_MICRO_BATCH 6
+#define PREPARE_WINDOW 7
 struct UpdatePrepareParams {
   uint offset[2];  // partial, state
   uint chunks;
@@ -177,6 +187,20 @@ struct AdamaParams {
   uint offset[4];  // param, m, v, state
   uint n;
   float lr, beta1, beta2, eps, weight_decay;
+};
+
+// window_fold: sum += grad for the rows of a table, unless state[FOUND_INF] != 0: the micro-batch
+// is voided. Threads as sgd.
+struct WindowFoldParams {
+  uint offset[4];  // sum, grad, table, state
+  uint first, rows, shift;
+};
+// window_add: sum += grad in 16 bits, rounded. variant {compensated}: with 1 what rounding left out
+// stays in rest (Kahan 1965): y = grad - rest, new = round(sum + y), rest = round((new - sum) - y);
+// with 0 rest is bound to sum and not touched. Flat.
+struct WindowAddParams {
+  uint offset[3];  // sum, rest, grad
+  uint n;
 };
 
 // moment_update: the same as adam, variant {MOMENT_*}, for rules with up to three states. Those
