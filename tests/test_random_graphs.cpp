@@ -1,6 +1,7 @@
 // Random graphs in random nests of segments: always the bits of the plain run, nothing left over.
 #include <cmath>
 
+#include "rewind/core/autograd/boundaries.h"
 #include "tests/random_program.h"
 
 namespace rw::test {
@@ -40,7 +41,12 @@ void check_graphs(uint32_t count) {
     REQUIRE(with_segments == plain);
     REQUIRE(default_device()->memory_report().live == at_rest);
     REQUIRE(Tape::current()->stats().records == 0);
+    const HostBoundaries on_host;
+    REQUIRE(run(seed, true, leaves) == plain);
+    REQUIRE(default_device()->memory_report().live == at_rest);
+    REQUIRE(default_device()->memory_report().host_live == 0);
   }
+  CHECK(default_device()->memory_report().host_peak > 0);
   CHECK(Tape::current()->replayed_records() - replayed > 5 * count);
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "rewind/core/autograd/boundaries.h"
 #include "rewind/core/autograd/replay.h"
 #include "rewind/core/autograd/tape.h"
 #include "rewind/core/tensor/launch.h"
@@ -223,7 +224,10 @@ class Backward {
   void open(int s) {
     Segment& segment = segments_[s];
     if (segment.replayed) return;
-    if (segment.parent >= 0) open(segment.parent);
+    if (segment.parent >= 0)
+      open(segment.parent);
+    else
+      boundaries_to_device(segments_, s);
     replayed(Replay(records_, segments_, s).run());
     drop_kept(segment);
     if (!is_wanted_again(segment)) drop_externals(segment);
@@ -287,7 +291,7 @@ class Backward {
       if (!maker.op || maker.segment < 0) continue;
       Segment& earlier = segments_[maker.segment];
       if (!earlier.replayed && saves(earlier, maker.segment, external.record, id))
-        earlier.kept[id] = {external.value, external.record};
+        earlier.kept[id] = {on_device(external.value), external.record};
     }
   }
 

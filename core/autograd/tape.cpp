@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "rewind/core/autograd/boundaries.h"
 #include "rewind/core/autograd/eviction.h"
 #include "rewind/core/tensor/launch.h"
 
@@ -92,7 +93,11 @@ Segments::Handle Tape::open_segment(SavePolicy policy, bool evicts) {
 }
 
 void Tape::close_segment(const Segments::Handle& segment) {
-  if (segments_.close(segment, end())) forget_if_empty();
+  if (!segments_.close(segment, end())) return;
+  const Segment& closed = segments_[segment.number];
+  if (boundaries_on_host() && closed.parent < 0 && !closed.evicts)
+    boundaries_to_host(segments_, segment.number);
+  forget_if_empty();
 }
 
 void Tape::keep_in_replay(const Segments::Handle& segment, uint64_t value) {

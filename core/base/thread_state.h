@@ -25,6 +25,7 @@ struct ThreadState {
   Generator* generator = nullptr;          // of a GeneratorScope; null: the process's
   std::optional<std::shared_ptr<Device>> device;  // of a DeviceScope; none: the process's
   std::optional<bool> checkpoints_blocks;         // none: as the environment says
+  bool boundaries_on_host = false;                // of checkpoint segments
   std::shared_ptr<Tape> tape;                     // made when it is first asked for
 };
 // The calling thread's.

@@ -31,6 +31,7 @@
 #include "rewind/core/tensor/weight_copies.h"
 
 // Recomputation, and what a program will need.
+#include "rewind/core/autograd/boundaries.h"
 #include "rewind/core/autograd/checkpoint.h"
 #include "rewind/core/autograd/gradients.h"
 #include "rewind/core/autograd/tape.h"

@@ -1,0 +1,159 @@
+// Boundaries of checkpoint segments in host memory: the same bits, in less device memory, as dry
+// runs say.
+#include "rewind/core/autograd/boundaries.h"
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/nn/layers.h"
+#include "tests/optim_fixture.h"
+#include "tests/tape_fixture.h"
+
+using namespace rw;
+using namespace rw::test;
+
+namespace {
+
+constexpr int64_t width = 64, rows = 512;
+constexpr uint64_t boundary = width * rows * sizeof(float);
+
+// Blocks that each add to what came in, of which the first blocks' result is read by all others.
+struct Chain {
+  std::vector<Tensor> weights;
+  int nested = 0;
+  bool shares = false;
+
+  explicit Chain(int blocks) {
+    for (int i = 0; i < blocks; ++i) {
+      Tensor w = tensor(some_values(static_cast<int>(width * width), i), {width, width}) * 0.1f;
+      weights.push_back(w.detach().set_requires_grad());
+    }
+  }
+  Tensor loss() const {
+    Tensor x = tanh(full({rows, width}, 0.5f)), shared;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const CheckpointScope outer;
+      Tensor h = x;
+      for (int k = 0; k < 3; ++k) {
+        const CheckpointScope inner(k < nested);
+        h = tanh(dropout(matmul(std::move(h), weights[i]), 0.1f));
+      }
+      x = shares && shared ? h + x + shared : h + x;
+      if (i == 0 && shares) shared = x;
+    }
+    return mean(square(std::move(x)));
+  }
+  std::vector<Values> gradients() {
+    std::vector<Values> all;
+    for (Tensor& w : weights) {
+      all.push_back(w.grad().to_vector());
+      w.set_grad({});
+    }
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("boundaries on the host: the same bits, and two at a time on the device") {
+  on_each_device([] {
+    for (const int nested : {0, 2})
+      for (const bool shares : {false, true}) {
+        Chain chain(6);
+        chain.nested = nested, chain.shares = shares;
+        const auto run = [&](bool on_host) {
+          manual_seed(5);
+          default_device()->reset_peak();
+          const HostBoundaries scope(on_host);
+          chain.loss().backward();
+          return chain.gradients();
+        };
+        const auto plain = run(false);
+        const MemoryReport before = default_device()->memory_report();
+        CHECK(run(true) == plain);
+        const MemoryReport after = default_device()->memory_report();
+        CHECK(before.host_peak == 0);
+        // Of the boundaries of 6 blocks the first is made of data; one is being made or used, one
+        // is on its way, and a shared one is wanted by all.
+        CHECK(after.peak + (shares ? 2 : 3) * boundary <= before.peak);
+        CHECK(after.host_peak >= 5 * boundary);
+        CHECK(after.host_peak <= 6 * boundary);  // a shared one is there once
+        CHECK(after.host_live == 0);
+      }
+  });
+}
+
+TEST_CASE("boundaries on the host: a dry run predicts both memories") {
+  on_each_device([] {
+    const auto program = [] {
+      Chain chain(5);
+      default_device()->reset_peak();
+      for (int t = 0; t < 3; ++t) {
+        const HostBoundaries scope;
+        chain.loss().backward();
+        for (Tensor& w : chain.weights) w.set_grad({});
+        default_device()->end_step();
+      }
+      return default_device()->memory_report();
+    };
+    const MemoryReport real = program();
+    const MemoryReport dry = plan([&] { (void)program(); }).memory;
+    CHECK(dry.peak == real.peak);
+    CHECK(dry.host_peak == real.host_peak);
+    CHECK(dry.host_reserved == real.host_reserved);
+  });
+}
+
+TEST_CASE(
+    "boundaries on the host: backward twice, policies, views, and a scope that turns it off") {
+  on_each_device([] {
+    Chain chain(4);
+    const auto run = [&](bool on_host, bool twice) {
+      manual_seed(5);
+      const HostBoundaries scope(on_host);
+      const Tensor loss = chain.loss();
+      loss.backward({}, twice);
+      if (twice) loss.backward();
+      return chain.gradients();
+    };
+    CHECK(run(true, true) == run(false, true));
+
+    const Tensor w = chain.weights[0];
+    const auto odd = [&](bool on_host, bool kept) {
+      const HostBoundaries scope(on_host);
+      Tensor x = tanh(full({rows, width}, 0.5f) * 1.0f) * sum(w);
+      const Tensor half = slice(x, 0, 0, rows / 2), turned = transpose(x, 0, 1);
+      {
+        const CheckpointScope segment(true, kept ? save_matmuls() : SavePolicy());
+        x = concat({tanh(matmul(half, w)), matmul(transpose(turned, 0, 1), w)}, 0);
+      }
+      mean(square(x)).backward();
+      return chain.gradients();
+    };
+    for (Tensor& other : chain.weights)  // the others get none
+      if (!other.grad()) other.set_grad(zeros(other.shape()));
+    for (const bool kept : {false, true}) {
+      const auto plain = odd(false, kept);
+      for (Tensor& other : chain.weights) other.set_grad(zeros(other.shape()));
+      CHECK(odd(true, kept) == plain);
+      for (Tensor& other : chain.weights) other.set_grad(zeros(other.shape()));
+    }
+    CHECK(!boundaries_on_host());
+    const HostBoundaries on;
+    CHECK(boundaries_on_host());
+    const HostBoundaries off(false);
+    CHECK(!boundaries_on_host());
+  });
+}
+
+TEST_CASE("boundaries on the host: an input that changes before its segment ends") {
+  on_each_device([] {
+    const HostBoundaries on_host;
+    const Tensor w = parameter(some_values(8));
+    Tensor x = w * 2.0f, y;
+    {
+      const CheckpointScope segment;
+      y = sum(tanh(x * w));
+      const NoGrad guard;
+      x.copy_(w.detach());
+    }
+    CHECK(contains(message_of<AutogradError>([&] { y.backward(); }), "must not change"));
+  });
+}
