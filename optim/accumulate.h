@@ -55,7 +55,7 @@ class Accumulate : public Optimizer {
   bool run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count = 0);
   // Queues an update from the micro-batches since the last one, with their weights' sum as divisor.
   // False if there were none. For the end of an epoch.
-  bool flush();
+  bool flush() override;
   // The gradients give their memory back, but for those of a window that is not full. A window that
   // finds some left starts from zero all the same.
   void zero_grad() override;

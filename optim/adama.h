@@ -35,7 +35,7 @@ class AdamA : public InBackward {
   bool step() override;  // ends a micro-batch; at the n-th queues the update and returns true
   // Queues an update from the micro-batches since the last one, of which each counts as one n-th.
   // False if there were none. For the end of an epoch.
-  bool flush();
+  bool flush() override;
 
   uint32_t micro_batches() const { return micro_batches_; }  // of a window
   uint32_t position() const { return position_; }            // micro-batches in the window so far

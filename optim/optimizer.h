@@ -44,6 +44,10 @@ class Optimizer {
   // of the device's account: what repeats from here on is packed as it was (Device::end_step).
   virtual bool step();
 
+  // Queues an update from what step() has only counted so far (Accumulate: the end of an epoch in a
+  // window). False: there was nothing, as always in optimizers that update in each step().
+  virtual bool flush() { return false; }
+
   virtual void
   zero_grad();  // every grad() is undefined again: the gradients give their memory back
 

@@ -33,21 +33,34 @@ inline int64_t padded_length(int64_t length) {
   return (length + length_multiple - 1) / length_multiple * length_multiple;
 }
 
+// How the weights are updated, and where what that needs is.
+struct OptimizerOptions {
+  std::string optimizer = "adamw";
+  bool offload_states = false;
+  int fused_update = 0;  // passes; 0: an update of all weights after backward
+
+  void add_to(CLI::App& app);
+  void apply(BertRecipe& recipe) const;
+  // Tensors of the weights' size that training holds, at least, for rough estimates.
+  double estimator_states() const;
+  bool is_8bit() const { return optimizer == "adamw-8bit"; }
+};
+
 // Masked-language-model training from scratch.
 struct Pretrain {
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;
   AverageOptions average;
+  OptimizerOptions state;
   std::vector<std::string> text;
   std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
-  std::string optimizer = "adamw";
   int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, snapshot_every = 100;
   uint32_t accumulate = 2;
   int checkpoint_every = 1;
   LearningRateOptions lr{.lr = 2e-3};
   double weight_decay = 0.01;
-  bool offload_states = false, whole_words = false, restart = false, quiet = false;
+  bool host_boundaries = false, whole_words = false, restart = false, quiet = false;
   uint64_t seed = 1;
 
   void add_to(CLI::App& app);
@@ -63,13 +76,14 @@ struct Finetune {
   PlanningOptions planning;
   NumericsOptions numerics;
   AverageOptions average;
+  OptimizerOptions state;
   std::string task, model = default_model_folder(), save, resume, report;
   int64_t length = 64, batch = 32, epochs = 1, steps = 0, snapshot_every = 100;
   uint32_t accumulate = 1;
   int checkpoint_every = 1;
   LearningRateOptions lr{.lr = 1e-3};
   double weight_decay = 0.01;
-  bool restart = false, quiet = false;
+  bool host_boundaries = false, restart = false, quiet = false;
   uint64_t seed = 1;
   int64_t classes = 2;  // with --plan
 

@@ -28,6 +28,9 @@ void Finetune::add_to(CLI::App& app) {
   app.add_option("--checkpoint-every", checkpoint_every,
                  "layers per segment of recomputed activations; 0: keep all activations")
       ->capture_default_str();
+  app.add_flag("--host-boundaries", host_boundaries,
+               "what lies between segments waits in host memory");
+  state.add_to(app);
   app.add_option("--epochs", epochs, "passes over the sentences")->capture_default_str();
   app.add_option("--steps", steps, "steps instead of epochs");
   lr.add_to(app, "highest learning rate; large models want less");
@@ -105,11 +108,11 @@ class Finetuning {
         total_(o_.steps ? o_.steps : o_.epochs * loader_.batches()),
         batch_(run.settings().batch),
         steps_(recipe, run.settings()),
-        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics,
+        loop_(loop_options(), steps_.model, *steps_.optimizer, steps_.meter, run, &steps_.numerics,
               steps_.average.get()) {
     load_bert(ModelFolder{o_.model}.weights(), steps_.model);
     const auto updates = static_cast<uint32_t>((total_ + o_.accumulate - 1) / o_.accumulate);
-    steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
+    steps_.optimizer->set_schedule(Schedule::linear(updates, updates / 10));
   }
 
   void run();             // from the newest snapshot on, if there is one
@@ -143,7 +146,7 @@ LoopOptions Finetuning::loop_options() const {
                    .settings = {{"task", o_.task},
                                 {"model", o_.model},
                                 {"dtype", o_.device.dtype},
-                                {"scaler", loss_scale_text(steps_.optimizer.scaler())},
+                                {"scaler", loss_scale_text(steps_.optimizer->scaler())},
                                 {"seq", o_.length},
                                 {"batch", o_.batch},
                                 {"accumulate", o_.accumulate},
@@ -246,13 +249,15 @@ void finetune(const Finetune& options, const Sentences& sentences, const BertRec
 BertRecipe Finetune::recipe(const BertConfig& config) const {
   check(padded_length(length) <= config.max_position_embeddings, "options",
         "--seq must be at most the model's {}, got {}", config.max_position_embeddings, length);
-  return {.config = config,
-          .length = padded_length(length),
-          .classes = classes,
-          .lr = static_cast<float>(lr.rate(batch, accumulate)),
-          .weight_decay = static_cast<float>(weight_decay),
-          .numerics = numerics,
-          .average = average};
+  BertRecipe recipe = {.config = config,
+                       .length = padded_length(length),
+                       .classes = classes,
+                       .lr = static_cast<float>(lr.rate(batch, accumulate)),
+                       .weight_decay = static_cast<float>(weight_decay),
+                       .numerics = numerics,
+                       .average = average};
+  state.apply(recipe);
+  return recipe;
 }
 
 TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {
@@ -265,9 +270,10 @@ TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const 
                        .batch = rows,
                        .accumulate = accumulate,
                        .checkpoint = checkpoint_every > 0 ? "block" : "none",
-                       .checkpoint_every = checkpoint_every},
+                       .checkpoint_every = checkpoint_every,
+                       .host_boundaries = host_boundaries},
           .outline = {.loads = true, .saves = !save.empty()},
-          .estimator_states = 4,
+          .estimator_states = state.estimator_states(),
           .words = command_line_words("--checkpoint-every 1")};
 }
 

@@ -42,13 +42,12 @@ void Pretrain::add_to(CLI::App& app) {
   app.add_option("--checkpoint-every", checkpoint_every,
                  "layers per segment of recomputed activations; 0: keep all activations")
       ->capture_default_str();
+  app.add_flag("--host-boundaries", host_boundaries,
+               "what lies between segments waits in host memory");
   app.add_option("--steps", steps, "steps of training")->capture_default_str();
   lr.add_to(app);
   app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
-  app.add_option("--optimizer", optimizer, "adamw, or adamw-8bit: its moments in 2 bytes")
-      ->check(CLI::IsMember({"adamw", "adamw-8bit"}))
-      ->capture_default_str();
-  app.add_flag("--offload-states", offload_states, "keep the optimizer's moments in host memory");
+  state.add_to(app);
   app.add_flag("--whole-words", whole_words, "mask all pieces of a word or none");
   app.add_option("--seed", seed, "of weights, order and masks")->capture_default_str();
   app.add_option("--save", save, "folder for the trained model")->capture_default_str();
@@ -67,10 +66,6 @@ void Pretrain::add_to(CLI::App& app) {
 }
 
 namespace {
-
-bool is_8bit(const Pretrain& o) {
-  return o.optimizer == "adamw-8bit";
-}
 
 void check_options(const Pretrain& o) {
   o.numerics.scaler(o.device.parsed_dtype());
@@ -121,10 +116,10 @@ class Pretraining {
         batch_(run.settings().batch),
         steps_(options.recipe(corpus.tokenizer.vocabulary().size()), run.settings()),
         loader_(corpus_.train, corpus_.tokenizer.vocabulary(), loader_options(o_)),
-        loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics,
+        loop_(loop_options(), steps_.model, *steps_.optimizer, steps_.meter, run, &steps_.numerics,
               steps_.average.get()) {
     const auto updates = static_cast<uint32_t>((o_.steps + o_.accumulate - 1) / o_.accumulate);
-    steps_.optimizer.set_schedule(Schedule::linear(updates, updates / 10));
+    steps_.optimizer->set_schedule(Schedule::linear(updates, updates / 10));
   }
 
   void run();             // from the newest snapshot on, if there is one
@@ -159,7 +154,7 @@ LoopOptions Pretraining::loop_options() const {
                                 {"text", o_.text},
                                 {"vocabulary", config().vocab_size},
                                 {"dtype", o_.device.dtype},
-                                {"scaler", loss_scale_text(steps_.optimizer.scaler())},
+                                {"scaler", loss_scale_text(steps_.optimizer->scaler())},
                                 {"seq", o_.length},
                                 {"batch", o_.batch},
                                 {"accumulate", o_.accumulate},
@@ -169,7 +164,7 @@ LoopOptions Pretraining::loop_options() const {
                                 {"whole_words", o_.whole_words},
                                 {"seed", o_.seed}}};
   // Snapshots from before there was a choice have no word of it.
-  if (is_8bit(o_)) loop.settings["optimizer"] = o_.optimizer;
+  if (o_.state.is_8bit()) loop.settings["optimizer"] = o_.state.optimizer;
   if (steps_.average) loop.settings["ema"] = o_.average.decay;
   return loop;
 }
@@ -244,15 +239,15 @@ BertRecipe Pretrain::recipe(int64_t tokens) const {
   config.vocab_size = tokens;
   check(padded_length(length) <= config.max_position_embeddings, "options",
         "--seq must be at most the model's {}, got {}", config.max_position_embeddings, length);
-  return {.config = config,
-          .length = padded_length(length),
-          .lr = static_cast<float>(lr.rate(batch, accumulate)),
-          .weight_decay = static_cast<float>(weight_decay),
-          .optimizer = is_8bit(*this) ? BertOptimizer::adamw_8bit : BertOptimizer::adamw,
-          .offload = offload_states,
-          .masking = {.whole_words = whole_words},
-          .numerics = numerics,
-          .average = average};
+  BertRecipe recipe = {.config = config,
+                       .length = padded_length(length),
+                       .lr = static_cast<float>(lr.rate(batch, accumulate)),
+                       .weight_decay = static_cast<float>(weight_decay),
+                       .masking = {.whole_words = whole_words},
+                       .numerics = numerics,
+                       .average = average};
+  state.apply(recipe);
+  return recipe;
 }
 
 TrainingProgram Pretrain::program(int64_t tokens) const {
@@ -266,9 +261,10 @@ TrainingProgram Pretrain::program(int64_t tokens) const {
                    .batch = batch,
                    .accumulate = accumulate,
                    .checkpoint = checkpoint_every > 0 ? "block" : "none",
-                   .checkpoint_every = checkpoint_every},
+                   .checkpoint_every = checkpoint_every,
+                   .host_boundaries = host_boundaries},
       .outline = {.saves = true},
-      .estimator_states = is_8bit(*this) ? 2.5 : 4,
+      .estimator_states = state.estimator_states(),
       .words = command_line_words("--checkpoint-every 1")};
 }
 

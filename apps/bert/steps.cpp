@@ -5,6 +5,7 @@
 
 #include "rewind/core/ops/autocast.h"
 #include "rewind/core/ops/ops.h"
+#include "rewind/optim/accumulate.h"
 #include "rewind/optim/adam.h"
 #include "rewind/optim/adam8bit.h"
 
@@ -19,19 +20,38 @@ BertInput device_input(const TextBatch& batch) {
           .lengths = batch_tensor(batch.lengths, {batch.rows})};
 }
 
-Accumulate make_optimizer(const Module& model, const BertRecipe& recipe, uint32_t micro_batches) {
+template <class O>
+std::unique_ptr<Optimizer> wrapped(O&& optimizer, const BertRecipe& recipe,
+                                   uint32_t micro_batches) {
+  if (!recipe.fused) return std::make_unique<Accumulate>(std::move(optimizer), micro_batches);
+  check(micro_batches == 1, "options",
+        "updates inside backward leave no gradients to add up: --accumulate 1, got {}",
+        micro_batches);
+  return std::make_unique<FusedBackward>(std::move(optimizer), *recipe.fused);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const Module& model, const BertRecipe& recipe,
+                                          uint32_t micro_batches) {
   std::vector<ParameterGroup> groups = decay_groups(model.parameters(), recipe.weight_decay);
   if (recipe.offload) groups = offload_states(std::move(groups));
   const AdamWOptions options{.lr = recipe.lr};
   if (recipe.optimizer == BertOptimizer::adamw_8bit)
-    return Accumulate(AdamW8bit(std::move(groups), options), micro_batches);
-  return Accumulate(AdamW(std::move(groups), options), micro_batches);
+    return wrapped(AdamW8bit(std::move(groups), options), recipe, micro_batches);
+  return wrapped(AdamW(std::move(groups), options), recipe, micro_batches);
 }
 
-void set_up(Accumulate& optimizer, BertModel& bert, const StepSettings& settings) {
+void set_up(Optimizer& optimizer, BertModel& bert, const StepSettings& settings) {
   check(settings.checkpoint != "stage", "options", "BERT has no stages, use blocks: its layers");
   bert.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
   optimizer.set_max_norm(1);
+}
+
+// A step of what gives `loss`, the mean over `count`, which has no weight where each step updates.
+void take_step(Optimizer& optimizer, const Tensor& loss, int64_t count,
+               const StepSettings& settings) {
+  optimizer.backward(loss, settings.accumulate > 1 ? static_cast<float>(count) : 1);
+  optimizer.step();
+  optimizer.zero_grad();
 }
 
 // The tokens to predict, and where they stand among the batch's. Places that are over have the
@@ -70,18 +90,16 @@ int64_t BertRecipe::predictions() const {
 PretrainSteps::PretrainSteps(const BertRecipe& recipe, const StepSettings& settings)
     : model(recipe.config, false),
       optimizer(make_optimizer(model, recipe, settings.accumulate)),
-      numerics(recipe.numerics, optimizer, settings.dtype),
-      average(recipe.average.follow(optimizer)),
+      numerics(recipe.numerics, *optimizer, settings.dtype),
+      average(recipe.average.follow(*optimizer)),
       recipe_(recipe),
       settings_(settings) {
-  set_up(optimizer, model.bert, settings);
+  set_up(*optimizer, model.bert, settings);
 }
 
 // The tensors of a step die with their scope, so that all of its memory is the plan's to place.
 void PretrainSteps::step(const TextBatch& batch) {
-  optimizer.backward(loss_of(batch), static_cast<float>(batch.predictions));
-  optimizer.step();
-  optimizer.zero_grad();
+  take_step(*optimizer, loss_of(batch), batch.predictions, settings_);
   default_device()->end_step();
 }
 
@@ -110,17 +128,15 @@ void PretrainSteps::evaluate(const TextBatch& batch) {
 FinetuneSteps::FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings)
     : model(recipe.config, recipe.classes),
       optimizer(make_optimizer(model, recipe, settings.accumulate)),
-      numerics(recipe.numerics, optimizer, settings.dtype),
-      average(recipe.average.follow(optimizer)),
+      numerics(recipe.numerics, *optimizer, settings.dtype),
+      average(recipe.average.follow(*optimizer)),
       recipe_(recipe),
       settings_(settings) {
-  set_up(optimizer, model.bert, settings);
+  set_up(*optimizer, model.bert, settings);
 }
 
 void FinetuneSteps::step(const TextBatch& batch) {
-  optimizer.backward(loss_of(batch), static_cast<float>(batch.rows));
-  optimizer.step();
-  optimizer.zero_grad();
+  take_step(*optimizer, loss_of(batch), batch.rows, settings_);
   default_device()->end_step();
 }
 

@@ -1,13 +1,16 @@
 // The steps of the BERT program: masked tokens, and sentences.
 #pragma once
 
+#include <memory>
+#include <optional>
+
 #include "apps/common/average.h"
 #include "apps/common/meter.h"
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/text_loader.h"
 #include "rewind/nn/models/bert.h"
-#include "rewind/optim/accumulate.h"
+#include "rewind/optim/fused_backward.h"
 
 namespace rw {
 
@@ -20,7 +23,8 @@ struct BertRecipe {
   int64_t classes = 0;  // of sentences; unused where tokens are predicted
   float lr = 1e-3f, weight_decay = 0.01f;
   BertOptimizer optimizer = BertOptimizer::adamw;
-  bool offload = false;  // the moments lie in host memory
+  bool offload = false;                   // the moments lie in host memory
+  std::optional<FusedPasses> fused = {};  // updates inside backward; needs one micro-batch
   MaskingOptions masking = {};
   NumericsOptions numerics = {};
   AverageOptions average = {};
@@ -43,11 +47,11 @@ class PretrainSteps : public ModelSteps {
   void dry_evaluation(const BatchShape& shape) override {
     dry_evaluate_both(model, average.get(), [&] { evaluate(batch_of(shape)); });
   }
-  void flush() override { finish_window(optimizer); }
+  void flush() override { finish_window(*optimizer); }
   Module& trained() override { return model; }
 
   BertForPreTraining model;
-  Accumulate optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   NumericsWatch numerics;
   std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
@@ -72,11 +76,11 @@ class FinetuneSteps : public ModelSteps {
   void dry_evaluation(const BatchShape& shape) override {
     dry_evaluate_both(model, average.get(), [&] { evaluate(batch_of(shape)); });
   }
-  void flush() override { finish_window(optimizer); }
+  void flush() override { finish_window(*optimizer); }
   Module& trained() override { return model; }
 
   BertForSequenceClassification model;
-  Accumulate optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   NumericsWatch numerics;
   std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;

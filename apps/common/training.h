@@ -7,7 +7,7 @@
 #include "rewind/core/predict/program.h"
 #include "rewind/io/model.h"
 #include "rewind/nn/module.h"
-#include "rewind/optim/accumulate.h"
+#include "rewind/optim/optimizer.h"
 
 namespace rw {
 
@@ -19,7 +19,7 @@ class ModelSteps : public TrainingSteps {
 };
 
 // The end of training: updates from a window that is not full, with end_step() behind it.
-inline void finish_window(Accumulate& optimizer) {
+inline void finish_window(Optimizer& optimizer) {
   if (!optimizer.flush()) return;
   optimizer.zero_grad();
   default_device()->end_step();

@@ -12,7 +12,7 @@
 
 namespace rw {
 
-TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
+TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Optimizer& optimizer, Meter& meter,
                            ProgramRun& planned, const NumericsWatch* numerics,
                            ParameterAverage* average)
     : options_(std::move(options)),

@@ -12,7 +12,6 @@
 #include "apps/common/planning.h"
 #include "apps/common/progress.h"
 #include "rewind/io/snapshot.h"
-#include "rewind/optim/accumulate.h"
 #include "rewind/optim/ema.h"
 
 namespace rw {
@@ -34,7 +33,7 @@ class TrainingLoop {
  public:
   // References must outlive the loop. `numerics` and `average`, which snapshots keep, are of the
   // optimizer.
-  TrainingLoop(LoopOptions options, Module& model, Accumulate& optimizer, Meter& meter,
+  TrainingLoop(LoopOptions options, Module& model, Optimizer& optimizer, Meter& meter,
                ProgramRun& planned, const NumericsWatch* numerics = nullptr,
                ParameterAverage* average = nullptr);
 
@@ -67,7 +66,7 @@ class TrainingLoop {
   LoopOptions options_;
   std::optional<SnapshotDirectory> snapshots_;
   Module& model_;
-  Accumulate& optimizer_;
+  Optimizer& optimizer_;
   Meter& meter_;
   ProgramRun& planned_;
   const NumericsWatch* numerics_;  // null: nothing is watched

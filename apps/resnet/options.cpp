@@ -38,6 +38,8 @@ void ResNetOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--checkpoint-every", checkpoint_every, "blocks or stages per segment")
       ->capture_default_str();
+  app.add_flag("--host-boundaries", host_boundaries,
+               "what lies between segments waits in host memory: see --checkpoint");
   app.add_option("--epochs", epochs, "passes over the images (default 1, with --data 30)");
   app.add_option("--steps", steps, "steps instead of epochs");
   lr.add_to(app);
@@ -127,7 +129,8 @@ StepSettings ResNetOptions::settings() const {
           .batch = batch,
           .accumulate = accumulate,
           .checkpoint = checkpoint,
-          .checkpoint_every = checkpoint_every};
+          .checkpoint_every = checkpoint_every,
+          .host_boundaries = host_boundaries};
 }
 
 namespace {

@@ -23,7 +23,7 @@ struct ResNetOptions {
   int classes = 0;    // with --plan; 0: by the data
   double test_share = 0.2;
   uint32_t accumulate = 1;
-  bool exact_batch_norm = false;
+  bool exact_batch_norm = false, host_boundaries = false;
   uint32_t parts = 1;  // of a batch, with exact_batch_norm
   LearningRateOptions lr;
   double weight_decay = 1e-4;

@@ -7,6 +7,7 @@ namespace rw {
 StepSettings StepSettings::plain() const {
   StepSettings settings = *this;
   settings.checkpoint = "none";
+  settings.host_boundaries = false;
   settings.recompute = nullptr;
   settings.budget = 0;
   settings.reserved = 0;
@@ -21,6 +22,7 @@ StepSettings StepSettings::in_short() const {
 
 SettingsScope::SettingsScope(const StepSettings& settings)
     : blocks_(settings.checkpoint == "block"),
+      boundaries_(settings.host_boundaries),
       device_(default_device()),
       limit_(device_->memory_limit()) {
   if (settings.reserved && (!limit_ || settings.reserved < limit_))

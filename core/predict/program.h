@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "rewind/core/autograd/boundaries.h"
 #include "rewind/core/autograd/checkpoint.h"
 #include "rewind/core/predict/recompute.h"
 
@@ -24,6 +25,7 @@ struct StepSettings {
   std::string checkpoint = checkpoints_blocks() ? "block" : "none";
 
   int checkpoint_every = 1;                              // blocks per segment, where it can that
+  bool host_boundaries = false;                          // between segments (HostBoundaries)
   std::shared_ptr<const Recompute> recompute = nullptr;  // instead of the model's segments
   uint64_t budget = 0;                                   // bytes that may be live, 0: any number
   uint64_t reserved = 0;         // bytes of blocks at most, 0: as many as the device may have
@@ -52,6 +54,7 @@ class [[nodiscard]] SettingsScope {
   std::optional<MemoryBudget> budget_;
   std::optional<RecomputeScope> recompute_;
   BlockCheckpoints blocks_;
+  HostBoundaries boundaries_;
   const std::shared_ptr<Device> device_;
   const uint64_t limit_;  // of its blocks, before
 };

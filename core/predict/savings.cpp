@@ -32,6 +32,8 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
     now.checkpoint = settings.checkpoint;
     now.checkpoint_every = settings.checkpoint_every;
     add("checkpoint segments");
+    now.host_boundaries = settings.host_boundaries;
+    if (now.host_boundaries) add("their boundaries in host memory");
   }
   if (settings.accumulate > 1) {
     now.batch = settings.batch;
