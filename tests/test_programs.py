@@ -243,11 +243,11 @@ def test_learning_rate(folder):
         found = json.loads((folder / "report.json").read_text())["lr"]
         expect(abs(found - rate) < 1e-6, "the rate", options, found)
         expect(("learning rate 0.05 (0.1 for 16 per update)" in out) == (rate != 0.1), "what is said of it", out)
-    kept = (*train, "--resume", "kept")
-    run(folder, *kept, "--scale-lr", "linear", "--reference-batch", "2")
-    _, errors = run(folder, *kept, "--steps", "6", status=1)
+    kept = (*RESNET, "--resume", "kept", "--snapshot-every", "2")
+    run(folder, *kept, "--steps", "4", "--lr", "0.125", "--scale-lr", "linear", "--reference-batch", "2")
+    _, errors = run(folder, *kept, "--steps", "6", "--lr", "0.125", status=1)
     expect("is of another run" in errors, "another rate", errors)
-    out, _ = run(folder, *kept, "--steps", "6", "--lr", "0.2")  # 0.1 * 4 / 2
+    out, _ = run(folder, *kept, "--steps", "6", "--lr", "0.25")  # 0.125 * 4 / 2
     expect("going on after step 4" in out, "the same rate by other options", out)
     shutil.rmtree(folder / "kept")
     for command in (RESNET, ("bert", "--plan", "--text", "text.txt"), ("bert", "finetune", "--plan", "--model", "tiny"),
@@ -288,7 +288,7 @@ def test_average(folder):
     expect("going on after step" in out and [f.read_bytes() for f in files] == whole, "not resumed", out)
     again = json.loads((folder / "report.json").read_text())
     expect(again["evaluations"] == report["evaluations"], "the evaluations before", again)
-    _, errors = run(folder, *kept[:-4], "--ema", "0.9", "--resume", "kept", status=1)
+    _, errors = run(folder, *[o if o != "0.5" else "0.9" for o in kept], status=1)
     expect("is of another run" in errors, "another decay", errors)
     shutil.rmtree(folder / "kept")
     for command in (RESNET, ("bert", "--plan", "--text", "text.txt"), ("bert", "finetune", "--plan", "--model", "tiny")):
