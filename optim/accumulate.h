@@ -94,10 +94,10 @@ class Accumulate : public Optimizer {
 
   // Starts the scaler afresh, as set_scaler(scaler()) does between windows; inside one its
   // gradients are scaled anew: for a loaded state that was of another scaler. Waits.
-  void restart_scaler();
+  void restart_scaler() override;
 
   uint32_t micro_batches() const { return micro_batches_; }  // of a window
-  uint32_t position() const { return position_; }            // micro-batches in the window so far
+  uint32_t position() const override { return position_; }   // micro-batches in the window so far
 
   // Inside a window its gradients and how far it is are part of the state: a run goes on there bit
   // for bit. AutogradError between backward() and step(), and where a state is loaded into a

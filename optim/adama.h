@@ -38,7 +38,7 @@ class AdamA : public InBackward {
   bool flush() override;
 
   uint32_t micro_batches() const { return micro_batches_; }  // of a window
-  uint32_t position() const { return position_; }            // micro-batches in the window so far
+  uint32_t position() const override { return position_; }   // micro-batches in the window so far
 
   // As Accumulate: a run goes on inside a window, bit for bit.
   NamedState state() const override;

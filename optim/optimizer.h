@@ -47,6 +47,8 @@ class Optimizer {
   // Queues an update from what step() has only counted so far (Accumulate: the end of an epoch in a
   // window). False: there was nothing, as always in optimizers that update in each step().
   virtual bool flush() { return false; }
+  // Micro-batches that it has counted so.
+  virtual uint32_t position() const { return 0; }
 
   virtual void
   zero_grad();  // every grad() is undefined again: the gradients give their memory back
@@ -56,7 +58,10 @@ class Optimizer {
   void set_schedule(const Schedule& schedule) { schedule_ = schedule; }  // from the next update on
   void set_scaler(const LossScaler& scaler);                             // starts it afresh
   const LossScaler& scaler() const { return scaler_; }  // LossScaler::none() at first
-  void set_max_norm(float max_norm);                    // clips the gradient's norm; 0: no clipping
+  // Starts the scaler afresh where the optimizer stands: for a loaded state that was of another
+  // scaler.
+  virtual void restart_scaler() { set_scaler(scaler_); }
+  void set_max_norm(float max_norm);  // clips the gradient's norm; 0: no clipping
 
   // Whether Autocast takes the 16-bit form of these f32 parameters from copies that are made once
   // per update, instead of casting in every forward pass. `never` at first, and outside of segments
