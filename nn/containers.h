@@ -30,9 +30,13 @@ class ModuleList : public Module {
   T& emplace(Args&&... arguments) {
     auto module = std::make_unique<T>(std::forward<Args>(arguments)...);
     T& made = *module;
-    register_module(std::to_string(modules_.size()), made);
-    modules_.push_back(std::move(module));
+    append(std::move(module));
     return made;
+  }
+  // Appends a module that was made elsewhere.
+  void append(std::unique_ptr<Module> module) {
+    register_module(std::to_string(modules_.size()), *module);
+    modules_.push_back(std::move(module));
   }
   size_t size() const { return modules_.size(); }  // modules
   // Module i; std::out_of_range where there is none.

@@ -15,6 +15,7 @@ class Sequential : public ModuleList {
  public:
   Tensor forward(Tensor x) override;
 
+  using ModuleList::append;
   // Appends a function of one tensor, as a module without parameters.
   void append(std::function<Tensor(Tensor)> function) { emplace<Lambda>(std::move(function)); }
 

@@ -81,6 +81,12 @@ TEST_CASE("resnet: parameter counts of the papers and of torchvision" *
   CHECK(ResNet(resnet_imagenet(18)).parameter_count() == 11689512);
   CHECK(ResNet(resnet_imagenet(50)).parameter_count() == 25557032);
   CHECK(resnet_imagenet(34).depths == std::vector<int>{3, 4, 6, 3});
+  ResNetConfig grouped = resnet_imagenet(50);
+  grouped.norm_groups = 32;
+  CHECK(ResNet(grouped).parameter_count() == 25557032);
+  CHECK(ResNet(grouped).named_buffers().empty());
+  grouped.norm_groups = -1;
+  CHECK_THROWS_AS(ResNet{grouped}, ValueError);
   CHECK(resnet_cifar(164, 2, BlockKind::bottleneck).depths == std::vector<int>{18, 18, 18});
   CHECK_THROWS_AS(resnet_cifar(21), ValueError);
   CHECK_THROWS_AS(resnet_cifar(26, 1, BlockKind::bottleneck), ValueError);
@@ -115,12 +121,13 @@ TEST_CASE("resnet: every kind of block trains and evaluates") {
   on_each_device([] {
     for (const int version : {1, 2}) {
       for (const BlockKind block : {BlockKind::basic, BlockKind::bottleneck}) {
-        for (const bool norm : {true, false}) {
+        for (const int norm : {0, 1, 2}) {  // none, BatchNorm, GroupNorm
           CAPTURE(version);
           CAPTURE(norm);
           ResNetConfig config = resnet_cifar(block == BlockKind::basic ? 8 : 11, version, block);
           config.widths = {4, 8, 16};
-          config.norm = norm;
+          config.norm = norm > 0;
+          config.norm_groups = norm == 2 ? 2 : 0;
           ResNet model(config);
           const Tensor x = tensor(some_values(2 * 8 * 8 * 3), {2, 8, 8, 3});
           sum(square(model(x))).backward();

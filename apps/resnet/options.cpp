@@ -20,6 +20,9 @@ void ResNetOptions::add_to(CLI::App& app) {
                  "resnet20, 32, 56, 110 (6k + 2), resnet18, 34, 50, 101, 152, v2-20 (6k + 2), "
                  "v2-bottleneck-164 (9k + 2) (default resnet20, for images of more than 64 "
                  "pixels resnet18)");
+  app.add_option("--norm", norm, "batch, or group: of one image, whatever the batch")
+      ->check(CLI::IsMember({"batch", "group"}))
+      ->capture_default_str();
   app.add_option("--image", image,
                  "height and width that photographs are brought to (default 224), or to plan for");
   app.add_flag("--skip-bad-images", skip_bad,
@@ -159,7 +162,10 @@ ResNetConfig model_config(const std::string& name, int classes) {
 }  // namespace
 
 ResNetRecipe ResNetOptions::recipe(int classes) const {
-  return {.model = model_config(model, classes),
+  ResNetConfig config = model_config(model, classes);
+  // 32 groups are usual; the narrow networks for CIFAR-10 would have groups of half a channel.
+  if (norm == "group") config.norm_groups = config.widths[0] < 64 ? 8 : 32;
+  return {.model = config,
           .height = image,
           .width = image,
           .lr = static_cast<float>(lr.rate(batch, accumulate)),

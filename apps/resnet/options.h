@@ -15,7 +15,8 @@ struct ResNetOptions {
   PlanningOptions planning;
   NumericsOptions numerics;
   AverageOptions average;
-  std::string model, data, checkpoint = StepSettings().checkpoint, report, save, load, resume;
+  std::string model, norm = "batch", data, checkpoint = StepSettings().checkpoint, report, save,
+                     load, resume;
   std::vector<std::string> predict;                 // photographs
   int batch = 0, epochs = 0, checkpoint_every = 1;  // 0: by the data
   int64_t steps = 0, snapshot_every = 100;

@@ -1,9 +1,11 @@
 #include "rewind/nn/models/resnet.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "rewind/core/autograd/checkpoint.h"
 #include "rewind/nn/init.h"
+#include "rewind/nn/norm.h"
 
 namespace rw {
 
@@ -19,7 +21,15 @@ const ResNetConfig& checked(const ResNetConfig& config) {
   check(!config.widths.empty() && config.depths.size() == config.widths.size(), "ResNet",
         "each stage needs a depth and a width, got {} depths and {} widths", config.depths.size(),
         config.widths.size());
+  check(config.norm_groups >= 0, "ResNet", "norm_groups must be >= 0, got {}", config.norm_groups);
   return config;
+}
+
+// The norm of so many channels; null: the configuration has none.
+std::unique_ptr<Module> make_norm(int channels, const ResNetConfig& config) {
+  if (!config.norm) return nullptr;
+  if (config.norm_groups == 0) return std::make_unique<BatchNorm2d>(channels);
+  return std::make_unique<GroupNorm>(std::gcd(config.norm_groups, channels), channels);
 }
 
 }  // namespace
@@ -47,19 +57,19 @@ ResidualBlock::ResidualBlock(int in, int width, int stride, const ResNetConfig& 
     register_module(fmt::format("conv{}", i + 1),
                     steps_[i].conv.emplace(from, to, kernel, options));
     init_conv(*steps_[i].conv);
-    if (config.norm)
-      register_module(fmt::format("bn{}", i + 1),
-                      steps_[i].norm.emplace(pre_activation_ ? from : to));
+    steps_[i].norm = make_norm(pre_activation_ ? from : to, config);
+    if (steps_[i].norm) register_module(fmt::format("bn{}", i + 1), *steps_[i].norm);
   }
   if (config.zero_init_residual) {
     const Step& last = steps_.back();
-    init::zeros_(config.norm && !pre_activation_ ? last.norm->weight : last.conv->weight);
+    const bool by_norm = config.norm && !pre_activation_;  // whose first parameter is the weight
+    init::zeros_(by_norm ? last.norm->parameters()[0] : last.conv->weight);
   }
   if (config.shortcut == Shortcut::projection && (stride != 1 || in != out_)) {
     downsample_.emplace();
     init_conv(downsample_->emplace<Conv2d>(in, out_, 1,
                                            Conv2dOptions{.stride = stride, .bias = !config.norm}));
-    if (config.norm && !pre_activation_) downsample_->emplace<BatchNorm2d>(out_);
+    if (config.norm && !pre_activation_) downsample_->append(make_norm(out_, config));
     register_module("downsample", *downsample_);
   }
 }
@@ -112,7 +122,7 @@ ResNet::ResNet(const ResNetConfig& config)
   register_module("conv1", conv1_);
   init_conv(conv1_);
   const int features = ResidualBlock::out_channels(config.widths.back(), config.block);
-  if (config.norm) norm_.emplace(config.pre_activation ? features : config.widths[0]);
+  norm_ = make_norm(config.pre_activation ? features : config.widths[0], config);
   if (norm_ && !config.pre_activation) register_module("bn1", *norm_);
 
   int channels = config.widths[0];

@@ -29,8 +29,9 @@ struct ResNetConfig {
   Shortcut shortcut = Shortcut::pad;       // where the shape changes
   bool pre_activation = false;             // v2: norm and relu before each convolution
   bool norm = true;                        // without it the convolutions have biases
-  bool zero_init_residual = false;         // each block begins as the identity
-  int classes = 10;                        // outputs
+  int norm_groups = 0;  // 0: BatchNorm; else GroupNorm of at most so many groups (Wu and He 2018)
+  bool zero_init_residual = false;  // each block begins as the identity
+  int classes = 10;                 // outputs
 };
 
 // One block: y = residual(x) + shortcut(x), with a relu after the sum in v1.
@@ -45,7 +46,7 @@ class ResidualBlock : public Module {
  private:
   struct Step {  // a convolution and the norm after it (v1) or before it (v2)
     std::optional<Conv2d> conv;
-    std::optional<BatchNorm2d> norm;
+    std::unique_ptr<Module> norm;  // null: none
   };
   Tensor residual(Tensor x);
   Tensor shortcut(Tensor x);
@@ -81,7 +82,7 @@ class ResNet : public Module {
 
   ResNetConfig config_;
   Conv2d conv1_;
-  std::optional<BatchNorm2d> norm_;  // after the stem (v1) or after the last block (v2)
+  std::unique_ptr<Module> norm_;  // null, or after the stem (v1) or after the last block (v2)
   std::vector<std::unique_ptr<Sequential>> stages_;
   std::vector<Placed> blocks_;  // of all stages, in order
   Linear fc_;
