@@ -27,6 +27,7 @@ struct Options {
   DeviceOptions device{.dtype = "f32"};
   PlanningOptions planning;
   NumericsOptions numerics;
+  AverageOptions average;
   std::string data, report, checkpoint = StepSettings().checkpoint;
   std::vector<std::string> runs = {"single", "accumulate", "batch"};
   int epochs = 3, images = 2000, batch = 1;
@@ -57,10 +58,12 @@ void Options::add_to(CLI::App& app) {
   device.add_to(app);
   planning.add_to(app);
   numerics.add_to(app);
+  average.add_to(app);
 }
 
 void Options::validate() const {
   numerics.scaler(device.parsed_dtype());
+  average.check_numbers();
   check(epochs > 0, "options", "--epochs must be positive, got {}", epochs);
   check(images >= 0, "options", "--images must be >= 0, got {}", images);
   check(batch > 0, "options", "--batch must be positive, got {}", batch);
@@ -97,7 +100,8 @@ struct Run {
 
   // After each epoch: its mean loss, in training, and what the test images gave.
   struct Epoch {
-    double train_loss = 0, test_loss = 0, accuracy = 0, seconds = 0;
+    double train_loss = 0, seconds = 0;
+    Evaluation test = {};
   };
   std::vector<Epoch> history;
   double train_loss = 0, accuracy = NAN, seconds = 0;  // NAN: not evaluated yet
@@ -121,20 +125,21 @@ struct Run {
   }
   // `images`, `tests`: how many there are, 0: unknown, enough for full batches.
   TrainingProgram program(const Options& o, int64_t images, int64_t tests) const {
-    return {
-        .title = fmt::format("MLP 784-512-512-10, {}", title()),
-        .samples = "images",
-        .make = [numerics = o.numerics](
-                    const StepSettings& s) { return std::make_unique<MnistSteps>(s, numerics); },
-        .settings = {.dtype = o.device.parsed_dtype(),
-                     .batch = images ? std::min<int64_t>(batch, images) : batch,
-                     .accumulate = micro_batches,
-                     .checkpoint = o.checkpoint},
-        .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
-                    .evaluation = tests ? batches_of(tests) : RunOutline::Batches{}},
-        .estimator_states = 4,
-        .words = words(),
-        .most_evaluated = 500};
+    return {.title = fmt::format("MLP 784-512-512-10, {}", title()),
+            .samples = "images",
+            .make =
+                [numerics = o.numerics, average = o.average](const StepSettings& s) {
+                  return std::make_unique<MnistSteps>(s, numerics, average);
+                },
+            .settings = {.dtype = o.device.parsed_dtype(),
+                         .batch = images ? std::min<int64_t>(batch, images) : batch,
+                         .accumulate = micro_batches,
+                         .checkpoint = o.checkpoint},
+            .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
+                        .evaluation = tests ? batches_of(tests) : RunOutline::Batches{}},
+            .estimator_states = 4,
+            .words = words(),
+            .most_evaluated = 500};
   }
 };
 
@@ -143,7 +148,7 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
            const std::function<void()>& after_epoch) {
   manual_seed(o.seed);
   default_device()->reset_peak();
-  MnistSteps steps(planned.settings(), o.numerics);
+  MnistSteps steps(planned.settings(), o.numerics, o.average);
   Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
   const int64_t batches = loader.batches(), total = o.epochs * batches;
   const InterruptScope interrupts;
@@ -174,13 +179,18 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
       steps.numerics.print();
     }
     const auto rows = static_cast<int>(planned.settings().evaluation_batch);
-    const auto measured = evaluate_all(steps, Loader(images.test, {.batch_size = rows}));
-    run.accuracy = measured.accuracy;
+    const Evaluation measured =
+        evaluate_both(steps, [&] { return Loader(images.test, {.batch_size = rows}); });
+    run.accuracy = measured.weights.accuracy;
     run.seconds = progress.seconds();
-    run.history.push_back({run.train_loss, measured.loss, run.accuracy, run.seconds});
-    if (!o.quiet)
-      fmt::print("epoch {:>3}: loss {:.4f}, test loss {:.4f}, test accuracy {:.2f} %\n", epoch + 1,
-                 run.train_loss, measured.loss, 100 * measured.accuracy);
+    run.history.push_back({run.train_loss, run.seconds, measured});
+    if (!o.quiet) {
+      fmt::print("epoch {:>3}: loss {:.4f}, test loss {:.4f}, test accuracy {:.2f} %", epoch + 1,
+                 run.train_loss, measured.weights.loss, 100 * run.accuracy);
+      if (measured.average)
+        fmt::print(", of the average {:.2f} %", 100 * measured.average->accuracy);
+      fmt::print("\n");
+    }
     after_epoch();
   }
   run.account = planned.account();
@@ -219,11 +229,10 @@ void print_verdict(const std::vector<Run>& runs) {
 
 nlohmann::json history_json(const Run& run) {
   nlohmann::json history = nlohmann::json::array();
-  for (const Run::Epoch& epoch : run.history)
-    history.push_back({{"train_loss", epoch.train_loss},
-                       {"test_loss", epoch.test_loss},
-                       {"test_accuracy", epoch.accuracy},
-                       {"seconds", epoch.seconds}});
+  for (const Run::Epoch& epoch : run.history) {
+    history.push_back({{"train_loss", epoch.train_loss}, {"seconds", epoch.seconds}});
+    history.back().update(epoch.test.json("test_"));
+  }
   return history;
 }
 
@@ -233,6 +242,7 @@ nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
                          {"epochs", o.epochs},
                          {"dtype", name(o.device.parsed_dtype())},
                          {"seed", o.seed},
+                         {"ema", o.average.decay},
                          {"device", device_json()},
                          {"runs", nlohmann::json::array()}};
   for (const Run& run : runs)

@@ -7,9 +7,6 @@
 
 #include "rewind/core/ops/lockstep.h"
 #include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/launch.h"
-#include "rewind/optim/gradient_table.h"
-#include "rewind/optim/update_rule.h"
 
 namespace rw {
 
@@ -116,8 +113,7 @@ void Accumulate::judge_micro_batch() {
   if (share > 0) {
     if (!gradients().locate()) gradients().clear_stats();
     prepare(PREPARE_MICRO_BATCH, share, gradients().stats());
-    const auto& runs = parameters().runs();
-    for (size_t i = 0; i < runs.size(); ++i) sums_->fold(parameters().slots(), runs[i], target(i));
+    sums_->fold(parameters(), gradients(), control());
   }
   Optimizer::zero_grad();
 }

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "rewind/core/tensor/primitives.h"
-#include "rewind/optim/update_rule.h"
 
 namespace rw {
 
@@ -69,17 +68,20 @@ Tensor GradientWindow::begin_sum(const Slots& slots, size_t i) {
   return kept.sum;
 }
 
-void GradientWindow::fold(const Slots& slots, const FlatParameters::Run& run,
-                          const UpdateTarget& target) {
-  const Tensor sums =
-      make_view(kept_[run.first_slot].place, {run.elements.size}, {1}, run.elements.offset);
-  for (const GradientTable::Part& part : target.parts)
-    launch("window_fold", {inout(sums), in(part.gradients), in(target.table), in(target.control)},
-           kernels::WindowFoldParams{
-               .offset = {}, .first = part.first, .rows = part.rows, .shift = target.shift},
-           {.threads = {part.rows << target.shift, 1, 1}});
-  for (size_t i = run.first_slot; i < run.first_slot + run.slots; ++i)
-    if (slots[i].parameter.grad().defined()) kept_[i].sum = kept_[i].place;
+void GradientWindow::fold(const FlatParameters& parameters, const GradientTable& table,
+                          const Tensor& control) {
+  for (size_t i = 0; i < parameters.runs().size(); ++i) {
+    const FlatParameters::Run& run = parameters.runs()[i];
+    const Tensor sums =
+        make_view(kept_[run.first_slot].place, {run.elements.size}, {1}, run.elements.offset);
+    for (const GradientTable::Part& part : table.parts(i))
+      launch("window_fold", {inout(sums), in(part.gradients), in(table.table()), in(control)},
+             kernels::WindowFoldParams{
+                 .offset = {}, .first = part.first, .rows = part.rows, .shift = table.shift()},
+             {.threads = {part.rows << table.shift(), 1, 1}});
+  }
+  for (size_t i = 0; i < kept_.size(); ++i)
+    if (parameters.slots()[i].parameter.grad().defined()) kept_[i].sum = kept_[i].place;
 }
 
 void GradientWindow::collect(const Tensor& parameter, size_t i) {

@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "rewind/optim/parameters.h"
+#include "rewind/optim/gradient_table.h"
 
 namespace rw {
-
-struct UpdateTarget;
 
 // The sums of a window of micro-batches. While a micro-batch runs they are its parameters' grad(),
 // so that backward adds to them; between two they are kept here, so that nothing else can: a
@@ -39,9 +37,9 @@ class GradientWindow {
   // The sum of slot number `i`, of which there was none, for the caller to fill.
   Tensor begin_sum(const Slots& slots, size_t i);
 
-  // Adds what is in grad() to the sums that were taken, unless the control buffer says that the
-  // micro-batch is voided. `target` is the run's, with these gradients in its table.
-  void fold(const Slots& slots, const FlatParameters::Run& run, const UpdateTarget& target);
+  // Adds what is in grad(), which `table` has located, to the sums that were taken, unless the
+  // control buffer says that the micro-batch is voided.
+  void fold(const FlatParameters& parameters, const GradientTable& table, const Tensor& control);
   // Adds grad() of slot number `i` to its sum of 16 bits and drops it, while this is wanted.
   void collect(const Tensor& parameter, size_t i);
   void set_collecting(bool collects) { collects_ = collects; }

@@ -7,6 +7,7 @@
 #include "rewind/optim/adafactor.h"
 #include "rewind/optim/adagrad.h"
 #include "rewind/optim/adam.h"
+#include "rewind/optim/adam8bit.h"
 #include "rewind/optim/lamb.h"
 #include "rewind/optim/lion.h"
 #include "rewind/optim/muon.h"
@@ -72,6 +73,12 @@ const std::vector<OptimizerMaker>& optimizer_makers() {
       maker(
           "adafactor", [](Groups g) { return Adafactor(std::move(g)); }, false),
       maker("muon", make_muon, false),
+      maker(
+          "adam, 8 bits", [](Groups g) { return Adam8bit(std::move(g), {.lr = 1e-3f}); }, false),
+      maker("adamw, states in host memory",
+            [](Groups g) {
+              return AdamW(offload_states(std::move(g), {.part_bytes = 512}), {.eps = 1e-2f});
+            }),
       maker(
           "lion", [](Groups g) { return Lion(std::move(g), {.lr = 1e-3f}); }, false),
   };

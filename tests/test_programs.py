@@ -294,6 +294,11 @@ def test_average(folder):
     for command in (RESNET, ("bert", "--plan", "--text", "text.txt"), ("bert", "finetune", "--plan", "--model", "tiny")):
         _, errors = run(folder, *command, "--ema", "1", status=1)
         expect("--ema must be in [0, 1), got 1" in errors, "the range", errors)
+    out, _ = run(folder, "mnist", "--runs", "batch", "--images", "200", "--accumulate", "100", "--epochs", "2", "--ema",
+                 "0.5", "--report", "report.json", *FAST)
+    report = json.loads((folder / "report.json").read_text())["runs"][0]
+    expect(out.count(", of the average ") == 2 and len([e["test_ema_loss"] for e in report["history"]]) == 2, "mnist", out)
+    expect(report["memory"]["predicted_peak"] == report["peak_bytes"], "peak of mnist", report)
     bert = ("bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "16", "--batch", "4", "--steps", "40", "--save",
             "model", "--ema", "0.9", "--report", "report.json", *FAST)
     out, _ = run(folder, *bert)

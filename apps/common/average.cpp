@@ -9,8 +9,8 @@ namespace rw {
 void AverageOptions::add_to(CLI::App& app) {
   app.add_option("--ema", decay,
                  "keep an exponential moving average of the weights, of which this share stays "
-                 "per update (as 0.999); it is evaluated beside them after every epoch, and saved "
-                 "beside them as NAME.ema.EXTENSION");
+                 "per update (as 0.999); it is evaluated beside them after every epoch, and with "
+                 "--save saved beside them as NAME.ema.EXTENSION");
 }
 
 void AverageOptions::check_numbers() const {

@@ -28,9 +28,11 @@ Tensor Mlp::forward(Tensor x) {
   return output_(std::move(x));
 }
 
-MnistSteps::MnistSteps(const StepSettings& settings, const NumericsOptions& numerics)
+MnistSteps::MnistSteps(const StepSettings& settings, const NumericsOptions& numerics,
+                       const AverageOptions& average)
     : optimizer(Adam(model.parameters()), settings.accumulate),
       numerics(numerics, optimizer, settings.dtype),
+      average(average.follow(optimizer)),
       settings_(settings) {
   model.set_checkpoint(settings.checkpoint != "none");
 }

@@ -1,6 +1,7 @@
 // The model and the training step of the MNIST example.
 #pragma once
 
+#include "apps/common/average.h"
 #include "apps/common/meter.h"
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
@@ -32,7 +33,8 @@ class Mlp : public Module {
 
 class MnistSteps : public ModelSteps {
  public:
-  explicit MnistSteps(const StepSettings& settings, const NumericsOptions& numerics = {});
+  explicit MnistSteps(const StepSettings& settings, const NumericsOptions& numerics = {},
+                      const AverageOptions& average = {});
 
   void step(const Batch& batch) { step(batch, batch.size()); }
   // Counts into the meter; NoGrad and eval() are the caller's.
@@ -40,8 +42,7 @@ class MnistSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
   void dry_evaluation(const BatchShape& shape) override {
-    model.eval();
-    evaluate({}, shape.rows_or(settings_.batch));
+    dry_evaluate_both(model, average.get(), [&] { evaluate({}, shape.rows_or(settings_.batch)); });
   }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
@@ -50,6 +51,7 @@ class MnistSteps : public ModelSteps {
   // Plain Adam is this with one micro-batch, to the bit.
   Accumulate optimizer;
   NumericsWatch numerics;
+  std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
 
  private:
