@@ -100,17 +100,25 @@ FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, std::vector<D
   for (size_t i = 0; i < sizes.size(); ++i) move_into(i, sizes[i], initial);
 }
 
+// An old slab goes when its parameters have left it.
 void FlatParameters::separate(const StateShape& shape_of, float initial) {
   const OpScope scope(owner);
   for (Slab& slab : slabs_) slab.states.clear();
   std::vector<Slab> old = std::exchange(slabs_, {});
+  std::vector<size_t> slab_of;  // by parameter: the old one
   for (const Slot& slot : std::exchange(slots_, {})) {
+    slab_of.push_back(slot.slab);
     slot.parameter.impl().is_optimized = false;
     slot.parameter.impl().grad_place = {};
   }
   runs_.clear();
   const std::vector<SlabSizes> sizes = plan(shape_of, /* in_parts */ false, 0);
-  for (size_t i = 0; i < sizes.size(); ++i) move_into(i, sizes[i], initial);
+  size_t next = 0, gone = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    move_into(i, sizes[i], initial);
+    while (next < slots_.size() && slots_[next].slab == i) ++next;
+    while (gone < (next < slots_.size() ? slab_of[next] : old.size())) old[gone++] = {};
+  }
 }
 
 FlatParameters::~FlatParameters() {

@@ -130,7 +130,7 @@ class FlatParameters {
 
   // Moves each parameter into a slab, and so into a run, of its own: one may then be updated while
   // backward still reads the others. For states as in the constructor, which begin anew, and before
-  // set_weight_copies(). For a moment the parameters are in memory twice.
+  // set_weight_copies(). For a moment the parameters of a slab are in memory twice.
   void separate(const StateShape& shape_of, float initial = 0);
 
   // Before an update: what was written to 16-bit parameters (a loaded model) goes to their masters.
