@@ -1,6 +1,7 @@
 // Micro-batches side by side: BatchNorm over all of them.
 #include <cmath>
 
+#include "rewind/core/autograd/boundaries.h"
 #include "rewind/core/autograd/checkpoint.h"
 #include "rewind/core/ops/lockstep.h"
 #include "rewind/core/predict/dry_run.h"
@@ -36,6 +37,7 @@ struct Data {
 // What training leaves: losses, parameters, running statistics.
 struct Trained {
   std::vector<Values> tensors;
+  std::vector<Values> momenta;  // after one step: the gradients
   Values losses;
 };
 
@@ -76,17 +78,19 @@ Trained train(const How& how, const Data& data) {
   }
   for (const auto& [name, t] : model.named_parameters()) result.tensors.push_back(t.to_vector());
   for (const auto& [name, t] : model.named_buffers()) result.tensors.push_back(t.to_vector());
+  for (const auto& [name, t] : sgd.state())
+    if (name != "control") result.momenta.push_back(t.to_vector());
   return result;
 }
 
 // The distance of all tensors together, relative to the length of the second.
-double distance(const Trained& a, const Trained& b) {
+double distance(const std::vector<Values>& a, const std::vector<Values>& b) {
   double apart = 0, length = 0;
-  REQUIRE(a.tensors.size() == b.tensors.size());
-  for (size_t k = 0; k < a.tensors.size(); ++k)
-    for (size_t i = 0; i < a.tensors[k].size(); ++i) {
-      apart += std::pow(double{a.tensors[k][i]} - b.tensors[k][i], 2);
-      length += std::pow(double{b.tensors[k][i]}, 2);
+  REQUIRE(a.size() == b.size());
+  for (size_t k = 0; k < a.size(); ++k)
+    for (size_t i = 0; i < a[k].size(); ++i) {
+      apart += std::pow(double{a[k][i]} - b[k][i], 2);
+      length += std::pow(double{b[k][i]}, 2);
     }
   return std::sqrt(apart / length);
 }
@@ -99,13 +103,38 @@ TEST_CASE("lockstep: accumulated micro-batches with batch norm are the large bat
     const Trained whole = train({{24}}, data);
     for (const std::vector<int64_t>& parts : {std::vector<int64_t>(4, 6), {5, 1, 10, 8}}) {
       const Trained together = train({parts}, data);
-      CHECK(distance(together, whole) < 1e-5);
+      CHECK(distance(together.tensors, whole.tensors) < 1e-5);
       for (size_t i = 0; i < whole.losses.size(); ++i)
         CHECK(together.losses[i] == doctest::Approx(whole.losses[i]).epsilon(2e-5));
       // Again, and from segments: the same bits.
       CHECK(train({parts}, data).tensors == together.tensors);
       for (const CheckpointMode mode : {CheckpointMode::block, CheckpointMode::stage})
         CHECK(train({parts, mode}, data).tensors == together.tensors);
+    }
+  });
+}
+
+// Takes minutes: `rewind_tests -tc='lockstep: the table' --no-skip`.
+TEST_CASE("lockstep: the table of docs/accumulation.md" * doctest::skip()) {
+  on_each_device([] {
+    if (default_device()->info().backend == "cpu") return;
+    const Data data(128, 32);
+    for (const int depth : {20, 56}) {
+      const How whole{.parts = {128}, .steps = 1, .depth = depth};
+      const How parts{.parts = std::vector<int64_t>(8, 16),
+                      .mode = CheckpointMode::block,
+                      .steps = 1,
+                      .depth = depth};
+      const Trained large = train(whole, data), together = train(parts, data);
+      MESSAGE("ResNet-" << depth << ": loss " << large.losses[0] << " and " << together.losses[0]
+                        << ", gradients apart by " << distance(together.momenta, large.momenta)
+                        << ", parameters and running statistics by "
+                        << distance(together.tensors, large.tensors));
+      CHECK(together.losses[0] == doctest::Approx(large.losses[0]).epsilon(1e-5));
+      CHECK(distance(together.momenta, large.momenta) < 1e-5);
+      CHECK(distance(together.tensors, large.tensors) < 1e-5);
+      const HostBoundaries on_host;
+      CHECK(train(parts, data).tensors == together.tensors);
     }
   });
 }
