@@ -22,10 +22,10 @@ struct MicroBatch {
 // mean of the 100 gradients: none is dropped, sums are f32, and bias correction, schedule, weight
 // decay and clipping tick once per update. The loop stays that of the plain optimizer; with n = 1
 // the results are the same to the bit. An overflow in any micro-batch voids its window, or by
-// set_overflow() only itself. With n > 1
-// the micro-batches of a window share 16-bit copies of the weights (set_weight_copies). What other
-// backward passes bring to the parameters, those of other optimizers above all, counts for nothing
-// between micro-batches; between backward() and step() gradients are the caller's, as in PyTorch.
+// set_overflow() only itself. With n > 1 the micro-batches of a window share 16-bit copies of the
+// weights (set_weight_copies). What other backward passes bring to the parameters, those of other
+// optimizers above all, counts for nothing between micro-batches; between backward() and step()
+// gradients are the caller's, as in PyTorch.
 class Accumulate : public Optimizer {
  public:
   Accumulate(Optimizer&& optimizer, uint32_t micro_batches);
