@@ -97,10 +97,13 @@ FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, std::vector<D
   const OpScope scope(owner);
   const std::vector<SlabSizes> sizes =
       plan(shape_of, in_parts, slab_bytes / static_cast<int64_t>(sizeof(float)));
-  for (size_t i = 0; i < sizes.size(); ++i) move_into(i, sizes[i], initial);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    move_into(i, sizes[i]);
+    add_states(i, sizes[i], initial);
+  }
 }
 
-// An old slab goes when its parameters have left it.
+// An old slab goes when its parameters have left it; then their states take memory.
 void FlatParameters::separate(const StateShape& shape_of, float initial) {
   const OpScope scope(owner);
   for (Slab& slab : slabs_) slab.states.clear();
@@ -113,11 +116,14 @@ void FlatParameters::separate(const StateShape& shape_of, float initial) {
   }
   runs_.clear();
   const std::vector<SlabSizes> sizes = plan(shape_of, /* in_parts */ false, 0);
-  size_t next = 0, gone = 0;
+  size_t next = 0, gone = 0, complete = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    move_into(i, sizes[i], initial);
+    move_into(i, sizes[i]);
     while (next < slots_.size() && slots_[next].slab == i) ++next;
-    while (gone < (next < slots_.size() ? slab_of[next] : old.size())) old[gone++] = {};
+    const size_t left = next < slots_.size() ? slab_of[next] : old.size();
+    if (gone == left) continue;
+    while (gone < left) old[gone++] = {};
+    for (; complete <= i; ++complete) add_states(complete, sizes[complete], initial);
   }
 }
 
@@ -217,7 +223,7 @@ bool FlatParameters::joins(const Run& run, const Run& next) const {
   return true;
 }
 
-void FlatParameters::move_into(size_t index, const SlabSizes& sizes, float initial) {
+void FlatParameters::move_into(size_t index, const SlabSizes& sizes) {
   Device& device = this->device();
   Slab slab;
   slab.is_offloaded = sizes.is_offloaded;
@@ -239,11 +245,16 @@ void FlatParameters::move_into(size_t index, const SlabSizes& sizes, float initi
   }
   if (is_low) copy_into(slab.low, slab.parameters);
   slab.low_version = is_low ? slab.low.impl().storage->version() : 0;
+  slabs_.push_back(std::move(slab));
+}
+
+void FlatParameters::add_states(size_t index, const SlabSizes& sizes, float initial) {
+  Slab& slab = slabs_[index];
+  const MemoryPlace where = slab.is_offloaded ? MemoryPlace::host : MemoryPlace::device;
   for (size_t s = 0; s < dtypes_.size(); ++s)
-    slab.states.push_back(sizes.states[s] > 0 ? filled(sizes.states[s], initial, device,
+    slab.states.push_back(sizes.states[s] > 0 ? filled(sizes.states[s], initial, device(),
                                                        Purpose::optimizer, dtypes_[s], where)
                                               : Tensor());
-  slabs_.push_back(std::move(slab));
 }
 
 void FlatParameters::drop_gradients() {

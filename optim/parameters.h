@@ -167,7 +167,8 @@ class FlatParameters {
   // Appends the parameter to the last run or a new one, in parts where it must be.
   void add_to_runs(const Slot& slot, size_t group, bool in_parts);
   bool joins(const Run& run, const Run& next) const;
-  void move_into(size_t slab, const SlabSizes& sizes, float initial);
+  void move_into(size_t slab, const SlabSizes& sizes);
+  void add_states(size_t slab, const SlabSizes& sizes, float initial);
 
   std::vector<ParameterGroup> groups_;
   std::vector<DType> dtypes_;  // of the states
