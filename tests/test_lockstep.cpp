@@ -3,6 +3,7 @@
 
 #include "rewind/core/autograd/boundaries.h"
 #include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/ops/indexing.h"
 #include "rewind/core/ops/lockstep.h"
 #include "rewind/core/predict/dry_run.h"
 #include "rewind/nn/models/resnet.h"
