@@ -7,6 +7,7 @@
 
 #include "rewind/core/ops/lockstep.h"
 #include "rewind/core/ops/ops.h"
+#include "rewind/optim/gradient_window.h"
 
 namespace rw {
 
@@ -24,14 +25,15 @@ void check_weight(float weight) {
 }  // namespace
 
 Accumulate::Accumulate(Optimizer&& optimizer, uint32_t micro_batches)
-    : Optimizer(std::move(optimizer)), micro_batches_(micro_batches) {
+    : Optimizer(std::move(optimizer)),
+      micro_batches_(micro_batches),
+      sums_(std::make_unique<GradientWindow>()) {
   check_micro_batches(micro_batches);
   if (micro_batches > 1) set_weight_copies(WeightCopyUse::outside_segments);
 }
 
-Accumulate::~Accumulate() {
-  for (HookHandle& hook : hooks_) hook.remove();
-}
+Accumulate::~Accumulate() = default;
+Accumulate::Accumulate(Accumulate&&) noexcept = default;
 
 void Accumulate::set_micro_batches(uint32_t micro_batches) {
   check_micro_batches(micro_batches);
@@ -64,15 +66,14 @@ void Accumulate::set_buffer(DType dtype, bool compensated) {
         "a buffer that is compensated must be of 16 bits, got f32");
   check(dtype == DType::f32 || overflow_ == Overflow::voids_window, "accumulate",
         "in a buffer of {} an overflow cannot void a micro-batch alone", name(dtype));
-  for (HookHandle& hook : hooks_) hook.remove();
-  hooks_.clear();
   buffer_ = dtype;
   is_compensated_ = compensated;
+  hooks_ = {};
   if (dtype == DType::f32) return;
-  const GradientWindow::Slots& slots = parameters().slots();
-  for (size_t i = 0; i < slots.size(); ++i)
-    hooks_.push_back(slots[i].parameter.register_post_accumulate_grad_hook(
-        [sums = sums_.get(), i](const Tensor& parameter) { sums->collect(parameter, i); }));
+  hooks_ = GradientHooks(parameters().slots(),
+                         [sums = sums_.get()](size_t slot, const Tensor& parameter) {
+                           sums->collect(parameter, slot);
+                         });
 }
 
 Accumulate::Sums Accumulate::usual_sums() const {
@@ -141,11 +142,11 @@ void Accumulate::backward(const Tensor& loss, float weight) {
   backward({this}, loss, weight);
 }
 
-void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tensor& loss,
-                          float weight) {
+// What optimizers that share a backward pass must be. Returns the first weight of the windows that
+// have begun, 0 where none has.
+float Accumulate::check_shared(const std::vector<Accumulate*>& optimizers) {
   check(!optimizers.empty(), "accumulate", "at least one optimizer is needed");
-  check_weight(weight);
-  float unit = 0;  // of the windows that have begun
+  float unit = 0;
   for (const Accumulate* one : optimizers) {
     check<AutogradError>(!one->has_gradient_, "accumulate",
                          "backward() must run once per step(); add the losses of a micro-batch");
@@ -162,6 +163,13 @@ void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tens
                          unit, own);
     unit = own > 0 ? own : unit;
   }
+  return unit;
+}
+
+void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tensor& loss,
+                          float weight) {
+  check_weight(weight);
+  float unit = check_shared(optimizers);
   if (unit == 0) unit = weight;
   try {
     for (Accumulate* one : optimizers) {

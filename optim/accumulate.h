@@ -4,11 +4,12 @@
 #include <functional>
 #include <memory>
 
-#include "rewind/optim/gradient_window.h"
+#include "rewind/optim/gradient_hooks.h"
 #include "rewind/optim/optimizer.h"
 
 namespace rw {
 
+class GradientWindow;
 class InBackward;
 
 // What a micro-batch gives: its loss, of one element, and its weight as Accumulate::backward takes
@@ -32,7 +33,7 @@ class Accumulate : public Optimizer {
   Accumulate(Accumulate&&, uint32_t) = delete;
   Accumulate(InBackward&&, uint32_t) = delete;  // no gradient is left there to be added
   ~Accumulate() override;
-  Accumulate(Accumulate&&) = default;
+  Accumulate(Accumulate&&) noexcept;
 
   // The gradient of one micro-batch, once per step(). `weight` >= 0 is the number of samples or
   // tokens that the loss is the mean of; only the ratios within a window matter. One that throws
@@ -107,6 +108,7 @@ class Accumulate : public Optimizer {
   void state_filled() override;
 
  private:
+  static float check_shared(const std::vector<Accumulate*>& optimizers);
   void check_between_windows(const char* rule) const;
   // What becomes of the gradients of a micro-batch.
   enum class Sums : uint8_t {
@@ -132,9 +134,9 @@ class Accumulate : public Optimizer {
   float share_ = 0;   // of this micro-batch, its relative weight
   float unit_ = 0;    // first positive weight of the window; the others count relative to it
   double total_ = 0;  // sum of the window's relative weights
-  std::unique_ptr<GradientWindow> sums_ = std::make_unique<GradientWindow>();
-  std::vector<HookHandle> hooks_;  // with a buffer of 16 bits: one per parameter
-  Tensor window_;                  // position, unit and total of a window that is being loaded
+  std::unique_ptr<GradientWindow> sums_;
+  GradientHooks hooks_;  // with a buffer of 16 bits
+  Tensor window_;        // position, unit and total of a window that is being loaded
 };
 
 }  // namespace rw

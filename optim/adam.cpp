@@ -21,11 +21,8 @@ class AdamRule : public UpdateRule {
 
 AdamRule::AdamRule(const AdamOptions& options, bool decoupled)
     : options_(options), decoupled_(decoupled) {
-  const auto is_beta = [](float beta) { return beta >= 0 && beta < 1; };
   check_rates("adam", options.lr, options.weight_decay);
-  check(is_beta(options.beta1) && is_beta(options.beta2), "adam",
-        "betas must be in [0, 1), got {} and {}", options.beta1, options.beta2);
-  check(options.eps > 0, "adam", "eps must be positive, got {}", options.eps);
+  check_moments("adam", options.beta1, options.beta2, options.eps);
   learning_rate = options.lr;
   weight_decay = options.weight_decay;
 }

@@ -12,11 +12,8 @@ namespace rw {
 class AdamA::Rule : public UpdateRule {
  public:
   explicit Rule(const AdamAOptions& options) : options_(options) {
-    const auto is_beta = [](float beta) { return beta >= 0 && beta < 1; };
     check_rates("adama", options.lr, options.weight_decay);
-    check(is_beta(options.beta1) && is_beta(options.beta2), "adama",
-          "betas must be in [0, 1), got {} and {}", options.beta1, options.beta2);
-    check(options.eps > 0, "adama", "eps must be positive, got {}", options.eps);
+    check_moments("adama", options.beta1, options.beta2, options.eps);
     learning_rate = options.lr;
     weight_decay = options.weight_decay;
   }
@@ -59,13 +56,6 @@ class AdamA::Rule : public UpdateRule {
 
 namespace {
 
-// What InBackward is made of: an optimizer of a rule.
-class Plain : public Optimizer {
- public:
-  Plain(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
-      : Optimizer(std::move(groups), std::move(rule)) {}
-};
-
 constexpr const char* window_name = "adama.window";
 
 }  // namespace
@@ -78,7 +68,7 @@ AdamA::AdamA(std::vector<ParameterGroup> groups, uint32_t micro_batches,
     : AdamA(std::move(groups), micro_batches, new Rule(options)) {}
 
 AdamA::AdamA(std::vector<ParameterGroup> groups, uint32_t micro_batches, Rule* rule)
-    : InBackward(Plain(std::move(groups), std::unique_ptr<UpdateRule>(rule))),
+    : InBackward(std::move(groups), std::unique_ptr<UpdateRule>(rule)),
       micro_batches_(micro_batches),
       rule_(rule),
       is_folded_(parameters().runs().size()) {

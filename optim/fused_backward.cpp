@@ -3,19 +3,24 @@
 #include "rewind/core/autograd/tape.h"
 #include "rewind/core/tensor/launch.h"
 #include "rewind/optim/gradient_table.h"
+#include "rewind/optim/update_rule.h"
 
 namespace rw {
 
 InBackward::InBackward(Optimizer&& optimizer) : Optimizer(std::move(optimizer)) {
-  separate_parameters();
-  const auto& slots = parameters().slots();
-  for (size_t i = 0; i < slots.size(); ++i)
-    hooks_.push_back(slots[i].parameter.register_post_accumulate_grad_hook(
-        [this, i](const Tensor& parameter) { on_complete(i, parameter); }));
+  set_up();
 }
 
-InBackward::~InBackward() {
-  for (HookHandle& hook : hooks_) hook.remove();
+InBackward::InBackward(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
+    : Optimizer(std::move(groups), std::move(rule)) {
+  set_up();
+}
+
+void InBackward::set_up() {
+  separate_parameters();
+  hooks_ = GradientHooks(parameters().slots(), [this](size_t slot, const Tensor& parameter) {
+    on_complete(slot, parameter);
+  });
 }
 
 void InBackward::run(const Tensor& loss, const Tensor& seed, bool retain) {

@@ -1,6 +1,7 @@
 // Updates fused into backward: no gradient waits for the others.
 #pragma once
 
+#include "rewind/optim/gradient_hooks.h"
 #include "rewind/optim/optimizer.h"
 
 namespace rw {
@@ -10,11 +11,11 @@ namespace rw {
 class InBackward : public Optimizer {
  public:
   InBackward(InBackward&&) = delete;
-  ~InBackward() override;
   void zero_grad() override {}
 
  protected:
   explicit InBackward(Optimizer&& optimizer);
+  InBackward(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule);
   // Runs backward from the loss with the gradient `seed`; take() has each gradient, located.
   void run(const Tensor& loss, const Tensor& seed, bool retain = false);
   virtual void take(size_t run) = 0;
@@ -25,9 +26,10 @@ class InBackward : public Optimizer {
   void conclude(uint32_t part, float weight = 1);
 
  private:
+  void set_up();
   void on_complete(size_t run, const Tensor& parameter);
 
-  std::vector<HookHandle> hooks_;
+  GradientHooks hooks_;
   bool is_running_ = false;
 };
 

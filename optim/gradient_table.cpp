@@ -113,9 +113,7 @@ bool GradientTable::locate() {
 
 bool GradientTable::locate(size_t run) {
   std::erase_if(parts_, [&](const Part& part) { return part.run == run; });
-  const auto of_run = [&](const Entry& e) { return e.run == run; };
-  const auto first = std::find_if(entries_.begin(), entries_.end(), of_run);
-  const auto end = std::find_if_not(first, entries_.end(), of_run);
+  const auto [first, end] = std::ranges::equal_range(entries_, run, {}, &Entry::run);
   return locate(Span{static_cast<size_t>(first - entries_.begin()),
                      static_cast<size_t>(end - entries_.begin())});
 }

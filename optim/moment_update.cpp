@@ -26,4 +26,11 @@ void check_rates(const char* optimizer, float lr, float weight_decay) {
         "weight_decay must be >= 0, got {}", weight_decay);
 }
 
+void check_moments(const char* optimizer, float beta1, float beta2, float eps) {
+  const auto is_beta = [](float beta) { return beta >= 0 && beta < 1; };
+  check(is_beta(beta1) && is_beta(beta2), optimizer, "betas must be in [0, 1), got {} and {}",
+        beta1, beta2);
+  check(eps > 0, optimizer, "eps must be positive, got {}", eps);
+}
+
 }  // namespace rw

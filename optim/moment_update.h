@@ -13,5 +13,7 @@ void moment_update(const UpdateRule::Target& target, uint32_t rule, kernels::Mom
 
 // ValueError unless lr and weight_decay are >= 0 and finite.
 void check_rates(const char* optimizer, float lr, float weight_decay);
+// ValueError unless the betas are in [0, 1) and eps > 0.
+void check_moments(const char* optimizer, float beta1, float beta2, float eps);
 
 }  // namespace rw

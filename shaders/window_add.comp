@@ -5,7 +5,11 @@
 #include "flat.glsl"
 layout(constant_id = 0) const bool COMPENSATED = false;
 
-// What rounding left out. Read back, the sum is as it was rounded, so no compiler sees through it.
+// 0, which compilers cannot know: what is loaded from `i + none()` is the sum as it was rounded. From `i` Mesa 25.0
+// takes what was stored, before its rounding.
+uint none() { return uint(p.n == ~0u); }
+
+// What rounding left out.
 vec4 left_out(vec4 before, vec4 rounded, vec4 y) {
   precise vec4 gone = rounded - before;
   precise vec4 rest = gone - y;
@@ -25,7 +29,7 @@ void add8(uint i) {
   store8_sum(i, lo + y_lo, hi + y_hi);
   if (!COMPENSATED) return;
   vec4 new_lo, new_hi;
-  load8_sum(i, new_lo, new_hi);
+  load8_sum(i + none(), new_lo, new_hi);
   store8_rest(i, left_out(lo, new_lo, y_lo), left_out(hi, new_hi, y_hi));
 }
 
@@ -33,7 +37,7 @@ void add1(uint i) {
   float before = load_sum(i), y = load_grad(i);
   if (COMPENSATED) y -= load_rest(i);
   store_sum(i, before + y);
-  if (COMPENSATED) store_rest(i, left_out(vec4(before), vec4(load_sum(i)), vec4(y)).x);
+  if (COMPENSATED) store_rest(i, left_out(vec4(before), vec4(load_sum(i + none())), vec4(y)).x);
 }
 
 void main() {

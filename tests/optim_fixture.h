@@ -10,7 +10,8 @@
 #include "rewind/backends/open.h"
 #include "rewind/core/ops/operators.h"
 #include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/tensor.h"
+#include "rewind/core/tensor/primitives.h"
+#include "rewind/optim/optimizer.h"
 
 namespace rw::test {
 
@@ -41,6 +42,13 @@ inline Tensor parameter(const Values& values, const std::string& name = "") {
 // A loss whose gradient is `gradient`.
 inline Tensor loss_with(const Tensor& w, const Values& gradient) {
   return sum(w * tensor(gradient, w.shape()));
+}
+
+// A state that no longer follows its optimizer.
+inline Optimizer::NamedState copied(const Optimizer::NamedState& state) {
+  Optimizer::NamedState all;
+  for (const auto& [name, t] : state) all.emplace_back(name, copy_of(t, t.dtype()));
+  return all;
 }
 
 // `n` values between -1 and 1, other ones for every seed.

@@ -220,9 +220,7 @@ TEST_CASE("accumulate: a state from inside a window goes on bit for bit") {
         optimizer->step();
         optimizer->zero_grad();
         if (i + 1 != stop_after) continue;
-        Optimizer::NamedState saved;
-        for (const auto& [name, t] : optimizer->state())
-          saved.emplace_back(name, copy_of(t, t.dtype()));
+        const Optimizer::NamedState saved = copied(optimizer->state());
         optimizer.reset();
         optimizer = made();
         optimizer->load_state(saved);

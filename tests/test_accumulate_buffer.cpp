@@ -2,10 +2,10 @@
 #include <array>
 #include <limits>
 
-#include "rewind/core/predict/dry_run.h"
 #include "rewind/optim/adam.h"
 #include "rewind/optim/sgd.h"
 #include "tests/accumulation_fixture.h"
+#include "tests/forecast_fixture.h"
 #include "tests/tape_fixture.h"
 
 using namespace rw;
@@ -151,9 +151,7 @@ TEST_CASE("accumulate buffer: it goes on from inside a window bit for bit") {
           optimizer->backward(loss, 1 + 0.3f * f);
           optimizer->step();
           if (i + 1 != stop) continue;
-          Optimizer::NamedState saved;
-          for (const auto& [name, t] : optimizer->state())
-            saved.emplace_back(name, copy_of(t, t.dtype()));
+          const Optimizer::NamedState saved = copied(optimizer->state());
           optimizer.reset();
           optimizer = made();
           optimizer->load_state(saved);
@@ -237,14 +235,8 @@ TEST_CASE("accumulate buffer: bytes per parameter, and dry runs predict them") {
     for (const Buffer& buffer : {Buffer{DType::f32, false}, narrow[0], narrow[1], narrow[2]}) {
       CAPTURE(buffer.str());
       const uint64_t bytes = size_of(buffer.dtype) * (buffer.compensated ? 2 : 1);
-      const auto device = Device::create(open_backend(default_device()->info().backend));
-      exchange_default_device(device);
-      const Forecast forecast = plan([&] { train(buffer, [] {}); });
-      train(buffer, [&] { CHECK(gradient_bytes() == elements * bytes); });
-      const MemoryReport real = device->memory_report();
-      CHECK(forecast.memory.peak == real.peak);
-      CHECK(forecast.memory.peak_by_purpose == real.peak_by_purpose);
-      CHECK(forecast.memory.peak_reserved == real.peak_reserved);
+      check_forecast([&] { train(buffer, [] {}); },
+                     [&] { train(buffer, [&] { CHECK(gradient_bytes() == elements * bytes); }); });
     }
   });
 }

@@ -1,11 +1,11 @@
 // Overflows that void only their micro-batch.
 #include <limits>
 
-#include "rewind/core/predict/dry_run.h"
 #include "rewind/optim/adam.h"
 #include "rewind/optim/ema.h"
 #include "rewind/optim/sgd.h"
 #include "tests/accumulation_fixture.h"
+#include "tests/forecast_fixture.h"
 #include "tests/tape_fixture.h"
 
 using namespace rw;
@@ -172,9 +172,7 @@ TEST_CASE("accumulate overflow: it goes on from inside a window bit for bit") {
         optimizer->backward(loss, 1 + 0.3f * f);
         optimizer->step();
         if (i + 1 != stop) continue;
-        Optimizer::NamedState saved;
-        for (const auto& [name, t] : optimizer->state())
-          saved.emplace_back(name, copy_of(t, t.dtype()));
+        const Optimizer::NamedState saved = copied(optimizer->state());
         optimizer.reset();
         optimizer = made();
         optimizer->load_state(saved);
@@ -225,14 +223,7 @@ TEST_CASE("accumulate overflow: dry runs predict its memory to the byte") {
         }
       };
       CAPTURE(judges);
-      const auto device = Device::create(open_backend(default_device()->info().backend));
-      exchange_default_device(device);
-      const Forecast forecast = plan(program);
-      program();
-      const MemoryReport real = device->memory_report();
-      CHECK(forecast.memory.peak == real.peak);
-      CHECK(forecast.memory.peak_by_purpose == real.peak_by_purpose);
-      CHECK(forecast.memory.peak_reserved == real.peak_reserved);
+      check_forecast(program);
     }
   });
 }

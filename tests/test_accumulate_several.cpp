@@ -15,12 +15,6 @@ Values all_values(const std::vector<Tensor>& parameters) {
   return all;
 }
 
-Optimizer::NamedState copied(const Optimizer::NamedState& state) {
-  Optimizer::NamedState all;
-  for (const auto& [name, t] : state) all.emplace_back(name, copy_of(t, t.dtype()));
-  return all;
-}
-
 // A model of which two optimizers have a part each.
 struct Halves {
   explicit Halves(uint64_t seed) : problem(seed) {

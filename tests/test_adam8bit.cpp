@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/core/predict/dry_run.h"
 #include "rewind/io/snapshot.h"
 #include "rewind/nn/layers.h"
 #include "rewind/nn/sequential.h"
@@ -13,6 +12,7 @@
 #include "rewind/optim/adam8bit.h"
 #include "rewind/optim/dynamic_map.h"
 #include "rewind/optim/fused_backward.h"
+#include "tests/forecast_fixture.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 #include "tests/temporary_folder.h"
@@ -338,14 +338,7 @@ TEST_CASE("adam8bit: dry runs predict its memory to the byte") {
       Net net;
       net.train(Accumulate(AdamW8bit(net.model.parameters()), 2), 6);
     };
-    const auto device = Device::create(open_backend(default_device()->info().backend));
-    exchange_default_device(device);
-    const Forecast forecast = plan(program);
-    program();
-    const MemoryReport real = device->memory_report();
-    CHECK(forecast.memory.peak == real.peak);
-    CHECK(forecast.memory.peak_by_purpose == real.peak_by_purpose);
-    CHECK(forecast.memory.peak_reserved == real.peak_reserved);
+    check_forecast(program);
   });
 }
 

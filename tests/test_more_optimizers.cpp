@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/core/predict/dry_run.h"
 #include "rewind/optim/accumulate.h"
 #include "rewind/optim/adafactor.h"
 #include "rewind/optim/adagrad.h"
@@ -14,6 +13,7 @@
 #include "rewind/optim/muon.h"
 #include "rewind/optim/rmsprop.h"
 #include "rewind/optim/sgd.h"
+#include "tests/forecast_fixture.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 
@@ -272,14 +272,7 @@ TEST_CASE("more optimizers: dry runs predict their memory to the byte") {
           optimizer->step();
         }
       };
-      const auto device = Device::create(open_backend(default_device()->info().backend));
-      exchange_default_device(device);
-      const Forecast forecast = plan(program);
-      program();
-      const MemoryReport real = device->memory_report();
-      CHECK(forecast.memory.peak == real.peak);
-      CHECK(forecast.memory.peak_by_purpose == real.peak_by_purpose);
-      CHECK(forecast.memory.peak_reserved == real.peak_reserved);
+      check_forecast(program);
     }
   });
 }

@@ -24,6 +24,10 @@ bool has_subgroup_family(const Caps& caps) {
   return (caps.features & needed) == needed && caps.subgroup_size >= 2 && caps.is_cpu;
 }
 
+bool has_thin_kernels(const Caps& caps) {
+  return caps.is_cpu && (caps.features & feature::shuffle) && caps.subgroup_size >= 4;
+}
+
 struct Problem {
   MatmulParams p;
   DType t, u;  // of a and b, of c
@@ -232,8 +236,7 @@ bool thin_words(const Problem& q, bool reads_rows_of_a) {
 enum class Thin : uint8_t { none, dot, columns, outer };
 
 Thin thin_form(const Problem& q, const Caps& caps) {
-  if (!caps.is_cpu || !(caps.features & feature::shuffle) || caps.subgroup_size < 4)
-    return Thin::none;
+  if (!has_thin_kernels(caps)) return Thin::none;
   if (q.p.k > 0 && q.p.k <= most_thin && q.p.b_col == 1) return Thin::outer;
   if (q.p.m > most_thin || q.p.k > kMaxLoop) return Thin::none;
   if (q.p.b_row == 1 && q.p.a_col == 1) return Thin::dot;
@@ -333,7 +336,7 @@ bool may_run(std::string_view module, const Caps& caps) {
   const bool of_cpu_drivers = module.ends_with("_subgroup") || module == "matrix_pack" ||
                               module.starts_with("conv_depthwise");
   const bool is_thin = module == "gemm_dot" || module == "gemm_columns" || module == "gemm_outer";
-  if (is_thin) return caps.is_cpu && (caps.features & feature::shuffle) && caps.subgroup_size >= 4;
+  if (is_thin) return has_thin_kernels(caps);
   const std::string_view name = of_cpu_drivers                       ? "subgroup"
                                 : module.ends_with("_tiled.TILE64")  ? "tiled"
                                 : module.ends_with("_tiled.TILE128") ? "tiled128"

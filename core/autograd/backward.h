@@ -50,11 +50,8 @@ class Backward {
       if (records_[i].reached) visit(i);
       if (const int s = evicting(records_[i]); s >= 0) segments_[s].forget(records_[i]);
       for (; segment >= 0 && first_of(segment) == i; --segment) leave(segment);
-      for (auto done = completions_.find(i); done != completions_.end();
-           done = completions_.find(i)) {
-        complete(*done->second);
-        completions_.erase(done);
-      }
+      const auto [first, end] = completions_.equal_range(i);
+      for (auto done = first; done != end; ++done) complete(*done->second);
     }
     if (!retain_) retire(root);
   }

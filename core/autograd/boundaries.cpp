@@ -35,9 +35,10 @@ bool can_move(const Saved& value) {
          value.tensor.bytes() == impl.storage->bytes() && impl.storage->version() == value.version;
 }
 
-// The same value as another outermost segment holds it on the host; undefined: none does.
-Saved known_on_host(const Segments& segments, int segment, uint64_t id) {
-  for (int s = segment - 1; s >= 0; --s) {
+// The same value as another outermost segment holds it on the host; undefined: none does. Those
+// that ended before the value was made do not.
+Saved known_on_host(const Segments& segments, int segment, uint64_t id, int64_t maker) {
+  for (int s = segment - 1; s >= 0 && segments[s].last > maker; --s) {
     if (segments[s].parent >= 0) continue;
     const auto found = segments[s].externals.find(id);
     if (found != segments[s].externals.end() && is_on_host(found->second.value.tensor))
@@ -85,7 +86,7 @@ void boundaries_to_host(Segments& segments, int segment) noexcept {
       for (auto& [id, external] : segments[s].externals) {
         if (external.record < 0 || !can_move(external.value)) continue;
         const auto [known, is_new] = gone.try_emplace(id);
-        if (is_new) known->second = known_on_host(segments, segment, id);
+        if (is_new) known->second = known_on_host(segments, segment, id, external.record);
         if (!known->second.tensor.defined())
           known->second = moved(external.value.tensor, MemoryPlace::host);
         external.value = known->second;
