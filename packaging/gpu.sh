@@ -150,7 +150,7 @@ tests() {
 }
 
 kernels() {
-  if "$quick"; then run gemm_benchmark --repeats 1 --only gemm; else run gemm_benchmark --repeats "$repeats"; fi
+  if "$quick"; then run speed --only gemm/256 --round 0.01; else run speed --dtype f32 && run speed --dtype f16; fi
 }
 
 ops() { run op_overhead && run op_overhead --device dry:vulkan; }
@@ -209,7 +209,7 @@ if ! grep -q '^  in use' "$work/devices.text"; then
     "(Debian: apt install mesa-vulkan-drivers)"
 fi
 # A GPU needs more steps than a CPU for a rate that means something.
-if head -n 1 "$work/devices.text" | grep -q ', CPU$'; then steps=12 repeats=3; else steps=200 repeats=10; fi
+if head -n 1 "$work/devices.text" | grep -q ', CPU$'; then steps=12; else steps=200; fi
 model=resnet20
 if "$quick"; then steps=2 model=resnet8; fi
 part 'steps of ResNet in f32' 90 resnet_f32

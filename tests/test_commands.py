@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Programs where something of the machine is missing. Usage: test_commands.py REWIND GEMM_BENCHMARK"""
+"""Programs where something of the machine is missing. Usage: test_commands.py REWIND BUILD_FOLDER"""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
 
-REWIND, GEMM = (os.path.abspath(path) for path in sys.argv[1:])
+REWIND, BUILD = (os.path.abspath(path) for path in sys.argv[1:])
+SPEED = BUILD + "/benchmarks/speed"
 
 
 def run(*command, **variables):
@@ -39,30 +41,39 @@ def test_driver_names():
 
 
 def test_no_driver():
-    result = run(GEMM, "--only", "gemm", VK_DRIVER_FILES="/nonexistent", VK_ICD_FILENAMES="/nonexistent")
+    result = run(SPEED, "--only", "gemm", VK_DRIVER_FILES="/nonexistent", VK_ICD_FILENAMES="/nonexistent")
     expect(result.returncode == 1 and result.stderr.startswith("error: ") and "terminate" not in result.stderr,
            "no driver", result)
-    for option in (("--repeats", "0"), ("--batch", "0"), ("--only", "nothing")):
-        result = run(GEMM, *option)
-        expect(result.returncode == 1 and option[0] in result.stderr, "a wrong option", result)
+    result = run(SPEED, "--round", "0")
+    expect(result.returncode == 1 and "--round" in result.stderr, "a wrong option", result)
 
 
-def test_rates():
-    """With OpenBLAS a ratio in each cell, without it none; never `inf`."""
-    result = run(GEMM, "--only", "gemm", "--repeats", "1")
-    rows = [line for line in result.stdout.splitlines() if re.match(r"\| \d+ x", line)]
-    expect(result.returncode == 0 and len(rows) == 9, "the table", result)
-    expect("inf" not in result.stdout and "nan" not in result.stdout, "rates", result)
-    number = r"[1-9]\d*\.\d|0\.[1-9]"
-    with_blas = "- OpenBLAS:" in result.stdout
-    cells = rf"(?:{number})" + (r" \(\d+\.\d{3}\)" if with_blas else "")
-    blas = rf"(?:{number})" if with_blas else "not installed"
+def test_speed(folder):
+    """Contenders that cannot start, lack a case or end early are named, the others have numbers; never `inf`."""
+    output, script = folder + "/speed.md", os.path.dirname(REWIND) + "/benchmarks/speed.py"
+    ends = f"{sys.executable} -c \"input(); print(1.5, flush=True); input()\""
+    result = run(sys.executable, script, "--build", BUILD, "--device", "cpu", "--dtypes", "f32", "--python", "/nonexistent",
+                 "--only", "gemm/256x,step/mlp-1-", "--rounds", "2", "--round", "0.01", "--contender", "Other=" + ends,
+                 "--against", "Rewind f32", "--output", output)
+    expect(result.returncode == 0 and "inf" not in result.stdout and "nan" not in result.stdout, "speed.py", result)
+    with open(output[:-2] + "json") as file:
+        report = json.load(file)
+    expect(set(report["missing"]) == {"PyTorch", "Other"}, report["missing"], result)
+    times = {case["name"]: case["seconds"] for case in report["cases"]}
+    gemm, step = times["gemm/256x256x256-nn"], times["step/mlp-1-of-100"]
+    expect(len(gemm["Rewind f32"]) == 2 and min(gemm["Rewind f32"]) > 0, gemm, result)
+    expect(len(step["Rewind f32"]) == 2 and set(step) <= {"Rewind f32"}, step, result)
+    with open(output) as file:
+        rows = [line for line in file if line.startswith("| gemm/") or line.startswith("| step/")]
+    ratio = r"[\d.]+ ms, \*\*[\d.]+\*\* \([\d.]+-[\d.]+\)"
     for row in rows:
-        expect(re.fullmatch(rf"\| [\dx ]+ \| [NT]{{2}} \| {blas} \| {cells} \| {cells} \|", row), row, result)
+        expect(re.fullmatch(rf"\| \S+ \| [\d.]+ \| - \| ({ratio}|-) \| - \|\n", row), row, result)
+    expect(len(rows) == 2 and "**not measured**, PyTorch: " in open(output).read(), rows, result)
 
 
 test_temporary_folder()
 test_driver_names()
 test_no_driver()
-test_rates()
+with tempfile.TemporaryDirectory() as temporary:
+    test_speed(temporary)
 print("errors are lines, tables have numbers")

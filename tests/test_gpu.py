@@ -9,7 +9,7 @@ import tempfile
 
 SCRIPT, BUILD = (os.path.abspath(path) for path in sys.argv[1:])
 PROGRAMS = {"tools": ["info"], "tests": ["rewind_tests"], "apps": ["resnet", "bert"],
-            "benchmarks": ["gemm_benchmark", "memory_vs_tape", "plain_step", "op_overhead"]}
+            "benchmarks": ["speed", "memory_vs_tape", "plain_step", "op_overhead"]}
 INFO = """#!/bin/sh
 case "$*" in
   *--json*) echo '[{"name": "A Card"}]' ;;
@@ -69,7 +69,7 @@ def test_failures(top):
     write(top + "/fake/ends/resnet", "139")
     write(top + "/bin/timeout", TIMEOUT)
     write(top + "/bin/python3", "#!/bin/sh\nexit 1\n")
-    os.remove(top + "/fake/benchmarks/gemm_benchmark")
+    os.remove(top + "/fake/benchmarks/speed")
     result = run(top, "--programs", top + "/fake", "--device", "vulkan:Card", "--output", "there/it is",
                  PATH=f"{top}/bin:{os.environ['PATH']}")
     expect(result.returncode == 1 and "of 11 parts 6 failed, 1 were skipped" in result.stderr, "the sum", result)

@@ -135,11 +135,11 @@ class Decoder(nn.Module):
 class Bert(nn.Module):
     """BERT-base with its heads for masked tokens and next sentences, all positions predicted."""
 
-    def __init__(self, vocabulary=30522, hidden=768, layers=12, positions=512):
+    def __init__(self, vocabulary=30522, hidden=768, layers=12, positions=512, heads=12):
         super().__init__()
         self.tokens, self.places = nn.Embedding(vocabulary, hidden), nn.Embedding(positions, hidden)
         self.types, self.norm = nn.Embedding(2, hidden), nn.LayerNorm(hidden)
-        self.layers = nn.ModuleList(Layer(hidden, 12, False, 0.1) for _ in range(layers))
+        self.layers = nn.ModuleList(Layer(hidden, heads, False, 0.1) for _ in range(layers))
         self.pooler, self.next = nn.Linear(hidden, hidden), nn.Linear(hidden, 2)
         self.transform, self.head_norm = nn.Linear(hidden, hidden), nn.LayerNorm(hidden)
         self.bias = nn.Parameter(torch.zeros(vocabulary))

@@ -1,0 +1,42 @@
+// Pieces of work whose speed is measured beside PyTorch's: benchmarks/peers/speed.py has those of
+// the same names.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "rewind/core/tensor/tensor.h"
+
+namespace rw::speed {
+
+// Queues one run of a piece of work.
+using Work = std::function<void()>;
+
+struct Case {
+  std::string name;                 // "group/what"
+  double flops = 0;                 // of a run, 0: no rate is told
+  double bytes = 0;                 // read and written by a run in f32, 0: no rate is told
+  std::function<Work(DType)> make;  // prepares it on the default device
+};
+
+std::vector<Case> product_cases();    // matrix products and convolutions
+std::vector<Case> attention_cases();  // lengths 128 to 4096
+std::vector<Case> bandwidth_cases();  // elementwise, reductions, norms, copies, embeddings
+std::vector<Case> optimizer_cases();  // updates
+std::vector<Case> step_cases();       // whole training steps
+std::vector<Case> all_cases();
+
+// Values in [-1, 1), the same ones always; with `trained`, a leaf that wants its gradient.
+Tensor values(const Shape& shape, DType dtype = DType::f32, bool trained = false);
+// i32 in [0, n).
+Tensor indices(const Shape& shape, int32_t n);
+// One run of forward, or of forward and backward.
+Work forward(std::function<Tensor()> body);
+Work forward_and_backward(std::function<Tensor()> body, std::vector<Tensor> leaves);
+
+// What a case is compared with where neither PyTorch nor a device runs it: products by OpenBLAS,
+// "copy" by memcpy. ValueError for others, and where this program was built without OpenBLAS.
+Work reference(const std::string& name);
+
+}  // namespace rw::speed
