@@ -36,8 +36,8 @@ Case normalised(
   const double bytes = 4.0 * passes * static_cast<double>(shape.numel());
   return {name, 0, bytes, [=](DType dtype) {
             const Tensor x = values(shape, dtype, true);
-            const Tensor w = values({shape.back()}, DType::f32, true);
-            const Tensor b = values({shape.back()}, DType::f32, true);
+            const Tensor w = values(Shape{shape[shape.rank() - 1]}, DType::f32, true);
+            const Tensor b = values(Shape{shape[shape.rank() - 1]}, DType::f32, true);
             return forward_and_backward([=] { return op(x, w, b); }, {x, w, b});
           }};
 }
