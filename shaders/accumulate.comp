@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: AccumulateParams
 //! local: 64
+//! texels: all
 #include "flat.glsl"
 
 void main() {

@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: BatchNormParams
 //! local: 64
+//! texels: yes
 #include "batch_norm.glsl"
 
 void normalize8(uint c, uint begin, uint end) {

@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: BatchNormGradParams
 //! local: 64
+//! texels: yes
 #include "batch_norm.glsl"
 
 // dx = scale dy - (shift + slope (x - mean)): the parts of the formula that rows share.

@@ -3,6 +3,7 @@
 //! params: BatchNormGradStatsParams
 //! local: 8,8
 //! grid: 3d
+//! texels: yes
 #include "batch_norm.glsl"
 #include "some.glsl"
 

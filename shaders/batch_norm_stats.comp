@@ -3,6 +3,7 @@
 //! params: BatchNormStatsParams
 //! local: 8,8
 //! grid: 3d
+//! texels: yes
 #include "some.glsl"
 
 // Welford's update, row by row: no cancellation however large the mean is.

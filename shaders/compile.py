@@ -21,7 +21,7 @@ import spirv
 TOOLS = ["glslangValidator", "spirv-opt", "spirv-val"]
 
 KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires",
-        "prefers", "stands_for", "cpu"}
+        "prefers", "texels", "stands_for", "cpu"}
 FEATURES = {  # name in `requires`: GLSL extension
     "subgroup": "GL_KHR_shader_subgroup_basic",
     "vote": "GL_KHR_shader_subgroup_vote",
@@ -30,6 +30,7 @@ FEATURES = {  # name in `requires`: GLSL extension
     "shuffle": "GL_KHR_shader_subgroup_shuffle",
     "int64": "GL_EXT_shader_explicit_arithmetic_types_int64",
     "float16": "GL_EXT_shader_explicit_arithmetic_types_float16",
+    "texels": "",  # bindings that are read are texel buffers, too: see prelude.py
 }
 
 
@@ -59,6 +60,9 @@ class Manifest:
     defines: list = field(default_factory=lambda: [{}])
     requires: list = field(default_factory=list)
     prefers: list = field(default_factory=list)
+    # Also a variant with texels, of what it prefers and with descriptors. yes: for bindings that are only
+    # read, all: for those that are read and written, too.
+    texels: str = "no"
     stands_for: str = ""  # the kernel in whose place it runs where a device lacks what that one needs
     cpu: str = ""  # the cpu backend's function; empty: the kernel's own name, none: it is a part of others
 
@@ -153,6 +157,7 @@ def parse_manifest(source):
     m.optimize = keys.get("optimize", "yes") == "yes"
     m.requires = keys.get("requires", "").replace(",", " ").split()
     m.prefers = keys.get("prefers", "").replace(",", " ").split()
+    m.texels = keys.get("texels", "no")
     m.stands_for = keys.get("stands_for", "")
     m.cpu = keys.get("cpu", "")
     for b in m.buffers:
@@ -160,8 +165,8 @@ def parse_manifest(source):
             raise ManifestError(f"buffer {b.name}: access must be read, write or read_write")
         if any(b.type not in prelude.DTYPES and b.type not in types for types in m.types):
             raise ManifestError(f"buffer {b.name}: '{b.type}' is neither a dtype nor in `types`")
-    if m.grid not in GRIDS or m.address not in ("no", "only"):
-        raise ManifestError("grid is 1d, groups, 3d or words; address is no or only")
+    if m.grid not in GRIDS or m.address not in ("no", "only") or m.texels not in ("no", "yes", "all"):
+        raise ManifestError("grid is 1d, groups, 3d or words; address is no or only; texels is no, yes or all")
     if not set(m.requires + m.prefers) <= set(FEATURES):
         raise ManifestError(f"requires, prefers: known features are {' '.join(FEATURES)}")
     return m
@@ -181,6 +186,9 @@ def expand(name, m):
                 if m.prefers:
                     variants.append(Variant(full, types, defines | preferred, packed, address,
                                             m.requires + m.prefers))
+                if m.texels != "no" and not address:
+                    variants.append(Variant(full, types, defines | preferred, packed, address,
+                                            m.requires + m.prefers + ["texels"]))
     return variants
 
 
@@ -193,7 +201,7 @@ def tool(command, source=None):
 def compile_variant(path, source, m, v, stem):
     """GLSL of the variant -> SPIR-V file -> (words, push bytes)."""
     glsl, binary = stem + ".glsl", stem + ".spv"
-    extensions = [FEATURES[r] for r in v.requires]
+    extensions = [FEATURES[r] for r in v.requires if FEATURES[r]]
     with open(glsl, "w") as f:
         f.write(prelude.write(m, v, extensions, params_file(os.path.dirname(path), m.params)))
         f.write(f'#line 1 "{os.path.basename(path)}"\n{source}')
@@ -206,7 +214,8 @@ def compile_variant(path, source, m, v, stem):
         tool(["spirv-val", "--target-env", "vulkan1.2", binary])
     except RuntimeError as e:
         raise RuntimeError(f"{path}: variant {os.path.basename(stem)}\n{e}") from None
-    if max(module.bindings(), default=0) >= (1 if v.address else len(m.buffers)):
+    buffers = [b for b in module.bindings() if b < prelude.TEXELS]
+    if max(buffers, default=0) >= (1 if v.address else len(m.buffers)):
         raise RuntimeError(f"{path}: a binding that the manifest does not have")
     return spirv.Module.read(binary).words, module.push_constant_bytes()
 

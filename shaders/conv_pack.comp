@@ -3,6 +3,7 @@
 //! params: ConvPackParams
 //! cpu: none
 //! local: 64
+//! texels: yes
 // Weights in the order in which conv_subgroup and conv_tiled walk them, padded with zeros.
 void main() {
   const uint i = thread_id();

@@ -4,8 +4,7 @@
 //! cpu: none
 //! local: subgroup
 //! grid: groups
-//! address: only
-//! requires: shuffle int64
+//! requires: shuffle texels
 // Convolution (forward, and the input's gradient) as an implicit matrix product on CPU drivers.
 #include "gemm_tile.glsl"
 
@@ -25,14 +24,14 @@ void main() {
   [[unroll]] for (uint t = 0; t < ROWS / LANES; ++t) {
     const uint row = min(m0 + t * LANES + lane_n, rows - 1);
     const uint j = row % p.rows_w, i = row / p.rows_w % p.rows_h, image = row / p.rows_w / p.rows_h;
-    base[t] = p.offset[0] + group * p.x_group + image * p.in_h * p.in_row;
+    base[t] = group * p.x_group + image * p.in_h * p.in_row;
     to[t] = group * p.y_group + image * p.y_image + i * p.y_h + j * p.y_w;
     top[t] = int(i * p.stride_h) + p.origin_h;
     left[t] = int(j * p.stride_w) + p.origin_w;
   }
 
   clear_tile();
-  uint w_at = p.offset[1] + group * p.w_group + n0;
+  uint w_at = group * p.w_group + n0;
   for (uint th = 0; th < p.taps_h; ++th) {
     for (uint tw = 0; tw < p.taps_w; ++tw) {
       uint run_at[ROWS];
@@ -53,12 +52,12 @@ void main() {
         const int v = e_lane < p.run ? int(e_lane) : OUTSIDE;
         [[unroll]] for (uint i = 0; i < ROWS; ++i) {
           const bool inside = uint(run_left[i] + v) < p.in_row;
-          load_row(i, inside ? run_at[i] + e_lane : p.offset[0]);
-          [[unroll]] for (uint u = 0; u < DEPTH; ++u) a[i][u] = inside ? a[i][u] : 0.0;
+          a[i] = load4_x(inside ? run_at[i] + e_lane : 0);
+          a[i] = inside ? a[i] : vec4(0.0);
         }
-        [[unroll]] for (uint s = 0; s < STEP; s += WORD) {
-          [[unroll]] for (uint q = 0; q < WORD; ++q) load_columns(q, w_at + (s + q) * p.w_row);
-          multiply_tile(s);
+        for (uint l = 0; l < LANES; ++l) {
+          [[unroll]] for (uint q = 0; q < DEPTH; ++q) b[q] = load4_w(w_at + (l * DEPTH + q) * p.w_row);
+          multiply_tile(l);
         }
         w_at += STEP * p.w_row;
       }
@@ -68,6 +67,6 @@ void main() {
   const uint columns = p.n - min(n0, p.n);
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
     const uint row_to = subgroupShuffle(to[i / LANES], first_lane + i % LANES);
-    if (m0 + i < rows) store_row(i, row_to + n0, columns, 1.0);
+    if (m0 + i < rows) store_columns(acc[i], row_to + n0, columns);
   }
 }

@@ -4,8 +4,7 @@
 //! cpu: none
 //! local: subgroup
 //! grid: groups
-//! address: only
-//! requires: shuffle int64
+//! requires: shuffle texels
 // The weight's gradient, transposed, as an implicit matrix product on CPU drivers: rows are the taps'
 // channels, k the output pixels in order; every lane follows its own pixels.
 #include "gemm_tile.glsl"
@@ -20,10 +19,10 @@ void main() {
   const uint n0 = (tile % tiles_n * LANES + lane_n) * WIDTH;
   const uint n0_in = min(n0, (p.n - 1) / WIDTH * WIDTH);
 
-  // Where each word of WORD rows is, seen from a pixel's first tap.
+  // Where each word of four rows is, seen from a pixel's first tap.
   int down[ROWS], right[ROWS];
-  [[unroll]] for (uint i = 0; i < ROWS; i += WORD) {
-    const uint row = min(m0 + i, rows - WORD), tap = row / p.run;
+  [[unroll]] for (uint i = 0; i < ROWS; i += 4) {
+    const uint row = min(m0 + i, rows - 4), tap = row / p.run;
     down[i] = int(tap / p.taps_w) * p.step_h;
     right[i] = int(tap % p.taps_w) * p.step_w + int(row % p.run);
   }
@@ -44,11 +43,11 @@ void main() {
     [[unroll]] for (uint u = 0; u < DEPTH; ++u) {
       const bool real = k + lane_n * DEPTH + u < end;
       const int h = int(line[u] * p.stride_h) + p.origin_h, v = int(col[u] * p.stride_w) + p.origin_w;
-      const uint base = p.offset[0] + group * p.x_group + image[u] * p.in_h * p.in_row;
-      [[unroll]] for (uint i = 0; i < ROWS; i += WORD) {
+      const uint base = group * p.x_group + image[u] * p.in_h * p.in_row;
+      [[unroll]] for (uint i = 0; i < ROWS; i += 4) {
         const uint y = uint(h + down[i]), x = uint(v + right[i]);
         const bool inside = real && y < p.in_h && x < p.in_row;
-        load_rows(i, u, inside ? base + y * p.in_row + x : p.offset[0], inside);
+        load_rows(i, u, inside ? base + y * p.in_row + x : 0, inside);
       }
       // The pixel STEP further, without dividing.
       col[u] += col_step;
@@ -63,15 +62,16 @@ void main() {
         ++image[u];
       }
     }
-    [[unroll]] for (uint s = 0; s < STEP; s += WORD) {
-      [[unroll]] for (uint q = 0; q < WORD; ++q)
-        load_columns(q, p.offset[1] + group * p.w_group + min(k + s + q, end - 1) * p.w_row + n0_in);
-      multiply_tile(s);
+    for (uint l = 0; l < LANES; ++l) {
+      const uint k_lane = k + l * DEPTH;
+      [[unroll]] for (uint q = 0; q < DEPTH; ++q)
+        b[q] = load4_w(group * p.w_group + min(k_lane + q, end - 1) * p.w_row + n0_in);
+      multiply_tile(l);
     }
   }
 
   const uint y0 = group * p.y_group + part * p.y_image + n0;
   const uint columns = p.n - min(n0, p.n);
   [[unroll]] for (uint i = 0; i < ROWS; ++i)
-    if (m0 + i < rows) store_row(i, y0 + (m0 + i) * p.y_w, columns, 1.0);
+    if (m0 + i < rows) store_columns(acc[i], y0 + (m0 + i) * p.y_w, columns);
 }

@@ -2,6 +2,7 @@
 //! types: T = f32 f16 i32 u8; U = f32 f16 i32 u8
 //! params: CopyParams
 //! local: 64
+//! texels: yes
 #include "flat.glsl"
 #include "strided.glsl"
 layout(constant_id = 0) const uint FLAT = 0;  //! 0 1

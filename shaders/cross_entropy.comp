@@ -4,6 +4,7 @@
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic
+//! texels: yes
 #include "log_sum_exp.glsl"
 
 float row_mean(uint start, uint words) {

@@ -5,6 +5,7 @@
 //! local: subgroup
 //! grid: groups
 //! requires: shuffle
+//! texels: yes
 // matmul of few rows where the columns of b lie side by side: every lane has columns of its own.
 #include "gemm_thin.glsl"
 layout(constant_id = 0) const uint THIN = 1;  //! 1 2 4 8

@@ -5,6 +5,7 @@
 //! local: subgroup
 //! grid: groups
 //! requires: shuffle
+//! texels: yes
 // matmul of few rows where the terms of a sum lie side by side in a and b: the lanes share a sum.
 #include "gemm_thin.glsl"
 layout(constant_id = 0) const uint THIN = 1;  //! 1 2 4 8

@@ -5,6 +5,7 @@
 //! local: subgroup
 //! grid: groups
 //! requires: shuffle
+//! texels: yes
 // matmul of few terms in each sum, the columns of b side by side: every lane has columns of its own
 // and goes down LANES rows.
 #include "gemm_thin.glsl"

@@ -1,33 +1,35 @@
-//! buffers: a:T:read b:T:read y:U:read_write
+//! buffers: x:T:read w:T:read y:U:read_write
 //! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32
 //! params: GemmParams
 //! cpu: none
 //! local: subgroup
 //! grid: groups
-//! address: only
-//! requires: shuffle int64
-// y = alpha a b (+ beta y) on CPU drivers.
+//! requires: shuffle texels
+// y = alpha x w (+ beta y) on CPU drivers.
 #include "gemm_tile.glsl"
 
 layout(constant_id = 2) const bool A_TRANSPOSED = false;
 layout(constant_id = 3) const bool B_TRANSPOSED = false;
 layout(constant_id = 4) const bool ADDS = false;
 
-// Adds `columns` columns of row i to those from element e on, not counting p.offset.
-void add_row(uint i, uint e, uint columns) {
+// `columns` columns of y from element e on, where y is added to.
+vec4 columns_of_y(uint e, uint columns) {
+  if (STORES == 4) return columns > 0 ? load4_y(e) : vec4(0.0);
+  vec4 v = vec4(0.0);
   [[unroll]] for (uint j = 0; j < WIDTH; ++j)
-    if (j < columns) store_y(e + j, p.alpha * acc[i][j] + p.beta * load_y(e + j));
+    if (j < columns) v[j] = load_y(e + j);
+  return v;
 }
 
 void main() {
-  // Row tiles follow each other: the columns of b stay in the cache.
+  // Row tiles follow each other: the columns of w stay in the cache.
   const uint tiles_m = (p.m + TILE_ROWS - 1) / TILE_ROWS, tiles_n = (p.n + TILE_COLS - 1) / TILE_COLS;
   const uint tile = group_id() / tiles_m, z = tile / tiles_n;
   if (z >= p.batches * p.splits) return;
   const uint part = z % p.splits, batch = z / p.splits;
   const uvec2 at = uvec2(batch / p.batch_inner, batch % p.batch_inner);
-  const uint a0 = p.offset[0] + at.x * p.a_batch[0] + at.y * p.a_batch[1];
-  const uint b0 = p.offset[1] + at.x * p.b_batch[0] + at.y * p.b_batch[1];
+  const uint a0 = at.x * p.a_batch[0] + at.y * p.a_batch[1];
+  const uint b0 = at.x * p.b_batch[0] + at.y * p.b_batch[1];
   const uint tile_m = group_id() % tiles_m, first_row = first_lane / LANES * ROWS;
   const uint m0 = tile_m * TILE_ROWS + first_row;
   const uint tile_n = tile % tiles_n, n0 = tile_n * TILE_COLS + lane_n * WIDTH;
@@ -35,7 +37,7 @@ void main() {
   const uint n_in_tile = min(lane_n * WIDTH, (p.n - 1 - tile_n * TILE_COLS) / WIDTH * WIDTH);
 
   // Rows and columns past the edge repeat the last ones; only the stores are masked.
-  uint row[ROWS];     // element of row i
+  uint row[ROWS];      // element of row i
   uint column[WIDTH];  // element of column j, or of all columns
   const uint last_row = p.m - 1 - tile_m * TILE_ROWS;
   [[unroll]] for (uint i = 0; i < ROWS; ++i)
@@ -44,50 +46,47 @@ void main() {
   [[unroll]] for (uint j = 0; j < WIDTH; ++j)
     column[j] = b0 + (B_TRANSPOSED ? min(n0 + j, p.n - 1) * p.b_col : tile_n * p.b_panel + n_in_tile);
 
-  uint row_word[ROWS];  // the word of row i where a is transposed
-  [[unroll]] for (uint i = 0; i < ROWS; i += WORD)
-    row_word[i] = a0 + tile_m * p.a_panel + min(first_row + i, last_row / WORD * WORD);
+  uint row_word[ROWS];  // the word of rows i to i + 3 where a is transposed
+  [[unroll]] for (uint i = 0; i < ROWS; i += 4)
+    row_word[i] = a0 + tile_m * p.a_panel + min(first_row + i, last_row / 4 * 4);
 
   clear_tile();
   const uint k_end = min((part + 1) * p.k_chunk, p.k);
   uint k = part * p.k_chunk;
-  for (; k + STEP <= k_end; k += STEP) {
-    const uint k_lane = k + lane_n * DEPTH;
+  while (k + DEPTH <= k_end) {
+    const uint k_lane = k + lane_n * DEPTH;  // beyond the end: loaded, not used
     if (A_TRANSPOSED) {
-      [[unroll]] for (uint i = 0; i < ROWS; i += WORD)
+      [[unroll]] for (uint i = 0; i < ROWS; i += 4)
         [[unroll]] for (uint u = 0; u < DEPTH; ++u)
           load_rows(i, u, row_word[i] + (k_lane + u) * p.a_col, true);
     } else {
-      [[unroll]] for (uint i = 0; i < ROWS; ++i) load_row(i, row[i] + k_lane);
+      [[unroll]] for (uint i = 0; i < ROWS; ++i) a[i] = load4_x(row[i] + k_lane);
     }
-    [[unroll]] for (uint s = 0; s < STEP; s += WORD) {
+    const uint lanes = min(LANES, (k_end - k) / DEPTH);
+    for (uint l = 0; l < lanes; ++l, k += DEPTH) {
       if (B_TRANSPOSED) {
-        [[unroll]] for (uint j = 0; j < WIDTH; ++j) load_column(j, column[j] + k + s);
+        [[unroll]] for (uint j = 0; j < WIDTH; ++j) load_column(j, column[j] + k);
       } else {
-        [[unroll]] for (uint q = 0; q < WORD; ++q) load_columns(q, column[0] + (k + s + q) * p.b_row);
+        [[unroll]] for (uint q = 0; q < DEPTH; ++q) b[q] = load4_w(column[0] + (k + q) * p.b_row);
       }
-      multiply_tile(s);
+      multiply_tile(l);
     }
   }
   for (; k < k_end; ++k) {  // the last k, one at a time
+    vec4 last;
     if (B_TRANSPOSED) {
-      [[unroll]] for (uint j = 0; j < WIDTH; ++j)
-        b[0][j] = element32(w32.data[(column[j] + k) / DEPTH], column[j] + k);
+      [[unroll]] for (uint j = 0; j < WIDTH; ++j) last[j] = load_w(column[j] + k);
     } else {
-      load_columns(0, column[0] + k * p.b_row);
+      last = load4_w(column[0] + k * p.b_row);
     }
-    [[unroll]] for (uint i = 0; i < ROWS; ++i) {
-      const uint e = row[i] + k * p.a_col;
-      const float s = element32(x32.data[e / DEPTH], e);
-      [[unroll]] for (uint j = 0; j < WIDTH; ++j) acc[i][j] += s * b[0][j];
-    }
+    [[unroll]] for (uint i = 0; i < ROWS; ++i) acc[i] += load_x(row[i] + k * p.a_col) * last;
   }
 
   const uint c0 = at.x * p.c_batch[0] + at.y * p.c_batch[1] + part * p.c_split + n0;
   const uint columns = p.n - min(n0, p.n);
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
     const uint e = c0 + (m0 + i) * p.c_row;
-    if (m0 + i < p.m && ADDS) add_row(i, e, columns);
-    if (m0 + i < p.m && !ADDS) store_row(i, e, columns, p.alpha);
+    if (m0 + i < p.m)
+      store_columns(p.alpha * acc[i] + (ADDS ? p.beta * columns_of_y(e, columns) : vec4(0.0)), e, columns);
   }
 }

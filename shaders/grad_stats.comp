@@ -3,6 +3,7 @@
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic
+//! texels: yes
 #include "chunks.glsl"
 #include "flat.glsl"
 #include "numbers.glsl"

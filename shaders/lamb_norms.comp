@@ -3,6 +3,7 @@
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic
+//! texels: yes
 #include "lamb_update.glsl"
 #include "reduce.glsl"
 

@@ -3,6 +3,7 @@
 //! params: LayerNormGradStatsParams
 //! local: 8,8
 //! grid: 3d
+//! texels: yes
 #include "some.glsl"
 layout(constant_id = 0) const uint FLAT = 0;  //! 0 1
 

@@ -3,16 +3,8 @@
 //! params: MatrixPackParams
 //! cpu: none
 //! local: 64
-//! address: only
+//! requires: texels
 // Operands rewritten for the matrix kernels: whole words, near each other.
-float element(uint i) {
-#ifdef T_F16  // a word is loaded faster than a half
-  return unpack_pair(x_uint[(p.offset[0] + i) / 2] >> ((p.offset[0] + i & 1) * 16)).x;
-#else
-  return load_x(i);
-#endif
-}
-
 void main() {
   const uint i = thread_id();
   if (i >= p.n) return;
@@ -23,6 +15,6 @@ void main() {
                     row * p.x_row;
   vec4 v = vec4(0.0);
   [[unroll]] for (uint j = 0; j < 4; ++j)
-    if (col + j < p.cols) v[j] = element(from + (col + j) * p.x_col);
+    if (col + j < p.cols) v[j] = load_x(from + (col + j) * p.x_col);
   store4_y(i * 4, v);
 }

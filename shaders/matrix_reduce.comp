@@ -3,6 +3,7 @@
 //! params: MatrixReduceParams
 //! cpu: none
 //! local: 64
+//! texels: yes
 // Sums partial products in a fixed order and writes them where they belong.
 void main() {
   const uint i = thread_id();

@@ -3,6 +3,8 @@
 DTYPES = ("f32", "f16", "i32", "u8")  # what is written for f16 runs for bf16 too: see BRAIN
 ALIGN = {"uint": 4, "float": 4, "int": 4, "float16_t": 2, "uint16_t": 2, "f16vec4": 8, "uvec2": 8, "uvec4": 16}
 
+TEXELS = 8  # binding i is there again as texel buffer number TEXELS + i, where a variant has them
+
 HEAD = """#version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -86,6 +88,52 @@ def declare(index, name, access, types, address):
             out += (f"layout(std430, set = 0, binding = {index}) {q}buffer {name}_{t}_block "
                     f"{{ {t} {name}_{t}[]; }};\n")
     return out
+
+
+def texel_loads(i, n, o, dtype):
+    """The same accessors as of loads(), reading texels of 16 bytes."""
+    per = {"f32": 4, "i32": 4, "f16": 8, "u8": 16}[dtype]
+    shift = per.bit_length() - 1
+    out = f"""layout(set = 0, binding = {TEXELS + i}) uniform usamplerBuffer {n}_texels;
+uvec4 texel_{n}(uint i) {{ return texelFetch({n}_texels, int(({o} + i) >> {shift})); }}
+"""
+    if dtype in ("f32", "i32"):
+        s, v, cast = ("float", "vec4", "uintBitsToFloat") if dtype == "f32" else ("int", "ivec4", "ivec4")
+        one = "uintBitsToFloat" if dtype == "f32" else "int"
+        return out + f"""{s} load_{n}(uint i) {{ return {one}(texel_{n}(i)[({o} + i) & 3]); }}
+{v} load4_{n}(uint i) {{ return {cast}(texel_{n}(i)); }}
+void load8_{n}(uint i, out {v} lo, out {v} hi) {{
+  lo = load4_{n}(i);
+  hi = load4_{n}(i + 4);
+}}
+"""
+    if dtype == "u8":
+        return out + f"""int load_{n}(uint i) {{
+  uint e = {o} + i;
+  return int(texel_{n}(i)[e >> 2 & 3] >> ((e & 3) * 8) & 255u);
+}}
+ivec4 load4_{n}(uint i) {{ return unpack_bytes(texel_{n}(i)[({o} + i) >> 2 & 3]); }}
+void load8_{n}(uint i, out ivec4 lo, out ivec4 hi) {{
+  uvec4 w = texel_{n}(i);
+  bool upper = (({o} + i) & 8) != 0;
+  lo = unpack_bytes(upper ? w.z : w.x);
+  hi = unpack_bytes(upper ? w.w : w.y);
+}}
+"""
+    return out + f"""float load_{n}(uint i) {{
+  uint e = {o} + i;
+  return unpack_pair(texel_{n}(i)[e >> 1 & 3] >> ((e & 1) * 16)).x;
+}}
+vec4 load4_{n}(uint i) {{
+  uvec4 w = texel_{n}(i);
+  return unpack_halves((({o} + i) & 4) != 0 ? w.zw : w.xy);
+}}
+void load8_{n}(uint i, out vec4 lo, out vec4 hi) {{
+  uvec4 w = texel_{n}(i);
+  lo = unpack_halves(w.xy);
+  hi = unpack_halves(w.zw);
+}}
+"""
 
 
 def loads(n, o, dtype, packed):
@@ -224,6 +272,10 @@ def write(m, v, extensions, params):
                 arrays["f16vec4"] = None
         out += declare(i, b.name, b.access, arrays, v.address)
         offset = f"p.offset[{i}]"
-        out += loads(b.name, offset, dtype, v.packed) if b.access != "write" else ""
+        by_texels = b.access == "read" or (b.access == "read_write" and m.texels == "all")
+        if by_texels and "texels" in v.requires:
+            out += texel_loads(i, b.name, offset, dtype)
+        elif b.access != "write":
+            out += loads(b.name, offset, dtype, v.packed)
         out += stores(b.name, offset, dtype, v.packed) if b.access != "read" else ""
     return out

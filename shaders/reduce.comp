@@ -2,6 +2,7 @@
 //! types: T,U = f32,f32 f16,f16 f16,f32 i32,i32
 //! params: ReduceParams
 //! local: 64
+//! texels: yes
 #include "reduce_op.glsl"
 #include "some.glsl"
 layout(constant_id = 1) const uint FLAT = 0;  //! 0 1

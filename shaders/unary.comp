@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: UnaryParams
 //! local: 64
+//! texels: yes
 #include "elementwise.glsl"
 #include "flat.glsl"
 #include "strided.glsl"

@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: UnaryGradParams
 //! local: 64
+//! texels: yes
 #include "elementwise.glsl"
 #include "flat.glsl"
 layout(constant_id = 0) const uint OP = 0;  //! UNARY

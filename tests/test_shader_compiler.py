@@ -34,8 +34,16 @@ class Manifest(unittest.TestCase):
         m.address = "only"
         self.assertTrue(all(v.address for v in compiler.expand("fill", m)))
 
+    def test_texels_are_for_what_is_preferred_and_described(self):
+        m = compiler.parse_manifest("//! buffers: x:f16:read y:f16:write\n//! params: FillParams\n"
+                                    "//! prefers: arithmetic\n//! texels: yes\n")
+        with_texels = [v for v in compiler.expand("fill", m) if "texels" in v.requires]
+        self.assertEqual([(v.packed, v.address, v.requires) for v in with_texels],
+                         [(packed, False, ["arithmetic", "texels"]) for packed in (False, True)])
+        self.assertTrue(all(v.defines == {"HAS_ARITHMETIC": 1} for v in with_texels))
+
     def test_mistakes_are_named(self):
-        for extra in ("//! locl: 64", "//! grid: 2d", "//! requires: magic",
+        for extra in ("//! locl: 64", "//! grid: 2d", "//! texels: some", "//! requires: magic",
                       "//! buffers: y:V:write", "//! buffers: y:T:update"):
             with self.assertRaises(compiler.ManifestError):
                 compiler.parse_manifest(FILL + extra)
@@ -135,6 +143,17 @@ class Compile(unittest.TestCase):
                     module = spirv.Module.read(os.path.join(out + ".d", file))
                     self.assertEqual(module.push_constant_bytes(), 12, file)
                     self.assertEqual(module.bindings(), {0}, file)
+
+    def test_bindings_that_are_read_have_texels(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, out = os.path.join(folder, "kernel.comp"), os.path.join(folder, "kernel.cpp")
+            with open(path, "w") as f:
+                f.write("//! buffers: x:f32:read y:f32:read_write\n//! params: UnaryParams\n//! texels: yes\n"
+                        "void main() { store_y(thread_id(), load_x(thread_id()) + load_y(thread_id())); }\n")
+            os.symlink(os.path.join(SHADERS, "params"), os.path.join(folder, "params"))
+            compiler.compile_module(path, out)
+            module = spirv.Module.read(os.path.join(out + ".d", "kernel-texels.spv"))
+            self.assertEqual(module.bindings(), {compiler.prelude.TEXELS, 1})
 
     def test_errors_have_the_kernels_line(self):
         with tempfile.TemporaryDirectory() as folder:

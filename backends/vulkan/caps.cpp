@@ -60,6 +60,7 @@ constexpr Optional feature_bits(const char* name, const char* variable) {
 }
 
 const Optional kOptional[] = {
+    feature_bits<feature::texels>("texel buffers", "REWIND_NO_TEXELS"),
     {"half packing", "REWIND_NO_HALF_PACKING",
      [](const Caps& c) { return c.packs_halves && (c.features & feature::storage16); },
      [](Caps& c) { c.packs_halves = false; }},
@@ -82,6 +83,7 @@ uint32_t row_workgroup(const Caps& caps) {
 void apply_environment(Caps& caps) {
   if (env_flag("REWIND_LIKE_GPU")) {  // the kernels and workgroups that GPUs get, on a CPU driver
     caps.is_cpu = false;
+    caps.features &= ~feature::texels;
     caps.workgroup_size = row_workgroup(caps);
   }
   for (const Optional& o : kOptional)
@@ -199,6 +201,12 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   caps.max_range = limits.maxStorageBufferRange;
   caps.max_block = std::min({kMostBlock, m4.maxBufferSize, p11.maxMemoryAllocationSize});
   caps.offset_alignment = std::max<uint64_t>(16, limits.minStorageBufferOffsetAlignment);
+  if (caps.is_cpu && limits.maxTexelBufferElements >= kGiB / 16) {
+    caps.features |= feature::texels;
+    caps.max_block = std::min(caps.max_block, 16 * uint64_t{limits.maxTexelBufferElements});
+    caps.offset_alignment =
+        std::max<uint64_t>(caps.offset_alignment, limits.minTexelBufferOffsetAlignment);
+  }
   caps.timestamp_ns = limits.timestampPeriod;
 }
 

@@ -1,6 +1,7 @@
 // Convolutions: implicit matrix products by tiles, plain ones where the kernel is 1x1, and direct
 // kernels for groups of few channels (of one: matrix_depthwise.cpp).
 #include <algorithm>
+#include <bit>
 
 #include "rewind/backends/vulkan/conv_axes.h"
 
@@ -82,7 +83,7 @@ void add_implicit(Passes& passes, const Caps& caps, const Image& x, const Weight
   const auto& [h, w] = axes;
   if (h.rows == 0 || w.rows == 0) return;
   const uint32_t n = y.channels / groups;
-  const TileFamily family = tile_family(caps, x.operand.dtype, n);
+  const TileFamily family = tile_family(caps, n);
   ConvTileParams p = tile_params(x, axes, groups);
   const uint32_t tap_rows = multiple_of(family.step, p.run);
   p.n = n;
@@ -121,15 +122,13 @@ void add_implicit(Passes& passes, const Caps& caps, const Image& x, const Weight
   const uint64_t rows = uint64_t{p.images} * p.rows_h * p.rows_w;
   passes.add(family.kernel("conv"), {x.operand, packed, y.operand}, Access::write, p,
              divide_up(rows, family.tile_rows) * divide_up(n, family.tile_cols) * groups,
-             family.variant(n % 2 == 0 && p.offset[2] % 2 == 0), flops);
+             family.variant(std::min(4u, 1u << std::countr_zero(n | y.channels | p.offset[2]))),
+             flops);
 }
 
 // Elements of one pixel read as one word: what the CPU drivers' kernels need, 1 for the others.
-uint32_t forward_word(const TileFamily& f, DType t) {
-  return f.lanes && is_half(t) ? 2 : 1;
-}
-uint32_t weight_word(const TileFamily& f, DType t) {
-  return !f.lanes ? 1 : is_half(t) ? 4 : 2;
+uint32_t pixel_word(const TileFamily& f) {
+  return f.lanes ? 4 : 1;
 }
 
 WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool gradient) {
@@ -147,9 +146,9 @@ WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool g
 
 void add_forward(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
                  Operand c) {
-  const TileFamily family = tile_family(caps, a.dtype, p.out_c / p.groups);
-  const Image x = in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
-                           forward_word(family, a.dtype));
+  const TileFamily family = tile_family(caps, p.out_c / p.groups);
+  const Image x =
+      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(family));
   const Image y{c, p.offset[2], p.batch, p.out_h, p.out_w, p.out_c};
   add_implicit(passes, caps, x, weight_view(p, b, p.offset[1], false), y, forward_axes(p), p.groups,
                conv_flops(p));
@@ -157,9 +156,9 @@ void add_forward(Passes& passes, const Caps& caps, const Conv2dParams& p, Operan
 
 void add_dgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
                Operand c) {
-  const TileFamily family = tile_family(caps, a.dtype, p.in_c / p.groups);
-  const Image dy = in_words(passes, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c},
-                            forward_word(family, a.dtype));
+  const TileFamily family = tile_family(caps, p.in_c / p.groups);
+  const Image dy =
+      in_words(passes, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c}, pixel_word(family));
   const Image dx{c, p.offset[2], p.batch, p.in_h, p.in_w, p.in_c};
   const WeightView w = weight_view(p, b, p.offset[1], true);
   const double flops = conv_flops(p) / (p.stride_h * p.stride_w);
@@ -170,11 +169,11 @@ void add_dgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand 
 void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
                Operand c) {
   const uint32_t channels = p.in_c / p.groups, n = p.out_c / p.groups;
-  const TileFamily family = tile_family(caps, a.dtype, n);
-  const Image x = in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
-                           weight_word(family, a.dtype));
+  const TileFamily family = tile_family(caps, n);
+  const Image x =
+      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(family));
   const Image dy =
-      in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c}, family.lanes ? 4 : 1);
+      in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c}, pixel_word(family));
   ConvTileParams t = tile_params(x, forward_axes(p), p.groups);
   const uint32_t rows = t.taps_h * t.taps_w * t.run;
   const uint64_t tiles =
@@ -191,7 +190,7 @@ void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand 
   t.splits = split.parts;
   const Operand parts = passes.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
   passes.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts}, Access::write, t,
-             tiles * split.parts, family.variant(true), conv_flops(p));
+             tiles * split.parts, family.variant(n % 4 == 0 ? 4 : 1), conv_flops(p));
   const uint32_t cols = p.kernel_h * p.kernel_w * channels;
   add_reduce(passes,
              MatrixReduceParams{.offset = {0, p.offset[2]},

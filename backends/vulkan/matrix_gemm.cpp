@@ -20,7 +20,7 @@ std::string forced() {
 }
 
 bool has_subgroup_family(const Caps& caps) {
-  constexpr uint32_t needed = feature::shuffle | feature::int64 | feature::address;
+  constexpr uint32_t needed = feature::shuffle | feature::texels;
   return (caps.features & needed) == needed && caps.subgroup_size >= 2 && caps.is_cpu;
 }
 
@@ -44,17 +44,18 @@ bool in_words(uint32_t word, uint32_t offset, uint32_t row, uint32_t rows,
 }
 
 bool fits_words(const Problem& q, const GemmParams& g, bool left, bool transposed) {
-  if (left && !transposed)
-    return q.t == DType::f32 || in_words(2, g.offset[0], g.a_row, g.m, g.a_batch);
-  if (left) return in_words(4, g.offset[0], g.a_col, g.k, g.a_batch);
+  if (left)
+    return transposed ? in_words(4, g.offset[0], g.a_col, g.k, g.a_batch)
+                      : in_words(4, g.offset[0], g.a_row, g.m, g.a_batch);
   return transposed ? in_words(4, g.offset[1], g.b_col, g.n, g.b_batch)
                     : in_words(4, g.offset[1], g.b_row, g.k, g.b_batch);
 }
 
-// Whether rows of c can be stored two f16 at a time.
-bool stores_pairs(const Problem& q) {
-  return q.u == DType::f32 ||
-         (q.p.n % 2 == 0 && in_words(2, q.p.offset[2], q.p.c_row, q.p.m, q.p.c_batch));
+// How many elements of c can be stored at a time: 4, 2 of f16, or 1.
+uint32_t stores_at_once(const MatmulParams& p) {
+  for (const uint32_t word : {4u, 2u})
+    if (p.n % word == 0 && in_words(word, p.offset[2], p.c_row, p.m, p.c_batch)) return word;
+  return 1;
 }
 
 // Packs a [rows, cols] operand of g into panels and points its strides at the copy.
@@ -159,12 +160,11 @@ GemmParams gemm_params(const Problem& q) {
 }
 
 // ---- variants ------------------------------------------------------------------------------
-TileFamily subgroup_family(const Caps& caps, DType t, uint32_t n) {
-  constexpr uint32_t rows = 24, width = 4;            // ROWS and WIDTH of gemm_tile.glsl
+TileFamily subgroup_family(const Caps& caps, uint32_t n) {
+  constexpr uint32_t rows = 16, width = 4;            // ROWS and WIDTH of gemm_tile.glsl
   uint32_t lanes = std::min(caps.subgroup_size, 8u);  // divides ROWS
   while (lanes > 2 && n <= lanes / 2 * width) lanes /= 2;
-  return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width,
-          is_half(t) ? 2 * lanes : lanes, lanes};
+  return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width, 4 * lanes, lanes};
 }
 
 TileFamily tiled_family(uint32_t tile) {
@@ -189,7 +189,7 @@ void add_naive(Passes& passes, const Caps&, const Problem& q, Operand a, Operand
 
 void add_subgroup(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b,
                   Operand c) {
-  const TileFamily family = subgroup_family(caps, q.t, q.p.n);
+  const TileFamily family = subgroup_family(caps, q.p.n);
   GemmParams g = gemm_params(q);
   bool a_transposed = g.a_col != 1, b_transposed = g.b_col != 1;
   g.a_panel = family.tile_rows;
@@ -210,8 +210,8 @@ void add_subgroup(Passes& passes, const Caps& caps, const Problem& q, Operand a,
     b_transposed = false;
     g.b_panel = g.k * family.tile_cols;
   }
-  add_tiles(passes, caps, q, family, g, {family.lanes, stores_pairs(q), a_transposed, b_transposed},
-            a, b, c);
+  add_tiles(passes, caps, q, family, g,
+            {family.lanes, stores_at_once(q.p), a_transposed, b_transposed}, a, b, c);
 }
 
 template <uint32_t tile>
@@ -290,7 +290,7 @@ constexpr Variant variants[] = {
      thin_cost, add_thin},
     {"subgroup", [](const Problem&, const Caps& caps) { return has_subgroup_family(caps); },
      [](const Problem& q, const Caps& caps) {
-       return tile_cost(q, subgroup_family(caps, q.t, q.p.n), 25e9) + store_cost(q, caps);
+       return tile_cost(q, subgroup_family(caps, q.p.n), 25e9) + store_cost(q, caps);
      },
      add_subgroup},
     {"tiled", [](const Problem&, const Caps& caps) { return caps.max_threads >= 256; },
@@ -327,8 +327,8 @@ const Variant& choose(const Problem& q, const Caps& caps) {
 
 }  // namespace
 
-TileFamily tile_family(const Caps& caps, DType t, uint32_t n) {
-  return has_subgroup_family(caps) && !forced().starts_with("tiled") ? subgroup_family(caps, t, n)
+TileFamily tile_family(const Caps& caps, uint32_t n) {
+  return has_subgroup_family(caps) && !forced().starts_with("tiled") ? subgroup_family(caps, n)
                                                                      : tiled_family(64);
 }
 

@@ -89,15 +89,15 @@ struct TileFamily {
   uint32_t lanes = 0;             // across columns; 0: not a variant of this family
 
   std::string kernel(std::string_view base) const { return std::string(base) + "_" + suffix; }
-  // `pairs`: f16 results may be stored two at a time.
-  std::vector<uint32_t> variant(bool pairs) const {
-    return lanes ? std::vector<uint32_t>{lanes, pairs} : std::vector<uint32_t>{};
+  // `stores`: elements of a result that may be stored at a time, 1, 2 or 4.
+  std::vector<uint32_t> variant(uint32_t stores) const {
+    return lanes ? std::vector<uint32_t>{lanes, stores} : std::vector<uint32_t>{};
   }
 };
 
-// The best family for n columns of `t`: the CPU drivers' one where they have what it needs.
+// The best family for n columns: the CPU drivers' one where they have what it needs.
 // Environment: REWIND_MATMUL = subgroup | tiled.
-TileFamily tile_family(const Caps& caps, DType t, uint32_t n);
+TileFamily tile_family(const Caps& caps, uint32_t n);
 
 // Parts that a sum over k should have so that `tiles` workgroups become enough of them; a part has
 // a multiple of `step` and at most kMaxLoop values.

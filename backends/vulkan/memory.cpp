@@ -1,6 +1,7 @@
 #include "rewind/backends/vulkan/memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "rewind/backends/vulkan/shader_table.h"
 
@@ -105,6 +106,8 @@ Buffer create_buffer(const Device& device, uint64_t bytes, MemoryUse use, const 
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   if (has_address) info.usage |= VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  if (device.caps().features & feature::texels)
+    info.usage |= VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT;
   VkResult result = vkCreateBuffer(device.handle(), &info, nullptr, &buffer.handle);
   check<OutOfMemory>(result == VK_SUCCESS, "vulkan",
                      "a buffer of {} bytes must be possible, got {}", bytes, result_name(result));
@@ -123,7 +126,26 @@ Buffer create_buffer(const Device& device, uint64_t bytes, MemoryUse use, const 
   return buffer;
 }
 
+VkBufferView texels_of(const Device& device, Buffer& buffer, uint64_t offset, uint64_t bytes) {
+  VkBufferView& view = buffer.texels[{offset, bytes}];
+  if (view) return view;
+  VkBufferViewCreateInfo info{VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO};
+  info.buffer = buffer.handle;
+  info.format = VK_FORMAT_R32G32B32A32_UINT;
+  info.offset = offset;
+  info.range = bytes;
+  vk_check(vkCreateBufferView(device.handle(), &info, nullptr, &view), "vkCreateBufferView");
+  return view;
+}
+
+void forget_texels(const Device& device, Buffer& buffer) {
+  for (const auto& [range, view] : buffer.texels)
+    vkDestroyBufferView(device.handle(), view, nullptr);
+  buffer.texels.clear();
+}
+
 void destroy_buffer(const Device& device, Buffer& buffer) {
+  forget_texels(device, buffer);
   vkDestroyBuffer(device.handle(), buffer.handle, nullptr);
   vkFreeMemory(device.handle(), buffer.memory, nullptr);
   buffer = {};
@@ -142,7 +164,7 @@ uint32_t Blocks::allocate(uint64_t bytes, MemoryUse use) {
   // Kernels read in words of 16 bytes.
   Buffer buffer = create_buffer(device_, round_up(bytes, 16), use, fmt::format("block {}", number));
   if (it == blocks_.end()) blocks_.emplace_back();
-  blocks_[number] = buffer;
+  blocks_[number] = std::move(buffer);
   return number;
 }
 

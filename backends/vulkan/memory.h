@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rewind/backends/vulkan/choices.h"
@@ -21,6 +23,7 @@ struct Buffer {
   std::byte* mapped = nullptr;  // null: not visible to the host
   bool host_cached = false;     // where it is not, reads by the host take a hundred times as long
   uint64_t last_use = 0;        // timeline value of the last submit that touches it
+  std::map<std::pair<uint64_t, uint64_t>, VkBufferView> texels;  // of uvec4, by offset and bytes
 };
 
 // All heaps of a device, with budgets where it has VK_EXT_memory_budget.
@@ -30,6 +33,9 @@ std::vector<HeapUsage> query_heaps(VkPhysicalDevice device, const Caps& caps);
 // asked and what the device has.
 Buffer create_buffer(const Device& device, uint64_t bytes, MemoryUse use, const std::string& name);
 void destroy_buffer(const Device& device, Buffer& buffer);
+// The texels of a range of a buffer. They live until they are forgotten, with the buffer or before.
+VkBufferView texels_of(const Device& device, Buffer& buffer, uint64_t offset, uint64_t bytes);
+void forget_texels(const Device& device, Buffer& buffer);
 
 class Blocks {
  public:

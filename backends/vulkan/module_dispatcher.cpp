@@ -69,18 +69,15 @@ void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, cons
     const BufferRange& r = call.bindings[i].range;
     uses[i] = {r.block, r.offset, r.offset + round_up(r.size, 16), writes(call.bindings[i].access)};
   }
+  if (shader.features & feature::texels) bound_texels(call);
   VkCommandBuffer commands =
       recorder_.begin_kernel({uses.data(), call.bindings.size()}, shader.kernel);
   for (const Binding& b : call.bindings) blocks_.at(b.range.block).last_use = recorder_.current();
 
   vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-  if (shader.address)
-    bind(commands, table);
-  else
-    bind(commands, call);
-  const auto layout_bindings = static_cast<uint32_t>(shader.address ? 1 : call.bindings.size());
+  bind(commands, shader, call, table);
   if (!call.params.empty())
-    vkCmdPushConstants(commands, pipelines_.layout(layout_bindings), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+    vkCmdPushConstants(commands, pipelines_.layout(shader).pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0,
                        static_cast<uint32_t>(call.params.size()), call.params.data());
   const Groups &first = part.first, &size = part.size;
   if (in_parts)
@@ -168,44 +165,57 @@ Staging::Piece ModuleDispatcher::address_table(const KernelCall& call) {
   return piece;
 }
 
-void ModuleDispatcher::bind(VkCommandBuffer commands, const KernelCall& call) {
+// Views of what is bound for the first time are made by bind(); those of a block are not to pile
+// up.
+void ModuleDispatcher::bound_texels(const KernelCall& call) {
+  constexpr size_t most = 4096;
+  for (const Binding& b : call.bindings) {
+    Buffer& block = blocks_.at(b.range.block);
+    if (block.texels.size() < most) continue;
+    recorder_.wait(block.last_use);
+    forget_texels(device_, block);
+  }
+}
+
+void ModuleDispatcher::bind(VkCommandBuffer commands, const Shader& shader, const KernelCall& call,
+                            const Staging::Piece& table) {
   std::array<VkDescriptorBufferInfo, kMaxBindings> buffers;
+  std::array<VkBufferView, kMaxBindings> texels;
+  std::array<VkWriteDescriptorSet, 2 * kMaxBindings> writes;
+  uint32_t count = 0;
+  const auto add = [&](size_t binding, VkDescriptorType type) -> VkWriteDescriptorSet& {
+    VkWriteDescriptorSet& write = writes[count++];
+    write = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET};
+    write.dstBinding = static_cast<uint32_t>(binding);
+    write.descriptorCount = 1;
+    write.descriptorType = type;
+    return write;
+  };
+  const auto add_buffer = [&](size_t i, const VkDescriptorBufferInfo& buffer) {
+    buffers[i] = buffer;
+    add(i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER).pBufferInfo = &buffers[i];
+  };
+  if (shader.address) add_buffer(0, {table.buffer, table.offset, kMaxBindings * sizeof(uint64_t)});
   for (size_t i = 0; i < call.bindings.size(); ++i) {
     const BufferRange& r = call.bindings[i].range;
-    buffers[i] = {blocks_.at(r.block).handle, r.offset, bound_bytes(r)};
+    Buffer& block = blocks_.at(r.block);
+    if (!shader.address) add_buffer(i, {block.handle, r.offset, bound_bytes(r)});
+    if (!(shader.features & feature::texels) || !reads(shader.bindings[i].access)) continue;
+    texels[i] = texels_of(device_, block, r.offset, bound_bytes(r));
+    add(kTexels + i, VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER).pTexelBufferView = &texels[i];
   }
-  bind(commands, {buffers.data(), call.bindings.size()});
-}
-
-void ModuleDispatcher::bind(VkCommandBuffer commands, const Staging::Piece& table) {
-  const VkDescriptorBufferInfo buffer{table.buffer, table.offset, kMaxBindings * sizeof(uint64_t)};
-  bind(commands, {&buffer, 1});
-}
-
-void ModuleDispatcher::bind(VkCommandBuffer commands,
-                            std::span<const VkDescriptorBufferInfo> buffers) {
-  const auto count = static_cast<uint32_t>(buffers.size());
   if (count == 0) return;
-  // Binding numbers without gaps and of one type: one write covers them all.
-  VkWriteDescriptorSet write{VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET};
-  std::array<VkWriteDescriptorSet, kMaxBindings> all;
-  for (uint32_t i = 0; i < count; ++i) {
-    write.dstBinding = i;
-    write.descriptorCount = 1;
-    write.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
-    write.pBufferInfo = &buffers[i];
-    all[i] = write;
-  }
-  const VkPipelineLayout layout = pipelines_.layout(count);
+  const Pipelines::Layout& layout = pipelines_.layout(shader);
   if (device_.push_descriptor_set) {
-    device_.push_descriptor_set(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, count,
-                                all.data());
+    device_.push_descriptor_set(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout.pipeline, 0, count,
+                                writes.data());
     return;
   }
-  const VkDescriptorSet set = recorder_.allocate_set(pipelines_.set_layout(count));
-  for (uint32_t i = 0; i < count; ++i) all[i].dstSet = set;
-  vkUpdateDescriptorSets(device_.handle(), count, all.data(), 0, nullptr);
-  vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &set, 0, nullptr);
+  const VkDescriptorSet set = recorder_.allocate_set(layout.set);
+  for (uint32_t i = 0; i < count; ++i) writes[i].dstSet = set;
+  vkUpdateDescriptorSets(device_.handle(), count, writes.data(), 0, nullptr);
+  vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout.pipeline, 0, 1, &set, 0,
+                          nullptr);
 }
 
 }  // namespace rw::vulkan

@@ -44,9 +44,10 @@ class ModuleDispatcher final : public Dispatcher {
   Groups grid(const Shader& shader, const KernelCall& call, double parts) const;
   Groups flat(uint32_t count, std::string_view kernel, double parts) const;
   Staging::Piece address_table(const KernelCall& call);
-  void bind(VkCommandBuffer commands, const KernelCall& call);
-  void bind(VkCommandBuffer commands, const Staging::Piece& table);
-  void bind(VkCommandBuffer commands, std::span<const VkDescriptorBufferInfo> buffers);
+  void bound_texels(const KernelCall& call);
+  // `table`: of a module by address.
+  void bind(VkCommandBuffer commands, const Shader& shader, const KernelCall& call,
+            const Staging::Piece& table);
 
   const Device& device_;
   Blocks& blocks_;

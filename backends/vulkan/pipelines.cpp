@@ -22,36 +22,55 @@ constexpr uint32_t kSubgroupFeatures =
 Pipelines::Pipelines(const Device& device, VkPipelineCreateFlags flags)
     : device_(device), flags_(flags) {
   if (!flags_) load_cache();
-  std::array<VkDescriptorSetLayoutBinding, kMaxBindings> bindings{};
-  for (uint32_t i = 0; i < kMaxBindings; ++i)
-    bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
-  const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes};
+  const bool texels = device_.caps().features & feature::texels;
   for (uint32_t n = 0; n <= kMaxBindings; ++n) {
-    VkDescriptorSetLayoutCreateInfo set{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO};
-    if (device_.caps().push_descriptors)
-      set.flags = VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR;
-    set.bindingCount = n;
-    set.pBindings = bindings.data();
-    vk_check(vkCreateDescriptorSetLayout(device_.handle(), &set, nullptr, &set_layouts_[n]),
-             "vkCreateDescriptorSetLayout");
-    VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
-    info.setLayoutCount = 1;
-    info.pSetLayouts = &set_layouts_[n];
-    info.pushConstantRangeCount = 1;
-    info.pPushConstantRanges = &push;
-    vk_check(vkCreatePipelineLayout(device_.handle(), &info, nullptr, &layouts_[n]),
-             "vkCreatePipelineLayout");
+    layouts_[0][n] = create_layout(n, false);
+    if (texels) layouts_[1][n] = create_layout(n, true);
   }
+}
+
+Pipelines::Layout Pipelines::create_layout(uint32_t buffers, bool texels) const {
+  std::array<VkDescriptorSetLayoutBinding, 2 * kMaxBindings> bindings{};
+  uint32_t count = 0;
+  const auto add = [&](uint32_t number, VkDescriptorType type) {
+    bindings[count++] = {number, type, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+  };
+  for (uint32_t i = 0; i < buffers; ++i) add(i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER);
+  for (uint32_t i = 0; texels && i < kMaxBindings; ++i)
+    add(kTexels + i, VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER);
+  VkDescriptorSetLayoutCreateInfo set{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO};
+  if (device_.caps().push_descriptors)
+    set.flags = VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR;
+  set.bindingCount = count;
+  set.pBindings = bindings.data();
+  Layout layout;
+  vk_check(vkCreateDescriptorSetLayout(device_.handle(), &set, nullptr, &layout.set),
+           "vkCreateDescriptorSetLayout");
+  const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes};
+  VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
+  info.setLayoutCount = 1;
+  info.pSetLayouts = &layout.set;
+  info.pushConstantRangeCount = 1;
+  info.pPushConstantRanges = &push;
+  vk_check(vkCreatePipelineLayout(device_.handle(), &info, nullptr, &layout.pipeline),
+           "vkCreatePipelineLayout");
+  return layout;
+}
+
+const Pipelines::Layout& Pipelines::layout(const Shader& shader) const {
+  const bool texels = shader.features & feature::texels;
+  return layouts_[texels][shader.address ? 1 : shader.bindings.size()];
 }
 
 Pipelines::~Pipelines() {
   if (!flags_) save_cache();
   for (auto& [key, pipeline] : pipelines_) vkDestroyPipeline(device_.handle(), pipeline, nullptr);
   for (auto& [shader, module] : modules_) vkDestroyShaderModule(device_.handle(), module, nullptr);
-  for (VkPipelineLayout layout : layouts_)
-    vkDestroyPipelineLayout(device_.handle(), layout, nullptr);
-  for (VkDescriptorSetLayout layout : set_layouts_)
-    vkDestroyDescriptorSetLayout(device_.handle(), layout, nullptr);
+  for (const auto& kind : layouts_)
+    for (const Layout& layout : kind) {
+      vkDestroyPipelineLayout(device_.handle(), layout.pipeline, nullptr);
+      vkDestroyDescriptorSetLayout(device_.handle(), layout.set, nullptr);
+    }
   vkDestroyPipelineCache(device_.handle(), cache_, nullptr);
 }
 
@@ -111,8 +130,7 @@ VkPipeline Pipelines::create(const Key& key) {
   info.stage.module = module(*key.shader);
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &constants;
-  info.layout =
-      layout(key.shader->address ? 1 : static_cast<uint32_t>(key.shader->bindings.size()));
+  info.layout = layout(*key.shader).pipeline;
   VkPipeline pipeline = nullptr;
   VkResult result =
       vkCreateComputePipelines(device_.handle(), cache_, 1, &info, nullptr, &pipeline);

@@ -16,6 +16,8 @@ namespace rw::vulkan {
 // subgroup` is larger.
 inline constexpr uint32_t most_row_threads = 128;
 inline constexpr uint32_t kMaxBindings = 8, kMaxVariant = 8;
+// Texels of binding i are binding kTexels + i (TEXELS of shaders/prelude.py).
+inline constexpr uint32_t kTexels = kMaxBindings;
 
 class Pipelines {
  public:
@@ -30,9 +32,13 @@ class Pipelines {
   // `brain`: its 16-bit floats are bf16.
   VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool brain,
                  bool in_parts = false);
-  // One layout per number of bindings; all have room for 128 bytes of push constants.
-  VkPipelineLayout layout(uint32_t bindings) const { return layouts_[bindings]; }
-  VkDescriptorSetLayout set_layout(uint32_t bindings) const { return set_layouts_[bindings]; }
+  // One per number of storage buffers, and for modules with texels; all have room for 128 bytes of
+  // push constants.
+  struct Layout {
+    VkDescriptorSetLayout set = nullptr;
+    VkPipelineLayout pipeline = nullptr;
+  };
+  const Layout& layout(const Shader& shader) const;
   size_t count() const { return pipelines_.size(); }
 
  private:
@@ -43,6 +49,7 @@ class Pipelines {
     bool brain, in_parts;
     auto operator<=>(const Key&) const = default;
   };
+  Layout create_layout(uint32_t buffers, bool texels) const;
   VkPipeline create(const Key& key);
   VkShaderModule module(const Shader& shader);
   std::string cache_file() const;
@@ -52,9 +59,8 @@ class Pipelines {
   const Device& device_;
   const VkPipelineCreateFlags flags_;
   VkPipelineCache cache_ = nullptr;
-  size_t loaded_bytes_ = 0;  // of the cache on disk
-  std::array<VkDescriptorSetLayout, kMaxBindings + 1> set_layouts_{};
-  std::array<VkPipelineLayout, kMaxBindings + 1> layouts_{};
+  size_t loaded_bytes_ = 0;                                        // of the cache on disk
+  std::array<std::array<Layout, kMaxBindings + 1>, 2> layouts_{};  // without and with texels
   std::map<const Shader*, VkShaderModule> modules_;
   std::map<Key, VkPipeline> pipelines_;
 };

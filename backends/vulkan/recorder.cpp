@@ -160,11 +160,13 @@ VkDescriptorSet Recorder::allocate_set(VkDescriptorSetLayout layout) {
   Slot& slot = slots_.back();
   for (;; ++slot.set_pool) {
     if (slot.set_pool == slot.set_pools.size()) {
-      VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 8 * kSetsPerPool};
+      const VkDescriptorPoolSize sizes[] = {
+          {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 8 * kSetsPerPool},
+          {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, 8 * kSetsPerPool}};
       VkDescriptorPoolCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO};
       info.maxSets = kSetsPerPool;
-      info.poolSizeCount = 1;
-      info.pPoolSizes = &size;
+      info.poolSizeCount = static_cast<uint32_t>(std::size(sizes));
+      info.pPoolSizes = sizes;
       slot.set_pools.emplace_back();
       vk_check(vkCreateDescriptorPool(device_.handle(), &info, nullptr, &slot.set_pools.back()),
                "vkCreateDescriptorPool");

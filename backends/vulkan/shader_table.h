@@ -14,6 +14,9 @@ namespace rw::vulkan {
 namespace feature {
 inline constexpr uint32_t subgroup = 1, vote = 2, arithmetic = 4, ballot = 8, shuffle = 16;
 inline constexpr uint32_t int64 = 32, float16 = 64, storage16 = 128, address = 256;
+// Bindings that are read are bound as texel buffers, too: CPU drivers gather those, others lane by
+// lane.
+inline constexpr uint32_t texels = 512;
 }  // namespace feature
 
 struct ShaderBinding {
