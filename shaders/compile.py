@@ -7,6 +7,7 @@
                                                          their dtypes, parameters and functions
 """
 import itertools
+import math
 import os
 import re
 import subprocess
@@ -52,7 +53,7 @@ class Manifest:
     buffers: list
     types: list = field(default_factory=lambda: [{}])  # one {letter: dtype} per combination
     params: str = ""
-    local: tuple = (64, 1, 1)  # (0, 1, 1): subgroup
+    local: tuple = ("64", "1", "1")  # numbers, or products of them and of defines; 0: subgroup
     grid: str = "1d"
     address: str = "no"
     optimize: bool = True
@@ -71,6 +72,7 @@ class Variant:
     packed: bool  # f16 in uint words instead of 16-bit storage
     address: bool
     requires: list  # device features, those of the storage and addressing aside
+    local: tuple  # (0, 1, 1): subgroup
 
 
 def parse_types(text):
@@ -146,8 +148,8 @@ def parse_manifest(source):
     if "define" in keys:
         m.defines = parse_defines(keys["define"])
     if "local" in keys:
-        sizes = [0] if keys["local"] == "subgroup" else [int(s) for s in keys["local"].split(",")]
-        m.local = tuple((sizes + [1, 1])[:3])
+        sizes = ["0"] if keys["local"] == "subgroup" else keys["local"].split(",")
+        m.local = tuple((sizes + ["1", "1"])[:3])
     m.grid = keys.get("grid", "1d")
     m.address = keys.get("address", "no")
     m.optimize = keys.get("optimize", "yes") == "yes"
@@ -167,20 +169,29 @@ def parse_manifest(source):
     return m
 
 
+def workgroup(m, defines):
+    """Threads along each axis, for these values of the manifest's defines."""
+    try:
+        return tuple(math.prod(int(defines.get(f, f)) for f in size.split("*")) for size in m.local)
+    except ValueError:
+        raise ManifestError(f"local: numbers, defines and their products are known, not {m.local}") from None
+
+
 def expand(name, m):
     """All variants of a kernel. f16 doubles (16-bit storage, packed), addressing doubles, and so does
     `prefers`: of what a device can run, the backend takes the last."""
     variants = []
     preferred = {f"HAS_{feature.upper()}": 1 for feature in m.prefers}
     for defines, types in itertools.product(m.defines, m.types):
+        local = workgroup(m, defines)
         full = ".".join([m.stands_for or name] + [f"{k}{v}" for k, v in defines.items()])
         has_half = any(types.get(b.type, b.type) == "f16" for b in m.buffers)
         for packed in (False, True) if has_half else (False,):
             for address in (True,) if m.address == "only" else (False, True):
-                variants.append(Variant(full, types, defines, packed, address, m.requires))
+                variants.append(Variant(full, types, defines, packed, address, m.requires, local))
                 if m.prefers:
                     variants.append(Variant(full, types, defines | preferred, packed, address,
-                                            m.requires + m.prefers))
+                                            m.requires + m.prefers, local))
     return variants
 
 
@@ -235,7 +246,7 @@ def cpp_module(name, m, variants, constants, results):
         bindings = ", ".join(f"{{DType::{v.types.get(b.type, b.type)}, Access::{b.access}}}"
                              for b in m.buffers)
         out.append(f"constexpr ShaderBinding bindings{i}[] = {{{bindings}}};")
-        local = "{%d, %d, %d}" % m.local
+        local = "{%d, %d, %d}" % v.local
         rows.append(f'    {{"{v.name}", bindings{i}, {str(v.packed).lower()}, '
                     f'{str(v.address).lower()}, {str(bool(m.stands_for)).lower()}, Grid::{GRIDS[m.grid]}, {features(m, v)}, '
                     f'{push_bytes}, {local}, {"constants" if constants else "{}"}, words{i}}},')
