@@ -5,6 +5,7 @@
 //! local: 2*TILE
 //! grid: groups
 //! define: TILE=32,64,128
+//! optimize: no
 // Convolution (forward, and the input's gradient) as an implicit matrix product on GPUs: the left panels
 // are gathered from the image, a run of neighbouring elements of its rows at a time, TILE_K of them or less.
 layout(constant_id = 0) const bool WORDS_IN = true;   // pixels of x lie in whole words of 16 bytes
@@ -41,19 +42,21 @@ void left_word(uint w, uint line, uint k, out Word word) {
   const uint v = uint(left_edge[w] + int(tap_w) * p.step_w + int(e));
   const uint at = image_at[w] + h * p.in_row + v;
   if (WORDS_IN) {
-    word.inside[0] = h < p.in_h && v < p.in_row && e < p.run;
-    word.whole = word_of(x_uvec4, p.offset[0] + (word.inside[0] ? at : 0));
+    word.is_inside = h < p.in_h && v < p.in_row && e < p.run;
+    word.whole = word_of(x_uvec4, p.offset[0] + (word.is_inside ? at : 0));
   } else {
+    word.inside = 0;
     [[unroll]] for (uint i = 0; i < WORD; ++i) {
-      word.inside[i] = h < p.in_h && v + i < p.in_row && e + i < p.run;
-      word.element[i] = bits_x(word.inside[i] ? at + i : 0);
+      const bool is_inside = h < p.in_h && v + i < p.in_row && e + i < p.run;
+      word.element[i] = bits_x(is_inside ? at + i : 0);
+      word.inside |= uint(is_inside) << i;
     }
   }
 }
 
 // conv_pack has filled w up to whole tiles.
 void right_word(uint w, uint line, uint k, out Word word) {
-  word.inside[0] = true;
+  word.is_inside = true;
   word.whole = word_of(w_uvec4, p.offset[1] + group * p.w_group + (w_row + k) * p.w_row + n0 + line);
 }
 

@@ -5,6 +5,7 @@
 //! local: 2*TILE
 //! grid: groups
 //! define: TILE=32,64,128
+//! optimize: no
 // The weight's gradient, transposed, as an implicit matrix product on GPUs: sums over pixels, of elements
 // of x (the left panels' lines: taps and their runs) by those of w (the result's gradient).
 layout(constant_id = 0) const bool WORDS_X = true;  // pixels of x lie in whole words of 16 bytes
@@ -27,10 +28,13 @@ void left_word(uint w, uint line, uint k, out Word word) {
   const uint number = k0 + k;
   const Pixel pixel = pixel_at(number);
   const int top = int(pixel.i * p.stride_h) + p.origin_h, left_edge = int(pixel.j * p.stride_w) + p.origin_w;
+  word.inside = 0;
   [[unroll]] for (uint i = 0; i < (WORDS_X ? 1 : WORD); ++i) {
     const uint h = uint(top + down[i]), v = uint(left_edge + right_of[i]);
-    word.inside[i] = number < end && h < p.in_h && v < p.in_row;
-    const uint at = word.inside[i] ? group * p.x_group + (pixel.image * p.in_h + h) * p.in_row + v : 0;
+    const bool is_inside = number < end && h < p.in_h && v < p.in_row;
+    word.is_inside = is_inside;
+    word.inside |= uint(is_inside) << i;
+    const uint at = is_inside ? group * p.x_group + (pixel.image * p.in_h + h) * p.in_row + v : 0;
     if (WORDS_X)
       word.whole = word_of(x_uvec4, p.offset[0] + at);
     else
@@ -41,13 +45,11 @@ void left_word(uint w, uint line, uint k, out Word word) {
 void right_word(uint w, uint line, uint k, out Word word) {
   const uint at = group * p.w_group + min(k0 + k, end - 1) * p.w_row, n = n0 + line;
   if (WORDS_W) {
-    word.inside[0] = k0 + k < end;
+    word.is_inside = k0 + k < end;
     word.whole = word_of(w_uvec4, p.offset[1] + at + min(n, p.n - 1));
   } else {
-    [[unroll]] for (uint i = 0; i < WORD; ++i) {
-      word.inside[i] = k0 + k < end;
-      word.element[i] = bits_w(at + min(n + i, p.n - 1));
-    }
+    word.inside = k0 + k < end ? (1u << WORD) - 1u : 0;
+    [[unroll]] for (uint i = 0; i < WORD; ++i) word.element[i] = bits_w(at + min(n + i, p.n - 1));
   }
 }
 

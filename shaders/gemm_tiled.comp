@@ -5,6 +5,7 @@
 //! local: 2*TILE
 //! grid: groups
 //! define: TILE=32,64,128
+//! optimize: no
 // c = alpha a b (+ beta c) on GPUs, with any strides and edges.
 layout(constant_id = 0) const bool LEFT_ALONG_K = true;    // a_col is 1, else a_row
 layout(constant_id = 1) const bool RIGHT_ALONG_K = false;  // b_row is 1, else b_col
@@ -24,31 +25,33 @@ uint b_at(uint n, uint k) {
   return b0 + min(n, p.n - 1) * (RIGHT_ALONG_K ? p.b_col : 1) + min(k, end - 1) * (RIGHT_ALONG_K ? 1 : p.b_row);
 }
 
+// A bit for each element of a word that begins at k.
+uint inside_k(uint k, bool along_k) {
+  const uint all = (1u << WORD) - 1u;
+  return k >= end ? 0 : along_k ? all >> (WORD - min(end - k, WORD)) : all;
+}
+
 void at_panel(uint k) { k0 = k; }
 
 void left_word(uint w, uint line, uint k, out Word word) {
   if (WORDS_IN) {
     word.whole = word_of(a_uvec4, p.offset[0] + a_at(m0 + line, k0 + k));
-    word.inside[0] = k0 + k < end;
+    word.is_inside = k0 + k < end;
   } else {
-    [[unroll]] for (uint i = 0; i < WORD; ++i) {
-      const uint k_i = k0 + k + (LEFT_ALONG_K ? i : 0);
-      word.element[i] = bits_a(a_at(m0 + line + (LEFT_ALONG_K ? 0 : i), k_i));
-      word.inside[i] = k_i < end;
-    }
+    word.inside = inside_k(k0 + k, LEFT_ALONG_K);
+    [[unroll]] for (uint i = 0; i < WORD; ++i)
+      word.element[i] = LEFT_ALONG_K ? bits_a(a_at(m0 + line, k0 + k + i)) : bits_a(a_at(m0 + line + i, k0 + k));
   }
 }
 
 void right_word(uint w, uint line, uint k, out Word word) {
   if (WORDS_IN) {
     word.whole = word_of(b_uvec4, p.offset[1] + b_at(n0 + line, k0 + k));
-    word.inside[0] = k0 + k < end;
+    word.is_inside = k0 + k < end;
   } else {
-    [[unroll]] for (uint i = 0; i < WORD; ++i) {
-      const uint k_i = k0 + k + (RIGHT_ALONG_K ? i : 0);
-      word.element[i] = bits_b(b_at(n0 + line + (RIGHT_ALONG_K ? 0 : i), k_i));
-      word.inside[i] = k_i < end;
-    }
+    word.inside = inside_k(k0 + k, RIGHT_ALONG_K);
+    [[unroll]] for (uint i = 0; i < WORD; ++i)
+      word.element[i] = RIGHT_ALONG_K ? bits_b(b_at(n0 + line, k0 + k + i)) : bits_b(b_at(n0 + line + i, k0 + k));
   }
 }
 

@@ -30,7 +30,8 @@
 struct Word {
   uvec4 whole;
   uint element[WORD];  // where they are loaded one by one, as bits_NAME gives them
-  bool inside[WORD];   // zeros count where not; [0] says it of a whole word
+  bool is_inside;      // a whole word; zeros count in its place where it is not
+  uint inside;         // one bit for each element
 };
 
 void at_panel(uint k);
@@ -67,9 +68,9 @@ void unpack_word(uvec4 word, out float v[WORD]) {
 #endif
 
 uvec4 arrived(Word word, bool is_whole) {
-  if (is_whole) return word.inside[0] ? word.whole : uvec4(0);
+  if (is_whole) return word.is_inside ? word.whole : uvec4(0);
   [[unroll]] for (uint i = 0; i < WORD; ++i)
-    word.element[i] = word.inside[i] ? word.element[i] : 0;
+    word.element[i] = (word.inside & 1u << i) != 0 ? word.element[i] : 0;
   return pack_word(word.element);
 }
 

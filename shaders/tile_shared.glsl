@@ -2,6 +2,7 @@
 // compact part of the tile, 4 x 8 of them, each in groups of 4 rows and 4 columns: what they read of a
 // panel at a time are few words side by side.
 #define STRIDE (TILE + 4)  // spreads the values of k over the banks
+#define UNROLL 4         // values of k that a compiler sees at a time
 #define ROW_GROUPS (TILE / 64 > 0 ? 2 : 1)
 #define COL_GROUPS (TILE / 128 > 0 ? 2 : 1)
 
@@ -37,15 +38,18 @@ void put_right(uint w, uvec4 word) {
 
 vec4 panel_part(uint i) { return vec4(panels[i], panels[i + 1], panels[i + 2], panels[i + 3]); }
 
+void multiply_line(uint k) {
+  vec4 a[ROW_GROUPS], b[COL_GROUPS];
+  [[unroll]] for (uint i = 0; i < ROW_GROUPS; ++i) a[i] = panel_part(k * STRIDE + group_row(i));
+  [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
+    b[j] = panel_part((TILE_K + k) * STRIDE + group_col(j));
+  [[unroll]] for (uint i = 0; i < 4 * ROW_GROUPS; ++i)
+    [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j) acc[i][j] += a[i / 4][i % 4] * b[j];
+}
+
 void multiply_panels() {
-  [[unroll]] for (uint k = 0; k < TILE_K; ++k) {
-    vec4 a[ROW_GROUPS], b[COL_GROUPS];
-    [[unroll]] for (uint i = 0; i < ROW_GROUPS; ++i) a[i] = panel_part(k * STRIDE + group_row(i));
-    [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
-      b[j] = panel_part((TILE_K + k) * STRIDE + group_col(j));
-    [[unroll]] for (uint i = 0; i < 4 * ROW_GROUPS; ++i)
-      [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j) acc[i][j] += a[i / 4][i % 4] * b[j];
-  }
+  for (uint k = 0; k < TILE_K; k += UNROLL)
+    [[unroll]] for (uint i = 0; i < UNROLL; ++i) multiply_line(k + i);
 }
 
 void store_tile() {

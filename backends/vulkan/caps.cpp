@@ -93,6 +93,8 @@ void apply_environment(Caps& caps) {
     caps.dispatch_seconds = static_cast<double>(us) * 1e-6;
   caps.max_range = std::min(caps.max_range, env_number("REWIND_MAX_RANGE", caps.max_range));
   caps.max_block = std::min(caps.max_block, env_number("REWIND_MAX_BLOCK", caps.max_block));
+  caps.shared_bytes = static_cast<uint32_t>(
+      std::min<uint64_t>(caps.shared_bytes, env_number("REWIND_MAX_SHARED", caps.shared_bytes)));
 }
 
 uint32_t subgroup_features(VkSubgroupFeatureFlags ops) {
