@@ -198,10 +198,10 @@ void store8_{n}(uint i, vec4 lo, vec4 hi) {{
 """
 
 
-def write(m, v, extensions, params):
+def write(m, v, extensions, macros, params):
     """`params`: the file that defines the kernel's parameters."""
     out = HEAD + "".join(f"#extension {e} : require\n" for e in extensions)
-    out += "".join(f"#define {k} {value}\n" for k, value in v.defines.items())
+    out += "".join(f"#define {k} {value}\n" for k, value in macros.items())
     out += f"#define ADDRESS {int(v.address)}\n"
     for letter, dtype in v.types.items():
         is_float = dtype in ("f32", "f16")

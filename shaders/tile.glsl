@@ -1,4 +1,4 @@
-// A TILE x TILE tile of a matrix product on a GPU, by 2 * TILE threads: the loop of gemm_tiled, conv_tiled
+// A TILE x TILE tile of a matrix product on a GPU, by THREADS threads: the loop of gemm_tiled, conv_tiled
 // and conv_wgrad_tiled. TILE_K values of k at a time make two panels, the left [TILE rows, TILE_K] and the
 // right [TILE_K, TILE columns], which lie in shared memory; the next ones wait in registers while they are
 // multiplied. Elements come in words of 16 bytes: WORD neighbours in k, or in the line (row or column).
@@ -12,10 +12,15 @@
 //   void store_part(uint row, uint column, vec4 v)   four columns of a row of the tile: the epilogue
 // and then calls make_tile(begin, end).
 //
-// The seam for other ways to multiply (tile_shared.glsl has the plain one):
+// The ways to multiply, plain arithmetic (tile_shared.glsl) and cooperative matrices (tile_cooperative.glsl), have
 //   void clear_tile(), put_left(uint w, uvec4 word), put_right(...), multiply_panels(), store_tile()
+#ifdef FRAGMENT
+#define THREADS (8 * SUBGROUP_SIZE)
+#define TILE_K 32
+#else
 #define THREADS (2 * TILE)
 #define TILE_K 16
+#endif
 #if T_F16
 #define WORD 8
 #else
@@ -74,7 +79,11 @@ uvec4 arrived(Word word, bool is_whole) {
   return pack_word(word.element);
 }
 
+#ifdef FRAGMENT
+#include "tile_cooperative.glsl"
+#else
 #include "tile_shared.glsl"
+#endif
 
 Word left_next[WORDS], right_next[WORDS];
 

@@ -251,6 +251,8 @@ void check_conv(const ConvCase& t, DType dtype) {
 std::vector<const char*> variants() {
   std::vector<const char*> all = {"", "naive", "subgroup", "tiled"};
   if (!vulkan()->info().is_cpu) all.insert(all.end(), {"tiled32", "tiled64", "tiled128"});
+  if (vulkan()->info().has("cooperative matrices"))
+    all.insert(all.end(), {"cooperative64", "cooperative128"});
   return all;
 }
 

@@ -41,6 +41,11 @@ class Manifest(unittest.TestCase):
         with self.assertRaises(compiler.ManifestError):
             compiler.expand("fill", m)
 
+    def test_defines_multiply_or_pair(self):
+        self.assertEqual(compiler.parse_defines("A=1,2 B=3"), [{"A": "1", "B": "3"}, {"A": "2", "B": "3"}])
+        self.assertEqual(compiler.parse_defines("A,B=1,2;3,4 C=5"),
+                         [{"A": "1", "B": "2", "C": "5"}, {"A": "3", "B": "4", "C": "5"}])
+
     def test_mistakes_are_named(self):
         for extra in ("//! locl: 64", "//! grid: 2d", "//! requires: magic",
                       "//! buffers: y:V:write", "//! buffers: y:T:update"):

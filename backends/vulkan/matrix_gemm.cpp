@@ -287,9 +287,12 @@ constexpr Variant variants[] = {
 const Variant& choose(const Problem& q, const Caps& caps) {
   const Variant* best = nullptr;
   const std::string forced = forced_variant();
+  const std::string name = forced.starts_with("cooperative")
+                               ? "tiled"
+                               : forced.substr(0, forced.find_first_of("0123456789"));  // tiled64
   for (const Variant& v : variants) {
     if (!v.admits(q, caps)) continue;
-    if (v.name == forced.substr(0, forced.find_first_of("0123456789"))) return v;  // tiled64
+    if (v.name == name) return v;
     if (!best || v.cost(q, caps) < best->cost(q, caps)) best = &v;
   }
   check<Unsupported>(best != nullptr, "matmul",
@@ -325,6 +328,7 @@ bool may_run(std::string_view module, const Caps& caps) {
                               module.starts_with("conv_depthwise");
   const bool is_thin = module == "gemm_dot" || module == "gemm_columns" || module == "gemm_outer";
   if (is_thin) return caps.is_cpu && (caps.features & feature::shuffle) && caps.subgroup_size >= 4;
+  if (module.find("_cooperative.") != module.npos) return may_run_cooperative(module, caps);
   if (module.find("_tiled.") != module.npos) return may_run_tiled(module, caps);
   const std::string_view name = of_cpu_drivers ? "subgroup" : "naive";
   return std::any_of(std::begin(variants), std::end(variants), [&](const Variant& v) {

@@ -87,6 +87,7 @@ struct TileFamily {
   uint32_t tile_rows, tile_cols;  // of one workgroup
   uint32_t step;                  // values of k per round
   uint32_t lanes = 0;             // across columns; 0: not a variant of this family
+  bool cooperative = false;       // matrix_cooperative.cpp
 
   std::string kernel(std::string_view base) const { return std::string(base) + "_" + suffix; }
   // `pairs`: f16 results may be stored two at a time.
@@ -108,7 +109,7 @@ struct TileProblem {
 
 // The best family: the CPU drivers' one where they have what it needs, else the GPUs' tiles of the
 // best size that fits the device. Environment: REWIND_MATMUL = subgroup | tiled | tiled32 | tiled64
-// | tiled128.
+// | tiled128 | cooperative | cooperative64 | cooperative128.
 bool takes_subgroup_tiles(const Caps& caps);  // the CPU drivers' family
 TileFamily tile_family(const Caps& caps, const TileProblem& problem);
 
@@ -119,6 +120,13 @@ double tiled_cost(const Caps& caps, const TileProblem& problem);  // seconds, ro
 // The constants of gemm_tiled; `is_split`: c is in parts of its own.
 std::vector<uint32_t> tiled_variant(const kernels::MatmulParams& p, DType t, bool is_split);
 bool may_run_tiled(std::string_view module, const Caps& caps);  // one of *_tiled.TILE*
+
+// ---- the same with cooperative matrices, for factors of 16 bits: matrix_cooperative.cpp ----
+bool fits_cooperative(const Caps& caps, DType t, uint32_t tile);
+TileFamily cooperative_family(const Caps& caps, DType t, uint32_t tile);
+bool may_run_cooperative(std::string_view module, const Caps& caps);
+// Whether a module that takes 16-bit floats takes such of bf16 (`brain`) or f16: most take both.
+bool is_for_halves(std::string_view module, bool brain);
 
 // Parts that a sum over k should have so that `tiles` workgroups become enough of them; a part has
 // a multiple of the family's step and at most kMaxLoop values.
