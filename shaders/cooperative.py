@@ -7,8 +7,10 @@ one, what a matrix is used for, stands in the source above the low byte of the s
 not mix. The numbers are those of SPV_NV_cooperative_matrix, SPV_KHR_cooperative_matrix and SPV_KHR_bfloat16.
 """
 import functools
+import os
 import re
 import subprocess
+import tempfile
 
 import spirv
 
@@ -47,10 +49,13 @@ class Refused(RuntimeError):
 @functools.lru_cache(maxsize=None)
 def is_native(brain):
     """Whether the compiler knows the KHR form, with factors of bf16 if `brain`."""
-    with subprocess.Popen(["glslangValidator", "-V", "--target-env", "vulkan1.2", "-S", "comp", "--stdin", "-o",
-                           "/dev/null"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as probe:
-        text, _ = probe.communicate(PROBE % (BRAIN if brain else HALF))
-        return probe.returncode == 0 and "not supported" not in text
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "probe.comp")
+        with open(source, "w") as f:
+            f.write(PROBE % (BRAIN if brain else HALF))
+        done = subprocess.run(["glslangValidator", "-V", "--target-env", "vulkan1.2", "-o", os.path.join(folder, "a.spv"),
+                               source], capture_output=True, text=True, check=False)
+        return done.returncode == 0 and "not supported" not in done.stdout + done.stderr
 
 
 def prelude(brain):
@@ -59,7 +64,7 @@ def prelude(brain):
         # bf16 is a matter of translation: the source says f16 and never looks into a factor.
         return ["GL_NV_cooperative_matrix", HALF[0]], {"KHR_MATRICES": 0, "FACTOR": "float16_t"}
     extension, factor = BRAIN if brain else HALF
-    return ["GL_KHR_cooperative_matrix", extension], {"KHR_MATRICES": 1, "FACTOR": factor}
+    return ["GL_KHR_cooperative_matrix", "GL_KHR_memory_scope_semantics", extension], {"KHR_MATRICES": 1, "FACTOR": factor}
 
 
 @functools.lru_cache(maxsize=None)
