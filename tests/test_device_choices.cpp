@@ -249,8 +249,12 @@ TEST_CASE("device choices: shapes of cooperative matrices") {
   CHECK(sides({{16, 16, 16, 0, 0, 0, 0, 3}}) == Sides{0, 0});
   // RX 9070 XT
   CHECK(sides({{16, 16, 16, 0, 0, 1, 1, 3}, {16, 16, 16, bf16, bf16, 1, 1, 3}}) == Sides{16, 16});
-  // NVIDIA: several shapes, cubes among them.
-  CHECK(sides({{16, 8, 16, 0, 0, 1, 1, 3}, {16, 16, 16, 0, 0, 1, 1, 3}}) == Sides{16, 0});
+  // NVK, Ampere: several shapes, cubes among them.
+  CHECK(sides({{16, 16, 16, 0, 0, 0, 0, 3},
+               {16, 8, 16, 0, 0, 1, 1, 3},
+               {16, 16, 16, 0, 0, 1, 1, 3},
+               {16, 8, 8, 0, 0, 1, 1, 3},
+               {16, 16, 32, 3, 3, 5, 5, 3}}) == Sides{16, 0});
   // lavapipe
   CHECK(sides({{8, 8, 8, 0, 0, 1, 1, 3}, {8, 8, 8, 3, 3, 5, 5, 3}}) == Sides{8, 0});
   // Intel's first ones have no cubes, and a workgroup's matrices are others.

@@ -35,7 +35,8 @@ Has query_features(VkPhysicalDevice device) {
   VkPhysicalDeviceFeatures2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &f12};
   vkGetPhysicalDeviceFeatures2(device, &all);
   const bool has = matrix.cooperativeMatrix && f12.vulkanMemoryModel &&
-                   control.subgroupSizeControl && control.computeFullSubgroups;
+                   f12.vulkanMemoryModelDeviceScope && control.subgroupSizeControl &&
+                   control.computeFullSubgroups;
   return {has, has && bf16.shaderBFloat16Type && bf16.shaderBFloat16CooperativeMatrix};
 }
 
@@ -48,7 +49,8 @@ uint32_t query_subgroup(VkPhysicalDevice device) {
                                          &p12};
   VkPhysicalDeviceProperties2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &p11};
   vkGetPhysicalDeviceProperties2(device, &all);
-  if (!(control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT)) return 0;
+  const bool may_require = control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT;
+  if (!may_require && control.minSubgroupSize != control.maxSubgroupSize) return 0;
   const uint32_t size = matrix_subgroup(p12.driverID, p11.subgroupSize, control.minSubgroupSize,
                                         control.maxSubgroupSize);
   const uint32_t threads = matrix_subgroups * size;

@@ -70,14 +70,16 @@ void Device::create(bool tells_statistics) {
   if (caps_.push_descriptors) extensions.push_back(VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
   if (caps_.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (caps_.portability) extensions.push_back("VK_KHR_portability_subset");
-  if (caps_.subgroup_size_control) {
+  if (caps_.subgroup_size_control || has(feature::cooperative)) {
     extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
     f12.pNext = &control;
   }
   CooperativeFeatures cooperative;
   if (has(feature::cooperative)) {
     extensions.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
-    control.computeFullSubgroups = f12.vulkanMemoryModel = VK_TRUE;
+    control.computeFullSubgroups = VK_TRUE;
+    f12.vulkanMemoryModel = VK_TRUE;
+    f12.vulkanMemoryModelDeviceScope = VK_TRUE;  // of atomics in other kernels, under that model
     cooperative.matrix.cooperativeMatrix = VK_TRUE;
     control.pNext = &cooperative.matrix;
   }
