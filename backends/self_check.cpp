@@ -144,9 +144,14 @@ std::vector<Tensor> group_norms(DType t) {
 std::vector<Tensor> products(DType t) {
   const Tensor a = numbers({33, 40}, t, 12), b = numbers({40, 18}, t, 13);
   const Tensor c = numbers({130, 70}, t, 14), d = numbers({100, 70}, t, 15);
-  return {matmul(a, b), matmul(transpose(b, 0, 1), transpose(a, 0, 1)),
-          matmul(c, transpose(d, 0, 1)),
-          matmul(numbers({3, 5, 600}, t, 16), numbers({3, 600, 7}, t, 17))};
+  std::vector<Tensor> all = {matmul(a, b), matmul(transpose(b, 0, 1), transpose(a, 0, 1)),
+                             matmul(c, transpose(d, 0, 1)),
+                             matmul(numbers({3, 5, 600}, t, 16), numbers({3, 600, 7}, t, 17))};
+  if (t == DType::f32) return all;
+  // Enough for the largest tiles; and bf16, which has matrices of its own.
+  all.push_back(matmul(numbers({64, 72, 40}, t, 24), numbers({64, 40, 72}, t, 25)));
+  all.push_back(matmul(cast(c, DType::bf16), cast(transpose(d, 0, 1), DType::bf16)));
+  return all;
 }
 
 std::vector<Tensor> convolutions(DType t) {

@@ -7,6 +7,7 @@
                                                          their dtypes, parameters and functions
 """
 import itertools
+import math
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+import cooperative
 import module_cache
 import prelude
 import spirv
@@ -31,6 +33,7 @@ FEATURES = {  # name in `requires`: GLSL extension
     "int64": "GL_EXT_shader_explicit_arithmetic_types_int64",
     "float16": "GL_EXT_shader_explicit_arithmetic_types_float16",
     "texels": "",  # bindings that are read are texel buffers, too: see prelude.py
+    "cooperative": "",  # see cooperative.py
 }
 
 
@@ -53,7 +56,7 @@ class Manifest:
     buffers: list
     types: list = field(default_factory=lambda: [{}])  # one {letter: dtype} per combination
     params: str = ""
-    local: tuple = (64, 1, 1)  # (0, 1, 1): subgroup
+    local: tuple = ("64", "1", "1")  # numbers, or products of them and of defines; 0: subgroup, 0, N: N subgroups
     grid: str = "1d"
     address: str = "no"
     optimize: bool = True
@@ -75,6 +78,14 @@ class Variant:
     packed: bool  # f16 in uint words instead of 16-bit storage
     address: bool
     requires: list  # device features, those of the storage and addressing aside
+    local: tuple  # (0, 1, 1): subgroup; (0, N, 1): N subgroups
+
+    def cooperates(self):
+        return "cooperative" in self.requires
+
+    def factors(self):
+        """bf16 or f16, where it has cooperative matrices."""
+        return self.defines.get("FACTORS", "f16")
 
 
 def parse_types(text):
@@ -92,12 +103,22 @@ def parse_types(text):
 
 
 def parse_defines(text):
-    """`A=1,2 B=3` -> [{A: 1, B: 3}, {A: 2, B: 3}]."""
+    """`A=1,2 B=3` -> [{A: 1, B: 3}, {A: 2, B: 3}]; `A,B=1,2;3,4` -> [{A: 1, B: 2}, {A: 3, B: 4}]."""
     axes = []
     for item in text.split():
-        name, _, values = item.partition("=")
-        axes.append([(name, value) for value in values.split(",")])
-    return [dict(combination) for combination in itertools.product(*axes)]
+        names, _, values = item.partition("=")
+        names = names.split(",")
+        axes.append([list(zip(names, value.split(","))) for value in values.split(";" if len(names) > 1 else ",")])
+    return [dict(sum(combination, [])) for combination in itertools.product(*axes)]
+
+
+def parse_local(text):
+    """`64`, `8,8,1`, `2*TILE`, `subgroup`, `8 subgroups`."""
+    if text == "subgroup":
+        return ("0", "1", "1")
+    if text.endswith(" subgroups"):
+        return ("0", text.split()[0], "1")
+    return tuple((text.split(",") + ["1", "1"])[:3])
 
 
 CONSTANT = re.compile(r"^layout\(constant_id = (\d+)\) const (\w+) (\w+) = (\w+);(?:\s*//! ([\w ]+))?", re.M)
@@ -150,8 +171,7 @@ def parse_manifest(source):
     if "define" in keys:
         m.defines = parse_defines(keys["define"])
     if "local" in keys:
-        sizes = [0] if keys["local"] == "subgroup" else [int(s) for s in keys["local"].split(",")]
-        m.local = tuple((sizes + [1, 1])[:3])
+        m.local = parse_local(keys["local"])
     m.grid = keys.get("grid", "1d")
     m.address = keys.get("address", "no")
     m.optimize = keys.get("optimize", "yes") == "yes"
@@ -172,23 +192,33 @@ def parse_manifest(source):
     return m
 
 
+def workgroup(m, defines):
+    """Threads along each axis, for these values of the manifest's defines."""
+    try:
+        return tuple(math.prod(int(defines.get(f, f)) for f in size.split("*")) for size in m.local)
+    except ValueError:
+        raise ManifestError(f"local: numbers, defines and their products are known, not {m.local}") from None
+
+
 def expand(name, m):
     """All variants of a kernel. f16 doubles (16-bit storage, packed), addressing doubles, and so does
     `prefers`: of what a device can run, the backend takes the last."""
     variants = []
     preferred = {f"HAS_{feature.upper()}": 1 for feature in m.prefers}
     for defines, types in itertools.product(m.defines, m.types):
+        local = workgroup(m, defines)
         full = ".".join([m.stands_for or name] + [f"{k}{v}" for k, v in defines.items()])
         has_half = any(types.get(b.type, b.type) == "f16" for b in m.buffers)
-        for packed in (False, True) if has_half else (False,):
+        # Cooperative matrices are for devices that have 16-bit storage.
+        for packed in (False, True) if has_half and "cooperative" not in m.requires else (False,):
             for address in (True,) if m.address == "only" else (False, True):
-                variants.append(Variant(full, types, defines, packed, address, m.requires))
+                variants.append(Variant(full, types, defines, packed, address, m.requires, local))
                 if m.prefers:
                     variants.append(Variant(full, types, defines | preferred, packed, address,
-                                            m.requires + m.prefers))
+                                            m.requires + m.prefers, local))
                 if m.texels != "no" and not address:
                     variants.append(Variant(full, types, defines | preferred, packed, address,
-                                            m.requires + m.prefers + ["texels"]))
+                                            m.requires + m.prefers + ["texels"], local))
     return variants
 
 
@@ -198,20 +228,41 @@ def tool(command, source=None):
         raise RuntimeError(done.stdout + done.stderr)
 
 
+def spirv_val(binary):
+    tool(["spirv-val", "--target-env", "vulkan1.2", binary])
+
+
+def finish_cooperative(binary, brain):
+    """Checks the module in the form that spirv-val knows, and leaves it in the KHR form. No spirv-opt:
+    Debian 12's refuses such modules."""
+    module = spirv.Module.read(binary)
+    if not cooperative.is_native(brain):
+        spirv.write(binary, cooperative.checkable(module.words))
+        spirv_val(binary)
+        spirv.write(binary, cooperative.translate(module.words, brain))
+    if cooperative.validates(brain):
+        spirv_val(binary)
+
+
 def compile_variant(path, source, m, v, stem):
     """GLSL of the variant -> SPIR-V file -> (words, push bytes)."""
     glsl, binary = stem + ".glsl", stem + ".spv"
-    extensions = [FEATURES[r] for r in v.requires if FEATURES[r]]
+    brain = v.factors() == "bf16"
+    extensions, macros = cooperative.prelude(brain) if v.cooperates() else ([], {})
+    extensions += [FEATURES[r] for r in v.requires if FEATURES[r]]
     with open(glsl, "w") as f:
-        f.write(prelude.write(m, v, extensions, params_file(os.path.dirname(path), m.params)))
+        f.write(prelude.write(m, v, extensions, v.defines | macros, params_file(os.path.dirname(path), m.params)))
         f.write(f'#line 1 "{os.path.basename(path)}"\n{source}')
     try:
         tool(["glslangValidator", "-V", "--target-env", "vulkan1.2", "-S", "comp", "--quiet",
               "-I" + os.path.dirname(path), "-o", binary, glsl])
         module = spirv.Module.read(binary)
-        if m.optimize:
-            tool(["spirv-opt", "-O", "--target-env=vulkan1.2", binary, "-o", binary])
-        tool(["spirv-val", "--target-env", "vulkan1.2", binary])
+        if v.cooperates():
+            finish_cooperative(binary, brain)
+        else:
+            if m.optimize:
+                tool(["spirv-opt", "-O", "--target-env=vulkan1.2", binary, "-o", binary])
+            spirv_val(binary)
     except RuntimeError as e:
         raise RuntimeError(f"{path}: variant {os.path.basename(stem)}\n{e}") from None
     buffers = [b for b in module.bindings() if b < prelude.TEXELS]
@@ -226,6 +277,9 @@ def features(m, v):
         names.append("address")
     if not v.packed and "f16" in [v.types.get(b.type, b.type) for b in m.buffers]:
         names.append("storage16")
+    if v.cooperates():
+        names.append("float16")
+        names += ["cooperative_bf16"] if v.factors() == "bf16" else []
     return " | ".join(f"feature::{n}" for n in names) or "0"
 
 
@@ -244,7 +298,7 @@ def cpp_module(name, m, variants, constants, results):
         bindings = ", ".join(f"{{DType::{v.types.get(b.type, b.type)}, Access::{b.access}}}"
                              for b in m.buffers)
         out.append(f"constexpr ShaderBinding bindings{i}[] = {{{bindings}}};")
-        local = "{%d, %d, %d}" % m.local
+        local = "{%d, %d, %d}" % v.local
         rows.append(f'    {{"{v.name}", bindings{i}, {str(v.packed).lower()}, '
                     f'{str(v.address).lower()}, {str(bool(m.stands_for)).lower()}, Grid::{GRIDS[m.grid]}, {features(m, v)}, '
                     f'{push_bytes}, {local}, {"constants" if constants else "{}"}, words{i}}},')

@@ -2,57 +2,90 @@
 //! types: T,U = f32,f32 f16,f16 f16,f32
 //! params: ConvTileParams
 //! cpu: none
-//! local: 256
+//! local: 2*TILE
 //! grid: groups
-//! define: TILE=64
-// Convolution (forward, and the input's gradient) as an implicit matrix product on GPUs.
-#include "tile_shared.glsl"
+//! define: TILE=32,64,128
+//! optimize: no
+// Convolution (forward, and the input's gradient) as an implicit matrix product on GPUs: the left panels
+// are gathered from the image, a run of neighbouring elements of its rows at a time, TILE_K of them or less.
+layout(constant_id = 0) const bool WORDS_IN = true;   // pixels of x lie in whole words of 16 bytes
+layout(constant_id = 1) const bool WORDS_OUT = true;  // those of y in words of 4 elements
+#define LEFT_ALONG_K true
+#define RIGHT_ALONG_K false
+#define LEFT_WHOLE WORDS_IN
+#define RIGHT_WHOLE true
+#include "conv_pixel.glsl"
+#include "tile.glsl"
+
+uint rows, m0, n0, group;
+
+// Where the words of this thread begin in the image, at the first tap.
+uint image_at[WORDS];
+int top[WORDS], left_edge[WORDS];
+
+// The panels that are fetched: their tap, the first of its elements, and the first row of w.
+uint tap_h = 0, tap_w = 0, first = 0, w_row = 0;
+
+void at_panel(uint k) {
+  w_row = k;
+  if (k == 0) return;
+  first += TILE_K;
+  if (first < p.run) return;
+  first = 0;
+  if (++tap_w < p.taps_w) return;
+  tap_w = 0;
+  ++tap_h;
+}
+
+void left_word(uint w, uint line, uint k, out Word word) {
+  const uint h = uint(top[w] + int(tap_h) * p.step_h), e = first + k;
+  const uint v = uint(left_edge[w] + int(tap_w) * p.step_w + int(e));
+  const uint at = image_at[w] + h * p.in_row + v;
+  if (WORDS_IN) {
+    word.is_inside = h < p.in_h && v < p.in_row && e < p.run;
+    word.whole = word_of(x_uvec4, p.offset[0] + (word.is_inside ? at : 0));
+  } else {
+    word.inside = 0;
+    [[unroll]] for (uint i = 0; i < WORD; ++i) {
+      const bool is_inside = h < p.in_h && v + i < p.in_row && e + i < p.run;
+      word.element[i] = bits_x(is_inside ? at + i : 0);
+      word.inside |= uint(is_inside) << i;
+    }
+  }
+}
+
+// conv_pack has filled w up to whole tiles.
+void right_word(uint w, uint line, uint k, out Word word) {
+  word.is_inside = true;
+  word.whole = word_of(w_uvec4, p.offset[1] + group * p.w_group + (w_row + k) * p.w_row + n0 + line);
+}
+
+void store_part(uint row, uint column, vec4 v) {
+  const uint m = m0 + row, n = n0 + column;
+  if (m >= rows || n >= p.n) return;
+  const Pixel at = pixel_at(m);
+  const uint to = group * p.y_group + at.image * p.y_image + at.i * p.y_h + at.j * p.y_w + n;
+  if (WORDS_OUT) {
+    store4_y(to, v);
+  } else {
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+      if (n + i < p.n) store_y(to + i, v[i]);
+  }
+}
 
 void main() {
-  const uint rows = p.images * p.rows_h * p.rows_w;
+  rows = p.images * p.rows_h * p.rows_w;
   const uint tiles_m = (rows + TILE - 1) / TILE, tiles_n = (p.n + TILE - 1) / TILE;
-  const uint tile = group_id() / tiles_m, group = tile / tiles_n;
+  const uint tile = group_id() / tiles_m;
+  group = tile / tiles_n;
   if (group >= p.groups) return;
-  const uint m0 = group_id() % tiles_m * TILE, n0 = tile % tiles_n * TILE;
-  const uint thread = gl_LocalInvocationID.x, k = thread % TILE_K;
-
-  // Each thread loads the same rows in every round.
-  uint base[TILE / 16];
-  int top[TILE / 16], left_edge[TILE / 16];
-  [[unroll]] for (uint t = 0; t < TILE / 16; ++t) {
-    const uint row = min(m0 + t * 16 + thread / TILE_K, rows - 1);
-    const uint j = row % p.rows_w, i = row / p.rows_w % p.rows_h, image = row / p.rows_w / p.rows_h;
-    base[t] = group * p.x_group + image * p.in_h * p.in_row;
-    top[t] = int(i * p.stride_h) + p.origin_h;
-    left_edge[t] = int(j * p.stride_w) + p.origin_w;
+  m0 = group_id() % tiles_m * TILE;
+  n0 = tile % tiles_n * TILE;
+  [[unroll]] for (uint w = 0; w < WORDS; ++w) {
+    const Pixel at = pixel_at(min(m0 + word_place(w, LEFT_ALONG_K).x, rows - 1));
+    image_at[w] = group * p.x_group + at.image * p.in_h * p.in_row;
+    top[w] = int(at.i * p.stride_h) + p.origin_h;
+    left_edge[w] = int(at.j * p.stride_w) + p.origin_w;
   }
-
-  clear_tile();
-  uint w_at = group * p.w_group + n0;
-  for (uint th = 0; th < p.taps_h; ++th) {
-    for (uint tw = 0; tw < p.taps_w; ++tw) {
-      for (uint e = 0; e < p.run; e += TILE_K) {
-        [[unroll]] for (uint t = 0; t < TILE / 16; ++t) {
-          const uint h = uint(top[t] + int(th) * p.step_h);
-          const uint v = uint(left_edge[t] + int(tw) * p.step_w + int(e + k));
-          const bool inside = h < p.in_h && v < p.in_row && e + k < p.run;
-          put_left(t * 16 + thread / TILE_K, k, inside ? load_x(base[t] + h * p.in_row + v) : 0.0);
-        }
-        [[unroll]] for (uint i = thread; i < TILE * TILE_K; i += 256)
-          put_right(i / TILE, i % TILE, load_w(w_at + i / TILE * p.w_row + i % TILE));
-        multiply_panels();
-        w_at += TILE_K * p.w_row;
-      }
-    }
-  }
-
-  [[unroll]] for (uint i = 0; i < PER; ++i) {
-    const uint m = m0 + thread_row() + i;
-    const uint to = group * p.y_group + m / p.rows_w / p.rows_h * p.y_image +
-                    m / p.rows_w % p.rows_h * p.y_h + m % p.rows_w * p.y_w;
-    [[unroll]] for (uint j = 0; j < PER; ++j) {
-      const uint n = n0 + thread_col() + j;
-      if (m < rows && n < p.n) store_y(to + n, acc[i][j]);
-    }
-  }
+  make_tile(0, p.taps_h * p.taps_w * ((p.run + TILE_K - 1) / TILE_K * TILE_K));
 }

@@ -2,13 +2,71 @@
 //! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32
 //! params: GemmParams
 //! cpu: none
-//! local: 256
+//! local: 2*TILE
 //! grid: groups
-//! define: TILE=64,128
+//! define: TILE=32,64,128
+//! optimize: no
 // c = alpha a b (+ beta c) on GPUs, with any strides and edges.
-#include "tile_shared.glsl"
+layout(constant_id = 0) const bool LEFT_ALONG_K = true;    // a_col is 1, else a_row
+layout(constant_id = 1) const bool RIGHT_ALONG_K = false;  // b_row is 1, else b_col
+layout(constant_id = 2) const bool WORDS_IN = true;        // a and b lie in whole words of 16 bytes
+layout(constant_id = 3) const bool WORDS_OUT = true;       // rows of c in whole words of 4 elements
+#define LEFT_WHOLE WORDS_IN
+#define RIGHT_WHOLE WORDS_IN
+#include "tile.glsl"
 
-layout(constant_id = 0) const bool ADDS = false;
+uint m0, n0, k0, a0, b0, c0, end;
+
+// Lines and k past the edge repeat the last ones: only zeros past k, and what is stored, matter.
+uint a_at(uint m, uint k) {
+  return a0 + min(m, p.m - 1) * (LEFT_ALONG_K ? p.a_row : 1) + min(k, end - 1) * (LEFT_ALONG_K ? 1 : p.a_col);
+}
+uint b_at(uint n, uint k) {
+  return b0 + min(n, p.n - 1) * (RIGHT_ALONG_K ? p.b_col : 1) + min(k, end - 1) * (RIGHT_ALONG_K ? 1 : p.b_row);
+}
+
+// A bit for each element of a word that begins at k.
+uint inside_k(uint k, bool along_k) {
+  const uint all = (1u << WORD) - 1u;
+  return k >= end ? 0 : along_k ? all >> (WORD - min(end - k, WORD)) : all;
+}
+
+void at_panel(uint k) { k0 = k; }
+
+void left_word(uint w, uint line, uint k, out Word word) {
+  if (WORDS_IN) {
+    word.whole = word_of(a_uvec4, p.offset[0] + a_at(m0 + line, k0 + k));
+    word.is_inside = k0 + k < end;
+  } else {
+    word.inside = inside_k(k0 + k, LEFT_ALONG_K);
+    [[unroll]] for (uint i = 0; i < WORD; ++i)
+      word.element[i] = LEFT_ALONG_K ? bits_a(a_at(m0 + line, k0 + k + i)) : bits_a(a_at(m0 + line + i, k0 + k));
+  }
+}
+
+void right_word(uint w, uint line, uint k, out Word word) {
+  if (WORDS_IN) {
+    word.whole = word_of(b_uvec4, p.offset[1] + b_at(n0 + line, k0 + k));
+    word.is_inside = k0 + k < end;
+  } else {
+    word.inside = inside_k(k0 + k, RIGHT_ALONG_K);
+    [[unroll]] for (uint i = 0; i < WORD; ++i)
+      word.element[i] = RIGHT_ALONG_K ? bits_b(b_at(n0 + line, k0 + k + i)) : bits_b(b_at(n0 + line + i, k0 + k));
+  }
+}
+
+void store_part(uint row, uint column, vec4 v) {
+  const uint m = m0 + row, n = n0 + column, e = c0 + m * p.c_row + n;
+  if (m >= p.m || n >= p.n) return;
+  v *= p.alpha;
+  if (WORDS_OUT) {
+    if (p.beta != 0.0) v += p.beta * load4_c(e);
+    store4_c(e, v);
+  } else {
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+      if (n + i < p.n) store_c(e + i, p.beta != 0.0 ? v[i] + p.beta * load_c(e + i) : v[i]);
+  }
+}
 
 void main() {
   const uint tiles_m = (p.m + TILE - 1) / TILE, tiles_n = (p.n + TILE - 1) / TILE;
@@ -16,37 +74,11 @@ void main() {
   if (z >= p.batches * p.splits) return;
   const uint part = z % p.splits, batch = z / p.splits;
   const uvec2 at = uvec2(batch / p.batch_inner, batch % p.batch_inner);
-  const uint a0 = at.x * p.a_batch[0] + at.y * p.a_batch[1];
-  const uint b0 = at.x * p.b_batch[0] + at.y * p.b_batch[1];
-  const uint m0 = group_id() % tiles_m * TILE, n0 = tile % tiles_n * TILE;
-  const uint thread = gl_LocalInvocationID.x;
-
-  clear_tile();
-  const uint end = min((part + 1) * p.k_chunk, p.k);
-  for (uint k0 = part * p.k_chunk; k0 < end; k0 += TILE_K) {
-    // Neighbours in a subgroup read neighbours in memory.
-    [[unroll]] for (uint e = 0; e < TILE * TILE_K; e += 256) {
-      const uint i = e + thread;
-      const uint row = p.a_col == 1 ? i / TILE_K : i % TILE, k = p.a_col == 1 ? i % TILE_K : i / TILE;
-      const bool inside = m0 + row < p.m && k0 + k < end;
-      put_left(row, k, inside ? load_a(a0 + (m0 + row) * p.a_row + (k0 + k) * p.a_col) : 0.0);
-    }
-    [[unroll]] for (uint e = 0; e < TILE * TILE_K; e += 256) {
-      const uint i = e + thread;
-      const uint col = p.b_col == 1 ? i % TILE : i / TILE_K, k = p.b_col == 1 ? i / TILE : i % TILE_K;
-      const bool inside = n0 + col < p.n && k0 + k < end;
-      put_right(k, col, inside ? load_b(b0 + (k0 + k) * p.b_row + (n0 + col) * p.b_col) : 0.0);
-    }
-    multiply_panels();
-  }
-
-  const uint c0 = at.x * p.c_batch[0] + at.y * p.c_batch[1] + part * p.c_split;
-  [[unroll]] for (uint i = 0; i < PER; ++i) {
-    const uint m = m0 + thread_row() + i;
-    [[unroll]] for (uint j = 0; j < PER; ++j) {
-      const uint n = n0 + thread_col() + j;
-      const uint e = c0 + m * p.c_row + n;
-      if (m < p.m && n < p.n) store_c(e, ADDS ? p.alpha * acc[i][j] + p.beta * load_c(e) : p.alpha * acc[i][j]);
-    }
-  }
+  a0 = at.x * p.a_batch[0] + at.y * p.a_batch[1];
+  b0 = at.x * p.b_batch[0] + at.y * p.b_batch[1];
+  c0 = at.x * p.c_batch[0] + at.y * p.c_batch[1] + part * p.c_split;
+  m0 = group_id() % tiles_m * TILE;
+  n0 = tile % tiles_n * TILE;
+  end = min((part + 1) * p.k_chunk, p.k);
+  make_tile(part * p.k_chunk, end);
 }

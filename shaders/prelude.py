@@ -140,6 +140,7 @@ def loads(n, o, dtype, packed):
     if dtype in ("f32", "i32"):
         s, v, cast = ("float", "vec4", "uintBitsToFloat") if dtype == "f32" else ("int", "ivec4", "ivec4")
         return f"""{s} load_{n}(uint i) {{ return {n}_{s}[{o} + i]; }}
+uint bits_{n}(uint i) {{ return {n}_uint[{o} + i]; }}
 {v} load4_{n}(uint i) {{ return {cast}({n}_uvec4[({o} + i) >> 2]); }}
 void load8_{n}(uint i, out {v} lo, out {v} hi) {{
   lo = load4_{n}(i);
@@ -159,13 +160,15 @@ void load8_{n}(uint i, out ivec4 lo, out ivec4 hi) {{
 }}
 """
     if packed:
-        single = f"""float load_{n}(uint i) {{
+        single = f"""uint bits_{n}(uint i) {{
   uint e = {o} + i;
-  return unpack_pair({n}_uint[e >> 1] >> ((e & 1) * 16)).x;
+  return {n}_uint[e >> 1] >> ((e & 1) * 16) & 0xffffu;
 }}
+float load_{n}(uint i) {{ return unpack_pair(bits_{n}(i)).x; }}
 """
     else:
-        single = f"""float load_{n}(uint i) {{
+        single = f"""uint bits_{n}(uint i) {{ return uint({n}_uint16_t[{o} + i]); }}
+float load_{n}(uint i) {{
   if (BRAIN) return uintBitsToFloat(uint({n}_uint16_t[{o} + i]) << 16);
   return float({n}_float16_t[{o} + i]);
 }}
@@ -243,10 +246,10 @@ void store8_{n}(uint i, vec4 lo, vec4 hi) {{
 """
 
 
-def write(m, v, extensions, params):
+def write(m, v, extensions, macros, params):
     """`params`: the file that defines the kernel's parameters."""
     out = HEAD + "".join(f"#extension {e} : require\n" for e in extensions)
-    out += "".join(f"#define {k} {value}\n" for k, value in v.defines.items())
+    out += "".join(f"#define {k} {value}\n" for k, value in macros.items())
     out += f"#define ADDRESS {int(v.address)}\n"
     for letter, dtype in v.types.items():
         is_float = dtype in ("f32", "f16")
@@ -254,10 +257,10 @@ def write(m, v, extensions, params):
         out += f"#define {letter}_vec4 {'vec4' if is_float else 'ivec4'}\n"
         out += f"#define {letter}_FLOAT {int(is_float)}\n"
         out += f"#define {letter}_{dtype.upper()} 1\n"
-    if m.local[0] == 0:
+    if v.local[0] == 0:
         out += "layout(local_size_x_id = 100) in;\n"
     else:
-        out += "layout(local_size_x = %d, local_size_y = %d, local_size_z = %d) in;\n" % m.local
+        out += "layout(local_size_x = %d, local_size_y = %d, local_size_z = %d) in;\n" % v.local
     out += "layout(constant_id = 101) const uint SUBGROUP_SIZE = 1;\n"
     out += "" if v.packed else PACKS_HALVES
     out += f'#include "params/common.h"\n#include "{params}"\nlayout(push_constant, std430) uniform Push {{ {m.params} p; }};\n'

@@ -55,3 +55,8 @@ class Module:
             if op == OP_VARIABLE and a[2] == PUSH_CONSTANT:
                 return size(types[a[0]][1][1])
         return 0
+
+
+def write(path, words):
+    with open(path, "wb") as f:
+        array.array("I", words).tofile(f)

@@ -1,35 +1,59 @@
-// The tile of the matrix kernels for GPUs: 256 threads make TILE x TILE elements, PER x PER each,
-// through shared memory, TILE_K values of k per round. A kernel loads the two panels with
-// put_left(row, k, v) and put_right(k, column, v) in turn with multiply_panels().
-#define TILE_K 16
-#define PER (TILE / 16)
-#define STRIDE (TILE + 4)  // spreads the rows over the banks
+// The panels of tile.glsl in shared memory as f32, multiplied by plain arithmetic. Every 32 threads make a
+// compact part of the tile, 4 x 8 of them, each in groups of 4 rows and 4 columns: what they read of a
+// panel at a time are few words side by side.
+#define STRIDE (TILE + 4)  // spreads the values of k over the banks
+#define UNROLL 4         // values of k that a compiler sees at a time
+#define ROW_GROUPS (TILE / 64 > 0 ? 2 : 1)
+#define COL_GROUPS (TILE / 128 > 0 ? 2 : 1)
 
-shared float left[TILE_K * STRIDE];   // [k][row]
-shared float right[TILE_K * STRIDE];  // [k][column]
+shared float panels[2 * TILE_K * STRIDE];  // [side][k][line]
 
-float acc[PER][PER];
+vec4 acc[4 * ROW_GROUPS][COL_GROUPS];
 
-uint thread_row() { return gl_LocalInvocationID.x / 16 * PER; }
-uint thread_col() { return gl_LocalInvocationID.x % 16 * PER; }
-
-void clear_tile() {
-  [[unroll]] for (uint i = 0; i < PER; ++i)
-    [[unroll]] for (uint j = 0; j < PER; ++j) acc[i][j] = 0.0;
+// The first row and column of one of this thread's groups.
+uint group_row(uint group) {
+  const uint warp_rows = 16 * ROW_GROUPS, warp_row = thread / 32 / (TILE / (32 * COL_GROUPS));
+  return warp_row * warp_rows + group * 16 + thread % 32 / 8 * 4;
+}
+uint group_col(uint group) {
+  const uint warp_cols = 32 * COL_GROUPS, warp_col = thread / 32 % (TILE / warp_cols);
+  return warp_col * warp_cols + group * 32 + thread % 8 * 4;
 }
 
-void put_left(uint row, uint k, float v) { left[k * STRIDE + row] = v; }
-void put_right(uint k, uint col, float v) { right[k * STRIDE + col] = v; }
+void clear_tile() {
+  [[unroll]] for (uint i = 0; i < 4 * ROW_GROUPS; ++i)
+    [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j) acc[i][j] = vec4(0.0);
+}
 
-// Waits for the panels, multiplies them, and waits until they may be replaced.
+void put_word(uint panel, uvec2 at, bool along_k, uvec4 word) {
+  float v[WORD];
+  unpack_word(word, v);
+  [[unroll]] for (uint i = 0; i < WORD; ++i)
+    panels[panel + at.y * STRIDE + at.x + i * (along_k ? STRIDE : 1)] = v[i];
+}
+void put_left(uint w, uvec4 word) { put_word(0, word_place(w, LEFT_ALONG_K), LEFT_ALONG_K, word); }
+void put_right(uint w, uvec4 word) {
+  put_word(TILE_K * STRIDE, word_place(w, RIGHT_ALONG_K), RIGHT_ALONG_K, word);
+}
+
+vec4 panel_part(uint i) { return vec4(panels[i], panels[i + 1], panels[i + 2], panels[i + 3]); }
+
+void multiply_line(uint k) {
+  vec4 a[ROW_GROUPS], b[COL_GROUPS];
+  [[unroll]] for (uint i = 0; i < ROW_GROUPS; ++i) a[i] = panel_part(k * STRIDE + group_row(i));
+  [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
+    b[j] = panel_part((TILE_K + k) * STRIDE + group_col(j));
+  [[unroll]] for (uint i = 0; i < 4 * ROW_GROUPS; ++i)
+    [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j) acc[i][j] += a[i / 4][i % 4] * b[j];
+}
+
 void multiply_panels() {
-  barrier();
-  for (uint k = 0; k < TILE_K; ++k) {
-    float a[PER], b[PER];
-    [[unroll]] for (uint i = 0; i < PER; ++i) a[i] = left[k * STRIDE + thread_row() + i];
-    [[unroll]] for (uint j = 0; j < PER; ++j) b[j] = right[k * STRIDE + thread_col() + j];
-    [[unroll]] for (uint i = 0; i < PER; ++i)
-      [[unroll]] for (uint j = 0; j < PER; ++j) acc[i][j] += a[i] * b[j];
-  }
-  barrier();
+  for (uint k = 0; k < TILE_K; k += UNROLL)
+    [[unroll]] for (uint i = 0; i < UNROLL; ++i) multiply_line(k + i);
+}
+
+void store_tile() {
+  [[unroll]] for (uint i = 0; i < 4 * ROW_GROUPS; ++i)
+    [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
+      store_part(group_row(i / 4) + i % 4, group_col(j), acc[i][j]);
 }

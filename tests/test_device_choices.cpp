@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "rewind/backends/vulkan/choices.h"
+#include "rewind/backends/vulkan/cooperative.h"
 
 using namespace rw;
 using namespace rw::vulkan;
@@ -219,6 +220,58 @@ std::vector<VkQueueFamilyProperties> families(const Memory& memory) {
   std::vector<VkQueueFamilyProperties> all;
   for (const auto& [flags, count] : memory.families) all.push_back({flags, count, 64, {1, 1, 1}});
   return all;
+}
+
+// What drivers list of cooperative matrices, as {M, N, K, A, B, C, result, scope}; types: 0 f16,
+// 1 f32, 3 s8, 5 s32, 1000141000 bf16; scopes: 2 workgroup, 3 subgroup.
+using Shape = std::array<uint32_t, 8>;
+
+std::vector<VkCooperativeMatrixPropertiesKHR> listed(const std::vector<Shape>& shapes) {
+  std::vector<VkCooperativeMatrixPropertiesKHR> all;
+  for (const auto& [m, n, k, a, b, c, result, scope] : shapes)
+    all.push_back({VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR, nullptr, m, n, k,
+                   VkComponentTypeKHR(a), VkComponentTypeKHR(b), VkComponentTypeKHR(c),
+                   VkComponentTypeKHR(result), VK_FALSE, VkScopeKHR(scope)});
+  return all;
+}
+
+TEST_CASE("device choices: shapes of cooperative matrices") {
+  constexpr uint32_t bf16 = VK_COMPONENT_TYPE_BFLOAT16_KHR;
+  const auto sides = [](const std::vector<Shape>& shapes) {
+    const auto all = listed(shapes);
+    return std::pair(fragment(all, VK_COMPONENT_TYPE_FLOAT16_KHR),
+                     fragment(all, VK_COMPONENT_TYPE_BFLOAT16_KHR));
+  };
+  using Sides = std::pair<uint32_t, uint32_t>;
+  CHECK(sides({}) == Sides{0, 0});
+  // RADV, RX 7900 XTX: sums of f16 are not for us.
+  CHECK(sides({{16, 16, 16, 0, 0, 0, 0, 3}, {16, 16, 16, 0, 0, 1, 1, 3}}) == Sides{16, 0});
+  CHECK(sides({{16, 16, 16, 0, 0, 0, 0, 3}}) == Sides{0, 0});
+  // RX 9070 XT
+  CHECK(sides({{16, 16, 16, 0, 0, 1, 1, 3}, {16, 16, 16, bf16, bf16, 1, 1, 3}}) == Sides{16, 16});
+  // NVK, Ampere: several shapes, cubes among them.
+  CHECK(sides({{16, 16, 16, 0, 0, 0, 0, 3},
+               {16, 8, 16, 0, 0, 1, 1, 3},
+               {16, 16, 16, 0, 0, 1, 1, 3},
+               {16, 8, 8, 0, 0, 1, 1, 3},
+               {16, 16, 32, 3, 3, 5, 5, 3}}) == Sides{16, 0});
+  // lavapipe
+  CHECK(sides({{8, 8, 8, 0, 0, 1, 1, 3}, {8, 8, 8, 3, 3, 5, 5, 3}}) == Sides{8, 0});
+  // Intel's first ones have no cubes, and a workgroup's matrices are others.
+  CHECK(sides({{8, 8, 16, 0, 0, 1, 1, 3}}) == Sides{0, 0});
+  CHECK(sides({{16, 16, 16, 0, 0, 1, 1, 2}}) == Sides{0, 0});
+  auto saturating = listed({{16, 16, 16, 0, 0, 1, 1, 3}});
+  saturating[0].saturatingAccumulation = VK_TRUE;
+  CHECK(fragment(saturating, VK_COMPONENT_TYPE_FLOAT16_KHR) == 0);
+}
+
+TEST_CASE("device choices: subgroups of cooperative matrices") {
+  CHECK(matrix_subgroup(VK_DRIVER_ID_MESA_RADV, 64, 32, 64) == 32);
+  CHECK(matrix_subgroup(VK_DRIVER_ID_MESA_RADV, 64, 64, 64) == 0);  // before RDNA
+  CHECK(matrix_subgroup(VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA, 32, 16, 32) == 16);
+  CHECK(matrix_subgroup(VK_DRIVER_ID_NVIDIA_PROPRIETARY, 32, 32, 32) == 32);
+  CHECK(matrix_subgroup(VK_DRIVER_ID_MESA_LLVMPIPE, 8, 8, 8) == 8);
+  CHECK(matrix_subgroup(VK_DRIVER_ID_QUALCOMM_PROPRIETARY, 64, 64, 128) == 0);
 }
 
 }  // namespace

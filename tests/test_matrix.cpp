@@ -57,6 +57,7 @@ struct Array {
 };
 
 constexpr size_t guard = 64;
+constexpr std::byte outside{0xFF};  // NaNs: what reads them and uses them is found
 
 // Runs the kernel with everything in one block and checks `expected` (index in c -> exact value; c
 // elements without one must stay) and every byte outside c and the workspace.
@@ -83,7 +84,7 @@ void run_and_check(const char* kernel, const std::array<const Array*, 3>& arrays
   for (Binding& b : bindings) b.range.block = block;
   call.workspace = {block, scratch_at, scratch};
 
-  std::vector<std::byte> memory(end, std::byte{0xA5});
+  std::vector<std::byte> memory(end, outside);
   for (size_t i = 0; i < 3; ++i)
     for (size_t k = 0; k < arrays[i]->values.size(); ++k)
       encode(
@@ -110,7 +111,7 @@ void run_and_check(const char* kernel, const std::array<const Array*, 3>& arrays
   }
   CHECK_MESSAGE(wrong == 0,
                 what << ": " << wrong << " of " << expected.size() << " wrong, " << first);
-  std::fill_n(&after[scratch_at], scratch, std::byte{0xA5});
+  std::fill_n(&after[scratch_at], scratch, outside);
   CHECK_MESSAGE(after == memory, what << ": wrote outside the result and the workspace");
 }
 
@@ -246,10 +247,12 @@ void check_conv(const ConvCase& t, DType dtype) {
   run_and_check("conv2d_wgrad", {&x, &y, &dw}, params, wgrad, "conv2d_wgrad " + what);
 }
 
-// CPU drivers never take the largest tiles.
+// CPU drivers never take the other sizes of tiles.
 std::vector<const char*> variants() {
   std::vector<const char*> all = {"", "naive", "subgroup", "tiled"};
-  if (!vulkan()->info().is_cpu) all.push_back("tiled128");
+  if (!vulkan()->info().is_cpu) all.insert(all.end(), {"tiled32", "tiled64", "tiled128"});
+  if (vulkan()->info().has("cooperative matrices"))
+    all.insert(all.end(), {"cooperative64", "cooperative128"});
   return all;
 }
 
@@ -274,6 +277,23 @@ TEST_CASE("matmul: layouts, edges and types") {
     check_matmul({33, 66, 17}, DType::f32, DType::f16);
     check_matmul({33, 66, 17}, DType::f32, DType::bf16);
     check_matmul({33, 65, 17}, DType::bf16, DType::f32);
+  }
+}
+
+// Words of 16 bytes, whole tiles and parts of them, several panels, and columns of c in fours or
+// not.
+TEST_CASE("matmul: whole words") {
+  if (!vulkan()) return;
+  for (const char* variant : variants()) {
+    const Forced forced(variant);
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true})
+        for (const DType t : {DType::f32, DType::f16, DType::bf16}) {
+          check_matmul({72, 136, 48, ta, tb}, t, t);
+          check_matmul({136, 40, 72, ta, tb, {1, 2}, 8, 8, 0.5f, 2}, t, t);
+          check_matmul({136, 42, 40, false, tb, {1, 1}, 0, 16}, t, DType::f32);
+          check_matmul({68, 268, 36, ta, tb, {1, 1}, 4, 4}, t, t);
+        }
   }
 }
 
@@ -355,6 +375,9 @@ TEST_CASE("conv2d, conv2d_dgrad, conv2d_wgrad") {
       {3, 40, 21, 8, 8, 7, 7, 1, 1, 3, 3, 1, 1, 8},       // split gradient
       {2, 6, 6, 6, 9, 3, 3, 1, 1, 1, 1, 1, 1, 3, 1},      // groups of few channels
       {5, 20, 20, 8, 8, 3, 3, 1, 1, 1, 1},                // many pixels: split gradient
+      {3, 11, 13, 32, 136, 3, 3, 1, 1, 1, 1},             // whole words, several tiles
+      {2, 10, 9, 48, 80, 3, 2, 2, 1, 1, 1, 1, 2, 2, 8},   // the same by groups
+      {1, 12, 11, 4, 12, 3, 3, 1, 1, 1, 1, 1, 1, 1, 4},   // whole words of f32 only
   };
   for (const char* variant : variants()) {
     const Forced forced(variant);

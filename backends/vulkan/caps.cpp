@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <vector>
 
 #include "rewind/backends/vulkan/choices.h"
@@ -61,10 +60,14 @@ constexpr Optional feature_bits(const char* name, const char* variable) {
 
 const Optional kOptional[] = {
     feature_bits<feature::texels>("texel buffers", "REWIND_NO_TEXELS"),
+    feature_bits<feature::cooperative_bf16>("bf16 matrices", "REWIND_NO_BF16_MATRICES"),
+    feature_bits<feature::cooperative | feature::cooperative_bf16>("cooperative matrices",
+                                                                   "REWIND_NO_COOPERATIVE_MATRIX"),
     {"half packing", "REWIND_NO_HALF_PACKING",
      [](const Caps& c) { return c.packs_halves && (c.features & feature::storage16); },
      [](Caps& c) { c.packs_halves = false; }},
-    feature_bits<feature::storage16 | feature::float16>("16-bit storage", "REWIND_NO_F16"),
+    feature_bits<feature::storage16 | feature::float16 | feature::cooperative |
+                 feature::cooperative_bf16>("16-bit storage", "REWIND_NO_F16"),
     {"push descriptors", "REWIND_NO_PUSH_DESCRIPTORS",
      [](const Caps& c) { return c.push_descriptors; }, [](Caps& c) { c.push_descriptors = false; }},
     feature_bits<feature::shuffle>("subgroup shuffle", "REWIND_NO_SHUFFLE"),
@@ -86,6 +89,8 @@ void apply_environment(Caps& caps) {
     caps.features &= ~feature::texels;
     caps.workgroup_size = row_workgroup(caps);
   }
+  // CPU drivers offer cooperative matrices to show what is right, not to be fast.
+  if (caps.is_cpu) caps.features &= ~(feature::cooperative | feature::cooperative_bf16);
   for (const Optional& o : kOptional)
     if (env_flag(o.variable)) o.turn_off(caps);
   if (env_flag("REWIND_NO_UNIFIED_MEMORY")) caps.unified_memory = false;
@@ -95,6 +100,8 @@ void apply_environment(Caps& caps) {
     caps.dispatch_seconds = static_cast<double>(us) * 1e-6;
   caps.max_range = std::min(caps.max_range, env_number("REWIND_MAX_RANGE", caps.max_range));
   caps.max_block = std::min(caps.max_block, env_number("REWIND_MAX_BLOCK", caps.max_block));
+  caps.shared_bytes = static_cast<uint32_t>(
+      std::min<uint64_t>(caps.shared_bytes, env_number("REWIND_MAX_SHARED", caps.shared_bytes)));
 }
 
 uint32_t subgroup_features(VkSubgroupFeatureFlags ops) {
@@ -121,6 +128,13 @@ void query_features(VkPhysicalDevice device, Caps& caps) {
   if (f11.storageBuffer16BitAccess) caps.features |= feature::storage16;
   if (f12.bufferDeviceAddress) caps.features |= feature::address;
   caps.subgroup_size_control = has_control && control.subgroupSizeControl;
+}
+
+void query_matrices(VkInstance instance, VkPhysicalDevice device, Caps& caps) {
+  constexpr uint32_t needed = feature::float16 | feature::storage16 | feature::subgroup;
+  if ((caps.features & needed) == needed) caps.matrices = query_cooperative(instance, device);
+  if (caps.matrices.fragment) caps.features |= feature::cooperative;
+  if (caps.matrices.fragment_bf16) caps.features |= feature::cooperative_bf16;
 }
 
 // The heap that blocks go to.
@@ -224,21 +238,14 @@ void refuse(Caps& caps, const std::string& feature) {
     if (o.name == feature) o.turn_off(caps);
 }
 
-bool has_extension(VkPhysicalDevice device, const char* name) {
-  const auto all = list<VkExtensionProperties>([&](uint32_t* count, VkExtensionProperties* data) {
-    vkEnumerateDeviceExtensionProperties(device, nullptr, count, data);
-  });
-  return std::any_of(all.begin(), all.end(),
-                     [&](auto& e) { return !std::strcmp(e.extensionName, name); });
-}
-
-Caps query_caps(VkPhysicalDevice device) {
+Caps query_caps(VkInstance instance, VkPhysicalDevice device) {
   Caps caps;
   caps.push_descriptors = has_extension(device, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
   caps.memory_budget = has_extension(device, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   caps.portability = has_extension(device, "VK_KHR_portability_subset");
   query_features(device, caps);
   query_properties(device, caps);
+  query_matrices(instance, device, caps);
   query_heap(device, caps);
   apply_quirks(caps);
   apply_environment(caps);

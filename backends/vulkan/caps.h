@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "rewind/backends/vulkan/cooperative.h"
 #include "rewind/backends/vulkan/vk.h"
 
 namespace rw::vulkan {
@@ -25,6 +26,8 @@ struct Caps {
   uint32_t subgroup_size = 1;
   uint32_t workgroup_size = 1;         // of kernels with `local: subgroup`
   bool subgroup_size_control = false;  // subgroup_size may be required of a pipeline
+
+  CooperativeMatrices matrices;  // of kernels that need feature::cooperative or cooperative_bf16
 
   bool packs_halves = true;  // packHalf2x16 rounds and overflows as float16_t does
 
@@ -45,12 +48,10 @@ struct Caps {
   uint64_t timestamp_mask = 0;  // bits that count on the opened device's queue
 };
 
-Caps query_caps(VkPhysicalDevice device);
+Caps query_caps(VkInstance instance, VkPhysicalDevice device);
 
 // The features in use that the device could do without, by name, least loss first.
 std::vector<std::string> optional_features(const Caps& caps);
 void refuse(Caps& caps, const std::string& feature);  // one of them
-
-bool has_extension(VkPhysicalDevice device, const char* name);
 
 }  // namespace rw::vulkan

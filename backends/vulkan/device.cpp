@@ -13,7 +13,7 @@ VkPhysicalDevice choose(const Instance& instance, const std::string& choice, Cap
   std::string seen;
   std::vector<VkPhysicalDevice> all = instance.devices();
   for (size_t i = 0; i < all.size(); ++i) {
-    caps = query_caps(all[i]);
+    caps = query_caps(instance.handle(), all[i]);
     if (device_matches(caps.name, caps.uuid, i, choice)) return all[i];
     seen += fmt::format("\n  vulkan:{} {} (uuid={})", i, caps.name, caps.uuid);
   }
@@ -70,9 +70,24 @@ void Device::create(bool tells_statistics) {
   if (caps_.push_descriptors) extensions.push_back(VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
   if (caps_.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (caps_.portability) extensions.push_back("VK_KHR_portability_subset");
-  if (caps_.subgroup_size_control) {
+  if (caps_.subgroup_size_control || has(feature::cooperative)) {
     extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
     f12.pNext = &control;
+  }
+  CooperativeFeatures cooperative;
+  if (has(feature::cooperative)) {
+    extensions.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
+    control.computeFullSubgroups = VK_TRUE;
+    f12.vulkanMemoryModel = VK_TRUE;
+    f12.vulkanMemoryModelDeviceScope = VK_TRUE;  // of atomics in other kernels, under that model
+    cooperative.matrix.cooperativeMatrix = VK_TRUE;
+    control.pNext = &cooperative.matrix;
+  }
+  if (has(feature::cooperative_bf16)) {
+    extensions.push_back(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
+    cooperative.bf16.shaderBFloat16Type = VK_TRUE;
+    cooperative.bf16.shaderBFloat16CooperativeMatrix = VK_TRUE;
+    cooperative.matrix.pNext = &cooperative.bf16;
   }
   VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, f.pNext};

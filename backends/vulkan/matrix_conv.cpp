@@ -44,6 +44,17 @@ Image in_words(Passes& passes, const Image& x, uint32_t word) {
   return y;
 }
 
+// Whether each group's channels come in words of `word` elements.
+bool in_words(const Image& x, uint32_t groups, uint32_t word) {
+  return x.channels / groups % word == 0 && x.channels % word == 0 && x.offset % word == 0;
+}
+
+// What divides by d: divide() of conv_pixel.glsl.
+void set_divisor(uint32_t by[2], uint32_t d) {
+  by[1] = static_cast<uint32_t>(std::bit_width(d - 1));
+  by[0] = static_cast<uint32_t>((((uint64_t{1} << by[1]) - d) << 32) / d + 1);
+}
+
 // Taps and runs over x. Taps that touch along w are one run.
 ConvTileParams tile_params(const Image& x, const Axes& axes, uint32_t groups) {
   const auto& [h, w] = axes;
@@ -68,6 +79,8 @@ ConvTileParams tile_params(const Image& x, const Axes& axes, uint32_t groups) {
   p.run = folded ? w.taps * run : run;
   p.groups = groups;
   p.x_group = run;
+  set_divisor(p.over_w, p.rows_w);
+  set_divisor(p.over_h, p.rows_h);
   return p;
 }
 
@@ -83,8 +96,10 @@ void add_implicit(Passes& passes, const Caps& caps, const Image& x, const Weight
   const auto& [h, w] = axes;
   if (h.rows == 0 || w.rows == 0) return;
   const uint32_t n = y.channels / groups;
-  const TileFamily family = tile_family(caps, n);
   ConvTileParams p = tile_params(x, axes, groups);
+  const uint64_t rows = uint64_t{p.images} * p.rows_h * p.rows_w;
+  const TileProblem problem{x.operand.dtype, rows, n, p.taps_h * p.taps_w * p.run, groups};
+  const TileFamily family = tile_family(caps, problem);
   const uint32_t tap_rows = multiple_of(family.step, p.run);
   p.n = n;
   p.w_row = multiple_of(family.tile_cols, n);
@@ -119,16 +134,19 @@ void add_implicit(Passes& passes, const Caps& caps, const Image& x, const Weight
                               .x_kh = weight.h,
                               .x_kw = weight.w},
                elements / 4);
-  const uint64_t rows = uint64_t{p.images} * p.rows_h * p.rows_w;
+  const uint32_t word = 16 / static_cast<uint32_t>(size_of(x.operand.dtype));
+  const bool words_out = n % 4 == 0 && p.offset[2] % 4 == 0 && y.channels % 4 == 0;
   passes.add(family.kernel("conv"), {x.operand, packed, y.operand}, Access::write, p,
-             divide_up(rows, family.tile_rows) * divide_up(n, family.tile_cols) * groups,
-             family.variant(std::min(4u, 1u << std::countr_zero(n | y.channels | p.offset[2]))),
+             problem.tiles(family),
+             family.lanes ? family.variant(
+                                std::min(4u, 1u << std::countr_zero(n | y.channels | p.offset[2])))
+                          : std::vector<uint32_t>{in_words(x, groups, word), words_out},
              flops);
 }
 
 // Elements of one pixel read as one word: what the CPU drivers' kernels need, 1 for the others.
-uint32_t pixel_word(const TileFamily& f) {
-  return f.lanes ? 4 : 1;
+uint32_t pixel_word(const Caps& caps) {
+  return takes_subgroup_tiles(caps) ? 4 : 1;
 }
 
 WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool gradient) {
@@ -146,9 +164,8 @@ WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool g
 
 void add_forward(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
                  Operand c) {
-  const TileFamily family = tile_family(caps, p.out_c / p.groups);
   const Image x =
-      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(family));
+      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(caps));
   const Image y{c, p.offset[2], p.batch, p.out_h, p.out_w, p.out_c};
   add_implicit(passes, caps, x, weight_view(p, b, p.offset[1], false), y, forward_axes(p), p.groups,
                conv_flops(p));
@@ -156,9 +173,8 @@ void add_forward(Passes& passes, const Caps& caps, const Conv2dParams& p, Operan
 
 void add_dgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
                Operand c) {
-  const TileFamily family = tile_family(caps, p.in_c / p.groups);
   const Image dy =
-      in_words(passes, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c}, pixel_word(family));
+      in_words(passes, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c}, pixel_word(caps));
   const Image dx{c, p.offset[2], p.batch, p.in_h, p.in_w, p.in_c};
   const WeightView w = weight_view(p, b, p.offset[1], true);
   const double flops = conv_flops(p) / (p.stride_h * p.stride_w);
@@ -169,16 +185,16 @@ void add_dgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand 
 void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
                Operand c) {
   const uint32_t channels = p.in_c / p.groups, n = p.out_c / p.groups;
-  const TileFamily family = tile_family(caps, n);
   const Image x =
-      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(family));
+      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(caps));
   const Image dy =
-      in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c}, pixel_word(family));
+      in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c}, pixel_word(caps));
   ConvTileParams t = tile_params(x, forward_axes(p), p.groups);
   const uint32_t rows = t.taps_h * t.taps_w * t.run;
-  const uint64_t tiles =
-      divide_up(rows, family.tile_rows) * divide_up(n, family.tile_cols) * p.groups;
-  const Split split = split_k(caps, tiles, p.batch * p.out_h * p.out_w, family.step);
+  const TileProblem problem{a.dtype, rows, n, p.batch * p.out_h * p.out_w, p.groups};
+  const TileFamily family = tile_family(caps, problem);
+  const uint64_t tiles = problem.tiles(family);
+  const Split split = split_k(caps, tiles, problem.k, family);
   t.offset[1] = dy.offset;
   t.w_row = dy.channels;
   t.w_group = n;
@@ -189,8 +205,13 @@ void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand 
   t.k_chunk = split.chunk;
   t.splits = split.parts;
   const Operand parts = passes.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
+  const uint32_t word = 16 / static_cast<uint32_t>(size_of(a.dtype));
   passes.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts}, Access::write, t,
-             tiles * split.parts, family.variant(n % 4 == 0 ? 4 : 1), conv_flops(p));
+             tiles * split.parts,
+             family.lanes
+                 ? family.variant(n % 4 == 0 ? 4 : 1)
+                 : std::vector<uint32_t>{in_words(x, p.groups, word), in_words(dy, p.groups, word)},
+             conv_flops(p));
   const uint32_t cols = p.kernel_h * p.kernel_w * channels;
   add_reduce(passes,
              MatrixReduceParams{.offset = {0, p.offset[2]},

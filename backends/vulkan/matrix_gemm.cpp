@@ -15,10 +15,6 @@ using kernels::MatrixReduceParams;
 
 namespace {
 
-std::string forced() {
-  return env_text("REWIND_MATMUL");
-}
-
 bool has_subgroup_family(const Caps& caps) {
   constexpr uint32_t needed = feature::shuffle | feature::texels;
   return (caps.features & needed) == needed && caps.subgroup_size >= 2 && caps.is_cpu;
@@ -34,14 +30,8 @@ struct Problem {
 
   uint32_t batches() const { return p.batch[0] * p.batch[1]; }
   double volume() const { return 2.0 * p.m * p.n * p.k * batches(); }
+  TileProblem tiles() const { return {t, p.m, p.n, p.k, batches()}; }
 };
-
-// Whether a matrix stored in rows `row` apart can be read in words of `word` elements.
-bool in_words(uint32_t word, uint32_t offset, uint32_t row, uint32_t rows,
-              const uint32_t batch[2]) {
-  return offset % word == 0 && (row % word == 0 || rows == 1) && batch[0] % word == 0 &&
-         batch[1] % word == 0;
-}
 
 bool fits_words(const Problem& q, const GemmParams& g, bool left, bool transposed) {
   if (left)
@@ -89,18 +79,19 @@ bool wants_panels(const Problem& q, uint32_t size, uint32_t panel, uint32_t read
          uint64_t{size} * q.p.k * size_of(q.t) >= least_bytes;
 }
 
-// Runs g, into c itself or, when it is split, by way of f32 parts. The last constant of `variant`,
-// which is added here, says whether c is added to.
+// Runs g, into c itself or, when it is split, by way of f32 parts. `variant`: all but the last of
+// gemm_subgroup's constants.
 void add_tiles(Passes& passes, const Caps& caps, const Problem& q, const TileFamily& family,
                GemmParams g, std::vector<uint32_t> variant, Operand a, Operand b, Operand c) {
-  const uint64_t tiles =
-      divide_up(g.m, family.tile_rows) * divide_up(g.n, family.tile_cols) * q.batches();
-  const Split split = split_k(caps, tiles, g.k, family.step);
+  const uint64_t tiles = q.tiles().tiles(family);
+  const Split split = split_k(caps, tiles, g.k, family);
   g.splits = split.parts;
   g.k_chunk = split.chunk;
   const std::string kernel = family.kernel("gemm");
-  const bool adds = split.parts == 1 && q.p.beta != 0;
-  variant.push_back(adds);
+  if (family.lanes)
+    variant.push_back(split.parts == 1 && q.p.beta != 0);  // ADDS
+  else
+    variant = tiled_variant(q.p, q.t, split.parts > 1);
   if (split.parts == 1) {
     passes.add(kernel, {a, b, c}, Access::read_write, g, tiles, std::move(variant), q.volume());
     return;
@@ -129,6 +120,7 @@ void add_tiles(Passes& passes, const Caps& caps, const Problem& q, const TileFam
   g.c_batch[0] = matrix * q.p.batch[1];
   g.c_split = q.batches() * matrix;
   g.alpha = 1;
+  g.beta = 0;
   passes.add(kernel, {a, b, parts}, Access::read_write, g, tiles * split.parts, std::move(variant),
              q.volume());
   add_reduce(passes, r, parts, c);
@@ -165,10 +157,6 @@ TileFamily subgroup_family(const Caps& caps, uint32_t n) {
   uint32_t lanes = std::min(caps.subgroup_size, 8u);  // divides ROWS
   while (lanes > 2 && n <= lanes / 2 * width) lanes /= 2;
   return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width, 4 * lanes, lanes};
-}
-
-TileFamily tiled_family(uint32_t tile) {
-  return {tile == 128 ? "tiled.TILE128" : "tiled.TILE64", tile, tile, 16};
 }
 
 // Seconds of tiles on a device of `rate` FLOP/s with edges computed in full.
@@ -214,10 +202,9 @@ void add_subgroup(Passes& passes, const Caps& caps, const Problem& q, Operand a,
             {family.lanes, stores_at_once(q.p), a_transposed, b_transposed}, a, b, c);
 }
 
-template <uint32_t tile>
 void add_tiled(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b,
                Operand c) {
-  add_tiles(passes, caps, q, tiled_family(tile), gemm_params(q), {}, a, b, c);
+  add_tiles(passes, caps, q, tiled_family(caps, q.tiles()), gemm_params(q), {}, a, b, c);
 }
 
 // Rows, or terms of a sum, that the thin kernels take at most.
@@ -293,29 +280,22 @@ constexpr Variant variants[] = {
        return tile_cost(q, subgroup_family(caps, q.p.n), 25e9) + store_cost(q, caps);
      },
      add_subgroup},
-    {"tiled", [](const Problem&, const Caps& caps) { return caps.max_threads >= 256; },
+    {"tiled", [](const Problem&, const Caps& caps) { return fits_tiled(caps); },
      [](const Problem& q, const Caps& caps) {
-       return tile_cost(q, tiled_family(64), caps.is_cpu ? 3e9 : 3e12) + store_cost(q, caps);
+       return tiled_cost(caps, q.tiles()) + store_cost(q, caps);
      },
-     add_tiled<64>},
-    {"tiled128",
-     [](const Problem&, const Caps& caps) {
-       constexpr uint32_t shared = 2 * 16 * (128 + 4) * sizeof(float);  // of tile_shared.glsl
-       return !caps.is_cpu && caps.max_threads >= 256 && caps.shared_bytes >= shared;
-     },
-     [](const Problem& q, const Caps&) {
-       // Too few workgroups leave a GPU idle.
-       const uint64_t tiles = divide_up(q.p.m, 128) * divide_up(q.p.n, 128) * q.batches();
-       return tile_cost(q, tiled_family(128), tiles >= 64 ? 5e12 : 1e12);
-     },
-     add_tiled<128>},
+     add_tiled},
 };
 
 const Variant& choose(const Problem& q, const Caps& caps) {
   const Variant* best = nullptr;
+  const std::string forced = forced_variant();
+  const std::string name = forced.starts_with("cooperative")
+                               ? "tiled"
+                               : forced.substr(0, forced.find_first_of("0123456789"));  // tiled64
   for (const Variant& v : variants) {
     if (!v.admits(q, caps)) continue;
-    if (v.name == forced()) return v;
+    if (v.name == name) return v;
     if (!best || v.cost(q, caps) < best->cost(q, caps)) best = &v;
   }
   check<Unsupported>(best != nullptr, "matmul",
@@ -327,9 +307,23 @@ const Variant& choose(const Problem& q, const Caps& caps) {
 
 }  // namespace
 
-TileFamily tile_family(const Caps& caps, uint32_t n) {
-  return has_subgroup_family(caps) && !forced().starts_with("tiled") ? subgroup_family(caps, n)
-                                                                     : tiled_family(64);
+std::string forced_variant() {
+  return env_text("REWIND_MATMUL");
+}
+
+bool in_words(uint32_t word, uint32_t offset, uint32_t step, uint32_t lines,
+              const uint32_t batch[2]) {
+  return offset % word == 0 && (step % word == 0 || lines == 1) && batch[0] % word == 0 &&
+         batch[1] % word == 0;
+}
+
+bool takes_subgroup_tiles(const Caps& caps) {
+  return has_subgroup_family(caps) && !forced_variant().starts_with("tiled");
+}
+
+TileFamily tile_family(const Caps& caps, const TileProblem& problem) {
+  return takes_subgroup_tiles(caps) ? subgroup_family(caps, problem.cols)
+                                    : tiled_family(caps, problem);
 }
 
 bool may_run(std::string_view module, const Caps& caps) {
@@ -337,22 +331,12 @@ bool may_run(std::string_view module, const Caps& caps) {
                               module.starts_with("conv_depthwise");
   const bool is_thin = module == "gemm_dot" || module == "gemm_columns" || module == "gemm_outer";
   if (is_thin) return has_thin_kernels(caps);
-  const std::string_view name = of_cpu_drivers                       ? "subgroup"
-                                : module.ends_with("_tiled.TILE64")  ? "tiled"
-                                : module.ends_with("_tiled.TILE128") ? "tiled128"
-                                                                     : "naive";
+  if (module.find("_cooperative.") != module.npos) return may_run_cooperative(module, caps);
+  if (module.find("_tiled.") != module.npos) return may_run_tiled(module, caps);
+  const std::string_view name = of_cpu_drivers ? "subgroup" : "naive";
   return std::any_of(std::begin(variants), std::end(variants), [&](const Variant& v) {
     return v.name == name && v.admits({.p = {}, .t = DType::f32, .u = DType::f32}, caps);
   });
-}
-
-Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, uint32_t step) {
-  const uint64_t wanted = divide_up(caps.is_cpu ? 16 : 256, std::max<uint64_t>(1, tiles));
-  const uint64_t most = std::max<uint64_t>(1, k / 512);  // a part is worth its reduction
-  const uint64_t parts = std::max(std::min(wanted, most), divide_up(k, kMaxLoop));
-  const uint64_t chunk = std::max<uint64_t>(step, multiple_of(step, divide_up(k, parts)));
-  return {static_cast<uint32_t>(std::max<uint64_t>(1, divide_up(k, chunk))),
-          static_cast<uint32_t>(chunk)};
 }
 
 void add_matmul(Passes& passes, const Caps& caps, const MatmulParams& p, Operand a, Operand b,

@@ -83,10 +83,11 @@ inline constexpr uint32_t kMaxLoop = 32768;
 
 // The kernels that make tiles of a matrix product: their names and measures.
 struct TileFamily {
-  std::string suffix;             // "subgroup", "tiled.TILE64"
+  std::string suffix;             // "subgroup", "tiled.TILE64": of the module's name
   uint32_t tile_rows, tile_cols;  // of one workgroup
   uint32_t step;                  // values of k per round
   uint32_t lanes = 0;             // across columns; 0: not a variant of this family
+  bool cooperative = false;       // matrix_cooperative.cpp
 
   std::string kernel(std::string_view base) const { return std::string(base) + "_" + suffix; }
   // `stores`: elements of a result that may be stored at a time, 1, 2 or 4.
@@ -95,16 +96,50 @@ struct TileFamily {
   }
 };
 
-// The best family for n columns: the CPU drivers' one where they have what it needs.
-// Environment: REWIND_MATMUL = subgroup | tiled.
-TileFamily tile_family(const Caps& caps, uint32_t n);
+// A product, or the sums of a convolution, as a family of tiles sees it.
+struct TileProblem {
+  DType dtype;  // of the factors
+  uint64_t rows;
+  uint32_t cols, k, products = 1;
+
+  uint64_t tiles(const TileFamily& f) const {
+    return divide_up(rows, f.tile_rows) * divide_up(cols, f.tile_cols) * products;
+  }
+};
+
+// The best family: the CPU drivers' one where they have what it needs, else the GPUs' tiles of the
+// best size that fits the device. Environment: REWIND_MATMUL = subgroup | tiled | tiled32 | tiled64
+// | tiled128 | cooperative | cooperative64 | cooperative128.
+bool takes_subgroup_tiles(const Caps& caps);  // the CPU drivers' family
+TileFamily tile_family(const Caps& caps, const TileProblem& problem);
+
+// ---- the GPUs' tiles: matrix_tiled.cpp ----
+bool fits_tiled(const Caps& caps);  // any size of them
+TileFamily tiled_family(const Caps& caps, const TileProblem& problem);
+double tiled_cost(const Caps& caps, const TileProblem& problem);  // seconds, roughly
+// The constants of gemm_tiled; `is_split`: c is in parts of its own.
+std::vector<uint32_t> tiled_variant(const kernels::MatmulParams& p, DType t, bool is_split);
+bool may_run_tiled(std::string_view module, const Caps& caps);  // one of *_tiled.TILE*
+
+// ---- the same with cooperative matrices, for factors of 16 bits: matrix_cooperative.cpp ----
+bool fits_cooperative(const Caps& caps, DType t, uint32_t tile);
+TileFamily cooperative_family(const Caps& caps, DType t, uint32_t tile);
+bool may_run_cooperative(std::string_view module, const Caps& caps);
+// Whether a module that takes 16-bit floats takes such of bf16 (`brain`) or f16: most take both.
+bool is_for_halves(std::string_view module, bool brain);
 
 // Parts that a sum over k should have so that `tiles` workgroups become enough of them; a part has
-// a multiple of `step` and at most kMaxLoop values.
+// a multiple of the family's step and at most kMaxLoop values.
 struct Split {
   uint32_t parts, chunk;
 };
-Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, uint32_t step);
+Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, const TileFamily& family);
+
+// Whether a matrix stored in lines `step` apart can be read in words of `word` elements.
+bool in_words(uint32_t word, uint32_t offset, uint32_t step, uint32_t lines,
+              const uint32_t batch[2]);
+// REWIND_MATMUL, or empty.
+std::string forced_variant();
 
 // Whether a product or a convolution may run this module here. True for modules of other kernels.
 bool may_run(std::string_view module, const Caps& caps);

@@ -97,9 +97,14 @@ VkShaderModule Pipelines::module(const Shader& shader) {
 
 VkPipeline Pipelines::create(const Key& key) {
   const Caps& caps = device_.caps();
-  check<Unsupported>(key.shader->local[0] || caps.workgroup_size <= most_row_threads,
-                     key.shader->kernel, "workgroups must have at most {} threads, got {}",
-                     most_row_threads, caps.workgroup_size);
+  const bool has_matrices = key.shader->features & feature::cooperative;
+  const uint32_t subgroup_size = has_matrices ? caps.matrices.subgroup : caps.subgroup_size;
+  const uint32_t workgroup_size =
+      has_matrices ? key.shader->local[1] * subgroup_size : caps.workgroup_size;
+  check<Unsupported>(
+      key.shader->local[0] || has_matrices || caps.workgroup_size <= most_row_threads,
+      key.shader->kernel, "workgroups must have at most {} threads, got {}", most_row_threads,
+      caps.workgroup_size);
   std::array<uint32_t, kMaxVariant + 4> data{};
   std::array<VkSpecializationMapEntry, kMaxVariant + 4> entries;
   uint32_t count = 0;
@@ -111,21 +116,22 @@ VkPipeline Pipelines::create(const Key& key) {
   const std::vector<uint32_t> values =
       specialization(*key.shader, caps, {key.values.data(), key.count});
   for (uint32_t i = 0; i < values.size(); ++i) add(i, values[i]);
-  add(kWorkgroupSizeId, caps.workgroup_size);
-  add(kSubgroupSizeId, caps.subgroup_size);
+  add(kWorkgroupSizeId, workgroup_size);
+  add(kSubgroupSizeId, subgroup_size);
   add(kPacksHalvesId, caps.packs_halves);
   add(kBrainId, key.brain);
   const VkSpecializationInfo constants{count, entries.data(), count * 4, data.data()};
 
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
-  subgroup.requiredSubgroupSize = caps.subgroup_size;
+  subgroup.requiredSubgroupSize = subgroup_size;
   VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
   info.flags = flags_;
   if (key.in_parts) info.flags |= VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   if (caps.subgroup_size_control && (key.shader->features & kSubgroupFeatures))
     info.stage.pNext = &subgroup;
+  if (has_matrices) info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module(*key.shader);
   info.stage.pName = "main";

@@ -38,6 +38,9 @@ void each_member(C& caps, F&& member) {
   member("subgroup_size", caps.subgroup_size, Range{1, 1024, true});
   member("workgroup_size", caps.workgroup_size, Range{1, 1 << 16});
   member("subgroup_size_control", caps.subgroup_size_control);
+  member("fragment", caps.matrices.fragment, Range{0, 16});
+  member("fragment_bf16", caps.matrices.fragment_bf16, Range{0, 16});
+  member("matrix_subgroup", caps.matrices.subgroup, Range{0, 32});
   member("shared_bytes", caps.shared_bytes, Range{1, kAny});
   member("max_push_bytes", caps.max_push_bytes, Range{128, kAny});
   member("max_threads", caps.max_threads, Range{128, kAny});

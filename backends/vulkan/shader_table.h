@@ -14,9 +14,10 @@ namespace rw::vulkan {
 namespace feature {
 inline constexpr uint32_t subgroup = 1, vote = 2, arithmetic = 4, ballot = 8, shuffle = 16;
 inline constexpr uint32_t int64 = 32, float16 = 64, storage16 = 128, address = 256;
+inline constexpr uint32_t cooperative = 512, cooperative_bf16 = 1024;
 // Bindings that are read are bound as texel buffers, too: CPU drivers gather those, others lane by
 // lane.
-inline constexpr uint32_t texels = 512;
+inline constexpr uint32_t texels = 2048;
 }  // namespace feature
 
 struct ShaderBinding {
@@ -42,9 +43,11 @@ struct Shader {
   bool address;    // bindings by buffer address instead of descriptors
   bool stands_in;  // for another module of the kernel, where the device lacks what that one needs
   Grid grid;
-  uint32_t features;              // feature:: bits
-  uint32_t push_bytes;            // size of the params struct
-  std::array<uint32_t, 3> local;  // workgroup size; local[0] == 0: specialization constant 100
+  uint32_t features;    // feature:: bits
+  uint32_t push_bytes;  // size of the params struct
+  // Workgroup size; local[0] == 0: specialization constant 100, which is local[1] subgroups where
+  // that is not 1.
+  std::array<uint32_t, 3> local;
   std::span<const ShaderConstant> constants;
   std::span<const uint32_t> words;
 };

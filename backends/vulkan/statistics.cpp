@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "rewind/backends/vulkan/kernels.h"
+#include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/backends/vulkan/pipelines.h"
 #include "rewind/backends/vulkan/profile.h"
 #include "rewind/backends/vulkan/specializations.h"
@@ -179,6 +180,7 @@ std::vector<PipelineStatistics> pipeline_statistics(const std::string& choice,
       if (only_halves && !stores_halves(*shader)) continue;
       for (const bool brain : {false, true}) {
         if (brain && (only_halves || !has_halves(*shader))) continue;  // bf16 is always packed
+        if (!is_for_halves(shader->kernel, brain)) continue;
         for (const std::vector<uint32_t>& values : specializations(*shader, device.caps())) {
           PipelineStatistics s = entry(*shader, device.caps(), brain);
           s.constants = describe(*shader, values);

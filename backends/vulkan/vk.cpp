@@ -1,6 +1,8 @@
 #include "rewind/backends/vulkan/vk.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 namespace rw::vulkan {
 
@@ -29,6 +31,14 @@ std::string result_name(VkResult result) {
     default:
       return fmt::format("VkResult {}", static_cast<int>(result));
   }
+}
+
+bool has_extension(VkPhysicalDevice device, const char* name) {
+  const auto all = list<VkExtensionProperties>([&](uint32_t* count, VkExtensionProperties* data) {
+    vkEnumerateDeviceExtensionProperties(device, nullptr, count, data);
+  });
+  return std::any_of(all.begin(), all.end(),
+                     [&](auto& e) { return !std::strcmp(e.extensionName, name); });
 }
 
 uint64_t env_number(const char* name, uint64_t otherwise) {

@@ -36,6 +36,8 @@ std::vector<T> list(F&& ask, const T& blank = {}) {
   return all;
 }
 
+bool has_extension(VkPhysicalDevice device, const char* name);
+
 constexpr uint64_t round_up(uint64_t x, uint64_t to) {
   return (x + to - 1) / to * to;
 }

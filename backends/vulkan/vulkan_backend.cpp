@@ -181,7 +181,7 @@ std::vector<DeviceListing> list_devices() {
   const Instance instance;
   std::vector<DeviceListing> all;
   for (VkPhysicalDevice device : instance.devices()) {
-    const Caps caps = query_caps(device);
+    const Caps caps = query_caps(instance.handle(), device);
     all.push_back({to_info(caps), caps.type, caps.pci_address, query_heaps(device, caps)});
   }
   return all;

@@ -76,7 +76,8 @@ struct MatrixReduceParams {
 // j) of y begins at image * y_image + i * y_h + j * y_w; n columns. Groups: z-th group's parts
 // begin z * x_group, z * w_group, z * y_group further. conv_wgrad_subgroup: y = x^T @ w for w
 // [rows, n], w_row elements apart: y [taps * run, y_w], part s of k_chunk rows at s * y_image,
-// zeros where there is no pixel. Variant of both {lanes, pairs}.
+// zeros where there is no pixel. Variant of both {lanes, pairs}. conv_tiled, conv_wgrad_tiled: the
+// same.
 struct ConvTileParams {
   uint offset[3];  // x, w, y
   uint images, rows_h, rows_w;
@@ -89,6 +90,7 @@ struct ConvTileParams {
   uint y_image, y_h, y_w;
   uint groups, x_group, w_group, y_group;
   uint k_chunk, splits;
+  uint over_w[2], over_h[2];  // that divide by rows_w and rows_h: conv_pixel.glsl
 };
 
 // conv_pack: w of conv2d as the right matrix of conv_subgroup: y [groups, taps_h, taps_w, tap_rows,

@@ -1,0 +1,41 @@
+// Cooperative matrices: what a device offers of them, and what of that kernels use.
+#pragma once
+
+#include <span>
+
+#include "rewind/backends/vulkan/vk.h"
+#include "rewind/backends/vulkan/vk_compat.h"
+
+namespace rw::vulkan {
+
+// Subgroups in a workgroup of the kernels, as their `local` says.
+inline constexpr uint32_t matrix_subgroups = 8;
+
+// All zero: none.
+struct CooperativeMatrices {
+  uint32_t fragment = 0;       // f16 x f16 -> f32: matrices of fragment x fragment
+  uint32_t fragment_bf16 = 0;  // bf16 x bf16 -> f32
+  uint32_t subgroup = 0;       // that hold one of them
+};
+
+// The side of the cubes, as FRAGMENT of the matrix kernels says them, in which a subgroup
+// multiplies factors of that type with sums of f32; 0: none of `offered`.
+uint32_t fragment(std::span<const VkCooperativeMatrixPropertiesKHR> offered,
+                  VkComponentTypeKHR factor);
+
+// The size of the subgroups that kernels with cooperative matrices are compiled for, as a driver
+// need not find out by itself: 32 on AMD, where both sizes do; Intel's matrix units are as wide as
+// its smallest subgroup; others have one size. 0: none that the kernels are made for.
+uint32_t matrix_subgroup(VkDriverId driver, uint32_t reported, uint32_t least, uint32_t most);
+
+CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice device);
+
+// The features to enable, a chain that ends in `next`.
+struct CooperativeFeatures {
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
+  VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR};
+};
+
+}  // namespace rw::vulkan

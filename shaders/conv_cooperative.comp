@@ -1,0 +1,11 @@
+//! buffers: x:T:read w:T:read y:U:write
+//! types: T,U = f16,f16 f16,f32
+//! params: ConvTileParams
+//! cpu: none
+//! local: 8 subgroups
+//! grid: groups
+//! requires: subgroup cooperative
+//! define: FACTORS=f16,bf16 FRAGMENT,TILE=8,64;16,64;16,128
+// Convolution (forward, and the input's gradient) of 16-bit factors on GPUs with cooperative matrices:
+// conv_tiled.
+#include "conv_tiled.comp"

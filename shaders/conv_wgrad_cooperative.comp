@@ -1,0 +1,10 @@
+//! buffers: x:T:read w:T:read y:f32:write
+//! types: T = f16
+//! params: ConvTileParams
+//! cpu: none
+//! local: 8 subgroups
+//! grid: groups
+//! requires: subgroup cooperative
+//! define: FACTORS=f16,bf16 FRAGMENT,TILE=8,64;16,64;16,128
+// The weight's gradient, transposed, of 16-bit factors on GPUs with cooperative matrices: conv_wgrad_tiled.
+#include "conv_wgrad_tiled.comp"

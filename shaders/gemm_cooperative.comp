@@ -1,0 +1,10 @@
+//! buffers: a:T:read b:T:read c:U:read_write
+//! types: T,U = f16,f16 f16,f32
+//! params: GemmParams
+//! cpu: none
+//! local: 8 subgroups
+//! grid: groups
+//! requires: subgroup cooperative
+//! define: FACTORS=f16,bf16 FRAGMENT,TILE=8,64;16,64;16,128
+// c = alpha a b (+ beta c) of 16-bit factors on GPUs with cooperative matrices: gemm_tiled.
+#include "gemm_tiled.comp"

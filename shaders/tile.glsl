@@ -1,0 +1,115 @@
+// A TILE x TILE tile of a matrix product on a GPU, by THREADS threads: the loop of gemm_tiled, conv_tiled
+// and conv_wgrad_tiled. TILE_K values of k at a time make two panels, the left [TILE rows, TILE_K] and the
+// right [TILE_K, TILE columns], which lie in shared memory; the next ones wait in registers while they are
+// multiplied. Elements come in words of 16 bytes: WORD neighbours in k, or in the line (row or column).
+//
+// A kernel says where its panels lie and what becomes of the tile:
+//   LEFT_ALONG_K, RIGHT_ALONG_K   whether a word's elements are neighbours in k
+//   void at_panel(uint k)         called first for the panels that begin at k, which come in order
+//   LEFT_WHOLE, RIGHT_WHOLE       whether whole words are loaded, or their elements one by one
+//   void left_word(uint w, uint line, uint k, out Word word)   loads word w of this thread, which begins
+//   void right_word(...)          there in the panel; from any place when it is outside the matrix
+//   void store_part(uint row, uint column, vec4 v)   four columns of a row of the tile: the epilogue
+// and then calls make_tile(begin, end).
+//
+// The ways to multiply, plain arithmetic (tile_shared.glsl) and cooperative matrices (tile_cooperative.glsl), have
+//   void clear_tile(), put_left(uint w, uvec4 word), put_right(...), multiply_panels(), store_tile()
+#ifdef FRAGMENT
+#define THREADS (8 * SUBGROUP_SIZE)
+#define TILE_K 32
+#else
+#define THREADS (2 * TILE)
+#define TILE_K 16
+#endif
+#if T_F16
+#define WORD 8
+#else
+#define WORD 4
+#endif
+#define WORDS (TILE * TILE_K / WORD / THREADS)  // of a panel, per thread
+
+#define thread gl_LocalInvocationID.x
+
+// WORD elements of a panel on their way from memory: nothing that waits for them may be done with them
+// before arrived().
+struct Word {
+  uvec4 whole;
+  uint element[WORD];  // where they are loaded one by one, as bits_NAME gives them
+  bool is_inside;      // a whole word; zeros count in its place where it is not
+  uint inside;         // one bit for each element
+};
+
+void at_panel(uint k);
+void left_word(uint w, uint line, uint k, out Word word);
+void right_word(uint w, uint line, uint k, out Word word);
+void store_part(uint row, uint column, vec4 v);
+
+// The line and the k, in its panel, at which word w of this thread begins. Neighbours in a subgroup have
+// neighbours in memory.
+uvec2 word_place(uint w, bool along_k) {
+  const uint i = w * THREADS + thread;
+  return along_k ? uvec2(i / (TILE_K / WORD), i % (TILE_K / WORD) * WORD)
+                 : uvec2(i % (TILE / WORD) * WORD, i / (TILE / WORD));
+}
+
+#if T_F16
+#define word_of(array, e) array[(e) >> 3]  // the word that has element e of a buffer
+uvec4 pack_word(uint e[WORD]) {
+  return uvec4(e[0], e[2], e[4], e[6]) | uvec4(e[1], e[3], e[5], e[7]) << 16;
+}
+void unpack_word(uvec4 word, out float v[WORD]) {
+  [[unroll]] for (uint i = 0; i < 4; ++i) {
+    const vec2 pair = unpack_pair(word[i]);
+    v[2 * i] = pair.x;
+    v[2 * i + 1] = pair.y;
+  }
+}
+#else
+#define word_of(array, e) array[(e) >> 2]
+uvec4 pack_word(uint e[WORD]) { return uvec4(e[0], e[1], e[2], e[3]); }
+void unpack_word(uvec4 word, out float v[WORD]) {
+  [[unroll]] for (uint i = 0; i < WORD; ++i) v[i] = uintBitsToFloat(word[i]);
+}
+#endif
+
+uvec4 arrived(Word word, bool is_whole) {
+  if (is_whole) return word.is_inside ? word.whole : uvec4(0);
+  [[unroll]] for (uint i = 0; i < WORD; ++i)
+    word.element[i] = (word.inside & 1u << i) != 0 ? word.element[i] : 0;
+  return pack_word(word.element);
+}
+
+#ifdef FRAGMENT
+#include "tile_cooperative.glsl"
+#else
+#include "tile_shared.glsl"
+#endif
+
+Word left_next[WORDS], right_next[WORDS];
+
+void fetch_panels(uint k) {
+  at_panel(k);
+  [[unroll]] for (uint w = 0; w < WORDS; ++w) {
+    const uvec2 at = word_place(w, LEFT_ALONG_K);
+    left_word(w, at.x, at.y, left_next[w]);
+  }
+  [[unroll]] for (uint w = 0; w < WORDS; ++w) {
+    const uvec2 at = word_place(w, RIGHT_ALONG_K);
+    right_word(w, at.x, at.y, right_next[w]);
+  }
+}
+
+// The sums over k of `begin` to `end`, stored. All threads must call it.
+void make_tile(uint begin, uint end) {
+  clear_tile();
+  if (begin < end) fetch_panels(begin);
+  for (uint k = begin; k < end; k += TILE_K) {
+    [[unroll]] for (uint w = 0; w < WORDS; ++w) put_left(w, arrived(left_next[w], LEFT_WHOLE));
+    [[unroll]] for (uint w = 0; w < WORDS; ++w) put_right(w, arrived(right_next[w], RIGHT_WHOLE));
+    barrier();
+    if (k + TILE_K < end) fetch_panels(k + TILE_K);
+    multiply_panels();
+    barrier();
+  }
+  store_tile();
+}

@@ -1,0 +1,75 @@
+// The panels of tile.glsl in shared memory as they come, multiplied by cooperative matrices of FRAGMENT x
+// FRAGMENT elements. 2 x 4 subgroups make TILE / 2 x TILE / 4 elements each.
+#include "cooperative.glsl"
+
+#define ROWS (TILE / 2)  // of a subgroup
+#define COLUMNS (TILE / 4)
+#define DOWN (ROWS / FRAGMENT)  // matrices of a subgroup
+#define ACROSS (COLUMNS / FRAGMENT)
+// Words from line to line of a panel; one more than needed spreads the lines over the banks.
+#define STRIDE_K (TILE_K / 8 + 1)
+#define STRIDE_LINE (TILE / 8 + 1)
+#define PANEL (TILE * STRIDE_K)  // words, of the larger layout
+// Sums on their way out: a row of a subgroup's matrices. The panels have room for 8 of these.
+#define STRIDE_SUMS (COLUMNS / 4 + 1)
+#define SUMS (FRAGMENT * STRIDE_SUMS)
+
+shared uvec4 panels[2 * PANEL];  // [side][line][k] or [side][k][line]
+
+SumMatrix sums[DOWN * ACROSS];
+
+uint first_row() { return gl_SubgroupID / 4 * ROWS; }
+uint first_column() { return gl_SubgroupID % 4 * COLUMNS; }
+
+void clear_tile() {
+  [[unroll]] for (uint i = 0; i < DOWN * ACROSS; ++i) sums[i] = SumMatrix(0.0);
+}
+
+uint word_index(uint w, bool along_k) {
+  const uvec2 at = word_place(w, along_k);
+  return along_k ? at.x * STRIDE_K + at.y / 8 : at.y * STRIDE_LINE + at.x / 8;
+}
+void put_left(uint w, uvec4 word) { panels[word_index(w, LEFT_ALONG_K)] = word; }
+void put_right(uint w, uvec4 word) { panels[PANEL + word_index(w, RIGHT_ALONG_K)] = word; }
+
+void load_left(out LeftMatrix m, uint row, uint k) {
+  if (LEFT_ALONG_K)
+    load_rows(m, panels, row * STRIDE_K + k / 8, STRIDE_K);
+  else
+    load_columns(m, panels, k * STRIDE_LINE + row / 8, STRIDE_LINE);
+}
+void load_right(out RightMatrix m, uint k, uint column) {
+  if (RIGHT_ALONG_K)
+    load_columns(m, panels, PANEL + column * STRIDE_K + k / 8, STRIDE_K);
+  else
+    load_rows(m, panels, PANEL + k * STRIDE_LINE + column / 8, STRIDE_LINE);
+}
+
+void multiply_panels() {
+  for (uint k = 0; k < TILE_K; k += FRAGMENT) {
+    LeftMatrix a[DOWN];
+    [[unroll]] for (uint i = 0; i < DOWN; ++i) load_left(a[i], first_row() + i * FRAGMENT, k);
+    [[unroll]] for (uint j = 0; j < ACROSS; ++j) {
+      RightMatrix b;
+      load_right(b, k, first_column() + j * FRAGMENT);
+      [[unroll]] for (uint i = 0; i < DOWN; ++i) sums[i * ACROSS + j] = multiply_add(a[i], b, sums[i * ACROSS + j]);
+    }
+  }
+}
+
+// By way of shared memory, which alone knows where the elements of a matrix are; so neighbours in a
+// subgroup store neighbours in memory.
+void store_tile() {
+  const uint mine = gl_SubgroupID * SUMS;
+  [[unroll]] for (uint i = 0; i < DOWN; ++i) {
+    [[unroll]] for (uint j = 0; j < ACROSS; ++j)
+      store_rows(sums[i * ACROSS + j], panels, mine + j * (FRAGMENT / 4), STRIDE_SUMS);
+    barrier();
+    for (uint e = gl_SubgroupInvocationID; e < FRAGMENT * COLUMNS / 4; e += SUBGROUP_SIZE) {
+      const uint row = e / (COLUMNS / 4), word = e % (COLUMNS / 4);
+      const vec4 v = uintBitsToFloat(panels[mine + row * STRIDE_SUMS + word]);
+      store_part(first_row() + i * FRAGMENT + row, first_column() + word * 4, v);
+    }
+    barrier();
+  }
+}
