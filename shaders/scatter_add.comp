@@ -2,104 +2,117 @@
 //! types: T,U = f32,f32 f16,f32 i32,i32
 //! params: ScatterAddParams
 //! local: 64
-// A thread sums 8 columns of a chunk of places.
-#include "some.glsl"
-layout(constant_id = 0) const bool IN_ORDER = false;
+// A thread sums 8 columns of a chunk of places: in whole words, or else column by column.
 #define AT_ONCE 4  // rows that are loaded before they are added
 
 struct Sum {
   U_vec4 lo, hi;
 };
+const Sum zero = Sum(U_vec4(0), U_vec4(0));
 
 uint row_of(uint key) { return key ^ p.flip; }
+bool is_inside(uint key) { return row_of(key) < p.rows; }
 
-Sum load_row(uint row, uint column, uint count, bool whole) {
-  Sum x = Sum(U_vec4(0), U_vec4(0));
-  uint at = row * p.width + column;
-  if (whole) {
-    load8_x(at, x.lo, x.hi);
-  } else {
-    LOAD_SOME(load_x, at, count, x.lo, x.hi)
-  }
-  return x;
+// The row of x at a place. What adds nothing is read from row 0, which all threads share.
+uint x_row(uint place, uint key) {
+  return is_inside(key) ? p.in_order == 1 ? place : uint(load_order(place)) : 0;
 }
 
-// What is left of `key` at a place of the next level.
-void put_open(uint place, uint key, uint column, uint count, bool whole, Sum sum) {
-  uint at = place * p.width + column;
-  if (row_of(key) >= p.rows) return;
-  if (whole) {
+// The places of a chunk, and whether its first run began in an earlier one, its last one goes on.
+struct Chunk {
+  uint number, begin, end;
+  uint first_key, last_key;
+  bool began, goes_on;
+};
+
+Chunk find_chunk(uint number) {
+  uint begin = number * SCATTER_CHUNK, end = min(begin + SCATTER_CHUNK, p.n);
+  uint first = uint(load_key(begin)), last = uint(load_key(end - 1));
+  return Chunk(number, begin, end, first, last, begin > 0 && uint(load_key(begin - 1)) == first,
+               end < p.n && uint(load_key(end)) == last);
+}
+
+// Where a run's sum goes: the element of y or `open`, for this column; opened: the latter.
+uint target(Chunk c, uint key, bool is_first, bool is_last, uint column, out bool opened) {
+  bool head = is_first && c.began, tail = is_last && c.goes_on;
+  opened = head || tail;
+  return (opened ? 2 * c.number + (head ? 0 : 1) : row_of(key)) * p.width + column;
+}
+
+void put8(uint at, bool opened, Sum sum) {
+  if (opened) {
     store8_open(at, sum.lo, sum.hi);
   } else {
-    STORE_SOME(store_open, at, count, sum.lo, sum.hi)
+    U_vec4 lo, hi;
+    load8_y(at, lo, hi);
+    store8_y(at, lo + sum.lo, hi + sum.hi);
   }
 }
 
-void add_to_y(uint row, uint column, uint count, bool whole, Sum sum) {
-  uint at = row * p.width + column;
-  if (row >= p.rows) return;
-  Sum y;
-  if (whole) {
-    load8_y(at, y.lo, y.hi);
-    store8_y(at, y.lo + sum.lo, y.hi + sum.hi);
-  } else {
-    LOAD_SOME(load_y, at, count, y.lo, y.hi)
-    y.lo += sum.lo;
-    y.hi += sum.hi;
-    STORE_SOME(store_y, at, count, y.lo, y.hi)
-  }
-}
-
-void main() {
-  uint lanes = (p.width + 7) / 8, chunk = thread_id() / lanes;
-  uint begin = chunk * SCATTER_CHUNK, end = min(begin + SCATTER_CHUNK, p.n);
-  if (begin >= p.n) return;
-  uint column = thread_id() % lanes * 8, count = min(p.width - column, 8);
-  bool whole = (p.width | p.offset[0] | p.offset[3] | p.offset[4]) % 8 == 0;
-
-  uint current = uint(load_key(begin)), last = uint(load_key(end - 1));
-  uint first = current;
-  bool began = begin > 0 && uint(load_key(begin - 1)) == first;  // in an earlier chunk
-  bool goes_on = end < p.n && uint(load_key(end)) == last;
-  bool is_first = true;
-  Sum sum = Sum(U_vec4(0), U_vec4(0));
-  for (uint i = begin; i < end; i += AT_ONCE) {
+void sum8(Chunk c, uint column) {
+  uint current = c.first_key;
+  bool is_first = true, opened;
+  Sum sum = zero;
+  for (uint i = c.begin; i < c.end; i += AT_ONCE) {
     uint key[AT_ONCE];
     Sum x[AT_ONCE];
     [[unroll]] for (uint u = 0; u < AT_ONCE; ++u) {
-      uint place = min(i + u, end - 1);
+      uint place = min(i + u, c.end - 1);
       key[u] = uint(load_key(place));
-      // What adds nothing is read from row 0, which all threads share.
-      uint row = row_of(key[u]) >= p.rows ? 0 : IN_ORDER ? place : uint(load_order(place));
-      x[u] = load_row(row, column, count, whole);
+      load8_x(x_row(place, key[u]) * p.width + column, x[u].lo, x[u].hi);
     }
     [[unroll]] for (uint u = 0; u < AT_ONCE; ++u) {
-      if (i + u < end && key[u] != current) {
-        if (is_first && began) {
-          put_open(2 * chunk, current, column, count, whole, sum);
-        } else {
-          add_to_y(row_of(current), column, count, whole, sum);
-        }
+      if (i + u < c.end && key[u] != current) {
+        uint at = target(c, current, is_first, false, column, opened);
+        if (is_inside(current)) put8(at, opened, sum);
         is_first = false;
         current = key[u];
-        sum = Sum(U_vec4(0), U_vec4(0));
+        sum = zero;
       }
-      if (i + u < end) {
+      if (i + u < c.end) {
         sum.lo += x[u].lo;
         sum.hi += x[u].hi;
       }
     }
   }
+  uint at = target(c, current, is_first, true, column, opened);
+  if (!is_inside(current)) return;
+  put8(at, opened, sum);
+  if (is_first && c.began && c.goes_on) put8(at + p.width, true, zero);
+}
 
-  if (is_first && began) {
-    put_open(2 * chunk, current, column, count, whole, sum);
-    if (goes_on) put_open(2 * chunk + 1, current, column, count, whole, Sum(U_vec4(0), U_vec4(0)));
-  } else if (goes_on) {
-    put_open(2 * chunk + 1, current, column, count, whole, sum);
+void sum1(Chunk c, uint column) {
+  uint current = c.first_key;
+  bool is_first = true, opened;
+  U_value sum = U_value(0);
+  for (uint i = c.begin; i <= c.end; ++i) {
+    uint key = uint(load_key(min(i, c.end - 1)));
+    if (i == c.end || key != current) {
+      uint at = target(c, current, is_first, i == c.end, column, opened);
+      if (is_inside(current) && opened) store_open(at, sum);
+      if (is_inside(current) && !opened) store_y(at, load_y(at) + sum);
+      if (i == c.end) break;
+      is_first = false;
+      current = key;
+      sum = U_value(0);
+    }
+    sum += load_x(x_row(i, key) * p.width + column);
+  }
+  if (is_first && c.began && c.goes_on && is_inside(current))
+    store_open((2 * c.number + 1) * p.width + column, U_value(0));
+}
+
+void main() {
+  uint lanes = (p.width + 7) / 8, number = thread_id() / lanes;
+  if (number * SCATTER_CHUNK >= p.n) return;
+  uint column = thread_id() % lanes * 8;
+  Chunk c = find_chunk(number);
+  if ((p.width | p.offset[0] | p.offset[3] | p.offset[4]) % 8 == 0) {
+    sum8(c, column);
   } else {
-    add_to_y(row_of(current), column, count, whole, sum);
+    for (uint k = column; k < min(column + 8, p.width); ++k) sum1(c, k);
   }
   if (column != 0) return;
-  store_open_key(2 * chunk, int(began ? first : SCATTER_NO_KEY));
-  store_open_key(2 * chunk + 1, int(goes_on ? last : SCATTER_NO_KEY));
+  store_open_key(2 * c.number, int(c.began ? c.first_key : SCATTER_NO_KEY));
+  store_open_key(2 * c.number + 1, int(c.goes_on ? c.last_key : SCATTER_NO_KEY));
 }

@@ -20,11 +20,13 @@ void add_rows(const Tensor& dy, const Rows& rows, const Tensor& y) {
     chunks = (n + SCATTER_CHUNK - 1) / SCATTER_CHUNK;
     const Tensor open = empty_on(y, {2 * chunks, rows.width}, y.dtype());
     const Tensor open_key = empty_on(y, {2 * chunks}, DType::i32);
-    const bool in_order = n != rows.n;
     launch("scatter_add", {in(x), in(key), in(order), inout(y), out(open), out(open_key)},
-           kernels::ScatterAddParams{
-               .n = u(n), .width = u(rows.width), .rows = u(rows.rows), .flip = 0x80000000u},
-           {.threads = {u(chunks * ((rows.width + 7) / 8)), 1, 1}, .variant = {in_order}});
+           kernels::ScatterAddParams{.n = u(n),
+                                     .width = u(rows.width),
+                                     .rows = u(rows.rows),
+                                     .flip = 0x80000000u,
+                                     .in_order = n != rows.n},
+           {.threads = {u(chunks * ((rows.width + 7) / 8)), 1, 1}});
     x = open;
     key = order = open_key;
   }
