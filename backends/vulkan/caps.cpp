@@ -12,6 +12,7 @@ namespace rw::vulkan {
 
 namespace {
 
+constexpr uint32_t kLargeShared = 1 << 15;  // bytes of a workgroup; Vulkan guarantees half
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kMostBlock =
     4 * kGiB;  // larger than any sensible tensor; some drivers lie above
@@ -64,6 +65,9 @@ const Optional kOptional[] = {
      [](const Caps& c) { return c.packs_halves && (c.features & feature::storage16); },
      [](Caps& c) { c.packs_halves = false; }},
     feature_bits<feature::storage16 | feature::float16>("16-bit storage", "REWIND_NO_F16"),
+    {"large shared memory", "REWIND_NO_LARGE_SHARED",
+     [](const Caps& c) { return c.shared_bytes >= kLargeShared; },
+     [](Caps& c) { c.shared_bytes = std::min(c.shared_bytes, kLargeShared / 2); }},
     {"push descriptors", "REWIND_NO_PUSH_DESCRIPTORS",
      [](const Caps& c) { return c.push_descriptors; }, [](Caps& c) { c.push_descriptors = false; }},
     feature_bits<feature::shuffle>("subgroup shuffle", "REWIND_NO_SHUFFLE"),
