@@ -3,6 +3,7 @@
 //! params: ScatterAddParams
 //! local: 64
 // A thread sums 8 columns of a chunk of places: in whole words, or else column by column.
+layout(constant_id = 0) const bool IN_ORDER = false;
 #define AT_ONCE 4  // rows that are loaded before they are added
 
 struct Sum {
@@ -15,7 +16,7 @@ bool is_inside(uint key) { return row_of(key) < p.rows; }
 
 // The row of x at a place. What adds nothing is read from row 0, which all threads share.
 uint x_row(uint place, uint key) {
-  return is_inside(key) ? p.in_order == 1 ? place : uint(load_order(place)) : 0;
+  return is_inside(key) ? IN_ORDER ? place : uint(load_order(place)) : 0;
 }
 
 // The places of a chunk, and whether its first run began in an earlier one, its last one goes on.

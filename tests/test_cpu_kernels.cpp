@@ -106,7 +106,7 @@ TEST_CASE("gather, scatter_add, scatter_put") {
   const Binding dy = cpu.upload({1, 10, 2, 20, 3, 30, 4, 40, 5, 50});
   const Binding open = cpu.allocate(4), open_key = cpu.allocate(2, DType::i32);
   cpu.run("scatter_add", {dy, key, order, table, open, open_key},
-          ScatterAddParams{{}, 5, 2, 3, 1u << 31, 0});
+          ScatterAddParams{{}, 5, 2, 3, 1u << 31});
   CHECK(cpu.download(table) == Values{1 + 2, 2 + 20, 3, 4, 5 + 8, 6 + 80});
   CHECK(cpu.download(open_key) == Values{-1, -1});
   cpu.run("scatter_put", {dy, index, last, table}, ScatterPutParams{{}, 5, 2, 3});
@@ -123,12 +123,12 @@ TEST_CASE("scatter_add: runs over several chunks") {
   const Binding x = cpu.upload(ones);
   const Binding y = cpu.upload({10, 20}), open = cpu.upload({7, 7, 7, 7, 7, 7});
   const Binding open_key = cpu.allocate(6, DType::i32);
-  cpu.run("scatter_add", {x, key, order, y, open, open_key}, ScatterAddParams{{}, n, 1, 2, 0, 0});
+  cpu.run("scatter_add", {x, key, order, y, open, open_key}, ScatterAddParams{{}, n, 1, 2, 0});
   CHECK(cpu.download(y) == Values{12, 20});
   CHECK(cpu.download(open) == Values{7, 30, 32, 0, 8, 7});
   const Binding rest = cpu.allocate(2), rest_key = cpu.allocate(2, DType::i32);
   cpu.run("scatter_add", {open, open_key, open_key, y, rest, rest_key},
-          ScatterAddParams{{}, 6, 1, 2, 0, 1});
+          ScatterAddParams{{}, 6, 1, 2, 0}, {1});
   CHECK(cpu.download(y) == Values{12, 90});
 }
 

@@ -293,8 +293,8 @@ TEST_CASE("kernels: gather, scatter_add, scatter_put") {
           both->run("scatter_add",
                     {x, sorted_key, places, y, inout(wide, std::vector<float>(2 * chunks * width)),
                      out(DType::i32, 2 * chunks)},
-                    ScatterAddParams{.n = n, .width = width, .rows = rows, .in_order = in_order},
-                    {}, {chunks * flat(width)});
+                    ScatterAddParams{.n = n, .width = width, .rows = rows}, {in_order},
+                    {chunks * flat(width)});
         both->run("scatter_put", {x, in(DType::i32, index), in(DType::i32, last), y},
                   ScatterPutParams{.n = n, .width = width, .rows = rows}, {0}, {flat(n * width)});
         if (n == 1)

@@ -120,7 +120,7 @@ void set_value(Elements& e, uint64_t i, double value) {
 
 void scatter_add(const Call& call) {
   const auto p = call.params<ScatterAddParams>();
-  const bool in_order = p.in_order == 1;
+  const bool in_order = call.variant(0) == 1;
   const Elements x = call.in(0), key = call.in(1), order = call.in(2);
   Elements y = call.inout(3), open = call.out(4), open_key = call.out(5);
   constexpr auto no_key = static_cast<int32_t>(SCATTER_NO_KEY);

@@ -21,12 +21,9 @@ void add_rows(const Tensor& dy, const Rows& rows, const Tensor& y) {
     const Tensor open = empty_on(y, {2 * chunks, rows.width}, y.dtype());
     const Tensor open_key = empty_on(y, {2 * chunks}, DType::i32);
     launch("scatter_add", {in(x), in(key), in(order), inout(y), out(open), out(open_key)},
-           kernels::ScatterAddParams{.n = u(n),
-                                     .width = u(rows.width),
-                                     .rows = u(rows.rows),
-                                     .flip = 0x80000000u,
-                                     .in_order = n != rows.n},
-           {.threads = {u(chunks * ((rows.width + 7) / 8)), 1, 1}});
+           kernels::ScatterAddParams{
+               .n = u(n), .width = u(rows.width), .rows = u(rows.rows), .flip = 0x80000000u},
+           {.threads = {u(chunks * ((rows.width + 7) / 8)), 1, 1}, .variant = {n != rows.n}});
     x = open;
     key = order = open_key;
   }

@@ -39,14 +39,13 @@ struct GatherParams {
 // chunk or began in an earlier one to `open` [2 * chunks, width] with its key: the first run to row
 // 2 * chunk, the last one to the row after it (0 where they are one run that goes on). Rows that
 // are not used are not written, and have the key SCATTER_NO_KEY. The same call on these sums them.
-// threads.x = chunks * ceil(width / 8).
+// variant {IN_ORDER}: 1: order is not read, order[i] = i. threads.x = chunks * ceil(width / 8).
 #define SCATTER_CHUNK 32
 #define SCATTER_NO_KEY 0xffffffffu
 struct ScatterAddParams {
   uint offset[6];  // x, key, order, y, open, open_key
   uint n, width, rows;
-  uint flip;      // 2^31 for the keys of sort_blocks
-  uint in_order;  // 1: order is not read, order[i] = i
+  uint flip;  // 2^31 for the keys of sort_blocks
 };
 // scatter_put: y[index[i], :] = dy[i, :] where last[i] is 1; an index outside [0, rows) puts
 // nothing. variant {UNIQUE}: 1: no index occurs twice, last is not read.
