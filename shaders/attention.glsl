@@ -2,7 +2,7 @@
 // barriers, in two kinds of product: its lanes lie across the columns of the scores and each takes four
 // (columns are keys, in attention_dkv queries); then they lie across the head's dimension and each
 // takes WIDTH, while the scores go from lane to lane by subgroupShuffle. Loads are words of 64 bits.
-#include "attention_keys.glsl"
+#include "attention_scores.glsl"
 
 layout(constant_id = 1) const uint ROWS = 16;  //! 4 16
 layout(constant_id = 2) const uint WIDTH = 8;  //! 4 8
@@ -39,14 +39,6 @@ vec4 load4(Rows rows, uint row, uint column) {
 #endif
 }
 
-// What a subgroup works on.
-struct Work {
-  uint batch, head;
-  uint row;     // first row of the tile
-  uint column;  // this lane's first column of the result
-  bool exists;
-};
-
 // Of a result of `heads` heads.
 Work find_work(uint rows, uint heads) {
   const uint row_tiles = (rows + ROWS - 1) / ROWS;
@@ -56,9 +48,6 @@ Work find_work(uint rows, uint heads) {
   return Work(head / heads, head % heads, tile % row_tiles * ROWS,
               z % column_tiles * LANES * WIDTH + lane * WIDTH, head < p.batch * heads);
 }
-
-uint at(Work w, uint stride[3]) { return w.batch * stride[0] + w.head * stride[1]; }
-uint shared_at(Work w, uint stride[3]) { return w.batch * stride[0] + w.head / GROUP * stride[1]; }
 
 // Queries (keys) of dense [batch, count, heads, dim] at `data`.
 Rows dense_rows(Work w, Words64 data, uint offset, uint count) {
@@ -73,16 +62,6 @@ Rows key_rows(Work w) {
 }
 Rows value_rows(Work w) {
   return Rows(Words64(address_table[2]), p.offset[2] + shared_at(w, p.v_stride), p.v_stride[2], p.keys - 1);
-}
-
-// The score of a product, LOWEST for one that does not count. Not-a-number stays.
-float score(Work w, float product, uint query, uint key, uint count) {
-  float s = p.scale * product;
-  const int distance = behind(query, key);
-  if (MASKED)
-    s += load_mask(at(w, p.mask_stride) + min(query, p.queries - 1) * p.mask_stride[2] +
-                   mask_column(min(key, p.keys - 1))) * mask_factor(distance);
-  return key >= count || !is_seen(distance) || s < ATTENTION_NO_SCORE ? LOWEST : s;
 }
 
 // c[i][j] = left[row + i] . right[column + j] for this lane's four columns.
@@ -127,14 +106,6 @@ float score(Work w, float product, uint query, uint key, uint count) {
 
 // ---- dropout: one bit per score of the tile -------------------------------------------------------
 uint kept_bits[(ROWS + 7) / 8];
-
-// Bits 0 to 3: which of the keys `key` (a multiple of 4) to key + 3 the query keeps.
-uint draw(Work w, uint query, uint key) {
-  const uint row = 1 + (w.batch * p.heads + w.head) * p.queries + query;
-  const uvec4 words = philox(uvec4(p.counter_lo, p.counter_hi, row, key / 4), uvec2(p.seed_lo, p.seed_hi));
-  const uvec4 kept = uvec4(lessThan(uniform_from(words), vec4(p.keep)));
-  return kept.x | kept.y << 1 | kept.z << 2 | kept.w << 3;
-}
 
 // kept_bits from ROWS draws: DRAW(n) gives bits 4 n to 4 n + 3. Loops, since Philox is long, and loops
 // without a round when nothing is dropped, since CPU drivers run both sides of a branch.

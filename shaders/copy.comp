@@ -5,7 +5,7 @@
 //! texels: yes
 #include "flat.glsl"
 #include "strided.glsl"
-layout(constant_id = 0) const uint FLAT = 0;  //! 0 1
+layout(constant_id = 0) const uint FLAT = 0;  //! 0 1 2
 
 void copy_flat(uint i) {
   if (is_whole(i, p.n, p.offset[0] | p.offset[1])) {
@@ -24,12 +24,18 @@ void copy_strided(uint i) {
     x += coordinate * p.x_stride[d];
     y += coordinate * p.y_stride[d];
   }
-  store_y(y, U_value(load_x(x)));
+  if (FLAT == 2) {
+    T_vec4 lo, hi;
+    load8_x(x, lo, hi);
+    store8_y(y, U_vec4(lo), U_vec4(hi));
+  } else {
+    store_y(y, U_value(load_x(x)));
+  }
 }
 
 void main() {
   uint i = thread_id() * (FLAT == 1 ? REWIND_FLAT : 1);
-  if (i >= p.n) return;
+  if (i >= (FLAT == 2 ? p.n / 8 : p.n)) return;
   if (FLAT == 1) {
     copy_flat(i);
   } else {

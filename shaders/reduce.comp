@@ -6,34 +6,48 @@
 #include "reduce_op.glsl"
 #include "some.glsl"
 layout(constant_id = 1) const uint FLAT = 0;  //! 0 1
+#define AT_ONCE 4  // rows that are loaded before they are joined
 
-// Outputs i to i + 7, which lie in one row of `inner`.
-void reduce_flat(uint i, bool whole) {
+uint first_of(uint i) {
   uint outer = i / p.inner;
-  uint at = outer * p.count * p.inner + (i - outer * p.inner);
+  return outer * p.count * p.inner + (i - outer * p.inner);
+}
+
+// Outputs i to i + 7, which lie in one row of `inner`, in whole words.
+void reduce_words(uint i) {
+  uint at = first_of(i);
+  T_vec4 total_lo = T_vec4(identity()), total_hi = total_lo;
+  for (uint k = 0; k < p.count; k += AT_ONCE) {
+    T_vec4 lo[AT_ONCE], hi[AT_ONCE];
+    [[unroll]] for (uint u = 0; u < AT_ONCE; ++u)
+      load8_x(at + min(k + u, p.count - 1) * p.inner, lo[u], hi[u]);
+    [[unroll]] for (uint u = 0; u < AT_ONCE; ++u) {
+      if (k + u < p.count) {
+        total_lo = join(total_lo, lo[u]);
+        total_hi = join(total_hi, hi[u]);
+      }
+    }
+  }
+  store8_y(i, scaled(total_lo), scaled(total_hi));
+}
+
+// The same, one by one.
+void reduce_some(uint i) {
+  uint at = first_of(i);
   T_vec4 total_lo = T_vec4(identity()), total_hi = total_lo;
   for (uint k = 0; k < p.count; ++k, at += p.inner) {
     T_vec4 lo, hi;
-    if (whole) {
-      load8_x(at, lo, hi);
-    } else {
-      LOAD_SOME(load_x, at, 8, lo, hi)
-    }
+    LOAD_SOME(load_x, at, 8, lo, hi)
     total_lo = join(total_lo, lo);
     total_hi = join(total_hi, hi);
   }
   total_lo = scaled(total_lo);
   total_hi = scaled(total_hi);
-  if (whole) {
-    store8_y(i, total_lo, total_hi);
-  } else {
-    STORE_SOME(store_y, i, 8, total_lo, total_hi)
-  }
+  STORE_SOME(store_y, i, 8, total_lo, total_hi)
 }
 
 void reduce_one(uint i) {
-  uint outer = i / p.inner;
-  uint at = outer * p.count * p.inner + (i - outer * p.inner);
+  uint at = first_of(i);
   T_value total = identity();
   for (uint k = 0; k < p.count; ++k, at += p.inner) total = join(total, load_x(at));
   store_y(i, scaled(total));
@@ -42,9 +56,11 @@ void reduce_one(uint i) {
 void main() {
   uint i = thread_id() * (FLAT == 1 ? REWIND_FLAT : 1);
   if (i >= p.outer * p.inner) return;
-  if (FLAT == 1) {
-    reduce_flat(i, (p.offset[0] | p.offset[1]) % 8 == 0);
-  } else {
+  if (FLAT == 0) {
     reduce_one(i);
+  } else if ((p.offset[0] | p.offset[1]) % 8 == 0) {
+    reduce_words(i);
+  } else {
+    reduce_some(i);
   }
 }

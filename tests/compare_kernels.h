@@ -88,10 +88,14 @@ class KernelComparison {
     return only.get();
   }
 
+  const DeviceInfo& device() const { return vulkan_->info(); }
+
   // Relative to 1 + |expected|; 16-bit outputs also get their own rounding.
   double tolerance = 2e-5;
   // Of codes that stand for rounded numbers: the neighbour may be as near.
   int code_tolerance = 0;
+  // Of kernels that take whole words only.
+  bool is_aligned = false;
 
   // Calls the kernel with several element offsets on both backends: the outputs agree and no other
   // byte changes. Integer outputs must be equal.
@@ -99,7 +103,7 @@ class KernelComparison {
   void run(const char* kernel, std::vector<Operand> operands, P params,
            std::vector<uint32_t> variant, std::array<uint32_t, 3> threads) {
     for (size_t axis : {1, 2}) threads[axis] = std::max(1u, threads[axis]);
-    for (uint32_t pattern = 0; pattern < 3; ++pattern) {
+    for (uint32_t pattern = 0; pattern < (is_aligned ? 2 : 3); ++pattern) {
       for (size_t i = 0; i < operands.size(); ++i)
         params.offset[i] = pattern == 0 ? 0 : pattern == 1 ? 8 * (i + 1) : 3 * i + 1;
       const auto bytes = std::as_bytes(std::span(&params, 1));

@@ -86,7 +86,7 @@ TEST_CASE("cross_entropy and its gradient: smoothing, ignored and invalid target
         1e-6);
 }
 
-TEST_CASE("gather, index_links, scatter_add") {
+TEST_CASE("gather, scatter_add, scatter_put") {
   KernelRunner cpu(make_cpu_backend());
   const Binding table = cpu.upload({1, 2, 3, 4, 5, 6});  // [3, 2]
   const Binding index = cpu.upload({2, 0, 2, 2, 7}, DType::i32), y = cpu.allocate(10);
@@ -96,14 +96,40 @@ TEST_CASE("gather, index_links, scatter_add") {
   rows.resize(8);
   CHECK(rows == Values{5, 6, 1, 2, 5, 6, 5, 6});
 
-  const Binding next = cpu.allocate(5, DType::i32), first = cpu.allocate(5, DType::i32);
-  cpu.run("index_links", {index, next, first}, IndexLinksParams{{}, 5});
-  CHECK(cpu.download(next) == Values{2, -1, 3, -1, -1});
-  CHECK(cpu.download(first) == Values{1, 1, 0, 0, 1});
+  const Binding key = cpu.allocate(5, DType::i32), order = cpu.allocate(5, DType::i32);
+  cpu.run("sort_blocks", {index, key, order}, SortBlocksParams{{}, 5, 5, 0});
+  CHECK(cpu.download(order) == Values{1, 0, 2, 3, 4});
+  const Binding last = cpu.allocate(5, DType::i32);
+  cpu.run("sorted_lasts", {key, order, last}, SortedLastsParams{{}, 5});
+  CHECK(cpu.download(last) == Values{0, 1, 0, 1, 1});
 
   const Binding dy = cpu.upload({1, 10, 2, 20, 3, 30, 4, 40, 5, 50});
-  cpu.run("scatter_add", {dy, index, next, first, table}, ScatterAddParams{{}, 5, 2, 3});
+  const Binding open = cpu.allocate(4), open_key = cpu.allocate(2, DType::i32);
+  cpu.run("scatter_add", {dy, key, order, table, open, open_key},
+          ScatterAddParams{{}, 5, 2, 3, 1u << 31});
   CHECK(cpu.download(table) == Values{1 + 2, 2 + 20, 3, 4, 5 + 8, 6 + 80});
+  CHECK(cpu.download(open_key) == Values{-1, -1});
+  cpu.run("scatter_put", {dy, index, last, table}, ScatterPutParams{{}, 5, 2, 3});
+  CHECK(cpu.download(table) == Values{2, 20, 3, 4, 4, 40});
+}
+
+TEST_CASE("scatter_add: runs over several chunks") {
+  KernelRunner cpu(make_cpu_backend());
+  // Places 0 and 1 of row 0, 2 to 71 of row 1, 72 and 73 of no row: three chunks.
+  const uint32_t n = 74;
+  Values keys(n), places(n), ones(n, 1);
+  for (uint32_t i = 0; i < n; ++i) keys[i] = i < 2 ? 0 : i < 72 ? 1 : 5, places[i] = n - 1 - i;
+  const Binding key = cpu.upload(keys, DType::i32), order = cpu.upload(places, DType::i32);
+  const Binding x = cpu.upload(ones);
+  const Binding y = cpu.upload({10, 20}), open = cpu.upload({7, 7, 7, 7, 7, 7});
+  const Binding open_key = cpu.allocate(6, DType::i32);
+  cpu.run("scatter_add", {x, key, order, y, open, open_key}, ScatterAddParams{{}, n, 1, 2, 0});
+  CHECK(cpu.download(y) == Values{12, 20});
+  CHECK(cpu.download(open) == Values{7, 30, 32, 0, 8, 7});
+  const Binding rest = cpu.allocate(2), rest_key = cpu.allocate(2, DType::i32);
+  cpu.run("scatter_add", {open, open_key, open_key, y, rest, rest_key},
+          ScatterAddParams{{}, 6, 1, 2, 0}, {1});
+  CHECK(cpu.download(y) == Values{12, 90});
 }
 
 TEST_CASE("batch_norm: statistics in uneven chunks, output, gradient") {

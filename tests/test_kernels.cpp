@@ -1,5 +1,7 @@
 // Every Vulkan kernel against the cpu backend: dtypes, sizes, offsets, guard bytes.
+#include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "tests/compare_kernels.h"
 
@@ -261,7 +263,7 @@ TEST_CASE("kernels: cross_entropy and its gradient") {
       }
 }
 
-TEST_CASE("kernels: gather, index_links, scatter_add") {
+TEST_CASE("kernels: gather, scatter_add, scatter_put") {
   REQUIRE_VULKAN(both);
   for (uint32_t width : {1u, 16u, 21u})
     for (uint32_t n : {1u, 37u, 600u}) {
@@ -272,37 +274,34 @@ TEST_CASE("kernels: gather, index_links, scatter_add") {
             "gather",
             {in(t, operands_of(t, rows * width, 5)), in(DType::i32, index), out(t, n * width)},
             GatherParams{.n = n, .width = width, .rows = rows}, {}, {flat(n * width)});
-      both->run("index_links", {in(DType::i32, index), out(DType::i32, n), out(DType::i32, n)},
-                IndexLinksParams{.n = n}, {}, {n});
-      std::vector<float> next(n, -1), first(n, 1);
+      std::vector<float> order(n), key, last(n);
+      std::iota(order.begin(), order.end(), 0.0f);
+      const auto at = [&](float i) { return index[static_cast<size_t>(i)]; };
+      std::stable_sort(order.begin(), order.end(), [&](float a, float b) { return at(a) < at(b); });
+      for (float i : order) key.push_back(at(i));
       for (uint32_t i = 0; i < n; ++i)
-        for (uint32_t j = 0; j < i; ++j)
-          if (index[j] == index[i]) {
-            first[i] = 0;
-            if (next[j] < 0) next[j] = static_cast<float>(i);
-          }
-      for (DType t : floats)
-        both->run("scatter_add",
-                  {in(t, values(n * width)), in(DType::i32, index), in(DType::i32, next),
-                   in(DType::i32, first), inout(DType::f32, values(rows * width, -1, 1, 2))},
-                  ScatterAddParams{.n = n, .width = width, .rows = rows}, {}, {flat(n * width)});
+        last[static_cast<size_t>(order[i])] = i + 1 == n || key[i + 1] != key[i];
+      const auto sorted_key = in(DType::i32, key), places = in(DType::i32, order);
+      both->run("sorted_lasts", {sorted_key, places, out(DType::i32, n)}, SortedLastsParams{.n = n},
+                {}, {n});
+      const uint32_t chunks = (n + SCATTER_CHUNK - 1) / SCATTER_CHUNK;
+      for (DType t : {DType::f32, DType::f16, DType::bf16, DType::i32}) {
+        const DType wide = t == DType::i32 ? t : DType::f32;
+        const auto x = in(t, operands_of(t, n * width, 7));
+        const auto y = inout(wide, operands_of(wide, rows * width, 2));
+        for (uint32_t in_order : {0u, 1u})
+          both->run("scatter_add",
+                    {x, sorted_key, places, y, inout(wide, std::vector<float>(2 * chunks * width)),
+                     out(DType::i32, 2 * chunks)},
+                    ScatterAddParams{.n = n, .width = width, .rows = rows}, {in_order},
+                    {chunks * flat(width)});
+        both->run("scatter_put", {x, in(DType::i32, index), in(DType::i32, last), y},
+                  ScatterPutParams{.n = n, .width = width, .rows = rows}, {0}, {flat(n * width)});
+        if (n == 1)
+          both->run("scatter_put", {x, in(DType::i32, {3}), in(DType::i32, {0}), y},
+                    ScatterPutParams{.n = n, .width = width, .rows = rows}, {1}, {flat(n * width)});
+      }
     }
-}
-
-TEST_CASE("kernels: loops longer than 65535") {
-  REQUIRE_VULKAN(both);
-  const uint32_t n = 70001;
-  std::vector<float> index(n, 1), next(n, -1), first(n, 0);
-  for (uint32_t i = 0; i < n; ++i) next[i] = i + 1 < n ? static_cast<float>(i + 1) : -1;
-  first[0] = 1;
-  both->tolerance = 1e-3;
-  both->run("scatter_add",
-            {in(DType::f32, std::vector<float>(n, 0.5f)), in(DType::i32, index),
-             in(DType::i32, next), in(DType::i32, first), inout(DType::f32, {0, 0, 0})},
-            ScatterAddParams{.n = n, .width = 1, .rows = 3}, {}, {flat(n)});
-  for (uint32_t i = 1; i + 1 < n; ++i) index[i] = 2;  // the first and the last are equal
-  both->run("index_links", {in(DType::i32, index), out(DType::i32, n), out(DType::i32, n)},
-            IndexLinksParams{.n = n}, {}, {n});
 }
 
 TEST_CASE("kernels: batch norm") {

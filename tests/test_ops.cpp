@@ -202,6 +202,32 @@ TEST_CASE("ops: kernels write their outputs only and read nothing undefined") {
   }
 }
 
+// Half of 32 000 tokens are one, and summed in a tree of chunks. What is added are eighths, so
+// every order of additions gives the same bits.
+TEST_CASE("ops: the gradient of an embedding of many tokens") {
+  const int64_t tokens = 32000, rows = 700;
+  for (const int64_t width : {8, 13}) {
+    std::vector<int32_t> index(tokens);
+    std::vector<float> dy(tokens * width), expected(rows * width);
+    for (int64_t i = 0; i < tokens; ++i) {
+      index[i] = i % 2 == 0 ? 3 : static_cast<int32_t>(i * i % rows);
+      for (int64_t c = 0; c < width; ++c) {
+        dy[i * width + c] = static_cast<float>((i * 7 + c * 5) % 33 - 11) / 8;
+        expected[index[i] * width + c] += dy[i * width + c];
+      }
+    }
+    for (Bench* bench : benches()) {
+      CAPTURE(bench->name);
+      set_default_device(bench->device);
+      Tensor table = zeros({rows, width});
+      table.set_requires_grad(true);
+      const Tensor y = embedding(table, tensor(index, {tokens}));
+      sum(y * tensor(dy, {tokens, width})).backward();
+      CHECK(table.grad().to_vector() == expected);
+    }
+  }
+}
+
 TEST_CASE("ops: rand and randn have the asked moments and follow the generator") {
   for (Bench* bench : benches()) {
     set_default_device(bench->device);

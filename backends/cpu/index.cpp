@@ -2,7 +2,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -96,58 +95,73 @@ void sort_merge(const Call& call) {
     }
 }
 
-void sorted_links(const Call& call) {
-  const auto p = call.params<SortedLinksParams>();
+void sorted_lasts(const Call& call) {
+  const auto p = call.params<SortedLastsParams>();
   const Elements key = call.in(0), order = call.in(1);
-  Elements next = call.out(2), first = call.out(3);
-  for (uint64_t i = 0; i < p.n; ++i) {
-    const auto at = static_cast<uint64_t>(order.geti(i));
-    const bool is_last = i + 1 == p.n || key.geti(i + 1) != key.geti(i);
-    next.seti(at, is_last ? -1 : order.geti(i + 1));
-    first.seti(at, i == 0 || key.geti(i - 1) != key.geti(i));
-  }
+  Elements last = call.out(2);
+  for (uint64_t i = 0; i < p.n; ++i)
+    last.seti(static_cast<uint64_t>(order.geti(i)), i + 1 == p.n || key.geti(i + 1) != key.geti(i));
 }
 
-void index_links(const Call& call) {
-  const auto p = call.params<IndexLinksParams>();
-  const Elements index = call.in(0);
-  Elements next = call.out(1), first = call.out(2);
-  std::unordered_map<int32_t, uint32_t> last;  // index value -> where it was seen last
-  for (uint32_t i = 0; i < p.n; ++i) {
-    const auto [seen, is_first] = last.try_emplace(index.geti(i), i);
-    if (!is_first) next.seti(seen->second, static_cast<int32_t>(i));
-    next.seti(i, -1);
-    first.seti(i, is_first);
-    seen->second = i;
-  }
+namespace {
+
+double value_at(const Elements& e, uint64_t i) {
+  return is_float(e.dtype()) ? double{e.get(i)} : static_cast<double>(e.geti(i));
 }
+
+void set_value(Elements& e, uint64_t i, double value) {
+  if (is_float(e.dtype()))
+    e.set(i, static_cast<float>(value));
+  else
+    e.seti(i, static_cast<int32_t>(static_cast<int64_t>(value)));
+}
+
+}  // namespace
 
 void scatter_add(const Call& call) {
   const auto p = call.params<ScatterAddParams>();
-  const Elements dy = call.in(0), index = call.in(1), next = call.in(2), first = call.in(3);
-  Elements y = call.inout(4);
-  enum : uint32_t { add, replace, unique };
-  const uint32_t mode = call.variant(0);
-  check<ValueError>(mode <= unique, call.kernel(), "mode must be 0 to {}, got {}", uint32_t{unique},
-                    mode);
-  const auto value = [](const Elements& e, uint64_t i) {
-    return is_float(e.dtype()) ? double{e.get(i)} : static_cast<double>(e.geti(i));
-  };
+  const bool in_order = call.variant(0) == 1;
+  const Elements x = call.in(0), key = call.in(1), order = call.in(2);
+  Elements y = call.inout(3), open = call.out(4), open_key = call.out(5);
+  constexpr auto no_key = static_cast<int32_t>(SCATTER_NO_KEY);
+  for (uint64_t begin = 0; begin < p.n; begin += SCATTER_CHUNK) {
+    const uint64_t end = std::min<uint64_t>(begin + SCATTER_CHUNK, p.n);
+    const uint64_t head = begin / SCATTER_CHUNK * 2, tail = head + 1;
+    open_key.seti(head, no_key);
+    open_key.seti(tail, no_key);
+    for (uint64_t first = begin, next; first < end; first = next) {  // the runs
+      for (next = first + 1; next < end && key.geti(next) == key.geti(first);) ++next;
+      const bool began = first == begin && first > 0 && key.geti(first - 1) == key.geti(first);
+      const bool goes_on = next == end && next < p.n && key.geti(next) == key.geti(first);
+      if (began) open_key.seti(head, key.geti(first));
+      if (goes_on) open_key.seti(tail, key.geti(first));
+      const uint32_t row = static_cast<uint32_t>(key.geti(first)) ^ p.flip;
+      if (row >= p.rows) continue;
+      for (uint64_t c = 0; c < p.width; ++c) {
+        double total = 0;
+        for (uint64_t i = first; i < next; ++i)
+          total += value_at(x, (in_order ? i : static_cast<uint64_t>(order.geti(i))) * p.width + c);
+        if (began) set_value(open, head * p.width + c, total);
+        if (goes_on) set_value(open, tail * p.width + c, began ? 0 : total);
+        if (began || goes_on) continue;
+        const uint64_t at = uint64_t{row} * p.width + c;
+        set_value(y, at, value_at(y, at) + total);
+      }
+    }
+  }
+}
+
+void scatter_put(const Call& call) {
+  const auto p = call.params<ScatterPutParams>();
+  const bool is_unique = call.variant(0) == 1;
+  const Elements dy = call.in(0), index = call.in(1), last = call.in(2);
+  Elements y = call.inout(3);
   for (uint64_t i = 0; i < p.n; ++i) {
     const int32_t row = index.geti(i);
     if (row < 0 || static_cast<uint32_t>(row) >= p.rows) continue;
-    if (mode == replace && next.geti(i) >= 0) continue;
-    if (mode == add && first.geti(i) == 0) continue;
-    for (uint64_t c = 0; c < p.width; ++c) {
-      const uint64_t at = static_cast<uint64_t>(row) * p.width + c;
-      double total = mode == add ? value(y, at) : 0;
-      for (int64_t j = static_cast<int64_t>(i); j >= 0; j = mode == add ? next.geti(j) : -1)
-        total += value(dy, static_cast<uint64_t>(j) * p.width + c);
-      if (is_float(y.dtype()))
-        y.set(at, static_cast<float>(total));
-      else
-        y.seti(at, static_cast<int32_t>(static_cast<int64_t>(total)));
-    }
+    if (!is_unique && last.geti(i) == 0) continue;
+    for (uint64_t c = 0; c < p.width; ++c)
+      set_value(y, static_cast<uint64_t>(row) * p.width + c, value_at(dy, i * p.width + c));
   }
 }
 

@@ -11,11 +11,33 @@ namespace rw::vulkan {
 
 namespace {
 
+bool starts_with(std::string_view text, std::string_view head) {
+  return text.substr(0, head.size()) == head;
+}
+
+// Attention is made by subgroups on CPU drivers and by workgroups on GPUs.
+bool may_attend(std::string_view kernel, const Caps& caps) {
+  if (kernel == "attention" || kernel == "attention_dq" || kernel == "attention_dkv")
+    return caps.is_cpu;
+  for (const char* name : {"attention", "attention_dq", "attention_dkv"})
+    if (starts_with(kernel, fmt::format("{}_tiled", name))) {
+      const DeviceInfo info = to_info(caps);
+      return !caps.is_cpu && (attention_tile(info, 64, name).kernel == kernel ||
+                              attention_tile(info, most_head_dim, name).kernel == kernel);
+    }
+  return true;
+}
+
 // Values that depend on the device.
 bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, uint32_t value) {
   if (constant == "ROWS") return value == attention_rows(to_info(caps));
-  if (constant == "WIDTH")
-    return value <= attention_width(to_info(caps), most_head_dim, shader.kernel);
+  if (constant == "WIDTH") return value <= attention_width(to_info(caps), most_head_dim);
+  if (constant == "RESULTS") {
+    const std::string_view kernel = shader.kernel, name = kernel.substr(0, kernel.find("_tiled"));
+    const AttentionTile widest = attention_tile(to_info(caps), most_head_dim, name);
+    return value <= (widest.kernel == kernel ? widest.results : 1);
+  }
+  if (constant == "TEAM") return value != 8 || caps.subgroup_size % 8 == 0;
   if (constant == "LANES") return value <= caps.subgroup_size;
   return true;
 }
@@ -23,7 +45,7 @@ bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, u
 }  // namespace
 
 std::vector<std::vector<uint32_t>> specializations(const Shader& shader, const Caps& caps) {
-  if (!may_run(shader.kernel, caps)) return {};
+  if (!may_run(shader.kernel, caps) || !may_attend(shader.kernel, caps)) return {};
   std::vector<std::vector<uint32_t>> all = {{}};
   for (const ShaderConstant& c : shader.constants) {
     std::vector<std::vector<uint32_t>> longer;

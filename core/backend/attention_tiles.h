@@ -7,16 +7,41 @@ namespace rw {
 
 inline constexpr uint32_t most_head_dim = 256;
 
+// ---- a subgroup per tile: CPU drivers, and the gradient of a mask everywhere
+// ----------------------
+
 // Rows of a tile. CPU drivers keep more rows in registers (really on the stack).
 inline uint32_t attention_rows(const DeviceInfo& device) {
   return device.is_cpu ? 16 : 4;
 }
-// Columns of a lane: 8 where 4 each would not reach over the head. With 8, the gradients' tiles do
-// not fit the registers of NVIDIA's and Apple's GPUs (benchmarks/pipelines); making scores twice is
-// less.
-inline uint32_t attention_width(const DeviceInfo& device, uint32_t dim, std::string_view kernel) {
-  const bool fits = device.is_cpu || kernel == "attention";
-  return fits && dim > device.subgroup_size * 4 ? 8 : 4;
+// Columns of a lane: 8 where 4 each would not reach over the head.
+inline uint32_t attention_width(const DeviceInfo& device, uint32_t dim) {
+  return device.is_cpu && dim > device.subgroup_size * 4 ? 8 : 4;
+}
+
+// ---- a workgroup per tile: GPUs (shaders/attention_tile.glsl)
+// --------------------------------------
+
+struct AttentionTile {
+  const char* kernel;  // of the backend
+  uint32_t rows;
+  uint32_t results;  // constant RESULTS: 64 columns of the result each
+};
+
+// For `attention`, `attention_dq` or `attention_dkv`. Tiles of 64 rows need 32 KiB of shared
+// memory, and in wide heads and gradients more registers than Apple's GPUs have.
+inline AttentionTile attention_tile(const DeviceInfo& device, uint32_t dim,
+                                    std::string_view kernel) {
+  const bool is_wide = dim > 64, is_large = !is_wide && device.has("large shared memory");
+  if (kernel == "attention")
+    return is_large ? AttentionTile{"attention_tiled.TILE64", 64, 1}
+                    : AttentionTile{"attention_tiled.TILE32", 32,
+                                    dim > 128 ? 4u
+                                    : is_wide ? 2u
+                                              : 1u};
+  const bool is_dq = kernel == "attention_dq";
+  return {is_dq ? "attention_dq_tiled.TILE32" : "attention_dkv_tiled.TILE32", 32,
+          is_wide ? 2u : 1u};
 }
 
 }  // namespace rw

@@ -25,10 +25,11 @@ bool has(const AttentionAttrs& a, uint32_t flag) {
   return (a.flags & flag) != 0;
 }
 
-// The kernels read whole words: dense rows that begin at multiples of four elements.
+// The kernels read whole words: dense rows that begin at multiples of so many elements.
 Tensor with_whole_words(const Tensor& t) {
-  bool whole = t.strides()[3] == 1 && t.impl().offset % 4 == 0;
-  for (int axis = 0; axis < 3; ++axis) whole = whole && t.strides()[axis] % 4 == 0;
+  const int64_t word = t.device().info().is_cpu || t.dtype() == DType::f32 ? 4 : 8;
+  bool whole = t.strides()[3] == 1 && static_cast<int64_t>(t.impl().offset) % word == 0;
+  for (int axis = 0; axis < 3; ++axis) whole = whole && t.strides()[axis] % word == 0;
   return whole ? t : copy_of(t, t.dtype());
 }
 
@@ -106,22 +107,42 @@ void check_rounds(const DeviceInfo& device, int64_t columns, int64_t repeats, in
                     most * at_once, dim, columns);
 }
 
-// Tiles of a result of `rows` rows in each of `heads` heads.
-Launch tiles(std::string_view kernel, const AttentionAttrs& a, const Operands& o, int64_t rows,
-             int64_t heads, int products) {
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// How a kernel makes a result of `rows` rows in each of `heads` heads: by workgroups on GPUs, by
+// subgroups on CPU drivers.
+struct Tiles {
+  const char* kernel;
+  Launch how;
+};
+
+Tiles tiles(const char* kernel, const AttentionAttrs& a, const Operands& o, int64_t rows,
+            int64_t heads, int products) {
   const DeviceInfo& device = o.q.device().info();
   const uint32_t dim = ATTENTION_DIM(o.params);
   check_rounds(device, std::max(o.params.queries, o.params.keys),
                o.params.heads / std::max<int64_t>(1, heads), dim);
-  const uint32_t lanes = device.subgroup_size, tile_rows = attention_rows(device);
-  const uint32_t width = attention_width(device, dim, kernel);
-  const int64_t columns = lanes * width;
-  const int64_t count = int64_t{o.params.batch} * heads * ((rows + tile_rows - 1) / tile_rows) *
-                        ((dim + columns - 1) / columns);
+  const bool is_masked = has(a, ATTENTION_MASK);
   const double scores = double(o.params.batch) * o.params.heads * o.params.queries * o.params.keys;
-  return {.threads = {count32(count * lanes, "attention"), 1, 1},
-          .variant = {has(a, ATTENTION_MASK), tile_rows, width},
-          .flops = 2 * products * scores * dim};
+  const double flops = 2 * products * scores * dim;
+  const auto count = [&](int64_t tile_rows, int64_t columns) {
+    return o.params.batch * heads * divide_up(rows, tile_rows) * divide_up(dim, columns);
+  };
+  if (!device.is_cpu) {
+    const AttentionTile tile = attention_tile(device, dim, kernel);
+    return {tile.kernel,
+            {.threads = {count32(count(tile.rows, tile.results * 64), "attention"), 1, 1},
+             .variant = {is_masked, tile.results},
+             .flops = flops}};
+  }
+  const uint32_t lanes = device.subgroup_size, tile_rows = attention_rows(device);
+  const uint32_t width = attention_width(device, dim);
+  return {kernel,
+          {.threads = {count32(count(tile_rows, lanes * width) * lanes, "attention"), 1, 1},
+           .variant = {is_masked, tile_rows, width},
+           .flops = flops}};
 }
 
 // [B, rows, H, D] storage as [B, H, rows, D].
@@ -135,9 +156,11 @@ std::vector<Tensor> attention_forward(const std::any& attrs, std::span<Tensor> i
   const Shape& q = o.q.shape();
   Tensor y = empty_on(o.q, {q[0], q[2], q[1], q[3]}, o.q.dtype());
   Tensor lse = empty_on(o.q, {q[0], q[1], q[2]}, DType::f32);
-  if (y.numel() > 0)
-    launch("attention", {in(o.q), in(o.k), in(o.v), in(o.mask), in(o.lengths), out(y), out(lse)},
-           o.params, tiles("attention", a, o, q[2], q[1], 2));
+  if (y.numel() > 0) {
+    const Tiles t = tiles("attention", a, o, q[2], q[1], 2);
+    launch(t.kernel, {in(o.q), in(o.k), in(o.v), in(o.mask), in(o.lengths), out(y), out(lse)},
+           o.params, t.how);
+  }
   return {heads_first(y), std::move(lse)};
 }
 
@@ -168,12 +191,12 @@ Tensor mask_gradient(const Operands& o, const Tensor& dy, const Tensor& stats) {
   Tensor dmask = empty_on(stats, sums, DType::f32);
   const int64_t tiles =
       sums[0] * sums[1] * (sums_rows ? 1 : row_tiles) * ((t + tile_columns - 1) / tile_columns);
-  launch(
-      "attention_dmask",
-      {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(mask), in(o.lengths), out(dmask)}, params,
-      {.threads = {count32(tiles * device.subgroup_size, "attention"), 1, 1},
-       .variant = {1, tile_rows, attention_width(device, ATTENTION_DIM(params), "attention_dmask")},
-       .flops = 4.0 * b * h * s * t * ATTENTION_DIM(params)});
+  launch("attention_dmask",
+         {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(mask), in(o.lengths), out(dmask)},
+         params,
+         {.threads = {count32(tiles * device.subgroup_size, "attention"), 1, 1},
+          .variant = {1, tile_rows, attention_width(device, ATTENTION_DIM(params))},
+          .flops = 4.0 * b * h * s * t * ATTENTION_DIM(params)});
   return sum_to(std::move(dmask), shape);
 }
 
@@ -195,16 +218,18 @@ std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
   std::vector<Tensor> gradients(r.inputs.size());
   if (r.needs_grad(0)) {
     dq = empty_on(y, y.shape(), y.dtype());
-    launch("attention_dq",
+    const Tiles t = tiles("attention_dq", a, o, q[2], q[1], 3);
+    launch(t.kernel,
            {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dq)},
-           o.params, tiles("attention_dq", a, o, q[2], q[1], 3));
+           o.params, t.how);
     gradients[0] = heads_first(dq);
   }
   if (r.needs_grad(1) || r.needs_grad(2)) {
     dkv = empty_on(y, {2, q[0], keys, key_heads, q[3]}, y.dtype());
-    launch("attention_dkv",
+    const Tiles t = tiles("attention_dkv", a, o, keys, key_heads, 4);
+    launch(t.kernel,
            {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dkv)},
-           o.params, tiles("attention_dkv", a, o, keys, key_heads, 4));
+           o.params, t.how);
     for (int i = 0; i < 2; ++i)
       if (r.needs_grad(1 + i)) gradients[1 + i] = heads_first(select(dkv, 0, i));
   }

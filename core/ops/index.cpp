@@ -10,27 +10,33 @@ using namespace detail;
 
 namespace {
 
-// For each row the next one of its index and whether it is the first.
-struct Links {
-  Tensor next, first;
-};
-
-// Few rows look at all others; many are sorted.
-Links links_of(const Rows& rows) {
-  const Tensor& index = rows.index;
-  const uint32_t n = count32(rows.n, "scatter");
-  Links links{empty_on(index, {rows.n}, DType::i32), empty_on(index, {rows.n}, DType::i32)};
-  constexpr uint32_t most_compared = 1 << 14;
-  if (n <= most_compared) {
-    launch("index_links", {in(index), out(links.next), out(links.first)},
-           kernels::IndexLinksParams{.n = n},
-           {.threads = {n, 1, 1}, .flops = 1.0 * n * n});  // each looks at all others
-    return links;
+// Adds rows of equal index in the order of a stable sort, in a tree of chunks: what a chunk of
+// places does not sum to its end goes on as a place of the next level.
+void add_rows(const Tensor& dy, const Rows& rows, const Tensor& y) {
+  const auto u = [](int64_t n) { return count32(n, "scatter"); };
+  const Sorted sorted = sort_lines(reshape(rows.index, {1, rows.n}), false);
+  Tensor x = dy, key = sorted.key, order = sorted.order;
+  for (int64_t n = rows.n, chunks = 0; chunks != 1; n = 2 * chunks) {
+    chunks = (n + SCATTER_CHUNK - 1) / SCATTER_CHUNK;
+    const Tensor open = empty_on(y, {2 * chunks, rows.width}, y.dtype());
+    const Tensor open_key = empty_on(y, {2 * chunks}, DType::i32);
+    launch("scatter_add", {in(x), in(key), in(order), inout(y), out(open), out(open_key)},
+           kernels::ScatterAddParams{
+               .n = u(n), .width = u(rows.width), .rows = u(rows.rows), .flip = 0x80000000u},
+           {.threads = {u(chunks * ((rows.width + 7) / 8)), 1, 1}, .variant = {n != rows.n}});
+    x = open;
+    key = order = open_key;
   }
-  const Sorted sorted = sort_lines(reshape(index, {1, rows.n}), false);
-  launch("sorted_links", {in(sorted.key), in(sorted.order), out(links.next), out(links.first)},
-         kernels::SortedLinksParams{.n = n}, {.threads = {n, 1, 1}});
-  return links;
+}
+
+// Which of the rows are the last ones of their index: i32 [n].
+Tensor lasts_of(const Rows& rows) {
+  const uint32_t n = count32(rows.n, "scatter");
+  const Sorted sorted = sort_lines(reshape(rows.index, {1, rows.n}), false);
+  Tensor last = empty_on(rows.index, {rows.n}, DType::i32);
+  launch("sorted_lasts", {in(sorted.key), in(sorted.order), out(last)},
+         kernels::SortedLastsParams{.n = n}, {.threads = {n, 1, 1}});
+  return last;
 }
 
 Rows table_rows(const Tensor& index, const Shape& table) {
@@ -72,18 +78,19 @@ Tensor detail::take_rows(const Tensor& table, const Rows& rows) {
 }
 
 void detail::put_rows(const Tensor& dy, const Rows& rows, const Tensor& y, PutMode mode) {
-  const Links links =
-      mode == PutMode::unique ? Links{rows.index, rows.index} : links_of(rows);  // not read
+  if (dy.numel() == 0) return;
+  if (mode == PutMode::add) return add_rows(dy, rows, y);
+  const bool is_unique = mode == PutMode::unique;
+  const Tensor last = is_unique ? rows.index : lasts_of(rows);  // not read where it is unique
   const auto u = [](int64_t n) { return count32(n, "scatter"); };
   rw::launch(
-      "scatter_add", {in(dy), in(rows.index), in(links.next), in(links.first), inout(y)},
-      kernels::ScatterAddParams{.n = u(rows.n), .width = u(rows.width), .rows = u(rows.rows)},
-      {.threads = {flat_threads(dy.numel()), 1, 1}, .variant = {static_cast<uint32_t>(mode)}});
+      "scatter_put", {in(dy), in(rows.index), in(last), inout(y)},
+      kernels::ScatterPutParams{.n = u(rows.n), .width = u(rows.width), .rows = u(rows.rows)},
+      {.threads = {flat_threads(dy.numel()), 1, 1}, .variant = {is_unique}});
 }
 
 Tensor detail::is_last_row(const Rows& rows) {
-  const Tensor next = links_of(rows).next;
-  return less(next, scalar_on(next, 0, DType::i32));
+  return cast(lasts_of(rows), DType::u8);
 }
 
 void detail::check_indices(const char* op, const char* what, const Tensor& index, int64_t most,

@@ -2,6 +2,7 @@
 #include "rewind/core/ops/detail.h"
 #include "rewind/core/ops/losses.h"
 #include "rewind/core/ops/operators.h"
+#include "rewind/core/ops/row_launch.h"
 
 namespace rw {
 
@@ -25,10 +26,8 @@ kernels::SoftmaxParams rows_cols(const Tensor& x) {
 std::vector<Tensor> softmax_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const Tensor x = contiguous(inputs[0]);
   Tensor y = empty_on(x, x.shape(), x.dtype());
-  const auto params = rows_cols(x);
-  launch(
-      "softmax", {in(x), out(y)}, params,
-      {.threads = {params.rows, 1, 1}, .variant = {std::any_cast<const SoftmaxAttrs&>(attrs).log}});
+  launch_rows("softmax", "softmax_kept", {in(x), out(y)}, rows_cols(x),
+              std::any_cast<const SoftmaxAttrs&>(attrs).log);
   return one(std::move(y));
 }
 
@@ -36,9 +35,9 @@ std::vector<Tensor> softmax_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx = empty_on(dy, dy.shape(), dy.dtype());
   const auto params = rows_cols(dy);
-  launch("softmax_grad", {in(r.output(0)), in(dy), out(dx)},
-         kernels::SoftmaxGradParams{.rows = params.rows, .cols = params.cols},
-         {.threads = {params.rows, 1, 1}, .variant = {r.attributes<SoftmaxAttrs>().log}});
+  launch_rows("softmax_grad", "softmax_grad_kept", {in(r.output(0)), in(dy), out(dx)},
+              kernels::SoftmaxGradParams{.rows = params.rows, .cols = params.cols},
+              r.attributes<SoftmaxAttrs>().log);
   return one(std::move(dx));
 }
 

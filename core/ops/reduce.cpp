@@ -1,4 +1,5 @@
-// Reductions over any axes. The order of additions depends on the shape only.
+// Reductions over any axes. The order of additions depends on the shape and the kind of device.
+#include "rewind/core/backend/row_teams.h"
 #include "rewind/core/ops/detail.h"
 #include "rewind/core/ops/operators.h"
 
@@ -19,7 +20,7 @@ struct ReduceAttrs {
 };
 
 // Longest run that one pass of the kernel takes: rows are shared by a workgroup, columns are not.
-constexpr int64_t row_run = 8192, column_run = 1024;
+constexpr int64_t row_run = 8192, usual_column_run = 1024;
 
 Tensor reduce_pass(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner,
                    DType dtype, float scale) {
@@ -44,7 +45,9 @@ Tensor reduce_pass(ReduceKind kind, const Tensor& x, int64_t outer, int64_t coun
 // equal chunks and a rest first, their results (f32 for floats) next.
 Tensor reduce_dense(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner,
                     float scale, DType dtype) {
-  const int64_t run = inner == 1 ? row_run : column_run;
+  const int64_t threads = (outer * inner + REWIND_FLAT - 1) / REWIND_FLAT;
+  const int64_t run =
+      inner == 1 ? row_run : column_run(x.device().info(), count, threads, usual_column_run);
   if (count <= run) return reduce_pass(kind, x, outer, count, inner, dtype, scale);
   const DType partial_type = is_float(x.dtype()) ? DType::f32 : x.dtype();
   const int64_t chunks = count / run, rest = count % run;

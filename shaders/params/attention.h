@@ -20,7 +20,8 @@
 #define ATTENTION_FLAGS(p) ((p).head >> 9 & 0x7fu)
 #define ATTENTION_GROUP(p) ((p).head >> 16)
 #define ATTENTION_NO_SCORE -1e38f
-#define ATTENTION_PER_LANE 4  // columns of scores
+#define ATTENTION_PER_LANE 4       // columns of scores
+#define ATTENTION_TILE_COLUMNS 64  // of the tiles of GPUs
 // Variant of all {masked, rows, width}: a subgroup makes `rows` rows (16 at most) of the
 // result by width columns per lane; threads.x = subgroup size * batch * heads * row tiles * column
 // tiles. attention: q, k, v, mask, lengths, out, lse. Mask and lengths are read where the flags say

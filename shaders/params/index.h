@@ -20,10 +20,10 @@ struct SortMergeParams {
   uint offset[4];  // key, order, merged key, merged order
   uint n, count, run;
 };
-// sorted_links: index_links from a stable sort of the index: places of equal keys follow each
-// other. threads.x = n.
-struct SortedLinksParams {
-  uint offset[4];  // key, order, next, first
+// sorted_lasts: from a stable sort of an index, which of its places are the last of their value:
+// last[order[i]] = 1 where key[i + 1] is another one, else 0. threads.x = n.
+struct SortedLastsParams {
+  uint offset[3];  // key, order, last
   uint n;
 };
 // gather: y[i, :] = table[index[i], :]; rows of NaN (integers: -1) where the index is outside [0,
@@ -33,17 +33,24 @@ struct GatherParams {
   uint offset[3];  // table, index, y
   uint n, width, rows;
 };
-// index_links: next[i] = smallest j > i with index[j] == index[i], else -1; first[i] = 1 when no
-// j < i has it. threads.x = n <= 2^19.
-struct IndexLinksParams {
-  uint offset[3];  // index, next, first
-  uint n;
-};
-// scatter_add: y[index[i], :] += dy[i, :] in the order of i (walks the links); an index outside
-// [0, rows) adds nothing. No index occurs over 2^17 times. variant {MODE}: 0 adds; 1: the last row
-// of an index replaces; 2: the same where no index occurs twice, the links are not read.
-// threads.x = ceil(n * width / 8).
+// scatter_add: y[r, :] += x[order[i], :] for all places i of a stable sort of an index with key[i]
+// = r ^ flip, in their order; a row outside [0, rows) adds nothing. Each chunk of SCATTER_CHUNK
+// places sums for itself: a run of equal keys that lies in it goes to y, what goes on in the next
+// chunk or began in an earlier one to `open` [2 * chunks, width] with its key: the first run to row
+// 2 * chunk, the last one to the row after it (0 where they are one run that goes on). Rows that
+// are not used are not written, and have the key SCATTER_NO_KEY. The same call on these sums them.
+// variant {IN_ORDER}: 1: order is not read, order[i] = i. threads.x = chunks * ceil(width / 8).
+#define SCATTER_CHUNK 32
+#define SCATTER_NO_KEY 0xffffffffu
 struct ScatterAddParams {
-  uint offset[5];  // dy, index, next, first, y
+  uint offset[6];  // x, key, order, y, open, open_key
+  uint n, width, rows;
+  uint flip;  // 2^31 for the keys of sort_blocks
+};
+// scatter_put: y[index[i], :] = dy[i, :] where last[i] is 1; an index outside [0, rows) puts
+// nothing. variant {UNIQUE}: 1: no index occurs twice, last is not read.
+// threads.x = ceil(n * width / 8).
+struct ScatterPutParams {
+  uint offset[4];  // dy, index, last, y
   uint n, width, rows;
 };

@@ -1,0 +1,31 @@
+// Scores and dropout, for the kernels that make tiles of scores.
+#include "attention_keys.glsl"
+
+// What makes a tile: a subgroup (attention.glsl) or a workgroup (attention_tile.glsl).
+struct Work {
+  uint batch, head;
+  uint row;     // first row of the tile
+  uint column;  // first column of the result: this lane's, or the tile's
+  bool exists;
+};
+
+uint at(Work w, uint stride[3]) { return w.batch * stride[0] + w.head * stride[1]; }
+uint shared_at(Work w, uint stride[3]) { return w.batch * stride[0] + w.head / GROUP * stride[1]; }
+
+// The score of a product, LOWEST for one that does not count. Not-a-number stays.
+float score(Work w, float product, uint query, uint key, uint count) {
+  float s = p.scale * product;
+  const int distance = behind(query, key);
+  if (MASKED)
+    s += load_mask(at(w, p.mask_stride) + min(query, p.queries - 1) * p.mask_stride[2] +
+                   mask_column(min(key, p.keys - 1))) * mask_factor(distance);
+  return key >= count || !is_seen(distance) || s < ATTENTION_NO_SCORE ? LOWEST : s;
+}
+
+// Bits 0 to 3: which of the keys `key` (a multiple of 4) to key + 3 the query keeps.
+uint draw(Work w, uint query, uint key) {
+  const uint row = 1 + (w.batch * p.heads + w.head) * p.queries + query;
+  const uvec4 words = philox(uvec4(p.counter_lo, p.counter_hi, row, key / 4), uvec2(p.seed_lo, p.seed_hi));
+  const uvec4 kept = uvec4(lessThan(uniform_from(words), vec4(p.keep)));
+  return kept.x | kept.y << 1 | kept.z << 2 | kept.w << 3;
+}
