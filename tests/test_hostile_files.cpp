@@ -267,6 +267,10 @@ TEST_CASE("hostile files: a profile of the least device still plans long sums, o
     dry_run(open_backend("dry:" + file.string()), [&] { matmul(zeros({2, k}), zeros({k, 2})); });
   };
   product(100);
+  product(100'000);
+  json["shared_bytes"] = 1024;  // less than any tile needs
+  write_file(file, json.dump());
+  product(100);
   CHECK_THROWS_AS(product(100'000), DeviceError);
 }
 

@@ -298,10 +298,12 @@ const Variant& choose(const Problem& q, const Caps& caps) {
     if (v.name == name) return v;
     if (!best || v.cost(q, caps) < best->cost(q, caps)) best = &v;
   }
-  check<Unsupported>(best != nullptr, "matmul",
-                     "sums of {} values need subgroups with 64-bit addresses, or workgroups of 256 "
-                     "threads, the device has {}",
-                     q.p.k, caps.max_threads);
+  check<Unsupported>(
+      best != nullptr, "matmul",
+      "sums of {} values need tiles, of workgroups that share memory or of subgroups "
+      "with shuffles and texels; the device has workgroups of {} threads that share "
+      "{} bytes",
+      q.p.k, caps.max_threads, caps.shared_bytes);
   return *best;
 }
 
