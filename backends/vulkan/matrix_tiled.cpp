@@ -54,7 +54,7 @@ const Size* best(const Caps& caps, const TileProblem& q) {
   const std::string forced = forced_variant();
   const Size* found = nullptr;
   for (const Size& s : sizes) {
-    if (!fits(caps, s.tile)) continue;
+    if (!fits(caps, s.tile) || s.tile > q.most_tile) continue;
     if (forced == fmt::format("tiled{}", s.tile)) return &s;
     if (!found || cost(caps, q, s) < cost(caps, q, *found)) found = &s;
   }

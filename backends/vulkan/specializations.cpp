@@ -16,6 +16,9 @@ bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, u
   if (constant == "ROWS") return value == attention_rows(to_info(caps));
   if (constant == "WIDTH")
     return value <= attention_width(to_info(caps), most_head_dim, shader.kernel);
+  // As add_wgrad() has it.
+  if (constant == "WORDS_X")
+    return value != 0 || !std::string_view(shader.kernel).ends_with("TILE128");
   if (constant == "LANES") return value <= caps.subgroup_size;
   return true;
 }
