@@ -191,7 +191,11 @@ void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand 
       in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c}, pixel_word(caps));
   ConvTileParams t = tile_params(x, forward_axes(p), p.groups);
   const uint32_t rows = t.taps_h * t.taps_w * t.run;
-  const TileProblem problem{a.dtype, rows, n, p.batch * p.out_h * p.out_w, p.groups};
+  const uint32_t word = 16 / static_cast<uint32_t>(size_of(a.dtype));
+  const bool words_x = in_words(x, p.groups, word);
+  // Loading x element by element takes registers that the largest tiles do not have on Apple's.
+  const TileProblem problem{
+      a.dtype, rows, n, p.batch * p.out_h * p.out_w, p.groups, words_x ? 128u : 64u};
   const TileFamily family = tile_family(caps, problem);
   const uint64_t tiles = problem.tiles(family);
   const Split split = split_k(caps, tiles, problem.k, family);
@@ -205,12 +209,10 @@ void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand 
   t.k_chunk = split.chunk;
   t.splits = split.parts;
   const Operand parts = passes.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
-  const uint32_t word = 16 / static_cast<uint32_t>(size_of(a.dtype));
   passes.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts}, Access::write, t,
              tiles * split.parts,
-             family.lanes
-                 ? family.variant(n % 4 == 0 ? 4 : 1)
-                 : std::vector<uint32_t>{in_words(x, p.groups, word), in_words(dy, p.groups, word)},
+             family.lanes ? family.variant(n % 4 == 0 ? 4 : 1)
+                          : std::vector<uint32_t>{words_x, in_words(dy, p.groups, word)},
              conv_flops(p));
   const uint32_t cols = p.kernel_h * p.kernel_w * channels;
   add_reduce(passes,

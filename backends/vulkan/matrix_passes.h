@@ -101,6 +101,7 @@ struct TileProblem {
   DType dtype;  // of the factors
   uint64_t rows;
   uint32_t cols, k, products = 1;
+  uint32_t most_tile = 128;  // of the GPUs' tiles
 
   uint64_t tiles(const TileFamily& f) const {
     return divide_up(rows, f.tile_rows) * divide_up(cols, f.tile_cols) * products;

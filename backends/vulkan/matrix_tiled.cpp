@@ -59,7 +59,7 @@ const Size* best(const Caps& caps, const TileProblem& q) {
   const Size* found = nullptr;
   std::pair<bool, double> least;
   for (const Size& s : sizes) {
-    if (!fits(caps, q.dtype, s)) continue;
+    if (!fits(caps, q.dtype, s) || s.tile > q.most_tile) continue;
     const std::string kind = s.cooperative ? "cooperative" : "tiled";
     if (forced == kind + std::to_string(s.tile)) return &s;
     const std::pair this_one(!forced.starts_with(kind), cost(caps, q, s));
