@@ -6,7 +6,6 @@
 #include "reduce_op.glsl"
 #include "some.glsl"
 layout(constant_id = 1) const uint FLAT = 0;  //! 0 1
-#define AT_ONCE 4  // rows that are loaded before they are joined
 
 uint first_of(uint i) {
   uint outer = i / p.inner;
@@ -17,16 +16,11 @@ uint first_of(uint i) {
 void reduce_words(uint i) {
   uint at = first_of(i);
   T_vec4 total_lo = T_vec4(identity()), total_hi = total_lo;
-  for (uint k = 0; k < p.count; k += AT_ONCE) {
-    T_vec4 lo[AT_ONCE], hi[AT_ONCE];
-    [[unroll]] for (uint u = 0; u < AT_ONCE; ++u)
-      load8_x(at + min(k + u, p.count - 1) * p.inner, lo[u], hi[u]);
-    [[unroll]] for (uint u = 0; u < AT_ONCE; ++u) {
-      if (k + u < p.count) {
-        total_lo = join(total_lo, lo[u]);
-        total_hi = join(total_hi, hi[u]);
-      }
-    }
+  for (uint k = 0; k < p.count; ++k, at += p.inner) {
+    T_vec4 lo, hi;
+    load8_x(at, lo, hi);
+    total_lo = join(total_lo, lo);
+    total_hi = join(total_hi, hi);
   }
   store8_y(i, scaled(total_lo), scaled(total_hi));
 }

@@ -315,7 +315,10 @@ void add_direct(Passes& passes, const Caps& caps, std::string_view kernel, const
 
 void add_conv(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
               Operand a, Operand b, Operand c) {
-  const bool naive = env_text("REWIND_MATMUL") == "naive";
+  const std::string forced = forced_variant();
+  // On CPU drivers whose own tiles cannot be, those of GPUs are slower than none.
+  const bool naive = forced == "naive" ||
+                     (caps.is_cpu && !takes_subgroup_tiles(caps) && !forced.starts_with("tiled"));
   if (!naive && add_depthwise(passes, caps, kernel, p, a, b, c)) return;
   if (naive || is_narrow(p)) return add_direct(passes, caps, kernel, p, a, b, c);
   if (pointwise(p)) return add_pointwise(passes, caps, kernel, p, a, b, c);
