@@ -230,10 +230,10 @@ TEST_CASE("vulkan: wrong calls are refused") {
   // A specialization that the shader does not declare is not compiled ahead of time either.
   const Binding copied[] = {{range, DType::f32, Access::read}, {range, DType::f32, Access::write}};
   const kernels::CopyParams copy{};
-  const uint32_t flat = 2;
+  const uint32_t flat = 3;
   CHECK_THROWS_WITH_AS(
       backend->run({"copy", copied, std::as_bytes(std::span(&copy, 1)), {1, 1, 1}, {&flat, 1}}),
-      doctest::Contains("got 'FLAT=2'"), ValueError);
+      doctest::Contains("got 'FLAT=3'"), ValueError);
 }
 
 TEST_CASE("vulkan: blocks are reused after free") {
