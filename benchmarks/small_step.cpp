@@ -6,10 +6,9 @@
 
 #include <chrono>
 
+#include "benchmarks/mnist_mlp.h"
 #include "rewind/backends/open.h"
 #include "rewind/core/ops/ops.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
 #include "rewind/optim/accumulate.h"
 #include "rewind/optim/adam.h"
 
@@ -20,7 +19,7 @@ namespace {
 class Training {
  public:
   explicit Training(uint32_t micro_batches)
-      : model_(make()), optimizer_(Adam(model_->parameters()), micro_batches) {}
+      : model_(mnist_mlp()), optimizer_(Adam(model_->parameters()), micro_batches) {}
 
   void step() {
     {
@@ -35,17 +34,6 @@ class Training {
   }
 
  private:
-  static std::unique_ptr<Sequential> make() {
-    auto model = std::make_unique<Sequential>();
-    for (const auto& [in, out] : {std::pair<int64_t, int64_t>{784, 512}, {512, 512}}) {
-      model->emplace<Linear>(in, out);
-      model->append([](Tensor x) { return relu(std::move(x)); });
-      model->emplace<Dropout>(0.2f);
-    }
-    model->emplace<Linear>(512, 10);
-    return model;
-  }
-
   std::vector<float> pixels_ = std::vector<float>(784, 0.5f);
   int32_t label_ = 3;
   std::unique_ptr<Sequential> model_;

@@ -5,9 +5,7 @@
 layout(constant_id = 0) const uint LANES = 8;  //! 2 4 8
 layout(constant_id = 1) const uint STORES = 4;  //! 1 2 4
 
-#ifndef ROWS
 #define ROWS 16  // more, and the sums leave the registers
-#endif
 #define WIDTH 4  // columns of a lane
 #define DEPTH 4  // values of k that a lane holds of a row
 #define TILE_ROWS (SUBGROUP_SIZE / LANES * ROWS)

@@ -30,7 +30,7 @@ uint32_t matrix_subgroup(VkDriverId driver, uint32_t reported, uint32_t least, u
 
 CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice device);
 
-// The features to enable, a chain that ends in `next`.
+// The features to enable.
 struct CooperativeFeatures {
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};

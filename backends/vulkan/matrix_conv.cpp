@@ -135,12 +135,9 @@ void add_implicit(Passes& passes, const Caps& caps, const Image& x, const Weight
                               .x_kw = weight.w},
                elements / 4);
   const uint32_t word = 16 / static_cast<uint32_t>(size_of(x.operand.dtype));
-  const bool words_out = n % 4 == 0 && p.offset[2] % 4 == 0 && y.channels % 4 == 0;
+  const uint32_t stores = std::min(4u, 1u << std::countr_zero(n | y.channels | p.offset[2]));
   passes.add(family.kernel("conv"), {x.operand, packed, y.operand}, Access::write, p,
-             problem.tiles(family),
-             family.lanes ? family.variant(
-                                std::min(4u, 1u << std::countr_zero(n | y.channels | p.offset[2])))
-                          : std::vector<uint32_t>{in_words(x, groups, word), words_out},
+             problem.tiles(family), family.variant(stores, in_words(x, groups, word), stores == 4),
              flops);
 }
 
@@ -211,8 +208,7 @@ void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand 
   const Operand parts = passes.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
   passes.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts}, Access::write, t,
              tiles * split.parts,
-             family.lanes ? family.variant(n % 4 == 0 ? 4 : 1)
-                          : std::vector<uint32_t>{words_x, in_words(dy, p.groups, word)},
+             family.variant(n % 4 == 0 ? 4 : 1, words_x, in_words(dy, p.groups, word)),
              conv_flops(p));
   const uint32_t cols = p.kernel_h * p.kernel_w * channels;
   add_reduce(passes,

@@ -90,9 +90,10 @@ struct TileFamily {
   bool cooperative = false;       // matrix_cooperative.cpp
 
   std::string kernel(std::string_view base) const { return std::string(base) + "_" + suffix; }
-  // `stores`: elements of a result that may be stored at a time, 1, 2 or 4.
-  std::vector<uint32_t> variant(uint32_t stores) const {
-    return lanes ? std::vector<uint32_t>{lanes, stores} : std::vector<uint32_t>{};
+  // The constants of a convolution: with `stores`, the elements of a result that may be stored at a
+  // time (1, 2 or 4), or with what the GPUs' tiles may do in whole words.
+  std::vector<uint32_t> variant(uint32_t stores, bool words_0, bool words_1) const {
+    return lanes ? std::vector<uint32_t>{lanes, stores} : std::vector<uint32_t>{words_0, words_1};
   }
 };
 

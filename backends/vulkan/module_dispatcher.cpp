@@ -69,7 +69,7 @@ void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, cons
     const BufferRange& r = call.bindings[i].range;
     uses[i] = {r.block, r.offset, r.offset + round_up(r.size, 16), writes(call.bindings[i].access)};
   }
-  if (shader.features & feature::texels) bound_texels(call);
+  if (shader.features & feature::texels) limit_texels(call);
   VkCommandBuffer commands =
       recorder_.begin_kernel({uses.data(), call.bindings.size()}, shader.kernel);
   for (const Binding& b : call.bindings) blocks_.at(b.range.block).last_use = recorder_.current();
@@ -167,7 +167,7 @@ Staging::Piece ModuleDispatcher::address_table(const KernelCall& call) {
 
 // Views of what is bound for the first time are made by bind(); those of a block are not to pile
 // up.
-void ModuleDispatcher::bound_texels(const KernelCall& call) {
+void ModuleDispatcher::limit_texels(const KernelCall& call) {
   constexpr size_t most = 4096;
   for (const Binding& b : call.bindings) {
     Buffer& block = blocks_.at(b.range.block);

@@ -44,7 +44,7 @@ class ModuleDispatcher final : public Dispatcher {
   Groups grid(const Shader& shader, const KernelCall& call, double parts) const;
   Groups flat(uint32_t count, std::string_view kernel, double parts) const;
   Staging::Piece address_table(const KernelCall& call);
-  void bound_texels(const KernelCall& call);
+  void limit_texels(const KernelCall& call);
   // `table`: of a module by address.
   void bind(VkCommandBuffer commands, const Shader& shader, const KernelCall& call,
             const Staging::Piece& table);

@@ -1,13 +1,12 @@
 #include <memory>
 
+#include "benchmarks/mnist_mlp.h"
 #include "benchmarks/speed/cases.h"
 #include "rewind/core/memory/default_device.h"
 #include "rewind/core/ops/autocast.h"
 #include "rewind/core/ops/ops.h"
-#include "rewind/nn/layers.h"
 #include "rewind/nn/models/bert.h"
 #include "rewind/nn/models/resnet.h"
-#include "rewind/nn/sequential.h"
 #include "rewind/optim/accumulate.h"
 #include "rewind/optim/adam.h"
 #include "rewind/optim/sgd.h"
@@ -73,15 +72,8 @@ Work bert(const std::string& preset, int64_t batch, int64_t length, DType dtype)
       });
 }
 
-// 784-512-512-10 with dropout, as the mnist program has it.
 Work mlp(int64_t batch, uint32_t micro_batches, DType dtype) {
-  auto model = std::make_unique<Sequential>();
-  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{784, 512}, {512, 512}}) {
-    model->emplace<Linear>(in, out);
-    model->append([](Tensor x) { return relu(std::move(x)); });
-    model->emplace<Dropout>(0.2f);
-  }
-  model->emplace<Linear>(512, 10);
+  auto model = mnist_mlp();
   Adam adam(model->parameters());
   const Tensor x = values({batch, 784}), y = indices({batch}, 10);
   return trained<Sequential>(std::move(model), std::move(adam), micro_batches, dtype,

@@ -7,8 +7,7 @@ namespace rw {
 
 inline constexpr uint32_t most_head_dim = 256;
 
-// ---- a subgroup per tile: CPU drivers, and the gradient of a mask everywhere
-// ----------------------
+// ---- a subgroup per tile: CPU drivers, and the gradient of a mask everywhere ----
 
 // Rows of a tile. CPU drivers keep more rows in registers (really on the stack).
 inline uint32_t attention_rows(const DeviceInfo& device) {
@@ -19,8 +18,7 @@ inline uint32_t attention_width(const DeviceInfo& device, uint32_t dim) {
   return device.is_cpu && dim > device.subgroup_size * 4 ? 8 : 4;
 }
 
-// ---- a workgroup per tile: GPUs (shaders/attention_tile.glsl)
-// --------------------------------------
+// ---- a workgroup per tile: GPUs (shaders/attention_tile.glsl) ----
 
 struct AttentionTile {
   const char* kernel;  // of the backend
