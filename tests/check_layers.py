@@ -64,6 +64,7 @@ LIBRARY_RULES = {
     "jerror.h": ["data/"],
     "sndfile.h": ["data/", "tests/"],
     "doctest/": ["tests/"],
+    "spirv-tools/": ["tests/"],
     "CLI/": ["apps/", "examples/", "tools/", "benchmarks/", "tests/fuzz/"],
     "nlohmann/": ["backends/vulkan/", "io/", "apps/", "examples/", "tools/", "benchmarks/", "tests/"],
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "rewind/backends/vulkan/freeze.h"
 #include "rewind/backends/vulkan/specializations.h"
 #include "rewind/core/backend/unsupported.h"
 #include "rewind/core/base/cache.h"
@@ -65,7 +66,6 @@ const Pipelines::Layout& Pipelines::layout(const Shader& shader) const {
 Pipelines::~Pipelines() {
   if (!flags_) save_cache();
   for (auto& [key, pipeline] : pipelines_) vkDestroyPipeline(device_.handle(), pipeline, nullptr);
-  for (auto& [shader, module] : modules_) vkDestroyShaderModule(device_.handle(), module, nullptr);
   for (const auto& kind : layouts_)
     for (const Layout& layout : kind) {
       vkDestroyPipelineLayout(device_.handle(), layout.pipeline, nullptr);
@@ -85,13 +85,24 @@ VkPipeline Pipelines::get(const Shader& shader, std::span<const uint32_t> varian
   return it->second;
 }
 
-VkShaderModule Pipelines::module(const Shader& shader) {
-  VkShaderModule& module = modules_[&shader];
-  if (module) return module;
+VkShaderModule Pipelines::module(const Key& key, uint32_t workgroup_size,
+                                 uint32_t subgroup_size) const {
+  const Caps& caps = device_.caps();
+  std::vector<std::pair<uint32_t, uint32_t>> constants = {{kWorkgroupSizeId, workgroup_size},
+                                                          {kSubgroupSizeId, subgroup_size},
+                                                          {kPacksHalvesId, caps.packs_halves},
+                                                          {kBrainId, key.brain}};
+  uint32_t id = 0;
+  for (const uint32_t value : specialization(*key.shader, caps, {key.values.data(), key.count}))
+    constants.emplace_back(id++, value);
+  // SwiftShader unrolls nested loops of known length whatever comes of it, for minutes.
+  const bool unrolls = caps.driver_id != VK_DRIVER_ID_GOOGLE_SWIFTSHADER;
+  const std::vector<uint32_t> words = freeze(key.shader->words, constants, unrolls);
   VkShaderModuleCreateInfo info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
-  info.codeSize = shader.words.size_bytes();
-  info.pCode = shader.words.data();
-  vk_check(vkCreateShaderModule(device_.handle(), &info, nullptr, &module), shader.kernel);
+  info.codeSize = words.size() * sizeof(uint32_t);
+  info.pCode = words.data();
+  VkShaderModule module = nullptr;
+  vk_check(vkCreateShaderModule(device_.handle(), &info, nullptr, &module), key.shader->kernel);
   return module;
 }
 
@@ -105,23 +116,6 @@ VkPipeline Pipelines::create(const Key& key) {
       key.shader->local[0] || has_matrices || caps.workgroup_size <= most_row_threads,
       key.shader->kernel, "workgroups must have at most {} threads, got {}", most_row_threads,
       caps.workgroup_size);
-  std::array<uint32_t, kMaxVariant + 4> data{};
-  std::array<VkSpecializationMapEntry, kMaxVariant + 4> entries;
-  uint32_t count = 0;
-  const auto add = [&](uint32_t id, uint32_t value) {
-    data[count] = value;
-    entries[count] = {id, count * 4, 4};
-    ++count;
-  };
-  const std::vector<uint32_t> values =
-      specialization(*key.shader, caps, {key.values.data(), key.count});
-  for (uint32_t i = 0; i < values.size(); ++i) add(i, values[i]);
-  add(kWorkgroupSizeId, workgroup_size);
-  add(kSubgroupSizeId, subgroup_size);
-  add(kPacksHalvesId, caps.packs_halves);
-  add(kBrainId, key.brain);
-  const VkSpecializationInfo constants{count, entries.data(), count * 4, data.data()};
-
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
   subgroup.requiredSubgroupSize = subgroup_size;
@@ -133,13 +127,13 @@ VkPipeline Pipelines::create(const Key& key) {
     info.stage.pNext = &subgroup;
   if (has_matrices) info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-  info.stage.module = module(*key.shader);
+  info.stage.module = module(key, workgroup_size, subgroup_size);
   info.stage.pName = "main";
-  info.stage.pSpecializationInfo = &constants;
   info.layout = layout(*key.shader).pipeline;
   VkPipeline pipeline = nullptr;
   VkResult result =
       vkCreateComputePipelines(device_.handle(), cache_, 1, &info, nullptr, &pipeline);
+  vkDestroyShaderModule(device_.handle(), info.stage.module, nullptr);
   check<DeviceError>(result == VK_SUCCESS, key.shader->kernel,
                      "the driver must accept the shader, got {}", result_name(result));
   device_.set_name(VK_OBJECT_TYPE_PIPELINE, reinterpret_cast<uint64_t>(pipeline),

@@ -51,7 +51,7 @@ class Pipelines {
   };
   Layout create_layout(uint32_t buffers, bool texels) const;
   VkPipeline create(const Key& key);
-  VkShaderModule module(const Shader& shader);
+  VkShaderModule module(const Key& key, uint32_t workgroup_size, uint32_t subgroup_size) const;
   std::string cache_file() const;
   void load_cache();
   void save_cache();
@@ -61,7 +61,6 @@ class Pipelines {
   VkPipelineCache cache_ = nullptr;
   size_t loaded_bytes_ = 0;                                        // of the cache on disk
   std::array<std::array<Layout, kMaxBindings + 1>, 2> layouts_{};  // without and with texels
-  std::map<const Shader*, VkShaderModule> modules_;
   std::map<Key, VkPipeline> pipelines_;
 };
 
