@@ -10,6 +10,7 @@
 
 #include "apps/common/planning.h"
 #include "apps/common/progress.h"
+#include "apps/common/ranks.h"
 #include "apps/mnist/steps.h"
 #include "rewind/core/base/interrupt.h"
 #include "rewind/core/base/rng.h"
@@ -37,6 +38,7 @@ struct Options {
 
   void add_to(CLI::App& app);
   void validate() const;
+  void share_out();
 };
 
 void Options::add_to(CLI::App& app) {
@@ -59,6 +61,13 @@ void Options::add_to(CLI::App& app) {
   planning.add_to(app);
   numerics.add_to(app);
   average.add_to(app);
+}
+
+// Ranks accumulate: the others are what they are compared with, of one process.
+void Options::share_out() {
+  if (rank_count() == 1) return;
+  runs = {"accumulate"};
+  accumulate = shared_out(accumulate);
 }
 
 void Options::validate() const {
@@ -133,7 +142,7 @@ struct Run {
                 },
             .settings = {.dtype = o.device.parsed_dtype(),
                          .batch = images ? std::min<int64_t>(batch, images) : batch,
-                         .accumulate = micro_batches,
+                         .accumulate = own_share(micro_batches),
                          .checkpoint = o.checkpoint},
             .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
                         .evaluation = tests ? batches_of(tests) : RunOutline::Batches{}},
@@ -149,26 +158,35 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
   manual_seed(o.seed);
   default_device()->reset_peak();
   MnistSteps steps(planned.settings(), o.numerics, o.average);
+  const std::unique_ptr<DataParallel> parallel = share_updates(steps.optimizer);
   Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
+  check_data_alike(loader);
   const int64_t batches = loader.batches(), total = o.epochs * batches;
   const InterruptScope interrupts;
   Progress progress(total, o.quiet);
   for (int64_t epoch = 0; epoch < o.epochs; ++epoch) {
     steps.model.train();
     steps.meter.clear();
-    for (int64_t i = 0; i < batches; ++i) {
-      const int64_t step = epoch * batches + i + 1;
-      planned.before_step(step - 1, total);
-      steps.step(loader.batch(epoch, i));
-      if (const int signal = InterruptScope::signal())
+    const int64_t ranks = rank_count();
+    for (int64_t i = 0; i < batches; i += ranks) {
+      const int64_t own = i + world().rank(), done = std::min(i + ranks, batches);
+      const int64_t step = epoch * batches + done;
+      planned.before_step((epoch * batches + i) / ranks, total / ranks);
+      default_generator().begin_stream(static_cast<uint64_t>(epoch * batches + own));
+      if (own < batches)
+        steps.step(loader.batch(epoch, own));
+      else
+        parallel->skip();
+      if (const int signal = signal_of_ranks())
         throw Interrupted(signal,
                           fmt::format("in '{}' after step {} of {}", run.title(), step, total));
-      if (i + 1 != batches && !progress.due(step)) continue;
+      const bool is_due = progress.due(step, done - i);
+      if (done != batches && !is_due) continue;
       run.train_loss = steps.meter.peek().loss;
       check<NumericsError>(std::isfinite(run.train_loss), "mnist",
                            "the loss must be finite, got {} at step {} of '{}'; {}", run.train_loss,
                            step, run.title(), steps.numerics.diagnose());
-      if (progress.due(step)) progress.show(step, fmt::format("loss {:.4f}", run.train_loss));
+      if (is_due) progress.show(step, fmt::format("loss {:.4f}", run.train_loss));
     }
     steps.flush();
     run.updates = steps.optimizer.updates();
@@ -271,7 +289,8 @@ void plan_all(const Options& o) {
     run_plan(Run(name, o).program(o, 0, 0), o.planning, o.device, o.report);
 }
 
-void run_all(const Options& o) {
+void run_all(Options o) {
+  o.share_out();
   o.validate();
   if (o.planning.plan) return plan_all(o);
   o.device.open();

@@ -8,6 +8,7 @@
 #include "rewind/backends/dry/dry_backend.h"
 #include "rewind/backends/profiles.h"
 #include "rewind/backends/self_check.h"
+#include "rewind/backends/vulkan/build_id.h"
 #include "rewind/backends/vulkan/vulkan_backend.h"
 #include "rewind/core/base/environment.h"
 #include "rewind/core/base/error.h"

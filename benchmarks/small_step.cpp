@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-#include "benchmarks/mnist_mlp.h"
+#include "apps/common/mnist_mlp.h"
 #include "rewind/backends/open.h"
 #include "rewind/core/ops/ops.h"
 #include "rewind/optim/accumulate.h"

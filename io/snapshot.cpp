@@ -142,6 +142,12 @@ void remove_leftovers(const fs::path& directory) {
 
 void save_snapshot(const fs::path& path, const TrainingState& state,
                    const TrainingPosition& position) {
+  const auto& shard = state.optimizer.parameters().shard();
+  check<FileError>(
+      !shard, "snapshot",
+      "the optimizer's whole state is needed, got that of rank {} of {}: a run that is "
+      "to be saved keeps it on every rank",
+      shard ? shard->rank : 0, shard ? shard->ranks : 0);
   check(position.step >= 0 && position.epoch >= 0 && position.index >= 0, "snapshot",
         "step, epoch and index must be >= 0, got {}, {} and {}", position.step, position.epoch,
         position.index);

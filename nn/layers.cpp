@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "rewind/core/ops/indexing.h"
-#include "rewind/core/ops/lockstep.h"
 #include "rewind/core/ops/operators.h"
+#include "rewind/core/ops/statistics.h"
 #include "rewind/nn/init.h"
 
 namespace rw {
@@ -50,21 +50,14 @@ BatchNorm2d::BatchNorm2d(int64_t channels, float eps, float momentum)
 Tensor BatchNorm2d::forward(Tensor x) {
   if (!is_training())
     return batch_norm_with(std::move(x), running_mean, running_var, weight, bias, eps_);
-  check<ShapeError>(exchange || Lockstep::exchange() || x.numel() / x.size(-1) > 1, "BatchNorm2d",
+  const auto joins = exchange ? exchange : StatisticsScope::current();
+  check<ShapeError>(joins || x.numel() / x.size(-1) > 1, "BatchNorm2d",
                     "training needs more than one value per channel, got x {}", x);
-  const auto joins = exchange ? exchange : Lockstep::exchange();
   BatchNormResult result = batch_norm(std::move(x), weight, bias, eps_, joins);
-  if (!joins || joins->is_first()) update_running(result.mean, result.var, result.rows);
+  const RunningStatistics running{running_mean, running_var, momentum_};
+  const BatchStatistics batch{result.mean, result.var, result.rows};
+  joins ? joins->update(running, batch) : update_running(running, batch);
   return std::move(result.y);
-}
-
-// Side effects stay off the tape: replay must not see them.
-void BatchNorm2d::update_running(const Tensor& mean, const Tensor& var, int64_t count) {
-  const NoGrad guard;
-  const auto rows = static_cast<float>(count);
-  const float unbias = count > 1 ? rows / (rows - 1) : 1;
-  accumulate(sub(mean, running_mean), running_mean, momentum_);
-  accumulate(sub(affine(var, unbias, 0), running_var), running_var, momentum_);
 }
 
 Dropout::Dropout(float p, GeneratorRef generator) : p_(p), generator_(generator) {

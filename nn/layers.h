@@ -38,7 +38,6 @@ class BatchNorm2d : public Module {
   std::shared_ptr<StatisticsExchange> exchange;
 
  private:
-  void update_running(const Tensor& mean, const Tensor& var, int64_t count);
   float eps_, momentum_;
 };
 

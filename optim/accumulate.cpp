@@ -64,6 +64,8 @@ void Accumulate::set_buffer(DType dtype, bool compensated) {
   check_between_windows("the buffer can change only between windows");
   check(dtype != DType::f32 || !compensated, "accumulate",
         "a buffer that is compensated must be of 16 bits, got f32");
+  check(dtype == DType::f32 || !exchange_, "accumulate",
+        "sums that ranks share must be f32, got a buffer of {}", name(dtype));
   check(dtype == DType::f32 || overflow_ == Overflow::voids_window, "accumulate",
         "in a buffer of {} an overflow cannot void a micro-batch alone", name(dtype));
   buffer_ = dtype;
@@ -76,10 +78,32 @@ void Accumulate::set_buffer(DType dtype, bool compensated) {
                          });
 }
 
+void Accumulate::set_exchange(std::shared_ptr<GradientExchange> exchange) {
+  check_between_windows("ranks can join only between windows");
+  check(buffer_ == DType::f32, "accumulate",
+        "sums that ranks share must be f32, got a buffer of {}", name(buffer_));
+  exchange_ = std::move(exchange);
+}
+
 Accumulate::Sums Accumulate::usual_sums() const {
+  if (exchange_) return Sums::shared;
   if (micro_batches_ == 1) return Sums::in_place;
   if (buffer_ != DType::f32) return Sums::narrow;
   return overflow_ == Overflow::voids_micro_batch ? Sums::judged : Sums::in_place;
+}
+
+void Accumulate::share_stats(const Tensor& stats) {
+  if (!exchange_) return Optimizer::share_stats(stats);
+  if (parameters().shard()) exchange_->share_stats(stats);
+}
+
+void Accumulate::share_parameters() {
+  if (parameters().shard()) exchange_->share_parameters(parameters());
+}
+
+bool Accumulate::voids_micro_batches() const {
+  return kind_ == Sums::judged ||
+         (kind_ == Sums::shared && overflow_ == Overflow::voids_micro_batch);
 }
 
 void Accumulate::set_collecting(bool collects) {
@@ -91,8 +115,11 @@ void Accumulate::begin_window(Sums kind) {
   Optimizer::zero_grad();
   unit_ = 0;
   total_ = 0;
-  share_ = 0;
+  shares_ = {0};
   kind_ = kind;
+  static_assert(STATE_WINDOW_VOIDED == STATE_WINDOW_WEIGHT + 1);
+  if (voids_micro_batches()) fill_(make_view(control(), {2}, {1}, STATE_WINDOW_WEIGHT), 0);
+  if (kind == Sums::shared) return exchange_->begin();
   if (micro_batches_ == 1) return;
   place_gradients(kind == Sums::narrow ? buffer_ : DType::f32);
   if (kind == Sums::in_place) return;
@@ -102,21 +129,45 @@ void Accumulate::begin_window(Sums kind) {
     place_gradients(buffer_);
     sums_->take_rests(slots);
   }
-  static_assert(STATE_WINDOW_VOIDED == STATE_WINDOW_WEIGHT + 1);
-  if (kind == Sums::judged) fill_(make_view(control(), {2}, {1}, STATE_WINDOW_WEIGHT), 0);
 }
 
 // On the device: its gradients and its weight count, or neither does.
 void Accumulate::judge_micro_batch() {
   const OpScope scope("accumulate");
   const PhaseScope phase(Phase::update);
-  const float share = std::exchange(share_, 0);
+  const float share = std::exchange(shares_[0], 0);
   if (share > 0) {
     if (!gradients().locate()) gradients().clear_stats();
     prepare(PREPARE_MICRO_BATCH, share, gradients().stats());
     sums_->fold(parameters(), gradients(), control());
   }
   Optimizer::zero_grad();
+}
+
+// What counts is added on every rank in the order of the ranks.
+void Accumulate::share_micro_batch() {
+  const OpScope scope("accumulate");
+  const PhaseScope phase(Phase::update);
+  std::vector<bool> counts;
+  for (const float share : shares_) counts.push_back(share > 0);
+  if (voids_micro_batches()) judge_ranks(counts);
+  exchange_->add(parameters(), counts);
+}
+
+// All control buffers are told of all micro-batches, in one order.
+void Accumulate::judge_ranks(std::vector<bool>& counts) {
+  bool overflows = false;
+  if (gradients().locate()) {
+    const std::vector<float> stats = gradients().stats().to_vector();
+    for (size_t i = gradients().rows(); i < stats.size(); ++i) overflows |= stats[i] != 0;
+  }
+  const std::vector<float> all = exchange_->all(overflows ? 1 : 0);
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    if (!counts[rank]) continue;
+    fill_(gradients().all_stats(), all[rank]);
+    prepare(PREPARE_MICRO_BATCH, shares_[rank], gradients().all_stats());
+    counts[rank] = all[rank] == 0;
+  }
 }
 
 // What a backward pass that threw left of the sums is not theirs any more.
@@ -130,11 +181,15 @@ void Accumulate::abandon_window() {
 }
 
 // Relative weights keep scaled gradients as small as those of the plain optimizer, and equal
-// weights exact.
-void Accumulate::add_weight(float weight, float unit) {
+// weights exact. An empty micro-batch counts for nothing: its mean loss may well be NaN.
+void Accumulate::add_weights(const std::vector<float>& weights, float unit) {
+  shares_.assign(weights.size(), 0);
+  if (unit == 0) return;
   unit_ = unit;
-  share_ = weight / unit;
-  total_ += share_;
+  for (size_t rank = 0; rank < weights.size(); ++rank) {
+    shares_[rank] = weights[rank] / unit;
+    total_ += shares_[rank];
+  }
   set_gradients_scaled(true);
 }
 
@@ -150,6 +205,8 @@ float Accumulate::check_shared(const std::vector<Accumulate*>& optimizers) {
   for (const Accumulate* one : optimizers) {
     check<AutogradError>(!one->has_gradient_, "accumulate",
                          "backward() must run once per step(); add the losses of a micro-batch");
+    check<AutogradError>(!one->exchange_ == !optimizers[0]->exchange_, "accumulate",
+                         "optimizers that share a backward pass must all have ranks, or none");
     check<AutogradError>(
         optimizers.size() == 1 ||
             (one->scaler() == optimizers[0]->scaler() && !one->scaler().is_dynamic),
@@ -170,7 +227,9 @@ void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tens
                           float weight) {
   check_weight(weight);
   float unit = check_shared(optimizers);
-  if (unit == 0) unit = weight;
+  const std::shared_ptr<GradientExchange>& exchange = optimizers[0]->exchange_;
+  const std::vector<float> weights = exchange ? exchange->all(weight) : std::vector{weight};
+  for (const float one : weights) unit = unit > 0 ? unit : one;
   try {
     for (Accumulate* one : optimizers) {
       if (one->position_ == 0)
@@ -179,8 +238,7 @@ void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tens
         one->sums_->give_back(one->parameters().slots());
       else
         one->Optimizer::zero_grad();
-      // An empty micro-batch counts for nothing: its mean loss may well be NaN.
-      if (weight > 0) one->add_weight(weight, unit);
+      one->add_weights(weights, unit);
       one->has_gradient_ = true;
       one->set_collecting(true);
     }
@@ -194,6 +252,9 @@ void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tens
 
 bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count) {
   check_between_windows("run_together() must begin a window");
+  check<AutogradError>(!exchange_, "accumulate",
+                       "micro-batches of ranks must be run by backward() and step(); "
+                       "DataParallel joins their BatchNorms");
   check(count <= micro_batches_, "accumulate", "a window has {} micro-batches, got {}",
         micro_batches_, count);
   begin_window(usual_sums() == Sums::narrow ? Sums::narrow : Sums::in_place);
@@ -203,7 +264,7 @@ bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward
       const MicroBatch one = forward(i);
       check_weight(one.weight);
       if (one.weight == 0) return;
-      add_weight(one.weight, unit_ > 0 ? unit_ : one.weight);
+      add_weights({one.weight}, unit_ > 0 ? unit_ : one.weight);
       Optimizer::backward(one.loss, one.weight / unit_);
     });
   } catch (...) {
@@ -219,9 +280,11 @@ bool Accumulate::step() {
   has_gradient_ = false;
   ++position_;
   if (kind_ == Sums::judged) judge_micro_batch();
+  if (kind_ == Sums::shared) share_micro_batch();
   device().end_step_soon();  // a micro-batch repeats, as a step does
   if (position_ == micro_batches_) return flush();
   if (kind_ == Sums::in_place) sums_->take(parameters().slots());
+  if (kind_ == Sums::shared) Optimizer::zero_grad();
   return false;
 }
 
@@ -237,7 +300,8 @@ bool Accumulate::flush() {
   }
   sums_->give_back(parameters().slots());
   if (total == 0) return false;
-  return update(total, kind_ == Sums::judged ? PREPARE_WINDOW : PREPARE_ALL);
+  if (kind_ == Sums::shared) exchange_->finish(parameters());
+  return update(total, voids_micro_batches() ? PREPARE_WINDOW : PREPARE_ALL);
 }
 
 void Accumulate::zero_grad() {
@@ -245,6 +309,8 @@ void Accumulate::zero_grad() {
 }
 
 void Accumulate::restart_scaler() {
+  if (kind_ == Sums::shared)
+    check_between_windows("the scaler of ranks can be started afresh only between windows");
   const bool is_inside = position_ > 0 && total_ > 0;
   if (is_inside) {
     const NoGrad guard;
@@ -269,6 +335,7 @@ const std::string gradient_prefix = "accumulate.gradient.", rest_prefix = "accum
 const char* Accumulate::window_name(Sums kind) const {
   if (kind == Sums::judged) return "accumulate.judged_window";
   if (kind == Sums::in_place) return "accumulate.window";
+  if (kind == Sums::shared) return "accumulate.shared_window";
   if (buffer_ == DType::f16)
     return is_compensated_ ? "accumulate.compensated_f16_window" : "accumulate.f16_window";
   return is_compensated_ ? "accumulate.compensated_bf16_window" : "accumulate.bf16_window";
@@ -280,6 +347,10 @@ Optimizer::NamedState Accumulate::state() const {
       "the state can be saved and loaded only after step() has ended the micro-batch");
   NamedState all = Optimizer::state();
   if (position_ == 0) return all;
+  check<AutogradError>(kind_ != Sums::shared, "accumulate",
+                       "windows that ranks share can be saved only between them, got {} of {} "
+                       "micro-batches",
+                       position_, micro_batches_);
   const auto total = std::bit_cast<std::array<int32_t, 2>>(total_);
   const int32_t numbers[] = {static_cast<int32_t>(position_), std::bit_cast<int32_t>(unit_),
                              total[0], total[1]};
@@ -307,6 +378,9 @@ Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& 
   });
   if (saved == names.end()) return all;
   const Sums kind = usual_sums();
+  check<FileError>(kind != Sums::shared, "accumulate",
+                   "ranks go on between windows only, the saved state is inside of one: let one "
+                   "process end it");
   check<FileError>(
       *saved == window_name(kind), "accumulate",
       "the saved state has '{}', one of these options has '{}': see set_overflow() and "

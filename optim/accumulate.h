@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "rewind/optim/gradient_exchange.h"
 #include "rewind/optim/gradient_hooks.h"
 #include "rewind/optim/optimizer.h"
 
@@ -93,6 +94,13 @@ class Accumulate : public Optimizer {
   // micro-batch.
   void set_buffer(DType dtype, bool compensated = false);
 
+  // Windows that ranks share, from the next one on; null: there are no others. Each rank has n
+  // micro-batches of a window, and what they give is, to the bit, what one process would have that
+  // runs them all: the first of each rank, by rank, then their second. A rank without one calls
+  // backward({}, 0). Overflows as above. AutogradError inside of a window; with a buffer of 16 bits
+  // ValueError, and run_together() has no place here: DataParallel joins BatchNorms.
+  void set_exchange(std::shared_ptr<GradientExchange> exchange);
+
   // Starts the scaler afresh, as set_scaler(scaler()) does between windows; inside one its
   // gradients are scaled anew: for a loaded state that was of another scaler. Waits.
   void restart_scaler() override;
@@ -101,11 +109,15 @@ class Accumulate : public Optimizer {
   uint32_t position() const override { return position_; }   // micro-batches in the window so far
 
   // Inside a window its gradients and how far it is are part of the state: a run goes on there bit
-  // for bit. AutogradError between backward() and step(), and where a state is loaded into a
-  // window.
+  // for bit. AutogradError between backward() and step(), where a state is loaded into a window,
+  // and inside of one that ranks share.
   NamedState state() const override;
   NamedState state_to_fill(const std::vector<std::string>& names) override;
   void state_filled() override;
+
+ protected:
+  void share_stats(const Tensor& stats) override;
+  void share_parameters() override;
 
  private:
   static float check_shared(const std::vector<Accumulate*>& optimizers);
@@ -114,14 +126,18 @@ class Accumulate : public Optimizer {
   enum class Sums : uint8_t {
     in_place,  // backward adds to the sums
     judged,    // they are added when all are finite
-    narrow     // they are added to 16 bits one by one
+    narrow,    // they are added to 16 bits one by one
+    shared     // they are added to those of other ranks
   };
   Sums usual_sums() const;  // of the windows to come, but for those of run_together()
   const char* window_name(Sums kind) const;
   void begin_window(Sums kind);
   void set_collecting(bool collects);
   void judge_micro_batch();
-  void add_weight(float weight, float unit);
+  void share_micro_batch();
+  void judge_ranks(std::vector<bool>& counts);
+  bool voids_micro_batches() const;  // of this window
+  void add_weights(const std::vector<float>& weights, float unit);
   void abandon_window();
 
   uint32_t micro_batches_;
@@ -131,12 +147,13 @@ class Accumulate : public Optimizer {
   Sums kind_ = Sums::in_place;  // of this window
   DType buffer_ = DType::f32;
   bool is_compensated_ = false;
-  float share_ = 0;   // of this micro-batch, its relative weight
+  std::vector<float> shares_ = {0};  // of this micro-batch, its relative weight; by rank
   float unit_ = 0;    // first positive weight of the window; the others count relative to it
   double total_ = 0;  // sum of the window's relative weights
   std::unique_ptr<GradientWindow> sums_;
   GradientHooks hooks_;  // with a buffer of 16 bits
-  Tensor window_;        // position, unit and total of a window that is being loaded
+  std::shared_ptr<GradientExchange> exchange_;
+  Tensor window_;  // position, unit and total of a window that is being loaded
 };
 
 }  // namespace rw

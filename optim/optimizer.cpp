@@ -33,6 +33,8 @@ StateShape Optimizer::state_shape() const {
 void Optimizer::separate_parameters() {
   check<AutogradError>(updates() + skipped() == 0 && !has_scaled_, "optimizer",
                        "an optimizer must be new, got one after {} updates", updates());
+  check<AutogradError>(!parameters_.shard(), "optimizer",
+                       "states that ranks keep in parts need Accumulate and DataParallel");
   check<AutogradError>(
       observers_.empty(), "optimizer",
       "averages and monitors must be made of this optimizer, not of the inner one");
@@ -103,20 +105,33 @@ bool Optimizer::update(float weight, uint32_t part) {
                        "with a loss scaler, step() needs optimizer.backward(loss), not "
                        "loss.backward(): the gradients must carry the loss scale");
   has_scaled_ = false;
-  if (!gradients_->locate()) return false;
+  const bool has_gradients = gradients_->locate();
+  if (!has_gradients && !parameters_.shard()) return false;
   check_update();
   announce_update();
   parameters_.follow_parameters();
-  prepare(part, weight, gradients_->stats());
+  if (has_gradients)
+    gradients_->stats();
+  else
+    gradients_->clear_stats();
+  share_stats(gradients_->all_stats());
+  prepare(part, weight, gradients_->all_stats());
   const bool is_last = observers_.empty();  // Lookahead changes parameters after it
   StateStaging staging(parameters_, is_last);
   for (size_t i = 0; i < parameters_.runs().size(); ++i) {
+    if (parameters_.runs()[i].is_elsewhere) continue;
     rule_->update(target(i, staging.begin(i)));
     staging.end(i);
   }
   staging.finish();
+  share_parameters();
   finish_update(is_last);
   return true;
+}
+
+void Optimizer::share_stats(const Tensor&) {
+  check<AutogradError>(!parameters_.shard(), "optimizer",
+                       "states that ranks keep in parts need Accumulate and DataParallel");
 }
 
 void Optimizer::check_update() {

@@ -127,6 +127,12 @@ class Optimizer {
   float max_norm() const { return max_norm_; }
   GradientTable& gradients() { return *gradients_; }
 
+  // Where ranks share an update: what update_prepare reads of the gradients (of those of this rank,
+  // which may have none) becomes that of all, and so do the parameters. AutogradError here, for
+  // states that are sharded and nobody shares.
+  virtual void share_stats(const Tensor& stats);
+  virtual void share_parameters() {}
+
   // For gradients that outlive a step.
   void place_gradients(DType dtype = DType::f32) { parameters_.place_gradients(dtype); }
   // Where gradients came from a file, or were scaled anew.

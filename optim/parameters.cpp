@@ -32,6 +32,36 @@ void check_parameter(const Tensor& p, const std::string& name) {
       name);
 }
 
+// Which rank keeps a parameter's state: that in whose part of all elements its middle lies.
+class OwnerOf {
+ public:
+  explicit OwnerOf(const std::vector<ParameterGroup>& groups) {
+    if (groups.empty()) return;
+    shard_ = groups.front().shard;
+    for (const ParameterGroup& group : groups) {
+      check(group.shard == shard_, owner, "all groups must have the same shard");
+      check(!group.shard || !group.offload, owner,
+            "states must be sharded or offloaded, got a group with both");
+      for (const Tensor& p : group.parameters)
+        if (p.requires_grad()) total_ += p.numel();
+    }
+    check(!shard_ || (shard_->rank >= 0 && shard_->rank < shard_->ranks), owner,
+          "a shard must be one of its ranks, got {} of {}", shard_ ? shard_->rank : 0,
+          shard_ ? shard_->ranks : 0);
+  }
+  // Of one with `size` elements behind `begin` of all.
+  int operator()(int64_t begin, int64_t size) const {
+    if (!shard_ || total_ == 0) return 0;
+    const int64_t rank = (2 * begin + size) * shard_->ranks / (2 * total_);
+    return static_cast<int>(std::min<int64_t>(rank, shard_->ranks - 1));
+  }
+  bool is_here(int rank) const { return !shard_ || shard_->rank == rank; }
+
+ private:
+  std::optional<Shard> shard_;
+  int64_t total_ = 0;
+};
+
 size_t count_parameters(const std::vector<ParameterGroup>& groups) {
   size_t count = 0;
   for (const ParameterGroup& group : groups) count += group.parameters.size();
@@ -88,6 +118,16 @@ std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const
   return offload_states(one_group(std::move(parameters)), how);
 }
 
+std::vector<ParameterGroup> shard_states(std::vector<ParameterGroup> groups, const Shard& shard) {
+  if (shard.ranks == 1) return groups;
+  for (ParameterGroup& group : groups) group.shard = shard;
+  return groups;
+}
+
+std::vector<ParameterGroup> shard_states(std::vector<Tensor> parameters, const Shard& shard) {
+  return shard_states(one_group(std::move(parameters)), shard);
+}
+
 // Delegates so that the destructor gives the parameters back when memory runs out halfway.
 FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, std::vector<DType> states,
                                const StateShape& shape_of, float initial, bool in_parts)
@@ -140,6 +180,8 @@ std::vector<FlatParameters::SlabSizes> FlatParameters::plan(const StateShape& sh
                                                             bool in_parts, int64_t slab_elements) {
   std::unordered_set<const TensorImpl*> seen;
   std::vector<SlabSizes> sizes;
+  const OwnerOf owner_of(groups_);
+  int64_t before = 0;  // elements of the parameters so far
   for (size_t g = 0; g < groups_.size(); ++g) {
     const bool is_offloaded = groups_[g].offload.has_value();
     check(!is_offloaded || groups_[g].offload->part_bytes > 0, owner,
@@ -157,8 +199,10 @@ std::vector<FlatParameters::SlabSizes> FlatParameters::plan(const StateShape& sh
       SlabSizes& used = sizes.back();
       const auto take = [](int64_t count, int64_t& end) { return std::exchange(end, end + count); };
       Slot slot{p, sizes.size() - 1, take(size, used.parameters), name};
+      slot.owner = owner_of(take(p.numel(), before), p.numel());
       for (size_t s = 0; s < dtypes_.size(); ++s) {
         std::optional<State>& state = slot.states.emplace_back();
+        if (!owner_of.is_here(slot.owner)) continue;
         if (const std::optional<Shape> shape = shape_of(s, p, g))
           state = {*shape, take(round_up(shape->numel()), used.states[s])};
       }
@@ -183,6 +227,7 @@ void FlatParameters::add_to_runs(const Slot& slot, size_t group, bool in_parts) 
   Run own{group, slot.slab, {slot.offset, round_up(slot.parameter.numel())}, {}, slots_.size(), 1};
   for (const std::optional<State>& state : slot.states)
     own.states.push_back(state ? Range{state->offset, round_up(state->shape.numel())} : Range{});
+  own.is_elsewhere = groups_[group].shard && slot.owner != groups_[group].shard->rank;
   own.is_staged = offload && bytes(own) <= offload->part_bytes;
 
   if (offload && !own.is_staged && in_parts) {
@@ -216,7 +261,8 @@ void FlatParameters::add_to_runs(const Slot& slot, size_t group, bool in_parts) 
 // Whether a run may go on with the next parameter: kernels find its states where they find it.
 bool FlatParameters::joins(const Run& run, const Run& next) const {
   const Slot& first = slots_[run.first_slot];
-  if (run.group != next.group || run.slab != next.slab || run.elements.offset != first.offset)
+  if (run.group != next.group || run.slab != next.slab || run.elements.offset != first.offset ||
+      run.is_elsewhere != next.is_elsewhere)
     return false;
   for (size_t s = 0; s < dtypes_.size(); ++s)
     if ((run.states[s].size > 0) != (next.states[s].size > 0)) return false;

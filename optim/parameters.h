@@ -21,12 +21,20 @@ struct Offload {
   uint64_t part_bytes = uint64_t{32} << 20;
 };
 
+// Whose state this process keeps, of the parameters that several update together (dist/): each
+// rank that of about as many elements, whole parameters in their order.
+struct Shard {
+  int rank = 0, ranks = 1;  // in [0, ranks)
+  bool operator==(const Shard&) const = default;
+};
+
 // Parameters that share options. Frozen ones (requires_grad() false) are left out.
 struct ParameterGroup {
   std::vector<Tensor> parameters = {};               // float leaves
   float lr_scale = 1;                                // on the optimizer's learning rate
   std::optional<float> weight_decay = std::nullopt;  // instead of the optimizer's
   std::optional<Offload> offload = std::nullopt;     // where their state lies; none: on the device
+  std::optional<Shard> shard = std::nullopt;         // whose state is kept here; none: of all
 };
 // All of them, with the optimizer's options.
 inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
@@ -39,6 +47,13 @@ inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
 std::vector<ParameterGroup> offload_states(std::vector<ParameterGroup> groups,
                                            const Offload& how = {});
 std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const Offload& how = {});
+
+// The same groups, of whose parameters each rank keeps the state of a part, and updates it; the
+// others get the values from it: DataParallel (ZeRO 1, Rajbhandari et al. 2020). Updates give the
+// same bits. All groups of an optimizer need the same shard, and none of them may be offloaded:
+// ValueError.
+std::vector<ParameterGroup> shard_states(std::vector<ParameterGroup> groups, const Shard& shard);
+std::vector<ParameterGroup> shard_states(std::vector<Tensor> parameters, const Shard& shard);
 
 // Two groups: what has two axes or more decays by `weight_decay`; biases and the weights of
 // normalisation, which have one, do not.
@@ -95,6 +110,7 @@ class FlatParameters {
     int64_t offset = 0;
     std::string name;  // the parameter's, or "group.index" where it has none
     std::vector<std::optional<State>> states = {};  // as StateShape gave them
+    int owner = 0;                                  // the rank that updates it, of a Shard
   };
   // Elements of a flat tensor.
   struct Range {
@@ -107,6 +123,7 @@ class FlatParameters {
     Range elements;                    // of the slab's parameters
     std::vector<Range> states;         // of the slab's states
     size_t first_slot = 0, slots = 0;  // the parameters
+    bool is_elsewhere = false;         // another rank updates it
     bool is_staged = false;            // offloaded, and on the device for the update (StateStaging)
   };
   // Parts of a parameter begin at multiples of so many elements, as rows of the gradients' table
@@ -126,7 +143,8 @@ class FlatParameters {
   const std::vector<Slab>& slabs() const { return slabs_; }              // the storage
   const std::vector<Slot>& slots() const { return slots_; }              // one per parameter
   const std::vector<Run>& runs() const { return runs_; }                 // all slots, in order
-  Device& device() const { return slots_.front().parameter.device(); }   // of all of them
+  const std::optional<Shard>& shard() const { return groups_.front().shard; }  // of all groups
+  Device& device() const { return slots_.front().parameter.device(); }         // of all of them
 
   // Moves each parameter into a slab, and so into a run, of its own: one may then be updated while
   // backward still reads the others. For states as in the constructor, which begin anew, and before

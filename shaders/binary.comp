@@ -7,7 +7,7 @@
 layout(constant_id = 0) const uint OP = 0;  //! BINARY
 
 T_value op(T_value x, T_value y) {
-  T_value r = x;
+  precise T_value r = x;
   switch (OP) {
 #define BINARY(id, name, forward, lo, hi, lo_y, hi_y) case id: r = forward; break;
 #if !T_FLOAT

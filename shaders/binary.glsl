@@ -17,8 +17,11 @@ void binary_flat(uint i) {
     load8_a(i, a_lo, a_hi);
     if (MODE == SCALAR) {
       b_lo = b_hi = T_vec4(load_b(0));
+    } else if (MODE == PERIODIC) {
+      uint at = b_index(i);
+      LOAD8_PERIODIC(load_b, load8_b, at, p.period, b_lo, b_hi);
     } else {
-      load8_b(b_index(i), b_lo, b_hi);
+      load8_b(i, b_lo, b_hi);
     }
     store8_y(i, op(a_lo, b_lo), op(a_hi, b_hi));
   } else {

@@ -127,8 +127,8 @@ ROWS = {"UNARY": r"^UNARY(?:_AB)?\(\d", "BINARY": r"^BINARY(?:_FLOAT)?\(\d", "CO
 
 def parse_constants(path):
     """The specialization constants that a call may set, as declared in `path` and what it includes:
-    [(name, default, values)]. A bool has both values, others say theirs: numbers, or the rows of
-    elementwise.def."""
+    [(name, default, values, open)]. A bool has both values, others say theirs: numbers, or the rows of
+    elementwise.def; `others` after some numbers: these are examples, and the constant is open."""
     found = {}
     for file in [path] + includes(path, []):
         with open(file) as f:
@@ -140,13 +140,13 @@ def parse_constants(path):
             elif type_name == "bool":
                 choices = [0, 1]
             else:
-                choices = [int(v) for v in values.split()]
+                choices = [int(v) for v in values.removesuffix("others").split()]
             if not choices:
                 raise ManifestError(f"constant {name}: its values must stand behind it, as `//! 0 1` does")
             default = {"false": 0, "true": 1}.get(default, default)
             if int(number) in found or int(default) not in choices:
                 raise ManifestError(f"constant {name}: its number must be its own, and its default a value")
-            found[int(number)] = (name, int(default), choices)
+            found[int(number)] = (name, int(default), choices, values.endswith("others"))
     if sorted(found) != list(range(len(found))):
         raise ManifestError("specialization constants must be numbered from 0 without gaps")
     return [found[number] for number in sorted(found)]
@@ -285,11 +285,12 @@ def features(m, v):
 
 def cpp_module(name, m, variants, constants, results):
     out = ['#include "rewind/backends/vulkan/shader_table.h"', "", "namespace rw::vulkan {", "namespace {"]
-    for i, (_, _, values) in enumerate(constants):
+    for i, (_, _, values, _) in enumerate(constants):
         out.append(f"constexpr uint32_t values{i}[] = {{{', '.join(map(str, values))}}};")
     if constants:
         out.append("constexpr ShaderConstant constants[] = {" + ", ".join(
-            f'{{"{n}", {default}, values{i}}}' for i, (n, default, _) in enumerate(constants)) + "};")
+            f'{{"{n}", {default}, values{i}, {str(is_open).lower()}}}'
+            for i, (n, default, _, is_open) in enumerate(constants)) + "};")
     rows = []
     for i, (v, (words, push_bytes)) in enumerate(zip(variants, results)):
         hexes = [f"0x{w:x}" for w in words]

@@ -4,13 +4,7 @@
 //! local: 64
 //! texels: yes
 #include "flat.glsl"
-#include "philox.glsl"
-
-// x / keep or 0 for elements i to i + 3: a select, since 0 * inf is NaN.
-vec4 drop(uint i, vec4 x) {
-  bvec4 kept = lessThan(uniform_from(random_words(i / 4)), vec4(p.keep));
-  return mix(vec4(0.0), x / p.keep, kept);
-}
+#include "drop.glsl"
 
 void main() {
   uint i = thread_id() * REWIND_FLAT;

@@ -73,7 +73,8 @@ float erfinv(float x) {
   return (2.83297682 + p * w) * x;
 }
 
-float hardswish_grad(float x) { return x <= -3.0 ? 0.0 : x >= 3.0 ? 1.0 : x / 3.0 + 0.5; }
+// Not x / 3: compilers may or may not make a product of it, and chains have the same bits (chain.glsl).
+float hardswish_grad(float x) { return x <= -3.0 ? 0.0 : x >= 3.0 ? 1.0 : x * 0.33333334 + 0.5; }
 
 // tanh(log(1 + exp(x))) = ((1 + e)^2 - 1) / ((1 + e)^2 + 1).
 float tanh_softplus(float x) {

@@ -12,12 +12,12 @@ layout(constant_id = 2) const bool A_TRANSPOSED = false;
 layout(constant_id = 3) const bool B_TRANSPOSED = false;
 layout(constant_id = 4) const bool ADDS = false;
 
-// `columns` columns of y from element e on, where y is added to.
+// `columns` columns of y from element e on, the last one repeated. Without conditions, which are dear where
+// every lane loads for itself.
 vec4 columns_of_y(uint e, uint columns) {
-  if (STORES == 4) return columns > 0 ? load4_y(e) : vec4(0.0);
-  vec4 v = vec4(0.0);
-  [[unroll]] for (uint j = 0; j < WIDTH; ++j)
-    if (j < columns) v[j] = load_y(e + j);
+  if (STORES == 4) return load4_y(e);
+  vec4 v;
+  [[unroll]] for (uint j = 0; j < WIDTH; ++j) v[j] = load_y(e + min(j, max(columns, 1) - 1));
   return v;
 }
 
@@ -84,9 +84,10 @@ void main() {
 
   const uint c0 = at.x * p.c_batch[0] + at.y * p.c_batch[1] + part * p.c_split + n0;
   const uint columns = p.n - min(n0, p.n);
+  const uint outside = n0 - min(n0, p.n - (STORES == 4 ? 4 : 1));  // lanes past the edge read the last columns
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
     const uint e = c0 + (m0 + i) * p.c_row;
     if (m0 + i < p.m)
-      store_columns(p.alpha * acc[i] + (ADDS ? p.beta * columns_of_y(e, columns) : vec4(0.0)), e, columns);
+      store_columns(p.alpha * acc[i] + (ADDS ? p.beta * columns_of_y(e - outside, columns) : vec4(0.0)), e, columns);
   }
 }

@@ -11,6 +11,7 @@ namespace rw::kernels {
 using uint = uint32_t;
 
 #include "params/attention.h"
+#include "params/chain.h"
 #include "params/common.h"
 #include "params/elementwise.h"
 #include "params/image.h"

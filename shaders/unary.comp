@@ -10,7 +10,8 @@ layout(constant_id = 0) const uint OP = 0;  //! UNARY
 layout(constant_id = 1) const uint FLAT = 0;  //! 0 1
 
 float op(float x) {
-  float a = p.a, b = p.b, y = 0.0;
+  float a = p.a, b = p.b;
+  precise float y = 0.0;  // the same bits in a chain: chain.glsl
   switch (OP) {
 #define UNARY(id, name, forward, grad, saves, lo, hi) case id: y = forward; break;
 #include "elementwise.def"

@@ -8,7 +8,8 @@
 layout(constant_id = 0) const uint OP = 0;  //! UNARY
 
 float op(float s, float dy) {
-  float a = p.a, b = p.b, dx = 0.0;
+  float a = p.a, b = p.b;
+  precise float dx = 0.0;
   switch (OP) {
 #define UNARY(id, name, forward, grad, saves, lo, hi) case id: dx = grad; break;
 #include "elementwise.def"

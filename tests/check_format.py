@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 VERSION = 14
-FOLDERS = ("backends", "benchmarks", "core", "data", "apps", "examples", "include", "io", "nn", "optim", "shaders", "tests",
+FOLDERS = ("backends", "benchmarks", "core", "data", "dist", "apps", "examples", "include", "io", "nn", "optim", "shaders", "tests",
            "tools")
 
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "include", "apps", "examples", "tools",
+FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "dist", "include", "apps", "examples", "tools",
            "benchmarks", "tests"]
 
 # What the files below a path may include besides files of the same path. The longest path counts.
@@ -16,10 +16,10 @@ BACKEND = BASE + ["core/backend/"]
 MEMORY = BACKEND + ["core/memory/"]
 TENSOR = MEMORY + ["core/tensor/"]
 AUTOGRAD = TENSOR + ["core/autograd/"]
-OPS = AUTOGRAD + ["core/ops/autocast.h", "core/ops/conv.h", "core/ops/ctc.h", "core/ops/indexing.h", "core/ops/lockstep.h", "core/ops/losses.h", "core/ops/numeric.h", "core/ops/operators.h", "core/ops/ops.h", "core/ops/positions.h", "core/ops/print.h", "core/ops/rnnt.h", "core/ops/unbind.h", "core/ops/vision.h"]
+OPS = AUTOGRAD + ["core/ops/autocast.h", "core/ops/conv.h", "core/ops/ctc.h", "core/ops/indexing.h", "core/ops/lockstep.h", "core/ops/losses.h", "core/ops/numeric.h", "core/ops/operators.h", "core/ops/ops.h", "core/ops/positions.h", "core/ops/print.h", "core/ops/rnnt.h", "core/ops/statistics.h", "core/ops/unbind.h", "core/ops/vision.h"]
 CORE = OPS + ["core/predict/"]
 DRIVERS = BACKEND + ["backends/listing.h", "shaders/"]
-USER = ["core/", "nn/", "optim/", "io/", "data/", "backends/listing.h", "backends/open.h"]
+USER = ["core/", "nn/", "optim/", "io/", "dist/", "data/", "backends/listing.h", "backends/open.h", "backends/tune.h"]
 PROJECT_RULES = {
     "core/base/": [],
     "core/backend/": BASE,
@@ -37,6 +37,7 @@ PROJECT_RULES = {
     "nn/": CORE,
     "optim/": CORE + ["shaders/"],
     "io/": CORE + ["nn/", "optim/"],
+    "dist/": CORE + ["optim/"],
     "include/": USER,
     "apps/": USER + ["apps/common/"],
     "examples/": ["include/"],
@@ -45,7 +46,7 @@ PROJECT_RULES = {
     "tests/": [""],
 }
 # The rooms of the library: their files include each other as "rewind/ROOM/FILE".
-LIBRARY = ("core/", "backends/", "data/", "nn/", "optim/", "io/")
+LIBRARY = ("core/", "backends/", "data/", "nn/", "optim/", "io/", "dist/")
 GENERATED = {"shaders/cpu_kernels.h", "profile_folders.h"}  # by shaders/compile.py, and where Meson says
 # Members that are defined where others stand: Tensor's that need a room above its own.
 ELSEWHERE = {"Tensor::operator[]", "Tensor::backward", "Tensor::register_hook",
@@ -63,6 +64,7 @@ LIBRARY_RULES = {
     "jpeglib.h": ["data/", "tests/"],
     "jerror.h": ["data/"],
     "sndfile.h": ["data/", "tests/"],
+    "mpi.h": ["dist/mpi_world.cpp"],
     "doctest/": ["tests/"],
     "spirv-tools/": ["tests/"],
     "CLI/": ["apps/", "examples/", "tools/", "benchmarks/", "tests/fuzz/"],

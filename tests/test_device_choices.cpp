@@ -210,7 +210,7 @@ VkPhysicalDeviceMemoryProperties properties(const Memory& memory) {
   VkPhysicalDeviceMemoryProperties all{};
   for (const auto& [gib, is_local] : memory.heaps)
     all.memoryHeaps[all.memoryHeapCount++] = {static_cast<VkDeviceSize>(gib * (1 << 30)),
-                                              is_local ? VK_MEMORY_HEAP_DEVICE_LOCAL_BIT : 0u};
+                                              is_local ? 1u * VK_MEMORY_HEAP_DEVICE_LOCAL_BIT : 0u};
   for (const auto& [flags, heap] : memory.types)
     all.memoryTypes[all.memoryTypeCount++] = {flags, heap};
   return all;

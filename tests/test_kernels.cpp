@@ -130,7 +130,8 @@ TEST_CASE("kernels: binary, compare, where") {
       };
       for (uint32_t n : {0u, 1u, 515u}) {
         run(n, n, {}, 1, n, flat(n));
-        run(n, 24, {.period = 24}, 2, n, flat(n));
+        for (uint32_t period : {24u, 8u, 30522u, 13u})
+          run(n, period, {.period = period}, 2, n, flat(n));
         run(n, 1, {}, 3, n, flat(n));
       }
       run(60, 5, {.rank = 3, .shape = {3, 4, 5}, .a_stride = {1, 3, 12}, .b_stride = {0, 0, 1}}, 0,

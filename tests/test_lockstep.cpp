@@ -5,6 +5,7 @@
 #include "rewind/core/autograd/checkpoint.h"
 #include "rewind/core/ops/indexing.h"
 #include "rewind/core/ops/lockstep.h"
+#include "rewind/core/ops/statistics.h"
 #include "rewind/core/predict/dry_run.h"
 #include "rewind/nn/models/resnet.h"
 #include "rewind/optim/accumulate.h"
@@ -196,12 +197,12 @@ TEST_CASE_FIXTURE(CpuDevice, "lockstep: memory is predicted to the byte, and seg
 TEST_CASE_FIXTURE(CpuDevice, "lockstep: parts that fail or differ" * doctest::test_suite("host")) {
   Lockstep four(4);
   CHECK(four.parts() == 4);
-  CHECK(Lockstep::exchange() == nullptr);
+  CHECK(StatisticsScope::current() == nullptr);
   CHECK_THROWS_AS(Lockstep(0), ValueError);
   std::vector<uint32_t> order;
   four.run([&](uint32_t part) {
     order.push_back(part);
-    CHECK(Lockstep::exchange()->rows(part + 1) == 10);
+    CHECK(StatisticsScope::current()->rows(part + 1) == 10);
     order.push_back(part);
   });
   CHECK(order == std::vector<uint32_t>{0, 1, 2, 3, 0, 1, 2, 3});
@@ -212,23 +213,24 @@ TEST_CASE_FIXTURE(CpuDevice, "lockstep: parts that fail or differ" * doctest::te
       int& n;
       ~Count() { ++n; }
     } count{unwound};
-    Lockstep::exchange()->rows(1);
+    StatisticsScope::current()->rows(1);
     check(part != 2, "test", "part {} is wrong", part);
-    Lockstep::exchange()->rows(1);
+    StatisticsScope::current()->rows(1);
   };
   CHECK(message_of<ValueError>([&] { four.run(fails); }) == "[test] part 2 is wrong");
   CHECK(unwound == 4);
 
   const auto differ = [&](auto body) { return message_of<AutogradError>([&] { four.run(body); }); };
   CHECK(contains(differ([](uint32_t part) {
-                   for (uint32_t i = 0; i < 2 + (part == 1); ++i) Lockstep::exchange()->rows(1);
+                   for (uint32_t i = 0; i < 2 + (part == 1); ++i)
+                     StatisticsScope::current()->rows(1);
                  }),
                  "[lockstep] all parts must run the same ops"));
   CHECK(contains(differ([](uint32_t part) {
                    if (part == 3)
-                     Lockstep::exchange()->sum(zeros({2, 1}));
+                     StatisticsScope::current()->sum(zeros({2, 1}));
                    else
-                     Lockstep::exchange()->rows(1);
+                     StatisticsScope::current()->rows(1);
                  }),
                  "[lockstep] all parts must run the same ops"));
   CHECK(contains(differ([&](uint32_t) { Lockstep(2).run([](uint32_t) {}); }),

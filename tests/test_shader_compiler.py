@@ -111,8 +111,10 @@ class Constants(unittest.TestCase):
     def test_values(self):
         found = self.parse("layout(constant_id = 1) const uint N = 4;  //! 4 16",
                            "layout(constant_id = 0) const bool B = true;  // no values needed",
+                           "layout(constant_id = 3) const uint STEP = 8;  //! 8 64 others",
                            "layout(constant_id = 2) const uint OP = 0;  //! COMPARE")
-        self.assertEqual(found, [("B", 1, [0, 1]), ("N", 4, [4, 16]), ("OP", 0, list(range(9)))])
+        self.assertEqual(found, [("B", 1, [0, 1], False), ("N", 4, [4, 16], False), ("OP", 0, list(range(9)), False),
+                                 ("STEP", 8, [8, 64], True)])
 
     def test_mistakes_are_named(self):
         for line in ("layout(constant_id = 0) const uint N = 4;", "layout(constant_id = 0) const uint N = 4;  //! 1 2",

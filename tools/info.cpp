@@ -61,6 +61,9 @@ void print(const Found& found, bool kernels) {
                env_flag("REWIND_NO_SELF_CHECK") ? "not run (REWIND_NO_SELF_CHECK)" : "passed");
   for (const RefusedFeature& f : info.refused)
     fmt::print("  REFUSED       {}: with it, {}\n", f.name, f.fault);
+  const std::string untuned =
+      env_flag("REWIND_NO_TUNING") ? "not used (REWIND_NO_TUNING)" : "none: ./rewind tune";
+  fmt::print("  tuning        {}\n", info.tuning.empty() ? untuned : info.tuning);
   if (!kernels) return;
   for (const KernelVariant& v : found.device->kernel_variants())
     fmt::print("  {:<28} {:<24} {}\n", v.kernel, v.dtypes,
@@ -129,6 +132,7 @@ nlohmann::json to_json(const Found& found) {
                          {"max_block_bytes", info.max_block_bytes},
                          {"subgroup_size", info.subgroup_size},
                          {"features", info.features},
+                         {"tuning", info.tuning},
                          {"usable", found.device != nullptr},
                          {"refused", nlohmann::json::array()},
                          {"kernels", nlohmann::json::array()}};

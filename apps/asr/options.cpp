@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "apps/common/ranks.h"
 #include "rewind/data/files.h"
 
 namespace rw {
@@ -74,6 +75,7 @@ void AsrOptions::complete() {
   check(epochs >= 0 && steps >= 0, "options",
         "--epochs and --steps must be positive, got {} and {}", epochs, steps);
   check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
+  accumulate = shared_out(accumulate);
   lr.rate(batch, accumulate);  // checks
   check(test_share > 0 && test_share < 1, "options", "--test-share must be in (0, 1), got {}",
         test_share);
@@ -112,7 +114,7 @@ TrainingProgram AsrOptions::program(const SpeechRecipe& recipe) const {
       .make = [recipe](const StepSettings& s) { return std::make_unique<SpeechSteps>(recipe, s); },
       .settings = {.dtype = device.parsed_dtype(),
                    .batch = batch,
-                   .accumulate = accumulate,
+                   .accumulate = own_share(accumulate),
                    .checkpoint = checkpoint},
       .outline = {.loads = !load.empty(), .saves = !eval},
       .estimator_states = 4,

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <numeric>
+
 #include "rewind/data/prefetch.h"
 #include "rewind/io/model.h"
 
@@ -15,6 +17,7 @@ AsrTraining::AsrTraining(const AsrOptions& options, const SpeechCorpus& corpus, 
       steps_(corpus.recipe(), run.settings()),
       loader_(corpus.training(batch_)),
       total_(corpus.steps_of(loader_)),
+      parallel_(share_updates(steps_.optimizer)),
       loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
   const auto updates =
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
@@ -35,6 +38,7 @@ LoopOptions AsrTraining::loop_options() const {
           .quiet = options_.quiet,
           .snapshots = options_.resume,
           .steps_per_snapshot = options_.snapshot_every,
+          .parallel = parallel_.get(),
           .restart = options_.restart,
           .settings = {{"data", options_.data.empty() ? "spoken digits" : options_.data},
                        {"utterances", corpus_.train.size()},
@@ -55,10 +59,10 @@ LoopOptions AsrTraining::loop_options() const {
 void AsrTraining::introduce() const {
   if (options_.quiet) return;
   fmt::print(
-      "{} recogniser of {} {}s ({} parameters) in {} on {}: {} steps of {} utterances{}, of {} "
+      "{} recogniser of {} {}s ({} parameters) in {} on {}{}: {} steps of {} utterances{}, of {} "
       "({:.0f} minutes) of {} voices\n",
       options_.loss, corpus_.units->classes() - 1, options_.tokens, steps_.model.parameter_count(),
-      options_.device.dtype, default_device()->info().name, total_, batch_,
+      options_.device.dtype, default_device()->info().name, of_ranks(), total_, batch_,
       options_.lr.str(options_.batch, options_.accumulate), corpus_.train.size(),
       corpus_.train.seconds() / 60, corpus_.train.speakers().size());
 }
@@ -66,12 +70,12 @@ void AsrTraining::introduce() const {
 void AsrTraining::run() {
   loop_.resume();
   introduce();
-  const int64_t start = loop_.start(), batches = loader_.batches();
-  BatchStream<SpeechLoader> stream(loader_, {options_.seed, start / batches, start % batches});
+  RankStream<SpeechLoader> stream(loader_, loop_.start());
   loop_.run([&](int64_t) { steps_.step(stream.next()); });
 }
 
 void AsrTraining::save() const {
+  if (!is_first_rank()) return;
   save_model(options_.save, steps_.model,
              to_metadata({.config = steps_.model.config(),
                           .has_words = corpus_.units->unit() == SpeechUnit::word,
@@ -85,14 +89,18 @@ WordErrors AsrTraining::evaluate() {
   steps_.model.eval();
   SpeechLoader loader = corpus_.testing(batch_);
   WordErrors errors;
-  for (int64_t i = 0; i < loader.batches(); ++i) {
+  for (int64_t i = world().rank(); i < loader.batches(); i += rank_count()) {
     const SpeechBatch batch = loader.batch(0, i);
     const auto heard = steps_.recognise(batch, options_.beam);
     for (size_t row = 0; row < heard.size(); ++row)
       errors += word_errors(corpus_.units->decode(heard[row]),
                             corpus_.test.utterances[batch.utterances[row]].text);
   }
-  return errors;
+  const auto of_all = [](int64_t own) {
+    const std::vector<int64_t> all = gather(world(), own);
+    return std::accumulate(all.begin(), all.end(), int64_t{0});
+  };
+  return {of_all(errors.errors), of_all(errors.words)};
 }
 
 nlohmann::json AsrTraining::report() const {

@@ -64,7 +64,7 @@ struct Pretrain {
   uint64_t seed = 1;
 
   void add_to(CLI::App& app);
-  void run() const;
+  void run();
   // The training of a model whose vocabulary has so many tokens.
   TrainingProgram program(int64_t vocabulary) const;
   BertRecipe recipe(int64_t vocabulary) const;
@@ -88,7 +88,7 @@ struct Finetune {
   int64_t classes = 2;  // with --plan
 
   void add_to(CLI::App& app);
-  void run() const;
+  void run();
   // The training of such a model with batches of `rows` sequences of recipe.length tokens.
   TrainingProgram program(const BertRecipe& recipe, int64_t rows) const;
   BertRecipe recipe(const BertConfig& config) const;

@@ -108,6 +108,7 @@ class Finetuning {
         total_(o_.steps ? o_.steps : o_.epochs * loader_.batches()),
         batch_(run.settings().batch),
         steps_(recipe, run.settings()),
+        parallel_(share_updates(*steps_.optimizer)),
         loop_(loop_options(), steps_.model, *steps_.optimizer, steps_.meter, run, &steps_.numerics,
               steps_.average.get()) {
     load_bert(ModelFolder{o_.model}.weights(), steps_.model);
@@ -131,6 +132,7 @@ class Finetuning {
   const int64_t total_;  // steps
   const int64_t batch_;
   FinetuneSteps steps_;
+  const std::unique_ptr<DataParallel> parallel_;
   TrainingLoop loop_;
 };
 
@@ -142,6 +144,7 @@ LoopOptions Finetuning::loop_options() const {
                    .quiet = o_.quiet,
                    .snapshots = o_.resume,
                    .steps_per_snapshot = o_.snapshot_every,
+                   .parallel = parallel_.get(),
                    .restart = o_.restart,
                    .settings = {{"task", o_.task},
                                 {"model", o_.model},
@@ -160,9 +163,9 @@ LoopOptions Finetuning::loop_options() const {
 
 void Finetuning::introduce() const {
   if (o_.quiet) return;
-  fmt::print("classifier of {} classes ({} parameters) in {} on {}: {} {}, {} steps of {}{}\n",
+  fmt::print("classifier of {} classes ({} parameters) in {} on {}{}: {} {}, {} steps of {}{}\n",
              sentences_.classes(), steps_.model.parameter_count(), o_.device.dtype,
-             default_device()->info().name, sentences_.train.size(),
+             default_device()->info().name, of_ranks(), sentences_.train.size(),
              sentences_.train_data.has_pairs() ? "pairs" : "sentences", total_, o_.batch,
              o_.lr.str(o_.batch, o_.accumulate));
 }
@@ -170,8 +173,7 @@ void Finetuning::introduce() const {
 void Finetuning::run() {
   loop_.resume();
   introduce();
-  const int64_t start = loop_.start(), batches = loader_.batches();
-  BatchStream<TextLoader> stream(loader_, {o_.seed, start / batches, start % batches});
+  RankStream<TextLoader> stream(loader_, loop_.start());
   loop_.run([&](int64_t) { steps_.step(stream.next()); },
             [this] {
               const Evaluation found = evaluate();
@@ -191,7 +193,7 @@ void Finetuning::print(const Evaluation& evaluation) {
 }
 
 void Finetuning::save() const {
-  if (o_.save.empty()) return;
+  if (o_.save.empty() || !is_first_rank()) return;
   const ModelFolder to{o_.save};
   sentences_.tokenizer.vocabulary().save(to.vocabulary());
   write_bert_config(to.config(), steps_.model.bert.config(), "BertForSequenceClassification",
@@ -268,7 +270,7 @@ TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const 
                       const StepSettings& s) { return std::make_unique<FinetuneSteps>(recipe, s); },
           .settings = {.dtype = device.parsed_dtype(),
                        .batch = rows,
-                       .accumulate = accumulate,
+                       .accumulate = own_share(accumulate),
                        .checkpoint = checkpoint_every > 0 ? "block" : "none",
                        .checkpoint_every = checkpoint_every,
                        .host_boundaries = host_boundaries},
@@ -277,7 +279,8 @@ TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const 
           .words = command_line_words("--checkpoint-every 1")};
 }
 
-void Finetune::run() const {
+void Finetune::run() {
+  accumulate = shared_out(accumulate);
   check_options(*this);
   const ModelFolder from{model};
   if (planning.plan) {

@@ -116,6 +116,7 @@ class Pretraining {
         batch_(run.settings().batch),
         steps_(options.recipe(corpus.tokenizer.vocabulary().size()), run.settings()),
         loader_(corpus_.train, corpus_.tokenizer.vocabulary(), loader_options(o_)),
+        parallel_(share_updates(*steps_.optimizer)),
         loop_(loop_options(), steps_.model, *steps_.optimizer, steps_.meter, run, &steps_.numerics,
               steps_.average.get()) {
     const auto updates = static_cast<uint32_t>((o_.steps + o_.accumulate - 1) / o_.accumulate);
@@ -138,6 +139,7 @@ class Pretraining {
   const int64_t batch_;
   PretrainSteps steps_;
   TextLoader loader_;
+  const std::unique_ptr<DataParallel> parallel_;
   TrainingLoop loop_;
 };
 
@@ -149,6 +151,7 @@ LoopOptions Pretraining::loop_options() const {
                    .quiet = o_.quiet,
                    .snapshots = o_.resume,
                    .steps_per_snapshot = o_.snapshot_every,
+                   .parallel = parallel_.get(),
                    .restart = o_.restart,
                    .settings = {{"model", o_.model},
                                 {"text", o_.text},
@@ -172,17 +175,16 @@ LoopOptions Pretraining::loop_options() const {
 void Pretraining::introduce() const {
   if (o_.quiet) return;
   fmt::print(
-      "BERT {} ({} parameters, {} tokens) in {} on {}: {} sequences of text, {} steps of {}{}\n",
+      "BERT {} ({} parameters, {} tokens) in {} on {}{}: {} sequences of text, {} steps of {}{}\n",
       o_.model, steps_.model.parameter_count(), config().vocab_size, o_.device.dtype,
-      default_device()->info().name, corpus_.train.size(), o_.steps, o_.batch,
+      default_device()->info().name, of_ranks(), corpus_.train.size(), o_.steps, o_.batch,
       o_.lr.str(o_.batch, o_.accumulate));
 }
 
 void Pretraining::run() {
   loop_.resume();
   introduce();
-  const int64_t start = loop_.start(), batches = loader_.batches();
-  BatchStream<TextLoader> stream(loader_, {o_.seed, start / batches, start % batches});
+  RankStream<TextLoader> stream(loader_, loop_.start());
   loop_.run([&](int64_t) { steps_.step(stream.next()); },
             [this] {
               const Evaluation found = evaluate();
@@ -208,6 +210,7 @@ void Pretraining::print(const Evaluation& evaluation) {
 }
 
 void Pretraining::save() const {
+  if (!is_first_rank()) return;
   const ModelFolder to{o_.save};
   corpus_.tokenizer.vocabulary().save(to.vocabulary());
   write_bert_config(to.config(), config(), "BertForMaskedLM");
@@ -259,7 +262,7 @@ TrainingProgram Pretrain::program(int64_t tokens) const {
       .make = [made](const StepSettings& s) { return std::make_unique<PretrainSteps>(made, s); },
       .settings = {.dtype = device.parsed_dtype(),
                    .batch = batch,
-                   .accumulate = accumulate,
+                   .accumulate = own_share(accumulate),
                    .checkpoint = checkpoint_every > 0 ? "block" : "none",
                    .checkpoint_every = checkpoint_every,
                    .host_boundaries = host_boundaries},
@@ -290,7 +293,8 @@ void pretrain(const Pretrain& options, const Corpus& corpus, ProgramRun& run) {
 }  // namespace
 
 // Without the text, a vocabulary that is to be made from it counts as full.
-void Pretrain::run() const {
+void Pretrain::run() {
+  accumulate = shared_out(accumulate);
   check_options(*this);
   if (planning.plan)
     return run_plan(

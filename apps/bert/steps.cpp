@@ -46,10 +46,10 @@ void set_up(Optimizer& optimizer, BertModel& bert, const StepSettings& settings)
   optimizer.set_max_norm(1);
 }
 
-// A step of what gives `loss`, the mean over `count`, which has no weight where each step updates.
-void take_step(Optimizer& optimizer, const Tensor& loss, int64_t count,
-               const StepSettings& settings) {
-  optimizer.backward(loss, settings.accumulate > 1 ? static_cast<float>(count) : 1);
+// A step of what gives `loss`, the mean over `count`, which has no weight where each backward
+// updates.
+void take_step(Optimizer& optimizer, const Tensor& loss, int64_t count, const BertRecipe& recipe) {
+  optimizer.backward(loss, recipe.fused ? 1 : static_cast<float>(count));
   optimizer.step();
   optimizer.zero_grad();
 }
@@ -99,7 +99,7 @@ PretrainSteps::PretrainSteps(const BertRecipe& recipe, const StepSettings& setti
 
 // The tensors of a step die with their scope, so that all of its memory is the plan's to place.
 void PretrainSteps::step(const TextBatch& batch) {
-  take_step(*optimizer, loss_of(batch), batch.predictions, settings_);
+  take_step(*optimizer, loss_of(batch), batch.predictions, recipe_);
   default_device()->end_step();
 }
 
@@ -136,7 +136,7 @@ FinetuneSteps::FinetuneSteps(const BertRecipe& recipe, const StepSettings& setti
 }
 
 void FinetuneSteps::step(const TextBatch& batch) {
-  take_step(*optimizer, loss_of(batch), batch.rows, settings_);
+  take_step(*optimizer, loss_of(batch), batch.rows, recipe_);
   default_device()->end_step();
 }
 

@@ -5,6 +5,7 @@
 
 #include "rewind/core/ops/ops.h"
 #include "rewind/data/prefetch.h"
+#include "rewind/dist/world.h"
 
 namespace rw {
 
@@ -27,11 +28,15 @@ class Meter {
     rw::accumulate(loss, loss_, static_cast<float>(count));
     count_ += count;
   }
-  // Mean loss and share of hits since the last read() or clear(); waits for the device.
+  // Mean loss and share of hits since the last read() or clear(), of all ranks; waits for the
+  // device and for them.
   struct Values {
     double loss = 0, accuracy = 0;
   };
-  Values peek() const { return {loss_.item() / count_, hits_.item() / count_}; }
+  Values peek() const {
+    const double count = sum_over(world(), count_);
+    return {sum_over(world(), loss_.item()) / count, sum_over(world(), hits_.item()) / count};
+  }
   Values read() {
     const Values values = peek();
     clear();
@@ -49,15 +54,16 @@ class Meter {
 };
 
 // Mean loss and share of hits over the batches of `loader`, in evaluation mode; a thread makes them
-// ready. `steps` has a model, a meter and evaluate(batch).
+// ready. Ranks share them out. `steps` has a model, a meter and evaluate(batch).
 template <class Steps, class Loader>
 Meter::Values evaluate_all(Steps& steps, Loader&& loader) {
   const NoGrad guard;
   steps.model.eval();
   steps.meter.clear();
   using Batch = decltype(loader.batch(0, 0));
-  Prefetcher<Batch> batches([&loader, i = int64_t{0}]() mutable {
-    return i < loader.batches() ? std::optional<Batch>(loader.batch(0, i++)) : std::nullopt;
+  Prefetcher<Batch> batches([&loader, next = int64_t{world().rank()}]() mutable {
+    const int64_t i = std::exchange(next, next + world().size());
+    return i < loader.batches() ? std::optional<Batch>(loader.batch(0, i)) : std::nullopt;
   });
   while (const std::optional<Batch> batch = batches.next()) steps.evaluate(*batch);
   return steps.meter.read();

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "rewind/optim/accumulate.h"
+
 namespace rw {
 
 void NumericsOptions::add_to(CLI::App& app) {
@@ -12,6 +14,12 @@ void NumericsOptions::add_to(CLI::App& app) {
                  "none, fixed:N, dynamic[:INITIAL[:GROWTH[:BACKOFF[:INTERVAL]]]] as PyTorch's "
                  "GradScaler, or tensorflow[:INITIAL[:INCR_EVERY[:DECR_EVERY[:INCR_RATIO"
                  "[:DECR_RATIO]]]]] (default: dynamic in f16, else none)");
+  app.add_option(
+         "--overflow", overflow,
+         "what a gradient that overflows voids of an update: the window of --accumulate, or "
+         "its own micro-batch")
+      ->check(CLI::IsMember({"window", "micro-batch"}))
+      ->capture_default_str();
   app.add_option("--check-numerics", check_numerics,
                  "watch the values of every N-th update, and name the first op, tensor and step "
                  "that overflowed or went denormal");
@@ -27,6 +35,11 @@ LossScaler NumericsOptions::scaler(DType dtype) const {
 NumericsWatch::NumericsWatch(const NumericsOptions& options, Optimizer& optimizer, DType dtype)
     : optimizer_(optimizer) {
   optimizer.set_scaler(options.scaler(dtype));
+  if (options.overflow == "micro-batch") {
+    auto* windows = dynamic_cast<Accumulate*>(&optimizer);
+    check(windows, "options", "--overflow micro-batch is of --accumulate, without --fused-update");
+    windows->set_overflow(Accumulate::Overflow::voids_micro_batch);
+  }
   const uint32_t every = std::max(1u, options.check_numerics);
   if (options.check_numerics > 0)
     monitor_ = std::make_unique<NumericsMonitor>(optimizer, MonitorOptions{.every = every});

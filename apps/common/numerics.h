@@ -14,9 +14,10 @@ class App;
 
 namespace rw {
 
-// --loss-scale, --check-numerics and --gradient-ranges.
+// --loss-scale, --overflow, --check-numerics and --gradient-ranges.
 struct NumericsOptions {
   std::string loss_scale = {};  // empty: by the dtype
+  std::string overflow = "window";
   uint32_t check_numerics = 0;  // one update in so many is watched; 0: none
   bool gradient_ranges = false;
 

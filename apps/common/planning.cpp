@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "apps/common/planning_json.h"
+#include "apps/common/ranks.h"
 #include "rewind/backends/open.h"
 #include "rewind/core/base/environment.h"
 #include "rewind/core/memory/process_memory.h"
@@ -55,6 +56,7 @@ RemedyWords command_line_words(std::string block) {
 namespace {
 
 void write_trace(const PlanningOptions& options, const MemoryTrace& trace) {
+  if (!is_first_rank()) return;
   if (!options.timeline.empty()) write_timeline_html(options.timeline, trace);
   if (!options.trace.empty()) write_chrome_trace(options.trace, trace);
 }

@@ -6,11 +6,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <new>
+#include <thread>
+#include <unistd.h>
 
 #include "apps/common/lasting_output.h"
+#include "apps/common/ranks.h"
 #include "rewind/backends/open.h"
 #include "rewind/core/base/error.h"
 #include "rewind/core/base/interrupt.h"
@@ -27,32 +32,66 @@ void complain(const std::string& line) {
   std::fputs(line.c_str(), stderr);
 }
 
+// An error that all ranks have is told by the first, which ends the others while they wait.
+void tell(const std::string& line) {
+  const int rank = world().rank();
+  if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+  complain(rank > 0 ? fmt::format("rank {}: {}", rank, line) : line);
+}
+
+// Says nothing where rank 0 says the same. A terminal is that rank's, too.
+void join_ranks() {
+  if (is_first_rank()) return;
+  const int nothing = open("/dev/null", O_WRONLY);
+  if (nothing < 0) return;
+  dup2(nothing, STDOUT_FILENO);
+  close(nothing);
+}
+
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   try {
+    join_ranks();
     app.parse(argc, argv);
     body();
     return 0;
   } catch (const CLI::ParseError& error) {
+    if (!is_first_rank()) {
+      if (error.get_exit_code() == 0) return 0;
+      tell(fmt::format("error: {}\n", error.what()));
+      return 1;
+    }
     return app.exit(error) == 0 ? 0 : 1;
   } catch (const Interrupted& stop) {
-    complain(fmt::format("stopped: {}\n", stop.what()));
+    if (is_first_rank()) complain(fmt::format("stopped: {}\n", stop.what()));
     return 128 + stop.signal;
   } catch (const std::bad_alloc&) {
-    complain("error: this process may not have more memory of the host (see `ulimit -v`)\n");
+    tell("error: this process may not have more memory of the host (see `ulimit -v`)\n");
     return 1;
   } catch (const std::exception& error) {
-    complain(fmt::format("error: {}\n", error.what()));
+    tell(fmt::format("error: {}\n", error.what()));
     return 1;
   }
+}
+
+// The others must not wait for a rank that has failed.
+int run_rank(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
+  const int status = parse_and_run(app, argc, argv, body);
+  std::fflush(stdout);
+  if (status == 1 && is_started_by_mpi()) {
+    // mpirun passes on what a rank wrote, unless that is gone before it has read it.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    world().abort(status);
+  }
+  return status;
 }
 
 }  // namespace
 
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body,
                 Output output) {
-  if (output == Output::is_needed) return parse_and_run(app, argc, argv, body);
+  if (output == Output::is_needed) return run_rank(app, argc, argv, body);
   LastingOutput lasting;
-  const int status = parse_and_run(app, argc, argv, body);
+  const int status = run_rank(app, argc, argv, body);
   const int error = lasting.finish();
   if (error == 0 || error == EPIPE) return status;
   complain(fmt::format("error: cannot write to standard output: {}\n", std::strerror(error)));
@@ -60,13 +99,15 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<void()
 }
 
 void warn(const std::string& text) {
+  if (!is_first_rank()) return;
   complain(fmt::format("warning: {}\n", text));
 }
 
 void DeviceOptions::add_to(CLI::App& app) {
   app.add_option(
          "--device", device,
-         "vulkan, vulkan:NAME, vulkan:INDEX, cpu or, to plan, dry:FILE.json: a saved profile, "
+         "vulkan, vulkan:NAME, vulkan:INDEX, with %r the rank's number on its machine, cpu or, to "
+         "plan, dry:FILE.json: a saved profile, "
          "or the name of one that comes along, as rx7900xtx.json")
       ->capture_default_str();
   app.add_option("--dtype", dtype, "of activations and matrix products: f16, bf16 or f32")
@@ -77,7 +118,7 @@ void DeviceOptions::add_to(CLI::App& app) {
 void DeviceOptions::open() const {
   parsed_dtype();
   check(!device.starts_with("dry"), "options", "'{}' cannot train, only --plan", device);
-  set_default_device(open_backend(device), limit());
+  set_default_device(open_backend(device_of_rank(device)), limit());
 }
 
 std::unique_ptr<Backend> DeviceOptions::open_dry() const {
@@ -118,7 +159,7 @@ void ReportFile::write_so_far(const nlohmann::json& json) const {
 }
 
 void ReportFile::write(const nlohmann::json& json) const {
-  if (!path_.empty()) write_json(path_, json);
+  if (!path_.empty() && is_first_rank()) write_json(path_, json);
 }
 
 }  // namespace rw

@@ -6,17 +6,19 @@
 #include <cstdio>
 #include <unistd.h>
 
+#include "apps/common/ranks.h"
+
 namespace rw {
 
 Progress::Progress(int64_t total, bool quiet)
     : total_(total),
       every_(std::max<int64_t>(1, total / 10)),
       quiet_(quiet),
-      terminal_(isatty(STDOUT_FILENO) != 0) {}
+      terminal_(rank_count() == 1 && isatty(STDOUT_FILENO) != 0) {}
 
-bool Progress::due(int64_t step) const {
+bool Progress::due(int64_t step, int64_t at_once) const {
   if (step == total_) return true;
-  if (quiet_ || !terminal_) return step % every_ == 0;
+  if (quiet_ || !terminal_) return step / every_ > (step - at_once) / every_;
   return Clock::now() - shown_ > std::chrono::milliseconds(500);
 }
 

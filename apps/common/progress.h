@@ -16,7 +16,8 @@ class Progress {
 
   // Is it time to show step `step` (from 1)? Reading values from the device waits for it, so ask
   // first. Always true for the last step.
-  bool due(int64_t step) const;
+  // `at_once`: how many were taken since it was asked last.
+  bool due(int64_t step, int64_t at_once = 1) const;
   // "step 30/75  TEXT  12 s left".
   void show(int64_t step, const std::string& text);
   void finish();           // leaves the last line standing

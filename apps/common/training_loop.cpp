@@ -26,7 +26,7 @@ TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Optimizer& optimi
   using Json = nlohmann::json;
   options_.settings =
       Json::parse(options_.settings.dump(-1, ' ', false, Json::error_handler_t::replace));
-  if (!options_.snapshots.empty()) snapshots_.emplace(options_.snapshots);
+  if (!options_.snapshots.empty() && is_first_rank()) snapshots_.emplace(options_.snapshots);
 }
 
 TrainingState TrainingLoop::state() {
@@ -36,13 +36,31 @@ TrainingState TrainingLoop::state() {
   return state;
 }
 
+// The first rank finds it, the others load the same file.
+std::optional<LoadedSnapshot> TrainingLoop::load() {
+  const auto accept = [this](const TrainingPosition& position) { check_resumed(position); };
+  std::optional<LoadedSnapshot> loaded;
+  if (snapshots_) {
+    if (options_.restart) snapshots_->clear();
+    loaded = snapshots_->load_latest(state(), accept);
+  }
+  const std::string file = gather_texts(world(), loaded ? loaded->file.string() : "")[0];
+  if (snapshots_ || file.empty()) return loaded;
+  loaded = {load_snapshot(file, state()), file};
+  accept(loaded->position);
+  return loaded;
+}
+
 void TrainingLoop::resume() {
-  if (!snapshots_) return;
-  if (options_.restart) snapshots_->clear();
-  const auto loaded =
-      snapshots_->load_latest(state(), [this](const auto& position) { check_resumed(position); });
+  check_ranks_alike(options_.settings.dump());
+  if (options_.snapshots.empty()) return;
+  const std::optional<LoadedSnapshot> loaded = load();
   if (!loaded) return;
   start_ = loaded->position.step;
+  check<FileError>(start_ % rank_count() == 0, "resume",
+                   "{} ranks share out the steps from one that they divide, got step {}; let one "
+                   "process go on to the end of the window",
+                   rank_count(), start_);
   if (changes_scaler_) optimizer_.restart_scaler();  // the saved one is of another
   for (const std::string& damaged : loaded->damaged)
     warn(fmt::format("a snapshot is passed over: {}", damaged));
@@ -85,6 +103,7 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
 }
 
 void TrainingLoop::write_snapshot(int64_t done) {
+  if (!snapshots_) return;
   nlohmann::json saved = {{"settings", options_.settings}, {"history", history_}};
   if (!evaluations_.empty()) saved["evaluations"] = evaluations_;
   snapshots_->save(state(), {.step = done,
@@ -114,38 +133,45 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step,
   const InterruptScope interrupts;
   Progress progress(options_.steps, options_.quiet);
   int64_t saved = start_;
-  for (int64_t i = start_; i < options_.steps; ++i) {
-    planned_.before_step(i, options_.steps);
-    step(i);
-    if (progress.due(i + 1)) show(i + 1, progress);
-    const bool ends_epoch = (i + 1) % options_.batches == 0 && i + 1 < options_.steps;
-    if (ends_epoch && average_ && evaluate) evaluate_epoch(i + 1, evaluate, progress);
-    const bool stops = InterruptScope::signal() != 0;
+  const int64_t ranks = rank_count();
+  for (int64_t i = start_; i < options_.steps; i += ranks) {
+    const int64_t own = i + world().rank(), done = std::min(i + ranks, options_.steps);
+    planned_.before_step(i / ranks, options_.steps / ranks);
+    default_generator().begin_stream(static_cast<uint64_t>(own));
+    if (own < options_.steps)
+      step(own);
+    else
+      options_.parallel->skip();
+    if (progress.due(done, done - i)) show(done, progress);
+    const bool ends_epoch = done / options_.batches > i / options_.batches && done < options_.steps;
+    if (ends_epoch && average_ && evaluate) evaluate_epoch(done, evaluate, progress);
+    const bool is_between = optimizer_.position() == 0;
+    const bool stops = signal_of_ranks() != 0 && (ranks == 1 || is_between);
     // Between updates if that can wait: the gradients of a window make a snapshot larger.
-    const bool is_due = i + 1 - saved >= options_.steps_per_snapshot;
-    if (snapshots_ && (stops || (is_due && optimizer_.position() == 0))) {
-      write_snapshot(i + 1);
-      saved = i + 1;
+    const bool is_due = done - saved >= options_.steps_per_snapshot;
+    if (!options_.snapshots.empty() && (stops || (is_due && is_between))) {
+      write_snapshot(done);
+      saved = done;
     }
-    if (stops) stop(i + 1);
+    if (stops) stop(done);
   }
   planned_.after_steps();
   finish_window(optimizer_);
   seconds_ = trained_seconds(progress);
   if (numerics_) numerics_->print();
-  if (InterruptScope::signal() == 0) return;
-  if (snapshots_) write_snapshot(options_.steps);
+  if (signal_of_ranks() == 0) return;
+  write_snapshot(options_.steps);
   stop(options_.steps);
 }
 
 void TrainingLoop::stop(int64_t done) const {
-  const int signal = InterruptScope::signal();
+  const int signal = signal_of_ranks();
   throw Interrupted(
-      signal,
-      fmt::format("{} after step {} of {}; {}", signal == SIGINT ? "interrupted" : "terminated",
-                  done, options_.steps,
-                  snapshots_ ? fmt::format("--resume '{}' goes on there", options_.snapshots)
-                             : "nothing is kept without --resume"));
+      signal, fmt::format("{} after step {} of {}; {}",
+                          signal == SIGINT ? "interrupted" : "terminated", done, options_.steps,
+                          !options_.snapshots.empty()
+                              ? fmt::format("--resume '{}' goes on there", options_.snapshots)
+                              : "nothing is kept without --resume"));
 }
 
 void TrainingLoop::show(int64_t done, Progress& progress) {

@@ -11,6 +11,7 @@
 #include "apps/common/numerics.h"
 #include "apps/common/planning.h"
 #include "apps/common/progress.h"
+#include "apps/common/ranks.h"
 #include "rewind/io/snapshot.h"
 #include "rewind/optim/ema.h"
 
@@ -23,10 +24,11 @@ struct LoopOptions {
   std::string unit = "samples";  // what they are called
   bool has_accuracy = true;      // the meter counts hits, too
   bool quiet = false;
-  std::string snapshots = {};      // folder; empty: none are kept
-  int64_t steps_per_snapshot = 1;  // at least
-  bool restart = false;            // forget the snapshots that there are
-  nlohmann::json settings = {};    // what must be the same when training goes on
+  std::string snapshots = {};        // folder; empty: none are kept
+  int64_t steps_per_snapshot = 1;    // at least
+  DataParallel* parallel = nullptr;  // of several ranks: they share out the steps
+  bool restart = false;              // forget the snapshots that there are
+  nlohmann::json settings = {};      // what must be the same when training goes on
 };
 
 class TrainingLoop {
@@ -40,10 +42,10 @@ class TrainingLoop {
   // From the newest snapshot that is whole, if there are any: FileError where all are damaged or
   // of another run. Warns about damaged ones.
   void resume();
-  // Calls `step` with the number of each step that is left, from 0. After a SIGINT or SIGTERM it
-  // finishes the step, and what it takes to write a snapshot, and throws Interrupted. With an
-  // average, `evaluate` is called after every epoch but the last; json() has what it found, and its
-  // time does not count as training.
+  // Calls `step` with the number of each step that is left, from 0, and on this rank. After a
+  // SIGINT or SIGTERM it finishes the step (ranks: the update), and what it takes to write a
+  // snapshot, and throws Interrupted. With an average, `evaluate` is called after every epoch but
+  // the last; json() has what it found, and its time does not count as training.
   void run(const std::function<void(int64_t)>& step,
            const std::function<nlohmann::json()>& evaluate = {});
 
@@ -60,11 +62,12 @@ class TrainingLoop {
   void evaluate_epoch(int64_t done, const std::function<nlohmann::json()>& evaluate,
                       Progress& progress);
   void check_resumed(const TrainingPosition& position);
+  std::optional<LoadedSnapshot> load();
   void write_snapshot(int64_t done);
   [[noreturn]] void stop(int64_t done) const;
 
   LoopOptions options_;
-  std::optional<SnapshotDirectory> snapshots_;
+  std::optional<SnapshotDirectory> snapshots_;  // none on other ranks than the first
   Module& model_;
   Optimizer& optimizer_;
   Meter& meter_;

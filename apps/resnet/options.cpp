@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "apps/common/ranks.h"
 #include "rewind/data/cifar.h"
 #include "rewind/data/photos.h"
 #include "rewind/io/classifier.h"
@@ -116,7 +117,12 @@ void ResNetOptions::complete() {
                           : cifar_classes;
   if (batch == 0) batch = cifar ? 128 : 32;
   if (epochs == 0) epochs = data.empty() ? 1 : 30;
-  if (exact_batch_norm) {  // what is run side by side is one step
+  accumulate = shared_out(accumulate);
+  if (joins_ranks()) {
+    check(accumulate == static_cast<uint32_t>(rank_count()), "options",
+          "--exact-batch-norm joins one batch of each rank: --accumulate must be {}, got {}",
+          rank_count(), accumulate);
+  } else if (exact_batch_norm) {  // what is run side by side is one step
     check(planning.budget.empty() && planning.recompute.empty(), "options",
           "--memory-budget and --recompute plan one tape, with --exact-batch-norm there is "
           "one for each micro-batch: use --checkpoint");
@@ -127,10 +133,14 @@ void ResNetOptions::complete() {
   lr.rate(batch, accumulate);  // checks
 }
 
+bool ResNetOptions::joins_ranks() const {
+  return exact_batch_norm && rank_count() > 1;
+}
+
 StepSettings ResNetOptions::settings() const {
   return {.dtype = device.parsed_dtype(),
           .batch = batch,
-          .accumulate = accumulate,
+          .accumulate = own_share(accumulate),
           .checkpoint = checkpoint,
           .checkpoint_every = checkpoint_every,
           .host_boundaries = host_boundaries};

@@ -36,6 +36,9 @@ struct ResNetOptions {
   void complete();
   bool has_photos() const { return has_photos_; }  // --data is a folder of photographs
 
+  // Whether ranks normalise together: each has one of the batches that --exact-batch-norm joins.
+  bool joins_ranks() const;
+
   StepSettings settings() const;
   ResNetRecipe recipe(int classes) const;
   // Images of `height` x `width` pixels.

@@ -35,8 +35,9 @@ ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& image
       images_(images),
       batch_(static_cast<int>(run.settings().batch)),
       steps_(options.recipe(images.classes), run.settings()),
+      parallel_(share_updates(steps_.optimizer, options.joins_ranks())),
       batches_(images.training(options)),
-      total_(options.steps ? options.steps : options.epochs * batches_->batches()),
+      total_(options.steps ? options.steps : options.epochs * batches_per_epoch()),
       loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics,
             steps_.average.get()) {
   const auto updates =
@@ -45,14 +46,21 @@ ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& image
   if (!options.load.empty()) load_weights(options.load, images, steps_.model);
 }
 
+// Ranks that normalise together all have a batch at a time.
+int64_t ResNetTraining::batches_per_epoch() const {
+  const int64_t all = batches_->batches();
+  return options_.joins_ranks() ? all / rank_count() * rank_count() : all;
+}
+
 LoopOptions ResNetTraining::loop_options() const {
   LoopOptions loop{.steps = total_,
-                   .batches = batches_->batches(),
+                   .batches = batches_per_epoch(),
                    .samples = options_.batch,
                    .unit = "images",
                    .quiet = options_.quiet,
                    .snapshots = options_.resume,
                    .steps_per_snapshot = options_.snapshot_every,
+                   .parallel = parallel_.get(),
                    .restart = options_.restart,
                    .settings = {{"model", options_.model},
                                 {"data", options_.data.empty() ? "drawn shapes" : options_.data},
@@ -65,6 +73,7 @@ LoopOptions ResNetTraining::loop_options() const {
                                 {"seed", options_.seed},
                                 {"steps", total_}}};
   if (options_.parts > 1) loop.settings["parts"] = options_.parts;
+  if (options_.joins_ranks()) loop.settings["parts"] = options_.accumulate;
   if (steps_.average) loop.settings["ema"] = options_.average.decay;
   if (options_.has_photos()) loop.settings["image"] = options_.image;
   return loop;
@@ -72,17 +81,16 @@ LoopOptions ResNetTraining::loop_options() const {
 
 void ResNetTraining::introduce() const {
   if (options_.quiet) return;
-  fmt::print("{} ({} parameters) in {} on {}: {} steps of {} {}{}\n", options_.model,
+  fmt::print("{} ({} parameters) in {} on {}{}: {} steps of {} {}{}\n", options_.model,
              steps_.model.parameter_count(), options_.device.dtype, default_device()->info().name,
-             total_, options_.batch, options_.data.empty() ? "drawn images" : "images",
+             of_ranks(), total_, options_.batch, options_.data.empty() ? "drawn images" : "images",
              options_.lr.str(options_.batch, options_.accumulate));
 }
 
 void ResNetTraining::run() {
   loop_.resume();
   introduce();
-  const int64_t start = loop_.start(), batches = batches_->batches();
-  BatchStream<ImageBatches> stream(*batches_, {options_.seed, start / batches, start % batches});
+  RankStream<ImageBatches> stream(*batches_, loop_.start(), batches_per_epoch());
   loop_.run([&](int64_t) { steps_.step(stream.next()); },
             [this] {
               const Evaluation found = evaluate();
@@ -99,7 +107,7 @@ void ResNetTraining::print(const Evaluation& evaluation, const Images& images) {
 }
 
 void ResNetTraining::save() const {
-  if (options_.save.empty()) return;
+  if (options_.save.empty() || !is_first_rank()) return;
   const auto& [mean, std] = images_.statistics;
   const Metadata about = to_metadata({.model = options_.model,
                                       .image = options_.image,

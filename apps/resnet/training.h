@@ -22,12 +22,14 @@ class ResNetTraining {
 
  private:
   LoopOptions loop_options() const;
+  int64_t batches_per_epoch() const;
   void introduce() const;
 
   const ResNetOptions& options_;
   const Images& images_;
   const int batch_;
   ResNetSteps steps_;
+  const std::unique_ptr<DataParallel> parallel_;
   const std::unique_ptr<ImageBatches> batches_;
   const int64_t total_;  // steps
   TrainingLoop loop_;

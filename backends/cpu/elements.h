@@ -138,13 +138,11 @@ class Call {
 
   template <class Params>
   Params params() const {
-    Params p;  // its size was checked against the kernel table
-    std::memcpy(&p, call_.params.data(), sizeof(Params));
-    return p;
+    return call_.params_as<Params>();  // its size was checked against the kernel table
   }
 
   // Specialization constant i; 0 where the call gives none.
-  uint32_t variant(size_t i) const { return i < call_.variant.size() ? call_.variant[i] : 0; }
+  uint32_t variant(size_t i) const { return call_.constant(i); }
 
   Elements in(size_t i) const { return elements(i, true, false); }
   Elements out(size_t i) const { return elements(i, false, true); }

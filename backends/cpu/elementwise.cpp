@@ -46,9 +46,8 @@ void check_binary(const Call& call, const BinaryParams& p, uint32_t ops) {
   check_op(call, ops);
   check<ValueError>(call.variant(1) <= 3, call.kernel(), "mode must be 0 to 3, got {}",
                     call.variant(1));
-  check<ValueError>(call.variant(1) != 2 || (p.period > 0 && p.period % REWIND_FLAT == 0),
-                    call.kernel(), "period must be a positive multiple of {}, got {}", REWIND_FLAT,
-                    p.period);
+  check<ValueError>(call.variant(1) != 2 || p.period >= REWIND_FLAT, call.kernel(),
+                    "period must be at least {}, got {}", REWIND_FLAT, p.period);
 }
 
 }  // namespace

@@ -47,9 +47,9 @@ void matmul(const Call& call) {
       for (uint64_t i = 0; i < p.m; ++i) {
         for (uint64_t j = 0; j < p.n; ++j) {
           const uint64_t at = start(p.c_batch) + i * p.c_row + j;
-          double value = p.alpha * product[i * p.n + j];
-          if (p.beta != 0) value += double{p.beta} * c.get(at);
-          c.set(at, static_cast<float>(value));
+          // Rounded first, as on other devices: what is added has the bits of the product alone.
+          const auto value = static_cast<float>(p.alpha * product[i * p.n + j]);
+          c.set(at, p.beta == 0 ? value : value + p.beta * c.get(at));
         }
       }
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rewind/backends/vulkan/cooperative.h"
+#include "rewind/backends/vulkan/tuning.h"
 #include "rewind/backends/vulkan/vk.h"
 
 namespace rw::vulkan {
@@ -46,6 +47,8 @@ struct Caps {
   bool portability = false;     // the driver is layered over another API
   double timestamp_ns = 0;      // one tick, 0: no timestamps
   uint64_t timestamp_mask = 0;  // bits that count on the opened device's queue
+
+  Tuning tuning;  // of an opened device
 };
 
 Caps query_caps(VkInstance instance, VkPhysicalDevice device);

@@ -3,6 +3,7 @@
 #include "rewind/backends/listing.h"
 #include "rewind/backends/vulkan/choices.h"
 #include "rewind/backends/vulkan/shader_table.h"
+#include "rewind/backends/vulkan/tuning_file.h"
 #include "rewind/core/backend/unsupported.h"
 
 namespace rw::vulkan {
@@ -32,6 +33,7 @@ Device::Device(const std::string& choice, const std::vector<RefusedFeature>& wit
                bool tells_statistics) {
   physical_ = choose(instance_, choice, caps_);
   for (const RefusedFeature& feature : without) refuse(caps_, feature.name);
+  caps_.tuning = load_tuning(caps_);
   vkGetPhysicalDeviceMemoryProperties(physical_, &memory_);
   const std::vector<VkQueueFamilyProperties> families = queue_families(physical_);
   queue_family_ = compute_family(families);

@@ -16,6 +16,11 @@ auto first_ending_after(Ranges& ranges, uint32_t block, uint64_t begin) {
 
 }  // namespace
 
+Use use_of(const Binding& b) {
+  const uint64_t words = (b.range.size + 15) / 16;
+  return {b.range.block, b.range.offset, b.range.offset + 16 * words, b.access != Access::read};
+}
+
 bool HazardTracker::overlaps(const Ranges& ranges, const Use& use) {
   auto it = first_ending_after(ranges, use.block, use.begin);
   return it != ranges.end() && it->block == use.block && it->begin < use.end;

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "rewind/core/backend/backend.h"
+
 namespace rw::vulkan {
 
 // Bytes [begin, end) of a block as one step uses them.
@@ -13,6 +15,9 @@ struct Use {
   uint64_t begin, end;
   bool writes;  // writes, or reads and writes; else only reads
 };
+
+// What a kernel uses by a binding, in whole words of 16 bytes.
+Use use_of(const Binding& binding);
 
 // What was read and written since the last barrier, as sorted lists of disjoint ranges.
 class HazardTracker {

@@ -1,34 +1,20 @@
 #include "rewind/backends/vulkan/matrix.h"
 
+#include "rewind/backends/vulkan/matrix_class.h"
 #include "rewind/backends/vulkan/matrix_passes.h"
+#include "rewind/backends/vulkan/product.h"
 #include "rewind/core/base/error.h"
 
 namespace rw::vulkan {
 
 namespace {
 
-template <class Params>
-Params params_of(const KernelCall& call) {
-  check<ValueError>(call.params.size() == sizeof(Params) && call.bindings.size() == 3, call.kernel,
-                    "must have 3 bindings and {} bytes of parameters, got {} and {}",
-                    sizeof(Params), call.bindings.size(), call.params.size());
-  Params p;
-  std::memcpy(&p, call.params.data(), sizeof(Params));
-  return p;
-}
-
-std::shared_ptr<const Passes> passes_of(const KernelCall& call, const Caps& caps) {
-  const auto operand = [&](int i) { return Operand{i, call.bindings[i].dtype, 0, 0}; };
-  const auto made = std::make_shared<Passes>();
-  Passes& passes = *made;
-  if (call.kernel == "matmul") {
-    const auto p = params_of<kernels::MatmulParams>(call);
-    add_matmul(passes, caps, p, operand(0), operand(1), operand(2));
-  } else {
-    const auto p = params_of<kernels::Conv2dParams>(call);
-    add_conv(passes, caps, call.kernel, p, operand(0), operand(1), operand(2));
-  }
-  return made;
+// What is asked for by the environment, or was tuned.
+Choice choice_for(const KernelCall& call, const Caps& caps) {
+  const Choice forced = forced_choice();
+  if (forced != Choice{} || caps.tuning.choices.empty()) return forced;
+  const auto tuned = caps.tuning.choices.find(class_of(call));
+  return tuned == caps.tuning.choices.end() ? Choice{} : tuned->second;
 }
 
 constexpr size_t most_kept = 4096;
@@ -44,17 +30,30 @@ std::string key_of(const KernelCall& call) {
 }  // namespace
 
 bool MatrixPasses::handles(std::string_view kernel) {
-  return kernel == "matmul" || kernel == "conv2d" || kernel == "conv2d_dgrad" ||
-         kernel == "conv2d_wgrad";
+  return is_product(kernel);
 }
 
 std::shared_ptr<const Passes> MatrixPasses::passes(const KernelCall& call) const {
   const std::string key = key_of(call);
   const std::lock_guard lock(mutex_);
   if (const auto known = kept_.find(key); known != kept_.end()) return known->second;
-  auto made = passes_of(call, caps_);
+  log_product(call);
+  auto made = compose(call, caps_, choice_for(call, caps_));
   if (kept_.size() == most_kept) kept_.clear();
   return kept_.emplace(key, std::move(made)).first->second;
+}
+
+std::shared_ptr<const Passes> compose(const KernelCall& call, const Caps& caps,
+                                      const Choice& choice) {
+  const auto operand = [&](int i) { return Operand{i, call.bindings[i].dtype, 0, 0}; };
+  const auto made = std::make_shared<Passes>();
+  if (call.kernel == "matmul")
+    add_matmul(*made, caps, choice, params_of<kernels::MatmulParams>(call), operand(0), operand(1),
+               operand(2));
+  else
+    add_conv(*made, caps, choice, call.kernel, params_of<kernels::Conv2dParams>(call), operand(0),
+             operand(1), operand(2));
+  return made;
 }
 
 std::shared_ptr<const Preparation> MatrixPasses::prepare(const KernelCall& call) const {

@@ -13,7 +13,12 @@ namespace rw::vulkan {
 
 class Passes;
 
-// Passes are kept: a training step repeats its calls. Any thread may ask.
+// The passes of matmul, conv2d, conv2d_dgrad or conv2d_wgrad, run as chosen.
+std::shared_ptr<const Passes> compose(const KernelCall& call, const Caps& caps,
+                                      const Choice& choice);
+
+// Those of the choice that REWIND_MATMUL or the device's tuning makes. Passes are kept: a training
+// step repeats its calls. Any thread may ask.
 class MatrixPasses {
  public:
   explicit MatrixPasses(const Caps& caps) : caps_(caps) {}

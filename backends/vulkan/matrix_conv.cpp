@@ -91,14 +91,16 @@ struct WeightView {
 };
 
 // y at the pixels of the axes = x by the weight; n columns per group. y has `y.channels` in all.
-void add_implicit(Passes& passes, const Caps& caps, const Image& x, const WeightView& weight,
-                  const Image& y, const Axes& axes, uint32_t groups, double flops) {
+void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const Image& x,
+                  const WeightView& weight, const Image& y, const Axes& axes, uint32_t groups,
+                  double flops) {
   const auto& [h, w] = axes;
   if (h.rows == 0 || w.rows == 0) return;
   const uint32_t n = y.channels / groups;
   ConvTileParams p = tile_params(x, axes, groups);
   const uint64_t rows = uint64_t{p.images} * p.rows_h * p.rows_w;
-  const TileProblem problem{x.operand.dtype, rows, n, p.taps_h * p.taps_w * p.run, groups};
+  const TileProblem problem{x.operand.dtype, rows, n,     p.taps_h * p.taps_w * p.run,
+                            groups,          128,  choice};
   const TileFamily family = tile_family(caps, problem);
   const uint32_t tap_rows = multiple_of(family.step, p.run);
   p.n = n;
@@ -142,8 +144,8 @@ void add_implicit(Passes& passes, const Caps& caps, const Image& x, const Weight
 }
 
 // Elements of one pixel read as one word: what the CPU drivers' kernels need, 1 for the others.
-uint32_t pixel_word(const Caps& caps) {
-  return takes_subgroup_tiles(caps) ? 4 : 1;
+uint32_t pixel_word(const Caps& caps, const Choice& choice) {
+  return takes_subgroup_tiles(caps, choice) ? 4 : 1;
 }
 
 WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool gradient) {
@@ -159,43 +161,43 @@ WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool g
           gradient ? outputs : channels};
 }
 
-void add_forward(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
-                 Operand c) {
+void add_forward(Passes& passes, const Caps& caps, const Choice& choice, const Conv2dParams& p,
+                 Operand a, Operand b, Operand c) {
   const Image x =
-      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(caps));
+      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(caps, choice));
   const Image y{c, p.offset[2], p.batch, p.out_h, p.out_w, p.out_c};
-  add_implicit(passes, caps, x, weight_view(p, b, p.offset[1], false), y, forward_axes(p), p.groups,
-               conv_flops(p));
+  add_implicit(passes, caps, choice, x, weight_view(p, b, p.offset[1], false), y, forward_axes(p),
+               p.groups, conv_flops(p));
 }
 
-void add_dgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
-               Operand c) {
-  const Image dy =
-      in_words(passes, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c}, pixel_word(caps));
+void add_dgrad(Passes& passes, const Caps& caps, const Choice& choice, const Conv2dParams& p,
+               Operand a, Operand b, Operand c) {
+  const Image dy = in_words(passes, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c},
+                            pixel_word(caps, choice));
   const Image dx{c, p.offset[2], p.batch, p.in_h, p.in_w, p.in_c};
   const WeightView w = weight_view(p, b, p.offset[1], true);
   const double flops = conv_flops(p) / (p.stride_h * p.stride_w);
   for (const Axes& axes : gradient_axes(p))
-    add_implicit(passes, caps, dy, w, dx, axes, p.groups, flops);
+    add_implicit(passes, caps, choice, dy, w, dx, axes, p.groups, flops);
 }
 
-void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand a, Operand b,
-               Operand c) {
+void add_wgrad(Passes& passes, const Caps& caps, const Choice& choice, const Conv2dParams& p,
+               Operand a, Operand b, Operand c) {
   const uint32_t channels = p.in_c / p.groups, n = p.out_c / p.groups;
   const Image x =
-      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(caps));
-  const Image dy =
-      in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c}, pixel_word(caps));
+      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(caps, choice));
+  const Image dy = in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c},
+                            pixel_word(caps, choice));
   ConvTileParams t = tile_params(x, forward_axes(p), p.groups);
   const uint32_t rows = t.taps_h * t.taps_w * t.run;
   const uint32_t word = 16 / static_cast<uint32_t>(size_of(a.dtype));
   const bool words_x = in_words(x, p.groups, word);
   // Loading x element by element takes registers that the largest tiles do not have on Apple's.
   const TileProblem problem{
-      a.dtype, rows, n, p.batch * p.out_h * p.out_w, p.groups, words_x ? 128u : 64u};
+      a.dtype, rows, n, p.batch * p.out_h * p.out_w, p.groups, words_x ? 128u : 64u, choice};
   const TileFamily family = tile_family(caps, problem);
   const uint64_t tiles = problem.tiles(family);
-  const Split split = split_k(caps, tiles, problem.k, family);
+  const Split split = split_k(caps, problem, family);
   t.offset[1] = dy.offset;
   t.w_row = dy.channels;
   t.w_group = n;
@@ -232,33 +234,6 @@ void add_wgrad(Passes& passes, const Caps& caps, const Conv2dParams& p, Operand 
 }
 
 // ---- special cases -------------------------------------------------------------------------
-bool pointwise(const Conv2dParams& p) {
-  return p.kernel_h == 1 && p.kernel_w == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_h == 0 &&
-         p.pad_w == 0 && p.groups == 1;
-}
-
-void add_pointwise(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
-                   Operand a, Operand b, Operand c) {
-  const uint32_t pixels = p.batch * p.in_h * p.in_w;
-  MatmulParams q{};
-  q.batch[0] = q.batch[1] = 1;
-  q.alpha = 1;
-  std::copy(p.offset, p.offset + 3, q.offset);
-  if (kernel == "conv2d") {  // x w^T
-    q.m = pixels, q.n = p.out_c, q.k = p.in_c;
-    q.a_row = p.in_c, q.a_col = 1, q.b_row = 1, q.b_col = p.in_c, q.c_row = p.out_c;
-  } else if (kernel == "conv2d_dgrad") {  // dy w
-    q.m = pixels, q.n = p.in_c, q.k = p.out_c;
-    q.a_row = p.out_c, q.a_col = 1, q.b_row = p.in_c, q.b_col = 1, q.c_row = p.in_c;
-  } else {  // dy^T x
-    q.m = p.out_c, q.n = p.in_c, q.k = pixels;
-    q.a_row = 1, q.a_col = p.out_c, q.b_row = p.in_c, q.b_col = 1, q.c_row = p.in_c;
-    std::swap(q.offset[0], q.offset[1]);
-    std::swap(a, b);
-  }
-  add_matmul(passes, caps, q, a, b, c);
-}
-
 // Groups of few channels fill no tiles.
 bool is_narrow(const Conv2dParams& p) {
   return p.groups > 1 && (p.in_c / p.groups % 4 != 0 || p.out_c / p.groups % 4 != 0);
@@ -309,18 +284,47 @@ void add_direct(Passes& passes, const Caps& caps, std::string_view kernel, const
 
 }  // namespace
 
-void add_conv(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
-              Operand a, Operand b, Operand c) {
-  const std::string forced = forced_variant();
+bool is_pointwise(const Conv2dParams& p) {
+  return p.kernel_h == 1 && p.kernel_w == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_h == 0 &&
+         p.pad_w == 0 && p.groups == 1;
+}
+
+PointwiseProduct pointwise_product(std::string_view kernel, const Conv2dParams& p) {
+  const uint32_t pixels = p.batch * p.in_h * p.in_w;
+  MatmulParams q{};
+  q.batch[0] = q.batch[1] = 1;
+  q.alpha = 1;
+  std::copy(p.offset, p.offset + 3, q.offset);
+  if (kernel == "conv2d") {  // x w^T
+    q.m = pixels, q.n = p.out_c, q.k = p.in_c;
+    q.a_row = p.in_c, q.a_col = 1, q.b_row = 1, q.b_col = p.in_c, q.c_row = p.out_c;
+  } else if (kernel == "conv2d_dgrad") {  // dy w
+    q.m = pixels, q.n = p.in_c, q.k = p.out_c;
+    q.a_row = p.out_c, q.a_col = 1, q.b_row = p.in_c, q.b_col = 1, q.c_row = p.in_c;
+  } else {  // dy^T x
+    q.m = p.out_c, q.n = p.in_c, q.k = pixels;
+    q.a_row = 1, q.a_col = p.out_c, q.b_row = p.in_c, q.b_col = 1, q.c_row = p.in_c;
+    std::swap(q.offset[0], q.offset[1]);
+    return {q, true};
+  }
+  return {q, false};
+}
+
+void add_conv(Passes& passes, const Caps& caps, const Choice& choice, std::string_view kernel,
+              const Conv2dParams& p, Operand a, Operand b, Operand c) {
   // On CPU drivers whose own tiles cannot be, those of GPUs are slower than none.
-  const bool naive = forced == "naive" ||
-                     (caps.is_cpu && !takes_subgroup_tiles(caps) && !forced.starts_with("tiled"));
+  const bool has_tiles =
+      !caps.is_cpu || takes_subgroup_tiles(caps, choice) || choice.family == Choice::Family::tiled;
+  const bool naive = choice.family == Choice::Family::naive || !has_tiles;
   if (!naive && add_depthwise(passes, caps, kernel, p, a, b, c)) return;
+  if (has_tiles && is_pointwise(p)) {
+    const auto [product, swaps] = pointwise_product(kernel, p);
+    return add_matmul(passes, caps, choice, product, swaps ? b : a, swaps ? a : b, c);
+  }
   if (naive || is_narrow(p)) return add_direct(passes, caps, kernel, p, a, b, c);
-  if (pointwise(p)) return add_pointwise(passes, caps, kernel, p, a, b, c);
-  if (kernel == "conv2d") return add_forward(passes, caps, p, a, b, c);
-  if (kernel == "conv2d_dgrad") return add_dgrad(passes, caps, p, a, b, c);
-  add_wgrad(passes, caps, p, a, b, c);
+  if (kernel == "conv2d") return add_forward(passes, caps, choice, p, a, b, c);
+  if (kernel == "conv2d_dgrad") return add_dgrad(passes, caps, choice, p, a, b, c);
+  add_wgrad(passes, caps, choice, p, a, b, c);
 }
 
 }  // namespace rw::vulkan

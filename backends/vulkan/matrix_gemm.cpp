@@ -27,13 +27,14 @@ bool has_thin_kernels(const Caps& caps) {
 struct Problem {
   MatmulParams p;
   DType t, u;  // of a and b, of c
+  Choice choice = {};
 
   uint32_t batches() const { return p.batch[0] * p.batch[1]; }
   double volume() const { return 2.0 * p.m * p.n * p.k * batches(); }
-  TileProblem tiles() const { return {t, p.m, p.n, p.k, batches()}; }
+  TileProblem tiles() const { return {t, p.m, p.n, p.k, batches(), 128, choice}; }
 };
 
-bool fits_words(const Problem& q, const GemmParams& g, bool left, bool transposed) {
+bool fits_words(const GemmParams& g, bool left, bool transposed) {
   if (left)
     return transposed ? in_words(4, g.offset[0], g.a_col, g.k, g.a_batch)
                       : in_words(4, g.offset[0], g.a_row, g.m, g.a_batch);
@@ -73,8 +74,12 @@ Operand pack_operand(Passes& passes, const Problem& q, Operand x, uint32_t rows,
 
 // Whether panels of a factor are worth their making: enough tiles along the other side, of size
 // `readers`, read them, and as it lies the lines of a tile are far apart or collide in the cache.
-bool wants_panels(const Problem& q, uint32_t size, uint32_t panel, uint32_t readers) {
+// Or, as chosen for the left or the right factor, `side`.
+bool wants_panels(const Problem& q, Choice::Panels side, uint32_t size, uint32_t panel,
+                  uint32_t readers) {
   constexpr uint32_t least_readers = 256, least_bytes = 140 << 10;
+  if (const Choice::Panels chosen = q.choice.panels; chosen != Choice::Panels::any)
+    return size > panel && (chosen == side || chosen == Choice::Panels::both);
   return readers >= least_readers && size > panel &&
          uint64_t{size} * q.p.k * size_of(q.t) >= least_bytes;
 }
@@ -84,7 +89,7 @@ bool wants_panels(const Problem& q, uint32_t size, uint32_t panel, uint32_t read
 void add_tiles(Passes& passes, const Caps& caps, const Problem& q, const TileFamily& family,
                GemmParams g, std::vector<uint32_t> variant, Operand a, Operand b, Operand c) {
   const uint64_t tiles = q.tiles().tiles(family);
-  const Split split = split_k(caps, tiles, g.k, family);
+  const Split split = split_k(caps, q.tiles(), family);
   g.splits = split.parts;
   g.k_chunk = split.chunk;
   const std::string kernel = family.kernel("gemm");
@@ -152,10 +157,13 @@ GemmParams gemm_params(const Problem& q) {
 }
 
 // ---- variants ------------------------------------------------------------------------------
-TileFamily subgroup_family(const Caps& caps, uint32_t n) {
+TileFamily subgroup_family(const Caps& caps, uint32_t n, const Choice& choice) {
   constexpr uint32_t rows = 16, width = 4;            // ROWS and WIDTH of gemm_tile.glsl
   uint32_t lanes = std::min(caps.subgroup_size, 8u);  // divides ROWS
-  while (lanes > 2 && n <= lanes / 2 * width) lanes /= 2;
+  if (choice.family == Choice::Family::subgroup && choice.size)
+    lanes = std::min(lanes, choice.size);
+  else
+    while (lanes > 2 && n <= lanes / 2 * width) lanes /= 2;
   return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width, 4 * lanes, lanes};
 }
 
@@ -177,22 +185,23 @@ void add_naive(Passes& passes, const Caps&, const Problem& q, Operand a, Operand
 
 void add_subgroup(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b,
                   Operand c) {
-  const TileFamily family = subgroup_family(caps, q.p.n);
+  const TileFamily family = subgroup_family(caps, q.p.n, q.choice);
   GemmParams g = gemm_params(q);
   bool a_transposed = g.a_col != 1, b_transposed = g.b_col != 1;
   g.a_panel = family.tile_rows;
-  if (!a_transposed && wants_panels(q, g.m, family.tile_rows, g.n)) {
+  if (!a_transposed && wants_panels(q, Choice::Panels::left, g.m, family.tile_rows, g.n)) {
     a = pack_operand(passes, q, a, g.k, g.m, family.tile_rows, g.offset[0], g.a_col, g.a_row,
                      g.a_batch);
     a_transposed = true;
     g.a_panel = g.k * family.tile_rows;
-  } else if (!fits_words(q, g, true, a_transposed)) {
+  } else if (!fits_words(g, true, a_transposed)) {
     const auto panel = static_cast<uint32_t>(multiple_of(4, g.k));
     a = pack_operand(passes, q, a, g.m, g.k, panel, g.offset[0], g.a_row, g.a_col, g.a_batch);
     a_transposed = false;
   }
   g.b_panel = family.tile_cols;
-  if (!fits_words(q, g, false, b_transposed) || wants_panels(q, g.n, family.tile_cols, g.m)) {
+  if (!fits_words(g, false, b_transposed) ||
+      wants_panels(q, Choice::Panels::right, g.n, family.tile_cols, g.m)) {
     b = pack_operand(passes, q, b, g.k, g.n, family.tile_cols, g.offset[1], g.b_row, g.b_col,
                      g.b_batch);
     b_transposed = false;
@@ -260,7 +269,7 @@ void add_thin(Passes& passes, const Caps& caps, const Problem& q, Operand a, Ope
 }
 
 struct Variant {
-  std::string_view name;
+  Choice::Family family;
   bool (*admits)(const Problem&, const Caps&);
   double (*cost)(const Problem&, const Caps&);  // seconds, roughly
   void (*add)(Passes&, const Caps&, const Problem&, Operand a, Operand b, Operand c);
@@ -268,19 +277,21 @@ struct Variant {
 
 // Rates: two cores of a CPU driver, measured; a middling GPU.
 constexpr Variant variants[] = {
-    {"naive", [](const Problem& q, const Caps&) { return q.p.k <= kMaxLoop; },
+    {Choice::Family::naive, [](const Problem& q, const Caps&) { return q.p.k <= kMaxLoop; },
      [](const Problem& q, const Caps& caps) {
        return q.volume() / (caps.is_cpu ? 2e9 : 3e11) + store_cost(q, caps);
      },
      add_naive},
-    {"thin", [](const Problem& q, const Caps& caps) { return thin_form(q, caps) != Thin::none; },
-     thin_cost, add_thin},
-    {"subgroup", [](const Problem&, const Caps& caps) { return has_subgroup_family(caps); },
+    {Choice::Family::thin,
+     [](const Problem& q, const Caps& caps) { return thin_form(q, caps) != Thin::none; }, thin_cost,
+     add_thin},
+    {Choice::Family::subgroup,
+     [](const Problem&, const Caps& caps) { return has_subgroup_family(caps); },
      [](const Problem& q, const Caps& caps) {
-       return tile_cost(q, subgroup_family(caps, q.p.n), 25e9) + store_cost(q, caps);
+       return tile_cost(q, subgroup_family(caps, q.p.n, q.choice), 25e9) + store_cost(q, caps);
      },
      add_subgroup},
-    {"tiled", [](const Problem&, const Caps& caps) { return fits_tiled(caps); },
+    {Choice::Family::tiled, [](const Problem&, const Caps& caps) { return fits_tiled(caps); },
      [](const Problem& q, const Caps& caps) {
        return tiled_cost(caps, q.tiles()) + store_cost(q, caps);
      },
@@ -289,13 +300,11 @@ constexpr Variant variants[] = {
 
 const Variant& choose(const Problem& q, const Caps& caps) {
   const Variant* best = nullptr;
-  const std::string forced = forced_variant();
-  const std::string name = forced.starts_with("cooperative")
-                               ? "tiled"
-                               : forced.substr(0, forced.find_first_of("0123456789"));  // tiled64
+  const Choice::Family family =
+      q.choice.family == Choice::Family::cooperative ? Choice::Family::tiled : q.choice.family;
   for (const Variant& v : variants) {
     if (!v.admits(q, caps)) continue;
-    if (v.name == name) return v;
+    if (v.family == family) return v;
     if (!best || v.cost(q, caps) < best->cost(q, caps)) best = &v;
   }
   check<Unsupported>(
@@ -309,23 +318,20 @@ const Variant& choose(const Problem& q, const Caps& caps) {
 
 }  // namespace
 
-std::string forced_variant() {
-  return env_text("REWIND_MATMUL");
-}
-
 bool in_words(uint32_t word, uint32_t offset, uint32_t step, uint32_t lines,
               const uint32_t batch[2]) {
   return offset % word == 0 && (step % word == 0 || lines == 1) && batch[0] % word == 0 &&
          batch[1] % word == 0;
 }
 
-bool takes_subgroup_tiles(const Caps& caps) {
-  return has_subgroup_family(caps) && !forced_variant().starts_with("tiled");
+bool takes_subgroup_tiles(const Caps& caps, const Choice& choice) {
+  return has_subgroup_family(caps) && choice.family != Choice::Family::tiled;
 }
 
 TileFamily tile_family(const Caps& caps, const TileProblem& problem) {
-  return takes_subgroup_tiles(caps) ? subgroup_family(caps, problem.cols)
-                                    : tiled_family(caps, problem);
+  return takes_subgroup_tiles(caps, problem.choice)
+             ? subgroup_family(caps, problem.cols, problem.choice)
+             : tiled_family(caps, problem);
 }
 
 bool may_run(std::string_view module, const Caps& caps) {
@@ -335,15 +341,15 @@ bool may_run(std::string_view module, const Caps& caps) {
   if (is_thin) return has_thin_kernels(caps);
   if (module.find("_cooperative.") != module.npos) return may_run_cooperative(module, caps);
   if (module.find("_tiled.") != module.npos) return may_run_tiled(module, caps);
-  const std::string_view name = of_cpu_drivers ? "subgroup" : "naive";
+  const auto family = of_cpu_drivers ? Choice::Family::subgroup : Choice::Family::naive;
   return std::any_of(std::begin(variants), std::end(variants), [&](const Variant& v) {
-    return v.name == name && v.admits({.p = {}, .t = DType::f32, .u = DType::f32}, caps);
+    return v.family == family && v.admits({.p = {}, .t = DType::f32, .u = DType::f32}, caps);
   });
 }
 
-void add_matmul(Passes& passes, const Caps& caps, const MatmulParams& p, Operand a, Operand b,
-                Operand c) {
-  const Problem q{p, a.dtype, c.dtype};
+void add_matmul(Passes& passes, const Caps& caps, const Choice& choice, const MatmulParams& p,
+                Operand a, Operand b, Operand c) {
+  const Problem q{p, a.dtype, c.dtype, choice};
   if (p.m == 0 || p.n == 0 || q.batches() == 0) return;
   choose(q, caps).add(passes, caps, q, a, b, c);
 }

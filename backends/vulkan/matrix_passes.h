@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "rewind/backends/vulkan/caps.h"
+#include "rewind/backends/vulkan/matrix_choice.h"
 #include "rewind/backends/vulkan/shader_table.h"
 #include "rewind/core/backend/backend.h"
+#include "rewind/core/base/error.h"
 #include "shaders/params.h"
 
 namespace rw::vulkan {
@@ -72,10 +74,24 @@ class Passes : public Preparation {
   }
 
   std::span<const Pass> list() const { return list_; }
+  double flops() const {
+    double sum = 0;
+    for (const Pass& pass : list_) sum += pass.flops;
+    return sum;
+  }
 
  private:
   std::vector<Pass> list_;
 };
+
+// The parameters of a product or a convolution.
+template <class Params>
+Params params_of(const KernelCall& call) {
+  check<ValueError>(call.params.size() == sizeof(Params) && call.bindings.size() == 3, call.kernel,
+                    "must have 3 bindings and {} bytes of parameters, got {} and {}",
+                    sizeof(Params), call.bindings.size(), call.params.size());
+  return call.params_as<Params>();
+}
 
 // No invocation makes more loop iterations: stock lavapipe silently leaves all loops after 65535 of
 // them, counted over the whole kernel.
@@ -103,16 +119,16 @@ struct TileProblem {
   uint64_t rows;
   uint32_t cols, k, products = 1;
   uint32_t most_tile = 128;  // of the GPUs' tiles
+  Choice choice = {};
 
   uint64_t tiles(const TileFamily& f) const {
     return divide_up(rows, f.tile_rows) * divide_up(cols, f.tile_cols) * products;
   }
 };
 
-// The best family: the CPU drivers' one where they have what it needs, else the GPUs' tiles of the
-// best size that fits the device. Environment: REWIND_MATMUL = subgroup | tiled | tiled32 | tiled64
-// | tiled128 | cooperative | cooperative64 | cooperative128.
-bool takes_subgroup_tiles(const Caps& caps);  // the CPU drivers' family
+// The best family, or the chosen one: the CPU drivers' one where they have what it needs, else the
+// GPUs' tiles of the best size that fits the device.
+bool takes_subgroup_tiles(const Caps& caps, const Choice& choice);  // the CPU drivers' family
 TileFamily tile_family(const Caps& caps, const TileProblem& problem);
 
 // ---- the GPUs' tiles: matrix_tiled.cpp ----
@@ -130,27 +146,35 @@ bool may_run_cooperative(std::string_view module, const Caps& caps);
 // Whether a module that takes 16-bit floats takes such of bf16 (`brain`) or f16: most take both.
 bool is_for_halves(std::string_view module, bool brain);
 
-// Parts that a sum over k should have so that `tiles` workgroups become enough of them; a part has
+// Parts that sums over k should have so that there are enough workgroups, or as chosen; a part has
 // a multiple of the family's step and at most kMaxLoop values.
 struct Split {
   uint32_t parts, chunk;
 };
-Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, const TileFamily& family);
+Split split_k(const Caps& caps, const TileProblem& problem, const TileFamily& family);
 
 // Whether a matrix stored in lines `step` apart can be read in words of `word` elements.
 bool in_words(uint32_t word, uint32_t offset, uint32_t step, uint32_t lines,
               const uint32_t batch[2]);
-// REWIND_MATMUL, or empty.
-std::string forced_variant();
-
 // Whether a product or a convolution may run this module here. True for modules of other kernels.
 bool may_run(std::string_view module, const Caps& caps);
 
-// c = alpha a b + beta c with p.offset etc. as in the contract, by the cheapest variant.
-void add_matmul(Passes& passes, const Caps& caps, const kernels::MatmulParams& p, Operand a,
-                Operand b, Operand c);
-void add_conv(Passes& passes, const Caps& caps, std::string_view kernel,
+// c = alpha a b + beta c with p.offset etc. as in the contract, as chosen or else by the cheapest
+// variant.
+void add_matmul(Passes& passes, const Caps& caps, const Choice& choice,
+                const kernels::MatmulParams& p, Operand a, Operand b, Operand c);
+void add_conv(Passes& passes, const Caps& caps, const Choice& choice, std::string_view kernel,
               const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
+
+// Whether a convolution, or a gradient of one, is a product of matrices; and which: of the two
+// bindings that are read, the other one first where it `swaps`.
+bool is_pointwise(const kernels::Conv2dParams& p);
+struct PointwiseProduct {
+  kernels::MatmulParams params;
+  bool swaps;
+};
+PointwiseProduct pointwise_product(std::string_view kernel, const kernels::Conv2dParams& p);
+
 // On CPU drivers, where there is a group per channel and channels are multiples of 4; false
 // otherwise.
 bool add_depthwise(Passes& passes, const Caps& caps, std::string_view kernel,

@@ -45,7 +45,7 @@ TileFamily family_of(const Caps& caps, DType t, const Size& size) {
 double cost(const Caps& caps, const TileProblem& q, const Size& size) {
   const TileFamily f = family_of(caps, q.dtype, size);
   const uint64_t tiles = q.tiles(f);
-  const uint32_t parts = split_k(caps, tiles, q.k, f).parts;
+  const uint32_t parts = split_k(caps, q, f).parts;
   const double flops = 2.0 * static_cast<double>(tiles) * size.tile * size.tile * q.k;
   if (caps.is_cpu) return flops / 1e9;  // slower than element by element
   const double busy = std::min(
@@ -55,14 +55,14 @@ double cost(const Caps& caps, const TileProblem& q, const Size& size) {
 }
 
 const Size* best(const Caps& caps, const TileProblem& q) {
-  const std::string forced = forced_variant();
   const Size* found = nullptr;
   std::pair<bool, double> least;
   for (const Size& s : sizes) {
     if (!fits(caps, q.dtype, s) || s.tile > q.most_tile) continue;
-    const std::string kind = s.cooperative ? "cooperative" : "tiled";
-    if (forced == kind + std::to_string(s.tile)) return &s;
-    const std::pair this_one(!forced.starts_with(kind), cost(caps, q, s));
+    const bool is_chosen =
+        q.choice.family == (s.cooperative ? Choice::Family::cooperative : Choice::Family::tiled);
+    if (is_chosen && q.choice.size == s.tile) return &s;
+    const std::pair this_one(!is_chosen, cost(caps, q, s));
     if (!found || this_one < least) found = &s, least = this_one;
   }
   return found;
@@ -111,11 +111,17 @@ bool may_run_tiled(std::string_view module, const Caps& caps) {
   });
 }
 
-Split split_k(const Caps& caps, uint64_t tiles, uint32_t k, const TileFamily& family) {
-  const uint64_t enough = caps.is_cpu ? 16 : 2 * enough_groups(family);
-  const uint64_t wanted = divide_up(enough, std::max<uint64_t>(1, tiles));
-  const uint64_t most = std::max<uint64_t>(1, k / 512);  // a part is worth its reduction
-  const uint64_t parts = std::max(std::min(wanted, most), divide_up(k, kMaxLoop));
+Split split_k(const Caps& caps, const TileProblem& problem, const TileFamily& family) {
+  const uint64_t enough = caps.is_cpu ? 16 : 2 * enough_groups(family), k = problem.k;
+  const uint64_t open = divide_up(enough, std::max<uint64_t>(1, problem.tiles(family)));
+  uint64_t wanted = std::min(open, k / 512);  // a part is worth its reduction
+  if (problem.choice.parts) {
+    constexpr uint64_t most_sums = uint64_t{1} << 26;
+    const uint64_t results = problem.rows * problem.cols * problem.products;
+    wanted = std::min(
+        {uint64_t{problem.choice.parts}, k / 64, most_sums / std::max<uint64_t>(1, results)});
+  }
+  const uint64_t parts = std::max({uint64_t{1}, wanted, divide_up(k, kMaxLoop)});
   const uint64_t chunk =
       std::max<uint64_t>(family.step, multiple_of(family.step, divide_up(k, parts)));
   return {static_cast<uint32_t>(std::max<uint64_t>(1, divide_up(k, chunk))),

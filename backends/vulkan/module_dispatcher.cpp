@@ -65,10 +65,7 @@ void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, cons
   if (shader.address) table = address_table(call);
 
   std::array<Use, kMaxBindings> uses;
-  for (size_t i = 0; i < call.bindings.size(); ++i) {
-    const BufferRange& r = call.bindings[i].range;
-    uses[i] = {r.block, r.offset, r.offset + round_up(r.size, 16), writes(call.bindings[i].access)};
-  }
+  std::transform(call.bindings.begin(), call.bindings.end(), uses.begin(), use_of);
   if (shader.features & feature::texels) limit_texels(call);
   VkCommandBuffer commands =
       recorder_.begin_kernel({uses.data(), call.bindings.size()}, shader.kernel);

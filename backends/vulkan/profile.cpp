@@ -9,6 +9,7 @@
 
 #include "rewind/backends/dry/dry_backend.h"
 #include "rewind/backends/vulkan/matrix.h"
+#include "rewind/backends/vulkan/tuning_file.h"
 #include "rewind/core/base/json_file.h"
 
 namespace rw::vulkan {
@@ -94,6 +95,7 @@ struct Reader {
 std::string to_json(const Caps& caps) {
   Json json;
   each_member(caps, [&](const char* name, const auto& value, auto...) { json[name] = value; });
+  if (caps.tuning != Tuning{}) json["tuning"] = tuning_json(caps.tuning);
   return json.dump(2) + "\n";
 }
 
@@ -107,6 +109,7 @@ Caps parse_caps(const std::string& text, const std::string& file) {
   }
   Caps caps;
   each_member(caps, Reader{json, file});
+  if (json.contains("tuning")) caps.tuning = parse_tuning(json["tuning"], file);
   return caps;
 }
 
@@ -122,13 +125,18 @@ DeviceInfo to_info(const Caps& caps) {
   info.alignment = std::max<uint64_t>(256, caps.offset_alignment);
   info.subgroup_size = caps.subgroup_size;
   info.features = optional_features(caps);
+  if (const size_t count = caps.tuning.choices.size())
+    info.tuning = fmt::format("{} choices of {}", count, caps.tuning.made);
   return info;
 }
 
-std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits) {
+std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits,
+                                          std::function<void(const KernelCall&)> listen) {
   const auto matrix = std::make_shared<const MatrixPasses>(caps);
-  return rw::make_dry_backend(limits,
-                              [matrix](const KernelCall& call) { return matrix->prepare(call); });
+  return rw::make_dry_backend(limits, [matrix, listen = std::move(listen)](const KernelCall& call) {
+    if (listen) listen(call);
+    return matrix->prepare(call);
+  });
 }
 
 }  // namespace rw::vulkan

@@ -1,6 +1,7 @@
 // A device's limits as text: dry runs can predict a machine that is not present.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,8 @@ Caps parse_caps(const std::string& json, const std::string& file);
 DeviceInfo to_info(const Caps& caps);
 // Predicts a device with these limits: its blocks, and the workspaces of its kernel variants.
 // `limits`: to_info(caps), or with other limits of memory.
-std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits);
+// `listen`, where there is one, is told the calls that the backend is asked about.
+std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits,
+                                          std::function<void(const KernelCall&)> listen = {});
 
 }  // namespace rw::vulkan

@@ -24,7 +24,7 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   // Starts a step: the command buffer to record it in, a barrier before it where `uses` overlap
-  // with earlier steps. `label` outlives the recorder; kernels belong to the call begun last.
+  // with earlier steps. `label` outlives the recorder; kernels belong to the call of set_call().
   VkCommandBuffer begin_kernel(std::span<const Use> uses, const char* label) {
     return begin(uses, {label, call_});
   }
@@ -55,7 +55,9 @@ class Recorder {
   // As Backend's. Both wait for all work.
   void time_kernels(bool on);
   std::vector<KernelTime> kernel_times();
-  void begin_call() { call_ = times_.next_call(); }
+  // The number of a call that comes now; steps belong to the one that set_call() was given last.
+  uint64_t next_call() { return times_.next_call(); }
+  void set_call(uint64_t number) { call_ = number; }
 
   uint64_t dispatches = 0, submits = 0, barriers = 0;
 

@@ -30,6 +30,7 @@ struct ShaderConstant {
   const char* name;
   uint32_t otherwise;
   std::span<const uint32_t> values;
+  bool is_open;  // the values are examples: a call may give it others
 };
 
 // What threads.x counts. threads and groups are 1-D and may be folded into two dimensions.

@@ -68,9 +68,14 @@ std::vector<uint32_t> specialization(const Shader& shader, const Caps& caps,
   std::vector<uint32_t> values;
   for (const ShaderConstant& c : shader.constants) values.push_back(c.otherwise);
   std::copy_n(variant.begin(), std::min(variant.size(), values.size()), values.begin());
-  const auto all = specializations(shader, caps);
+  bool may = may_run(shader.kernel, caps) && may_attend(shader.kernel, caps);
+  for (size_t i = 0; may && i < values.size(); ++i) {
+    const ShaderConstant& c = shader.constants[i];
+    const bool is_listed = std::find(c.values.begin(), c.values.end(), values[i]) != c.values.end();
+    may = c.is_open || (is_listed && is_for(caps, shader, c.name, values[i]));
+  }
   check<ValueError>(
-      std::find(all.begin(), all.end(), values) != all.end(), shader.kernel,
+      may, shader.kernel,
       "a variant must be one that the shader declares and the device may run, got '{}'",
       describe(shader, values));
   return values;

@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "rewind/backends/vulkan/chain.h"
 #include "rewind/backends/vulkan/matrix.h"
 #include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/backends/vulkan/memory.h"
 #include "rewind/backends/vulkan/module_dispatcher.h"
 #include "rewind/backends/vulkan/profile.h"
 #include "rewind/backends/vulkan/recorder.h"
-#include "rewind/backends/vulkan/shader_table.h"
 #include "rewind/backends/vulkan/staging.h"
 #include "rewind/backends/vulkan/statistics.h"
-#include "rewind/core/base/hash.h"
 
 namespace rw::vulkan {
 
@@ -37,6 +36,7 @@ class VulkanBackend final : public Backend {
     return blocks_.allocate(bytes, MemoryUse::host);
   }
   void free_block(uint32_t block) override {
+    release();
     recorder_.wait_or_lose(blocks_.at(block).last_use);
     blocks_.free(block);
   }
@@ -46,13 +46,16 @@ class VulkanBackend final : public Backend {
   void copy(BufferRange source, BufferRange target) override;
 
   void run(const KernelCall& call) override {
-    recorder_.begin_call();
-    if (!MatrixPasses::handles(call.kernel))
-      dispatcher_.dispatch(call);
-    else if (call.preparation)
-      run_passes(call, static_cast<const Passes&>(*call.preparation), dispatcher_);
-    else
-      run_passes(call, *matrix_.passes(call), dispatcher_);
+    const uint64_t number = recorder_.next_call();
+    if (held_ && held_->join(call)) return;
+    if (!held_ || !held_->lets_by(call)) {
+      release();
+      held_number_ = number;
+      if (joins_ && is_known(call)) held_ = Chain::start(call);
+      if (held_) return;
+    }
+    recorder_.set_call(number);
+    run_now(call);
   }
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
     return matrix_.prepare(call);
@@ -63,8 +66,14 @@ class VulkanBackend final : public Backend {
     return make_dry_backend(device_.caps(), limits);
   }
 
-  void flush() override { recorder_.flush(); }
-  void synchronize() override { recorder_.wait_all(); }
+  void flush() override {
+    release();
+    recorder_.flush();
+  }
+  void synchronize() override {
+    release();
+    recorder_.wait_all();
+  }
   BackendStats stats() const override {
     return {recorder_.dispatches, recorder_.submits, recorder_.barriers, dispatcher_.pipelines()};
   }
@@ -78,10 +87,37 @@ class VulkanBackend final : public Backend {
   std::vector<PipelineStatistics> pipeline_statistics(const std::string& text) const override {
     return vulkan::pipeline_statistics(choice_, info_.refused, text);
   }
-  void time_kernels(bool on) override { recorder_.time_kernels(on); }
-  std::vector<KernelTime> kernel_times() override { return recorder_.kernel_times(); }
+  void time_kernels(bool on) override {
+    release();
+    recorder_.time_kernels(on);
+  }
+  std::vector<KernelTime> kernel_times() override {
+    release();
+    return recorder_.kernel_times();
+  }
 
  private:
+  void run_now(const KernelCall& call) {
+    if (!MatrixPasses::handles(call.kernel))
+      dispatcher_.dispatch(call);
+    else if (call.preparation)
+      run_passes(call, static_cast<const Passes&>(*call.preparation), dispatcher_);
+    else
+      run_passes(call, *matrix_.passes(call), dispatcher_);
+  }
+  // What is held back must not fail later, in the name of another op.
+  bool is_known(const KernelCall& call) const {
+    return dispatcher_.available(call.kernel, call.bindings);
+  }
+  // Runs what was held back for the next call to join.
+  void release() {
+    const auto chain = std::exchange(held_, {});
+    if (!chain) return;
+    recorder_.set_call(held_number_);
+    const OwnedCall joined = chain->joined();
+    run_now(joined.call());
+  }
+
   std::string choice_;
   Device device_;
   DeviceInfo info_ = to_info(device_.caps());
@@ -90,9 +126,15 @@ class VulkanBackend final : public Backend {
   Staging staging_{device_, recorder_};
   ModuleDispatcher dispatcher_{device_, blocks_, recorder_, staging_};
   MatrixPasses matrix_{device_.caps()};
+  // SwiftShader takes tens of seconds to compile a chain.
+  const bool joins_ =
+      !env_flag("REWIND_NO_FUSION") && device_.caps().driver_id != VK_DRIVER_ID_GOOGLE_SWIFTSHADER;
+  std::optional<Chain> held_;
+  uint64_t held_number_ = 0;
 };
 
 void VulkanBackend::write(BufferRange target, const void* source) {
+  release();
   Buffer& block = blocks_.at(target);
   const auto* bytes = static_cast<const std::byte*>(source);
   if (block.mapped && recorder_.completed() >= block.last_use) {
@@ -115,6 +157,7 @@ void VulkanBackend::write(BufferRange target, const void* source) {
 }
 
 void VulkanBackend::read(BufferRange source, void* target) {
+  release();
   Buffer& block = blocks_.at(source);
   auto* bytes = static_cast<std::byte*>(target);
   if (block.mapped && block.host_cached) {
@@ -138,6 +181,7 @@ void VulkanBackend::read(BufferRange source, void* target) {
 }
 
 void VulkanBackend::copy(BufferRange source, BufferRange target) {
+  release();
   if (source.size == 0) return;
   Buffer &from = blocks_.at(source), &to = blocks_.at(target);
   const Use uses[] = {{source.block, source.offset, source.offset + source.size, false},
@@ -153,19 +197,6 @@ void VulkanBackend::copy(BufferRange source, BufferRange target) {
 std::unique_ptr<Backend> make_backend(const std::string& choice,
                                       const std::vector<RefusedFeature>& without) {
   return std::make_unique<VulkanBackend>(choice, without);
-}
-
-uint64_t build_id() {
-  static const uint64_t id = [] {  // of megabytes: once
-    uint64_t hash = fnv1a_start;
-    for (const std::span<const Shader> file : all_shaders())
-      for (const Shader& s : file) {
-        hash = fnv1a(hash, s.features);
-        for (const uint32_t word : s.words) hash = fnv1a(hash, word);
-      }
-    return hash;
-  }();
-  return id;
 }
 
 std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file) {

@@ -14,7 +14,6 @@ namespace rw::vulkan {
 // `without`: what is not used of DeviceInfo::features.
 std::unique_ptr<Backend> make_backend(const std::string& choice,
                                       const std::vector<RefusedFeature>& without = {});
-uint64_t build_id();  // of all shaders: another one in every build that compiled others
 // A device's limits as JSON, and a prediction of a device from them (profile.h). `file` is for
 // messages.
 std::string profile(const std::string& choice, const std::vector<RefusedFeature>& without = {});

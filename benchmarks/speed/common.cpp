@@ -1,3 +1,4 @@
+#include "apps/common/standard_steps.h"
 #include "benchmarks/speed/cases.h"
 #include "rewind/core/memory/default_device.h"
 #include "rewind/core/ops/ops.h"
@@ -5,19 +6,18 @@
 namespace rw::speed {
 
 Tensor values(const Shape& shape, DType dtype, bool trained) {
-  std::vector<float> host(static_cast<size_t>(shape.numel()));
-  for (size_t i = 0; i < host.size(); ++i)
-    host[i] = static_cast<float>(i * 2654435761u % 2048) / 1024 - 1;
-  Tensor t = cast(tensor(host, shape), dtype);
-  if (trained) t.set_requires_grad();
-  return t;
+  return standard_values(shape, dtype, trained);
 }
 
 Tensor indices(const Shape& shape, int32_t n) {
-  std::vector<int32_t> host(static_cast<size_t>(shape.numel()));
-  for (size_t i = 0; i < host.size(); ++i)
-    host[i] = static_cast<int32_t>(i * 2654435761u % static_cast<uint32_t>(n));
-  return tensor(host, shape);
+  return standard_indices(shape, n);
+}
+
+std::vector<Case> step_cases() {
+  std::vector<Case> cases;
+  for (StandardStep& step : standard_steps())
+    cases.push_back({"step/" + step.name, 0, 0, std::move(step.make)});
+  return cases;
 }
 
 Work forward(std::function<Tensor()> body) {

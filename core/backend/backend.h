@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -53,6 +54,16 @@ struct KernelCall {
   double flops = 0;                             // for submit pacing and reports
   BufferRange workspace = {};                   // workspace_bytes(call) bytes, contents undefined
   const Preparation* preparation = nullptr;     // what prepare(call) gave; null: run() prepares
+
+  // The parameters, which are a P.
+  template <class P>
+  P params_as() const {
+    P p;
+    std::memcpy(&p, params.data(), sizeof p);
+    return p;
+  }
+  // Specialization constant i; 0 where the call gives none.
+  uint32_t constant(size_t i) const { return i < variant.size() ? variant[i] : 0; }
 };
 
 // Bytes that the call reads and writes.
@@ -81,6 +92,7 @@ struct DeviceInfo {
   uint32_t subgroup_size = 1;         // threads that run in lockstep
   std::vector<std::string> features;  // in use, of those that it could do without; least loss first
   std::vector<RefusedFeature> refused;  // by the self-check
+  std::string tuning = {};  // what `tune` chose: how many ways to run, and when; empty: none
 
   // Whether the feature is in use.
   bool has(std::string_view feature) const {

@@ -25,6 +25,24 @@ Seal seal_of(std::span<const std::byte> contents) {
   return {.bytes = contents.size(), .hash = fnv1a(contents)};
 }
 
+// Writes the file beside its place first, so that it is there whole or not at all.
+bool replace(const std::string& file, std::initializer_list<std::span<const std::byte>> pieces) {
+  const fs::path directory = user_cache_directory();
+  if (directory.empty()) return false;
+  std::error_code error;
+  fs::create_directories(directory, error);
+  const fs::path part = directory / fmt::format("{}.{}.part", file, getpid());
+  std::ofstream out(part, std::ios::binary);
+  for (const auto& piece : pieces)
+    out.write(reinterpret_cast<const char*>(piece.data()),
+              static_cast<std::streamsize>(piece.size()));
+  out.close();
+  if (out) fs::rename(part, directory / file, error);
+  const bool done = out && !error;
+  if (!done) fs::remove(part, error);
+  return done;
+}
+
 }  // namespace
 
 std::vector<std::byte> read_cache(const std::string& file) {
@@ -43,19 +61,12 @@ std::vector<std::byte> read_cache(const std::string& file) {
 }
 
 void write_cache(const std::string& file, std::span<const std::byte> contents) {
-  const fs::path directory = user_cache_directory();
-  if (directory.empty()) return;
-  std::error_code error;
-  fs::create_directories(directory, error);
-  const fs::path part = directory / fmt::format("{}.{}.part", file, getpid());
-  std::ofstream out(part, std::ios::binary);
   const Seal seal = seal_of(contents);
-  out.write(reinterpret_cast<const char*>(&seal), sizeof seal);
-  out.write(reinterpret_cast<const char*>(contents.data()),
-            static_cast<std::streamsize>(contents.size()));
-  out.close();
-  if (out) fs::rename(part, directory / file, error);
-  if (!out || error) fs::remove(part, error);
+  replace(file, {std::as_bytes(std::span(&seal, 1)), contents});
+}
+
+bool write_cache_text(const std::string& file, std::string_view text) {
+  return replace(file, {std::as_bytes(std::span(text))});
 }
 
 }  // namespace rw

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace rw {
@@ -12,5 +13,8 @@ namespace rw {
 std::vector<std::byte> read_cache(const std::string& file);
 // Replaces it atomically; does nothing where there is no folder or it cannot be written.
 void write_cache(const std::string& file, std::span<const std::byte> contents);
+
+// The same for a text that people may read, without a checksum: false where it was not written.
+bool write_cache_text(const std::string& file, std::string_view text);
 
 }  // namespace rw

@@ -43,6 +43,9 @@ struct NumericsError : Error {
 struct OutOfMemory : Error {
   using Error::Error;
 };  // arena limit or device memory exhausted
+struct RankError : Error {
+  using Error::Error;
+};  // MPI, and processes that train one model but do not agree
 
 // What describes itself by str() (shapes, tensors, devices), as a part of messages.
 template <class T>

@@ -35,7 +35,18 @@ class Generator {
   // Goes on at that counter.
   void set_position(uint64_t position) { next_ = position; }
 
+  // Goes on with the counters of micro-batch number `index`, from 0, of a training: 2^40 that are
+  // its own, behind as many that initial values are drawn from. So what a micro-batch draws does
+  // not depend on who ran those before it.
+  void begin_stream(uint64_t index) { next_ = (index + 1) << stream_bits; }
+  // The number of the first stream of which nothing has been taken.
+  uint64_t next_stream() const {
+    const uint64_t taken = (next_ + (uint64_t{1} << stream_bits) - 1) >> stream_bits;
+    return taken == 0 ? 0 : taken - 1;
+  }
+
  private:
+  static constexpr int stream_bits = 40;
   std::atomic<uint64_t> seed_, next_ = 0;
 };
 

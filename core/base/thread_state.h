@@ -14,6 +14,7 @@ namespace rw {
 class Autocast;
 class Generator;
 class Lockstep;
+class StatisticsExchange;
 class Tape;
 
 // The state of one thread.
@@ -22,7 +23,9 @@ struct ThreadState {
   int no_grad = 0;                         // NoGrad scopes that are alive
   std::vector<const Autocast*> autocasts;  // that are alive, innermost last; null: a NoAutocast
   Lockstep* lockstep = nullptr;            // of which it is a part
-  Generator* generator = nullptr;          // of a GeneratorScope; null: the process's
+  // Joins the batch norms of the parts of a batch, of which this thread has one; null: there is one
+  std::shared_ptr<StatisticsExchange> statistics;
+  Generator* generator = nullptr;                 // of a GeneratorScope; null: the process's
   std::optional<std::shared_ptr<Device>> device;  // of a DeviceScope; none: the process's
   std::optional<bool> checkpoints_blocks;         // none: as the environment says
   bool boundaries_on_host = false;                // of checkpoint segments

@@ -142,7 +142,8 @@ std::vector<Tensor> binary_forward(const std::any& attrs, std::span<Tensor> inpu
   const uint32_t id = std::any_cast<const BinaryAttrs&>(attrs).id;
   Tensor &a = inputs[0], &b = inputs[1];
   const Shape shape = broadcast(a.shape(), b.shape(), OpScope::current());
-  Tensor y = reuse_or_empty(a.shape() == shape ? a : b, shape, a.dtype());
+  const bool takes_a = a.shape() == shape && (is_sole_owner(a) || !(b.shape() == shape));
+  Tensor y = reuse_or_empty(takes_a ? a : b, shape, a.dtype());
   const bool commutes = id == binary_add || id == binary_mul || id == binary_maximum ||
                         id == binary_minimum || id == binary_logaddexp;
   const bool swap = commutes && !(a.shape() == shape) && b.shape() == shape;

@@ -46,7 +46,10 @@ class Lockstep::Exchange : public StatisticsExchange {
     });
   }
 
-  bool is_first() override { return part() == 0; }
+  // Parts share their modules.
+  void update(const RunningStatistics& running, const BatchStatistics& batch) override {
+    if (is_first()) update_running(running, batch);
+  }
 
  private:
   template <class T>
@@ -64,6 +67,7 @@ class Lockstep::Exchange : public StatisticsExchange {
     return is_last ? std::exchange(meeting.joined, {}) : meeting.joined;
   }
   uint32_t part() const { return all_.turn_; }
+  bool is_first() const { return part() == 0; }
 
   Lockstep& all_;
   Meeting<int64_t> rows_;
@@ -77,11 +81,6 @@ Lockstep::Lockstep(uint32_t parts) : count_(parts), parts_(parts) {
 
 Lockstep::~Lockstep() = default;
 
-std::shared_ptr<StatisticsExchange> Lockstep::exchange() {
-  const Lockstep* mine = thread_state().lockstep;
-  return mine ? mine->exchange_ : nullptr;
-}
-
 void Lockstep::run(const std::function<void(uint32_t part)>& body) {
   check<AutogradError>(!thread_state().lockstep, "lockstep",
                        "parts cannot be divided again: run() must not be called inside of another");
@@ -91,6 +90,7 @@ void Lockstep::run(const std::function<void(uint32_t part)>& body) {
   failure_ = nullptr;
   ThreadState state = thread_state();
   state.lockstep = this;
+  state.statistics = exchange_;
   state.tape = nullptr;
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < parts(); ++i)

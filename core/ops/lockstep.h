@@ -32,9 +32,6 @@ class Lockstep {
   // thrown here. AutogradError inside of another Lockstep, and where parts do not meet alike.
   void run(const std::function<void(uint32_t part)>& body);
 
-  // Joins the statistics of the parts, where this thread is one; null elsewhere. BatchNorm2d asks.
-  static std::shared_ptr<StatisticsExchange> exchange();
-
  private:
   class Exchange;
   struct Part;

@@ -201,6 +201,15 @@ BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts) {
   return {mean, var, rows};
 }
 
+// Side effects stay off the tape: replay must not see them.
+void update_running(const RunningStatistics& running, const BatchStatistics& batch) {
+  const NoGrad guard;
+  const auto rows = static_cast<float>(batch.rows);
+  const float unbias = batch.rows > 1 ? rows / (rows - 1) : 1;
+  accumulate(sub(batch.mean, running.mean), running.mean, running.momentum);
+  accumulate(sub(affine(batch.var, unbias, 0), running.var), running.var, running.momentum);
+}
+
 BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps,
                            std::shared_ptr<StatisticsExchange> exchange) {
   const AutocastInputs autocast("batch_norm", {&x});

@@ -256,6 +256,14 @@ BatchStatistics batch_statistics(const Tensor& x);
 // channels differ.
 BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts);
 
+// What a batch norm keeps for evaluation, f32 [C] each.
+struct RunningStatistics {
+  Tensor mean, var;  // the variance is the unbiased one
+  float momentum;    // the weight of a new batch
+};
+// Moves the running statistics towards those of a batch.
+void update_running(const RunningStatistics& running, const BatchStatistics& batch);
+
 // What joins a batch that is normalised in parts: over devices (PyTorch's SyncBatchNorm), or over
 // micro-batches. Every part makes the same calls in the same order: rows() and combine() once per
 // batch_norm(), sum() once per gradient. Where a checkpoint replays it, the record has the
@@ -269,8 +277,10 @@ class StatisticsExchange {
   virtual BatchStatistics combine(BatchStatistics own) = 0;
   // All parts' sums from this part's [2, C] f32: of dy * xhat and of dy.
   virtual Tensor sum(Tensor own) = 0;
-  // Whether this part updates what all of them share, as the running statistics of one module.
-  virtual bool is_first() { return true; }
+  // Takes the statistics that combine() gave into running ones, which parts may share.
+  virtual void update(const RunningStatistics& running, const BatchStatistics& batch) {
+    update_running(running, batch);
+  }
 };
 
 // What batch_norm() gives.

@@ -98,7 +98,7 @@ class Printer {
       if (has_gap && i == edge) parts.emplace_back(is_row ? " ..." : "...");
       parts.push_back(write(axis + 1, at + static_cast<size_t>(i) * step, indent + 1));
     }
-    return "[" + (is_row ? join_row(parts, indent) : join_blocks(parts, axis, indent)) + "]";
+    return fmt::format("[{}]", is_row ? join_row(parts, indent) : join_blocks(parts, axis, indent));
   }
 
  private:
@@ -116,8 +116,8 @@ class Printer {
 
   std::string join_blocks(const std::vector<std::string>& parts, int axis, size_t indent) const {
     const auto lines = static_cast<size_t>(shown_.shape.rank() - axis - 1);
-    return fmt::format(
-        "{}", fmt::join(parts, "," + std::string(lines, '\n') + std::string(indent + 1, ' ')));
+    const std::string between = fmt::format(",{:\n>{}}{:{}}", "", lines, "", indent + 1);
+    return fmt::format("{}", fmt::join(parts, between));
   }
 
   Shape whole_;

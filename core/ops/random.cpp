@@ -12,9 +12,10 @@ struct DropoutAttrs {
   Generator::Counters counters;
 };
 
-Tensor drop(const Tensor& x_in, Tensor reusable, const DropoutAttrs& a) {
+// Overwrites x where that was its last handle.
+Tensor drop(Tensor& x_in, const DropoutAttrs& a) {
+  Tensor y = reuse_or_empty(x_in, x_in.shape(), x_in.dtype());
   const Tensor x = contiguous(x_in);
-  Tensor y = reuse_or_empty(reusable, x.shape(), x.dtype());
   launch("dropout", {in(x), out(y)},
          kernels::DropoutParams{.n = count32(x.numel(), "dropout"),
                                 .keep = 1 - a.p,
@@ -27,11 +28,11 @@ Tensor drop(const Tensor& x_in, Tensor reusable, const DropoutAttrs& a) {
 }
 
 std::vector<Tensor> dropout_forward(const std::any& attrs, std::span<Tensor> inputs) {
-  return one(drop(inputs[0], inputs[0], std::any_cast<const DropoutAttrs&>(attrs)));
+  return one(drop(inputs[0], std::any_cast<const DropoutAttrs&>(attrs)));
 }
 
 std::vector<Tensor> dropout_vjp(Record& r, std::span<Tensor> dy) {
-  return one(drop(dy[0], dy[0], r.attributes<DropoutAttrs>()));
+  return one(drop(dy[0], r.attributes<DropoutAttrs>()));
 }
 
 const Op dropout_op = {"dropout", dropout_forward, dropout_vjp};

@@ -141,7 +141,7 @@ BinaryMode mode_of(const Tensor& a, const Tensor& b, const Shape& shape) {
   while (lead < b.rank() && b.shape()[lead] == 1) ++lead;
   for (int i = lead; i < b.rank(); ++i)
     if (b.shape()[i] != shape[shape.rank() - b.rank() + i]) return mode_strided;
-  return b.numel() % REWIND_FLAT == 0 ? mode_period : mode_strided;
+  return b.numel() >= REWIND_FLAT ? mode_period : mode_strided;
 }
 
 enum BinaryId : uint32_t {

@@ -25,6 +25,7 @@
 #include "rewind/core/ops/positions.h"
 #include "rewind/core/ops/print.h"
 #include "rewind/core/ops/rnnt.h"
+#include "rewind/core/ops/statistics.h"
 #include "rewind/core/ops/unbind.h"
 #include "rewind/core/ops/vision.h"
 #include "rewind/core/tensor/tensor.h"
@@ -102,6 +103,14 @@
 #include "rewind/optim/sgd.h"
 #include "rewind/optim/value_range.h"
 
+// Several devices.
+#include "rewind/dist/communicator.h"
+#include "rewind/dist/data_parallel.h"
+#include "rewind/dist/dry_ranks.h"
+#include "rewind/dist/mpi_world.h"
+#include "rewind/dist/thread_ranks.h"
+#include "rewind/dist/world.h"
+
 // Files.
 #include "rewind/io/bert.h"
 #include "rewind/io/classifier.h"
@@ -127,6 +136,7 @@
 #include "rewind/data/photo_loader.h"
 #include "rewind/data/photos.h"
 #include "rewind/data/prefetch.h"
+#include "rewind/data/rank_batches.h"
 #include "rewind/data/resample.h"
 #include "rewind/data/sentences.h"
 #include "rewind/data/speech.h"

@@ -5,3 +5,6 @@
 // variant `flat` = 1: the tensors are dense. Element offsets that are multiples of 8 are the fast
 // case.
 #define REWIND_FLAT 8
+// Batch normalisation: a thread takes 8 channels of this many consecutive rows (one load of the
+// channels' values).
+#define BATCH_NORM_ROWS 16

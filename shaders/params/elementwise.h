@@ -42,7 +42,7 @@ struct UnaryGradParams {
 
 // binary: y = op(a, b), y dense. compare: the same with y u8. variant {op, mode}:
 //   mode 0: strided, one element per thread; 1: a and b dense; 2: b repeats with a period of
-//   `period` elements (a multiple of 8); 3: b is one element. Modes 1 to 3 are flat.
+//   `period` elements (at least 8); 3: b is one element. Modes 1 to 3 are flat.
 struct BinaryParams {
   uint offset[3];
   uint n;

@@ -13,8 +13,6 @@ struct BatchNormCombineParams {
   uint offset[3];  // partial, mean, var
   uint rows, channels, chunk_rows, chunks;
 };
-// A thread takes 8 channels of this many consecutive rows (one load of the channels' values).
-#define BATCH_NORM_ROWS 16
 // batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias.
 // threads.x = ceil(channels / 8) * ceil(rows / BATCH_NORM_ROWS).
 struct BatchNormParams {

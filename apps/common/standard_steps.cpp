@@ -1,7 +1,8 @@
+#include "apps/common/standard_steps.h"
+
 #include <memory>
 
-#include "benchmarks/mnist_mlp.h"
-#include "benchmarks/speed/cases.h"
+#include "apps/common/mnist_mlp.h"
 #include "rewind/core/memory/default_device.h"
 #include "rewind/core/ops/autocast.h"
 #include "rewind/core/ops/ops.h"
@@ -11,9 +12,11 @@
 #include "rewind/optim/adam.h"
 #include "rewind/optim/sgd.h"
 
-namespace rw::speed {
+namespace rw {
 
 namespace {
+
+using Work = std::function<void()>;
 
 // A step of a model that trains: in 16 bits by autocast and with loss scaling.
 template <class Model>
@@ -49,7 +52,8 @@ Work trained(std::unique_ptr<Model> model, Optimizer&& rule, uint32_t micro_batc
 Work resnet(const ResNetConfig& config, int64_t batch, int64_t size, DType dtype) {
   auto model = std::make_unique<ResNet>(config);
   SGD sgd(model->parameters(), {.lr = 0.01f, .momentum = 0.9f});
-  const Tensor x = values({batch, size, size, 3}), y = indices({batch}, config.classes);
+  const Tensor x = standard_values({batch, size, size, 3}),
+               y = standard_indices({batch}, config.classes);
   return trained<ResNet>(std::move(model), std::move(sgd), 1, dtype,
                          [=](ResNet& m) { return cross_entropy(m(x), y); });
 }
@@ -60,10 +64,11 @@ Work bert(const std::string& preset, int64_t batch, int64_t length, DType dtype)
   auto model = std::make_unique<BertForPreTraining>(config);
   AdamW adam(model->parameters(), {.lr = 1e-4f});
   const auto vocabulary = static_cast<int32_t>(config.vocab_size);
-  const BertInput input{.ids = indices({batch, length}, vocabulary),
-                        .token_types = indices({batch, length}, 1)};
-  const Tensor positions = indices({20 * batch}, static_cast<int32_t>(batch * length));
-  const Tensor targets = indices({20 * batch}, vocabulary), next = indices({batch}, 2);
+  const BertInput input{.ids = standard_indices({batch, length}, vocabulary),
+                        .token_types = standard_indices({batch, length}, 1)};
+  const Tensor positions = standard_indices({20 * batch}, static_cast<int32_t>(batch * length));
+  const Tensor targets = standard_indices({20 * batch}, vocabulary),
+               next = standard_indices({batch}, 2);
   return trained<BertForPreTraining>(
       std::move(model), std::move(adam), 1, dtype, [=](BertForPreTraining& m) {
         const Tensor hidden = m.forward(input);
@@ -75,22 +80,38 @@ Work bert(const std::string& preset, int64_t batch, int64_t length, DType dtype)
 Work mlp(int64_t batch, uint32_t micro_batches, DType dtype) {
   auto model = mnist_mlp();
   Adam adam(model->parameters());
-  const Tensor x = values({batch, 784}), y = indices({batch}, 10);
+  const Tensor x = standard_values({batch, 784}), y = standard_indices({batch}, 10);
   return trained<Sequential>(std::move(model), std::move(adam), micro_batches, dtype,
                              [=](Sequential& m) { return cross_entropy(m(x), y); });
 }
 
 }  // namespace
 
-std::vector<Case> step_cases() {
+std::vector<StandardStep> standard_steps() {
   return {
-      {"step/resnet20-64", 0, 0, [](DType t) { return resnet(resnet_cifar(20), 64, 32, t); }},
-      {"step/resnet50-8", 0, 0, [](DType t) { return resnet(resnet_imagenet(50), 8, 224, t); }},
-      {"step/bert-mini-16x128", 0, 0, [](DType t) { return bert("mini", 16, 128, t); }},
-      {"step/mlp-1", 0, 0, [](DType t) { return mlp(1, 1, t); }},
-      {"step/mlp-1-of-100", 0, 0, [](DType t) { return mlp(1, 100, t); }},
-      {"step/mlp-100", 0, 0, [](DType t) { return mlp(100, 1, t); }},
+      {"resnet20-64", [](DType t) { return resnet(resnet_cifar(20), 64, 32, t); }},
+      {"resnet50-8", [](DType t) { return resnet(resnet_imagenet(50), 8, 224, t); }},
+      {"bert-mini-16x128", [](DType t) { return bert("mini", 16, 128, t); }},
+      {"mlp-1", [](DType t) { return mlp(1, 1, t); }},
+      {"mlp-1-of-100", [](DType t) { return mlp(1, 100, t); }},
+      {"mlp-100", [](DType t) { return mlp(100, 1, t); }},
   };
 }
 
-}  // namespace rw::speed
+Tensor standard_values(const Shape& shape, DType dtype, bool trained) {
+  std::vector<float> host(static_cast<size_t>(shape.numel()));
+  for (size_t i = 0; i < host.size(); ++i)
+    host[i] = static_cast<float>(i * 2654435761u % 2048) / 1024 - 1;
+  Tensor t = cast(tensor(host, shape), dtype);
+  if (trained) t.set_requires_grad();
+  return t;
+}
+
+Tensor standard_indices(const Shape& shape, int32_t n) {
+  std::vector<int32_t> host(static_cast<size_t>(shape.numel()));
+  for (size_t i = 0; i < host.size(); ++i)
+    host[i] = static_cast<int32_t>(i * 2654435761u % static_cast<uint32_t>(n));
+  return tensor(host, shape);
+}
+
+}  // namespace rw

@@ -1,0 +1,80 @@
+// The ranks of a training program: mpirun -n 4 ./rewind resnet ... (docs/parallel.md).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "rewind/core/base/hash.h"
+#include "rewind/data/prefetch.h"
+#include "rewind/data/rank_batches.h"
+#include "rewind/dist/data_parallel.h"
+
+namespace rw {
+
+inline int rank_count() {
+  return world().size();
+}
+// The rank that prints, reports and saves.
+inline bool is_first_rank() {
+  return world().rank() == 0;
+}
+
+// Steps per update of the whole run, which ranks share out: `wanted`, or with a note as many more
+// as give each of them equally many.
+uint32_t shared_out(uint32_t wanted);
+// Those of one rank.
+uint32_t own_share(uint32_t accumulate);
+
+// Joins the updates of the ranks as long as it lives; null where there is one rank. ValueError for
+// optimizers that are no Accumulate.
+std::unique_ptr<DataParallel> share_updates(Optimizer& optimizer, bool exact_batch_norm = false);
+
+// For lines that introduce a run: "" for one process, ", 4 ranks of Open MPI v4.1.4".
+std::string of_ranks();
+
+// Before anything is trained: RankError where ranks were started with other options, or with other
+// versions of this program.
+void check_ranks_alike(const std::string& settings);
+// The same where they read other data: by how much there is, and the first and the last batch.
+template <class Source>
+void check_data_alike(Source& source) {
+  if (rank_count() == 1) return;
+  uint64_t hash = fnv1a_start;
+  for (const int64_t i : {int64_t{0}, source.batches() - 1}) {
+    const auto batch = source.batch(0, i);
+    const auto add = [&](const auto& values) {
+      hash = fnv1a(hash, fnv1a(std::as_bytes(std::span(values))));
+    };
+    if constexpr (requires { batch.pixels; }) add(batch.pixels);
+    if constexpr (requires { batch.ids; }) add(batch.ids);
+    if constexpr (requires { batch.samples; }) add(batch.samples);
+    add(batch.labels);
+  }
+  check_alike(world(), {{"the data", fmt::format("{} batches, {:016x}", source.batches(), hash)}});
+}
+
+// The signal that any of them got inside of an InterruptScope; 0: none.
+int signal_of_ranks();
+
+// The device of a rank: `%r` in its name is the rank's number on its machine, and of several GPUs
+// "vulkan" is that one.
+std::string device_of_rank(const std::string& device);
+
+// A rank's batches of a loader, made by a thread. `start`: steps of all ranks that were taken
+// before; `batches` per epoch, 0: all.
+template <class Source>
+class RankStream {
+ public:
+  RankStream(Source& source, int64_t start, int64_t batches = 0)
+      : batches_((check_data_alike(source), source), world().rank(), rank_count(), batches),
+        stream_(batches_, {source.seed(), 0, start / rank_count()}) {}
+  auto next() { return stream_.next(); }
+
+ private:
+  RankBatches<Source> batches_;
+  BatchStream<RankBatches<Source>> stream_;
+};
+
+}  // namespace rw

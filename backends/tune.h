@@ -1,0 +1,56 @@
+// `./rewind tune`: measures how a device runs the products and convolutions of programs fastest,
+// and keeps what was found, so that later runs take it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rewind/core/backend/backend.h"
+
+namespace rw {
+
+// What is to be measured, and how.
+struct TuneOptions {
+  std::string device = "vulkan";  // as open_backend() takes it
+  std::string only;               // classes whose names contain this
+  bool quick = false;             // fewer rounds, which are shorter
+  bool measures = true;           // false: the classes are only listed
+};
+
+// One class of products: what are alike in layout, dtypes and, to the nearest power of two, sizes.
+struct TunedClass {
+  std::string name;
+  size_t products = 0;             // that were measured together
+  size_t ways = 0;                 // to run them
+  std::string standard;            // the way that the cost model takes
+  std::string choice;              // the way that is kept; the same where no other is faster by 5 %
+  double seconds = 0;              // of the products, run in the standard way
+  double ratio = 1;                // of that time to the choice's
+  uint64_t workspace_before = 0;   // bytes, in the standard way
+  uint64_t workspace_after = 0;    // as chosen
+  std::vector<std::string> wrong;  // ways refused, as their results were not the plain kernel's
+  std::string fault;               // why the class was not measured; empty: it was
+};
+
+// A prediction of the device, as open_backend("dry:...") gives, that adds the products which a
+// program asks for to `products`, as lines. Throws DeviceError where `device` has nothing to tune.
+std::unique_ptr<Backend> open_listening(const std::string& device,
+                                        const std::shared_ptr<std::vector<std::string>>& products);
+
+// The lines of a file that REWIND_TUNE_LOG=FILE made a program write. Throws FileError.
+std::vector<std::string> read_tune_log(const std::string& file);
+
+// Measures the classes of the products, those that take most operations first, tells `each` what it
+// found, and keeps the choices beside those of other classes that were kept before: at the end, or
+// when `each` throws. Returns the number of choices kept. ValueError for lines that are no
+// products, DeviceError where the device has nothing to tune.
+size_t tune(const TuneOptions& options, std::span<const std::string> products,
+            const std::function<void(const TunedClass&)>& each);
+
+// Forgets all choices for the device. False: there were none.
+bool forget_tuning(const std::string& device);
+
+}  // namespace rw

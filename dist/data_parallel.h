@@ -1,0 +1,64 @@
+// Data parallel training: ranks have one model, each its micro-batches, and one update for all.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "rewind/core/ops/statistics.h"
+#include "rewind/dist/world.h"
+#include "rewind/optim/accumulate.h"
+
+namespace rw {
+
+// How ranks train together.
+struct DataParallelOptions {
+  // BatchNorm2d normalises over the rows of all ranks, forward and backward, as in one large batch:
+  // ranks wait for each other in each of them, so every rank must run all its steps. Otherwise over
+  // the rows of its rank; running statistics take those of all ranks either way.
+  bool exact_batch_norm = false;
+};
+
+// While it lives, the windows of `optimizer` are those of all ranks: with n micro-batches each, N
+// ranks do what one process does that accumulates n * N of them, the first of each rank by rank,
+// then their second. Parameters, states, running statistics and loss scales are the same on all
+// ranks, and those of the one process, to the bit (docs/parallel.md says where that takes
+// set_overflow()). What is random draws from a stream of its own per micro-batch
+// (Generator::begin_stream).
+//
+//   rw::Communicator& ranks = rw::world();
+//   rw::Accumulate optimizer(rw::SGD(model.parameters(), {.lr = 0.1f}), 1);
+//   rw::DataParallel parallel(optimizer, ranks);
+//   for (int64_t i = ranks.rank(); i < batches; i += ranks.size())  // as ever, with batch i
+//
+// Of the thread that makes it. With one rank it does nothing: where that is to draw what ranks
+// draw, begin_stream(i) comes before micro-batch i. Ranks must begin with the same parameters:
+// RankError names the first that differs.
+class DataParallel {
+ public:
+  // Both must outlive it. AutogradError inside of a window.
+  explicit DataParallel(Accumulate& optimizer, Communicator& ranks = world(),
+                        const DataParallelOptions& options = {});
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  // A step of a rank that has no micro-batch while others have one: at the end of an epoch. Whether
+  // an update was queued.
+  bool skip();
+
+ private:
+  class Exchange;
+
+  Accumulate& optimizer_;
+  std::optional<StatisticsScope> statistics_;
+  bool is_exact_ = false;
+};
+
+// What a rank says of itself: a setting, the data, a version.
+struct Claim {
+  std::string what, value;  // its name, and what it is here
+};
+// RankError, naming the first claim that is another one on another rank.
+void check_alike(Communicator& ranks, const std::vector<Claim>& claims);
+
+}  // namespace rw

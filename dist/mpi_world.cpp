@@ -1,0 +1,183 @@
+// MPI, loaded when mpirun has started the program: no other run waits for its libraries, and a
+// build with MPI runs on machines without. It must be of the kind whose header this was compiled
+// with, as the kinds differ in what a communicator is.
+#include "rewind/dist/mpi_world.h"
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <fmt/format.h>
+
+#include <dlfcn.h>
+#include <limits>
+#include <mpi.h>
+
+#include "rewind/core/base/error.h"
+
+namespace rw {
+
+namespace {
+
+#ifdef OPEN_MPI
+constexpr const char* kind = "Open MPI";
+constexpr const char* names[] = {"libmpi.so.40", "libmpi.so"};
+#else
+constexpr const char* kind = "MPICH";
+constexpr const char* names[] = {"libmpich.so.12", "libmpi.so.12", "libmpich.so", "libmpi.so"};
+#endif
+
+// The functions of the library that are used here.
+struct Functions {
+  decltype(&MPI_Init_thread) init;
+  decltype(&MPI_Finalize) finalize;
+  decltype(&MPI_Abort) abort;
+  decltype(&MPI_Comm_rank) rank;
+  decltype(&MPI_Comm_size) size;
+  decltype(&MPI_Comm_split_type) split;
+  decltype(&MPI_Comm_free) free;
+  decltype(&MPI_Get_library_version) version;
+  decltype(&MPI_Alltoall) all_to_all;
+  decltype(&MPI_Allgather) all_gather;
+  decltype(&MPI_Bcast) broadcast;
+  MPI_Comm world;
+  MPI_Info no_info;
+  MPI_Datatype byte;
+};
+
+// Null: there is none here. It stays loaded: its exit handlers may run last.
+void* open_library() {
+  // Its plug-ins look for its names among those of the program.
+  for (const char* name : names)
+    if (void* library = dlopen(name, RTLD_NOW | RTLD_GLOBAL)) return library;
+  return nullptr;
+}
+
+class Library {
+ public:
+  explicit Library(void* handle) : handle_(handle) {}
+
+  Functions functions() const {
+    Functions f{};
+    find(f.init, "MPI_Init_thread");
+    find(f.finalize, "MPI_Finalize");
+    find(f.abort, "MPI_Abort");
+    find(f.rank, "MPI_Comm_rank");
+    find(f.size, "MPI_Comm_size");
+    find(f.split, "MPI_Comm_split_type");
+    find(f.free, "MPI_Comm_free");
+    find(f.version, "MPI_Get_library_version");
+    find(f.all_to_all, "MPI_Alltoall");
+    find(f.all_gather, "MPI_Allgather");
+    find(f.broadcast, "MPI_Bcast");
+#ifdef OPEN_MPI  // its constants are addresses of variables of the library
+    find(f.world, "ompi_mpi_comm_world");
+    find(f.no_info, "ompi_mpi_info_null");
+    find(f.byte, "ompi_mpi_byte");
+#else
+    f.world = MPI_COMM_WORLD;
+    f.no_info = MPI_INFO_NULL;
+    f.byte = MPI_BYTE;
+#endif
+    return f;
+  }
+
+ private:
+  template <class T>
+  void find(T& target, const char* name) const {
+    target = reinterpret_cast<T>(dlsym(handle_, name));
+    check<RankError>(target, "mpi", "the MPI library must be {}, got one without {}", kind, name);
+  }
+
+  void* handle_;
+};
+
+// "Open MPI v4.1.4, package: ..." up to its first comma or line.
+std::string version_of(const Functions& f) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  f.version(text, &length);
+  const std::string all(text, static_cast<size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));
+}
+
+class MpiWorld : public Communicator {
+ public:
+  explicit MpiWorld(const Functions& functions) : f_(functions) {
+    int provided = 0;
+    expect(f_.init(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    expect(f_.rank(f_.world, &rank_), "MPI_Comm_rank");
+    expect(f_.size(f_.world, &size_), "MPI_Comm_size");
+    MPI_Comm machine{};
+    expect(f_.split(f_.world, MPI_COMM_TYPE_SHARED, rank_, f_.no_info, &machine),
+           "MPI_Comm_split_type");
+    expect(f_.rank(machine, &local_rank_), "MPI_Comm_rank");
+    expect(f_.size(machine, &local_size_), "MPI_Comm_size");
+    f_.free(&machine);
+  }
+  ~MpiWorld() override { f_.finalize(); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int local_rank() const override { return local_rank_; }
+  int local_size() const override { return local_size_; }
+  std::string str() const override { return version_of(f_); }
+
+  void all_to_all(std::span<const std::byte> to, std::span<std::byte> from) override {
+    const int part = count(to.size() / static_cast<size_t>(size_));
+    expect(f_.all_to_all(to.data(), part, f_.byte, from.data(), part, f_.byte, f_.world),
+           "MPI_Alltoall");
+  }
+  void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override {
+    const int part = count(own.size());
+    expect(f_.all_gather(own.data(), part, f_.byte, all.data(), part, f_.byte, f_.world),
+           "MPI_Allgather");
+  }
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    constexpr size_t most = size_t{1} << 30;
+    for (; !bytes.empty(); bytes = bytes.subspan(std::min(most, bytes.size())))
+      expect(
+          f_.broadcast(bytes.data(), count(std::min(most, bytes.size())), f_.byte, root, f_.world),
+          "MPI_Bcast");
+  }
+  [[noreturn]] void abort(int status) override {
+    f_.abort(f_.world, status);
+    std::_Exit(status);
+  }
+
+ private:
+  static int count(size_t bytes) {
+    check<RankError>(bytes <= size_t{std::numeric_limits<int>::max()}, "mpi",
+                     "a message must be at most 2 GiB, got {} bytes", bytes);
+    return static_cast<int>(bytes);
+  }
+  // MPI's own answer to errors is to end all ranks; this is for libraries that are told otherwise.
+  static void expect(int result, const char* call) {
+    check<RankError>(result == MPI_SUCCESS, "mpi", "{} must succeed, got error {}", call, result);
+  }
+
+  const Functions f_;
+  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+};
+
+}  // namespace
+
+Communicator& mpi_world() {
+  static MpiWorld world([] {
+    void* library = open_library();
+    check<RankError>(library, "mpi",
+                     "mpirun started several ranks, which takes the {} that this was built with, "
+                     "got no {}: apt install {}",
+                     kind, names[0],
+                     std::string_view(kind) == "MPICH" ? "libmpich12" : "libopenmpi3");
+    return Library(library).functions();
+  }());
+  return world;
+}
+
+std::string mpi_library() {
+  void* library = open_library();
+  if (!library)
+    return fmt::format("none: this build is for {}, and there is no {}", kind, names[0]);
+  return version_of(Library(library).functions());
+}
+
+}  // namespace rw

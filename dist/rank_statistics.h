@@ -1,0 +1,46 @@
+// Batch norms of ranks.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "rewind/core/ops/ops.h"
+#include "rewind/dist/communicator.h"
+
+namespace rw {
+
+// Batch norms normalise over the rows of all ranks, as Lockstep's over those of its parts, to the
+// bit. Every rank keeps running statistics of its own, which are the same.
+class JointStatistics : public StatisticsExchange {
+ public:
+  explicit JointStatistics(Communicator& ranks) : ranks_(ranks) {}
+  int64_t rows(int64_t own) override;
+  BatchStatistics combine(BatchStatistics own) override;
+  Tensor sum(Tensor own) override;
+
+ private:
+  Communicator& ranks_;
+  std::vector<int64_t> rows_;  // by rank, of the batch norm that runs
+};
+
+// Batch norms normalise over the rows of their own rank. What running statistics are to take is
+// kept until share(), which takes it of all ranks in their order, as one process would that has
+// their micro-batches one after the other.
+class OwnStatistics : public StatisticsExchange {
+ public:
+  explicit OwnStatistics(Communicator& ranks) : ranks_(ranks) {}
+  int64_t rows(int64_t own) override { return own; }
+  BatchStatistics combine(BatchStatistics own) override { return own; }
+  Tensor sum(Tensor own) override { return own; }
+  void update(const RunningStatistics& running, const BatchStatistics& batch) override;
+
+  // Once per micro-batch, also on ranks that have none. RankError where ranks ran other norms.
+  void share();
+
+ private:
+  Communicator& ranks_;
+  std::vector<RunningStatistics> running_;  // of the batch norms, in the order in which they run
+  std::vector<BatchStatistics> batches_;    // what they are to take, of this rank
+};
+
+}  // namespace rw

@@ -1,0 +1,32 @@
+// The seam between Accumulate and the processes that train the same model (dist/data_parallel.h).
+#pragma once
+
+#include <vector>
+
+#include "rewind/optim/parameters.h"
+
+namespace rw {
+
+// Joins the windows of an Accumulate with those of its twins, one on each rank. All make the same
+// calls in the same order. The micro-batches that they have at a time follow each other by rank, as
+// in one process that has them all.
+class GradientExchange {
+ public:
+  virtual ~GradientExchange() = default;
+  // A number of each rank, by rank.
+  virtual std::vector<float> all(float own) = 0;
+  // A window begins: there are no sums.
+  virtual void begin() = 0;
+  // Adds the gradients that the ranks have in grad() to the sums, in rank order, those of ranks
+  // that count.
+  virtual void add(const FlatParameters& parameters, const std::vector<bool>& counts) = 0;
+  // The sums become grad() of the parameters that any micro-batch of the window reached; with a
+  // Shard, of those whose state is kept here.
+  virtual void finish(const FlatParameters& parameters) = 0;
+  // With a Shard: sums of squares and overflow flags of all ranks from those of this one; and after
+  // an update the values of all parameters, each from its owner.
+  virtual void share_stats(const Tensor& stats) = 0;
+  virtual void share_parameters(const FlatParameters& parameters) = 0;
+};
+
+}  // namespace rw

@@ -1,0 +1,75 @@
+// What follows a kernel on each of its elements: up to three ops that overwrite their input, by steps of
+// params/chain.h. An includer has p.steps, the operands s and t, and writes y, all of type T. The bits are those of
+// the kernels one after the other: what these write is rounded to T.
+#include "elementwise.glsl"
+#include "flat.glsl"
+#define COUNTERS p.steps
+#include "drop.glsl"
+layout(constant_id = 0) const uint STEP0 = 0;  //! 0 8 others
+layout(constant_id = 1) const uint STEP1 = 0;  //! 0 64 others
+layout(constant_id = 2) const uint STEP2 = 0;  //! 0 384 others
+
+#define HAS_OPERAND(step) ((step & CHAIN_OPERAND) != 0)
+#define PERIODIC(step) (step >= CHAIN_BINARY && (step - CHAIN_BINARY) % 6 / 2 == 1)
+#define SCALAR(step) (step >= CHAIN_BINARY && (step - CHAIN_BINARY) % 6 / 2 == 2)
+#define OPERANDS1 (STEP0 / CHAIN_OPERAND & 1)
+#define OPERANDS2 (OPERANDS1 + (STEP1 / CHAIN_OPERAND & 1))
+
+#define STEP STEP0
+#define NUMBER 0
+#define OPERAND 0
+#define ONE chain_one0
+#define ELEMENT chain_element0
+#define EIGHT chain_eight0
+#include "chain_step.glsl"
+#define STEP STEP1
+#define NUMBER 1
+#define OPERAND OPERANDS1
+#define ONE chain_one1
+#define ELEMENT chain_element1
+#define EIGHT chain_eight1
+#include "chain_step.glsl"
+#define STEP STEP2
+#define NUMBER 2
+#define OPERAND OPERANDS2
+#define ONE chain_one2
+#define ELEMENT chain_element2
+#define EIGHT chain_eight2
+#include "chain_step.glsl"
+
+// As a kernel of its own would have stored and loaded it. Of f16 in integers: compilers leave out a pair of conversions.
+vec4 stored(vec4 v) {
+#if T_F32
+  return v;
+#else
+  if (BRAIN) return unpack_halves(pack_halves(v));
+  uvec4 bits = floatBitsToUint(v), magnitude = bits & 0x7fffffffu;
+  uvec4 rounded = (magnitude + 0xfffu + (magnitude >> 13 & 1u)) & ~0x1fffu;
+  precise vec4 subnormal = (uintBitsToFloat(magnitude) + 0.5) - 0.5;
+  rounded = mix(rounded, floatBitsToUint(subnormal), lessThan(magnitude, uvec4(0x38800000u)));
+  rounded = mix(rounded, uvec4(0x7f800000u), greaterThanEqual(rounded, uvec4(0x47800000u)));
+  rounded = mix(rounded, magnitude, greaterThan(magnitude, uvec4(0x7f800000u)));  // NaN stays one
+  return uintBitsToFloat(rounded | (bits ^ magnitude));
+#endif
+}
+
+float chain(uint k, float v) {
+  v = chain_element0(k, v);
+  if (STEP1 != CHAIN_NONE) v = chain_element1(k, stored(vec4(v)).x);
+  if (STEP2 != CHAIN_NONE) v = chain_element2(k, stored(vec4(v)).x);
+  return v;
+}
+
+void chain8(uint i, inout vec4 lo, inout vec4 hi) {
+  chain_eight0(i, lo, hi);
+  if (STEP1 != CHAIN_NONE) {
+    lo = stored(lo);
+    hi = stored(hi);
+    chain_eight1(i, lo, hi);
+  }
+  if (STEP2 != CHAIN_NONE) {
+    lo = stored(lo);
+    hi = stored(hi);
+    chain_eight2(i, lo, hi);
+  }
+}

@@ -1,0 +1,39 @@
+// Chains: a kernel and what comes after it on each of its elements.
+
+// A step is an op on what the one before wrote. Its operand is the first one, s, in the first step
+// that has one, else t. Codes:
+#define CHAIN_NONE 0
+#define CHAIN_UNARY 1  // + row of UNARY, with a and b
+#define CHAIN_DROPOUT 64
+#define CHAIN_OPERAND 128  // set in the codes of steps that have one
+#define CHAIN_GRAD \
+  128  // + row of UNARY: its gradient, of dy = the value and s = the operand, with a and b
+#define CHAIN_BINARY \
+  384  // + 6 * row of BINARY + 2 * (mode of BinaryParams - 1) + (the operand comes first)
+#define CHAIN_STEPS 3
+#define CHAIN_OPERANDS 2
+struct ChainSteps {
+  float a[CHAIN_STEPS];
+  float b[CHAIN_STEPS];
+  uint period[CHAIN_OPERANDS];
+  float keep;  // of the one dropout, as in DropoutParams
+  uint seed_lo, seed_hi;
+  uint counter_lo, counter_hi;
+};
+
+// chain: y = the steps of x, dense. variant {step, step, step}. Operands that no step has may be
+// anything. Flat.
+struct ChainParams {
+  uint offset[4];  // x, s, t, y
+  uint n;
+  ChainSteps steps;
+};
+
+// batch_norm_chain: y = the steps of what batch_norm makes. variant as chain; threads as
+// batch_norm.
+struct BatchNormChainParams {
+  uint offset[8];  // x, mean, var, weight, bias, s, t, y
+  uint n, channels;
+  float eps;
+  ChainSteps steps;
+};

@@ -1,0 +1,128 @@
+// Tests of ranks: the same training by one process and by ranks that are threads.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "rewind/core/base/rng.h"
+#include "rewind/dist/data_parallel.h"
+#include "rewind/dist/thread_ranks.h"
+#include "tests/optim_fixture.h"
+
+namespace rw::test {
+
+// A model with its optimizer and its data.
+class Trainee {
+ public:
+  virtual ~Trainee() = default;
+  virtual Accumulate& optimizer() = 0;
+  // The loss of micro-batch i and its weight.
+  virtual MicroBatch micro_batch(int64_t i) = 0;
+  virtual std::vector<Tensor> tensors() = 0;  // parameters and buffers
+};
+// With windows of n micro-batches. The same for equal n.
+using MakeTrainee = std::function<std::unique_ptr<Trainee>(uint32_t n)>;
+
+// Of this thread's rank, where a test wants states in parts.
+inline thread_local std::optional<Shard> own_shard;
+inline std::vector<ParameterGroup> in_own_shard(std::vector<ParameterGroup> groups) {
+  return own_shard ? shard_states(std::move(groups), *own_shard) : groups;
+}
+
+struct RankTest {
+  int ranks = 2;
+  uint32_t each = 1;          // micro-batches of a rank in a window
+  int64_t micro_batches = 8;  // in all, on all ranks
+  bool is_exact = false;      // batch norm
+  bool shards = false;        // the optimizer's state
+};
+
+// What training leaves.
+struct RankResult {
+  std::vector<Values> tensors;
+  std::map<std::string, Values> state;  // of the optimizer
+  uint64_t updates = 0, skipped = 0, voided = 0;
+  bool operator==(const RankResult&) const = default;
+};
+
+inline RankResult result_of(Trainee& trainee) {
+  RankResult result;
+  for (const Tensor& t : trainee.tensors()) result.tensors.push_back(t.to_vector());
+  for (const auto& [name, t] : trainee.optimizer().state()) result.state[name] = t.to_vector();
+  const UpdateCounts counts = trainee.optimizer().counts();
+  result.updates = counts.updates;
+  result.skipped = counts.skipped;
+  result.voided = counts.voided;
+  return result;
+}
+
+// One process that accumulates all micro-batches of a window.
+inline RankResult in_one_process(const MakeTrainee& make, const RankTest& test) {
+  const auto window = static_cast<uint32_t>(test.ranks) * test.each;
+  const auto trainee = make(window);
+  Accumulate& optimizer = trainee->optimizer();
+  if (test.is_exact) {
+    for (int64_t i = 0; i < test.micro_batches; i += window)
+      optimizer.run_together([&](uint32_t part) { return trainee->micro_batch(i + part); });
+  } else {
+    for (int64_t i = 0; i < test.micro_batches; ++i) {
+      default_generator().begin_stream(static_cast<uint64_t>(i));
+      const MicroBatch one = trainee->micro_batch(i);
+      optimizer.backward(one.loss, one.weight);
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+  }
+  optimizer.flush();
+  return result_of(*trainee);
+}
+
+// By rank.
+inline std::vector<RankResult> in_ranks(const MakeTrainee& make, const RankTest& test) {
+  std::vector<RankResult> results(static_cast<size_t>(test.ranks));
+  run_ranks(test.ranks, [&](Communicator& ranks) {
+    own_shard.reset();
+    if (test.shards) own_shard = Shard{ranks.rank(), ranks.size()};
+    const auto trainee = make(test.each);
+    Accumulate& optimizer = trainee->optimizer();
+    {
+      DataParallel parallel(optimizer, ranks, {.exact_batch_norm = test.is_exact});
+      for (int64_t i = ranks.rank(); i - ranks.rank() < test.micro_batches; i += ranks.size()) {
+        if (ranks.size() == 1) default_generator().begin_stream(static_cast<uint64_t>(i));
+        if (i < test.micro_batches) {
+          const MicroBatch one = trainee->micro_batch(i);
+          optimizer.backward(one.loss, one.weight);
+          optimizer.step();
+        } else {
+          parallel.skip();
+        }
+        optimizer.zero_grad();
+      }
+      optimizer.flush();
+    }
+    results[static_cast<size_t>(ranks.rank())] = result_of(*trainee);
+  });
+  return results;
+}
+
+// All ranks have what one process has.
+inline void check_ranks(const MakeTrainee& make, const RankTest& test) {
+  INFO(test.ranks, " ranks, ", test.each, " each, of ", test.micro_batches);
+  const Generator start = default_generator();
+  const RankResult one = in_one_process(make, test);
+  default_generator() = start;
+  size_t kept = 0;
+  for (const RankResult& rank : in_ranks(make, test)) {
+    CHECK(rank.tensors == one.tensors);
+    for (const auto& [name, values] : rank.state) CHECK(values == one.state.at(name));
+    kept += rank.state.size() - 1;  // all have the control buffer
+    CHECK(rank.updates == one.updates);
+    CHECK(rank.skipped == one.skipped);
+    CHECK(rank.voided == one.voided);
+  }
+  CHECK(kept == (test.shards ? 1 : static_cast<size_t>(test.ranks)) * (one.state.size() - 1));
+}
+
+}  // namespace rw::test

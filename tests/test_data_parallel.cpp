@@ -1,0 +1,411 @@
+// Ranks against one process that accumulates their micro-batches: the same bits.
+#include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/ops/indexing.h"
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/core/predict/recompute.h"
+#include "rewind/dist/dry_ranks.h"
+#include "rewind/dist/gradient_sums.h"
+#include "rewind/nn/models/bert.h"
+#include "rewind/nn/models/resnet.h"
+#include "rewind/optim/adam.h"
+#include "rewind/optim/fused_backward.h"
+#include "rewind/optim/sgd.h"
+#include "tests/accumulation_fixture.h"
+#include "tests/message_of.h"
+#include "tests/rank_fixture.h"
+#include "tests/tape_fixture.h"
+
+using namespace rw;
+using namespace rw::test;
+
+namespace {
+
+using Overflow = Accumulate::Overflow;
+
+// A micro-batch whose gradients overflow, at a place in the training; -1: none.
+struct Poison {
+  int64_t at = -1;
+  Tensor of(Tensor loss, int64_t i) const { return i == at ? loss * 3e38f * 1e10f : loss; }
+};
+
+struct NetOptions {
+  CheckpointMode checkpoint = CheckpointMode::none;
+  bool evicts = false;  // under a budget that is too small for the pass
+  Overflow overflow = Overflow::voids_window;
+  Poison poison = {};
+  float max_norm = 0;
+};
+
+void set_up(Accumulate& optimizer, const NetOptions& options) {
+  optimizer.set_overflow(options.overflow);
+  optimizer.set_max_norm(options.max_norm);
+  if (options.poison.at >= 0) optimizer.set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 2));
+}
+
+// ResNet-8 and micro-batches of different sizes.
+class SmallResNet : public Trainee {
+ public:
+  SmallResNet(uint32_t n, const NetOptions& options)
+      : options_(options),
+        seeded_((manual_seed(9), true)),
+        optimizer_(
+            SGD(in_own_shard(one_group(model_.parameters())), {.lr = 0.05f, .momentum = 0.9f}), n) {
+    model_.set_checkpoint(options.checkpoint);
+    set_up(optimizer_, options);
+  }
+  Accumulate& optimizer() override { return optimizer_; }
+  std::vector<Tensor> tensors() override {
+    std::vector<Tensor> all;
+    for (const auto& [name, t] : model_.named_parameters()) all.push_back(t);
+    for (const auto& [name, t] : model_.named_buffers()) all.push_back(t);
+    return all;
+  }
+  MicroBatch micro_batch(int64_t i) override {
+    const int64_t rows = 2 + i % 3;
+    const Tensor images = tensor(
+        some_values(static_cast<int>(rows * 8 * 8 * 3), static_cast<int>(i)), {rows, 8, 8, 3});
+    std::vector<int32_t> classes;
+    for (int64_t row = 0; row < rows; ++row)
+      classes.push_back(static_cast<int32_t>((i * 7 + row) % 10));
+    std::optional<MemoryBudget> budget;
+    std::optional<RecomputeScope> evicting;
+    if (options_.evicts) {
+      budget.emplace(default_device()->live() + (uint64_t{300} << 10));
+      evicting.emplace(Recompute{.evicts = true});
+    }
+    const Tensor loss = cross_entropy(model_(images), tensor(classes, {rows}));
+    return {options_.poison.of(loss, i), static_cast<float>(rows)};
+  }
+
+ private:
+  const NetOptions options_;
+  bool seeded_;
+  ResNet model_{resnet_cifar(8)};
+  Accumulate optimizer_;
+};
+
+// Two layers of BERT with dropout; its table of words is read twice.
+class SmallBert : public Trainee {
+ public:
+  SmallBert(uint32_t n, const NetOptions& options)
+      : options_(options),
+        seeded_((manual_seed(5), true)),
+        optimizer_(AdamW(in_own_shard(one_group(model_.parameters())), {.lr = 1e-2f}), n) {
+    model_.bert.set_checkpoint(options.checkpoint == CheckpointMode::block ? 1 : 0);
+    set_up(optimizer_, options);
+  }
+  Accumulate& optimizer() override { return optimizer_; }
+  std::vector<Tensor> tensors() override { return model_.parameters(); }
+  MicroBatch micro_batch(int64_t i) override {
+    std::vector<int32_t> ids, targets;
+    for (int32_t k = 0; k < 16; ++k) ids.push_back(static_cast<int32_t>(i * 11 + k * 7) % 40);
+    const std::vector<int32_t> at = {1, 9, 12};
+    for (const int32_t p : at) targets.push_back((ids[static_cast<size_t>(p)] + 1) % 40);
+    const Tensor hidden = model_.forward({.ids = tensor(ids, {2, 8})});
+    const Tensor loss = model_.token_loss(hidden, tensor(at, {3}), tensor(targets, {3}));
+    return {options_.poison.of(loss, i), static_cast<float>(1 + i % 2)};
+  }
+
+ private:
+  static BertConfig config() {
+    return {.vocab_size = 40,
+            .hidden_size = 16,
+            .num_hidden_layers = 2,
+            .num_attention_heads = 2,
+            .intermediate_size = 32,
+            .max_position_embeddings = 8};
+  }
+  const NetOptions options_;
+  bool seeded_;
+  BertForPreTraining model_{config(), false};
+  Accumulate optimizer_;
+};
+
+template <class T>
+MakeTrainee maker(const NetOptions& options = {}) {
+  return [=](uint32_t n) { return std::make_unique<T>(n, options); };
+}
+
+}  // namespace
+
+TEST_CASE("data parallel: a ResNet on ranks has the bits of one process") {
+  on_each_device([] {
+    for (const int ranks : {1, 2, 3, 4}) {
+      check_ranks(maker<SmallResNet>(), {.ranks = ranks, .micro_batches = 2 * ranks});
+      check_ranks(maker<SmallResNet>(),
+                  {.ranks = ranks, .micro_batches = 2 * ranks, .is_exact = true});
+    }
+    // Windows, one of them not full, and a rank without a last micro-batch.
+    check_ranks(maker<SmallResNet>(), {.ranks = 3, .each = 2, .micro_batches = 11});
+    for (const CheckpointMode mode : {CheckpointMode::block, CheckpointMode::stage})
+      for (const bool exact : {false, true})
+        check_ranks(maker<SmallResNet>({.checkpoint = mode}),
+                    {.ranks = 2, .micro_batches = 4, .is_exact = exact});
+  });
+}
+
+// Words are read twice: gradients of a micro-batch are whole before they are added, as where each
+// is judged.
+TEST_CASE("data parallel: a BERT with dropout on ranks has the bits of one process") {
+  on_each_device([] {
+    for (const int ranks : {1, 2, 3, 4})
+      for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block})
+        check_ranks(
+            maker<SmallBert>(
+                {.checkpoint = mode, .overflow = Overflow::voids_micro_batch, .max_norm = 0.1f}),
+            {.ranks = ranks, .micro_batches = 3 * ranks});
+    check_ranks(maker<SmallBert>({.overflow = Overflow::voids_micro_batch}),
+                {.ranks = 2, .each = 3, .micro_batches = 9});
+  });
+}
+
+TEST_CASE("data parallel: an overflow on one rank is one on all") {
+  on_each_device([] {
+    for (const int64_t at : {0, 1, 4, 5})
+      for (const Overflow overflow : {Overflow::voids_window, Overflow::voids_micro_batch}) {
+        CAPTURE(at);
+        const NetOptions options{.overflow = overflow, .poison = {at}, .max_norm = 0.5f};
+        const RankTest test{.ranks = 3, .micro_batches = 9};
+        check_ranks(maker<SmallResNet>(options), test);
+        const RankResult one = in_ranks(maker<SmallResNet>(options), test)[1];
+        const bool voids = overflow == Overflow::voids_micro_batch;
+        CHECK(one.skipped == (voids ? 0 : 1));
+        CHECK(one.voided == (voids ? 1 : 0));
+      }
+  });
+}
+
+// Each rank has a device and a budget of its own.
+TEST_CASE_FIXTURE(CpuDevice, "data parallel: under a memory budget" * doctest::test_suite("host")) {
+  const auto trained = [&](bool evicts) {
+    return in_ranks(
+        [&](uint32_t n) -> std::unique_ptr<Trainee> {
+          struct OwnDevice : Trainee {
+            OwnDevice(uint32_t n, const NetOptions& o)
+                : device(Device::create(open_backend("cpu"))), scope(device), net(n, o) {}
+            Accumulate& optimizer() override { return net.optimizer(); }
+            MicroBatch micro_batch(int64_t i) override { return net.micro_batch(i); }
+            std::vector<Tensor> tensors() override { return net.tensors(); }
+            std::shared_ptr<Device> device;
+            DeviceScope scope;
+            SmallResNet net;
+          };
+          return std::make_unique<OwnDevice>(n, NetOptions{.evicts = evicts});
+        },
+        {.ranks = 2, .micro_batches = 6});
+  };
+  CHECK(trained(true) == trained(false));
+  CHECK(trained(false)[0] ==
+        in_one_process(maker<SmallResNet>(), {.ranks = 2, .micro_batches = 6}));
+}
+
+TEST_CASE("data parallel: every optimizer, on random models and windows") {
+  on_each_device([] {
+    for (const OptimizerMaker& optimizer : optimizer_makers())
+      for (const bool shards : {false, true})
+        for (uint64_t seed = 301; seed <= 303; ++seed) {
+          CAPTURE(optimizer.name);
+          CAPTURE(shards);
+          struct Random : Trainee {
+            Random(uint64_t seed, const OptimizerMaker& maker, uint32_t n)
+                : problem(seed), made(maker.accumulating(in_own_shard(problem.groups()), n)) {
+              made->set_overflow(Overflow::voids_micro_batch);
+              if (seed % 2) made->set_max_norm(0.5f);
+              if (seed % 3) made->set_scaler(LossScaler::dynamic(256, 2, 0.5f, 2));
+            }
+            Accumulate& optimizer() override { return *made; }
+            MicroBatch micro_batch(int64_t i) override {
+              const int64_t begin = i * 5 % 40, size = 1 + i % 4;
+              return {problem.loss(begin, begin + size), static_cast<float>(size)};
+            }
+            std::vector<Tensor> tensors() override { return problem.parameters; }
+            RandomProblem problem;
+            std::unique_ptr<Accumulate> made;
+          };
+          DataRandom random(seed, 3);
+          check_ranks(
+              [&](uint32_t n) { return std::make_unique<Random>(seed, optimizer, n); },
+              {.ranks = static_cast<int>(between(random, 2, 4)),
+               .each = static_cast<uint32_t>(between(random, 1, 2)),
+               .micro_batches = between(random, 8, 13),
+               .shards = shards && optimizer.name.find("host memory") == std::string::npos});
+        }
+  });
+}
+
+// Moments and sums of gradients in parts; clipping, overflows and windows as ever.
+TEST_CASE("data parallel: states that ranks keep in parts") {
+  on_each_device([] {
+    for (const int ranks : {1, 2, 3, 4}) {
+      check_ranks(maker<SmallResNet>({.max_norm = 0.5f}),
+                  {.ranks = ranks, .micro_batches = 2 * ranks, .shards = true});
+      check_ranks(maker<SmallBert>({.checkpoint = CheckpointMode::block,
+                                    .overflow = Overflow::voids_micro_batch,
+                                    .poison = {ranks},
+                                    .max_norm = 0.1f}),
+                  {.ranks = ranks, .each = 2, .micro_batches = 4 * ranks + 1, .shards = true});
+    }
+    // More ranks than parameters that they could have.
+    struct One : Trainee {
+      explicit One(uint32_t n) : made(Adam(in_own_shard(one_group({w}))), n) {}
+      Accumulate& optimizer() override { return made; }
+      MicroBatch micro_batch(int64_t i) override { return {loss_with(w, {1, float(i)}), 1}; }
+      std::vector<Tensor> tensors() override { return {w}; }
+      Tensor w = parameter({1, 2}, "w");
+      Accumulate made;
+    };
+    check_ranks([](uint32_t n) { return std::make_unique<One>(n); },
+                {.ranks = 3, .micro_batches = 6, .shards = true});
+  });
+}
+
+// On a device of its own each, predicted by itself.
+TEST_CASE_FIXTURE(CpuDevice, "data parallel: dry runs know what each rank needs" *
+                                 doctest::test_suite("host")) {
+  const auto train = [](Communicator& ranks, bool shards) {
+    own_shard.reset();
+    if (shards) own_shard = Shard{ranks.rank(), ranks.size()};
+    SmallBert bert(2, {});
+    DataParallel parallel(bert.optimizer(), ranks);
+    for (int64_t i = 0; i < 6; ++i) {
+      const MicroBatch one = bert.micro_batch(i);
+      bert.optimizer().backward(one.loss, one.weight);
+      bert.optimizer().step();
+      bert.optimizer().zero_grad();
+    }
+  };
+  uint64_t bytes[2] = {};
+  for (const bool shards : {false, true}) {
+    uint64_t optimizer_bytes = 0;
+    run_ranks(3, [&](Communicator& ranks) {
+      const auto device = Device::create(open_backend("cpu"));
+      const DeviceScope scope(device);
+      train(ranks, shards);
+      const MemoryReport real = device->memory_report();
+      const MemoryReport predicted = dry_run(open_backend("dry:cpu"), [&] {
+                                       DryRanks dry(ranks.rank(), ranks.size());
+                                       train(dry, shards);
+                                     }).memory;
+      CHECK(real.peak == predicted.peak);
+      CHECK(real.peak_by_purpose == predicted.peak_by_purpose);
+      if (ranks.rank() == 0)
+        optimizer_bytes = real.peak_by_purpose[static_cast<size_t>(Purpose::optimizer)];
+    });
+    bytes[shards] = optimizer_bytes;
+  }
+  CHECK(2 * bytes[true] < bytes[false]);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "data parallel: messages of any size" * doctest::test_suite("host")) {
+  const auto sums = [](int64_t staging) {
+    std::vector<Values> all(3);
+    run_ranks(3, [&](Communicator& ranks) {
+      SmallResNet net(1, {});
+      GradientSums sums(ranks, net.optimizer().parameters(), staging);
+      sums.begin();
+      for (int round = 0; round < 2; ++round) {
+        net.optimizer().zero_grad();
+        net.micro_batch(3 * round + ranks.rank()).loss.backward();
+        sums.add(net.optimizer().parameters(), {true, round == 0, true});
+      }
+      sums.finish(net.optimizer().parameters());
+      Values& own = all[static_cast<size_t>(ranks.rank())];
+      for (const Tensor& t : net.optimizer().groups()[0].parameters)
+        for (const float v : t.grad().to_vector()) own.push_back(v);
+    });
+    CHECK(all[0] == all[1]);
+    CHECK(all[0] == all[2]);
+    return all[0];
+  };
+  const Values whole = sums(16 << 20);
+  for (const int64_t staging : {40, 4000, 100000}) CHECK(sums(staging) == whole);
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "data parallel: what ranks must not do" * doctest::test_suite("host")) {
+  const auto message = [](const std::function<void(Communicator&)>& body) {
+    return message_of<Error>([&] { run_ranks(2, body); });
+  };
+  const auto adam = [](uint32_t n) { return Accumulate(Adam({parameter({1, 2}, "w")}), n); };
+  // Other values, other shapes, other parameters.
+  CHECK(contains(
+      message([](Communicator& ranks) {
+        Accumulate own(Adam({parameter({1}, "v"), parameter({1, float(ranks.rank())}, "w")}), 1);
+        DataParallel parallel(own, ranks);
+      }),
+      "[ranks] all ranks must have the same, got 'w: f32"));
+  CHECK(contains(message([&](Communicator& ranks) {
+                   check_alike(ranks, {{"lr", "0.1"}, {"batch", ranks.rank() ? "8" : "16"}});
+                 }),
+                 "got 'batch: 16' on rank 0 and 'batch: 8' on rank 1"));
+  CHECK(contains(message([&](Communicator& ranks) {
+                   check_alike(ranks, std::vector<Claim>(ranks.rank() ? 1 : 2, {"a", "1"}));
+                 }),
+                 "'a: 1' on rank 0 and 'nothing more' on rank 1"));
+  CHECK(contains(message([&](Communicator& ranks) {
+                   Accumulate own = adam(2);
+                   own.set_buffer(DType::bf16);
+                   DataParallel parallel(own, ranks);
+                 }),
+                 "[accumulate] sums that ranks share must be f32, got a buffer of bf16"));
+  CHECK(contains(message([&](Communicator& ranks) {
+                   Accumulate own = adam(2);
+                   DataParallel parallel(own, ranks);
+                   own.backward(loss_with(own.groups()[0].parameters[0], {1, 1}));
+                   own.step();
+                   own.state();
+                 }),
+                 "windows that ranks share can be saved only between them, got 1 of 2"));
+  CHECK(contains(message([&](Communicator& ranks) {
+                   Accumulate own = adam(1);
+                   DataParallel parallel(own, ranks);
+                   own.run_together([](uint32_t) { return MicroBatch{}; });
+                 }),
+                 "must be run by backward() and step()"));
+  // States in parts: those of the rank, with ranks that have the others.
+  const auto sharded = [](const Shard& shard) {
+    return Accumulate(Adam(shard_states({parameter({1, 2}, "w"), parameter({3}, "v")}, shard)), 1);
+  };
+  CHECK(contains(message([&](Communicator& ranks) {
+                   Accumulate own = sharded({0, 2});
+                   DataParallel parallel(own, ranks);
+                 }),
+                 "states must be sharded for rank 1 of 2, got 0 of 2"));
+  CHECK(contains(message_of<AutogradError>([&] {
+                   Accumulate alone = sharded({0, 2});
+                   alone.backward(loss_with(alone.groups()[0].parameters[0], {1, 1}));
+                   alone.step();
+                 }),
+                 "states that ranks keep in parts need Accumulate and DataParallel"));
+  CHECK_THROWS_AS(sharded({2, 2}), ValueError);
+  CHECK_THROWS_AS(Adam(offload_states(shard_states({parameter({1}, "w")}, {0, 2}))), ValueError);
+  CHECK_THROWS_AS(FusedBackward(Adam(shard_states({parameter({1}, "w")}, {0, 2}))), AutogradError);
+  CHECK_THROWS_AS(DryRanks(2, 2), ValueError);
+  // A rank that fails takes the others along.
+  CHECK(contains(message([&](Communicator& ranks) {
+                   if (ranks.rank() == 1)
+                     fail<FileError>("test", "the second rank fails, got {}", 1);
+                   gather(ranks, 1);
+                 }),
+                 "[test] the second rank fails"));
+  CHECK_THROWS_AS(run_ranks(0, [](Communicator&) {}), ValueError);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "data parallel: the messages of ranks" * doctest::test_suite("host")) {
+  run_ranks(3, [](Communicator& ranks) {
+    const int rank = ranks.rank();
+    CHECK(gather(ranks, 10 * rank) == std::vector<int>{0, 10, 20});
+    CHECK(gather_texts(ranks, std::string(static_cast<size_t>(rank), 'x')) ==
+          std::vector<std::string>{"", "x", "xx"});
+    CHECK(sum_over(ranks, rank) == 3);
+    const std::vector<int> to = {rank, rank + 10, rank + 20};
+    std::vector<int> from(3);
+    ranks.all_to_all(std::as_bytes(std::span(to)), std::as_writable_bytes(std::span(from)));
+    CHECK(from == std::vector<int>{10 * rank, 10 * rank + 1, 10 * rank + 2});
+    std::vector<int> all = {rank};
+    ranks.broadcast(std::as_writable_bytes(std::span(all)), 1);
+    CHECK(all[0] == 1);
+  });
+  CHECK(world().size() == 1);
+  CHECK(gather(world(), 5) == std::vector<int>{5});
+}

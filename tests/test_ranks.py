@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""The training programs under mpirun: the bits of one process, refusals, and what happens when a rank dies.
+Usage: test_ranks.py APPS_FOLDER. Skipped (status 77) where there is no mpirun, or a build without MPI."""
+
+import filecmp
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+apps = Path(sys.argv[1]).resolve()
+mpirun = shutil.which("mpirun")
+if mpirun is None:
+    print("skipped: there is no mpirun (apt install openmpi-bin)")
+    sys.exit(77)
+os.environ["OMPI_ALLOW_RUN_AS_ROOT"] = os.environ["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+is_open_mpi = "Open MPI" in subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
+LAUNCH = [mpirun] + (["--oversubscribe", "--bind-to", "none"] if is_open_mpi else [])
+folder = Path(tempfile.mkdtemp())
+os.environ["REWIND_CACHE"] = str(folder / "cache")
+os.environ["OMP_NUM_THREADS"] = "1"
+
+RESNET = ["resnet", "--device", "cpu", "--dtype", "f32", "--model", "resnet8", "--batch", "3",
+          "--data", str(folder), "--quiet"]
+MNIST = ["mnist", "--device", "cpu", "--runs", "accumulate", "--images", "50", "--epochs", "2", "--batch", "3", "--quiet"]
+BERT = ["bert", "--device", "cpu", "--dtype", "f32", "--batch", "2", "--seq", "16", "--vocab-size", "300",
+        "--text", str(folder / "text.txt"), "--quiet"]
+for name, images in (("data_batch_1", 40), ("test_batch", 10)):  # in CIFAR-10's format
+    pixels = random.Random(images)
+    (folder / f"{name}.bin").write_bytes(b"".join(bytes([i % 10]) + pixels.randbytes(3072) for i in range(images)))
+(folder / "text.txt").write_text("\n".join(f"the {i} ranks of a run have one model and {i * i} parts." for i in range(300)))
+failures = 0
+
+
+def expect(ok, what, result=None):
+    global failures
+    print(("ok: " if ok else "FAILED: ") + what, flush=True)
+    if not ok:
+        failures += 1
+        if result is not None:
+            print(result.stdout[-3000:], result.stderr[-3000:])
+
+
+def run(ranks, program, *options):
+    launch = LAUNCH + ["-n", str(ranks)] if ranks > 1 else []
+    return subprocess.run(launch + [str(apps / program[0])] + program[1:] + [str(o) for o in options],
+                          capture_output=True, text=True, timeout=300)
+
+
+def same_bits(program, name, ranks, *options, save="--save"):
+    files = []
+    for count in ranks:
+        file = folder / f"{name.replace(' ', '-')}-{count}"
+        result = run(count, program, *options, save, file)
+        expect(result.returncode == 0, f"{name}: {count} ranks", result)
+        files.append(file / "model.safetensors" if file.is_dir() else file)
+    same = all(f.exists() and filecmp.cmp(files[0], f, shallow=False) for f in files)
+    expect(same, f"{name}: the same bits with {ranks} ranks")
+
+
+def check_bits():
+    for window, ranks in ((2, (1, 2)), (3, (1, 3)), (4, (1, 2, 4))):
+        same_bits(RESNET, f"resnet {window}", ranks, "--steps", 2 * window + 1, "--accumulate", window)
+    same_bits(RESNET, "exact", (1, 2), "--steps", 4, "--accumulate", 2, "--exact-batch-norm")
+    same_bits(RESNET, "segments", (1, 2), "--steps", 4, "--accumulate", 2, "--checkpoint", "block")
+    # Words are read twice in a pass: docs/parallel.md.
+    same_bits(BERT, "bert", (1, 2, 4), "--steps", 9, "--accumulate", 4, "--overflow", "micro-batch")
+
+
+def check_mnist():
+    losses = []
+    for ranks in (1, 2, 4):
+        report = folder / f"mnist-{ranks}.json"
+        result = run(ranks, MNIST, "--accumulate", 4, "--report", report, "--overflow", "micro-batch")
+        expect(result.returncode == 0, f"mnist: {ranks} ranks", result)
+        trained = json.loads(report.read_text())["runs"][0]
+        losses.append((trained["updates"], round(trained["train_loss"], 4), trained["test_accuracy"]))
+    expect(losses[0] == losses[1] == losses[2], f"mnist: updates, loss and accuracy are those of one process: {losses}")
+
+
+def check_reports():
+    report = folder / "report.json"
+    result = run(2, RESNET[:-1], "--steps", 4, "--report", report)
+    lines = [l for l in result.stdout.splitlines() if l.startswith("resnet8 (")]
+    expect(len(lines) == 1 and ", 2 ranks of " in lines[0], "one rank prints", result)
+    expect("--accumulate 2, not 1" in result.stderr, "what ranks change is said", result)
+    expect(json.loads(report.read_text())["updates"] == 2, "the report is of the whole run", result)
+
+
+def check_resume():
+    """Stopped with 2 ranks, gone on with 4 and with one process: the bits of a run that was not stopped."""
+    options = ["--accumulate", 4, "--snapshot-every", 8]
+    whole = folder / "whole"
+    expect(run(1, RESNET, *options, "--steps", 16, "--save", whole).returncode == 0, "a whole run")
+    for first, then in ((2, 4), (4, 1), (1, 2)):
+        snapshots, end = folder / f"snapshots-{first}", folder / f"resumed-{first}-{then}"
+        # The schedule is that of the total: stop by a signal, not by --steps.
+        launch = LAUNCH + ["-n", str(first)] if first > 1 else []
+        process = subprocess.Popen(launch + [str(apps / RESNET[0])] + RESNET[1:] + [str(o) for o in options] +
+                                   ["--steps", "16", "--resume", str(snapshots)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not list(snapshots.glob("step-*")):
+            time.sleep(0.02)
+        process.kill()
+        process.communicate()
+        subprocess.run(["sleep", "1"])  # mpirun's ranks see that it is gone
+        result = run(then, RESNET, *options, "--steps", 16, "--resume", snapshots, "--save", end)
+        expect(result.returncode == 0 and filecmp.cmp(whole, end, shallow=False),
+               f"killed with {first} ranks, gone on with {then}: the bits of a run that was not", result)
+
+
+def resnet(options):
+    """Four steps with these options in place of the usual ones."""
+    usual = dict(zip(RESNET[1:-1:2], RESNET[2:-1:2]))
+    usual.update({"--steps": "4"}, **dict(zip(options[::2], options[1::2])))
+    return [str(apps / "resnet"), "--quiet"] + [word for pair in usual.items() for word in pair]
+
+
+def two_kinds(first, second):
+    """Rank 0 with the first options, rank 1 with the second."""
+    return subprocess.run(LAUNCH + ["-n", "1"] + resnet(first) + [":", "-n", "1"] + resnet(second),
+                          capture_output=True, text=True, timeout=120)
+
+
+def check_refusals():
+    other = folder / "other"
+    other.mkdir()
+    for name in ("data_batch_1", "test_batch"):
+        file = bytearray((folder / f"{name}.bin").read_bytes())
+        file[77] ^= 1
+        (other / f"{name}.bin").write_bytes(file)
+    (other / "data_batch_1.bin").write_bytes((other / "data_batch_1.bin").read_bytes()[:3073 * 30])
+    for what, second, message in (
+            ("options", ["--batch", "4"], "'the settings: "),
+            ("parameters", ["--seed", "2"], "'conv1.weight: "),
+            ("data", ["--data", str(other)], "'the settings: "),
+            ("options that change nothing", ["--lr", "0.1"], None)):
+        result = two_kinds([], second)
+        told = result.stderr.count("error: [ranks] all ranks must have the same, got ")
+        expect(message is None and result.returncode == 0 or
+               message and result.returncode != 0 and told == 1 and message in result.stderr,
+               f"other {what} on a rank", result)
+    result = subprocess.run(
+        LAUNCH + ["-n", "2", "bash", "-c",
+                  'cd "$1" && [ "$OMPI_COMM_WORLD_RANK" != 1 ] || cd "$2"; shift 2; exec "$@"', "ranks", str(folder), str(other),
+                  *resnet(["--data", "."])],
+        capture_output=True, text=True, timeout=120)
+    expect(result.returncode != 0 and result.stderr.count("got 'the data: 13 batches") == 1, "other data of the same name", result)
+    result = two_kinds([], ["--batch", "many"])
+    expect(result.returncode != 0 and "rank 1: error: " in result.stderr, "an option that only one rank cannot read", result)
+    result = two_kinds([], ["--data", str(folder / "nowhere")])
+    expect(result.returncode != 0 and result.stderr.count("error: ") == 1 and "rank 1: error: " in result.stderr,
+           "an error of one rank is told once, with its number, and ends all", result)
+    result = run(2, RESNET, "--steps", 4, "--exact-batch-norm", "--accumulate", 4)
+    expect(result.returncode != 0 and result.stderr.count("error: ") == 1 and "--accumulate must be 2, got 4" in result.stderr,
+           "exact batch norm of 4 on 2", result)
+    result = run(2, BERT, "--steps", 4, "--fused-update", 1, "--save", folder / "fused")
+    expect(result.returncode != 0 and "no --fused-update" in result.stderr, "updates inside backward", result)
+
+
+def children(pid):
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(p) for p in listed.split()]
+
+
+def check_death():
+    """A rank is killed: the run ends within seconds, and says so."""
+    process = subprocess.Popen(LAUNCH + ["-n", "3", str(apps / RESNET[0])] + RESNET[1:] + ["--steps", "100000"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while len(children(process.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(5)  # they train
+    os.kill(children(process.pid)[1], signal.SIGKILL)
+    start = time.monotonic()
+    try:
+        out, err = process.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+    seconds = time.monotonic() - start
+    expect(process.returncode != 0 and seconds < 20, f"a killed rank ended the others in {seconds:.1f} s")
+    expect("signal 9" in err + out, "mpirun says which rank was killed")
+
+
+probe = run(2, RESNET, "--steps", 2)
+if "build with MPI, got one without" in probe.stderr:
+    print("skipped: this build has no MPI")
+    sys.exit(77)
+try:
+    check_bits()
+    check_mnist()
+    check_reports()
+    check_resume()
+    check_refusals()
+    check_death()
+finally:
+    shutil.rmtree(folder, ignore_errors=True)
+sys.exit(f"{failures} failures" if failures else 0)
