@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 class Contender:
     def __init__(self, label, command):
         self.label, self.command, self.why_not = label, command, None
+        self.skipped, self.measured = None, False
         try:
             self.process = subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         except OSError as error:
@@ -41,7 +42,15 @@ class Contender:
             self.why_not = f"it ended (exit status {self.process.wait()}), asked for {case}"
             print(f"{self.label}: {self.why_not}", file=sys.stderr)
             return None
-        return None if answer.startswith("skip") else float(answer)
+        if answer.startswith("skip"):
+            self.skipped = answer.removeprefix("skip").strip()
+            return None
+        self.measured = True
+        return float(answer)
+
+    def missing(self):
+        """Why it is in no row; None where it is in one."""
+        return self.why_not or (None if self.measured else self.skipped)
 
 
 def measure(case, contenders, rounds):
@@ -81,7 +90,7 @@ def device(build, name):
     """The name and the driver of the device, by tools/info; nothing where that fails."""
     asked = subprocess.run([f"{build}/tools/info", "--json"], capture_output=True, text=True, check=False)
     try:
-        found = json.loads(asked.stdout)["devices"]
+        found = json.loads(asked.stdout)
         return "; ".join(f"{d['name']}, {d['driver']}" for d in found) if name.startswith("vulkan") else name
     except (json.JSONDecodeError, KeyError, TypeError):
         return name
@@ -156,7 +165,7 @@ def main():
               "cases": []}
     for name in names:
         report["cases"].append({"name": name, "seconds": measure(name, contenders, o.rounds)})
-        report["missing"] = {c.label: c.why_not for c in contenders if c.why_not}
+        report["missing"] = {c.label: c.missing() for c in contenders if c.missing()}
         print(markdown(report).splitlines()[-1], flush=True)
         if o.output:  # whatever happens later, this is kept
             Path(o.output).write_text(markdown(report))

@@ -8,6 +8,8 @@
 // Convolution (forward, and the input's gradient) as an implicit matrix product on CPU drivers.
 #include "gemm_tile.glsl"
 
+layout(constant_id = 2) const bool WORDS_X = true;  // a pixel of a group is whole words
+
 #define OUTSIDE 0x40000000  // plus any offset in a row of the image, still no offset in it
 
 void main() {
@@ -49,14 +51,17 @@ void main() {
       }
       for (uint e = 0; e < p.run; e += STEP) {
         const uint e_lane = e + lane_n * DEPTH;
-        const int v = e_lane < p.run ? int(e_lane) : OUTSIDE;
-        [[unroll]] for (uint i = 0; i < ROWS; ++i) {
-          const bool inside = uint(run_left[i] + v) < p.in_row;
-          a[i] = load4_x(inside ? run_at[i] + e_lane : 0);
-          a[i] = inside ? a[i] : vec4(0.0);
+        [[unroll]] for (uint h = 0; h < (WORDS_X ? 1 : PARTS); ++h) {
+          const uint e_part = e_lane + 4 * h;
+          const int v = e_part < p.run ? int(e_part) : OUTSIDE;
+          [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+            const bool inside = uint(run_left[i] + v) < p.in_row;
+            load_inside(run_at[i] + e_part, inside, WORDS_X, h, a[i]);
+          }
         }
         for (uint l = 0; l < LANES; ++l) {
-          [[unroll]] for (uint q = 0; q < DEPTH; ++q) b[q] = load4_w(w_at + (l * DEPTH + q) * p.w_row);
+          [[unroll]] for (uint q = 0; q < DEPTH; ++q)
+            LOAD_WORD(load4_w, load8_w, w_at + (l * DEPTH + q) * p.w_row, b[q]);
           multiply_tile(l);
         }
         w_at += STEP * p.w_row;

@@ -9,6 +9,18 @@
 // channels, k the output pixels in order; every lane follows its own pixels.
 #include "gemm_tile.glsl"
 
+layout(constant_id = 2) const bool WORDS_X = true;  // a pixel of a group is whole words
+layout(constant_id = 3) const bool WORDS_W = true;
+
+// The columns n on of row q; past the last of them it repeats.
+void load_columns(uint q, uint row, uint n) {
+  if (WORDS_W) {
+    LOAD_WORD(load4_w, load8_w, row + min(n, (p.n - 1) / WIDTH * WIDTH), b[q]);
+    return;
+  }
+  [[unroll]] for (uint h = 0; h < PARTS; ++h) b[q][h] = load4_w(row + min(n + 4 * h, (p.n - 1) / 4 * 4));
+}
+
 void main() {
   const uint rows = p.taps_h * p.taps_w * p.run, pixels = p.images * p.rows_h * p.rows_w;
   const uint tiles_m = (rows + TILE_ROWS - 1) / TILE_ROWS, tiles_n = (p.n + TILE_COLS - 1) / TILE_COLS;
@@ -17,12 +29,11 @@ void main() {
   const uint part = z % p.splits, group = z / p.splits;
   const uint m0 = group_id() % tiles_m * TILE_ROWS + first_lane / LANES * ROWS;
   const uint n0 = (tile % tiles_n * LANES + lane_n) * WIDTH;
-  const uint n0_in = min(n0, (p.n - 1) / WIDTH * WIDTH);
 
-  // Where each word of four rows is, seen from a pixel's first tap.
+  // Where each four rows are, seen from a pixel's first tap; words of them begin at multiples of a word.
   int down[ROWS], right[ROWS];
   [[unroll]] for (uint i = 0; i < ROWS; i += 4) {
-    const uint row = min(m0 + i, rows - 4), tap = row / p.run;
+    const uint row = min(m0 + i, rows - (WORDS_X ? WIDTH - i % WIDTH : 4)), tap = row / p.run;
     down[i] = int(tap / p.taps_w) * p.step_h;
     right[i] = int(tap % p.taps_w) * p.step_w + int(row % p.run);
   }
@@ -44,10 +55,12 @@ void main() {
       const bool real = k + lane_n * DEPTH + u < end;
       const int h = int(line[u] * p.stride_h) + p.origin_h, v = int(col[u] * p.stride_w) + p.origin_w;
       const uint base = group * p.x_group + image[u] * p.in_h * p.in_row;
+      vec4 word[PARTS];
       [[unroll]] for (uint i = 0; i < ROWS; i += 4) {
-        const uint y = uint(h + down[i]), x = uint(v + right[i]);
+        const uint y = uint(h + down[i]), x = uint(v + right[i]), part = i / 4 % PARTS;
         const bool inside = real && y < p.in_h && x < p.in_row;
-        load_rows(i, u, inside ? base + y * p.in_row + x : 0, inside);
+        if (!WORDS_X || part == 0) load_inside(base + y * p.in_row + x, inside, WORDS_X, part, word);
+        [[unroll]] for (uint r = 0; r < 4; ++r) a[i + r][u / 4][u % 4] = word[part][r];
       }
       // The pixel STEP further, without dividing.
       col[u] += col_step;
@@ -65,7 +78,7 @@ void main() {
     for (uint l = 0; l < LANES; ++l) {
       const uint k_lane = k + l * DEPTH;
       [[unroll]] for (uint q = 0; q < DEPTH; ++q)
-        b[q] = load4_w(group * p.w_group + min(k_lane + q, end - 1) * p.w_row + n0_in);
+        load_columns(q, group * p.w_group + min(k_lane + q, end - 1) * p.w_row, n0);
       multiply_tile(l);
     }
   }

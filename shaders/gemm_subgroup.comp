@@ -12,12 +12,12 @@ layout(constant_id = 2) const bool A_TRANSPOSED = false;
 layout(constant_id = 3) const bool B_TRANSPOSED = false;
 layout(constant_id = 4) const bool ADDS = false;
 
-// `columns` columns of y from element e on, the last one repeated. Without conditions, which are dear where
-// every lane loads for itself.
-vec4 columns_of_y(uint e, uint columns) {
-  if (STORES == 4) return load4_y(e);
+// Part h of the columns of y from n, element e, on; past the edge the last ones. Without conditions, which are dear
+// where every lane loads for itself.
+vec4 columns_of_y(uint e, uint n, uint h) {
+  if (STORES >= 4) return load4_y(e - n + min(n + 4 * h, p.n - 4));
   vec4 v;
-  [[unroll]] for (uint j = 0; j < WIDTH; ++j) v[j] = load_y(e + min(j, max(columns, 1) - 1));
+  [[unroll]] for (uint j = 0; j < 4; ++j) v[j] = load_y(e - n + min(n + 4 * h + j, p.n - 1));
   return v;
 }
 
@@ -46,9 +46,9 @@ void main() {
   [[unroll]] for (uint j = 0; j < WIDTH; ++j)
     column[j] = b0 + (B_TRANSPOSED ? min(n0 + j, p.n - 1) * p.b_col : tile_n * p.b_panel + n_in_tile);
 
-  uint row_word[ROWS];  // the word of rows i to i + 3 where a is transposed
-  [[unroll]] for (uint i = 0; i < ROWS; i += 4)
-    row_word[i] = a0 + tile_m * p.a_panel + min(first_row + i, last_row / 4 * 4);
+  uint row_word[ROWS];  // the word that begins with row i where a is transposed
+  [[unroll]] for (uint i = 0; i < ROWS; i += WIDTH)
+    row_word[i] = a0 + tile_m * p.a_panel + min(first_row + i, last_row / WIDTH * WIDTH);
 
   clear_tile();
   const uint k_end = min((part + 1) * p.k_chunk, p.k);
@@ -56,38 +56,51 @@ void main() {
   while (k + DEPTH <= k_end) {
     const uint k_lane = k + lane_n * DEPTH;  // beyond the end: loaded, not used
     if (A_TRANSPOSED) {
-      [[unroll]] for (uint i = 0; i < ROWS; i += 4)
-        [[unroll]] for (uint u = 0; u < DEPTH; ++u)
-          load_rows(i, u, row_word[i] + (k_lane + u) * p.a_col, true);
+      [[unroll]] for (uint i = 0; i < ROWS; i += WIDTH)
+        [[unroll]] for (uint u = 0; u < DEPTH; ++u) {
+          vec4 rows[PARTS];
+          LOAD_WORD(load4_x, load8_x, row_word[i] + (k_lane + u) * p.a_col, rows);
+          [[unroll]] for (uint r = 0; r < WIDTH; ++r) a[i + r][u / 4][u % 4] = rows[r / 4][r % 4];
+        }
     } else {
-      [[unroll]] for (uint i = 0; i < ROWS; ++i) a[i] = load4_x(row[i] + k_lane);
+      [[unroll]] for (uint i = 0; i < ROWS; ++i) LOAD_WORD(load4_x, load8_x, row[i] + k_lane, a[i]);
     }
     const uint lanes = min(LANES, (k_end - k) / DEPTH);
     for (uint l = 0; l < lanes; ++l, k += DEPTH) {
       if (B_TRANSPOSED) {
-        [[unroll]] for (uint j = 0; j < WIDTH; ++j) load_column(j, column[j] + k);
+        [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
+          vec4 values[PARTS];  // of k
+          LOAD_WORD(load4_w, load8_w, column[j] + k, values);
+          [[unroll]] for (uint q = 0; q < DEPTH; ++q) b[q][j / 4][j % 4] = values[q / 4][q % 4];
+        }
       } else {
-        [[unroll]] for (uint q = 0; q < DEPTH; ++q) b[q] = load4_w(column[0] + (k + q) * p.b_row);
+        [[unroll]] for (uint q = 0; q < DEPTH; ++q) LOAD_WORD(load4_w, load8_w, column[0] + (k + q) * p.b_row, b[q]);
       }
       multiply_tile(l);
     }
   }
   for (; k < k_end; ++k) {  // the last k, one at a time
-    vec4 last;
+    vec4 last[PARTS];
     if (B_TRANSPOSED) {
-      [[unroll]] for (uint j = 0; j < WIDTH; ++j) last[j] = load_w(column[j] + k);
+      [[unroll]] for (uint j = 0; j < WIDTH; ++j) last[j / 4][j % 4] = load_w(column[j] + k);
     } else {
-      last = load4_w(column[0] + k * p.b_row);
+      LOAD_WORD(load4_w, load8_w, column[0] + k * p.b_row, last);
     }
-    [[unroll]] for (uint i = 0; i < ROWS; ++i) acc[i] += load_x(row[i] + k * p.a_col) * last;
+    [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+      const float value = load_x(row[i] + k * p.a_col);
+      [[unroll]] for (uint h = 0; h < PARTS; ++h) acc[i][h] += value * last[h];
+    }
   }
 
   const uint c0 = at.x * p.c_batch[0] + at.y * p.c_batch[1] + part * p.c_split + n0;
   const uint columns = p.n - min(n0, p.n);
-  const uint outside = n0 - min(n0, p.n - (STORES == 4 ? 4 : 1));  // lanes past the edge read the last columns
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
     const uint e = c0 + (m0 + i) * p.c_row;
-    if (m0 + i < p.m)
-      store_columns(p.alpha * acc[i] + (ADDS ? p.beta * columns_of_y(e - outside, columns) : vec4(0.0)), e, columns);
+    if (m0 + i < p.m) {
+      vec4 row[PARTS];
+      [[unroll]] for (uint h = 0; h < PARTS; ++h)
+        row[h] = p.alpha * acc[i][h] + (ADDS ? p.beta * columns_of_y(e, n0, h) : vec4(0.0));
+      store_columns(row, e, columns);
+    }
   }
 }

@@ -1,13 +1,21 @@
 // The tile of the matrix kernels for CPU drivers. One subgroup makes a tile without shared memory or
-// barriers: its lanes lie LANES across the columns, four columns each, and the lane groups lie across
-// the rows, ROWS rows each. Along k every lane reads four elements of each row of the left matrix and
-// its group spreads them by subgroupShuffle. Loads are texels of 16 bytes, which these drivers gather.
+// barriers: its lanes lie LANES across the columns, a word of columns each, and the lane groups lie across
+// the rows, ROWS rows each. Along k every lane reads a word of each row of the left matrix and its group
+// spreads it by subgroupShuffle. Words are texels of 16 bytes, which these drivers gather by a call of a
+// function each: half of the time where the sums are short.
 layout(constant_id = 0) const uint LANES = 8;  //! 2 4 8
-layout(constant_id = 1) const uint STORES = 4;  //! 1 2 4
+layout(constant_id = 1) const uint STORES = 4;  //! 1 2 4 8
 
-#define ROWS 16  // more, and the sums leave the registers
-#define WIDTH 4  // columns of a lane
-#define DEPTH 4  // values of k that a lane holds of a row
+#ifdef T_F16
+#define PARTS 2  // of a word: 4 elements each
+#define LOAD_WORD(load4, load8, e, word) load8(e, word[0], word[1])
+#else
+#define PARTS 1
+#define LOAD_WORD(load4, load8, e, word) word[0] = load4(e)
+#endif
+#define ROWS 16  // more, and compilers give up
+#define WIDTH (4 * PARTS)  // columns of a lane
+#define DEPTH (4 * PARTS)  // values of k that a lane holds of a row
 #define TILE_ROWS (SUBGROUP_SIZE / LANES * ROWS)
 #define TILE_COLS (LANES * WIDTH)
 #define STEP (LANES * DEPTH)  // values of k per round
@@ -16,37 +24,43 @@ uint lane = gl_LocalInvocationID.x;
 uint lane_n = lane % LANES;
 uint first_lane = lane - lane_n;  // of this lane's group
 
-vec4 acc[ROWS];  // this lane's columns
-vec4 a[ROWS];    // this lane's part of the rows: k = DEPTH * lane_n + 0, 1, 2, 3
-vec4 b[DEPTH];   // values of k by this lane's columns
+vec4 acc[ROWS][PARTS];  // this lane's columns
+vec4 a[ROWS][PARTS];    // this lane's part of the rows: k = DEPTH * lane_n + 0, 1, ...
+vec4 b[DEPTH][PARTS];   // values of k by this lane's columns
+
+// A word of x from element e on, zeros unless `inside`; not `whole`: its part h only. To choose before the halves are
+// converted is faster, of f32 it is slower. These drivers fetch zeros past the end of a buffer.
+void load_inside(uint e, bool inside, bool whole, uint h, inout vec4 word[PARTS]) {
+#ifdef T_F16
+  const uint from = inside ? e : 0x7fffffffu;
+  if (whole)
+    load8_x(from, word[0], word[1]);
+  else
+    word[h] = load4_x(from);
+#else
+  word[0] = load4_x(inside ? e : 0);
+  word[0] = inside ? word[0] : vec4(0.0);
+#endif
+}
 
 void clear_tile() {
-  [[unroll]] for (uint i = 0; i < ROWS; ++i) acc[i] = vec4(0.0);
-}
-
-// The u-th k of rows i to i + 3, stored side by side from element e on; zero unless `inside`.
-void load_rows(uint i, uint u, uint e, bool inside) {
-  const vec4 v = load4_x(e);
-  [[unroll]] for (uint r = 0; r < 4; ++r) a[i + r][u] = inside ? v[r] : 0.0;
-}
-
-// Values of k of this lane's j-th column, from element e on.
-void load_column(uint j, uint e) {
-  const vec4 v = load4_w(e);
-  [[unroll]] for (uint q = 0; q < DEPTH; ++q) b[q][j] = v[q];
+  [[unroll]] for (uint i = 0; i < ROWS; ++i)
+    [[unroll]] for (uint h = 0; h < PARTS; ++h) acc[i][h] = vec4(0.0);
 }
 
 // acc += a @ b for the values of k that the l-th lane of each group holds.
 void multiply_tile(uint l) {
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
-    [[unroll]] for (uint q = 0; q < DEPTH; ++q)
-      acc[i] += subgroupShuffle(a[i][q], first_lane + l) * b[q];
+    [[unroll]] for (uint q = 0; q < DEPTH; ++q) {
+      const float value = subgroupShuffle(a[i][q / 4][q % 4], first_lane + l);
+      [[unroll]] for (uint h = 0; h < PARTS; ++h) acc[i][h] += value * b[q][h];
+    }
   }
 }
 
-// Stores `columns` columns of a row from element e on.
-void store_columns(vec4 v, uint e, uint columns) {
-  if (STORES == 4) {
+// Stores `columns` columns of a row's part from element e on, STORES at a time.
+void store_part(vec4 v, uint e, uint columns) {
+  if (STORES >= 4) {
     if (columns > 0) store4_y(e, v);
     return;
   }
@@ -57,6 +71,17 @@ void store_columns(vec4 v, uint e, uint columns) {
     return;
   }
 #endif
-  [[unroll]] for (uint j = 0; j < WIDTH; ++j)
+  [[unroll]] for (uint j = 0; j < 4; ++j)
     if (j < columns) store_y(e + j, v[j]);
+}
+
+// The same of a row.
+void store_columns(vec4 row[PARTS], uint e, uint columns) {
+#if PARTS == 2 && defined(U_F16)
+  if (STORES == 8) {
+    if (columns > 0) store8_y(e, row[0], row[1]);
+    return;
+  }
+#endif
+  [[unroll]] for (uint h = 0; h < PARTS; ++h) store_part(row[h], e + 4 * h, columns - min(4 * h, columns));
 }

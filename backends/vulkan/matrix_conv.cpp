@@ -136,10 +136,13 @@ void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const 
                               .x_kh = weight.h,
                               .x_kw = weight.w},
                elements / 4);
-  const uint32_t word = 16 / static_cast<uint32_t>(size_of(x.operand.dtype));
-  const uint32_t stores = std::min(4u, 1u << std::countr_zero(n | y.channels | p.offset[2]));
+  const bool words_x = in_words(x, groups, word_of(x.operand.dtype));
+  const uint32_t stores = std::min(most_stores(x.operand.dtype, y.operand.dtype),
+                                   1u << std::countr_zero(n | y.channels | p.offset[2]));
   passes.add(family.kernel("conv"), {x.operand, packed, y.operand}, Access::write, p,
-             problem.tiles(family), family.variant(stores, in_words(x, groups, word), stores == 4),
+             problem.tiles(family),
+             family.lanes ? family.variant(stores, {words_x})
+                          : family.variant(stores, {words_x, stores >= 4}),
              flops);
 }
 
@@ -190,7 +193,7 @@ void add_wgrad(Passes& passes, const Caps& caps, const Choice& choice, const Con
                             pixel_word(caps, choice));
   ConvTileParams t = tile_params(x, forward_axes(p), p.groups);
   const uint32_t rows = t.taps_h * t.taps_w * t.run;
-  const uint32_t word = 16 / static_cast<uint32_t>(size_of(a.dtype));
+  const uint32_t word = word_of(a.dtype);
   const bool words_x = in_words(x, p.groups, word);
   // Loading x element by element takes registers that the largest tiles do not have on Apple's.
   const TileProblem problem{
@@ -210,7 +213,7 @@ void add_wgrad(Passes& passes, const Caps& caps, const Choice& choice, const Con
   const Operand parts = passes.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
   passes.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts}, Access::write, t,
              tiles * split.parts,
-             family.variant(n % 4 == 0 ? 4 : 1, words_x, in_words(dy, p.groups, word)),
+             family.variant(n % 4 == 0 ? 4 : 1, {words_x, in_words(dy, p.groups, word)}),
              conv_flops(p));
   const uint32_t cols = p.kernel_h * p.kernel_w * channels;
   add_reduce(passes,

@@ -34,18 +34,21 @@ struct Problem {
   TileProblem tiles() const { return {t, p.m, p.n, p.k, batches(), 128, choice}; }
 };
 
-bool fits_words(const GemmParams& g, bool left, bool transposed) {
+bool fits_words(const GemmParams& g, uint32_t word, bool left, bool transposed) {
   if (left)
-    return transposed ? in_words(4, g.offset[0], g.a_col, g.k, g.a_batch)
-                      : in_words(4, g.offset[0], g.a_row, g.m, g.a_batch);
-  return transposed ? in_words(4, g.offset[1], g.b_col, g.n, g.b_batch)
-                    : in_words(4, g.offset[1], g.b_row, g.k, g.b_batch);
+    return transposed ? in_words(word, g.offset[0], g.a_col, g.k, g.a_batch)
+                      : in_words(word, g.offset[0], g.a_row, g.m, g.a_batch);
+  return transposed ? in_words(word, g.offset[1], g.b_col, g.n, g.b_batch)
+                    : in_words(word, g.offset[1], g.b_row, g.k, g.b_batch);
 }
 
-// How many elements of c can be stored at a time: 4, 2 of f16, or 1.
-uint32_t stores_at_once(const MatmulParams& p) {
-  for (const uint32_t word : {4u, 2u})
-    if (p.n % word == 0 && in_words(word, p.offset[2], p.c_row, p.m, p.c_batch)) return word;
+// How many elements of c can be stored at a time: 4, of 16 bits 8 or 2, or 1.
+uint32_t stores_at_once(const Problem& q) {
+  const MatmulParams& p = q.p;
+  for (const uint32_t word : {8u, 4u, 2u})
+    if (word <= most_stores(q.t, q.u) && p.n % word == 0 &&
+        in_words(word, p.offset[2], p.c_row, p.m, p.c_batch))
+      return word;
   return 1;
 }
 
@@ -157,14 +160,15 @@ GemmParams gemm_params(const Problem& q) {
 }
 
 // ---- variants ------------------------------------------------------------------------------
-TileFamily subgroup_family(const Caps& caps, uint32_t n, const Choice& choice) {
-  constexpr uint32_t rows = 16, width = 4;            // ROWS and WIDTH of gemm_tile.glsl
+TileFamily subgroup_family(const Caps& caps, DType t, uint32_t n, const Choice& choice) {
+  constexpr uint32_t rows = 16;                       // ROWS of gemm_tile.glsl
+  const uint32_t width = word_of(t);                  // WIDTH and DEPTH
   uint32_t lanes = std::min(caps.subgroup_size, 8u);  // divides ROWS
   if (choice.family == Choice::Family::subgroup && choice.size)
     lanes = std::min(lanes, choice.size);
   else
     while (lanes > 2 && n <= lanes / 2 * width) lanes /= 2;
-  return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width, 4 * lanes, lanes};
+  return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width, lanes * width, lanes};
 }
 
 // Seconds of tiles on a device of `rate` FLOP/s with edges computed in full.
@@ -185,7 +189,8 @@ void add_naive(Passes& passes, const Caps&, const Problem& q, Operand a, Operand
 
 void add_subgroup(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b,
                   Operand c) {
-  const TileFamily family = subgroup_family(caps, q.p.n, q.choice);
+  const TileFamily family = subgroup_family(caps, q.t, q.p.n, q.choice);
+  const uint32_t word = word_of(q.t);
   GemmParams g = gemm_params(q);
   bool a_transposed = g.a_col != 1, b_transposed = g.b_col != 1;
   g.a_panel = family.tile_rows;
@@ -194,13 +199,13 @@ void add_subgroup(Passes& passes, const Caps& caps, const Problem& q, Operand a,
                      g.a_batch);
     a_transposed = true;
     g.a_panel = g.k * family.tile_rows;
-  } else if (!fits_words(g, true, a_transposed)) {
-    const auto panel = static_cast<uint32_t>(multiple_of(4, g.k));
+  } else if (!fits_words(g, word, true, a_transposed)) {
+    const auto panel = static_cast<uint32_t>(multiple_of(word, g.k));
     a = pack_operand(passes, q, a, g.m, g.k, panel, g.offset[0], g.a_row, g.a_col, g.a_batch);
     a_transposed = false;
   }
   g.b_panel = family.tile_cols;
-  if (!fits_words(g, false, b_transposed) ||
+  if (!fits_words(g, word, false, b_transposed) ||
       wants_panels(q, Choice::Panels::right, g.n, family.tile_cols, g.m)) {
     b = pack_operand(passes, q, b, g.k, g.n, family.tile_cols, g.offset[1], g.b_row, g.b_col,
                      g.b_batch);
@@ -208,7 +213,7 @@ void add_subgroup(Passes& passes, const Caps& caps, const Problem& q, Operand a,
     g.b_panel = g.k * family.tile_cols;
   }
   add_tiles(passes, caps, q, family, g,
-            {family.lanes, stores_at_once(q.p), a_transposed, b_transposed}, a, b, c);
+            {family.lanes, stores_at_once(q), a_transposed, b_transposed}, a, b, c);
 }
 
 void add_tiled(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b,
@@ -288,7 +293,7 @@ constexpr Variant variants[] = {
     {Choice::Family::subgroup,
      [](const Problem&, const Caps& caps) { return has_subgroup_family(caps); },
      [](const Problem& q, const Caps& caps) {
-       return tile_cost(q, subgroup_family(caps, q.p.n, q.choice), 25e9) + store_cost(q, caps);
+       return tile_cost(q, subgroup_family(caps, q.t, q.p.n, q.choice), 25e9) + store_cost(q, caps);
      },
      add_subgroup},
     {Choice::Family::tiled, [](const Problem&, const Caps& caps) { return fits_tiled(caps); },
@@ -330,7 +335,7 @@ bool takes_subgroup_tiles(const Caps& caps, const Choice& choice) {
 
 TileFamily tile_family(const Caps& caps, const TileProblem& problem) {
   return takes_subgroup_tiles(caps, problem.choice)
-             ? subgroup_family(caps, problem.cols, problem.choice)
+             ? subgroup_family(caps, problem.dtype, problem.cols, problem.choice)
              : tiled_family(caps, problem);
 }
 

@@ -1,6 +1,7 @@
 // A composed call: the shader modules to run, in order, and the scratch they share.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
@@ -97,6 +98,16 @@ Params params_of(const KernelCall& call) {
 // them, counted over the whole kernel.
 inline constexpr uint32_t kMaxLoop = 32768;
 
+// Elements of 16 bytes.
+constexpr uint32_t word_of(DType t) {
+  return 16 / static_cast<uint32_t>(size_of(t));
+}
+
+// Elements of a result that the tiles of CPU drivers store at a time, at most.
+constexpr uint32_t most_stores(DType factors, DType result) {
+  return std::min(word_of(factors), word_of(result));
+}
+
 // The kernels that make tiles of a matrix product: their names and measures.
 struct TileFamily {
   std::string suffix;             // "subgroup", "tiled.TILE64": of the module's name
@@ -106,10 +117,11 @@ struct TileFamily {
   bool cooperative = false;       // matrix_cooperative.cpp
 
   std::string kernel(std::string_view base) const { return std::string(base) + "_" + suffix; }
-  // The constants of a convolution: with `stores`, the elements of a result that may be stored at a
-  // time (1, 2 or 4), or with what the GPUs' tiles may do in whole words.
-  std::vector<uint32_t> variant(uint32_t stores, bool words_0, bool words_1) const {
-    return lanes ? std::vector<uint32_t>{lanes, stores} : std::vector<uint32_t>{words_0, words_1};
+  // The constants of a convolution: what lies in whole words, and where these tiles are told, the
+  // elements of a result that may be stored at a time (1, 2, 4 or 8).
+  std::vector<uint32_t> variant(uint32_t stores, std::vector<uint32_t> words) const {
+    if (lanes) words.insert(words.begin(), {lanes, stores});
+    return words;
   }
 };
 

@@ -72,7 +72,7 @@ const Size* best(const Caps& caps, const TileProblem& q) {
 // neighbours in k where `along_k`, else in a line.
 bool in_whole_words(DType t, bool along_k, uint32_t k, uint32_t offset, uint32_t line_step,
                     uint32_t lines, uint32_t k_step, const uint32_t batch[2]) {
-  const uint32_t word = 16 / static_cast<uint32_t>(size_of(t));
+  const uint32_t word = word_of(t);
   return along_k ? k % word == 0 && in_words(word, offset, line_step, lines, batch)
                  : lines % word == 0 && in_words(word, offset, k_step, k, batch);
 }

@@ -26,11 +26,11 @@ struct Conv2dParams {
 // ---- parts of matmul and conv2d (issued by backends/vulkan/matrix*, never by an op) ----------
 // gemm_subgroup, gemm_tiled: c[s] = alpha * a[:, ks] @ b[ks, :], in variants that add + beta *
 // c[s], for `batches` matrices and the ranges of k, ks, of `splits` parts of k_chunk each. One
-// workgroup per tile, part and matrix. gemm_subgroup, variant {lanes across columns, pairs, a
-// transposed, b transposed}: a is [m, k] or [k, m] as stored, b [k, n] or [n, k]; offsets and row
-// and batch steps are multiples of 4 (a not transposed: of 2, for f32 of 1). b [k, n] may lie in
-// panels of one tile's columns, b_panel elements apart, and a [k, m] in panels of one tile's rows;
-// plain ones are panels a tile's width apart. gemm_tiled: any strides; one of row and col is 1.
+// workgroup per tile, part and matrix. gemm_subgroup, variant {lanes across columns, elements of c
+// stored at a time, a transposed, b transposed}: a is [m, k] or [k, m] as stored, b [k, n] or [n,
+// k]; offsets and row and batch steps are in words of 16 bytes. b [k, n] may lie in panels of one
+// tile's columns, b_panel elements apart, and a [k, m] in panels of one tile's rows; plain ones are
+// panels a tile's width apart. gemm_tiled: any strides; one of row and col is 1.
 struct GemmParams {
   uint offset[3];  // a, b, c
   uint m, n, k;
@@ -76,8 +76,8 @@ struct MatrixReduceParams {
 // j) of y begins at image * y_image + i * y_h + j * y_w; n columns. Groups: z-th group's parts
 // begin z * x_group, z * w_group, z * y_group further. conv_wgrad_subgroup: y = x^T @ w for w
 // [rows, n], w_row elements apart: y [taps * run, y_w], part s of k_chunk rows at s * y_image,
-// zeros where there is no pixel. Variant of both {lanes, pairs}. conv_tiled, conv_wgrad_tiled: the
-// same.
+// zeros where there is no pixel. Variant {lanes, elements of y stored at a time, whole words of x,
+// for the gradient those of w}. conv_tiled, conv_wgrad_tiled: the same.
 struct ConvTileParams {
   uint offset[3];  // x, w, y
   uint images, rows_h, rows_w;
