@@ -35,7 +35,7 @@ namespace {
 
 // Names of the parameters with what their bits are.
 std::vector<Claim> parameter_claims(const FlatParameters& parameters) {
-  std::vector<Claim> claims;
+  std::vector<Claim> claims = {{"optimizer state", parameters.shard() ? "in parts" : "whole"}};
   for (const FlatParameters::Slot& slot : parameters.slots()) {
     const std::vector<float> values = slot.parameter.to_vector();
     claims.push_back({slot.name, fmt::format("{} {} {:016x}", name(slot.parameter.dtype()),

@@ -5,6 +5,7 @@
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/speech_loader.h"
+#include "rewind/dist/step_ranks.h"
 #include "rewind/nn/models/speech.h"
 #include "rewind/optim/accumulate.h"
 
@@ -36,10 +37,12 @@ class SpeechSteps : public ModelSteps {
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 
+  StepRanks ranks;
   SpeechRecognizer model;
   Accumulate optimizer;
   NumericsWatch numerics;
   Meter meter;
+  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
   Tensor raw_features(const SpeechBatch& batch);  // f32

@@ -17,7 +17,6 @@ AsrTraining::AsrTraining(const AsrOptions& options, const SpeechCorpus& corpus, 
       steps_(corpus.recipe(), run.settings()),
       loader_(corpus.training(batch_)),
       total_(corpus.steps_of(loader_)),
-      parallel_(share_updates(steps_.optimizer)),
       loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
   const auto updates =
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
@@ -38,7 +37,7 @@ LoopOptions AsrTraining::loop_options() const {
           .quiet = options_.quiet,
           .snapshots = options_.resume,
           .steps_per_snapshot = options_.snapshot_every,
-          .parallel = parallel_.get(),
+          .parallel = steps_.parallel.get(),
           .restart = options_.restart,
           .settings = {{"data", options_.data.empty() ? "spoken digits" : options_.data},
                        {"utterances", corpus_.train.size()},

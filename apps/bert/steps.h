@@ -9,6 +9,7 @@
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/text_loader.h"
+#include "rewind/dist/step_ranks.h"
 #include "rewind/nn/models/bert.h"
 #include "rewind/optim/fused_backward.h"
 
@@ -50,11 +51,13 @@ class PretrainSteps : public ModelSteps {
   void flush() override { finish_window(*optimizer); }
   Module& trained() override { return model; }
 
+  StepRanks ranks;
   BertForPreTraining model;
   std::unique_ptr<Optimizer> optimizer;
   NumericsWatch numerics;
   std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
+  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
   Tensor loss_of(const TextBatch& batch);
@@ -79,11 +82,13 @@ class FinetuneSteps : public ModelSteps {
   void flush() override { finish_window(*optimizer); }
   Module& trained() override { return model; }
 
+  StepRanks ranks;
   BertForSequenceClassification model;
   std::unique_ptr<Optimizer> optimizer;
   NumericsWatch numerics;
   std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
+  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
   Tensor loss_of(const TextBatch& batch);

@@ -6,6 +6,7 @@
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/loader.h"
+#include "rewind/dist/step_ranks.h"
 #include "rewind/nn/layers.h"
 #include "rewind/optim/accumulate.h"
 
@@ -47,12 +48,14 @@ class MnistSteps : public ModelSteps {
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 
+  StepRanks ranks;
   Mlp model;
   // Plain Adam is this with one micro-batch, to the bit.
   Accumulate optimizer;
   NumericsWatch numerics;
   std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
+  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
   void step(const Batch& batch, int64_t rows);

@@ -46,7 +46,7 @@ class DryProgram {
 
   // What follows after the steps.
   void finish() {
-    if (outline_.saves) {
+    if (outline_.saves && settings_.rank == 0) {
       steps_->copy_weights();
       default_device()->end_step();
     }

@@ -104,7 +104,8 @@ class Search {
     const bool trains = planner_.trains();
     settings.batch = trains ? batch : largest;
     settings.accumulate = trains ? static_cast<uint32_t>((all + batch - 1) / batch) : 1;
-    try_out(options + words_.batch(settings.batch, settings.accumulate), settings);
+    const auto ranks = static_cast<uint32_t>(settings.ranks);  // words are of the whole run
+    try_out(options + words_.batch(settings.batch, settings.accumulate * ranks), settings);
   }
 
   const Planner& planner_;

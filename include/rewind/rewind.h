@@ -107,6 +107,7 @@
 #include "rewind/dist/communicator.h"
 #include "rewind/dist/data_parallel.h"
 #include "rewind/dist/dry_ranks.h"
+#include "rewind/dist/step_ranks.h"
 #include "rewind/dist/mpi_world.h"
 #include "rewind/dist/thread_ranks.h"
 #include "rewind/dist/world.h"
