@@ -42,7 +42,8 @@ std::unique_ptr<DataParallel> StepRanks::share(Optimizer& optimizer,
   if (ranks_->size() == 1) return nullptr;
   auto* windows = dynamic_cast<Accumulate*>(&optimizer);
   check(windows, "ranks",
-        "updates inside backward leave no gradients for {} ranks to add up: use Accumulate, no --fused-update",
+        "updates inside backward leave no gradients for {} ranks to add up: use Accumulate, no "
+        "--fused-update",
         ranks_->size());
   return std::make_unique<DataParallel>(*windows, *ranks_, options);
 }

@@ -15,8 +15,8 @@ namespace rw {
 const std::vector<std::string>& sharding_words();
 
 // For steps that MakeSteps builds (core/predict/program.h): on a device that computes, the ranks of
-// this run; on one that only predicts, DryRanks in their place, so that a planner can be any rank of
-// any number.
+// this run; on one that only predicts, DryRanks in their place, so that a planner can be any rank
+// of any number.
 //
 //   StepRanks ranks(settings);  // before the optimizer, which it must outlive
 //   Accumulate optimizer(SGD(ranks.shard(std::move(groups)), options), settings.accumulate);

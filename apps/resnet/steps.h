@@ -16,7 +16,7 @@ struct ResNetRecipe {
   ResNetConfig model;
   int64_t height = 32, width = 32;  // of the images, which have 3 channels
   float lr = 0.1f, weight_decay = 1e-4f;
-  uint32_t parts = 1;  // of a batch, run side by side: BatchNorm sees all of them
+  uint32_t parts = 1;        // of a batch, run side by side: BatchNorm sees all of them
   bool joins_ranks = false;  // BatchNorm sees the batches of all ranks
   NumericsOptions numerics = {};
   AverageOptions average = {};

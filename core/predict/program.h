@@ -113,10 +113,11 @@ using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSetting
 MakeSteps training_steps(std::function<std::function<void()>(const StepSettings&)> make);
 
 // What remedies for too little memory are called where a program's user can choose them: segments
-// of each `block`, activations in `f16`, a `budget` ({} stands for the bytes), a smaller `batch`
-// accumulated to the same update, by all ranks together.
+// of each `block`, activations in `f16`, optimizer states that ranks `shard`, a `budget` ({} stands
+// for the bytes), a smaller `batch` accumulated to the same update, by all ranks together.
 struct RemedyWords {
-  std::string block = "checkpoint block", f16 = "dtype f16", budget = "memory budget {}";
+  std::string block = "checkpoint block", f16 = "dtype f16", budget = "memory budget {}",
+              shard = "shard states";
   std::function<std::string(int64_t batch, uint32_t accumulate)> batch = [](auto b, auto a) {
     return fmt::format("batch {} accumulate {}", b, a);
   };
