@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/tensor/launch.h"
@@ -260,6 +261,27 @@ Optimizer::NamedState Optimizer::state() const {
         all.emplace_back(names[i] + "." + slot.name, state);
   }
   return all;
+}
+
+Optimizer::NamedState Optimizer::own_state() const {
+  NamedState all = state();
+  const std::optional<Shard>& shard = parameters_.shard();
+  if (!shard) return all;
+  std::set<std::string> others;  // that all have, and another one saves
+  if (shard->rank != 0) others.insert("control");
+  for (const FlatParameters::Slot& slot : parameters_.slots())
+    if (slot.owner != shard->rank) others.insert("master." + slot.name);
+  std::erase_if(all, [&](const auto& one) { return others.contains(one.first); });
+  return all;
+}
+
+std::vector<std::string> Optimizer::states_elsewhere() const {
+  std::vector<std::string> names;
+  const std::optional<Shard>& shard = parameters_.shard();
+  for (const FlatParameters::Slot& slot : parameters_.slots())
+    for (const std::string& state : rule_->state_names())
+      if (shard && slot.owner != shard->rank) names.push_back(state + "." + slot.name);
+  return names;
 }
 
 void Optimizer::load_state(const NamedState& saved) {

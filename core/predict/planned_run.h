@@ -17,7 +17,7 @@ namespace rw {
 
 // What the memory of one of several ranks was, and what was predicted. In bytes.
 struct RankPeak {
-  uint64_t peak = 0, predicted = 0;
+  uint64_t peak = 0, predicted = 0;  // RunAccount's memory.peak and predicted_peak there
 };
 
 // What the memory of a run was, what was predicted, and what saved how much. In bytes.
