@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <cstring>
 
 #include "rewind/core/base/context.h"
 #include "rewind/core/base/thread_state.h"
