@@ -13,8 +13,8 @@ namespace rw {
 class DataParallel::Exchange : public GradientSums {
  public:
   Exchange(Communicator& ranks, const FlatParameters& parameters,
-           std::shared_ptr<OwnStatistics> statistics)
-      : GradientSums(ranks, parameters), statistics_(std::move(statistics)) {
+           const GradientSumsOptions& options, std::shared_ptr<OwnStatistics> statistics)
+      : GradientSums(ranks, parameters, options), statistics_(std::move(statistics)) {
     next_stream_ = default_generator().next_stream() + static_cast<uint64_t>(ranks.rank());
     default_generator().begin_stream(next_stream_);
   }
@@ -53,7 +53,12 @@ DataParallel::DataParallel(Accumulate& optimizer, Communicator& ranks,
   if (ranks.size() == 1) return;
   check_alike(ranks, parameter_claims(optimizer.parameters()));
   auto own = is_exact_ ? nullptr : std::make_shared<OwnStatistics>(ranks);
-  optimizer.set_exchange(std::make_shared<Exchange>(ranks, optimizer.parameters(), own));
+  exchange_ = std::make_shared<Exchange>(ranks, optimizer.parameters(),
+                                         GradientSumsOptions{.bucket_bytes = options.bucket_bytes,
+                                                             .transport = options.transport,
+                                                             .overlaps = !is_exact_},
+                                         own);
+  optimizer.set_exchange(exchange_);
   if (is_exact_)
     statistics_.emplace(std::make_shared<JointStatistics>(ranks));
   else
@@ -62,6 +67,10 @@ DataParallel::DataParallel(Accumulate& optimizer, Communicator& ranks,
 
 DataParallel::~DataParallel() {
   if (statistics_ && optimizer_.position() == 0) optimizer_.set_exchange(nullptr);
+}
+
+Traffic DataParallel::traffic() const {
+  return exchange_ ? exchange_->traffic() : Traffic();
 }
 
 bool DataParallel::skip() {

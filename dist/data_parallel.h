@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "rewind/core/ops/statistics.h"
+#include "rewind/dist/traffic.h"
 #include "rewind/dist/world.h"
 #include "rewind/optim/accumulate.h"
 
@@ -16,6 +17,15 @@ struct DataParallelOptions {
   // ranks wait for each other in each of them, so every rank must run all its steps. Otherwise over
   // the rows of its rank; running statistics take those of all ranks either way.
   bool exact_batch_norm = false;
+  // Bytes of f32 gradients that go in one message, at most. They leave while backward runs, as soon
+  // as so many are complete, and give their memory back: large buckets cost memory, small ones
+  // messages. With exact_batch_norm they leave behind backward.
+  int64_t bucket_bytes = int64_t{8} << 20;
+  // The dtype of gradients in messages: f16 or bf16 halves them. Sums are f32 all the same, and
+  // come back as such. With f32 the bits are those of one process; otherwise every gradient is
+  // rounded once, by 2^-11 or 2^-8 of itself at most (f16 below 6e-5: by 3e-8), and what is too
+  // large for f16 is an overflow.
+  DType transport = DType::f32;
 };
 
 // While it lives, the windows of `optimizer` are those of all ranks: with n micro-batches each, N
@@ -29,6 +39,10 @@ struct DataParallelOptions {
 //   rw::Accumulate optimizer(rw::SGD(model.parameters(), {.lr = 0.1f}), 1);
 //   rw::DataParallel parallel(optimizer, ranks);
 //   for (int64_t i = ranks.rank(); i < batches; i += ranks.size())  // as ever, with batch i
+//
+// Gradients leave as backward makes them: after the optimizer's backward() every grad() is
+// undefined until step() has ended the window. Between the beginning and the end of backward() the
+// ranks must not be used otherwise.
 //
 // Of the thread that makes it. With one rank it does nothing: where that is to draw what ranks
 // draw, begin_stream(i) comes before micro-batch i. Ranks must begin with the same parameters:
@@ -46,10 +60,13 @@ class DataParallel {
   // an update was queued.
   bool skip();
 
+  Traffic traffic() const;  // messages of gradients so far, of this rank; with one rank none
+
  private:
   class Exchange;
 
   Accumulate& optimizer_;
+  std::shared_ptr<Exchange> exchange_;  // null: one rank
   std::optional<StatisticsScope> statistics_;
   bool is_exact_ = false;
 };

@@ -37,6 +37,9 @@ struct RankTest {
   int64_t micro_batches = 8;  // in all, on all ranks
   bool is_exact = false;      // batch norm
   bool shards = false;        // the optimizer's state
+  // So small that gradients of small models take many buckets, and are cut.
+  int64_t bucket_bytes = 4096;
+  DType transport = DType::f32;
 };
 
 // What training leaves.
@@ -88,7 +91,10 @@ inline std::vector<RankResult> in_ranks(const MakeTrainee& make, const RankTest&
     const auto trainee = make(test.each);
     Accumulate& optimizer = trainee->optimizer();
     {
-      DataParallel parallel(optimizer, ranks, {.exact_batch_norm = test.is_exact});
+      DataParallel parallel(optimizer, ranks,
+                            {.exact_batch_norm = test.is_exact,
+                             .bucket_bytes = test.bucket_bytes,
+                             .transport = test.transport});
       for (int64_t i = ranks.rank(); i - ranks.rank() < test.micro_batches; i += ranks.size()) {
         if (ranks.size() == 1) default_generator().begin_stream(static_cast<uint64_t>(i));
         if (i < test.micro_batches) {

@@ -119,6 +119,16 @@ void Device::copy(const Storage& source, uint64_t source_offset, Storage& target
                  {target.range().block, target.range().offset + target_offset, bytes});
 }
 
+std::function<void()> Device::mark() {
+  const Lock lock(mutex_);
+  return backend_->mark();
+}
+
+const std::byte* Device::host_bytes(const Storage& storage) {
+  const Lock lock(mutex_);
+  return backend_->host_bytes({storage.range().block, storage.range().offset, storage.bytes()});
+}
+
 void Device::synchronize() {
   const Lock lock(mutex_);
   backend_->synchronize();

@@ -55,6 +55,11 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   void copy(const Storage& source, uint64_t source_offset, Storage& target, uint64_t target_offset,
             uint64_t bytes);
 
+  // A point of the queue and the bytes of host memory, for a thread that waits for that point and
+  // reads them while others use the device: Backend::mark() and Backend::host_bytes().
+  std::function<void()> mark();
+  const std::byte* host_bytes(const Storage& storage);
+
   MemoryReport memory_report() const;  // where memory went, and the peaks since reset_peak()
   void reset_peak();                   // peaks and work start again, from what is live
   // A training step is over: its allocations are learnt, so that the next one like it is packed
