@@ -113,7 +113,7 @@ void save(const fs::path& path, const TrainingState& state, const TrainingPositi
       return "";
     });
   on_first(ranks, [&] {
-    write_snapshot_index(path, id, all_tensors(state, state.optimizer.own_state()), state,
+    write_snapshot_index(path, id, all_tensors(state, state.optimizer.own_state()), state.generator,
                          position);
     finish();
     return "";

@@ -11,16 +11,10 @@
 #include "rewind/core/base/rng.h"
 #include "rewind/io/file.h"
 #include "rewind/io/model.h"
+#include "rewind/io/training_position.h"
 #include "rewind/optim/optimizer.h"
 
 namespace rw {
-
-// Where in its work a training loop is. The snapshot keeps it as it is given.
-struct TrainingPosition {
-  int64_t step = 0;              // names the file
-  int64_t epoch = 0, index = 0;  // the next batch
-  std::string json = "{}";       // what else the loop wants to know again
-};
 
 // What a snapshot holds of a training run, by reference: the model, the optimizer, and so on.
 // Parameters, buffers, the optimizer's state with loss scale and counts, and the generator's seed

@@ -84,14 +84,14 @@ void write_snapshot_part(const fs::path& index, const SnapshotId& id, int part,
 }
 
 void write_snapshot_index(const fs::path& index, const SnapshotId& id, const StateDict& tensors,
-                          const TrainingState& state, const TrainingPosition& position) {
+                          const Generator& generator, const TrainingPosition& position) {
   Metadata metadata = {{"format", id.parts > 0 ? index_format : whole_format},
                        {"step", std::to_string(position.step)},
                        {"epoch", std::to_string(position.epoch)},
                        {"index", std::to_string(position.index)},
                        {"json", position.json},
-                       {"rng_seed", std::to_string(state.generator.seed())},
-                       {"rng_position", std::to_string(state.generator.position())}};
+                       {"rng_seed", std::to_string(generator.seed())},
+                       {"rng_position", std::to_string(generator.position())}};
   if (id.parts > 0) {
     metadata.emplace("id", id.text);
     metadata.emplace("parts", std::to_string(id.parts));

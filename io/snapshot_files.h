@@ -5,7 +5,9 @@
 #include <list>
 #include <string>
 
-#include "rewind/io/snapshot.h"
+#include "rewind/core/base/rng.h"
+#include "rewind/io/model.h"
+#include "rewind/io/training_position.h"
 
 namespace rw {
 
@@ -24,7 +26,7 @@ struct SnapshotId {
 void write_snapshot_part(const std::filesystem::path& index, const SnapshotId& id, int part,
                          const StateDict& tensors);
 void write_snapshot_index(const std::filesystem::path& index, const SnapshotId& id,
-                          const StateDict& tensors, const TrainingState& state,
+                          const StateDict& tensors, const Generator& generator,
                           const TrainingPosition& position);
 
 // A snapshot that is read. FileError unless it has all its parts and every byte is what was

@@ -124,6 +124,7 @@
 #include "rewind/io/snapshot.h"
 #include "rewind/io/speech.h"
 #include "rewind/io/timeline.h"
+#include "rewind/io/training_position.h"
 #include "rewind/io/transfer.h"
 
 // Data sets: the library rewind_data.
