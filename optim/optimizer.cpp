@@ -254,7 +254,8 @@ Optimizer::NamedState Optimizer::state() const {
   const std::vector<std::string> names = rule_->state_names();
   for (const FlatParameters::Slot& slot : parameters_.slots()) {
     if (slot.parameter.dtype() != DType::f32)
-      all.emplace_back("master." + slot.name, parameters_.master(slot));
+      if (const Tensor master = parameters_.master(slot))
+        all.emplace_back("master." + slot.name, master);
     for (size_t i = 0; i < names.size(); ++i)
       if (const Tensor state = parameters_.state(slot, i))
         all.emplace_back(names[i] + "." + slot.name, state);
