@@ -125,6 +125,24 @@ class SmallBert : public Trainee {
   Accumulate optimizer_;
 };
 
+// Random, with any optimizer.
+struct RandomTrainee : Trainee {
+  RandomTrainee(uint64_t seed, const OptimizerMaker& maker, uint32_t n)
+      : problem(seed), made(maker.accumulating(in_own_shard(problem.groups()), n)) {
+    made->set_overflow(Accumulate::Overflow::voids_micro_batch);
+    if (seed % 2) made->set_max_norm(0.5f);
+    if (seed % 3) made->set_scaler(LossScaler::dynamic(256, 2, 0.5f, 2));
+  }
+  Accumulate& optimizer() override { return *made; }
+  MicroBatch micro_batch(int64_t i) override {
+    const int64_t begin = i * 5 % 40, size = 1 + i % 4;
+    return {problem.loss(begin, begin + size), static_cast<float>(size)};
+  }
+  std::vector<Tensor> tensors() override { return problem.parameters; }
+  RandomProblem problem;
+  std::unique_ptr<Accumulate> made;
+};
+
 template <class T>
 inline MakeTrainee maker(const NetOptions& options = {}) {
   return [=](uint32_t n) { return std::make_unique<T>(n, options); };

@@ -46,6 +46,17 @@ TEST_CASE("parameters in parts: ranks have the bits of one process") {
   });
 }
 
+TEST_CASE("parameters in parts: every optimizer") {
+  on_each_device([] {
+    for (const OptimizerMaker& optimizer : optimizer_makers()) {
+      if (optimizer.name.find("host memory") != std::string::npos) continue;
+      CAPTURE(optimizer.name);
+      check_ranks([&](uint32_t n) { return std::make_unique<RandomTrainee>(302, optimizer, n); },
+                  {.ranks = 3, .each = 2, .micro_batches = 12, .parts = true});
+    }
+  });
+}
+
 // A chain of wide layers on a device of its own each, predicted by itself.
 TEST_CASE_FIXTURE(CpuDevice, "parameters in parts: memory, as dry runs know it" *
                                  doctest::test_suite("host")) {
