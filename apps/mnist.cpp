@@ -162,6 +162,7 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
   Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
   check_data_alike(loader);
   const int64_t batches = loader.batches(), total = o.epochs * batches;
+  check_steps_of_ranks(steps.optimizer, batches);
   const InterruptScope interrupts;
   Progress progress(total, o.quiet);
   for (int64_t epoch = 0; epoch < o.epochs; ++epoch) {

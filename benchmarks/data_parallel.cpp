@@ -21,14 +21,16 @@ namespace {
 
 struct Options {
   std::string device = "vulkan", model = "resnet20", transport = "f32";
-  int64_t batch = 8, steps = 20, bucket_kib = 8192;
-  bool shards = false;
+  std::string in_parts = "none";
+  int64_t batch = 8, steps = 20, bucket_kib = 8192, gathered_kib = 32768;
 };
 
-std::vector<ParameterGroup> groups_of(const std::vector<Tensor>& parameters, bool shards) {
-  Communicator& ranks = world();
-  if (!shards || ranks.size() == 1) return one_group(parameters);
-  return shard_states(parameters, {ranks.rank(), ranks.size()});
+std::vector<ParameterGroup> groups_of(const std::vector<Tensor>& parameters,
+                                      const std::string& in_parts) {
+  const Shard own{world().rank(), world().size()};
+  if (in_parts == "states") return shard_states(parameters, own);
+  if (in_parts == "parameters") return shard_parameters(parameters, own);
+  return one_group(parameters);
 }
 
 Tensor data(const Shape& shape, DType dtype = DType::f32) {
@@ -40,9 +42,10 @@ Tensor data(const Shape& shape, DType dtype = DType::f32) {
 void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& loss) {
   Communicator& ranks = world();
   Accumulate optimizer(std::move(inner), 1);
-  DataParallel parallel(
-      optimizer, ranks,
-      {.bucket_bytes = o.bucket_kib << 10, .transport = parse_dtype(o.transport)});
+  DataParallel parallel(optimizer, ranks,
+                        {.bucket_bytes = o.bucket_kib << 10,
+                         .transport = parse_dtype(o.transport),
+                         .gathered_bytes = o.gathered_kib << 10});
   constexpr int64_t warm_up = 2;
   Traffic before;
   std::chrono::steady_clock::time_point start;
@@ -67,16 +70,17 @@ void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& l
   const double waited = per_step(before.waited_seconds, after.waited_seconds);
   const double update = per_step(before.update_seconds, after.update_seconds);
   if (ranks.rank() != 0) return;
-  const auto steps = static_cast<uint64_t>(o.steps);
-  fmt::print(
-      "| {} | {} | {} | {} | {} | {:.1f} | {:.2f} | {:.1f} | {:.1f} | {} | {:.1f} | {:.2f} |\n",
-      o.model, ranks.size(), o.transport, o.bucket_kib, (after.buckets - before.buckets) / steps,
-      1e3 * taken.count() / static_cast<double>(o.steps),
-      static_cast<double>(after.gradient_bytes - before.gradient_bytes) /
-          static_cast<double>(steps) / (1 << 20),
-      sent, waited,
-      sent > 0 ? fmt::format("{:.0f} %", 100 * std::max(0.0, sent - waited) / sent) : "-", update,
-      static_cast<double>(default_device()->memory_report().peak) / (1 << 20));
+  const auto mib = [&](uint64_t a, uint64_t b) {
+    return static_cast<double>(b - a) / static_cast<double>(o.steps) / (1 << 20);
+  };
+  fmt::print("| {} | {} | {} | {} | {} |", o.model, ranks.size(), o.in_parts, o.transport,
+             (after.buckets - before.buckets) / static_cast<uint64_t>(o.steps));
+  fmt::print(" {:.0f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {} | {:.1f} | {:.1f} |\n",
+             1e3 * taken.count() / static_cast<double>(o.steps),
+             mib(before.gradient_bytes, after.gradient_bytes),
+             mib(before.parameter_bytes, after.parameter_bytes), sent, waited,
+             sent > 0 ? fmt::format("{:.0f} %", 100 * std::max(0.0, sent - waited) / sent) : "-",
+             update, static_cast<double>(default_device()->memory_report().peak) / (1 << 20));
 }
 
 void run(const Options& o) {
@@ -85,14 +89,15 @@ void run(const Options& o) {
   if (o.model.starts_with("resnet")) {
     ResNet model(resnet_cifar(std::stoi(o.model.substr(6))));
     const Tensor x = data({o.batch, 32, 32, 3}), y = data({o.batch}, DType::i32);
-    train(SGD(groups_of(model.parameters(), o.shards), {.lr = 0.1f, .momentum = 0.9f}), o,
+    train(SGD(groups_of(model.parameters(), o.in_parts), {.lr = 0.1f, .momentum = 0.9f}), o,
           [&] { return cross_entropy(model(x), y); });
   } else {
     BertForPreTraining model(BertConfig::preset(o.model));
+    model.bert.set_checkpoint(1);
     const BertInput input{.ids = data({o.batch, 64}, DType::i32)};
     const Tensor positions = data({o.batch * 9}, DType::i32),
                  targets = data({o.batch * 9}, DType::i32);
-    train(AdamW(groups_of(model.parameters(), o.shards)), o,
+    train(AdamW(groups_of(model.parameters(), o.in_parts)), o,
           [&] { return model.token_loss(model.forward(input), positions, targets); });
   }
 }
@@ -108,7 +113,8 @@ int main(int argc, char** argv) {
   app.add_option("--batch", o.batch, "images or sequences of 64 tokens of a rank");
   app.add_option("--steps", o.steps, "that are timed");
   app.add_option("--bucket", o.bucket_kib, "KiB of gradients in a message");
-  app.add_flag("--shard", o.shards, "each rank keeps the states of a part of the parameters");
+  app.add_option("--in-parts", o.in_parts, "none, states (ZeRO 1) or parameters (ZeRO 3)");
+  app.add_option("--gathered", o.gathered_kib, "KiB of parameters in parts that stay");
   CLI11_PARSE(app, argc, argv);
   try {
     run(o);

@@ -26,6 +26,9 @@ struct DataParallelOptions {
   // rounded once, by 2^-11 or 2^-8 of itself at most (f16 below 6e-5: by 3e-8), and what is too
   // large for f16 is an overflow.
   DType transport = DType::f32;
+  // Of parameters that ranks keep in parts (shard_parameters): most bytes that are gathered at a
+  // time, beyond which only what one kernel reads is.
+  int64_t gathered_bytes = int64_t{32} << 20;
 };
 
 // While it lives, the windows of `optimizer` are those of all ranks: with n micro-batches each, N
@@ -44,21 +47,43 @@ struct DataParallelOptions {
 // undefined until step() has ended the window. Between the beginning and the end of backward() the
 // ranks must not be used otherwise.
 //
+// With shard_parameters() each rank keeps the values of its own parameters, and kernels of forward,
+// replay and backward that read others have their owner send them. All ranks must run the same
+// passes then, in every step, and what reads parameters otherwise (files, evaluation by some of the
+// ranks, initial values) does so while they are gathered. The ranks must not be used otherwise from
+// the beginning of a forward pass on.
+//
 // Of the thread that makes it. With one rank it does nothing: where that is to draw what ranks
 // draw, begin_stream(i) comes before micro-batch i. Ranks must begin with the same parameters:
 // RankError names the first that differs.
 class DataParallel {
  public:
+  // Brings parameters that ranks keep in parts together, as long as it lives. No training
+  // meanwhile.
+  class [[nodiscard]] Gathered {
+   public:
+    explicit Gathered(DataParallel& parallel);
+    ~Gathered();
+    Gathered(const Gathered&) = delete;
+    Gathered& operator=(const Gathered&) = delete;
+
+   private:
+    DataParallel& parallel_;
+  };
+
   // Both must outlive it. AutogradError inside of a window.
   explicit DataParallel(Accumulate& optimizer, Communicator& ranks = world(),
                         const DataParallelOptions& options = {});
-  ~DataParallel();
+  ~DataParallel();  // between windows parameters in parts become whole, by all ranks together
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
   // A step of a rank that has no micro-batch while others have one: at the end of an epoch. Whether
   // an update was queued.
   bool skip();
+
+  // On all ranks together, between steps. Does nothing where parameters are whole.
+  Gathered gather_parameters() { return Gathered(*this); }
 
   Traffic traffic() const;  // messages of gradients so far, of this rank; with one rank none
 
@@ -69,6 +94,7 @@ class DataParallel {
   std::shared_ptr<Exchange> exchange_;  // null: one rank
   std::optional<StatisticsScope> statistics_;
   bool is_exact_ = false;
+  int exceptions_ = 0;  // that were under way when it was made
 };
 
 // What a rank says of itself: a setting, the data, a version.

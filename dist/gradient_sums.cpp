@@ -41,19 +41,19 @@ void copy_part(const Tensor& source, int64_t from, const Tensor& target, int64_t
 
 // Whether one of the numbers is infinite or NaN: all bits of its exponent are set.
 template <class Bits>
-bool has_overflow(const std::byte* bytes, size_t size, Bits exponent) {
+bool has_overflow(std::span<const std::byte> bytes, Bits exponent) {
   bool found = false;
-  for (size_t at = 0; at < size; at += sizeof(Bits)) {
+  for (size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
     Bits bits;
-    std::memcpy(&bits, bytes + at, sizeof(Bits));
+    std::memcpy(&bits, bytes.data() + at, sizeof(Bits));
     found |= (bits & exponent) == exponent;
   }
   return found;
 }
 
-bool has_overflow(DType dtype, const std::byte* bytes, size_t size) {
-  if (dtype == DType::f32) return has_overflow<uint32_t>(bytes, size, 0x7F800000u);
-  return has_overflow<uint16_t>(bytes, size, dtype == DType::f16 ? 0x7C00u : 0x7F80u);
+bool has_overflow(DType dtype, std::span<const std::byte> bytes) {
+  if (dtype == DType::f32) return has_overflow<uint32_t>(bytes, 0x7F800000u);
+  return has_overflow<uint16_t>(bytes, dtype == DType::f16 ? 0x7C00u : 0x7F80u);
 }
 
 // From the last parameter: backward makes its gradient first.
@@ -141,7 +141,7 @@ void GradientSums::end_pass() {
   while (next_ < buckets_.all().size()) send(next_++);
   slots_.front().parameter.device().mark()();
   const Clock::time_point start = Clock::now();
-  thread_.wait(last_job_);
+  thread_.wait_for_all();
   traffic_.waited_seconds += seconds_since(start);
 }
 
@@ -151,17 +151,15 @@ GradientSums::Staging& GradientSums::fill_staging(const GradientBucket& bucket) 
   const Clock::time_point start = Clock::now();
   thread_.wait(staging.job);
   traffic_.waited_seconds += seconds_since(start);
-  if (!staging.bytes) {
-    const PurposeScope purpose(Purpose::workspace);
-    const PlaceScope place(MemoryPlace::host);
-    staging.bytes = empty({buckets_.largest()}, options_.transport,
-                          slots_.front().parameter.device().shared_from_this());
-  }
+  Tensor& target = staging.copy.tensor;
+  if (!target)
+    target =
+        empty_on_host(buckets_.largest(), options_.transport, slots_.front().parameter.device());
   buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
     const Tensor gradient = slots_[part.slot].parameter.grad();
-    if (gradient) copy_part(dense(gradient), part.source, staging.bytes, part.target, part.size);
+    if (gradient) copy_part(dense(gradient), part.source, target, part.target, part.size);
     if (const int64_t begin = gradient ? part.size : 0; begin < part.room)
-      fill_(part_of(staging.bytes, part.target + begin, part.room - begin), 0);
+      fill_(part_of(target, part.target + begin, part.room - begin), 0);
   });
   return staging;
 }
@@ -178,26 +176,18 @@ void GradientSums::send(size_t index) {
   const GradientBucket& bucket = buckets_.all()[index];
   Staging& staging = fill_staging(bucket);
   drop(bucket);
-  Device& device = staging.bytes.device();
-  const std::function<void()> arrival = device.mark();
-  const Storage& storage = *staging.bytes.impl().storage;
+  staging.copy.mark();
   const size_t size_of_one = size_of(options_.transport);
   const auto bytes = static_cast<size_t>(bucket.size()) * size_of_one;
-  const std::byte* source = device.host_bytes(storage);
-  if (!source) {
-    staging.copy.resize(bytes);
-    device.read(storage, 0, bytes, staging.copy.data());
-    source = staging.copy.data();
-  }
   received_.resize(buckets_.all().size());
   std::vector<std::byte>& target = received_[index];
   target.resize(static_cast<size_t>(bucket.part(ranks_.rank()) * ranks_.size()) * size_of_one);
   traffic_.gradient_bytes += bytes - static_cast<size_t>(bucket.part(ranks_.rank())) * size_of_one;
   ++traffic_.buckets;
-  staging.job = last_job_ = thread_.add([=, this, &target, sizes = bucket.bytes(size_of_one)] {
-    arrival();
-    const std::span<const std::byte> message(source, bytes);
-    if (has_overflow(options_.transport, source, bytes)) overflows_ = true;
+  staging.job = thread_.add([this, bytes, &staging, &target, sizes = bucket.bytes(size_of_one)] {
+    staging.copy.wait();
+    const std::span<const std::byte> message(staging.copy.bytes, bytes);
+    if (has_overflow(options_.transport, message)) overflows_ = true;
     const Clock::time_point start = Clock::now();
     ranks_.all_to_all(message, sizes, target);
     traffic_.gradient_seconds += seconds_since(start);

@@ -6,6 +6,7 @@
 
 #include "rewind/dist/communicator.h"
 #include "rewind/dist/gradient_buckets.h"
+#include "rewind/dist/host_copy.h"
 #include "rewind/dist/message_thread.h"
 #include "rewind/dist/traffic.h"
 #include "rewind/optim/gradient_exchange.h"
@@ -55,13 +56,13 @@ class GradientSums : public GradientExchange {
 
  protected:
   Communicator& ranks() const { return ranks_; }
+  MessageThread& thread() { return thread_; }  // for messages in their turn among the gradients'
 
  private:
   // Host memory that a bucket is copied into, in the order of the messages.
   struct Staging {
-    Tensor bytes;                 // in the dtype of the messages
-    std::vector<std::byte> copy;  // where the host does not reach it
-    uint64_t job = 0;             // that sends it
+    HostCopy copy;     // in the dtype of the messages
+    uint64_t job = 0;  // that sends it
   };
   GradientBuckets cut(const std::vector<size_t>& order) const;
   void learn_order();
@@ -92,7 +93,6 @@ class GradientSums : public GradientExchange {
   std::array<Staging, 3> staging_;
   std::vector<std::vector<std::byte>> received_;  // by bucket: the own part of all ranks
 
-  uint64_t last_job_ = 0;
   // What the thread writes: read when its jobs are done.
   bool overflows_ = false;
   Traffic traffic_;

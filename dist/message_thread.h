@@ -26,6 +26,7 @@ class MessageThread {
   uint64_t add(Job job);
   // Until job number `job` is done, 0: not at all. Throws what a job has thrown.
   void wait(uint64_t job);
+  void wait_for_all() { wait(added_); }  // that the calling thread has added
 
  private:
   void run();

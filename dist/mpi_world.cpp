@@ -104,6 +104,10 @@ class MpiWorld : public Communicator {
   explicit MpiWorld(const Functions& functions) : f_(functions) {
     int provided = 0;
     expect(f_.init(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    check<RankError>(provided >= MPI_THREAD_SERIALIZED, "mpi",
+                     "threads must be able to call the library in turns (MPI_THREAD_SERIALIZED), "
+                     "got level {}: use a build of it that has threads",
+                     provided);
     expect(f_.rank(f_.world, &rank_), "MPI_Comm_rank");
     expect(f_.size(f_.world, &size_), "MPI_Comm_size");
     MPI_Comm machine{};

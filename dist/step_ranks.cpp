@@ -10,11 +10,12 @@
 namespace rw {
 
 const std::vector<std::string>& sharding_words() {
-  static const std::vector<std::string> words = {"none", "states"};
+  static const std::vector<std::string> words = {"none", "states", "parameters"};
   return words;
 }
 
-StepRanks::StepRanks(const StepSettings& settings, Communicator& real) : ranks_(&real) {
+StepRanks::StepRanks(const StepSettings& settings, Communicator& real)
+    : ranks_(&real), shard_(settings.shard) {
   const auto& words = sharding_words();
   check(std::ranges::find(words, settings.shard) != words.end(), "ranks",
         "what ranks keep in parts must be {}, got '{}'", fmt::join(words, " or "), settings.shard);
@@ -25,12 +26,13 @@ StepRanks::StepRanks(const StepSettings& settings, Communicator& real) : ranks_(
   check(ranks_->rank() == settings.rank && ranks_->size() == settings.ranks, "ranks",
         "the settings must be of this rank, {} of {}, got {} of {}", real.rank(), real.size(),
         settings.rank, settings.ranks);
-  shards_states_ = settings.shard == "states";
 }
 
 std::vector<ParameterGroup> StepRanks::shard(std::vector<ParameterGroup> groups) const {
-  if (!shards_states_) return groups;
-  return shard_states(std::move(groups), {ranks_->rank(), ranks_->size()});
+  const Shard own{ranks_->rank(), ranks_->size()};
+  if (shard_ == "states") return shard_states(std::move(groups), own);
+  if (shard_ == "parameters") return shard_parameters(std::move(groups), own);
+  return groups;
 }
 
 std::vector<ParameterGroup> StepRanks::shard(std::vector<Tensor> parameters) const {

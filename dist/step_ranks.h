@@ -11,7 +11,7 @@
 namespace rw {
 
 // What StepSettings::shard may be, from what keeps most on every rank to what keeps least: none,
-// or states (shard_states()).
+// states (shard_states()), or parameters, with the states (shard_parameters()).
 const std::vector<std::string>& sharding_words();
 
 // For steps that MakeSteps builds (core/predict/program.h): on a device that computes, the ranks of
@@ -38,7 +38,7 @@ class StepRanks {
  private:
   std::unique_ptr<Communicator> dry_;  // null: the real ones are taken
   Communicator* ranks_;
-  bool shards_states_ = false;
+  std::string shard_;
 };
 
 }  // namespace rw

@@ -82,7 +82,7 @@ std::string on_first(const SnapshotRanks& ranks, const std::function<std::string
 int parts_of(const TrainingState& state, const SnapshotRanks& ranks) {
   const std::optional<Shard>& shard = state.optimizer.parameters().shard();
   if (!shard) return 0;
-  check<FileError>(*shard == Shard{ranks.rank, ranks.ranks}, "snapshot",
+  check<FileError>(shard->rank == ranks.rank && shard->ranks == ranks.ranks, "snapshot",
                    "an optimizer that keeps the states of rank {} of {} must be saved by all of "
                    "them (SnapshotRanks), got rank {} of {}",
                    shard->rank, shard->ranks, ranks.rank, ranks.ranks);

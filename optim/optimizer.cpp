@@ -255,7 +255,8 @@ Optimizer::NamedState Optimizer::state() const {
   const std::vector<std::string> names = rule_->state_names();
   for (const FlatParameters::Slot& slot : parameters_.slots()) {
     if (slot.parameter.dtype() != DType::f32)
-      all.emplace_back("master." + slot.name, parameters_.master(slot));
+      if (const Tensor master = parameters_.master(slot))
+        all.emplace_back("master." + slot.name, master);
     for (size_t i = 0; i < names.size(); ++i)
       if (const Tensor state = parameters_.state(slot, i))
         all.emplace_back(names[i] + "." + slot.name, state);
@@ -278,9 +279,11 @@ Optimizer::NamedState Optimizer::own_state() const {
 std::vector<std::string> Optimizer::states_elsewhere() const {
   std::vector<std::string> names;
   const std::optional<Shard>& shard = parameters_.shard();
-  for (const FlatParameters::Slot& slot : parameters_.slots())
-    for (const std::string& state : rule_->state_names())
-      if (shard && slot.owner != shard->rank) names.push_back(state + "." + slot.name);
+  for (const FlatParameters::Slot& slot : parameters_.slots()) {
+    if (!shard || slot.owner == shard->rank) continue;
+    for (const std::string& state : rule_->state_names()) names.push_back(state + "." + slot.name);
+    if (!parameters_.master(slot)) names.push_back("master." + slot.name);
+  }
   return names;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/ops/autocast.h"
 #include "rewind/core/ops/indexing.h"
 #include "rewind/core/predict/recompute.h"
 #include "rewind/nn/models/bert.h"
@@ -25,7 +26,14 @@ struct NetOptions {
   Accumulate::Overflow overflow = Accumulate::Overflow::voids_window;
   Poison poison = {};
   float max_norm = 0;
+  bool autocast = false;     // to f16
+  DType dtype = DType::f32;  // of the parameters
 };
+
+inline std::vector<Tensor> parameters_of(Module& model, DType dtype) {
+  model.to(dtype);
+  return model.parameters();
+}
 
 inline void set_up(Accumulate& optimizer, const NetOptions& options) {
   optimizer.set_overflow(options.overflow);
@@ -39,8 +47,9 @@ class SmallResNet : public Trainee {
   SmallResNet(uint32_t n, const NetOptions& options)
       : options_(options),
         seeded_((manual_seed(9), true)),
-        optimizer_(
-            SGD(in_own_shard(one_group(model_.parameters())), {.lr = 0.05f, .momentum = 0.9f}), n) {
+        optimizer_(SGD(in_own_shard(one_group(parameters_of(model_, options.dtype))),
+                       {.lr = 0.05f, .momentum = 0.9f}),
+                   n) {
     model_.set_checkpoint(options.checkpoint);
     set_up(optimizer_, options);
   }
@@ -64,6 +73,7 @@ class SmallResNet : public Trainee {
       budget.emplace(default_device()->live() + (uint64_t{300} << 10));
       evicting.emplace(Recompute{.evicts = true});
     }
+    const Autocast autocast(DType::f16, options_.autocast);
     const Tensor loss = cross_entropy(model_(images), tensor(classes, {rows}));
     return {options_.poison.of(loss, i), static_cast<float>(rows)};
   }
@@ -81,7 +91,9 @@ class SmallBert : public Trainee {
   SmallBert(uint32_t n, const NetOptions& options)
       : options_(options),
         seeded_((manual_seed(5), true)),
-        optimizer_(AdamW(in_own_shard(one_group(model_.parameters())), {.lr = 1e-2f}), n) {
+        optimizer_(
+            AdamW(in_own_shard(one_group(parameters_of(model_, options.dtype))), {.lr = 1e-2f}),
+            n) {
     model_.bert.set_checkpoint(options.checkpoint == CheckpointMode::block ? 1 : 0);
     set_up(optimizer_, options);
   }
@@ -92,6 +104,7 @@ class SmallBert : public Trainee {
     for (int32_t k = 0; k < 16; ++k) ids.push_back(static_cast<int32_t>(i * 11 + k * 7) % 40);
     const std::vector<int32_t> at = {1, 9, 12};
     for (const int32_t p : at) targets.push_back((ids[static_cast<size_t>(p)] + 1) % 40);
+    const Autocast autocast(DType::f16, options_.autocast);
     const Tensor hidden = model_.forward({.ids = tensor(ids, {2, 8})});
     const Tensor loss = model_.token_loss(hidden, tensor(at, {3}), tensor(targets, {3}));
     return {options_.poison.of(loss, i), static_cast<float>(1 + i % 2)};
@@ -110,6 +123,24 @@ class SmallBert : public Trainee {
   bool seeded_;
   BertForPreTraining model_{config(), false};
   Accumulate optimizer_;
+};
+
+// Random, with any optimizer.
+struct RandomTrainee : Trainee {
+  RandomTrainee(uint64_t seed, const OptimizerMaker& maker, uint32_t n)
+      : problem(seed), made(maker.accumulating(in_own_shard(problem.groups()), n)) {
+    made->set_overflow(Accumulate::Overflow::voids_micro_batch);
+    if (seed % 2) made->set_max_norm(0.5f);
+    if (seed % 3) made->set_scaler(LossScaler::dynamic(256, 2, 0.5f, 2));
+  }
+  Accumulate& optimizer() override { return *made; }
+  MicroBatch micro_batch(int64_t i) override {
+    const int64_t begin = i * 5 % 40, size = 1 + i % 4;
+    return {problem.loss(begin, begin + size), static_cast<float>(size)};
+  }
+  std::vector<Tensor> tensors() override { return problem.parameters; }
+  RandomProblem problem;
+  std::unique_ptr<Accumulate> made;
 };
 
 template <class T>

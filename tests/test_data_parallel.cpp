@@ -93,25 +93,9 @@ TEST_CASE("data parallel: every optimizer, on random models and windows") {
         for (uint64_t seed = 301; seed <= 303; ++seed) {
           CAPTURE(optimizer.name);
           CAPTURE(shards);
-          struct Random : Trainee {
-            Random(uint64_t seed, const OptimizerMaker& maker, uint32_t n)
-                : problem(seed), made(maker.accumulating(in_own_shard(problem.groups()), n)) {
-              made->set_overflow(Overflow::voids_micro_batch);
-              if (seed % 2) made->set_max_norm(0.5f);
-              if (seed % 3) made->set_scaler(LossScaler::dynamic(256, 2, 0.5f, 2));
-            }
-            Accumulate& optimizer() override { return *made; }
-            MicroBatch micro_batch(int64_t i) override {
-              const int64_t begin = i * 5 % 40, size = 1 + i % 4;
-              return {problem.loss(begin, begin + size), static_cast<float>(size)};
-            }
-            std::vector<Tensor> tensors() override { return problem.parameters; }
-            RandomProblem problem;
-            std::unique_ptr<Accumulate> made;
-          };
           DataRandom random(seed, 3);
           check_ranks(
-              [&](uint32_t n) { return std::make_unique<Random>(seed, optimizer, n); },
+              [&](uint32_t n) { return std::make_unique<RandomTrainee>(seed, optimizer, n); },
               {.ranks = static_cast<int>(between(random, 2, 4)),
                .each = static_cast<uint32_t>(between(random, 1, 2)),
                .micro_batches = between(random, 8, 13),

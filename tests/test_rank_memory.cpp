@@ -1,4 +1,7 @@
 // Planning for ranks: what is predicted for each of them happens, and batches fit on all.
+#include <map>
+#include <optional>
+
 #include "rewind/backends/open.h"
 #include "rewind/core/predict/fit.h"
 #include "rewind/core/predict/rank_memory.h"
@@ -41,7 +44,11 @@ class Steps : public TrainingSteps {
     optimizer_.zero_grad();
     default_device()->end_step();
   }
-  void copy_weights() override { copy_as_file(*model_); }
+  void save_weights(bool is_first) override {
+    std::optional<DataParallel::Gathered> whole;
+    if (parallel_) whole.emplace(*parallel_);
+    if (is_first) copy_as_file(*model_);
+  }
 
  private:
   static std::unique_ptr<Sequential> make_model() {
@@ -79,7 +86,7 @@ std::vector<uint64_t> real_peaks(const StepSettings& settings) {
     {
       Steps steps(by_rank[rank]);
       for (uint32_t i = 0; i < 3 * settings.accumulate; ++i) steps.dry_step({});
-      if (rank == 0) steps.copy_weights();
+      steps.save_weights(rank == 0);
       device->end_step();
     }
     thread_ranks = nullptr;
@@ -124,18 +131,19 @@ TEST_CASE_FIXTURE(CpuDevice,
     return true;
   };
   const std::vector<FitRow> rows =
-      fit(planner, bytes, {.dtypes = {DType::f32}, .shards = {"none", "states"}, .candidates = 2});
-  int64_t whole = 0, parts = 0;
+      fit(planner, bytes, {.dtypes = {DType::f32}, .shards = sharding_words(), .candidates = 2});
+  std::map<std::string, int64_t> largest;
   for (const FitRow& row : rows) {
     CAPTURE(row.mode);
     CHECK(row.settings.batch > 0);
     CHECK(fits(row.settings, row.settings.batch));
     CHECK_FALSE(fits(row.settings, row.settings.batch + 1));
-    int64_t& largest = row.settings.shard == "none" ? whole : parts;
-    largest = std::max(largest, row.settings.batch);
+    int64_t& most = largest[row.settings.shard];
+    most = std::max(most, row.settings.batch);
   }
-  CHECK(whole > 0);
-  CHECK(parts > whole);
+  CHECK(largest.at("none") > 0);
+  CHECK(largest.at("states") > largest.at("none"));
+  CHECK(largest.at("parameters") > 0);
   const std::string table = fit_table(rows, bytes);
   CHECK(contains(table, "in 400.00 KiB on each of 4 ranks"));
   CHECK(contains(table, "states"));
@@ -161,7 +169,7 @@ TEST_CASE_FIXTURE(CpuDevice, "rank memory: settings of ranks that are not there 
   CHECK(contains(message_of<ValueError>([] { StepRanks({.ranks = 2}); }),
                  "[ranks] the settings must be of this rank, 0 of 1, got 0 of 2"));
   CHECK(contains(message_of<ValueError>([] { StepRanks({.shard = "everything"}); }),
-                 "must be none or states, got 'everything'"));
+                 "must be none or states or parameters, got 'everything'"));
   CHECK_THROWS_AS(dry_run(open_backend("dry:cpu"), [] { StepRanks({.rank = 2, .ranks = 2}); }),
                   ValueError);
 }

@@ -12,7 +12,7 @@
 
 #include "rewind/core/ops/autocast.h"
 #include "rewind/data/random.h"
-#include "rewind/dist/data_parallel.h"
+#include "rewind/dist/step_ranks.h"
 #include "rewind/dist/thread_ranks.h"
 #include "rewind/io/file_calls.h"
 #include "rewind/io/snapshot.h"
@@ -50,7 +50,8 @@ SnapshotRanks saving(Communicator& ranks) {
 
 struct How {
   int ranks = 1;
-  bool shards = false, is_half = false;  // parameters of 16 bits, which have masters
+  std::string shard = "none";  // one of sharding_words()
+  bool is_half = false;        // parameters of 16 bits, which have masters
 };
 
 // One rank's model, with running statistics, dropout, clipping and a loss scale.
@@ -79,7 +80,10 @@ class RankRun {
   }
 
   TrainingState state() { return {.model = *model_, .optimizer = optimizer_}; }
+  // To read and to write: on all ranks together.
+  DataParallel::Gathered gather() { return parallel_->gather_parameters(); }
   Bits bits() {
+    const auto whole = gather();
     Bits all;
     for (const auto& [name, t] : state_dict(*model_)) all[name] = t.to_vector();
     for (const auto& [name, t] : optimizer_.state()) all[name] = t.to_vector();
@@ -101,8 +105,8 @@ class RankRun {
   }
   static std::vector<ParameterGroup> groups(const Sequential& model, Communicator& ranks,
                                             const How& how) {
-    std::vector<ParameterGroup> all = one_group(model.parameters());
-    return how.shards ? shard_states(std::move(all), {ranks.rank(), ranks.size()}) : all;
+    return StepRanks({.rank = ranks.rank(), .ranks = ranks.size(), .shard = how.shard}, ranks)
+        .shard(model.parameters());
   }
 
   Communicator& ranks_;
@@ -117,9 +121,13 @@ void train(const fs::path& folder, const How& how, int64_t end, std::vector<Bits
   run_ranks(how.ranks, [&](Communicator& ranks) {
     RankRun run(ranks, how);
     SnapshotDirectory snapshots(folder, 2, saving(ranks));
-    if (const auto found = snapshots.load_latest(run.state())) run.position = found->position;
+    {
+      const auto whole = run.gather();
+      if (const auto found = snapshots.load_latest(run.state())) run.position = found->position;
+    }
     while (run.position.step < end) {
       run.run_to(run.position.step + window);
+      const auto whole = run.gather();
       snapshots.save(run.state(), run.position);
     }
     if (bits) (*bits)[static_cast<size_t>(ranks.rank())] = run.bits();
@@ -182,12 +190,11 @@ TEST_CASE("snapshot of ranks: any number of them goes on from any other, with th
       const Bits whole = whole_bits(total, is_half);
       const auto check = [&](How first, How then) {
         CAPTURE(is_half);
-        INFO(first.ranks, first.shards ? " in parts" : "", ", then ", then.ranks,
-             then.shards ? " in parts" : "");
+        INFO(first.ranks, ", ", first.shard, " in parts, then ", then.ranks, ", ", then.shard);
         first.is_half = then.is_half = is_half;
         const TemporaryFolder folder;
         train(folder.path, first, total / 2);
-        const size_t parts = first.shards ? 2 * static_cast<size_t>(first.ranks - 1) : 0;
+        const size_t parts = first.shard != "none" ? 2 * static_cast<size_t>(first.ranks - 1) : 0;
         CHECK(parts_in(folder.path).size() == parts);  // of the two that are kept
         std::vector<Bits> bits;
         train(folder.path, then, total, &bits);
@@ -196,14 +203,14 @@ TEST_CASE("snapshot of ranks: any number of them goes on from any other, with th
           for (const auto& [name, values] : rank) CHECK(values == whole.at(name));
           for (const auto& [name, values] : rank) states += name.starts_with("exp_avg");
         }
-        const size_t copies = then.shards ? 1 : static_cast<size_t>(then.ranks);
+        const size_t copies = then.shard != "none" ? 1 : static_cast<size_t>(then.ranks);
         CHECK(states == copies * 2 * 6);  // two of each of six parameters
       };
-      check({3, true}, {1, false});
-      check({1, false}, {3, true});
-      check({3, true}, {2, true});
-      check({2, true}, {3, false});
-      check({6, true}, {6, true});
+      check({3, "states"}, {1, "none"});
+      check({1, "none"}, {3, "states"});
+      check({3, "states"}, {2, "parameters"});
+      check({2, "parameters"}, {3, "none"});
+      check({6, "states"}, {6, "states"});
     }
   });
 }
@@ -215,7 +222,7 @@ TEST_CASE(
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   const fs::path kept = folder.path / "kept", used = folder.path / "used";
-  const How how{3, true};
+  const How how{3, "states"};
   train(kept, how, window);
   const std::vector<Bits> bits = {whole_bits(window), whole_bits(2 * window)};
   const auto begin = [&] {
@@ -269,7 +276,7 @@ TEST_CASE("snapshot of ranks: child process" * doctest::skip()) {
     if (number == kill_at - 1) bytes -= bytes / 2;
     return 0;
   });
-  train(folder, {3, true}, total);
+  train(folder, {3, "states"}, total);
 }
 
 TEST_CASE("snapshot of ranks: killed at any moment, training ends with the same bits" *
@@ -319,7 +326,7 @@ TEST_CASE("snapshot of ranks: parts that are damaged, missing, foreign or left b
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   const fs::path kept = folder.path / "kept", used = folder.path / "used";
-  train(kept, {3, true}, 2 * window);
+  train(kept, {3, "states"}, 2 * window);
   const std::vector<fs::path> names = parts_in(kept);
   REQUIRE(names.size() == 4);
   const auto begin = [&](size_t part) {
@@ -362,7 +369,7 @@ TEST_CASE("snapshot of ranks: parts that are damaged, missing, foreign or left b
   CHECK(fs::exists(mine));
   CHECK_FALSE(fs::exists(left));
   CHECK_FALSE(fs::exists(other));
-  train(used, {2, true}, 2 * window);  // the damaged one is replaced
+  train(used, {2, "states"}, 2 * window);  // the damaged one is replaced
   CHECK(loaded_from(used, found).position.step == 2 * window);
   CHECK(parts_in(used).size() == 2 + 1 + 1);
   run_ranks(2, [&](Communicator& ranks) {
@@ -378,7 +385,7 @@ TEST_CASE("snapshot of ranks: what is not of them is refused" * doctest::test_su
   const auto message = [&](const std::function<void(Communicator&, RankRun&)>& body) {
     return message_of<Error>([&] {
       run_ranks(2, [&](Communicator& ranks) {
-        RankRun run(ranks, {2, true});
+        RankRun run(ranks, {2, "states"});
         body(ranks, run);
       });
     });

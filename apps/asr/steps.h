@@ -31,9 +31,11 @@ class SpeechSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override {
+    const WholeParameters whole(parallel.get());
     model.eval();
     recognise(batch_of(shape));
   }
+  DataParallel* updates_of_ranks() override { return parallel.get(); }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 

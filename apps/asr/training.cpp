@@ -22,10 +22,12 @@ AsrTraining::AsrTraining(const AsrOptions& options, const SpeechCorpus& corpus, 
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
   steps_.optimizer.set_schedule(Schedule::cosine(updates, updates / 10));
   constexpr int64_t known = 8;  // batches that tell what features are like
-  if (options.load.empty())
+  if (options.load.empty()) {
     steps_.fit_features(loader_, known);
-  else
+  } else {
+    const WholeParameters whole(steps_.parallel.get());
     load_model(options.load, steps_.model);
+  }
 }
 
 LoopOptions AsrTraining::loop_options() const {
@@ -74,6 +76,7 @@ void AsrTraining::run() {
 }
 
 void AsrTraining::save() const {
+  const WholeParameters whole(steps_.parallel.get());
   if (!is_first_rank()) return;
   save_model(options_.save, steps_.model,
              to_metadata({.config = steps_.model.config(),
@@ -84,6 +87,7 @@ void AsrTraining::save() const {
 }
 
 WordErrors AsrTraining::evaluate() {
+  const WholeParameters whole(steps_.parallel.get());
   const NoGrad guard;
   steps_.model.eval();
   SpeechLoader loader = corpus_.testing(batch_);

@@ -111,7 +111,10 @@ class Finetuning {
         steps_(recipe, run.settings()),
         loop_(loop_options(), steps_.model, *steps_.optimizer, steps_.meter, run, &steps_.numerics,
               steps_.average.get()) {
-    load_bert(ModelFolder{o_.model}.weights(), steps_.model);
+    {
+      const WholeParameters whole(steps_.parallel.get());
+      load_bert(ModelFolder{o_.model}.weights(), steps_.model);
+    }
     const auto updates = static_cast<uint32_t>((total_ + o_.accumulate - 1) / o_.accumulate);
     steps_.optimizer->set_schedule(Schedule::linear(updates, updates / 10));
   }
@@ -192,7 +195,9 @@ void Finetuning::print(const Evaluation& evaluation) {
 }
 
 void Finetuning::save() const {
-  if (o_.save.empty() || !is_first_rank()) return;
+  if (o_.save.empty()) return;
+  const WholeParameters whole(steps_.parallel.get());
+  if (!is_first_rank()) return;
   const ModelFolder to{o_.save};
   sentences_.tokenizer.vocabulary().save(to.vocabulary());
   write_bert_config(to.config(), steps_.model.bert.config(), "BertForSequenceClassification",

@@ -209,6 +209,7 @@ void Pretraining::print(const Evaluation& evaluation) {
 }
 
 void Pretraining::save() const {
+  const WholeParameters whole(steps_.parallel.get());
   if (!is_first_rank()) return;
   const ModelFolder to{o_.save};
   corpus_.tokenizer.vocabulary().save(to.vocabulary());

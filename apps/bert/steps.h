@@ -46,8 +46,9 @@ class PretrainSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, average.get(), [&] { evaluate(batch_of(shape)); });
+    dry_evaluate_both(model, parallel.get(), average.get(), [&] { evaluate(batch_of(shape)); });
   }
+  DataParallel* updates_of_ranks() override { return parallel.get(); }
   void flush() override { finish_window(*optimizer); }
   Module& trained() override { return model; }
 
@@ -77,8 +78,9 @@ class FinetuneSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, average.get(), [&] { evaluate(batch_of(shape)); });
+    dry_evaluate_both(model, parallel.get(), average.get(), [&] { evaluate(batch_of(shape)); });
   }
+  DataParallel* updates_of_ranks() override { return parallel.get(); }
   void flush() override { finish_window(*optimizer); }
   Module& trained() override { return model; }
 

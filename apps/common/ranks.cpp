@@ -69,6 +69,14 @@ RunOutline::Batches own_batches_of(int64_t samples) {
   };
 }
 
+void check_steps_of_ranks(const Optimizer& optimizer, int64_t steps) {
+  const std::optional<Shard>& shard = optimizer.parameters().shard();
+  check(!shard || shard->gathered_bytes == 0 || steps % shard->ranks == 0, "options",
+        "with --shard parameters every rank takes as many steps: {} ranks must divide them, got {} "
+        "(see --steps, --batch)",
+        shard ? shard->ranks : 1, steps);
+}
+
 std::string of_ranks() {
   return rank_count() == 1 ? "" : fmt::format(", {} ranks of {}", rank_count(), world().str());
 }

@@ -42,6 +42,9 @@ struct RankOptions {
 // As batches_of(), of batches that the ranks of this run share out: those of this one.
 RunOutline::Batches own_batches_of(int64_t samples);
 
+// ValueError where ranks that keep parameters in parts would not all take as many of these steps.
+void check_steps_of_ranks(const Optimizer& optimizer, int64_t steps);
+
 // For lines that introduce a run: "" for one process, ", 4 ranks of Open MPI v4.1.4".
 std::string of_ranks();
 

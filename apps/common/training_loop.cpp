@@ -42,9 +42,11 @@ TrainingState TrainingLoop::state() {
 }
 
 void TrainingLoop::resume() {
+  check_steps_of_ranks(optimizer_, options_.steps);
   check_ranks_alike(options_.settings.dump());
   if (!snapshots_) return;
   if (options_.restart) snapshots_->clear();
+  const WholeParameters whole(options_.parallel);
   const std::optional<LoadedSnapshot> loaded = snapshots_->load_latest(
       state(), [this](const TrainingPosition& position) { check_resumed(position); });
   if (!loaded) return;
@@ -96,6 +98,7 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
 
 void TrainingLoop::write_snapshot(int64_t done) {
   if (!snapshots_) return;
+  const WholeParameters whole(options_.parallel);
   nlohmann::json saved = {{"settings", options_.settings}, {"history", history_}};
   if (!evaluations_.empty()) saved["evaluations"] = evaluations_;
   snapshots_->save(state(), {.step = done,

@@ -32,8 +32,10 @@ class ResNetSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
   void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, average.get(), [&] { evaluate({}, shape.rows_or(settings_.batch)); });
+    dry_evaluate_both(model, parallel.get(), average.get(),
+                      [&] { evaluate({}, shape.rows_or(settings_.batch)); });
   }
+  DataParallel* updates_of_ranks() override { return parallel.get(); }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 

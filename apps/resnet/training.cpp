@@ -42,7 +42,9 @@ ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& image
   const auto updates =
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
   steps_.optimizer.set_schedule(Schedule::cosine(updates, updates / 10));
-  if (!options.load.empty()) load_weights(options.load, images, steps_.model);
+  if (options.load.empty()) return;
+  const WholeParameters whole(steps_.parallel.get());
+  load_weights(options.load, images, steps_.model);
 }
 
 // Ranks that normalise together all have a batch at a time.
@@ -106,7 +108,9 @@ void ResNetTraining::print(const Evaluation& evaluation, const Images& images) {
 }
 
 void ResNetTraining::save() const {
-  if (options_.save.empty() || !is_first_rank()) return;
+  if (options_.save.empty()) return;
+  const WholeParameters whole(steps_.parallel.get());
+  if (!is_first_rank()) return;
   const auto& [mean, std] = images_.statistics;
   const Metadata about = to_metadata({.model = options_.model,
                                       .image = options_.image,

@@ -46,8 +46,8 @@ class DryProgram {
 
   // What follows after the steps.
   void finish() {
-    if (outline_.saves && settings_.rank == 0) {
-      steps_->copy_weights();
+    if (outline_.saves) {
+      steps_->save_weights(settings_.rank == 0);
       default_device()->end_step();
     }
     evaluate();

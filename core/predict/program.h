@@ -96,8 +96,12 @@ class TrainingSteps {
   virtual void dry_evaluation(const BatchShape&) {}
 
   virtual void flush() {}  // updates from a window of Accumulate that is not full
-  // What loading or saving weights takes (io/model.h: copy_as_file).
+  // What loading weights takes, or saving them (io/model.h: copy_as_file), which the first of
+  // several ranks does.
   virtual void copy_weights() {}
+  virtual void save_weights(bool is_first) {
+    if (is_first) copy_weights();
+  }
 };
 // Builds a model for these settings on the default device.
 using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSettings&)>;
