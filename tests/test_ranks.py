@@ -87,7 +87,7 @@ def check_shards():
             if count == 1:
                 continue
             device = json.loads(report.read_text())["device"]
-            states.append(device["memory"]["peak_by_purpose"]["optimizer"])
+            states.append(device["memory"]["optimizer_state"])
             expect(len(device["ranks"]) == ranks and all(r["peak"] == r["predicted_peak"] for r in device["ranks"]),
                    f"{name}: --shard {shard}: every rank's peak was predicted to the byte: {device['ranks']}")
             expect(f"Of {ranks} ranks, {ranks} to the byte" in result.stdout, f"{name}: it is said", result)
