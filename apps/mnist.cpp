@@ -29,6 +29,7 @@ struct Options {
   PlanningOptions planning;
   NumericsOptions numerics;
   AverageOptions average;
+  RankOptions ranks;
   std::string data, report, checkpoint = StepSettings().checkpoint;
   std::vector<std::string> runs = {"single", "accumulate", "batch"};
   int epochs = 3, images = 2000, batch = 1;
@@ -61,13 +62,13 @@ void Options::add_to(CLI::App& app) {
   planning.add_to(app);
   numerics.add_to(app);
   average.add_to(app);
+  ranks.add_to(app);
 }
 
 // Ranks accumulate: the others are what they are compared with, of one process.
 void Options::share_out() {
-  if (rank_count() == 1) return;
-  runs = {"accumulate"};
-  accumulate = shared_out(accumulate);
+  if (ranks.count() > 1) runs = {"accumulate"};
+  ranks.share_out(accumulate);
 }
 
 void Options::validate() const {
@@ -140,12 +141,12 @@ struct Run {
                 [numerics = o.numerics, average = o.average](const StepSettings& s) {
                   return std::make_unique<MnistSteps>(s, numerics, average);
                 },
-            .settings = {.dtype = o.device.parsed_dtype(),
-                         .batch = images ? std::min<int64_t>(batch, images) : batch,
-                         .accumulate = own_share(micro_batches),
-                         .checkpoint = o.checkpoint},
+            .settings = o.ranks.of_rank({.dtype = o.device.parsed_dtype(),
+                                         .batch = images ? std::min<int64_t>(batch, images) : batch,
+                                         .accumulate = micro_batches,
+                                         .checkpoint = o.checkpoint}),
             .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
-                        .evaluation = tests ? batches_of(tests) : RunOutline::Batches{}},
+                        .evaluation = tests ? own_batches_of(tests) : RunOutline::Batches{}},
             .estimator_states = 4,
             .words = words(),
             .most_evaluated = 500};
@@ -158,10 +159,10 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
   manual_seed(o.seed);
   default_device()->reset_peak();
   MnistSteps steps(planned.settings(), o.numerics, o.average);
-  const std::unique_ptr<DataParallel> parallel = share_updates(steps.optimizer);
   Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
   check_data_alike(loader);
   const int64_t batches = loader.batches(), total = o.epochs * batches;
+  check_steps_of_ranks(steps.optimizer, batches);
   const InterruptScope interrupts;
   Progress progress(total, o.quiet);
   for (int64_t epoch = 0; epoch < o.epochs; ++epoch) {
@@ -176,7 +177,7 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
       if (own < batches)
         steps.step(loader.batch(epoch, own));
       else
-        parallel->skip();
+        steps.parallel->skip();
       if (const int signal = signal_of_ranks())
         throw Interrupted(signal,
                           fmt::format("in '{}' after step {} of {}", run.title(), step, total));

@@ -4,6 +4,15 @@
 
 namespace rw {
 
+void Communicator::all_to_all(std::span<const std::byte> to, std::span<std::byte> from) {
+  const auto ranks = static_cast<size_t>(size());
+  all_to_all(to, std::vector<size_t>(ranks, to.size() / ranks), from);
+}
+
+void Communicator::all_gather(std::span<const std::byte> own, std::span<std::byte> all) {
+  all_gather(own, std::vector<size_t>(static_cast<size_t>(size()), own.size()), all);
+}
+
 std::vector<std::string> gather_texts(Communicator& ranks, const std::string& own) {
   const std::vector<uint64_t> lengths = gather(ranks, uint64_t{own.size()});
   const size_t longest = std::ranges::max(lengths);

@@ -22,10 +22,15 @@ class Communicator {
   virtual int local_size() const { return size(); }  // how many are there
   virtual std::string str() const = 0;               // what carries the messages: "Open MPI 4.1.4"
 
-  // Of the size() equal parts of `to`, part r goes to rank r. `from` has those of all, by rank.
-  virtual void all_to_all(std::span<const std::byte> to, std::span<std::byte> from) = 0;
-  // `all` has what all ranks give, by rank.
-  virtual void all_gather(std::span<const std::byte> own, std::span<std::byte> all) = 0;
+  // Of `to`, the first sizes[0] bytes go to rank 0, the next sizes[1] to rank 1 and so on; the
+  // sizes are those of all ranks. `from` has what they sent here, by rank.
+  virtual void all_to_all(std::span<const std::byte> to, std::span<const size_t> sizes,
+                          std::span<std::byte> from) = 0;
+  void all_to_all(std::span<const std::byte> to, std::span<std::byte> from);  // in equal parts
+  // `all` has what all ranks give, by rank: sizes[r] bytes of rank r.
+  virtual void all_gather(std::span<const std::byte> own, std::span<const size_t> sizes,
+                          std::span<std::byte> all) = 0;
+  void all_gather(std::span<const std::byte> own, std::span<std::byte> all);  // as much of each
   // What rank `root` has.
   virtual void broadcast(std::span<std::byte> bytes, int root = 0) = 0;
   // Ends the program on all ranks with an exit status.

@@ -5,6 +5,7 @@
 #include "rewind/core/base/hash.h"
 #include "rewind/core/base/rng.h"
 #include "rewind/dist/gradient_sums.h"
+#include "rewind/dist/parameter_parts.h"
 #include "rewind/dist/rank_statistics.h"
 
 namespace rw {
@@ -13,8 +14,8 @@ namespace rw {
 class DataParallel::Exchange : public GradientSums {
  public:
   Exchange(Communicator& ranks, const FlatParameters& parameters,
-           std::shared_ptr<OwnStatistics> statistics)
-      : GradientSums(ranks, parameters), statistics_(std::move(statistics)) {
+           const GradientSumsOptions& options, std::shared_ptr<OwnStatistics> statistics)
+      : GradientSums(ranks, parameters, options), statistics_(std::move(statistics)) {
     next_stream_ = default_generator().next_stream() + static_cast<uint64_t>(ranks.rank());
     default_generator().begin_stream(next_stream_);
   }
@@ -26,7 +27,29 @@ class DataParallel::Exchange : public GradientSums {
     default_generator().begin_stream(next_stream_);
   }
 
+  std::vector<float> all(float own) override {
+    check<RankError>(!parts_ || !parts_->is_gathered(), "data_parallel",
+                     "gathered parameters must be let go of before training goes on");
+    thread().wait_for_all();  // a part of the parameters may be on its way
+    return GradientSums::all(own);
+  }
+  // What came of parameters makes room for the sums.
+  void finish(const FlatParameters& parameters) override {
+    if (parts_) parts_->drop();
+    GradientSums::finish(parameters);
+  }
+  void share_parameters(const FlatParameters& parameters) override {
+    if (parts_) return parts_->end_window();
+    GradientSums::share_parameters(parameters);
+  }
+
+  void keep_parts(const FlatParameters& parameters, const ParameterPartsOptions& options) {
+    parts_ = std::make_unique<ParameterParts>(ranks(), thread(), parameters, options);
+  }
+  ParameterParts* parts() const { return parts_.get(); }
+
  private:
+  std::unique_ptr<ParameterParts> parts_;      // null: all ranks have all parameters
   std::shared_ptr<OwnStatistics> statistics_;  // null: of all ranks already
   uint64_t next_stream_ = 0;
 };
@@ -35,7 +58,8 @@ namespace {
 
 // Names of the parameters with what their bits are.
 std::vector<Claim> parameter_claims(const FlatParameters& parameters) {
-  std::vector<Claim> claims;
+  std::vector<Claim> claims = {{"optimizer state", parameters.shard() ? "in parts" : "whole"}};
+  if (parameters.device().backend().is_dry()) return claims;  // there are no values
   for (const FlatParameters::Slot& slot : parameters.slots()) {
     const std::vector<float> values = slot.parameter.to_vector();
     claims.push_back({slot.name, fmt::format("{} {} {:016x}", name(slot.parameter.dtype()),
@@ -49,11 +73,23 @@ std::vector<Claim> parameter_claims(const FlatParameters& parameters) {
 
 DataParallel::DataParallel(Accumulate& optimizer, Communicator& ranks,
                            const DataParallelOptions& options)
-    : optimizer_(optimizer), is_exact_(options.exact_batch_norm) {
+    : optimizer_(optimizer),
+      is_exact_(options.exact_batch_norm),
+      exceptions_(std::uncaught_exceptions()) {
   if (ranks.size() == 1) return;
   check_alike(ranks, parameter_claims(optimizer.parameters()));
   auto own = is_exact_ ? nullptr : std::make_shared<OwnStatistics>(ranks);
-  optimizer.set_exchange(std::make_shared<Exchange>(ranks, optimizer.parameters(), own));
+  exchange_ = std::make_shared<Exchange>(ranks, optimizer.parameters(),
+                                         GradientSumsOptions{.bucket_bytes = options.bucket_bytes,
+                                                             .transport = options.transport,
+                                                             .overlaps = !is_exact_},
+                                         own);
+  optimizer.set_exchange(exchange_);
+  const std::optional<Shard>& shard = optimizer.parameters().shard();
+  if (shard && shard->gathered_bytes > 0)
+    exchange_->keep_parts(
+        optimizer.parameters(),
+        {.most_bytes = static_cast<uint64_t>(options.gathered_bytes), .ahead = !is_exact_});
   if (is_exact_)
     statistics_.emplace(std::make_shared<JointStatistics>(ranks));
   else
@@ -61,12 +97,37 @@ DataParallel::DataParallel(Accumulate& optimizer, Communicator& ranks,
 }
 
 DataParallel::~DataParallel() {
-  if (statistics_ && optimizer_.position() == 0) optimizer_.set_exchange(nullptr);
+  if (!exchange_ || optimizer_.position() > 0) return;
+  // A rank that fails does not wait for the others.
+  if (exchange_->parts() && std::uncaught_exceptions() == exceptions_) {
+    try {
+      exchange_->parts()->gather();
+    } catch (...) {  // another one has failed: what is away is an error when it is read
+    }
+  }
+  optimizer_.set_exchange(nullptr);
+}
+
+DataParallel::Gathered::Gathered(DataParallel& parallel) : parallel_(parallel) {
+  if (parallel.exchange_ && parallel.exchange_->parts()) parallel.exchange_->parts()->gather();
+}
+
+DataParallel::Gathered::~Gathered() {
+  if (parallel_.exchange_ && parallel_.exchange_->parts()) parallel_.exchange_->parts()->release();
+}
+
+Traffic DataParallel::traffic() const {
+  if (!exchange_) return {};
+  Traffic traffic = exchange_->traffic();
+  if (exchange_->parts()) exchange_->parts()->add_to(traffic);
+  return traffic;
 }
 
 bool DataParallel::skip() {
   check<AutogradError>(!is_exact_, "data_parallel",
                        "with exact_batch_norm every rank must run every step");
+  check<AutogradError>(!exchange_ || !exchange_->parts(), "data_parallel",
+                       "with parameters in parts every rank must run every step");
   optimizer_.backward(Tensor(), 0);
   return optimizer_.step();
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "rewind/core/ops/statistics.h"
+#include "rewind/dist/traffic.h"
 #include "rewind/dist/world.h"
 #include "rewind/optim/accumulate.h"
 
@@ -16,6 +17,18 @@ struct DataParallelOptions {
   // ranks wait for each other in each of them, so every rank must run all its steps. Otherwise over
   // the rows of its rank; running statistics take those of all ranks either way.
   bool exact_batch_norm = false;
+  // Bytes of f32 gradients that go in one message, at most. They leave while backward runs, as soon
+  // as so many are complete, and give their memory back: large buckets cost memory, small ones
+  // messages. With exact_batch_norm they leave behind backward.
+  int64_t bucket_bytes = int64_t{8} << 20;
+  // The dtype of gradients in messages: f16 or bf16 halves them. Sums are f32 all the same, and
+  // come back as such. With f32 the bits are those of one process; otherwise every gradient is
+  // rounded once, by 2^-11 or 2^-8 of itself at most (f16 below 6e-5: by 3e-8), and what is too
+  // large for f16 is an overflow.
+  DType transport = DType::f32;
+  // Of parameters that ranks keep in parts (shard_parameters): most bytes that are gathered at a
+  // time, beyond which only what one kernel reads is.
+  int64_t gathered_bytes = int64_t{32} << 20;
 };
 
 // While it lives, the windows of `optimizer` are those of all ranks: with n micro-batches each, N
@@ -30,15 +43,38 @@ struct DataParallelOptions {
 //   rw::DataParallel parallel(optimizer, ranks);
 //   for (int64_t i = ranks.rank(); i < batches; i += ranks.size())  // as ever, with batch i
 //
+// Gradients leave as backward makes them: after the optimizer's backward() every grad() is
+// undefined until step() has ended the window. Between the beginning and the end of backward() the
+// ranks must not be used otherwise.
+//
+// With shard_parameters() each rank keeps the values of its own parameters, and kernels of forward,
+// replay and backward that read others have their owner send them. All ranks must run the same
+// passes then, in every step, and what reads parameters otherwise (files, evaluation by some of the
+// ranks, initial values) does so while they are gathered. The ranks must not be used otherwise from
+// the beginning of a forward pass on.
+//
 // Of the thread that makes it. With one rank it does nothing: where that is to draw what ranks
 // draw, begin_stream(i) comes before micro-batch i. Ranks must begin with the same parameters:
 // RankError names the first that differs.
 class DataParallel {
  public:
+  // Brings parameters that ranks keep in parts together, as long as it lives. No training
+  // meanwhile.
+  class [[nodiscard]] Gathered {
+   public:
+    explicit Gathered(DataParallel& parallel);
+    ~Gathered();
+    Gathered(const Gathered&) = delete;
+    Gathered& operator=(const Gathered&) = delete;
+
+   private:
+    DataParallel& parallel_;
+  };
+
   // Both must outlive it. AutogradError inside of a window.
   explicit DataParallel(Accumulate& optimizer, Communicator& ranks = world(),
                         const DataParallelOptions& options = {});
-  ~DataParallel();
+  ~DataParallel();  // between windows parameters in parts become whole, by all ranks together
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
@@ -46,12 +82,19 @@ class DataParallel {
   // an update was queued.
   bool skip();
 
+  // On all ranks together, between steps. Does nothing where parameters are whole.
+  Gathered gather_parameters() { return Gathered(*this); }
+
+  Traffic traffic() const;  // messages of gradients so far, of this rank; with one rank none
+
  private:
   class Exchange;
 
   Accumulate& optimizer_;
+  std::shared_ptr<Exchange> exchange_;  // null: one rank
   std::optional<StatisticsScope> statistics_;
   bool is_exact_ = false;
+  int exceptions_ = 0;  // that were under way when it was made
 };
 
 // What a rank says of itself: a setting, the data, a version.

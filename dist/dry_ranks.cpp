@@ -1,6 +1,7 @@
 #include "rewind/dist/dry_ranks.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "rewind/core/base/error.h"
 
@@ -11,13 +12,21 @@ DryRanks::DryRanks(int rank, int size) : rank_(rank), size_(size) {
         rank);
 }
 
-void DryRanks::all_to_all(std::span<const std::byte> to, std::span<std::byte> from) {
-  std::ranges::copy(to, from.begin());
+void DryRanks::all_to_all(std::span<const std::byte> to, std::span<const size_t> sizes,
+                          std::span<std::byte> from) {
+  const auto own = static_cast<size_t>(rank_);
+  const size_t begin = std::accumulate(sizes.begin(), sizes.begin() + rank_, size_t{0});
+  for (size_t rank = 0; rank < sizes.size(); ++rank)
+    std::ranges::copy(to.subspan(begin, sizes[own]), from.subspan(rank * sizes[own]).begin());
 }
 
-void DryRanks::all_gather(std::span<const std::byte> own, std::span<std::byte> all) {
-  for (size_t rank = 0; rank < static_cast<size_t>(size_); ++rank)
-    std::ranges::copy(own, all.subspan(rank * own.size()).begin());
+// What is longer than its own is as it was.
+void DryRanks::all_gather(std::span<const std::byte> own, std::span<const size_t> sizes,
+                          std::span<std::byte> all) {
+  for (const size_t size : sizes) {
+    std::ranges::copy(own.first(std::min(size, own.size())), all.begin());
+    all = all.subspan(size);
+  }
 }
 
 void DryRanks::abort(int status) {

@@ -14,8 +14,10 @@ class DryRanks : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string str() const override { return "a dry run"; }
-  void all_to_all(std::span<const std::byte> to, std::span<std::byte> from) override;
-  void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override;
+  void all_to_all(std::span<const std::byte> to, std::span<const size_t> sizes,
+                  std::span<std::byte> from) override;
+  void all_gather(std::span<const std::byte> own, std::span<const size_t> sizes,
+                  std::span<std::byte> all) override;
   void broadcast(std::span<std::byte>, int) override {}
   [[noreturn]] void abort(int status) override;
 

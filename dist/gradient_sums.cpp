@@ -1,6 +1,8 @@
 #include "rewind/dist/gradient_sums.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 
 #include "rewind/core/base/context.h"
 #include "rewind/core/base/thread_state.h"
@@ -12,150 +14,245 @@ namespace rw {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto element = static_cast<int64_t>(sizeof(float));
 
-// Elements of two dense f32 tensors.
-void copy_elements(const Tensor& source, int64_t from, const Tensor& target, int64_t to,
-                   int64_t count) {
-  const auto at = [](const Tensor& t, int64_t i) {
-    return static_cast<uint64_t>((t.impl().offset + i) * element);
-  };
-  target.device().copy(*source.impl().storage, at(source, from), *target.impl().storage,
-                       at(target, to), static_cast<uint64_t>(count * element));
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Row `i` of a dense [rows, columns].
-Tensor row(const Tensor& t, int64_t i, int64_t columns) {
-  return make_view(t, {columns}, {1}, i * columns);
+// `count` elements of a dense tensor.
+Tensor part_of(const Tensor& t, int64_t begin, int64_t count) {
+  return make_view(t, {count}, {1}, t.impl().offset + begin);
+}
+
+// Elements of two dense tensors.
+void copy_part(const Tensor& source, int64_t from, const Tensor& target, int64_t to,
+               int64_t count) {
+  if (source.dtype() != target.dtype())
+    return copy_into(part_of(source, from, count), part_of(target, to, count));
+  const auto at = [](const Tensor& t, int64_t i) {
+    return static_cast<uint64_t>(t.impl().offset + i) * size_of(t.dtype());
+  };
+  target.device().copy(*source.impl().storage, at(source, from), *target.impl().storage,
+                       at(target, to), static_cast<uint64_t>(count) * size_of(source.dtype()));
+}
+
+// Whether one of the numbers is infinite or NaN: all bits of its exponent are set.
+template <class Bits>
+bool has_overflow(std::span<const std::byte> bytes, Bits exponent) {
+  bool found = false;
+  for (size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof(Bits));
+    found |= (bits & exponent) == exponent;
+  }
+  return found;
+}
+
+bool has_overflow(DType dtype, std::span<const std::byte> bytes) {
+  if (dtype == DType::f32) return has_overflow<uint32_t>(bytes, 0x7F800000u);
+  return has_overflow<uint16_t>(bytes, dtype == DType::f16 ? 0x7C00u : 0x7F80u);
+}
+
+// From the last parameter: backward makes its gradient first.
+std::vector<size_t> first_order(size_t slots) {
+  std::vector<size_t> order(slots);
+  for (size_t i = 0; i < slots; ++i) order[i] = slots - 1 - i;
+  return order;
 }
 
 }  // namespace
 
 GradientSums::GradientSums(Communicator& ranks, const FlatParameters& parameters,
-                           int64_t staging_bytes)
-    : ranks_(ranks) {
-  check(staging_bytes >= element * ranks.size(), "data_parallel",
-        "messages must have an element for each rank, got {} bytes", staging_bytes);
+                           const GradientSumsOptions& options)
+    : ranks_(ranks),
+      options_(options),
+      slots_(parameters.slots()),
+      has_owners_(parameters.shard().has_value()),
+      buckets_(cut(first_order(slots_.size()))) {
+  check(options.bucket_bytes > 0, "data_parallel", "buckets must have bytes, got {}",
+        options.bucket_bytes);
+  check<DTypeError>(is_float(options.transport), "data_parallel",
+                    "gradients must be sent as floats, got {}", name(options.transport));
   const std::optional<Shard>& shard = parameters.shard();
-  check(!shard || *shard == Shard{ranks.rank(), ranks.size()}, "data_parallel",
+  check(!shard || (shard->rank == ranks.rank() && shard->ranks == ranks.size()), "data_parallel",
         "states must be sharded for rank {} of {}, got {} of {}", ranks.rank(), ranks.size(),
         shard ? shard->rank : 0, shard ? shard->ranks : 0);
-  std::vector<int64_t> begins = {0};  // of the slabs
-  for (const FlatParameters::Slab& slab : parameters.slabs())
-    begins.push_back(begins.back() + slab.parameters.numel());
-  for (const FlatParameters::Slot& slot : parameters.slots())
-    places_.push_back({begins[slot.slab] + slot.offset, slot.parameter.numel()});
-  bounds_.assign(static_cast<size_t>(ranks.size()) + 1, begins.back());
-  place_bounds(parameters);
-  for (size_t rank = 0; rank + 1 < bounds_.size(); ++rank)
-    longest_ = std::max(longest_, bounds_[rank + 1] - bounds_[rank]);
-  piece_ = std::min(longest_, staging_bytes / element / ranks.size());
 }
 
-void GradientSums::place_bounds(const FlatParameters& parameters) {
-  const int64_t ranks = ranks_.size(), end = bounds_.back(), part = (end + ranks - 1) / ranks;
-  size_t slot = 0;  // the first one of this rank or a later one
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    int64_t& bound = bounds_[static_cast<size_t>(rank)];
-    bound = std::min(rank * part, end);
-    if (!parameters.shard()) continue;
-    while (slot < places_.size() && parameters.slots()[slot].owner < rank) ++slot;
-    if (rank > 0) bound = slot < places_.size() ? places_[slot].begin : end;
-  }
-}
-
-// Of those that begin there, the last one: the others have nothing.
-size_t GradientSums::owner_of(int64_t element) const {
-  const auto above = std::upper_bound(bounds_.begin(), bounds_.end() - 1, element);
-  return static_cast<size_t>(above - bounds_.begin()) - 1;
+GradientBuckets GradientSums::cut(const std::vector<size_t>& order) const {
+  return {slots_,        order,         has_owners_,
+          ranks_.rank(), ranks_.size(), options_.bucket_bytes / element};
 }
 
 void GradientSums::begin() {
   sums_ = {};
-  reached_.assign(places_.size(), 0);
+  reached_.assign(slots_.size(), 0);
+  is_open_ = false;
 }
 
-// Round i has the i-th piece of every rank's part, by rank.
-void GradientSums::each_part(int64_t round, const std::function<void(const Part&)>& use) const {
-  for (size_t slot = 0; slot < places_.size(); ++slot) {
-    const auto [first, size] = places_[slot];
-    if (size == 0) continue;
-    for (size_t rank = owner_of(first); bounds_[rank] < first + size; ++rank) {
-      const int64_t piece = bounds_[rank] + round * piece_;
-      const int64_t begin = std::max(first, piece);
-      const int64_t end = std::min({first + size, piece + piece_, bounds_[rank + 1]});
-      const int64_t row = static_cast<int64_t>(rank) * piece_;
-      if (begin < end) use({slot, begin - first, row + begin - piece, end - begin});
-    }
-  }
+// Rank 0's order is that of all.
+void GradientSums::learn_order() {
+  is_learnt_ = true;
+  for (const size_t slot : first_order(slots_.size()))
+    if (std::ranges::find(completed_, slot) == completed_.end()) completed_.push_back(slot);
+  ranks_.broadcast(std::as_writable_bytes(std::span(completed_)));
+  buckets_ = cut(completed_);
+  staging_ = {};
+  received_.clear();
 }
 
-// Zeros, as what no gradient comes to is added, too.
-Tensor GradientSums::staging(const FlatParameters& parameters) const {
+void GradientSums::begin_pass() {
+  if (!options_.overlaps) return;
+  if (passes_ > 0 && !is_learnt_ && !sums_) learn_order();
+  start_pass();
+  is_open_ = true;
+}
+
+void GradientSums::start_pass() {
+  next_ = 0;
+  overflows_ = false;
+  arrived_.assign(slots_.size(), 0);
+}
+
+bool GradientSums::is_complete(const GradientBucket& bucket) const {
+  return std::ranges::all_of(bucket.slots, [&](size_t slot) { return arrived_[slot] != 0; });
+}
+
+void GradientSums::take(size_t slot) {
+  if (!is_open_) return;
+  const OpScope scope("data_parallel");
+  const PhaseScope phase(Phase::update);
+  arrived_[slot] = 1;
+  if (passes_ == 0) completed_.push_back(slot);
+  while (next_ < buckets_.all().size() && is_complete(buckets_.all()[next_])) send(next_++);
+}
+
+void GradientSums::end_pass() {
+  const OpScope scope("data_parallel");
+  const PhaseScope phase(Phase::update);
+  if (!is_open_) start_pass();
+  is_open_ = false;
+  ++passes_;
+  for (size_t slot = 0; slot < slots_.size(); ++slot)
+    if (slots_[slot].parameter.grad()) arrived_[slot] = 1;
+  while (next_ < buckets_.all().size()) send(next_++);
+  slots_.front().parameter.device().mark()();
+  const Clock::time_point start = Clock::now();
+  thread_.wait_for_all();
+  traffic_.waited_seconds += seconds_since(start);
+}
+
+// Copies the bucket's gradients, zeros where none has come, behind the job that had the memory.
+GradientSums::Staging& GradientSums::fill_staging(const GradientBucket& bucket) {
+  Staging& staging = staging_[traffic_.buckets % staging_.size()];
+  const Clock::time_point start = Clock::now();
+  thread_.wait(staging.job);
+  traffic_.waited_seconds += seconds_since(start);
+  Tensor& target = staging.copy.tensor;
+  if (!target)
+    target =
+        empty_on_host(buckets_.largest(), options_.transport, slots_.front().parameter.device());
+  buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
+    const Tensor gradient = slots_[part.slot].parameter.grad();
+    if (gradient) copy_part(dense(gradient), part.source, target, part.target, part.size);
+    if (const int64_t begin = gradient ? part.size : 0; begin < part.room)
+      fill_(part_of(target, part.target + begin, part.room - begin), 0);
+  });
+  return staging;
+}
+
+// The gradients of which the last part has been copied.
+void GradientSums::drop(const GradientBucket& bucket) {
+  buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
+    const Tensor& parameter = slots_[part.slot].parameter;
+    if (part.source + part.size == parameter.numel()) parameter.impl().grad = {};
+  });
+}
+
+void GradientSums::send(size_t index) {
+  const GradientBucket& bucket = buckets_.all()[index];
+  Staging& staging = fill_staging(bucket);
+  drop(bucket);
+  staging.copy.mark();
+  const size_t size_of_one = size_of(options_.transport);
+  const auto bytes = static_cast<size_t>(bucket.size()) * size_of_one;
+  received_.resize(buckets_.all().size());
+  std::vector<std::byte>& target = received_[index];
+  target.resize(static_cast<size_t>(bucket.part(ranks_.rank()) * ranks_.size()) * size_of_one);
+  traffic_.gradient_bytes += bytes - static_cast<size_t>(bucket.part(ranks_.rank())) * size_of_one;
+  ++traffic_.buckets;
+  staging.job = thread_.add([this, bytes, &staging, &target, sizes = bucket.bytes(size_of_one)] {
+    staging.copy.wait();
+    const std::span<const std::byte> message(staging.copy.bytes, bytes);
+    if (has_overflow(options_.transport, message)) overflows_ = true;
+    const Clock::time_point start = Clock::now();
+    ranks_.all_to_all(message, sizes, target);
+    traffic_.gradient_seconds += seconds_since(start);
+  });
+}
+
+Tensor GradientSums::workspace(Shape shape, DType dtype) const {
   const PurposeScope purpose(Purpose::workspace);
-  Tensor t = empty({ranks_.size(), piece_}, DType::f32, parameters.device().shared_from_this());
-  fill_(t, 0);
-  return t;
-}
-
-void GradientSums::take_reached(const FlatParameters& parameters) {
-  std::vector<uint8_t> own;
-  for (const FlatParameters::Slot& slot : parameters.slots())
-    own.push_back(slot.parameter.grad().defined());
-  const std::vector<uint8_t> all = gather(ranks_, std::span<const uint8_t>(own));
-  for (size_t i = 0; i < all.size(); ++i) reached_[i % own.size()] |= all[i];
+  return empty(shape, dtype, slots_.front().parameter.device().shared_from_this());
 }
 
 void GradientSums::add(const FlatParameters& parameters, const std::vector<bool>& counts) {
-  take_reached(parameters);
-  Tensor pieces = staging(parameters);
+  for (const FlatParameters::Slot& slot : slots_)
+    check<AutogradError>(!slot.parameter.grad(), "data_parallel",
+                         "gradients must come from the optimizer's backward(loss), which sends "
+                         "them; got another one of '{}' before step()",
+                         slot.name);
+  const std::vector<uint8_t> all = gather(ranks_, std::span<const uint8_t>(arrived_));
+  for (size_t i = 0; i < all.size(); ++i) reached_[i % slots_.size()] |= all[i];
+  Device& device = parameters.device();
   if (!sums_) {
     const PurposeScope purpose(Purpose::optimizer);  // what outlives steps lies apart
-    sums_ = empty({rounds(), piece_}, DType::f32, parameters.device().shared_from_this());
-    sums_.device().set_purpose(*sums_.impl().storage, Purpose::gradient);
-    fill_(sums_, 0);
+    sums_ = empty({buckets_.owned()}, DType::f32, device.shared_from_this());
+    device.set_purpose(*sums_.impl().storage, Purpose::gradient);
+    if (sums_.numel() > 0) fill_(sums_, 0);
   }
-  const auto& slots = parameters.slots();
-  std::vector<Tensor> gradients;
-  for (const FlatParameters::Slot& slot : slots)
-    gradients.push_back(slot.parameter.grad() ? dense(slot.parameter.grad()) : Tensor());
-  for (int64_t round = 0; round < rounds(); ++round) {
-    if (round > 0) fill_(pieces, 0);
-    each_part(round, [&](const Part& part) {
-      if (const Tensor& gradient = gradients[part.slot])
-        copy_elements(gradient, part.source, pieces, part.target, part.size);
-    });
-    here_ = pieces.to_vector();
-    there_.resize(here_.size());
-    ranks_.all_to_all(std::as_bytes(std::span(here_)), std::as_writable_bytes(std::span(there_)));
-    pieces.copy_from(std::span<const float>(there_));
+  for (size_t i = 0; i < buckets_.all().size(); ++i) {
+    const GradientBucket& bucket = buckets_.all()[i];
+    const int64_t own = bucket.part(ranks_.rank());
+    if (own == 0) continue;
+    const Tensor pieces = workspace({ranks_.size(), own}, options_.transport);
+    device.write(*pieces.impl().storage, 0, received_[i].size(), received_[i].data());
     for (size_t rank = 0; rank < counts.size(); ++rank)
       if (counts[rank])
-        accumulate(row(pieces, static_cast<int64_t>(rank), piece_), row(sums_, round, piece_));
+        accumulate(part_of(pieces, static_cast<int64_t>(rank) * own, own),
+                   part_of(sums_, bucket.sum, own));
   }
 }
 
+Tensor GradientSums::gathered(const GradientBucket& bucket, std::span<const float> own) {
+  std::vector<float> all(static_cast<size_t>(bucket.size()));
+  const Clock::time_point start = Clock::now();
+  ranks_.all_gather(std::as_bytes(own), bucket.bytes(sizeof(float)),
+                    std::as_writable_bytes(std::span(all)));
+  traffic_.update_seconds += seconds_since(start);
+  Tensor t = workspace({bucket.size()}, DType::f32);
+  t.copy_from(std::span<const float>(all));
+  return t;
+}
+
 void GradientSums::finish(const FlatParameters& parameters) {
-  if (parameters.shard()) return keep_own(parameters);
-  Tensor pieces = staging(parameters);
-  const auto& slots = parameters.slots();
-  for (size_t i = 0; i < slots.size(); ++i) {
-    TensorImpl& impl = slots[i].parameter.impl();
+  if (has_owners_) return keep_own(parameters);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Tensor& parameter = slots_[i].parameter;
     const PurposeScope purpose(Purpose::gradient);
-    if (!reached_[i])
-      impl.grad = {};
-    else if (!impl.grad || !impl.grad.is_contiguous())
-      impl.grad =
-          empty(slots[i].parameter.shape(), DType::f32, parameters.device().shared_from_this());
+    parameter.impl().grad =
+        reached_[i] ? empty(parameter.shape(), DType::f32, parameters.device().shared_from_this())
+                    : Tensor();
   }
-  for (int64_t round = 0; round < rounds(); ++round) {
-    here_ = row(sums_, round, piece_).to_vector();
-    there_ = gather(ranks_, std::span<const float>(here_));
-    pieces.copy_from(std::span<const float>(there_));
-    each_part(round, [&](const Part& part) {
+  for (const GradientBucket& bucket : buckets_.all()) {
+    const int64_t own = bucket.part(ranks_.rank());
+    const Tensor pieces = gathered(bucket, part_of(sums_, bucket.sum, own).to_vector());
+    buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
       if (reached_[part.slot])
-        copy_elements(pieces, part.target, slots[part.slot].parameter.grad(), part.source,
-                      part.size);
+        copy_part(pieces, part.target, slots_[part.slot].parameter.grad(), part.source, part.size);
     });
   }
   sums_ = {};
@@ -163,14 +260,13 @@ void GradientSums::finish(const FlatParameters& parameters) {
 
 // The update of what is owned here needs no other gradients.
 void GradientSums::keep_own(const FlatParameters& parameters) {
-  const auto& slots = parameters.slots();
-  const int64_t begin = bounds_[static_cast<size_t>(ranks_.rank())];
-  for (size_t i = 0; i < slots.size(); ++i) {
-    Tensor& gradient = slots[i].parameter.impl().grad;
-    gradient = {};
-    if (!reached_[i] || slots[i].owner != ranks_.rank()) continue;
-    const Shape& shape = slots[i].parameter.shape();
-    gradient = make_view(sums_, shape, dense_strides(shape), places_[i].begin - begin);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Tensor& parameter = slots_[i].parameter;
+    const bool is_own = parameters.slots()[i].owner == ranks_.rank();
+    const Shape& shape = parameter.shape();
+    parameter.impl().grad = reached_[i] && is_own
+                                ? make_view(sums_, shape, dense_strides(shape), buckets_.sum_of(i))
+                                : Tensor();
   }
   sums_ = {};
 }
@@ -185,22 +281,25 @@ void GradientSums::share_stats(const Tensor& stats) {
 }
 
 void GradientSums::share_parameters(const FlatParameters& parameters) {
-  Tensor pieces = staging(parameters);
   const auto& slots = parameters.slots();
-  const int64_t own = ranks_.rank();
-  for (int64_t round = 0; round < rounds(); ++round) {
-    each_part(round, [&](const Part& part) {
-      const FlatParameters::Slot& slot = slots[part.slot];
-      if (slot.owner == own)
-        copy_elements(parameters.master(slot), part.source, pieces, part.target, part.size);
-    });
-    here_ = row(pieces, own, piece_).to_vector();
-    there_ = gather(ranks_, std::span<const float>(here_));
-    pieces.copy_from(std::span<const float>(there_));
-    each_part(round, [&](const Part& part) {
-      const FlatParameters::Slot& slot = slots[part.slot];
-      if (slot.owner != own)
-        copy_elements(pieces, part.target, parameters.master(slot), part.source, part.size);
+  const int rank = ranks_.rank();
+  for (const GradientBucket& bucket : buckets_.all()) {
+    const int64_t begin = bucket.bounds[static_cast<size_t>(rank)] - bucket.begin;
+    std::vector<float> here;
+    if (const int64_t own = bucket.part(rank)) {
+      const Tensor values = workspace({own}, DType::f32);
+      fill_(values, 0);
+      buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
+        if (slots[part.slot].owner == rank)
+          copy_part(parameters.master(slots[part.slot]), part.source, values, part.target - begin,
+                    part.size);
+      });
+      here = values.to_vector();
+    }
+    const Tensor all = gathered(bucket, here);
+    buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
+      if (slots[part.slot].owner != rank)
+        copy_part(all, part.target, parameters.master(slots[part.slot]), part.source, part.size);
     });
   }
 }

@@ -1,61 +1,102 @@
 // Gradients of ranks, added up in one order.
 #pragma once
 
-#include <functional>
+#include <array>
 #include <vector>
 
 #include "rewind/dist/communicator.h"
+#include "rewind/dist/gradient_buckets.h"
+#include "rewind/dist/host_copy.h"
+#include "rewind/dist/message_thread.h"
+#include "rewind/dist/traffic.h"
 #include "rewind/optim/gradient_exchange.h"
 
 namespace rw {
 
-// The parameters lie on one line, slab after slab; each rank owns a part of it, one as long as the
-// other, or with a Shard the parameters whose states it keeps. For a micro-batch every owner gets
-// the gradients of its part from all ranks and adds them, in rank order and on its device, by the
-// kernel with which backward adds: the bits are those of one process. When the window is full all
-// get the sums from the owners. Messages go by pieces of at most `staging_bytes` together, so that
-// this is what they take of the device, and twice of the host; the sums take 4 bytes per parameter,
-// divided by the number of ranks.
+// How gradients are sent.
+struct GradientSumsOptions {
+  int64_t bucket_bytes = int64_t{8} << 20;  // of f32 gradients in one message, at most
+  DType transport = DType::f32;             // of gradients in messages; a float
+  bool overlaps = true;                     // messages go while backward runs
+};
+
+// For a micro-batch every owner (GradientBuckets) gets the gradients of its part from all ranks and
+// adds them, in rank order and on its device, by the kernel with which backward adds: the bits are
+// those of one process. When the window is full all get the sums from the owners.
+//
+// Gradients go in buckets, always in one order, so that ranks whose passes reach other parameters
+// do not wait for each other in vain. A bucket that is complete is copied into host memory by the
+// device, its gradients are dropped, and a thread waits for the copy and does the messages while
+// backward goes on. What has come waits in host memory for add(), which is no part of backward: its
+// allocations, and all sums, are the same whenever messages come. The first window has its buckets
+// in the order of the parameters, from the last one; later ones in that in which backward made
+// rank 0's gradients. Between begin_pass() and end_pass() the communicator is the thread's.
+//
+// The device holds: gradients until their bucket is complete; from the first micro-batch of a
+// window to its end the own part of the sums, 4 bytes per parameter divided by the number of ranks;
+// in add() and finish() a bucket. The host: three buckets, and all gradients as they came.
 class GradientSums : public GradientExchange {
  public:
   // `ranks` must outlive it.
   GradientSums(Communicator& ranks, const FlatParameters& parameters,
-               int64_t staging_bytes = int64_t{16} << 20);
+               const GradientSumsOptions& options = {});
 
   std::vector<float> all(float own) override { return gather(ranks_, own); }
   void begin() override;
+  void begin_pass() override;
+  void take(size_t slot) override;
+  void end_pass() override;
+  std::vector<float> overflows() override { return gather(ranks_, overflows_ ? 1.0f : 0.0f); }
   void add(const FlatParameters& parameters, const std::vector<bool>& counts) override;
   void finish(const FlatParameters& parameters) override;
   void share_stats(const Tensor& stats) override;
   void share_parameters(const FlatParameters& parameters) override;
 
+  const Traffic& traffic() const { return traffic_; }  // so far, of this rank
+
  protected:
   Communicator& ranks() const { return ranks_; }
+  MessageThread& thread() { return thread_; }  // for messages in their turn among the gradients'
 
  private:
-  // Elements of a gradient, and where they lie among the pieces of a round.
-  struct Part {
-    size_t slot = 0;
-    int64_t source = 0, target = 0, size = 0;
+  // Host memory that a bucket is copied into, in the order of the messages.
+  struct Staging {
+    HostCopy copy;     // in the dtype of the messages
+    uint64_t job = 0;  // that sends it
   };
-  void each_part(int64_t round, const std::function<void(const Part&)>& use) const;
-  int64_t rounds() const { return (longest_ + piece_ - 1) / piece_; }
-  void place_bounds(const FlatParameters& parameters);
+  GradientBuckets cut(const std::vector<size_t>& order) const;
+  void learn_order();
+  void start_pass();
+  bool is_complete(const GradientBucket& bucket) const;
+  void send(size_t bucket);
+  Staging& fill_staging(const GradientBucket& bucket);
+  void drop(const GradientBucket& bucket);
+  Tensor workspace(Shape shape, DType dtype) const;
   void keep_own(const FlatParameters& parameters);
-  size_t owner_of(int64_t element) const;
-  Tensor staging(const FlatParameters& parameters) const;
-  void take_reached(const FlatParameters& parameters);
+  // All ranks' parts of a bucket of f32, from the own one.
+  Tensor gathered(const GradientBucket& bucket, std::span<const float> own);
 
   Communicator& ranks_;
-  struct Place {
-    int64_t begin = 0, size = 0;
-  };
-  std::vector<Place> places_;        // of the slots, on the line
-  std::vector<int64_t> bounds_;      // of the ranks' parts, and the end
-  int64_t longest_ = 0, piece_ = 0;  // elements of a rank's part, and of those a message has
-  std::vector<uint8_t> reached_;     // by slot: a gradient came in this window, on any rank
-  Tensor sums_;                      // of the own part; undefined: none have come
-  std::vector<float> here_, there_;  // staging on the host
+  const GradientSumsOptions options_;
+  const std::vector<FlatParameters::Slot> slots_;
+  const bool has_owners_;
+  GradientBuckets buckets_;
+  std::vector<size_t> completed_;  // slots in the order of the first pass
+  bool is_learnt_ = false;         // their order is that of the buckets
+  uint64_t passes_ = 0;
+
+  bool is_open_ = false;          // a pass runs
+  size_t next_ = 0;               // bucket of the pass
+  std::vector<uint8_t> arrived_;  // by slot, in the pass
+  std::vector<uint8_t> reached_;  // by slot: a gradient came in this window, on any rank
+  Tensor sums_;                   // of the own parts; undefined: none have come
+  std::array<Staging, 3> staging_;
+  std::vector<std::vector<std::byte>> received_;  // by bucket: the own part of all ranks
+
+  // What the thread writes: read when its jobs are done.
+  bool overflows_ = false;
+  Traffic traffic_;
+  MessageThread thread_;  // the last member: it ends first
 };
 
 }  // namespace rw

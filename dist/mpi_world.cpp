@@ -35,8 +35,8 @@ struct Functions {
   decltype(&MPI_Comm_split_type) split;
   decltype(&MPI_Comm_free) free;
   decltype(&MPI_Get_library_version) version;
-  decltype(&MPI_Alltoall) all_to_all;
-  decltype(&MPI_Allgather) all_gather;
+  decltype(&MPI_Alltoallv) all_to_all;
+  decltype(&MPI_Allgatherv) all_gather;
   decltype(&MPI_Bcast) broadcast;
   MPI_Comm world;
   MPI_Info no_info;
@@ -65,8 +65,8 @@ class Library {
     find(f.split, "MPI_Comm_split_type");
     find(f.free, "MPI_Comm_free");
     find(f.version, "MPI_Get_library_version");
-    find(f.all_to_all, "MPI_Alltoall");
-    find(f.all_gather, "MPI_Allgather");
+    find(f.all_to_all, "MPI_Alltoallv");
+    find(f.all_gather, "MPI_Allgatherv");
     find(f.broadcast, "MPI_Bcast");
 #ifdef OPEN_MPI  // its constants are addresses of variables of the library
     find(f.world, "ompi_mpi_comm_world");
@@ -104,6 +104,10 @@ class MpiWorld : public Communicator {
   explicit MpiWorld(const Functions& functions) : f_(functions) {
     int provided = 0;
     expect(f_.init(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    check<RankError>(provided >= MPI_THREAD_SERIALIZED, "mpi",
+                     "threads must be able to call the library in turns (MPI_THREAD_SERIALIZED), "
+                     "got level {}: use a build of it that has threads",
+                     provided);
     expect(f_.rank(f_.world, &rank_), "MPI_Comm_rank");
     expect(f_.size(f_.world, &size_), "MPI_Comm_size");
     MPI_Comm machine{};
@@ -121,15 +125,20 @@ class MpiWorld : public Communicator {
   int local_size() const override { return local_size_; }
   std::string str() const override { return version_of(f_); }
 
-  void all_to_all(std::span<const std::byte> to, std::span<std::byte> from) override {
-    const int part = count(to.size() / static_cast<size_t>(size_));
-    expect(f_.all_to_all(to.data(), part, f_.byte, from.data(), part, f_.byte, f_.world),
-           "MPI_Alltoall");
+  void all_to_all(std::span<const std::byte> to, std::span<const size_t> sizes,
+                  std::span<std::byte> from) override {
+    const Parts sent(sizes);
+    const Parts received(std::vector<size_t>(sizes.size(), sizes[static_cast<size_t>(rank_)]));
+    expect(f_.all_to_all(to.data(), sent.counts.data(), sent.begins.data(), f_.byte, from.data(),
+                         received.counts.data(), received.begins.data(), f_.byte, f_.world),
+           "MPI_Alltoallv");
   }
-  void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override {
-    const int part = count(own.size());
-    expect(f_.all_gather(own.data(), part, f_.byte, all.data(), part, f_.byte, f_.world),
-           "MPI_Allgather");
+  void all_gather(std::span<const std::byte> own, std::span<const size_t> sizes,
+                  std::span<std::byte> all) override {
+    const Parts parts(sizes);
+    expect(f_.all_gather(own.data(), count(own.size()), f_.byte, all.data(), parts.counts.data(),
+                         parts.begins.data(), f_.byte, f_.world),
+           "MPI_Allgatherv");
   }
   void broadcast(std::span<std::byte> bytes, int root) override {
     constexpr size_t most = size_t{1} << 30;
@@ -144,6 +153,18 @@ class MpiWorld : public Communicator {
   }
 
  private:
+  // Bytes of all ranks, one after the other, as MPI counts them.
+  struct Parts {
+    explicit Parts(std::span<const size_t> sizes) {
+      size_t at = 0;
+      for (const size_t size : sizes) {
+        counts.push_back(count(size));
+        begins.push_back(count(at));
+        at += size;
+      }
+    }
+    std::vector<int> counts, begins;
+  };
   static int count(size_t bytes) {
     check<RankError>(bytes <= size_t{std::numeric_limits<int>::max()}, "mpi",
                      "a message must be at most 2 GiB, got {} bytes", bytes);

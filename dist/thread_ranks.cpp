@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "rewind/core/base/error.h"
@@ -35,17 +36,19 @@ class Table {
     if (round_ == round) throw Abandoned();
   }
 
-  // `take(r, bytes)` has what each rank gives.
-  template <class Take>
-  void exchange(int rank, std::span<const std::byte> own, const Take& take) {
+  // `take(r, bytes)` has what each rank gives, which must be `expected(r)` bytes.
+  template <class Expected, class Take>
+  void exchange(int rank, std::span<const std::byte> own, const Expected& expected,
+                const Take& take) {
     given_[static_cast<size_t>(rank)] = own;
     meet();
-    const bool agrees = std::ranges::all_of(
-        given_, [&](std::span<const std::byte> other) { return other.size() == own.size(); });
+    bool agrees = true;
+    for (size_t r = 0; r < given_.size(); ++r) agrees &= given_[r].size() == expected(r);
     for (size_t r = 0; agrees && r < given_.size(); ++r) take(r, given_[r]);
     meet();
     check<RankError>(agrees, "ranks",
-                     "all ranks must give as many bytes, got other numbers than {}", own.size());
+                     "all ranks must give as many bytes as the others expect, got {} of this one",
+                     own.size());
   }
 
   void fail(std::exception_ptr failure) {
@@ -72,22 +75,33 @@ class ThreadRank : public Communicator {
   int size() const override { return size_; }
   std::string str() const override { return "threads of one process"; }
 
-  void all_to_all(std::span<const std::byte> to, std::span<std::byte> from) override {
-    const size_t part = to.size() / static_cast<size_t>(size_);
-    table_.exchange(rank_, to, [&](size_t r, std::span<const std::byte> given) {
-      std::ranges::copy(given.subspan(static_cast<size_t>(rank_) * part, part),
-                        from.subspan(r * part).begin());
-    });
+  void all_to_all(std::span<const std::byte> to, std::span<const size_t> sizes,
+                  std::span<std::byte> from) override {
+    const size_t own = sizes[static_cast<size_t>(rank_)];
+    const size_t begin = std::accumulate(sizes.begin(), sizes.begin() + rank_, size_t{0});
+    table_.exchange(
+        rank_, to, [&](size_t) { return to.size(); },
+        [&](size_t r, std::span<const std::byte> given) {
+          std::ranges::copy(given.subspan(begin, own), from.subspan(r * own).begin());
+        });
   }
-  void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override {
-    table_.exchange(rank_, own, [&](size_t r, std::span<const std::byte> given) {
-      std::ranges::copy(given, all.subspan(r * own.size()).begin());
-    });
+  void all_gather(std::span<const std::byte> own, std::span<const size_t> sizes,
+                  std::span<std::byte> all) override {
+    size_t at = 0;
+    table_.exchange(
+        rank_, own, [&](size_t r) { return sizes[r]; },
+        [&](size_t, std::span<const std::byte> given) {
+          std::ranges::copy(given, all.subspan(at).begin());
+          at += given.size();
+        });
   }
   void broadcast(std::span<std::byte> bytes, int root) override {
-    table_.exchange(rank_, bytes, [&](size_t r, std::span<const std::byte> given) {
-      if (r == static_cast<size_t>(root) && rank_ != root) std::ranges::copy(given, bytes.begin());
-    });
+    table_.exchange(
+        rank_, bytes, [&](size_t) { return bytes.size(); },
+        [&](size_t r, std::span<const std::byte> given) {
+          if (r == static_cast<size_t>(root) && rank_ != root)
+            std::ranges::copy(given, bytes.begin());
+        });
   }
   [[noreturn]] void abort(int status) override {
     rw::fail<RankError>("ranks", "a rank ended all of them, with status {}", status);

@@ -16,10 +16,12 @@ class Alone : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::string str() const override { return "one process"; }
-  void all_to_all(std::span<const std::byte> to, std::span<std::byte> from) override {
+  void all_to_all(std::span<const std::byte> to, std::span<const size_t>,
+                  std::span<std::byte> from) override {
     std::ranges::copy(to, from.begin());
   }
-  void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override {
+  void all_gather(std::span<const std::byte> own, std::span<const size_t>,
+                  std::span<std::byte> all) override {
     std::ranges::copy(own, all.begin());
   }
   void broadcast(std::span<std::byte>, int) override {}

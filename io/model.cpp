@@ -19,6 +19,47 @@ std::string listed(const char* title, const std::vector<std::string>& names) {
   return text;
 }
 
+using Files = std::vector<const SafetensorsFile*>;
+
+// Which of the files has a name; null: none.
+const SafetensorsFile* file_with(const Files& files, const std::string& name) {
+  const auto found = std::ranges::find_if(
+      files, [&](const SafetensorsFile* file) { return file->tensors().contains(name); });
+  return found == files.end() ? nullptr : *found;
+}
+
+LoadResult load_from(const Files& files, const StateDict& tensors, bool strict,
+                     const std::set<std::string>& ignored) {
+  LoadResult result;
+  std::vector<std::string> mismatched;
+  std::set<std::string> known = ignored;
+  for (const auto& [name, tensor] : tensors) {
+    known.insert(name);
+    const SafetensorsFile* file = file_with(files, name);
+    if (!file) {
+      result.missing.push_back(name);
+    } else if (const Shape& shape = file->tensors().find(name)->second.shape;
+               shape != tensor.shape()) {
+      mismatched.push_back(
+          fmt::format("{} is {}, not {}", name, shape.str(), tensor.shape().str()));
+    }
+  }
+  for (const SafetensorsFile* file : files)
+    for (const auto& [name, stored] : file->tensors())
+      if (file_with(files, name) != file ||
+          (!known.contains(name) && !name.ends_with("num_batches_tracked")))
+        result.unexpected.push_back(name);
+
+  const bool names_agree = result.missing.empty() && result.unexpected.empty();
+  check<FileError>(mismatched.empty() && (names_agree || !strict), "load",
+                   "'{}' does not fit the model{}{}{}", files.front()->path(),
+                   listed("other shapes", mismatched), listed("missing", result.missing),
+                   listed("unexpected", result.unexpected));
+  for (const auto& [name, tensor] : tensors)
+    if (const SafetensorsFile* file = file_with(files, name)) file->read(name, tensor);
+  return result;
+}
+
 }  // namespace
 
 StateDict state_dict(const Module& module) {
@@ -53,32 +94,14 @@ StateDict renamed(StateDict tensors, const std::vector<Renaming>& rules) {
 }
 
 LoadResult load_tensors(const SafetensorsFile& file, const StateDict& tensors, bool strict) {
-  LoadResult result;
-  std::vector<std::string> mismatched, wanted;
-  for (const auto& [name, tensor] : tensors) {
-    wanted.push_back(name);
-    const auto found = file.tensors().find(name);
-    if (found == file.tensors().end()) {
-      result.missing.push_back(name);
-    } else if (found->second.shape != tensor.shape()) {
-      mismatched.push_back(
-          fmt::format("{} is {}, not {}", name, found->second.shape.str(), tensor.shape().str()));
-    }
-  }
-  std::sort(wanted.begin(), wanted.end());
-  for (const auto& [name, stored] : file.tensors())
-    if (!std::binary_search(wanted.begin(), wanted.end(), name) &&
-        !name.ends_with("num_batches_tracked"))
-      result.unexpected.push_back(name);
+  return load_from({&file}, tensors, strict, {});
+}
 
-  const bool names_agree = result.missing.empty() && result.unexpected.empty();
-  check<FileError>(mismatched.empty() && (names_agree || !strict), "load",
-                   "'{}' does not fit the model{}{}{}", file.path(),
-                   listed("other shapes", mismatched), listed("missing", result.missing),
-                   listed("unexpected", result.unexpected));
-  for (const auto& [name, tensor] : tensors)
-    if (file.tensors().contains(name)) file.read(name, tensor);
-  return result;
+void load_tensors(const std::list<SafetensorsFile>& files, const StateDict& tensors,
+                  const std::set<std::string>& ignored) {
+  std::vector<const SafetensorsFile*> all;
+  for (const SafetensorsFile& file : files) all.push_back(&file);
+  load_from(all, tensors, true, ignored);
 }
 
 void save_model(const std::filesystem::path& path, const Module& module, const Metadata& metadata,

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <list>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,10 @@ struct LoadResult {
 // throws FileError with all that is wrong, before anything is written. PyTorch's counters
 // num_batches_tracked are ignored.
 LoadResult load_tensors(const SafetensorsFile& file, const StateDict& tensors, bool strict = true);
+// The same, strictly, from files that have each of the tensors once, all of them together;
+// `ignored`: names that may be there and are left alone.
+void load_tensors(const std::list<SafetensorsFile>& files, const StateDict& tensors,
+                  const std::set<std::string>& ignored = {});
 
 // The model in PyTorch's layout, floats as `dtype`, as a safetensors file that is written whole or
 // not at all. Loading converts back: parameters are f32. Errors as of load_tensors().

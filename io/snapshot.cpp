@@ -4,9 +4,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <exception>
+#include <set>
 #include <utility>
 
 #include "rewind/io/file_calls.h"
+#include "rewind/io/snapshot_files.h"
 
 namespace rw {
 
@@ -15,71 +18,106 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string optimizer_prefix = "optimizer.";
-constexpr const char* format_name = "rewind-checkpoint-2";
+
+StateDict optimizer_tensors(const Optimizer::NamedState& optimizer) {
+  StateDict tensors;
+  for (const auto& [name, tensor] : optimizer) tensors.push_back({optimizer_prefix + name, tensor});
+  return tensors;
+}
 
 // Everything in the model's own layout: nothing is converted on the way.
 StateDict all_tensors(const TrainingState& state, const Optimizer::NamedState& optimizer) {
   StateDict tensors;
-  const auto add = [&](const std::string& part, const std::string& name, const Tensor& tensor) {
-    tensors.push_back({part + name, tensor});
-  };
-  for (const auto& [name, tensor] : state_dict(state.model)) add("model.", name, tensor);
-  for (const auto& [name, tensor] : optimizer) add(optimizer_prefix, name, tensor);
-  for (const auto& [name, tensor] : state.extra) add("extra.", name, tensor);
+  for (const auto& [name, tensor] : state_dict(state.model))
+    tensors.push_back({"model." + name, tensor});
+  for (NamedTensor& t : optimizer_tensors(optimizer)) tensors.push_back(std::move(t));
+  for (const auto& [name, tensor] : state.extra) tensors.push_back({"extra." + name, tensor});
   return tensors;
 }
 
-const std::string& text_at(const SafetensorsFile& file, const char* key) {
-  const auto found = file.metadata().find(key);
-  check<FileError>(found != file.metadata().end(), "snapshot", "'{}' has no '{}'", file.path(),
-                   key);
-  return found->second;
-}
-
-template <class T>
-T number_at(const SafetensorsFile& file, const char* key) {
-  const std::string& text = text_at(file, key);
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  check<FileError>(error == std::errc() && end == text.data() + text.size(), "snapshot",
-                   "'{}' must have a number as '{}'", file.path(), key);
-  return value;
-}
-
-bool is_complete(const fs::path& path) {
-  try {
-    return SafetensorsFile(path).metadata().contains("format");
-  } catch (const FileError&) {
-    return false;
-  }
-}
-
-// Where the snapshot is, if it is one and every byte of it is what was written.
-TrainingPosition checked_position(const SafetensorsFile& file) {
-  check<FileError>(text_at(file, "format") == format_name, "snapshot",
-                   "'{}' must be a training snapshot ({}), got {}", file.path(), format_name,
-                   text_at(file, "format"));
-  file.verify();
-  const TrainingPosition position{.step = number_at<int64_t>(file, "step"),
-                                  .epoch = number_at<int64_t>(file, "epoch"),
-                                  .index = number_at<int64_t>(file, "index"),
-                                  .json = text_at(file, "json")};
-  check<FileError>(position.step >= 0 && position.epoch >= 0 && position.index >= 0, "snapshot",
-                   "'{}' must have a step, an epoch and an index >= 0, got {}, {} and {}",
-                   file.path(), position.step, position.epoch, position.index);
-  number_at<uint64_t>(file, "rng_seed");
-  number_at<uint64_t>(file, "rng_position");
-  return position;
-}
-
-void fill(const TrainingState& state, const SafetensorsFile& file) {
+// Everything is checked before anything is changed. States that other ranks keep are theirs to
+// load.
+void fill(const TrainingState& state, const SnapshotFiles& snapshot) {
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : file.tensors())
-    if (name.starts_with(optimizer_prefix)) names.push_back(name.substr(optimizer_prefix.size()));
-  load_tensors(file, all_tensors(state, state.optimizer.state_to_fill(names)));
+  for (const SafetensorsFile& file : snapshot.files())
+    for (const auto& [name, tensor] : file.tensors())
+      if (name.starts_with(optimizer_prefix)) names.push_back(name.substr(optimizer_prefix.size()));
+  std::set<std::string> elsewhere;
+  for (const std::string& name : state.optimizer.states_elsewhere())
+    elsewhere.insert(optimizer_prefix + name);
+  load_tensors(snapshot.files(), all_tensors(state, state.optimizer.state_to_fill(names)),
+               elsewhere);
   state.optimizer.state_filled();
-  state.generator.seed(number_at<uint64_t>(file, "rng_seed"));
-  state.generator.set_position(number_at<uint64_t>(file, "rng_position"));
+  snapshot.restore(state.generator);
+}
+
+// Does something on each rank. Where it fails on one, it fails on all: nobody waits for a rank that
+// has thrown. What it gave, by rank.
+std::vector<std::string> together(const SnapshotRanks& ranks,
+                                  const std::function<std::string()>& work) {
+  if (ranks.ranks == 1) return {work()};
+  std::string own;
+  std::exception_ptr failure;
+  try {
+    own = '+' + work();
+  } catch (const std::exception& error) {
+    own = fmt::format("-{}", error.what());
+    failure = std::current_exception();
+  }
+  std::vector<std::string> all = ranks.gather(own);
+  if (failure) std::rethrow_exception(failure);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    check<FileError>(all[rank].front() == '+', "snapshot", "on rank {}: {}", rank,
+                     all[rank].substr(1));
+    all[rank].erase(0, 1);
+  }
+  return all;
+}
+
+std::string on_first(const SnapshotRanks& ranks, const std::function<std::string()>& work) {
+  return together(ranks, [&] { return ranks.rank == 0 ? work() : ""; })[0];
+}
+
+// How many parts there are beside the index: of the ranks that keep what others have not.
+int parts_of(const TrainingState& state, const SnapshotRanks& ranks) {
+  const std::optional<Shard>& shard = state.optimizer.parameters().shard();
+  if (!shard) return 0;
+  check<FileError>(shard->rank == ranks.rank && shard->ranks == ranks.ranks, "snapshot",
+                   "an optimizer that keeps the states of rank {} of {} must be saved by all of "
+                   "them (SnapshotRanks), got rank {} of {}",
+                   shard->rank, shard->ranks, ranks.rank, ranks.ranks);
+  return ranks.ranks - 1;
+}
+
+void check_position(const TrainingPosition& position) {
+  check(position.step >= 0 && position.epoch >= 0 && position.index >= 0, "snapshot",
+        "step, epoch and index must be >= 0, got {}, {} and {}", position.step, position.epoch,
+        position.index);
+}
+
+// The parts, and when all are safely stored the index: without it they are nothing. `prepare` and
+// `finish` are of the first rank, before anything is written and when all is.
+void save(const fs::path& path, const TrainingState& state, const TrainingPosition& position,
+          const SnapshotRanks& ranks, const std::function<void()>& prepare,
+          const std::function<void()>& finish) {
+  check_position(position);
+  SnapshotId id{"", parts_of(state, ranks)};
+  id.text = on_first(ranks, [&] {
+    prepare();
+    return SnapshotId::drawn(id.parts).text;
+  });
+  if (id.parts > 0)
+    together(ranks, [&] {
+      if (ranks.rank > 0)
+        write_snapshot_part(path, id, ranks.rank, optimizer_tensors(state.optimizer.own_state()));
+      return "";
+    });
+  on_first(ranks, [&] {
+    write_snapshot_index(path, id, all_tensors(state, state.optimizer.own_state()), state.generator,
+                         position);
+    finish();
+    return "";
+  });
 }
 
 // A file of a SnapshotDirectory, whole or not.
@@ -133,44 +171,30 @@ void discard(const fs::path& file) {
 
 // The folder is locked: no writer of these lives.
 void remove_leftovers(const fs::path& directory) {
-  for (const fs::path& file : files_in(directory))
-    if (AtomicFile::is_temporary(file) && file.filename().string().starts_with(prefix))
-      discard(file);
+  for (const fs::path& file : files_in(directory)) {
+    if (!file.filename().string().starts_with(prefix)) continue;
+    const fs::path index = index_of_part(file);
+    const bool is_part = !index.empty() && step_of(index.filename());
+    if (AtomicFile::is_temporary(file) || (is_part && is_orphan(file))) discard(file);
+  }
 }
 
 }  // namespace
 
 void save_snapshot(const fs::path& path, const TrainingState& state,
-                   const TrainingPosition& position) {
-  const auto& shard = state.optimizer.parameters().shard();
-  check<FileError>(
-      !shard, "snapshot",
-      "the optimizer's whole state is needed, got that of rank {} of {}: a run that is "
-      "to be saved keeps it on every rank",
-      shard ? shard->rank : 0, shard ? shard->ranks : 0);
-  check(position.step >= 0 && position.epoch >= 0 && position.index >= 0, "snapshot",
-        "step, epoch and index must be >= 0, got {}, {} and {}", position.step, position.epoch,
-        position.index);
-  write_safetensors(path, all_tensors(state, state.optimizer.state()),
-                    {{"format", format_name},
-                     {"step", std::to_string(position.step)},
-                     {"epoch", std::to_string(position.epoch)},
-                     {"index", std::to_string(position.index)},
-                     {"json", position.json},
-                     {"rng_seed", std::to_string(state.generator.seed())},
-                     {"rng_position", std::to_string(state.generator.position())}},
-                    {}, Checksums::crc32);
+                   const TrainingPosition& position, const SnapshotRanks& ranks) {
+  save(
+      path, state, position, ranks, [] {}, [] {});
 }
 
 TrainingPosition load_snapshot(const fs::path& path, const TrainingState& state) {
-  const SafetensorsFile file(path);
-  const TrainingPosition position = checked_position(file);
-  fill(state, file);
-  return position;
+  const SnapshotFiles snapshot(path);
+  fill(state, snapshot);
+  return snapshot.position();
 }
 
-SnapshotDirectory::SnapshotDirectory(fs::path directory, int keep)
-    : directory_(std::move(directory)), keep_(keep) {
+SnapshotDirectory::SnapshotDirectory(fs::path directory, int keep, SnapshotRanks ranks)
+    : directory_(std::move(directory)), keep_(keep), ranks_(std::move(ranks)) {
   check(keep > 0, "snapshot", "at least one snapshot is kept, got {}", keep);
 }
 
@@ -181,67 +205,89 @@ void SnapshotDirectory::lock() {
 }
 
 void SnapshotDirectory::save(const TrainingState& state, const TrainingPosition& position) {
-  lock();
-  for (const auto& [step, path] : entries_in(directory_))
-    check<FileError>(step <= position.step || std::find(passed_over_.begin(), passed_over_.end(),
-                                                        path) != passed_over_.end(),
-                     "snapshot",
-                     "'{}' is of a later step than {}: go on from there with load_latest(), start "
-                     "from zero with clear(), or use another folder",
-                     path.string(), position.step);
   const fs::path target = directory_ / file_name(position.step);
-  save_snapshot(target, state, position);
-  for (const fs::path& path : std::exchange(passed_over_, {}))
-    if (path != target) discard(path);
-  const std::vector<Entry> entries = entries_in(directory_);
-  for (size_t i = 0; i + static_cast<size_t>(keep_) < entries.size(); ++i) discard(entries[i].path);
-  remove_leftovers(directory_);
+  const auto prepare = [&] {
+    lock();
+    for (const auto& [step, path] : entries_in(directory_))
+      check<FileError>(
+          step <= position.step ||
+              std::find(passed_over_.begin(), passed_over_.end(), path) != passed_over_.end(),
+          "snapshot",
+          "'{}' is of a later step than {}: go on from there with load_latest(), start "
+          "from zero with clear(), or use another folder",
+          path.string(), position.step);
+  };
+  const auto finish = [&] {
+    for (const fs::path& path : std::exchange(passed_over_, {}))
+      if (path != target) discard(path);
+    const std::vector<Entry> entries = entries_in(directory_);
+    for (size_t i = 0; i + static_cast<size_t>(keep_) < entries.size(); ++i)
+      discard(entries[i].path);
+    remove_leftovers(directory_);
+  };
+  rw::save(target, state, position, ranks_, prepare, finish);
 }
 
-std::optional<LoadedSnapshot> SnapshotDirectory::load_latest(const TrainingState& state,
-                                                             const Accept& accept) {
+// What is wrong with newer ones goes to `damaged`.
+std::optional<SnapshotFiles> SnapshotDirectory::find_latest(std::vector<std::string>& damaged) {
   lock();
-  LoadedSnapshot loaded;
   passed_over_.clear();
   std::vector<Entry> entries = entries_in(directory_);
   for (; !entries.empty(); entries.pop_back()) {
     const auto& [step, path] = entries.back();
-    std::optional<SafetensorsFile> file;
     try {
-      file.emplace(path);
-      loaded.position = checked_position(*file);
-      check<FileError>(loaded.position.step == step, "snapshot", "'{}' must be of step {}, got {}",
-                       path.string(), step, loaded.position.step);
+      SnapshotFiles snapshot(path);
+      check<FileError>(snapshot.position().step == step, "snapshot",
+                       "'{}' must be of step {}, got {}", path.string(), step,
+                       snapshot.position().step);
+      return snapshot;
     } catch (const FileError& error) {
-      loaded.damaged.push_back(error.what());
+      damaged.push_back(error.what());
       passed_over_.push_back(path);
-      continue;
     }
-    if (accept) accept(loaded.position);
-    fill(state, *file);
-    loaded.file = path;
-    return loaded;
   }
-  check<FileError>(loaded.damaged.empty(), "snapshot",
+  check<FileError>(damaged.empty(), "snapshot",
                    "none of the {} snapshots in '{}' is whole; put a copy of one there, or start "
                    "from zero (clear(), --restart). The newest: {}",
-                   loaded.damaged.size(), directory_.string(),
-                   loaded.damaged.empty() ? "" : loaded.damaged.front());
+                   damaged.size(), directory_.string(), damaged.empty() ? "" : damaged.front());
   return std::nullopt;
 }
 
+std::optional<LoadedSnapshot> SnapshotDirectory::load_latest(const TrainingState& state,
+                                                             const Accept& accept) {
+  LoadedSnapshot loaded;
+  std::optional<SnapshotFiles> snapshot;
+  loaded.file = on_first(ranks_, [&] {
+    snapshot = find_latest(loaded.damaged);
+    return snapshot ? snapshot->files().front().path() : std::string();
+  });
+  if (loaded.file.empty()) return std::nullopt;
+  together(ranks_, [&] {
+    if (!snapshot) snapshot.emplace(loaded.file);
+    loaded.position = snapshot->position();
+    if (accept) accept(loaded.position);
+    fill(state, *snapshot);
+    return "";
+  });
+  return loaded;
+}
+
 void SnapshotDirectory::clear() {
-  lock();
-  for (const auto& [step, path] : entries_in(directory_))
-    check<FileError>(file_calls::unlink(path.c_str()) == 0, "snapshot", "cannot remove '{}': {}",
-                     path.string(), std::strerror(errno));
-  passed_over_.clear();
+  on_first(ranks_, [&] {
+    lock();
+    for (const auto& [step, path] : entries_in(directory_))
+      check<FileError>(file_calls::unlink(path.c_str()) == 0, "snapshot", "cannot remove '{}': {}",
+                       path.string(), std::strerror(errno));
+    remove_leftovers(directory_);
+    passed_over_.clear();
+    return "";
+  });
 }
 
 std::vector<fs::path> SnapshotDirectory::list() const {
   std::vector<fs::path> found;
   for (const auto& [step, path] : entries_in(directory_))
-    if (is_complete(path)) found.push_back(path);
+    if (is_complete_snapshot(path)) found.push_back(path);
   return found;
 }
 

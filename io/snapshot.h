@@ -11,16 +11,10 @@
 #include "rewind/core/base/rng.h"
 #include "rewind/io/file.h"
 #include "rewind/io/model.h"
+#include "rewind/io/training_position.h"
 #include "rewind/optim/optimizer.h"
 
 namespace rw {
-
-// Where in its work a training loop is. The snapshot keeps it as it is given.
-struct TrainingPosition {
-  int64_t step = 0;              // names the file
-  int64_t epoch = 0, index = 0;  // the next batch
-  std::string json = "{}";       // what else the loop wants to know again
-};
 
 // What a snapshot holds of a training run, by reference: the model, the optimizer, and so on.
 // Parameters, buffers, the optimizer's state with loss scale and counts, and the generator's seed
@@ -32,12 +26,23 @@ struct TrainingState {
   StateDict extra = {};  // an average of the parameters, for example
 };
 
-// One snapshot as one safetensors file with checksums, in place whole or not at all. Throws
-// FileError, ValueError for a position that is negative or not UTF-8.
+// The ranks that train together and save as one (dist/); at first the one process that there is.
+// All make the same calls, and see the same folder. Where one fails, all throw.
+struct SnapshotRanks {
+  int rank = 0, ranks = 1;  // this one, of how many
+  // What all of them give, by rank: gather_texts().
+  std::function<std::vector<std::string>(const std::string&)> gather = {};
+};
+
+// One snapshot as a safetensors file with checksums, in place whole or not at all. Of an optimizer
+// whose states are sharded, every other rank than the first writes a part beside it,
+// PATH.ID.part-1-of-3, with what it alone keeps; the file is their index, and written when they are
+// safely stored. Throws FileError, ValueError for a position that is negative or not UTF-8.
 void save_snapshot(const std::filesystem::path& path, const TrainingState& state,
-                   const TrainingPosition& position);
-// Fills `state`; the model and the optimizer must be built as those that were saved. Everything is
-// checked before anything is changed: FileError.
+                   const TrainingPosition& position, const SnapshotRanks& ranks = {});
+// Fills `state`, with what is kept here: whoever saved, a process or any number of ranks, loads as
+// well as any other. The model and the optimizer must be built as those that were saved. Everything
+// is checked before anything is changed: FileError.
 TrainingPosition load_snapshot(const std::filesystem::path& path, const TrainingState& state);
 
 // What SnapshotDirectory::load_latest() took.
@@ -49,20 +54,24 @@ struct LoadedSnapshot {
   std::vector<std::string> damaged = {};
 };
 
-// A folder of snapshots, step-STEP.safetensors. From the first load or save on it is locked:
-// FileError names the process that has it. Throws FileError.
+class SnapshotFiles;
+
+// A folder of snapshots, step-STEP.safetensors, with their parts. From the first load or save on it
+// is locked: FileError names the process that has it. Throws FileError.
 class SnapshotDirectory {
  public:
   // `keep`: how many of the newest stay, at least 1.
-  explicit SnapshotDirectory(std::filesystem::path directory, int keep = 2);
+  explicit SnapshotDirectory(std::filesystem::path directory, int keep = 2,
+                             SnapshotRanks ranks = {});
 
   // Saves, then removes the oldest ones, damaged ones that were passed over, and what a killed
   // writer left. Snapshots of later steps are another run's: FileError, they stay.
   void save(const TrainingState& state, const TrainingPosition& position);
 
-  // Loads the newest one that is whole; nothing if the folder has none at all. FileError if it has
-  // some and all are damaged: nobody wants to start from zero over what may be saved by hand.
-  // `accept` sees the position before anything is changed, and throws if it is not to go on there.
+  // Loads the newest one that the first rank finds whole; nothing if the folder has none at all.
+  // FileError if it has some and all are damaged: nobody wants to start from zero over what may be
+  // saved by hand. `accept` sees the position before anything is changed, and throws if it is not
+  // to go on there.
   using Accept = std::function<void(const TrainingPosition&)>;
   [[nodiscard]] std::optional<LoadedSnapshot> load_latest(const TrainingState& state,
                                                           const Accept& accept = {});
@@ -73,10 +82,12 @@ class SnapshotDirectory {
   std::vector<std::filesystem::path> list() const;
 
  private:
-  void lock();
+  void lock();  // on the first rank
+  std::optional<SnapshotFiles> find_latest(std::vector<std::string>& damaged);
 
   std::filesystem::path directory_;
   int keep_;
+  SnapshotRanks ranks_;
   std::vector<std::filesystem::path> passed_over_;
   std::unique_ptr<FolderLock> lock_;
 };

@@ -70,6 +70,7 @@ void Accumulate::set_buffer(DType dtype, bool compensated) {
         "in a buffer of {} an overflow cannot void a micro-batch alone", name(dtype));
   buffer_ = dtype;
   is_compensated_ = compensated;
+  if (exchange_) return;
   hooks_ = {};
   if (dtype == DType::f32) return;
   hooks_ = GradientHooks(parameters().slots(),
@@ -83,6 +84,10 @@ void Accumulate::set_exchange(std::shared_ptr<GradientExchange> exchange) {
   check(buffer_ == DType::f32, "accumulate",
         "sums that ranks share must be f32, got a buffer of {}", name(buffer_));
   exchange_ = std::move(exchange);
+  hooks_ = {};
+  if (exchange_)
+    hooks_ = GradientHooks(parameters().slots(),
+                           [ranks = exchange_](size_t slot, const Tensor&) { ranks->take(slot); });
 }
 
 Accumulate::Sums Accumulate::usual_sums() const {
@@ -108,6 +113,11 @@ bool Accumulate::voids_micro_batches() const {
 
 void Accumulate::set_collecting(bool collects) {
   sums_->set_collecting(collects && kind_ == Sums::narrow);
+}
+
+void Accumulate::end_pass() {
+  set_collecting(false);
+  if (exchange_) exchange_->end_pass();
 }
 
 void Accumulate::begin_window(Sums kind) {
@@ -156,12 +166,7 @@ void Accumulate::share_micro_batch() {
 
 // All control buffers are told of all micro-batches, in one order.
 void Accumulate::judge_ranks(std::vector<bool>& counts) {
-  bool overflows = false;
-  if (gradients().locate()) {
-    const std::vector<float> stats = gradients().stats().to_vector();
-    for (size_t i = gradients().rows(); i < stats.size(); ++i) overflows |= stats[i] != 0;
-  }
-  const std::vector<float> all = exchange_->all(overflows ? 1 : 0);
+  const std::vector<float> all = exchange_->overflows();
   for (size_t rank = 0; rank < counts.size(); ++rank) {
     if (!counts[rank]) continue;
     fill_(gradients().all_stats(), all[rank]);
@@ -174,6 +179,7 @@ void Accumulate::judge_ranks(std::vector<bool>& counts) {
 void Accumulate::abandon_window() {
   sums_->clear();
   Optimizer::zero_grad();
+  if (exchange_) exchange_->begin();
   set_gradients_scaled(false);
   position_ = 0;
   total_ = 0;
@@ -242,8 +248,9 @@ void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tens
       one->has_gradient_ = true;
       one->set_collecting(true);
     }
+    if (exchange && optimizers.size() == 1) exchange->begin_pass();
     if (weight > 0) optimizers[0]->Optimizer::backward(loss, weight / unit);
-    for (Accumulate* one : optimizers) one->set_collecting(false);
+    for (Accumulate* one : optimizers) one->end_pass();
   } catch (...) {
     for (Accumulate* one : optimizers) one->abandon_window();
     throw;

@@ -97,8 +97,9 @@ class Accumulate : public Optimizer {
   // Windows that ranks share, from the next one on; null: there are no others. Each rank has n
   // micro-batches of a window, and what they give is, to the bit, what one process would have that
   // runs them all: the first of each rank, by rank, then their second. A rank without one calls
-  // backward({}, 0). Overflows as above. AutogradError inside of a window; with a buffer of 16 bits
-  // ValueError, and run_together() has no place here: DataParallel joins BatchNorms.
+  // backward({}, 0); after backward() grad() is undefined. Overflows as above. AutogradError inside
+  // of a window; with a buffer of 16 bits ValueError, and run_together() has no place here:
+  // DataParallel joins BatchNorms.
   void set_exchange(std::shared_ptr<GradientExchange> exchange);
 
   // Starts the scaler afresh, as set_scaler(scaler()) does between windows; inside one its
@@ -133,6 +134,7 @@ class Accumulate : public Optimizer {
   const char* window_name(Sums kind) const;
   void begin_window(Sums kind);
   void set_collecting(bool collects);
+  void end_pass();
   void judge_micro_batch();
   void share_micro_batch();
   void judge_ranks(std::vector<bool>& counts);
@@ -151,7 +153,7 @@ class Accumulate : public Optimizer {
   float unit_ = 0;    // first positive weight of the window; the others count relative to it
   double total_ = 0;  // sum of the window's relative weights
   std::unique_ptr<GradientWindow> sums_;
-  GradientHooks hooks_;  // with a buffer of 16 bits
+  GradientHooks hooks_;  // with a buffer of 16 bits, or with ranks
   std::shared_ptr<GradientExchange> exchange_;
   Tensor window_;  // position, unit and total of a window that is being loaded
 };

@@ -17,8 +17,17 @@ class GradientExchange {
   virtual std::vector<float> all(float own) = 0;
   // A window begins: there are no sums.
   virtual void begin() = 0;
-  // Adds the gradients that the ranks have in grad() to the sums, in rank order, those of ranks
-  // that count.
+  // The backward pass of a micro-batch: it begins; grad() of slot number `slot` is complete; it is
+  // over. From the first to the last the exchange may take gradients, which are undefined then, and
+  // after the last it has all that there were. Where several optimizers share the pass it begins
+  // for none of them.
+  virtual void begin_pass() = 0;
+  virtual void take(size_t slot) = 0;
+  virtual void end_pass() = 0;
+  // By rank, whether one of the gradients of the pass was not finite: 0 or 1.
+  virtual std::vector<float> overflows() = 0;
+  // Adds the gradients that the pass brought to the ranks to the sums, in rank order, those of
+  // ranks that count.
   virtual void add(const FlatParameters& parameters, const std::vector<bool>& counts) = 0;
   // The sums become grad() of the parameters that any micro-batch of the window reached; with a
   // Shard, of those whose state is kept here.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/tensor/launch.h"
@@ -254,12 +255,36 @@ Optimizer::NamedState Optimizer::state() const {
   const std::vector<std::string> names = rule_->state_names();
   for (const FlatParameters::Slot& slot : parameters_.slots()) {
     if (slot.parameter.dtype() != DType::f32)
-      all.emplace_back("master." + slot.name, parameters_.master(slot));
+      if (const Tensor master = parameters_.master(slot))
+        all.emplace_back("master." + slot.name, master);
     for (size_t i = 0; i < names.size(); ++i)
       if (const Tensor state = parameters_.state(slot, i))
         all.emplace_back(names[i] + "." + slot.name, state);
   }
   return all;
+}
+
+Optimizer::NamedState Optimizer::own_state() const {
+  NamedState all = state();
+  const std::optional<Shard>& shard = parameters_.shard();
+  if (!shard) return all;
+  std::set<std::string> others;  // that all have, and another one saves
+  if (shard->rank != 0) others.insert("control");
+  for (const FlatParameters::Slot& slot : parameters_.slots())
+    if (slot.owner != shard->rank) others.insert("master." + slot.name);
+  std::erase_if(all, [&](const auto& one) { return others.contains(one.first); });
+  return all;
+}
+
+std::vector<std::string> Optimizer::states_elsewhere() const {
+  std::vector<std::string> names;
+  const std::optional<Shard>& shard = parameters_.shard();
+  for (const FlatParameters::Slot& slot : parameters_.slots()) {
+    if (!shard || slot.owner == shard->rank) continue;
+    for (const std::string& state : rule_->state_names()) names.push_back(state + "." + slot.name);
+    if (!parameters_.master(slot)) names.push_back("master." + slot.name);
+  }
+  return names;
 }
 
 void Optimizer::load_state(const NamedState& saved) {

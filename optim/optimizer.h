@@ -83,6 +83,10 @@ class Optimizer {
   // "master.NAME" of 16-bit parameters. Views.
   using NamedState = std::vector<std::pair<std::string, Tensor>>;
   virtual NamedState state() const;
+  // With a Shard, for ranks that save together: of state(), what this one has to save, the first
+  // one with what all have; and the names that state() has on others only. Otherwise all and none.
+  NamedState own_state() const;
+  std::vector<std::string> states_elsewhere() const;
   // Copies into state(); throws FileError for a missing name or another shape.
   void load_state(const NamedState& saved);
   // The same for readers of files: what a saved state of these names is to be copied into, and

@@ -128,6 +128,15 @@ std::vector<ParameterGroup> shard_states(std::vector<Tensor> parameters, const S
   return shard_states(one_group(std::move(parameters)), shard);
 }
 
+std::vector<ParameterGroup> shard_parameters(std::vector<ParameterGroup> groups, Shard shard) {
+  if (shard.gathered_bytes == 0) shard.gathered_bytes = uint64_t{8} << 20;
+  return shard_states(std::move(groups), shard);
+}
+
+std::vector<ParameterGroup> shard_parameters(std::vector<Tensor> parameters, const Shard& shard) {
+  return shard_parameters(one_group(std::move(parameters)), shard);
+}
+
 // Delegates so that the destructor gives the parameters back when memory runs out halfway.
 FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, std::vector<DType> states,
                                const StateShape& shape_of, float initial, bool in_parts)
@@ -193,13 +202,19 @@ std::vector<FlatParameters::SlabSizes> FlatParameters::plan(const StateShape& sh
       check<AutogradError>(seen.insert(&p.impl()).second, owner, "'{}' appears twice", name);
       check_parameter(p, name);
       const int64_t size = round_up(p.numel());
-      if (sizes.empty() || sizes.back().parameters + size > slab_elements ||
-          sizes.back().dtype != p.dtype() || sizes.back().is_offloaded != is_offloaded)
-        sizes.push_back({p.dtype(), 0, std::vector<int64_t>(dtypes_.size()), is_offloaded});
+      const int rank = owner_of(std::exchange(before, before + p.numel()), p.numel());
+      const int64_t most =
+          keeps_parts()
+              ? static_cast<int64_t>(groups_[g].shard->gathered_bytes / size_of(p.dtype()))
+              : slab_elements;
+      if (sizes.empty() || sizes.back().parameters + size > most ||
+          sizes.back().dtype != p.dtype() || sizes.back().is_offloaded != is_offloaded ||
+          (keeps_parts() && sizes.back().owner != rank))
+        sizes.push_back({p.dtype(), 0, std::vector<int64_t>(dtypes_.size()), is_offloaded, rank});
       SlabSizes& used = sizes.back();
       const auto take = [](int64_t count, int64_t& end) { return std::exchange(end, end + count); };
       Slot slot{p, sizes.size() - 1, take(size, used.parameters), name};
-      slot.owner = owner_of(take(p.numel(), before), p.numel());
+      slot.owner = rank;
       for (size_t s = 0; s < dtypes_.size(); ++s) {
         std::optional<State>& state = slot.states.emplace_back();
         if (!owner_of.is_here(slot.owner)) continue;
@@ -273,15 +288,18 @@ void FlatParameters::move_into(size_t index, const SlabSizes& sizes) {
   Device& device = this->device();
   Slab slab;
   slab.is_offloaded = sizes.is_offloaded;
+  slab.owner = sizes.owner;
   const MemoryPlace where = sizes.is_offloaded ? MemoryPlace::host : MemoryPlace::device;
   const bool is_low = sizes.dtype != DType::f32;
   if (is_low) slab.low = filled(sizes.parameters, 0, device, Purpose::parameter, sizes.dtype);
-  slab.parameters = is_low
-                        ? filled(sizes.parameters, 0, device, Purpose::optimizer, DType::f32, where)
-                        : filled(sizes.parameters, 0, device, Purpose::parameter);
+  const bool has_masters = is_low && !(keeps_parts() && slab.owner != shard()->rank);
+  if (has_masters)
+    slab.parameters = filled(sizes.parameters, 0, device, Purpose::optimizer, DType::f32, where);
+  else if (!is_low)
+    slab.parameters = filled(sizes.parameters, 0, device, Purpose::parameter);
   for (const Slot& slot : slots_) {
     if (slot.slab != index) continue;
-    const Tensor target = view(is_low ? slab.low : slab.parameters, slot);
+    const Tensor target = view(slab.values(), slot);
     copy_into(slot.parameter, target);
     TensorImpl& impl = slot.parameter.impl();
     impl.storage = target.impl().storage;
@@ -289,7 +307,7 @@ void FlatParameters::move_into(size_t index, const SlabSizes& sizes) {
     impl.offset = slot.offset;
     impl.is_optimized = true;
   }
-  if (is_low) copy_into(slab.low, slab.parameters);
+  if (has_masters) copy_into(slab.low, slab.parameters);
   slab.low_version = is_low ? slab.low.impl().storage->version() : 0;
   slabs_.push_back(std::move(slab));
 }
@@ -318,7 +336,8 @@ void FlatParameters::follow_parameters() {
   const NoAutocast no_autocast;
   const PurposeScope purpose(Purpose::workspace);
   for (Slab& slab : slabs_) {
-    if (!slab.low || slab.low.impl().storage->version() == slab.low_version) continue;
+    if (!slab.low || !slab.parameters || slab.low.impl().storage->version() == slab.low_version)
+      continue;
     const int64_t size = slab.low.numel();
     for (int64_t begin = 0; begin < size; begin += piece) {
       const Range range = {begin, std::min(piece, size - begin)};
@@ -333,7 +352,8 @@ void FlatParameters::follow_parameters() {
 void FlatParameters::publish(bool is_offloaded_done) {
   for (Slab& slab : slabs_) {
     if (slab.low) {
-      if (!(slab.is_offloaded && is_offloaded_done)) copy_into(slab.parameters, slab.low);
+      if (slab.parameters && !(slab.is_offloaded && is_offloaded_done))
+        copy_into(slab.parameters, slab.low);
       slab.low_version = slab.low.impl().storage->version();
     } else if (WeightCopies* copies = WeightCopies::of(slab.parameters)) {
       copies->update(slab.parameters);
@@ -342,6 +362,7 @@ void FlatParameters::publish(bool is_offloaded_done) {
 }
 
 void FlatParameters::set_weight_copies(WeightCopyUse use) {
+  if (!slabs_.empty() && keeps_parts()) use = WeightCopyUse::never;
   weight_copies_ = use;
   for (const Slab& slab : slabs_)
     if (!slab.low)
@@ -353,8 +374,7 @@ void FlatParameters::place_gradients(DType dtype) {
   const OpScope scope(owner);
   for (size_t i = 0; i < slabs_.size(); ++i) {
     // What an optimizer allocates lies apart from what steps need.
-    const Tensor zeros =
-        filled(slabs_[i].parameters.numel(), 0, device(), Purpose::optimizer, dtype);
+    const Tensor zeros = filled(slabs_[i].values().numel(), 0, device(), Purpose::optimizer, dtype);
     zeros.device().set_purpose(*zeros.impl().storage, Purpose::gradient);
     for (const Slot& slot : slots_)
       if (slot.slab == i) slot.parameter.impl().grad_place = view(zeros, slot);
@@ -380,7 +400,8 @@ RunValues FlatParameters::values(size_t run) const {
 }
 
 Tensor FlatParameters::master(const Slot& slot) const {
-  return view(slabs_[slot.slab].parameters, slot);
+  const Tensor& whole = slabs_[slot.slab].parameters;
+  return whole ? view(whole, slot) : Tensor();
 }
 
 Tensor FlatParameters::state(const Slot& slot, size_t state) const {

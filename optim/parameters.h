@@ -25,6 +25,9 @@ struct Offload {
 // rank that of about as many elements, whole parameters in their order.
 struct Shard {
   int rank = 0, ranks = 1;  // in [0, ranks)
+  // Where the parameters are kept so, too: most bytes of those that are gathered together, unless
+  // one is larger. 0: every rank has them all.
+  uint64_t gathered_bytes = 0;
   bool operator==(const Shard&) const = default;
 };
 
@@ -54,6 +57,12 @@ std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const
 // ValueError.
 std::vector<ParameterGroup> shard_states(std::vector<ParameterGroup> groups, const Shard& shard);
 std::vector<ParameterGroup> shard_states(std::vector<Tensor> parameters, const Shard& shard);
+
+// The same, and each rank keeps the values of its parameters only: the others' are in its memory
+// while kernels read them, as DataParallel says (ZeRO 3, the same source). Masters of 16-bit
+// parameters are their owner's alone. There are no 16-bit copies of f32 ones (set_weight_copies).
+std::vector<ParameterGroup> shard_parameters(std::vector<ParameterGroup> groups, Shard shard);
+std::vector<ParameterGroup> shard_parameters(std::vector<Tensor> parameters, const Shard& shard);
 
 // Two groups: what has two axes or more decays by `weight_decay`; biases and the weights of
 // normalisation, which have one, do not.
@@ -92,11 +101,15 @@ class FlatParameters {
   // Up to 128 MiB, or one parameter that is larger: bounds what moving the parameters costs on top
   // of them, and fits the blocks of every device.
   struct Slab {
-    Tensor parameters;           // f32 [elements]; of 16-bit parameters the masters
-    Tensor low;                  // 16-bit parameters themselves; undefined where they are f32
+    Tensor parameters;  // f32 [elements]; of 16-bit parameters the masters, undefined where only
+                        // their owner has them
+    Tensor low;         // 16-bit parameters themselves; undefined where they are f32
     uint32_t low_version = 0;    // of their storage when the masters were the same
     std::vector<Tensor> states;  // [elements of this state]; undefined where nobody has it
     bool is_offloaded = false;   // states and masters lie in host memory
+    int owner = 0;               // the rank that keeps it, where parameters are kept in parts
+
+    const Tensor& values() const { return low ? low : parameters; }  // of the parameters
   };
   // Where a state of a parameter lies in its tensor of the slab.
   struct State {
@@ -167,8 +180,9 @@ class FlatParameters {
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const Range& range);
-  RunValues values(size_t run) const;     // views of its slab
-  Tensor master(const Slot& slot) const;  // the f32 values that updates change, in their shape
+  RunValues values(size_t run) const;  // views of its slab
+  // The f32 values that updates change, in their shape; undefined where another rank has them.
+  Tensor master(const Slot& slot) const;
   // A parameter's state, in its shape; undefined where it has none.
   Tensor state(const Slot& slot, size_t state) const;
 
@@ -179,7 +193,9 @@ class FlatParameters {
     int64_t parameters = 0;
     std::vector<int64_t> states;
     bool is_offloaded = false;
+    int owner = 0;
   };
+  bool keeps_parts() const { return shard() && shard()->gathered_bytes > 0; }
   // Fills slots_ and runs_.
   std::vector<SlabSizes> plan(const StateShape& shape_of, bool in_parts, int64_t slab_elements);
   // Appends the parameter to the last run or a new one, in parts where it must be.

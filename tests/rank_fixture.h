@@ -37,6 +37,10 @@ struct RankTest {
   int64_t micro_batches = 8;  // in all, on all ranks
   bool is_exact = false;      // batch norm
   bool shards = false;        // the optimizer's state
+  bool parts = false;         // and the parameters, of which few are gathered at a time
+  // So small that gradients of small models take many buckets, and are cut.
+  int64_t bucket_bytes = 4096;
+  DType transport = DType::f32;
 };
 
 // What training leaves.
@@ -84,11 +88,16 @@ inline std::vector<RankResult> in_ranks(const MakeTrainee& make, const RankTest&
   std::vector<RankResult> results(static_cast<size_t>(test.ranks));
   run_ranks(test.ranks, [&](Communicator& ranks) {
     own_shard.reset();
-    if (test.shards) own_shard = Shard{ranks.rank(), ranks.size()};
+    if (test.shards || test.parts)
+      own_shard = Shard{ranks.rank(), ranks.size(), uint64_t{test.parts ? 2048u : 0u}};
     const auto trainee = make(test.each);
     Accumulate& optimizer = trainee->optimizer();
     {
-      DataParallel parallel(optimizer, ranks, {.exact_batch_norm = test.is_exact});
+      DataParallel parallel(optimizer, ranks,
+                            {.exact_batch_norm = test.is_exact,
+                             .bucket_bytes = test.bucket_bytes,
+                             .transport = test.transport,
+                             .gathered_bytes = 4096});
       for (int64_t i = ranks.rank(); i - ranks.rank() < test.micro_batches; i += ranks.size()) {
         if (ranks.size() == 1) default_generator().begin_stream(static_cast<uint64_t>(i));
         if (i < test.micro_batches) {
@@ -122,7 +131,8 @@ inline void check_ranks(const MakeTrainee& make, const RankTest& test) {
     CHECK(rank.skipped == one.skipped);
     CHECK(rank.voided == one.voided);
   }
-  CHECK(kept == (test.shards ? 1 : static_cast<size_t>(test.ranks)) * (one.state.size() - 1));
+  CHECK(kept ==
+        (test.shards || test.parts ? 1 : static_cast<size_t>(test.ranks)) * (one.state.size() - 1));
 }
 
 }  // namespace rw::test

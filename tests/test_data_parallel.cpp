@@ -1,132 +1,19 @@
 // Ranks against one process that accumulates their micro-batches: the same bits.
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/indexing.h"
 #include "rewind/core/predict/dry_run.h"
-#include "rewind/core/predict/recompute.h"
 #include "rewind/dist/dry_ranks.h"
 #include "rewind/dist/gradient_sums.h"
-#include "rewind/nn/models/bert.h"
-#include "rewind/nn/models/resnet.h"
 #include "rewind/optim/adam.h"
 #include "rewind/optim/fused_backward.h"
-#include "rewind/optim/sgd.h"
 #include "tests/accumulation_fixture.h"
 #include "tests/message_of.h"
 #include "tests/rank_fixture.h"
+#include "tests/rank_models.h"
 #include "tests/tape_fixture.h"
 
 using namespace rw;
 using namespace rw::test;
 
-namespace {
-
 using Overflow = Accumulate::Overflow;
-
-// A micro-batch whose gradients overflow, at a place in the training; -1: none.
-struct Poison {
-  int64_t at = -1;
-  Tensor of(Tensor loss, int64_t i) const { return i == at ? loss * 3e38f * 1e10f : loss; }
-};
-
-struct NetOptions {
-  CheckpointMode checkpoint = CheckpointMode::none;
-  bool evicts = false;  // under a budget that is too small for the pass
-  Overflow overflow = Overflow::voids_window;
-  Poison poison = {};
-  float max_norm = 0;
-};
-
-void set_up(Accumulate& optimizer, const NetOptions& options) {
-  optimizer.set_overflow(options.overflow);
-  optimizer.set_max_norm(options.max_norm);
-  if (options.poison.at >= 0) optimizer.set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 2));
-}
-
-// ResNet-8 and micro-batches of different sizes.
-class SmallResNet : public Trainee {
- public:
-  SmallResNet(uint32_t n, const NetOptions& options)
-      : options_(options),
-        seeded_((manual_seed(9), true)),
-        optimizer_(
-            SGD(in_own_shard(one_group(model_.parameters())), {.lr = 0.05f, .momentum = 0.9f}), n) {
-    model_.set_checkpoint(options.checkpoint);
-    set_up(optimizer_, options);
-  }
-  Accumulate& optimizer() override { return optimizer_; }
-  std::vector<Tensor> tensors() override {
-    std::vector<Tensor> all;
-    for (const auto& [name, t] : model_.named_parameters()) all.push_back(t);
-    for (const auto& [name, t] : model_.named_buffers()) all.push_back(t);
-    return all;
-  }
-  MicroBatch micro_batch(int64_t i) override {
-    const int64_t rows = 2 + i % 3;
-    const Tensor images = tensor(
-        some_values(static_cast<int>(rows * 8 * 8 * 3), static_cast<int>(i)), {rows, 8, 8, 3});
-    std::vector<int32_t> classes;
-    for (int64_t row = 0; row < rows; ++row)
-      classes.push_back(static_cast<int32_t>((i * 7 + row) % 10));
-    std::optional<MemoryBudget> budget;
-    std::optional<RecomputeScope> evicting;
-    if (options_.evicts) {
-      budget.emplace(default_device()->live() + (uint64_t{300} << 10));
-      evicting.emplace(Recompute{.evicts = true});
-    }
-    const Tensor loss = cross_entropy(model_(images), tensor(classes, {rows}));
-    return {options_.poison.of(loss, i), static_cast<float>(rows)};
-  }
-
- private:
-  const NetOptions options_;
-  bool seeded_;
-  ResNet model_{resnet_cifar(8)};
-  Accumulate optimizer_;
-};
-
-// Two layers of BERT with dropout; its table of words is read twice.
-class SmallBert : public Trainee {
- public:
-  SmallBert(uint32_t n, const NetOptions& options)
-      : options_(options),
-        seeded_((manual_seed(5), true)),
-        optimizer_(AdamW(in_own_shard(one_group(model_.parameters())), {.lr = 1e-2f}), n) {
-    model_.bert.set_checkpoint(options.checkpoint == CheckpointMode::block ? 1 : 0);
-    set_up(optimizer_, options);
-  }
-  Accumulate& optimizer() override { return optimizer_; }
-  std::vector<Tensor> tensors() override { return model_.parameters(); }
-  MicroBatch micro_batch(int64_t i) override {
-    std::vector<int32_t> ids, targets;
-    for (int32_t k = 0; k < 16; ++k) ids.push_back(static_cast<int32_t>(i * 11 + k * 7) % 40);
-    const std::vector<int32_t> at = {1, 9, 12};
-    for (const int32_t p : at) targets.push_back((ids[static_cast<size_t>(p)] + 1) % 40);
-    const Tensor hidden = model_.forward({.ids = tensor(ids, {2, 8})});
-    const Tensor loss = model_.token_loss(hidden, tensor(at, {3}), tensor(targets, {3}));
-    return {options_.poison.of(loss, i), static_cast<float>(1 + i % 2)};
-  }
-
- private:
-  static BertConfig config() {
-    return {.vocab_size = 40,
-            .hidden_size = 16,
-            .num_hidden_layers = 2,
-            .num_attention_heads = 2,
-            .intermediate_size = 32,
-            .max_position_embeddings = 8};
-  }
-  const NetOptions options_;
-  bool seeded_;
-  BertForPreTraining model_{config(), false};
-  Accumulate optimizer_;
-};
-
-template <class T>
-MakeTrainee maker(const NetOptions& options = {}) {
-  return [=](uint32_t n) { return std::make_unique<T>(n, options); };
-}
-
-}  // namespace
 
 TEST_CASE("data parallel: a ResNet on ranks has the bits of one process") {
   on_each_device([] {
@@ -206,25 +93,9 @@ TEST_CASE("data parallel: every optimizer, on random models and windows") {
         for (uint64_t seed = 301; seed <= 303; ++seed) {
           CAPTURE(optimizer.name);
           CAPTURE(shards);
-          struct Random : Trainee {
-            Random(uint64_t seed, const OptimizerMaker& maker, uint32_t n)
-                : problem(seed), made(maker.accumulating(in_own_shard(problem.groups()), n)) {
-              made->set_overflow(Overflow::voids_micro_batch);
-              if (seed % 2) made->set_max_norm(0.5f);
-              if (seed % 3) made->set_scaler(LossScaler::dynamic(256, 2, 0.5f, 2));
-            }
-            Accumulate& optimizer() override { return *made; }
-            MicroBatch micro_batch(int64_t i) override {
-              const int64_t begin = i * 5 % 40, size = 1 + i % 4;
-              return {problem.loss(begin, begin + size), static_cast<float>(size)};
-            }
-            std::vector<Tensor> tensors() override { return problem.parameters; }
-            RandomProblem problem;
-            std::unique_ptr<Accumulate> made;
-          };
           DataRandom random(seed, 3);
           check_ranks(
-              [&](uint32_t n) { return std::make_unique<Random>(seed, optimizer, n); },
+              [&](uint32_t n) { return std::make_unique<RandomTrainee>(seed, optimizer, n); },
               {.ranks = static_cast<int>(between(random, 2, 4)),
                .each = static_cast<uint32_t>(between(random, 1, 2)),
                .micro_batches = between(random, 8, 13),
@@ -297,15 +168,16 @@ TEST_CASE_FIXTURE(CpuDevice, "data parallel: dry runs know what each rank needs"
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "data parallel: messages of any size" * doctest::test_suite("host")) {
-  const auto sums = [](int64_t staging) {
+  const auto sums = [](int64_t bucket_bytes) {
     std::vector<Values> all(3);
     run_ranks(3, [&](Communicator& ranks) {
       SmallResNet net(1, {});
-      GradientSums sums(ranks, net.optimizer().parameters(), staging);
+      GradientSums sums(ranks, net.optimizer().parameters(), {.bucket_bytes = bucket_bytes});
       sums.begin();
       for (int round = 0; round < 2; ++round) {
         net.optimizer().zero_grad();
         net.micro_batch(3 * round + ranks.rank()).loss.backward();
+        sums.end_pass();
         sums.add(net.optimizer().parameters(), {true, round == 0, true});
       }
       sums.finish(net.optimizer().parameters());
@@ -318,7 +190,7 @@ TEST_CASE_FIXTURE(CpuDevice, "data parallel: messages of any size" * doctest::te
     return all[0];
   };
   const Values whole = sums(16 << 20);
-  for (const int64_t staging : {40, 4000, 100000}) CHECK(sums(staging) == whole);
+  for (const int64_t bytes : {1, 40, 4000, 100000}) CHECK(sums(bytes) == whole);
 }
 
 TEST_CASE_FIXTURE(CpuDevice,

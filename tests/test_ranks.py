@@ -73,11 +73,54 @@ def check_bits():
     same_bits(BERT, "bert", (1, 2, 4), "--steps", 9, "--accumulate", 4, "--overflow", "micro-batch")
 
 
+def check_shards():
+    """Optimizer states in parts: the same bits in less memory, of which every rank's was predicted."""
+    resnet, bert = ["--steps", 12, "--accumulate", 6], ["--steps", 9, "--accumulate", 6, "--overflow", "micro-batch"]
+    for program, options, ranks in ((RESNET, resnet, 2), (RESNET, resnet, 3), (BERT, bert, 3)):
+        name, bits, states = f"{program[0]} on {ranks}", [], []
+        for shard, count in ((None, 1), ("none", ranks), ("states", ranks), ("parameters", ranks)):
+            file, report = folder / f"sharded-{program[0]}-{ranks}-{shard}", folder / "sharded.json"
+            result = run(count, program, *options, "--save", file, "--report", report,
+                         *(["--shard", shard] if shard else []))
+            expect(result.returncode == 0, f"{name}: --shard {shard}", result)
+            bits.append((file / "model.safetensors" if file.is_dir() else file).read_bytes())
+            if count == 1:
+                continue
+            device = json.loads(report.read_text())["device"]
+            states.append(device["memory"]["optimizer_state"])
+            expect(len(device["ranks"]) == ranks and all(r["peak"] == r["predicted_peak"] for r in device["ranks"]),
+                   f"{name}: --shard {shard}: every rank's peak was predicted to the byte: {device['ranks']}")
+            expect(f"Of {ranks} ranks, {ranks} to the byte" in result.stdout, f"{name}: it is said", result)
+        expect(bits.count(bits[0]) == 4, f"{name}: the same bits, whatever is in parts")
+        expect(states[1] < 0.75 * states[0], f"{name}: less optimizer state on rank 0: {states}")
+    result = run(1, RESNET, "--steps", 2, "--shard", "states")
+    expect(result.returncode == 0 and "note: one rank keeps all: --shard states" in result.stderr, "one rank shards nothing", result)
+    result = run(2, RESNET, "--steps", 3, "--shard", "parameters")
+    expect(result.returncode != 0 and "2 ranks must divide them, got 3" in result.stderr, "steps that ranks cannot share out", result)
+    result = run(2, RESNET, "--steps", 2, "--shard", "states", "--gradient-ranges")
+    expect(result.returncode != 0 and "[options] --gradient-ranges shows all gradients" in result.stderr, "ranges of all gradients", result)
+
+
+def check_plans():
+    """A plan for ranks, made by one process, and the run that it is a plan of."""
+    options = ["--steps", 6, "--accumulate", 3, "--shard", "states"]
+    report = folder / "plan.json"
+    result = run(1, RESNET, *options, "--plan", "--ranks", 3, "--fit", "4MiB", "--report", report)
+    expect(result.returncode == 0 and "Memory of the 3 ranks:" in result.stdout and "on each of 3 ranks" in result.stdout,
+           "a plan for ranks", result)
+    plan = json.loads(report.read_text())
+    expect({row["shard"] for row in plan["fit"]["rows"]} == {"none", "states", "parameters"}, "largest batches for each way of sharding", result)
+    result = run(3, RESNET, *options, "--report", report)
+    real = [rank["peak"] for rank in json.loads(report.read_text())["device"]["ranks"]]
+    expect(real == [rank["peak"] for rank in plan["ranks"]], f"the ranks need what was planned: {real}", result)
+    expect(plan["memory"]["peak"] == max(real), "the plan is that of the rank that needs most")
+
+
 def check_mnist():
     losses = []
-    for ranks in (1, 2, 4):
+    for ranks, shard in ((1, "none"), (2, "none"), (4, "states")):
         report = folder / f"mnist-{ranks}.json"
-        result = run(ranks, MNIST, "--accumulate", 4, "--report", report, "--overflow", "micro-batch")
+        result = run(ranks, MNIST, "--accumulate", 4, "--report", report, "--overflow", "micro-batch", "--shard", shard)
         expect(result.returncode == 0, f"mnist: {ranks} ranks", result)
         trained = json.loads(report.read_text())["runs"][0]
         losses.append((trained["updates"], round(trained["train_loss"], 4), trained["test_accuracy"]))
@@ -93,26 +136,64 @@ def check_reports():
     expect(json.loads(report.read_text())["updates"] == 2, "the report is of the whole run", result)
 
 
+def start(ranks, program, *options):
+    launch = LAUNCH + ["-n", str(ranks)] if ranks > 1 else []
+    return subprocess.Popen(launch + [str(apps / program[0])] + program[1:] + [str(o) for o in options],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def sharded(ranks, stage="states"):
+    return ["--shard", stage] if ranks > 1 else []
+
+
 def check_resume():
     """Stopped with 2 ranks, gone on with 4 and with one process: the bits of a run that was not stopped."""
     options = ["--accumulate", 4, "--snapshot-every", 8]
     whole = folder / "whole"
     expect(run(1, RESNET, *options, "--steps", 16, "--save", whole).returncode == 0, "a whole run")
-    for first, then in ((2, 4), (4, 1), (1, 2)):
-        snapshots, end = folder / f"snapshots-{first}", folder / f"resumed-{first}-{then}"
+    for first, then, shards in ((2, 4, 0), (4, 1, 0), (1, 2, 0), (2, 4, 2), (4, 1, 1), (2, 4, 1), (1, 2, 2)):
+        name = f"{first}-{then}-{shards}"
+        snapshots, end = folder / f"snapshots-{name}", folder / f"resumed-{name}"
         # The schedule is that of the total: stop by a signal, not by --steps.
-        launch = LAUNCH + ["-n", str(first)] if first > 1 else []
-        process = subprocess.Popen(launch + [str(apps / RESNET[0])] + RESNET[1:] + [str(o) for o in options] +
-                                   ["--steps", "16", "--resume", str(snapshots)],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while process.poll() is None and not list(snapshots.glob("step-*")):
+        process = start(first, RESNET, *options, "--steps", 16, "--resume", snapshots, *(sharded(first) if shards else []))
+        while process.poll() is None and not list(snapshots.glob("step-*.safetensors")):
             time.sleep(0.02)
         process.kill()
         process.communicate()
         subprocess.run(["sleep", "1"])  # mpirun's ranks see that it is gone
-        result = run(then, RESNET, *options, "--steps", 16, "--resume", snapshots, "--save", end)
+        if shards:
+            parts = len(list(snapshots.glob("*.part-*")))
+            expect(parts >= first - 1, f"each of {first} ranks has written its part: {parts}")
+        result = run(then, RESNET, *options, "--steps", 16, "--resume", snapshots, "--save", end,
+                     *(sharded(then) if shards == 2 else []))
         expect(result.returncode == 0 and filecmp.cmp(whole, end, shallow=False),
-               f"killed with {first} ranks, gone on with {then}: the bits of a run that was not", result)
+               f"killed with {first} ranks, gone on with {then}{' in parts' if shards == 2 else ''}: the bits of a run that was not",
+               result)
+
+
+def check_killed_saves():
+    """A rank is killed at any moment, again and again, while all write snapshots: training ends with the same bits."""
+    options = ["--accumulate", 4, "--snapshot-every", 4, "--steps", 48]
+    whole, end, snapshots = folder / "all", folder / "all-resumed", folder / "snapshots-killed"
+    expect(run(1, RESNET, *options, "--save", whole).returncode == 0, "a whole run")
+    moments, kills = random.Random(4), 0
+    for ranks, stage in ((2, "states"), (4, "parameters"), (2, "parameters"), (4, "states")):
+        newest = lambda: max(snapshots.glob("step-*.safetensors"), default=None)
+        before, process = newest(), start(ranks, RESNET, *options, "--resume", snapshots, *sharded(ranks, stage))
+        while process.poll() is None and newest() == before:
+            time.sleep(0.005)
+        time.sleep(moments.random() / 4)
+        victims = children(process.pid)
+        if process.poll() is None and victims:
+            os.kill(moments.choice(victims), signal.SIGKILL)
+            kills += 1
+        process.communicate(timeout=60)
+    expect(kills > 0, f"{kills} ranks were killed")
+    result = run(4, RESNET, *options, "--resume", snapshots, "--save", end, *sharded(4))
+    expect(result.returncode == 0 and "warning" not in result.stderr and filecmp.cmp(whole, end, shallow=False),
+           "a run whose ranks were killed has the bits of one that was not", result)
+    left = sorted(path.name for path in snapshots.iterdir())
+    expect(len(left) == 2 * 4 + 1, f"two snapshots of four files are left, and the lock: {left}")
 
 
 def resnet(options):
@@ -139,6 +220,7 @@ def check_refusals():
     for what, second, message in (
             ("options", ["--batch", "4"], "'the settings: "),
             ("parameters", ["--seed", "2"], "'conv1.weight: "),
+            ("sharding", ["--shard", "states"], "'optimizer state: whole'"),
             ("data", ["--data", str(other)], "'the settings: "),
             ("options that change nothing", ["--lr", "0.1"], None)):
         result = two_kinds([], second)
@@ -195,9 +277,12 @@ if "build with MPI, got one without" in probe.stderr:
     sys.exit(77)
 try:
     check_bits()
+    check_shards()
+    check_plans()
     check_mnist()
     check_reports()
     check_resume()
+    check_killed_saves()
     check_refusals()
     check_death()
 finally:

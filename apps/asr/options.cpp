@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "apps/common/ranks.h"
 #include "rewind/data/files.h"
 
 namespace rw {
@@ -59,6 +58,7 @@ void AsrOptions::add_to(CLI::App& app) {
   device.add_to(app);
   planning.add_to(app);
   numerics.add_to(app);
+  ranks.add_to(app);
   app.add_option("--seconds", seconds, "with --plan and without --data: length of the sounds")
       ->needs("--plan")
       ->capture_default_str();
@@ -75,7 +75,7 @@ void AsrOptions::complete() {
   check(epochs >= 0 && steps >= 0, "options",
         "--epochs and --steps must be positive, got {} and {}", epochs, steps);
   check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
-  accumulate = shared_out(accumulate);
+  ranks.share_out(accumulate);
   lr.rate(batch, accumulate);  // checks
   check(test_share > 0 && test_share < 1, "options", "--test-share must be in (0, 1), got {}",
         test_share);
@@ -112,10 +112,10 @@ TrainingProgram AsrOptions::program(const SpeechRecipe& recipe) const {
                            recipe.model.classes - 1, tokens, layers, layers > 1 ? "s" : "", hidden),
       .samples = "utterances",
       .make = [recipe](const StepSettings& s) { return std::make_unique<SpeechSteps>(recipe, s); },
-      .settings = {.dtype = device.parsed_dtype(),
-                   .batch = batch,
-                   .accumulate = own_share(accumulate),
-                   .checkpoint = checkpoint},
+      .settings = ranks.of_rank({.dtype = device.parsed_dtype(),
+                                 .batch = batch,
+                                 .accumulate = accumulate,
+                                 .checkpoint = checkpoint}),
       .outline = {.loads = !load.empty(), .saves = !eval},
       .estimator_states = 4,
       .words = command_line_words()};

@@ -8,6 +8,7 @@
 #include "apps/common/learning_rate.h"
 #include "apps/common/numerics.h"
 #include "apps/common/planning.h"
+#include "apps/common/ranks.h"
 
 namespace rw {
 
@@ -15,6 +16,7 @@ struct AsrOptions {
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;
+  RankOptions ranks;
   std::string data, loss = "ctc", tokens, checkpoint = StepSettings().checkpoint, report, load,
                     save, resume;
   int64_t strings = 2000, batch = 8, epochs = 0, steps = 0, snapshot_every = 100;

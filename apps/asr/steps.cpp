@@ -8,10 +8,13 @@
 namespace rw {
 
 SpeechSteps::SpeechSteps(const SpeechRecipe& recipe, const StepSettings& settings)
-    : model(recipe.model),
-      optimizer(AdamW(decay_groups(model.parameters(), recipe.weight_decay), {.lr = recipe.lr}),
+    : ranks(settings),
+      model(recipe.model),
+      optimizer(AdamW(ranks.shard(decay_groups(model.parameters(), recipe.weight_decay)),
+                      {.lr = recipe.lr}),
                 settings.accumulate),
       numerics(recipe.numerics, optimizer, settings.dtype),
+      parallel(ranks.share(optimizer)),
       recipe_(recipe),
       settings_(settings) {
   optimizer.set_max_norm(1);

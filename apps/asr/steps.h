@@ -5,6 +5,7 @@
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/speech_loader.h"
+#include "rewind/dist/step_ranks.h"
 #include "rewind/nn/models/speech.h"
 #include "rewind/optim/accumulate.h"
 
@@ -30,16 +31,20 @@ class SpeechSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override {
+    const WholeParameters whole(parallel.get());
     model.eval();
     recognise(batch_of(shape));
   }
+  DataParallel* updates_of_ranks() override { return parallel.get(); }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 
+  StepRanks ranks;
   SpeechRecognizer model;
   Accumulate optimizer;
   NumericsWatch numerics;
   Meter meter;
+  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
   Tensor raw_features(const SpeechBatch& batch);  // f32

@@ -17,16 +17,17 @@ AsrTraining::AsrTraining(const AsrOptions& options, const SpeechCorpus& corpus, 
       steps_(corpus.recipe(), run.settings()),
       loader_(corpus.training(batch_)),
       total_(corpus.steps_of(loader_)),
-      parallel_(share_updates(steps_.optimizer)),
       loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics) {
   const auto updates =
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
   steps_.optimizer.set_schedule(Schedule::cosine(updates, updates / 10));
   constexpr int64_t known = 8;  // batches that tell what features are like
-  if (options.load.empty())
+  if (options.load.empty()) {
     steps_.fit_features(loader_, known);
-  else
+  } else {
+    const WholeParameters whole(steps_.parallel.get());
     load_model(options.load, steps_.model);
+  }
 }
 
 LoopOptions AsrTraining::loop_options() const {
@@ -38,7 +39,7 @@ LoopOptions AsrTraining::loop_options() const {
           .quiet = options_.quiet,
           .snapshots = options_.resume,
           .steps_per_snapshot = options_.snapshot_every,
-          .parallel = parallel_.get(),
+          .parallel = steps_.parallel.get(),
           .restart = options_.restart,
           .settings = {{"data", options_.data.empty() ? "spoken digits" : options_.data},
                        {"utterances", corpus_.train.size()},
@@ -75,6 +76,7 @@ void AsrTraining::run() {
 }
 
 void AsrTraining::save() const {
+  const WholeParameters whole(steps_.parallel.get());
   if (!is_first_rank()) return;
   save_model(options_.save, steps_.model,
              to_metadata({.config = steps_.model.config(),
@@ -85,6 +87,7 @@ void AsrTraining::save() const {
 }
 
 WordErrors AsrTraining::evaluate() {
+  const WholeParameters whole(steps_.parallel.get());
   const NoGrad guard;
   steps_.model.eval();
   SpeechLoader loader = corpus_.testing(batch_);

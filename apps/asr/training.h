@@ -27,7 +27,6 @@ class AsrTraining {
   SpeechSteps steps_;
   SpeechLoader loader_;
   const int64_t total_;  // steps
-  const std::unique_ptr<DataParallel> parallel_;
   TrainingLoop loop_;
 };
 

@@ -8,6 +8,7 @@
 #include "apps/bert/steps.h"
 #include "apps/common/learning_rate.h"
 #include "apps/common/planning.h"
+#include "apps/common/ranks.h"
 #include "rewind/data/sentences.h"
 
 namespace rw {
@@ -53,6 +54,7 @@ struct Pretrain {
   NumericsOptions numerics;
   AverageOptions average;
   OptimizerOptions state;
+  RankOptions ranks;
   std::vector<std::string> text;
   std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
   int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, snapshot_every = 100;
@@ -77,6 +79,7 @@ struct Finetune {
   NumericsOptions numerics;
   AverageOptions average;
   OptimizerOptions state;
+  RankOptions ranks;
   std::string task, model = default_model_folder(), save, resume, report;
   int64_t length = 64, batch = 32, epochs = 1, steps = 0, snapshot_every = 100;
   uint32_t accumulate = 1;

@@ -49,6 +49,7 @@ void Finetune::add_to(CLI::App& app) {
   planning.add_to(app);
   numerics.add_to(app);
   average.add_to(app);
+  ranks.add_to(app);
   app.add_option("--classes", classes, "with --plan: classes of the sentences")
       ->needs("--plan")
       ->capture_default_str();
@@ -108,10 +109,12 @@ class Finetuning {
         total_(o_.steps ? o_.steps : o_.epochs * loader_.batches()),
         batch_(run.settings().batch),
         steps_(recipe, run.settings()),
-        parallel_(share_updates(*steps_.optimizer)),
         loop_(loop_options(), steps_.model, *steps_.optimizer, steps_.meter, run, &steps_.numerics,
               steps_.average.get()) {
-    load_bert(ModelFolder{o_.model}.weights(), steps_.model);
+    {
+      const WholeParameters whole(steps_.parallel.get());
+      load_bert(ModelFolder{o_.model}.weights(), steps_.model);
+    }
     const auto updates = static_cast<uint32_t>((total_ + o_.accumulate - 1) / o_.accumulate);
     steps_.optimizer->set_schedule(Schedule::linear(updates, updates / 10));
   }
@@ -132,7 +135,6 @@ class Finetuning {
   const int64_t total_;  // steps
   const int64_t batch_;
   FinetuneSteps steps_;
-  const std::unique_ptr<DataParallel> parallel_;
   TrainingLoop loop_;
 };
 
@@ -144,7 +146,7 @@ LoopOptions Finetuning::loop_options() const {
                    .quiet = o_.quiet,
                    .snapshots = o_.resume,
                    .steps_per_snapshot = o_.snapshot_every,
-                   .parallel = parallel_.get(),
+                   .parallel = steps_.parallel.get(),
                    .restart = o_.restart,
                    .settings = {{"task", o_.task},
                                 {"model", o_.model},
@@ -193,7 +195,9 @@ void Finetuning::print(const Evaluation& evaluation) {
 }
 
 void Finetuning::save() const {
-  if (o_.save.empty() || !is_first_rank()) return;
+  if (o_.save.empty()) return;
+  const WholeParameters whole(steps_.parallel.get());
+  if (!is_first_rank()) return;
   const ModelFolder to{o_.save};
   sentences_.tokenizer.vocabulary().save(to.vocabulary());
   write_bert_config(to.config(), steps_.model.bert.config(), "BertForSequenceClassification",
@@ -268,19 +272,19 @@ TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const 
           .samples = "sentences",
           .make = [recipe](
                       const StepSettings& s) { return std::make_unique<FinetuneSteps>(recipe, s); },
-          .settings = {.dtype = device.parsed_dtype(),
-                       .batch = rows,
-                       .accumulate = own_share(accumulate),
-                       .checkpoint = checkpoint_every > 0 ? "block" : "none",
-                       .checkpoint_every = checkpoint_every,
-                       .host_boundaries = host_boundaries},
+          .settings = ranks.of_rank({.dtype = device.parsed_dtype(),
+                                     .batch = rows,
+                                     .accumulate = accumulate,
+                                     .checkpoint = checkpoint_every > 0 ? "block" : "none",
+                                     .checkpoint_every = checkpoint_every,
+                                     .host_boundaries = host_boundaries}),
           .outline = {.loads = true, .saves = !save.empty()},
           .estimator_states = state.estimator_states(),
           .words = command_line_words("--checkpoint-every 1")};
 }
 
 void Finetune::run() {
-  accumulate = shared_out(accumulate);
+  ranks.share_out(accumulate);
   check_options(*this);
   const ModelFolder from{model};
   if (planning.plan) {

@@ -63,6 +63,7 @@ void Pretrain::add_to(CLI::App& app) {
   planning.add_to(app);
   numerics.add_to(app);
   average.add_to(app);
+  ranks.add_to(app);
 }
 
 namespace {
@@ -116,7 +117,6 @@ class Pretraining {
         batch_(run.settings().batch),
         steps_(options.recipe(corpus.tokenizer.vocabulary().size()), run.settings()),
         loader_(corpus_.train, corpus_.tokenizer.vocabulary(), loader_options(o_)),
-        parallel_(share_updates(*steps_.optimizer)),
         loop_(loop_options(), steps_.model, *steps_.optimizer, steps_.meter, run, &steps_.numerics,
               steps_.average.get()) {
     const auto updates = static_cast<uint32_t>((o_.steps + o_.accumulate - 1) / o_.accumulate);
@@ -139,7 +139,6 @@ class Pretraining {
   const int64_t batch_;
   PretrainSteps steps_;
   TextLoader loader_;
-  const std::unique_ptr<DataParallel> parallel_;
   TrainingLoop loop_;
 };
 
@@ -151,7 +150,7 @@ LoopOptions Pretraining::loop_options() const {
                    .quiet = o_.quiet,
                    .snapshots = o_.resume,
                    .steps_per_snapshot = o_.snapshot_every,
-                   .parallel = parallel_.get(),
+                   .parallel = steps_.parallel.get(),
                    .restart = o_.restart,
                    .settings = {{"model", o_.model},
                                 {"text", o_.text},
@@ -210,6 +209,7 @@ void Pretraining::print(const Evaluation& evaluation) {
 }
 
 void Pretraining::save() const {
+  const WholeParameters whole(steps_.parallel.get());
   if (!is_first_rank()) return;
   const ModelFolder to{o_.save};
   corpus_.tokenizer.vocabulary().save(to.vocabulary());
@@ -260,12 +260,12 @@ TrainingProgram Pretrain::program(int64_t tokens) const {
                            tokens, made.length, made.predictions()),
       .samples = "sequences",
       .make = [made](const StepSettings& s) { return std::make_unique<PretrainSteps>(made, s); },
-      .settings = {.dtype = device.parsed_dtype(),
-                   .batch = batch,
-                   .accumulate = own_share(accumulate),
-                   .checkpoint = checkpoint_every > 0 ? "block" : "none",
-                   .checkpoint_every = checkpoint_every,
-                   .host_boundaries = host_boundaries},
+      .settings = ranks.of_rank({.dtype = device.parsed_dtype(),
+                                 .batch = batch,
+                                 .accumulate = accumulate,
+                                 .checkpoint = checkpoint_every > 0 ? "block" : "none",
+                                 .checkpoint_every = checkpoint_every,
+                                 .host_boundaries = host_boundaries}),
       .outline = {.saves = true},
       .estimator_states = state.estimator_states(),
       .words = command_line_words("--checkpoint-every 1")};
@@ -294,7 +294,7 @@ void pretrain(const Pretrain& options, const Corpus& corpus, ProgramRun& run) {
 
 // Without the text, a vocabulary that is to be made from it counts as full.
 void Pretrain::run() {
-  accumulate = shared_out(accumulate);
+  ranks.share_out(accumulate);
   check_options(*this);
   if (planning.plan)
     return run_plan(
@@ -307,7 +307,7 @@ void Pretrain::run() {
   const auto samples = static_cast<int64_t>(corpus.train.size());
   planned.settings.batch = std::min(batch, samples);
   planned.outline.steps = batches_of(samples);
-  planned.outline.evaluation = batches_of(static_cast<int64_t>(corpus.held_out.size()));
+  planned.outline.evaluation = own_batches_of(static_cast<int64_t>(corpus.held_out.size()));
   ProgramRun run(std::move(planned), planning);
   run.guard([&] { pretrain(*this, corpus, run); });
 }

@@ -31,8 +31,9 @@ std::unique_ptr<Optimizer> wrapped(O&& optimizer, const BertRecipe& recipe,
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const Module& model, const BertRecipe& recipe,
-                                          uint32_t micro_batches) {
-  std::vector<ParameterGroup> groups = decay_groups(model.parameters(), recipe.weight_decay);
+                                          const StepRanks& ranks, uint32_t micro_batches) {
+  std::vector<ParameterGroup> groups =
+      ranks.shard(decay_groups(model.parameters(), recipe.weight_decay));
   if (recipe.offload) groups = offload_states(std::move(groups));
   const AdamWOptions options{.lr = recipe.lr};
   if (recipe.optimizer == BertOptimizer::adamw_8bit)
@@ -88,10 +89,12 @@ int64_t BertRecipe::predictions() const {
 }
 
 PretrainSteps::PretrainSteps(const BertRecipe& recipe, const StepSettings& settings)
-    : model(recipe.config, false),
-      optimizer(make_optimizer(model, recipe, settings.accumulate)),
+    : ranks(settings),
+      model(recipe.config, false),
+      optimizer(make_optimizer(model, recipe, ranks, settings.accumulate)),
       numerics(recipe.numerics, *optimizer, settings.dtype),
       average(recipe.average.follow(*optimizer)),
+      parallel(ranks.share(*optimizer)),
       recipe_(recipe),
       settings_(settings) {
   set_up(*optimizer, model.bert, settings);
@@ -126,10 +129,12 @@ void PretrainSteps::evaluate(const TextBatch& batch) {
 }
 
 FinetuneSteps::FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings)
-    : model(recipe.config, recipe.classes),
-      optimizer(make_optimizer(model, recipe, settings.accumulate)),
+    : ranks(settings),
+      model(recipe.config, recipe.classes),
+      optimizer(make_optimizer(model, recipe, ranks, settings.accumulate)),
       numerics(recipe.numerics, *optimizer, settings.dtype),
       average(recipe.average.follow(*optimizer)),
+      parallel(ranks.share(*optimizer)),
       recipe_(recipe),
       settings_(settings) {
   set_up(*optimizer, model.bert, settings);

@@ -9,6 +9,7 @@
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/text_loader.h"
+#include "rewind/dist/step_ranks.h"
 #include "rewind/nn/models/bert.h"
 #include "rewind/optim/fused_backward.h"
 
@@ -45,16 +46,19 @@ class PretrainSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, average.get(), [&] { evaluate(batch_of(shape)); });
+    dry_evaluate_both(model, parallel.get(), average.get(), [&] { evaluate(batch_of(shape)); });
   }
+  DataParallel* updates_of_ranks() override { return parallel.get(); }
   void flush() override { finish_window(*optimizer); }
   Module& trained() override { return model; }
 
+  StepRanks ranks;
   BertForPreTraining model;
   std::unique_ptr<Optimizer> optimizer;
   NumericsWatch numerics;
   std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
+  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
   Tensor loss_of(const TextBatch& batch);
@@ -74,16 +78,19 @@ class FinetuneSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
   void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, average.get(), [&] { evaluate(batch_of(shape)); });
+    dry_evaluate_both(model, parallel.get(), average.get(), [&] { evaluate(batch_of(shape)); });
   }
+  DataParallel* updates_of_ranks() override { return parallel.get(); }
   void flush() override { finish_window(*optimizer); }
   Module& trained() override { return model; }
 
+  StepRanks ranks;
   BertForSequenceClassification model;
   std::unique_ptr<Optimizer> optimizer;
   NumericsWatch numerics;
   std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
+  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
   Tensor loss_of(const TextBatch& batch);

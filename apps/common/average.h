@@ -8,6 +8,7 @@
 #include <string>
 
 #include "apps/common/meter.h"
+#include "apps/common/training.h"
 #include "rewind/nn/module.h"
 #include "rewind/optim/ema.h"
 
@@ -56,6 +57,7 @@ struct Evaluation {
 // averages are shown with the running statistics that batch norms have, which are the weights'.
 template <class Steps, class MakeLoader>
 Evaluation evaluate_both(Steps& steps, const MakeLoader& loader) {
+  const WholeParameters whole(steps.parallel.get());
   Evaluation evaluation{evaluate_all(steps, loader()), {}};
   if (steps.average)
     at_average(*steps.average, [&] { evaluation.average = evaluate_all(steps, loader()); });
@@ -64,7 +66,9 @@ Evaluation evaluate_both(Steps& steps, const MakeLoader& loader) {
 
 // The dry run of that: `evaluate` twice.
 template <class Evaluate>
-void dry_evaluate_both(Module& model, Ema* average, const Evaluate& evaluate) {
+void dry_evaluate_both(Module& model, DataParallel* parallel, Ema* average,
+                       const Evaluate& evaluate) {
+  const WholeParameters whole(parallel);
   model.eval();
   evaluate();
   if (average) at_average(*average, evaluate);

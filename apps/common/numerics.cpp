@@ -43,6 +43,9 @@ NumericsWatch::NumericsWatch(const NumericsOptions& options, Optimizer& optimize
   const uint32_t every = std::max(1u, options.check_numerics);
   if (options.check_numerics > 0)
     monitor_ = std::make_unique<NumericsMonitor>(optimizer, MonitorOptions{.every = every});
+  check(!options.gradient_ranges || !optimizer.parameters().shard(), "options",
+        "--gradient-ranges shows all gradients, of which each rank has a part with --shard: leave "
+        "out one of them");
   if (options.gradient_ranges) ranges_.emplace(optimizer, every);
 }
 

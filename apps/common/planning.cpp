@@ -13,6 +13,7 @@
 #include "rewind/backends/open.h"
 #include "rewind/core/base/environment.h"
 #include "rewind/core/memory/process_memory.h"
+#include "rewind/core/predict/rank_memory.h"
 #include "rewind/core/predict/remedies.h"
 #include "rewind/data/files.h"
 #include "rewind/io/timeline.h"
@@ -50,6 +51,7 @@ RemedyWords command_line_words(std::string block) {
   return {.block = std::move(block),
           .f16 = "--dtype f16",
           .budget = "--memory-budget {}",
+          .shard = "--shard states",
           .batch = [](auto b, auto a) { return fmt::format("--batch {} --accumulate {}", b, a); }};
 }
 
@@ -64,7 +66,10 @@ void write_trace(const PlanningOptions& options, const MemoryTrace& trace) {
 std::string settings_text(const TrainingProgram& program, const StepSettings& s) {
   std::string text = fmt::format("{} in {}, {} {} per step", program.title, name(s.dtype), s.batch,
                                  program.samples);
-  if (s.accumulate > 1) text += fmt::format(", {} steps per update", s.accumulate);
+  const int64_t steps = int64_t{s.accumulate} * s.ranks;
+  if (steps > 1) text += fmt::format(", {} steps per update", steps);
+  if (s.ranks > 1) text += fmt::format(", rank {} of {}", s.rank, s.ranks);
+  if (s.shard != "none") text += fmt::format(", {} in parts", s.shard);
   if (s.recompute)
     text += s.recompute->evicts ? ", evicting" : ", planned recomputation";
   else if (s.checkpoint != "none")
@@ -85,15 +90,46 @@ void warn_of_segments(const std::vector<std::string>& problems) {
 
 // Rows as they are found, for who waits.
 std::vector<FitRow> fit_with_progress(const Planner& planner, uint64_t bytes) {
-  const auto print_row = [](const FitRow& row) {
-    fmt::print(stderr, "  {} {}: batch {}\n", name(row.settings.dtype), row.mode,
-               row.settings.batch * row.settings.accumulate);
+  const bool has_ranks = planner.settings().ranks > 1;
+  const auto print_row = [&](const FitRow& row) {
+    const StepSettings& s = row.settings;
+    fmt::print(stderr, "  {} {}{}: batch {}\n", name(s.dtype),
+               has_ranks ? fmt::format("{} in parts, ", s.shard) : "", row.mode,
+               s.batch * s.accumulate * s.ranks);
   };
-  return fit(planner, bytes, {.on_row = print_row, .threads = std::thread::hardware_concurrency()});
+  return fit(planner, bytes,
+             {.shards = has_ranks ? sharding_words() : std::vector<std::string>(),
+              .on_row = print_row,
+              .threads = std::thread::hardware_concurrency()});
+}
+
+// Recomputation as it is asked for, on every rank for what that one has in parts. What the ranks
+// need, if there are several; the program's settings become those of the one that needs most.
+std::vector<MemoryReport> plan_ranks(TrainingProgram& program, const Backend& dry,
+                                     const PlanningOptions& options) {
+  const auto recompute = program.outline.trains ? options.recomputation() : std::nullopt;
+  const auto planned = [&](const StepSettings& settings) {
+    if (!recompute) return settings;
+    TrainingProgram one = program;
+    one.settings = settings;
+    return with_recompute_or_remedies(Planner(std::move(one), dry), *recompute);
+  };
+  if (program.settings.ranks == 1) {
+    program.settings = planned(program.settings);
+    return {};
+  }
+  std::vector<StepSettings> settings = settings_by_rank(program.settings);
+  for (StepSettings& one : settings) one = planned(one);
+  const Planner planner(program, dry);
+  std::vector<MemoryReport> memory =
+      memory_of(planner, settings, std::thread::hardware_concurrency());
+  program.settings = settings[static_cast<size_t>(neediest_rank(memory))];
+  return memory;
 }
 
 void print_plan(const Planner& planner, const PlanningOptions& options,
-                const StepForecast& forecast, const std::string& report) {
+                const StepForecast& forecast, const std::vector<MemoryReport>& by_rank,
+                const std::string& report) {
   const auto start = std::chrono::steady_clock::now();
   const TrainingProgram& program = planner.program();
   fmt::print("Predicted for {}, nothing runs there:\n{}\n\n{}\n", planner.info().name,
@@ -101,6 +137,7 @@ void print_plan(const Planner& planner, const PlanningOptions& options,
   const std::vector<Saving> savings = attribute_savings(planner);
   const Estimate usual = estimate(planner);
   const std::vector<std::string> problems = problems_of_segments(planner, planner.settings());
+  if (!by_rank.empty()) fmt::print("{}\n", rank_table(by_rank));
   fmt::print("{}\n{}", savings_table(savings), estimate_text(usual));
   warn_of_segments(problems);
   write_trace(options, *forecast.trace);
@@ -112,6 +149,7 @@ void print_plan(const Planner& planner, const PlanningOptions& options,
                          {"savings", savings_json(savings)},
                          {"estimate", estimate_json(usual)},
                          {"segment_problems", problems}};
+  for (const MemoryReport& memory : by_rank) json["ranks"].push_back(memory_json(memory));
   if (!options.fit.empty()) {
     const uint64_t bytes = parse_bytes(options.fit);
     std::fflush(stdout);
@@ -134,8 +172,7 @@ void run_plan(const TrainingProgram& program, const PlanningOptions& options,
   const std::unique_ptr<Backend> dry = device.open_dry();
   if (!options.profile.empty()) write_file(options.profile, device_profile(device.device));
   TrainingProgram planned = program;
-  if (const auto recompute = options.recomputation(); recompute && program.outline.trains)
-    planned.settings = with_recompute_or_remedies(Planner(program, *dry), *recompute);
+  const std::vector<MemoryReport> by_rank = plan_ranks(planned, *dry, options);
   const Planner planner(planned, *dry);
   std::string misfit;
   StepForecast forecast;
@@ -151,7 +188,7 @@ void run_plan(const TrainingProgram& program, const PlanningOptions& options,
     if (planner.settings().budget) throw OutOfMemory(misfit);  // there is no plan to show
     forecast = planner.forecast(planner.settings(), {.room = Room::any, .trace = true});
   }
-  print_plan(planner, options, forecast, report);
+  print_plan(planner, options, forecast, by_rank, report);
   if (!misfit.empty()) throw OutOfMemory(misfit);
 }
 
@@ -167,6 +204,13 @@ ProgramRun::ProgramRun(TrainingProgram program, const PlanningOptions& options)
 
 ProgramRun::~ProgramRun() {
   if (tracing_) default_device()->stop_trace();
+}
+
+RunAccount ProgramRun::account() {
+  RunAccount account = PlannedRun::account();
+  if (rank_count() > 1)
+    account.ranks = gather(world(), RankPeak{account.memory.peak, account.predicted_peak});
+  return account;
 }
 
 void ProgramRun::before_step(int64_t step, int64_t total) {
@@ -200,6 +244,8 @@ nlohmann::json account_json(const RunAccount& account) {
   json["steps_peak"] = account.steps_peak;
   json["host_peak"] = account.host_peak;
   json["segment_problems"] = account.segment_problems;
+  for (const RankPeak& rank : account.ranks)
+    json["ranks"].push_back({{"peak", rank.peak}, {"predicted_peak", rank.predicted}});
   json["savings"] = savings_json(account.savings);
   return json;
 }

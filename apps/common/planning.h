@@ -37,7 +37,8 @@ class ProgramRun : public PlannedRun {
 
   // To be called before each of the `total` steps: some in steady state are traced.
   void before_step(int64_t step, int64_t total);
-  void after_steps();  // to be called once they are over
+  void after_steps();    // to be called once they are over
+  RunAccount account();  // with what all ranks had: on all of them
 
  private:
   void stop_trace();

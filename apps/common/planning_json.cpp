@@ -25,22 +25,30 @@ nlohmann::json settings_json(const StepSettings& s) {
           {"accumulate", s.accumulate},
           {"checkpoint", s.checkpoint},
           {"checkpoint_every", s.checkpoint_every},
+          {"rank", s.rank},
+          {"ranks", s.ranks},
+          {"shard", s.shard},
           {"memory_budget", s.budget},
           {"evicts", s.recompute && s.recompute->evicts}};
 }
 
 nlohmann::json fit_json(const std::vector<FitRow>& rows) {
   nlohmann::json out = nlohmann::json::array();
-  for (const FitRow& row : rows)
+  for (const FitRow& row : rows) {
+    const int64_t steps = int64_t{row.settings.accumulate} * row.settings.ranks;
     out.push_back({{"dtype", name(row.settings.dtype)},
                    {"mode", row.mode},
-                   {"accumulate", row.settings.accumulate},
+                   {"shard", row.settings.shard},
+                   {"ranks", row.settings.ranks},
+                   {"rank", row.settings.rank},
+                   {"accumulate", steps},
                    {"batch_per_step", row.settings.batch},
-                   {"batch", row.settings.batch * row.settings.accumulate},
+                   {"batch", row.settings.batch * steps},
                    {"recompute_share", row.forecast.recompute_share()},
                    {"peak", row.forecast.memory.peak},
                    {"reserved", row.forecast.memory.peak_reserved},
                    {"limit", row.limit}});
+  }
   return out;
 }
 

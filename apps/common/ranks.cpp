@@ -1,6 +1,7 @@
 #include "apps/common/ranks.h"
 
-#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
@@ -26,27 +27,54 @@ uint64_t hash_of_program() {
 
 }  // namespace
 
-uint32_t shared_out(uint32_t wanted) {
-  const auto ranks = static_cast<uint32_t>(rank_count());
-  const uint32_t shared = (wanted + ranks - 1) / ranks * ranks;
-  if (shared != wanted && is_first_rank())
+void RankOptions::add_to(CLI::App& app) {
+  app.add_option("--shard", shard,
+                 fmt::format("what the ranks of mpirun keep in parts, instead of all on each of "
+                             "them: {}",
+                             fmt::join(sharding_words(), " or ")))
+      ->check(CLI::IsMember(sharding_words()))
+      ->capture_default_str();
+  app.add_option("--ranks", planned, "with --plan: for so many ranks, without mpirun")
+      ->check(CLI::Range(1, 1024))
+      ->needs("--plan");
+}
+
+void RankOptions::share_out(uint32_t& accumulate) {
+  const auto ranks = static_cast<uint32_t>(count());
+  const uint32_t wanted = accumulate;
+  accumulate = (wanted + ranks - 1) / ranks * ranks;
+  if (!is_first_rank()) return;
+  if (accumulate != wanted)
     fmt::print(stderr, "note: {} ranks share out the steps of an update: --accumulate {}, not {}\n",
-               ranks, shared, wanted);
-  return shared;
+               ranks, accumulate, wanted);
+  if (ranks == 1 && shard != "none")
+    fmt::print(stderr, "note: one rank keeps all: --shard {} is for several\n", shard);
 }
 
-uint32_t own_share(uint32_t accumulate) {
-  return std::max<uint32_t>(1, accumulate / static_cast<uint32_t>(rank_count()));
+StepSettings RankOptions::of_rank(StepSettings settings) const {
+  settings.rank = planned ? 0 : world().rank();
+  settings.ranks = count();
+  settings.shard = shard;
+  settings.accumulate = std::max<uint32_t>(1, settings.accumulate / static_cast<uint32_t>(count()));
+  return settings;
 }
 
-std::unique_ptr<DataParallel> share_updates(Optimizer& optimizer, bool exact_batch_norm) {
-  if (rank_count() == 1) return nullptr;
-  auto* windows = dynamic_cast<Accumulate*>(&optimizer);
-  check(windows, "options",
-        "updates inside backward leave no gradients for {} ranks to add up: no --fused-update",
-        rank_count());
-  return std::make_unique<DataParallel>(*windows, world(),
-                                        DataParallelOptions{.exact_batch_norm = exact_batch_norm});
+RunOutline::Batches own_batches_of(int64_t samples) {
+  return [samples](int64_t batch) {
+    const int64_t full = samples / batch, ranks = rank_count(), rank = world().rank();
+    std::vector<BatchShape> shapes;
+    if (rank < full) shapes.push_back({.rows = batch});
+    if (samples % batch && full % ranks == rank) shapes.push_back({.rows = samples % batch});
+    return shapes;
+  };
+}
+
+void check_steps_of_ranks(const Optimizer& optimizer, int64_t steps) {
+  const std::optional<Shard>& shard = optimizer.parameters().shard();
+  check(!shard || shard->gathered_bytes == 0 || steps % shard->ranks == 0, "options",
+        "with --shard parameters every rank takes as many steps: {} ranks must divide them, got {} "
+        "(see --steps, --batch)",
+        shard ? shard->ranks : 1, steps);
 }
 
 std::string of_ranks() {

@@ -9,7 +9,11 @@
 #include "rewind/core/base/hash.h"
 #include "rewind/data/prefetch.h"
 #include "rewind/data/rank_batches.h"
-#include "rewind/dist/data_parallel.h"
+#include "rewind/dist/step_ranks.h"
+
+namespace CLI {
+class App;
+}
 
 namespace rw {
 
@@ -21,15 +25,25 @@ inline bool is_first_rank() {
   return world().rank() == 0;
 }
 
-// Steps per update of the whole run, which ranks share out: `wanted`, or with a note as many more
-// as give each of them equally many.
-uint32_t shared_out(uint32_t wanted);
-// Those of one rank.
-uint32_t own_share(uint32_t accumulate);
+// --shard, and --ranks of a plan.
+struct RankOptions {
+  std::string shard = "none";
+  int planned = 0;  // ranks to plan for; 0: those of this run
 
-// Joins the updates of the ranks as long as it lives; null where there is one rank. ValueError for
-// optimizers that are no Accumulate.
-std::unique_ptr<DataParallel> share_updates(Optimizer& optimizer, bool exact_batch_norm = false);
+  void add_to(CLI::App& app);  // after --plan
+  int count() const { return planned ? planned : rank_count(); }
+  // Makes `accumulate`, steps per update of the whole run, so many that ranks have equally many of
+  // them. Notes say what is changed, and what has no use.
+  void share_out(uint32_t& accumulate);
+  // The settings of this rank from those of the whole run.
+  StepSettings of_rank(StepSettings settings) const;
+};
+
+// As batches_of(), of batches that the ranks of this run share out: those of this one.
+RunOutline::Batches own_batches_of(int64_t samples);
+
+// ValueError where ranks that keep parameters in parts would not all take as many of these steps.
+void check_steps_of_ranks(const Optimizer& optimizer, int64_t steps);
 
 // For lines that introduce a run: "" for one process, ", 4 ranks of Open MPI v4.1.4".
 std::string of_ranks();

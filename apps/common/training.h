@@ -1,21 +1,39 @@
 // What the training programs' steps share.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/predict/program.h"
+#include "rewind/dist/data_parallel.h"
 #include "rewind/io/model.h"
 #include "rewind/nn/module.h"
 #include "rewind/optim/optimizer.h"
 
 namespace rw {
 
+// Parameters that ranks keep in parts are whole while it lives: for all of them together.
+class [[nodiscard]] WholeParameters {
+ public:
+  explicit WholeParameters(DataParallel* parallel) {
+    if (parallel) all_.emplace(*parallel);
+  }
+
+ private:
+  std::optional<DataParallel::Gathered> all_;
+};
+
 // Steps of one model.
 class ModelSteps : public TrainingSteps {
  public:
   virtual Module& trained() = 0;
-  void copy_weights() override { copy_as_file(trained()); }
+  virtual DataParallel* updates_of_ranks() { return nullptr; }  // null: there is one rank
+  void copy_weights() override { save_weights(true); }
+  void save_weights(bool is_first) override {
+    const WholeParameters whole(updates_of_ranks());
+    if (is_first) copy_as_file(trained());
+  }
 };
 
 // The end of training: updates from a window that is not full, with end_step() behind it.

@@ -26,7 +26,12 @@ TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Optimizer& optimi
   using Json = nlohmann::json;
   options_.settings =
       Json::parse(options_.settings.dump(-1, ' ', false, Json::error_handler_t::replace));
-  if (!options_.snapshots.empty() && is_first_rank()) snapshots_.emplace(options_.snapshots);
+  constexpr int keep = 2;
+  if (!options_.snapshots.empty())
+    snapshots_.emplace(options_.snapshots, keep,
+                       SnapshotRanks{world().rank(), rank_count(), [](const std::string& own) {
+                                       return gather_texts(world(), own);
+                                     }});
 }
 
 TrainingState TrainingLoop::state() {
@@ -36,25 +41,14 @@ TrainingState TrainingLoop::state() {
   return state;
 }
 
-// The first rank finds it, the others load the same file.
-std::optional<LoadedSnapshot> TrainingLoop::load() {
-  const auto accept = [this](const TrainingPosition& position) { check_resumed(position); };
-  std::optional<LoadedSnapshot> loaded;
-  if (snapshots_) {
-    if (options_.restart) snapshots_->clear();
-    loaded = snapshots_->load_latest(state(), accept);
-  }
-  const std::string file = gather_texts(world(), loaded ? loaded->file.string() : "")[0];
-  if (snapshots_ || file.empty()) return loaded;
-  loaded = {load_snapshot(file, state()), file};
-  accept(loaded->position);
-  return loaded;
-}
-
 void TrainingLoop::resume() {
+  check_steps_of_ranks(optimizer_, options_.steps);
   check_ranks_alike(options_.settings.dump());
-  if (options_.snapshots.empty()) return;
-  const std::optional<LoadedSnapshot> loaded = load();
+  if (!snapshots_) return;
+  if (options_.restart) snapshots_->clear();
+  const WholeParameters whole(options_.parallel);
+  const std::optional<LoadedSnapshot> loaded = snapshots_->load_latest(
+      state(), [this](const TrainingPosition& position) { check_resumed(position); });
   if (!loaded) return;
   start_ = loaded->position.step;
   check<FileError>(start_ % rank_count() == 0, "resume",
@@ -104,6 +98,7 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
 
 void TrainingLoop::write_snapshot(int64_t done) {
   if (!snapshots_) return;
+  const WholeParameters whole(options_.parallel);
   nlohmann::json saved = {{"settings", options_.settings}, {"history", history_}};
   if (!evaluations_.empty()) saved["evaluations"] = evaluations_;
   snapshots_->save(state(), {.step = done,

@@ -62,12 +62,11 @@ class TrainingLoop {
   void evaluate_epoch(int64_t done, const std::function<nlohmann::json()>& evaluate,
                       Progress& progress);
   void check_resumed(const TrainingPosition& position);
-  std::optional<LoadedSnapshot> load();
   void write_snapshot(int64_t done);
   [[noreturn]] void stop(int64_t done) const;
 
   LoopOptions options_;
-  std::optional<SnapshotDirectory> snapshots_;  // none on other ranks than the first
+  std::optional<SnapshotDirectory> snapshots_;  // of all ranks; none are kept
   Module& model_;
   Optimizer& optimizer_;
   Meter& meter_;

@@ -30,9 +30,11 @@ Tensor Mlp::forward(Tensor x) {
 
 MnistSteps::MnistSteps(const StepSettings& settings, const NumericsOptions& numerics,
                        const AverageOptions& average)
-    : optimizer(Adam(model.parameters()), settings.accumulate),
+    : ranks(settings),
+      optimizer(Adam(ranks.shard(model.parameters())), settings.accumulate),
       numerics(numerics, optimizer, settings.dtype),
       average(average.follow(optimizer)),
+      parallel(ranks.share(optimizer)),
       settings_(settings) {
   model.set_checkpoint(settings.checkpoint != "none");
 }

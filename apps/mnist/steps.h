@@ -6,6 +6,7 @@
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/loader.h"
+#include "rewind/dist/step_ranks.h"
 #include "rewind/nn/layers.h"
 #include "rewind/optim/accumulate.h"
 
@@ -42,17 +43,21 @@ class MnistSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
   void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, average.get(), [&] { evaluate({}, shape.rows_or(settings_.batch)); });
+    dry_evaluate_both(model, parallel.get(), average.get(),
+                      [&] { evaluate({}, shape.rows_or(settings_.batch)); });
   }
+  DataParallel* updates_of_ranks() override { return parallel.get(); }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 
+  StepRanks ranks;
   Mlp model;
   // Plain Adam is this with one micro-batch, to the bit.
   Accumulate optimizer;
   NumericsWatch numerics;
   std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
+  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
   void step(const Batch& batch, int64_t rows);

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "apps/common/ranks.h"
 #include "rewind/data/cifar.h"
 #include "rewind/data/photos.h"
 #include "rewind/io/classifier.h"
@@ -69,6 +68,7 @@ void ResNetOptions::add_to(CLI::App& app) {
   planning.add_to(app);
   numerics.add_to(app);
   average.add_to(app);
+  ranks.add_to(app);
   app.add_option("--classes", classes, "with --plan: classes of the images (default: as in --data)")
       ->needs("--plan");
 }
@@ -117,11 +117,11 @@ void ResNetOptions::complete() {
                           : cifar_classes;
   if (batch == 0) batch = cifar ? 128 : 32;
   if (epochs == 0) epochs = data.empty() ? 1 : 30;
-  accumulate = shared_out(accumulate);
+  ranks.share_out(accumulate);
   if (joins_ranks()) {
-    check(accumulate == static_cast<uint32_t>(rank_count()), "options",
+    check(accumulate == static_cast<uint32_t>(ranks.count()), "options",
           "--exact-batch-norm joins one batch of each rank: --accumulate must be {}, got {}",
-          rank_count(), accumulate);
+          ranks.count(), accumulate);
   } else if (exact_batch_norm) {  // what is run side by side is one step
     check(planning.budget.empty() && planning.recompute.empty(), "options",
           "--memory-budget and --recompute plan one tape, with --exact-batch-norm there is "
@@ -134,16 +134,16 @@ void ResNetOptions::complete() {
 }
 
 bool ResNetOptions::joins_ranks() const {
-  return exact_batch_norm && rank_count() > 1;
+  return exact_batch_norm && ranks.count() > 1;
 }
 
 StepSettings ResNetOptions::settings() const {
-  return {.dtype = device.parsed_dtype(),
-          .batch = batch,
-          .accumulate = own_share(accumulate),
-          .checkpoint = checkpoint,
-          .checkpoint_every = checkpoint_every,
-          .host_boundaries = host_boundaries};
+  return ranks.of_rank({.dtype = device.parsed_dtype(),
+                        .batch = batch,
+                        .accumulate = accumulate,
+                        .checkpoint = checkpoint,
+                        .checkpoint_every = checkpoint_every,
+                        .host_boundaries = host_boundaries});
 }
 
 namespace {
@@ -181,6 +181,7 @@ ResNetRecipe ResNetOptions::recipe(int classes) const {
           .lr = static_cast<float>(lr.rate(batch, accumulate)),
           .weight_decay = static_cast<float>(weight_decay),
           .parts = parts,
+          .joins_ranks = joins_ranks(),
           .numerics = numerics,
           .average = average};
 }

@@ -6,6 +6,7 @@
 
 #include "apps/common/learning_rate.h"
 #include "apps/common/planning.h"
+#include "apps/common/ranks.h"
 #include "apps/resnet/steps.h"
 
 namespace rw {
@@ -15,6 +16,7 @@ struct ResNetOptions {
   PlanningOptions planning;
   NumericsOptions numerics;
   AverageOptions average;
+  RankOptions ranks;
   std::string model, norm = "batch", data, checkpoint = StepSettings().checkpoint, report, save,
                      load, resume;
   std::vector<std::string> predict;                 // photographs

@@ -43,14 +43,16 @@ CheckpointMode checkpoint_mode(const std::string& name) {
 }  // namespace
 
 ResNetSteps::ResNetSteps(const ResNetRecipe& recipe, const StepSettings& settings)
-    : model(recipe.model),
-      optimizer(SGD(parameter_groups(model), {.lr = recipe.lr,
-                                              .momentum = 0.9f,
-                                              .weight_decay = recipe.weight_decay,
-                                              .nesterov = true}),
+    : ranks(settings),
+      model(recipe.model),
+      optimizer(SGD(ranks.shard(parameter_groups(model)), {.lr = recipe.lr,
+                                                           .momentum = 0.9f,
+                                                           .weight_decay = recipe.weight_decay,
+                                                           .nesterov = true}),
                 recipe.parts > 1 ? recipe.parts : settings.accumulate),
       numerics(recipe.numerics, optimizer, settings.dtype),
       average(recipe.average.follow(optimizer)),
+      parallel(ranks.share(optimizer, {.exact_batch_norm = recipe.joins_ranks})),
       recipe_(recipe),
       settings_(settings) {
   model.set_checkpoint(checkpoint_mode(settings.checkpoint), settings.checkpoint_every);

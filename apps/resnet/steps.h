@@ -6,6 +6,7 @@
 #include "apps/common/numerics.h"
 #include "apps/common/training.h"
 #include "rewind/data/loader.h"
+#include "rewind/dist/step_ranks.h"
 #include "rewind/nn/models/resnet.h"
 #include "rewind/optim/accumulate.h"
 
@@ -15,7 +16,8 @@ struct ResNetRecipe {
   ResNetConfig model;
   int64_t height = 32, width = 32;  // of the images, which have 3 channels
   float lr = 0.1f, weight_decay = 1e-4f;
-  uint32_t parts = 1;  // of a batch, run side by side: BatchNorm sees all of them
+  uint32_t parts = 1;        // of a batch, run side by side: BatchNorm sees all of them
+  bool joins_ranks = false;  // BatchNorm sees the batches of all ranks
   NumericsOptions numerics = {};
   AverageOptions average = {};
 };
@@ -30,16 +32,20 @@ class ResNetSteps : public ModelSteps {
 
   void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
   void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, average.get(), [&] { evaluate({}, shape.rows_or(settings_.batch)); });
+    dry_evaluate_both(model, parallel.get(), average.get(),
+                      [&] { evaluate({}, shape.rows_or(settings_.batch)); });
   }
+  DataParallel* updates_of_ranks() override { return parallel.get(); }
   void flush() override { finish_window(optimizer); }
   Module& trained() override { return model; }
 
+  StepRanks ranks;
   ResNet model;
   Accumulate optimizer;
   NumericsWatch numerics;
   std::unique_ptr<Ema> average;  // null: none is wanted
   Meter meter;
+  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
   struct DeviceBatch {

@@ -26,7 +26,7 @@ TrainingProgram ResNetTraining::program(const ResNetOptions& options, const Imag
   program.settings.batch = std::min(program.settings.batch, samples);
   program.outline.trains = !options.eval;
   // Batches that are not full are left out of training (drop_last).
-  program.outline.evaluation = batches_of(images.test_size());
+  program.outline.evaluation = own_batches_of(images.test_size());
   return program;
 }
 
@@ -35,7 +35,6 @@ ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& image
       images_(images),
       batch_(static_cast<int>(run.settings().batch)),
       steps_(options.recipe(images.classes), run.settings()),
-      parallel_(share_updates(steps_.optimizer, options.joins_ranks())),
       batches_(images.training(options)),
       total_(options.steps ? options.steps : options.epochs * batches_per_epoch()),
       loop_(loop_options(), steps_.model, steps_.optimizer, steps_.meter, run, &steps_.numerics,
@@ -43,7 +42,9 @@ ResNetTraining::ResNetTraining(const ResNetOptions& options, const Images& image
   const auto updates =
       static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
   steps_.optimizer.set_schedule(Schedule::cosine(updates, updates / 10));
-  if (!options.load.empty()) load_weights(options.load, images, steps_.model);
+  if (options.load.empty()) return;
+  const WholeParameters whole(steps_.parallel.get());
+  load_weights(options.load, images, steps_.model);
 }
 
 // Ranks that normalise together all have a batch at a time.
@@ -60,7 +61,7 @@ LoopOptions ResNetTraining::loop_options() const {
                    .quiet = options_.quiet,
                    .snapshots = options_.resume,
                    .steps_per_snapshot = options_.snapshot_every,
-                   .parallel = parallel_.get(),
+                   .parallel = steps_.parallel.get(),
                    .restart = options_.restart,
                    .settings = {{"model", options_.model},
                                 {"data", options_.data.empty() ? "drawn shapes" : options_.data},
@@ -107,7 +108,9 @@ void ResNetTraining::print(const Evaluation& evaluation, const Images& images) {
 }
 
 void ResNetTraining::save() const {
-  if (options_.save.empty() || !is_first_rank()) return;
+  if (options_.save.empty()) return;
+  const WholeParameters whole(steps_.parallel.get());
+  if (!is_first_rank()) return;
   const auto& [mean, std] = images_.statistics;
   const Metadata about = to_metadata({.model = options_.model,
                                       .image = options_.image,

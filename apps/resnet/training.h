@@ -29,7 +29,6 @@ class ResNetTraining {
   const Images& images_;
   const int batch_;
   ResNetSteps steps_;
-  const std::unique_ptr<DataParallel> parallel_;
   const std::unique_ptr<ImageBatches> batches_;
   const int64_t total_;  // steps
   TrainingLoop loop_;

@@ -118,6 +118,8 @@ class CpuBackend final : public Backend {
     if (source.size > 0) std::memcpy(resolve("copy", target), resolve("copy", source), source.size);
   }
 
+  const std::byte* host_bytes(BufferRange range) override { return resolve("host_bytes", range); }
+
   void run(const KernelCall& call) override {
     ++calls_;
     const Kernel& kernel = find_kernel(call.kernel);

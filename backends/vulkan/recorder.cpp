@@ -224,6 +224,16 @@ void Recorder::wait(uint64_t value) {
   require(vkWaitSemaphores(device_.handle(), &info, ~uint64_t{0}), "vkWaitSemaphores");
 }
 
+std::function<void()> Recorder::waiter() const {
+  return [device = device_.handle(), timeline = timeline_, value = submitted_] {
+    VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
+    info.semaphoreCount = 1;
+    info.pSemaphores = &timeline;
+    info.pValues = &value;
+    vk_check(vkWaitSemaphores(device, &info, ~uint64_t{0}), "vkWaitSemaphores");
+  };
+}
+
 void Recorder::wait_or_lose(uint64_t value) noexcept {
   try {
     if (lost_.empty()) wait(value);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,6 +49,9 @@ class Recorder {
   void flush();
   void wait(uint64_t value);  // flushes first where needed
   void wait_all() { wait(current()); }
+  // Waits, on any thread, for the last submit before this call: the timeline is all that it
+  // touches.
+  std::function<void()> waiter() const;
   void finish_all();  // waits, then reads all timestamps
   // For destructors: after a loss nothing runs any more, and what waits to be told of it has been.
   void wait_or_lose(uint64_t value) noexcept;

@@ -70,6 +70,14 @@ class VulkanBackend final : public Backend {
     release();
     recorder_.flush();
   }
+  std::function<void()> mark() override {
+    flush();
+    return recorder_.waiter();
+  }
+  const std::byte* host_bytes(BufferRange range) override {
+    const Buffer& block = blocks_.at(range);
+    return block.mapped && block.host_cached ? block.mapped + range.offset : nullptr;
+  }
   void synchronize() override {
     release();
     recorder_.wait_all();

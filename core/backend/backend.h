@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -183,6 +184,17 @@ class Backend {
     const auto preparation = prepare(call);
     return preparation ? preparation->workspace_bytes : 0;
   }
+
+  // A point of the queue, behind all that was queued so far, which is handed to the device. What is
+  // returned waits until the device has come there. It may be called from any thread, without the
+  // device's lock, so that others queue more work meanwhile; the backend must be alive.
+  virtual std::function<void()> mark() {
+    synchronize();
+    return [] {};
+  }
+  // The bytes of a host block where the host has them, too: behind a mark() they are what was
+  // written before it. Null: they have to be read().
+  virtual const std::byte* host_bytes(BufferRange /*range*/) { return nullptr; }
 
   virtual void flush() {}                            // hand queued work to the device
   virtual void synchronize() = 0;                    // wait for all work

@@ -15,6 +15,14 @@ namespace {
 
 std::atomic<uint64_t> next_number = 1;
 
+// Kernels ask the keeper for what is away; nobody asks for the host.
+void check_here(const Storage& storage) {
+  check<DeviceError>(!storage.is_away(), context().op,
+                     "{} {} must be in the device's memory, got one that ranks keep in parts: "
+                     "DataParallel::gather_parameters() brings all of it",
+                     storage.shape(), name(storage.dtype()));
+}
+
 }  // namespace
 
 Device::Device(std::unique_ptr<Backend> backend, uint64_t memory_limit)
@@ -31,27 +39,54 @@ Device::~Device() {
 std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
   const Lock lock(mutex_);
   if (step_ends_soon_) end_step();
-  const MemoryPool::Place place = take(static_cast<uint64_t>(shape.numel()) * size_of(dtype));
+  const MemoryPool::Place taken = take(static_cast<uint64_t>(shape.numel()) * size_of(dtype));
   auto storage = std::make_shared<Storage>(shared_from_this(), *this, shape, dtype);
-  storage->place_ = place;
+  storage->place_ = taken;
   link(*storage);
-  if (storage->place() == MemoryPlace::host) {
-    account_.allocated_on_host(pool_now());
-    return storage;
-  }
-  account_.allocated(storage->purpose(), storage->bytes(), place.range.size, pool_now());
-  if (tracer_) tracer_->allocated(*storage);
+  place(*storage);
   return storage;
 }
 
 void Device::release(Storage& storage) noexcept {
   const Lock lock(mutex_);
   unlink(storage);
+  if (!storage.is_away_) displace(storage);
+}
+
+// Books the memory that it was given.
+void Device::place(Storage& storage) {
+  if (storage.place() == MemoryPlace::host) return account_.allocated_on_host(pool_now());
+  account_.allocated(storage.purpose(), storage.bytes(), storage.range().size, pool_now());
+  if (tracer_) tracer_->allocated(storage);
+}
+
+void Device::displace(Storage& storage) noexcept {
   if (storage.place() == MemoryPlace::device) {
     account_.freed(storage.purpose(), storage.bytes_);
     if (tracer_) tracer_->freed(storage);
   }
   pool_.release(storage.place_);
+}
+
+void Device::send_away(Storage& storage) {
+  const Lock lock(mutex_);
+  if (std::exchange(storage.is_away_, true)) return;
+  displace(storage);
+}
+
+void Device::bring_back(Storage& storage) {
+  const Lock lock(mutex_);
+  if (!storage.is_away_) return;
+  if (step_ends_soon_) end_step();
+  storage.place_ = take(storage.bytes());
+  storage.is_away_ = false;
+  place(storage);
+}
+
+void Device::restore(Storage& target, const void* source) {
+  const Lock lock(mutex_);
+  check_here(target);
+  backend_->write({target.range().block, target.range().offset, target.bytes()}, source);
 }
 
 void Device::link(Storage& storage) {
@@ -68,14 +103,14 @@ void Device::unlink(Storage& storage) noexcept {
 std::vector<const Storage*> Device::storages() const {
   std::vector<const Storage*> all;
   for (const Storage* s = newest_; s; s = s->previous_)
-    if (s->place() == MemoryPlace::device) all.push_back(s);
+    if (s->place() == MemoryPlace::device && !s->is_away()) all.push_back(s);
   return all;
 }
 
 void Device::set_purpose(Storage& storage, Purpose purpose) {
   const Lock lock(mutex_);
   const Purpose before = std::exchange(storage.made_.purpose, purpose);
-  if (storage.place() == MemoryPlace::host) return;
+  if (storage.place() == MemoryPlace::host || storage.is_away_) return;
   account_.changed(before, purpose, storage.bytes_);
   if (tracer_) tracer_->changed(storage);
 }
@@ -100,23 +135,37 @@ void Device::run(const KernelCall& call, std::span<Storage* const> written) {
 
 void Device::write(Storage& target, uint64_t offset, uint64_t bytes, const void* source) {
   const Lock lock(mutex_);
+  check_here(target);
   ++target.version_;
   backend_->write({target.range().block, target.range().offset + offset, bytes}, source);
 }
 
 void Device::read(const Storage& source, uint64_t offset, uint64_t bytes, void* target) {
   const Lock lock(mutex_);
+  check_here(source);
   backend_->read({source.range().block, source.range().offset + offset, bytes}, target);
 }
 
 void Device::copy(const Storage& source, uint64_t source_offset, Storage& target,
                   uint64_t target_offset, uint64_t bytes) {
   const Lock lock(mutex_);
+  check_here(source);
+  check_here(target);
   ++target.version_;
   work_[static_cast<int>(context().phase)].bytes += 2 * bytes;
   context().queued.bytes += 2 * bytes;
   backend_->copy({source.range().block, source.range().offset + source_offset, bytes},
                  {target.range().block, target.range().offset + target_offset, bytes});
+}
+
+std::function<void()> Device::mark() {
+  const Lock lock(mutex_);
+  return backend_->mark();
+}
+
+const std::byte* Device::host_bytes(const Storage& storage) {
+  const Lock lock(mutex_);
+  return backend_->host_bytes({storage.range().block, storage.range().offset, storage.bytes()});
 }
 
 void Device::synchronize() {

@@ -42,7 +42,14 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   // and the largest tensors.
   std::shared_ptr<Storage> allocate(const Shape& shape, DType dtype);
 
-  void release(Storage& storage) noexcept override;     // called by the storage as it dies
+  void release(Storage& storage) noexcept override;  // called by the storage as it dies
+  // Gives the memory of a storage back that a keeper can fill again, and takes memory for it once
+  // more, its contents undefined until restore(). None of this is a write that saved values know
+  // of.
+  void send_away(Storage& storage);
+  void bring_back(Storage& storage);
+  void restore(Storage& target, const void* source);  // all its bytes, from the host
+
   void set_purpose(Storage& storage, Purpose purpose);  // an activation that becomes a gradient
   // The one door for writes: whoever passes it names the storages that are written, and they count.
   void run(const KernelCall& call, std::span<Storage* const> written);
@@ -54,6 +61,11 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   // bytes.
   void copy(const Storage& source, uint64_t source_offset, Storage& target, uint64_t target_offset,
             uint64_t bytes);
+
+  // A point of the queue and the bytes of host memory, for a thread that waits for that point and
+  // reads them while others use the device: Backend::mark() and Backend::host_bytes().
+  std::function<void()> mark();
+  const std::byte* host_bytes(const Storage& storage);
 
   MemoryReport memory_report() const;  // where memory went, and the peaks since reset_peak()
   void reset_peak();                   // peaks and work start again, from what is live
@@ -98,6 +110,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
  private:
   explicit Device(std::unique_ptr<Backend> backend, uint64_t memory_limit);
   MemoryPool::Place take(uint64_t bytes);
+  void place(Storage& storage);
+  void displace(Storage& storage) noexcept;
   void link(Storage& storage);
   void unlink(Storage& storage) noexcept;
   std::vector<const Storage*> storages() const;  // newest first

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "rewind/core/base/dtype.h"
 #include "rewind/core/base/shape.h"
@@ -22,6 +23,15 @@ class StorageOwner {
   virtual ~StorageOwner() = default;
   // The storage is about to die: its range can be given to others.
   virtual void release(Storage& storage) noexcept = 0;
+};
+
+// Who knows what storages hold while their memory is away: parameters that ranks keep in parts.
+class StorageKeeper {
+ public:
+  virtual ~StorageKeeper() = default;
+  // A kernel is about to be queued that uses these storages, of which it keeps one at least: when
+  // it returns none of them is away. Throws where they cannot be brought back.
+  virtual void need(std::span<Storage* const> storages) = 0;
 };
 
 // A byte range of the device's arena, given back when the last reference goes. One in-order queue
@@ -54,6 +64,12 @@ class Storage {
   const std::shared_ptr<WeightCopies>& copies() const { return copies_; }
   void set_copies(std::shared_ptr<WeightCopies> copies) { copies_ = std::move(copies); }
 
+  // Its memory may be given back for a time (Device::send_away) where somebody keeps what it holds;
+  // the keeper outlives that. What it is stays: its id, its writes so far, and all views of it.
+  StorageKeeper* keeper() const { return keeper_; }
+  void set_keeper(StorageKeeper* keeper) { keeper_ = keeper; }
+  bool is_away() const { return is_away_; }
+
   // Counts writes, which only Device can make; saved values are checked against it.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
 
@@ -68,6 +84,8 @@ class Storage {
   uint64_t id_;
   MemoryPool::Place place_;
   std::shared_ptr<WeightCopies> copies_;
+  StorageKeeper* keeper_ = nullptr;
+  bool is_away_ = false;
   Storage *previous_ = nullptr, *next_ = nullptr;  // of the device's, in order of age
   std::atomic<uint32_t> version_ = 0;
 };

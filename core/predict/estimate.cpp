@@ -26,6 +26,7 @@ Estimate estimate(const Planner& planner) {
   StepSettings settings = planner.settings().plain();
   settings.dtype = DType::f32;
   settings.accumulate = 1;
+  settings.rank = 0, settings.ranks = 1;
   Estimate e{.states = planner.program().estimator_states,
              .exact = planner.forecast(settings, {.room = Room::any}).memory};
   e.parameters = at(e.exact, Purpose::parameter);

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "rewind/core/base/parallel.h"
+#include "rewind/core/predict/rank_memory.h"
 
 namespace rw {
 
@@ -62,8 +63,8 @@ std::string other_limit(const Planner& planner, StepSettings settings, uint64_t 
 
 FitRow find_row(const Planner& planner, const Mode& mode, uint64_t bytes, int64_t guess) {
   FitRow row{.mode = mode.name, .settings = mode.settings};
-  row.settings.batch =
-      planner.largest_batch(row.settings, bytes, std::max<int64_t>(1, guess), &row.forecast);
+  row.settings.batch = largest_batch_of_ranks(planner, row.settings, bytes,
+                                              std::max<int64_t>(1, guess), &row.forecast);
   row.limit = other_limit(planner, row.settings, bytes);
   return row;
 }
@@ -73,8 +74,8 @@ bool is_dominated(const FitRow& row, const std::vector<FitRow>& rows) {
   const auto cost = [](const FitRow& r) { return r.forecast.recompute_share(); };
   return std::any_of(rows.begin(), rows.end(), [&](const FitRow& other) {
     const auto &a = other.settings, &b = row.settings;
-    return a.dtype == b.dtype && a.accumulate == b.accumulate && b.batch > 0 &&
-           a.batch >= b.batch && cost(other) <= cost(row) &&
+    return a.dtype == b.dtype && a.shard == b.shard && a.accumulate == b.accumulate &&
+           b.batch > 0 && a.batch >= b.batch && cost(other) <= cost(row) &&
            (a.batch > b.batch || cost(other) < cost(row));
   });
 }
@@ -95,12 +96,18 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
   };
 
   // The plain rows say how large plans are made, the plans what else there is to find.
-  const size_t dtypes = options.dtypes.size();
-  std::vector<std::vector<FitRow>> plain(dtypes);
-  std::vector<std::vector<Mode>> planned(dtypes);
-  parallel_for(dtypes, options.threads, [&](size_t i) {
-    StepSettings settings = wanted;
-    settings.dtype = options.dtypes[i];
+  std::vector<StepSettings> bases;
+  for (const DType dtype : options.dtypes)
+    for (const std::string& shard :
+         options.shards.empty() ? std::vector{wanted.shard} : options.shards) {
+      StepSettings& base = bases.emplace_back(wanted);
+      base.dtype = dtype;
+      base.shard = shard;
+    }
+  std::vector<std::vector<FitRow>> plain(bases.size());
+  std::vector<std::vector<Mode>> planned(bases.size());
+  parallel_for(bases.size(), options.threads, [&](size_t i) {
+    const StepSettings& settings = bases[i];
     for (const uint32_t accumulate : accumulations)
       plain[i].push_back(find({"plain", settings.plain()}, accumulate, wanted.batch));
     planned[i] = modes(planner, settings, plain[i][0].settings.batch, options.candidates);
@@ -113,7 +120,7 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
   };
   std::vector<FitRow> rows;
   std::vector<Search> searches;
-  for (size_t i = 0; i < dtypes; ++i) {
+  for (size_t i = 0; i < bases.size(); ++i) {
     rows.insert(rows.end(), plain[i].begin(), plain[i].end());
     for (const Mode& mode : planned[i])
       for (const uint32_t accumulate : accumulations) {
@@ -132,14 +139,20 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
 
 std::string fit_table(const std::vector<FitRow>& rows, uint64_t bytes, const std::string& samples) {
   std::string limit;
+  const int ranks = rows.empty() ? 1 : rows[0].settings.ranks;
+  const auto in_parts = [&](const std::string& text) {
+    return ranks > 1 ? fmt::format("{:<12}", text) : "";
+  };
   std::string out = fmt::format(
-      "Largest batches of {} in {}; cost: FLOPs per sample against plain\n"
-      "  {:<6}{:<20}{:>10}{:>8}{:>9}{:>8}{:>13}{:>13}\n",
-      samples, format_bytes(bytes), "dtype", "", "accumulate", "batch", "per step", "cost", "peak",
+      "Largest batches of {} in {}{}; cost: FLOPs per sample against plain\n"
+      "  {:<6}{}{:<20}{:>10}{:>8}{:>9}{:>8}{:>13}{:>13}\n",
+      samples, format_bytes(bytes), ranks > 1 ? fmt::format(" on each of {} ranks", ranks) : "",
+      "dtype", in_parts("in parts"), "", "accumulate", "batch", "per step", "cost", "peak",
       "reserved");
   for (const FitRow& row : rows) {
-    out += fmt::format("  {:<6}{:<20}{:>10}{:>8}", name(row.settings.dtype), row.mode,
-                       row.settings.accumulate, row.settings.batch * row.settings.accumulate);
+    const int64_t steps = int64_t{row.settings.accumulate} * ranks;
+    out += fmt::format("  {:<6}{}{:<20}{:>10}{:>8}", name(row.settings.dtype),
+                       in_parts(row.settings.shard), row.mode, steps, row.settings.batch * steps);
     if (row.settings.batch == 0) {
       out += "   does not fit\n";
       continue;

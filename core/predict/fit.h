@@ -13,13 +13,15 @@ namespace rw {
 struct FitRow {
   std::string mode;       // plain, block checkpoint, or a kind of budget
   StepSettings settings;  // batch: the largest that fits; 0: not even one sample
-  StepForecast forecast;  // of a step with them
+  StepForecast forecast;  // of a step with them, of ranks on that with the least room
   std::string limit;      // what keeps it from being larger, where that is not the memory
 };
 
 // What fit() tries.
 struct FitOptions {
   std::vector<DType> dtypes = {DType::f32, DType::f16};  // of activations
+  // Words for StepSettings::shard; none: that of the planner's settings alone.
+  std::vector<std::string> shards = {};
   // Told of every row that is found, at once; of one at a time.
   std::function<void(const FitRow&)> on_row = {};
   int candidates = 8;  // plans to measure for budgets
@@ -27,12 +29,14 @@ struct FitOptions {
   // stand being called by several.
   unsigned threads = 1;
 };
-// The largest batches of the planner's program in `bytes` of device memory: for each dtype, without
-// and with recomputation, without and with the settings' accumulation. Rows that another one of
-// the same dtype and accumulation beats in everything are left out.
+// The largest batches of the planner's program in `bytes` of device memory, of several ranks on
+// each of them: for each dtype and way of sharding, without and with recomputation, without and
+// with the settings' accumulation. Rows that another one of the same dtype, sharding and
+// accumulation beats in everything are left out.
 std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions& options = {});
 
-// The rows as a table for people, with `bytes` in its heading; `samples`: what they are called.
+// The rows as a table for people, with `bytes` in its heading; `samples`: what they are called. Of
+// several ranks, accumulation and batches are those of all together; per step, of one.
 std::string fit_table(const std::vector<FitRow>& rows, uint64_t bytes,
                       const std::string& samples = "samples");
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "rewind/core/memory/process_memory.h"
 #include "rewind/core/predict/remedies.h"
 
@@ -78,6 +80,16 @@ std::string RunAccount::str() const {
            ? fmt::format("A dry run predicts this peak to the byte ({}).", predicted_peak)
            : fmt::format("A dry run predicts {} bytes, the peak has {}.", predicted_peak,
                          memory.peak));
+  if (!ranks.empty()) {
+    const auto by_peak = [](const RankPeak& a, const RankPeak& b) { return a.peak < b.peak; };
+    const auto [least, most] = std::ranges::minmax_element(ranks, by_peak);
+    const auto exact = std::ranges::count_if(
+        ranks, [](const RankPeak& rank) { return rank.peak == rank.predicted; });
+    text +=
+        fmt::format("\nOf {} ranks, {} to the byte: rank {} needs least, {}, and rank {} most, {}.",
+                    ranks.size(), exact, least - ranks.begin(), format_bytes(least->peak),
+                    most - ranks.begin(), format_bytes(most->peak));
+  }
   if (budget)
     text += fmt::format(
         "\nThe budget of {} was kept by what is alive ({}){}", format_bytes(budget),

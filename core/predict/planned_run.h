@@ -15,6 +15,11 @@
 
 namespace rw {
 
+// What the memory of one of several ranks was, and what was predicted. In bytes.
+struct RankPeak {
+  uint64_t peak = 0, predicted = 0;  // RunAccount's memory.peak and predicted_peak there
+};
+
 // What the memory of a run was, what was predicted, and what saved how much. In bytes.
 struct RunAccount {
   MemoryReport memory;                        // of the whole run; `naive`: of a step
@@ -25,6 +30,7 @@ struct RunAccount {
   std::vector<Saving> savings;                // attribute_savings() of the settings
   uint64_t host_peak = 0;                     // RAM that this process held at most
   std::vector<std::string> segment_problems;  // of marks in the model
+  std::vector<RankPeak> ranks;  // by rank, where there are several and the program gathered them
 
   std::string str() const;  // tables for people
 };

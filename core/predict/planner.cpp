@@ -47,7 +47,7 @@ class DryProgram {
   // What follows after the steps.
   void finish() {
     if (outline_.saves) {
-      steps_->copy_weights();
+      steps_->save_weights(settings_.rank == 0);
       default_device()->end_step();
     }
     evaluate();

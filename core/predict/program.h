@@ -30,6 +30,9 @@ struct StepSettings {
   uint64_t budget = 0;                                   // bytes that may be live, 0: any number
   uint64_t reserved = 0;         // bytes of blocks at most, 0: as many as the device may have
   int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
+  int rank = 0, ranks = 1;       // which one, of those that train together (dist/step_ranks.h)
+  // What ranks keep in parts: none, or another word of sharding_words() there.
+  std::string shard = "none";
 
   // The same with everything kept: no segments, recomputation, budget or limit of blocks.
   StepSettings plain() const;
@@ -73,7 +76,7 @@ struct BatchShape {
 // What a program does besides steps of full batches, which takes memory too.
 struct RunOutline {
   bool trains = true;                 // false: it only evaluates
-  bool loads = false, saves = false;  // weights, from a file and to one
+  bool loads = false, saves = false;  // weights, from a file and to one; of ranks, the first saves
   // By the size of full batches: the sizes that batches of training have, beginning with the first
   // batch, and those of the evaluation. Not set: full ones.
   using Batches = std::function<std::vector<BatchShape>(int64_t batch)>;
@@ -93,8 +96,12 @@ class TrainingSteps {
   virtual void dry_evaluation(const BatchShape&) {}
 
   virtual void flush() {}  // updates from a window of Accumulate that is not full
-  // What loading or saving weights takes (io/model.h: copy_as_file).
+  // What loading weights takes, or saving them (io/model.h: copy_as_file), which the first of
+  // several ranks does.
   virtual void copy_weights() {}
+  virtual void save_weights(bool is_first) {
+    if (is_first) copy_weights();
+  }
 };
 // Builds a model for these settings on the default device.
 using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSettings&)>;
@@ -110,10 +117,11 @@ using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSetting
 MakeSteps training_steps(std::function<std::function<void()>(const StepSettings&)> make);
 
 // What remedies for too little memory are called where a program's user can choose them: segments
-// of each `block`, activations in `f16`, a `budget` ({} stands for the bytes), a smaller `batch`
-// accumulated to the same update.
+// of each `block`, activations in `f16`, optimizer states that ranks `shard`, a `budget` ({} stands
+// for the bytes), a smaller `batch` accumulated to the same update, by all ranks together.
 struct RemedyWords {
-  std::string block = "checkpoint block", f16 = "dtype f16", budget = "memory budget {}";
+  std::string block = "checkpoint block", f16 = "dtype f16", budget = "memory budget {}",
+              shard = "shard states";
   std::function<std::string(int64_t batch, uint32_t accumulate)> batch = [](auto b, auto a) {
     return fmt::format("batch {} accumulate {}", b, a);
   };

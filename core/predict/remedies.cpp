@@ -42,9 +42,15 @@ class Search {
     block.checkpoint_every = 1;
     half.dtype = DType::f16;
     const bool trains = planner_.trains();
+    const bool can_shard = trains && now_.ranks > 1 && now_.shard == "none";
     const bool can_block = trains && now_.checkpoint == "none", can_half = !is_half(now_.dtype);
     if (can_block) try_out(words_.block, block);
     if (can_half) try_out(words_.f16, half);
+    if (can_shard) {
+      StepSettings sharded = now_;
+      sharded.shard = "states";
+      try_out(words_.shard, sharded);
+    }
     try_smaller_batch("", now_);
     if (can_block && can_half) {
       block.dtype = DType::f16;
@@ -104,7 +110,8 @@ class Search {
     const bool trains = planner_.trains();
     settings.batch = trains ? batch : largest;
     settings.accumulate = trains ? static_cast<uint32_t>((all + batch - 1) / batch) : 1;
-    try_out(options + words_.batch(settings.batch, settings.accumulate), settings);
+    const auto ranks = static_cast<uint32_t>(settings.ranks);  // words are of the whole run
+    try_out(options + words_.batch(settings.batch, settings.accumulate * ranks), settings);
   }
 
   const Planner& planner_;

@@ -40,6 +40,13 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
     now.accumulate = settings.accumulate;
     add("gradient accumulation");
   }
+  if (settings.ranks > 1) {
+    now.ranks = settings.ranks;
+    now.rank = settings.rank;
+    add("sums and messages of ranks");
+    now.shard = settings.shard;
+    if (now.shard != "none") add("what ranks keep in parts");
+  }
   if (settings.recompute) {
     techniques.segments = true;
     now.recompute = settings.recompute;

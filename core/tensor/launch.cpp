@@ -13,6 +13,23 @@ int64_t extent(const Tensor& t) {
   return last_element(t.shape(), t.strides(), 0).value();
 }
 
+// Memory that is away is brought back before the call says where it lies.
+void bring_back(std::span<const Arg> args) {
+  std::array<Storage*, 8> storages;
+  size_t count = 0;
+  StorageKeeper* keeper = nullptr;
+  for (const Arg& arg : args) {
+    if (!arg.tensor) continue;
+    Storage* storage = storages[count++] = arg.tensor->impl().storage.get();
+    if (storage->keeper()) keeper = storage->keeper();
+  }
+  if (keeper) keeper->need({storages.data(), count});
+  for (size_t i = 0; i < count; ++i)
+    check<DeviceError>(!storages[i]->is_away(), OpScope::current(),
+                       "{} {} must be in the device's memory, got one whose keeper is gone",
+                       name(storages[i]->dtype()), storages[i]->shape());
+}
+
 // The aligned range of the block that covers the view, and the element offset inside it.
 Binding bind(const Arg& arg, uint64_t alignment, uint32_t& offset) {
   if (!arg.tensor) return {arg.memory.range, arg.memory.dtype, arg.access};
@@ -37,6 +54,7 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
         args.size());
   const auto first = std::find_if(args.begin(), args.end(), [](const Arg& a) { return a.tensor; });
   Device& device = first->tensor->device();
+  bring_back(args);
   const uint64_t alignment = device.info().alignment;
   for (size_t i = 0; i < args.size(); ++i) {
     if (const Tensor* t = args[i].tensor) {

@@ -43,6 +43,7 @@
 #include "rewind/core/predict/planned_run.h"
 #include "rewind/core/predict/planner.h"
 #include "rewind/core/predict/program.h"
+#include "rewind/core/predict/rank_memory.h"
 #include "rewind/core/predict/recompute.h"
 #include "rewind/core/predict/remedies.h"
 #include "rewind/core/predict/savings.h"
@@ -108,6 +109,7 @@
 #include "rewind/dist/data_parallel.h"
 #include "rewind/dist/dry_ranks.h"
 #include "rewind/dist/mpi_world.h"
+#include "rewind/dist/step_ranks.h"
 #include "rewind/dist/thread_ranks.h"
 #include "rewind/dist/world.h"
 
@@ -122,6 +124,7 @@
 #include "rewind/io/snapshot.h"
 #include "rewind/io/speech.h"
 #include "rewind/io/timeline.h"
+#include "rewind/io/training_position.h"
 #include "rewind/io/transfer.h"
 
 // Data sets: the library rewind_data.

@@ -1,0 +1,126 @@
+// What messages of gradients cost, and how much of it is hidden behind backward: one row of a table
+// for the ranks that mpirun started.
+#include "rewind/dist/data_parallel.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "rewind/backends/open.h"
+#include "rewind/core/ops/ops.h"
+#include "rewind/nn/models/bert.h"
+#include "rewind/nn/models/resnet.h"
+#include "rewind/optim/accumulate.h"
+#include "rewind/optim/adam.h"
+#include "rewind/optim/sgd.h"
+
+using namespace rw;
+
+namespace {
+
+struct Options {
+  std::string device = "vulkan", model = "resnet20", transport = "f32";
+  std::string in_parts = "none";
+  int64_t batch = 8, steps = 20, bucket_kib = 8192, gathered_kib = 32768;
+};
+
+std::vector<ParameterGroup> groups_of(const std::vector<Tensor>& parameters,
+                                      const std::string& in_parts) {
+  const Shard own{world().rank(), world().size()};
+  if (in_parts == "states") return shard_states(parameters, own);
+  if (in_parts == "parameters") return shard_parameters(parameters, own);
+  return one_group(parameters);
+}
+
+Tensor data(const Shape& shape, DType dtype = DType::f32) {
+  const PurposeScope scope(Purpose::data);
+  return zeros(shape, dtype);
+}
+
+// Steps of one micro-batch on each rank; the first two are not counted.
+void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& loss) {
+  Communicator& ranks = world();
+  Accumulate optimizer(std::move(inner), 1);
+  DataParallel parallel(optimizer, ranks,
+                        {.bucket_bytes = o.bucket_kib << 10,
+                         .transport = parse_dtype(o.transport),
+                         .gathered_bytes = o.gathered_kib << 10});
+  constexpr int64_t warm_up = 2;
+  Traffic before;
+  std::chrono::steady_clock::time_point start;
+  for (int64_t step = 0; step < warm_up + o.steps; ++step) {
+    if (step == warm_up) {
+      default_device()->synchronize();
+      default_device()->reset_peak();
+      before = parallel.traffic();
+      start = std::chrono::steady_clock::now();
+    }
+    optimizer.backward(loss());
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  default_device()->synchronize();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  const Traffic after = parallel.traffic();
+  const auto per_step = [&](double a, double b) {
+    return 1e3 * sum_over(ranks, b - a) / ranks.size() / static_cast<double>(o.steps);
+  };
+  const double sent = per_step(before.gradient_seconds, after.gradient_seconds);
+  const double waited = per_step(before.waited_seconds, after.waited_seconds);
+  const double update = per_step(before.update_seconds, after.update_seconds);
+  if (ranks.rank() != 0) return;
+  const auto mib = [&](uint64_t a, uint64_t b) {
+    return static_cast<double>(b - a) / static_cast<double>(o.steps) / (1 << 20);
+  };
+  fmt::print("| {} | {} | {} | {} | {} |", o.model, ranks.size(), o.in_parts, o.transport,
+             (after.buckets - before.buckets) / static_cast<uint64_t>(o.steps));
+  fmt::print(" {:.0f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {} | {:.1f} | {:.1f} |\n",
+             1e3 * taken.count() / static_cast<double>(o.steps),
+             mib(before.gradient_bytes, after.gradient_bytes),
+             mib(before.parameter_bytes, after.parameter_bytes), sent, waited,
+             sent > 0 ? fmt::format("{:.0f} %", 100 * std::max(0.0, sent - waited) / sent) : "-",
+             update, static_cast<double>(default_device()->memory_report().peak) / (1 << 20));
+}
+
+void run(const Options& o) {
+  set_default_device(open_backend(o.device));
+  manual_seed(1);
+  if (o.model.starts_with("resnet")) {
+    ResNet model(resnet_cifar(std::stoi(o.model.substr(6))));
+    const Tensor x = data({o.batch, 32, 32, 3}), y = data({o.batch}, DType::i32);
+    train(SGD(groups_of(model.parameters(), o.in_parts), {.lr = 0.1f, .momentum = 0.9f}), o,
+          [&] { return cross_entropy(model(x), y); });
+  } else {
+    BertForPreTraining model(BertConfig::preset(o.model));
+    model.bert.set_checkpoint(1);
+    const BertInput input{.ids = data({o.batch, 64}, DType::i32)};
+    const Tensor positions = data({o.batch * 9}, DType::i32),
+                 targets = data({o.batch * 9}, DType::i32);
+    train(AdamW(groups_of(model.parameters(), o.in_parts)), o,
+          [&] { return model.token_loss(model.forward(input), positions, targets); });
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options o;
+  CLI::App app("Times steps of ranks and their messages, per step in milliseconds.");
+  app.add_option("--device", o.device, "as open_backend() takes it");
+  app.add_option("--model", o.model, "resnetN (CIFAR), or a preset of BERT: tiny, mini, ...");
+  app.add_option("--transport", o.transport, "dtype of gradients in messages");
+  app.add_option("--batch", o.batch, "images or sequences of 64 tokens of a rank");
+  app.add_option("--steps", o.steps, "that are timed");
+  app.add_option("--bucket", o.bucket_kib, "KiB of gradients in a message");
+  app.add_option("--in-parts", o.in_parts, "none, states (ZeRO 1) or parameters (ZeRO 3)");
+  app.add_option("--gathered", o.gathered_kib, "KiB of parameters in parts that stay");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    run(o);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    if (world().size() > 1) world().abort(1);
+    return 1;
+  }
+}

@@ -1,0 +1,142 @@
+// What training large models on several devices takes of each of them, by dry runs of every rank:
+// the largest batches in so much memory for each way of sharding, and where there is none, what one
+// sample needs. Writes tables; nothing of it is run.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "benchmarks/memory/measure.h"
+#include "rewind/core/ops/autocast.h"
+#include "rewind/core/predict/rank_memory.h"
+#include "rewind/dist/step_ranks.h"
+#include "rewind/nn/models/bert.h"
+#include "rewind/nn/models/gpt.h"
+#include "rewind/optim/adam.h"
+
+using namespace rw;
+
+namespace {
+
+// A model's loss for so many texts.
+template <class Model>
+using LossOf = Tensor (*)(Model& model, int64_t texts);
+
+template <class Model, class Config>
+class Steps : public TrainingSteps {
+ public:
+  Steps(const Config& config, LossOf<Model> loss_of, const StepSettings& settings)
+      : settings_(settings),
+        loss_of_(loss_of),
+        ranks_(settings),
+        model_(config),
+        optimizer_(AdamW(ranks_.shard(decay_groups(model_.parameters(), 0.01f))),
+                   settings.accumulate) {
+    optimizer_.set_scaler(default_scaler(settings.dtype));
+    optimizer_.set_max_norm(1);
+    parallel_ = ranks_.share(optimizer_);
+  }
+
+  void dry_step(const BatchShape& shape) override {
+    Tensor loss;
+    {
+      const Autocast half(settings_.dtype, settings_.dtype != DType::f32);
+      loss = loss_of_(model_, shape.rows_or(settings_.batch));
+    }
+    optimizer_.backward(loss);
+    optimizer_.step();
+    optimizer_.zero_grad();
+  }
+
+ private:
+  const StepSettings settings_;
+  const LossOf<Model> loss_of_;
+  StepRanks ranks_;
+  Model model_;
+  Accumulate optimizer_;
+  std::unique_ptr<DataParallel> parallel_;
+};
+
+Tensor fill_masks(BertForPreTraining& model, int64_t texts) {
+  constexpr int64_t tokens = 512, masked = 76;
+  const Tensor hidden = model.forward(BertInput{.ids = empty({texts, tokens}, DType::i32)});
+  return model.token_loss(hidden, empty({texts * masked}, DType::i32),
+                          empty({texts * masked}, DType::i32));
+}
+
+Tensor continue_text(GptLMHeadModel& model, int64_t texts) {
+  constexpr int64_t tokens = 2048;
+  return model.loss(empty({texts, tokens}, DType::i32), empty({texts, tokens}, DType::i32));
+}
+
+template <class Model, class Config>
+MakeSteps steps_of(const Config& config, LossOf<Model> loss_of) {
+  return [=](const StepSettings& settings) {
+    return std::make_unique<Steps<Model, Config>>(config, loss_of, settings);
+  };
+}
+
+// Of f16 activations, with a segment for each layer.
+StepSettings settings_of(int ranks, const std::string& shard) {
+  return {.dtype = DType::f16, .batch = 1, .checkpoint = "block", .ranks = ranks, .shard = shard};
+}
+
+// The largest batch and what the ranks need with it, or with one sample where that is too much.
+std::string cell(const Planner& planner, StepSettings settings, uint64_t bytes) {
+  settings.batch = largest_batch_of_ranks(planner, settings, bytes);
+  const bool fits = settings.batch > 0;
+  settings.batch = std::max<int64_t>(1, settings.batch);
+  std::vector<uint64_t> peaks;
+  for (const StepSettings& one : settings_by_rank(settings)) {
+    if (settings.shard == "none" && !peaks.empty()) break;  // all are alike
+    peaks.push_back(planner.peak(one));
+  }
+  const auto [least, most] = std::ranges::minmax(peaks);
+  const std::string needs = least == most
+                                ? format_bytes(most)
+                                : fmt::format("{} to {}", format_bytes(least), format_bytes(most));
+  return fits ? fmt::format("{} | {}", settings.batch, needs)
+              : fmt::format("does not fit | one text: {}", needs);
+}
+
+void print_table(const char* title, const MakeSteps& make, uint64_t bytes, const Backend& device) {
+  fmt::print("\n## {}\n\n| ranks |", title);
+  for (const std::string& word : sharding_words())
+    fmt::print(" {}: texts per rank | memory of a rank |", word);
+  fmt::print("\n|---|");
+  for (size_t i = 0; i < sharding_words().size(); ++i) fmt::print("---|---|");
+  const Planner planner({.make = make}, device);
+  for (const int ranks : {1, 2, 4, 8, 16}) {
+    fmt::print("\n| {} |", ranks);
+    for (const std::string& word : sharding_words())
+      fmt::print(" {} |", ranks == 1 && word != "none"
+                              ? " | "
+                              : cell(planner, settings_of(ranks, word), bytes));
+    std::fflush(stdout);
+  }
+  fmt::print("\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("The memory of the ranks that train large models, by dry runs.");
+  std::string profile = "rx7900xtx.json", memory = "8GB";
+  app.add_option("--profile", profile, "of the device")->capture_default_str();
+  app.add_option("--memory", memory, "of each device, as 8GiB")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  const uint64_t bytes = parse_bytes(memory);
+  const std::unique_ptr<Backend> device = memory::open_profile(profile).open();
+  fmt::print(
+      "# Ranks of {} each\n\nAdamW with f16 activations, f32 parameters, a segment for each layer, "
+      "one step of each rank per update. Dry runs of the ranks with the profile {}.\n",
+      memory, profile);
+  print_table("BERT-large, 512 tokens",
+              steps_of<BertForPreTraining>(BertConfig::preset("large"), fill_masks), bytes,
+              *device);
+  const GptConfig xl{.n_positions = 2048, .n_embd = 2048, .n_layer = 24, .n_head = 16};
+  print_table("A decoder of 1.3 billion parameters (GPT-3 XL), 2048 tokens",
+              steps_of<GptLMHeadModel>(xl, continue_text), bytes, *device);
+}

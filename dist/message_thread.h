@@ -1,0 +1,43 @@
+// The thread that sends messages while the one that trains goes on.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace rw {
+
+// Does jobs in the order in which they are given, on one thread of its own, which the first one
+// starts. After a job that throws no other is done.
+class MessageThread {
+ public:
+  using Job = std::function<void()>;
+
+  MessageThread() = default;
+  ~MessageThread();  // when all are done
+  MessageThread(const MessageThread&) = delete;
+  MessageThread& operator=(const MessageThread&) = delete;
+
+  // Its number; the first one has 1.
+  uint64_t add(Job job);
+  // Until job number `job` is done, 0: not at all. Throws what a job has thrown.
+  void wait(uint64_t job);
+  void wait_for_all() { wait(added_); }  // that the calling thread has added
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  uint64_t added_ = 0, done_ = 0;
+  bool ends_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+}  // namespace rw

@@ -1,0 +1,88 @@
+// Parameters that ranks keep in parts.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "rewind/core/memory/storage.h"
+#include "rewind/dist/communicator.h"
+#include "rewind/dist/host_copy.h"
+#include "rewind/dist/message_thread.h"
+#include "rewind/dist/traffic.h"
+#include "rewind/optim/parameters.h"
+
+namespace rw {
+
+// How parts are gathered.
+struct ParameterPartsOptions {
+  uint64_t most_bytes = 0;  // that have come at a time, beyond which only what one kernel reads
+  bool ahead = true;        // the part that is wanted next is sent while the device works
+};
+
+// Each slab of the parameters has one owner, which keeps it (shard_parameters). On the others its
+// memory is away; a kernel that is about to read it has the owner send it (ZeRO 3, Rajbhandari et
+// al. 2020): in forward, in replay, and in backward, where a gradient reads a weight. What has come
+// stays until others want the room, the slab that was not used for longest first.
+//
+// No rank asks another for a slab: all ranks run the same passes, so they want the same slabs at
+// the same time, and all know which ones are there. For that owners count their own as those that
+// came. What a window wanted, and in which order, is what the next one is expected to want: the
+// message of the next slab is under way before it is asked for, in host memory.
+class ParameterParts : public StorageKeeper {
+ public:
+  // From now on what others own is away. `ranks` and `thread`, which does the messages, must
+  // outlive it.
+  ParameterParts(Communicator& ranks, MessageThread& thread, const FlatParameters& parameters,
+                 const ParameterPartsOptions& options);
+  ~ParameterParts() override;  // what is away stays so, and nobody brings it back
+  ParameterParts(const ParameterParts&) = delete;
+  ParameterParts& operator=(const ParameterParts&) = delete;
+
+  void need(std::span<Storage* const> storages) override;
+  // All of them, until release(), between passes; on all ranks together. They may be written to.
+  void gather();
+  void release();
+  bool is_gathered() const { return is_gathered_; }
+
+  void drop();        // what came, before an update
+  void end_window();  // after it: the owners have other values
+
+  void add_to(Traffic& traffic) const;  // what was sent so far
+
+ private:
+  struct Part {
+    Tensor values;
+    int owner = 0;
+    bool is_here = false;  // on all ranks alike
+    uint64_t used = 0;     // when
+    HostCopy sent;         // the owner's, for messages
+  };
+  // A part on its way, or there; shared with the thread.
+  struct Message {
+    size_t part = 0;
+    std::vector<std::byte> bytes;
+    uint64_t job = 0;
+  };
+  void bring(const Message& message);
+  std::shared_ptr<Message> send(size_t part);
+  void copy_own(Part& part);
+  std::shared_ptr<Message> take_expected(size_t part);
+  void send_away(Part& part);
+  void make_room(uint64_t bytes);
+
+  Communicator& ranks_;
+  MessageThread& thread_;
+  const ParameterPartsOptions options_;
+  std::vector<Part> parts_;
+  std::unordered_map<const Storage*, size_t> part_of_;
+  uint64_t clock_ = 0, here_ = 0;
+  bool is_gathered_ = false;
+  std::vector<size_t> wanted_, expected_;  // parts, of this window and of the one before
+  size_t next_ = 0;                        // of those expected
+  std::shared_ptr<Message> ahead_;
+  uint64_t bytes_ = 0;
+  double waited_ = 0;
+};
+
+}  // namespace rw

@@ -1,0 +1,209 @@
+// Parameters that ranks keep in parts: the bits of one process, memory, and who may read what.
+#include "rewind/core/predict/dry_run.h"
+#include "rewind/core/tensor/primitives.h"
+#include "rewind/dist/dry_ranks.h"
+#include "tests/message_of.h"
+#include "tests/rank_models.h"
+#include "tests/tape_fixture.h"
+
+using namespace rw;
+using namespace rw::test;
+
+namespace {
+
+uint64_t bytes_of(const MemoryReport& report, Purpose purpose) {
+  return report.peak_by_purpose[static_cast<size_t>(purpose)];
+}
+
+}  // namespace
+
+TEST_CASE("parameters in parts: ranks have the bits of one process") {
+  on_each_device([] {
+    for (const int ranks : {1, 2, 3})
+      for (const bool autocast : {false, true})
+        for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block}) {
+          if (ranks != 2 && autocast != (mode == CheckpointMode::block)) continue;
+          CAPTURE(ranks);
+          CAPTURE(autocast);
+          check_ranks(
+              maker<SmallResNet>({.checkpoint = mode, .max_norm = 0.5f, .autocast = autocast}),
+              {.ranks = ranks, .micro_batches = 2 * ranks, .parts = true});
+          check_ranks(maker<SmallBert>({.checkpoint = mode,
+                                        .overflow = Accumulate::Overflow::voids_micro_batch,
+                                        .max_norm = 0.1f,
+                                        .autocast = autocast}),
+                      {.ranks = ranks, .each = 2, .micro_batches = 4 * ranks, .parts = true});
+        }
+    check_ranks(maker<SmallBert>({.overflow = Accumulate::Overflow::voids_micro_batch,
+                                  .autocast = true,
+                                  .dtype = DType::f16}),
+                {.ranks = 2, .each = 2, .micro_batches = 8, .parts = true});
+    check_ranks(maker<SmallResNet>(),
+                {.ranks = 2, .micro_batches = 4, .is_exact = true, .parts = true});
+    check_ranks(
+        maker<SmallBert>({.overflow = Accumulate::Overflow::voids_micro_batch, .poison = {3}}),
+        {.ranks = 2, .micro_batches = 8, .parts = true});
+  });
+}
+
+TEST_CASE("parameters in parts: every optimizer") {
+  on_each_device([] {
+    for (const OptimizerMaker& optimizer : optimizer_makers()) {
+      if (optimizer.name.find("host memory") != std::string::npos) continue;
+      CAPTURE(optimizer.name);
+      check_ranks([&](uint32_t n) { return std::make_unique<RandomTrainee>(302, optimizer, n); },
+                  {.ranks = 3, .each = 2, .micro_batches = 12, .parts = true});
+    }
+  });
+}
+
+// A chain of wide layers on a device of its own each, predicted by itself.
+TEST_CASE_FIXTURE(CpuDevice, "parameters in parts: memory, as dry runs know it" *
+                                 doctest::test_suite("host")) {
+  constexpr int64_t width = 64, layers = 12, layer_bytes = width * width * 4;
+  const auto train = [](Communicator& ranks, bool parts, DType dtype) {
+    std::vector<Tensor> w;
+    for (int64_t i = 0; i < layers; ++i) {
+      w.push_back(full({width, width}, 0.01f, dtype));
+      w.back().set_requires_grad();
+    }
+    const Shard shard{ranks.rank(), ranks.size(), parts ? uint64_t{layer_bytes} : 0};
+    Accumulate optimizer(SGD(shard_states(w, shard), {.lr = 0.1f, .momentum = 0.9f}), 2);
+    DataParallel parallel(optimizer, ranks,
+                          {.bucket_bytes = layer_bytes, .gathered_bytes = 2 * layer_bytes});
+    default_device()->reset_peak();
+    for (int step = 0; step < 4; ++step) {
+      Tensor x = full({2, width}, 1, dtype);
+      for (const Tensor& one : w) {
+        const auto segment = checkpoint();
+        x = matmul(x, one);
+      }
+      optimizer.backward(sum(x));
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    return default_device()->memory_report();  // before all parameters come
+  };
+  for (const int count : {2, 3, 4})
+    for (const DType dtype : {DType::f32, DType::f16})
+      run_ranks(count, [&](Communicator& ranks) {
+        CAPTURE(count);
+        const auto peak = [&](bool parts) {
+          const auto device = Device::create(open_backend("cpu"));
+          const DeviceScope scope(device);
+          return train(ranks, parts, dtype);
+        };
+        const MemoryReport whole = peak(false), real = peak(true);
+        MemoryReport predicted;
+        dry_run(open_backend("dry:cpu"), [&] {
+          DryRanks dry(ranks.rank(), ranks.size());
+          predicted = train(dry, true, dtype);
+        });
+        CHECK(real.peak == predicted.peak);
+        CHECK(real.peak_by_purpose == predicted.peak_by_purpose);
+        CHECK(real.host_peak == predicted.host_peak);
+        // The own part, and two layers that were gathered.
+        const int64_t size = layer_bytes * static_cast<int64_t>(size_of(dtype)) / 4;
+        CHECK(bytes_of(whole, Purpose::parameter) == layers * size);
+        CHECK(bytes_of(real, Purpose::parameter) <=
+              static_cast<uint64_t>(layers / count * size + 2 * layer_bytes));
+        CHECK(bytes_of(real, Purpose::parameter) >= static_cast<uint64_t>(layers / count * size));
+        CHECK(real.peak < whole.peak);
+        // Masters of 16-bit parameters and moments are the owner's.
+        CHECK(bytes_of(real, Purpose::optimizer) <=
+              static_cast<uint64_t>(layers / count * layer_bytes * (dtype == DType::f32 ? 1 : 2)) +
+                  (8 << 10));
+      });
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "parameters in parts: who may read what" * doctest::test_suite("host")) {
+  run_ranks(2, [](Communicator& ranks) {
+    own_shard = Shard{ranks.rank(), ranks.size(), 2048};
+    SmallBert bert(1, {});
+    own_shard.reset();
+    Accumulate& optimizer = bert.optimizer();
+    const std::vector<Tensor> parameters = bert.tensors();
+    std::vector<Values> first;
+    for (const Tensor& p : parameters) first.push_back(p.to_vector());
+    std::optional<DataParallel> parallel(std::in_place, optimizer, ranks,
+                                         DataParallelOptions{.gathered_bytes = 4096});
+    const auto away = [&] {
+      size_t count = 0;
+      for (const Tensor& p : parameters) count += p.impl().storage->is_away();
+      return count;
+    };
+    CHECK((away() > 0 && away() < parameters.size()));
+    for (const Tensor& p : parameters)
+      if (p.impl().storage->is_away())
+        CHECK(contains(message_of<DeviceError>([&] { p.to_vector(); }),
+                       "DataParallel::gather_parameters()"));
+    {
+      const auto all = parallel->gather_parameters();
+      CHECK(away() == 0);
+      for (size_t i = 0; i < parameters.size(); ++i) CHECK(parameters[i].to_vector() == first[i]);
+      // Written to on all ranks, as a file that is loaded: these are the values then.
+      for (const Tensor& p : parameters) Tensor(p).copy_(affine(p.detach(), 2, 0));
+      CHECK(contains(
+          message_of<RankError>([&] { optimizer.backward(bert.micro_batch(ranks.rank()).loss); }),
+          "gathered parameters must be let go of before training goes on"));
+    }
+    CHECK(away() > 0);
+    {
+      const auto all = parallel->gather_parameters();
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        Values twice = first[i];
+        for (float& v : twice) v *= 2;
+        CHECK(parameters[i].to_vector() == twice);
+      }
+    }
+    CHECK(contains(message_of<AutogradError>([&] { parallel->skip(); }),
+                   "with parameters in parts every rank must run every step"));
+    // A forward pass under NoGrad that all ranks run.
+    const NoGrad guard;
+    CHECK(std::isfinite(bert.micro_batch(0).loss.item()));
+    parallel.reset();
+    CHECK(away() == 0);
+  });
+}
+
+TEST_CASE("device: storages whose memory is away") {
+  on_each_device([] {
+    struct Keeper : StorageKeeper {
+      explicit Keeper(const Tensor& t) : values(t.to_vector()), tensor(t) {
+        tensor.impl().storage->set_keeper(this);
+        tensor.device().send_away(*tensor.impl().storage);
+      }
+      ~Keeper() override { tensor.impl().storage->set_keeper(nullptr); }
+      void need(std::span<Storage* const>) override {
+        Storage& storage = *tensor.impl().storage;
+        if (!storage.is_away()) return;
+        ++times;
+        tensor.device().bring_back(storage);
+        tensor.device().restore(storage, values.data());
+      }
+      std::vector<float> values;
+      Tensor tensor;
+      int times = 0;
+    };
+    Tensor w = tensor({1, 2, 3, 4}, {4});
+    w.set_requires_grad();
+    Device& device = w.device();
+    const uint64_t live = device.live();
+    {
+      Keeper keeper(w);
+      CHECK(device.live() < live);
+      CHECK_THROWS_AS(w.to_vector(), DeviceError);
+      Tensor loss = sum(w * w);
+      device.send_away(*w.impl().storage);
+      // Saved values are what they were.
+      loss.backward();
+      CHECK(keeper.times == 2);
+      CHECK(w.grad().to_vector() == std::vector<float>{2, 4, 6, 8});
+      CHECK(w.to_vector() == keeper.values);
+      device.send_away(*w.impl().storage);
+    }
+    CHECK_THROWS_AS(w + 1, DeviceError);
+    w = {};
+  });
+}
