@@ -102,7 +102,7 @@ std::shared_ptr<ParameterParts::Message> ParameterParts::take_expected(size_t pa
 std::shared_ptr<ParameterParts::Message> ParameterParts::send(size_t index) {
   Part& part = parts_[index];
   const bool is_own = part.owner == ranks_.rank();
-  if (is_own) copy_own(part);
+  copy_own();
   auto message = std::make_shared<Message>();
   message->part = index;
   message->bytes.resize(part.values.bytes());
@@ -117,15 +117,17 @@ std::shared_ptr<ParameterParts::Message> ParameterParts::send(size_t index) {
   return message;
 }
 
-// Once after an update: the values are the same until the next one.
-void ParameterParts::copy_own(Part& part) {
-  if (part.sent.bytes) return;
-  Device& device = part.values.device();
-  if (!part.sent.tensor)
-    part.sent.tensor = empty_on_host(part.values.numel(), part.values.dtype(), device);
-  device.copy(*part.values.impl().storage, 0, *part.sent.tensor.impl().storage, 0,
-              part.values.bytes());
-  part.sent.mark();
+// All of them behind the update that made them: nobody waits for what is computed meanwhile.
+void ParameterParts::copy_own() {
+  if (std::exchange(has_copies_, true)) return;
+  for (Part& part : parts_) {
+    if (part.owner != ranks_.rank()) continue;
+    Tensor& copy = part.sent.tensor;
+    if (!copy) copy = empty_on_host(part.values.numel(), part.values.dtype(), part.values.device());
+    copy.device().copy(*part.values.impl().storage, 0, *copy.impl().storage, 0, copy.bytes());
+  }
+  for (Part& part : parts_)
+    if (part.sent.tensor) part.sent.mark();
 }
 
 void ParameterParts::send_away(Part& part) {
@@ -144,7 +146,7 @@ void ParameterParts::gather() {
 void ParameterParts::release() {
   is_gathered_ = false;
   drop();
-  for (Part& part : parts_) part.sent.bytes = nullptr;
+  has_copies_ = false;
 }
 
 void ParameterParts::drop() {
@@ -155,14 +157,14 @@ void ParameterParts::end_window() {
   ahead_ = nullptr;
   thread_.wait_for_all();  // it may have been sent for nothing
   drop();
-  for (Part& part : parts_) part.sent.bytes = nullptr;
+  has_copies_ = false;
   expected_ = std::exchange(wanted_, {});
   next_ = 0;
 }
 
 void ParameterParts::add_to(Traffic& traffic) const {
   traffic.parameter_bytes += bytes_;
-  traffic.waited_seconds += waited_;
+  traffic.parameter_seconds += waited_;
 }
 
 }  // namespace rw
