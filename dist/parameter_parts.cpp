@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "rewind/core/autograd/tape.h"
 #include "rewind/core/base/context.h"
 #include "rewind/core/base/error.h"
 #include "rewind/core/base/thread_state.h"
@@ -44,6 +45,9 @@ void ParameterParts::need(std::span<Storage* const> storages) {
                        name(storage->dtype()), storage->shape());
     return;
   }
+  check<RankError>(!Tape::current()->segments().is_evicting(), "data_parallel",
+                   "ranks that keep parameters in parts must replay alike, got values that are "
+                   "dropped by what memory each rank has: give the model segments or a plan");
   ++clock_;
   std::vector<size_t> missing;
   for (const Storage* storage : storages) {
