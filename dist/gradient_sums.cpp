@@ -139,18 +139,21 @@ void GradientSums::end_pass() {
   for (size_t slot = 0; slot < slots_.size(); ++slot)
     if (slots_[slot].parameter.grad()) arrived_[slot] = 1;
   while (next_ < buckets_.all().size()) send(next_++);
-  slots_.front().parameter.device().mark()();
+  wait_for(slots_.front().parameter.device().mark(), thread_.added());
+}
+
+// What the device needs to get there is not time that messages took.
+void GradientSums::wait_for(const std::function<void()>& device, uint64_t job) {
+  device();
   const Clock::time_point start = Clock::now();
-  thread_.wait_for_all();
+  thread_.wait(job);
   traffic_.waited_seconds += seconds_since(start);
 }
 
 // Copies the bucket's gradients, zeros where none has come, behind the job that had the memory.
 GradientSums::Staging& GradientSums::fill_staging(const GradientBucket& bucket) {
   Staging& staging = staging_[traffic_.buckets % staging_.size()];
-  const Clock::time_point start = Clock::now();
-  thread_.wait(staging.job);
-  traffic_.waited_seconds += seconds_since(start);
+  if (staging.job > 0) wait_for(staging.copy.wait, staging.job);
   Tensor& target = staging.copy.tensor;
   if (!target)
     target =

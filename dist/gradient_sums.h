@@ -69,6 +69,7 @@ class GradientSums : public GradientExchange {
   void start_pass();
   bool is_complete(const GradientBucket& bucket) const;
   void send(size_t bucket);
+  void wait_for(const std::function<void()>& device, uint64_t job);
   Staging& fill_staging(const GradientBucket& bucket);
   void drop(const GradientBucket& bucket);
   Tensor workspace(Shape shape, DType dtype) const;
