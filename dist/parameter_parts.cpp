@@ -11,6 +11,17 @@
 
 namespace rw {
 
+namespace {
+
+// Forward under NoGrad, or of an op that is the first on the tape: nobody knows what follows, and
+// who evaluates may use the ranks right after it.
+bool is_in_pass() {
+  const Tape& tape = *Tape::current();
+  return context().phase != Phase::forward || tape.begin() < tape.end();
+}
+
+}  // namespace
+
 ParameterParts::ParameterParts(Communicator& ranks, MessageThread& thread,
                                const FlatParameters& parameters,
                                const ParameterPartsOptions& options)
@@ -94,9 +105,10 @@ void ParameterParts::bring(const Message& message) {
 // Its message, and that of the part which is expected next is on its way. Where a window wants
 // another part than the one before, nothing is expected in the rest of it.
 std::shared_ptr<ParameterParts::Message> ParameterParts::take_expected(size_t part) {
-  wanted_.push_back(part);
   std::shared_ptr<Message> message = std::exchange(ahead_, nullptr);
   if (!message || message->part != part) message = send(part);
+  if (!is_in_pass()) return message;
+  wanted_.push_back(part);
   const bool is_expected = next_ < expected_.size() && expected_[next_] == part;
   next_ = is_expected ? next_ + 1 : expected_.size();
   if (options_.ahead && next_ < expected_.size()) ahead_ = send(expected_[next_]);

@@ -160,9 +160,15 @@ TEST_CASE_FIXTURE(CpuDevice,
     }
     CHECK(contains(message_of<AutogradError>([&] { parallel->skip(); }),
                    "with parameters in parts every rank must run every step"));
-    // A forward pass under NoGrad that all ranks run.
+    for (int step = 0; step < 2; ++step) {
+      optimizer.backward(bert.micro_batch(ranks.rank()).loss);
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    // A forward pass under NoGrad that all ranks run; behind it nothing is under way.
     const NoGrad guard;
     CHECK(std::isfinite(bert.micro_batch(0).loss.item()));
+    CHECK(gather(ranks, ranks.rank()) == std::vector<int>{0, 1});
     parallel.reset();
     CHECK(away() == 0);
   });
