@@ -53,7 +53,7 @@ class VulkanBackend final : public Backend {
     if (!held_ || !held_->lets_by(call)) {
       release();
       held_number_ = number;
-      if (joins_ && is_known(call)) held_ = Chain::start(call);
+      if (joins_ && Chain::may_start(call.kernel) && is_known(call)) held_ = Chain::start(call);
       if (held_) return;
     }
     recorder_.set_call(number);
