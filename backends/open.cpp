@@ -42,7 +42,7 @@ std::string verdict_file(const DeviceInfo& info) {
 
 // The device, without the features that it fails its self-check with. The check runs when a device,
 // a driver or a build is new; REWIND_NO_SELF_CHECK=1 trusts the driver.
-std::unique_ptr<Backend> open_vulkan(const std::string& choice) {
+std::unique_ptr<Backend> open_proved(const std::string& choice) {
   static std::mutex mutex;
   static std::map<std::string, std::vector<RefusedFeature>> verdicts;
   const auto open = [&](const std::vector<RefusedFeature>& without) {
@@ -61,6 +61,13 @@ std::unique_ptr<Backend> open_vulkan(const std::string& choice) {
         verdicts.emplace(file, refused_features(file, open, info.features, child_seconds)).first;
   }
   return device && known->second.empty() ? std::move(device) : open(known->second);
+}
+
+// Its threads come with its first kernel, and so after the check, which may fork.
+std::unique_ptr<Backend> open_vulkan(const std::string& choice) {
+  std::unique_ptr<Backend> device = open_proved(choice);
+  vulkan::work_ahead(*device);
+  return device;
 }
 
 // What follows "dry:": a device, or the file or the name of a device's profile.
@@ -83,7 +90,7 @@ std::unique_ptr<Backend> open_backend(const std::string& device) {
 
 std::string device_profile(const std::string& device) {
   const std::string choice = vulkan_choice(device);
-  return vulkan::profile(choice, open_vulkan(choice)->info().refused);
+  return vulkan::profile(choice, open_proved(choice)->info().refused);
 }
 
 std::vector<DeviceListing> list_devices() {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "rewind/core/base/error.h"
+
 namespace rw::vulkan {
 
 namespace {
@@ -71,14 +73,25 @@ std::vector<ChainStep> steps_of(const KernelCall& call) {
 
 OwnedCall::OwnedCall(const KernelCall& call)
     : kernel_(call.kernel),
-      bindings_(call.bindings.begin(), call.bindings.end()),
-      params_(call.params.begin(), call.params.end()),
-      variant_(call.variant.begin(), call.variant.end()),
+      binding_count_(call.bindings.size()),
+      params_size_(call.params.size()),
+      variant_count_(call.variant.size()),
       threads_(call.threads),
-      flops_(call.flops) {}
+      flops_(call.flops) {
+  check<ValueError>(binding_count_ <= bindings_.size() && params_size_ <= params_.size() &&
+                        variant_count_ <= variant_.size(),
+                    call.kernel,
+                    "a call must have at most 8 bindings, 128 bytes of parameters and "
+                    "8 constants, got {}, {} and {}",
+                    binding_count_, params_size_, variant_count_);
+  std::copy(call.bindings.begin(), call.bindings.end(), bindings_.begin());
+  std::copy(call.params.begin(), call.params.end(), params_.begin());
+  std::copy(call.variant.begin(), call.variant.end(), variant_.begin());
+}
 
 KernelCall OwnedCall::call() const& {
-  return {kernel_, bindings_, params_, threads_, variant_, flops_};
+  return {kernel_,  {bindings_.data(), binding_count_}, {params_.data(), params_size_},
+          threads_, {variant_.data(), variant_count_},  flops_};
 }
 
 bool ChainValue::operator==(const ChainValue& other) const {
@@ -87,9 +100,14 @@ bool ChainValue::operator==(const ChainValue& other) const {
          binding.dtype == other.binding.dtype;
 }
 
+bool Chain::may_start(std::string_view kernel) {
+  return kernel == "unary" || kernel == "binary" || kernel == "unary_grad" || kernel == "dropout" ||
+         kernel == "batch_norm";
+}
+
 std::optional<Chain> Chain::start(const KernelCall& call) {
-  Chain chain(call);
   if (call.kernel == "batch_norm") {
+    Chain chain(call);
     chain.n_ = call.params_as<kernels::BatchNormParams>().n;
     chain.in_ = value(call, 0);
     chain.out_ = value(call, 5);
@@ -97,6 +115,7 @@ std::optional<Chain> Chain::start(const KernelCall& call) {
   }
   const std::vector<ChainStep> steps = steps_of(call);
   if (steps.empty()) return {};
+  Chain chain(call);
   chain.n_ = steps[0].n;
   chain.in_ = steps[0].in;
   chain.out_ = steps[0].out;
@@ -105,6 +124,7 @@ std::optional<Chain> Chain::start(const KernelCall& call) {
 }
 
 bool Chain::join(const KernelCall& call) {
+  if (!may_start(call.kernel)) return false;
   for (const ChainStep& step : steps_of(call)) {
     const bool goes_on = step.n == n_ && step.in == out_ && step.out == out_;
     if (!goes_on || (step.operand && reads_result(*step.operand)) || !add(step)) continue;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rewind/backends/vulkan/hazards.h"
@@ -28,9 +29,10 @@ class OwnedCall {
 
  private:
   std::string kernel_;
-  std::vector<Binding> bindings_;
-  std::vector<std::byte> params_;
-  std::vector<uint32_t> variant_;
+  std::array<Binding, 8> bindings_;
+  std::array<std::byte, 128> params_;
+  std::array<uint32_t, 8> variant_;
+  size_t binding_count_, params_size_, variant_count_;
   std::array<uint32_t, 3> threads_;
   double flops_;
 };
@@ -55,6 +57,8 @@ struct ChainStep {
 
 class Chain {
  public:
+  // Whether a call of this kernel may begin a chain, or be a step of one.
+  static bool may_start(std::string_view kernel);
   // A chain that begins with this call; nothing where no chain may.
   static std::optional<Chain> start(const KernelCall& call);
 

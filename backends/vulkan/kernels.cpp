@@ -11,18 +11,25 @@ namespace rw::vulkan {
 
 namespace {
 
+using KeyText = fmt::basic_memory_buffer<char, 128>;  // without allocations: calls are many
+
+std::string_view text(const KeyText& key) {
+  return {key.data(), key.size()};
+}
+
 // A module or a call: its name with the dtypes of its bindings.
 template <class Bindings>
-std::string key(std::string_view name, const Bindings& bindings) {
-  std::string text(name);
+KeyText key(std::string_view name, const Bindings& bindings) {
+  KeyText all;
+  all.append(name);
   for (const auto& b : bindings) {
-    text += ' ';
+    all.push_back(' ');
     if constexpr (std::is_same_v<Bindings, std::span<const Binding>>)
-      text += rw::name(written_for(bindings, b.dtype));
+      all.append(std::string_view(rw::name(written_for(bindings, b.dtype))));
     else
-      text += rw::name(b.dtype);
+      all.append(std::string_view(rw::name(b.dtype)));
   }
-  return text;
+  return all;
 }
 
 std::string feature_names(uint32_t features) {
@@ -44,13 +51,13 @@ Kernels::Kernels(const Caps& caps) {
 }
 
 void Kernels::add(const Caps& caps, bool stand_ins) {
-  std::unordered_map<std::string, Kernel> found;
+  ByKey<Kernel> found;
   for (std::span<const Shader> file : all_shaders())
     for (const Shader& s : file) {
       if (s.stands_in != stand_ins) continue;
       // Packed variants are for devices without 16-bit storage only.
       if (s.packed && (caps.features & feature::storage16)) continue;
-      const std::string k = key(s.kernel, s.bindings);
+      const std::string k(text(key(s.kernel, s.bindings)));
       if (const uint32_t lacking = s.features & ~caps.features) {
         lacking_.try_emplace(k, lacking);
         continue;
@@ -98,13 +105,13 @@ std::vector<const Shader*> Kernels::modules() const {
 }
 
 const Kernel* Kernels::find(std::string_view name, std::span<const Binding> bindings) const {
-  auto it = usable_.find(key(name, bindings));
+  const auto it = usable_.find(text(key(name, bindings)));
   return it == usable_.end() ? nullptr : &it->second;
 }
 
 const Kernel& Kernels::get(std::string_view name, std::span<const Binding> bindings) const {
   if (const Kernel* kernel = find(name, bindings)) return *kernel;
-  const std::string k = key(name, bindings);
+  const std::string k(text(key(name, bindings)));
   if (auto it = lacking_.find(k); it != lacking_.end())
     fail<Unsupported>(name, "the device must have these features for '{}':{}", k,
                       feature_names(it->second));

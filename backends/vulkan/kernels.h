@@ -1,8 +1,10 @@
 // Finds the shader modules of a kernel for this device.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "rewind/backends/vulkan/caps.h"
@@ -27,10 +29,17 @@ class Kernels {
   std::vector<const Shader*> modules() const;  // all that the device can run, in a fixed order
 
  private:
+  // Looked up by texts that need not be strings.
+  struct TextHash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  template <class T>
+  using ByKey = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
+
   void add(const Caps& caps, bool stand_ins);
 
-  std::unordered_map<std::string, Kernel> usable_;
-  std::unordered_map<std::string, uint32_t> lacking_;  // features that the device does not have
+  ByKey<Kernel> usable_;
+  ByKey<uint32_t> lacking_;  // features that the device does not have
 };
 
 }  // namespace rw::vulkan

@@ -29,6 +29,7 @@ class ModuleDispatcher final : public Dispatcher {
 
   std::vector<KernelVariant> kernel_variants() const { return kernels_.variants(); }
   size_t pipelines() const { return pipelines_.count(); }
+  void work_ahead() { pipelines_.work_ahead(); }
 
  private:
   using Groups = std::array<uint32_t, 3>;

@@ -1,7 +1,10 @@
 #include "rewind/backends/vulkan/pipelines.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
+#include <system_error>
+#include <utility>
 
 #include "rewind/backends/vulkan/freeze.h"
 #include "rewind/backends/vulkan/specializations.h"
@@ -17,6 +20,8 @@ constexpr uint32_t kWorkgroupSizeId = 100, kSubgroupSizeId = 101, kPacksHalvesId
                    kBrainId = 103;
 constexpr uint32_t kSubgroupFeatures =
     feature::subgroup | feature::vote | feature::arithmetic | feature::ballot | feature::shuffle;
+constexpr size_t kMostThreads = 4, kMostListed = 256;
+constexpr std::chrono::seconds kSaveEvery{5};
 
 }  // namespace
 
@@ -64,8 +69,12 @@ const Pipelines::Layout& Pipelines::layout(const Shader& shader) const {
 }
 
 Pipelines::~Pipelines() {
+  made_.stop();
+  const bool has_list = keeper_.joinable();
+  keeper_ = {};
   if (!flags_) save_cache();
-  for (auto& [key, pipeline] : pipelines_) vkDestroyPipeline(device_.handle(), pipeline, nullptr);
+  if (has_list) save_list();
+  made_.for_each([&](VkPipeline p) { vkDestroyPipeline(device_.handle(), p, nullptr); });
   for (const auto& kind : layouts_)
     for (const Layout& layout : kind) {
       vkDestroyPipelineLayout(device_.handle(), layout.pipeline, nullptr);
@@ -78,14 +87,46 @@ VkPipeline Pipelines::get(const Shader& shader, std::span<const uint32_t> varian
                           bool in_parts) {
   check<ValueError>(variant.size() <= kMaxVariant, shader.kernel,
                     "a variant must have at most {} values, got {}", kMaxVariant, variant.size());
-  Key key{&shader, variant.size(), {}, brain, in_parts};
+  PipelineKey key{&shader, variant.size(), {}, brain, in_parts};
   std::copy(variant.begin(), variant.end(), key.values.begin());
-  auto it = pipelines_.find(key);
-  if (it == pipelines_.end()) it = pipelines_.emplace(key, create(key)).first;
-  return it->second;
+  const auto known = used_.find(key);
+  if (known != used_.end()) return known->second;
+  if (std::exchange(works_ahead_, false)) start_threads();
+  const VkPipeline pipeline = made_.get(key);
+  used_.emplace(key, pipeline);
+  const std::lock_guard lock(order_mutex_);
+  order_.push_back(key);
+  return pipeline;
 }
 
-VkShaderModule Pipelines::module(const Key& key, uint32_t workgroup_size,
+void Pipelines::start_threads() try {
+  const std::vector<std::byte> list = read_cache(pipeline_list_file(device_.caps()));
+  earlier_ =
+      parse_pipelines({reinterpret_cast<const char*>(list.data()), list.size()}, device_.caps());
+  // lavapipe compiles when a kernel first runs, under the lock that creating a pipeline needs.
+  const size_t others = std::max(std::thread::hardware_concurrency(), 2u) - 1;
+  if (device_.caps().driver_id != VK_DRIVER_ID_MESA_LLVMPIPE)
+    made_.make_ahead(earlier_, std::min(others, kMostThreads));
+  keeper_ = std::jthread([this](std::stop_token stop) { keep_saved(std::move(stop)); });
+} catch (const std::system_error&) {  // the system has no thread to give: it goes without
+}
+
+// Looks again and again, and not at every new pipeline: hundreds come at once.
+void Pipelines::keep_saved(std::stop_token stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  for (size_t saved = 0; !never.wait_for(lock, stop, kSaveEvery, [] { return false; });) {
+    if (stop.stop_requested()) return;
+    const size_t made = made_.made();
+    if (made == saved) continue;
+    saved = made;
+    save_cache();
+    save_list();
+  }
+}
+
+VkShaderModule Pipelines::module(const PipelineKey& key, uint32_t workgroup_size,
                                  uint32_t subgroup_size) const {
   const Caps& caps = device_.caps();
   std::vector<std::pair<uint32_t, uint32_t>> constants = {{kWorkgroupSizeId, workgroup_size},
@@ -106,7 +147,7 @@ VkShaderModule Pipelines::module(const Key& key, uint32_t workgroup_size,
   return module;
 }
 
-VkPipeline Pipelines::create(const Key& key) {
+VkPipeline Pipelines::create(const PipelineKey& key) const {
   const Caps& caps = device_.caps();
   const bool has_matrices = key.shader->features & feature::cooperative;
   const uint32_t subgroup_size = has_matrices ? caps.matrices.subgroup : caps.subgroup_size;
@@ -160,12 +201,12 @@ void Pipelines::load_cache() {
       !std::memcmp(header.pipelineCacheUUID, properties.pipelineCacheUUID, VK_UUID_SIZE);
   VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
   if (ours) {
-    info.initialDataSize = loaded_bytes_ = blob.size();
+    info.initialDataSize = saved_bytes_ = blob.size();
     info.pInitialData = blob.data();
   }
   if (ours && vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache_) == VK_SUCCESS)
     return;
-  info.initialDataSize = loaded_bytes_ = 0;
+  info.initialDataSize = saved_bytes_ = 0;
   vk_check(vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache_),
            "vkCreatePipelineCache");
 }
@@ -173,10 +214,28 @@ void Pipelines::load_cache() {
 void Pipelines::save_cache() {
   size_t bytes = 0;
   if (vkGetPipelineCacheData(device_.handle(), cache_, &bytes, nullptr) != VK_SUCCESS) return;
-  if (bytes == loaded_bytes_) return;
+  if (bytes == saved_bytes_) return;
   std::vector<std::byte> blob(bytes);
-  if (vkGetPipelineCacheData(device_.handle(), cache_, &bytes, blob.data()) == VK_SUCCESS)
-    write_cache(cache_file(), std::span(blob).first(bytes));
+  if (vkGetPipelineCacheData(device_.handle(), cache_, &bytes, blob.data()) != VK_SUCCESS) return;
+  write_cache(cache_file(), std::span(blob).first(bytes));
+  saved_bytes_ = bytes;
+}
+
+// What this run has used, then what only earlier ones have.
+void Pipelines::save_list() {
+  std::vector<PipelineKey> all;
+  {
+    const std::lock_guard lock(order_mutex_);
+    if (order_.size() == listed_) return;
+    all = order_;
+  }
+  listed_ = all.size();
+  std::vector<PipelineKey> sorted = all;
+  std::sort(sorted.begin(), sorted.end());
+  for (const PipelineKey& key : earlier_)
+    if (!std::binary_search(sorted.begin(), sorted.end(), key)) all.push_back(key);
+  const std::string text = write_pipelines(std::span(all).first(std::min(all.size(), kMostListed)));
+  write_cache(pipeline_list_file(device_.caps()), std::as_bytes(std::span(text)));
 }
 
 }  // namespace rw::vulkan

@@ -41,6 +41,8 @@ class VulkanBackend final : public Backend {
     blocks_.free(block);
   }
 
+  void work_ahead() { dispatcher_.work_ahead(); }
+
   void write(BufferRange target, const void* source) override;
   void read(BufferRange source, void* target) override;
   void copy(BufferRange source, BufferRange target) override;
@@ -51,7 +53,7 @@ class VulkanBackend final : public Backend {
     if (!held_ || !held_->lets_by(call)) {
       release();
       held_number_ = number;
-      if (joins_ && is_known(call)) held_ = Chain::start(call);
+      if (joins_ && Chain::may_start(call.kernel) && is_known(call)) held_ = Chain::start(call);
       if (held_) return;
     }
     recorder_.set_call(number);
@@ -205,6 +207,10 @@ void VulkanBackend::copy(BufferRange source, BufferRange target) {
 std::unique_ptr<Backend> make_backend(const std::string& choice,
                                       const std::vector<RefusedFeature>& without) {
   return std::make_unique<VulkanBackend>(choice, without);
+}
+
+void work_ahead(Backend& device) {
+  dynamic_cast<VulkanBackend&>(device).work_ahead();
 }
 
 std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file) {

@@ -14,6 +14,9 @@ namespace rw::vulkan {
 // `without`: what is not used of DeviceInfo::features.
 std::unique_ptr<Backend> make_backend(const std::string& choice,
                                       const std::vector<RefusedFeature>& without = {});
+// For a device of make_backend that is to be used from now on: threads in the background create the
+// pipelines that this program used when it ran before, and save what is compiled while it runs.
+void work_ahead(Backend& device);
 // A device's limits as JSON, and a prediction of a device from them (profile.h). `file` is for
 // messages.
 std::string profile(const std::string& choice, const std::vector<RefusedFeature>& without = {});

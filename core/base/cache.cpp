@@ -1,5 +1,6 @@
 #include "rewind/core/base/cache.h"
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <unistd.h>
@@ -31,7 +32,8 @@ bool replace(const std::string& file, std::initializer_list<std::span<const std:
   if (directory.empty()) return false;
   std::error_code error;
   fs::create_directories(directory, error);
-  const fs::path part = directory / fmt::format("{}.{}.part", file, getpid());
+  static std::atomic<uint64_t> count = 0;  // several devices of a process may do so at once
+  const fs::path part = directory / fmt::format("{}.{}.{}.part", file, getpid(), count++);
   std::ofstream out(part, std::ios::binary);
   for (const auto& piece : pieces)
     out.write(reinterpret_cast<const char*>(piece.data()),
