@@ -5,12 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "benchmarks/memory/measure.h"
 #include "rewind/core/ops/autocast.h"
-#include "rewind/core/predict/rank_memory.h"
+#include "rewind/core/predict/planner.h"
 #include "rewind/dist/step_ranks.h"
 #include "rewind/nn/models/bert.h"
 #include "rewind/nn/models/gpt.h"
@@ -83,22 +81,30 @@ StepSettings settings_of(int ranks, const std::string& shard) {
   return {.dtype = DType::f16, .batch = 1, .checkpoint = "block", .ranks = ranks, .shard = shard};
 }
 
-// The largest batch and what the ranks need with it, or with one sample where that is too much.
+// The largest batch on the rank that needs most, and what that one and the one that needs least
+// have with it; with one sample where that is too much.
 std::string cell(const Planner& planner, StepSettings settings, uint64_t bytes) {
-  settings.batch = largest_batch_of_ranks(planner, settings, bytes);
+  const auto needs = [&](int rank) {
+    settings.rank = rank;
+    return planner.peak(settings);
+  };
+  int least = 0, most = 0;
+  if (settings.shard != "none") {  // without, all are alike
+    std::vector<uint64_t> peaks;
+    for (int rank = 0; rank < settings.ranks; ++rank) peaks.push_back(needs(rank));
+    const auto [low, high] = std::ranges::minmax_element(peaks);
+    least = static_cast<int>(low - peaks.begin());
+    most = static_cast<int>(high - peaks.begin());
+  }
+  settings.rank = most;
+  settings.batch = planner.largest_batch(settings, bytes);
   const bool fits = settings.batch > 0;
   settings.batch = std::max<int64_t>(1, settings.batch);
-  std::vector<uint64_t> peaks;
-  for (const StepSettings& one : settings_by_rank(settings)) {
-    if (settings.shard == "none" && !peaks.empty()) break;  // all are alike
-    peaks.push_back(planner.peak(one));
-  }
-  const auto [least, most] = std::ranges::minmax(peaks);
-  const std::string needs = least == most
-                                ? format_bytes(most)
-                                : fmt::format("{} to {}", format_bytes(least), format_bytes(most));
-  return fits ? fmt::format("{} | {}", settings.batch, needs)
-              : fmt::format("does not fit | one text: {}", needs);
+  const std::string peak = format_bytes(needs(most));
+  const std::string range =
+      least == most ? peak : fmt::format("{} to {}", format_bytes(needs(least)), peak);
+  return fits ? fmt::format("{} | {}", settings.batch, range)
+              : fmt::format("does not fit | one text: {}", range);
 }
 
 void print_table(const char* title, const MakeSteps& make, uint64_t bytes, const Backend& device) {

@@ -5,8 +5,9 @@
 
 namespace rw {
 
-// One rank of so many for dry runs: what all give is what this one gives. So a dry run predicts
-// what each rank will need.
+// One rank of so many for dry runs: what all give is what this one gives, or for more than 64 KiB,
+// which are values that a dry device has not, what was there before. So a dry run predicts what
+// each rank will need.
 class DryRanks : public Communicator {
  public:
   // ValueError where it is none of them.
