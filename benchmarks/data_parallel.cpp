@@ -68,6 +68,7 @@ void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& l
   };
   const double sent = per_step(before.gradient_seconds, after.gradient_seconds);
   const double waited = per_step(before.waited_seconds, after.waited_seconds);
+  const double parameters = per_step(before.parameter_seconds, after.parameter_seconds);
   const double update = per_step(before.update_seconds, after.update_seconds);
   if (ranks.rank() != 0) return;
   const auto mib = [&](uint64_t a, uint64_t b) {
@@ -75,12 +76,13 @@ void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& l
   };
   fmt::print("| {} | {} | {} | {} | {} |", o.model, ranks.size(), o.in_parts, o.transport,
              (after.buckets - before.buckets) / static_cast<uint64_t>(o.steps));
-  fmt::print(" {:.0f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {} | {:.1f} | {:.1f} |\n",
+  fmt::print(" {:.0f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {} | {:.1f} | {:.1f} | {:.1f} |\n",
              1e3 * taken.count() / static_cast<double>(o.steps),
              mib(before.gradient_bytes, after.gradient_bytes),
              mib(before.parameter_bytes, after.parameter_bytes), sent, waited,
              sent > 0 ? fmt::format("{:.0f} %", 100 * std::max(0.0, sent - waited) / sent) : "-",
-             update, static_cast<double>(default_device()->memory_report().peak) / (1 << 20));
+             parameters, update,
+             static_cast<double>(default_device()->memory_report().peak) / (1 << 20));
 }
 
 void run(const Options& o) {

@@ -30,7 +30,6 @@ class DataParallel::Exchange : public GradientSums {
   std::vector<float> all(float own) override {
     check<RankError>(!parts_ || !parts_->is_gathered(), "data_parallel",
                      "gathered parameters must be let go of before training goes on");
-    thread().wait_for_all();  // a part of the parameters may be on its way
     return GradientSums::all(own);
   }
   // What came of parameters makes room for the sums.

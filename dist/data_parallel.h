@@ -51,7 +51,7 @@ struct DataParallelOptions {
 // replay and backward that read others have their owner send them. All ranks must run the same
 // passes then, in every step, and what reads parameters otherwise (files, evaluation by some of the
 // ranks, initial values) does so while they are gathered. The ranks must not be used otherwise from
-// the beginning of a forward pass on.
+// the beginning of a forward pass on, and not by another DataParallel.
 //
 // Of the thread that makes it. With one rank it does nothing: where that is to draw what ranks
 // draw, begin_stream(i) comes before micro-batch i. Ranks must begin with the same parameters:

@@ -98,7 +98,7 @@ void GradientSums::learn_order() {
   is_learnt_ = true;
   for (const size_t slot : first_order(slots_.size()))
     if (std::ranges::find(completed_, slot) == completed_.end()) completed_.push_back(slot);
-  ranks_.broadcast(std::as_writable_bytes(std::span(completed_)));
+  ranks().broadcast(std::as_writable_bytes(std::span(completed_)));
   buckets_ = cut(completed_);
   staging_ = {};
   received_.clear();
@@ -139,18 +139,21 @@ void GradientSums::end_pass() {
   for (size_t slot = 0; slot < slots_.size(); ++slot)
     if (slots_[slot].parameter.grad()) arrived_[slot] = 1;
   while (next_ < buckets_.all().size()) send(next_++);
-  slots_.front().parameter.device().mark()();
+  wait_for(slots_.front().parameter.device().mark(), thread_.added());
+}
+
+// What the device needs to get there is not time that messages took.
+void GradientSums::wait_for(const std::function<void()>& device, uint64_t job) {
+  device();
   const Clock::time_point start = Clock::now();
-  thread_.wait_for_all();
+  thread_.wait(job);
   traffic_.waited_seconds += seconds_since(start);
 }
 
 // Copies the bucket's gradients, zeros where none has come, behind the job that had the memory.
 GradientSums::Staging& GradientSums::fill_staging(const GradientBucket& bucket) {
   Staging& staging = staging_[traffic_.buckets % staging_.size()];
-  const Clock::time_point start = Clock::now();
-  thread_.wait(staging.job);
-  traffic_.waited_seconds += seconds_since(start);
+  if (staging.job > 0) wait_for(staging.copy.wait, staging.job);
   Tensor& target = staging.copy.tensor;
   if (!target)
     target =
@@ -205,7 +208,7 @@ void GradientSums::add(const FlatParameters& parameters, const std::vector<bool>
                          "gradients must come from the optimizer's backward(loss), which sends "
                          "them; got another one of '{}' before step()",
                          slot.name);
-  const std::vector<uint8_t> all = gather(ranks_, std::span<const uint8_t>(arrived_));
+  const std::vector<uint8_t> all = gather(ranks(), std::span<const uint8_t>(arrived_));
   for (size_t i = 0; i < all.size(); ++i) reached_[i % slots_.size()] |= all[i];
   Device& device = parameters.device();
   if (!sums_) {
@@ -230,8 +233,8 @@ void GradientSums::add(const FlatParameters& parameters, const std::vector<bool>
 Tensor GradientSums::gathered(const GradientBucket& bucket, std::span<const float> own) {
   std::vector<float> all(static_cast<size_t>(bucket.size()));
   const Clock::time_point start = Clock::now();
-  ranks_.all_gather(std::as_bytes(own), bucket.bytes(sizeof(float)),
-                    std::as_writable_bytes(std::span(all)));
+  ranks().all_gather(std::as_bytes(own), bucket.bytes(sizeof(float)),
+                     std::as_writable_bytes(std::span(all)));
   traffic_.update_seconds += seconds_since(start);
   Tensor t = workspace({bucket.size()}, DType::f32);
   t.copy_from(std::span<const float>(all));
@@ -274,7 +277,7 @@ void GradientSums::keep_own(const FlatParameters& parameters) {
 // What a rank has not is zero there.
 void GradientSums::share_stats(const Tensor& stats) {
   const std::vector<float> here = stats.to_vector();
-  const std::vector<float> all = gather(ranks_, std::span<const float>(here));
+  const std::vector<float> all = gather(ranks(), std::span<const float>(here));
   std::vector<float> sums(here.size());
   for (size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
   Tensor(stats).copy_from(std::span<const float>(sums));

@@ -41,12 +41,12 @@ class GradientSums : public GradientExchange {
   GradientSums(Communicator& ranks, const FlatParameters& parameters,
                const GradientSumsOptions& options = {});
 
-  std::vector<float> all(float own) override { return gather(ranks_, own); }
+  std::vector<float> all(float own) override { return gather(ranks(), own); }
   void begin() override;
   void begin_pass() override;
   void take(size_t slot) override;
   void end_pass() override;
-  std::vector<float> overflows() override { return gather(ranks_, overflows_ ? 1.0f : 0.0f); }
+  std::vector<float> overflows() override { return gather(ranks(), overflows_ ? 1.0f : 0.0f); }
   void add(const FlatParameters& parameters, const std::vector<bool>& counts) override;
   void finish(const FlatParameters& parameters) override;
   void share_stats(const Tensor& stats) override;
@@ -55,7 +55,11 @@ class GradientSums : public GradientExchange {
   const Traffic& traffic() const { return traffic_; }  // so far, of this rank
 
  protected:
-  Communicator& ranks() const { return ranks_; }
+  // For messages of the calling thread: the other one has none under way.
+  Communicator& ranks() {
+    thread_.wait_for_all();
+    return ranks_;
+  }
   MessageThread& thread() { return thread_; }  // for messages in their turn among the gradients'
 
  private:
@@ -69,6 +73,7 @@ class GradientSums : public GradientExchange {
   void start_pass();
   bool is_complete(const GradientBucket& bucket) const;
   void send(size_t bucket);
+  void wait_for(const std::function<void()>& device, uint64_t job);
   Staging& fill_staging(const GradientBucket& bucket);
   void drop(const GradientBucket& bucket);
   Tensor workspace(Shape shape, DType dtype) const;

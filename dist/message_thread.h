@@ -26,7 +26,9 @@ class MessageThread {
   uint64_t add(Job job);
   // Until job number `job` is done, 0: not at all. Throws what a job has thrown.
   void wait(uint64_t job);
-  void wait_for_all() { wait(added_); }  // that the calling thread has added
+  // The last job, as the thread that adds them knows it.
+  uint64_t added() const { return added_; }
+  void wait_for_all() { wait(added()); }
 
  private:
   void run();

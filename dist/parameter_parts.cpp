@@ -4,11 +4,23 @@
 #include <cstring>
 #include <utility>
 
+#include "rewind/core/autograd/tape.h"
 #include "rewind/core/base/context.h"
 #include "rewind/core/base/error.h"
 #include "rewind/core/base/thread_state.h"
 
 namespace rw {
+
+namespace {
+
+// Forward under NoGrad, or of an op that is the first on the tape: nobody knows what follows, and
+// who evaluates may use the ranks right after it.
+bool is_in_pass() {
+  const Tape& tape = *Tape::current();
+  return context().phase != Phase::forward || tape.begin() < tape.end();
+}
+
+}  // namespace
 
 ParameterParts::ParameterParts(Communicator& ranks, MessageThread& thread,
                                const FlatParameters& parameters,
@@ -44,6 +56,9 @@ void ParameterParts::need(std::span<Storage* const> storages) {
                        name(storage->dtype()), storage->shape());
     return;
   }
+  check<RankError>(!Tape::current()->segments().is_evicting(), "data_parallel",
+                   "ranks that keep parameters in parts must replay alike, got values that are "
+                   "dropped by what memory each rank has: give the model segments or a plan");
   ++clock_;
   std::vector<size_t> missing;
   for (const Storage* storage : storages) {
@@ -90,9 +105,10 @@ void ParameterParts::bring(const Message& message) {
 // Its message, and that of the part which is expected next is on its way. Where a window wants
 // another part than the one before, nothing is expected in the rest of it.
 std::shared_ptr<ParameterParts::Message> ParameterParts::take_expected(size_t part) {
-  wanted_.push_back(part);
   std::shared_ptr<Message> message = std::exchange(ahead_, nullptr);
   if (!message || message->part != part) message = send(part);
+  if (!is_in_pass()) return message;
+  wanted_.push_back(part);
   const bool is_expected = next_ < expected_.size() && expected_[next_] == part;
   next_ = is_expected ? next_ + 1 : expected_.size();
   if (options_.ahead && next_ < expected_.size()) ahead_ = send(expected_[next_]);
@@ -102,7 +118,7 @@ std::shared_ptr<ParameterParts::Message> ParameterParts::take_expected(size_t pa
 std::shared_ptr<ParameterParts::Message> ParameterParts::send(size_t index) {
   Part& part = parts_[index];
   const bool is_own = part.owner == ranks_.rank();
-  if (is_own) copy_own(part);
+  copy_own();
   auto message = std::make_shared<Message>();
   message->part = index;
   message->bytes.resize(part.values.bytes());
@@ -117,15 +133,17 @@ std::shared_ptr<ParameterParts::Message> ParameterParts::send(size_t index) {
   return message;
 }
 
-// Once after an update: the values are the same until the next one.
-void ParameterParts::copy_own(Part& part) {
-  if (part.sent.bytes) return;
-  Device& device = part.values.device();
-  if (!part.sent.tensor)
-    part.sent.tensor = empty_on_host(part.values.numel(), part.values.dtype(), device);
-  device.copy(*part.values.impl().storage, 0, *part.sent.tensor.impl().storage, 0,
-              part.values.bytes());
-  part.sent.mark();
+// All of them behind the update that made them: nobody waits for what is computed meanwhile.
+void ParameterParts::copy_own() {
+  if (std::exchange(has_copies_, true)) return;
+  for (Part& part : parts_) {
+    if (part.owner != ranks_.rank()) continue;
+    Tensor& copy = part.sent.tensor;
+    if (!copy) copy = empty_on_host(part.values.numel(), part.values.dtype(), part.values.device());
+    copy.device().copy(*part.values.impl().storage, 0, *copy.impl().storage, 0, copy.bytes());
+  }
+  for (Part& part : parts_)
+    if (part.sent.tensor) part.sent.mark();
 }
 
 void ParameterParts::send_away(Part& part) {
@@ -144,7 +162,7 @@ void ParameterParts::gather() {
 void ParameterParts::release() {
   is_gathered_ = false;
   drop();
-  for (Part& part : parts_) part.sent.bytes = nullptr;
+  has_copies_ = false;
 }
 
 void ParameterParts::drop() {
@@ -155,14 +173,14 @@ void ParameterParts::end_window() {
   ahead_ = nullptr;
   thread_.wait_for_all();  // it may have been sent for nothing
   drop();
-  for (Part& part : parts_) part.sent.bytes = nullptr;
+  has_copies_ = false;
   expected_ = std::exchange(wanted_, {});
   next_ = 0;
 }
 
 void ParameterParts::add_to(Traffic& traffic) const {
   traffic.parameter_bytes += bytes_;
-  traffic.waited_seconds += waited_;
+  traffic.parameter_seconds += waited_;
 }
 
 }  // namespace rw

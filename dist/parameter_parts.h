@@ -66,7 +66,7 @@ class ParameterParts : public StorageKeeper {
   };
   void bring(const Message& message);
   std::shared_ptr<Message> send(size_t part);
-  void copy_own(Part& part);
+  void copy_own();
   std::shared_ptr<Message> take_expected(size_t part);
   void send_away(Part& part);
   void make_room(uint64_t bytes);
@@ -77,9 +77,9 @@ class ParameterParts : public StorageKeeper {
   std::vector<Part> parts_;
   std::unordered_map<const Storage*, size_t> part_of_;
   uint64_t clock_ = 0, here_ = 0;
-  bool is_gathered_ = false;
-  std::vector<size_t> wanted_, expected_;  // parts, of this window and of the one before
-  size_t next_ = 0;                        // of those expected
+  bool is_gathered_ = false, has_copies_ = false;  // of the own parts, on the host
+  std::vector<size_t> wanted_, expected_;          // parts, of this window and of the one before
+  size_t next_ = 0;                                // of those expected
   std::shared_ptr<Message> ahead_;
   uint64_t bytes_ = 0;
   double waited_ = 0;

@@ -12,11 +12,14 @@ struct Traffic {
   uint64_t buckets = 0;         // of gradients that were sent
   uint64_t gradient_bytes = 0;  // of them, to all other ranks
   double gradient_seconds = 0;  // in their messages
-  // That training waited for them: when a bucket's memory was still in use, and at the end of
-  // backward, when its device was done. And for parameters in parts that it was about to read.
+  // That training waited for them when its device was done with what they hold: for a bucket's
+  // memory to be free again, and at the end of backward.
   double waited_seconds = 0;
-  uint64_t parameter_bytes = 0;  // of parameters in parts, of all owners to all ranks
-  double update_seconds = 0;     // in exchanging sums, or with a Shard parameters, at updates
+  // Of parameters in parts, from all owners to all ranks, and seconds that training waited for
+  // them: for messages, and for the owner's device to have come to the copy.
+  uint64_t parameter_bytes = 0;
+  double parameter_seconds = 0;
+  double update_seconds = 0;  // in exchanging sums, or with a Shard parameters, at updates
 };
 
 }  // namespace rw

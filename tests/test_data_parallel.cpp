@@ -274,6 +274,16 @@ TEST_CASE_FIXTURE(CpuDevice, "data parallel: the messages of ranks" * doctest::t
     std::vector<int> from(3);
     ranks.all_to_all(std::as_bytes(std::span(to)), std::as_writable_bytes(std::span(from)));
     CHECK(from == std::vector<int>{10 * rank, 10 * rank + 1, 10 * rank + 2});
+    // Rank r gets r bytes from each, and gives as many to all.
+    const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+    const std::vector<size_t> sizes = {0, 1, 2};
+    std::string parts(3 * static_cast<size_t>(rank), ' '), gathered(3, ' ');
+    ranks.all_to_all(bytes(std::string(1, char('a' + rank)) + std::string(2, char('A' + rank))),
+                     sizes, std::as_writable_bytes(std::span(parts)));
+    CHECK(parts == std::vector<std::string>{"", "abc", "AABBCC"}[static_cast<size_t>(rank)]);
+    ranks.all_gather(bytes(std::string(static_cast<size_t>(rank), char('a' + rank))), sizes,
+                     std::as_writable_bytes(std::span(gathered)));
+    CHECK(gathered == "bcc");
     std::vector<int> all = {rank};
     ranks.broadcast(std::as_writable_bytes(std::span(all)), 1);
     CHECK(all[0] == 1);

@@ -2,6 +2,7 @@
 #include "rewind/core/predict/dry_run.h"
 #include "rewind/core/tensor/primitives.h"
 #include "rewind/dist/dry_ranks.h"
+#include "rewind/optim/ema.h"
 #include "tests/message_of.h"
 #include "tests/rank_models.h"
 #include "tests/tape_fixture.h"
@@ -159,12 +160,39 @@ TEST_CASE_FIXTURE(CpuDevice,
     }
     CHECK(contains(message_of<AutogradError>([&] { parallel->skip(); }),
                    "with parameters in parts every rank must run every step"));
-    // A forward pass under NoGrad that all ranks run.
+    for (int step = 0; step < 2; ++step) {
+      optimizer.backward(bert.micro_batch(ranks.rank()).loss);
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    // A forward pass under NoGrad that all ranks run; behind it nothing is under way.
     const NoGrad guard;
     CHECK(std::isfinite(bert.micro_batch(0).loss.item()));
+    CHECK(gather(ranks, ranks.rank()) == std::vector<int>{0, 1});
     parallel.reset();
     CHECK(away() == 0);
   });
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "parameters in parts: what ranks must not do" * doctest::test_suite("host")) {
+  CHECK(contains(message_of<RankError>([] {
+                   in_ranks(maker<SmallResNet>({.evicts = true}),
+                            {.ranks = 2, .micro_batches = 4, .parts = true});
+                 }),
+                 "must replay alike"));
+  CHECK(contains(message_of<RankError>([] {
+                   run_ranks(2, [](Communicator& ranks) {
+                     own_shard = Shard{ranks.rank(), ranks.size(), 2048};
+                     SmallBert bert(1, {});
+                     own_shard.reset();
+                     Ema averages(bert.optimizer());
+                     DataParallel parallel(bert.optimizer(), ranks);
+                     bert.optimizer().backward(bert.micro_batch(ranks.rank()).loss);
+                     bert.optimizer().step();
+                   });
+                 }),
+                 "what follows updates must not read parameters that ranks keep in parts"));
 }
 
 TEST_CASE("device: storages whose memory is away") {
