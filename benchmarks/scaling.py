@@ -110,11 +110,12 @@ class Point:
     update_seconds: float
 
     @staticmethod
-    def parse(row):
+    def parse(row, bucket_bytes):
+        """| model | ranks | in parts | transport | buckets | step | gradients | parameters | messages | waited | hidden | of parameters | update | peak |"""
         cells = [cell.strip() for cell in row.strip().strip("|").split("|")]
         milliseconds = lambda i: float(cells[i]) / 1e3
-        return Point(int(cells[1]), int(cells[3]) << 10, int(cells[4]), milliseconds(5), float(cells[6]) * MIB,
-                     milliseconds(7), milliseconds(8), milliseconds(10))
+        return Point(int(cells[1]), bucket_bytes, int(cells[4]), milliseconds(5), float(cells[6]) * MIB,
+                     milliseconds(8), milliseconds(9), milliseconds(12))
 
 
 def measure(build, model, ranks, bucket, batch, steps):
@@ -125,7 +126,7 @@ def measure(build, model, ranks, bucket, batch, steps):
                             capture_output=True, text=True, env=environment)
     if result.returncode:
         sys.exit(f"data_parallel with {ranks} ranks: {result.stderr}")
-    return Point.parse(next(line for line in result.stdout.splitlines() if line.startswith("|")))
+    return Point.parse(next(line for line in result.stdout.splitlines() if line.startswith("|")), bucket << 10)
 
 
 def measured_section(build, model, out):

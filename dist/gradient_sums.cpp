@@ -179,6 +179,7 @@ void GradientSums::send(size_t index) {
   const GradientBucket& bucket = buckets_.all()[index];
   Staging& staging = fill_staging(bucket);
   drop(bucket);
+  if (is_dry()) return void(++traffic_.buckets);
   staging.copy.mark();
   const size_t size_of_one = size_of(options_.transport);
   const auto bytes = static_cast<size_t>(bucket.size()) * size_of_one;
@@ -195,6 +196,11 @@ void GradientSums::send(size_t index) {
     ranks_.all_to_all(message, sizes, target);
     traffic_.gradient_seconds += seconds_since(start);
   });
+}
+
+// A dry run has no values to send, but all the memory for them.
+bool GradientSums::is_dry() const {
+  return slots_.front().parameter.device().backend().is_dry();
 }
 
 Tensor GradientSums::workspace(Shape shape, DType dtype) const {
@@ -222,7 +228,8 @@ void GradientSums::add(const FlatParameters& parameters, const std::vector<bool>
     const int64_t own = bucket.part(ranks_.rank());
     if (own == 0) continue;
     const Tensor pieces = workspace({ranks_.size(), own}, options_.transport);
-    device.write(*pieces.impl().storage, 0, received_[i].size(), received_[i].data());
+    if (!is_dry())
+      device.write(*pieces.impl().storage, 0, received_[i].size(), received_[i].data());
     for (size_t rank = 0; rank < counts.size(); ++rank)
       if (counts[rank])
         accumulate(part_of(pieces, static_cast<int64_t>(rank) * own, own),
@@ -230,10 +237,13 @@ void GradientSums::add(const FlatParameters& parameters, const std::vector<bool>
   }
 }
 
-Tensor GradientSums::gathered(const GradientBucket& bucket, std::span<const float> own) {
+Tensor GradientSums::gathered(const GradientBucket& bucket, Tensor part) {
+  const std::vector<float> own = part && !is_dry() ? part.to_vector() : std::vector<float>();
+  part = {};
+  if (is_dry()) return workspace({bucket.size()}, DType::f32);
   std::vector<float> all(static_cast<size_t>(bucket.size()));
   const Clock::time_point start = Clock::now();
-  ranks().all_gather(std::as_bytes(own), bucket.bytes(sizeof(float)),
+  ranks().all_gather(std::as_bytes(std::span(own)), bucket.bytes(sizeof(float)),
                      std::as_writable_bytes(std::span(all)));
   traffic_.update_seconds += seconds_since(start);
   Tensor t = workspace({bucket.size()}, DType::f32);
@@ -252,7 +262,7 @@ void GradientSums::finish(const FlatParameters& parameters) {
   }
   for (const GradientBucket& bucket : buckets_.all()) {
     const int64_t own = bucket.part(ranks_.rank());
-    const Tensor pieces = gathered(bucket, part_of(sums_, bucket.sum, own).to_vector());
+    const Tensor pieces = gathered(bucket, part_of(sums_, bucket.sum, own));
     buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
       if (reached_[part.slot])
         copy_part(pieces, part.target, slots_[part.slot].parameter.grad(), part.source, part.size);
@@ -288,18 +298,17 @@ void GradientSums::share_parameters(const FlatParameters& parameters) {
   const int rank = ranks_.rank();
   for (const GradientBucket& bucket : buckets_.all()) {
     const int64_t begin = bucket.bounds[static_cast<size_t>(rank)] - bucket.begin;
-    std::vector<float> here;
+    Tensor values;
     if (const int64_t own = bucket.part(rank)) {
-      const Tensor values = workspace({own}, DType::f32);
+      values = workspace({own}, DType::f32);
       fill_(values, 0);
       buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
         if (slots[part.slot].owner == rank)
           copy_part(parameters.master(slots[part.slot]), part.source, values, part.target - begin,
                     part.size);
       });
-      here = values.to_vector();
     }
-    const Tensor all = gathered(bucket, here);
+    const Tensor all = gathered(bucket, std::move(values));
     buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
       if (slots[part.slot].owner != rank)
         copy_part(all, part.target, parameters.master(slots[part.slot]), part.source, part.size);

@@ -78,8 +78,9 @@ class GradientSums : public GradientExchange {
   void drop(const GradientBucket& bucket);
   Tensor workspace(Shape shape, DType dtype) const;
   void keep_own(const FlatParameters& parameters);
-  // All ranks' parts of a bucket of f32, from the own one.
-  Tensor gathered(const GradientBucket& bucket, std::span<const float> own);
+  bool is_dry() const;
+  // All ranks' parts of a bucket of f32, from the own one; undefined: this rank has none.
+  Tensor gathered(const GradientBucket& bucket, Tensor part);
 
   Communicator& ranks_;
   const GradientSumsOptions options_;

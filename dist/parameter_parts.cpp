@@ -121,6 +121,7 @@ std::shared_ptr<ParameterParts::Message> ParameterParts::send(size_t index) {
   copy_own();
   auto message = std::make_shared<Message>();
   message->part = index;
+  if (part.values.device().backend().is_dry()) return message;  // there are no values
   message->bytes.resize(part.values.bytes());
   message->job = thread_.add([this, message, is_own, &part] {
     if (is_own) {

@@ -85,7 +85,7 @@ class Fit(unittest.TestCase):
         self.assertEqual(scaling.fit_link([(1, 1e6, 1e-3), (1, 9e6, 5e-4)]).beta, 0)
 
     def test_a_row_of_the_benchmark(self):
-        point = Point.parse("| mini | 2 | f32 | 512 | 86 | 412.5 | 21.30 | 55.0 | 11.0 | 80 % | 40.2 | 99.00 |")
+        point = Point.parse("| mini | 2 | none | f32 | 86 | 412.5 | 21.30 | 0.0 | 55.0 | 11.0 | 80 % | 0.0 | 40.2 | 99.00 |", 512 << 10)
         self.assertEqual((point.ranks, point.bucket_bytes, point.buckets), (2, 512 << 10, 86))
         self.assertEqual((point.seconds, point.message_seconds, point.update_seconds), (0.4125, 0.055, 0.0402))
         self.assertAlmostEqual(point.sent_bytes, 21.3 * MIB)
