@@ -111,7 +111,8 @@ class Point:
 
     @staticmethod
     def parse(row, bucket_bytes):
-        """| model | ranks | in parts | transport | buckets | step | gradients | parameters | messages | waited | hidden | of parameters | update | peak |"""
+        """model, ranks, in parts, transport, buckets, step, gradients, parameters, messages, waited, hidden, of parameters,
+        update, peak"""
         cells = [cell.strip() for cell in row.strip().strip("|").split("|")]
         milliseconds = lambda i: float(cells[i]) / 1e3
         return Point(int(cells[1]), bucket_bytes, int(cells[4]), milliseconds(5), float(cells[6]) * MIB,
@@ -140,8 +141,8 @@ def measured_section(build, model, out):
     out.append(f"BERT-{model}, {batch} x 64 tokens on each rank, one thread of the driver each; {cores} cores, so 4 ranks have "
                f"half of a core, and other work had a part of them all the while. One rank alone takes "
                f"{1e3 * alone.seconds:.0f} ms. Of the messages of 2 ranks: alpha {1e6 * link.alpha:.0f} us, "
-               f"{1e-9 / link.beta if link.beta else math.inf:.2f} GB/s. With these, and {cores} cores shared by the ranks, the "
-               "model gives:\n")
+               f"{1e-9 / link.beta if link.beta else math.inf:.2f} GB/s, which is why the model has the messages of 2 ranks right. "
+               f"With these, and {cores} cores shared by the ranks, it gives:\n")
     out.append("| ranks | bucket | messages, ms: measured | model | step, ms: measured | model |\n|---|---|---|---|---|---|")
     for (ranks, bucket), p in points.items():
         share = max(1.0, ranks / cores)
