@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <functional>
+#include <thread>
 
 #include "rewind/backends/open.h"
 #include "rewind/core/ops/ops.h"
@@ -22,7 +24,42 @@ namespace {
 struct Options {
   std::string device = "vulkan", model = "resnet20", transport = "f32";
   std::string in_parts = "none";
+  double link = 0;  // MB/s; 0: as fast as it goes
   int64_t batch = 8, steps = 20, bucket_kib = 8192, gathered_kib = 32768;
+};
+
+// Ranks on a network of so many MB/s for each: messages take as long as there, and no processor.
+class SlowLink : public Communicator {
+ public:
+  SlowLink(Communicator& ranks, double mb_per_second)
+      : ranks_(ranks), bytes_per_second_(1e6 * mb_per_second) {}
+  int rank() const override { return ranks_.rank(); }
+  int size() const override { return ranks_.size(); }
+  std::string str() const override { return ranks_.str(); }
+  void all_to_all(std::span<const std::byte> to, std::span<const size_t> sizes,
+                  std::span<std::byte> from) override {
+    take(to.size() - sizes[static_cast<size_t>(rank())]);
+    ranks_.all_to_all(to, sizes, from);
+  }
+  void all_gather(std::span<const std::byte> own, std::span<const size_t> sizes,
+                  std::span<std::byte> all) override {
+    take(all.size() - own.size());
+    ranks_.all_gather(own, sizes, all);
+  }
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    take(bytes.size());
+    ranks_.broadcast(bytes, root);
+  }
+  [[noreturn]] void abort(int status) override { ranks_.abort(status); }
+
+ private:
+  void take(size_t bytes) const {
+    if (bytes_per_second_ > 0)
+      std::this_thread::sleep_for(
+          std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_second_));
+  }
+  Communicator& ranks_;
+  const double bytes_per_second_;
 };
 
 std::vector<ParameterGroup> groups_of(const std::vector<Tensor>& parameters,
@@ -40,7 +77,7 @@ Tensor data(const Shape& shape, DType dtype = DType::f32) {
 
 // Steps of one micro-batch on each rank; the first two are not counted.
 void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& loss) {
-  Communicator& ranks = world();
+  SlowLink ranks(world(), o.link);
   Accumulate optimizer(std::move(inner), 1);
   DataParallel parallel(optimizer, ranks,
                         {.bucket_bytes = o.bucket_kib << 10,
@@ -117,6 +154,7 @@ int main(int argc, char** argv) {
   app.add_option("--bucket", o.bucket_kib, "KiB of gradients in a message");
   app.add_option("--in-parts", o.in_parts, "none, states (ZeRO 1) or parameters (ZeRO 3)");
   app.add_option("--gathered", o.gathered_kib, "KiB of parameters in parts that stay");
+  app.add_option("--link", o.link, "MB/s of a network that messages are slowed down to; 0: none");
   CLI11_PARSE(app, argc, argv);
   try {
     run(o);

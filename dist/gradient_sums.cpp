@@ -80,6 +80,16 @@ GradientSums::GradientSums(Communicator& ranks, const FlatParameters& parameters
   check(!shard || (shard->rank == ranks.rank() && shard->ranks == ranks.size()), "data_parallel",
         "states must be sharded for rank {} of {}, got {} of {}", ranks.rank(), ranks.size(),
         shard ? shard->rank : 0, shard ? shard->ranks : 0);
+  set_up_staging();
+}
+
+// So many that backward seldom waits for the messages of earlier buckets.
+void GradientSums::set_up_staging() {
+  const int64_t bucket = std::max<int64_t>(buckets_.largest(), 1) * element;
+  const auto buckets = static_cast<int64_t>(buckets_.all().size());
+  staging_.clear();
+  staging_.resize(static_cast<size_t>(std::min(
+      std::max<int64_t>(options_.staging_bytes / bucket, 3), std::max<int64_t>(buckets, 1))));
 }
 
 GradientBuckets GradientSums::cut(const std::vector<size_t>& order) const {
@@ -100,7 +110,7 @@ void GradientSums::learn_order() {
     if (std::ranges::find(completed_, slot) == completed_.end()) completed_.push_back(slot);
   ranks().broadcast(std::as_writable_bytes(std::span(completed_)));
   buckets_ = cut(completed_);
-  staging_ = {};
+  set_up_staging();
   received_.clear();
 }
 

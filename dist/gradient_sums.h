@@ -1,7 +1,6 @@
 // Gradients of ranks, added up in one order.
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "rewind/dist/communicator.h"
@@ -15,9 +14,10 @@ namespace rw {
 
 // How gradients are sent.
 struct GradientSumsOptions {
-  int64_t bucket_bytes = int64_t{8} << 20;  // of f32 gradients in one message, at most
-  DType transport = DType::f32;             // of gradients in messages; a float
-  bool overlaps = true;                     // messages go while backward runs
+  int64_t bucket_bytes = int64_t{8} << 20;    // of f32 gradients in one message, at most
+  DType transport = DType::f32;               // of gradients in messages; a float
+  int64_t staging_bytes = int64_t{32} << 20;  // on the host, of buckets that leave; three at least
+  bool overlaps = true;                       // messages go while backward runs
 };
 
 // For a micro-batch every owner (GradientBuckets) gets the gradients of its part from all ranks and
@@ -34,7 +34,7 @@ struct GradientSumsOptions {
 //
 // The device holds: gradients until their bucket is complete; from the first micro-batch of a
 // window to its end the own part of the sums, 4 bytes per parameter divided by the number of ranks;
-// in add() and finish() a bucket. The host: three buckets, and all gradients as they came.
+// in add() and finish() a bucket. The host: buckets that leave, and all gradients as they came.
 class GradientSums : public GradientExchange {
  public:
   // `ranks` must outlive it.
@@ -70,6 +70,7 @@ class GradientSums : public GradientExchange {
   };
   GradientBuckets cut(const std::vector<size_t>& order) const;
   void learn_order();
+  void set_up_staging();
   void start_pass();
   bool is_complete(const GradientBucket& bucket) const;
   void send(size_t bucket);
@@ -96,7 +97,7 @@ class GradientSums : public GradientExchange {
   std::vector<uint8_t> arrived_;  // by slot, in the pass
   std::vector<uint8_t> reached_;  // by slot: a gradient came in this window, on any rank
   Tensor sums_;                   // of the own parts; undefined: none have come
-  std::array<Staging, 3> staging_;
+  std::vector<Staging> staging_;  // taken in turns
   std::vector<std::vector<std::byte>> received_;  // by bucket: the own part of all ranks
 
   // What the thread writes: read when its jobs are done.

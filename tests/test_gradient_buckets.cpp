@@ -228,7 +228,8 @@ TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: messages of 16 bits, sums of f32
                                  doctest::test_suite("host")) {
   for (const DType transport : {DType::f32, DType::f16, DType::bf16}) {
     CAPTURE(name(transport));
-    const Summed result = summed(3, {.bucket_bytes = 5000, .transport = transport});
+    const Summed result =
+        summed(3, {.bucket_bytes = 5000, .transport = transport, .staging_bytes = 0});
     const auto sent = [&](float v) {
       return transport == DType::f32 ? v : from_16_bits(transport, to_16_bits(transport, v));
     };
