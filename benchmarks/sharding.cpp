@@ -137,7 +137,9 @@ int main(int argc, char** argv) {
   const std::unique_ptr<Backend> device = memory::open_profile(profile).open();
   fmt::print(
       "# Ranks of {} each\n\nAdamW with f16 activations, f32 parameters, a segment for each layer, "
-      "one step of each rank per update. Dry runs of the ranks with the profile {}.\n",
+      "one step of each rank per update. Dry runs of the ranks with the profile {}. A batch fits "
+      "when "
+      "its blocks do.\n",
       memory, profile);
   print_table("BERT-large, 512 tokens",
               steps_of<BertForPreTraining>(BertConfig::preset("large"), fill_masks), bytes,
