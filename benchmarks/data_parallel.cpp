@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -107,6 +108,9 @@ void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& l
   const double waited = per_step(before.waited_seconds, after.waited_seconds);
   const double parameters = per_step(before.parameter_seconds, after.parameter_seconds);
   const double update = per_step(before.update_seconds, after.update_seconds);
+  const uint64_t peak = std::ranges::max(gather(ranks, default_device()->memory_report().peak));
+  const uint64_t sent_bytes = std::ranges::max(gather(ranks, after.gradient_bytes)),
+                 sent_before = std::ranges::max(gather(ranks, before.gradient_bytes));
   if (ranks.rank() != 0) return;
   const auto mib = [&](uint64_t a, uint64_t b) {
     return static_cast<double>(b - a) / static_cast<double>(o.steps) / (1 << 20);
@@ -114,12 +118,10 @@ void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& l
   fmt::print("| {} | {} | {} | {} | {} |", o.model, ranks.size(), o.in_parts, o.transport,
              (after.buckets - before.buckets) / static_cast<uint64_t>(o.steps));
   fmt::print(" {:.0f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {} | {:.1f} | {:.1f} | {:.1f} |\n",
-             1e3 * taken.count() / static_cast<double>(o.steps),
-             mib(before.gradient_bytes, after.gradient_bytes),
+             1e3 * taken.count() / static_cast<double>(o.steps), mib(sent_before, sent_bytes),
              mib(before.parameter_bytes, after.parameter_bytes), sent, waited,
              sent > 0 ? fmt::format("{:.0f} %", 100 * std::max(0.0, sent - waited) / sent) : "-",
-             parameters, update,
-             static_cast<double>(default_device()->memory_report().peak) / (1 << 20));
+             parameters, update, static_cast<double>(peak) / (1 << 20));
 }
 
 void run(const Options& o) {
