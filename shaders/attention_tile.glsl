@@ -43,35 +43,9 @@ uint thread = gl_LocalInvocationID.x, my_row = thread / 16 * MINE, my_column = t
 #define LOAD_DOUT(e, to) to[0] = load4_dout(e);
 #endif
 
-// Rows of a matrix in a buffer: row i begins at element `first` + min(i, last) * step.
-struct Rows {
-  uint first, step, last;
-};
-
-Rows query_rows(Work w) { return Rows(at(w, p.q_stride), p.q_stride[2], p.queries - 1); }
-Rows key_rows(Work w, uint end) { return Rows(shared_at(w, p.k_stride), p.k_stride[2], end - 1); }
-Rows value_rows(Work w, uint end) { return Rows(shared_at(w, p.v_stride), p.v_stride[2], end - 1); }
-// The queries of dense [batch, queries, heads, dim].
-Rows gradient_rows(Work w) {
-  return Rows((w.batch * p.queries * p.heads + w.head) * DIM, p.heads * DIM, p.queries - 1);
-}
-
-// Where a piece begins: all lie inside the matrix, and what is outside of it is not used.
-uint place(Rows rows, uint row, uint column) {
-  return rows.first + min(row, rows.last) * rows.step + min(column, DIM - PIECE);
-}
-
-// The workgroup's part of a result of `heads` heads.
-Work find_work(uint rows, uint heads) {
-  const uint row_tiles = (rows + ROWS - 1) / ROWS;
-  const uint column_tiles = (DIM + RESULTS * 64 - 1) / (RESULTS * 64);
-  const uint z = group_id() / row_tiles, head = z / column_tiles;
-  return Work(head / heads, head % heads, group_id() % row_tiles * ROWS,
-              z % column_tiles * RESULTS * 64, head < p.batch * heads);
-}
+#include "attention_lines.glsl"
 
 #define FOR_MINE(i) [[unroll]] for (uint i = 0; i < MINE; ++i)
-#define FOR_RESULTS(r) [[unroll]] for (uint r = 0; r < RESULTS; ++r)
 
 // ---- c[i][j] = left[row + my_row + i] . right[column + my_column + j] ----------------------------
 // Tasks of a thread are pieces of four rows, turned on their way to shared memory: words are four rows.

@@ -17,7 +17,7 @@ uint32_t fragment_of(const Caps& caps, bool brain) {
 
 // Of a module's name: the factors and the shape that it is made for.
 std::string form(bool brain, uint32_t fragment) {
-  return fmt::format("cooperative.FACTORS{}.FRAGMENT{}.", brain ? "bf16" : "f16", fragment);
+  return fmt::format("cooperative.FACTORS{}.FRAGMENT{}", brain ? "bf16" : "f16", fragment);
 }
 
 }  // namespace
@@ -31,8 +31,14 @@ bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
 
 TileFamily cooperative_family(const Caps& caps, DType t, uint32_t tile) {
   const bool brain = t == DType::bf16;
-  const std::string suffix = fmt::format("{}TILE{}", form(brain, fragment_of(caps, brain)), tile);
+  const std::string suffix = fmt::format("{}.TILE{}", form(brain, fragment_of(caps, brain)), tile);
   return {suffix, tile, tile, step, 0, true};
+}
+
+std::string cooperative_module(const Caps& caps, std::string_view kernel, DType t) {
+  const bool brain = t == DType::bf16;
+  const std::string_view name = kernel.substr(0, kernel.rfind('_'));
+  return fmt::format("{}_{}", name, form(brain, fragment_of(caps, brain)));
 }
 
 bool may_run_cooperative(std::string_view module, const Caps& caps) {

@@ -155,6 +155,8 @@ bool may_run_tiled(std::string_view module, const Caps& caps);  // one of *_tile
 bool fits_cooperative(const Caps& caps, DType t, uint32_t tile);
 TileFamily cooperative_family(const Caps& caps, DType t, uint32_t tile);
 bool may_run_cooperative(std::string_view module, const Caps& caps);
+// The device's module of a kernel NAME_cooperative for 16-bit floats of this kind.
+std::string cooperative_module(const Caps& caps, std::string_view kernel, DType t);
 // Whether a module that takes 16-bit floats takes such of bf16 (`brain`) or f16: most take both.
 bool is_for_halves(std::string_view module, bool brain);
 

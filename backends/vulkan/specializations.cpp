@@ -19,6 +19,8 @@ bool starts_with(std::string_view text, std::string_view head) {
 bool may_attend(std::string_view kernel, const Caps& caps) {
   if (kernel == "attention" || kernel == "attention_dq" || kernel == "attention_dkv")
     return caps.is_cpu;
+  if (starts_with(kernel, "attention") && kernel.find("_cooperative.") != kernel.npos)
+    return !caps.is_cpu && to_info(caps).has("large shared memory");
   for (const char* name : {"attention", "attention_dq", "attention_dkv"})
     if (starts_with(kernel, fmt::format("{}_tiled", name))) {
       const DeviceInfo info = to_info(caps);
@@ -34,6 +36,7 @@ bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, u
   if (constant == "WIDTH") return value <= attention_width(to_info(caps), most_head_dim);
   if (constant == "RESULTS") {
     const std::string_view kernel = shader.kernel, name = kernel.substr(0, kernel.find("_tiled"));
+    if (name.size() == kernel.size()) return true;  // of cooperative matrices
     const AttentionTile widest = attention_tile(to_info(caps), most_head_dim, name);
     return value <= (widest.kernel == kernel ? widest.results : 1);
   }

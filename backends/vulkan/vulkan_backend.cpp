@@ -108,6 +108,13 @@ class VulkanBackend final : public Backend {
 
  private:
   void run_now(const KernelCall& call) {
+    if (call.kernel.ends_with("_cooperative")) {
+      const std::string module =
+          cooperative_module(device_.caps(), call.kernel, call.bindings[0].dtype);
+      KernelCall named = call;
+      named.kernel = module;
+      return dispatcher_.dispatch(named);
+    }
     if (!MatrixPasses::handles(call.kernel))
       dispatcher_.dispatch(call);
     else if (call.preparation)

@@ -131,7 +131,9 @@ Tiles tiles(const char* kernel, const AttentionAttrs& a, const Operands& o, int6
     return o.params.batch * heads * divide_up(rows, tile_rows) * divide_up(dim, columns);
   };
   if (!device.is_cpu) {
-    const AttentionTile tile = attention_tile(device, dim, kernel);
+    const AttentionTile tile = attends_by_matrices(device, o.q.dtype())
+                                   ? attention_matrix_tile(dim, kernel)
+                                   : attention_tile(device, dim, kernel);
     return {tile.kernel,
             {.threads = {count32(count(tile.rows, tile.results * 64), "attention"), 1, 1},
              .variant = {is_masked, tile.results},
