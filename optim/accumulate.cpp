@@ -288,8 +288,10 @@ bool Accumulate::step() {
   ++position_;
   if (kind_ == Sums::judged) judge_micro_batch();
   if (kind_ == Sums::shared) share_micro_batch();
-  device().end_step_soon();  // a micro-batch repeats, as a step does
-  if (position_ == micro_batches_) return flush();
+  const bool is_full = position_ == micro_batches_;
+  // A micro-batch repeats, as a step does. What ranks take to share an update belongs to it.
+  if (kind_ != Sums::shared || !is_full) device().end_step_soon();
+  if (is_full) return flush();
   if (kind_ == Sums::in_place) sums_->take(parameters().slots());
   if (kind_ == Sums::shared) Optimizer::zero_grad();
   return false;
