@@ -1,14 +1,13 @@
 // Training that is killed again and again ends with the same bits. REWIND_KILL_ROUNDS=5000 for a
 // long run of it.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <signal.h>
-#include <unistd.h>
 
 #include "rewind/data/random.h"
 #include "rewind/io/file_calls.h"
+#include "tests/child_case.h"
 #include "tests/env.h"
 #include "tests/file_faults.h"
 #include "tests/file_fixture.h"
@@ -18,6 +17,7 @@ using namespace rw;
 using test::bytes_of;
 using test::Env;
 using test::on_each_device;
+using test::status_of_case;
 using test::TemporaryFolder;
 using test::total_steps;
 namespace fs = std::filesystem;
@@ -38,22 +38,12 @@ void die_at_call(int number) {
   });
 }
 
-// The exit status, or -SIGNAL, of this program running only the test case below.
+// The exit status, or -SIGNAL, of the test case below in a process of its own.
 int train_elsewhere(const fs::path& folder, const std::string& device, int kill_at = 0) {
-  const std::string self = fs::read_symlink("/proc/self/exe");
   const Env env_folder(folder_variable, folder.c_str()),
       env_device(device_variable, device.c_str()),
       env_kill(kill_variable, std::to_string(kill_at).c_str());
-  const pid_t child = fork();
-  if (child == 0) {
-    execl(self.c_str(), self.c_str(), "--test-case=snapshot: child process", "--no-skip",
-          "--minimal", nullptr);
-    _exit(127);
-  }
-  REQUIRE(child > 0);
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+  return status_of_case("snapshot: child process");
 }
 
 int rounds(const std::string& device) {

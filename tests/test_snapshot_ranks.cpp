@@ -1,14 +1,12 @@
 // Snapshots of ranks that keep optimizer states in parts: whoever saved, anyone goes on with the
 // same bits, and a snapshot is whole or not there. REWIND_KILL_ROUNDS=500 for a long run of kills.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <mutex>
 #include <signal.h>
-#include <unistd.h>
 
 #include "rewind/core/ops/autocast.h"
 #include "rewind/data/random.h"
@@ -19,6 +17,7 @@
 #include "rewind/nn/layers.h"
 #include "rewind/nn/sequential.h"
 #include "rewind/optim/adam.h"
+#include "tests/child_case.h"
 #include "tests/env.h"
 #include "tests/file_faults.h"
 #include "tests/file_fixture.h"
@@ -31,6 +30,7 @@ using test::contains;
 using test::Env;
 using test::fails;
 using test::message_of;
+using test::status_of_case;
 using test::TemporaryFolder;
 using test::Values;
 namespace fs = std::filesystem;
@@ -283,19 +283,9 @@ TEST_CASE("snapshot of ranks: killed at any moment, training ends with the same 
           doctest::test_suite("programs")) {
   const TemporaryFolder folder;
   const auto train_elsewhere = [&](int kill_at) {
-    const std::string self = fs::read_symlink("/proc/self/exe");
     const Env env_folder(folder_variable, folder.path.c_str()),
         env_kill(kill_variable, std::to_string(kill_at).c_str());
-    const pid_t child = fork();
-    if (child == 0) {
-      execl(self.c_str(), self.c_str(), "--test-case=snapshot of ranks: child process", "--no-skip",
-            "--minimal", nullptr);
-      _exit(127);
-    }
-    REQUIRE(child > 0);
-    int status = 0;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+    return status_of_case("snapshot of ranks: child process");
   };
   set_default_device(open_backend("cpu"));
   const Bits whole = whole_bits(total);
