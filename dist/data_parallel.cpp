@@ -132,11 +132,9 @@ bool DataParallel::skip() {
 }
 
 void check_alike(Communicator& ranks, const std::vector<Claim>& claims) {
-  uint64_t hash = fnv1a_start;
   std::string text;
   for (const Claim& claim : claims) text += claim.what + '\n' + claim.value + '\n';
-  hash = fnv1a(std::as_bytes(std::span(text)));
-  const std::vector<uint64_t> hashes = gather(ranks, hash);
+  const std::vector<uint64_t> hashes = gather(ranks, fnv1a(std::as_bytes(std::span(text))));
   size_t other = 0;
   while (other < hashes.size() && hashes[other] == hashes[0]) ++other;
   if (other == hashes.size()) return;

@@ -155,9 +155,7 @@ void GradientSums::end_pass() {
 // What the device needs to get there is not time that messages took.
 void GradientSums::wait_for(const std::function<void()>& device, uint64_t job) {
   device();
-  const Clock::time_point start = Clock::now();
-  thread_.wait(job);
-  traffic_.waited_seconds += seconds_since(start);
+  traffic_.waited_seconds += thread_.wait(job);
 }
 
 // Copies the bucket's gradients, zeros where none has come, behind the job that had the memory.

@@ -1,5 +1,6 @@
 #include "rewind/dist/message_thread.h"
 
+#include <chrono>
 #include <utility>
 
 namespace rw {
@@ -21,10 +22,12 @@ uint64_t MessageThread::add(Job job) {
   return ++added_;
 }
 
-void MessageThread::wait(uint64_t job) {
+double MessageThread::wait(uint64_t job) {
+  const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return done_ >= job || failure_; });
   if (failure_) std::rethrow_exception(failure_);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void MessageThread::run() {

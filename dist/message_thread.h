@@ -24,8 +24,9 @@ class MessageThread {
 
   // Its number; the first one has 1.
   uint64_t add(Job job);
-  // Until job number `job` is done, 0: not at all. Throws what a job has thrown.
-  void wait(uint64_t job);
+  // Until job number `job` is done, 0: not at all; the seconds that took. Throws what a job has
+  // thrown.
+  double wait(uint64_t job);
   // The last job, as the thread that adds them knows it.
   uint64_t added() const { return added_; }
   void wait_for_all() { wait(added()); }

@@ -1,6 +1,5 @@
 #include "rewind/dist/parameter_parts.h"
 
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -88,9 +87,7 @@ void ParameterParts::make_room(uint64_t bytes) {
 
 void ParameterParts::bring(const Message& message) {
   Part& part = parts_[message.part];
-  const auto start = std::chrono::steady_clock::now();
-  thread_.wait(message.job);
-  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  waited_ += thread_.wait(message.job);
   if (part.owner != ranks_.rank()) {
     const PurposeScope purpose(Purpose::workspace);
     const PlaceScope place(MemoryPlace::device);
