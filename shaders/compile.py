@@ -1,274 +1,146 @@
-#!/usr/bin/env python3
-"""Compiles one .comp file, in all its variants, into one C++ file (see docs/kernels.md).
+"""Compiles the .comp files beside this one, in all their variants (see docs/kernels.md).
 
-    compile.py module shaders/fill.comp out.cpp out.d    one kernel
-    compile.py names                                     the names of the .comp files beside this one
-    compile.py list out.cpp out.h shaders/fill.comp ...  the list of all kernels, and for the cpu backend
-                                                         their dtypes, parameters and functions
+    compile.py modules COMPILER table.cpp words.bin out.d    SPIR-V of all kernels and the table that finds it;
+                                                             COMPILER is the program of compiler.cpp
+    compile.py kernels out.h out.d                           for the cpu backend: dtypes, parameters and functions
+    compile.py show COMPILER FILE FOLDER                     the GLSL and SPIR-V of one file's variants, into FOLDER
 """
-import itertools
-import math
 import os
-import re
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
-import cooperative
-import module_cache
-import prelude
-import spirv
+sys.dont_write_bytecode = True  # a new file beside the shaders means that kernels came or went
 
-TOOLS = ["glslangValidator", "spirv-opt", "spirv-val"]
+import array  # noqa: E402
+import hashlib  # noqa: E402
+import re  # noqa: E402
+import shutil  # noqa: E402
+import tempfile  # noqa: E402
 
-KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires",
-        "prefers", "texels", "stands_for", "cpu"}
-FEATURES = {  # name in `requires`: GLSL extension
-    "subgroup": "GL_KHR_shader_subgroup_basic",
-    "vote": "GL_KHR_shader_subgroup_vote",
-    "arithmetic": "GL_KHR_shader_subgroup_arithmetic",
-    "ballot": "GL_KHR_shader_subgroup_ballot",
-    "shuffle": "GL_KHR_shader_subgroup_shuffle",
-    "int64": "GL_EXT_shader_explicit_arithmetic_types_int64",
-    "float16": "GL_EXT_shader_explicit_arithmetic_types_float16",
-    "texels": "",  # bindings that are read are texel buffers, too: see prelude.py
-    "cooperative": "",  # see cooperative.py
-}
+import cooperative  # noqa: E402
+import manifest  # noqa: E402
+import prelude  # noqa: E402
+import spirv  # noqa: E402
+from manifest import FEATURES, GRIDS  # noqa: E402
+from toolchain import Cache, CompileError, Compiler  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+INCLUDE = re.compile(r'^[ \t]*#include "(.*)"$')
 
 
-GRIDS = {"1d": "threads", "groups": "groups", "3d": "cube", "words": "words"}
+class Kernel:
+    """A .comp file."""
+
+    def __init__(self, path):
+        self.name, self.path, self.folder = os.path.splitext(os.path.basename(path))[0], path, os.path.dirname(path)
+        with open(path) as f:
+            self.source = f.read()
+        try:
+            self.manifest = manifest.parse_manifest(self.source)
+            self.variants = manifest.expand(self.name, self.manifest)
+            self.constants = manifest.parse_constants(path)
+            self.params = manifest.params_file(self.folder, self.manifest.params)
+        except manifest.ManifestError as e:
+            raise manifest.ManifestError(f"{path}: {e}") from None
 
 
-class ManifestError(Exception):
-    pass
+def kernels(folder):
+    return [Kernel(os.path.join(folder, name)) for name in sorted(os.listdir(folder)) if name.endswith(".comp")]
 
 
-@dataclass
-class Buffer:
-    name: str
-    type: str  # a dtype, or a letter of `types`
-    access: str
+class Inliner:
+    """Puts included files in their places: a variant is one text, and a key to what is made of it."""
 
+    def __init__(self, folder):
+        self.folder, self.lines = folder, {}
 
-@dataclass
-class Manifest:
-    buffers: list
-    types: list = field(default_factory=lambda: [{}])  # one {letter: dtype} per combination
-    params: str = ""
-    local: tuple = ("64", "1", "1")  # numbers, or products of them and of defines; 0: subgroup, 0, N: N subgroups
-    grid: str = "1d"
-    address: str = "no"
-    optimize: bool = True
-    defines: list = field(default_factory=lambda: [{}])
-    requires: list = field(default_factory=list)
-    prefers: list = field(default_factory=list)
-    # Also a variant with texels, of what it prefers and with descriptors. yes: for bindings that are only
-    # read, all: for those that are read and written, too.
-    texels: str = "no"
-    stands_for: str = ""  # the kernel in whose place it runs where a device lacks what that one needs
-    cpu: str = ""  # the cpu backend's function; empty: the kernel's own name, none: it is a part of others
+    def file(self, name):
+        if name not in self.lines:
+            with open(os.path.join(self.folder, name)) as f:
+                self.lines[name] = f.read().split("\n")
+        return self.lines[name]
 
-
-@dataclass
-class Variant:
-    name: str
-    types: dict
-    defines: dict
-    packed: bool  # f16 in uint words instead of 16-bit storage
-    address: bool
-    requires: list  # device features, those of the storage and addressing aside
-    local: tuple  # (0, 1, 1): subgroup; (0, N, 1): N subgroups
-
-    def cooperates(self):
-        return "cooperative" in self.requires
-
-    def factors(self):
-        """bf16 or f16, where it has cooperative matrices."""
-        return self.defines.get("FACTORS", "f16")
-
-
-def parse_types(text):
-    """`T = f32 f16; U = f32 i32` or `T,U = f32,f32 f16,f32` -> list of {letter: dtype}."""
-    groups = []
-    for group in text.split(";"):
-        letters, _, choices = group.partition("=")
-        letters = [s.strip() for s in letters.split(",")]
-        rows = [choice.split(",") for choice in choices.split()]
-        for row in rows:
-            if len(row) != len(letters) or not set(row) <= set(prelude.DTYPES):
-                raise ManifestError(f"types: '{group.strip()}' is not LETTERS = DTYPES ...")
-        groups.append([dict(zip(letters, row)) for row in rows])
-    return [{k: v for part in parts for k, v in part.items()} for parts in itertools.product(*groups)]
-
-
-def parse_defines(text):
-    """`A=1,2 B=3` -> [{A: 1, B: 3}, {A: 2, B: 3}]; `A,B=1,2;3,4` -> [{A: 1, B: 2}, {A: 3, B: 4}]."""
-    axes = []
-    for item in text.split():
-        names, _, values = item.partition("=")
-        names = names.split(",")
-        axes.append([list(zip(names, value.split(","))) for value in values.split(";" if len(names) > 1 else ",")])
-    return [dict(sum(combination, [])) for combination in itertools.product(*axes)]
-
-
-def parse_local(text):
-    """`64`, `8,8,1`, `2*TILE`, `subgroup`, `8 subgroups`."""
-    if text == "subgroup":
-        return ("0", "1", "1")
-    if text.endswith(" subgroups"):
-        return ("0", text.split()[0], "1")
-    return tuple((text.split(",") + ["1", "1"])[:3])
-
-
-CONSTANT = re.compile(r"^layout\(constant_id = (\d+)\) const (\w+) (\w+) = (\w+);(?:\s*//! ([\w ]+))?", re.M)
-ROWS = {"UNARY": r"^UNARY(?:_AB)?\(\d", "BINARY": r"^BINARY(?:_FLOAT)?\(\d", "COMPARE": r"^COMPARE\(\d"}
-
-
-def parse_constants(path):
-    """The specialization constants that a call may set, as declared in `path` and what it includes:
-    [(name, default, values, open)]. A bool has both values, others say theirs: numbers, or the rows of
-    elementwise.def; `others` after some numbers: these are examples, and the constant is open."""
-    found = {}
-    for file in [path] + includes(path, []):
-        with open(file) as f:
-            source = f.read()
-        for number, type_name, name, default, values in CONSTANT.findall(source):
-            if values in ROWS:
-                with open(os.path.join(os.path.dirname(path), "elementwise.def")) as f:
-                    choices = list(range(len(re.findall(ROWS[values], f.read(), re.M))))
-            elif type_name == "bool":
-                choices = [0, 1]
+    def inline(self, name, lines):
+        out = []
+        for number, line in enumerate(lines, 1):
+            found = INCLUDE.match(line)
+            if found:
+                out.append(f'#line 1 "{found[1]}"')
+                out += self.inline(found[1], self.file(found[1]))
+                out.append(f'#line {number + 1} "{name}"')
             else:
-                choices = [int(v) for v in values.removesuffix("others").split()]
-            if not choices:
-                raise ManifestError(f"constant {name}: its values must stand behind it, as `//! 0 1` does")
-            default = {"false": 0, "true": 1}.get(default, default)
-            if int(number) in found or int(default) not in choices:
-                raise ManifestError(f"constant {name}: its number must be its own, and its default a value")
-            found[int(number)] = (name, int(default), choices, values.endswith("others"))
-    if sorted(found) != list(range(len(found))):
-        raise ManifestError("specialization constants must be numbered from 0 without gaps")
-    return [found[number] for number in sorted(found)]
+                out.append(line)
+        return out
 
 
-def parse_manifest(source):
-    keys = {}
-    for line in re.findall(r"^//!(.*)$", source, re.M):
-        key, colon, value = line.partition(":")
-        key = key.strip()
-        if not colon or key not in KEYS:
-            raise ManifestError(f"unknown key '{key}'; known: {' '.join(sorted(KEYS))}")
-        keys[key] = (keys[key] + " " if key in keys else "") + value.strip()
-    for key in ("buffers", "params"):
-        if key not in keys:
-            raise ManifestError(f"no `//! {key}:` line")
-
-    m = Manifest(buffers=[Buffer(*item.split(":")) for item in keys["buffers"].split()])
-    m.params = keys["params"]
-    if "types" in keys:
-        m.types = parse_types(keys["types"])
-    if "define" in keys:
-        m.defines = parse_defines(keys["define"])
-    if "local" in keys:
-        m.local = parse_local(keys["local"])
-    m.grid = keys.get("grid", "1d")
-    m.address = keys.get("address", "no")
-    m.optimize = keys.get("optimize", "yes") == "yes"
-    m.requires = keys.get("requires", "").replace(",", " ").split()
-    m.prefers = keys.get("prefers", "").replace(",", " ").split()
-    m.texels = keys.get("texels", "no")
-    m.stands_for = keys.get("stands_for", "")
-    m.cpu = keys.get("cpu", "")
-    for b in m.buffers:
-        if b.access not in ("read", "write", "read_write"):
-            raise ManifestError(f"buffer {b.name}: access must be read, write or read_write")
-        if any(b.type not in prelude.DTYPES and b.type not in types for types in m.types):
-            raise ManifestError(f"buffer {b.name}: '{b.type}' is neither a dtype nor in `types`")
-    if m.grid not in GRIDS or m.address not in ("no", "only") or m.texels not in ("no", "yes", "all"):
-        raise ManifestError("grid is 1d, groups, 3d or words; address is no or only; texels is no, yes or all")
-    if not set(m.requires + m.prefers) <= set(FEATURES):
-        raise ManifestError(f"requires, prefers: known features are {' '.join(FEATURES)}")
-    return m
-
-
-def workgroup(m, defines):
-    """Threads along each axis, for these values of the manifest's defines."""
-    try:
-        return tuple(math.prod(int(defines.get(f, f)) for f in size.split("*")) for size in m.local)
-    except ValueError:
-        raise ManifestError(f"local: numbers, defines and their products are known, not {m.local}") from None
-
-
-def expand(name, m):
-    """All variants of a kernel. f16 doubles (16-bit storage, packed), addressing doubles, and so does
-    `prefers`: of what a device can run, the backend takes the last."""
-    variants = []
-    preferred = {f"HAS_{feature.upper()}": 1 for feature in m.prefers}
-    for defines, types in itertools.product(m.defines, m.types):
-        local = workgroup(m, defines)
-        full = ".".join([m.stands_for or name] + [f"{k}{v}" for k, v in defines.items()])
-        has_half = any(types.get(b.type, b.type) == "f16" for b in m.buffers)
-        # Cooperative matrices are for devices that have 16-bit storage.
-        for packed in (False, True) if has_half and "cooperative" not in m.requires else (False,):
-            for address in (True,) if m.address == "only" else (False, True):
-                variants.append(Variant(full, types, defines, packed, address, m.requires, local))
-                if m.prefers:
-                    variants.append(Variant(full, types, defines | preferred, packed, address,
-                                            m.requires + m.prefers, local))
-                if m.texels != "no" and not address:
-                    variants.append(Variant(full, types, defines | preferred, packed, address,
-                                            m.requires + m.prefers + ["texels"], local))
-    return variants
-
-
-def tool(command, source=None):
-    done = subprocess.run(command, input=source, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(done.stdout + done.stderr)
-
-
-def spirv_val(binary):
-    tool(["spirv-val", "--target-env", "vulkan1.2", binary])
-
-
-def finish_cooperative(binary, brain):
-    """Checks the module in the form that spirv-val knows, and leaves it in the KHR form. No spirv-opt:
-    Debian 12's refuses such modules."""
-    module = spirv.Module.read(binary)
-    if not cooperative.is_native(brain):
-        spirv.write(binary, cooperative.checkable(module.words))
-        spirv_val(binary)
-        spirv.write(binary, cooperative.translate(module.words, brain))
-    if cooperative.validates(brain):
-        spirv_val(binary)
-
-
-def compile_variant(path, source, m, v, stem):
-    """GLSL of the variant -> SPIR-V file -> (words, push bytes)."""
-    glsl, binary = stem + ".glsl", stem + ".spv"
+def glsl(kernel, v, inliner, compiler):
     brain = v.factors() == "bf16"
-    extensions, macros = cooperative.prelude(brain) if v.cooperates() else ([], {})
+    extensions, macros = cooperative.prelude(compiler.is_native(brain), brain) if v.cooperates() else ([], {})
     extensions += [FEATURES[r] for r in v.requires if FEATURES[r]]
-    with open(glsl, "w") as f:
-        f.write(prelude.write(m, v, extensions, v.defines | macros, params_file(os.path.dirname(path), m.params)))
-        f.write(f'#line 1 "{os.path.basename(path)}"\n{source}')
-    try:
-        tool(["glslangValidator", "-V", "--target-env", "vulkan1.2", "-S", "comp", "--quiet",
-              "-I" + os.path.dirname(path), "-o", binary, glsl])
-        module = spirv.Module.read(binary)
-        if v.cooperates():
-            finish_cooperative(binary, brain)
-        else:
-            if m.optimize:
-                tool(["spirv-opt", "-O", "--target-env=vulkan1.2", binary, "-o", binary])
-            spirv_val(binary)
-    except RuntimeError as e:
-        raise RuntimeError(f"{path}: variant {os.path.basename(stem)}\n{e}") from None
-    buffers = [b for b in module.bindings() if b < prelude.TEXELS]
-    if max(buffers, default=0) >= (1 if v.address else len(m.buffers)):
-        raise RuntimeError(f"{path}: a binding that the manifest does not have")
-    return spirv.Module.read(binary).words, module.push_constant_bytes()
+    head = prelude.write(kernel.manifest, v, extensions, v.defines | macros, kernel.params)
+    lines = inliner.inline("prelude", head.split("\n")[:-1])
+    lines += [f'#line 1 "{kernel.name}.comp"'] + inliner.inline(kernel.name + ".comp", kernel.source.split("\n"))
+    return "\n".join(lines)
+
+
+def mode(kernel, v, compiler):
+    """How the module is compiled. No optimizer for matrices: Debian 12's refuses them, and the validator may not know
+    them."""
+    if not v.cooperates():
+        return "optimize" if kernel.manifest.optimize else "keep"
+    brain = v.factors() == "bf16"
+    return "keep" if compiler.is_native(brain) and compiler.validates(brain) else "plain"
+
+
+def to_khr(path, brain, compiler):
+    """Checks a module in the form that the validator knows, and leaves it in the KHR form."""
+    words = spirv.Module.read(path).words
+    spirv.write(path + ".nv", cooperative.checkable(words))
+    compiler.run([("check", path + ".nv", "-")])
+    os.remove(path + ".nv")
+    spirv.write(path, cooperative.translate(words, brain))
+
+
+class Build:
+    """All variants of some kernels, compiled unless that was done before."""
+
+    def __init__(self, all_kernels, compiler, cache):
+        self.variants = []  # (kernel, variant, GLSL, file of the module)
+        self.compiler, self.cache = compiler, cache
+        for kernel in all_kernels:
+            inliner = Inliner(kernel.folder)
+            for v in kernel.variants:
+                text = glsl(kernel, v, inliner, compiler)
+                self.variants.append((kernel, v, text, cache.path(mode(kernel, v, compiler), text)))
+
+    def compile(self):
+        missing = {}
+        for kernel, v, text, path in self.variants:
+            if path not in missing and not self.cache.has(path):
+                missing[path] = kernel, v, text
+        if missing:
+            with tempfile.TemporaryDirectory(dir=self.cache.folder) as scratch:
+                self.compile_into(scratch, missing)
+            self.cache.clean()
+
+    def compile_into(self, scratch, missing):
+        """Modules are renamed to their places when they are whole."""
+        jobs, names = [], {}
+        for number, (path, (kernel, v, text)) in enumerate(missing.items()):
+            names[path] = os.path.join(scratch, f"{tag(v)}-{number}")
+            with open(names[path] + ".comp", "w") as f:
+                f.write(text)
+            jobs.append((mode(kernel, v, self.compiler), names[path] + ".comp", names[path] + ".spv"))
+        self.compiler.run(jobs)
+        for path, (_, v, _) in missing.items():
+            brain = v.factors() == "bf16"
+            if v.cooperates() and not self.compiler.is_native(brain):
+                to_khr(names[path] + ".spv", brain, self.compiler)
+            os.replace(names[path] + ".spv", path)
+
+
+def tag(v):
+    return "-".join([v.name] + [f"{k}_{t}" for k, t in v.types.items()] + ["packed"] * v.packed
+                    + ["address"] * v.address + (["texels"] if "texels" in v.requires else []))
 
 
 def features(m, v):
@@ -283,135 +155,141 @@ def features(m, v):
     return " | ".join(f"feature::{n}" for n in names) or "0"
 
 
-def cpp_module(name, m, variants, constants, results):
-    out = ['#include "rewind/backends/vulkan/shader_table.h"', "", "namespace rw::vulkan {", "namespace {"]
-    for i, (_, _, values, _) in enumerate(constants):
-        out.append(f"constexpr uint32_t values{i}[] = {{{', '.join(map(str, values))}}};")
-    if constants:
-        out.append("constexpr ShaderConstant constants[] = {" + ", ".join(
-            f'{{"{n}", {default}, values{i}, {str(is_open).lower()}}}'
-            for i, (n, default, _, is_open) in enumerate(constants)) + "};")
-    rows = []
-    for i, (v, (words, push_bytes)) in enumerate(zip(variants, results)):
-        hexes = [f"0x{w:x}" for w in words]
-        lines = [",".join(hexes[k:k + 12]) for k in range(0, len(hexes), 12)]
-        out.append(f"constexpr uint32_t words{i}[] = {{\n" + ",\n".join(lines) + "};")
-        bindings = ", ".join(f"{{DType::{v.types.get(b.type, b.type)}, Access::{b.access}}}"
-                             for b in m.buffers)
-        out.append(f"constexpr ShaderBinding bindings{i}[] = {{{bindings}}};")
-        local = "{%d, %d, %d}" % v.local
-        rows.append(f'    {{"{v.name}", bindings{i}, {str(v.packed).lower()}, '
-                    f'{str(v.address).lower()}, {str(bool(m.stands_for)).lower()}, Grid::{GRIDS[m.grid]}, {features(m, v)}, '
-                    f'{push_bytes}, {local}, {"constants" if constants else "{}"}, words{i}}},')
-    out += ["constexpr Shader shaders[] = {"] + rows + ["};", "}  // namespace"]
-    out += [f"extern const std::span<const Shader> shaders_{name};",
-            f"const std::span<const Shader> shaders_{name} = shaders;", "}  // namespace rw::vulkan"]
-    return "\n".join(out) + "\n"
+class Words:
+    """The words of all modules, one after the other; what is the same is there once."""
+
+    def __init__(self):
+        self.all, self.places = array.array("I"), {}
+
+    def add(self, words):
+        key = words.tobytes()
+        if key not in self.places:
+            self.places[key] = len(self.all)
+            self.all.extend(words)
+        return f"{{shader_words + {self.places[key]}, {len(words)}}}"
 
 
-def includes(path, found):
-    """Files that `path` includes, at any depth."""
-    with open(path) as f:
-        for name in re.findall(r'^\s*#include "(.*)"', f.read(), re.M):
-            file = os.path.join(os.path.dirname(path), name)
-            if file not in found and os.path.exists(file):
-                found.append(file)
-                includes(file, found)
-    return found
+class Table:
+    """The C++ table of all modules; equal arrays of bindings are there once."""
+
+    def __init__(self):
+        self.words, self.bindings, self.constants, self.rows = Words(), {}, {}, []
+
+    def row(self, kernel, v, module):
+        m = kernel.manifest
+        buffers = [b for b in module.bindings() if b < prelude.TEXELS]
+        if max(buffers, default=0) >= (1 if v.address else len(m.buffers)):
+            raise CompileError(f"{kernel.path}: variant {tag(v)} has a binding that the manifest does not have")
+        bindings = ", ".join(f"{{DType::{v.types.get(b.type, b.type)}, Access::{b.access}}}" for b in m.buffers)
+        number = self.bindings.setdefault(bindings, len(self.bindings))
+        flags = ", ".join(str(flag).lower() for flag in (v.packed, v.address, bool(m.stands_for)))
+        constants = f"constants_{kernel.name}" if kernel.constants else "{}"
+        if kernel.constants:
+            self.constants[kernel.name] = kernel.constants
+        self.rows.append(f'    {{"{v.name}", bindings{number}, {flags}, Grid::{GRIDS[m.grid]}, {features(m, v)}, '
+                         f'{module.push_constant_bytes()}, {{{"%s, %s, %s" % v.local}}}, {constants}, '
+                         f'{self.words.add(module.words)}}},')
+
+    def cpp(self, words_file):
+        out = ["// Written by shaders/compile.py.", '#include "rewind/backends/vulkan/build_id.h"',
+               '#include "rewind/backends/vulkan/shader_table.h"', "",
+               'asm(".pushsection .rodata\\n.balign 16\\n.global rewind_shader_words\\n.hidden rewind_shader_words\\n"',
+               f'    "rewind_shader_words:\\n.incbin \\"{words_file}\\"\\n.popsection");',
+               f'extern "C" const uint32_t rewind_shader_words[{len(self.words.all)}];', "",
+               "namespace rw::vulkan {", "namespace {", "constexpr const uint32_t* shader_words = rewind_shader_words;"]
+        for bindings, number in self.bindings.items():
+            out.append(f"constexpr ShaderBinding bindings{number}[] = {{{bindings}}};")
+        for name, constants in self.constants.items():
+            for i, (_, _, values, _) in enumerate(constants):
+                out.append(f"constexpr uint32_t values_{name}_{i}[] = {{{', '.join(map(str, values))}}};")
+            out.append(f"constexpr ShaderConstant constants_{name}[] = {{" + ", ".join(
+                f'{{"{n}", {default}, values_{name}_{i}, {str(is_open).lower()}}}'
+                for i, (n, default, _, is_open) in enumerate(constants)) + "};")
+        digest = hashlib.sha256("".join(self.rows).encode() + self.words.all.tobytes()).hexdigest()
+        return "\n".join(out + ["constexpr Shader shaders[] = {"] + self.rows + ["};", "}  // namespace"] + [
+            "std::span<const Shader> all_shaders() { return shaders; }",
+            f"uint64_t build_id() {{ return 0x{digest[:16]}; }}", "}  // namespace rw::vulkan"]) + "\n"
 
 
-def params_file(folder, struct):
-    """The file of `folder`/params that defines `struct`."""
-    for name in sorted(os.listdir(os.path.join(folder, "params"))):
-        with open(os.path.join(folder, "params", name)) as f:
-            if f"struct {struct} {{" in f.read():
-                return os.path.join("params", name)
-    raise ManifestError(f"params: no file of shaders/params has `struct {struct} {{`")
+def write_if_new(path, content):
+    """A file that stays as it is makes nothing else be made again."""
+    try:
+        with open(path, "rb") as f:
+            if f.read() == content:
+                return
+    except OSError:
+        pass
+    with open(path, "wb") as f:
+        f.write(content)
 
 
-def run_module(path, out, depfile):
-    folder = os.path.dirname(path)
-    with open(path) as f:
-        params = params_file(folder, parse_manifest(f.read()).params)
-    shared = [os.path.join(folder, name) for name in (os.path.join("params", "common.h"), params)]
-    files = [path] + includes(path, shared)
-    with open(depfile, "w") as f:
+def write_depfile(path, out):
+    """The outputs follow all files here, and the folder: a kernel may come or go."""
+    files = [HERE]
+    for folder in (HERE, os.path.join(HERE, "params")):
+        files += [os.path.join(folder, name) for name in sorted(os.listdir(folder))
+                  if name.endswith((".comp", ".glsl", ".def", ".h", ".py"))]
+    with open(path, "w") as f:
         f.write(f"{out}: {' '.join(files)}\n")
-    cache = module_cache.Entry(files, TOOLS)
-    if not cache.copy_to(out):
-        compile_module(path, out)
-        cache.keep(out)
 
 
-def compile_module(path, out):
-    name = os.path.splitext(os.path.basename(path))[0]
-    with open(path) as f:
-        source = f.read()
-    m = parse_manifest(source)
-    variants = expand(name, m)
-    constants = parse_constants(path)
-    scratch = out + ".d"
-    os.makedirs(scratch, exist_ok=True)
+def run_modules(program, table_file, words_file, depfile):
+    compiler = Compiler(program)
+    cache = Cache(compiler, os.path.join(os.path.dirname(os.path.abspath(words_file)), "modules"))
+    build = Build(kernels(HERE), compiler, cache)
+    build.compile()
+    table = Table()
+    for kernel, v, _, path in build.variants:
+        table.row(kernel, v, spirv.Module.read(path))
+    write_if_new(words_file, table.words.all.tobytes())
+    write_if_new(table_file, table.cpp(os.path.abspath(words_file)).encode())
+    write_depfile(depfile, table_file)
 
-    def one(v):
-        tag = "-".join([v.name] + [f"{k}_{t}" for k, t in v.types.items()] + ["packed"] * v.packed
-                       + ["address"] * v.address + v.requires[len(m.requires):])
-        return compile_variant(path, source, m, v, os.path.join(scratch, tag))
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(one, variants))
-    with open(out, "w") as f:
-        f.write(cpp_module(name, m, variants, constants, results))
+def run_show(program, path, folder):
+    compiler = Compiler(program)
+    os.makedirs(folder, exist_ok=True)
+    build = Build([Kernel(os.path.abspath(path))], compiler, Cache(compiler, os.path.join(folder, "modules")))
+    build.compile()
+    for _, v, text, module in build.variants:
+        with open(os.path.join(folder, tag(v) + ".comp"), "w") as f:
+            f.write(text)
+        shutil.copyfile(module, os.path.join(folder, tag(v) + ".spv"))
 
 
 LETTERS = {"f32": "f", "f16": "h", "i32": "i", "u8": "u"}
 
 
-def run_table(out, kernels):
+def run_kernels(out, depfile):
     """What the cpu backend has to know of each kernel: accepted dtypes with one letter per binding."""
     functions, rows = set(), []
-    for name, m in kernels.items():
+    for kernel in kernels(HERE):
+        m, name = kernel.manifest, kernel.name
         if m.cpu == "none":
             continue
         functions.add(m.cpu or name)
         dtypes = dict.fromkeys("".join(LETTERS[types.get(b.type, b.type)] for b in m.buffers)
                                for types in m.types)
         rows.append(f'    {{"{name}", "{" ".join(dtypes)}", sizeof(kernels::{m.params}), {m.cpu or name}}},')
-    with open(out, "w") as f:
-        f.write("// Written by shaders/compile.py from the heads of the .comp files.\n#pragma once\n\n"
-                "namespace rw::cpu {\n\n"
-                + "".join(f"void {name}(const Call& call);\n" for name in sorted(functions))
-                + "\ninline constexpr Kernel shader_kernels[] = {\n" + "\n".join(rows)
-                + "\n};\n\n}  // namespace rw::cpu\n")
+    write_if_new(out, ("// Written by shaders/compile.py from the heads of the .comp files.\n#pragma once\n\n"
+                       "namespace rw::cpu {\n\n"
+                       + "".join(f"void {name}(const Call& call);\n" for name in sorted(functions))
+                       + "\ninline constexpr Kernel shader_kernels[] = {\n" + "\n".join(rows)
+                       + "\n};\n\n}  // namespace rw::cpu\n").encode())
+    write_depfile(depfile, out)
 
 
-def run_list(out, table, paths):
-    kernels = {}
-    for path in paths:
-        with open(path) as f:
-            kernels[os.path.splitext(os.path.basename(path))[0]] = parse_manifest(f.read())
-    run_table(table, kernels)
-    names = list(kernels)
-    text = '#include "rewind/backends/vulkan/shader_table.h"\n\nnamespace rw::vulkan {\n'
-    for n in names:
-        text += f"extern const std::span<const Shader> shaders_{n};\n"
-    text += "std::vector<std::span<const Shader>> all_shaders() {\n  return {"
-    text += ", ".join(f"shaders_{n}" for n in names) + "};\n}\n}  // namespace rw::vulkan\n"
-    with open(out, "w") as f:
-        f.write(text)
+COMMANDS = {"modules": (run_modules, 4), "kernels": (run_kernels, 2), "show": (run_show, 3)}
 
 
 def main():
+    command, count = COMMANDS.get(sys.argv[1] if len(sys.argv) > 1 else "", (None, 0))
+    if command is None or len(sys.argv) != count + 2:
+        sys.exit(__doc__)
     try:
-        if sys.argv[1] == "module":
-            run_module(*sys.argv[2:5])
-        elif sys.argv[1] == "names":
-            here = os.path.dirname(os.path.abspath(__file__))
-            print(*sorted(f[:-len(".comp")] for f in os.listdir(here) if f.endswith(".comp")))
-        else:
-            run_list(sys.argv[2], sys.argv[3], sys.argv[4:])
-    except (ManifestError, RuntimeError) as e:
-        sys.exit(f"{sys.argv[2]}: {e}")
+        command(*sys.argv[2:])
+    except (manifest.ManifestError, CompileError, cooperative.Refused) as e:
+        sys.exit(str(e))
 
 
 if __name__ == "__main__":

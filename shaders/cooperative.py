@@ -6,13 +6,8 @@ one, what a matrix is used for, stands in the source above the low byte of the s
 0x103 is the left factor of a subgroup, 0x203 the right one, 0x303 their sum, and so they are types that do
 not mix. The numbers are those of SPV_NV_cooperative_matrix, SPV_KHR_cooperative_matrix and SPV_KHR_bfloat16.
 """
-import functools
-import os
-import re
-import subprocess
-import tempfile
-
 import spirv
+from toolchain import BRAIN, HALF
 
 LEFT, RIGHT, SUM = 0, 1, 2  # uses
 
@@ -26,53 +21,17 @@ NV_CAPABILITY, NV_TYPE, NV_LOAD, NV_STORE, NV_MULTIPLY, NV_LENGTH = 5357, 5358, 
 KHR_CAPABILITY, KHR_TYPE, KHR_LOAD, KHR_STORE, KHR_MULTIPLY = 6022, 4456, 4457, 4458, 4459
 BFLOAT16_TYPE, BFLOAT16_MATRIX, BFLOAT16_ENCODING = 5116, 5118, 0
 
-PROBE = """#version 460
-#extension GL_KHR_cooperative_matrix : require
-#extension GL_KHR_memory_scope_semantics : require
-#extension %s : require
-layout(local_size_x = 32) in;
-shared uvec4 x[64];
-void main() {
-  coopmat<%s, gl_ScopeSubgroup, 16, 16, gl_MatrixUseA> m;
-  coopMatLoad(m, x, 0, 2, gl_CooperativeMatrixLayoutRowMajor);
-  coopMatStore(m, x, 0, 2, gl_CooperativeMatrixLayoutRowMajor);
-}
-"""
-HALF = ("GL_EXT_shader_explicit_arithmetic_types_float16", "float16_t")
-BRAIN = ("GL_EXT_bfloat16", "bfloat16_t")
-
-
 class Refused(RuntimeError):
     pass
 
 
-@functools.lru_cache(maxsize=None)
-def is_native(brain):
-    """Whether the compiler knows the KHR form, with factors of bf16 if `brain`."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = os.path.join(folder, "probe.comp")
-        with open(source, "w") as f:
-            f.write(PROBE % (BRAIN if brain else HALF))
-        done = subprocess.run(["glslangValidator", "-V", "--target-env", "vulkan1.2", "-o", os.path.join(folder, "a.spv"),
-                               source], capture_output=True, text=True, check=False)
-        return done.returncode == 0 and "not supported" not in done.stdout + done.stderr
-
-
-def prelude(brain):
-    """(extensions, macros) of a module's source."""
-    if not is_native(brain):
+def prelude(is_native, brain):
+    """(extensions, macros) of a module's source, for a compiler that knows the KHR form or not."""
+    if not is_native:
         # bf16 is a matter of translation: the source says f16 and never looks into a factor.
         return ["GL_NV_cooperative_matrix", HALF[0]], {"KHR_MATRICES": 0, "FACTOR": "float16_t"}
     extension, factor = BRAIN if brain else HALF
     return ["GL_KHR_cooperative_matrix", "GL_KHR_memory_scope_semantics", extension], {"KHR_MATRICES": 1, "FACTOR": factor}
-
-
-@functools.lru_cache(maxsize=None)
-def validates(brain):
-    """Whether spirv-val knows the KHR form: 2023.1, which Debian 12 has, does not."""
-    text = subprocess.run(["spirv-val", "--version"], capture_output=True, text=True, check=True).stdout
-    version = re.search(r"v(\d+)\.(\d+)", text)
-    return bool(version) and tuple(map(int, version.groups())) >= ((2025, 2) if brain else (2024, 1))
 
 
 def extension(name):

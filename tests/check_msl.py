@@ -3,7 +3,6 @@
 machine is not needed to see it. Usage: check_msl.py BUILD/shaders"""
 
 import array
-import glob
 import math
 import os
 import re
@@ -21,7 +20,7 @@ NOT_KNOWN = "No backing variable for atomic operation"
 # None of its versions knows the instructions of cooperative matrices.
 NO_MATRICES = "Currently no block to insert opcode"
 
-# After plain glslangValidator: its array has the size of a specialization constant.
+# Its array has the size of a specialization constant.
 PLANTED = """#version 460
 layout(local_size_x_id = 100) in;
 layout(binding = 0) buffer Y { float y[]; };
@@ -54,18 +53,19 @@ def faults(text):
     return found
 
 
-ROW = re.compile(r'^    \{"([\w.]+)", bindings\d+, (true|false), (true|false), .*, words(\d+)\},$', re.M)
+ROW = re.compile(r'^    \{"([\w.]+)", bindings\d+, (true|false), (true|false), .*\{shader_words \+ (\d+), (\d+)\}\},$', re.M)
 
 
-def modules_of(file):
+def modules_of(folder):
     """What shaders/compile.py wrote: [(name, SPIR-V words)]."""
-    with open(file, encoding="utf-8") as f:
-        text = f.read()
-    words = dict(re.findall(r"^constexpr uint32_t words(\d+)\[\] = \{([^}]*)\};", text, re.M))
-    kernel = os.path.basename(file).removesuffix(".comp.cpp")
-    return [(f"{kernel}-{name}-{number}{'-packed' * (packed == 'true')}{'-address' * (address == 'true')}",
-             [int(word, 16) for word in words[number].split(",")])
-            for name, packed, address, number in ROW.findall(text)]
+    with open(os.path.join(folder, "shader_table.cpp"), encoding="utf-8") as f:
+        rows = ROW.findall(f.read())
+    words = array.array("I")
+    with open(os.path.join(folder, "shader_words.bin"), "rb") as f:
+        words.frombytes(f.read())
+    return [(f"{number}-{name}{'-packed' * (packed == 'true')}{'-address' * (address == 'true')}",
+             words[int(start):int(start) + int(count)])
+            for number, (name, packed, address, start, count) in enumerate(rows)]
 
 
 def convert(path):
@@ -86,7 +86,7 @@ def check_planted():
         source, module = os.path.join(folder, "planted.comp"), os.path.join(folder, "planted.spv")
         with open(source, "w", encoding="utf-8") as file:
             file.write(PLANTED)
-        subprocess.run(["glslangValidator", "-V", "--target-env", "vulkan1.2", "--quiet", "-o", module, source],
+        subprocess.run([os.path.join(sys.argv[1], "shader_compiler")], input=f"plain {source} {module}\n", text=True,
                        check=True)
         found, _ = convert(module)
         assert len(found) == 1 and "no literal" in found[0], found
@@ -101,16 +101,12 @@ def main():
         print("skipped: no spirv-cross (Debian: apt install spirv-cross)")
         return
     check_planted()
-    files = sorted(glob.glob(os.path.join(sys.argv[1], "*.comp.cpp")))
     modules = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        for file in files:
-            found = modules_of(file)
-            assert found, f"there must be modules in {file}"
-            for name, words in found:
-                modules.append(os.path.join(folder, name + ".spv"))
-                with open(modules[-1], "wb") as module:
-                    array.array("I", words).tofile(module)
+        for name, words in modules_of(sys.argv[1]):
+            modules.append(os.path.join(folder, name + ".spv"))
+            with open(modules[-1], "wb") as module:
+                words.tofile(module)
         assert modules, f"there must be modules in {sys.argv[1]}"
         results = list(pool.map(convert, modules))
     bad = 0

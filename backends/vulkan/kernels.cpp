@@ -52,19 +52,18 @@ Kernels::Kernels(const Caps& caps) {
 
 void Kernels::add(const Caps& caps, bool stand_ins) {
   ByKey<Kernel> found;
-  for (std::span<const Shader> file : all_shaders())
-    for (const Shader& s : file) {
-      if (s.stands_in != stand_ins) continue;
-      // Packed variants are for devices without 16-bit storage only.
-      if (s.packed && (caps.features & feature::storage16)) continue;
-      const std::string k(text(key(s.kernel, s.bindings)));
-      if (const uint32_t lacking = s.features & ~caps.features) {
-        lacking_.try_emplace(k, lacking);
-        continue;
-      }
-      Kernel& kernel = found[k];
-      (s.address ? kernel.address : kernel.descriptors) = &s;
+  for (const Shader& s : all_shaders()) {
+    if (s.stands_in != stand_ins) continue;
+    // Packed variants are for devices without 16-bit storage only.
+    if (s.packed && (caps.features & feature::storage16)) continue;
+    const std::string k(text(key(s.kernel, s.bindings)));
+    if (const uint32_t lacking = s.features & ~caps.features) {
+      lacking_.try_emplace(k, lacking);
+      continue;
     }
+    Kernel& kernel = found[k];
+    (s.address ? kernel.address : kernel.descriptors) = &s;
+  }
   usable_.merge(found);  // what is there stays
 }
 

@@ -91,9 +91,11 @@ const Shader& ModuleDispatcher::choose(const KernelCall& call) const {
     return bound_bytes(b.range) <= caps().max_range;
   });
   if (kernel.descriptors && (fits || !kernel.address)) {
-    check<DeviceError>(fits, call.kernel,
-                       "bindings must have at most {} bytes: the device has no buffer addresses",
-                       caps().max_range);
+    check<DeviceError>(
+        fits, call.kernel,
+        "bindings must have at most {} bytes: the device has no buffer addresses, or f16 but no "
+        "16-bit storage",
+        caps().max_range);
     return *kernel.descriptors;
   }
   return *kernel.address;

@@ -22,9 +22,8 @@ std::string module_name(const Shader& shader) {
 // Of modules that the device can run.
 std::unordered_map<std::string, const Shader*> modules_by_name(const Caps& caps) {
   std::unordered_map<std::string, const Shader*> all;
-  for (const std::span<const Shader> file : all_shaders())
-    for (const Shader& shader : file)
-      if (!(shader.features & ~caps.features)) all.emplace(module_name(shader), &shader);
+  for (const Shader& shader : all_shaders())
+    if (!(shader.features & ~caps.features)) all.emplace(module_name(shader), &shader);
   return all;
 }
 

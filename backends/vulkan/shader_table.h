@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "rewind/core/backend/backend.h"
 
@@ -53,7 +52,7 @@ struct Shader {
   std::span<const uint32_t> words;
 };
 
-// One span per .comp file, generated.
-std::vector<std::span<const Shader>> all_shaders();
+// All modules; those of a .comp file lie side by side.
+std::span<const Shader> all_shaders();
 
 }  // namespace rw::vulkan
