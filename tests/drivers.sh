@@ -26,7 +26,7 @@ on_stand_in() {
     honeykrisp:*) manifest=asahi shim=asahi ;;
   esac
   # Nothing that was compiled before, by us or by Mesa.
-  variables+=(MESA_SHADER_CACHE_DISABLE=true REWIND_CACHE="$results/$BASHPID")
+  variables+=(MESA_SHADER_CACHE_DISABLE=true REWIND_CACHE="$results/${1//:/-}")
   on "$folder/$manifest.json" "${variables[@]}" "$folder/ld.so" --library-path "$folder/lib" \
     --preload "$folder/lib/lib${shim}_noop_drm_shim.so"
 }
@@ -53,13 +53,14 @@ missing() {
   esac
 }
 
-# on_driver NAME: what can be tested on that driver, and a row of the table.
-on_driver() {
-  local name=$1 file why start=$SECONDS version result good=0 bad=0 runner=() without=()
+# add_driver NAME [OPTIONS of `cases`]: what can be tested on that driver, of a real one the cases that OPTIONS
+# select. A driver that a machine has no device for is skipped.
+add_driver() {
+  local name=$1 file why version runner=() log=$results/info without=()
+  shift
   why=$(missing "$name")
   if [[ -n $why ]]; then
-    skip "tests, $name" "$why"
-    echo "$name|-|skipped|-" > "$results/$BASHPID.row"
+    skip "$name" "$why"
     return
   fi
   case $name in
@@ -74,16 +75,35 @@ on_driver() {
         without=('-tce=*a lost device*,pacing: kernels in parts*,resnet*,recompute: on vulkan')
       fi ;;
   esac
-  if ! quietly timeout 900 "${runner[@]}" "$build/tools/info" && [[ ${2:-} == all ]]; then
-    skip "tests, $name" "it has no device here"
+  if ! quietly timeout 900 "${runner[@]}" "$build/tools/info"; then
+    skip "$name" "it has no device here that can be used: $(tail -n 1 "$log")"
     return
   fi
   version=$(sed -n 's/^  driver *//p' "$log" | head -n 1)
-  if [[ $name == *:* ]]; then steps_on_stand_in "$name"; else suite "tests, $name" -tse=host,programs "${without[@]}"; fi
-  read -r good bad < "$results/$BASHPID.counts"
-  result="$good passed, $bad failed"
-  if [[ $name == *:* ]]; then result+=" *"; fi
-  echo "$name|${version:-no device}|$result|$((SECONDS - start))" > "$results/$BASHPID.row"
+  if [[ $name == *:* ]]; then
+    steps_on_stand_in "$name"
+  else
+    cases "$name ($version)" -tse=host,programs "${without[@]}" "$@"
+  fi
+}
+
+# One more driver than the system's, another one in each commit, runs the kernels that changed lately, all where what
+# they share did.
+driver_of_commit() {
+  local all=(swiftshader "$fast" "$newest") commits changed name
+  commits=$(git -C "$root" rev-list --count HEAD 2> /dev/null || echo 0)
+  name=${all[commits % ${#all[@]}]}
+  changed=$(git -C "$root" diff --name-only "HEAD~$((commits > 10 ? 10 : commits - 1))" -- shaders backends/vulkan 2> /dev/null || true)
+  if ((commits < 2)) || [[ $changed == *.glsl* || $changed == *.py* || $changed == *backends/vulkan* ]]; then
+    changed='-tc=kernels*'
+  elif [[ -n $changed ]]; then
+    changed=$(sed 's|.*/||; s|[_.].*||' <<< "$changed" | sort -u | sed 's/.*/kernels*&*/' | paste -sd ,)
+    changed="-tc=$changed,kernels: copy"
+  else
+    changed='-tc=kernels: copy*,kernels: unary*'
+  fi
+  say "the other driver of this commit is $name, for ${changed#-tc=}"
+  add_driver "$name" "$changed" GALLIVM_PERF=nopt
 }
 
 # The committed table of a stand-in's pipelines.
@@ -97,27 +117,28 @@ pipelines_of() {
 }
 
 # steps_on_stand_in NAME: a step of each program, and every pipeline that may be asked for, against its table.
+# Nothing is computed: there is no GPU.
 steps_on_stand_in() {
-  local start=$SECONDS good=0 bad=0 all=$log.all found=$results/$BASHPID.pipelines.json
-  : > "$all"
-  check_step() {
-    if quietly timeout 900 "${@:2}"; then
-      good=$((good + 1))
-    else
-      bad=$((bad + 1)) && { echo "$1:" && tail -n 40 "$log"; } >> "$all"
-    fi
-  }
-  check_step resnet "${runner[@]}" "$build/apps/resnet" --steps 1 --dtype f16 --quiet
-  check_step bert "${runner[@]}" "$build/apps/bert" --steps 1 --dtype f16 --save "$results/$BASHPID/bert" --quiet
-  "${runner[@]}" "$build/tools/info" --pipelines --json --count rtz_f16 > "$found" 2> "$log" || cat "$log" >> "$all"
-  check_step pipelines "$root/tests/check_pipelines.py" "$found" "$(pipelines_of "$1")"
-  mv "$all" "$log"
-  report "steps, $1" "$good passed, $bad failed: compiled, nothing is computed there" "$start" "$good" "$bad"
+  local found=$results/${1//:/-}.json count
+  part "$1: resnet" "${runner[@]}" "$build/apps/resnet" --steps 1 --dtype f16 --quiet
+  part "$1: bert" "${runner[@]}" "$build/apps/bert" --steps 1 --dtype f16 --save "$results/${1//:/-}.bert" --quiet
+  printf -v count '%q ' "${runner[@]}" "$build/tools/info" --pipelines --json --count rtz_f16
+  part "$1: pipelines" bash -c "$count > $found && $root/tests/check_pipelines.py $found $(pipelines_of "$1")"
+}
+
+all_drivers() {
+  local name names
+  missing "$newest" > /dev/null
+  tried=$newest
+  names=$(installed_drivers | cut -d ' ' -f 1)
+  for name in $names "$fast" "$newest" "${stand_ins[@]}"; do
+    if [[ $name != lavapipe ]]; then add_driver "$name"; fi
+  done
 }
 
 # with_driver NAME|all: the tests that need Vulkan on one driver, installed or fetched, or on each.
 with_driver() {
-  local wanted=$1 name names
+  local wanted=$1 names
   names=$(installed_drivers | cut -d ' ' -f 1)
   names=$(printf '%s\n' "$names" "$fast" "$newest" "${stand_ins[@]}" | sed '/^$/d')
   if [[ $wanted != all ]] && ! grep -Fxq -e "$wanted" <<< "$names"; then
@@ -125,17 +146,11 @@ with_driver() {
   fi
   need "${packages[@]}"
   compile tests/rewind_tests tools/info apps/resnet apps/bert
-  if [[ $wanted == all || $wanted == *:* ]]; then
-    missing "$newest" > /dev/null
-    tried=$newest
+  if [[ $wanted == all ]]; then
+    add_driver lavapipe
+    all_drivers
+  else
+    add_driver "$wanted"
   fi
-  for name in $names; do
-    if [[ $wanted == all || $wanted == "$name" ]]; then parallel on_driver "$name" "$wanted"; fi
-  done
-  local status=0
-  finish || status=$?
-  if [[ $wanted == all || $wanted == *:* ]]; then
-    echo "* a GPU that is not there: a step of resnet and bert in f16, and every pipeline compiled. Nothing is computed."
-  fi
-  return $status
+  finish
 }

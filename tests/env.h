@@ -29,4 +29,9 @@ inline bool is_brief() {
   return std::getenv("REWIND_TESTS_BRIEF") != nullptr;
 }
 
+// How often a test over drawn programs repeats itself: `./rewind test --all` takes its time.
+inline int rounds(int usually, int in_all) {
+  return std::getenv("REWIND_TESTS_ALL") != nullptr ? in_all : usually;
+}
+
 }  // namespace rw::test

@@ -1,11 +1,37 @@
-#define DOCTEST_CONFIG_IMPLEMENT  // the next one says it, unless the header was there before:
-                                  // tests/pch
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+// The test program. With --worker it runs the cases that it is told to, one after the other, for tests/deal.py.
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <unistd.h>
 
-// What somebody tuned on this machine is not what tests are about.
-const int untuned = setenv("REWIND_NO_TUNING", "1", 0);
-// Nor do devices that live for a few calls need threads of their own.
-const int unhurried = setenv("REWIND_NO_BACKGROUND_PIPELINES", "1", 0);
+namespace {
+
+// Lines of the standard input are numbers of cases, from 1, among those that the other options select. After each
+// case comes a line `done STATUS` on the file descriptor 3: what the cases print stays apart from it.
+int serve(int argc, char** argv) {
+  for (std::string line; std::getline(std::cin, line);) {
+    doctest::Context context(argc, argv);
+    context.setOption("first", line.c_str());
+    context.setOption("last", line.c_str());
+    const std::string done = "done " + std::to_string(context.run()) + "\n";
+    std::cout.flush();
+    if (write(3, done.data(), done.size()) < 0) return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // What somebody tuned on this machine is not what tests are about.
+  setenv("REWIND_NO_TUNING", "1", 0);
+  // Nor do devices that live for a few calls need threads of their own.
+  setenv("REWIND_NO_BACKGROUND_PIPELINES", "1", 0);
+  for (int i = 1; i < argc; ++i)
+    if (std::strcmp(argv[i], "--worker") == 0) return serve(argc, argv);
+  return doctest::Context(argc, argv).run();
+}

@@ -39,102 +39,145 @@ fuzz() {
   ((faults == 0))
 }
 
-# Tests run side by side, one per core; each writes its counts and prints its line when it is done.
-results=
+# ---- a plan of tests, which tests/deal.py runs on all cores -----------------------------------------
 
-# parallel COMMAND...: starts it as soon as a core is free.
-parallel() {
-  [[ -n $results ]] || results=$(mktemp -d 2> /dev/null) || results=$(TMPDIR=/tmp mktemp -d)
-  while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n || true; done
-  (
-    trap - EXIT
-    log=$results/$BASHPID.log
-    echo "0 1" > "$results/$BASHPID.counts" # until it says otherwise
-    "$@"
-  ) &
+plan=() skipped=0 durations=10
+results= # a folder for the time of the tests
+
+new_results() { results=$(mktemp -d 2> /dev/null || TMPDIR=/tmp mktemp -d); }
+
+add() {
+  local line
+  printf -v line '%q ' "$@"
+  plan+=("$line")
 }
 
-# suite NAME [doctest options or VARIABLE=VALUE...]: runs the test program, on the driver that `runner` says.
-suite() {
-  local name=$1 variables=() options=() argument status=0 start=$SECONDS summary good=0 bad=1
+# cases NAME [doctest options or VARIABLE=VALUE...]: the test program, on the driver that `runner` says. Its cases are
+# dealt out one by one.
+cases() {
+  local name=$1 variables=() options=() argument
   shift
   for argument in "$@"; do
     if [[ $argument == -* ]]; then options+=("$argument"); else variables+=("$argument"); fi
   done
-  quietly env "${variables[@]}" timeout 2700 "${runner[@]}" "$build/tests/rewind_tests" "${options[@]}" || status=$?
-  summary=$(grep -a 'test cases:' "$log" || true)
-  if [[ $summary =~ \|\ *([0-9]+)\ passed\ \|\ *([0-9]+)\ failed ]]; then
-    good=${BASH_REMATCH[1]} bad=${BASH_REMATCH[2]}
-  fi
-  # A crash, a complaint of the validation layers, and a filter that matches nothing are failures.
-  if ((bad == 0)) && { ((status || good == 0)) || grep -aq '^validation:' "$log"; }; then bad=1; fi
-  report "$name" "$good passed, $bad failed" "$start" "$good" "$bad"
+  add cases "$name" env "${variables[@]}" "${runner[@]}" "$build/tests/rewind_tests" "${options[@]}"
 }
 
 # part NAME COMMAND...: one test.
-part() {
-  local name=$1 start=$SECONDS
-  shift
-  if quietly "$@"; then report "$name" passed "$start" 1 0; else report "$name" failed "$start" 0 1; fi
-}
+part() { add command "$@"; }
 
-# script NAME: a test of tests/meson.build that is not the test program.
-script() { part "$1" meson test -C "$build" --no-rebuild --logbase "testlog-$1" --print-errorlogs "$1"; }
-
-# report NAME RESULT START PASSED FAILED: a line, and the output where something failed.
-report() {
-  local text
-  text=$(printf '%-34s %s (%d s)' "$1" "$2" $((SECONDS - $3)))
-  if (($5)); then text+=$'\n'$(head -n 300 "$log" | sed 's/^/    /'); fi
-  echo "$text"
-  echo "$4 $5" > "${log%.log}.counts"
+# script NAME...: tests of tests/meson.build that are not the test program.
+script() {
+  local name
+  for name in "$@"; do
+    part "$name" meson test -C "$build" --no-rebuild --logbase "testlog-$name" --print-errorlogs "$name"
+  done
 }
 
 # skip NAME WHY
 skip() {
   echo "$1: skipped, $2"
-  echo "0 0 1" > "$results/$BASHPID.counts"
+  skipped=$((skipped + 1))
 }
 
-# finish: waits for all, and prints the table of drivers and the sum.
+# finish [OPTIONS of deal.py]: runs the plan and prints the sum. A CPU driver has one thread in each process: all cores
+# are busy, and no more than that.
 finish() {
-  local skipped=0 passed=0 failed=0 good bad without file driver version result seconds
-  wait
-  if compgen -G "$results/*.row" > /dev/null; then
-    printf '%-20s %-46s %-24s %s\n' driver version result seconds
-    sort "$results"/*.row | while IFS='|' read -r driver version result seconds; do
-      printf '%-20s %-46s %-24s %s\n' "$driver" "$version" "$result" "$seconds"
-    done
-  fi
-  for file in "$results"/*.counts; do
-    read -r good bad without < "$file"
-    passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + ${without:-0}))
-  done
-  echo "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
-  local line="$passed passed, $failed failed"
+  local status=0 passed=0 failed=1 line
+  [[ -n $results ]] || new_results
+  printf '%s\n' "${plan[@]}" > "$results/plan"
+  LP_NUM_THREADS=1 python3 "$root/tests/deal.py" --durations "$durations" --history "$build/test-times.json" "$@" \
+    < "$results/plan" 3> "$results/sum" || status=$?
+  read -r passed failed < "$results/sum" || status=1
+  line="$passed passed, $failed failed"
   if ((skipped)); then line+=", $skipped skipped"; fi
+  echo "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
   echo "$line"
-  ((failed == 0 && passed > 0))
+  return "$status"
+}
+
+# ---- what is tested ----------------------------------------------------------------------------------
+
+# Compiling is most of the time of what runs more than once, and these runs are not about lavapipe's compiler.
+quick_compiler=GALLIVM_PERF=nopt
+like_gpu=(REWIND_LIKE_GPU=1 REWIND_NO_UNIFIED_MEMORY=1 REWIND_NO_HALF_PACKING=1 REWIND_MAX_DISPATCH_US=100)
+# The cases that call kernels one by one: what drivers and validation layers have found faults in.
+kernel_files='*test_ops.cpp,*kernels.cpp,*test_attention*.cpp,*test_matrix.cpp,*test_group_norm.cpp,*test_vulkan_backend.cpp'
+kernel_files+=',*test_chain.cpp,*test_bf16.cpp,*test_batch_statistics.cpp,*test_ctc.cpp,*test_rnnt.cpp,*test_hazards.cpp'
+# Scripts that build again, pack, or start many processes.
+long_scripts=(install gpu bundle ranks driver fuzz)
+
+# The scripts that are not given.
+scripts_without() {
+  local name
+  for name in $(meson test -C "$build" --no-rebuild --list | grep -vx rewind_tests); do
+    if [[ " $* " != *" $name "* ]]; then script "$name"; fi
+  done
+}
+
+# The files of tests that include a header of a file that was changed, or were changed themselves.
+changed_tests() {
+  local file
+  { git -C "$root" diff --name-only HEAD && git -C "$root" ls-files --others --exclude-standard; } 2> /dev/null |
+    while read -r file; do
+      case $file in
+        tests/test_*.cpp) echo "${file#tests/}" ;;
+        *.cpp | *.h) (cd "$root/tests" && grep -l "\"\(rewind/\)\?${file%.*}\.h\"" test_*.cpp) || true ;;
+      esac
+    done | sort -u | sed 's/^/*/' | paste -sd ,
+}
+
+# While working: what needs no device and is quick, each kernel once, and what the changed files touch.
+test_quick() {
+  local changed
+  need "${packages[@]}"
+  compile tests/rewind_tests
+  changed=$(changed_tests)
+  cases 'host' -ts=host
+  cases 'ops' '-tc=ops: vulkan against cpu*' REWIND_TESTS_BRIEF=1
+  if [[ -n $changed ]]; then cases 'changed' "-sf=$changed" -tse=host; fi
+  script layers format names
+  finish --most 2
+}
+
+# Everything once.
+test_once() {
+  cases 'vulkan' -tse=host
+  cases 'kernels of GPUs' "-sf=$kernel_files" -tse=host REWIND_TESTS_BRIEF=1 "${like_gpu[@]}" "$quick_compiler"
+  cases 'validation layers' "-sf=$kernel_files" -tse=host REWIND_TESTS_BRIEF=1 REWIND_VALIDATE=1 REWIND_CHECK_HAZARDS=1 \
+    "$quick_compiler"
+  scripts_without "${long_scripts[@]}"
+  cases 'host' -ts=host
 }
 
 run_tests() {
   need "${packages[@]}" "${test_packages[@]}"
-  if [[ -n ${CI:-} ]]; then need "${ci_packages[@]}"; fi
   compile all meson-test-prereq
-  local name
-  # The longest ones first. Tests that need no Vulkan run once, and of whole programs not on other drivers.
-  parallel on_driver swiftshader
-  parallel suite 'tests' -tse=host
-  # Compiling is most of their time; these two are not about lavapipe's compiler.
-  parallel suite 'tests, validation layers' -tse=host REWIND_VALIDATE=1 REWIND_CHECK_HAZARDS=1 GALLIVM_PERF=nopt
-  parallel suite 'tests, kernels of GPUs' -tse=host,programs REWIND_LIKE_GPU=1 REWIND_NO_UNIFIED_MEMORY=1 \
-    REWIND_NO_HALF_PACKING=1 REWIND_MAX_DISPATCH_US=100 GALLIVM_PERF=nopt
-  parallel suite 'tests without a device' -ts=host
-  for name in $(meson test -C "$build" --no-rebuild --list | grep -vx rewind_tests); do
-    parallel script "$name"
-  done
-  finish
+  driver_of_commit
+  test_once
+  durations=40 finish
 }
+
+# All that there is, on every driver.
+test_all() {
+  need "${packages[@]}" "${test_packages[@]}" "${all_packages[@]}"
+  compile all meson-test-prereq
+  compile_sanitized
+  compile_threads
+  export REWIND_TESTS_ALL=1
+  all_drivers
+  cases 'vulkan' -tse=host
+  cases 'kernels of GPUs' -tse=host,programs "${like_gpu[@]}" "$quick_compiler"
+  cases 'validation layers' -tse=host REWIND_VALIDATE=1 REWIND_CHECK_HAZARDS=1 "$quick_compiler"
+  scripts_without
+  cases 'host' -ts=host
+  add_sanitized
+  part 'faults that are planted' "$root/rewind" mutate
+  part 'a bare Debian 12' "$root/tests/bare_debian.sh" "$root"
+  durations=40 finish
+}
+
+# ---- sanitizers --------------------------------------------------------------------------------------
 
 # A debug build with what finds memory faults and undefined behaviour.
 sanitized() {
@@ -144,27 +187,32 @@ sanitized() {
   "$@"
 }
 compile_sanitized() { sanitized compile tests/rewind_tests apps/mnist tests/fuzz/fuzz; }
-run_sanitized() {
+
+# And one that finds races.
+threaded() {
+  local build=$build/threads
+  local setup_options=(-Dbuildtype=debugoptimized -Ddefault_library=static -Db_lundef=false -Db_sanitize=thread)
+  "$@"
+}
+compile_threads() { threaded compile tests/rewind_tests; }
+
+add_sanitized() {
   # Drivers keep memory to the end of the process, which is no leak of ours.
   local variables=(ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1)
+  # Without it the sanitizer does not find its addresses on kernels that spread them widely.
+  threaded cases 'threads, races' '-tc=threads*' TSAN_OPTIONS=halt_on_error=1
   # Searches over random programs take most of the time, and no memory that others do not.
-  sanitized parallel suite 'tests, address and undefined' -ts=host "${variables[@]}" \
+  sanitized cases 'host, address and undefined' -ts=host "${variables[@]}" \
     '-tce=*random programs*,*plans and eviction*,plan: loading*,*largest batch*,*grow*with the logarithm*,dry run: steady*,recompute search*'
-  parallel part 'fuzz, address and undefined' "$build/sanitized/tests/fuzz/fuzz" --artifacts "$build/sanitized"
-  parallel part 'training, address and undefined' env "${variables[@]}" REWIND_CACHE="$build/sanitized/cache" \
+  part 'fuzz, address and undefined' "$build/sanitized/tests/fuzz/fuzz" --artifacts "$build/sanitized"
+  part 'training, address and undefined' env "${variables[@]}" REWIND_CACHE="$build/sanitized/cache" \
     "$build/sanitized/apps/mnist" --device cpu --images 40 --epochs 1 --accumulate 4 --checkpoint block --quiet
 }
 
-# The same as in CI, and one that finds races.
 sanitize() {
   need "${packages[@]}"
   compile_sanitized
-  local plain=$build build=$build/threads
-  local setup_options=(-Dbuildtype=debugoptimized -Ddefault_library=static -Db_lundef=false -Db_sanitize=thread)
-  compile tests/rewind_tests
-  # Without it the sanitizer does not find its addresses on kernels that spread them widely.
-  parallel suite 'threads, races' '-tc=threads*' TSAN_OPTIONS=halt_on_error=1
-  build=$plain
-  run_sanitized
+  compile_threads
+  add_sanitized
   finish
 }

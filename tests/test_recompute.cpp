@@ -6,6 +6,7 @@
 #include "rewind/core/recompute/evaluate.h"
 #include "rewind/core/recompute/planner.h"
 #include "rewind/core/recompute/speed.h"
+#include "tests/env.h"
 #include "tests/random_program.h"
 #include "tests/recompute_graphs.h"
 
@@ -95,7 +96,7 @@ RecomputeSearch search_for(const Chain& chain) {
 
 TEST_CASE_FIXTURE(CpuDevice, "recompute: plans and eviction give the plain run's bits" *
                                  doctest::test_suite("host")) {
-  check_programs(60);
+  check_programs(rounds(12, 60));
 }
 
 TEST_CASE("recompute: on vulkan") {
@@ -145,7 +146,7 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
 TEST_CASE_FIXTURE(CpuDevice,
                   "recompute: on random programs, a smaller budget never raises the peak" *
                       doctest::test_suite("host")) {
-  for (uint32_t seed = 0; seed < 12; ++seed) {
+  for (uint32_t seed = 0; seed < static_cast<uint32_t>(rounds(3, 12)); ++seed) {
     INFO("seed " << seed);
     const auto program = [seed] {
       std::vector<Tensor> leaves = program_leaves();

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "rewind/core/predict/search.h"
+#include "tests/env.h"
 #include "tests/random_program.h"
 #include "tests/unet.h"
 
@@ -80,7 +81,7 @@ TEST_CASE("recompute search: whatever peak it has handed out is a budget, on a U
 
 TEST_CASE_FIXTURE(CpuDevice,
                   "recompute search: the same on random programs" * doctest::test_suite("host")) {
-  for (uint32_t seed = 0; seed < 24; ++seed) {
+  for (uint32_t seed = 0; seed < static_cast<uint32_t>(rounds(3, 24)); ++seed) {
     INFO("seed " << seed);
     check_search(random_program(seed), seed);
   }
