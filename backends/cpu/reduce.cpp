@@ -39,6 +39,10 @@ double combine(uint32_t op, double total, double value) {
   }
 }
 
+double as_double(const Elements& e, uint64_t at) {
+  return is_float(e.dtype()) ? double{e.get(at)} : double(e.geti(at));
+}
+
 }  // namespace
 
 // Serves reduce and reduce_rows. Doubles hold every i32 and every sum of 2^21 of them exactly.
@@ -53,7 +57,7 @@ void reduce(const Call& call) {
       double total = identity(op);
       for (uint64_t i = 0; i < p.count; ++i) {
         const uint64_t at = (outer * p.count + i) * p.inner + inner;
-        total = combine(op, total, is_float(x.dtype()) ? x.get(at) : x.geti(at));
+        total = combine(op, total, as_double(x, at));
       }
       if (is_float(y.dtype()))
         y.set(outer * p.inner + inner, static_cast<float>(total * p.scale));
@@ -62,14 +66,6 @@ void reduce(const Call& call) {
     }
   }
 }
-
-namespace {
-
-double as_double(const Elements& e, uint64_t at) {
-  return is_float(e.dtype()) ? double{e.get(at)} : double(e.geti(at));
-}
-
-}  // namespace
 
 void argreduce(const Call& call) {
   const auto p = call.params<ArgReduceParams>();
