@@ -60,7 +60,7 @@ void reduce(const Call& call) {
         total = combine(op, total, as_double(x, at));
       }
       if (is_float(y.dtype()))
-        y.set(outer * p.inner + inner, static_cast<float>(total * p.scale));
+        y.set(outer * p.inner + inner, static_cast<Real>(total * p.scale));
       else
         y.seti(outer * p.inner + inner, static_cast<int32_t>(static_cast<int64_t>(total)));
     }
@@ -99,7 +99,7 @@ void scan(const Call& call) {
   Elements y = call.out(2);
   const auto put = [&](uint64_t at, double total) {
     if (is_float(y.dtype()))
-      y.set(at, static_cast<float>(total));
+      y.set(at, static_cast<Real>(total));
     else
       y.seti(at, static_cast<int32_t>(static_cast<int64_t>(total)));
   };
@@ -138,7 +138,7 @@ void softmax(const Call& call) {
     for (uint64_t i = 0; i < p.cols; ++i) {
       const double shifted = values[i] - top;
       y.set(row * p.cols + i,
-            static_cast<float>(log ? shifted - std::log(total) : std::exp(shifted) / total));
+            static_cast<Real>(log ? shifted - std::log(total) : std::exp(shifted) / total));
     }
   }
 }
@@ -154,8 +154,8 @@ void softmax_grad(const Call& call) {
     double total = 0;
     for (uint64_t i = 0; i < p.cols; ++i) total += log ? grads[i] : values[i] * grads[i];
     for (uint64_t i = 0; i < p.cols; ++i)
-      dx.set(row * p.cols + i, static_cast<float>(log ? grads[i] - std::exp(values[i]) * total
-                                                      : values[i] * (grads[i] - total)));
+      dx.set(row * p.cols + i, static_cast<Real>(log ? grads[i] - std::exp(values[i]) * total
+                                                     : values[i] * (grads[i] - total)));
   }
 }
 
