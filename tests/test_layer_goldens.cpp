@@ -35,7 +35,7 @@ std::vector<NamedTensor> set_parameters(const Module& module) {
 }
 
 void check_golden(const std::string& name, const Tensor& t, double tolerance) {
-  const double distance = relative_distance(t.to_vector(), goldens.at(name));
+  const double distance = largest_error(t.to_vector(), goldens.at(name));
   CHECK_MESSAGE(distance <= tolerance, name << " differs by " << distance);
 }
 
