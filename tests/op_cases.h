@@ -26,10 +26,12 @@ struct OpCase {
   std::string name;
   std::vector<Input> inputs;
   std::function<Tensors(const Tensors&)> run;
-  double step = 5e-3;                // of the finite differences
-  double gradient_tolerance = 2e-3;  // numeric against analytic, relative to 1 + |gradient|
-  double f32_tolerance = 1e-5;       // device against cpu, relative L2 distance
-  double f16_tolerance = 4e-3;
+  // Of the differences in double (f64_check.h): less than inputs that must not change their order
+  // differ, and large beside 2^-52, of which an output's rounding is made.
+  double step = 0x1p-15;
+  // Of every element, as largest_error() has it: device against cpu.
+  double f32_tolerance = 1e-5;
+  double roundings = 6;  // of 16 bits
 };
 
 const std::vector<OpCase>& op_cases();

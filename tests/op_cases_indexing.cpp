@@ -126,9 +126,8 @@ void add_shaping(Table& t) {
 
 void add_einsum(Table& t) {
   const auto row = [&](const char* equation, std::vector<Input> inputs) {
-    t.row(fmt::format("einsum {}", equation), std::move(inputs), [=](const Tensors& in) {
-       return einsum(equation, TensorList(in));
-     }).f16_tolerance = 1e-2;
+    t.row(fmt::format("einsum {}", equation), std::move(inputs),
+          [=](const Tensors& in) { return einsum(equation, TensorList(in)); });
   };
   row("ij,jk->ik", {x({3, 4}), x({4, 5})});
   row("ij,jk", {x({3, 4}), x({4, 5})});

@@ -97,9 +97,8 @@ static void add_group_norms(Table& t) {
     row(shape, groups);
   t.row("group_norm of one large group",
         {x({1, 300, 300, 4}), parameter({4}), parameter({4}, -1, 1)},
-        [](const Tensors& in) { return square(group_norm(in[0], 1, in[1], in[2])); })
-      .step = 0.5;
-  row({3000, 45}, 3).step = 0.05;  // in slices of samples
+        [](const Tensors& in) { return square(group_norm(in[0], 1, in[1], in[2])); });
+  row({3000, 45}, 3).f32_tolerance = 4e-5;  // in slices of samples, sums of both signs
   t.row("group_norm without weight", {x({2, 3, 6})},
         [](const Tensors& in) { return group_norm(in[0], 2); });
   for (const Shape& shape : {Shape{2, 5, 6, 7}, Shape{2, 67, 8}}) {

@@ -93,8 +93,7 @@ TEST_CASE("attention by cooperative matrices: equals the cpu backend's, the same
                             const std::vector<float>& exact) {
         const bool is_zero =
             std::all_of(exact.begin(), exact.end(), [](float x) { return x == 0; });
-        return is_zero ? a == exact
-                       : relative_distance(a, exact) < least + 3 * relative_distance(b, exact);
+        return is_zero ? a == exact : largest_error(a, exact) < least + 3 * largest_error(b, exact);
       };
       CHECK_MESSAGE(near(actual.outputs[0], expected.outputs[0], truth.outputs[0]), form.what);
       const Evaluation again = attend(form, dtype);

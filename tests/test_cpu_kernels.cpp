@@ -1,6 +1,7 @@
 // Known answers for the cpu backend's kernels, worked out by hand.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 
 #include "rewind/backends/cpu/cpu_backend.h"
@@ -29,6 +30,15 @@ TEST_CASE("reduce and argreduce") {
   CHECK(reduce(1, 1) == Values{4, 8, 6, 7});
   CHECK(reduce(2, 1) == Values{1, -3, -9, 0});
   CHECK(reduce(3, 1) == Values{8, -120, -162, 0});
+
+  // Integers that no float holds.
+  const std::array<int32_t, 3> large = {(1 << 24) + 1, 1 << 30, -(1 << 30)};
+  const Binding ints = cpu.allocate(3, DType::i32), sum = cpu.allocate(1, DType::i32);
+  cpu.backend().write(ints.range, large.data());
+  cpu.run("reduce", {ints, sum}, ReduceParams{{}, 1, 3, 1, 1}, {0});
+  int32_t exact = 0;
+  cpu.backend().read(sum.range, &exact);
+  CHECK(exact == (1 << 24) + 1);
 
   cpu.run("argreduce", {x, index}, ArgReduceParams{{}, 2, 3, 2}, {0});
   CHECK(cpu.download(index) == Values{2, 2, 0, 0});

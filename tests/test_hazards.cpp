@@ -1,13 +1,22 @@
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <random>
 #include <vector>
 
+#include "rewind/backends/open.h"
 #include "rewind/backends/vulkan/hazards.h"
+#include "rewind/core/base/error.h"
+#include "shaders/params.h"
+#include "tests/kernel_runner.h"
 
+using rw::Access;
+using rw::Binding;
 using rw::vulkan::HazardModel;
 using rw::vulkan::HazardTracker;
 using rw::vulkan::Use;
+
+TEST_SUITE_BEGIN("host");
 
 TEST_CASE("hazards: reads share, a write excludes") {
   HazardTracker tracker;
@@ -51,5 +60,55 @@ TEST_CASE("hazards: the tracker agrees with looking at every pair") {
       tracker.add(step);
       model.add(step);
     }
+  }
+}
+
+// What kernels touch of a binding is watched in test_f64_gradients.cpp.
+TEST_CASE("hazards: a kernel uses all bytes of its bindings, and reads whole words of them") {
+  for (uint64_t size = 0; size <= 100; ++size)
+    for (const Access access : {Access::read, Access::write, Access::read_write}) {
+      const Use use = rw::vulkan::use_of(Binding{{3, 256, size}, rw::DType::u8, access});
+      CHECK(use.block == 3);
+      CHECK(use.begin == 256);
+      CHECK(use.end >= 256 + size);
+      CHECK(use.end < 256 + size + 16);
+      CHECK(use.end % 16 == 0);
+      CHECK(use.writes == (access != Access::read));
+    }
+  const Use copy = rw::vulkan::use_of({3, 20, 7}, true);
+  CHECK(copy.begin == 20);
+  CHECK(copy.end == 27);
+  CHECK(copy.writes);
+}
+
+TEST_SUITE_END();
+
+TEST_CASE("hazards: a copy of the last bytes that a kernel wrote waits for it") {
+  std::unique_ptr<rw::Backend> backend;
+  try {
+    backend = rw::open_backend("vulkan");
+  } catch (const rw::DeviceError& e) {
+    MESSAGE("skipped: " << std::string(e.what()));
+    return;
+  }
+  rw::test::KernelRunner vulkan(std::move(backend));
+  const Binding target = vulkan.allocate(64);
+  for (uint32_t n = 1; n <= 9; ++n) {
+    CAPTURE(n);
+    const Binding y = vulkan.allocate(n);
+    const auto barriers = [&] { return vulkan.backend().stats().barriers; };
+    vulkan.backend().synchronize();
+    const auto fill = [&](float value) {
+      vulkan.run("fill", {y}, rw::kernels::FillParams{{}, n, std::bit_cast<uint32_t>(value)}, {},
+                 {n, 1, 1});
+    };
+    fill(1);
+    const uint64_t before = barriers();
+    vulkan.backend().copy({y.range.block, 4 * uint64_t{n} - 4, 4}, {target.range.block, 4 * n, 4});
+    CHECK(barriers() > before);  // read after write
+    const uint64_t between = barriers();
+    fill(2);
+    CHECK(barriers() > between);  // write after read
+    CHECK(vulkan.download(target)[n] == 1);
   }
 }

@@ -83,12 +83,11 @@ TEST_CASE("nn.Transformer: attention of three tensors, of two, and of one agree"
     MultiheadAttention m(width, 3);
     const Tensor x = source();
     const std::vector<float> packed = m.forward(x, {.causal = true}).to_vector();
-    CHECK(relative_distance(m.forward(x, contiguous(x), x * 1.0f, {.causal = true}).to_vector(),
-                            packed) < 1e-5);
+    CHECK(largest_error(m.forward(x, contiguous(x), x * 1.0f, {.causal = true}).to_vector(),
+                        packed) < 1e-5);
     CHECK(m.forward(x, x, x, {.causal = true}).to_vector() == packed);
     const Tensor memory = x * 1.0f;
-    CHECK(relative_distance(m.forward(x, memory, memory, {.causal = true}).to_vector(), packed) <
-          1e-5);
+    CHECK(largest_error(m.forward(x, memory, memory, {.causal = true}).to_vector(), packed) < 1e-5);
     const Tensor mask = hashed_tensor("mask", {1, 3, source_length, source_length});
     mask.detach().copy_(mask * 4.0f);
     Tensor learned = mask.detach().set_requires_grad();
@@ -110,10 +109,10 @@ TEST_CASE("nn.Transformer: a decoder layer with a cache gives what it gives for 
     for (int64_t i = 0; i < target_length; ++i)
       parts.push_back(
           layer.forward(slice(x, 1, i, i + 1), memory, {.causal = true, .cache = &cache}));
-    CHECK(relative_distance(concat(parts, 1).to_vector(), whole) < 1e-5);
+    CHECK(largest_error(concat(parts, 1).to_vector(), whole) < 1e-5);
     cache.clear();
-    CHECK(relative_distance(layer.forward(x, memory, {.causal = true, .cache = &cache}).to_vector(),
-                            whole) < 1e-5);
+    CHECK(largest_error(layer.forward(x, memory, {.causal = true, .cache = &cache}).to_vector(),
+                        whole) < 1e-5);
   });
 }
 
@@ -152,16 +151,16 @@ TEST_CASE("weight_norm: the direction of v, the length of g") {
     const Tensor x = hashed_tensor("x", {4, 5});
     const NoGrad guard;
     const Tensor plain = weight_norm(layer.weight_v, layer.weight_g);
-    CHECK(relative_distance(plain.to_vector(), layer.weight_v.to_vector()) < 1e-6);
+    CHECK(largest_error(plain.to_vector(), layer.weight_v.to_vector()) < 1e-6);
     layer.weight_v.copy_(layer.weight_v * 3.0f);
-    CHECK(relative_distance(layer(x).to_vector(), linear(x, plain, layer.bias).to_vector()) < 1e-6);
+    CHECK(largest_error(layer(x).to_vector(), linear(x, plain, layer.bias).to_vector()) < 1e-6);
     layer.weight_g.copy_(layer.weight_g * 2.0f);
-    CHECK(relative_distance(layer(x).to_vector(), linear(x, plain * 2.0f, layer.bias).to_vector()) <
+    CHECK(largest_error(layer(x).to_vector(), linear(x, plain * 2.0f, layer.bias).to_vector()) <
           1e-6);
     WeightNormConv2d conv(4, 6, 3, {.padding = 1});
     const Tensor image = hashed_tensor("image", {1, 5, 5, 4});
-    CHECK(relative_distance(conv(image).to_vector(),
-                            conv2d(image, conv.weight_v, conv.bias, {.padding = 1}).to_vector()) <
+    CHECK(largest_error(conv(image).to_vector(),
+                        conv2d(image, conv.weight_v, conv.bias, {.padding = 1}).to_vector()) <
           1e-6);
     CHECK_THROWS_AS(weight_norm(zeros({3, 2}), zeros({2})), ShapeError);
     CHECK_THROWS_AS(WeightNormLinear(0, 2), ValueError);

@@ -23,7 +23,7 @@ double factored_estimate(const AdafactorParams& p, uint64_t i, const Elements& r
                          const Elements& col_var, const Elements& mean) {
   const uint64_t row = i / p.cols, matrix = row / p.rows, col = i % p.cols;
   return double{row_var.get(row)} * col_var.get(matrix * p.cols + col) /
-         std::max(mean.get(matrix), p.eps1);
+         std::max<double>(mean.get(matrix), p.eps1);
 }
 
 double direction(const AdafactorParams& p, double g, double v) {
@@ -50,7 +50,7 @@ void adafactor_rows(const Call& call) {
       squares += g * g;
     }
     const double mean = squared_factor(state) * squares / p.cols;
-    row_var.set(row, static_cast<float>(moved(row_var.get(row), mean, p.beta2_decay, state)));
+    row_var.set(row, static_cast<Real>(moved(row_var.get(row), mean, p.beta2_decay, state)));
   }
 }
 
@@ -66,7 +66,7 @@ void adafactor_columns(const Call& call) {
       const double g = grad.get((matrix * p.rows + r) * p.cols + col);
       squares += g * g;
     }
-    partial.set(i, static_cast<float>(squares));
+    partial.set(i, static_cast<Real>(squares));
   }
 }
 
@@ -81,7 +81,7 @@ void adafactor_combine(const Call& call) {
     for (uint64_t c = 0; c < p.chunks; ++c)
       squares += partial.get((matrix * p.chunks + c) * p.cols + col);
     const double mean = squared_factor(state) * squares / p.rows;
-    col_var.set(i, static_cast<float>(moved(col_var.get(i), mean, p.beta2_decay, state)));
+    col_var.set(i, static_cast<Real>(moved(col_var.get(i), mean, p.beta2_decay, state)));
   }
 }
 
@@ -100,13 +100,13 @@ void adafactor_norms(const Call& call) {
       const double x = param.get(i), g = factor * grad.get(i);
       const double v = factored ? factored_estimate(p, i, row_var, col_var, mean)
                                 : moved(row_var.get(i), g * g, p.beta2_decay, state);
-      if (!factored) row_var.set(i, static_cast<float>(v));
+      if (!factored) row_var.set(i, static_cast<Real>(v));
       const double u = direction(p, g, v);
       squares_x += x * x;
       squares_u += u * u;
     }
-    partial.set(chunk, static_cast<float>(squares_x));
-    partial.set(p.chunks + chunk, static_cast<float>(squares_u));
+    partial.set(chunk, static_cast<Real>(squares_x));
+    partial.set(p.chunks + chunk, static_cast<Real>(squares_u));
   }
 }
 
@@ -127,7 +127,7 @@ void adafactor(const Call& call) {
   for (uint64_t i = 0; i < p.n; ++i) {
     const double v = factored ? factored_estimate(p, i, row_var, col_var, mean) : row_var.get(i);
     const double u = direction(p, factor * grad.get(i), v);
-    param.set(i, static_cast<float>((1 - lr * p.weight_decay) * param.get(i) - rate * u));
+    param.set(i, static_cast<Real>((1 - lr * p.weight_decay) * param.get(i) - rate * u));
   }
 }
 

@@ -151,9 +151,9 @@ void attention(const Call& call) {
         }
         for (uint64_t d = 0; d < ATTENTION_DIM(p); ++d)
           out.set(query_row(p, batch, head, query) + d,
-                  static_cast<float>(total == 0 ? 0 : sum[d] / total));
+                  static_cast<Real>(total == 0 ? 0 : sum[d] / total));
         lse.set((batch * p.heads + head) * p.queries + query,
-                total == 0 ? -ATTENTION_NO_SCORE : static_cast<float>(base + std::log(total)));
+                total == 0 ? -ATTENTION_NO_SCORE : static_cast<Real>(base + std::log(total)));
       }
 }
 
@@ -167,7 +167,7 @@ void attention_delta(const Call& call) {
     double total = 0;
     for (uint64_t d = 0; d < p.dim; ++d) total += double{out.get(at + d)} * dout.get(at + d);
     stats.set(2 * row, lse.get(row));
-    stats.set(2 * row + 1, static_cast<float>(total));
+    stats.set(2 * row + 1, static_cast<Real>(total));
   }
 }
 
@@ -185,7 +185,7 @@ void attention_dq(const Call& call) {
           add_scaled(sum, 0, g.scores[key] * p.scale, k,
                      row_at(p.k_stride, batch, key_head(p, head), key), ATTENTION_DIM(p));
         for (uint64_t d = 0; d < ATTENTION_DIM(p); ++d)
-          dq.set(query_row(p, batch, head, query) + d, static_cast<float>(sum[d]));
+          dq.set(query_row(p, batch, head, query) + d, static_cast<Real>(sum[d]));
       }
 }
 
@@ -212,8 +212,8 @@ void attention_dkv(const Call& call) {
       for (uint64_t key = 0; key < p.keys; ++key)
         for (uint64_t d = 0; d < dim; ++d) {
           const uint64_t at = ((batch * p.keys + key) * key_heads + key_head) * dim + d;
-          dkv.set(at, static_cast<float>(dk[key * dim + d]));
-          dkv.set(half + at, static_cast<float>(dv[key * dim + d]));
+          dkv.set(at, static_cast<Real>(dk[key * dim + d]));
+          dkv.set(half + at, static_cast<Real>(dv[key * dim + d]));
         }
     }
 }
@@ -234,7 +234,7 @@ void attention_dmask(const Call& call) {
         const uint64_t row = (batch % batches * heads + head % heads) * queries + query % queries;
         for (uint64_t key = 0; key < p.keys; ++key) sums[row * p.keys + key] += g.scores[key];
       }
-  for (uint64_t i = 0; i < sums.size(); ++i) dmask.set(i, static_cast<float>(sums[i]));
+  for (uint64_t i = 0; i < sums.size(); ++i) dmask.set(i, static_cast<Real>(sums[i]));
 }
 
 }  // namespace rw::cpu

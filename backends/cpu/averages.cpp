@@ -29,7 +29,7 @@ void ema(const Call& call) {
   if (p.kind == AVERAGE_CORRECTED) rate /= 1 - std::pow(double{p.decay}, ticks);
   for (uint64_t i = 0; i < p.n; ++i) {
     const double before = average.get(i);
-    average.set(i, static_cast<float>(before + rate * (param.get(i) - before)));
+    average.set(i, static_cast<Real>(before + rate * (param.get(i) - before)));
   }
 }
 
@@ -39,7 +39,7 @@ void lookahead(const Call& call) {
   Elements slow = call.inout(0), param = call.inout(1);
   for (uint64_t i = 0; i < p.n; ++i) {
     const double before = slow.get(i);
-    const auto after = static_cast<float>(before + p.alpha * (param.get(i) - before));
+    const auto after = static_cast<Real>(before + p.alpha * (param.get(i) - before));
     slow.set(i, after);
     param.set(i, after);
   }

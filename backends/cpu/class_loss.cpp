@@ -11,7 +11,7 @@ using namespace kernels;
 
 namespace {
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr Real nan = std::numeric_limits<Real>::quiet_NaN();
 
 // Weighted share of class c in a row's smoothed target.
 template <class P>
@@ -77,9 +77,9 @@ void soft_cross_entropy(const Call& call) {
       else if (t < 0 || t >= p.cols)
         loss = mass = nan;
     }
-    losses.set(row, static_cast<float>(loss));
-    lses.set(row, static_cast<float>(lse));
-    masses.set(row, static_cast<float>(mass));
+    losses.set(row, static_cast<Real>(loss));
+    lses.set(row, static_cast<Real>(lse));
+    masses.set(row, static_cast<Real>(mass));
   }
 }
 
@@ -95,8 +95,8 @@ void soft_cross_entropy_grad(const Call& call) {
       continue;
     }
     const double softmax = std::exp(double{x.get(i)} - lse.get(row));
-    dx.set(i, static_cast<float>(dloss.get(row) *
-                                 (mass.get(row) * softmax - share(call, p, row, i % p.cols))));
+    dx.set(i, static_cast<Real>(dloss.get(row) *
+                                (mass.get(row) * softmax - share(call, p, row, i % p.cols))));
   }
 }
 

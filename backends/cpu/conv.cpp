@@ -81,7 +81,7 @@ void multiply_add(const double* x, uint64_t rows, const double* w, uint64_t stri
   }
 }
 
-std::vector<float> to_floats(const std::vector<double>& values) {
+std::vector<Real> to_reals(const std::vector<double>& values) {
   return {values.begin(), values.end()};
 }
 
@@ -101,7 +101,7 @@ void conv2d(const Call& call) {
                      conv.group_out, &y[out + g * conv.group_out]);
     });
   });
-  call.out(2).set_all(to_floats(y));
+  call.out(2).set_all(to_reals(y));
 }
 
 void conv2d_dgrad(const Call& call) {
@@ -122,7 +122,7 @@ void conv2d_dgrad(const Call& call) {
   parallel_for(p.batch, conv.out_pixels * conv.w_size(), [&](uint64_t image) {
     for (uint64_t oh = 0; oh < p.out_h; ++oh) output_row(image, oh);
   });
-  call.out(2).set_all(to_floats(dx));
+  call.out(2).set_all(to_reals(dx));
 }
 
 void conv2d_wgrad(const Call& call) {
@@ -151,7 +151,7 @@ void conv2d_wgrad(const Call& call) {
       }
     }
   });
-  call.out(2).set_all(to_floats(dw));
+  call.out(2).set_all(to_reals(dw));
 }
 
 }  // namespace rw::cpu

@@ -12,55 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/backends/cpu/kernels.h"
+#include "rewind/backends/cpu/run_kernel.h"
 #include "rewind/backends/dry/dry_backend.h"
-#include "rewind/core/backend/halves.h"
 #include "rewind/core/base/error.h"
 
 namespace rw {
 namespace {
 
-using namespace kernels;
-
 constexpr uint64_t block_alignment = 256;
 constexpr uint64_t max_block_bytes = uint64_t{1} << 30;
-
-using cpu::Kernel;
-
-char letter(DType dtype) {
-  return "fhbiu"[static_cast<int>(dtype)];
-}
-
-bool accepts(std::string_view combination, std::span<const Binding> bindings) {
-  for (size_t i = 0; i < bindings.size(); ++i)
-    if (combination[i] != letter(written_for(bindings, bindings[i].dtype))) return false;
-  return true;
-}
-
-const Kernel& find_kernel(std::string_view name) {
-  for (const std::span<const Kernel> table : {std::span<const Kernel>(cpu::shader_kernels),
-                                              std::span<const Kernel>(cpu::composed_kernels)})
-    for (const Kernel& kernel : table)
-      if (kernel.name == name) return kernel;
-  fail<ValueError>(name, "the cpu backend has no kernel of this name");
-}
-
-void check_call(const Kernel& kernel, const KernelCall& call) {
-  check<ValueError>(call.params.size() == kernel.params_size, call.kernel,
-                    "params must be {} bytes, got {}", kernel.params_size, call.params.size());
-  const size_t count = std::min(kernel.types.find(' '), kernel.types.size());
-  check<ValueError>(call.bindings.size() == count, call.kernel, "needs {} bindings, got {}", count,
-                    call.bindings.size());
-
-  for (size_t at = 0; at < kernel.types.size(); at += count + 1)
-    if (accepts(kernel.types.substr(at), call.bindings)) return;
-  std::string got;
-  for (const Binding& binding : call.bindings) got += letter(binding.dtype);
-  fail<DTypeError>(
-      call.kernel,
-      "types must be one of {} (f: f32, h: f16 or bf16, i: i32, u: u8, by binding), got {}",
-      kernel.types, got);
-}
 
 std::string cpu_model() {
   std::ifstream file("/proc/cpuinfo");
@@ -122,8 +82,6 @@ class CpuBackend final : public Backend {
 
   void run(const KernelCall& call) override {
     ++calls_;
-    const Kernel& kernel = find_kernel(call.kernel);
-    check_call(kernel, call);
     std::array<std::byte*, 8> memory{};
     for (size_t i = 0; i < call.bindings.size(); ++i) {
       const BufferRange& range = call.bindings[i].range;
@@ -133,7 +91,7 @@ class CpuBackend final : public Backend {
       memory[i] = resolve(call.kernel, range);
     }
     const Clock::time_point start = Clock::now();
-    kernel.run(cpu::Call(call, memory));
+    cpu::run_kernel(call, memory);
     if (timing_) add_time(call.kernel, start, Clock::now());
     ++stats_.dispatches;
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rewind/backends/cpu/real.h"
 #include "rewind/core/backend/backend.h"
 #include "rewind/core/base/dtype.h"
 #include "rewind/core/base/error.h"
@@ -17,8 +18,8 @@
 namespace rw::cpu {
 
 // Truncates toward zero; saturates, and NaN is 0.
-inline int32_t truncate_to_int(float x) {
-  constexpr float limit = 2147483648.0f;
+inline int32_t truncate_to_int(Real x) {
+  constexpr Real limit = 2147483648.0f;
   if (std::isnan(x)) return 0;
   if (x >= limit) return std::numeric_limits<int32_t>::max();
   if (x < -limit) return std::numeric_limits<int32_t>::min();
@@ -38,7 +39,10 @@ class Elements {
 
   DType dtype() const { return dtype_; }
 
-  float get(uint64_t i) const {
+  Real get(uint64_t i) const {
+#ifdef REWIND_CPU_F64
+    if (is_float(dtype_)) return real_at(at(i, size_of(dtype_), false), dtype_);
+#endif
     switch (dtype_) {
       case DType::f32:
         return load<float>(i);
@@ -47,21 +51,24 @@ class Elements {
       case DType::bf16:
         return from_brain(load<uint16_t>(i));
       case DType::i32:
-        return static_cast<float>(load<int32_t>(i));
+        return static_cast<Real>(load<int32_t>(i));
       case DType::u8:
         return load<uint8_t>(i);
     }
     return 0;
   }
 
-  void set(uint64_t i, float value) {
+  void set(uint64_t i, Real value) {
+#ifdef REWIND_CPU_F64
+    if (is_float(dtype_)) return set_real_at(at(i, size_of(dtype_), true), dtype_, value);
+#endif
     switch (dtype_) {
       case DType::f32:
-        return store<float>(i, value);
+        return store(i, static_cast<float>(value));
       case DType::f16:
-        return store<uint16_t>(i, to_half(value));
+        return store(i, to_half(static_cast<float>(value)));
       case DType::bf16:
-        return store<uint16_t>(i, to_brain(value));
+        return store(i, to_brain(static_cast<float>(value)));
       case DType::i32:
         return store<int32_t>(i, truncate_to_int(value));
       case DType::u8:
@@ -88,7 +95,7 @@ class Elements {
       case DType::u8:
         return store<uint8_t>(i, static_cast<uint8_t>(value));
       default:
-        return set(i, static_cast<float>(value));
+        return set(i, static_cast<Real>(value));
     }
   }
 
@@ -99,7 +106,7 @@ class Elements {
     return values;
   }
 
-  void set_all(const std::vector<float>& values) {
+  void set_all(const std::vector<Real>& values) {
     for (uint64_t i = 0; i < values.size(); ++i) set(i, values[i]);
   }
 
@@ -107,18 +114,20 @@ class Elements {
   template <class T>
   T load(uint64_t i) const {
     T value;
-    std::memcpy(&value, at(i, sizeof(T)), sizeof(T));
+    std::memcpy(&value, at(i, sizeof(T), false), sizeof(T));
     return value;
   }
   template <class T>
   void store(uint64_t i, T value) {
-    std::memcpy(at(i, sizeof(T)), &value, sizeof(T));
+    std::memcpy(at(i, sizeof(T), true), &value, sizeof(T));
   }
-  std::byte* at(uint64_t i, size_t size) const {
+  std::byte* at(uint64_t i, size_t size, bool writes) const {
     check<ShapeError>(i + offset_ < end_, kernel_,
                       "elements must lie inside the binding, got element {} + offset {} of {}", i,
                       offset_, end_);
-    return bytes_ + (i + offset_) * size;
+    std::byte* place = bytes_ + (i + offset_) * size;
+    witness(place, size, writes);
+    return place;
   }
 
   std::string_view kernel_;

@@ -55,9 +55,9 @@ void group_norm_stats(const Call& call) {
       for_each([&](double v) { squares += (v - mean) * (v - mean); });
       const uint64_t group = sample * (p.channels / p.width) + c / p.width;
       const uint64_t block = group * blocks + chunk * across + c % p.width / p.merged;
-      moments.set(3 * block, static_cast<float>(count));
-      moments.set(3 * block + 1, static_cast<float>(mean));
-      moments.set(3 * block + 2, static_cast<float>(squares));
+      moments.set(3 * block, static_cast<Real>(count));
+      moments.set(3 * block + 1, static_cast<Real>(mean));
+      moments.set(3 * block + 2, static_cast<Real>(squares));
     }
   });
 }
@@ -80,12 +80,12 @@ void group_norm_combine(const Call& call) {
         count += more;
       }
       if (last) {
-        combined.set(2 * run, static_cast<float>(mean));
-        combined.set(2 * run + 1, static_cast<float>(1 / std::sqrt(squares / count + p.eps)));
+        combined.set(2 * run, static_cast<Real>(mean));
+        combined.set(2 * run + 1, static_cast<Real>(1 / std::sqrt(squares / count + p.eps)));
       } else {
-        combined.set(3 * run, static_cast<float>(count));
-        combined.set(3 * run + 1, static_cast<float>(mean));
-        combined.set(3 * run + 2, static_cast<float>(squares));
+        combined.set(3 * run, static_cast<Real>(count));
+        combined.set(3 * run + 1, static_cast<Real>(mean));
+        combined.set(3 * run + 2, static_cast<Real>(squares));
       }
     }
 }
@@ -97,7 +97,7 @@ void group_norm(const Call& call) {
   for (uint64_t i = 0; i < uint64_t{p.samples} * p.rows * p.channels; ++i) {
     const auto [mean, rstd] = moments_at(p, stats, i);
     const uint64_t c = i % p.channels;
-    y.set(i, static_cast<float>((x.get(i) - mean) * rstd * weight.get(c) + bias.get(c)));
+    y.set(i, static_cast<Real>((x.get(i) - mean) * rstd * weight.get(c) + bias.get(c)));
   }
 }
 
@@ -116,8 +116,8 @@ void group_norm_grad_stats(const Call& call) {
         total += dy.get(i);
       }
       const uint64_t at = (sample * chunks + chunk) * 2 * p.channels + c;
-      partial.set(at, static_cast<float>(products));
-      partial.set(at + p.channels, static_cast<float>(total));
+      partial.set(at, static_cast<Real>(products));
+      partial.set(at + p.channels, static_cast<Real>(total));
     }
   });
 }
@@ -134,8 +134,7 @@ void group_norm_grad(const Call& call) {
     const uint64_t at = group_of(p, i) / groups * 2 * groups + group_of(p, i) % groups;
     const double g = double{weight.get(i % p.channels)} * dy.get(i);
     const double xhat = (x.get(i) - mean) * rstd;
-    dx.set(i,
-           static_cast<float>(rstd * (g - (sums.get(at + groups) + xhat * sums.get(at)) / size)));
+    dx.set(i, static_cast<Real>(rstd * (g - (sums.get(at + groups) + xhat * sums.get(at)) / size)));
   }
 }
 

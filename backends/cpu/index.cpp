@@ -21,7 +21,7 @@ void gather(const Call& call) {
     for (uint64_t c = 0; c < p.width; ++c) {
       const uint64_t from = static_cast<uint64_t>(row) * p.width + c, to = i * p.width + c;
       if (is_float(table.dtype()))
-        y.set(to, valid ? table.get(from) : std::numeric_limits<float>::quiet_NaN());
+        y.set(to, valid ? table.get(from) : std::numeric_limits<Real>::quiet_NaN());
       else
         y.seti(to, valid ? table.geti(from) : -1);
     }
@@ -47,7 +47,7 @@ namespace {
 uint32_t sort_key(const Elements& x, uint64_t i, bool descending) {
   uint32_t key = static_cast<uint32_t>(x.geti(i)) ^ 0x80000000u;
   if (is_float(x.dtype())) {
-    const float value = x.get(i);
+    const auto value = static_cast<float>(x.get(i));
     const uint32_t bits = value == 0 ? 0 : std::bit_cast<uint32_t>(value);
     key = std::isnan(value)                   ? UINT32_MAX
           : std::signbit(value) && value != 0 ? ~bits
@@ -111,7 +111,7 @@ double value_at(const Elements& e, uint64_t i) {
 
 void set_value(Elements& e, uint64_t i, double value) {
   if (is_float(e.dtype()))
-    e.set(i, static_cast<float>(value));
+    e.set(i, static_cast<Real>(value));
   else
     e.seti(i, static_cast<int32_t>(static_cast<int64_t>(value)));
 }

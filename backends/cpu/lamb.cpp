@@ -33,14 +33,14 @@ void lamb_norms(const Call& call) {
       const double g = factor * grad.get(chunk.grad + i), x = param.get(k);
       const double m1 = beta1 * m.get(k) + (1 - beta1) * g;
       const double v1 = beta2 * v.get(k) + (1 - beta2) * g * g;
-      m.set(k, static_cast<float>(m1));
-      v.set(k, static_cast<float>(v1));
+      m.set(k, static_cast<Real>(m1));
+      v.set(k, static_cast<Real>(v1));
       const double u = direction(p, t, x, m1, v1);
       squares_x += x * x;
       squares_u += u * u;
     }
-    partial.set(p.part + row, static_cast<float>(squares_x));
-    partial.set(p.chunks + p.part + row, static_cast<float>(squares_u));
+    partial.set(p.part + row, static_cast<Real>(squares_x));
+    partial.set(p.chunks + p.part + row, static_cast<Real>(squares_u));
   }
 }
 
@@ -57,7 +57,7 @@ void lamb_ratio(const Call& call) {
       squares_u += partial.get(p.chunks + chunk);
     }
     const bool adapts = p.adapt != 0 && squares_x > 0 && squares_u > 0;
-    ratio.set(i, adapts ? static_cast<float>(std::sqrt(squares_x / squares_u)) : 1);
+    ratio.set(i, adapts ? static_cast<Real>(std::sqrt(squares_x / squares_u)) : 1);
   }
 }
 
@@ -73,7 +73,7 @@ void lamb(const Call& call) {
     const double rate = double{p.lr} * state.get(STATE_LR_FACTOR) * ratio.get(chunk.parameter);
     for (uint64_t k = chunk.begin; k < chunk.begin + chunk.size; ++k) {
       const double x = param.get(k);
-      param.set(k, static_cast<float>(x - rate * direction(p, t, x, m.get(k), v.get(k))));
+      param.set(k, static_cast<Real>(x - rate * direction(p, t, x, m.get(k), v.get(k))));
     }
   }
 }

@@ -21,11 +21,10 @@ void layer_norm(const Call& call) {
     const double rstd = 1 / std::sqrt(variance + p.eps);
     for (uint64_t c = 0; c < p.cols; ++c) {
       const double shift = rms ? 0 : bias.get(c);
-      y.set(row * p.cols + c,
-            static_cast<float>((values[c] - mean) * rstd * weight.get(c) + shift));
+      y.set(row * p.cols + c, static_cast<Real>((values[c] - mean) * rstd * weight.get(c) + shift));
     }
-    stats.set(2 * row, static_cast<float>(mean));
-    stats.set(2 * row + 1, static_cast<float>(rstd));
+    stats.set(2 * row, static_cast<Real>(mean));
+    stats.set(2 * row + 1, static_cast<Real>(rstd));
   }
 }
 
@@ -46,7 +45,7 @@ void layer_norm_grad(const Call& call) {
       mean_product += g[c] * xhat[c] / p.cols;
     }
     for (uint64_t c = 0; c < p.cols; ++c)
-      dx.set(row * p.cols + c, static_cast<float>(rstd * (g[c] - mean_g - xhat[c] * mean_product)));
+      dx.set(row * p.cols + c, static_cast<Real>(rstd * (g[c] - mean_g - xhat[c] * mean_product)));
   }
 }
 
@@ -64,8 +63,8 @@ void layer_norm_grad_stats(const Call& call) {
             g * (x.get(row * p.cols + c) - double{stats.get(2 * row)}) * stats.get(2 * row + 1);
         total += g;
       }
-      partial.set(chunk * 2 * p.cols + c, static_cast<float>(products));
-      partial.set((chunk * 2 + 1) * p.cols + c, static_cast<float>(total));
+      partial.set(chunk * 2 * p.cols + c, static_cast<Real>(products));
+      partial.set((chunk * 2 + 1) * p.cols + c, static_cast<Real>(total));
     }
   }
 }

@@ -9,7 +9,7 @@ using namespace kernels;
 
 namespace {
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr Real nan = std::numeric_limits<Real>::quiet_NaN();
 
 double log_sum_exp(const std::vector<double>& values) {
   double top = -std::numeric_limits<double>::infinity(), total = 0;
@@ -27,7 +27,7 @@ void cross_entropy(const Call& call) {
   for (uint64_t row = 0; row < p.rows; ++row) {
     const std::vector<double> x = logits.to_doubles(row * p.cols, p.cols);
     const double row_lse = log_sum_exp(x);
-    lse.set(row, static_cast<float>(row_lse));
+    lse.set(row, static_cast<Real>(row_lse));
 
     const int32_t t = target.geti(row);
     if (t == p.ignore_index) {
@@ -40,7 +40,7 @@ void cross_entropy(const Call& call) {
       for (double v : x) mean += v / p.cols;
       // Not added when 0: 0 * (lse - mean) is NaN where a logit is -inf.
       const double smooth_part = s == 0 ? 0 : s * (row_lse - mean);
-      loss.set(row, static_cast<float>((1 - s) * (row_lse - x[t]) + smooth_part));
+      loss.set(row, static_cast<Real>((1 - s) * (row_lse - x[t]) + smooth_part));
     }
   }
 }
@@ -59,7 +59,7 @@ void cross_entropy_grad(const Call& call) {
       const double onehot = static_cast<int64_t>(i) == t ? 1 : 0;
       const double s = p.smoothing;
       const double grad = dloss.get(row) * (softmax - (1 - s) * onehot - s / p.cols);
-      dlogits.set(at, ignored ? 0.0f : valid ? static_cast<float>(grad) : nan);
+      dlogits.set(at, ignored ? 0.0f : valid ? static_cast<Real>(grad) : nan);
     }
   }
 }

@@ -48,7 +48,7 @@ void matmul(const Call& call) {
         for (uint64_t j = 0; j < p.n; ++j) {
           const uint64_t at = start(p.c_batch) + i * p.c_row + j;
           // Rounded first, as on other devices: what is added has the bits of the product alone.
-          const auto value = static_cast<float>(p.alpha * product[i * p.n + j]);
+          const auto value = static_cast<Real>(p.alpha * product[i * p.n + j]);
           c.set(at, p.beta == 0 ? value : value + p.beta * c.get(at));
         }
       }

@@ -22,36 +22,36 @@ struct Moments {
     const double x = param.get(i), alpha = p.a;
     g += double{p.weight_decay} * x;
     const double squares = alpha * first.get(i) + (1 - alpha) * g * g;
-    first.set(i, static_cast<float>(squares));
+    first.set(i, static_cast<Real>(squares));
     double v = squares;
     if (p.flags != 0) {
       const double mean = alpha * third.get(i) + (1 - alpha) * g;
-      third.set(i, static_cast<float>(mean));
+      third.set(i, static_cast<Real>(mean));
       v = std::max(0.0, v - mean * mean);
     }
     double u = g / (std::sqrt(v) + p.eps);
     if (p.b != 0) {
       u += double{p.b} * second.get(i);
-      second.set(i, static_cast<float>(u));
+      second.set(i, static_cast<Real>(u));
     }
-    param.set(i, static_cast<float>(x - lr * u));
+    param.set(i, static_cast<Real>(x - lr * u));
   }
 
   void adagrad(uint64_t i, double g) {
     const double x = param.get(i);
     g += double{p.weight_decay} * x;
     const double sum = first.get(i) + g * g;
-    first.set(i, static_cast<float>(sum));
+    first.set(i, static_cast<Real>(sum));
     const double rate = lr / (1 + (t - 1) * p.a);
-    param.set(i, static_cast<float>(x - rate * g / (std::sqrt(sum) + p.eps)));
+    param.set(i, static_cast<Real>(x - rate * g / (std::sqrt(sum) + p.eps)));
   }
 
   void lion(uint64_t i, double g) {
     const double m = first.get(i), beta1 = p.a, beta2 = p.b;
     const double u = beta1 * m + (1 - beta1) * g;
     const double sign = u > 0 ? 1 : u < 0 ? -1 : 0;
-    first.set(i, static_cast<float>(beta2 * m + (1 - beta2) * g));
-    param.set(i, static_cast<float>(param.get(i) * (1 - lr * p.weight_decay) - lr * sign));
+    first.set(i, static_cast<Real>(beta2 * m + (1 - beta2) * g));
+    param.set(i, static_cast<Real>(param.get(i) * (1 - lr * p.weight_decay) - lr * sign));
   }
 
   void amsgrad(uint64_t i, double g) {
@@ -64,11 +64,11 @@ struct Moments {
     const double m = beta1 * first.get(i) + (1 - beta1) * g;
     const double v = beta2 * second.get(i) + (1 - beta2) * g * g;
     const double largest = std::max<double>(third.get(i), v);
-    first.set(i, static_cast<float>(m));
-    second.set(i, static_cast<float>(v));
-    third.set(i, static_cast<float>(largest));
+    first.set(i, static_cast<Real>(m));
+    second.set(i, static_cast<Real>(v));
+    third.set(i, static_cast<Real>(largest));
     const double root = std::sqrt(largest / (1 - std::pow(beta2, t)));
-    param.set(i, static_cast<float>(x - lr / (1 - std::pow(beta1, t)) * m / (root + p.eps)));
+    param.set(i, static_cast<Real>(x - lr / (1 - std::pow(beta1, t)) * m / (root + p.eps)));
   }
 };
 
@@ -113,8 +113,8 @@ void muon_momentum(const Call& call) {
     }
     const double g = double{state.get(STATE_GRAD_FACTOR)} * grad.get(i), before = buffer.get(i);
     const double m = before + (1 - double{p.momentum}) * (g - before);
-    buffer.set(i, static_cast<float>(m));
-    update.set(i, static_cast<float>(p.nesterov != 0 ? g + p.momentum * (m - g) : m));
+    buffer.set(i, static_cast<Real>(m));
+    update.set(i, static_cast<Real>(p.nesterov != 0 ? g + p.momentum * (m - g) : m));
   }
 }
 
@@ -125,8 +125,8 @@ void muon(const Call& call) {
   Elements param = call.inout(0);
   const double lr = double{p.lr} * state.get(STATE_LR_FACTOR);
   for (uint64_t i = 0; i < p.n; ++i)
-    param.set(i, static_cast<float>((1 - lr * p.weight_decay) * param.get(i) -
-                                    lr * p.ratio * update.get(i)));
+    param.set(i, static_cast<Real>((1 - lr * p.weight_decay) * param.get(i) -
+                                   lr * p.ratio * update.get(i)));
 }
 
 void adama_fold(const Call& call) {
@@ -136,8 +136,8 @@ void adama_fold(const Call& call) {
   const bool skips = state.get(STATE_FOUND_INF) != 0;
   each_element(table, p, [&](uint64_t i, uint64_t at) {
     const double g = skips ? 0 : double{state.get(STATE_GRAD_FACTOR)} * grad.get(at);
-    m.set(i, static_cast<float>(double{p.decay1} * m.get(i) + (1 - double{p.beta1}) * g));
-    v.set(i, static_cast<float>(double{p.decay2} * v.get(i) + (1 - double{p.beta2}) * g * g));
+    m.set(i, static_cast<Real>(double{p.decay1} * m.get(i) + (1 - double{p.beta1}) * g));
+    v.set(i, static_cast<Real>(double{p.decay2} * v.get(i) + (1 - double{p.beta2}) * g * g));
   });
 }
 
@@ -152,7 +152,7 @@ void adama(const Call& call) {
   for (uint64_t i = 0; i < p.n; ++i) {
     const double root = std::sqrt(v.get(i)) / std::sqrt(correction2);
     const double x = param.get(i) * (1 - lr * p.weight_decay);
-    param.set(i, static_cast<float>(x - lr / correction1 * m.get(i) / (root + p.eps)));
+    param.set(i, static_cast<Real>(x - lr / correction1 * m.get(i) / (root + p.eps)));
   }
 }
 
@@ -170,8 +170,8 @@ void window_add(const Call& call) {
   const Elements grad = call.in(2);
   const bool compensated = call.variant(0) != 0;
   for (uint64_t i = 0; i < p.n; ++i) {
-    const float before = sum.get(i);
-    const float y = compensated ? grad.get(i) - rest.get(i) : grad.get(i);
+    const Real before = sum.get(i);
+    const Real y = compensated ? grad.get(i) - rest.get(i) : grad.get(i);
     sum.set(i, before + y);
     if (compensated) rest.set(i, (sum.get(i) - before) - y);
   }

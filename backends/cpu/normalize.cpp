@@ -37,8 +37,8 @@ void batch_norm_stats(const Call& call) {
         deviations[c] += d * d;
       }
     for (uint64_t c = 0; c < p.channels; ++c) {
-      partial.set(chunk * 2 * p.channels + c, static_cast<float>(mean[c]));
-      partial.set((chunk * 2 + 1) * p.channels + c, static_cast<float>(deviations[c]));
+      partial.set(chunk * 2 * p.channels + c, static_cast<Real>(mean[c]));
+      partial.set((chunk * 2 + 1) * p.channels + c, static_cast<Real>(deviations[c]));
     }
   });
 }
@@ -57,8 +57,8 @@ void batch_norm_combine(const Call& call) {
       total_mean += delta * n / (count + n);
       count += n;
     });
-    mean.set(c, static_cast<float>(total_mean));
-    var.set(c, static_cast<float>(deviations / count));
+    mean.set(c, static_cast<Real>(total_mean));
+    var.set(c, static_cast<Real>(deviations / count));
   }
 }
 
@@ -70,7 +70,7 @@ void batch_norm(const Call& call) {
   for (uint64_t i = 0; i < p.n; ++i) {
     const uint64_t c = i % p.channels;
     const double xhat = (x.get(i) - double{mean.get(c)}) * inverse_deviation(var, c, p.eps);
-    y.set(i, static_cast<float>(xhat * weight.get(c) + bias.get(c)));
+    y.set(i, static_cast<Real>(xhat * weight.get(c) + bias.get(c)));
   }
 }
 
@@ -88,8 +88,8 @@ void batch_norm_grad_stats(const Call& call) {
       }
     for (uint64_t c = 0; c < p.channels; ++c) {
       const double scaled = sum_dy_xhat[c] * inverse_deviation(var, c, p.eps);
-      partial.set(chunk * 2 * p.channels + c, static_cast<float>(scaled));
-      partial.set((chunk * 2 + 1) * p.channels + c, static_cast<float>(sum_dy[c]));
+      partial.set(chunk * 2 * p.channels + c, static_cast<Real>(scaled));
+      partial.set((chunk * 2 + 1) * p.channels + c, static_cast<Real>(sum_dy[c]));
     }
   });
 }
@@ -107,7 +107,7 @@ void batch_norm_grad(const Call& call) {
       const double xhat = (x.get(i) - double{mean.get(c)}) * inverse;
       centred -= (sums.get(p.channels + c) + xhat * sums.get(c)) / p.rows;
     }
-    dx.set(i, static_cast<float>(weight.get(c) * inverse * centred));
+    dx.set(i, static_cast<Real>(weight.get(c) * inverse * centred));
   }
 }
 

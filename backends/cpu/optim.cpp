@@ -67,12 +67,12 @@ double schedule_factor(const UpdatePrepareParams& p, double t) {
 }
 
 void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& state) {
-  float scale = state.get(STATE_SCALE), good = state.get(STATE_GOOD), bad = state.get(STATE_BAD);
+  Real scale = state.get(STATE_SCALE), good = state.get(STATE_GOOD), bad = state.get(STATE_BAD);
   if (overflow) {
     good = 0;
     bad += 1;
     if (bad >= p.hysteresis) {
-      const float lower = std::max(p.min_scale, scale * p.backoff);
+      const Real lower = std::max<Real>(p.min_scale, scale * p.backoff);
       if (lower < scale) state.set(STATE_FALLS, state.get(STATE_FALLS) + 1);
       scale = lower;
       bad = 0;
@@ -81,7 +81,7 @@ void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& st
     good += 1;
     if (p.keep_bad == 0) bad = 0;
     if (good >= p.interval) {
-      const float higher = std::min(p.max_scale, scale * p.growth);
+      const Real higher = std::min<Real>(p.max_scale, scale * p.growth);
       if (higher > scale) {
         state.set(STATE_GROWTHS, state.get(STATE_GROWTHS) + 1);
         state.set(STATE_FALLS, 0);
@@ -98,10 +98,10 @@ void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& st
 // The factors of an update whose gradients have this norm, which counts.
 void begin_update(const UpdatePrepareParams& p, double unscale, double norm, bool clips,
                   Elements& state) {
-  const float updates = state.get(STATE_UPDATES);
+  const Real updates = state.get(STATE_UPDATES);
   const double clip = clips ? std::min(1.0, p.max_norm / (norm + 1e-6)) : 1.0;
-  state.set(STATE_GRAD_FACTOR, static_cast<float>(unscale * clip));
-  state.set(STATE_LR_FACTOR, static_cast<float>(schedule_factor(p, updates)));
+  state.set(STATE_GRAD_FACTOR, static_cast<Real>(unscale * clip));
+  state.set(STATE_LR_FACTOR, static_cast<Real>(schedule_factor(p, updates)));
   state.set(STATE_UPDATES, updates + 1);
 }
 
@@ -122,7 +122,7 @@ bool judge(const UpdatePrepareParams& p, uint32_t part, const Elements& partial,
     voided = state.get(STATE_WINDOW_VOIDED) > 0;
   }
   norm = std::sqrt(squares) * unscale;
-  if (part == PREPARE_ALL || !overflow) state.set(STATE_GRAD_NORM, static_cast<float>(norm));
+  if (part == PREPARE_ALL || !overflow) state.set(STATE_GRAD_NORM, static_cast<Real>(norm));
   state.set(STATE_FOUND_INF, overflow ? 1 : 0);
   if (p.dynamic != 0) update_loss_scale(p, overflow || voided, state);
   if (overflow) state.set(STATE_SKIPPED, state.get(STATE_SKIPPED) + 1);
@@ -134,7 +134,7 @@ bool judge(const UpdatePrepareParams& p, uint32_t part, const Elements& partial,
 void judge_micro_batch(const UpdatePrepareParams& p, const Elements& partial, Elements& state) {
   const bool overflow = has_overflow(p, partial, p.chunks);
   state.set(STATE_FOUND_INF, overflow ? 1 : 0);
-  const auto add = [&](uint64_t slot, float x) { state.set(slot, state.get(slot) + x); };
+  const auto add = [&](uint64_t slot, Real x) { state.set(slot, state.get(slot) + x); };
   if (!overflow) return add(STATE_WINDOW_WEIGHT, p.weight);
   add(STATE_WINDOW_VOIDED, 1);
   add(STATE_VOIDED, 1);
@@ -155,7 +155,7 @@ void grad_stats(const Call& call) {
       squares += value * value;
       finite = finite && std::isfinite(value);
     }
-    partial.set(row, static_cast<float>(squares));
+    partial.set(row, static_cast<Real>(squares));
     partial.set(p.chunks + row, finite ? 0 : 1);
   }
 }
@@ -189,7 +189,7 @@ void update_prepare(const Call& call) {
       break;
     case PREPARE_PART:
       state.set(STATE_FOUND_INF, 0);
-      state.set(STATE_GRAD_FACTOR, static_cast<float>(unscale));
+      state.set(STATE_GRAD_FACTOR, static_cast<Real>(unscale));
       break;
     case PREPARE_JUDGE:
       judge(p, part, partial, unscale, state, norm);
@@ -212,10 +212,10 @@ void sgd(const Call& call) {
     if (p.momentum != 0) {
       const double buffer =
           is_first ? g : double{p.momentum} * momentum.get(i) + (1.0 - double{p.dampening}) * g;
-      momentum.set(i, static_cast<float>(buffer));
+      momentum.set(i, static_cast<Real>(buffer));
       g = p.nesterov != 0 ? g + p.momentum * buffer : buffer;
     }
-    param.set(i, static_cast<float>(param.get(i) - lr * g));
+    param.set(i, static_cast<Real>(param.get(i) - lr * g));
   });
 }
 
@@ -250,8 +250,8 @@ class AdamStep {
 };
 
 // How many of the bounds are below x / scale.
-int code_of(float x, float scale, const std::vector<double>& bounds) {
-  const auto below = [&](double bound) { return x > static_cast<float>(bound) * scale; };
+int code_of(Real x, Real scale, const std::vector<double>& bounds) {
+  const auto below = [&](double bound) { return x > static_cast<Real>(bound) * scale; };
   return static_cast<int>(std::partition_point(bounds.begin(), bounds.end() - 1, below) -
                           bounds.begin());
 }
@@ -267,9 +267,9 @@ void adam(const Call& call) {
   each_element(table, p, [&](uint64_t i, uint64_t at) {
     double x = param.get(i), m1 = m.get(i), v1 = v.get(i);
     step(x, grad.get(at), m1, v1);
-    m.set(i, static_cast<float>(m1));
-    v.set(i, static_cast<float>(v1));
-    param.set(i, static_cast<float>(x));
+    m.set(i, static_cast<Real>(m1));
+    v.set(i, static_cast<Real>(v1));
+    param.set(i, static_cast<Real>(x));
   });
 }
 
@@ -286,16 +286,16 @@ void adam_8bit(const Call& call) {
     const uint64_t size = std::min<uint64_t>(ADAM_8BIT_BLOCK, p.n - begin),
                    block = begin / ADAM_8BIT_BLOCK;
     const double scale_m = absmax_m.get(block), scale_v = absmax_v.get(block);
-    std::array<float, ADAM_8BIT_BLOCK> new_m, new_v;
-    float most_m = 0, most_v = 0;
+    std::array<Real, ADAM_8BIT_BLOCK> new_m, new_v;
+    Real most_m = 0, most_v = 0;
     for (uint64_t k = 0; k < size; ++k) {
       const uint64_t i = begin + k;
       double x = param.get(i), m1 = map_m[static_cast<size_t>(m.geti(i))] * scale_m,
              v1 = map_v[static_cast<size_t>(v.geti(i))] * scale_v;
       step(x, grad.get(i), m1, v1);
-      param.set(i, static_cast<float>(x));
-      new_m[k] = static_cast<float>(m1);
-      new_v[k] = static_cast<float>(std::min(v1, double{std::numeric_limits<float>::max()}));
+      param.set(i, static_cast<Real>(x));
+      new_m[k] = static_cast<Real>(m1);
+      new_v[k] = static_cast<Real>(std::min(v1, double{std::numeric_limits<float>::max()}));
       most_m = std::max(most_m, std::abs(new_m[k]));
       most_v = std::max(most_v, new_v[k]);
     }

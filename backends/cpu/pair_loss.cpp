@@ -117,7 +117,7 @@ void pair_loss(const Call& call) {
   Elements y = call.out(3);
   for (uint64_t i = 0; i < p.n; ++i) {
     const double w = call.variant(1) != 0 ? weight.get(i % p.period) : 1;
-    y.set(i, static_cast<float>(loss.value(x.get(i), target.get(i), w)));
+    y.set(i, static_cast<Real>(loss.value(x.get(i), target.get(i), w)));
   }
 }
 
@@ -130,7 +130,7 @@ void pair_loss_grad(const Call& call) {
     const double w = call.variant(1) != 0 ? weight.get(i % p.period) : 1;
     const double slope = call.variant(2) == 0 ? loss.slope_x(x.get(i), target.get(i), w)
                                               : loss.slope_t(x.get(i), target.get(i), w);
-    dx.set(i, static_cast<float>(dy.get(p.dy_one != 0 ? 0 : i) * slope));
+    dx.set(i, static_cast<Real>(dy.get(p.dy_one != 0 ? 0 : i) * slope));
   }
 }
 

@@ -81,11 +81,11 @@ void max_pool2d(const Call& call) {
   const Elements x = call.in(0);
   Elements y = call.out(1), tap = call.out(2);
   for_each_output(p, [&](uint64_t i, uint64_t image, uint64_t c, uint64_t oh, uint64_t ow) {
-    float best = -std::numeric_limits<float>::infinity();
+    Real best = -std::numeric_limits<Real>::infinity();
     int32_t best_tap = -1;
     for_each_tap(p, oh, ow, [&](int32_t t, int64_t h, int64_t w) {
       if (!inside(p, h, w) || std::isnan(best)) return;
-      const float value = x.get(input_at(p, image, h, w, c));
+      const Real value = x.get(input_at(p, image, h, w, c));
       if (best_tap >= 0 && !(value > best) && !std::isnan(value)) return;
       best = value;
       best_tap = t;
@@ -111,7 +111,7 @@ void max_pool2d_grad(const Call& call) {
     });
   });
   Elements out = call.out(2);
-  for (uint64_t i = 0; i < dx.size(); ++i) out.set(i, static_cast<float>(dx[i]));
+  for (uint64_t i = 0; i < dx.size(); ++i) out.set(i, static_cast<Real>(dx[i]));
 }
 
 void avg_pool2d(const Call& call) {
@@ -123,7 +123,7 @@ void avg_pool2d(const Call& call) {
     for_each_tap(p, oh, ow, [&](int32_t, int64_t h, int64_t w) {
       if (inside(p, h, w)) total += x.get(input_at(p, image, h, w, c));
     });
-    y.set(i, static_cast<float>(total / divisor(p, oh, ow)));
+    y.set(i, static_cast<Real>(total / divisor(p, oh, ow)));
   });
 }
 
@@ -138,7 +138,7 @@ void avg_pool2d_grad(const Call& call) {
     });
   });
   Elements out = call.out(1);
-  for (uint64_t i = 0; i < dx.size(); ++i) out.set(i, static_cast<float>(dx[i]));
+  for (uint64_t i = 0; i < dx.size(); ++i) out.set(i, static_cast<Real>(dx[i]));
 }
 
 }  // namespace rw::cpu

@@ -21,8 +21,8 @@ void rotary(const Call& call) {
     const uint64_t a = p.interleaved ? 2 * i : i, b = p.interleaved ? a + 1 : i + half;
     const uint64_t from = batch * p.x_stride[0] + head * p.x_stride[1] + row * p.x_stride[2];
     const double left = x.get(from + a * p.x_stride[3]), right = x.get(from + b * p.x_stride[3]);
-    y.set(line * p.dim + a, static_cast<float>(left * c - right * s));
-    y.set(line * p.dim + b, static_cast<float>(right * c + left * s));
+    y.set(line * p.dim + a, static_cast<Real>(left * c - right * s));
+    y.set(line * p.dim + b, static_cast<Real>(right * c + left * s));
   }
 }
 

@@ -64,7 +64,7 @@ void random(const Call& call) {
     if (i % 4 == 0) block = words(p, i / 4);
     const uint32_t pair = i % 4 / 2 * 2;
     if (is_normal)
-      y.set(i, static_cast<float>(p.a + p.b * normal(block[pair], block[pair + 1], i % 2)));
+      y.set(i, static_cast<Real>(p.a + p.b * normal(block[pair], block[pair + 1], i % 2)));
     else
       y.set(i, p.a + (p.b - p.a) * uniform(block[i % 4]));
   }

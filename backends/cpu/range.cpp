@@ -24,11 +24,11 @@ void value_range(const Call& call) {
   const bool flat = call.variant(0) == 1;
   const Elements x = call.in(0);
   Elements row = call.inout(1);
-  const float scale = p.scaled == 1 ? call.in(2).get(STATE_SCALE) : 1;
+  const auto scale = static_cast<float>(p.scaled == 1 ? call.in(2).get(STATE_SCALE) : 1);
   const auto least_normal = std::bit_cast<uint32_t>(p.least_normal * scale);
   int32_t counts[RANGE_SIZE] = {};
   for (uint64_t i = 0; i < p.n; ++i) {
-    const float value = x.get(flat ? i : strided(i, p.rank, p.shape, p.stride));
+    const auto value = static_cast<float>(x.get(flat ? i : strided(i, p.rank, p.shape, p.stride)));
     const uint32_t bits = std::bit_cast<uint32_t>(value) & 0x7fffffffu;
     const int32_t kind = class_of(bits, least_normal);
     ++counts[kind];
@@ -96,7 +96,7 @@ class Row {
 void range_history(const Call& call) {
   const auto p = call.params<RangeHistoryParams>();
   Elements rows = call.inout(0), history = call.inout(1);
-  const float scale = call.in(2).get(STATE_SCALE);
+  const auto scale = static_cast<float>(call.in(2).get(STATE_SCALE));
   for (uint64_t i = 0; i < p.rows; ++i) Row(p, rows, history, i, scale).take();
 }
 

@@ -38,10 +38,10 @@ void lstm_cell(const Call& call) {
     };
     const double gates[] = {sigmoid(sum(0)), sigmoid(sum(1)), std::tanh(sum(2)), sigmoid(sum(3))};
     const double state = gates[1] * c.get(at.state()) + gates[0] * gates[2];
-    for (uint64_t k = 0; k < 4; ++k) acts.set(at.gate(k, 4), static_cast<float>(gates[k]));
-    c.set(at.state(), static_cast<float>(state));
-    saved.set(at.state(), static_cast<float>(state));
-    h.set(at.state(), static_cast<float>(gates[3] * std::tanh(state)));
+    for (uint64_t k = 0; k < 4; ++k) acts.set(at.gate(k, 4), static_cast<Real>(gates[k]));
+    c.set(at.state(), static_cast<Real>(state));
+    saved.set(at.state(), static_cast<Real>(state));
+    h.set(at.state(), static_cast<Real>(gates[3] * std::tanh(state)));
   });
 }
 
@@ -58,8 +58,8 @@ void lstm_cell_grad(const Call& call) {
     const double dcell = dc.get(at.state()) + d * o * (1 - t * t);
     const double gates[] = {dcell * g * i * (1 - i), dcell * c_prev.get(at.state()) * f * (1 - f),
                             dcell * i * (1 - g * g), d * t * o * (1 - o)};
-    for (uint64_t k = 0; k < 4; ++k) dgates.set(at.gate(k, 4), static_cast<float>(gates[k]));
-    dc.set(at.state(), static_cast<float>(dcell * f));
+    for (uint64_t k = 0; k < 4; ++k) dgates.set(at.gate(k, 4), static_cast<Real>(gates[k]));
+    dc.set(at.state(), static_cast<Real>(dcell * f));
   });
 }
 
@@ -75,8 +75,8 @@ void gru_cell(const Call& call) {
     const double z = sigmoid(gx.get(at.gate(1, 3)) + inner(1)), q = inner(2);
     const double n = std::tanh(gx.get(at.gate(2, 3)) + r * q);
     const double gates[] = {r, z, n, q};
-    for (uint64_t k = 0; k < 4; ++k) acts.set(at.gate(k, 4), static_cast<float>(gates[k]));
-    h.set(at.state(), static_cast<float>((1 - z) * n + z * h_prev.get(at.state())));
+    for (uint64_t k = 0; k < 4; ++k) acts.set(at.gate(k, 4), static_cast<Real>(gates[k]));
+    h.set(at.state(), static_cast<Real>((1 - z) * n + z * h_prev.get(at.state())));
   });
 }
 
@@ -92,10 +92,10 @@ void gru_cell_grad(const Call& call) {
     const double dz = d * (h_prev.get(at.state()) - n) * z * (1 - z);
     const double x[] = {dr, dz, dn}, inner[] = {dr, dz, dn * r};
     for (uint64_t k = 0; k < 3; ++k) {
-      dgx.set(at.gate(k, 3), static_cast<float>(x[k]));
-      dgh.set(at.gate(k, 3), static_cast<float>(inner[k]));
+      dgx.set(at.gate(k, 3), static_cast<Real>(x[k]));
+      dgh.set(at.gate(k, 3), static_cast<Real>(inner[k]));
     }
-    carry.set(at.state(), static_cast<float>(d * z));
+    carry.set(at.state(), static_cast<Real>(d * z));
   });
 }
 

@@ -39,6 +39,10 @@ double combine(uint32_t op, double total, double value) {
   }
 }
 
+double as_double(const Elements& e, uint64_t at) {
+  return is_float(e.dtype()) ? double{e.get(at)} : double(e.geti(at));
+}
+
 }  // namespace
 
 // Serves reduce and reduce_rows. Doubles hold every i32 and every sum of 2^21 of them exactly.
@@ -53,23 +57,15 @@ void reduce(const Call& call) {
       double total = identity(op);
       for (uint64_t i = 0; i < p.count; ++i) {
         const uint64_t at = (outer * p.count + i) * p.inner + inner;
-        total = combine(op, total, is_float(x.dtype()) ? x.get(at) : x.geti(at));
+        total = combine(op, total, as_double(x, at));
       }
       if (is_float(y.dtype()))
-        y.set(outer * p.inner + inner, static_cast<float>(total * p.scale));
+        y.set(outer * p.inner + inner, static_cast<Real>(total * p.scale));
       else
         y.seti(outer * p.inner + inner, static_cast<int32_t>(static_cast<int64_t>(total)));
     }
   }
 }
-
-namespace {
-
-double as_double(const Elements& e, uint64_t at) {
-  return is_float(e.dtype()) ? double{e.get(at)} : double(e.geti(at));
-}
-
-}  // namespace
 
 void argreduce(const Call& call) {
   const auto p = call.params<ArgReduceParams>();
@@ -103,7 +99,7 @@ void scan(const Call& call) {
   Elements y = call.out(2);
   const auto put = [&](uint64_t at, double total) {
     if (is_float(y.dtype()))
-      y.set(at, static_cast<float>(total));
+      y.set(at, static_cast<Real>(total));
     else
       y.seti(at, static_cast<int32_t>(static_cast<int64_t>(total)));
   };
@@ -142,7 +138,7 @@ void softmax(const Call& call) {
     for (uint64_t i = 0; i < p.cols; ++i) {
       const double shifted = values[i] - top;
       y.set(row * p.cols + i,
-            static_cast<float>(log ? shifted - std::log(total) : std::exp(shifted) / total));
+            static_cast<Real>(log ? shifted - std::log(total) : std::exp(shifted) / total));
     }
   }
 }
@@ -158,8 +154,8 @@ void softmax_grad(const Call& call) {
     double total = 0;
     for (uint64_t i = 0; i < p.cols; ++i) total += log ? grads[i] : values[i] * grads[i];
     for (uint64_t i = 0; i < p.cols; ++i)
-      dx.set(row * p.cols + i, static_cast<float>(log ? grads[i] - std::exp(values[i]) * total
-                                                      : values[i] * (grads[i] - total)));
+      dx.set(row * p.cols + i, static_cast<Real>(log ? grads[i] - std::exp(values[i]) * total
+                                                     : values[i] * (grads[i] - total)));
   }
 }
 

@@ -78,7 +78,7 @@ uint64_t pixels(const ResampleParams& p, uint32_t h, uint32_t w) {
 }
 
 void store(const std::vector<double>& values, Elements to) {
-  for (uint64_t i = 0; i < values.size(); ++i) to.set(i, static_cast<float>(values[i]));
+  for (uint64_t i = 0; i < values.size(); ++i) to.set(i, static_cast<Real>(values[i]));
 }
 
 // The element of an axis that place o of the padded axis shows.

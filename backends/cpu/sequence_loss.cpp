@@ -25,8 +25,8 @@ double known(double x) {
   return std::isnan(x) ? never : x;
 }
 
-float loss_of(double total) {
-  return total <= never / 2 ? std::numeric_limits<float>::infinity() : static_cast<float>(-total);
+Real loss_of(double total) {
+  return total <= never / 2 ? std::numeric_limits<Real>::infinity() : static_cast<Real>(-total);
 }
 
 // One sample of `states`.
@@ -103,7 +103,7 @@ void ctc_alpha(const Call& call) {
                           state.skips(s) ? before(s - 2) : never);
           way += known(x.get((t * p.samples + n) * p.classes + static_cast<uint64_t>(own)));
         }
-        alpha.set((t * p.samples + n) * p.width + s, static_cast<float>(std::max(way, never)));
+        alpha.set((t * p.samples + n) * p.width + s, static_cast<Real>(std::max(way, never)));
       }
     }
   }
@@ -154,12 +154,11 @@ void ctc_beta(const Call& call) {
           else if (possible)
             share = std::exp(alpha.get(at) + ways[s] - own_x + loss.get(n));
         }
-        posterior.set(at, static_cast<float>(share));
+        posterior.set(at, static_cast<Real>(share));
       }
       behind = std::move(ways);
     }
-    for (uint64_t s = 0; s < p.width; ++s)
-      carry.set(n * p.width + s, static_cast<float>(behind[s]));
+    for (uint64_t s = 0; s < p.width; ++s) carry.set(n * p.width + s, static_cast<Real>(behind[s]));
   }
 }
 
@@ -177,7 +176,7 @@ void ctc_grad(const Call& call) {
         for (int64_t k = static_cast<int64_t>(s); k >= 0; k = state.next(static_cast<uint64_t>(k)))
           sum += posterior.get((t * p.samples + n) * p.width + static_cast<uint64_t>(k));
         dx.set((t * p.samples + n) * p.classes + static_cast<uint64_t>(state.class_of(s)),
-               static_cast<float>(-sum * dloss.get(n)));
+               static_cast<Real>(-sum * dloss.get(n)));
       }
   }
 }
@@ -214,7 +213,7 @@ void rnnt_alpha(const Call& call) {
         const double up =
             u > 0 ? alpha.get(l.at(t, u - 1)) + known(label.get(l.at(t, u - 1))) : never;
         const double way = d == 0 ? 0 : log_add(over, up, never);
-        alpha.set(l.at(t, u), static_cast<float>(std::max(way, never)));
+        alpha.set(l.at(t, u), static_cast<Real>(std::max(way, never)));
       }
   }
 }
@@ -266,13 +265,12 @@ void rnnt_beta(const Call& call) {
           dblank = of_step(alpha.get(at), own_blank, over);
           dlabel = of_step(alpha.get(at), own_label, up);
         }
-        gradient.set(at, static_cast<float>(dblank));
-        gradient.set(planes + at, static_cast<float>(dlabel));
+        gradient.set(at, static_cast<Real>(dblank));
+        gradient.set(planes + at, static_cast<Real>(dlabel));
       }
       behind = std::move(ways);
     }
-    for (uint64_t u = 0; u < p.width; ++u)
-      carry.set(n * p.width + u, static_cast<float>(behind[u]));
+    for (uint64_t u = 0; u < p.width; ++u) carry.set(n * p.width + u, static_cast<Real>(behind[u]));
   }
 }
 

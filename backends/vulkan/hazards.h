@@ -18,6 +18,10 @@ struct Use {
 
 // What a kernel uses by a binding, in whole words of 16 bytes.
 Use use_of(const Binding& binding);
+// What a copy uses: no more than the range.
+inline Use use_of(const BufferRange& range, bool writes) {
+  return {range.block, range.offset, range.offset + range.size, writes};
+}
 
 // What was read and written since the last barrier, as sorted lists of disjoint ranges.
 class HazardTracker {

@@ -65,7 +65,8 @@ void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, cons
   if (shader.address) table = address_table(call);
 
   std::array<Use, kMaxBindings> uses;
-  std::transform(call.bindings.begin(), call.bindings.end(), uses.begin(), use_of);
+  std::transform(call.bindings.begin(), call.bindings.end(), uses.begin(),
+                 [](const Binding& b) { return use_of(b); });
   if (shader.features & feature::texels) limit_texels(call);
   VkCommandBuffer commands =
       recorder_.begin_kernel({uses.data(), call.bindings.size()}, shader.kernel);

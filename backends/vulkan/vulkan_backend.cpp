@@ -163,7 +163,7 @@ void VulkanBackend::write(BufferRange target, const void* source) {
     const Staging::Piece piece = staging_.take(size);
     std::memcpy(piece.data, bytes + done, size);
     const uint64_t at = target.offset + done;
-    const Use use{target.block, at, at + size, true};
+    const Use use = use_of({target.block, at, size}, true);
     const VkBufferCopy region{piece.offset, at, size};
     vkCmdCopyBuffer(recorder_.begin_copy({&use, 1}, "write"), piece.buffer, block.handle, 1,
                     &region);
@@ -186,7 +186,8 @@ void VulkanBackend::read(BufferRange source, void* target) {
     const uint64_t size = std::min(Staging::kChunk, source.size - done);
     const Buffer& download = staging_.download();
     const uint64_t at = source.offset + done;
-    const Use uses[] = {{source.block, at, at + size, false}, {kDownloadBlock, 0, size, true}};
+    const Use uses[] = {use_of({source.block, at, size}, false),
+                        use_of({kDownloadBlock, 0, size}, true)};
     const VkBufferCopy region{at, 0, size};
     vkCmdCopyBuffer(recorder_.begin_copy(uses, "read"), block.handle, download.handle, 1, &region);
     block.last_use = recorder_.current();
@@ -201,8 +202,8 @@ void VulkanBackend::copy(BufferRange source, BufferRange target) {
   release();
   if (source.size == 0) return;
   Buffer &from = blocks_.at(source), &to = blocks_.at(target);
-  const Use uses[] = {{source.block, source.offset, source.offset + source.size, false},
-                      {target.block, target.offset, target.offset + source.size, true}};
+  const Use uses[] = {use_of(source, false),
+                      use_of({target.block, target.offset, source.size}, true)};
   const VkBufferCopy region{source.offset, target.offset, source.size};
   vkCmdCopyBuffer(recorder_.begin_copy(uses, "copy"), from.handle, to.handle, 1, &region);
   from.last_use = to.last_use = recorder_.current();

@@ -58,6 +58,19 @@ def norms():
     y = layer(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
     report("group_norm", [y], [x], parameters)
 
+    for channels in (8, 5):
+        layer = nn.BatchNorm2d(channels).double()
+        parameters, x = set_parameters(layer), leaf((3, 5, 7, channels), 8)
+        y = layer(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        report("batch_norm %d" % channels, [y], [x], parameters)
+        emit("batch_norm %d running mean" % channels, layer.running_mean)
+        emit("batch_norm %d running var" % channels, layer.running_var)
+        layer.eval()
+        layer.zero_grad()
+        x = leaf((2, 3, 2, channels), 6)
+        y = layer(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        report("batch_norm %d evaluated" % channels, [y], [x], parameters)
+
     x = leaf((2, 11, 9, 6), 7)  # channels that do not fill words, rows that are summed in parts
     layer = nn.GroupNorm(2, 6).double()
     parameters = set_parameters(layer)

@@ -20,6 +20,7 @@ sign = torch.tensor([1.0, -1, 1, -1], dtype=torch.float64)
 index = torch.tensor([3, 0, 2, 4])
 ignoring = torch.tensor([3, 2, 0, 2])
 weight = values(C, 6, 0.5, 2.0)
+table, bias = values(7 * C, 9).reshape(7, C), values(7, 10)
 soft = pt / pt.sum(1, keepdim=True)
 
 
@@ -77,6 +78,14 @@ CASES = {
     "multi_margin_weight": (x, lambda a: F.multi_margin_loss(a, index, p=2, weight=weight)),
     "nll": (x, lambda a: F.nll_loss(a, ignoring, ignore_index=2)),
     "nll_weight": (x, lambda a: F.nll_loss(a, ignoring, weight=weight, ignore_index=2)),
+    "ce": (x, lambda a: F.cross_entropy(a, index)),
+    "ce_ignoring": (x, lambda a: F.cross_entropy(a, ignoring, ignore_index=2)),
+    "ce_ignoring_sum": (x, lambda a: F.cross_entropy(a, ignoring, ignore_index=2, reduction="sum")),
+    "ce_label_smoothing": (x, lambda a: F.cross_entropy(a, index, label_smoothing=0.2)),
+    "ce_label_smoothing_ignoring": (x, lambda a: F.cross_entropy(a, ignoring, ignore_index=2, label_smoothing=0.2)),
+    "ce_label_smoothing_none": (x, lambda a: F.cross_entropy(a, ignoring, ignore_index=2, label_smoothing=0.2,
+                                                             reduction="none")),
+    "ce_tied": (x, lambda a: F.cross_entropy(F.linear(a, table, bias), ignoring, ignore_index=2, label_smoothing=0.1)),
     "ce_weight": (x, lambda a: F.cross_entropy(a, ignoring, weight=weight, ignore_index=2)),
     "ce_smooth": (x, lambda a: F.cross_entropy(a, ignoring, weight=weight, ignore_index=2, label_smoothing=0.2)),
     "ce_soft": (x, lambda a: F.cross_entropy(a, soft)),
