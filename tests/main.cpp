@@ -1,4 +1,5 @@
-// The test program. With --worker it runs the cases that it is told to, one after the other, for tests/deal.py.
+// The test program. With --worker it runs the cases that it is told to, one after the other, for
+// tests/deal.py.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -10,8 +11,9 @@
 
 namespace {
 
-// Lines of the standard input are numbers of cases, from 1, among those that the other options select. After each
-// case comes a line `done STATUS` on the file descriptor 3: what the cases print stays apart from it.
+// Lines of the standard input are numbers of cases, from 1, among those that the other options
+// select. After each case comes a line `done STATUS` on the file descriptor 3: what the cases print
+// stays apart from it.
 int serve(int argc, char** argv) {
   for (std::string line; std::getline(std::cin, line);) {
     doctest::Context context(argc, argv);

@@ -268,7 +268,7 @@ TEST_CASE("accumulate: a state from inside a window goes on bit for bit") {
   });
 }
 
-TEST_CASE("accumulate: mistakes are typed errors") {
+TEST_CASE("accumulate: mistakes are typed errors" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1});
   CHECK_THROWS_AS(Accumulate(SGD({w}), 0), ValueError);

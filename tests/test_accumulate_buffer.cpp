@@ -78,7 +78,7 @@ TEST_CASE("accumulate buffer: what 16 bits lose, compensation keeps") {
   });
 }
 
-TEST_CASE("accumulate buffer: errors against sums of f64") {
+TEST_CASE("accumulate buffer: errors against sums of f64" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   for (const uint32_t n : {4u, 32u}) {
     CAPTURE(n);
@@ -241,7 +241,7 @@ TEST_CASE("accumulate buffer: bytes per parameter, and dry runs predict them") {
   });
 }
 
-TEST_CASE("accumulate buffer: mistakes are typed errors") {
+TEST_CASE("accumulate buffer: mistakes are typed errors" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1}, "w");
   Accumulate optimizer(SGD({w}), 2);

@@ -192,7 +192,7 @@ TEST_CASE("accumulate overflow: it goes on from inside a window bit for bit") {
   });
 }
 
-TEST_CASE("accumulate overflow: mistakes are typed errors") {
+TEST_CASE("accumulate overflow: mistakes are typed errors" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1}, "w");
   const auto optimizer = judging(SGD({w}), 2);

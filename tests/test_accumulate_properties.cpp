@@ -192,7 +192,8 @@ TEST_CASE("accumulate properties: windows may change their length") {
   });
 }
 
-TEST_CASE("accumulate: another length is for the next window, copies of weights follow it") {
+TEST_CASE("accumulate: another length is for the next window, copies of weights follow it" *
+          doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1, 2});
   Accumulate optimizer(SGD({w}, {.lr = 1}), 1);

@@ -170,7 +170,7 @@ TEST_CASE("accumulate several: both go on from inside their windows bit for bit"
   });
 }
 
-TEST_CASE("accumulate several: mistakes are typed errors") {
+TEST_CASE("accumulate several: mistakes are typed errors" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1}), v = parameter({1});
   Accumulate a(SGD({w}), 2), b(SGD({v}), 2);

@@ -393,7 +393,7 @@ TEST_CASE("adam8bit: 16-bit parameters follow f32 masters") {
   });
 }
 
-TEST_CASE("adam8bit: options are checked") {
+TEST_CASE("adam8bit: options are checked" * doctest::test_suite("host")) {
   const CpuDevice cpu;
   const Tensor w = leaf(10);
   CHECK_THROWS_AS(Adam8bit({w}, {.amsgrad = true}), ValueError);

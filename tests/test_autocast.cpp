@@ -245,7 +245,7 @@ TEST_CASE_FIXTURE(CpuDevice, "autocast: scopes inside each other" * doctest::tes
   CHECK(Autocast::rule("matmul") == AutocastRule::keep);
 }
 
-TEST_CASE("autocast: errors") {
+TEST_CASE("autocast: errors" * doctest::test_suite("host")) {
   CHECK_THROWS_AS(Autocast(DType::i32), DTypeError);
   CHECK_THROWS_WITH_AS(Autocast(DType::f16, {.low = {"matmul", "marmul"}}),
                        "[autocast] an op must be one of Autocast::ops(), got 'marmul'", ValueError);

@@ -286,7 +286,8 @@ TEST_SUITE_END();
 
 }  // namespace
 
-TEST_CASE("conv2d: groups, stride, padding, dilation; gradients are its adjoints") {
+TEST_CASE("conv2d: groups, stride, padding, dilation; gradients are its adjoints" *
+          doctest::test_suite("host")) {
   KernelRunner cpu(make_cpu_backend());
   Conv2dParams p{.offset = {}, .batch = 2, .in_h = 7, .in_w = 6, .in_c = 4};
   p.out_c = 6, p.kernel_h = 3, p.kernel_w = 2, p.stride_h = 2, p.stride_w = 1;

@@ -54,7 +54,7 @@ std::vector<std::vector<float>> step() {
 
 }  // namespace
 
-TEST_CASE("memory sizes: parsing and printing") {
+TEST_CASE("memory sizes: parsing and printing" * doctest::test_suite("host")) {
   CHECK(parse_bytes("1000") == 1000);
   CHECK(parse_bytes("512B") == 512);
   CHECK(parse_bytes("512M") == uint64_t{512} << 20);
@@ -73,7 +73,7 @@ TEST_CASE("memory sizes: parsing and printing") {
   CHECK(parse_bytes(format_bytes(uint64_t{7} << 30)) == uint64_t{7} << 30);
 }
 
-TEST_CASE("device: blocks grow with use, and shrink to what fits") {
+TEST_CASE("device: blocks grow with use, and shrink to what fits" * doctest::test_suite("host")) {
   constexpr uint64_t MiB = 1 << 20;
   auto shelf = std::make_unique<Shelf>(100 * MiB, 64 * MiB);
   const auto& sizes = shelf->sizes;
@@ -93,7 +93,8 @@ TEST_CASE("device: blocks grow with use, and shrink to what fits") {
   CHECK(device->memory_report().reserved <= 100 * MiB);
 }
 
-TEST_CASE("device: blocks stay small where the device's largest is small") {
+TEST_CASE("device: blocks stay small where the device's largest is small" *
+          doctest::test_suite("host")) {
   auto shelf = std::make_unique<Shelf>(1 << 20, 1 << 16);
   const auto& sizes = shelf->sizes;
   const auto device = Device::create(std::move(shelf));
@@ -101,7 +102,8 @@ TEST_CASE("device: blocks stay small where the device's largest is small") {
   for (const uint64_t size : sizes) CHECK(size <= 1 << 16);
 }
 
-TEST_CASE("device: out of memory explains itself and leaves the device usable") {
+TEST_CASE("device: out of memory explains itself and leaves the device usable" *
+          doctest::test_suite("host")) {
   constexpr uint64_t limit = 64 << 10;
   const auto device = Device::create(open_backend("cpu"), limit);
   set_default_device(device);
@@ -121,7 +123,8 @@ TEST_CASE("device: out of memory explains itself and leaves the device usable") 
   CHECK(device->memory_report().peak_reserved <= limit);
 }
 
-TEST_CASE("device: a step under any memory limit succeeds or stops cleanly") {
+TEST_CASE("device: a step under any memory limit succeeds or stops cleanly" *
+          doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const auto expected = step();
   const uint64_t peak = default_device()->memory_report().peak;

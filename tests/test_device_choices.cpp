@@ -235,7 +235,7 @@ std::vector<VkCooperativeMatrixPropertiesKHR> listed(const std::vector<Shape>& s
   return all;
 }
 
-TEST_CASE("device choices: shapes of cooperative matrices") {
+TEST_CASE("device choices: shapes of cooperative matrices" * doctest::test_suite("host")) {
   constexpr uint32_t bf16 = VK_COMPONENT_TYPE_BFLOAT16_KHR;
   const auto sides = [](const std::vector<Shape>& shapes) {
     const auto all = listed(shapes);
@@ -265,7 +265,7 @@ TEST_CASE("device choices: shapes of cooperative matrices") {
   CHECK(fragment(saturating, VK_COMPONENT_TYPE_FLOAT16_KHR) == 0);
 }
 
-TEST_CASE("device choices: subgroups of cooperative matrices") {
+TEST_CASE("device choices: subgroups of cooperative matrices" * doctest::test_suite("host")) {
   CHECK(matrix_subgroup(VK_DRIVER_ID_MESA_RADV, 64, 32, 64) == 32);
   CHECK(matrix_subgroup(VK_DRIVER_ID_MESA_RADV, 64, 64, 64) == 0);  // before RDNA
   CHECK(matrix_subgroup(VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA, 32, 16, 32) == 16);

@@ -255,7 +255,7 @@ TEST_CASE("dry run: profiles predict a device that is not there") {
 }
 
 // Limits at every allocation of a training step: an explanation, no leak, and a usable device.
-TEST_CASE("out of memory: at every allocation of a step") {
+TEST_CASE("out of memory: at every allocation of a step" * doctest::test_suite("host")) {
   const auto train = [](int64_t batch, bool segments) {
     Tensor w = leaf(32 * 32), v = leaf(32 * 32);
     Tensor x = ones({batch, 32});

@@ -40,7 +40,7 @@ std::vector<float> points(const UnaryRow& row) {
 
 }  // namespace
 
-TEST_CASE("unary: gradients match central differences") {
+TEST_CASE("unary: gradients match central differences" * doctest::test_suite("host")) {
   KernelRunner cpu(make_cpu_backend());
   const float a = 0.7f, b = 1.9f;
   for (const UnaryRow& row : unary_rows) {
@@ -66,7 +66,7 @@ TEST_CASE("unary: gradients match central differences") {
   }
 }
 
-TEST_CASE("unary: known values") {
+TEST_CASE("unary: known values" * doctest::test_suite("host")) {
   const auto f = [](uint32_t op, double x, double a = 0, double b = 0) {
     return cpu::apply_unary<double>(op, x, a, b);
   };
@@ -81,7 +81,7 @@ TEST_CASE("unary: known values") {
   CHECK(std::isnan(f(7, std::numeric_limits<double>::quiet_NaN())));     // relu keeps NaN
 }
 
-TEST_CASE("unary: strided input, f16, element offsets") {
+TEST_CASE("unary: strided input, f16, element offsets" * doctest::test_suite("host")) {
   KernelRunner cpu(make_cpu_backend());
   const Binding x = cpu.upload({9, 1, 2, 3, 4, 5, 6}, DType::f16), y = cpu.allocate(6, DType::f16);
   UnaryParams p{.offset = {1, 0}, .n = 6, .a = 0, .b = 0, .rank = 2};
@@ -91,7 +91,7 @@ TEST_CASE("unary: strided input, f16, element offsets") {
   CHECK(cpu.download(y) == std::vector<float>{-1, -4, -2, -5, -3, -6});
 }
 
-TEST_CASE("copy: casts and views") {
+TEST_CASE("copy: casts and views" * doctest::test_suite("host")) {
   KernelRunner cpu(make_cpu_backend());
   const Binding x = cpu.upload({-2.75f, 2.75f, 300.5f, 0});
   const auto cast = [&](DType dtype) {
@@ -111,7 +111,7 @@ TEST_CASE("copy: casts and views") {
   CHECK(cpu.download(y) == std::vector<float>{2.75f, 7, 0, 7});
 }
 
-TEST_CASE("binary: all modes, integers, comparisons, where") {
+TEST_CASE("binary: all modes, integers, comparisons, where" * doctest::test_suite("host")) {
   KernelRunner cpu(make_cpu_backend());
   std::vector<float> values(16), expected(16);
   for (int i = 0; i < 16; ++i) values[i] = static_cast<float>(i);

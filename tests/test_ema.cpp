@@ -108,7 +108,7 @@ TEST_CASE("ema: state continues it to the bit") {
   });
 }
 
-TEST_CASE("ema: what may not happen while the averages are applied") {
+TEST_CASE("ema: what may not happen while the averages are applied" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter(some_values(size));
   SGD sgd({w});

@@ -18,7 +18,7 @@ using rw::vulkan::Use;
 
 TEST_SUITE_BEGIN("host");
 
-TEST_CASE("hazards: reads share, a write excludes") {
+TEST_CASE("hazards: reads share, a write excludes" * doctest::test_suite("host")) {
   HazardTracker tracker;
   auto add = [&](Use use) { tracker.add({&use, 1}); };
   auto conflicts = [&](Use use) { return tracker.conflicts({&use, 1}); };
@@ -35,7 +35,7 @@ TEST_CASE("hazards: reads share, a write excludes") {
   CHECK_FALSE(conflicts({0, 0, 200, true}));
 }
 
-TEST_CASE("hazards: the tracker agrees with looking at every pair") {
+TEST_CASE("hazards: the tracker agrees with looking at every pair" * doctest::test_suite("host")) {
   std::mt19937 random(7);
   auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
   for (int round = 0; round < 300; ++round) {

@@ -113,7 +113,8 @@ void check_kernel_times(const std::string& device) {
 
 }  // namespace
 
-TEST_CASE("kernel times: timestamps become microseconds since the first kernel") {
+TEST_CASE("kernel times: timestamps become microseconds since the first kernel" *
+          doctest::test_suite("host")) {
   StepTimes clock(50, ~uint64_t{0}, false);
   CHECK(!clock.wanted());
   clock.time_kernels(true);
@@ -133,7 +134,8 @@ TEST_CASE("kernel times: timestamps become microseconds since the first kernel")
   CHECK(clock.take().empty());
 }
 
-TEST_CASE("kernel times: timestamps of few bits wrap around, and small steps back count as none") {
+TEST_CASE("kernel times: timestamps of few bits wrap around, and small steps back count as none" *
+          doctest::test_suite("host")) {
   StepTimes clock(1000, 0xFFFF, false);
   clock.time_kernels(true);
   const TimedStep step{"k", 0};
@@ -152,7 +154,7 @@ TEST_CASE("kernel times: timestamps of few bits wrap around, and small steps bac
   CHECK(starts[5] == 0x14010);
 }
 
-TEST_CASE("kernel times: sums by label") {
+TEST_CASE("kernel times: sums by label" * doctest::test_suite("host")) {
   StepTimes sums(1000, ~uint64_t{0}, true);
   CHECK(sums.wanted());
   const TimedStep steps[] = {{"a", 0}, {"b", 1}, {"a", 2}};

@@ -158,7 +158,7 @@ TEST_CASE("loss scale: overflows in a window's first, middle or last micro-batch
   });
 }
 
-TEST_CASE("loss scale: what scalers are called") {
+TEST_CASE("loss scale: what scalers are called" * doctest::test_suite("host")) {
   CHECK(parse_loss_scale("none") == LossScaler::none());
   CHECK(parse_loss_scale("fixed:128") == LossScaler::fixed(128));
   CHECK(parse_loss_scale("dynamic") == LossScaler::dynamic());

@@ -198,7 +198,7 @@ TEST_CASE("losses: a composed mean keeps its inputs and nothing else") {
   });
 }
 
-TEST_CASE("losses: mistakes are typed errors") {
+TEST_CASE("losses: mistakes are typed errors" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const Tensor x = ones({4, 5}), index = cast(zeros({4}), DType::i32), w = ones({5});
   CHECK_THROWS_AS(mse_loss(x, ones({3, 5})), ShapeError);

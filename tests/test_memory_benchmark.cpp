@@ -136,7 +136,7 @@ TEST_CASE("memory benchmark: JSON, CSV and page say the same" * doctest::test_su
   CHECK(contents(folder / "results/small.md").find("| small |") != std::string::npos);
 }
 
-TEST_CASE("memory benchmark: charts have a point for every figure") {
+TEST_CASE("memory benchmark: charts have a point for every figure" * doctest::test_suite("host")) {
   const Chart chart{.title = "a < b",
                     .x = "k",
                     .y = "MB",
@@ -154,7 +154,7 @@ TEST_CASE("memory benchmark: charts have a point for every figure") {
   CHECK(!to_svg({.title = "empty"}).empty());
 }
 
-TEST_CASE("memory benchmark: networks are as they are described") {
+TEST_CASE("memory benchmark: networks are as they are described" * doctest::test_suite("host")) {
   const auto records = [](const Workload& workload) {
     TapeStats tape;
     dry_run(open_backend("dry:cpu"), [&] { workload.run({}, &tape); });

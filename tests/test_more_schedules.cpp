@@ -101,7 +101,7 @@ TEST_CASE("schedules: the Transformer's, and a warm-up before the others") {
   CHECK(Schedule::multistep({3}, 0.5f, 5).factor(5) == 0.5);
 }
 
-TEST_CASE("schedules: mistakes are typed errors") {
+TEST_CASE("schedules: mistakes are typed errors" * doctest::test_suite("host")) {
   CHECK_THROWS_AS(Schedule::restarts(0), ValueError);
   CHECK_THROWS_AS(Schedule::noam(512, 0), ValueError);
   CHECK_THROWS_AS(Schedule::one_cycle(3), ValueError);
@@ -112,7 +112,7 @@ TEST_CASE("schedules: mistakes are typed errors") {
   CHECK_THROWS_AS(Schedule::multistep(std::vector<uint32_t>(9, 1)), ValueError);
 }
 
-TEST_CASE("plateau: ReduceLROnPlateau's rates") {
+TEST_CASE("plateau: ReduceLROnPlateau's rates" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const double nan = std::nan("");
   const std::vector<double> metrics = {5, 4, 4,   4, 4, 3, 3.0001, 2.9999, 3,
@@ -139,7 +139,7 @@ TEST_CASE("plateau: ReduceLROnPlateau's rates") {
   CHECK(rates(around_zero, {.factor = 0.5, .patience = 1, .threshold = 0.3}) == quirk);
 }
 
-TEST_CASE("plateau: state, and mistakes") {
+TEST_CASE("plateau: state, and mistakes" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Tensor a = parameter({0}), b = parameter({0});
   SGD first({a}, {.lr = 1}), second({b}, {.lr = 1});

@@ -124,7 +124,7 @@ TEST_CASE("init: seeds reproduce, and the spread is as stated") {
   });
 }
 
-TEST_CASE("layers: constructors name the size that is wrong") {
+TEST_CASE("layers: constructors name the size that is wrong" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const auto complaint = [](auto make) { return message_of<ValueError>(make); };
   CHECK(complaint([] { Linear(0, 3); }) == "[Linear] in_features must be positive, got 0");
@@ -165,7 +165,8 @@ TEST_CASE("layers: constructors name the size that is wrong") {
   CHECK(contains(complaint([] { LSTM(0, 3); }), "must be positive, got 0"));
 }
 
-TEST_CASE("conv2d: a bias costs no second activation, and its gradient is f32") {
+TEST_CASE("conv2d: a bias costs no second activation, and its gradient is f32" *
+          doctest::test_suite("host")) {
   for (const DType dtype : {DType::f32, DType::f16}) {
     const auto device = set_default_device(open_backend("cpu"));
     const Tensor x = full({2, 16, 16, 8}, 0.5f, dtype).set_requires_grad();

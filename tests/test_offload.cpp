@@ -178,7 +178,8 @@ TEST_CASE("host memory: kernels and copies reach it, and it has an account of it
   });
 }
 
-TEST_CASE("host memory: limits and budgets of the device are not its own") {
+TEST_CASE("host memory: limits and budgets of the device are not its own" *
+          doctest::test_suite("host")) {
   const CpuDevice cpu;
   const auto device = Device::create(open_backend("cpu"), 64 << 10);
   exchange_default_device(device);
@@ -342,7 +343,7 @@ TEST_CASE("offload: dry runs predict the device's and the host's memory to the b
   });
 }
 
-TEST_CASE("offload: parts must have bytes") {
+TEST_CASE("offload: parts must have bytes" * doctest::test_suite("host")) {
   const CpuDevice cpu;
   CHECK_THROWS_AS(AdamW(offload_states({leaf(10)}, {.part_bytes = 0})), ValueError);
 }

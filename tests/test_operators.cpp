@@ -90,7 +90,7 @@ TEST_CASE("masked_select, nonzero: sizes that depend on values") {
                  "[nonzero] the result's shape depends on values"));
 }
 
-TEST_CASE("flip: of a tensor of another device than the default") {
+TEST_CASE("flip: of a tensor of another device than the default" * doctest::test_suite("host")) {
   const auto other = Device::create(open_backend("cpu"));
   Tensor x;
   {

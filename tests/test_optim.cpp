@@ -159,7 +159,7 @@ TEST_CASE("optimizer: parameters move into one storage and handles stay valid") 
   });
 }
 
-TEST_CASE("optimizer: lists of parameters in braces") {
+TEST_CASE("optimizer: lists of parameters in braces" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const auto complaint = [](auto make) { return message_of<ValueError>(make); };
   const std::string none =
@@ -174,7 +174,7 @@ TEST_CASE("optimizer: lists of parameters in braces") {
   CHECK(Adam({{.parameters = {w}}, {.parameters = {b}, .lr_scale = 2}}).groups().size() == 2);
 }
 
-TEST_CASE("optimizer: mistakes are typed errors") {
+TEST_CASE("optimizer: mistakes are typed errors" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1, 2}, "layer.weight");
   const auto make = [](std::vector<Tensor> parameters) { SGD sgd(std::move(parameters)); };
@@ -398,7 +398,7 @@ TEST_CASE("loss scaling: GradScaler's and TensorFlow's rules") {
   CHECK_THROWS_AS(LossScaler::dynamic(65536, 2, 1.5f), ValueError);
 }
 
-TEST_CASE("loss scaling: the diagnosis names the floor") {
+TEST_CASE("loss scaling: the diagnosis names the floor" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1});
   SGD sgd({w});
@@ -427,7 +427,7 @@ TEST_CASE("loss scaling: the diagnosis counts skips in a row") {
   });
 }
 
-TEST_CASE("schedules: linear is BERT's but for an update of rate 0") {
+TEST_CASE("schedules: linear is BERT's but for an update of rate 0" * doctest::test_suite("host")) {
   // get_linear_schedule_with_warmup of Hugging Face's transformers.
   constexpr int warmup = 4, total = 10;
   const auto reference = [](double t) {

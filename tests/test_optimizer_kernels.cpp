@@ -67,7 +67,7 @@ Values scales(const UpdatePrepareParams& p, float initial, std::string_view hist
 
 }  // namespace
 
-TEST_CASE("update_prepare: schedules") {
+TEST_CASE("update_prepare: schedules" * doctest::test_suite("host")) {
   UpdatePrepareParams p = plain();
   CHECK(factors(p, 3) == Values{1, 1, 1});
   p.warmup = 4;
@@ -86,7 +86,8 @@ TEST_CASE("update_prepare: schedules") {
   CHECK(max_difference(factors(p, 7), {0.5f, 1, 1, 1, 0.1f, 0.1f, 0.01f}) < 1e-6);
 }
 
-TEST_CASE("update_prepare: loss scale by PyTorch's GradScaler rules") {
+TEST_CASE("update_prepare: loss scale by PyTorch's GradScaler rules" *
+          doctest::test_suite("host")) {
   UpdatePrepareParams p = plain();
   p.dynamic = 1, p.hysteresis = 1, p.interval = 3;
   p.growth = 2, p.backoff = 0.5f, p.min_scale = 0, p.max_scale = 64;
@@ -96,7 +97,8 @@ TEST_CASE("update_prepare: loss scale by PyTorch's GradScaler rules") {
   CHECK(scales(p, 64, "...") == Values{64, 64, 64});  // the ceiling
 }
 
-TEST_CASE("update_prepare: loss scale by TensorFlow's ExponentialUpdateLossScaleManager rules") {
+TEST_CASE("update_prepare: loss scale by TensorFlow's ExponentialUpdateLossScaleManager rules" *
+          doctest::test_suite("host")) {
   UpdatePrepareParams p = plain();
   p.dynamic = 1, p.keep_bad = 1, p.hysteresis = 2, p.interval = 3;
   p.growth = 2, p.backoff = 0.8f, p.min_scale = 1, p.max_scale = 0x1p126f;
@@ -109,7 +111,7 @@ TEST_CASE("update_prepare: loss scale by TensorFlow's ExponentialUpdateLossScale
   CHECK(scales(p, 0x1p32f, std::string(32, 'x')).back() == 0x1p16f);
 }
 
-TEST_CASE("update_prepare: unscale, clip, skip") {
+TEST_CASE("update_prepare: unscale, clip, skip" * doctest::test_suite("host")) {
   UpdatePrepareParams p = plain();
   p.dynamic = 1, p.hysteresis = 1, p.interval = 1;
   p.growth = 2, p.backoff = 0.5f, p.max_scale = 1e9f;
@@ -136,7 +138,7 @@ TEST_CASE("update_prepare: unscale, clip, skip") {
   CHECK(updates.prepare(p)[STATE_GRAD_FACTOR] == 1 / 32.0f);
 }
 
-TEST_CASE("grad_stats: sums and overflow flags per chunk") {
+TEST_CASE("grad_stats: sums and overflow flags per chunk" * doctest::test_suite("host")) {
   KernelRunner cpu(make_cpu_backend());
   Values g(20, 2);
   g[9] = INFINITY;
@@ -148,7 +150,7 @@ TEST_CASE("grad_stats: sums and overflow flags per chunk") {
   CHECK(cpu.download(partial) == Values{32, cpu.download(partial)[1], 3 * 4 + 9, 0, 0, 1, 0, 0});
 }
 
-TEST_CASE("sgd: momentum, nesterov, weight decay, maximize") {
+TEST_CASE("sgd: momentum, nesterov, weight decay, maximize" * doctest::test_suite("host")) {
   // Two updates with gradients 1 and -2 from parameter 1, lr 0.1.
   const auto train = [](SgdParams p) {
     Updates updates;
@@ -176,7 +178,7 @@ TEST_CASE("sgd: momentum, nesterov, weight decay, maximize") {
   CHECK(near(train({.momentum = 0.5f, .dampening = 0.25f}), {0.9f, 1.0f}));
 }
 
-TEST_CASE("adam: two updates by hand, weight decay, skipped update") {
+TEST_CASE("adam: two updates by hand, weight decay, skipped update" * doctest::test_suite("host")) {
   Updates updates;
   KernelRunner& cpu = updates.cpu;
   const Binding param = cpu.upload({1}), m = cpu.upload({0}), v = cpu.upload({0});

@@ -51,7 +51,8 @@ void accumulate(KernelRunner& runner, const Binding& x, const Binding& sum) {
 
 }  // namespace
 
-TEST_CASE("process memory: 64 MiB that are touched show up, and the peak stays") {
+TEST_CASE("process memory: 64 MiB that are touched show up, and the peak stays" *
+          doctest::test_suite("host")) {
   const HostMemory before = host_memory();
   CHECK(before.current > kMiB);
   CHECK(before.peak >= before.current);
@@ -68,7 +69,8 @@ TEST_CASE("process memory: 64 MiB that are touched show up, and the peak stays")
   CHECK(after.current < after.peak);
 }
 
-TEST_CASE("process memory: the driver's own is what the heap of the blocks holds besides them") {
+TEST_CASE("process memory: the driver's own is what the heap of the blocks holds besides them" *
+          doctest::test_suite("host")) {
   const HeapUsage heap{1000, 900, 350, true};
   CHECK(driver_overhead(HeapBackend(heap, false), 300) == 50);
   CHECK(driver_overhead(HeapBackend(heap, false), 400) == 0);

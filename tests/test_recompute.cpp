@@ -168,7 +168,7 @@ TEST_CASE_FIXTURE(CpuDevice,
   }
 }
 
-TEST_CASE("recompute: collections keep what they name") {
+TEST_CASE("recompute: collections keep what they name" * doctest::test_suite("host")) {
   RecomputeSearch search = search_for({.layers = 40});
   const RecomputeChoice gelus = search.collection(save_ops({"gelu"}));
   const RecomputeChoice nothing = search.collection([](const SaveQuery&) { return false; });
@@ -223,7 +223,8 @@ TEST_CASE_FIXTURE(CpuDevice,
   CHECK(tape().evictions() > 0);
 }
 
-TEST_CASE("recompute: one output of several is kept, and the others are dropped") {
+TEST_CASE("recompute: one output of several is kept, and the others are dropped" *
+          doctest::test_suite("host")) {
   const auto program = [] {
     const Tensor w = full({64}, 0.5f).set_requires_grad();
     sum(tanh(layer_norm(ones({256, 64}) + w, w, w))).backward();

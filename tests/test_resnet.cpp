@@ -202,7 +202,7 @@ TEST_CASE("resnet: version 2 with checkpoint segments changes no bit") {
   });
 }
 
-TEST_CASE("resnet: REWIND_RECOMPUTE=1 turns block segments on") {
+TEST_CASE("resnet: REWIND_RECOMPUTE=1 turns block segments on" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   CHECK(ResNet(resnet_cifar(8)).checkpoint_mode() == CheckpointMode::none);
   setenv("REWIND_RECOMPUTE", "1", 1);

@@ -97,7 +97,7 @@ TEST_CASE("safetensors: what is written is read back, on every device and in eve
   });
 }
 
-TEST_CASE("safetensors: tensors of several pieces") {
+TEST_CASE("safetensors: tensors of several pieces" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   const Tensor x = tensor(some_values((1 << 20) * 2 + 5), {(1 << 20) * 2 + 5});
@@ -109,7 +109,7 @@ TEST_CASE("safetensors: tensors of several pieces") {
   }
 }
 
-TEST_CASE("safetensors: conversions") {
+TEST_CASE("safetensors: conversions" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   const fs::path path = folder.path / "t";
@@ -149,7 +149,7 @@ TEST_CASE("safetensors: conversions") {
                        doctest::Contains("shape (4), got (3)"), FileError);
 }
 
-TEST_CASE("safetensors: hostile headers are refused") {
+TEST_CASE("safetensors: hostile headers are refused" * doctest::test_suite("host")) {
   CHECK(refusal(good, 11) == "accepted");
   CHECK(refusal(good + "   ", 11) == "accepted");
   const auto entry = [](const std::string& dtype, const std::string& shape,
@@ -236,7 +236,7 @@ TEST_CASE("safetensors: a million tensors are read, and many are written" *
   file.verify();
 }
 
-TEST_CASE("safetensors: checksums find what changed") {
+TEST_CASE("safetensors: checksums find what changed" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   const fs::path path = folder.path / "t";
@@ -270,7 +270,7 @@ TEST_CASE("safetensors: checksums find what changed") {
   CHECK(bytes_of(path) == whole);
 }
 
-TEST_CASE("safetensors: files that end early or claim huge headers") {
+TEST_CASE("safetensors: files that end early or claim huge headers" * doctest::test_suite("host")) {
   const auto bytes = file_with(good, 11);
   for (size_t size = 0; size < bytes.size(); ++size) {
     CAPTURE(size);
@@ -292,7 +292,7 @@ TEST_CASE("safetensors: files that end early or claim huge headers") {
                        FileError);
 }
 
-TEST_CASE("safetensors: random damage is refused or harmless") {
+TEST_CASE("safetensors: random damage is refused or harmless" * doctest::test_suite("host")) {
   DataRandom random(7);
   const auto original = file_with(good, 11);
   const std::string tokens[] = {"{",
@@ -354,7 +354,8 @@ TEST_CASE("safetensors: random damage is refused or harmless") {
   CHECK(accepted < 3000);
 }
 
-TEST_CASE("safetensors: writing refuses names that are taken, and keeps the old file on failure") {
+TEST_CASE("safetensors: writing refuses names that are taken, and keeps the old file on failure" *
+          doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   const fs::path path = folder.path / "t";

@@ -46,7 +46,8 @@ TEST_CASE("snapshot: training goes on bit for bit in a new model") {
   });
 }
 
-TEST_CASE("snapshot: the newest whole file counts, others stay out of the way") {
+TEST_CASE("snapshot: the newest whole file counts, others stay out of the way" *
+          doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   SnapshotDirectory snapshots(folder.path, 3);
@@ -84,7 +85,8 @@ TEST_CASE("snapshot: the newest whole file counts, others stay out of the way") 
   CHECK_THROWS_AS(snapshots.save(run.state(), {.step = 20, .json = "\xff"}), ValueError);
 }
 
-TEST_CASE("snapshot: a killed writer's file goes when training goes on") {
+TEST_CASE("snapshot: a killed writer's file goes when training goes on" *
+          doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   const fs::path left = folder.path / "step-000000000012.safetensors.partial-aB3dE6";
@@ -94,7 +96,7 @@ TEST_CASE("snapshot: a killed writer's file goes when training goes on") {
   CHECK_FALSE(fs::exists(left));
 }
 
-TEST_CASE("snapshot: later snapshots are another run's") {
+TEST_CASE("snapshot: later snapshots are another run's" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   Run run(DType::f32);
@@ -188,7 +190,7 @@ TEST_CASE("snapshot: whichever byte is damaged, the older one is taken" *
   CHECK_FALSE(snapshots.load_latest(run.state()).has_value());
 }
 
-TEST_CASE("snapshot: a position that is refused changes nothing") {
+TEST_CASE("snapshot: a position that is refused changes nothing" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   SnapshotDirectory snapshots(folder.path);
@@ -272,7 +274,8 @@ TEST_CASE("snapshot: whichever call fails or is the last, training goes on from 
   CHECK(fresh > 4);
 }
 
-TEST_CASE("snapshot: files that do not fit are refused before anything is changed") {
+TEST_CASE("snapshot: files that do not fit are refused before anything is changed" *
+          doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   Run run(DType::f32);

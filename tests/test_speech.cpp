@@ -277,7 +277,8 @@ TEST_CASE("RnntGreedyDecoder: the likeliest class, frame by frame") {
   CHECK(loud.labels().at(0) == Labels{2, 2, 2, 2});
 }
 
-TEST_CASE("word_errors: insertions, deletions and substitutions of words") {
+TEST_CASE("word_errors: insertions, deletions and substitutions of words" *
+          doctest::test_suite("host")) {
   const auto rate = [](const char* heard, const char* said) {
     const WordErrors e = word_errors(heard, said);
     return std::pair(e.errors, e.words);

@@ -67,7 +67,7 @@ void write_chapter(const fs::path& root, const std::string& speaker,
 
 }  // namespace
 
-TEST_CASE("audio: files of several kinds, channels and rates") {
+TEST_CASE("audio: files of several kinds, channels and rates" * doctest::test_suite("host")) {
   const TemporaryFolder folder;
   const std::vector<float> wave = sine(440, speech_rate, 4000);
   for (const int format : {wav16, flac, wav_float}) {
@@ -92,7 +92,8 @@ TEST_CASE("audio: files of several kinds, channels and rates") {
   CHECK(clipped.samples.at(1) == doctest::Approx(-1).epsilon(1e-3));
 }
 
-TEST_CASE("resample_audio: tones keep their pitch, what is too high is gone") {
+TEST_CASE("resample_audio: tones keep their pitch, what is too high is gone" *
+          doctest::test_suite("host")) {
   for (const auto& [from, to] :
        {std::pair{22050, 16000}, {8000, 16000}, {44100, 16000}, {16000, 16000}}) {
     const Audio tone = resample_audio({sine(1000, from, from / 2), from}, to);
@@ -107,7 +108,7 @@ TEST_CASE("resample_audio: tones keep their pitch, what is too high is gone") {
   CHECK(resample_audio({{}, 8000}, 16000).samples.empty());
 }
 
-TEST_CASE("audio: what cannot be read is an error that names it") {
+TEST_CASE("audio: what cannot be read is an error that names it" * doctest::test_suite("host")) {
   const TemporaryFolder folder;
   const auto fault = [&](const char* name) {
     const std::string text = fault_of([&] { read_audio(folder / name); });
@@ -128,7 +129,7 @@ TEST_CASE("audio: what cannot be read is an error that names it") {
   CHECK(contains(fault("cut.flac"), "must be whole"));
 }
 
-TEST_CASE("SpeechUnits: words or characters, and back") {
+TEST_CASE("SpeechUnits: words or characters, and back" * doctest::test_suite("host")) {
   const std::vector<std::string> texts = {"two one", "one three"};
   const SpeechUnits words = SpeechUnits::of(SpeechUnit::word, texts);
   CHECK(words.classes() == 4);
@@ -148,7 +149,8 @@ TEST_CASE("SpeechUnits: words or characters, and back") {
   CHECK(normalised_transcript("  ONE\tTwo \r\n") == "one two");
 }
 
-TEST_CASE("list_speech: LibriSpeech's folders, with and without a split") {
+TEST_CASE("list_speech: LibriSpeech's folders, with and without a split" *
+          doctest::test_suite("host")) {
   const TemporaryFolder folder;
   write_chapter(folder / "all", "19", {{"ONE TWO", 4000}, {"THREE", 3000}}, ".flac");
   write_chapter(folder / "all", "26", {{"FOUR", 2000}});
@@ -172,7 +174,7 @@ TEST_CASE("list_speech: LibriSpeech's folders, with and without a split") {
   CHECK(held_out.utterances[0].speaker == "3");
 }
 
-TEST_CASE("list_speech: folders that are not as they should be") {
+TEST_CASE("list_speech: folders that are not as they should be" * doctest::test_suite("host")) {
   const TemporaryFolder folder;
   const auto fault = [&](const char* name) {
     return fault_of([&] { list_speech(folder / name, Split::test); });
@@ -192,7 +194,7 @@ TEST_CASE("list_speech: folders that are not as they should be") {
   CHECK(contains(fault("bad"), "1-7-0.wav' must be a sound file"));
 }
 
-TEST_CASE("SpeechLoader: padded batches of similar length") {
+TEST_CASE("SpeechLoader: padded batches of similar length" * doctest::test_suite("host")) {
   const TemporaryFolder folder;
   write_chapter(folder / "train", "1",
                 {{"A B", 5000}, {"B", 4007}, {"A B A", 20000}, {"C", 19000}});
@@ -219,7 +221,7 @@ TEST_CASE("SpeechLoader: padded batches of similar length") {
   CHECK_THROWS_AS(loader.batch(0, 2), ValueError);
 }
 
-TEST_CASE("SpeechLoader: what cannot be trained with is named") {
+TEST_CASE("SpeechLoader: what cannot be trained with is named" * doctest::test_suite("host")) {
   const TemporaryFolder folder;
   write_chapter(folder / "train", "1", {{"A A A", 1360}});  // 7 frames: two outputs
   write_chapter(folder / "test", "2", {{"A", 300}});
@@ -240,7 +242,7 @@ TEST_CASE("SpeechLoader: what cannot be trained with is named") {
   CHECK((contains(hasty, "2-7-0.wav") && contains(hasty, "got 300")));
 }
 
-TEST_CASE("spoken_digits: once, whole, voices held out") {
+TEST_CASE("spoken_digits: once, whole, voices held out" * doctest::test_suite("host")) {
   const TemporaryFolder folder;
   int starts = 0;
   const auto count = [&](const fs::path&) { ++starts; };

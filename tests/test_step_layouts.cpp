@@ -42,7 +42,8 @@ void check_followed(const std::function<void()>& program, uint64_t steps) {
 
 }  // namespace
 
-TEST_CASE("steady state: a repeated step is packed close to what is live") {
+TEST_CASE("steady state: a repeated step is packed close to what is live" *
+          doctest::test_suite("host")) {
   const auto device = dry_device();
   const auto weights = device->allocate({5 * static_cast<int64_t>(MiB)}, DType::u8);
   const std::vector<int64_t> sizes = {9000, 3000, 40000, 12000, 70000, 1000, 25000, 25000};
@@ -58,7 +59,8 @@ TEST_CASE("steady state: a repeated step is packed close to what is live") {
   CHECK(static_cast<double>(report.reserved) <= 1.03 * static_cast<double>(report.peak));
 }
 
-TEST_CASE("steady state: steps of several lengths are each followed, nothing grows") {
+TEST_CASE("steady state: steps of several lengths are each followed, nothing grows" *
+          doctest::test_suite("host")) {
   const auto device = dry_device();
   const std::vector<std::vector<int64_t>> kinds = {
       {900, 300, 4000}, {900, 300, 4000, 1200, 7000}, {50, 60, 70}, {4000, 900}};
@@ -74,7 +76,8 @@ TEST_CASE("steady state: steps of several lengths are each followed, nothing gro
         300);  // the first two begin alike: only one can be followed from there
 }
 
-TEST_CASE("steady state: a small value that outlives its step is in no other step's way") {
+TEST_CASE("steady state: a small value that outlives its step is in no other step's way" *
+          doctest::test_suite("host")) {
   const std::vector<int64_t> shorter = {800, 200, 3000}, longer = {900, 300, 4000};
   const auto program = [&] {
     std::shared_ptr<Storage> metric;
@@ -88,7 +91,8 @@ TEST_CASE("steady state: a small value that outlives its step is in no other ste
   check_followed(program, 12);
 }
 
-TEST_CASE("steady state: steps that begin with other bytes in places of one size are told apart") {
+TEST_CASE("steady state: steps that begin with other bytes in places of one size are told apart" *
+          doctest::test_suite("host")) {
   const auto program = [&] {
     for (int i = 0; i < 12; ++i) {
       const auto ids = default_device()->allocate({i % 2 ? 24 : 32}, DType::u8);
@@ -100,7 +104,8 @@ TEST_CASE("steady state: steps that begin with other bytes in places of one size
   check_followed(program, 12);
 }
 
-TEST_CASE("steady state: a loop that only calls its optimizer has steps, and stays small") {
+TEST_CASE("steady state: a loop that only calls its optimizer has steps, and stays small" *
+          doctest::test_suite("host")) {
   for (const bool outside : {false, true}) {  // where its tensors live
     set_default_device(open_backend("cpu"));
     Tensor weight = rand({64, 64}).set_requires_grad();
@@ -164,7 +169,8 @@ TEST_CASE("steady state: 10 000 different steps do not grow the memory" *
   CHECK(static_cast<double>(report.peak_reserved) <= 1.6 * static_cast<double>(report.peak));
 }
 
-TEST_CASE("steady state: under a limit, with what persists in the way") {
+TEST_CASE("steady state: under a limit, with what persists in the way" *
+          doctest::test_suite("host")) {
   std::mt19937 random(9);
   const std::vector<int64_t> sizes = {900, 300, 4000, 1200, 7000, 100, 2500, 2500};
   const auto free = dry_device();

@@ -54,7 +54,8 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("top: a DRM file tells its regions, what is resident first") {
+TEST_CASE("top: a DRM file tells its regions, what is resident first" *
+          doctest::test_suite("host")) {
   const auto amd = parse_fdinfo(kAmd);
   REQUIRE(amd);
   CHECK(amd->driver == "amdgpu");
@@ -75,7 +76,7 @@ TEST_CASE("top: a DRM file tells its regions, what is resident first") {
   CHECK(device_bytes(odd->regions) == 0);
 }
 
-TEST_CASE("top: processes of a made-up /proc") {
+TEST_CASE("top: processes of a made-up /proc" * doctest::test_suite("host")) {
   const TemporaryFolder temporary;
   const fs::path proc = temporary.path;
   put(proc / "100/fdinfo/0", "pos:\t0\n");
@@ -114,7 +115,7 @@ TEST_CASE("top: processes of a made-up /proc") {
   gpu_processes();  // whatever this machine has
 }
 
-TEST_CASE("top: bytes in use are what a new process cannot have") {
+TEST_CASE("top: bytes in use are what a new process cannot have" * doctest::test_suite("host")) {
   CHECK(!bytes_in_use({100, 0, 0, true}));
   CHECK(bytes_in_use({100, 80, 10, true}) == 30);
   CHECK(bytes_in_use({100, 100, 0, true}) == 0);
@@ -122,7 +123,7 @@ TEST_CASE("top: bytes in use are what a new process cannot have") {
   CHECK(bytes_in_use({100, 120, 0, true}) == 0);
 }
 
-TEST_CASE("top: text") {
+TEST_CASE("top: text" * doctest::test_suite("host")) {
   const std::string text = to_text(snapshot());
   CHECK(contains(text, "vulkan:0  Radeon (discrete GPU)\n  driver  radv Mesa 25.0\n"));
   CHECK(contains(text,
@@ -137,7 +138,7 @@ TEST_CASE("top: text") {
   CHECK(!contains(to_text(idle), "PID"));
 }
 
-TEST_CASE("top: JSON") {
+TEST_CASE("top: JSON" * doctest::test_suite("host")) {
   const nlohmann::json json = nlohmann::json::parse(to_json(snapshot()).dump());
   CHECK(json["time"] == "2026-01-31 12:00:00");
   REQUIRE(json["devices"].size() == 2);
@@ -160,7 +161,7 @@ TEST_CASE("top: JSON") {
   CHECK(json["processes"][1]["device"].is_null());
 }
 
-TEST_CASE("top: one device and the processes on it") {
+TEST_CASE("top: one device and the processes on it" * doctest::test_suite("host")) {
   for (const char* choice : {"0", "RADEON", "uuid=00FF"}) {
     Snapshot s = snapshot();
     select_devices(s, choice);

@@ -105,7 +105,7 @@ std::vector<Product> some_products() {
   return all;
 }
 
-TEST_CASE("tuning: choices have names") {
+TEST_CASE("tuning: choices have names" * doctest::test_suite("host")) {
   for (const bool is_cpu : {false, true})
     for (const Choice& plain : vulkan::plain_choices(is_cpu)) {
       CHECK(vulkan::parse_choice(name(plain)) == plain);
@@ -125,7 +125,8 @@ TEST_CASE("tuning: choices have names") {
         std::string::npos);
 }
 
-TEST_CASE("tuning: calls of nearly one size and layout are one class") {
+TEST_CASE("tuning: calls of nearly one size and layout are one class" *
+          doctest::test_suite("host")) {
   const auto key = [](const Product& p) { return vulkan::class_of(p.call()); };
   CHECK(key(gemm(1024, 768, 512)) == "gemm f32-f32 nn a8 b8 c8 m1024 n1024 k512 x1");
   CHECK(key(gemm(1000, 1000, 504)) == key(gemm(1024, 1024, 512)));
@@ -144,7 +145,7 @@ TEST_CASE("tuning: calls of nearly one size and layout are one class") {
   CHECK(vulkan::class_of({.kernel = "softmax"}).empty());
 }
 
-TEST_CASE("tuning: every device has a way, and no way twice") {
+TEST_CASE("tuning: every device has a way, and no way twice" * doctest::test_suite("host")) {
   Caps bare = cpu_driver();
   bare.features = 0;
   for (const Caps& caps : {cpu_driver(), gpu(), bare})
@@ -176,14 +177,14 @@ TEST_CASE("tuning: every device has a way, and no way twice") {
   CHECK(vulkan::Ways(depthwise, cpu_driver()).standard() == Choice{});
 }
 
-TEST_CASE("tuning: sums of many results are not split without end") {
+TEST_CASE("tuning: sums of many results are not split without end" * doctest::test_suite("host")) {
   const Product p = gemm(8192, 8192, 8192);
   const auto passes =
       vulkan::compose(p.call(), cpu_driver(), *vulkan::parse_choice("subgroup8-split64"));
   CHECK(passes->workspace_bytes <= uint64_t{1} << 30);
 }
 
-TEST_CASE("tuning: products are lines") {
+TEST_CASE("tuning: products are lines" * doctest::test_suite("host")) {
   for (const Product& p : some_products()) {
     const std::string line = vulkan::line_of(p.call());
     CHECK(vulkan::line_of(vulkan::parse_product(line).call()) == line);
@@ -211,7 +212,7 @@ vulkan::Tuning some_tuning() {
            {"conv2d f32-f32 k3x3 s1x1 x8 y8 pixels256 in8 out32", *vulkan::parse_choice("naive")}}};
 }
 
-TEST_CASE("tuning: a device's file, whole or not at all") {
+TEST_CASE("tuning: a device's file, whole or not at all" * doctest::test_suite("host")) {
   const TemporaryFolder folder;
   const Env cache("REWIND_CACHE", folder.path.c_str()), on("REWIND_NO_TUNING", "0");
   const Caps caps = cpu_driver();
@@ -249,7 +250,7 @@ TEST_CASE("tuning: a device's file, whole or not at all") {
   CHECK(!vulkan::forget_tuning(caps));
 }
 
-TEST_CASE("tuning: profiles hold it") {
+TEST_CASE("tuning: profiles hold it" * doctest::test_suite("host")) {
   Caps caps = cpu_driver();
   CHECK(vulkan::to_json(caps).find("tuning") == std::string::npos);
   caps.tuning = some_tuning();
