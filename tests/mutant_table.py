@@ -8,7 +8,7 @@
       survives: why no test can see it
 
 The head of a section names a file and the tests that should see its faults: files tests/test_NAME.cpp,
-variables of the environment, and after a colon doctest's patterns of cases. A fault is a name, a text that
+variables of the environment, and after a colon doctest's patterns of cases, after ! those left out. A fault is a name, a text that
 the file holds exactly once (any white space is like any other), and what stands in its place; in braces,
 the part of the text that is replaced. What ends with ; or } is a statement, anything else an expression.
 Lines that are indented go on with the line before.
@@ -51,24 +51,25 @@ class TableError(Exception):
     pass
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tests:
     files: tuple
     environment: tuple
     cases: str
+    without: str
 
     @staticmethod
     def parse(text):
         words, _, cases = (" " + text + " ").partition(" : ")
+        cases, _, without = cases.partition("!")
         words = words.split()
-        return Tests(tuple(w for w in words if "=" not in w), tuple(w for w in words if "=" in w), cases.strip())
+        return Tests(tuple(w for w in words if "=" not in w), tuple(w for w in words if "=" in w),
+                     cases.strip(), without.strip())
 
     def options(self):
         out = ["--source-file=" + ",".join(f"*/test_{name}.cpp" for name in self.files)]
-        return out + (["--test-case=" + self.cases] if self.cases else [])
-
-    def __hash__(self):
-        return hash((self.files, self.environment, self.cases))
+        out += ["--test-case=" + self.cases] if self.cases else []
+        return out + (["--test-case-exclude=" + self.without] if self.without else [])
 
 
 @dataclass

@@ -35,9 +35,10 @@ class Mutants(unittest.TestCase):
                 table.rewrite(source, faults)
 
     def test_tests(self):
-        tests = table.Tests.parse("ops half REWIND_LIKE_GPU=1 : ops: a*,b")
+        tests = table.Tests.parse("ops half REWIND_LIKE_GPU=1 : ops: a*,b ! *c")
         self.assertEqual(tests.environment, ("REWIND_LIKE_GPU=1",))
-        self.assertEqual(tests.options(), ["--source-file=*/test_ops.cpp,*/test_half.cpp", "--test-case=ops: a*,b"])
+        self.assertEqual(tests.options(), ["--source-file=*/test_ops.cpp,*/test_half.cpp",
+                                           "--test-case=ops: a*,b", "--test-case-exclude=*c"])
 
 
 if __name__ == "__main__":
