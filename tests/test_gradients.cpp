@@ -121,6 +121,19 @@ TEST_CASE("hooks: see a gradient once, and may replace it") {
   CHECK_THROWS_AS(b.detach().register_hook(see), AutogradError);
 }
 
+TEST_CASE("hooks: of a weight whose products add to its gradient") {
+  const CpuDevice device;
+  Tensor weight = full({4, 4}, 0.5f);
+  weight.set_requires_grad();
+  const Tensor x = full({3, 4}, 2);
+  const auto run = [&] { sum(matmul(x, weight)).backward(); };
+  run();
+  const Values plain = weight.grad().to_vector();
+  const HookHandle doubled = weight.register_hook([](const Tensor& g) { return g * 2.0f; });
+  run();
+  CHECK(weight.grad().to_vector() == times(plain, 3));
+}
+
 TEST_CASE("hooks: one that calls backward, or removes itself") {
   const CpuDevice device;
   const Tensor a = leaf(4);
