@@ -119,7 +119,7 @@ class Runner:
         return bool(wrong), seconds
 
 
-def run_all(runner, faults):
+def run_all(runner, faults, verbose):
     """[(fault, killed, seconds)]; ends where tests fail without a fault."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         wrong = [w for w in pool.map(runner.check, dict.fromkeys(f.tests for f in faults)) if w]
@@ -135,6 +135,8 @@ def run_all(runner, faults):
                     print(f"\r{len(done)}/{len(faults)} ", end="", flush=True)
                 if not killed:
                     print_survivor(fault)
+                elif verbose:
+                    print(f"killed: {fault.full_name} ({seconds:.1f} s)", flush=True)
 
         # The longest ones first.
         list(pool.map(one, sorted(faults, key=lambda f: -runner.usual[f.tests])))
@@ -178,6 +180,7 @@ def main():
     parser.add_argument("n", type=int, nargs="?", metavar="N", help="a sample of N faults, always the same ones")
     parser.add_argument("--only", metavar="PATTERN", help="faults whose room, name or file is like this")
     parser.add_argument("--list", action="store_true", help="print the faults, and run nothing")
+    parser.add_argument("--verbose", action="store_true", help="print every fault when it is done")
     parser.add_argument("--durations", action="store_true", help="print the slowest ones")
     options = parser.parse_args()
     try:
@@ -192,7 +195,7 @@ def main():
     except table.TableError as e:
         sys.exit(str(e))
     print(f"built in {(time.monotonic() - start) / 60:.1f} min", flush=True)
-    done = run_all(Runner(program), chosen)
+    done = run_all(Runner(program), chosen, options.verbose)
     if options.durations:
         for fault, _, seconds in sorted(done, key=lambda row: -row[2])[:SLOWEST]:
             print(f"{seconds:6.1f} s {fault.full_name}")
