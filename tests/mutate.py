@@ -7,6 +7,7 @@ see it, and prints which ones no test saw.
 N: a sample of so many, always the same ones. BUILD/mutants gets the sources and the build.
 """
 import argparse
+import fcntl
 import fnmatch
 import os
 import shutil
@@ -73,7 +74,15 @@ def build(folder, faults):
         with open(os.path.join(table.ROOT, path)) as f:
             return f.read()
 
-    copy_tree(table.ROOT, source, table.rewritten(faults, read))
+    changed = table.rewritten(faults, read)
+    os.makedirs(folder, exist_ok=True)
+    global lock  # held to the end: another run would build the program anew while this one runs it
+    lock = open(os.path.join(folder, "lock"), "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"another run uses {folder}")
+    copy_tree(table.ROOT, source, changed)
     build_folder = os.path.join(source, "build")
     if not os.path.exists(os.path.join(build_folder, "build.ninja")):
         run_or_die(["meson", "setup", build_folder, source])

@@ -126,7 +126,7 @@ TEST_CASE("hooks: of a weight whose products add to its gradient") {
   Tensor weight = full({4, 4}, 0.5f);
   weight.set_requires_grad();
   const Tensor x = full({3, 4}, 2);
-  const auto run = [&] { sum(matmul(x, weight)).backward(); };
+  const auto run = [&] { sum(linear(x, weight)).backward(); };
   run();
   const Values plain = weight.grad().to_vector();
   const HookHandle doubled = weight.register_hook([](const Tensor& g) { return g * 2.0f; });
