@@ -1,4 +1,6 @@
 // grad(), gradients of intermediate tensors, and hooks on gradients.
+#include <cstring>
+
 #include "rewind/core/autograd/gradients.h"
 #include "rewind/nn/layers.h"
 #include "tests/tape_fixture.h"
@@ -81,6 +83,25 @@ TEST_CASE("grad: several ys, seeds, repeated use, and what is not between") {
   CHECK_THROWS_AS(grad({w}, {a}, {.seeds = {seed, seed}}), ValueError);
   CHECK_THROWS_AS(grad({w}, {a.detach()}), AutogradError);
   CHECK(!a.grad().defined());
+}
+
+TEST_CASE("grad: a result that no gradient reached can become a leaf") {
+  const CpuDevice device;
+  Tensor y;
+  {
+    const auto segment = checkpoint();  // records all the same
+    y = full({4}, 1) * 2.0f;
+    y.set_requires_grad();
+    CHECK(y.is_leaf());
+  }
+  sum(square(y)).backward();
+  CHECK(y.grad().to_vector() == Values(4, 4));
+  // What is read of a view lies where its strides say.
+  const std::vector<std::byte> bytes =
+      read_bytes(transpose(tensor({1, 2, 3, 4, 5, 6}, {2, 3}), 0, 1));
+  Values values(6);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  CHECK(values == Values{1, 4, 2, 5, 3, 6});
 }
 
 TEST_CASE("hooks: see a gradient once, and may replace it") {
