@@ -120,7 +120,7 @@ class Runner:
 
     def check(self, tests):
         """That the tests pass without a fault."""
-        wrong, self.usual[tests] = self.run(tests, 0, 300)
+        wrong, self.usual[tests] = self.run(tests, 0, 600)
         return f"without a fault, {' '.join(tests.options())} fails: {wrong}" if wrong else ""
 
     def kills(self, fault):
