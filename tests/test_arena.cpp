@@ -131,6 +131,23 @@ TEST_CASE("arena: sizes round up to the unit, freed neighbours merge") {
   CHECK(arena.allocate(1024) == Arena::Range{7, 0, 1024});
 }
 
+TEST_CASE("arena: a place that is asked for is given where it is free") {
+  Arena arena(256);
+  arena.add_block(0, 1024);
+  CHECK_FALSE(arena.allocate_at(0, 128, 256).has_value());
+  CHECK_FALSE(arena.allocate_at(0, 768, 512).has_value());
+  CHECK_FALSE(arena.allocate_at(1, 0, 256).has_value());
+  const auto middle = arena.allocate_at(0, 512, 256);
+  CHECK(middle == Arena::Range{0, 512, 256});
+  CHECK_FALSE(arena.allocate_at(0, 512, 256).has_value());
+  CHECK_FALSE(arena.allocate_at(0, 256, 512).has_value());
+  CHECK(arena.largest_hole() == 512);
+  CHECK(arena.allocate_at(0, 768, 256) == Arena::Range{0, 768, 256});
+  CHECK(arena.allocate_at(0, 0, 512) == Arena::Range{0, 0, 512});
+  arena.free(*middle);
+  CHECK(arena.largest_hole() == 256);
+}
+
 TEST_CASE("arena: misuse is an error") {
   Arena arena(256);
   arena.add_block(0, 1024);

@@ -191,6 +191,7 @@ TEST_CASE_FIXTURE(CpuDevice, "ctc: decoders" * doctest::test_suite("host")) {
   const Tensor close = log(tensor({0.6f, 0.4f, 0.6f, 0.4f}, {2, 1, 2}));
   CHECK(ctc_greedy_decode(close)[0].labels.empty());
   CHECK(ctc_beam_decode(close)[0][0].labels == Labels{1});
+  CHECK(ctc_beam_decode(close, {}, {.beam = 2, .best = 2})[0].size() == 2);
   CHECK_THROWS_AS(ctc_greedy_decode(close, {}, 2), ValueError);
   CHECK_THROWS_AS(ctc_greedy_decode(close, std::vector<int64_t>{3}), ValueError);
   CHECK_THROWS_AS(ctc_beam_decode(close, {}, {.beam = 0}), ValueError);

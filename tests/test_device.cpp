@@ -176,6 +176,8 @@ TEST_CASE_FIXTURE(CpuDevice,
     r = device->memory_report();
     CHECK(r.naive == 4096 + 2048 + 10 * 4096);
     CHECK(r.peak == 2 * 4096 + 2048);
+    for (int i = 0; i < 20; ++i) exp(w);  // a longer step that has not ended yet
+    CHECK(device->memory_report().naive == 4096 + 2048 + 20 * 4096);
     device->reset_peak();
     CHECK(device->memory_report().peak == 4096 + 2048);
     CHECK(contains(device->memory_report().str(), "parameters"));
@@ -185,6 +187,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     CHECK(at(device->memory_report(), Purpose::gradient) == 4000);
   }
   CHECK(device->memory_report().live == 0);
+  for (const uint64_t bytes : device->memory_report().live_by_purpose) CHECK(bytes == 0);
   device->trim();
   CHECK(device->memory_report().reserved == 0);
 }

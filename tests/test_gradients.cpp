@@ -1,4 +1,6 @@
 // grad(), gradients of intermediate tensors, and hooks on gradients.
+#include <cstring>
+
 #include "rewind/core/autograd/gradients.h"
 #include "rewind/nn/layers.h"
 #include "tests/tape_fixture.h"
@@ -83,6 +85,25 @@ TEST_CASE("grad: several ys, seeds, repeated use, and what is not between") {
   CHECK(!a.grad().defined());
 }
 
+TEST_CASE("grad: a result that no gradient reached can become a leaf") {
+  const CpuDevice device;
+  Tensor y;
+  {
+    const auto segment = checkpoint();  // records all the same
+    y = full({4}, 1) * 2.0f;
+    y.set_requires_grad();
+    CHECK(y.is_leaf());
+  }
+  sum(square(y)).backward();
+  CHECK(y.grad().to_vector() == Values(4, 4));
+  // What is read of a view lies where its strides say.
+  const std::vector<std::byte> bytes =
+      read_bytes(transpose(tensor({1, 2, 3, 4, 5, 6}, {2, 3}), 0, 1));
+  Values values(6);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  CHECK(values == Values{1, 4, 2, 5, 3, 6});
+}
+
 TEST_CASE("hooks: see a gradient once, and may replace it") {
   const CpuDevice device;
   const Tensor a = leaf(4), b = leaf(4);
@@ -119,6 +140,19 @@ TEST_CASE("hooks: see a gradient once, and may replace it") {
   b.register_hook([](const Tensor&) { return zeros({3}); });
   CHECK(test::contains(message_of<ShapeError>([&] { sum(a * b).backward(); }), "same shape"));
   CHECK_THROWS_AS(b.detach().register_hook(see), AutogradError);
+}
+
+TEST_CASE("hooks: of a weight whose products add to its gradient") {
+  const CpuDevice device;
+  Tensor weight = full({4, 4}, 0.5f);
+  weight.set_requires_grad();
+  const Tensor x = full({3, 4}, 2);
+  const auto run = [&] { sum(linear(x, weight)).backward(); };
+  run();
+  const Values plain = weight.grad().to_vector();
+  const HookHandle doubled = weight.register_hook([](const Tensor& g) { return g * 2.0f; });
+  run();
+  CHECK(weight.grad().to_vector() == times(plain, 3));
 }
 
 TEST_CASE("hooks: one that calls backward, or removes itself") {

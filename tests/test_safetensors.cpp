@@ -263,6 +263,12 @@ TEST_CASE("safetensors: checksums find what changed" * doctest::test_suite("host
                        FileError);
   CHECK_THROWS_WITH_AS(changed(whole.size() - 1), doctest::Contains("checksum of tensor \"a\""),
                        FileError);
+  // What moves from a name to its value shows in the checksum of the metadata.
+  const auto sum_of = [&](const Metadata& metadata) {
+    write_safetensors(folder.path / "moved", {}, metadata, {}, Checksums::crc32);
+    return SafetensorsFile(folder.path / "moved").metadata().at("crc32");
+  };
+  CHECK(sum_of({{"ab", "c"}}) != sum_of({{"a", "bc"}}));
   CHECK_THROWS_WITH_AS(write_safetensors(path, {{"\xff", zeros({1})}}),
                        doctest::Contains("must be UTF-8"), ValueError);
   CHECK_THROWS_WITH_AS(write_safetensors(path, {}, {{"k", "\xff"}}),
@@ -407,6 +413,10 @@ TEST_CASE("npy: written, read back, refused") {
   refused(text, "(2, 3)", "(2, 4)");
   refused(text, "(2, 3)", "(-2,3)");
   refused(text, "(2, 3), }    ", "(9999999999,9999999)");
+  // A header that is said to go on behind the file, further than its last page.
+  refused(text.substr(0, 8) + "\xff\x7f" + std::string(30, ' '), "", "");
+  save_npy(path, zeros({3}));  // as Python writes a tuple of one
+  CHECK(bytes_of(path).find("'shape': (3,), }") != std::string::npos);
   save_npy(path, zeros({0, 3}));
   const std::string none = bytes_of(path), shape = "(0, 3), }",
                     huge = "(0, 4294967296, 4294967296), }";

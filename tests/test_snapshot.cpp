@@ -190,6 +190,21 @@ TEST_CASE("snapshot: whichever byte is damaged, the older one is taken" *
   CHECK_FALSE(snapshots.load_latest(run.state()).has_value());
 }
 
+TEST_CASE("snapshot: further tensors come back" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  Run run(DType::f32);
+  run.step();
+  run.step();  // a window
+  Tensor average = tensor({1, 2, 3}, {3});
+  TrainingState state = run.state();
+  state.extra = {{"average", average}};
+  save_snapshot(folder.path / "one", state, run.position);
+  average.copy_(zeros({3}));
+  load_snapshot(folder.path / "one", state);
+  CHECK(average.to_vector() == std::vector<float>{1, 2, 3});
+}
+
 TEST_CASE("snapshot: a position that is refused changes nothing" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;

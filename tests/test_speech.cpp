@@ -270,6 +270,14 @@ TEST_CASE("RnntGreedyDecoder: the likeliest class, frame by frame") {
   CHECK_THROWS_AS(decoder.decode(x, std::vector<int64_t>{1, 4}), ValueError);
   CHECK_THROWS_AS(RnntGreedyDecoder(1, predict, weight, {}, {.blank = 3}), ValueError);
 
+  // A sample that has ended says nothing while another one goes on.
+  const RnntPredict silent = [](std::span<const int32_t>) { return zeros({2, 3}); };
+  RnntGreedyDecoder ended(2, silent, weight, {}, {.most = 1});
+  const int64_t one_frame[] = {1, 0};
+  ended.decode(tensor({0, 2, 0, /**/ 0, 2, 0}, {2, 1, 3}), one_frame);
+  CHECK(ended.labels().at(0) == Labels{1});
+  CHECK(ended.labels().at(1).empty());
+
   // A class that always wins is said `most` times a frame.
   const RnntPredict constant = [](std::span<const int32_t>) { return zeros({1, 3}); };
   RnntGreedyDecoder loud(1, constant, weight, {}, {.most = 2});

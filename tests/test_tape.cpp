@@ -120,6 +120,19 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: gradients accumulate; retain allows a second
   for (size_t i = 0; i < 8; ++i) CHECK(x.grad().to_vector()[i] == 3 * once[i]);
   CHECK(contains(message_of<AutogradError>([&] { loss.backward(); }), "retain = true"));
   CHECK(std::isfinite(loss.item()));  // the value stays
+
+  // A product may take its inputs out of its record, but not where they are read again.
+  Tensor left = full({4, 4}, 0.5f), right = full({4, 4}, 0.25f);
+  left.set_requires_grad();
+  right.set_requires_grad();
+  const Tensor product = sum(matmul(exp(left), exp(right)));
+  product.backward({}, true);
+  const std::vector<float> of_left = left.grad().to_vector(), of_right = right.grad().to_vector();
+  product.backward();
+  for (size_t i = 0; i < 16; ++i) {
+    CHECK(left.grad().to_vector()[i] == 2 * of_left[i]);
+    CHECK(right.grad().to_vector()[i] == 2 * of_right[i]);
+  }
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "tape: a second backward through a freed part is an error" *

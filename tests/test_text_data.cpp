@@ -131,6 +131,8 @@ TEST_CASE("pack_sequences: full sequences, cut between words") {
         Shown{"[CLS] w1 w2 w3 w44 [SEP]", "[CLS] w5 [SEP]", "[CLS] w6 w7 w8 [SEP]"});
   CHECK(pack(6, true) ==
         Shown{"[CLS] w1 w2 w3 [SEP]", "[CLS] w44 [SEP] w5 [SEP]", "[CLS] w6 w7 w8 [SEP]"});
+  // The separator that a cut leaves at the end is not there twice.
+  CHECK(pack(8, true) == Shown{"[CLS] w1 w2 w3 w44 [SEP]", "[CLS] w5 [SEP] w6 w7 w8 [SEP]"});
   CHECK(pack(3, true).size() == 9);  // even a word is cut where it must be
   CHECK_THROWS_AS(pack(2, true), ValueError);
 }

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""The table of faults (tests/mutants/*.txt) fits the tree: every text is there, once."""
+import unittest
+
+import mutant_table as table
+
+
+class Mutants(unittest.TestCase):
+    def test_table_fits_the_tree(self):
+        def read(path):
+            with open(f"{table.ROOT}/{path}") as f:
+                return f.read()
+
+        faults = table.read_tables()
+        table.check_tests(faults)
+        self.assertGreaterEqual(len(faults), 150)
+        table.rewritten(faults, read)
+
+    def fault(self, text, new=""):
+        return table.Fault("room", text, "a.cpp", text, new, table.Tests.parse("ops"))
+
+    def test_places(self):
+        source = "x = a +\n    b;\ny = a;\nz = 0;\n"
+        self.assertIn("? (a - b) : (a +\n    b))", table.rewrite(source, [self.fault("a + b", "a - b")]))
+        self.assertIn("{  } else { z = 0; }", table.rewrite(source, [self.fault("z = 0;")]))
+        part = table.rewrite(source, [self.fault("y = {{a}};", "b")])
+        self.assertRegex(part, r"y = \(REWIND_MUTANT\(\d+u\) \? \(b\) : \(a\)\);")
+        both = table.rewrite(source, [self.fault("z = {{0}}", "1"), self.fault("z = {{0}};", "2")])
+        self.assertEqual(both.count("REWIND_MUTANT"), 2)
+
+    def test_what_does_not_fit(self):
+        source = "x = a;\ny = a;\n"
+        for faults in [[self.fault("a", "b")], [self.fault("c", "d")], [self.fault("x = a; y"), self.fault("y = a;")]]:
+            with self.assertRaises(table.TableError):
+                table.rewrite(source, faults)
+
+    def test_tests(self):
+        tests = table.Tests.parse("ops half REWIND_LIKE_GPU=1 : ops: a*,b ! *c")
+        self.assertEqual(tests.environment, ("REWIND_LIKE_GPU=1",))
+        self.assertEqual(tests.options(), ["--source-file=*/test_ops.cpp,*/test_half.cpp",
+                                           "--test-case=ops: a*,b", "--test-case-exclude=*c"])
+
+
+if __name__ == "__main__":
+    unittest.main()
