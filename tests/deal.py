@@ -23,6 +23,7 @@ import time
 LIMIT = 600  # seconds of a case
 COMMAND_LIMIT = 7200
 SHOWN = 20000  # characters of output, of one that failed
+MANY = 20  # of those that failed are shown
 
 Item = collections.namedtuple("Item", "group number name")  # number 0: a command
 
@@ -58,7 +59,7 @@ class Worker:
         reading, end = os.pipe()
         writing = fcntl.fcntl(end, fcntl.F_DUPFD, 10)  # not 3 itself, which the shell makes of it
         os.close(end)
-        self.process = subprocess.Popen(["sh", "-c", f'exec 3>&{writing} {writing}>&-; exec "$@"', "sh"] + group.command
+        self.process = subprocess.Popen(["bash", "-c", f'exec 3>&{writing} {writing}>&-; exec "$@"', "bash"] + group.command
                                         + ["--worker", "--no-version"], stdin=subprocess.PIPE, stdout=self.output,
                                         stderr=subprocess.STDOUT, pass_fds=[writing], start_new_session=True)
         os.close(writing)
@@ -179,7 +180,9 @@ class Deal:
     @staticmethod
     def tell(group):
         print(f"{group.name:<34} {group.passed} passed, {len(group.failures)} failed ({group.seconds:.0f} s)")
-        for name, text in group.failures:
+        for name, text in group.failures[MANY:]:
+            print(f"  {name}")
+        for name, text in group.failures[:MANY]:
             print(f"  {name}:")
             print("\n".join("    " + line for line in text[-SHOWN:].splitlines()))
         sys.stdout.flush()
