@@ -83,7 +83,7 @@ class Segments {
 
   // The input of a record in the innermost segment: is kept there, or held from outside.
   void take(const Edge& edge, Saved value);
-  // Keeps outputs of record `index` in the segments up to the outermost one that wants them: all of
+  // Keeps outputs of record `index` in all open segments, where one of them wants them: all of
   // them where a policy says so, else those that `wanted` has (bit i: output i).
   void keep(const Record& record, int64_t index, std::span<const Tensor> outputs, uint32_t wanted);
   // Lets go of what segments hold for a record that nobody will replay.
