@@ -186,6 +186,15 @@ TEST_CASE("rotary: products depend on the distance alone, and the turn is the fo
   });
 }
 
+TEST_CASE("rotary: the gradient turns back" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const Tensor x = tensor(some_values(32), {1, 2, 2, 8}).set_requires_grad();
+  const Values dy = some_values(32, 3);
+  sum(rotary(x, {.offset = 3}) * tensor(dy, {1, 2, 2, 8})).backward();
+  CHECK(largest_difference(rotary(x.grad(), {.offset = 3}).to_vector(), {dy.begin(), dy.end()}) <
+        1e-5);
+}
+
 TEST_CASE("attention forms: refuse what they cannot do") {
   on_each_device([] {
     const Tensor q = zeros({2, 4, 3, 8}), k = zeros({2, 2, 5, 8}), odd = zeros({2, 3, 5, 8});

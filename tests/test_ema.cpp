@@ -134,6 +134,7 @@ TEST_CASE("lookahead: slow weights, by the paper's rule") {
   on_each_device([] {
     Tensor w = parameter(some_values(size), "w");
     SGD sgd({w}, {.lr = 0.1f});
+    step(sgd, w, 9);  // before the slow weights begin
     Lookahead lookahead(sgd, {.every = 3, .alpha = 0.25f});
     std::vector<double> fast = doubles(w.to_vector()), slow = fast;
     for (int t = 0, updates = 0; t < 10; ++t) {

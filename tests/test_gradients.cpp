@@ -155,6 +155,37 @@ TEST_CASE("hooks: of a weight whose products add to its gradient") {
   CHECK(weight.grad().to_vector() == times(plain, 3));
 }
 
+TEST_CASE("hooks: of a result stay when the record before it is freed") {
+  const CpuDevice device;
+  const Tensor a = leaf(4);
+  int calls = 0;
+  Tensor before = a * 2.0f;
+  const Tensor h = a * 3.0f;
+  h.register_hook([&](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
+  before = {};
+  sum(h).backward();
+  CHECK(calls == 1);
+}
+
+TEST_CASE("hooks and grad: gradients of a 16-bit result are 16-bit, however they come") {
+  const CpuDevice device;
+  const Tensor x = full({3, 4}, 0.5f, DType::f16);
+  const Tensor w = reshape(leaf(16).detach(), {4, 4}).detach().set_requires_grad();
+  const Tensor h = cast(w, DType::f16);
+  std::vector<DType> seen;
+  h.register_hook([&](const Tensor& g) {
+    seen.push_back(g.dtype());
+    return Tensor();
+  });
+  const Tensor product = sum(cast(linear(x, h), DType::f32));  // a weight's gradient is f32
+  seen.push_back(grad({product}, {h}, {.retain = true})[0].dtype());
+  product.backward();
+  CHECK(seen == std::vector<DType>(3, DType::f16));
+}
+
 TEST_CASE("hooks: one that calls backward, or removes itself") {
   const CpuDevice device;
   const Tensor a = leaf(4);
@@ -181,6 +212,7 @@ TEST_CASE("post accumulate hooks: called once with the whole gradient, while bac
   const CpuDevice device;
   const Tensor x = leaf(4).detach();
   const Tensor first = leaf(4), second = leaf(4), unused = leaf(4);
+  const Tensor aside = unused * 2.0f;  // reads it, and no gradient comes this way
   const auto run = [&] {
     const Tensor h = x * first;
     sum(h * second * second + (h * first) * 0.5f).backward();

@@ -184,6 +184,21 @@ TEST_CASE_FIXTURE(CpuDevice, "half: what is written to parameters reaches their 
   CHECK(written.to_vector() == Values(last.size(), 0.25f));
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "half: averages take the 16-bit parameters' place, and give it back" *
+                                 doctest::test_suite("host")) {
+  Tensor w = full({8}, 1, DType::f16);
+  w.set_requires_grad();
+  SGD sgd({w}, {.lr = 0.25f});
+  Ema ema(sgd, {.decay = 0.5f});
+  sgd.backward(sum(w));
+  sgd.step();
+  CHECK(w.to_vector() == Values(8, 0.75f));
+  ema.apply();
+  CHECK(w.to_vector() == Values(8, 0.875f));
+  ema.restore();
+  CHECK(w.to_vector() == Values(8, 0.75f));
+}
+
 TEST_CASE("half: a snapshot goes on with the same bits, with averages and in windows") {
   on_each_device([] {
     const TemporaryFolder folder;

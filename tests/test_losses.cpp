@@ -198,6 +198,20 @@ TEST_CASE("losses: a composed mean keeps its inputs and nothing else") {
   });
 }
 
+TEST_CASE("softmax: along the axis that is asked for" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const Tensor x = tensor({0, 5, 0, 1, 5, 2}, {2, 3});
+  for (const int axis : {0, -2}) {
+    const Values y = softmax(x, axis).to_vector(), log = log_softmax(x, axis).to_vector();
+    const double first_row[] = {1 / (1 + std::exp(1.0)), 0.5, 1 / (1 + std::exp(2.0))};
+    for (size_t i = 0; i < 3; ++i) {
+      CHECK(y[i] == doctest::Approx(first_row[i]));
+      CHECK(y[i] + y[i + 3] == doctest::Approx(1));
+      CHECK(std::exp(log[i]) == doctest::Approx(y[i]));
+    }
+  }
+}
+
 TEST_CASE("losses: mistakes are typed errors" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const Tensor x = ones({4, 5}), index = cast(zeros({4}), DType::i32), w = ones({5});

@@ -98,6 +98,13 @@ TEST_CASE_FIXTURE(CpuDevice,
   }
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "misuse: integers that are too wide are refused, not cut" *
+                                 doctest::test_suite("host")) {
+  const std::vector<int64_t> values = {1, int64_t{1} << 32};
+  CHECK(message_of<ValueError>([&] { tensor(values, {2}); }) ==
+        "[tensor] values must fit i32, got 4294967296 at 1");
+}
+
 TEST_CASE("misuse: what predicts must not compute" * doctest::test_suite("host")) {
   int runs = 0;
   const auto count = [&] { ++runs; };

@@ -124,6 +124,18 @@ TEST_CASE("init: seeds reproduce, and the spread is as stated") {
   });
 }
 
+TEST_CASE("embedding: the row of the padding gets no gradient" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const Tensor index = tensor(std::vector<int32_t>{1, 0, 2, 1, 1}, {5});
+  for (const bool padded : {false, true}) {
+    const Tensor table = ones({3, 2}).set_requires_grad();
+    const auto padding = padded ? std::optional<int32_t>(1) : std::nullopt;
+    sum(embedding(table, index, padding)).backward();
+    const float of_padding = padded ? 0 : 3;
+    CHECK(table.grad().to_vector() == std::vector<float>{1, 1, of_padding, of_padding, 1, 1});
+  }
+}
+
 TEST_CASE("layers: constructors name the size that is wrong" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const auto complaint = [](auto make) { return message_of<ValueError>(make); };

@@ -178,6 +178,19 @@ TEST_CASE("host memory: kernels and copies reach it, and it has an account of it
   });
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "host memory: no op writes its result over an input that lies there" *
+                                 doctest::test_suite("host")) {
+  Tensor there;
+  {
+    const PlaceScope place(MemoryPlace::host);
+    there = empty({8}, DType::f32);
+  }
+  there.copy_from(Values(8, 1));
+  const Tensor y = std::move(there) * 2.0f;
+  CHECK(y.impl().storage->place() == MemoryPlace::device);
+  CHECK(y.to_vector() == Values(8, 2));
+}
+
 TEST_CASE("host memory: limits and budgets of the device are not its own" *
           doctest::test_suite("host")) {
   const CpuDevice cpu;

@@ -110,6 +110,41 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: hold inside nested segments, and for a s
   CHECK(twice(nested(layers)) == twice(sum(square(layers.forward()))));
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "policies: what a segment keeps the ones around it need not make" *
+                                 doctest::test_suite("host")) {
+  Layers layers;
+  const auto runs = runs_of(*device, [&] {
+    layers.gradients([](const Layers& l) {
+      const CheckpointScope outer;
+      Tensor y;
+      {
+        const auto inner = checkpoint(save_matmuls());
+        y = matmul(reshape(l.x, {4, width}), reshape(l.w, {width, width}));
+      }
+      return sum(square(y));  // reads the product outside the inner segment
+    });
+  });
+  CHECK(runs.at("matmul") == 1);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "policies: what nobody reads goes when backward leaves its segment" *
+                                 doctest::test_suite("host")) {
+  const Tensor x = leaf(4096);
+  Tensor y = x;
+  {
+    const CheckpointScope outer;
+    for (int i = 0; i < 4; ++i) y = exp(std::move(y));
+    const CheckpointScope inner(true, [](const SaveQuery&) { return true; });
+    for (int i = 0; i < 6; ++i) y = std::move(y) * 0.5f;
+  }
+  const Tensor loss = sum(std::move(y));
+  const uint64_t before = live();
+  CHECK(before >= 7 * x.bytes());
+  device->take_high_water();
+  loss.backward();  // the outer segment is replayed where the inner one's values were
+  CHECK(device->take_high_water() <= before + 3 * x.bytes());
+}
+
 TEST_CASE_FIXTURE(CpuDevice, "policies: keep what they promise until backward, and no longer" *
                                  doctest::test_suite("host")) {
   Layers layers;

@@ -442,6 +442,21 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by 
   CHECK(again < 4 * 2 * 3 * 60);
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction drops nothing that another handle keeps" *
+                                 doctest::test_suite("host")) {
+  const Tensor x = leaf(64);
+  const RecomputeScope scope({.evicts = true});
+  Tensor y = exp(x);
+  const Tensor loss = sum(square(y));
+  CHECK_FALSE(tape().evict(1));
+  y = {};
+  CHECK(tape().evict(1));
+  CHECK_FALSE(tape().evict(1));  // that was all
+  loss.backward();
+  for (size_t i = 0; i < 64; ++i)
+    CHECK(x.grad().to_vector()[i] == doctest::Approx(2 * std::exp(2 * x.to_vector()[i])));
+}
+
 TEST_CASE_FIXTURE(CpuDevice,
                   "recompute: another program than planned keeps its values, or evicts them" *
                       doctest::test_suite("host")) {

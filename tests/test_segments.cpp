@@ -86,6 +86,10 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: replay runs what the vjps read, once, an
           const Tensor unused = exp(square(t));
           return square(sin(t));
         }) == 1);
+  CHECK(replays([](const Tensor& t) {  // held as the detached handle's, and the same value
+          const Tensor y = exp(t);
+          return y * y.detach();
+        }) == 0);
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "segments: nested to any depth" * doctest::test_suite("host")) {
@@ -225,11 +229,11 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: dropped results free what their segment 
 TEST_CASE_FIXTURE(CpuDevice, "segments: nothing is held for results that were dropped" *
                                  doctest::test_suite("host")) {
   const Tensor x = leaf(256);
-  const auto held = [&](bool branch) {
+  const auto held = [&](bool branch, const SavePolicy& policy) {
     const uint64_t before = live();
     Tensor y = x;
     {
-      const CheckpointScope outer, inner;
+      const CheckpointScope outer, inner(true, policy);
       y = exp(y);
       const Tensor data = ones({256});
       if (branch) {
@@ -242,7 +246,9 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: nothing is held for results that were dr
     Tensor(x).set_grad({});
     return bytes;
   };
-  CHECK(held(true) == held(false));
+  const SavePolicy everything = [](const SaveQuery&) { return true; };
+  for (const SavePolicy& policy : {SavePolicy(), everything})
+    CHECK(held(true, policy) == held(false, policy));
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "segments: a parameter that changes before the replay is an error" *
@@ -256,6 +262,21 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: a parameter that changes before the repl
   const std::string message = message_of<AutogradError>([&] { loss.backward(); });
   CHECK(contains(message, "[checkpoint]"));
   CHECK(contains(message, "'block.weight'"));
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "segments: a replay that gives another shape is an error" *
+                                 doctest::test_suite("host")) {
+  static int64_t size;
+  size = 8;
+  const Op growing = {
+      .name = "growing",
+      .forward = [](const std::any&,
+                    std::span<Tensor>) { return std::vector<Tensor>{ones({size++})}; },
+      .vjp = [](Record&, std::span<Tensor> dy) { return std::vector<Tensor>{dy[0]}; }};
+  const Tensor x = leaf(8);
+  const Tensor loss = sum(checkpoint([&] { return square(apply1(growing, {}, {x})); }));
+  CHECK(message_of<AutogradError>([&] { loss.backward(); }) ==
+        "[checkpoint] replay of growing must give what the forward gave, got f32 (9) and f32 (8)");
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "segments: an exception inside leaves them closed and empty" *

@@ -65,6 +65,43 @@ TEST_CASE_FIXTURE(CpuDevice,
   CHECK(live() == 2 * bytes);  // x and its gradient
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "tape: a record's saved values go before the next vjp runs" *
+                                 doctest::test_suite("host")) {
+  std::vector<Tensor> leaves;
+  for (int i = 0; i < 20; ++i) leaves.push_back(leaf(n));
+  Tensor y = zeros({n});
+  for (const Tensor& x : leaves) y = tanh(std::move(y) + x);
+  const Tensor loss = sum(std::move(y));
+  const uint64_t before = live();
+  device->reset_peak();
+  loss.backward();  // leaves' gradients come where saved values were
+  CHECK(device->memory_report().peak <= before + 4 * bytes);
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "tape: a record costs what its own kernels do" * doctest::test_suite("host")) {
+  const Tensor x = reshape(leaf(n), {16, 16});
+  const Tensor first = matmul(x, x), second = matmul(x, x);
+  const auto cost = [](const Tensor& y) { return tape().find(y.impl().producer.index)->cost; };
+  CHECK(cost(first).flops == 2 * 16 * 16 * 16);
+  CHECK(cost(second).flops == cost(first).flops);
+  CHECK(cost(second).bytes == cost(first).bytes);
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "tape: integer outputs want no gradient" * doctest::test_suite("host")) {
+  const Op counted = {
+      .name = "counted",
+      .forward =
+          [](const std::any&, std::span<Tensor> in) {
+            return std::vector<Tensor>{exp(in[0]), arange(3)};
+          },
+      .vjp = [](Record&, std::span<Tensor> dy) { return std::vector<Tensor>{dy[0]}; }};
+  const std::vector<Tensor> outputs = apply(counted, {}, {leaf(8)});
+  CHECK(outputs[0].requires_grad());
+  CHECK_FALSE(outputs[1].requires_grad());
+}
+
 TEST_CASE_FIXTURE(CpuDevice, "tape: what no handle can reach is freed, during the forward too" *
                                  doctest::test_suite("host")) {
   const Tensor x = leaf(n);
