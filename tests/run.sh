@@ -104,8 +104,8 @@ like_gpu=(REWIND_LIKE_GPU=1 REWIND_NO_UNIFIED_MEMORY=1 REWIND_NO_HALF_PACKING=1 
 # The cases that call kernels one by one: what drivers and validation layers have found faults in.
 kernel_files='*test_ops.cpp,*kernels.cpp,*test_attention*.cpp,*test_matrix.cpp,*test_group_norm.cpp,*test_vulkan_backend.cpp'
 kernel_files+=',*test_chain.cpp,*test_bf16.cpp,*test_batch_statistics.cpp,*test_ctc.cpp,*test_rnnt.cpp,*test_hazards.cpp'
-# Scripts that build again, pack, or start many processes.
-long_scripts=(install gpu bundle ranks driver fuzz)
+# Scripts that pack, or start many processes.
+long_scripts=(gpu bundle ranks fuzz)
 
 # The scripts that are not given.
 scripts_without() {
