@@ -4,7 +4,7 @@
 
 A line of PLAN is `cases NAME COMMAND...`: a test program with its filters, whose cases are dealt out, or
 `command NAME COMMAND...`: one test; words are quoted as in a shell. What took longest the last time, as FILE tells,
-begins first; what took more than SECONDS is left out. Prints a line for each NAME when it is done, with the output of what failed, then the slowest tests, and
+begins first; cases that took more than SECONDS are left out. Prints a line for each NAME when it is done, with the output of what failed, then the slowest tests, and
 at the end `PASSED FAILED` on the file descriptor 3, where that is open.
 """
 import argparse
@@ -123,7 +123,8 @@ class Deal:
         self.lock, self.times = threading.Lock(), {}
         self.queue = []
         for group in groups:
-            group.items = [item for item in group.items if history.get(self.key(item), 0) <= most]
+            wanted = [item for item in group.items if item.number == 0 or history.get(self.key(item), 0) <= most]
+            group.left_out, group.items = len(group.items) - len(wanted), wanted
             # What was never run may be long.
             group.items.sort(key=lambda item: -history.get(self.key(item), 1e9))
             self.queue += group.items
@@ -179,7 +180,8 @@ class Deal:
 
     @staticmethod
     def tell(group):
-        print(f"{group.name:<34} {group.passed} passed, {len(group.failures)} failed ({group.seconds:.0f} s)")
+        left_out = f", {group.left_out} slow ones left out" if group.left_out else ""
+        print(f"{group.name:<34} {group.passed} passed, {len(group.failures)} failed{left_out} ({group.seconds:.0f} s)")
         for name, text in group.failures[MANY:]:
             print(f"  {name}")
         for name, text in group.failures[:MANY]:

@@ -134,13 +134,13 @@ void check_against_cpu(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("ops: vulkan against cpu, f32") {
+TEST_CASE("ops: vulkan against cpu in f32") {
   check_against_cpu(DType::f32);
 }
-TEST_CASE("ops: vulkan against cpu, f16") {
+TEST_CASE("ops: vulkan against cpu in f16") {
   check_against_cpu(DType::f16);
 }
-TEST_CASE("ops: vulkan against cpu, bf16") {
+TEST_CASE("ops: vulkan against cpu in bf16") {
   check_against_cpu(DType::bf16);
 }
 
