@@ -13,6 +13,7 @@ namespace {
 
 DriverFaults now;
 bool is_lost = false;
+bool is_shown = false;                         // to the host, what the commands so far have written
 std::map<VkDeviceMemory, VkDeviceSize> sizes;  // of what was allocated
 
 template <class F>
@@ -108,7 +109,38 @@ VKAPI_ATTR VkResult VKAPI_CALL vkQueueSubmit(VkQueue queue, uint32_t count,
                                              const VkSubmitInfo* submits, VkFence fence) {
   REAL(vkQueueSubmit);
   if (loses("vkQueueSubmit")) return lose(real<PFN_vkQueueWaitIdle>("vkQueueWaitIdle"), queue);
+  ++now.submits;
+  now.hidden_submits += !is_shown;
   return driver(queue, count, submits, fence);
+}
+
+VKAPI_ATTR void VKAPI_CALL vkCmdDispatch(VkCommandBuffer commands, uint32_t x, uint32_t y,
+                                         uint32_t z) {
+  REAL(vkCmdDispatch);
+  is_shown = false;
+  driver(commands, x, y, z);
+}
+
+VKAPI_ATTR void VKAPI_CALL vkCmdCopyBuffer(VkCommandBuffer commands, VkBuffer from, VkBuffer to,
+                                           uint32_t count, const VkBufferCopy* regions) {
+  REAL(vkCmdCopyBuffer);
+  is_shown = false;
+  driver(commands, from, to, count, regions);
+}
+
+VKAPI_ATTR void VKAPI_CALL vkCmdPipelineBarrier(VkCommandBuffer commands, VkPipelineStageFlags from,
+                                                VkPipelineStageFlags to, VkDependencyFlags flags,
+                                                uint32_t count, const VkMemoryBarrier* barriers,
+                                                uint32_t buffer_count,
+                                                const VkBufferMemoryBarrier* buffers,
+                                                uint32_t image_count,
+                                                const VkImageMemoryBarrier* images) {
+  REAL(vkCmdPipelineBarrier);
+  constexpr VkAccessFlags writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  if (to & VK_PIPELINE_STAGE_HOST_BIT)
+    is_shown = count == 1 && (barriers->srcAccessMask & writes) == writes &&
+               barriers->dstAccessMask & VK_ACCESS_HOST_READ_BIT;
+  driver(commands, from, to, flags, count, barriers, buffer_count, buffers, image_count, images);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL vkWaitSemaphores(VkDevice device, const VkSemaphoreWaitInfo* info,

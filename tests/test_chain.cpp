@@ -1,6 +1,7 @@
 // Kernels joined into chains: which calls join, and that the bits are those of one after the other.
 #include <cmath>
 
+#include "rewind/backends/vulkan/chain.h"
 #include "rewind/core/autograd/checkpoint.h"
 #include "rewind/core/memory/default_device.h"
 #include "rewind/core/ops/operators.h"
@@ -142,6 +143,56 @@ void compare(uint32_t n, DType dtype, uint64_t dispatches, const Program& progra
 constexpr DType floats[] = {DType::f32, DType::f16, DType::bf16};
 
 }  // namespace
+
+namespace {
+
+using vulkan::Chain;
+using vulkan::OwnedCall;
+
+// y[i] = relu(x[i]) of the first n elements.
+OwnedCall relu_call(const BufferRange& x, const BufferRange& y, uint32_t n, double flops = 0) {
+  const UnaryParams params{.n = n};
+  const Binding bindings[] = {{x, DType::f32, Access::read}, {y, DType::f32, Access::write}};
+  const uint32_t variant[] = {relu, 1};
+  return OwnedCall(
+      {"unary", bindings, std::as_bytes(std::span(&params, 1)), {1, 1, 1}, variant, flops});
+}
+
+constexpr BufferRange chain_x{0, 0, 4096}, chain_y{0, 4096, 4096};
+
+}  // namespace
+
+TEST_CASE("chains: a step is of all that the chain writes" * doctest::test_suite("host")) {
+  const OwnedCall first = relu_call(chain_x, chain_y, 1024, 100);
+  const OwnedCall half = relu_call(chain_y, chain_y, 512, 50);
+  const OwnedCall whole = relu_call(chain_y, chain_y, 1024, 30);
+  std::optional<Chain> chain = Chain::start(first.call());
+  REQUIRE(chain.has_value());
+  CHECK_FALSE(chain->join(half.call()));
+  CHECK(chain->join(whole.call()));
+  const OwnedCall both = chain->joined();
+  CHECK(both.call().kernel == "chain");
+  CHECK(both.call().params_as<ChainParams>().n == 1024);
+  CHECK(both.call().flops == 130);
+}
+
+TEST_CASE("chains: what is far smaller goes by, if it needs nothing of the chain" *
+          doctest::test_suite("host")) {
+  const OwnedCall first = relu_call(chain_x, chain_y, 1024);
+  const std::optional<Chain> chain = Chain::start(first.call());
+  REQUIRE(chain.has_value());
+  const auto lets_by = [&](const BufferRange& x, const BufferRange& y) {
+    const OwnedCall call = relu_call(x, y, 16);
+    return chain->lets_by(call.call());
+  };
+  const BufferRange small{1, 0, 256}, large{1, 0, 260};
+  CHECK(lets_by(small, small));
+  CHECK(lets_by({0, 0, 256}, small));  // both read x
+  CHECK_FALSE(lets_by(small, large));
+  CHECK_FALSE(lets_by(large, small));
+  CHECK_FALSE(lets_by(small, {0, 0, 64}));     // writes x
+  CHECK_FALSE(lets_by({0, 4096, 64}, small));  // reads y
+}
 
 TEST_CASE("chains: every op, as kernel by kernel") {
   for (const DType dtype : floats)

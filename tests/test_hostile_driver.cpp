@@ -58,6 +58,14 @@ TEST_CASE("vulkan: memory that the driver maps nowhere is an error") {
   CHECK(back == bytes);
 }
 
+// No driver here needs the barrier, and no validation layer asks for it.
+TEST_CASE("vulkan: every submit ends with a barrier that shows the host what was written") {
+  const FaultyDriver watched(test::DriverFaults{});
+  use_device();
+  CHECK(FaultyDriver::faults().submits > 0);
+  CHECK(FaultyDriver::faults().hidden_submits == 0);
+}
+
 // Of a GPU: its own memory, memory of the host, a window of 64 KiB, memory that the host reads
 // fast.
 constexpr uint32_t kLocal = 0, kHost = 1, kWindow = 2, kCached = 3;

@@ -4,6 +4,7 @@
 
 #include "rewind/backends/open.h"
 #include "rewind/core/autograd/checkpoint.h"
+#include "rewind/core/memory/default_device.h"
 #include "tests/gradcheck.h"
 #include "tests/guard_backend.h"
 
@@ -231,6 +232,23 @@ TEST_CASE("ops: the gradient of an embedding of many tokens") {
       sum(y * tensor(dy, {tokens, width})).backward();
       CHECK(table.grad().to_vector() == expected);
     }
+  }
+}
+
+TEST_CASE("ops: no two draws share random numbers" * doctest::test_suite("host")) {
+  const DeviceScope scope(Device::create(open_backend("cpu")));
+  constexpr size_t n = 100;
+  Generator generator(5), again(5);
+  const auto uniform = [](int64_t count, Generator& from) {
+    return rand({count}, 0, 1, DType::f32, from).to_vector();
+  };
+  const std::vector<float> first = uniform(n, generator);
+  const std::vector<float> dropped = dropout(ones({n}), 0.5f, generator).to_vector();
+  const std::vector<float> last = uniform(n, generator), all = uniform(3 * n, again);
+  for (size_t i = 0; i < n; ++i) {
+    CHECK(first[i] == all[i]);
+    CHECK((dropped[i] != 0) == (all[n + i] < 0.5f));
+    CHECK(last[i] == all[2 * n + i]);
   }
 }
 

@@ -28,6 +28,7 @@ std::vector<std::vector<float>> results() {
   const Tensor w = tensor(std::span(values).first(50 * 36), {50, 36}).set_requires_grad();
   const Tensor image = tensor(std::span(values).first(2 * 12 * 10 * 8), {2, 12, 10, 8});
   const Tensor filter = tensor(std::span(values).first(16 * 9 * 8), {16, 3, 3, 8});
+  const Tensor channels = tensor(std::span(values).first(8 * 640), {2, 2, 2, 640});  // a flat cube
   const Tensor y = softmax(matmul(gelu(x), w), 2);
   sum(y * y).backward();
   const Tensor norm = layer_norm(x.detach());
@@ -39,6 +40,7 @@ std::vector<std::vector<float>> results() {
           norm.to_vector(),
           attended.to_vector(),
           sum(x, {0}).to_vector(),
+          batch_norm(channels, ones({640}), ones({640})).y.to_vector(),
           conv2d(image, filter, {.padding = 1}).to_vector()};
 }
 

@@ -93,6 +93,7 @@ TEST_CASE(
   CHECK(split(Split::test) == test);
   CHECK(split(Split::test, {.split_seed = 1}) != test);
   CHECK(split(Split::test, {.test_share = 0.5}).size() == 5 + 3);
+  CHECK(split(Split::train, {.test_share = 0.99}).size() == 1 + 1 + 1);  // one of each stays
   CHECK_THROWS_AS(split(Split::test, {.test_share = 1}), ValueError);
 
   write_file(folder / "cat/another.png", png_bytes(gradient(2, 2)));

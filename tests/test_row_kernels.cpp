@@ -83,6 +83,28 @@ TEST_CASE("kernels: rows kept in registers") {
   both->is_aligned = false;
 }
 
+TEST_CASE("kernels: layer norm of rows that are no whole words") {
+  KernelComparison* both = KernelComparison::instance();
+  if (!both) return;
+  for (const DType t : {DType::f32, DType::f16, DType::bf16})
+    for (const uint32_t cols : {1u, 7u, 40u, 203u})
+      for (const uint32_t rms : {0u, 1u}) {
+        const uint32_t rows = 5, n = rows * cols;
+        CAPTURE(cols);
+        const auto x = in(t, values(n, 2, 5)), weight = in(DType::f32, values(cols, -1, 1, 5));
+        both->run("layer_norm",
+                  {x, weight, in(DType::f32, values(cols, -1, 1, 6)), out(t, n),
+                   out(DType::f32, 2 * rows)},
+                  LayerNormParams{.rows = rows, .cols = cols, .eps = 1e-1f}, {rms}, {rows});
+        std::vector<float> stats;
+        for (uint32_t row = 0; row < rows; ++row)
+          stats.insert(stats.end(), {rms ? 0.0f : 3.5f, 1.1f});
+        both->run("layer_norm_grad",
+                  {x, in(t, values(n, -1, 1, 3)), weight, in(DType::f32, stats), out(t, n)},
+                  LayerNormGradParams{.rows = rows, .cols = cols}, {rms}, {rows});
+      }
+}
+
 TEST_CASE("kernels: copies of rows in words") {
   KernelComparison* both = KernelComparison::instance();
   if (!both) return;

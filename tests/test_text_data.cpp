@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -175,6 +176,30 @@ TEST_CASE("pack_pairs: what follows or what does not, within the length") {
   CHECK_THROWS_AS(pack_pairs(documents, numbers(), {.max_length = 4}), ValueError);
 }
 
+TEST_CASE("pack_pairs: the pairs of a document hold all of it, once and in order") {
+  // Documents have words of their own, and sentences one word, so that nothing is ever cut off.
+  const std::array words{"w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9"};
+  std::vector<Document> documents(2);
+  std::vector<std::vector<int32_t>> whole(2);
+  const Vocabulary& v = numbers().vocabulary();
+  for (size_t d = 0; d < 2; ++d)
+    for (size_t i = 0; i < 60; ++i) {
+      documents[d].push_back(words[5 * d + i * i % 7 % 5]);
+      whole[d].push_back(v.id(documents[d].back()));
+    }
+  const auto document_of = [&](int32_t id) {
+    return static_cast<size_t>(std::ranges::count(whole[0], id) == 0);
+  };
+  std::vector<std::vector<int32_t>> held(2);
+  for (const TextExample& pair : pack_pairs(documents, numbers(), {.max_length = 16, .seed = 4})) {
+    const auto end = pair.ids.begin() + (pair.label == 1 ? pair.second : std::ssize(pair.ids));
+    std::vector<int32_t>& ids = held[document_of(pair.ids[1])];
+    std::copy_if(pair.ids.begin(), end, std::back_inserter(ids),
+                 [&](int32_t id) { return !v.is_special(id); });
+  }
+  CHECK(held == whole);
+}
+
 TEST_CASE("mask_tokens: 15 % of the tokens, of them 80 % masked, 10 % random, 10 % kept") {
   const Vocabulary& v = numbers().vocabulary();
   std::vector<int32_t> original(10000, v.id("w1"));
@@ -228,6 +253,11 @@ TEST_CASE("mask_tokens: whole words, limits, specials") {
   CHECK(count({v.cls, v.id("w1"), v.sep}, {}) == 1);
   CHECK(count({v.cls, v.sep, v.pad, v.unk, v.mask}, {.probability = 1}) == 0);
   CHECK(count({v.id("##1"), v.id("##2")}, {.probability = 1, .whole_words = true}) == 2);
+  // A piece goes on with the token before it, and not with a word beyond a special one.
+  std::vector<int32_t> gap{v.id("w1"), v.sep, v.id("##2")};
+  CHECK(mask_tokens(gap, v, {.probability = 1, .mask = 1, .random = 0, .whole_words = true},
+                    DataRandom(1)) == std::vector<int32_t>{v.id("w1"), -100, v.id("##2")});
+  CHECK(gap == std::vector<int32_t>{v.mask, v.sep, v.mask});
   CHECK(count({}, {}) == 0);
   CHECK_THROWS_AS(count(words, {.probability = 0}), ValueError);
   CHECK_THROWS_AS(count(words, {.mask = 0.8, .random = 0.3}), ValueError);

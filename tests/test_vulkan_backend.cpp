@@ -98,6 +98,27 @@ std::unique_ptr<Backend> open() {
   return open_backend("vulkan");
 }
 
+bool has_addresses() {
+  return open()->info().has("buffer addresses");
+}
+
+// A softmax of zeros in the middle of a block; what it must not touch is no zero.
+void check_softmax_inside(Backend& backend) {
+  constexpr uint32_t n = 256;
+  const uint32_t block = backend.allocate_block(3 * 4 * n);
+  std::vector<float> want(3 * n), got(3 * n);
+  for (uint32_t i = 0; i < n; ++i) want[i] = static_cast<float>(i);
+  backend.write({block, 0, 3 * 4 * n}, want.data());
+  std::fill_n(want.begin() + 2 * n, n, 1.0f / n);
+  const Binding bindings[] = {{{block, 4 * n, 4 * n}, DType::f32, Access::read},
+                              {{block, 8 * n, 4 * n}, DType::f32, Access::write}};
+  const kernels::SoftmaxParams p{.rows = 1, .cols = n};
+  const uint32_t variant = 0;
+  backend.run({"softmax", bindings, std::as_bytes(std::span(&p, 1)), {1, 1, 1}, {&variant, 1}});
+  backend.read({block, 0, 3 * 4 * n}, got.data());
+  for (uint32_t i = 0; i < 3 * n; ++i) CHECK(got[i] == doctest::Approx(want[i]));
+}
+
 }  // namespace
 
 TEST_CASE("vulkan: devices are listed and chosen by index, name and uuid") {
@@ -119,12 +140,35 @@ TEST_CASE("vulkan: transfers through staging memory") {
   check_transfers(*open());
 }
 
-TEST_CASE("vulkan: fill in every dtype") {
-  check_fills(*open());
+TEST_CASE("vulkan: staging memory waits for what lies in it") {
+  Env env("REWIND_NO_UNIFIED_MEMORY", "1");
+  auto backend = open();
+  constexpr uint64_t bytes = (4 << 20) + 16;  // one in each chunk, of which there are four
+  const uint32_t block = backend->allocate_block(6 * bytes);
+  std::vector<std::byte> values(bytes);
+  for (unsigned i = 0; i < 6; ++i) {
+    std::ranges::fill(values, std::byte(i + 1));
+    backend->write({block, i * bytes, bytes}, values.data());
+  }
+  for (unsigned i = 0; i < 6; ++i) {
+    CAPTURE(i);
+    backend->read({block, i * bytes, bytes}, values.data());
+    CHECK(std::ranges::all_of(values, [&](std::byte b) { return b == std::byte(i + 1); }));
+  }
 }
 
-bool has_addresses() {
-  return open()->info().has("buffer addresses");
+TEST_CASE("vulkan: kernels find what begins inside a block") {
+  const Env trusts("REWIND_NO_SELF_CHECK", "1");
+  check_softmax_inside(*open());  // by texels, where the device has them
+  const Env texels("REWIND_NO_TEXELS", "1");
+  check_softmax_inside(*open());
+  if (!has_addresses()) return;
+  const Env range("REWIND_MAX_RANGE", "64");
+  check_softmax_inside(*open());
+}
+
+TEST_CASE("vulkan: fill in every dtype") {
+  check_fills(*open());
 }
 
 TEST_CASE("vulkan: fill without 16-bit storage") {
