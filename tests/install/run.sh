@@ -69,7 +69,7 @@ done
 readelf -d "$root/shared/example" | grep -q 'librewind.so.0'
 
 if command -v cmake > /dev/null; then
-  quietly cmake cmake -S "$here" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release
+  quietly cmake cmake -G Ninja -S "$here" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release
   quietly cmake-build cmake --build "$root/cmake"
   program=$root/cmake/example
   run_on cpu
