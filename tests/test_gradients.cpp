@@ -324,6 +324,24 @@ TEST_CASE("grad and hooks: the same under checkpoint segments and eviction") {
   }
 }
 
+TEST_CASE("gradients: of products with zeros, and of extremes that tie") {
+  const CpuDevice device;
+  const auto gradient = [](Values at, auto run) {
+    const int64_t n = static_cast<int64_t>(at.size());
+    Tensor x = tensor(at, {n});
+    x.set_requires_grad(true);
+    sum(run(x)).backward();
+    return x.grad().to_vector();
+  };
+  const auto product = [](const Tensor& x) { return prod(x); };
+  CHECK(gradient({0, 2, 3}, product) == Values{6, 0, 0});
+  CHECK(gradient({0, 2, 0}, product) == Values{0, 0, 0});
+  CHECK(gradient({1, 3, 3}, [](const Tensor& x) { return max(x); }) == Values{0, 0.5f, 0.5f});
+  const auto products = [](const Tensor& x) { return cumprod(x, 0); };
+  CHECK(gradient({2, 0, 3}, products) == Values{1, 8, 0});
+  CHECK(gradient({2, 0, 0, 5}, products) == Values{1, 2, 0, 0});
+}
+
 TEST_SUITE_END();
 
 }  // namespace

@@ -166,6 +166,7 @@ TEST_CASE("host memory: kernels and copies reach it, and it has an account of it
     CHECK(target.impl().storage->version() == version + 1);
     CHECK(add(target, target).to_vector()[5] == 2 * source[5]);
     CHECK_THROWS_AS(copy_dense(there, make_view(target, {999}, {1}, 0)), ValueError);
+    CHECK_THROWS_AS(copy_dense(there, zeros(there.shape(), DType::f16)), ValueError);
 
     there = {};
     report = device->memory_report();

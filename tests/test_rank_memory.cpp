@@ -111,6 +111,12 @@ TEST_CASE_FIXTURE(CpuDevice, "rank memory: what each rank needs is predicted to 
       for (size_t rank = 0; rank < real.size(); ++rank) CHECK(memory[rank].peak == real[rank]);
       const auto most = std::ranges::max_element(real) - real.begin();
       CHECK(neediest_rank(memory) == most);
+      // Among three the last one needs most, and the largest batch is its batch.
+      StepSettings one = settings, largest = settings;
+      one.batch = 1;
+      const int neediest = neediest_rank(memory_of(planner, settings_by_rank(one), 2));
+      CHECK(largest_batch_of_ranks(planner, largest, 1 << 20, 4) > 0);
+      if (ranks == 3) CHECK(largest.rank == neediest);
       CHECK((rank_table(memory).find("most") != std::string::npos) == (shard != "none"));
     }
 }
