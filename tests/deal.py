@@ -135,7 +135,7 @@ class Deal:
 
     @staticmethod
     def key(item):
-        return f"{item.group.name}: {item.name}"
+        return f"{item.group.name}: {item.name}" if item.number else item.name
 
     def next(self, group):
         """The next item; of the same group as long as it has some, as a new process is dear."""

@@ -126,28 +126,32 @@ steps_on_stand_in() {
   part "$1: pipelines" bash -c "$count > $found && $root/tests/check_pipelines.py $found $(pipelines_of "$1")"
 }
 
+# The names of all drivers, in lines.
+known_drivers() {
+  installed_drivers | cut -d ' ' -f 1
+  printf '%s\n' "$fast" "$newest" "${stand_ins[@]}"
+}
+
+# all_drivers [NAME]: but for the one of that name.
 all_drivers() {
-  local name names
+  local name
   missing "$newest" > /dev/null
   tried=$newest
-  names=$(installed_drivers | cut -d ' ' -f 1)
-  for name in $names "$fast" "$newest" "${stand_ins[@]}"; do
-    if [[ $name != lavapipe ]]; then add_driver "$name"; fi
+  for name in $(known_drivers); do
+    if [[ $name != "${1:-}" ]]; then add_driver "$name"; fi
   done
 }
 
 # with_driver NAME|all: the tests that need Vulkan on one driver, installed or fetched, or on each.
 with_driver() {
   local wanted=$1 names
-  names=$(installed_drivers | cut -d ' ' -f 1)
-  names=$(printf '%s\n' "$names" "$fast" "$newest" "${stand_ins[@]}" | sed '/^$/d')
+  names=$(known_drivers)
   if [[ $wanted != all ]] && ! grep -Fxq -e "$wanted" <<< "$names"; then
     die "there is no driver '$wanted', there are: $(tr '\n' ' ' <<< "$names")all"
   fi
   need "${packages[@]}"
   compile tests/rewind_tests tools/info apps/resnet apps/bert
   if [[ $wanted == all ]]; then
-    add_driver lavapipe
     all_drivers
   else
     add_driver "$wanted"

@@ -141,20 +141,16 @@ test_quick() {
 }
 
 # Everything once.
-test_once() {
+run_tests() {
+  need "${packages[@]}" "${test_packages[@]}"
+  compile all meson-test-prereq
+  driver_of_commit
   cases 'vulkan' -tse=host
   cases 'kernels of GPUs' "-sf=$kernel_files" -tse=host REWIND_TESTS_BRIEF=1 "${like_gpu[@]}" "$quick_compiler"
   cases 'validation layers' "-sf=$kernel_files" -tse=host REWIND_TESTS_BRIEF=1 REWIND_VALIDATE=1 REWIND_CHECK_HAZARDS=1 \
     "$quick_compiler"
   scripts_without "${long_scripts[@]}"
   cases 'host' -ts=host
-}
-
-run_tests() {
-  need "${packages[@]}" "${test_packages[@]}"
-  compile all meson-test-prereq
-  driver_of_commit
-  test_once
   durations=40 finish
 }
 
@@ -165,7 +161,7 @@ test_all() {
   compile_sanitized
   compile_threads
   export REWIND_TESTS_ALL=1
-  all_drivers
+  all_drivers lavapipe # which runs everything below
   cases 'vulkan' -tse=host
   cases 'kernels of GPUs' -tse=host,programs "${like_gpu[@]}" "$quick_compiler"
   cases 'validation layers' -tse=host REWIND_VALIDATE=1 REWIND_CHECK_HAZARDS=1 "$quick_compiler"
