@@ -86,7 +86,7 @@ def mode(kernel, v, compiler):
     """How the module is compiled. No optimizer for matrices: Debian 12's refuses them, and the validator may not know
     them."""
     if not v.cooperates():
-        return "optimize" if kernel.manifest.optimize else "keep"
+        return ("optimize" if kernel.manifest.optimize else "keep") + ("-precise" if kernel.manifest.precise else "")
     brain = v.factors() == "bf16"
     return "keep" if compiler.is_native(brain) and compiler.validates(brain) else "plain"
 

@@ -148,6 +148,7 @@ VKAPI_ATTR VkResult VKAPI_CALL vkWaitSemaphores(VkDevice device, const VkSemapho
   REAL(vkWaitSemaphores);
   if (loses("vkWaitSemaphores"))
     return lose(real<PFN_vkDeviceWaitIdle>("vkDeviceWaitIdle"), device);
+  if (now.hangs) return VK_TIMEOUT;
   return driver(device, info, timeout);
 }
 
@@ -228,6 +229,7 @@ VKAPI_ATTR VkResult VKAPI_CALL vkAllocateMemory(VkDevice device, const VkMemoryA
 VKAPI_ATTR void VKAPI_CALL vkFreeMemory(VkDevice device, VkDeviceMemory memory,
                                         const VkAllocationCallbacks* allocator) {
   REAL(vkFreeMemory);
+  ++now.frees;
   driver(device, memory, allocator);
   if (const auto it = sizes.find(memory); it != sizes.end()) {
     now.usage -= std::min<uint64_t>(now.usage, it->second);

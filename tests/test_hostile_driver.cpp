@@ -209,6 +209,21 @@ TEST_CASE("vulkan: a lost device is one clear error, and training goes on from t
                        "vkCreateDevice failed"));
 }
 
+TEST_CASE("vulkan: kernels that do not end are an error, and their memory is left alone") {
+  const Env trusts("REWIND_NO_SELF_CHECK", "1");
+  const FaultyDriver driver({.hangs = true});
+  {
+    const DeviceScope scope(Device::create(open_backend("vulkan")));
+    const std::string error = test::message_of<DeviceError>([] { sum(full({8}, 1)).item(); });
+    CHECK(test::contains(error, "no kernel ended within"));
+    CHECK(test::contains(error,
+                         "the device is lost, open it anew. Last kernels, newest first: reduce"));
+    CHECK(test::message_of<DeviceError>([] { sum(full({8}, 1)).item(); }) == error);
+    CHECK_THROWS_AS(default_device()->mark()(), DeviceError);
+  }
+  CHECK(driver.faults().frees == 0);
+}
+
 TEST_CASE("vulkan: a cache of compiled kernels that is broken is made again") {
   const TemporaryFolder folder;
   const Env cache("REWIND_CACHE", folder.path.c_str()), trusts("REWIND_NO_SELF_CHECK", "1");

@@ -38,7 +38,7 @@ class VulkanBackend final : public Backend {
   void free_block(uint32_t block) override {
     release();
     recorder_.wait_or_lose(blocks_.at(block).last_use);
-    blocks_.free(block);
+    if (!hangs()) blocks_.free(block);
   }
 
   void work_ahead() { dispatcher_.work_ahead(); }
@@ -67,6 +67,8 @@ class VulkanBackend final : public Backend {
   std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
     return make_dry_backend(device_.caps(), limits);
   }
+
+  bool hangs() const override { return recorder_.hangs(); }
 
   void flush() override {
     release();
