@@ -215,6 +215,17 @@ TEST_CASE("freeze: a switch that is left from within stays a switch of one case"
   }
 }
 
+TEST_CASE("freeze: modes of floats are declared") {
+  const std::vector<uint32_t> words = module_of("OpReturn");
+  const std::vector<vulkan::FloatMode> modes = {{4464, 4459, 16}, {4467, 4462, 32}};
+  const std::vector<uint32_t> frozen = freeze(words, {}, true, modes);
+  CHECK(is_valid(frozen));
+  for (const char* line :
+       {"OpCapability DenormPreserve", "OpExecutionMode %main DenormPreserve 16",
+        "OpCapability RoundingModeRTE", "OpExecutionMode %main RoundingModeRTE 32"})
+    CHECK(count(text(frozen), line) == 1);
+}
+
 TEST_CASE("freeze: loops") {
   const std::string loop = R"(
     OpBranch %head
