@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "rewind/core/base/cache.h"
+
 namespace rw::vulkan {
 
 namespace {
@@ -23,6 +25,12 @@ constexpr VkPipelineStageFlags kStages =
     VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
 constexpr VkAccessFlags kWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 constexpr VkAccessFlags kReads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+
+// How much faster than the slow device of Pacing::guess() the slowest of a kind are.
+double speed_of(const Caps& caps) {
+  if (caps.type == "discrete GPU") return 20;
+  return caps.type == "integrated GPU" ? 5 : 1;
+}
 
 // Waits for a value of the timeline. VK_TIMEOUT: for `patience` seconds in a row it has not moved.
 VkResult await(VkDevice device, VkSemaphore timeline, uint64_t value, int patience) {
@@ -45,12 +53,20 @@ VkResult await(VkDevice device, VkSemaphore timeline, uint64_t value, int patien
 
 Recorder::Recorder(const Device& device)
     : device_(device),
+      pacing_file_(device.caps().is_cpu ? ""
+                                        : fmt::format("pacing-{}-{:x}.txt", device.caps().uuid,
+                                                      device.caps().driver_number)),
+      pacing_(speed_of(device.caps())),
       times_(device.caps().timestamp_ns, device.caps().timestamp_mask, env_flag("REWIND_PROFILE")) {
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
   VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
   vk_check(vkCreateSemaphore(device_.handle(), &info, nullptr, &timeline_), "vkCreateSemaphore");
   if (env_flag("REWIND_CHECK_HAZARDS")) model_.emplace();
+  if (!pacing_file_.empty()) {
+    const std::vector<std::byte> text = read_cache(pacing_file_);
+    pacing_.remember({reinterpret_cast<const char*>(text.data()), text.size()});
+  }
 }
 
 Recorder::~Recorder() {
@@ -64,6 +80,10 @@ Recorder::~Recorder() {
     vkDestroyCommandPool(device_.handle(), slot.pool, nullptr);
   }
   vkDestroySemaphore(device_.handle(), timeline_, nullptr);
+  if (!pacing_file_.empty() && lost_.empty()) {
+    const std::string learned = pacing_.text();
+    write_cache(pacing_file_, std::as_bytes(std::span(learned)));
+  }
   std::fputs(times_.profile().c_str(), stderr);
 }
 

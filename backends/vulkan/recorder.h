@@ -101,6 +101,8 @@ class Recorder {
 
   HazardTracker hazards_;
   std::optional<HazardModel> model_;  // REWIND_CHECK_HAZARDS=1
+  const std::string
+      pacing_file_;  // in the cache; empty: of a CPU driver, whose machine has other work, too
   Pacing pacing_;
   StepTimes times_;
   uint64_t call_ = 0;
