@@ -18,6 +18,8 @@ struct Tuning {
   // Stages of the forward pass: time grows with the third power. Fewer join what should be dropped
   // to what should be kept.
   static constexpr uint32_t stages = 160;
+  // What a row costs besides its numbers, in the work that is counted.
+  static constexpr uint32_t row_work = 64;
   // Stages inside a stage. Without them (0) the smallest budgets have no plan.
   static constexpr uint32_t inner_stages = 16;
   // Slots beyond the least feasible ones that plan_memory tries: slots are rounded, and the least
