@@ -45,7 +45,7 @@ mkdir -p "$output" && work=$(mktemp -d "$output/.rewind-gpu.XXXXXX") ||
 trap 'rm -rf "$work"' EXIT
 trap 'say "stopped; what was done is in $output/rewind-gpu.md"; exit 130' INT TERM HUP
 export REWIND_CACHE="$work/cache"  # nothing compiled or checked before
-mkdir "$REWIND_CACHE"
+mkdir -m 700 "$REWIND_CACHE"
 if [ -n "$device" ]; then export REWIND_DEVICE="$device"; fi  # what all programs mean by "vulkan"
 
 # program NAME: its path.
