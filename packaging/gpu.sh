@@ -83,7 +83,7 @@ work=$(mktemp -d) || die "a temporary folder must be possible in ${TMPDIR:-/tmp}
 trap 'rm -rf "$work"' EXIT
 trap 'say "stopped; what was done is in $output/rewind-gpu.md"; exit 130' INT TERM HUP
 export REWIND_CACHE="$work/cache"  # nothing compiled or checked before
-mkdir "$REWIND_CACHE"
+mkdir -m 700 "$REWIND_CACHE"
 if [ -n "$device" ]; then export REWIND_DEVICE="$device"; fi  # what all programs mean by "vulkan"
 
 # program NAME: its path.
