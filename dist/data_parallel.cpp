@@ -32,10 +32,11 @@ class DataParallel::Exchange : public GradientSums {
                      "gathered parameters must be let go of before training goes on");
     return GradientSums::all(own);
   }
-  // What came of parameters makes room for the sums.
-  void finish(const FlatParameters& parameters) override {
+  // What came of parameters makes room, and is no part of the next step: all steps are alike, and
+  // lie where the last one lay (StepLayouts).
+  void end_pass() override {
+    GradientSums::end_pass();
     if (parts_) parts_->drop();
-    GradientSums::finish(parameters);
   }
   void share_parameters(const FlatParameters& parameters) override {
     if (parts_) return parts_->end_window();

@@ -1,6 +1,7 @@
 #include "rewind/dist/gradient_buckets.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rw {
 
@@ -21,20 +22,20 @@ std::vector<size_t> GradientBucket::bytes(size_t element) const {
   return bytes;
 }
 
-GradientBuckets::GradientBuckets(const std::vector<FlatParameters::Slot>& slots,
-                                 const std::vector<size_t>& order, bool has_owners, int rank,
-                                 int ranks, int64_t elements)
-    : begins_(slots.size()), sums_(slots.size()) {
-  for (const FlatParameters::Slot& slot : slots) sizes_.push_back(slot.parameter.numel());
+GradientBuckets::GradientBuckets(std::vector<int64_t> sizes, const std::vector<size_t>& order,
+                                 const std::optional<Ownership>& owners, int rank, int ranks,
+                                 int64_t elements)
+    : begins_(sizes.size()), sizes_(std::move(sizes)), sums_(sizes_.size(), -1), owners_(owners) {
   cut(order, std::max<int64_t>(elements / unit, 1) * unit);
   for (GradientBucket& bucket : buckets_) {
-    if (has_owners)
-      sort_by_owner(bucket, slots, ranks);
+    if (owners_)
+      sort_by_owner(bucket, ranks);
     else
       for (int64_t r = 0; r <= ranks; ++r)
         bucket.bounds.push_back(bucket.begin + bucket.size() / unit * r / ranks * unit);
     place(bucket, rank);
   }
+  for (int64_t& sum : sums_) sum = std::max<int64_t>(sum, 0);
 }
 
 void GradientBuckets::cut(const std::vector<size_t>& order, int64_t elements) {
@@ -56,43 +57,52 @@ void GradientBuckets::cut(const std::vector<size_t>& order, int64_t elements) {
   }
 }
 
-void GradientBuckets::sort_by_owner(GradientBucket& bucket,
-                                    const std::vector<FlatParameters::Slot>& slots,
-                                    int ranks) const {
-  const auto owner = [&](size_t slot) { return slots[slot].owner; };
-  std::ranges::stable_sort(bucket.slots, {}, owner);
-  int64_t at = bucket.begin;
-  size_t next = 0;
-  for (int rank = 0; rank <= ranks; ++rank) {
-    for (; next < bucket.slots.size() && owner(bucket.slots[next]) < rank; ++next)
-      at = std::min(at + room_of(sizes_[bucket.slots[next]]), bucket.end);
-    bucket.bounds.push_back(at);
+// Ranks own the parameters in their order. A bucket of whole gradients has them in that order now;
+// one with a part of a gradient begins where that is cut.
+void GradientBuckets::sort_by_owner(GradientBucket& bucket, int ranks) {
+  std::ranges::sort(bucket.slots);
+  if (bucket.slots.size() > 1) {
+    int64_t at = bucket.begin;
+    for (const size_t slot : bucket.slots)
+      begins_[slot] = std::exchange(at, at + room_of(sizes_[slot]));
   }
+  bucket.bounds.assign(static_cast<size_t>(ranks) + 1, bucket.begin);
+  each_part(bucket, [&](const Part& part) {
+    for (auto rank = static_cast<size_t>(part.owner) + 1; rank < bucket.bounds.size(); ++rank)
+      bucket.bounds[rank] += part.room;
+  });
 }
 
-// A bucket of whole gradients has them in its order now; one with a part of a gradient begins where
-// that is cut.
 void GradientBuckets::place(GradientBucket& bucket, int rank) {
   bucket.sum = owned_;
   owned_ += bucket.part(rank);
   largest_ = std::max(largest_, bucket.size());
-  const bool is_whole = bucket.slots.size() > 1;
-  int64_t at = bucket.begin;
-  for (const size_t slot : bucket.slots) {
-    if (is_whole) begins_[slot] = at;
-    if (begins_[slot] >= bucket.begin)
-      sums_[slot] = bucket.sum + begins_[slot] - bucket.bounds[static_cast<size_t>(rank)];
-    at += room_of(sizes_[slot]);
-  }
+  if (!owners_) return;
+  each_part(bucket, [&](const Part& part) {
+    if (part.owner == rank && sums_[part.slot] < 0)
+      sums_[part.slot] =
+          bucket.sum + bucket.begin + part.target - bucket.bounds[static_cast<size_t>(rank)];
+  });
 }
 
 void GradientBuckets::each_part(const GradientBucket& bucket,
                                 const std::function<void(const Part&)>& use) const {
   for (const size_t slot : bucket.slots) {
-    const int64_t begin = std::max(begins_[slot], bucket.begin);
-    const int64_t end = std::min(begins_[slot] + sizes_[slot], bucket.end);
-    const int64_t room = std::min(begins_[slot] + room_of(sizes_[slot]), bucket.end) - begin;
-    use({slot, begin - begins_[slot], begin - bucket.begin, end - begin, room});
+    const int64_t size = sizes_[slot], before = bucket.begin - begins_[slot];
+    const int64_t first = std::max<int64_t>(before, 0),
+                  last = std::min(bucket.end - begins_[slot], room_of(size));
+    const auto give = [&](int64_t begin, int64_t end, int owner) {
+      if (begin < end)
+        use({slot, begin, begin - before, std::min(end, size) - begin, end - begin, owner});
+    };
+    if (!owners_) give(first, last, 0);
+    for (int rank = owners_ ? owners_->owner(slot) : 0; owners_ && rank < owners_->ranks();
+         ++rank) {
+      const ElementRange part = owners_->part(slot, rank);
+      if (part.size == 0) continue;
+      give(std::max(first, part.offset), std::min(last, part.end() < size ? part.end() : last),
+           rank);
+    }
   }
 }
 

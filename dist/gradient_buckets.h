@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
-#include "rewind/optim/parameters.h"
+#include "rewind/optim/ownership.h"
 
 namespace rw {
 
@@ -27,36 +28,38 @@ struct GradientBucket {
 // A line of all gradients in the order in which they are expected, cut into buckets: each has as
 // many whole gradients as fit it, or a part of one that is larger (Li et al. 2020, PyTorch
 // Distributed). Of each bucket every rank owns a part, one as long as the other, or with a Shard
-// what lies in it of the parameters whose states it keeps. All is a function of the parameters,
+// what lies in it of the elements whose states it keeps. All is a function of the parameters,
 // their order and the number of ranks.
 class GradientBuckets {
  public:
-  // `order` has all slots. Buckets of at most `elements`, or 8 where that is less, as seen by rank
-  // `rank` of `ranks`.
-  GradientBuckets(const std::vector<FlatParameters::Slot>& slots, const std::vector<size_t>& order,
-                  bool has_owners, int rank, int ranks, int64_t elements);
+  // Of gradients of so many elements, all of which are in `order`. Buckets of at most `elements`,
+  // or 8 where that is less, as seen by rank `rank` of `ranks`; `owners`: none, or those of a
+  // Shard.
+  GradientBuckets(std::vector<int64_t> sizes, const std::vector<size_t>& order,
+                  const std::optional<Ownership>& owners, int rank, int ranks, int64_t elements);
 
   const std::vector<GradientBucket>& all() const { return buckets_; }
   int64_t largest() const { return largest_; }  // elements of one
   int64_t owned() const { return owned_; }      // elements that this rank owns
-  // Where the sum of a gradient that this rank owns as a whole begins among all that it owns.
+  // Where the sum of what this rank owns of a gradient begins among all that it owns, with a Shard.
   int64_t sum_of(size_t slot) const { return sums_[slot]; }
 
-  // Elements of a gradient that lie in a bucket.
+  // Elements of a gradient that lie in a bucket, and with a Shard are one rank's.
   struct Part {
     size_t slot = 0;
     int64_t source = 0, target = 0, size = 0;  // where in the gradient, where in the bucket
     int64_t room = 0;                          // until the next one: a multiple of 8
+    int owner = 0;                             // with a Shard
   };
   void each_part(const GradientBucket& bucket, const std::function<void(const Part&)>& use) const;
 
  private:
   void cut(const std::vector<size_t>& order, int64_t elements);
-  void sort_by_owner(GradientBucket& bucket, const std::vector<FlatParameters::Slot>& slots,
-                     int ranks) const;
+  void sort_by_owner(GradientBucket& bucket, int ranks);
   void place(GradientBucket& bucket, int rank);
 
   std::vector<int64_t> begins_, sizes_, sums_;  // of the slots
+  std::optional<Ownership> owners_;
   std::vector<GradientBucket> buckets_;
   int64_t largest_ = 0, owned_ = 0;
 };

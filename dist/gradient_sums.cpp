@@ -70,7 +70,7 @@ GradientSums::GradientSums(Communicator& ranks, const FlatParameters& parameters
     : ranks_(ranks),
       options_(options),
       slots_(parameters.slots()),
-      has_owners_(parameters.shard().has_value()),
+      owners_(parameters.shard() ? std::optional(parameters.ownership()) : std::nullopt),
       buckets_(cut(first_order(slots_.size()))) {
   check(options.bucket_bytes > 0, "data_parallel", "buckets must have bytes, got {}",
         options.bucket_bytes);
@@ -93,8 +93,10 @@ void GradientSums::set_up_staging() {
 }
 
 GradientBuckets GradientSums::cut(const std::vector<size_t>& order) const {
-  return {slots_,        order,         has_owners_,
-          ranks_.rank(), ranks_.size(), options_.bucket_bytes / element};
+  std::vector<int64_t> sizes;
+  for (const FlatParameters::Slot& slot : slots_) sizes.push_back(slot.parameter.numel());
+  return {std::move(sizes), order,         owners_,
+          ranks_.rank(),    ranks_.size(), options_.bucket_bytes / element};
 }
 
 void GradientSums::begin() {
@@ -260,7 +262,7 @@ Tensor GradientSums::gathered(const GradientBucket& bucket, Tensor part) {
 }
 
 void GradientSums::finish(const FlatParameters& parameters) {
-  if (has_owners_) return keep_own(parameters);
+  if (owners_) return keep_own();
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Tensor& parameter = slots_[i].parameter;
     const PurposeScope purpose(Purpose::gradient);
@@ -280,14 +282,13 @@ void GradientSums::finish(const FlatParameters& parameters) {
 }
 
 // The update of what is owned here needs no other gradients.
-void GradientSums::keep_own(const FlatParameters& parameters) {
+void GradientSums::keep_own() {
   for (size_t i = 0; i < slots_.size(); ++i) {
-    const Tensor& parameter = slots_[i].parameter;
-    const bool is_own = parameters.slots()[i].owner == ranks_.rank();
-    const Shape& shape = parameter.shape();
-    parameter.impl().grad = reached_[i] && is_own
-                                ? make_view(sums_, shape, dense_strides(shape), buckets_.sum_of(i))
-                                : Tensor();
+    slots_[i].parameter.impl().grad = {};
+    const Tensor& part = slots_[i].part;
+    if (part && reached_[i])
+      part.impl().grad =
+          make_view(sums_, part.shape(), dense_strides(part.shape()), buckets_.sum_of(i));
   }
   sums_ = {};
 }
@@ -311,14 +312,14 @@ void GradientSums::share_parameters(const FlatParameters& parameters) {
       values = workspace({own}, DType::f32);
       fill_(values, 0);
       buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
-        if (slots[part.slot].owner == rank)
+        if (part.owner == rank)
           copy_part(parameters.master(slots[part.slot]), part.source, values, part.target - begin,
                     part.size);
       });
     }
     const Tensor all = gathered(bucket, std::move(values));
     buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
-      if (slots[part.slot].owner != rank)
+      if (part.owner != rank)
         copy_part(all, part.target, parameters.master(slots[part.slot]), part.source, part.size);
     });
   }

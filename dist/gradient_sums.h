@@ -78,7 +78,7 @@ class GradientSums : public GradientExchange {
   Staging& fill_staging(const GradientBucket& bucket);
   void drop(const GradientBucket& bucket);
   Tensor workspace(Shape shape, DType dtype) const;
-  void keep_own(const FlatParameters& parameters);
+  void keep_own();
   bool is_dry() const;
   // All ranks' parts of a bucket of f32, from the own one; undefined: this rank has none.
   Tensor gathered(const GradientBucket& bucket, Tensor part);
@@ -86,7 +86,7 @@ class GradientSums : public GradientExchange {
   Communicator& ranks_;
   const GradientSumsOptions options_;
   const std::vector<FlatParameters::Slot> slots_;
-  const bool has_owners_;
+  const std::optional<Ownership> owners_;  // with a Shard
   GradientBuckets buckets_;
   std::vector<size_t> completed_;  // slots in the order of the first pass
   bool is_learnt_ = false;         // their order is that of the buckets

@@ -1,5 +1,6 @@
 #include "rewind/dist/parameter_parts.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -25,15 +26,38 @@ ParameterParts::ParameterParts(Communicator& ranks, MessageThread& thread,
                                const FlatParameters& parameters,
                                const ParameterPartsOptions& options)
     : ranks_(ranks), thread_(thread), options_(options) {
-  for (const FlatParameters::Slab& slab : parameters.slabs()) {
-    if (slab.values().numel() == 0) continue;
-    Storage& storage = *slab.values().impl().storage;
+  for (size_t i = 0; i < parameters.slabs().size(); ++i) {
+    Part part = part_of(parameters, i);
+    if (part.values.numel() == 0) continue;
+    Storage& storage = *part.values.impl().storage;
     part_of_[&storage] = parts_.size();
-    parts_.push_back({.values = slab.values(), .owner = slab.owner});
     storage.set_keeper(this);
-    send_away(parts_.back());
+    send_away(part);
+    parts_.push_back(std::move(part));
   }
   parameters.device().trim();
+}
+
+ParameterParts::Part ParameterParts::part_of(const FlatParameters& parameters, size_t index) const {
+  const FlatParameters::Slab& slab = parameters.slabs()[index];
+  Part part{.values = slab.held(), .shares = std::vector<size_t>(size_t(ranks_.size()))};
+  if (!slab.whole) {
+    part.shares[static_cast<size_t>(slab.owner)] = part.values.bytes();
+    part.is_kept = slab.owner == ranks_.rank();
+    if (part.is_kept) part.own = part.values;
+    return part;
+  }
+  const auto& slots = parameters.slots();
+  const auto slot = static_cast<size_t>(
+      std::ranges::find(slots, index, &FlatParameters::Slot::slab) - slots.begin());
+  for (int rank = 0; rank < ranks_.size(); ++rank)
+    part.shares[static_cast<size_t>(rank)] =
+        static_cast<size_t>(parameters.ownership().part(slot, rank).size) *
+        size_of(part.values.dtype());
+  part.own = slab.values();
+  part.own_begin = slab.own.offset;
+  part.version = slab.whole_version;
+  return part;
 }
 
 // What is on its way is on its way on all ranks.
@@ -88,7 +112,7 @@ void ParameterParts::make_room(uint64_t bytes) {
 void ParameterParts::bring(const Message& message) {
   Part& part = parts_[message.part];
   waited_ += thread_.wait(message.job);
-  if (part.owner != ranks_.rank()) {
+  if (!part.is_kept) {
     const PurposeScope purpose(Purpose::workspace);
     const PlaceScope place(MemoryPlace::device);
     Device& device = part.values.device();
@@ -114,18 +138,23 @@ std::shared_ptr<ParameterParts::Message> ParameterParts::take_expected(size_t pa
 
 std::shared_ptr<ParameterParts::Message> ParameterParts::send(size_t index) {
   Part& part = parts_[index];
-  const bool is_own = part.owner == ranks_.rank();
   copy_own();
   auto message = std::make_shared<Message>();
   message->part = index;
   if (part.values.device().backend().is_dry()) return message;  // there are no values
   message->bytes.resize(part.values.bytes());
-  message->job = thread_.add([this, message, is_own, &part] {
-    if (is_own) {
-      part.sent.wait();
-      std::memcpy(message->bytes.data(), part.sent.bytes, message->bytes.size());
+  message->job = thread_.add([this, message, &part] {
+    std::span<std::byte> rest(message->bytes);
+    for (int rank = 0; rank < ranks_.size(); ++rank) {
+      const std::span<std::byte> share = rest.first(part.shares[static_cast<size_t>(rank)]);
+      rest = rest.subspan(share.size());
+      if (share.empty()) continue;
+      if (rank == ranks_.rank()) {
+        part.sent.wait();
+        std::memcpy(share.data(), part.sent.bytes, share.size());
+      }
+      ranks_.broadcast(share, rank);
     }
-    ranks_.broadcast(message->bytes, part.owner);
   });
   bytes_ += message->bytes.size() * static_cast<uint64_t>(ranks_.size() - 1);
   return message;
@@ -135,10 +164,10 @@ std::shared_ptr<ParameterParts::Message> ParameterParts::send(size_t index) {
 void ParameterParts::copy_own() {
   if (std::exchange(has_copies_, true)) return;
   for (Part& part : parts_) {
-    if (part.owner != ranks_.rank()) continue;
+    if (!part.own) continue;
     Tensor& copy = part.sent.tensor;
-    if (!copy) copy = empty_on_host(part.values.numel(), part.values.dtype(), part.values.device());
-    copy.device().copy(*part.values.impl().storage, 0, *copy.impl().storage, 0, copy.bytes());
+    if (!copy) copy = empty_on_host(part.own.numel(), part.own.dtype(), part.own.device());
+    copy.device().copy(*part.own.impl().storage, 0, *copy.impl().storage, 0, copy.bytes());
   }
   for (Part& part : parts_)
     if (part.sent.tensor) part.sent.mark();
@@ -146,7 +175,12 @@ void ParameterParts::copy_own() {
 
 void ParameterParts::send_away(Part& part) {
   if (std::exchange(part.is_here, false)) here_ -= part.values.bytes();
-  if (part.owner != ranks_.rank()) part.values.device().send_away(*part.values.impl().storage);
+  Storage& storage = *part.values.impl().storage;
+  if (part.is_kept || storage.is_away()) return;
+  // What was written to it goes to the own elements.
+  if (std::exchange(part.version, storage.version()) != storage.version() && part.own)
+    copy_dense(FlatParameters::view(part.values, {part.own_begin, part.own.numel()}), part.own);
+  part.values.device().send_away(storage);
 }
 
 void ParameterParts::gather() {

@@ -20,10 +20,11 @@ struct ParameterPartsOptions {
   bool ahead = true;        // the part that is wanted next is sent while the device works
 };
 
-// Each slab of the parameters has one owner, which keeps it (shard_parameters). On the others its
-// memory is away; a kernel that is about to read it has the owner send it (ZeRO 3, Rajbhandari et
-// al. 2020): in forward, in replay, and in backward, where a gradient reads a weight. What has come
-// stays until others want the room, the slab that was not used for longest first.
+// Each slab of the parameters has an owner, which keeps it (shard_parameters), or has one parameter
+// of which several ranks keep a part, beside it. Otherwise its memory is away; a kernel that is
+// about to read it has the owners send it (ZeRO 3, Rajbhandari et al. 2020): in forward, in replay,
+// and in backward, where a gradient reads a weight. What has come stays until others want the room,
+// the slab that was not used for longest first.
 //
 // No rank asks another for a slab: all ranks run the same passes, so they want the same slabs at
 // the same time, and all know which ones are there. For that owners count their own as those that
@@ -45,18 +46,22 @@ class ParameterParts : public StorageKeeper {
   void release();
   bool is_gathered() const { return is_gathered_; }
 
-  void drop();        // what came, before an update
-  void end_window();  // after it: the owners have other values
+  void drop();        // what came, at the end of a pass
+  void end_window();  // after an update: the owners have other values
 
   void add_to(Traffic& traffic) const;  // what was sent so far
 
  private:
   struct Part {
     Tensor values;
-    int owner = 0;
-    bool is_here = false;  // on all ranks alike
-    uint64_t used = 0;     // when
-    HostCopy sent;         // the owner's, for messages
+    std::vector<size_t> shares;  // bytes of it that each rank keeps, one after the other
+    Tensor own;                  // this rank's; undefined: none
+    int64_t own_begin = 0;       // its first element
+    bool is_kept = false;        // all of it is this rank's, and never away
+    uint32_t version = 0;        // of its storage when the own elements were the same
+    bool is_here = false;        // on all ranks alike
+    uint64_t used = 0;           // when
+    HostCopy sent;               // of the own ones, for messages
   };
   // A part on its way, or there; shared with the thread.
   struct Message {
@@ -64,6 +69,7 @@ class ParameterParts : public StorageKeeper {
     std::vector<std::byte> bytes;
     uint64_t job = 0;
   };
+  Part part_of(const FlatParameters& parameters, size_t slab) const;
   void bring(const Message& message);
   std::shared_ptr<Message> send(size_t part);
   void copy_own();

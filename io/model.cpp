@@ -4,6 +4,7 @@
 #include <set>
 
 #include "rewind/core/ops/ops.h"
+#include "rewind/optim/state_parts.h"
 
 namespace rw {
 
@@ -28,16 +29,44 @@ const SafetensorsFile* file_with(const Files& files, const std::string& name) {
   return found == files.end() ? nullptr : *found;
 }
 
+// What is in the files under other names: parts of what is wanted, or that of which a part is.
+class PartsInFiles {
+ public:
+  explicit PartsInFiles(const Files& files) {
+    for (const SafetensorsFile* file : files)
+      for (const auto& [name, stored] : file->tensors()) {
+        parts_.add(name, stored.shape.numel());
+        stored_.emplace_back(file, name);
+      }
+  }
+  bool have(const std::string& name, const Tensor& target) const {
+    return target.is_contiguous() && parts_.pieces(name, target.numel()).has_value();
+  }
+  void read(const std::string& name, const Tensor& target) const {
+    const auto pieces = parts_.pieces(name, target.numel());
+    for (const SavedParts::Piece& piece : *pieces) {
+      const auto& [file, stored] = stored_[piece.saved];
+      file->read(stored, piece.from,
+                 make_view(target, {piece.size}, {1}, target.impl().offset + piece.to));
+    }
+  }
+
+ private:
+  SavedParts parts_;
+  std::vector<std::pair<const SafetensorsFile*, std::string>> stored_;  // by number
+};
+
 LoadResult load_from(const Files& files, const StateDict& tensors, bool strict,
                      const std::set<std::string>& ignored) {
   LoadResult result;
   std::vector<std::string> mismatched;
   std::set<std::string> known = ignored;
+  const PartsInFiles parts(files);
   for (const auto& [name, tensor] : tensors) {
-    known.insert(name);
+    known.insert(whole_name(name));
     const SafetensorsFile* file = file_with(files, name);
     if (!file) {
-      result.missing.push_back(name);
+      if (!parts.have(name, tensor)) result.missing.push_back(name);
     } else if (const Shape& shape = file->tensors().find(name)->second.shape;
                shape != tensor.shape()) {
       mismatched.push_back(
@@ -47,7 +76,8 @@ LoadResult load_from(const Files& files, const StateDict& tensors, bool strict,
   for (const SafetensorsFile* file : files)
     for (const auto& [name, stored] : file->tensors())
       if (file_with(files, name) != file ||
-          (!known.contains(name) && !name.ends_with("num_batches_tracked")))
+          (!known.contains(whole_name(name)) && !known.contains(name) &&
+           !name.ends_with("num_batches_tracked")))
         result.unexpected.push_back(name);
 
   const bool names_agree = result.missing.empty() && result.unexpected.empty();
@@ -55,8 +85,12 @@ LoadResult load_from(const Files& files, const StateDict& tensors, bool strict,
                    "'{}' does not fit the model{}{}{}", files.front()->path(),
                    listed("other shapes", mismatched), listed("missing", result.missing),
                    listed("unexpected", result.unexpected));
-  for (const auto& [name, tensor] : tensors)
-    if (const SafetensorsFile* file = file_with(files, name)) file->read(name, tensor);
+  for (const auto& [name, tensor] : tensors) {
+    if (const SafetensorsFile* file = file_with(files, name))
+      file->read(name, tensor);
+    else if (parts.have(name, tensor))
+      parts.read(name, tensor);
+  }
   return result;
 }
 

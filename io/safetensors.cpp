@@ -120,16 +120,32 @@ std::string checksum_of(const Metadata& metadata) {
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : path_(path.string()), file_(path), index_(read_safetensors_index(file_, path_)) {}
 
-void SafetensorsFile::read(const std::string& name, const Tensor& target) const {
+const StoredTensor& SafetensorsFile::stored(const std::string& name) const {
   const auto found = tensors().find(name);
   check<FileError>(found != tensors().end(), "safetensors", "'{}' has no tensor {}", path_,
                    quote(name));
-  const StoredTensor& stored = found->second;
+  return found->second;
+}
+
+void SafetensorsFile::read(const std::string& name, const Tensor& target) const {
+  const Shape& shape = stored(name).shape;
+  check<FileError>(shape == target.shape(), "safetensors",
+                   "tensor {} of '{}' must have the shape {}, got {}", quote(name), path_,
+                   target.shape().str(), shape.str());
+  read(name, 0, target);
+}
+
+void SafetensorsFile::read(const std::string& name, int64_t first, const Tensor& target) const {
+  const auto& [dtype, shape, offset, bytes] = stored(name);
   const std::string what = fmt::format("tensor {} of '{}'", quote(name), path_);
-  check<FileError>(stored.shape == target.shape(), "safetensors",
-                   "{} must have the shape {}, got {}", what, target.shape().str(),
-                   stored.shape.str());
-  upload(stored.dtype, {file_, stored.offset, stored.bytes}, target, what);
+  check<FileError>(first >= 0 && first <= shape.numel() - target.numel(), "safetensors",
+                   "{} must have {} elements from number {} on, got {}", what, target.numel(),
+                   first, shape.numel());
+  const uint64_t size = stored_size(dtype);
+  upload(dtype,
+         {file_, offset + static_cast<uint64_t>(first) * size,
+          static_cast<uint64_t>(target.numel()) * size},
+         target, what);
 }
 
 void SafetensorsFile::verify() const {

@@ -49,11 +49,15 @@ class SafetensorsFile {
   // Copies a tensor of the file into `target`, which has its shape and any strides. Floats are
   // converted to the target's float dtype, I64 to i32 with a check of the range. Throws FileError.
   void read(const std::string& name, const Tensor& target) const;
+  // The same of as many of its elements as `target` has, row by row, from number `first` on.
+  void read(const std::string& name, int64_t first, const Tensor& target) const;
   // Compares the metadata and the bytes of all tensors with the checksums that the file has of
   // them. Throws FileError where one differs, naming it, or is missing.
   void verify() const;
 
  private:
+  const StoredTensor& stored(const std::string& name) const;
+
   std::string path_;
   InputFile file_;
   SafetensorsIndex index_;

@@ -21,7 +21,7 @@ class AdagradRule : public UpdateRule {
   std::vector<std::string> state_names() const override { return {"sum"}; }
   float initial_state() const override { return options_.initial_accumulator_value; }
 
-  bool is_elementwise() const override { return true; }
+  int64_t unit(size_t) const override { return 1; }
   void update(const Target& t) const override {
     moment_update(t, MOMENT_ADAGRAD, {.a = options_.lr_decay, .eps = options_.eps}, t.states[0]);
   }

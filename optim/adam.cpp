@@ -11,7 +11,7 @@ class AdamRule : public UpdateRule {
   AdamRule(const AdamOptions& options, bool decoupled);
 
   std::vector<std::string> state_names() const override;
-  bool is_elementwise() const override { return true; }
+  int64_t unit(size_t) const override { return 1; }
   void update(const Target& target) const override;
 
  private:

@@ -45,6 +45,8 @@ class Adam8bitRule : public UpdateRule {
     return Shape{(parameter.numel() + ADAM_8BIT_BLOCK - 1) / ADAM_8BIT_BLOCK};
   }
 
+  int64_t unit(size_t) const override { return ADAM_8BIT_BLOCK; }
+
   DType state_dtype(size_t state) const override {
     return state == mean_codes || state == square_codes ? DType::u8 : DType::f32;
   }
@@ -65,7 +67,7 @@ class Adam8bitRule : public UpdateRule {
       return small_->update(small);
     }
     for (const FlatParameters::Slot& slot : t.slots)
-      if (slot.parameter.grad().defined()) update_one(t, slot);
+      if (slot.part.grad().defined()) update_one(t, slot);
   }
 
  private:
@@ -82,7 +84,7 @@ class Adam8bitRule : public UpdateRule {
                                     .weight_decay = t.weight_decay,
                                     .decoupled = decoupled_};
     launch("adam_8bit",
-           {inout(t.master(slot)), in(slot.parameter.grad()), inout(codes), inout(square_code),
+           {inout(t.master(slot)), in(slot.part.grad()), inout(codes), inout(square_code),
             inout(absmax), inout(square_most), in(maps_), in(t.control)},
            p, {.threads = {count32(absmax.numel(), "adam8bit"), 1, 1}});
   }

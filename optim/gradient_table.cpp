@@ -10,16 +10,10 @@ namespace rw {
 
 namespace {
 
-// Enough chunks to fill a GPU, few enough for the one thread that adds up their sums.
-constexpr int64_t most_chunks = 2048, smallest_chunk = 4096,
-                  largest_chunk = FlatParameters::part_unit;
-
-// A power of two.
-int64_t chunk_elements(const std::vector<GradientTable::Entry>& entries) {
+int64_t total_of(const std::vector<GradientTable::Entry>& entries) {
   int64_t total = 0;
   for (const GradientTable::Entry& e : entries) total += e.size;
-  const auto wanted = static_cast<uint64_t>((total + most_chunks - 1) / most_chunks);
-  return std::clamp(static_cast<int64_t>(std::bit_ceil(wanted)), smallest_chunk, largest_chunk);
+  return total;
 }
 
 // The bytes of the gradient in its block.
@@ -45,7 +39,7 @@ void check_gradient(const Tensor& parameter) {
 GradientTable::GradientTable(std::vector<Entry> entries) : entries_(std::move(entries)) {
   check(!entries_.empty(), "optimizer", "at least one parameter is needed");
   shift_ = static_cast<uint32_t>(
-      std::countr_zero(static_cast<uint64_t>(chunk_elements(entries_) / REWIND_FLAT)));
+      std::countr_zero(static_cast<uint64_t>(row_elements(total_of(entries_)) / REWIND_FLAT)));
   for (size_t i = 0; i < entries_.size(); ++i) {
     runs_.resize(std::max(runs_.size(), entries_[i].run + 1));
     Run& run = runs_[entries_[i].run];
@@ -72,7 +66,11 @@ GradientTable GradientTable::of(const FlatParameters& parameters) {
       const FlatParameters::Slot& slot = parameters.slots()[s];
       const int64_t begin = std::max(first, slot.offset),
                     end = std::min(last, slot.offset + slot.parameter.numel());
-      entries.push_back({slot.parameter, r, begin - first, begin - slot.offset, end - begin});
+      const int64_t in_part = begin - slot.offset - slot.own.offset;
+      if (run.is_elsewhere)
+        entries.push_back({slot.parameter, r, begin - first, begin - slot.offset, end - begin});
+      else
+        entries.push_back({slot.part, r, begin - first, in_part, end - begin});
     }
   }
   return GradientTable(std::move(entries));

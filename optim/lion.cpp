@@ -19,7 +19,7 @@ class LionRule : public UpdateRule {
 
   std::vector<std::string> state_names() const override { return {"exp_avg"}; }
 
-  bool is_elementwise() const override { return true; }
+  int64_t unit(size_t) const override { return 1; }
   void update(const Target& t) const override {
     moment_update(t, MOMENT_LION, {.a = options_.beta1, .b = options_.beta2}, t.states[0]);
   }

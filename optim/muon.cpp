@@ -65,6 +65,8 @@ class MuonRule : public UpdateRule {
     return parameter.shape();
   }
 
+  int64_t unit(size_t group) const override { return group < groups_ ? 0 : adamw_->unit(group); }
+
   void update(const Target& t) const override {
     if (t.group < groups_) {
       for (const FlatParameters::Slot& slot : t.slots)

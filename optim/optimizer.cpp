@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/tensor/launch.h"
 #include "rewind/optim/environment.h"
+#include "rewind/optim/state_parts.h"
 #include "rewind/optim/state_staging.h"
 #include "rewind/optim/update_rule.h"
 
@@ -15,7 +15,7 @@ namespace rw {
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
     : rule_(std::move(rule)),
       parameters_(std::move(groups), rule_->state_dtypes(), state_shape(), rule_->initial_state(),
-                  rule_->is_elementwise()),
+                  [rule = rule_.get()](size_t group) { return rule->unit(group); }),
       gradients_(std::make_unique<GradientTable>(GradientTable::of(parameters_))) {
   const PurposeScope purpose(Purpose::optimizer);
   control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
@@ -250,16 +250,33 @@ std::string Optimizer::diagnose() const {
   return rw::diagnose(scaler_, counts());
 }
 
+namespace {
+
+// Of a part of a divided parameter's state the name says which elements of it these are.
+std::string name_of(const std::string& kind, const FlatParameters::Slot& slot, const Tensor& tensor,
+                    int64_t first) {
+  const std::string whole = kind + "." + slot.name;
+  return slot.is_divided() ? part_name(whole, {first, tensor.numel()}) : whole;
+}
+
+const std::string master_kind = "master";
+
+}  // namespace
+
 Optimizer::NamedState Optimizer::state() const {
   NamedState all = {{"control", control_}};
   const std::vector<std::string> names = rule_->state_names();
   for (const FlatParameters::Slot& slot : parameters_.slots()) {
     if (slot.parameter.dtype() != DType::f32)
-      if (const Tensor master = parameters_.master(slot))
-        all.emplace_back("master." + slot.name, master);
+      if (const Tensor master = parameters_.master(slot)) {
+        const bool is_whole = master.numel() == slot.parameter.numel();
+        all.emplace_back(is_whole ? master_kind + "." + slot.name
+                                  : name_of(master_kind, slot, master, slot.own.offset),
+                         master);
+      }
     for (size_t i = 0; i < names.size(); ++i)
       if (const Tensor state = parameters_.state(slot, i))
-        all.emplace_back(names[i] + "." + slot.name, state);
+        all.emplace_back(name_of(names[i], slot, state, slot.states[i]->first), state);
   }
   return all;
 }
@@ -268,21 +285,22 @@ Optimizer::NamedState Optimizer::own_state() const {
   NamedState all = state();
   const std::optional<Shard>& shard = parameters_.shard();
   if (!shard) return all;
-  std::set<std::string> others;  // that all have, and another one saves
-  if (shard->rank != 0) others.insert("control");
+  std::erase_if(all, [&](const auto& one) {
+    return one.first.starts_with(master_kind + ".") || (shard->rank != 0 && one.first == "control");
+  });
   for (const FlatParameters::Slot& slot : parameters_.slots())
-    if (slot.owner != shard->rank) others.insert("master." + slot.name);
-  std::erase_if(all, [&](const auto& one) { return others.contains(one.first); });
+    if (slot.parameter.dtype() != DType::f32)
+      if (const Tensor master = parameters_.own_master(slot))
+        all.emplace_back(name_of(master_kind, slot, master, slot.own.offset), master);
   return all;
 }
 
 std::vector<std::string> Optimizer::states_elsewhere() const {
   std::vector<std::string> names;
-  const std::optional<Shard>& shard = parameters_.shard();
   for (const FlatParameters::Slot& slot : parameters_.slots()) {
-    if (!shard || slot.owner == shard->rank) continue;
+    if (slot.part) continue;
     for (const std::string& state : rule_->state_names()) names.push_back(state + "." + slot.name);
-    if (!parameters_.master(slot)) names.push_back("master." + slot.name);
+    if (!parameters_.master(slot)) names.push_back(master_kind + "." + slot.name);
   }
   return names;
 }
@@ -300,16 +318,26 @@ Optimizer::NamedState Optimizer::state_to_fill(const std::vector<std::string>&) 
 }
 
 void Optimizer::copy_state(const NamedState& saved, const NamedState& target) {
-  const auto find = [&](const std::string& name) -> const Tensor& {
-    for (const auto& [key, tensor] : saved)
-      if (key == name) return tensor;
-    fail<FileError>("optimizer", "the saved state has no '{}'", name);
-  };
-  for (const auto& [name, tensor] : target)
-    check<FileError>(find(name).shape() == tensor.shape(), "optimizer",
+  SavedParts parts;
+  for (const auto& [name, tensor] : saved) parts.add(name, tensor.numel());
+  std::vector<std::vector<SavedParts::Piece>> pieces;
+  for (const auto& [name, tensor] : target) {
+    const auto same = std::ranges::find(saved, name, &NamedState::value_type::first);
+    check<FileError>(same == saved.end() || same->second.shape() == tensor.shape(), "optimizer",
                      "'{}' must have the shape {}, got {}", name, tensor.shape(),
-                     find(name).shape());
-  for (auto [name, tensor] : target) tensor.copy_(find(name));
+                     same == saved.end() ? Shape() : same->second.shape());
+    const auto found = parts.pieces(name, tensor.numel());
+    check<FileError>(found.has_value(), "optimizer", "the saved state has no '{}'", name);
+    pieces.push_back(*found);
+  }
+  for (size_t i = 0; i < target.size(); ++i)
+    for (const SavedParts::Piece& piece : pieces[i]) {
+      const auto elements = [&](const Tensor& t, int64_t first) {
+        return make_view(t, {piece.size}, {1}, t.impl().offset + first);
+      };
+      elements(target[i].second, piece.to)
+          .copy_(elements(contiguous(saved[piece.saved].second), piece.from));
+    }
 }
 
 float grad_norm(const std::vector<Tensor>& parameters) {

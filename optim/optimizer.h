@@ -80,14 +80,16 @@ class Optimizer {
   std::string diagnose() const;  // what it means
 
   // For checkpoints: the tensors that continue this optimizer, "exp_avg.NAME" and so on, and
-  // "master.NAME" of 16-bit parameters. Views.
+  // "master.NAME" of 16-bit parameters. Views. With a Shard those that are here; of a parameter
+  // that ranks divide "exp_avg.NAME[0:4096]", the elements of the flattened state that are.
   using NamedState = std::vector<std::pair<std::string, Tensor>>;
   virtual NamedState state() const;
   // With a Shard, for ranks that save together: of state(), what this one has to save, the first
   // one with what all have; and the names that state() has on others only. Otherwise all and none.
   NamedState own_state() const;
   std::vector<std::string> states_elsewhere() const;
-  // Copies into state(); throws FileError for a missing name or another shape.
+  // Copies into state(), whichever parts the saved state has; throws FileError for a missing name
+  // or another shape.
   void load_state(const NamedState& saved);
   // The same for readers of files: what a saved state of these names is to be copied into, and
   // what follows when that has been done.

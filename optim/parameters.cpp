@@ -1,7 +1,6 @@
 #include "rewind/optim/parameters.h"
 
 #include <algorithm>
-#include <fnmatch.h>
 #include <unordered_set>
 
 #include "rewind/core/ops/ops.h"
@@ -32,35 +31,18 @@ void check_parameter(const Tensor& p, const std::string& name) {
       name);
 }
 
-// Which rank keeps a parameter's state: that in whose part of all elements its middle lies.
-class OwnerOf {
- public:
-  explicit OwnerOf(const std::vector<ParameterGroup>& groups) {
-    if (groups.empty()) return;
-    shard_ = groups.front().shard;
-    for (const ParameterGroup& group : groups) {
-      check(group.shard == shard_, owner, "all groups must have the same shard");
-      check(!group.shard || !group.offload, owner,
-            "states must be sharded or offloaded, got a group with both");
-      for (const Tensor& p : group.parameters)
-        if (p.requires_grad()) total_ += p.numel();
-    }
-    check(!shard_ || (shard_->rank >= 0 && shard_->rank < shard_->ranks), owner,
-          "a shard must be one of its ranks, got {} of {}", shard_ ? shard_->rank : 0,
-          shard_ ? shard_->ranks : 0);
+void check_shards(const std::vector<ParameterGroup>& groups) {
+  if (groups.empty()) return;
+  const std::optional<Shard>& shard = groups.front().shard;
+  for (const ParameterGroup& group : groups) {
+    check(group.shard == shard, owner, "all groups must have the same shard");
+    check(!group.shard || !group.offload, owner,
+          "states must be sharded or offloaded, got a group with both");
   }
-  // Of one with `size` elements behind `begin` of all.
-  int operator()(int64_t begin, int64_t size) const {
-    if (!shard_ || total_ == 0) return 0;
-    const int64_t rank = (2 * begin + size) * shard_->ranks / (2 * total_);
-    return static_cast<int>(std::min<int64_t>(rank, shard_->ranks - 1));
-  }
-  bool is_here(int rank) const { return !shard_ || shard_->rank == rank; }
-
- private:
-  std::optional<Shard> shard_;
-  int64_t total_ = 0;
-};
+  check(!shard || (shard->rank >= 0 && shard->rank < shard->ranks), owner,
+        "a shard must be one of its ranks, got {} of {}", shard ? shard->rank : 0,
+        shard ? shard->ranks : 0);
+}
 
 size_t count_parameters(const std::vector<ParameterGroup>& groups) {
   size_t count = 0;
@@ -79,73 +61,15 @@ Tensor filled(int64_t size, float value, Device& device, Purpose purpose, DType 
 
 }  // namespace
 
-std::vector<ParameterGroup> groups_by_name(const std::vector<Tensor>& parameters,
-                                           const std::vector<NamedGroup>& named) {
-  std::vector<ParameterGroup> groups;
-  for (const NamedGroup& group : named)
-    groups.push_back({.lr_scale = group.lr_scale, .weight_decay = group.weight_decay});
-  groups.emplace_back();  // the rest
-  std::vector<size_t> matched(named.size());
-  for (const Tensor& parameter : parameters) {
-    size_t i = 0;
-    const char* name = parameter.impl().name.c_str();
-    while (i < named.size() && fnmatch(named[i].pattern.c_str(), name, 0) != 0) ++i;
-    if (i < named.size()) ++matched[i];
-    if (i < named.size() && named[i].is_frozen)
-      Tensor(parameter).set_requires_grad(false);
-    else
-      groups[i].parameters.push_back(parameter);
-  }
-  for (size_t i = 0; i < named.size(); ++i)
-    check(matched[i] > 0, "groups_by_name", "each pattern must match a parameter, got '{}'",
-          named[i].pattern);
-  return groups;
-}
-
-std::vector<ParameterGroup> decay_groups(const std::vector<Tensor>& parameters,
-                                         float weight_decay) {
-  ParameterGroup decaying{.weight_decay = weight_decay}, others{.weight_decay = 0.0f};
-  for (const Tensor& p : parameters) (p.rank() >= 2 ? decaying : others).parameters.push_back(p);
-  return {std::move(decaying), std::move(others)};
-}
-
-std::vector<ParameterGroup> offload_states(std::vector<ParameterGroup> groups, const Offload& how) {
-  for (ParameterGroup& group : groups) group.offload = how;
-  return groups;
-}
-
-std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const Offload& how) {
-  return offload_states(one_group(std::move(parameters)), how);
-}
-
-std::vector<ParameterGroup> shard_states(std::vector<ParameterGroup> groups, const Shard& shard) {
-  if (shard.ranks == 1) return groups;
-  for (ParameterGroup& group : groups) group.shard = shard;
-  return groups;
-}
-
-std::vector<ParameterGroup> shard_states(std::vector<Tensor> parameters, const Shard& shard) {
-  return shard_states(one_group(std::move(parameters)), shard);
-}
-
-std::vector<ParameterGroup> shard_parameters(std::vector<ParameterGroup> groups, Shard shard) {
-  if (shard.gathered_bytes == 0) shard.gathered_bytes = uint64_t{8} << 20;
-  return shard_states(std::move(groups), shard);
-}
-
-std::vector<ParameterGroup> shard_parameters(std::vector<Tensor> parameters, const Shard& shard) {
-  return shard_parameters(one_group(std::move(parameters)), shard);
-}
-
 // Delegates so that the destructor gives the parameters back when memory runs out halfway.
 FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, std::vector<DType> states,
-                               const StateShape& shape_of, float initial, bool in_parts)
+                               const StateShape& shape_of, float initial, const UpdateUnit& unit_of)
     : FlatParameters() {
   groups_ = std::move(groups);
   dtypes_ = std::move(states);
   const OpScope scope(owner);
   const std::vector<SlabSizes> sizes =
-      plan(shape_of, in_parts, slab_bytes / static_cast<int64_t>(sizeof(float)));
+      plan(shape_of, unit_of, slab_bytes / static_cast<int64_t>(sizeof(float)));
   for (size_t i = 0; i < sizes.size(); ++i) {
     move_into(i, sizes[i]);
     add_states(i, sizes[i], initial);
@@ -164,7 +88,8 @@ void FlatParameters::separate(const StateShape& shape_of, float initial) {
     slot.parameter.impl().grad_place = {};
   }
   runs_.clear();
-  const std::vector<SlabSizes> sizes = plan(shape_of, /* in_parts */ false, 0);
+  const std::vector<SlabSizes> sizes = plan(
+      shape_of, [](size_t) { return 0; }, 0);
   size_t next = 0, gone = 0, complete = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     move_into(i, sizes[i]);
@@ -184,16 +109,14 @@ FlatParameters::~FlatParameters() {
   set_weight_copies(WeightCopyUse::never);
 }
 
-// Slabs have at most `slab_elements`, or one parameter that is larger.
-std::vector<FlatParameters::SlabSizes> FlatParameters::plan(const StateShape& shape_of,
-                                                            bool in_parts, int64_t slab_elements) {
+// The group of each slot.
+std::vector<size_t> FlatParameters::collect(const UpdateUnit& unit_of) {
+  check_shards(groups_);
   std::unordered_set<const TensorImpl*> seen;
-  std::vector<SlabSizes> sizes;
-  const OwnerOf owner_of(groups_);
-  int64_t before = 0;  // elements of the parameters so far
+  std::vector<size_t> group_of;
+  std::vector<Ownership::Parameter> line;
   for (size_t g = 0; g < groups_.size(); ++g) {
-    const bool is_offloaded = groups_[g].offload.has_value();
-    check(!is_offloaded || groups_[g].offload->part_bytes > 0, owner,
+    check(!groups_[g].offload || groups_[g].offload->part_bytes > 0, owner,
           "parts of offloaded states must have bytes, got 0");
     for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
       const Tensor& p = groups_[g].parameters[i];
@@ -201,36 +124,75 @@ std::vector<FlatParameters::SlabSizes> FlatParameters::plan(const StateShape& sh
       const std::string name = p.impl().name.empty() ? fmt::format("{}.{}", g, i) : p.impl().name;
       check<AutogradError>(seen.insert(&p.impl()).second, owner, "'{}' appears twice", name);
       check_parameter(p, name);
-      const int64_t size = round_up(p.numel());
-      const int rank = owner_of(std::exchange(before, before + p.numel()), p.numel());
-      const int64_t most =
-          keeps_parts()
-              ? static_cast<int64_t>(groups_[g].shard->gathered_bytes / size_of(p.dtype()))
-              : slab_elements;
-      if (sizes.empty() || sizes.back().parameters + size > most ||
-          sizes.back().dtype != p.dtype() || sizes.back().is_offloaded != is_offloaded ||
-          (keeps_parts() && sizes.back().owner != rank))
-        sizes.push_back({p.dtype(), 0, std::vector<int64_t>(dtypes_.size()), is_offloaded, rank});
-      SlabSizes& used = sizes.back();
-      const auto take = [](int64_t count, int64_t& end) { return std::exchange(end, end + count); };
-      Slot slot{p, sizes.size() - 1, take(size, used.parameters), name};
-      slot.owner = rank;
-      for (size_t s = 0; s < dtypes_.size(); ++s) {
-        std::optional<State>& state = slot.states.emplace_back();
-        if (!owner_of.is_here(slot.owner)) continue;
-        if (const std::optional<Shape> shape = shape_of(s, p, g))
-          state = {*shape, take(round_up(shape->numel()), used.states[s])};
-      }
-      add_to_runs(slot, g, in_parts);
-      slots_.push_back(std::move(slot));
+      slots_.push_back({.parameter = p, .name = name});
+      group_of.push_back(g);
+      line.push_back({p.numel(), unit_of(g) > 0});
     }
   }
   check(!slots_.empty(), owner, "at least one parameter that requires a gradient is needed, got {}",
         count_parameters(groups_) == 0 ? "no parameters" : "only such that do not");
+  ownership_.emplace(line, shard() ? shard()->ranks : 1);
+  for (size_t i = 0; i < slots_.size(); ++i) slots_[i].own = ownership_->part(i, rank());
+  return group_of;
+}
+
+// Slabs have at most `slab_elements`, or one parameter that is larger.
+std::vector<FlatParameters::SlabSizes> FlatParameters::plan(const StateShape& shape_of,
+                                                            const UpdateUnit& unit_of,
+                                                            int64_t slab_elements) {
+  const std::vector<size_t> group_of = collect(unit_of);
+  std::vector<SlabSizes> sizes;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    const size_t group = group_of[i];
+    SlabSizes& used = slab_for(i, groups_[group].offload.has_value(), slab_elements, sizes);
+    const auto take = [](int64_t count, int64_t& end) { return std::exchange(end, end + count); };
+    slot.slab = sizes.size() - 1;
+    slot.offset = take(round_up(slot.parameter.numel()), used.parameters);
+    for (size_t s = 0; s < dtypes_.size(); ++s) {
+      std::optional<State>& state = slot.states.emplace_back();
+      if (!ownership_->has(i, rank())) continue;
+      const std::optional<Shape> shape = shape_of(s, slot.parameter, group);
+      if (!shape) continue;
+      state = own_part(*shape, slot, unit_of(group));
+      state->offset = take(round_up(state->shape.numel()), used.states[s]);
+    }
+    add_to_runs(i, group, unit_of(group));
+  }
   return sizes;
 }
 
-void FlatParameters::add_to_runs(const Slot& slot, size_t group, bool in_parts) {
+// Where a slot goes: the last slab or a new one.
+FlatParameters::SlabSizes& FlatParameters::slab_for(size_t slot, bool is_offloaded,
+                                                    int64_t slab_elements,
+                                                    std::vector<SlabSizes>& sizes) const {
+  const Tensor& p = slots_[slot].parameter;
+  const auto most = keeps_parts()
+                        ? static_cast<int64_t>(shard()->gathered_bytes / size_of(p.dtype()))
+                        : slab_elements;
+  const int rank = keeps_parts() ? ownership_->owner(slot) : 0;
+  const bool is_divided = keeps_parts() && ownership_->is_divided(slot);
+  if (sizes.empty() || sizes.back().parameters + round_up(p.numel()) > most ||
+      sizes.back().dtype != p.dtype() || sizes.back().is_offloaded != is_offloaded ||
+      sizes.back().owner != rank || sizes.back().divided || is_divided) {
+    SlabSizes& fresh = sizes.emplace_back();
+    fresh = {p.dtype(), 0, std::vector<int64_t>(dtypes_.size()), is_offloaded, rank};
+    const ElementRange& own = slots_[slot].own;
+    if (is_divided) fresh.divided = {own.offset, round_up(own.size)};
+  }
+  return sizes.back();
+}
+
+// What of a state is here: for each own element one, or one for as many as are updated together.
+FlatParameters::State FlatParameters::own_part(const Shape& shape, const Slot& slot, int64_t unit) {
+  const int64_t all = slot.parameter.numel();
+  if (slot.own.size == all) return {shape};
+  const int64_t each = shape.numel() == all ? 1 : unit, first = slot.own.offset / each;
+  return {.shape = {(slot.own.end() + each - 1) / each - first}, .first = first};
+}
+
+void FlatParameters::add_to_runs(size_t index, size_t group, int64_t unit) {
+  const Slot& slot = slots_[index];
   const bool has_master = slot.parameter.dtype() != DType::f32;
   const std::optional<Offload>& offload = groups_[group].offload;
   const auto bytes = [&](const Run& run) {
@@ -239,13 +201,15 @@ void FlatParameters::add_to_runs(const Slot& slot, size_t group, bool in_parts) 
       sum += run.states[s].size * static_cast<int64_t>(size_of(dtypes_[s]));
     return static_cast<uint64_t>(sum);
   };
-  Run own{group, slot.slab, {slot.offset, round_up(slot.parameter.numel())}, {}, slots_.size(), 1};
+  Run own{group, slot.slab, {slot.offset, round_up(slot.parameter.numel())}, {}, index, 1};
   for (const std::optional<State>& state : slot.states)
-    own.states.push_back(state ? Range{state->offset, round_up(state->shape.numel())} : Range{});
-  own.is_elsewhere = groups_[group].shard && slot.owner != groups_[group].shard->rank;
+    own.states.push_back(state ? ElementRange{state->offset, round_up(state->shape.numel())}
+                               : ElementRange{});
+  own.is_elsewhere = !ownership_->has(index, rank());
   own.is_staged = offload && bytes(own) <= offload->part_bytes;
 
-  if (offload && !own.is_staged && in_parts) {
+  if (ownership_->is_divided(index) && !own.is_elsewhere) return add_divided(own);
+  if (offload && !own.is_staged && unit == 1) {
     const auto each = static_cast<int64_t>(bytes(own)) / own.elements.size;
     const int64_t part =
         std::max<int64_t>(1, static_cast<int64_t>(offload->part_bytes) / each / part_unit) *
@@ -253,11 +217,11 @@ void FlatParameters::add_to_runs(const Slot& slot, size_t group, bool in_parts) 
     for (int64_t at = 0; at < own.elements.size; at += part) {
       Run& run = runs_.emplace_back(own);
       run.is_staged = true;
-      const auto cut = [&](Range& range) {
+      const auto cut = [&](ElementRange& range) {
         if (range.size > 0) range = {range.offset + at, std::min(part, range.size - at)};
       };
       cut(run.elements);
-      for (Range& range : run.states) cut(range);
+      for (ElementRange& range : run.states) cut(range);
     }
     return;
   }
@@ -271,6 +235,22 @@ void FlatParameters::add_to_runs(const Slot& slot, size_t group, bool in_parts) 
     }
   }
   runs_.push_back(std::move(own));
+}
+
+// The own elements, with what other ranks update before and behind them.
+void FlatParameters::add_divided(const Run& whole) {
+  const ElementRange& own = slots_[whole.first_slot].own;
+  const int64_t begin = whole.elements.offset;
+  const auto add = [&](int64_t first, int64_t end, bool is_elsewhere) {
+    if (first == end) return;
+    Run& run = runs_.emplace_back(whole);
+    run.elements = {begin + first, end - first};
+    run.is_elsewhere = is_elsewhere;
+    if (is_elsewhere) run.states.assign(run.states.size(), {});
+  };
+  add(0, own.offset, true);
+  add(own.offset, round_up(own.end()), false);
+  add(round_up(own.end()), whole.elements.size, true);
 }
 
 // Whether a run may go on with the next parameter: kernels find its states where they find it.
@@ -289,17 +269,23 @@ void FlatParameters::move_into(size_t index, const SlabSizes& sizes) {
   Slab slab;
   slab.is_offloaded = sizes.is_offloaded;
   slab.owner = sizes.owner;
+  slab.own = sizes.divided.value_or(ElementRange{0, sizes.parameters});
   const MemoryPlace where = sizes.is_offloaded ? MemoryPlace::host : MemoryPlace::device;
   const bool is_low = sizes.dtype != DType::f32;
-  if (is_low) slab.low = filled(sizes.parameters, 0, device, Purpose::parameter, sizes.dtype);
-  const bool has_masters = is_low && !(keeps_parts() && slab.owner != shard()->rank);
+  if (sizes.divided)
+    slab.whole = filled(sizes.parameters, 0, device, Purpose::parameter, sizes.dtype);
+  const bool has_values = !sizes.divided || slab.own.size > 0;
+  const bool is_kept = sizes.divided ? has_values : !keeps_parts() || slab.owner == rank();
+  const bool has_masters = is_low && is_kept;
+  if (is_low && has_values)
+    slab.low = filled(slab.own.size, 0, device, Purpose::parameter, sizes.dtype);
   if (has_masters)
-    slab.parameters = filled(sizes.parameters, 0, device, Purpose::optimizer, DType::f32, where);
-  else if (!is_low)
-    slab.parameters = filled(sizes.parameters, 0, device, Purpose::parameter);
-  for (const Slot& slot : slots_) {
+    slab.parameters = filled(slab.own.size, 0, device, Purpose::optimizer, DType::f32, where);
+  else if (!is_low && has_values)
+    slab.parameters = filled(slab.own.size, 0, device, Purpose::parameter);
+  for (Slot& slot : slots_) {
     if (slot.slab != index) continue;
-    const Tensor target = view(slab.values(), slot);
+    const Tensor target = view(slab.held(), slot);
     copy_into(slot.parameter, target);
     TensorImpl& impl = slot.parameter.impl();
     impl.storage = target.impl().storage;
@@ -307,8 +293,20 @@ void FlatParameters::move_into(size_t index, const SlabSizes& sizes) {
     impl.offset = slot.offset;
     impl.is_optimized = true;
   }
+  if (slab.whole) {
+    if (has_values) copy_into(view(slab.whole, slab.own), slab.values());
+    slab.whole_version = slab.whole.impl().storage->version();
+  }
   if (has_masters) copy_into(slab.low, slab.parameters);
-  slab.low_version = is_low ? slab.low.impl().storage->version() : 0;
+  slab.low_version = slab.low ? slab.low.impl().storage->version() : 0;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (slot.slab != index || !ownership_->has(i, rank())) continue;
+    const int64_t begin = slot.offset + slot.own.offset - slab.own.offset;
+    slot.part = slot.own.size == slot.parameter.numel()
+                    ? slot.parameter
+                    : view(slab.values(), {begin, slot.own.size});
+  }
   slabs_.push_back(std::move(slab));
 }
 
@@ -323,6 +321,7 @@ void FlatParameters::add_states(size_t index, const SlabSizes& sizes, float init
 
 void FlatParameters::drop_gradients() {
   for (const Slot& slot : slots_) {
+    if (slot.part) slot.part.impl().grad = {};
     slot.parameter.impl().grad = {};
     slot.parameter.impl().grad_place = {};
   }
@@ -340,7 +339,7 @@ void FlatParameters::follow_parameters() {
       continue;
     const int64_t size = slab.low.numel();
     for (int64_t begin = 0; begin < size; begin += piece) {
-      const Range range = {begin, std::min(piece, size - begin)};
+      const ElementRange range = {begin, std::min(piece, size - begin)};
       const Tensor master = view(slab.parameters, range), low = view(slab.low, range);
       const Tensor differs = not_equal(cast(master, low.dtype()), low);
       copy_into(where(differs, cast(low, DType::f32), master), master);
@@ -355,7 +354,7 @@ void FlatParameters::publish(bool is_offloaded_done) {
       if (slab.parameters && !(slab.is_offloaded && is_offloaded_done))
         copy_into(slab.parameters, slab.low);
       slab.low_version = slab.low.impl().storage->version();
-    } else if (WeightCopies* copies = WeightCopies::of(slab.parameters)) {
+    } else if (WeightCopies* copies = slab.whole ? nullptr : WeightCopies::of(slab.parameters)) {
       copies->update(slab.parameters);
     }
   }
@@ -365,7 +364,7 @@ void FlatParameters::set_weight_copies(WeightCopyUse use) {
   if (!slabs_.empty() && keeps_parts()) use = WeightCopyUse::never;
   weight_copies_ = use;
   for (const Slab& slab : slabs_)
-    if (!slab.low)
+    if (!slab.low && !slab.whole)
       slab.parameters.impl().storage->set_copies(
           use == WeightCopyUse::never ? nullptr : std::make_shared<WeightCopies>(use));
 }
@@ -374,7 +373,7 @@ void FlatParameters::place_gradients(DType dtype) {
   const OpScope scope(owner);
   for (size_t i = 0; i < slabs_.size(); ++i) {
     // What an optimizer allocates lies apart from what steps need.
-    const Tensor zeros = filled(slabs_[i].values().numel(), 0, device(), Purpose::optimizer, dtype);
+    const Tensor zeros = filled(slabs_[i].held().numel(), 0, device(), Purpose::optimizer, dtype);
     zeros.device().set_purpose(*zeros.impl().storage, Purpose::gradient);
     for (const Slot& slot : slots_)
       if (slot.slab == i) slot.parameter.impl().grad_place = view(zeros, slot);
@@ -386,28 +385,37 @@ Tensor FlatParameters::view(const Tensor& whole, const Slot& slot) {
   return make_view(whole, shape, dense_strides(shape), slot.offset);
 }
 
-Tensor FlatParameters::view(const Tensor& whole, const Range& range) {
+Tensor FlatParameters::view(const Tensor& whole, const ElementRange& range) {
   return make_view(whole, {range.size}, {1}, range.offset);
 }
 
 RunValues FlatParameters::values(size_t run) const {
   const Run& of = runs_[run];
   const Slab& slab = slabs_[of.slab];
-  RunValues values{view(slab.parameters, of.elements), {}};
+  const int64_t begin = of.elements.offset - slab.own.offset;
+  RunValues values{view(slab.parameters, {begin, of.elements.size}), {}};
   for (size_t s = 0; s < slab.states.size(); ++s)
     values.states.push_back(slab.states[s] ? view(slab.states[s], of.states[s]) : Tensor());
   return values;
 }
 
 Tensor FlatParameters::master(const Slot& slot) const {
-  const Tensor& whole = slabs_[slot.slab].parameters;
-  return whole ? view(whole, slot) : Tensor();
+  const Slab& slab = slabs_[slot.slab];
+  if (slab.whole) return own_master(slot);
+  return slab.parameters ? view(slab.parameters, slot) : Tensor();
+}
+
+Tensor FlatParameters::own_master(const Slot& slot) const {
+  const Slab& slab = slabs_[slot.slab];
+  if (!slot.part || !slab.parameters) return {};
+  if (!slot.is_divided()) return view(slab.parameters, slot);
+  return view(slab.parameters, {slot.offset + slot.own.offset - slab.own.offset, slot.own.size});
 }
 
 Tensor FlatParameters::state(const Slot& slot, size_t state) const {
   if (!slot.states[state]) return {};
   const Tensor& whole = slabs_[slot.slab].states[state];
-  const auto& [shape, offset] = *slot.states[state];
+  const auto& [shape, offset, first] = *slot.states[state];
   if (whole) return make_view(whole, shape, dense_strides(shape), offset);
   return empty(shape, dtypes_[state], device().shared_from_this());  // without elements
 }

@@ -25,7 +25,7 @@ class RMSpropRule : public UpdateRule {
     return names;
   }
 
-  bool is_elementwise() const override { return true; }
+  int64_t unit(size_t) const override { return 1; }
   void update(const Target& t) const override {
     const Tensor velocity = options_.momentum != 0 ? t.states[1] : Tensor();
     const Tensor mean = options_.centered ? t.states.back() : Tensor();

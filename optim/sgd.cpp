@@ -29,7 +29,7 @@ class SGDRule : public UpdateRule {
     return {"momentum_buffer"};
   }
 
-  bool is_elementwise() const override { return true; }
+  int64_t unit(size_t) const override { return 1; }
   void update(const Target& t) const override {
     const Tensor& momentum = t.states.empty() ? t.parameters : t.states[0];
     for (const GradientTable::Part& part : t.parts) {

@@ -9,13 +9,13 @@ std::vector<DType> UpdateRule::state_dtypes() const {
 }
 
 Tensor UpdateTarget::master(const FlatParameters::Slot& slot) const {
-  const Shape& shape = slot.parameter.shape();
-  return make_view(parameters, shape, dense_strides(shape),
-                   parameters.impl().offset + slot.offset - all.runs()[run].elements.offset);
+  const Shape& shape = slot.part.shape();
+  const int64_t begin = slot.offset + slot.own.offset - all.runs()[run].elements.offset;
+  return make_view(parameters, shape, dense_strides(shape), parameters.impl().offset + begin);
 }
 
 Tensor UpdateTarget::state(const FlatParameters::Slot& slot, size_t state) const {
-  const auto& [shape, offset] = slot.states[state].value();
+  const auto& [shape, offset, first] = slot.states[state].value();
   const Tensor& whole = states[state];
   return make_view(whole, shape, dense_strides(shape),
                    whole.impl().offset + offset - all.runs()[run].states[state].offset);

@@ -26,7 +26,8 @@ struct UpdateTarget {
   const FlatParameters& all;
   std::span<const FlatParameters::Slot> slots;  // of this run
 
-  // Of one of the slots, in its shape: the f32 values that are to change, and a state that it has.
+  // Of one of the slots, in the shape of its part: the f32 values that are to change, and a state
+  // that it has.
   Tensor master(const FlatParameters::Slot& slot) const;
   Tensor state(const FlatParameters::Slot& slot, size_t state) const;
 };
@@ -46,9 +47,9 @@ class UpdateRule {
   // How they are stored.
   virtual DType state_dtype(size_t /*state*/) const { return DType::f32; }
   virtual float initial_state() const { return 0; }  // what all of them hold at first
-  // Whether each element is updated by itself: then a run may be a part of a parameter, of which
-  // all states have the shape.
-  virtual bool is_elementwise() const { return false; }
+  // As UpdateUnit: with 1, each element by itself, all states have the parameter's shape. Such runs
+  // may be parts of a parameter, and where ranks share out parameters those of more elements, too.
+  virtual int64_t unit(size_t /*group*/) const { return 0; }
   // Called with the parameters that will be updated, and again if they come to lie in other runs.
   virtual void prepare(const GradientTable&) {}
 

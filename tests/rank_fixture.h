@@ -9,6 +9,7 @@
 #include "rewind/core/base/rng.h"
 #include "rewind/dist/data_parallel.h"
 #include "rewind/dist/thread_ranks.h"
+#include "rewind/optim/state_parts.h"
 #include "tests/optim_fixture.h"
 
 namespace rw::test {
@@ -116,6 +117,22 @@ inline std::vector<RankResult> in_ranks(const MakeTrainee& make, const RankTest&
   return results;
 }
 
+// What one process has of a state, or of the part of one that a name says.
+inline Values of_whole(const std::map<std::string, Values>& state, const std::string& name) {
+  const std::optional<StatePart> part = parse_part_name(name);
+  if (!part) return state.at(name);
+  const Values& whole = state.at(part->whole);
+  REQUIRE(part->elements.end() <= static_cast<int64_t>(whole.size()));
+  return {whole.begin() + part->elements.offset, whole.begin() + part->elements.end()};
+}
+
+// Elements of states, without what all ranks have.
+inline size_t elements_of(const std::map<std::string, Values>& state) {
+  size_t elements = 0;
+  for (const auto& [name, values] : state) elements += name == "control" ? 0 : values.size();
+  return elements;
+}
+
 // All ranks have what one process has.
 inline void check_ranks(const MakeTrainee& make, const RankTest& test) {
   INFO(test.ranks, " ranks, ", test.each, " each, of ", test.micro_batches);
@@ -125,14 +142,17 @@ inline void check_ranks(const MakeTrainee& make, const RankTest& test) {
   size_t kept = 0;
   for (const RankResult& rank : in_ranks(make, test)) {
     CHECK(rank.tensors == one.tensors);
-    for (const auto& [name, values] : rank.state) CHECK(values == one.state.at(name));
-    kept += rank.state.size() - 1;  // all have the control buffer
+    for (const auto& [name, values] : rank.state) {
+      CAPTURE(name);
+      CHECK(values == of_whole(one.state, name));
+    }
+    kept += elements_of(rank.state);
     CHECK(rank.updates == one.updates);
     CHECK(rank.skipped == one.skipped);
     CHECK(rank.voided == one.voided);
   }
   CHECK(kept ==
-        (test.shards || test.parts ? 1 : static_cast<size_t>(test.ranks)) * (one.state.size() - 1));
+        (test.shards || test.parts ? 1 : static_cast<size_t>(test.ranks)) * elements_of(one.state));
 }
 
 }  // namespace rw::test

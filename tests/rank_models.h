@@ -26,6 +26,7 @@ struct NetOptions {
   Accumulate::Overflow overflow = Accumulate::Overflow::voids_window;
   Poison poison = {};
   float max_norm = 0;
+  int64_t words = 40;        // of BERT: thousands are most of its parameters
   bool autocast = false;     // to f16
   DType dtype = DType::f32;  // of the parameters
 };
@@ -101,9 +102,12 @@ class SmallBert : public Trainee {
   std::vector<Tensor> tensors() override { return model_.parameters(); }
   MicroBatch micro_batch(int64_t i) override {
     std::vector<int32_t> ids, targets;
-    for (int32_t k = 0; k < 16; ++k) ids.push_back(static_cast<int32_t>(i * 11 + k * 7) % 40);
+    const auto words = static_cast<int32_t>(options_.words);
+    const int32_t stride = words == 40 ? 7 : 401;
+    for (int32_t k = 0; k < 16; ++k)
+      ids.push_back(static_cast<int32_t>(i * 11 + k * stride) % words);
     const std::vector<int32_t> at = {1, 9, 12};
-    for (const int32_t p : at) targets.push_back((ids[static_cast<size_t>(p)] + 1) % 40);
+    for (const int32_t p : at) targets.push_back((ids[static_cast<size_t>(p)] + 1) % words);
     const Autocast autocast(DType::f16, options_.autocast);
     const Tensor hidden = model_.forward({.ids = tensor(ids, {2, 8})});
     const Tensor loss = model_.token_loss(hidden, tensor(at, {3}), tensor(targets, {3}));
@@ -111,8 +115,8 @@ class SmallBert : public Trainee {
   }
 
  private:
-  static BertConfig config() {
-    return {.vocab_size = 40,
+  static BertConfig config(int64_t words) {
+    return {.vocab_size = words,
             .hidden_size = 16,
             .num_hidden_layers = 2,
             .num_attention_heads = 2,
@@ -121,7 +125,7 @@ class SmallBert : public Trainee {
   }
   const NetOptions options_;
   bool seeded_;
-  BertForPreTraining model_{config(), false};
+  BertForPreTraining model_{config(options_.words), false};
   Accumulate optimizer_;
 };
 
@@ -140,6 +144,31 @@ struct RandomTrainee : Trainee {
   }
   std::vector<Tensor> tensors() override { return problem.parameters; }
   RandomProblem problem;
+  std::unique_ptr<Accumulate> made;
+};
+
+// Most of it is one table of several rows of the gradients' table, which ranks divide where the
+// rule of the optimizer allows.
+struct TableTrainee : Trainee {
+  TableTrainee(const OptimizerMaker& maker, uint32_t n) {
+    const auto add = [&](const Shape& shape, const char* name) {
+      w.push_back(tensor(some_values(static_cast<int>(shape.numel())), shape).set_requires_grad());
+      w.back().impl().name = name;
+    };
+    add({6, 6}, "first");
+    add({2400, 6}, "table");
+    add({2400}, "bias");
+    made = maker.accumulating(in_own_shard(one_group(w)), n);
+    made->set_overflow(Accumulate::Overflow::voids_micro_batch);
+    made->set_max_norm(0.5f);
+  }
+  Accumulate& optimizer() override { return *made; }
+  MicroBatch micro_batch(int64_t i) override {
+    const Tensor x = tensor(some_values(12, static_cast<int>(i)), {2, 6});
+    return {mean(square(linear(tanh(matmul(x, w[0])), w[1], w[2]))), static_cast<float>(1 + i % 2)};
+  }
+  std::vector<Tensor> tensors() override { return w; }
+  std::vector<Tensor> w;
   std::unique_ptr<Accumulate> made;
 };
 

@@ -51,25 +51,31 @@ Summed summed(int ranks, const GradientSumsOptions& options) {
 
 TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: every element once, and parts of all ranks" *
                                  doctest::test_suite("host")) {
-  SmallBert bert(1, {});
+  SmallBert bert(1, {.words = 700});  // a table of several rows
   const std::vector<FlatParameters::Slot>& slots = bert.optimizer().parameters().slots();
   std::vector<size_t> order(slots.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::swap(order[1], order[7]);
-  for (const bool has_owners : {false, true})
-    for (const int64_t elements : {1, 8, 100, 300, 1 << 20})
+  std::vector<int64_t> sizes;
+  for (const FlatParameters::Slot& slot : slots) sizes.push_back(slot.parameter.numel());
+  for (const bool is_divisible : {false, true})
+    for (const int64_t elements : {0, 1, 8, 100, 300, 5000, 1 << 20})
       for (const int ranks : {1, 3, 5}) {
+        CAPTURE(is_divisible);
         CAPTURE(elements);
         CAPTURE(ranks);
-        std::vector<FlatParameters::Slot> owned = slots;
-        for (size_t i = 0; i < slots.size(); ++i)
-          owned[i].owner = static_cast<int>(i * static_cast<size_t>(ranks) / slots.size());
+        const bool has_owners = elements % 2 == 0;
+        std::vector<Ownership::Parameter> line;
+        for (const int64_t size : sizes) line.push_back({size, is_divisible});
+        const Ownership ownership(line, ranks);
+        const std::optional<Ownership> owners =
+            has_owners ? std::optional(ownership) : std::nullopt;
         std::vector<std::vector<int>> seen;
         for (const FlatParameters::Slot& slot : slots)
           seen.emplace_back(static_cast<size_t>(slot.parameter.numel()));
         int64_t all_owned = 0;
         for (int rank = 0; rank < ranks; ++rank) {
-          const GradientBuckets buckets(owned, order, has_owners, rank, ranks, elements);
+          const GradientBuckets buckets(sizes, order, owners, rank, ranks, elements);
           all_owned += buckets.owned();
           int64_t line = 0, sum = 0;
           for (const GradientBucket& bucket : buckets.all()) {
@@ -88,12 +94,14 @@ TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: every element once, and parts of
               at += part.room;
               for (int64_t i = 0; i < part.size; ++i)
                 ++seen[part.slot][static_cast<size_t>(part.source + i)];
-              const auto owner = static_cast<size_t>(owned[part.slot].owner);
               if (!has_owners) return;
+              const auto owner = static_cast<size_t>(part.owner);
+              const ElementRange own = ownership.part(part.slot, part.owner);
               CHECK(bucket.begin + part.target >= bucket.bounds[owner]);
               CHECK(bucket.begin + at <= bucket.bounds[owner + 1]);
-              if (part.source == 0 && owned[part.slot].owner == rank)
-                CHECK(buckets.sum_of(part.slot) ==
+              CHECK((part.source >= own.offset && part.source + part.size <= own.end()));
+              if (part.owner == rank)
+                CHECK(buckets.sum_of(part.slot) + part.source - own.offset ==
                       bucket.sum + bucket.begin + part.target - bucket.bounds[owner]);
             });
             CHECK(at == bucket.size());

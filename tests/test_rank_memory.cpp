@@ -11,6 +11,7 @@
 #include "rewind/dist/thread_ranks.h"
 #include "rewind/io/model.h"
 #include "rewind/nn/layers.h"
+#include "rewind/nn/models/bert.h"
 #include "rewind/nn/sequential.h"
 #include "rewind/optim/adam.h"
 #include "tests/optim_fixture.h"
@@ -119,6 +120,37 @@ TEST_CASE_FIXTURE(CpuDevice, "rank memory: what each rank needs is predicted to 
       if (ranks == 3) CHECK(largest.rank == neediest);
       CHECK((rank_table(memory).find("most") != std::string::npos) == (shard != "none"));
     }
+}
+
+// Its table of words is two thirds of BERT-mini.
+TEST_CASE_FIXTURE(CpuDevice,
+                  "rank memory: ranks keep equal parts of a model that is mostly a table" *
+                      doctest::test_suite("host")) {
+  const int64_t row = row_elements(11'000'000);
+  constexpr uint64_t gaps = 16 << 10;  // parameters begin at multiples of 8 elements
+  for (const char* shard : {"states", "parameters"}) {
+    CAPTURE(shard);
+    std::vector<uint64_t> states, parameters;
+    for (int rank = 0; rank < 4; ++rank)
+      dry_run(open_backend("dry:cpu"), [&] {
+        const StepRanks ranks({.rank = rank, .ranks = 4, .shard = shard});
+        const BertForPreTraining model(BertConfig::preset("mini"));
+        Accumulate optimizer(AdamW(ranks.shard(model.parameters())), 1);
+        const auto parallel = ranks.share(optimizer);
+        const MemoryReport report = default_device()->memory_report();
+        states.push_back(report.live_by_purpose[static_cast<size_t>(Purpose::optimizer)]);
+        parameters.push_back(report.live_by_purpose[static_cast<size_t>(Purpose::parameter)]);
+      });
+    const auto spread = [](const std::vector<uint64_t>& bytes) {
+      return std::ranges::max(bytes) - std::ranges::min(bytes);
+    };
+    CHECK(spread(states) <= 2 * static_cast<uint64_t>(row) * sizeof(float) + gaps);
+    CHECK(spread(parameters) <= static_cast<uint64_t>(row) * sizeof(float) + gaps);
+    const uint64_t all = uint64_t{11'000'000} * sizeof(float);
+    CHECK(states[0] > all / 2);
+    CHECK(states[0] < all / 2 + all / 20);
+    CHECK((parameters[0] < all / 3) == (shard == std::string("parameters")));
+  }
 }
 
 TEST_CASE_FIXTURE(CpuDevice,

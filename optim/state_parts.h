@@ -1,0 +1,54 @@
+// Saved states of parameters that ranks share out, by their names.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rewind/optim/ownership.h"
+
+namespace rw {
+
+// Of a state of which one rank has a part the name says which: "exp_avg.w[4096:8192]" are these
+// elements, in row-major order, of "exp_avg.w".
+std::string part_name(const std::string& whole, const ElementRange& elements);
+
+// What such a name means.
+struct StatePart {
+  std::string whole;      // the name without the elements
+  ElementRange elements;  // which ones
+};
+// Nothing: it is no name of a part.
+std::optional<StatePart> parse_part_name(const std::string& name);
+std::string whole_name(const std::string& name);  // of the whole, whether it is a part or not
+
+// The tensors of a saved state, whole or in parts, whoever saved them: finds in which of them the
+// elements of another tensor lie, which is whole or a part itself.
+class SavedParts {
+ public:
+  // In their order.
+  void add(const std::string& name, int64_t elements);
+
+  // Elements of a saved tensor that are wanted.
+  struct Piece {
+    size_t saved = 0;  // its number
+    int64_t from = 0;  // the first one, in the saved tensor
+    int64_t to = 0;    // where it belongs, in the tensor that is wanted
+    int64_t size = 0;  // how many
+  };
+  // Nothing: not all of its elements were saved, or it would have more of them.
+  std::optional<std::vector<Piece>> pieces(const std::string& name, int64_t elements) const;
+
+ private:
+  struct Saved {
+    size_t number = 0;
+    ElementRange elements;  // of the whole
+  };
+  static StatePart meaning(const std::string& name, int64_t elements);
+
+  std::map<std::string, std::vector<Saved>> saved_;  // by the whole's name
+  size_t count_ = 0;
+};
+
+}  // namespace rw
