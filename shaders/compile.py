@@ -147,8 +147,8 @@ def features(m, v):
     names = list(v.requires)
     if v.address:
         names.append("address")
-    if not v.packed and "f16" in [v.types.get(b.type, b.type) for b in m.buffers]:
-        names.append("storage16")
+    if "f16" in [v.types.get(b.type, b.type) for b in m.buffers]:
+        names += ["halves"] if v.packed else ["halves", "storage16"]
     if v.cooperates():
         names.append("float16")
         names += ["cooperative_bf16"] if v.factors() == "bf16" else []

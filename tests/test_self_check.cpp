@@ -191,6 +191,10 @@ TEST_CASE("self-check: what a fault comes from is refused, and nothing else") {
   CHECK(Faulty{}.refused() == Names{});
   CHECK(Faulty{.faults = {{"halves", loses_a_lane}}}.refused() == Names{"halves"});
   CHECK(Faulty{.faults = {{"addresses", forgets_the_last_row}}}.refused() == Names{"addresses"});
+  // Conversions that nothing else mends cost the device its 16-bit floats, not f32.
+  CHECK(Faulty{.features = {"halves", "shuffle", "16-bit floats"},
+               .faults = {{"16-bit floats", truncates}}}
+            .refused() == Names{"16-bit floats"});
   // Two at once: all up to the last of them.
   CHECK(Faulty{.faults = {{"halves", saturates}, {"shuffle", throws}}}.refused() ==
         Names{"halves", "shuffle"});

@@ -78,6 +78,8 @@ const Optional kOptional[] = {
     feature_bits<feature::address>("buffer addresses", "REWIND_NO_ADDRESS"),
     feature_bits<feature::int64>("64-bit integers", "REWIND_NO_INT64"),
     feature_bits<feature::arithmetic>("subgroup arithmetic", "REWIND_NO_ARITHMETIC"),
+    // Nothing stands for them: without, f16 and bf16 are errors, and f32 trains.
+    feature_bits<feature::halves>("16-bit floats", "REWIND_NO_HALVES"),
 };
 
 // Threads per workgroup of kernels with `local: subgroup`.
@@ -127,6 +129,7 @@ void query_features(VkPhysicalDevice device, Caps& caps) {
   const bool has_control = has_extension(device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   if (has_control) f12.pNext = &control;
   vkGetPhysicalDeviceFeatures2(device, &f);
+  caps.features |= feature::halves;
   if (f.features.shaderInt64) caps.features |= feature::int64;
   if (f12.shaderFloat16) caps.features |= feature::float16;
   if (f11.storageBuffer16BitAccess) caps.features |= feature::storage16;
