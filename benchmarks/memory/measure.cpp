@@ -34,7 +34,7 @@ RecomputeSearch& Bench::search() {
   if (!search_)
     search_.emplace(
         profile_.open, [this] { workload_.run(); },
-        RecomputeObjective{.flops_per_byte = 2, .candidates = candidates_});
+        RecomputeObjective{.flops_per_byte = 2, .candidates = candidates_, .effort = 8});
   return *search_;
 }
 

@@ -256,11 +256,12 @@ RecordedGraph Planner::record(StepSettings settings) const {
   return graph;
 }
 
-RecomputeSearch Planner::search(StepSettings settings, int candidates) const {
+RecomputeSearch Planner::search(StepSettings settings,
+                                const RecomputeObjective& objective) const {
   settings = settings.plain().in_short();
   return RecomputeSearch([this] { return open(Room::any); },
                          [this, settings] { DryProgram(program_, settings).run(); },
-                         {.candidates = candidates});
+                         objective);
 }
 
 StepSettings Planner::with_recompute(const StepSettings& settings,
@@ -276,7 +277,9 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
     result.recompute = std::make_shared<const Recompute>(Recompute{.evicts = true});
     return result;
   }
-  RecomputeSearch search = this->search(settings, options.candidates);
+  RecomputeSearch search = this->search(settings, {.candidates = options.candidates,
+                                                   .effort = options.effort,
+                                                   .on_progress = options.on_progress});
   const RecomputeChoice choice = choose(search, options, options.budget);
   check<OutOfMemory>(!options.budget || choice.peak() <= options.budget, "memory budget",
                      "the step must fit in {}, with this way to recompute it needs {}",

@@ -81,7 +81,7 @@ class Planner {
   // The forward pass of one step, nothing recomputed.
   RecordedGraph record(StepSettings settings) const;
   // Recomputation for these steps. It holds for any batch: the ops are the same.
-  RecomputeSearch search(StepSettings settings, int candidates = 24) const;
+  RecomputeSearch search(StepSettings settings, const RecomputeObjective& objective = {}) const;
   // The settings with recomputation as asked for, found by a search: within a budget live bytes
   // stay at any time, and where a plan is found whose blocks do, reserved bytes too (`settings`
   // are then followed from the first step on). OutOfMemory naming the least feasible bytes.
