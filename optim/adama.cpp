@@ -86,14 +86,23 @@ void AdamA::backward(const Tensor& loss, float weight) {
 }
 
 void AdamA::take(size_t run) {
-  if (!std::exchange(has_taken_, true)) {
+  if (!has_taken_) {
     gradients().clear_stats();
     follow_parameters();
     conclude(PREPARE_PART, static_cast<float>(micro_batches_));
+    has_taken_ = true;
   }
+  note(run);
   judge(run);
   rule_->fold(target(run), !is_folded_[run]);
   is_folded_[run] = true;
+}
+
+void AdamA::end_failed() {
+  if (has_taken_)
+    step();
+  else
+    has_run_ = false;
 }
 
 bool AdamA::step() {
