@@ -32,7 +32,7 @@ class SGDRule : public UpdateRule {
   bool is_elementwise() const override { return true; }
   void update(const Target& t) const override {
     const Tensor& momentum = t.states.empty() ? t.parameters : t.states[0];
-    for (const GradientTable::Part& part : t.parts) {
+    for (const GradientTable::Part& part : t.gradients.parts(t.run)) {
       const kernels::SgdParams p{.offset = {},
                                  .first = part.first,
                                  .rows = part.rows,
