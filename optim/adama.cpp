@@ -22,7 +22,7 @@ class AdamA::Rule : public UpdateRule {
 
   // The moments take in a gradient; they decay with a window's first.
   void fold(const Target& t, bool is_first) const {
-    for (const GradientTable::Part& part : t.parts)
+    for (const GradientTable::Part& part : t.gradients.parts(t.run))
       launch(
           "adama_fold",
           {in(part.gradients), inout(t.states[0]), inout(t.states[1]), in(t.table), in(t.control)},
