@@ -308,7 +308,9 @@ void read_speech(Input input) {
     write_scratch("speech/ben/1/ben.trans.txt", to_bytes("a one\nb-2 two"));
     return folder / "anna/1";
   }();
-  write_scratch("speech/anna/1/anna.trans.txt", input);
+  // A sound file is opened for each line.
+  write_scratch("speech/anna/1/anna.trans.txt",
+                input.first(std::min<size_t>(input.size(), 20'000)));
   size_t utterances = 0;
   for (const Split split : {Split::train, Split::test}) {
     const SpeechDataset data = list_speech(scratch_file("speech"), split, {.test_share = 0.5});
