@@ -208,6 +208,22 @@ VKAPI_ATTR void VKAPI_CALL vkGetBufferMemoryRequirements(VkDevice device, VkBuff
   if (!now.types.empty()) needs->memoryTypeBits = (1u << now.types.size()) - 1;
 }
 
+VKAPI_ATTR VkResult VKAPI_CALL vkCreateDescriptorPool(VkDevice device,
+                                                      const VkDescriptorPoolCreateInfo* info,
+                                                      const VkAllocationCallbacks* allocator,
+                                                      VkDescriptorPool* pool) {
+  REAL(vkCreateDescriptorPool);
+  ++now.descriptor_pools;
+  return driver(device, info, allocator, pool);
+}
+
+VKAPI_ATTR void VKAPI_CALL vkDestroyDescriptorPool(VkDevice device, VkDescriptorPool pool,
+                                                   const VkAllocationCallbacks* allocator) {
+  REAL(vkDestroyDescriptorPool);
+  --now.descriptor_pools;
+  driver(device, pool, allocator);
+}
+
 VKAPI_ATTR VkResult VKAPI_CALL vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo* info,
                                                 const VkAllocationCallbacks* allocator,
                                                 VkDeviceMemory* memory) {
