@@ -47,8 +47,8 @@ struct DataParallelOptions {
 // undefined until step() has ended the window. Between the beginning and the end of backward() the
 // ranks must not be used otherwise.
 //
-// With shard_parameters() each rank keeps the values of its own parameters, and kernels of forward,
-// replay and backward that read others have their owner send them. All ranks must run the same
+// With shard_parameters() each rank keeps the values of its own elements, and kernels of forward,
+// replay and backward that read others have their owners send them. All ranks must run the same
 // passes then, in every step, and what reads parameters otherwise (files, evaluation by some of the
 // ranks, initial values) does so while they are gathered. The ranks must not be used otherwise from
 // the beginning of a forward pass on, and not by another DataParallel.

@@ -61,12 +61,13 @@ LoadResult load_from(const Files& files, const StateDict& tensors, bool strict,
   LoadResult result;
   std::vector<std::string> mismatched;
   std::set<std::string> known = ignored;
-  const PartsInFiles parts(files);
+  std::optional<PartsInFiles> parts;  // where one is not there as it is wanted
   for (const auto& [name, tensor] : tensors) {
     known.insert(whole_name(name));
     const SafetensorsFile* file = file_with(files, name);
     if (!file) {
-      if (!parts.have(name, tensor)) result.missing.push_back(name);
+      if (!parts) parts.emplace(files);
+      if (!parts->have(name, tensor)) result.missing.push_back(name);
     } else if (const Shape& shape = file->tensors().find(name)->second.shape;
                shape != tensor.shape()) {
       mismatched.push_back(
@@ -88,8 +89,8 @@ LoadResult load_from(const Files& files, const StateDict& tensors, bool strict,
   for (const auto& [name, tensor] : tensors) {
     if (const SafetensorsFile* file = file_with(files, name))
       file->read(name, tensor);
-    else if (parts.have(name, tensor))
-      parts.read(name, tensor);
+    else if (parts->have(name, tensor))
+      parts->read(name, tensor);
   }
   return result;
 }

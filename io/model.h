@@ -39,8 +39,8 @@ struct LoadResult {
 // num_batches_tracked are ignored.
 LoadResult load_tensors(const SafetensorsFile& file, const StateDict& tensors, bool strict = true);
 // The same, strictly, from files that have each of the tensors once, all of them together, or in
-// parts (optim/state_parts.h), as others than those which are wanted, too; `ignored`: names that may
-// be there, and are left alone with their parts.
+// parts (optim/state_parts.h), as others than those which are wanted, too; `ignored`: names that
+// may be there, and are left alone with their parts.
 void load_tensors(const std::list<SafetensorsFile>& files, const StateDict& tensors,
                   const std::set<std::string>& ignored = {});
 

@@ -21,6 +21,7 @@ class ParameterAverage::Averages : public UpdateObserver {
         how_(how),
         slots_(optimizer.parameters().slots()),
         control_(optimizer.control()) {
+    optimizer.parameters().check_whole(name);
     const PurposeScope purpose(Purpose::optimizer);
     const auto copy = [](const Tensor& source) {
       Tensor t = empty(source.shape(), DType::f32, source.device().shared_from_this());

@@ -11,6 +11,9 @@ namespace rw {
 class GradientRanges::Rows : public UpdateObserver {
  public:
   Rows(const Optimizer& optimizer, uint32_t every) : control_(optimizer.control()), every_(every) {
+    check<RankError>(!optimizer.parameters().shard(), "gradient_ranges",
+                     "all gradients must be here, got an optimizer whose states ranks keep in "
+                     "parts");
     for (const FlatParameters::Slot& slot : optimizer.parameters().slots())
       parameters_.push_back({slot.parameter, slot.name});
     const PurposeScope purpose(Purpose::optimizer);

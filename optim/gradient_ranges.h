@@ -24,7 +24,8 @@ struct GradientRange {
 // 64 bytes per parameter. What f16 calls denormal is, whatever the gradient's own type.
 class GradientRanges {
  public:
-  explicit GradientRanges(Optimizer& optimizer, uint32_t every = 1);  // ValueError for 0
+  // ValueError for 0, RankError for states that ranks keep in parts: nobody has all gradients then.
+  explicit GradientRanges(Optimizer& optimizer, uint32_t every = 1);
 
   // Of the last update that was measured, one per parameter. Waits.
   std::vector<GradientRange> read() const;

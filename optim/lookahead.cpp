@@ -13,6 +13,7 @@ class Lookahead::Slow : public UpdateObserver {
     check(options.every > 0, "lookahead", "every must be positive, got 0");
     check(options.alpha > 0 && options.alpha <= 1, "lookahead", "alpha must be in (0, 1], got {}",
           options.alpha);
+    optimizer.parameters().check_whole("lookahead");
     const PurposeScope purpose(Purpose::optimizer);
     for (const FlatParameters::Slab& slab : optimizer.parameters().slabs())
       pairs_.push_back({slab.parameters, copy_of(slab.parameters, DType::f32)});

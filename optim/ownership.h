@@ -11,7 +11,7 @@ namespace rw {
 struct ElementRange {
   int64_t offset = 0, size = 0;  // the first one, and how many
 
-  int64_t end() const { return offset + size; }
+  int64_t end() const { return offset + size; }  // one past the last
 };
 
 // How many elements a row of the gradients' table (optim/gradient_table.h) has at most, where there
@@ -28,8 +28,8 @@ class Ownership {
   // One of the parameters. What is not divisible has one owner: the parts are as equal as whole
   // parameters allow.
   struct Parameter {
-    int64_t size = 0;
-    bool is_divisible = false;
+    int64_t size = 0;           // elements
+    bool is_divisible = false;  // several ranks may own parts of it
   };
   Ownership(const std::vector<Parameter>& line, int ranks);
 
@@ -44,6 +44,7 @@ class Ownership {
     return owner(parameter) == rank || part(parameter, rank).size > 0;
   }
 
+  // How many there are.
   int ranks() const { return static_cast<int>(cuts_.size()) - 1; }
 
  private:

@@ -76,6 +76,12 @@ FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, std::vector<D
   }
 }
 
+void FlatParameters::check_whole(const char* op) const {
+  check<RankError>(!keeps_parts(), op,
+                   "what follows updates must not read parameters that ranks keep in parts: use "
+                   "shard_states()");
+}
+
 // An old slab goes when its parameters have left it; then their states take memory.
 void FlatParameters::separate(const StateShape& shape_of, float initial) {
   const OpScope scope(owner);

@@ -72,6 +72,7 @@ class FlatParameters {
     ElementRange own = {};
     Tensor part = {};
 
+    // Whether others update elements of it, too.
     bool is_divided() const { return part && own.size < parameter.numel(); }
   };
   // Consecutive parameters of one `group` in one `slab` that have the same states, or a part of one
@@ -105,6 +106,10 @@ class FlatParameters {
   const std::optional<Shard>& shard() const { return groups_.front().shard; }  // of all groups
   const Ownership& ownership() const { return *ownership_; }  // of the slots; one rank has all
   Device& device() const { return slots_.front().parameter.device(); }  // of all of them
+
+  // For what reads parameters behind updates, as averages do: RankError where ranks keep them in
+  // parts.
+  void check_whole(const char* op) const;
 
   // Moves each parameter into a slab, and so into a run, of its own: one may then be updated while
   // backward still reads the others. For states as in the constructor, which begin anew, and before

@@ -38,11 +38,7 @@ StatePart SavedParts::meaning(const std::string& name, int64_t elements) {
 
 void SavedParts::add(const std::string& name, int64_t elements) {
   const StatePart part = meaning(name, elements);
-  std::vector<Saved>& all = saved_[part.whole];
-  const Saved one{count_++, part.elements};
-  all.insert(std::ranges::upper_bound(all, one.elements.offset, {},
-                                      [](const Saved& s) { return s.elements.offset; }),
-             one);
+  saved_[part.whole].emplace(part.elements.offset, Saved{count_++, part.elements});
 }
 
 std::optional<std::vector<SavedParts::Piece>> SavedParts::pieces(const std::string& name,
@@ -53,11 +49,12 @@ std::optional<std::vector<SavedParts::Piece>> SavedParts::pieces(const std::stri
   const bool is_whole = wanted.whole == name;
   std::vector<Piece> pieces;
   int64_t next = wanted.elements.offset;
-  for (const auto& [number, here] : found->second) {
+  for (const auto& [first, saved] : found->second) {
+    const auto& [number, here] = saved;
     if (is_whole && here.end() > elements) return std::nullopt;
     const int64_t size = std::min(here.end(), wanted.elements.end()) - next;
-    if (here.offset > next || size <= 0) continue;
-    pieces.push_back({number, next - here.offset, next - wanted.elements.offset, size});
+    if (first > next || size <= 0) continue;
+    pieces.push_back({number, next - first, next - wanted.elements.offset, size});
     next += size;
   }
   if (next < wanted.elements.end()) return std::nullopt;

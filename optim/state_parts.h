@@ -47,7 +47,8 @@ class SavedParts {
   };
   static StatePart meaning(const std::string& name, int64_t elements);
 
-  std::map<std::string, std::vector<Saved>> saved_;  // by the whole's name
+  // By the whole's name, and by the first element.
+  std::map<std::string, std::multimap<int64_t, Saved>> saved_;
   size_t count_ = 0;
 };
 

@@ -62,10 +62,16 @@ TEST_CASE("ownership: every element is one rank's, and parts differ by a row at 
       }
       CHECK(next == line[i].size);
       CHECK(ownership.is_divided(i) == (owners > 1));
+      CHECK((ownership.owner(i) >= 0 && ownership.owner(i) < ranks));
     }
-    // Where small parameters are many a cut is nearer.
-    for (int rank = 0; rank < ranks; ++rank)
-      CHECK(std::abs(elements_of(ownership, line.size(), rank) - total / ranks) <= row + 1);
+    // Every cut is within half a row of its place, so no part is off by more than a row.
+    int64_t end = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int64_t own = elements_of(ownership, line.size(), rank);
+      end += own;
+      CHECK(std::abs(end - total * (rank + 1) / ranks) <= row / 2 + 1);
+      CHECK(std::abs(own - total / ranks) <= row + 1);
+    }
     // As a whole each has one owner, in the order of the parameters.
     for (Ownership::Parameter& p : line) p.is_divisible = false;
     const Ownership whole(line, ranks);

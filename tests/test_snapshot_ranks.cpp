@@ -99,8 +99,8 @@ class RankRun {
     auto model = std::make_unique<Sequential>();
     model->emplace<Linear>(6, 900);  // so many that ranks divide two of the weights
     model->emplace<Dropout>(0.3f);
-    model->emplace<Linear>(900, 8);
-    model->emplace<Linear>(8, 2);
+    model->emplace<Linear>(900, 16);
+    model->emplace<Linear>(16, 2);
     if (is_half) model->half();
     return model;
   }
@@ -208,7 +208,7 @@ TEST_CASE("snapshot of ranks: any number of them goes on from any other, with th
             divided += whole_name(name) != name;
           }
         const size_t copies = then.shard != "none" ? 1 : static_cast<size_t>(then.ranks);
-        CHECK(states == copies * 2 * (7 * 900 + 900 * 8 + 8 + 9 * 2));  // two of each element
+        CHECK(states == copies * 2 * (7 * 900 + 901 * 16 + 17 * 2));  // two of each element
         CHECK((divided > 0) == (then.shard != "none"));
       };
       check({3, "states"}, {1, "none"});
@@ -298,7 +298,10 @@ TEST_CASE("snapshot of ranks: killed at any moment, training ends with the same 
     Bits found;
     CHECK(loaded_from(folder.path, found).position.step == total);
     CHECK(found == whole);
-    CHECK(test::entries(folder.path) == 2 * 3 + 1);  // two snapshots of three files, and the lock
+    // Two snapshots of three files, and the lock; a third one where the run before was killed
+    // between its last index and what goes then, so that nothing was left to do.
+    const size_t entries = test::entries(folder.path);
+    CHECK((entries == 2 * 3 + 1 || entries == 3 * 3 + 1));
     for (const auto& entry : fs::directory_iterator(folder.path)) fs::remove(entry.path());
   };
   const char* wanted = std::getenv("REWIND_KILL_ROUNDS");
