@@ -153,7 +153,7 @@ void check_predicted(const Outcome& real, const Training& training, const Entran
 
 // Programs, and the least of 70, 50 and 35 % of their plain peak that they can do with.
 const std::tuple<const char*, Training, int> programs[] = {
-    {"gpt", gpt, 35}, {"resnet", resnet, 35}, {"unet", unet, 50}, {"recurrent", recurrent, 35}};
+    {"gpt", gpt, 35}, {"resnet", resnet, 35}, {"unet", unet, 50}, {"recurrent", recurrent, 50}};
 
 // The cpu, with blocks of other sizes, of which it refuses large ones when it is told to.
 class Blocks : public test::GuardBackend {
