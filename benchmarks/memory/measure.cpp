@@ -91,7 +91,11 @@ Result Bench::nested(int leaf) {
 }
 
 Result Bench::budget(uint64_t bytes) {
-  Result r = measure("budget", [&] { return following(search().budget(bytes).recompute); });
+  Result r = measure("budget", [&] {
+    StepSettings way = following(search().budget(bytes).recompute);
+    way.budget = bytes;
+    return way;
+  });
   r.budget = bytes;
   return r;
 }
