@@ -104,7 +104,12 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   RecomputeScope(const RecomputeScope&) = delete;
   RecomputeScope& operator=(const RecomputeScope&) = delete;
 
-  bool records_all() const override { return pass_ && !tape_->is_empty(); }
+  // Where nothing is replayed nor recorded, it is the plain pass: an op without a gradient that is
+  // on the tape keeps what its inputs' records save.
+  bool records_all() const override {
+    const bool wants = record_ || recompute_.evicts || !recompute_.segments.empty();
+    return wants && pass_ && !tape_->is_empty();
+  }
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override { pass_->after_record(record); }
   uint32_t kept_outputs() const override { return pass_->kept_outputs(); }

@@ -28,7 +28,8 @@ uint64_t work_of(const WorkByPhase& work) {
 
 RecomputeSearch::RecomputeSearch(OpenDry open, Program program, const RecomputeObjective& objective)
     : open_(std::move(open)), program_(std::move(program)), objective_(objective) {
-  plain_ = measure(Recompute{}, false, &recorded_);
+  measure(Recompute{}, false, &recorded_);
+  plain_ = measure(Recompute{});  // without what recording it takes
   measure_work_ = work_of(plain_.forecast.work);
   work_.on_progress = [this](const PlanWork& work) {
     const auto done = static_cast<double>(work.done - begun_);
@@ -235,7 +236,9 @@ RecomputePlan RecomputeSearch::plan_collection(const SavePolicy& policy) const {
 }
 
 RecomputeChoice RecomputeSearch::collection(const SavePolicy& policy) {
-  return hand_out(follow(recorded_, plan_collection(policy)));
+  const RecomputeChoice choice = measure(plan_collection(policy));
+  const bool pays = choice.peak() < plain_.peak();
+  return hand_out(pays ? choice.recompute : plain_.recompute);
 }
 
 }  // namespace rw

@@ -44,7 +44,7 @@ class RecomputeSearch {
   using Program = std::function<void()>;                      // what dry_run() takes
 
   // `program` builds its model and takes a few training steps that are
-  // alike. It is run once at once, without recomputation.
+  // alike. It is run twice at once, without recomputation.
   RecomputeSearch(OpenDry open, Program program, const RecomputeObjective& objective = {});
   RecomputeSearch(const RecomputeSearch&) = delete;
   RecomputeSearch& operator=(const RecomputeSearch&) = delete;
@@ -78,7 +78,8 @@ class RecomputeSearch {
   RecomputeChoice memory();  // least peak with every op run at most twice, of all plans known
   RecomputeChoice speed();   // outputs of matrix products, convolutions and the like are kept
   // Keeps the outputs that the policy names (save_ops(...), any function of op, cost and bytes) and
-  // makes everything between them again.
+  // makes everything between them again; as speed() does. The plain choice where that does not lower
+  // the peak.
   RecomputeChoice collection(const SavePolicy& policy);
 
  private:

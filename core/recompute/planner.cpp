@@ -88,7 +88,8 @@ class BudgetSearch {
 
   // For up to `range` bytes; with coarse stages where the work that is left is not enough.
   ChainPlanner planner(uint64_t range) {
-    if (!is_coarse_ && !work_.allows(work_.programme)) {
+    const uint64_t pairs = uint64_t{stages_->count()} * stages_->count();
+    if (!is_coarse_ && !work_.allows(std::max(work_.programme, Tuning::pair_work * pairs))) {
       is_coarse_ = true;
       cut(Tuning::coarse_stages);
     }

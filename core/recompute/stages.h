@@ -77,6 +77,7 @@ class StageLevels {
               const std::vector<uint32_t>& positions, std::vector<std::vector<bool>> kept = {});
 
   uint32_t size() const { return static_cast<uint32_t>(levels_.size()); }
+  uint32_t count() const { return levels_[0].count(); }  // of stages
   const Stages& operator[](uint32_t level) const { return levels_[level]; }
   // Cost of running stage i where `from` is kept already: of making what crosses its end, and what
   // `to` keeps.

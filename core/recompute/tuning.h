@@ -43,6 +43,7 @@ struct Tuning {
 
   // ---- what is counted as work (work.h), each measured on one core of a 2 GHz Xeon
   static constexpr uint64_t row_work = 64;       // of a row, besides its numbers (chain.cpp)
+  static constexpr uint64_t pair_work = 12'000;  // of a programme, by pairs of its stages
   static constexpr uint64_t stage_work = 4'000;  // of a record, by what stages know of it
   static constexpr uint64_t step_work = 170;     // of a record, in one simulated step
 

@@ -9,17 +9,23 @@ int main(int argc, char** argv) {
 
   rw::Sequential model;
   model.emplace<rw::Linear>(1, 64);
-  model.emplace<rw::ReLU>();
+  for (int i = 0; i < 4; ++i) {
+    auto& block = model.emplace<rw::Sequential>();
+    block.emplace<rw::Tanh>();
+    block.emplace<rw::Linear>(64, 64);
+    block.emplace<rw::Tanh>();
+    block.emplace<rw::Linear>(64, 64);
+  }
   model.emplace<rw::Linear>(64, 1);
-  rw::Adam optimizer(model.parameters(), {.lr = 0.01f});
+  rw::Adam optimizer(model.parameters(), {.lr = 0.003f});
 
   float first = 0, last = 0;
   for (int step = 0; step <= 200; ++step) {
     rw::Tensor x = rw::rand({256, 1}, -3, 3);
-    rw::Tensor y;
-    {
-      auto segment = rw::checkpoint();  // drop activations now, compute them again in backward
-      y = model(x);
+    rw::Tensor y = x;
+    for (size_t i = 0; i < model.size(); ++i) {
+      auto segment = rw::checkpoint();  // drop what is inside, compute it again in backward
+      y = model[i](y);
     }
     rw::Tensor loss = rw::mse_loss(y, rw::sin(x));
     optimizer.backward(loss);
