@@ -13,7 +13,8 @@ class RMSpropRule : public UpdateRule {
     check(options.alpha >= 0 && options.alpha < 1, "rmsprop", "alpha must be in [0, 1), got {}",
           options.alpha);
     check(options.eps > 0, "rmsprop", "eps must be positive, got {}", options.eps);
-    check(options.momentum >= 0, "rmsprop", "momentum must be >= 0, got {}", options.momentum);
+    check(options.momentum >= 0 && std::isfinite(options.momentum), "rmsprop",
+          "momentum must be >= 0, got {}", options.momentum);
     learning_rate = options.lr;
     weight_decay = options.weight_decay;
   }

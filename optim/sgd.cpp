@@ -14,7 +14,8 @@ class SGDRule : public UpdateRule {
   explicit SGDRule(const SGDOptions& options) : options_(options) {
     check(options.lr >= 0 && std::isfinite(options.lr), "sgd", "lr must be >= 0, got {}",
           options.lr);
-    check(options.momentum >= 0, "sgd", "momentum must be >= 0, got {}", options.momentum);
+    check(options.momentum >= 0 && std::isfinite(options.momentum), "sgd",
+          "momentum must be >= 0, got {}", options.momentum);
     check(options.weight_decay >= 0, "sgd", "weight_decay must be >= 0, got {}",
           options.weight_decay);
     check(!options.nesterov || (options.momentum > 0 && options.dampening == 0), "sgd",

@@ -19,8 +19,8 @@ DEFINE_ACCUMULATE(add_values, acc, s)
 void main() {
   const Work w = find_work(p.queries, p.heads);
   if (!w.exists) return;
-  Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
   const uint count = key_count(w.batch), end = key_end(w.row, ROWS, count);
+  Rows q = query_rows(w), k = key_rows(w, count), v = value_rows(w, count);
 
   CLEAR(acc)
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {

@@ -57,11 +57,12 @@ Rows dense_rows(Work w, Words64 data, uint offset, uint count) {
 Rows query_rows(Work w) {
   return Rows(Words64(address_table[0]), p.offset[0] + at(w, p.q_stride), p.q_stride[2], p.queries - 1);
 }
-Rows key_rows(Work w) {
-  return Rows(Words64(address_table[1]), p.offset[1] + shared_at(w, p.k_stride), p.k_stride[2], p.keys - 1);
+// Of the `count` keys that count: what others hold never meets a weight of 0.
+Rows key_rows(Work w, uint count) {
+  return Rows(Words64(address_table[1]), p.offset[1] + shared_at(w, p.k_stride), p.k_stride[2], max(count, 1) - 1);
 }
-Rows value_rows(Work w) {
-  return Rows(Words64(address_table[2]), p.offset[2] + shared_at(w, p.v_stride), p.v_stride[2], p.keys - 1);
+Rows value_rows(Work w, uint count) {
+  return Rows(Words64(address_table[2]), p.offset[2] + shared_at(w, p.v_stride), p.v_stride[2], max(count, 1) - 1);
 }
 
 // c[i][j] = left[row + i] . right[column + j] for this lane's four columns.

@@ -21,9 +21,9 @@ void draw_columns(Work w, uint query) { DRAW_TILE(COLUMN_DRAW) }
 
 // What the queries of one head add.
 void add_head(Work w) {
-  Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
-  Rows dout = dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries);
   const uint count = key_count(w.batch);
+  Rows q = query_rows(w), k = key_rows(w, count), v = value_rows(w, count);
+  Rows dout = dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries);
   const uint stats = (w.batch * p.heads + w.head) * p.queries;
   const uint begin = query_begin(w.row);
   // Keys that do not count have no gradient.
@@ -44,7 +44,7 @@ void add_head(Work w) {
         const bool is_kept = (kept >> i & 1) != 0;
         const float kept_weight = is_kept ? weight / p.keep : 0.0, kept_ds = is_kept ? ds[i].x / p.keep : 0.0;
         s[i] = vec4(s[i].yzw, kept_weight);
-        ds[i] = vec4(ds[i].yzw, weight * (kept_ds - delta) * p.scale);
+        ds[i] = vec4(ds[i].yzw, score_gradient(weight, kept_ds, delta) * p.scale);
       }
     }
     add_gradients(dout, t, end - t, w.column);

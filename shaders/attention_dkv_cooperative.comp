@@ -33,7 +33,7 @@ void weigh(Work w, uint query, uint end, uint count) {
         const float s = sum_of(0, row + i, column / 4)[column % 4 + j], ds = sum_of(1, row + i, column / 4)[column % 4 + j];
         const float weight = at < end ? exp(score(w, s, at, key + i, count) - lse) : 0.0;
         weights[i][j] = drop(weight, kept, i);
-        gradients[i][j] = weight * (drop(ds, kept, i) - delta);
+        gradients[i][j] = score_gradient(weight, drop(ds, kept, i), delta);
       }
     }
     [[unroll]] for (uint i = 0; i < 4; ++i) {

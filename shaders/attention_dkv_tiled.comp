@@ -30,7 +30,7 @@ void weigh(Work w, uint query, uint end, uint count) {
       float weight = exp(score(w, s[i].x, query + j, key + i, count) - lse);
       if (query + j >= end) weight = 0.0;
       s[i] = vec4(s[i].yzw, drop(weight, kept, i));
-      ds[i] = vec4(ds[i].yzw, weight * (drop(ds[i].x, kept, i) - delta) * p.scale);
+      ds[i] = vec4(ds[i].yzw, score_gradient(weight, drop(ds[i].x, kept, i), delta) * p.scale);
     }
   }
 }

@@ -15,17 +15,17 @@ DEFINE_PRODUCTS(query_products, s)
 DEFINE_PRODUCTS(gradient_products, ds)
 
 void add_tile(Work w, uint key) {
-  query_products(query_rows(w), w.row, key_rows(w), key);
-  gradient_products(dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries), w.row,
-                    value_rows(w), key);
-  draw_rows(w, key);
   const uint stats = (w.batch * p.heads + w.head) * p.queries, count = key_count(w.batch);
+  query_products(query_rows(w), w.row, key_rows(w, count), key);
+  gradient_products(dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries), w.row,
+                    value_rows(w, count), key);
+  draw_rows(w, key);
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
     const uint query = w.row + i, row = stats + min(query, p.queries - 1);
     const float lse = load_stats(2 * row), delta = load_stats(2 * row + 1);
     [[unroll]] for (uint j = 0; j < 4; ++j) {
       const float weight = exp(score(w, s[i][j], query, key + j, count) - lse);
-      if (query < p.queries) acc[i][j] += weight * (drop(ds[i][j], i * 4 + j) - delta);
+      if (query < p.queries) acc[i][j] += score_gradient(weight, drop(ds[i][j], i * 4 + j), delta);
     }
   }
 }

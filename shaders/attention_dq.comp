@@ -17,9 +17,9 @@ DEFINE_ACCUMULATE(add_keys, acc, ds)
 void main() {
   const Work w = find_work(p.queries, p.heads);
   if (!w.exists) return;
-  Rows q = query_rows(w), k = key_rows(w), v = value_rows(w);
-  Rows dout = dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries);
   const uint count = key_count(w.batch), end = key_end(w.row, ROWS, count);
+  Rows q = query_rows(w), k = key_rows(w, count), v = value_rows(w, count);
+  Rows dout = dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries);
   const uint stats = (w.batch * p.heads + w.head) * p.queries;
 
   CLEAR(acc)
@@ -33,7 +33,7 @@ void main() {
       const float lse = load_stats(2 * row), delta = load_stats(2 * row + 1);
       [[unroll]] for (uint j = 0; j < 4; ++j) {
         const float weight = exp(score(w, s[i][j], query, key + j, count) - lse);
-        ds[i][j] = weight * (drop(ds[i][j], i * 4 + j) - delta) * p.scale;
+        ds[i][j] = score_gradient(weight, drop(ds[i][j], i * 4 + j), delta) * p.scale;
       }
     }
     add_keys(k, t, end - t, w.column);

@@ -28,7 +28,7 @@ void weigh(Work w, uint key, uint count) {
       const vec4 s = sum_of(0, my_row, 2 * c + h), ds = sum_of(1, my_row, 2 * c + h);
       vec4 d;
       [[unroll]] for (uint j = 0; j < 4; ++j)
-        d[j] = exp(score(w, s[j], query, first + j, count) - lse) * (drop(ds[j], kept, j) - delta);
+        d[j] = score_gradient(exp(score(w, s[j], query, first + j, count) - lse), drop(ds[j], kept, j), delta);
       word[2 * h] = pack_factors(d.xy);
       word[2 * h + 1] = pack_factors(d.zw);
     }

@@ -40,7 +40,7 @@ void main() {
         const float weight =
             exp(score(w, s[i].x, w.row + my_row + i, key + j, count) - lse[i]);
         s[i] = s[i].yzwx;
-        ds[i] = vec4(ds[i].yzw, weight * (drop(ds[i].x, kept[i], j) - delta[i]) * p.scale);
+        ds[i] = vec4(ds[i].yzw, score_gradient(weight, drop(ds[i].x, kept[i], j), delta[i]) * p.scale);
       }
     put_gradients();
     add_keys(k, t, end - t, w.column);

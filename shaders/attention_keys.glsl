@@ -29,6 +29,11 @@ uint query_end(uint row, uint rows) {
   return uint(clamp(int(row + rows) - 1 - shift() + int(p.window), 0, int(p.queries)));
 }
 
+// The gradient of a score from that of its weight; 0 of a score that does not count, whatever its key holds.
+float score_gradient(float weight, float dweight, float delta) {
+  return weight == 0.0 ? 0.0 : weight * (dweight - delta);
+}
+
 // What the mask adds to a score: its element there, or the slope of the head.
 uint mask_column(uint key) { return HAS(ATTENTION_ALIBI) ? 0 : key; }
 float mask_factor(int distance) { return HAS(ATTENTION_ALIBI) ? -abs(float(distance)) : 1.0; }

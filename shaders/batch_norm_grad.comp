@@ -5,7 +5,12 @@
 //! texels: yes
 #include "batch_norm.glsl"
 
-// dx = scale dy - (shift + slope (x - mean)): the parts of the formula that rows share.
+// dx = scale dy - (shift + slope (x - mean)): the parts of the formula that rows share. With given statistics it is
+// scale dy, and what x holds does not matter.
+vec4 gradient(vec4 dy, vec4 x, vec4 mean, vec4 scale, vec4 shift, vec4 slope) {
+  return p.train != 0 ? scale * dy - shift - slope * (x - mean) : scale * dy;
+}
+
 void grad8(uint c, uint begin, uint end) {
   vec4 mean_lo, mean_hi, inverse_lo, inverse_hi, scale_lo, scale_hi;
   vec4 slope_lo, slope_hi, shift_lo, shift_hi;
@@ -18,7 +23,7 @@ void grad8(uint c, uint begin, uint end) {
   inverse_hi = inverse_deviation(inverse_hi);
   scale_lo *= inverse_lo;
   scale_hi *= inverse_hi;
-  float share = p.train != 0 ? 1.0 / p.rows : 0.0;
+  float share = 1.0 / p.rows;
   slope_lo *= scale_lo * inverse_lo * share;
   slope_hi *= scale_hi * inverse_hi * share;
   shift_lo *= scale_lo * share;
@@ -27,20 +32,18 @@ void grad8(uint c, uint begin, uint end) {
     vec4 x_lo, x_hi, dy_lo, dy_hi;
     load8_x(row * p.channels + c, x_lo, x_hi);
     load8_dy(row * p.channels + c, dy_lo, dy_hi);
-    dy_lo = scale_lo * dy_lo - shift_lo - slope_lo * (x_lo - mean_lo);
-    dy_hi = scale_hi * dy_hi - shift_hi - slope_hi * (x_hi - mean_hi);
-    store8_dx(row * p.channels + c, dy_lo, dy_hi);
+    store8_dx(row * p.channels + c, gradient(dy_lo, x_lo, mean_lo, scale_lo, shift_lo, slope_lo),
+              gradient(dy_hi, x_hi, mean_hi, scale_hi, shift_hi, slope_hi));
   }
 }
 
 void grad1(uint c, uint begin, uint end) {
   float mean = load_mean(c), inverse = inverse_deviation(load_var(c));
-  float scale = load_weight(c) * inverse;
-  float share = p.train != 0 ? scale / p.rows : 0.0;
+  float scale = load_weight(c) * inverse, share = scale / p.rows;
   float slope = load_sums(c) * inverse * share, shift = load_sums(p.channels + c) * share;
   for (uint row = begin; row < end; ++row) {
     uint i = row * p.channels + c;
-    store_dx(i, scale * load_dy(i) - shift - slope * (load_x(i) - mean));
+    store_dx(i, gradient(vec4(load_dy(i)), vec4(load_x(i)), vec4(mean), vec4(scale), vec4(shift), vec4(slope)).x);
   }
 }
 

@@ -3,6 +3,7 @@
 //! params: CopyParams
 //! local: 64
 //! texels: yes
+#include "convert.glsl"
 #include "flat.glsl"
 #include "strided.glsl"
 layout(constant_id = 0) const uint FLAT = 0;  //! 0 1 2
@@ -11,9 +12,9 @@ void copy_flat(uint i) {
   if (is_whole(i, p.n, p.offset[0] | p.offset[1])) {
     T_vec4 lo, hi;
     load8_x(i, lo, hi);
-    store8_y(i, U_vec4(lo), U_vec4(hi));
+    store8_y(i, CONVERT4(lo), CONVERT4(hi));
   } else {
-    for (uint k = i; k < flat_end(i, p.n); ++k) store_y(k, U_value(load_x(k)));
+    for (uint k = i; k < flat_end(i, p.n); ++k) store_y(k, CONVERT(load_x(k)));
   }
 }
 
@@ -27,9 +28,9 @@ void copy_strided(uint i) {
   if (FLAT == 2) {
     T_vec4 lo, hi;
     load8_x(x, lo, hi);
-    store8_y(y, U_vec4(lo), U_vec4(hi));
+    store8_y(y, CONVERT4(lo), CONVERT4(hi));
   } else {
-    store_y(y, U_value(load_x(x)));
+    store_y(y, CONVERT(load_x(x)));
   }
 }
 

@@ -6,6 +6,7 @@
 //! grid: groups
 // A workgroup copies a tile of the last two dimensions, of which x is dense along the first and y along
 // the second, by way of shared memory: lanes lie along what is dense.
+#include "convert.glsl"
 #include "strided.glsl"
 #define SIDE 32
 #define LINES 4  // of the tile, at a time
@@ -39,6 +40,6 @@ void main() {
     const uint row = u * LINES + line;
     if (tile_row + row < rows)
       store_y(y + (tile_row + row) * p.y_stride[d] + column + lane,
-              U_value(tile[lane * (SIDE + 1) + row]));
+              CONVERT(tile[lane * (SIDE + 1) + row]));
   }
 }

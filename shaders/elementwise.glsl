@@ -1,10 +1,9 @@
 // Functions that the rows of elementwise.def use.
-#include "numbers.glsl"
-#include "trig.glsl"
+#include "exact.glsl"
 
 // Rational approximation x P(x^2) / Q(x^2), fitted to a relative error of 2e-8; 1 beyond 3.9.
 float erf(float x) {
-  x = clamp(x, -3.9, 3.9);
+  if (abs(x) >= 3.9) return x < 0.0 ? -1.0 : 1.0;  // not for a NaN
   float t = x * x;
   float numerator = 2.06675423e-6;
   numerator = numerator * t + 2.84995911e-4;
@@ -88,7 +87,7 @@ float mish_grad(float x) {
 
 // The remainder of x / y truncated to a whole number, exactly: the long division of C's fmod.
 float modulo(float x, float y) {
-  if (!is_finite(x) || is_nan(y) || y == 0.0) return NAN;
+  if (!is_finite(x) || is_nan(y) || is_zero(y)) return NAN;
   float rest = abs(x), divisor = abs(y);
   if (!is_finite(y) || rest < divisor) return x;
   int shift = int((floatBitsToUint(rest) >> 23) - (floatBitsToUint(divisor) >> 23));
@@ -114,32 +113,9 @@ int floor_modulo(int x, int y) {
 
 // log(exp(x) + exp(y)); of two equal infinities that one.
 float log_add_exp(float x, float y) {
-  float high = nan_max(x, y), distance = abs(x - y);
+  float high = max(x, y), distance = abs(x - y);
   return x == y ? x + 0.69314718 : high + log(1.0 + exp(-distance));
 }
-
-// GLSL's pow is undefined for a negative base and for 0 to the 0.
-float real_pow(float x, float y) {
-  if (y == 0.0) return 1.0;
-  float r = pow(abs(x), y);
-  if (x >= 0.0) return r;
-  if (floor(y) != y) return NAN;
-  return floor(y * 0.5) * 2.0 != y ? -r : r;
-}
-// By squaring; a negative power of anything but 1 and -1 is 0.
-int real_pow(int x, int y) {
-  if (y < 0) return x == 1 ? 1 : x == -1 ? 1 - 2 * (y & 1) : 0;
-  int r = 1;
-  for (; y > 0; y >>= 1) {
-    if ((y & 1) != 0) r *= x;
-    x *= x;
-  }
-  return r;
-}
-
-#define pow(x, y) real_pow(x, y)
-#define max(x, y) nan_max(x, y)
-#define min(x, y) nan_min(x, y)
 
 #define SAVE_NONE 0
 #define SAVE_X 1

@@ -1,5 +1,6 @@
-// NaN and infinity by their bits: drivers may assume that floats are finite.
+// NaN and infinity by their bits: drivers may assume that floats are finite. The rules: docs/kernels.md.
 
+#ifndef NAN
 #define NAN uintBitsToFloat(0x7fc00000u)
 #define INFINITY uintBitsToFloat(0x7f800000u)
 
@@ -7,9 +8,22 @@ uint magnitude_bits(float x) { return floatBitsToUint(x) & 0x7fffffffu; }
 uvec4 magnitude_bits(vec4 x) { return floatBitsToUint(x) & 0x7fffffffu; }
 bool is_nan(float x) { return magnitude_bits(x) > 0x7f800000u; }
 bool is_finite(float x) { return magnitude_bits(x) < 0x7f800000u; }
+bool is_negative(float x) { return (floatBitsToUint(x) & 0x80000000u) != 0; }
+// Or denormal: what drivers make of those is their own, unless their bits are asked.
+bool is_zero(float x) { return magnitude_bits(x) < 0x00800000u; }
 
 // max and min in which a NaN wins, as in PyTorch.
 float nan_max(float x, float y) { return is_nan(x) ? x : is_nan(y) ? y : max(x, y); }
 float nan_min(float x, float y) { return is_nan(x) ? x : is_nan(y) ? y : min(x, y); }
 int nan_max(int x, int y) { return max(x, y); }
 int nan_min(int x, int y) { return min(x, y); }
+
+// Toward zero, the nearest that i32 has; NaN is 0. GLSL leaves all but the first open.
+int to_int(float x) {
+  if (is_nan(x)) return 0;
+  return x >= 2147483648.0 ? 0x7fffffff : x < -2147483648.0 ? 0x80000000 : int(x);
+}
+int to_int(int x) { return x; }
+ivec4 to_int(vec4 x) { return ivec4(to_int(x.x), to_int(x.y), to_int(x.z), to_int(x.w)); }
+ivec4 to_int(ivec4 x) { return x; }
+#endif

@@ -2,7 +2,6 @@
 //! types: T = f32 f16
 //! params: PairLossParams
 //! local: 64
-#include "numbers.glsl"
 #include "pair_loss.glsl"
 
 vec4 loss4(uint i, vec4 x, vec4 t) {

@@ -1,10 +1,11 @@
 // Losses of pairs: of one element, and their derivatives. Sources are at core/ops/losses.h.
+#include "exact.glsl"
 #include "flat.glsl"
 layout(constant_id = 0) const uint KIND = 0;  //! 0 1 2 3 4 5 6 7 8
 layout(constant_id = 1) const bool WEIGHTED = false;
 
-// At least -100, as PyTorch has it; some drivers' log(0) is a finite number.
-float bounded_log(float x) { return x == 0.0 ? -100.0 : max(log(x), -100.0); }
+// At least -100, as PyTorch has it.
+float bounded_log(float x) { return max(log(x), -100.0); }
 // log(1 + exp(x)), without overflow.
 float log_one_plus_exp(float x) { return max(x, 0.0) + log(1.0 + exp(-abs(x))); }
 
@@ -48,7 +49,7 @@ float focal_slope_x(uint i, float x, float t) {
 }
 
 float slope_x(uint i, float x, float t) {
-  float d = x - t, direction = d > 0.0 ? 1.0 : d < 0.0 ? -1.0 : 0.0 * d;
+  float d = x - t, direction = d > 0.0 ? 1.0 : d < 0.0 ? -1.0 : is_nan(d) ? d : 0.0;
   switch (KIND) {
     case LOSS_MSE: return 2.0 * d;
     case LOSS_L1: return direction;

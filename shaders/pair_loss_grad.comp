@@ -2,7 +2,6 @@
 //! types: T = f32 f16
 //! params: PairLossGradParams
 //! local: 64
-#include "numbers.glsl"
 #include "pair_loss.glsl"
 layout(constant_id = 2) const uint WRT = 0;  //! 0 1
 

@@ -1,8 +1,38 @@
 // sin and cos to about 1 ulp of 1: Vulkan asks for an absolute error of 2^-11 only, and drivers take it.
 
-// x less the nearest multiple of pi / 2 (Cody and Waite 1980: pi / 2 in three parts), and the multiple
-// modulo 4. Good up to |x| of about 10^4.
+#include "numbers.glsl"
+
+// 2 / pi, from 2^-3 down: after Payne and Hanek 1983, only the bits of it count that make fractions of x.
+const uint two_over_pi[8] = uint[8](0u, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u, 0u);
+float large_quarter_turns(float x, out int quadrant) {
+  const uint bits = floatBitsToUint(x), mantissa = bits << 8 | 0x80000000u;
+  const int exponent = int(bits >> 23 & 255u) - 126;
+  const uint i = uint(max(exponent, 0)) >> 5, shift = uint(exponent) & 31u;
+  uint high = two_over_pi[i], middle = two_over_pi[i + 1], low = two_over_pi[i + 2];
+  if (shift != 0) {
+    high = high << shift | middle >> (32 - shift);
+    middle = middle << shift | low >> (32 - shift);
+    low = low << shift | two_over_pi[i + 3] >> (32 - shift);
+  }
+  // Turns in quarters, 2 bits whole and 30 of a fraction, from the products of 32 bits.
+  uint low_high, middle_high, unused, middle_low, carry;
+  umulExtended(mantissa, low, low_high, unused);
+  umulExtended(mantissa, middle, middle_high, middle_low);
+  uaddCarry(middle_low, low_high, carry);
+  const uint turns = mantissa * high + middle_high + carry + 0x20000000u;  // a half more
+  quadrant = int(turns >> 30);
+  const float r = float(int(turns & 0x3fffffffu) - 0x20000000) * 1.46291807927e-9;
+  if (!is_negative(x)) return r;
+  quadrant = -quadrant & 3;
+  return -r;
+}
+
+// x less the nearest multiple of pi / 2, and the multiple modulo 4. Up to |x| of 8192 by Cody and Waite 1980: pi / 2 in
+// three parts.
 float quarter_turns(float x, out int quadrant) {
+  quadrant = 0;
+  if (!is_finite(x)) return NAN;
+  if (abs(x) > 8192.0) return large_quarter_turns(x, quadrant);
   float k = floor(x * 0.636619772 + 0.5);
   quadrant = int(k) & 3;
   precise float r = x - k * 1.5703125;

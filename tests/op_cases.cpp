@@ -51,24 +51,29 @@ Tensor ge(const Tensor& a, const Tensor& b) {
 }  // namespace rows
 
 void add_elementwise(Table& t) {
-#define UNARY(id, op, forward, grad, saves, low, high) \
-  t.row(#op, {x({3, 5, 7}, low, high)}, [](const Tensors& in) { return rows::op(in[0]); });
+#define UNARY(id, op, forward, grad, saves, low, high)          \
+  t.row(#op, {x({3, 5, 7}, low, high)}, [](const Tensors& in) { \
+     return rows::op(in[0]);                                    \
+   }).elementwise = true;
 #include "shaders/elementwise.def"
-#define BINARY(id, op, forward, lo, hi, lo_y, hi_y)                              \
-  t.row(#op, {x({3, 4, 6}, lo, hi), x({3, 4, 6}, lo_y, hi_y)},                   \
-        [](const Tensors& in) { return rows::op(in[0], in[1]); });               \
-  t.row(#op " rows", {x({3, 4, 8}, lo, hi), x({4, 8}, lo_y, hi_y)},              \
-        [](const Tensors& in) { return rows::op(in[0], in[1]); });               \
-  t.row(#op " outer", {x({5, 1}, lo, hi), x({2, 1, 3}, lo_y, hi_y)},             \
-        [](const Tensors& in) { return rows::op(in[0], in[1]); });               \
-  t.row(#op " scalar", {x({}, (lo + hi) / 2 + 0.3f, hi), x({3, 7}, lo_y, hi_y)}, \
+#define BINARY(id, op, forward, lo, hi, lo_y, hi_y)                                    \
+  t.row(#op, {x({3, 4, 6}, lo, hi), x({3, 4, 6}, lo_y, hi_y)}, [](const Tensors& in) { \
+     return rows::op(in[0], in[1]);                                                    \
+   }).elementwise = true;                                                              \
+  t.row(#op " rows", {x({3, 4, 8}, lo, hi), x({4, 8}, lo_y, hi_y)},                    \
+        [](const Tensors& in) { return rows::op(in[0], in[1]); });                     \
+  t.row(#op " outer", {x({5, 1}, lo, hi), x({2, 1, 3}, lo_y, hi_y)},                   \
+        [](const Tensors& in) { return rows::op(in[0], in[1]); });                     \
+  t.row(#op " scalar", {x({}, (lo + hi) / 2 + 0.3f, hi), x({3, 7}, lo_y, hi_y)},       \
         [](const Tensors& in) { return rows::op(in[0], in[1]); });
 #include "shaders/elementwise.def"
-#define COMPARE(id, op, forward)                                           \
-  t.row(#op, {index({4, 5}, 6), index({5}, 6)},                            \
-        [](const Tensors& in) { return rows::op(in[0], in[1]); });         \
-  t.row(#op " float", {constant({2, 1, 9}, 0, 3), constant({3, 1}, 0, 3)}, \
-        [](const Tensors& in) { return rows::op(in[0], in[1]); });
+#define COMPARE(id, op, forward)                                                                   \
+  t.row(#op, {index({4, 5}, 6), index({5}, 6)}, [](const Tensors& in) {                            \
+     return rows::op(in[0], in[1]);                                                                \
+   }).elementwise = true;                                                                          \
+  t.row(#op " float", {constant({2, 1, 9}, 0, 3), constant({3, 1}, 0, 3)}, [](const Tensors& in) { \
+     return rows::op(in[0], in[1]);                                                                \
+   }).elementwise = true;
 #include "shaders/elementwise.def"
 
   t.row("unary of nothing", {x({0, 3})}, [](const Tensors& in) { return relu(in[0]); });
@@ -139,8 +144,10 @@ void add_elementwise(Table& t) {
 void add_layout(Table& t) {
   t.row("cast to f16", {x({3, 7})}, [](const Tensors& in) { return cast(in[0], DType::f16); });
   t.row("cast to f32", {x({3, 7})}, [](const Tensors& in) { return cast(in[0], DType::f32); });
-  t.row("cast to i32", {constant({3, 7})},
-        [](const Tensors& in) { return cast(in[0], DType::i32); });
+  for (const DType dtype : {DType::i32, DType::u8})
+    t.row(fmt::format("cast to {}", name(dtype)), {constant({3, 7}, 0, 9)}, [=](const Tensors& in) {
+       return cast(in[0], dtype);
+     }).elementwise = true;
   t.row("cast of u8", {mask({3, 7})}, [](const Tensors& in) { return cast(in[0], DType::f32); });
   t.row("promotion", {x({3, 7}), x({3, 7})},
         [](const Tensors& in) { return in[0] * cast(in[1], DType::f16); });
@@ -313,7 +320,10 @@ std::vector<OpCase> all_rows() {
   add_losses(table);
   add_transformer(table);
   add_vision(table);
-  return table.take();
+  std::vector<OpCase> rows = table.take();
+  for (OpCase& row : rows)
+    row.spreads = row.name.starts_with("conv") || row.name.starts_with("attention");
+  return rows;
 }
 
 }  // namespace

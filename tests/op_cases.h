@@ -32,6 +32,10 @@ struct OpCase {
   // Of every element, as largest_error() has it: device against cpu.
   double f32_tolerance = 1e-5;
   double roundings = 6;  // of 16 bits
+  // Of NaN, infinities and extremes (test_op_extremes.cpp):
+  bool elementwise = false;  // each element is a function of one of each input
+  float most = 3e38f;    // of its inputs: beyond it f32 overflows on the way where double does not
+  bool spreads = false;  // zeros that are multiplied (padding, keys not seen) may make NaN
 };
 
 const std::vector<OpCase>& op_cases();

@@ -28,8 +28,11 @@ void add_pairs(Table& t) {
     for (const Reduction r : reductions) {
       const auto run = [loss = loss, r](const Tensors& in) { return loss(in[0], in[1], r); };
       const auto row = [&](const Shape& shape) {
-        t.row(fmt::format("{} {}, reduction {}", name, shape.str(), static_cast<int>(r)),
-              {x(shape), x(shape, -1.9f, 2.1f)}, run);
+        OpCase& c =
+            t.row(fmt::format("{} {}, reduction {}", name, shape.str(), static_cast<int>(r)),
+                  {x(shape), x(shape, -1.9f, 2.1f)}, run);
+        c.elementwise = r == Reduction::none;
+        c.most = 80;
       };
       row({3, 7});
       if (r == Reduction::none) row({0, 3});
@@ -46,6 +49,23 @@ void add_pairs(Table& t) {
 }
 
 void add_probabilities(Table& t) {
+  const auto one_by_one = [&](const char* name, float low, float high, float most, auto loss) {
+    OpCase& c =
+        t.row(fmt::format("{} one by one", name), {x({3, 7}, low, high), x({3, 7}, 0.12f, 0.73f)},
+              [loss](const Tensors& in) { return loss(in[0], in[1]); });
+    c.elementwise = true;
+    c.most = most;
+  };
+  one_by_one("binary_cross_entropy", 0.1f, 0.75f, 1e4f,
+             [](Tensor a, Tensor b) { return binary_cross_entropy(a, b, {}, Reduction::none); });
+  one_by_one("binary_cross_entropy_with_logits", -4, 4, 1e4f, [](Tensor a, Tensor b) {
+    return binary_cross_entropy_with_logits(a, b, {.reduction = Reduction::none});
+  });
+  one_by_one("kl_div", -4, 4, 1e4f,
+             [](Tensor a, Tensor b) { return kl_div(a, b, {.reduction = Reduction::none}); });
+  one_by_one("sigmoid_focal_loss", -4, 4, 20, [](Tensor a, Tensor b) {
+    return sigmoid_focal_loss(a, b, {.reduction = Reduction::none});
+  });
   for (const Shape& shape : {Shape{3, 7}, Shape{2, 16}}) {
     const auto name = [&](const char* what) { return fmt::format("{} {}", what, shape.str()); };
     // The driver scales inputs by 1.25: still shares.

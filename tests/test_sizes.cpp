@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "rewind/core/base/checked.h"
+#include "rewind/core/ops/indexing.h"
 #include "rewind/core/tensor/launch.h"
 #include "rewind/nn/layers.h"
 #include "tests/tape_fixture.h"
@@ -47,6 +48,27 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
       {"arange", [&] { arange(int64_t{1} << 33); }},
       {"arange", [&] { arange((int64_t{1} << 31) + 1); }},
       {"arange", [&] { arange(-1); }},
+      {"linspace", [&] { linspace(0, 1, int64_t{1} << 62); }},
+      {"linspace", [&] { linspace(0, 1, largest, DType::f16); }},
+      {"linspace", [&] { linspace(0, 1, -1); }},
+      {"eye", [&] { eye(int64_t{1} << 31); }},
+      {"eye", [&] { eye(largest, 1); }},
+      {"eye", [&] { eye(-1); }},
+      {"one_hot", [&] { one_hot(zeros({4}, DType::i32), largest / 2); }},
+      {"repeat",
+       [&] {
+         repeat(x, {3, largest / 4});
+       }},
+      {"repeat",
+       [&] {
+         repeat(x, {largest, 1});
+       }},
+      {"repeat",
+       [&] {
+         tile(x, {huge, huge});
+       }},
+      {"repeat_interleave", [&] { repeat_interleave(x, largest, 0); }},
+      {"repeat_interleave", [&] { repeat_interleave(x, largest / 4, 1); }},
       {"tensor", [&] { tensor(two, wraps); }},
       {"tensor", [&] { tensor(two_ints, wraps); }},
       {"tensor", [&] { tensor(two_bytes, square); }},
@@ -165,6 +187,18 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: large but possible" * doctest::test_suite("
   CHECK_THROWS_AS(sum(wide), Error);
   CHECK_THROWS_AS(zeros({huge}), Error);
   CHECK_THROWS_AS(zeros({huge, 1 << 20}), Error);
+  CHECK_THROWS_AS(linspace(0, 1, huge), Error);
+  CHECK_THROWS_AS(eye(1 << 20, 1 << 20), Error);
+  CHECK_THROWS_AS(arange(-largest, largest, 1), ValueError);
+  CHECK_THROWS_AS(arange(0, largest, 1), ValueError);
+  CHECK(arange(0, 5, largest).to_ints() == std::vector<int32_t>{0});
+  CHECK(arange(2147483647, -2147483648LL, -largest - 1).to_ints() ==
+        std::vector<int32_t>{2147483647});
+  CHECK(arange(5, -2, -3).to_ints() == std::vector<int32_t>{5, 2, -1});
+  const std::vector<float> line = linspace(-1, 1, (1 << 20) + 1).to_vector();
+  CHECK(line.front() == -1);
+  CHECK(line[1 << 19] == 0);
+  CHECK(line.back() == 1);
 }
 
 TEST_CASE("sizes: the last element of a view" * doctest::test_suite("host")) {

@@ -18,6 +18,11 @@ uint64_t row_at(const uint32_t (&stride)[3], uint64_t batch, uint64_t head, uint
   return batch * stride[0] + head * stride[1] + row * stride[2];
 }
 
+// x after dropout: what is dropped is 0, whatever it was.
+double kept(double x, double factor) {
+  return factor == 0 ? 0 : x * factor;
+}
+
 uint64_t key_head(const AttentionParams& p, uint64_t head) {
   return head / ATTENTION_GROUP(p);
 }
@@ -97,7 +102,8 @@ uint64_t query_row(const AttentionParams& p, uint64_t batch, uint64_t head, uint
   return ((batch * p.queries + query) * p.heads + head) * ATTENTION_DIM(p);
 }
 
-// Weights (before dropout) and gradients of the masked scores of one query.
+// Weights (before dropout) and gradients of the masked scores of one query: 0 of a score that does
+// not count, whatever its key holds.
 struct Gradients {
   std::vector<double> weights, factors, scores;
 };
@@ -111,12 +117,13 @@ Gradients gradients(const Call& call, const Rows& rows, uint64_t batch, uint64_t
   const std::vector<double> dy =
       dout.to_doubles(query_row(p, batch, head, query), ATTENTION_DIM(p));
   Gradients g{rows.scores(batch, head, query), rows.factors(batch, head, query), {}};
-  for (double& w : g.weights) w = std::exp(w - lse);
+  for (double& w : g.weights) w = w == no_score ? 0 : std::exp(w - lse);
   for (uint64_t key = 0; key < p.keys; ++key) {
     double dweight = 0;
     for (uint64_t d = 0; d < ATTENTION_DIM(p); ++d)
       dweight += dy[d] * v.get(row_at(p.v_stride, batch, key_head(p, head), key) + d);
-    g.scores.push_back(g.weights[key] * (dweight * g.factors[key] - delta));
+    const double weight = g.weights[key];
+    g.scores.push_back(weight == 0 ? 0 : weight * (kept(dweight, g.factors[key]) - delta));
   }
   return g;
 }
@@ -144,9 +151,9 @@ void attention(const Call& call) {
         double total = 0;
         std::vector<double> sum(ATTENTION_DIM(p));
         for (uint64_t key = 0; key < p.keys; ++key) {
-          const double weight = std::exp(scores[key] - base);
+          const double weight = scores[key] == no_score ? 0 : std::exp(scores[key] - base);
           total += weight;
-          add_scaled(sum, 0, weight * factors[key], v,
+          add_scaled(sum, 0, kept(weight, factors[key]), v,
                      row_at(p.v_stride, batch, key_head(p, head), key), ATTENTION_DIM(p));
         }
         for (uint64_t d = 0; d < ATTENTION_DIM(p); ++d)
@@ -205,7 +212,7 @@ void attention_dkv(const Call& call) {
           for (uint64_t key = 0; key < p.keys; ++key) {
             add_scaled(dk, key * dim, g.scores[key] * p.scale, q,
                        row_at(p.q_stride, batch, head, query), dim);
-            add_scaled(dv, key * dim, g.weights[key] * g.factors[key], dout,
+            add_scaled(dv, key * dim, kept(g.weights[key], g.factors[key]), dout,
                        query_row(p, batch, head, query), dim);
           }
         }

@@ -11,20 +11,12 @@
 
 #include "rewind/backends/cpu/real.h"
 #include "rewind/core/backend/backend.h"
+#include "rewind/core/base/checked.h"
 #include "rewind/core/base/dtype.h"
 #include "rewind/core/base/error.h"
 #include "shaders/params.h"
 
 namespace rw::cpu {
-
-// Truncates toward zero; saturates, and NaN is 0.
-inline int32_t truncate_to_int(Real x) {
-  constexpr Real limit = 2147483648.0f;
-  if (std::isnan(x)) return 0;
-  if (x >= limit) return std::numeric_limits<int32_t>::max();
-  if (x < -limit) return std::numeric_limits<int32_t>::min();
-  return static_cast<int32_t>(x);
-}
 
 // One binding. Index 0 is the element that the parameters' offset points at.
 class Elements {
@@ -70,9 +62,9 @@ class Elements {
       case DType::bf16:
         return store(i, to_brain(static_cast<float>(value)));
       case DType::i32:
-        return store<int32_t>(i, truncate_to_int(value));
+        return store<int32_t>(i, to_i32(value));
       case DType::u8:
-        return store<uint8_t>(i, static_cast<uint8_t>(truncate_to_int(value)));
+        return store<uint8_t>(i, static_cast<uint8_t>(to_i32(value)));
     }
   }
 
@@ -83,7 +75,7 @@ class Elements {
       case DType::u8:
         return load<uint8_t>(i);
       default:
-        return truncate_to_int(get(i));
+        return to_i32(get(i));
     }
   }
 

@@ -79,6 +79,7 @@ struct PairLoss {
         return -std::exp(t);
       default: {
         const double s = sigmoid(x), q = std::max(rest(x, t), 1e-30);
+        if (b == 0) return share(t) * (s - t);
         return share(t) * ((s - t) * std::pow(q, b) + bce_logits(x, t, 1) * b * std::pow(q, b - 1) *
                                                           (1 - 2 * t) * s * sigmoid(-x));
       }
@@ -90,7 +91,7 @@ struct PairLoss {
       case LOSS_BCE:
         return std::max(std::log1p(-x), -100.0) - std::max(std::log(x), -100.0);
       case LOSS_BCE_LOGITS:
-        return (w - 1) * softplus(-x) - x;
+        return (w == 1 ? 0 : (w - 1) * softplus(-x)) - x;
       case LOSS_KL:
         return t > 0 ? std::log(t) + 1 - x : 0;
       case LOSS_KL_LOG:
@@ -98,9 +99,10 @@ struct PairLoss {
       case LOSS_FOCAL: {
         const double q = std::max(rest(x, t), 1e-30), l = bce_logits(x, t, 1),
                      power = std::pow(q, b);
-        const double share_slope = a < 0 ? 0 : 2 * a - 1;
-        return share_slope * l * power - share(t) * x * power +
-               share(t) * l * b * std::pow(q, b - 1) * (sigmoid(-x) - sigmoid(x));
+        double slope = -share(t) * x * power;
+        if (a >= 0) slope += (2 * a - 1) * l * power;
+        if (b != 0) slope += share(t) * l * b * std::pow(q, b - 1) * (sigmoid(-x) - sigmoid(x));
+        return slope;
       }
       default:
         return -slope_x(x, t, w);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "rewind/backends/cpu/kernels.h"
 
@@ -27,6 +28,19 @@ double known(double x) {
 
 Real loss_of(double total) {
   return total <= never / 2 ? std::numeric_limits<Real>::infinity() : static_cast<Real>(-total);
+}
+
+// What keeps ways near 0: their highest, as a whole number.
+double whole_offset(const std::vector<double>& ways) {
+  const double highest = *std::max_element(ways.begin(), ways.end());
+  return highest > never / 2 ? std::floor(highest) : 0;
+}
+
+void renew(std::vector<double>& ways, double& offset) {
+  const double step = whole_offset(ways);
+  for (double& way : ways)
+    if (way > never / 2) way -= step;
+  offset += step;
 }
 
 // One sample of `states`.
@@ -89,10 +103,11 @@ void ctc_alpha(const Call& call) {
   Elements alpha = call.out(2);
   for (uint64_t n = 0; n < p.samples; ++n) {
     const States state(p, states, n);
+    const auto row = [&](uint64_t t) { return (t * p.samples + n) * p.width; };
+    double offset = p.begin > 0 ? alpha.get(row(p.begin - 1) + p.width - 1) : 0;
     for (uint64_t t = p.begin; t < std::min<uint64_t>(p.end, state.frames()); ++t) {
-      const auto before = [&](uint64_t s) -> double {
-        return alpha.get(((t - 1) * p.samples + n) * p.width + s);
-      };
+      const auto before = [&](uint64_t s) -> double { return alpha.get(row(t - 1) + s); };
+      std::vector<double> ways(p.width, never);
       for (uint64_t s = 0; s < p.width; ++s) {
         double way = never;
         if (const int32_t own = state.class_of(s); own >= 0) {
@@ -103,11 +118,31 @@ void ctc_alpha(const Call& call) {
                           state.skips(s) ? before(s - 2) : never);
           way += known(x.get((t * p.samples + n) * p.classes + static_cast<uint64_t>(own)));
         }
-        alpha.set((t * p.samples + n) * p.width + s, static_cast<Real>(std::max(way, never)));
+        ways[s] = std::max(way, never);
       }
+      if (t % CTC_RENEWED == 0) renew(ways, offset);
+      ways[p.width - 1] = offset;
+      for (uint64_t s = 0; s < p.width; ++s) alpha.set(row(t) + s, static_cast<Real>(ways[s]));
     }
   }
 }
+
+namespace {
+
+// The logarithm of all ways of a sample, as alpha and the offset of its last frame have it.
+struct Total {
+  double ways, offset;
+};
+
+Total total_of(const CtcParams& p, const States& state, const Elements& alpha, uint64_t n) {
+  if (state.frames() == 0) return {state.count() == 1 ? 0 : never, 0};
+  const uint64_t row = ((state.frames() - 1) * p.samples + n) * p.width, count = state.count();
+  return {
+      log_add(alpha.get(row + count - 1), count > 1 ? alpha.get(row + count - 2) : never, never),
+      alpha.get(row + p.width - 1)};
+}
+
+}  // namespace
 
 void ctc_total(const Call& call) {
   const auto p = call.params<CtcParams>();
@@ -115,12 +150,8 @@ void ctc_total(const Call& call) {
   Elements loss = call.out(2);
   for (uint64_t n = 0; n < p.samples; ++n) {
     const States state(p, states, n);
-    double total = state.count() == 1 ? 0 : never;
-    if (state.frames() > 0) {
-      const uint64_t last = ((state.frames() - 1) * p.samples + n) * p.width + state.count() - 1;
-      total = log_add(alpha.get(last), state.count() > 1 ? alpha.get(last - 1) : never, never);
-    }
-    loss.set(n, loss_of(total));
+    const Total total = total_of(p, state, alpha, n);
+    loss.set(n, loss_of(total.ways > never / 2 ? total.ways + total.offset : never));
   }
 }
 
@@ -132,11 +163,17 @@ void ctc_beta(const Call& call) {
     const States state(p, states, n);
     const uint64_t frames = state.frames(), count = state.count();
     std::vector<double> behind(p.width, never);
-    if (p.end < frames) behind = carry.to_doubles(n * p.width, p.width);
+    double offset = 0;
+    if (p.end < frames) {
+      behind = carry.to_doubles(n * p.width, p.width);
+      offset = std::exchange(behind.back(), never);
+    }
+    const Total total = total_of(p, state, alpha, n);
     for (uint64_t t = p.end; t-- > p.begin;) {
       std::vector<double> ways(p.width, never);
+      const uint64_t row = (t * p.samples + n) * p.width;
       for (uint64_t s = 0; s < p.width; ++s) {
-        const uint64_t at = (t * p.samples + n) * p.width + s;
+        const uint64_t at = row + s;
         const int32_t own = state.class_of(s);
         double share = 0;
         if (own >= 0 && t < frames) {
@@ -147,17 +184,20 @@ void ctc_beta(const Call& call) {
                               s + 2 < count && state.skips(s + 2) ? behind[s + 2] : never);
           const double own_x =
               known(x.get((t * p.samples + n) * p.classes + static_cast<uint64_t>(own)));
-          ways[s] = std::max(ways[s] + own_x, never);
           const bool possible = alpha.get(at) > never / 2 && ways[s] > never / 2;
+          const double offsets = alpha.get(row + p.width - 1) + offset - total.offset;
           if (!std::isfinite(loss.get(n)))
             share = std::numeric_limits<double>::quiet_NaN();
           else if (possible)
-            share = std::exp(alpha.get(at) + ways[s] - own_x + loss.get(n));
+            share = std::exp(std::min(alpha.get(at) - total.ways + ways[s] + offsets, 0.0));
+          ways[s] = std::max(ways[s] + own_x, never);
         }
         posterior.set(at, static_cast<Real>(share));
       }
+      if (t % CTC_RENEWED == 0) renew(ways, offset);
       behind = std::move(ways);
     }
+    behind.back() = offset;
     for (uint64_t s = 0; s < p.width; ++s) carry.set(n * p.width + s, static_cast<Real>(behind[s]));
   }
 }

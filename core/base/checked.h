@@ -1,8 +1,11 @@
-// Integer arithmetic that notices overflow: for sizes that come from users and from files.
+// Integer arithmetic that notices overflow, for sizes that come from users and from files; integers
+// of floats.
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <type_traits>
 
@@ -32,6 +35,14 @@ constexpr std::optional<T> checked_mul(std::optional<T> a, std::type_identity_t<
 template <std::integral T>
 constexpr std::optional<T> checked_add(std::optional<T> a, std::type_identity_t<T> b) {
   return a ? checked_add(*a, b) : a;
+}
+
+// x toward zero, or the nearest that i32 has; NaN is 0. Kernels' casts do the same.
+inline int32_t to_i32(double x) {
+  if (std::isnan(x)) return 0;
+  if (x >= 2147483648.0) return std::numeric_limits<int32_t>::max();
+  if (x <= -2147483648.0) return std::numeric_limits<int32_t>::min();
+  return static_cast<int32_t>(x);
 }
 
 }  // namespace rw

@@ -296,6 +296,8 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
                  Tensor lengths) {
   const AutocastInputs autocast("attention", {&q, &k, &v});
   check_shapes(q, k, v);
+  check(std::isfinite(options.scale), "attention", "the scale must be finite, got {}",
+        options.scale);
   check(options.dropout >= 0 && options.dropout < 1, "attention",
         "dropout must be in [0, 1), got {}", options.dropout);
   check(options.window >= 0, "attention", "the window must not be negative, got {}",

@@ -28,12 +28,12 @@ struct CtcOptions {
 };
 // The negative logarithm of the probability of all ways to say the labels: f32. log_probs [T, N,
 // C], f32 or f16, as log_softmax gives them along C; targets i32 [N, S]; input_lengths (frames) and
-// target_lengths (labels) i32 [N]. A sample without any way has an infinite loss and a gradient of
-// NaN. No way leads through a label outside [0, C), or through NaN; lengths count as the nearest
-// possible. Computed in f32 in a fixed order; keeps [T, N, 2 S + 2] floats for the gradient. S <=
-// 1023. ShapeError, DTypeError, ValueError (blank). As torch.nn.functional.ctc_loss; the gradient
-// is that of log_probs itself, while PyTorch's takes for granted that they come from log_softmax
-// (the same below it).
+// target_lengths (labels) i32 [N]. A sample without any way has an infinite loss, and NaN as the
+// gradient of its frames; one of 0 frames and 0 labels has the loss 0. No way leads through a label
+// outside [0, C), or through NaN; lengths count as the nearest possible. In f32, in a fixed order;
+// keeps [T, N, 2 S + 2] floats for the gradient. S <= 1023. ShapeError, DTypeError, ValueError
+// (blank). As torch.nn.functional.ctc_loss, but the gradient is that of log_probs itself: PyTorch's
+// takes for granted that they come from log_softmax (the same below it).
 Tensor ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths,
                 const CtcOptions& options = {});
 

@@ -1,6 +1,7 @@
 // What the op families share.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -26,6 +27,11 @@ inline Tensor scalar_on(const Tensor& like, float value, DType dtype) {
 
 inline void check_float(const Tensor& t, const char* op) {
   check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t);
+}
+
+// What is added to a variance or a length, or bounds it.
+inline void check_eps(float eps, const char* op) {
+  check(eps >= 0 && std::isfinite(eps), op, "eps must be finite and not negative, got {}", eps);
 }
 
 // a [..., m, k] @ b [..., k, n] of `dtype`, unrecorded, added to `added` [..., m, n] where that is

@@ -180,6 +180,7 @@ void check_input(const Tensor& x, const char* op) {
 
 Tensor run(const Op& op, const GroupAttrs& attrs, Tensor x, Tensor weight, Tensor bias) {
   const AutocastInputs autocast(op.name, {&x});
+  check_eps(attrs.eps, op.name);
   weight = per_channel(weight, 1, x, op.name);
   bias = per_channel(bias, 0, x, op.name);
   return apply1(op, attrs, TensorList(std::move(x), std::move(weight), std::move(bias)));

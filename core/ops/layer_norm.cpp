@@ -94,6 +94,7 @@ Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
   const AutocastInputs autocast("layer_norm", {&x});
   check_float(x, "layer_norm");
   check_row(x.size(-1), x, "layer_norm");
+  check_eps(eps, "layer_norm");
   weight = per_channel(weight, 1, x, "layer_norm");
   bias = per_channel(bias, 0, x, "layer_norm");
   return apply1(layer_norm_op, NormAttrs{eps, false},
@@ -104,6 +105,7 @@ Tensor rms_norm(Tensor x, Tensor weight, float eps) {
   const AutocastInputs autocast("rms_norm", {&x});
   check_float(x, "rms_norm");
   check_row(x.size(-1), x, "rms_norm");
+  check_eps(eps, "rms_norm");
   weight = per_channel(weight, 1, x, "rms_norm");
   return apply1(rms_norm_op, NormAttrs{eps, true}, TensorList(std::move(x), std::move(weight)));
 }

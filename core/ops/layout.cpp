@@ -7,6 +7,7 @@
 
 #include "rewind/core/base/checked.h"
 #include "rewind/core/ops/detail.h"
+#include "rewind/core/ops/indexing.h"
 
 namespace rw {
 
@@ -214,17 +215,10 @@ Tensor zeros_like(const Tensor& t) {
 }
 
 Tensor arange(int64_t n) {
-  constexpr int64_t most = int64_t{std::numeric_limits<int32_t>::max()} + 1, piece = 1 << 20;
+  constexpr int64_t most = int64_t{std::numeric_limits<int32_t>::max()} + 1;
   check<ShapeError>(n >= 0 && n <= most, "arange",
                     "the size must be 0 to {}, as values are i32, got ({})", most, n);
-  Tensor t = empty({n}, DType::i32);
-  std::vector<int32_t> values(static_cast<size_t>(std::min(n, piece)));
-  for (int64_t first = 0; first < n; first += piece) {
-    const int64_t count = std::min(piece, n - first);
-    std::iota(values.begin(), values.begin() + count, static_cast<int32_t>(first));
-    write_elements(t, first, count, values.data());
-  }
-  return t;
+  return arange(0, n, 1);
 }
 
 Tensor cast(Tensor x, DType dtype) {

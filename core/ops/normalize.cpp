@@ -204,6 +204,8 @@ BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts) {
 // Side effects stay off the tape: replay must not see them.
 void update_running(const RunningStatistics& running, const BatchStatistics& batch) {
   const NoGrad guard;
+  check(running.momentum >= 0 && running.momentum <= 1, "batch_norm",
+        "the momentum must be in [0, 1], got {}", running.momentum);
   const auto rows = static_cast<float>(batch.rows);
   const float unbias = batch.rows > 1 ? rows / (rows - 1) : 1;
   accumulate(sub(batch.mean, running.mean), running.mean, running.momentum);
@@ -214,6 +216,7 @@ BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps,
                            std::shared_ptr<StatisticsExchange> exchange) {
   const AutocastInputs autocast("batch_norm", {&x});
   check_inputs(x, {&weight, &bias});
+  check_eps(eps, "batch_norm");
   const int64_t own = x.numel() / x.size(-1), rows = exchange ? exchange->rows(own) : own;
   auto known = exchange ? std::make_shared<std::optional<BatchStatistics>>() : nullptr;
   auto outputs = apply(batch_norm_op, BatchNormAttrs{eps, rows, std::move(exchange), known},
@@ -224,6 +227,7 @@ BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps,
 Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias, float eps) {
   const AutocastInputs autocast("batch_norm", {&x});
   check_inputs(x, {&mean, &var, &weight, &bias});
+  check_eps(eps, "batch_norm");
   return apply1(batch_norm_with_op, eps,
                 TensorList(std::move(x), std::move(weight), std::move(bias), std::move(mean),
                            std::move(var)));

@@ -134,6 +134,7 @@ Tensor norm(Tensor x, float p, const Axes& axes, bool keepdims) {
 
 Tensor cosine_similarity(Tensor a, Tensor b, int axis, float eps) {
   const AutocastInputs autocast("cosine_similarity", {&a, &b});
+  check_eps(eps, "cosine_similarity");
   promote(a, b);
   const Shape shape = broadcast(a.shape(), b.shape(), "cosine_similarity");
   axis = normalize_axis(axis, shape.rank(), "cosine_similarity");
@@ -145,6 +146,7 @@ Tensor cosine_similarity(Tensor a, Tensor b, int axis, float eps) {
 }
 
 Tensor normalize(Tensor x, float p, int axis, float eps) {
+  check_eps(eps, "normalize");
   Tensor length = clamp(norm(x, p, {axis}, true), eps, infinity);
   return std::move(x) / std::move(length);
 }

@@ -52,8 +52,8 @@ Tensor randn(const Shape& shape, float mean = 0, float std = 1, DType dtype = DT
              Generator& generator = default_generator());
 
 // ---- dtype and layout ------------------------------------------------------------------------
-// Floats become integers toward zero, u8 keeps the low 8 bits. The gradient is cast back.
-Tensor cast(Tensor x, DType dtype);  // the same handle when nothing changes
+// Floats become integers toward zero, NaN 0, too large ones i32's last; u8 keeps the low 8 bits.
+Tensor cast(Tensor x, DType dtype);  // the same handle if nothing changes; gradients are cast back
 
 Tensor contiguous(Tensor x);  // dense row-major; the same handle when it is already
 
@@ -129,8 +129,8 @@ Tensor mish(Tensor x);                             // x * tanh(softplus(x)) (Mis
 Tensor selu(Tensor x);                             // Klambauer et al. 2017
 Tensor log_sigmoid(Tensor x);                      // log(sigmoid(x)), without overflow
 Tensor affine(Tensor x, float a, float b);         // a * x + b
-Tensor clamp(Tensor x, float low, float high);     // min(max(x, low), high)
-Tensor pow(Tensor x, float exponent);              // x > 0, or NaN
+Tensor clamp(Tensor x, float low, float high);     // min(max(x, low), high): high where low > high
+Tensor pow(Tensor x, float exponent);              // as pow(x, tensor) has it
 Tensor leaky_relu(Tensor x, float slope = 0.01f);  // x, or slope * x below 0
 Tensor elu(Tensor x, float alpha = 1);             // x, or alpha * (exp(x) - 1) below 0
 
@@ -171,8 +171,8 @@ Tensor where(Tensor condition, Tensor a, Tensor b);
 Tensor masked_fill(Tensor x, Tensor mask, float value);
 
 // ---- reductions ------------------------------------------------------------------------------
-// Over `axes` (all when empty), which keep the size 1 with `keepdims`. f32 and f16 accumulate in
-// f32, in a fixed order, and give their dtype; u8 gives i32.
+// Over `axes` (all when empty), kept as size 1 with `keepdims`. Floats add up in f32, in a fixed
+// order, and give their dtype; u8 gives i32. Of nothing: 0, mean NaN, max -inf, min inf, prod 1.
 Tensor sum(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor mean(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor max(Tensor x, const Axes& axes = {},
@@ -261,7 +261,7 @@ struct RunningStatistics {
   Tensor mean, var;  // the variance is the unbiased one
   float momentum;    // the weight of a new batch
 };
-// Moves the running statistics towards those of a batch.
+// Moves the running statistics towards those of a batch. ValueError: momentum outside [0, 1].
 void update_running(const RunningStatistics& running, const BatchStatistics& batch);
 
 // What joins a batch that is normalised in parts: over devices (PyTorch's SyncBatchNorm), or over
@@ -289,7 +289,7 @@ struct BatchNormResult {
   int64_t rows;         // values per channel that mean and var are of
 };
 // y = (x - mean) / sqrt(var + eps) * weight + bias for x [..., C], statistics over all axes but the
-// last, in f32. weight, bias [C] f32. ShapeError.
+// last, in f32. weight, bias [C] f32. ShapeError; ValueError where eps is negative or not finite.
 // With an exchange the statistics are those of all parts, `rows` of them (otherwise of x), and the
 // gradient of x is that of the whole batch; weight's and bias's are this part's share, to be added
 // up as all gradients are.
@@ -299,7 +299,7 @@ BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps = 1e-
 Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias,
                        float eps = 1e-5f);
 
-// Over the last axis, statistics in f32. weight, bias [C] f32; undefined: 1 and 0. C <= 65536.
+// Over the last axis, in f32. weight, bias [C] f32; undefined: 1, 0. C <= 65536. eps as above.
 Tensor layer_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps = 1e-5f);
 // x / sqrt(mean(x * x) + eps) * weight, over the last axis (Zhang and Sennrich 2019). As
 // layer_norm.
@@ -349,8 +349,8 @@ struct AttentionOptions {
 // K, T, D], D <= 256, views welcome -> [B, H, S, D], a view of [B, S, H, D]: merging the heads is
 // free. K divides H: so many query heads in a row share a head of k and v (Ainslie et al. 2023).
 // mask: f32, broadcasts to [B, H, S, T] along all axes but the last, added; its gradient is summed
-// over what was broadcast. lengths [B] i32, 0 to T: keys from there on do not count. Scores below
-// -1e38 do not count either; a row without any other gives zeros. f32 or f16, of one dtype
+// over what was broadcast. lengths [B] i32, 0 to T: keys from there on, even NaN, do not count, nor
+// do scores below -1e38; a row without any other gives zeros. f32 or f16, of one dtype
 // (DTypeError); ShapeError for sizes, ValueError for options and lengths, and for a mask beside
 // slopes; AutogradError for slopes that require a gradient. CPU drivers bound S and T (ShapeError).
 // The method: Dao et al. 2022, "FlashAttention".

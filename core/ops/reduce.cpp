@@ -74,7 +74,8 @@ std::vector<Tensor> reduce_forward(const std::any& attrs, std::span<Tensor> inpu
   for (int axis : a.axes) count *= x.shape()[axis];
   if (x.numel() == 0) {
     constexpr float inf = std::numeric_limits<float>::infinity();
-    constexpr float empty_values[] = {0, -inf, inf, 1};
+    // The mean's scale is infinite here, and the mean of nothing NaN.
+    const float empty_values[] = {0 * a.scale, -inf, inf, 1};
     return one(full(result, empty_values[a.kind], a.dtype, x.device().shared_from_this()));
   }
   // Reduced axes side by side: as they are, or moved to the end.

@@ -1,7 +1,9 @@
 // Diagonals, triangles, repetitions, windows: composed of views, copies and what indexing.h has.
 #include <cmath>
+#include <limits>
 #include <numeric>
 
+#include "rewind/core/base/checked.h"
 #include "rewind/core/ops/detail.h"
 #include "rewind/core/ops/indexing.h"
 #include "rewind/core/ops/operators.h"
@@ -52,6 +54,34 @@ std::vector<Tensor> unfold_vjp(Record& r, std::span<Tensor> dys) {
 
 const Op unfold_op = {
     .name = "unfold", .forward = unfold_forward, .vjp = unfold_vjp, .is_view = true};
+
+// value(0), value(1), ..., n of them: by pieces, so that the host holds no second copy of all.
+template <class T, class F>
+Tensor sequence(const char* op, int64_t n, DType dtype, const F& value) {
+  check_sizes(op, {n}, size_of(dtype));
+  Tensor t = empty({n}, dtype);
+  constexpr int64_t piece = 1 << 20;
+  std::vector<T> values;
+  for (int64_t first = 0; first < n; first += piece) {
+    values.clear();
+    for (int64_t i = first; i < std::min(n, first + piece); ++i) values.push_back(value(i));
+    const Shape count = {static_cast<int64_t>(values.size())};
+    make_view(t, count, {1}, first).copy_from(std::span<const T>(values));
+  }
+  return t;
+}
+
+// x's sizes with that of an axis so many times as large; ShapeError where no tensor can be that
+// large.
+Shape times_longer(const char* op, const Tensor& x, int axis, int64_t times) {
+  Shape shape = x.shape();
+  const auto size = checked_mul(shape[axis], times);
+  check<ShapeError>(size.has_value(), op, "64 bits must hold the size of axis {}, got {} times {}",
+                    axis, times, x);
+  shape[axis] = *size;
+  check_sizes(op, shape, size_of(x.dtype()));
+  return shape;
+}
 
 // [rows, columns]: the column less the row.
 Tensor columns_past_diagonal(int64_t rows, int64_t columns, const Tensor& like) {
@@ -109,31 +139,43 @@ Tensor diagonal(Tensor x, int64_t offset, int first, int second) {
 
 Tensor eye(int64_t rows, int64_t columns, DType dtype) {
   if (columns < 0) columns = rows;
-  return cast(arange(columns) == unsqueeze(arange(rows), 1), dtype);
+  check<ShapeError>(rows >= 0, "eye", "sizes must not be negative, got ({})", rows);
+  check_sizes("eye", {rows, columns}, size_of(dtype));
+  Tensor y = full({rows, columns}, 0, dtype);
+  const int64_t n = std::min(rows, columns);
+  copy_into(expand(scalar_on(y, 1, dtype), Shape{n}), make_view(y, {n}, {columns + 1}, 0));
+  return y;
 }
 
 Tensor linspace(float begin, float end, int64_t n, DType dtype) {
-  check<ShapeError>(n >= 0, "linspace", "the size must not be negative, got {}", n);
-  std::vector<float> values(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) {
+  check<ShapeError>(n >= 0, "linspace", "the size must not be negative, got ({})", n);
+  return sequence<float>("linspace", n, dtype, [&](int64_t i) {
     const double share = n == 1 ? 0 : static_cast<double>(i) / static_cast<double>(n - 1);
-    values[static_cast<size_t>(i)] = static_cast<float>(begin + share * (double{end} - begin));
-  }
-  return tensor(values, {n}, dtype);
+    return static_cast<float>(begin + share * (double{end} - begin));
+  });
 }
 
 Tensor arange(int64_t begin, int64_t end, int64_t step) {
   check(step != 0, "arange", "the step must not be 0");
-  const int64_t distance = step > 0 ? end - begin : begin - end, stride = std::abs(step);
-  std::vector<int64_t> values(
-      static_cast<size_t>(std::max<int64_t>((distance + stride - 1) / stride, 0)));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = begin + static_cast<int64_t>(i) * step;
-  return tensor(std::span<const int64_t>(values), {static_cast<int64_t>(values.size())});
+  const bool is_empty = step > 0 ? begin >= end : begin <= end;
+  if (is_empty) return empty({0}, DType::i32);
+  constexpr int64_t least = std::numeric_limits<int32_t>::min(),
+                    most = std::numeric_limits<int32_t>::max();
+  check(begin >= least && begin <= most && end >= least - 1 && end <= most + 1, "arange",
+        "values must fit i32, got {} to {}", begin, end);
+  const int64_t distance = std::abs(end - begin);
+  const int64_t count =
+      step > -distance && step < distance ? (distance - 1) / std::abs(step) + 1 : 1;
+  return sequence<int32_t>("arange", count, DType::i32,
+                           [&](int64_t i) { return static_cast<int32_t>(begin + i * step); });
 }
 
 Tensor one_hot(Tensor index, int64_t classes, DType dtype) {
   check<DTypeError>(index.dtype() == DType::i32, "one_hot", "the index must be i32, got {}", index);
   check<ShapeError>(classes > 0, "one_hot", "needs at least one class, got {}", classes);
+  Shape shape = index.shape();
+  shape.push_back(classes);
+  check_sizes("one_hot", shape, size_of(dtype));
   check_indices("one_hot", "the index", index, classes - 1);
   const DeviceScope device(index.device().shared_from_this());
   return cast(unsqueeze(std::move(index), -1) == arange(classes), dtype);
@@ -152,7 +194,7 @@ Tensor repeat(Tensor x, const std::vector<int64_t>& times) {
     if (count == 1) continue;
     const Around around(shape, axis);
     const int64_t line = around.count * around.inner;
-    shape[axis] *= count;
+    shape = times_longer("repeat", x, axis, count);
     x = expand(reshape(std::move(x), {around.outer, 1, line}), Shape{around.outer, count, line});
     x = reshape(std::move(x), shape);
   }
@@ -169,9 +211,8 @@ Tensor repeat_interleave(Tensor x, int64_t times, int axis) {
   axis = normalize_axis(axis, x.rank(), "repeat_interleave");
   check<ShapeError>(times >= 0, "repeat_interleave", "the count must not be negative, got {}",
                     times);
-  Shape shape = x.shape();
-  const Around around(shape, axis);
-  shape[axis] *= times;
+  const Shape shape = times_longer("repeat_interleave", x, axis, times);
+  const Around around(x.shape(), axis);
   const int64_t places = around.outer * around.count;
   x = expand(reshape(std::move(x), {places, 1, around.inner}), Shape{places, times, around.inner});
   return reshape(std::move(x), shape);

@@ -4,13 +4,28 @@
 #include <limits>
 #include <vector>
 
+#include "rewind/core/tensor/overlap.h"
+
 namespace rw {
 
 namespace {
 
-// Elements between the first and one past the last that the view touches.
-int64_t extent(const Tensor& t) {
-  return last_element(t.shape(), t.strides(), 0).value();
+// A kernel's threads run in any order: what one writes is in one place, and no thread sees it by
+// another view.
+void check_written(const char* kernel, std::span<const Arg> args) {
+  for (const Arg& to : args) {
+    if (!to.tensor || to.access == Access::read) continue;
+    check<ValueError>(
+        !overlaps_itself(*to.tensor), op_or(kernel),
+        "the elements of what is written must be apart in memory, got {} with strides {}; write "
+        "into a contiguous copy",
+        *to.tensor, to.tensor->strides());
+    for (const Arg& other : args)
+      check<ValueError>(
+          !other.tensor || !overlap_in_part(*to.tensor, *other.tensor), op_or(kernel),
+          "what is written must not overlap another operand, got {} and {}; copy one of them",
+          *to.tensor, *other.tensor);
+  }
 }
 
 // Memory that is away is brought back before the call says where it lies.
@@ -60,6 +75,7 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
         args.size());
   const auto first = std::find_if(args.begin(), args.end(), [](const Arg& a) { return a.tensor; });
   Device& device = first->tensor->device();
+  check_written(kernel, args);
   bring_back(args);
   for (const Arg& arg : args) {
     if (!arg.tensor) continue;

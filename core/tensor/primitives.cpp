@@ -2,7 +2,9 @@
 
 #include <bit>
 
+#include "rewind/core/base/checked.h"
 #include "rewind/core/tensor/launch.h"
+#include "rewind/core/tensor/overlap.h"
 
 namespace rw {
 
@@ -16,9 +18,8 @@ Tensor full(const Shape& shape, float value, DType dtype, const std::shared_ptr<
 void fill_(const Tensor& target, float value) {
   check<ShapeError>(target.is_contiguous(), "fill_",
                     "the target must be contiguous, got strides {}", target.strides());
-  const uint32_t bits = is_float(target.dtype())
-                            ? std::bit_cast<uint32_t>(value)
-                            : static_cast<uint32_t>(static_cast<int32_t>(value));
+  const uint32_t bits = is_float(target.dtype()) ? std::bit_cast<uint32_t>(value)
+                                                 : static_cast<uint32_t>(to_i32(value));
   launch("fill", {out(target)},
          kernels::FillParams{.n = count32(target.numel(), "fill"), .bits = bits},
          {.threads = {flat_threads(target.numel()), 1, 1}});
@@ -90,6 +91,7 @@ void copy_into(const Tensor& source, const Tensor& target) {
   check<ShapeError>(source.shape() == target.shape(), "copy", "shapes must agree, got {} and {}",
                     source, target);
   if (source.numel() == 0) return;  // whose other sizes may be more than kernels can count
+  if (overlap_in_part(source, target)) return copy_into(copy_of(source, target.dtype()), target);
   // A kernel sees 16-bit floats of one kind only.
   if (is_half(source.dtype()) && is_half(target.dtype()) && source.dtype() != target.dtype())
     return copy_into(copy_of(source, DType::f32), target);

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "rewind/core/base/checked.h"
+
 namespace rw {
 
 namespace {
@@ -26,6 +28,15 @@ void write_as(Tensor& t, const std::vector<T>& values) {
   if (!values.empty()) write_elements(t, 0, t.numel(), values.data());
 }
 
+// As cast() has them.
+template <class To, class T>
+std::vector<To> whole_numbers(std::span<const T> values) {
+  std::vector<To> whole;
+  whole.reserve(values.size());
+  for (const T v : values) whole.push_back(static_cast<To>(to_i32(v)));
+  return whole;
+}
+
 template <class T>
 void write_host(Tensor& t, std::span<const T> values) {
   check<ShapeError>(static_cast<int64_t>(values.size()) == t.numel(), "copy_from",
@@ -37,9 +48,9 @@ void write_host(Tensor& t, std::span<const T> values) {
     case DType::f32:
       return write_as(t, std::vector<float>(values.begin(), values.end()));
     case DType::i32:
-      return write_as(t, std::vector<int32_t>(values.begin(), values.end()));
+      return write_as(t, whole_numbers<int32_t>(values));
     case DType::u8:
-      return write_as(t, std::vector<uint8_t>(values.begin(), values.end()));
+      return write_as(t, whole_numbers<uint8_t>(values));
     case DType::f16:
     case DType::bf16: {
       std::vector<uint16_t> halves;
@@ -204,6 +215,8 @@ static int64_t extent(const Tensor& t) {
 
 void write_elements(const Tensor& target, int64_t first, int64_t count, const void* source) {
   check_devices("write", target, target);
+  check<ShapeError>(target.is_contiguous(), op_or("write"),
+                    "host data goes to a contiguous tensor, got strides {}", target.strides());
   target.device().write(*target.impl().storage, byte_offset(target, first),
                         static_cast<uint64_t>(count) * size_of(target.dtype()), source);
 }
@@ -219,6 +232,9 @@ void copy_dense(const Tensor& source, const Tensor& target) {
   check(source.dtype() == target.dtype() && source.numel() == target.numel() &&
             source.is_contiguous() && target.is_contiguous(),
         "copy", "dense tensors of one dtype and size are needed, got {} and {}", source, target);
+  const int64_t apart = std::abs(source.impl().offset - target.impl().offset);
+  check(source.impl().storage != target.impl().storage || apart == 0 || apart >= source.numel(),
+        "copy", "the tensors must not overlap, got {} and {}", source, target);
   source.device().copy(*source.impl().storage, byte_offset(source, 0), *target.impl().storage,
                        byte_offset(target, 0), source.bytes());
 }

@@ -139,8 +139,8 @@ class Tensor {
   void copy_from(std::span<const float> values);
   void copy_from(std::span<const int32_t> values);
   void copy_from(std::span<const uint8_t> values);
-  // Overwrites this tensor with `source` (same shape, ShapeError; dtype is converted). Not
-  // recorded: an earlier record that saved the old value throws in backward.
+  // Overwrites this tensor with `source` of its shape (ShapeError; dtypes are converted), which may
+  // overlap it. ValueError for an expand()ed one. Not recorded: records that saved its value throw.
   void copy_(const Tensor& source);
 
   std::string str() const;  // "f16 (2, 3)"

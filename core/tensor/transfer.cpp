@@ -56,6 +56,7 @@ float Tensor::item() const {
 void Tensor::copy_(const Tensor& source) {
   check<ShapeError>(source.shape() == shape(), "copy_", "shapes must agree, got {} and {}", str(),
                     source);
+  const OpScope scope("copy_");
   copy_into(source, *this);
 }
 

@@ -66,13 +66,16 @@ struct SoftCrossEntropyGradParams {
 // state, -2: no class of x), the next state of its class or -1, CTC_FIRST | CTC_SKIPS, and per
 // sample frames and states. threads.x = samples * width. ctc_alpha: alpha [frames, samples, width]:
 // log of the probability of all ways to each state, for the frames [begin, end), from that of begin
-// - 1. ctc_beta: the same from the end, as posteriors [frames, samples, width] of states: NaN where
-// the loss is infinite, 0 where a sample has no such frame; `carry` [samples, width] goes from a
-// call to that of the frames before. One workgroup per sample. ctc_total: loss [samples]; threads.x
+// - 1. A row's ways count from a whole number in its last place, where no state is: it is renewed
+// at every CTC_RENEWED-th frame, so that likely ways are near 0 and lose no digits. ctc_beta: the
+// same from the end, as posteriors [frames, samples, width] of states: NaN where the loss is
+// infinite, 0 where a sample has no such frame; `carry` [samples, width] goes from a call to that
+// of the frames before. One workgroup per sample. ctc_total: loss [samples]; threads.x
 // = samples. ctc_grad: dx (zeros) -= posterior * dloss, summed over the states of a class in their
 // order; threads.x = frames * samples * width.
 #define CTC_FIRST 1  // no state before it has its class
 #define CTC_SKIPS 2  // may follow the label before without the blank between
+#define CTC_RENEWED 8
 struct CtcParams {
   uint offset[6];
   uint frames, samples, classes, labels, width;

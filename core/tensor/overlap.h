@@ -1,0 +1,18 @@
+// Which views share elements: what is written must be in one place only, and no other view may see
+// a part of it.
+#pragma once
+
+#include "rewind/core/tensor/tensor.h"
+
+namespace rw {
+
+// Elements between the first and one past the last that the view touches.
+int64_t extent(const Tensor& t);
+
+// Whether two elements of the view may be one in memory, as those of expand() and of unfold() are.
+bool overlaps_itself(const Tensor& t);
+
+// Whether a and b may share an element without being the same view.
+bool overlap_in_part(const Tensor& a, const Tensor& b);
+
+}  // namespace rw
