@@ -44,7 +44,7 @@ TrainingProgram usual_program(const AsrOptions& options) {
   return options.program(options.recipe(classes, frames, longest));
 }
 
-void run(AsrOptions options) {
+void run(AsrOptions& options) {
   options.complete();
   if (options.planning.plan && options.data.empty())
     return run_plan(usual_program(options), options.planning, options.device, options.report);

@@ -11,9 +11,11 @@
 #include "apps/common/planning.h"
 #include "apps/common/progress.h"
 #include "apps/common/ranks.h"
+#include "apps/common/settings.h"
 #include "apps/mnist/steps.h"
 #include "rewind/core/base/interrupt.h"
 #include "rewind/core/base/rng.h"
+#include "rewind/data/content_hash.h"
 #include "rewind/data/files.h"
 #include "rewind/data/idx.h"
 #include "rewind/data/loader.h"
@@ -160,7 +162,6 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
   default_device()->reset_peak();
   MnistSteps steps(planned.settings(), o.numerics, o.average);
   Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
-  check_data_alike(loader);
   const int64_t batches = loader.batches(), total = o.epochs * batches;
   check_steps_of_ranks(steps.optimizer, batches);
   const InterruptScope interrupts;
@@ -196,6 +197,8 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
       planned.after_steps();
       run.account.memory = default_device()->memory_report();
       steps.numerics.print();
+      if (run.updates == 0) run.history.clear();
+      conclude_training(steps.optimizer, o.quiet);
     }
     const auto rows = static_cast<int>(planned.settings().evaluation_batch);
     const Evaluation measured =
@@ -290,12 +293,13 @@ void plan_all(const Options& o) {
     run_plan(Run(name, o).program(o, 0, 0), o.planning, o.device, o.report);
 }
 
-void run_all(Options o) {
+void run_all(Options& o) {
   o.share_out();
   o.validate();
   if (o.planning.plan) return plan_all(o);
   o.device.open();
   const Images images(o);
+  check_ranks_alike(data_settings({content_hash(images.train), content_hash(images.test)}));
   fmt::print("MLP 784-512-512-10 in {} on {}: {} {} images, {} epochs\n",
              name(o.device.parsed_dtype()), default_device()->info().name, images.train.size(),
              o.data.empty() ? "drawn" : "MNIST", o.epochs);

@@ -30,7 +30,7 @@ void train(const ResNetOptions& options, const Images& images, ProgramRun& run) 
   file.write(report);
 }
 
-void run(ResNetOptions options) {
+void run(ResNetOptions& options) {
   options.complete();
   if (options.planning.plan)
     return run_plan(options.program(options.recipe(options.classes)), options.planning,

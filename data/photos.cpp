@@ -12,6 +12,7 @@
 #include "rewind/data/image_file.h"
 #include "rewind/data/parallel.h"
 #include "rewind/data/unicode.h"
+#include "rewind/io/file.h"
 
 namespace rw {
 
@@ -153,9 +154,11 @@ PhotoDataset list_photos(const fs::path& folder, Split split, const PhotoOptions
 
 std::vector<std::string> check_photos(PhotoDataset& data, BadPhotos bad) {
   std::vector<std::string> faults(data.size());
+  data.hashes.resize(data.size());
   parallel_for(data.size(), 0, [&](size_t i) {
     try {
       load_image(data.files[i], 1);
+      data.hashes[i] = fnv1a(MappedFile(data.files[i]).bytes());
     } catch (const FileError& error) {
       if (bad == BadPhotos::are_refused) throw;
       faults[i] = error.what();
@@ -167,6 +170,7 @@ std::vector<std::string> check_photos(PhotoDataset& data, BadPhotos bad) {
     if (!faults[i].empty()) continue;
     good.files.push_back(data.files[i]);
     good.labels.push_back(data.labels[i]);
+    good.hashes.push_back(data.hashes[i]);
     has_photos.at(static_cast<size_t>(data.labels[i])) = true;
   }
   std::vector<std::string> found;

@@ -15,6 +15,7 @@ struct PhotoDataset {
   std::vector<std::filesystem::path> files;
   std::vector<int32_t> labels;           // [size], each in [0, classes)
   std::vector<std::string> class_names;  // names of the folders, sorted
+  std::vector<uint64_t> hashes = {};     // of the files' bytes, once check_photos() has seen them
 
   size_t size() const { return files.size(); }  // photographs
 };

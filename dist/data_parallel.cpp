@@ -1,6 +1,6 @@
 #include "rewind/dist/data_parallel.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "rewind/core/base/hash.h"
 #include "rewind/core/base/rng.h"
@@ -56,9 +56,25 @@ class DataParallel::Exchange : public GradientSums {
 
 namespace {
 
-// Names of the parameters with what their bits are.
-std::vector<Claim> parameter_claims(const FlatParameters& parameters) {
-  std::vector<Claim> claims = {{"optimizer state", parameters.shard() ? "in parts" : "whole"}};
+// All that results depend on: ranks of which one rounds, scales or skips otherwise would drift
+// apart.
+std::vector<Claim> claims_of(const Accumulate& optimizer, const DataParallelOptions& options) {
+  const FlatParameters& parameters = optimizer.parameters();
+  const DeviceInfo& device = parameters.device().info();
+  const bool voids_window = optimizer.overflow() == Accumulate::Overflow::voids_window;
+  std::vector<Claim> claims = {
+      {"the device", fmt::format("{} {} ({})", device.backend, device.name, device.driver),
+       "devices and drivers of other kinds round differently: give all ranks one kind"},
+      {"the device's features", fmt::format("{}", fmt::join(device.features, ", "))},
+      {"the device's tuning", device.tuning.empty() ? "none" : device.tuning},
+      {"micro-batches per window", std::to_string(optimizer.micro_batches())},
+      {"what an overflow voids", voids_window ? "the window" : "its micro-batch"},
+      {"the loss scale", loss_scale_text(optimizer.scaler())},
+      {"exact_batch_norm", options.exact_batch_norm ? "true" : "false"},
+      {"bucket_bytes", std::to_string(options.bucket_bytes)},
+      {"transport", std::string(name(options.transport))},
+      {"gathered_bytes", std::to_string(options.gathered_bytes)},
+      {"optimizer state", parameters.shard() ? "in parts" : "whole"}};
   if (parameters.device().backend().is_dry()) return claims;  // there are no values
   for (const FlatParameters::Slot& slot : parameters.slots()) {
     const std::vector<float> values = slot.parameter.to_vector();
@@ -77,7 +93,7 @@ DataParallel::DataParallel(Accumulate& optimizer, Communicator& ranks,
       is_exact_(options.exact_batch_norm),
       exceptions_(std::uncaught_exceptions()) {
   if (ranks.size() == 1) return;
-  check_alike(ranks, parameter_claims(optimizer.parameters()));
+  check_alike(ranks, claims_of(optimizer, options));
   auto own = is_exact_ ? nullptr : std::make_shared<OwnStatistics>(ranks);
   exchange_ = std::make_shared<Exchange>(ranks, optimizer.parameters(),
                                          GradientSumsOptions{.bucket_bytes = options.bucket_bytes,
@@ -144,14 +160,16 @@ void check_alike(Communicator& ranks, const std::vector<Claim>& claims) {
   for (const Claim& claim : claims) lines.push_back(claim.what + ": " + claim.value);
   const size_t count = std::ranges::max(gather(ranks, lines.size()));
   lines.resize(count, "nothing more");
-  for (const std::string& line : lines) {
-    const std::vector<std::string> all = gather_texts(ranks, line);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::vector<std::string> all = gather_texts(ranks, lines[i]);
+    const std::string remedy = i < claims.size() ? claims[i].remedy : Claim().remedy;
     if (all[0] == all[other]) continue;
     const auto shown = [](const std::string& text) {
-      return text.size() > 200 ? text.substr(0, 200) + "..." : text;
+      return text.size() > 200 ? fmt::format("{:.200}...", text) : text;
     };
-    fail<RankError>("ranks", "all ranks must have the same, got '{}' on rank 0 and '{}' on rank {}",
-                    shown(all[0]), shown(all[other]), other);
+    fail<RankError>("ranks",
+                    "all ranks must have the same, got '{}' on rank 0 and '{}' on rank {}; {}",
+                    shown(all[0]), shown(all[other]), other, remedy);
   }
 }
 

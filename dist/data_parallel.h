@@ -54,8 +54,9 @@ struct DataParallelOptions {
 // the beginning of a forward pass on, and not by another DataParallel.
 //
 // Of the thread that makes it. With one rank it does nothing: where that is to draw what ranks
-// draw, begin_stream(i) comes before micro-batch i. Ranks must begin with the same parameters:
-// RankError names the first that differs.
+// draw, begin_stream(i) comes before micro-batch i. Ranks must begin alike: with the same
+// parameters and options, windows and loss scales, on devices of one kind with one driver, as
+// others round differently. RankError names the first difference.
 class DataParallel {
  public:
   // Brings parameters that ranks keep in parts together, as long as it lives. No training
@@ -99,9 +100,11 @@ class DataParallel {
 
 // What a rank says of itself: a setting, the data, a version.
 struct Claim {
-  std::string what, value;  // its name, and what it is here
+  std::string what, value;                               // its name, and what it is here
+  std::string remedy = "start all ranks with the same";  // what to do where values differ
 };
-// RankError, naming the first claim that is another one on another rank.
+// RankError, naming the first claim that is another one on another rank, both values, and what to
+// do.
 void check_alike(Communicator& ranks, const std::vector<Claim>& claims);
 
 }  // namespace rw

@@ -35,12 +35,15 @@ struct Functions {
   decltype(&MPI_Comm_split_type) split;
   decltype(&MPI_Comm_free) free;
   decltype(&MPI_Get_library_version) version;
+  decltype(&MPI_Comm_set_errhandler) set_error_handler;
+  decltype(&MPI_Error_string) error_text;
   decltype(&MPI_Alltoallv) all_to_all;
   decltype(&MPI_Allgatherv) all_gather;
   decltype(&MPI_Bcast) broadcast;
   MPI_Comm world;
   MPI_Info no_info;
   MPI_Datatype byte;
+  MPI_Errhandler returns_errors;
 };
 
 // Null: there is none here. It stays loaded: its exit handlers may run last.
@@ -65,6 +68,8 @@ class Library {
     find(f.split, "MPI_Comm_split_type");
     find(f.free, "MPI_Comm_free");
     find(f.version, "MPI_Get_library_version");
+    find(f.set_error_handler, "MPI_Comm_set_errhandler");
+    find(f.error_text, "MPI_Error_string");
     find(f.all_to_all, "MPI_Alltoallv");
     find(f.all_gather, "MPI_Allgatherv");
     find(f.broadcast, "MPI_Bcast");
@@ -72,10 +77,12 @@ class Library {
     find(f.world, "ompi_mpi_comm_world");
     find(f.no_info, "ompi_mpi_info_null");
     find(f.byte, "ompi_mpi_byte");
+    find(f.returns_errors, "ompi_mpi_errors_return");
 #else
     f.world = MPI_COMM_WORLD;
     f.no_info = MPI_INFO_NULL;
     f.byte = MPI_BYTE;
+    f.returns_errors = MPI_ERRORS_RETURN;
 #endif
     return f;
   }
@@ -108,6 +115,7 @@ class MpiWorld : public Communicator {
                      "threads must be able to call the library in turns (MPI_THREAD_SERIALIZED), "
                      "got level {}: use a build of it that has threads",
                      provided);
+    expect(f_.set_error_handler(f_.world, f_.returns_errors), "MPI_Comm_set_errhandler");
     expect(f_.rank(f_.world, &rank_), "MPI_Comm_rank");
     expect(f_.size(f_.world, &size_), "MPI_Comm_size");
     MPI_Comm machine{};
@@ -170,9 +178,16 @@ class MpiWorld : public Communicator {
                      "a message must be at most 2 GiB, got {} bytes", bytes);
     return static_cast<int>(bytes);
   }
-  // MPI's own answer to errors is to end all ranks; this is for libraries that are told otherwise.
-  static void expect(int result, const char* call) {
-    check<RankError>(result == MPI_SUCCESS, "mpi", "{} must succeed, got error {}", call, result);
+  // Ranks that are out of step show here first, as messages of other sizes than were expected.
+  void expect(int result, const char* call) const {
+    if (result == MPI_SUCCESS) return;
+    char text[MPI_MAX_ERROR_STRING] = {};
+    int length = 0;
+    f_.error_text(result, text, &length);
+    fail<RankError>("mpi",
+                    "{} must succeed, got '{}'; do all ranks make the same calls, with the same "
+                    "options and data?",
+                    call, text);
   }
 
   const Functions f_;

@@ -88,6 +88,34 @@ bool write_all(std::span<const std::byte> bytes, const F& call) {
   return true;
 }
 
+// The temporary files of a target are named after it.
+std::string temporary_prefix(const fs::path& target) {
+  return target.filename().string() + std::string(temporary_mark);
+}
+
+// What writers of this target left that have died: the system lifted their locks. Where it knows no
+// locks, everything stays.
+void remove_stale(const fs::path& target) {
+  const std::string prefix = temporary_prefix(target);
+  std::error_code error;
+  fs::directory_iterator entry(target.parent_path(), error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(prefix) || name.size() != prefix.size() + random_letters) continue;
+    const Descriptor file{
+        file_calls::open(entry->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK)};
+    if (file.value >= 0 && file_calls::lock(file.value) == 0)
+      file_calls::unlink(entry->path().c_str());
+  }
+}
+
+// Whether a new file is its writer's: one that looks for stale files may have had the lock first.
+bool keep_locked(int file) {
+  if (file_calls::lock(file) != 0 && errno == EWOULDBLOCK) return false;
+  struct stat status = {};
+  return file_calls::fstat(file, status) != 0 || status.st_nlink > 0;
+}
+
 void make_folders(const fs::path& folder) {
   std::error_code ignored;  // what matters shows when a file is made
   fs::create_directories(folder, ignored);
@@ -126,18 +154,21 @@ void AtomicFile::open_straight() {
 }
 
 void AtomicFile::open_beside(mode_t mode) {
-  std::string path;
-  do {
-    path = target_.string() + std::string(temporary_mark) + random_name();
+  remove_stale(target_);
+  for (;;) {
+    const fs::path path = target_.parent_path() / (temporary_prefix(target_) + random_name());
     descriptor_ = file_calls::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, mode);
-  } while (descriptor_ < 0 && errno == EEXIST);
-  if (descriptor_ < 0) fail_with_errno("cannot create a file beside");
-  temporary_ = path;
+    if (descriptor_ < 0 && errno == EEXIST) continue;
+    if (descriptor_ < 0) fail_with_errno("cannot create a file beside");
+    temporary_ = path.string();
+    if (keep_locked(descriptor_)) return;
+    abandon();
+  }
 }
 
 void AtomicFile::abandon() {
-  if (descriptor_ >= 0) file_calls::close(descriptor_);
-  descriptor_ = -1;
+  for (int* file : {&descriptor_, &lock_})
+    if (*file >= 0) file_calls::close(std::exchange(*file, -1));
   if (!temporary_.empty()) file_calls::unlink(temporary_.c_str());
   temporary_.clear();
 }
@@ -162,11 +193,14 @@ void AtomicFile::commit() {
   // Pipes and most devices have nothing to sync.
   if (file_calls::sync(descriptor_) != 0 && !(straight && errno == EINVAL))
     fail_with_errno("cannot write");
+  if (!straight && (lock_ = file_calls::duplicate(descriptor_)) < 0)
+    fail_with_errno("cannot write");
   const int closed = file_calls::close(std::exchange(descriptor_, -1));
   if (closed != 0) fail_with_errno("cannot write");
   if (straight) return;
   if (file_calls::rename(temporary_.c_str(), target_.c_str()) != 0) fail_with_errno("cannot write");
   temporary_.clear();
+  file_calls::close(std::exchange(lock_, -1));
   if (!sync_directory(target_.parent_path())) fail_with_errno("cannot store the folder of");
 }
 

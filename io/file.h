@@ -19,7 +19,8 @@ enum class Folders { are_made, must_exist };
 // place when it is safely stored: a reader, or a machine that loses power, finds the old file or
 // all of the new one. Without commit() nothing changes. Links are followed. A new file has the mode
 // that the umask leaves, one that is replaced keeps its mode. Throws FileError, with the temporary
-// file gone.
+// file gone. What a writer that was killed left beside the target goes with the next one: a living
+// writer holds a lock on its own.
 //
 // What is no regular file cannot be replaced: devices, pipes and this process's own descriptors
 // (/dev/stdout, /dev/fd/3) are written to as the bytes come.
@@ -48,10 +49,10 @@ class AtomicFile {
   void abandon();
   [[noreturn]] void fail_with_errno(const char* what);
 
-  std::string name_;              // as it was given
-  std::filesystem::path target_;  // behind all links
-  std::string temporary_;         // empty: written straight, or in place by now
-  int descriptor_ = -1;
+  std::string name_;                 // as it was given
+  std::filesystem::path target_;     // behind all links
+  std::string temporary_;            // empty: written straight, or in place by now
+  int descriptor_ = -1, lock_ = -1;  // the same file: its lock lasts until it is in place
 };
 
 // A regular file that is open to be read. Nothing maps files: to touch a page of a mapping that

@@ -74,9 +74,54 @@ def test_speed(folder):
     expect(len(rows) == 2 and "**not measured**, PyTorch: " in open(output).read(), rows, result)
 
 
+def test_packages(folder):
+    """What only shows something installs nothing; a terminal is asked, CI is not."""
+    asked, tools = folder + "/asked", folder + "/bin"
+    os.mkdir(tools)
+    # A Debian without any of the packages, whose apt-get cannot install them either.
+    for name, script in (("dpkg-query", "exit 1"), ("apt-get", f'echo "$@" >> {asked}; exit 1'), ("sudo", 'exec "$@"')):
+        with open(f"{tools}/{name}", "w") as file:
+            file.write(f"#!/bin/sh\n{script}\n")
+        os.chmod(f"{tools}/{name}", 0o755)
+
+    def rewind(*command, typed=None, **variables):
+        """With nobody at a terminal, or with somebody who types. What apt-get was asked for is `installs`."""
+        if os.path.exists(asked):
+            os.remove(asked)
+        env = {k: v for k, v in os.environ.items() if k not in ("CI", "REWIND_YES", "REWIND_NO_INSTALL")}
+        env.update({"PATH": tools + ":" + env["PATH"], "REWIND_BUILD": BUILD}, **variables)
+        here, there = os.openpty()
+        if typed is not None:
+            os.write(here, typed.encode())
+        result = subprocess.run([REWIND, *command], stdin=subprocess.DEVNULL if typed is None else there, env=env,
+                                capture_output=True, text=True, timeout=300)
+        os.close(here)
+        os.close(there)
+        result.installs = open(asked).read() if os.path.exists(asked) else ""
+        return result
+
+    for command in (("resnet", "--help"), ("asr", "-h"), ("bert", "finetune", "--help"), ("plan", "mnist", "--device", "cpu")):
+        for typed in (None, "y\n"):
+            result = rewind(*command, typed=typed)
+            expect(result.returncode == 0 and not result.installs, f"{command} installs nothing", result)
+    for typed, variables, command in ((None, {}, ()), ("y\n", {}, ()), ("\n", {}, ()), ("n\n", {"REWIND_YES": "1"}, ()),
+                                      ("n\n", {"CI": "true"}, ()), ("n\n", {}, ("--yes",))):
+        result = rewind(*command, "resnet", typed=typed, **variables)
+        expect(result.returncode == 1 and "--no-install-recommends g++ meson" in result.installs, "it installs", result)
+        expect("rewind: installing Debian packages: g++ meson" in result.stderr, "it says what", result)
+        expect(("install them with apt-get? [Y/n]" in result.stderr) == (typed in ("y\n", "\n")), "who is asked", result)
+    for typed in ("n\n", "what\n", "\x04"):
+        result = rewind("resnet", typed=typed)
+        expect(result.returncode == 1 and not result.installs and "nothing is installed; by hand: apt-get install g++" in
+               result.stderr and "Debian packages that are missing: g++" in result.stderr, "the answer is no", result)
+    result = rewind("resnet", "--steps", "many", typed="n\n", REWIND_NO_INSTALL="1")
+    expect(not result.installs and "[Y/n]" not in result.stderr and "--steps" in result.stderr, "forbidden, it asks nobody", result)
+
+
 test_temporary_folder()
 test_driver_names()
 test_no_driver()
 with tempfile.TemporaryDirectory() as temporary:
+    test_packages(temporary)
     test_speed(temporary)
 print("errors are lines, tables have numbers")

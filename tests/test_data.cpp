@@ -8,6 +8,7 @@
 
 #include "rewind/core/base/error.h"
 #include "rewind/data/cifar.h"
+#include "rewind/data/content_hash.h"
 #include "rewind/data/files.h"
 #include "rewind/data/idx.h"
 #include "rewind/data/loader.h"
@@ -167,6 +168,58 @@ TEST_CASE("data: synthetic files are made once") {
   const fs::path digits = synthetic_mnist(folder.path, {.train = 20, .test = 10});
   CHECK(load_mnist(digits, Split::train).size() == 20);
   CHECK_THROWS_AS(synthetic_cifar10(folder.path, {.train = 0}), ValueError);
+}
+
+TEST_CASE("data: equal contents have equal hashes, and no others") {
+  const ImageDataset images = numbered_images(12);
+  std::vector<uint64_t> hashes = {content_hash(images)};
+  CHECK(content_hash(numbered_images(12)) == hashes[0]);
+  ImageDataset other = images;
+  other.pixels[77] ^= 1;
+  hashes.push_back(content_hash(other));
+  other = images;
+  std::swap(other.labels[3], other.labels[4]);
+  hashes.push_back(content_hash(other));
+  other = images;
+  other.class_names = {"a", "bc"};
+  hashes.push_back(content_hash(other));
+  other.class_names = {"ab", "c"};
+  hashes.push_back(content_hash(other));
+
+  const std::vector<TextExample> texts = {{{1, 2, 3}, 2, 0}, {{4, 5}, 2, 1}};
+  hashes.push_back(content_hash(texts));
+  for (const std::vector<TextExample>& changed : std::vector<std::vector<TextExample>>{
+           {{{1, 2, 3}, 2, 0}, {{4, 6}, 2, 1}},  // the same lengths
+           {{{1, 2, 3}, 2, 0}, {{4, 5}, 1, 1}},
+           {{{1, 2, 3}, 2, 0}, {{4, 5}, 2, 0}},
+           {{{1, 2}, 2, 0}, {{3, 4, 5}, 2, 1}},
+           {{{4, 5}, 2, 1}, {{1, 2, 3}, 2, 0}}})
+    hashes.push_back(content_hash(changed));
+
+  const TemporaryFolder folder;
+  SpeechDataset speech;
+  for (int i = 0; i < 20; ++i) {
+    const fs::path file = folder / fmt::format("{}.wav", i).c_str();
+    write_file(file, fmt::format("sound {:03}", i));
+    speech.utterances.push_back({.file = file, .speaker = "s", .text = "one", .samples = 100});
+  }
+  hashes.push_back(content_hash(speech));
+  speech.utterances[5].text = "two";
+  hashes.push_back(content_hash(speech));
+  speech.utterances[5].samples = 99;
+  hashes.push_back(content_hash(speech));
+  write_file(speech.utterances[7].file, "longer than before");
+  hashes.push_back(content_hash(speech));
+  write_file(speech.utterances[0].file, "sound abc");
+  hashes.push_back(content_hash(speech));
+  fs::remove(speech.utterances[9].file);
+  CHECK_THROWS_AS(content_hash(speech), FileError);
+
+  std::ranges::sort(hashes);
+  CHECK(std::ranges::adjacent_find(hashes) == hashes.end());
+  CHECK_THROWS_WITH_AS(content_hash(PhotoDataset{.files = {"a.png"}, .labels = {0}}),
+                       doctest::Contains("check_photos() must have looked through all 1"),
+                       ValueError);
 }
 
 TEST_CASE("loader: every image once per epoch, in an order of the seed and epoch") {

@@ -1,10 +1,16 @@
 // Ranks against one process that accumulates their micro-batches: the same bits.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "rewind/core/predict/dry_run.h"
 #include "rewind/dist/dry_ranks.h"
 #include "rewind/dist/gradient_sums.h"
+#include "rewind/dist/rank_watch.h"
 #include "rewind/optim/adam.h"
 #include "rewind/optim/fused_backward.h"
 #include "tests/accumulation_fixture.h"
+#include "tests/guard_backend.h"
 #include "tests/message_of.h"
 #include "tests/rank_fixture.h"
 #include "tests/rank_models.h"
@@ -261,6 +267,69 @@ TEST_CASE_FIXTURE(CpuDevice,
                  }),
                  "[test] the second rank fails"));
   CHECK_THROWS_AS(run_ranks(0, [](Communicator&) {}), ValueError);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "data parallel: ranks that would drift apart are refused at once" *
+                                 doctest::test_suite("host")) {
+  // The cpu's kernels by the name of another driver.
+  class OtherDriver : public GuardBackend {
+   public:
+    OtherDriver() : GuardBackend(open_backend("cpu"), false), info_(GuardBackend::info()) {
+      info_.name = "Card";
+      info_.driver = "other 2.0";
+    }
+    const DeviceInfo& info() const override { return info_; }
+
+   private:
+    DeviceInfo info_;
+  };
+  const auto refusal = [](const std::function<void(Accumulate&, DataParallelOptions&)>& differ,
+                          bool has_other_device = false) {
+    return message_of<RankError>([&] {
+      run_ranks(2, [&](Communicator& ranks) {
+        const bool is_other = ranks.rank() == 1;
+        const DeviceScope scope(has_other_device && is_other
+                                    ? Device::create(std::make_unique<OtherDriver>())
+                                    : default_device());
+        Accumulate own(Adam({parameter({1, 2}, "w")}), 2);
+        DataParallelOptions options;
+        if (is_other) differ(own, options);
+        DataParallel parallel(own, ranks, options);
+      });
+    });
+  };
+  const auto nothing = [](Accumulate&, DataParallelOptions&) {};
+  CHECK(refusal(nothing) == "nothing was thrown");
+  const DeviceInfo& here = default_device()->info();
+  CHECK(refusal(nothing, true) ==
+        fmt::format(
+            "[ranks] all ranks must have the same, got 'the device: cpu {} ({})' on rank 0 and "
+            "'the device: cpu Card (other 2.0)' on rank 1; devices and drivers of other "
+            "kinds round differently: give all ranks one kind",
+            here.name, here.driver));
+  CHECK(contains(refusal([](Accumulate& own, auto&) { own.set_micro_batches(3); }),
+                 "'micro-batches per window: 2' on rank 0 and 'micro-batches per window: 3'"));
+  CHECK(contains(refusal([](Accumulate& own, auto&) {
+                   own.set_overflow(Accumulate::Overflow::voids_micro_batch);
+                 }),
+                 "'what an overflow voids: the window' on rank 0 and"));
+  CHECK(contains(refusal([](Accumulate& own, auto&) { own.set_scaler(LossScaler::fixed(8)); }),
+                 "'the loss scale: none' on rank 0 and 'the loss scale: fixed:8'"));
+  CHECK(contains(refusal([](Accumulate&, auto& options) { options.transport = DType::bf16; }),
+                 "'transport: f32' on rank 0 and 'transport: bf16'"));
+  CHECK(contains(refusal([](Accumulate&, auto& options) { options.exact_batch_norm = true; }),
+                 "'exact_batch_norm: false' on rank 0"));
+}
+
+TEST_CASE("data parallel: ranks that end as they should have not died" *
+          doctest::test_suite("host")) {
+  std::atomic<int> dead = 0;
+  for (int i = 0; i < 20; ++i)
+    run_ranks(3, [&](Communicator& ranks) {
+      const RankWatch watch(ranks, [&](int) { ++dead; });
+      if (ranks.rank() == i % 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+  CHECK(dead == 0);
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "data parallel: the messages of ranks" * doctest::test_suite("host")) {

@@ -1,11 +1,13 @@
 // Files that are written whole or not at all: with every call failing, through links, to pipes.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <fcntl.h>
 #include <fstream>
 #include <functional>
 #include <map>
+#include <signal.h>
 #include <unistd.h>
 
 #include "rewind/backends/open.h"
@@ -123,6 +125,57 @@ TEST_CASE("files: whichever call fails, there is the old file or the new one, an
       CHECK(failed > 2 * calls);
     }
   }
+}
+
+TEST_CASE("files: what a killed writer left goes with the next one, a living writer's stays" *
+          doctest::test_suite("host")) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path / "file";
+  const auto killed_at = [&](int number) {
+    const pid_t child = fork();
+    if (child == 0) {
+      file_calls::set_hook([number, calls = 0](file_calls::Call, size_t&) mutable {
+        if (calls++ == number) raise(SIGKILL);
+        return 0;
+      });
+      write(path, "new");
+      _exit(0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    return WIFSIGNALED(status);
+  };
+  int left = 0, calls = 0;
+  for (; killed_at(calls); ++calls) {
+    left += entries(folder.path) > (fs::exists(path) ? 1 : 0);
+    write(path, "old");
+    CHECK(entries(folder.path) == 1);
+  }
+  CHECK(calls > 10);
+  CHECK(left > 4);
+
+  const fs::path other = folder.path / "file.txt";
+  AtomicFile alive(path), of_other(other);
+  alive.write("alive");
+  write(path, "quick");
+  CHECK(entries(folder.path) == 3);
+  alive.commit();
+  CHECK(bytes_of(path) == "alive");
+  of_other.commit();
+  CHECK(entries(folder.path) == 2);
+}
+
+TEST_CASE("files: a file system without locks loses nothing" * doctest::test_suite("host")) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path / "file";
+  std::ofstream(folder.path / "file.partial-abcdef") << "whose?";
+  file_calls::set_hook([](file_calls::Call call, size_t&) {
+    return call == file_calls::Call::lock ? EOPNOTSUPP : 0;
+  });
+  write(path, "whole");
+  file_calls::set_hook({});
+  CHECK(bytes_of(path) == "whole");
+  CHECK(entries(folder.path) == 2);
 }
 
 TEST_CASE("files: short writes make no difference, a full disk leaves the old file" *

@@ -211,6 +211,15 @@ def two_kinds(first, second):
                           capture_output=True, text=True, timeout=120)
 
 
+def in_two_folders(first, second):
+    """The same options, rank 1 with another current folder, in which its data lie."""
+    return subprocess.run(
+        LAUNCH + ["-n", "2", "bash", "-c",
+                  'cd "$1" && [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || cd "$2"; shift 2; exec "$@"', "ranks",
+                  str(first), str(second), *resnet(["--data", "."])],
+        capture_output=True, text=True, timeout=120)
+
+
 def check_refusals():
     other = folder / "other"
     other.mkdir()
@@ -220,25 +229,30 @@ def check_refusals():
         (other / f"{name}.bin").write_bytes(file)
     (other / "data_batch_1.bin").write_bytes((other / "data_batch_1.bin").read_bytes()[:3073 * 30])
     for what, second, message in (
-            ("options", ["--batch", "4"], "'the settings: "),
-            ("parameters", ["--seed", "2"], "'conv1.weight: "),
-            ("sharding", ["--shard", "states"], "'optimizer state: whole'"),
-            ("data", ["--data", str(other)], "'the settings: "),
-            ("options that change nothing", ["--lr", "0.1"], None)):
+            ("options", ["--batch", "4"], "got '--batch: 3' on rank 0 and '--batch: 4' on rank 1"),
+            ("sharding", ["--shard", "states"], "got '--shard: none' on rank 0 and '--shard: states' on rank 1"),
+            ("data", ["--data", str(other)], "got '--data: "),
+            ("overflow rules", ["--overflow", "micro-batch"], "got '--overflow: window' on rank 0 and '--overflow: micro-batch'"),
+            ("snapshots", ["--resume", str(folder / "one")], "got '--resume: not given' on rank 0 and '--resume: "),
+            ("loss scales", ["--loss-scale", "fixed:8"], "got '--loss-scale: not given' on rank 0 and '--loss-scale: fixed:8'"),
+            ("options that change nothing", ["--lr", "0.1", "--batch", "03"], None)):
         result = two_kinds([], second)
         told = result.stderr.count("error: [ranks] all ranks must have the same, got ")
         expect(message is None and result.returncode == 0 or
-               message and result.returncode != 0 and told == 1 and message in result.stderr,
+               message and result.returncode != 0 and told == 1 and message in result.stderr
+               and "; start all ranks with the same" in result.stderr and result.stderr.count("error: ") == 1,
                f"other {what} on a rank", result)
-    result = subprocess.run(
-        LAUNCH + ["-n", "2", "bash", "-c",
-                  'cd "$1" && [ "$OMPI_COMM_WORLD_RANK" != 1 ] || cd "$2"; shift 2; exec "$@"', "ranks", str(folder), str(other),
-                  *resnet(["--data", "."])],
-        capture_output=True, text=True, timeout=120)
-    expect(result.returncode != 0 and result.stderr.count("got 'the data: 13 batches") == 1, "other data of the same name", result)
+    bert = [str(apps / "bert")] + BERT[1:] + ["--steps", "2", "--save", str(folder / "moved")]
+    result = subprocess.run(LAUNCH + ["-n", "1"] + bert + [":", "-n", "1"] + bert + ["--offload-states"],
+                            capture_output=True, text=True, timeout=120)
+    expect(result.returncode != 0 and "got '--offload-states: false' on rank 0 and '--offload-states: true' on rank 1" in result.stderr,
+           "states in host memory on one rank only", result)
+    result = in_two_folders(folder, other)
+    expect(result.returncode != 0 and result.stderr.count("got 'the data: ") == 1, "other data of the same name", result)
     result = two_kinds([], ["--batch", "many"])
     expect(result.returncode != 0 and "rank 1: error: " in result.stderr, "an option that only one rank cannot read", result)
-    result = two_kinds([], ["--data", str(folder / "nowhere")])
+    (folder / "empty").mkdir()
+    result = in_two_folders(folder, folder / "empty")
     expect(result.returncode != 0 and result.stderr.count("error: ") == 1 and "rank 1: error: " in result.stderr,
            "an error of one rank is told once, with its number, and ends all", result)
     result = run(2, RESNET, "--steps", 4, "--exact-batch-norm", "--accumulate", 4)
@@ -261,7 +275,10 @@ def check_death():
     while len(children(process.pid)) < 3 and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(5)  # they train
-    os.kill(children(process.pid)[1], signal.SIGKILL)
+    victim = children(process.pid)[1]
+    environment = Path(f"/proc/{victim}/environ").read_text().split("\0")
+    rank = next(word.split("=")[1] for word in environment if word.startswith(("OMPI_COMM_WORLD_RANK=", "PMI_RANK=")))
+    os.kill(victim, signal.SIGKILL)
     start = time.monotonic()
     try:
         out, err = process.communicate(timeout=30)
@@ -270,7 +287,8 @@ def check_death():
         out, err = process.communicate()
     seconds = time.monotonic() - start
     expect(process.returncode != 0 and seconds < 20, f"a killed rank ended the others in {seconds:.1f} s")
-    expect("signal 9" in err + out, "mpirun says which rank was killed")
+    expect(err.count("error: ") == 1 and f"error: rank {rank} of 3 has died, as after kill -9" in err,
+           f"another rank says that it was rank {rank}: {err}")
 
 
 probe = run(2, RESNET, "--steps", 2)

@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t all_steps = 7, batches = 3;
 
 struct Training {
-  explicit Training(const fs::path& folder, nlohmann::json settings = {{"lr", 1e-3}},
+  explicit Training(const fs::path& folder, Settings settings = {{"--lr", "0.001"}},
                     int64_t total = all_steps, bool restart = false)
       : seeded((manual_seed(5), true)),
         steps(StepSettings{.dtype = DType::f32, .batch = 2, .accumulate = 2}),
@@ -114,55 +114,64 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   // A folder's name is bytes, which JSON cannot hold as they are.
-  const nlohmann::json settings = {{"data", "pictures\xff"}, {"lr", 0.1}};
+  const Settings settings = {{"--load", "pictures\xff"}, {"--lr", "0.1"}};
   {
     Training training(folder.path, settings);
     CHECK_THROWS_AS(training.run(3), Interrupted);
     CHECK_FALSE(training.loop.json().dump().empty());
   }
   CHECK(refusal(Training(folder.path, settings)) == "accepted");
-  CHECK(refusal(Training(folder.path)).find("is of another run") != std::string::npos);
+  CHECK(refusal(Training(folder.path))
+            .find("is of another version of this program: both must have --load; ") !=
+        std::string::npos);
   CHECK(refusal(Training(folder.path, settings, 3))
             .find("must be in 3 steps, 3 per epoch, got step 4") != std::string::npos);
 
-  // More steps, another dtype, or another loss scaler.
+  // What may change, and what may not.
+  const auto with = [](const char* lr, const char* dtype, const char* checkpoint) {
+    return Settings{{"--lr", lr}, {"--dtype", dtype}, {"--checkpoint", checkpoint}};
+  };
+  const TemporaryFolder other;
   {
-    const TemporaryFolder other;
-    const nlohmann::json first = {{"lr", 0.1}, {"steps", 7}, {"dtype", "f32"}};
-    const nlohmann::json more = {{"lr", 0.1}, {"steps", 9}, {"dtype", "f16"}};
-    Training(other.path, first).run(-1);
-    {
-      Training training(other.path, first);
-      CHECK_THROWS_AS(training.run(0), Interrupted);
-    }
-    auto kept = std::make_unique<Training>(other.path, more, 9);
-    Training& longer = *kept;
-    longer.steps.optimizer.set_scaler(LossScaler::dynamic(1024));
+    Training training(other.path, with("0.1", "f32", "none"));
+    CHECK_THROWS_AS(training.run(0), Interrupted);
+  }
+  {
+    Training longer(other.path, with("0.1", "f16", "block"), 9);
+    longer.steps.optimizer.set_scaler(LossScaler::dynamic(1024));  // that of the dtype
     longer.run();
     CHECK(longer.loop.start() == 1);
     CHECK(longer.loop.json()["updates"] == 5);  // of two steps each, the last one alone
+    CHECK(longer.loop.json()["checkpoint"] == "block");
     CHECK(longer.steps.optimizer.loss_scale() == 1024);
-    kept.reset();  // and its lock
-    CHECK(refusal(Training(other.path, {{"lr", 0.2}, {"steps", 7}, {"dtype", "f32"}}))
-              .find("is of another run") != std::string::npos);
   }
-
-  {
-    const TemporaryFolder other;
-    const auto with = [](const char* scaler) {
-      return nlohmann::json{{"lr", 0.1}, {"dtype", "f16"}, {"scaler", scaler}};
-    };
+  CHECK(refusal(Training(other.path, with("0.2", "f32", "none")))
+            .find("--lr was 0.1 there and is 0.2 now; go on with what was") != std::string::npos);
+  // Every setting counts that nobody has put on the list.
+  for (const char* name : {"--new-option", "the data", "--loss-scale", "--overflow"}) {
+    const TemporaryFolder own;
     {
-      Training training(other.path, with("first"));
-      training.steps.optimizer.set_scaler(LossScaler::fixed(1024));
+      Training training(own.path, Settings{{name, "this"}});
       CHECK_THROWS_AS(training.run(0), Interrupted);
     }
-    for (const char* name : {"first", "second"}) {
-      Training again(other.path, with(name));
-      again.steps.optimizer.set_scaler(LossScaler::fixed(64));
-      again.loop.resume();
-      CHECK(again.steps.optimizer.loss_scale() == (name[0] == 'f' ? 1024 : 64));
+    CHECK(refusal(Training(own.path, Settings{{name, ""}}))
+              .find(fmt::format("{} was this there and is not given now", name)) !=
+          std::string::npos);
+    CHECK(refusal(Training(own.path, Settings{{name, "this"}})) == "accepted");
+  }
+  // A state of another scaler starts it afresh, one of the same goes on.
+  for (const float scale : {1024.f, 64.f}) {
+    const TemporaryFolder own;
+    {
+      Training training(own.path);
+      training.steps.optimizer.set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 1));
+      CHECK_THROWS_AS(training.run(1), Interrupted);
+      CHECK(training.steps.optimizer.loss_scale() == 2048);
     }
+    Training again(own.path);
+    again.steps.optimizer.set_scaler(LossScaler::dynamic(scale, 2, 0.5f, 1));
+    again.loop.resume();
+    CHECK(again.steps.optimizer.loss_scale() == (scale == 64 ? 64 : 2048));
   }
 
   // Positions that another program wrote.
@@ -175,17 +184,38 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
     }
     return refusal(Training(other.path));
   };
-  const std::string good = R"({"settings":{"lr":0.001},"history":[]})";
+  const DeviceInfo& device = default_device()->info();
+  const nlohmann::json whole = {
+      {"settings",
+       {{"--lr", "0.001"}, {"the device", fmt::format("{} ({})", device.name, device.driver)}}},
+      {"scaler", "none"},
+      {"history", nlohmann::json::array()}};
+  const std::string good = whole.dump();
   CHECK(written({.step = 4, .epoch = 1, .index = 1, .json = good}) == "accepted");
   for (const TrainingPosition& position :
        {TrainingPosition{.step = 4, .epoch = 1, .index = 2, .json = good},
         TrainingPosition{.step = 4, .epoch = 2, .index = 1, .json = good},
         TrainingPosition{.step = 8, .epoch = 2, .index = 2, .json = good}})
     CHECK(written(position).find("must be in 7 steps") != std::string::npos);
-  for (const char* json : {"", "{", "[]", "{}", R"({"settings":{"lr":0.001}})",
-                           R"({"settings":{"lr":0.001},"history":3})"})
+  for (const char* json :
+       {"", "{", "[]", "{}", R"({"settings":{}})", R"({"settings":{},"history":3})"})
     CHECK(written({.step = 4, .epoch = 1, .index = 1, .json = json}).find("not of this program") !=
           std::string::npos);
+}
+
+TEST_CASE("training loop: its end says which updates were skipped, and fails where all were" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  Training training("", {{"--lr", "0.001"}}, 6);
+  training.steps.optimizer.set_scaler(LossScaler::fixed(3e38f));
+  const auto step = [&](int64_t i) {
+    training.steps.step({.pixels = some_values(2 * 784, static_cast<int>(i)), .labels = {3, 3}});
+  };
+  CHECK_THROWS_WITH_AS(
+      training.loop.run(step),
+      doctest::Contains("[train] at least one update must be made, got none: all 3 "
+                        "were skipped because of overflows; nothing is saved."),
+      NumericsError);
 }
 
 TEST_CASE("training loop: damage is passed over, but not down to zero unasked" *
@@ -210,7 +240,7 @@ TEST_CASE("training loop: damage is passed over, but not down to zero unasked" *
   }
   damage(files[0]);
   CHECK(refusal(Training(folder.path)).find("--restart") != std::string::npos);
-  Training again(folder.path, {{"lr", 1e-3}}, all_steps, true);
+  Training again(folder.path, {{"--lr", "0.001"}}, all_steps, true);
   again.run();
   CHECK(again.loop.start() == 0);
   Training whole("");

@@ -11,6 +11,7 @@ std::string default_recognizer() {
 }
 
 void AsrOptions::add_to(CLI::App& app) {
+  command = &app;
   app.add_option(
       "--data", data,
       "folder of speech as LibriSpeech has it: SPEAKER/CHAPTER/*.trans.txt beside FLAC or "

@@ -13,6 +13,7 @@
 namespace rw {
 
 struct AsrOptions {
+  CLI::App* command = nullptr;  // whose options these are
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "rewind/data/content_hash.h"
 #include "rewind/data/prefetch.h"
 #include "rewind/io/model.h"
 
@@ -41,20 +42,12 @@ LoopOptions AsrTraining::loop_options() const {
           .steps_per_snapshot = options_.snapshot_every,
           .parallel = steps_.parallel.get(),
           .restart = options_.restart,
-          .settings = {{"data", options_.data.empty() ? "spoken digits" : options_.data},
-                       {"utterances", corpus_.train.size()},
-                       {"loss", options_.loss},
-                       {"tokens", options_.tokens},
-                       {"hidden", options_.hidden},
-                       {"layers", options_.layers},
-                       {"channels", options_.channels},
-                       {"dtype", name(options_.device.parsed_dtype())},
-                       {"batch", options_.batch},
-                       {"accumulate", options_.accumulate},
-                       {"lr", options_.lr.rate(options_.batch, options_.accumulate)},
-                       {"weight_decay", options_.weight_decay},
-                       {"seed", options_.seed},
-                       {"steps", total_}}};
+          .settings = options_.eval ? Settings() : settings()};
+}
+
+Settings AsrTraining::settings() const {
+  return run_settings(*options_.command, options_.lr.rate(options_.batch, options_.accumulate),
+                      {content_hash(corpus_.train), content_hash(corpus_.test)});
 }
 
 void AsrTraining::introduce() const {
@@ -109,6 +102,7 @@ WordErrors AsrTraining::evaluate() {
 nlohmann::json AsrTraining::report() const {
   nlohmann::json report = loop_.json();
   report.update({{"parameters", steps_.model.parameter_count()},
+                 {"utterances", corpus_.train.size()},
                  {"units", corpus_.units->names()},
                  {"train_voices", corpus_.train.speakers()},
                  {"test_voices", corpus_.test.speakers()},

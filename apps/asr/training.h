@@ -19,6 +19,7 @@ class AsrTraining {
 
  private:
   LoopOptions loop_options() const;
+  Settings settings() const;
   void introduce() const;
 
   const AsrOptions& options_;

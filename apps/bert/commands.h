@@ -49,6 +49,7 @@ struct OptimizerOptions {
 
 // Masked-language-model training from scratch.
 struct Pretrain {
+  CLI::App* command = nullptr;  // whose options these are
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;
@@ -74,6 +75,7 @@ struct Pretrain {
 
 // Trains a classifier of sentences from a pre-trained model.
 struct Finetune {
+  CLI::App* command = nullptr;  // whose options these are
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;

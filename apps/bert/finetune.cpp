@@ -8,6 +8,7 @@
 #include "apps/bert/shapes.h"
 #include "apps/common/training_loop.h"
 #include "rewind/core/base/rng.h"
+#include "rewind/data/content_hash.h"
 #include "rewind/data/files.h"
 #include "rewind/data/prefetch.h"
 #include "rewind/data/sentences.h"
@@ -17,6 +18,7 @@
 namespace rw {
 
 void Finetune::add_to(CLI::App& app) {
+  command = &app;
   app.add_option(
       "--task", task,
       "folder with train.tsv and dev.tsv (or dev_matched.tsv): columns sentence and label, "
@@ -140,28 +142,17 @@ class Finetuning {
 };
 
 LoopOptions Finetuning::loop_options() const {
-  LoopOptions loop{.steps = total_,
-                   .batches = loader_.batches(),
-                   .samples = o_.batch,
-                   .unit = "sentences",
-                   .quiet = o_.quiet,
-                   .snapshots = o_.resume,
-                   .steps_per_snapshot = o_.snapshot_every,
-                   .parallel = steps_.parallel.get(),
-                   .restart = o_.restart,
-                   .settings = {{"task", o_.task},
-                                {"model", o_.model},
-                                {"dtype", o_.device.dtype},
-                                {"scaler", loss_scale_text(steps_.optimizer->scaler())},
-                                {"seq", o_.length},
-                                {"batch", o_.batch},
-                                {"accumulate", o_.accumulate},
-                                {"steps", total_},
-                                {"lr", o_.lr.rate(o_.batch, o_.accumulate)},
-                                {"weight_decay", o_.weight_decay},
-                                {"seed", o_.seed}}};
-  if (steps_.average) loop.settings["ema"] = o_.average.decay;
-  return loop;
+  return {.steps = total_,
+          .batches = loader_.batches(),
+          .samples = o_.batch,
+          .unit = "sentences",
+          .quiet = o_.quiet,
+          .snapshots = o_.resume,
+          .steps_per_snapshot = o_.snapshot_every,
+          .parallel = steps_.parallel.get(),
+          .restart = o_.restart,
+          .settings = run_settings(*o_.command, o_.lr.rate(o_.batch, o_.accumulate),
+                                   {content_hash(sentences_.train), content_hash(sentences_.dev)})};
 }
 
 void Finetuning::introduce() const {

@@ -8,6 +8,7 @@
 #include "apps/common/training_loop.h"
 #include "rewind/core/base/cache.h"
 #include "rewind/core/base/rng.h"
+#include "rewind/data/content_hash.h"
 #include "rewind/data/files.h"
 #include "rewind/data/prefetch.h"
 #include "rewind/data/text.h"
@@ -30,6 +31,7 @@ BertConfig ModelFolder::load_config(const Vocabulary& tokens) const {
 }
 
 void Pretrain::add_to(CLI::App& app) {
+  command = &app;
   app.add_option("--text", text, "text files; without them the licences that Debian comes with");
   app.add_option("--model", model, "tiny, mini, small, medium, base, large or a config.json")
       ->capture_default_str();
@@ -144,32 +146,17 @@ class Pretraining {
 };
 
 LoopOptions Pretraining::loop_options() const {
-  LoopOptions loop{.steps = o_.steps,
-                   .batches = loader_.batches(),
-                   .samples = o_.batch * o_.length,
-                   .unit = "tokens",
-                   .quiet = o_.quiet,
-                   .snapshots = o_.resume,
-                   .steps_per_snapshot = o_.snapshot_every,
-                   .parallel = steps_.parallel.get(),
-                   .restart = o_.restart,
-                   .settings = {{"model", o_.model},
-                                {"text", o_.text},
-                                {"vocabulary", config().vocab_size},
-                                {"dtype", o_.device.dtype},
-                                {"scaler", loss_scale_text(steps_.optimizer->scaler())},
-                                {"seq", o_.length},
-                                {"batch", o_.batch},
-                                {"accumulate", o_.accumulate},
-                                {"steps", o_.steps},
-                                {"lr", o_.lr.rate(o_.batch, o_.accumulate)},
-                                {"weight_decay", o_.weight_decay},
-                                {"whole_words", o_.whole_words},
-                                {"seed", o_.seed}}};
-  // Snapshots from before there was a choice have no word of it.
-  if (o_.state.is_8bit()) loop.settings["optimizer"] = o_.state.optimizer;
-  if (steps_.average) loop.settings["ema"] = o_.average.decay;
-  return loop;
+  return {.steps = o_.steps,
+          .batches = loader_.batches(),
+          .samples = o_.batch * o_.length,
+          .unit = "tokens",
+          .quiet = o_.quiet,
+          .snapshots = o_.resume,
+          .steps_per_snapshot = o_.snapshot_every,
+          .parallel = steps_.parallel.get(),
+          .restart = o_.restart,
+          .settings = run_settings(*o_.command, o_.lr.rate(o_.batch, o_.accumulate),
+                                   {content_hash(corpus_.train), content_hash(corpus_.held_out)})};
 }
 
 void Pretraining::introduce() const {
@@ -225,6 +212,7 @@ void Pretraining::save() const {
 nlohmann::json Pretraining::report() const {
   nlohmann::json report = loop_.json();
   report.update({{"parameters", steps_.model.parameter_count()},
+                 {"vocabulary", config().vocab_size},
                  {"train_sequences", corpus_.train.size()},
                  {"checkpoint_every", o_.checkpoint_every},
                  {"device", device_json()}});

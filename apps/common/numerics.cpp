@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "apps/common/program.h"
 #include "rewind/optim/accumulate.h"
 
 namespace rw {
@@ -56,6 +57,23 @@ std::string NumericsWatch::diagnose() const {
 void NumericsWatch::print() const {
   if (monitor_) fmt::print("\n{}", diagnose());
   if (ranges_) fmt::print("\n{}", gradient_range_table(ranges_->read()));
+}
+
+void conclude_training(const Optimizer& optimizer, bool quiet) {
+  const uint64_t made = optimizer.updates(), skipped = optimizer.skipped();
+  check<NumericsError>(made > 0, "train",
+                       "at least one update must be made, got none: all {} were skipped because of "
+                       "overflows; nothing is saved. Choose another --loss-scale, a lower --lr or "
+                       "--dtype f32 ({})",
+                       skipped, optimizer.diagnose());
+  const double share = static_cast<double>(skipped) / static_cast<double>(made + skipped);
+  constexpr double large = 0.1;
+  if (share > large)
+    warn(fmt::format("{:.1f} % of the updates were skipped because of overflows: {}", 100 * share,
+                     optimizer.diagnose()));
+  if (!quiet)
+    fmt::print("{} updates, {} skipped because of overflows ({:.1f} %)\n", made, skipped,
+               100 * share);
 }
 
 }  // namespace rw

@@ -39,4 +39,9 @@ class NumericsWatch {
   std::optional<GradientRanges> ranges_;
 };
 
+// The end of training: how many updates were made, and which share was skipped, with a warning
+// where that is large. NumericsError where none was made: the weights are those of the beginning,
+// and nobody may take them for trained ones.
+void conclude_training(const Optimizer& optimizer, bool quiet);
+
 }  // namespace rw

@@ -10,17 +10,20 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <memory>
 #include <new>
 #include <thread>
 #include <unistd.h>
 
 #include "apps/common/lasting_output.h"
 #include "apps/common/ranks.h"
+#include "apps/common/settings.h"
 #include "rewind/backends/open.h"
 #include "rewind/core/base/error.h"
 #include "rewind/core/base/interrupt.h"
 #include "rewind/core/memory/device.h"
 #include "rewind/data/files.h"
+#include "rewind/dist/rank_watch.h"
 
 namespace rw {
 
@@ -48,10 +51,23 @@ void join_ranks() {
   close(nothing);
 }
 
+// A rank that is killed cannot say so. Null: there are no others.
+std::unique_ptr<RankWatch> watch_ranks() {
+  if (!is_started_by_mpi()) return nullptr;
+  return std::make_unique<RankWatch>(world(), [](int rank) {
+    complain(fmt::format(
+        "error: rank {} of {} has died, as after kill -9 or where memory ran out: the others end "
+        "with it; --resume goes on from the last snapshot\n",
+        rank, rank_count()));
+  });
+}
+
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   try {
     join_ranks();
+    const std::unique_ptr<RankWatch> watch = watch_ranks();
     app.parse(argc, argv);
+    check_ranks_alike(settings_of(app));  // first: what ranks say to each other follows from them
     body();
     return 0;
   } catch (const CLI::ParseError& error) {

@@ -4,28 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "rewind/backends/open.h"
-#include "rewind/core/base/hash.h"
 #include "rewind/core/base/interrupt.h"
 
 namespace rw {
-
-namespace {
-
-uint64_t hash_of_program() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  std::vector<char> part(size_t{1} << 20);
-  uint64_t hash = fnv1a_start;
-  while (file.read(part.data(), static_cast<std::streamsize>(part.size())) || file.gcount() > 0) {
-    const auto count = static_cast<size_t>(file.gcount());
-    hash = fnv1a(hash, fnv1a(std::as_bytes(std::span(part).first(count))));
-  }
-  return hash;
-}
-
-}  // namespace
 
 void RankOptions::add_to(CLI::App& app) {
   app.add_option("--shard", shard,
@@ -79,12 +62,6 @@ void check_steps_of_ranks(const Optimizer& optimizer, int64_t steps) {
 
 std::string of_ranks() {
   return rank_count() == 1 ? "" : fmt::format(", {} ranks of {}", rank_count(), world().str());
-}
-
-void check_ranks_alike(const std::string& settings) {
-  if (rank_count() == 1) return;
-  check_alike(world(), {{"the program's file", fmt::format("{:016x}", hash_of_program())},
-                        {"the settings", settings}});
 }
 
 int signal_of_ranks() {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 
-#include "rewind/core/base/hash.h"
 #include "rewind/data/prefetch.h"
 #include "rewind/data/rank_batches.h"
 #include "rewind/dist/step_ranks.h"
@@ -48,27 +47,6 @@ void check_steps_of_ranks(const Optimizer& optimizer, int64_t steps);
 // For lines that introduce a run: "" for one process, ", 4 ranks of Open MPI v4.1.4".
 std::string of_ranks();
 
-// Before anything is trained: RankError where ranks were started with other options, or with other
-// versions of this program.
-void check_ranks_alike(const std::string& settings);
-// The same where they read other data: by how much there is, and the first and the last batch.
-template <class Source>
-void check_data_alike(Source& source) {
-  if (rank_count() == 1) return;
-  uint64_t hash = fnv1a_start;
-  for (const int64_t i : {int64_t{0}, source.batches() - 1}) {
-    const auto batch = source.batch(0, i);
-    const auto add = [&](const auto& values) {
-      hash = fnv1a(hash, fnv1a(std::as_bytes(std::span(values))));
-    };
-    if constexpr (requires { batch.pixels; }) add(batch.pixels);
-    if constexpr (requires { batch.ids; }) add(batch.ids);
-    if constexpr (requires { batch.samples; }) add(batch.samples);
-    add(batch.labels);
-  }
-  check_alike(world(), {{"the data", fmt::format("{} batches, {:016x}", source.batches(), hash)}});
-}
-
 // The signal that any of them got inside of an InterruptScope; 0: none.
 int signal_of_ranks();
 
@@ -82,7 +60,7 @@ template <class Source>
 class RankStream {
  public:
   RankStream(Source& source, int64_t start, int64_t batches = 0)
-      : batches_((check_data_alike(source), source), world().rank(), rank_count(), batches),
+      : batches_(source, world().rank(), rank_count(), batches),
         stream_(batches_, {source.seed(), 0, start / rank_count()}) {}
   auto next() { return stream_.next(); }
 

@@ -12,6 +12,23 @@
 
 namespace rw {
 
+namespace {
+
+// "--weight-decay" as "weight_decay", numbers as such.
+nlohmann::json figures(const Settings& settings) {
+  nlohmann::json json;
+  for (const auto& [name, value] : settings) {
+    std::string key = name.starts_with("--") ? name.substr(2) : name;
+    std::ranges::replace_if(
+        key, [](char c) { return c == '-' || c == ' '; }, '_');
+    const auto parsed = nlohmann::json::parse(value, nullptr, false);
+    json[key] = parsed.is_primitive() && !parsed.is_discarded() ? parsed : nlohmann::json(value);
+  }
+  return json;
+}
+
+}  // namespace
+
 TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Optimizer& optimizer, Meter& meter,
                            ProgramRun& planned, const NumericsWatch* numerics,
                            ParameterAverage* average)
@@ -22,10 +39,12 @@ TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Optimizer& optimi
       planned_(planned),
       numerics_(numerics),
       average_(average) {
+  const DeviceInfo& device = default_device()->info();
+  options_.settings["the device"] = fmt::format("{} ({})", device.name, device.driver);
   // Names of files may be no UTF-8, which JSON must be.
   using Json = nlohmann::json;
   options_.settings =
-      Json::parse(options_.settings.dump(-1, ' ', false, Json::error_handler_t::replace));
+      Json::parse(Json(options_.settings).dump(-1, ' ', false, Json::error_handler_t::replace));
   constexpr int keep = 2;
   if (!options_.snapshots.empty())
     snapshots_.emplace(options_.snapshots, keep,
@@ -43,7 +62,7 @@ TrainingState TrainingLoop::state() {
 
 void TrainingLoop::resume() {
   check_steps_of_ranks(optimizer_, options_.steps);
-  check_ranks_alike(options_.settings.dump());
+  check_ranks_alike(options_.settings);
   if (!snapshots_) return;
   if (options_.restart) snapshots_->clear();
   const WholeParameters whole(options_.parallel);
@@ -67,20 +86,14 @@ void TrainingLoop::resume() {
 void TrainingLoop::check_resumed(const TrainingPosition& position) {
   const std::string& folder = options_.snapshots;
   const auto saved = nlohmann::json::parse(position.json, nullptr, false);
-  check<FileError>(saved.is_object() && saved.contains("settings") && saved.contains("history") &&
-                       saved["history"].is_array(),
-                   "resume", "'{}' is not of this program: {:?}", folder, position.json);
-  // More steps, and other numbers to compute in, are the same run gone on with.
-  const auto lasting = [](nlohmann::json settings) {
-    for (const char* name : {"steps", "dtype", "scaler"}) settings.erase(name);
-    return settings;
-  };
-  check<FileError>(
-      saved["settings"].is_object() && lasting(saved["settings"]) == lasting(options_.settings),
-      "resume",
-      "'{}' is of another run: {}, not {}; only --steps, --epochs, --dtype and --loss-scale may be "
-      "others. Use another folder, or --restart",
-      folder, saved["settings"].dump(), options_.settings.dump());
+  const bool is_whole = saved.is_object() && saved.contains("settings") &&
+                        saved["settings"].is_object() && saved.contains("history") &&
+                        saved["history"].is_array();
+  check<FileError>(is_whole, "resume", "'{}' is not of this program: {:?}", folder, position.json);
+  Settings then;
+  for (const auto& [name, value] : saved["settings"].items())
+    then[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  rw::check_resumed(folder, then, options_.settings);
   check<FileError>(
       position.step <= options_.steps && position.epoch == position.step / options_.batches &&
           position.index == position.step % options_.batches,
@@ -90,16 +103,15 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
       folder, options_.steps, options_.batches, position.step, position.epoch, position.index);
   history_ = saved["history"];
   evaluations_ = saved.value("evaluations", nlohmann::json::array());
-  changes_scaler_ = false;
-  for (const char* name : {"dtype", "scaler"})  // older snapshots have no scaler
-    changes_scaler_ |= saved["settings"].contains(name) &&
-                       saved["settings"][name] != options_.settings.value(name, "");
+  changes_scaler_ = saved.value("scaler", nlohmann::json()) != loss_scale_text(optimizer_.scaler());
 }
 
 void TrainingLoop::write_snapshot(int64_t done) {
   if (!snapshots_) return;
   const WholeParameters whole(options_.parallel);
-  nlohmann::json saved = {{"settings", options_.settings}, {"history", history_}};
+  nlohmann::json saved = {{"settings", options_.settings},
+                          {"scaler", loss_scale_text(optimizer_.scaler())},
+                          {"history", history_}};
   if (!evaluations_.empty()) saved["evaluations"] = evaluations_;
   snapshots_->save(state(), {.step = done,
                              .epoch = done / options_.batches,
@@ -154,7 +166,7 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step,
   finish_window(optimizer_);
   seconds_ = trained_seconds(progress);
   if (numerics_) numerics_->print();
-  if (signal_of_ranks() == 0) return;
+  if (signal_of_ranks() == 0) return conclude_training(optimizer_, options_.quiet);
   write_snapshot(options_.steps);
   stop(options_.steps);
 }
@@ -195,8 +207,10 @@ double TrainingLoop::rate() const {
 }
 
 nlohmann::json TrainingLoop::json() const {
-  nlohmann::json json = options_.settings;
-  json.update({{"updates", optimizer_.updates()},
+  nlohmann::json json = figures(options_.settings);
+  json.update({{"steps", options_.steps},
+               {"scaler", loss_scale_text(optimizer_.scaler())},
+               {"updates", optimizer_.updates()},
                {"skipped_updates", optimizer_.skipped()},
                {"loss_scale", optimizer_.loss_scale()},
                {"train_seconds", seconds_},

@@ -12,6 +12,7 @@
 #include "apps/common/planning.h"
 #include "apps/common/progress.h"
 #include "apps/common/ranks.h"
+#include "apps/common/settings.h"
 #include "rewind/io/snapshot.h"
 #include "rewind/optim/ema.h"
 
@@ -28,7 +29,7 @@ struct LoopOptions {
   int64_t steps_per_snapshot = 1;    // at least
   DataParallel* parallel = nullptr;  // of several ranks: they share out the steps
   bool restart = false;              // forget the snapshots that there are
-  nlohmann::json settings = {};      // what must be the same when training goes on
+  Settings settings = {};            // of the run; the loop adds the device
 };
 
 class TrainingLoop {
@@ -45,7 +46,8 @@ class TrainingLoop {
   // Calls `step` with the number of each step that is left, from 0, and on this rank. After a
   // SIGINT or SIGTERM it finishes the step (ranks: the update), and what it takes to write a
   // snapshot, and throws Interrupted. With an average, `evaluate` is called after every epoch but
-  // the last; json() has what it found, and its time does not count as training.
+  // the last; json() has what it found, and its time does not count as training. NumericsError
+  // where no update was made.
   void run(const std::function<void(int64_t)>& step,
            const std::function<nlohmann::json()>& evaluate = {});
 
@@ -74,7 +76,7 @@ class TrainingLoop {
   const NumericsWatch* numerics_;  // null: nothing is watched
   ParameterAverage* average_;      // null: there is none
   int64_t start_ = 0;
-  bool changes_scaler_ = false;  // against the snapshot
+  bool changes_scaler_ = false;  // against the snapshot, by the dtype
   double seconds_ = 0, evaluation_seconds_ = 0;
   nlohmann::json history_ = nlohmann::json::array(), evaluations_ = nlohmann::json::array();
 };

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "rewind/core/base/hash.h"
 #include "rewind/data/cifar.h"
+#include "rewind/data/content_hash.h"
 #include "rewind/data/files.h"
 #include "rewind/data/photo_loader.h"
 #include "rewind/data/synthetic.h"
@@ -73,6 +75,11 @@ std::unique_ptr<ImageBatches> Images::testing(int batch) const {
         test_photos_, PhotoLoaderOptions{.batch_size = batch, .image = static_cast<int>(image_)});
   return std::make_unique<Loader>(
       test_, LoaderOptions{.batch_size = batch, .mean = statistics.mean, .std = statistics.std});
+}
+
+uint64_t Images::hash() const {
+  if (has_photos_) return fnv1a(content_hash(train_photos_), content_hash(test_photos_));
+  return fnv1a(content_hash(train_), content_hash(test_));
 }
 
 void check_photos(PhotoDataset& photos, const ResNetOptions& options) {

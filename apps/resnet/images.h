@@ -19,6 +19,7 @@ class Images {
   // Of the images here, which they refer to.
   std::unique_ptr<ImageBatches> training(const ResNetOptions& options) const;
   std::unique_ptr<ImageBatches> testing(int batch) const;
+  uint64_t hash() const;  // of all contents; ValueError with --eval, which looks at some only
 
   int classes = 0;
   std::vector<std::string> class_names;  // empty: unknown

@@ -12,6 +12,7 @@
 namespace rw {
 
 void ResNetOptions::add_to(CLI::App& app) {
+  command = &app;
   app.add_option(
       "--data", data,
       "folder with a folder of photographs (PNG, JPEG) for each class, or train/ and val/ "

@@ -12,6 +12,7 @@
 namespace rw {
 
 struct ResNetOptions {
+  CLI::App* command = nullptr;  // whose options these are
   DeviceOptions device;
   PlanningOptions planning;
   NumericsOptions numerics;

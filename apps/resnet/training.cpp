@@ -54,30 +54,23 @@ int64_t ResNetTraining::batches_per_epoch() const {
 }
 
 LoopOptions ResNetTraining::loop_options() const {
-  LoopOptions loop{.steps = total_,
-                   .batches = batches_per_epoch(),
-                   .samples = options_.batch,
-                   .unit = "images",
-                   .quiet = options_.quiet,
-                   .snapshots = options_.resume,
-                   .steps_per_snapshot = options_.snapshot_every,
-                   .parallel = steps_.parallel.get(),
-                   .restart = options_.restart,
-                   .settings = {{"model", options_.model},
-                                {"data", options_.data.empty() ? "drawn shapes" : options_.data},
-                                {"dtype", name(options_.device.parsed_dtype())},
-                                {"scaler", loss_scale_text(steps_.optimizer.scaler())},
-                                {"batch", options_.batch},
-                                {"accumulate", options_.accumulate},
-                                {"lr", options_.lr.rate(options_.batch, options_.accumulate)},
-                                {"weight_decay", options_.weight_decay},
-                                {"seed", options_.seed},
-                                {"steps", total_}}};
-  if (options_.parts > 1) loop.settings["parts"] = options_.parts;
-  if (options_.joins_ranks()) loop.settings["parts"] = options_.accumulate;
-  if (steps_.average) loop.settings["ema"] = options_.average.decay;
-  if (options_.has_photos()) loop.settings["image"] = options_.image;
-  return loop;
+  return {.steps = total_,
+          .batches = batches_per_epoch(),
+          .samples = options_.batch,
+          .unit = "images",
+          .quiet = options_.quiet,
+          .snapshots = options_.resume,
+          .steps_per_snapshot = options_.snapshot_every,
+          .parallel = steps_.parallel.get(),
+          .restart = options_.restart,
+          .settings = options_.eval ? Settings() : settings()};
+}
+
+Settings ResNetTraining::settings() const {
+  const double rate = options_.lr.rate(options_.batch, options_.accumulate);
+  Settings settings = run_settings(*options_.command, rate, {images_.hash()});
+  settings["parts"] = std::to_string(options_.parts);
+  return settings;
 }
 
 void ResNetTraining::introduce() const {

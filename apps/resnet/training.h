@@ -22,6 +22,7 @@ class ResNetTraining {
 
  private:
   LoopOptions loop_options() const;
+  Settings settings() const;
   int64_t batches_per_epoch() const;
   void introduce() const;
 

@@ -1,0 +1,181 @@
+#include "apps/common/settings.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "apps/common/program.h"
+#include "apps/common/ranks.h"
+#include "rewind/core/base/hash.h"
+
+namespace rw {
+
+namespace {
+
+// A rank may compute on another device of the same kind (DataParallel sees to that), and be silent.
+constexpr std::array of_a_rank = {"--device", "--quiet"};
+
+// What may be other when a run goes on. A line per reason; docs/resuming.md says the same.
+constexpr std::array may_change = {
+    "--steps",
+    "--epochs",  // how far it goes: the schedule is that of the new total
+    "--resume",
+    "--restart",
+    "--snapshot-every",
+    "--save",
+    "--report",
+    "--quiet",
+    "--timeline",
+    "--trace",
+    "--save-profile",  // what is written where
+    "--check-numerics",
+    "--gradient-ranges",
+    "--beam",  // what is watched, and evaluated
+    "--data",
+    "--text",
+    "--task",
+    "--skip-bad-images",  // "the data" has what they name
+    "--scale-lr",
+    "--reference-batch",  // "--lr" has what they make of it
+    "--checkpoint",
+    "--checkpoint-every",
+    "--host-boundaries",
+    "--memory-budget",
+    "--recompute",
+    "--memory-limit",
+    "--offload-states",
+    "--shard",   // memory: the bits are the same
+    "--device",  // "the device" has what it is
+};
+// What may be other, too, and gives other bits than a run in one go: that is said.
+constexpr std::array changes_bits = {"--dtype", "the device"};
+
+template <class List>
+bool is_among(const List& list, std::string_view name) {
+  return std::ranges::find(list, name) != list.end();
+}
+
+// CLI11 shows six digits of a number: where that is the one that was given, it is shown in full.
+std::string in_full(const std::string& shown, const std::vector<std::string>& given) {
+  if (given.size() != 1) return shown;
+  const std::string& text = given[0];
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return shown;
+  return fmt::format("{:.6g}", number) == shown ? fmt::format("{}", number) : shown;
+}
+
+std::string value_of(CLI::Option& option) {
+  if (option.get_items_expected() == 0) return option.count() > 0 ? "true" : "false";
+  option.capture_default_str();  // what the variable behind it is now
+  return in_full(option.get_default_str(), option.results());
+}
+
+const std::string& shown(const std::string& value) {
+  static const std::string nothing = "not given";
+  return value.empty() ? nothing : value;
+}
+
+uint64_t hash_of_program() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  std::vector<char> part(size_t{1} << 20);
+  uint64_t hash = fnv1a_start;
+  while (file.read(part.data(), static_cast<std::streamsize>(part.size())) || file.gcount() > 0) {
+    const auto count = static_cast<size_t>(file.gcount());
+    hash = fnv1a(hash, fnv1a(std::as_bytes(std::span(part).first(count))));
+  }
+  return hash;
+}
+
+// CLI11 takes the name of a program from the command line, with its folder.
+std::string file_name(const CLI::App& program) {
+  return std::filesystem::path(program.get_name()).filename().string();
+}
+
+constexpr const char* the_command = "the command";
+
+// A program's own settings have the same names always.
+void check_names(const std::string& folder, const Settings& then, const Settings& now) {
+  const auto command = [](const Settings& settings) {
+    const auto found = settings.find(the_command);
+    return found == settings.end() ? "another" : found->second;
+  };
+  check<FileError>(command(then) == command(now), "resume",
+                   "'{}' is of another program: {}, not {}; use another folder, or --restart",
+                   folder, command(then), command(now));
+  std::vector<std::string> others;
+  const auto collect = [&](const Settings& some, const Settings& all) {
+    for (const auto& [name, value] : some)
+      if (!all.contains(name)) others.push_back(name);
+  };
+  collect(then, now);
+  collect(now, then);
+  constexpr size_t most = 5;
+  if (others.size() > most) others.resize(most);
+  check<FileError>(others.empty(), "resume",
+                   "'{}' is of another version of this program: both must have {}; go on with that "
+                   "one, use another folder, or --restart",
+                   folder, fmt::join(others, ", "));
+}
+
+}  // namespace
+
+Settings settings_of(CLI::App& command) {
+  if (const auto called = command.get_subcommands(); !called.empty())
+    return settings_of(*called.front());
+  const CLI::App* const program = command.get_parent();
+  const std::string of =
+      program ? file_name(*program) + " " + command.get_name() : file_name(command);
+  Settings settings = {{the_command, of}};
+  for (CLI::Option* option : command.get_options())
+    settings.emplace(option->get_name(), value_of(*option));
+  return settings;
+}
+
+Settings data_settings(std::initializer_list<uint64_t> data) {
+  uint64_t hash = fnv1a_start;
+  for (const uint64_t part : data) hash = fnv1a(hash, part);
+  return {{"the data", fmt::format("{:016x}", hash)}};
+}
+
+Settings run_settings(CLI::App& command, double rate, std::initializer_list<uint64_t> data) {
+  Settings settings = settings_of(command);
+  settings["--lr"] = fmt::format("{}", rate);
+  settings.merge(data_settings(data));
+  return settings;
+}
+
+void check_ranks_alike(const Settings& settings) {
+  if (rank_count() == 1) return;
+  std::vector<Claim> claims = {{"the program's file", fmt::format("{:016x}", hash_of_program())}};
+  for (const auto& [name, value] : settings)
+    if (!is_among(of_a_rank, name)) claims.push_back({name, shown(value)});
+  check_alike(world(), claims);
+}
+
+void check_resumed(const std::string& folder, const Settings& then, const Settings& now) {
+  check_names(folder, then, now);
+  std::vector<std::string> differences;
+  for (const auto& [name, value] : now) {
+    const std::string& before = then.at(name);
+    if (value == before || is_among(may_change, name)) continue;
+    if (!is_among(changes_bits, name))
+      differences.push_back(
+          fmt::format("{} was {} there and is {} now", name, shown(before), shown(value)));
+    else if (is_first_rank())
+      fmt::print(stderr, "note: '{}' goes on with {} {}, {} before: other bits than in one go\n",
+                 folder, name, shown(value), shown(before));
+  }
+  check<FileError>(differences.empty(), "resume",
+                   "'{}' is of another run: {}; go on with what was, use another folder, or "
+                   "--restart",
+                   folder, fmt::join(differences, ", "));
+}
+
+}  // namespace rw
