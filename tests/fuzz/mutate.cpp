@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
+#include <iterator>
 
 namespace rw::fuzz {
 
@@ -29,6 +30,9 @@ constexpr uint64_t interesting[] = {0,
                                     uint64_t{1} << 63,
                                     UINT64_MAX};
 
+// Of a table that is changed as one: it is taken apart, which takes its time.
+constexpr size_t most_table_bytes = 4096;
+
 class Mutation {
  public:
   Mutation(Bytes& bytes, const std::vector<Bytes>& pool, const Target& target, DataRandom& random)
@@ -37,7 +41,7 @@ class Mutation {
   // Of tables every second change is one of lines and cells: bytes at random are refused by the
   // first check of a line.
   void apply() {
-    if (target_.cells && below(2)) return change_table();
+    if (target_.cells && bytes_.size() <= most_table_bytes && below(2)) return change_table();
     switch (random_.below(11)) {
       case 0:
         return flip_bit();
@@ -153,12 +157,19 @@ class Mutation {
 
   const Bytes& any_of(const Lines& parts) { return parts[below(parts.size())]; }
 
+  // The line around some byte of a table.
+  Bytes line_of(const Bytes& table) {
+    const auto at = table.begin() + static_cast<ptrdiff_t>(below(table.size()));
+    const auto before = std::find(std::make_reverse_iterator(at), table.rend(), '\n');
+    return {before.base(), std::find(at, table.end(), '\n')};
+  }
+
   // A cell of this table or of another one, or a word.
-  Bytes cell(const Lines& lines) {
+  Bytes cell() {
     if (below(3) == 0 && !target_.words.empty())
       return to_bytes(target_.words[below(target_.words.size())]);
-    const Lines others = below(2) ? lines : split(any_of(pool_), '\n');
-    return any_of(split(any_of(others), target_.cells));
+    const Lines cells = split(line_of(below(2) ? bytes_ : any_of(pool_)), target_.cells);
+    return any_of(cells);
   }
 
   void change_table() {
@@ -175,11 +186,9 @@ class Mutation {
       case 2:
         std::swap(*line, lines[below(lines.size())]);
         break;
-      case 3: {  // a line of another input
-        const Bytes other = any_of(split(any_of(pool_), '\n'));
-        lines.insert(line, other);
+      case 3:  // a line of another input
+        lines.insert(line, line_of(any_of(pool_)));
         break;
-      }
       case 4: {  // a column of all lines goes, or comes again at the end
         const bool comes = below(2);
         const size_t column = below(split(lines[0], target_.cells).size());
@@ -195,7 +204,7 @@ class Mutation {
       }
       default: {  // another cell
         Lines cells = split(*line, target_.cells);
-        cells[below(cells.size())] = cell(lines);
+        cells[below(cells.size())] = cell();
         *line = join(cells, target_.cells);
       }
     }
