@@ -148,6 +148,26 @@ TEST_CASE("auto recompute: steps of other sizes, and passes without a backward")
   CHECK(memory.replayed > 0);
 }
 
+TEST_CASE("auto recompute: of ever other sizes the last are known") {
+  const auto body = [](Program& program, std::vector<float>& losses) {
+    for (int64_t rows = 2; rows <= 160; rows += 2) losses.push_back(program.step(rows));
+    for (int i = 0; i < 3; ++i) losses.push_back(program.step(120));
+    losses.push_back(program.step(160));  // not what is expected, from the first record on
+    losses.push_back(program.step(2));    // it was forgotten
+  };
+  const Result plain = run({}, body);
+  const Result bounded = run({{.budget = plain.peak * 9 / 10}}, body);
+  CHECK(bounded.losses == plain.losses);
+  CHECK(bounded.kinds.size() == 64);
+  const auto count = [&](const char* what) {
+    return std::count_if(bounded.kinds.begin(), bounded.kinds.end(),
+                         [&](const std::string& kind) { return contains(kind, what); });
+  };
+  CHECK(count("4 passes") == 1);
+  CHECK(count("2 passes") == 1);
+  CHECK(count("planned") == 2);
+}
+
 TEST_CASE("auto recompute: gives way to a plan of the program's own") {
   const CpuDevice device;
   const AutoRecompute recompute({.mode = Mode::memory});

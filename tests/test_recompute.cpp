@@ -195,7 +195,7 @@ TEST_CASE_FIXTURE(CpuDevice,
                   "recompute: eviction stays within every budget, or says that it cannot" *
                       doctest::test_suite("host")) {
   std::vector<Tensor> leaves = program_leaves();
-  for (const uint32_t seed : {3u, 4u, 10u, 21u, 34u}) {
+  for (const uint32_t seed : {0u, 2u, 3u, 10u, 21u}) {
     INFO("seed " << seed);
     const Results plain = run(seed, leaves, {});
     device->reset_peak();

@@ -22,6 +22,8 @@ constexpr double more_effort = 8;
 // Of planning (core/recompute/work.h), by record of a pass: a tenth of what forward, backward and
 // update of an op take at least.
 constexpr uint64_t work_per_record = 5'000;
+// Batches of ever other lengths would be kinds without end.
+constexpr size_t most_kinds = 64;
 
 // Of the budget, for what a plan does not know exactly: the rounding of sizes.
 uint64_t margin(uint64_t budget) {
@@ -114,6 +116,7 @@ AutoRecompute::~AutoRecompute() {
 void AutoRecompute::before_record(Tape& tape, const Op& op) {
   if (pass_ && tape.is_empty()) end();  // nobody wanted its gradient
   if (!pass_) begin(tape);
+  if (std::exchange(is_another_, false)) pass_->leave();
   pass_->before_record(op);
 }
 
@@ -129,6 +132,7 @@ void AutoRecompute::begin(Tape& tape) {
   }
   if (recompute_.segments.empty()) recompute_.evicts = has_budget();
   trace_ = {};
+  is_another_ = false;
   first_ = tape.end();
   pass_.emplace(tape, recompute_, nullptr);
 }
@@ -140,7 +144,7 @@ void AutoRecompute::after_record(const Record& record) {
   if (!has_budget() || recompute_.segments.empty()) return;
   const Trace& expected = kinds_[static_cast<size_t>(kind_)].trace;
   const size_t i = trace_.bytes.size() - 1;
-  if (i < expected.bytes.size() && expected.bytes[i] != trace_.bytes[i]) pass_->leave();
+  if (i < expected.bytes.size() && expected.bytes[i] != trace_.bytes[i]) is_another_ = true;
 }
 
 void AutoRecompute::end() {
@@ -154,8 +158,18 @@ int AutoRecompute::kind_of_trace() {
     return has_budget() ? kind.trace == trace_ : kind.trace.ops == trace_.ops;
   });
   const auto number = static_cast<int>(found - kinds_.begin());
-  if (found == kinds_.end()) kinds_.push_back({.trace = trace_});
-  return number;
+  if (found != kinds_.end()) return number;
+  if (kinds_.size() < most_kinds) {
+    kinds_.push_back({.trace = trace_});
+    return number;
+  }
+  const auto oldest = std::min_element(kinds_.begin(), kinds_.end(),
+                                       [](auto& a, auto& b) { return a.last < b.last; });
+  const auto place = static_cast<int>(oldest - kinds_.begin());
+  for (Kind& kind : kinds_)
+    if (kind.next == place) kind.next = -1;
+  *oldest = {.trace = trace_};
+  return place;
 }
 
 void AutoRecompute::before_backward(Tape& tape, const Tensor& root) {
@@ -164,6 +178,7 @@ void AutoRecompute::before_backward(Tape& tape, const Tensor& root) {
   const int number = kind_of_trace();
   Kind& kind = kinds_[static_cast<size_t>(number)];
   ++kind.passes;
+  kind.last = ++passes_;
   if (last_ >= 0) kinds_[static_cast<size_t>(last_)].next = number;
   last_ = number;
   expected_ = kind.next >= 0 ? kind.next : number;

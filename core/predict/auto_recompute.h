@@ -57,7 +57,8 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
   AutoRecompute(const AutoRecompute&) = delete;
   AutoRecompute& operator=(const AutoRecompute&) = delete;
 
-  // What was made of the kinds of passes met so far: "12 records: planned, 3 segments".
+  // What was made of the kinds of passes met so far, of the last 64: "12 records: planned, 3
+  // segments".
   std::vector<std::string> kinds() const;
 
   bool records_all() const override { return pass_ && !tape_->is_empty(); }
@@ -80,6 +81,7 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
   struct Kind {
     Trace trace;
     int passes = 0;
+    uint64_t last = 0;                   // number of the pass that was of this kind last
     int next = -1;                       // the kind that came after it last
     std::optional<Recompute> plan = {};  // none yet, or it is not worth one
     int plans = 0;                       // that were made, or tried
@@ -101,6 +103,7 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
   const std::shared_ptr<Tape> tape_;
   std::optional<MemoryBudget> budget_;
   std::vector<Kind> kinds_;
+  uint64_t passes_ = 0;
   int expected_ = -1;  // kind of the next pass, -1: none
   int last_ = -1;      // kind of the pass before
 
@@ -108,6 +111,7 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
   std::optional<RecomputePass> pass_;
   int kind_ = -1;  // that it is taken for
   Trace trace_;
+  bool is_another_ = false;  // kind: the plan is left before the next record
   int64_t first_ = 0;
   uint64_t live_ = 0;  // when it began
 };
