@@ -97,8 +97,7 @@ static void add_group_norms(Table& t) {
     row(shape, groups);
   t.row("group_norm of one large group",
         {x({1, 300, 300, 4}), parameter({4}), parameter({4}, -1, 1)},
-        [](const Tensors& in) { return square(group_norm(in[0], 1, in[1], in[2])); })
-      .f32_tolerance = 3e-5;                // sums of 90000 values of both signs
+        [](const Tensors& in) { return square(group_norm(in[0], 1, in[1], in[2])); });
   row({3000, 45}, 3).f32_tolerance = 4e-5;  // in slices of samples, sums of both signs
   t.row("group_norm without weight", {x({2, 3, 6})},
         [](const Tensors& in) { return group_norm(in[0], 2); });
