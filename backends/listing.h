@@ -20,4 +20,8 @@ struct DeviceListing {
 bool device_matches(const std::string& name, const std::string& uuid, size_t index,
                     const std::string& choice);
 
+// What is wrong where a GPU has files in `dev` and no Vulkan driver offers it, and what to do;
+// empty where it has none.
+std::string unoffered_gpu(const std::string& dev = "/dev");
+
 }  // namespace rw

@@ -7,11 +7,10 @@
 #include <limits>
 #include <numeric>
 #include <optional>
-#include <sstream>
 
+#include "rewind/backends/check_record.h"
 #include "rewind/backends/cpu/cpu_backend.h"
 #include "rewind/core/backend/unsupported.h"
-#include "rewind/core/base/cache.h"
 #include "rewind/core/base/child_process.h"
 #include "rewind/core/memory/default_device.h"
 #include "rewind/core/ops/operators.h"
@@ -285,11 +284,28 @@ void run_tasks(const Open& open, const Tasks& tasks, const Watcher& watcher) {
   halves.get();
 }
 
+// What is known of the checks of a device without some features, and learnt.
+struct Findings {
+  CheckRecord& record;
+  const std::vector<RefusedFeature>& without;
+
+  bool has(const Task& task) const { return record.fault(without, task.name()).has_value(); }
+  void add(const Task& task, const std::string& fault) const {
+    record.add(without, task.name(), fault);
+  }
+};
+
+Tasks tasks_left(const Tasks& tasks, const Findings& findings) {
+  Tasks left = tasks;
+  std::erase_if(left, [&](const Task& task) { return findings.has(task); });
+  return left;
+}
+
 // The same in a child process, which may crash or never end: that is the fault of the tasks that
-// had begun. False: it says nothing of the device, as the child did not get as far as to a task or
-// fell asleep: it has no threads of a driver that was loaded before it began.
+// had begun. False: that says nothing of the device, as the child did not get as far as to a task
+// or fell asleep: it has no threads of a driver that was loaded before it began.
 bool run_tasks_in_child(const Open& open, const Tasks& tasks, double seconds,
-                        std::vector<std::string>& faults) {
+                        const Findings& findings) {
   std::vector<bool> is_running(tasks.size());
   bool has_begun = false;
   const ChildEnd end = run_in_child(
@@ -303,26 +319,31 @@ bool run_tasks_in_child(const Open& open, const Tasks& tasks, double seconds,
         const size_t i = std::stoul(line), space = line.find(' ');
         has_begun = true;
         is_running[i] = line.substr(space + 1) == "begins";
-        if (!is_running[i]) faults[i] = line.substr(space + 1);
+        if (!is_running[i]) findings.add(tasks[i], line.substr(space + 1));
       },
       seconds);
-  if (end.is_asleep || (!has_begun && !end.failure.empty())) {
-    faults.assign(tasks.size(), "");
-    return false;
-  }
+  if (end.is_asleep || (!has_begun && !end.failure.empty())) return false;
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (is_running[i]) faults[i] = fmt::format("{}: {}", tasks[i].name(), end.failure);
+    if (is_running[i]) findings.add(tasks[i], fmt::format("{}: {}", tasks[i].name(), end.failure));
   return true;
 }
 
-std::vector<Fault> find_faults(const Open& open, const Tasks& tasks, double child_seconds) {
-  std::vector<std::string> texts(tasks.size());
-  if (child_seconds == 0 || !run_tasks_in_child(open, tasks, child_seconds, texts))
-    run_tasks(open, tasks,
-              {[](size_t) {}, [&](size_t i, const std::string& fault) { texts[i] = fault; }});
+std::vector<Fault> find_faults(const Open& open, const Tasks& tasks, double child_seconds,
+                               const Findings& findings) {
+  Tasks left = tasks_left(tasks, findings);
+  const bool is_done = left.empty() || (child_seconds > 0 &&
+                                        run_tasks_in_child(open, left, child_seconds, findings));
+  if (!is_done) {
+    left = tasks_left(left, findings);
+    run_tasks(
+        open, left,
+        {[](size_t) {}, [&](size_t i, const std::string& fault) { findings.add(left[i], fault); }});
+  }
   std::vector<Fault> faults;
-  for (size_t i = 0; i < tasks.size(); ++i)
-    if (!texts[i].empty()) faults.push_back({tasks[i], texts[i]});
+  for (const Task& task : tasks) {
+    const std::string fault = findings.record.fault(findings.without, task.name()).value_or("");
+    if (!fault.empty()) faults.push_back({task, fault});
+  }
   return faults;
 }
 
@@ -334,41 +355,13 @@ std::string list(const std::vector<Fault>& faults) {
   return text;
 }
 
-// A verdict on disk: a line with the name and a line with the fault for every feature.
-std::string verdict_text(const std::vector<RefusedFeature>& refused) {
-  std::string text = "self-check\n";
-  for (const RefusedFeature& feature : refused) {
-    std::string fault = feature.fault;
-    std::replace(fault.begin(), fault.end(), '\n', ' ');
-    text += feature.name + "\n" + fault + "\n";
-  }
-  return text;
-}
-
-std::optional<std::vector<RefusedFeature>> read_verdict(const std::string& file) {
-  const std::vector<std::byte> bytes = read_cache(file);
-  std::istringstream in(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  std::string line;
-  if (!std::getline(in, line)) return std::nullopt;
-  std::vector<RefusedFeature> refused;
-  for (RefusedFeature f; std::getline(in, f.name) && std::getline(in, f.fault);)
-    refused.push_back(f);
-  return refused;
-}
-
-}  // namespace
-
-std::vector<std::string> find_faults(const Open& open) {
-  std::vector<std::string> texts;
-  for (Fault& fault : find_faults(open, all_tasks(), 0)) texts.push_back(std::move(fault.text));
-  return texts;
-}
-
+// The features without which there are no faults: one where one is enough, the least loss first in
+// `features`, else the first ones together.
 std::vector<RefusedFeature> refuse_faulty_features(const OpenWithout& open,
                                                    std::span<const std::string> features,
-                                                   double child_seconds) {
+                                                   double child_seconds, CheckRecord& record) {
   const auto faults_without = [&](const std::vector<RefusedFeature>& without, const Tasks& tasks) {
-    return find_faults([&] { return open(without); }, tasks, child_seconds);
+    return find_faults([&] { return open(without); }, tasks, child_seconds, {record, without});
   };
   const std::vector<Fault> faults = faults_without({}, all_tasks());
   if (faults.empty()) return {};
@@ -393,13 +386,25 @@ std::vector<RefusedFeature> refuse_faulty_features(const OpenWithout& open,
       list(faults));
 }
 
+}  // namespace
+
+std::vector<std::string> find_faults(const Open& open) {
+  CheckRecord record("");
+  const std::vector<RefusedFeature> nothing;
+  std::vector<std::string> texts;
+  for (Fault& fault : find_faults(open, all_tasks(), 0, {record, nothing}))
+    texts.push_back(std::move(fault.text));
+  return texts;
+}
+
 std::vector<RefusedFeature> refused_features(const std::string& file, const OpenWithout& open,
                                              std::span<const std::string> features,
                                              double child_seconds) {
-  if (auto known = read_verdict(file)) return *known;
-  std::vector<RefusedFeature> refused = refuse_faulty_features(open, features, child_seconds);
-  const std::string text = verdict_text(refused);
-  write_cache(file, std::as_bytes(std::span(text)));
+  CheckRecord record(file);
+  if (auto known = record.verdict()) return *known;
+  std::vector<RefusedFeature> refused =
+      refuse_faulty_features(open, features, child_seconds, record);
+  record.conclude(refused);
   return refused;
 }
 

@@ -86,9 +86,15 @@ def processors():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
+def program(build, folder, name):
+    """Its path in a build folder, or in a bundle, where programs lie side by side."""
+    built = f"{build}/{folder}/{name}"
+    return built if os.path.exists(built) else f"{build}/{name}"
+
+
 def device(build, name):
-    """The name and the driver of the device, by tools/info; nothing where that fails."""
-    asked = subprocess.run([f"{build}/tools/info", "--json"], capture_output=True, text=True, check=False)
+    """The name and the driver of the device, by `info`; nothing where that fails."""
+    asked = subprocess.run([program(build, "tools", "info"), "--json"], capture_output=True, text=True, check=False)
     try:
         found = json.loads(asked.stdout)
         return "; ".join(f"{d['name']}, {d['driver']}" for d in found) if name.startswith("vulkan") else name
@@ -126,11 +132,12 @@ def parsed():
     parser.add_argument("--device", default="vulkan", help="Rewind's")
     parser.add_argument("--dtypes", default="f32,f16", help="Rewind's, one contender each")
     parser.add_argument("--python", default="python3", help="a command that runs a Python with PyTorch")
-    parser.add_argument("--peer", default=str(ROOT / "benchmarks/peers/speed.py"), help="the file that it runs, as it sees it")
+    parser.add_argument("--peer", default=str(Path(__file__).resolve().parent / "peers/speed.py"), help="the file that it runs, as it sees it")
     parser.add_argument("--peer-options", action="append", help='of the peer, a contender each time; default: "--device cpu"')
     parser.add_argument("--contender", action="append", default=[], metavar="LABEL=COMMAND", help="one more")
     parser.add_argument("--against", help="the label that ratios are against; default: the first PyTorch")
     parser.add_argument("--only", default="", help="cases whose names contain one of these, by commas")
+    parser.add_argument("--large", action="store_true", help="what a CPU takes minutes for, in place of the others")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--round", type=float, default=0.2, help="seconds that are measured at a time")
     parser.add_argument("--output", help="FILE.md; its numbers are written to FILE.json")
@@ -142,7 +149,7 @@ def contenders_of(o):
     for options in o.peer_options or ["--device cpu"]:
         label = "PyTorch" if not o.peer_options else f"PyTorch {options}"
         commands[label] = f"{o.python} {o.peer} {options} --round {o.round}"
-    speed = f"{o.build}/benchmarks/speed --serve --round {o.round}"
+    speed = f"{program(o.build, 'benchmarks', 'speed')} --serve --round {o.round}"
     for dtype in o.dtypes.split(","):
         commands[f"Rewind {dtype}"] = f"{speed} --device {o.device} --dtype {dtype}"
     commands["OpenBLAS, memcpy"] = f"{speed} --reference"
@@ -153,9 +160,10 @@ def contenders_of(o):
 def main():
     o = parsed()
     commands = contenders_of(o)
-    listed = subprocess.run([f"{o.build}/benchmarks/speed", "--list"], capture_output=True, text=True, check=False)
+    list_cases = [program(o.build, "benchmarks", "speed"), "--list"] + ["--large"] * o.large
+    listed = subprocess.run(list_cases, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
-        sys.exit(listed.stderr.strip() or f"{o.build}/benchmarks/speed --list failed")
+        sys.exit(listed.stderr.strip() or f"{shlex.join(list_cases)} failed")
     names = [line.split()[0] for line in listed.stdout.splitlines()]
     names = [name for name in names if any(text in name for text in o.only.split(","))]
     contenders = [Contender(label, command) for label, command in commands.items()]

@@ -6,7 +6,7 @@
 #include <memory>
 #include <zlib.h>
 
-#include "rewind/core/base/cache_directory.h"
+#include "rewind/core/base/cache.h"
 #include "rewind/core/base/error.h"
 #include "rewind/io/file.h"
 
@@ -81,10 +81,7 @@ void write_file(const fs::path& path, std::string_view text) {
 }
 
 fs::path cache_directory() {
-  if (const fs::path own = user_cache_directory(); !own.empty()) return own;
-  std::error_code broken;  // TMPDIR; what is wrong with the folder shows when it is written to
-  const fs::path temporary = fs::temp_directory_path(broken);
-  return (broken ? fs::path("/tmp") : temporary) / "rewind-cache";
+  return make_cache_directory();
 }
 
 }  // namespace rw

@@ -19,7 +19,9 @@ std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t most 
 void write_file(const std::filesystem::path& path, std::span<const uint8_t> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-// core/base/cache_directory.h's folder, else rewind-cache in the system's temporary one.
+// Where what can be made again is kept, made where it is missing: $REWIND_CACHE, else
+// $XDG_CACHE_HOME/rewind, else $HOME/.cache/rewind. It must be this user's alone: his own, and
+// nobody else's to write to.
 std::filesystem::path cache_directory();
 
 }  // namespace rw

@@ -13,8 +13,6 @@ namespace rw {
 
 namespace {
 
-bool obeys = true;
-
 // What a thread that trains does because of the environment.
 struct Obeyed {
   bool is_read = false;
@@ -26,11 +24,12 @@ thread_local Obeyed obeyed;
 }  // namespace
 
 void set_obeys_environment(bool on) {
-  obeys = on;
+  obeys_environment = on;
 }
 
 void obey_environment() {
-  if (!obeys || obeyed.is_read || context().only) return;  // dry runs obey their callers
+  if (!obeys_environment || obeyed.is_read || context().only)
+    return;  // dry runs obey their callers
   obeyed.is_read = true;
   const std::optional<AutoRecomputeOptions> options =
       parse_recompute(env_text("REWIND_RECOMPUTE"), env_text("REWIND_MEMORY_BUDGET"));
@@ -40,7 +39,7 @@ void obey_environment() {
 
 // The third update: the first ones make what stays.
 void obey_environment_after_update(Device& device) {
-  if (!obeys || context().only) return;
+  if (!obeys_environment || context().only) return;
   const int64_t done = ++obeyed.updates;
   if (done != 2 && done != 3) return;
   const std::string file = env_text("REWIND_TIMELINE");

@@ -1,7 +1,5 @@
 #include "rewind/io/file.h"
 
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -184,26 +182,35 @@ bool AtomicFile::is_temporary(const fs::path& file) {
   return name.size() > end && name.rfind(temporary_mark) == name.size() - end;
 }
 
-MappedFile::MappedFile(const fs::path& path) {
+InputFile::InputFile(const fs::path& path) : name_(path.string()) {
   // Opening a pipe would wait for a writer.
-  const Descriptor file{file_calls::open(path.c_str(), O_RDONLY | O_NONBLOCK)};
-  check<FileError>(file.value >= 0, "read", "cannot open '{}': {}", path.string(),
-                   std::strerror(errno));
+  Descriptor file{file_calls::open(name_.c_str(), O_RDONLY | O_NONBLOCK)};
+  check<FileError>(file.value >= 0, "read", "cannot open '{}': {}", name_, std::strerror(errno));
   struct stat status = {};
   check<FileError>(file_calls::fstat(file.value, status) == 0, "read", "cannot read '{}': {}",
-                   path.string(), std::strerror(errno));
+                   name_, std::strerror(errno));
   check<FileError>(S_ISREG(status.st_mode), "read",
-                   "'{}' must be a regular file, not a folder, a pipe or a device", path.string());
-  const auto size = static_cast<size_t>(status.st_size);
-  if (size == 0) return;  // cannot be mapped
-  void* data = file_calls::map(file.value, size);
-  check<FileError>(data != MAP_FAILED, "read", "cannot map '{}': {}", path.string(),
-                   std::strerror(errno));
-  bytes_ = {static_cast<const std::byte*>(data), size};
+                   "'{}' must be a regular file, not a folder, a pipe or a device", name_);
+  size_ = static_cast<uint64_t>(status.st_size);
+  descriptor_ = std::exchange(file.value, -1);
 }
 
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+InputFile::~InputFile() {
+  file_calls::close(descriptor_);
+}
+
+void InputFile::read(uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t got =
+        file_calls::read_at(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    check<FileError>(got >= 0, "read", "cannot read '{}': {}", name_, std::strerror(errno));
+    check<FileError>(got > 0, "read",
+                     "'{}' must keep its {} bytes while it is open, it was cut short to {}", name_,
+                     size_, offset);
+    bytes = bytes.subspan(static_cast<size_t>(got));
+    offset += static_cast<uint64_t>(got);
+  }
 }
 
 FolderLock::FolderLock(const fs::path& folder) {

@@ -1,4 +1,4 @@
-// Files that are written whole or not at all, files read through a mapping, and a folder's lock.
+// Files that are written whole or not at all, files that are read in parts, and a folder's lock.
 #pragma once
 
 #include <sys/types.h>
@@ -54,23 +54,34 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-// The bytes of a regular file, read by the system as they are touched. The file must not be cut
-// short while it is mapped; replacing it, as AtomicFile does, is fine. Throws FileError.
-class MappedFile {
+// A regular file that is open to be read. Nothing maps files: to touch a page of a mapping that
+// another process has cut off, or that the disk does not give, ends the program. Here it is a
+// FileError.
+class InputFile {
  public:
-  explicit MappedFile(const std::filesystem::path& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
+  explicit InputFile(const std::filesystem::path& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
 
-  // All of the file, while this lives.
-  std::span<const std::byte> bytes() const { return bytes_; }
-  std::string_view text() const {
-    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
-  }
+  uint64_t size() const { return size_; }  // bytes, when it was opened
+
+  // Fills `bytes` with those of the file from `offset` on.
+  void read(uint64_t offset, std::span<std::byte> bytes) const;
 
  private:
-  std::span<const std::byte> bytes_;
+  std::string name_;  // as it was given
+  int descriptor_ = -1;
+  uint64_t size_ = 0;
+};
+
+// Some bytes of a file, which outlives this.
+struct FilePart {
+  const InputFile& file;
+  uint64_t offset, size;  // bytes
+
+  // Fills `bytes` with those of the part from `first` on.
+  void read(uint64_t first, std::span<std::byte> bytes) const { file.read(offset + first, bytes); }
 };
 
 // Keeps other processes out of a folder, which is made where it is missing: by a lock on the file

@@ -1,7 +1,6 @@
 #include "rewind/io/file_calls.h"
 
 #include <sys/file.h>
-#include <sys/mman.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -56,8 +55,8 @@ int lock(int file) {
   return allowed(Call::lock) ? flock(file, LOCK_EX | LOCK_NB) : -1;
 }
 
-void* map(int file, size_t size) {
-  return allowed(Call::map) ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+ssize_t read_at(int file, void* data, size_t size, off_t offset) {
+  return allowed(Call::read, size) ? pread(file, data, size, offset) : -1;
 }
 
 ssize_t write(int file, const void* data, size_t size) {

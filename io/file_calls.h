@@ -10,7 +10,7 @@
 
 namespace rw::file_calls {
 
-enum class Call { stat, open, lock, map, write, set_mode, sync, close, rename, unlink };
+enum class Call { stat, open, lock, read, write, set_mode, sync, close, rename, unlink };
 
 // Asked before each call. Returns the errno to fail it with, or 0 to let it through; may lower
 // `bytes`, what a write is to write. Empty: every call goes through. Not for several threads.
@@ -21,9 +21,9 @@ void set_hook(Hook hook);
 int stat(const char* path, struct stat& status);
 int fstat(int file, struct stat& status);
 int open(const char* path, int flags, mode_t mode = 0);
-int duplicate(int file);           // closed by exec
-int lock(int file);                // for this holder alone; EWOULDBLOCK where another has it
-void* map(int file, size_t size);  // read-only; MAP_FAILED
+int duplicate(int file);  // closed by exec
+int lock(int file);       // for this holder alone; EWOULDBLOCK where another has it
+ssize_t read_at(int file, void* data, size_t size, off_t offset);
 ssize_t write(int file, const void* data, size_t size);
 ssize_t write_at(int file, const void* data, size_t size, off_t offset);
 int set_mode(int file, uid_t owner, gid_t group, mode_t mode);

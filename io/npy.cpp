@@ -1,6 +1,7 @@
 #include "rewind/io/npy.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 
@@ -98,8 +99,12 @@ std::optional<uint64_t> promised_bytes(const Header& header) {
 }  // namespace
 
 void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
-  const Type* type = types;
-  while (stored_name(tensor.dtype()) != type->stored) ++type;
+  // NumPy has no bf16; each of its values is one of f32.
+  const DType dtype = tensor.dtype() == DType::bf16 ? DType::f32 : tensor.dtype();
+  const auto* type = std::find_if(std::begin(types), std::end(types),
+                                  [&](const Type& t) { return t.stored == stored_name(dtype); });
+  check<DTypeError>(type != std::end(types), "npy", "'{}' cannot hold {}", path.string(),
+                    name(dtype));
   const Shape& shape = tensor.shape();
   std::string dims;  // "2, 3"; "2," for one dimension, as Python writes tuples
   for (int i = 0; i < shape.rank(); ++i)
@@ -115,29 +120,31 @@ void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
   file.write(std::string_view("\1\0", 2));  // version
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(header);
-  download(tensor, tensor.dtype(), [&](auto piece) { file.write(piece); });
+  download(tensor, dtype, [&](auto piece) { file.write(piece); });
   file.commit();
 }
 
 Tensor load_npy(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const auto bytes = file.bytes();
+  const InputFile file(path);
   const std::string name = path.string();
-  check<FileError>(bytes.size() >= 12 && std::memcmp(bytes.data(), magic.data(), 6) == 0, "npy",
+  std::array<char, 12> start{};
+  if (file.size() >= start.size()) file.read(0, std::as_writable_bytes(std::span(start)));
+  check<FileError>(std::string_view(start.data(), magic.size()) == magic, "npy",
                    "'{}' is not an .npy file", name);
   // Versions 2 and 3 have a longer length.
-  const bool first_version = bytes[6] == std::byte{1};
+  const bool first_version = start[6] == 1;
   const size_t prefix = first_version ? 10 : 12;
   uint32_t length = 0;
-  std::memcpy(&length, bytes.data() + 8, prefix - 8);
-  check<FileError>(length <= bytes.size() - prefix && length < 65536, "npy",
+  std::memcpy(&length, start.data() + 8, prefix - 8);
+  check<FileError>(length <= file.size() - prefix && length < 65536, "npy",
                    "'{}' is cut short, or its header is too long", name);
-  const Header header =
-      parse_header({reinterpret_cast<const char*>(bytes.data()) + prefix, length}, name);
-  const auto data = bytes.subspan(prefix + length);
-  check<FileError>(promised_bytes(header) == data.size(), "npy",
+  std::string text(length, '\0');
+  file.read(prefix, std::as_writable_bytes(std::span(text)));
+  const Header header = parse_header(text, name);
+  const FilePart data{file, prefix + length, file.size() - prefix - length};
+  check<FileError>(promised_bytes(header) == data.size, "npy",
                    "'{}' must have the bytes of {} elements, got {}", name, header.shape.str(),
-                   data.size());
+                   data.size);
   Tensor tensor = empty(header.shape, header.type->dtype);
   upload(header.type->stored, data, tensor, "'" + name + "'");
   return tensor;

@@ -15,7 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t alignment = 8;  // of the first tensor in the file
+constexpr size_t alignment = 8;                 // of the first tensor in the file
+constexpr uint64_t verified_at_once = 1 << 20;  // bytes
 
 std::string quote(const std::string& text) {
   return fmt::format("{:?}", text);  // names come from files: control characters are escaped
@@ -117,7 +118,7 @@ std::string checksum_of(const Metadata& metadata) {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : path_(path.string()), file_(path), index_(parse_safetensors(file_.bytes(), path_)) {}
+    : path_(path.string()), file_(path), index_(read_safetensors_index(file_, path_)) {}
 
 const StoredTensor& SafetensorsFile::stored(const std::string& name) const {
   const auto found = tensors().find(name);
@@ -135,16 +136,16 @@ void SafetensorsFile::read(const std::string& name, const Tensor& target) const 
 }
 
 void SafetensorsFile::read(const std::string& name, int64_t first, const Tensor& target) const {
-  const auto& [dtype, shape, bytes] = stored(name);
+  const auto& [dtype, shape, offset, bytes] = stored(name);
   const std::string what = fmt::format("tensor {} of '{}'", quote(name), path_);
   check<FileError>(first >= 0 && first <= shape.numel() - target.numel(), "safetensors",
                    "{} must have {} elements from number {} on, got {}", what, target.numel(),
                    first, shape.numel());
-  const size_t size = stored_size(dtype);
-  upload(
-      dtype,
-      bytes.subspan(static_cast<size_t>(first) * size, static_cast<size_t>(target.numel()) * size),
-      target, what);
+  const uint64_t size = stored_size(dtype);
+  upload(dtype,
+         {file_, offset + static_cast<uint64_t>(first) * size,
+          static_cast<uint64_t>(target.numel()) * size},
+         target, what);
 }
 
 void SafetensorsFile::verify() const {
@@ -157,9 +158,14 @@ void SafetensorsFile::verify() const {
                      quote(stored->second), got);
   };
   expect(metadata_checksum, "the metadata", checksum_of(metadata()));
+  std::vector<std::byte> piece;
   for (const auto& [name, tensor] : tensors()) {
     Crc32 crc;
-    crc.add(tensor.bytes);
+    for (uint64_t done = 0; done < tensor.bytes; done += piece.size()) {
+      piece.resize(std::min(verified_at_once, tensor.bytes - done));
+      file_.read(tensor.offset + done, piece);
+      crc.add(piece);
+    }
     expect(tensor_checksum(name), "tensor " + quote(name), crc.text());
   }
 }

@@ -1,11 +1,10 @@
 // The safetensors format: a JSON header with names, dtypes, shapes and offsets, then raw bytes.
-// Host tensors are read from a mapping of the file and written straight from the device, in pieces.
+// Tensors are read and written in pieces, straight to and from the device.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -20,9 +19,9 @@ using Metadata = std::map<std::string, std::string>;
 
 // A tensor as it lies in a file.
 struct StoredTensor {
-  std::string dtype;                 // as the format spells it: "F32", "BF16", ...
-  Shape shape;                       // row-major
-  std::span<const std::byte> bytes;  // into the file
+  std::string dtype;               // as the format spells it: "F32", "BF16", ...
+  Shape shape;                     // row-major
+  uint64_t offset = 0, bytes = 0;  // which bytes of the file
 };
 
 // What a file's header says: its tensors and its metadata.
@@ -33,18 +32,18 @@ struct SafetensorsIndex {
 
 inline constexpr uint64_t safetensors_header_limit = 100'000'000;  // bytes, as the reference's
 
-// Reads the header of a file's bytes and believes nothing in it: sizes, offsets, gaps, overlaps,
-// duplicate names. `path` is for messages. Throws FileError.
-SafetensorsIndex parse_safetensors(std::span<const std::byte> file, const std::string& path);
+// Reads the header of a file and believes nothing in it: sizes, offsets, gaps, overlaps, duplicate
+// names. `path` is for messages. Throws FileError.
+SafetensorsIndex read_safetensors_index(const InputFile& file, const std::string& path);
 
-// An open file, mapped. Throws FileError.
+// An open file. Throws FileError, also where it is cut short while it is open.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::string& path() const { return path_; }             // as it was opened
   const Metadata& metadata() const { return index_.metadata; }  // empty where there is none
-  // By name, into the mapping.
+  // By name.
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return index_.tensors; }
 
   // Copies a tensor of the file into `target`, which has its shape and any strides. Floats are
@@ -60,7 +59,7 @@ class SafetensorsFile {
   const StoredTensor& stored(const std::string& name) const;
 
   std::string path_;
-  MappedFile file_;
+  InputFile file_;
   SafetensorsIndex index_;
 };
 

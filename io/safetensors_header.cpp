@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 
 #include "rewind/core/base/checked.h"
@@ -15,9 +14,17 @@ namespace {
 
 using nlohmann::json;
 
-std::string quote(const std::string& text) {
-  return fmt::format("{:?}", text);  // names come from files: control characters are escaped
-}
+// Names come from files: in messages control characters are escaped, {:?}.
+
+// Something of a tensor, for messages: a text only when an error says it, as there may be a
+// million.
+struct Part {
+  const char* part;  // "the shape of ", or nothing
+  const std::string& name;
+  const std::string& path;
+
+  std::string str() const { return fmt::format("{}tensor {:?} of '{}'", part, name, path); }
+};
 
 // Hands out the members of the header one after the other, each as a small JSON value: all of them
 // as one value would be large and slow. Refuses nesting deeper than the format's,
@@ -43,8 +50,8 @@ class MemberReader final : public json::json_sax_t {
 
   bool key(string_t& key) override {
     if (depth_ == 1) return name_ = std::move(key), true;
-    check<FileError>(!open_.back()->contains(key), "safetensors", "'{}': the header names {} twice",
-                     path_, quote(key));
+    check<FileError>(!open_.back()->contains(key), "safetensors",
+                     "'{}': the header names {:?} twice", path_, key);
     key_ = std::move(key);
     return true;
   }
@@ -94,7 +101,7 @@ class MemberReader final : public json::json_sax_t {
 };
 
 // Unsigned integers of a JSON array.
-std::vector<uint64_t> integers(const json& list, const std::string& what) {
+std::vector<uint64_t> integers(const json& list, const Part& what) {
   std::vector<uint64_t> values;
   check<FileError>(list.is_array(), "safetensors", "{} must be a list of integers", what);
   for (const json& item : list) {
@@ -105,18 +112,25 @@ std::vector<uint64_t> integers(const json& list, const std::string& what) {
   return values;
 }
 
-// Checks one entry of the header against the bytes of the file's data.
-StoredTensor parse_tensor(const json& entry, std::span<const std::byte> data,
-                          const std::string& what) {
+// Where the tensors' bytes are in the file.
+struct Data {
+  uint64_t offset, size;
+};
+
+// Checks one entry of the header against the file's data.
+StoredTensor parse_tensor(const json& entry, const Data& data, const std::string& name,
+                          const std::string& path) {
+  const Part what{"", name, path}, its_shape{"the shape of ", name, path},
+      its_offsets{"data_offsets of ", name, path};
   check<FileError>(
       entry.is_object() && entry.size() == 3 && entry.contains("dtype") &&
           entry.contains("shape") && entry.contains("data_offsets") && entry["dtype"].is_string(),
       "safetensors", "{} must have dtype, shape and data_offsets, and nothing else", what);
   const auto& dtype = entry["dtype"].get_ref<const std::string&>();
   const size_t size = stored_size(dtype);
-  check<FileError>(size > 0, "safetensors", "{} has the unknown dtype {}", what, quote(dtype));
+  check<FileError>(size > 0, "safetensors", "{} has the unknown dtype {:?}", what, dtype);
 
-  const auto dims = integers(entry["shape"], "the shape of " + what);
+  const auto dims = integers(entry["shape"], its_shape);
   check<FileError>(dims.size() <= Shape::max_rank, "safetensors",
                    "{} must have at most {} dimensions, got {}", what, Shape::max_rank,
                    dims.size());
@@ -124,47 +138,46 @@ StoredTensor parse_tensor(const json& entry, std::span<const std::byte> data,
   Shape shape;
   for (const uint64_t dim : dims) {
     if (dim > 0) most = checked_mul(most, dim);
-    check<FileError>(most && *most <= INT64_MAX, "safetensors", "the shape of {} is too large",
-                     what);
+    check<FileError>(most && *most <= INT64_MAX, "safetensors", "{} is too large", its_shape);
     shape.push_back(static_cast<int64_t>(dim));
   }
   const uint64_t bytes = static_cast<uint64_t>(shape.numel()) * size;
 
-  const auto offsets = integers(entry["data_offsets"], "data_offsets of " + what);
-  check<FileError>(
-      offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data.size(), "safetensors",
-      "data_offsets of {} must be a range within the file's {} bytes of data", what, data.size());
+  const auto offsets = integers(entry["data_offsets"], its_offsets);
+  check<FileError>(offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data.size,
+                   "safetensors", "{} must be a range within the file's {} bytes of data",
+                   its_offsets, data.size);
   check<FileError>(offsets[1] - offsets[0] == bytes, "safetensors",
-                   "{} must have {} bytes for {} {}, got {}", what, bytes, dtype, shape.str(),
+                   "{} must have {} bytes for {} {}, got {}", what, bytes, dtype, shape,
                    offsets[1] - offsets[0]);
-  return {dtype, shape, data.subspan(offsets[0], bytes)};
+  return {dtype, shape, data.offset + offsets[0], bytes};
 }
 
 // The format wants every byte of the data to belong to exactly one tensor.
-void check_coverage(const SafetensorsIndex& index, std::span<const std::byte> data,
-                    const std::string& path) {
-  struct Part {
-    size_t begin, end;
+void check_coverage(const SafetensorsIndex& index, const Data& data, const std::string& path) {
+  struct Range {
+    uint64_t begin, end;
     const std::string* name;
-    auto operator<=>(const Part&) const = default;
+    auto operator<=>(const Range&) const = default;
   };
-  std::vector<Part> parts;
+  std::vector<Range> ranges;
+  ranges.reserve(index.tensors.size());
   for (const auto& [name, tensor] : index.tensors) {
-    const auto begin = static_cast<size_t>(tensor.bytes.data() - data.data());
-    parts.push_back({begin, begin + tensor.bytes.size(), &name});
+    const uint64_t begin = tensor.offset - data.offset;
+    ranges.push_back({begin, begin + tensor.bytes, &name});
   }
-  std::sort(parts.begin(), parts.end());
-  size_t covered = 0;
-  for (const Part& part : parts) {
-    check<FileError>(part.begin >= covered, "safetensors", "'{}': tensor {} overlaps another", path,
-                     quote(*part.name));
-    check<FileError>(part.begin == covered, "safetensors",
-                     "'{}': {} bytes before tensor {} belong to none", path, part.begin - covered,
-                     quote(*part.name));
-    covered = part.end;
+  std::sort(ranges.begin(), ranges.end());
+  uint64_t covered = 0;
+  for (const Range& range : ranges) {
+    check<FileError>(range.begin >= covered, "safetensors", "'{}': tensor {:?} overlaps another",
+                     path, *range.name);
+    check<FileError>(range.begin == covered, "safetensors",
+                     "'{}': {} bytes before tensor {:?} belong to none", path,
+                     range.begin - covered, *range.name);
+    covered = range.end;
   }
-  check<FileError>(covered == data.size(), "safetensors",
-                   "'{}': {} bytes at the end belong to no tensor", path, data.size() - covered);
+  check<FileError>(covered == data.size, "safetensors",
+                   "'{}': {} bytes at the end belong to no tensor", path, data.size - covered);
 }
 
 Metadata parse_metadata(const json& entries, const std::string& path) {
@@ -172,8 +185,8 @@ Metadata parse_metadata(const json& entries, const std::string& path) {
   check<FileError>(entries.is_object(), "safetensors", "'{}': __metadata__ must be an object",
                    path);
   for (const auto& [key, value] : entries.items()) {
-    check<FileError>(value.is_string(), "safetensors", "'{}': the metadata {} must be a string",
-                     path, quote(key));
+    check<FileError>(value.is_string(), "safetensors", "'{}': the metadata {:?} must be a string",
+                     path, key);
     metadata[key] = value.get<std::string>();
   }
   return metadata;
@@ -181,21 +194,22 @@ Metadata parse_metadata(const json& entries, const std::string& path) {
 
 }  // namespace
 
-SafetensorsIndex parse_safetensors(std::span<const std::byte> file, const std::string& path) {
+SafetensorsIndex read_safetensors_index(const InputFile& file, const std::string& path) {
   uint64_t length = 0;
   check<FileError>(file.size() >= sizeof length, "safetensors",
                    "'{}' is too short for a safetensors file, got {} bytes", path, file.size());
-  std::memcpy(&length, file.data(), sizeof length);
+  file.read(0, std::as_writable_bytes(std::span(&length, 1)));
   check<FileError>(length <= safetensors_header_limit, "safetensors",
                    "'{}': the header may have {} bytes, got {}; is this a safetensors file?", path,
                    safetensors_header_limit, length);
   check<FileError>(length <= file.size() - sizeof length, "safetensors",
                    "'{}' is cut short: the header has {} bytes, the file {}", path, length,
                    file.size());
-  const std::string_view text(reinterpret_cast<const char*>(file.data()) + sizeof length, length);
+  std::string text(length, '\0');
+  file.read(sizeof length, std::as_writable_bytes(std::span(text)));
   check<FileError>(text.starts_with('{'), "safetensors", "'{}': the header must begin with {{",
                    path);
-  const auto data = file.subspan(sizeof length + length);
+  const Data data{sizeof length + length, file.size() - sizeof length - length};
 
   SafetensorsIndex index;
   bool has_metadata = false;
@@ -205,10 +219,9 @@ SafetensorsIndex parse_safetensors(std::span<const std::byte> file, const std::s
       has_metadata = true;
       index.metadata = parse_metadata(entry, path);
     } else {
-      const std::string what = fmt::format("tensor {} of '{}'", quote(name), path);
-      first = index.tensors.emplace(name, parse_tensor(entry, data, what)).second;
+      first = index.tensors.emplace(name, parse_tensor(entry, data, name, path)).second;
     }
-    check<FileError>(first, "safetensors", "'{}': the header names {} twice", path, quote(name));
+    check<FileError>(first, "safetensors", "'{}': the header names {:?} twice", path, name);
   };
   MemberReader reader(path, read);
   json::sax_parse(text, &reader);

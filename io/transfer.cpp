@@ -61,58 +61,65 @@ void convert_all(std::span<const std::byte> from, std::vector<To>& to) {
   }
 }
 
+// Calls `body(first, count, bytes)` with consecutive pieces of a file's elements, of `size` bytes.
+template <class Body>
+void for_each_piece_of(const FilePart& part, size_t size, const Body& body) {
+  std::vector<std::byte> bytes;
+  for_each_piece(static_cast<int64_t>(part.size / size), [&](int64_t first, int64_t count) {
+    bytes.resize(static_cast<size_t>(count) * size);
+    part.read(static_cast<uint64_t>(first) * size, bytes);
+    body(first, count, std::span<const std::byte>(bytes));
+  });
+}
+
 template <class From, class To>
-void upload_floats(std::span<const std::byte> bytes, const Tensor& target) {
-  for_each_piece(target.numel(), [&](int64_t first, int64_t count) {
+void upload_floats(const FilePart& part, const Tensor& target) {
+  for_each_piece_of(part, sizeof(From), [&](int64_t first, int64_t count, auto bytes) {
     std::vector<To> piece(static_cast<size_t>(count));
-    convert_all<From>(bytes.subspan(static_cast<size_t>(first) * sizeof(From)), piece);
+    convert_all<From>(bytes, piece);
     write_elements(target, first, count, piece.data());
   });
 }
 
 template <class To>
-bool upload_floats_as(std::string_view dtype, std::span<const std::byte> bytes,
-                      const Tensor& target) {
-  if (dtype == "F64") return upload_floats<double, To>(bytes, target), true;
-  if (dtype == "F32") return upload_floats<float, To>(bytes, target), true;
-  if (dtype == "F16") return upload_floats<Half, To>(bytes, target), true;
-  if (dtype == "BF16") return upload_floats<Brain, To>(bytes, target), true;
+bool upload_floats_as(std::string_view dtype, const FilePart& part, const Tensor& target) {
+  if (dtype == "F64") return upload_floats<double, To>(part, target), true;
+  if (dtype == "F32") return upload_floats<float, To>(part, target), true;
+  if (dtype == "F16") return upload_floats<Half, To>(part, target), true;
+  if (dtype == "BF16") return upload_floats<Brain, To>(part, target), true;
   return false;
 }
 
-void upload_wide_integers(std::span<const std::byte> bytes, const Tensor& target,
-                          const std::string& what) {
-  for_each_piece(target.numel(), [&](int64_t first, int64_t count) {
+void upload_wide_integers(const FilePart& part, const Tensor& target, const std::string& what) {
+  for_each_piece_of(part, sizeof(int64_t), [&](int64_t first, int64_t count, auto bytes) {
     std::vector<int32_t> piece;
-    for (int64_t i = first; i < first + count; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       int64_t x;
       std::memcpy(&x, bytes.data() + static_cast<size_t>(i) * sizeof x, sizeof x);
       check<FileError>(
           x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max(),
-          "read", "{} must have values that fit 32 bits, got {} at index {}", what, x, i);
+          "read", "{} must have values that fit 32 bits, got {} at index {}", what, x, first + i);
       piece.push_back(static_cast<int32_t>(x));
     }
     write_elements(target, first, count, piece.data());
   });
 }
 
-void upload_dense(std::string_view dtype, std::span<const std::byte> bytes, const Tensor& target,
+void upload_dense(std::string_view dtype, const FilePart& part, const Tensor& target,
                   const std::string& what) {
   const bool same =
       dtype == stored_name(target.dtype()) || (dtype == "BOOL" && target.dtype() == DType::u8);
-  if (same) {
-    for_each_piece(target.numel(), [&](int64_t first, int64_t count) {
-      write_elements(target, first, count,
-                     bytes.data() + static_cast<size_t>(first) * size_of(target.dtype()));
-    });
-    return;
-  }
+  if (same)
+    return for_each_piece_of(part, size_of(target.dtype()),
+                             [&](int64_t first, int64_t count, auto bytes) {
+                               write_elements(target, first, count, bytes.data());
+                             });
   if (dtype == "I64" && target.dtype() == DType::i32)
-    return upload_wide_integers(bytes, target, what);
+    return upload_wide_integers(part, target, what);
   const bool done =
-      (target.dtype() == DType::f32 && upload_floats_as<float>(dtype, bytes, target)) ||
-      (target.dtype() == DType::f16 && upload_floats_as<Half>(dtype, bytes, target)) ||
-      (target.dtype() == DType::bf16 && upload_floats_as<Brain>(dtype, bytes, target));
+      (target.dtype() == DType::f32 && upload_floats_as<float>(dtype, part, target)) ||
+      (target.dtype() == DType::f16 && upload_floats_as<Half>(dtype, part, target)) ||
+      (target.dtype() == DType::bf16 && upload_floats_as<Brain>(dtype, part, target));
   check<FileError>(done, "read", "{} is needed as {}, got {}", what, name(target.dtype()), dtype);
 }
 
@@ -159,18 +166,18 @@ void download(const Tensor& source, DType dtype,
   });
 }
 
-void upload(std::string_view dtype, std::span<const std::byte> bytes, const Tensor& target,
+void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
             const std::string& what) {
-  check<FileError>(bytes.size() == static_cast<uint64_t>(target.numel()) * stored_size(dtype),
-                   "read", "{} must have {} elements of {}, got {} bytes", what, target.numel(),
-                   dtype, bytes.size());
+  check<FileError>(part.size == static_cast<uint64_t>(target.numel()) * stored_size(dtype), "read",
+                   "{} must have {} elements of {}, got {} bytes", what, target.numel(), dtype,
+                   part.size);
   const NoGrad guard;
   if (target.is_contiguous()) {
-    upload_dense(dtype, bytes, target, what);
+    upload_dense(dtype, part, target, what);
   } else {
     const PurposeScope purpose(Purpose::workspace);
     const Tensor dense = empty(target.shape(), target.dtype(), target.device().shared_from_this());
-    upload_dense(dtype, bytes, dense, what);
+    upload_dense(dtype, part, dense, what);
     copy_into(dense, target);
   }
 }

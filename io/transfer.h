@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "rewind/core/tensor/tensor.h"
+#include "rewind/io/file.h"
 
 namespace rw {
 
@@ -21,7 +22,7 @@ void download(const Tensor& source, DType dtype,
 
 // Fills `target`, of any strides, with as many elements of a file. Throws FileError, naming `what`,
 // if the types do not go together or an I64 does not fit i32.
-void upload(std::string_view dtype, std::span<const std::byte> bytes, const Tensor& target,
+void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
             const std::string& what);
 
 }  // namespace rw

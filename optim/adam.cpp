@@ -40,7 +40,7 @@ void AdamRule::update(const Target& t) const {
         t.states[0], t.states[1], t.states[2]);
     return;
   }
-  for (const GradientTable::Part& part : t.parts) {
+  for (const GradientTable::Part& part : t.gradients.parts(t.run)) {
     const kernels::AdamParams p{.offset = {},
                                 .first = part.first,
                                 .rows = part.rows,

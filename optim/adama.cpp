@@ -22,7 +22,7 @@ class AdamA::Rule : public UpdateRule {
 
   // The moments take in a gradient; they decay with a window's first.
   void fold(const Target& t, bool is_first) const {
-    for (const GradientTable::Part& part : t.parts)
+    for (const GradientTable::Part& part : t.gradients.parts(t.run))
       launch(
           "adama_fold",
           {in(part.gradients), inout(t.states[0]), inout(t.states[1]), in(t.table), in(t.control)},
@@ -86,14 +86,23 @@ void AdamA::backward(const Tensor& loss, float weight) {
 }
 
 void AdamA::take(size_t run) {
-  if (!std::exchange(has_taken_, true)) {
+  if (!has_taken_) {
     gradients().clear_stats();
     follow_parameters();
     conclude(PREPARE_PART, static_cast<float>(micro_batches_));
+    has_taken_ = true;
   }
+  note(run);
   judge(run);
   rule_->fold(target(run), !is_folded_[run]);
   is_folded_[run] = true;
+}
+
+void AdamA::end_failed() {
+  if (has_taken_)
+    step();
+  else
+    has_run_ = false;
 }
 
 bool AdamA::step() {

@@ -30,7 +30,8 @@ class AdamA : public InBackward {
         const AdamAOptions& options = {});
 
   // One micro-batch, once per step(). `weight` is its share: those of a window add up to n.
-  // ValueError with set_max_norm().
+  // ValueError with set_max_norm(). One that throws counts as a micro-batch where it had used a
+  // gradient, and not at all otherwise.
   void backward(const Tensor& loss, float weight = 1) override;
   bool step() override;  // ends a micro-batch; at the n-th queues the update and returns true
   // Queues an update from the micro-batches since the last one, of which each counts as one n-th.
@@ -49,6 +50,7 @@ class AdamA : public InBackward {
   class Rule;
   AdamA(std::vector<ParameterGroup> groups, uint32_t micro_batches, Rule* rule);  // takes the rule
   void take(size_t run) override;
+  void end_failed() override;
 
   uint32_t micro_batches_;
   const Rule* rule_;

@@ -1,5 +1,7 @@
 #include "rewind/optim/fused_backward.h"
 
+#include <fmt/ranges.h>
+
 #include "rewind/core/autograd/tape.h"
 #include "rewind/core/tensor/launch.h"
 #include "rewind/optim/gradient_table.h"
@@ -25,13 +27,32 @@ void InBackward::set_up() {
 
 void InBackward::run(const Tensor& loss, const Tensor& seed, bool retain) {
   is_running_ = true;
+  taken_.clear();
   try {
     loss.backward(seed, retain);
+  } catch (const OutOfMemory& error) {
+    abandon();
+    throw OutOfMemory(fmt::format(
+        "{}\nBy then backward() had used the gradients of {} of {} parameters, and what they "
+        "changed stays: [{}]. The next backward() begins anew.",
+        error.what(), taken_.size(), parameters().slots().size(), fmt::join(taken(), ", ")));
   } catch (...) {
-    is_running_ = false;
+    abandon();
     throw;
   }
   is_running_ = false;
+}
+
+void InBackward::abandon() {
+  is_running_ = false;
+  Optimizer::zero_grad();  // sums that were not complete
+  end_failed();
+}
+
+std::vector<std::string> InBackward::taken() const {
+  std::vector<std::string> names;
+  for (const size_t run : taken_) names.push_back(parameters().slots()[run].name);
+  return names;
 }
 
 // Slots are runs: every parameter has a slab of its own.
@@ -64,16 +85,15 @@ void FusedBackward::backward(const Tensor& loss, float weight) {
                        "losses, or use Accumulate or AdamA");
   check_update();
   const Tensor gradient = seed(loss, weight);
-  has_run_ = true;
   has_taken_ = false;
-  if (passes_ == FusedPasses::one) {
-    pass_ = Pass::both;
-    return run(loss, gradient);
+  pass_ = Pass::both;
+  if (passes_ == FusedPasses::two) {
+    pass_ = Pass::measure;
+    run(loss, gradient, /* retain */ true);
+    if (has_taken_) begin(PREPARE_ALL);
+    pass_ = Pass::update;
   }
-  pass_ = Pass::measure;
-  run(loss, gradient, /* retain */ true);
-  if (has_taken_) begin(PREPARE_ALL);
-  pass_ = Pass::update;
+  has_run_ = true;
   run(loss, gradient);
 }
 
@@ -86,11 +106,13 @@ void FusedBackward::begin(uint32_t part) {
 }
 
 void FusedBackward::take(size_t run) {
-  if (!std::exchange(has_taken_, true)) {
+  if (!has_taken_) {
     gradients().clear_stats();
     if (pass_ == Pass::both) begin(PREPARE_BEGIN);
+    has_taken_ = true;
   }
   if (pass_ == Pass::measure) return measure(run);
+  note(run);
   if (pass_ == Pass::both) judge(run);
   update_run(run);
 }

@@ -8,10 +8,20 @@ namespace rw {
 
 // Optimizers that use each gradient when backward has completed it, and drop it then. Parameters
 // are runs of their own; nothing else of the loop changes, and zero_grad() has nothing to do.
+//
+// A backward() that throws, because memory ran out or for another reason, has used the gradients
+// that were complete by then, and what they did stays done. It ends as step() would end it, as if
+// no other gradient had come: half-made gradients are dropped, and the next backward() begins
+// anew. taken() names the parameters, and so does the text of OutOfMemory; the last one may be
+// changed in part, where it was its own update that found no memory. Who wants all or nothing goes
+// on from a snapshot.
 class InBackward : public Optimizer {
  public:
   InBackward(InBackward&&) = delete;
   void zero_grad() override {}
+
+  // Names of the parameters whose gradients the last backward() used, in its order.
+  std::vector<std::string> taken() const;
 
  protected:
   explicit InBackward(Optimizer&& optimizer);
@@ -19,8 +29,10 @@ class InBackward : public Optimizer {
   // Runs backward from the loss with the gradient `seed`; take() has each gradient, located.
   void run(const Tensor& loss, const Tensor& seed, bool retain = false);
   virtual void take(size_t run) = 0;
-  void measure(size_t run);  // takes its part of the norm
-  void judge(size_t run);    // the same, and an overflow in it goes into the control buffer
+  void note(size_t run) { taken_.push_back(run); }  // take() is about to change something by it
+  virtual void end_failed() = 0;  // the running backward threw: ends it with what it has taken
+  void measure(size_t run);       // takes its part of the norm
+  void judge(size_t run);         // the same, and an overflow in it goes into the control buffer
   // The control buffer's `part` (PREPARE_*) from what was measured; gradients are divided by
   // `weight`.
   void conclude(uint32_t part, float weight = 1);
@@ -28,9 +40,11 @@ class InBackward : public Optimizer {
  private:
   void set_up();
   void on_complete(size_t run, const Tensor& parameter);
+  void abandon();
 
   GradientHooks hooks_;
   bool is_running_ = false;
+  std::vector<size_t> taken_;  // runs
 };
 
 // What decides about a whole update before its first gradient is used.
@@ -61,7 +75,8 @@ class FusedBackward : public InBackward {
  public:
   explicit FusedBackward(Optimizer&& optimizer, FusedPasses passes = FusedPasses::one);
 
-  // AutogradError where the step before was not ended by step().
+  // AutogradError where the step before was not ended by step(). One that throws in its first pass
+  // of two has changed nothing.
   void backward(const Tensor& loss, float weight = 1) override;
   bool step() override;  // false: there was no backward(), or it reached no parameter
 
@@ -69,6 +84,7 @@ class FusedBackward : public InBackward {
   enum class Pass : uint8_t { both, measure, update };
   void begin(uint32_t part);
   void take(size_t run) override;
+  void end_failed() override { step(); }
 
   FusedPasses passes_;
   Pass pass_ = Pass::both;

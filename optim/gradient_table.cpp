@@ -90,7 +90,8 @@ std::map<uint32_t, MemoryRange> GradientTable::blocks(const Span& entries) const
     const Entry& e = entries_[i];
     if (!e.parameter.grad().defined() || e.parameter.numel() == 0) continue;
     const BufferRange own = range_of(e.parameter.grad());
-    BufferRange& all = blocks.try_emplace(own.block, MemoryRange{own}).first->second.range;
+    const MemoryRange found{.range = own, .moves = e.parameter.device().moves()};
+    BufferRange& all = blocks.try_emplace(own.block, found).first->second.range;
     const uint64_t end = std::max(all.offset + all.size, own.offset + own.size);
     all.offset = std::min(all.offset, own.offset);
     all.size = end - all.offset;
@@ -106,10 +107,12 @@ std::map<uint32_t, MemoryRange> GradientTable::blocks(const Span& entries) const
 
 bool GradientTable::locate() {
   parts_.clear();
+  is_whole_ = true;
   return locate(Span{0, entries_.size()});
 }
 
 bool GradientTable::locate(size_t run) {
+  is_whole_ = false;
   std::erase_if(parts_, [&](const Part& part) { return part.run == run; });
   const auto [first, end] = std::ranges::equal_range(entries_, run, {}, &Entry::run);
   return locate(Span{static_cast<size_t>(first - entries_.begin()),
@@ -119,6 +122,7 @@ bool GradientTable::locate(size_t run) {
 bool GradientTable::locate(const Span& entries) {
   for (size_t i = entries.first; i < entries.end; ++i)
     if (entries_[i].parameter.grad().defined()) check_gradient(entries_[i].parameter);
+  const auto held = table_.device().hold();
   const std::map<uint32_t, MemoryRange> blocks = this->blocks(entries);
   if (blocks.empty()) return false;
   const int64_t chunk = int64_t{REWIND_FLAT} << shift_;
@@ -165,14 +169,31 @@ void GradientTable::upload(uint32_t first, uint32_t end) {
   std::copy(begin, rows_.begin() + end, uploaded_.begin() + first);
 }
 
-std::vector<GradientTable::Part> GradientTable::parts(size_t run) const {
+// The device's lock. Gradients of the run, or of all, that moved since they were located are looked
+// for again.
+std::unique_lock<std::recursive_mutex> GradientTable::hold(std::optional<size_t> run) {
+  const Device& device = table_.device();
+  auto held = device.hold();
+  const bool has_moved = std::ranges::any_of(parts_, [&](const Part& part) {
+    return (!run || part.run == *run) && part.gradients.moves != device.moves();
+  });
+  if (has_moved && is_whole_)
+    locate();
+  else if (has_moved)
+    locate(run.value());
+  return held;
+}
+
+GradientTable::Parts GradientTable::parts(size_t run) {
+  auto held = hold(run);
   std::vector<Part> parts;
   for (const Part& part : parts_)
     if (part.run == run) parts.push_back(part);
-  return parts;
+  return {std::move(held), std::move(parts)};
 }
 
-Tensor GradientTable::stats() const {
+Tensor GradientTable::stats() {
+  const auto held = hold(std::nullopt);
   for (size_t i = 0; i < parts_.size();) {
     uint32_t rows = 0;
     size_t end = i;  // parts of several runs in one block
@@ -186,7 +207,8 @@ Tensor GradientTable::stats() const {
   return stats_;
 }
 
-Tensor GradientTable::stats(size_t run) const {
+Tensor GradientTable::stats(size_t run) {
+  const auto held = hold(run);
   for (const Part& part : parts_)
     if (part.run == run) launch_stats(part.gradients, part.first, part.rows);
   return make_view(stats_, {runs_[run].rows}, {1}, int64_t{rows()} + runs_[run].first);

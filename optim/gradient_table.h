@@ -32,6 +32,19 @@ class GradientTable {
     MemoryRange gradients;
     uint32_t first = 0, rows = 0;
   };
+  // Those of a run, and the device's lock: gradients stay there while it lives. To be looped over
+  // by dispatches that allocate nothing.
+  class Parts {
+   public:
+    Parts(std::unique_lock<std::recursive_mutex> lock, std::vector<Part> parts)
+        : lock_(std::move(lock)), parts_(std::move(parts)) {}
+    auto begin() const { return parts_.begin(); }
+    auto end() const { return parts_.end(); }
+
+   private:
+    std::unique_lock<std::recursive_mutex> lock_;
+    std::vector<Part> parts_;
+  };
 
   explicit GradientTable(std::vector<Entry> entries);
   static GradientTable of(const FlatParameters& parameters);
@@ -43,16 +56,16 @@ class GradientTable {
   bool locate(size_t run);
 
   const std::vector<Run>& runs() const { return runs_; }
-  std::vector<Part> parts(size_t run) const;
+  Parts parts(size_t run);
   const Tensor& table() const { return table_; }  // i32 [rows, CHUNK_ROW], on the device
   uint32_t shift() const { return shift_; }  // a chunk has at most REWIND_FLAT << shift elements
 
   // What update_prepare reads of the gradients: sums of squares, then overflow flags, rows() of
   // each, in a fixed order of summation. f32 [2, rows()].
-  Tensor stats() const;
+  Tensor stats();
   // The same where only one run's rows are made; those of the others stay. Returned are the run's
   // overflow flags.
-  Tensor stats(size_t run) const;
+  Tensor stats(size_t run);
   const Tensor& all_stats() const { return stats_; }  // as they were made last
   void clear_stats();                                 // as if no gradient had come
   uint32_t rows() const { return static_cast<uint32_t>(rows_.size()); }
@@ -69,6 +82,7 @@ class GradientTable {
   void cut(size_t entry, int32_t parameter);
   std::map<uint32_t, MemoryRange> blocks(const Span& entries) const;
   bool locate(const Span& entries);
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> hold(std::optional<size_t> run);
   void upload(uint32_t first, uint32_t end);
   void launch_stats(const MemoryRange& gradients, uint32_t first, uint32_t rows) const;
 
@@ -78,6 +92,7 @@ class GradientTable {
   uint32_t shift_ = 0;
   std::vector<Row> rows_, uploaded_;
   std::vector<Part> parts_;
+  bool is_whole_ = false;  // all runs were located together
   Tensor table_, stats_;
 };
 

@@ -68,7 +68,7 @@ Tensor GradientWindow::begin_sum(const Slots& slots, size_t i) {
   return kept.sum;
 }
 
-void GradientWindow::fold(const FlatParameters& parameters, const GradientTable& table,
+void GradientWindow::fold(const FlatParameters& parameters, GradientTable& table,
                           const Tensor& control) {
   for (size_t i = 0; i < parameters.runs().size(); ++i) {
     const FlatParameters::Run& run = parameters.runs()[i];

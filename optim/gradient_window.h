@@ -39,7 +39,7 @@ class GradientWindow {
 
   // Adds what is in grad(), which `table` has located, to the sums that were taken, unless the
   // control buffer says that the micro-batch is voided.
-  void fold(const FlatParameters& parameters, const GradientTable& table, const Tensor& control);
+  void fold(const FlatParameters& parameters, GradientTable& table, const Tensor& control);
   // Adds grad() of slot number `i` to its sum of 16 bits and drops it, while this is wanted.
   void collect(const Tensor& parameter, size_t i);
   void set_collecting(bool collects) { collects_ = collects; }

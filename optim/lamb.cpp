@@ -54,7 +54,7 @@ class LambRule : public UpdateRule {
                           .beta2 = options_.beta2,
                           .eps = options_.eps,
                           .weight_decay = t.weight_decay};
-    for (const GradientTable::Part& part : t.parts) {
+    for (const GradientTable::Part& part : t.gradients.parts(t.run)) {
       kernels::LambParams q = p;
       q.first = part.first, q.rows = part.rows, q.part = part.first - run.first;
       launch("lamb_norms",

@@ -10,7 +10,7 @@ void moment_update(const UpdateRule::Target& t, uint32_t rule, kernels::MomentUp
   p.lr = t.learning_rate;
   p.weight_decay = t.weight_decay;
   const auto bound = [&](const Tensor& state) { return inout(state ? state : t.parameters); };
-  for (const GradientTable::Part& part : t.parts) {
+  for (const GradientTable::Part& part : t.gradients.parts(t.run)) {
     p.first = part.first;
     p.rows = part.rows;
     launch("moment_update",

@@ -154,12 +154,12 @@ UpdateTarget Optimizer::target(size_t i, RunValues values) const {
           .states = std::move(values.states),
           .control = control_,
           .table = gradients_->table(),
-          .parts = gradients_->parts(i),
           .shift = gradients_->shift(),
           .learning_rate = rule_->learning_rate * group.lr_scale,
           .weight_decay = group.weight_decay.value_or(rule_->weight_decay),
           .run = i,
           .group = run.group,
+          .gradients = *gradients_,
           .all = parameters_,
           .slots = std::span(parameters_.slots()).subspan(run.first_slot, run.slots)};
 }

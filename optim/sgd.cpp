@@ -32,7 +32,7 @@ class SGDRule : public UpdateRule {
   int64_t unit(size_t) const override { return 1; }
   void update(const Target& t) const override {
     const Tensor& momentum = t.states.empty() ? t.parameters : t.states[0];
-    for (const GradientTable::Part& part : t.parts) {
+    for (const GradientTable::Part& part : t.gradients.parts(t.run)) {
       const kernels::SgdParams p{.offset = {},
                                  .first = part.first,
                                  .rows = part.rows,

@@ -18,11 +18,11 @@ struct UpdateTarget {
   Tensor parameters;
   std::vector<Tensor> states;
   Tensor control;
-  Tensor table;                            // as GradientTable::table()
-  std::vector<GradientTable::Part> parts;  // a dispatch each
-  uint32_t shift = 0;                      // as GradientTable::shift()
+  Tensor table;        // as GradientTable::table()
+  uint32_t shift = 0;  // as GradientTable::shift()
   float learning_rate = 0, weight_decay = 0;
   size_t run = 0, group = 0;  // which of the parameters' runs and groups this is
+  GradientTable& gradients;   // whose parts(run) are a dispatch each
   const FlatParameters& all;
   std::span<const FlatParameters::Slot> slots;  // of this run
 

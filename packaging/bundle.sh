@@ -22,6 +22,7 @@ done
 cp "$here/gpu.sh" "$top/gpu"
 mkdir "$top/peers"
 cp "$here"/../benchmarks/peers/*.py "$top/peers/"
+cp "$here/../benchmarks/speed.py" "$top/"
 
 # "SONAME PATH" of everything that the programs load, but the C library's own parts.
 ldd "$top"/bin/* > "$stage/ldd"

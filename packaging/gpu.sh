@@ -7,13 +7,39 @@ usage() {
 Usage: gpu [OPTIONS]
 
 Checks and measures Rewind on a Vulkan device in at most 25 minutes (about 2 with --quick), and writes
-rewind-gpu.md and rewind-gpu.json: self-check and kernels, all tests, rates of kernels, steps of ResNet and BERT in
-f32 and f16, predicted memory against the device's, PyTorch beside it where python3 has it. A part that fails or takes
-too long is reported, and the others go on. Both files are up to date after every part.
+rewind-gpu.md and rewind-gpu.json: self-check and tests, rates of kernels, steps of ResNet and BERT, recomputation in
+time, predicted memory against the device's, PyTorch beside it where python3 has it. A part that fails or takes too
+long is reported, and the others go on. Both files are up to date after every part.
 
-  --device NAME   an index, a part of the name or uuid=..., else the best device
-  --output DIR    where the files go, else the current folder
-  --quick         every part, but little of each
+  --device NAME     an index, a part of the name or uuid=..., else the best device
+  --output DIR      where the files go, else the current folder
+  --minutes N       for all parts together; what there is no time for is left out
+  --only PART,...   these parts; the first one, devices, always runs
+  --skip PART,...   without these
+  --list            the parts, in order, with the seconds that each has at most
+  --quick           every part, but little of each
+TEXT
+}
+
+# Those come first that find most of what may be wrong.
+parts() {
+  cat << 'TEXT'
+devices 120 devices and self-check
+kernel_tests 240 tests of kernels
+resnet_f32 60 steps of ResNet in f32
+resnet_f16 60 steps of ResNet in f16
+bert_f32 60 steps of BERT in f32
+bert_f16 60 steps of BERT in f16
+large 150 large products, convolutions and steps
+recompute 90 recomputation in time
+profile 90 kernels that take longest
+tune 90 tuning
+kernels 150 rates of kernels
+memory 150 predicted memory against the device
+plain_steps 90 plain steps
+ops 30 host time of ops
+pytorch 180 PyTorch
+tests 480 all tests
 TEXT
 }
 
@@ -21,31 +47,43 @@ say() { echo "gpu: $*" >&2; }
 die() { say "$@"; exit 1; }
 
 here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
-programs= device=${REWIND_DEVICE:-} output=. quick=false
+programs= device=${REWIND_DEVICE:-} output=. quick=false minutes=25 only= skip=
 while [ $# -gt 0 ]; do
   case $1 in
-    --device | --output | --programs)
+    --device | --output | --programs | --minutes | --only | --skip)
       [ $# -ge 2 ] && [ -n "$2" ] || die "$1 must be followed by a value; --help lists the options"
       case $1 in
         --device) device=${2#vulkan:} ;;
         --output) output=$2 ;;
         --programs) programs=$2 ;;
+        --minutes) minutes=$2 ;;
+        --only) only=$2 ;;
+        --skip) skip=$2 ;;
       esac
       shift 2 ;;
     --quick) quick=true; shift ;;
+    --list) parts; exit ;;
     -h | --help) usage; exit ;;
     *) die "no such option: $1; --help lists them" ;;
   esac
 done
+case $minutes in
+  '' | *[!0-9]* | 0*) die "--minutes must be a whole number of minutes, got '$minutes'" ;;
+esac
+for name in $(echo "$only,$skip" | tr , ' '); do
+  parts | grep -q "^$name " || die "there is no part '$name'; --list lists them"
+done
 for tool in awk timeout tr mktemp; do
   command -v "$tool" > /dev/null || die "$tool must be installed, it is not"
 done
-mkdir -p "$output" && work=$(mktemp -d "$output/.rewind-gpu.XXXXXX") ||
+mkdir -p "$output" && [ -d "$output" ] && [ -w "$output" ] ||
   die "$output must be a folder that can be written; name another with --output"
+# Not in that folder: what is brought back of it may be few files.
+work=$(mktemp -d) || die "a temporary folder must be possible in ${TMPDIR:-/tmp}"
 trap 'rm -rf "$work"' EXIT
 trap 'say "stopped; what was done is in $output/rewind-gpu.md"; exit 130' INT TERM HUP
 export REWIND_CACHE="$work/cache"  # nothing compiled or checked before
-mkdir "$REWIND_CACHE"
+mkdir -m 700 "$REWIND_CACHE"
 if [ -n "$device" ]; then export REWIND_DEVICE="$device"; fi  # what all programs mean by "vulkan"
 
 # program NAME: its path.
@@ -91,22 +129,28 @@ assemble() {
   } > "$work/report.md" && mv "$work/report.md" "$output/rewind-gpu.md" || say "$output cannot be written"
 }
 
-count=0 failed=0 skipped=0
+count=0 failed=0 skipped=0 last=$(($(date +%s) + 60 * minutes))
 
-# part NAME SECONDS FUNCTION: what FUNCTION prints is the part's text; a JSON document that it leaves in $result is its
+# part FUNCTION SECONDS NAME: what FUNCTION prints is the part's text; a JSON document that it leaves in $result is its
 # result. Every program that it calls by `run` is stopped when SECONDS are over.
 part() {
-  name=$1 seconds=$2 begin=$(date +%s) status=0
+  seconds=$2 name=$3 begin=$(date +%s) status=0
   count=$((count + 1))
-  end=$((begin + seconds)) result=$work/result text=$work/$3.text
+  end=$((begin + seconds)) result=$work/result text=$work/$1.text
+  if [ "$end" -gt "$last" ]; then end=$last; fi
   rm -f "$result"
   say "$name"
-  "$3" > "$text" 2>&1 < /dev/null || status=$?
+  if [ "$begin" -lt "$last" ]; then
+    "$1" > "$text" 2>&1 < /dev/null || status=$?
+  else
+    echo "no time was left of $minutes minutes" > "$text"
+    status=77
+  fi
   took=$(($(date +%s) - begin))
   case $status in
     0) verdict=passed ;;
     77) verdict=skipped ;;
-    124 | 137) verdict="stopped after $seconds s" ;;
+    124 | 137) verdict="stopped after $((end - begin)) s" ;;
     *) verdict="failed ($status)" ;;
   esac
   case $status in
@@ -141,6 +185,15 @@ run() {
 
 devices() { run info --kernels ${device:+--device "$device"} && run info --json ${device:+--device "$device"} > "$result"; }
 
+kernel_tests() {
+  if "$quick"; then
+    run rewind_tests -tse=host,programs '-tc=kernels: binary*'
+  else
+    run rewind_tests -tse=host,programs \
+      '-sf=*test_matrix.cpp,*test_attention*.cpp,*row_kernels.cpp,*test_ops.cpp,*kernels.cpp,*test_chain.cpp'
+  fi
+}
+
 tests() {
   if "$quick"; then
     run rewind_tests -tse=host,programs '-tc=self-check*,vulkan: transfers*,kernels: binary*'
@@ -154,6 +207,33 @@ kernels() {
 }
 
 ops() { run op_overhead && run op_overhead --device dry:vulkan; }
+
+# A CPU takes minutes for one of these.
+large() {
+  "$is_gpu" || { echo "on a GPU only"; return 77; }
+  if "$quick"; then run speed --large --only gemm/4096 --dtype f16; else run speed --large --dtype f16 && run speed --large; fi
+}
+
+# One model and batch, plain and in every way to recompute; each prints its steps' times.
+recompute() {
+  for options in '' '--checkpoint block' '--recompute memory' "--memory-budget $budget"; do
+    echo "resnet ${options:-plain}"
+    # shellcheck disable=SC2086 # words
+    run resnet --model "$model" --batch 64 --steps "$steps" --dtype f16 $options || return
+  done
+}
+
+# Device time by kernel in a step; and what the driver's compiler made of those that took longest.
+profile() {
+  export REWIND_PROFILE=1
+  status=0
+  run resnet --model "$model" --batch 64 --steps "$steps" --dtype f16 --quiet || status=$?
+  unset REWIND_PROFILE
+  "$is_gpu" && ! "$quick" && [ "$status" = 0 ] || return "$status"
+  run info --pipelines ${device:+--device "$device"}
+}
+
+tune() { if "$is_gpu" && ! "$quick"; then run tune --quick; else run tune --quick --model mlp --dry; fi; }
 
 resnet() { run resnet --model "$model" --batch 64 --steps "$steps" --dtype "$1" --report "$result"; }
 resnet_f32() { resnet f32; }
@@ -186,6 +266,13 @@ memory() {
 pytorch() {
   command -v python3 > /dev/null || { echo "no python3"; return 77; }
   python3 -c 'import torch; print("PyTorch", torch.__version__)' 2> /dev/null || { echo "python3 has no torch"; return 77; }
+  if "$is_gpu" && python3 -c 'import torch; exit(not torch.cuda.is_available())' 2> /dev/null; then
+    tool=$here/speed.py
+    [ -f "$tool" ] || tool=$here/../benchmarks/speed.py
+    timeout -k 10 "$((end - $(date +%s)))" python3 "$tool" --build "${programs:-$here}" --large --dtypes f16 \
+      --peer-options '--device cuda --dtype f16'
+    return
+  fi
   for peer in "$here"/peers/*.py "$here"/../benchmarks/peers/*.py; do
     [ -f "$peer" ] || continue
     echo "${peer##*/}"
@@ -202,25 +289,27 @@ pytorch() {
 } > "$work/machine" 2> /dev/null
 : > "$work/table"
 
-part 'devices and self-check' 120 devices
+# wanted PART: is it among those to run?
+wanted() {
+  case ,$skip, in *",$1,"*) return 1 ;; esac
+  case ,$only, in ,,) ;; *",$1,"*) ;; *) return 1 ;; esac
+}
+
+part devices 120 'devices and self-check'
 if ! grep -q '^  in use' "$work/devices.text"; then
   cat "$work/devices.text" >&2
   die "there must be a Vulkan 1.2 device that works${device:+ and matches '$device'}; install its driver" \
     "(Debian: apt install mesa-vulkan-drivers)"
 fi
+unoffered=$(sed -n 's/^NO GPU IN USE: //p' "$work/devices.text")
+if [ -n "$unoffered" ]; then die "$unoffered; --device 0 goes on without it"; fi
 # A GPU needs more steps than a CPU for a rate that means something.
-if head -n 1 "$work/devices.text" | grep -q ', CPU$'; then steps=12; else steps=200; fi
-model=resnet20
-if "$quick"; then steps=2 model=resnet8; fi
-part 'steps of ResNet in f32' 90 resnet_f32
-part 'steps of ResNet in f16' 90 resnet_f16
-part 'steps of BERT in f32' 90 bert_f32
-part 'steps of BERT in f16' 90 bert_f16
-part 'rates of kernels' 150 kernels
-part 'predicted memory against the device' 150 memory
-part 'plain steps' 90 plain_steps
-part 'host time of ops' 30 ops
-part 'PyTorch' 90 pytorch
-part 'tests' 480 tests
+is_gpu=true steps=200 model=resnet20 budget=48MiB
+if head -n 1 "$work/devices.text" | grep -q ', CPU$'; then is_gpu=false steps=12; fi
+if "$quick"; then steps=2 model=resnet8 budget=24MiB; fi
+parts | tail -n +2 > "$work/parts"
+while read -r function seconds title; do
+  if wanted "$function"; then part "$function" "$seconds" "$title"; fi
+done < "$work/parts"
 say "written: $output/rewind-gpu.md and $output/rewind-gpu.json; of $count parts $failed failed, $skipped were skipped"
 [ "$failed" = 0 ]

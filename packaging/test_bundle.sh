@@ -34,4 +34,9 @@ for library in lib/*.so.* lib/c++/*.so.*; do
 done
 clean ./mnist --plan --device dry:rx7900xtx.json --images 64 --data mnist > "$work/plan"
 grep -q 'RX 7900 XTX' "$work/plan"
+most=60 # MiB
+if [ "$(stat -c %s "$archive")" -gt $((most << 20)) ]; then
+  echo "the bundle is larger than $most MiB"
+  exit 1
+fi
 echo "$(basename "$archive"), $(du -h "$archive" | cut -f 1)"

@@ -42,6 +42,7 @@ void add_head(Work w) {
   const uint end = w.row < count ? query_end(w.row, ROWS) : begin;
   const Rows q = query_rows(w), k = key_rows(w, p.keys), v = value_rows(w, p.keys);
   const Rows dout = gradient_rows(w);
+  if (begin >= end) return;  // lavapipe 26.1.6 crashes in a loop that no thread enters (docs/vulkan.md)
   for (uint t = begin; t < end; t += COLUMNS) {
     key_products(k, w.row, q, t);
     gradient_products(v, w.row, dout, t);

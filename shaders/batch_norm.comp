@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: BatchNormParams
 //! local: 64
+//! precise: yes
 //! texels: yes
 #define AFTER(k, v) v
 #define AFTER8(i, lo, hi)

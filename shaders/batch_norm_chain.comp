@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: BatchNormChainParams
 //! local: 64
+//! precise: yes
 //! texels: yes
 //! optimize: no
 //! cpu: none

@@ -2,12 +2,13 @@
 //! types: T = f32 f16 i32
 //! params: BinaryParams
 //! local: 64
+//! precise: yes
 //! texels: yes
 #include "elementwise.glsl"
 layout(constant_id = 0) const uint OP = 0;  //! BINARY
 
 T_value op(T_value x, T_value y) {
-  precise T_value r = x;
+  T_value r = x;
   switch (OP) {
 #define BINARY(id, name, forward, lo, hi, lo_y, hi_y) case id: r = forward; break;
 #if !T_FLOAT

@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: ChainParams
 //! local: 64
+//! precise: yes
 //! texels: yes
 //! optimize: no
 //! cpu: none

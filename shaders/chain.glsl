@@ -45,7 +45,7 @@ vec4 stored(vec4 v) {
   if (BRAIN) return unpack_halves(pack_halves(v));
   uvec4 bits = floatBitsToUint(v), magnitude = bits & 0x7fffffffu;
   uvec4 rounded = (magnitude + 0xfffu + (magnitude >> 13 & 1u)) & ~0x1fffu;
-  precise vec4 subnormal = (uintBitsToFloat(magnitude) + 0.5) - 0.5;
+  vec4 subnormal = (uintBitsToFloat(magnitude) + 0.5) - 0.5;
   rounded = mix(rounded, floatBitsToUint(subnormal), lessThan(magnitude, uvec4(0x38800000u)));
   rounded = mix(rounded, uvec4(0x7f800000u), greaterThanEqual(rounded, uvec4(0x47800000u)));
   rounded = mix(rounded, magnitude, greaterThan(magnitude, uvec4(0x7f800000u)));  // NaN stays one

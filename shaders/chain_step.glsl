@@ -1,9 +1,9 @@
 // One step of chain.glsl, which includes this for each with STEP, its code, NUMBER, and the names ONE and EIGHT.
 
-// `precise`: nothing of it is contracted with the steps beside it, so the bits are those of a kernel of its own.
+// The module is precise: nothing of it is contracted with the steps beside it, so the bits are those of a kernel of its own.
 float ONE(float v, float other) {
   float a = p.steps.a[NUMBER], b = p.steps.b[NUMBER];
-  precise float r = v;
+  float r = v;
   float x = v, y = other, s = other, dy = v;
   switch (STEP) {  // not an expression of STEP: SPIRV-Cross does not take one
 #define UNARY(id, name, forward, grad, saves, lo, hi) case CHAIN_UNARY + id: r = forward; break;

@@ -86,7 +86,7 @@ def mode(kernel, v, compiler):
     """How the module is compiled. No optimizer for matrices: Debian 12's refuses them, and the validator may not know
     them."""
     if not v.cooperates():
-        return "optimize" if kernel.manifest.optimize else "keep"
+        return ("optimize" if kernel.manifest.optimize else "keep") + ("-precise" if kernel.manifest.precise else "")
     brain = v.factors() == "bf16"
     return "keep" if compiler.is_native(brain) and compiler.validates(brain) else "plain"
 
@@ -147,8 +147,8 @@ def features(m, v):
     names = list(v.requires)
     if v.address:
         names.append("address")
-    if not v.packed and "f16" in [v.types.get(b.type, b.type) for b in m.buffers]:
-        names.append("storage16")
+    if "f16" in [v.types.get(b.type, b.type) for b in m.buffers]:
+        names += ["halves"] if v.packed else ["halves", "storage16"]
     if v.cooperates():
         names.append("float16")
         names += ["cooperative_bf16"] if v.factors() == "bf16" else []

@@ -8,6 +8,7 @@
 //     keep       the same, not optimized
 //     plain      the same, neither optimized nor validated
 //     check      validates SPIR-V; OUTPUT is not touched
+//   With `-precise` behind it, no float operation of the module may be contracted with another.
 //
 // Messages of jobs that failed go to the standard output, in the order of the jobs; the exit status
 // is 1 then.
@@ -18,6 +19,7 @@
 #include <spirv-tools/libspirv.hpp>
 #include <spirv-tools/optimizer.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <fstream>
@@ -25,6 +27,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -91,6 +94,36 @@ Words optimize(const Words& words) {
   return out;
 }
 
+// Operations of floats that a driver may contract with others, as in the specification.
+bool is_float_arithmetic(uint32_t op) {
+  constexpr uint32_t all[] = {/* FAdd */ 129,
+                              /* FSub */ 131,
+                              /* FMul */ 133,
+                              /* FDiv */ 136,
+                              /* VectorTimesScalar */ 142,
+                              /* Dot */ 148};
+  return std::find(std::begin(all), std::end(all), op) != std::end(all);
+}
+
+// Decorates all of them with NoContraction. GLSL's `precise` does not reach into functions that are
+// called.
+Words precise(const Words& words) {
+  constexpr size_t header = 5;
+  constexpr uint32_t first_type = 19, decorate = 3 << 16 | 71, no_contraction = 42;
+  Words decorations;
+  size_t types = 0;
+  for (size_t at = header; at < words.size(); at += words[at] >> 16) {
+    const uint32_t op = words[at] & 0xffff;
+    if (op == first_type && !types) types = at;
+    if (is_float_arithmetic(op))
+      decorations.insert(decorations.end(), {decorate, words[at + 2], no_contraction});
+  }
+  Words out = words;
+  out.insert(out.begin() + static_cast<std::ptrdiff_t>(types), decorations.begin(),
+             decorations.end());
+  return out;
+}
+
 void validate(const Words& words) {
   std::string said;
   spvtools::SpirvTools tools(environment);
@@ -105,9 +138,11 @@ void run(const Job& job) {
     content.copy(reinterpret_cast<char*>(words.data()), words.size() * sizeof(uint32_t));
     return validate(words);
   }
+  const auto mode = [&](std::string_view text) { return job.mode.find(text) != job.mode.npos; };
   Words words = compile(content);
-  if (job.mode == "optimize") words = optimize(words);
-  if (job.mode != "plain") validate(words);
+  if (mode("precise")) words = precise(words);
+  if (mode("optimize")) words = optimize(words);
+  if (!mode("plain")) validate(words);
   write(job.output, words);
 }
 

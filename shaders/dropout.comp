@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: DropoutParams
 //! local: 64
+//! precise: yes
 //! texels: yes
 #include "flat.glsl"
 #include "drop.glsl"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import prelude
 
 KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires",
-        "prefers", "texels", "stands_for", "cpu"}
+        "prefers", "texels", "stands_for", "cpu", "precise"}
 FEATURES = {  # name in `requires`: GLSL extension
     "subgroup": "GL_KHR_shader_subgroup_basic",
     "vote": "GL_KHR_shader_subgroup_vote",
@@ -45,6 +45,7 @@ class Manifest:
     grid: str = "1d"
     address: str = "no"
     optimize: bool = True
+    precise: bool = False  # no float operation is contracted with another
     defines: list = field(default_factory=lambda: [{}])
     requires: list = field(default_factory=list)
     prefers: list = field(default_factory=list)
@@ -160,6 +161,7 @@ def parse_manifest(source):
     m.grid = keys.get("grid", "1d")
     m.address = keys.get("address", "no")
     m.optimize = keys.get("optimize", "yes") == "yes"
+    m.precise = keys.get("precise", "no") == "yes"
     m.requires = keys.get("requires", "").replace(",", " ").split()
     m.prefers = keys.get("prefers", "").replace(",", " ").split()
     m.texels = keys.get("texels", "no")

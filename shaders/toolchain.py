@@ -1,14 +1,17 @@
 """The shader compiler (compiler.cpp) as a process, and the modules that it made before: ccache for shaders.
 
 Modules are kept by what they are made of, in $REWIND_CACHE, or rewind/ in $XDG_CACHE_HOME or ~/.cache, so that a build
-in another folder finds them; where there is no such folder, beside the build's own files.
+in another folder finds them; where there is no such folder, or it is not this user's alone (core/base/cache.h has the
+rule), beside the build's own files.
 """
 import functools
 import glob
 import hashlib
 import os
 import re
+import stat
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -28,6 +31,18 @@ void main() {
 """
 HALF = ("GL_EXT_shader_explicit_arithmetic_types_float16", "float16_t")
 BRAIN = ("GL_EXT_bfloat16", "bfloat16_t")
+
+
+def not_ours(folder):
+    """Why the folder is not this user's alone, or nothing."""
+    link, there = os.lstat(folder), os.stat(folder)
+    if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
+        return f"{folder} must be no link of another user's"
+    if there.st_uid != os.geteuid():
+        return f"{folder} must belong to this user"
+    if there.st_mode & 0o022:
+        return f"others must not be able to write to {folder}: chmod go-w {folder}"
+    return ""
 
 
 class CompileError(RuntimeError):
@@ -79,12 +94,28 @@ class Cache:
 
     @staticmethod
     def choose():
+        """The folder, made where it is missing; empty where there is none to be believed."""
         if os.environ.get("REWIND_CACHE"):
-            return os.path.join(os.path.abspath(os.environ["REWIND_CACHE"]), "shaders")
-        home = os.environ.get("XDG_CACHE_HOME", "")
-        if not os.path.isabs(home):
-            home = os.path.join(os.environ.get("HOME", ""), ".cache")
-        return os.path.join(home, "rewind", "shaders") if os.path.isabs(home) else ""
+            top = os.path.abspath(os.environ["REWIND_CACHE"])
+        else:
+            home = os.environ.get("XDG_CACHE_HOME", "")
+            if not os.path.isabs(home):
+                home = os.path.join(os.environ.get("HOME", ""), ".cache")
+            top = os.path.join(home, "rewind")
+        folder = os.path.join(top, "shaders")
+        if not os.path.isabs(top):
+            return ""
+        before = os.umask(0o077)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            why = not_ours(top) or not_ours(folder)
+        except OSError as error:
+            why = str(error)
+        finally:
+            os.umask(before)
+        if why:
+            print(f"warning: compiled shaders are not kept for other builds: {why}", file=sys.stderr)
+        return "" if why else folder
 
     def path(self, mode, source):
         """Where the module of this GLSL is, or will be."""

@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: UnaryParams
 //! local: 64
+//! precise: yes
 //! texels: yes
 #include "elementwise.glsl"
 #include "flat.glsl"
@@ -11,7 +12,7 @@ layout(constant_id = 1) const uint FLAT = 0;  //! 0 1
 
 float op(float x) {
   float a = p.a, b = p.b;
-  precise float y = 0.0;  // the same bits in a chain: chain.glsl
+  float y = 0.0;
   switch (OP) {
 #define UNARY(id, name, forward, grad, saves, lo, hi) case id: y = forward; break;
 #include "elementwise.def"

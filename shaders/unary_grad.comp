@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: UnaryGradParams
 //! local: 64
+//! precise: yes
 //! texels: yes
 #include "elementwise.glsl"
 #include "flat.glsl"
@@ -9,7 +10,7 @@ layout(constant_id = 0) const uint OP = 0;  //! UNARY
 
 float op(float s, float dy) {
   float a = p.a, b = p.b;
-  precise float dx = 0.0;
+  float dx = 0.0;
   switch (OP) {
 #define UNARY(id, name, forward, grad, saves, lo, hi) case id: dx = grad; break;
 #include "elementwise.def"

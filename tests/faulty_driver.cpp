@@ -148,6 +148,7 @@ VKAPI_ATTR VkResult VKAPI_CALL vkWaitSemaphores(VkDevice device, const VkSemapho
   REAL(vkWaitSemaphores);
   if (loses("vkWaitSemaphores"))
     return lose(real<PFN_vkDeviceWaitIdle>("vkDeviceWaitIdle"), device);
+  if (now.hangs) return VK_TIMEOUT;
   return driver(device, info, timeout);
 }
 
@@ -207,6 +208,22 @@ VKAPI_ATTR void VKAPI_CALL vkGetBufferMemoryRequirements(VkDevice device, VkBuff
   if (!now.types.empty()) needs->memoryTypeBits = (1u << now.types.size()) - 1;
 }
 
+VKAPI_ATTR VkResult VKAPI_CALL vkCreateDescriptorPool(VkDevice device,
+                                                      const VkDescriptorPoolCreateInfo* info,
+                                                      const VkAllocationCallbacks* allocator,
+                                                      VkDescriptorPool* pool) {
+  REAL(vkCreateDescriptorPool);
+  ++now.descriptor_pools;
+  return driver(device, info, allocator, pool);
+}
+
+VKAPI_ATTR void VKAPI_CALL vkDestroyDescriptorPool(VkDevice device, VkDescriptorPool pool,
+                                                   const VkAllocationCallbacks* allocator) {
+  REAL(vkDestroyDescriptorPool);
+  --now.descriptor_pools;
+  driver(device, pool, allocator);
+}
+
 VKAPI_ATTR VkResult VKAPI_CALL vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo* info,
                                                 const VkAllocationCallbacks* allocator,
                                                 VkDeviceMemory* memory) {
@@ -228,6 +245,7 @@ VKAPI_ATTR VkResult VKAPI_CALL vkAllocateMemory(VkDevice device, const VkMemoryA
 VKAPI_ATTR void VKAPI_CALL vkFreeMemory(VkDevice device, VkDeviceMemory memory,
                                         const VkAllocationCallbacks* allocator) {
   REAL(vkFreeMemory);
+  ++now.frees;
   driver(device, memory, allocator);
   if (const auto it = sizes.find(memory); it != sizes.end()) {
     now.usage -= std::min<uint64_t>(now.usage, it->second);

@@ -18,6 +18,8 @@ struct DriverFaults {
   int64_t lost_at = -1;
   int64_t calls = 0;  // of `lost_in`
 
+  bool hangs = false;  // no wait ever sees work end
+
   // Types of memory that the device shows in place of its own: property flags and heap, all of them
   // the driver's first type in truth. Bytes of the heaps; full ones have no room.
   std::vector<std::pair<uint32_t, uint32_t>> types;
@@ -28,9 +30,12 @@ struct DriverFaults {
   // Budget and usage of all heaps (VK_EXT_memory_budget, whether the driver has it or not).
   uint64_t budget = 0, usage = 0;
 
+  int64_t descriptor_pools = 0;  // created and not destroyed
+
   // Submits, and those of them whose last command is no barrier that shows the host what was
   // written.
   uint64_t submits = 0, hidden_submits = 0;
+  uint64_t frees = 0;  // calls of vkFreeMemory
 };
 
 // For a scope; devices are opened in it.

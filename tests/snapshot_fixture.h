@@ -17,10 +17,10 @@ namespace rw::test {
 // momenta, a loss scale that moves, a schedule, and windows of micro-batches.
 class Run {
  public:
-  explicit Run(DType dtype)
+  explicit Run(DType dtype, uint32_t micro_batches = 2)
       : dtype_(dtype),
         seeded_((manual_seed(5), true)),
-        optimizer_(Adam(build(model_).parameters(), {.lr = 0.01f}), 2) {
+        optimizer_(Adam(build(model_).parameters(), {.lr = 0.01f}), micro_batches) {
     optimizer_.set_schedule(Schedule::cosine(12, 3));
     if (dtype == DType::f16) optimizer_.set_scaler(LossScaler::dynamic(0x1p30f, 2, 0.5f, 3));
   }
@@ -55,6 +55,7 @@ class Run {
     return all;
   }
   uint64_t skipped() const { return optimizer_.skipped(); }
+  Accumulate& optimizer() { return optimizer_; }
 
   TrainingPosition position;
 
@@ -77,14 +78,13 @@ class Run {
 
 inline constexpr int64_t total_steps = 24;
 
-// Trains to the end, going on from the newest snapshot, with one after each update.
-inline void train_with_snapshots(const std::filesystem::path& folder) {
-  Run run(DType::f32);
+// Trains to the end, going on from the newest snapshot, with one after each `every` micro-batches.
+inline void train_with_snapshots(Run& run, const std::filesystem::path& folder, int64_t every) {
   SnapshotDirectory snapshots(folder, 2);
   if (const auto found = snapshots.load_latest(run.state())) run.position = found->position;
   while (run.position.step < total_steps) {
     run.step();
-    if (run.position.step % 2 == 0) snapshots.save(run.state(), run.position);
+    if (run.position.step % every == 0) snapshots.save(run.state(), run.position);
   }
 }
 

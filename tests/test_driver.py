@@ -188,6 +188,46 @@ def test_no_room(machine):
     expect(machine.left() == [NAME + ".why"], f"nothing is left: {machine.left()}", result)
 
 
+def test_folder_of_others(machine):
+    machine.fresh("good")
+    uses(machine, "fetched")
+    for folder in (machine.cache, machine.drivers):
+        mode = os.stat(folder).st_mode & 0o777
+        expect(mode & 0o022 == 0, f"{folder} is made for this user alone, got {mode:o}")
+        os.chmod(folder, 0o777)
+        result = uses(machine, "the system")
+        expect(f"others must not be able to write to {folder}" in result.err, "says why", result)
+        os.chmod(folder, mode)
+    if os.geteuid() == 0:
+        os.chown(machine.drivers, 12345, 12345)
+        result = uses(machine, "the system")
+        expect(f"{machine.drivers} must belong to this user" in result.err, "says why", result)
+        os.chown(machine.drivers, 0, 0)
+    uses(machine, "fetched")
+
+
+def test_busy_machine(machine):
+    """The self-check takes longer than `works` waits, and gets further each time."""
+    calls = machine.top + "/waits"
+    slow = """#!/bin/sh
+[ "$1" = 300 ] || exec /usr/bin/timeout "$@"
+echo x >> {0}
+if [ $(wc -l < {0}) -lt 4 ]; then {1}; exit 124; fi
+shift
+exec "$@"
+"""
+    for proves, where, count in (("cat {0} > {1}/self-check-0-checks", "fetched", 4), ("true", "the system", 2)):
+        machine.fresh("good")
+        write(calls, "")
+        write(machine.top + "/bin/timeout", slow.format(calls, proves.format(calls, machine.cache)))
+        result = uses(machine, where)
+        os.remove(machine.top + "/bin/timeout")
+        with open(calls) as lines:
+            expect(len(lines.readlines()) >= count, "goes on as long as it gets further", result)
+        for left in glob.glob(machine.cache + "/self-check-*-checks"):
+            os.remove(left)
+
+
 def test_interrupted(machine):
     for how in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
         machine.fresh("hang")
@@ -265,7 +305,8 @@ def main():
         library = file.read()
     with tempfile.TemporaryDirectory() as top:
         machine = Machine(os.path.realpath(top), library)
-        for test in (test_fetches_once, test_failures, test_no_room, test_interrupted, test_two_at_once, test_remove,
+        for test in (test_fetches_once, test_failures, test_no_room, test_folder_of_others, test_busy_machine, test_interrupted,
+                     test_two_at_once, test_remove,
                      test_not_wanted):
             test(machine)
             print(test.__name__[5:].replace("_", " "), flush=True)

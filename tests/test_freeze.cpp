@@ -4,7 +4,10 @@
 #include <spirv-tools/libspirv.hpp>
 
 #include <algorithm>
+#include <set>
+#include <string>
 
+#include "rewind/backends/vulkan/chain.h"
 #include "rewind/backends/vulkan/freeze.h"
 #include "rewind/backends/vulkan/shader_table.h"
 
@@ -115,6 +118,32 @@ TEST_CASE("freeze: every kernel's modules stay valid, without specialization con
   CHECK(after < before * 2 / 3);
 }
 
+// What drivers may contract, each in its own way, would give a chain other bits than its kernels
+// one by one.
+TEST_CASE("freeze: no float operation of kernels that join into chains may be contracted") {
+  constexpr uint32_t decorate = 71, no_contraction = 42;
+  const std::set<uint32_t> arithmetic = {129, 131, 133, 136, 142, 148};  // FAdd to Dot
+  std::set<std::string> kernels;
+  for (const vulkan::Shader& shader : vulkan::all_shaders()) {
+    const std::string_view kernel = shader.kernel;
+    if (!vulkan::Chain::may_start(kernel) && kernel != "chain" && kernel != "batch_norm_chain")
+      continue;
+    INFO(kernel);
+    const std::vector<uint32_t> words = freeze(shader.words, samples(shader)[1]);
+    std::set<uint32_t> kept;
+    size_t operations = 0, contracted = 0;
+    for (size_t at = 5; at < words.size(); at += words[at] >> 16) {
+      const uint32_t op = words[at] & 0xffff;
+      if (op == decorate && words[at + 2] == no_contraction) kept.insert(words[at + 1]);
+      operations += arithmetic.contains(op);
+      contracted += arithmetic.contains(op) && !kept.contains(words[at + 2]);
+    }
+    CHECK(contracted == 0);
+    if (operations) kernels.insert(shader.kernel);
+  }
+  CHECK(kernels.size() == 7);
+}
+
 TEST_CASE("freeze: constants and what follows from them") {
   const std::vector<uint32_t> words = module_of(R"(
     OpStore %out %times
@@ -184,6 +213,17 @@ TEST_CASE("freeze: a switch that is left from within stays a switch of one case"
     CHECK(count(text(frozen), "OpFAdd") == (mode == 0 || mode == 3));
     CHECK(count(text(frozen), "OpUnreachable") == (mode == 0 || mode == 3));  // the merge block
   }
+}
+
+TEST_CASE("freeze: modes of floats are declared") {
+  const std::vector<uint32_t> words = module_of("OpReturn");
+  const std::vector<vulkan::FloatMode> modes = {{4464, 4459, 16}, {4467, 4462, 32}};
+  const std::vector<uint32_t> frozen = freeze(words, {}, true, modes);
+  CHECK(is_valid(frozen));
+  for (const char* line :
+       {"OpCapability DenormPreserve", "OpExecutionMode %main DenormPreserve 16",
+        "OpCapability RoundingModeRTE", "OpExecutionMode %main RoundingModeRTE 32"})
+    CHECK(count(text(frozen), line) == 1);
 }
 
 TEST_CASE("freeze: loops") {

@@ -8,12 +8,13 @@ import sys
 import tempfile
 
 SCRIPT, BUILD = (os.path.abspath(path) for path in sys.argv[1:])
-PROGRAMS = {"tools": ["info"], "tests": ["rewind_tests"], "apps": ["resnet", "bert"],
+PROGRAMS = {"tools": ["info", "tune"], "tests": ["rewind_tests"], "apps": ["resnet", "bert"],
             "benchmarks": ["speed", "memory_vs_tape", "plain_step", "op_overhead"]}
 INFO = """#!/bin/sh
 case "$*" in
   *--json*) echo '[{"name": "A Card"}]' ;;
-  *) echo "vulkan:0  A Card, discrete GPU"; echo "  in use        everything" ;;
+  *--pipelines*) echo "pipelines" ;;
+  *) echo "vulkan:0  A Card, ${CARD:-discrete GPU}"; echo "  in use        everything"; echo "$NOTE" ;;
 esac
 """
 # Ends as its name in the folder `ends` says, after output that JSON must escape.
@@ -72,29 +73,52 @@ def test_failures(top):
     os.remove(top + "/fake/benchmarks/speed")
     result = run(top, "--programs", top + "/fake", "--device", "vulkan:Card", "--output", "there/it is",
                  PATH=f"{top}/bin:{os.environ['PATH']}")
-    expect(result.returncode == 1 and "of 11 parts 6 failed, 1 were skipped" in result.stderr, "the sum", result)
+    expect(result.returncode == 1 and "of 16 parts 10 failed, 1 were skipped" in result.stderr, "the sum", result)
     parts, page = report(top + "/there/it is")
     verdicts = {name: part["result"] for name, part in parts.items()}
-    expect(verdicts == {"devices and self-check": "passed", "steps of ResNet in f32": "failed (139)",
+    expect(verdicts == {"devices and self-check": "passed", "tests of kernels": "stopped after 240 s",
+                        "large products, convolutions and steps": "failed (127)", "tuning": "passed",
+                        "recomputation in time": "failed (139)", "kernels that take longest": "failed (139)",
+                        "steps of ResNet in f32": "failed (139)",
                         "steps of ResNet in f16": "failed (139)", "steps of BERT in f32": "failed (3)",
                         "steps of BERT in f16": "failed (3)", "rates of kernels": "failed (127)",
                         "predicted memory against the device": "passed", "plain steps": "passed",
-                        "host time of ops": "passed", "PyTorch": "skipped", "tests": "stopped after 480 s"}, verdicts, result)
+                        "host time of ops": "passed", "PyTorch": "skipped", "all tests": "stopped after 480 s"}, verdicts, result)
     expect(parts["devices and self-check"]["data"] == [{"name": "A Card"}] and
            parts["predicted memory against the device"]["data"] == {"peak": 1}, "the programs' own figures", result)
     expect(parts["steps of BERT in f32"]["data"] is None, "half a document is none", result)
     expect('says "this"\\ \t   of --device on Card\n' in parts["plain steps"]["text"], parts["plain steps"], result)
-    expect("# Rewind on A Card, discrete GPU" in page and "| tests | stopped after 480 s |" in page, "the page", result)
+    expect("# Rewind on A Card, discrete GPU" in page and "| all tests | stopped after 480 s |" in page, "the page", result)
     expect(sorted(os.listdir(top + "/there/it is")) == ["rewind-gpu.json", "rewind-gpu.md"], "nothing else is left", result)
 
 
+def test_choice(top):
+    """Parts are chosen by name, and what there is no time for is left out."""
+    result = run(top, "--programs", top + "/fake", "--only", "tune,ops,memory", "--skip", "memory", "--output", "some")
+    expect(result.returncode == 0 and "of 3 parts 0 failed" in result.stderr, "chosen parts", result)
+    parts, _ = report(top + "/some")
+    expect(list(parts) == ["devices and self-check", "tuning", "host time of ops"], "those parts", result)
+    result = run(top, "--programs", top + "/fake", "--only", "large", CARD="CPU")
+    expect(result.returncode == 0 and "1 were skipped" in result.stderr, "a CPU has no large parts", result)
+    result = run(top, "--list")
+    expect(result.returncode == 0 and "bert_f16 60 steps of BERT in f16" in result.stdout, "the list", result)
+    write(top + "/late/date", "#!/bin/sh\nn=$(cat date.count 2> /dev/null || echo 0)\necho $((n + 100)) > date.count\n"
+          "case $1 in +%s) echo $n ;; *) echo then ;; esac\n")
+    result = run(top, "--programs", top + "/fake", "--only", "ops,memory", "--minutes", "5",
+                 PATH=f"{top}/late:{os.environ['PATH']}")
+    expect("left of 5 minutes" in report(top)[1] and "skipped" in result.stderr, "no time is left", result)
+
+
 def test_no_device(top):
+    result = run(top, "--programs", top + "/fake", NOTE="NO GPU IN USE: a GPU is here", CARD="CPU")
+    expect(result.returncode == 1 and "a GPU is here; --device 0 goes on without it" in result.stderr, "unoffered", result)
     write(top + "/fake/tools/info", "#!/bin/sh\necho 'error: no device matches'\nexit 1\n")
     result = run(top, "--programs", top + "/fake", "--output", "none")
     expect(result.returncode == 1 and "there must be a Vulkan 1.2 device" in result.stderr and
            "mesa-vulkan-drivers" in result.stderr, "no device", result)
     write(top + "/file", "")
     for options, message in ((("--output", "file"), "must be a folder that can be written"), (("--nothing",), "no such option"),
+                             (("--only", "tests,none"), "there is no part 'none'"), (("--minutes", "0"), "a whole number"),
                              (("--device",), "must be followed by a value")):
         result = run(top, *options)
         expect(result.returncode == 1 and message in result.stderr, message, result)
@@ -113,12 +137,12 @@ def test_programs(top):
     for name in ("steps of ResNet in f32", "steps of ResNet in f16", "steps of BERT in f32", "steps of BERT in f16"):
         expect(parts[name]["data"]["device"]["name"] in page and "step 2/2" in parts[name]["text"], name, result)
     expect("gemm/256x256x256-nn" in parts["rates of kernels"]["text"], "rates", result)
-    expect("test cases:" in parts["tests"]["text"], "tests", result)
+    expect("test cases:" in parts["all tests"]["text"], "tests", result)
 
 
 def main():
     with tempfile.TemporaryDirectory() as top:
-        for test in (test_failures, test_no_device, test_programs):
+        for test in (test_failures, test_choice, test_no_device, test_programs):
             test(os.path.realpath(top))
             print(test.__name__[5:].replace("_", " "), flush=True)
 

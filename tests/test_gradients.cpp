@@ -342,6 +342,99 @@ TEST_CASE("gradients: of products with zeros, and of extremes that tie") {
   CHECK(gradient({2, 0, 0, 5}, products) == Values{1, 2, 0, 0});
 }
 
+TEST_CASE("gradients of gradients: a loss that depends on a gradient is refused") {
+  const CpuDevice device;
+  const Tensor x = leaf(4);
+  const auto refused = [&](const Tensor& loss) {
+    const std::string text = message_of<AutogradError>([&] { loss.backward(); });
+    CHECK(test::contains(text, "[backward] the tensor must not depend on a gradient"));
+    CHECK(test::contains(text, "detach()"));
+    const std::string of_grad = message_of<AutogradError>([&] { grad({loss}, {x}); });
+    CHECK(test::contains(of_grad, "[grad] the tensor must not depend on a gradient"));
+    CHECK(!x.grad().defined());
+  };
+  {  // the residual of a differential equation
+    const Tensor u = tanh(x * 3.0f);
+    const Tensor ux = grad({sum(u)}, {x}, {.retain = true})[0];
+    CHECK(!ux.requires_grad());
+    refused(mean(square(ux - 1.0f)) + mean(square(u)));
+    refused(mean(square(ux - 1.0f)));  // nothing else is in it
+    refused(sum(ux * x));
+    refused(sum(concat({reshape(ux[{Slice{0, 2}}] * 1.0f, {2}), x}, 0)));
+    refused(sum(cast(ux, DType::f16) * cast(x, DType::f16)));
+    Tensor y;
+    {
+      const auto segment = checkpoint();
+      y = tanh(ux) * x;
+    }
+    refused(sum(y));
+  }
+  {  // of a result, by a hook, by retain_grad() and in grad()
+    const Tensor h = x * 2.0f, y = sum(square(h));
+    refused(sum(grad({y}, {h}, {.retain = true})[0] * x));
+    Tensor seen;
+    HookHandle hook = h.register_hook([&](const Tensor& g) {
+      seen = g;
+      return Tensor();
+    });
+    h.retain_grad();
+    y.backward();
+    const Tensor gx = x.grad();
+    x.impl().grad = {};
+    refused(sum(seen * x));
+    refused(sum(h.grad() * x));
+    refused(sum(gx * x));
+    x.impl().grad_place = zeros({4});
+    sum(square(x)).backward();
+    const Tensor placed = x.grad();
+    x.impl().grad = x.impl().grad_place = {};
+    refused(sum(placed * x));
+  }
+}
+
+TEST_CASE("gradients of gradients: where a gradient is a constant, it is one") {
+  const CpuDevice device;
+  const Tensor x = leaf(4), w = leaf(4);
+  const auto loss = [](const Tensor& a, const Tensor& b) { return sum(gelu(a * b)); };
+  const Tensor g = grad({loss(x, w)}, {x})[0];
+  const auto gradient = [&](const Tensor& y) { return grad({y}, {w})[0].to_vector(); };
+  const Values constant = g.to_vector();
+  const Tensor same = tensor(constant, {4});
+  CHECK(gradient(loss(g.detach(), w)) == gradient(loss(same, w)));
+  // Inputs that a gradient has moved: functions that are flat hand nothing on.
+  CHECK(gradient(loss(x.detach() + 0.1f * sign(g), w)) ==
+        gradient(loss(x.detach() + 0.1f * sign(same), w)));
+  CHECK(gradient(loss(where(g > 0, x.detach(), w.detach()), w)) ==
+        gradient(loss(where(same > 0, x.detach(), w.detach()), w)));
+  CHECK(gradient(loss(round(g * 8.0f), w)) == gradient(loss(round(same * 8.0f), w)));
+  Tensor moved;
+  {
+    const NoGrad guard;
+    moved = x + g / sqrt(sum(square(g)));
+  }
+  CHECK(gradient(loss(moved, w)).size() == 4);
+  Tensor written = zeros({4});
+  written.copy_(g * 2.0f);
+  CHECK(gradient(loss(written, w)).size() == 4);
+  const Tensor start = (x.detach() + 0.1f * g).set_requires_grad();  // a leaf of its own
+  CHECK(grad({loss(start, w)}, {start, w})[1].to_vector().size() == 4);
+  // A gradient as what another backward begins with.
+  const Tensor h = x * w;
+  const Tensor dh = grad({sum(square(h))}, {h}, {.retain = true})[0];
+  h.backward(dh);
+  const Tensor again = x * w;
+  CHECK(grad({again}, {w}, {.seeds = {dh}})[0].to_vector() == w.grad().to_vector());
+  // Norms and updates as programs write them.
+  const float norm = sqrt(sum(square(w.grad()))).item();
+  CHECK(norm > 0);
+  Tensor v = w;
+  v.copy_(v.detach() - 0.1f * w.grad() / norm);
+  x.impl().grad = w.impl().grad = {};
+  loss(x, w).backward();
+  CHECK(x.grad().defined());
+  x.impl().grad = w.impl().grad = {};
+}
+
 TEST_SUITE_END();
 
 }  // namespace

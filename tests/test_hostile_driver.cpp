@@ -20,10 +20,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The folder's only file.
+// The folder's only file of compiled kernels.
 fs::path only_file(const fs::path& folder) {
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (!entry.path().filename().string().starts_with("pacing-")) files.push_back(entry.path());
   REQUIRE(files.size() == 1);
   return files[0];
 }
@@ -207,6 +208,21 @@ TEST_CASE("vulkan: a lost device is one clear error, and training goes on from t
   const FaultyDriver driver({.lost_in = "vkCreateDevice", .lost_at = 0});
   CHECK(test::contains(test::message_of<Error>([] { open_backend("vulkan"); }),
                        "vkCreateDevice failed"));
+}
+
+TEST_CASE("vulkan: kernels that do not end are an error, and their memory is left alone") {
+  const Env trusts("REWIND_NO_SELF_CHECK", "1");
+  const FaultyDriver driver({.hangs = true});
+  {
+    const DeviceScope scope(Device::create(open_backend("vulkan")));
+    const std::string error = test::message_of<DeviceError>([] { sum(full({8}, 1)).item(); });
+    CHECK(test::contains(error, "no kernel ended within"));
+    CHECK(test::contains(error,
+                         "the device is lost, open it anew. Last kernels, newest first: reduce"));
+    CHECK(test::message_of<DeviceError>([] { sum(full({8}, 1)).item(); }) == error);
+    CHECK_THROWS_AS(default_device()->mark()(), DeviceError);
+  }
+  CHECK(driver.faults().frees == 0);
 }
 
 TEST_CASE("vulkan: a cache of compiled kernels that is broken is made again") {

@@ -337,17 +337,4 @@ TEST_CASE("hostile files: memory sizes below a byte are refused") {
   CHECK(parse_bytes("0.001KiB") == 1);
 }
 
-TEST_CASE("cache: where it is, and that it is never the current folder") {
-  const TemporaryFolder folder;
-  const test::Env none("REWIND_CACHE", ""), no_xdg("XDG_CACHE_HOME", "");
-  const test::Env no_home("HOME", "");
-  CHECK(cache_directory() == fs::temp_directory_path() / "rewind-cache");
-  const test::Env relative("XDG_CACHE_HOME", "somewhere");
-  CHECK(cache_directory() == fs::temp_directory_path() / "rewind-cache");
-  const test::Env broken("TMPDIR", "/nonexistent");
-  CHECK(cache_directory() == "/tmp/rewind-cache");
-  const test::Env own("REWIND_CACHE", folder.path.c_str());
-  CHECK(cache_directory() == folder.path);
-}
-
 TEST_SUITE_END();

@@ -73,6 +73,8 @@ TEST_CASE("memory benchmark: real runs have the predicted tapes and peaks" *
   CHECK(peak(1, 1) < peak(1, 0) / 2);  // block
   CHECK(peak(1, 2) < peak(1, 0) / 2);  // memory
   CHECK(peak(1, 5) <= peak(1, 4));     // budget
+  for (const Result& r : report.results)
+    if (r.method == "budget") CHECK(r.reserved <= r.budget);
   report.results[3].real->peak += 256;
   report.results[7].real->tape.records += 1;
   CHECK(mispredictions(report).size() == 2);

@@ -163,7 +163,7 @@ TEST_CASE_FIXTURE(CpuDevice,
                   "misuse: a budget inside another gives it back" * doctest::test_suite("host")) {
   const MemoryBudget outer(uint64_t{1} << 30);
   { const MemoryBudget inner(uint64_t{1} << 20); }
-  CHECK(device->live_budget() == uint64_t{1} << 30);
+  CHECK(device->budget() == uint64_t{1} << 30);
 }
 
 TEST_CASE_FIXTURE(CpuDevice,

@@ -199,7 +199,7 @@ TEST_CASE("host memory: limits and budgets of the device are not its own" *
   exchange_default_device(device);
   const PurposeScope purpose(Purpose::data);
   const auto device_budget =
-      device->exchange_live_budget({.bytes = 1024, .reclaim = [](uint64_t) { return false; }});
+      device->exchange_budget({.bytes = 1024, .reclaim = [](uint64_t) { return false; }});
   {
     const PlaceScope place(MemoryPlace::host);
     const Tensor large = empty({1 << 20}, DType::f32);
@@ -210,7 +210,7 @@ TEST_CASE("host memory: limits and budgets of the device are not its own" *
     CHECK(contains(message, "4.00 MiB of it are in use"));
   }
   CHECK_THROWS_AS(empty({1000}, DType::f32), OutOfMemory);
-  device->exchange_live_budget(device_budget);
+  device->exchange_budget(device_budget);
 }
 
 TEST_CASE("offload: the same bits, of every optimizer") {

@@ -91,6 +91,29 @@ TEST_CASE("pacing: a kernel's rate is learned from submits" * doctest::test_suit
   CHECK(pacing.expect(gemm, 1) <= 1000);
 }
 
+TEST_CASE("pacing: another process goes on with what was learned" * doctest::test_suite("host")) {
+  const char *gemm = "gemm_tiled.TILE128", *copy = "copy";
+  Pacing before;
+  const TimedStep alone[] = {step(gemm, 0.1)};
+  before.learn(alone, 0.001);
+  Pacing now(20);
+  CHECK(now.expect(copy, 0.1) == doctest::Approx(0.005));  // a faster kind of device
+  now.remember(before.text());
+  CHECK(now.is_measured(gemm));
+  CHECK(now.expect(gemm, 0.1) == doctest::Approx(0.001));
+  CHECK(!now.is_measured(copy));
+  const TimedStep slower[] = {step(gemm, 0.1)};
+  now.learn(slower, 0.01);
+  CHECK(now.expect(gemm, 0.1) == doctest::Approx(0.01));
+  now.remember("copy\ncopy much\ncopy 1e30\ncopy -1\ncopy nan\n");
+  CHECK(!now.is_measured(copy));
+  now.remember("copy 0.5\n");
+  Pacing last;
+  last.remember(now.text());
+  CHECK(last.expect(gemm, 0.1) == doctest::Approx(0.01));
+  CHECK(last.expect(copy, 1) == doctest::Approx(0.5));
+}
+
 TEST_CASE("pacing: kernels in parts give the same bits") {
   const Run whole = run("1000000000"), parts = run("1");
   CHECK(parts.results == whole.results);

@@ -1,7 +1,15 @@
-// Random graphs in random nests of segments: always the bits of the plain run, nothing left over.
+// Random graphs in random nests of segments, and under recomputation that they know nothing of:
+// always the bits of the plain run, nothing left over.
 #include <cmath>
+#include <numeric>
+#include <thread>
 
 #include "rewind/core/autograd/boundaries.h"
+#include "rewind/core/predict/auto_recompute.h"
+#include "rewind/core/predict/tape_rerun.h"
+#include "rewind/core/recompute/planner.h"
+#include "rewind/optim/sgd.h"
+#include "tests/env.h"
 #include "tests/random_program.h"
 
 namespace rw::test {
@@ -50,11 +58,139 @@ void check_graphs(uint32_t count) {
   CHECK(Tape::current()->replayed_records() - replayed > 5 * count);
 }
 
+struct Trained {
+  std::vector<std::vector<float>> results;  // losses and, in the end, the leaves
+  uint64_t peak = 0, replayed = 0;
+};
+
+// Steps of two programs in turn, on a device of their own, under what `options` or the environment
+// say.
+Trained train(uint32_t seed, const std::optional<AutoRecomputeOptions>& options = {}) {
+  const DeviceScope scope(Device::create(open_backend("cpu")));
+  const uint64_t replayed = Tape::current()->replayed_records();
+  Trained trained;
+  {
+    std::optional<AutoRecompute> recompute;
+    if (options) recompute.emplace(*options);
+    const std::vector<Tensor> leaves = program_leaves();
+    SGD optimizer(std::vector<Tensor>(leaves.begin(), leaves.end() - 1), {.lr = 0.05f});
+    for (uint32_t step = 0; step < 6; ++step) {
+      manual_seed(step);
+      const Tensor loss = Program(seed + step % 3 / 2, false, leaves).run().first;
+      loss.backward();
+      trained.results.push_back(loss.to_vector());
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    for (const Tensor& t : leaves) trained.results.push_back(t.to_vector());
+  }
+  trained.peak = default_device()->memory_report().peak;
+  trained.replayed = Tape::current()->replayed_records() - replayed;
+  CHECK(default_device()->live() == 0);
+  return trained;
+}
+
+// The same in a thread of its own, which reads the environment anew.
+Trained train_in_thread(uint32_t seed) {
+  Trained trained;
+  std::exception_ptr error;
+  std::thread([&] {
+    try {
+      trained = train(seed);
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  if (error) std::rethrow_exception(error);
+  return trained;
+}
+
+// Bytes of the leaves that the tape's records read.
+uint64_t leaves_read(const Tape& tape) {
+  std::map<const TensorImpl*, uint64_t> bytes;
+  for (int64_t i = tape.begin(); i < tape.end(); ++i)
+    if (const Record* record = tape.find(i))
+      for (const Edge& edge : record->inputs)
+        if (edge.leaf.defined()) bytes[&edge.leaf.impl()] = edge.bytes;
+  return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0},
+                         [](uint64_t sum, const auto& leaf) { return sum + leaf.second; });
+}
+
 }  // namespace
 
 TEST_CASE_FIXTURE(CpuDevice, "random graphs: segments give the same bits and leave nothing" *
                                  doctest::test_suite("host")) {
   check_graphs(300);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "random graphs: run again on a dry device, they need what they need" *
+                                 doctest::test_suite("host")) {
+  std::vector<Tensor> leaves = program_leaves();
+  const uint64_t at_rest = live();
+  for (uint32_t seed = 0; seed < static_cast<uint32_t>(rounds(24, 200)); ++seed) {
+    INFO("seed " << seed);
+    RecordedGraph recorded;
+    for (const bool planned : {false, true}) {  // plain, then with segments
+      INFO("planned " << planned);
+      const Recompute plan = planned ? follow(recorded, plan_memory(recorded.graph)) : Recompute();
+      manual_seed(seed);
+      device->reset_peak();
+      uint64_t expected = 0, known = 0;
+      {
+        Tensor loss, other;
+        {
+          const RecomputeScope scope(plan, planned ? nullptr : &recorded);
+          std::tie(loss, other) = Program(seed, false, leaves).keep_all().run();
+        }
+        const TapeRerun rerun(tape(), loss);
+        REQUIRE(rerun.is_possible());
+        const auto need =
+            rerun.run(std::vector<bool>(static_cast<size_t>(tape().segments().size())));
+        REQUIRE(need);
+        known = leaves_read(tape());
+        expected = need->peak;
+        loss.backward();
+      }
+      for (Tensor& t : leaves) t.set_grad({});
+      REQUIRE(device->memory_report().peak - at_rest == expected - known);
+    }
+  }
+}
+
+TEST_CASE("random graphs: recomputation of programs that say nothing of it" *
+          doctest::test_suite("host")) {
+  using Mode = AutoRecomputeOptions::Mode;
+  const auto seeds = static_cast<uint32_t>(rounds(6, 60));
+  uint64_t replayed = 0, fitted = 0;
+  for (uint32_t seed = 0; seed < 2 * seeds; seed += 2) {
+    INFO("seed " << seed);
+    const Trained plain = train(seed);
+    REQUIRE(std::isfinite(plain.results[0][0]));
+    const auto check = [&](const auto& run) {
+      const Trained again = run();
+      REQUIRE(again.results == plain.results);
+      replayed += again.replayed;
+    };
+    for (const Mode mode : {Mode::memory, Mode::speed})
+      check([&] { return train(seed, {{.mode = mode}}); });
+    const Env how("REWIND_RECOMPUTE", seed % 4 ? "memory" : "speed");
+    check([&] { return train_in_thread(seed); });
+    const uint64_t budget = plain.peak * 9 / 10;
+    const Env bytes("REWIND_MEMORY_BUDGET", std::to_string(budget).c_str());
+    const Env by_budget("REWIND_RECOMPUTE", seed % 4 ? "" : "evict");
+    const std::function<Trained()> bounded[] = {
+        [&] { return train(seed, {{.mode = Mode::budget, .budget = budget}}); },
+        [&] { return train(seed, {{.mode = Mode::evict, .budget = budget}}); },
+        [&] { return train_in_thread(seed); }};
+    for (const auto& run : bounded) try {
+        check(run);
+        ++fitted;
+      } catch (const OutOfMemory&) {  // some cannot do with so little
+        REQUIRE(Tape::current()->is_empty());
+      }
+  }
+  CHECK(replayed > 100 * seeds);
+  CHECK(fitted > seeds);
 }
 
 TEST_CASE("random graphs: on vulkan") {

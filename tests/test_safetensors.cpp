@@ -6,6 +6,7 @@
 #include <random>
 #include <zlib.h>
 
+#include "rewind/data/files.h"
 #include "rewind/data/random.h"
 #include "rewind/io/model.h"
 #include "rewind/io/npy.h"
@@ -32,7 +33,10 @@ std::vector<std::byte> file_with(const std::string& header, size_t data) {
 }
 
 SafetensorsIndex parse(const std::vector<std::byte>& bytes) {
-  return parse_safetensors(bytes, "hostile.safetensors");
+  const TemporaryFolder folder;
+  const fs::path path = folder.path / "hostile.safetensors";
+  write_file(path, std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+  return read_safetensors_index(InputFile(path), "hostile.safetensors");
 }
 
 // The message with which a header is refused.
@@ -90,9 +94,8 @@ TEST_CASE("safetensors: what is written is read back, on every device and in eve
       CHECK(turned.to_vector() == t.to_vector());
     }
     // Every tensor lies at a multiple of its element's size; nothing else is left in the folder.
-    const auto start = reinterpret_cast<uintptr_t>(file.tensors().at("floats").bytes.data());
-    CHECK(start % 8 == 0);
-    CHECK(reinterpret_cast<uintptr_t>(file.tensors().at("halves").bytes.data()) % 2 == 0);
+    CHECK(file.tensors().at("floats").offset % 8 == 0);
+    CHECK(file.tensors().at("halves").offset % 2 == 0);
     CHECK(std::distance(fs::directory_iterator(path.parent_path()), {}) == 1);
   });
 }
@@ -345,14 +348,10 @@ TEST_CASE("safetensors: random damage is refused or harmless" * doctest::test_su
       const uint64_t length = bytes.size() - 8 - 11;
       std::memcpy(bytes.data(), &length, sizeof length);
     }
-    bytes.shrink_to_fit();
     try {
       const SafetensorsIndex index = parse(bytes);
       ++accepted;
-      uint64_t sum = 0;
-      for (const auto& [name, t] : index.tensors)
-        for (const std::byte b : t.bytes) sum += static_cast<uint64_t>(b);
-      CHECK(sum < UINT64_MAX);
+      for (const auto& [name, t] : index.tensors) CHECK(t.offset + t.bytes <= bytes.size());
     } catch (const FileError&) {
     }
   }
@@ -397,6 +396,11 @@ TEST_CASE("npy: written, read back, refused") {
       CHECK(back.str() == t.str());
       CHECK(back.to_vector() == t.to_vector());
     }
+    // NumPy has no bf16: its values are stored in f32, which holds them all.
+    const Tensor brains = cast(x, DType::bf16);
+    save_npy(path, brains);
+    CHECK(load_npy(path).dtype() == DType::f32);
+    CHECK(load_npy(path).to_vector() == brains.to_vector());
   });
   const TemporaryFolder folder;
   const fs::path path = folder.path / "t.npy";

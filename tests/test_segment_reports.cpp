@@ -84,7 +84,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segment reports: random marks that do not lower th
     INFO("seed " << seed);
     const auto forward = [&](bool marks, int left_out) {
       manual_seed(seed);
-      auto [loss, other] = Program(seed, marks, leaves, left_out).run();
+      auto [loss, other] = Program(seed, marks, leaves, left_out).stay_on_tape().keep_all().run();
       return Pass{std::move(loss), std::move(other)};
     };
     const Forward marked = [&](int left_out) { return forward(true, left_out); };

@@ -3,16 +3,25 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unistd.h>
 
 #include "rewind/backends/cpu/cpu_backend.h"
 #include "rewind/backends/open.h"
 #include "rewind/backends/self_check.h"
 #include "rewind/core/backend/unsupported.h"
 #include "rewind/core/base/cache.h"
+#include "rewind/core/base/child_process.h"
 #include "rewind/core/base/error.h"
 #include "tests/env.h"
 #include "tests/guard_backend.h"
@@ -146,7 +155,7 @@ struct Faulty {
   }
   std::vector<std::string> refused(double child_seconds = 0) {
     std::vector<std::string> names;
-    for (const RefusedFeature& f : refuse_faulty_features(opener(), features, child_seconds)) {
+    for (const RefusedFeature& f : refused_features("", opener(), features, child_seconds)) {
       INFO(f.fault);
       CHECK_FALSE(f.fault.empty());
       names.push_back(f.name);
@@ -182,6 +191,10 @@ TEST_CASE("self-check: what a fault comes from is refused, and nothing else") {
   CHECK(Faulty{}.refused() == Names{});
   CHECK(Faulty{.faults = {{"halves", loses_a_lane}}}.refused() == Names{"halves"});
   CHECK(Faulty{.faults = {{"addresses", forgets_the_last_row}}}.refused() == Names{"addresses"});
+  // Conversions that nothing else mends cost the device its 16-bit floats, not f32.
+  CHECK(Faulty{.features = {"halves", "shuffle", "16-bit floats"},
+               .faults = {{"16-bit floats", truncates}}}
+            .refused() == Names{"16-bit floats"});
   // Two at once: all up to the last of them.
   CHECK(Faulty{.faults = {{"halves", saturates}, {"shuffle", throws}}}.refused() ==
         Names{"halves", "shuffle"});
@@ -235,6 +248,83 @@ TEST_CASE("self-check: the verdict is kept, and made again where it is broken") 
   std::ofstream(folder / "self-check-test", std::ios::binary).flush();
   CHECK(verdict() == 5);
   CHECK(verdict() == 0);
+}
+
+TEST_CASE("self-check: a process that is killed has done its part, the next one goes on") {
+  const TemporaryFolder folder;
+  const Env cache("REWIND_CACHE", folder.path.c_str());
+  std::mutex mutex;
+  std::map<std::string, int> seen;  // kernels of f32's checks, which run one after the other
+  const auto check = [&](const Fault& fault) {
+    seen.clear();
+    const Fault see = [&](Backend&, const KernelCall& call) {
+      const std::lock_guard lock(mutex);
+      if (call.bindings[0].dtype == DType::f32) ++seen[std::string(call.kernel)];
+    };
+    Faulty device{.faults = {{"", see}, {"", fault}}};
+    return refused_features("self-check-test", device.opener(), device.features);
+  };
+  const Fault is_killed = [](Backend&, const KernelCall& call) {
+    if (call.kernel == "attention" && call.bindings[0].dtype == DType::f32) std::raise(SIGKILL);
+  };
+  const ChildEnd end = run_in_child([&](const Send&) { check(is_killed); }, [](auto&) {}, 60);
+  CHECK(end.failure == "it ended with Killed");
+  const Fault none = [](Backend&, const KernelCall&) {};
+  CHECK(check(none).empty());
+  CHECK(seen["conv2d"] == 0);  // was proved by the one that was killed
+  CHECK(seen["attention"] > 0);
+  CHECK(check(none).empty());
+  CHECK(seen.empty());  // the verdict is there, and nothing else
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path), {}) == 1);
+}
+
+// Until this process has used so much of a core.
+void work(double seconds) {
+  const std::clock_t end = std::clock() + static_cast<std::clock_t>(seconds * CLOCKS_PER_SEC);
+  while (std::clock() < end) {
+  }
+}
+
+TEST_CASE("child process: the time that it may take grows with what its lines took") {
+  const auto run = [](double first, double second) {
+    return run_in_child(
+               [=](const Send& send) {
+                 work(first);
+                 send("first");
+                 work(second);
+               },
+               [](auto&) {}, 0.5)
+        .failure;
+  };
+  CHECK(run(0.3, 1.0).empty());  // more than half a second, less than eight times the first
+  CHECK(run(0, 10) == "it did not end in 0.5 s");
+}
+
+TEST_CASE("child process: one that waits for a processor is not asleep") {
+  // Stopped is as near to that as a test can bring it.
+  const auto run = [](const std::function<void(const Send&)>& body) {
+    std::thread waker;
+    const ChildEnd end = run_in_child(
+        body,
+        [&](const std::string& pid) {
+          waker = std::thread([pid] {
+            std::this_thread::sleep_for(std::chrono::seconds(1));
+            ::kill(std::stoi(pid), SIGCONT);
+          });
+        },
+        60, 0.3);
+    if (waker.joinable()) waker.join();
+    return end;
+  };
+  const ChildEnd stopped = run([](const Send& send) {
+    send(std::to_string(::getpid()));
+    std::raise(SIGSTOP);
+  });
+  CHECK(stopped.failure.empty());
+  CHECK(!stopped.is_asleep);
+  const ChildEnd sleeps = run([](const Send&) { ::pause(); });
+  CHECK(sleeps.failure == "it slept for 0.3 s");
+  CHECK(sleeps.is_asleep);
 }
 
 TEST_SUITE_END();

@@ -96,6 +96,18 @@ class Cache(unittest.TestCase):
             self.assertTrue(os.path.isdir(os.path.join(folder, "modules")))
             self.assertEqual(os.path.dirname(cache.path("keep", "")), os.path.join(folder, "modules"))
 
+    def test_a_folder_that_others_can_write_to_is_not_used(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, REWIND_CACHE=folder + "/cache"):
+            before = os.umask(0)
+            own = toolchain.Cache(toolchain.Compiler(PROGRAM), folder + "/modules").folder
+            os.umask(before)
+            self.assertEqual(own, folder + "/cache/shaders")
+            for path in (folder + "/cache", own):
+                self.assertEqual(os.stat(path).st_mode & 0o777, 0o700)
+                os.chmod(path, 0o770)
+                self.assertEqual(toolchain.Cache(toolchain.Compiler(PROGRAM), folder + "/modules").folder, folder + "/modules")
+                os.chmod(path, 0o700)
+
 
 class Constants(unittest.TestCase):
     def parse(self, *lines):

@@ -181,11 +181,7 @@ TEST_CASE("steady state: under a limit, with what persists in the way" *
         dry_device(static_cast<uint64_t>(static_cast<double>(need) * slack) + 4 * MiB);
     const auto weights = device->allocate({static_cast<int64_t>(MiB)}, DType::u8);
     for (int i = 0; i < 5; ++i) {
-      try {
-        step(device, sizes);
-      } catch (const OutOfMemory&) {
-        CHECK(slack < 1.3);  // fragmentation of the steps before a plan is known
-      }
+      step(device, sizes);  // in the first ones values move
       device->end_step();
       REQUIRE(device->memory_report().live == MiB);
     }
@@ -218,7 +214,11 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
   const uint64_t limit = packed.memory.peak_reserved;
   CHECK(dry_run(open_backend("dry:cpu"), program, {.memory_limit = limit, .learnt = dynamic.steps})
             .memory.peak_reserved <= limit);
-  CHECK_THROWS_AS(dry_run(open_backend("dry:cpu"), program, {.memory_limit = limit}), OutOfMemory);
+  const Forecast moving = dry_run(open_backend("dry:cpu"), program, {.memory_limit = limit});
+  CHECK(moving.memory.peak_reserved <= limit);
+  CHECK(moving.memory.moved > 0);  // in the first step
+  CHECK(dry_run(open_backend("dry:cpu"), program, {.memory_limit = limit, .learnt = dynamic.steps})
+            .memory.moved == 0);
   CHECK_THROWS_AS(dry_run(open_backend("dry:cpu"), program,
                           {.memory_limit = packed.memory.peak - 1, .learnt = dynamic.steps}),
                   OutOfMemory);

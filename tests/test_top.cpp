@@ -180,3 +180,19 @@ TEST_CASE("top: one device and the processes on it" * doctest::test_suite("host"
   CHECK(all.devices.size() == 2);
   CHECK(all.processes.size() == 2);
 }
+
+TEST_CASE("devices: a GPU that no Vulkan driver offers is told, and what to do" *
+          doctest::test_suite("host")) {
+  const TemporaryFolder dev;
+  CHECK(unoffered_gpu(dev.path).empty());
+  put(dev / "dri" / "card0", "");
+  CHECK(unoffered_gpu(dev.path).empty());
+  put(dev / "dri" / "renderD128", "");
+  CHECK(unoffered_gpu(dev.path).find("/dri/renderD128), but no Vulkan driver") !=
+        std::string::npos);
+  put(dev / "nvidia0", "");
+  const std::string nvidia = unoffered_gpu(dev.path);
+  for (const char* part : {"/nvidia0), but no Vulkan driver", "VK_DRIVER_FILES", "libGLX_nvidia.so",
+                           "libEGL_nvidia.so", "NVIDIA_DRIVER_CAPABILITIES"})
+    CHECK(nvidia.find(part) != std::string::npos);
+}

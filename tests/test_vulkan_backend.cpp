@@ -11,9 +11,13 @@
 
 #include "rewind/backends/open.h"
 #include "rewind/backends/vulkan/vulkan_backend.h"
+#include "rewind/core/backend/unsupported.h"
 #include "rewind/core/base/error.h"
+#include "rewind/core/memory/default_device.h"
+#include "rewind/core/ops/ops.h"
 #include "shaders/params.h"
 #include "tests/env.h"
+#include "tests/message_of.h"
 
 namespace {
 
@@ -174,6 +178,16 @@ TEST_CASE("vulkan: fill in every dtype") {
 TEST_CASE("vulkan: fill without 16-bit storage") {
   Env env("REWIND_NO_F16", "1");
   check_fills(*open());
+}
+
+TEST_CASE("vulkan: a device that was refused 16-bit floats computes in f32") {
+  const Env trusts("REWIND_NO_SELF_CHECK", "1"), none("REWIND_NO_HALVES", "1");
+  const DeviceScope scope(Device::create(open_backend("vulkan")));
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const std::string error = test::message_of<Unsupported>([&] { full({8}, 1, dtype); });
+    CHECK(error.find("16-bit floats") != std::string::npos);
+  }
+  CHECK(sum(full({8}, 1)).item() == 8);
 }
 
 TEST_CASE("vulkan: fill without push descriptors") {

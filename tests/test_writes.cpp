@@ -1,5 +1,7 @@
 // Every public function that writes into a tensor counts as a write: a gradient that would read
 // what was overwritten is an error that names the tensor.
+#include <fstream>
+
 #include "rewind/core/tensor/launch.h"
 #include "rewind/io/model.h"
 #include "rewind/io/npy.h"
@@ -50,6 +52,16 @@ struct Writer {
   std::function<Action(Bench&)> prepare;  // before the forward; what it returns writes
 };
 
+// A file of 128 bytes, all of them 0.
+const InputFile& zero_file() {
+  static const TemporaryFolder folder;
+  static const InputFile file = [] {
+    std::ofstream(folder.path / "zeros", std::ios::binary) << std::string(128, '\0');
+    return InputFile(folder.path / "zeros");
+  }();
+  return file;
+}
+
 // A writer that needs no preparation.
 template <class F>
 Writer direct(const char* name, F&& write) {
@@ -95,14 +107,13 @@ std::vector<Writer> writers() {
       direct("xavier_normal_", [](Tensor w) { init::xavier_normal_(w); }),
       direct("upload",
              [](Tensor w) {
-               const std::vector<float> values(16);
-               upload("F32", std::as_bytes(std::span(values)), w, "w");
+               upload("F32", {zero_file(), 0, 16 * sizeof(float)}, w, "w");
              }),
-      direct("upload of another dtype",
-             [](Tensor w) {
-               const std::vector<double> values(16);
-               upload("F64", std::as_bytes(std::span(values)), transpose(w.detach(), 0, 1), "w");
-             }),
+      direct(
+          "upload of another dtype",
+          [](Tensor w) {
+            upload("F64", {zero_file(), 0, 16 * sizeof(double)}, transpose(w.detach(), 0, 1), "w");
+          }),
       update<SGD>("SGD"),
       update<Adam>("Adam"),
       update<AdamW>("AdamW"),

@@ -10,15 +10,36 @@ swiftshader=/usr/lib/chromium/vk_swiftshader_icd.json
 # The faster CPU driver of Debian 12, and the newest one, which brings its own C library and is for tests.
 fast=lavapipe-backports newest=lavapipe-forky
 
-# Beside what the programs keep: core/base/cache_directory.h.
-drivers=
+# Beside what the programs keep, and by the same rule: core/base/cache.h.
+cache=
 if [[ -n ${REWIND_CACHE:-} ]]; then
-  drivers=$(realpath -m "$REWIND_CACHE")/drivers
+  cache=$(realpath -ms "$REWIND_CACHE")
 elif [[ ${XDG_CACHE_HOME:-} == /* ]]; then
-  drivers=$XDG_CACHE_HOME/rewind/drivers
+  cache=$XDG_CACHE_HOME/rewind
 elif [[ ${HOME:-} == /* ]]; then
-  drivers=$HOME/.cache/rewind/drivers
+  cache=$HOME/.cache/rewind
 fi
+drivers=${cache:+$cache/drivers}
+
+# not_ours FOLDER...: why one of them, where it is there, is not this user's alone; or nothing.
+not_ours() {
+  local folder
+  for folder; do
+    if [[ -L $folder && ! $(stat -c %u "$folder") =~ ^(0|$EUID)$ ]]; then
+      echo "$folder must be no link of another user's"
+    elif [[ -e $folder && ! -O $folder ]]; then
+      echo "$folder must belong to this user"
+    elif [[ -n $(find -H "$folder" -maxdepth 0 -perm /022 2> /dev/null) ]]; then
+      echo "others must not be able to write to $folder: chmod go-w $folder"
+    else
+      continue
+    fi
+    return
+  done
+}
+no_drivers="there must be a folder for it: set HOME, or REWIND_CACHE to a folder"
+if [[ -n $drivers ]]; then no_drivers=$(not_ours "$cache" "$drivers"); fi
+if [[ -n $no_drivers ]]; then drivers=; fi
 
 # of_system NAME: a value of os-release.
 of_system() { (unset "$1"; . "$os_release" 2> /dev/null && echo "${!1:-}"); }
@@ -31,7 +52,7 @@ cannot_fetch() {
   if [[ -n ${REWIND_NO_INSTALL:-} ]]; then
     echo "REWIND_NO_INSTALL is set, which forbids it"
   elif [[ -z $drivers ]]; then
-    echo "there must be a folder for it: set HOME, or REWIND_CACHE to a folder"
+    echo "$no_drivers"
   else
     for program in apt-get dpkg-deb flock ldd; do
       if ! command -v "$program" > /dev/null; then
@@ -137,6 +158,7 @@ has_room() {
 
 # fetch NAME: 0 when the driver is there, else 1 after a message, which stays in $drivers/NAME.why.
 fetch() (
+  umask 077
   name=$1 work=$drivers/.new-$1 why=
   mkdir -p "$drivers" 2> /dev/null && { : >> "$drivers/$name.lock"; } 2> /dev/null || {
     say "$name is not fetched: $drivers must be a folder that can be written; REWIND_CACHE may name another"
@@ -181,13 +203,19 @@ on_fetched() {
   fi
 }
 
+# What a self-check that has not come to its end has kept.
+checks_so_far() { cat "$cache"/self-check-*-checks 2> /dev/null | cksum; }
+
 # works FOLDER: whether the driver in it has a device that computes right. `info` opens it, which checks it.
 works() {
-  local found runner=()
+  local found proved runner=()
   on_fetched "$1"
-  if found=$(timeout 300 "${runner[@]}" "$build/tools/info" 2>&1) && [[ $found == vulkan:0* && $found != *"NOT USABLE"* ]]; then
-    return 0
-  fi
+  # On a busy machine the check takes long, but it keeps what it has proved.
+  until found=$(timeout 300 "${runner[@]}" "$build/tools/info" 2>&1); do
+    if (($? != 124)) || [[ $(checks_so_far) == "${proved:-none}" ]]; then break; fi
+    proved=$(checks_so_far)
+  done
+  if [[ $found == vulkan:0* && $found != *"NOT USABLE"* ]]; then return 0; fi
   why="it has no device that works here: $(tail -n 1 <<< "$found")"
   return 1
 }
@@ -201,7 +229,11 @@ is_driver_given() { [[ -n ${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}${VK_ADD_DRIV
 # It is fetched where it may be, and was not before.
 choose_driver() {
   local found why=
-  if is_driver_given || [[ -z $drivers ]]; then return; fi
+  if is_driver_given; then return; fi
+  if [[ -z $drivers ]]; then
+    if [[ -n $cache ]]; then say "going on with the system's driver: $no_drivers"; fi
+    return
+  fi
   if [[ ! -d $drivers/$fast ]]; then
     # Not again after `driver --remove`, nor for a day after a failure.
     if [[ ${1:-} != fetch || -n $(cannot_fetch) || -f $drivers/$fast.removed ||
@@ -228,7 +260,7 @@ choose_driver() {
 driver() {
   local found why= name
   if [[ $# == 1 && $1 == --remove ]]; then
-    if [[ -z $drivers ]]; then die "there must be a folder to remove drivers from: set HOME, or REWIND_CACHE"; fi
+    if [[ -z $drivers ]]; then die "$no_drivers"; fi
     mkdir -p "$drivers" && : > "$drivers/$fast.removed" || die "$drivers must be a folder that can be written"
     for name in $fast $newest; do
       (

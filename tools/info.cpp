@@ -177,13 +177,17 @@ int main(int argc, char** argv) {
       app, argc, argv,
       [&] {
         nlohmann::json all = nlohmann::json::array();
+        bool has_gpu = false;
         for (const Found& found : look(choice)) {
+          has_gpu |= !found.listing.info.is_cpu;
           if (json)
             all.push_back(to_json(found));
           else
             print(found, kernels);
           if (pipelines && found.device) tell_pipelines(found, text, json ? &all.back() : nullptr);
         }
+        const std::string missing = has_gpu || !choice.empty() ? "" : unoffered_gpu();
+        if (!json && !missing.empty()) fmt::print("NO GPU IN USE: {}\n", missing);
         if (json)
           fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
       },

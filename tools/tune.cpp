@@ -31,6 +31,7 @@ std::vector<std::string> standard_products(const Settings& settings) {
   for (const DType dtype : dtypes)
     for (const StandardStep& step : standard_steps()) {
       if (step.name.find(settings.model) == step.name.npos) continue;
+      if (step.is_large && step.name != settings.model) continue;
       dry_run(open_listening(settings.tune.device, products), [&] {
         const auto work = step.make(dtype);
         work();

@@ -86,7 +86,7 @@ void AsrOptions::complete() {
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
   if (tokens.empty()) tokens = data.empty() ? "word" : "character";
   if (epochs == 0) epochs = !data.empty() ? 20 : loss == "ctc" ? 4 : 6;
-  if (save.empty()) save = default_recognizer();
+  if (save.empty() && !planning.plan && !eval) save = default_recognizer();
 }
 
 SpeechConfig AsrOptions::model(int64_t classes) const {

@@ -26,7 +26,7 @@ struct ModelFolder {
   // differ: ids without an embedding would be NaN, embeddings without a token nothing to print.
   BertConfig load_config(const Vocabulary& tokens) const;
 };
-std::string default_model_folder();  // in the cache
+std::string default_model_folder();  // in the cache, which need not be there
 
 // Batches are padded to multiples of this many tokens.
 inline constexpr int64_t length_multiple = 8;

@@ -3,6 +3,7 @@
 
 #include "apps/bert/commands.h"
 #include "apps/common/ranking.h"
+#include "rewind/data/files.h"
 #include "rewind/data/tokenizer.h"
 #include "rewind/io/bert.h"
 
@@ -17,6 +18,7 @@ void FillMask::add_to(CLI::App& app) {
 
 void FillMask::run() const {
   check(top > 0, "options", "--top must be positive, got {}", top);
+  if (model == default_model_folder()) cache_directory();  // it must be this user's alone
   const ModelFolder from{model};
   check<FileError>(std::filesystem::exists(from.weights()), "fill-mask",
                    "there is no model in '{}'; pre-train one first", model);

@@ -8,6 +8,7 @@
 #include "apps/bert/shapes.h"
 #include "apps/common/training_loop.h"
 #include "rewind/core/base/rng.h"
+#include "rewind/data/files.h"
 #include "rewind/data/prefetch.h"
 #include "rewind/data/sentences.h"
 #include "rewind/data/text_loader.h"
@@ -292,6 +293,7 @@ void Finetune::run() {
     const BertConfig config = there ? read_bert_config(from.config()) : BertConfig::preset(model);
     return run_plan(program(recipe(config), batch), planning, device, report);
   }
+  if (model == default_model_folder()) cache_directory();  // it must be this user's alone
   check<FileError>(std::filesystem::exists(from.weights()), "finetune",
                    "there is no model in '{}'; pre-train one first", model);
   device.open();

@@ -6,6 +6,7 @@
 
 #include "apps/bert/commands.h"
 #include "apps/common/training_loop.h"
+#include "rewind/core/base/cache.h"
 #include "rewind/core/base/rng.h"
 #include "rewind/data/files.h"
 #include "rewind/data/prefetch.h"
@@ -17,7 +18,7 @@
 namespace rw {
 
 std::string default_model_folder() {
-  return (cache_directory() / "bert").string();
+  return (user_cache_directory() / "bert").string();
 }
 
 BertConfig ModelFolder::load_config(const Vocabulary& tokens) const {
@@ -300,6 +301,7 @@ void Pretrain::run() {
     return run_plan(
         program(vocabulary.empty() ? vocabulary_size : Vocabulary::load(vocabulary).size()),
         planning, device, report);
+  if (save == default_model_folder()) cache_directory();  // it must be this user's alone
   device.open();
   manual_seed(seed);
   const Corpus corpus(*this);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -39,12 +41,38 @@ void PlanningOptions::add_to(CLI::App& app) {
       "matrix products), collection:NAME,... (keeps what ops of these names return, and values "
       "with these names), or evict (drops and makes again while it runs, to stay below "
       "--memory-budget)");
+  app.add_option("--plan-effort", effort,
+                 "times the work that planning may take: more than 1 (at most 2 s, 20 s for very "
+                 "large models) finds better plans")
+      ->check(CLI::Range(0.01, 1000.0));
   app.add_option("--timeline", timeline, "write what is in memory during an update to this page");
   app.add_option("--trace", trace, "the same for Perfetto or chrome://tracing, with kernel times");
 }
 
+namespace {
+
+// For who waits: a line that changes on a terminal, else one for each quarter.
+std::function<void(double)> progress_of_planning() {
+  const bool changes = isatty(STDERR_FILENO);
+  return [changes, shown = 0](double share) mutable {
+    const int percent = changes ? static_cast<int>(100 * share) : static_cast<int>(4 * share) * 25;
+    if (percent == shown || !is_first_rank()) return;
+    shown = percent == 100 ? 0 : percent;
+    if (changes)
+      fmt::print(stderr, "\rplanning recomputation: {:3} %{}", percent, shown ? "" : "\n");
+    else if (shown)
+      fmt::print(stderr, "planning recomputation: {} %\n", percent);
+  };
+}
+
+}  // namespace
+
 std::optional<AutoRecomputeOptions> PlanningOptions::recomputation() const {
-  return parse_recompute(recompute, budget);
+  std::optional<AutoRecomputeOptions> options = parse_recompute(recompute, budget);
+  if (!options) return options;
+  options->effort = effort;
+  options->on_progress = progress_of_planning();
+  return options;
 }
 
 RemedyWords command_line_words(std::string block) {

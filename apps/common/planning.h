@@ -15,9 +15,10 @@ namespace rw {
 struct PlanningOptions {
   bool plan = false;
   std::string fit, budget, recompute, timeline, trace, profile;
+  double effort = 1;  // of planning
 
   void add_to(CLI::App& app);
-  // --memory-budget and --recompute.
+  // --memory-budget, --recompute and --plan-effort; it says how far planning is.
   std::optional<AutoRecomputeOptions> recomputation() const;
 };
 

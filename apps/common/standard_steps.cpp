@@ -95,6 +95,8 @@ std::vector<StandardStep> standard_steps() {
       {"mlp-1", [](DType t) { return mlp(1, 1, t); }},
       {"mlp-1-of-100", [](DType t) { return mlp(1, 100, t); }},
       {"mlp-100", [](DType t) { return mlp(100, 1, t); }},
+      {"resnet50-64", [](DType t) { return resnet(resnet_imagenet(50), 64, 224, t); }, true},
+      {"bert-base-32x128", [](DType t) { return bert("base", 32, 128, t); }, true},
   };
 }
 

@@ -14,6 +14,7 @@ struct StandardStep {
   std::string name;  // "resnet20-64": the model and the batch
   // Makes the model on the default device; what it gives takes a step.
   std::function<std::function<void()>(DType)> make;
+  bool is_large = false;  // a CPU takes minutes for it
 };
 std::vector<StandardStep> standard_steps();
 

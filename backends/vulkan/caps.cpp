@@ -78,6 +78,8 @@ const Optional kOptional[] = {
     feature_bits<feature::address>("buffer addresses", "REWIND_NO_ADDRESS"),
     feature_bits<feature::int64>("64-bit integers", "REWIND_NO_INT64"),
     feature_bits<feature::arithmetic>("subgroup arithmetic", "REWIND_NO_ARITHMETIC"),
+    // Nothing stands for them: without, f16 and bf16 are errors, and f32 trains.
+    feature_bits<feature::halves>("16-bit floats", "REWIND_NO_HALVES"),
 };
 
 // Threads per workgroup of kernels with `local: subgroup`.
@@ -127,6 +129,7 @@ void query_features(VkPhysicalDevice device, Caps& caps) {
   const bool has_control = has_extension(device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   if (has_control) f12.pNext = &control;
   vkGetPhysicalDeviceFeatures2(device, &f);
+  caps.features |= feature::halves;
   if (f.features.shaderInt64) caps.features |= feature::int64;
   if (f12.shaderFloat16) caps.features |= feature::float16;
   if (f11.storageBuffer16BitAccess) caps.features |= feature::storage16;
@@ -174,6 +177,28 @@ std::string pci_address(VkPhysicalDevice device) {
                      pci.pciFunction);
 }
 
+// What a device can keep, of both widths that kernels have. Where it cannot have one mode for one
+// width only, that mode is left out unless it has it for both; 64 bits are not used.
+std::vector<FloatMode> float_modes(const VkPhysicalDeviceVulkan12Properties& p) {
+  constexpr auto none = VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
+  const bool denormals = p.denormBehaviorIndependence != none ||
+                         p.shaderDenormPreserveFloat16 == p.shaderDenormPreserveFloat32;
+  const bool rounding = p.roundingModeIndependence != none ||
+                        p.shaderRoundingModeRTEFloat16 == p.shaderRoundingModeRTEFloat32;
+  constexpr uint32_t preserve[] = {4464, 4459}, special[] = {4466, 4461}, to_even[] = {4467, 4462};
+  std::vector<FloatMode> modes;
+  const auto add = [&](bool has, const uint32_t(&mode)[2], uint32_t width) {
+    if (has) modes.push_back({mode[0], mode[1], width});
+  };
+  add(denormals && p.shaderDenormPreserveFloat16, preserve, 16);
+  add(denormals && p.shaderDenormPreserveFloat32, preserve, 32);
+  add(p.shaderSignedZeroInfNanPreserveFloat16, special, 16);
+  add(p.shaderSignedZeroInfNanPreserveFloat32, special, 32);
+  add(rounding && p.shaderRoundingModeRTEFloat16, to_even, 16);
+  add(rounding && p.shaderRoundingModeRTEFloat32, to_even, 32);
+  return modes;
+}
+
 void query_properties(VkPhysicalDevice device, Caps& caps) {
   VkPhysicalDeviceVulkan12Properties p12{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
   VkPhysicalDeviceVulkan11Properties p11{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
@@ -212,6 +237,7 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   caps.workgroup_size = row_workgroup(caps);
   if (!caps.is_cpu) caps.dispatch_seconds = kDispatchSeconds;
 
+  caps.float_modes = float_modes(p12);
   caps.shared_bytes = limits.maxComputeSharedMemorySize;
   caps.max_push_bytes = limits.maxPushConstantsSize;
   caps.max_threads = limits.maxComputeWorkGroupInvocations;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rewind/backends/vulkan/cooperative.h"
+#include "rewind/backends/vulkan/freeze.h"
 #include "rewind/backends/vulkan/tuning.h"
 #include "rewind/backends/vulkan/vk.h"
 
@@ -30,7 +31,8 @@ struct Caps {
 
   CooperativeMatrices matrices;  // of kernels that need feature::cooperative or cooperative_bf16
 
-  bool packs_halves = true;  // packHalf2x16 rounds and overflows as float16_t does
+  std::vector<FloatMode> float_modes;  // that every kernel declares
+  bool packs_halves = true;            // packHalf2x16 rounds and overflows as float16_t does
 
   uint32_t shared_bytes = 0;  // per workgroup
   uint32_t max_push_bytes = 128;

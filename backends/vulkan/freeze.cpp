@@ -14,6 +14,9 @@ enum Op : uint32_t {
   Nop = 0,
   Name = 5,
   Line = 8,
+  EntryPoint = 15,
+  ExecutionMode = 16,
+  Capability = 17,
   TypeInt = 21,
   ConstantTrue = 41,
   ConstantFalse = 42,
@@ -158,8 +161,8 @@ struct Block {
 
 class Module {
  public:
-  Module(std::span<const uint32_t> words, bool unrolls)
-      : words_(words), unrolls_(unrolls), facts_(words[3]) {
+  Module(std::span<const uint32_t> words, bool unrolls, std::span<const FloatMode> modes)
+      : words_(words), unrolls_(unrolls), modes_(modes), facts_(words[3]) {
     for (size_t at = kHeaderWords; at < words.size(); at += words[at] >> 16)
       all_.push_back({words.subspan(at, words[at] >> 16)});
   }
@@ -311,6 +314,7 @@ class Module {
 
   void write() {
     out_.assign(words_.begin(), words_.begin() + kHeaderWords);
+    for (const FloatMode& m : modes_) put(Capability, {{&m.capability, 1}});
     for (size_t i = 0; i < all_.size(); ++i) {
       if (all_[i].op() == Label) {
         const Block& block = blocks_.at(all_[i][1]);
@@ -325,6 +329,11 @@ class Module {
   void write_declaration(const Instruction& i) {
     const auto rest = i.words.subspan(1);
     switch (i.op()) {
+      case EntryPoint:
+        put(i.op(), {rest});
+        for (const FloatMode& m : modes_)
+          put(ExecutionMode, {i.words.subspan(2, 1), {&m.mode, 1}, {&m.width, 1}});
+        return;
       case Name:
       case Decorate:
         if (facts_[i[1]].is_gone || (i.op() == Decorate && i[2] == kSpecId)) return;
@@ -388,6 +397,7 @@ class Module {
 
   std::span<const uint32_t> words_;
   const bool unrolls_;
+  const std::span<const FloatMode> modes_;
   std::vector<Instruction> all_;
   std::vector<Fact> facts_;           // by id
   std::map<uint32_t, Block> blocks_;  // by label
@@ -399,8 +409,9 @@ class Module {
 }  // namespace
 
 std::vector<uint32_t> freeze(std::span<const uint32_t> words,
-                             std::span<const std::pair<uint32_t, uint32_t>> values, bool unrolls) {
-  return Module(words, unrolls).freeze(values);
+                             std::span<const std::pair<uint32_t, uint32_t>> values, bool unrolls,
+                             std::span<const FloatMode> modes) {
+  return Module(words, unrolls, modes).freeze(values);
 }
 
 }  // namespace rw::vulkan

@@ -5,12 +5,19 @@
 #include <cstdio>
 #include <cstring>
 
+#include "rewind/backends/listing.h"
+
 namespace rw::vulkan {
 
 namespace {
 
-constexpr const char* kInstall =
-    "install the GPU vendor's driver, or the CPU driver with `apt install mesa-vulkan-drivers`";
+std::string what_to_install() {
+  const std::string gpu = unoffered_gpu();
+  return !gpu.empty() ? gpu
+                      : "install the GPU vendor's driver, or the CPU driver with `apt install "
+                        "mesa-vulkan-drivers`";
+}
+
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
 constexpr VkDebugUtilsMessageSeverityFlagsEXT kSeverities =
     VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
@@ -117,7 +124,7 @@ Instance::Instance() {
   info.ppEnabledExtensionNames = extensions.data();
   VkResult result = vkCreateInstance(&info, nullptr, &handle_);
   check<DeviceError>(result != VK_ERROR_INCOMPATIBLE_DRIVER, "vulkan", "no Vulkan driver found: {}",
-                     kInstall);
+                     what_to_install());
   vk_check(result, "vkCreateInstance");
 
   if (validate && debug_utils_) {
@@ -146,7 +153,7 @@ std::vector<VkPhysicalDevice> Instance::devices() const {
   std::stable_sort(all.begin(), all.end(), [](auto a, auto b) { return rank(a) < rank(b); });
   check<DeviceError>(!all.empty(), "vulkan",
                      "no device with Vulkan 1.2 and timeline semaphores among {} found: {}", count,
-                     kInstall);
+                     what_to_install());
   return all;
 }
 

@@ -1,7 +1,11 @@
 #include "rewind/backends/vulkan/pacing.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <sstream>
 
 namespace rw::vulkan {
 
@@ -17,9 +21,34 @@ double Pacing::guess(double flops, double bytes) {
   return std::max({flops / kGuessedFlops, bytes / kGuessedBytes, kLeastGuess});
 }
 
+const double* Pacing::known(const char* label) const {
+  if (const auto it = factors_.find(label); it != factors_.end()) return &it->second;
+  if (earlier_.empty()) return nullptr;
+  const auto it = earlier_.find(std::string_view(label));
+  return it == earlier_.end() ? nullptr : &it->second;
+}
+
 double Pacing::factor(const char* label) const {
-  const auto it = factors_.find(label);
-  return it == factors_.end() ? typical_ : it->second;
+  const double* found = known(label);
+  return found ? *found : typical_;
+}
+
+std::string Pacing::text() const {
+  std::map<std::string, double, std::less<>> all = earlier_;
+  for (const auto& [label, factor] : factors_) all[label] = factor;
+  std::string text;
+  for (const auto& [label, factor] : all) text += fmt::format("{} {:.4g}\n", label, factor);
+  return text;
+}
+
+void Pacing::remember(std::string_view text) {
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    const size_t blank = line.rfind(' ');
+    double factor = 0;
+    if (blank == line.npos || std::sscanf(line.c_str() + blank, "%lf", &factor) != 1) continue;
+    if (factor >= kLeastFactor && factor <= kMostFactor) earlier_[line.substr(0, blank)] = factor;
+  }
 }
 
 void Pacing::learn(std::span<const TimedStep> steps, double seconds) {

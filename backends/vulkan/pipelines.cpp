@@ -138,7 +138,8 @@ VkShaderModule Pipelines::module(const PipelineKey& key, uint32_t workgroup_size
     constants.emplace_back(id++, value);
   // SwiftShader unrolls nested loops of known length whatever comes of it, for minutes.
   const bool unrolls = caps.driver_id != VK_DRIVER_ID_GOOGLE_SWIFTSHADER;
-  const std::vector<uint32_t> words = freeze(key.shader->words, constants, unrolls);
+  const std::vector<uint32_t> words =
+      freeze(key.shader->words, constants, unrolls, caps.float_modes);
   VkShaderModuleCreateInfo info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
   info.codeSize = words.size() * sizeof(uint32_t);
   info.pCode = words.data();

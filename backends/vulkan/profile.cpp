@@ -9,6 +9,7 @@
 
 #include "rewind/backends/dry/dry_backend.h"
 #include "rewind/backends/vulkan/matrix.h"
+#include "rewind/backends/vulkan/shader_table.h"
 #include "rewind/backends/vulkan/tuning_file.h"
 #include "rewind/core/base/json_file.h"
 
@@ -109,6 +110,7 @@ Caps parse_caps(const std::string& text, const std::string& file) {
   }
   Caps caps;
   each_member(caps, Reader{json, file});
+  caps.features |= feature::halves;  // which profiles of earlier versions do not tell
   if (json.contains("tuning")) caps.tuning = parse_tuning(json["tuning"], file);
   return caps;
 }

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "rewind/core/base/cache.h"
+
 namespace rw::vulkan {
 
 namespace {
@@ -15,22 +17,56 @@ constexpr size_t kStepsWhenIdle = 16;  // gets an idle device going sooner
 constexpr uint32_t kSetsPerPool = 128;
 // A submit should take about this long: far below any watchdog (2 s), far above its own cost.
 constexpr double kSubmitSeconds = 0.05;
+// Seconds without a submit that ends, after which none is waited for. A GPU's end within the
+// watchdog's 2 s; a CPU driver compiles within them, on a machine that may be busy.
+constexpr int kPatience = 120, kPatienceOfCpu = 1800;
 
 constexpr VkPipelineStageFlags kStages =
     VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
 constexpr VkAccessFlags kWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 constexpr VkAccessFlags kReads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
 
+// How much faster than the slow device of Pacing::guess() the slowest of a kind are.
+double speed_of(const Caps& caps) {
+  if (caps.type == "discrete GPU") return 20;
+  return caps.type == "integrated GPU" ? 5 : 1;
+}
+
+// Waits for a value of the timeline. VK_TIMEOUT: for `patience` seconds in a row it has not moved.
+VkResult await(VkDevice device, VkSemaphore timeline, uint64_t value, int patience) {
+  VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
+  info.semaphoreCount = 1;
+  info.pSemaphores = &timeline;
+  info.pValues = &value;
+  uint64_t reached = 0, before = 0;
+  for (int seconds = 0; seconds < patience; seconds = reached == before ? seconds + 1 : 0) {
+    before = reached;
+    const VkResult result = vkWaitSemaphores(device, &info, uint64_t{1000000000});
+    if (result != VK_TIMEOUT) return result;
+    const VkResult asked = vkGetSemaphoreCounterValue(device, timeline, &reached);
+    if (asked != VK_SUCCESS) return asked;
+  }
+  return VK_TIMEOUT;
+}
+
 }  // namespace
 
 Recorder::Recorder(const Device& device)
     : device_(device),
+      pacing_file_(device.caps().is_cpu ? ""
+                                        : fmt::format("pacing-{}-{:x}.txt", device.caps().uuid,
+                                                      device.caps().driver_number)),
+      pacing_(speed_of(device.caps())),
       times_(device.caps().timestamp_ns, device.caps().timestamp_mask, env_flag("REWIND_PROFILE")) {
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
   VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type};
   vk_check(vkCreateSemaphore(device_.handle(), &info, nullptr, &timeline_), "vkCreateSemaphore");
   if (env_flag("REWIND_CHECK_HAZARDS")) model_.emplace();
+  if (!pacing_file_.empty()) {
+    const std::vector<std::byte> text = read_cache(pacing_file_);
+    pacing_.remember({reinterpret_cast<const char*>(text.data()), text.size()});
+  }
 }
 
 Recorder::~Recorder() {
@@ -44,11 +80,16 @@ Recorder::~Recorder() {
     vkDestroyCommandPool(device_.handle(), slot.pool, nullptr);
   }
   vkDestroySemaphore(device_.handle(), timeline_, nullptr);
+  if (!pacing_file_.empty() && lost_.empty()) {
+    const std::string learned = pacing_.text();
+    write_cache(pacing_file_, std::as_bytes(std::span(learned)));
+  }
   std::fputs(times_.profile().c_str(), stderr);
 }
 
 void Recorder::require(VkResult result, const char* call) {
   if (result == VK_SUCCESS) return;
+  hangs_ = result == VK_TIMEOUT;
   std::string last;
   for (const Slot& slot : slots_)
     for (const TimedStep& step : slot.steps)
@@ -56,7 +97,8 @@ void Recorder::require(VkResult result, const char* call) {
   lost_ = fmt::format(
       "{} failed: {}; the device is lost, open it anew. Last kernels, newest "
       "first: {}",
-      call, result_name(result), last);
+      call, hangs_ ? fmt::format("no kernel ended within {} s", patience()) : result_name(result),
+      last);
   fail<DeviceError>("vulkan", "{}", lost_);
 }
 
@@ -217,21 +259,18 @@ void Recorder::wait(uint64_t value) {
   check<DeviceError>(lost_.empty(), "vulkan", "{}", lost_);
   if (value > submitted_) flush();
   value = std::min(value, submitted_);
-  VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
-  info.semaphoreCount = 1;
-  info.pSemaphores = &timeline_;
-  info.pValues = &value;
-  require(vkWaitSemaphores(device_.handle(), &info, ~uint64_t{0}), "vkWaitSemaphores");
+  require(await(device_.handle(), timeline_, value, patience()), "vkWaitSemaphores");
 }
 
 std::function<void()> Recorder::waiter() const {
-  return [device = device_.handle(), timeline = timeline_, value = submitted_] {
-    VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
-    info.semaphoreCount = 1;
-    info.pSemaphores = &timeline;
-    info.pValues = &value;
-    vk_check(vkWaitSemaphores(device, &info, ~uint64_t{0}), "vkWaitSemaphores");
-  };
+  return
+      [device = device_.handle(), timeline = timeline_, value = submitted_, patience = patience()] {
+        vk_check(await(device, timeline, value, patience), "vkWaitSemaphores");
+      };
+}
+
+int Recorder::patience() const {
+  return device_.caps().is_cpu ? kPatienceOfCpu : kPatience;
 }
 
 void Recorder::wait_or_lose(uint64_t value) noexcept {

@@ -47,7 +47,8 @@ class Recorder {
   uint64_t current() const { return submitted_ + 1; }  // timeline value of what is being recorded
   uint64_t completed();
   void flush();
-  void wait(uint64_t value);  // flushes first where needed
+  // Flushes first where needed. DeviceError where kernels do not end.
+  void wait(uint64_t value);
   void wait_all() { wait(current()); }
   // Waits, on any thread, for the last submit before this call: the timeline is all that it
   // touches.
@@ -55,6 +56,7 @@ class Recorder {
   void finish_all();  // waits, then reads all timestamps
   // For destructors: after a loss nothing runs any more, and what waits to be told of it has been.
   void wait_or_lose(uint64_t value) noexcept;
+  bool hangs() const { return hangs_; }  // its last submit may never end
 
   // As Backend's. Both wait for all work.
   void time_kernels(bool on);
@@ -89,6 +91,7 @@ class Recorder {
   void read_timestamps(Slot&);                      // of a submit that has completed
   void try_read_timestamps(Slot&) noexcept;         // as far as the device still answers
   void require(VkResult result, const char* call);  // a failure is final and explained
+  int patience() const;                             // seconds
 
   const Device& device_;
   VkSemaphore timeline_ = nullptr;
@@ -98,10 +101,13 @@ class Recorder {
 
   HazardTracker hazards_;
   std::optional<HazardModel> model_;  // REWIND_CHECK_HAZARDS=1
+  const std::string
+      pacing_file_;  // in the cache; empty: of a CPU driver, whose machine has other work, too
   Pacing pacing_;
   StepTimes times_;
   uint64_t call_ = 0;
   std::string lost_;  // why the device was lost
+  bool hangs_ = false;
 };
 
 }  // namespace rw::vulkan

@@ -17,6 +17,8 @@ inline constexpr uint32_t cooperative = 512, cooperative_bf16 = 1024;
 // Bindings that are read are bound as texel buffers, too: CPU drivers gather those, others lane by
 // lane.
 inline constexpr uint32_t texels = 2048;
+// Values of 16 bits at all: what a device is refused that converts them wrongly.
+inline constexpr uint32_t halves = 4096;
 }  // namespace feature
 
 struct ShaderBinding {

@@ -9,7 +9,6 @@
 
 #include "rewind/backends/vulkan/build_id.h"
 #include "rewind/core/base/cache.h"
-#include "rewind/core/base/cache_directory.h"
 #include "rewind/core/base/environment.h"
 #include "rewind/core/base/hash.h"
 #include "rewind/core/base/json_file.h"
@@ -95,11 +94,11 @@ Tuning load_tuning(const Caps& caps) {
 }
 
 Tuning read_tuning(const Caps& caps) {
-  const fs::path folder = user_cache_directory(), file = folder / tuning_file(caps);
-  std::error_code unknown;
-  if (folder.empty() || !fs::exists(file, unknown)) return {};
+  const std::optional<std::string> text = read_cache_text(tuning_file(caps));
+  if (!text) return {};
+  const fs::path file = user_cache_directory() / tuning_file(caps);
   try {
-    const Json json = Json::parse(read_config_text(file));
+    const Json json = Json::parse(*text);
     const std::string key = plain_text(member(json, "key", file), "\"key\"");
     check<FileError>(key == key_text(caps), "tuning", "it is of another device, driver or build");
     return parse_tuning(json, file);
@@ -119,21 +118,14 @@ void save_tuning(const Caps& caps, const Tuning& tuning) {
   json["device"] = caps.name;
   json["driver"] = caps.driver + " " + caps.driver_version;
   const std::string text = json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
-  const fs::path folder = user_cache_directory();
-  check<FileError>(!folder.empty(), "tune",
-                   "there must be a folder to keep choices in: set HOME, or REWIND_CACHE");
+  const fs::path folder = make_cache_directory();
   check<FileError>(write_cache_text(tuning_file(caps), text), "tune",
                    "'{}' must be a folder that can be written; REWIND_CACHE may name another",
                    folder.string());
 }
 
 bool forget_tuning(const Caps& caps) {
-  const fs::path folder = user_cache_directory();
-  std::error_code error;
-  const bool was_there = !folder.empty() && fs::remove(folder / tuning_file(caps), error);
-  check<FileError>(!error, "tune", "'{}' must be removable: {}",
-                   (folder / tuning_file(caps)).string(), error.message());
-  return was_there;
+  return remove_cache(tuning_file(caps));
 }
 
 }  // namespace rw::vulkan

@@ -8,6 +8,7 @@
 #include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/backends/vulkan/memory.h"
 #include "rewind/backends/vulkan/module_dispatcher.h"
+#include "rewind/backends/vulkan/own_process.h"
 #include "rewind/backends/vulkan/profile.h"
 #include "rewind/backends/vulkan/recorder.h"
 #include "rewind/backends/vulkan/staging.h"
@@ -38,7 +39,7 @@ class VulkanBackend final : public Backend {
   void free_block(uint32_t block) override {
     release();
     recorder_.wait_or_lose(blocks_.at(block).last_use);
-    blocks_.free(block);
+    if (!hangs()) blocks_.free(block);
   }
 
   void work_ahead() { dispatcher_.work_ahead(); }
@@ -67,6 +68,8 @@ class VulkanBackend final : public Backend {
   std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
     return make_dry_backend(device_.caps(), limits);
   }
+
+  bool hangs() const override { return recorder_.hangs(); }
 
   void flush() override {
     release();
@@ -214,11 +217,11 @@ void VulkanBackend::copy(BufferRange source, BufferRange target) {
 
 std::unique_ptr<Backend> make_backend(const std::string& choice,
                                       const std::vector<RefusedFeature>& without) {
-  return std::make_unique<VulkanBackend>(choice, without);
+  return std::make_unique<OwnProcess>(std::make_unique<VulkanBackend>(choice, without));
 }
 
 void work_ahead(Backend& device) {
-  dynamic_cast<VulkanBackend&>(device).work_ahead();
+  dynamic_cast<VulkanBackend&>(dynamic_cast<OwnProcess&>(device).inner()).work_ahead();
 }
 
 std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file) {

@@ -34,7 +34,7 @@ RecomputeSearch& Bench::search() {
   if (!search_)
     search_.emplace(
         profile_.open, [this] { workload_.run(); },
-        RecomputeObjective{.flops_per_byte = 2, .candidates = candidates_});
+        RecomputeObjective{.flops_per_byte = 2, .candidates = candidates_, .effort = 8});
   return *search_;
 }
 
@@ -91,7 +91,11 @@ Result Bench::nested(int leaf) {
 }
 
 Result Bench::budget(uint64_t bytes) {
-  Result r = measure("budget", [&] { return following(search().budget(bytes).recompute); });
+  Result r = measure("budget", [&] {
+    StepSettings way = following(search().budget(bytes).recompute);
+    way.budget = bytes;
+    return way;
+  });
   r.budget = bytes;
   return r;
 }

@@ -31,7 +31,7 @@ class Bench {
   Result memory();                // least peak with every op run at most twice
   Result speed();                 // outputs of matrix products and convolutions are kept
   Result nested(int leaf = 8);    // halved again and again down to `leaf` records
-  Result budget(uint64_t bytes);  // cheapest with at most this peak
+  Result budget(uint64_t bytes);  // cheapest that keeps to it
   std::optional<Result> try_budget(uint64_t bytes);  // nothing if there is no such plan
   // The cheapest whose dry run ends with blocks of at most `bytes`.
   std::optional<Result> fitting(uint64_t bytes);

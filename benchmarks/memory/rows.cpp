@@ -147,13 +147,13 @@ void chain_row(const RowOptions& o, Report& report) {
     bench.run_really(here, o.device);
     add(o, report, std::move(here));
   }
-  report.bars.push_back(
-      {.row = "chain",
-       .what = "40 000 ops on 100 000 floats",
-       .theirs = "runs in a GTX 1070 Ti's 8 GB",
-       .bar = "<= 64 MB",
-       .ours = fmt::format("{:.1f} MB at {} modelled time", megabytes(r.peak), percent(r.modelled)),
-       .met = r.peak <= limit});
+  report.bars.push_back({.row = "chain",
+                         .what = "40 000 ops on 100 000 floats",
+                         .theirs = "runs in a GTX 1070 Ti's 8 GB",
+                         .bar = "<= 64 MB",
+                         .ours = fmt::format("{:.1f} MB at {} modelled time", megabytes(r.reserved),
+                                             percent(r.modelled)),
+                         .met = r.reserved <= limit});
 }
 
 }  // namespace rw::memory

@@ -192,17 +192,19 @@ class Cases:
             return self.train(model, torch.optim.Adam, lambda m: F.cross_entropy(m(x), y),
                               100 if what == "mlp-1-of-100" else 1)
         if what.startswith("resnet"):
-            deep = what == "resnet50-8"
+            deep = what.startswith("resnet50-")
             model = plain_step.resnet50() if deep else resnet20()
             model = model.to(memory_format=torch.channels_last)
-            batch, size, classes = (8, 224, 1000) if deep else (64, 32, 10)
+            batch, size, classes = (int(what.removeprefix("resnet50-")), 224, 1000) if deep else (64, 32, 10)
             x = self.values(batch, 3, size, size, dtype=torch.float32).to(memory_format=torch.channels_last)
             y = self.indices(classes, batch)
             return self.train(model, lambda p: torch.optim.SGD(p, 0.01, 0.9), lambda m: F.cross_entropy(m(x), y))
-        return self.bert(16, 128)
+        if what == "bert-base-32x128":
+            return self.bert(32, 128, hidden=768, layers=12, heads=12)
+        return self.bert(16, 128, hidden=256, layers=4, heads=4)
 
-    def bert(self, batch, length):
-        model = plain_step.Bert(hidden=256, layers=4, heads=4)
+    def bert(self, batch, length, **sizes):
+        model = plain_step.Bert(**sizes)
         ids, types = self.indices(30522, batch, length), self.indices(1, batch, length)
         positions, targets = self.indices(batch * length, 20 * batch), self.indices(30522, 20 * batch)
         following = self.indices(2, batch)

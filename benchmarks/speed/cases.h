@@ -18,6 +18,7 @@ struct Case {
   double flops = 0;                 // of a run, 0: no rate is told
   double bytes = 0;                 // read and written by a run in f32, 0: no rate is told
   std::function<Work(DType)> make;  // prepares it on the default device
+  bool is_large = false;            // a CPU takes minutes for it
 };
 
 std::vector<Case> product_cases();    // matrix products and convolutions

@@ -16,7 +16,7 @@ Tensor indices(const Shape& shape, int32_t n) {
 std::vector<Case> step_cases() {
   std::vector<Case> cases;
   for (StandardStep& step : standard_steps())
-    cases.push_back({"step/" + step.name, 0, 0, std::move(step.make)});
+    cases.push_back({"step/" + step.name, 0, 0, std::move(step.make), step.is_large});
   return cases;
 }
 

@@ -20,7 +20,9 @@ constexpr Product products[] = {
     {1000, 1003, 997, "nn"},  {1000, 1003, 997, "nt"},  {256, 256, 256, "nn"},
     {2048, 768, 768, "nt"},   {2048, 3072, 768, "nt"},  {2048, 768, 3072, "nt"},
     {768, 768, 2048, "tn"},   {2048, 256, 256, "nt"},   {2048, 1024, 256, "nt"},
-    {64, 1000, 512, "nt"},    {1, 512, 784, "nt"}};
+    {64, 1000, 512, "nt"},    {1, 512, 784, "nt"},      {4096, 4096, 4096, "nn"},
+    {4096, 4096, 4096, "nt"}, {4096, 4096, 4096, "tn"}, {8192, 8192, 8192, "nn"}};
+constexpr double kLargeFlops = 1e11;  // of a product
 
 Tensor stored(int64_t rows, int64_t columns, char layout, DType dtype) {
   return layout == 'n' ? values({rows, columns}, dtype)
@@ -39,15 +41,19 @@ struct Layer {
   }
 };
 
-// ResNet-20's for CIFAR-10 at batch 64, ResNet-50's at batch 8.
-constexpr Layer layers[] = {
-    {64, 32, 3, 16, 3, 1},    {64, 32, 16, 16, 3, 1},  {64, 32, 16, 32, 3, 2},
-    {64, 16, 32, 32, 3, 1},   {64, 8, 64, 64, 3, 1},   {8, 224, 3, 64, 7, 2},
-    {8, 56, 64, 64, 1, 1},    {8, 56, 64, 64, 3, 1},   {8, 56, 64, 256, 1, 1},
-    {8, 28, 128, 128, 3, 1},  {8, 28, 256, 512, 1, 2}, {8, 14, 256, 256, 3, 1},
-    {8, 14, 1024, 256, 1, 1}, {8, 7, 512, 512, 3, 1},  {8, 7, 512, 2048, 1, 1}};
+// ResNet-20's for CIFAR-10 at batch 64, ResNet-50's at batch 8 and, large, at 64.
+constexpr Layer small_layers[] = {{64, 32, 3, 16, 3, 1},
+                                  {64, 32, 16, 16, 3, 1},
+                                  {64, 32, 16, 32, 3, 2},
+                                  {64, 16, 32, 32, 3, 1},
+                                  {64, 8, 64, 64, 3, 1}};
+constexpr Layer deep_layers[] = {{8, 224, 3, 64, 7, 2},   {8, 56, 64, 64, 1, 1},
+                                 {8, 56, 64, 64, 3, 1},   {8, 56, 64, 256, 1, 1},
+                                 {8, 28, 128, 128, 3, 1}, {8, 28, 256, 512, 1, 2},
+                                 {8, 14, 256, 256, 3, 1}, {8, 14, 1024, 256, 1, 1},
+                                 {8, 7, 512, 512, 3, 1},  {8, 7, 512, 2048, 1, 1}};
 
-void add_convolution(std::vector<Case>& cases, const Layer& l) {
+void add_convolution(std::vector<Case>& cases, const Layer& l, bool is_large) {
   const auto made = [l](DType dtype, bool trains) {
     const Conv2dOptions options{.stride = l.stride, .padding = l.kernel / 2};
     const Tensor x = values({l.batch, l.size, l.size, l.in}, dtype, trains);
@@ -55,21 +61,31 @@ void add_convolution(std::vector<Case>& cases, const Layer& l) {
     const auto body = [=] { return conv2d(x, w, options); };
     return trains ? forward_and_backward(body, {x, w}) : forward(body);
   };
-  cases.push_back({l.name() + "-forward", l.flops(), 0, [=](DType t) { return made(t, false); }});
-  cases.push_back({l.name() + "-both", 3 * l.flops(), 0, [=](DType t) { return made(t, true); }});
+  cases.push_back(
+      {l.name() + "-forward", l.flops(), 0, [=](DType t) { return made(t, false); }, is_large});
+  cases.push_back(
+      {l.name() + "-both", 3 * l.flops(), 0, [=](DType t) { return made(t, true); }, is_large});
 }
 
 }  // namespace
 
 std::vector<Case> product_cases() {
   std::vector<Case> cases;
-  for (const Product& p : products)
-    cases.push_back({p.name(), 2.0 * static_cast<double>(p.m * p.n * p.k), 0, [=](DType dtype) {
-                       const Tensor a = stored(p.m, p.k, p.layout[0], dtype);
-                       const Tensor b = stored(p.k, p.n, p.layout[1], dtype);
-                       return forward([=] { return matmul(a, b); });
-                     }});
-  for (const Layer& l : layers) add_convolution(cases, l);
+  for (const Product& p : products) {
+    const double flops = 2.0 * static_cast<double>(p.m * p.n * p.k);
+    const auto make = [=](DType dtype) {
+      const Tensor a = stored(p.m, p.k, p.layout[0], dtype);
+      const Tensor b = stored(p.k, p.n, p.layout[1], dtype);
+      return forward([=] { return matmul(a, b); });
+    };
+    cases.push_back({p.name(), flops, 0, make, flops > kLargeFlops});
+  }
+  for (const Layer& l : small_layers) add_convolution(cases, l, false);
+  for (const Layer& l : deep_layers) add_convolution(cases, l, false);
+  for (Layer l : deep_layers) {
+    l.batch = 64;
+    add_convolution(cases, l, true);
+  }
   return cases;
 }
 

@@ -48,12 +48,14 @@ struct Settings {
   DeviceOptions device;
   std::string only;
   double round = 0.2;
-  bool list = false, serve = false, reference = false;
+  bool large = false, list = false, serve = false, reference = false;
 };
 
-std::vector<Case> wanted(const std::string& only) {
+std::vector<Case> wanted(const Settings& settings) {
   std::vector<Case> cases = speed::all_cases();
-  std::erase_if(cases, [&](const Case& c) { return c.name.find(only) == std::string::npos; });
+  std::erase_if(cases, [&](const Case& c) {
+    return c.is_large != settings.large || c.name.find(settings.only) == std::string::npos;
+  });
   return cases;
 }
 
@@ -88,7 +90,7 @@ void serve(const Settings& settings) {
 
 void print_table(const Settings& settings) {
   fmt::print("{:<44} {:>12} {:>10} {:>10}\n", "case", "ms", "GF/s", "GB/s in f32");
-  for (const Case& c : wanted(settings.only)) {
+  for (const Case& c : wanted(settings)) {
     const std::unique_ptr<Measured> work = prepared(settings, c.name);
     double best = work->time();
     for (int i = 0; i < 4; ++i) best = std::min(best, work->time());
@@ -103,7 +105,7 @@ void print_table(const Settings& settings) {
 
 void run(const Settings& settings) {
   if (settings.list) {
-    for (const Case& c : wanted(settings.only))
+    for (const Case& c : wanted(settings))
       fmt::print("{} {:.0f} {:.0f}\n", c.name, c.flops, c.bytes);
     return;
   }
@@ -122,6 +124,7 @@ int main(int argc, char** argv) {
   app.add_option("--round", settings.round, "seconds that are measured at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_flag("--large", settings.large, "what a CPU takes minutes for, in place of the others");
   app.add_flag("--list", settings.list, "names, operations and bytes of the cases");
   app.add_flag("--serve", settings.serve, "measure the cases named on standard input");
   app.add_flag("--reference", settings.reference,

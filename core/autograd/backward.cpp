@@ -4,6 +4,17 @@ namespace rw {
 
 namespace {
 
+// The derivative of a gradient would be left out without a word.
+void check_first_order(const char* op, const std::vector<Tensor>& roots) {
+  for (const Tensor& root : roots)
+    check<AutogradError>(
+        !root.impl().from_gradient, op,
+        "the tensor must not depend on a gradient that backward has made, as gradients of "
+        "gradients are not supported (penalties on gradients, for example), got {}; where the "
+        "gradient is meant as a constant, take its detach()",
+        root);
+}
+
 void check_root(Tape& tape, const char* op, const Tensor& root, const Tensor& gradient) {
   check<AutogradError>(root.requires_grad(), op,
                        "the tensor must depend on a leaf that requires a gradient, got {}", root);
@@ -36,6 +47,7 @@ std::vector<Tensor> seeds_of(const std::vector<Tensor>& roots, const std::vector
 
 void Backward::start(const char* op, const std::vector<Tensor>& roots,
                      const std::vector<Tensor>& gradients) {
+  check_first_order(op, roots);
   tape_.take_foreign_releases();
   check<AutogradError>(!tape_.running_, op, "must not be called inside a vjp or a hook");
   if (tape_.observer()) tape_.observer()->before_backward(tape_, roots.front());
@@ -62,8 +74,11 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
 void Backward::add_to_leaf(const Tensor& leaf, Tensor gradient) {
   TensorImpl& impl = leaf.impl();
   if (!impl.grad.defined()) impl.grad = impl.grad_place;
-  if (gradient.pointer() == impl.grad.pointer()) return;  // the vjp added to it
-  if (impl.grad.defined()) return accumulate(gradient, impl.grad);
+  if (impl.grad.defined()) {
+    impl.grad.impl().from_gradient = true;
+    if (gradient.pointer() != impl.grad.pointer()) accumulate(gradient, impl.grad);
+    return;  // or the vjp has added to it
+  }
   const PurposeScope purpose(Purpose::gradient);
   const Tensor& g = gradient;
   if (is_sole_owner(g) && g.dtype() == DType::f32) {
@@ -73,10 +88,12 @@ void Backward::add_to_leaf(const Tensor& leaf, Tensor gradient) {
     impl.grad = empty(g.shape(), DType::f32, g.device().shared_from_this());
     copy_into(gradient, impl.grad);
   }
+  impl.grad.impl().from_gradient = true;
 }
 
 Tensor Backward::hooked(const GradHooks& hooks, Tensor gradient) {
   for (const auto& [number, hook] : GradHooks(hooks)) {  // a hook may remove itself
+    gradient.impl().from_gradient = true;
     Tensor other = hook(gradient);
     if (!other.defined()) continue;
     check<ShapeError>(other.shape() == gradient.shape(), "backward",

@@ -31,6 +31,7 @@ std::vector<Tensor> grad(const std::vector<Tensor>& ys, const std::vector<Tensor
                          "x {} must be reached from the ys, got {}; allow_unused = true leaves its "
                          "gradient undefined",
                          i, xs[i]);
+    if (gradients.back().defined()) gradients.back().impl().from_gradient = true;
   }
   return gradients;
 }
@@ -74,7 +75,7 @@ HookHandle Tensor::register_post_accumulate_grad_hook(PostAccumulateGradHook hoo
 void Tensor::retain_grad() const {
   if (is_leaf()) return;
   register_hook([weak = std::weak_ptr<TensorImpl>(impl_)](const Tensor& gradient) {
-    if (const auto impl = weak.lock()) impl->grad = gradient.detach();
+    if (const auto impl = weak.lock()) impl->grad = gradient;
     return Tensor();
   });
 }

@@ -17,8 +17,15 @@ struct GradOptions {
 // The gradients of sum_i seeds[i] * ys[i] with respect to the xs, which may be leaves (f32 results)
 // or results of ops that are still on the tape (results in their dtype). Only what lies between is
 // run. grad() of leaves is neither read nor changed; hooks on the way are called. As PyTorch's
-// torch.autograd.grad; gradients are no functions of the xs themselves (no second derivatives).
-// AutogradError where an x requires no gradient, or is not reached and `allow_unused` is false.
+// torch.autograd.grad without create_graph: there are no second derivatives, and none is left out
+// silently. A gradient, of here, of Tensor::grad() or in a hook, is marked, and so is what ops make
+// of it, just as what they make of a leaf requires a gradient; backward() and grad() of a tensor
+// that is marked are refused. A gradient that is meant as a constant loses the mark by detach(),
+// and wherever requires_grad() would be lost as well: under NoGrad, by copy_() into another tensor,
+// by comparisons, and by set_requires_grad(), which makes a leaf; also by functions whose
+// derivative is 0 everywhere, as sign and round. Seeds may be marked.
+// AutogradError where an x requires no gradient, or is not reached and `allow_unused` is false, and
+// where a y depends on a gradient.
 std::vector<Tensor> grad(const std::vector<Tensor>& ys, const std::vector<Tensor>& xs,
                          const GradOptions& options = {});
 

@@ -51,6 +51,9 @@ struct Op {
   bool is_heavy = false;
   // The output is a view of its first input: the planner counts them as one value.
   bool is_view = false;
+  // Its derivative is 0 wherever it has one (sign, round): what it makes of a gradient is a
+  // constant.
+  bool is_flat = false;
   // What policies know it by, where that is not the op's name.
   const char* (*label)(const std::any& attrs) = nullptr;
 };

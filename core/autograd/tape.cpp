@@ -199,6 +199,18 @@ TapeStats Tape::stats() const {
   return stats;
 }
 
+// run_forward, with outputs that depend on a gradient where an input does and a derivative would
+// be wanted.
+static std::vector<Tensor> run_marked(const Op& op, const std::any& attrs,
+                                      std::span<Tensor> inputs) {
+  bool from_gradient = false;
+  for (const Tensor& t : inputs) from_gradient |= t.impl().from_gradient;
+  std::vector<Tensor> outputs = run_forward(op, attrs, inputs);
+  if (from_gradient && op.vjp && !op.is_flat && grad_enabled())
+    for (const Tensor& y : outputs) y.impl().from_gradient = is_float(y.dtype());
+  return outputs;
+}
+
 std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
   const OpScope scope(op.name);
   const auto& tape = Tape::current();
@@ -208,7 +220,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   for (const Tensor& t : inputs) requires_grad |= t.requires_grad();
   requires_grad &= op.vjp != nullptr;
   const bool records = grad_enabled() && (requires_grad || tape->records_all());
-  if (!records) return run_forward(op, attrs, inputs);
+  if (!records) return run_marked(op, attrs, inputs);
 
   if (tape->observer()) tape->observer()->before_record(*tape, op);
   Record record;
@@ -231,7 +243,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   }
   if (tape->watcher()) tape->watcher()->before_forward(op, inputs);
   const OpCost before = context().queued;
-  std::vector<Tensor> outputs = run_forward(op, attrs, inputs);
+  std::vector<Tensor> outputs = run_marked(op, attrs, inputs);
   record.cost = {context().queued.flops - before.flops, context().queued.bytes - before.bytes};
   record.attrs = std::move(attrs);
   const int64_t index = tape->end();

@@ -196,8 +196,12 @@ class Backend {
   // written before it. Null: they have to be read().
   virtual const std::byte* host_bytes(BufferRange /*range*/) { return nullptr; }
 
-  virtual void flush() {}                            // hand queued work to the device
-  virtual void synchronize() = 0;                    // wait for all work
+  virtual void flush() {}  // hand queued work to the device
+  // Waits for all work. DeviceError where the device is lost or does not come to an end of it.
+  virtual void synchronize() = 0;
+  // It did not come to an end: what the backend has, the device may use for ever, so nobody
+  // destroys it.
+  virtual bool hangs() const { return false; }
   virtual BackendStats stats() const { return {}; }  // zeros where nothing is counted
 
   // A backend that predicts this one: same workspaces, no memory, no compute, and its own limits or

@@ -17,12 +17,15 @@ struct ChildEnd {
 
 // Runs `body` in a child process, a copy of this one that shares no memory with it; what it sends
 // arrives here in `receive`. Returns when the child is gone: its body returned, or there was a
-// signal or an exception, or since its last line it used `seconds` of a core, or nothing of one for
-// ten seconds. The child ends with the parent.
+// signal or an exception, or since its last line it used more than `seconds` of a core and more
+// than eight times what any line took before, or it slept for `asleep_seconds`, with nothing to
+// run. A child that waits for its turn on a busy machine does neither. The child ends with the
+// parent.
 //
 // Only the calling thread is there in the child: a lock that another one holds stays locked, and
 // what a library's threads are to do is never done.
 ChildEnd run_in_child(const std::function<void(const Send&)>& body,
-                      const std::function<void(const std::string&)>& receive, double seconds);
+                      const std::function<void(const std::string&)>& receive, double seconds,
+                      double asleep_seconds = 10);
 
 }  // namespace rw

@@ -18,4 +18,8 @@ inline bool env_flag(const char* name) {
   return !value.empty() && value != "0";
 }
 
+// Whether variables that are about training (REWIND_MEMORY_BUDGET, REWIND_RECOMPUTE) are obeyed:
+// not in programs that read them themselves.
+inline bool obeys_environment = true;
+
 }  // namespace rw

@@ -101,6 +101,13 @@ std::vector<Arena::Range> Arena::holes() const {
   return all;
 }
 
+std::vector<Arena::Range> Arena::ranges() const {
+  std::vector<Range> all;
+  for (const auto& [number, block] : blocks_)
+    for (const auto& [offset, size] : block.ranges) all.push_back({number, offset, size});
+  return all;
+}
+
 std::vector<uint64_t> Arena::block_sizes() const {
   std::vector<uint64_t> sizes;
   for (const auto& [number, block] : blocks_) {

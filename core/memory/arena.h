@@ -49,6 +49,7 @@ class Arena {
   uint64_t live() const { return live_; }                // bytes of all ranges
   uint64_t largest_hole() const;                         // 0: nothing is free
   std::vector<Range> holes() const;                      // largest first
+  std::vector<Range> ranges() const;                     // by block and offset
   std::vector<uint64_t> block_sizes() const;             // by block number; 0: no such block
   size_t block_count() const { return blocks_.size(); }  // blocks that it has
 

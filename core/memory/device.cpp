@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "rewind/core/base/environment.h"
 #include "rewind/core/base/error.h"
 #include "rewind/core/memory/process_memory.h"
 #include "rewind/core/memory/tracer.h"
@@ -14,6 +15,14 @@ namespace rw {
 namespace {
 
 std::atomic<uint64_t> next_number = 1;
+
+// Of a device that is opened without one: what the environment allows holds from the first tensor
+// on, before an optimizer obeys it. Dry runs obey their callers.
+uint64_t limit_from_environment(const Backend& backend) {
+  if (!obeys_environment || backend.is_dry()) return 0;
+  const std::string budget = env_text("REWIND_MEMORY_BUDGET");
+  return budget.empty() ? 0 : parse_bytes(budget);
+}
 
 // Kernels ask the keeper for what is away; nobody asks for the host.
 void check_here(const Storage& storage) {
@@ -26,14 +35,18 @@ void check_here(const Storage& storage) {
 }  // namespace
 
 Device::Device(std::unique_ptr<Backend> backend, uint64_t memory_limit)
-    : number_(next_number++), backend_(std::move(backend)), pool_(*backend_, memory_limit) {}
+    : number_(next_number++),
+      backend_(std::move(backend)),
+      pool_(*backend_, memory_limit, [this] { return places(); }) {}
 
 std::shared_ptr<Device> Device::create(std::unique_ptr<Backend> backend, uint64_t memory_limit) {
+  if (memory_limit == 0) memory_limit = limit_from_environment(*backend);
   return std::shared_ptr<Device>(new Device(std::move(backend), memory_limit));
 }
 
 Device::~Device() {
   trim();
+  if (backend_->hangs()) static_cast<void>(backend_.release());
 }
 
 std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
@@ -50,7 +63,7 @@ std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
 void Device::release(Storage& storage) noexcept {
   const Lock lock(mutex_);
   unlink(storage);
-  if (!storage.is_away_) displace(storage);
+  if (!storage.is_away()) displace(storage);
 }
 
 // Books the memory that it was given.
@@ -107,10 +120,17 @@ std::vector<const Storage*> Device::storages() const {
   return all;
 }
 
+std::vector<MemoryPool::Place*> Device::places() const {
+  std::vector<MemoryPool::Place*> all;
+  for (Storage* s = newest_; s; s = s->previous_)
+    if (s->place() == MemoryPlace::device && !s->is_away()) all.push_back(&s->place_);
+  return all;
+}
+
 void Device::set_purpose(Storage& storage, Purpose purpose) {
   const Lock lock(mutex_);
   const Purpose before = std::exchange(storage.made_.purpose, purpose);
-  if (storage.place() == MemoryPlace::host || storage.is_away_) return;
+  if (storage.place() == MemoryPlace::host || storage.is_away()) return;
   account_.changed(before, purpose, storage.bytes_);
   if (tracer_) tracer_->changed(storage);
 }
@@ -180,12 +200,15 @@ MemoryPool::Place Device::take(uint64_t bytes) {
     if (!place) out_of_host_memory(bytes);
     return *place;
   }
-  const uint64_t size = pool_.size_of(bytes);
-  while (budget_.bytes && live() + size > budget_.bytes)
-    if (!budget_.reclaim(live() + size - budget_.bytes)) out_of_memory(bytes);
+  // What is freed for an allocation is freed before it: layouts learn it so.
+  const uint64_t size = pool_.size_of(bytes), most = pool_.most(), moves = pool_.moves();
+  while (live() + size > most)
+    if (!reclaim_ || !reclaim_(live() + size - most)) out_of_memory(bytes);
   const Purpose purpose = context().purpose;
   const bool lasts = purpose == Purpose::parameter || purpose == Purpose::optimizer;
-  const auto place = pool_.take(bytes, lasts ? Part::lasting : Part::steps);
+  const auto place = pool_.take(bytes, lasts ? Part::lasting : Part::steps, reclaim_);
+  if (tracer_ && pool_.moves() != moves)
+    for (const Storage* storage : storages()) tracer_->moved(*storage);
   if (!place) out_of_memory(bytes);
   return *place;
 }
@@ -211,27 +234,36 @@ void Device::out_of_memory(uint64_t bytes) const {
     largest += fmt::format("\n  {:>12}  {} from {} ({} {}, {})", format_bytes(top[i]->bytes()),
                            name(top[i]->purpose()), top[i]->op(), name(top[i]->dtype()),
                            top[i]->shape().str(), name(top[i]->made().phase));
-  const uint64_t most = info().max_block_bytes;
+  throw OutOfMemory(
+      fmt::format("[{}] needs {} more in {} ({}): {}. Live {}, reserved {}, largest hole {}. "
+                  "Largest tensors:{}\n"
+                  "Try a smaller batch with accumulation, checkpoint segments, or f16; a dry run "
+                  "(core/predict/dry_run.h) tells what each needs.",
+                  context().op, format_bytes(bytes), name(context().phase), what_it_takes(bytes),
+                  why_not(bytes), exact_bytes(live()), exact_bytes(pool_.reserved()),
+                  exact_bytes(pool_.largest_hole()), largest));
+}
+
+std::string Device::what_it_takes(uint64_t bytes) const {
+  return fmt::format("{} bytes, which take {} in units of {}", bytes, pool_.size_of(bytes),
+                     info().alignment);
+}
+
+std::string Device::why_not(uint64_t bytes) const {
+  const uint64_t largest = info().max_block_bytes, most = pool_.most();
+  const uint64_t needed = live() + pool_.size_of(bytes);
+  if (bytes > largest)
+    return fmt::format("the largest block of '{}' is {}", info().name, exact_bytes(largest));
+  if (most == UINT64_MAX || pool_.room() >= pool_.size_of(bytes))
+    return fmt::format("the device '{}' gave no more memory ({})", info().name, pool_.refusal());
+  const bool is_budget = most == pool_.budget();
   std::string reason =
-      fmt::format("the device '{}' gave no more memory ({})", info().name, pool_.refusal());
-  if (bytes > most)
-    reason = fmt::format("the largest block of '{}' is {}", info().name, format_bytes(most));
-  else if (budget_.bytes && live() + bytes > budget_.bytes)
-    reason = fmt::format(
-        "the memory budget is {} and nothing is left that could be recomputed; at least {} would "
-        "do here",
-        format_bytes(budget_.bytes), format_bytes(live() + bytes));
-  else if (pool_.limit())
-    reason = fmt::format("the memory limit is {}", format_bytes(pool_.limit()));
-  throw OutOfMemory(fmt::format(
-      "[{}] needs {} more in {}: {}; live {}, reserved {}, free {}, largest hole {}. Largest "
-      "tensors:{}\n"
-      "Try a smaller batch with accumulation, checkpoint segments, or f16; a dry run "
-      "(core/predict/dry_run.h) "
-      "tells what each needs.",
-      context().op, format_bytes(bytes), name(context().phase), reason, format_bytes(live()),
-      format_bytes(pool_.reserved()), format_bytes(pool_.reserved() - live()),
-      format_bytes(pool_.largest_hole()), largest));
+      fmt::format("the memory {} is {}", is_budget ? "budget" : "limit", exact_bytes(most));
+  if (reclaim_) reason += " and nothing is left that could be recomputed";
+  return needed > most
+             ? fmt::format("{}; with this value {} would be live", reason, exact_bytes(needed))
+             : fmt::format("{}; that would do if blocks of '{}' could be larger than {}", reason,
+                           info().name, exact_bytes(largest));
 }
 
 void Device::out_of_host_memory(uint64_t bytes) const {
@@ -253,9 +285,14 @@ uint64_t Device::live() const {
   return pool_.live();
 }
 
-uint64_t Device::live_budget() const {
+uint64_t Device::budget() const {
   const Lock lock(mutex_);
-  return budget_.bytes;
+  return pool_.budget();
+}
+
+uint64_t Device::moves() const {
+  const Lock lock(mutex_);
+  return pool_.moves();
 }
 
 uint64_t Device::memory_limit() const {
@@ -292,6 +329,7 @@ MemoryReport Device::memory_report() const {
   const Lock lock(mutex_);
   MemoryReport r = account_.report(pool_now());
   r.limit = pool_.limit();
+  r.moved = pool_.moved();
   r.followed_steps = pool_.layouts().followed_steps();
   r.plan_misses = pool_.layouts().all_misses();
   r.driver_overhead = driver_overhead(*backend_, r.reserved).value_or(0);
@@ -318,9 +356,11 @@ void Device::end_step_soon() {
   step_ends_soon_ = true;
 }
 
-Device::LiveBudget Device::exchange_live_budget(LiveBudget budget) {
+Device::Budget Device::exchange_budget(Budget budget) {
   const Lock lock(mutex_);
-  return std::exchange(budget_, std::move(budget));
+  Budget before{pool_.budget(), std::exchange(reclaim_, std::move(budget.reclaim))};
+  pool_.set_budget(budget.bytes);
+  return before;
 }
 
 void Device::start_trace() {

@@ -26,7 +26,8 @@ class Tracer;
 // it.
 class Device : public StorageOwner, public std::enable_shared_from_this<Device> {
  public:
-  // `memory_limit`: most bytes of blocks to hold, 0 for no limit but the device's.
+  // `memory_limit`: most bytes of blocks to hold, 0 for what REWIND_MEMORY_BUDGET says, or else no
+  // limit but the device's.
   static std::shared_ptr<Device> create(std::unique_ptr<Backend> backend,
                                         uint64_t memory_limit = 0);
   ~Device() override;
@@ -85,20 +86,29 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
 
   void set_packs_steps(bool on);  // false: steps are allocated dynamically
 
-  uint64_t memory_limit() const;          // bytes; 0: none
-  void set_memory_limit(uint64_t bytes);  // of blocks to come; 0: none
-  // Called when an allocation would bring `live` above the budget; frees something and returns
-  // true, or returns false. Empty: no budget.
-  using Reclaim = std::function<bool(uint64_t bytes)>;
-  struct LiveBudget {
-    uint64_t bytes = 0;  // 0: none
+  // Most bytes of blocks, 0: as many as there are. What is held above it is given back as far as
+  // what is live lets it be; values move for that, and to make room later on.
+  uint64_t memory_limit() const;
+  void set_memory_limit(uint64_t bytes);
+  // A limit for a time, whose owner can free memory: asked where an allocation would not fit, it
+  // frees something and returns true, or returns false.
+  using Reclaim = MemoryPool::Reclaim;
+  struct Budget {
+    uint64_t bytes = 0;  // of blocks; 0: none
     Reclaim reclaim;     // asked for `bytes` of live memory to be freed
   };
 
-  LiveBudget exchange_live_budget(LiveBudget budget);  // returns the one before
-  uint64_t live() const;                               // bytes of ranges, padding included
-  uint64_t live_budget() const;                        // 0: none
-  uint64_t take_high_water();  // most bytes live at once since the last call
+  Budget exchange_budget(Budget budget);  // returns the one before
+  uint64_t budget() const;                // in bytes; 0: none
+  uint64_t live() const;                  // bytes of ranges, padding included
+  uint64_t take_high_water();             // most bytes live at once since the last call
+
+  // While it lives, no other thread uses the device, and what the caller allocates aside nothing
+  // moves: between asking where a value lies and telling a kernel.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> hold() const {
+    return std::unique_lock(mutex_);
+  }
+  uint64_t moves() const;  // values that moved to make room, ever
 
   WorkByPhase work() const;  // since the start or reset_peak()
 
@@ -110,6 +120,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
  private:
   explicit Device(std::unique_ptr<Backend> backend, uint64_t memory_limit);
   MemoryPool::Place take(uint64_t bytes);
+  std::vector<MemoryPool::Place*> places() const;  // of what lies in the device's memory
   void place(Storage& storage);
   void displace(Storage& storage) noexcept;
   void link(Storage& storage);
@@ -117,6 +128,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   std::vector<const Storage*> storages() const;  // newest first
   MemoryAccount::Pool pool_now() const;
   [[noreturn]] void out_of_memory(uint64_t bytes) const;
+  std::string what_it_takes(uint64_t bytes) const;
+  std::string why_not(uint64_t bytes) const;
   [[noreturn]] void out_of_host_memory(uint64_t bytes) const;
 
   // Recursive: what is dropped to make room gives its memory back inside allocate().
@@ -129,7 +142,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   WorkByPhase work_{};
   Storage* newest_ = nullptr;  // of those alive: the end of a list
   bool step_ends_soon_ = false;
-  LiveBudget budget_;
+  Reclaim reclaim_;  // of the budget
   std::unique_ptr<Tracer> tracer_;
 };
 

@@ -18,6 +18,11 @@ std::string format_bytes(uint64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
 }
 
+std::string exact_bytes(uint64_t bytes) {
+  return bytes < 1024 ? format_bytes(bytes)
+                      : fmt::format("{} ({} bytes)", format_bytes(bytes), bytes);
+}
+
 uint64_t parse_bytes(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -59,6 +64,7 @@ std::string MemoryReport::str() const {
     out +=
         fmt::format("  beside it, host memory: peak {}, live {}, reserved {}\n",
                     format_bytes(host_peak), format_bytes(host_live), format_bytes(host_reserved));
+  if (moved) out += fmt::format("  moved to make room{:>22}\n", format_bytes(moved));
   if (driver_overhead)
     out += fmt::format("  driver's own memory{:>21}\n", format_bytes(driver_overhead));
   if (naive > peak)
@@ -87,6 +93,7 @@ std::string MemoryReport::json() const {
   add("padding_at_peak", padding_at_peak);
   add("fragmentation_at_peak", fragmentation_at_peak);
   add("limit", limit);
+  add("moved", moved);
   add("host_live", host_live);
   add("host_peak", host_peak);
   add("host_reserved", host_reserved);

@@ -20,6 +20,7 @@ struct MemoryReport {
   uint64_t padding_at_peak = 0;                           // rounding of sizes to the arena's unit
   uint64_t fragmentation_at_peak = 0;                     // free bytes outside the largest hole
   uint64_t limit = 0;                                     // 0: none
+  uint64_t moved = 0;                                     // copied inside the device to make room
 
   // Host memory that kernels reach (PlaceScope), which is not in any of the above: in ranges, its
   // highest, and in blocks.
@@ -42,6 +43,7 @@ struct MemoryReport {
 };
 
 std::string format_bytes(uint64_t bytes);       // "1.50 GiB"
+std::string exact_bytes(uint64_t bytes);        // "1.50 GiB (1610612736 bytes)"
 uint64_t parse_bytes(const std::string& text);  // "8GiB", "512M", "1000"; throws ValueError
 
 }  // namespace rw

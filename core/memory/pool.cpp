@@ -1,6 +1,7 @@
 #include "rewind/core/memory/pool.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "rewind/core/base/error.h"
@@ -12,10 +13,29 @@ namespace {
 constexpr uint64_t smallest_block = uint64_t{16} << 20;
 constexpr uint64_t smallest_shared = uint64_t{64} << 10, largest_shared = uint64_t{4} << 20;
 
+// Both ranges may overlap where it goes down.
+void copy_down(Backend& backend, const Arena::Range& from, const Arena::Range& to) {
+  constexpr uint64_t most_pieces = 64;
+  const bool overlaps = from.block == to.block && to.offset < from.offset + from.size &&
+                        from.offset < to.offset + to.size;
+  const uint64_t piece = overlaps ? from.offset - to.offset : from.size;
+  if (from.size / piece > most_pieces) {
+    std::vector<std::byte> bytes(backend.is_dry() ? 0 : from.size);
+    if (bytes.empty()) return;
+    backend.read({from.block, from.offset, from.size}, bytes.data());
+    return backend.write({to.block, to.offset, to.size}, bytes.data());
+  }
+  for (uint64_t at = 0; at < from.size; at += piece) {
+    const uint64_t size = std::min(piece, from.size - at);
+    backend.copy({from.block, from.offset + at, size}, {to.block, to.offset + at, size});
+  }
+}
+
 }  // namespace
 
-MemoryPool::MemoryPool(Backend& backend, uint64_t limit)
+MemoryPool::MemoryPool(Backend& backend, uint64_t limit, Places places)
     : backend_(backend),
+      places_(std::move(places)),
       limit_(limit),
       arena_(alignment()),
       lasting_(alignment()),
@@ -29,29 +49,40 @@ Arena& MemoryPool::arena_of(Part part) {
   return part == Part::host ? host_ : part == Part::lasting ? lasting_ : arena_;
 }
 
-std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, Part part) {
-  Place taken;
+std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, Part part,
+                                                  const Reclaim& reclaim) {
+  Place taken{.range = {}, .part = part};
   if (part == Part::host) {
     const std::optional<Arena::Range> range = take_apart(host_, bytes);
     if (!range) return std::nullopt;
-    return Place{.range = *range, .part = part};
+    taken.range = *range;
+    return taken;
   }
   const uint64_t size = size_of(bytes);
-  const auto [place, outlives] = part == Part::lasting
-                                     ? StepLayouts::Proposal{.outlives = true}
-                                     : layouts_.propose(bytes, size, taken.ticket);
-  std::optional<Arena::Range> range;
-  if (outlives) range = take_apart(lasting_, bytes);
-  if (range) taken.part = Part::lasting;
-  if (!range && place) {
-    range = arena_.allocate_at(place->block, place->offset, size);
-    if (!range) layouts_.missed();
+  auto proposal = part == Part::lasting ? StepLayouts::Proposal{.outlives = true}
+                                        : layouts_.propose(bytes, size, taken.ticket);
+  bool is_fresh = false;
+  while (!find(bytes, proposal, taken)) {
+    const bool has_moved = move(size) || (!std::exchange(is_fresh, true) && move_afresh(size));
+    if (!has_moved && !(reclaim && reclaim(size))) return std::nullopt;
   }
-  if (!range) range = take_anywhere(bytes);
-  if (!range) return std::nullopt;
-  taken.range = *range;
   step_peak_ = std::max(step_peak_, live());
   return taken;
+}
+
+// Where it is proposed, else where there is a hole, or a new block.
+bool MemoryPool::find(uint64_t bytes, StepLayouts::Proposal& proposal, Place& taken) {
+  std::optional<Arena::Range> range;
+  if (proposal.outlives) range = take_apart(lasting_, bytes);
+  taken.part = range ? Part::lasting : Part::steps;
+  if (!range && proposal.place) {
+    range = arena_.allocate_at(proposal.place->block, proposal.place->offset, size_of(bytes));
+    if (!range) layouts_.missed();
+    proposal.place.reset();
+  }
+  if (!range) return take_anywhere(bytes, taken);
+  taken.range = *range;
+  return true;
 }
 
 void MemoryPool::release(const Place& place) {
@@ -71,16 +102,118 @@ std::optional<Arena::Range> MemoryPool::take_apart(Arena& arena, uint64_t bytes)
   return arena.allocate(bytes);
 }
 
-std::optional<Arena::Range> MemoryPool::take_anywhere(uint64_t bytes) {
-  if (const auto range = arena_.allocate(bytes)) return range;
-  if (grow(bytes)) return arena_.allocate(bytes);
-  trim();  // free blocks may be too small for this request and yet fill the limit
-  if (grow(bytes)) return arena_.allocate(bytes);
-  return std::nullopt;
+bool MemoryPool::take_anywhere(uint64_t bytes, Place& taken) {
+  std::optional<Arena::Range> range = arena_.allocate(bytes);
+  if (!range && grow(bytes)) range = arena_.allocate(bytes);
+  if (!range) {
+    trim();  // free blocks may be too small for this request and yet fill the limit
+    if (grow(bytes)) range = arena_.allocate(bytes);
+  }
+  if (!range && (range = lasting_.allocate(bytes))) taken.part = Part::lasting;
+  if (range) taken.range = *range;
+  return range.has_value();
+}
+
+uint64_t MemoryPool::most() const {
+  const auto bound = [](uint64_t bytes) { return bytes ? bytes : UINT64_MAX; };
+  return std::min(bound(limit_), bound(budget_));
 }
 
 uint64_t MemoryPool::room() const {
-  return limit_ ? limit_ - std::min(limit_, reserved()) : UINT64_MAX;
+  return most() - std::min(most(), reserved());
+}
+
+void MemoryPool::set_limit(uint64_t bytes) {
+  limit_ = bytes;
+  keep_within_limits();
+}
+
+void MemoryPool::set_budget(uint64_t bytes) {
+  budget_ = bytes;
+  keep_within_limits();
+}
+
+void MemoryPool::keep_within_limits() {
+  if (reserved() > most()) trim();
+  if (reserved() > most() && live() <= most()) move_afresh(0);
+}
+
+// So that steps find a hole of `size` bytes. What is queued finds values where they were: the
+// queue is in order.
+bool MemoryPool::move(uint64_t size) {
+  const std::vector<Move> moves = compact(arena_, size, room());
+  if (moves.empty()) return false;
+  const auto key = [](const Arena::Range& range) { return std::pair(range.block, range.offset); };
+  std::map<std::pair<uint32_t, uint64_t>, Place*> there;
+  for (Place* place : places_())
+    if (place->part == Part::steps) there[key(place->range)] = place;
+  for (const auto& [from, to] : moves) {
+    Place& place = *there.at(key(from));
+    copy_down(backend_, from, to);
+    arena_.free(from);
+    place.range = arena_.allocate_at(to.block, to.offset, to.size).value();
+    ++moves_;
+    moved_ += from.size;
+  }
+  return true;
+}
+
+// All values go through the host into fresh blocks, with room for `size` bytes more: for blocks of
+// sizes that do not suit, which are given back first. Without a limit there would be other blocks.
+bool MemoryPool::move_afresh(uint64_t size) {
+  if (most() == UINT64_MAX) return false;
+  std::vector<Place*> places = places_();
+  std::ranges::stable_sort(places, {}, [](const Place* p) { return p->part != Part::lasting; });
+  std::vector<uint64_t> sizes;
+  for (const Place* place : places) sizes.push_back(place->range.size);
+  // No more than is held already, where that does.
+  const uint64_t total = std::min(most(), std::max(reserved(), live() + size));
+  uint64_t largest = backend_.info().max_block_bytes;
+  FreshBlocks fresh = lay_afresh(sizes, size, largest, total, alignment());
+  if (fresh.blocks.empty()) return false;
+  std::vector<std::vector<std::byte>> contents;
+  for (const Place* place : places) {
+    if (backend_.is_dry()) break;
+    const auto& [block, offset, bytes] = place->range;
+    contents.emplace_back(bytes);
+    backend_.read({block, offset, bytes}, contents.back().data());
+  }
+  for (Place* place : places) {
+    arena_of(place->part).free(place->range);
+    *place = {.range = {}, .ticket = place->ticket};
+  }
+  // A driver may have no piece as large as those that it got back, taken together.
+  while (!fresh.blocks.empty() && !lay(places, fresh)) {
+    largest = std::min(largest, fresh.blocks.front()) / 2;
+    fresh = lay_afresh(sizes, 0, largest, total, alignment());
+  }
+  check<DeviceError>(!fresh.blocks.empty() || places.empty(), "memory",
+                     "'{}' must give {} bytes again that it has just got back, got a refusal ({}): "
+                     "what was there is lost",
+                     backend_.info().name, total, refusal_);
+  for (size_t i = 0; i < contents.size(); ++i) {
+    const Arena::Range& to = places[i]->range;
+    backend_.write({to.block, to.offset, to.size}, contents[i].data());
+  }
+  for (const uint64_t bytes : sizes) moved_ += bytes;
+  moves_ += sizes.size();
+  return true;
+}
+
+// False: the backend gives no such blocks.
+bool MemoryPool::lay(const std::vector<Place*>& places, const FreshBlocks& fresh) {
+  trim();
+  std::vector<uint32_t> numbers;
+  for (const uint64_t bytes : fresh.blocks) {
+    const std::optional<uint32_t> number = add_block(arena_, bytes);
+    if (!number) return false;
+    numbers.push_back(*number);
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto& [block, offset, size] = fresh.places[i];
+    places[i]->range = arena_.allocate_at(numbers[block], offset, size).value();
+  }
+  return true;
 }
 
 std::optional<uint32_t> MemoryPool::add_block(Arena& arena, uint64_t bytes) {
@@ -120,6 +253,11 @@ std::vector<uint64_t> MemoryPool::block_sizes() const {
   sizes.resize(std::max(sizes.size(), lasting.size()));
   for (size_t i = 0; i < lasting.size(); ++i) sizes[i] += lasting[i];
   return sizes;
+}
+
+void MemoryPool::reset_peak() {
+  step_peak_ = live();
+  moved_ = 0;
 }
 
 void MemoryPool::end_step() {

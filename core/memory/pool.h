@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "rewind/core/backend/backend.h"
 #include "rewind/core/memory/arena.h"
+#include "rewind/core/memory/compaction.h"
 #include "rewind/core/memory/step_layouts.h"
 
 namespace rw {
@@ -31,12 +33,19 @@ class MemoryPool {
     Part part = Part::steps;          // in which arena
   };
 
-  // `limit`: most bytes of blocks, 0: no limit but the backend's.
-  MemoryPool(Backend& backend, uint64_t limit);
+  // All places of the device's memory that are in use, where their owners keep them: what lies
+  // there moves when room is made.
+  using Places = std::function<std::vector<Place*>()>;
+  // Frees something and returns true, or returns false.
+  using Reclaim = std::function<bool(uint64_t bytes)>;
 
-  // Memory for `bytes`; `lasting`: it is known to outlive steps. Nothing: neither the limit, which
-  // is of the device's memory, nor the backend allows it.
-  std::optional<Place> take(uint64_t bytes, Part part);
+  // `limit`: most bytes of blocks, 0: no limit but the backend's.
+  MemoryPool(Backend& backend, uint64_t limit, Places places);
+
+  // Memory for `bytes`; `lasting`: it is known to outlive steps. Where there is no hole and no
+  // block can be added, what is there moves, and `reclaim` is asked where that does not do.
+  // Nothing: neither the limits, which are of the device's memory, nor the backend allow it.
+  std::optional<Place> take(uint64_t bytes, Part part, const Reclaim& reclaim = {});
 
   void release(const Place& place);  // gives back what take() gave
   void trim();                       // gives wholly free blocks back to the backend
@@ -56,11 +65,20 @@ class MemoryPool {
   // What the backend said when it last had no memory.
   const std::string& refusal() const { return refusal_; }
 
-  uint64_t limit() const { return limit_; }           // of blocks; 0: none
-  void set_limit(uint64_t bytes) { limit_ = bytes; }  // of blocks to come; 0: none
+  // Most bytes of blocks, of the device and for a time; 0: no limit. What is held above them is
+  // given back, as far as what is live lets it be.
+  void set_limit(uint64_t bytes);
+  void set_budget(uint64_t bytes);
+  uint64_t limit() const { return limit_; }
+  uint64_t budget() const { return budget_; }
+  uint64_t most() const;  // the smaller of both; UINT64_MAX: neither is set
+  uint64_t room() const;  // bytes of blocks that may still be added
 
-  void end_step();                            // a training step is over: see StepLayouts
-  void reset_peak() { step_peak_ = live(); }  // the step's peak starts again
+  uint64_t moves() const { return moves_; }  // values that moved to make room, ever
+  uint64_t moved() const { return moved_; }  // their bytes, since reset_peak()
+
+  void end_step();    // a training step is over: see StepLayouts
+  void reset_peak();  // the step's peak starts again
 
   // What is known of steps.
   StepLayouts& layouts() { return layouts_; }
@@ -70,19 +88,25 @@ class MemoryPool {
   uint64_t alignment() const { return backend_.info().alignment; }
   Arena& arena_of(Part part);
   std::optional<Arena::Range> take_apart(Arena& arena, uint64_t bytes);
-  std::optional<Arena::Range> take_anywhere(uint64_t bytes);
+  bool find(uint64_t bytes, StepLayouts::Proposal& proposal, Place& taken);
+  bool take_anywhere(uint64_t bytes, Place& taken);
   bool grow(uint64_t bytes);
   std::optional<uint32_t> add_block(Arena& arena, uint64_t bytes);
-  uint64_t room() const;  // bytes of blocks that the limit still allows
+  void keep_within_limits();
+  bool move(uint64_t size);
+  bool move_afresh(uint64_t size);
+  bool lay(const std::vector<Place*>& places, const FreshBlocks& fresh);
 
   Backend& backend_;
-  uint64_t limit_;
+  Places places_;
+  uint64_t limit_, budget_ = 0;
   Arena arena_;
   Arena lasting_;  // kept apart, so that it does not lie scattered in what steps need
   Arena host_;
   StepLayouts layouts_;
   std::string refusal_;
   uint64_t step_peak_ = 0, last_step_peak_ = 0;  // of live()
+  uint64_t moves_ = 0, moved_ = 0;
 };
 
 }  // namespace rw

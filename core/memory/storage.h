@@ -68,7 +68,7 @@ class Storage {
   // the keeper outlives that. What it is stays: its id, its writes so far, and all views of it.
   StorageKeeper* keeper() const { return keeper_; }
   void set_keeper(StorageKeeper* keeper) { keeper_ = keeper; }
-  bool is_away() const { return is_away_; }
+  bool is_away() const { return is_away_ || place_.range.size == 0; }
 
   // Counts writes, which only Device can make; saved values are checked against it.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }

@@ -32,6 +32,16 @@ void Tracer::changed(const Storage& storage) {
     trace_.tensors[found->second].purpose = storage.purpose();
 }
 
+void Tracer::moved(const Storage& storage) {
+  const auto found = live_.find(storage.id());
+  if (found == live_.end()) return;
+  const TracedTensor& there = trace_.tensors[found->second];
+  const Arena::Range& range = storage.range();
+  if (there.block == range.block && there.offset == range.offset) return;
+  freed(storage);
+  allocated(storage);
+}
+
 void Tracer::called(const KernelCall& call) {
   const Context& now = context();
   const std::chrono::duration<double, std::micro> since = std::chrono::steady_clock::now() - start_;

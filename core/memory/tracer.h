@@ -18,6 +18,7 @@ class Tracer {
   void allocated(const Storage& storage) { add(storage, ++clock_); }
   void freed(const Storage& storage);
   void changed(const Storage& storage);  // its purpose
+  void moved(const Storage& storage);    // perhaps: it may lie where it lay
   void called(const KernelCall& call);
   void step_ended() { trace_.steps.push_back(++clock_); }
   MemoryTrace finish();

@@ -56,10 +56,15 @@ std::vector<Tensor> unary_vjp(Record& record, std::span<Tensor> dy) {
 }
 
 const Op unary_ops[] = {
-#define UNARY(id, name, forward, grad, saves, lo, hi)                    \
-  {#name, unary_forward, unary_vjp, [](const std::any&, uint32_t) {      \
-     return Saves{saves == SAVE_X ? 1u : 0u, saves == SAVE_Y ? 1u : 0u}; \
-   }},
+#define UNARY(id, op, forward_, grad, saved, lo, hi)                         \
+  {.name = #op,                                                              \
+   .forward = unary_forward,                                                 \
+   .vjp = unary_vjp,                                                         \
+   .saves =                                                                  \
+       [](const std::any&, uint32_t) {                                       \
+         return Saves{saved == SAVE_X ? 1u : 0u, saved == SAVE_Y ? 1u : 0u}; \
+       },                                                                    \
+   .is_flat = std::string_view(#grad) == "0.0f * dy"},
 #include "shaders/elementwise.def"
 };
 

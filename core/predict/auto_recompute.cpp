@@ -17,6 +17,12 @@ using Mode = AutoRecomputeOptions::Mode;
 // eviction.
 constexpr int most_plans = 4;
 
+// What a plan is made again with, where its effort left others out.
+constexpr double more_effort = 8;
+// Of planning (core/recompute/work.h), by record of a pass: a tenth of what forward, backward and
+// update of an op take at least.
+constexpr uint64_t work_per_record = 5'000;
+
 // Of the budget, for what a plan does not know exactly: the rounding of sizes.
 uint64_t margin(uint64_t budget) {
   return budget / 64;
@@ -161,13 +167,20 @@ void AutoRecompute::before_backward(Tape& tape, const Tensor& root) {
   if (last_ >= 0) kinds_[static_cast<size_t>(last_)].next = number;
   last_ = number;
   expected_ = kind.next >= 0 ? kind.next : number;
+  if (is_worth_more(kind)) return plan(tape, root, kind, options_.effort * more_effort);
   const bool is_settled = kind.plan || !kind.fault.empty() || kind.plans == most_plans;
   if (options_.mode == Mode::evict || is_settled || (has_budget() && kind.passes < 2)) return;
   ++kind.plans;
-  plan(tape, root, kind);
+  plan(tape, root, kind, options_.effort);
 }
 
-void AutoRecompute::plan(Tape& tape, const Tensor& root, Kind& kind) {
+bool AutoRecompute::is_worth_more(const Kind& kind) const {
+  const uint64_t earned =
+      work_per_record * kind.trace.ops.size() * static_cast<uint64_t>(kind.passes);
+  return kind.plan && kind.is_cut && earned >= kind.more_work;
+}
+
+void AutoRecompute::plan(Tape& tape, const Tensor& root, Kind& kind, double effort) {
   const TapeRerun rerun(tape, root, TapeRerun::Marks::ignored);
   if (!rerun.is_possible()) return void(kind.fault = "the device cannot be predicted");
   std::vector<uint32_t> alive;
@@ -181,14 +194,22 @@ void AutoRecompute::plan(Tape& tape, const Tensor& root, Kind& kind) {
   const uint64_t others = live_ - std::min(live_, known);
   try {
     RecomputeSearch search([] { return endless_dry(default_device()->backend()); },
-                           [&] { rerun.run(); }, {.candidates = options_.candidates});
+                           [&] { rerun.run(); },
+                           {.candidates = options_.candidates,
+                            .effort = effort,
+                            .on_progress = options_.on_progress});
     const uint64_t spare = others + margin(options_.budget);
     const uint64_t bytes = options_.budget - std::min(options_.budget, spare);
     const RecomputeChoice choice = choose(search, options_, bytes);
     if (has_budget() && choice.peak() > bytes)
       return void(kind.fault = fmt::format("its least peak is {}, {} more are live besides it",
                                            format_bytes(choice.peak()), format_bytes(others)));
+    kind.is_cut = effort == options_.effort && search.is_cut();
+    kind.more_work = static_cast<uint64_t>(more_effort * static_cast<double>(search.work_limit()));
+    const double cost = search.cost(choice);
+    if (kind.plan && cost >= kind.cost) return;
     kind.plan = spread(choice.recompute, alive, trace_.ops);
+    kind.cost = cost;
   } catch (const OutOfMemory& e) {
     kind.fault = fmt::format("{}; {} more are live besides it", e.what(), format_bytes(others));
   }

@@ -17,15 +17,17 @@ namespace rw {
 struct AutoRecomputeOptions {
   // What a plan is to reach.
   enum class Mode {
-    budget,      // as little as keeps live bytes within the budget
+    budget,      // as little as keeps within the budget
     memory,      // the least peak with every op run at most twice
     speed,       // outputs of matrix products, convolutions and the like are kept
     evict,       // no plan: drops and makes again while it runs, to keep within the budget
     collection,  // what `collection` names is kept: ops, or values by checkpoint_name()
   };
   Mode mode = Mode::budget;  // what the plans aim at
-  uint64_t budget = 0;  // bytes of the device that may be live; 0: any number (not for `budget`)
+  uint64_t budget = 0;  // most bytes of the device's blocks; 0: any number (not for `budget`)
   int candidates = 12;  // plans to measure
+  double effort = 1;    // of a plan, and
+  std::function<void(double share)> on_progress = {};  // who is told of it: as RecomputeObjective
   std::vector<std::string> collection = {};  // names, for Mode::collection
 };
 // By words, as the environment and command lines have them. `how`: empty, memory, speed, evict or
@@ -43,7 +45,9 @@ RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& opti
 // that kind, before its backward: from the first, with a budget from the second, when optimizers
 // have their state. Passes without a plan, and those that turn out to be another kind, keep
 // everything or, where there is a budget, are evicted (core/predict/recompute.h). The budget bounds
-// live bytes at any time: OutOfMemory where an op needs more. Marks in models are ignored.
+// what is reserved at any time: OutOfMemory where an op needs more. Where a plan's effort left better
+// ones out, it is made again with more of it, and replaced by what is cheaper, once the passes have
+// run long enough that planning stays a tenth of the run. Marks in models are ignored.
 // Gradients are bit-equal to those without it.
 class [[nodiscard]] AutoRecompute : public Tape::Observer {
  public:
@@ -79,6 +83,9 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
     int next = -1;                       // the kind that came after it last
     std::optional<Recompute> plan = {};  // none yet, or it is not worth one
     int plans = 0;                       // that were made, or tried
+    bool is_cut = false;                 // more effort may find a better one
+    double cost = 0;                     // of the plan's replays
+    uint64_t more_work = 0;              // what making it again with more effort takes
     uint64_t live = 0;                   // bytes, when the pass that was planned for began
     std::string fault = "";              // why there is no plan
   };
@@ -86,7 +93,8 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
   void begin(Tape& tape);
   void end();
   int kind_of_trace();
-  void plan(Tape& tape, const Tensor& root, Kind& kind);
+  void plan(Tape& tape, const Tensor& root, Kind& kind, double effort);
+  bool is_worth_more(const Kind& kind) const;
   bool has_budget() const { return options_.budget > 0; }
 
   const AutoRecomputeOptions options_;

@@ -33,7 +33,7 @@ std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t b
   StepSettings planned = settings;
   planned.batch = batch;
   planned.accumulate = 1;
-  RecomputeSearch search = planner.search(planned, candidates);
+  RecomputeSearch search = planner.search(planned, {.candidates = candidates});
   const std::vector<RecomputeChoice>& choices = search.choices();
   const auto budget = [&](const char* name, const RecomputeChoice& choice) {
     all.push_back({name, settings});

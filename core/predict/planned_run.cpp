@@ -91,12 +91,9 @@ std::string RunAccount::str() const {
                     most - ranks.begin(), format_bytes(most->peak));
   }
   if (budget)
-    text += fmt::format(
-        "\nThe budget of {} was kept by what is alive ({}){}", format_bytes(budget),
-        format_bytes(memory.peak),
-        memory.peak_reserved <= budget
-            ? fmt::format(" and by its blocks ({}).", format_bytes(memory.peak_reserved))
-            : fmt::format("; its blocks took {}.", format_bytes(memory.peak_reserved)));
+    text += fmt::format("\nThe budget of {} was kept: blocks of {}, {} of them in use at the peak.",
+                        format_bytes(budget), format_bytes(memory.peak_reserved),
+                        format_bytes(memory.peak));
   if (!difference.empty())
     text += fmt::format("\nNot all steps followed the plan of recomputation: {}.", difference);
   return text + fmt::format("\nHost memory of this process: at most {}\n\n{}",

@@ -110,9 +110,7 @@ std::unique_ptr<Backend> Planner::open(Room room) const {
 }
 
 Forecast Planner::dry(const StepSettings& settings, const Techniques& techniques, Room room) const {
-  StepSettings unpacked = settings;  // blocks are not made to measure here
-  unpacked.reserved = 0;
-  return dry_run(open(room), [&] { DryProgram(program_, unpacked).run(); },
+  return dry_run(open(room), [&] { DryProgram(program_, settings).run(); },
                  {.techniques = techniques, .pack = false});
 }
 
@@ -256,11 +254,12 @@ RecordedGraph Planner::record(StepSettings settings) const {
   return graph;
 }
 
-RecomputeSearch Planner::search(StepSettings settings, int candidates) const {
+RecomputeSearch Planner::search(StepSettings settings,
+                                const RecomputeObjective& objective) const {
   settings = settings.plain().in_short();
   return RecomputeSearch([this] { return open(Room::any); },
                          [this, settings] { DryProgram(program_, settings).run(); },
-                         {.candidates = candidates});
+                         objective);
 }
 
 StepSettings Planner::with_recompute(const StepSettings& settings,
@@ -276,23 +275,22 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
     result.recompute = std::make_shared<const Recompute>(Recompute{.evicts = true});
     return result;
   }
-  RecomputeSearch search = this->search(settings, options.candidates);
+  RecomputeSearch search = this->search(settings, {.candidates = options.candidates,
+                                                   .effort = options.effort,
+                                                   .on_progress = options.on_progress});
   const RecomputeChoice choice = choose(search, options, options.budget);
   check<OutOfMemory>(!options.budget || choice.peak() <= options.budget, "memory budget",
                      "the step must fit in {}, with this way to recompute it needs {}",
                      format_bytes(options.budget), format_bytes(choice.peak()));
   if (options.mode != Mode::budget) return follow(choice);
+  // What fits, fits in blocks, too; where the layouts of its steps do not, values are moved in
+  // every step, which a little more recomputation may spare.
   for (const RecomputeChoice& other : search.choices()) {
     if (other.peak() > options.budget) continue;
-    StepSettings candidate = follow(other);
-    candidate.reserved = options.budget;
-    try {
-      forecast(candidate.in_short(), {.room = Room::any});
-      return candidate;
-    } catch (const OutOfMemory&) {  // its blocks do not fit
-    }
+    const StepSettings candidate = follow(other);
+    if (forecast(candidate.in_short(), {.room = Room::any}).memory.moved == 0) return candidate;
   }
-  return follow(choice);  // what is alive fits, blocks do not
+  return follow(choice);
 }
 
 }  // namespace rw

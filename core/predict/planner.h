@@ -81,10 +81,9 @@ class Planner {
   // The forward pass of one step, nothing recomputed.
   RecordedGraph record(StepSettings settings) const;
   // Recomputation for these steps. It holds for any batch: the ops are the same.
-  RecomputeSearch search(StepSettings settings, int candidates = 24) const;
-  // The settings with recomputation as asked for, found by a search: within a budget live bytes
-  // stay at any time, and where a plan is found whose blocks do, reserved bytes too (`settings`
-  // are then followed from the first step on). OutOfMemory naming the least feasible bytes.
+  RecomputeSearch search(StepSettings settings, const RecomputeObjective& objective = {}) const;
+  // The settings with recomputation as asked for, found by a search: within a budget reserved bytes
+  // stay at any time. OutOfMemory naming the least feasible bytes.
   StepSettings with_recompute(const StepSettings& settings,
                               const AutoRecomputeOptions& options) const;
 

@@ -10,7 +10,6 @@ StepSettings StepSettings::plain() const {
   settings.host_boundaries = false;
   settings.recompute = nullptr;
   settings.budget = 0;
-  settings.reserved = 0;
   return settings;
 }
 
@@ -21,18 +20,9 @@ StepSettings StepSettings::in_short() const {
 }
 
 SettingsScope::SettingsScope(const StepSettings& settings)
-    : blocks_(settings.checkpoint == "block"),
-      boundaries_(settings.host_boundaries),
-      device_(default_device()),
-      limit_(device_->memory_limit()) {
-  if (settings.reserved && (!limit_ || settings.reserved < limit_))
-    device_->set_memory_limit(settings.reserved);
+    : blocks_(settings.checkpoint == "block"), boundaries_(settings.host_boundaries) {
   if (settings.budget) budget_.emplace(settings.budget);
   if (settings.recompute) recompute_.emplace(*settings.recompute);
-}
-
-SettingsScope::~SettingsScope() {
-  device_->set_memory_limit(limit_);
 }
 
 RunOutline::Batches batches_of(int64_t samples) {

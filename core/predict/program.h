@@ -27,14 +27,13 @@ struct StepSettings {
   int checkpoint_every = 1;                              // blocks per segment, where it can that
   bool host_boundaries = false;                          // between segments (HostBoundaries)
   std::shared_ptr<const Recompute> recompute = nullptr;  // instead of the model's segments
-  uint64_t budget = 0;                                   // bytes that may be live, 0: any number
-  uint64_t reserved = 0;         // bytes of blocks at most, 0: as many as the device may have
+  uint64_t budget = 0;           // most bytes of blocks, 0: as many as the device may have
   int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
   int rank = 0, ranks = 1;       // which one, of those that train together (dist/step_ranks.h)
   // What ranks keep in parts: none, or another word of sharding_words() there.
   std::string shard = "none";
 
-  // The same with everything kept: no segments, recomputation, budget or limit of blocks.
+  // The same with everything kept: no segments, recomputation or budget.
   StepSettings plain() const;
   // The same with as many steps per update as there are kinds of them: a first one, one between, a
   // last one. More need no more memory.
@@ -46,7 +45,6 @@ struct StepSettings {
 class [[nodiscard]] SettingsScope {
  public:
   explicit SettingsScope(const StepSettings& settings);
-  ~SettingsScope();
   SettingsScope(const SettingsScope&) = delete;
   SettingsScope& operator=(const SettingsScope&) = delete;
 
@@ -58,8 +56,6 @@ class [[nodiscard]] SettingsScope {
   std::optional<RecomputeScope> recompute_;
   BlockCheckpoints blocks_;
   HostBoundaries boundaries_;
-  const std::shared_ptr<Device> device_;
-  const uint64_t limit_;  // of its blocks, before
 };
 
 // The sizes of a batch without data.

@@ -63,7 +63,7 @@ void RecomputePass::before_record(const Op& op) {
 void RecomputePass::leave() {
   if (std::exchange(diverged_, true)) return;
   for (; !open_.empty(); open_.pop_back()) tape_.close_segment(open_.back().second);
-  if (default_device()->live_budget() && !evicting_) evicting_ = tape_.open_segment({}, true);
+  if (default_device()->budget() && !evicting_) evicting_ = tape_.open_segment({}, true);
 }
 
 uint32_t RecomputePass::kept_outputs() const {
@@ -177,11 +177,11 @@ void RecomputeScope::end_pass() {
 
 MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device)
     : device_(device),
-      previous_(device->exchange_live_budget(
+      previous_(device->exchange_budget(
           {bytes, [](uint64_t wanted) { return Tape::current()->evict(wanted); }})) {}
 
 MemoryBudget::~MemoryBudget() {
-  device_->exchange_live_budget(std::move(previous_));
+  device_->exchange_budget(std::move(previous_));
 }
 
 }  // namespace rw

@@ -132,9 +132,10 @@ inline RecomputeScope checkpoint(Recompute recompute) {
   return RecomputeScope(std::move(recompute));
 }
 
-// While it lives, `live` bytes of the device stay within the budget: values of this thread's
-// evicting forward passes are dropped. OutOfMemory where nothing is left to drop. The budget before
-// it is back when it ends.
+// While it lives, what the device has from its driver (`reserved` bytes, those of blocks) stays
+// within the budget: values of this thread's evicting forward passes are dropped, and others move
+// where free bytes lie scattered. OutOfMemory where nothing is left to drop. The budget before it
+// is back when it ends.
 class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device = default_device());
@@ -144,7 +145,7 @@ class MemoryBudget {
 
  private:
   std::shared_ptr<Device> device_;
-  Device::LiveBudget previous_;
+  Device::Budget previous_;
 };
 
 }  // namespace rw

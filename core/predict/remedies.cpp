@@ -12,7 +12,6 @@ namespace {
 // Without a budget, and what keeps to it by dropping values as the program runs.
 StepSettings unbounded(StepSettings settings) {
   settings.budget = 0;
-  settings.reserved = 0;
   if (settings.recompute && settings.recompute->evicts) settings.recompute = nullptr;
   return settings;
 }

@@ -9,9 +9,32 @@
 
 namespace rw {
 
+namespace {
+
+// Of work (core/recompute/work.h), for one answer: about a second of a 2 GHz Xeon's, so that slower
+// machines keep the bound, too.
+constexpr double answer_work = 1.5e9;
+constexpr double records_for_answer = 2000;  // more of them get more work, up to ten times as much
+constexpr double most_answer = 10;
+constexpr uint64_t kernel_work = 2'000, run_work = 200'000;  // of a dry run
+
+uint64_t work_of(const WorkByPhase& work) {
+  uint64_t calls = 0;
+  for (const Work& phase : work) calls += phase.calls;
+  return run_work + kernel_work * calls;
+}
+
+}  // namespace
+
 RecomputeSearch::RecomputeSearch(OpenDry open, Program program, const RecomputeObjective& objective)
     : open_(std::move(open)), program_(std::move(program)), objective_(objective) {
   plain_ = measure(Recompute{}, false, &recorded_);
+  measure_work_ = work_of(plain_.forecast.work);
+  work_.on_progress = [this](const PlanWork& work) {
+    const auto done = static_cast<double>(work.done - begun_);
+    if (objective_.on_progress)
+      objective_.on_progress(std::min(1.0, done / static_cast<double>(work_limit())));
+  };
   check(!recorded_.graph.records.empty(), "recompute search",
         "the program must take training steps, got nothing that wants a gradient");
   recorded_.graph = with_costs(objective_);
@@ -29,7 +52,7 @@ RecomputeGraph RecomputeSearch::with_costs(const RecomputeObjective& objective) 
 }
 
 RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack,
-                                         RecordedGraph* record) const {
+                                         RecordedGraph* record) {
   RecomputeChoice choice{std::move(recompute), {}};
   const auto program = [&] {
     const RecomputeScope scope(choice.recompute, record);
@@ -37,18 +60,50 @@ RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack,
     if (difference_.empty()) difference_ = scope.difference();
   };
   choice.forecast = dry_run(open_(), program, {.pack = pack});
+  work_.count(measure_work_);
   return choice;
+}
+
+uint64_t RecomputeSearch::work_limit() const {
+  const auto records = static_cast<double>(recorded_.graph.records.size());
+  const double scale = std::clamp(records / records_for_answer, 1.0, most_answer);
+  return static_cast<uint64_t>(objective_.effort * scale * answer_work);
+}
+
+void RecomputeSearch::begin_answer() {
+  begun_ = work_.done;
+  work_.limit = begun_ + work_limit();
+}
+
+// Whether to look at one of the graphs, as the first one took so much: that one is looked at always.
+bool RecomputeSearch::has_work_for(size_t graph, uint64_t first) {
+  return graph == 0 || work_.allows(first);
+}
+
+// How many plans to measure, with a quarter of an answer's work.
+int RecomputeSearch::measures(int wanted) {
+  constexpr uint64_t least = 3;
+  const uint64_t affordable = std::max(least, work_limit() / 4 / measure_work_);
+  if (affordable >= static_cast<uint64_t>(wanted)) return wanted;
+  work_.is_cut = true;
+  return static_cast<int>(affordable);
 }
 
 const std::vector<RecomputeChoice>& RecomputeSearch::choices() {
   if (!choices_.empty()) return choices_;
+  begin_answer();
   choices_ = memory_choices();
   choices_.push_back(plain_);
   choices_.push_back(measure(plan_collection(save_matmuls())));
   if (least_) choices_.push_back(*least_);
-  for (const RecomputeGraph& graph : graphs_)
-    for (const RecomputePlan& plan : plan_budgets(graph, objective_.candidates))
+  const uint64_t start = work_.done;
+  uint64_t first = 0;
+  for (size_t k = 0; k < graphs_.size() && has_work_for(k, first); ++k) {
+    for (const RecomputePlan& plan :
+         plan_budgets(graphs_[k], measures(objective_.candidates), &work_))
       choices_.push_back(measure(plan));
+    if (k == 0) first = work_.done - start;
+  }
   choices_ = best_of(std::move(choices_));
   return choices_;
 }
@@ -71,9 +126,10 @@ std::vector<RecomputeChoice>::iterator RecomputeSearch::cheapest(uint64_t bytes)
 }
 
 void RecomputeSearch::refine(uint64_t bytes) {
-  constexpr uint64_t steps = 8;
+  if (!choices_.empty()) begin_answer();
   const auto at = cheapest(bytes);
   if (at == choices_.begin() || at == choices_.end() || !refined_.insert(at->peak()).second) return;
+  const auto steps = static_cast<uint64_t>(measures(7)) + 1;
   const RecomputeChoice low = *at, high = *(at - 1);
   // Bytes that plans do not know: parameters, optimizer, data.
   const uint64_t rest = plain_.peak() - std::min(plain_.peak(), evaluate(recorded_.graph, {}).peak);
@@ -85,8 +141,10 @@ void RecomputeSearch::refine(uint64_t bytes) {
   }
   // What is better than a choice all the same comes too late: budgets were answered without it.
   std::vector<RecomputeChoice> between, below;
-  for (const RecomputeGraph& graph : graphs_)
-    for (const auto& plan : plan_each_budget(graph, targets)) {
+  const uint64_t start = work_.done;
+  uint64_t first = 0;
+  for (size_t k = 0; k < graphs_.size() && has_work_for(k, first); ++k) {
+    for (const auto& plan : plan_each_budget(graphs_[k], targets, &work_)) {
       if (!plan) continue;
       RecomputeChoice choice = measure(*plan);
       const bool fits = choice.peak() > low.peak() && choice.peak() < high.peak() &&
@@ -96,6 +154,8 @@ void RecomputeSearch::refine(uint64_t bytes) {
       else if (choice.peak() < least)
         below.push_back(std::move(choice));
     }
+    if (k == 0) first = work_.done - start;
+  }
   between = best_of(std::move(between));
   for (const RecomputeChoice& choice : between) refined_.insert(choice.peak());
   choices_.insert(at, std::make_move_iterator(between.begin()),
@@ -124,11 +184,12 @@ RecomputeChoice RecomputeSearch::budget(uint64_t bytes) {
 const std::vector<RecomputeChoice>& RecomputeSearch::memory_choices() {
   if (memory_choices_.empty())
     for (const RecomputeGraph& graph : graphs_)
-      memory_choices_.push_back(measure(plan_memory(graph)));
+      memory_choices_.push_back(measure(plan_memory(graph, &work_)));
   return memory_choices_;
 }
 
 RecomputeChoice RecomputeSearch::memory() {
+  begin_answer();
   std::vector<RecomputeChoice> known = memory_choices();
   known.insert(known.end(), choices_.begin(), choices_.end());
   if (least_) known.push_back(*least_);
@@ -147,6 +208,7 @@ RecomputeChoice RecomputeSearch::hand_out(const Recompute& recompute) {
     join(choice);
   else if (!least_ || choice.peak() < least_->peak())
     least_ = choice;
+  if (objective_.on_progress) objective_.on_progress(1);
   return choice;
 }
 

@@ -8,6 +8,7 @@
 
 #include "rewind/core/predict/dry_run.h"
 #include "rewind/core/predict/recompute.h"
+#include "rewind/core/recompute/work.h"
 
 namespace rw {
 
@@ -23,7 +24,12 @@ struct RecomputeChoice {
 // What a search minimises.
 struct RecomputeObjective {
   double flops_per_byte = 20;  // as OpCost::total(): what moving a byte costs; 0: FLOPs alone count
-  int candidates = 24;         // plans to measure
+  int candidates = 24;         // plans to measure, at most
+  // Bounds the work of each answer: with 1 it is found in at most 2 seconds for passes of up to 2000
+  // ops, and in at most 20 for any. Counted, not timed: the same program gets the same plans.
+  double effort = 1;
+  // Is told how much of that work is done, 0 to 1, while an answer is sought; null: nobody is.
+  std::function<void(double share)> on_progress = {};
 
   // The number that is minimised, in FLOPs.
   double operator()(const OpCost& cost) const {
@@ -40,11 +46,18 @@ class RecomputeSearch {
   // `program` builds its model and takes a few training steps that are
   // alike. It is run once at once, without recomputation.
   RecomputeSearch(OpenDry open, Program program, const RecomputeObjective& objective = {});
+  RecomputeSearch(const RecomputeSearch&) = delete;
+  RecomputeSearch& operator=(const RecomputeSearch&) = delete;
 
   const RecordedGraph& recorded() const { return recorded_; }  // the forward pass
   const RecomputeChoice& plain() const { return plain_; }      // nothing is recomputed
   // Empty, or how a later pass of the program differs from its first one, for which plans are.
   const std::string& difference() const { return difference_; }
+  // Whether answers so far left plans out that more effort would have tried.
+  bool is_cut() const { return work_.is_cut; }
+  // Work that was done so far, in steps of about a nanosecond, and what one answer may take.
+  uint64_t work() const { return work_.done; }
+  uint64_t work_limit() const;
   // Of a choice's replays, by the objective.
   double cost(const RecomputeChoice& choice) const { return objective_(choice.replay()); }
   // The measured candidates that are worth having: peak falls and cost rises. The first one costs
@@ -69,9 +82,8 @@ class RecomputeSearch {
   RecomputeChoice collection(const SavePolicy& policy);
 
  private:
-  RecomputeChoice measure(Recompute recompute, bool pack = false,
-                          RecordedGraph* record = nullptr) const;
-  RecomputeChoice measure(const RecomputePlan& plan) const {
+  RecomputeChoice measure(Recompute recompute, bool pack = false, RecordedGraph* record = nullptr);
+  RecomputeChoice measure(const RecomputePlan& plan) {
     return measure(follow(recorded_, plan));
   }
   RecomputeGraph with_costs(const RecomputeObjective& objective) const;
@@ -81,6 +93,9 @@ class RecomputeSearch {
   void join(RecomputeChoice choice);
   const std::vector<RecomputeChoice>& memory_choices();
   RecomputeChoice hand_out(const Recompute& recompute);
+  void begin_answer();
+  bool has_work_for(size_t graph, uint64_t first);
+  int measures(int wanted);
 
   OpenDry open_;
   Program program_;
@@ -90,10 +105,13 @@ class RecomputeSearch {
   // more or less: other values are heavy then, and plans cut and keep elsewhere.
   std::vector<RecomputeGraph> graphs_;
   RecomputeChoice plain_;
-  mutable std::string difference_;
+  std::string difference_;
   std::vector<RecomputeChoice> memory_choices_;  // the least by plan_memory(), of each graph
   std::vector<RecomputeChoice> choices_;
   std::optional<RecomputeChoice> least_;  // of the plans handed out before choices_ were made
+  PlanWork work_;
+  uint64_t begun_ = 0;         // work that was done before the answer that is sought
+  uint64_t measure_work_ = 0;  // of a dry run of the program
   std::set<uint64_t>
       refined_;  // peaks of the choices between which and the next cheaper nothing is left to try
 };

@@ -10,20 +10,16 @@ namespace rw {
 
 namespace {
 
-// A tensor of the edge's sizes, as if it came from outside the tape.
-Tensor outside(const Edge& edge) {
-  const PurposeScope purpose(edge.leaf.defined() ? Purpose::parameter : Purpose::activation);
-  Tensor t = empty(edge.shape, edge.dtype);
-  if (!edge.leaf.defined()) return t;
+// Makes `t`, of its sizes, a leaf like `like`, with as many gradients and copies.
+void make_leaf(Tensor& t, const Tensor& like) {
   t.set_requires_grad();
-  if (const WeightCopies* copies = WeightCopies::of(edge.leaf))
+  if (const WeightCopies* copies = WeightCopies::of(like))
     t.impl().storage->set_copies(std::make_shared<WeightCopies>(copies->use()));
   const PurposeScope gradients(Purpose::gradient);
-  const TensorImpl& leaf = edge.leaf.impl();
+  const TensorImpl& leaf = like.impl();
   if (leaf.grad.defined()) t.impl().grad = empty(leaf.grad.shape(), leaf.grad.dtype());
   if (leaf.grad_place.defined())
-    t.impl().grad_place = leaf.grad.defined() ? t.impl().grad : empty(edge.shape, DType::f32);
-  return t;
+    t.impl().grad_place = leaf.grad.defined() ? t.impl().grad : empty(like.shape(), DType::f32);
 }
 
 // An op without inputs makes its outputs on a device of its choice: something else makes as much.
@@ -49,8 +45,11 @@ class TapeRerun::Pass : public Tape::Observer {
       if (!record) continue;
       for (const Edge& edge : record->outputs)
         if (edge.released >= 0) dying_[edge.released].push_back(edge.id);
-      for (const Edge& edge : record->inputs)
-        if (is_outside(edge) && !edge.leaf.defined()) last_reader_[edge.id] = i;
+      for (const Edge& edge : record->inputs) {
+        if (!is_outside(edge)) continue;
+        last_reader_[edge.id] = i;
+        if (edge.leaf.defined()) leaf_edges_[edge.id] = &edge;
+      }
     }
     find_held();
     for (const Segment& segment : from.segments().all())
@@ -132,30 +131,60 @@ class TapeRerun::Pass : public Tape::Observer {
   // Values whose handles died before record i. What it was given, it drops itself.
   void drop(int64_t i) {
     const Record* next = from_.find(i);
-    const auto is_given = [&](uint64_t id) {
-      for (size_t k = 0; next && k < std::min<size_t>(32, next->inputs.size()); ++k)
-        if (next->inputs[k].id == id && (next->given >> k & 1)) return true;
+    const auto is_taken = [&](uint64_t id) {
+      for (size_t k = 0; next && k < next->inputs.size(); ++k)
+        if (next->inputs[k].id == id && is_given(*next, k) && !is_outside(next->inputs[k]))
+          return true;
       return false;
     };
     if (const auto dying = dying_.find(i); dying != dying_.end())
       for (const uint64_t id : dying->second)
-        if (!is_given(id)) values_.erase(id);
+        if (!is_taken(id)) take(id, i);
+  }
+
+  static bool is_given(const Record& record, size_t k) { return k < 32 && (record.given >> k & 1); }
+
+  // The value of the tape whose handle dies with the record `index`. Detached handles that are read
+  // from there on have lived beside it.
+  Tensor take(uint64_t id, int64_t index) {
+    const auto found = values_.find(id);
+    if (found == values_.end()) return {};
+    const auto last = last_reader_.find(id);
+    if (last != last_reader_.end() && last->second >= index)
+      outside_.try_emplace(id, found->second.detach());
+    Tensor value = std::move(found->second);
+    values_.erase(found);
+    return value;
+  }
+
+  // Input k as the op was given it. Of a value from outside, only the last reader can have been
+  // given the last handle: whoever reads it later has another.
+  Tensor input(int64_t index, const Record& record, size_t k) {
+    const Edge& edge = record.inputs[k];
+    if (!is_outside(edge)) {
+      if (is_given(record, k)) return take(edge.id, index);
+      if (const auto value = values_.find(edge.id); value != values_.end()) return value->second;
+    }
+    Tensor& value = outside(edge);
+    if (!is_given(record, k)) return value;
+    const auto is_same = [&](const Edge& other) { return other.id == edge.id; };
+    const auto after = record.inputs.begin() + static_cast<int64_t>(k) + 1;
+    const bool is_last = last_reader_.at(edge.id) == index && !held_.contains(edge.id) &&
+                         std::none_of(after, record.inputs.end(), is_same);
+    return is_last ? std::move(value) : value.detach();
   }
 
   void forward(int64_t index, const Record& record) {
     current_ = &record;
     std::vector<Tensor> inputs;
-    for (size_t k = 0; k < record.inputs.size(); ++k) {
-      const Edge& edge = record.inputs[k];
-      Tensor& value = this->value(edge);
-      const bool given = k < 32 && (record.given >> k & 1);
-      inputs.push_back(given ? std::move(value) : value);
-    }
+    for (size_t k = 0; k < record.inputs.size(); ++k) inputs.push_back(input(index, record, k));
     std::vector<Tensor> outputs = record.inputs.empty()
                                       ? apply(from_nothing, &record, {})
                                       : apply(*record.op, record.attrs, std::move(inputs));
-    for (size_t k = 0; k < outputs.size(); ++k)
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      storages_[record.outputs[k].storage] = outputs[k].pointer();
       values_[record.outputs[k].id] = std::move(outputs[k]);
+    }
     for (const Edge& edge : record.inputs) {
       const auto last = last_reader_.find(edge.id);
       if (last != last_reader_.end() && last->second == index && !held_.contains(edge.id))
@@ -163,14 +192,37 @@ class TapeRerun::Pass : public Tape::Observer {
     }
   }
 
-  bool is_outside(const Edge& edge) const { return edge.record < from_.begin(); }
-  Tensor& value(const Edge& edge) {
-    const auto inside = values_.find(edge.id);
-    if (inside != values_.end() && !is_outside(edge)) return inside->second;
-    const auto [found, is_new] = outside_.try_emplace(edge.id);
-    if (is_new)  // a value of the tape has its number outside, too, once it was detached
-      found->second = inside != values_.end() ? inside->second.detach() : outside(edge);
-    return found->second;
+  bool is_outside(const Edge& edge) const { return !from_.find(edge.record); }
+
+  // The handle outside the tape that the edge is. All handles of one number share its memory: a
+  // leaf, what was detached of it, and what was detached of a value of the tape.
+  Tensor& outside(const Edge& edge) {
+    const bool is_leaf = edge.leaf.defined();
+    Tensor& handle = (is_leaf ? leaves_ : outside_)[edge.id];
+    if (handle.defined()) return handle;
+    for (const auto* handles : {&values_, &outside_, &leaves_})
+      if (const auto other = handles->find(edge.id);
+          !handle.defined() && other != handles->end() && other->second.defined())
+        handle = other->second.detach();
+    const auto leaf = leaf_edges_.find(edge.id);
+    if (!handle.defined() && !is_leaf && leaf != leaf_edges_.end())
+      handle = outside(*leaf->second).detach();
+    const PurposeScope purpose(is_leaf ? Purpose::parameter : Purpose::activation);
+    if (!handle.defined() && !is_leaf) handle = view_of_known(edge);
+    if (!handle.defined()) handle = empty(edge.shape, edge.dtype);
+    if (is_leaf) make_leaf(handle, edge.leaf);
+    storages_[edge.storage] = handle.pointer();
+    return handle;
+  }
+
+  // A view that was made without a record, of what else lies in its storage; undefined: nothing
+  // that is known does.
+  Tensor view_of_known(const Edge& edge) const {
+    const auto known = storages_.find(edge.storage);
+    const auto base = known == storages_.end() ? nullptr : known->second.lock();
+    const auto bytes = static_cast<uint64_t>(edge.shape.numel()) * size_of(edge.dtype);
+    if (!base || base->dtype != edge.dtype || bytes > base->storage->bytes()) return {};
+    return make_view(Tensor(base), edge.shape, dense_strides(edge.shape), 0);
   }
 
   const Tape& from_;
@@ -178,9 +230,12 @@ class TapeRerun::Pass : public Tape::Observer {
   Tape& tape_;
   std::unordered_map<int64_t, std::vector<uint64_t>> dying_;  // before this record, by id
   std::unordered_map<uint64_t, int64_t> last_reader_;         // of values from outside
-  std::unordered_set<uint64_t> held_;                         // of those
-  std::unordered_map<uint64_t, Tensor> values_, outside_;     // whose handle is alive, by id
-  std::vector<std::pair<int, Segments::Handle>> open_;        // segments: there and here
+  std::unordered_map<uint64_t, const Edge*> leaf_edges_;      // of those, that are leaves
+  std::unordered_set<uint64_t> held_;                         // of those, beyond the last reader
+  // Whose handles are alive, by id: of the tape, and from outside, leaves apart.
+  std::unordered_map<uint64_t, Tensor> values_, outside_, leaves_;
+  std::unordered_map<uint64_t, std::weak_ptr<TensorImpl>> storages_;  // a handle on each
+  std::vector<std::pair<int, Segments::Handle>> open_;                // segments: there and here
   int next_ = 0;
   const Record* current_ = nullptr;
 };
@@ -230,11 +285,13 @@ void TapeRerun::run() const {
 
 uint64_t TapeRerun::outside_bytes() const {
   std::unordered_map<uint64_t, uint64_t> bytes;  // by value
+  std::unordered_set<uint64_t> made;             // by the tape, detached or not
   for (int64_t i = tape_.begin(); i < tape_.end(); ++i) {
     const Record* record = tape_.find(i);
     if (!record) continue;
+    for (const Edge& edge : record->outputs) made.insert(edge.id);
     for (const Edge& edge : record->inputs) {
-      if (edge.record >= tape_.begin()) continue;
+      if (edge.record >= tape_.begin() || made.contains(edge.id)) continue;
       bytes[edge.id] = static_cast<uint64_t>(edge.shape.numel()) * size_of(edge.dtype);
       if (!edge.leaf.defined()) continue;
       const TensorImpl& leaf = edge.leaf.impl();

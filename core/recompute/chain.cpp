@@ -6,9 +6,13 @@ namespace rw {
 
 ChainPlanner::ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
                            std::shared_ptr<const StageLevels> stages, const Options& options)
-    : graph_(graph), uses_(uses), options_(options), stages_(std::move(stages)) {
+    : graph_(graph),
+      uses_(uses),
+      options_(options),
+      stages_(std::move(stages)),
+      child_(options.slots),
+      plain_(options.slots) {
   const uint32_t n = count();
-  zeros_.resize(options_.slots + 1);
   for (uint32_t k = 0; k < stages_->size(); ++k)
     add_level((*stages_)[k], k == 0 ? n : std::min(n, options_.longest));
   if (options_.inner_limit > 1) divide_stages();
@@ -30,8 +34,7 @@ void ChainPlanner::add_level(const Stages& stages, uint32_t longest) {
     sum -= std::min(sum, uint64_t{level.saved_units.back()} * options_.unit);
   }
   const uint32_t n = stages.count();
-  const size_t size = offset(level, n - 1, n) + options_.slots + 1;
-  for (Table* table : {&level.child, &level.plain, &level.best}) table->assign(size, infeasible);
+  level.problems.resize(number(level, n - 1, n) + 1);
   levels_.push_back(std::move(level));
 }
 
@@ -48,8 +51,11 @@ void ChainPlanner::divide_stages() {
     const auto cuts = cut_into_stages(graph_, uses_, first, last, options_.inner_limit);
     inner_[i] = std::make_unique<ChainPlanner>(
         graph_, uses_, std::make_shared<const StageLevels>(graph_, uses_, cuts), options);
-    for (uint32_t m = 0; m <= options_.slots; ++m)
-      levels_[0].child[offset(levels_[0], i, i + 1) + m] = inner_[i]->cost(m);
+    const ChainPlanner& inner = *inner_[i];
+    work_ += inner.work();
+    child_.clear();
+    child_.add(inner.store_, problem(inner.levels_[0], 0, inner.count()).best);
+    levels_[0].problems[number(levels_[0], i, i + 1)].child = store_.add(child_);
   }
 }
 
@@ -57,10 +63,14 @@ void ChainPlanner::solve(Level& level, uint32_t s, uint32_t t) {
   steps_.clear();
   if (options_.nested || is_free(t)) add_child_steps(level, s, t);
   add_plain_steps(level, s, t);
+  Problem& problem = level.problems[number(level, s, t)];
+  child_.clear();
+  plain_.clear();
   for (const Step& step : steps_) relax(level, step, s, t);
-  const size_t at = offset(level, s, t);
-  for (uint32_t m = 0; m <= options_.slots; ++m)
-    level.best[at + m] = std::min(level.child[at + m], level.plain[at + m]);
+  if (s + 1 < t) problem.child = store_.add(child_);  // what a stage is divided into is there
+  problem.plain = store_.add(plain_);
+  plain_.add(store_, problem.child);
+  problem.best = problem.child.is_feasible() ? store_.add(plain_) : problem.plain;
 }
 
 void ChainPlanner::add_plain_steps(const Level& level, uint32_t s, uint32_t t) {
@@ -106,6 +116,7 @@ void ChainPlanner::add_segment_steps(const Level& level, uint32_t inner, uint32_
                       stages.replay_peak(s, j) + stages.kept_bytes(s, t)) +
              stages.stages[t - 1].gradients;
     step.need = units(need);
+    if (step.need > options_.slots) continue;
     step.hold_plain = units(inside.crossing_held(s, j));
     step.hold_child = units(inside.crossing(s, j));
     const Stages::Stage& end = inside.stages[j - 1];
@@ -135,48 +146,40 @@ void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
   }
 }
 
+// What happens in the child segment, if anything is left open by the step.
+const CostRow& ChainPlanner::inside(const Step& step, uint32_t s) const {
+  const bool is_open = step.child && !step.keeps;
+  return is_open ? problem(levels_[step.level], s, step.next).best : CostStore::free;
+}
+
 float ChainPlanner::child_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const {
-  return m < step.hold_child ? infeasible
-                             : level.child[offset(level, step.next, t) + m - step.hold_child];
+  if (m < step.hold_child) return infeasible_cost;
+  return store_.cost(problem(level, step.next, t).child, m - step.hold_child);
 }
 
 float ChainPlanner::plain_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const {
-  return step.extra_plain + level.plain[offset(level, step.next, t) + m - step.hold_plain];
+  return step.extra_plain + store_.cost(problem(level, step.next, t).plain, m - step.hold_plain);
 }
 
 float ChainPlanner::cost_of(const Level& level, const Step& step, uint32_t s, uint32_t t,
                             uint32_t m) const {
-  if (m < std::max(step.need, step.hold_plain)) return infeasible;
-  float cost = step.cost;
-  if (step.child && !step.keeps)
-    cost += levels_[step.level].best[offset(levels_[step.level], s, step.next) + m];
+  if (m < std::max(step.need, step.hold_plain)) return infeasible_cost;
+  const float cost = step.cost + store_.cost(inside(step, s), m);
   if (step.next == t) return cost;
   return cost + std::min(child_rest(level, step, t, m), plain_rest(level, step, t, m));
 }
 
-// The same for all m at once. The time of planning goes into these two loops: they are written so
-// that compilers use vectors.
-void ChainPlanner::relax(Level& level, const Step& step, uint32_t s, uint32_t t) {
-  const size_t first = std::max(step.need, step.hold_plain), end = options_.slots + size_t{1};
-  if (first >= end) return;
-  const size_t both = std::clamp<size_t>(step.hold_child, first, end);
-  const bool last = step.next == t;
-  const Level& inside = levels_[step.level];
-  float* result = &(step.child ? level.child : level.plain)[offset(level, s, t)];
-  const float* own =
-      step.child && !step.keeps ? &inside.best[offset(inside, s, step.next)] : zeros_.data();
-  const float* plain = last ? zeros_.data() : &level.plain[offset(level, step.next, t)];
-  const float* child = last ? zeros_.data() : &level.child[offset(level, step.next, t)];
-  const float cost = step.cost, plain_cost = step.cost + step.extra_plain;
-  plain += first - step.hold_plain;
-  for (size_t m = first; m < both; ++m, ++plain)
-    result[m] = std::min(result[m], plain_cost + own[m] + *plain);
-  if (both == end) return;
-  result += both;
-  own += both;
-  child += both - step.hold_child;
-  for (size_t i = 0; i < end - both; ++i)
-    result[i] = std::min(result[i], own[i] + std::min(cost + child[i], plain_cost + plain[i]));
+// The same for all m at once.
+void ChainPlanner::relax(const Level& level, const Step& step, uint32_t s, uint32_t t) {
+  CostDraft& draft = step.child ? child_ : plain_;
+  const CostRow& own = inside(step, s);
+  const auto add = [&](float cost, const CostRow& rest, uint32_t hold) {
+    work_ += Tuning::row_work + draft.add(store_, step.need, cost, own, rest, hold);
+  };
+  if (step.next == t) return add(step.cost, CostStore::free, step.hold_plain);
+  const Problem& rest = problem(level, step.next, t);
+  add(step.cost + step.extra_plain, rest.plain, step.hold_plain);
+  add(step.cost, rest.child, step.hold_child);
 }
 
 void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan) {
@@ -186,7 +189,8 @@ void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& pl
 void ChainPlanner::walk(uint32_t k, uint32_t s, uint32_t t, uint32_t m, int32_t parent,
                         RecomputePlan& plan) {
   const Level& level = levels_[k];
-  bool child = level.child[offset(level, s, t) + m] < level.plain[offset(level, s, t) + m];
+  const Problem& whole = problem(level, s, t);
+  bool child = store_.cost(whole.child, m) < store_.cost(whole.plain, m);
   while (s < t) {
     if (child && s + 1 == t) return inner_[s]->append_plan(m, parent, plan);
     const Step step = cheapest_step(level, child, s, t, m);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "rewind/core/recompute/cost_rows.h"
 #include "rewind/core/recompute/graph.h"
 #include "rewind/core/recompute/plan.h"
 #include "rewind/core/recompute/stages.h"
@@ -40,10 +41,12 @@ class ChainPlanner {
 
   // Extra cost in `slots` units of memory.
   float cost(uint32_t slots) const {
-    return levels_[0].best[offset(levels_[0], 0, count()) + slots];
+    return store_.cost(problem(levels_[0], 0, count()).best, slots);
   }
-  bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible; }
+  bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible_cost; }
   uint64_t unit() const { return options_.unit; }
+  // Numbers that were computed: the programme's time grows in proportion.
+  uint64_t work() const { return work_; }
   // Segments and kept values of the plan in `slots` units, appended below `parent`.
   void append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan);
 
@@ -64,8 +67,9 @@ class ChainPlanner {
     float cost = 0;
     float extra_plain = 0;  // added to the cost if the rest starts with plain records
   };
-  static constexpr float infeasible = 1e30f;  // costs may be added to it: compare with >=
-  using Table = std::vector<float>;           // [problem][slots + 1]
+  struct Problem {
+    CostRow child, plain, best;  // best: the lesser of the two
+  };
 
   // The problems where the same values are kept: those of at most `longest` stages.
   struct Level {
@@ -73,15 +77,18 @@ class ChainPlanner {
     const Stages* stages = nullptr;
     uint32_t longest = 0;
     std::vector<uint32_t> saved_units;  // by stage
-    Table child, plain, best;           // best: the lesser of the two
+    std::vector<Problem> problems;
   };
 
   uint32_t count() const { return (*stages_)[0].count(); }
   // Problems (s, t) are ordered by t, then s.
-  size_t offset(const Level& level, uint32_t s, uint32_t t) const {
+  static size_t number(const Level& level, uint32_t s, uint32_t t) {
     const uint32_t whole = std::min(t, level.longest);  // up to t = longest there are t - 1 before
     const size_t before = size_t{whole} * (whole - 1) / 2 + size_t{t - whole} * level.longest;
-    return (before + s - (t - whole)) * (options_.slots + 1);
+    return before + s - (t - whole);
+  }
+  static const Problem& problem(const Level& level, uint32_t s, uint32_t t) {
+    return level.problems[number(level, s, t)];
   }
   bool is_free(uint32_t t) const { return options_.whole && t == count(); }
   uint32_t units(uint64_t bytes) const {
@@ -97,7 +104,8 @@ class ChainPlanner {
   void add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t);
   void add_keep_steps(uint32_t s, uint32_t j, Step step);
   Step cheapest_step(const Level& level, bool child, uint32_t s, uint32_t t, uint32_t m);
-  void relax(Level& level, const Step& step, uint32_t s, uint32_t t);
+  void relax(const Level& level, const Step& step, uint32_t s, uint32_t t);
+  const CostRow& inside(const Step& step, uint32_t s) const;
   float child_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const;
   float plain_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const;
   float cost_of(const Level& level, const Step& step, uint32_t s, uint32_t t, uint32_t m) const;
@@ -112,8 +120,10 @@ class ChainPlanner {
   std::shared_ptr<const StageLevels> stages_;
   std::vector<Level> levels_;
   std::vector<std::unique_ptr<ChainPlanner>> inner_;  // by stage, of its records
-  Table zeros_;
-  std::vector<Step> steps_;  // of the problem at hand
+  CostStore store_;
+  CostDraft child_, plain_;  // of the problem at hand
+  std::vector<Step> steps_;  // its steps
+  uint64_t work_ = 0;        // so far
 };
 
 }  // namespace rw

@@ -71,17 +71,13 @@ std::vector<std::vector<bool>> keep_levels(const RecomputeGraph& graph,
 class BudgetSearch {
  public:
   // `keeps`: segments may keep some of their values.
-  explicit BudgetSearch(const RecomputeGraph& graph, bool nested = true, bool keeps = true)
-      : graph_(graph), uses_(value_uses(graph)), nested_(nested) {
+  BudgetSearch(const RecomputeGraph& graph, PlanWork& work, bool nested = true, bool keeps = true)
+      : graph_(graph), work_(work), uses_(value_uses(graph)), nested_(nested), keeps_(keeps) {
     fill_in(graph, plain_);
     double cost = 0;
     for (const GraphRecord& record : graph.records) cost += record.cost;
     cost_unit_ = cost > 0 ? cost : 1;
-    const auto records = static_cast<uint32_t>(graph.records.size());
-    const std::vector<uint32_t> cuts = cut_into_stages(graph, uses_, 0, records, Tuning::stages);
-    std::vector<std::vector<bool>> kept;
-    if (keeps) kept = keep_levels(graph, uses_);
-    stages_ = std::make_shared<StageLevels>(graph, uses_, cuts, std::move(kept));
+    cut(Tuning::stages);
   }
 
   const RecomputePlan& plain() const { return plain_; }
@@ -90,19 +86,27 @@ class BudgetSearch {
     return !outputs.empty() && uses_[outputs[0]].is_heavy;
   }
 
-  ChainPlanner planner(uint64_t range) const {
+  // For up to `range` bytes; with coarse stages where the work that is left is not enough.
+  ChainPlanner planner(uint64_t range) {
+    if (!is_coarse_ && !work_.allows(work_.programme)) {
+      is_coarse_ = true;
+      cut(Tuning::coarse_stages);
+    }
     ChainPlanner::Options options;
     options.unit = range / Tuning::slots + 1;
     options.slots = Tuning::slots;
     options.cost_unit = cost_unit_;
     options.nested = nested_;
     options.inner_limit = nested_ ? Tuning::inner_stages : 0;
-    return {graph_, uses_, stages_, options};
+    ChainPlanner planner(graph_, uses_, stages_, options);
+    work_.count(planner.work());
+    work_.programme = std::max(work_.programme, planner.work());
+    return planner;
   }
 
   // Calls visit(planner, least feasible slots, whether none follows) for each range of memory.
   template <class F>
-  void for_each_range(F&& visit) const {
+  void for_each_range(F&& visit) {
     for (uint64_t range = plain_.peak;; range /= Tuning::finer) {
       ChainPlanner planner = this->planner(range);
       uint32_t least = 0;
@@ -117,6 +121,7 @@ class BudgetSearch {
     RecomputePlan plan;
     planner.append_plan(slots, -1, plan);
     fill_in(graph_, plan);
+    work_.count(Tuning::step_work * graph_.records.size());
     return plan;
   }
 
@@ -130,7 +135,7 @@ class BudgetSearch {
          slots > 0 && planner.is_feasible(slots); slots -= 1 + slots / 64) {
       RecomputePlan plan = this->plan(planner, slots);
       if (plan.peak > bytes) continue;
-      plan = polish(graph_, bytes, std::move(plan));
+      plan = polish(graph_, bytes, std::move(plan), &work_);
       if (!best || plan.cost < best->cost) best = std::move(plan);
       if (uint64_t{slots} * planner.unit() < bytes) break;
     }
@@ -138,9 +143,20 @@ class BudgetSearch {
   }
 
  private:
+  void cut(uint32_t stages) {
+    const auto records = static_cast<uint32_t>(graph_.records.size());
+    const std::vector<uint32_t> cuts = cut_into_stages(graph_, uses_, 0, records, stages);
+    std::vector<std::vector<bool>> kept;
+    if (keeps_) kept = keep_levels(graph_, uses_);
+    stages_ = std::make_shared<StageLevels>(graph_, uses_, cuts, std::move(kept));
+    work_.count(Tuning::stage_work * records);
+  }
+
   const RecomputeGraph& graph_;
+  PlanWork& work_;
   std::vector<ValueUse> uses_;
-  bool nested_;
+  bool nested_, keeps_;
+  bool is_coarse_ = false;
   RecomputePlan plain_;
   double cost_unit_ = 1;
   std::shared_ptr<const StageLevels> stages_;
@@ -192,11 +208,12 @@ std::vector<RecomputePlan> thin_out(std::vector<RecomputePlan> plans, size_t cou
 
 }  // namespace
 
-std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count) {
+std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count, PlanWork* work) {
   if (graph.records.empty()) return {RecomputePlan{}};
-  const BudgetSearch search(graph);
+  PlanWork own;
+  BudgetSearch search(graph, work ? *work : own);
   std::vector<RecomputePlan> plans = {
-      search.plain(), plan_memory(graph),
+      search.plain(), plan_memory(graph, work),
       plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
   search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool is_last) {
     const uint32_t floor = is_last ? least : std::max(least, Tuning::slots / Tuning::finer);
@@ -207,11 +224,13 @@ std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count) 
 }
 
 std::vector<std::optional<RecomputePlan>> plan_each_budget(const RecomputeGraph& graph,
-                                                           std::span<const uint64_t> budgets) {
+                                                           std::span<const uint64_t> budgets,
+                                                           PlanWork* work) {
   std::vector<std::optional<RecomputePlan>> plans(budgets.size());
   if (budgets.empty()) return plans;
   if (graph.records.empty()) return {budgets.size(), RecomputePlan{}};
-  const BudgetSearch search(graph);
+  PlanWork own;
+  BudgetSearch search(graph, work ? *work : own);
   const uint64_t most = *std::max_element(budgets.begin(), budgets.end());
   ChainPlanner planner = search.planner(most + most / 8);
   for (size_t i = 0; i < budgets.size(); ++i) plans[i] = search.within(budgets[i], planner);
@@ -222,13 +241,15 @@ std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t b
   return plan_each_budget(graph, {&bytes, 1})[0];
 }
 
-RecomputePlan plan_memory(const RecomputeGraph& graph) {
+RecomputePlan plan_memory(const RecomputeGraph& graph, PlanWork* work) {
   if (graph.records.empty()) return {};
+  PlanWork own;
+  if (!work) work = &own;
   RecomputePlan best;
   fill_in(graph, best);
   // Where many small values are kept, their rounding adds up: what is cheap by it may not be small.
   for (const bool keeps : {false, true}) {
-    const BudgetSearch search(graph, false, keeps);
+    BudgetSearch search(graph, *work, false, keeps);
     search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {
       for (uint32_t slots = least;
            slots < std::min(least + Tuning::memory_tries, Tuning::slots + 1); ++slots) {
@@ -237,7 +258,7 @@ RecomputePlan plan_memory(const RecomputeGraph& graph) {
       }
     });
   }
-  return polish(graph, best.peak, std::move(best));
+  return polish(graph, best.peak, std::move(best), work);
 }
 
 namespace {

@@ -18,10 +18,12 @@ class Polish {
         best_(std::move(plan)),
         tries_(Tuning::polish_work / std::max<size_t>(1, graph.records.size())) {}
 
-  RecomputePlan run() {
+  RecomputePlan run(PlanWork* work) {
+    const size_t allowed = tries_;
     keep_more();
     for (size_t s = best_.segments.size(); s-- > 0;)
       if (s < best_.segments.size()) accept(without_segment(s));
+    if (work) work->count(Tuning::step_work * (allowed - tries_) * graph_.records.size());
     return std::move(best_);
   }
 
@@ -107,8 +109,9 @@ class Polish {
 
 }  // namespace
 
-RecomputePlan polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan) {
-  return Polish(graph, bytes, std::move(plan)).run();
+RecomputePlan polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan,
+                     PlanWork* work) {
+  return Polish(graph, bytes, std::move(plan)).run(work);
 }
 
 }  // namespace rw

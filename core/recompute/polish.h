@@ -3,12 +3,14 @@
 
 #include "rewind/core/recompute/graph.h"
 #include "rewind/core/recompute/plan.h"
+#include "rewind/core/recompute/work.h"
 
 namespace rw {
 
 // Hill climbing by evaluate(), since the dynamic programme rounds bytes and knows few sets of kept
 // values: drops segments and keeps more values, as long as that is cheaper and the peak is at most
-// `bytes`, as that of `plan` must be.
-RecomputePlan polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan);
+// `bytes`, as that of `plan` must be. `work`: counts; null: nothing does.
+RecomputePlan polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan,
+                     PlanWork* work = nullptr);
 
 }  // namespace rw

@@ -18,6 +18,8 @@ struct Tuning {
   // Stages of the forward pass: time grows with the third power. Fewer join what should be dropped
   // to what should be kept.
   static constexpr uint32_t stages = 160;
+  // The same where the work that is allowed ends before the smallest budgets were planned for.
+  static constexpr uint32_t coarse_stages = 64;
   // Stages inside a stage. Without them (0) the smallest budgets have no plan.
   static constexpr uint32_t inner_stages = 16;
   // Slots beyond the least feasible ones that plan_memory tries: slots are rounded, and the least
@@ -35,9 +37,16 @@ struct Tuning {
   static constexpr uint32_t longest_options = 16, most_option_records = 512;
   static constexpr size_t most_options = 12;
 
-  // ---- after the programme (polish.cpp, speed.cpp)
+  // ---- after the programme (polish.cpp)
   // Values that are tried one by one, and records of all plans that are tried.
   static constexpr size_t single_tries = 64, polish_work = 400'000;
+
+  // ---- what is counted as work (work.h), each measured on one core of a 2 GHz Xeon
+  static constexpr uint64_t row_work = 64;       // of a row, besides its numbers (chain.cpp)
+  static constexpr uint64_t stage_work = 4'000;  // of a record, by what stages know of it
+  static constexpr uint64_t step_work = 170;     // of a record, in one simulated step
+
+  // ---- plan_speed (speed.cpp)
   // First records of a segment of plan_speed that it is tried without: they may cost more than they
   // spare (a residual sum holds both its inputs).
   static constexpr uint32_t most_trimmed = 8;

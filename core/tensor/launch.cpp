@@ -31,8 +31,14 @@ void bring_back(std::span<const Arg> args) {
 }
 
 // The aligned range of the block that covers the view, and the element offset inside it.
-Binding bind(const Arg& arg, uint64_t alignment, uint32_t& offset) {
-  if (!arg.tensor) return {arg.memory.range, arg.memory.dtype, arg.access};
+Binding binding_of(const Arg& arg, const Device& device, uint32_t& offset) {
+  if (!arg.tensor) {
+    check<DeviceError>(arg.memory.moves == device.moves(), OpScope::current(),
+                       "values must lie where they were found, got {} moves since then",
+                       device.moves() - arg.memory.moves);
+    return {arg.memory.range, arg.memory.dtype, arg.access};
+  }
+  const uint64_t alignment = device.info().alignment;
   const TensorImpl& t = arg.tensor->impl();
   const uint64_t element = size_of(t.dtype);
   const Arena::Range& whole = t.storage->range();
@@ -55,16 +61,20 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
   const auto first = std::find_if(args.begin(), args.end(), [](const Arg& a) { return a.tensor; });
   Device& device = first->tensor->device();
   bring_back(args);
-  const uint64_t alignment = device.info().alignment;
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (const Tensor* t = args[i].tensor) {
-      check_devices(kernel, *first->tensor, *t);
-      if (args[i].access != Access::read) written[writes++] = t->impl().storage.get();
-    }
-    uint32_t offset = 0;
-    bindings[i] = bind(args[i], alignment, offset);
-    std::memcpy(params.data() + i * sizeof(uint32_t), &offset, sizeof(offset));
+  for (const Arg& arg : args) {
+    if (!arg.tensor) continue;
+    check_devices(kernel, *first->tensor, *arg.tensor);
+    if (arg.access != Access::read) written[writes++] = arg.tensor->impl().storage.get();
   }
+  const auto held = device.hold();  // what lies where stays so until the call is queued
+  const auto bind_all = [&] {
+    for (size_t i = 0; i < args.size(); ++i) {
+      uint32_t offset = 0;
+      bindings[i] = binding_of(args[i], device, offset);
+      std::memcpy(params.data() + i * sizeof(uint32_t), &offset, sizeof(offset));
+    }
+  };
+  bind_all();
   KernelCall call{kernel,
                   {bindings.data(), args.size()},
                   params,
@@ -79,6 +89,7 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
     const PlaceScope place(MemoryPlace::device);
     workspace = device.allocate({static_cast<int64_t>(bytes)}, DType::u8);
     call.workspace = {workspace->range().block, workspace->range().offset, bytes};
+    bind_all();  // values may have moved to make room for it
   }
   device.run(call, {written.data(), writes});
 }

@@ -17,6 +17,7 @@ namespace rw {
 struct MemoryRange {
   BufferRange range;  // its offset is a multiple of DeviceInfo::alignment
   DType dtype = DType::f32;
+  uint64_t moves = 0;  // Device::moves() when they lay there
 };
 
 struct Arg {

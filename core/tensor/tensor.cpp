@@ -111,6 +111,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
                     "needs a float tensor, got {}", name(dtype()));
   impl().requires_grad = value;
   impl().producer = {};  // whatever made it, it is a leaf from now on
+  impl().from_gradient = false;
   return *this;
 }
 

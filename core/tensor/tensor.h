@@ -104,10 +104,11 @@ class Tensor {
   // One that is strided is copied.
   void set_grad(Tensor grad);
 
-  Tensor detach() const;  // the same storage, outside the tape
+  Tensor detach() const;  // the same storage, outside the tape: a constant
 
   // Runs the tape backward from this scalar (or with the given gradient of its shape) and adds to
-  // the leaves' gradients. The records it passed are freed unless `retain`.
+  // the leaves' gradients. The records it passed are freed unless `retain`. AutogradError where the
+  // tensor depends on a gradient (rw::grad() says when it does).
   void backward(const Tensor& gradient = {}, bool retain = false) const;
 
   // Calls the hook with this tensor's gradient in every backward that reaches it, once, before
@@ -193,8 +194,11 @@ struct TensorImpl {
 
   uint64_t id = 0;  // unique per value; kept by detached copies, so that replay can find it
   bool requires_grad = false;  // Tensor::requires_grad()
-  Producer producer;           // the record that made it
-  Tensor grad;                 // of a leaf, or after retain_grad()
+  // It depends on a gradient that backward made, of which there is no derivative: a loss that does
+  // is refused. Goes on as requires_grad does; detach() leaves it behind.
+  bool from_gradient = false;
+  Producer producer;  // the record that made it
+  Tensor grad;        // of a leaf, or after retain_grad()
   Tensor grad_place;  // zeros that the first gradient is added to; undefined: it lies anywhere
   std::shared_ptr<GradHooks> hooks;                  // of a leaf; the tape has those of its values
   std::shared_ptr<GradHooks> post_accumulate_hooks;  // of a leaf; what they return is undefined

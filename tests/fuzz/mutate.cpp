@@ -34,7 +34,10 @@ class Mutation {
   Mutation(Bytes& bytes, const std::vector<Bytes>& pool, const Target& target, DataRandom& random)
       : bytes_(bytes), pool_(pool), target_(target), random_(random) {}
 
+  // Of tables every second change is one of lines and cells: bytes at random are refused by the
+  // first check of a line.
   void apply() {
+    if (target_.cells && below(2)) return change_table();
     switch (random_.below(11)) {
       case 0:
         return flip_bit();
@@ -124,6 +127,79 @@ class Mutation {
     const size_t begin = place();  // over what is there
     for (size_t i = 0; i < word.size() && begin + i < bytes_.size(); ++i)
       bytes_[begin + i] = static_cast<uint8_t>(word[i]);
+  }
+
+  using Lines = std::vector<Bytes>;
+
+  static Lines split(const Bytes& bytes, char separator) {
+    Lines parts(1);
+    for (const uint8_t byte : bytes) {
+      if (byte == static_cast<uint8_t>(separator))
+        parts.emplace_back();
+      else
+        parts.back().push_back(byte);
+    }
+    return parts;
+  }
+
+  static Bytes join(const Lines& parts, char separator) {
+    Bytes all;
+    for (const Bytes& part : parts) {
+      if (&part != &parts.front()) all.push_back(static_cast<uint8_t>(separator));
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+
+  const Bytes& any_of(const Lines& parts) { return parts[below(parts.size())]; }
+
+  // A cell of this table or of another one, or a word.
+  Bytes cell(const Lines& lines) {
+    if (below(3) == 0 && !target_.words.empty())
+      return to_bytes(target_.words[below(target_.words.size())]);
+    const Lines others = below(2) ? lines : split(any_of(pool_), '\n');
+    return any_of(split(any_of(others), target_.cells));
+  }
+
+  void change_table() {
+    Lines lines = split(bytes_, '\n');
+    const size_t at = below(lines.size());
+    const auto line = lines.begin() + static_cast<ptrdiff_t>(at);
+    switch (random_.below(7)) {
+      case 0:  // a line again, in another place
+        lines.insert(lines.begin() + static_cast<ptrdiff_t>(below(lines.size() + 1)), Bytes(*line));
+        break;
+      case 1:
+        lines.erase(line);
+        break;
+      case 2:
+        std::swap(*line, lines[below(lines.size())]);
+        break;
+      case 3: {  // a line of another input
+        const Bytes other = any_of(split(any_of(pool_), '\n'));
+        lines.insert(line, other);
+        break;
+      }
+      case 4: {  // a column of all lines goes, or comes again at the end
+        const bool comes = below(2);
+        const size_t column = below(split(lines[0], target_.cells).size());
+        for (Bytes& each : lines) {
+          Lines cells = split(each, target_.cells);
+          if (column >= cells.size()) continue;
+          if (comes) cells.push_back(Bytes(cells[column]));
+          if (!comes && cells.size() > 1)
+            cells.erase(cells.begin() + static_cast<ptrdiff_t>(column));
+          each = join(cells, target_.cells);
+        }
+        break;
+      }
+      default: {  // another cell
+        Lines cells = split(*line, target_.cells);
+        cells[below(cells.size())] = cell(lines);
+        *line = join(cells, target_.cells);
+      }
+    }
+    bytes_ = join(lines, '\n');
   }
 
   Bytes& bytes_;

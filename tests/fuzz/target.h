@@ -22,6 +22,7 @@ struct Target {
   std::vector<Bytes> (*seeds)();             // inputs that are right
   std::vector<std::string_view> words = {};  // what inputs are made of, for mutations
   bool refuses = true;                       // some inputs are wrong
+  char cells = 0;  // what separates those of a line, where inputs are tables; 0: they are not
 };
 
 std::vector<Target> data_targets();  // data/

@@ -13,11 +13,13 @@
 #include "rewind/data/loader.h"
 #include "rewind/data/resample.h"
 #include "rewind/data/sentences.h"
+#include "rewind/data/speech.h"
 #include "rewind/data/synthetic.h"
 #include "rewind/data/text.h"
 #include "rewind/data/text_examples.h"
 #include "rewind/data/text_loader.h"
 #include "rewind/data/tokenizer_training.h"
+#include "rewind/data/transcripts.h"
 #include "tests/fuzz/target.h"
 #include "tests/photo_fixture.h"
 
@@ -231,7 +233,9 @@ void read_vocabulary(Input input) {
 }
 
 std::vector<Bytes> vocabulary_seeds() {
-  return {to_bytes(small_vocabulary), to_bytes("[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\n[MASK]\r\nx")};
+  return {to_bytes(small_vocabulary), to_bytes("[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\n[MASK]\r\nx"),
+          to_bytes("!\n##a\n[MASK]\nab\n##ab\n[SEP]\n##\n[CLS]\n\xe4\xb8\xad\n##\xcc\x81\n[UNK]\n"
+                   "[unused0]\n[PAD]\nthe\n\xf0\x9f\x98\x80\n")};
 }
 
 void read_tokens(Input input) {
@@ -294,6 +298,39 @@ std::vector<Bytes> sound_seeds() {
   return seeds;
 }
 
+// The transcripts of one chapter, beside sounds that are there.
+void read_speech(Input input) {
+  static const std::filesystem::path chapter = [] {
+    const std::filesystem::path folder = scratch_file("speech");
+    for (const char* voice : {"anna/1", "ben/1"})
+      for (const char* name : {"a", "b-2"})
+        write_wav(folder / voice / (std::string(name) + ".wav"), {std::vector<float>(160), 16000});
+    write_scratch("speech/ben/1/ben.trans.txt", to_bytes("a one\nb-2 two"));
+    return folder / "anna/1";
+  }();
+  // A sound file is opened for each line.
+  write_scratch("speech/anna/1/anna.trans.txt",
+                input.first(std::min<size_t>(input.size(), 20'000)));
+  size_t utterances = 0;
+  for (const Split split : {Split::train, Split::test}) {
+    const SpeechDataset data = list_speech(scratch_file("speech"), split, {.test_share = 0.5});
+    utterances += data.size();
+    for (const Utterance& u : data.utterances) {
+      expect(u.samples == 160 && std::filesystem::is_regular_file(u.file), "a line has its sound");
+      expect(u.text == normalised_transcript(u.text), "a transcript is normal");
+    }
+    const std::vector<std::string> texts = data.texts();
+    if (std::ranges::any_of(texts, [](const std::string& text) { return !text.empty(); }))
+      SpeechUnits::of(SpeechUnit::word, texts);
+  }
+  expect(utterances > 2, "all lines are in one of the splits");
+}
+
+std::vector<Bytes> speech_seeds() {
+  return {to_bytes("a THE ab\nb-2 one  Two\n"), to_bytes("b-2 x\r\n\r\na it's\r\n"),
+          to_bytes("a\nb-2 \n")};
+}
+
 void read_sentences(Input input) {
   const SentenceDataset data = load_sentences(write_scratch("train.tsv", input));
   expect(data.labels.empty() || data.labels.size() == data.size(), "labels for all or none");
@@ -307,7 +344,11 @@ void read_sentences(Input input) {
 std::vector<Bytes> sentence_seeds() {
   return {to_bytes("sentence\tlabel\na good film \t1\nbad\t0\n"),
           to_bytes("index\tsentence\r\n0\tthe ab\r\n1\t\r\n"),
-          to_bytes("sentence1\tsentence2\tgold_label\nthe\tab\tno\na\tb\t-\nab\ta\tyes\n")};
+          to_bytes("sentence1\tsentence2\tgold_label\nthe\tab\tno\na\tb\t-\nab\ta\tyes\n"),
+          to_bytes("id\tquestion1\tquestion2\tis_duplicate\n1\ta\tb\t0\n2\tab\tthe\t1\n3\t\t\t0"),
+          to_bytes("Quality\t#1 String\t#2 String\n1\tthe ab\ta\n0\t\"b\ta\"\n"),
+          to_bytes("premise\thypothesis\tlabel\r\na\tb\tneutral\r\nthe\tab\ta b\r\n"),
+          to_bytes("index\tquestion\tsentence\tlabel\n0\ta\tb\tnot_entailment\n")};
 }
 
 }  // namespace
@@ -316,12 +357,46 @@ std::vector<Target> data_targets() {
   using Words = std::vector<std::string_view>;
   const Words text = {"\n\n",     "\t",       "[MASK]",       "[SEP]", "##",
                       "\xce\xa3", "\xcc\x81", "\xe4\xb8\xad", "ab",    "\xc4\xb0"};
+  Words tokens = text;
+  for (const char* word : {"[PAD]", "[UNK]", "[CLS]", "##ab", "a", "\r", "\xc3\xa9", "\xff", ""})
+    tokens.push_back(word);
+  const Words columns = {"sentence",
+                         "sentence1",
+                         "sentence2",
+                         "label",
+                         "gold_label",
+                         "question",
+                         "question1",
+                         "question2",
+                         "premise",
+                         "hypothesis",
+                         "#1 String",
+                         "#2 String",
+                         "is_duplicate",
+                         "Quality",
+                         "\t",
+                         "\r\n",
+                         "10000",
+                         "9999",
+                         "-1",
+                         "-",
+                         "0",
+                         "1.5",
+                         "1e3",
+                         "nan",
+                         "\xff",
+                         "\xe4\xb8\xad",
+                         "yes",
+                         " no",
+                         ""};
+  const Words transcripts = {"a", "b-2",  "b-2.wav",      "../../ben/1/a", "/", "IT'S", "  ", "\r",
+                             "",  "\xff", "\xe4\xb8\xad", "anna.trans.txt"};
   return {{"idx", read_idx, idx_seeds},
           {"mnist", read_mnist, mnist_seeds},
           {"cifar", read_cifar, cifar_seeds, {"\n", "airplane"}},
           {"gzip", read_gzip, gzip_seeds, {"\x1f\x8b\x08"}},
           {"text", read_text, text_seeds, text},
-          {"vocabulary", read_vocabulary, vocabulary_seeds, text},
+          {"vocabulary", read_vocabulary, vocabulary_seeds, tokens, true, ' '},
           {"tokenizer", read_tokens, token_seeds, text, false},
           {"png", read_png, png_seeds, {"IDAT", "IHDR", "PLTE", "tRNS", "gAMA", "iCCP", "IEND"}},
           {"jpeg",
@@ -329,10 +404,8 @@ std::vector<Target> data_targets() {
            jpeg_seeds,
            {"Exif", "\xff\xda", "\xff\xc2", "\xff\xd9", "\xff\xdd", "Adobe"}},
           {"sound", read_sound, sound_seeds, {"RIFF", "WAVE", "fmt ", "data", "fLaC", "LIST"}},
-          {"sentences",
-           read_sentences,
-           sentence_seeds,
-           {"sentence", "label", "sentence2", "gold_label", "\t", "\r\n", "10000", "-1", "-"}}};
+          {"sentences", read_sentences, sentence_seeds, columns, true, '\t'},
+          {"speech", read_speech, speech_seeds, transcripts, true, ' '}};
 }
 
 }  // namespace rw::fuzz

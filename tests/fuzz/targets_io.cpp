@@ -5,12 +5,15 @@
 
 #include "rewind/backends/open.h"
 #include "rewind/backends/vulkan/profile.h"
+#include "rewind/backends/vulkan/tuning_file.h"
 #include "rewind/core/ops/ops.h"
 #include "rewind/core/predict/dry_run.h"
 #include "rewind/io/bert.h"
 #include "rewind/io/classifier.h"
+#include "rewind/io/gpt.h"
 #include "rewind/io/npy.h"
 #include "rewind/io/snapshot.h"
+#include "rewind/io/speech.h"
 #include "rewind/io/transfer.h"
 #include "rewind/nn/layers.h"
 #include "rewind/nn/sequential.h"
@@ -34,8 +37,7 @@ void read_safetensors(Input input) {
   use_cpu();
   const SafetensorsFile file(write_scratch("file.safetensors", input));
   for (const auto& [name, stored] : file.tensors()) {
-    expect(stored.bytes.size() ==
-               static_cast<uint64_t>(stored.shape.numel()) * stored_size(stored.dtype),
+    expect(stored.bytes == static_cast<uint64_t>(stored.shape.numel()) * stored_size(stored.dtype),
            "a tensor has the bytes of its shape");
     const bool whole = stored.dtype.starts_with('I') || stored.dtype.starts_with('U');
     const Tensor target = empty(stored.shape, whole ? DType::i32 : DType::f32);
@@ -101,6 +103,32 @@ std::vector<Bytes> classifier_seeds() {
   return {to_bytes("model:resnet18\nimage:224\nclasses:[\"cat\", \"dog\"]\n"
                    "mean:[0.5, 0.4, 0.3]\nstd:[0.2, 0.2, 0.3]"),
           to_bytes("format:pt")};
+}
+
+// What a recogniser's file says of it.
+void read_recognizer_entry(Input input) {
+  use_cpu();
+  const auto file = scratch_file("recognizer.safetensors");
+  const std::string text(input.begin(), input.end());
+  try {
+    write_safetensors(file, {{"one", full({}, 2)}}, {{"speech_recognizer", text}});
+  } catch (const ValueError&) {  // no UTF-8: no such file can be
+    fail<FileError>("fuzz", "no UTF-8");
+  }
+  const Metadata again = to_metadata(read_recognizer(SafetensorsFile(file)));
+  write_safetensors(file, {{"one", full({}, 2)}}, again);
+  expect(to_metadata(read_recognizer(SafetensorsFile(file))) == again,
+         "a recogniser survives a round trip");
+}
+
+std::vector<Bytes> recognizer_seeds() {
+  std::vector<Bytes> seeds;
+  StoredRecognizer words{.units = {"one", "two", "it's"}};
+  words.config.classes = 4;
+  seeds.push_back(to_bytes(to_metadata(words).begin()->second));
+  words.config.loss = SpeechLoss::rnnt, words.has_words = false, words.units = {"a", "b", " "};
+  seeds.push_back(to_bytes(to_metadata(words).begin()->second));
+  return seeds;
 }
 
 void read_npy(Input input) {
@@ -210,6 +238,34 @@ std::vector<Bytes> config_seeds() {
           to_bytes(R"({"hidden_size": 24, "layer_norm_eps": 1e-5, "hidden_act": "gelu"})")};
 }
 
+void read_gpt(Input input) {
+  const GptConfig config = read_gpt_config(write_scratch("gpt.json", input));
+  write_gpt_config(scratch_file("again.json"), config);
+  expect(read_gpt_config(scratch_file("again.json")).n_embd == config.n_embd,
+         "a configuration survives a round trip");
+}
+
+std::vector<Bytes> gpt_seeds() {
+  write_gpt_config(scratch_file("seed.json"), {});
+  return {file_bytes(scratch_file("seed.json")), to_bytes("{}"),
+          to_bytes(R"({"n_embd": 24, "n_head": 3, "layer_norm_epsilon": 1e-5})")};
+}
+
+void read_choices(Input input) {
+  const auto json = nlohmann::json::parse(input.begin(), input.end(), nullptr, false);
+  check<FileError>(!json.is_discarded(), "fuzz", "no JSON");
+  const vulkan::Tuning tuning = vulkan::parse_tuning(json, "input");
+  expect(vulkan::parse_tuning(vulkan::tuning_json(tuning), "again") == tuning,
+         "choices survive a round trip");
+}
+
+std::vector<Bytes> choice_seeds() {
+  return {
+      to_bytes(R"({"made": "today", "choices": {"gemm f32-f32 nn a4 b4 c4 m1 n2 k3 x1": "naive",)"
+               R"( "conv2d f32-f32 k3x3 s1x1 x8 y8 pixels2 in8 out3": "subgroup4-split2"}})"),
+      to_bytes(R"({"made": "", "choices": {}})")};
+}
+
 }  // namespace
 
 std::vector<Target> io_targets() {
@@ -231,6 +287,10 @@ std::vector<Target> io_targets() {
                       "\\u0000",
                       "1e999",
                       "0.5"};
+  Words choices = json;
+  for (const char* word :
+       {"\"naive\"", "subgroup4", "-split2", "gemm f32-f32", "\"made\"", "\"choices\""})
+    choices.push_back(word);
   Words tensors = json;
   for (const char* word :
        {"\"F32\"", "\"I64\"", "\"BF16\"", "\"F8_E4M3\"", "\"shape\"", "\"data_offsets\"",
@@ -245,7 +305,10 @@ std::vector<Target> io_targets() {
           {"snapshot", read_snapshot, snapshot_seeds, tensors},
           {"profile", read_profile, profile_seeds, json},
           {"bert_config", read_config, config_seeds, json},
-          {"classifier", read_classifier, classifier_seeds, json}};
+          {"gpt_config", read_gpt, gpt_seeds, json},
+          {"classifier", read_classifier, classifier_seeds, json},
+          {"recognizer", read_recognizer_entry, recognizer_seeds, json},
+          {"tuning", read_choices, choice_seeds, choices}};
 }
 
 }  // namespace rw::fuzz

@@ -1,0 +1,71 @@
+// Least costs by units of memory: what the tables of the dynamic programme (chain.h) are made of.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace rw {
+
+// Costs may be added to it: what is not below it does not fit.
+inline constexpr float infeasible_cost = 1e30f;
+
+// Costs in 0, 1, ... units, which never rise: none fits below `first`, and from `last` - 1 on all
+// are the same. Few problems change over the whole memory, so only those between are kept.
+struct CostRow {
+  uint32_t first = 0, last = 0;   // none: nothing fits
+  size_t begin = 0;               // of those between in the store
+  float least = infeasible_cost;  // the last of them
+
+  bool is_feasible() const { return first < last; }
+};
+
+class CostStore;
+
+// A row that is being made, of the least costs of several ways.
+class CostDraft {
+ public:
+  explicit CostDraft(uint32_t units) : costs_(units + size_t{1}) {}
+
+  void clear() {
+    end_ = 0;
+    least_ = infeasible_cost;
+  }
+  // Another way: in m units, from `first` on, it costs `cost` and what `own` does in m and `rest` in
+  // m - `hold`. Returns how many numbers that took.
+  uint32_t add(const CostStore& store, uint32_t first, float cost, const CostRow& own,
+               const CostRow& rest, uint32_t hold);
+  // What another row costs.
+  void add(const CostStore& store, const CostRow& row);
+
+ private:
+  friend class CostStore;
+  uint32_t units() const { return static_cast<uint32_t>(costs_.size()); }
+  void extend(uint32_t end);
+
+  std::vector<float> costs_;
+  uint32_t end_ = 0;  // of those that are set; from there on all are `least_`
+  float least_ = infeasible_cost;
+};
+
+// Keeps rows.
+class CostStore {
+ public:
+  // Costs nothing, in any memory.
+  static constexpr CostRow free = {.last = 1, .least = 0};
+
+  float cost(const CostRow& row, uint32_t m) const {
+    if (!row.is_feasible() || m < row.first) return infeasible_cost;
+    return m < row.last ? *at(row, m) : row.least;
+  }
+  const float* at(const CostRow& row, uint32_t m) const {
+    return &costs_[row.begin + m - row.first];
+  }
+  CostRow add(const CostDraft& draft);
+
+ private:
+  std::vector<float> costs_ = {0};  // first the one of `free`
+};
+
+}  // namespace rw
