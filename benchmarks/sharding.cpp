@@ -100,9 +100,9 @@ std::string cell(const Planner& planner, StepSettings settings, uint64_t bytes) 
   settings.batch = planner.largest_batch(settings, bytes);
   const bool fits = settings.batch > 0;
   settings.batch = std::max<int64_t>(1, settings.batch);
-  const std::string peak = format_bytes(needs(most));
-  const std::string range =
-      least == most ? peak : fmt::format("{} to {}", format_bytes(needs(least)), peak);
+  const auto [low, high] = std::minmax({needs(least), needs(most)});
+  const std::string peak = format_bytes(high);
+  const std::string range = least == most ? peak : fmt::format("{} to {}", format_bytes(low), peak);
   return fits ? fmt::format("{} | {}", settings.batch, range)
               : fmt::format("does not fit | one text: {}", range);
 }
