@@ -1,4 +1,5 @@
 // What all attention kernels say of masks and keys.
+#include "numbers.glsl"
 #include "philox.glsl"
 
 layout(constant_id = 0) const bool MASKED = false;

@@ -1,7 +1,11 @@
-// log, pow, max and min as C and PyTorch have them, for every float, in the place of GLSL's, which leaves open what
-// becomes of NaN, 0, negative and infinite numbers; sin and cos.
+// tanh, log, pow, max and min as C and PyTorch have them, for every float, in the place of GLSL's, which leaves open
+// what becomes of NaN, 0, negative and infinite numbers, and of large ones by tanh; sin and cos.
 #include "numbers.glsl"
 #include "trig.glsl"
+
+// 1 in f32 from 9.01 on; (exp(x) - exp(-x)) / (exp(x) + exp(-x)), as drivers may have it, is NaN from 89 on.
+float real_tanh(float x) { return is_nan(x) ? x : tanh(clamp(x, -10.0, 10.0)); }
+vec4 real_tanh(vec4 x) { return mix(tanh(clamp(x, vec4(-10.0), vec4(10.0))), x, is_nan(x)); }
 
 float real_log(float x) {
   const uint bits = magnitude_bits(x);
@@ -35,6 +39,7 @@ int real_pow(int x, int y) {
   return r;
 }
 
+#define tanh(x) real_tanh(x)
 #define log(x) real_log(x)
 #define pow(x, y) real_pow(x, y)
 #define max(x, y) nan_max(x, y)

@@ -13,9 +13,7 @@ struct Best {
 
 void improve(inout Best best, vec4 x, int at) {
   bvec4 first = lessThan(best.at, ivec4(0)), larger = greaterThan(x, best.value);
-  bvec4 nan = greaterThan(magnitude_bits(x), uvec4(0x7f800000u));
-  bvec4 done = greaterThan(magnitude_bits(best.value), uvec4(0x7f800000u));
-  uvec4 better = (uvec4(first) | uvec4(larger) | uvec4(nan)) & uvec4(not(done));
+  uvec4 better = (uvec4(first) | uvec4(larger) | uvec4(is_nan(x))) & uvec4(not(is_nan(best.value)));
   best.value = mix(best.value, x, bvec4(better));
   best.at = mix(best.at, ivec4(at), bvec4(better));
 }

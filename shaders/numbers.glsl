@@ -7,6 +7,7 @@
 uint magnitude_bits(float x) { return floatBitsToUint(x) & 0x7fffffffu; }
 uvec4 magnitude_bits(vec4 x) { return floatBitsToUint(x) & 0x7fffffffu; }
 bool is_nan(float x) { return magnitude_bits(x) > 0x7f800000u; }
+bvec4 is_nan(vec4 x) { return greaterThan(magnitude_bits(x), uvec4(0x7f800000u)); }
 bool is_finite(float x) { return magnitude_bits(x) < 0x7f800000u; }
 bool is_negative(float x) { return (floatBitsToUint(x) & 0x80000000u) != 0; }
 // Or denormal: what drivers make of those is their own, unless their bits are asked.
@@ -17,6 +18,11 @@ float nan_max(float x, float y) { return is_nan(x) ? x : is_nan(y) ? y : max(x, 
 float nan_min(float x, float y) { return is_nan(x) ? x : is_nan(y) ? y : min(x, y); }
 int nan_max(int x, int y) { return max(x, y); }
 int nan_min(int x, int y) { return min(x, y); }
+
+// Some drivers' exp() of NaN is infinite.
+float real_exp(float x) { return is_nan(x) ? x : exp(x); }
+vec4 real_exp(vec4 x) { return mix(exp(x), x, is_nan(x)); }
+#define exp(x) real_exp(x)
 
 // Toward zero, the nearest that i32 has; NaN is 0. GLSL leaves all but the first open.
 int to_int(float x) {

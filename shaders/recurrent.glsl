@@ -1,5 +1,6 @@
 // The recurrent cells: a thread has 4 consecutive elements of a row's state with all their gates, or
 // one element where rows do not move in words; the other components then repeat it.
+#include "exact.glsl"
 layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
 
 // The thread's first element in [rows, hidden].

@@ -3,6 +3,7 @@
 //! params: SoftCrossEntropyGradParams
 //! local: 64
 #include "flat.glsl"
+#include "numbers.glsl"
 #include "soft_target.glsl"
 
 float slope(uint i, float x) {

@@ -5,6 +5,7 @@
 //! grid: groups
 //! prefers: subgroup arithmetic
 //! texels: yes
+#include "numbers.glsl"
 #include "reduce.glsl"
 #include "rows.glsl"
 layout(constant_id = 0) const uint LOG = 0;  //! 0 1

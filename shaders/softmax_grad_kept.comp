@@ -7,6 +7,7 @@
 //! requires: subgroup arithmetic shuffle
 #define HAS_ARITHMETIC 1
 #include "kept_rows.glsl"
+#include "numbers.glsl"
 layout(constant_id = 0) const uint LOG = 0;  //! 0 1
 
 vec4 y_lo[MOST_ROUNDS], y_hi[MOST_ROUNDS], dy_lo[MOST_ROUNDS], dy_hi[MOST_ROUNDS];
