@@ -4,7 +4,7 @@
 
 #include "rewind/core/base/error.h"
 #include "rewind/core/base/hash.h"
-#include "rewind/io/file.h"
+#include "rewind/data/files.h"
 
 namespace rw {
 
@@ -63,7 +63,7 @@ uint64_t content_hash(const SpeechDataset& data) {
                      error.message());
     content.add(utterance.file.filename().string()).add(utterance.speaker).add(utterance.text);
     content.add(static_cast<uint64_t>(utterance.samples)).add(size);
-    if (i % every == 0) content.add(fnv1a(MappedFile(utterance.file).bytes()));
+    if (i % every == 0) content.add(file_hash(utterance.file));
   }
   return content.hash();
 }

@@ -8,6 +8,7 @@
 
 #include "rewind/core/base/cache.h"
 #include "rewind/core/base/error.h"
+#include "rewind/core/base/hash.h"
 #include "rewind/io/file.h"
 
 namespace rw {
@@ -68,6 +69,18 @@ std::vector<uint8_t> read_file(const fs::path& path, uint64_t most) {
   check<FileError>(error == Z_OK, "read_file", "{} is damaged or cut short: {}", path.string(),
                    error == Z_ERRNO ? std::strerror(errno) : message);
   return bytes;
+}
+
+uint64_t file_hash(const fs::path& path) {
+  const InputFile file(path);
+  std::vector<std::byte> piece(size_t{1} << 20);
+  uint64_t hash = fnv1a_start;
+  for (uint64_t at = 0; at < file.size(); at += piece.size()) {
+    piece.resize(std::min<uint64_t>(piece.size(), file.size() - at));
+    file.read(at, piece);
+    hash = fnv1a(hash, fnv1a(piece));
+  }
+  return hash;
 }
 
 void write_file(const fs::path& path, std::span<const uint8_t> bytes) {

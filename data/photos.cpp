@@ -9,10 +9,10 @@
 
 #include "rewind/core/base/error.h"
 #include "rewind/core/base/hash.h"
+#include "rewind/data/files.h"
 #include "rewind/data/image_file.h"
 #include "rewind/data/parallel.h"
 #include "rewind/data/unicode.h"
-#include "rewind/io/file.h"
 
 namespace rw {
 
@@ -158,7 +158,7 @@ std::vector<std::string> check_photos(PhotoDataset& data, BadPhotos bad) {
   parallel_for(data.size(), 0, [&](size_t i) {
     try {
       load_image(data.files[i], 1);
-      data.hashes[i] = fnv1a(MappedFile(data.files[i]).bytes());
+      data.hashes[i] = file_hash(data.files[i]);
     } catch (const FileError& error) {
       if (bad == BadPhotos::are_refused) throw;
       faults[i] = error.what();

@@ -7,12 +7,12 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 
 #include "apps/common/program.h"
 #include "apps/common/ranks.h"
 #include "rewind/core/base/hash.h"
+#include "rewind/data/files.h"
 
 namespace rw {
 
@@ -21,38 +21,25 @@ namespace {
 // A rank may compute on another device of the same kind (DataParallel sees to that), and be silent.
 constexpr std::array of_a_rank = {"--device", "--quiet"};
 
-// What may be other when a run goes on. A line per reason; docs/resuming.md says the same.
+// What may be other when a run goes on; docs/resuming.md says the same.
 constexpr std::array may_change = {
-    "--steps",
-    "--epochs",  // how far it goes: the schedule is that of the new total
-    "--resume",
-    "--restart",
-    "--snapshot-every",
-    "--save",
-    "--report",
-    "--quiet",
-    "--timeline",
-    "--trace",
-    "--save-profile",  // what is written where
-    "--check-numerics",
-    "--gradient-ranges",
-    "--beam",  // what is watched, and evaluated
-    "--data",
-    "--text",
-    "--task",
-    "--skip-bad-images",  // "the data" has what they name
-    "--scale-lr",
-    "--reference-batch",  // "--lr" has what they make of it
-    "--checkpoint",
-    "--checkpoint-every",
-    "--host-boundaries",
-    "--memory-budget",
-    "--recompute",
-    "--memory-limit",
-    "--offload-states",
-    "--shard",   // memory: the bits are the same
-    "--device",  // "the device" has what it is
-};
+    // How far it goes: the schedule is that of the new total.
+    "--steps", "--epochs",
+    // What is written where.
+    "--resume", "--restart", "--snapshot-every", "--save", "--report", "--quiet", "--timeline",
+    "--trace", "--save-profile",
+    // What is watched, and evaluated.
+    "--check-numerics", "--gradient-ranges", "--beam",
+    // "the data" has what they name.
+    "--data", "--text", "--task", "--skip-bad-images",
+    // "--lr" has what they make of it.
+    "--scale-lr", "--reference-batch",
+    // Memory: the bits are the same.
+    "--checkpoint", "--checkpoint-every", "--host-boundaries", "--memory-budget", "--recompute",
+    "--plan-effort", "--memory-limit", "--offload-states", "--shard",
+    // "the device" has what it is.
+    "--device"};
+
 // What may be other, too, and gives other bits than a run in one go: that is said.
 constexpr std::array changes_bits = {"--dtype", "the device"};
 
@@ -80,17 +67,6 @@ std::string value_of(CLI::Option& option) {
 const std::string& shown(const std::string& value) {
   static const std::string nothing = "not given";
   return value.empty() ? nothing : value;
-}
-
-uint64_t hash_of_program() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  std::vector<char> part(size_t{1} << 20);
-  uint64_t hash = fnv1a_start;
-  while (file.read(part.data(), static_cast<std::streamsize>(part.size())) || file.gcount() > 0) {
-    const auto count = static_cast<size_t>(file.gcount());
-    hash = fnv1a(hash, fnv1a(std::as_bytes(std::span(part).first(count))));
-  }
-  return hash;
 }
 
 // CLI11 takes the name of a program from the command line, with its folder.
@@ -153,7 +129,8 @@ Settings run_settings(CLI::App& command, double rate, std::initializer_list<uint
 
 void check_ranks_alike(const Settings& settings) {
   if (rank_count() == 1) return;
-  std::vector<Claim> claims = {{"the program's file", fmt::format("{:016x}", hash_of_program())}};
+  std::vector<Claim> claims = {
+      {"the program's file", fmt::format("{:016x}", file_hash("/proc/self/exe"))}};
   for (const auto& [name, value] : settings)
     if (!is_among(of_a_rank, name)) claims.push_back({name, shown(value)});
   check_alike(world(), claims);
