@@ -12,12 +12,14 @@ constexpr int64_t width = 64, rows = 256;
 class Block : public rw::Module {
  public:
   Block() {
+    register_module("norm", norm_);
     register_module("in", in_);
     register_module("out", out_);
   }
-  rw::Tensor forward(rw::Tensor x) override { return x + out_(rw::gelu(in_(x))) * 0.1f; }
+  rw::Tensor forward(rw::Tensor x) override { return x + out_(rw::gelu(in_(norm_(x)))) * 0.1f; }
 
  private:
+  rw::LayerNorm norm_{width};
   rw::Linear in_{width, width}, out_{width, width};
 };
 

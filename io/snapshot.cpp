@@ -220,12 +220,18 @@ void SnapshotDirectory::save(const TrainingState& state, const TrainingPosition&
   const auto finish = [&] {
     for (const fs::path& path : std::exchange(passed_over_, {}))
       if (path != target) discard(path);
-    const std::vector<Entry> entries = entries_in(directory_);
-    for (size_t i = 0; i + static_cast<size_t>(keep_) < entries.size(); ++i)
-      discard(entries[i].path);
-    remove_leftovers(directory_);
+    discard_old();
   };
   rw::save(target, state, position, ranks_, prepare, finish);
+}
+
+void SnapshotDirectory::discard_old() {
+  std::vector<Entry> entries = entries_in(directory_);
+  std::erase_if(entries, [&](const Entry& entry) {
+    return std::find(passed_over_.begin(), passed_over_.end(), entry.path) != passed_over_.end();
+  });
+  for (size_t i = 0; i + static_cast<size_t>(keep_) < entries.size(); ++i) discard(entries[i].path);
+  remove_leftovers(directory_);
 }
 
 // What is wrong with newer ones goes to `damaged`.
@@ -267,6 +273,11 @@ std::optional<LoadedSnapshot> SnapshotDirectory::load_latest(const TrainingState
     loaded.position = snapshot->position();
     if (accept) accept(loaded.position);
     fill(state, *snapshot);
+    return "";
+  });
+  // One that was killed between its last write and this has left one too many.
+  on_first(ranks_, [&] {
+    discard_old();
     return "";
   });
   return loaded;

@@ -84,6 +84,7 @@ class SnapshotDirectory {
  private:
   void lock();  // on the first rank
   std::optional<SnapshotFiles> find_latest(std::vector<std::string>& damaged);
+  void discard_old();  // beyond those that are kept, and what a killed writer left
 
   std::filesystem::path directory_;
   int keep_;

@@ -28,9 +28,9 @@ struct Answer {
 // Of a budget at this share of the way from the least peak to the plain one.
 Answer answer(const memory::Workload& workload, double share, double effort = 1) {
   Answer result;
-  RecomputeSearch search = search_for(
-      workload, {.effort = effort,
-                 .on_progress = [&](double done) { result.progress.push_back(done); }});
+  RecomputeSearch search = search_for(workload, {.effort = effort, .on_progress = [&](double done) {
+                                                   result.progress.push_back(done);
+                                                 }});
   const uint64_t before = search.work(), least = search.choices().back().peak();
   // What is left out is known only once it would not fit: a programme, and some dry runs.
   CHECK(search.work() - before <= search.work_limit() * 3 / 2);

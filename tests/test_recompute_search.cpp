@@ -140,11 +140,14 @@ TEST_CASE("recompute search: marks of save_matmuls() that raise the peak are nam
       memory::wavenet_workload({.batch = 1, .length = 96, .channels = 8, .classes = 8});
   std::vector<SegmentReport> reports;
   const auto peak = [&](const char* marks) {
-    return dry_run(open_backend("dry:cpu"), [&] {
-             if (marks == std::string("matmuls"))
-               report_segments(*Tape::current(), [&](auto found) { reports = std::move(found); });
-             net.run({.checkpoint = marks});
-           }).memory.peak;
+    return dry_run(open_backend("dry:cpu"),
+                   [&] {
+                     if (marks == std::string("matmuls"))
+                       report_segments(*Tape::current(),
+                                       [&](auto found) { reports = std::move(found); });
+                     net.run({.checkpoint = marks});
+                   })
+        .memory.peak;
   };
   const uint64_t plain = peak("none"), marked = peak("matmuls");
   MESSAGE("plain " << plain << ", marked " << marked);

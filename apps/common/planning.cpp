@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <unistd.h>
 
 #include "apps/common/planning_json.h"
 #include "apps/common/ranks.h"

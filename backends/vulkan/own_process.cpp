@@ -10,9 +10,9 @@ namespace rw::vulkan {
 OwnProcess::OwnProcess(std::unique_ptr<Backend> inner)
     : inner_(std::move(inner)), process_(::getpid()) {}
 
-// To close it would be to wait for threads that are not there.
+// To close it would be to wait for threads that are not there, or for a kernel that never ends.
 OwnProcess::~OwnProcess() {
-  if (is_copy()) static_cast<void>(inner_.release());
+  if (is_copy() || inner_->hangs()) static_cast<void>(inner_.release());
 }
 
 bool OwnProcess::is_copy() const {

@@ -34,6 +34,7 @@ class OwnProcess final : public Backend {
   }
   std::function<void()> mark() override { return here().mark(); }
   const std::byte* host_bytes(BufferRange range) override { return here().host_bytes(range); }
+  bool hangs() const override { return inner_->hangs(); }
   void flush() override { here().flush(); }
   void synchronize() override { here().synchronize(); }
   BackendStats stats() const override { return inner_->stats(); }

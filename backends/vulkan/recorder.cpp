@@ -53,9 +53,10 @@ VkResult await(VkDevice device, VkSemaphore timeline, uint64_t value, int patien
 
 Recorder::Recorder(const Device& device)
     : device_(device),
-      pacing_file_(device.caps().is_cpu ? ""
-                                        : fmt::format("pacing-{}-{:x}.txt", device.caps().uuid,
-                                                      device.caps().driver_number)),
+      pacing_file_(
+          device.caps().type == "CPU"
+              ? ""
+              : fmt::format("pacing-{}-{:x}.txt", device.caps().uuid, device.caps().driver_number)),
       pacing_(speed_of(device.caps())),
       times_(device.caps().timestamp_ns, device.caps().timestamp_mask, env_flag("REWIND_PROFILE")) {
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};

@@ -42,8 +42,8 @@ class WaveNetSteps : public SequenceSteps {
     const int64_t c = o.channels;
     table_ = parameter({o.classes, c});
     for (int i = 0; i < o.layers; ++i)
-      layers_.push_back({parameter({c, 2, c}), parameter({c, 2, c}), parameter({c, c}),
-                         parameter({c, c})});
+      layers_.push_back(
+          {parameter({c, 2, c}), parameter({c, 2, c}), parameter({c, c}), parameter({c, c})});
     out_ = parameter({c, c});
     classes_ = parameter({o.classes, c});
     samples_ = data({o.batch, o.length}, DType::i32);
@@ -59,8 +59,7 @@ class WaveNetSteps : public SequenceSteps {
     for (size_t i = 0; i < layers_.size(); ++i) {
       const CheckpointScope segment(marks_, save_matmuls());
       const int dilation = 1 << i;
-      const Conv1dOptions causal{
-          .padding = dilation, .dilation = dilation, .padding_end = 0};
+      const Conv1dOptions causal{.padding = dilation, .dilation = dilation, .padding_end = 0};
       const Layer& layer = layers_[i];
       const Tensor filter = tanh(conv1d(x, layer.filter, {}, causal));
       const Tensor z = mul(filter, sigmoid(conv1d(x, layer.gate, {}, causal)));

@@ -46,7 +46,6 @@ std::shared_ptr<Device> Device::create(std::unique_ptr<Backend> backend, uint64_
 
 Device::~Device() {
   trim();
-  if (backend_->hangs()) static_cast<void>(backend_.release());
 }
 
 std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {

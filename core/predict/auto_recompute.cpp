@@ -208,11 +208,9 @@ void AutoRecompute::plan(Tape& tape, const Tensor& root, Kind& kind, double effo
   kind.live = live_;
   const uint64_t others = live_ - std::min(live_, known);
   try {
-    RecomputeSearch search([] { return endless_dry(default_device()->backend()); },
-                           [&] { rerun.run(); },
-                           {.candidates = options_.candidates,
-                            .effort = effort,
-                            .on_progress = options_.on_progress});
+    RecomputeSearch search(
+        [] { return endless_dry(default_device()->backend()); }, [&] { rerun.run(); },
+        {.candidates = options_.candidates, .effort = effort, .on_progress = options_.on_progress});
     const uint64_t spare = others + margin(options_.budget);
     const uint64_t bytes = options_.budget - std::min(options_.budget, spare);
     const RecomputeChoice choice = choose(search, options_, bytes);

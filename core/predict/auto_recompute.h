@@ -24,11 +24,11 @@ struct AutoRecomputeOptions {
     collection,  // what `collection` names is kept: ops, or values by checkpoint_name()
   };
   Mode mode = Mode::budget;  // what the plans aim at
-  uint64_t budget = 0;  // most bytes of the device's blocks; 0: any number (not for `budget`)
-  int candidates = 12;  // plans to measure
-  double effort = 1;    // of a plan, and
+  uint64_t budget = 0;       // most bytes of the device's blocks; 0: any number (not for `budget`)
+  int candidates = 12;       // plans to measure
+  double effort = 1;         // of a plan, and
   std::function<void(double share)> on_progress = {};  // who is told of it: as RecomputeObjective
-  std::vector<std::string> collection = {};  // names, for Mode::collection
+  std::vector<std::string> collection = {};            // names, for Mode::collection
 };
 // By words, as the environment and command lines have them. `how`: empty, memory, speed, evict or
 // collection:NAME,NAME; block, 1 and 0 are about modules, and nothing here. `budget`: empty, or as
@@ -45,9 +45,9 @@ RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& opti
 // that kind, before its backward: from the first, with a budget from the second, when optimizers
 // have their state. Passes without a plan, and those that turn out to be another kind, keep
 // everything or, where there is a budget, are evicted (core/predict/recompute.h). The budget bounds
-// what is reserved at any time: OutOfMemory where an op needs more. Where a plan's effort left better
-// ones out, it is made again with more of it, and replaced by what is cheaper, once the passes have
-// run long enough that planning stays a tenth of the run. Marks in models are ignored.
+// what is reserved at any time: OutOfMemory where an op needs more. Where a plan's effort left
+// better ones out, it is made again with more of it, and replaced by what is cheaper, once the
+// passes have run long enough that planning stays a tenth of the run. Marks in models are ignored.
 // Gradients are bit-equal to those without it.
 class [[nodiscard]] AutoRecompute : public Tape::Observer {
  public:

@@ -254,12 +254,10 @@ RecordedGraph Planner::record(StepSettings settings) const {
   return graph;
 }
 
-RecomputeSearch Planner::search(StepSettings settings,
-                                const RecomputeObjective& objective) const {
+RecomputeSearch Planner::search(StepSettings settings, const RecomputeObjective& objective) const {
   settings = settings.plain().in_short();
   return RecomputeSearch([this] { return open(Room::any); },
-                         [this, settings] { DryProgram(program_, settings).run(); },
-                         objective);
+                         [this, settings] { DryProgram(program_, settings).run(); }, objective);
 }
 
 StepSettings Planner::with_recompute(const StepSettings& settings,

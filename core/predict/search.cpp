@@ -52,8 +52,7 @@ RecomputeGraph RecomputeSearch::with_costs(const RecomputeObjective& objective) 
   return graph;
 }
 
-RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack,
-                                         RecordedGraph* record) {
+RecomputeChoice RecomputeSearch::measure(Recompute recompute, bool pack, RecordedGraph* record) {
   RecomputeChoice choice{std::move(recompute), {}};
   const auto program = [&] {
     const RecomputeScope scope(choice.recompute, record);
@@ -76,7 +75,8 @@ void RecomputeSearch::begin_answer() {
   work_.limit = begun_ + work_limit();
 }
 
-// Whether to look at one of the graphs, as the first one took so much: that one is looked at always.
+// Whether to look at one of the graphs, as the first one took so much: that one is looked at
+// always.
 bool RecomputeSearch::has_work_for(size_t graph, uint64_t first) {
   return graph == 0 || work_.allows(first);
 }

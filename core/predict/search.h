@@ -25,8 +25,8 @@ struct RecomputeChoice {
 struct RecomputeObjective {
   double flops_per_byte = 20;  // as OpCost::total(): what moving a byte costs; 0: FLOPs alone count
   int candidates = 24;         // plans to measure, at most
-  // Bounds the work of each answer: with 1 it is found in at most 2 seconds for passes of up to 2000
-  // ops, and in at most 20 for any. Counted, not timed: the same program gets the same plans.
+  // Bounds the work of each answer: with 1 it is found in at most 2 seconds for passes of up to
+  // 2000 ops, and in at most 20 for any. Counted, not timed: the same program gets the same plans.
   double effort = 1;
   // Is told how much of that work is done, 0 to 1, while an answer is sought; null: nobody is.
   std::function<void(double share)> on_progress = {};
@@ -78,15 +78,13 @@ class RecomputeSearch {
   RecomputeChoice memory();  // least peak with every op run at most twice, of all plans known
   RecomputeChoice speed();   // outputs of matrix products, convolutions and the like are kept
   // Keeps the outputs that the policy names (save_ops(...), any function of op, cost and bytes) and
-  // makes everything between them again; as speed() does. The plain choice where that does not lower
-  // the peak.
+  // makes everything between them again; as speed() does. The plain choice where that does not
+  // lower the peak.
   RecomputeChoice collection(const SavePolicy& policy);
 
  private:
   RecomputeChoice measure(Recompute recompute, bool pack = false, RecordedGraph* record = nullptr);
-  RecomputeChoice measure(const RecomputePlan& plan) {
-    return measure(follow(recorded_, plan));
-  }
+  RecomputeChoice measure(const RecomputePlan& plan) { return measure(follow(recorded_, plan)); }
   RecomputeGraph with_costs(const RecomputeObjective& objective) const;
   RecomputePlan plan_collection(const SavePolicy& policy) const;
   std::vector<RecomputeChoice>::iterator cheapest(uint64_t bytes);

@@ -75,8 +75,8 @@ void CostDraft::add(const CostStore& store, const CostRow& row) {
 CostRow CostStore::add(const CostDraft& draft) {
   if (draft.least_ >= infeasible_cost) return {};
   const auto begin = draft.costs_.begin(), end = begin + draft.end_;
-  const auto first = std::partition_point(
-      begin, end, [](float cost) { return cost >= infeasible_cost; });
+  const auto first =
+      std::partition_point(begin, end, [](float cost) { return cost >= infeasible_cost; });
   auto last = std::partition_point(first, end, [&](float c) { return c > draft.least_; });
   if (last < end) ++last;
   const CostRow row{.first = static_cast<uint32_t>(first - begin),

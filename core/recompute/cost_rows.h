@@ -32,8 +32,8 @@ class CostDraft {
     end_ = 0;
     least_ = infeasible_cost;
   }
-  // Another way: in m units, from `first` on, it costs `cost` and what `own` does in m and `rest` in
-  // m - `hold`. Returns how many numbers that took.
+  // Another way: in m units, from `first` on, it costs `cost` and what `own` does in m and `rest`
+  // in m - `hold`. Returns how many numbers that took.
   uint32_t add(const CostStore& store, uint32_t first, float cost, const CostRow& own,
                const CostRow& rest, uint32_t hold);
   // What another row costs.
