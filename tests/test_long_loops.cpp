@@ -118,7 +118,7 @@ TEST_CASE("long loops: changing shapes, eviction and plans on vulkan, and nothin
       loop.round(Mode::budget, budget);
     }
   };
-  const int rounds_each = rounds(4, 28);  // 288 steps, or 2016
+  const int rounds_each = rounds(12, 28);  // 864 steps, or 2016; in the first half drivers compile
   rounds_of_all(rounds_each / 2);
   const Held warm = held_now();
   rounds_of_all(rounds_each / 2);

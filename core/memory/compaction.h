@@ -10,7 +10,8 @@ namespace rw {
 
 // A taken range that goes elsewhere. Both may overlap where it goes down in its block.
 struct Move {
-  Arena::Range from, to;
+  Arena::Range from;  // where it is
+  Arena::Range to;    // where it goes
 };
 
 // Moves after which the arena has a hole of `size` bytes, or a free block that, given back, leaves
@@ -24,8 +25,8 @@ std::vector<Move> compact(const Arena& arena, uint64_t size, uint64_t room);
 // 0, and the offset, and the bytes of the blocks. In one block they lie in their order. No blocks:
 // they do not fit.
 struct FreshBlocks {
-  std::vector<uint64_t> blocks;
-  std::vector<Arena::Range> places;
+  std::vector<uint64_t> blocks;      // their bytes
+  std::vector<Arena::Range> places;  // of the values, in their order
 };
 FreshBlocks lay_afresh(const std::vector<uint64_t>& sizes, uint64_t size, uint64_t largest,
                        uint64_t total, uint64_t unit);

@@ -11,11 +11,13 @@ namespace rw {
 // Counted in steps that take about a nanosecond each.
 struct PlanWork {
   uint64_t limit = UINT64_MAX;  // beyond it planning makes do with less
-  uint64_t done = 0;
+  uint64_t done = 0;            // so far
   uint64_t programme = 0;  // of the largest dynamic programme so far: the next may take as much
   bool is_cut = false;     // something was left out for want of work
+  // Called whenever more is done; empty: nobody is told.
   std::function<void(const PlanWork&)> on_progress = {};
 
+  // So much more is done.
   void count(uint64_t more) {
     done += more;
     if (on_progress) on_progress(*this);

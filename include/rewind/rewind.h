@@ -130,6 +130,7 @@
 // Data sets: the library rewind_data.
 #include "rewind/data/audio.h"
 #include "rewind/data/cifar.h"
+#include "rewind/data/content_hash.h"
 #include "rewind/data/dataset.h"
 #include "rewind/data/files.h"
 #include "rewind/data/idx.h"
