@@ -53,9 +53,7 @@ void main() {
       const uint e = ((w.batch * p.queries + query) * p.heads + w.head) * DIM + w.column;
       [[unroll]] for (uint u = 0; u < WORDS; ++u)
         store4_out(e + u * 4, empty ? vec4(0.0) : acc[i][u] / sum);
-      if (w.column == 0)
-        store_lse((w.batch * p.heads + w.head) * p.queries + query,
-                  empty ? -ATTENTION_NO_SCORE : top[i] + log(sum));
+      if (w.column == 0) store_lse((w.batch * p.heads + w.head) * p.queries + query, log_sum(top[i], sum));
     }
   }
 }

@@ -110,5 +110,5 @@ void main() {
     }
   }
   if (query < p.queries && my_piece == 0)
-    store_lse((w.batch * p.heads + w.head) * p.queries + query, is_empty ? -ATTENTION_NO_SCORE : top + log(all));
+    store_lse((w.batch * p.heads + w.head) * p.queries + query, log_sum(top, all));
 }

@@ -35,6 +35,12 @@ float score_gradient(float weight, float dweight, float delta) {
   return weight == 0.0 ? 0.0 : weight * (dweight - delta);
 }
 
+// log(sum of exp(score)) of a row, of its largest score and the sum of exp(score - largest). Of no keys it is so large that
+// weights are 0; drivers' log(NaN) may be a number.
+float log_sum(float top, float total) {
+  return total == 0.0 ? -ATTENTION_NO_SCORE : is_nan(total) ? total : top + log(total);
+}
+
 // What the mask adds to a score: its element there, or the slope of the head.
 uint mask_column(uint key) { return HAS(ATTENTION_ALIBI) ? 0 : key; }
 float mask_factor(int distance) { return HAS(ATTENTION_ALIBI) ? -abs(float(distance)) : 1.0; }

@@ -34,6 +34,5 @@ void main() {
   const bool empty = total == 0.0;  // not for a NaN
   store4_out(dense_row(w, p.queries, w.row) + w.column, empty ? vec4(0.0) : acc / total);
   if (w.column == 0)
-    store_lse((w.batch * p.heads + w.head) * p.queries + w.row,
-              empty ? -ATTENTION_NO_SCORE : top + log(total));
+    store_lse((w.batch * p.heads + w.head) * p.queries + w.row, log_sum(top, total));
 }

@@ -87,8 +87,7 @@ void main() {
         if (column < DIM) store4_out(row * DIM + column, empty ? vec4(0.0) : acc[i][r] / total[i]);
       }
       if (result_column(w, 0) == 0)
-        store_lse((w.batch * p.heads + w.head) * p.queries + query,
-                  empty ? -ATTENTION_NO_SCORE : top[i] + log(total[i]));
+        store_lse((w.batch * p.heads + w.head) * p.queries + query, log_sum(top[i], total[i]));
     }
   }
 }

@@ -1,6 +1,8 @@
 // Drivers that do not keep what they promise, and their compiled kernels on disk.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+
 #include "rewind/backends/open.h"
 #include "rewind/core/base/cache.h"
 #include "rewind/core/base/error.h"
@@ -211,20 +213,28 @@ TEST_CASE("vulkan: a lost device is one clear error, and training goes on from t
                        "vkCreateDevice failed"));
 }
 
-// What a device leaves behind that never ends, its driver's threads, no process goes on with.
+// What a device leaves behind that never ends, its driver's threads, no process goes on with, and
+// the driver's own exit handlers may fail. So this process ends at once.
 TEST_CASE("vulkan: kernels that do not end" * doctest::skip()) {
   const Env trusts("REWIND_NO_SELF_CHECK", "1");
   const FaultyDriver driver({.hangs = true});
+  bool holds = true;
+  const auto expect = [&](bool condition, const std::string& error) {
+    CHECK_MESSAGE(condition, error);
+    holds = holds && condition;
+  };
   {
     const DeviceScope scope(Device::create(open_backend("vulkan")));
     const std::string error = test::message_of<DeviceError>([] { sum(full({8}, 1)).item(); });
-    CHECK(test::contains(error, "no kernel ended within"));
-    CHECK(test::contains(error,
-                         "the device is lost, open it anew. Last kernels, newest first: reduce"));
-    CHECK(test::message_of<DeviceError>([] { sum(full({8}, 1)).item(); }) == error);
-    CHECK_THROWS_AS(default_device()->mark()(), DeviceError);
+    expect(test::contains(error, "no kernel ended within"), error);
+    expect(test::contains(error,
+                          "the device is lost, open it anew. Last kernels, newest first: reduce"),
+           error);
+    expect(test::message_of<DeviceError>([] { sum(full({8}, 1)).item(); }) == error, "another");
+    expect(!test::message_of<DeviceError>([] { default_device()->mark()(); }).empty(), "a mark");
   }
-  CHECK(driver.faults().frees == 0);
+  expect(driver.faults().frees == 0, "memory is freed");
+  std::_Exit(holds ? 0 : 1);
 }
 
 TEST_CASE("vulkan: kernels that do not end are an error, and their memory is left alone") {
