@@ -4,6 +4,8 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <map>
+#include <mutex>
+#include <set>
 
 #include "rewind/backends/vulkan/vk.h"
 
@@ -15,6 +17,20 @@ DriverFaults now;
 bool is_lost = false;
 bool is_shown = false;                         // to the host, what the commands so far have written
 std::map<VkDeviceMemory, VkDeviceSize> sizes;  // of what was allocated
+
+// The pipelines of caches, by number, where a driver keeps them: its own bytes, the numbers, and
+// how many these are.
+std::map<VkPipelineCache, std::set<uint32_t>> pipelines;
+std::mutex pipelines_mutex;
+uint32_t last_pipeline = 0;
+
+std::set<uint32_t> take_pipelines(const void* data, size_t& bytes) {
+  std::vector<uint32_t> words(bytes / 4);
+  std::memcpy(words.data(), data, 4 * words.size());
+  const size_t count = words.back();
+  bytes -= 4 * (count + 1);
+  return {words.end() - 1 - static_cast<std::ptrdiff_t>(count), words.end() - 1};
+}
 
 template <class F>
 F real(const char* name) {
@@ -251,6 +267,61 @@ VKAPI_ATTR void VKAPI_CALL vkFreeMemory(VkDevice device, VkDeviceMemory memory,
     now.usage -= std::min<uint64_t>(now.usage, it->second);
     sizes.erase(it);
   }
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkCreatePipelineCache(VkDevice device,
+                                                     const VkPipelineCacheCreateInfo* info,
+                                                     const VkAllocationCallbacks* callbacks,
+                                                     VkPipelineCache* cache) {
+  REAL(vkCreatePipelineCache);
+  if (!now.keeps_pipelines) return driver(device, info, callbacks, cache);
+  VkPipelineCacheCreateInfo own = *info;
+  std::set<uint32_t> numbers;
+  if (own.initialDataSize) numbers = take_pipelines(own.pInitialData, own.initialDataSize);
+  const VkResult result = driver(device, &own, callbacks, cache);
+  const std::lock_guard lock(pipelines_mutex);
+  pipelines[*cache] = std::move(numbers);
+  return result;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkGetPipelineCacheData(VkDevice device, VkPipelineCache cache,
+                                                      size_t* bytes, void* data) {
+  REAL(vkGetPipelineCacheData);
+  if (!now.keeps_pipelines) return driver(device, cache, bytes, data);
+  const std::lock_guard lock(pipelines_mutex);
+  const std::set<uint32_t>& numbers = pipelines[cache];
+  size_t own = 0;
+  driver(device, cache, &own, nullptr);
+  own -= own % 4;
+  *bytes = own + 4 * (numbers.size() + 1);
+  if (!data) return VK_SUCCESS;
+  driver(device, cache, &own, data);
+  std::vector<uint32_t> words(numbers.begin(), numbers.end());
+  words.push_back(static_cast<uint32_t>(numbers.size()));
+  std::memcpy(static_cast<std::byte*>(data) + own, words.data(), 4 * words.size());
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkMergePipelineCaches(VkDevice device, VkPipelineCache to,
+                                                     uint32_t count, const VkPipelineCache* from) {
+  REAL(vkMergePipelineCaches);
+  const std::lock_guard lock(pipelines_mutex);
+  for (uint32_t i = 0; now.keeps_pipelines && i < count; ++i)
+    pipelines[to].insert(pipelines[from[i]].begin(), pipelines[from[i]].end());
+  return driver(device, to, count, from);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL vkCreateComputePipelines(VkDevice device, VkPipelineCache cache,
+                                                        uint32_t count,
+                                                        const VkComputePipelineCreateInfo* infos,
+                                                        const VkAllocationCallbacks* callbacks,
+                                                        VkPipeline* made) {
+  REAL(vkCreateComputePipelines);
+  if (now.keeps_pipelines && cache) {
+    const std::lock_guard lock(pipelines_mutex);
+    pipelines[cache].insert(++last_pipeline);
+  }
+  return driver(device, cache, count, infos, callbacks, made);
 }
 
 }  // extern "C"

@@ -30,6 +30,8 @@ struct DriverFaults {
   // Budget and usage of all heaps (VK_EXT_memory_budget, whether the driver has it or not).
   uint64_t budget = 0, usage = 0;
 
+  bool keeps_pipelines = false;  // each takes four bytes of a pipeline cache's data
+
   int64_t descriptor_pools = 0;  // created and not destroyed
 
   // Submits, and those of them whose last command is no barrier that shows the host what was

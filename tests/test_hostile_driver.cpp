@@ -269,6 +269,35 @@ TEST_CASE("vulkan: a cache of compiled kernels that is broken is made again") {
   CHECK(only_file(folder.path) == file);
 }
 
+TEST_CASE("vulkan: two devices that are open at once keep the kernels of both") {
+  const Env trusts("REWIND_NO_SELF_CHECK", "1");
+  const FaultyDriver driver({.keeps_pipelines = true});
+  const auto bytes_kept = [](bool first, bool second) {
+    const TemporaryFolder folder;
+    const Env cache("REWIND_CACHE", folder.path.c_str());
+    {
+      const auto a = Device::create(open_backend("vulkan"));
+      const auto b = Device::create(open_backend("vulkan"));
+      const auto compute = [](const std::shared_ptr<Device>& device, auto&& op) {
+        const DeviceScope scope(device);
+        op(full({1000}, 2)).to_vector();
+      };
+      if (first) compute(a, [](const Tensor& x) { return sum(x); });
+      if (second) compute(b, [](const Tensor& x) { return exp(x); });
+    }
+    std::vector<uint64_t> sizes = {0};
+    for (const auto& entry : fs::directory_iterator(folder.path))
+      if (entry.path().extension() == ".bin") sizes.push_back(entry.file_size());
+    CHECK(sizes.size() == 2);
+    return sizes.back();
+  };
+  const uint64_t none = bytes_kept(false, false), both = bytes_kept(true, true);
+  const uint64_t first = bytes_kept(true, false), second = bytes_kept(false, true);
+  CHECK(first > none);
+  CHECK(second > none);
+  CHECK(both - none == first - none + second - none);
+}
+
 TEST_CASE("cache: compiled kernels are never read from the current folder" *
           doctest::test_suite("host")) {
   const TemporaryFolder folder;

@@ -27,7 +27,10 @@ constexpr std::chrono::seconds kSaveEvery{5};
 
 Pipelines::Pipelines(const Device& device, VkPipelineCreateFlags flags)
     : device_(device), flags_(flags) {
-  if (!flags_) load_cache();
+  if (!flags_) {
+    cache_ = stored_cache();
+    saved_bytes_ = read_cache(cache_file()).empty() ? 0 : cached_bytes();
+  }
   const bool texels = device_.caps().features & feature::texels;
   for (uint32_t n = 0; n <= kMaxBindings; ++n) {
     layouts_[0][n] = create_layout(n, false);
@@ -187,9 +190,9 @@ std::string Pipelines::cache_file() const {
   return fmt::format("pipelines-{}-{:x}.bin", device_.caps().uuid, device_.caps().driver_number);
 }
 
-// Drivers should reject a blob of another driver themselves; not all do, so the header is checked.
-// Without a blob they compile again.
-void Pipelines::load_cache() {
+// What is on disk. Drivers should reject a blob of another driver themselves; not all do, so the
+// header is checked. Without a blob it is empty, and they compile again.
+VkPipelineCache Pipelines::stored_cache() const {
   std::vector<std::byte> blob = read_cache(cache_file());
   VkPhysicalDeviceProperties properties;
   vkGetPhysicalDeviceProperties(device_.physical(), &properties);
@@ -202,24 +205,40 @@ void Pipelines::load_cache() {
       !std::memcmp(header.pipelineCacheUUID, properties.pipelineCacheUUID, VK_UUID_SIZE);
   VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
   if (ours) {
-    info.initialDataSize = saved_bytes_ = blob.size();
+    info.initialDataSize = blob.size();
     info.pInitialData = blob.data();
   }
-  if (ours && vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache_) == VK_SUCCESS)
-    return;
-  info.initialDataSize = saved_bytes_ = 0;
-  vk_check(vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache_),
+  VkPipelineCache cache = nullptr;
+  if (ours && vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache) == VK_SUCCESS)
+    return cache;
+  info.initialDataSize = 0;
+  vk_check(vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache),
            "vkCreatePipelineCache");
+  return cache;
 }
 
-void Pipelines::save_cache() {
+size_t Pipelines::cached_bytes() const {
   size_t bytes = 0;
-  if (vkGetPipelineCacheData(device_.handle(), cache_, &bytes, nullptr) != VK_SUCCESS) return;
-  if (bytes == saved_bytes_) return;
-  std::vector<std::byte> blob(bytes);
-  if (vkGetPipelineCacheData(device_.handle(), cache_, &bytes, blob.data()) != VK_SUCCESS) return;
-  write_cache(cache_file(), std::span(blob).first(bytes));
-  saved_bytes_ = bytes;
+  const VkResult result = vkGetPipelineCacheData(device_.handle(), cache_, &bytes, nullptr);
+  return result == VK_SUCCESS ? bytes : 0;
+}
+
+// Beside what other devices of this kind, of any process, have saved since this one was opened.
+void Pipelines::save_cache() {
+  const size_t own = cached_bytes();
+  if (own == saved_bytes_) return;
+  const VkPipelineCache all = stored_cache();
+  std::vector<std::byte> blob;
+  size_t bytes = 0;
+  if (vkMergePipelineCaches(device_.handle(), all, 1, &cache_) == VK_SUCCESS &&
+      vkGetPipelineCacheData(device_.handle(), all, &bytes, nullptr) == VK_SUCCESS) {
+    blob.resize(bytes);
+    if (vkGetPipelineCacheData(device_.handle(), all, &bytes, blob.data()) == VK_SUCCESS) {
+      write_cache(cache_file(), std::span(blob).first(bytes));
+      saved_bytes_ = own;
+    }
+  }
+  vkDestroyPipelineCache(device_.handle(), all, nullptr);
 }
 
 // What this run has used, then what only earlier ones have.

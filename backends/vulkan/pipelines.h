@@ -57,7 +57,8 @@ class Pipelines {
   VkShaderModule module(const PipelineKey& key, uint32_t workgroup_size,
                         uint32_t subgroup_size) const;
   std::string cache_file() const;
-  void load_cache();
+  VkPipelineCache stored_cache() const;
+  size_t cached_bytes() const;
   void save_cache();
   void save_list();
   void start_threads();
@@ -66,7 +67,7 @@ class Pipelines {
   const Device& device_;
   const VkPipelineCreateFlags flags_;
   VkPipelineCache cache_ = nullptr;
-  size_t saved_bytes_ = 0;                                         // of the cache on disk
+  size_t saved_bytes_ = 0;                                         // of cache_, when it was saved
   std::array<std::array<Layout, kMaxBindings + 1>, 2> layouts_{};  // without and with texels
 
   MadeOnce<PipelineKey, VkPipeline> made_{[this](const PipelineKey& key) { return create(key); }};
