@@ -57,8 +57,7 @@ std::unique_ptr<Backend> open_proved(const std::string& choice) {
   if (known == verdicts.end()) {
     device.reset();  // a child process must find no driver that has threads here
     const double child_seconds = info.is_cpu ? kCheckSeconds : 0;
-    known =
-        verdicts.emplace(file, refused_features(file, open, info.features, child_seconds)).first;
+    known = verdicts.emplace(file, refused_features(file, open, info, child_seconds)).first;
   }
   return device && known->second.empty() ? std::move(device) : open(known->second);
 }

@@ -24,17 +24,16 @@ using OpenWithout =
     std::function<std::unique_ptr<Backend>(const std::vector<RefusedFeature>& without)>;
 
 // The features without which the device has no faults: one where one is enough, the least loss
-// first in `features`, else the first ones together. DeviceError, naming the faults, where that
-// does not help. With `child_seconds` the checks run in child processes, where to crash, or to take
-// more than so much time of a core in one check, and more than a few times the longest of those
-// before, is a fault like others: for CPU drivers, which have no watchdog. Drivers of GPUs are not
-// made for a process that was forked.
+// first in `info.features`, else the first ones together. DeviceError, naming the faults, where
+// that does not help. With `child_seconds` the checks run in child processes, where to crash, or to
+// take more than so much time of a core in one check, and more than a few times the longest of
+// those before, is a fault like others: for CPU drivers, which have no watchdog. Drivers of GPUs
+// are not made for a process that was forked.
 //
 // The verdict comes from the cache's file of that name where it is there and whole; else it is
 // written there, and before it what each check says as it ends: a process that is killed has done
 // its part, the next one goes on. Several may do so at once. An empty name: nothing is kept.
 std::vector<RefusedFeature> refused_features(const std::string& file, const OpenWithout& open,
-                                             std::span<const std::string> features,
-                                             double child_seconds = 0);
+                                             const DeviceInfo& info, double child_seconds = 0);
 
 }  // namespace rw

@@ -37,8 +37,13 @@ using Fault = std::function<void(Backend&, const KernelCall&)>;
 
 class FaultyBackend : public GuardBackend {
  public:
-  explicit FaultyBackend(std::vector<Fault> faults)
-      : GuardBackend(make_cpu_backend(), false), faults_(std::move(faults)) {}
+  explicit FaultyBackend(std::vector<Fault> faults, bool is_cpu = true)
+      : GuardBackend(make_cpu_backend(), false),
+        faults_(std::move(faults)),
+        info_(GuardBackend::info()) {
+    info_.is_cpu = is_cpu;
+  }
+  const DeviceInfo& info() const override { return info_; }
   void run(const KernelCall& call) override {
     GuardBackend::run(call);
     for (const Fault& fault : faults_) fault(*this, call);
@@ -46,6 +51,7 @@ class FaultyBackend : public GuardBackend {
 
  private:
   std::vector<Fault> faults_;
+  DeviceInfo info_;
 };
 
 // Changes the elements of the last output of type T.
@@ -136,9 +142,16 @@ const Fault stops_early = in_kernel("reduce_rows", [](std::vector<float>& values
   for (float& v : values) v = std::min(v, 32767.5f);
 });
 
+// As tanh by exponentials.
+const Fault overflows = in_kernel("unary", [](std::vector<float>& values) {
+  for (float& v : values)
+    if (v == 1) v = NAN;
+});
+
 // A device with these features, and faults that come with one of them.
 struct Faulty {
   std::vector<std::string> features = {"halves", "shuffle", "addresses"};
+  bool is_cpu = true;
   std::vector<std::pair<std::string, Fault>> faults;  // of no feature: an empty name
   std::atomic<int> opened = 0;
 
@@ -153,9 +166,15 @@ struct Faulty {
       return std::make_unique<FaultyBackend>(there);
     };
   }
+  DeviceInfo info() const {
+    DeviceInfo info;
+    info.features = features;
+    info.is_cpu = is_cpu;
+    return info;
+  }
   std::vector<std::string> refused(double child_seconds = 0) {
     std::vector<std::string> names;
-    for (const RefusedFeature& f : refused_features("", opener(), features, child_seconds)) {
+    for (const RefusedFeature& f : refused_features("", opener(), info(), child_seconds)) {
       INFO(f.fault);
       CHECK_FALSE(f.fault.empty());
       names.push_back(f.name);
@@ -185,6 +204,34 @@ TEST_CASE("self-check: planted faults are found and named") {
   CHECK(first_fault(has_no_attention).empty());
   CHECK(first_fault(forgets_the_last_row).starts_with("matmul in f32"));
   CHECK(first_fault(stops_early).starts_with("long loops"));
+  CHECK(first_fault(overflows).starts_with("functions far out in f32"));
+}
+
+TEST_CASE("self-check: faults of the large tiles of GPUs are found") {
+  // One result of those of at least that many bytes, of the last one in the middle.
+  const auto spoils = [](const char* kernel, DType dtype, uint64_t least) -> Fault {
+    return [=](Backend& backend, const KernelCall& call) {
+      if (call.kernel != kernel || call.bindings[0].dtype != dtype) return;
+      if (call.bindings.back().range.size < least) return;
+      if (dtype == DType::f32)
+        change<float>(backend, call, dtype,
+                      [](auto& values) { values[values.size() / 2] += 1e4f; });
+      else
+        change<uint16_t>(backend, call, dtype,
+                         [](auto& values) { values[values.size() / 2] ^= 0x4000; });
+    };
+  };
+  const std::vector<Fault> planted = {spoils("matmul", DType::f32, 6 << 20),
+                                      spoils("conv2d_wgrad", DType::f32, 65536),
+                                      spoils("conv2d", DType::bf16, 1 << 20)};
+  const auto faults = find_faults([&] { return std::make_unique<FaultyBackend>(planted, false); });
+  const auto has = [&](const char* head) {
+    return std::any_of(faults.begin(), faults.end(),
+                       [&](const std::string& fault) { return fault.starts_with(head); });
+  };
+  CHECK(has("large matmul in f32: output 0: element "));
+  CHECK(has("large conv2d in f32: output 2: element "));
+  CHECK(has("large conv2d in f16: output 3: element "));  // bf16's
 }
 
 TEST_CASE("self-check: what a fault comes from is refused, and nothing else") {
@@ -235,7 +282,7 @@ TEST_CASE("self-check: the verdict is kept, and made again where it is broken") 
   Faulty device{.faults = {{"halves", loses_a_lane}}};
   const auto verdict = [&] {
     device.opened = 0;
-    const auto refused = refused_features("self-check-test", device.opener(), device.features);
+    const auto refused = refused_features("self-check-test", device.opener(), device.info());
     REQUIRE(refused.size() == 1);
     CHECK(refused[0].name == "halves");
     CHECK(refused[0].fault.starts_with("layer_norm in f16"));
@@ -262,7 +309,7 @@ TEST_CASE("self-check: a process that is killed has done its part, the next one 
       if (call.bindings[0].dtype == DType::f32) ++seen[std::string(call.kernel)];
     };
     Faulty device{.faults = {{"", see}, {"", fault}}};
-    return refused_features("self-check-test", device.opener(), device.features);
+    return refused_features("self-check-test", device.opener(), device.info());
   };
   const Fault is_killed = [](Backend&, const KernelCall& call) {
     if (call.kernel == "attention" && call.bindings[0].dtype == DType::f32) std::raise(SIGKILL);

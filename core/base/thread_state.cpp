@@ -17,6 +17,10 @@ NoAutocast::~NoAutocast() {
     open.erase(std::next(last).base());
 }
 
+ThreadStateScope::~ThreadStateScope() {
+  std::swap(thread_state(), previous_);
+}
+
 const char* op_or(const char* function) {
   static const std::string_view nobody = Context{}.op;
   return context().op == nobody ? function : context().op;

@@ -44,7 +44,7 @@ class ThreadStateScope {
  public:
   explicit ThreadStateScope(ThreadState state)
       : previous_(std::exchange(thread_state(), std::move(state))) {}
-  ~ThreadStateScope() { std::swap(thread_state(), previous_); }
+  ~ThreadStateScope();
   ThreadStateScope(const ThreadStateScope&) = delete;
   ThreadStateScope& operator=(const ThreadStateScope&) = delete;
 

@@ -20,11 +20,13 @@ void check_written(const char* kernel, std::span<const Arg> args) {
         "the elements of what is written must be apart in memory, got {} with strides {}; write "
         "into a contiguous copy",
         *to.tensor, to.tensor->strides());
-    for (const Arg& other : args)
+    for (const Arg& other : args) {
+      if (!other.tensor) continue;
       check<ValueError>(
-          !other.tensor || !overlap_in_part(*to.tensor, *other.tensor), op_or(kernel),
+          !overlap_in_part(*to.tensor, *other.tensor), op_or(kernel),
           "what is written must not overlap another operand, got {} and {}; copy one of them",
           *to.tensor, *other.tensor);
+    }
   }
 }
 

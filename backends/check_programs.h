@@ -1,0 +1,20 @@
+// The programs of the self-check: small ones with known answers.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "rewind/core/tensor/tensor.h"
+
+namespace rw {
+
+struct Check {
+  const char* name;
+  std::vector<Tensor> (*run)(DType dtype);
+  bool is_exact = false;  // the same bits, but that a NaN may be any NaN; runs once
+  bool is_large = false;  // for the tiles of GPUs, of which CPU drivers have no such ones
+};
+
+std::span<const Check> checks();
+
+}  // namespace rw
