@@ -8,6 +8,7 @@
 
 #include "benchmarks/memory/measure.h"
 #include "benchmarks/memory/workloads.h"
+#include "benchmarks/memory/workloads_sequence.h"
 #include "rewind/core/recompute/evaluate.h"
 #include "rewind/core/recompute/planner.h"
 
@@ -30,7 +31,9 @@ std::vector<Network> networks() {
           {"bert-large-84", bert_workload({.preset = "large", .batch = 84})},
           {"cifar-k19", cifar_workload(19, 1280, false, DType::f32)},
           {"cifar-k20-bn", cifar_workload(20, 128, true, DType::f32)},
-          {"resnet1001", resnet1001_workload(32, DType::f32)}};
+          {"resnet1001", resnet1001_workload(32, DType::f32)},
+          {"wavenet", wavenet_workload()},
+          {"seq2seq", seq2seq_workload()}};
 }
 
 void measure(const Network& network, const Profile& profile, const std::vector<double>& shares,

@@ -7,26 +7,37 @@
 #include "batch_norm.glsl"
 #include "some.glsl"
 
+#define ROWS_AHEAD 2  // that are loaded at once
+
 void stats(uint c, uint begin, uint end, uint at, bool whole) {
   uint count = p.channels - c;
   vec4 mean_lo = vec4(0.0), mean_hi = mean_lo, var_lo = mean_lo, var_hi = mean_lo;
   LOAD_SOME(load_mean, c, count, mean_lo, mean_hi)
   LOAD_SOME(load_var, c, count, var_lo, var_hi)
   vec4 product_lo = vec4(0.0), product_hi = product_lo, sum_lo = product_lo, sum_hi = product_lo;
-  for (uint row = begin; row < end; ++row) {
-    vec4 x_lo = mean_lo, x_hi = mean_hi, dy_lo = vec4(0.0), dy_hi = dy_lo;
-    uint i = row * p.channels + c;
-    if (whole) {
-      load8_x(i, x_lo, x_hi);
-      load8_dy(i, dy_lo, dy_hi);
-    } else {
-      LOAD_SOME(load_x, i, count, x_lo, x_hi)
-      LOAD_SOME(load_dy, i, count, dy_lo, dy_hi)
+  for (uint first = begin; first < end; first += ROWS_AHEAD) {
+    vec4 x_lo[ROWS_AHEAD], x_hi[ROWS_AHEAD], dy_lo[ROWS_AHEAD], dy_hi[ROWS_AHEAD];
+    [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
+      uint i = min(first + r, end - 1) * p.channels + c;
+      x_lo[r] = mean_lo;
+      x_hi[r] = mean_hi;
+      dy_lo[r] = dy_hi[r] = vec4(0.0);
+      if (whole) {
+        load8_x(i, x_lo[r], x_hi[r]);
+        load8_dy(i, dy_lo[r], dy_hi[r]);
+      } else {
+        LOAD_SOME(load_x, i, count, x_lo[r], x_hi[r])
+        LOAD_SOME(load_dy, i, count, dy_lo[r], dy_hi[r])
+      }
     }
-    product_lo += dy_lo * (x_lo - mean_lo);
-    product_hi += dy_hi * (x_hi - mean_hi);
-    sum_lo += dy_lo;
-    sum_hi += dy_hi;
+    [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
+      if (first + r < end) {
+        product_lo += dy_lo[r] * (x_lo[r] - mean_lo);
+        product_hi += dy_hi[r] * (x_hi[r] - mean_hi);
+        sum_lo += dy_lo[r];
+        sum_hi += dy_hi[r];
+      }
+    }
   }
   product_lo *= inverse_deviation(var_lo);
   product_hi *= inverse_deviation(var_hi);

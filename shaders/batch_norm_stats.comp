@@ -6,23 +6,33 @@
 //! texels: yes
 #include "some.glsl"
 
+#define ROWS_AHEAD 4  // that are loaded at once
+
 // Welford's update, row by row: no cancellation however large the mean is.
 void stats(uint c, uint begin, uint end, uint at, bool whole) {
   vec4 mean_lo = vec4(0.0), mean_hi = mean_lo, squares_lo = mean_lo, squares_hi = mean_lo;
   float count = 0.0;
-  for (uint row = begin; row < end; ++row) {
-    vec4 lo = mean_lo, hi = mean_hi;
-    if (whole) {
-      load8_x(row * p.channels + c, lo, hi);
-    } else {
-      LOAD_SOME(load_x, row * p.channels + c, p.channels - c, lo, hi)
+  for (uint first = begin; first < end; first += ROWS_AHEAD) {
+    vec4 lo[ROWS_AHEAD], hi[ROWS_AHEAD];
+    [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
+      uint at = min(first + r, end - 1) * p.channels + c;
+      lo[r] = hi[r] = vec4(0.0);
+      if (whole) {
+        load8_x(at, lo[r], hi[r]);
+      } else {
+        LOAD_SOME(load_x, at, p.channels - c, lo[r], hi[r])
+      }
     }
-    count += 1.0;
-    vec4 delta_lo = lo - mean_lo, delta_hi = hi - mean_hi;
-    mean_lo += delta_lo * (1.0 / count);
-    mean_hi += delta_hi * (1.0 / count);
-    squares_lo += delta_lo * (lo - mean_lo);
-    squares_hi += delta_hi * (hi - mean_hi);
+    [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
+      if (first + r < end) {
+        count += 1.0;
+        vec4 delta_lo = lo[r] - mean_lo, delta_hi = hi[r] - mean_hi;
+        mean_lo += delta_lo * (1.0 / count);
+        mean_hi += delta_hi * (1.0 / count);
+        squares_lo += delta_lo * (lo[r] - mean_lo);
+        squares_hi += delta_hi * (hi[r] - mean_hi);
+      }
+    }
   }
   STORE_SOME(store_partial, at, p.channels - c, mean_lo, mean_hi)
   STORE_SOME(store_partial, at + p.channels, p.channels - c, squares_lo, squares_hi)

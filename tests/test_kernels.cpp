@@ -328,7 +328,7 @@ TEST_CASE("kernels: batch norm") {
                  out(DType::f32, channels)},
                 BatchNormCombineParams{
                     .rows = rows, .channels = channels, .chunk_rows = chunk_rows, .chunks = chunks},
-                {}, {channels});
+                {}, {channels, 16, 1});
       both->run("batch_norm", {x, mean, var, weight, f32(-1, 1, 6), out(t, n)},
                 BatchNormParams{.n = n, .channels = channels, .eps = 1e-5f}, {}, threads);
       both->run("batch_norm_grad_stats", {x, dy, mean, var, out(DType::f32, chunks * 2 * channels)},

@@ -8,7 +8,7 @@ struct BatchNormStatsParams {
   uint rows, channels, chunk_rows;
 };
 // batch_norm_combine: Chan's formula over the chunks in order -> mean, biased variance [channels].
-// threads.x = channels.
+// threads: channels, 16.
 struct BatchNormCombineParams {
   uint offset[3];  // partial, mean, var
   uint rows, channels, chunk_rows, chunks;
