@@ -318,4 +318,29 @@ TEST_CASE("device choices: what holds on every device") {
   CHECK_THROWS_AS(compute_family(copies), DeviceError);
 }
 
+TEST_CASE("device choices: float modes that a device keeps, each width by itself where it can") {
+  const auto modes = [](VkShaderFloatControlsIndependence independence, bool of_16, bool of_32) {
+    VkPhysicalDeviceVulkan12Properties p{};
+    p.denormBehaviorIndependence = p.roundingModeIndependence = independence;
+    p.shaderDenormPreserveFloat16 = p.shaderRoundingModeRTEFloat16 = of_16;
+    p.shaderDenormPreserveFloat32 = p.shaderRoundingModeRTEFloat32 = of_32;
+    p.shaderSignedZeroInfNanPreserveFloat32 = VK_TRUE;
+    return float_modes(p);
+  };
+  using Modes = std::vector<FloatMode>;
+  const FloatMode denormals_16{4464, 4459, 16}, denormals_32{4464, 4459, 32};
+  const FloatMode to_even_16{4467, 4462, 16}, to_even_32{4467, 4462, 32}, special{4466, 4461, 32};
+  constexpr auto none = VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
+  for (const auto any : {VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL,
+                         VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_32_BIT_ONLY}) {
+    CHECK(modes(any, true, true) == Modes{denormals_16, special, to_even_16, to_even_32});
+    CHECK(modes(any, true, false) == Modes{denormals_16, special, to_even_16});
+    CHECK(modes(any, false, true) == Modes{special, to_even_32});
+  }
+  CHECK(modes(none, true, true) ==
+        Modes{denormals_16, denormals_32, special, to_even_16, to_even_32});
+  CHECK(modes(none, true, false) == Modes{special});
+  CHECK(modes(none, false, true) == Modes{special});
+}
+
 TEST_SUITE_END();

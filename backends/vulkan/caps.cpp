@@ -177,28 +177,6 @@ std::string pci_address(VkPhysicalDevice device) {
                      pci.pciFunction);
 }
 
-// What a device can keep, of both widths that kernels have. Where it cannot have one mode for one
-// width only, that mode is left out unless it has it for both; 64 bits are not used.
-std::vector<FloatMode> float_modes(const VkPhysicalDeviceVulkan12Properties& p) {
-  constexpr auto none = VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
-  const bool denormals = p.denormBehaviorIndependence != none ||
-                         p.shaderDenormPreserveFloat16 == p.shaderDenormPreserveFloat32;
-  const bool rounding = p.roundingModeIndependence != none ||
-                        p.shaderRoundingModeRTEFloat16 == p.shaderRoundingModeRTEFloat32;
-  constexpr uint32_t preserve[] = {4464, 4459}, special[] = {4466, 4461}, to_even[] = {4467, 4462};
-  std::vector<FloatMode> modes;
-  const auto add = [&](bool has, const uint32_t(&mode)[2], uint32_t width) {
-    if (has) modes.push_back({mode[0], mode[1], width});
-  };
-  add(denormals && p.shaderDenormPreserveFloat16, preserve, 16);
-  add(denormals && p.shaderDenormPreserveFloat32, preserve, 32);
-  add(p.shaderSignedZeroInfNanPreserveFloat16, special, 16);
-  add(p.shaderSignedZeroInfNanPreserveFloat32, special, 32);
-  add(rounding && p.shaderRoundingModeRTEFloat16, to_even, 16);
-  add(rounding && p.shaderRoundingModeRTEFloat32, to_even, 32);
-  return modes;
-}
-
 void query_properties(VkPhysicalDevice device, Caps& caps) {
   VkPhysicalDeviceVulkan12Properties p12{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
   VkPhysicalDeviceVulkan11Properties p11{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,

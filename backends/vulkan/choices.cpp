@@ -89,4 +89,24 @@ uint32_t compute_family(std::span<const VkQueueFamilyProperties> families) {
   return best;
 }
 
+std::vector<FloatMode> float_modes(const VkPhysicalDeviceVulkan12Properties& p) {
+  constexpr auto none = VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
+  const bool of_16_alone = p.denormBehaviorIndependence != none;
+  const bool of_both = p.shaderDenormPreserveFloat16 && p.shaderDenormPreserveFloat32;
+  const bool rounding = p.roundingModeIndependence != none ||
+                        p.shaderRoundingModeRTEFloat16 == p.shaderRoundingModeRTEFloat32;
+  constexpr uint32_t preserve[] = {4464, 4459}, special[] = {4466, 4461}, to_even[] = {4467, 4462};
+  std::vector<FloatMode> modes;
+  const auto add = [&](bool has, const uint32_t(&mode)[2], uint32_t width) {
+    if (has) modes.push_back({mode[0], mode[1], width});
+  };
+  add(of_16_alone ? p.shaderDenormPreserveFloat16 : of_both, preserve, 16);
+  add(!of_16_alone && of_both, preserve, 32);
+  add(p.shaderSignedZeroInfNanPreserveFloat16, special, 16);
+  add(p.shaderSignedZeroInfNanPreserveFloat32, special, 32);
+  add(rounding && p.shaderRoundingModeRTEFloat16, to_even, 16);
+  add(rounding && p.shaderRoundingModeRTEFloat32, to_even, 32);
+  return modes;
+}
+
 }  // namespace rw::vulkan

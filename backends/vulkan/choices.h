@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "rewind/backends/vulkan/freeze.h"
 #include "rewind/backends/vulkan/vk.h"
 
 namespace rw::vulkan {
@@ -30,5 +31,11 @@ bool is_unified(VkPhysicalDeviceType type);
 // A family of queues that computes; one without graphics where there is one, as desktops share the
 // other. DeviceError where there is none.
 uint32_t compute_family(std::span<const VkQueueFamilyProperties> families);
+
+// What a device can keep, of both widths that kernels have. Where it cannot have one mode for one
+// width only, that mode is left out unless it has it for both; 64 bits are not used. Denormals of
+// f32 nobody was promised (docs/kernels.md), and dividing by them takes AMD's compiler twice as
+// long.
+std::vector<FloatMode> float_modes(const VkPhysicalDeviceVulkan12Properties& properties);
 
 }  // namespace rw::vulkan
