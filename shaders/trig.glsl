@@ -2,17 +2,21 @@
 
 #include "numbers.glsl"
 
-// 2 / pi, from 2^-3 down: after Payne and Hanek 1983, only the bits of it count that make fractions of x.
-const uint two_over_pi[8] = uint[8](0u, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u, 0u);
+// One of five words. No array: compilers keep those that are indexed in memory of each thread.
+uint pick(uint i, uint a, uint b, uint c, uint d, uint e) { return i == 0 ? a : i == 1 ? b : i == 2 ? c : i == 3 ? d : e; }
+
+// With 2 / pi, from 2^-3 down: after Payne and Hanek 1983, only the bits of it count that make fractions of x.
 float large_quarter_turns(float x, out int quadrant) {
   const uint bits = floatBitsToUint(x), mantissa = bits << 8 | 0x80000000u;
   const int exponent = int(bits >> 23 & 255u) - 126;
   const uint i = uint(max(exponent, 0)) >> 5, shift = uint(exponent) & 31u;
-  uint high = two_over_pi[i], middle = two_over_pi[i + 1], low = two_over_pi[i + 2];
+  uint high = pick(i, 0u, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u);
+  uint middle = pick(i, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u);
+  uint low = pick(i, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u);
   if (shift != 0) {
     high = high << shift | middle >> (32 - shift);
     middle = middle << shift | low >> (32 - shift);
-    low = low << shift | two_over_pi[i + 3] >> (32 - shift);
+    low = low << shift | pick(i, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u, 0u) >> (32 - shift);
   }
   // Turns in quarters, 2 bits whole and 30 of a fraction, from the products of 32 bits.
   uint low_high, middle_high, unused, middle_low, carry;

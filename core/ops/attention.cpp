@@ -3,7 +3,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "rewind/core/backend/attention_tiles.h"
 #include "rewind/core/ops/detail.h"
@@ -90,8 +89,8 @@ bool is_plain(const DeviceInfo& device) {
 // Stock lavapipe leaves a thread's loops after 65535 rounds in all, without a word
 // (docs/kernels.md). The keys of a row, or tiles of 4 columns per lane, that a thread has time for.
 int64_t most_turns(const DeviceInfo& device, int64_t dim) {
-  // Subgroups of 1: the cpu backend.
-  if (!device.is_cpu || device.subgroup_size == 1) return std::numeric_limits<int64_t>::max();
+  constexpr int64_t unlimited = int64_t{1} << 40;
+  if (!device.is_cpu || device.subgroup_size == 1) return unlimited;  // 1: the cpu backend
   const int64_t lanes = device.subgroup_size;
   const int64_t plain = 15 + 2 * ((dim + 31) / 32);  // rounds for a key in attention_plain.glsl
   const int64_t products = dim / 4 + dim / (4 * lanes) + 1, draws = 16;
