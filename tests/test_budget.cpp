@@ -155,7 +155,8 @@ void check_predicted(const Outcome& real, const Training& training, const Entran
 const std::tuple<const char*, Training, int> programs[] = {
     {"gpt", gpt, 35}, {"resnet", resnet, 35}, {"unet", unet, 50}, {"recurrent", recurrent, 50}};
 
-// The cpu, with blocks of other sizes, of which it refuses large ones when it is told to.
+// The cpu, with blocks of other sizes, of which it refuses large ones when it is told to, and with
+// a workspace for each kernel.
 class Blocks : public test::GuardBackend {
  public:
   explicit Blocks(uint64_t largest)
@@ -167,8 +168,19 @@ class Blocks : public test::GuardBackend {
     check<OutOfMemory>(bytes <= most, "blocks", "{} bytes are too many", bytes);
     return GuardBackend::allocate_block(bytes);
   }
+  void copy(BufferRange source, BufferRange target) override {
+    CHECK((source.block != target.block || source.offset >= target.offset + target.size ||
+           target.offset >= source.offset + source.size));
+    Backend::copy(source, target);
+  }
+  std::shared_ptr<const Preparation> prepare(const KernelCall&) const override {
+    if (workspace == 0) return nullptr;
+    const auto preparation = std::make_shared<Preparation>();
+    preparation->workspace_bytes = workspace;
+    return preparation;
+  }
 
-  uint64_t most = UINT64_MAX;
+  uint64_t most = UINT64_MAX, workspace = 0;
 
  private:
   DeviceInfo info_;
@@ -282,6 +294,27 @@ TEST_CASE("budget: values keep their bits wherever they move") {
     moves += device->moves();
   }
   CHECK(moves > 1000);
+}
+
+TEST_CASE("budget: operands that move for a kernel's workspace are found") {
+  for (size_t which = 0; which < 4; ++which) {
+    auto backend = std::make_unique<Blocks>(1 << 20);
+    Blocks& blocks = *backend;
+    const auto device = Device::create(std::move(backend), 16 << 10);
+    const DeviceScope scope(device);
+    std::vector<Tensor> kept, gone;
+    for (int i = 0; i < 8; ++i) (i % 2 ? gone : kept).push_back(full({512}, i));
+    gone.clear();  // holes of 2 KiB
+    blocks.workspace = 4096;
+    const uint64_t moves = device->moves();
+    kept[which].copy_(kept[(which + 1) % 4]);
+    CHECK(device->moves() > moves);
+    blocks.workspace = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      const auto value = static_cast<float>(2 * (i == which ? (which + 1) % 4 : i));
+      CHECK(kept[i].to_vector() == std::vector<float>(512, value));
+    }
+  }
 }
 
 TEST_CASE("budget: a driver that refuses what it had given loses nothing while smaller blocks do") {
