@@ -8,7 +8,15 @@ struct Moments {
   float count, mean, squares;
 };
 
-shared Moments moments[128];  // of 8 channels, 16 runs of chunks each
+// Of 8 channels, 16 runs of chunks each.
+shared float counts[128], means[128], squares[128];
+
+Moments kept(uint place) { return Moments(counts[place], means[place], squares[place]); }
+void keep(uint place, Moments m) {
+  counts[place] = m.count;
+  means[place] = m.mean;
+  squares[place] = m.squares;
+}
 
 // Chan et al. 1979: `b` comes after `a`.
 Moments joined(Moments a, Moments b) {
@@ -20,16 +28,16 @@ Moments joined(Moments a, Moments b) {
 Moments of_chunks(uint c, uint begin, uint end) {
   Moments all = Moments(0.0, 0.0, 0.0);
   for (uint first = begin; first < end; first += AHEAD) {
-    float means[AHEAD], squares[AHEAD];
+    float mean[AHEAD], deviations[AHEAD];
     [[unroll]] for (uint k = 0; k < AHEAD; ++k) {
       uint at = min(first + k, end - 1) * 2 * p.channels + c;
-      means[k] = load_partial(at);
-      squares[k] = load_partial(at + p.channels);
+      mean[k] = load_partial(at);
+      deviations[k] = load_partial(at + p.channels);
     }
     [[unroll]] for (uint k = 0; k < AHEAD; ++k) {
       uint chunk = first + k;
       float count = chunk < end ? float(min(p.chunk_rows, p.rows - chunk * p.chunk_rows)) : 0.0;
-      all = joined(all, Moments(count, means[k], squares[k]));
+      all = joined(all, Moments(count, mean[k], deviations[k]));
     }
   }
   return all;
@@ -38,12 +46,14 @@ Moments of_chunks(uint c, uint begin, uint end) {
 void main() {
   uint c = gl_GlobalInvocationID.x, run = gl_LocalInvocationID.y, place = run * 8 + gl_LocalInvocationID.x;
   uint length = (p.chunks + 15) / 16, begin = min(run * length, p.chunks);
-  moments[place] = c < p.channels ? of_chunks(c, begin, min(begin + length, p.chunks)) : Moments(0.0, 0.0, 0.0);
+  Moments own = Moments(0.0, 0.0, 0.0);
+  if (c < p.channels) own = of_chunks(c, begin, min(begin + length, p.chunks));
+  keep(place, own);
   for (uint step = 1; step < 16; step *= 2) {
     barrier();
-    if (run % (2 * step) == 0) moments[place] = joined(moments[place], moments[place + 8 * step]);
+    if (run % (2 * step) == 0) keep(place, joined(kept(place), kept(place + 8 * step)));
   }
   if (run > 0 || c >= p.channels) return;
-  store_mean(c, moments[place].mean);
-  store_var(c, moments[place].squares / p.rows);
+  store_mean(c, means[place]);
+  store_var(c, squares[place] / p.rows);
 }
