@@ -84,8 +84,8 @@ std::vector<Tensor> elementwise(DType t) {
           transpose(x, 0, 1) * 3.0f};
 }
 
-// Every function and its slope where GLSL leaves open what becomes of it: tanh, as drivers may have
-// it, is NaN from 89 on.
+// GLSL leaves open what functions and their slopes are far from 0: tanh, as drivers may have it, is
+// NaN from 89 on.
 std::vector<Tensor> functions_far_out(DType t) {
   const float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> values = {0,   0.5f, -0.5f, 1,   -1,   9,   -9,   13,
@@ -150,7 +150,7 @@ std::vector<Tensor> products(DType t) {
                              matmul(c, transpose(d, 0, 1)),
                              matmul(numbers({3, 5, 600}, t, 16), numbers({3, 600, 7}, t, 17))};
   if (t == DType::f32) return all;
-  // Enough for the largest tiles; and bf16, which has matrices of its own.
+  // A batch; and bf16, which has matrices of its own.
   all.push_back(matmul(numbers({64, 72, 40}, t, 24), numbers({64, 40, 72}, t, 25)));
   all.push_back(matmul(cast(c, DType::bf16), cast(transpose(d, 0, 1), DType::bf16)));
   return all;
@@ -173,14 +173,14 @@ std::vector<Tensor> indices(DType t) {
   return with_gradients(embedding(table, tensor(rows, {7})), {table});
 }
 
-// f16's checks are bf16's, too.
+// bf16 is checked wherever f16 is.
 std::vector<DType> also_bf16(DType t) {
   if (t == DType::f16) return {DType::f16, DType::bf16};
   return {t};
 }
 
-// Both factors in both orders of their elements, in words and one by one, in as many tiles of each
-// size as a GPU has room for.
+// The factors lie in both orders of their elements, come in words and one by one, and fill a GPU
+// with tiles of each size.
 std::vector<Tensor> large_products(DType t) {
   std::vector<Tensor> all;
   const auto multiply = [&](DType dtype, const Shape& size, bool a_turned, bool b_turned) {
@@ -200,7 +200,7 @@ std::vector<Tensor> large_products(DType t) {
   return all;
 }
 
-// As gradients of weights, whose sums are long and are split.
+// Gradients of weights are such products: their sums are long, and are split.
 std::vector<Tensor> split_products(DType t) {
   std::vector<Tensor> all;
   for (const DType dtype : also_bf16(t))
@@ -222,7 +222,7 @@ std::vector<Tensor> large_convolutions(DType t) {
   return all;
 }
 
-// Heads of several words and of several results a thread, masked and causal, in odd numbers.
+// Heads have several words and several results a thread; queries and keys fill no whole tile.
 std::vector<Tensor> large_attentions(DType t) {
   std::vector<Tensor> all;
   for (const DType dtype : also_bf16(t))

@@ -35,8 +35,8 @@ float score_gradient(float weight, float dweight, float delta) {
   return weight == 0.0 ? 0.0 : weight * (dweight - delta);
 }
 
-// log(sum of exp(score)) of a row, of its largest score and the sum of exp(score - largest). Of no keys it is so large that
-// weights are 0; drivers' log(NaN) may be a number.
+// The logarithm of a row's sum of exp(score), from its largest score and its sum of exp(score - largest). Without keys it is
+// so large that all weights are 0. Drivers' log(NaN) may be a number.
 float log_sum(float top, float total) {
   return total == 0.0 ? -ATTENTION_NO_SCORE : is_nan(total) ? total : top + log(total);
 }

@@ -155,8 +155,8 @@ void check_predicted(const Outcome& real, const Training& training, const Entran
 const std::tuple<const char*, Training, int> programs[] = {
     {"gpt", gpt, 35}, {"resnet", resnet, 35}, {"unet", unet, 50}, {"recurrent", recurrent, 50}};
 
-// The cpu, with blocks of other sizes, of which it refuses large ones when it is told to, and with
-// a workspace for each kernel.
+// The cpu, with blocks of other sizes; on request it refuses large ones, or gives each kernel a
+// workspace.
 class Blocks : public test::GuardBackend {
  public:
   explicit Blocks(uint64_t largest)

@@ -213,8 +213,8 @@ TEST_CASE("vulkan: a lost device is one clear error, and training goes on from t
                        "vkCreateDevice failed"));
 }
 
-// What a device leaves behind that never ends, its driver's threads, no process goes on with, and
-// the driver's own exit handlers may fail. So this process ends at once.
+// A device that never ends leaves its driver's threads behind, and the driver's exit handlers may
+// fail on them. So this process ends at once.
 TEST_CASE("vulkan: kernels that do not end" * doctest::skip()) {
   const Env trusts("REWIND_NO_SELF_CHECK", "1");
   const FaultyDriver driver({.hangs = true});

@@ -34,8 +34,8 @@ uint32_t compute_family(std::span<const VkQueueFamilyProperties> families);
 
 // What a device can keep, of both widths that kernels have. Where it cannot have one mode for one
 // width only, that mode is left out unless it has it for both; 64 bits are not used. Denormals of
-// f32 nobody was promised (docs/kernels.md), and dividing by them takes AMD's compiler twice as
-// long.
+// f32 are left out where they can be: kernels do not promise to keep them (docs/kernels.md), and
+// AMD's compiler makes every division longer that has to.
 std::vector<FloatMode> float_modes(const VkPhysicalDeviceVulkan12Properties& properties);
 
 }  // namespace rw::vulkan

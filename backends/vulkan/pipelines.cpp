@@ -27,10 +27,7 @@ constexpr std::chrono::seconds kSaveEvery{5};
 
 Pipelines::Pipelines(const Device& device, VkPipelineCreateFlags flags)
     : device_(device), flags_(flags) {
-  if (!flags_) {
-    cache_ = stored_cache();
-    saved_bytes_ = read_cache(cache_file()).empty() ? 0 : cached_bytes();
-  }
+  if (!flags_) vk_check(create_cache(cache_, saved_bytes_), "vkCreatePipelineCache");
   const bool texels = device_.caps().features & feature::texels;
   for (uint32_t n = 0; n <= kMaxBindings; ++n) {
     layouts_[0][n] = create_layout(n, false);
@@ -190,10 +187,11 @@ std::string Pipelines::cache_file() const {
   return fmt::format("pipelines-{}-{:x}.bin", device_.caps().uuid, device_.caps().driver_number);
 }
 
-// What is on disk. Drivers should reject a blob of another driver themselves; not all do, so the
-// header is checked. Without a blob it is empty, and they compile again.
-VkPipelineCache Pipelines::stored_cache() const {
-  std::vector<std::byte> blob = read_cache(cache_file());
+// A cache of what is on disk, and how many bytes that are. Drivers should reject a blob of another
+// driver themselves; not all do, so the header is checked. Without a blob it is empty, and they
+// compile again.
+VkResult Pipelines::create_cache(VkPipelineCache& cache, size_t& bytes) const {
+  const std::vector<std::byte> blob = read_cache(cache_file());
   VkPhysicalDeviceProperties properties;
   vkGetPhysicalDeviceProperties(device_.physical(), &properties);
   VkPipelineCacheHeaderVersionOne header{};
@@ -205,35 +203,32 @@ VkPipelineCache Pipelines::stored_cache() const {
       !std::memcmp(header.pipelineCacheUUID, properties.pipelineCacheUUID, VK_UUID_SIZE);
   VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
   if (ours) {
-    info.initialDataSize = blob.size();
+    info.initialDataSize = bytes = blob.size();
     info.pInitialData = blob.data();
   }
-  VkPipelineCache cache = nullptr;
   if (ours && vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache) == VK_SUCCESS)
-    return cache;
-  info.initialDataSize = 0;
-  vk_check(vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache),
-           "vkCreatePipelineCache");
-  return cache;
+    return VK_SUCCESS;
+  info.initialDataSize = bytes = 0;
+  return vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache);
 }
 
-size_t Pipelines::cached_bytes() const {
-  size_t bytes = 0;
-  const VkResult result = vkGetPipelineCacheData(device_.handle(), cache_, &bytes, nullptr);
-  return result == VK_SUCCESS ? bytes : 0;
-}
-
-// Beside what other devices of this kind, of any process, have saved since this one was opened.
+// Together with what other devices of this kind, of any process, have saved since this one was
+// opened. What cannot be saved is compiled again.
 void Pipelines::save_cache() {
-  const size_t own = cached_bytes();
+  size_t own = 0, bytes = 0;
+  if (vkGetPipelineCacheData(device_.handle(), cache_, &own, nullptr) != VK_SUCCESS) return;
   if (own == saved_bytes_) return;
-  const VkPipelineCache all = stored_cache();
+  VkPipelineCache all = nullptr;
+  if (create_cache(all, bytes) != VK_SUCCESS) return;
   std::vector<std::byte> blob;
-  size_t bytes = 0;
+  const auto data = [&] {
+    return vkGetPipelineCacheData(device_.handle(), all, &bytes,
+                                  blob.empty() ? nullptr : blob.data());
+  };
   if (vkMergePipelineCaches(device_.handle(), all, 1, &cache_) == VK_SUCCESS &&
-      vkGetPipelineCacheData(device_.handle(), all, &bytes, nullptr) == VK_SUCCESS) {
+      data() == VK_SUCCESS) {
     blob.resize(bytes);
-    if (vkGetPipelineCacheData(device_.handle(), all, &bytes, blob.data()) == VK_SUCCESS) {
+    if (data() == VK_SUCCESS) {
       write_cache(cache_file(), std::span(blob).first(bytes));
       saved_bytes_ = own;
     }

@@ -57,8 +57,7 @@ class Pipelines {
   VkShaderModule module(const PipelineKey& key, uint32_t workgroup_size,
                         uint32_t subgroup_size) const;
   std::string cache_file() const;
-  VkPipelineCache stored_cache() const;
-  size_t cached_bytes() const;
+  VkResult create_cache(VkPipelineCache& cache, size_t& bytes) const;
   void save_cache();
   void save_list();
   void start_threads();

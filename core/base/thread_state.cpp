@@ -17,6 +17,7 @@ NoAutocast::~NoAutocast() {
     open.erase(std::next(last).base());
 }
 
+// Not inline: GCC 12 warns there of members that it takes for unset.
 ThreadStateScope::~ThreadStateScope() {
   std::swap(thread_state(), previous_);
 }

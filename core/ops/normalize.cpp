@@ -1,4 +1,5 @@
 // Batch normalisation over all axes but the last, statistics in f32 (Chan et al. 1979 combination).
+#include "rewind/core/backend/row_teams.h"
 #include "rewind/core/ops/detail.h"
 #include "rewind/core/ops/operators.h"
 
@@ -12,15 +13,12 @@ struct Rows {
   int64_t rows, channels, chunk, chunks;
 };
 
-// Chunks of rows for two-level statistics, 32 to 32768 rows each: about 256 of them, or as many as
-// give a large GPU a thread for each eight of their channels.
+// Chunks of rows for two-level statistics: about 256 of them, 32 to 32768 rows each, or as many as
+// fill a GPU.
 Rows rows_of(const Tensor& x) {
-  constexpr int64_t threads_of_gpu = 1 << 18;
   const int64_t channels = x.size(-1), rows = x.numel() / channels;
-  const int64_t wanted = x.device().info().is_cpu
-                             ? 256
-                             : std::max<int64_t>(256, threads_of_gpu / flat_threads(channels));
-  const int64_t chunk = std::clamp<int64_t>((rows + wanted - 1) / wanted, 32, 32768);
+  const int64_t chunk = column_run(x.device().info(), rows, flat_threads(channels),
+                                   std::clamp<int64_t>((rows + 255) / 256, 32, 32768));
   return {rows, channels, chunk, (rows + chunk - 1) / chunk};
 }
 
