@@ -117,11 +117,13 @@ pipelines_of() {
 }
 
 # steps_on_stand_in NAME: a step of each program, and every pipeline that may be asked for, against its table.
-# Nothing is computed: there is no GPU.
+# Nothing is computed: there is no GPU. The programs come to their end and say so.
 steps_on_stand_in() {
-  local found=$results/${1//:/-}.json count
-  part "$1: resnet" "${runner[@]}" "$build/apps/resnet" --steps 1 --dtype f16 --quiet
-  part "$1: bert" "${runner[@]}" "$build/apps/bert" --steps 1 --dtype f16 --save "$results/${1//:/-}.bert" --quiet
+  local found=$results/${1//:/-}.json count program
+  for program in resnet bert; do
+    part "$1: $program" bash -c 'said=$("$@" 2>&1) || [[ $said == *"it computes nothing"* ]] || { echo "$said"; false; }' \
+      bash "${runner[@]}" "$build/apps/$program" --steps 1 --dtype f16 --quiet
+  done
   printf -v count '%q ' "${runner[@]}" "$build/tools/info" --pipelines --json --count rtz_f16
   part "$1: pipelines" bash -c "$count > $found && $root/tests/check_pipelines.py $found $(pipelines_of "$1")"
 }

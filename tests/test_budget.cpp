@@ -381,6 +381,18 @@ TEST_CASE("budget: moves clear a window, pack a block or empty one") {
   CHECK(packed > 0);
 }
 
+TEST_CASE("budget: the window with the fewest bytes to move is cleared") {
+  Arena arena(16);
+  arena.add_block(0, 16 * 42);
+  std::vector<Arena::Range> ranges;
+  for (const uint64_t units : {10, 1, 10, 19, 2}) ranges.push_back(*arena.allocate(16 * units));
+  for (const size_t hole : {0, 2, 4}) arena.free(ranges[hole]);
+  const std::vector<Move> moves = compact(arena, 16 * 21, 0);
+  REQUIRE(moves.size() == 1);
+  CHECK(moves[0].from.offset == ranges[1].offset);
+  CHECK(moves[0].to.offset == ranges[4].offset);
+}
+
 TEST_CASE("budget: gradients that move after they were located are found again") {
   for (const bool is_whole : {true, false}) {
     const auto device = Device::create(open_backend("cpu"), 64 << 10);

@@ -133,10 +133,11 @@ std::vector<double> plain_gradient(const Values& x, int64_t frames, int64_t clas
   return gradient;
 }
 
-TEST_CASE("ctc: the gradient is as near to f64 as a recursion in f32 comes") {
+TEST_CASE("ctc: the gradient is nearer to f64 than a recursion in f32 comes") {
   on_each_device([] {
     manual_seed(11);
-    const std::pair<int64_t, int> sizes[] = {{50, 12}, {120, 30}, {300, 40}};
+    // The last has 402 states: its frames go in two parts.
+    const std::pair<int64_t, int> sizes[] = {{50, 12}, {120, 30}, {300, 40}, {450, 200}};
     for (const auto& [frames, labels] : sizes) {
       CAPTURE(frames);
       Labels said;
@@ -153,31 +154,22 @@ TEST_CASE("ctc: the gradient is as near to f64 as a recursion in f32 comes") {
         error = std::max(error, std::abs(gradient[i] - exact[i]));
         error_in_f32 = std::max(error_in_f32, std::abs(in_f32[i] - exact[i]));
       }
-      CHECK(error <= error_in_f32 / 2);
+      CHECK(error <= error_in_f32 / 3);
     }
   });
 }
 
-TEST_CASE("ctc: long sequences go in parts, f16 inputs are f32 inside") {
+TEST_CASE("ctc: f16 inputs are f32 inside") {
   on_each_device([] {
-    // 300 labels: 602 states; chunks of about 200 frames.
-    const bool is_cpu = default_device()->info().backend == "cpu";
-    const int64_t frames = is_cpu ? 650 : 450;
     Labels said;
-    for (int i = 0; i < 200; ++i) said.push_back(1 + i * 7 % 5);
-    const Tensor logits = randn({frames, 1, 6}).set_requires_grad();
-    const auto run = [&](DType dtype) {
-      return ctc_loss(cast(log_softmax(logits, 2), dtype), tensor(said, {1, 200}),
-                      ints({static_cast<int32_t>(frames)}), ints({200}),
+    for (int i = 0; i < 20; ++i) said.push_back(1 + i * 7 % 5);
+    const Tensor x = log_softmax(randn({60, 1, 6}), 2);
+    const auto loss_in = [&](DType dtype) {
+      return ctc_loss(cast(x, dtype), tensor(said, {1, 20}), ints({60}), ints({20}),
                       {.reduction = Reduction::none});
     };
-    const Tensor loss = run(DType::f32);
-    loss.backward(full({1}, 1));
-    CHECK(std::isfinite(loss.item()));
-    const Values total = sum(logits.grad(), {1, 2}).to_vector();
-    for (const float v : total) CHECK(std::abs(v) < 1e-3f);
-    CHECK(run(DType::f16).dtype() == DType::f32);
-    CHECK(run(DType::f16).item() == doctest::Approx(loss.item()).epsilon(2e-3));
+    CHECK(loss_in(DType::f16).dtype() == DType::f32);
+    CHECK(loss_in(DType::f16).item() == doctest::Approx(loss_in(DType::f32).item()).epsilon(2e-3));
   });
 }
 

@@ -130,7 +130,7 @@ TEST_CASE("files: whichever call fails, there is the old file or the new one, an
 TEST_CASE("files: what a killed writer left goes with the next one, a living writer's stays" *
           doctest::test_suite("host")) {
   const TemporaryFolder folder;
-  const fs::path path = folder.path / "file";
+  const fs::path path = folder.path / "file", neighbor = folder.path / "felt.partial-abcdef";
   const auto killed_at = [&](int number) {
     const pid_t child = fork();
     if (child == 0) {
@@ -154,6 +154,9 @@ TEST_CASE("files: what a killed writer left goes with the next one, a living wri
   CHECK(calls > 10);
   CHECK(left > 4);
 
+  write(neighbor, "of another name, as long");
+  write(path, "old");
+  CHECK(fs::remove(neighbor));
   const fs::path other = folder.path / "file.txt";
   AtomicFile alive(path), of_other(other);
   alive.write("alive");

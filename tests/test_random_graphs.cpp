@@ -1,13 +1,10 @@
 // Random graphs in random nests of segments, and under recomputation that they know nothing of:
 // always the bits of the plain run, nothing left over.
 #include <cmath>
-#include <numeric>
 #include <thread>
 
 #include "rewind/core/autograd/boundaries.h"
 #include "rewind/core/predict/auto_recompute.h"
-#include "rewind/core/predict/tape_rerun.h"
-#include "rewind/core/recompute/planner.h"
 #include "rewind/optim/sgd.h"
 #include "tests/env.h"
 #include "tests/random_program.h"
@@ -105,56 +102,11 @@ Trained train_in_thread(uint32_t seed) {
   return trained;
 }
 
-// Bytes of the leaves that the tape's records read.
-uint64_t leaves_read(const Tape& tape) {
-  std::map<const TensorImpl*, uint64_t> bytes;
-  for (int64_t i = tape.begin(); i < tape.end(); ++i)
-    if (const Record* record = tape.find(i))
-      for (const Edge& edge : record->inputs)
-        if (edge.leaf.defined()) bytes[&edge.leaf.impl()] = edge.bytes;
-  return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0},
-                         [](uint64_t sum, const auto& leaf) { return sum + leaf.second; });
-}
-
 }  // namespace
 
 TEST_CASE_FIXTURE(CpuDevice, "random graphs: segments give the same bits and leave nothing" *
                                  doctest::test_suite("host")) {
   check_graphs(300);
-}
-
-TEST_CASE_FIXTURE(CpuDevice, "random graphs: run again on a dry device, they need what they need" *
-                                 doctest::test_suite("host")) {
-  std::vector<Tensor> leaves = program_leaves();
-  const uint64_t at_rest = live();
-  for (uint32_t seed = 0; seed < static_cast<uint32_t>(rounds(24, 200)); ++seed) {
-    INFO("seed " << seed);
-    RecordedGraph recorded;
-    for (const bool planned : {false, true}) {  // plain, then with segments
-      INFO("planned " << planned);
-      const Recompute plan = planned ? follow(recorded, plan_memory(recorded.graph)) : Recompute();
-      manual_seed(seed);
-      device->reset_peak();
-      uint64_t expected = 0, known = 0;
-      {
-        Tensor loss, other;
-        {
-          const RecomputeScope scope(plan, planned ? nullptr : &recorded);
-          std::tie(loss, other) = Program(seed, false, leaves).keep_all().run();
-        }
-        const TapeRerun rerun(tape(), loss);
-        REQUIRE(rerun.is_possible());
-        const auto need =
-            rerun.run(std::vector<bool>(static_cast<size_t>(tape().segments().size())));
-        REQUIRE(need);
-        known = leaves_read(tape());
-        expected = need->peak;
-        loss.backward();
-      }
-      for (Tensor& t : leaves) t.set_grad({});
-      REQUIRE(device->memory_report().peak - at_rest == expected - known);
-    }
-  }
 }
 
 TEST_CASE("random graphs: recomputation of programs that say nothing of it" *

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <signal.h>
 
+#include "apps/common/numerics.h"
 #include "apps/common/training_loop.h"
 #include "apps/mnist/steps.h"
 #include "rewind/core/base/interrupt.h"
@@ -207,6 +208,8 @@ TEST_CASE("training loop: its end says which updates were skipped, and fails whe
           doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Training training("", {{"--lr", "0.001"}}, 6);
+  CHECK_THROWS_WITH_AS(conclude_training(training.steps.optimizer, true),
+                       doctest::Contains("it computes nothing"), DeviceError);
   training.steps.optimizer.set_scaler(LossScaler::fixed(3e38f));
   const auto step = [&](int64_t i) {
     training.steps.step({.pixels = some_values(2 * 784, static_cast<int>(i)), .labels = {3, 3}});

@@ -61,6 +61,9 @@ void NumericsWatch::print() const {
 
 void conclude_training(const Optimizer& optimizer, bool quiet) {
   const uint64_t made = optimizer.updates(), skipped = optimizer.skipped();
+  check<DeviceError>(made + skipped > 0, "train",
+                     "the device must count the updates that it makes, but has counted none: it "
+                     "computes nothing. Choose another device or driver");
   check<NumericsError>(made > 0, "train",
                        "at least one update must be made, got none: all {} were skipped because of "
                        "overflows; nothing is saved. Choose another --loss-scale, a lower --lr or "
