@@ -7,11 +7,13 @@
 #include "batch_norm.glsl"
 #include "some.glsl"
 
+layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
+
 #define ROWS_AHEAD 2  // that are loaded at once
 
-void stats(uint c, uint begin, uint end, uint at, bool whole) {
+void stats(uint c, uint begin, uint end, uint at) {
   uint count = p.channels - c;
-  vec4 mean_lo = vec4(0.0), mean_hi = mean_lo, var_lo = mean_lo, var_hi = mean_lo;
+  vec4 mean_lo, mean_hi, var_lo, var_hi;
   LOAD_SOME(load_mean, c, count, mean_lo, mean_hi)
   LOAD_SOME(load_var, c, count, var_lo, var_hi)
   vec4 product_lo = vec4(0.0), product_hi = product_lo, sum_lo = product_lo, sum_hi = product_lo;
@@ -19,10 +21,7 @@ void stats(uint c, uint begin, uint end, uint at, bool whole) {
     vec4 x_lo[ROWS_AHEAD], x_hi[ROWS_AHEAD], dy_lo[ROWS_AHEAD], dy_hi[ROWS_AHEAD];
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
       uint i = min(first + r, end - 1) * p.channels + c;
-      x_lo[r] = mean_lo;
-      x_hi[r] = mean_hi;
-      dy_lo[r] = dy_hi[r] = vec4(0.0);
-      if (whole) {
+      if (WHOLE == 1) {
         load8_x(i, x_lo[r], x_hi[r]);
         load8_dy(i, dy_lo[r], dy_hi[r]);
       } else {
@@ -50,5 +49,5 @@ void main() {
   uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
   if (c >= p.channels || begin >= p.rows) return;
   uint at = chunk * 2 * p.channels + c;
-  stats(c, begin, end, at, whole_channels(p.offset[0] | p.offset[1]));
+  stats(c, begin, end, at);
 }

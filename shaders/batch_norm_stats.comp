@@ -6,18 +6,19 @@
 //! texels: yes
 #include "some.glsl"
 
+layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
+
 #define ROWS_AHEAD 4  // that are loaded at once
 
 // Welford's update, row by row: no cancellation however large the mean is.
-void stats(uint c, uint begin, uint end, uint at, bool whole) {
+void stats(uint c, uint begin, uint end, uint at) {
   vec4 mean_lo = vec4(0.0), mean_hi = mean_lo, squares_lo = mean_lo, squares_hi = mean_lo;
   float count = 0.0;
   for (uint first = begin; first < end; first += ROWS_AHEAD) {
     vec4 lo[ROWS_AHEAD], hi[ROWS_AHEAD];
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
       uint at = min(first + r, end - 1) * p.channels + c;
-      lo[r] = hi[r] = vec4(0.0);
-      if (whole) {
+      if (WHOLE == 1) {
         load8_x(at, lo[r], hi[r]);
       } else {
         LOAD_SOME(load_x, at, p.channels - c, lo[r], hi[r])
@@ -43,5 +44,5 @@ void main() {
   uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
   if (c >= p.channels || begin >= p.rows) return;
   uint at = chunk * 2 * p.channels + c;
-  stats(c, begin, end, at, (p.channels | p.offset[0]) % 8 == 0);
+  stats(c, begin, end, at);
 }

@@ -10,14 +10,14 @@ void main() {
   Place at = place(GROUP_NORM_ROWS);
   if (at.sample_index >= p.samples) return;
   Moments m = moments_at(at);
-  vec4 scale_lo = vec4(0.0), scale_hi = scale_lo, bias_lo = scale_lo, bias_hi = scale_lo;
+  vec4 scale_lo, scale_hi, bias_lo, bias_hi;
   LOAD_CHANNELS(load8_weight, load_weight, at.c, at.c, scale_lo, scale_hi)
   LOAD_CHANNELS(load8_bias, load_bias, at.c, at.c, bias_lo, bias_hi)
   scale_lo *= m.rstd_lo;
   scale_hi *= m.rstd_hi;
   for (uint row = at.begin; row < at.end; ++row) {
     uint i = row * p.channels + at.c;
-    vec4 lo = vec4(0.0), hi = lo;
+    vec4 lo, hi;
     LOAD_CHANNELS(load8_x, load_x, i, at.c, lo, hi)
     lo = (lo - m.mean_lo) * scale_lo + bias_lo;
     hi = (hi - m.mean_hi) * scale_hi + bias_hi;

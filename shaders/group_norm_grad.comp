@@ -11,7 +11,7 @@ void main() {
   if (at.sample_index >= p.samples) return;
   Moments m = moments_at(at);
   // dx = scale dy - (shift + slope (x - mean)): the parts of the formula that rows share.
-  vec4 scale_lo = vec4(0.0), scale_hi = scale_lo, slope_lo, slope_hi, shift_lo, shift_hi;
+  vec4 scale_lo, scale_hi, slope_lo, slope_hi, shift_lo, shift_hi;
   LOAD_CHANNELS(load8_weight, load_weight, at.c, at.c, scale_lo, scale_hi)
   uint groups = p.channels / p.width, first = at.sample_index * 2 * groups;
   [[unroll]] for (uint k = 0; k < 4; ++k) {
@@ -30,7 +30,7 @@ void main() {
   shift_hi *= m.rstd_hi * share;
   for (uint row = at.begin; row < at.end; ++row) {
     uint i = row * p.channels + at.c;
-    vec4 lo = vec4(0.0), hi = lo, dy_lo = lo, dy_hi = lo;
+    vec4 lo, hi, dy_lo, dy_hi;
     LOAD_CHANNELS(load8_x, load_x, i, at.c, lo, hi)
     LOAD_CHANNELS(load8_dy, load_dy, i, at.c, dy_lo, dy_hi)
     dy_lo = scale_lo * dy_lo - shift_lo - slope_lo * (lo - m.mean_lo);

@@ -13,7 +13,7 @@ void main() {
   vec4 product_lo = vec4(0.0), product_hi = product_lo, sum_lo = product_lo, sum_hi = product_lo;
   for (uint row = at.begin; row < at.end; ++row) {
     uint i = row * p.channels + at.c;
-    vec4 lo = vec4(0.0), hi = lo, dy_lo = lo, dy_hi = lo;
+    vec4 lo, hi, dy_lo, dy_hi;
     LOAD_CHANNELS(load8_x, load_x, i, at.c, lo, hi)
     LOAD_CHANNELS(load8_dy, load_dy, i, at.c, dy_lo, dy_hi)
     product_lo += dy_lo * (lo - m.mean_lo);

@@ -40,7 +40,7 @@ void main() {
   vec4 mean_lo = vec4(0.0), mean_hi = mean_lo, squares_lo = mean_lo, squares_hi = mean_lo;
   float count = 0.0;
   for (uint row = at.begin; row < at.end; ++row) {
-    vec4 lo = mean_lo, hi = mean_hi;
+    vec4 lo, hi;
     LOAD_CHANNELS(load8_x, load_x, row * p.channels + at.c, at.c, lo, hi)
     count += 1.0;
     vec4 delta_lo = lo - mean_lo, delta_hi = hi - mean_hi;

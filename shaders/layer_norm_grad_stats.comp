@@ -11,7 +11,7 @@ void stats(uint c, uint begin, uint end, uint at) {
   uint count = p.cols - c;
   vec4 product_lo = vec4(0.0), product_hi = product_lo, sum_lo = product_lo, sum_hi = product_lo;
   for (uint row = begin; row < end; ++row) {
-    vec4 x_lo = vec4(0.0), x_hi = x_lo, dy_lo = x_lo, dy_hi = x_lo;
+    vec4 x_lo, x_hi, dy_lo, dy_hi;
     uint i = row * p.cols + c;
     if (FLAT == 1) {
       load8_x(i, x_lo, x_hi);

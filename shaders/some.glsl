@@ -1,11 +1,12 @@
 // Eight elements one by one, for what load8 and store8 cannot reach. Unrolled: inside another loop
 // these would use up a thread's loop iterations (docs/kernels.md).
 
-// Elements i to i + count - 1 (count <= 8) into lo and hi; the others keep their values.
-#define LOAD_SOME(LOAD, i, count, lo, hi)          \
-  [[unroll]] for (uint k = 0; k < 4; ++k) {        \
-    if (k < (count)) lo[k] = LOAD((i) + k);        \
-    if (k + 4 < (count)) hi[k] = LOAD((i) + k + 4); \
+// Elements i to i + count - 1 (1 <= count) into lo and hi; those beyond are the last one again, so
+// that no load lies in a branch, where drivers wait for each. STORE_SOME leaves them out.
+#define LOAD_SOME(LOAD, i, count, lo, hi)         \
+  [[unroll]] for (uint k = 0; k < 4; ++k) {       \
+    lo[k] = LOAD((i) + min(k, (count) - 1));      \
+    hi[k] = LOAD((i) + min(k + 4, (count) - 1));  \
   }
 
 #define STORE_SOME(STORE, i, count, lo, hi)        \

@@ -320,9 +320,19 @@ TEST_CASE("kernels: batch norm") {
       const std::array<uint32_t, 3> stat_threads = {flat(channels), chunks, 1};
       const std::array<uint32_t, 3> threads = {
           flat(channels) * ((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1, 1};
-      both->run("batch_norm_stats", {x, out(DType::f32, chunks * 2 * channels)},
-                BatchNormStatsParams{.rows = rows, .channels = channels, .chunk_rows = chunk_rows},
-                {}, stat_threads);
+      for (uint32_t whole = 0; whole <= (channels % 8 == 0); ++whole) {
+        both->is_aligned = whole;
+        both->run(
+            "batch_norm_stats", {x, out(DType::f32, chunks * 2 * channels)},
+            BatchNormStatsParams{.rows = rows, .channels = channels, .chunk_rows = chunk_rows},
+            {whole}, stat_threads);
+        both->run("batch_norm_grad_stats",
+                  {x, dy, mean, var, out(DType::f32, chunks * 2 * channels)},
+                  BatchNormGradStatsParams{
+                      .rows = rows, .channels = channels, .chunk_rows = chunk_rows, .eps = 1e-5f},
+                  {whole}, stat_threads);
+      }
+      both->is_aligned = false;
       both->run("batch_norm_combine",
                 {in(DType::f32, values(chunks * 2 * channels, 0, 40)), out(DType::f32, channels),
                  out(DType::f32, channels)},
@@ -331,10 +341,6 @@ TEST_CASE("kernels: batch norm") {
                 {}, {channels, 16, 1});
       both->run("batch_norm", {x, mean, var, weight, f32(-1, 1, 6), out(t, n)},
                 BatchNormParams{.n = n, .channels = channels, .eps = 1e-5f}, {}, threads);
-      both->run("batch_norm_grad_stats", {x, dy, mean, var, out(DType::f32, chunks * 2 * channels)},
-                BatchNormGradStatsParams{
-                    .rows = rows, .channels = channels, .chunk_rows = chunk_rows, .eps = 1e-5f},
-                {}, stat_threads);
       for (uint32_t train : {0u, 1u})
         both->run(
             "batch_norm_grad",

@@ -31,6 +31,11 @@ std::array<uint32_t, 3> apply_threads(const Rows& r) {
   return {flat_threads(r.channels) * groups, 1, 1};
 }
 
+// Whether 8 channels are one load.
+bool is_whole(const Rows& r, const Tensor& t) {
+  return r.channels % REWIND_FLAT == 0 && is_flat(t);
+}
+
 uint32_t u(int64_t n) {
   return count32(n, "batch_norm");
 }
@@ -41,10 +46,9 @@ Tensor normalise(const Tensor& x, const Tensor& mean_in, const Tensor& var_in,
   const Tensor weight = contiguous(weight_in), bias = contiguous(bias_in);
   const Rows r = rows_of(x);
   Tensor y = empty_on(x, x.shape(), x.dtype());
-  const bool flat = r.channels % REWIND_FLAT == 0 && is_flat(x);
   launch("batch_norm", {in(x), in(mean), in(var), in(weight), in(bias), out(y)},
          kernels::BatchNormParams{.n = u(x.numel()), .channels = u(r.channels), .eps = eps},
-         {.threads = apply_threads(r), .variant = {flat}});
+         {.threads = apply_threads(r)});
   return y;
 }
 
@@ -62,7 +66,7 @@ BatchStatistics statistics_of(const Tensor& x) {
   launch("batch_norm_stats", {in(x), out(partial)},
          kernels::BatchNormStatsParams{
              .rows = u(r.rows), .channels = u(r.channels), .chunk_rows = u(r.chunk)},
-         {.threads = chunk_threads(r)});
+         {.threads = chunk_threads(r), .variant = {is_whole(r, x)}});
   Tensor mean = empty_on(x, {r.channels}, DType::f32), var = empty_on(x, {r.channels}, DType::f32);
   launch("batch_norm_combine", {in(partial), out(mean), out(var)},
          kernels::BatchNormCombineParams{.rows = u(r.rows),
@@ -115,7 +119,7 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
                                            .channels = u(rows.channels),
                                            .chunk_rows = u(rows.chunk),
                                            .eps = eps},
-         {.threads = chunk_threads(rows)});
+         {.threads = chunk_threads(rows), .variant = {is_whole(rows, x) && is_whole(rows, dy)}});
   const Tensor own = sum(partial, {0});
   const Tensor all = attrs.exchange ? attrs.exchange->sum(own) : own;
   check<ShapeError>(all.shape() == own.shape() && all.dtype() == DType::f32, "batch_norm",
@@ -123,14 +127,13 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
   Tensor dx;
   if (r.needs_grad(0)) {
     dx = empty_on(x, x.shape(), x.dtype());
-    const bool flat = rows.channels % REWIND_FLAT == 0 && is_flat(x) && is_flat(dy);
     launch("batch_norm_grad", {in(x), in(dy), in(mean), in(var), in(weight), in(all), out(dx)},
            kernels::BatchNormGradParams{.n = u(x.numel()),
                                         .channels = u(rows.channels),
                                         .rows = u(attrs.rows),
                                         .eps = eps,
                                         .train = train},
-           {.threads = apply_threads(rows), .variant = {flat}});
+           {.threads = apply_threads(rows)});
   }
   return {std::move(dx), select(own, 0, 0), select(own, 0, 1)};
 }
