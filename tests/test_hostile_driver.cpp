@@ -227,9 +227,9 @@ TEST_CASE("vulkan: kernels that do not end" * doctest::skip()) {
     const DeviceScope scope(Device::create(open_backend("vulkan")));
     const std::string error = test::message_of<DeviceError>([] { sum(full({8}, 1)).item(); });
     expect(test::contains(error, "no kernel ended within"), error);
-    expect(test::contains(error,
-                          "the device is lost, open it anew. Last kernels, newest first: reduce"),
+    expect(test::contains(error, "the device is lost, open it anew. Last kernels, newest first: "),
            error);
+    expect(test::contains(error, "reduce"), error);
     expect(test::message_of<DeviceError>([] { sum(full({8}, 1)).item(); }) == error, "another");
     expect(!test::message_of<DeviceError>([] { default_device()->mark()(); }).empty(), "a mark");
   }
