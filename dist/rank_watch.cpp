@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <fstream>
@@ -125,7 +126,12 @@ class RankWatch::Watcher {
   // A rank says who it is, later that it ends; one that is gone without that has died.
   void hear(Peer& peer) {
     int said = 0;
-    const ssize_t size = recv(peer.file, &said, sizeof said, 0);
+    ssize_t size = 0;
+    // Linux says once that the other end closed before it had read everything, and only then what
+    // it has sent.
+    do {
+      size = recv(peer.file, &said, sizeof said, 0);
+    } while (size < 0 && (errno == ECONNRESET || errno == EINTR));
     if (size == sizeof said) {
       peer.rank = said;
       return;
