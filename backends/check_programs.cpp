@@ -179,8 +179,8 @@ std::vector<DType> also_bf16(DType t) {
   return {t};
 }
 
-// The factors lie in both orders of their elements, come in words and one by one, and fill a GPU
-// with tiles of each size.
+// The factors lie in both orders of their elements, come in words and one by one, and are worth
+// tiles of each size.
 std::vector<Tensor> large_products(DType t) {
   std::vector<Tensor> all;
   const auto multiply = [&](DType dtype, const Shape& size, bool a_turned, bool b_turned) {
@@ -191,12 +191,12 @@ std::vector<Tensor> large_products(DType t) {
   };
   for (const bool a_turned : {false, true})
     for (const bool b_turned : {false, true}) {
-      multiply(t, {64, 248, 124, 40}, a_turned, b_turned);
-      multiply(t, {64, 250, 125, 33}, a_turned, b_turned);
-      multiply(t, {128, 60, 60, 40}, a_turned, b_turned);
-      multiply(t, {256, 32, 28, 40}, a_turned, b_turned);
+      multiply(t, {2, 248, 124, 40}, a_turned, b_turned);
+      multiply(t, {2, 250, 125, 33}, a_turned, b_turned);
+      multiply(t, {4, 60, 60, 40}, a_turned, b_turned);
+      multiply(t, {8, 32, 28, 40}, a_turned, b_turned);
     }
-  if (t == DType::f16) multiply(DType::bf16, {64, 248, 124, 40}, true, false);
+  if (t == DType::f16) multiply(DType::bf16, {2, 248, 124, 40}, true, false);
   return all;
 }
 
@@ -205,20 +205,23 @@ std::vector<Tensor> split_products(DType t) {
   std::vector<Tensor> all;
   for (const DType dtype : also_bf16(t))
     all.push_back(
-        matmul(transpose(numbers({2048, 512}, dtype, 33), 0, 1), numbers({2048, 512}, dtype, 34)));
+        matmul(transpose(numbers({2048, 128}, dtype, 33), 0, 1), numbers({2048, 128}, dtype, 34)));
   return all;
 }
 
-// The result and both gradients fill large tiles; 124 channels of f16 are no whole words.
+// The result and both gradients fill large tiles; 124 channels of f16 are no whole words. Where
+// there are few pixels and many channels, sums are split.
 std::vector<Tensor> large_convolutions(DType t) {
   std::vector<Tensor> all;
-  const auto convolve = [&](DType dtype, int64_t channels) {
-    const Tensor x = leaf({2, 65, 64, channels}, dtype, 35);
-    const Tensor w = leaf({256, 2, 1, channels}, dtype, 36);
+  const auto convolve = [&](DType dtype, const Shape& image, const Shape& weight) {
+    const Tensor x = leaf(image, dtype, 35), w = leaf(weight, dtype, 36);
     for (Tensor& y : with_gradients(conv2d(x, w), {x, w})) all.push_back(std::move(y));
   };
-  for (const DType dtype : also_bf16(t)) convolve(dtype, 128);
-  if (t == DType::f16) convolve(t, 124);
+  for (const DType dtype : also_bf16(t)) {
+    convolve(dtype, {1, 17, 16, 128}, {256, 2, 1, 128});
+    convolve(dtype, {1, 9, 6, 256}, {128, 3, 3, 256});
+  }
+  if (t == DType::f16) convolve(t, {1, 17, 16, 124}, {256, 2, 1, 124});
   return all;
 }
 

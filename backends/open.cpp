@@ -45,10 +45,10 @@ std::string verdict_file(const DeviceInfo& info) {
 std::unique_ptr<Backend> open_proved(const std::string& choice) {
   static std::mutex mutex;
   static std::map<std::string, std::vector<RefusedFeature>> verdicts;
-  const auto open = [&](const std::vector<RefusedFeature>& without) {
-    return vulkan::make_backend(choice, without);
+  const auto open_for_checks = [&](const std::vector<RefusedFeature>& without) {
+    return vulkan::make_backend(choice, without, true);
   };
-  std::unique_ptr<Backend> device = open({});
+  std::unique_ptr<Backend> device = vulkan::make_backend(choice);
   if (env_flag("REWIND_NO_SELF_CHECK")) return device;
   const DeviceInfo info = device->info();
   const std::string file = verdict_file(info);
@@ -57,9 +57,11 @@ std::unique_ptr<Backend> open_proved(const std::string& choice) {
   if (known == verdicts.end()) {
     device.reset();  // a child process must find no driver that has threads here
     const double child_seconds = info.is_cpu ? kCheckSeconds : 0;
-    known = verdicts.emplace(file, refused_features(file, open, info, child_seconds)).first;
+    known =
+        verdicts.emplace(file, refused_features(file, open_for_checks, info, child_seconds)).first;
   }
-  return device && known->second.empty() ? std::move(device) : open(known->second);
+  if (device && known->second.empty()) return device;
+  return vulkan::make_backend(choice, known->second);
 }
 
 // Its threads come with its first kernel, and so after the check, which may fork.

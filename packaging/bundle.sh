@@ -3,7 +3,7 @@
 # driver. Prints the name of the archive. Usage: bundle.sh BUILD_DIR OUT_DIR
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-build=$1
+build=$(cd "$1" && pwd -P)
 out=$2
 version=$(sed -n "s/^ *version: '\(.*\)',/\1/p" "$here/../meson.build")
 name=rewind-$version-linux-$(uname -m)
@@ -17,6 +17,7 @@ for program in "$build"/apps/* "$build"/tools/* "$build"/benchmarks/* \
   if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi
   strip -o "$top/bin/$(basename "$program")" "$program"
   cp "$here/launcher.sh" "$top/$(basename "$program")"
+  ldd "$program" >> "$stage/ldd" # as it is built: the library lies beside it
 done
 
 cp "$here/gpu.sh" "$top/gpu"
@@ -25,9 +26,8 @@ cp "$here"/../benchmarks/peers/*.py "$top/peers/"
 cp "$here/../benchmarks/speed.py" "$top/"
 
 # "SONAME PATH" of everything that the programs load, but the C library's own parts.
-ldd "$top"/bin/* > "$stage/ldd"
 if grep 'not found' "$stage/ldd" >&2; then exit 1; fi
-awk '$2 == "=>" {print $1, $3}' "$stage/ldd" | sort -u |
+awk '$2 == "=>" && !seen[$1]++ {print $1, $3}' "$stage/ldd" |
   grep -Ev '^lib(c|m|dl|rt|pthread|resolv|util|anl|mvec)\.so\.' > "$stage/libraries"
 while read -r soname path; do
   file=$(readlink -f "$path")
@@ -35,8 +35,9 @@ while read -r soname path; do
     libstdc++.so.6 | libgcc_s.so.1) folder=$top/lib/c++ ;;  # launcher.sh may leave these out
     *) folder=$top/lib ;;
   esac
-  cp "$file" "$folder/"
+  strip -o "$folder/$(basename "$file")" "$file"
   [ "$(basename "$file")" = "$soname" ] || ln -s "$(basename "$file")" "$folder/$soname"
+  case $file in "$build"/*) continue ;; esac # ours
   # Packages may still say /lib for /usr/lib.
   package=$({ dpkg -S "$file" || dpkg -S "${file#/usr}"; } 2> /dev/null | cut -d : -f 1)
   cp "/usr/share/doc/$package/copyright" "$top/licenses/$package"

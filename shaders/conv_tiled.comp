@@ -17,18 +17,18 @@ layout(constant_id = 1) const bool WORDS_OUT = true;  // those of y in words of 
 #include "conv_pixel.glsl"
 #include "tile.glsl"
 
-uint rows, m0, n0, group;
+uint rows, m0, n0, group, part;
 
 // Where the words of this thread begin in the image, at the first tap.
 uint image_at[WORDS];
 int top[WORDS], left_edge[WORDS];
 
 // The panels that are fetched: their tap, the first of its elements, and the first row of w.
-uint tap_h = 0, tap_w = 0, first = 0, w_row = 0;
+uint tap_h, tap_w, first, w_row;
 
 void at_panel(uint k) {
+  if (k == w_row) return;
   w_row = k;
-  if (k == 0) return;
   first += TILE_K;
   if (first < p.run) return;
   first = 0;
@@ -64,7 +64,8 @@ void store_part(uint row, uint column, vec4 v) {
   const uint m = m0 + row, n = n0 + column;
   if (m >= rows || n >= p.n) return;
   const Pixel at = pixel_at(m);
-  const uint to = group * p.y_group + at.image * p.y_image + at.i * p.y_h + at.j * p.y_w + n;
+  const uint to =
+      group * p.y_group + (part * p.images + at.image) * p.y_image + at.i * p.y_h + at.j * p.y_w + n;
   if (WORDS_OUT) {
     store4_y(to, v);
   } else {
@@ -76,9 +77,10 @@ void store_part(uint row, uint column, vec4 v) {
 void main() {
   rows = p.images * p.rows_h * p.rows_w;
   const uint tiles_m = (rows + TILE - 1) / TILE, tiles_n = (p.n + TILE - 1) / TILE;
-  const uint tile = group_id() / tiles_m;
-  group = tile / tiles_n;
-  if (group >= p.groups) return;
+  const uint tile = group_id() / tiles_m, z = tile / tiles_n;
+  if (z >= p.groups * p.splits) return;
+  part = z % p.splits;
+  group = z / p.splits;
   m0 = group_id() % tiles_m * TILE;
   n0 = tile % tiles_n * TILE;
   [[unroll]] for (uint w = 0; w < WORDS; ++w) {
@@ -87,5 +89,10 @@ void main() {
     top[w] = int(at.i * p.stride_h) + p.origin_h;
     left_edge[w] = int(at.j * p.stride_w) + p.origin_w;
   }
-  make_tile(0, p.taps_h * p.taps_w * ((p.run + TILE_K - 1) / TILE_K * TILE_K));
+  const uint tap_rows = (p.run + TILE_K - 1) / TILE_K * TILE_K, tap = part * p.k_chunk / tap_rows;
+  tap_h = tap / p.taps_w;
+  tap_w = tap % p.taps_w;
+  w_row = part * p.k_chunk;
+  first = w_row % tap_rows;
+  make_tile(w_row, min(w_row + p.k_chunk, p.taps_h * p.taps_w * tap_rows));
 }

@@ -146,9 +146,7 @@ run_tests() {
   compile all meson-test-prereq
   driver_of_commit
   cases 'vulkan' -tse=host
-  # A CPU driver takes a minute and a half for the self-check of a GPU.
-  cases 'kernels of GPUs' "-sf=$kernel_files" -tse=host REWIND_TESTS_BRIEF=1 "${like_gpu[@]}" "$quick_compiler" \
-    REWIND_NO_SELF_CHECK=1
+  cases 'kernels of GPUs' "-sf=$kernel_files" -tse=host REWIND_TESTS_BRIEF=1 "${like_gpu[@]}" "$quick_compiler"
   cases 'validation layers' "-sf=$kernel_files" -tse=host REWIND_TESTS_BRIEF=1 REWIND_VALIDATE=1 REWIND_CHECK_HAZARDS=1 \
     "$quick_compiler"
   scripts_without "${long_scripts[@]}"

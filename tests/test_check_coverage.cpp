@@ -26,7 +26,13 @@ class Forms : public GuardBackend {
   void run(const KernelCall& call) override {
     const DType dtype = call.bindings[0].dtype;
     if (const auto* passes = dynamic_cast<const vulkan::Passes*>(call.preparation)) {
-      for (const vulkan::Pass& pass : passes->list()) add(pass.kernel, dtype, pass.variant);
+      for (const vulkan::Pass& pass : passes->list()) {
+        add(pass.kernel, dtype, pass.variant);
+        const bool has_parts = pass.operands[2].binding == vulkan::Operand::workspace;
+        if (call.kernel != "conv2d_wgrad" && pass.kernel.starts_with("conv_") &&
+            pass.operand_count == 3 && has_parts)
+          add("split convolution", dtype, {});
+      }
     } else {
       add(call.kernel, dtype, call.variant);
     }
@@ -40,8 +46,9 @@ class Forms : public GuardBackend {
 };
 
 std::set<std::string> forms_on(const std::string& profile) {
-  auto backend =
-      std::make_unique<Forms>(vulkan::parse_caps(read_config_text(find_profile(profile)), profile));
+  vulkan::Caps caps = vulkan::parse_caps(read_config_text(find_profile(profile)), profile);
+  caps.multiprocessors = 1;  // as devices are opened for checks
+  auto backend = std::make_unique<Forms>(caps);
   const Forms& forms = *backend;
   const auto device = Device::create(std::move(backend));
   const DeviceScope scope(device);
@@ -73,7 +80,7 @@ TEST_CASE("self-check: every tile of a GPU is reached, in each order and width o
        {"rx7900xtx.json", "rx6800.json", "nvk-ampere.json", "apple-m1.json", "adreno750.json"}) {
     CAPTURE(profile);
     const std::set<std::string> forms = forms_on(profile);
-    const auto has = [&](const char* part) {
+    const auto has = [&](const std::string& part) {
       return std::any_of(forms.begin(), forms.end(),
                          [&](const std::string& form) { return form.starts_with(part); });
     };
@@ -84,6 +91,8 @@ TEST_CASE("self-check: every tile of a GPU is reached, in each order and width o
     check_all(forms, "conv_wgrad_tiled.TILE128", {"f32 1 1", "bf16 1 1"});
     check_all(forms, "gemm_tiled.TILE128", variants("f32", {"1 1", "0 0"}));
     check_all(forms, "conv_tiled.TILE128", {"f32 1 1", "bf16 1 1"});
+    for (const char* dtype : {"f32", "f16", "bf16"})
+      CHECK(has(fmt::format("split convolution {}", dtype)));
     for (const char* kernel :
          {"attention_tiled.TILE", "attention_dq_tiled.TILE", "attention_dkv_tiled.TILE"})
       CHECK(has(kernel));

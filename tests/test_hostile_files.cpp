@@ -81,6 +81,7 @@ nlohmann::json profile() {
           {"subgroup_size", 32},
           {"workgroup_size", 32},
           {"subgroup_size_control", true},
+          {"multiprocessors", 32},
           {"unified_memory", false},
           {"uuid", ""}};
 }

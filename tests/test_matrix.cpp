@@ -380,6 +380,9 @@ TEST_CASE("conv2d, conv2d_dgrad, conv2d_wgrad") {
       {3, 11, 13, 32, 136, 3, 3, 1, 1, 1, 1},             // whole words, several tiles
       {2, 10, 9, 48, 80, 3, 2, 2, 1, 1, 1, 1, 2, 2, 8},   // the same by groups
       {1, 12, 11, 4, 12, 3, 3, 1, 1, 1, 1, 1, 1, 1, 4},   // whole words of f32 only
+      {1, 7, 6, 200, 24, 3, 3, 1, 1, 1, 1},               // split sums, parts begin inside a tap
+      {1, 6, 5, 360, 34, 3, 3, 1, 1, 1, 2, 1, 2, 2, 1},   // the same by groups, no whole words
+      {1, 7, 5, 8, 520, 3, 3, 2, 2, 1, 1},                // long sums for some pixels of a gradient
   };
   for (const char* variant : variants()) {
     const Forced forced(variant);

@@ -167,14 +167,37 @@ std::string type_name(VkPhysicalDeviceType type) {
   }
 }
 
+// What `properties`, a structure of an extension, says of the device.
+template <class Properties>
+Properties ask(VkPhysicalDevice device, Properties properties) {
+  VkPhysicalDeviceProperties2 p{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &properties};
+  vkGetPhysicalDeviceProperties2(device, &p);
+  return properties;
+}
+
 std::string pci_address(VkPhysicalDevice device) {
   if (!has_extension(device, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME)) return "";
-  VkPhysicalDevicePCIBusInfoPropertiesEXT pci{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
-  VkPhysicalDeviceProperties2 p{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &pci};
-  vkGetPhysicalDeviceProperties2(device, &p);
+  const auto pci = ask(device, VkPhysicalDevicePCIBusInfoPropertiesEXT{
+                                   VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT});
   return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", pci.pciDomain, pci.pciBus, pci.pciDevice,
                      pci.pciFunction);
+}
+
+uint32_t multiprocessors(VkPhysicalDevice device, VkPhysicalDeviceType type) {
+  uint32_t told = 0;
+  if (has_extension(device, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+    told = ask(device,
+               VkPhysicalDeviceShaderSMBuiltinsPropertiesNV{
+                   VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV})
+               .shaderSMCount;
+  } else if (has_extension(device, VK_AMD_SHADER_CORE_PROPERTIES_2_EXTENSION_NAME)) {
+    told = ask(device,
+               VkPhysicalDeviceShaderCoreProperties2AMD{
+                   VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD})
+               .activeComputeUnitCount;
+  }
+  if (told > 0) return told;
+  return type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ? 8 : middling_multiprocessors;
 }
 
 void query_properties(VkPhysicalDevice device, Caps& caps) {
@@ -213,6 +236,7 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   if (!(control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT))
     caps.subgroup_size_control = false;
   caps.workgroup_size = row_workgroup(caps);
+  caps.multiprocessors = multiprocessors(device, p.properties.deviceType);
   if (!caps.is_cpu) caps.dispatch_seconds = kDispatchSeconds;
 
   caps.float_modes = float_modes(p12);

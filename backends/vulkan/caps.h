@@ -14,6 +14,9 @@
 
 namespace rw::vulkan {
 
+// Of a GPU that does not say how many it has, and is not an integrated one.
+inline constexpr uint32_t middling_multiprocessors = 32;
+
 struct Caps {
   std::string name, driver, driver_version;
   std::string uuid;         // of the device, hex
@@ -27,6 +30,8 @@ struct Caps {
   uint32_t features = 0;  // feature:: bits of shader_table.h
   uint32_t subgroup_size = 1;
   uint32_t workgroup_size = 1;         // of kernels with `local: subgroup`
+  // Streaming multiprocessors, compute units or cores, as the driver tells them, else a guess.
+  uint32_t multiprocessors = middling_multiprocessors;
   bool subgroup_size_control = false;  // subgroup_size may be required of a pipeline
 
   CooperativeMatrices matrices;  // of kernels that need feature::cooperative or cooperative_bf16

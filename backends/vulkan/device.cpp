@@ -29,10 +29,10 @@ std::vector<VkQueueFamilyProperties> queue_families(VkPhysicalDevice device) {
 
 }  // namespace
 
-Device::Device(const std::string& choice, const std::vector<RefusedFeature>& without,
-               bool tells_statistics) {
+Device::Device(const std::string& choice, const std::vector<RefusedFeature>& without, Use use) {
   physical_ = choose(instance_, choice, caps_);
   for (const RefusedFeature& feature : without) refuse(caps_, feature.name);
+  if (use == Use::checks) caps_.multiprocessors = 1;  // small products fill it with large tiles
   caps_.tuning = load_tuning(caps_);
   vkGetPhysicalDeviceMemoryProperties(physical_, &memory_);
   const std::vector<VkQueueFamilyProperties> families = queue_families(physical_);
@@ -40,7 +40,7 @@ Device::Device(const std::string& choice, const std::vector<RefusedFeature>& wit
   const uint32_t bits = families[queue_family_].timestampValidBits;
   if (bits == 0) caps_.timestamp_ns = 0;
   caps_.timestamp_mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
-  create(tells_statistics);
+  create(use);
   vkGetDeviceQueue(handle_, queue_family_, 0, &queue_);
   if (instance_.debug_names())
     set_object_name_ = reinterpret_cast<PFN_vkSetDebugUtilsObjectNameEXT>(
@@ -54,7 +54,7 @@ Device::~Device() {
   vkDestroyDevice(handle_, nullptr);
 }
 
-void Device::create(bool tells_statistics) {
+void Device::create(Use use) {
   const auto has = [&](uint32_t bit) { return (caps_.features & bit) ? VK_TRUE : VK_FALSE; };
   VkPhysicalDeviceSubgroupSizeControlFeatures control{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
@@ -94,7 +94,7 @@ void Device::create(bool tells_statistics) {
   VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, f.pNext};
   executables.pipelineExecutableInfo = VK_TRUE;
-  if (tells_statistics) {
+  if (use == Use::statistics) {
     check<Unsupported>(
         has_extension(physical_, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME), "vulkan",
         "the driver must tell of pipelines, '{}' has no {}", caps_.driver,

@@ -14,9 +14,11 @@ class Device {
  public:
   // `choice`: "" (best), an index, "uuid=...", or a part of the name. `without`: what is not used
   // of its optional_features().
-  // `tells_statistics`: opened to ask what the compiler made of pipelines (pipeline_statistics).
+  // `use`: what it is opened for; `statistics`: to ask what the compiler made of pipelines
+  // (pipeline_statistics).
+  enum class Use { programs, checks, statistics };
   explicit Device(const std::string& choice, const std::vector<RefusedFeature>& without = {},
-                  bool tells_statistics = false);
+                  Use use = Use::programs);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -34,7 +36,7 @@ class Device {
   PFN_vkCmdPushDescriptorSetKHR push_descriptor_set = nullptr;  // null: not supported
 
  private:
-  void create(bool tells_statistics);
+  void create(Use use);
 
   Instance instance_;
   VkPhysicalDevice physical_ = nullptr;

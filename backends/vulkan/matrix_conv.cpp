@@ -90,6 +90,29 @@ struct WeightView {
   uint32_t offset, group, n, c, h, w, channels;
 };
 
+// y = the sum of `parts` parts of x, of as many elements each.
+void add_sum(Passes& passes, uint32_t parts, uint32_t elements, Operand x, Operand y,
+             uint32_t y_offset) {
+  add_reduce(passes,
+             MatrixReduceParams{.offset = {0, y_offset},
+                                .n = elements,
+                                .rows = 1,
+                                .cols = elements,
+                                .parts = parts,
+                                .x_split = elements,
+                                .x_batch = 0,
+                                .x_i = 0,
+                                .inner = elements,
+                                .x_outer = 0,
+                                .x_inner = 1,
+                                .batch_inner = 1,
+                                .y_batch = {},
+                                .y_row = 0,
+                                .alpha = 1,
+                                .beta = 0},
+             x, y);
+}
+
 // y at the pixels of the axes = x by the weight; n columns per group. y has `y.channels` in all.
 void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const Image& x,
                   const WeightView& weight, const Image& y, const Axes& axes, uint32_t groups,
@@ -99,8 +122,9 @@ void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const 
   const uint32_t n = y.channels / groups;
   ConvTileParams p = tile_params(x, axes, groups);
   const uint64_t rows = uint64_t{p.images} * p.rows_h * p.rows_w;
-  const TileProblem problem{x.operand.dtype, rows, n,     p.taps_h * p.taps_w * p.run,
-                            groups,          128,  choice};
+  const bool is_all_of_y = h.every == 1 && w.every == 1 && h.rows == y.h && w.rows == y.w;
+  TileProblem problem{x.operand.dtype, rows, n,      p.taps_h * p.taps_w * p.run,
+                      groups,          128,  choice, is_all_of_y};
   const TileFamily family = tile_family(caps, problem);
   const uint32_t tap_rows = multiple_of(family.step, p.run);
   p.n = n;
@@ -137,13 +161,24 @@ void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const 
                               .x_kw = weight.w},
                elements / 4);
   const bool words_x = in_words(x, groups, word_of(x.operand.dtype));
-  const uint32_t stores = std::min(most_stores(x.operand.dtype, y.operand.dtype),
+  problem.k = p.taps_h * p.taps_w * tap_rows;
+  problem.may_split &= !family.lanes;
+  const Split split = split_k(caps, problem, family);
+  p.splits = split.parts;
+  p.k_chunk = split.chunk;
+  const bool is_split = split.parts > 1;
+  const uint32_t results = y.images * p.y_image;
+  const Operand to =
+      is_split ? passes.scratch(uint64_t{split.parts} * results, DType::f32) : y.operand;
+  if (is_split) p.offset[2] = 0;
+  const uint32_t stores = std::min(most_stores(x.operand.dtype, to.dtype),
                                    1u << std::countr_zero(n | y.channels | p.offset[2]));
-  passes.add(family.kernel("conv"), {x.operand, packed, y.operand}, Access::write, p,
-             problem.tiles(family),
+  passes.add(family.kernel("conv"), {x.operand, packed, to}, Access::write, p,
+             problem.tiles(family) * split.parts,
              family.lanes ? family.variant(stores, {words_x})
                           : family.variant(stores, {words_x, stores >= 4}),
              flops);
+  if (is_split) add_sum(passes, split.parts, results, to, y.operand, y.offset);
 }
 
 // Elements of one pixel read as one word: what the CPU drivers' kernels need, 1 for the others.
@@ -265,24 +300,7 @@ void add_direct(Passes& passes, const Caps& caps, std::string_view kernel, const
   q.offset[2] = 0;
   const Operand sums = passes.scratch(q.n, DType::f32);
   passes.add("conv_wgrad_direct", {a, b, sums}, Access::write, q, q.n, {}, conv_flops(p));
-  add_reduce(passes,
-             MatrixReduceParams{.offset = {0, p.offset[2]},
-                                .n = elements,
-                                .rows = 1,
-                                .cols = elements,
-                                .parts = parts,
-                                .x_split = elements,
-                                .x_batch = 0,
-                                .x_i = 0,
-                                .inner = elements,
-                                .x_outer = 0,
-                                .x_inner = 1,
-                                .batch_inner = 1,
-                                .y_batch = {},
-                                .y_row = 0,
-                                .alpha = 1,
-                                .beta = 0},
-             sums, c);
+  add_sum(passes, parts, elements, sums, c, p.offset[2]);
 }
 
 }  // namespace

@@ -132,6 +132,7 @@ struct TileProblem {
   uint32_t cols, k, products = 1;
   uint32_t most_tile = 128;  // of the GPUs' tiles
   Choice choice = {};
+  bool may_split = true;  // sums over k may be made in parts
 
   uint64_t tiles(const TileFamily& f) const {
     return divide_up(rows, f.tile_rows) * divide_up(cols, f.tile_cols) * products;

@@ -1,6 +1,7 @@
 // The tiles of GPUs (shaders/tile.glsl): their sizes, which of them a product takes, and its
 // constants.
 #include <algorithm>
+#include <cmath>
 
 #include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/core/base/error.h"
@@ -18,9 +19,17 @@ struct Size {
 constexpr Size sizes[] = {{32, 2e12}, {64, 4e12}, {128, 6e12}, {64, 2e13, true}, {128, 4e13, true}};
 constexpr uint32_t step = 16;  // TILE_K
 
-// Workgroups that fill a GPU: of 2 * tile threads, or of 256.
-uint64_t enough_groups(const TileFamily& family) {
-  return family.cooperative ? 64 : 8192 / family.tile_rows;
+// Workgroups that fill a GPU, 512 threads on each multiprocessor: of 2 * tile threads, or of 256.
+uint64_t enough_groups(const Caps& caps, const TileFamily& family) {
+  return caps.multiprocessors * (family.cooperative ? 2 : 256 / family.tile_rows);
+}
+
+// The share of a GPU that so many workgroups keep busy: the last wave leaves some of it idle.
+double busy_share(const Caps& caps, const TileFamily& family, uint64_t groups) {
+  const auto count = static_cast<double>(groups);
+  const double waves = std::ceil(count / caps.multiprocessors);
+  return std::min(1.0, count / static_cast<double>(enough_groups(caps, family))) * count /
+         (waves * caps.multiprocessors);
 }
 
 uint32_t shared_bytes(uint32_t tile) {  // of the panels in tile_shared.glsl
@@ -48,8 +57,7 @@ double cost(const Caps& caps, const TileProblem& q, const Size& size) {
   const uint32_t parts = split_k(caps, q, f).parts;
   const double flops = 2.0 * static_cast<double>(tiles) * size.tile * size.tile * q.k;
   if (caps.is_cpu) return flops / 1e9;  // slower than element by element
-  const double busy = std::min(
-      1.0, 1.0 * static_cast<double>(tiles * parts) / static_cast<double>(enough_groups(f)));
+  const double busy = busy_share(caps, f, std::max<uint64_t>(1, tiles * parts));
   const double results = 1.0 * static_cast<double>(q.rows) * q.cols * q.products;
   return flops / (size.rate * busy) + (parts > 1 ? results * parts / 5e10 : 0);
 }
@@ -112,7 +120,8 @@ bool may_run_tiled(std::string_view module, const Caps& caps) {
 }
 
 Split split_k(const Caps& caps, const TileProblem& problem, const TileFamily& family) {
-  const uint64_t enough = caps.is_cpu ? 16 : 2 * enough_groups(family), k = problem.k;
+  if (!problem.may_split) return {1, static_cast<uint32_t>(multiple_of(family.step, problem.k))};
+  const uint64_t enough = caps.is_cpu ? 16 : 2 * enough_groups(caps, family), k = problem.k;
   const uint64_t open = divide_up(enough, std::max<uint64_t>(1, problem.tiles(family)));
   uint64_t wanted = std::min(open, k / 512);  // a part is worth its reduction
   if (problem.choice.parts) {

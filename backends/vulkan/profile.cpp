@@ -40,6 +40,7 @@ void each_member(C& caps, F&& member) {
   member("subgroup_size", caps.subgroup_size, Range{1, 1024, true});
   member("workgroup_size", caps.workgroup_size, Range{1, 1 << 16});
   member("subgroup_size_control", caps.subgroup_size_control);
+  member("multiprocessors", caps.multiprocessors, Range{1, 1 << 16});
   member("fragment", caps.matrices.fragment, Range{0, 16});
   member("fragment_bf16", caps.matrices.fragment_bf16, Range{0, 16});
   member("matrix_subgroup", caps.matrices.subgroup, Range{0, 32});

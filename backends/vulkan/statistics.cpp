@@ -191,13 +191,13 @@ std::vector<PipelineStatistics> pipeline_statistics(const std::string& choice,
       }
     }
   };
-  const Device device(choice, without, true);
+  const Device device(choice, without, Device::Use::statistics);
   compile(device, false);
   // The self-check may take half packing from a device that offers it: both ways count.
   if (to_info(device.caps()).has("half packing")) {
     std::vector<RefusedFeature> more = without;
     more.push_back({"half packing", ""});
-    compile(Device(choice, more, true), true);
+    compile(Device(choice, more, Device::Use::statistics), true);
   }
   return all;
 }

@@ -22,8 +22,9 @@ constexpr uint32_t kDownloadBlock = ~0u;  // the download buffer's number for th
 
 class VulkanBackend final : public Backend {
  public:
-  VulkanBackend(const std::string& choice, const std::vector<RefusedFeature>& without)
-      : choice_(choice), device_(choice, without) {
+  VulkanBackend(const std::string& choice, const std::vector<RefusedFeature>& without,
+                Device::Use use)
+      : choice_(choice), device_(choice, without, use) {
     info_.refused = without;
   }
   ~VulkanBackend() override { recorder_.wait_or_lose(recorder_.current()); }
@@ -216,8 +217,9 @@ void VulkanBackend::copy(BufferRange source, BufferRange target) {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const std::string& choice,
-                                      const std::vector<RefusedFeature>& without) {
-  return std::make_unique<OwnProcess>(std::make_unique<VulkanBackend>(choice, without));
+                                      const std::vector<RefusedFeature>& without, bool for_checks) {
+  const auto use = for_checks ? Device::Use::checks : Device::Use::programs;
+  return std::make_unique<OwnProcess>(std::make_unique<VulkanBackend>(choice, without, use));
 }
 
 void work_ahead(Backend& device) {

@@ -11,9 +11,11 @@
 namespace rw::vulkan {
 
 // `choice`: "" (best), an index, "uuid=...", or a part of the device's name.
-// `without`: what is not used of DeviceInfo::features.
+// `without`: what is not used of DeviceInfo::features. `for_checks`: small products take the tiles
+// that large ones do otherwise.
 std::unique_ptr<Backend> make_backend(const std::string& choice,
-                                      const std::vector<RefusedFeature>& without = {});
+                                      const std::vector<RefusedFeature>& without = {},
+                                      bool for_checks = false);
 // For a device of make_backend that is to be used from now on: threads in the background create the
 // pipelines that this program used when it ran before, and save what is compiled while it runs.
 void work_ahead(Backend& device);
