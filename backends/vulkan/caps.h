@@ -29,7 +29,7 @@ struct Caps {
 
   uint32_t features = 0;  // feature:: bits of shader_table.h
   uint32_t subgroup_size = 1;
-  uint32_t workgroup_size = 1;         // of kernels with `local: subgroup`
+  uint32_t workgroup_size = 1;  // of kernels with `local: subgroup`
   // Streaming multiprocessors, compute units or cores, as the driver tells them, else a guess.
   uint32_t multiprocessors = middling_multiprocessors;
   bool subgroup_size_control = false;  // subgroup_size may be required of a pipeline
