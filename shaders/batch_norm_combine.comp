@@ -8,7 +8,7 @@ struct Moments {
   float count, mean, squares;
 };
 
-// Of 8 channels, 16 runs of chunks each.
+// Of 8 channels, 16 parts of a run of chunks each.
 shared float counts[128], means[128], squares[128];
 
 Moments kept(uint place) { return Moments(counts[place], means[place], squares[place]); }
@@ -30,9 +30,9 @@ Moments of_chunks(uint c, uint begin, uint end) {
   for (uint first = begin; first < end; first += AHEAD) {
     float mean[AHEAD], deviations[AHEAD];
     [[unroll]] for (uint k = 0; k < AHEAD; ++k) {
-      uint at = min(first + k, end - 1) * 2 * p.channels + c;
+      uint at = min(first + k, end - 1) * p.chunk_step + c;
       mean[k] = load_partial(at);
-      deviations[k] = load_partial(at + p.channels);
+      deviations[k] = load_partial(at + p.deviations_at);
     }
     [[unroll]] for (uint k = 0; k < AHEAD; ++k) {
       uint chunk = first + k;
@@ -44,16 +44,17 @@ Moments of_chunks(uint c, uint begin, uint end) {
 }
 
 void main() {
-  uint c = gl_GlobalInvocationID.x, run = gl_LocalInvocationID.y, place = run * 8 + gl_LocalInvocationID.x;
-  uint length = (p.chunks + 15) / 16, begin = min(run * length, p.chunks);
+  uint c = gl_GlobalInvocationID.x, part = gl_LocalInvocationID.y, place = part * 8 + gl_LocalInvocationID.x;
+  uint run = gl_WorkGroupID.z, run_end = min((run + 1) * p.run, p.chunks);
+  uint length = (p.run + 15) / 16, begin = min(run * p.run + part * length, run_end);
   Moments own = Moments(0.0, 0.0, 0.0);
-  if (c < p.channels) own = of_chunks(c, begin, min(begin + length, p.chunks));
+  if (c < p.channels) own = of_chunks(c, begin, min(begin + length, run_end));
   keep(place, own);
   for (uint step = 1; step < 16; step *= 2) {
     barrier();
-    if (run % (2 * step) == 0) keep(place, joined(kept(place), kept(place + 8 * step)));
+    if (part % (2 * step) == 0) keep(place, joined(kept(place), kept(place + 8 * step)));
   }
-  if (run > 0 || c >= p.channels) return;
-  store_mean(c, means[place]);
-  store_var(c, squares[place] / p.rows);
+  if (part > 0 || c >= p.channels) return;
+  store_mean(run * p.channels + c, means[place]);
+  store_var(run * p.channels + c, p.run < p.chunks ? squares[place] : squares[place] / p.rows);
 }

@@ -4,6 +4,8 @@
 //! cpu: none
 //! local: 64
 //! texels: yes
+#define AHEAD 4  // parts that are loaded at once
+
 // Sums partial products in a fixed order and writes them where they belong.
 void main() {
   const uint i = thread_id();
@@ -12,7 +14,13 @@ void main() {
   const uint from =
       batch * p.x_batch + row * p.x_i + col / p.inner * p.x_outer + col % p.inner * p.x_inner;
   float sum = 0.0;
-  for (uint part = 0; part < p.parts; ++part) sum += load_x(from + part * p.x_split);
+  uint part = 0;
+  for (; part + AHEAD <= p.parts; part += AHEAD) {
+    float x[AHEAD];
+    [[unroll]] for (uint k = 0; k < AHEAD; ++k) x[k] = load_x(from + (part + k) * p.x_split);
+    [[unroll]] for (uint k = 0; k < AHEAD; ++k) sum += x[k];
+  }
+  for (; part < p.parts; ++part) sum += load_x(from + part * p.x_split);
   const uint to = batch / p.batch_inner * p.y_batch[0] + batch % p.batch_inner * p.y_batch[1] +
                   row * p.y_row + col;
   sum *= p.alpha;

@@ -81,6 +81,24 @@ TEST_CASE("batch_norm: parts with an exchange are the whole batch") {
   });
 }
 
+TEST_CASE("batch_norm: statistics of many rows, far from zero") {
+  on_each_device([] {
+    manual_seed(6);
+    constexpr int64_t rows = 9001, channels = 3;  // on a GPU more chunks than are joined at once
+    const Tensor x = randn({rows, channels}, 100, 2);
+    const BatchNormResult all = batch_norm(x, full({channels}, 1), zeros({channels}));
+    const Values values = x.to_vector(), mean = all.mean.to_vector(), var = all.var.to_vector();
+    for (size_t c = 0; c < channels; ++c) {
+      double sum = 0, squares = 0;
+      for (size_t i = c; i < values.size(); i += channels) sum += values[i];
+      for (size_t i = c; i < values.size(); i += channels)
+        squares += (values[i] - sum / rows) * (values[i] - sum / rows);
+      CHECK(mean[c] == doctest::Approx(sum / rows).epsilon(1e-6));
+      CHECK(var[c] == doctest::Approx(squares / rows).epsilon(1e-5));
+    }
+  });
+}
+
 TEST_CASE("batch_norm: statistics of uneven parts") {
   on_each_device([] {
     const Tensor x = randn({100, 3}, 1000, 2);

@@ -149,7 +149,8 @@ TEST_CASE("batch_norm: statistics in uneven chunks, output, gradient") {
   const Binding partial = cpu.allocate(8), mean = cpu.allocate(2), var = cpu.allocate(2);
   cpu.run("batch_norm_stats", {x, partial}, BatchNormStatsParams{{}, 4, 2, 3});
   CHECK(cpu.download(partial) == Values{2, 4002, 2, 2, 6, 4004, 0, 0});
-  cpu.run("batch_norm_combine", {partial, mean, var}, BatchNormCombineParams{{}, 4, 2, 3, 2});
+  cpu.run("batch_norm_combine", {partial, mean, var},
+          BatchNormCombineParams{{}, 4, 2, 3, 2, 2, 4, 2});
   CHECK(cpu.download(mean) == Values{3, 4002.5f});
   CHECK(cpu.download(var) == Values{3.5f, 1.25f});
 

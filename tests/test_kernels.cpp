@@ -336,9 +336,26 @@ TEST_CASE("kernels: batch norm") {
       both->run("batch_norm_combine",
                 {in(DType::f32, values(chunks * 2 * channels, 0, 40)), out(DType::f32, channels),
                  out(DType::f32, channels)},
-                BatchNormCombineParams{
-                    .rows = rows, .channels = channels, .chunk_rows = chunk_rows, .chunks = chunks},
+                BatchNormCombineParams{.rows = rows,
+                                       .channels = channels,
+                                       .chunk_rows = chunk_rows,
+                                       .chunks = chunks,
+                                       .run = chunks,
+                                       .chunk_step = 2 * channels,
+                                       .deviations_at = channels},
                 {}, {channels, 16, 1});
+      // Runs of 17 chunks, of 3 rows each but for the last one of 1; means first.
+      both->run("batch_norm_combine",
+                {in(DType::f32, values(45 * 2 * channels, 0, 40)), out(DType::f32, 3 * channels),
+                 out(DType::f32, 3 * channels)},
+                BatchNormCombineParams{.rows = rows,
+                                       .channels = channels,
+                                       .chunk_rows = 3,
+                                       .chunks = 45,
+                                       .run = 17,
+                                       .chunk_step = channels,
+                                       .deviations_at = 45 * channels},
+                {}, {channels, 16, 3});
       both->run("batch_norm", {x, mean, var, weight, f32(-1, 1, 6), out(t, n)},
                 BatchNormParams{.n = n, .channels = channels, .eps = 1e-5f}, {}, threads);
       for (uint32_t train : {0u, 1u})

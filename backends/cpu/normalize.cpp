@@ -50,15 +50,17 @@ void batch_norm_combine(const Call& call) {
   for (uint64_t c = 0; c < p.channels; ++c) {
     double count = 0, total_mean = 0, deviations = 0;
     for_each_chunk(p, [&](uint64_t chunk, uint64_t begin, uint64_t end) {
+      if (chunk % p.run == 0) count = total_mean = deviations = 0;
       const double n = static_cast<double>(end - begin);
-      const double delta = partial.get(chunk * 2 * p.channels + c) - total_mean;
-      deviations +=
-          partial.get((chunk * 2 + 1) * p.channels + c) + delta * delta * count * n / (count + n);
+      const uint64_t at = chunk * p.chunk_step + c;
+      const double delta = partial.get(at) - total_mean;
+      deviations += partial.get(at + p.deviations_at) + delta * delta * count * n / (count + n);
       total_mean += delta * n / (count + n);
       count += n;
+      const uint64_t to = chunk / p.run * p.channels + c;
+      mean.set(to, static_cast<Real>(total_mean));
+      var.set(to, static_cast<Real>(p.run < p.chunks ? deviations : deviations / count));
     });
-    mean.set(c, static_cast<Real>(total_mean));
-    var.set(c, static_cast<Real>(deviations / count));
   }
 }
 

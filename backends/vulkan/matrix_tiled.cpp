@@ -123,7 +123,7 @@ Split split_k(const Caps& caps, const TileProblem& problem, const TileFamily& fa
   if (!problem.may_split) return {1, static_cast<uint32_t>(multiple_of(family.step, problem.k))};
   const uint64_t enough = caps.is_cpu ? 16 : 2 * enough_groups(caps, family), k = problem.k;
   const uint64_t open = divide_up(enough, std::max<uint64_t>(1, problem.tiles(family)));
-  uint64_t wanted = std::min(open, k / 512);  // a part is worth its reduction
+  uint64_t wanted = std::min(open, k / (caps.is_cpu ? 512 : 256));  // a part is worth its reduction
   if (problem.choice.parts) {
     constexpr uint64_t most_sums = uint64_t{1} << 26;
     const uint64_t results = problem.rows * problem.cols * problem.products;

@@ -62,18 +62,36 @@ struct BatchNormAttrs {
 
 BatchStatistics statistics_of(const Tensor& x) {
   const Rows r = rows_of(x);
-  const Tensor partial = empty_on(x, {r.chunks, 2, r.channels}, DType::f32);
+  Tensor partial = empty_on(x, {r.chunks, 2, r.channels}, DType::f32);
   launch("batch_norm_stats", {in(x), out(partial)},
          kernels::BatchNormStatsParams{
              .rows = u(r.rows), .channels = u(r.channels), .chunk_rows = u(r.chunk)},
          {.threads = chunk_threads(r), .variant = {is_whole(r, x)}});
-  Tensor mean = empty_on(x, {r.channels}, DType::f32), var = empty_on(x, {r.channels}, DType::f32);
-  launch("batch_norm_combine", {in(partial), out(mean), out(var)},
-         kernels::BatchNormCombineParams{.rows = u(r.rows),
-                                         .channels = u(r.channels),
-                                         .chunk_rows = u(r.chunk),
-                                         .chunks = u(r.chunks)},
-         {.threads = {u(r.channels), 16, 1}});
+  const int64_t c = r.channels;
+  kernels::BatchNormCombineParams p{.rows = u(r.rows),
+                                    .channels = u(c),
+                                    .chunk_rows = u(r.chunk),
+                                    .chunks = u(r.chunks),
+                                    .chunk_step = u(2 * c),
+                                    .deviations_at = u(c)};
+  const auto combine = [&](const Tensor& mean, const Tensor& var, int64_t runs) {
+    p.run = u((p.chunks + runs - 1) / runs);
+    launch("batch_norm_combine", {in(partial), out(mean), out(var)}, p,
+           {.threads = {u(c), 16, u(runs)}});
+  };
+  while (p.chunks > BATCH_NORM_RUN) {  // a workgroup for each run, not for all chunks
+    const int64_t runs = (p.chunks + BATCH_NORM_RUN - 1) / BATCH_NORM_RUN;
+    const Tensor combined = empty_on(x, {2, runs, c}, DType::f32);
+    combine(make_view(combined, {runs, c}, {c, 1}, 0),
+            make_view(combined, {runs, c}, {c, 1}, runs * c), runs);
+    p.chunk_rows *= p.run;
+    p.chunks = u(runs);
+    p.chunk_step = u(c);
+    p.deviations_at = u(runs * c);
+    partial = combined;
+  }
+  Tensor mean = empty_on(x, {c}, DType::f32), var = empty_on(x, {c}, DType::f32);
+  combine(mean, var, 1);
   return {std::move(mean), std::move(var), r.rows};
 }
 

@@ -8,3 +8,4 @@
 // Batch normalisation: a thread takes 8 channels of this many consecutive rows (one load of the
 // channels' values).
 #define BATCH_NORM_ROWS 16
+#define BATCH_NORM_RUN 256  // chunks that batch_norm_combine joins at once, at most

@@ -7,11 +7,12 @@ struct BatchNormStatsParams {
   uint offset[2];
   uint rows, channels, chunk_rows;
 };
-// batch_norm_combine: Chan's formula over the chunks in order -> mean, biased variance [channels].
-// threads: channels, 16.
+// batch_norm_combine: Chan's formula over each run of chunks in order -> mean, and sum of squared
+// deviations [runs, channels], of which one run's is the biased variance. Chunk k of partial has its
+// means at k * chunk_step, its deviations deviations_at behind them. threads: channels, 16, runs.
 struct BatchNormCombineParams {
   uint offset[3];  // partial, mean, var
-  uint rows, channels, chunk_rows, chunks;
+  uint rows, channels, chunk_rows, chunks, run, chunk_step, deviations_at;
 };
 // batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias.
 // threads.x = ceil(channels / 8) * ceil(rows / BATCH_NORM_ROWS).
