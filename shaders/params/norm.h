@@ -8,8 +8,9 @@ struct BatchNormStatsParams {
   uint rows, channels, chunk_rows;
 };
 // batch_norm_combine: Chan's formula over each run of chunks in order -> mean, and sum of squared
-// deviations [runs, channels], of which one run's is the biased variance. Chunk k of partial has its
-// means at k * chunk_step, its deviations deviations_at behind them. threads: channels, 16, runs.
+// deviations [runs, channels], of which one run's is the biased variance. Chunk k of partial has
+// its means at k * chunk_step, its deviations deviations_at behind them. threads: channels, 16,
+// runs.
 struct BatchNormCombineParams {
   uint offset[3];  // partial, mean, var
   uint rows, channels, chunk_rows, chunks, run, chunk_step, deviations_at;
