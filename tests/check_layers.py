@@ -19,7 +19,8 @@ AUTOGRAD = TENSOR + ["core/autograd/"]
 OPS = AUTOGRAD + ["core/ops/autocast.h", "core/ops/conv.h", "core/ops/ctc.h", "core/ops/indexing.h", "core/ops/lockstep.h", "core/ops/losses.h", "core/ops/numeric.h", "core/ops/operators.h", "core/ops/ops.h", "core/ops/positions.h", "core/ops/print.h", "core/ops/rnnt.h", "core/ops/statistics.h", "core/ops/unbind.h", "core/ops/vision.h"]
 CORE = OPS + ["core/predict/"]
 DRIVERS = BACKEND + ["backends/listing.h", "shaders/"]
-USER = ["core/", "nn/", "optim/", "io/", "dist/", "data/", "backends/listing.h", "backends/open.h", "backends/tune.h"]
+USER = ["core/", "nn/", "optim/", "io/", "dist/", "data/", "backends/listing.h", "backends/launches.h", "backends/open.h",
+        "backends/tune.h"]
 PROJECT_RULES = {
     "core/base/": [],
     "core/backend/": BASE,

@@ -11,6 +11,7 @@
 
 #include "apps/common/planning_json.h"
 #include "apps/common/ranks.h"
+#include "rewind/backends/launches.h"
 #include "rewind/backends/open.h"
 #include "rewind/core/base/environment.h"
 #include "rewind/core/memory/process_memory.h"
@@ -29,6 +30,9 @@ void PlanningOptions::add_to(CLI::App& app) {
   recompute = env_text("REWIND_RECOMPUTE");
   app.add_flag("--plan", plan, "do not train: predict memory and work of a step, and stop");
   app.add_option("--fit", fit, "with --plan: the largest batches that fit in this memory, as 8GiB")
+      ->needs("--plan");
+  app.add_flag("--launches", launches,
+               "with --plan: list the kernels of two updates, with their workgroups and bytes")
       ->needs("--plan");
   app.add_option("--save-profile", profile,
                  "write the device's limits, for --device dry:FILE.json");
@@ -154,6 +158,14 @@ std::vector<MemoryReport> plan_ranks(TrainingProgram& program, const Backend& dr
   return memory;
 }
 
+std::string launches_of(const TrainingProgram& program, const std::string& device) {
+  std::vector<KernelLaunch> launches;
+  const auto counting =
+      open_counting(device, [&](const KernelLaunch& launch) { launches.push_back(launch); });
+  (void)Planner(program, *counting).peak(program.settings);
+  return launch_table(launches);
+}
+
 void print_plan(const Planner& planner, const PlanningOptions& options,
                 const StepForecast& forecast, const std::vector<MemoryReport>& by_rank,
                 const std::string& report) {
@@ -216,6 +228,7 @@ void run_plan(const TrainingProgram& program, const PlanningOptions& options,
     forecast = planner.forecast(planner.settings(), {.room = Room::any, .trace = true});
   }
   print_plan(planner, options, forecast, by_rank, report);
+  if (options.launches) fmt::print("\n{}", launches_of(planned, device.device));
   if (!misfit.empty()) throw OutOfMemory(misfit);
 }
 

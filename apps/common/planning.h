@@ -13,7 +13,7 @@
 namespace rw {
 
 struct PlanningOptions {
-  bool plan = false;
+  bool plan = false, launches = false;
   std::string fit, budget, recompute, timeline, trace, profile;
   double effort = 1;  // of planning
 

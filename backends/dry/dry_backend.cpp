@@ -11,8 +11,8 @@ namespace {
 
 class DryBackend final : public Backend {
  public:
-  DryBackend(DeviceInfo info, Prepare prepare)
-      : info_(std::move(info)), prepare_(std::move(prepare)) {}
+  DryBackend(DeviceInfo info, Prepare prepare, Listen listen)
+      : info_(std::move(info)), prepare_(std::move(prepare)), listen_(std::move(listen)) {}
 
   const DeviceInfo& info() const override { return info_; }
 
@@ -51,6 +51,7 @@ class DryBackend final : public Backend {
 
   void run(const KernelCall& call) override {
     for (const Binding& b : call.bindings) check_range(call.kernel, b.range);
+    if (listen_) listen_(call);
     ++stats_.dispatches;
   }
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
@@ -61,7 +62,7 @@ class DryBackend final : public Backend {
   BackendStats stats() const override { return stats_; }
   using Backend::dry;
   std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
-    return make_dry_backend(limits, prepare_);
+    return make_dry_backend(limits, prepare_, listen_);
   }
   bool is_dry() const override { return true; }
 
@@ -89,6 +90,7 @@ class DryBackend final : public Backend {
 
   DeviceInfo info_;
   Prepare prepare_;
+  Listen listen_;
   std::vector<Block> blocks_;
   uint64_t used_ = 0;  // of the device's memory
   BackendStats stats_;
@@ -96,8 +98,8 @@ class DryBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, Prepare prepare) {
-  return std::make_unique<DryBackend>(std::move(info), std::move(prepare));
+std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, Prepare prepare, Listen listen) {
+  return std::make_unique<DryBackend>(std::move(info), std::move(prepare), std::move(listen));
 }
 
 }  // namespace rw

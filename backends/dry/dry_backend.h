@@ -10,8 +10,11 @@
 namespace rw {
 
 // Predicts a device of this description; `prepare` is its Backend::prepare (null where empty).
-// Blocks are limited as on the device; reads give zeros.
+// Blocks are limited as on the device; reads give zeros. `listen`, where there is one, is told the
+// calls that would run, by predictions of this one, too.
 using Prepare = std::function<std::shared_ptr<const Preparation>(const KernelCall&)>;
-std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, Prepare prepare = {});
+using Listen = std::function<void(const KernelCall&)>;
+std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, Prepare prepare = {},
+                                          Listen listen = {});
 
 }  // namespace rw

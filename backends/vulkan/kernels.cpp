@@ -117,4 +117,27 @@ const Kernel& Kernels::get(std::string_view name, std::span<const Binding> bindi
   fail<ValueError>(name, "there must be a shader for these dtypes, got '{}'", k);
 }
 
+std::array<uint32_t, 3> workgroups(const Shader& shader, const KernelCall& call, const Caps& caps) {
+  const uint32_t width = shader.local[0] ? shader.local[0] : caps.workgroup_size;
+  const auto groups = [](uint32_t threads, uint32_t local) {
+    return static_cast<uint32_t>((uint64_t{threads} + local - 1) / local);
+  };
+  switch (shader.grid) {
+    case Grid::cube:
+      return {groups(call.threads[0], width), groups(call.threads[1], shader.local[1]),
+              groups(call.threads[2], shader.local[2])};
+    case Grid::words: {
+      const auto output = std::find_if(call.bindings.begin(), call.bindings.end(),
+                                       [](const Binding& b) { return b.access != Access::read; });
+      const uint64_t words = output->range.size / size_of(output->dtype) / 4;
+      return {groups(static_cast<uint32_t>(words), width), 1, 1};
+    }
+    case Grid::groups:
+      return {call.threads[0], 1, 1};
+    case Grid::threads:
+      break;
+  }
+  return {groups(call.threads[0], width), 1, 1};
+}
+
 }  // namespace rw::vulkan

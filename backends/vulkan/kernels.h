@@ -1,6 +1,7 @@
 // Finds the shader modules of a kernel for this device.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <span>
 #include <string>
@@ -17,6 +18,9 @@ struct Kernel {
   const Shader* descriptors = nullptr;
   const Shader* address = nullptr;
 };
+
+// The workgroups of a call of this module: in one dimension, but for Grid::cube.
+std::array<uint32_t, 3> workgroups(const Shader& shader, const KernelCall& call, const Caps& caps);
 
 class Kernels {
  public:

@@ -120,26 +120,13 @@ void ModuleDispatcher::check_call(const Shader& shader, const KernelCall& call) 
 
 ModuleDispatcher::Groups ModuleDispatcher::grid(const Shader& shader, const KernelCall& call,
                                                 double parts) const {
-  const uint32_t width = shader.local[0] ? shader.local[0] : caps().workgroup_size;
+  const Groups groups = workgroups(shader, call, caps());
+  if (shader.grid != Grid::cube) return flat(groups[0], call.kernel, parts);
   const Groups& most = caps().max_groups;
-  if (shader.grid == Grid::cube) {
-    const Groups groups{divide_up(call.threads[0], width),
-                        divide_up(call.threads[1], shader.local[1]),
-                        divide_up(call.threads[2], shader.local[2])};
-    check<ValueError>(groups[0] <= most[0] && groups[1] <= most[1] && groups[2] <= most[2],
-                      call.kernel, "at most {} x {} x {} workgroups are possible, got {} x {} x {}",
-                      most[0], most[1], most[2], groups[0], groups[1], groups[2]);
-    return groups;
-  }
-  if (shader.grid == Grid::words) {
-    const auto output = std::find_if(call.bindings.begin(), call.bindings.end(),
-                                     [](const Binding& b) { return writes(b.access); });
-    const uint64_t words = output->range.size / size_of(output->dtype) / 4;
-    return flat(divide_up(static_cast<uint32_t>(words), width), call.kernel, parts);
-  }
-  const uint32_t count =
-      shader.grid == Grid::groups ? call.threads[0] : divide_up(call.threads[0], width);
-  return flat(count, call.kernel, parts);
+  check<ValueError>(groups[0] <= most[0] && groups[1] <= most[1] && groups[2] <= most[2],
+                    call.kernel, "at most {} x {} x {} workgroups are possible, got {} x {} x {}",
+                    most[0], most[1], most[2], groups[0], groups[1], groups[2]);
+  return groups;
 }
 
 // So many workgroups, in as many dimensions as they need; in rows where they are to go in parts.

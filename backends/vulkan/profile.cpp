@@ -136,10 +136,9 @@ DeviceInfo to_info(const Caps& caps) {
 std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits,
                                           std::function<void(const KernelCall&)> listen) {
   const auto matrix = std::make_shared<const MatrixPasses>(caps);
-  return rw::make_dry_backend(limits, [matrix, listen = std::move(listen)](const KernelCall& call) {
-    if (listen) listen(call);
-    return matrix->prepare(call);
-  });
+  return rw::make_dry_backend(
+      limits, [matrix](const KernelCall& call) { return matrix->prepare(call); },
+      std::move(listen));
 }
 
 }  // namespace rw::vulkan

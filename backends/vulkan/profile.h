@@ -17,7 +17,7 @@ Caps parse_caps(const std::string& json, const std::string& file);
 DeviceInfo to_info(const Caps& caps);
 // Predicts a device with these limits: its blocks, and the workspaces of its kernel variants.
 // `limits`: to_info(caps), or with other limits of memory.
-// `listen`, where there is one, is told the calls that the backend is asked about.
+// `listen`, where there is one, is told the calls that would run.
 std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits,
                                           std::function<void(const KernelCall&)> listen = {});
 

@@ -1,0 +1,31 @@
+// What a program launches on a Vulkan device: whether its kernels fill it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "rewind/core/backend/backend.h"
+
+namespace rw {
+
+// One dispatch of a kernel, or of a part of one that is composed of several.
+struct KernelLaunch {
+  std::string kernel, dtypes;  // as in KernelVariant
+  uint64_t workgroups = 0;
+  double waves = 0;    // workgroups for each of the device's multiprocessors
+  uint64_t bytes = 0;  // of what is bound, written and read counted twice
+  double flops = 0;    // of matrix products and convolutions
+};
+
+// A prediction of the device, as open_backend("dry:...") gives, that tells `launched` what a
+// program launches. `device`: "vulkan...", or "dry:FILE.json" of a profile. DeviceError where it
+// has no workgroups.
+std::unique_ptr<Backend> open_counting(const std::string& device,
+                                       std::function<void(const KernelLaunch&)> launched);
+
+// Equal launches in one row, those with the fewest workgroups first.
+std::string launch_table(std::span<const KernelLaunch> launches);
+
+}  // namespace rw
