@@ -10,7 +10,6 @@
 #include "rewind/backends/profiles.h"
 #include "rewind/backends/vulkan/kernels.h"
 #include "rewind/backends/vulkan/matrix.h"
-#include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/backends/vulkan/profile.h"
 #include "rewind/core/base/json_file.h"
 #include "rewind/core/memory/memory_report.h"
@@ -22,18 +21,9 @@ namespace {
 class Counter : public vulkan::Dispatcher {
  public:
   Counter(const vulkan::Caps& caps, std::function<void(const KernelLaunch&)> launched)
-      : caps_(caps), kernels_(caps), launched_(std::move(launched)) {}
+      : caps_(caps), kernels_(caps), matrix_(caps), launched_(std::move(launched)) {}
 
-  void run(const KernelCall& call) {
-    if (const auto* passes = dynamic_cast<const vulkan::Passes*>(call.preparation))
-      return vulkan::run_passes(call, *passes, *this);
-    if (!call.kernel.ends_with("_cooperative")) return dispatch(call);
-    KernelCall named = call;
-    const std::string module =
-        vulkan::cooperative_module(caps_, call.kernel, call.bindings[0].dtype);
-    named.kernel = module;
-    dispatch(named);
-  }
+  void run(const KernelCall& call) { vulkan::run_modules(call, matrix_, *this); }
 
   const vulkan::Caps& caps() const override { return caps_; }
   bool available(std::string_view kernel, std::span<const Binding> bindings) const override {
@@ -58,6 +48,7 @@ class Counter : public vulkan::Dispatcher {
  private:
   const vulkan::Caps caps_;
   const vulkan::Kernels kernels_;
+  const vulkan::MatrixPasses matrix_;
   const std::function<void(const KernelLaunch&)> launched_;
 };
 

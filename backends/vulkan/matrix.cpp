@@ -83,4 +83,20 @@ void run_passes(const KernelCall& call, const Passes& passes, Dispatcher& dispat
   }
 }
 
+void run_modules(const KernelCall& call, const MatrixPasses& matrix, Dispatcher& dispatcher) {
+  if (call.kernel.ends_with("_cooperative")) {
+    const std::string module =
+        cooperative_module(dispatcher.caps(), call.kernel, call.bindings[0].dtype);
+    KernelCall named = call;
+    named.kernel = module;
+    return dispatcher.dispatch(named);
+  }
+  if (!MatrixPasses::handles(call.kernel))
+    dispatcher.dispatch(call);
+  else if (call.preparation)
+    run_passes(call, static_cast<const Passes&>(*call.preparation), dispatcher);
+  else
+    run_passes(call, *matrix.passes(call), dispatcher);
+}
+
 }  // namespace rw::vulkan

@@ -37,5 +37,7 @@ class MatrixPasses {
 
 // Runs the modules of the call's passes.
 void run_passes(const KernelCall& call, const Passes& passes, Dispatcher& dispatcher);
+// Runs a call's passes, or its one module, which is the device's own for kernels NAME_cooperative.
+void run_modules(const KernelCall& call, const MatrixPasses& matrix, Dispatcher& dispatcher);
 
 }  // namespace rw::vulkan

@@ -5,7 +5,6 @@
 
 #include "rewind/backends/vulkan/chain.h"
 #include "rewind/backends/vulkan/matrix.h"
-#include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/backends/vulkan/memory.h"
 #include "rewind/backends/vulkan/module_dispatcher.h"
 #include "rewind/backends/vulkan/own_process.h"
@@ -111,21 +110,7 @@ class VulkanBackend final : public Backend {
   }
 
  private:
-  void run_now(const KernelCall& call) {
-    if (call.kernel.ends_with("_cooperative")) {
-      const std::string module =
-          cooperative_module(device_.caps(), call.kernel, call.bindings[0].dtype);
-      KernelCall named = call;
-      named.kernel = module;
-      return dispatcher_.dispatch(named);
-    }
-    if (!MatrixPasses::handles(call.kernel))
-      dispatcher_.dispatch(call);
-    else if (call.preparation)
-      run_passes(call, static_cast<const Passes&>(*call.preparation), dispatcher_);
-    else
-      run_passes(call, *matrix_.passes(call), dispatcher_);
-  }
+  void run_now(const KernelCall& call) { run_modules(call, matrix_, dispatcher_); }
   // What is held back must not fail later, in the name of another op.
   bool is_known(const KernelCall& call) const {
     return dispatcher_.available(call.kernel, call.bindings);
