@@ -1,7 +1,7 @@
 //! buffers: q:T:read k:T:read v:T:read mask:f32:read lengths:i32:read out:T:write lse:f32:write
 //! types: T = f16
 //! params: AttentionParams
-//! define: FACTORS=f16,bf16 FRAGMENT=8,16
+//! define: FACTORS=f16,bf16
 //! local: 8 subgroups
 //! grid: groups
 //! requires: subgroup float16 cooperative
@@ -13,7 +13,7 @@
 SumMatrix acc[RESULTS * MATRICES];
 float top = LOWEST, total = 0.0;             // of my row; total: this thread's part
 shared float joined[ROWS * 8];               // [row][thread of the row]
-shared uvec4 divisors[ROWS * FRAGMENT / 4];  // [row][FRAGMENT times the same]
+shared uvec4 divisors[ROWS * MATRIX_N / 4];  // [row][MATRIX_N times the same]
 DEFINE_PRODUCTS(query_products, 0, WORD_Q, WORD_K)
 DEFINE_ACCUMULATE(add_values, acc, 0, WORD_V)
 
@@ -67,19 +67,19 @@ void weigh(Work w, uint key, uint count) {
     }
     panels[my_row * STRIDE + c] = word;
   }
-  for (uint c = my_piece; c < FRAGMENT / 4; c += THREADS / ROWS)
-    divisors[my_row * (FRAGMENT / 4) + c] = floatBitsToUint(vec4(1.0 / rescale));
+  for (uint c = my_piece; c < MATRIX_N / 4; c += THREADS / ROWS)
+    divisors[my_row * (MATRIX_N / 4) + c] = floatBitsToUint(vec4(1.0 / rescale));
 }
 
 // A division, as the older form of GLSL multiplies no matrices element by element.
 void rescale_sums() {
   barrier();
-  [[unroll]] for (uint i = 0; i < SIDE; ++i) {
+  [[unroll]] for (uint i = 0; i < DOWN; ++i) {
     SumMatrix by;
-    load_rows(by, divisors, (block_row + i * FRAGMENT) * (FRAGMENT / 4), FRAGMENT / 4);
+    load_rows(by, divisors, (block_row + i * MATRIX_M) * (MATRIX_N / 4), MATRIX_N / 4);
     FOR_RESULTS(r)
-      [[unroll]] for (uint j = 0; j < SIDE; ++j) {
-        const uint m = r * MATRICES + i * SIDE + j;
+      [[unroll]] for (uint j = 0; j < ACROSS; ++j) {
+        const uint m = r * MATRICES + i * ACROSS + j;
         acc[m] = acc[m] / by;
       }
   }

@@ -15,8 +15,9 @@ layout(constant_id = 1) const uint RESULTS = 1;  //! 1 2 3 4
 #include "attention_lines.glsl"
 
 #define BLOCK 16
-#define SIDE (BLOCK / FRAGMENT)  // matrices down and across a block
-#define MATRICES (SIDE * SIDE)
+#define DOWN (BLOCK / MATRIX_M)  // matrices of a block
+#define ACROSS (BLOCK / MATRIX_N)
+#define MATRICES (DOWN * ACROSS)
 #define DEPTH 64  // of the head's dimension at a time
 // Words from line to line; one more than needed spreads the lines over the banks.
 #define STRIDE (DEPTH / 8 + 1)
@@ -42,7 +43,7 @@ uint pack_factors(vec2 v) {
 #define FOR_MATRICES(m) [[unroll]] for (uint m = 0; m < MATRICES; ++m)
 // Where matrix m of the block lies in lines of `stride` words of `per_word` elements.
 #define matrix_place(m, stride, per_word) \
-  ((block_row + (m) / SIDE * FRAGMENT) * (stride) + (block_column + (m) % SIDE * FRAGMENT) / (per_word))
+  ((block_row + (m) / ACROSS * MATRIX_M) * (stride) + (block_column + (m) % ACROSS * MATRIX_N) / (per_word))
 
 // sums[to + row i][column j] = left[row + i] . right[column + j]. Nobody may read sums any more; to be read
 // after the next barrier.
@@ -64,15 +65,15 @@ uint pack_factors(vec2 v) {
         panels[line * STRIDE + piece] = word;                                                         \
       }                                                                                               \
       barrier();                                                                                      \
-      for (uint k = 0; k < min(DEPTH, DIM - d); k += FRAGMENT) {                                      \
-        RightMatrix b[SIDE];                                                                          \
-        [[unroll]] for (uint j = 0; j < SIDE; ++j)                                                    \
-          load_columns(b[j], panels, (ROWS + block_column + j * FRAGMENT) * STRIDE + k / 8, STRIDE);  \
-        [[unroll]] for (uint i = 0; i < SIDE; ++i) {                                                  \
+      for (uint k = 0; k < min(DEPTH, DIM - d); k += MATRIX_K) {                                      \
+        RightMatrix b[ACROSS];                                                                        \
+        [[unroll]] for (uint j = 0; j < ACROSS; ++j)                                                  \
+          load_columns(b[j], panels, (ROWS + block_column + j * MATRIX_N) * STRIDE + k / 8, STRIDE);  \
+        [[unroll]] for (uint i = 0; i < DOWN; ++i) {                                                  \
           LeftMatrix a;                                                                               \
-          load_rows(a, panels, (block_row + i * FRAGMENT) * STRIDE + k / 8, STRIDE);                  \
-          [[unroll]] for (uint j = 0; j < SIDE; ++j)                                                  \
-            c[i * SIDE + j] = multiply_add(a, b[j], c[i * SIDE + j]);                                 \
+          load_rows(a, panels, (block_row + i * MATRIX_M) * STRIDE + k / 8, STRIDE);                  \
+          [[unroll]] for (uint j = 0; j < ACROSS; ++j)                                                \
+            c[i * ACROSS + j] = multiply_add(a, b[j], c[i * ACROSS + j]);                             \
         }                                                                                             \
       }                                                                                               \
     }                                                                                                 \
@@ -88,15 +89,15 @@ uint pack_factors(vec2 v) {
       for (uint i = thread; i < COLUMNS * 8; i += THREADS)                                            \
         sums[i / 8 * STRIDE + i % 8] = WORD(place(rows, row + i / 8, r * 64 + i % 8 * 8));            \
       barrier();                                                                                      \
-      for (uint k = 0; k < min(count, COLUMNS); k += FRAGMENT) {                                      \
-        RightMatrix b[SIDE];                                                                          \
-        [[unroll]] for (uint j = 0; j < SIDE; ++j)                                                    \
-          load_rows(b[j], sums, k * STRIDE + (block_column + j * FRAGMENT) / 8, STRIDE);              \
-        [[unroll]] for (uint i = 0; i < SIDE; ++i) {                                                  \
+      for (uint k = 0; k < min(count, COLUMNS); k += MATRIX_K) {                                      \
+        RightMatrix b[ACROSS];                                                                        \
+        [[unroll]] for (uint j = 0; j < ACROSS; ++j)                                                  \
+          load_rows(b[j], sums, k * STRIDE + (block_column + j * MATRIX_N) / 8, STRIDE);              \
+        [[unroll]] for (uint i = 0; i < DOWN; ++i) {                                                  \
           LeftMatrix a;                                                                               \
-          load_rows(a, panels, (weights) + (block_row + i * FRAGMENT) * STRIDE + k / 8, STRIDE);      \
-          [[unroll]] for (uint j = 0; j < SIDE; ++j) {                                                \
-            const uint m = r * MATRICES + i * SIDE + j;                                               \
+          load_rows(a, panels, (weights) + (block_row + i * MATRIX_M) * STRIDE + k / 8, STRIDE);      \
+          [[unroll]] for (uint j = 0; j < ACROSS; ++j) {                                              \
+            const uint m = r * MATRICES + i * ACROSS + j;                                             \
             acc[m] = multiply_add(a, b[j], acc[m]);                                                   \
           }                                                                                           \
         }                                                                                             \

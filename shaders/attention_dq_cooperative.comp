@@ -1,7 +1,7 @@
 //! buffers: q:T:read k:T:read v:T:read dout:T:read stats:f32:read mask:f32:read lengths:i32:read dq:T:write
 //! types: T = f16
 //! params: AttentionParams
-//! define: FACTORS=f16,bf16 FRAGMENT=8,16
+//! define: FACTORS=f16,bf16
 //! local: 8 subgroups
 //! grid: groups
 //! requires: subgroup float16 cooperative

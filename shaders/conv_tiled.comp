@@ -11,7 +11,11 @@
 layout(constant_id = 0) const bool WORDS_IN = true;   // pixels of x lie in whole words of 16 bytes
 layout(constant_id = 1) const bool WORDS_OUT = true;  // those of y in words of 4 elements
 #define LEFT_ALONG_K true
+#ifdef KHR_MATRICES
+#define RIGHT_ALONG_K true
+#else
 #define RIGHT_ALONG_K false
+#endif
 #define LEFT_WHOLE WORDS_IN
 #define RIGHT_WHOLE true
 #include "conv_pixel.glsl"
@@ -54,10 +58,11 @@ void left_word(uint w, uint line, uint k, out Word word) {
   }
 }
 
-// conv_pack has filled w up to whole tiles.
+// conv_pack has filled w up to whole tiles, and put the TILE_K rows of a panel together if they lie along k.
 void right_word(uint w, uint line, uint k, out Word word) {
+  const uint panel = p.offset[1] + group * p.w_group + w_row * p.w_row;
   word.is_inside = true;
-  word.whole = word_of(w_uvec4, p.offset[1] + group * p.w_group + (w_row + k) * p.w_row + n0 + line);
+  word.whole = word_of(w_uvec4, panel + (RIGHT_ALONG_K ? (n0 + line) * TILE_K + k : k * p.w_row + n0 + line));
 }
 
 void store_part(uint row, uint column, vec4 v) {

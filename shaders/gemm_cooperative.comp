@@ -5,6 +5,6 @@
 //! local: 8 subgroups
 //! grid: groups
 //! requires: subgroup cooperative
-//! define: FACTORS=f16,bf16 FRAGMENT,TILE=8,64;16,64;16,128
+//! define: FACTORS=f16,bf16 TILE=64,128
 // c = alpha a b (+ beta c) of 16-bit factors on GPUs with cooperative matrices: gemm_tiled.
 #include "gemm_tiled.comp"

@@ -14,7 +14,7 @@
 //
 // The ways to multiply, plain arithmetic (tile_shared.glsl) and cooperative matrices (tile_cooperative.glsl), have
 //   void clear_tile(), put_left(uint w, uvec4 word), put_right(...), multiply_panels(), store_tile()
-#ifdef FRAGMENT
+#ifdef KHR_MATRICES
 #define THREADS (8 * SUBGROUP_SIZE)
 #define TILE_K 32
 #else
@@ -79,7 +79,7 @@ uvec4 arrived(Word word, bool is_whole) {
   return pack_word(word.element);
 }
 
-#ifdef FRAGMENT
+#ifdef KHR_MATRICES
 #include "tile_cooperative.glsl"
 #else
 #include "tile_shared.glsl"

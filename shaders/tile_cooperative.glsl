@@ -1,18 +1,18 @@
-// The panels of tile.glsl in shared memory as they come, multiplied by cooperative matrices of FRAGMENT x
-// FRAGMENT elements. 2 x 4 subgroups make TILE / 2 x TILE / 4 elements each.
+// The panels of tile.glsl in shared memory as they come, multiplied by cooperative matrices. 2 x 4
+// subgroups make TILE / 2 x TILE / 4 elements each.
 #include "cooperative.glsl"
 
 #define ROWS (TILE / 2)  // of a subgroup
 #define COLUMNS (TILE / 4)
-#define DOWN (ROWS / FRAGMENT)  // matrices of a subgroup
-#define ACROSS (COLUMNS / FRAGMENT)
+#define DOWN (ROWS / MATRIX_M)  // matrices of a subgroup
+#define ACROSS (COLUMNS / MATRIX_N)
 // Words from line to line of a panel; one more than needed spreads the lines over the banks.
 #define STRIDE_K (TILE_K / 8 + 1)
 #define STRIDE_LINE (TILE / 8 + 1)
 #define PANEL (TILE * STRIDE_K)  // words, of the larger layout
 // Sums on their way out: a row of a subgroup's matrices. The panels have room for 8 of these.
 #define STRIDE_SUMS (COLUMNS / 4 + 1)
-#define SUMS (FRAGMENT * STRIDE_SUMS)
+#define SUMS (MATRIX_M * STRIDE_SUMS)
 
 shared uvec4 panels[2 * PANEL];  // [side][line][k] or [side][k][line]
 
@@ -46,12 +46,12 @@ void load_right(out RightMatrix m, uint k, uint column) {
 }
 
 void multiply_panels() {
-  for (uint k = 0; k < TILE_K; k += FRAGMENT) {
+  for (uint k = 0; k < TILE_K; k += MATRIX_K) {
     LeftMatrix a[DOWN];
-    [[unroll]] for (uint i = 0; i < DOWN; ++i) load_left(a[i], first_row() + i * FRAGMENT, k);
+    [[unroll]] for (uint i = 0; i < DOWN; ++i) load_left(a[i], first_row() + i * MATRIX_M, k);
     [[unroll]] for (uint j = 0; j < ACROSS; ++j) {
       RightMatrix b;
-      load_right(b, k, first_column() + j * FRAGMENT);
+      load_right(b, k, first_column() + j * MATRIX_N);
       [[unroll]] for (uint i = 0; i < DOWN; ++i) sums[i * ACROSS + j] = multiply_add(a[i], b, sums[i * ACROSS + j]);
     }
   }
@@ -63,12 +63,12 @@ void store_tile() {
   const uint mine = gl_SubgroupID * SUMS;
   [[unroll]] for (uint i = 0; i < DOWN; ++i) {
     [[unroll]] for (uint j = 0; j < ACROSS; ++j)
-      store_rows(sums[i * ACROSS + j], panels, mine + j * (FRAGMENT / 4), STRIDE_SUMS);
+      store_rows(sums[i * ACROSS + j], panels, mine + j * (MATRIX_N / 4), STRIDE_SUMS);
     barrier();
-    for (uint e = gl_SubgroupInvocationID; e < FRAGMENT * COLUMNS / 4; e += SUBGROUP_SIZE) {
+    for (uint e = gl_SubgroupInvocationID; e < MATRIX_M * COLUMNS / 4; e += SUBGROUP_SIZE) {
       const uint row = e / (COLUMNS / 4), word = e % (COLUMNS / 4);
       const vec4 v = uintBitsToFloat(panels[mine + row * STRIDE_SUMS + word]);
-      store_part(first_row() + i * FRAGMENT + row, first_column() + word * 4, v);
+      store_part(first_row() + i * MATRIX_M + row, first_column() + word * 4, v);
     }
     barrier();
   }

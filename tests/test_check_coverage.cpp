@@ -97,7 +97,7 @@ TEST_CASE("self-check: every tile of a GPU is reached, in each order and width o
          {"attention_tiled.TILE", "attention_dq_tiled.TILE", "attention_dkv_tiled.TILE"})
       CHECK(has(kernel));
     if (has("gemm_cooperative")) {
-      const std::string cooperative = "cooperative.FACTORSf16.FRAGMENT16.TILE128";
+      const std::string cooperative = "cooperative.FACTORSf16.TILE128";
       check_all(forms, "gemm_" + cooperative, variants("f16", {"1 1", "0 0"}));
       check_all(forms, "conv_" + cooperative, {"f16 1 1", "f16 0 1"});
       check_all(forms, "conv_wgrad_" + cooperative, {"f16 1 1"});

@@ -112,7 +112,9 @@ class Refusals(unittest.TestCase):
 SOURCE = """#version 460
 #extension GL_GOOGLE_include_directive : require
 %s
-#define FRAGMENT 16
+#define MATRIX_M 8
+#define MATRIX_N 16
+#define MATRIX_K 16
 #include "cooperative.glsl"
 layout(local_size_x = 32) in;
 layout(std430, binding = 0) buffer X { uvec4 x[]; };

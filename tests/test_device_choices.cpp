@@ -237,32 +237,39 @@ std::vector<VkCooperativeMatrixPropertiesKHR> listed(const std::vector<Shape>& s
 
 TEST_CASE("device choices: shapes of cooperative matrices" * doctest::test_suite("host")) {
   constexpr uint32_t bf16 = VK_COMPONENT_TYPE_BFLOAT16_KHR;
-  const auto sides = [](const std::vector<Shape>& shapes) {
+  const auto best = [](const std::vector<Shape>& shapes) {
     const auto all = listed(shapes);
-    return std::pair(fragment(all, VK_COMPONENT_TYPE_FLOAT16_KHR),
-                     fragment(all, VK_COMPONENT_TYPE_BFLOAT16_KHR));
+    return std::pair(matrix_shape(all, VK_COMPONENT_TYPE_FLOAT16_KHR),
+                     matrix_shape(all, VK_COMPONENT_TYPE_BFLOAT16_KHR));
   };
-  using Sides = std::pair<uint32_t, uint32_t>;
-  CHECK(sides({}) == Sides{0, 0});
+  using Shapes = std::pair<MatrixShape, MatrixShape>;
+  const MatrixShape none{}, cube{16, 16, 16};
+  CHECK(best({}) == Shapes{none, none});
   // RADV, RX 7900 XTX: sums of f16 are not for us.
-  CHECK(sides({{16, 16, 16, 0, 0, 0, 0, 3}, {16, 16, 16, 0, 0, 1, 1, 3}}) == Sides{16, 0});
-  CHECK(sides({{16, 16, 16, 0, 0, 0, 0, 3}}) == Sides{0, 0});
+  CHECK(best({{16, 16, 16, 0, 0, 0, 0, 3}, {16, 16, 16, 0, 0, 1, 1, 3}}) == Shapes{cube, none});
+  CHECK(best({{16, 16, 16, 0, 0, 0, 0, 3}}) == Shapes{none, none});
   // RX 9070 XT
-  CHECK(sides({{16, 16, 16, 0, 0, 1, 1, 3}, {16, 16, 16, bf16, bf16, 1, 1, 3}}) == Sides{16, 16});
+  CHECK(best({{16, 16, 16, 0, 0, 1, 1, 3}, {16, 16, 16, bf16, bf16, 1, 1, 3}}) ==
+        Shapes{cube, cube});
   // NVK, Ampere: several shapes, cubes among them.
-  CHECK(sides({{16, 16, 16, 0, 0, 0, 0, 3},
-               {16, 8, 16, 0, 0, 1, 1, 3},
-               {16, 16, 16, 0, 0, 1, 1, 3},
-               {16, 8, 8, 0, 0, 1, 1, 3},
-               {16, 16, 32, 3, 3, 5, 5, 3}}) == Sides{16, 0});
+  CHECK(best({{16, 16, 16, 0, 0, 0, 0, 3},
+              {16, 8, 16, 0, 0, 1, 1, 3},
+              {16, 16, 16, 0, 0, 1, 1, 3},
+              {16, 8, 8, 0, 0, 1, 1, 3},
+              {16, 16, 32, 3, 3, 5, 5, 3}}) == Shapes{cube, none});
   // lavapipe
-  CHECK(sides({{8, 8, 8, 0, 0, 1, 1, 3}, {8, 8, 8, 3, 3, 5, 5, 3}}) == Sides{8, 0});
-  // Intel's first ones have no cubes, and a workgroup's matrices are others.
-  CHECK(sides({{8, 8, 16, 0, 0, 1, 1, 3}}) == Sides{0, 0});
-  CHECK(sides({{16, 16, 16, 0, 0, 1, 1, 2}}) == Sides{0, 0});
+  CHECK(best({{8, 8, 8, 0, 0, 1, 1, 3}, {8, 8, 8, 3, 3, 5, 5, 3}}) ==
+        Shapes{MatrixShape{8, 8, 8}, none});
+  // ANV: Arc of the first and of the second generation.
+  CHECK(best({{8, 8, 16, 0, 0, 1, 1, 3}, {8, 8, 16, bf16, bf16, 1, 1, 3}}) ==
+        Shapes{MatrixShape{8, 8, 16}, MatrixShape{8, 8, 16}});
+  CHECK(best({{8, 16, 16, 0, 0, 1, 1, 3}}) == Shapes{MatrixShape{8, 16, 16}, none});
+  // Sides that the kernels do not have, and a workgroup's matrices.
+  CHECK(best({{8, 8, 32, 0, 0, 1, 1, 3}, {64, 64, 16, 0, 0, 1, 1, 3}}) == Shapes{none, none});
+  CHECK(best({{16, 16, 16, 0, 0, 1, 1, 2}}) == Shapes{none, none});
   auto saturating = listed({{16, 16, 16, 0, 0, 1, 1, 3}});
   saturating[0].saturatingAccumulation = VK_TRUE;
-  CHECK(fragment(saturating, VK_COMPONENT_TYPE_FLOAT16_KHR) == 0);
+  CHECK(matrix_shape(saturating, VK_COMPONENT_TYPE_FLOAT16_KHR) == none);
 }
 
 TEST_CASE("device choices: subgroups of cooperative matrices" * doctest::test_suite("host")) {

@@ -60,7 +60,7 @@ Caps gpu() {
   caps.is_cpu = false;
   caps.subgroup_size = 32;
   caps.features = vulkan::feature::shuffle | vulkan::feature::cooperative;
-  caps.matrices.fragment = 16;
+  caps.matrices.f16 = {16, 16, 16};
   return caps;
 }
 

@@ -140,8 +140,8 @@ void query_features(VkPhysicalDevice device, Caps& caps) {
 void query_matrices(VkInstance instance, VkPhysicalDevice device, Caps& caps) {
   constexpr uint32_t needed = feature::float16 | feature::storage16 | feature::subgroup;
   if ((caps.features & needed) == needed) caps.matrices = query_cooperative(instance, device);
-  if (caps.matrices.fragment) caps.features |= feature::cooperative;
-  if (caps.matrices.fragment_bf16) caps.features |= feature::cooperative_bf16;
+  if (caps.matrices.f16 != MatrixShape{}) caps.features |= feature::cooperative;
+  if (caps.matrices.bf16 != MatrixShape{}) caps.features |= feature::cooperative_bf16;
 }
 
 // The heap that blocks go to.

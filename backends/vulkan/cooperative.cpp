@@ -59,17 +59,20 @@ uint32_t query_subgroup(VkPhysicalDevice device) {
 
 }  // namespace
 
-uint32_t fragment(std::span<const VkCooperativeMatrixPropertiesKHR> offered,
-                  VkComponentTypeKHR factor) {
-  for (const uint32_t side : {16u, 8u})
-    if (std::any_of(offered.begin(), offered.end(), [&](const auto& o) {
-          return o.scope == VK_SCOPE_SUBGROUP_KHR && o.MSize == side && o.NSize == side &&
-                 o.KSize == side && o.AType == factor && o.BType == factor &&
-                 o.CType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
-                 o.ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR && !o.saturatingAccumulation;
-        }))
-      return side;
-  return 0;
+MatrixShape matrix_shape(std::span<const VkCooperativeMatrixPropertiesKHR> offered,
+                         VkComponentTypeKHR factor) {
+  MatrixShape best{};
+  const auto volume = [](const MatrixShape& s) { return s[0] * s[1] * s[2]; };
+  for (const auto& o : offered) {
+    const MatrixShape shape{o.MSize, o.NSize, o.KSize};
+    const bool has_sides = std::all_of(shape.begin(), shape.end(),
+                                       [](uint32_t side) { return side == 8 || side == 16; });
+    if (has_sides && o.scope == VK_SCOPE_SUBGROUP_KHR && o.AType == factor && o.BType == factor &&
+        o.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && o.ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
+        !o.saturatingAccumulation && volume(shape) > volume(best))
+      best = shape;
+  }
+  return best;
 }
 
 uint32_t matrix_subgroup(VkDriverId driver, uint32_t reported, uint32_t least, uint32_t most) {
@@ -100,9 +103,10 @@ CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice devi
   const uint32_t subgroup = query_subgroup(device);
   if (!has.matrix || subgroup == 0) return {};
   const std::vector<VkCooperativeMatrixPropertiesKHR> offered = offered_by(instance, device);
-  const uint32_t side = fragment(offered, VK_COMPONENT_TYPE_FLOAT16_KHR);
-  if (side == 0) return {};
-  return {side, has.bf16 ? fragment(offered, VK_COMPONENT_TYPE_BFLOAT16_KHR) : 0, subgroup};
+  const MatrixShape f16 = matrix_shape(offered, VK_COMPONENT_TYPE_FLOAT16_KHR);
+  if (f16 == MatrixShape{}) return {};
+  return {f16, has.bf16 ? matrix_shape(offered, VK_COMPONENT_TYPE_BFLOAT16_KHR) : MatrixShape{},
+          subgroup};
 }
 
 }  // namespace rw::vulkan

@@ -1,6 +1,7 @@
 // Cooperative matrices: what a device offers of them, and what of that kernels use.
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "rewind/backends/vulkan/vk.h"
@@ -11,17 +12,18 @@ namespace rw::vulkan {
 // Subgroups in a workgroup of the kernels, as their `local` says.
 inline constexpr uint32_t matrix_subgroups = 8;
 
-// All zero: none.
+// {M, N, K}: factors of M x K and K x N, sums of M x N. All zero: none.
+using MatrixShape = std::array<uint32_t, 3>;
+
 struct CooperativeMatrices {
-  uint32_t fragment = 0;       // f16 x f16 -> f32: matrices of fragment x fragment
-  uint32_t fragment_bf16 = 0;  // bf16 x bf16 -> f32
-  uint32_t subgroup = 0;       // that hold one of them
+  MatrixShape f16{}, bf16{};  // by the factors' type; sums are f32
+  uint32_t subgroup = 0;      // that hold one of them
 };
 
-// The side of the cubes, as FRAGMENT of the matrix kernels says them, in which a subgroup
-// multiplies factors of that type with sums of f32; 0: none of `offered`.
-uint32_t fragment(std::span<const VkCooperativeMatrixPropertiesKHR> offered,
-                  VkComponentTypeKHR factor);
+// The shape in which a subgroup multiplies factors of that type with sums of f32: of those in
+// `offered` that the kernels are made for (cooperative.glsl), the largest.
+MatrixShape matrix_shape(std::span<const VkCooperativeMatrixPropertiesKHR> offered,
+                         VkComponentTypeKHR factor);
 
 // The size of the subgroups that kernels with cooperative matrices are compiled for, as a driver
 // need not find out by itself: 32 on AMD, where both sizes do; Intel's matrix units are as wide as

@@ -51,7 +51,7 @@ Kernels::Kernels(const Caps& caps) {
 }
 
 void Kernels::add(const Caps& caps, bool stand_ins) {
-  ByKey<Kernel> found;
+  ByText<Kernel> found;
   for (const Shader& s : all_shaders()) {
     if (s.stands_in != stand_ins) continue;
     // Packed variants are for devices without 16-bit storage only.

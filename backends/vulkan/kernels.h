@@ -2,12 +2,11 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
+#include "rewind/backends/vulkan/by_text.h"
 #include "rewind/backends/vulkan/caps.h"
 #include "rewind/backends/vulkan/shader_table.h"
 
@@ -33,17 +32,10 @@ class Kernels {
   std::vector<const Shader*> modules() const;  // all that the device can run, in a fixed order
 
  private:
-  // Looked up by texts that need not be strings.
-  struct TextHash : std::hash<std::string_view> {
-    using is_transparent = void;
-  };
-  template <class T>
-  using ByKey = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
-
   void add(const Caps& caps, bool stand_ins);
 
-  ByKey<Kernel> usable_;
-  ByKey<uint32_t> lacking_;  // features that the device does not have
+  ByText<Kernel> usable_;
+  ByText<uint32_t> lacking_;  // features that the device does not have
 };
 
 }  // namespace rw::vulkan

@@ -1,5 +1,9 @@
 #include "rewind/backends/vulkan/matrix.h"
 
+#include <fmt/format.h>
+
+#include <cstdlib>
+
 #include "rewind/backends/vulkan/matrix_class.h"
 #include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/backends/vulkan/product.h"
@@ -19,12 +23,15 @@ Choice choice_for(const KernelCall& call, const Caps& caps) {
 
 constexpr size_t most_kept = 4096;
 
-// All that decides the passes of a call on one device.
-std::string key_of(const KernelCall& call) {
-  std::string key(call.kernel);
-  for (const Binding& b : call.bindings) key += static_cast<char>(b.dtype);
-  key.append(reinterpret_cast<const char*>(call.params.data()), call.params.size());
-  return key + env_text("REWIND_MATMUL");
+// All that decides the passes of a call on one device; made for each, so without allocations.
+fmt::basic_memory_buffer<char, 256> key_of(const KernelCall& call) {
+  fmt::basic_memory_buffer<char, 256> key;
+  key.append(call.kernel);
+  for (const Binding& b : call.bindings) key.push_back(static_cast<char>(b.dtype));
+  key.append(
+      std::string_view(reinterpret_cast<const char*>(call.params.data()), call.params.size()));
+  if (const char* asked = std::getenv("REWIND_MATMUL")) key.append(std::string_view(asked));
+  return key;
 }
 
 }  // namespace
@@ -34,13 +41,14 @@ bool MatrixPasses::handles(std::string_view kernel) {
 }
 
 std::shared_ptr<const Passes> MatrixPasses::passes(const KernelCall& call) const {
-  const std::string key = key_of(call);
+  const auto text = key_of(call);
+  const std::string_view key(text.data(), text.size());
   const std::lock_guard lock(mutex_);
   if (const auto known = kept_.find(key); known != kept_.end()) return known->second;
   log_product(call);
   auto made = compose(call, caps_, choice_for(call, caps_));
   if (kept_.size() == most_kept) kept_.clear();
-  return kept_.emplace(key, std::move(made)).first->second;
+  return kept_.emplace(std::string(key), std::move(made)).first->second;
 }
 
 std::shared_ptr<const Passes> compose(const KernelCall& call, const Caps& caps,
@@ -85,8 +93,7 @@ void run_passes(const KernelCall& call, const Passes& passes, Dispatcher& dispat
 
 void run_modules(const KernelCall& call, const MatrixPasses& matrix, Dispatcher& dispatcher) {
   if (call.kernel.ends_with("_cooperative")) {
-    const std::string module =
-        cooperative_module(dispatcher.caps(), call.kernel, call.bindings[0].dtype);
+    const std::string module = cooperative_module(call.kernel, call.bindings[0].dtype);
     KernelCall named = call;
     named.kernel = module;
     return dispatcher.dispatch(named);

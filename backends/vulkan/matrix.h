@@ -4,9 +4,8 @@
 
 #include <memory>
 #include <mutex>
-#include <string>
-#include <unordered_map>
 
+#include "rewind/backends/vulkan/by_text.h"
 #include "rewind/backends/vulkan/dispatcher.h"
 
 namespace rw::vulkan {
@@ -32,12 +31,13 @@ class MatrixPasses {
  private:
   Caps caps_;
   mutable std::mutex mutex_;
-  mutable std::unordered_map<std::string, std::shared_ptr<const Passes>> kept_;
+  mutable ByText<std::shared_ptr<const Passes>> kept_;
 };
 
 // Runs the modules of the call's passes.
 void run_passes(const KernelCall& call, const Passes& passes, Dispatcher& dispatcher);
-// Runs a call's passes, or its one module, which is the device's own for kernels NAME_cooperative.
+// Runs a call's passes, or its one module, which is that of its factors for kernels
+// NAME_cooperative.
 void run_modules(const KernelCall& call, const MatrixPasses& matrix, Dispatcher& dispatcher);
 
 }  // namespace rw::vulkan

@@ -8,45 +8,34 @@ namespace {
 
 constexpr uint32_t step = 32;  // TILE_K
 
-// FRAGMENT of the modules for such factors; 0: none.
-uint32_t fragment_of(const Caps& caps, bool brain) {
-  const uint32_t needed = brain ? feature::cooperative_bf16 : feature::cooperative;
-  if (!(caps.features & needed)) return 0;
-  return brain ? caps.matrices.fragment_bf16 : caps.matrices.fragment;
-}
-
-// Of a module's name: the factors and the shape that it is made for.
-std::string form(bool brain, uint32_t fragment) {
-  return fmt::format("cooperative.FACTORS{}.FRAGMENT{}", brain ? "bf16" : "f16", fragment);
+// Of a module's name: the factors that it is made for.
+std::string form(bool brain) {
+  return brain ? "cooperative.FACTORSbf16" : "cooperative.FACTORSf16";
 }
 
 }  // namespace
 
 bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
-  const uint32_t fragment = is_half(t) ? fragment_of(caps, t == DType::bf16) : 0;
+  const bool brain = t == DType::bf16;
+  const uint32_t needed = brain ? feature::cooperative_bf16 : feature::cooperative;
+  if (!is_half(t) || !(caps.features & needed)) return false;
   const uint32_t shared = 2 * tile * (step + 8) * 2;  // bytes of both panels
   // Matrices of 8 x 8 have small tiles only: many of them in one take compilers long.
-  return (fragment == 16 || (fragment == 8 && tile == 64)) && caps.shared_bytes >= shared;
+  const MatrixShape& shape = brain ? caps.matrices.bf16 : caps.matrices.f16;
+  return (tile == 64 || shape[0] * shape[1] > 64) && caps.shared_bytes >= shared;
 }
 
-TileFamily cooperative_family(const Caps& caps, DType t, uint32_t tile) {
-  const bool brain = t == DType::bf16;
-  const std::string suffix = fmt::format("{}.TILE{}", form(brain, fragment_of(caps, brain)), tile);
-  return {suffix, tile, tile, step, 0, true};
+TileFamily cooperative_family(DType t, uint32_t tile) {
+  return {fmt::format("{}.TILE{}", form(t == DType::bf16), tile), tile, tile, step, 0, true};
 }
 
-std::string cooperative_module(const Caps& caps, std::string_view kernel, DType t) {
-  const bool brain = t == DType::bf16;
-  const std::string_view name = kernel.substr(0, kernel.rfind('_'));
-  return fmt::format("{}_{}", name, form(brain, fragment_of(caps, brain)));
+std::string cooperative_module(std::string_view kernel, DType t) {
+  return fmt::format("{}_{}", kernel.substr(0, kernel.rfind('_')), form(t == DType::bf16));
 }
 
 bool may_run_cooperative(std::string_view module, const Caps& caps) {
-  for (const bool brain : {false, true}) {
-    const uint32_t fragment = fragment_of(caps, brain);
-    if (fragment && module.find(form(brain, fragment)) != module.npos) return true;
-  }
-  return false;
+  const uint32_t tile = module.ends_with("TILE128") ? 128 : 64;  // attention's is smaller
+  return fits_cooperative(caps, is_for_halves(module, true) ? DType::bf16 : DType::f16, tile);
 }
 
 bool is_for_halves(std::string_view module, bool brain) {

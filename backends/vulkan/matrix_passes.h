@@ -154,10 +154,10 @@ bool may_run_tiled(std::string_view module, const Caps& caps);  // one of *_tile
 
 // ---- the same with cooperative matrices, for factors of 16 bits: matrix_cooperative.cpp ----
 bool fits_cooperative(const Caps& caps, DType t, uint32_t tile);
-TileFamily cooperative_family(const Caps& caps, DType t, uint32_t tile);
+TileFamily cooperative_family(DType t, uint32_t tile);
 bool may_run_cooperative(std::string_view module, const Caps& caps);
-// The device's module of a kernel NAME_cooperative for 16-bit floats of this kind.
-std::string cooperative_module(const Caps& caps, std::string_view kernel, DType t);
+// The module of a kernel NAME_cooperative for 16-bit floats of this kind.
+std::string cooperative_module(std::string_view kernel, DType t);
 // Whether a module that takes 16-bit floats takes such of bf16 (`brain`) or f16: most take both.
 bool is_for_halves(std::string_view module, bool brain);
 

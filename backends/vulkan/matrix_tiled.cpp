@@ -45,7 +45,7 @@ bool fits(const Caps& caps, DType t, const Size& size) {
 }
 
 TileFamily family_of(const Caps& caps, DType t, const Size& size) {
-  if (size.cooperative) return cooperative_family(caps, t, size.tile);
+  if (size.cooperative) return cooperative_family(t, size.tile);
   return {fmt::format("tiled.TILE{}", size.tile), size.tile, size.tile, step};
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kPushBytes = 128;
 constexpr uint32_t kWorkgroupSizeId = 100, kSubgroupSizeId = 101, kPacksHalvesId = 102,
-                   kBrainId = 103;
+                   kBrainId = 103, kMatrixShapeId = 104;
 constexpr uint32_t kSubgroupFeatures =
     feature::subgroup | feature::vote | feature::arithmetic | feature::ballot | feature::shuffle;
 constexpr size_t kMostThreads = 4, kMostListed = 256;
@@ -133,6 +133,9 @@ VkShaderModule Pipelines::module(const PipelineKey& key, uint32_t workgroup_size
                                                           {kSubgroupSizeId, subgroup_size},
                                                           {kPacksHalvesId, caps.packs_halves},
                                                           {kBrainId, key.brain}};
+  const MatrixShape& shape =
+      key.shader->features & feature::cooperative_bf16 ? caps.matrices.bf16 : caps.matrices.f16;
+  for (uint32_t i = 0; i < shape.size(); ++i) constants.emplace_back(kMatrixShapeId + i, shape[i]);
   uint32_t id = 0;
   for (const uint32_t value : specialization(*key.shader, caps, {key.values.data(), key.count}))
     constants.emplace_back(id++, value);

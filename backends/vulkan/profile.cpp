@@ -41,8 +41,8 @@ void each_member(C& caps, F&& member) {
   member("workgroup_size", caps.workgroup_size, Range{1, 1 << 16});
   member("subgroup_size_control", caps.subgroup_size_control);
   member("multiprocessors", caps.multiprocessors, Range{1, 1 << 16});
-  member("fragment", caps.matrices.fragment, Range{0, 16});
-  member("fragment_bf16", caps.matrices.fragment_bf16, Range{0, 16});
+  member("matrix_f16", caps.matrices.f16, Range{0, 16});
+  member("matrix_bf16", caps.matrices.bf16, Range{0, 16});
   member("matrix_subgroup", caps.matrices.subgroup, Range{0, 32});
   member("shared_bytes", caps.shared_bytes, Range{1, kAny});
   member("max_push_bytes", caps.max_push_bytes, Range{128, kAny});

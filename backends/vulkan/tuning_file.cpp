@@ -1,5 +1,6 @@
 #include "rewind/backends/vulkan/tuning_file.h"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -22,11 +23,11 @@ using Json = nlohmann::json;
 
 // What was made for one set of limits is of no use with another.
 uint64_t key_of(const Caps& caps) {
-  const std::string text =
-      fmt::format("{} {} {} {} {} {:x} {} {} {} {} {} {} {:016x}", caps.uuid, caps.name,
-                  caps.driver, caps.driver_version, caps.is_cpu, caps.features, caps.subgroup_size,
-                  caps.workgroup_size, caps.matrices.fragment, caps.matrices.fragment_bf16,
-                  caps.shared_bytes, caps.max_threads, build_id());
+  const std::string text = fmt::format(
+      "{} {} {} {} {} {:x} {} {} {} {} {} {} {:016x}", caps.uuid, caps.name, caps.driver,
+      caps.driver_version, caps.is_cpu, caps.features, caps.subgroup_size, caps.workgroup_size,
+      fmt::join(caps.matrices.f16, "x"), fmt::join(caps.matrices.bf16, "x"), caps.shared_bytes,
+      caps.max_threads, build_id());
   return fnv1a(std::as_bytes(std::span(text)));
 }
 

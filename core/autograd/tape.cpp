@@ -35,7 +35,7 @@ Edge input_edge(const Tensor& t, Tape& tape) {
     if (impl.requires_grad) edge.leaf = t;
   } else {
     check<AutogradError>(
-        impl.producer.tape.lock().get() == &tape, OpScope::current(),
+        impl.producer.tape.lock().get() == &tape, op_or("user"),
         "inputs must be recorded on this thread's tape, got one of another thread");
     if (const Record* maker = tape.find(edge.record))
       edge.root = maker->outputs[static_cast<size_t>(edge.slot)].root;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -82,16 +83,41 @@ struct fmt::formatter<rw::Described<T>> {
 
 namespace rw {
 
+// The op or function that a message names: a name, which outlives the check, or the op that runs.
+// Nobody looks until there is a message.
+class OpName {
+ public:
+  OpName(const char* name) : data_(name) {}
+  OpName(std::string_view name) : data_(name.data()), size_(static_cast<uint32_t>(name.size())) {}
+  OpName(const std::string& name) : OpName(std::string_view(name)) {}
+  // The op that runs on this thread, or `function` where none does.
+  static OpName running_or(const char* function) {
+    OpName name(function);
+    name.is_running_ = true;
+    return name;
+  }
+
+  std::string_view text() const;  // of a running op: its name now
+
+ private:
+  static constexpr uint32_t up_to_zero = UINT32_MAX;
+
+  const char* data_;
+  uint32_t size_ = up_to_zero;
+  bool is_running_ = false;
+};
+
 // Throws E("[op] message").
 template <class E = ValueError, class... Args>
-[[noreturn]] void fail(std::string_view op, Message<Args...> message, Args&&... args) {
-  throw E(fmt::format("[{}] {}", op, fmt::format(message, described(std::forward<Args>(args))...)));
+[[noreturn]] void fail(OpName op, Message<Args...> message, Args&&... args) {
+  throw E(fmt::format("[{}] {}", op.text(),
+                      fmt::format(message, described(std::forward<Args>(args))...)));
 }
 
 // The same unless `ok`. Arguments are evaluated in any case: give it values (a tensor, a shape),
 // not texts made of them.
 template <class E = ValueError, class... Args>
-void check(bool ok, std::string_view op, Message<Args...> message, Args&&... args) {
+void check(bool ok, OpName op, Message<Args...> message, Args&&... args) {
   if (!ok) [[unlikely]]
     fail<E>(op, message, std::forward<Args>(args)...);
 }

@@ -21,7 +21,7 @@ Shape::Shape(std::span<const int64_t> dims) {
 
 void Shape::push_back(int64_t dim) {
   check<ShapeError>(rank_ < max_rank, "shape", "rank must be at most {}, got one more than {}",
-                    max_rank, str());
+                    max_rank, *this);
   check<ShapeError>(dim >= 0, "shape", "sizes must not be negative, got {}", dim);
   dims_[rank_++] = dim;
 }
@@ -30,21 +30,19 @@ int64_t Shape::at(int axis) const {
   return dims_[normalize_axis(axis, rank_, "shape")];
 }
 
-int64_t Shape::numel() const {
+void Shape::refuse_sizes() const {
   check_sizes("shape", *this);
-  int64_t n = 1;
-  for (int64_t d : *this) n *= d;
-  return n;
 }
 
-void check_sizes(const char* op, const Shape& shape, size_t element_bytes) {
-  std::optional<int64_t> bytes = static_cast<int64_t>(element_bytes);
+void check_sizes(OpName op, const Shape& shape, size_t element_bytes) {
+  auto bytes = static_cast<int64_t>(element_bytes);
+  bool fits = true;
   for (const int64_t d : shape) {
     check<ShapeError>(d >= 0, op, "sizes must not be negative, got {}", shape);
-    if (d > 0) bytes = checked_mul(bytes, d);
+    if (d > 0) fits &= !__builtin_mul_overflow(bytes, d, &bytes);
   }
   check<ShapeError>(
-      bytes.has_value(), op,
+      fits, op,
       "the sizes that are not 0 must give a number of bytes below 2^63, got {} of {} bytes each",
       shape, element_bytes);
 }
@@ -90,13 +88,13 @@ bool is_dense(const Shape& shape, const Strides& strides) {
   return true;
 }
 
-int normalize_axis(int axis, int rank, const char* op) {
+int normalize_axis(int axis, int rank, OpName op) {
   check<ShapeError>(axis >= -rank && axis < rank, op, "axis must be in [{}, {}), got {}", -rank,
                     rank, axis);
   return axis < 0 ? axis + rank : axis;
 }
 
-std::vector<int> normalize_axes(std::span<const int> axes, int rank, const char* op) {
+std::vector<int> normalize_axes(std::span<const int> axes, int rank, OpName op) {
   std::vector<int> result;
   for (int axis : axes) result.push_back(normalize_axis(axis, rank, op));
   std::sort(result.begin(), result.end());
@@ -105,7 +103,7 @@ std::vector<int> normalize_axes(std::span<const int> axes, int rank, const char*
   return result;
 }
 
-Shape broadcast(const Shape& a, const Shape& b, const char* op) {
+Shape broadcast(const Shape& a, const Shape& b, OpName op) {
   const int rank = std::max(a.rank(), b.rank());
   Shape out;
   for (int i = 0; i < rank; ++i) {

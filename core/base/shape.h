@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "rewind/core/base/error.h"
+
 namespace rw {
 
 // A fixed-capacity list of up to 6 sizes; used for shapes and for strides.
@@ -28,7 +30,18 @@ class Shape {
   // Size along `axis`; negative axes count from the end. Throws ShapeError.
   int64_t at(int axis) const;
 
-  int64_t numel() const;  // 1 for rank 0; throws ShapeError where 64 bits do not hold it
+  // The product of the sizes, 1 for rank 0; ShapeError as check_sizes() has it.
+  int64_t numel() const {
+    int64_t others = 1;  // the product of those that are not 0
+    bool fits = true, is_empty = false;
+    for (const int64_t d : *this) {
+      fits &= d >= 0 && !__builtin_mul_overflow(others, d > 0 ? d : 1, &others);
+      is_empty |= d == 0;
+    }
+    if (!fits) [[unlikely]]
+      refuse_sizes();
+    return is_empty ? 0 : others;
+  }
 
   const int64_t* begin() const { return dims_.data(); }        // the first size
   const int64_t* end() const { return dims_.data() + rank_; }  // behind the last
@@ -38,6 +51,8 @@ class Shape {
   std::string str() const;  // "(2, 3)"
 
  private:
+  void refuse_sizes() const;  // throws what check_sizes() says
+
   std::array<int64_t, max_rank> dims_{};
   int rank_ = 0;
 };
@@ -47,7 +62,7 @@ using Strides = Shape;
 
 // Throws ShapeError naming `op` unless no size is negative and the bytes of the sizes that are not
 // 0 fit 63 bits: then no stride, offset or count of bytes can overflow.
-void check_sizes(const char* op, const Shape& shape, size_t element_bytes = 1);
+void check_sizes(OpName op, const Shape& shape, size_t element_bytes = 1);
 // One past the last element that a view touches; `offset` where it is empty. Nothing where a stride
 // or the offset is negative or 64 bits are too few.
 std::optional<int64_t> last_element(const Shape& shape, const Strides& strides, int64_t offset);
@@ -56,12 +71,12 @@ Strides dense_strides(const Shape& shape);                  // row-major
 bool is_dense(const Shape& shape, const Strides& strides);  // row-major; size-1 axes do not matter
 
 // 0 <= result < rank. `op` names the caller in the ShapeError.
-int normalize_axis(int axis, int rank, const char* op);
+int normalize_axis(int axis, int rank, OpName op);
 // All of them, in rising order; ShapeError where one comes twice.
-std::vector<int> normalize_axes(std::span<const int> axes, int rank, const char* op);
+std::vector<int> normalize_axes(std::span<const int> axes, int rank, OpName op);
 
 // NumPy broadcasting. Throws ShapeError naming `op` and both shapes.
-Shape broadcast(const Shape& a, const Shape& b, const char* op);
+Shape broadcast(const Shape& a, const Shape& b, OpName op);
 // Strides that read `shape` as if it were `target` (0 along broadcast axes).
 Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target);
 

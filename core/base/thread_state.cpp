@@ -5,8 +5,9 @@
 
 namespace rw {
 
+// Found without a call in a shared library, too: ops ask for it dozens of times.
 ThreadState& thread_state() {
-  thread_local ThreadState here;
+  [[gnu::tls_model("initial-exec")]] thread_local ThreadState here;
   return here;
 }
 
@@ -22,9 +23,10 @@ ThreadStateScope::~ThreadStateScope() {
   std::swap(thread_state(), previous_);
 }
 
-const char* op_or(const char* function) {
+std::string_view OpName::text() const {
   static const std::string_view nobody = Context{}.op;
-  return context().op == nobody ? function : context().op;
+  if (is_running_ && context().op != nobody) return context().op;
+  return size_ == up_to_zero ? std::string_view(data_) : std::string_view(data_, size_);
 }
 
 }  // namespace rw

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rewind/core/base/context.h"
+#include "rewind/core/base/error.h"
 
 namespace rw {
 
@@ -68,7 +69,9 @@ class NoAutocast {
 };
 
 // The op that runs, or `function` itself where a user calls it: for messages.
-const char* op_or(const char* function);
+inline OpName op_or(const char* function) {
+  return OpName::running_or(function);
+}
 
 // Sets one member of the context for a scope.
 template <auto Member>

@@ -2,38 +2,59 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "rewind/core/base/error.h"
 
 namespace rw {
 
+namespace {
+
+// The first span that begins behind `offset`.
+template <class Spans>
+auto first_behind(Spans& spans, uint64_t offset) {
+  return std::upper_bound(spans.begin(), spans.end(), offset,
+                          [](uint64_t at, const auto& span) { return at < span.offset; });
+}
+
+}  // namespace
+
 std::optional<Arena::Range> Arena::allocate(uint64_t bytes) {
   const uint64_t size = std::max(unit_, round_up(bytes));
-  const auto best = holes_.lower_bound({size, 0, 0});
+  const auto best = std::lower_bound(holes_.begin(), holes_.end(), Hole{size, 0, 0});
   if (best == holes_.end()) return std::nullopt;
-  return take(*best, std::get<2>(*best), size);
+  const auto [hole_size, block, offset] = *best;
+  return take(block, first_behind(blocks_.at(block).holes, offset) - 1, offset, size);
 }
 
 std::optional<Arena::Range> Arena::allocate_at(uint32_t block, uint64_t offset, uint64_t bytes) {
   const uint64_t size = std::max(unit_, round_up(bytes));
   const auto found = blocks_.find(block);
   if (found == blocks_.end() || offset % unit_ != 0) return std::nullopt;
-  const auto& holes = found->second.holes;
-  auto hole = holes.upper_bound(offset);
-  if (hole == holes.begin()) return std::nullopt;
-  --hole;  // the last that begins at or before `offset`
-  if (offset + size > hole->first + hole->second) return std::nullopt;
-  return take({hole->second, block, hole->first}, offset, size);
+  auto& holes = found->second.holes;
+  const auto behind = first_behind(holes, offset);
+  if (behind == holes.begin() || offset + size > std::prev(behind)->end()) return std::nullopt;
+  return take(block, std::prev(behind), offset, size);
 }
 
 // Cuts a range out of a hole.
-Arena::Range Arena::take(Hole hole, uint64_t offset, uint64_t size) {
-  const auto [hole_size, block, begin] = hole;
-  const uint64_t end = begin + hole_size;
-  remove_hole(block, begin, hole_size);
-  if (offset > begin) add_hole(block, begin, offset - begin);
-  if (end > offset + size) add_hole(block, offset + size, end - offset - size);
-  blocks_.at(block).ranges[offset] = size;
+Arena::Range Arena::take(uint32_t block, std::vector<Span>::iterator hole, uint64_t offset,
+                         uint64_t size) {
+  Block& b = blocks_.at(block);
+  const Span before{hole->offset, offset - hole->offset};
+  const Span after{offset + size, hole->end() - offset - size};
+  unlist(block, *hole);
+  if (before.size) list(block, before);
+  if (after.size) list(block, after);
+  if (before.size) {
+    *hole = before;
+    if (after.size) b.holes.insert(hole + 1, after);
+  } else if (after.size) {
+    *hole = after;
+  } else {
+    b.holes.erase(hole);
+  }
+  b.ranges.emplace(offset, size);
   live_ += size;
   return {block, offset, size};
 }
@@ -48,21 +69,21 @@ void Arena::free(const Range& range) {
   b.ranges.erase(range.offset);
   live_ -= range.size;
 
-  uint64_t begin = range.offset, end = range.offset + range.size;
-  const auto after = b.holes.find(end);
-  if (after != b.holes.end()) {
-    end += after->second;
-    remove_hole(range.block, after->first, after->second);
+  Span hole{range.offset, range.size};
+  auto first = first_behind(b.holes, hole.offset), last = first;  // those that it joins
+  if (last != b.holes.end() && last->offset == hole.end()) hole.size += last++->size;
+  if (first != b.holes.begin() && std::prev(first)->end() == hole.offset) {
+    --first;
+    hole = {first->offset, first->size + hole.size};
   }
-  const auto next = b.holes.lower_bound(begin);
-  if (next != b.holes.begin()) {
-    const auto before = std::prev(next);
-    if (before->first + before->second == begin) {
-      begin = before->first;
-      remove_hole(range.block, before->first, before->second);
-    }
+  for (auto it = first; it != last; ++it) unlist(range.block, *it);
+  if (first == last) {
+    b.holes.insert(first, hole);
+  } else {
+    *first = hole;
+    b.holes.erase(first + 1, last);
   }
-  add_hole(range.block, begin, end - begin);
+  list(range.block, hole);
 }
 
 void Arena::add_block(uint32_t block, uint64_t bytes) {
@@ -70,9 +91,9 @@ void Arena::add_block(uint32_t block, uint64_t bytes) {
   check(!blocks_.contains(block) && size > 0, "arena",
         "a new block must have a new number and at least {} bytes, got block {} of {} bytes", unit_,
         block, bytes);
-  blocks_.try_emplace(block, size, nodes_.get());
+  blocks_[block] = {.size = size, .holes = {{0, size}}};
   reserved_ += size;
-  add_hole(block, 0, size);
+  list(block, {0, size});
 }
 
 std::vector<uint32_t> Arena::remove_free_blocks() {
@@ -80,7 +101,7 @@ std::vector<uint32_t> Arena::remove_free_blocks() {
   for (auto it = blocks_.begin(); it != blocks_.end();) {
     if (it->second.ranges.empty()) {
       removed.push_back(it->first);
-      holes_.erase({it->second.size, it->first, 0});
+      unlist(it->first, {0, it->second.size});
       reserved_ -= it->second.size;
       it = blocks_.erase(it);
     } else {
@@ -91,7 +112,7 @@ std::vector<uint32_t> Arena::remove_free_blocks() {
 }
 
 uint64_t Arena::largest_hole() const {
-  return holes_.empty() ? 0 : std::get<0>(*holes_.rbegin());
+  return holes_.empty() ? 0 : std::get<0>(holes_.back());
 }
 
 std::vector<Arena::Range> Arena::holes() const {
@@ -105,6 +126,9 @@ std::vector<Arena::Range> Arena::ranges() const {
   std::vector<Range> all;
   for (const auto& [number, block] : blocks_)
     for (const auto& [offset, size] : block.ranges) all.push_back({number, offset, size});
+  std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) {
+    return std::pair(a.block, a.offset) < std::pair(b.block, b.offset);
+  });
   return all;
 }
 
@@ -117,14 +141,14 @@ std::vector<uint64_t> Arena::block_sizes() const {
   return sizes;
 }
 
-void Arena::add_hole(uint32_t block, uint64_t offset, uint64_t size) {
-  blocks_.at(block).holes[offset] = size;
-  holes_.insert({size, block, offset});
+void Arena::list(uint32_t block, const Span& hole) {
+  const Hole entry{hole.size, block, hole.offset};
+  holes_.insert(std::lower_bound(holes_.begin(), holes_.end(), entry), entry);
 }
 
-void Arena::remove_hole(uint32_t block, uint64_t offset, uint64_t size) {
-  blocks_.at(block).holes.erase(offset);
-  holes_.erase({size, block, offset});
+void Arena::unlist(uint32_t block, const Span& hole) {
+  const Hole entry{hole.size, block, hole.offset};
+  holes_.erase(std::lower_bound(holes_.begin(), holes_.end(), entry));
 }
 
 }  // namespace rw

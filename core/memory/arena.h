@@ -8,11 +8,9 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <memory_resource>
 #include <optional>
-#include <set>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 namespace rw {
@@ -54,24 +52,27 @@ class Arena {
   size_t block_count() const { return blocks_.size(); }  // blocks that it has
 
  private:
-  // A training step makes and drops as many nodes as tensors: they are taken from a pool.
-  using Nodes = std::pmr::unsynchronized_pool_resource;
+  struct Span {
+    uint64_t offset, size;
+    uint64_t end() const { return offset + size; }
+  };
   struct Block {
-    Block(uint64_t bytes, Nodes* nodes) : size(bytes), holes(nodes), ranges(nodes) {}
     uint64_t size = 0;
-    std::pmr::map<uint64_t, uint64_t> holes;   // offset -> size
-    std::pmr::map<uint64_t, uint64_t> ranges;  // offset -> size
+    std::vector<Span> holes;                             // by offset
+    std::unordered_map<uint64_t, uint64_t> ranges = {};  // offset -> size
   };
   using Hole = std::tuple<uint64_t, uint32_t, uint64_t>;  // size, block, offset
 
-  Range take(Hole hole, uint64_t offset, uint64_t size);
-  void add_hole(uint32_t block, uint64_t offset, uint64_t size);
-  void remove_hole(uint32_t block, uint64_t offset, uint64_t size);
+  Range take(uint32_t block, std::vector<Span>::iterator hole, uint64_t offset, uint64_t size);
+  void list(uint32_t block, const Span& hole);
+  void unlist(uint32_t block, const Span& hole);
 
   uint64_t unit_, reserved_ = 0, live_ = 0;
-  std::unique_ptr<Nodes> nodes_ = std::make_unique<Nodes>();
   std::map<uint32_t, Block> blocks_;
-  std::pmr::set<Hole> holes_{nodes_.get()};  // ordered by size: best fit is lower_bound
+  // All holes in order, so that the best fit is the lower bound. Like those of a block they are few
+  // and come and go with every tensor: what is sorted in a row is found and moved faster than in a
+  // tree.
+  std::vector<Hole> holes_;
 };
 
 }  // namespace rw

@@ -25,7 +25,7 @@ Rows rows_of(const Tensor& index, const Shape& shape, int axis, bool slices) {
   const int64_t inner = slices ? 1 : around.inner, count = index.size(slices ? 0 : axis);
   const int64_t n = around.outer * count * inner;
   const auto u = [](int64_t v) { return count32(v, "gather"); };
-  check<ShapeError>(shape.numel() <= std::numeric_limits<int32_t>::max(), OpScope::current(),
+  check<ShapeError>(shape.numel() <= std::numeric_limits<int32_t>::max(), op_or("user"),
                     "places of x must fit i32, got {}", shape);
   Rows rows{empty_on(index, {n}, DType::i32), n, slices ? around.inner : 1,
             around.outer * around.count * inner};

@@ -42,7 +42,7 @@ void bring_back(std::span<const Arg> args) {
   }
   if (keeper) keeper->need({storages.data(), count});
   for (size_t i = 0; i < count; ++i)
-    check<DeviceError>(!storages[i]->is_away(), OpScope::current(),
+    check<DeviceError>(!storages[i]->is_away(), op_or("user"),
                        "{} {} must be in the device's memory, got one whose keeper is gone",
                        name(storages[i]->dtype()), storages[i]->shape());
 }
@@ -50,7 +50,7 @@ void bring_back(std::span<const Arg> args) {
 // The aligned range of the block that covers the view, and the element offset inside it.
 Binding binding_of(const Arg& arg, const Device& device, uint32_t& offset) {
   if (!arg.tensor) {
-    check<DeviceError>(arg.memory.moves == device.moves(), OpScope::current(),
+    check<DeviceError>(arg.memory.moves == device.moves(), op_or("user"),
                        "values must lie where they were found, got {} moves since then",
                        device.moves() - arg.memory.moves);
     return {arg.memory.range, arg.memory.dtype, arg.access};
@@ -112,14 +112,14 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
   device.run(call, {written.data(), writes});
 }
 
-uint32_t count32(int64_t n, const char* op) {
+uint32_t count32(int64_t n, OpName op) {
   check<ShapeError>(n <= std::numeric_limits<uint32_t>::max(), op,
                     "a tensor holds at most 2^32 - 1 elements, got {}", n);
   return static_cast<uint32_t>(n);
 }
 
 uint32_t flat_threads(int64_t n) {
-  return static_cast<uint32_t>((int64_t{count32(n, OpScope::current())} + REWIND_FLAT - 1) /
+  return static_cast<uint32_t>((int64_t{count32(n, op_or("user"))} + REWIND_FLAT - 1) /
                                REWIND_FLAT);
 }
 
@@ -128,7 +128,7 @@ bool is_flat(const Tensor& t) {
 }
 
 void copy_dims(const Shape& from, uint32_t (&to)[REWIND_MAX_DIMS]) {
-  for (int i = 0; i < from.rank(); ++i) to[i] = count32(from[i], OpScope::current());
+  for (int i = 0; i < from.rank(); ++i) to[i] = count32(from[i], op_or("user"));
 }
 
 }  // namespace rw

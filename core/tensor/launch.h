@@ -72,7 +72,7 @@ void launch(const char* kernel, std::initializer_list<Arg> args, P params, const
 }
 
 // n as the kernels' 32-bit count; throws ShapeError beyond 2^32 - 1.
-uint32_t count32(int64_t n, const char* op);
+uint32_t count32(int64_t n, OpName op);
 // threads.x of a flat kernel over n elements.
 uint32_t flat_threads(int64_t n);
 // Dense, with an offset that suits the flat kernels' wide loads.

@@ -64,9 +64,9 @@ bool overlaps_itself(const Tensor& t) {
 }
 
 bool overlap_in_part(const Tensor& a, const Tensor& b) {
-  if (a.impl().storage != b.impl().storage || a.numel() == 0 || b.numel() == 0) return false;
-  if (!meet(a.impl().offset, extent(a), b.impl().offset, extent(b))) return false;
-  return !same_view(a, b) && !side_by_side(a, b);
+  if (a.impl().storage != b.impl().storage || same_view(a, b)) return false;
+  if (a.numel() == 0 || b.numel() == 0) return false;
+  return meet(a.impl().offset, extent(a), b.impl().offset, extent(b)) && !side_by_side(a, b);
 }
 
 }  // namespace rw

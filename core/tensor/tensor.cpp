@@ -85,28 +85,8 @@ uint64_t byte_offset(const Tensor& t, int64_t element) {
 
 }  // namespace
 
-TensorImpl& Tensor::impl() const {
-  check(impl_ != nullptr, OpScope::current(), "a defined tensor is needed, got an undefined one");
-  return *impl_;
-}
-
-const Shape& Tensor::shape() const {
-  return impl().shape;
-}
-const Strides& Tensor::strides() const {
-  return impl().strides;
-}
-DType Tensor::dtype() const {
-  return impl().dtype;
-}
 bool Tensor::is_contiguous() const {
   return is_dense(impl().shape, impl().strides);
-}
-Device& Tensor::device() const {
-  return impl().storage->device();
-}
-bool Tensor::requires_grad() const {
-  return impl().requires_grad;
 }
 bool Tensor::is_leaf() const {
   return impl().producer.index < 0 || !impl().requires_grad;

@@ -145,7 +145,11 @@ class Tensor {
 
   std::string str() const;  // "f16 (2, 3)"
 
-  TensorImpl& impl() const;  // ValueError when undefined
+  // ValueError when undefined.
+  TensorImpl& impl() const {
+    check(defined(), op_or("user"), "a defined tensor is needed, got an undefined one");
+    return *impl_;
+  }
   // What it is a handle on; null: undefined.
   const std::shared_ptr<TensorImpl>& pointer() const { return impl_; }
 
@@ -209,6 +213,22 @@ struct TensorImpl {
   TensorImpl(const TensorImpl&) = delete;
   TensorImpl& operator=(const TensorImpl&) = delete;
 };
+
+inline const Shape& Tensor::shape() const {
+  return impl().shape;
+}
+inline const Strides& Tensor::strides() const {
+  return impl().strides;
+}
+inline DType Tensor::dtype() const {
+  return impl().dtype;
+}
+inline Device& Tensor::device() const {
+  return impl().storage->device();
+}
+inline bool Tensor::requires_grad() const {
+  return impl().requires_grad;
+}
 
 // A tensor on the default device (or `device`) with undefined contents. Like everything that makes
 // a shape: ShapeError where a size is negative, or where 63 bits do not hold the bytes of the sizes

@@ -103,6 +103,7 @@ struct ConvPackParams {
   uint taps_h, taps_w, tap_rows, run, channels, x_channels, n, y_row;
   int kh0, kh_step, kw0, kw_step;
   uint x_group, x_n, x_c, x_kh, x_kw;
+  uint panel;  // rows of a tap that lie together for each column; 1: rows lie one after the other
 };
 
 // conv_direct, conv_dgrad_direct: conv2d and conv2d_dgrad, one element of the result per thread.
