@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "rewind/backends/vulkan/matrix_choice.h"
 #include "tests/compare_kernels.h"
 
 namespace {
@@ -29,10 +30,10 @@ Backend* vulkan() {
   return backend.get();
 }
 
-// Sets REWIND_MATMUL for one scope; empty: the planner's own choice.
+// How products run in one scope; empty: the planner's own choice.
 struct Forced {
-  explicit Forced(const char* name) { setenv("REWIND_MATMUL", name, 1); }
-  ~Forced() { unsetenv("REWIND_MATMUL"); }
+  explicit Forced(const char* name) { rw::vulkan::force_choice(name); }
+  ~Forced() { rw::vulkan::force_choice(""); }
 };
 
 // An element of the result and the sum of the magnitudes that went into it.
@@ -164,12 +165,11 @@ void check_matmul(const MatmulCase& t, DType in, DType out) {
         if (t.beta != 0) sum.add(t.beta, c.values[at]);
         expected.emplace_back(at, sum);
       }
-  run_and_check(
-      "matmul", {&a, &b, &c}, std::as_bytes(std::span(&p, 1)), expected,
-      fmt::format("{}x{}x{}{}{} {}->{} batch {}x{} pad {} offset {} alpha {} beta {} {}", t.m, t.n,
-                  t.k, t.a_transposed ? " T" : " N", t.b_transposed ? "T" : "N", name(in),
-                  name(out), t.batch[0], t.batch[1], t.pad, t.offset, t.alpha, t.beta,
-                  std::getenv("REWIND_MATMUL") ? std::getenv("REWIND_MATMUL") : ""));
+  run_and_check("matmul", {&a, &b, &c}, std::as_bytes(std::span(&p, 1)), expected,
+                fmt::format("{}x{}x{}{}{} {}->{} batch {}x{} pad {} offset {} alpha {} beta {} {}",
+                            t.m, t.n, t.k, t.a_transposed ? " T" : " N", t.b_transposed ? "T" : "N",
+                            name(in), name(out), t.batch[0], t.batch[1], t.pad, t.offset, t.alpha,
+                            t.beta, name(rw::vulkan::forced_choice())));
 }
 
 struct ConvCase {
@@ -240,7 +240,7 @@ void check_conv(const ConvCase& t, DType dtype) {
       "{}",
       name(dtype), t.batch, t.h, t.w, t.in_c, t.out_c, t.kernel_h, t.kernel_w, t.stride_h,
       t.stride_w, t.pad_h, t.pad_w, t.dilation_h, t.dilation_w, t.groups, t.offset,
-      std::getenv("REWIND_MATMUL") ? std::getenv("REWIND_MATMUL") : "");
+      name(rw::vulkan::forced_choice()));
   const auto params = std::as_bytes(std::span(&p, 1));
   run_and_check("conv2d", {&x, &w, &y}, params, forward, "conv2d " + what);
   run_and_check("conv2d_dgrad", {&y, &w, &x}, params, dgrad, "conv2d_dgrad " + what);

@@ -120,8 +120,7 @@ TEST_CASE("tuning: choices have names" * doctest::test_suite("host")) {
   for (const char* wrong : {"fast", "tiled65", "tiled064", "tiled64-", "naive4", "subgroup-split0",
                             "tiled64-split9999", "tiled64 ", "subgroup4-split2-left", "-split2"})
     CHECK_MESSAGE(!vulkan::parse_choice(wrong), wrong);
-  const Env forced("REWIND_MATMUL", "fast");
-  CHECK(message_of<ValueError>([] { vulkan::forced_choice(); }).find("'fast'") !=
+  CHECK(message_of<ValueError>([] { vulkan::force_choice("fast"); }).find("'fast'") !=
         std::string::npos);
 }
 

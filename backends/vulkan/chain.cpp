@@ -58,15 +58,20 @@ ChainStep binary(const KernelCall& call, bool second) {
   return step;
 }
 
-// What the call may be as a step; two ways where either factor may be the value.
-std::vector<ChainStep> steps_of(const KernelCall& call) {
+// What the call may be as a step.
+std::optional<ChainStep> step_of(const KernelCall& call) {
   if (!is_float(call)) return {};
-  if (call.kernel == "unary" && call.constant(1) == 1) return {unary(call)};
-  if (call.kernel == "unary_grad") return {unary_grad(call)};
-  if (call.kernel == "dropout") return {dropout(call)};
+  if (call.kernel == "unary" && call.constant(1) == 1) return unary(call);
+  if (call.kernel == "unary_grad") return unary_grad(call);
+  if (call.kernel == "dropout") return dropout(call);
   if (call.kernel != "binary" || call.constant(1) == 0) return {};
-  if (call.constant(1) == 1) return {binary(call, false), binary(call, true)};
-  return {binary(call, false)};
+  return binary(call, false);
+}
+
+// The other way where either factor may be the value.
+std::optional<ChainStep> other_step_of(const KernelCall& call) {
+  const bool either = call.kernel == "binary" && call.constant(1) == 1 && is_float(call);
+  return either ? std::optional(binary(call, true)) : std::nullopt;
 }
 
 }  // namespace
@@ -113,26 +118,26 @@ std::optional<Chain> Chain::start(const KernelCall& call) {
     chain.out_ = value(call, 5);
     return chain;
   }
-  const std::vector<ChainStep> steps = steps_of(call);
-  if (steps.empty()) return {};
+  const std::optional<ChainStep> step = step_of(call);
+  if (!step) return {};
   Chain chain(call);
-  chain.n_ = steps[0].n;
-  chain.in_ = steps[0].in;
-  chain.out_ = steps[0].out;
-  chain.add(steps[0]);
+  chain.n_ = step->n;
+  chain.in_ = step->in;
+  chain.out_ = step->out;
+  chain.add(*step);
   return chain;
 }
 
 bool Chain::join(const KernelCall& call) {
   if (!may_start(call.kernel)) return false;
-  for (const ChainStep& step : steps_of(call)) {
-    const bool goes_on = step.n == n_ && step.in == out_ && step.out == out_;
-    if (!goes_on || (step.operand && reads_result(*step.operand)) || !add(step)) continue;
-    flops_ += call.flops;
-    note(call);
-    return true;
-  }
-  return false;
+  const auto goes_on = [&](const std::optional<ChainStep>& step) {
+    return step && step->n == n_ && step->in == out_ && step->out == out_ &&
+           !(step->operand && reads_result(*step->operand)) && add(*step);
+  };
+  if (!goes_on(step_of(call)) && !goes_on(other_step_of(call))) return false;
+  flops_ += call.flops;
+  note(call);
+  return true;
 }
 
 // Such an operand would be read as it was before.

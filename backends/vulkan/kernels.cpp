@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <type_traits>
 
 #include "rewind/core/backend/halves.h"
 #include "rewind/core/backend/unsupported.h"
@@ -11,25 +10,39 @@ namespace rw::vulkan {
 
 namespace {
 
-using KeyText = fmt::basic_memory_buffer<char, 128>;  // without allocations: calls are many
-
-std::string_view text(const KeyText& key) {
-  return {key.data(), key.size()};
+constexpr uint64_t byte_of(DType dtype) {
+  return static_cast<uint64_t>(dtype) + 1;  // 0: no binding
 }
 
-// A module or a call: its name with the dtypes of its bindings.
-template <class Bindings>
-KeyText key(std::string_view name, const Bindings& bindings) {
-  KeyText all;
-  all.append(name);
-  for (const auto& b : bindings) {
-    all.push_back(' ');
-    if constexpr (std::is_same_v<Bindings, std::span<const Binding>>)
-      all.append(std::string_view(rw::name(written_for(bindings, b.dtype))));
-    else
-      all.append(std::string_view(rw::name(b.dtype)));
+Signature signature(const Shader& shader) {
+  Signature s{shader.kernel};
+  for (size_t i = 0; i < shader.bindings.size(); ++i)
+    s.dtypes |= byte_of(shader.bindings[i].dtype) << 8 * i;
+  return s;
+}
+
+Signature signature(std::string_view kernel, std::span<const Binding> bindings) {
+  Signature s{kernel};
+  const DType brain = written_for(bindings, DType::bf16);
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    const DType dtype = bindings[i].dtype;
+    s.dtypes |= byte_of(dtype == DType::bf16 ? brain : dtype) << 8 * i;
+  }
+  return s;
+}
+
+// "f32 i32"
+std::string dtypes_of(const Signature& s) {
+  std::string all;
+  for (uint64_t left = s.dtypes; left; left >>= 8) {
+    if (!all.empty()) all += ' ';
+    all += name(static_cast<DType>((left & 0xff) - 1));
   }
   return all;
+}
+
+std::string text(const Signature& s) {
+  return std::string(s.kernel) + ' ' + dtypes_of(s);
 }
 
 std::string feature_names(uint32_t features) {
@@ -51,12 +64,12 @@ Kernels::Kernels(const Caps& caps) {
 }
 
 void Kernels::add(const Caps& caps, bool stand_ins) {
-  ByText<Kernel> found;
+  BySignature<Kernel> found;
   for (const Shader& s : all_shaders()) {
     if (s.stands_in != stand_ins) continue;
     // Packed variants are for devices without 16-bit storage only.
     if (s.packed && (caps.features & feature::storage16)) continue;
-    const std::string k(text(key(s.kernel, s.bindings)));
+    const Signature k = signature(s);
     if (const uint32_t lacking = s.features & ~caps.features) {
       lacking_.try_emplace(k, lacking);
       continue;
@@ -68,9 +81,8 @@ void Kernels::add(const Caps& caps, bool stand_ins) {
 }
 
 std::vector<KernelVariant> Kernels::variants() const {
-  const auto entry = [](const std::string& k) {
-    const size_t space = std::min(k.find(' '), k.size());
-    return KernelVariant{k.substr(0, space), k.substr(std::min(space + 1, k.size())), "", ""};
+  const auto entry = [](const Signature& s) {
+    return KernelVariant{std::string(s.kernel), dtypes_of(s), "", ""};
   };
   std::map<std::string, KernelVariant> all;
   for (const auto& [k, kernel] : usable_) {
@@ -81,13 +93,13 @@ std::vector<KernelVariant> Kernels::variants() const {
     v.variant += !kernel.address       ? "descriptors"
                  : !kernel.descriptors ? "addresses"
                                        : "descriptors or addresses";
-    all.emplace(k, std::move(v));
+    all.emplace(text(k), std::move(v));
   }
   for (const auto& [k, lacking] : lacking_) {
-    if (all.contains(k)) continue;
+    if (all.contains(text(k))) continue;
     KernelVariant v = entry(k);
     v.lacks = feature_names(lacking).substr(1);
-    all.emplace(k, std::move(v));
+    all.emplace(text(k), std::move(v));
   }
   std::vector<KernelVariant> list;
   for (auto& [k, v] : all) list.push_back(std::move(v));
@@ -95,7 +107,8 @@ std::vector<KernelVariant> Kernels::variants() const {
 }
 
 std::vector<const Shader*> Kernels::modules() const {
-  const std::map<std::string, Kernel> sorted(usable_.begin(), usable_.end());
+  std::map<std::string, Kernel> sorted;
+  for (const auto& [k, kernel] : usable_) sorted.emplace(text(k), kernel);
   std::vector<const Shader*> all;
   for (const auto& [k, kernel] : sorted)
     for (const Shader* shader : {kernel.descriptors, kernel.address})
@@ -104,17 +117,17 @@ std::vector<const Shader*> Kernels::modules() const {
 }
 
 const Kernel* Kernels::find(std::string_view name, std::span<const Binding> bindings) const {
-  const auto it = usable_.find(text(key(name, bindings)));
+  const auto it = usable_.find(signature(name, bindings));
   return it == usable_.end() ? nullptr : &it->second;
 }
 
 const Kernel& Kernels::get(std::string_view name, std::span<const Binding> bindings) const {
   if (const Kernel* kernel = find(name, bindings)) return *kernel;
-  const std::string k(text(key(name, bindings)));
+  const Signature k = signature(name, bindings);
   if (auto it = lacking_.find(k); it != lacking_.end())
-    fail<Unsupported>(name, "the device must have these features for '{}':{}", k,
+    fail<Unsupported>(name, "the device must have these features for '{}':{}", text(k),
                       feature_names(it->second));
-  fail<ValueError>(name, "there must be a shader for these dtypes, got '{}'", k);
+  fail<ValueError>(name, "there must be a shader for these dtypes, got '{}'", text(k));
 }
 
 std::array<uint32_t, 3> workgroups(const Shader& shader, const KernelCall& call, const Caps& caps) {

@@ -2,13 +2,15 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
-#include "rewind/backends/vulkan/by_text.h"
 #include "rewind/backends/vulkan/caps.h"
 #include "rewind/backends/vulkan/shader_table.h"
+#include "rewind/core/base/hash.h"
 
 namespace rw::vulkan {
 
@@ -17,6 +19,21 @@ struct Kernel {
   const Shader* descriptors = nullptr;
   const Shader* address = nullptr;
 };
+
+// A module or a call: its name, which outlives this, and the dtypes of its bindings, a byte for
+// each. A call's bf16 is what its kernel is written for (written_for).
+struct Signature {
+  std::string_view kernel;
+  uint64_t dtypes = 0;
+  bool operator==(const Signature&) const = default;
+};
+struct SignatureHash {
+  size_t operator()(const Signature& s) const {
+    return std::hash<std::string_view>{}(s.kernel) ^ s.dtypes * splitmix64_step;
+  }
+};
+template <class T>
+using BySignature = std::unordered_map<Signature, T, SignatureHash>;
 
 // The workgroups of a call of this module: in one dimension, but for Grid::cube.
 std::array<uint32_t, 3> workgroups(const Shader& shader, const KernelCall& call, const Caps& caps);
@@ -34,8 +51,8 @@ class Kernels {
  private:
   void add(const Caps& caps, bool stand_ins);
 
-  ByText<Kernel> usable_;
-  ByText<uint32_t> lacking_;  // features that the device does not have
+  BySignature<Kernel> usable_;
+  BySignature<uint32_t> lacking_;  // features that the device does not have
 };
 
 }  // namespace rw::vulkan

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-
 #include "rewind/backends/vulkan/matrix_class.h"
 #include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/backends/vulkan/product.h"
@@ -30,7 +28,10 @@ fmt::basic_memory_buffer<char, 256> key_of(const KernelCall& call) {
   for (const Binding& b : call.bindings) key.push_back(static_cast<char>(b.dtype));
   key.append(
       std::string_view(reinterpret_cast<const char*>(call.params.data()), call.params.size()));
-  if (const char* asked = std::getenv("REWIND_MATMUL")) key.append(std::string_view(asked));
+  const Choice choice = forced_choice();
+  for (const uint32_t part :
+       {uint32_t(choice.family), choice.size, uint32_t(choice.panels), choice.parts})
+    key.push_back(static_cast<char>(part));
   return key;
 }
 

@@ -2,10 +2,13 @@
 // from its parameters, dtypes and the device alone, so its workspace is known without running it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 
-#include "rewind/backends/vulkan/by_text.h"
 #include "rewind/backends/vulkan/dispatcher.h"
 
 namespace rw::vulkan {
@@ -29,9 +32,14 @@ class MatrixPasses {
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const;
 
  private:
+  struct TextHash : std::hash<std::string_view> {
+    using is_transparent = void;  // it is asked with views: no string is made
+  };
+
   Caps caps_;
   mutable std::mutex mutex_;
-  mutable ByText<std::shared_ptr<const Passes>> kept_;
+  mutable std::unordered_map<std::string, std::shared_ptr<const Passes>, TextHash, std::equal_to<>>
+      kept_;
 };
 
 // Runs the modules of the call's passes.

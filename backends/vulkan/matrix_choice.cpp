@@ -51,6 +51,19 @@ uint32_t take_number(std::string_view& text) {
   return value;
 }
 
+Choice named(std::string_view text) {
+  const auto choice = parse_choice(text);
+  check<ValueError>(choice.has_value(), "REWIND_MATMUL",
+                    "must name a way to run products, as 'subgroup4' or 'tiled64-split8', got '{}'",
+                    text);
+  return *choice;
+}
+
+Choice& forced() {
+  static Choice choice = named(env_text("REWIND_MATMUL"));
+  return choice;
+}
+
 }  // namespace
 
 std::string name(const Choice& choice) {
@@ -118,12 +131,11 @@ std::vector<Choice> with_parts(const Choice& choice) {
 }
 
 Choice forced_choice() {
-  const std::string text = env_text("REWIND_MATMUL");
-  const auto choice = parse_choice(text);
-  check<ValueError>(choice.has_value(), "REWIND_MATMUL",
-                    "must name a way to run products, as 'subgroup4' or 'tiled64-split8', got '{}'",
-                    text);
-  return *choice;
+  return forced();
+}
+
+void force_choice(std::string_view name) {
+  forced() = named(name);
 }
 
 }  // namespace rw::vulkan

@@ -36,7 +36,10 @@ std::vector<Choice> plain_choices(bool is_cpu);
 std::vector<Choice> with_panels(const Choice& choice);
 std::vector<Choice> with_parts(const Choice& choice);
 
-// REWIND_MATMUL; all open where it is not set. ValueError where it names nothing.
+// What all products of the process are to run as: REWIND_MATMUL as it was when this was first
+// asked, or what force_choice() has named since. All open where nothing is asked for; ValueError
+// where a name is none.
 Choice forced_choice();
+void force_choice(std::string_view name);
 
 }  // namespace rw::vulkan

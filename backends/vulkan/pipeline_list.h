@@ -10,6 +10,7 @@
 
 #include "rewind/backends/vulkan/caps.h"
 #include "rewind/backends/vulkan/shader_table.h"
+#include "rewind/core/base/hash.h"
 
 namespace rw::vulkan {
 
@@ -23,6 +24,13 @@ struct PipelineKey {
   std::array<uint32_t, kMaxVariant> values;
   bool brain, in_parts;
   auto operator<=>(const PipelineKey&) const = default;
+};
+struct PipelineKeyHash {
+  size_t operator()(const PipelineKey& key) const {
+    uint64_t hash = fnv1a(fnv1a_start, reinterpret_cast<uintptr_t>(key.shader));
+    for (size_t i = 0; i < key.count; ++i) hash = fnv1a(hash, key.values[i]);
+    return fnv1a(hash, 2 * key.brain + key.in_parts);
+  }
 };
 
 // A line each. Modules have names that other builds and drivers know, too.

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <array>
-#include <map>
 #include <mutex>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "rewind/backends/vulkan/device.h"
@@ -70,7 +70,8 @@ class Pipelines {
   std::array<std::array<Layout, kMaxBindings + 1>, 2> layouts_{};  // without and with texels
 
   MadeOnce<PipelineKey, VkPipeline> made_{[this](const PipelineKey& key) { return create(key); }};
-  std::map<PipelineKey, VkPipeline> used_;  // of made_; the calling thread's own
+  // Of made_; the calling thread's own.
+  std::unordered_map<PipelineKey, VkPipeline, PipelineKeyHash> used_;
   std::mutex order_mutex_;
   std::vector<PipelineKey> order_;    // used_, in order of the first use
   std::vector<PipelineKey> earlier_;  // the list on disk when the device was opened
