@@ -159,8 +159,8 @@ void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const 
                               .x_c = weight.c,
                               .x_kh = weight.h,
                               .x_kw = weight.w,
-                              .panel = family.cooperative ? family.step : 1},
-               elements / 4);
+                              .panel = family.step},
+               elements / 4, {family.cooperative});
   const bool words_x = in_words(x, groups, word_of(x.operand.dtype));
   problem.k = p.taps_h * p.taps_w * tap_rows;
   problem.may_split &= !family.lanes;

@@ -93,8 +93,9 @@ struct ConvTileParams {
   uint over_w[2], over_h[2];  // that divide by rows_w and rows_h: conv_pixel.glsl
 };
 
-// conv_pack: w of conv2d as the right matrix of conv_subgroup: y [groups, taps_h, taps_w, tap_rows,
-// y_row]; row e of a tap is channel e % channels of its (e / channels)-th pixel, y column n is
+// conv_pack: w of conv2d as the right matrix of conv_subgroup and conv_tiled: y [groups, taps_h,
+// taps_w, tap_rows, y_row], or with variant {1} [groups, taps_h, taps_w, tap_rows / panel, y_row,
+// panel]; row e of a tap is channel e % channels of its (e / channels)-th pixel, y column n is
 // output n: x[group * x_group + n * x_n + channel * x_c + kh * x_kh + kw * x_kw], zero past run, n
 // and x_channels.
 struct ConvPackParams {
@@ -103,7 +104,7 @@ struct ConvPackParams {
   uint taps_h, taps_w, tap_rows, run, channels, x_channels, n, y_row;
   int kh0, kh_step, kw0, kw_step;
   uint x_group, x_n, x_c, x_kh, x_kw;
-  uint panel;  // rows of a tap that lie together for each column; 1: rows lie one after the other
+  uint panel;  // rows
 };
 
 // conv_direct, conv_dgrad_direct: conv2d and conv2d_dgrad, one element of the result per thread.
