@@ -90,22 +90,24 @@ class OpName {
   OpName(const char* name) : data_(name) {}
   OpName(std::string_view name) : data_(name.data()), size_(static_cast<uint32_t>(name.size())) {}
   OpName(const std::string& name) : OpName(std::string_view(name)) {}
-  // The op that runs on this thread, or `function` where none does.
-  static OpName running_or(const char* function) {
-    OpName name(function);
-    name.is_running_ = true;
-    return name;
-  }
 
   std::string_view text() const;  // of a running op: its name now
 
  private:
+  friend OpName op_or(const char* function);
   static constexpr uint32_t up_to_zero = UINT32_MAX;
 
   const char* data_;
   uint32_t size_ = up_to_zero;
   bool is_running_ = false;
 };
+
+// The op that runs on this thread, or `function` itself where a user calls it.
+inline OpName op_or(const char* function) {
+  OpName name(function);
+  name.is_running_ = true;
+  return name;
+}
 
 // Throws E("[op] message").
 template <class E = ValueError, class... Args>

@@ -1,7 +1,6 @@
 #include "rewind/core/base/thread_state.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace rw {
 
@@ -21,12 +20,6 @@ NoAutocast::~NoAutocast() {
 // Not inline: GCC 12 warns there of members that it takes for unset.
 ThreadStateScope::~ThreadStateScope() {
   std::swap(thread_state(), previous_);
-}
-
-std::string_view OpName::text() const {
-  static const std::string_view nobody = Context{}.op;
-  if (is_running_ && context().op != nobody) return context().op;
-  return size_ == up_to_zero ? std::string_view(data_) : std::string_view(data_, size_);
 }
 
 }  // namespace rw

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "rewind/core/base/context.h"
-#include "rewind/core/base/error.h"
 
 namespace rw {
 
@@ -67,11 +66,6 @@ class NoAutocast {
  private:
   const bool is_open_;
 };
-
-// The op that runs, or `function` itself where a user calls it: for messages.
-inline OpName op_or(const char* function) {
-  return OpName::running_or(function);
-}
 
 // Sets one member of the context for a scope.
 template <auto Member>

@@ -48,10 +48,6 @@ bool same_view(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-int64_t extent(const Tensor& t) {
-  return last_element(t.shape(), t.strides(), 0).value();
-}
-
 bool overlaps_itself(const Tensor& t) {
   if (t.is_contiguous() || t.numel() == 0) return false;
   const std::vector<Axis> axes = axes_of(t);

@@ -6,9 +6,6 @@
 
 namespace rw {
 
-// Elements between the first and one past the last that the view touches.
-int64_t extent(const Tensor& t);
-
 // Whether two elements of the view may be one in memory, as those of expand() and of unfold() are.
 bool overlaps_itself(const Tensor& t);
 

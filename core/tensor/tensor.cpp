@@ -144,6 +144,10 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
   return Tensor(new_impl(base.impl().storage, shape, strides, offset, base.dtype()));
 }
 
+int64_t extent(const Tensor& t) {
+  return last_element(t.shape(), t.strides(), 0).value();
+}
+
 Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype) {
   return from_host(values, shape, dtype);
 }
@@ -186,11 +190,6 @@ void check_devices(const char* op, const Tensor& first, const Tensor& other) {
 
 void check_devices(const char* op, std::span<const Tensor> tensors) {
   for (const Tensor& t : tensors) check_devices(op, tensors[0], t);
-}
-
-// Elements between the first and one past the last that the view touches.
-static int64_t extent(const Tensor& t) {
-  return last_element(t.shape(), t.strides(), 0).value();
 }
 
 void write_elements(const Tensor& target, int64_t first, int64_t count, const void* source) {

@@ -239,6 +239,9 @@ Tensor empty(const Shape& shape, DType dtype = DType::f32,
 // leave the storage.
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset);
 
+// Elements from the first to one past the last that the view touches.
+int64_t extent(const Tensor& t);
+
 // Host data to a new tensor. Sizes must agree; throws ShapeError.
 Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype = DType::f32);
 Tensor tensor(std::initializer_list<float> values, const Shape& shape, DType dtype = DType::f32);
