@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <span>
+
 #include "rewind/backends/vulkan/matrix_class.h"
 #include "rewind/backends/vulkan/matrix_passes.h"
 #include "rewind/backends/vulkan/product.h"
@@ -24,14 +27,16 @@ constexpr size_t most_kept = 4096;
 // All that decides the passes of a call on one device; made for each, so without allocations.
 fmt::basic_memory_buffer<char, 256> key_of(const KernelCall& call) {
   fmt::basic_memory_buffer<char, 256> key;
+  const auto append = [&](std::span<const std::byte> bytes) {
+    key.append(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  };
   key.append(call.kernel);
   for (const Binding& b : call.bindings) key.push_back(static_cast<char>(b.dtype));
-  key.append(
-      std::string_view(reinterpret_cast<const char*>(call.params.data()), call.params.size()));
   const Choice choice = forced_choice();
-  for (const uint32_t part :
-       {uint32_t(choice.family), choice.size, uint32_t(choice.panels), choice.parts})
-    key.push_back(static_cast<char>(part));
+  const std::array<uint32_t, 4> forced{static_cast<uint32_t>(choice.family), choice.size,
+                                       static_cast<uint32_t>(choice.panels), choice.parts};
+  append(call.params);
+  append(std::as_bytes(std::span(forced)));
   return key;
 }
 
