@@ -123,7 +123,7 @@ TEST_CASE("long loops: changing shapes, eviction and plans on vulkan, and nothin
   const int rounds_each = rounds(12, 28);  // 864 steps, or 2016; in the first half drivers compile
   rounds_of_all(rounds_each / 2);
   Held warm, last = held_now();
-  // On a busy machine kernels may come to go in parts, which drivers compile anew.
+  // On a busy machine, kernels may start to run in parts, which drivers compile anew.
   for (int tries = 0; tries < 4 && last.pipelines != warm.pipelines; ++tries) {
     warm = last;
     rounds_of_all(rounds_each / 2);

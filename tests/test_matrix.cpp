@@ -2,7 +2,6 @@
 // turn.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <functional>
 
 #include "rewind/backends/vulkan/matrix_choice.h"

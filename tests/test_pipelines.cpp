@@ -94,7 +94,7 @@ TEST_CASE("threads: what cannot be made is an error where it is asked for" *
   });
   all.make_ahead({0, 1, 2}, 1);
   for (int n; (n = done) < 2;) done.wait(n);  // the second one was tried and left
-  CHECK(all.get(0) == 0);                     // what is done is had a moment later
+  CHECK(all.get(0) == 0);                     // get() waits for what is made just now
   CHECK(all.get(2) == 2);
   CHECK(all.made() == 2);
   CHECK_THROWS_WITH(all.get(1), "no");

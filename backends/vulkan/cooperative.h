@@ -17,7 +17,9 @@ using MatrixShape = std::array<uint32_t, 3>;
 
 struct CooperativeMatrices {
   MatrixShape f16{}, bf16{};  // by the factors' type; sums are f32
-  uint32_t subgroup = 0;      // that hold one of them
+  uint32_t subgroup = 0;      // the size of those that hold one matrix
+
+  const MatrixShape& shape(bool brain) const { return brain ? bf16 : f16; }
 };
 
 // The shape in which a subgroup multiplies factors of that type with sums of f32: of those in

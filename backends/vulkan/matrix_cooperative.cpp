@@ -21,7 +21,7 @@ bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
   if (!is_half(t) || !(caps.features & needed)) return false;
   const uint32_t shared = 2 * tile * (step + 8) * 2;  // bytes of both panels
   // Matrices of 8 x 8 have small tiles only: many of them in one take compilers long.
-  const MatrixShape& shape = brain ? caps.matrices.bf16 : caps.matrices.f16;
+  const MatrixShape& shape = caps.matrices.shape(brain);
   return (tile == 64 || shape[0] * shape[1] > 64) && caps.shared_bytes >= shared;
 }
 

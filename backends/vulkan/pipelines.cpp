@@ -133,8 +133,7 @@ VkShaderModule Pipelines::module(const PipelineKey& key, uint32_t workgroup_size
                                                           {kSubgroupSizeId, subgroup_size},
                                                           {kPacksHalvesId, caps.packs_halves},
                                                           {kBrainId, key.brain}};
-  const MatrixShape& shape =
-      key.shader->features & feature::cooperative_bf16 ? caps.matrices.bf16 : caps.matrices.f16;
+  const MatrixShape& shape = caps.matrices.shape(key.shader->features & feature::cooperative_bf16);
   for (uint32_t i = 0; i < shape.size(); ++i) constants.emplace_back(kMatrixShapeId + i, shape[i]);
   uint32_t id = 0;
   for (const uint32_t value : specialization(*key.shader, caps, {key.values.data(), key.count}))
