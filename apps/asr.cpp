@@ -6,7 +6,7 @@
 
 #include "apps/asr/recognise.h"
 #include "apps/asr/training.h"
-#include "rewind/core/base/rng.h"
+#include "core/base/rng.h"
 
 using namespace rw;
 

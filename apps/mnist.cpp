@@ -13,13 +13,13 @@
 #include "apps/common/ranks.h"
 #include "apps/common/settings.h"
 #include "apps/mnist/steps.h"
-#include "rewind/core/base/interrupt.h"
-#include "rewind/core/base/rng.h"
-#include "rewind/data/content_hash.h"
-#include "rewind/data/files.h"
-#include "rewind/data/idx.h"
-#include "rewind/data/loader.h"
-#include "rewind/data/synthetic.h"
+#include "core/base/interrupt.h"
+#include "core/base/rng.h"
+#include "data/content_hash.h"
+#include "data/files.h"
+#include "data/idx.h"
+#include "data/loader.h"
+#include "data/synthetic.h"
 
 using namespace rw;
 

@@ -7,7 +7,7 @@
 
 #include "apps/resnet/prediction.h"
 #include "apps/resnet/training.h"
-#include "rewind/core/base/rng.h"
+#include "core/base/rng.h"
 
 using namespace rw;
 

@@ -1,11 +1,11 @@
-#include "rewind/backends/check_programs.h"
+#include "backends/check_programs.h"
 
 #include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/ops.h"
+#include "core/ops/operators.h"
+#include "core/ops/ops.h"
 
 namespace rw {
 

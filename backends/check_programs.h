@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "rewind/core/tensor/tensor.h"
+#include "../core/tensor/tensor.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "rewind/backends/check_record.h"
+#include "backends/check_record.h"
 
 #include <algorithm>
 #include <span>
 #include <sstream>
 #include <utility>
 
-#include "rewind/core/base/cache.h"
+#include "core/base/cache.h"
 
 namespace rw {
 

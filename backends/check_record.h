@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/backend/backend.h"
+#include "../core/backend/backend.h"
 
 namespace rw {
 

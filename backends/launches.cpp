@@ -1,4 +1,4 @@
-#include "rewind/backends/launches.h"
+#include "backends/launches.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,13 @@
 #include <map>
 #include <tuple>
 
-#include "rewind/backends/open.h"
-#include "rewind/backends/profiles.h"
-#include "rewind/backends/vulkan/kernels.h"
-#include "rewind/backends/vulkan/matrix.h"
-#include "rewind/backends/vulkan/profile.h"
-#include "rewind/core/base/json_file.h"
-#include "rewind/core/memory/memory_report.h"
+#include "backends/open.h"
+#include "backends/profiles.h"
+#include "backends/vulkan/kernels.h"
+#include "backends/vulkan/matrix.h"
+#include "backends/vulkan/profile.h"
+#include "core/base/json_file.h"
+#include "core/memory/memory_report.h"
 
 namespace rw {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "rewind/core/backend/backend.h"
+#include "../core/backend/backend.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/backends/listing.h"
+#include "backends/listing.h"
 
 #include <fmt/format.h>
 

@@ -1,19 +1,19 @@
-#include "rewind/backends/open.h"
+#include "backends/open.h"
 
 #include <map>
 #include <mutex>
 #include <span>
 
-#include "rewind/backends/cpu/cpu_backend.h"
-#include "rewind/backends/dry/dry_backend.h"
-#include "rewind/backends/profiles.h"
-#include "rewind/backends/self_check.h"
-#include "rewind/backends/vulkan/build_id.h"
-#include "rewind/backends/vulkan/vulkan_backend.h"
-#include "rewind/core/base/environment.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/hash.h"
-#include "rewind/core/base/json_file.h"
+#include "backends/cpu/cpu_backend.h"
+#include "backends/dry/dry_backend.h"
+#include "backends/profiles.h"
+#include "backends/self_check.h"
+#include "backends/vulkan/build_id.h"
+#include "backends/vulkan/vulkan_backend.h"
+#include "core/base/environment.h"
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/base/json_file.h"
 
 namespace rw {
 

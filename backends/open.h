@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/listing.h"
-#include "rewind/core/backend/backend.h"
+#include "../core/backend/backend.h"
+#include "listing.h"
 
 namespace rw {
 

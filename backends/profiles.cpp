@@ -1,12 +1,12 @@
-#include "rewind/backends/profiles.h"
+#include "backends/profiles.h"
 
 #include <fmt/ranges.h>
 
 #include <set>
 #include <vector>
 
+#include "core/base/error.h"
 #include "profile_folders.h"
-#include "rewind/core/base/error.h"
 
 namespace rw {
 

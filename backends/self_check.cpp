@@ -1,4 +1,4 @@
-#include "rewind/backends/self_check.h"
+#include "backends/self_check.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,14 +6,14 @@
 #include <future>
 #include <optional>
 
-#include "rewind/backends/check_programs.h"
-#include "rewind/backends/check_record.h"
-#include "rewind/backends/cpu/cpu_backend.h"
-#include "rewind/core/backend/unsupported.h"
-#include "rewind/core/base/child_process.h"
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/ops.h"
+#include "backends/check_programs.h"
+#include "backends/check_record.h"
+#include "backends/cpu/cpu_backend.h"
+#include "core/backend/unsupported.h"
+#include "core/base/child_process.h"
+#include "core/memory/default_device.h"
+#include "core/ops/operators.h"
+#include "core/ops/ops.h"
 
 namespace rw {
 

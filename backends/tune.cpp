@@ -1,4 +1,4 @@
-#include "rewind/backends/tune.h"
+#include "backends/tune.h"
 
 #include <algorithm>
 #include <ctime>
@@ -6,14 +6,14 @@
 #include <map>
 #include <set>
 
-#include "rewind/backends/open.h"
-#include "rewind/backends/vulkan/matrix.h"
-#include "rewind/backends/vulkan/matrix_class.h"
-#include "rewind/backends/vulkan/matrix_passes.h"
-#include "rewind/backends/vulkan/profile.h"
-#include "rewind/backends/vulkan/tuner.h"
-#include "rewind/backends/vulkan/tuning_file.h"
-#include "rewind/backends/vulkan/ways.h"
+#include "backends/open.h"
+#include "backends/vulkan/matrix.h"
+#include "backends/vulkan/matrix_class.h"
+#include "backends/vulkan/matrix_passes.h"
+#include "backends/vulkan/profile.h"
+#include "backends/vulkan/tuner.h"
+#include "backends/vulkan/tuning_file.h"
+#include "backends/vulkan/ways.h"
 
 namespace rw {
 

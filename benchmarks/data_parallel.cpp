@@ -1,6 +1,6 @@
 // What messages of gradients cost, and how much of it is hidden behind backward: one row of a table
 // for the ranks that mpirun started.
-#include "rewind/dist/data_parallel.h"
+#include "dist/data_parallel.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -10,13 +10,13 @@
 #include <functional>
 #include <thread>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/nn/models/bert.h"
-#include "rewind/nn/models/resnet.h"
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
+#include "backends/open.h"
+#include "core/ops/ops.h"
+#include "nn/models/bert.h"
+#include "nn/models/resnet.h"
+#include "optim/accumulate.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 
 using namespace rw;
 

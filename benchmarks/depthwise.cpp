@@ -7,8 +7,8 @@
 #include <chrono>
 #include <functional>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/ops/ops.h"
+#include "backends/open.h"
+#include "core/ops/ops.h"
 
 using namespace rw;
 

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "apps/common/program.h"
+#include "backends/open.h"
 #include "benchmarks/memory/chart.h"
 #include "benchmarks/memory/rows.h"
 #include "benchmarks/memory/times.h"
-#include "rewind/backends/open.h"
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 using namespace rw;
 using namespace rw::memory;

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include "benchmarks/memory/measure.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/predict/fit.h"
-#include "rewind/nn/models/gpt.h"
-#include "rewind/nn/models/mobilenet.h"
-#include "rewind/nn/models/unet.h"
-#include "rewind/nn/models/vit.h"
-#include "rewind/optim/adam.h"
+#include "core/ops/autocast.h"
+#include "core/predict/fit.h"
+#include "nn/models/gpt.h"
+#include "nn/models/mobilenet.h"
+#include "nn/models/unet.h"
+#include "nn/models/vit.h"
+#include "optim/adam.h"
 
 using namespace rw;
 

@@ -12,9 +12,9 @@
 #include <new>
 #include <vector>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/ops.h"
+#include "backends/open.h"
+#include "core/ops/operators.h"
+#include "core/ops/ops.h"
 
 namespace {
 

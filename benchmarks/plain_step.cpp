@@ -6,17 +6,17 @@
 
 #include <functional>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/nn/attention.h"
-#include "rewind/nn/models/bert.h"
-#include "rewind/nn/models/resnet.h"
-#include "rewind/nn/norm.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
+#include "backends/open.h"
+#include "core/ops/autocast.h"
+#include "core/ops/operators.h"
+#include "core/ops/ops.h"
+#include "core/predict/dry_run.h"
+#include "nn/attention.h"
+#include "nn/models/bert.h"
+#include "nn/models/resnet.h"
+#include "nn/norm.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 
 using namespace rw;
 

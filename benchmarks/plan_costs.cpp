@@ -9,8 +9,8 @@
 #include "benchmarks/memory/measure.h"
 #include "benchmarks/memory/workloads.h"
 #include "benchmarks/memory/workloads_sequence.h"
-#include "rewind/core/recompute/evaluate.h"
-#include "rewind/core/recompute/planner.h"
+#include "core/recompute/evaluate.h"
+#include "core/recompute/planner.h"
 
 using namespace rw;
 using namespace rw::memory;

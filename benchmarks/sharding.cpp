@@ -7,12 +7,12 @@
 #include <algorithm>
 
 #include "benchmarks/memory/measure.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/predict/planner.h"
-#include "rewind/dist/step_ranks.h"
-#include "rewind/nn/models/bert.h"
-#include "rewind/nn/models/gpt.h"
-#include "rewind/optim/adam.h"
+#include "core/ops/autocast.h"
+#include "core/predict/planner.h"
+#include "dist/step_ranks.h"
+#include "nn/models/bert.h"
+#include "nn/models/gpt.h"
+#include "optim/adam.h"
 
 using namespace rw;
 

@@ -7,10 +7,10 @@
 #include <chrono>
 
 #include "apps/common/mnist_mlp.h"
-#include "rewind/backends/open.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam.h"
+#include "backends/open.h"
+#include "core/ops/ops.h"
+#include "optim/accumulate.h"
+#include "optim/adam.h"
 
 using namespace rw;
 

@@ -5,15 +5,15 @@
 
 #include <functional>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/nn/models/bert.h"
-#include "rewind/nn/models/resnet.h"
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
+#include "backends/open.h"
+#include "core/ops/autocast.h"
+#include "core/ops/ops.h"
+#include "core/predict/dry_run.h"
+#include "nn/models/bert.h"
+#include "nn/models/resnet.h"
+#include "optim/accumulate.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 
 using namespace rw;
 

@@ -1,4 +1,4 @@
-#include "rewind/data/audio.h"
+#include "data/audio.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +9,8 @@
 #include <sndfile.h>
 #include <string>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
+#include "core/base/error.h"
+#include "data/files.h"
 
 namespace rw {
 

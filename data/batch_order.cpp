@@ -1,11 +1,11 @@
-#include "rewind/data/batch_order.h"
+#include "data/batch_order.h"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/random.h"
+#include "core/base/error.h"
+#include "data/random.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
-#include "rewind/data/cifar.h"
+#include "data/cifar.h"
 
 #include <algorithm>
 #include <sstream>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
+#include "core/base/error.h"
+#include "data/files.h"
 
 namespace rw {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "rewind/data/dataset.h"
+#include "dataset.h"
 
 namespace rw {
 

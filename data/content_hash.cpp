@@ -1,10 +1,10 @@
-#include "rewind/data/content_hash.h"
+#include "data/content_hash.h"
 
 #include <algorithm>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/hash.h"
-#include "rewind/data/files.h"
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "data/files.h"
 
 namespace rw {
 

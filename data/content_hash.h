@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "rewind/data/dataset.h"
-#include "rewind/data/photos.h"
-#include "rewind/data/speech.h"
-#include "rewind/data/text_examples.h"
+#include "dataset.h"
+#include "photos.h"
+#include "speech.h"
+#include "text_examples.h"
 
 namespace rw {
 

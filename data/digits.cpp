@@ -3,8 +3,8 @@
 #include <array>
 #include <cmath>
 
-#include "rewind/data/random.h"
-#include "rewind/data/synthetic.h"
+#include "data/random.h"
+#include "data/synthetic.h"
 
 namespace rw {
 

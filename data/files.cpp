@@ -1,4 +1,4 @@
-#include "rewind/data/files.h"
+#include "data/files.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -6,10 +6,10 @@
 #include <memory>
 #include <zlib.h>
 
-#include "rewind/core/base/cache.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/hash.h"
-#include "rewind/io/file.h"
+#include "core/base/cache.h"
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "io/file.h"
 
 namespace rw {
 

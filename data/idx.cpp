@@ -1,12 +1,12 @@
-#include "rewind/data/idx.h"
+#include "data/idx.h"
 
 #include <fmt/format.h>
 
 #include <limits>
 
-#include "rewind/core/base/checked.h"
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "data/files.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/data/image.h"
+#include "data/image.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

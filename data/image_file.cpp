@@ -1,12 +1,12 @@
-#include "rewind/data/image_file.h"
+#include "data/image_file.h"
 
 #include <algorithm>
 #include <new>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
-#include "rewind/data/jpeg_file.h"
-#include "rewind/data/png_file.h"
+#include "core/base/error.h"
+#include "data/files.h"
+#include "data/jpeg_file.h"
+#include "data/png_file.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <span>
 
-#include "rewind/data/image.h"
+#include "image.h"
 
 namespace rw {
 

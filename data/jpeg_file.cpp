@@ -1,4 +1,4 @@
-#include "rewind/data/jpeg_file.h"
+#include "data/jpeg_file.h"
 
 #include <algorithm>
 #include <csetjmp>
@@ -6,7 +6,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "rewind/data/loader.h"
+#include "data/loader.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/core/base/checked.h"
-#include "rewind/core/base/error.h"
-#include "rewind/data/random.h"
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "data/random.h"
 
 namespace rw {
 

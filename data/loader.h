@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "rewind/data/batch_order.h"
-#include "rewind/data/dataset.h"
+#include "batch_order.h"
+#include "dataset.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/data/mlm.h"
+#include "data/mlm.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

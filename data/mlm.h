@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "rewind/data/random.h"
-#include "rewind/data/vocabulary.h"
+#include "random.h"
+#include "vocabulary.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/data/parallel.h"
+#include "data/parallel.h"
 
 #include <algorithm>
 #include <atomic>

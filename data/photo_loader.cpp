@@ -1,12 +1,12 @@
-#include "rewind/data/photo_loader.h"
+#include "data/photo_loader.h"
 
 #include <cmath>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/image_file.h"
-#include "rewind/data/parallel.h"
-#include "rewind/data/random.h"
-#include "rewind/data/resample.h"
+#include "core/base/error.h"
+#include "data/image_file.h"
+#include "data/parallel.h"
+#include "data/random.h"
+#include "data/resample.h"
 
 namespace rw {
 

@@ -2,8 +2,8 @@
 // index) and the files.
 #pragma once
 
-#include "rewind/data/loader.h"
-#include "rewind/data/photos.h"
+#include "loader.h"
+#include "photos.h"
 
 namespace rw {
 

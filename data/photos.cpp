@@ -1,4 +1,4 @@
-#include "rewind/data/photos.h"
+#include "data/photos.h"
 
 #include <algorithm>
 #include <array>
@@ -7,12 +7,12 @@
 #include <optional>
 #include <tuple>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/hash.h"
-#include "rewind/data/files.h"
-#include "rewind/data/image_file.h"
-#include "rewind/data/parallel.h"
-#include "rewind/data/unicode.h"
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "data/files.h"
+#include "data/image_file.h"
+#include "data/parallel.h"
+#include "data/unicode.h"
 
 namespace rw {
 

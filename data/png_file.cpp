@@ -1,9 +1,9 @@
-#include "rewind/data/png_file.h"
+#include "data/png_file.h"
 
 #include <memory>
 #include <png.h>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

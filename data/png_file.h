@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "rewind/data/image.h"
+#include "image.h"
 
 namespace rw {
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "rewind/core/base/error.h"
+#include "../core/base/error.h"
 
 namespace rw {
 

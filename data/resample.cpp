@@ -1,10 +1,10 @@
-#include "rewind/data/resample.h"
+#include "data/resample.h"
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

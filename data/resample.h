@@ -1,8 +1,8 @@
 // Parts of photographs at the size that a model wants.
 #pragma once
 
-#include "rewind/data/image.h"
-#include "rewind/data/random.h"
+#include "image.h"
+#include "random.h"
 
 namespace rw {
 

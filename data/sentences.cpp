@@ -1,13 +1,13 @@
-#include "rewind/data/sentences.h"
+#include "data/sentences.h"
 
 #include <algorithm>
 #include <charconv>
 #include <optional>
 #include <unordered_map>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
-#include "rewind/data/unicode.h"
+#include "core/base/error.h"
+#include "data/files.h"
+#include "data/unicode.h"
 
 namespace rw {
 

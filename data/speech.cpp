@@ -1,14 +1,14 @@
-#include "rewind/data/speech.h"
+#include "data/speech.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/hash.h"
-#include "rewind/data/audio.h"
-#include "rewind/data/files.h"
-#include "rewind/data/transcripts.h"
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "data/audio.h"
+#include "data/files.h"
+#include "data/transcripts.h"
 
 namespace rw {
 

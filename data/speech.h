@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/data/dataset.h"
+#include "dataset.h"
 
 namespace rw {
 

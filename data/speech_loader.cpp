@@ -1,9 +1,9 @@
-#include "rewind/data/speech_loader.h"
+#include "data/speech_loader.h"
 
 #include <algorithm>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/audio.h"
+#include "core/base/error.h"
+#include "data/audio.h"
 
 namespace rw {
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "rewind/data/bucket_order.h"
-#include "rewind/data/speech.h"
-#include "rewind/data/transcripts.h"
+#include "bucket_order.h"
+#include "speech.h"
+#include "transcripts.h"
 
 namespace rw {
 

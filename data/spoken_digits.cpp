@@ -1,4 +1,4 @@
-#include "rewind/data/spoken_digits.h"
+#include "data/spoken_digits.h"
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -15,11 +15,11 @@
 #include <unistd.h>
 #include <vector>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/audio.h"
-#include "rewind/data/files.h"
-#include "rewind/data/parallel.h"
-#include "rewind/data/random.h"
+#include "core/base/error.h"
+#include "data/audio.h"
+#include "data/files.h"
+#include "data/parallel.h"
+#include "data/random.h"
 
 extern char** environ;
 

@@ -1,8 +1,8 @@
-#include "rewind/data/synthetic.h"
+#include "data/synthetic.h"
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/cifar.h"
-#include "rewind/data/idx.h"
+#include "core/base/error.h"
+#include "data/cifar.h"
+#include "data/idx.h"
 
 namespace rw {
 

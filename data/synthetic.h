@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "rewind/data/dataset.h"
+#include "dataset.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/data/text.h"
+#include "data/text.h"
 
 #include <algorithm>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
+#include "core/base/error.h"
+#include "data/files.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/data/text_examples.h"
+#include "data/text_examples.h"
 
 #include <algorithm>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/random.h"
+#include "core/base/error.h"
+#include "data/random.h"
 
 namespace rw {
 

@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "rewind/data/sentences.h"
-#include "rewind/data/text.h"
-#include "rewind/data/tokenizer.h"
+#include "sentences.h"
+#include "text.h"
+#include "tokenizer.h"
 
 namespace rw {
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "rewind/data/bucket_order.h"
-#include "rewind/data/mlm.h"
-#include "rewind/data/text_examples.h"
+#include "bucket_order.h"
+#include "mlm.h"
+#include "text_examples.h"
 
 namespace rw {
 

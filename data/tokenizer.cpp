@@ -1,9 +1,9 @@
-#include "rewind/data/tokenizer.h"
+#include "data/tokenizer.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rewind/data/unicode.h"
-#include "rewind/data/vocabulary.h"
+#include "unicode.h"
+#include "vocabulary.h"
 
 namespace rw {
 

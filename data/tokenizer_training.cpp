@@ -1,11 +1,11 @@
-#include "rewind/data/tokenizer_training.h"
+#include "data/tokenizer_training.h"
 
 #include <algorithm>
 #include <map>
 #include <queue>
 #include <unordered_map>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "rewind/data/text.h"
-#include "rewind/data/tokenizer.h"
+#include "text.h"
+#include "tokenizer.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/data/transcripts.h"
+#include "data/transcripts.h"
 
 #include <algorithm>
 #include <set>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/data/unicode.h"
+#include "data/unicode.h"
 
 #include <unicode/uchar.h>
 #include <unicode/unorm2.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

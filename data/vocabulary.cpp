@@ -1,12 +1,12 @@
-#include "rewind/data/vocabulary.h"
+#include "data/vocabulary.h"
 
 #include <algorithm>
 #include <optional>
 #include <unordered_set>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
-#include "rewind/data/unicode.h"
+#include "core/base/error.h"
+#include "data/files.h"
+#include "data/unicode.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/dist/communicator.h"
+#include "dist/communicator.h"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
-#include "rewind/dist/data_parallel.h"
+#include "dist/data_parallel.h"
 
 #include <fmt/ranges.h>
 
-#include "rewind/core/base/hash.h"
-#include "rewind/core/base/rng.h"
-#include "rewind/dist/gradient_sums.h"
-#include "rewind/dist/parameter_parts.h"
-#include "rewind/dist/rank_statistics.h"
+#include "core/base/hash.h"
+#include "core/base/rng.h"
+#include "dist/gradient_sums.h"
+#include "dist/parameter_parts.h"
+#include "dist/rank_statistics.h"
 
 namespace rw {
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <optional>
 
-#include "rewind/core/ops/statistics.h"
-#include "rewind/dist/traffic.h"
-#include "rewind/dist/world.h"
-#include "rewind/optim/accumulate.h"
+#include "../core/ops/statistics.h"
+#include "../optim/accumulate.h"
+#include "traffic.h"
+#include "world.h"
 
 namespace rw {
 

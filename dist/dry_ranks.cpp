@@ -1,9 +1,9 @@
-#include "rewind/dist/dry_ranks.h"
+#include "dist/dry_ranks.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // Ranks that are not there.
 #pragma once
 
-#include "rewind/dist/communicator.h"
+#include "communicator.h"
 
 namespace rw {
 

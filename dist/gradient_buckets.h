@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "rewind/optim/ownership.h"
+#include "../optim/ownership.h"
 
 namespace rw {
 

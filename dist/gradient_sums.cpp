@@ -1,14 +1,14 @@
-#include "rewind/dist/gradient_sums.h"
+#include "dist/gradient_sums.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 
-#include "rewind/core/base/context.h"
-#include "rewind/core/base/thread_state.h"
-#include "rewind/core/memory/device.h"
-#include "rewind/core/tensor/launch.h"
-#include "rewind/core/tensor/primitives.h"
+#include "core/base/context.h"
+#include "core/base/thread_state.h"
+#include "core/memory/device.h"
+#include "core/tensor/launch.h"
+#include "core/tensor/primitives.h"
 
 namespace rw {
 

@@ -3,12 +3,12 @@
 
 #include <vector>
 
-#include "rewind/dist/communicator.h"
-#include "rewind/dist/gradient_buckets.h"
-#include "rewind/dist/host_copy.h"
-#include "rewind/dist/message_thread.h"
-#include "rewind/dist/traffic.h"
-#include "rewind/optim/gradient_exchange.h"
+#include "../optim/gradient_exchange.h"
+#include "communicator.h"
+#include "gradient_buckets.h"
+#include "host_copy.h"
+#include "message_thread.h"
+#include "traffic.h"
 
 namespace rw {
 

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "rewind/core/memory/device.h"
-#include "rewind/core/tensor/tensor.h"
+#include "../core/memory/device.h"
+#include "../core/tensor/tensor.h"
 
 namespace rw {
 

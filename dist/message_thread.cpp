@@ -1,4 +1,4 @@
-#include "rewind/dist/message_thread.h"
+#include "dist/message_thread.h"
 
 #include <chrono>
 #include <utility>

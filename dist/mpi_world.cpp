@@ -1,7 +1,7 @@
 // MPI, loaded when mpirun has started the program: no other run waits for its libraries, and a
 // build with MPI runs on machines without. It must be of the kind whose header this was compiled
 // with, as the kinds differ in what a communicator is.
-#include "rewind/dist/mpi_world.h"
+#include "dist/mpi_world.h"
 
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
@@ -11,7 +11,7 @@
 #include <limits>
 #include <mpi.h>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // The ranks of an MPI library.
 #pragma once
 
-#include "rewind/dist/communicator.h"
+#include "communicator.h"
 
 namespace rw {
 

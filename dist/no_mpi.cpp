@@ -1,6 +1,6 @@
 // In builds without MPI: dist/mpi_world.cpp takes its place.
-#include "rewind/core/base/error.h"
-#include "rewind/dist/mpi_world.h"
+#include "core/base/error.h"
+#include "dist/mpi_world.h"
 
 namespace rw {
 

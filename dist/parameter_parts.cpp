@@ -1,13 +1,13 @@
-#include "rewind/dist/parameter_parts.h"
+#include "dist/parameter_parts.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "rewind/core/autograd/tape.h"
-#include "rewind/core/base/context.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/thread_state.h"
+#include "core/autograd/tape.h"
+#include "core/base/context.h"
+#include "core/base/error.h"
+#include "core/base/thread_state.h"
 
 namespace rw {
 

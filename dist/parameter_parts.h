@@ -5,12 +5,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "rewind/core/memory/storage.h"
-#include "rewind/dist/communicator.h"
-#include "rewind/dist/host_copy.h"
-#include "rewind/dist/message_thread.h"
-#include "rewind/dist/traffic.h"
-#include "rewind/optim/parameters.h"
+#include "../core/memory/storage.h"
+#include "../optim/parameters.h"
+#include "communicator.h"
+#include "host_copy.h"
+#include "message_thread.h"
+#include "traffic.h"
 
 namespace rw {
 

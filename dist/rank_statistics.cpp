@@ -1,10 +1,10 @@
-#include "rewind/dist/rank_statistics.h"
+#include "dist/rank_statistics.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/ops/operators.h"
+#include "core/base/error.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

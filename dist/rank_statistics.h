@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/dist/communicator.h"
+#include "../core/ops/ops.h"
+#include "communicator.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/dist/rank_watch.h"
+#include "dist/rank_watch.h"
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "rewind/dist/communicator.h"
+#include "communicator.h"
 
 namespace rw {
 

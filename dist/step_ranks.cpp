@@ -1,11 +1,11 @@
-#include "rewind/dist/step_ranks.h"
+#include "dist/step_ranks.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "rewind/core/memory/default_device.h"
-#include "rewind/dist/dry_ranks.h"
+#include "core/memory/default_device.h"
+#include "dist/dry_ranks.h"
 
 namespace rw {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/predict/program.h"
-#include "rewind/dist/data_parallel.h"
+#include "../core/predict/program.h"
+#include "data_parallel.h"
 
 namespace rw {
 

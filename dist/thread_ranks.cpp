@@ -1,4 +1,4 @@
-#include "rewind/dist/thread_ranks.h"
+#include "dist/thread_ranks.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -7,9 +7,9 @@
 #include <numeric>
 #include <thread>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/rng.h"
-#include "rewind/core/base/thread_state.h"
+#include "core/base/error.h"
+#include "core/base/rng.h"
+#include "core/base/thread_state.h"
 
 namespace rw {
 

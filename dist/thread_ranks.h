@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "rewind/dist/communicator.h"
+#include "communicator.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
-#include "rewind/dist/world.h"
+#include "dist/world.h"
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "rewind/core/base/error.h"
-#include "rewind/dist/mpi_world.h"
+#include "core/base/error.h"
+#include "dist/mpi_world.h"
 
 namespace rw {
 

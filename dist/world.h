@@ -1,7 +1,7 @@
 // The ranks of this run.
 #pragma once
 
-#include "rewind/dist/communicator.h"
+#include "communicator.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
-#include "rewind/io/bert.h"
+#include "io/bert.h"
 
-#include "rewind/io/config_file.h"
+#include "io/config_file.h"
 
 namespace rw {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/io/model.h"
-#include "rewind/nn/models/bert.h"
+#include "../nn/models/bert.h"
+#include "model.h"
 
 namespace rw {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <map>
 
-#include "rewind/core/base/error.h"
-#include "rewind/io/file.h"
-#include "rewind/io/timeline.h"
+#include "core/base/error.h"
+#include "io/file.h"
+#include "io/timeline.h"
 
 namespace rw {
 

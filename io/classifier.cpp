@@ -1,10 +1,10 @@
-#include "rewind/io/classifier.h"
+#include "io/classifier.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 
-#include "rewind/core/base/json_file.h"
+#include "core/base/json_file.h"
 
 namespace rw {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/io/safetensors.h"
+#include "safetensors.h"
 
 namespace rw {
 

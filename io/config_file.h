@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "rewind/core/base/json_file.h"
-#include "rewind/io/file.h"
+#include "../core/base/json_file.h"
+#include "file.h"
 
 namespace rw {
 

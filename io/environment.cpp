@@ -1,13 +1,13 @@
-#include "rewind/optim/environment.h"
+#include "optim/environment.h"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
-#include "rewind/core/base/environment.h"
-#include "rewind/core/memory/memory_report.h"
-#include "rewind/core/predict/auto_recompute.h"
-#include "rewind/io/timeline.h"
+#include "core/base/environment.h"
+#include "core/memory/memory_report.h"
+#include "core/predict/auto_recompute.h"
+#include "io/timeline.h"
 
 namespace rw {
 

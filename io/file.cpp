@@ -1,4 +1,4 @@
-#include "rewind/io/file.h"
+#include "io/file.h"
 
 #include <cerrno>
 #include <charconv>
@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include <utility>
 
-#include "rewind/core/base/error.h"
-#include "rewind/io/file_calls.h"
+#include "core/base/error.h"
+#include "io/file_calls.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/io/file_calls.h"
+#include "io/file_calls.h"
 
 #include <sys/file.h>
 

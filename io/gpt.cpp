@@ -1,7 +1,7 @@
-#include "rewind/io/gpt.h"
+#include "io/gpt.h"
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/io/config_file.h"
+#include "core/ops/ops.h"
+#include "io/config_file.h"
 
 namespace rw {
 

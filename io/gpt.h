@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "rewind/io/model.h"
-#include "rewind/nn/models/gpt.h"
+#include "../nn/models/gpt.h"
+#include "model.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
-#include "rewind/io/model.h"
+#include "io/model.h"
 
 #include <algorithm>
 #include <set>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/optim/state_parts.h"
+#include "core/ops/ops.h"
+#include "optim/state_parts.h"
 
 namespace rw {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/io/safetensors.h"
-#include "rewind/nn/module.h"
+#include "../nn/module.h"
+#include "safetensors.h"
 
 namespace rw {
 

@@ -1,13 +1,13 @@
-#include "rewind/io/npy.h"
+#include "io/npy.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
 
-#include "rewind/core/base/checked.h"
-#include "rewind/io/file.h"
-#include "rewind/io/transfer.h"
+#include "core/base/checked.h"
+#include "io/file.h"
+#include "io/transfer.h"
 
 namespace rw {
 

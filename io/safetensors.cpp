@@ -1,4 +1,4 @@
-#include "rewind/io/safetensors.h"
+#include "io/safetensors.h"
 
 #include <nlohmann/json.hpp>
 
@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <zlib.h>
 
-#include "rewind/io/transfer.h"
+#include "io/transfer.h"
 
 namespace rw {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/tensor/tensor.h"
-#include "rewind/io/file.h"
-#include "rewind/nn/module.h"
+#include "../core/tensor/tensor.h"
+#include "../nn/module.h"
+#include "file.h"
 
 namespace rw {
 

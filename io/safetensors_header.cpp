@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "rewind/core/base/checked.h"
-#include "rewind/io/safetensors.h"
-#include "rewind/io/transfer.h"
+#include "core/base/checked.h"
+#include "io/safetensors.h"
+#include "io/transfer.h"
 
 namespace rw {
 

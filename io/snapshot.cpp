@@ -1,4 +1,4 @@
-#include "rewind/io/snapshot.h"
+#include "io/snapshot.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "rewind/io/file_calls.h"
-#include "rewind/io/snapshot_files.h"
+#include "io/file_calls.h"
+#include "io/snapshot_files.h"
 
 namespace rw {
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/base/rng.h"
-#include "rewind/io/file.h"
-#include "rewind/io/model.h"
-#include "rewind/io/training_position.h"
-#include "rewind/optim/optimizer.h"
+#include "../core/base/rng.h"
+#include "../optim/optimizer.h"
+#include "file.h"
+#include "model.h"
+#include "training_position.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/io/snapshot_files.h"
+#include "io/snapshot_files.h"
 
 #include <algorithm>
 #include <charconv>

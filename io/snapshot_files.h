@@ -5,9 +5,9 @@
 #include <list>
 #include <string>
 
-#include "rewind/core/base/rng.h"
-#include "rewind/io/model.h"
-#include "rewind/io/training_position.h"
+#include "../core/base/rng.h"
+#include "model.h"
+#include "training_position.h"
 
 namespace rw {
 

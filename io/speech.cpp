@@ -1,8 +1,8 @@
-#include "rewind/io/speech.h"
+#include "io/speech.h"
 
 #include <nlohmann/json.hpp>
 
-#include "rewind/core/base/json_file.h"
+#include "core/base/json_file.h"
 
 namespace rw {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/io/safetensors.h"
-#include "rewind/nn/models/speech.h"
+#include "../nn/models/speech.h"
+#include "safetensors.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "rewind/io/timeline.h"
+#include "io/timeline.h"
 
 #include <nlohmann/json.hpp>
 
 #include <unordered_map>
 
-#include "rewind/core/base/error.h"
-#include "rewind/io/file.h"
+#include "core/base/error.h"
+#include "io/file.h"
 
 namespace rw {
 

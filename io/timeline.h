@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "rewind/core/memory/memory_trace.h"
+#include "../core/memory/memory_trace.h"
 
 namespace rw {
 

@@ -1,12 +1,12 @@
-#include "rewind/io/transfer.h"
+#include "io/transfer.h"
 
 #include <bit>
 #include <cstring>
 #include <limits>
 #include <vector>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/launch.h"
+#include "core/ops/ops.h"
+#include "core/tensor/launch.h"
 
 namespace rw {
 

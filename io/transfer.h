@@ -5,8 +5,8 @@
 #include <span>
 #include <string_view>
 
-#include "rewind/core/tensor/tensor.h"
-#include "rewind/io/file.h"
+#include "../core/tensor/tensor.h"
+#include "file.h"
 
 namespace rw {
 

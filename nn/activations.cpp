@@ -1,6 +1,6 @@
-#include "rewind/nn/activations.h"
+#include "nn/activations.h"
 
-#include "rewind/nn/init.h"
+#include "nn/init.h"
 
 namespace rw {
 

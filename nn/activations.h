@@ -2,9 +2,9 @@
 // (core/ops/ops.h, core/ops/numeric.h).
 #pragma once
 
-#include "rewind/core/ops/numeric.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/nn/module.h"
+#include "../core/ops/numeric.h"
+#include "../core/ops/ops.h"
+#include "module.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/nn/attention.h"
+#include "nn/attention.h"
 
 namespace rw {
 

@@ -2,8 +2,8 @@
 // own transformer: nn/transformer.h.
 #pragma once
 
-#include "rewind/nn/layers.h"
-#include "rewind/nn/norm.h"
+#include "layers.h"
+#include "norm.h"
 
 namespace rw {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/nn/module.h"
+#include "module.h"
 
 namespace rw {
 

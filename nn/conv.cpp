@@ -1,10 +1,10 @@
-#include "rewind/nn/conv.h"
+#include "nn/conv.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "rewind/nn/init.h"
+#include "nn/init.h"
 
 namespace rw {
 

@@ -4,8 +4,8 @@
 // that are not what the op of the same name takes.
 #pragma once
 
-#include "rewind/core/ops/conv.h"
-#include "rewind/nn/module.h"
+#include "../core/ops/conv.h"
+#include "module.h"
 
 namespace rw {
 

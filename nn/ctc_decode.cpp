@@ -1,4 +1,4 @@
-#include "rewind/nn/ctc_decode.h"
+#include "nn/ctc_decode.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
-#include "rewind/nn/init.h"
+#include "nn/init.h"
 
 #include <cmath>
 
-#include "rewind/core/ops/ops.h"
+#include "core/ops/ops.h"
 
 namespace rw::init {
 

@@ -2,8 +2,8 @@
 // model on every run. Weights are [out, ..., in] (linear, OHWI convolution).
 #pragma once
 
-#include "rewind/core/base/rng.h"
-#include "rewind/core/tensor/tensor.h"
+#include "../core/base/rng.h"
+#include "../core/tensor/tensor.h"
 
 namespace rw::init {
 

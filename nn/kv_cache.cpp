@@ -1,6 +1,6 @@
-#include "rewind/nn/kv_cache.h"
+#include "nn/kv_cache.h"
 
-#include "rewind/core/ops/ops.h"
+#include "core/ops/ops.h"
 
 namespace rw {
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "rewind/core/tensor/tensor.h"
+#include "../core/tensor/tensor.h"
 
 namespace rw {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/tensor/tensor.h"
+#include "../core/autograd/checkpoint.h"
+#include "../core/tensor/tensor.h"
 
 namespace rw {
 

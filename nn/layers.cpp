@@ -1,11 +1,11 @@
-#include "rewind/nn/layers.h"
+#include "nn/layers.h"
 
 #include <algorithm>
 
-#include "rewind/core/ops/indexing.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/statistics.h"
-#include "rewind/nn/init.h"
+#include "core/ops/indexing.h"
+#include "core/ops/operators.h"
+#include "core/ops/statistics.h"
+#include "nn/init.h"
 
 namespace rw {
 

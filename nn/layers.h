@@ -4,10 +4,10 @@
 
 #include <optional>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/nn/activations.h"
-#include "rewind/nn/conv.h"
-#include "rewind/nn/module.h"
+#include "../core/ops/ops.h"
+#include "activations.h"
+#include "conv.h"
+#include "module.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "rewind/nn/log_mel.h"
+#include "nn/log_mel.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/indexing.h"
+#include "core/ops/autocast.h"
+#include "core/ops/indexing.h"
 
 namespace rw {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/nn/module.h"
+#include "../core/ops/ops.h"
+#include "module.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/nn/module.h"
+#include "nn/module.h"
 
 #include <algorithm>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/ops.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/ops.h"
 
 namespace rw {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/core/tensor/tensor.h"
+#include "../core/tensor/tensor.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
-#include "rewind/nn/norm.h"
+#include "nn/norm.h"
 
-#include "rewind/nn/init.h"
+#include "nn/init.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
 // Normalising layers without running statistics. Initial values and names are PyTorch's.
 #pragma once
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/nn/module.h"
+#include "../core/ops/ops.h"
+#include "module.h"
 
 namespace rw {
 

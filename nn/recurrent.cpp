@@ -1,8 +1,8 @@
-#include "rewind/nn/recurrent.h"
+#include "nn/recurrent.h"
 
 #include <cmath>
 
-#include "rewind/nn/init.h"
+#include "nn/init.h"
 
 namespace rw {
 

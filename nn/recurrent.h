@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/nn/module.h"
+#include "../core/ops/ops.h"
+#include "module.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
-#include "rewind/nn/rnnt_decode.h"
+#include "nn/rnnt_decode.h"
 
 #include <algorithm>
 
-#include "rewind/core/ops/ops.h"
+#include "core/ops/ops.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/nn/sequential.h"
+#include "nn/sequential.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/nn/layer_stack.h"
+#include "nn/layer_stack.h"
 
 namespace rw {
 

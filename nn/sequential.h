@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "rewind/nn/containers.h"
-#include "rewind/nn/module.h"
+#include "containers.h"
+#include "module.h"
 
 namespace rw {
 

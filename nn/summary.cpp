@@ -1,12 +1,12 @@
-#include "rewind/nn/summary.h"
+#include "nn/summary.h"
 
 #include <fmt/format.h>
 
 #include <unordered_map>
 #include <unordered_set>
 
-#include "rewind/core/autograd/tape.h"
-#include "rewind/core/memory/memory_report.h"
+#include "core/autograd/tape.h"
+#include "core/memory/memory_report.h"
 
 namespace rw {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/nn/module.h"
+#include "module.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "rewind/nn/transformer.h"
+#include "nn/transformer.h"
 
 #include <cmath>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/unbind.h"
-#include "rewind/nn/init.h"
-#include "rewind/nn/layer_stack.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/unbind.h"
+#include "nn/init.h"
+#include "nn/layer_stack.h"
 
 namespace rw {
 

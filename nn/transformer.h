@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "rewind/nn/kv_cache.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/norm.h"
+#include "kv_cache.h"
+#include "layers.h"
+#include "norm.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
 // Layers without parameters that give images, sequences and volumes other sizes: core/ops/vision.h.
 #pragma once
 
-#include "rewind/core/ops/vision.h"
-#include "rewind/nn/module.h"
+#include "../core/ops/vision.h"
+#include "module.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
-#include "rewind/nn/weight_norm.h"
+#include "nn/weight_norm.h"
 
-#include "rewind/core/ops/operators.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

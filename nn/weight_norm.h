@@ -1,7 +1,7 @@
 // Weights as a length and a direction (Salimans and Kingma 2016, "Weight Normalization").
 #pragma once
 
-#include "rewind/nn/layers.h"
+#include "layers.h"
 
 namespace rw {
 

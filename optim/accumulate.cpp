@@ -1,13 +1,13 @@
-#include "rewind/optim/accumulate.h"
+#include "optim/accumulate.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 
-#include "rewind/core/ops/lockstep.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/optim/gradient_window.h"
+#include "core/ops/lockstep.h"
+#include "core/ops/ops.h"
+#include "optim/gradient_window.h"
 
 namespace rw {
 

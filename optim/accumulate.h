@@ -4,9 +4,9 @@
 #include <functional>
 #include <memory>
 
-#include "rewind/optim/gradient_exchange.h"
-#include "rewind/optim/gradient_hooks.h"
-#include "rewind/optim/optimizer.h"
+#include "gradient_exchange.h"
+#include "gradient_hooks.h"
+#include "optimizer.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
-#include "rewind/optim/adafactor.h"
+#include "optim/adafactor.h"
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/optim/moment_update.h"
+#include "core/ops/ops.h"
+#include "optim/moment_update.h"
 
 namespace rw {
 

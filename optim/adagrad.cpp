@@ -1,6 +1,6 @@
-#include "rewind/optim/adagrad.h"
+#include "optim/adagrad.h"
 
-#include "rewind/optim/moment_update.h"
+#include "optim/moment_update.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
-#include "rewind/optim/adam.h"
+#include "optim/adam.h"
 
-#include "rewind/optim/moment_update.h"
+#include "optim/moment_update.h"
 
 namespace rw {
 

@@ -2,7 +2,7 @@
 // defaults.
 #pragma once
 
-#include "rewind/optim/optimizer.h"
+#include "optimizer.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
-#include "rewind/optim/adam8bit.h"
+#include "optim/adam8bit.h"
 
-#include "rewind/core/tensor/launch.h"
-#include "rewind/optim/dynamic_map.h"
-#include "rewind/optim/update_rule.h"
+#include "core/tensor/launch.h"
+#include "optim/dynamic_map.h"
+#include "optim/update_rule.h"
 
 namespace rw {
 

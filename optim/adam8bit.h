@@ -2,7 +2,7 @@
 // "8-bit Optimizers via Block-wise Quantization").
 #pragma once
 
-#include "rewind/optim/adam.h"
+#include "adam.h"
 
 namespace rw {
 

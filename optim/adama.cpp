@@ -1,11 +1,11 @@
-#include "rewind/optim/adama.h"
+#include "optim/adama.h"
 
 #include <algorithm>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/launch.h"
-#include "rewind/optim/moment_update.h"
-#include "rewind/optim/update_rule.h"
+#include "core/ops/ops.h"
+#include "core/tensor/launch.h"
+#include "optim/moment_update.h"
+#include "optim/update_rule.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // AdamA: micro-batches are folded into Adam's moments, so that no gradient is kept for a window.
 #pragma once
 
-#include "rewind/optim/fused_backward.h"
+#include "fused_backward.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/optim/dynamic_map.h"
+#include "optim/dynamic_map.h"
 
 #include <algorithm>
 #include <cmath>

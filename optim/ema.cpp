@@ -1,7 +1,7 @@
-#include "rewind/optim/ema.h"
+#include "optim/ema.h"
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/launch.h"
+#include "core/ops/ops.h"
+#include "core/tensor/launch.h"
 
 namespace rw {
 

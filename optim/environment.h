@@ -7,7 +7,7 @@
 // files: io/environment.cpp.
 #pragma once
 
-#include "rewind/core/memory/device.h"
+#include "../core/memory/device.h"
 
 namespace rw {
 

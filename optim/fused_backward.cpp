@@ -1,11 +1,11 @@
-#include "rewind/optim/fused_backward.h"
+#include "optim/fused_backward.h"
 
 #include <fmt/ranges.h>
 
-#include "rewind/core/autograd/tape.h"
-#include "rewind/core/tensor/launch.h"
-#include "rewind/optim/gradient_table.h"
-#include "rewind/optim/update_rule.h"
+#include "core/autograd/tape.h"
+#include "core/tensor/launch.h"
+#include "optim/gradient_table.h"
+#include "optim/update_rule.h"
 
 namespace rw {
 

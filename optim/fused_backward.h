@@ -1,8 +1,8 @@
 // Updates fused into backward: no gradient waits for the others.
 #pragma once
 
-#include "rewind/optim/gradient_hooks.h"
-#include "rewind/optim/optimizer.h"
+#include "gradient_hooks.h"
+#include "optimizer.h"
 
 namespace rw {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "rewind/optim/parameters.h"
+#include "parameters.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "rewind/optim/parameters.h"
+#include "parameters.h"
 
 namespace rw {
 

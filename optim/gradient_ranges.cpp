@@ -1,9 +1,9 @@
-#include "rewind/optim/gradient_ranges.h"
+#include "optim/gradient_ranges.h"
 
 #include <algorithm>
 
-#include "rewind/core/tensor/launch.h"
-#include "rewind/core/tensor/primitives.h"
+#include "core/tensor/launch.h"
+#include "core/tensor/primitives.h"
 
 namespace rw {
 

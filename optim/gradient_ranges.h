@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/optim/optimizer.h"
-#include "rewind/optim/value_range.h"
+#include "optimizer.h"
+#include "value_range.h"
 
 namespace rw {
 

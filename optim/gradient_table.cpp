@@ -1,10 +1,10 @@
-#include "rewind/optim/gradient_table.h"
+#include "optim/gradient_table.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "rewind/core/ops/ops.h"
+#include "core/ops/ops.h"
 
 namespace rw {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "rewind/core/tensor/launch.h"
-#include "rewind/optim/parameters.h"
+#include "../core/tensor/launch.h"
+#include "parameters.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
-#include "rewind/optim/gradient_window.h"
+#include "optim/gradient_window.h"
 
 #include <utility>
 
-#include "rewind/core/tensor/primitives.h"
+#include "core/tensor/primitives.h"
 
 namespace rw {
 

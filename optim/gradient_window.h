@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/optim/gradient_table.h"
+#include "gradient_table.h"
 
 namespace rw {
 

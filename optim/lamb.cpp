@@ -1,9 +1,9 @@
-#include "rewind/optim/lamb.h"
+#include "optim/lamb.h"
 
 #include <cmath>
 
-#include "rewind/core/tensor/launch.h"
-#include "rewind/optim/update_rule.h"
+#include "core/tensor/launch.h"
+#include "optim/update_rule.h"
 
 namespace rw {
 

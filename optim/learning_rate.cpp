@@ -1,8 +1,8 @@
-#include "rewind/optim/learning_rate.h"
+#include "optim/learning_rate.h"
 
 #include <cmath>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
-#include "rewind/optim/lion.h"
+#include "optim/lion.h"
 
-#include "rewind/optim/moment_update.h"
+#include "optim/moment_update.h"
 
 namespace rw {
 

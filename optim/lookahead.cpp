@@ -1,7 +1,7 @@
-#include "rewind/optim/lookahead.h"
+#include "optim/lookahead.h"
 
-#include "rewind/core/tensor/launch.h"
-#include "rewind/core/tensor/primitives.h"
+#include "core/tensor/launch.h"
+#include "core/tensor/primitives.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "rewind/optim/loss_scaler.h"
+#include "optim/loss_scaler.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <vector>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

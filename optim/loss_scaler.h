@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "rewind/core/base/dtype.h"
+#include "../core/base/dtype.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/optim/moment_update.h"
+#include "optim/moment_update.h"
 
 #include <cmath>
 

@@ -1,8 +1,8 @@
 // The kernel moment_update, for update rules with up to three states.
 #pragma once
 
-#include "rewind/core/tensor/launch.h"
-#include "rewind/optim/update_rule.h"
+#include "../core/tensor/launch.h"
+#include "update_rule.h"
 
 namespace rw {
 

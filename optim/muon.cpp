@@ -1,10 +1,10 @@
-#include "rewind/optim/muon.h"
+#include "optim/muon.h"
 
 #include <cmath>
 #include <limits>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/optim/moment_update.h"
+#include "core/ops/ops.h"
+#include "optim/moment_update.h"
 
 namespace rw {
 

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "rewind/optim/adam.h"
-#include "rewind/optim/optimizer.h"
+#include "adam.h"
+#include "optimizer.h"
 
 namespace rw {
 

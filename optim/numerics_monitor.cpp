@@ -1,10 +1,10 @@
-#include "rewind/optim/numerics_monitor.h"
+#include "optim/numerics_monitor.h"
 
 #include <string_view>
 
-#include "rewind/core/tensor/launch.h"
-#include "rewind/core/tensor/primitives.h"
-#include "rewind/optim/value_range.h"
+#include "core/tensor/launch.h"
+#include "core/tensor/primitives.h"
+#include "optim/value_range.h"
 
 namespace rw {
 

@@ -8,8 +8,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "rewind/core/autograd/tape.h"
-#include "rewind/optim/numerics_report.h"
+#include "../core/autograd/tape.h"
+#include "numerics_report.h"
 
 namespace rw {
 

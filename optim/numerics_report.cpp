@@ -1,4 +1,4 @@
-#include "rewind/optim/numerics_report.h"
+#include "optim/numerics_report.h"
 
 #include <algorithm>
 #include <bit>

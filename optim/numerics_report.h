@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/optim/optimizer.h"
+#include "optimizer.h"
 
 namespace rw {
 

@@ -1,14 +1,14 @@
-#include "rewind/optim/optimizer.h"
+#include "optim/optimizer.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/launch.h"
-#include "rewind/optim/environment.h"
-#include "rewind/optim/state_parts.h"
-#include "rewind/optim/state_staging.h"
-#include "rewind/optim/update_rule.h"
+#include "core/ops/ops.h"
+#include "core/tensor/launch.h"
+#include "optim/environment.h"
+#include "optim/state_parts.h"
+#include "optim/state_staging.h"
+#include "optim/update_rule.h"
 
 namespace rw {
 

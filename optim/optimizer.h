@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/optim/loss_scaler.h"
-#include "rewind/optim/parameters.h"
-#include "rewind/optim/schedule.h"
+#include "loss_scaler.h"
+#include "parameters.h"
+#include "schedule.h"
 
 namespace rw {
 

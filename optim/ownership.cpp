@@ -1,4 +1,4 @@
-#include "rewind/optim/ownership.h"
+#include "optim/ownership.h"
 
 #include <algorithm>
 #include <bit>

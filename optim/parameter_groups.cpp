@@ -1,8 +1,8 @@
-#include "rewind/optim/parameter_groups.h"
+#include "optim/parameter_groups.h"
 
 #include <fnmatch.h>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/optim/parameters.h"
+#include "optim/parameters.h"
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "rewind/core/ops/ops.h"
+#include "core/ops/ops.h"
 #include "shaders/params.h"
 
 namespace rw {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/tensor/weight_copies.h"
-#include "rewind/optim/ownership.h"
-#include "rewind/optim/parameter_groups.h"
+#include "../core/tensor/weight_copies.h"
+#include "ownership.h"
+#include "parameter_groups.h"
 
 namespace rw {
 

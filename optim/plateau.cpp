@@ -1,4 +1,4 @@
-#include "rewind/optim/plateau.h"
+#include "optim/plateau.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "rewind/optim/optimizer.h"
+#include "optimizer.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
-#include "rewind/optim/rmsprop.h"
+#include "optim/rmsprop.h"
 
-#include "rewind/optim/moment_update.h"
+#include "optim/moment_update.h"
 
 namespace rw {
 

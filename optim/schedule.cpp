@@ -1,4 +1,4 @@
-#include "rewind/optim/schedule.h"
+#include "optim/schedule.h"
 
 #include <fmt/ranges.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 #include "shaders/params.h"
 
 namespace rw {

@@ -1,9 +1,9 @@
-#include "rewind/optim/sgd.h"
+#include "optim/sgd.h"
 
 #include <cmath>
 
-#include "rewind/core/tensor/launch.h"
-#include "rewind/optim/update_rule.h"
+#include "core/tensor/launch.h"
+#include "optim/update_rule.h"
 
 namespace rw {
 

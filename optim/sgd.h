@@ -1,7 +1,7 @@
 // Stochastic gradient descent, with PyTorch's semantics and defaults.
 #pragma once
 
-#include "rewind/optim/optimizer.h"
+#include "optimizer.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/optim/state_parts.h"
+#include "optim/state_parts.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/optim/ownership.h"
+#include "ownership.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
-#include "rewind/optim/state_staging.h"
+#include "optim/state_staging.h"
 
 #include <utility>
 
-#include "rewind/core/tensor/primitives.h"
+#include "core/tensor/primitives.h"
 
 namespace rw {
 

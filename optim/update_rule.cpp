@@ -1,4 +1,4 @@
-#include "rewind/optim/update_rule.h"
+#include "optim/update_rule.h"
 
 namespace rw {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/optim/gradient_table.h"
+#include "gradient_table.h"
 
 namespace rw {
 

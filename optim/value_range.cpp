@@ -1,9 +1,9 @@
-#include "rewind/optim/value_range.h"
+#include "optim/value_range.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "rewind/core/tensor/launch.h"
+#include "core/tensor/launch.h"
 
 namespace rw {
 

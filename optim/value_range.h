@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "rewind/core/tensor/tensor.h"
+#include "../core/tensor/tensor.h"
 
 namespace rw {
 

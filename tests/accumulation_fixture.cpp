@@ -4,15 +4,15 @@
 
 #include <numeric>
 
-#include "rewind/optim/adafactor.h"
-#include "rewind/optim/adagrad.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/adam8bit.h"
-#include "rewind/optim/lamb.h"
-#include "rewind/optim/lion.h"
-#include "rewind/optim/muon.h"
-#include "rewind/optim/rmsprop.h"
-#include "rewind/optim/sgd.h"
+#include "optim/adafactor.h"
+#include "optim/adagrad.h"
+#include "optim/adam.h"
+#include "optim/adam8bit.h"
+#include "optim/lamb.h"
+#include "optim/lion.h"
+#include "optim/muon.h"
+#include "optim/rmsprop.h"
+#include "optim/sgd.h"
 
 namespace rw::test {
 

@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
-#include "rewind/data/random.h"
-#include "rewind/optim/accumulate.h"
-#include "tests/optim_fixture.h"
+#include "../data/random.h"
+#include "../optim/accumulate.h"
+#include "optim_fixture.h"
 
 namespace rw::test {
 

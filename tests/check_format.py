@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 VERSION = 14
-FOLDERS = ("backends", "benchmarks", "core", "data", "dist", "apps", "examples", "include", "io", "nn", "optim", "shaders", "tests",
+FOLDERS = ("backends", "benchmarks", "core", "data", "dist", "apps", "examples", "io", "nn", "optim", "shaders", "tests",
            "tools")
 
 
@@ -27,9 +27,8 @@ root, program = Path(sys.argv[1]), clang_format()
 if not program:
     print(f"no clang-format {VERSION}: skipped")
     sys.exit(77)
-files = [f for folder in FOLDERS for f in sorted((root / folder).rglob("*"))
-         if f.suffix in (".h", ".cpp") and f.is_file() and "include/rewind/" not in f.parent.as_posix() + "/"
-         or f.name == "rewind.h"]
+files = [root / "rewind.h"] + [f for folder in FOLDERS for f in sorted((root / folder).rglob("*"))
+                                 if f.suffix in (".h", ".cpp")]
 result = subprocess.run([program, "--dry-run", "-Werror", *files], capture_output=True, text=True)
 wrong = sorted(set(re.findall(r"^(.*?):\d+:\d+: error: code should be clang-formatted", result.stderr, re.M)))
 if result.returncode:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Checks that every #include respects the layers (docs/design.md). Usage: check_layers.py ROOT"""
 
+import os
 import re
 import sys
 import tempfile
 from pathlib import Path
 
-FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "dist", "include", "apps", "examples", "tools",
-           "benchmarks", "tests"]
+FOLDERS = ["core", "backends", "data", "nn", "optim", "io", "dist", "apps", "examples", "tools", "benchmarks", "tests"]
 
 # What the files below a path may include besides files of the same path. The longest path counts.
 # The rooms of core/ are in the order in which they stand on each other.
@@ -39,14 +39,13 @@ PROJECT_RULES = {
     "optim/": CORE + ["shaders/"],
     "io/": CORE + ["nn/", "optim/"],
     "dist/": CORE + ["optim/"],
-    "include/": USER,
+    "rewind.h": USER,
     "apps/": USER + ["apps/common/"],
-    "examples/": ["include/"],
+    "examples/": [],  # as programs outside of the tree: <rewind/...>
     "tools/": USER + ["apps/common/"],
     "benchmarks/": USER + ["apps/common/", "shaders/"],  # they may time single kernels
     "tests/": [""],
 }
-# The rooms of the library: their files include each other as "rewind/ROOM/FILE".
 LIBRARY = ("core/", "backends/", "data/", "nn/", "optim/", "io/", "dist/")
 GENERATED = {"shaders/cpu_kernels.h", "profile_folders.h"}  # by shaders/compile.py, and where Meson says
 # Members that are defined where others stand: Tensor's that need a room above its own.
@@ -84,19 +83,28 @@ def folder_rule(path):
     return max((p for p in PROJECT_RULES if path.startswith(p)), key=len)
 
 
-def target(included):
-    """The path in the tree that an #include "..." names; None where it is not written as it should be."""
-    if included.startswith("rewind/"):
-        path = included.removeprefix("rewind/")
-        return path if path.startswith(LIBRARY) else None
-    return None if included.startswith(LIBRARY) else included
+def target(path, included):
+    """The path in the tree that an #include "..." of a file names. Headers include each other by the way from one to the
+    other, which is the same where they are installed and needs no -I; source files write the path from the root."""
+    if path.endswith(".h") and included not in GENERATED:
+        return os.path.normpath(os.path.join(os.path.dirname(path), included))
+    return included
+
+
+def well_written(path, included):
+    to = target(path, included)
+    if path.endswith(".h") and to not in GENERATED:
+        return included == os.path.relpath(to, os.path.dirname(path) or ".")
+    return included == os.path.normpath(to)
 
 
 def allowed(root, path, bracket, included):
     if bracket == '"':
-        included = target(included)
-        if included is None or not ((root / included).is_file() or included in GENERATED):
-            return False  # project includes are written from the root
+        if not well_written(path, included):
+            return False
+        included = target(path, included)
+        if not ((root / included).is_file() or included in GENERATED):
+            return False
         own = folder_rule(path)
         return included.startswith(own) or starts(included, PROJECT_RULES[own])
     for library, users in LIBRARY_RULES.items():
@@ -159,12 +167,13 @@ def strayed_members(texts):
 def violations(root):
     """(files read, a line for each thing that breaks a rule)"""
     found, includes, texts = [], {}, {}
-    files = [f for d in FOLDERS for f in sorted((root / d).rglob("*"))
-             if f.suffix in (".h", ".cpp") and not f.is_symlink()]
+    files = [f for d in FOLDERS for f in sorted((root / d).rglob("*"))] + [root / "rewind.h"]
+    found += [f"{f.relative_to(root)} is a link: compilers and git blame want files" for f in files if f.is_symlink()]
+    files = [f for f in files if f.suffix in (".h", ".cpp") and f.is_file()]
     for file in files:
         path = file.relative_to(root).as_posix()
-        if path.startswith("tests/install/") or path.startswith("include/rewind/") and path.count("/") > 2:
-            continue  # another project: it sees the installed headers only; a link to a room
+        if path.startswith("tests/install/"):
+            continue  # another project: it sees the installed headers only
         texts[path] = file.read_text()
         for number, line in enumerate(texts[path].splitlines(), 1):
             match = INCLUDE.match(line)
@@ -172,8 +181,10 @@ def violations(root):
                 continue
             if not allowed(root, path, *match.groups()):
                 found.append(f"{path}:{number}: {line.strip()}")
-            elif match[1] == '"' and unit(target(match[2])) != unit(path) and path.startswith(LIBRARY):
-                includes.setdefault(unit(path), set()).add(unit(target(match[2])))
+            elif match[1] == '"' and path.startswith(LIBRARY):
+                to = unit(target(path, match[2]))
+                if to != unit(path):
+                    includes.setdefault(unit(path), set()).add(to)
     return len(files), found + cycles(includes) + strayed_members(texts)
 
 
@@ -181,19 +192,16 @@ def self_test():
     """The check must find planted violations, and nothing else."""
     good = ["core/base/error.h", "core/tensor/tensor.h", "backends/vulkan/vk.h", "nn/module.h"]
     lines = {
-        "core/autograd/tape.cpp": ['#include "rewind/core/tensor/tensor.h"', "#include <vector>",
-                                   "#include <fmt/format.h>"],
-        "backends/vulkan/device.cpp": ["#include <vulkan/vulkan.h>", '#include "rewind/core/base/error.h"'],
-        "core/tensor/bad.cpp": ["#include <vulkan/vulkan.h>", '#include "rewind/backends/vulkan/vk.h"',
-                                '#include "rewind/core/autograd/tape.h"'],
-        "backends/cpu/bad.cpp": ['#include "rewind/core/tensor/tensor.h"',
-                                 '#include "rewind/backends/vulkan/vk.h"'],
-        "optim/bad.cpp": ['#include "rewind/nn/module.h"', '#include "core/base/error.h"'],
-        "data/bad.cpp": ["#include <boost/any.hpp>", '  #  include "rewind/core/tensor/tensor.h"',
-                         '#include "error.h"'],
-        "nn/a.h": ['#include "rewind/nn/b.h"', "class Layer {", "};"],
+        "core/autograd/tape.cpp": ['#include "core/tensor/tensor.h"', "#include <vector>", "#include <fmt/format.h>"],
+        "backends/vulkan/device.cpp": ["#include <vulkan/vulkan.h>", '#include "core/base/error.h"'],
+        "core/tensor/bad.cpp": ["#include <vulkan/vulkan.h>", '#include "backends/vulkan/vk.h"', '#include "core/autograd/tape.h"'],
+        "core/base/bad.h": ['#include "core/base/error.h"', '#include "../base/error.h"', '#include "../tensor/tensor.h"'],
+        "backends/cpu/bad.cpp": ['#include "core/tensor/tensor.h"', '#include "backends/vulkan/vk.h"'],
+        "optim/bad.cpp": ['#include "nn/module.h"', '#include "../core/base/error.h"'],
+        "data/bad.cpp": ["#include <boost/any.hpp>", '  #  include "core/tensor/tensor.h"', '#include "error.h"'],
+        "nn/a.h": ['#include "b.h"', '#include "../core/base/error.h"', "class Layer {", "};"],
         "nn/b.h": [],
-        "nn/b.cpp": ['#include "rewind/nn/a.h"', "void Layer::run() {", "}"],
+        "nn/b.cpp": ['#include "nn/a.h"', "void Layer::run() {", "}"],
     }
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -202,12 +210,14 @@ def self_test():
         for path, text in lines.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text("\n".join(text))
+        (root / "nn/linked.h").symlink_to("b.h")
         found = violations(root)[1]
-    expected = {f"{p}:{n}" for p in lines if p.endswith("bad.cpp") for n in range(1, len(lines[p]) + 1)}
+    expected = {f"{p}:{n}" for p in lines if "/bad." in p for n in range(1, len(lines[p]) + 1)}
     circle = "these include each other: nn/a, nn/b"
     strayed = "nn/b.cpp: Layer::run belongs to nn/a.cpp"
-    missed = {circle, strayed} - set(found)
-    missed |= {":".join(f.split(":")[:2]) for f in found if f not in (circle, strayed)} ^ expected
+    link = "nn/linked.h is a link: compilers and git blame want files"
+    missed = {circle, strayed, link} - set(found)
+    missed |= {":".join(f.split(":")[:2]) for f in found if f not in (circle, strayed, link)} ^ expected
     if missed:
         sys.exit("the layer check is wrong about its planted includes: " + ", ".join(sorted(missed)))
 

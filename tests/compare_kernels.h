@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/base/error.h"
-#include "shaders/params.h"
+#include "../backends/open.h"
+#include "../core/base/error.h"
+#include "../shaders/params.h"
 
 namespace rw::test {
 

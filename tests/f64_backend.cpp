@@ -7,9 +7,9 @@
 #include <cstring>
 #include <limits>
 
-#include "rewind/backends/cpu/cpu_backend.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/tensor/tensor.h"
+#include "backends/cpu/cpu_backend.h"
+#include "core/base/error.h"
+#include "core/tensor/tensor.h"
 
 // The kernels' second compilation: rw::cpu is called cpu_f64 there (tests/meson.build).
 namespace rw::cpu_f64 {

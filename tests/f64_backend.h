@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/core/backend/backend.h"
-#include "rewind/core/tensor/tensor.h"
+#include "../core/backend/backend.h"
+#include "../core/tensor/tensor.h"
 
 namespace rw::test {
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <random>
 
-#include "tests/f64_backend.h"
-#include "tests/gradcheck.h"
+#include "f64_backend.h"
+#include "gradcheck.h"
 
 namespace rw::test {
 

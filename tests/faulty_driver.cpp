@@ -7,7 +7,7 @@
 #include <mutex>
 #include <set>
 
-#include "rewind/backends/vulkan/vk.h"
+#include "backends/vulkan/vk.h"
 
 namespace rw::test {
 

@@ -8,8 +8,8 @@
 #include <iterator>
 #include <string>
 
-#include "rewind/core/base/error.h"
-#include "rewind/io/file_calls.h"
+#include "../core/base/error.h"
+#include "../io/file_calls.h"
 
 namespace rw::test {
 

@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/predict/dry_run.h"
+#include "../backends/open.h"
+#include "../core/predict/dry_run.h"
 
 namespace rw::test {
 

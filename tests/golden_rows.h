@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/nn/module.h"
-#include "tests/hashed.h"
+#include "../nn/module.h"
+#include "hashed.h"
 
 namespace rw::test {
 

@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "rewind/core/ops/operators.h"
-#include "tests/op_cases.h"
+#include "../core/ops/operators.h"
+#include "op_cases.h"
 
 namespace rw::test {
 

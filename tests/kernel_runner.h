@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rewind/core/backend/backend.h"
-#include "rewind/core/base/dtype.h"
+#include "../core/backend/backend.h"
+#include "../core/base/dtype.h"
 
 namespace rw::test {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "rewind/core/base/error.h"
+#include "../core/base/error.h"
 
 namespace rw::test {
 

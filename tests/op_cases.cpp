@@ -4,7 +4,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "rewind/core/ops/autocast.h"
+#include "core/ops/autocast.h"
 #include "tests/op_table.h"
 
 namespace rw::test {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/ops.h"
+#include "../core/ops/operators.h"
+#include "../core/ops/ops.h"
 
 namespace rw::test {
 

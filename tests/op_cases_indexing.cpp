@@ -1,6 +1,6 @@
 // Indexing, sorting, and what shapes axes in other ways.
-#include "rewind/core/ops/indexing.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/indexing.h"
+#include "core/ops/operators.h"
 #include "tests/op_table.h"
 
 namespace rw::test {

@@ -1,8 +1,8 @@
 // Losses. Inputs of a kink (l1, huber, margins) have differences that finite steps do not cross:
 // the values of input_values() are apart.
-#include "rewind/core/ops/ctc.h"
-#include "rewind/core/ops/losses.h"
-#include "rewind/core/ops/rnnt.h"
+#include "core/ops/ctc.h"
+#include "core/ops/losses.h"
+#include "core/ops/rnnt.h"
 #include "tests/op_table.h"
 
 namespace rw::test {

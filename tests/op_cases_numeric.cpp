@@ -1,8 +1,8 @@
 // Scans, norms, tests of values, gated activations.
 #include <limits>
 
-#include "rewind/core/ops/numeric.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/numeric.h"
+#include "core/ops/operators.h"
 #include "tests/op_table.h"
 
 namespace rw::test {

@@ -1,7 +1,7 @@
 // What transformers add to attention: shared heads, windows, slopes, gradients of masks; positions.
-#include "rewind/core/ops/positions.h"
-#include "rewind/core/ops/unbind.h"
-#include "rewind/nn/weight_norm.h"
+#include "core/ops/positions.h"
+#include "core/ops/unbind.h"
+#include "nn/weight_norm.h"
 #include "tests/op_table.h"
 
 namespace rw::test {

@@ -1,6 +1,6 @@
 // Convolutions besides conv2d, other sizes and borders, pooling to sizes.
-#include "rewind/core/ops/conv.h"
-#include "rewind/core/ops/vision.h"
+#include "core/ops/conv.h"
+#include "core/ops/vision.h"
 #include "tests/op_table.h"
 
 namespace rw::test {

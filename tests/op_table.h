@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/op_cases.h"
+#include "op_cases.h"
 
 namespace rw::test {
 

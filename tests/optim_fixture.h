@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/primitives.h"
-#include "rewind/optim/optimizer.h"
+#include "../backends/open.h"
+#include "../core/ops/operators.h"
+#include "../core/ops/ops.h"
+#include "../core/tensor/primitives.h"
+#include "../optim/optimizer.h"
 
 namespace rw::test {
 

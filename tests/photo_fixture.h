@@ -8,7 +8,7 @@
 #include <png.h>
 #include <vector>
 
-#include "rewind/data/image.h"
+#include "../data/image.h"
 
 namespace rw::test {
 

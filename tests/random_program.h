@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "rewind/core/tensor/primitives.h"
-#include "tests/tape_fixture.h"
+#include "../core/tensor/primitives.h"
+#include "tape_fixture.h"
 
 namespace rw::test {
 

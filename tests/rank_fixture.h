@@ -6,11 +6,11 @@
 #include <memory>
 #include <mutex>
 
-#include "rewind/core/base/rng.h"
-#include "rewind/dist/data_parallel.h"
-#include "rewind/dist/thread_ranks.h"
-#include "rewind/optim/state_parts.h"
-#include "tests/optim_fixture.h"
+#include "../core/base/rng.h"
+#include "../dist/data_parallel.h"
+#include "../dist/thread_ranks.h"
+#include "../optim/state_parts.h"
+#include "optim_fixture.h"
 
 namespace rw::test {
 

@@ -1,16 +1,16 @@
 // Models with which tests of ranks train.
 #pragma once
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/indexing.h"
-#include "rewind/core/predict/recompute.h"
-#include "rewind/nn/models/bert.h"
-#include "rewind/nn/models/resnet.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
-#include "tests/accumulation_fixture.h"
-#include "tests/rank_fixture.h"
+#include "../core/autograd/checkpoint.h"
+#include "../core/ops/autocast.h"
+#include "../core/ops/indexing.h"
+#include "../core/predict/recompute.h"
+#include "../nn/models/bert.h"
+#include "../nn/models/resnet.h"
+#include "../optim/adam.h"
+#include "../optim/sgd.h"
+#include "accumulation_fixture.h"
+#include "rank_fixture.h"
 
 namespace rw::test {
 

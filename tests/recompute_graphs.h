@@ -4,7 +4,7 @@
 #include <functional>
 #include <random>
 
-#include "rewind/core/recompute/graph.h"
+#include "../core/recompute/graph.h"
 
 namespace rw::test {
 

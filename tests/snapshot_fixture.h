@@ -3,13 +3,13 @@
 
 #include <cstring>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/io/snapshot.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam.h"
-#include "tests/optim_fixture.h"
+#include "../core/ops/autocast.h"
+#include "../io/snapshot.h"
+#include "../nn/layers.h"
+#include "../nn/sequential.h"
+#include "../optim/accumulate.h"
+#include "../optim/adam.h"
+#include "optim_fixture.h"
 
 namespace rw::test {
 

@@ -3,13 +3,13 @@
 
 #include <doctest/doctest.h>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/ops/print.h"
-#include "tests/message_of.h"
+#include "../backends/open.h"
+#include "../core/autograd/checkpoint.h"
+#include "../core/ops/autocast.h"
+#include "../core/ops/operators.h"
+#include "../core/ops/ops.h"
+#include "../core/ops/print.h"
+#include "message_of.h"
 
 namespace rw::test {
 

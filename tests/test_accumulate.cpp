@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
+#include "optim/accumulate.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;

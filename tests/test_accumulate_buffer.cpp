@@ -2,8 +2,8 @@
 #include <array>
 #include <limits>
 
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 #include "tests/accumulation_fixture.h"
 #include "tests/forecast_fixture.h"
 #include "tests/tape_fixture.h"

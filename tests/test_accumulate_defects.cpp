@@ -2,9 +2,9 @@
 // It ran its inner optimizer in every micro-step, with a rate of 0 and decays next to 1 in between.
 #include <cmath>
 
-#include "rewind/optim/adam.h"
-#include "rewind/optim/ema.h"
-#include "rewind/optim/sgd.h"
+#include "optim/adam.h"
+#include "optim/ema.h"
+#include "optim/sgd.h"
 #include "tests/accumulation_fixture.h"
 
 using namespace rw;

@@ -1,9 +1,9 @@
 // Overflows that void only their micro-batch.
 #include <limits>
 
-#include "rewind/optim/adam.h"
-#include "rewind/optim/ema.h"
-#include "rewind/optim/sgd.h"
+#include "optim/adam.h"
+#include "optim/ema.h"
+#include "optim/sgd.h"
 #include "tests/accumulation_fixture.h"
 #include "tests/forecast_fixture.h"
 #include "tests/tape_fixture.h"

@@ -1,8 +1,8 @@
 // Accumulate proved on random models, windows and weights, with every optimizer: what a window does
 // is what one batch does.
-#include "rewind/core/tensor/weight_copies.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
+#include "core/tensor/weight_copies.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 #include "tests/accumulation_fixture.h"
 
 using namespace rw;

@@ -1,6 +1,6 @@
 // Several accumulating optimizers over one model or two: nothing of one window leaks into another.
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 #include "tests/accumulation_fixture.h"
 
 using namespace rw;

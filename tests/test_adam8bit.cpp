@@ -5,13 +5,13 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/io/snapshot.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam8bit.h"
-#include "rewind/optim/dynamic_map.h"
-#include "rewind/optim/fused_backward.h"
+#include "io/snapshot.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "optim/accumulate.h"
+#include "optim/adam8bit.h"
+#include "optim/dynamic_map.h"
+#include "optim/fused_backward.h"
 #include "tests/forecast_fixture.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"

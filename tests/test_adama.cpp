@@ -2,12 +2,12 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/adama.h"
+#include "core/predict/dry_run.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "optim/accumulate.h"
+#include "optim/adam.h"
+#include "optim/adama.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <random>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/memory/arena.h"
+#include "core/base/error.h"
+#include "core/memory/arena.h"
 
 namespace rw::test {
 

@@ -1,7 +1,7 @@
 // Fused attention and the chunked cross entropy against the same from plain ops.
 #include <cmath>
 
-#include "rewind/core/autograd/checkpoint.h"
+#include "core/autograd/checkpoint.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"
 

@@ -1,7 +1,7 @@
 // Shared heads, windows, slopes, learned masks and positions against the same from plain ops.
 #include <cmath>
 
-#include "rewind/core/ops/positions.h"
+#include "core/ops/positions.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"
 

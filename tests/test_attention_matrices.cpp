@@ -1,7 +1,7 @@
 // Attention by cooperative matrices against the cpu backend, where a driver has them: also on a CPU
 // driver, which is asked for the kernels of GPUs.
-#include "rewind/core/backend/attention_tiles.h"
-#include "rewind/core/ops/positions.h"
+#include "core/backend/attention_tiles.h"
+#include "core/ops/positions.h"
 #include "tests/env.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"

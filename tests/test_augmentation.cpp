@@ -7,10 +7,10 @@
 #include <map>
 #include <vector>
 
-#include "rewind/data/batch_order.h"
-#include "rewind/data/loader.h"
-#include "rewind/data/random.h"
-#include "rewind/data/resample.h"
+#include "data/batch_order.h"
+#include "data/loader.h"
+#include "data/random.h"
+#include "data/resample.h"
 
 using namespace rw;
 

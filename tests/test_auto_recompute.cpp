@@ -2,11 +2,11 @@
 #include <filesystem>
 #include <thread>
 
-#include "rewind/core/autograd/gradients.h"
-#include "rewind/core/predict/auto_recompute.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
-#include "rewind/optim/adam.h"
+#include "core/autograd/gradients.h"
+#include "core/predict/auto_recompute.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "optim/adam.h"
 #include "tests/env.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"

@@ -1,14 +1,14 @@
 // Autocast: the dtype of every listed op, against PyTorch's too; scopes; replays outside of them.
 #include <map>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/conv.h"
-#include "rewind/core/ops/ctc.h"
-#include "rewind/core/ops/indexing.h"
-#include "rewind/core/ops/losses.h"
-#include "rewind/core/ops/numeric.h"
-#include "rewind/core/ops/rnnt.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/autocast.h"
+#include "core/ops/conv.h"
+#include "core/ops/ctc.h"
+#include "core/ops/indexing.h"
+#include "core/ops/losses.h"
+#include "core/ops/numeric.h"
+#include "core/ops/rnnt.h"
 #include "tests/env.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"

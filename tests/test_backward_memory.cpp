@@ -1,7 +1,7 @@
 // What backward holds at most: saved inputs go before gradients of their size come, weight
 // gradients are added to what there is.
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {

@@ -1,5 +1,5 @@
 // A batch that is normalised in parts: statistics, exchange, gradients.
-#include "rewind/nn/layers.h"
+#include "nn/layers.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

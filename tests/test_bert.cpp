@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/nn/models/bert.h"
+#include "core/ops/autocast.h"
+#include "nn/models/bert.h"
 #include "tests/golden_rows.h"
 #include "tests/optim_fixture.h"
 

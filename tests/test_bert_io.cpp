@@ -3,10 +3,10 @@
 
 #include <fstream>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/data/files.h"
-#include "rewind/io/bert.h"
+#include "backends/open.h"
+#include "core/ops/ops.h"
+#include "data/files.h"
+#include "io/bert.h"
 #include "tests/optim_fixture.h"
 #include "tests/temporary_folder.h"
 

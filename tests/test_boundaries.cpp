@@ -1,8 +1,8 @@
 // Boundaries of checkpoint segments in host memory: the same bits, in less device memory, as dry
 // runs say.
-#include "rewind/core/autograd/boundaries.h"
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/nn/layers.h"
+#include "core/autograd/boundaries.h"
+#include "core/predict/dry_run.h"
+#include "nn/layers.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

@@ -4,13 +4,13 @@
 #include <random>
 #include <thread>
 
-#include "rewind/core/memory/compaction.h"
-#include "rewind/core/predict/auto_recompute.h"
-#include "rewind/nn/models/gpt.h"
-#include "rewind/nn/models/resnet.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/gradient_table.h"
-#include "rewind/optim/sgd.h"
+#include "core/memory/compaction.h"
+#include "core/predict/auto_recompute.h"
+#include "nn/models/gpt.h"
+#include "nn/models/resnet.h"
+#include "optim/adam.h"
+#include "optim/gradient_table.h"
+#include "optim/sgd.h"
 #include "tests/env.h"
 #include "tests/guard_backend.h"
 #include "tests/optim_fixture.h"

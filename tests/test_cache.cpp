@@ -6,9 +6,9 @@
 #include <fstream>
 #include <unistd.h>
 
-#include "rewind/core/base/cache.h"
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
+#include "core/base/cache.h"
+#include "core/base/error.h"
+#include "data/files.h"
 #include "tests/env.h"
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"

@@ -1,11 +1,11 @@
 // Kernels joined into chains: which calls join, and that the bits are those of one after the other.
 #include <cmath>
 
-#include "rewind/backends/vulkan/chain.h"
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/ops.h"
+#include "backends/vulkan/chain.h"
+#include "core/autograd/checkpoint.h"
+#include "core/memory/default_device.h"
+#include "core/ops/operators.h"
+#include "core/ops/ops.h"
 #include "tests/compare_kernels.h"
 #include "tests/env.h"
 #include "tests/kernel_runner.h"

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <set>
 
-#include "rewind/backends/check_programs.h"
-#include "rewind/backends/profiles.h"
-#include "rewind/backends/vulkan/matrix_passes.h"
-#include "rewind/backends/vulkan/profile.h"
-#include "rewind/core/base/json_file.h"
-#include "rewind/core/memory/default_device.h"
+#include "backends/check_programs.h"
+#include "backends/profiles.h"
+#include "backends/vulkan/matrix_passes.h"
+#include "backends/vulkan/profile.h"
+#include "core/base/json_file.h"
+#include "core/memory/default_device.h"
 #include "tests/guard_backend.h"
 
 namespace rw::test {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <string>
 
-#include "rewind/backends/cpu/cpu_backend.h"
-#include "rewind/backends/cpu/random.h"
-#include "rewind/core/base/error.h"
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/random.h"
+#include "core/base/error.h"
 #include "shaders/params.h"
 #include "tests/kernel_runner.h"
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "rewind/backends/cpu/cpu_backend.h"
-#include "rewind/core/base/error.h"
+#include "backends/cpu/cpu_backend.h"
+#include "core/base/error.h"
 #include "shaders/params.h"
 #include "tests/kernel_runner.h"
 

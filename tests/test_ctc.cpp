@@ -3,8 +3,8 @@
 #include <functional>
 #include <map>
 
-#include "rewind/core/ops/ctc.h"
-#include "rewind/nn/ctc_decode.h"
+#include "core/ops/ctc.h"
+#include "nn/ctc_decode.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

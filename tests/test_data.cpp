@@ -6,13 +6,13 @@
 #include <numeric>
 #include <zlib.h>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/cifar.h"
-#include "rewind/data/content_hash.h"
-#include "rewind/data/files.h"
-#include "rewind/data/idx.h"
-#include "rewind/data/loader.h"
-#include "rewind/data/synthetic.h"
+#include "core/base/error.h"
+#include "data/cifar.h"
+#include "data/content_hash.h"
+#include "data/files.h"
+#include "data/idx.h"
+#include "data/loader.h"
+#include "data/synthetic.h"
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"
 

@@ -3,12 +3,12 @@
 #include <chrono>
 #include <thread>
 
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/dist/dry_ranks.h"
-#include "rewind/dist/gradient_sums.h"
-#include "rewind/dist/rank_watch.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/fused_backward.h"
+#include "core/predict/dry_run.h"
+#include "dist/dry_ranks.h"
+#include "dist/gradient_sums.h"
+#include "dist/rank_watch.h"
+#include "optim/adam.h"
+#include "optim/fused_backward.h"
 #include "tests/accumulation_fixture.h"
 #include "tests/guard_backend.h"
 #include "tests/message_of.h"

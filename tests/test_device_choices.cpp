@@ -2,8 +2,8 @@
 // its drivers told them, the others from reports that their users published (vulkan.gpuinfo.org).
 #include <doctest/doctest.h>
 
-#include "rewind/backends/vulkan/choices.h"
-#include "rewind/backends/vulkan/cooperative.h"
+#include "backends/vulkan/choices.h"
+#include "backends/vulkan/cooperative.h"
 
 using namespace rw;
 using namespace rw::vulkan;

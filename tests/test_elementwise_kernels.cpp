@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/backends/cpu/cpu_backend.h"
-#include "rewind/backends/cpu/elementwise.h"
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/elementwise.h"
 #include "shaders/params.h"
 #include "tests/kernel_runner.h"
 

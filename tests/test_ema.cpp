@@ -2,10 +2,10 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/ema.h"
-#include "rewind/optim/lookahead.h"
-#include "rewind/optim/sgd.h"
+#include "optim/accumulate.h"
+#include "optim/ema.h"
+#include "optim/lookahead.h"
+#include "optim/sgd.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;

@@ -2,7 +2,7 @@
 // bytes that kernels touch against those that the recorder of barriers knows of.
 #include <fmt/format.h>
 
-#include "rewind/backends/vulkan/hazards.h"
+#include "backends/vulkan/hazards.h"
 #include "tests/f64_check.h"
 
 namespace rw::test {

@@ -10,12 +10,12 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/data/files.h"
-#include "rewind/io/bert.h"
-#include "rewind/io/npy.h"
-#include "rewind/io/safetensors.h"
+#include "backends/open.h"
+#include "core/ops/ops.h"
+#include "data/files.h"
+#include "io/bert.h"
+#include "io/npy.h"
+#include "io/safetensors.h"
 #include "tests/file_faults.h"
 #include "tests/file_fixture.h"
 #include "tests/optim_fixture.h"

@@ -6,10 +6,10 @@
 #include <functional>
 #include <unistd.h>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/ops/ops.h"
+#include "backends/open.h"
+#include "core/base/error.h"
+#include "core/memory/default_device.h"
+#include "core/ops/ops.h"
 #include "tests/message_of.h"
 
 using namespace rw;

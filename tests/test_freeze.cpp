@@ -7,9 +7,9 @@
 #include <set>
 #include <string>
 
-#include "rewind/backends/vulkan/chain.h"
-#include "rewind/backends/vulkan/freeze.h"
-#include "rewind/backends/vulkan/shader_table.h"
+#include "backends/vulkan/chain.h"
+#include "backends/vulkan/freeze.h"
+#include "backends/vulkan/shader_table.h"
 
 using namespace rw;
 using vulkan::freeze;

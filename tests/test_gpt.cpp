@@ -2,10 +2,10 @@
 #include <cmath>
 #include <fstream>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/data/files.h"
-#include "rewind/io/gpt.h"
+#include "core/ops/autocast.h"
+#include "core/ops/operators.h"
+#include "data/files.h"
+#include "io/gpt.h"
 #include "tests/golden_rows.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"

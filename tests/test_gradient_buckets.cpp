@@ -2,10 +2,10 @@
 #include <numeric>
 #include <thread>
 
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/core/tensor/primitives.h"
-#include "rewind/dist/dry_ranks.h"
-#include "rewind/dist/gradient_sums.h"
+#include "core/predict/dry_run.h"
+#include "core/tensor/primitives.h"
+#include "dist/dry_ranks.h"
+#include "dist/gradient_sums.h"
 #include "tests/message_of.h"
 #include "tests/rank_models.h"
 #include "tests/tape_fixture.h"

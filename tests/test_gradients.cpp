@@ -1,8 +1,8 @@
 // grad(), gradients of intermediate tensors, and hooks on gradients.
 #include <cstring>
 
-#include "rewind/core/autograd/gradients.h"
-#include "rewind/nn/layers.h"
+#include "core/autograd/gradients.h"
+#include "nn/layers.h"
 #include "tests/tape_fixture.h"
 
 using namespace rw;

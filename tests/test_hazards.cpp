@@ -4,9 +4,9 @@
 #include <random>
 #include <vector>
 
-#include "rewind/backends/open.h"
-#include "rewind/backends/vulkan/hazards.h"
-#include "rewind/core/base/error.h"
+#include "backends/open.h"
+#include "backends/vulkan/hazards.h"
+#include "core/base/error.h"
 #include "shaders/params.h"
 #include "tests/kernel_runner.h"
 

@@ -3,10 +3,10 @@
 
 #include <cstdlib>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/base/cache.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/ops/ops.h"
+#include "backends/open.h"
+#include "core/base/cache.h"
+#include "core/base/error.h"
+#include "core/ops/ops.h"
 #include "tests/child_case.h"
 #include "tests/env.h"
 #include "tests/faulty_driver.h"

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <zlib.h>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
-#include "rewind/data/image_file.h"
-#include "rewind/data/resample.h"
+#include "core/base/error.h"
+#include "data/files.h"
+#include "data/image_file.h"
+#include "data/resample.h"
 #include "tests/photo_fixture.h"
 #include "tests/temporary_folder.h"
 

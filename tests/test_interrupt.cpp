@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "rewind/core/base/interrupt.h"
+#include "core/base/interrupt.h"
 
 using namespace rw;
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "rewind/backends/open.h"
-#include "rewind/backends/vulkan/timing.h"
-#include "rewind/backends/vulkan/vulkan_backend.h"
+#include "backends/open.h"
+#include "backends/vulkan/timing.h"
+#include "backends/vulkan/vulkan_backend.h"
 #include "shaders/params.h"
 #include "tests/env.h"
 #include "tests/kernel_runner.h"

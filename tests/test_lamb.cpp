@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/lamb.h"
+#include "optim/accumulate.h"
+#include "optim/lamb.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;

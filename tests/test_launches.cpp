@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "apps/common/standard_steps.h"
-#include "rewind/backends/launches.h"
-#include "rewind/backends/profiles.h"
-#include "rewind/core/base/json_file.h"
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/data/files.h"
+#include "backends/launches.h"
+#include "backends/profiles.h"
+#include "core/base/json_file.h"
+#include "core/predict/dry_run.h"
+#include "data/files.h"
 #include "tests/tape_fixture.h"
 #include "tests/temporary_folder.h"
 

@@ -1,10 +1,10 @@
 // Normalising and recurrent layers against PyTorch: outputs and every gradient.
 #include <map>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/norm.h"
-#include "rewind/nn/recurrent.h"
+#include "core/ops/autocast.h"
+#include "nn/layers.h"
+#include "nn/norm.h"
+#include "nn/recurrent.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <random>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/memory/layout.h"
+#include "core/base/error.h"
+#include "core/memory/layout.h"
 
 namespace rw::test {
 

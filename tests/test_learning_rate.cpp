@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/core/base/error.h"
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/learning_rate.h"
-#include "rewind/optim/sgd.h"
+#include "core/base/error.h"
+#include "optim/accumulate.h"
+#include "optim/learning_rate.h"
+#include "optim/sgd.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;

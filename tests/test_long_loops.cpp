@@ -2,11 +2,11 @@
 // nothing grows.
 #include <malloc.h>
 
-#include "rewind/core/memory/process_memory.h"
-#include "rewind/core/predict/auto_recompute.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
-#include "rewind/optim/adam.h"
+#include "core/memory/process_memory.h"
+#include "core/predict/auto_recompute.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "optim/adam.h"
 #include "tests/env.h"
 #include "tests/faulty_driver.h"
 #include "tests/optim_fixture.h"

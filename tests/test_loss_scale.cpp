@@ -4,8 +4,8 @@
 #include <limits>
 #include <memory>
 
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/sgd.h"
+#include "optim/accumulate.h"
+#include "optim/sgd.h"
 #include "tests/message_of.h"
 #include "tests/optim_fixture.h"
 

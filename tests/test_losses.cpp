@@ -3,9 +3,9 @@
 #include <functional>
 #include <limits>
 
-#include "rewind/core/ops/ctc.h"
-#include "rewind/core/ops/losses.h"
-#include "rewind/core/ops/rnnt.h"
+#include "core/ops/ctc.h"
+#include "core/ops/losses.h"
+#include "core/ops/rnnt.h"
 #include "tests/gradcheck.h"
 #include "tests/message_of.h"
 #include "tests/optim_fixture.h"

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "rewind/core/predict/segment_report.h"
+#include "core/predict/segment_report.h"
 #include "tests/tape_fixture.h"
 
 // What they include is here already.

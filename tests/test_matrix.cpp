@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "rewind/backends/vulkan/matrix_choice.h"
+#include "backends/vulkan/matrix_choice.h"
 #include "tests/compare_kernels.h"
 
 namespace {

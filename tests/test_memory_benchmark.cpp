@@ -6,12 +6,12 @@
 #include <iterator>
 #include <sstream>
 
+#include "backends/open.h"
 #include "benchmarks/memory/chart.h"
 #include "benchmarks/memory/measure.h"
 #include "benchmarks/memory/rows.h"
 #include "benchmarks/memory/times.h"
 #include "benchmarks/memory/workloads.h"
-#include "rewind/backends/open.h"
 #include "tests/temporary_folder.h"
 
 namespace rw::test {

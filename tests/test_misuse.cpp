@@ -2,10 +2,10 @@
 // scopes in any order, values of another device, indices out of range.
 #include <cmath>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/core/predict/search.h"
-#include "rewind/nn/layers.h"
+#include "core/ops/autocast.h"
+#include "core/predict/dry_run.h"
+#include "core/predict/search.h"
+#include "nn/layers.h"
 #include "tests/env.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"

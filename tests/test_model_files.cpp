@@ -1,8 +1,8 @@
 // Models in files: PyTorch's layout, other dtypes, other names.
 #include <doctest/doctest.h>
 
-#include "rewind/io/model.h"
-#include "rewind/nn/models/resnet.h"
+#include "io/model.h"
+#include "nn/models/resnet.h"
 #include "tests/file_fixture.h"
 #include "tests/optim_fixture.h"
 

@@ -2,12 +2,12 @@
 // gradients under checkpoint segments, files.
 #include <filesystem>
 
-#include "rewind/core/memory/default_device.h"
-#include "rewind/io/model.h"
-#include "rewind/nn/models/gpt.h"
-#include "rewind/nn/models/mobilenet.h"
-#include "rewind/nn/models/unet.h"
-#include "rewind/nn/models/vit.h"
+#include "core/memory/default_device.h"
+#include "io/model.h"
+#include "nn/models/gpt.h"
+#include "nn/models/mobilenet.h"
+#include "nn/models/unet.h"
+#include "nn/models/vit.h"
 #include "tests/tape_fixture.h"
 #include "tests/temporary_folder.h"
 

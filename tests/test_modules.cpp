@@ -2,12 +2,12 @@
 // the ops of indexing.h and numeric.h refuse.
 #include <cmath>
 
-#include "rewind/core/ops/indexing.h"
-#include "rewind/core/ops/numeric.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
-#include "rewind/optim/parameters.h"
-#include "rewind/optim/sgd.h"
+#include "core/ops/indexing.h"
+#include "core/ops/numeric.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "optim/parameters.h"
+#include "optim/sgd.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {

@@ -1,8 +1,8 @@
 // Schedules against PyTorch 2.14's factors, on the host and on the device; Plateau.
 #include <cmath>
 
-#include "rewind/optim/plateau.h"
-#include "rewind/optim/sgd.h"
+#include "optim/plateau.h"
+#include "optim/sgd.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

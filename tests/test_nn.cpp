@@ -4,13 +4,13 @@
 #include <cmath>
 #include <numeric>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/nn/attention.h"
-#include "rewind/nn/init.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/recurrent.h"
-#include "rewind/nn/sequential.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/autocast.h"
+#include "nn/attention.h"
+#include "nn/init.h"
+#include "nn/layers.h"
+#include "nn/recurrent.h"
+#include "nn/sequential.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

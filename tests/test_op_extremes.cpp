@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/ops/numeric.h"
+#include "backends/open.h"
+#include "core/memory/default_device.h"
+#include "core/ops/numeric.h"
 #include "tests/gradcheck.h"
 
 namespace rw::test {

@@ -1,5 +1,5 @@
 // Operators with numbers, comparisons, assignments and indexing.
-#include "rewind/core/ops/indexing.h"
+#include "core/ops/indexing.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

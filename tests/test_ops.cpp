@@ -2,9 +2,9 @@
 // segments, writes outside the outputs, leaks.
 #include <fmt/format.h>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/memory/default_device.h"
+#include "backends/open.h"
+#include "core/autograd/checkpoint.h"
+#include "core/memory/default_device.h"
 #include "tests/gradcheck.h"
 #include "tests/guard_backend.h"
 

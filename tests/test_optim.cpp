@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/lamb.h"
-#include "rewind/optim/sgd.h"
+#include "optim/accumulate.h"
+#include "optim/adam.h"
+#include "optim/lamb.h"
+#include "optim/sgd.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

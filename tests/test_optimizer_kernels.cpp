@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "rewind/backends/cpu/cpu_backend.h"
+#include "backends/cpu/cpu_backend.h"
 #include "shaders/params.h"
 #include "tests/kernel_runner.h"
 

@@ -2,9 +2,9 @@
 // written twice at one place is refused.
 #include <numeric>
 
-#include "rewind/core/ops/indexing.h"
-#include "rewind/core/tensor/overlap.h"
-#include "rewind/nn/init.h"
+#include "core/ops/indexing.h"
+#include "core/tensor/overlap.h"
+#include "nn/init.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "rewind/data/random.h"
-#include "rewind/optim/ownership.h"
-#include "rewind/optim/state_parts.h"
+#include "data/random.h"
+#include "optim/ownership.h"
+#include "optim/state_parts.h"
 
 using namespace rw;
 

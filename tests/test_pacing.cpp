@@ -3,10 +3,10 @@
 
 #include <array>
 
-#include "rewind/backends/open.h"
-#include "rewind/backends/vulkan/pacing.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/ops.h"
+#include "backends/open.h"
+#include "backends/vulkan/pacing.h"
+#include "core/ops/operators.h"
+#include "core/ops/ops.h"
 #include "tests/env.h"
 
 using namespace rw;

@@ -2,12 +2,12 @@
 #include <numeric>
 #include <set>
 
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/core/tensor/primitives.h"
-#include "rewind/dist/dry_ranks.h"
-#include "rewind/optim/ema.h"
-#include "rewind/optim/gradient_ranges.h"
-#include "rewind/optim/lookahead.h"
+#include "core/predict/dry_run.h"
+#include "core/tensor/primitives.h"
+#include "dist/dry_ranks.h"
+#include "optim/ema.h"
+#include "optim/gradient_ranges.h"
+#include "optim/lookahead.h"
 #include "tests/message_of.h"
 #include "tests/rank_models.h"
 #include "tests/tape_fixture.h"

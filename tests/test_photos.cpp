@@ -6,13 +6,13 @@
 #include <numeric>
 #include <set>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
-#include "rewind/data/image_file.h"
-#include "rewind/data/parallel.h"
-#include "rewind/data/photo_loader.h"
-#include "rewind/data/prefetch.h"
-#include "rewind/data/resample.h"
+#include "core/base/error.h"
+#include "data/files.h"
+#include "data/image_file.h"
+#include "data/parallel.h"
+#include "data/photo_loader.h"
+#include "data/prefetch.h"
+#include "data/resample.h"
 #include "tests/message_of.h"
 #include "tests/photo_fixture.h"
 #include "tests/temporary_folder.h"

@@ -6,11 +6,11 @@
 #include <set>
 #include <stdexcept>
 
-#include "rewind/backends/open.h"
-#include "rewind/backends/vulkan/made_once.h"
-#include "rewind/backends/vulkan/pipeline_list.h"
-#include "rewind/core/base/cache.h"
-#include "rewind/core/ops/ops.h"
+#include "backends/open.h"
+#include "backends/vulkan/made_once.h"
+#include "backends/vulkan/pipeline_list.h"
+#include "core/base/cache.h"
+#include "core/ops/ops.h"
 #include "tests/env.h"
 #include "tests/file_fixture.h"
 #include "tests/tape_fixture.h"

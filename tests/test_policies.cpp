@@ -1,7 +1,7 @@
 // Selective checkpointing, verification of replays, and reports on misplaced segments.
 #include <map>
 
-#include "rewind/core/predict/segment_report.h"
+#include "core/predict/segment_report.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {

@@ -2,7 +2,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "rewind/core/ops/print.h"
+#include "core/ops/print.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

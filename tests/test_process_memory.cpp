@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/memory/process_memory.h"
+#include "backends/open.h"
+#include "core/memory/process_memory.h"
 #include "shaders/params.h"
 #include "tests/env.h"
 #include "tests/kernel_runner.h"

@@ -1,12 +1,12 @@
 // PyTorch's transformer modules: outputs and gradients as PyTorch computes them; weight_norm.
 #include <cmath>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/unbind.h"
-#include "rewind/nn/transformer.h"
-#include "rewind/nn/weight_norm.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/autocast.h"
+#include "core/ops/operators.h"
+#include "core/ops/unbind.h"
+#include "nn/transformer.h"
+#include "nn/weight_norm.h"
 #include "tests/golden_rows.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <thread>
 
-#include "rewind/core/autograd/boundaries.h"
-#include "rewind/core/predict/auto_recompute.h"
-#include "rewind/optim/sgd.h"
+#include "core/autograd/boundaries.h"
+#include "core/predict/auto_recompute.h"
+#include "optim/sgd.h"
 #include "tests/env.h"
 #include "tests/random_program.h"
 

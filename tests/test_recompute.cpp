@@ -2,10 +2,10 @@
 #include <cmath>
 #include <map>
 
-#include "rewind/core/predict/search.h"
-#include "rewind/core/recompute/evaluate.h"
-#include "rewind/core/recompute/planner.h"
-#include "rewind/core/recompute/speed.h"
+#include "core/predict/search.h"
+#include "core/recompute/evaluate.h"
+#include "core/recompute/planner.h"
+#include "core/recompute/speed.h"
 #include "tests/env.h"
 #include "tests/random_program.h"
 #include "tests/recompute_graphs.h"

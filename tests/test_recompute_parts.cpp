@@ -3,11 +3,11 @@
 #include <memory>
 #include <numeric>
 
-#include "rewind/core/predict/recompute.h"
-#include "rewind/core/recompute/chain.h"
-#include "rewind/core/recompute/cuts.h"
-#include "rewind/core/recompute/evaluate.h"
-#include "rewind/core/recompute/speed.h"
+#include "core/predict/recompute.h"
+#include "core/recompute/chain.h"
+#include "core/recompute/cuts.h"
+#include "core/recompute/evaluate.h"
+#include "core/recompute/speed.h"
 #include "tests/recompute_graphs.h"
 #include "tests/tape_fixture.h"
 

@@ -9,12 +9,12 @@
 #include <numeric>
 #include <optional>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/recompute/chain.h"
-#include "rewind/core/recompute/evaluate.h"
-#include "rewind/core/recompute/planner.h"
-#include "rewind/core/recompute/polish.h"
-#include "rewind/core/recompute/speed.h"
+#include "core/base/error.h"
+#include "core/recompute/chain.h"
+#include "core/recompute/evaluate.h"
+#include "core/recompute/planner.h"
+#include "core/recompute/polish.h"
+#include "core/recompute/speed.h"
 #include "tests/recompute_graphs.h"
 
 namespace rw::test {

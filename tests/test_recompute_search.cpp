@@ -5,8 +5,8 @@
 
 #include "benchmarks/memory/workloads.h"
 #include "benchmarks/memory/workloads_sequence.h"
-#include "rewind/core/predict/search.h"
-#include "rewind/core/predict/segment_report.h"
+#include "core/predict/search.h"
+#include "core/predict/segment_report.h"
 #include "tests/env.h"
 #include "tests/random_program.h"
 #include "tests/unet.h"

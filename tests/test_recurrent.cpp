@@ -1,7 +1,7 @@
 // LSTM and GRU as modules: names, layouts, states, dropout, checkpoint segments.
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/nn/recurrent.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/autocast.h"
+#include "nn/recurrent.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;

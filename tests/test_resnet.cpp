@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/data/loader.h"
-#include "rewind/data/synthetic.h"
-#include "rewind/nn/models/resnet.h"
-#include "rewind/optim/sgd.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/autocast.h"
+#include "data/loader.h"
+#include "data/synthetic.h"
+#include "nn/models/resnet.h"
+#include "optim/sgd.h"
 #include "tests/optim_fixture.h"
 
 using namespace rw;

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/io/model.h"
-#include "rewind/nn/models/resnet.h"
+#include "core/ops/autocast.h"
+#include "io/model.h"
+#include "nn/models/resnet.h"
 #include "tests/env.h"
 #include "tests/hashed.h"
 #include "tests/optim_fixture.h"

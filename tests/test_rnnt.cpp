@@ -2,8 +2,8 @@
 // PyTorch's are in test_losses.cpp.
 #include <cmath>
 
-#include "rewind/core/ops/rnnt.h"
-#include "rewind/core/predict/dry_run.h"
+#include "core/ops/rnnt.h"
+#include "core/predict/dry_run.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

@@ -6,11 +6,11 @@
 #include <random>
 #include <zlib.h>
 
-#include "rewind/data/files.h"
-#include "rewind/data/random.h"
-#include "rewind/io/model.h"
-#include "rewind/io/npy.h"
-#include "rewind/io/safetensors.h"
+#include "data/files.h"
+#include "data/random.h"
+#include "io/model.h"
+#include "io/npy.h"
+#include "io/safetensors.h"
 #include "tests/file_fixture.h"
 #include "tests/optim_fixture.h"
 

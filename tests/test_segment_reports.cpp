@@ -2,7 +2,7 @@
 #include <cmath>
 #include <functional>
 
-#include "rewind/core/predict/segment_report.h"
+#include "core/predict/segment_report.h"
 #include "tests/random_program.h"
 #include "tests/unet.h"
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <tuple>
 
-#include "rewind/core/ops/autocast.h"
+#include "core/ops/autocast.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {

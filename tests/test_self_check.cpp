@@ -16,13 +16,13 @@
 #include <thread>
 #include <unistd.h>
 
-#include "rewind/backends/cpu/cpu_backend.h"
-#include "rewind/backends/open.h"
-#include "rewind/backends/self_check.h"
-#include "rewind/core/backend/unsupported.h"
-#include "rewind/core/base/cache.h"
-#include "rewind/core/base/child_process.h"
-#include "rewind/core/base/error.h"
+#include "backends/cpu/cpu_backend.h"
+#include "backends/open.h"
+#include "backends/self_check.h"
+#include "core/backend/unsupported.h"
+#include "core/base/cache.h"
+#include "core/base/child_process.h"
+#include "core/base/error.h"
 #include "tests/env.h"
 #include "tests/guard_backend.h"
 #include "tests/message_of.h"

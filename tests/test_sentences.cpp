@@ -3,9 +3,9 @@
 
 #include <tuple>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
-#include "rewind/data/sentences.h"
+#include "core/base/error.h"
+#include "data/files.h"
+#include "data/sentences.h"
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"
 

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <random>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/shape.h"
+#include "core/base/error.h"
+#include "core/base/shape.h"
 
 namespace rw::test {
 

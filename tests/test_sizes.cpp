@@ -2,10 +2,10 @@
 // allocated.
 #include <limits>
 
-#include "rewind/core/base/checked.h"
-#include "rewind/core/ops/indexing.h"
-#include "rewind/core/tensor/launch.h"
-#include "rewind/nn/layers.h"
+#include "core/base/checked.h"
+#include "core/ops/indexing.h"
+#include "core/tensor/launch.h"
+#include "nn/layers.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {

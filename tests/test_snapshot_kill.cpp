@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <signal.h>
 
-#include "rewind/core/autograd/tape.h"
-#include "rewind/data/random.h"
-#include "rewind/io/file_calls.h"
+#include "core/autograd/tape.h"
+#include "data/random.h"
+#include "io/file_calls.h"
 #include "tests/child_case.h"
 #include "tests/env.h"
 #include "tests/file_faults.h"

@@ -3,12 +3,12 @@
 #include <cmath>
 #include <numeric>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/io/model.h"
-#include "rewind/io/speech.h"
-#include "rewind/nn/ctc_decode.h"
-#include "rewind/nn/models/speech_stream.h"
-#include "rewind/optim/adam.h"
+#include "core/ops/autocast.h"
+#include "io/model.h"
+#include "io/speech.h"
+#include "nn/ctc_decode.h"
+#include "nn/models/speech_stream.h"
+#include "optim/adam.h"
 #include "tests/golden_rows.h"
 #include "tests/message_of.h"
 #include "tests/optim_fixture.h"

@@ -7,10 +7,10 @@
 #include <set>
 #include <sndfile.h>
 
-#include "rewind/data/audio.h"
-#include "rewind/data/files.h"
-#include "rewind/data/speech_loader.h"
-#include "rewind/data/spoken_digits.h"
+#include "data/audio.h"
+#include "data/files.h"
+#include "data/speech_loader.h"
+#include "data/spoken_digits.h"
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"
 

@@ -1,10 +1,10 @@
 // Steady state: steps are learnt, laid out offline and followed; other steps are handled correctly.
 #include <random>
 
-#include "rewind/backends/dry/dry_backend.h"
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/nn/models/resnet.h"
-#include "rewind/optim/sgd.h"
+#include "backends/dry/dry_backend.h"
+#include "core/predict/dry_run.h"
+#include "nn/models/resnet.h"
+#include "optim/sgd.h"
 #include "tests/tape_fixture.h"
 
 namespace rw::test {

@@ -3,9 +3,9 @@
 #include <map>
 #include <numeric>
 
-#include "rewind/core/predict/recompute.h"
-#include "rewind/core/predict/tape_rerun.h"
-#include "rewind/core/recompute/planner.h"
+#include "core/predict/recompute.h"
+#include "core/predict/tape_rerun.h"
+#include "core/recompute/planner.h"
 #include "tests/env.h"
 #include "tests/random_program.h"
 

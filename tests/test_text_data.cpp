@@ -9,12 +9,12 @@
 #include <set>
 #include <sstream>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
-#include "rewind/data/loader.h"
-#include "rewind/data/prefetch.h"
-#include "rewind/data/text_loader.h"
-#include "rewind/data/tokenizer_training.h"
+#include "core/base/error.h"
+#include "data/files.h"
+#include "data/loader.h"
+#include "data/prefetch.h"
+#include "data/text_loader.h"
+#include "data/tokenizer_training.h"
 #include "tests/message_of.h"
 #include "tests/temporary_folder.h"
 

@@ -2,11 +2,11 @@
 #include <atomic>
 #include <thread>
 
-#include "rewind/core/base/parallel.h"
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
-#include "rewind/optim/adam.h"
+#include "core/base/parallel.h"
+#include "core/predict/dry_run.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "optim/adam.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

@@ -1,6 +1,6 @@
 // tied_cross_entropy against linear and cross_entropy.
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/autocast.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"
 

@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "rewind/core/base/error.h"
-#include "rewind/io/timeline.h"
+#include "core/base/error.h"
+#include "io/timeline.h"
 #include "tests/file_fixture.h"
 #include "tests/trace_fixture.h"
 

@@ -6,10 +6,10 @@
 #include <sstream>
 #include <string_view>
 
-#include "rewind/core/base/error.h"
-#include "rewind/data/files.h"
-#include "rewind/data/tokenizer.h"
-#include "rewind/data/tokenizer_training.h"
+#include "core/base/error.h"
+#include "data/files.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_training.h"
 #include "tests/temporary_folder.h"
 
 using namespace rw;

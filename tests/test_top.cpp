@@ -7,7 +7,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 #include "tests/temporary_folder.h"
 #include "tools/top/report.h"
 

@@ -8,8 +8,8 @@
 #include "apps/common/numerics.h"
 #include "apps/common/training_loop.h"
 #include "apps/mnist/steps.h"
-#include "rewind/core/base/interrupt.h"
-#include "rewind/io/model.h"
+#include "core/base/interrupt.h"
+#include "io/model.h"
 #include "tests/file_fixture.h"
 #include "tests/optim_fixture.h"
 

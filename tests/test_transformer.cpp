@@ -1,7 +1,7 @@
 // Transformer layers against the same from plain ops, on the layer's own parameters.
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/nn/attention.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/autocast.h"
+#include "nn/attention.h"
 #include "tests/gradcheck.h"
 #include "tests/optim_fixture.h"
 

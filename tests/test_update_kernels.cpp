@@ -1,7 +1,7 @@
 // The kernels of an optimizer's update on Vulkan against the cpu backend.
 #include <limits>
 
-#include "rewind/optim/dynamic_map.h"
+#include "optim/dynamic_map.h"
 #include "tests/compare_kernels.h"
 
 using namespace rw;

@@ -1,12 +1,12 @@
 // Convolutions, other sizes and borders against PyTorch; their layers, files and errors.
 #include <map>
 
-#include "rewind/core/ops/conv.h"
-#include "rewind/core/ops/vision.h"
-#include "rewind/io/model.h"
-#include "rewind/nn/conv.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/vision.h"
+#include "core/ops/conv.h"
+#include "core/ops/vision.h"
+#include "io/model.h"
+#include "nn/conv.h"
+#include "nn/layers.h"
+#include "nn/vision.h"
 #include "tests/gradcheck.h"
 #include "tests/message_of.h"
 #include "tests/optim_fixture.h"

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/open.h"
-#include "rewind/backends/vulkan/vulkan_backend.h"
-#include "rewind/core/backend/unsupported.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/ops/ops.h"
+#include "backends/open.h"
+#include "backends/vulkan/vulkan_backend.h"
+#include "core/backend/unsupported.h"
+#include "core/base/error.h"
+#include "core/memory/default_device.h"
+#include "core/ops/ops.h"
 #include "shaders/params.h"
 #include "tests/env.h"
 #include "tests/message_of.h"

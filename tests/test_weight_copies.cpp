@@ -1,15 +1,15 @@
 // 16-bit copies of f32 parameters: the bits of trainings with and without them, and what they cost.
 #include <cstring>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/ema.h"
-#include "rewind/optim/sgd.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/autocast.h"
+#include "core/predict/dry_run.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "optim/accumulate.h"
+#include "optim/adam.h"
+#include "optim/ema.h"
+#include "optim/sgd.h"
 #include "tests/optim_fixture.h"
 #include "tests/tape_fixture.h"
 

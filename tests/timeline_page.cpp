@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "rewind/core/base/error.h"
-#include "rewind/io/timeline.h"
+#include "core/base/error.h"
+#include "io/timeline.h"
 #include "tests/trace_fixture.h"
 
 int main(int count, char** arguments) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/memory/memory_trace.h"
+#include "../core/memory/memory_trace.h"
 
 namespace rw::test {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/ops.h"
+#include "../core/autograd/checkpoint.h"
+#include "../core/ops/ops.h"
 
 namespace rw::test {
 

@@ -8,11 +8,11 @@
 #include <map>
 
 #include "apps/common/program.h"
-#include "rewind/backends/open.h"
-#include "rewind/core/backend/unsupported.h"
-#include "rewind/core/base/environment.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/memory/memory_report.h"
+#include "backends/open.h"
+#include "core/backend/unsupported.h"
+#include "core/base/environment.h"
+#include "core/base/error.h"
+#include "core/memory/memory_report.h"
 
 using namespace rw;
 

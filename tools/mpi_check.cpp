@@ -7,8 +7,8 @@
 
 #include "apps/common/program.h"
 #include "apps/common/ranks.h"
-#include "rewind/backends/open.h"
-#include "rewind/dist/mpi_world.h"
+#include "backends/open.h"
+#include "dist/mpi_world.h"
 
 using namespace rw;
 

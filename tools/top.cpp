@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "apps/common/program.h"
-#include "rewind/backends/open.h"
-#include "rewind/core/base/error.h"
+#include "backends/open.h"
+#include "core/base/error.h"
 #include "tools/top/report.h"
 
 using namespace rw;

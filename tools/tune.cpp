@@ -1,6 +1,6 @@
 // Measures in which way this device runs matrix products and convolutions fastest, and keeps it:
 // for the models of the benchmarks, or for what another program asks for.
-#include "rewind/backends/tune.h"
+#include "backends/tune.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -8,10 +8,10 @@
 
 #include "apps/common/program.h"
 #include "apps/common/standard_steps.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/interrupt.h"
-#include "rewind/core/memory/memory_report.h"
-#include "rewind/core/predict/dry_run.h"
+#include "core/base/error.h"
+#include "core/base/interrupt.h"
+#include "core/memory/memory_report.h"
+#include "core/predict/dry_run.h"
 
 using namespace rw;
 

@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "apps/common/shapes.h"
-#include "rewind/data/files.h"
-#include "rewind/data/spoken_digits.h"
+#include "data/files.h"
+#include "data/spoken_digits.h"
 
 namespace rw {
 

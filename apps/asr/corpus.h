@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "apps/asr/options.h"
-#include "rewind/data/speech_loader.h"
-#include "rewind/io/speech.h"
+#include "../../data/speech_loader.h"
+#include "../../io/speech.h"
+#include "options.h"
 
 namespace rw {
 

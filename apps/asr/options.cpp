@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "rewind/data/files.h"
+#include "data/files.h"
 
 namespace rw {
 

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/asr/steps.h"
-#include "apps/common/learning_rate.h"
-#include "apps/common/numerics.h"
-#include "apps/common/planning.h"
-#include "apps/common/ranks.h"
+#include "../common/learning_rate.h"
+#include "../common/numerics.h"
+#include "../common/planning.h"
+#include "../common/ranks.h"
+#include "steps.h"
 
 namespace rw {
 

@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "apps/asr/options.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/data/audio.h"
-#include "rewind/io/model.h"
-#include "rewind/io/speech.h"
-#include "rewind/nn/models/speech_stream.h"
+#include "core/ops/autocast.h"
+#include "data/audio.h"
+#include "io/model.h"
+#include "io/speech.h"
+#include "nn/models/speech_stream.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/program.h"
+#include "../common/program.h"
 
 namespace rw {
 

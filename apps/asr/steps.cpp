@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/optim/adam.h"
+#include "core/ops/autocast.h"
+#include "optim/adam.h"
 
 namespace rw {
 

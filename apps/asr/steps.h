@@ -1,13 +1,13 @@
 // The steps of the speech program: training, and what is said in sounds.
 #pragma once
 
-#include "apps/common/meter.h"
-#include "apps/common/numerics.h"
-#include "apps/common/training.h"
-#include "rewind/data/speech_loader.h"
-#include "rewind/dist/step_ranks.h"
-#include "rewind/nn/models/speech.h"
-#include "rewind/optim/accumulate.h"
+#include "../../data/speech_loader.h"
+#include "../../dist/step_ranks.h"
+#include "../../nn/models/speech.h"
+#include "../../optim/accumulate.h"
+#include "../common/meter.h"
+#include "../common/numerics.h"
+#include "../common/training.h"
 
 namespace rw {
 

@@ -5,9 +5,9 @@
 
 #include <numeric>
 
-#include "rewind/data/content_hash.h"
-#include "rewind/data/prefetch.h"
-#include "rewind/io/model.h"
+#include "data/content_hash.h"
+#include "data/prefetch.h"
+#include "io/model.h"
 
 namespace rw {
 

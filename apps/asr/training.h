@@ -1,9 +1,9 @@
 // A training run of the speech program.
 #pragma once
 
-#include "apps/asr/corpus.h"
-#include "apps/common/training_loop.h"
-#include "rewind/nn/ctc_decode.h"
+#include "../../nn/ctc_decode.h"
+#include "../common/training_loop.h"
+#include "corpus.h"
 
 namespace rw {
 

@@ -4,9 +4,9 @@
 #include "apps/bert/commands.h"
 #include "apps/bert/shapes.h"
 #include "apps/common/ranking.h"
-#include "rewind/data/text.h"
-#include "rewind/data/text_loader.h"
-#include "rewind/io/bert.h"
+#include "data/text.h"
+#include "data/text_loader.h"
+#include "io/bert.h"
 
 namespace rw {
 

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/bert/steps.h"
-#include "apps/common/learning_rate.h"
-#include "apps/common/planning.h"
-#include "apps/common/ranks.h"
-#include "rewind/data/sentences.h"
+#include "../../data/sentences.h"
+#include "../common/learning_rate.h"
+#include "../common/planning.h"
+#include "../common/ranks.h"
+#include "steps.h"
 
 namespace rw {
 

@@ -3,9 +3,9 @@
 
 #include "apps/bert/commands.h"
 #include "apps/common/ranking.h"
-#include "rewind/data/files.h"
-#include "rewind/data/tokenizer.h"
-#include "rewind/io/bert.h"
+#include "data/files.h"
+#include "data/tokenizer.h"
+#include "io/bert.h"
 
 namespace rw {
 

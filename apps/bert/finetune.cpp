@@ -7,13 +7,13 @@
 #include "apps/bert/commands.h"
 #include "apps/bert/shapes.h"
 #include "apps/common/training_loop.h"
-#include "rewind/core/base/rng.h"
-#include "rewind/data/content_hash.h"
-#include "rewind/data/files.h"
-#include "rewind/data/prefetch.h"
-#include "rewind/data/sentences.h"
-#include "rewind/data/text_loader.h"
-#include "rewind/io/bert.h"
+#include "core/base/rng.h"
+#include "data/content_hash.h"
+#include "data/files.h"
+#include "data/prefetch.h"
+#include "data/sentences.h"
+#include "data/text_loader.h"
+#include "io/bert.h"
 
 namespace rw {
 

@@ -6,15 +6,15 @@
 
 #include "apps/bert/commands.h"
 #include "apps/common/training_loop.h"
-#include "rewind/core/base/cache.h"
-#include "rewind/core/base/rng.h"
-#include "rewind/data/content_hash.h"
-#include "rewind/data/files.h"
-#include "rewind/data/prefetch.h"
-#include "rewind/data/text.h"
-#include "rewind/data/text_loader.h"
-#include "rewind/data/tokenizer_training.h"
-#include "rewind/io/bert.h"
+#include "core/base/cache.h"
+#include "core/base/rng.h"
+#include "data/content_hash.h"
+#include "data/files.h"
+#include "data/prefetch.h"
+#include "data/text.h"
+#include "data/text_loader.h"
+#include "data/tokenizer_training.h"
+#include "io/bert.h"
 
 namespace rw {
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "apps/common/training.h"
-#include "rewind/data/text_loader.h"
+#include "../../data/text_loader.h"
+#include "../common/training.h"
 
 namespace rw {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/adam8bit.h"
+#include "core/ops/autocast.h"
+#include "core/ops/ops.h"
+#include "optim/accumulate.h"
+#include "optim/adam.h"
+#include "optim/adam8bit.h"
 
 namespace rw {
 

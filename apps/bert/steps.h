@@ -4,14 +4,14 @@
 #include <memory>
 #include <optional>
 
-#include "apps/common/average.h"
-#include "apps/common/meter.h"
-#include "apps/common/numerics.h"
-#include "apps/common/training.h"
-#include "rewind/data/text_loader.h"
-#include "rewind/dist/step_ranks.h"
-#include "rewind/nn/models/bert.h"
-#include "rewind/optim/fused_backward.h"
+#include "../../data/text_loader.h"
+#include "../../dist/step_ranks.h"
+#include "../../nn/models/bert.h"
+#include "../../optim/fused_backward.h"
+#include "../common/average.h"
+#include "../common/meter.h"
+#include "../common/numerics.h"
+#include "../common/training.h"
 
 namespace rw {
 

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "apps/common/meter.h"
-#include "apps/common/training.h"
-#include "rewind/nn/module.h"
-#include "rewind/optim/ema.h"
+#include "../../nn/module.h"
+#include "../../optim/ema.h"
+#include "meter.h"
+#include "training.h"
 
 namespace CLI {
 class App;

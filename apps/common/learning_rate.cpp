@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "rewind/core/base/error.h"
-#include "rewind/optim/learning_rate.h"
+#include "core/base/error.h"
+#include "optim/learning_rate.h"
 
 namespace rw {
 

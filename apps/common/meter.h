@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/data/prefetch.h"
-#include "rewind/dist/world.h"
+#include "../../core/ops/ops.h"
+#include "../../data/prefetch.h"
+#include "../../dist/world.h"
 
 namespace rw {
 

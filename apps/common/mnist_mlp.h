@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
+#include "../../core/ops/ops.h"
+#include "../../nn/layers.h"
+#include "../../nn/sequential.h"
 
 namespace rw {
 

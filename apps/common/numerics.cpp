@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "apps/common/program.h"
-#include "rewind/optim/accumulate.h"
+#include "optim/accumulate.h"
 
 namespace rw {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "rewind/optim/gradient_ranges.h"
-#include "rewind/optim/numerics_monitor.h"
+#include "../../optim/gradient_ranges.h"
+#include "../../optim/numerics_monitor.h"
 
 namespace CLI {
 class App;

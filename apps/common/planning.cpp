@@ -11,15 +11,15 @@
 
 #include "apps/common/planning_json.h"
 #include "apps/common/ranks.h"
-#include "rewind/backends/launches.h"
-#include "rewind/backends/open.h"
-#include "rewind/core/base/environment.h"
-#include "rewind/core/memory/process_memory.h"
-#include "rewind/core/predict/rank_memory.h"
-#include "rewind/core/predict/remedies.h"
-#include "rewind/data/files.h"
-#include "rewind/io/timeline.h"
-#include "rewind/optim/environment.h"
+#include "backends/launches.h"
+#include "backends/open.h"
+#include "core/base/environment.h"
+#include "core/memory/process_memory.h"
+#include "core/predict/rank_memory.h"
+#include "core/predict/remedies.h"
+#include "data/files.h"
+#include "io/timeline.h"
+#include "optim/environment.h"
 
 namespace rw {
 

@@ -7,8 +7,8 @@
 #include <functional>
 #include <string>
 
-#include "apps/common/program.h"
-#include "rewind/core/predict/planned_run.h"
+#include "../../core/predict/planned_run.h"
+#include "program.h"
 
 namespace rw {
 

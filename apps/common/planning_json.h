@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "rewind/core/predict/estimate.h"
-#include "rewind/core/predict/fit.h"
-#include "rewind/core/predict/savings.h"
+#include "../../core/predict/estimate.h"
+#include "../../core/predict/fit.h"
+#include "../../core/predict/savings.h"
 
 namespace rw {
 

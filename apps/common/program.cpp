@@ -18,12 +18,12 @@
 #include "apps/common/lasting_output.h"
 #include "apps/common/ranks.h"
 #include "apps/common/settings.h"
-#include "rewind/backends/open.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/interrupt.h"
-#include "rewind/core/memory/device.h"
-#include "rewind/data/files.h"
-#include "rewind/dist/rank_watch.h"
+#include "backends/open.h"
+#include "core/base/error.h"
+#include "core/base/interrupt.h"
+#include "core/memory/device.h"
+#include "data/files.h"
+#include "dist/rank_watch.h"
 
 namespace rw {
 

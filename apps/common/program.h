@@ -6,9 +6,9 @@
 #include <functional>
 #include <string>
 
-#include "rewind/core/base/dtype.h"
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/memory/device.h"
+#include "../../core/base/dtype.h"
+#include "../../core/memory/default_device.h"
+#include "../../core/memory/device.h"
 
 namespace CLI {  // its header takes seconds to compile
 class App;

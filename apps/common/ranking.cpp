@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/base/interrupt.h"
+#include "backends/open.h"
+#include "core/base/interrupt.h"
 
 namespace rw {
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "rewind/data/prefetch.h"
-#include "rewind/data/rank_batches.h"
-#include "rewind/dist/step_ranks.h"
+#include "../../data/prefetch.h"
+#include "../../data/rank_batches.h"
+#include "../../dist/step_ranks.h"
 
 namespace CLI {
 class App;

@@ -11,8 +11,8 @@
 
 #include "apps/common/program.h"
 #include "apps/common/ranks.h"
-#include "rewind/core/base/hash.h"
-#include "rewind/data/files.h"
+#include "core/base/hash.h"
+#include "data/files.h"
 
 namespace rw {
 

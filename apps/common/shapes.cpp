@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rewind/dist/world.h"
+#include "dist/world.h"
 
 namespace rw {
 

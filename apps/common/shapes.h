@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "rewind/core/predict/program.h"
+#include "../../core/predict/program.h"
 
 namespace rw {
 

@@ -3,14 +3,14 @@
 #include <memory>
 
 #include "apps/common/mnist_mlp.h"
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/nn/models/bert.h"
-#include "rewind/nn/models/resnet.h"
-#include "rewind/optim/accumulate.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
+#include "core/memory/default_device.h"
+#include "core/ops/autocast.h"
+#include "core/ops/ops.h"
+#include "nn/models/bert.h"
+#include "nn/models/resnet.h"
+#include "optim/accumulate.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 
 namespace rw {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/tensor/tensor.h"
+#include "../../core/tensor/tensor.h"
 
 namespace rw {
 

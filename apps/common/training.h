@@ -4,12 +4,12 @@
 #include <optional>
 #include <span>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/predict/program.h"
-#include "rewind/dist/data_parallel.h"
-#include "rewind/io/model.h"
-#include "rewind/nn/module.h"
-#include "rewind/optim/optimizer.h"
+#include "../../core/ops/ops.h"
+#include "../../core/predict/program.h"
+#include "../../dist/data_parallel.h"
+#include "../../io/model.h"
+#include "../../nn/module.h"
+#include "../../optim/optimizer.h"
 
 namespace rw {
 

@@ -8,7 +8,7 @@
 
 #include "apps/common/program.h"
 #include "apps/common/training.h"
-#include "rewind/core/base/interrupt.h"
+#include "core/base/interrupt.h"
 
 namespace rw {
 

@@ -7,14 +7,14 @@
 #include <optional>
 #include <string>
 
-#include "apps/common/meter.h"
-#include "apps/common/numerics.h"
-#include "apps/common/planning.h"
-#include "apps/common/progress.h"
-#include "apps/common/ranks.h"
-#include "apps/common/settings.h"
-#include "rewind/io/snapshot.h"
-#include "rewind/optim/ema.h"
+#include "../../io/snapshot.h"
+#include "../../optim/ema.h"
+#include "meter.h"
+#include "numerics.h"
+#include "planning.h"
+#include "progress.h"
+#include "ranks.h"
+#include "settings.h"
 
 namespace rw {
 

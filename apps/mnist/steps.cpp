@@ -1,8 +1,8 @@
 #include "apps/mnist/steps.h"
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/optim/adam.h"
+#include "core/ops/autocast.h"
+#include "core/ops/ops.h"
+#include "optim/adam.h"
 
 namespace rw {
 

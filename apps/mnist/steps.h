@@ -1,14 +1,14 @@
 // The model and the training step of the MNIST example.
 #pragma once
 
-#include "apps/common/average.h"
-#include "apps/common/meter.h"
-#include "apps/common/numerics.h"
-#include "apps/common/training.h"
-#include "rewind/data/loader.h"
-#include "rewind/dist/step_ranks.h"
-#include "rewind/nn/layers.h"
-#include "rewind/optim/accumulate.h"
+#include "../../data/loader.h"
+#include "../../dist/step_ranks.h"
+#include "../../nn/layers.h"
+#include "../../optim/accumulate.h"
+#include "../common/average.h"
+#include "../common/meter.h"
+#include "../common/numerics.h"
+#include "../common/training.h"
 
 namespace rw {
 

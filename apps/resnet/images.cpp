@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "rewind/core/base/hash.h"
-#include "rewind/data/cifar.h"
-#include "rewind/data/content_hash.h"
-#include "rewind/data/files.h"
-#include "rewind/data/photo_loader.h"
-#include "rewind/data/synthetic.h"
+#include "core/base/hash.h"
+#include "data/cifar.h"
+#include "data/content_hash.h"
+#include "data/files.h"
+#include "data/photo_loader.h"
+#include "data/synthetic.h"
 
 namespace rw {
 

@@ -3,10 +3,10 @@
 
 #include <memory>
 
-#include "apps/resnet/options.h"
-#include "rewind/data/dataset.h"
-#include "rewind/data/loader.h"
-#include "rewind/data/photos.h"
+#include "../../data/dataset.h"
+#include "../../data/loader.h"
+#include "../../data/photos.h"
+#include "options.h"
 
 namespace rw {
 

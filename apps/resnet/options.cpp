@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "rewind/data/cifar.h"
-#include "rewind/data/photos.h"
-#include "rewind/io/classifier.h"
+#include "data/cifar.h"
+#include "data/photos.h"
+#include "io/classifier.h"
 
 namespace rw {
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/learning_rate.h"
-#include "apps/common/planning.h"
-#include "apps/common/ranks.h"
-#include "apps/resnet/steps.h"
+#include "../common/learning_rate.h"
+#include "../common/planning.h"
+#include "../common/ranks.h"
+#include "steps.h"
 
 namespace rw {
 

@@ -5,9 +5,9 @@
 
 #include "apps/common/ranking.h"
 #include "apps/resnet/images.h"
-#include "rewind/data/photo_loader.h"
-#include "rewind/io/classifier.h"
-#include "rewind/io/model.h"
+#include "data/photo_loader.h"
+#include "io/classifier.h"
+#include "io/model.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // What is in photographs, by a ResNet from a file.
 #pragma once
 
-#include "apps/resnet/options.h"
+#include "options.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
 #include "apps/resnet/steps.h"
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/optim/sgd.h"
+#include "core/ops/autocast.h"
+#include "core/ops/ops.h"
+#include "optim/sgd.h"
 
 namespace rw {
 

@@ -1,14 +1,14 @@
 // The steps of the ResNet program: training, and what is in images.
 #pragma once
 
-#include "apps/common/average.h"
-#include "apps/common/meter.h"
-#include "apps/common/numerics.h"
-#include "apps/common/training.h"
-#include "rewind/data/loader.h"
-#include "rewind/dist/step_ranks.h"
-#include "rewind/nn/models/resnet.h"
-#include "rewind/optim/accumulate.h"
+#include "../../data/loader.h"
+#include "../../dist/step_ranks.h"
+#include "../../nn/models/resnet.h"
+#include "../../optim/accumulate.h"
+#include "../common/average.h"
+#include "../common/meter.h"
+#include "../common/numerics.h"
+#include "../common/training.h"
 
 namespace rw {
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "rewind/data/prefetch.h"
-#include "rewind/io/classifier.h"
-#include "rewind/io/model.h"
+#include "data/prefetch.h"
+#include "io/classifier.h"
+#include "io/model.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
 // A training run of the ResNet program.
 #pragma once
 
-#include "apps/common/training_loop.h"
-#include "apps/resnet/images.h"
-#include "apps/resnet/options.h"
+#include "../common/training_loop.h"
+#include "images.h"
+#include "options.h"
 
 namespace rw {
 

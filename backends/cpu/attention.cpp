@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/backends/cpu/kernels.h"
-#include "rewind/backends/cpu/random.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/random.h"
 
 namespace rw::cpu {
 

@@ -1,8 +1,8 @@
 // Rows of an optimizer's table of chunks (shaders/params.h).
 #pragma once
 
-#include "rewind/backends/cpu/elements.h"
-#include "shaders/params.h"
+#include "../../shaders/params.h"
+#include "elements.h"
 
 namespace rw::cpu {
 

@@ -1,5 +1,5 @@
-#include "rewind/backends/cpu/kernels.h"
-#include "rewind/backends/cpu/parallel.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/parallel.h"
 
 namespace rw::cpu {
 

@@ -1,4 +1,4 @@
-#include "rewind/backends/cpu/cpu_backend.h"
+#include "backends/cpu/cpu_backend.h"
 
 #include <algorithm>
 #include <array>
@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/backends/cpu/run_kernel.h"
-#include "rewind/backends/dry/dry_backend.h"
-#include "rewind/core/base/error.h"
+#include "backends/cpu/run_kernel.h"
+#include "backends/dry/dry_backend.h"
+#include "core/base/error.h"
 
 namespace rw {
 namespace {

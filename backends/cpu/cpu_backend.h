@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
 
 namespace rw {
 

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "rewind/backends/cpu/real.h"
-#include "rewind/core/backend/backend.h"
-#include "rewind/core/base/checked.h"
-#include "rewind/core/base/dtype.h"
-#include "rewind/core/base/error.h"
-#include "shaders/params.h"
+#include "../../core/backend/backend.h"
+#include "../../core/base/checked.h"
+#include "../../core/base/dtype.h"
+#include "../../core/base/error.h"
+#include "../../shaders/params.h"
+#include "real.h"
 
 namespace rw::cpu {
 

@@ -116,15 +116,15 @@ T log_add_exp(T x, T y) {
 enum : uint32_t {
   unary_ops = 0
 #define UNARY(id, name, forward, grad, saves, lo, hi) +1
-#include "shaders/elementwise.def"
+#include "../../shaders/elementwise.def"
   ,
   binary_ops = 0
 #define BINARY(id, name, forward, lo, hi, lo_y, hi_y) +1
-#include "shaders/elementwise.def"
+#include "../../shaders/elementwise.def"
   ,
   compare_ops = 0
 #define COMPARE(id, name, forward) +1
-#include "shaders/elementwise.def"
+#include "../../shaders/elementwise.def"
 };
 
 template <class T>
@@ -134,7 +134,7 @@ T apply_unary(uint32_t op, T x, [[maybe_unused]] T a, [[maybe_unused]] T b) {
 #define UNARY(id, name, forward, grad, saves, lo, hi) \
   case id:                                            \
     return forward;
-#include "shaders/elementwise.def"
+#include "../../shaders/elementwise.def"
   }
   return T(0);
 }
@@ -147,7 +147,7 @@ T apply_unary_grad(uint32_t op, T s, T dy, [[maybe_unused]] T a, [[maybe_unused]
 #define UNARY(id, name, forward, grad, saves, lo, hi) \
   case id:                                            \
     return grad;
-#include "shaders/elementwise.def"
+#include "../../shaders/elementwise.def"
   }
   return T(0);
 }
@@ -159,7 +159,7 @@ T apply_binary(uint32_t op, T x, T y) {
 #define BINARY(id, name, forward, lo, hi, lo_y, hi_y) \
   case id:                                            \
     return forward;
-#include "shaders/elementwise.def"
+#include "../../shaders/elementwise.def"
   }
   return T(0);
 }
@@ -170,7 +170,7 @@ bool apply_compare(uint32_t op, T x, T y) {
 #define COMPARE(id, name, forward) \
   case id:                         \
     return forward;
-#include "shaders/elementwise.def"
+#include "../../shaders/elementwise.def"
   }
   return false;
 }
@@ -182,7 +182,7 @@ inline bool unary_grad_reads_saved(uint32_t op) {
 #define UNARY(id, name, forward, grad, saves, lo, hi) \
   case id:                                            \
     return saves != SAVE_NONE;
-#include "shaders/elementwise.def"
+#include "../../shaders/elementwise.def"
   }
   return false;
 }

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "rewind/backends/cpu/elements.h"
+#include "elements.h"
 
 namespace rw::cpu {
 

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "rewind/backends/cpu/chunks.h"
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/chunks.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/backends/cpu/chunks.h"
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/chunks.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

@@ -5,8 +5,8 @@
 #include <numbers>
 #include <vector>
 
-#include "rewind/backends/cpu/chunks.h"
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/chunks.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

@@ -1,9 +1,9 @@
-#include "rewind/backends/cpu/random.h"
+#include "backends/cpu/random.h"
 
 #include <cmath>
 #include <numbers>
 
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

@@ -2,7 +2,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "rewind/core/base/dtype.h"
+#include "../../core/base/dtype.h"
 
 namespace rw::cpu {
 

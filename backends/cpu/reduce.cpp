@@ -1,8 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/backends/cpu/elementwise.h"
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/elementwise.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

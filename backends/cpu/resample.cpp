@@ -2,7 +2,7 @@
 #include <array>
 #include <cmath>
 
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

@@ -1,11 +1,11 @@
-#include "rewind/backends/cpu/run_kernel.h"
+#include "backends/cpu/run_kernel.h"
 
 #include <algorithm>
 #include <string>
 
-#include "rewind/backends/cpu/kernels.h"
-#include "rewind/core/backend/halves.h"
-#include "rewind/core/base/error.h"
+#include "backends/cpu/kernels.h"
+#include "core/backend/halves.h"
+#include "core/base/error.h"
 
 namespace rw::cpu {
 namespace {

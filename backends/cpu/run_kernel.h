@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
 
 namespace rw::cpu {
 

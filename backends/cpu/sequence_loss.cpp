@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "rewind/backends/cpu/kernels.h"
+#include "backends/cpu/kernels.h"
 
 namespace rw::cpu {
 

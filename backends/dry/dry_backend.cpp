@@ -1,9 +1,9 @@
-#include "rewind/backends/dry/dry_backend.h"
+#include "backends/dry/dry_backend.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

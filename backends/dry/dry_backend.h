@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "rewind/backends/vulkan/caps.h"
+#include "backends/vulkan/caps.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <vector>
 
-#include "rewind/backends/vulkan/choices.h"
-#include "rewind/backends/vulkan/shader_table.h"
+#include "backends/vulkan/choices.h"
+#include "backends/vulkan/shader_table.h"
 
 namespace rw::vulkan {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/vulkan/cooperative.h"
-#include "rewind/backends/vulkan/freeze.h"
-#include "rewind/backends/vulkan/tuning.h"
-#include "rewind/backends/vulkan/vk.h"
+#include "cooperative.h"
+#include "freeze.h"
+#include "tuning.h"
+#include "vk.h"
 
 namespace rw::vulkan {
 

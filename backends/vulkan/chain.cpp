@@ -1,9 +1,9 @@
-#include "rewind/backends/vulkan/chain.h"
+#include "backends/vulkan/chain.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw::vulkan {
 

@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "rewind/backends/vulkan/hazards.h"
-#include "rewind/core/backend/backend.h"
-#include "shaders/params.h"
+#include "../../core/backend/backend.h"
+#include "../../shaders/params.h"
+#include "hazards.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/choices.h"
+#include "backends/vulkan/choices.h"
 
 #include <algorithm>
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "rewind/backends/vulkan/freeze.h"
-#include "rewind/backends/vulkan/vk.h"
+#include "freeze.h"
+#include "vk.h"
 
 namespace rw::vulkan {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
-#include "rewind/backends/vulkan/matrix_passes.h"
+#include "matrix_passes.h"
 
 namespace rw::vulkan {
 

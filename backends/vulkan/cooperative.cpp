@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/cooperative.h"
+#include "backends/vulkan/cooperative.h"
 
 #include <algorithm>
 

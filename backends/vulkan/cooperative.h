@@ -4,8 +4,8 @@
 #include <array>
 #include <span>
 
-#include "rewind/backends/vulkan/vk.h"
-#include "rewind/backends/vulkan/vk_compat.h"
+#include "vk.h"
+#include "vk_compat.h"
 
 namespace rw::vulkan {
 

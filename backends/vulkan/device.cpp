@@ -1,10 +1,10 @@
-#include "rewind/backends/vulkan/device.h"
+#include "backends/vulkan/device.h"
 
-#include "rewind/backends/listing.h"
-#include "rewind/backends/vulkan/choices.h"
-#include "rewind/backends/vulkan/shader_table.h"
-#include "rewind/backends/vulkan/tuning_file.h"
-#include "rewind/core/backend/unsupported.h"
+#include "backends/listing.h"
+#include "backends/vulkan/choices.h"
+#include "backends/vulkan/shader_table.h"
+#include "backends/vulkan/tuning_file.h"
+#include "core/backend/unsupported.h"
 
 namespace rw::vulkan {
 

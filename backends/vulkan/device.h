@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "rewind/backends/vulkan/caps.h"
-#include "rewind/backends/vulkan/instance.h"
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
+#include "caps.h"
+#include "instance.h"
 
 namespace rw::vulkan {
 

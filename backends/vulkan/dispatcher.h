@@ -1,8 +1,8 @@
 // How a planner of composed kernels (matrix.h) runs single shader modules.
 #pragma once
 
-#include "rewind/backends/vulkan/caps.h"
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
+#include "caps.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/freeze.h"
+#include "backends/vulkan/freeze.h"
 
 #include <algorithm>
 #include <map>

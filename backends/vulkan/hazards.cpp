@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/hazards.h"
+#include "backends/vulkan/hazards.h"
 
 #include <algorithm>
 

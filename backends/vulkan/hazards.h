@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
 
 namespace rw::vulkan {
 

@@ -1,11 +1,11 @@
-#include "rewind/backends/vulkan/instance.h"
+#include "backends/vulkan/instance.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 
-#include "rewind/backends/listing.h"
+#include "backends/listing.h"
 
 namespace rw::vulkan {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "rewind/backends/vulkan/vk.h"
+#include "vk.h"
 
 namespace rw::vulkan {
 

@@ -1,10 +1,10 @@
-#include "rewind/backends/vulkan/kernels.h"
+#include "backends/vulkan/kernels.h"
 
 #include <algorithm>
 #include <map>
 
-#include "rewind/core/backend/halves.h"
-#include "rewind/core/backend/unsupported.h"
+#include "core/backend/halves.h"
+#include "core/backend/unsupported.h"
 
 namespace rw::vulkan {
 

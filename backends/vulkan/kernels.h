@@ -8,9 +8,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "rewind/backends/vulkan/caps.h"
-#include "rewind/backends/vulkan/shader_table.h"
-#include "rewind/core/base/hash.h"
+#include "../../core/base/hash.h"
+#include "caps.h"
+#include "shader_table.h"
 
 namespace rw::vulkan {
 

@@ -1,14 +1,14 @@
-#include "rewind/backends/vulkan/matrix.h"
+#include "backends/vulkan/matrix.h"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <span>
 
-#include "rewind/backends/vulkan/matrix_class.h"
-#include "rewind/backends/vulkan/matrix_passes.h"
-#include "rewind/backends/vulkan/product.h"
-#include "rewind/core/base/error.h"
+#include "backends/vulkan/matrix_class.h"
+#include "backends/vulkan/matrix_passes.h"
+#include "backends/vulkan/product.h"
+#include "core/base/error.h"
 
 namespace rw::vulkan {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "rewind/backends/vulkan/dispatcher.h"
+#include "dispatcher.h"
 
 namespace rw::vulkan {
 

@@ -1,11 +1,11 @@
-#include "rewind/backends/vulkan/matrix_choice.h"
+#include "backends/vulkan/matrix_choice.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 
-#include "rewind/core/base/environment.h"
-#include "rewind/core/base/error.h"
+#include "core/base/environment.h"
+#include "core/base/error.h"
 
 namespace rw::vulkan {
 

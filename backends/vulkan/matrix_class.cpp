@@ -1,8 +1,8 @@
-#include "rewind/backends/vulkan/matrix_class.h"
+#include "backends/vulkan/matrix_class.h"
 
 #include <bit>
 
-#include "rewind/backends/vulkan/matrix_passes.h"
+#include "backends/vulkan/matrix_passes.h"
 
 namespace rw::vulkan {
 

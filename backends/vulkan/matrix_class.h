@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
 
 namespace rw::vulkan {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "rewind/backends/vulkan/conv_axes.h"
+#include "backends/vulkan/conv_axes.h"
 
 namespace rw::vulkan {
 

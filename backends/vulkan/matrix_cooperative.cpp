@@ -1,6 +1,6 @@
 // Tiles of cooperative matrices (shaders/tile_cooperative.glsl): which modules there are, and which
 // of them a device may run.
-#include "rewind/backends/vulkan/matrix_passes.h"
+#include "backends/vulkan/matrix_passes.h"
 
 namespace rw::vulkan {
 

@@ -2,7 +2,7 @@
 // pixels with the channels side by side.
 #include <algorithm>
 
-#include "rewind/backends/vulkan/conv_axes.h"
+#include "backends/vulkan/conv_axes.h"
 
 namespace rw::vulkan {
 

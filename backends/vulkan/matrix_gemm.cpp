@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "rewind/backends/vulkan/matrix_passes.h"
-#include "rewind/core/backend/unsupported.h"
-#include "rewind/core/base/error.h"
+#include "backends/vulkan/matrix_passes.h"
+#include "core/backend/unsupported.h"
+#include "core/base/error.h"
 
 namespace rw::vulkan {
 

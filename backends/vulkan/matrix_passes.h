@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/vulkan/caps.h"
-#include "rewind/backends/vulkan/matrix_choice.h"
-#include "rewind/backends/vulkan/shader_table.h"
-#include "rewind/core/backend/backend.h"
-#include "rewind/core/base/error.h"
-#include "shaders/params.h"
+#include "../../core/backend/backend.h"
+#include "../../core/base/error.h"
+#include "../../shaders/params.h"
+#include "caps.h"
+#include "matrix_choice.h"
+#include "shader_table.h"
 
 namespace rw::vulkan {
 

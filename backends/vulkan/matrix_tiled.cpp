@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/backends/vulkan/matrix_passes.h"
-#include "rewind/core/base/error.h"
+#include "backends/vulkan/matrix_passes.h"
+#include "core/base/error.h"
 
 namespace rw::vulkan {
 

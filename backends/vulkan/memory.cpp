@@ -1,9 +1,9 @@
-#include "rewind/backends/vulkan/memory.h"
+#include "backends/vulkan/memory.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "rewind/backends/vulkan/shader_table.h"
+#include "backends/vulkan/shader_table.h"
 
 namespace rw::vulkan {
 

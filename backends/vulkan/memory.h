@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/backends/vulkan/choices.h"
-#include "rewind/backends/vulkan/device.h"
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
+#include "choices.h"
+#include "device.h"
 
 namespace rw::vulkan {
 

@@ -1,9 +1,9 @@
-#include "rewind/backends/vulkan/module_dispatcher.h"
+#include "backends/vulkan/module_dispatcher.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "rewind/core/backend/halves.h"
+#include "core/backend/halves.h"
 
 namespace rw::vulkan {
 

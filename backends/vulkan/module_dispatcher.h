@@ -2,12 +2,12 @@
 // computes the grid and records the dispatch.
 #pragma once
 
-#include "rewind/backends/vulkan/dispatcher.h"
-#include "rewind/backends/vulkan/kernels.h"
-#include "rewind/backends/vulkan/memory.h"
-#include "rewind/backends/vulkan/pipelines.h"
-#include "rewind/backends/vulkan/recorder.h"
-#include "rewind/backends/vulkan/staging.h"
+#include "dispatcher.h"
+#include "kernels.h"
+#include "memory.h"
+#include "pipelines.h"
+#include "recorder.h"
+#include "staging.h"
 
 namespace rw::vulkan {
 

@@ -1,9 +1,9 @@
-#include "rewind/backends/vulkan/own_process.h"
+#include "backends/vulkan/own_process.h"
 
 #include <unistd.h>
 #include <utility>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw::vulkan {
 

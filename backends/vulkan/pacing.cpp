@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/pacing.h"
+#include "backends/vulkan/pacing.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "rewind/backends/vulkan/timing.h"
+#include "timing.h"
 
 namespace rw::vulkan {
 

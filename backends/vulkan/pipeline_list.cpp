@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/pipeline_list.h"
+#include "backends/vulkan/pipeline_list.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,7 +6,7 @@
 #include <sstream>
 #include <unordered_map>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw::vulkan {
 

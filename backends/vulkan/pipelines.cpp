@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/pipelines.h"
+#include "backends/vulkan/pipelines.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -6,10 +6,10 @@
 #include <system_error>
 #include <utility>
 
-#include "rewind/backends/vulkan/freeze.h"
-#include "rewind/backends/vulkan/specializations.h"
-#include "rewind/core/backend/unsupported.h"
-#include "rewind/core/base/cache.h"
+#include "backends/vulkan/freeze.h"
+#include "backends/vulkan/specializations.h"
+#include "core/backend/unsupported.h"
+#include "core/base/cache.h"
 
 namespace rw::vulkan {
 

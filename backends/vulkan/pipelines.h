@@ -12,10 +12,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "rewind/backends/vulkan/device.h"
-#include "rewind/backends/vulkan/made_once.h"
-#include "rewind/backends/vulkan/pipeline_list.h"
-#include "rewind/backends/vulkan/shader_table.h"
+#include "device.h"
+#include "made_once.h"
+#include "pipeline_list.h"
+#include "shader_table.h"
 
 namespace rw::vulkan {
 

@@ -1,15 +1,15 @@
-#include "rewind/backends/vulkan/product.h"
+#include "backends/vulkan/product.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <sstream>
 
-#include "rewind/backends/vulkan/matrix_class.h"
-#include "rewind/backends/vulkan/matrix_passes.h"
-#include "rewind/core/base/checked.h"
-#include "rewind/core/base/environment.h"
-#include "rewind/core/base/error.h"
+#include "backends/vulkan/matrix_class.h"
+#include "backends/vulkan/matrix_passes.h"
+#include "core/base/checked.h"
+#include "core/base/environment.h"
+#include "core/base/error.h"
 
 namespace rw::vulkan {
 

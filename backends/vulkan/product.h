@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/profile.h"
+#include "backends/vulkan/profile.h"
 
 #include <nlohmann/json.hpp>
 
@@ -7,11 +7,11 @@
 #include <concepts>
 #include <limits>
 
-#include "rewind/backends/dry/dry_backend.h"
-#include "rewind/backends/vulkan/matrix.h"
-#include "rewind/backends/vulkan/shader_table.h"
-#include "rewind/backends/vulkan/tuning_file.h"
-#include "rewind/core/base/json_file.h"
+#include "backends/dry/dry_backend.h"
+#include "backends/vulkan/matrix.h"
+#include "backends/vulkan/shader_table.h"
+#include "backends/vulkan/tuning_file.h"
+#include "core/base/json_file.h"
 
 namespace rw::vulkan {
 

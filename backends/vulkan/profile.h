@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "rewind/backends/vulkan/caps.h"
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
+#include "caps.h"
 
 namespace rw::vulkan {
 

@@ -1,10 +1,10 @@
-#include "rewind/backends/vulkan/recorder.h"
+#include "backends/vulkan/recorder.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <utility>
 
-#include "rewind/core/base/cache.h"
+#include "core/base/cache.h"
 
 namespace rw::vulkan {
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/vulkan/device.h"
-#include "rewind/backends/vulkan/hazards.h"
-#include "rewind/backends/vulkan/pacing.h"
-#include "rewind/backends/vulkan/timing.h"
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
+#include "device.h"
+#include "hazards.h"
+#include "pacing.h"
+#include "timing.h"
 
 namespace rw::vulkan {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
 
 namespace rw::vulkan {
 

@@ -1,11 +1,11 @@
-#include "rewind/backends/vulkan/specializations.h"
+#include "backends/vulkan/specializations.h"
 
 #include <algorithm>
 
-#include "rewind/backends/vulkan/matrix_passes.h"
-#include "rewind/backends/vulkan/profile.h"
-#include "rewind/core/backend/attention_tiles.h"
-#include "rewind/core/base/error.h"
+#include "backends/vulkan/matrix_passes.h"
+#include "backends/vulkan/profile.h"
+#include "core/backend/attention_tiles.h"
+#include "core/base/error.h"
 
 namespace rw::vulkan {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/vulkan/caps.h"
-#include "rewind/backends/vulkan/shader_table.h"
+#include "caps.h"
+#include "shader_table.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/staging.h"
+#include "backends/vulkan/staging.h"
 
 namespace rw::vulkan {
 

@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "rewind/backends/vulkan/memory.h"
-#include "rewind/backends/vulkan/recorder.h"
+#include "memory.h"
+#include "recorder.h"
 
 namespace rw::vulkan {
 

@@ -1,12 +1,12 @@
-#include "rewind/backends/vulkan/statistics.h"
+#include "backends/vulkan/statistics.h"
 
 #include <algorithm>
 
-#include "rewind/backends/vulkan/kernels.h"
-#include "rewind/backends/vulkan/matrix_passes.h"
-#include "rewind/backends/vulkan/pipelines.h"
-#include "rewind/backends/vulkan/profile.h"
-#include "rewind/backends/vulkan/specializations.h"
+#include "backends/vulkan/kernels.h"
+#include "backends/vulkan/matrix_passes.h"
+#include "backends/vulkan/pipelines.h"
+#include "backends/vulkan/profile.h"
+#include "backends/vulkan/specializations.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/timing.h"
+#include "backends/vulkan/timing.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/tuner.h"
+#include "backends/vulkan/tuner.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,9 +6,9 @@
 #include <cstring>
 #include <map>
 
-#include "rewind/backends/vulkan/matrix.h"
-#include "rewind/backends/vulkan/matrix_passes.h"
-#include "rewind/backends/vulkan/ways.h"
+#include "backends/vulkan/matrix.h"
+#include "backends/vulkan/matrix_passes.h"
+#include "backends/vulkan/ways.h"
 
 namespace rw::vulkan {
 

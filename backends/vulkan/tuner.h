@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/vulkan/caps.h"
-#include "rewind/backends/vulkan/product.h"
+#include "caps.h"
+#include "product.h"
 
 namespace rw::vulkan {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "rewind/backends/vulkan/matrix_choice.h"
+#include "matrix_choice.h"
 
 namespace rw::vulkan {
 

@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/tuning_file.h"
+#include "backends/vulkan/tuning_file.h"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -8,11 +8,11 @@
 #include <mutex>
 #include <set>
 
-#include "rewind/backends/vulkan/build_id.h"
-#include "rewind/core/base/cache.h"
-#include "rewind/core/base/environment.h"
-#include "rewind/core/base/hash.h"
-#include "rewind/core/base/json_file.h"
+#include "backends/vulkan/build_id.h"
+#include "core/base/cache.h"
+#include "core/base/environment.h"
+#include "core/base/hash.h"
+#include "core/base/json_file.h"
 
 namespace rw::vulkan {
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "rewind/backends/vulkan/caps.h"
+#include "caps.h"
 
 namespace rw::vulkan {
 

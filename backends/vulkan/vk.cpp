@@ -1,4 +1,4 @@
-#include "rewind/backends/vulkan/vk.h"
+#include "backends/vulkan/vk.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/base/environment.h"
-#include "rewind/core/base/error.h"
+#include "../../core/base/environment.h"
+#include "../../core/base/error.h"
 
 // Structs are begun as {sType} or {sType, pNext}; the rest is zero, and that is meant.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"

@@ -1,17 +1,17 @@
-#include "rewind/backends/vulkan/vulkan_backend.h"
+#include "backends/vulkan/vulkan_backend.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "rewind/backends/vulkan/chain.h"
-#include "rewind/backends/vulkan/matrix.h"
-#include "rewind/backends/vulkan/memory.h"
-#include "rewind/backends/vulkan/module_dispatcher.h"
-#include "rewind/backends/vulkan/own_process.h"
-#include "rewind/backends/vulkan/profile.h"
-#include "rewind/backends/vulkan/recorder.h"
-#include "rewind/backends/vulkan/staging.h"
-#include "rewind/backends/vulkan/statistics.h"
+#include "backends/vulkan/chain.h"
+#include "backends/vulkan/matrix.h"
+#include "backends/vulkan/memory.h"
+#include "backends/vulkan/module_dispatcher.h"
+#include "backends/vulkan/own_process.h"
+#include "backends/vulkan/profile.h"
+#include "backends/vulkan/recorder.h"
+#include "backends/vulkan/staging.h"
+#include "backends/vulkan/statistics.h"
 
 namespace rw::vulkan {
 

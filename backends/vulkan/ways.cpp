@@ -1,9 +1,9 @@
-#include "rewind/backends/vulkan/ways.h"
+#include "backends/vulkan/ways.h"
 
 #include <fmt/ranges.h>
 
-#include "rewind/backends/vulkan/matrix.h"
-#include "rewind/backends/vulkan/matrix_passes.h"
+#include "backends/vulkan/matrix.h"
+#include "backends/vulkan/matrix_passes.h"
 
 namespace rw::vulkan {
 

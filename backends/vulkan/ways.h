@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/vulkan/caps.h"
-#include "rewind/core/backend/backend.h"
+#include "../../core/backend/backend.h"
+#include "caps.h"
 
 namespace rw::vulkan {
 

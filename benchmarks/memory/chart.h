@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/memory/report.h"
+#include "report.h"
 
 namespace rw::memory {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/recompute/planner.h"
+#include "backends/open.h"
+#include "core/recompute/planner.h"
 
 namespace rw::memory {
 

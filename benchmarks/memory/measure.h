@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/memory/report.h"
-#include "rewind/core/predict/search.h"
+#include "../../core/predict/search.h"
+#include "report.h"
 
 namespace rw::memory {
 

@@ -1,7 +1,7 @@
 #include "benchmarks/memory/report.h"
 
-#include "rewind/core/memory/memory_report.h"
-#include "rewind/data/files.h"
+#include "core/memory/memory_report.h"
+#include "data/files.h"
 
 namespace rw::memory {
 

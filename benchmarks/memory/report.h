@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/memory/workload.h"
+#include "workload.h"
 
 namespace rw::memory {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/memory/measure.h"
-#include "benchmarks/memory/report.h"
+#include "measure.h"
+#include "report.h"
 
 namespace rw::memory {
 

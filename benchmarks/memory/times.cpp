@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "rewind/backends/open.h"
-#include "rewind/core/memory/default_device.h"
+#include "backends/open.h"
+#include "core/memory/default_device.h"
 
 namespace rw::memory {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "benchmarks/memory/report.h"
+#include "report.h"
 
 namespace rw::memory {
 

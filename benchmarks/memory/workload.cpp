@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "rewind/core/memory/default_device.h"
+#include "core/memory/default_device.h"
 
 namespace rw::memory {
 

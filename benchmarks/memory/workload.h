@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "rewind/core/predict/program.h"
+#include "../../core/predict/program.h"
 
 namespace rw::memory {
 

@@ -3,10 +3,10 @@
 #include <numeric>
 #include <optional>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
+#include "core/ops/autocast.h"
+#include "core/ops/ops.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 
 namespace rw::memory {
 

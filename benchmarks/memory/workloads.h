@@ -1,9 +1,9 @@
 // The programs whose memory the benchmark measures.
 #pragma once
 
-#include "benchmarks/memory/workload.h"
-#include "rewind/nn/models/bert.h"
-#include "rewind/nn/models/resnet.h"
+#include "../../nn/models/bert.h"
+#include "../../nn/models/resnet.h"
+#include "workload.h"
 
 namespace rw::memory {
 

@@ -1,9 +1,9 @@
 #include "benchmarks/memory/workloads_sequence.h"
 
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/ops/conv.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/optim/adam.h"
+#include "core/memory/default_device.h"
+#include "core/ops/conv.h"
+#include "core/ops/ops.h"
+#include "optim/adam.h"
 
 namespace rw::memory {
 

@@ -1,7 +1,7 @@
 // Small networks over sequences, as users write them: many small ops in chains that skip.
 #pragma once
 
-#include "benchmarks/memory/workload.h"
+#include "workload.h"
 
 namespace rw::memory {
 

@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "benchmarks/speed/cases.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/primitives.h"
+#include "core/ops/ops.h"
+#include "core/tensor/primitives.h"
 
 namespace rw::speed {
 

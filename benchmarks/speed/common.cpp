@@ -1,7 +1,7 @@
 #include "apps/common/standard_steps.h"
 #include "benchmarks/speed/cases.h"
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/ops/ops.h"
+#include "core/memory/default_device.h"
+#include "core/ops/ops.h"
 
 namespace rw::speed {
 

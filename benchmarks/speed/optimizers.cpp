@@ -1,9 +1,9 @@
 #include <memory>
 
 #include "benchmarks/speed/cases.h"
-#include "rewind/core/memory/default_device.h"
-#include "rewind/optim/adam.h"
-#include "rewind/optim/sgd.h"
+#include "core/memory/default_device.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
 
 namespace rw::speed {
 

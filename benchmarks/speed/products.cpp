@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "benchmarks/speed/cases.h"
-#include "rewind/core/ops/ops.h"
+#include "core/ops/ops.h"
 
 namespace rw::speed {
 

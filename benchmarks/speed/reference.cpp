@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "benchmarks/speed/cases.h"
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw::speed {
 

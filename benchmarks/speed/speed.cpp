@@ -10,7 +10,7 @@
 
 #include "apps/common/program.h"
 #include "benchmarks/speed/cases.h"
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/autograd/backward.h"
+#include "core/autograd/backward.h"
 
 namespace rw {
 

@@ -5,11 +5,11 @@
 #include <map>
 #include <unordered_map>
 
-#include "rewind/core/autograd/boundaries.h"
-#include "rewind/core/autograd/replay.h"
-#include "rewind/core/autograd/tape.h"
-#include "rewind/core/tensor/launch.h"
-#include "rewind/core/tensor/primitives.h"
+#include "../tensor/launch.h"
+#include "../tensor/primitives.h"
+#include "boundaries.h"
+#include "replay.h"
+#include "tape.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
-#include "rewind/core/autograd/boundaries.h"
+#include "core/autograd/boundaries.h"
 
 #include <unordered_map>
 #include <utility>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/thread_state.h"
+#include "core/base/error.h"
+#include "core/base/thread_state.h"
 
 namespace rw {
 

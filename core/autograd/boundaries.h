@@ -2,7 +2,7 @@
 // made and while they are used again.
 #pragma once
 
-#include "rewind/core/autograd/segments.h"
+#include "segments.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/core/autograd/checkpoint.h"
+#include "core/autograd/checkpoint.h"
 
 #include <algorithm>
 
-#include "rewind/core/base/environment.h"
-#include "rewind/core/base/thread_state.h"
+#include "core/base/environment.h"
+#include "core/base/thread_state.h"
 
 namespace rw {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/core/autograd/tape.h"
+#include "tape.h"
 
 namespace rw {
 

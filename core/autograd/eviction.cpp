@@ -1,4 +1,4 @@
-#include "rewind/core/autograd/eviction.h"
+#include "core/autograd/eviction.h"
 
 #include <algorithm>
 #include <unordered_set>

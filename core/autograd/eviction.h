@@ -2,8 +2,8 @@
 // (Kirisame et al. 2021, "Dynamic tensor rematerialization").
 #pragma once
 
-#include "rewind/core/autograd/records.h"
-#include "rewind/core/autograd/segments.h"
+#include "records.h"
+#include "segments.h"
 
 namespace rw {
 

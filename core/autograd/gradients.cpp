@@ -1,7 +1,7 @@
 // What starts a run backward: backward(), grad(), and the hooks that it calls.
-#include "rewind/core/autograd/gradients.h"
+#include "core/autograd/gradients.h"
 
-#include "rewind/core/autograd/backward.h"
+#include "core/autograd/backward.h"
 
 namespace rw {
 

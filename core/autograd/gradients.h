@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "rewind/core/tensor/tensor.h"
+#include "../tensor/tensor.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
-#include "rewind/core/autograd/record.h"
+#include "core/autograd/record.h"
 
-#include "rewind/core/base/hash.h"
+#include "core/base/hash.h"
 
 namespace rw {
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "rewind/core/tensor/tensor.h"
+#include "../tensor/tensor.h"
 
 namespace rw {
 

@@ -5,7 +5,7 @@
 #include <deque>
 #include <utility>
 
-#include "rewind/core/autograd/record.h"
+#include "record.h"
 
 namespace rw {
 

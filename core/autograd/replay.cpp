@@ -1,9 +1,9 @@
-#include "rewind/core/autograd/replay.h"
+#include "core/autograd/replay.h"
 
 #include <algorithm>
 #include <set>
 
-#include "rewind/core/autograd/tape.h"
+#include "core/autograd/tape.h"
 
 namespace rw {
 

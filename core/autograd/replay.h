@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "rewind/core/autograd/records.h"
-#include "rewind/core/autograd/segments.h"
+#include "records.h"
+#include "segments.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/autograd/segments.h"
+#include "core/autograd/segments.h"
 
 #include <utility>
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "rewind/core/autograd/record.h"
+#include "record.h"
 
 namespace rw {
 

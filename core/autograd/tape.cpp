@@ -1,11 +1,11 @@
-#include "rewind/core/autograd/tape.h"
+#include "core/autograd/tape.h"
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "rewind/core/autograd/boundaries.h"
-#include "rewind/core/autograd/eviction.h"
-#include "rewind/core/tensor/launch.h"
+#include "core/autograd/boundaries.h"
+#include "core/autograd/eviction.h"
+#include "core/tensor/launch.h"
 
 namespace rw {
 

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/core/autograd/records.h"
-#include "rewind/core/autograd/segments.h"
-#include "rewind/core/tensor/tensor.h"
+#include "../tensor/tensor.h"
+#include "records.h"
+#include "segments.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // How the attention kernels are cut on a device: what the op asks for, and what a backend expects.
 #pragma once
 
-#include "rewind/core/backend/backend.h"
+#include "backend.h"
 
 namespace rw {
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/core/base/dtype.h"
+#include "../base/dtype.h"
 
 namespace rw {
 

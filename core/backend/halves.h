@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <span>
 
-#include "rewind/core/backend/backend.h"
+#include "backend.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "rewind/core/backend/backend.h"
+#include "backend.h"
 
 namespace rw {
 

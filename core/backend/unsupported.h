@@ -1,7 +1,7 @@
 // What a device has no kernel for, however it is used.
 #pragma once
 
-#include "rewind/core/base/error.h"
+#include "../base/error.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/base/cache.h"
+#include "core/base/cache.h"
 
 #include <sys/stat.h>
 
@@ -12,9 +12,9 @@
 #include <unistd.h>
 #include <utility>
 
-#include "rewind/core/base/environment.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/hash.h"
+#include "core/base/environment.h"
+#include "core/base/error.h"
+#include "core/base/hash.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/base/child_process.h"
+#include "core/base/child_process.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -20,7 +20,7 @@
 #include <mutex>
 #include <utility>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

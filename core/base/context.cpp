@@ -1,4 +1,4 @@
-#include "rewind/core/base/context.h"
+#include "core/base/context.h"
 
 namespace rw {
 

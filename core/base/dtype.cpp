@@ -1,8 +1,8 @@
-#include "rewind/core/base/dtype.h"
+#include "core/base/dtype.h"
 
 #include <bit>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
-#include "rewind/core/base/thread_state.h"
+#include "core/base/thread_state.h"
 
 namespace rw {
 

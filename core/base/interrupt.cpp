@@ -1,4 +1,4 @@
-#include "rewind/core/base/interrupt.h"
+#include "core/base/interrupt.h"
 
 #include <atomic>
 #include <iterator>

@@ -1,7 +1,7 @@
 // Ctrl-C and SIGTERM as a request that a loop answers between two steps.
 #pragma once
 
-#include "rewind/core/base/error.h"
+#include "error.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/base/json_file.h"
+#include "core/base/json_file.h"
 
 #include <fstream>
 

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "rewind/core/base/error.h"
+#include "error.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
-#include "rewind/core/base/rng.h"
+#include "core/base/rng.h"
 
 #include <utility>
 
-#include "rewind/core/base/thread_state.h"
+#include "core/base/thread_state.h"
 
 namespace rw {
 

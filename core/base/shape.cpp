@@ -1,11 +1,11 @@
-#include "rewind/core/base/shape.h"
+#include "core/base/shape.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "rewind/core/base/checked.h"
-#include "rewind/core/base/error.h"
+#include "core/base/checked.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/base/error.h"
+#include "error.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/base/thread_state.h"
+#include "core/base/thread_state.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "rewind/core/base/context.h"
+#include "context.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/memory/account.h"
+#include "core/memory/account.h"
 
 #include <algorithm>
 #include <utility>

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "rewind/core/memory/memory_report.h"
+#include "memory_report.h"
 
 namespace rw {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "rewind/core/base/error.h"
+#include "../base/error.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
-#include "rewind/core/memory/arena.h"
+#include "core/memory/arena.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/memory/compaction.h"
+#include "core/memory/compaction.h"
 
 #include <algorithm>
 #include <numeric>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "rewind/core/memory/arena.h"
+#include "arena.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
 // The process's one, and a thread's own instead.
-#include "rewind/core/memory/default_device.h"
+#include "core/memory/default_device.h"
 
 #include <mutex>
 #include <thread>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/thread_state.h"
+#include "core/base/error.h"
+#include "core/base/thread_state.h"
 
 namespace rw {
 

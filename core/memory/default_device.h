@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "rewind/core/memory/device.h"
+#include "device.h"
 
 namespace rw {
 

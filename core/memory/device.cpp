@@ -1,14 +1,14 @@
-#include "rewind/core/memory/device.h"
+#include "core/memory/device.h"
 
 #include <algorithm>
 #include <atomic>
 #include <utility>
 #include <vector>
 
-#include "rewind/core/base/environment.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/memory/process_memory.h"
-#include "rewind/core/memory/tracer.h"
+#include "core/base/environment.h"
+#include "core/base/error.h"
+#include "core/memory/process_memory.h"
+#include "core/memory/tracer.h"
 
 namespace rw {
 

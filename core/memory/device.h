@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/backend/backend.h"
-#include "rewind/core/memory/account.h"
-#include "rewind/core/memory/memory_report.h"
-#include "rewind/core/memory/memory_trace.h"
-#include "rewind/core/memory/pool.h"
-#include "rewind/core/memory/storage.h"
-#include "rewind/core/memory/work.h"
+#include "../backend/backend.h"
+#include "account.h"
+#include "memory_report.h"
+#include "memory_trace.h"
+#include "pool.h"
+#include "storage.h"
+#include "work.h"
 
 namespace rw {
 

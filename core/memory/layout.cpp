@@ -1,13 +1,13 @@
 // Lifetimes fall into components that are packed one after the other (core/memory/packer.h).
-#include "rewind/core/memory/layout.h"
+#include "core/memory/layout.h"
 
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/memory/address_line.h"
-#include "rewind/core/memory/packer.h"
+#include "core/base/error.h"
+#include "core/memory/address_line.h"
+#include "core/memory/packer.h"
 
 namespace rw {
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "rewind/core/memory/lifetime.h"
+#include "lifetime.h"
 
 namespace rw {
 

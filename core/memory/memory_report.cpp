@@ -1,4 +1,4 @@
-#include "rewind/core/memory/memory_report.h"
+#include "core/memory/memory_report.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

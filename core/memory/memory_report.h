@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "rewind/core/base/context.h"
+#include "../base/context.h"
 
 namespace rw {
 

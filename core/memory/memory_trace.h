@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/backend/backend.h"
-#include "rewind/core/base/dtype.h"
-#include "rewind/core/base/shape.h"
-#include "rewind/core/base/thread_state.h"
+#include "../backend/backend.h"
+#include "../base/dtype.h"
+#include "../base/shape.h"
+#include "../base/thread_state.h"
 
 namespace rw {
 

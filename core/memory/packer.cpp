@@ -4,7 +4,7 @@
 // exceed the capacity, are the canonical solutions and the section inference of Moffitt,
 // "MiniMalloc" (2023). Raising the priority of what got in the way and packing again is "squeaky
 // wheel" optimization by Joslin and Clements (1999).
-#include "rewind/core/memory/packer.h"
+#include "core/memory/packer.h"
 
 #include <algorithm>
 #include <bit>
@@ -13,8 +13,8 @@
 #include <queue>
 #include <tuple>
 
-#include "rewind/core/base/hash.h"
-#include "rewind/core/memory/arena.h"
+#include "core/base/hash.h"
+#include "core/memory/arena.h"
 
 namespace rw {
 

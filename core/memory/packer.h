@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "rewind/core/base/range_max.h"
-#include "rewind/core/memory/address_line.h"
-#include "rewind/core/memory/lifetime.h"
+#include "../base/range_max.h"
+#include "address_line.h"
+#include "lifetime.h"
 
 namespace rw {
 

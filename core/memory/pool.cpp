@@ -1,10 +1,10 @@
-#include "rewind/core/memory/pool.h"
+#include "core/memory/pool.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw {
 

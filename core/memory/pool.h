@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/backend/backend.h"
-#include "rewind/core/memory/arena.h"
-#include "rewind/core/memory/compaction.h"
-#include "rewind/core/memory/step_layouts.h"
+#include "../backend/backend.h"
+#include "arena.h"
+#include "compaction.h"
+#include "step_layouts.h"
 
 namespace rw {
 

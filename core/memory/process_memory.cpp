@@ -1,4 +1,4 @@
-#include "rewind/core/memory/process_memory.h"
+#include "core/memory/process_memory.h"
 
 #include <sys/resource.h>
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "rewind/core/backend/backend.h"
+#include "../backend/backend.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/core/memory/step_layouts.h"
+#include "core/memory/step_layouts.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "rewind/core/base/hash.h"
+#include "core/base/hash.h"
 
 namespace rw {
 

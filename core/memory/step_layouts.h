@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "rewind/core/memory/arena.h"
-#include "rewind/core/memory/layout.h"
+#include "arena.h"
+#include "layout.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/memory/storage.h"
+#include "core/memory/storage.h"
 
 #include <utility>
 

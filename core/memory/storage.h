@@ -6,10 +6,10 @@
 #include <memory>
 #include <span>
 
-#include "rewind/core/base/dtype.h"
-#include "rewind/core/base/shape.h"
-#include "rewind/core/base/thread_state.h"
-#include "rewind/core/memory/pool.h"
+#include "../base/dtype.h"
+#include "../base/shape.h"
+#include "../base/thread_state.h"
+#include "pool.h"
 
 namespace rw {
 

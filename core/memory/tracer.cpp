@@ -1,6 +1,6 @@
-#include "rewind/core/memory/tracer.h"
+#include "core/memory/tracer.h"
 
-#include "rewind/core/memory/storage.h"
+#include "core/memory/storage.h"
 
 namespace rw {
 

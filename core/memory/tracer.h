@@ -4,7 +4,7 @@
 #include <chrono>
 #include <unordered_map>
 
-#include "rewind/core/memory/memory_trace.h"
+#include "memory_trace.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/memory/work.h"
+#include "core/memory/work.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "rewind/core/base/thread_state.h"
+#include "../base/thread_state.h"
 
 namespace rw {
 

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cmath>
 
-#include "rewind/core/backend/attention_tiles.h"
-#include "rewind/core/ops/detail.h"
+#include "core/backend/attention_tiles.h"
+#include "core/ops/detail.h"
 
 namespace rw {
 

@@ -1,12 +1,12 @@
-#include "rewind/core/ops/autocast.h"
+#include "core/ops/autocast.h"
 
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/weight_copies.h"
+#include "core/base/error.h"
+#include "core/ops/ops.h"
+#include "core/tensor/weight_copies.h"
 
 namespace rw {
 

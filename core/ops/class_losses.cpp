@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/losses.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/detail.h"
+#include "core/ops/losses.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

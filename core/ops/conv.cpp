@@ -1,10 +1,10 @@
 // Convolutions by the kernels of conv2d: forward, its gradient as a layer, sequences as images of
 // one line.
-#include "rewind/core/ops/conv.h"
+#include "core/ops/conv.h"
 
-#include "rewind/core/base/checked.h"
-#include "rewind/core/ops/conv_kernels.h"
-#include "rewind/core/ops/vision.h"
+#include "core/base/checked.h"
+#include "core/ops/conv_kernels.h"
+#include "core/ops/vision.h"
 
 namespace rw {
 

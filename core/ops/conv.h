@@ -4,7 +4,7 @@
 // larger than the padded input, and ValueError for options. A bias is float [O], or undefined.
 #pragma once
 
-#include "rewind/core/ops/ops.h"
+#include "ops.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
 // Convolution of volumes: 2-d convolutions of planes that have the taps of the depth side by side
 // as channels. The kernels then sum over all taps in f32, and what is copied is a few percent of
 // the work wherever there is much work.
-#include "rewind/core/ops/conv.h"
-#include "rewind/core/ops/conv_kernels.h"
-#include "rewind/core/ops/vision.h"
+#include "core/ops/conv.h"
+#include "core/ops/conv_kernels.h"
+#include "core/ops/vision.h"
 
 namespace rw {
 

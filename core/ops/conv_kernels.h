@@ -1,7 +1,7 @@
 // What convolutions of two and of three dimensions share.
 #pragma once
 
-#include "rewind/core/ops/detail.h"
+#include "detail.h"
 
 namespace rw::detail {
 

@@ -1,10 +1,10 @@
-#include "rewind/core/ops/ctc.h"
+#include "core/ops/ctc.h"
 
 #include <algorithm>
 
-#include "rewind/core/ops/lattice.h"
-#include "rewind/core/ops/numeric.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/lattice.h"
+#include "core/ops/numeric.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "rewind/core/ops/ops.h"
+#include "ops.h"
 
 namespace rw {
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <utility>
 
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/launch.h"
+#include "../tensor/launch.h"
+#include "autocast.h"
+#include "ops.h"
 
 namespace rw::detail {
 

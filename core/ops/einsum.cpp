@@ -3,9 +3,9 @@
 #include <map>
 #include <numeric>
 
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/indexing.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/detail.h"
+#include "core/ops/indexing.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/detail.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

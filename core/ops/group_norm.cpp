@@ -3,7 +3,7 @@
 // combined.
 #include <numeric>
 
-#include "rewind/core/ops/detail.h"
+#include "core/ops/detail.h"
 
 namespace rw {
 

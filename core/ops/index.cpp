@@ -1,8 +1,8 @@
 // Gathering rows; the gradient adds repeated rows in a fixed order.
 #include <cstdlib>
 
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/detail.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

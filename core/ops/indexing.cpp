@@ -1,11 +1,11 @@
 // Picking and putting elements by index: all are rows of a table, found by one kernel.
-#include "rewind/core/ops/indexing.h"
+#include "core/ops/indexing.h"
 
 #include <limits>
 #include <numeric>
 
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/detail.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

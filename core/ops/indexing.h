@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rewind/core/ops/ops.h"
+#include "ops.h"
 
 namespace rw {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "rewind/core/ops/detail.h"
+#include "detail.h"
 
 namespace rw::detail {
 

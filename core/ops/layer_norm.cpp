@@ -1,6 +1,6 @@
 // Normalisation of rows: layer norm and RMS norm. Statistics are f32.
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/row_launch.h"
+#include "core/ops/detail.h"
+#include "core/ops/row_launch.h"
 
 namespace rw {
 

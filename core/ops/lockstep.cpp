@@ -1,12 +1,12 @@
-#include "rewind/core/ops/lockstep.h"
+#include "core/ops/lockstep.h"
 
 #include <numeric>
 #include <thread>
 #include <utility>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/thread_state.h"
-#include "rewind/core/ops/operators.h"
+#include "core/base/error.h"
+#include "core/base/thread_state.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

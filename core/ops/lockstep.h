@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "rewind/core/ops/ops.h"
+#include "ops.h"
 
 namespace rw {
 

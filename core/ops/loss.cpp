@@ -1,8 +1,8 @@
 // Softmax and losses. Everything is computed in f32; only storage may be f16.
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/losses.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/row_launch.h"
+#include "core/ops/detail.h"
+#include "core/ops/losses.h"
+#include "core/ops/operators.h"
+#include "core/ops/row_launch.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
 // Losses of pairs of tensors: one kernel makes the losses, another the gradient, from the inputs
 // alone.
-#include "rewind/core/ops/losses.h"
+#include "core/ops/losses.h"
 
 #include <algorithm>
 
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/detail.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 // tied_cross_entropy in core/ops/ops.h.
 #pragma once
 
-#include "rewind/core/ops/ops.h"
+#include "ops.h"
 
 namespace rw {
 

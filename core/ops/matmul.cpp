@@ -1,5 +1,5 @@
 // Matrix products.
-#include "rewind/core/ops/detail.h"
+#include "core/ops/detail.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // Batch normalisation over all axes but the last, statistics in f32 (Chan et al. 1979 combination).
-#include "rewind/core/backend/row_teams.h"
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/operators.h"
+#include "core/backend/row_teams.h"
+#include "core/ops/detail.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
 // Norms and other reductions, tests of values, gated activations: composed of ops; where that would
 // keep more than the gradient needs, an op of their own.
-#include "rewind/core/ops/numeric.h"
+#include "core/ops/numeric.h"
 
 #include <cmath>
 
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/detail.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "rewind/core/ops/ops.h"
+#include "ops.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
 // The operators of core/ops/operators.h: the ops of core/ops/ops.h, with numbers as operands.
-#include "rewind/core/ops/operators.h"
+#include "core/ops/operators.h"
 
 #include <array>
 #include <cmath>
 #include <limits>
 
-#include "rewind/core/ops/detail.h"
+#include "core/ops/detail.h"
 
 namespace rw {
 

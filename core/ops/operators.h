@@ -4,7 +4,7 @@
 #include <concepts>
 #include <utility>
 
-#include "rewind/core/tensor/tensor.h"
+#include "../tensor/tensor.h"
 
 namespace rw {
 

@@ -12,10 +12,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "rewind/core/autograd/tape.h"
-#include "rewind/core/base/rng.h"
-#include "rewind/core/tensor/primitives.h"
-#include "rewind/core/tensor/tensor.h"
+#include "../autograd/tape.h"
+#include "../base/rng.h"
+#include "../tensor/primitives.h"
+#include "../tensor/tensor.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // Pooling over NHWC images, and over sequences as images of one line.
-#include "rewind/core/base/checked.h"
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/vision.h"
+#include "core/base/checked.h"
+#include "core/ops/detail.h"
+#include "core/ops/vision.h"
 
 namespace rw {
 

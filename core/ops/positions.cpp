@@ -1,10 +1,10 @@
-#include "rewind/core/ops/positions.h"
+#include "core/ops/positions.h"
 
 #include <bit>
 #include <cmath>
 #include <limits>
 
-#include "rewind/core/ops/detail.h"
+#include "core/ops/detail.h"
 
 namespace rw {
 

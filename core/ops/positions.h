@@ -1,7 +1,7 @@
 // What tells attention where tokens stand.
 #pragma once
 
-#include "rewind/core/tensor/tensor.h"
+#include "../tensor/tensor.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/ops/print.h"
+#include "core/ops/print.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <ostream>
 
-#include "rewind/core/ops/ops.h"
+#include "core/ops/ops.h"
 
 namespace rw {
 

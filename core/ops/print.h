@@ -6,7 +6,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "rewind/core/tensor/tensor.h"
+#include "../tensor/tensor.h"
 
 namespace rw {
 

@@ -1,5 +1,5 @@
 // Random ops: the counters are attributes, so replay draws the same numbers.
-#include "rewind/core/ops/detail.h"
+#include "core/ops/detail.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // LSTM and GRU over a sequence: one record per layer and direction. A step is a matrix product and
 // a cell kernel; backward collects the gates' gradients of all steps, so that the gradient of the
 // recurrent weight is one product.
-#include "rewind/core/ops/detail.h"
+#include "core/ops/detail.h"
 
 namespace rw {
 

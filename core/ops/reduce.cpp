@@ -1,7 +1,7 @@
 // Reductions over any axes. The order of additions depends on the shape and the kind of device.
-#include "rewind/core/backend/row_teams.h"
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/operators.h"
+#include "core/backend/row_teams.h"
+#include "core/ops/detail.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

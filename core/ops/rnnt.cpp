@@ -1,11 +1,11 @@
-#include "rewind/core/ops/rnnt.h"
+#include "core/ops/rnnt.h"
 
 #include <algorithm>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/lattice.h"
-#include "rewind/core/ops/numeric.h"
-#include "rewind/core/ops/operators.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/lattice.h"
+#include "core/ops/numeric.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

@@ -2,7 +2,7 @@
 // beside that of the frames (Graves 2012).
 #pragma once
 
-#include "rewind/core/ops/ops.h"
+#include "ops.h"
 
 namespace rw {
 

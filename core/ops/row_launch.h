@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "rewind/core/backend/row_teams.h"
-#include "rewind/core/tensor/launch.h"
+#include "../backend/row_teams.h"
+#include "../tensor/launch.h"
 
 namespace rw::detail {
 

@@ -1,6 +1,6 @@
 // Running sums, products and logarithms of sums along an axis.
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/detail.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

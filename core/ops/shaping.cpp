@@ -3,10 +3,10 @@
 #include <limits>
 #include <numeric>
 
-#include "rewind/core/base/checked.h"
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/indexing.h"
-#include "rewind/core/ops/operators.h"
+#include "core/base/checked.h"
+#include "core/ops/detail.h"
+#include "core/ops/indexing.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // Sorting: blocks of 32 by rank, then merges of runs, each place by a binary search in the other
 // run. Stable, of any length, without shared memory or a barrier inside a kernel.
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/indexing.h"
+#include "core/ops/detail.h"
+#include "core/ops/indexing.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
-#include "rewind/core/ops/statistics.h"
+#include "core/ops/statistics.h"
 
 #include <utility>
 
-#include "rewind/core/base/thread_state.h"
+#include "core/base/thread_state.h"
 
 namespace rw {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "rewind/core/ops/ops.h"
+#include "ops.h"
 
 namespace rw {
 

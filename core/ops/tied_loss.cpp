@@ -1,7 +1,7 @@
 // Cross entropy over a vocabulary, through the embedding table, without the logits of all rows in
 // memory.
-#include "rewind/core/ops/detail.h"
-#include "rewind/core/ops/operators.h"
+#include "core/ops/detail.h"
+#include "core/ops/operators.h"
 
 namespace rw {
 

@@ -1,8 +1,8 @@
-#include "rewind/core/ops/unbind.h"
+#include "core/ops/unbind.h"
 
 #include <algorithm>
 
-#include "rewind/core/ops/detail.h"
+#include "core/ops/detail.h"
 
 namespace rw {
 

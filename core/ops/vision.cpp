@@ -1,10 +1,10 @@
 // Other sizes and borders of images, sequences and volumes.
-#include "rewind/core/ops/vision.h"
+#include "core/ops/vision.h"
 
 #include <cmath>
 
-#include "rewind/core/base/checked.h"
-#include "rewind/core/ops/detail.h"
+#include "core/base/checked.h"
+#include "core/ops/detail.h"
 
 namespace rw {
 

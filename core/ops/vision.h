@@ -2,7 +2,7 @@
 // one dimension and to a given size. f32 or f16 (DTypeError).
 #pragma once
 
-#include "rewind/core/ops/ops.h"
+#include "ops.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "rewind/core/predict/auto_recompute.h"
+#include "core/predict/auto_recompute.h"
 
 #include <algorithm>
 #include <sstream>
 #include <string_view>
 
-#include "rewind/core/memory/memory_report.h"
-#include "rewind/core/predict/tape_rerun.h"
+#include "core/memory/memory_report.h"
+#include "core/predict/tape_rerun.h"
 
 namespace rw {
 

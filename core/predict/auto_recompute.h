@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/predict/search.h"
+#include "search.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
-#include "rewind/core/predict/dry_run.h"
+#include "core/predict/dry_run.h"
 
-#include "rewind/core/base/rng.h"
-#include "rewind/core/base/thread_state.h"
+#include "core/base/rng.h"
+#include "core/base/thread_state.h"
 
 namespace rw {
 

@@ -5,8 +5,8 @@
 #include <functional>
 #include <optional>
 
-#include "rewind/core/autograd/tape.h"
-#include "rewind/core/memory/device.h"
+#include "../autograd/tape.h"
+#include "../memory/device.h"
 
 namespace rw {
 

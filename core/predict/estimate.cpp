@@ -1,4 +1,4 @@
-#include "rewind/core/predict/estimate.h"
+#include "core/predict/estimate.h"
 
 #include <fmt/format.h>
 

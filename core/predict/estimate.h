@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "rewind/core/predict/planner.h"
+#include "planner.h"
 
 namespace rw {
 

@@ -1,12 +1,12 @@
-#include "rewind/core/predict/fit.h"
+#include "core/predict/fit.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <mutex>
 
-#include "rewind/core/base/parallel.h"
-#include "rewind/core/predict/rank_memory.h"
+#include "core/base/parallel.h"
+#include "core/predict/rank_memory.h"
 
 namespace rw {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/predict/planner.h"
+#include "planner.h"
 
 namespace rw {
 

@@ -1,11 +1,11 @@
-#include "rewind/core/predict/planned_run.h"
+#include "core/predict/planned_run.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "rewind/core/memory/process_memory.h"
-#include "rewind/core/predict/remedies.h"
+#include "core/memory/process_memory.h"
+#include "core/predict/remedies.h"
 
 namespace rw {
 

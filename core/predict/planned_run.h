@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/predict/planner.h"
-#include "rewind/core/predict/savings.h"
+#include "planner.h"
+#include "savings.h"
 
 namespace rw {
 

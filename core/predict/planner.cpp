@@ -1,8 +1,8 @@
-#include "rewind/core/predict/planner.h"
+#include "core/predict/planner.h"
 
 #include <algorithm>
 
-#include "rewind/core/predict/largest.h"
+#include "core/predict/largest.h"
 
 namespace rw {
 

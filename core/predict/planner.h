@@ -3,12 +3,12 @@
 //   std::cout << planner.forecast().str() << fit_table(fit(planner, parse_bytes("8GiB")), ...);
 #pragma once
 
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/predict/auto_recompute.h"
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/core/predict/program.h"
-#include "rewind/core/predict/search.h"
-#include "rewind/core/predict/segment_report.h"
+#include "../memory/default_device.h"
+#include "auto_recompute.h"
+#include "dry_run.h"
+#include "program.h"
+#include "search.h"
+#include "segment_report.h"
 
 namespace rw {
 

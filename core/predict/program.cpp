@@ -1,4 +1,4 @@
-#include "rewind/core/predict/program.h"
+#include "core/predict/program.h"
 
 #include <algorithm>
 

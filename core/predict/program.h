@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/autograd/boundaries.h"
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/predict/recompute.h"
+#include "../autograd/boundaries.h"
+#include "../autograd/checkpoint.h"
+#include "recompute.h"
 
 namespace rw {
 

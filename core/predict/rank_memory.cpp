@@ -1,10 +1,10 @@
-#include "rewind/core/predict/rank_memory.h"
+#include "core/predict/rank_memory.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "rewind/core/base/parallel.h"
+#include "core/base/parallel.h"
 
 namespace rw {
 

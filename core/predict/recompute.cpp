@@ -1,8 +1,8 @@
-#include "rewind/core/predict/recompute.h"
+#include "core/predict/recompute.h"
 
 #include <algorithm>
 
-#include "rewind/core/autograd/tape.h"
+#include "core/autograd/tape.h"
 
 namespace rw {
 

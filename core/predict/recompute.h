@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/recompute/graph.h"
-#include "rewind/core/recompute/plan.h"
+#include "../autograd/checkpoint.h"
+#include "../recompute/graph.h"
+#include "../recompute/plan.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/predict/remedies.h"
+#include "core/predict/remedies.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "rewind/core/predict/savings.h"
+#include "core/predict/savings.h"
 
 #include <fmt/format.h>
 

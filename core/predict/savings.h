@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/predict/planner.h"
+#include "planner.h"
 
 namespace rw {
 

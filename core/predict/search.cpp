@@ -1,11 +1,11 @@
-#include "rewind/core/predict/search.h"
+#include "core/predict/search.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "rewind/core/recompute/evaluate.h"
-#include "rewind/core/recompute/planner.h"
-#include "rewind/core/recompute/speed.h"
+#include "core/recompute/evaluate.h"
+#include "core/recompute/planner.h"
+#include "core/recompute/speed.h"
 
 namespace rw {
 

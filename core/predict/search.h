@@ -6,9 +6,9 @@
 #include <set>
 #include <vector>
 
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/core/predict/recompute.h"
-#include "rewind/core/recompute/work.h"
+#include "../recompute/work.h"
+#include "dry_run.h"
+#include "recompute.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
-#include "rewind/core/predict/segment_report.h"
+#include "core/predict/segment_report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "rewind/core/predict/tape_rerun.h"
+#include "core/predict/tape_rerun.h"
 
 namespace rw {
 

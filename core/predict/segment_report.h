@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/autograd/tape.h"
+#include "../autograd/tape.h"
 
 namespace rw {
 

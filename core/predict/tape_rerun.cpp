@@ -1,10 +1,10 @@
-#include "rewind/core/predict/tape_rerun.h"
+#include "core/predict/tape_rerun.h"
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "rewind/core/ops/ops.h"
-#include "rewind/core/tensor/weight_copies.h"
+#include "core/ops/ops.h"
+#include "core/tensor/weight_copies.h"
 
 namespace rw {
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "rewind/core/predict/dry_run.h"
-#include "rewind/core/predict/recompute.h"
+#include "dry_run.h"
+#include "recompute.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
-#include "rewind/core/recompute/chain.h"
+#include "core/recompute/chain.h"
 
-#include "rewind/core/recompute/cuts.h"
+#include "core/recompute/cuts.h"
 
 namespace rw {
 

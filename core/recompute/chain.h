@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "rewind/core/recompute/cost_rows.h"
-#include "rewind/core/recompute/graph.h"
-#include "rewind/core/recompute/plan.h"
-#include "rewind/core/recompute/stages.h"
-#include "rewind/core/recompute/tuning.h"
+#include "cost_rows.h"
+#include "graph.h"
+#include "plan.h"
+#include "stages.h"
+#include "tuning.h"
 
 namespace rw {
 

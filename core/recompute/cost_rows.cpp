@@ -1,4 +1,4 @@
-#include "rewind/core/recompute/cost_rows.h"
+#include "core/recompute/cost_rows.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/recompute/cuts.h"
+#include "core/recompute/cuts.h"
 
 #include <algorithm>
 #include <numeric>

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "rewind/core/recompute/graph.h"
-#include "rewind/core/recompute/uses.h"
+#include "graph.h"
+#include "uses.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/core/recompute/evaluate.h"
+#include "core/recompute/evaluate.h"
 
 #include <algorithm>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/recompute/liveness.h"
+#include "core/base/error.h"
+#include "core/recompute/liveness.h"
 
 namespace rw {
 

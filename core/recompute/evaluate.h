@@ -1,8 +1,8 @@
 // One training step under a recompute plan, simulated.
 #pragma once
 
-#include "rewind/core/recompute/graph.h"
-#include "rewind/core/recompute/plan.h"
+#include "graph.h"
+#include "plan.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/recompute/liveness.h"
+#include "core/recompute/liveness.h"
 
 namespace rw {
 

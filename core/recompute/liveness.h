@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "rewind/core/recompute/graph.h"
+#include "graph.h"
 
 namespace rw {
 

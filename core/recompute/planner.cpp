@@ -1,16 +1,16 @@
-#include "rewind/core/recompute/planner.h"
+#include "core/recompute/planner.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <span>
 
-#include "rewind/core/recompute/chain.h"
-#include "rewind/core/recompute/cuts.h"
-#include "rewind/core/recompute/evaluate.h"
-#include "rewind/core/recompute/polish.h"
-#include "rewind/core/recompute/speed.h"
-#include "rewind/core/recompute/tuning.h"
+#include "core/recompute/chain.h"
+#include "core/recompute/cuts.h"
+#include "core/recompute/evaluate.h"
+#include "core/recompute/polish.h"
+#include "core/recompute/speed.h"
+#include "core/recompute/tuning.h"
 
 namespace rw {
 

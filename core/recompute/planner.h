@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "rewind/core/recompute/graph.h"
-#include "rewind/core/recompute/plan.h"
-#include "rewind/core/recompute/work.h"
+#include "graph.h"
+#include "plan.h"
+#include "work.h"
 
 namespace rw {
 

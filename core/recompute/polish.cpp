@@ -1,10 +1,10 @@
-#include "rewind/core/recompute/polish.h"
+#include "core/recompute/polish.h"
 
 #include <algorithm>
 #include <span>
 
-#include "rewind/core/recompute/evaluate.h"
-#include "rewind/core/recompute/tuning.h"
+#include "core/recompute/evaluate.h"
+#include "core/recompute/tuning.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
 // The last step of planning: room that a plan leaves is used.
 #pragma once
 
-#include "rewind/core/recompute/graph.h"
-#include "rewind/core/recompute/plan.h"
-#include "rewind/core/recompute/work.h"
+#include "graph.h"
+#include "plan.h"
+#include "work.h"
 
 namespace rw {
 

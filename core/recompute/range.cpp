@@ -1,8 +1,8 @@
-#include "rewind/core/recompute/range.h"
+#include "core/recompute/range.h"
 
 #include <algorithm>
 
-#include "rewind/core/recompute/tuning.h"
+#include "core/recompute/tuning.h"
 
 namespace rw {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "rewind/core/recompute/graph.h"
-#include "rewind/core/recompute/liveness.h"
-#include "rewind/core/recompute/uses.h"
+#include "graph.h"
+#include "liveness.h"
+#include "uses.h"
 
 namespace rw {
 

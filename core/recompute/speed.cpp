@@ -1,12 +1,12 @@
 // What heavy ops made is held, what light ops made is replayed.
-#include "rewind/core/recompute/speed.h"
+#include "core/recompute/speed.h"
 
 #include <algorithm>
 #include <set>
 
-#include "rewind/core/recompute/evaluate.h"
-#include "rewind/core/recompute/tuning.h"
-#include "rewind/core/recompute/uses.h"
+#include "core/recompute/evaluate.h"
+#include "core/recompute/tuning.h"
+#include "core/recompute/uses.h"
 
 namespace rw {
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "rewind/core/recompute/graph.h"
-#include "rewind/core/recompute/plan.h"
+#include "graph.h"
+#include "plan.h"
 
 namespace rw {
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "rewind/core/recompute/graph.h"
-#include "rewind/core/recompute/range.h"
-#include "rewind/core/recompute/uses.h"
+#include "graph.h"
+#include "range.h"
+#include "uses.h"
 
 namespace rw {
 

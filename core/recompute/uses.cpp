@@ -1,8 +1,8 @@
-#include "rewind/core/recompute/uses.h"
+#include "core/recompute/uses.h"
 
 #include <algorithm>
 
-#include "rewind/core/recompute/tuning.h"
+#include "core/recompute/tuning.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
-#include "rewind/core/tensor/launch.h"
+#include "core/tensor/launch.h"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "rewind/core/tensor/overlap.h"
+#include "core/tensor/overlap.h"
 
 namespace rw {
 

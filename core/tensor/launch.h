@@ -8,8 +8,8 @@
 #include <initializer_list>
 #include <span>
 
-#include "rewind/core/tensor/tensor.h"
-#include "shaders/params.h"
+#include "../../shaders/params.h"
+#include "tensor.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/core/tensor/overlap.h"
+#include "core/tensor/overlap.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // a part of it.
 #pragma once
 
-#include "rewind/core/tensor/tensor.h"
+#include "tensor.h"
 
 namespace rw {
 

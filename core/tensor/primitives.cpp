@@ -1,10 +1,10 @@
-#include "rewind/core/tensor/primitives.h"
+#include "core/tensor/primitives.h"
 
 #include <bit>
 
-#include "rewind/core/base/checked.h"
-#include "rewind/core/tensor/launch.h"
-#include "rewind/core/tensor/overlap.h"
+#include "core/base/checked.h"
+#include "core/tensor/launch.h"
+#include "core/tensor/overlap.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // What is done to tensors without a record: the bricks of ops, of backward and of optimizers.
 #pragma once
 
-#include "rewind/core/tensor/tensor.h"
+#include "tensor.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "rewind/core/tensor/tensor.h"
+#include "core/tensor/tensor.h"
 
 #include <atomic>
 #include <cstring>
 
-#include "rewind/core/base/checked.h"
+#include "core/base/checked.h"
 
 namespace rw {
 

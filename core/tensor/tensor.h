@@ -12,11 +12,11 @@
 #include <variant>
 #include <vector>
 
-#include "rewind/core/base/dtype.h"
-#include "rewind/core/base/error.h"
-#include "rewind/core/base/shape.h"
-#include "rewind/core/memory/default_device.h"
-#include "rewind/core/memory/device.h"
+#include "../base/dtype.h"
+#include "../base/error.h"
+#include "../base/shape.h"
+#include "../memory/default_device.h"
+#include "../memory/device.h"
 
 namespace rw {
 

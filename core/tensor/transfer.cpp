@@ -1,6 +1,6 @@
 // Those of Tensor's members that may need a kernel.
-#include "rewind/core/tensor/primitives.h"
-#include "rewind/core/tensor/tensor.h"
+#include "core/tensor/primitives.h"
+#include "core/tensor/tensor.h"
 
 namespace rw {
 

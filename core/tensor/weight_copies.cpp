@@ -1,9 +1,9 @@
-#include "rewind/core/tensor/weight_copies.h"
+#include "core/tensor/weight_copies.h"
 
 #include <algorithm>
 #include <tuple>
 
-#include "rewind/core/tensor/primitives.h"
+#include "core/tensor/primitives.h"
 
 namespace rw {
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "rewind/core/tensor/tensor.h"
+#include "tensor.h"
 
 namespace rw {
 

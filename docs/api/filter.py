@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Doxygen's INPUT_FILTER: what headers.py reads as comments of declarations, in Doxygen's style, and links
-between pages that lead where Doxygen has put them. No line moves. Usage: filter.py FILE | --inputs ROOT | --self-test
+between pages that lead where Doxygen has put them. No line moves. Usage: filter.py FILE | --inputs FOLDER | --self-test
 
---inputs writes the settings INPUT and PROJECT_NUMBER; headers are named as a user includes them."""
+--inputs writes the settings INPUT and PROJECT_NUMBER; headers are named as a user includes them, by FOLDER/rewind, which
+leads to the sources."""
 
 import re
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import headers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FRONT = ROOT / "include/rewind/rewind.h"
+FRONT = ROOT / "rewind.h"
 SPECIAL = re.compile(r"([@\\<>#]|(?<=\w)\*(?=\w)|^[-+](?= )|^\d+(?=\. ))")
 
 
@@ -117,11 +118,10 @@ def page(path, text):
     return "".join(parts)
 
 
-def inputs(root):
-    files = ["README.md", *sorted(p.relative_to(root).as_posix() for p in root.glob("docs/*.md"))]
-    for name in headers.installed(root):
-        files.append(name if name.startswith("include/") else "include/rewind/" + name)
-    version = re.search(r"version: '([\d.]+)'", (root / "meson.build").read_text())[1]
+def inputs(folder):
+    files = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/*.md"))]
+    files += [f"{folder}/rewind/{name}" for name in headers.installed(ROOT)]
+    version = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text())[1]
     return f"INPUT = {' '.join(files)}\nPROJECT_NUMBER = {version}"
 
 
@@ -168,7 +168,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "--self-test":
         self_test()
     elif sys.argv[1] == "--inputs":
-        print(inputs(Path(sys.argv[2])))
+        print(inputs(sys.argv[2]))
     else:
         file = Path(sys.argv[1])
         sys.stdout.write(page(Path(*file.absolute().parts), file.read_text()) if file.suffix == ".md"

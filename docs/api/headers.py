@@ -230,7 +230,7 @@ def read(text):
 def installed(root):
     """Paths of the installed headers, from the list in packaging/meson.build."""
     text = (root / "packaging/meson.build").read_text()
-    paths = ["include/rewind/rewind.h"]
+    paths = ["rewind.h"]
     for folder, names in re.findall(r"'([\w/]+)': \[([^\]]*)\]", text):
         paths += [f"{folder}/{name}.h" for name in re.findall(r"'(\w+)'", names)]
     return paths

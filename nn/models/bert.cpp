@@ -1,10 +1,10 @@
-#include "rewind/nn/models/bert.h"
+#include "nn/models/bert.h"
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/nn/init.h"
-#include "rewind/nn/layer_stack.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/autocast.h"
+#include "core/ops/operators.h"
+#include "nn/init.h"
+#include "nn/layer_stack.h"
 
 namespace rw {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "rewind/nn/attention.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/norm.h"
+#include "../attention.h"
+#include "../layers.h"
+#include "../norm.h"
 
 namespace rw {
 

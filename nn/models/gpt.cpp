@@ -1,16 +1,16 @@
-#include "rewind/nn/models/gpt.h"
+#include "nn/models/gpt.h"
 
 #include <cmath>
 #include <limits>
 #include <tuple>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/core/ops/autocast.h"
-#include "rewind/core/ops/indexing.h"
-#include "rewind/core/ops/operators.h"
-#include "rewind/core/ops/unbind.h"
-#include "rewind/nn/init.h"
-#include "rewind/nn/layer_stack.h"
+#include "core/autograd/checkpoint.h"
+#include "core/ops/autocast.h"
+#include "core/ops/indexing.h"
+#include "core/ops/operators.h"
+#include "core/ops/unbind.h"
+#include "nn/init.h"
+#include "nn/layer_stack.h"
 
 namespace rw {
 

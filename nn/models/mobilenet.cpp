@@ -1,9 +1,9 @@
-#include "rewind/nn/models/mobilenet.h"
+#include "nn/models/mobilenet.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "rewind/nn/init.h"
+#include "nn/init.h"
 
 namespace rw {
 

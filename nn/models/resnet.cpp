@@ -1,11 +1,11 @@
-#include "rewind/nn/models/resnet.h"
+#include "nn/models/resnet.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "rewind/core/autograd/checkpoint.h"
-#include "rewind/nn/init.h"
-#include "rewind/nn/norm.h"
+#include "core/autograd/checkpoint.h"
+#include "nn/init.h"
+#include "nn/norm.h"
 
 namespace rw {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
+#include "../layers.h"
+#include "../sequential.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
-#include "rewind/nn/models/speech.h"
+#include "nn/models/speech.h"
 
-#include "rewind/nn/ctc_decode.h"
+#include "nn/ctc_decode.h"
 
 namespace rw {
 

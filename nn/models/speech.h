@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "rewind/core/ops/ctc.h"
-#include "rewind/core/ops/rnnt.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/log_mel.h"
-#include "rewind/nn/norm.h"
-#include "rewind/nn/recurrent.h"
-#include "rewind/nn/rnnt_decode.h"
+#include "../../core/ops/ctc.h"
+#include "../../core/ops/rnnt.h"
+#include "../layers.h"
+#include "../log_mel.h"
+#include "../norm.h"
+#include "../recurrent.h"
+#include "../rnnt_decode.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/nn/models/speech_stream.h"
+#include "nn/models/speech_stream.h"
 
 namespace rw {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "rewind/nn/models/speech.h"
+#include "speech.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "rewind/nn/models/unet.h"
+#include "nn/models/unet.h"
 
 namespace rw {
 

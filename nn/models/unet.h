@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "rewind/nn/conv.h"
-#include "rewind/nn/layers.h"
-#include "rewind/nn/sequential.h"
+#include "../conv.h"
+#include "../layers.h"
+#include "../sequential.h"
 
 namespace rw {
 

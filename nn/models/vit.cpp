@@ -1,9 +1,9 @@
-#include "rewind/nn/models/vit.h"
+#include "nn/models/vit.h"
 
 #include <cmath>
 
-#include "rewind/nn/init.h"
-#include "rewind/nn/layer_stack.h"
+#include "nn/init.h"
+#include "nn/layer_stack.h"
 
 namespace rw {
 

@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "rewind/nn/layers.h"
-#include "rewind/nn/norm.h"
-#include "rewind/nn/sequential.h"
-#include "rewind/nn/transformer.h"
+#include "../layers.h"
+#include "../norm.h"
+#include "../sequential.h"
+#include "../transformer.h"
 
 namespace rw {
 

@@ -2,8 +2,8 @@
 // numbers.
 #pragma once
 
-#include "rewind/data/random.h"
-#include "tests/fuzz/target.h"
+#include "../../data/random.h"
+#include "target.h"
 
 namespace rw::fuzz {
 

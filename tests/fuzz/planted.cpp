@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 #include "tests/fuzz/target.h"
 
 namespace rw::fuzz {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "rewind/core/base/error.h"
+#include "core/base/error.h"
 
 namespace rw::fuzz {
 

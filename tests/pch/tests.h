@@ -1,4 +1,4 @@
 // Precompiled, as packaging/pch/standard.h.
 #include <doctest/doctest.h>
 
-#include "packaging/pch/standard.h"
+#include "../../packaging/pch/standard.h"

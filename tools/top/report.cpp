@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "rewind/core/base/error.h"
-#include "rewind/core/memory/memory_report.h"
+#include "core/base/error.h"
+#include "core/memory/memory_report.h"
 
 namespace rw {
 

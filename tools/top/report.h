@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "rewind/backends/listing.h"
-#include "tools/top/gpu_processes.h"
+#include "../../backends/listing.h"
+#include "gpu_processes.h"
 
 namespace rw {
 
