@@ -93,7 +93,8 @@ def page(path, text):
     installed = set(headers.installed(ROOT))
 
     def link(match):  # which Doxygen wants on one line
-        return one_line(match[1].replace("\n", " "), match[2], match[3], match[0]) + "\n" * match[0].count("\n")
+        text = one_line(match[1].replace("\n", " "), match[2], match[3], match[0].removesuffix(match[4]))
+        return text + match[4] + "\n" * match[0].count("\n")  # a lone full stop would end a list
 
     def cell(match):  # code in a table
         return "<code>" + match[1].replace("\\|", "&#124;") + "</code>"
@@ -111,7 +112,7 @@ def page(path, text):
 
     parts = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
     for i in range(0, len(parts), 2):  # the others are code
-        part = re.sub(r"\[([^\]]+)\]\(([^)#\s]*)#?([^)\s]*)\)", link, parts[i])
+        part = re.sub(r"\[([^\]]+)\]\(([^)#\s]*)#?([^)\s]*)\)([.,;:)]*)", link, parts[i])
         part = re.sub(r"^(##+ )(.*)$", lambda m: f"{m[0]} {{#{slug(path.stem, m[2])}}}", part, flags=re.M)
         part = re.sub(r"`([^`\n]*\\\|[^`\n]*)`", cell, part)
         parts[i] = re.sub(r"`(#include <(.*?)>)`", r"<code>\\#include \\<\2\\></code>", part)

@@ -31,7 +31,8 @@ pkg-config --cflags-only-I rewind | tr ' ' '\n' | grep -qx -- "-I$prefix/include
 if pkg-config --cflags rewind | grep 'include/rewind'; then exit 1; fi
 (cd "$prefix/include" && find rewind -name '*.h' | sort) > "$root/installed.txt"
 echo '#include <rewind/rewind.h>' > "$root/all.cpp"
-compile -M "$root/all.cpp" | tr ' \\' '\n\n' | sed -n "s|^$prefix/include/||p" | sort -u > "$root/reached.txt"
+compile -M "$root/all.cpp" | tr ' \\' '\n\n' | grep "^$prefix/include/" | xargs realpath --relative-to="$prefix/include" |
+  sort -u > "$root/reached.txt"
 diff "$root/installed.txt" "$root/reached.txt"
 # Each is complete by itself; together they define no macro of ours but REWIND_...
 sed 's/.*/#include <&>/' "$root/installed.txt" > "$root/each.cpp"
