@@ -15,11 +15,11 @@
 #include "apps/mnist/steps.h"
 #include "core/base/interrupt.h"
 #include "core/base/rng.h"
+#include "data/base/files.h"
 #include "data/content_hash.h"
-#include "data/files.h"
-#include "data/idx.h"
-#include "data/loader.h"
-#include "data/synthetic.h"
+#include "data/images/idx.h"
+#include "data/images/loader.h"
+#include "data/images/synthetic.h"
 
 using namespace rw;
 

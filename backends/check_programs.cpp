@@ -4,8 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include "core/ops/operators.h"
-#include "core/ops/ops.h"
+#include "ops/operators.h"
+#include "ops/ops.h"
 
 namespace rw {
 

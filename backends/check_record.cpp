@@ -5,7 +5,7 @@
 #include <sstream>
 #include <utility>
 
-#include "core/base/cache.h"
+#include "core/files/cache.h"
 
 namespace rw {
 

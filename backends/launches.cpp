@@ -8,10 +8,10 @@
 
 #include "backends/open.h"
 #include "backends/profiles.h"
-#include "backends/vulkan/kernels.h"
-#include "backends/vulkan/matrix.h"
-#include "backends/vulkan/profile.h"
-#include "core/base/json_file.h"
+#include "backends/vulkan/matrix/matrix.h"
+#include "backends/vulkan/pipelines/kernels.h"
+#include "backends/vulkan/pipelines/profile.h"
+#include "core/files/json_file.h"
 #include "core/memory/memory_report.h"
 
 namespace rw {

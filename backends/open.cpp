@@ -8,12 +8,12 @@
 #include "backends/dry/dry_backend.h"
 #include "backends/profiles.h"
 #include "backends/self_check.h"
-#include "backends/vulkan/build_id.h"
+#include "backends/vulkan/device/build_id.h"
 #include "backends/vulkan/vulkan_backend.h"
 #include "core/base/environment.h"
 #include "core/base/error.h"
 #include "core/base/hash.h"
-#include "core/base/json_file.h"
+#include "core/files/json_file.h"
 
 namespace rw {
 

@@ -10,10 +10,10 @@
 #include "backends/check_record.h"
 #include "backends/cpu/cpu_backend.h"
 #include "core/backend/unsupported.h"
-#include "core/base/child_process.h"
+#include "core/files/child_process.h"
 #include "core/memory/default_device.h"
-#include "core/ops/operators.h"
-#include "core/ops/ops.h"
+#include "ops/operators.h"
+#include "ops/ops.h"
 
 namespace rw {
 

@@ -7,13 +7,13 @@
 #include <set>
 
 #include "backends/open.h"
-#include "backends/vulkan/matrix.h"
-#include "backends/vulkan/matrix_class.h"
-#include "backends/vulkan/matrix_passes.h"
-#include "backends/vulkan/profile.h"
-#include "backends/vulkan/tuner.h"
-#include "backends/vulkan/tuning_file.h"
-#include "backends/vulkan/ways.h"
+#include "backends/vulkan/device/tuning_file.h"
+#include "backends/vulkan/matrix/matrix.h"
+#include "backends/vulkan/matrix/matrix_class.h"
+#include "backends/vulkan/matrix/matrix_passes.h"
+#include "backends/vulkan/pipelines/profile.h"
+#include "backends/vulkan/tuning/tuner.h"
+#include "backends/vulkan/tuning/ways.h"
 
 namespace rw {
 

@@ -11,10 +11,10 @@
 #include <thread>
 
 #include "backends/open.h"
-#include "core/ops/ops.h"
-#include "nn/models/bert.h"
-#include "nn/models/resnet.h"
-#include "optim/accumulate.h"
+#include "models/bert.h"
+#include "models/resnet.h"
+#include "ops/ops.h"
+#include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
 

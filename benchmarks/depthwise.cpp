@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "backends/open.h"
-#include "core/ops/ops.h"
+#include "ops/ops.h"
 
 using namespace rw;
 

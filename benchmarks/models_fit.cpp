@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include "benchmarks/memory/measure.h"
-#include "core/ops/autocast.h"
-#include "core/predict/fit.h"
-#include "nn/models/gpt.h"
-#include "nn/models/mobilenet.h"
-#include "nn/models/unet.h"
-#include "nn/models/vit.h"
+#include "models/gpt.h"
+#include "models/mobilenet.h"
+#include "models/unet.h"
+#include "models/vit.h"
+#include "ops/autocast.h"
 #include "optim/adam.h"
+#include "planner/forecast/fit.h"
 
 using namespace rw;
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "backends/open.h"
-#include "core/ops/operators.h"
-#include "core/ops/ops.h"
+#include "ops/operators.h"
+#include "ops/ops.h"
 
 namespace {
 

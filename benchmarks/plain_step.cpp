@@ -7,16 +7,16 @@
 #include <functional>
 
 #include "backends/open.h"
-#include "core/ops/autocast.h"
-#include "core/ops/operators.h"
-#include "core/ops/ops.h"
-#include "core/predict/dry_run.h"
-#include "nn/attention.h"
-#include "nn/models/bert.h"
-#include "nn/models/resnet.h"
+#include "models/bert.h"
+#include "models/resnet.h"
 #include "nn/norm.h"
+#include "nn/transformer/attention.h"
+#include "ops/autocast.h"
+#include "ops/operators.h"
+#include "ops/ops.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
+#include "planner/dry_run.h"
 
 using namespace rw;
 

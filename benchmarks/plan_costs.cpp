@@ -1,5 +1,5 @@
 // What plans of the recompute planner cost, for networks that are recorded dry: the yardstick for a
-// change of the planner or of its constants (core/recompute/tuning.h). Peaks and costs are the
+// change of the planner or of its constants (planner/graph/tuning.h). Peaks and costs are the
 // planner's own (evaluate()), so a run takes a minute and needs no device.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -9,8 +9,8 @@
 #include "benchmarks/memory/measure.h"
 #include "benchmarks/memory/workloads.h"
 #include "benchmarks/memory/workloads_sequence.h"
-#include "core/recompute/evaluate.h"
-#include "core/recompute/planner.h"
+#include "planner/graph/evaluate.h"
+#include "planner/search/plans.h"
 
 using namespace rw;
 using namespace rw::memory;

@@ -7,12 +7,12 @@
 #include <algorithm>
 
 #include "benchmarks/memory/measure.h"
-#include "core/ops/autocast.h"
-#include "core/predict/planner.h"
 #include "dist/step_ranks.h"
-#include "nn/models/bert.h"
-#include "nn/models/gpt.h"
+#include "models/bert.h"
+#include "models/gpt.h"
+#include "ops/autocast.h"
 #include "optim/adam.h"
+#include "planner/forecast/planner.h"
 
 using namespace rw;
 

@@ -8,8 +8,8 @@
 
 #include "apps/common/mnist_mlp.h"
 #include "backends/open.h"
-#include "core/ops/ops.h"
-#include "optim/accumulate.h"
+#include "ops/ops.h"
+#include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 
 using namespace rw;

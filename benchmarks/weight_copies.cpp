@@ -6,14 +6,14 @@
 #include <functional>
 
 #include "backends/open.h"
-#include "core/ops/autocast.h"
-#include "core/ops/ops.h"
-#include "core/predict/dry_run.h"
-#include "nn/models/bert.h"
-#include "nn/models/resnet.h"
-#include "optim/accumulate.h"
+#include "models/bert.h"
+#include "models/resnet.h"
+#include "ops/autocast.h"
+#include "ops/ops.h"
+#include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
+#include "planner/dry_run.h"
 
 using namespace rw;
 

@@ -4,7 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
-#include "data/files.h"
+#include "data/base/files.h"
 
 namespace rw {
 

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "dataset.h"
-#include "photos.h"
-#include "speech.h"
-#include "text_examples.h"
+#include "base/dataset.h"
+#include "images/photos.h"
+#include "speech/speech.h"
+#include "text/text_examples.h"
 
 namespace rw {
 

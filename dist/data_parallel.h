@@ -4,10 +4,10 @@
 #include <memory>
 #include <optional>
 
-#include "../core/ops/statistics.h"
-#include "../optim/accumulate.h"
+#include "../ops/statistics.h"
+#include "../optim/accumulation/accumulate.h"
 #include "traffic.h"
-#include "world.h"
+#include "world/world.h"
 
 namespace rw {
 

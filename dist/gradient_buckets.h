@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "../optim/ownership.h"
+#include "../optim/base/ownership.h"
 
 namespace rw {
 

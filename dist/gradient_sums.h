@@ -3,12 +3,12 @@
 
 #include <vector>
 
-#include "../optim/gradient_exchange.h"
-#include "communicator.h"
+#include "../optim/base/gradient_exchange.h"
 #include "gradient_buckets.h"
 #include "host_copy.h"
-#include "message_thread.h"
 #include "traffic.h"
+#include "world/communicator.h"
+#include "world/message_thread.h"
 
 namespace rw {
 

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "../core/memory/storage.h"
-#include "../optim/parameters.h"
-#include "communicator.h"
+#include "../optim/base/parameters.h"
 #include "host_copy.h"
-#include "message_thread.h"
 #include "traffic.h"
+#include "world/communicator.h"
+#include "world/message_thread.h"
 
 namespace rw {
 

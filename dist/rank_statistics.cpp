@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
-#include "core/ops/operators.h"
+#include "ops/operators.h"
 
 namespace rw {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "../core/ops/ops.h"
-#include "communicator.h"
+#include "../ops/ops.h"
+#include "world/communicator.h"
 
 namespace rw {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/memory/default_device.h"
-#include "dist/dry_ranks.h"
+#include "dist/world/dry_ranks.h"
 
 namespace rw {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "../core/predict/program.h"
+#include "../planner/forecast/program.h"
 #include "data_parallel.h"
 
 namespace rw {
@@ -14,9 +14,9 @@ namespace rw {
 // states (shard_states()), or parameters, with the states (shard_parameters()).
 const std::vector<std::string>& sharding_words();
 
-// For steps that MakeSteps builds (core/predict/program.h): on a device that computes, the ranks of
-// this run; on one that only predicts, DryRanks in their place, so that a planner can be any rank
-// of any number.
+// For steps that MakeSteps builds (planner/forecast/program.h): on a device that computes, the
+// ranks of this run; on one that only predicts, DryRanks in their place, so that a planner can be
+// any rank of any number.
 //
 //   StepRanks ranks(settings);  // before the optimizer, which it must outlive
 //   Accumulate optimizer(SGD(ranks.shard(std::move(groups)), options), settings.accumulate);

@@ -1,9 +1,9 @@
 // A module for each activation, of any shape. What each computes is said at its op
-// (core/ops/ops.h, core/ops/numeric.h).
+// (ops/ops.h, ops/numeric.h).
 #pragma once
 
-#include "../core/ops/numeric.h"
-#include "../core/ops/ops.h"
+#include "../ops/numeric.h"
+#include "../ops/ops.h"
 #include "module.h"
 
 namespace rw {

@@ -4,7 +4,7 @@
 // that are not what the op of the same name takes.
 #pragma once
 
-#include "../core/ops/conv.h"
+#include "../ops/network/conv.h"
 #include "module.h"
 
 namespace rw {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/ops/ops.h"
+#include "ops/ops.h"
 
 namespace rw::init {
 

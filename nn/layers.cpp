@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "core/ops/indexing.h"
-#include "core/ops/operators.h"
-#include "core/ops/statistics.h"
 #include "nn/init.h"
+#include "ops/layout/indexing.h"
+#include "ops/operators.h"
+#include "ops/statistics.h"
 
 namespace rw {
 

@@ -1,10 +1,10 @@
-// Layers: thin modules around the ops of core/ops/ops.h. Images are NHWC, convolution weights OHWI.
+// Layers: thin modules around the ops of ops/ops.h. Images are NHWC, convolution weights OHWI.
 // Initial values are PyTorch's.
 #pragma once
 
 #include <optional>
 
-#include "../core/ops/ops.h"
+#include "../ops/ops.h"
 #include "activations.h"
 #include "conv.h"
 #include "module.h"

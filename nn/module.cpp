@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/autograd/checkpoint.h"
-#include "core/ops/ops.h"
+#include "ops/ops.h"
 
 namespace rw {
 

@@ -11,12 +11,6 @@
 
 namespace rw {
 
-// A tensor and what it is called.
-struct NamedTensor {
-  std::string name;  // dotted, as in PyTorch: "layer1.0.conv1.weight"
-  Tensor tensor;     // a handle on the module's own
-};
-
 // Throws ValueError where one is not: "[Linear] in_features must be positive, got 0".
 void check_positive(const char* module,
                     std::initializer_list<std::pair<const char*, int64_t>> sizes);

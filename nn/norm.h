@@ -1,7 +1,7 @@
 // Normalising layers without running statistics. Initial values and names are PyTorch's.
 #pragma once
 
-#include "../core/ops/ops.h"
+#include "../ops/ops.h"
 #include "module.h"
 
 namespace rw {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "../core/ops/ops.h"
+#include "../ops/ops.h"
 #include "module.h"
 
 namespace rw {

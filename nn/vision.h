@@ -1,7 +1,8 @@
-// Layers without parameters that give images, sequences and volumes other sizes: core/ops/vision.h.
+// Layers without parameters that give images, sequences and volumes other sizes:
+// ops/network/vision.h.
 #pragma once
 
-#include "../core/ops/vision.h"
+#include "../ops/network/vision.h"
 #include "module.h"
 
 namespace rw {

@@ -1,6 +1,6 @@
 #include "nn/weight_norm.h"
 
-#include "core/ops/operators.h"
+#include "ops/operators.h"
 
 namespace rw {
 

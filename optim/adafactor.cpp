@@ -1,7 +1,7 @@
 #include "optim/adafactor.h"
 
-#include "core/ops/ops.h"
-#include "optim/moment_update.h"
+#include "ops/ops.h"
+#include "optim/base/moment_update.h"
 
 namespace rw {
 

@@ -2,7 +2,7 @@
 // matrix as those of its rows and columns, so that the state is small beside the parameters.
 #pragma once
 
-#include "optimizer.h"
+#include "base/optimizer.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // Adagrad (Duchi et al. 2011), with PyTorch's semantics and defaults.
 #pragma once
 
-#include "optimizer.h"
+#include "base/optimizer.h"
 
 namespace rw {
 

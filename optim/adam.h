@@ -2,7 +2,7 @@
 // defaults.
 #pragma once
 
-#include "optimizer.h"
+#include "base/optimizer.h"
 
 namespace rw {
 

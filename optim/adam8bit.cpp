@@ -1,8 +1,8 @@
 #include "optim/adam8bit.h"
 
 #include "core/tensor/launch.h"
+#include "optim/base/update_rule.h"
 #include "optim/dynamic_map.h"
-#include "optim/update_rule.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 #include "optim/ema.h"
 
-#include "core/ops/ops.h"
 #include "core/tensor/launch.h"
+#include "ops/ops.h"
 
 namespace rw {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/tensor/launch.h"
-#include "optim/update_rule.h"
+#include "optim/base/update_rule.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // LAMB (You et al. 2020): AdamW whose step is scaled per parameter, for very large batches.
 #pragma once
 
-#include "optimizer.h"
+#include "base/optimizer.h"
 
 namespace rw {
 

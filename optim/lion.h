@@ -1,7 +1,7 @@
 // Lion (Chen et al. 2023): the sign of a momentum, with half of Adam's state.
 #pragma once
 
-#include "optimizer.h"
+#include "base/optimizer.h"
 
 namespace rw {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "optimizer.h"
+#include "base/optimizer.h"
 
 namespace rw {
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ops/ops.h"
-#include "optim/moment_update.h"
+#include "ops/ops.h"
+#include "optim/base/moment_update.h"
 
 namespace rw {
 

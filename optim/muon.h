@@ -5,7 +5,7 @@
 #include <array>
 
 #include "adam.h"
-#include "optimizer.h"
+#include "base/optimizer.h"
 
 namespace rw {
 

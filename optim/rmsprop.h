@@ -1,7 +1,7 @@
 // RMSprop (Hinton 2012; centered: Graves 2013), with PyTorch's semantics and defaults.
 #pragma once
 
-#include "optimizer.h"
+#include "base/optimizer.h"
 
 namespace rw {
 

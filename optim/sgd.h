@@ -1,7 +1,7 @@
 // Stochastic gradient descent, with PyTorch's semantics and defaults.
 #pragma once
 
-#include "optimizer.h"
+#include "base/optimizer.h"
 
 namespace rw {
 

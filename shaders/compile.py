@@ -191,8 +191,8 @@ class Table:
                          f'{self.words.add(module.words)}}},')
 
     def cpp(self, words_file):
-        out = ["// Written by shaders/compile.py.", '#include "backends/vulkan/build_id.h"',
-               '#include "backends/vulkan/shader_table.h"', "",
+        out = ["// Written by shaders/compile.py.", '#include "backends/vulkan/device/build_id.h"',
+               '#include "backends/vulkan/device/shader_table.h"', "",
                'asm(".pushsection .rodata\\n.balign 16\\n.global rewind_shader_words\\n.hidden rewind_shader_words\\n"',
                f'    "rewind_shader_words:\\n.incbin \\"{words_file}\\"\\n.popsection");',
                f'extern "C" const uint32_t rewind_shader_words[{len(self.words.all)}];', "",

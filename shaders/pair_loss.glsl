@@ -1,4 +1,4 @@
-// Losses of pairs: of one element, and their derivatives. Sources are at core/ops/losses.h.
+// Losses of pairs: of one element, and their derivatives. Sources are at ops/losses/losses.h.
 #include "exact.glsl"
 #include "flat.glsl"
 layout(constant_id = 0) const uint KIND = 0;  //! 0 1 2 3 4 5 6 7 8

@@ -1,7 +1,7 @@
 """The shader compiler (compiler.cpp) as a process, and the modules that it made before: ccache for shaders.
 
 Modules are kept by what they are made of, in $REWIND_CACHE, or rewind/ in $XDG_CACHE_HOME or ~/.cache, so that a build
-in another folder finds them; where there is no such folder, or it is not this user's alone (core/base/cache.h has the
+in another folder finds them; where there is no such folder, or it is not this user's alone (core/files/cache.h has the
 rule), beside the build's own files.
 """
 import functools

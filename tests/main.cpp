@@ -1,5 +1,5 @@
 // The test program. With --worker it runs the cases that it is told to, one after the other, for
-// tests/deal.py.
+// tests/run/deal.py.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@ swiftshader=/usr/lib/chromium/vk_swiftshader_icd.json
 # The faster CPU driver of Debian 12, and the newest one, which brings its own C library and is for tests.
 fast=lavapipe-backports newest=lavapipe-forky
 
-# Beside what the programs keep, and by the same rule: core/base/cache.h.
+# Beside what the programs keep, and by the same rule: core/files/cache.h.
 cache=
 if [[ -n ${REWIND_CACHE:-} ]]; then
   cache=$(realpath -ms "$REWIND_CACHE")

@@ -8,7 +8,7 @@
 #include "apps/common/program.h"
 #include "apps/common/ranks.h"
 #include "backends/open.h"
-#include "dist/mpi_world.h"
+#include "dist/world/mpi_world.h"
 
 using namespace rw;
 

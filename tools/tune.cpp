@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/memory/memory_report.h"
-#include "core/predict/dry_run.h"
+#include "planner/dry_run.h"
 
 using namespace rw;
 

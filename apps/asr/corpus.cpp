@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "apps/common/shapes.h"
-#include "data/files.h"
-#include "data/spoken_digits.h"
+#include "data/base/files.h"
+#include "data/speech/spoken_digits.h"
 
 namespace rw {
 

@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "../../data/speech_loader.h"
-#include "../../io/speech.h"
+#include "../../data/speech/speech_loader.h"
+#include "../../io/models/speech.h"
 #include "options.h"
 
 namespace rw {

@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "data/files.h"
+#include "data/base/files.h"
 
 namespace rw {
 

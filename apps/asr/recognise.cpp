@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "apps/asr/options.h"
-#include "core/ops/autocast.h"
-#include "data/audio.h"
-#include "io/model.h"
-#include "io/speech.h"
-#include "nn/models/speech_stream.h"
+#include "data/speech/audio.h"
+#include "io/models/model.h"
+#include "io/models/speech.h"
+#include "models/speech_stream.h"
+#include "ops/autocast.h"
 
 namespace rw {
 

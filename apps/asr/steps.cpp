@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/ops/autocast.h"
+#include "ops/autocast.h"
 #include "optim/adam.h"
 
 namespace rw {

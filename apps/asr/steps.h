@@ -1,10 +1,10 @@
 // The steps of the speech program: training, and what is said in sounds.
 #pragma once
 
-#include "../../data/speech_loader.h"
+#include "../../data/speech/speech_loader.h"
 #include "../../dist/step_ranks.h"
-#include "../../nn/models/speech.h"
-#include "../../optim/accumulate.h"
+#include "../../models/speech.h"
+#include "../../optim/accumulation/accumulate.h"
 #include "../common/meter.h"
 #include "../common/numerics.h"
 #include "../common/training.h"

@@ -5,9 +5,9 @@
 
 #include <numeric>
 
+#include "data/base/prefetch.h"
 #include "data/content_hash.h"
-#include "data/prefetch.h"
-#include "io/model.h"
+#include "io/models/model.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 // A training run of the speech program.
 #pragma once
 
-#include "../../nn/ctc_decode.h"
+#include "../../nn/speech/ctc_decode.h"
 #include "../common/training_loop.h"
 #include "corpus.h"
 

@@ -4,9 +4,9 @@
 #include "apps/bert/commands.h"
 #include "apps/bert/shapes.h"
 #include "apps/common/ranking.h"
-#include "data/text.h"
-#include "data/text_loader.h"
-#include "io/bert.h"
+#include "data/text/text.h"
+#include "data/text/text_loader.h"
+#include "io/models/bert.h"
 
 namespace rw {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "../../data/sentences.h"
+#include "../../data/text/sentences.h"
 #include "../common/learning_rate.h"
 #include "../common/planning.h"
 #include "../common/ranks.h"

@@ -3,9 +3,9 @@
 
 #include "apps/bert/commands.h"
 #include "apps/common/ranking.h"
-#include "data/files.h"
-#include "data/tokenizer.h"
-#include "io/bert.h"
+#include "data/base/files.h"
+#include "data/text/tokenizer.h"
+#include "io/models/bert.h"
 
 namespace rw {
 

@@ -8,12 +8,12 @@
 #include "apps/bert/shapes.h"
 #include "apps/common/training_loop.h"
 #include "core/base/rng.h"
+#include "data/base/files.h"
+#include "data/base/prefetch.h"
 #include "data/content_hash.h"
-#include "data/files.h"
-#include "data/prefetch.h"
-#include "data/sentences.h"
-#include "data/text_loader.h"
-#include "io/bert.h"
+#include "data/text/sentences.h"
+#include "data/text/text_loader.h"
+#include "io/models/bert.h"
 
 namespace rw {
 

@@ -6,15 +6,15 @@
 
 #include "apps/bert/commands.h"
 #include "apps/common/training_loop.h"
-#include "core/base/cache.h"
 #include "core/base/rng.h"
+#include "core/files/cache.h"
+#include "data/base/files.h"
+#include "data/base/prefetch.h"
 #include "data/content_hash.h"
-#include "data/files.h"
-#include "data/prefetch.h"
-#include "data/text.h"
-#include "data/text_loader.h"
-#include "data/tokenizer_training.h"
-#include "io/bert.h"
+#include "data/text/text.h"
+#include "data/text/text_loader.h"
+#include "data/text/tokenizer_training.h"
+#include "io/models/bert.h"
 
 namespace rw {
 

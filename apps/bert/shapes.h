@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "../../data/text_loader.h"
+#include "../../data/text/text_loader.h"
 #include "../common/training.h"
 
 namespace rw {

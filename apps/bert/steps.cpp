@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops/autocast.h"
-#include "core/ops/ops.h"
-#include "optim/accumulate.h"
+#include "ops/autocast.h"
+#include "ops/ops.h"
+#include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 #include "optim/adam8bit.h"
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <optional>
 
-#include "../../data/text_loader.h"
+#include "../../data/text/text_loader.h"
 #include "../../dist/step_ranks.h"
-#include "../../nn/models/bert.h"
-#include "../../optim/fused_backward.h"
+#include "../../models/bert.h"
+#include "../../optim/accumulation/fused_backward.h"
 #include "../common/average.h"
 #include "../common/meter.h"
 #include "../common/numerics.h"

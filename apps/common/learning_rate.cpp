@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "optim/learning_rate.h"
+#include "optim/schedules/learning_rate.h"
 
 namespace rw {
 

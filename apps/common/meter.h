@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "../../core/ops/ops.h"
-#include "../../data/prefetch.h"
-#include "../../dist/world.h"
+#include "../../data/base/prefetch.h"
+#include "../../dist/world/world.h"
+#include "../../ops/ops.h"
 
 namespace rw {
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include "../../core/ops/ops.h"
 #include "../../nn/layers.h"
 #include "../../nn/sequential.h"
+#include "../../ops/ops.h"
 
 namespace rw {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "apps/common/program.h"
-#include "optim/accumulate.h"
+#include "optim/accumulation/accumulate.h"
 
 namespace rw {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "../../optim/gradient_ranges.h"
-#include "../../optim/numerics_monitor.h"
+#include "../../optim/numerics/gradient_ranges.h"
+#include "../../optim/numerics/numerics_monitor.h"
 
 namespace CLI {
 class App;

@@ -15,11 +15,11 @@
 #include "backends/open.h"
 #include "core/base/environment.h"
 #include "core/memory/process_memory.h"
-#include "core/predict/rank_memory.h"
-#include "core/predict/remedies.h"
-#include "data/files.h"
-#include "io/timeline.h"
-#include "optim/environment.h"
+#include "data/base/files.h"
+#include "planner/follow/environment.h"
+#include "planner/forecast/rank_memory.h"
+#include "planner/forecast/remedies.h"
+#include "planner/timeline/timeline.h"
 
 namespace rw {
 

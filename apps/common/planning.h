@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "../../core/predict/planned_run.h"
+#include "../../planner/forecast/planned_run.h"
 #include "program.h"
 
 namespace rw {

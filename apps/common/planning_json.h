@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "../../core/predict/estimate.h"
-#include "../../core/predict/fit.h"
-#include "../../core/predict/savings.h"
+#include "../../planner/forecast/estimate.h"
+#include "../../planner/forecast/fit.h"
+#include "../../planner/forecast/savings.h"
 
 namespace rw {
 

@@ -22,8 +22,8 @@
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/memory/device.h"
-#include "data/files.h"
-#include "dist/rank_watch.h"
+#include "data/base/files.h"
+#include "dist/world/rank_watch.h"
 
 namespace rw {
 

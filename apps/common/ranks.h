@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "../../data/prefetch.h"
-#include "../../data/rank_batches.h"
+#include "../../data/base/prefetch.h"
+#include "../../data/base/rank_batches.h"
 #include "../../dist/step_ranks.h"
 
 namespace CLI {

@@ -12,7 +12,7 @@
 #include "apps/common/program.h"
 #include "apps/common/ranks.h"
 #include "core/base/hash.h"
-#include "data/files.h"
+#include "data/base/files.h"
 
 namespace rw {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "dist/world.h"
+#include "dist/world/world.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "../../core/predict/program.h"
+#include "../../planner/forecast/program.h"
 
 namespace rw {
 

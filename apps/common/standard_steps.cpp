@@ -4,11 +4,11 @@
 
 #include "apps/common/mnist_mlp.h"
 #include "core/memory/default_device.h"
-#include "core/ops/autocast.h"
-#include "core/ops/ops.h"
-#include "nn/models/bert.h"
-#include "nn/models/resnet.h"
-#include "optim/accumulate.h"
+#include "models/bert.h"
+#include "models/resnet.h"
+#include "ops/autocast.h"
+#include "ops/ops.h"
+#include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
 

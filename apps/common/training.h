@@ -4,12 +4,12 @@
 #include <optional>
 #include <span>
 
-#include "../../core/ops/ops.h"
-#include "../../core/predict/program.h"
 #include "../../dist/data_parallel.h"
-#include "../../io/model.h"
+#include "../../io/models/model.h"
 #include "../../nn/module.h"
-#include "../../optim/optimizer.h"
+#include "../../ops/ops.h"
+#include "../../optim/base/optimizer.h"
+#include "../../planner/forecast/program.h"
 
 namespace rw {
 

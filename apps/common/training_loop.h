@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "../../io/snapshot.h"
+#include "../../io/snapshot/snapshot.h"
 #include "../../optim/ema.h"
 #include "meter.h"
 #include "numerics.h"

@@ -1,7 +1,7 @@
 #include "apps/mnist/steps.h"
 
-#include "core/ops/autocast.h"
-#include "core/ops/ops.h"
+#include "ops/autocast.h"
+#include "ops/ops.h"
 #include "optim/adam.h"
 
 namespace rw {

@@ -1,10 +1,10 @@
 // The model and the training step of the MNIST example.
 #pragma once
 
-#include "../../data/loader.h"
+#include "../../data/images/loader.h"
 #include "../../dist/step_ranks.h"
 #include "../../nn/layers.h"
-#include "../../optim/accumulate.h"
+#include "../../optim/accumulation/accumulate.h"
 #include "../common/average.h"
 #include "../common/meter.h"
 #include "../common/numerics.h"

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "core/base/hash.h"
-#include "data/cifar.h"
+#include "data/base/files.h"
 #include "data/content_hash.h"
-#include "data/files.h"
-#include "data/photo_loader.h"
-#include "data/synthetic.h"
+#include "data/images/cifar.h"
+#include "data/images/photo_loader.h"
+#include "data/images/synthetic.h"
 
 namespace rw {
 

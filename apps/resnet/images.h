@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "../../data/dataset.h"
-#include "../../data/loader.h"
-#include "../../data/photos.h"
+#include "../../data/base/dataset.h"
+#include "../../data/images/loader.h"
+#include "../../data/images/photos.h"
 #include "options.h"
 
 namespace rw {

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "data/cifar.h"
-#include "data/photos.h"
-#include "io/classifier.h"
+#include "data/images/cifar.h"
+#include "data/images/photos.h"
+#include "io/models/classifier.h"
 
 namespace rw {
 

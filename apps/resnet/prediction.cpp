@@ -5,9 +5,9 @@
 
 #include "apps/common/ranking.h"
 #include "apps/resnet/images.h"
-#include "data/photo_loader.h"
-#include "io/classifier.h"
-#include "io/model.h"
+#include "data/images/photo_loader.h"
+#include "io/models/classifier.h"
+#include "io/models/model.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
 #include "apps/resnet/steps.h"
 
-#include "core/ops/autocast.h"
-#include "core/ops/ops.h"
+#include "ops/autocast.h"
+#include "ops/ops.h"
 #include "optim/sgd.h"
 
 namespace rw {

@@ -1,10 +1,10 @@
 // The steps of the ResNet program: training, and what is in images.
 #pragma once
 
-#include "../../data/loader.h"
+#include "../../data/images/loader.h"
 #include "../../dist/step_ranks.h"
-#include "../../nn/models/resnet.h"
-#include "../../optim/accumulate.h"
+#include "../../models/resnet.h"
+#include "../../optim/accumulation/accumulate.h"
 #include "../common/average.h"
 #include "../common/meter.h"
 #include "../common/numerics.h"

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "data/prefetch.h"
-#include "io/classifier.h"
-#include "io/model.h"
+#include "data/base/prefetch.h"
+#include "io/models/classifier.h"
+#include "io/models/model.h"
 
 namespace rw {
 

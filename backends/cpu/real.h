@@ -9,8 +9,9 @@ namespace rw::cpu {
 
 #ifdef REWIND_CPU_F64
 
-// Tests compile the kernels a second time (tests/f64_backend.h): with a double behind every element
-// of floating point, however few bits its tensor has, and with a witness of every access.
+// Tests compile the kernels a second time (tests/op_table/f64_backend.h): with a double behind
+// every element of floating point, however few bits its tensor has, and with a witness of every
+// access.
 using Real = double;
 double real_at(const std::byte* at, DType dtype);
 void set_real_at(std::byte* at, DType dtype, double value);

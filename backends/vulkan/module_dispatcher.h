@@ -2,12 +2,12 @@
 // computes the grid and records the dispatch.
 #pragma once
 
-#include "dispatcher.h"
-#include "kernels.h"
-#include "memory.h"
-#include "pipelines.h"
-#include "recorder.h"
-#include "staging.h"
+#include "commands/memory.h"
+#include "commands/recorder.h"
+#include "commands/staging.h"
+#include "matrix/dispatcher.h"
+#include "pipelines/kernels.h"
+#include "pipelines/pipelines.h"
 
 namespace rw::vulkan {
 

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/vulkan/chain.h"
-#include "backends/vulkan/matrix.h"
-#include "backends/vulkan/memory.h"
+#include "backends/vulkan/commands/chain.h"
+#include "backends/vulkan/commands/memory.h"
+#include "backends/vulkan/commands/recorder.h"
+#include "backends/vulkan/commands/staging.h"
+#include "backends/vulkan/device/own_process.h"
+#include "backends/vulkan/matrix/matrix.h"
 #include "backends/vulkan/module_dispatcher.h"
-#include "backends/vulkan/own_process.h"
-#include "backends/vulkan/profile.h"
-#include "backends/vulkan/recorder.h"
-#include "backends/vulkan/staging.h"
-#include "backends/vulkan/statistics.h"
+#include "backends/vulkan/pipelines/profile.h"
+#include "backends/vulkan/pipelines/statistics.h"
 
 namespace rw::vulkan {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "backends/open.h"
-#include "core/recompute/planner.h"
+#include "planner/search/plans.h"
 
 namespace rw::memory {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../../core/predict/search.h"
+#include "../../planner/follow/search.h"
 #include "report.h"
 
 namespace rw::memory {

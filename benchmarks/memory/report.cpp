@@ -1,7 +1,7 @@
 #include "benchmarks/memory/report.h"
 
 #include "core/memory/memory_report.h"
-#include "data/files.h"
+#include "data/base/files.h"
 
 namespace rw::memory {
 

@@ -2,7 +2,7 @@
 // parameters, gradients, Adam's state, activations, workspaces, padding and holes between them.
 #include "benchmarks/memory/rows.h"
 #include "benchmarks/memory/workloads.h"
-#include "core/predict/largest.h"
+#include "planner/forecast/largest.h"
 
 namespace rw::memory {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "../../core/predict/program.h"
+#include "../../planner/forecast/program.h"
 
 namespace rw::memory {
 

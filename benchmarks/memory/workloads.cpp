@@ -3,8 +3,8 @@
 #include <numeric>
 #include <optional>
 
-#include "core/ops/autocast.h"
-#include "core/ops/ops.h"
+#include "ops/autocast.h"
+#include "ops/ops.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
 

@@ -1,8 +1,8 @@
 // The programs whose memory the benchmark measures.
 #pragma once
 
-#include "../../nn/models/bert.h"
-#include "../../nn/models/resnet.h"
+#include "../../models/bert.h"
+#include "../../models/resnet.h"
 #include "workload.h"
 
 namespace rw::memory {

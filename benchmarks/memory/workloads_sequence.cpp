@@ -1,8 +1,8 @@
 #include "benchmarks/memory/workloads_sequence.h"
 
 #include "core/memory/default_device.h"
-#include "core/ops/conv.h"
-#include "core/ops/ops.h"
+#include "ops/network/conv.h"
+#include "ops/ops.h"
 #include "optim/adam.h"
 
 namespace rw::memory {

@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "benchmarks/speed/cases.h"
-#include "core/ops/ops.h"
 #include "core/tensor/primitives.h"
+#include "ops/ops.h"
 
 namespace rw::speed {
 

@@ -1,7 +1,7 @@
 #include "apps/common/standard_steps.h"
 #include "benchmarks/speed/cases.h"
 #include "core/memory/default_device.h"
-#include "core/ops/ops.h"
+#include "ops/ops.h"
 
 namespace rw::speed {
 

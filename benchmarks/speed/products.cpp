@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "benchmarks/speed/cases.h"
-#include "core/ops/ops.h"
+#include "ops/ops.h"
 
 namespace rw::speed {
 

@@ -25,7 +25,7 @@ struct TapeStats {
 };
 
 // The records of one thread, with their segments and hooks. Programs meet it through checkpoint(),
-// backward() and the scopes of core/predict; ops through apply().
+// backward() and the scopes of planner/follow; ops through apply().
 class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
  public:
   // This thread's tape. Only its thread may use a tape; handles on its values may go anywhere, and

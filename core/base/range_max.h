@@ -1,4 +1,4 @@
-// A segment tree. Private to core/memory/packer.h.
+// A segment tree. Private to core/arena/packer.h.
 #pragma once
 
 #include <algorithm>

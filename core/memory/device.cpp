@@ -237,7 +237,7 @@ void Device::out_of_memory(uint64_t bytes) const {
       fmt::format("[{}] needs {} more in {} ({}): {}. Live {}, reserved {}, largest hole {}. "
                   "Largest tensors:{}\n"
                   "Try a smaller batch with accumulation, checkpoint segments, or f16; a dry run "
-                  "(core/predict/dry_run.h) tells what each needs.",
+                  "(planner/dry_run.h) tells what each needs.",
                   context().op, format_bytes(bytes), name(context().phase), what_it_takes(bytes),
                   why_not(bytes), exact_bytes(live()), exact_bytes(pool_.reserved()),
                   exact_bytes(pool_.largest_hole()), largest));

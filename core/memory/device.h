@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "../arena/pool.h"
 #include "../backend/backend.h"
 #include "account.h"
 #include "memory_report.h"
 #include "memory_trace.h"
-#include "pool.h"
 #include "storage.h"
 #include "work.h"
 

@@ -6,10 +6,10 @@
 #include <memory>
 #include <span>
 
+#include "../arena/pool.h"
 #include "../base/dtype.h"
 #include "../base/shape.h"
 #include "../base/thread_state.h"
-#include "pool.h"
 
 namespace rw {
 

@@ -80,7 +80,7 @@ class Tensor {
   int64_t size(int axis) const { return shape().at(axis); }  // negative: from the end; ShapeError
   int64_t numel() const { return shape().numel(); }          // elements
   // select(x, 0, index): a view without the first axis, recorded. Negative: from the end. Like
-  // backward() it is defined in the room that records (core/ops, core/autograd).
+  // backward() it is defined in the room that records (ops, core/autograd).
   Tensor operator[](int64_t index) const;
   // The view of what the indices name: x[{0, Slice{1, 3}}], x[{ellipsis, new_axis}]. Recorded.
   // ShapeError for more than it has.
@@ -261,6 +261,12 @@ std::vector<std::byte> read_bytes(const Tensor& t);
 // DeviceError unless all tensors are on one device, and in a dry run on that one; names both.
 void check_devices(const char* op, std::span<const Tensor> tensors);
 void check_devices(const char* op, const Tensor& first, const Tensor& other);
+
+// A tensor and what it is called.
+struct NamedTensor {
+  std::string name;  // dotted, as in PyTorch: "layer1.0.conv1.weight"
+  Tensor tensor;     // a handle on the owner's
+};
 
 // Whether this handle is the last one of its tensor and covers a whole storage that no other
 // shares.

@@ -16,7 +16,7 @@ struct PoolParams {
 };
 
 // ---- other sizes and borders (NHWC) ----------------------------------------------------------
-// How an output finds its input positions along an axis (core/ops/vision.h).
+// How an output finds its input positions along an axis (ops/network/vision.h).
 #define RESAMPLE_NEAREST 0        // floor(o scale)
 #define RESAMPLE_NEAREST_EXACT 1  // floor((o + 1/2) scale)
 #define RESAMPLE_LINEAR 2         // the 2 around max(0, (o + 1/2) scale - 1/2), or o scale

@@ -2,7 +2,7 @@
 // numbers.
 #pragma once
 
-#include "../../data/random.h"
+#include "../../data/base/random.h"
 #include "target.h"
 
 namespace rw::fuzz {

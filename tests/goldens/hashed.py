@@ -1,4 +1,4 @@
-"""Values that the scripts here and tests/hashed.h both compute, so that no file has to hold them."""
+"""Values that the scripts here and tests/fixtures/hashed.h both compute, so that no file has to hold them."""
 
 import numpy as np
 

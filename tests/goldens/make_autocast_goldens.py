@@ -1,4 +1,4 @@
-"""Which dtypes torch.autocast("cuda", torch.float16) gives, for tests/test_autocast.cpp. No GPU is
+"""Which dtypes torch.autocast("cuda", torch.float16) gives, for tests/ops/test_autocast.cpp. No GPU is
 needed: the tensors are fake ones.   python3 make_autocast_goldens.py > autocast.inc"""
 from functools import partial
 

@@ -2,7 +2,7 @@
 """Writes grad_scaler.inc: the scales of PyTorch's GradScaler over hundreds of updates, some of which overflow.
 
 Needs PyTorch (Debian: python3-torch). Which updates overflow comes from an integer formula that
-tests/test_loss_scale.cpp repeats.
+tests/optim/test_loss_scale.cpp repeats.
 Usage: make_grad_scaler_goldens.py > grad_scaler.inc"""
 
 import torch

@@ -2,7 +2,7 @@
 """Writes layers.inc: what PyTorch computes for normalising and recurrent layers, in double precision.
 
 Needs PyTorch (Debian: python3-torch). Inputs, parameters and the loss's weights come from an integer
-formula that tests/test_layer_goldens.cpp repeats.
+formula that tests/nn/test_layer_goldens.cpp repeats.
 Usage: make_layer_goldens.py > layers.inc"""
 
 import numpy as np

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes optimizers.inc: parameters after 20 steps of torch.optim (made with PyTorch 2.14, f64; Muon's iteration
-in f64 too, instead of its bf16). The gradients are some_values() of tests/optim_fixture.h.
+in f64 too, instead of its bf16). The gradients are some_values() of tests/fixtures/optim_fixture.h.
 Usage: make_optimizer_goldens.py > optimizers.inc"""
 
 import torch

@@ -2,7 +2,7 @@
 """Writes speech.inc: log-mel features, and losses and gradients of small recognisers, by PyTorch in double
 precision. The transducer's loss is summed over its lattice here; PyTorch differentiates it.
 
-Needs PyTorch (Debian: python3-torch). Inputs and parameters come from a hash that tests/hashed.h repeats.
+Needs PyTorch (Debian: python3-torch). Inputs and parameters come from a hash that tests/fixtures/hashed.h repeats.
 Usage: make_speech_goldens.py > speech.inc"""
 
 import numpy as np

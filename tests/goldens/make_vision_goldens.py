@@ -2,7 +2,7 @@
 """Writes vision.inc: what PyTorch computes for convolutions, other sizes and pooling, in double precision.
 
 Needs PyTorch (Debian: python3-torch). Inputs and the loss's weights come from an integer formula that
-tests/test_vision.cpp repeats. Tensors have channels last here and there, PyTorch sees them permuted.
+tests/ops/test_vision.cpp repeats. Tensors have channels last here and there, PyTorch sees them permuted.
 Usage: make_vision_goldens.py > vision.inc"""
 
 import numpy as np

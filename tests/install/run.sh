@@ -37,7 +37,7 @@ diff "$root/installed.txt" "$root/reached.txt"
 # Each is complete by itself; together they define no macro of ours but REWIND_...
 sed 's/.*/#include <&>/' "$root/installed.txt" > "$root/each.cpp"
 compile -fsyntax-only "$root/each.cpp"
-for part in nn/layers optim/adam core/ops/ops data/loader io/model; do
+for part in nn/layers optim/adam ops/ops data/images/loader io/models/model; do
   echo "#include <rewind/$part.h>" > "$root/part.cpp"
   compile -fsyntax-only "$root/part.cpp"
 done

@@ -1,0 +1,215 @@
+#include "backends/vulkan/commands/chain.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/error.h"
+
+namespace rw::vulkan {
+
+namespace {
+
+bool is_float(const KernelCall& call) {
+  return std::all_of(call.bindings.begin(), call.bindings.end(), [&](const Binding& b) {
+    return rw::is_float(b.dtype) && b.dtype == call.bindings[0].dtype;
+  });
+}
+
+// Binding i of a call, whose parameters begin with the offsets.
+ChainValue value(const KernelCall& call, size_t i) {
+  ChainValue v{call.bindings[i]};
+  std::memcpy(&v.offset, call.params.data() + i * sizeof v.offset, sizeof v.offset);
+  return v;
+}
+
+template <class P>
+ChainStep step_of(const KernelCall& call, const P& params, uint32_t code, size_t in, size_t out) {
+  ChainStep step{.code = code, .n = params.n, .in = value(call, in), .out = value(call, out)};
+  if constexpr (requires { params.a; }) step.a = params.a, step.b = params.b;
+  return step;
+}
+
+ChainStep unary(const KernelCall& call) {
+  return step_of(call, call.params_as<kernels::UnaryParams>(), CHAIN_UNARY + call.constant(0), 0,
+                 1);
+}
+
+ChainStep unary_grad(const KernelCall& call) {
+  ChainStep step = step_of(call, call.params_as<kernels::UnaryGradParams>(),
+                           CHAIN_GRAD + call.constant(0), 1, 2);
+  step.operand = value(call, 0);
+  return step;
+}
+
+ChainStep dropout(const KernelCall& call) {
+  const auto params = call.params_as<kernels::DropoutParams>();
+  ChainStep step = step_of(call, params, CHAIN_DROPOUT, 0, 1);
+  step.dropout = params;
+  return step;
+}
+
+// `second`: the value that the chain goes on with is the second factor.
+ChainStep binary(const KernelCall& call, bool second) {
+  const auto params = call.params_as<kernels::BinaryParams>();
+  const uint32_t code = CHAIN_BINARY + 6 * call.constant(0) + 2 * (call.constant(1) - 1) + second;
+  ChainStep step = step_of(call, params, code, second, 2);
+  step.operand = value(call, !second);
+  step.period = params.period;
+  return step;
+}
+
+// What the call may be as a step.
+std::optional<ChainStep> step_of(const KernelCall& call) {
+  if (!is_float(call)) return {};
+  if (call.kernel == "unary" && call.constant(1) == 1) return unary(call);
+  if (call.kernel == "unary_grad") return unary_grad(call);
+  if (call.kernel == "dropout") return dropout(call);
+  if (call.kernel != "binary" || call.constant(1) == 0) return {};
+  return binary(call, false);
+}
+
+// The other way where either factor may be the value.
+std::optional<ChainStep> other_step_of(const KernelCall& call) {
+  const bool either = call.kernel == "binary" && call.constant(1) == 1 && is_float(call);
+  return either ? std::optional(binary(call, true)) : std::nullopt;
+}
+
+}  // namespace
+
+OwnedCall::OwnedCall(const KernelCall& call)
+    : kernel_(call.kernel),
+      binding_count_(call.bindings.size()),
+      params_size_(call.params.size()),
+      variant_count_(call.variant.size()),
+      threads_(call.threads),
+      flops_(call.flops) {
+  check<ValueError>(binding_count_ <= bindings_.size() && params_size_ <= params_.size() &&
+                        variant_count_ <= variant_.size(),
+                    call.kernel,
+                    "a call must have at most 8 bindings, 128 bytes of parameters and "
+                    "8 constants, got {}, {} and {}",
+                    binding_count_, params_size_, variant_count_);
+  std::copy(call.bindings.begin(), call.bindings.end(), bindings_.begin());
+  std::copy(call.params.begin(), call.params.end(), params_.begin());
+  std::copy(call.variant.begin(), call.variant.end(), variant_.begin());
+}
+
+KernelCall OwnedCall::call() const& {
+  return {kernel_,  {bindings_.data(), binding_count_}, {params_.data(), params_size_},
+          threads_, {variant_.data(), variant_count_},  flops_};
+}
+
+bool ChainValue::operator==(const ChainValue& other) const {
+  const BufferRange &a = binding.range, &b = other.binding.range;
+  return a.block == b.block && a.offset == b.offset && a.size == b.size && offset == other.offset &&
+         binding.dtype == other.binding.dtype;
+}
+
+bool Chain::may_start(std::string_view kernel) {
+  return kernel == "unary" || kernel == "binary" || kernel == "unary_grad" || kernel == "dropout" ||
+         kernel == "batch_norm";
+}
+
+std::optional<Chain> Chain::start(const KernelCall& call) {
+  if (call.kernel == "batch_norm") {
+    Chain chain(call);
+    chain.n_ = call.params_as<kernels::BatchNormParams>().n;
+    chain.in_ = value(call, 0);
+    chain.out_ = value(call, 5);
+    return chain;
+  }
+  const std::optional<ChainStep> step = step_of(call);
+  if (!step) return {};
+  Chain chain(call);
+  chain.n_ = step->n;
+  chain.in_ = step->in;
+  chain.out_ = step->out;
+  chain.add(*step);
+  return chain;
+}
+
+bool Chain::join(const KernelCall& call) {
+  if (!may_start(call.kernel)) return false;
+  const auto goes_on = [&](const std::optional<ChainStep>& step) {
+    return step && step->n == n_ && step->in == out_ && step->out == out_ &&
+           !(step->operand && reads_result(*step->operand)) && add(*step);
+  };
+  if (!goes_on(step_of(call)) && !goes_on(other_step_of(call))) return false;
+  flops_ += call.flops;
+  note(call);
+  return true;
+}
+
+// Such an operand would be read as it was before.
+bool Chain::reads_result(const ChainValue& operand) const {
+  const Use use = use_of(operand.binding);
+  return uses_.conflicts({&use, 1});
+}
+
+bool Chain::lets_by(const KernelCall& call) const {
+  return call.workspace.size == 0 &&
+         std::all_of(call.bindings.begin(), call.bindings.end(), [&](const Binding& b) {
+           const Use use = use_of(b);
+           return 16 * b.range.size <= out_.binding.range.size && !uses_.conflicts({&use, 1});
+         });
+}
+
+void Chain::note(const KernelCall& call) {
+  for (const Binding& b : call.bindings) {
+    const Use use = use_of(b);
+    uses_.add({&use, 1});
+  }
+}
+
+bool Chain::add(const ChainStep& step) {
+  const size_t number = codes_.size();
+  const bool is_dropout = step.code == CHAIN_DROPOUT;
+  if (number == CHAIN_STEPS || (step.operand && operands_.size() == CHAIN_OPERANDS)) return false;
+  if (is_dropout && std::find(codes_.begin(), codes_.end(), step.code) != codes_.end())
+    return false;
+  codes_.push_back(step.code);
+  steps_.a[number] = step.a;
+  steps_.b[number] = step.b;
+  if (step.operand) {
+    steps_.period[operands_.size()] = step.period;
+    operands_.push_back(*step.operand);
+  }
+  if (is_dropout) {
+    const kernels::DropoutParams& d = step.dropout;
+    steps_.keep = d.keep;
+    steps_.seed_lo = d.seed_lo, steps_.seed_hi = d.seed_hi;
+    steps_.counter_lo = d.counter_lo, steps_.counter_hi = d.counter_hi;
+  }
+  return true;
+}
+
+template <class P>
+OwnedCall Chain::make(const char* kernel, P params, std::vector<ChainValue> values) const {
+  for (size_t i = 0; i < CHAIN_OPERANDS; ++i)
+    values.push_back(i < operands_.size() ? operands_[i] : in_);
+  values.push_back(out_);
+  std::vector<Binding> bindings;
+  for (size_t i = 0; i < values.size(); ++i) {
+    params.offset[i] = values[i].offset;
+    bindings.push_back(values[i].binding);
+    bindings.back().access = i + 1 == values.size() ? Access::write : Access::read;
+  }
+  params.n = n_;
+  params.steps = steps_;
+  return OwnedCall({kernel, bindings, std::as_bytes(std::span(&params, 1)), first_.call().threads,
+                    codes_, flops_});
+}
+
+OwnedCall Chain::joined() const {
+  const KernelCall first = first_.call();
+  const bool is_batch_norm = first.kernel == "batch_norm";
+  if (codes_.size() + is_batch_norm == 1) return first_;
+  if (!is_batch_norm) return make("chain", kernels::ChainParams{}, {in_});
+  const auto norm = first.params_as<kernels::BatchNormParams>();
+  std::vector<ChainValue> values;
+  for (size_t i = 0; i < 5; ++i) values.push_back(value(first, i));
+  return make("batch_norm_chain",
+              kernels::BatchNormChainParams{.channels = norm.channels, .eps = norm.eps}, values);
+}
+
+}  // namespace rw::vulkan

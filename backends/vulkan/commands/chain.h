@@ -1,0 +1,94 @@
+// Kernels that follow each other, joined into one: a chain (shaders/params/chain.h).
+//
+// Only what overwrites its input joins. An op does that where it has the last handle of the input
+// (reuse_or_empty), so nobody reads the value in between, and what is saved for gradients is never
+// lost. So joining needs no look ahead and no liveness: a call is held back until the next one
+// shows whether it goes on with it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../../../core/backend/backend.h"
+#include "../../../shaders/params.h"
+#include "hazards.h"
+
+namespace rw::vulkan {
+
+// A call with all that it refers to.
+class OwnedCall {
+ public:
+  explicit OwnedCall(const KernelCall& call);
+  KernelCall call() const&;  // as long as this lives
+  KernelCall call() const&& = delete;
+
+ private:
+  std::string kernel_;
+  std::array<Binding, 8> bindings_;
+  std::array<std::byte, 128> params_;
+  std::array<uint32_t, 8> variant_;
+  size_t binding_count_, params_size_, variant_count_;
+  std::array<uint32_t, 3> threads_;
+  double flops_;
+};
+
+// A dense tensor, as a kernel binds it.
+struct ChainValue {
+  Binding binding;
+  uint32_t offset = 0;  // in elements
+  bool operator==(const ChainValue& other) const;
+};
+
+// A call as a step on one of its inputs.
+struct ChainStep {
+  uint32_t code = 0;
+  uint32_t n = 0;
+  float a = 0, b = 0;
+  uint32_t period = 0;
+  kernels::DropoutParams dropout{};
+  ChainValue in, out;
+  std::optional<ChainValue> operand;
+};
+
+class Chain {
+ public:
+  // Whether a call of this kernel may begin a chain, or be a step of one.
+  static bool may_start(std::string_view kernel);
+  // A chain that begins with this call; nothing where no chain may.
+  static std::optional<Chain> start(const KernelCall& call);
+
+  // Whether the call overwrites what the chain has written, elementwise: then it is its last step
+  // now.
+  bool join(const KernelCall& call);
+
+  // Whether the call may run before the chain does: it is far smaller, and neither writes what the
+  // other uses. What updates running statistics comes between a batch norm and its activation.
+  bool lets_by(const KernelCall& call) const;
+
+  // The one kernel that does it all; the call itself where nothing has joined.
+  OwnedCall joined() const;
+
+ private:
+  explicit Chain(const KernelCall& call) : first_(call), flops_(call.flops) { note(call); }
+  void note(const KernelCall& call);  // what it uses
+  bool reads_result(const ChainValue& operand) const;
+  bool add(const ChainStep& step);
+  template <class P>
+  OwnedCall make(const char* kernel, P params, std::vector<ChainValue> values) const;
+
+  OwnedCall first_;
+  uint32_t n_ = 0;
+  double flops_;
+  ChainValue in_, out_;
+  std::vector<uint32_t> codes_;
+  std::vector<ChainValue> operands_;
+  kernels::ChainSteps steps_{};
+  HazardTracker uses_;
+};
+
+}  // namespace rw::vulkan

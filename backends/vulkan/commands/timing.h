@@ -1,0 +1,65 @@
+// When the recorder's steps ran: timestamps of the device turned into times. No Vulkan in it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../../core/backend/backend.h"
+
+namespace rw::vulkan {
+
+// One step of the recorder. `label` outlives it.
+struct TimedStep {
+  static constexpr uint64_t kCopy = ~uint64_t{0};
+
+  const char* label;
+  uint64_t call;     // of Backend::run, counted from time_kernels(true); kCopy: not a kernel
+  double guess = 0;  // of the seconds that it takes (pacing.h)
+};
+
+class StepTimes {
+ public:
+  // `tick_ns`: nanoseconds of one tick, 0 where the device has no timestamps; `mask`: the bits of a
+  // timestamp that count; `profile`: sums up the times of each label.
+  StepTimes(double tick_ns, uint64_t mask, bool profile)
+      : tick_us_(tick_ns * 1e-3), mask_(mask), profile_(profile) {}
+
+  // Begins anew, or stops; what was measured stays to be taken.
+  void time_kernels(bool on);
+  uint64_t next_call() { return calls_++; }
+
+  // Do steps need timestamps of their own?
+  bool wanted() const { return tick_us_ > 0 && (kernels_ || profile_); }
+  // Seconds between two timestamps.
+  double seconds(uint64_t begin, uint64_t end) const;
+  // Steps in order, with two timestamps of each.
+  void add(std::span<const TimedStep> steps, std::span<const uint64_t> ticks);
+
+  std::vector<KernelTime> take() { return std::exchange(times_, {}); }
+  // The sums by label, largest first, one line each; empty without `profile`.
+  std::string profile() const;
+
+ private:
+  struct Sum {
+    uint64_t count = 0;
+    double microseconds = 0;
+  };
+
+  double advance(uint64_t tick);  // the clock's new time
+
+  double tick_us_;
+  uint64_t mask_;
+  bool profile_, kernels_ = false;
+
+  uint64_t calls_ = 0;
+  std::vector<KernelTime> times_;
+  bool clock_started_ = false;
+  uint64_t last_tick_ = 0, elapsed_ = 0;  // ticks
+  std::map<std::string, Sum> sums_;
+};
+
+}  // namespace rw::vulkan

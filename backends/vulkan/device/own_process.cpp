@@ -1,0 +1,32 @@
+#include "backends/vulkan/device/own_process.h"
+
+#include <unistd.h>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace rw::vulkan {
+
+OwnProcess::OwnProcess(std::unique_ptr<Backend> inner)
+    : inner_(std::move(inner)), process_(::getpid()) {}
+
+// To close it would be to wait for threads that are not there, or for a kernel that never ends.
+OwnProcess::~OwnProcess() {
+  if (is_copy() || inner_->hangs()) static_cast<void>(inner_.release());
+}
+
+bool OwnProcess::is_copy() const {
+  return ::getpid() != process_;
+}
+
+Backend& OwnProcess::here() const {
+  if (is_copy())
+    fail<DeviceError>(
+        "vulkan",
+        "'{}' must be used by the process that opened it, {}, got its copy {} made by "
+        "fork(): open devices after fork(), or start a program there (exec)",
+        info().name, process_, ::getpid());
+  return *inner_;
+}
+
+}  // namespace rw::vulkan

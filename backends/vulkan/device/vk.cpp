@@ -1,0 +1,54 @@
+#include "backends/vulkan/device/vk.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace rw::vulkan {
+
+std::string result_name(VkResult result) {
+  switch (result) {
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+      return "VK_ERROR_OUT_OF_HOST_MEMORY";
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+      return "VK_ERROR_OUT_OF_DEVICE_MEMORY";
+    case VK_ERROR_INITIALIZATION_FAILED:
+      return "VK_ERROR_INITIALIZATION_FAILED";
+    case VK_ERROR_DEVICE_LOST:
+      return "VK_ERROR_DEVICE_LOST";
+    case VK_ERROR_LAYER_NOT_PRESENT:
+      return "VK_ERROR_LAYER_NOT_PRESENT";
+    case VK_ERROR_EXTENSION_NOT_PRESENT:
+      return "VK_ERROR_EXTENSION_NOT_PRESENT";
+    case VK_ERROR_FEATURE_NOT_PRESENT:
+      return "VK_ERROR_FEATURE_NOT_PRESENT";
+    case VK_ERROR_INCOMPATIBLE_DRIVER:
+      return "VK_ERROR_INCOMPATIBLE_DRIVER";
+    case VK_ERROR_TOO_MANY_OBJECTS:
+      return "VK_ERROR_TOO_MANY_OBJECTS";
+    case VK_TIMEOUT:
+      return "VK_TIMEOUT";
+    default:
+      return fmt::format("VkResult {}", static_cast<int>(result));
+  }
+}
+
+bool has_extension(VkPhysicalDevice device, const char* name) {
+  const auto all = list<VkExtensionProperties>([&](uint32_t* count, VkExtensionProperties* data) {
+    vkEnumerateDeviceExtensionProperties(device, nullptr, count, data);
+  });
+  return std::any_of(all.begin(), all.end(),
+                     [&](auto& e) { return !std::strcmp(e.extensionName, name); });
+}
+
+uint64_t env_number(const char* name, uint64_t otherwise) {
+  std::string value = env_text(name);
+  if (value.empty()) return otherwise;
+  char* end = nullptr;
+  const uint64_t number = std::strtoull(value.c_str(), &end, 0);
+  check<ValueError>(*end == 0 && number > 0 && value[0] != '-', "vulkan",
+                    "{} must be a positive number, got '{}'", name, value);
+  return number;
+}
+
+}  // namespace rw::vulkan

@@ -1,0 +1,45 @@
+// vulkan.h and what every file here needs with it.
+#pragma once
+
+#include <vulkan/vulkan.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../../../core/base/environment.h"
+#include "../../../core/base/error.h"
+
+// Structs are begun as {sType} or {sType, pNext}; the rest is zero, and that is meant.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+namespace rw::vulkan {
+
+std::string result_name(VkResult result);  // "VK_ERROR_DEVICE_LOST"
+
+// Throws DeviceError naming the call unless it succeeded.
+inline void vk_check(VkResult result, const char* call) {
+  check<DeviceError>(result == VK_SUCCESS, "vulkan", "{} failed: {}", call, result_name(result));
+}
+
+// REWIND_X=bytes. ValueError unless it is a positive number.
+uint64_t env_number(const char* name, uint64_t otherwise);
+
+// What a function of Vulkan lists: `ask(&count, nullptr)` tells how many, `ask(&count, data)` gives
+// them. `blank`: what each is before.
+template <class T, class F>
+std::vector<T> list(F&& ask, const T& blank = {}) {
+  uint32_t count = 0;
+  ask(&count, nullptr);
+  std::vector<T> all(count, blank);
+  ask(&count, all.data());
+  return all;
+}
+
+bool has_extension(VkPhysicalDevice device, const char* name);
+
+constexpr uint64_t round_up(uint64_t x, uint64_t to) {
+  return (x + to - 1) / to * to;
+}
+
+}  // namespace rw::vulkan

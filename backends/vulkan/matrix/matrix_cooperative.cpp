@@ -1,0 +1,46 @@
+// Tiles of cooperative matrices (shaders/tile_cooperative.glsl): which modules there are, and which
+// of them a device may run.
+#include "backends/vulkan/matrix/matrix_passes.h"
+
+namespace rw::vulkan {
+
+namespace {
+
+constexpr uint32_t step = 32;  // TILE_K
+
+// Of a module's name: the factors that it is made for.
+std::string form(bool brain) {
+  return brain ? "cooperative.FACTORSbf16" : "cooperative.FACTORSf16";
+}
+
+}  // namespace
+
+bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
+  const bool brain = t == DType::bf16;
+  const uint32_t needed = brain ? feature::cooperative_bf16 : feature::cooperative;
+  if (!is_half(t) || !(caps.features & needed)) return false;
+  const uint32_t shared = 2 * tile * (step + 8) * 2;  // bytes of both panels
+  // Matrices of 8 x 8 have small tiles only: many of them in one take compilers long.
+  const MatrixShape& shape = caps.matrices.shape(brain);
+  return (tile == 64 || shape[0] * shape[1] > 64) && caps.shared_bytes >= shared;
+}
+
+TileFamily cooperative_family(DType t, uint32_t tile) {
+  return {fmt::format("{}.TILE{}", form(t == DType::bf16), tile), tile, tile, step, 0, true};
+}
+
+std::string cooperative_module(std::string_view kernel, DType t) {
+  return fmt::format("{}_{}", kernel.substr(0, kernel.rfind('_')), form(t == DType::bf16));
+}
+
+bool may_run_cooperative(std::string_view module, const Caps& caps) {
+  const uint32_t tile = module.ends_with("TILE128") ? 128 : 64;  // attention's is smaller
+  return fits_cooperative(caps, is_for_halves(module, true) ? DType::bf16 : DType::f16, tile);
+}
+
+bool is_for_halves(std::string_view module, bool brain) {
+  return module.find("FACTORS") == module.npos ||
+         (module.find("FACTORSbf16") != module.npos) == brain;
+}
+
+}  // namespace rw::vulkan

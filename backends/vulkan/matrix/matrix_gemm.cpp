@@ -1,0 +1,374 @@
+// The variants of matmul and the choice among them.
+#include <algorithm>
+#include <bit>
+
+#include "backends/vulkan/matrix/matrix_passes.h"
+#include "core/backend/unsupported.h"
+#include "core/base/error.h"
+
+namespace rw::vulkan {
+
+using kernels::GemmParams;
+using kernels::MatmulParams;
+using kernels::MatrixPackParams;
+using kernels::MatrixReduceParams;
+
+namespace {
+
+bool has_subgroup_family(const Caps& caps) {
+  constexpr uint32_t needed = feature::shuffle | feature::texels;
+  return (caps.features & needed) == needed && caps.subgroup_size >= 2 && caps.is_cpu;
+}
+
+bool has_thin_kernels(const Caps& caps) {
+  return caps.is_cpu && (caps.features & feature::shuffle) && caps.subgroup_size >= 4;
+}
+
+struct Problem {
+  MatmulParams p;
+  DType t, u;  // of a and b, of c
+  Choice choice = {};
+
+  uint32_t batches() const { return p.batch[0] * p.batch[1]; }
+  double volume() const { return 2.0 * p.m * p.n * p.k * batches(); }
+  TileProblem tiles() const { return {t, p.m, p.n, p.k, batches(), 128, choice}; }
+};
+
+bool fits_words(const GemmParams& g, uint32_t word, bool left, bool transposed) {
+  if (left)
+    return transposed ? in_words(word, g.offset[0], g.a_col, g.k, g.a_batch)
+                      : in_words(word, g.offset[0], g.a_row, g.m, g.a_batch);
+  return transposed ? in_words(word, g.offset[1], g.b_col, g.n, g.b_batch)
+                    : in_words(word, g.offset[1], g.b_row, g.k, g.b_batch);
+}
+
+// How many elements of c can be stored at a time: 4, of 16 bits 8 or 2, or 1.
+uint32_t stores_at_once(const Problem& q) {
+  const MatmulParams& p = q.p;
+  for (const uint32_t word : {8u, 4u, 2u})
+    if (word <= most_stores(q.t, q.u) && p.n % word == 0 &&
+        in_words(word, p.offset[2], p.c_row, p.m, p.c_batch))
+      return word;
+  return 1;
+}
+
+// Packs a [rows, cols] operand of g into panels and points its strides at the copy.
+Operand pack_operand(Passes& passes, const Problem& q, Operand x, uint32_t rows, uint32_t cols,
+                     uint32_t panel, uint32_t& offset, uint32_t& row, uint32_t& col,
+                     uint32_t batch[2]) {
+  const bool shared = batch[0] == 0 && batch[1] == 0;
+  const MatrixPackParams p{.offset = {offset, 0},
+                           .n = 0,
+                           .rows = rows,
+                           .cols = cols,
+                           .panel = panel,
+                           .batch_inner = shared ? 1 : q.p.batch[1],
+                           .x_batch = {batch[0], batch[1]},
+                           .x_row = row,
+                           .x_col = col};
+  const Operand y = add_pack(passes, p, shared ? 1 : q.batches(), x);
+  offset = 0;
+  row = panel;
+  col = 1;
+  batch[1] = shared ? 0 : static_cast<uint32_t>(multiple_of(panel, cols)) * rows;
+  batch[0] = batch[1] * q.p.batch[1];
+  return y;
+}
+
+// Whether panels of a factor are worth their making: enough tiles along the other side, of size
+// `readers`, read them, and as it lies the lines of a tile are far apart or collide in the cache.
+// Or, as chosen for the left or the right factor, `side`.
+bool wants_panels(const Problem& q, Choice::Panels side, uint32_t size, uint32_t panel,
+                  uint32_t readers) {
+  constexpr uint32_t least_readers = 256, least_bytes = 140 << 10;
+  if (const Choice::Panels chosen = q.choice.panels; chosen != Choice::Panels::any)
+    return size > panel && (chosen == side || chosen == Choice::Panels::both);
+  return readers >= least_readers && size > panel &&
+         uint64_t{size} * q.p.k * size_of(q.t) >= least_bytes;
+}
+
+// Runs g, into c itself or, when it is split, by way of f32 parts. `variant`: all but the last of
+// gemm_subgroup's constants.
+void add_tiles(Passes& passes, const Caps& caps, const Problem& q, const TileFamily& family,
+               GemmParams g, std::vector<uint32_t> variant, Operand a, Operand b, Operand c) {
+  const uint64_t tiles = q.tiles().tiles(family);
+  const Split split = split_k(caps, q.tiles(), family);
+  g.splits = split.parts;
+  g.k_chunk = split.chunk;
+  const std::string kernel = family.kernel("gemm");
+  if (family.lanes)
+    variant.push_back(split.parts == 1 && q.p.beta != 0);  // ADDS
+  else
+    variant = tiled_variant(q.p, q.t, split.parts > 1);
+  if (split.parts == 1) {
+    passes.add(kernel, {a, b, c}, Access::read_write, g, tiles, std::move(variant), q.volume());
+    return;
+  }
+  const uint32_t matrix = g.m * g.n;
+  const Operand parts = passes.scratch(uint64_t{split.parts} * q.batches() * matrix, DType::f32);
+  const MatrixReduceParams r{.offset = {0, g.offset[2]},
+                             .n = q.batches() * matrix,
+                             .rows = g.m,
+                             .cols = g.n,
+                             .parts = split.parts,
+                             .x_split = q.batches() * matrix,
+                             .x_batch = matrix,
+                             .x_i = g.n,
+                             .inner = g.n,
+                             .x_outer = 0,
+                             .x_inner = 1,
+                             .batch_inner = q.p.batch[1],
+                             .y_batch = {g.c_batch[0], g.c_batch[1]},
+                             .y_row = g.c_row,
+                             .alpha = q.p.alpha,
+                             .beta = q.p.beta};
+  g.offset[2] = 0;
+  g.c_row = g.n;
+  g.c_batch[1] = matrix;
+  g.c_batch[0] = matrix * q.p.batch[1];
+  g.c_split = q.batches() * matrix;
+  g.alpha = 1;
+  g.beta = 0;
+  passes.add(kernel, {a, b, parts}, Access::read_write, g, tiles * split.parts, std::move(variant),
+             q.volume());
+  add_reduce(passes, r, parts, c);
+}
+
+GemmParams gemm_params(const Problem& q) {
+  const MatmulParams& p = q.p;
+  return {.offset = {p.offset[0], p.offset[1], p.offset[2]},
+          .m = p.m,
+          .n = p.n,
+          .k = p.k,
+          .k_chunk = p.k,
+          .splits = 1,
+          .batches = q.batches(),
+          .batch_inner = p.batch[1],
+          .a_row = p.a_row,
+          .a_col = p.a_col,
+          .b_row = p.b_row,
+          .b_col = p.b_col,
+          .c_row = p.c_row,
+          .a_batch = {p.a_batch[0], p.a_batch[1]},
+          .b_batch = {p.b_batch[0], p.b_batch[1]},
+          .c_batch = {p.c_batch[0], p.c_batch[1]},
+          .a_panel = 0,
+          .b_panel = 0,
+          .c_split = 0,
+          .alpha = p.alpha,
+          .beta = p.beta};
+}
+
+// ---- variants ------------------------------------------------------------------------------
+TileFamily subgroup_family(const Caps& caps, DType t, uint32_t n, const Choice& choice) {
+  constexpr uint32_t rows = 16;                       // ROWS of gemm_tile.glsl
+  const uint32_t width = word_of(t);                  // WIDTH and DEPTH
+  uint32_t lanes = std::min(caps.subgroup_size, 8u);  // divides ROWS
+  if (choice.family == Choice::Family::subgroup && choice.size)
+    lanes = std::min(lanes, choice.size);
+  else
+    while (lanes > 2 && n <= lanes / 2 * width) lanes /= 2;
+  return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width, lanes * width, lanes};
+}
+
+// Seconds of tiles on a device of `rate` FLOP/s with edges computed in full.
+double tile_cost(const Problem& q, const TileFamily& f, double rate) {
+  return 2.0 * multiple_of(f.tile_rows, q.p.m) * multiple_of(f.tile_cols, q.p.n) * q.p.k *
+         q.batches() / rate;
+}
+
+// On CPU drivers, whose tiles write element by element.
+double store_cost(const Problem& q, const Caps& caps) {
+  return caps.is_cpu ? 1.0 * q.p.m * q.p.n * q.batches() / 3e8 : 0;
+}
+
+void add_naive(Passes& passes, const Caps&, const Problem& q, Operand a, Operand b, Operand c) {
+  passes.add("gemm_naive", {a, b, c}, Access::read_write, q.p,
+             uint64_t{q.p.m} * q.p.n * q.batches(), {}, q.volume());
+}
+
+void add_subgroup(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b,
+                  Operand c) {
+  const TileFamily family = subgroup_family(caps, q.t, q.p.n, q.choice);
+  const uint32_t word = word_of(q.t);
+  GemmParams g = gemm_params(q);
+  bool a_transposed = g.a_col != 1, b_transposed = g.b_col != 1;
+  g.a_panel = family.tile_rows;
+  if (!a_transposed && wants_panels(q, Choice::Panels::left, g.m, family.tile_rows, g.n)) {
+    a = pack_operand(passes, q, a, g.k, g.m, family.tile_rows, g.offset[0], g.a_col, g.a_row,
+                     g.a_batch);
+    a_transposed = true;
+    g.a_panel = g.k * family.tile_rows;
+  } else if (!fits_words(g, word, true, a_transposed)) {
+    const auto panel = static_cast<uint32_t>(multiple_of(word, g.k));
+    a = pack_operand(passes, q, a, g.m, g.k, panel, g.offset[0], g.a_row, g.a_col, g.a_batch);
+    a_transposed = false;
+  }
+  g.b_panel = family.tile_cols;
+  if (!fits_words(g, word, false, b_transposed) ||
+      wants_panels(q, Choice::Panels::right, g.n, family.tile_cols, g.m)) {
+    b = pack_operand(passes, q, b, g.k, g.n, family.tile_cols, g.offset[1], g.b_row, g.b_col,
+                     g.b_batch);
+    b_transposed = false;
+    g.b_panel = g.k * family.tile_cols;
+  }
+  add_tiles(passes, caps, q, family, g,
+            {family.lanes, stores_at_once(q), a_transposed, b_transposed}, a, b, c);
+}
+
+void add_tiled(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b,
+               Operand c) {
+  add_tiles(passes, caps, q, tiled_family(caps, q.tiles()), gemm_params(q), {}, a, b, c);
+}
+
+// Rows, or terms of a sum, that the thin kernels take at most.
+constexpr uint32_t most_thin = 8;
+
+// Whether both large matrices can be read and written four elements at a time.
+bool thin_words(const Problem& q, bool reads_rows_of_a) {
+  const MatmulParams& p = q.p;
+  const bool a = !reads_rows_of_a || in_words(4, p.offset[0], p.a_row, p.m, p.a_batch);
+  const uint32_t b_line = p.b_col == 1 ? p.b_row : p.b_col, lines = p.b_col == 1 ? p.k : p.n;
+  const bool c =
+      reads_rows_of_a || (p.n % 4 == 0 && in_words(4, p.offset[2], p.c_row, p.m, p.c_batch));
+  return a && c && in_words(4, p.offset[1], b_line, lines, p.b_batch);
+}
+
+enum class Thin : uint8_t { none, dot, columns, outer };
+
+Thin thin_form(const Problem& q, const Caps& caps) {
+  if (!has_thin_kernels(caps)) return Thin::none;
+  if (q.p.k > 0 && q.p.k <= most_thin && q.p.b_col == 1) return Thin::outer;
+  if (q.p.m > most_thin || q.p.k > kMaxLoop) return Thin::none;
+  if (q.p.b_row == 1 && q.p.a_col == 1) return Thin::dot;
+  return q.p.b_col == 1 ? Thin::columns : Thin::none;
+}
+
+// Elements of the large matrix that are read or written, and terms, per second.
+double thin_cost(const Problem& q, const Caps& caps) {
+  const double terms = 1.0 * q.p.m * q.p.n * q.p.k * q.batches();
+  const double large = thin_form(q, caps) == Thin::outer ? 2.0 * q.p.m * q.p.n * q.batches()
+                                                         : 1.0 * q.p.n * q.p.k * q.batches();
+  return large / 1.5e9 + terms / 8e9;
+}
+
+void add_thin(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b, Operand c) {
+  const MatmulParams& p = q.p;
+  const Thin form = thin_form(q, caps);
+  constexpr uint32_t lanes = 4;  // LANES of gemm_thin.glsl
+  const uint32_t few = std::bit_ceil(form == Thin::outer ? p.k : std::min(p.m, most_thin));
+  const bool words = thin_words(q, form == Thin::dot);
+  const uint64_t width = uint64_t{caps.subgroup_size} * (words ? 4 : 1);
+  const auto groups = [&](uint64_t rows, uint64_t columns) {
+    return divide_up(p.m, rows) * divide_up(p.n, columns) * q.batches();
+  };
+  if (form == Thin::dot)
+    passes.add("gemm_dot", {a, b, c}, Access::read_write, p, groups(few, few < 4 ? 4 / few : 1),
+               {few, words}, q.volume());
+  else if (form == Thin::columns)
+    passes.add("gemm_columns", {a, b, c}, Access::read_write, p, groups(few, width), {few, words},
+               q.volume());
+  else
+    passes.add("gemm_outer", {a, b, c}, Access::read_write, p, groups(lanes, width),
+               {few, words, p.beta != 0}, q.volume());
+}
+
+struct Variant {
+  Choice::Family family;
+  bool (*admits)(const Problem&, const Caps&);
+  double (*cost)(const Problem&, const Caps&);  // seconds, roughly
+  void (*add)(Passes&, const Caps&, const Problem&, Operand a, Operand b, Operand c);
+};
+
+// Rates: two cores of a CPU driver, measured; a middling GPU.
+constexpr Variant variants[] = {
+    {Choice::Family::naive, [](const Problem& q, const Caps&) { return q.p.k <= kMaxLoop; },
+     [](const Problem& q, const Caps& caps) {
+       return q.volume() / (caps.is_cpu ? 2e9 : 3e11) + store_cost(q, caps);
+     },
+     add_naive},
+    {Choice::Family::thin,
+     [](const Problem& q, const Caps& caps) { return thin_form(q, caps) != Thin::none; }, thin_cost,
+     add_thin},
+    {Choice::Family::subgroup,
+     [](const Problem&, const Caps& caps) { return has_subgroup_family(caps); },
+     [](const Problem& q, const Caps& caps) {
+       return tile_cost(q, subgroup_family(caps, q.t, q.p.n, q.choice), 25e9) + store_cost(q, caps);
+     },
+     add_subgroup},
+    {Choice::Family::tiled, [](const Problem&, const Caps& caps) { return fits_tiled(caps); },
+     [](const Problem& q, const Caps& caps) {
+       return tiled_cost(caps, q.tiles()) + store_cost(q, caps);
+     },
+     add_tiled},
+};
+
+const Variant& choose(const Problem& q, const Caps& caps) {
+  const Variant* best = nullptr;
+  const Choice::Family family =
+      q.choice.family == Choice::Family::cooperative ? Choice::Family::tiled : q.choice.family;
+  for (const Variant& v : variants) {
+    if (!v.admits(q, caps)) continue;
+    if (v.family == family) return v;
+    if (!best || v.cost(q, caps) < best->cost(q, caps)) best = &v;
+  }
+  check<Unsupported>(
+      best != nullptr, "matmul",
+      "sums of {} values need tiles, of workgroups that share memory or of subgroups "
+      "with shuffles and texels; the device has workgroups of {} threads that share "
+      "{} bytes",
+      q.p.k, caps.max_threads, caps.shared_bytes);
+  return *best;
+}
+
+}  // namespace
+
+bool in_words(uint32_t word, uint32_t offset, uint32_t step, uint32_t lines,
+              const uint32_t batch[2]) {
+  return offset % word == 0 && (step % word == 0 || lines == 1) && batch[0] % word == 0 &&
+         batch[1] % word == 0;
+}
+
+bool takes_subgroup_tiles(const Caps& caps, const Choice& choice) {
+  return has_subgroup_family(caps) && choice.family != Choice::Family::tiled;
+}
+
+TileFamily tile_family(const Caps& caps, const TileProblem& problem) {
+  return takes_subgroup_tiles(caps, problem.choice)
+             ? subgroup_family(caps, problem.dtype, problem.cols, problem.choice)
+             : tiled_family(caps, problem);
+}
+
+bool may_run(std::string_view module, const Caps& caps) {
+  const bool of_cpu_drivers = module.ends_with("_subgroup") || module == "matrix_pack" ||
+                              module.starts_with("conv_depthwise");
+  const bool is_thin = module == "gemm_dot" || module == "gemm_columns" || module == "gemm_outer";
+  if (is_thin) return has_thin_kernels(caps);
+  if (module.find("_cooperative.") != module.npos) return may_run_cooperative(module, caps);
+  if (module.find("_tiled.") != module.npos) return may_run_tiled(module, caps);
+  const auto family = of_cpu_drivers ? Choice::Family::subgroup : Choice::Family::naive;
+  return std::any_of(std::begin(variants), std::end(variants), [&](const Variant& v) {
+    return v.family == family && v.admits({.p = {}, .t = DType::f32, .u = DType::f32}, caps);
+  });
+}
+
+void add_matmul(Passes& passes, const Caps& caps, const Choice& choice, const MatmulParams& p,
+                Operand a, Operand b, Operand c) {
+  const Problem q{p, a.dtype, c.dtype, choice};
+  if (p.m == 0 || p.n == 0 || q.batches() == 0) return;
+  choose(q, caps).add(passes, caps, q, a, b, c);
+}
+
+void add_reduce(Passes& passes, MatrixReduceParams p, Operand x, Operand y) {
+  passes.add("matrix_reduce", {x, y}, Access::read_write, p, p.n);
+}
+
+Operand add_pack(Passes& passes, MatrixPackParams p, uint32_t batches, Operand x) {
+  const uint64_t count = uint64_t{batches} * p.rows * multiple_of(p.panel, p.cols);
+  const Operand y = passes.scratch(count, x.dtype);
+  p.n = static_cast<uint32_t>(count / 4);
+  passes.add("matrix_pack", {x, y}, Access::write, p, p.n);
+  return y;
+}
+
+}  // namespace rw::vulkan

@@ -1,0 +1,203 @@
+// A composed call: the shader modules to run, in order, and the scratch they share.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../../../core/backend/backend.h"
+#include "../../../core/base/error.h"
+#include "../../../shaders/params.h"
+#include "../device/caps.h"
+#include "../device/matrix_choice.h"
+#include "../device/shader_table.h"
+
+namespace rw::vulkan {
+
+constexpr uint64_t divide_up(uint64_t a, uint64_t b) {
+  return (a + b - 1) / b;
+}
+constexpr uint64_t multiple_of(uint64_t b, uint64_t a) {
+  return divide_up(a, b) * b;
+}
+
+// What a pass binds: one of the call's bindings, or a range of the workspace.
+struct Operand {
+  static constexpr int workspace = -1;
+  int binding = workspace;
+  DType dtype = DType::f32;
+  uint64_t offset = 0, size = 0;  // bytes, of the workspace
+};
+
+struct Pass {
+  std::string kernel;
+  std::array<Operand, 3> operands;
+  std::array<Access, 3> access;
+  size_t operand_count;
+  std::array<std::byte, 128> params;
+  size_t params_size;
+  uint32_t threads;
+  std::vector<uint32_t> variant;
+  double flops;
+};
+
+class Passes : public Preparation {
+ public:
+  // Scratch for `count` elements, alive until the last pass.
+  Operand scratch(uint64_t count, DType dtype) {
+    const Operand o{Operand::workspace, dtype, workspace_bytes, count * size_of(dtype)};
+    workspace_bytes = multiple_of(256, workspace_bytes + o.size);
+    return o;
+  }
+
+  // The last operand is the one that is written (`access`), the others are read.
+  template <class Params>
+  void add(std::string kernel, std::initializer_list<Operand> operands, Access access,
+           const Params& params, uint64_t threads, std::vector<uint32_t> variant = {},
+           double flops = 0) {
+    static_assert(sizeof(Params) <= 128);
+    Pass s{.kernel = std::move(kernel),
+           .operands = {},
+           .access = {},
+           .operand_count = operands.size(),
+           .params = {},
+           .params_size = sizeof(Params),
+           .threads = static_cast<uint32_t>(threads),
+           .variant = std::move(variant),
+           .flops = flops};
+    std::copy(operands.begin(), operands.end(), s.operands.begin());
+    s.access[operands.size() - 1] = access;
+    std::memcpy(s.params.data(), &params, sizeof(Params));
+    list_.push_back(std::move(s));
+  }
+
+  std::span<const Pass> list() const { return list_; }
+  double flops() const {
+    double sum = 0;
+    for (const Pass& pass : list_) sum += pass.flops;
+    return sum;
+  }
+
+ private:
+  std::vector<Pass> list_;
+};
+
+// The parameters of a product or a convolution.
+template <class Params>
+Params params_of(const KernelCall& call) {
+  check<ValueError>(call.params.size() == sizeof(Params) && call.bindings.size() == 3, call.kernel,
+                    "must have 3 bindings and {} bytes of parameters, got {} and {}",
+                    sizeof(Params), call.bindings.size(), call.params.size());
+  return call.params_as<Params>();
+}
+
+// No invocation makes more loop iterations: stock lavapipe silently leaves all loops after 65535 of
+// them, counted over the whole kernel.
+inline constexpr uint32_t kMaxLoop = 32768;
+
+// Elements of 16 bytes.
+constexpr uint32_t word_of(DType t) {
+  return 16 / static_cast<uint32_t>(size_of(t));
+}
+
+// Elements of a result that the tiles of CPU drivers store at a time, at most.
+constexpr uint32_t most_stores(DType factors, DType result) {
+  return std::min(word_of(factors), word_of(result));
+}
+
+// The kernels that make tiles of a matrix product: their names and measures.
+struct TileFamily {
+  std::string suffix;             // "subgroup", "tiled.TILE64": of the module's name
+  uint32_t tile_rows, tile_cols;  // of one workgroup
+  uint32_t step;                  // values of k per round
+  uint32_t lanes = 0;             // across columns; 0: not a variant of this family
+  bool cooperative = false;       // matrix_cooperative.cpp
+
+  std::string kernel(std::string_view base) const { return std::string(base) + "_" + suffix; }
+  // The constants of a convolution: what lies in whole words, and where these tiles are told, the
+  // elements of a result that may be stored at a time (1, 2, 4 or 8).
+  std::vector<uint32_t> variant(uint32_t stores, std::vector<uint32_t> words) const {
+    if (lanes) words.insert(words.begin(), {lanes, stores});
+    return words;
+  }
+};
+
+// A product, or the sums of a convolution, as a family of tiles sees it.
+struct TileProblem {
+  DType dtype;  // of the factors
+  uint64_t rows;
+  uint32_t cols, k, products = 1;
+  uint32_t most_tile = 128;  // of the GPUs' tiles
+  Choice choice = {};
+  bool may_split = true;  // sums over k may be made in parts
+
+  uint64_t tiles(const TileFamily& f) const {
+    return divide_up(rows, f.tile_rows) * divide_up(cols, f.tile_cols) * products;
+  }
+};
+
+// The best family, or the chosen one: the CPU drivers' one where they have what it needs, else the
+// GPUs' tiles of the best size that fits the device.
+bool takes_subgroup_tiles(const Caps& caps, const Choice& choice);  // the CPU drivers' family
+TileFamily tile_family(const Caps& caps, const TileProblem& problem);
+
+// ---- the GPUs' tiles: matrix_tiled.cpp ----
+bool fits_tiled(const Caps& caps);  // any size of them
+TileFamily tiled_family(const Caps& caps, const TileProblem& problem);
+double tiled_cost(const Caps& caps, const TileProblem& problem);  // seconds, roughly
+// The constants of gemm_tiled; `is_split`: c is in parts of its own.
+std::vector<uint32_t> tiled_variant(const kernels::MatmulParams& p, DType t, bool is_split);
+bool may_run_tiled(std::string_view module, const Caps& caps);  // one of *_tiled.TILE*
+
+// ---- the same with cooperative matrices, for factors of 16 bits: matrix_cooperative.cpp ----
+bool fits_cooperative(const Caps& caps, DType t, uint32_t tile);
+TileFamily cooperative_family(DType t, uint32_t tile);
+bool may_run_cooperative(std::string_view module, const Caps& caps);
+// The module of a kernel NAME_cooperative for 16-bit floats of this kind.
+std::string cooperative_module(std::string_view kernel, DType t);
+// Whether a module that takes 16-bit floats takes such of bf16 (`brain`) or f16: most take both.
+bool is_for_halves(std::string_view module, bool brain);
+
+// Parts that sums over k should have so that there are enough workgroups, or as chosen; a part has
+// a multiple of the family's step and at most kMaxLoop values.
+struct Split {
+  uint32_t parts, chunk;
+};
+Split split_k(const Caps& caps, const TileProblem& problem, const TileFamily& family);
+
+// Whether a matrix stored in lines `step` apart can be read in words of `word` elements.
+bool in_words(uint32_t word, uint32_t offset, uint32_t step, uint32_t lines,
+              const uint32_t batch[2]);
+// Whether a product or a convolution may run this module here. True for modules of other kernels.
+bool may_run(std::string_view module, const Caps& caps);
+
+// c = alpha a b + beta c with p.offset etc. as in the contract, as chosen or else by the cheapest
+// variant.
+void add_matmul(Passes& passes, const Caps& caps, const Choice& choice,
+                const kernels::MatmulParams& p, Operand a, Operand b, Operand c);
+void add_conv(Passes& passes, const Caps& caps, const Choice& choice, std::string_view kernel,
+              const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
+
+// Whether a convolution, or a gradient of one, is a product of matrices; and which: of the two
+// bindings that are read, the other one first where it `swaps`.
+bool is_pointwise(const kernels::Conv2dParams& p);
+struct PointwiseProduct {
+  kernels::MatmulParams params;
+  bool swaps;
+};
+PointwiseProduct pointwise_product(std::string_view kernel, const kernels::Conv2dParams& p);
+
+// On CPU drivers, where there is a group per channel and channels are multiples of 4; false
+// otherwise.
+bool add_depthwise(Passes& passes, const Caps& caps, std::string_view kernel,
+                   const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
+
+// y[z, i, j] = alpha * (sum of p.parts parts of x) + beta * y.
+void add_reduce(Passes& passes, kernels::MatrixReduceParams p, Operand x, Operand y);
+// x in panels of p.panel columns; `batches` matrices.
+Operand add_pack(Passes& passes, kernels::MatrixPackParams p, uint32_t batches, Operand x);
+
+}  // namespace rw::vulkan

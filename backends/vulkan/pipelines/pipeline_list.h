@@ -1,0 +1,44 @@
+// Which pipelines a program has used, as text: what it will use when it runs again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../../../core/base/hash.h"
+#include "../device/caps.h"
+#include "../device/shader_table.h"
+
+namespace rw::vulkan {
+
+inline constexpr uint32_t kMaxVariant = 8;
+
+// What a pipeline is made of: a module, the values of a call's variant, whether its 16-bit floats
+// are bf16, whether it is for vkCmdDispatchBase.
+struct PipelineKey {
+  const Shader* shader;
+  size_t count;
+  std::array<uint32_t, kMaxVariant> values;
+  bool brain, in_parts;
+  auto operator<=>(const PipelineKey&) const = default;
+};
+struct PipelineKeyHash {
+  size_t operator()(const PipelineKey& key) const {
+    uint64_t hash = fnv1a(fnv1a_start, reinterpret_cast<uintptr_t>(key.shader));
+    for (size_t i = 0; i < key.count; ++i) hash = fnv1a(hash, key.values[i]);
+    return fnv1a(hash, 2 * key.brain + key.in_parts);
+  }
+};
+
+// A line each. Modules have names that other builds and drivers know, too.
+std::string write_pipelines(std::span<const PipelineKey> all);
+// Lines of modules that this build does not have, or the device cannot run, are left out.
+std::vector<PipelineKey> parse_pipelines(std::string_view text, const Caps& caps);
+
+// One for each device and program, in the cache's folder.
+std::string pipeline_list_file(const Caps& caps);
+
+}  // namespace rw::vulkan

@@ -1,0 +1,94 @@
+#include "backends/vulkan/pipelines/specializations.h"
+
+#include <algorithm>
+
+#include "backends/vulkan/matrix/matrix_passes.h"
+#include "backends/vulkan/pipelines/profile.h"
+#include "core/backend/attention_tiles.h"
+#include "core/base/error.h"
+
+namespace rw::vulkan {
+
+namespace {
+
+bool starts_with(std::string_view text, std::string_view head) {
+  return text.substr(0, head.size()) == head;
+}
+
+// Attention is made by subgroups on CPU drivers and by workgroups on GPUs.
+bool may_attend(std::string_view kernel, const Caps& caps) {
+  if (kernel == "attention" || kernel == "attention_dq" || kernel == "attention_dkv")
+    return caps.is_cpu;
+  if (starts_with(kernel, "attention") && kernel.find("_cooperative.") != kernel.npos)
+    return !caps.is_cpu && to_info(caps).has("large shared memory");
+  for (const char* name : {"attention", "attention_dq", "attention_dkv"})
+    if (starts_with(kernel, fmt::format("{}_tiled", name))) {
+      const DeviceInfo info = to_info(caps);
+      return !caps.is_cpu && (attention_tile(info, 64, name).kernel == kernel ||
+                              attention_tile(info, most_head_dim, name).kernel == kernel);
+    }
+  return true;
+}
+
+// Values that depend on the device.
+bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, uint32_t value) {
+  if (constant == "ROWS") return value == attention_rows(to_info(caps));
+  if (constant == "WIDTH") return value <= attention_width(to_info(caps), most_head_dim);
+  if (constant == "RESULTS") {
+    const std::string_view kernel = shader.kernel, name = kernel.substr(0, kernel.find("_tiled"));
+    if (name.size() == kernel.size()) return true;  // of cooperative matrices
+    const AttentionTile widest = attention_tile(to_info(caps), most_head_dim, name);
+    return value <= (widest.kernel == kernel ? widest.results : 1);
+  }
+  if (constant == "TEAM") return value != 8 || caps.subgroup_size % 8 == 0;
+  // As add_wgrad() has it.
+  if (constant == "WORDS_X")
+    return value != 0 || !std::string_view(shader.kernel).ends_with("TILE128");
+  if (constant == "LANES") return value <= caps.subgroup_size;
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::vector<uint32_t>> specializations(const Shader& shader, const Caps& caps) {
+  if (!may_run(shader.kernel, caps) || !may_attend(shader.kernel, caps)) return {};
+  std::vector<std::vector<uint32_t>> all = {{}};
+  for (const ShaderConstant& c : shader.constants) {
+    std::vector<std::vector<uint32_t>> longer;
+    for (const std::vector<uint32_t>& values : all)
+      for (const uint32_t value : c.values) {
+        if (!is_for(caps, shader, c.name, value)) continue;
+        longer.push_back(values);
+        longer.back().push_back(value);
+      }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+std::vector<uint32_t> specialization(const Shader& shader, const Caps& caps,
+                                     std::span<const uint32_t> variant) {
+  std::vector<uint32_t> values;
+  for (const ShaderConstant& c : shader.constants) values.push_back(c.otherwise);
+  std::copy_n(variant.begin(), std::min(variant.size(), values.size()), values.begin());
+  bool may = may_run(shader.kernel, caps) && may_attend(shader.kernel, caps);
+  for (size_t i = 0; may && i < values.size(); ++i) {
+    const ShaderConstant& c = shader.constants[i];
+    const bool is_listed = std::find(c.values.begin(), c.values.end(), values[i]) != c.values.end();
+    may = c.is_open || (is_listed && is_for(caps, shader, c.name, values[i]));
+  }
+  check<ValueError>(
+      may, shader.kernel,
+      "a variant must be one that the shader declares and the device may run, got '{}'",
+      describe(shader, values));
+  return values;
+}
+
+std::string describe(const Shader& shader, std::span<const uint32_t> values) {
+  std::string text;
+  for (size_t i = 0; i < values.size(); ++i)
+    text += fmt::format("{}{}={}", i ? " " : "", shader.constants[i].name, values[i]);
+  return text;
+}
+
+}  // namespace rw::vulkan

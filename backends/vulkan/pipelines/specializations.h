@@ -1,0 +1,28 @@
+// Which values of its specialization constants a module can be asked for on a device. The shaders'
+// declarations say them, in one place; a pipeline with others is an error, so that what is compiled
+// and counted ahead of time (statistics.h) is all that there is.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../device/caps.h"
+#include "../device/shader_table.h"
+
+namespace rw::vulkan {
+
+// All combinations, in order; one of no values where there are no constants. Empty: no call on this
+// device runs the module.
+std::vector<std::vector<uint32_t>> specializations(const Shader& shader, const Caps& caps);
+
+// A call's variant as the module has it: constants that the call leaves out have their defaults,
+// and values that the module has no constants for (stand-ins have fewer) are dropped. ValueError
+// unless it is one of specializations().
+std::vector<uint32_t> specialization(const Shader& shader, const Caps& caps,
+                                     std::span<const uint32_t> variant);
+
+// "OP=3 FLAT=1", empty where there are no constants.
+std::string describe(const Shader& shader, std::span<const uint32_t> values);
+
+}  // namespace rw::vulkan

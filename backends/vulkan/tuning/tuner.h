@@ -1,0 +1,39 @@
+// Measures the ways to run products and convolutions on a device.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../device/caps.h"
+#include "../matrix/product.h"
+
+namespace rw::vulkan {
+
+// How much is measured.
+struct Effort {
+  double round = 0.02;  // seconds of a way in a round; it runs once at least
+  int rounds = 9;
+};
+
+// What was found of one class.
+struct Verdict {
+  Choice standard;                 // the cost model's
+  Choice choice;                   // the same, unless another one is faster by a clear margin
+  double seconds = 0;              // of all products of the class, as the cost model runs them
+  double ratio = 1;                // of that time to the choice's
+  uint64_t workspace[2] = {};      // largest of a product, of the two
+  size_t ways = 0;                 // that there were
+  std::vector<std::string> wrong;  // ways with other results than the plain kernel's
+};
+
+// A challenger must be faster by this factor in the median of rounds, in which both run in turn,
+// and faster at all in three of four; and again in rounds that were not looked at to find it.
+inline constexpr double least_gain = 1.05;
+
+// Runs all products, which are of one class, in each of the ways that may be the fastest: plain
+// ones first, then the best of them with other panels, then split otherwise. `caps`: the device's.
+Verdict measure(Backend& device, const Caps& caps, std::span<const Product> products,
+                const Effort& effort);
+
+}  // namespace rw::vulkan

@@ -1,0 +1,153 @@
+// Lifetimes fall into components that are packed one after the other (core/arena/packer.h).
+#include "core/arena/layout.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "core/arena/address_line.h"
+#include "core/arena/packer.h"
+#include "core/base/error.h"
+
+namespace rw {
+
+namespace {
+
+struct Event {
+  uint32_t time;
+  bool begins;  // ends come first: lifetimes are half open
+  uint32_t id;
+  auto operator<=>(const Event&) const = default;
+};
+
+std::vector<Event> sorted_events(std::span<const Lifetime> lifetimes) {
+  std::vector<Event> events;
+  for (uint32_t i = 0; i < lifetimes.size(); ++i) {
+    events.push_back({lifetimes[i].begin, true, i});
+    events.push_back({lifetimes[i].end, false, i});
+  }
+  std::ranges::sort(events);
+  return events;
+}
+
+// Those with the largest lower bounds first.
+std::vector<Component> split(std::span<const Lifetime> lifetimes) {
+  std::vector<Component> components;
+  std::vector<uint32_t> place(lifetimes.size());  // in its component
+  uint32_t alive = 0;
+  bool growing = false;  // something began after the last clique
+  for (const auto& [time, begins, id] : sorted_events(lifetimes)) {
+    if (begins) {
+      if (alive++ == 0) components.emplace_back();
+      Component& c = components.back();
+      place[id] = static_cast<uint32_t>(c.items.size());
+      c.items.push_back({lifetimes[id].size, c.cliques, 0});
+      c.ids.push_back(id);
+      growing = true;
+    } else {
+      Component& c = components.back();
+      if (growing) ++c.cliques;
+      growing = false;
+      c.items[place[id]].end = c.cliques;
+      --alive;
+    }
+  }
+  for (Component& c : components) c.lower = lower_bound(c.items);
+  std::ranges::stable_sort(components, std::greater<>(), &Component::lower);
+  return components;
+}
+
+void check_input(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
+                 uint64_t max_region, uint64_t& total) {
+  for (const auto& [size, begin, end] : lifetimes) {
+    check(size > 0 && begin < end, "lay_out",
+          "a lifetime must have bytes and end after it begins, got {} bytes alive in [{}, {})",
+          size, begin, end);
+    check(size <= max_region, "lay_out",
+          "a lifetime must fit in a region of {} bytes, got {} bytes", max_region, size);
+    check(size <= max_total - total, "lay_out", "sizes must add up to less than {} bytes",
+          max_total);
+    total += size;
+  }
+  uint64_t space = 0;
+  for (const uint64_t hole : holes) {
+    check(std::min(hole, total) <= max_total - space, "lay_out",
+          "holes must have less than {} bytes in all", max_total);
+    space += std::min(hole, total);
+  }
+}
+
+// The input in units of 2^shift bytes, the smallest in which addresses have 30 bits: bytes below
+// 256 MiB in all, the 256 bytes of arenas below 64 GiB. Larger ones round up, which leaves that
+// much unused behind each lifetime.
+struct Units {
+  int shift = 0;
+  std::vector<Lifetime> lifetimes;
+  std::vector<uint64_t> holes;
+  uint64_t max_region, total = 0;
+
+  Units(std::span<const Lifetime> given, std::span<const uint64_t> given_holes, uint64_t region,
+        uint64_t bytes)
+      : lifetimes(given.begin(), given.end()), max_region(region) {
+    uint64_t span = 4 * bytes;  // an item may leave less than its size unused before it
+    for (const uint64_t hole : given_holes) span += std::min(hole, bytes);
+    while (span >> shift >= most_units) ++shift;
+    const uint64_t unit = uint64_t{1} << shift;
+    max_region >>= shift;
+    bool fills = false;  // a region to its last bytes, which are no unit: it must not go to a hole
+    for (Lifetime& life : lifetimes) {
+      const uint64_t wanted = (life.size + unit - 1) >> shift;
+      fills |= wanted > max_region;
+      life.size = std::min(wanted, max_region);
+      total += life.size;
+    }
+    for (const uint64_t hole : given_holes) holes.push_back(fills ? 0 : hole >> shift);
+  }
+};
+
+}  // namespace
+
+uint64_t Layout::height() const {
+  return std::accumulate(regions.begin(), regions.end(), uint64_t{0});
+}
+
+uint64_t lower_bound(std::span<const Lifetime> lifetimes) {
+  uint64_t live = 0, most = 0;
+  for (const auto& [time, begins, id] : sorted_events(lifetimes)) {
+    live += begins ? lifetimes[id].size : -lifetimes[id].size;
+    most = std::max(most, live);
+  }
+  return most;
+}
+
+Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
+               uint64_t max_region) {
+  uint64_t bytes = 0;
+  check_input(lifetimes, holes, max_region, bytes);
+  const Units units(lifetimes, holes, max_region, bytes);
+  const AddressLine line(units.holes, units.max_region, std::max(units.total, uint64_t{1}));
+
+  uint64_t work = std::min<uint64_t>(10'000'000 + 12'000 * lifetimes.size(), 500'000'000);
+  uint64_t reach = line.holes_end();  // what lies in holes costs nothing
+  Layout plan;
+  plan.places.resize(lifetimes.size());
+  for (const Component& component : split(units.lifetimes)) {
+    const uint64_t target = std::max(reach, component.lower);
+    const Packing packing = Packer(component, line, target, work).run();
+    reach = std::max(reach, packing.reach);
+    for (size_t i = 0; i < component.ids.size(); ++i) {
+      const AddressLine::Place place = line.place(packing.addresses[i]);
+      plan.places[component.ids[i]] = {place.space, place.offset << units.shift};
+    }
+  }
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const auto [space, offset] = plan.places[i];
+    if (space < holes.size()) continue;
+    const size_t region = space - holes.size();
+    if (region >= plan.regions.size()) plan.regions.resize(region + 1);
+    plan.regions[region] = std::max(plan.regions[region], offset + lifetimes[i].size);
+  }
+  return plan;
+}
+
+}  // namespace rw

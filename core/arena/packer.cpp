@@ -1,0 +1,309 @@
+// Sources. Packing upwards from the lowest free place is best fit by Sekiyama et al.,
+// "Profile-guided memory optimization for deep neural networks" (2018). Choosing only among
+// placements below which nothing else fits, and giving up where the bytes that are still to come
+// exceed the capacity, are the canonical solutions and the section inference of Moffitt,
+// "MiniMalloc" (2023). Raising the priority of what got in the way and packing again is "squeaky
+// wheel" optimization by Joslin and Clements (1999).
+#include "core/arena/packer.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <tuple>
+
+#include "core/arena/arena.h"
+#include "core/base/hash.h"
+
+namespace rw {
+
+namespace {
+
+bool overlap(const Lifetime& a, const Lifetime& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
+// Debian's compiler may use what every x86-64 has; most have vectors of twice the length, which can
+// choose and take minima, too. Sanitizers cannot run what picks a version.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define REWIND_VECTOR_VERSIONS __attribute__((target_clones("avx2", "default")))
+#else
+#define REWIND_VECTOR_VERSIONS
+#endif
+
+// Columns of Queue.
+struct Columns {
+  int32_t* address;
+  const int32_t *size, *begin, *end;
+  size_t count;
+};
+
+// Lifts to `top` what shares a moment of [placed_begin, placed_end) and lies lower. No branches, so
+// that compilers make vectors of it: overlaps are hard to foretell.
+REWIND_VECTOR_VERSIONS void lift(const Columns& c, int32_t top, int32_t placed_begin,
+                                 int32_t placed_end) {
+  const auto [address, size, begin, end, count] = c;
+  for (size_t i = 0; i < count; ++i) {
+    const bool lifted = (address[i] < top) & (begin[i] < placed_end) & (placed_begin < end[i]);
+    address[i] = lifted ? top : address[i];
+  }
+}
+
+// Whether any at `address` is larger than `room`.
+REWIND_VECTOR_VERSIONS bool any_crosses(const Columns& c, int32_t address, int32_t room) {
+  int32_t any = 0;
+  for (size_t i = 0; i < c.count; ++i) any |= (c.address[i] == address) & (c.size[i] > room);
+  return any != 0;
+}
+
+// The lowest end of any.
+REWIND_VECTOR_VERSIONS int32_t lowest_top(const Columns& c) {
+  int32_t lowest = INT32_MAX;
+  for (size_t i = 0; i < c.count; ++i) lowest = std::min(lowest, c.address[i] + c.size[i]);
+  return lowest;
+}
+
+// 65536 log2(x), with straight lines between powers of two. x > 0.
+uint64_t log2_fixed(uint64_t x) {
+  const int exponent = std::bit_width(x) - 1;
+  const uint64_t mantissa = exponent > 16 ? x >> (exponent - 16) : x << (16 - exponent);
+  return (uint64_t(exponent) << 16) + mantissa - (1 << 16);
+}
+
+}  // namespace
+
+Packing Packer::run() {
+  pack_upwards();
+  if (items_.size() <= most_exact) {
+    pack_exactly();
+  } else if (items_.size() * items_.size() / 2 < work_) {
+    pack_repeatedly();
+  }
+  if (best_.reach > target_)
+    if (Packing in_order = pack_in_order(); in_order.reach < best_.reach) return in_order;
+  return std::move(best_);
+}
+
+void Packer::pack_upwards() {
+  std::vector<uint32_t> order(items_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t i) {
+    return log2_fixed(items_[i].size) + log2_fixed(items_[i].end - items_[i].begin);
+  });
+  using Entry = std::tuple<uint64_t, uint32_t>;  // address, place in the order
+  std::vector<Entry> entries;
+  for (uint32_t rank = 0; rank < order.size(); ++rank)
+    entries.emplace_back(line_.lowest(0, items_[order[rank]].size), rank);
+  std::priority_queue queue(std::greater<>(), std::move(entries));
+
+  RangeMax<Highest> skyline(cliques_);
+  best_ = {std::vector<uint64_t>(items_.size()), 0};
+  size_t retries = 16 * items_.size();
+  while (!queue.empty()) {
+    const auto [address, rank] = queue.top();
+    queue.pop();
+    const uint32_t item = order[rank];
+    const auto& [size, begin, end] = items_[item];
+    const uint64_t now = line_.lowest(skyline.max(begin, end), size);
+    if (now != address && retries > 0) {
+      --retries;
+      queue.emplace(now, rank);
+      continue;
+    }
+    best_.addresses[item] = now;
+    best_.reach = std::max(best_.reach, now + size);
+    skyline.change(begin, end, now + size);
+  }
+}
+
+Packing Packer::pack_in_order() const {
+  Arena arena(1);
+  std::vector<uint64_t> blocks;  // their addresses
+  const auto add_block = [&](uint64_t address, uint64_t size) {
+    if (size > 0) arena.add_block(static_cast<uint32_t>(blocks.size()), size);
+    blocks.push_back(address);
+  };
+  line_.for_each_hole(add_block);
+  const size_t holes = blocks.size();
+
+  std::vector<uint32_t> by_end(items_.size());
+  std::iota(by_end.begin(), by_end.end(), 0u);
+  std::ranges::stable_sort(by_end, {}, [&](uint32_t i) { return items_[i].end; });
+  std::vector<Arena::Range> ranges;
+  Packing packing{{}, 0};
+  for (auto ends = by_end.begin(); const auto& [size, begin, end] : items_) {
+    for (; items_[*ends].end <= begin; ++ends) arena.free(ranges[*ends]);
+    std::optional<Arena::Range> range = arena.allocate(size);
+    if (!range) {
+      add_block(line_.holes_end() + (blocks.size() - holes) * line_.region(), line_.region());
+      range = arena.allocate(size);
+    }
+    ranges.push_back(*range);
+    packing.addresses.push_back(blocks[range->block] + range->offset);
+    packing.reach = std::max(packing.reach, packing.addresses.back() + size);
+  }
+  return packing;
+}
+
+void Packer::pack_repeatedly() {
+  std::array<Priorities, 3> priorities;  // area, time, size
+  for (const auto& [size, begin, end] : items_) {
+    const uint64_t log_size = log2_fixed(size), log_time = log2_fixed(end - begin);
+    priorities[0].push_back(log_size + log_time);
+    priorities[1].push_back(log_time);
+    priorities[2].push_back(log_size);
+  }
+  // Aiming between the target and what was reached gets further than aiming at one of them.
+  for (uint64_t pass = 0; best_.reach > target_ && work_ > 0; ++pass) {
+    const uint64_t quarters = 3 - pass / 3 % 4;
+    const uint64_t capacity = target_ + (best_.reach - 1 - target_) / 4 * (quarters + 1);
+    pack_below(capacity, priorities[pass % 3]);
+  }
+}
+
+bool Packer::pack_below(uint64_t capacity, Priorities& priorities) {
+  spend(16 * items_.size());
+  Queue waiting;
+  RangeMax<std::plus<>> load(cliques_);  // bytes that wait
+  std::vector<uint32_t> order(items_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t i) { return priorities[i]; });
+  int32_t limit = INT32_MAX;
+  for (const uint32_t i : order) {
+    const uint64_t lowest = line_.lowest(0, items_[i].size);
+    waiting.push(i, items_[i], lowest);
+    load.change(items_[i].begin, items_[i].end, items_[i].size);
+    limit = std::min(limit, static_cast<int32_t>(lowest + items_[i].size));
+  }
+  Packing packing{std::vector<uint64_t>(items_.size()), 0};
+  while (waiting.count() > 0) {
+    bool grew = false;
+    const size_t chosen = choose(waiting, load, limit, capacity, grew);
+    const uint32_t item = waiting.item[chosen];
+    const Lifetime& life = items_[item];
+    const auto address = static_cast<uint64_t>(waiting.address[chosen]);
+    if (grew) {
+      for (size_t i = 0; i < waiting.count(); ++i)
+        if (overlap(items_[waiting.item[i]], life) && waiting.address[i] < limit)
+          priorities[waiting.item[i]] += splitmix64(random_++ * splitmix64_step) % step_;
+      if (capacity >= best_.reach) return false;
+    }
+    spend(16 + waiting.count());
+    if (work_ == 0) return false;
+    packing.addresses[item] = address;
+    packing.reach = std::max(packing.reach, address + life.size);
+    load.change(life.begin, life.end, -static_cast<int64_t>(life.size));
+    limit = raise(waiting, chosen);
+  }
+  best_ = std::move(packing);
+  return true;
+}
+
+void Packer::Queue::push(uint32_t number, const Lifetime& life, uint64_t at) {
+  address.push_back(static_cast<int32_t>(at));
+  size.push_back(static_cast<int32_t>(life.size));
+  begin.push_back(static_cast<int32_t>(life.begin));
+  end.push_back(static_cast<int32_t>(life.end));
+  item.push_back(number);
+}
+
+void Packer::Queue::erase(size_t i) {
+  const auto at = static_cast<std::ptrdiff_t>(i);
+  for (auto* column : {&address, &size, &begin, &end}) column->erase(column->begin() + at);
+  item.erase(item.begin() + at);
+}
+
+int32_t Packer::raise(Queue& waiting, size_t chosen) {
+  const int32_t top = waiting.address[chosen] + waiting.size[chosen];
+  const int32_t placed_begin = waiting.begin[chosen], placed_end = waiting.end[chosen];
+  waiting.erase(chosen);
+  const Columns columns{waiting.address.data(), waiting.size.data(), waiting.begin.data(),
+                        waiting.end.data(), waiting.count()};
+  lift(columns, top, placed_begin, placed_end);
+  if (line_.has_borders()) {
+    const auto room = static_cast<int32_t>(line_.room(static_cast<uint64_t>(top)));
+    const bool any = any_crosses(columns, top, room);
+    for (size_t i = 0; any && i < columns.count; ++i)
+      if (columns.address[i] == top && columns.size[i] > room)
+        columns.address[i] = static_cast<int32_t>(
+            line_.lowest(static_cast<uint64_t>(top), static_cast<uint64_t>(columns.size[i])));
+  }
+  return lowest_top(columns);
+}
+
+size_t Packer::choose(const Queue& waiting, const RangeMax<std::plus<>>& load, int32_t limit,
+                      uint64_t& capacity, bool& grew) {
+  size_t least = 0;
+  uint64_t least_needed = UINT64_MAX;
+  for (size_t i = 0; i < waiting.count(); ++i) {
+    if (waiting.address[i] >= limit) continue;  // something else fits below it
+    const Lifetime& life = items_[waiting.item[i]];
+    const uint64_t needed =
+        static_cast<uint64_t>(waiting.address[i] + load.max(life.begin, life.end));
+    spend(16);
+    if (needed <= capacity) return i;
+    if (needed < least_needed) least_needed = needed, least = i;
+  }
+  capacity = least_needed;
+  grew = true;
+  return least;
+}
+
+void Packer::pack_exactly() {
+  Branch root;
+  for (uint32_t i = 0; i < items_.size(); ++i) {
+    root.items[i] = {items_[i], i, line_.lowest(0, items_[i].size)};
+    root.waiting |= 1u << i;
+  }
+  search(root);
+}
+
+void Packer::search(const Branch& branch) {
+  if (best_.reach <= target_ || work_ == 0 || least_reach(branch) >= best_.reach) return;
+  spend(items_.size() * items_.size());
+  const auto n = static_cast<uint32_t>(items_.size());
+  if (branch.waiting == 0) {
+    for (uint32_t i = 0; i < n; ++i) best_.addresses[i] = branch.items[i].address;
+    best_.reach = branch.reach;
+    return;
+  }
+  uint64_t limit = UINT64_MAX;
+  for (uint32_t i = 0; i < n; ++i)
+    if (branch.waits(i)) limit = std::min(limit, branch.items[i].top());
+  for (uint32_t i = 0; i < n; ++i) {
+    const Waiting& placed = branch.items[i];
+    const bool ascends = std::tuple(placed.address, i) >= std::tuple(branch.last, branch.last_item);
+    if (!branch.waits(i) || !ascends || placed.address >= limit) continue;
+    Branch next = branch;
+    next.waiting &= ~(1u << i);
+    next.last = placed.address;
+    next.last_item = i;
+    next.reach = std::max(branch.reach, placed.top());
+    for (uint32_t j = 0; j < n; ++j) {
+      Waiting& w = next.items[j];
+      if (next.waits(j) && w.address < placed.top() && overlap(w.life, placed.life))
+        w.address = line_.lowest(placed.top(), w.life.size);
+    }
+    search(next);
+  }
+}
+
+// What waits in one clique needs its sizes above the lowest place any of it can take.
+uint64_t Packer::least_reach(const Branch& branch) const {
+  uint64_t reach = branch.reach;
+  for (uint32_t clique = 0; clique < cliques_; ++clique) {
+    uint64_t lowest = UINT64_MAX, bytes = 0;
+    for (uint32_t i = 0; i < items_.size(); ++i) {
+      const Waiting& w = branch.items[i];
+      if (!branch.waits(i) || w.life.begin > clique || w.life.end <= clique) continue;
+      lowest = std::min(lowest, std::max(w.address, branch.last));
+      bytes += w.life.size;
+    }
+    if (bytes > 0) reach = std::max(reach, lowest + bytes);
+  }
+  return reach;
+}
+
+}  // namespace rw

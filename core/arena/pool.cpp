@@ -1,0 +1,268 @@
+#include "core/arena/pool.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace rw {
+
+namespace {
+
+constexpr uint64_t smallest_block = uint64_t{16} << 20;
+constexpr uint64_t smallest_shared = uint64_t{64} << 10, largest_shared = uint64_t{4} << 20;
+
+// Both ranges may overlap where it goes down.
+void copy_down(Backend& backend, const Arena::Range& from, const Arena::Range& to) {
+  constexpr uint64_t most_pieces = 64;
+  const bool overlaps = from.block == to.block && to.offset < from.offset + from.size &&
+                        from.offset < to.offset + to.size;
+  const uint64_t piece = overlaps ? from.offset - to.offset : from.size;
+  if (from.size / piece > most_pieces) {
+    std::vector<std::byte> bytes(backend.is_dry() ? 0 : from.size);
+    if (bytes.empty()) return;
+    backend.read({from.block, from.offset, from.size}, bytes.data());
+    return backend.write({to.block, to.offset, to.size}, bytes.data());
+  }
+  for (uint64_t at = 0; at < from.size; at += piece) {
+    const uint64_t size = std::min(piece, from.size - at);
+    backend.copy({from.block, from.offset + at, size}, {to.block, to.offset + at, size});
+  }
+}
+
+}  // namespace
+
+MemoryPool::MemoryPool(Backend& backend, uint64_t limit, Places places)
+    : backend_(backend),
+      places_(std::move(places)),
+      limit_(limit),
+      arena_(alignment()),
+      lasting_(alignment()),
+      host_(alignment()),
+      layouts_({.arena = arena_,
+                .largest_block = backend.info().max_block_bytes,
+                .grow = [this](uint64_t bytes) { return add_block(arena_, bytes); },
+                .trim = [this] { trim(); }}) {}
+
+Arena& MemoryPool::arena_of(Part part) {
+  return part == Part::host ? host_ : part == Part::lasting ? lasting_ : arena_;
+}
+
+std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, Part part,
+                                                  const Reclaim& reclaim) {
+  Place taken{.range = {}, .part = part};
+  if (part == Part::host) {
+    const std::optional<Arena::Range> range = take_apart(host_, bytes);
+    if (!range) return std::nullopt;
+    taken.range = *range;
+    return taken;
+  }
+  const uint64_t size = size_of(bytes);
+  auto proposal = part == Part::lasting ? StepLayouts::Proposal{.outlives = true}
+                                        : layouts_.propose(bytes, size, taken.ticket);
+  bool is_fresh = false;
+  while (!find(bytes, proposal, taken)) {
+    const bool has_moved = move(size) || (!std::exchange(is_fresh, true) && move_afresh(size));
+    if (!has_moved && !(reclaim && reclaim(size))) return std::nullopt;
+  }
+  step_peak_ = std::max(step_peak_, live());
+  return taken;
+}
+
+// Where it is proposed, else where there is a hole, or a new block.
+bool MemoryPool::find(uint64_t bytes, StepLayouts::Proposal& proposal, Place& taken) {
+  std::optional<Arena::Range> range;
+  if (proposal.outlives) range = take_apart(lasting_, bytes);
+  taken.part = range ? Part::lasting : Part::steps;
+  if (!range && proposal.place) {
+    range = arena_.allocate_at(proposal.place->block, proposal.place->offset, size_of(bytes));
+    if (!range) layouts_.missed();
+    proposal.place.reset();
+  }
+  if (!range) return take_anywhere(bytes, taken);
+  taken.range = *range;
+  return true;
+}
+
+void MemoryPool::release(const Place& place) {
+  arena_of(place.part).free(place.range);
+  layouts_.freed(place.ticket);
+}
+
+// In an arena apart from what steps need.
+std::optional<Arena::Range> MemoryPool::take_apart(Arena& arena, uint64_t bytes) {
+  if (const auto range = arena.allocate(bytes)) return range;
+  // What an optimizer moved into its slabs leaves whole blocks behind.
+  for (const uint32_t block : arena.remove_free_blocks()) backend_.free_block(block);
+  const uint64_t size = std::max(arena_.round_up(bytes), alignment());
+  // Small things share blocks that grow with their number.
+  const uint64_t shared = std::clamp(arena.reserved() / 16, smallest_shared, largest_shared);
+  if (!(size < shared && add_block(arena, shared)) && !add_block(arena, size)) return std::nullopt;
+  return arena.allocate(bytes);
+}
+
+bool MemoryPool::take_anywhere(uint64_t bytes, Place& taken) {
+  std::optional<Arena::Range> range = arena_.allocate(bytes);
+  if (!range && grow(bytes)) range = arena_.allocate(bytes);
+  if (!range) {
+    trim();  // free blocks may be too small for this request and yet fill the limit
+    if (grow(bytes)) range = arena_.allocate(bytes);
+  }
+  if (!range && (range = lasting_.allocate(bytes))) taken.part = Part::lasting;
+  if (range) taken.range = *range;
+  return range.has_value();
+}
+
+uint64_t MemoryPool::most() const {
+  const auto bound = [](uint64_t bytes) { return bytes ? bytes : UINT64_MAX; };
+  return std::min(bound(limit_), bound(budget_));
+}
+
+uint64_t MemoryPool::room() const {
+  return most() - std::min(most(), reserved());
+}
+
+void MemoryPool::set_limit(uint64_t bytes) {
+  limit_ = bytes;
+  keep_within_limits();
+}
+
+void MemoryPool::set_budget(uint64_t bytes) {
+  budget_ = bytes;
+  keep_within_limits();
+}
+
+void MemoryPool::keep_within_limits() {
+  if (reserved() > most()) trim();
+  if (reserved() > most() && live() <= most()) move_afresh(0);
+}
+
+// So that steps find a hole of `size` bytes. What is queued finds values where they were: the
+// queue is in order.
+bool MemoryPool::move(uint64_t size) {
+  const std::vector<Move> moves = compact(arena_, size, room());
+  if (moves.empty()) return false;
+  const auto key = [](const Arena::Range& range) { return std::pair(range.block, range.offset); };
+  std::map<std::pair<uint32_t, uint64_t>, Place*> there;
+  for (Place* place : places_())
+    if (place->part == Part::steps) there[key(place->range)] = place;
+  for (const auto& [from, to] : moves) {
+    Place& place = *there.at(key(from));
+    copy_down(backend_, from, to);
+    arena_.free(from);
+    place.range = arena_.allocate_at(to.block, to.offset, to.size).value();
+    ++moves_;
+    moved_ += from.size;
+  }
+  return true;
+}
+
+// All values go through the host into fresh blocks, with room for `size` bytes more: for blocks of
+// sizes that do not suit, which are given back first. Without a limit there would be other blocks.
+bool MemoryPool::move_afresh(uint64_t size) {
+  if (most() == UINT64_MAX) return false;
+  std::vector<Place*> places = places_();
+  std::ranges::stable_sort(places, {}, [](const Place* p) { return p->part != Part::lasting; });
+  std::vector<uint64_t> sizes;
+  for (const Place* place : places) sizes.push_back(place->range.size);
+  // No more than is held already, where that does.
+  const uint64_t total = std::min(most(), std::max(reserved(), live() + size));
+  uint64_t largest = backend_.info().max_block_bytes;
+  FreshBlocks fresh = lay_afresh(sizes, size, largest, total, alignment());
+  if (fresh.blocks.empty()) return false;
+  std::vector<std::vector<std::byte>> contents;
+  for (const Place* place : places) {
+    if (backend_.is_dry()) break;
+    const auto& [block, offset, bytes] = place->range;
+    contents.emplace_back(bytes);
+    backend_.read({block, offset, bytes}, contents.back().data());
+  }
+  for (Place* place : places) {
+    arena_of(place->part).free(place->range);
+    *place = {.range = {}, .ticket = place->ticket};
+  }
+  // A driver may have no piece as large as those that it got back, taken together.
+  while (!fresh.blocks.empty() && !lay(places, fresh)) {
+    largest = std::min(largest, fresh.blocks.front()) / 2;
+    fresh = lay_afresh(sizes, 0, largest, total, alignment());
+  }
+  check<DeviceError>(!fresh.blocks.empty() || places.empty(), "memory",
+                     "'{}' must give {} bytes again that it has just got back, got a refusal ({}): "
+                     "what was there is lost",
+                     backend_.info().name, total, refusal_);
+  for (size_t i = 0; i < contents.size(); ++i) {
+    const Arena::Range& to = places[i]->range;
+    backend_.write({to.block, to.offset, to.size}, contents[i].data());
+  }
+  for (const uint64_t bytes : sizes) moved_ += bytes;
+  moves_ += sizes.size();
+  return true;
+}
+
+// False: the backend gives no such blocks.
+bool MemoryPool::lay(const std::vector<Place*>& places, const FreshBlocks& fresh) {
+  trim();
+  std::vector<uint32_t> numbers;
+  for (const uint64_t bytes : fresh.blocks) {
+    const std::optional<uint32_t> number = add_block(arena_, bytes);
+    if (!number) return false;
+    numbers.push_back(*number);
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto& [block, offset, size] = fresh.places[i];
+    places[i]->range = arena_.allocate_at(numbers[block], offset, size).value();
+  }
+  return true;
+}
+
+std::optional<uint32_t> MemoryPool::add_block(Arena& arena, uint64_t bytes) {
+  const bool is_host = &arena == &host_;
+  if ((!is_host && bytes > room()) || bytes > backend_.info().max_block_bytes) return std::nullopt;
+  try {
+    const uint32_t block =
+        is_host ? backend_.allocate_host_block(bytes) : backend_.allocate_block(bytes);
+    arena.add_block(block, bytes);
+    return block;
+  } catch (const OutOfMemory& e) {  // the caller tries less, or reports
+    refusal_ = e.what();
+    return std::nullopt;
+  }
+}
+
+bool MemoryPool::grow(uint64_t bytes) {
+  const uint64_t unit = alignment(), largest = backend_.info().max_block_bytes;
+  const uint64_t need = std::max(arena_.round_up(bytes), unit);
+  // Blocks grow with use, so that small programs stay small and large ones hold few blocks; a step
+  // is taken to need what the last one needed.
+  const uint64_t expected = last_step_peak_ - std::min(last_step_peak_, live());
+  const uint64_t wish = std::max(
+      {need, expected, std::min(std::max(arena_.reserved() / 2, smallest_block), largest / 4)});
+  const uint64_t size = std::min({wish, room(), largest}) / unit * unit;
+  return (size >= need && add_block(arena_, size)) || add_block(arena_, need);
+}
+
+void MemoryPool::trim() {
+  for (Arena* arena : {&arena_, &lasting_, &host_})
+    for (const uint32_t block : arena->remove_free_blocks()) backend_.free_block(block);
+}
+
+std::vector<uint64_t> MemoryPool::block_sizes() const {
+  std::vector<uint64_t> sizes = arena_.block_sizes();
+  const std::vector<uint64_t> lasting = lasting_.block_sizes();
+  sizes.resize(std::max(sizes.size(), lasting.size()));
+  for (size_t i = 0; i < lasting.size(); ++i) sizes[i] += lasting[i];
+  return sizes;
+}
+
+void MemoryPool::reset_peak() {
+  step_peak_ = live();
+  moved_ = 0;
+}
+
+void MemoryPool::end_step() {
+  layouts_.end_step();
+  last_step_peak_ = std::exchange(step_peak_, live());
+}
+
+}  // namespace rw

@@ -1,0 +1,101 @@
+#include "data/base/files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <zlib.h>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/files/cache.h"
+#include "core/files/file.h"
+
+namespace rw {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// What a gzip file may hold at least, and for each byte of its own.
+constexpr uint64_t plain_floor = uint64_t{64} << 20, most_inflation = 64;
+
+// What zlib makes of a file of `stored` bytes.
+std::vector<uint8_t> read_all(gzFile file, const fs::path& path, uint64_t stored, uint64_t most) {
+  // Small files are many, and a megabyte takes longer to clear than most of them to read.
+  const size_t chunk = std::clamp<uint64_t>(stored + 1, 4096, 1 << 20);
+  std::vector<uint8_t> bytes;
+  for (int got = 1; got > 0;) {
+    const size_t before = bytes.size();
+    bytes.resize(before + chunk);
+    got = gzread(file, bytes.data() + before, static_cast<unsigned>(chunk));
+    bytes.resize(before + static_cast<size_t>(std::max(got, 0)));
+    check<FileError>(bytes.size() <= most, "read_file",
+                     "{} may hold at most {} bytes of this kind of data, and holds more",
+                     path.string(), most);
+    const bool plain = gzdirect(file) != 0;
+    const bool usual = bytes.size() <= plain_floor || bytes.size() / most_inflation <= stored;
+    check<FileError>(plain || usual, "read_file",
+                     "{} holds more than 64 MiB and {} times its {} bytes; decompress it (gunzip) "
+                     "if it is to be trusted",
+                     path.string(), most_inflation, stored);
+    if (before == 0 && plain && stored <= most) bytes.reserve(stored + chunk);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<uint8_t> read_file(const fs::path& path, uint64_t most) {
+  std::error_code unknown;
+  const bool there = fs::is_regular_file(path, unknown);
+  const uint64_t stored = there ? fs::file_size(path, unknown) : 0;
+  check<FileError>(there && !unknown, "read_file", "{} is not there, or not a file", path.string());
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  check<FileError>(file != nullptr, "read_file", "cannot open {}: {}", path.string(),
+                   std::strerror(errno));
+  std::vector<uint8_t> bytes;
+  try {
+    bytes = read_all(file.get(), path, stored, most);
+  } catch (const std::bad_alloc&) {
+    fail<OutOfMemory>("read_file", "the host must have memory for the {} bytes of {}", stored,
+                      path.string());
+  } catch (const std::length_error&) {  // more than memory can have
+    fail<OutOfMemory>("read_file", "the host must have memory for the {} bytes of {}", stored,
+                      path.string());
+  }
+  // A compressed file that ends early reads short without an error code.
+  int error = Z_OK;
+  const char* message = gzerror(file.get(), &error);
+  check<FileError>(error == Z_OK, "read_file", "{} is damaged or cut short: {}", path.string(),
+                   error == Z_ERRNO ? std::strerror(errno) : message);
+  return bytes;
+}
+
+uint64_t file_hash(const fs::path& path) {
+  const InputFile file(path);
+  std::vector<std::byte> piece(size_t{1} << 20);
+  uint64_t hash = fnv1a_start;
+  for (uint64_t at = 0; at < file.size(); at += piece.size()) {
+    piece.resize(std::min<uint64_t>(piece.size(), file.size() - at));
+    file.read(at, piece);
+    hash = fnv1a(hash, fnv1a(piece));
+  }
+  return hash;
+}
+
+void write_file(const fs::path& path, std::span<const uint8_t> bytes) {
+  AtomicFile file(path);
+  file.write(std::as_bytes(bytes));
+  file.commit();
+}
+
+void write_file(const fs::path& path, std::string_view text) {
+  write_file(path, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
+}
+
+fs::path cache_directory() {
+  return make_cache_directory();
+}
+
+}  // namespace rw

@@ -1,0 +1,48 @@
+#include "data/images/image.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace rw {
+
+void check_image_size(uint64_t height, uint64_t width, uint64_t stored, const std::string& name) {
+  constexpr uint64_t longest = 65535, most = uint64_t{1} << 30;
+  constexpr uint64_t floor = uint64_t{32} << 20, most_inflation = 200;
+  check<FileError>(height > 0 && width > 0 && height <= longest && width <= longest, "decode_image",
+                   "'{}' must be 1 to {} pixels high and wide, got {} x {}; make it smaller", name,
+                   longest, height, width);
+  const uint64_t bytes = height * width * 3;
+  check<FileError>(bytes <= most, "decode_image",
+                   "'{}' must hold at most 1 GiB of pixels, got {} x {}; make it smaller", name,
+                   height, width);
+  check<FileError>(
+      bytes <= floor || bytes / most_inflation <= stored, "decode_image",
+      "'{}' says that its {} bytes are {} x {} pixels, which no photograph is: at most "
+      "32 MiB or {} times its bytes are unpacked",
+      name, stored, height, width, most_inflation);
+}
+
+Image oriented(Image image, int orientation) {
+  if (orientation < 2 || orientation > 8) return image;
+  // Rows and columns of the stored picture that count backwards, and whether they change places.
+  const bool rows = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  const bool columns = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const bool swapped = orientation >= 5;
+  Image result{swapped ? image.width : image.height, swapped ? image.height : image.width, {}};
+  result.pixels.resize(image.pixels.size());
+  uint8_t* out = result.pixels.data();
+  for (int y = 0; y < result.height; ++y) {
+    for (int x = 0; x < result.width; ++x, out += 3) {
+      const int row = swapped ? x : y, column = swapped ? y : x;
+      const auto from_y = static_cast<size_t>(rows ? image.height - 1 - row : row);
+      const auto from_x = static_cast<size_t>(columns ? image.width - 1 - column : column);
+      const size_t at = from_y * static_cast<size_t>(image.width) + from_x;
+      std::copy_n(&image.pixels[3 * at], 3, out);
+    }
+  }
+  return result;
+}
+
+}  // namespace rw

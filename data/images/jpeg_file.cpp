@@ -1,0 +1,165 @@
+#include "data/images/jpeg_file.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "core/base/error.h"
+
+namespace rw {
+
+namespace {
+
+// libjpeg ends by longjmp(), which must not pass a destructor: the functions that call it have a
+// setjmp() each and nothing to destroy.
+struct JpegReader {
+  jpeg_decompress_struct jpeg{};
+  jpeg_error_mgr errors{};
+  jpeg_progress_mgr progress{};
+  std::jmp_buf failed{};
+  char why[JMSG_LENGTH_MAX] = "";
+
+  JpegReader();
+  ~JpegReader() { jpeg_destroy_decompress(&jpeg); }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
+
+  bool read_header(std::span<const uint8_t> bytes);
+  bool choose_size(int least_side);
+  bool read_pixels(uint8_t* out);
+  size_t channels() const { return jpeg.out_color_space == JCS_CMYK ? 4 : 3; }
+};
+
+[[noreturn]] void give_up(j_common_ptr common) {
+  auto& reader = *static_cast<JpegReader*>(common->client_data);
+  common->err->format_message(common, reader.why);
+  std::longjmp(reader.failed, 1);
+}
+
+// libjpeg calls it a warning when data are missing or wrong, and makes pixels up.
+void on_message(j_common_ptr common, int level) {
+  if (level >= 0) return;
+  constexpr int harmless[] = {JWRN_ADOBE_XFORM, JWRN_BOGUS_ICC, JWRN_EXTRANEOUS_DATA,
+                              JWRN_JFIF_MAJOR, JWRN_TOO_MUCH_DATA};
+  if (std::ranges::count(harmless, common->err->msg_code) == 0) give_up(common);
+}
+
+// Files can be made whose scans go over the picture for hours; cameras make ten of them.
+void on_progress(j_common_ptr common) {
+  constexpr int most_scans = 100;
+  if (reinterpret_cast<j_decompress_ptr>(common)->input_scan_number <= most_scans) return;
+  auto& reader = *static_cast<JpegReader*>(common->client_data);
+  std::snprintf(reader.why, sizeof reader.why, "more than %d scans", most_scans);
+  std::longjmp(reader.failed, 1);
+}
+
+JpegReader::JpegReader() {
+  jpeg.err = jpeg_std_error(&errors);
+  jpeg.client_data = this;
+  errors.error_exit = give_up;
+  errors.emit_message = on_message;
+  progress.progress_monitor = on_progress;
+}
+
+bool JpegReader::read_header(std::span<const uint8_t> bytes) {
+  if (setjmp(failed)) return false;
+  jpeg_create_decompress(&jpeg);
+  jpeg.progress = &progress;
+  jpeg_mem_src(&jpeg, bytes.data(), bytes.size());
+  jpeg_save_markers(&jpeg, JPEG_APP0 + 1, 0xFFFF);  // EXIF
+  jpeg_read_header(&jpeg, TRUE);
+  return true;
+}
+
+bool JpegReader::choose_size(int least_side) {
+  if (setjmp(failed)) return false;
+  const bool cmyk = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
+  jpeg.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+  const unsigned side = std::min(jpeg.image_height, jpeg.image_width);
+  jpeg.scale_num = jpeg.scale_denom = 1;
+  while (least_side > 0 && jpeg.scale_denom < 8 &&
+         side / (2 * jpeg.scale_denom) >= static_cast<unsigned>(least_side))
+    jpeg.scale_denom *= 2;
+  jpeg_calc_output_dimensions(&jpeg);
+  return true;
+}
+
+bool JpegReader::read_pixels(uint8_t* out) {
+  if (setjmp(failed)) return false;
+  jpeg_start_decompress(&jpeg);
+  const size_t row_bytes = jpeg.output_width * channels();
+  while (jpeg.output_scanline < jpeg.output_height) {
+    JSAMPROW row = out + jpeg.output_scanline * row_bytes;
+    jpeg_read_scanlines(&jpeg, &row, 1);
+  }
+  jpeg_finish_decompress(&jpeg);
+  return true;
+}
+
+// In place. Adobe's programs store inks inverted, and nobody else writes CMYK.
+void cmyk_to_rgb(std::vector<uint8_t>& pixels) {
+  uint8_t* out = pixels.data();
+  for (size_t at = 0; at < pixels.size(); at += 4)
+    for (size_t c = 0; c < 3; ++c)
+      *out++ = static_cast<uint8_t>((pixels[at + c] * pixels[at + 3] + 127) / 255);
+  pixels.resize(pixels.size() / 4 * 3);
+}
+
+// The tag Orientation of an APP1 marker: "Exif", then a TIFF header and its first directory. 1 (as
+// it is) where there is none, or nonsense.
+int exif_orientation(std::span<const uint8_t> marker) {
+  constexpr uint8_t exif[] = {'E', 'x', 'i', 'f', 0, 0};
+  if (marker.size() < 14 || !std::equal(exif, exif + 6, marker.begin())) return 1;
+  const std::span<const uint8_t> tiff = marker.subspan(6);
+  const bool little = tiff[0] == 'I';
+  // Numbers of 2 or 4 bytes; beyond the end there are zeros.
+  const auto number = [&](size_t at, size_t bytes) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < bytes; ++i) {
+      const size_t place = at + (little ? bytes - 1 - i : i);
+      value = value << 8 | (place < tiff.size() ? tiff[place] : 0);
+    }
+    return value;
+  };
+  const size_t directory = number(4, 4), entries = number(directory, 2);
+  for (size_t i = 0; i < entries; ++i) {
+    const size_t entry = directory + 2 + 12 * i;
+    if (entry + 12 > tiff.size()) return 1;
+    constexpr uint32_t orientation = 0x112, u16 = 3;
+    if (number(entry, 2) == orientation && number(entry + 2, 2) == u16)
+      return static_cast<int>(number(entry + 8, 2));
+  }
+  return 1;
+}
+
+int orientation_of(const jpeg_decompress_struct& jpeg) {
+  for (const jpeg_marker_struct* marker = jpeg.marker_list; marker; marker = marker->next) {
+    const int found = exif_orientation({marker->data, marker->data_length});
+    if (found != 1) return found;
+  }
+  return 1;
+}
+
+}  // namespace
+
+Image decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, int least_side) {
+  JpegReader reader;
+  const auto check_whole = [&](bool whole) {
+    check<FileError>(whole, "decode_image", "'{}' must be a whole JPEG image, got one with: {}",
+                     name, std::string(reader.why));
+  };
+  check_whole(reader.read_header(bytes));
+  const jpeg_decompress_struct& jpeg = reader.jpeg;
+  check_image_size(jpeg.image_height, jpeg.image_width, bytes.size(), name);
+  check_whole(reader.choose_size(least_side));
+  const int orientation = orientation_of(jpeg);  // markers go with the last pixel
+  Image image{static_cast<int>(jpeg.output_height), static_cast<int>(jpeg.output_width), {}};
+  image.pixels.resize(size_t{jpeg.output_height} * jpeg.output_width * reader.channels());
+  check_whole(reader.read_pixels(image.pixels.data()));
+  if (reader.channels() == 4) cmyk_to_rgb(image.pixels);
+  return oriented(std::move(image), orientation);
+}
+
+}  // namespace rw

@@ -1,0 +1,46 @@
+// Speech with what was said: LibriSpeech's folders.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "../base/dataset.h"
+
+namespace rw {
+
+// One sound file and its transcript.
+struct Utterance {
+  std::filesystem::path file;
+  std::string speaker;  // name of the folder of all that one voice says
+  std::string text;     // as normalised_transcript() has it
+  int64_t samples = 0;  // at speech_rate
+};
+
+// The utterances of one split, sorted by their names. Samples stay on the disk until a SpeechLoader
+// wants them.
+struct SpeechDataset {
+  std::vector<Utterance> utterances;
+
+  size_t size() const { return utterances.size(); }  // utterances
+  std::vector<std::string> texts() const;            // in order
+  std::vector<std::string> speakers() const;         // each once, sorted
+  double seconds() const;                            // of sound
+};
+
+// What list_speech() takes of a folder.
+struct SpeechOptions {
+  double test_share = 0.1;  // of the speakers, where the folder has no split of its own
+  uint64_t split_seed = 0;  // which speakers these are
+};
+
+// Lists FOLDER/SPEAKER/CHAPTER/*.trans.txt, whose lines are "NAME TRANSCRIPT" for the files
+// NAME.flac or NAME.wav beside them (Panayotov et al. 2015, "LibriSpeech"). FOLDER/train*/ and
+// FOLDER/dev*/ (or test*/) are a split; otherwise speakers are held out to test with, by hashes of
+// their names. Of the sound files the headers are read. FileError: no such folder, no transcripts,
+// none of one of the splits, a line without a sound file, or one that cannot be read.
+SpeechDataset list_speech(const std::filesystem::path& folder, Split split,
+                          const SpeechOptions& options = {});
+
+}  // namespace rw

@@ -1,0 +1,17 @@
+// In builds without MPI: dist/world/mpi_world.cpp takes its place.
+#include "core/base/error.h"
+#include "dist/world/mpi_world.h"
+
+namespace rw {
+
+Communicator& mpi_world() {
+  fail<RankError>("mpi",
+                  "mpirun started several ranks, which takes a build with MPI, got one without: "
+                  "install libopenmpi-dev or libmpich-dev, and build with -Dmpi=enabled");
+}
+
+std::string mpi_library() {
+  return "none: this build has no MPI";
+}
+
+}  // namespace rw

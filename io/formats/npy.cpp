@@ -1,0 +1,153 @@
+#include "io/formats/npy.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+
+#include "core/base/checked.h"
+#include "core/files/file.h"
+#include "io/formats/transfer.h"
+
+namespace rw {
+
+namespace {
+
+constexpr std::string_view magic("\x93NUMPY", 6);
+
+struct Type {
+  const char* numpy;
+  const char* stored;
+  DType dtype;  // of the tensor that it is loaded into
+};
+constexpr Type types[] = {
+    {"<f4", "F32", DType::f32}, {"<f2", "F16", DType::f16}, {"<i4", "I32", DType::i32},
+    {"|u1", "U8", DType::u8},   {"<f8", "F64", DType::f32}, {"<i8", "I64", DType::i32},
+    {"|b1", "BOOL", DType::u8},
+};
+
+struct Header {
+  const Type* type = nullptr;
+  Shape shape;
+};
+
+std::string_view without_spaces(std::string_view text) {
+  return text.substr(std::min(text.find_first_not_of(' '), text.size()));
+}
+
+// What follows 'key': in a Python dictionary; empty where it is missing.
+std::string_view value_of(std::string_view text, const std::string& key) {
+  const size_t at = text.find("'" + key + "'");
+  if (at == text.npos) return {};
+  text = without_spaces(text.substr(at + key.size() + 2));
+  return text.starts_with(':') ? without_spaces(text.substr(1)) : std::string_view{};
+}
+
+// What is between the first character, `open`, and the next `close`.
+std::optional<std::string_view> enclosed(std::string_view text, char open, char close) {
+  const size_t end = text.starts_with(open) ? text.find(close, 1) : text.npos;
+  if (end == text.npos) return std::nullopt;
+  return text.substr(1, end - 1);
+}
+
+// "2, 3", "2," or "".
+std::optional<Shape> parse_dims(std::string_view text) {
+  Shape shape;
+  for (text = without_spaces(text); !text.empty(); text = without_spaces(text)) {
+    int64_t dim = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), dim);
+    if (error != std::errc() || dim < 0 || shape.rank() == Shape::max_rank) return std::nullopt;
+    shape.push_back(dim);
+    text = without_spaces(text.substr(static_cast<size_t>(end - text.data())));
+    if (!text.empty() && !text.starts_with(',')) return std::nullopt;
+    if (!text.empty()) text.remove_prefix(1);
+  }
+  return shape;
+}
+
+// The header is the text of a Python dictionary with three keys in any order.
+Header parse_header(std::string_view text, const std::string& path) {
+  const auto descr = enclosed(value_of(text, "descr"), '\'', '\'');
+  const auto dims = enclosed(value_of(text, "shape"), '(', ')');
+  const std::string_view order = value_of(text, "fortran_order");
+  check<FileError>(descr && dims && (order.starts_with("True") || order.starts_with("False")),
+                   "npy", "'{}' has no valid header", path);
+  check<FileError>(order.starts_with("False"), "npy", "'{}' must be row-major, got fortran_order",
+                   path);
+  Header header;
+  for (const Type& type : types)
+    if (*descr == type.numpy) header.type = &type;
+  check<FileError>(header.type != nullptr, "npy", "'{}' has the unsupported dtype {:?}", path,
+                   descr->substr(0, 40));
+  const auto shape = parse_dims(*dims);
+  check<FileError>(shape.has_value(), "npy", "'{}' has the unsupported shape ({:?})", path,
+                   dims->substr(0, 120));
+  header.shape = *shape;
+  return header;
+}
+
+// Bytes that the header promises; none if they are more than 64 bits can count.
+std::optional<uint64_t> promised_bytes(const Header& header) {
+  try {
+    check_sizes("npy", header.shape, stored_size(header.type->stored));
+  } catch (const ShapeError&) {
+    return std::nullopt;
+  }
+  return static_cast<uint64_t>(header.shape.numel()) * stored_size(header.type->stored);
+}
+
+}  // namespace
+
+void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
+  // NumPy has no bf16; each of its values is one of f32.
+  const DType dtype = tensor.dtype() == DType::bf16 ? DType::f32 : tensor.dtype();
+  const auto* type = std::find_if(std::begin(types), std::end(types),
+                                  [&](const Type& t) { return t.stored == stored_name(dtype); });
+  check<DTypeError>(type != std::end(types), "npy", "'{}' cannot hold {}", path.string(),
+                    name(dtype));
+  const Shape& shape = tensor.shape();
+  std::string dims;  // "2, 3"; "2," for one dimension, as Python writes tuples
+  for (int i = 0; i < shape.rank(); ++i)
+    dims += (i > 0 ? ", " : "") + std::to_string(shape[i]) + (shape.rank() == 1 ? "," : "");
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type->numpy, dims);
+  const size_t prefix = magic.size() + 4;
+  header.resize((prefix + header.size() + 64) / 64 * 64 - prefix, ' ');  // NumPy aligns the data
+  header.back() = '\n';
+  const auto length = static_cast<uint16_t>(header.size());
+  AtomicFile file(path, Folders::must_exist);
+  file.write(magic);
+  file.write(std::string_view("\1\0", 2));  // version
+  file.write(std::as_bytes(std::span(&length, 1)));
+  file.write(header);
+  download(tensor, dtype, [&](auto piece) { file.write(piece); });
+  file.commit();
+}
+
+Tensor load_npy(const std::filesystem::path& path) {
+  const InputFile file(path);
+  const std::string name = path.string();
+  std::array<char, 12> start{};
+  if (file.size() >= start.size()) file.read(0, std::as_writable_bytes(std::span(start)));
+  check<FileError>(std::string_view(start.data(), magic.size()) == magic, "npy",
+                   "'{}' is not an .npy file", name);
+  // Versions 2 and 3 have a longer length.
+  const bool first_version = start[6] == 1;
+  const size_t prefix = first_version ? 10 : 12;
+  uint32_t length = 0;
+  std::memcpy(&length, start.data() + 8, prefix - 8);
+  check<FileError>(length <= file.size() - prefix && length < 65536, "npy",
+                   "'{}' is cut short, or its header is too long", name);
+  std::string text(length, '\0');
+  file.read(prefix, std::as_writable_bytes(std::span(text)));
+  const Header header = parse_header(text, name);
+  const FilePart data{file, prefix + length, file.size() - prefix - length};
+  check<FileError>(promised_bytes(header) == data.size, "npy",
+                   "'{}' must have the bytes of {} elements, got {}", name, header.shape.str(),
+                   data.size);
+  Tensor tensor = empty(header.shape, header.type->dtype);
+  upload(header.type->stored, data, tensor, "'" + name + "'");
+  return tensor;
+}
+
+}  // namespace rw

@@ -1,0 +1,185 @@
+#include "io/formats/transfer.h"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/tensor/launch.h"
+#include "ops/ops.h"
+
+namespace rw {
+
+static_assert(std::endian::native == std::endian::little, "files are little-endian");
+
+namespace {
+
+constexpr int64_t piece_elements = 1 << 20;  // bounds what is in host memory at a time
+
+struct Half {
+  uint16_t bits;
+};
+struct Brain {
+  uint16_t bits;
+};
+
+float to_float(float x) {
+  return x;
+}
+float to_float(double x) {
+  return static_cast<float>(x);
+}
+float to_float(Half x) {
+  return from_half(x.bits);
+}
+float to_float(Brain x) {
+  return from_brain(x.bits);
+}
+
+void convert(float x, float& y) {
+  y = x;
+}
+void convert(float x, Half& y) {
+  y.bits = to_half(x);
+}
+void convert(float x, Brain& y) {
+  y.bits = to_brain(x);
+}
+
+template <class Body>
+void for_each_piece(int64_t total, const Body& body) {
+  for (int64_t first = 0; first < total; first += piece_elements)
+    body(first, std::min(piece_elements, total - first));
+}
+
+template <class From, class To>
+void convert_all(std::span<const std::byte> from, std::vector<To>& to) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    From x;
+    std::memcpy(&x, from.data() + i * sizeof(From), sizeof x);  // files align nothing
+    convert(to_float(x), to[i]);
+  }
+}
+
+// Calls `body(first, count, bytes)` with consecutive pieces of a file's elements, of `size` bytes.
+template <class Body>
+void for_each_piece_of(const FilePart& part, size_t size, const Body& body) {
+  std::vector<std::byte> bytes;
+  for_each_piece(static_cast<int64_t>(part.size / size), [&](int64_t first, int64_t count) {
+    bytes.resize(static_cast<size_t>(count) * size);
+    part.read(static_cast<uint64_t>(first) * size, bytes);
+    body(first, count, std::span<const std::byte>(bytes));
+  });
+}
+
+template <class From, class To>
+void upload_floats(const FilePart& part, const Tensor& target) {
+  for_each_piece_of(part, sizeof(From), [&](int64_t first, int64_t count, auto bytes) {
+    std::vector<To> piece(static_cast<size_t>(count));
+    convert_all<From>(bytes, piece);
+    write_elements(target, first, count, piece.data());
+  });
+}
+
+template <class To>
+bool upload_floats_as(std::string_view dtype, const FilePart& part, const Tensor& target) {
+  if (dtype == "F64") return upload_floats<double, To>(part, target), true;
+  if (dtype == "F32") return upload_floats<float, To>(part, target), true;
+  if (dtype == "F16") return upload_floats<Half, To>(part, target), true;
+  if (dtype == "BF16") return upload_floats<Brain, To>(part, target), true;
+  return false;
+}
+
+void upload_wide_integers(const FilePart& part, const Tensor& target, const std::string& what) {
+  for_each_piece_of(part, sizeof(int64_t), [&](int64_t first, int64_t count, auto bytes) {
+    std::vector<int32_t> piece;
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t x;
+      std::memcpy(&x, bytes.data() + static_cast<size_t>(i) * sizeof x, sizeof x);
+      check<FileError>(
+          x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max(),
+          "read", "{} must have values that fit 32 bits, got {} at index {}", what, x, first + i);
+      piece.push_back(static_cast<int32_t>(x));
+    }
+    write_elements(target, first, count, piece.data());
+  });
+}
+
+void upload_dense(std::string_view dtype, const FilePart& part, const Tensor& target,
+                  const std::string& what) {
+  const bool same =
+      dtype == stored_name(target.dtype()) || (dtype == "BOOL" && target.dtype() == DType::u8);
+  if (same)
+    return for_each_piece_of(part, size_of(target.dtype()),
+                             [&](int64_t first, int64_t count, auto bytes) {
+                               write_elements(target, first, count, bytes.data());
+                             });
+  if (dtype == "I64" && target.dtype() == DType::i32)
+    return upload_wide_integers(part, target, what);
+  const bool done =
+      (target.dtype() == DType::f32 && upload_floats_as<float>(dtype, part, target)) ||
+      (target.dtype() == DType::f16 && upload_floats_as<Half>(dtype, part, target)) ||
+      (target.dtype() == DType::bf16 && upload_floats_as<Brain>(dtype, part, target));
+  check<FileError>(done, "read", "{} is needed as {}, got {}", what, name(target.dtype()), dtype);
+}
+
+}  // namespace
+
+size_t stored_size(std::string_view dtype) {
+  for (const char* type : {"F64", "I64", "U64"})
+    if (dtype == type) return 8;
+  for (const char* type : {"F32", "I32", "U32"})
+    if (dtype == type) return 4;
+  for (const char* type : {"F16", "BF16", "I16", "U16"})
+    if (dtype == type) return 2;
+  for (const char* type : {"BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2"})
+    if (dtype == type) return 1;
+  return 0;
+}
+
+std::string_view stored_name(DType dtype) {
+  constexpr std::string_view names[] = {"F32", "F16", "BF16", "I32", "U8"};
+  return names[static_cast<int>(dtype)];
+}
+
+void download(const Tensor& source, DType dtype,
+              const std::function<void(std::span<const std::byte>)>& piece) {
+  check<DTypeError>(dtype == source.dtype() || (is_float(dtype) && is_float(source.dtype())),
+                    "write", "cannot convert {} to {}", name(source.dtype()), name(dtype));
+  const NoGrad guard;
+  const Tensor dense = contiguous(source);
+  std::vector<std::byte> bytes;
+  for_each_piece(dense.numel(), [&](int64_t first, int64_t count) {
+    bytes.resize(static_cast<size_t>(count) * size_of(dense.dtype()));
+    read_elements(dense, first, count, bytes.data());
+    if (dtype == dense.dtype()) return piece(bytes);
+    const auto give = [&]<class To>(std::vector<To> values) {
+      values.resize(static_cast<size_t>(count));
+      if (dense.dtype() == DType::f32) convert_all<float>(bytes, values);
+      if (dense.dtype() == DType::f16) convert_all<Half>(bytes, values);
+      if (dense.dtype() == DType::bf16) convert_all<Brain>(bytes, values);
+      piece(std::as_bytes(std::span(values)));
+    };
+    if (dtype == DType::f32) give(std::vector<float>());
+    if (dtype == DType::f16) give(std::vector<Half>());
+    if (dtype == DType::bf16) give(std::vector<Brain>());
+  });
+}
+
+void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
+            const std::string& what) {
+  check<FileError>(part.size == static_cast<uint64_t>(target.numel()) * stored_size(dtype), "read",
+                   "{} must have {} elements of {}, got {} bytes", what, target.numel(), dtype,
+                   part.size);
+  const NoGrad guard;
+  if (target.is_contiguous()) {
+    upload_dense(dtype, part, target, what);
+  } else {
+    const PurposeScope purpose(Purpose::workspace);
+    const Tensor dense = empty(target.shape(), target.dtype(), target.device().shared_from_this());
+    upload_dense(dtype, part, dense, what);
+    copy_into(dense, target);
+  }
+}
+
+}  // namespace rw

@@ -1,0 +1,28 @@
+// Host bytes to and from tensors, a piece at a time and with the conversions between file formats.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "../../core/files/file.h"
+#include "../../core/tensor/tensor.h"
+
+namespace rw {
+
+// Element types of files, as safetensors spells them. All are little-endian, like the hosts that
+// this framework runs on.
+size_t stored_size(std::string_view dtype);  // bytes per element; 0: unknown
+std::string_view stored_name(DType dtype);   // "F32", "F16", "BF16", "I32", "U8"
+
+// Calls `piece` with consecutive pieces of the tensor's elements as `dtype`, in row-major order.
+// Floats are converted to each other.
+void download(const Tensor& source, DType dtype,
+              const std::function<void(std::span<const std::byte>)>& piece);
+
+// Fills `target`, of any strides, with as many elements of a file. Throws FileError, naming `what`,
+// if the types do not go together or an I64 does not fit i32.
+void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
+            const std::string& what);
+
+}  // namespace rw

@@ -1,0 +1,128 @@
+// GPT-2 (Radford et al. 2019): pre-norm causal layers, learned positions, GELU (tanh), logits tied
+// to the word embeddings. Parameters have the names of Hugging Face's classes GPT2Model and
+// GPT2LMHeadModel.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../nn/layers.h"
+#include "../nn/norm.h"
+#include "../nn/transformer/kv_cache.h"
+
+namespace rw {
+
+// Members and defaults are those of Hugging Face's config.json: gpt2.
+struct GptConfig {
+  int64_t vocab_size = 50257;  // tokens of the vocabulary
+  int64_t n_positions = 1024;  // longest sequence
+  // Elements per token, layers, and heads of each; the heads divide the elements (ValueError).
+  int64_t n_embd = 768, n_layer = 12, n_head = 12;
+  int64_t n_inner = 0;  // elements between a layer's two linear layers; 0: 4 n_embd
+
+  // Dropout of what each half of a layer adds, of the embeddings, and of the attention's weights.
+  double resid_pdrop = 0.1, embd_pdrop = 0.1, attn_pdrop = 0.1;
+
+  double layer_norm_epsilon = 1e-5;  // of all layer norms
+  double initializer_range = 0.02;   // standard deviation of initial weights
+
+  // n_inner, or 4 n_embd where that is 0.
+  int64_t inner() const { return n_inner > 0 ? n_inner : 4 * n_embd; }
+  // gpt2, gpt2-medium, gpt2-large or gpt2-xl. Throws ValueError.
+  static GptConfig preset(const std::string& name);
+};
+
+// x + attention(norm(x)), then x + mlp(norm(x)): [N, S, n_embd] -> the same. Weights of linear
+// layers are [out, in] here, and [in, out] in Hugging Face's files (io/models/gpt.h).
+class GptBlock : public Module {
+ public:
+  explicit GptBlock(const GptConfig& config);
+  Tensor forward(Tensor x) override { return forward(std::move(x), nullptr); }
+  // With a cache (no gradients: AutogradError) x comes after the tokens that are in it.
+  Tensor forward(Tensor x, KeyValueCache* cache);
+
+ private:
+  Tensor attend(Tensor x, KeyValueCache* cache);
+
+  LayerNorm ln_1_;
+  Linear c_attn_, attn_proj_;  // attn.c_attn makes query, key and value; attn.c_proj
+  LayerNorm ln_2_;
+  Linear c_fc_, mlp_proj_;  // mlp.c_fc, mlp.c_proj
+  Dropout dropout_;
+  int64_t heads_;
+  float attention_dropout_;
+};
+
+using KeyValueCaches = std::vector<KeyValueCache>;  // one for each layer
+
+// Embeddings of words and positions, the layers, and a last norm.
+class GptModel : public Module {
+ public:
+  // ValueError for sizes that are not positive or do not go together. $REWIND_RECOMPUTE=block
+  // starts it with a segment per layer.
+  explicit GptModel(const GptConfig& config);
+
+  // ids i32 [N, S] -> [N, S, n_embd]. With caches the tokens come after those that are in them.
+  // ShapeError for another rank, or beyond n_positions.
+  Tensor forward(Tensor ids) override { return forward(std::move(ids), nullptr); }
+  Tensor forward(Tensor ids, KeyValueCaches* caches);
+
+  // Empty caches for `batch` sequences of `longest` tokens, of the dtype of the layers' products.
+  KeyValueCaches make_caches(int64_t batch, int64_t longest) const;
+  // Training forwards recompute their activations in segments of `every` layers; 0: they keep them.
+  void set_checkpoint(int every);
+
+  const GptConfig& config() const { return config_; }  // that it was made with
+
+  Embedding wte, wpe;  // [vocab_size, n_embd], [n_positions, n_embd]
+
+ private:
+  GptConfig config_;
+  Dropout dropout_;
+  std::vector<std::unique_ptr<GptBlock>> blocks_;
+  LayerNorm ln_f_;
+  int checkpoint_every_ = 0;
+};
+
+// How a token is drawn.
+struct SampleOptions {
+  float temperature = 1;  // the logits are divided by it; 0: always the likeliest token
+  int64_t top_k = 0;      // only of the k likeliest (Fan et al. 2018); 0: of all
+  float top_p =
+      1;  // only of the likeliest that have this probability together (Holtzman et al. 2020)
+  Generator* generator = nullptr;  // null: the default one
+};
+// How a text is continued.
+struct GenerateOptions {
+  int64_t max_new_tokens = 20;  // behind those that are given
+  SampleOptions sample = {};    // how each is drawn
+  bool use_cache = true;        // keys and values of earlier tokens are kept, not made again
+};
+
+// The model with its head, which has no weights of its own.
+class GptLMHeadModel : public Module {
+ public:
+  explicit GptLMHeadModel(const GptConfig& config);
+
+  // ids i32 [N, S] -> logits of the token that follows each, [N, S, vocab_size].
+  Tensor forward(Tensor ids) override { return forward(std::move(ids), nullptr); }
+  Tensor forward(Tensor ids, KeyValueCaches* caches);
+  // Mean cross entropy of `targets` i32 [N, S], the tokens that follow each of `ids` (-100: none),
+  // without the logits in memory.
+  Tensor loss(Tensor ids, const Tensor& targets);
+  // ids i32 [N, S] with max_new_tokens drawn behind each, [N, S + max_new_tokens]. In evaluation
+  // mode, without gradients, and without waiting for the device. ShapeError where ids have no
+  // tokens or the result is longer than n_positions.
+  Tensor generate(const Tensor& ids, const GenerateOptions& options = {});
+
+  GptModel transformer;  // embeddings and layers
+};
+
+// Tokens i32 [N] by logits [N, V]: with the probabilities of softmax(logits / temperature), or the
+// first largest where that is 0. Drawn on the device, as the largest of logits with noise of
+// Gumbel's distribution (Maddison et al. 2014). ShapeError; ValueError for options: negative
+// temperatures and top_k, top_p outside (0, 1].
+Tensor sample_tokens(const Tensor& logits, const SampleOptions& options = {});
+
+}  // namespace rw

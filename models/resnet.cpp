@@ -1,0 +1,229 @@
+#include "models/resnet.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/autograd/checkpoint.h"
+#include "nn/init.h"
+#include "nn/norm.h"
+
+namespace rw {
+
+namespace {
+
+// He et al.: normal by fan out; a bias, where there is one, starts at zero.
+void init_conv(const Conv2d& conv) {
+  init::kaiming_normal_(conv.weight, init::FanMode::out);
+  if (conv.bias) init::zeros_(conv.bias);
+}
+
+const ResNetConfig& checked(const ResNetConfig& config) {
+  check(!config.widths.empty() && config.depths.size() == config.widths.size(), "ResNet",
+        "each stage needs a depth and a width, got {} depths and {} widths", config.depths.size(),
+        config.widths.size());
+  check(config.norm_groups >= 0, "ResNet", "norm_groups must be >= 0, got {}", config.norm_groups);
+  return config;
+}
+
+// The norm of so many channels; null: the configuration has none.
+std::unique_ptr<Module> make_norm(int channels, const ResNetConfig& config) {
+  if (!config.norm) return nullptr;
+  if (config.norm_groups == 0) return std::make_unique<BatchNorm2d>(channels);
+  return std::make_unique<GroupNorm>(std::gcd(config.norm_groups, channels), channels);
+}
+
+}  // namespace
+
+int ResidualBlock::out_channels(int width, BlockKind kind) {
+  return kind == BlockKind::basic ? width : 4 * width;
+}
+
+ResidualBlock::ResidualBlock(int in, int width, int stride, const ResNetConfig& config)
+    : stride_(stride),
+      in_(in),
+      out_(out_channels(width, config.block)),
+      pre_activation_(config.pre_activation) {
+  struct Size {
+    int in, out, kernel, stride;
+  };
+  const std::vector<Size> sizes =
+      config.block == BlockKind::basic
+          ? std::vector<Size>{{in, width, 3, stride}, {width, width, 3, 1}}
+          : std::vector<Size>{{in, width, 1, 1}, {width, width, 3, stride}, {width, out_, 1, 1}};
+  steps_ = std::vector<Step>(sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const auto [from, to, kernel, step] = sizes[i];
+    const Conv2dOptions options{.stride = step, .padding = kernel / 2, .bias = !config.norm};
+    register_module(fmt::format("conv{}", i + 1),
+                    steps_[i].conv.emplace(from, to, kernel, options));
+    init_conv(*steps_[i].conv);
+    steps_[i].norm = make_norm(pre_activation_ ? from : to, config);
+    if (steps_[i].norm) register_module(fmt::format("bn{}", i + 1), *steps_[i].norm);
+  }
+  if (config.zero_init_residual) {
+    const Step& last = steps_.back();
+    const bool by_norm = config.norm && !pre_activation_;  // whose first parameter is the weight
+    init::zeros_(by_norm ? last.norm->parameters()[0] : last.conv->weight);
+  }
+  if (config.shortcut == Shortcut::projection && (stride != 1 || in != out_)) {
+    downsample_.emplace();
+    init_conv(downsample_->emplace<Conv2d>(in, out_, 1,
+                                           Conv2dOptions{.stride = stride, .bias = !config.norm}));
+    if (config.norm && !pre_activation_) downsample_->append(make_norm(out_, config));
+    register_module("downsample", *downsample_);
+  }
+}
+
+// Handles are moved along so that relu and the sum overwrite what nobody reads again.
+Tensor ResidualBlock::forward(Tensor x) {
+  const bool same_shape = stride_ == 1 && in_ == out_;
+  if (pre_activation_) {
+    Tensor a = same_shape ? activate(0, x) : activate(0, std::move(x));
+    Tensor direct = same_shape ? std::move(x) : shortcut(a);
+    return add(residual(std::move(a)), std::move(direct));
+  }
+  Tensor y = residual(x);
+  Tensor direct = same_shape ? std::move(x) : shortcut(std::move(x));
+  return relu(add(std::move(y), std::move(direct)));
+}
+
+Tensor ResidualBlock::residual(Tensor x) {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (pre_activation_ && i > 0) x = activate(i, std::move(x));
+    x = steps_[i].conv->forward(std::move(x));
+    if (pre_activation_) continue;
+    if (steps_[i].norm) x = steps_[i].norm->forward(std::move(x));
+    if (i + 1 < steps_.size()) x = relu(std::move(x));
+  }
+  return x;
+}
+
+Tensor ResidualBlock::activate(size_t step, Tensor x) {
+  if (steps_[step].norm) x = steps_[step].norm->forward(std::move(x));
+  return relu(std::move(x));
+}
+
+// Option A of the paper has no parameters: every stride-th pixel, new channels zero.
+Tensor ResidualBlock::shortcut(Tensor x) {
+  if (downsample_) return downsample_->forward(std::move(x));
+  const int64_t h = x.size(1), w = x.size(2);
+  if (stride_ > 1) x = slice(slice(std::move(x), 1, 0, h, stride_), 2, 0, w, stride_);
+  const int64_t before = (out_ - in_) / 2, after = out_ - in_ - before;
+  return pad(std::move(x), {0, 0, 0, before}, {0, 0, 0, after});
+}
+
+ResNet::ResNet(const ResNetConfig& config)
+    : config_(checked(config)),
+      conv1_(3, config.widths.at(0), config.stem == Stem::cifar ? 3 : 7,
+             config.stem == Stem::cifar
+                 ? Conv2dOptions{.stride = 1, .padding = 1, .bias = !config.norm}
+                 : Conv2dOptions{.stride = 2, .padding = 3, .bias = !config.norm}),
+      fc_(ResidualBlock::out_channels(config.widths.back(), config.block), config.classes) {
+  register_module("conv1", conv1_);
+  init_conv(conv1_);
+  const int features = ResidualBlock::out_channels(config.widths.back(), config.block);
+  norm_ = make_norm(config.pre_activation ? features : config.widths[0], config);
+  if (norm_ && !config.pre_activation) register_module("bn1", *norm_);
+
+  int channels = config.widths[0];
+  for (size_t s = 0; s < config.depths.size(); ++s) {
+    stages_.push_back(std::make_unique<Sequential>());
+    for (int b = 0; b < config.depths[s]; ++b) {
+      const int stride = b == 0 && s > 0 ? 2 : 1;
+      auto& block = stages_[s]->emplace<ResidualBlock>(channels, config.widths[s], stride, config);
+      blocks_.push_back({&block, static_cast<int>(s)});
+      channels = ResidualBlock::out_channels(config.widths[s], config.block);
+    }
+    register_module(fmt::format("layer{}", s + 1), *stages_[s]);
+  }
+  if (norm_ && config.pre_activation) register_module("norm", *norm_);
+  register_module("fc", fc_);
+  if (checkpoints_blocks()) set_checkpoint(CheckpointMode::block);
+}
+
+void ResNet::set_checkpoint(CheckpointMode mode, int every) {
+  check(every >= 1, "set_checkpoint", "a segment spans at least one block or stage, got {}", every);
+  checkpoint_ = mode;
+  checkpoint_every_ = every;
+}
+
+Tensor ResNet::forward(Tensor x) {
+  check<ShapeError>(x.rank() == 4 && x.size(3) == 3, "ResNet", "needs images [N, H, W, 3], got {}",
+                    x);
+  x = stem(std::move(x));
+  for (size_t i = 0; i < blocks_.size();) {
+    const CheckpointScope scope(checkpoint_ != CheckpointMode::none && is_training());
+    for (const size_t end = segment_end(i); i < end; ++i)
+      x = blocks_[i].block->forward(std::move(x));
+  }
+  if (config_.pre_activation) {
+    if (norm_) x = norm_->forward(std::move(x));
+    x = relu(std::move(x));
+  }
+  return fc_.forward(mean(std::move(x), {1, 2}));
+}
+
+Tensor ResNet::stem(Tensor x) {
+  x = conv1_.forward(std::move(x));
+  if (norm_ && !config_.pre_activation) x = norm_->forward(std::move(x));
+  // relu comes after pooling: the same numbers, but it keeps a quarter, which the next convolution
+  // keeps anyway.
+  if (config_.stem != Stem::cifar)
+    x = max_pool2d(std::move(x), {.kernel = 3, .stride = 2, .padding = 1});
+  return config_.pre_activation ? x : relu(std::move(x));
+}
+
+// One past the last block of the segment that begins with block `first`.
+size_t ResNet::segment_end(size_t first) const {
+  if (checkpoint_ == CheckpointMode::none) return blocks_.size();
+  const auto every = static_cast<size_t>(checkpoint_every_);
+  if (checkpoint_ == CheckpointMode::block) return std::min(first + every, blocks_.size());
+  size_t end = first;
+  while (end < blocks_.size() && blocks_[end].stage < blocks_[first].stage + checkpoint_every_)
+    ++end;
+  return end;
+}
+
+ResNetConfig resnet_cifar(int depth, int version, BlockKind block, int classes) {
+  check(version == 1 || version == 2, "resnet_cifar", "the version must be 1 or 2, got {}",
+        version);
+  const int per_block = block == BlockKind::basic ? 6 : 9;  // layers in one block of each stage
+  check(depth > 2 && (depth - 2) % per_block == 0, "resnet_cifar",
+        "the depth must be {}k + 2, got {}", per_block, depth);
+  ResNetConfig config;
+  config.block = block;
+  config.depths.assign(3, (depth - 2) / per_block);
+  config.pre_activation = version == 2;
+  config.shortcut = version == 2 ? Shortcut::projection : Shortcut::pad;
+  config.classes = classes;
+  return config;
+}
+
+ResNetConfig resnet_imagenet(int depth, int classes) {
+  ResNetConfig config;
+  switch (depth) {
+    case 18:
+      config.depths = {2, 2, 2, 2};
+      break;
+    case 34:
+    case 50:
+      config.depths = {3, 4, 6, 3};
+      break;
+    case 101:
+      config.depths = {3, 4, 23, 3};
+      break;
+    case 152:
+      config.depths = {3, 8, 36, 3};
+      break;
+    default:
+      fail("resnet_imagenet", "the depth must be 18, 34, 50, 101 or 152, got {}", depth);
+  }
+  config.block = depth < 50 ? BlockKind::basic : BlockKind::bottleneck;
+  config.widths = {64, 128, 256, 512};
+  config.stem = Stem::imagenet;
+  config.shortcut = Shortcut::projection;
+  config.classes = classes;
+  return config;
+}
+
+}  // namespace rw

@@ -1,0 +1,100 @@
+// Residual networks (He et al. 2015, 2016): ResNet-20 to -1202 for 32x32 images and ResNet-18 to
+// -152 for ImageNet, of one class. The ImageNet models have torchvision's structure and names.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "../nn/layers.h"
+#include "../nn/sequential.h"
+
+namespace rw {
+
+// The convolutions of a block. basic: 3x3 3x3; bottleneck: 1x1 3x3 1x1 with 4 times the width after
+// it.
+enum class BlockKind { basic, bottleneck };
+// What is added where the shape changes. pad: x with zero channels; projection: a 1x1 convolution.
+enum class Shortcut { pad, projection };
+// What comes before the blocks. cifar: a 3x3 convolution; imagenet: 7x7 of stride 2 and a max pool.
+enum class Stem { cifar, imagenet };
+// What one checkpoint segment of a training forward spans: none, a block, a stage.
+enum class CheckpointMode { none, block, stage };
+
+// The form of a ResNet. ValueError unless depths and widths are as many.
+struct ResNetConfig {
+  BlockKind block = BlockKind::basic;      // of all stages
+  std::vector<int> depths = {3, 3, 3};     // blocks of each stage
+  std::vector<int> widths = {16, 32, 64};  // channels of each stage's 3x3 convolutions
+  Stem stem = Stem::cifar;                 // its channels are widths[0]
+  Shortcut shortcut = Shortcut::pad;       // where the shape changes
+  bool pre_activation = false;             // v2: norm and relu before each convolution
+  bool norm = true;                        // without it the convolutions have biases
+  int norm_groups = 0;  // 0: BatchNorm; else GroupNorm of at most so many groups (Wu and He 2018)
+  bool zero_init_residual = false;  // each block begins as the identity
+  int classes = 10;                 // outputs
+};
+
+// One block: y = residual(x) + shortcut(x), with a relu after the sum in v1.
+class ResidualBlock : public Module {
+ public:
+  ResidualBlock(int in, int width, int stride, const ResNetConfig& config);
+  Tensor forward(Tensor x) override;
+
+  // Channels of the output of a block of this width.
+  static int out_channels(int width, BlockKind kind);
+
+ private:
+  struct Step {  // a convolution and the norm after it (v1) or before it (v2)
+    std::optional<Conv2d> conv;
+    std::unique_ptr<Module> norm;  // null: none
+  };
+  Tensor residual(Tensor x);
+  Tensor shortcut(Tensor x);
+  Tensor activate(size_t step, Tensor x);
+
+  std::vector<Step> steps_;
+  std::optional<Sequential> downsample_;
+  int stride_, in_, out_;
+  bool pre_activation_;
+};
+
+// Stem, stages of blocks, mean over the image, linear layer.
+class ResNet : public Module {
+ public:
+  // $REWIND_RECOMPUTE=1 starts it with a checkpoint segment per block.
+  explicit ResNet(const ResNetConfig& config);
+
+  Tensor forward(Tensor x) override;  // [N, H, W, 3] -> [N, classes]
+
+  // `every`: how many blocks or stages one segment spans.
+  void set_checkpoint(CheckpointMode mode, int every = 1);
+
+  CheckpointMode checkpoint_mode() const { return checkpoint_; }  // that is set
+  const ResNetConfig& config() const { return config_; }          // that it was made with
+
+ private:
+  struct Placed {
+    ResidualBlock* block;
+    int stage;
+  };
+  Tensor stem(Tensor x);
+  size_t segment_end(size_t first) const;
+
+  ResNetConfig config_;
+  Conv2d conv1_;
+  std::unique_ptr<Module> norm_;  // null, or after the stem (v1) or after the last block (v2)
+  std::vector<std::unique_ptr<Sequential>> stages_;
+  std::vector<Placed> blocks_;  // of all stages, in order
+  Linear fc_;
+  CheckpointMode checkpoint_ = CheckpointMode::none;
+  int checkpoint_every_ = 1;
+};
+
+// Configurations for 32x32 images, of depth 6k + 2 (basic) or 9k + 2 (bottleneck). Version 1 has
+// padded shortcuts; version 2 is pre-activated, with projections. ValueError for other depths.
+ResNetConfig resnet_cifar(int depth, int version = 1, BlockKind block = BlockKind::basic,
+                          int classes = 10);
+// Configurations for ImageNet: depth 18, 34, 50, 101 or 152 (ValueError).
+ResNetConfig resnet_imagenet(int depth, int classes = 1000);
+
+}  // namespace rw

@@ -1,0 +1,60 @@
+// Vision transformer (Dosovitskiy et al. 2021). Parameters have torchvision's names.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "../nn/layers.h"
+#include "../nn/norm.h"
+#include "../nn/sequential.h"
+#include "../nn/transformer/transformer.h"
+
+namespace rw {
+
+// Sizes of a vision transformer. By default ViT-B/16.
+struct ViTConfig {
+  int64_t image_size = 224, patch_size = 16;  // square images, cut into square patches
+  // Elements per token, blocks, heads of each, and elements between a block's two linear layers.
+  int64_t hidden = 768, layers = 12, heads = 12, mlp = 3072;
+  int64_t classes = 1000;  // of the images
+  float dropout = 0;       // of the attention's weights, and of what each part adds
+
+  // tiny (192 wide, Touvron et al. 2021), base or large, with patches of 16. ValueError.
+  static ViTConfig preset(const std::string& name);
+};
+
+// Pre-norm attention and two linear layers with GELU, each added to x [N, S, hidden].
+class ViTBlock : public Module {
+ public:
+  explicit ViTBlock(const ViTConfig& config);
+  Tensor forward(Tensor x) override;
+
+ private:
+  LayerNorm ln_1_, ln_2_;
+  MultiheadAttention self_attention_;
+  Sequential mlp_;
+  Dropout dropout_;
+};
+
+// Images [N, image_size, image_size, 3] -> scores [N, classes].
+class ViT : public Module {
+ public:
+  // ValueError for sizes that are not positive or do not go together.
+  explicit ViT(const ViTConfig& config);
+  Tensor forward(Tensor x) override;
+  // In training so many blocks are one checkpoint segment; 0: they keep their activations.
+  // ValueError for fewer.
+  void set_checkpoint(int every);
+
+ private:
+  ViTConfig config_;
+  Tensor class_token_, positions_;  // [1, 1, hidden], [1, 1 + patches, hidden]
+  Conv2d conv_proj_;
+  std::vector<std::unique_ptr<ViTBlock>> blocks_;
+  LayerNorm ln_;
+  Linear head_;
+  int checkpoint_every_;
+};
+
+}  // namespace rw

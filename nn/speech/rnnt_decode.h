@@ -1,0 +1,46 @@
+// From the frames of a transducer that was trained with rnnt_joint_loss() to labels.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "../../core/tensor/tensor.h"
+
+namespace rw {
+
+// The network of the labels said so far: told the next label of each sample, -1 where a sample has
+// none, it returns its output for all samples, [N, D].
+using RnntPredict = std::function<Tensor(std::span<const int32_t> labels)>;
+
+// How a transducer's labels are found.
+struct RnntGreedyOptions {
+  int32_t blank = 0;  // the class that goes to the next frame
+  int most = 8;       // labels of one frame, so that every search ends
+};
+
+// The likeliest class at each step of all samples (Graves 2012, without a beam), by the joint
+// network tanh(encoder + predictor) @ weight^T + bias of rnnt_joint_loss(). Frames may come in
+// parts: the labels so far are kept.
+class RnntGreedyDecoder {
+ public:
+  // weight [C, D], bias [C] or undefined. `predict` is called with the blank for each of `samples`
+  // now, and for every label from then on. ValueError for options.
+  RnntGreedyDecoder(int64_t samples, RnntPredict predict, Tensor weight, Tensor bias,
+                    const RnntGreedyOptions& options = {});
+
+  // Further frames [N, T, D], `lengths` of which count for each sample; empty: all. Waits for the
+  // device, once for each step. ShapeError, ValueError.
+  void decode(const Tensor& encoder, std::span<const int64_t> lengths = {});
+  // Of each sample, so far.
+  const std::vector<std::vector<int32_t>>& labels() const { return labels_; }
+
+ private:
+  RnntPredict predict_;
+  Tensor weight_, bias_, predicted_;
+  RnntGreedyOptions options_;
+  std::vector<std::vector<int32_t>> labels_;
+};
+
+}  // namespace rw

@@ -1,0 +1,213 @@
+#include "ops/autocast.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/base/error.h"
+#include "core/tensor/weight_copies.h"
+#include "ops/ops.h"
+
+namespace rw {
+
+namespace {
+
+using Row = Autocast::Row;
+
+// The lists of torch.autocast for CUDA, for the ops that are here, with these differences: norms
+// keep 16-bit storage, as their statistics are f32 all the same, and var and logcumsumexp give f32.
+std::vector<Row> listed() {
+  using enum AutocastRule;
+  std::vector<Row> rows;
+  for (const char* op :
+       {"matmul", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+        "attention", "lstm", "gru", "prelu", "tied_cross_entropy", "rnnt_joint_loss"})
+    rows.push_back({op, low});
+  for (const char* op : {"exp",
+                         "expm1",
+                         "log",
+                         "log1p",
+                         "pow",
+                         "square",
+                         "reciprocal",
+                         "rsqrt",
+                         "tan",
+                         "erfinv",
+                         "softplus",
+                         "softmax",
+                         "log_softmax",
+                         "logsumexp",
+                         "sum",
+                         "prod",
+                         "var",
+                         "norm",
+                         "cosine_similarity",
+                         "cumsum",
+                         "cumprod",
+                         "logcumsumexp",
+                         "cross_entropy",
+                         "nll_loss",
+                         "mse_loss",
+                         "l1_loss",
+                         "smooth_l1_loss",
+                         "huber_loss",
+                         "binary_cross_entropy",
+                         "binary_cross_entropy_with_logits",
+                         "kl_div",
+                         "sigmoid_focal_loss",
+                         "margin_ranking_loss",
+                         "cosine_embedding_loss",
+                         "triplet_margin_loss",
+                         "multi_margin_loss",
+                         "ctc_loss",
+                         "rnnt_loss"})
+    rows.push_back({op, f32});
+  for (const char* op : {"layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm",
+                         "mean", "concat", "scatter", "scatter_add", "index_add", "index_copy"})
+    rows.push_back({op, keep});
+  const auto is_listed = [&](std::string_view op) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Row& r) { return r.op == op; });
+  };
+  for (const char* op : {
+#define UNARY(id, name, forward, grad, saves, lo, hi) #name,
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) #name,
+#include "shaders/elementwise.def"
+       })
+    if (op != std::string_view("pow_scalar") && !is_listed(op)) rows.push_back({op, keep});
+  return rows;
+}
+
+// The row of an op; -1: it is not listed.
+int row_of(std::string_view op) {
+  static const std::unordered_map<std::string_view, int> rows = [] {
+    std::unordered_map<std::string_view, int> found;
+    for (const Row& row : Autocast::ops()) found.emplace(row.op, static_cast<int>(found.size()));
+    found.emplace("pow_scalar", found.at("pow"));
+    return found;
+  }();
+  const auto row = rows.find(op);
+  return row == rows.end() ? -1 : row->second;
+}
+
+// ---- a parameter's copy that outlives the pass
+std::vector<Tensor> copy_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto dtype = std::any_cast<DType>(attrs);
+  WeightCopies* copies = WeightCopies::of(inputs[0]);
+  return TensorList(copies ? copies->view(inputs[0], dtype) : copy_of(inputs[0], dtype));
+}
+
+std::vector<Tensor> copy_vjp(Record& r, std::span<Tensor> dy) {
+  return TensorList(cast(std::exchange(dy[0], {}), r.inputs[0].dtype));
+}
+
+// To everybody else it is a cast; its memory is the parameter's.
+const Op copy_op = {.name = "cast",
+                    .forward = copy_forward,
+                    .vjp = copy_vjp,
+                    .any_grad_dtype = true,
+                    .is_view = true};
+
+bool has_copy(const Tensor& x) {
+  const WeightCopies* copies = WeightCopies::of(x);
+  if (!copies || !WeightCopies::can_copy(x)) return false;
+  return copies->use() == WeightCopyUse::always ||
+         (copies->use() == WeightCopyUse::outside_segments && !Tape::current()->in_segment());
+}
+
+}  // namespace
+
+const std::vector<Row>& Autocast::ops() {
+  static const std::vector<Row> rows = listed();
+  return rows;
+}
+
+const Autocast* Autocast::innermost() {
+  const std::vector<const Autocast*>& open = thread_state().autocasts;
+  return open.empty() || !open.back() || !open.back()->is_enabled_ ? nullptr : open.back();
+}
+
+Autocast::Autocast(DType dtype, bool enabled) : dtype_(dtype), is_enabled_(enabled) {
+  check<DTypeError>(is_float(dtype), "autocast", "needs a float dtype, got {}", name(dtype));
+  if (const Autocast* outer = innermost())
+    rules_ = outer->rules_;
+  else
+    for (const Row& row : ops()) rules_.push_back(row.rule);
+  thread_state().autocasts.push_back(this);
+}
+
+Autocast::Autocast(DType dtype, const AutocastLists& changes) : Autocast(dtype) {
+  std::vector<int> seen;
+  const auto set = [&](const std::vector<std::string>& list, AutocastRule rule) {
+    for (const std::string& op : list) {
+      const int row = row_of(op);
+      check(row >= 0, "autocast", "an op must be one of Autocast::ops(), got '{}'", op);
+      check(std::find(seen.begin(), seen.end(), row) == seen.end(), "autocast",
+            "an op must be in one list once, got '{}' again", op);
+      seen.push_back(row);
+      rules_[static_cast<size_t>(row)] = rule;
+    }
+  };
+  set(changes.f32, AutocastRule::f32);
+  set(changes.low, AutocastRule::low);
+  set(changes.keep, AutocastRule::keep);
+}
+
+Autocast::~Autocast() {
+  std::erase(thread_state().autocasts, this);
+}
+
+AutocastRule Autocast::rule(const std::string& op) {
+  const Autocast* scope = innermost();
+  const int row = scope ? row_of(op) : -1;
+  return row < 0 ? AutocastRule::keep : scope->rules_[static_cast<size_t>(row)];
+}
+
+Tensor Autocast::as(Tensor x, DType dtype) {
+  const bool narrows = size_of(dtype) < size_of(x.dtype());
+  if (narrows && has_copy(x)) return apply1(copy_op, dtype, TensorList(std::move(x)));
+  return cast(std::move(x), dtype);
+}
+
+Tensor Autocast::input(Tensor x) {
+  const Autocast* scope = innermost();
+  if (!scope || !is_float(x.dtype())) return x;
+  return as(std::move(x), scope->dtype_);
+}
+
+template <class Range>
+AutocastRule AutocastInputs::apply(const char* op, const Range& inputs, bool widens) {
+  const Autocast* scope = Autocast::innermost();
+  const int row = scope ? row_of(op) : -1;
+  if (row < 0) return AutocastRule::keep;
+  const AutocastRule rule = scope->rules_[static_cast<size_t>(row)];
+  const auto is_cast = [](const Tensor* x) { return x->defined() && is_float(x->dtype()); };
+  bool differs = false;  // of two float dtypes f32 is the widest
+  const Tensor* first = nullptr;
+  for (const Tensor* x : inputs) {
+    if (!is_cast(x)) continue;
+    if (!first) first = x;
+    differs |= x->dtype() != first->dtype();
+  }
+  for (Tensor* x : inputs) {
+    if (!is_cast(x)) continue;
+    if (rule == AutocastRule::low) *x = Autocast::as(std::move(*x), scope->dtype_);
+    if ((rule == AutocastRule::f32 && !widens) || (rule == AutocastRule::keep && differs))
+      *x = cast(std::move(*x), DType::f32);
+  }
+  return rule;
+}
+
+AutocastInputs::AutocastInputs(const char* op, std::initializer_list<Tensor*> inputs, bool widens)
+    : rule_(apply(op, inputs, widens)) {}
+
+AutocastInputs::AutocastInputs(const char* op, std::vector<Tensor>& inputs)
+    : rule_(apply(
+          op,
+          [&] {
+            std::vector<Tensor*> all;
+            for (Tensor& x : inputs) all.push_back(&x);
+            return all;
+          }(),
+          false)) {}
+
+}  // namespace rw

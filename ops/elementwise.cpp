@@ -1,0 +1,428 @@
+// Elementwise ops: the rows of shaders/elementwise.def, where, accumulate.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/detail.h"
+#include "ops/operators.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+// ---- unary -------------------------------------------------------------------------------------
+struct UnaryAttrs {
+  uint32_t id;
+  float a, b;
+};
+
+enum SaveKind { SAVE_NONE, SAVE_X, SAVE_Y };
+constexpr SaveKind unary_saves[] = {
+#define UNARY(id, name, forward, grad, saves, lo, hi) saves,
+#include "shaders/elementwise.def"
+};
+
+std::vector<Tensor> unary_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& [id, a, b] = std::any_cast<const UnaryAttrs&>(attrs);
+  Tensor& x = inputs[0];
+  const Tensor y = reuse_or_empty(x, x.shape(), x.dtype());
+  const bool flat = is_flat(x);
+  kernels::UnaryParams params{.n = count32(x.numel(), "unary"), .a = a, .b = b};
+  if (!flat) {
+    Shape shape = x.shape();
+    Strides strides = x.strides();
+    collapse(shape, {&strides, 1});
+    params.rank = static_cast<uint32_t>(shape.rank());
+    copy_dims(shape, params.shape);
+    copy_dims(strides, params.x_stride);
+  }
+  launch("unary", {in(x), out(y)}, params,
+         {.threads = {flat ? flat_threads(params.n) : params.n, 1, 1}, .variant = {id, flat}});
+  return one(y);
+}
+
+std::vector<Tensor> unary_vjp(Record& record, std::span<Tensor> dy) {
+  const auto& [id, a, b] = record.attributes<UnaryAttrs>();
+  Tensor g = contiguous(std::exchange(dy[0], {}));
+  const Tensor dx = reuse_or_empty(g, g.shape(), g.dtype());
+  const Tensor s = unary_saves[id] == SAVE_X   ? contiguous(record.input(0))
+                   : unary_saves[id] == SAVE_Y ? record.output(0)
+                                               : g;  // stands in: the row does not read s
+  launch("unary_grad", {in(s), in(g), out(dx)},
+         kernels::UnaryGradParams{.n = count32(g.numel(), "unary"), .a = a, .b = b},
+         {.threads = {flat_threads(g.numel()), 1, 1}, .variant = {id, 1}});
+  return one(dx);
+}
+
+const Op unary_ops[] = {
+#define UNARY(id, op, forward_, grad, saved, lo, hi)                         \
+  {.name = #op,                                                              \
+   .forward = unary_forward,                                                 \
+   .vjp = unary_vjp,                                                         \
+   .saves =                                                                  \
+       [](const std::any&, uint32_t) {                                       \
+         return Saves{saved == SAVE_X ? 1u : 0u, saved == SAVE_Y ? 1u : 0u}; \
+       },                                                                    \
+   .is_flat = std::string_view(#grad) == "0.0f * dy"},
+#include "shaders/elementwise.def"
+};
+
+enum UnaryId : uint32_t {
+#define UNARY(id, name, forward, grad, saves, lo, hi) unary_##name = id,
+#include "shaders/elementwise.def"
+};
+
+// Tables are indexed by id: row i must have id i.
+constexpr bool counts_up(std::initializer_list<uint32_t> ids) {
+  uint32_t next = 0;
+  for (const uint32_t id : ids)
+    if (id != next++) return false;
+  return true;
+}
+static_assert(counts_up({
+#define UNARY(id, name, forward, grad, saves, lo, hi) id,
+#include "shaders/elementwise.def"
+}));
+static_assert(counts_up({
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) id,
+#include "shaders/elementwise.def"
+}));
+static_assert(counts_up({
+#define COMPARE(id, name, forward) id,
+#include "shaders/elementwise.def"
+}));
+
+// Functions that map whole numbers to whole numbers, of i32.
+Tensor whole_unary(uint32_t id, const Tensor& x, float a, float b) {
+  constexpr float least = -2147483648.0f, most = 2147483520.0f;  // floats that i32 holds
+  const auto number = [&](float v) { return scalar_on(x, std::clamp(v, least, most), DType::i32); };
+  switch (id) {
+    case unary_neg:
+      return -x;
+    case unary_abs:
+      return maximum(x, -x);
+    case unary_square:
+      return x * x;
+    case unary_sign:
+      return cast(x > 0, DType::i32) - cast(x < 0, DType::i32);
+    case unary_relu:
+      return maximum(x, number(0));
+    case unary_clamp: {
+      Tensor y = a > least ? maximum(x, number(std::ceil(a))) : x;
+      return b <= most ? minimum(std::move(y), number(std::floor(b))) : y;
+    }
+    default:
+      return x;  // floor, ceil, round, trunc
+  }
+}
+
+constexpr bool keeps_whole_numbers(uint32_t id) {
+  constexpr uint32_t ids[] = {unary_neg,   unary_abs,   unary_square, unary_sign,  unary_relu,
+                              unary_clamp, unary_floor, unary_ceil,   unary_round, unary_trunc};
+  return std::find(std::begin(ids), std::end(ids), id) != std::end(ids);
+}
+
+Tensor unary(uint32_t id, Tensor x, float a = 0, float b = 0) {
+  const AutocastInputs autocast(unary_ops[id].name, {&x});
+  if (!is_float(x.dtype())) {
+    if (keeps_whole_numbers(id)) return whole_unary(id, cast(x, DType::i32), a, b);
+    x = cast(std::move(x), DType::f32);
+  }
+  std::vector<Tensor> inputs = one(std::move(x));
+  return apply1(unary_ops[id], UnaryAttrs{id, a, b}, std::move(inputs));
+}
+
+// ---- binary and compare ------------------------------------------------------------------------
+struct BinaryAttrs {
+  uint32_t id;
+};
+
+enum BinaryId : uint32_t {
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) binary_##name = id,
+#include "shaders/elementwise.def"
+};
+
+std::vector<Tensor> binary_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const uint32_t id = std::any_cast<const BinaryAttrs&>(attrs).id;
+  Tensor &a = inputs[0], &b = inputs[1];
+  const Shape shape = broadcast(a.shape(), b.shape(), op_or("user"));
+  const bool takes_a = a.shape() == shape && (is_sole_owner(a) || !(b.shape() == shape));
+  Tensor y = reuse_or_empty(takes_a ? a : b, shape, a.dtype());
+  const bool commutes = id == binary_add || id == binary_mul || id == binary_maximum ||
+                        id == binary_minimum || id == binary_logaddexp;
+  const bool swap = commutes && !(a.shape() == shape) && b.shape() == shape;
+  launch_binary("binary", id, swap ? b : a, swap ? a : b, y);
+  return one(std::move(y));
+}
+
+// 1 where a wins, 1/2 on ties, 0 elsewhere, in dy's dtype.
+Tensor share_of(const Tensor& a, const Tensor& b, DType dtype, bool greater_wins) {
+  const Tensor wins = greater_wins ? greater(a, b) : less(a, b);
+  return cast(wins, dtype) + cast(equal(a, b), dtype) * 0.5f;
+}
+
+// b a^(b - 1), and 0 where b is 0, whatever a is.
+Tensor pow_slope(const Tensor& a, const Tensor& b) {
+  return masked_fill(b * pow(a, b - 1.0f), b == 0, 0);
+}
+
+// a^b log a, and 0 where a is 0 and b is not negative.
+Tensor pow_growth(const Tensor& a, const Tensor& b, const Tensor& y) {
+  return masked_fill(y * log(a), logical_and(a == 0, b >= 0), 0);
+}
+
+std::vector<Tensor> binary_vjp(Record& r, std::span<Tensor> dys) {
+  const uint32_t id = r.attributes<BinaryAttrs>().id;
+  const bool need_a = r.needs_grad(0), need_b = r.needs_grad(1);
+  const Tensor dy = std::exchange(dys[0], {});
+  Tensor da, db;
+  switch (id) {
+    case binary_add:
+    case binary_sub:
+      if (need_a) da = dy;
+      if (need_b) db = id == binary_add ? dy : neg(dy);
+      break;
+    case binary_mul:
+      if (need_a) da = dy * r.input(1);
+      if (need_b) db = dy * r.input(0);
+      break;
+    case binary_div:
+      if (need_a) da = dy / r.input(1);
+      if (need_b) db = neg(dy * r.output(0) / r.input(1));
+      break;
+    case binary_pow:
+      if (need_a) da = dy * pow_slope(r.input(0), r.input(1));
+      if (need_b) db = dy * pow_growth(r.input(0), r.input(1), r.output(0));
+      break;
+    case binary_fmod:
+      if (need_a) da = dy;
+      if (need_b) db = neg(dy * trunc(r.input(0) / r.input(1)));
+      break;
+    case binary_remainder:
+      if (need_a) da = dy;
+      if (need_b) db = neg(dy * floor(r.input(0) / r.input(1)));
+      break;
+    case binary_logaddexp:
+      if (need_a) da = dy * sigmoid(r.input(0) - r.input(1));
+      if (need_b) db = dy * sigmoid(r.input(1) - r.input(0));
+      break;
+    default: {
+      const bool greater_wins = id == binary_maximum;
+      if (need_a) da = dy * share_of(r.input(0), r.input(1), dy.dtype(), greater_wins);
+      if (need_b) db = dy * share_of(r.input(1), r.input(0), dy.dtype(), greater_wins);
+    }
+  }
+  if (da) da = sum_to(da, r.inputs[0].shape);
+  if (db) db = sum_to(db, r.inputs[1].shape);
+  return {std::move(da), std::move(db)};
+}
+
+Saves binary_saves(const std::any& attrs, uint32_t needs) {
+  switch (std::any_cast<const BinaryAttrs&>(attrs).id) {
+    case binary_add:
+    case binary_sub:
+      return {};
+    case binary_mul:
+      return {(needs & 1 ? 2u : 0u) | (needs & 2 ? 1u : 0u), 0};
+    case binary_div:
+      return {2u, needs & 2 ? 1u : 0u};
+    case binary_pow:
+      return {3u, needs & 2 ? 1u : 0u};
+    case binary_fmod:
+    case binary_remainder:
+      return {needs & 2 ? 3u : 0u, 0};
+    default:
+      return {3u, 0};
+  }
+}
+
+const Op binary_ops[] = {
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) \
+  {#name, binary_forward, binary_vjp, binary_saves},
+#include "shaders/elementwise.def"
+};
+
+Tensor binary(uint32_t id, Tensor a, Tensor b) {
+  const AutocastInputs autocast(binary_ops[id].name, {&a, &b});
+  promote(a, b);
+  if (a.dtype() == DType::u8)
+    a = cast(std::move(a), DType::i32), b = cast(std::move(b), DType::i32);
+  return apply1(binary_ops[id], BinaryAttrs{id}, TensorList(std::move(a), std::move(b)));
+}
+
+std::vector<Tensor> compare_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const Shape shape = broadcast(inputs[0].shape(), inputs[1].shape(), op_or("user"));
+  Tensor y = empty_on(inputs[0], shape, DType::u8);
+  launch_binary("compare", std::any_cast<const BinaryAttrs&>(attrs).id, inputs[0], inputs[1], y);
+  return one(std::move(y));
+}
+
+const Op compare_ops[] = {
+#define COMPARE(id, name, forward) {#name, compare_forward},
+#include "shaders/elementwise.def"
+};
+
+enum CompareId : uint32_t {
+#define COMPARE(id, name, forward) compare_##name = id,
+#include "shaders/elementwise.def"
+};
+
+Tensor compare(uint32_t id, Tensor a, Tensor b) {
+  promote(a, b);
+  return apply1(compare_ops[id], BinaryAttrs{id}, TensorList(std::move(a), std::move(b)));
+}
+
+// ---- where -------------------------------------------------------------------------------------
+std::vector<Tensor> where_forward(const std::any&, std::span<Tensor> inputs) {
+  const Tensor &c = inputs[0], &a = inputs[1], &b = inputs[2];
+  Shape shape = broadcast(broadcast(a.shape(), b.shape(), "where"), c.shape(), "where");
+  Tensor y = empty_on(a, shape, a.dtype());
+  Strides strides[] = {broadcast_strides(c.shape(), c.strides(), shape),
+                       broadcast_strides(a.shape(), a.strides(), shape),
+                       broadcast_strides(b.shape(), b.strides(), shape)};
+  collapse(shape, strides);
+  kernels::WhereParams params{.n = count32(y.numel(), "where"),
+                              .rank = static_cast<uint32_t>(shape.rank())};
+  copy_dims(shape, params.shape);
+  copy_dims(strides[0], params.c_stride);
+  copy_dims(strides[1], params.a_stride);
+  copy_dims(strides[2], params.b_stride);
+  launch("where", {in(c), in(a), in(b), out(y)}, params, {.threads = {params.n, 1, 1}});
+  return one(std::move(y));
+}
+
+std::vector<Tensor> where_vjp(Record& r, std::span<Tensor> dy) {
+  const Tensor zero = scalar_on(dy[0], 0, dy[0].dtype());
+  Tensor da, db;
+  if (r.needs_grad(1)) da = sum_to(where(r.input(0), dy[0], zero), r.inputs[1].shape);
+  if (r.needs_grad(2)) db = sum_to(where(r.input(0), zero, dy[0]), r.inputs[2].shape);
+  return {Tensor(), std::move(da), std::move(db)};
+}
+
+const Op where_op = {"where", where_forward, where_vjp, [](const std::any&, uint32_t) {
+                       return Saves{1u, 0};
+                     }};
+
+}  // namespace
+
+// The public functions of the rows without parameters.
+#define UNARY(id, name, forward, grad, saves, lo, hi) \
+  Tensor name(Tensor x) {                             \
+    return unary(unary_##name, std::move(x));         \
+  }
+#define UNARY_AB(id, name, forward, grad, saves, lo, hi)
+#include "shaders/elementwise.def"
+
+Tensor affine(Tensor x, float a, float b) {
+  return unary(unary_affine, std::move(x), a, b);
+}
+Tensor clamp(Tensor x, float low, float high) {
+  return unary(unary_clamp, std::move(x), low, high);
+}
+Tensor pow(Tensor x, float exponent) {
+  return unary(unary_pow_scalar, std::move(x), exponent);
+}
+Tensor leaky_relu(Tensor x, float slope) {
+  return unary(unary_leaky_relu, std::move(x), slope);
+}
+Tensor elu(Tensor x, float alpha) {
+  return unary(unary_elu, std::move(x), alpha);
+}
+
+Tensor add(Tensor a, Tensor b) {
+  return binary(binary_add, std::move(a), std::move(b));
+}
+Tensor sub(Tensor a, Tensor b) {
+  return binary(binary_sub, std::move(a), std::move(b));
+}
+Tensor mul(Tensor a, Tensor b) {
+  return binary(binary_mul, std::move(a), std::move(b));
+}
+Tensor div(Tensor a, Tensor b) {
+  return binary(binary_div, std::move(a), std::move(b));
+}
+Tensor maximum(Tensor a, Tensor b) {
+  return binary(binary_maximum, std::move(a), std::move(b));
+}
+Tensor minimum(Tensor a, Tensor b) {
+  return binary(binary_minimum, std::move(a), std::move(b));
+}
+
+Tensor pow(Tensor a, Tensor b) {
+  return binary(binary_pow, std::move(a), std::move(b));
+}
+Tensor pow(float base, Tensor exponent) {
+  check_float(exponent, "pow");
+  Tensor a = scalar_on(exponent, base, exponent.dtype());
+  return pow(std::move(a), std::move(exponent));
+}
+Tensor fmod(Tensor a, Tensor b) {
+  return binary(binary_fmod, std::move(a), std::move(b));
+}
+Tensor remainder(Tensor a, Tensor b) {
+  return binary(binary_remainder, std::move(a), std::move(b));
+}
+Tensor logaddexp(Tensor a, Tensor b) {
+  promote(a, b);
+  check_float(a, "logaddexp");
+  return binary(binary_logaddexp, std::move(a), std::move(b));
+}
+
+Tensor equal(Tensor a, Tensor b) {
+  return compare(compare_eq, std::move(a), std::move(b));
+}
+Tensor not_equal(Tensor a, Tensor b) {
+  return compare(compare_ne, std::move(a), std::move(b));
+}
+Tensor less(Tensor a, Tensor b) {
+  return compare(compare_lt, std::move(a), std::move(b));
+}
+Tensor less_equal(Tensor a, Tensor b) {
+  return compare(compare_le, std::move(a), std::move(b));
+}
+Tensor greater(Tensor a, Tensor b) {
+  return compare(compare_gt, std::move(a), std::move(b));
+}
+Tensor greater_equal(Tensor a, Tensor b) {
+  return compare(compare_ge, std::move(a), std::move(b));
+}
+
+Tensor logical_and(Tensor a, Tensor b) {
+  return compare(compare_logical_and, std::move(a), std::move(b));
+}
+Tensor logical_or(Tensor a, Tensor b) {
+  return compare(compare_logical_or, std::move(a), std::move(b));
+}
+Tensor logical_xor(Tensor a, Tensor b) {
+  return compare(compare_logical_xor, std::move(a), std::move(b));
+}
+Tensor logical_not(Tensor x) {
+  return x == 0;
+}
+
+Tensor where(Tensor condition, Tensor a, Tensor b) {
+  check<DTypeError>(condition.dtype() == DType::u8, "where", "the condition must be u8, got {}",
+                    condition);
+  promote(a, b);
+  return apply1(where_op, {}, TensorList(std::move(condition), std::move(a), std::move(b)));
+}
+
+Tensor masked_fill(Tensor x, Tensor mask, float value) {
+  check<ShapeError>(broadcast(x.shape(), mask.shape(), "masked_fill") == x.shape(), "masked_fill",
+                    "the mask must broadcast to x, got x {} and mask {}", x, mask);
+  Tensor fill = scalar_on(x, value, x.dtype());
+  return where(std::move(mask), std::move(fill), std::move(x));
+}
+
+void promote(Tensor& a, Tensor& b) {
+  const auto order = [](const Tensor& t) {
+    return t.dtype() == DType::u8 ? 0 : t.dtype() == DType::i32 ? 1 : is_half(t.dtype()) ? 2 : 3;
+  };
+  if (order(a) == order(b) && a.dtype() != b.dtype())  // f16 and bf16: neither holds the other
+    a = cast(std::move(a), DType::f32);
+  Tensor& lower = order(a) < order(b) ? a : b;
+  lower = cast(std::move(lower), (&lower == &a ? b : a).dtype());
+}
+
+}  // namespace rw

@@ -1,0 +1,236 @@
+// Losses of pairs of tensors: one kernel makes the losses, another the gradient, from the inputs
+// alone.
+#include "ops/losses/losses.h"
+
+#include <algorithm>
+
+#include "ops/detail.h"
+#include "ops/operators.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+struct PairAttrs {
+  uint32_t kind;  // LOSS_*
+  float a, b;
+};
+
+// What the kernels read of the optional third input: it repeats along the last axes.
+struct PositiveWeight {
+  Tensor tensor;
+  uint32_t period = 1;
+};
+
+PositiveWeight positive_weight(const Tensor& like, const Tensor* weight) {
+  if (!weight) return {empty_on(like, {1}, DType::f32)};  // not read
+  return {contiguous(*weight), count32(weight->numel(), "pair_loss")};
+}
+
+std::vector<Tensor> pair_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& [kind, a, b] = std::any_cast<const PairAttrs&>(attrs);
+  const Tensor x = contiguous(inputs[0]), target = contiguous(inputs[1]);
+  const bool weighted = inputs.size() > 2;
+  const auto [weight, period] = positive_weight(x, weighted ? &inputs[2] : nullptr);
+  Tensor y = empty_on(x, x.shape(), DType::f32);
+  const kernels::PairLossParams p{
+      .offset = {}, .n = count32(x.numel(), "pair_loss"), .period = period, .a = a, .b = b};
+  launch("pair_loss", {in(x), in(target), in(weight), out(y)}, p,
+         {.threads = {flat_threads(p.n), 1, 1}, .variant = {kind, weighted}});
+  return one(std::move(y));
+}
+
+// The gradient of a sum or mean is one element, expanded.
+bool is_one(const Tensor& t) {
+  return std::all_of(t.strides().begin(), t.strides().end(), [](int64_t s) { return s == 0; });
+}
+
+std::vector<Tensor> pair_vjp(Record& r, std::span<Tensor> dys) {
+  const auto& [kind, a, b] = r.attributes<PairAttrs>();
+  const Tensor x = contiguous(r.input(0)), target = contiguous(r.input(1));
+  const bool weighted = r.inputs.size() > 2;
+  const auto [weight, period] = positive_weight(x, weighted ? &r.input(2) : nullptr);
+  Tensor dy = std::exchange(dys[0], {});
+  const bool one_dy = dy.numel() > 0 && is_one(dy);
+  dy = one_dy ? make_view(dy, {1}, {1}, dy.impl().offset) : contiguous(dy);
+  const kernels::PairLossGradParams p{.offset = {},
+                                      .n = count32(x.numel(), "pair_loss"),
+                                      .period = period,
+                                      .dy_one = one_dy,
+                                      .a = a,
+                                      .b = b};
+  std::vector<Tensor> gradients(r.inputs.size());
+  for (uint32_t wrt = 0; wrt < 2; ++wrt) {
+    if (!r.needs_grad(static_cast<int>(wrt))) continue;
+    gradients[wrt] = empty_on(x, x.shape(), x.dtype());
+    launch("pair_loss_grad", {in(x), in(target), in(weight), in(dy), out(gradients[wrt])}, p,
+           {.threads = {flat_threads(p.n), 1, 1}, .variant = {kind, weighted, wrt}});
+  }
+  return gradients;
+}
+
+Saves pair_saves(const std::any&, uint32_t) {
+  return {7, 0};
+}
+
+// By LOSS_*.
+const Op pair_ops[] = {{"mse_loss", pair_forward, pair_vjp, pair_saves},
+                       {"l1_loss", pair_forward, pair_vjp, pair_saves},
+                       {"smooth_l1_loss", pair_forward, pair_vjp, pair_saves},
+                       {"huber_loss", pair_forward, pair_vjp, pair_saves},
+                       {"binary_cross_entropy", pair_forward, pair_vjp, pair_saves},
+                       {"binary_cross_entropy_with_logits", pair_forward, pair_vjp, pair_saves},
+                       {"kl_div", pair_forward, pair_vjp, pair_saves},
+                       {"kl_div", pair_forward, pair_vjp, pair_saves},
+                       {"sigmoid_focal_loss", pair_forward, pair_vjp, pair_saves}};
+
+void check_constant(const char* op, const char* what, const Tensor& t) {
+  check<AutogradError>(!t.defined() || !t.requires_grad(), op, "{} gets no gradient; detach() it",
+                       what);
+}
+
+// The losses of a kind one by one; `positive` may be undefined.
+Tensor pair_losses(PairAttrs attrs, Tensor x, Tensor target, const Tensor& positive = {}) {
+  const char* op = pair_ops[attrs.kind].name;
+  const AutocastInputs autocast(op, {&x, &target}, true);
+  check<DTypeError>(is_float(x.dtype()) && is_float(target.dtype()), op,
+                    "needs float tensors, got {} and {}", x, target);
+  promote(x, target);
+  const Shape shape = broadcast(x.shape(), target.shape(), op);
+  if (!(x.shape() == shape)) x = expand(std::move(x), shape);
+  if (!(target.shape() == shape)) target = expand(std::move(target), shape);
+  TensorList inputs(std::move(x), std::move(target));
+  if (positive) {
+    check<DTypeError>(positive.dtype() == DType::f32, op, "pos_weight must be f32, got {}",
+                      positive);
+    check_constant(op, "pos_weight", positive);
+    // As it is where it repeats along the last axes, else spread out.
+    Shape trailing;
+    for (int i = std::max(0, shape.rank() - positive.rank()); i < shape.rank(); ++i)
+      trailing.push_back(shape[i]);
+    const bool repeats = positive.numel() == 1 || positive.shape() == trailing;
+    inputs.push_back(repeats ? positive : contiguous(expand(positive, shape)));
+  }
+  return apply1(pair_ops[attrs.kind], attrs, std::move(inputs));
+}
+
+// The losses times `weight`, which may be undefined.
+Tensor weighed(Tensor losses, Tensor weight, const char* op) {
+  if (!weight) return losses;
+  check_constant(op, "weight", weight);
+  const Shape shape = broadcast(losses.shape(), weight.shape(), op);
+  check<ShapeError>(shape == losses.shape(), op, "the weight must broadcast to {}, got {}",
+                    losses.shape(), weight);
+  return mul(std::move(losses), std::move(weight));
+}
+
+}  // namespace
+
+Tensor detail::reduced(Tensor losses, Reduction reduction) {
+  if (reduction == Reduction::none) return losses;
+  return reduction == Reduction::sum ? sum(std::move(losses)) : mean(std::move(losses));
+}
+
+Tensor mse_loss(Tensor x, Tensor target, Reduction reduction) {
+  return reduced(pair_losses({LOSS_MSE, 0, 0}, std::move(x), std::move(target)), reduction);
+}
+
+Tensor l1_loss(Tensor x, Tensor target, Reduction reduction) {
+  return reduced(pair_losses({LOSS_L1, 0, 0}, std::move(x), std::move(target)), reduction);
+}
+
+Tensor smooth_l1_loss(Tensor x, Tensor target, Reduction reduction, float beta) {
+  check(beta >= 0, "smooth_l1_loss", "beta must be >= 0, got {}", beta);
+  const uint32_t kind = beta == 0 ? LOSS_L1 : LOSS_SMOOTH_L1;
+  return reduced(pair_losses({kind, beta, 0}, std::move(x), std::move(target)), reduction);
+}
+
+Tensor huber_loss(Tensor x, Tensor target, Reduction reduction, float delta) {
+  check(delta > 0, "huber_loss", "delta must be positive, got {}", delta);
+  return reduced(pair_losses({LOSS_HUBER, delta, 0}, std::move(x), std::move(target)), reduction);
+}
+
+Tensor binary_cross_entropy(Tensor x, Tensor target, Tensor weight, Reduction reduction) {
+  Tensor losses = pair_losses({LOSS_BCE, 0, 0}, std::move(x), std::move(target));
+  return reduced(weighed(std::move(losses), std::move(weight), "binary_cross_entropy"), reduction);
+}
+
+Tensor binary_cross_entropy_with_logits(Tensor x, Tensor target, const BceOptions& o) {
+  Tensor losses =
+      pair_losses({LOSS_BCE_LOGITS, 0, 0}, std::move(x), std::move(target), o.pos_weight);
+  return reduced(weighed(std::move(losses), o.weight, "binary_cross_entropy_with_logits"),
+                 o.reduction);
+}
+
+Tensor kl_div(Tensor x, Tensor target, const KlDivOptions& o) {
+  check<ShapeError>(!o.batchmean || x.rank() > 0, "kl_div", "batchmean needs an axis, got {}", x);
+  const auto batch = static_cast<float>(o.batchmean ? x.size(0) : 1);
+  const uint32_t kind = o.log_target ? LOSS_KL_LOG : LOSS_KL;
+  Tensor losses = pair_losses({kind, 0, 0}, std::move(x), std::move(target));
+  if (o.batchmean) return sum(std::move(losses)) / batch;
+  return reduced(std::move(losses), o.reduction);
+}
+
+Tensor sigmoid_focal_loss(Tensor x, Tensor target, const FocalOptions& o) {
+  check(o.gamma >= 0 && o.alpha <= 1, "sigmoid_focal_loss",
+        "gamma must be >= 0 and alpha at most 1, got {} and {}", o.gamma, o.alpha);
+  return reduced(pair_losses({LOSS_FOCAL, o.alpha, o.gamma}, std::move(x), std::move(target)),
+                 o.reduction);
+}
+
+Tensor margin_ranking_loss(Tensor a, Tensor b, Tensor target, float margin, Reduction reduction) {
+  const AutocastInputs autocast("margin_ranking_loss", {&a, &b}, true);
+  Tensor ahead = sub(cast(std::move(b), DType::f32), cast(std::move(a), DType::f32));
+  Tensor losses =
+      relu(affine(mul(std::move(ahead), cast(std::move(target), DType::f32)), 1, margin));
+  return reduced(std::move(losses), reduction);
+}
+
+Tensor cosine_embedding_loss(Tensor a, Tensor b, Tensor target, float margin, Reduction reduction) {
+  check<ShapeError>(a.rank() >= 1 && a.shape() == b.shape() &&
+                        target.shape() == Shape(std::span(a.shape().begin(), a.shape().end() - 1)),
+                    "cosine_embedding_loss",
+                    "needs a and b [N, D] and target [N], got {}, {} and {}", a, b, target);
+  const AutocastInputs autocast("cosine_embedding_loss", {&a, &b}, true);
+  check_float(a, "cosine_embedding_loss");
+  check_float(b, "cosine_embedding_loss");
+  a = cast(std::move(a), DType::f32);
+  b = cast(std::move(b), DType::f32);
+  constexpr float eps = 1e-12f;  // PyTorch's
+  Tensor norms = (sum(square(a), {-1}) + eps) * (sum(square(b), {-1}) + eps);
+  const Tensor cosine = sum(mul(std::move(a), std::move(b)), {-1}) * rsqrt(std::move(norms));
+  target = cast(std::move(target), DType::f32);
+  const Tensor none = scalar_on(target, 0, DType::f32);
+  const auto where_target = [&](float value, Tensor losses) {
+    return where(equal(target, scalar_on(target, value, DType::f32)), std::move(losses), none);
+  };
+  return reduced(
+      where_target(1, affine(cosine, -1, 1)) + where_target(-1, relu(affine(cosine, 1, -margin))),
+      reduction);
+}
+
+Tensor triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative,
+                           const TripletOptions& o) {
+  const AutocastInputs autocast("triplet_margin_loss", {&anchor, &positive, &negative}, true);
+  check(o.p >= 1, "triplet_margin_loss", "p must be >= 1, got {}", o.p);
+  for (Tensor* t : {&anchor, &positive, &negative}) {
+    check_float(*t, "triplet_margin_loss");
+    check<ShapeError>(t->rank() >= 1, "triplet_margin_loss", "needs [..., D], got {}", *t);
+    *t = cast(std::move(*t), DType::f32);
+  }
+  const auto distance = [&](Tensor a, Tensor b) {
+    Tensor d = affine(sub(std::move(a), std::move(b)), 1, o.eps);
+    if (o.p == 2) return sqrt(sum(square(std::move(d)), {-1}));
+    d = abs(std::move(d));
+    if (o.p == 1) return sum(std::move(d), {-1});
+    return pow(sum(pow(std::move(d), o.p), {-1}), 1 / o.p);
+  };
+  Tensor far = distance(anchor, negative);
+  if (o.swap) far = minimum(std::move(far), distance(positive, std::move(negative)));
+  Tensor near = distance(std::move(anchor), std::move(positive));
+  return reduced(relu(affine(sub(std::move(near), std::move(far)), 1, o.margin)), o.reduction);
+}
+
+}  // namespace rw

@@ -1,0 +1,160 @@
+// Cross entropy over a vocabulary, through the embedding table, without the logits of all rows in
+// memory.
+#include "ops/detail.h"
+#include "ops/operators.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+struct TiedAttrs {
+  float smoothing;
+  int ignore_index;
+  int64_t chunk;  // rows
+  bool has_bias, predict;
+};
+
+// What forward and gradient read, and the rows that they take at a time.
+struct Problem {
+  const TiedAttrs& attrs;
+  Tensor hidden, table, bias, target;
+
+  template <class F>
+  Problem(const TiedAttrs& a, const F& input)
+      : attrs(a),
+        hidden(contiguous(input(0))),
+        table(contiguous(input(1))),
+        bias(a.has_bias ? Tensor(input(3)) : Tensor()),
+        target(contiguous(input(2))) {}
+
+  int64_t rows() const { return hidden.shape()[0]; }
+  int64_t classes() const { return table.shape()[0]; }
+
+  // body(part, logits) for each chunk in order; part(t) is the chunk's rows of t.
+  template <class F>
+  void for_each_chunk(const F& body) const {
+    for (int64_t begin = 0; begin < rows(); begin += attrs.chunk) {
+      const int64_t end = std::min(rows(), begin + attrs.chunk);
+      const auto part = [=](const Tensor& t) { return slice(t, 0, begin, end); };
+      Tensor logits = empty_on(hidden, {end - begin, classes()}, hidden.dtype());
+      multiply_into(part(hidden), transpose(table, 0, 1), logits);
+      if (bias) logits = add(std::move(logits), bias);
+      body(part, logits);
+    }
+  }
+
+  // Parameters of the kernels that look at `logits`.
+  template <class P>
+  P params(const Tensor& logits) const {
+    return P{.rows = count32(logits.shape()[0], "tied_cross_entropy"),
+             .cols = count32(logits.shape()[1], "tied_cross_entropy"),
+             .smoothing = attrs.smoothing,
+             .ignore_index = attrs.ignore_index};
+  }
+};
+
+// Loss and log-sum-exp per row, and the predicted classes when asked for.
+std::vector<Tensor> tied_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const TiedAttrs&>(attrs);
+  const Problem problem(a, [&](int i) -> const Tensor& { return inputs[i]; });
+  std::vector<Tensor> outputs;
+  for (const DType dtype : {DType::f32, DType::f32, DType::i32})
+    if (dtype == DType::f32 || a.predict)
+      outputs.push_back(empty_on(problem.hidden, {problem.rows()}, dtype));
+  problem.for_each_chunk([&](const auto& part, const Tensor& logits) {
+    const Tensor target = part(problem.target), loss = part(outputs[0]), lse = part(outputs[1]);
+    const auto params = problem.params<kernels::CrossEntropyParams>(logits);
+    launch("cross_entropy", {in(logits), in(target), out(loss), out(lse)}, params,
+           {.threads = {params.rows, 1, 1}});
+    if (a.predict) copy_into(argmax(logits), part(outputs[2]));
+  });
+  return outputs;
+}
+
+std::vector<Tensor> tied_vjp(Record& r, std::span<Tensor> dys) {
+  const auto& a = r.attributes<TiedAttrs>();
+  const Problem problem(a, [&](int i) -> const Tensor& { return r.input(i); });
+  const Tensor dloss = contiguous(dys[0]);
+  Tensor dhidden, dtable = r.gradient_so_far(1), dbias;
+  if (r.needs_grad(0)) dhidden = empty_on(dloss, problem.hidden.shape(), problem.hidden.dtype());
+  problem.for_each_chunk([&](const auto& part, const Tensor& logits) {
+    const Tensor target = part(problem.target), lse = part(r.output(1)), dloss_part = part(dloss);
+    const Tensor& dlogits = logits;  // overwritten
+    launch("cross_entropy_grad", {in(logits), in(target), in(lse), in(dloss_part), out(dlogits)},
+           problem.params<kernels::CrossEntropyGradParams>(logits),
+           {.threads = {flat_threads(logits.numel()), 1, 1}});
+    if (r.needs_grad(0)) multiply_into(dlogits, problem.table, part(dhidden));
+    if (r.needs_grad(1)) {
+      const bool adds = dtable.defined();
+      if (!adds) dtable = empty_on(dloss, problem.table.shape(), DType::f32);
+      multiply_into(transpose(dlogits, 0, 1), part(problem.hidden), dtable, 1, adds);
+    }
+    if (a.has_bias && r.needs_grad(3)) {
+      const Tensor sum = cast(sum_to(dlogits, {problem.classes()}), DType::f32);
+      if (dbias)
+        accumulate(sum, dbias);
+      else
+        dbias = sum;
+    }
+  });
+  std::vector<Tensor> gradients = {std::move(dhidden), std::move(dtable), Tensor()};
+  if (a.has_bias) gradients.push_back(std::move(dbias));
+  return gradients;
+}
+
+const Op tied_op = {
+    .name = "tied_cross_entropy",
+    .forward = tied_forward,
+    .vjp = tied_vjp,
+    .saves =
+        [](const std::any& attrs, uint32_t) {
+          return Saves{std::any_cast<const TiedAttrs&>(attrs).has_bias ? 15u : 7u, 2};
+        },
+    .is_heavy = true};
+
+void check_tied(const Tensor& hidden, const Tensor& table, const Tensor& bias,
+                const Tensor& target) {
+  check<ShapeError>(
+      hidden.rank() == 2 && table.rank() == 2 && hidden.shape()[1] == table.shape()[1] &&
+          hidden.numel() > 0 && table.numel() > 0 && target.shape() == Shape{hidden.shape()[0]},
+      "tied_cross_entropy",
+      "needs hidden [N, H], table [V, H] and target [N], none empty, got {}, {} and {}", hidden,
+      table, target);
+  check<ShapeError>(!bias.defined() || bias.shape() == Shape{table.shape()[0]},
+                    "tied_cross_entropy", "bias must be [V], got {} and table {}", bias, table);
+  check<DTypeError>(is_float(hidden.dtype()) && hidden.dtype() == table.dtype() &&
+                        (!bias.defined() || bias.dtype() == hidden.dtype()),
+                    "tied_cross_entropy",
+                    "hidden, table and bias must be float of one dtype, got {} and {}", hidden,
+                    table);
+  check<DTypeError>(target.dtype() == DType::i32, "tied_cross_entropy",
+                    "the target must be i32, got {}", target);
+}
+
+}  // namespace
+
+Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor target,
+                          const TiedCrossEntropyOptions& o, Tensor* predicted) {
+  const AutocastInputs autocast("tied_cross_entropy", {&hidden, &table, &bias});
+  check_tied(hidden, table, bias, target);
+  check(o.label_smoothing >= 0 && o.label_smoothing < 1, "tied_cross_entropy",
+        "label_smoothing must be in [0, 1), got {}", o.label_smoothing);
+  check(o.chunk >= 0, "tied_cross_entropy", "chunk must not be negative, got {}", o.chunk);
+  check_indices("tied_cross_entropy", "the target", target, table.shape()[0] - 1, o.ignore_index);
+
+  constexpr int64_t default_chunk_bytes = 32 << 20;
+  const int64_t row_bytes = table.shape()[0] * static_cast<int64_t>(size_of(hidden.dtype()));
+  const int64_t chunk =
+      o.chunk > 0 ? o.chunk : std::max<int64_t>(1, default_chunk_bytes / row_bytes);
+  const TiedAttrs attrs{o.label_smoothing, o.ignore_index, chunk, bias.defined(),
+                        predicted != nullptr};
+  TensorList inputs(std::move(hidden), std::move(table), target);
+  if (bias) inputs.push_back(std::move(bias));
+  std::vector<Tensor> outputs = apply(tied_op, attrs, std::move(inputs));
+  if (predicted) *predicted = outputs[2].detach();
+  return sum(outputs[0]) / count_valid(target, o.ignore_index);
+}
+
+}  // namespace rw

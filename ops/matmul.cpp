@@ -1,0 +1,175 @@
+// Matrix products.
+#include "ops/detail.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+// Rows and columns of the last two axes with one stride of 1; copies when neither is.
+Tensor with_unit_stride(const Tensor& t) {
+  const int r = t.rank() - 2, c = t.rank() - 1;
+  const bool unit =
+      t.strides()[c] == 1 || t.strides()[r] == 1 || t.shape()[c] == 1 || t.shape()[r] == 1;
+  return unit ? t : contiguous(t);
+}
+
+struct RowCol {
+  uint32_t row, col;
+};
+
+// Element strides of the last two axes; an axis of size 1 may take any stride, so it takes 1.
+RowCol row_col(const Tensor& t) {
+  const int r = t.rank() - 2, c = t.rank() - 1;
+  auto row = static_cast<uint32_t>(t.strides()[r]), col = static_cast<uint32_t>(t.strides()[c]);
+  if (row != 1 && col != 1) (t.shape()[c] == 1 ? col : row) = 1;
+  return {row, col};
+}
+
+Shape leading(const Shape& shape) {
+  return Shape(std::span(shape.begin(), shape.end() - 2));
+}
+
+}  // namespace
+
+Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const Tensor& added) {
+  Tensor a = with_unit_stride(a_in), b = with_unit_stride(b_in);
+  const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
+  const Shape batch = broadcast(leading(a.shape()), leading(b.shape()), "matmul");
+  Shape result = batch;
+  result.push_back(m);
+  result.push_back(n);
+  if (k == 0) return added ? added : full(result, 0, dtype, a.device().shared_from_this());
+  Tensor c = added ? added : empty_on(a, result, dtype);
+  if (c.numel() == 0) return c;
+
+  const auto batch_strides = [&](const Tensor& t) {
+    return broadcast_strides(leading(t.shape()),
+                             Strides(std::span(t.strides().begin(), t.strides().end() - 2)), batch);
+  };
+  Shape dims = batch;
+  Strides steps[] = {batch_strides(a), batch_strides(b), batch_strides(c)};
+  collapse(dims, steps);
+  if (dims.rank() > 2) {  // more than two independent batch steps: make them even
+    const auto full_batch = [&](const Tensor& t) {
+      Shape shape = batch;
+      shape.push_back(t.size(-2));
+      shape.push_back(t.size(-1));
+      return contiguous(expand(t, shape));
+    };
+    return gemm(full_batch(a), full_batch(b), dtype, added);
+  }
+  const auto [a_row, a_col] = row_col(a);
+  const auto [b_row, b_col] = row_col(b);
+  kernels::MatmulParams params{.m = count32(m, "matmul"),
+                               .n = count32(n, "matmul"),
+                               .k = count32(k, "matmul"),
+                               .batch = {1, 1},
+                               .a_row = a_row,
+                               .a_col = a_col,
+                               .b_row = b_row,
+                               .b_col = b_col,
+                               .c_row = count32(n, "matmul"),
+                               .alpha = 1,
+                               .beta = added ? 1.0f : 0.0f};
+  for (int i = 0; i < dims.rank(); ++i) {
+    const int at = 2 - dims.rank() + i;
+    params.batch[at] = count32(dims[i], "matmul");
+    params.a_batch[at] = count32(steps[0][i], "matmul");
+    params.b_batch[at] = count32(steps[1][i], "matmul");
+    params.c_batch[at] = count32(steps[2][i], "matmul");
+  }
+  count32(c.numel(), "matmul");  // kernels count its elements
+  const double flops = 2.0 * static_cast<double>(c.numel()) * static_cast<double>(k);
+  rw::launch("matmul", {in(a), in(b), added ? inout(c) : out(c)}, params,
+             {.threads = {params.n, params.m, params.batch[0] * params.batch[1]}, .flops = flops});
+  return c;
+}
+
+// The first factor's own gradient is made last, when nobody reads it any more.
+Saves detail::product_saves(const std::any&, uint32_t needs) {
+  const uint32_t first = needs & 2 ? 1u : 0u;
+  return {.inputs = (needs & 1 ? 2u : 0u) | first, .taken = first};
+}
+
+void detail::check_same_float(const Tensor& a, const Tensor& b, const char* op) {
+  check<DTypeError>(is_float(a.dtype()) && a.dtype() == b.dtype(), op,
+                    "both must be float of one dtype, got {} and {}; cast one", a, b);
+}
+
+namespace {
+
+std::vector<Tensor> matmul_forward(const std::any&, std::span<Tensor> inputs) {
+  return one(gemm(inputs[0], inputs[1], inputs[0].dtype()));
+}
+
+std::vector<Tensor> matmul_vjp(Record& r, std::span<Tensor> dy) {
+  Tensor da, db;
+  if (r.needs_grad(1))
+    db = sum_to(gemm(transpose(r.take_input(0), -1, -2), dy[0], dy[0].dtype()), r.inputs[1].shape);
+  if (r.needs_grad(0))
+    da = sum_to(gemm(dy[0], transpose(r.input(1), -1, -2), dy[0].dtype()), r.inputs[0].shape);
+  return {std::move(da), std::move(db)};
+}
+
+const Op matmul_op = {.name = "matmul",
+                      .forward = matmul_forward,
+                      .vjp = matmul_vjp,
+                      .saves = product_saves,
+                      .is_heavy = true};
+
+// ---- linear: x [rows, in] @ weight [out, in]^T; the weight's gradient is f32
+// ----------------------
+std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
+  return one(gemm(inputs[0], transpose(inputs[1], 0, 1), inputs[0].dtype()));
+}
+
+std::vector<Tensor> linear_vjp(Record& r, std::span<Tensor> dy) {
+  Tensor dx, dw;
+  if (r.needs_grad(1))
+    dw = gemm(transpose(dy[0], 0, 1), r.take_input(0), DType::f32, r.gradient_so_far(1));
+  if (r.needs_grad(0)) dx = gemm(dy[0], r.input(1), dy[0].dtype());
+  return {std::move(dx), std::move(dw)};
+}
+
+const Op linear_op = {.name = "linear",
+                      .forward = linear_forward,
+                      .vjp = linear_vjp,
+                      .saves = product_saves,
+                      .is_heavy = true};
+
+}  // namespace
+
+Tensor matmul(Tensor a, Tensor b) {
+  const AutocastInputs autocast("matmul", {&a, &b});
+  check<ShapeError>(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-2), "matmul",
+                    "the last axis of a must match the last but one of b, got {} and {}", a, b);
+  check_same_float(a, b, "matmul");
+  if (a.rank() > 2 && b.rank() == 2) {  // one large product instead of a batch
+    Shape result = a.shape();
+    result[a.rank() - 1] = b.size(-1);
+    a = flatten(std::move(a), 0, -2);
+    return reshape(apply1(matmul_op, {}, TensorList(std::move(a), std::move(b))), result);
+  }
+  return apply1(matmul_op, {}, TensorList(std::move(a), std::move(b)));
+}
+
+Tensor linear(Tensor x, Tensor weight, Tensor bias) {
+  const AutocastInputs autocast("linear", {&x, &weight, &bias});
+  check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.shape()[1],
+                    "linear", "x [..., in] and weight [out, in] must agree, got {} and {}", x,
+                    weight);
+  check<ShapeError>(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear",
+                    "bias must be [out], got {} and weight {}", bias, weight);
+  check_same_float(x, weight, "linear");
+  Shape result = x.shape();
+  result[x.rank() - 1] = weight.shape()[0];
+  const Shape rows = {x.size(-1) == 0 ? 0 : x.numel() / x.size(-1), x.size(-1)};
+  x = reshape(std::move(x), rows);
+  Tensor y = apply1(linear_op, {}, TensorList(std::move(x), std::move(weight)));
+  if (bias.defined()) y = add(std::move(y), std::move(bias));
+  return reshape(std::move(y), result);
+}
+
+}  // namespace rw

@@ -1,0 +1,350 @@
+// Fused attention. The forward keeps the scores' log-sum-exp only; gradients make the scores again.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "core/backend/attention_tiles.h"
+#include "ops/detail.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+struct AttentionAttrs {
+  float scale, dropout;
+  uint32_t flags;   // ATTENTION_*
+  uint32_t window;  // queries + keys: all
+  Generator::Counters counters;
+};
+
+bool has(const AttentionAttrs& a, uint32_t flag) {
+  return (a.flags & flag) != 0;
+}
+
+// The kernels read whole words: dense rows that begin at multiples of so many elements.
+Tensor with_whole_words(const Tensor& t) {
+  const int64_t word = t.device().info().is_cpu || t.dtype() == DType::f32 ? 4 : 8;
+  bool whole = t.strides()[3] == 1 && static_cast<int64_t>(t.impl().offset) % word == 0;
+  for (int axis = 0; axis < 3; ++axis) whole = whole && t.strides()[axis] % word == 0;
+  return whole ? t : copy_of(t, t.dtype());
+}
+
+// What one call of an attention kernel reads besides its result and gradients.
+struct Operands {
+  Tensor q, k, v, mask, lengths;
+  kernels::AttentionParams params;
+};
+
+void copy_strides(const Tensor& t, uint32_t (&to)[3]) {
+  for (int axis = 0; axis < 3; ++axis) to[axis] = count32(t.strides()[axis], "attention");
+}
+
+// 0 along axes of size 1.
+void copy_mask_strides(const Tensor& mask, uint32_t (&to)[3]) {
+  copy_strides(mask, to);
+  for (int axis = 0; axis < 3; ++axis)
+    if (mask.shape()[axis] == 1) to[axis] = 0;
+}
+
+// `input(i)`: q, k, v, then mask and lengths if there are any.
+template <class F>
+Operands operands(const AttentionAttrs& a, const F& input) {
+  Operands o{with_whole_words(input(0)), with_whole_words(input(1)), with_whole_words(input(2))};
+  const Shape& q = o.q.shape();
+  const int64_t keys = o.k.shape()[2];
+  int next = 3;
+  // Bindings that the flags leave unread still need a tensor.
+  o.mask = has(a, ATTENTION_MASK) ? Tensor(input(next++)) : empty_on(o.q, {1, 1, 1, 1}, DType::f32);
+  o.lengths = has(a, ATTENTION_LENGTHS) ? contiguous(input(next)) : empty_on(o.q, {1}, DType::i32);
+  if (o.mask.strides()[3] != 1) o.mask = contiguous(o.mask);
+
+  const auto u = [](int64_t n) { return count32(n, "attention"); };
+  const int64_t group = q[1] / std::max<int64_t>(1, o.k.shape()[1]);
+  o.params = {.batch = u(q[0]),
+              .heads = u(q[1]),
+              .queries = u(q[2]),
+              .keys = u(keys),
+              .head = ATTENTION_HEAD(u(q[3]), a.flags, u(group)),
+              .window = a.window,
+              .scale = a.scale,
+              .keep = 1 - a.dropout,
+              .seed_lo = low(a.counters.seed),
+              .seed_hi = high(a.counters.seed),
+              .counter_lo = low(a.counters.first),
+              .counter_hi = high(a.counters.first)};
+  copy_strides(o.q, o.params.q_stride);
+  copy_strides(o.k, o.params.k_stride);
+  copy_strides(o.v, o.params.v_stride);
+  copy_mask_strides(o.mask, o.params.mask_stride);
+  return o;
+}
+
+bool is_plain(const DeviceInfo& device) {
+  return !device.has("subgroup shuffle") || !device.has("buffer addresses");
+}
+
+// Stock lavapipe leaves a thread's loops after 65535 rounds in all, without a word
+// (docs/kernels.md). The keys of a row, or tiles of 4 columns per lane, that a thread has time for.
+int64_t most_turns(const DeviceInfo& device, int64_t dim) {
+  constexpr int64_t unlimited = int64_t{1} << 40;
+  if (!device.is_cpu || device.subgroup_size == 1) return unlimited;  // 1: the cpu backend
+  const int64_t lanes = device.subgroup_size;
+  const int64_t plain = 15 + 2 * ((dim + 31) / 32);  // rounds for a key in attention_plain.glsl
+  const int64_t products = dim / 4 + dim / (4 * lanes) + 1, draws = 16;
+  return 65535 / (is_plain(device) ? plain : 1 + 2 * products + draws + 2 * lanes);
+}
+
+// That a thread has time for `repeats` times `columns` keys or queries.
+void check_rounds(const DeviceInfo& device, int64_t columns, int64_t repeats, int64_t dim) {
+  const int64_t most = most_turns(device, dim) / std::max<int64_t>(1, repeats);
+  const int64_t at_once = is_plain(device) ? 1 : 4 * device.subgroup_size;
+  check<ShapeError>((columns + at_once - 1) / at_once <= most, "attention",
+                    "this device takes at most {} queries and keys of {} dimensions, got {}",
+                    most * at_once, dim, columns);
+}
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// How a kernel makes a result of `rows` rows in each of `heads` heads: by workgroups on GPUs, by
+// subgroups on CPU drivers.
+struct Tiles {
+  const char* kernel;
+  Launch how;
+};
+
+Tiles tiles(const char* kernel, const AttentionAttrs& a, const Operands& o, int64_t rows,
+            int64_t heads, int products) {
+  const DeviceInfo& device = o.q.device().info();
+  const uint32_t dim = ATTENTION_DIM(o.params);
+  check_rounds(device, std::max(o.params.queries, o.params.keys),
+               o.params.heads / std::max<int64_t>(1, heads), dim);
+  const bool is_masked = has(a, ATTENTION_MASK);
+  const double scores = double(o.params.batch) * o.params.heads * o.params.queries * o.params.keys;
+  const double flops = 2 * products * scores * dim;
+  const auto count = [&](int64_t tile_rows, int64_t columns) {
+    return o.params.batch * heads * divide_up(rows, tile_rows) * divide_up(dim, columns);
+  };
+  if (!device.is_cpu) {
+    const AttentionTile tile = attends_by_matrices(device, o.q.dtype())
+                                   ? attention_matrix_tile(dim, kernel)
+                                   : attention_tile(device, dim, kernel);
+    return {tile.kernel,
+            {.threads = {count32(count(tile.rows, tile.results * 64), "attention"), 1, 1},
+             .variant = {is_masked, tile.results},
+             .flops = flops}};
+  }
+  const uint32_t lanes = device.subgroup_size, tile_rows = attention_rows(device);
+  const uint32_t width = attention_width(device, dim);
+  return {kernel,
+          {.threads = {count32(count(tile_rows, lanes * width) * lanes, "attention"), 1, 1},
+           .variant = {is_masked, tile_rows, width},
+           .flops = flops}};
+}
+
+// [B, rows, H, D] storage as [B, H, rows, D].
+Tensor heads_first(const Tensor& t) {
+  return transpose(t, 1, 2);
+}
+
+std::vector<Tensor> attention_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const AttentionAttrs&>(attrs);
+  const Operands o = operands(a, [&](int i) -> const Tensor& { return inputs[i]; });
+  const Shape& q = o.q.shape();
+  Tensor y = empty_on(o.q, {q[0], q[2], q[1], q[3]}, o.q.dtype());
+  Tensor lse = empty_on(o.q, {q[0], q[1], q[2]}, DType::f32);
+  if (y.numel() > 0) {
+    const Tiles t = tiles("attention", a, o, q[2], q[1], 2);
+    launch(t.kernel, {in(o.q), in(o.k), in(o.v), in(o.mask), in(o.lengths), out(y), out(lse)},
+           o.params, t.how);
+  }
+  return {heads_first(y), std::move(lse)};
+}
+
+// The gradients of the scores, summed over what the mask was broadcast along.
+Tensor mask_gradient(const Operands& o, const Tensor& dy, const Tensor& stats) {
+  const DeviceInfo& device = o.q.device().info();
+  const auto [b, h, s, t] =
+      std::array{o.params.batch, o.params.heads, o.params.queries, o.params.keys};
+  const int64_t turns = most_turns(device, ATTENTION_DIM(o.params)) / (is_plain(device) ? 4 : 1);
+  const Shape shape = o.mask.shape();
+  const bool sums_rows = shape[2] == 1;
+  // Where a thread has no time for all batch elements, each has a sum of its own.
+  const bool by_batch =
+      !sums_rows && int64_t{shape[0] == 1 ? b : 1} * (shape[1] == 1 ? h : 1) > turns;
+  const Tensor mask =
+      contiguous(by_batch ? expand(o.mask, {b, shape[1], shape[2], shape[3]}) : o.mask);
+  kernels::AttentionParams params = o.params;
+  copy_mask_strides(mask, params.mask_stride);
+  const uint32_t tile_rows = attention_rows(device), tile_columns = 4 * device.subgroup_size;
+  const int64_t row_tiles = (s + tile_rows - 1) / tile_rows;
+  const int64_t terms = sums_rows ? (is_plain(device) ? s : row_tiles)
+                                  : (mask.shape()[0] == 1 ? b : 1) * (shape[1] == 1 ? h : 1);
+  check<ShapeError>(
+      terms <= turns, "attention",
+      "this device sums the gradient of a mask over at most {} queries or heads, got {}",
+      turns * (sums_rows && !is_plain(device) ? tile_rows : 1), sums_rows ? s : h);
+  const Shape sums = sums_rows ? Shape{b, h, 1, t} : mask.shape();
+  Tensor dmask = empty_on(stats, sums, DType::f32);
+  const int64_t tiles =
+      sums[0] * sums[1] * (sums_rows ? 1 : row_tiles) * ((t + tile_columns - 1) / tile_columns);
+  launch("attention_dmask",
+         {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(mask), in(o.lengths), out(dmask)},
+         params,
+         {.threads = {count32(tiles * device.subgroup_size, "attention"), 1, 1},
+          .variant = {1, tile_rows, attention_width(device, ATTENTION_DIM(params))},
+          .flops = 4.0 * b * h * s * t * ATTENTION_DIM(params)});
+  return sum_to(std::move(dmask), shape);
+}
+
+std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
+  const auto& a = r.attributes<AttentionAttrs>();
+  const Operands o = operands(a, [&](int i) -> const Tensor& { return r.input(i); });
+  const Tensor y = contiguous(transpose(r.output(0), 1, 2)),
+               dy = contiguous(transpose(std::move(dys[0]), 1, 2));
+  const Shape& q = o.q.shape();
+  const int64_t key_heads = o.k.shape()[1], keys = o.k.shape()[2];
+  Tensor stats = empty_on(y, {q[0], q[1], q[2], 2}, DType::f32), dq, dkv;
+  const uint32_t rows = count32(q[0] * q[1] * q[2], "attention");
+  launch("attention_delta", {in(y), in(dy), in(r.output(1)), out(stats)},
+         kernels::AttentionDeltaParams{.rows = rows,
+                                       .heads = o.params.heads,
+                                       .queries = o.params.queries,
+                                       .dim = ATTENTION_DIM(o.params)},
+         {.threads = {rows, 1, 1}});
+  std::vector<Tensor> gradients(r.inputs.size());
+  if (r.needs_grad(0)) {
+    dq = empty_on(y, y.shape(), y.dtype());
+    const Tiles t = tiles("attention_dq", a, o, q[2], q[1], 3);
+    launch(t.kernel,
+           {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dq)},
+           o.params, t.how);
+    gradients[0] = heads_first(dq);
+  }
+  if (r.needs_grad(1) || r.needs_grad(2)) {
+    dkv = empty_on(y, {2, q[0], keys, key_heads, q[3]}, y.dtype());
+    const Tiles t = tiles("attention_dkv", a, o, keys, key_heads, 4);
+    launch(t.kernel,
+           {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dkv)},
+           o.params, t.how);
+    for (int i = 0; i < 2; ++i)
+      if (r.needs_grad(1 + i)) gradients[1 + i] = heads_first(select(dkv, 0, i));
+  }
+  if (has(a, ATTENTION_MASK) && r.needs_grad(3)) gradients[3] = mask_gradient(o, dy, stats);
+  return gradients;
+}
+
+const Op attention_op = {.name = "attention",
+                         .forward = attention_forward,
+                         .vjp = attention_vjp,
+                         .saves =
+                             [](const std::any& attrs, uint32_t) {
+                               const auto& a = std::any_cast<const AttentionAttrs&>(attrs);
+                               const int more =
+                                   std::popcount(a.flags & (ATTENTION_MASK | ATTENTION_LENGTHS));
+                               return Saves{(8u << more) - 1, 3};
+                             },
+                         .is_heavy = true};
+
+void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
+  check<ShapeError>(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() &&
+                        q.shape()[0] == k.shape()[0] && q.shape()[3] == k.shape()[3],
+                    "attention", "needs q [B, H, S, D] and k, v [B, K, T, D], got {}, {} and {}", q,
+                    k, v);
+  const int64_t heads = q.shape()[1], key_heads = k.shape()[1];
+  check<ShapeError>(heads == key_heads ||
+                        (key_heads > 0 && heads % key_heads == 0 && heads / key_heads < 1 << 16),
+                    "attention", "the heads of k and v must divide those of q, got {} and {}", k,
+                    q);
+  check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= most_head_dim && k.shape()[2] > 0,
+                    "attention", "D must be 1 to {} and there must be keys, got {} and {}",
+                    most_head_dim, q, k);
+  check<DTypeError>(is_float(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype(),
+                    "attention", "q, k and v must be float of one dtype, got {}, {} and {}; cast",
+                    q, k, v);
+}
+
+void check_mask(const Tensor& mask, const Shape& scores) {
+  bool fits = mask.rank() == 4;
+  for (int axis = 0; fits && axis < 4; ++axis)
+    fits = mask.shape()[axis] == scores[axis] || (axis < 3 && mask.shape()[axis] == 1);
+  check<ShapeError>(fits, "attention", "the mask must be [B or 1, H or 1, S or 1, T] of {}, got {}",
+                    scores, mask);
+  check<DTypeError>(mask.dtype() == DType::f32, "attention", "the mask must be f32, got {}", mask);
+}
+
+// Slopes [H] or [B, H] in the place of a mask: [1 or B, H, 1, 1].
+Tensor slopes_as_mask(const Tensor& slopes, const Shape& scores) {
+  check<ShapeError>(
+      slopes.shape() == Shape{scores[1]} || slopes.shape() == Shape{scores[0], scores[1]},
+      "attention", "the slopes must be [H] or [B, H] of {}, got {}", scores, slopes);
+  check<DTypeError>(slopes.dtype() == DType::f32, "attention", "the slopes must be f32, got {}",
+                    slopes);
+  check<AutogradError>(!slopes.requires_grad(), "attention",
+                       "the slopes get no gradient: detach them");
+  return reshape(slopes, {-1, scores[1], 1, 1});
+}
+
+}  // namespace
+
+Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, Tensor mask,
+                 Tensor lengths) {
+  const AutocastInputs autocast("attention", {&q, &k, &v});
+  check_shapes(q, k, v);
+  check(std::isfinite(options.scale), "attention", "the scale must be finite, got {}",
+        options.scale);
+  check(options.dropout >= 0 && options.dropout < 1, "attention",
+        "dropout must be in [0, 1), got {}", options.dropout);
+  check(options.window >= 0, "attention", "the window must not be negative, got {}",
+        options.window);
+  check(!mask || !options.alibi, "attention",
+        "takes a mask or slopes, not both: add -slope * |i - j| to the mask");
+  const int64_t dim = q.shape()[3];
+  const float scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<float>(dim));
+  if (const int64_t missing = (8 - dim % 8) % 8) {  // zeros change no score
+    const auto wider = [&](Tensor& t) {
+      return pad(std::move(t), {0, 0, 0, 0}, {0, 0, 0, missing});
+    };
+    AttentionOptions scaled = options;
+    scaled.scale = scale;
+    return slice(attention(wider(q), wider(k), wider(v), scaled, mask, lengths), 3, 0, dim);
+  }
+
+  const Shape scores = {q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]};
+  const int64_t all = scores[2] + scores[3];
+  AttentionAttrs attrs{
+      scale,
+      options.dropout,
+      options.causal ? ATTENTION_CAUSAL : 0u,
+      count32(options.window > 0 ? std::min(options.window, all) : all, "attention"),
+      {}};
+  if (options.lower_right) attrs.flags |= ATTENTION_LOWER_RIGHT;
+  TensorList inputs(std::move(q), std::move(k), std::move(v));
+  if (mask) {
+    while (mask.rank() < 4) mask = unsqueeze(std::move(mask), 0);
+    check_mask(mask, scores);
+    attrs.flags |= ATTENTION_MASK;
+    inputs.push_back(std::move(mask));
+  } else if (options.alibi) {
+    attrs.flags |= ATTENTION_MASK | ATTENTION_ALIBI;
+    inputs.push_back(slopes_as_mask(options.alibi, scores));
+  }
+  if (lengths) {
+    check(lengths.shape() == Shape{scores[0]} && lengths.dtype() == DType::i32, "attention",
+          "lengths must be i32 ({}), got {}", scores[0], lengths);
+    check_indices("attention", "the length", lengths, scores[3]);
+    attrs.flags |= ATTENTION_LENGTHS;
+    inputs.push_back(std::move(lengths));
+  }
+  if (options.dropout > 0) {
+    // The kernels number rows and keys in other words of the counter: one is enough.
+    attrs.counters = (options.generator ? *options.generator : default_generator()).take(1);
+  }
+  return apply1(attention_op, attrs, std::move(inputs));
+}
+
+}  // namespace rw

@@ -1,0 +1,260 @@
+// Batch normalisation over all axes but the last, statistics in f32 (Chan et al. 1979 combination).
+#include "core/backend/row_teams.h"
+#include "ops/detail.h"
+#include "ops/operators.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+struct Rows {
+  int64_t rows, channels, chunk, chunks;
+};
+
+// Chunks of rows for two-level statistics: about 256 of them, 32 to 32768 rows each, or as many as
+// fill a GPU.
+Rows rows_of(const Tensor& x) {
+  const int64_t channels = x.size(-1), rows = x.numel() / channels;
+  const int64_t chunk = column_run(x.device().info(), rows, flat_threads(channels),
+                                   std::clamp<int64_t>((rows + 255) / 256, 32, 32768));
+  return {rows, channels, chunk, (rows + chunk - 1) / chunk};
+}
+
+std::array<uint32_t, 3> chunk_threads(const Rows& r) {
+  return {flat_threads(r.channels), static_cast<uint32_t>(r.chunks), 1};
+}
+
+std::array<uint32_t, 3> apply_threads(const Rows& r) {
+  const auto groups = static_cast<uint32_t>((r.rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS);
+  return {flat_threads(r.channels) * groups, 1, 1};
+}
+
+// Whether 8 channels are one load.
+bool is_whole(const Rows& r, const Tensor& t) {
+  return r.channels % REWIND_FLAT == 0 && is_flat(t);
+}
+
+uint32_t u(int64_t n) {
+  return count32(n, "batch_norm");
+}
+
+Tensor normalise(const Tensor& x, const Tensor& mean_in, const Tensor& var_in,
+                 const Tensor& weight_in, const Tensor& bias_in, float eps) {
+  const Tensor mean = contiguous(mean_in), var = contiguous(var_in);
+  const Tensor weight = contiguous(weight_in), bias = contiguous(bias_in);
+  const Rows r = rows_of(x);
+  Tensor y = empty_on(x, x.shape(), x.dtype());
+  launch("batch_norm", {in(x), in(mean), in(var), in(weight), in(bias), out(y)},
+         kernels::BatchNormParams{.n = u(x.numel()), .channels = u(r.channels), .eps = eps},
+         {.threads = apply_threads(r)});
+  return y;
+}
+
+struct BatchNormAttrs {
+  float eps;
+  int64_t rows;                                  // of all parts
+  std::shared_ptr<StatisticsExchange> exchange;  // or null
+  // What the exchange gave, for replays: other parts may be elsewhere by then.
+  std::shared_ptr<std::optional<BatchStatistics>> known;
+};
+
+BatchStatistics statistics_of(const Tensor& x) {
+  const Rows r = rows_of(x);
+  Tensor partial = empty_on(x, {r.chunks, 2, r.channels}, DType::f32);
+  launch("batch_norm_stats", {in(x), out(partial)},
+         kernels::BatchNormStatsParams{
+             .rows = u(r.rows), .channels = u(r.channels), .chunk_rows = u(r.chunk)},
+         {.threads = chunk_threads(r), .variant = {is_whole(r, x)}});
+  const int64_t c = r.channels;
+  kernels::BatchNormCombineParams p{.rows = u(r.rows),
+                                    .channels = u(c),
+                                    .chunk_rows = u(r.chunk),
+                                    .chunks = u(r.chunks),
+                                    .chunk_step = u(2 * c),
+                                    .deviations_at = u(c)};
+  const auto combine = [&](const Tensor& mean, const Tensor& var, int64_t runs) {
+    p.run = u((p.chunks + runs - 1) / runs);
+    launch("batch_norm_combine", {in(partial), out(mean), out(var)}, p,
+           {.threads = {u(c), 16, u(runs)}});
+  };
+  while (p.chunks > BATCH_NORM_RUN) {  // a workgroup for each run, not for all chunks
+    const int64_t runs = (p.chunks + BATCH_NORM_RUN - 1) / BATCH_NORM_RUN;
+    const Tensor combined = empty_on(x, {2, runs, c}, DType::f32);
+    combine(make_view(combined, {runs, c}, {c, 1}, 0),
+            make_view(combined, {runs, c}, {c, 1}, runs * c), runs);
+    p.chunk_rows *= p.run;
+    p.chunks = u(runs);
+    p.chunk_step = u(c);
+    p.deviations_at = u(runs * c);
+    partial = combined;
+  }
+  Tensor mean = empty_on(x, {c}, DType::f32), var = empty_on(x, {c}, DType::f32);
+  combine(mean, var, 1);
+  return {std::move(mean), std::move(var), r.rows};
+}
+
+void check_statistics(const BatchStatistics& s, int64_t channels) {
+  const auto fits = [&](const Tensor& t) {
+    return t.defined() && t.shape() == Shape{channels} && t.dtype() == DType::f32;
+  };
+  check<ShapeError>(fits(s.mean) && fits(s.var) && s.rows > 0, "batch_norm",
+                    "statistics must be f32 [{}] of at least one row, got mean {}, variance {} of "
+                    "{} rows",
+                    channels, s.mean, s.var, s.rows);
+}
+
+std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const BatchNormAttrs&>(attrs);
+  const Tensor x = contiguous(inputs[0]);
+  const bool is_replay = a.known && *a.known;
+  // On another device the record is run again for its memory alone.
+  const bool has_known = is_replay && &(*a.known)->mean.device() == &x.device();
+  BatchStatistics all = has_known ? **a.known : statistics_of(x);
+  if (a.exchange && !is_replay) {
+    all = a.exchange->combine(std::move(all));
+    check_statistics(all, x.size(-1));
+    check<ShapeError>(all.rows == a.rows, "batch_norm",
+                      "the exchange's statistics must be of its {} rows, got {}", a.rows, all.rows);
+    *a.known = all;
+  }
+  Tensor y = normalise(x, all.mean, all.var, inputs[1], inputs[2], a.eps);
+  return {std::move(y), std::move(all.mean), std::move(all.var)};
+}
+
+// Gradients of x, weight, bias; `train`: mean and var depended on x.
+std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
+                              const Tensor& mean_in, const Tensor& var_in, const Tensor& weight_in,
+                              const BatchNormAttrs& attrs, bool train) {
+  const float eps = attrs.eps;
+  const Tensor x = contiguous(x_in), dy = contiguous(std::move(dy_in));
+  const Tensor mean = contiguous(mean_in), var = contiguous(var_in), weight = contiguous(weight_in);
+  const Rows rows = rows_of(x);
+  const Tensor partial = empty_on(x, {rows.chunks, 2, rows.channels}, DType::f32);
+  launch("batch_norm_grad_stats", {in(x), in(dy), in(mean), in(var), out(partial)},
+         kernels::BatchNormGradStatsParams{.rows = u(rows.rows),
+                                           .channels = u(rows.channels),
+                                           .chunk_rows = u(rows.chunk),
+                                           .eps = eps},
+         {.threads = chunk_threads(rows), .variant = {is_whole(rows, x) && is_whole(rows, dy)}});
+  const Tensor own = sum(partial, {0});
+  const Tensor all = attrs.exchange ? attrs.exchange->sum(own) : own;
+  check<ShapeError>(all.shape() == own.shape() && all.dtype() == DType::f32, "batch_norm",
+                    "the exchange's sums must be those of {}, got {}", own, all);
+  Tensor dx;
+  if (r.needs_grad(0)) {
+    dx = empty_on(x, x.shape(), x.dtype());
+    launch("batch_norm_grad", {in(x), in(dy), in(mean), in(var), in(weight), in(all), out(dx)},
+           kernels::BatchNormGradParams{.n = u(x.numel()),
+                                        .channels = u(rows.channels),
+                                        .rows = u(attrs.rows),
+                                        .eps = eps,
+                                        .train = train},
+           {.threads = apply_threads(rows)});
+  }
+  return {std::move(dx), select(own, 0, 0), select(own, 0, 1)};
+}
+
+std::vector<Tensor> vjp(Record& r, std::span<Tensor> dy) {
+  check<AutogradError>(!dy[1].defined() && !dy[2].defined(), "batch_norm",
+                       "mean and var carry no gradient; detach them");
+  return gradients(r, std::move(dy[0]), r.input(0), r.output(1), r.output(2), r.input(1),
+                   r.attributes<BatchNormAttrs>(), true);
+}
+
+const Op batch_norm_op = {"batch_norm", forward, vjp, [](const std::any&, uint32_t) {
+                            return Saves{3, 6};
+                          }};
+
+// Inputs x, weight, bias, mean, var.
+std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
+  return one(normalise(contiguous(in[0]), in[3], in[4], in[1], in[2], std::any_cast<float>(attrs)));
+}
+
+std::vector<Tensor> with_vjp(Record& r, std::span<Tensor> dy) {
+  std::vector<Tensor> grads = gradients(r, std::move(dy[0]), r.input(0), r.input(3), r.input(4),
+                                        r.input(1), {r.attributes<float>(), 1, {}, {}}, false);
+  grads.resize(5);
+  return grads;
+}
+
+const Op batch_norm_with_op = {"batch_norm_with", with_forward, with_vjp,
+                               [](const std::any&, uint32_t) {
+                                 return Saves{1 | 2 | 8 | 16, 0};
+                               }};
+
+// `per_channel` become f32.
+void check_inputs(const Tensor& x, std::initializer_list<Tensor*> per_channel) {
+  check_float(x, "batch_norm");
+  check<ShapeError>(x.rank() >= 2 && x.numel() > 0, "batch_norm",
+                    "needs a non-empty [..., C], got {}", x);
+  for (Tensor* t : per_channel) {
+    check<ShapeError>(t->shape() == Shape{x.size(-1)} && is_float(t->dtype()), "batch_norm",
+                      "weight, bias and statistics must be float [C], got {} for x {}", *t, x);
+    *t = cast(std::move(*t), DType::f32);
+  }
+}
+
+}  // namespace
+
+BatchStatistics batch_statistics(const Tensor& x) {
+  check_inputs(x, {});
+  const NoGrad guard;
+  return statistics_of(contiguous(x));
+}
+
+BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts) {
+  check<ShapeError>(!parts.empty(), "batch_norm", "needs the statistics of one part at least");
+  const NoGrad guard;
+  int64_t rows = 0;
+  for (const BatchStatistics& part : parts) {
+    check_statistics(part, parts[0].mean.numel());
+    rows += part.rows;
+  }
+  const auto share = [rows](const BatchStatistics& part) {
+    return static_cast<double>(part.rows) / static_cast<double>(rows);
+  };
+  Tensor mean = parts[0].mean * share(parts[0]);
+  for (size_t i = 1; i < parts.size(); ++i) mean = mean + parts[i].mean * share(parts[i]);
+  Tensor var;
+  for (const BatchStatistics& part : parts) {
+    Tensor own = (part.var + square(part.mean - mean)) * share(part);
+    var = var ? var + own : own;
+  }
+  return {mean, var, rows};
+}
+
+// Side effects stay off the tape: replay must not see them.
+void update_running(const RunningStatistics& running, const BatchStatistics& batch) {
+  const NoGrad guard;
+  check(running.momentum >= 0 && running.momentum <= 1, "batch_norm",
+        "the momentum must be in [0, 1], got {}", running.momentum);
+  const auto rows = static_cast<float>(batch.rows);
+  const float unbias = batch.rows > 1 ? rows / (rows - 1) : 1;
+  accumulate(sub(batch.mean, running.mean), running.mean, running.momentum);
+  accumulate(sub(affine(batch.var, unbias, 0), running.var), running.var, running.momentum);
+}
+
+BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps,
+                           std::shared_ptr<StatisticsExchange> exchange) {
+  const AutocastInputs autocast("batch_norm", {&x});
+  check_inputs(x, {&weight, &bias});
+  check_eps(eps, "batch_norm");
+  const int64_t own = x.numel() / x.size(-1), rows = exchange ? exchange->rows(own) : own;
+  auto known = exchange ? std::make_shared<std::optional<BatchStatistics>>() : nullptr;
+  auto outputs = apply(batch_norm_op, BatchNormAttrs{eps, rows, std::move(exchange), known},
+                       TensorList(std::move(x), std::move(weight), std::move(bias)));
+  return {std::move(outputs[0]), outputs[1].detach(), outputs[2].detach(), rows};
+}
+
+Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias, float eps) {
+  const AutocastInputs autocast("batch_norm", {&x});
+  check_inputs(x, {&mean, &var, &weight, &bias});
+  check_eps(eps, "batch_norm");
+  return apply1(batch_norm_with_op, eps,
+                TensorList(std::move(x), std::move(weight), std::move(bias), std::move(mean),
+                           std::move(var)));
+}
+
+}  // namespace rw

@@ -1,0 +1,215 @@
+// Norms and other reductions, tests of values, gated activations: composed of ops; where that would
+// keep more than the gradient needs, an op of their own.
+#include "ops/numeric.h"
+
+#include <cmath>
+
+#include "ops/detail.h"
+#include "ops/operators.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+// ---- reductions whose gradient reads x and the result
+struct NormReduceAttrs {
+  Axes axes;  // ascending
+  bool keepdims;
+  float p;  // of norm
+};
+
+// t, a result of the reduction, with the reduced axes as size 1.
+Tensor with_axes(const Record& r, const Tensor& t) {
+  return reshape(t, reduced_shape(r.inputs[0].shape, r.attributes<NormReduceAttrs>().axes, true));
+}
+
+std::vector<Tensor> logsumexp_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& a = std::any_cast<const NormReduceAttrs&>(attrs);
+  Tensor high = max(inputs[0], a.axes, true);
+  high = masked_fill(high, logical_not(isfinite(high)), 0);  // inf - inf
+  const Tensor total = sum(exp(inputs[0] - high), a.axes, true);
+  // Some drivers' log(0) is a finite number.
+  Tensor y = masked_fill(log(total) + high, total == 0, -infinity);
+  const Shape shape = reduced_shape(inputs[0].shape(), a.axes, a.keepdims);
+  return one(reshape(std::move(y), shape).detach());
+}
+
+std::vector<Tensor> logsumexp_vjp(Record& r, std::span<Tensor> dys) {
+  const Tensor dy = with_axes(r, std::exchange(dys[0], {})), y = with_axes(r, r.output(0));
+  const Tensor share = exp(r.input(0) - masked_fill(y, y == -infinity, 0));
+  return one(dy * share);
+}
+
+std::vector<Tensor> norm_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& [axes, keepdims, p] = std::any_cast<const NormReduceAttrs&>(attrs);
+  const Tensor& x = inputs[0];
+  if (p == 0) return one(sum(cast(x != 0, x.dtype()), axes, keepdims));
+  if (p == 1) return one(sum(abs(x), axes, keepdims));
+  if (p == infinity) return one(max(abs(x), axes, keepdims));
+  if (p == -infinity) return one(min(abs(x), axes, keepdims));
+  // f16 overflows from 256 on when squared.
+  const DType dtype = x.dtype();
+  const Tensor wide = cast(x, DType::f32);
+  const Tensor total = sum(p == 2 ? square(wide) : pow(abs(wide), p), axes, keepdims);
+  return one(cast(p == 2 ? sqrt(total) : pow(total, 1 / p), dtype).detach());
+}
+
+std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
+  const float p = r.attributes<NormReduceAttrs>().p;
+  const Tensor dy = with_axes(r, std::exchange(dys[0], {})), y = with_axes(r, r.output(0));
+  const Tensor& x = r.input(0);
+  if (p == 0) return one(x * 0.0f);
+  if (p == 1) return one(dy * sign(x));
+  if (std::isinf(p)) {  // to those that are as large, shared
+    const Tensor hit = cast(abs(x) == y, dy.dtype());
+    return one(sign(x) * hit * (dy / sum(hit, r.attributes<NormReduceAttrs>().axes, true)));
+  }
+  const Tensor ratio = x / masked_fill(y, y == 0, 1);  // 0 where the norm is
+  if (p == 2) return one(dy * ratio);
+  return one(dy * sign(x) * masked_fill(pow(abs(ratio), p - 1), x == 0, 0));
+}
+
+Saves saves_both(const std::any&, uint32_t) {
+  return {1, 1};
+}
+
+const Op logsumexp_op = {"logsumexp", logsumexp_forward, logsumexp_vjp, saves_both};
+const Op norm_op = {"norm", norm_forward, norm_vjp, saves_both};
+
+// ---- gated activations
+std::vector<Tensor> prelu_forward(const std::any&, std::span<Tensor> inputs) {
+  const Tensor& x = inputs[0];
+  return one(where(x > 0, x, x * cast(inputs[1], x.dtype())));
+}
+
+std::vector<Tensor> prelu_vjp(Record& r, std::span<Tensor> dys) {
+  const Tensor &x = r.input(0), &weight = r.input(1), dy = std::exchange(dys[0], {});
+  const Tensor is_positive = x > 0;
+  std::vector<Tensor> grads(2);
+  if (r.needs_grad(0)) grads[0] = where(is_positive, dy, dy * cast(weight, dy.dtype()));
+  if (r.needs_grad(1)) grads[1] = sum_to(masked_fill(dy * x, is_positive, 0), weight.shape());
+  return grads;
+}
+
+const Op prelu_op = {"prelu", prelu_forward, prelu_vjp, [](const std::any&, uint32_t) {
+                       return Saves{3, 0};
+                     }};
+
+std::vector<Tensor> swiglu_forward(const std::any&, std::span<Tensor> inputs) {
+  return one(silu(inputs[0]) * inputs[1]);
+}
+
+std::vector<Tensor> swiglu_vjp(Record& r, std::span<Tensor> dys) {
+  const Tensor &gate = r.input(0), &x = r.input(1), dy = std::exchange(dys[0], {});
+  const Tensor open = sigmoid(gate);
+  std::vector<Tensor> grads(2);
+  if (r.needs_grad(0)) grads[0] = dy * x * open * (1.0f + gate * (1.0f - open));
+  if (r.needs_grad(1)) grads[1] = dy * gate * open;
+  return grads;
+}
+
+const Op swiglu_op = {"swiglu", swiglu_forward, swiglu_vjp, [](const std::any&, uint32_t needs) {
+                        return Saves{needs & 1 ? 3u : 1u, 0};
+                      }};
+
+}  // namespace
+
+Tensor logsumexp(Tensor x, const Axes& axes, bool keepdims) {
+  const AutocastInputs autocast("logsumexp", {&x});
+  check_float(x, "logsumexp");
+  NormReduceAttrs attrs{reduced_axes(x, axes, "logsumexp"), keepdims, 0};
+  return apply1(logsumexp_op, std::move(attrs), one(std::move(x)));
+}
+
+Tensor norm(Tensor x, float p, const Axes& axes, bool keepdims) {
+  const AutocastInputs autocast("norm", {&x});
+  check_float(x, "norm");
+  NormReduceAttrs attrs{reduced_axes(x, axes, "norm"), keepdims, p};
+  return apply1(norm_op, std::move(attrs), one(std::move(x)));
+}
+
+Tensor cosine_similarity(Tensor a, Tensor b, int axis, float eps) {
+  const AutocastInputs autocast("cosine_similarity", {&a, &b});
+  check_eps(eps, "cosine_similarity");
+  promote(a, b);
+  const Shape shape = broadcast(a.shape(), b.shape(), "cosine_similarity");
+  axis = normalize_axis(axis, shape.rank(), "cosine_similarity");
+  a = expand(std::move(a), shape), b = expand(std::move(b), shape);
+  Tensor product = sum(a * b, {axis});
+  Tensor lengths = clamp(norm(std::move(a), 2, {axis}), eps, infinity) *
+                   clamp(norm(std::move(b), 2, {axis}), eps, infinity);
+  return std::move(product) / std::move(lengths);
+}
+
+Tensor normalize(Tensor x, float p, int axis, float eps) {
+  check_eps(eps, "normalize");
+  Tensor length = clamp(norm(x, p, {axis}, true), eps, infinity);
+  return std::move(x) / std::move(length);
+}
+
+Tensor any(Tensor x, const Axes& axes, bool keepdims) {
+  return max(x != 0, axes, keepdims) > 0;
+}
+
+Tensor all(Tensor x, const Axes& axes, bool keepdims) {
+  return min(x != 0, axes, keepdims) > 0;
+}
+
+Tensor isnan(Tensor x) {
+  return not_equal(x, x);
+}
+Tensor isinf(Tensor x) {
+  if (!is_float(x.dtype())) return x != x;
+  return abs(std::move(x)) == infinity;
+}
+Tensor isfinite(Tensor x) {
+  if (!is_float(x.dtype())) return x == x;
+  return abs(std::move(x)) < infinity;
+}
+
+Tensor nan_to_num(Tensor x, float nan, std::optional<float> inf,
+                  std::optional<float> negative_inf) {
+  check_float(x, "nan_to_num");
+  const float largest = x.dtype() == DType::f16    ? 65504.0f
+                        : x.dtype() == DType::bf16 ? 0x1.fep127f
+                                                   : std::numeric_limits<float>::max();
+  const Tensor is_nan = isnan(x), is_high = x == infinity, is_low = x == -infinity;
+  x = masked_fill(std::move(x), is_high, inf.value_or(largest));
+  x = masked_fill(std::move(x), is_low, negative_inf.value_or(-largest));
+  return masked_fill(std::move(x), is_nan, nan);
+}
+
+Tensor prelu(Tensor x, Tensor weight) {
+  const AutocastInputs autocast("prelu", {&x});
+  check_float(x, "prelu");
+  check<ShapeError>(
+      weight.numel() == 1 || (weight.rank() == 1 && x.rank() > 0 && weight.size(0) == x.size(-1)),
+      "prelu",
+      "needs one weight, or one for each place of the last axis, got x {} and "
+      "weight {}",
+      x, weight);
+  if (weight.numel() == 1) weight = reshape(std::move(weight), Shape{1});
+  return apply1(prelu_op, {}, TensorList(std::move(x), std::move(weight)));
+}
+
+Tensor glu(Tensor x, int axis) {
+  axis = normalize_axis(axis, x.rank(), "glu");
+  const int64_t size = x.size(axis);
+  check<ShapeError>(size % 2 == 0, "glu", "axis {} must have an even size, got {}", axis, x);
+  Tensor gate = sigmoid(slice(x, axis, size / 2, size));
+  return slice(std::move(x), axis, 0, size / 2) * std::move(gate);
+}
+
+Tensor swiglu(Tensor gate, Tensor x) {
+  check_float(gate, "swiglu");
+  promote(gate, x);
+  check<ShapeError>(gate.shape() == x.shape(), "swiglu", "both must have one shape, got {} and {}",
+                    gate, x);
+  return apply1(swiglu_op, {}, TensorList(std::move(gate), std::move(x)));
+}
+
+}  // namespace rw

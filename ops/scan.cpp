@@ -1,0 +1,116 @@
+// Running sums, products and logarithms of sums along an axis.
+#include "ops/detail.h"
+#include "ops/operators.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+enum ScanKind : uint32_t { scan_sum, scan_prod, scan_logsumexp };
+
+struct ScanAttrs {
+  ScanKind kind;
+  int axis;
+  bool reverse;
+};
+
+// Long axes are cut into chunks: each starts from what those before it come to.
+Tensor scan_dense(const Tensor& x, const Around& around, ScanKind kind, bool reverse) {
+  const int64_t outer = around.outer, count = around.count, inner = around.inner;
+  constexpr int64_t chunk = 1024;
+  const int64_t chunks = (count + chunk - 1) / chunk;
+  const DType sums = x.dtype() == DType::i32 ? DType::i32 : DType::f32;
+  const auto u = [](int64_t n) { return count32(n, "scan"); };
+  const auto pass = [&](const Tensor& carry, const Tensor& y, bool has_carry, bool totals) {
+    launch("scan", {in(x), in(carry), out(y)},
+           kernels::ScanParams{.outer = u(outer),
+                               .count = u(count),
+                               .inner = u(inner),
+                               .chunk = chunk,
+                               .chunks = u(chunks),
+                               .reverse = reverse},
+           {.threads = {u(outer * chunks * inner), 1, 1}, .variant = {kind, has_carry, totals}});
+  };
+  Tensor carry = empty_on(x, {1}, sums);  // not read
+  if (chunks > 1) {
+    const Tensor totals = empty_on(x, {outer, chunks, inner}, sums);
+    pass(carry, totals, false, true);
+    carry = scan_dense(totals, Around(totals.shape(), 1), kind, false);
+  }
+  Tensor y = empty_on(x, {outer, count, inner}, x.dtype());
+  pass(carry, y, chunks > 1, false);
+  return y;
+}
+
+std::vector<Tensor> scan_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& [kind, axis, reverse] = std::any_cast<const ScanAttrs&>(attrs);
+  const Shape& shape = inputs[0].shape();
+  if (shape.numel() == 0) return one(empty_on(inputs[0], shape, inputs[0].dtype()));
+  const Tensor y = scan_dense(contiguous(inputs[0]), Around(shape, axis), kind, reverse);
+  return one(reshape(y, shape).detach());
+}
+
+std::vector<Tensor> cumsum_vjp(Record& r, std::span<Tensor> dy) {
+  const auto& a = r.attributes<ScanAttrs>();
+  return one(cumsum(std::exchange(dy[0], {}), a.axis, !a.reverse));
+}
+
+// Before the first 0 of a line: the sum of dy * y from there on, over x. At it: the same sum with 1
+// in its place. After it every product has that 0, and the gradient is 0.
+std::vector<Tensor> cumprod_vjp(Record& r, std::span<Tensor> dys) {
+  const auto& a = r.attributes<ScanAttrs>();
+  const Tensor &x = r.input(0), &y = r.output(0), dy = std::exchange(dys[0], {});
+  const auto sum_after = [&](const Tensor& products) {
+    return cumsum(dy * products, a.axis, !a.reverse);
+  };
+  const Tensor is_zero = x == 0;
+  const Tensor zeros = cumsum(cast(is_zero, DType::i32), a.axis, a.reverse);
+  const Tensor is_first = logical_and(is_zero, zeros == 1);
+  const Tensor before = masked_fill(sum_after(y) / x, zeros > 0, 0);
+  const Tensor others = cumprod(masked_fill(x, is_first, 1), a.axis, a.reverse);
+  return one(where(is_first, sum_after(others), before));
+}
+
+// exp(x_i) times the sum over j from i on of dy_j exp(-y_j), in logarithms: of what is positive in
+// dy and of what is negative.
+std::vector<Tensor> logcumsumexp_vjp(Record& r, std::span<Tensor> dys) {
+  const auto& a = r.attributes<ScanAttrs>();
+  const Tensor &x = r.input(0), &y = r.output(0), dy = std::exchange(dys[0], {});
+  const auto part = [&](const Tensor& positive) {
+    return exp(logcumsumexp(log(positive) - y, a.axis, !a.reverse) + x);
+  };
+  return one(part(relu(dy)) - part(relu(neg(dy))));
+}
+
+Saves saves_both(const std::any&, uint32_t) {
+  return {1, 1};
+}
+
+const Op scan_ops[] = {{.name = "cumsum", .forward = scan_forward, .vjp = cumsum_vjp},
+                       {"cumprod", scan_forward, cumprod_vjp, saves_both},
+                       {"logcumsumexp", scan_forward, logcumsumexp_vjp, saves_both}};
+
+Tensor scan(ScanKind kind, Tensor x, int axis, bool reverse) {
+  const Op& op = scan_ops[kind];
+  const AutocastInputs autocast(op.name, {&x});
+  axis = normalize_axis(axis, x.rank(), op.name);
+  check<DTypeError>(x.dtype() != DType::u8, op.name, "needs f32, f16 or i32, got {}; cast it", x);
+  return apply1(op, ScanAttrs{kind, axis, reverse}, one(std::move(x)));
+}
+
+}  // namespace
+
+Tensor cumsum(Tensor x, int axis, bool reverse) {
+  return scan(scan_sum, std::move(x), axis, reverse);
+}
+Tensor cumprod(Tensor x, int axis, bool reverse) {
+  return scan(scan_prod, std::move(x), axis, reverse);
+}
+Tensor logcumsumexp(Tensor x, int axis, bool reverse) {
+  check_float(x, "logcumsumexp");
+  return scan(scan_logsumexp, std::move(x), axis, reverse);
+}
+
+}  // namespace rw

@@ -1,0 +1,69 @@
+// Sorting: blocks of 32 by rank, then merges of runs, each place by a binary search in the other
+// run. Stable, of any length, without shared memory or a barrier inside a kernel.
+#include "ops/detail.h"
+#include "ops/layout/indexing.h"
+
+namespace rw {
+
+using namespace detail;
+
+namespace {
+
+struct SortAttrs {
+  int axis;
+  bool descending;
+};
+
+std::vector<Tensor> argsort_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& [axis, descending] = std::any_cast<const SortAttrs&>(attrs);
+  const Tensor x = contiguous(transpose(inputs[0], axis, -1));
+  const int64_t count = std::max<int64_t>(x.size(-1), 1);
+  const Sorted sorted = sort_lines(reshape(x, {x.numel() / count, x.size(-1)}), descending);
+  return one(contiguous(transpose(reshape(sorted.order, x.shape()), axis, -1)).detach());
+}
+
+const Op argsort_op = {"argsort", argsort_forward};
+
+}  // namespace
+
+Sorted detail::sort_lines(const Tensor& x, bool descending) {
+  const uint32_t n = count32(x.numel(), "sort"), count = count32(x.size(1), "sort");
+  const auto new_pair = [&] {
+    return Sorted{empty_on(x, x.shape(), DType::i32), empty_on(x, x.shape(), DType::i32)};
+  };
+  Sorted sorted = new_pair();
+  rw::launch("sort_blocks", {in(x), out(sorted.key), out(sorted.order)},
+             kernels::SortBlocksParams{.n = n, .count = count, .descending = descending},
+             {.threads = {n, 1, 1}});
+  if (count <= 32) return sorted;
+  Sorted merged = new_pair();
+  for (uint64_t run = 32; run < count; run *= 2) {
+    rw::launch("sort_merge", {in(sorted.key), in(sorted.order), out(merged.key), out(merged.order)},
+               kernels::SortMergeParams{.n = n, .count = count, .run = low(run)},
+               {.threads = {n, 1, 1}});
+    std::swap(sorted, merged);
+  }
+  return sorted;
+}
+
+Tensor argsort(Tensor x, int axis, bool descending) {
+  axis = normalize_axis(axis, x.rank(), "sort");
+  return apply1(argsort_op, SortAttrs{axis, descending}, one(std::move(x)));
+}
+
+SortResult sort(Tensor x, int axis, bool descending) {
+  axis = normalize_axis(axis, x.rank(), "sort");
+  Tensor indices = argsort(x, axis, descending);
+  return {gather_unique(std::move(x), axis, indices), indices};
+}
+
+SortResult topk(Tensor x, int64_t k, int axis, bool largest) {
+  axis = normalize_axis(axis, x.rank(), "topk");
+  check<ShapeError>(k >= 0 && k <= x.size(axis), "topk",
+                    "k must be 0 to {}, the size of axis {}, got {} for {}", x.size(axis), axis, k,
+                    x);
+  Tensor indices = contiguous(slice(argsort(x, axis, largest), axis, 0, k));
+  return {gather_unique(std::move(x), axis, indices), indices};
+}
+
+}  // namespace rw

@@ -1,0 +1,161 @@
+// Accumulate: n micro-batches share one update, in the memory of one micro-batch.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "../base/gradient_exchange.h"
+#include "../base/gradient_hooks.h"
+#include "../base/optimizer.h"
+
+namespace rw {
+
+class GradientWindow;
+class InBackward;
+
+// What a micro-batch gives: its loss, of one element, and its weight as Accumulate::backward takes
+// it.
+struct MicroBatch {
+  Tensor loss;
+  float weight = 1;
+};
+
+// Accumulate(Adam(parameters), 100) is Adam that updates at every 100th step(), with the weighted
+// mean of the 100 gradients: none is dropped, sums are f32, and bias correction, schedule, weight
+// decay and clipping tick once per update. The loop stays that of the plain optimizer; with n = 1
+// the results are the same to the bit. An overflow in any micro-batch voids its window, or by
+// set_overflow() only itself. With n > 1 the micro-batches of a window share 16-bit copies of the
+// weights (set_weight_copies). What other backward passes bring to the parameters, those of other
+// optimizers above all, counts for nothing between micro-batches; between backward() and step()
+// gradients are the caller's, as in PyTorch.
+class Accumulate : public Optimizer {
+ public:
+  Accumulate(Optimizer&& optimizer, uint32_t micro_batches);
+  Accumulate(Accumulate&&, uint32_t) = delete;
+  Accumulate(InBackward&&, uint32_t) = delete;  // no gradient is left there to be added
+  ~Accumulate() override;
+  Accumulate(Accumulate&&) noexcept;
+
+  // The gradient of one micro-batch, once per step(). `weight` >= 0 is the number of samples or
+  // tokens that the loss is the mean of; only the ratios within a window matter. One that throws
+  // takes its window with it: the next one begins another.
+  void backward(const Tensor& loss, float weight = 1) override;
+  // The same for several optimizers, each with other parameters of one model: one backward pass is
+  // a micro-batch of them all, each has a step() of its own, and their windows may differ in
+  // length. They have one fixed loss scale (LossScaler::none() or fixed()): AutogradError
+  // otherwise, and for optimizers that had other micro-batches in their windows, of other weights.
+  static void backward(const std::vector<Accumulate*>& optimizers, const Tensor& loss,
+                       float weight = 1);
+  // Ends a micro-batch; at the n-th queues the update and returns true.
+  bool step() override;
+  // A whole window whose micro-batches run side by side (ops/lockstep.h): BatchNorm normalises
+  // over all of them, forward and backward, as it would in the one large batch; everything else is
+  // as in backward() and step(). forward(i) runs micro-batch i. All of them are in memory where
+  // they wait for each other, so give the model segments: what these keep is there for each
+  // micro-batch, about as in the large batch. `count`: a shorter window, 0: all of it. Whether an
+  // update was queued.
+  bool run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count = 0);
+  // Queues an update from the micro-batches since the last one, with their weights' sum as divisor.
+  // False if there were none. For the end of an epoch.
+  bool flush() override;
+  // The gradients give their memory back, but for those of a window that is not full. A window that
+  // finds some left starts from zero all the same.
+  void zero_grad() override;
+
+  // Another length of the windows, from the next one on: AutogradError inside of one. As in a new
+  // Accumulate, the weights' 16-bit copies come and go with n > 1, unless set_weight_copies() has
+  // chosen others.
+  void set_micro_batches(uint32_t micro_batches);
+
+  // What a gradient that is not finite takes with it.
+  enum class Overflow : uint8_t {
+    voids_window,       // all of the window's micro-batches: the update is skipped
+    voids_micro_batch,  // that one: the update is the mean of the others, by their weights
+  };
+  // From the next window on; AutogradError inside of one. With voids_micro_batch the gradients of a
+  // micro-batch are held beside the window's until step() has judged them, on the device: 4 bytes
+  // more per parameter at the end of backward. A voided micro-batch is an overflow for the loss
+  // scale, which changes at the end of the window as ever; a window of nothing else is a skipped
+  // update. A parameter that only voided ones reached has a gradient of zero. Windows of one
+  // micro-batch and those of run_together() are voided as a whole.
+  void set_overflow(Overflow what);
+  Overflow overflow() const { return overflow_; }  // voids_window at first
+
+  // How the sums are kept, from the next window on; AutogradError inside of one.
+  // - f32, as at first: 4 bytes per parameter, added to by backward itself.
+  // - f16 or bf16: 2 bytes. Each gradient is added when backward has completed it, and dropped, so
+  //   of f32 gradients there is the largest one only; grad() is undefined after backward(). The
+  //   update reads f32: while it runs, with no activations there, 4 bytes more. What sums lose by
+  //   rounding grows with n (docs/accumulation.md).
+  // - compensated (Kahan 1965): 4 bytes again, as what rounding leaves out is kept beside the sums,
+  //   and next to no loss.
+  // Windows of one micro-batch are those of the plain optimizer all the same. DTypeError for what
+  // is no float, ValueError for f32 that is compensated, and with overflows that void a
+  // micro-batch.
+  void set_buffer(DType dtype, bool compensated = false);
+
+  // Windows that ranks share, from the next one on; null: there are no others. Each rank has n
+  // micro-batches of a window, and what they give is, to the bit, what one process would have that
+  // runs them all: the first of each rank, by rank, then their second. A rank without one calls
+  // backward({}, 0); after backward() grad() is undefined. Overflows as above. AutogradError inside
+  // of a window; with a buffer of 16 bits ValueError, and run_together() has no place here:
+  // DataParallel joins BatchNorms.
+  void set_exchange(std::shared_ptr<GradientExchange> exchange);
+
+  // Starts the scaler afresh, as set_scaler(scaler()) does between windows; inside one its
+  // gradients are scaled anew: for a loaded state that was of another scaler. Waits.
+  void restart_scaler() override;
+
+  uint32_t micro_batches() const { return micro_batches_; }  // of a window
+  uint32_t position() const override { return position_; }   // micro-batches in the window so far
+
+  // Inside a window its gradients and how far it is are part of the state: a run goes on there bit
+  // for bit. AutogradError between backward() and step(), where a state is loaded into a window,
+  // and inside of one that ranks share.
+  NamedState state() const override;
+  NamedState state_to_fill(const std::vector<std::string>& names) override;
+  void state_filled() override;
+
+ protected:
+  void share_stats(const Tensor& stats) override;
+  void share_parameters() override;
+
+ private:
+  static float check_shared(const std::vector<Accumulate*>& optimizers);
+  void check_between_windows(const char* rule) const;
+  // What becomes of the gradients of a micro-batch.
+  enum class Sums : uint8_t {
+    in_place,  // backward adds to the sums
+    judged,    // they are added when all are finite
+    narrow,    // they are added to 16 bits one by one
+    shared     // they are added to those of other ranks
+  };
+  Sums usual_sums() const;  // of the windows to come, but for those of run_together()
+  const char* window_name(Sums kind) const;
+  void begin_window(Sums kind);
+  void set_collecting(bool collects);
+  void end_pass();
+  void judge_micro_batch();
+  void share_micro_batch();
+  void judge_ranks(std::vector<bool>& counts);
+  bool voids_micro_batches() const;  // of this window
+  void add_weights(const std::vector<float>& weights, float unit);
+  void abandon_window();
+
+  uint32_t micro_batches_;
+  uint32_t position_ = 0;
+  Overflow overflow_ = Overflow::voids_window;
+  bool has_gradient_ = false;   // of this micro-batch
+  Sums kind_ = Sums::in_place;  // of this window
+  DType buffer_ = DType::f32;
+  bool is_compensated_ = false;
+  std::vector<float> shares_ = {0};  // of this micro-batch, its relative weight; by rank
+  float unit_ = 0;    // first positive weight of the window; the others count relative to it
+  double total_ = 0;  // sum of the window's relative weights
+  std::unique_ptr<GradientWindow> sums_;
+  GradientHooks hooks_;  // with a buffer of 16 bits, or with ranks
+  std::shared_ptr<GradientExchange> exchange_;
+  Tensor window_;  // position, unit and total of a window that is being loaded
+};
+
+}  // namespace rw

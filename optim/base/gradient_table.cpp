@@ -1,0 +1,229 @@
+#include "optim/base/gradient_table.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "ops/ops.h"
+
+namespace rw {
+
+namespace {
+
+int64_t total_of(const std::vector<GradientTable::Entry>& entries) {
+  int64_t total = 0;
+  for (const GradientTable::Entry& e : entries) total += e.size;
+  return total;
+}
+
+// The bytes of the gradient in its block.
+BufferRange range_of(const Tensor& gradient) {
+  const TensorImpl& impl = gradient.impl();
+  const Arena::Range& whole = impl.storage->range();
+  return {whole.block, whole.offset + static_cast<uint64_t>(impl.offset) * sizeof(float),
+          gradient.bytes()};
+}
+
+void check_gradient(const Tensor& parameter) {
+  const Tensor gradient = parameter.grad();
+  check<AutogradError>(gradient.dtype() == DType::f32 && gradient.shape() == parameter.shape() &&
+                           &gradient.device() == &parameter.device(),
+                       "optimizer",
+                       "the gradient of '{}' must be f32 {} on the parameter's device, got {}",
+                       parameter.impl().name, parameter.shape(), gradient);
+  if (!gradient.is_contiguous()) parameter.impl().grad = contiguous(gradient);
+}
+
+}  // namespace
+
+GradientTable::GradientTable(std::vector<Entry> entries) : entries_(std::move(entries)) {
+  check(!entries_.empty(), "optimizer", "at least one parameter is needed");
+  shift_ = static_cast<uint32_t>(
+      std::countr_zero(static_cast<uint64_t>(row_elements(total_of(entries_)) / REWIND_FLAT)));
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    runs_.resize(std::max(runs_.size(), entries_[i].run + 1));
+    Run& run = runs_[entries_[i].run];
+    if (run.rows == 0) run.first = rows();
+    first_rows_.push_back(rows());
+    cut(i, static_cast<int32_t>(run.begins.size() - 1));
+    run.rows = rows() - run.first;
+    run.begins.push_back(static_cast<int32_t>(run.rows));
+  }
+  first_rows_.push_back(rows());
+  const PurposeScope purpose(Purpose::optimizer);
+  const auto device = entries_[0].parameter.device().shared_from_this();
+  const int64_t count = rows();
+  table_ = empty({count, CHUNK_ROW}, DType::i32, device);
+  stats_ = empty({2, count}, DType::f32, device);
+}
+
+GradientTable GradientTable::of(const FlatParameters& parameters) {
+  std::vector<Entry> entries;
+  for (size_t r = 0; r < parameters.runs().size(); ++r) {
+    const FlatParameters::Run& run = parameters.runs()[r];
+    const int64_t first = run.elements.offset, last = first + run.elements.size;
+    for (size_t s = run.first_slot; s < run.first_slot + run.slots; ++s) {
+      const FlatParameters::Slot& slot = parameters.slots()[s];
+      const int64_t begin = std::max(first, slot.offset),
+                    end = std::min(last, slot.offset + slot.parameter.numel());
+      const int64_t in_part = begin - slot.offset - slot.own.offset;
+      if (run.is_elsewhere)
+        entries.push_back({slot.parameter, r, begin - first, begin - slot.offset, end - begin});
+      else
+        entries.push_back({slot.part, r, begin - first, in_part, end - begin});
+    }
+  }
+  return GradientTable(std::move(entries));
+}
+
+// Appends the rows of an entry, without a gradient.
+void GradientTable::cut(size_t entry, int32_t parameter) {
+  const int64_t size = entries_[entry].size, chunk = int64_t{REWIND_FLAT} << shift_;
+  for (int64_t at = 0; at < size; at += chunk)
+    rows_.push_back({static_cast<int32_t>(entries_[entry].offset + at), 0, 0, parameter});
+}
+
+// Of each block that holds gradients: what a dispatch has to see of it.
+std::map<uint32_t, MemoryRange> GradientTable::blocks(const Span& entries) const {
+  std::map<uint32_t, MemoryRange> blocks;
+  for (size_t i = entries.first; i < entries.end; ++i) {
+    const Entry& e = entries_[i];
+    if (!e.parameter.grad().defined() || e.parameter.numel() == 0) continue;
+    const BufferRange own = range_of(e.parameter.grad());
+    const MemoryRange found{.range = own, .moves = e.parameter.device().moves()};
+    BufferRange& all = blocks.try_emplace(own.block, found).first->second.range;
+    const uint64_t end = std::max(all.offset + all.size, own.offset + own.size);
+    all.offset = std::min(all.offset, own.offset);
+    all.size = end - all.offset;
+  }
+  const uint64_t alignment = entries_[0].parameter.device().info().alignment;
+  for (auto& [block, memory] : blocks) {
+    const uint64_t below = memory.range.offset % alignment;
+    memory.range.offset -= below;
+    memory.range.size += below;
+  }
+  return blocks;
+}
+
+bool GradientTable::locate() {
+  parts_.clear();
+  is_whole_ = true;
+  return locate(Span{0, entries_.size()});
+}
+
+bool GradientTable::locate(size_t run) {
+  is_whole_ = false;
+  std::erase_if(parts_, [&](const Part& part) { return part.run == run; });
+  const auto [first, end] = std::ranges::equal_range(entries_, run, {}, &Entry::run);
+  return locate(Span{static_cast<size_t>(first - entries_.begin()),
+                     static_cast<size_t>(end - entries_.begin())});
+}
+
+bool GradientTable::locate(const Span& entries) {
+  for (size_t i = entries.first; i < entries.end; ++i)
+    if (entries_[i].parameter.grad().defined()) check_gradient(entries_[i].parameter);
+  const auto held = table_.device().hold();
+  const std::map<uint32_t, MemoryRange> blocks = this->blocks(entries);
+  if (blocks.empty()) return false;
+  const int64_t chunk = int64_t{REWIND_FLAT} << shift_;
+  uint32_t block = blocks.begin()->first;  // of the entry before, where one has no gradient
+  for (size_t i = entries.first; i < entries.end; ++i) {
+    const Entry& e = entries_[i];
+    const uint32_t first = first_rows_[i], end = first_rows_[i + 1];
+    if (first == end) continue;
+    const bool has_gradient = e.parameter.grad().defined();
+    uint64_t grad = 0;
+    if (has_gradient) {
+      const BufferRange own = range_of(e.parameter.grad());
+      block = own.block;
+      grad = (own.offset - blocks.at(block).range.offset) / sizeof(float) +
+             static_cast<uint64_t>(e.begin);
+    }
+    for (uint32_t r = first; r < end; ++r) {
+      const int64_t at = (r - first) * chunk;
+      rows_[r].grad = static_cast<int32_t>(grad + static_cast<uint64_t>(at));
+      rows_[r].size = has_gradient ? static_cast<int32_t>(std::min(chunk, e.size - at)) : 0;
+    }
+    const MemoryRange& memory = blocks.at(block);
+    if (parts_.empty() || parts_.back().run != e.run ||
+        parts_.back().gradients.range.block != block)
+      parts_.push_back({e.run, memory, first, 0});
+    parts_.back().rows = end - parts_.back().first;
+  }
+  upload(first_rows_[entries.first], first_rows_[entries.end]);
+  return true;
+}
+
+// Rows [first, end), if they are others than before. All of them if there are none yet.
+void GradientTable::upload(uint32_t first, uint32_t end) {
+  if (uploaded_.empty()) first = 0, end = rows();
+  const auto begin = rows_.begin() + first;
+  const bool is_same =
+      !uploaded_.empty() && std::equal(begin, rows_.begin() + end, uploaded_.begin() + first);
+  if (is_same) return;
+  const int64_t count = end - first;
+  const auto* words = reinterpret_cast<const int32_t*>(rows_.data() + first);
+  make_view(table_, {count, CHUNK_ROW}, {CHUNK_ROW, 1}, int64_t{first} * CHUNK_ROW)
+      .copy_from(std::span(words, static_cast<size_t>(count) * CHUNK_ROW));
+  uploaded_.resize(rows_.size());
+  std::copy(begin, rows_.begin() + end, uploaded_.begin() + first);
+}
+
+// The device's lock. Gradients of the run, or of all, that moved since they were located are looked
+// for again.
+std::unique_lock<std::recursive_mutex> GradientTable::hold(std::optional<size_t> run) {
+  const Device& device = table_.device();
+  auto held = device.hold();
+  const bool has_moved = std::ranges::any_of(parts_, [&](const Part& part) {
+    return (!run || part.run == *run) && part.gradients.moves != device.moves();
+  });
+  if (has_moved && is_whole_)
+    locate();
+  else if (has_moved)
+    locate(run.value());
+  return held;
+}
+
+GradientTable::Parts GradientTable::parts(size_t run) {
+  auto held = hold(run);
+  std::vector<Part> parts;
+  for (const Part& part : parts_)
+    if (part.run == run) parts.push_back(part);
+  return {std::move(held), std::move(parts)};
+}
+
+Tensor GradientTable::stats() {
+  const auto held = hold(std::nullopt);
+  for (size_t i = 0; i < parts_.size();) {
+    uint32_t rows = 0;
+    size_t end = i;  // parts of several runs in one block
+    for (; end < parts_.size() &&
+           parts_[end].gradients.range.block == parts_[i].gradients.range.block;
+         ++end)
+      rows += parts_[end].rows;
+    launch_stats(parts_[i].gradients, parts_[i].first, rows);
+    i = end;
+  }
+  return stats_;
+}
+
+Tensor GradientTable::stats(size_t run) {
+  const auto held = hold(run);
+  for (const Part& part : parts_)
+    if (part.run == run) launch_stats(part.gradients, part.first, part.rows);
+  return make_view(stats_, {runs_[run].rows}, {1}, int64_t{rows()} + runs_[run].first);
+}
+
+void GradientTable::clear_stats() {
+  fill_(stats_, 0);
+}
+
+void GradientTable::launch_stats(const MemoryRange& gradients, uint32_t first,
+                                 uint32_t rows) const {
+  launch(
+      "grad_stats", {in(gradients), in(table_), out(stats_)},
+      kernels::GradStatsParams{.offset = {}, .first = first, .rows = rows, .chunks = this->rows()},
+      {.threads = {rows, 1, 1}});
+}
+
+}  // namespace rw

@@ -1,0 +1,99 @@
+// Where gradients lie: backward makes each one wherever there is room, and kernels find them
+// through a table of chunks, so that one dispatch reads a whole run of parameters.
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "../../core/tensor/launch.h"
+#include "parameters.h"
+
+namespace rw {
+
+class GradientTable {
+ public:
+  // A parameter whose gradient is looked for, or a part of one; in elements.
+  struct Entry {
+    Tensor parameter;
+    size_t run = 0;                    // runs come in order
+    int64_t offset = 0;                // of the part in its run
+    int64_t begin = 0;                 // of the part in the parameter
+    int64_t size = parameter.numel();  // of the part
+  };
+  // The rows of a run.
+  struct Run {
+    uint32_t first = 0, rows = 0;
+    std::vector<int32_t> begins = {0};  // by parameter of the run, and the end: its first row
+  };
+  // Rows of one run whose gradients lie in one block of memory: what one dispatch reads.
+  struct Part {
+    size_t run = 0;
+    MemoryRange gradients;
+    uint32_t first = 0, rows = 0;
+  };
+  // Those of a run, and the device's lock: gradients stay there while it lives. To be looped over
+  // by dispatches that allocate nothing.
+  class Parts {
+   public:
+    Parts(std::unique_lock<std::recursive_mutex> lock, std::vector<Part> parts)
+        : lock_(std::move(lock)), parts_(std::move(parts)) {}
+    auto begin() const { return parts_.begin(); }
+    auto end() const { return parts_.end(); }
+
+   private:
+    std::unique_lock<std::recursive_mutex> lock_;
+    std::vector<Part> parts_;
+  };
+
+  explicit GradientTable(std::vector<Entry> entries);
+  static GradientTable of(const FlatParameters& parameters);
+
+  // Finds the gradients as they are now and brings the table up to date. False: there are none.
+  // Throws AutogradError for gradients of another device.
+  bool locate();
+  // The same for the one run, which has one parameter; what is known of the others stays.
+  bool locate(size_t run);
+
+  const std::vector<Run>& runs() const { return runs_; }
+  Parts parts(size_t run);
+  const Tensor& table() const { return table_; }  // i32 [rows, CHUNK_ROW], on the device
+  uint32_t shift() const { return shift_; }  // a chunk has at most REWIND_FLAT << shift elements
+
+  // What update_prepare reads of the gradients: sums of squares, then overflow flags, rows() of
+  // each, in a fixed order of summation. f32 [2, rows()].
+  Tensor stats();
+  // The same where only one run's rows are made; those of the others stay. Returned are the run's
+  // overflow flags.
+  Tensor stats(size_t run);
+  const Tensor& all_stats() const { return stats_; }  // as they were made last
+  void clear_stats();                                 // as if no gradient had come
+  uint32_t rows() const { return static_cast<uint32_t>(rows_.size()); }
+
+ private:
+  struct Row {
+    int32_t begin = 0, grad = 0, size = 0, parameter = 0;
+    bool operator==(const Row&) const = default;
+  };
+  // Entries [first, end).
+  struct Span {
+    size_t first = 0, end = 0;
+  };
+  void cut(size_t entry, int32_t parameter);
+  std::map<uint32_t, MemoryRange> blocks(const Span& entries) const;
+  bool locate(const Span& entries);
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> hold(std::optional<size_t> run);
+  void upload(uint32_t first, uint32_t end);
+  void launch_stats(const MemoryRange& gradients, uint32_t first, uint32_t rows) const;
+
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> first_rows_;  // by entry, and the end
+  std::vector<Run> runs_;
+  uint32_t shift_ = 0;
+  std::vector<Row> rows_, uploaded_;
+  std::vector<Part> parts_;
+  bool is_whole_ = false;  // all runs were located together
+  Tensor table_, stats_;
+};
+
+}  // namespace rw

@@ -1,0 +1,69 @@
+// Loss scaling: keeps f16 gradients in range. The rules run on the device, in update_prepare.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "../../core/base/dtype.h"
+
+namespace rw {
+
+// An overflow (an infinite or NaN gradient) skips the update and counts as bad. At `hysteresis` bad
+// ones the scale is multiplied by `backoff`; after `interval` finite updates in a row by `growth`.
+struct LossScaler {
+  bool is_dynamic = false;  // the scale changes
+  float initial = 1;        // scale to begin with
+  float growth = 2, backoff = 0.5f;
+  uint32_t interval = 2000, hysteresis = 1;
+  bool keep_bad = false;     // bad ones add up across finite updates
+  float floor = 1;           // least scale; PyTorch has none: set it lower where gradients need it
+  float ceiling = 0x1p127f;  // largest scale
+
+  static LossScaler none();              // scale 1; overflows still skip the update
+  static LossScaler fixed(float scale);  // the same with another scale
+  static LossScaler dynamic(float initial = 65536, float growth = 2, float backoff = 0.5f,
+                            uint32_t interval = 2000);  // PyTorch's GradScaler
+  // TensorFlow's ExponentialUpdateLossScaleManager, with its argument names and defaults.
+  static LossScaler tensorflow(float init_loss_scale, uint32_t incr_every_n_steps,
+                               uint32_t decr_every_n_nan_or_inf = 2, float incr_ratio = 2,
+                               float decr_ratio = 0.8f);
+
+  void validate() const;  // throws ValueError for numbers that make no sense
+
+  bool operator==(const LossScaler&) const = default;
+};
+
+// What activations of this type need: dynamic() for f16, none() for types with the range of f32.
+LossScaler default_scaler(DType dtype);
+
+// The scaler that a text names, as a command line gives it; what is left out at the end has the
+// default of the function of that name.
+//   none
+//   fixed:N
+//   dynamic[:INITIAL[:GROWTH[:BACKOFF[:INTERVAL]]]]
+//   tensorflow[:INITIAL[:INCR_EVERY[:DECR_EVERY[:INCR_RATIO[:DECR_RATIO]]]]]
+// TensorFlow's manager has no defaults of the first two: 32768 and 2000, as Keras has them.
+// ValueError, with these forms, for another text.
+LossScaler parse_loss_scale(std::string_view text);
+// The text that parse_loss_scale() makes such a scaler of; floor, ceiling and a `hysteresis` that
+// dynamic() cannot give are left out.
+std::string loss_scale_text(const LossScaler& scaler);
+
+// What is known about past updates: the scale now, `updates` done and `skipped`.
+struct UpdateCounts {
+  float scale = 1;
+  uint64_t updates = 0, skipped = 0;
+  uint64_t skipped_in_a_row = 0;  // up to now
+  uint64_t falls = 0;             // of the scale, since it last grew
+  uint64_t growths = 0;           // of the scale
+  uint64_t voided = 0;            // micro-batches that overflowed alone (Accumulate::set_overflow)
+  // Share of the 16-bit gradients of which most values are denormal, where somebody has looked
+  // (NumericsMonitor).
+  double denormal_gradients = 0;
+};
+
+// One sentence on what the counts mean, and what to do about it.
+std::string diagnose(const LossScaler& scaler, const UpdateCounts& counts);
+
+}  // namespace rw

@@ -1,0 +1,355 @@
+#include "optim/base/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/tensor/launch.h"
+#include "ops/ops.h"
+#include "optim/base/state_parts.h"
+#include "optim/base/state_staging.h"
+#include "optim/base/update_rule.h"
+#include "planner/follow/environment.h"
+
+namespace rw {
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
+    : rule_(std::move(rule)),
+      parameters_(std::move(groups), rule_->state_dtypes(), state_shape(), rule_->initial_state(),
+                  [rule = rule_.get()](size_t group) { return rule->unit(group); }),
+      gradients_(std::make_unique<GradientTable>(GradientTable::of(parameters_))) {
+  const PurposeScope purpose(Purpose::optimizer);
+  control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
+  fill_(control_, 0);
+  set_scaler(LossScaler::none());
+  rule_->prepare(*gradients_);
+  obey_environment();
+}
+
+StateShape Optimizer::state_shape() const {
+  return [rule = rule_.get()](size_t state, const Tensor& parameter, size_t group) {
+    return rule->state_shape(state, parameter, group);
+  };
+}
+
+void Optimizer::separate_parameters() {
+  check<AutogradError>(updates() + skipped() == 0 && !has_scaled_, "optimizer",
+                       "an optimizer must be new, got one after {} updates", updates());
+  check<AutogradError>(!parameters_.shard(), "optimizer",
+                       "states that ranks keep in parts need Accumulate and DataParallel");
+  check<AutogradError>(
+      observers_.empty(), "optimizer",
+      "averages and monitors must be made of this optimizer, not of the inner one");
+  parameters_.separate(state_shape(), rule_->initial_state());
+  gradients_ = std::make_unique<GradientTable>(GradientTable::of(parameters_));
+  rule_->prepare(*gradients_);
+}
+
+Optimizer::~Optimizer() = default;
+Optimizer::Optimizer(Optimizer&&) noexcept = default;
+
+void Optimizer::set_learning_rate(float rate) {
+  check(rate >= 0 && std::isfinite(rate), "optimizer", "the learning rate must be >= 0, got {}",
+        rate);
+  rule_->learning_rate = rate;
+}
+
+void Optimizer::set_scaler(const LossScaler& scaler) {
+  scaler.validate();
+  check<AutogradError>(!has_scaled_, "optimizer",
+                       "the scaler must be set before backward() or after step()");
+  scaler_ = scaler;
+  static_assert(STATE_SCALE == 0 && STATE_GOOD == 1 && STATE_BAD == 2);
+  const std::vector<float> fresh = {scaler.initial, 0, 0};
+  make_view(control_, {3}, {1}, STATE_SCALE).copy_from(fresh);
+  static_assert(STATE_GROWTHS == STATE_FALLS + 1);
+  fill_(make_view(control_, {2}, {1}, STATE_FALLS), 0);
+}
+
+float Optimizer::base_learning_rate() const {
+  return rule_->learning_rate;
+}
+
+void Optimizer::set_max_norm(float max_norm) {
+  check(max_norm >= 0 && std::isfinite(max_norm), "optimizer",
+        "max_norm must be positive, or 0 for no clipping, got {}", max_norm);
+  max_norm_ = max_norm;
+}
+
+// Read from the control buffer: exact in f32, whatever the dtype of the loss, and no host waits for
+// it. A weight of 1 takes the same way, so that all steps allocate alike.
+Tensor Optimizer::seed(const Tensor& loss, float weight) const {
+  check<ShapeError>(loss.numel() == 1, "optimizer", "the loss must have one element, got {}", loss);
+  check(std::isfinite(weight), "optimizer", "the weight must be finite, got {}", weight);
+  const NoGrad guard;
+  const Tensor scale = make_view(control_, loss.shape(), dense_strides(loss.shape()), STATE_SCALE);
+  return affine(scale, weight, 0);
+}
+
+void Optimizer::backward(const Tensor& loss, float weight) {
+  loss.backward(seed(loss, weight));
+  has_scaled_ = true;
+}
+
+bool Optimizer::step() {
+  return update(1);
+}
+
+void Optimizer::zero_grad() {
+  parameters_.drop_gradients();
+}
+
+bool Optimizer::update(float weight, uint32_t part) {
+  static_assert(PREPARE_ALL == 0);
+  const OpScope scope("optimizer");
+  const PhaseScope phase(Phase::update);
+  check<AutogradError>(has_scaled_ || (!scaler_.is_dynamic && scaler_.initial == 1), "optimizer",
+                       "with a loss scaler, step() needs optimizer.backward(loss), not "
+                       "loss.backward(): the gradients must carry the loss scale");
+  has_scaled_ = false;
+  const bool has_gradients = gradients_->locate();
+  if (!has_gradients && !parameters_.shard()) return false;
+  check_update();
+  announce_update();
+  parameters_.follow_parameters();
+  if (has_gradients)
+    gradients_->stats();
+  else
+    gradients_->clear_stats();
+  share_stats(gradients_->all_stats());
+  prepare(part, weight, gradients_->all_stats());
+  const bool is_last = observers_.empty();  // Lookahead changes parameters after it
+  StateStaging staging(parameters_, is_last);
+  for (size_t i = 0; i < parameters_.runs().size(); ++i) {
+    if (parameters_.runs()[i].is_elsewhere) continue;
+    rule_->update(target(i, staging.begin(i)));
+    staging.end(i);
+  }
+  staging.finish();
+  share_parameters();
+  finish_update(is_last);
+  return true;
+}
+
+void Optimizer::share_stats(const Tensor&) {
+  check<AutogradError>(!parameters_.shard(), "optimizer",
+                       "states that ranks keep in parts need Accumulate and DataParallel");
+}
+
+void Optimizer::check_update() {
+  tell_observers(&UpdateObserver::check_update);
+}
+
+void Optimizer::announce_update() {
+  tell_observers(&UpdateObserver::before_update);
+}
+
+UpdateTarget Optimizer::target(size_t i) const {
+  return target(i, parameters_.values(i));
+}
+
+UpdateTarget Optimizer::target(size_t i, RunValues values) const {
+  const FlatParameters::Run& run = parameters_.runs()[i];
+  const ParameterGroup& group = parameters_.groups()[run.group];
+  return {.parameters = std::move(values.parameters),
+          .states = std::move(values.states),
+          .control = control_,
+          .table = gradients_->table(),
+          .shift = gradients_->shift(),
+          .learning_rate = rule_->learning_rate * group.lr_scale,
+          .weight_decay = group.weight_decay.value_or(rule_->weight_decay),
+          .run = i,
+          .group = run.group,
+          .gradients = *gradients_,
+          .all = parameters_,
+          .slots = std::span(parameters_.slots()).subspan(run.first_slot, run.slots)};
+}
+
+void Optimizer::update_run(size_t run) {
+  rule_->update(target(run));
+}
+
+void Optimizer::finish_update(bool is_offloaded_published) {
+  tell_observers(&UpdateObserver::after_update);
+  parameters_.publish(is_offloaded_published);
+  device().end_step_soon();
+  obey_environment_after_update(device());
+}
+
+void Optimizer::tell_observers(void (UpdateObserver::*message)()) {
+  for (const std::weak_ptr<UpdateObserver>& observer : observers_)
+    if (const auto alive = observer.lock()) ((*alive).*message)();
+}
+
+void Optimizer::add_observer(std::weak_ptr<UpdateObserver> observer) {
+  std::erase_if(observers_, [](const auto& o) { return o.expired(); });
+  observers_.push_back(std::move(observer));
+}
+
+void Optimizer::prepare(uint32_t part, float weight, const Tensor& partial) {
+  kernels::UpdatePrepareParams p{
+      .offset = {},
+      .chunks = part == PREPARE_CHECK ? static_cast<uint32_t>(partial.numel()) : gradients_->rows(),
+      .weight = weight,
+      .max_norm = max_norm_,
+      .schedule = static_cast<uint32_t>(schedule_.kind),
+      .warmup = schedule_.warmup,
+      .total = schedule_.total,
+      .period = schedule_.period,
+      .floor_factor = schedule_.floor,
+      .gamma = schedule_.gamma,
+      .peak = schedule_.peak,
+      .milestones = {},
+      .dynamic = scaler_.is_dynamic,
+      .keep_bad = scaler_.keep_bad,
+      .hysteresis = scaler_.hysteresis,
+      .interval = scaler_.interval,
+      .growth = scaler_.growth,
+      .backoff = scaler_.backoff,
+      .min_scale = scaler_.floor,
+      .max_scale = scaler_.ceiling};
+  static_assert(sizeof(p.milestones) == sizeof(schedule_.milestones));
+  std::copy(schedule_.milestones.begin(), schedule_.milestones.end(), p.milestones);
+  launch("update_prepare", {in(partial), inout(control_)}, p, {.variant = {part}});
+}
+
+float Optimizer::read_control(int slot) const {
+  return make_view(control_, {}, {}, slot).item();
+}
+
+uint64_t Optimizer::updates() const {
+  return static_cast<uint64_t>(read_control(STATE_UPDATES));
+}
+uint64_t Optimizer::skipped() const {
+  return static_cast<uint64_t>(read_control(STATE_SKIPPED));
+}
+float Optimizer::loss_scale() const {
+  return read_control(STATE_SCALE);
+}
+float Optimizer::grad_norm() const {
+  return read_control(STATE_GRAD_NORM);
+}
+
+double Optimizer::learning_rate() const {
+  const uint64_t done = updates();
+  return rule_->learning_rate * schedule_.factor(done > 0 ? done - 1 : 0);
+}
+
+UpdateCounts Optimizer::counts() const {
+  const std::vector<float> state = control_.to_vector();
+  const auto count = [&](int slot) { return static_cast<uint64_t>(state[size_t(slot)]); };
+  return {.scale = state[STATE_SCALE],
+          .updates = count(STATE_UPDATES),
+          .skipped = count(STATE_SKIPPED),
+          .skipped_in_a_row = count(STATE_SKIPPED_IN_A_ROW),
+          .falls = count(STATE_FALLS),
+          .growths = count(STATE_GROWTHS),
+          .voided = count(STATE_VOIDED)};
+}
+
+std::string Optimizer::diagnose() const {
+  return rw::diagnose(scaler_, counts());
+}
+
+namespace {
+
+// Of a part of a divided parameter's state the name says which elements of it these are.
+std::string name_of(const std::string& kind, const FlatParameters::Slot& slot, const Tensor& tensor,
+                    int64_t first) {
+  const std::string whole = kind + "." + slot.name;
+  return slot.is_divided() ? part_name(whole, {first, tensor.numel()}) : whole;
+}
+
+const std::string master_kind = "master";
+
+}  // namespace
+
+Optimizer::NamedState Optimizer::state() const {
+  NamedState all = {{"control", control_}};
+  const std::vector<std::string> names = rule_->state_names();
+  for (const FlatParameters::Slot& slot : parameters_.slots()) {
+    if (slot.parameter.dtype() != DType::f32)
+      if (const Tensor master = parameters_.master(slot)) {
+        const bool is_whole = master.numel() == slot.parameter.numel();
+        all.emplace_back(is_whole ? master_kind + "." + slot.name
+                                  : name_of(master_kind, slot, master, slot.own.offset),
+                         master);
+      }
+    for (size_t i = 0; i < names.size(); ++i)
+      if (const Tensor state = parameters_.state(slot, i))
+        all.emplace_back(name_of(names[i], slot, state, slot.states[i]->first), state);
+  }
+  return all;
+}
+
+Optimizer::NamedState Optimizer::own_state() const {
+  NamedState all = state();
+  const std::optional<Shard>& shard = parameters_.shard();
+  if (!shard) return all;
+  std::erase_if(all, [&](const auto& one) {
+    return one.first.starts_with(master_kind + ".") || (shard->rank != 0 && one.first == "control");
+  });
+  for (const FlatParameters::Slot& slot : parameters_.slots())
+    if (slot.parameter.dtype() != DType::f32)
+      if (const Tensor master = parameters_.own_master(slot))
+        all.emplace_back(name_of(master_kind, slot, master, slot.own.offset), master);
+  return all;
+}
+
+std::vector<std::string> Optimizer::states_elsewhere() const {
+  std::vector<std::string> names;
+  for (const FlatParameters::Slot& slot : parameters_.slots()) {
+    if (slot.part) continue;
+    for (const std::string& state : rule_->state_names()) names.push_back(state + "." + slot.name);
+    if (!parameters_.master(slot)) names.push_back(master_kind + "." + slot.name);
+  }
+  return names;
+}
+
+void Optimizer::load_state(const NamedState& saved) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : saved) names.push_back(name);
+  copy_state(saved, state_to_fill(names));
+  state_filled();
+  parameters_.publish();
+}
+
+Optimizer::NamedState Optimizer::state_to_fill(const std::vector<std::string>&) {
+  return state();
+}
+
+void Optimizer::copy_state(const NamedState& saved, const NamedState& target) {
+  SavedParts parts;
+  for (const auto& [name, tensor] : saved) parts.add(name, tensor.numel());
+  std::vector<std::vector<SavedParts::Piece>> pieces;
+  for (const auto& [name, tensor] : target) {
+    const auto same = std::ranges::find(saved, name, &NamedState::value_type::first);
+    check<FileError>(same == saved.end() || same->second.shape() == tensor.shape(), "optimizer",
+                     "'{}' must have the shape {}, got {}", name, tensor.shape(),
+                     same == saved.end() ? Shape() : same->second.shape());
+    const auto found = parts.pieces(name, tensor.numel());
+    check<FileError>(found.has_value(), "optimizer", "the saved state has no '{}'", name);
+    pieces.push_back(*found);
+  }
+  for (size_t i = 0; i < target.size(); ++i)
+    for (const SavedParts::Piece& piece : pieces[i]) {
+      const auto elements = [&](const Tensor& t, int64_t first) {
+        return make_view(t, {piece.size}, {1}, t.impl().offset + first);
+      };
+      elements(target[i].second, piece.to)
+          .copy_(elements(contiguous(saved[piece.saved].second), piece.from));
+    }
+}
+
+float grad_norm(const std::vector<Tensor>& parameters) {
+  std::vector<GradientTable::Entry> entries;
+  for (const Tensor& p : parameters) entries.push_back({p});
+  if (entries.empty()) return 0;
+  GradientTable table(std::move(entries));
+  if (!table.locate()) return 0;
+  const std::vector<float> partials = table.stats().to_vector();
+  double squares = 0;
+  for (uint32_t row = 0; row < table.rows(); ++row) squares += partials[row];
+  return static_cast<float>(std::sqrt(squares));
+}
+
+}  // namespace rw

@@ -1,0 +1,83 @@
+// Parameters that an optimizer is given: in groups with options of their own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../../core/tensor/tensor.h"
+
+namespace rw {
+
+// How the state of parameters is kept in host memory.
+struct Offload {
+  // Of the state that is on the device for an update, three times this much: one part is updated
+  // while the next comes and the one before goes back. Parts of a parameter have 2^18 elements or
+  // more. What cannot be cut (Adafactor, Muon, LAMB, 8-bit states) and is larger is updated in the
+  // host's memory, over the bus.
+  uint64_t part_bytes = uint64_t{32} << 20;
+};
+
+// Whose state this process keeps, of the parameters that several update together (dist/): each
+// rank that of about as many elements, in the order of the parameters. A parameter may be shared by
+// several ranks, unless its optimizer's rule looks at it as a whole (Adafactor, LAMB, Muon).
+struct Shard {
+  int rank = 0, ranks = 1;  // in [0, ranks)
+  // Where the parameters are kept so, too: most bytes of those that are gathered together, unless
+  // one is larger. 0: every rank has them all.
+  uint64_t gathered_bytes = 0;
+  bool operator==(const Shard&) const = default;
+};
+
+// Parameters that share options. Frozen ones (requires_grad() false) are left out.
+struct ParameterGroup {
+  std::vector<Tensor> parameters = {};               // float leaves
+  float lr_scale = 1;                                // on the optimizer's learning rate
+  std::optional<float> weight_decay = std::nullopt;  // instead of the optimizer's
+  std::optional<Offload> offload = std::nullopt;     // where their state lies; none: on the device
+  std::optional<Shard> shard = std::nullopt;         // whose state is kept here; none: of all
+};
+// All of them, with the optimizer's options.
+inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
+  return {{.parameters = std::move(parameters)}};
+}
+
+// The same groups, with what an optimizer keeps of them (moments, and the f32 masters of 16-bit
+// parameters) in host memory that the device's kernels reach. Updates give the same bits. Where
+// device memory is host memory nothing is gained. ValueError for part_bytes of 0.
+std::vector<ParameterGroup> offload_states(std::vector<ParameterGroup> groups,
+                                           const Offload& how = {});
+std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const Offload& how = {});
+
+// The same groups, of whose elements each rank keeps the states of a part, and updates it; the
+// others get the values from it: DataParallel (ZeRO 1, Rajbhandari et al. 2020). Updates give the
+// same bits. All groups of an optimizer need the same shard, and none of them may be offloaded:
+// ValueError.
+std::vector<ParameterGroup> shard_states(std::vector<ParameterGroup> groups, const Shard& shard);
+std::vector<ParameterGroup> shard_states(std::vector<Tensor> parameters, const Shard& shard);
+
+// The same, and each rank keeps the values of its part only: the others' are in its memory
+// while kernels read them, as DataParallel says (ZeRO 3, the same source). Masters of 16-bit
+// parameters are their owner's alone. There are no 16-bit copies of f32 ones (set_weight_copies).
+std::vector<ParameterGroup> shard_parameters(std::vector<ParameterGroup> groups, Shard shard);
+std::vector<ParameterGroup> shard_parameters(std::vector<Tensor> parameters, const Shard& shard);
+
+// Two groups: what has two axes or more decays by `weight_decay`; biases and the weights of
+// normalisation, which have one, do not.
+std::vector<ParameterGroup> decay_groups(const std::vector<Tensor>& parameters, float weight_decay);
+
+// The parameters whose name matches a pattern, with options of their own.
+struct NamedGroup {
+  std::string pattern;  // as file names: `*` and `?` ("encoder.*.bias")
+  float lr_scale = 1;   // on the optimizer's learning rate
+  std::optional<float> weight_decay = std::nullopt;  // instead of the optimizer's
+  bool is_frozen = false;  // left out, and they collect no gradients any more
+};
+// A group for each of `named`, with what its pattern matches and no earlier one did, and one for
+// the rest. The names are those that Module::parameters() gave. ValueError for a pattern that
+// matches nothing.
+std::vector<ParameterGroup> groups_by_name(const std::vector<Tensor>& parameters,
+                                           const std::vector<NamedGroup>& named);
+
+}  // namespace rw

@@ -1,0 +1,47 @@
+// The ranges of an optimizer's gradients, by parameter: what loss scaling has to bring into the
+// range of f16.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../base/optimizer.h"
+#include "value_range.h"
+
+namespace rw {
+
+// Of one parameter's gradient.
+struct GradientRange {
+  std::string name;   // of the parameter
+  float scale = 1;    // the loss scale that is in the gradient
+  ValueRange stored;  // with the loss scale in it; no elements: there was no gradient
+  uint64_t unscaled =
+      0;  // elements that are denormal in f16, or less, once the scale is divided out
+};
+
+// Measures the gradients of every `every`-th update while it lives, on the device: no step waits.
+// 64 bytes per parameter. What f16 calls denormal is, whatever the gradient's own type.
+class GradientRanges {
+ public:
+  // ValueError for 0, RankError for states that ranks keep in parts: nobody has all gradients then.
+  explicit GradientRanges(Optimizer& optimizer, uint32_t every = 1);
+
+  // Of the last update that was measured, one per parameter. Waits.
+  std::vector<GradientRange> read() const;
+
+ private:
+  friend std::vector<GradientRange> gradient_ranges(const Optimizer& optimizer);
+  class Rows;
+  std::shared_ptr<Rows> rows_;
+};
+
+// The ranges of the gradients as they are now: between backward() and step(). Waits.
+std::vector<GradientRange> gradient_ranges(const Optimizer& optimizer);
+
+// One line per parameter: largest and least |g| without and with the loss scale, the shares of
+// elements that are 0, that are denormal in f16 as they are and without the scale, and the number
+// of those that are not finite.
+std::string gradient_range_table(const std::vector<GradientRange>& ranges);
+
+}  // namespace rw

@@ -1,0 +1,52 @@
+// Dry runs: the same program, tape, arena and plan on a backend that has no memory and computes
+// nothing. The predicted peak equals the real run's to the byte.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "../core/autograd/tape.h"
+#include "../core/memory/device.h"
+
+namespace rw {
+
+// What dry_run() does.
+struct DryRunOptions {
+  uint64_t memory_limit = 0;   // of blocks, 0: none but the device's
+  bool trace = false;          // record a MemoryTrace
+  Techniques techniques = {};  // in use
+  bool pack =
+      true;  // lay steps out offline; without, the peak is the same and reserved bytes are not
+  std::vector<StepTrace> learnt = {};  // steps of an earlier run of the program, see Forecast
+};
+
+// What a dry run found.
+struct Forecast {
+  MemoryReport memory;               // as the real device would report it
+  WorkByPhase work{};                // of the whole program
+  std::optional<MemoryTrace> trace;  // where asked for
+  std::vector<StepTrace> steps =
+      {};  // for Device::learn: the real run is packed from its first step on
+
+  double flops() const { return total_flops(work); }  // recomputation included
+  // FLOPs of replays over those of the rest.
+  double recompute_share() const { return rw::recompute_share(work); }
+};
+
+// Runs `program` with a dry device as the default one. It builds its own model, takes its training
+// steps (two reach steady state, end_step() after each) and leaves nothing behind: default device,
+// tape and random generator are this thread's own meanwhile, other threads notice nothing. Reads
+// inside it give zeros; values made outside are refused (DeviceError), as they would really change.
+// ValueError where `dry` is no dry backend. Throws what the program throws: OutOfMemory when
+// `memory_limit` is too small.
+Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& program,
+                 const DryRunOptions& options = {});
+
+// The same on a prediction of the default device.
+Forecast plan(const std::function<void()>& program, const DryRunOptions& options = {});
+
+// A prediction of the device with as much memory as is asked for, in blocks of any size: what does
+// not fit there is planned for, too. Null where it cannot be predicted.
+std::unique_ptr<Backend> endless_dry(const Backend& device);
+
+}  // namespace rw

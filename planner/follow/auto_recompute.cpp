@@ -1,0 +1,244 @@
+#include "planner/follow/auto_recompute.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+
+#include "core/memory/memory_report.h"
+#include "planner/follow/tape_rerun.h"
+
+namespace rw {
+
+namespace {
+
+using Mode = AutoRecomputeOptions::Mode;
+
+// Planning takes as long as some steps: a program whose memory grows without end goes on by
+// eviction.
+constexpr int most_plans = 4;
+
+// What a plan is made again with, where its effort left others out.
+constexpr double more_effort = 8;
+// Of planning (planner/graph/plan_work.h), by record of a pass: a tenth of what forward, backward
+// and update of an op take at least.
+constexpr uint64_t work_per_record = 5'000;
+// Batches of ever other lengths would be kinds without end.
+constexpr size_t most_kinds = 64;
+
+// Of the budget, for what a plan does not know exactly: the rounding of sizes.
+uint64_t margin(uint64_t budget) {
+  return budget / 64;
+}
+
+// A plan by the records that are alive before backward, as one by all records of the pass.
+// `alive`: for each of them its number in the pass.
+Recompute spread(Recompute plan, const std::vector<uint32_t>& alive,
+                 const std::vector<std::string>& ops) {
+  for (auto& segment : plan.segments) {
+    segment.first = alive[segment.first];
+    segment.last = alive[segment.last - 1] + 1;
+  }
+  for (auto& output : plan.keep) output.record = alive[output.record];
+  plan.signature = ops;
+  return plan;
+}
+
+std::vector<std::string> split(const std::string& names) {
+  std::vector<std::string> all;
+  std::istringstream stream(names);
+  for (std::string name; std::getline(stream, name, ',');)
+    if (!name.empty()) all.push_back(name);
+  return all;
+}
+
+}  // namespace
+
+std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
+                                                    const std::string& budget) {
+  constexpr std::string_view collection = "collection:";
+  const bool is_for_modules = how == "block" || how == "1" || how == "0";
+  AutoRecomputeOptions options{.budget = budget.empty() ? 0 : parse_bytes(budget)};
+  if (how == "memory")
+    options.mode = Mode::memory;
+  else if (how == "speed")
+    options.mode = Mode::speed;
+  else if (how == "evict")
+    options.mode = Mode::evict;
+  else if (how.starts_with(collection)) {
+    options.mode = Mode::collection;
+    options.collection = split(how.substr(collection.size()));
+    check<ValueError>(!options.collection.empty(), "recompute", "'{}' must name something to keep",
+                      how);
+  } else {
+    check<ValueError>(how.empty() || is_for_modules, "recompute",
+                      "must be memory, speed, evict, collection:NAME,... or block, got '{}'", how);
+  }
+  check<ValueError>(
+      how != "evict" || options.budget, "recompute",
+      "evict needs a budget (REWIND_MEMORY_BUDGET, --memory-budget), as 6GiB, got none");
+  const bool is_plain = options.mode == Mode::budget && (!options.budget || is_for_modules);
+  return is_plain ? std::nullopt : std::optional(options);
+}
+
+RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& options,
+                       uint64_t bytes) {
+  switch (options.mode) {
+    case Mode::memory:
+      return search.memory();
+    case Mode::speed:
+      return search.speed();
+    case Mode::collection:
+      return search.collection(save_ops(options.collection));
+    case Mode::budget:
+      return search.budget(bytes);
+    case Mode::evict:
+      break;
+  }
+  fail<ValueError>("recompute", "evicting needs no plan");
+}
+
+AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
+    : options_(std::move(options)), tape_(Tape::current()) {
+  const bool needs_budget = options_.mode == Mode::budget || options_.mode == Mode::evict;
+  check<ValueError>(has_budget() || !needs_budget, "recompute",
+                    "a budget must be given for this mode, got none");
+  check<AutogradError>(!tape_->in_segment() && !tape_->observer(), "recompute",
+                       "automatic recomputation must be the outermost scope");
+  tape_->exchange_observer(this);
+  if (has_budget()) budget_.emplace(options_.budget);
+}
+
+AutoRecompute::~AutoRecompute() {
+  end();
+  tape_->exchange_observer(nullptr);
+}
+
+void AutoRecompute::before_record(Tape& tape, const Op& op) {
+  if (pass_ && tape.is_empty()) end();  // nobody wanted its gradient
+  if (!pass_) begin(tape);
+  if (std::exchange(is_another_, false)) pass_->leave();
+  pass_->before_record(op);
+}
+
+void AutoRecompute::begin(Tape& tape) {
+  live_ = default_device()->live();
+  kind_ = expected_;
+  recompute_ = {};
+  if (kind_ >= 0) {
+    Kind& kind = kinds_[static_cast<size_t>(kind_)];
+    // More is live besides the pass than the plan was made for: it is made again.
+    if (kind.plan && has_budget() && live_ > kind.live + margin(options_.budget)) kind.plan.reset();
+    if (kind.plan) recompute_ = *kind.plan;
+  }
+  if (recompute_.segments.empty()) recompute_.evicts = has_budget();
+  trace_ = {};
+  is_another_ = false;
+  first_ = tape.end();
+  pass_.emplace(tape, recompute_, nullptr);
+}
+
+void AutoRecompute::after_record(const Record& record) {
+  pass_->after_record(record);
+  trace_.ops.emplace_back(record.op->name);
+  trace_.bytes.push_back(record.outputs.empty() ? 0 : record.outputs[0].bytes);
+  if (!has_budget() || recompute_.segments.empty()) return;
+  const Trace& expected = kinds_[static_cast<size_t>(kind_)].trace;
+  const size_t i = trace_.bytes.size() - 1;
+  if (i < expected.bytes.size() && expected.bytes[i] != trace_.bytes[i]) is_another_ = true;
+}
+
+void AutoRecompute::end() {
+  if (!pass_) return;
+  pass_->end();
+  pass_.reset();
+}
+
+int AutoRecompute::kind_of_trace() {
+  const auto found = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& kind) {
+    return has_budget() ? kind.trace == trace_ : kind.trace.ops == trace_.ops;
+  });
+  const auto number = static_cast<int>(found - kinds_.begin());
+  if (found != kinds_.end()) return number;
+  if (kinds_.size() < most_kinds) {
+    kinds_.push_back({.trace = trace_});
+    return number;
+  }
+  const auto oldest = std::min_element(kinds_.begin(), kinds_.end(),
+                                       [](auto& a, auto& b) { return a.last < b.last; });
+  const auto place = static_cast<int>(oldest - kinds_.begin());
+  for (Kind& kind : kinds_)
+    if (kind.next == place) kind.next = -1;
+  *oldest = {.trace = trace_};
+  return place;
+}
+
+void AutoRecompute::before_backward(Tape& tape, const Tensor& root) {
+  if (!pass_) return;
+  end();
+  const int number = kind_of_trace();
+  Kind& kind = kinds_[static_cast<size_t>(number)];
+  ++kind.passes;
+  kind.last = ++passes_;
+  if (last_ >= 0) kinds_[static_cast<size_t>(last_)].next = number;
+  last_ = number;
+  expected_ = kind.next >= 0 ? kind.next : number;
+  if (is_worth_more(kind)) return plan(tape, root, kind, options_.effort * more_effort);
+  const bool is_settled = kind.plan || !kind.fault.empty() || kind.plans == most_plans;
+  if (options_.mode == Mode::evict || is_settled || (has_budget() && kind.passes < 2)) return;
+  ++kind.plans;
+  plan(tape, root, kind, options_.effort);
+}
+
+bool AutoRecompute::is_worth_more(const Kind& kind) const {
+  const uint64_t earned =
+      work_per_record * kind.trace.ops.size() * static_cast<uint64_t>(kind.passes);
+  return kind.plan && kind.is_cut && earned >= kind.more_work;
+}
+
+void AutoRecompute::plan(Tape& tape, const Tensor& root, Kind& kind, double effort) {
+  const TapeRerun rerun(tape, root, TapeRerun::Marks::ignored);
+  if (!rerun.is_possible()) return void(kind.fault = "the device cannot be predicted");
+  std::vector<uint32_t> alive;
+  for (int64_t i = tape.begin(); i < tape.end(); ++i) {
+    if (!tape.find(i)) continue;
+    if (i < first_) return void(kind.fault = "records of an earlier pass are alive");
+    alive.push_back(static_cast<uint32_t>(i - first_));
+  }
+  const uint64_t known = rerun.outside_bytes();
+  kind.live = live_;
+  const uint64_t others = live_ - std::min(live_, known);
+  try {
+    RecomputeSearch search(
+        [] { return endless_dry(default_device()->backend()); }, [&] { rerun.run(); },
+        {.candidates = options_.candidates, .effort = effort, .on_progress = options_.on_progress});
+    const uint64_t spare = others + margin(options_.budget);
+    const uint64_t bytes = options_.budget - std::min(options_.budget, spare);
+    const RecomputeChoice choice = choose(search, options_, bytes);
+    if (has_budget() && choice.peak() > bytes)
+      return void(kind.fault = fmt::format("its least peak is {}, {} more are live besides it",
+                                           format_bytes(choice.peak()), format_bytes(others)));
+    kind.is_cut = effort == options_.effort && search.is_cut();
+    kind.more_work = static_cast<uint64_t>(more_effort * static_cast<double>(search.work_limit()));
+    const double cost = search.cost(choice);
+    if (kind.plan && cost >= kind.cost) return;
+    kind.plan = spread(choice.recompute, alive, trace_.ops);
+    kind.cost = cost;
+  } catch (const OutOfMemory& e) {
+    kind.fault = fmt::format("{}; {} more are live besides it", e.what(), format_bytes(others));
+  }
+}
+
+std::vector<std::string> AutoRecompute::kinds() const {
+  std::vector<std::string> all;
+  for (const Kind& kind : kinds_) {
+    std::string text = fmt::format("{} passes of {} records: ", kind.passes, kind.trace.ops.size());
+    if (kind.plan)
+      text += fmt::format("planned, {} segments", kind.plan->segments.size());
+    else
+      text += has_budget() ? "evicted" : "kept";
+    all.push_back(kind.fault.empty() ? text : text + " (" + kind.fault + ")");
+  }
+  return all;
+}
+
+}  // namespace rw

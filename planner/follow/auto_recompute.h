@@ -1,0 +1,119 @@
+// Recomputation for programs that say nothing of it: every forward pass of this thread, up to its
+// backward(), keeps within a budget or to a policy.
+//   const AutoRecompute recompute({.budget = parse_bytes("6GiB")});
+//   ... the program's training loop ...
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "search.h"
+
+namespace rw {
+
+// How AutoRecompute recomputes.
+struct AutoRecomputeOptions {
+  // What a plan is to reach.
+  enum class Mode {
+    budget,      // as little as keeps within the budget
+    memory,      // the least peak with every op run at most twice
+    speed,       // outputs of matrix products, convolutions and the like are kept
+    evict,       // no plan: drops and makes again while it runs, to keep within the budget
+    collection,  // what `collection` names is kept: ops, or values by checkpoint_name()
+  };
+  Mode mode = Mode::budget;  // what the plans aim at
+  uint64_t budget = 0;       // most bytes of the device's blocks; 0: any number (not for `budget`)
+  int candidates = 12;       // plans to measure
+  double effort = 1;         // of a plan, and
+  std::function<void(double share)> on_progress = {};  // who is told of it: as RecomputeObjective
+  std::vector<std::string> collection = {};            // names, for Mode::collection
+};
+// By words, as the environment and command lines have them. `how`: empty, memory, speed, evict or
+// collection:NAME,NAME; block, 1 and 0 are about modules, and nothing here. `budget`: empty, or as
+// 6GiB. Nothing where neither asks for anything; ValueError for other words.
+std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
+                                                    const std::string& budget);
+// What they ask a search for, with the bytes in the place of their budget. OutOfMemory where there
+// is none.
+RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& options,
+                       uint64_t bytes);
+
+// While it lives, forward passes of this thread's tape are recorded under a plan of their own. The
+// plan for a kind of pass (its ops in order; with a budget their sizes, too) is made from a pass of
+// that kind, before its backward: from the first, with a budget from the second, when optimizers
+// have their state. Passes without a plan, and those that turn out to be another kind, keep
+// everything or, where there is a budget, are evicted (planner/follow/recompute.h). The budget
+// bounds what is reserved at any time: OutOfMemory where an op needs more. Where a plan's effort
+// left better ones out, it is made again with more of it, and replaced by what is cheaper, once the
+// passes have run long enough that planning stays a tenth of the run. Marks in models are ignored.
+// Gradients are bit-equal to those without it.
+class [[nodiscard]] AutoRecompute : public Tape::Observer {
+ public:
+  // ValueError where the mode needs a budget and there is none; AutogradError inside another scope.
+  explicit AutoRecompute(AutoRecomputeOptions options);
+  ~AutoRecompute() override;
+  AutoRecompute(const AutoRecompute&) = delete;
+  AutoRecompute& operator=(const AutoRecompute&) = delete;
+
+  // What was made of the kinds of passes met so far, of the last 64: "12 records: planned, 3
+  // segments".
+  std::vector<std::string> kinds() const;
+
+  bool records_all() const override { return pass_ && !tape_->is_empty(); }
+  void before_record(Tape& tape, const Op& op) override;
+  void after_record(const Record& record) override;
+  uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
+  void before_backward(Tape& tape, const Tensor& root) override;
+  bool give_way() override {
+    end();
+    return true;
+  }
+
+ private:
+  // A pass as it went: what its ops were, and how large their first outputs.
+  struct Trace {
+    std::vector<std::string> ops;
+    std::vector<uint64_t> bytes;
+    bool operator==(const Trace&) const = default;
+  };
+  struct Kind {
+    Trace trace;
+    int passes = 0;
+    uint64_t last = 0;                   // number of the pass that was of this kind last
+    int next = -1;                       // the kind that came after it last
+    std::optional<Recompute> plan = {};  // none yet, or it is not worth one
+    int plans = 0;                       // that were made, or tried
+    bool is_cut = false;                 // more effort may find a better one
+    double cost = 0;                     // of the plan's replays
+    uint64_t more_work = 0;              // what making it again with more effort takes
+    uint64_t live = 0;                   // bytes, when the pass that was planned for began
+    std::string fault = "";              // why there is no plan
+  };
+
+  void begin(Tape& tape);
+  void end();
+  int kind_of_trace();
+  void plan(Tape& tape, const Tensor& root, Kind& kind, double effort);
+  bool is_worth_more(const Kind& kind) const;
+  bool has_budget() const { return options_.budget > 0; }
+
+  const AutoRecomputeOptions options_;
+  const std::shared_ptr<Tape> tape_;
+  std::optional<MemoryBudget> budget_;
+  std::vector<Kind> kinds_;
+  uint64_t passes_ = 0;
+  int expected_ = -1;  // kind of the next pass, -1: none
+  int last_ = -1;      // kind of the pass before
+
+  Recompute recompute_;  // of the pass that is open
+  std::optional<RecomputePass> pass_;
+  int kind_ = -1;  // that it is taken for
+  Trace trace_;
+  bool is_another_ = false;  // kind: the plan is left before the next record
+  int64_t first_ = 0;
+  uint64_t live_ = 0;  // when it began
+};
+
+}  // namespace rw

@@ -1,0 +1,53 @@
+#include "planner/follow/environment.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "core/base/environment.h"
+#include "core/memory/memory_report.h"
+#include "planner/follow/auto_recompute.h"
+#include "planner/timeline/timeline.h"
+
+namespace rw {
+
+namespace {
+
+// What a thread that trains does because of the environment.
+struct Obeyed {
+  bool is_read = false;
+  std::optional<AutoRecompute> recompute;
+  int64_t updates = 0;
+};
+thread_local Obeyed obeyed;
+
+}  // namespace
+
+void set_obeys_environment(bool on) {
+  obeys_environment = on;
+}
+
+void obey_environment() {
+  if (!obeys_environment || obeyed.is_read || context().only)
+    return;  // dry runs obey their callers
+  obeyed.is_read = true;
+  const std::optional<AutoRecomputeOptions> options =
+      parse_recompute(env_text("REWIND_RECOMPUTE"), env_text("REWIND_MEMORY_BUDGET"));
+  const Tape& tape = *Tape::current();
+  if (options && !tape.observer() && !tape.in_segment()) obeyed.recompute.emplace(*options);
+}
+
+// The third update: the first ones make what stays.
+void obey_environment_after_update(Device& device) {
+  if (!obeys_environment || context().only) return;
+  const int64_t done = ++obeyed.updates;
+  if (done != 2 && done != 3) return;
+  const std::string file = env_text("REWIND_TIMELINE");
+  if (file.empty()) return;
+  if (done == 2)
+    device.start_trace();
+  else
+    write_timeline_html(file, device.stop_trace());
+}
+
+}  // namespace rw

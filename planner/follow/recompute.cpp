@@ -1,0 +1,187 @@
+#include "planner/follow/recompute.h"
+
+#include <algorithm>
+
+#include "core/autograd/tape.h"
+
+namespace rw {
+
+Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
+  Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded.signature};
+  for (const auto& [v, replay] : plan.keep) {
+    const GraphValue& value = recorded.graph.values[v];
+    recompute.keep.push_back({static_cast<uint32_t>(value.record), value.slot, replay});
+  }
+  return recompute;
+}
+
+RecomputePass::RecomputePass(Tape& tape, const Recompute& recompute, RecordedGraph* record)
+    : tape_(tape),
+      recompute_(recompute),
+      record_(record),
+      first_(tape.end()),
+      keeps_(recompute.signature.size()) {
+  for (const Recompute::Output& output : recompute.keep) {
+    if (output.replay >= 0)
+      replay_keeps_.emplace(output.record, output);
+    else if (output.slot < 32)
+      keeps_.at(output.record) |= uint32_t{1} << output.slot;
+  }
+  if (recompute.evicts) evicting_ = tape.open_segment({}, true);
+}
+
+void RecomputePass::end() {
+  if (record_) sum_leaf_gradients();
+  for (; !open_.empty(); open_.pop_back()) tape_.close_segment(open_.back().second);
+  if (evicting_) tape_.close_segment(*evicting_);
+}
+
+void RecomputePass::before_record(const Op& op) {
+  if (record_) {
+    default_device()->take_high_water();
+    live_before_ = default_device()->live();
+  }
+  if (diverged_ || recompute_.segments.empty()) return;
+  const auto index = static_cast<size_t>(tape_.end() - first_);
+  const auto& planned = recompute_.signature;
+  if (index >= planned.size() || planned[index] != op.name) {
+    difference_ = fmt::format("op {} of the forward pass is '{}', the plan has {}", index, op.name,
+                              index < planned.size() ? fmt::format("'{}'", planned[index])
+                                                     : fmt::format("{} ops", planned.size()));
+    return leave();
+  }
+  for (; !open_.empty() && open_.back().first <= index; open_.pop_back())
+    tape_.close_segment(open_.back().second);
+  const auto& segments = recompute_.segments;
+  for (; next_segment_ < segments.size() && segments[next_segment_].first == index;
+       ++next_segment_) {
+    handles_.push_back(tape_.open_segment());
+    open_.emplace_back(segments[next_segment_].last, handles_.back());
+  }
+}
+
+void RecomputePass::leave() {
+  if (std::exchange(diverged_, true)) return;
+  for (; !open_.empty(); open_.pop_back()) tape_.close_segment(open_.back().second);
+  if (default_device()->budget() && !evicting_) evicting_ = tape_.open_segment({}, true);
+}
+
+uint32_t RecomputePass::kept_outputs() const {
+  const auto index = static_cast<size_t>(tape_.end() - first_);
+  return !diverged_ && index < keeps_.size() ? keeps_[index] : 0;
+}
+
+uint32_t RecomputePass::value_of(const Edge& edge) {
+  auto& values = record_->graph.values;
+  const auto [found, is_new] = values_.try_emplace(edge.root, static_cast<uint32_t>(values.size()));
+  if (is_new) {
+    const int64_t maker = edge.record >= first_ ? edge.record - first_ : -1;
+    values.push_back({edge.bytes, static_cast<int32_t>(maker), static_cast<uint32_t>(edge.slot)});
+  }
+  return found->second;
+}
+
+void RecomputePass::after_record(const Record& record) {
+  if (!diverged_ && !replay_keeps_.empty()) keep_in_replays(record);
+  if (record_) record_node(record);
+}
+
+void RecomputePass::keep_in_replays(const Record& record) {
+  const auto [begin, end] = replay_keeps_.equal_range(static_cast<size_t>(tape_.end() - first_));
+  for (auto keep = begin; keep != end; ++keep) {
+    const auto& [number, slot, replay] = keep->second;
+    tape_.keep_in_replay(handles_.at(static_cast<size_t>(replay)), record.outputs.at(slot).id);
+  }
+}
+
+void RecomputePass::record_node(const Record& record) {
+  GraphRecord node;
+  node.reached = !record.outputs.empty() && record.outputs[0].requires_grad;
+  node.cost = record.cost.total();
+  const auto saves = [&](uint32_t value) {
+    if (std::find(node.saved.begin(), node.saved.end(), value) == node.saved.end())
+      node.saved.push_back(value);
+  };
+  for (size_t k = 0; k < record.inputs.size(); ++k) {
+    node.inputs.push_back(value_of(record.inputs[k]));
+    if (record.saves.input(k) && record.saves.takes(k)) saves(node.inputs.back());
+    const Tensor& leaf = record.inputs[k].leaf;
+    if (node.reached && leaf && !leaf.grad() && !leaf.impl().grad_place)
+      leaves_[&leaf.impl()] = {record_->graph.records.size(), leaf.numel() * sizeof(float)};
+  }
+  node.taken = static_cast<uint32_t>(node.saved.size());
+  for (size_t k = 0; k < record.inputs.size(); ++k)
+    if (record.saves.input(k)) saves(node.inputs[k]);
+  uint64_t made = 0;
+  for (size_t k = 0; k < record.outputs.size(); ++k) {
+    const bool is_view = values_.contains(record.outputs[k].root);
+    const uint32_t value = value_of(record.outputs[k]);
+    if (record.saves.output(k)) saves(value);
+    if (is_view) continue;  // a view of what is there
+    node.outputs.push_back(value);
+    made += record.outputs[k].bytes;
+  }
+  const uint64_t live = default_device()->live(), high = default_device()->take_high_water();
+  node.workspace = high - std::min(high, std::max(live, live_before_ + made));
+  record_->graph.records.push_back(std::move(node));
+  record_->ops.emplace_back(record.label());
+  record_->is_heavy.push_back(record.op->is_heavy);
+  record_->costs.push_back(record.cost);
+  record_->signature.emplace_back(record.op->name);
+}
+
+void RecomputePass::sum_leaf_gradients() {
+  std::vector<uint64_t>& bytes = record_->graph.leaf_gradients;
+  bytes.assign(record_->graph.records.size(), 0);
+  for (const auto& [leaf, made] : leaves_) bytes[made.first] += made.second;
+  for (size_t i = bytes.size(); i-- > 1;) bytes[i - 1] += bytes[i];
+}
+
+RecomputeScope::RecomputeScope(Recompute recompute, RecordedGraph* record)
+    : recompute_(std::move(recompute)), record_(record) {
+  if (!grad_enabled()) return;
+  tape_ = Tape::current();
+  const bool is_free = !tape_->observer() || tape_->observer()->give_way();
+  check<AutogradError>(is_free && !tape_->in_segment(), "checkpoint",
+                       "planned recomputation must be the outermost scope");
+  outer_ = tape_->exchange_observer(this);
+}
+
+RecomputeScope::~RecomputeScope() {
+  if (!tape_) return;
+  tape_->exchange_observer(outer_);
+  end_pass();
+}
+
+void RecomputeScope::before_record(Tape& tape, const Op& op) {
+  if (pass_ && tape.is_empty()) {  // nobody wanted its gradient
+    end_pass();
+    if (record_) *record_ = {};
+  }
+  if (!pass_) pass_.emplace(tape, recompute_, record_);
+  pass_->before_record(op);
+}
+
+void RecomputeScope::before_backward(Tape&, const Tensor&) {
+  if (!pass_) return;
+  end_pass();
+  record_ = nullptr;
+}
+
+void RecomputeScope::end_pass() {
+  if (!pass_) return;
+  pass_->end();
+  difference_ = difference();
+  pass_.reset();
+}
+
+MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device)
+    : device_(device),
+      previous_(device->exchange_budget(
+          {bytes, [](uint64_t wanted) { return Tape::current()->evict(wanted); }})) {}
+
+MemoryBudget::~MemoryBudget() {
+  device_->exchange_budget(std::move(previous_));
+}
+
+}  // namespace rw

@@ -1,0 +1,178 @@
+#include "planner/follow/segment_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/follow/tape_rerun.h"
+
+namespace rw {
+
+namespace {
+
+using Contents = std::unordered_map<uint64_t, uint64_t>;  // root -> bytes
+
+uint64_t sum(const Contents& contents) {
+  uint64_t bytes = 0;
+  for (const auto& [root, size] : contents) bytes += size;
+  return bytes;
+}
+
+// What is wrong with a segment by what it drops and holds, whatever the peak.
+std::string misplaced(const SegmentReport& report, bool reads_inner) {
+  if (!reads_inner)
+    return "no gradient inside reads a value that was made inside: there is nothing to drop";
+  if (report.spared == 0)
+    return "all that its gradients read is kept anyway, by its neighbours or its policy";
+  if (report.held >= report.spared)
+    return fmt::format("it keeps {} of inputs for its replay and spares only {}",
+                       format_bytes(report.held), format_bytes(report.spared));
+  return "";
+}
+
+constexpr const char* remedy =
+    "; leave this segment out, or let a search set the segments (planner/follow/search.h)";
+
+// Measures the segments and names those that do harm.
+class SegmentJudge {
+ public:
+  using Need = TapeRerun::Need;
+  SegmentJudge(const TapeRerun& rerun, int segments) : rerun_(rerun), left_out_(segments) {
+    all_ = rerun.run(left_out_);
+  }
+
+  bool measured() const { return all_.has_value(); }
+
+  void judge(SegmentReport& report) {
+    const auto s = static_cast<size_t>(report.segment);
+    left_out_[s] = true;
+    const std::optional<Need> without = rerun_.run(left_out_);
+    left_out_[s] = false;
+    report.peak = all_->peak;
+    if (!without) return report.problem.clear();  // the device is too small without it
+    report.peak_without = without->peak;
+    report.replay = {std::max(0.0, all_->replay.flops - without->replay.flops),
+                     all_->replay.bytes - std::min(all_->replay.bytes, without->replay.bytes)};
+    if (without->peak > all_->peak) {
+      report.problem.clear();  // whatever it holds: it is worth it
+      return;
+    }
+    const std::string why = report.problem.empty()
+                                ? "what it drops is back, or gone already, when most is in memory"
+                                : report.problem;
+    report.problem =
+        fmt::format("{}, and {}: {}{}", effect(*without), cost(report, *without), why, remedy);
+  }
+
+  // Where no single one does harm, but all of them together.
+  void judge_all(std::vector<SegmentReport>& reports) {
+    for (const SegmentReport& report : reports)
+      if (!report.problem.empty()) return;
+    const std::optional<Need> none = rerun_.run(std::vector<bool>(left_out_.size(), true));
+    if (!none || none->peak > all_->peak) return;
+    for (SegmentReport& report : reports) {
+      report.peak = all_->peak;
+      report.problem = fmt::format(
+          "together with the other segments, {}: leave all of them out, or let a search set them "
+          "(planner/follow/search.h)",
+          effect(*none));
+    }
+  }
+
+ private:
+  std::string effect(const Need& without) const {
+    if (without.peak < all_->peak)
+      return fmt::format("it raises the peak from {} to {}", format_bytes(without.peak),
+                         format_bytes(all_->peak));
+    return fmt::format("it does not lower the peak of {}", format_bytes(all_->peak));
+  }
+  static std::string cost(const SegmentReport& report, const Need& without) {
+    if (report.replay.flops > 0 && without.flops > 0)
+      return fmt::format("costs {:.1f} % more FLOPs", 100 * report.replay.flops / without.flops);
+    if (report.replay.bytes > 0)
+      return fmt::format("moves {} more", format_bytes(report.replay.bytes));
+    return "replays nothing";
+  }
+
+  const TapeRerun& rerun_;
+  std::vector<bool> left_out_;
+  std::optional<Need> all_;
+};
+
+}  // namespace
+
+std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss) {
+  const std::vector<Segment>& segments = tape.segments().all();
+  std::unordered_map<uint64_t, int>
+      plain;  // roots that a plain run keeps -> records that read them
+  std::unordered_map<uint64_t, uint64_t> root;  // of every value id
+  int64_t alive = 0;
+  for (int64_t i = tape.begin(); i < tape.end(); ++i) {
+    const Record* record = tape.find(i);
+    if (!record) continue;
+    ++alive;
+    each_saved(*record, [&](const Edge& e) { ++plain[e.root]; });
+    for (const Edge& e : record->inputs) root[e.id] = e.root;
+    for (const Edge& e : record->outputs) root[e.id] = e.root;
+  }
+  std::unordered_map<uint64_t, int> held_by;  // roots held by segments or kept
+  for (const Segment& segment : segments) {
+    for (const auto& [id, external] : segment.externals)
+      if (external.value.tensor.defined()) ++held_by[root[id]];
+    for (const auto& [id, value] : segment.kept) ++held_by[root[id]];
+  }
+
+  std::vector<SegmentReport> reports;
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const Segment& segment = segments[s];
+    if (segment.last < 0) continue;
+    SegmentReport report{.segment = static_cast<int>(s), .parent = segment.parent};
+    Contents inner, held;
+    std::unordered_map<uint64_t, int> inner_reads;
+    for (int64_t i = std::max(segment.first, tape.begin()); i < segment.last; ++i) {
+      const Record* record = tape.find(i);
+      if (!record) continue;
+      ++report.records;
+      report.replay.flops += record->cost.flops;
+      report.replay.bytes += record->cost.bytes;
+      each_saved(*record, [&](const Edge& e) {
+        ++inner_reads[e.root];
+        if (e.record >= 0 && segment.contains(e.record)) inner[e.root] = e.bytes;
+      });
+      for (const Edge& e : record->inputs) {
+        const auto external = segment.externals.find(e.id);
+        const bool holds =
+            external != segment.externals.end() && external->second.value.tensor.defined();
+        if (holds && e.record >= 0 && !plain.contains(e.root)) held[e.root] = e.bytes;
+      }
+    }
+    const bool reads_inner = !inner.empty();
+    std::erase_if(inner, [&](const auto& content) {
+      return held_by.contains(content.first) || plain[content.first] > inner_reads[content.first];
+    });
+    report.spared = sum(inner);
+    report.held = sum(held);
+    report.problem = report.records == 0 ? "it is empty: no op was recorded inside"
+                                         : misplaced(report, reads_inner);
+    reports.push_back(std::move(report));
+  }
+
+  constexpr int64_t most_work = 300'000;  // records to run again
+  const TapeRerun rerun(tape, loss);
+  if (reports.empty() || !rerun.is_possible()) return reports;
+  SegmentJudge judge(rerun, static_cast<int>(segments.size()));
+  if (!judge.measured()) return reports;
+  if (alive * static_cast<int64_t>(reports.size()) <= most_work)
+    for (SegmentReport& report : reports)
+      if (report.records > 0) judge.judge(report);
+  judge.judge_all(reports);
+  return reports;
+}
+
+void report_segments(Tape& tape, std::function<void(std::vector<SegmentReport>)> receiver) {
+  tape.before_backward([&tape, receiver = std::move(receiver)](const Tensor& loss) {
+    receiver(segment_reports(tape, loss));
+  });
+}
+
+}  // namespace rw

@@ -1,0 +1,34 @@
+// What checkpoint segments are worth, judged between forward and backward.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "../../core/autograd/tape.h"
+
+namespace rw {
+
+// What one checkpoint segment does, by its number; `parent` is the one around it, -1: none.
+struct SegmentReport {
+  int segment = -1, parent = -1;
+  int64_t records = 0;  // that it spans
+  uint64_t spared = 0;  // bytes that the plain run would keep and this one does not
+  uint64_t held = 0;    // bytes kept only so that the segment can be replayed
+  OpCost replay;        // what it adds; at most, where that was not measured
+  // Most bytes alive in forward and backward, of what the tape knows, by a dry run of its records:
+  // as they are, and without this segment. 0: not measured.
+  uint64_t peak = 0, peak_without = 0;
+
+  std::string problem;  // empty, or what is wrong with it, why, and what to do
+};
+
+// Of the tape's closed segments. A segment that raises the peak, or does not lower it, has a
+// problem: the records are run again on a dry device with and without each of them (with very many
+// records and segments, with and without all of them). `loss`: what backward will start from;
+// undefined: the newest value that wants a gradient.
+std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss = {});
+// The tape's next backward first hands over its segment_reports(loss).
+void report_segments(Tape& tape, std::function<void(std::vector<SegmentReport>)> receiver);
+
+}  // namespace rw

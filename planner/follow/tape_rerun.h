@@ -1,0 +1,49 @@
+// A recorded forward pass once more, with its backward, on a dry device: what it would need with
+// other segments. Exact for what is on the tape: ops run with the sizes that they had, values die
+// when they died, and what is alive now stays.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "../dry_run.h"
+#include "recompute.h"
+
+namespace rw {
+
+class TapeRerun {
+ public:
+  struct Need {
+    uint64_t peak = 0;
+    OpCost replay;
+    double flops = 0;  // of all
+  };
+
+  // What becomes of the tape's segments.
+  enum class Marks { kept, ignored };
+
+  // `loss`: as for segment_reports.
+  TapeRerun(const Tape& tape, const Tensor& loss, Marks marks = Marks::kept);
+
+  // Whether that is possible: the device can be predicted, there is something to start backward
+  // from, and all segments are closed and, where they are kept, set by marks or a plan.
+  bool is_possible() const { return possible_; }
+  // With the tape's segments but those that are left out, by number. Nothing: the device has not as
+  // much memory.
+  std::optional<Need> run(const std::vector<bool>& left_out) const;
+  // On the default device, which is dry, without the tape's segments: a program for
+  // RecomputeSearch.
+  void run() const;
+  // Of what it makes of values from outside the tape: leaves, their gradients, inputs.
+  uint64_t outside_bytes() const;
+
+ private:
+  class Pass;
+
+  const Tape& tape_;
+  int64_t root_ = -1;  // the record that backward starts from
+  int slot_ = 0;
+  bool possible_ = false;
+};
+
+}  // namespace rw

@@ -1,0 +1,170 @@
+#include "planner/forecast/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "core/base/parallel.h"
+#include "planner/forecast/rank_memory.h"
+
+namespace rw {
+
+namespace {
+
+// Extra FLOPs that most people call cheap: one more forward pass in a step of three.
+constexpr double cheap = 1.0 / 3;
+
+struct Mode {
+  std::string name;
+  StepSettings settings;
+};
+
+// The ways to recompute in one dtype. `batch`: as large as plans are made for.
+std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t batch,
+                        int candidates) {
+  const int every = settings.checkpoint == "block" ? settings.checkpoint_every : 1;
+  settings = settings.plain();
+  std::vector<Mode> all = {{"block checkpoint", settings}};
+  all[0].settings.checkpoint = "block";
+  all[0].settings.checkpoint_every = every;
+  if (batch == 0) return all;
+
+  StepSettings planned = settings;
+  planned.batch = batch;
+  planned.accumulate = 1;
+  RecomputeSearch search = planner.search(planned, {.candidates = candidates});
+  const std::vector<RecomputeChoice>& choices = search.choices();
+  const auto budget = [&](const char* name, const RecomputeChoice& choice) {
+    all.push_back({name, settings});
+    all.back().settings.recompute = std::make_shared<const Recompute>(choice.recompute);
+  };
+  const auto last_cheap = std::find_if(choices.rbegin(), choices.rend(), [](const auto& choice) {
+    return choice.forecast.recompute_share() <= cheap;
+  });
+  if (last_cheap != choices.rend()) budget("budget, up to 1.33x", *last_cheap);
+  if (last_cheap != choices.rbegin()) budget("budget, smallest", choices.back());
+  return all;
+}
+
+// Why one sample more does not fit, where the memory would do.
+std::string other_limit(const Planner& planner, StepSettings settings, uint64_t bytes) {
+  settings = settings.in_short();
+  ++settings.batch;
+  if (planner.peak(settings) > bytes) return "";
+  try {
+    planner.forecast(settings, {.room = Room::any, .memory_limit = bytes});
+  } catch (const OutOfMemory&) {
+    return "";
+  }
+  return fmt::format("the driver's largest block, {}",
+                     format_bytes(planner.info().max_block_bytes));
+}
+
+FitRow find_row(const Planner& planner, const Mode& mode, uint64_t bytes, int64_t guess) {
+  FitRow row{.mode = mode.name, .settings = mode.settings};
+  row.settings.batch = largest_batch_of_ranks(planner, row.settings, bytes,
+                                              std::max<int64_t>(1, guess), &row.forecast);
+  row.limit = other_limit(planner, row.settings, bytes);
+  return row;
+}
+
+// Another row of the kind does at least as much in every respect, and more in one.
+bool is_dominated(const FitRow& row, const std::vector<FitRow>& rows) {
+  const auto cost = [](const FitRow& r) { return r.forecast.recompute_share(); };
+  return std::any_of(rows.begin(), rows.end(), [&](const FitRow& other) {
+    const auto &a = other.settings, &b = row.settings;
+    return a.dtype == b.dtype && a.shard == b.shard && a.accumulate == b.accumulate &&
+           b.batch > 0 && a.batch >= b.batch && cost(other) <= cost(row) &&
+           (a.batch > b.batch || cost(other) < cost(row));
+  });
+}
+
+}  // namespace
+
+std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions& options) {
+  const StepSettings& wanted = planner.settings();
+  std::vector<uint32_t> accumulations = {1};
+  if (wanted.accumulate > 1) accumulations.push_back(wanted.accumulate);
+  std::mutex telling;
+  const auto find = [&](Mode mode, uint32_t accumulate, int64_t guess) {
+    mode.settings.accumulate = accumulate;
+    FitRow row = find_row(planner, mode, bytes, guess);
+    const std::lock_guard lock(telling);
+    if (options.on_row) options.on_row(row);
+    return row;
+  };
+
+  // The plain rows say how large plans are made, the plans what else there is to find.
+  std::vector<StepSettings> bases;
+  for (const DType dtype : options.dtypes)
+    for (const std::string& shard :
+         options.shards.empty() ? std::vector{wanted.shard} : options.shards) {
+      StepSettings& base = bases.emplace_back(wanted);
+      base.dtype = dtype;
+      base.shard = shard;
+    }
+  std::vector<std::vector<FitRow>> plain(bases.size());
+  std::vector<std::vector<Mode>> planned(bases.size());
+  parallel_for(bases.size(), options.threads, [&](size_t i) {
+    const StepSettings& settings = bases[i];
+    for (const uint32_t accumulate : accumulations)
+      plain[i].push_back(find({"plain", settings.plain()}, accumulate, wanted.batch));
+    planned[i] = modes(planner, settings, plain[i][0].settings.batch, options.candidates);
+  });
+  struct Search {
+    const Mode& mode;
+    uint32_t accumulate;
+    int64_t guess;
+    size_t row;
+  };
+  std::vector<FitRow> rows;
+  std::vector<Search> searches;
+  for (size_t i = 0; i < bases.size(); ++i) {
+    rows.insert(rows.end(), plain[i].begin(), plain[i].end());
+    for (const Mode& mode : planned[i])
+      for (const uint32_t accumulate : accumulations) {
+        searches.push_back({mode, accumulate, plain[i][0].settings.batch, rows.size()});
+        rows.emplace_back();
+      }
+  }
+  parallel_for(searches.size(), options.threads, [&](size_t i) {
+    const Search& s = searches[i];
+    rows[s.row] = find(s.mode, s.accumulate, s.guess);
+  });
+  const std::vector<FitRow> all = rows;
+  std::erase_if(rows, [&](const FitRow& row) { return is_dominated(row, all); });
+  return rows;
+}
+
+std::string fit_table(const std::vector<FitRow>& rows, uint64_t bytes, const std::string& samples) {
+  std::string limit;
+  const int ranks = rows.empty() ? 1 : rows[0].settings.ranks;
+  const auto in_parts = [&](const std::string& text) {
+    return ranks > 1 ? fmt::format("{:<12}", text) : "";
+  };
+  std::string out = fmt::format(
+      "Largest batches of {} in {}{}; cost: FLOPs per sample against plain\n"
+      "  {:<6}{}{:<20}{:>10}{:>8}{:>9}{:>8}{:>13}{:>13}\n",
+      samples, format_bytes(bytes), ranks > 1 ? fmt::format(" on each of {} ranks", ranks) : "",
+      "dtype", in_parts("in parts"), "", "accumulate", "batch", "per step", "cost", "peak",
+      "reserved");
+  for (const FitRow& row : rows) {
+    const int64_t steps = int64_t{row.settings.accumulate} * ranks;
+    out += fmt::format("  {:<6}{}{:<20}{:>10}{:>8}", name(row.settings.dtype),
+                       in_parts(row.settings.shard), row.mode, steps, row.settings.batch * steps);
+    if (row.settings.batch == 0) {
+      out += "   does not fit\n";
+      continue;
+    }
+    out += fmt::format("{:>9}{:>7.2f}x{:>13}{:>13}{}\n", row.settings.batch,
+                       1 + row.forecast.recompute_share(), format_bytes(row.forecast.memory.peak),
+                       format_bytes(row.forecast.memory.peak_reserved),
+                       row.limit.empty() ? "" : "  *");
+    if (!row.limit.empty()) limit = row.limit;
+  }
+  if (!limit.empty()) out += fmt::format("  * limited by {}\n", limit);
+  return out;
+}
+
+}  // namespace rw

@@ -1,0 +1,294 @@
+#include "planner/forecast/planner.h"
+
+#include <algorithm>
+
+#include "planner/forecast/largest.h"
+
+namespace rw {
+
+namespace {
+
+// The program on a dry device, which is the default one.
+class DryProgram {
+ public:
+  DryProgram(const TrainingProgram& program, const StepSettings& settings)
+      : outline_(program.outline),
+        settings_(settings),
+        scope_(settings),
+        steps_(program.make(settings)) {
+    if (outline_.steps) shapes_ = outline_.steps(settings.batch);
+    if (outline_.loads) steps_->copy_weights();
+  }
+
+  // All that the program does, with two updates in the place of many.
+  void run() {
+    update();
+    update();
+    last_steps();
+    finish();
+  }
+
+  // Of full batches, but for the program's first one.
+  void update() {
+    for (uint32_t i = 0; outline_.trains && i < settings_.accumulate; ++i, begun_ = true)
+      steps_->dry_step(begun_ ? BatchShape{} : shapes_.front());
+  }
+
+  // Batches of every size in every place of a window, and a window that is not full.
+  void last_steps() {
+    if (!outline_.trains) return;
+    for (size_t k = shapes_.size() > 1 ? 0 : 1; k < shapes_.size(); ++k)
+      for (uint32_t i = 0; i < settings_.accumulate; ++i) steps_->dry_step(shapes_[k]);
+    if (settings_.accumulate == 1) return;
+    steps_->dry_step(shapes_.back());
+    steps_->flush();
+  }
+
+  // What follows after the steps.
+  void finish() {
+    if (outline_.saves) {
+      steps_->save_weights(settings_.rank == 0);
+      default_device()->end_step();
+    }
+    evaluate();
+  }
+
+ private:
+  void evaluate() {
+    const NoGrad guard;
+    const int64_t batch = settings_.evaluation_batch ? settings_.evaluation_batch : settings_.batch;
+    const std::vector<BatchShape> full = {{.rows = batch}};
+    for (const BatchShape& shape : outline_.evaluation ? outline_.evaluation(batch) : full)
+      steps_->dry_evaluation(shape);
+  }
+
+  const RunOutline& outline_;
+  const StepSettings& settings_;
+  std::vector<BatchShape> shapes_ = {{}};  // of the batches of training
+  bool begun_ = false;
+  const SettingsScope scope_;
+  std::unique_ptr<TrainingSteps> steps_;
+};
+
+WorkByPhase difference(WorkByPhase after, const WorkByPhase& before) {
+  for (int i = 0; i < phase_count; ++i) {
+    after[i].flops -= before[i].flops;
+    after[i].bytes -= before[i].bytes;
+    after[i].calls -= before[i].calls;
+  }
+  return after;
+}
+
+}  // namespace
+
+std::string StepForecast::str() const {
+  std::string text = memory.str() + "\nWork of an update:\n";
+  uint64_t calls = 0;
+  for (int i = 0; i < phase_count; ++i) {
+    const Work& in_phase = work[static_cast<size_t>(i)];
+    calls += in_phase.calls;
+    text += fmt::format("  {:<10}{:>12.3f} GFLOP{:>14} read and written{:>8} kernels\n",
+                        name(static_cast<Phase>(i)), in_phase.flops / 1e9,
+                        format_bytes(in_phase.bytes), in_phase.calls);
+  }
+  text += fmt::format("  together  {:>12.3f} GFLOP, recomputation {:.1f} % of the rest; {} kernels",
+                      flops() / 1e9, 100 * recompute_share(), calls);
+  return text + (allocations ? fmt::format(", {} allocations\n", allocations) : "\n");
+}
+
+Planner::Planner(TrainingProgram program, const Backend& device)
+    : program_(std::move(program)), device_(device) {
+  check<ValueError>(program_.make != nullptr, "Planner",
+                    "the program must have a make(), got none");
+}
+
+std::unique_ptr<Backend> Planner::open(Room room) const {
+  if (room == Room::any) return endless_dry(device_);
+  DeviceInfo limits = info();
+  if (room == Room::blocks) limits.memory_bytes = UINT64_MAX;
+  return device_.dry(limits);
+}
+
+Forecast Planner::dry(const StepSettings& settings, const Techniques& techniques, Room room) const {
+  return dry_run(open(room), [&] { DryProgram(program_, settings).run(); },
+                 {.techniques = techniques, .pack = false});
+}
+
+std::vector<StepTrace> Planner::steps(const StepSettings& settings,
+                                      const Techniques& techniques) const {
+  return dry(settings, techniques).steps;
+}
+
+uint64_t Planner::peak(const StepSettings& settings, const Techniques& techniques) const {
+  return dry(settings.in_short(), techniques).memory.peak;
+}
+
+StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
+  StepForecast result;
+  const auto body = [&] {
+    DryProgram program(program_, settings);
+    Device& device = *default_device();
+    program.update();
+    if (options.trace) {
+      program.update();
+      device.start_trace();
+    }
+    const WorkByPhase before = device.work();
+    program.update();
+    result.work = difference(device.work(), before);
+    if (options.trace) result.trace = device.stop_trace();
+    const uint64_t naive = device.memory_report().naive;
+    program.last_steps();
+    result.steps_peak = device.memory_report().peak;
+    program.finish();
+    result.memory = device.memory_report();
+    result.memory.naive = naive;
+  };
+  dry_run(open(options.room), body,
+          {.memory_limit = options.memory_limit,
+           .techniques = options.techniques,
+           .learnt = steps(settings, options.techniques)});
+  result.samples = static_cast<double>(settings.batch) * settings.accumulate;
+  if (result.trace)
+    result.allocations = static_cast<uint64_t>(std::ranges::count_if(
+        result.trace->tensors, [](const TracedTensor& t) { return t.begin > 0; }));
+  return result;
+}
+
+int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int64_t guess,
+                               StepForecast* forecast) const {
+  StepSettings tried = settings.in_short();
+  const auto needs = [&](int64_t batch) -> std::optional<uint64_t> {
+    tried.batch = batch;
+    try {
+      return dry(tried, {}, Room::blocks).memory.peak;
+    } catch (const OutOfMemory&) {  // a tensor larger than blocks, or a budget of the settings
+      return std::nullopt;
+    }
+  };
+  const int64_t most = largest_within(needs, bytes, guess);
+  check<ValueError>(most < no_largest, "Planner",
+                    "the program's memory must grow with settings.batch, got the same for all");
+  if (most == 0) return 0;
+  // What is alive fits so far; blocks are larger, in no regular way. By how much says the last
+  // batch that fitted, at first one that may grow as it likes.
+  StepForecast found;
+  double blocks_per_peak = 0;
+  const auto reserved = [&](int64_t batch) -> std::optional<uint64_t> {
+    if (batch > most) return std::nullopt;
+    tried.batch = batch;
+    ForecastOptions options{.room = Room::blocks, .memory_limit = bytes};
+    const auto measure = [&] {
+      StepForecast made = this->forecast(tried, options);
+      blocks_per_peak = static_cast<double>(made.memory.peak_reserved) /
+                        static_cast<double>(std::max<uint64_t>(1, made.memory.peak));
+      return made;
+    };
+    try {
+      found = measure();
+      return found.memory.peak_reserved;
+    } catch (const OutOfMemory&) {
+      options.memory_limit = 0;
+      if (blocks_per_peak == 0) measure();
+      const double more = blocks_per_peak * static_cast<double>(*needs(batch));
+      return std::max(bytes + 1, static_cast<uint64_t>(more));
+    }
+  };
+  const int64_t batch = largest_within(reserved, bytes, most);
+  if (!forecast || batch == 0) return batch;
+  tried = settings;
+  tried.batch = batch;
+  const auto samples = static_cast<double>(batch) * settings.accumulate;
+  const bool is_known = found.samples == samples;  // the last one that fitted, and in full
+  *forecast = is_known ? std::move(found)
+                       : this->forecast(tried, {.room = Room::blocks, .memory_limit = bytes});
+  return batch;
+}
+
+int64_t Planner::evaluation_batch(StepSettings settings, int64_t most,
+                                  uint64_t memory_limit) const {
+  settings = settings.in_short();
+  const ForecastOptions options{.room = memory_limit ? Room::device : Room::any,
+                                .memory_limit = memory_limit};
+  const auto needs = [&](int64_t rows) -> std::optional<MemoryReport> {
+    settings.evaluation_batch = rows;
+    try {
+      return forecast(settings, options).memory;
+    } catch (const OutOfMemory&) {
+      return std::nullopt;
+    }
+  };
+  const auto least = needs(settings.batch);
+  if (!least) return settings.batch;  // the run will say so
+  for (int64_t rows = most; rows > settings.batch; rows /= 2) {
+    const auto memory = needs(rows);
+    if (memory && memory->peak <= least->peak && memory->peak_reserved <= least->peak_reserved)
+      return rows;
+  }
+  return settings.batch;
+}
+
+std::vector<SegmentReport> Planner::segment_reports(const StepSettings& settings) const {
+  std::vector<SegmentReport> reports;
+  const auto step = [&] {
+    const SettingsScope scope(settings);
+    const std::unique_ptr<TrainingSteps> steps = program_.make(settings);
+    report_segments(*Tape::current(),
+                    [&](std::vector<SegmentReport> found) { reports = std::move(found); });
+    steps->dry_step({});
+  };
+  dry_run(open(Room::any), step, {.pack = false});
+  return reports;
+}
+
+RecordedGraph Planner::record(StepSettings settings) const {
+  RecordedGraph graph;
+  settings = settings.plain();
+  const auto step = [&] {
+    const SettingsScope scope(settings);
+    const std::unique_ptr<TrainingSteps> steps = program_.make(settings);
+    const RecomputeScope recording({}, &graph);
+    steps->dry_step({});
+  };
+  dry_run(open(Room::any), step, {.pack = false});
+  return graph;
+}
+
+RecomputeSearch Planner::search(StepSettings settings, const RecomputeObjective& objective) const {
+  settings = settings.plain().in_short();
+  return RecomputeSearch([this] { return open(Room::any); },
+                         [this, settings] { DryProgram(program_, settings).run(); }, objective);
+}
+
+StepSettings Planner::with_recompute(const StepSettings& settings,
+                                     const AutoRecomputeOptions& options) const {
+  using Mode = AutoRecomputeOptions::Mode;
+  StepSettings result = settings;
+  result.budget = options.budget;
+  const auto follow = [&](const RecomputeChoice& choice) {
+    result.recompute = std::make_shared<const Recompute>(choice.recompute);
+    return result;
+  };
+  if (options.mode == Mode::evict) {
+    result.recompute = std::make_shared<const Recompute>(Recompute{.evicts = true});
+    return result;
+  }
+  RecomputeSearch search = this->search(settings, {.candidates = options.candidates,
+                                                   .effort = options.effort,
+                                                   .on_progress = options.on_progress});
+  const RecomputeChoice choice = choose(search, options, options.budget);
+  check<OutOfMemory>(!options.budget || choice.peak() <= options.budget, "memory budget",
+                     "the step must fit in {}, with this way to recompute it needs {}",
+                     format_bytes(options.budget), format_bytes(choice.peak()));
+  if (options.mode != Mode::budget) return follow(choice);
+  // What fits, fits in blocks, too; where the layouts of its steps do not, values are moved in
+  // every step, which a little more recomputation may spare.
+  for (const RecomputeChoice& other : search.choices()) {
+    if (other.peak() > options.budget) continue;
+    const StepSettings candidate = follow(other);
+    if (forecast(candidate.in_short(), {.room = Room::any}).memory.moved == 0) return candidate;
+  }
+  return follow(choice);
+}
+
+}  // namespace rw

@@ -1,0 +1,139 @@
+// A training program as the planner sees it: what may be varied about its steps, and how to take
+// one without data. Real runs and dry runs share all of it, so what is predicted is what happens.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../../core/autograd/boundaries.h"
+#include "../../core/autograd/checkpoint.h"
+#include "../follow/recompute.h"
+
+namespace rw {
+
+// How the steps of a program use memory.
+struct StepSettings {
+  DType dtype = DType::f32;  // of activations and products: what the steps give to Autocast
+  int64_t batch = 1;         // samples per step
+  uint32_t accumulate = 1;   // steps per update
+  // Segments of the model: none, block (as BlockCheckpoints), or another word that it knows.
+  std::string checkpoint = checkpoints_blocks() ? "block" : "none";
+
+  int checkpoint_every = 1;                              // blocks per segment, where it can that
+  bool host_boundaries = false;                          // between segments (HostBoundaries)
+  std::shared_ptr<const Recompute> recompute = nullptr;  // instead of the model's segments
+  uint64_t budget = 0;           // most bytes of blocks, 0: as many as the device may have
+  int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
+  int rank = 0, ranks = 1;       // which one, of those that train together (dist/step_ranks.h)
+  // What ranks keep in parts: none, or another word of sharding_words() there.
+  std::string shard = "none";
+
+  // The same with everything kept: no segments, recomputation or budget.
+  StepSettings plain() const;
+  // The same with as many steps per update as there are kinds of them: a first one, one between, a
+  // last one. More need no more memory.
+  StepSettings in_short() const;
+};
+
+// Puts settings into effect for this thread while it lives, but for those that steps look at
+// themselves (dtype, batch, accumulate).
+class [[nodiscard]] SettingsScope {
+ public:
+  explicit SettingsScope(const StepSettings& settings);
+  SettingsScope(const SettingsScope&) = delete;
+  SettingsScope& operator=(const SettingsScope&) = delete;
+
+  // Empty, or how a forward pass differed from what the recomputation was planned for.
+  std::string difference() const { return recompute_ ? recompute_->difference() : ""; }
+
+ private:
+  std::optional<MemoryBudget> budget_;
+  std::optional<RecomputeScope> recompute_;
+  BlockCheckpoints blocks_;
+  HostBoundaries boundaries_;
+};
+
+// The sizes of a batch without data.
+struct BatchShape {
+  int64_t rows = 0;    // samples, 0: as many as the settings say
+  int64_t length = 0;  // tokens per sample, where it has any; 0: as many as the program's longest
+
+  // The rows, or as many as are usual.
+  int64_t rows_or(int64_t usual) const { return rows ? rows : usual; }
+
+  bool operator==(const BatchShape&) const = default;
+};
+
+// What a program does besides steps of full batches, which takes memory too.
+struct RunOutline {
+  bool trains = true;                 // false: it only evaluates
+  bool loads = false, saves = false;  // weights, from a file and to one; of ranks, the first saves
+  // By the size of full batches: the sizes that batches of training have, beginning with the first
+  // batch, and those of the evaluation. Not set: full ones.
+  using Batches = std::function<std::vector<BatchShape>(int64_t batch)>;
+  Batches steps = {}, evaluation = {};
+};
+
+RunOutline::Batches batches_of(int64_t samples);  // of so many samples in order
+
+// A model with its optimizer and all else that outlives a step. The constructor and dry_step()
+// allocate what training does.
+class TrainingSteps {
+ public:
+  virtual ~TrainingSteps() = default;
+  // One step of training and one batch of an evaluation, made from shapes alone (empty(shape)),
+  // each with Device::end_step() behind it. An evaluation is NoGrad.
+  virtual void dry_step(const BatchShape& shape) = 0;
+  virtual void dry_evaluation(const BatchShape&) {}
+
+  virtual void flush() {}  // updates from a window of Accumulate that is not full
+  // What loading weights takes, or saving them (io/models/model.h: copy_as_file), which the first
+  // of several ranks does.
+  virtual void copy_weights() {}
+  virtual void save_weights(bool is_first) {
+    if (is_first) copy_weights();
+  }
+};
+// Builds a model for these settings on the default device.
+using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSettings&)>;
+
+// Of a program that does nothing but equal steps: `make` builds a model of these settings and
+// returns what takes a step, ended by an optimizer or end_step().
+//   training_steps([](const StepSettings& s) {
+//     auto model = std::make_shared<Net>();
+//     auto adam = std::make_shared<Adam>(model->parameters());
+//     return [=] { train_on(*model, *adam, empty({s.batch, 784}), empty({s.batch},
+//     DType::i32)); };
+//   })
+MakeSteps training_steps(std::function<std::function<void()>(const StepSettings&)> make);
+
+// What remedies for too little memory are called where a program's user can choose them: segments
+// of each `block`, activations in `f16`, optimizer states that ranks `shard`, a `budget` ({} stands
+// for the bytes), a smaller `batch` accumulated to the same update, by all ranks together.
+struct RemedyWords {
+  std::string block = "checkpoint block", f16 = "dtype f16", budget = "memory budget {}",
+              shard = "shard states";
+  std::function<std::string(int64_t batch, uint32_t accumulate)> batch = [](auto b, auto a) {
+    return fmt::format("batch {} accumulate {}", b, a);
+  };
+};
+
+// A program and the settings that its user asked for.
+struct TrainingProgram {
+  std::string title = "training";   // "resnet20, 32x32 images, 10 classes"
+  std::string samples = "samples";  // "images"
+  MakeSteps make;                   // builds the model, as often as there is something to predict
+  StepSettings settings = {};       // that its user asked for
+  RunOutline outline = {};          // what it does besides steps of full batches
+  double estimator_states = 4;      // floats per parameter in the usual estimate: SGD 2, Adam 4
+  RemedyWords words = {};           // of its options
+  // So many samples are evaluated at a time, or as many as take no more memory than all else does.
+  int64_t most_evaluated = 0;  // 0: as in training
+};
+
+}  // namespace rw

@@ -1,0 +1,173 @@
+#include "planner/forecast/remedies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace rw {
+
+namespace {
+
+// Without a budget, and what keeps to it by dropping values as the program runs.
+StepSettings unbounded(StepSettings settings) {
+  settings.budget = 0;
+  if (settings.recompute && settings.recompute->evicts) settings.recompute = nullptr;
+  return settings;
+}
+
+// What there is for remedies: the smaller of limit and budget, 0 where there is none.
+uint64_t limit_of(const StepSettings& settings, uint64_t memory_limit) {
+  if (!settings.budget || !memory_limit) return std::max(settings.budget, memory_limit);
+  return std::min(settings.budget, memory_limit);
+}
+
+class Search {
+ public:
+  Search(const Planner& planner, const StepSettings& settings, uint64_t memory_limit)
+      : planner_(planner),
+        words_(planner.program().words),
+        limit_(limit_of(settings, memory_limit)),
+        now_(unbounded(settings)) {
+    now_.evaluation_batch = 0;  // the run chooses it anew
+  }
+
+  // The least peak of recomputation that was measured, of the settings as they are; 0: none was.
+  uint64_t least_budget() const { return least_; }
+
+  std::vector<Remedy> run() {
+    StepSettings block = now_.plain(), half = now_;
+    block.checkpoint = "block";
+    block.checkpoint_every = 1;
+    half.dtype = DType::f16;
+    const bool trains = planner_.trains();
+    const bool can_shard = trains && now_.ranks > 1 && now_.shard == "none";
+    const bool can_block = trains && now_.checkpoint == "none", can_half = !is_half(now_.dtype);
+    if (can_block) try_out(words_.block, block);
+    if (can_half) try_out(words_.f16, half);
+    if (can_shard) {
+      StepSettings sharded = now_;
+      sharded.shard = "states";
+      try_out(words_.shard, sharded);
+    }
+    try_smaller_batch("", now_);
+    if (can_block && can_half) {
+      block.dtype = DType::f16;
+      try_out(words_.f16 + " " + words_.block, block);
+    }
+    if (found_.empty() && (can_block || can_half)) {
+      StepSettings least = can_block ? block : half;
+      least.dtype = DType::f16;
+      const std::string options = (can_half ? words_.f16 + " " : std::string()) +
+                                  (can_block ? words_.block + " " : std::string());
+      try_smaller_batch(options, least);
+    }
+    if (trains) try_budget();
+    return std::move(found_);
+  }
+
+ private:
+  uint64_t bytes() const {
+    const uint64_t memory = planner_.info().memory_bytes;
+    return limit_ ? std::min(limit_, memory) : memory;
+  }
+
+  void try_out(const std::string& options, const StepSettings& settings) {
+    try {
+      found_.push_back({options, settings, planner_.forecast(settings, {.memory_limit = limit_})});
+    } catch (const OutOfMemory&) {  // no remedy
+    }
+  }
+
+  // The least recomputation whose blocks fit: they are a little larger than what is alive in them.
+  void try_budget() {
+    if (now_.recompute) return;
+    RecomputeSearch search = planner_.search(now_);
+    least_ = search.choices().back().peak();
+    const size_t before = found_.size();
+    for (const RecomputeChoice& choice : search.choices()) {
+      if (choice.peak() > bytes() || choice.recompute.segments.empty()) continue;
+      StepSettings planned = now_;
+      planned.recompute = std::make_shared<const Recompute>(choice.recompute);
+      try_out(fmt::format(fmt::runtime(words_.budget), choice.peak()), planned);
+      if (found_.size() > before) return;
+    }
+  }
+
+  // The largest batch per step that fits, with accumulation that keeps the samples per update: as
+  // many if some batch not much smaller divides them, else a few more.
+  void try_smaller_batch(const std::string& options, StepSettings settings) {
+    if (settings.batch == 1) return;
+    const int64_t all = settings.batch * settings.accumulate;
+    const int64_t largest =
+        std::min(all, planner_.largest_batch(settings, bytes(), settings.batch));
+    if (largest == 0) return;
+    int64_t batch = largest;
+    while (batch > largest / 2 && all % batch != 0) --batch;
+    if (all % batch != 0 || batch == 0)
+      batch = (all + (all - 1) / largest) / ((all - 1) / largest + 1);
+    const bool trains = planner_.trains();
+    settings.batch = trains ? batch : largest;
+    settings.accumulate = trains ? static_cast<uint32_t>((all + batch - 1) / batch) : 1;
+    const auto ranks = static_cast<uint32_t>(settings.ranks);  // words are of the whole run
+    try_out(options + words_.batch(settings.batch, settings.accumulate * ranks), settings);
+  }
+
+  const Planner& planner_;
+  const RemedyWords& words_;
+  uint64_t limit_;
+  StepSettings now_;
+  uint64_t least_ = 0;
+  std::vector<Remedy> found_;
+};
+
+}  // namespace
+
+std::vector<Remedy> find_remedies(const Planner& planner, const StepSettings& settings,
+                                  uint64_t memory_limit) {
+  return Search(planner, settings, memory_limit).run();
+}
+
+namespace {
+
+// The least --memory-limit that was found to do for the settings, as it is printed: blocks are laid
+// out otherwise where there is little room, so what they take without a limit may not be enough.
+std::string least_limit(const Planner& planner, const StepSettings& settings, uint64_t reserved) {
+  for (uint64_t limit = reserved;; limit += limit / 64 + 1) {
+    const std::string text = format_bytes(limit);
+    try {
+      planner.forecast(settings, {.room = Room::blocks, .memory_limit = parse_bytes(text)});
+      return text;
+    } catch (const OutOfMemory&) {
+      if (limit > 2 * reserved) return format_bytes(2 * limit);
+    }
+  }
+}
+
+}  // namespace
+
+std::string remedies_text(const Planner& planner, const StepSettings& settings,
+                          uint64_t memory_limit) {
+  const StepSettings now = unbounded(settings).in_short();
+  const StepForecast as_it_is = planner.forecast(now, {.room = Room::any});
+  const MemoryReport& needed = as_it_is.memory;
+  std::string out =
+      fmt::format("The run as it is needs {} ({} in blocks).", format_bytes(needed.peak),
+                  least_limit(planner, now, needed.peak_reserved));
+  Search search(planner, settings, memory_limit);
+  const std::vector<Remedy> remedies = search.run();
+  if (const uint64_t least = search.least_budget())
+    out += fmt::format(" The least that recomputation reaches is {} ({} bytes).",
+                       format_bytes(least), least);
+  if (remedies.empty()) return out + " No batch, dtype or recomputation that was tried fits.";
+  out += " What fits, by dry runs (options to add, peak, blocks, FLOPs per sample):";
+  const double plain = as_it_is.flops_per_sample();
+  for (const Remedy& r : remedies)
+    out += fmt::format("\n  {:<44}{:>12}{:>12}{:>+8.1f} %", r.options,
+                       format_bytes(r.forecast.memory.peak),
+                       format_bytes(r.forecast.memory.peak_reserved),
+                       plain > 0 ? 100 * (r.forecast.flops_per_sample() / plain - 1) : 0);
+  return out;
+}
+
+}  // namespace rw

@@ -1,0 +1,80 @@
+#include "planner/forecast/savings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace rw {
+
+std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings& settings) {
+  StepSettings now = {
+      .dtype = DType::f32,
+      .batch = settings.batch * settings.accumulate,
+      .evaluation_batch = settings.evaluation_batch ? settings.evaluation_batch : settings.batch};
+  Techniques techniques{.inplace = false, .segments = false};
+  now.checkpoint = "none";
+  const MemoryReport plain =
+      planner.forecast(now, {.room = Room::any, .techniques = techniques}).memory;
+  std::vector<Saving> rows = {
+      {"f32, the whole batch at once, all kept", std::max(plain.naive, plain.peak)},
+      {"memory used again after a tensor dies", plain.peak}};
+  const auto add = [&](const char* technique) {
+    rows.push_back({technique, planner.peak(now, techniques)});
+  };
+  techniques.inplace = true;
+  add("ops that overwrite their input");
+  if (is_half(settings.dtype)) {
+    now.dtype = settings.dtype;
+    add(now.dtype == DType::bf16 ? "bf16 activations" : "f16 activations");
+  }
+  if (settings.checkpoint != "none" && !settings.recompute) {
+    techniques.segments = true;
+    now.checkpoint = settings.checkpoint;
+    now.checkpoint_every = settings.checkpoint_every;
+    add("checkpoint segments");
+    now.host_boundaries = settings.host_boundaries;
+    if (now.host_boundaries) add("their boundaries in host memory");
+  }
+  if (settings.accumulate > 1) {
+    now.batch = settings.batch;
+    now.accumulate = settings.accumulate;
+    add("gradient accumulation");
+  }
+  if (settings.ranks > 1) {
+    now.ranks = settings.ranks;
+    now.rank = settings.rank;
+    add("sums and messages of ranks");
+    now.shard = settings.shard;
+    if (now.shard != "none") add("what ranks keep in parts");
+  }
+  if (settings.recompute) {
+    techniques.segments = true;
+    now.recompute = settings.recompute;
+    now.budget = settings.budget;
+    add("planned recomputation");
+  }
+  return rows;
+}
+
+std::string savings_table(const std::vector<Saving>& savings) {
+  std::string out =
+      fmt::format("What saved how much, one technique more in each row:\n  {:<40}{:>26}\n",
+                  savings[0].technique, format_bytes(savings[0].peak));
+  for (size_t i = 1; i < savings.size(); ++i) {
+    const auto before = static_cast<double>(savings[i - 1].peak);
+    const bool saves = savings[i].peak <= savings[i - 1].peak;
+    const uint64_t change =
+        saves ? savings[i - 1].peak - savings[i].peak : savings[i].peak - savings[i - 1].peak;
+    out +=
+        fmt::format("  {:<40}{:>13}{:>13}{:>7.2f}x\n", savings[i].technique,
+                    fmt::format("{}{}",
+                                change == 0 ? ""
+                                : saves     ? "-"
+                                            : "+",
+                                format_bytes(change)),
+                    format_bytes(savings[i].peak), before / static_cast<double>(savings[i].peak));
+  }
+  return out;
+}
+
+}  // namespace rw

@@ -1,0 +1,55 @@
+#include "planner/graph/uses.h"
+
+#include <algorithm>
+
+#include "planner/graph/tuning.h"
+
+namespace rw {
+
+namespace {
+
+double output_bytes(const RecomputeGraph& graph, const GraphRecord& record) {
+  double sum = 0;
+  for (uint32_t v : record.outputs) sum += static_cast<double>(graph.values[v].bytes);
+  return sum;
+}
+
+void mark_heavy(const RecomputeGraph& graph, std::vector<ValueUse>& uses) {
+  std::vector<std::pair<double, uint32_t>> dearest;  // -cost per byte, record
+  double total = 0;
+  for (uint32_t i = 0; i < graph.records.size(); ++i) {
+    const GraphRecord& record = graph.records[i];
+    total += record.cost;
+    const double bytes = std::max(output_bytes(graph, record), 1.0);
+    if (record.cost > 0) dearest.emplace_back(-record.cost / bytes, i);
+  }
+  std::sort(dearest.begin(), dearest.end());
+  double share = 0, threshold = 0;
+  for (const auto& [density, i] : dearest) {
+    if (share >= Tuning::heavy_share * total && density > threshold) break;
+    share += graph.records[i].cost;
+    threshold = density;
+    for (uint32_t v : graph.records[i].outputs) uses[v].is_heavy = true;
+  }
+}
+
+}  // namespace
+
+std::vector<ValueUse> value_uses(const RecomputeGraph& graph) {
+  std::vector<ValueUse> uses(graph.values.size());
+  uint32_t rank = 0;
+  for (size_t i = 0; i < graph.records.size(); ++i) {
+    const GraphRecord& record = graph.records[i];
+    for (uint32_t v : record.inputs) uses[v].last_reader = static_cast<int32_t>(i);
+    for (uint32_t v : record.outputs) {
+      uses[v].rank = rank++;
+      uses[v].has_gradient = record.reached;
+    }
+    if (record.reached)
+      for (uint32_t v : record.saved) uses[v].saved = true;
+  }
+  mark_heavy(graph, uses);
+  return uses;
+}
+
+}  // namespace rw

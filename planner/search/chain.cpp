@@ -1,0 +1,234 @@
+#include "planner/search/chain.h"
+
+#include "planner/graph/cuts.h"
+
+namespace rw {
+
+ChainPlanner::ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+                           std::shared_ptr<const StageLevels> stages, const Options& options)
+    : graph_(graph),
+      uses_(uses),
+      options_(options),
+      stages_(std::move(stages)),
+      child_(options.slots),
+      plain_(options.slots) {
+  const uint32_t n = count();
+  for (uint32_t k = 0; k < stages_->size(); ++k)
+    add_level((*stages_)[k], k == 0 ? n : std::min(n, options_.longest));
+  if (options_.inner_limit > 1) divide_stages();
+  // What a segment of the forward pass keeps inside is solved before it.
+  for (size_t k = levels_.size(); k-- > 0;)
+    for (uint32_t t = 1; t <= n; ++t) {
+      if (k > 0 && is_free(t)) continue;
+      for (uint32_t s = t; s-- > t - std::min(t, levels_[k].longest);) solve(levels_[k], s, t);
+    }
+}
+
+void ChainPlanner::add_level(const Stages& stages, uint32_t longest) {
+  Level level{
+      .number = static_cast<uint32_t>(levels_.size()), .stages = &stages, .longest = longest};
+  uint64_t sum = 0;  // what one rounding leaves goes into the next: small stages add up
+  for (const Stages::Stage& stage : stages.stages) {
+    sum += stage.saved;
+    level.saved_units.push_back(units(sum));
+    sum -= std::min(sum, uint64_t{level.saved_units.back()} * options_.unit);
+  }
+  const uint32_t n = stages.count();
+  level.problems.resize(number(level, n - 1, n) + 1);
+  levels_.push_back(std::move(level));
+}
+
+// A planner for each stage of several records: its costs stand for the stage where nothing follows.
+void ChainPlanner::divide_stages() {
+  Options options = options_;
+  options.inner_limit = 0;
+  inner_.resize(count());
+  const Stages& stages = *levels_[0].stages;
+  for (uint32_t i = 0; i < count(); ++i) {
+    const uint32_t first = stages.positions[i], last = stages.positions[i + 1];
+    if (last - first < 2) continue;
+    options.whole = is_free(i + 1);
+    const auto cuts = cut_into_stages(graph_, uses_, first, last, options_.inner_limit);
+    inner_[i] = std::make_unique<ChainPlanner>(
+        graph_, uses_, std::make_shared<const StageLevels>(graph_, uses_, cuts), options);
+    const ChainPlanner& inner = *inner_[i];
+    work_ += inner.work();
+    child_.clear();
+    child_.add(inner.store_, problem(inner.levels_[0], 0, inner.count()).best);
+    levels_[0].problems[number(levels_[0], i, i + 1)].child = store_.add(child_);
+  }
+}
+
+void ChainPlanner::solve(Level& level, uint32_t s, uint32_t t) {
+  steps_.clear();
+  if (options_.nested || is_free(t)) add_child_steps(level, s, t);
+  add_plain_steps(level, s, t);
+  Problem& problem = level.problems[number(level, s, t)];
+  child_.clear();
+  plain_.clear();
+  for (const Step& step : steps_) relax(level, step, s, t);
+  if (s + 1 < t) problem.child = store_.add(child_);  // what a stage is divided into is there
+  problem.plain = store_.add(plain_);
+  plain_.add(store_, problem.child);
+  problem.best = problem.child.is_feasible() ? store_.add(plain_) : problem.plain;
+}
+
+void ChainPlanner::add_plain_steps(const Level& level, uint32_t s, uint32_t t) {
+  const Stages& stages = *level.stages;
+  const Stages::Stage& stage = stages.stages[s];
+  const uint64_t waiting =
+      is_free(t) ? 0 : stages.stages[t - 1].gradients + stages.kept_bytes(s + 1, t);
+  Step step;
+  step.next = s + 1;
+  step.need = units(std::max(stage.backward_peak, stage.forward_peak + waiting));
+  step.hold_plain = step.hold_child = level.saved_units[s];
+  if (step.next < t) step.hold_child += units(stages.stages[s + 1].dropped);
+  const double cost = is_free(t) ? 0 : step.next == t ? stage.tail : stage.replay;
+  step.cost = static_cast<float>(cost / options_.cost_unit);
+  steps_.push_back(step);
+}
+
+void ChainPlanner::add_child_steps(const Level& level, uint32_t s, uint32_t t) {
+  const uint32_t own = level.number, all = stages_->size() - 1;
+  add_segment_steps(level, own, s, t);
+  // Any level may begin in the forward pass; a replay keeps all or nothing for a child segment.
+  for (uint32_t k = is_free(t) ? own + 1 : std::max(own + 1, all); k <= all; ++k)
+    add_segment_steps(level, k, s, t);
+}
+
+// Child segments [s, j) of a problem in `level` with what `inner` keeps inside.
+void ChainPlanner::add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t) {
+  const Stages &stages = *level.stages, &inside = (*stages_)[inner];
+  const uint32_t own = level.number;
+  double sweep = 0;
+  for (uint32_t j = s + 1; j < std::min(t, s + levels_[inner].longest + 1); ++j) {
+    if (!is_free(t)) sweep += stages_->sweep(own, inner, j - 1) / options_.cost_unit;
+    const bool adds =
+        inner == own || inside.kept_bytes(s, j) > (*stages_)[inner - 1].kept_bytes(s, j);
+    if (!adds) continue;
+    Step step;
+    step.child = true;
+    step.level = inner;
+    step.next = j;
+    uint64_t need = inside.sweep_peak(s, j);
+    if (!is_free(t))
+      need = std::max(need + stages.kept_bytes(j, t),
+                      stages.replay_peak(s, j) + stages.kept_bytes(s, t)) +
+             stages.stages[t - 1].gradients;
+    step.need = units(need);
+    if (step.need > options_.slots) continue;
+    step.hold_plain = units(inside.crossing_held(s, j));
+    step.hold_child = units(inside.crossing(s, j));
+    const Stages::Stage& end = inside.stages[j - 1];
+    step.cost = static_cast<float>(sweep);
+    step.extra_plain = static_cast<float>((end.unaided_tail - end.tail) / options_.cost_unit);
+    steps_.push_back(step);
+    if (is_free(t) && inner == 0) add_keep_steps(s, j, step);
+  }
+}
+
+// Segments of the forward pass without segments inside, which keep sets of values of their own.
+void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
+  const Stages& stages = (*stages_)[0];
+  const uint64_t held = stages.crossing_held(s, j), crossing = stages.crossing(s, j);
+  const uint32_t need = step.need;
+  for (const KeepOption& option : stages.keep_options(s, j)) {
+    step.keeps = &option;
+    step.need = std::max(need, units(option.peak));
+    // There are many options, and bytes are rounded to units: the search would always pick the
+    // options whose bytes happen to be rounded down. So they are rounded up a little here.
+    const uint64_t bytes = option.bytes + options_.unit / 4;
+    step.hold_plain = units(held + bytes);
+    step.hold_child = units(crossing + bytes);
+    step.cost = static_cast<float>(option.cost / options_.cost_unit);
+    step.extra_plain = static_cast<float>((option.unaided_cost - option.cost) / options_.cost_unit);
+    steps_.push_back(step);
+  }
+}
+
+// What happens in the child segment, if anything is left open by the step.
+const CostRow& ChainPlanner::inside(const Step& step, uint32_t s) const {
+  const bool is_open = step.child && !step.keeps;
+  return is_open ? problem(levels_[step.level], s, step.next).best : CostStore::free;
+}
+
+float ChainPlanner::child_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const {
+  if (m < step.hold_child) return infeasible_cost;
+  return store_.cost(problem(level, step.next, t).child, m - step.hold_child);
+}
+
+float ChainPlanner::plain_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const {
+  return step.extra_plain + store_.cost(problem(level, step.next, t).plain, m - step.hold_plain);
+}
+
+float ChainPlanner::cost_of(const Level& level, const Step& step, uint32_t s, uint32_t t,
+                            uint32_t m) const {
+  if (m < std::max(step.need, step.hold_plain)) return infeasible_cost;
+  const float cost = step.cost + store_.cost(inside(step, s), m);
+  if (step.next == t) return cost;
+  return cost + std::min(child_rest(level, step, t, m), plain_rest(level, step, t, m));
+}
+
+// The same for all m at once.
+void ChainPlanner::relax(const Level& level, const Step& step, uint32_t s, uint32_t t) {
+  CostDraft& draft = step.child ? child_ : plain_;
+  const CostRow& own = inside(step, s);
+  const auto add = [&](float cost, const CostRow& rest, uint32_t hold) {
+    work_ += Tuning::row_work + draft.add(store_, step.need, cost, own, rest, hold);
+  };
+  if (step.next == t) return add(step.cost, CostStore::free, step.hold_plain);
+  const Problem& rest = problem(level, step.next, t);
+  add(step.cost + step.extra_plain, rest.plain, step.hold_plain);
+  add(step.cost, rest.child, step.hold_child);
+}
+
+void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan) {
+  walk(0, 0, count(), slots, parent, plan);
+}
+
+void ChainPlanner::walk(uint32_t k, uint32_t s, uint32_t t, uint32_t m, int32_t parent,
+                        RecomputePlan& plan) {
+  const Level& level = levels_[k];
+  const Problem& whole = problem(level, s, t);
+  bool child = store_.cost(whole.child, m) < store_.cost(whole.plain, m);
+  while (s < t) {
+    if (child && s + 1 == t) return inner_[s]->append_plan(m, parent, plan);
+    const Step step = cheapest_step(level, child, s, t, m);
+    if (child) {
+      const auto index = static_cast<int32_t>(plan.segments.size());
+      plan.segments.push_back(
+          {level.stages->positions[s], level.stages->positions[step.next], parent});
+      keep(level, step, s, parent, plan);
+      if (!step.keeps) walk(step.level, s, step.next, m, index, plan);
+    }
+    if (step.next == t) return;
+    child = child_rest(level, step, t, m) < plain_rest(level, step, t, m);
+    m -= child ? step.hold_child : step.hold_plain;
+    s = step.next;
+  }
+}
+
+ChainPlanner::Step ChainPlanner::cheapest_step(const Level& level, bool child, uint32_t s,
+                                               uint32_t t, uint32_t m) {
+  steps_.clear();
+  if (child)
+    add_child_steps(level, s, t);
+  else
+    add_plain_steps(level, s, t);
+  return *std::min_element(steps_.begin(), steps_.end(), [&](const Step& a, const Step& b) {
+    return cost_of(level, a, s, t, m) < cost_of(level, b, s, t, m);
+  });
+}
+
+// What a child segment keeps that is not kept already.
+void ChainPlanner::keep(const Level& level, const Step& step, uint32_t s, int32_t replay,
+                        RecomputePlan& plan) const {
+  if (step.keeps)
+    for (uint32_t v : step.keeps->kept) plan.keep.push_back({v});
+  const Stages& inside = (*stages_)[step.level];
+  for (uint32_t r = inside.positions[s]; r < inside.positions[step.next]; ++r)
+    for (uint32_t v : graph_.records[r].outputs)
+      if (inside.is_kept(v) && !level.stages->is_kept(v)) plan.keep.push_back({v, replay});
+}
+
+}  // namespace rw

@@ -1,0 +1,129 @@
+// The dynamic programme behind plan_budgets and plan_memory: a range of records cut into stages.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "../graph/graph.h"
+#include "../graph/plan.h"
+#include "../graph/stages.h"
+#include "../graph/tuning.h"
+#include "cost_rows.h"
+
+namespace rw {
+
+// Cheapest persistent schedules of a range of stages for every memory size up to `slots` units.
+// Notation of Beaumont et al. 2019: a problem (s, t, m) is the backward of stages [s, t) in m
+// units, while the values that cross cut s are in memory. It starts with a child segment [s, j), or
+// with stage s as plain records. There are two tables. `child` has the costs if the problem starts
+// with a child segment: then all values that cross cut s count as its memory. `plain` has the costs
+// if it starts with plain records: then only those values count that a vjp saves anyway.
+//
+// A segment may keep some of the values made in it, from the forward pass on or from the replay
+// that runs into it: one of a few sets of dear values, the levels. The problems inside such a
+// segment have tables of their own, with what is kept at hand.
+class ChainPlanner {
+ public:
+  struct Options {
+    uint64_t unit = 1;  // bytes of a slot
+    uint32_t slots = 256;
+    double cost_unit = 1;      // costs are kept in this unit
+    bool whole = true;         // the range is the whole forward: its first run is free
+    bool nested = true;        // child segments may have child segments
+    uint32_t inner_limit = 0;  // stages inside a stage; 0: a stage is not divided
+    uint32_t longest = Tuning::longest_keeping;  // segment that keeps values, in stages
+  };
+
+  ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+               std::shared_ptr<const StageLevels> stages, const Options& options);
+
+  // Extra cost in `slots` units of memory.
+  float cost(uint32_t slots) const {
+    return store_.cost(problem(levels_[0], 0, count()).best, slots);
+  }
+  bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible_cost; }
+  uint64_t unit() const { return options_.unit; }
+  // Numbers that were computed: the programme's time grows in proportion.
+  uint64_t work() const { return work_; }
+  // Segments and kept values of the plan in `slots` units, appended below `parent`.
+  void append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan);
+
+ private:
+  // One way to begin a problem (s, t): stages [s, next) as a child segment or stage s as plain
+  // records, then problem (next, t).
+  struct Step {
+    bool child = false;
+    uint32_t level = 0;                 // of what happens inside the child segment
+    const KeepOption* keeps = nullptr;  // what else it keeps; it has no children then
+    uint32_t next = 0;
+    // The first part needs `need` units to run at all. While the rest, problem (next, t), runs, the
+    // first part holds `hold_plain` units if the rest starts with plain records, and `hold_child`
+    // units, which are at least as many, if it starts with a child segment.
+    uint32_t need = 0;
+    uint32_t hold_plain = 0;
+    uint32_t hold_child = 0;
+    float cost = 0;
+    float extra_plain = 0;  // added to the cost if the rest starts with plain records
+  };
+  struct Problem {
+    CostRow child, plain, best;  // best: the lesser of the two
+  };
+
+  // The problems where the same values are kept: those of at most `longest` stages.
+  struct Level {
+    uint32_t number = 0;
+    const Stages* stages = nullptr;
+    uint32_t longest = 0;
+    std::vector<uint32_t> saved_units;  // by stage
+    std::vector<Problem> problems;
+  };
+
+  uint32_t count() const { return (*stages_)[0].count(); }
+  // Problems (s, t) are ordered by t, then s.
+  static size_t number(const Level& level, uint32_t s, uint32_t t) {
+    const uint32_t whole = std::min(t, level.longest);  // up to t = longest there are t - 1 before
+    const size_t before = size_t{whole} * (whole - 1) / 2 + size_t{t - whole} * level.longest;
+    return before + s - (t - whole);
+  }
+  static const Problem& problem(const Level& level, uint32_t s, uint32_t t) {
+    return level.problems[number(level, s, t)];
+  }
+  bool is_free(uint32_t t) const { return options_.whole && t == count(); }
+  uint32_t units(uint64_t bytes) const {
+    return static_cast<uint32_t>(
+        std::min<uint64_t>((bytes + options_.unit / 2) / options_.unit, options_.slots + 1));
+  }
+
+  void add_level(const Stages& stages, uint32_t longest);
+  void divide_stages();
+  void solve(Level& level, uint32_t s, uint32_t t);
+  void add_plain_steps(const Level& level, uint32_t s, uint32_t t);
+  void add_child_steps(const Level& level, uint32_t s, uint32_t t);
+  void add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t);
+  void add_keep_steps(uint32_t s, uint32_t j, Step step);
+  Step cheapest_step(const Level& level, bool child, uint32_t s, uint32_t t, uint32_t m);
+  void relax(const Level& level, const Step& step, uint32_t s, uint32_t t);
+  const CostRow& inside(const Step& step, uint32_t s) const;
+  float child_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const;
+  float plain_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const;
+  float cost_of(const Level& level, const Step& step, uint32_t s, uint32_t t, uint32_t m) const;
+  void walk(uint32_t level, uint32_t s, uint32_t t, uint32_t m, int32_t parent,
+            RecomputePlan& plan);
+  void keep(const Level& level, const Step& step, uint32_t s, int32_t replay,
+            RecomputePlan& plan) const;
+
+  const RecomputeGraph& graph_;
+  const std::vector<ValueUse>& uses_;
+  Options options_;
+  std::shared_ptr<const StageLevels> stages_;
+  std::vector<Level> levels_;
+  std::vector<std::unique_ptr<ChainPlanner>> inner_;  // by stage, of its records
+  CostStore store_;
+  CostDraft child_, plain_;  // of the problem at hand
+  std::vector<Step> steps_;  // its steps
+  uint64_t work_ = 0;        // so far
+};
+
+}  // namespace rw

@@ -1,0 +1,90 @@
+#include "planner/search/cost_rows.h"
+
+namespace rw {
+
+namespace {
+
+// The time of planning goes into these loops: they are written so that compilers use vectors.
+void lower(float* __restrict costs, size_t count, float cost, const float* __restrict own,
+           const float* __restrict rest) {
+  for (size_t i = 0; i < count; ++i) costs[i] = std::min(costs[i], cost + own[i] + rest[i]);
+}
+
+void lower(float* __restrict costs, size_t count, float cost, const float* __restrict rest) {
+  for (size_t i = 0; i < count; ++i) costs[i] = std::min(costs[i], cost + rest[i]);
+}
+
+}  // namespace
+
+void CostDraft::extend(uint32_t end) {
+  if (end <= end_) return;
+  std::fill(costs_.begin() + end_, costs_.begin() + end, least_);
+  end_ = end;
+}
+
+uint32_t CostDraft::add(const CostStore& store, uint32_t first, float cost, const CostRow& own,
+                        const CostRow& rest, uint32_t hold) {
+  if (!own.is_feasible() || !rest.is_feasible()) return 0;
+  first = std::max({first, own.first, rest.first + hold});
+  if (first >= units()) return 0;
+  const uint32_t rest_last = rest.last + hold;
+  uint32_t end = std::clamp(std::max(own.last, rest_last), first + 1, units());
+  const float least = cost + store.cost(own, end - 1) + store.cost(rest, end - 1 - hold);
+  // Known ways may be as cheap from the start, or from some memory on.
+  if ((first < end_ ? costs_[first] : least_) <= least) return 0;
+  if (least < least_) {
+    extend(end);
+    end_ = end;  // what lay behind is dearer
+    least_ = least;
+  } else {
+    const auto worse = [&](float known) { return known > least; };
+    end = static_cast<uint32_t>(
+        std::partition_point(costs_.begin() + first, costs_.begin() + end_, worse) -
+        costs_.begin());
+  }
+  const uint32_t numbers = end - first;
+  for (uint32_t m = first; m < end;) {
+    const bool own_ends = m >= own.last, rest_ends = m >= rest_last;
+    uint32_t part = end;
+    if (!own_ends) part = std::min(part, own.last);
+    if (!rest_ends) part = std::min(part, rest_last);
+    float* costs = &costs_[m];
+    const size_t count = part - m;
+    if (!own_ends && !rest_ends)
+      lower(costs, count, cost, store.at(own, m), store.at(rest, m - hold));
+    else if (!own_ends)
+      lower(costs, count, cost + rest.least, store.at(own, m));
+    else if (!rest_ends)
+      lower(costs, count, cost + own.least, store.at(rest, m - hold));
+    else
+      std::fill_n(costs, count, least);
+    m = part;
+  }
+  return numbers;
+}
+
+void CostDraft::add(const CostStore& store, const CostRow& row) {
+  if (!row.is_feasible()) return;
+  extend(row.last);
+  for (uint32_t m = row.first; m < row.last; ++m)
+    costs_[m] = std::min(costs_[m], *store.at(row, m));
+  for (uint32_t m = row.last; m < end_; ++m) costs_[m] = std::min(costs_[m], row.least);
+  least_ = std::min(least_, row.least);
+}
+
+CostRow CostStore::add(const CostDraft& draft) {
+  if (draft.least_ >= infeasible_cost) return {};
+  const auto begin = draft.costs_.begin(), end = begin + draft.end_;
+  const auto first =
+      std::partition_point(begin, end, [](float cost) { return cost >= infeasible_cost; });
+  auto last = std::partition_point(first, end, [&](float c) { return c > draft.least_; });
+  if (last < end) ++last;
+  const CostRow row{.first = static_cast<uint32_t>(first - begin),
+                    .last = static_cast<uint32_t>(last - begin),
+                    .begin = costs_.size(),
+                    .least = draft.least_};
+  costs_.insert(costs_.end(), first, last);
+  return row;
+}
+
+}  // namespace rw

@@ -1,0 +1,285 @@
+#include "planner/search/plans.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+
+#include "planner/graph/cuts.h"
+#include "planner/graph/evaluate.h"
+#include "planner/graph/tuning.h"
+#include "planner/search/chain.h"
+#include "planner/search/polish.h"
+#include "planner/search/speed.h"
+
+namespace rw {
+
+namespace {
+
+// By value: how many heavy ones were made since the forward pass was last at a single value, the
+// output of a layer.
+std::vector<uint32_t> places_in_layers(const RecomputeGraph& graph,
+                                       const std::vector<ValueUse>& uses) {
+  std::vector<uint32_t> places(graph.values.size());
+  std::vector<int32_t> ends(graph.records.size() + 1);
+  int32_t crossing = 0;
+  uint32_t place = 0;
+  for (size_t i = 0; i < graph.records.size(); ++i) {
+    crossing -= ends[i];
+    for (uint32_t v : graph.records[i].outputs) {
+      if (uses[v].is_heavy) places[v] = place++;
+      if (uses[v].last_reader <= static_cast<int32_t>(i)) continue;
+      ++crossing;
+      ++ends[static_cast<size_t>(uses[v].last_reader)];
+    }
+    if (crossing == 1) place = 0;
+  }
+  return places;
+}
+
+// Sets of heavy values by value, from the dearest per byte to all. Of those that are as dear, the
+// first of each layer come first.
+std::vector<std::vector<bool>> keep_levels(const RecomputeGraph& graph,
+                                           const std::vector<ValueUse>& uses) {
+  const std::vector<uint32_t> places = places_in_layers(graph, uses);
+  std::map<std::pair<double, uint32_t>, std::vector<uint32_t>> classes;
+  double bytes = 0;
+  for (uint32_t v = 0; v < graph.values.size(); ++v)
+    if (uses[v].is_heavy) {
+      classes[{-graph.cost_per_byte(v), places[v]}].push_back(v);
+      bytes += static_cast<double>(graph.values[v].bytes);
+    }
+  std::vector<std::vector<bool>> levels;
+  std::vector<bool> kept(graph.values.size());
+  double sum = 0, last = 0;
+  size_t left = classes.size();
+  for (const auto& [order, values] : classes) {
+    for (uint32_t v : values) {
+      kept[v] = true;
+      sum += static_cast<double>(graph.values[v].bytes);
+    }
+    if (--left > 0 && classes.size() > Tuning::levels && sum - last < bytes / Tuning::levels)
+      continue;
+    levels.push_back(kept);
+    last = sum;
+  }
+  return levels;
+}
+
+// Runs the dynamic programme with finer and finer slots, from the plain peak down to what is
+// feasible: linear slots alone would be too coarse for plans that need a hundredth of it.
+class BudgetSearch {
+ public:
+  // `keeps`: segments may keep some of their values.
+  BudgetSearch(const RecomputeGraph& graph, PlanWork& work, bool nested = true, bool keeps = true)
+      : graph_(graph), work_(work), uses_(value_uses(graph)), nested_(nested), keeps_(keeps) {
+    fill_in(graph, plain_);
+    double cost = 0;
+    for (const GraphRecord& record : graph.records) cost += record.cost;
+    cost_unit_ = cost > 0 ? cost : 1;
+    cut(Tuning::stages);
+  }
+
+  const RecomputePlan& plain() const { return plain_; }
+  bool is_heavy(uint32_t record) const {
+    const auto& outputs = graph_.records[record].outputs;
+    return !outputs.empty() && uses_[outputs[0]].is_heavy;
+  }
+
+  // For up to `range` bytes; with coarse stages where the work that is left is not enough.
+  ChainPlanner planner(uint64_t range) {
+    const uint64_t pairs = uint64_t{stages_->count()} * stages_->count();
+    if (!is_coarse_ && !work_.allows(std::max(work_.programme, Tuning::pair_work * pairs))) {
+      is_coarse_ = true;
+      cut(Tuning::coarse_stages);
+    }
+    ChainPlanner::Options options;
+    options.unit = range / Tuning::slots + 1;
+    options.slots = Tuning::slots;
+    options.cost_unit = cost_unit_;
+    options.nested = nested_;
+    options.inner_limit = nested_ ? Tuning::inner_stages : 0;
+    ChainPlanner planner(graph_, uses_, stages_, options);
+    work_.count(planner.work());
+    work_.programme = std::max(work_.programme, planner.work());
+    return planner;
+  }
+
+  // Calls visit(planner, least feasible slots, whether none follows) for each range of memory.
+  template <class F>
+  void for_each_range(F&& visit) {
+    for (uint64_t range = plain_.peak;; range /= Tuning::finer) {
+      ChainPlanner planner = this->planner(range);
+      uint32_t least = 0;
+      while (least <= Tuning::slots && !planner.is_feasible(least)) ++least;
+      const bool is_last = least > Tuning::slots / Tuning::finer || planner.unit() == 1;
+      if (least <= Tuning::slots) visit(planner, least, is_last);
+      if (is_last) return;
+    }
+  }
+
+  RecomputePlan plan(ChainPlanner& planner, uint32_t slots) const {
+    RecomputePlan plan;
+    planner.append_plan(slots, -1, plan);
+    fill_in(graph_, plan);
+    work_.count(Tuning::step_work * graph_.records.size());
+    return plan;
+  }
+
+  // The cheapest plan found whose peak is at most `bytes`. The programme's peaks are rounded: plans
+  // for a little more and for less memory are tried.
+  std::optional<RecomputePlan> within(uint64_t bytes, ChainPlanner& planner) const {
+    if (plain_.peak <= bytes) return plain_;
+    std::optional<RecomputePlan> best;
+    const uint64_t most = (bytes + bytes / 8) / planner.unit();
+    for (auto slots = static_cast<uint32_t>(std::min<uint64_t>(most, Tuning::slots));
+         slots > 0 && planner.is_feasible(slots); slots -= 1 + slots / 64) {
+      RecomputePlan plan = this->plan(planner, slots);
+      if (plan.peak > bytes) continue;
+      plan = polish(graph_, bytes, std::move(plan), &work_);
+      if (!best || plan.cost < best->cost) best = std::move(plan);
+      if (uint64_t{slots} * planner.unit() < bytes) break;
+    }
+    return best;
+  }
+
+ private:
+  void cut(uint32_t stages) {
+    const auto records = static_cast<uint32_t>(graph_.records.size());
+    const std::vector<uint32_t> cuts = cut_into_stages(graph_, uses_, 0, records, stages);
+    std::vector<std::vector<bool>> kept;
+    if (keeps_) kept = keep_levels(graph_, uses_);
+    stages_ = std::make_shared<StageLevels>(graph_, uses_, cuts, std::move(kept));
+    work_.count(Tuning::stage_work * records);
+  }
+
+  const RecomputeGraph& graph_;
+  PlanWork& work_;
+  std::vector<ValueUse> uses_;
+  bool nested_, keeps_;
+  bool is_coarse_ = false;
+  RecomputePlan plain_;
+  double cost_unit_ = 1;
+  std::shared_ptr<const StageLevels> stages_;
+};
+
+// Slots worth trying, `count` or fewer: spread evenly in the logarithm, each lowered as far as it
+// costs no more.
+std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t floor, int count) {
+  std::vector<uint32_t> slots;
+  for (int k = 0; k < count; ++k) {
+    const double share = count > 1 ? static_cast<double>(k) / (count - 1) : 0;
+    auto m = static_cast<uint32_t>(
+        std::lround(Tuning::slots * std::pow(static_cast<double>(floor) / Tuning::slots, share)));
+    while (m > 0 && planner.is_feasible(m - 1) && planner.cost(m - 1) <= planner.cost(m)) --m;
+    if (slots.empty() || m < slots.back()) slots.push_back(m);
+  }
+  return slots;
+}
+
+// Those that no other beats in both cost and peak, by falling peak.
+std::vector<RecomputePlan> pareto(std::vector<RecomputePlan> plans) {
+  std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
+    return a.cost != b.cost ? a.cost < b.cost : a.peak < b.peak;
+  });
+  std::vector<RecomputePlan> best;
+  for (RecomputePlan& plan : plans)
+    if (best.empty() || plan.peak < best.back().peak) best.push_back(std::move(plan));
+  return best;
+}
+
+// `count` of them: the first, the last, and others spread evenly in the logarithm of the peak.
+std::vector<RecomputePlan> thin_out(std::vector<RecomputePlan> plans, size_t count) {
+  if (plans.size() <= count) return plans;
+  const auto peak = [](const RecomputePlan& p) {
+    return std::log(static_cast<double>(p.peak) + 1);
+  };
+  const double high = peak(plans.front()), low = peak(plans.back());
+  std::vector<RecomputePlan> chosen;
+  size_t next = 0;
+  for (size_t k = 0; k < count; ++k) {
+    const double target =
+        high + (low - high) * static_cast<double>(k) / std::max<double>(1, count - 1);
+    const size_t last = plans.size() - (count - k);  // leaves one for each that follows
+    while (next < last && peak(plans[next]) > target + 1e-9) ++next;
+    chosen.push_back(std::move(plans[next++]));
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count, PlanWork* work) {
+  if (graph.records.empty()) return {RecomputePlan{}};
+  PlanWork own;
+  BudgetSearch search(graph, work ? *work : own);
+  std::vector<RecomputePlan> plans = {
+      search.plain(), plan_memory(graph, work),
+      plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
+  search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool is_last) {
+    const uint32_t floor = is_last ? least : std::max(least, Tuning::slots / Tuning::finer);
+    for (uint32_t slots : slots_to_try(planner, floor, count))
+      plans.push_back(search.plan(planner, slots));
+  });
+  return thin_out(pareto(std::move(plans)), static_cast<size_t>(std::max(count, 1)));
+}
+
+std::vector<std::optional<RecomputePlan>> plan_each_budget(const RecomputeGraph& graph,
+                                                           std::span<const uint64_t> budgets,
+                                                           PlanWork* work) {
+  std::vector<std::optional<RecomputePlan>> plans(budgets.size());
+  if (budgets.empty()) return plans;
+  if (graph.records.empty()) return {budgets.size(), RecomputePlan{}};
+  PlanWork own;
+  BudgetSearch search(graph, work ? *work : own);
+  const uint64_t most = *std::max_element(budgets.begin(), budgets.end());
+  ChainPlanner planner = search.planner(most + most / 8);
+  for (size_t i = 0; i < budgets.size(); ++i) plans[i] = search.within(budgets[i], planner);
+  return plans;
+}
+
+std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t bytes) {
+  return plan_each_budget(graph, {&bytes, 1})[0];
+}
+
+RecomputePlan plan_memory(const RecomputeGraph& graph, PlanWork* work) {
+  if (graph.records.empty()) return {};
+  PlanWork own;
+  if (!work) work = &own;
+  RecomputePlan best;
+  fill_in(graph, best);
+  // Where many small values are kept, their rounding adds up: what is cheap by it may not be small.
+  for (const bool keeps : {false, true}) {
+    BudgetSearch search(graph, *work, false, keeps);
+    search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {
+      for (uint32_t slots = least;
+           slots < std::min(least + Tuning::memory_tries, Tuning::slots + 1); ++slots) {
+        RecomputePlan plan = search.plan(planner, slots);
+        if (plan.peak < best.peak) best = std::move(plan);
+      }
+    });
+  }
+  return polish(graph, best.peak, std::move(best), work);
+}
+
+namespace {
+
+void halve(uint32_t first, uint32_t last, uint32_t leaf, int32_t parent, RecomputePlan& plan) {
+  if (last - first <= leaf || last - first < 2) return;
+  const uint32_t middle = first + (last - first + 1) / 2;
+  for (const auto& [a, b] : {std::pair{first, middle}, std::pair{middle, last}}) {
+    const auto index = static_cast<int32_t>(plan.segments.size());
+    plan.segments.push_back({a, b, parent});
+    halve(a, b, leaf, index, plan);
+  }
+}
+
+}  // namespace
+
+RecomputePlan nested_halving(uint32_t records, uint32_t leaf) {
+  RecomputePlan plan;
+  halve(0, records, leaf, -1, plan);
+  return plan;
+}
+
+}  // namespace rw

@@ -1,0 +1,117 @@
+#include "planner/search/polish.h"
+
+#include <algorithm>
+#include <span>
+
+#include "planner/graph/evaluate.h"
+#include "planner/graph/tuning.h"
+
+namespace rw {
+
+namespace {
+
+class Polish {
+ public:
+  Polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan)
+      : graph_(graph),
+        bytes_(bytes),
+        best_(std::move(plan)),
+        tries_(Tuning::polish_work / std::max<size_t>(1, graph.records.size())) {}
+
+  RecomputePlan run(PlanWork* work) {
+    const size_t allowed = tries_;
+    keep_more();
+    for (size_t s = best_.segments.size(); s-- > 0;)
+      if (s < best_.segments.size()) accept(without_segment(s));
+    if (work) work->count(Tuning::step_work * (allowed - tries_) * graph_.records.size());
+    return std::move(best_);
+  }
+
+ private:
+  bool accept(RecomputePlan plan) {
+    if (tries_ == 0) return false;
+    --tries_;
+    fill_in(graph_, plan);
+    if (plan.peak > bytes_ || plan.cost >= best_.cost) return false;
+    best_ = std::move(plan);
+    return true;
+  }
+
+  RecomputePlan without_segment(size_t dropped) const {
+    RecomputePlan plan = best_;
+    plan.segments.clear();
+    const RecomputePlan::Segment gone = best_.segments[dropped];
+    for (size_t s = 0; s < best_.segments.size(); ++s) {
+      RecomputePlan::Segment segment = best_.segments[s];
+      if (s == dropped) continue;
+      if (segment.parent == static_cast<int32_t>(dropped)) segment.parent = gone.parent;
+      if (segment.parent > static_cast<int32_t>(dropped)) --segment.parent;
+      plan.segments.push_back(segment);
+    }
+    drop_keeps(static_cast<int32_t>(dropped), plan);
+    return plan;
+  }
+
+  // Keeps that have no segment any more: what the dropped one's replay kept, what was made in it
+  // alone, and what is now made by the replay that keeps it.
+  void drop_keeps(int32_t dropped, RecomputePlan& plan) const {
+    const std::vector<int32_t> innermost = innermost_segments(plan);
+    std::erase_if(plan.keep, [&](RecomputePlan::Kept& kept) {
+      if (kept.replay == dropped) return true;
+      if (kept.replay > dropped) --kept.replay;
+      return innermost[graph_.values[kept.value].record] == kept.replay;
+    });
+  }
+
+  // By record; -1: none.
+  std::vector<int32_t> innermost_segments(const RecomputePlan& plan) const {
+    std::vector<int32_t> innermost(graph_.records.size(), -1);
+    for (size_t s = 0; s < plan.segments.size(); ++s)
+      std::fill(innermost.begin() + plan.segments[s].first,
+                innermost.begin() + plan.segments[s].last, static_cast<int32_t>(s));
+    return innermost;
+  }
+
+  // As many as fit of the values that are not kept, the dearest per byte first; then single ones.
+  void keep_more() {
+    const std::vector<int32_t> innermost = innermost_segments(best_);
+    std::vector<bool> kept(graph_.values.size());
+    for (const auto& [v, replay] : best_.keep) kept[v] = kept[v] || replay < 0;
+    std::vector<uint32_t> more;
+    for (uint32_t v = 0; v < graph_.values.size(); ++v) {
+      const int32_t record = graph_.values[v].record;
+      if (record >= 0 && innermost[record] >= 0 && !kept[v] && graph_.records[record].cost > 0)
+        more.push_back(v);
+    }
+    std::stable_sort(more.begin(), more.end(), [&](uint32_t a, uint32_t b) {
+      return graph_.cost_per_byte(a) > graph_.cost_per_byte(b);
+    });
+    const RecomputePlan start = best_;
+    size_t fits = 0, too_many = more.size() + 1;
+    while (too_many - fits > 1) {
+      const size_t middle = fits + (too_many - fits) / 2;
+      (accept(with_kept(start, {more.data(), middle})) ? fits : too_many) = middle;
+    }
+    for (size_t k = fits; k < std::min(more.size(), fits + Tuning::single_tries); ++k)
+      accept(with_kept(best_, {&more[k], 1}));
+  }
+
+  static RecomputePlan with_kept(RecomputePlan plan, std::span<const uint32_t> values) {
+    for (uint32_t v : values) plan.keep.push_back({v});
+    return plan;
+  }
+
+  const RecomputeGraph& graph_;
+  uint64_t bytes_;
+  RecomputePlan best_;
+  size_t tries_;
+};
+
+}  // namespace
+
+RecomputePlan polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan,
+                     PlanWork* work) {
+  return Polish(graph, bytes, std::move(plan)).run(work);
+}
+
+}  // namespace rw

@@ -1,0 +1,16 @@
+// The last step of planning: room that a plan leaves is used.
+#pragma once
+
+#include "../graph/graph.h"
+#include "../graph/plan.h"
+#include "../graph/plan_work.h"
+
+namespace rw {
+
+// Hill climbing by evaluate(), since the dynamic programme rounds bytes and knows few sets of kept
+// values: drops segments and keeps more values, as long as that is cheaper and the peak is at most
+// `bytes`, as that of `plan` must be. `work`: counts; null: nothing does.
+RecomputePlan polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan,
+                     PlanWork* work = nullptr);
+
+}  // namespace rw

@@ -1,0 +1,17 @@
+// Plans that recompute what is cheap.
+#pragma once
+
+#include <functional>
+
+#include "../graph/graph.h"
+#include "../graph/plan.h"
+
+namespace rw {
+
+// Keeps the outputs of heavy records (matmul, convolution) and replays everything between them, in
+// segments small enough that a replay brings back little at a time, where that drops more bytes
+// than it has to hold.
+RecomputePlan plan_speed(const RecomputeGraph& graph,
+                         const std::function<bool(uint32_t record)>& is_heavy);
+
+}  // namespace rw

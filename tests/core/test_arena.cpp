@@ -1,0 +1,169 @@
+// The offset planner against a plain model: one flag per unit.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "core/arena/arena.h"
+#include "core/base/error.h"
+
+namespace rw::test {
+
+namespace {
+
+constexpr uint64_t unit = 16;
+
+class Model {
+ public:
+  void add_block(uint32_t block, uint64_t units) { used_[block].assign(units, false); }
+
+  // Best fit: the smallest hole that holds `units`; the lowest block, then offset among equals.
+  std::optional<Arena::Range> allocate(uint64_t units) {
+    std::optional<Arena::Range> best;
+    for (const Arena::Range& hole : holes())
+      if (hole.size >= units * unit && (!best || hole.size < best->size)) best = hole;
+    if (!best) return std::nullopt;
+    best->size = units * unit;
+    mark(*best, true);
+    return best;
+  }
+  void free(const Arena::Range& range) { mark(range, false); }
+
+  uint64_t largest_hole() const {
+    uint64_t largest = 0;
+    for (const Arena::Range& hole : holes()) largest = std::max(largest, hole.size);
+    return largest;
+  }
+  // Numbers of the blocks in which nothing is used; they are dropped.
+  std::vector<uint32_t> remove_free_blocks() {
+    std::vector<uint32_t> removed;
+    for (const auto& [block, used] : used_)
+      if (std::find(used.begin(), used.end(), true) == used.end()) removed.push_back(block);
+    for (const uint32_t block : removed) used_.erase(block);
+    return removed;
+  }
+
+ private:
+  std::vector<Arena::Range> holes() const {
+    std::vector<Arena::Range> all;
+    for (const auto& [block, used] : used_)
+      for (uint64_t i = 0; i < used.size(); ++i) {
+        if (used[i]) continue;
+        if (i == 0 || used[i - 1]) all.push_back({block, i * unit, 0});
+        all.back().size += unit;
+      }
+    return all;
+  }
+  void mark(const Arena::Range& range, bool value) {
+    auto& used = used_.at(range.block);
+    for (uint64_t i = range.offset / unit; i < (range.offset + range.size) / unit; ++i) {
+      REQUIRE(used.at(i) != value);  // no overlap, no double free
+      used[i] = value;
+    }
+  }
+
+  std::map<uint32_t, std::vector<bool>> used_;
+};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE("arena: random requests get what the model gives") {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    Arena arena(unit);
+    Model model;
+    uint32_t blocks = 0;
+    const auto add_block = [&](uint64_t units) {
+      model.add_block(blocks, units);
+      arena.add_block(blocks++, units * unit + random() % unit);  // the odd rest stays unused
+    };
+    add_block(64);
+    std::vector<Arena::Range> live;
+    uint64_t live_bytes = 0;
+    for (int step = 0; step < 1500; ++step) {
+      const uint32_t what = random() % 100;
+      if (what < 55) {
+        const uint64_t bytes = random() % (what < 5 ? 40 * unit : 6 * unit);
+        const auto expected = model.allocate(std::max<uint64_t>(1, (bytes + unit - 1) / unit));
+        const auto range = arena.allocate(bytes);
+        REQUIRE(range == expected);
+        if (range)
+          live.push_back(*range), live_bytes += range->size;
+        else if (blocks < 5)
+          add_block(32 + random() % 64);
+      } else if (what < 98 && !live.empty()) {
+        std::swap(live[random() % live.size()], live.back());
+        model.free(live.back());
+        arena.free(live.back());
+        live_bytes -= live.back().size;
+        live.pop_back();
+      } else if (what == 99) {
+        REQUIRE(arena.remove_free_blocks() == model.remove_free_blocks());
+      }
+      REQUIRE(arena.live() == live_bytes);
+      REQUIRE(arena.largest_hole() == model.largest_hole());
+    }
+    for (const Arena::Range& range : live) arena.free(range);
+    CHECK(arena.live() == 0);
+    const size_t held = arena.block_count();
+    CHECK(arena.remove_free_blocks().size() == held);
+    CHECK(arena.reserved() == 0);
+  }
+}
+
+TEST_CASE("arena: sizes round up to the unit, freed neighbours merge") {
+  Arena arena(256);
+  CHECK_FALSE(arena.allocate(1).has_value());
+  arena.add_block(7, 1024);
+  const auto a = arena.allocate(0), b = arena.allocate(257), c = arena.allocate(256);
+  CHECK(a == Arena::Range{7, 0, 256});
+  CHECK(b == Arena::Range{7, 256, 512});
+  CHECK(c == Arena::Range{7, 768, 256});
+  CHECK(arena.largest_hole() == 0);
+  arena.free(*a);
+  arena.free(*c);
+  CHECK_FALSE(arena.allocate(512).has_value());
+  arena.free(*b);
+  CHECK(arena.largest_hole() == 1024);
+  CHECK(arena.allocate(1024) == Arena::Range{7, 0, 1024});
+}
+
+TEST_CASE("arena: a place that is asked for is given where it is free") {
+  Arena arena(256);
+  arena.add_block(0, 1024);
+  CHECK_FALSE(arena.allocate_at(0, 128, 256).has_value());
+  CHECK_FALSE(arena.allocate_at(0, 768, 512).has_value());
+  CHECK_FALSE(arena.allocate_at(1, 0, 256).has_value());
+  const auto middle = arena.allocate_at(0, 512, 256);
+  CHECK(middle == Arena::Range{0, 512, 256});
+  CHECK_FALSE(arena.allocate_at(0, 512, 256).has_value());
+  CHECK_FALSE(arena.allocate_at(0, 256, 512).has_value());
+  CHECK(arena.largest_hole() == 512);
+  CHECK(arena.allocate_at(0, 768, 256) == Arena::Range{0, 768, 256});
+  CHECK(arena.allocate_at(0, 0, 512) == Arena::Range{0, 0, 512});
+  arena.free(*middle);
+  CHECK(arena.largest_hole() == 256);
+}
+
+TEST_CASE("arena: misuse is an error") {
+  Arena arena(256);
+  arena.add_block(0, 1024);
+  CHECK_THROWS_AS(arena.add_block(0, 1024), ValueError);
+  CHECK_THROWS_AS(arena.add_block(1, 255), ValueError);
+  const Arena::Range range = *arena.allocate(300);
+  CHECK_THROWS_AS(arena.free({0, range.offset, 256}), ValueError);
+  CHECK_THROWS_AS(arena.free({1, range.offset, range.size}), ValueError);
+  CHECK_THROWS_AS(arena.free({0, range.offset + 256, range.size - 256}), ValueError);
+  arena.free(range);
+  CHECK_THROWS_WITH_AS(arena.free(range),
+                       "[arena] free takes a live range, got block 0 offset 0 size 512",
+                       ValueError);
+  CHECK(arena.live() == 0);
+}
+
+TEST_SUITE_END();
+
+}  // namespace rw::test

@@ -1,0 +1,110 @@
+// What backward holds at most: saved inputs go before gradients of their size come, weight
+// gradients are added to what there is.
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "tests/fixtures/tape_fixture.h"
+
+namespace rw::test {
+
+namespace {
+
+constexpr int64_t width = 256;
+constexpr uint64_t large = width * width * 4, small = 16 * width * 4;
+
+// Bytes that backward needs beyond what is alive when it begins.
+uint64_t needed(const Tensor& loss, bool retain) {
+  Device& device = *default_device();
+  const uint64_t before = device.live();
+  device.take_high_water();
+  loss.backward({}, retain);
+  return device.take_high_water() - before;
+}
+
+Tensor weight(const Shape& shape) {
+  return full(shape, 0.5f).set_requires_grad();
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "backward: a product lets go of its input before it makes that one's gradient" *
+                      doctest::test_suite("host")) {
+  using Product = Tensor (*)(const Tensor& h);
+  const Product products[] = {
+      [](const Tensor& h) {
+        return linear(h, weight({1, width}));
+      },
+      [](const Tensor& h) {
+        return matmul(h, weight({width, 1}));
+      },
+      [](const Tensor& h) {
+        return conv2d(reshape(h, {1, width, 1, width}), weight({1, 1, 1, width}));
+      }};
+  for (const Product product : products) {
+    const auto loss = [&] {
+      const Tensor x = weight({width, width});
+      x.impl().grad = zeros({width, width});  // dx is added to it
+      return sum(product(x + 1.0f));          // sums save nothing: the product alone holds x + 1
+    };
+    CHECK(needed(loss(), false) <= small);
+    CHECK(needed(loss(), true) >= large);
+  }
+}
+
+TEST_CASE_FIXTURE(
+    CpuDevice, "backward: a weight's gradient is added to the one there is, without a second one" *
+                   doctest::test_suite("host")) {
+  const Tensor w = weight({width, width}), x = full({2, width}, 0.25f);
+  const auto loss = [&] { return sum(linear(x, w)); };
+  const uint64_t first = needed(loss(), false);
+  CHECK(first >= large);  // w.grad itself
+  const std::vector<float> once = w.grad().to_vector();
+  CHECK(needed(loss(), false) <= small);
+  const std::vector<float> twice = w.grad().to_vector();
+  for (size_t i = 0; i < once.size(); ++i) REQUIRE(twice[i] == 2 * once[i]);
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "backward: gradients of views and casts of a weight add up all the same" *
+                      doctest::test_suite("host")) {
+  const Tensor w = weight({width, width}), x = full({2, width}, 0.25f);
+  for (int i = 0; i < 2; ++i) {
+    sum(linear(x, transpose(w, 0, 1))).backward();
+    sum(linear(cast(x, DType::f16), cast(w, DType::f16))).backward();
+    sum(linear(x, w)).backward();
+  }
+  CHECK(w.grad().to_vector()[0] == 3.0f);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "ops let go of what they are given, not at the end of the statement" *
+                                 doctest::test_suite("host")) {
+  const Tensor a = full({width, width}, 0.001f);
+  const auto held = [](const auto& statement) {
+    Device& device = *default_device();
+    const uint64_t before = device.live();
+    device.take_high_water();
+    statement();
+    return device.take_high_water() - before;
+  };
+  const NoGrad guard;
+  // At most what one op reads and writes.
+  CHECK(held([&] { return matmul(matmul(matmul(matmul(a, a), a), a), a); }) <= 2 * large);
+  CHECK(held([&] {
+          return sum(matmul(a, transpose(reshape(matmul(matmul(a, a), a), {width, width}), 0, 1)));
+        }) <= 2 * large + small);
+  CHECK(held([&] {
+          return matmul(a, matmul(slice(concat({matmul(a, a), matmul(a, a)}, 0), 0, 0, width), a));
+        }) <= 4 * large);
+  CHECK(held([&] {
+          return mean(softmax(max_pool2d(reshape(layer_norm(matmul(a, a)), {1, width, width, 1}),
+                                         Pool2dOptions{1, 1})));
+        }) <= 3 * large + small);
+  Linear linear(width, width, false);
+  Sequential model;
+  model.emplace<Linear>(width, width, false);
+  model.emplace<Linear>(width, width, false);
+  CHECK(held([&] { return sum(model(linear(linear(linear(matmul(a, a)))))); }) <=
+        2 * large + small);
+}
+
+}  // namespace rw::test

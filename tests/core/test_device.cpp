@@ -1,0 +1,217 @@
+// Devices: limits, out of memory, the report's figures.
+#include <cmath>
+
+#include "tests/fixtures/tape_fixture.h"
+
+namespace rw::test {
+
+namespace {
+
+// Gives blocks up to `total` bytes, each up to `largest`; computes nothing.
+class Shelf : public Backend {
+ public:
+  Shelf(uint64_t total, uint64_t largest) : left_(total) {
+    info_.name = "shelf";
+    info_.max_block_bytes = largest;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  uint32_t allocate_block(uint64_t bytes) override {
+    check<OutOfMemory>(bytes <= left_, "shelf", "no room for {} bytes", bytes);
+    left_ -= bytes;
+    sizes.push_back(bytes);
+    return static_cast<uint32_t>(sizes.size() - 1);
+  }
+  void free_block(uint32_t block) override { left_ += sizes.at(block); }
+  void write(BufferRange, const void*) override {}
+  void read(BufferRange, void*) override {}
+  void run(const KernelCall&) override {}
+  void synchronize() override {}
+
+  std::vector<uint64_t> sizes;  // of all blocks ever given
+
+ private:
+  DeviceInfo info_;
+  uint64_t left_;
+};
+
+std::shared_ptr<Storage> take(const std::shared_ptr<Device>& device, uint64_t bytes) {
+  const PurposeScope purpose(Purpose::data);
+  return device->allocate({static_cast<int64_t>(bytes)}, DType::u8);
+}
+
+// A small training step with a segment, an f16 part and in-place ops; gives the gradients.
+std::vector<std::vector<float>> step() {
+  Tensor w = leaf(256), v = leaf(256);
+  Tensor x = reshape(w, {16, 16});
+  {
+    const auto segment = checkpoint();
+    for (int i = 0; i < 3; ++i) x = tanh(matmul(std::move(x), reshape(v, {16, 16})) * 0.5f);
+  }
+  const Tensor loss = mean(square(cast(gelu(cast(x, DType::f16)), DType::f32)));
+  loss.backward();
+  return {w.grad().to_vector(), v.grad().to_vector()};
+}
+
+}  // namespace
+
+TEST_CASE("memory sizes: parsing and printing" * doctest::test_suite("host")) {
+  CHECK(parse_bytes("1000") == 1000);
+  CHECK(parse_bytes("512B") == 512);
+  CHECK(parse_bytes("512M") == uint64_t{512} << 20);
+  CHECK(parse_bytes("8GiB") == uint64_t{8} << 30);
+  CHECK(parse_bytes("8 gib") == uint64_t{8} << 30);
+  CHECK(parse_bytes("1.5k") == 1536);
+  CHECK(parse_bytes("2GB") == 2000000000);
+  for (const char* bad : {"", "GiB", "-1", "1X", "1GiBs", "nan", "1e30", "1 2"}) {
+    INFO(std::string(bad));
+    CHECK_THROWS_AS(parse_bytes(bad), ValueError);
+  }
+  CHECK(format_bytes(0) == "0 B");
+  CHECK(format_bytes(1023) == "1023 B");
+  CHECK(format_bytes(1536) == "1.50 KiB");
+  CHECK(format_bytes(uint64_t{3} << 40) == "3.00 TiB");
+  CHECK(parse_bytes(format_bytes(uint64_t{7} << 30)) == uint64_t{7} << 30);
+}
+
+TEST_CASE("device: blocks grow with use, and shrink to what fits" * doctest::test_suite("host")) {
+  constexpr uint64_t MiB = 1 << 20;
+  auto shelf = std::make_unique<Shelf>(100 * MiB, 64 * MiB);
+  const auto& sizes = shelf->sizes;
+  const auto device = Device::create(std::move(shelf));
+  auto first = take(device, 100);
+  CHECK(sizes == std::vector<uint64_t>{16 * MiB});
+  const auto large = take(device, 40 * MiB);
+  CHECK(sizes.back() == 40 * MiB);
+  const auto second = take(device, 17 * MiB);
+  CHECK(device->memory_report().reserved <= 100 * MiB);
+  CHECK(contains(message_of<OutOfMemory>([&] { take(device, 65 * MiB); }),
+                 "largest block of 'shelf' is 64.00 MiB"));
+  CHECK(contains(message_of<OutOfMemory>([&] { take(device, 60 * MiB); }),
+                 "'shelf' gave no more memory"));
+  first.reset();  // its block is given back to make room
+  const auto third = take(device, 30 * MiB);
+  CHECK(device->memory_report().reserved <= 100 * MiB);
+}
+
+TEST_CASE("device: blocks stay small where the device's largest is small" *
+          doctest::test_suite("host")) {
+  auto shelf = std::make_unique<Shelf>(1 << 20, 1 << 16);
+  const auto& sizes = shelf->sizes;
+  const auto device = Device::create(std::move(shelf));
+  const auto first = take(device, 100), second = take(device, 1 << 16);
+  for (const uint64_t size : sizes) CHECK(size <= 1 << 16);
+}
+
+TEST_CASE("device: out of memory explains itself and leaves the device usable" *
+          doctest::test_suite("host")) {
+  constexpr uint64_t limit = 64 << 10;
+  const auto device = Device::create(open_backend("cpu"), limit);
+  set_default_device(device);
+  {
+    const PurposeScope purpose(Purpose::parameter);
+    const Tensor w = ones({100, 100});
+    const Tensor one = ones({64}), small = exp(one);
+    const std::string message = message_of<OutOfMemory>([&] { exp(w); });
+    CHECK(contains(message, "[exp] needs 39.06 KiB more"));
+    CHECK(contains(message, "the memory limit is 64.00 KiB"));
+    CHECK(contains(message, "39.06 KiB  parameters from"));
+    CHECK(contains(message, "256 B  parameters from exp"));
+    CHECK(small.to_vector()[0] == doctest::Approx(std::exp(1.0)));
+  }
+  CHECK(device->memory_report().live == 0);
+  CHECK(ones({128, 127}).numel() == 16256);  // nearly the whole limit in one piece
+  CHECK(device->memory_report().peak_reserved <= limit);
+}
+
+TEST_CASE("device: a step under any memory limit succeeds or stops cleanly" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const auto expected = step();
+  const uint64_t peak = default_device()->memory_report().peak;
+  uint64_t least = 0;
+  for (uint64_t limit = 256; limit <= 2 * peak; limit += 256) {
+    INFO("limit " << limit);
+    const auto device = Device::create(open_backend("cpu"), limit);
+    set_default_device(device);
+    try {
+      const auto gradients = step();
+      REQUIRE(gradients == expected);
+      if (!least) least = limit;
+    } catch (const OutOfMemory& e) {
+      REQUIRE(contains(e.what(), "memory limit"));
+    }
+    REQUIRE(Tape::current()->stats().records == 0);
+    REQUIRE(device->memory_report().live == 0);
+    REQUIRE(device->memory_report().peak_reserved <= limit);
+    device->trim();
+    REQUIRE(device->memory_report().reserved == 0);
+  }
+  CHECK(least >= peak);
+  CHECK(least <= peak + peak / 8);  // the rest is fragmentation
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "device: the report counts what is there" * doctest::test_suite("host")) {
+  constexpr int64_t n = 1000;  // 4000 bytes, 4096 in the arena
+  const auto at = [](const MemoryReport& r, Purpose p) {
+    return r.live_by_purpose[static_cast<size_t>(p)];
+  };
+  {
+    Tensor w;
+    {
+      const PurposeScope purpose(Purpose::parameter);
+      w = ones({n});
+    }
+    const Tensor half = ones({n}, DType::f16);
+    MemoryReport r = device->memory_report();
+    CHECK(at(r, Purpose::parameter) == 4000);
+    CHECK(at(r, Purpose::activation) == 2000);
+    CHECK(r.live == 4096 + 2048);
+    CHECK(r.peak == r.live);
+    CHECK(r.padding_at_peak == 96 + 48);
+    CHECK(r.reserved >= r.live);
+    device->end_step();
+    for (int i = 0; i < 10; ++i) exp(w);
+    device->end_step();
+    r = device->memory_report();
+    CHECK(r.naive == 4096 + 2048 + 10 * 4096);
+    CHECK(r.peak == 2 * 4096 + 2048);
+    for (int i = 0; i < 20; ++i) exp(w);  // a longer step that has not ended yet
+    CHECK(device->memory_report().naive == 4096 + 2048 + 20 * 4096);
+    device->reset_peak();
+    CHECK(device->memory_report().peak == 4096 + 2048);
+    CHECK(contains(device->memory_report().str(), "parameters"));
+    CHECK(contains(device->memory_report().json(), "\"peak\": 6144"));
+    w.set_requires_grad();
+    sum(w * 2.0f).backward();
+    CHECK(at(device->memory_report(), Purpose::gradient) == 4000);
+  }
+  CHECK(device->memory_report().live == 0);
+  for (const uint64_t bytes : device->memory_report().live_by_purpose) CHECK(bytes == 0);
+  device->trim();
+  CHECK(device->memory_report().reserved == 0);
+}
+
+TEST_CASE("device: ops are queued, not submitted one by one") {
+  std::unique_ptr<Backend> backend;
+  try {
+    backend = open_backend("vulkan");
+  } catch (const DeviceError& e) {
+    MESSAGE("skipped: " << std::string(e.what()));
+    return;
+  }
+  const auto device = set_default_device(std::move(backend));
+  const Tensor x = leaf(256);
+  Tensor y = x * 1.0f;
+  for (int i = 0; i < 100; ++i) y = y + 0.5f;
+  y.to_vector();
+  const BackendStats before = device->backend().stats();
+  for (int i = 0; i < 100; ++i) y = y + 0.5f;
+  sum(y).backward();
+  const BackendStats after = device->backend().stats();
+  CHECK(after.dispatches - before.dispatches >= 201);
+  if (!device->info().is_cpu) CHECK(after.submits - before.submits < 20);
+  CHECK(x.grad().to_vector()[0] == 1);
+}
+
+}  // namespace rw::test

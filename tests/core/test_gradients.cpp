@@ -1,0 +1,440 @@
+// grad(), gradients of intermediate tensors, and hooks on gradients.
+#include <cstring>
+
+#include "core/autograd/gradients.h"
+#include "nn/layers.h"
+#include "tests/fixtures/tape_fixture.h"
+
+using namespace rw;
+using test::CpuDevice;
+using test::leaf;
+using test::message_of;
+
+namespace {
+
+using Values = std::vector<float>;
+
+Values times(Values values, float factor) {
+  for (float& v : values) v *= factor;
+  return values;
+}
+
+TEST_SUITE_BEGIN("host");
+
+TEST_CASE("grad: of leaves and of results, without touching grad()") {
+  const CpuDevice device;
+  const Tensor a = leaf(4), b = leaf(4);
+  const auto run = [&] {
+    const Tensor h = a * b, y = sum(gelu(h) + h);
+    return std::pair(h, y);
+  };
+  Values da, db;
+  {
+    const auto [h, y] = run();
+    y.backward();
+    da = a.grad().to_vector(), db = b.grad().to_vector();
+    a.impl().grad = {}, b.impl().grad = {};
+  }
+  const auto [h, y] = run();
+  const std::vector<Tensor> g = grad({y}, {b, h, a, y});
+  CHECK(g[0].to_vector() == db);
+  CHECK(g[2].to_vector() == da);
+  CHECK(g[3].to_vector() == Values{1});
+  CHECK((g[1] * a.detach()).to_vector() == db);  // dh * a
+  CHECK(!a.grad().defined());
+  CHECK(!b.grad().defined());
+  CHECK(test::contains(message_of<AutogradError>([&, y = y] { grad({y}, {a}); }), "freed"));
+}
+
+TEST_CASE("grad: existing gradients, and the zeros of an optimizer, stay as they are") {
+  const CpuDevice device;
+  Linear layer(3, 2);
+  const Tensor x = tensor({1, 2, 3}, {1, 3});
+  sum(layer(x)).backward();
+  const Values before = layer.parameters()[0].grad().to_vector();
+  const std::vector<Tensor> g = grad({sum(layer(x))}, layer.parameters());
+  CHECK(g[0].to_vector() == before);
+  CHECK(layer.parameters()[0].grad().to_vector() == before);
+}
+
+TEST_CASE("grad: several ys, seeds, repeated use, and what is not between") {
+  const CpuDevice device;
+  const Tensor a = leaf(4), b = leaf(4), unused = leaf(4);
+  const Tensor h = a + b, y = h * h, z = h * 3.0f;
+  int calls = 0;
+  const Tensor side = relu(b);
+  side.register_hook([&](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
+  const Tensor w = sum(side * a);
+  const Tensor seed = tensor({1, 2, 3, 4}, {4});
+  const auto g = grad({y, z, w}, {h, unused},
+                      {.seeds = {seed, seed, {}}, .retain = true, .allow_unused = true});
+  CHECK(g[0].to_vector() == (seed * 3.0f + seed * h + seed * h).to_vector());
+  CHECK(!g[1].defined());
+  CHECK(calls == 0);  // does not lead to h
+  CHECK(test::contains(message_of<AutogradError>([&] { grad({w}, {unused}, {.retain = true}); }),
+                       "x 0 must be reached"));
+  CHECK(grad({w}, {b}, {.retain = true}).size() == 1);
+  CHECK(calls == 1);
+  CHECK(test::contains(message_of<ShapeError>([&, y = y] { grad({y}, {a}); }), "needs a scalar"));
+  CHECK_THROWS_AS(grad({}, {a}), ValueError);
+  CHECK_THROWS_AS(grad({w}, {a}, {.seeds = {seed, seed}}), ValueError);
+  CHECK_THROWS_AS(grad({w}, {a.detach()}), AutogradError);
+  CHECK(!a.grad().defined());
+}
+
+TEST_CASE("grad: a result that no gradient reached can become a leaf") {
+  const CpuDevice device;
+  Tensor y;
+  {
+    const auto segment = checkpoint();  // records all the same
+    y = full({4}, 1) * 2.0f;
+    y.set_requires_grad();
+    CHECK(y.is_leaf());
+  }
+  sum(square(y)).backward();
+  CHECK(y.grad().to_vector() == Values(4, 4));
+  // What is read of a view lies where its strides say.
+  const std::vector<std::byte> bytes =
+      read_bytes(transpose(tensor({1, 2, 3, 4, 5, 6}, {2, 3}), 0, 1));
+  Values values(6);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  CHECK(values == Values{1, 4, 2, 5, 3, 6});
+}
+
+TEST_CASE("hooks: see a gradient once, and may replace it") {
+  const CpuDevice device;
+  const Tensor a = leaf(4), b = leaf(4);
+  std::vector<Values> seen;
+  const auto see = [&](const Tensor& g) {
+    seen.push_back(g.to_vector());
+    return Tensor();
+  };
+  sum(a * a * b).backward();
+  const Values plain = a.grad().to_vector(), plain_b = b.grad().to_vector();
+  a.impl().grad = {}, b.impl().grad = {};
+
+  HookHandle first = a.register_hook(see);
+  HookHandle doubled = a.register_hook([](const Tensor& g) { return g * 2.0f; });
+  a.register_hook(see);
+  Tensor h = a * a;
+  h.register_hook([](const Tensor& g) { return g * 3.0f; });
+  Tensor y = sum(h * b);
+  h = {};  // the tape keeps the hook
+  y.backward();
+  // a is read twice: one call with the sum.
+  REQUIRE(seen.size() == 2);
+  CHECK(seen[0] == times(plain, 3));
+  CHECK(seen[1] == times(plain, 6));
+  CHECK(a.grad().to_vector() == times(plain, 6));
+  CHECK(b.grad().to_vector() == plain_b);
+
+  doubled.remove();
+  first.remove();
+  sum(a * a * b).backward();  // added to what is there
+  CHECK(seen.size() == 3);
+  CHECK(seen[2] == plain);
+  CHECK(a.grad().to_vector() == times(plain, 7));
+  b.register_hook([](const Tensor&) { return zeros({3}); });
+  CHECK(test::contains(message_of<ShapeError>([&] { sum(a * b).backward(); }), "same shape"));
+  CHECK_THROWS_AS(b.detach().register_hook(see), AutogradError);
+}
+
+TEST_CASE("hooks: of a weight whose products add to its gradient") {
+  const CpuDevice device;
+  Tensor weight = full({4, 4}, 0.5f);
+  weight.set_requires_grad();
+  const Tensor x = full({3, 4}, 2);
+  const auto run = [&] { sum(linear(x, weight)).backward(); };
+  run();
+  const Values plain = weight.grad().to_vector();
+  const HookHandle doubled = weight.register_hook([](const Tensor& g) { return g * 2.0f; });
+  run();
+  CHECK(weight.grad().to_vector() == times(plain, 3));
+}
+
+TEST_CASE("hooks: of a result stay when the record before it is freed") {
+  const CpuDevice device;
+  const Tensor a = leaf(4);
+  int calls = 0;
+  Tensor before = a * 2.0f;
+  const Tensor h = a * 3.0f;
+  h.register_hook([&](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
+  before = {};
+  sum(h).backward();
+  CHECK(calls == 1);
+}
+
+TEST_CASE("hooks and grad: gradients of a 16-bit result are 16-bit, however they come") {
+  const CpuDevice device;
+  const Tensor x = full({3, 4}, 0.5f, DType::f16);
+  const Tensor w = reshape(leaf(16).detach(), {4, 4}).detach().set_requires_grad();
+  const Tensor h = cast(w, DType::f16);
+  std::vector<DType> seen;
+  h.register_hook([&](const Tensor& g) {
+    seen.push_back(g.dtype());
+    return Tensor();
+  });
+  const Tensor product = sum(cast(linear(x, h), DType::f32));  // a weight's gradient is f32
+  seen.push_back(grad({product}, {h}, {.retain = true})[0].dtype());
+  product.backward();
+  CHECK(seen == std::vector<DType>(3, DType::f16));
+}
+
+TEST_CASE("hooks: one that calls backward, or removes itself") {
+  const CpuDevice device;
+  const Tensor a = leaf(4);
+  const Tensor other = sum(a * 2.0f);
+  HookHandle bad = a.register_hook([&](const Tensor&) {
+    other.backward();
+    return Tensor();
+  });
+  CHECK(test::contains(message_of<AutogradError>([&] { sum(a * a).backward(); }), "or a hook"));
+  bad.remove();
+  int calls = 0;
+  HookHandle once;
+  once = a.register_hook([&](const Tensor&) {
+    ++calls;
+    once.remove();
+    return Tensor();
+  });
+  sum(a * a).backward();
+  sum(a * a).backward();
+  CHECK(calls == 1);
+}
+
+TEST_CASE("post accumulate hooks: called once with the whole gradient, while backward goes on") {
+  const CpuDevice device;
+  const Tensor x = leaf(4).detach();
+  const Tensor first = leaf(4), second = leaf(4), unused = leaf(4);
+  const Tensor aside = unused * 2.0f;  // reads it, and no gradient comes this way
+  const auto run = [&] {
+    const Tensor h = x * first;
+    sum(h * second * second + (h * first) * 0.5f).backward();
+  };
+  run();
+  const Values of_first = first.grad().to_vector(), of_second = second.grad().to_vector();
+  for (const Tensor& t : {first, second}) t.impl().grad = {};
+
+  std::vector<std::string> order;
+  unused.register_post_accumulate_grad_hook([&](const Tensor&) { order.push_back("unused"); });
+  HookHandle keeps = second.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+    order.push_back("second");
+    CHECK(leaf.grad().to_vector() == of_second);
+    CHECK(!first.grad().defined());  // not complete yet
+    Tensor(leaf).set_grad({});       // dropped, and the leaf changed: nothing reads it any more
+    Tensor(leaf).copy_(leaf.detach() * 2.0f);
+  });
+  first.register_hook([&](const Tensor& g) {
+    order.push_back("hook");
+    return g * 2.0f;
+  });
+  first.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+    order.push_back("first");
+    CHECK(leaf.grad().to_vector() == times(of_first, 2));
+  });
+  run();
+  CHECK(order == std::vector<std::string>{"second", "hook", "first"});
+  CHECK(!second.grad().defined());
+  keeps.remove();
+  order.clear();
+  (void)grad({sum(x * first * second)}, {second});  // changes no leaf
+  CHECK(order.empty());
+  const Tensor root = leaf(4);
+  root.register_post_accumulate_grad_hook([&](const Tensor&) { order.push_back("root"); });
+  root.backward(full({4}, 1.0f));  // no record reads it
+  CHECK(order == std::vector<std::string>{"root"});
+  const Tensor h = first * 2.0f;
+  CHECK_THROWS_AS(h.register_post_accumulate_grad_hook([](const Tensor&) {}), AutogradError);
+  CHECK_THROWS_AS(x.register_post_accumulate_grad_hook([](const Tensor&) {}), AutogradError);
+}
+
+TEST_CASE("post accumulate hooks: a leaf that dropped records read changes after their replay") {
+  const CpuDevice device;
+  const Tensor w = leaf(4);
+  const Tensor x = leaf(4).detach();
+  const auto run = [&](bool segments) {
+    Tensor h = x;
+    for (int i = 0; i < 3; ++i) {
+      const CheckpointScope scope(segments);
+      const Tensor aside = tanh(h * w).detach();  // no gradient passes here, its value is read
+      h = tanh(h * w) * aside;
+    }
+    sum(h).backward();
+  };
+  run(false);
+  const Values plain = w.grad().to_vector(), before = w.to_vector();
+  w.impl().grad = {};
+  int calls = 0;
+  w.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+    ++calls;
+    Tensor(leaf).copy_(leaf.detach() - leaf.grad());
+  });
+  run(true);
+  CHECK(calls == 1);
+  CHECK(w.grad().to_vector() == plain);
+  Values expected = before;
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] -= plain[i];
+  CHECK(w.to_vector() == expected);
+}
+
+TEST_CASE("retain_grad: a result keeps its gradient") {
+  const CpuDevice device;
+  const Tensor a = leaf(4);
+  const Tensor h = a * 2.0f;
+  h.retain_grad();
+  a.retain_grad();  // a leaf does anyway
+  sum(h * h).backward();
+  CHECK(h.grad().to_vector() == times(h.to_vector(), 2));
+  CHECK(a.grad().to_vector() == times(h.to_vector(), 4));
+}
+
+TEST_CASE("grad and hooks: the same under checkpoint segments and eviction") {
+  const CpuDevice device;
+  const Tensor w1 = leaf(12), w2 = leaf(12);
+  const Tensor x = reshape(leaf(12).detach(), {3, 4});
+  std::vector<Values> seen;
+  const auto run = [&](int mode) {
+    seen.clear();
+    Tensor h, y;
+    {
+      const CheckpointScope outer(mode > 0);
+      h = tanh(matmul(x, reshape(w1, {4, 3})));
+      const CheckpointScope inner(mode > 1);
+      h.register_hook([&](const Tensor& g) {
+        seen.push_back(g.to_vector());
+        return g * 0.5f;
+      });
+      y = sum(gelu(matmul(h, reshape(w2, {3, 4}))));
+    }
+    const auto g = grad({y}, {w1, h, w2});
+    return std::vector<Values>{g[0].to_vector(), g[1].to_vector(), g[2].to_vector()};
+  };
+  const auto plain = run(0);
+  const auto plain_seen = seen;
+  CHECK(seen.size() == 1);
+  for (const int mode : {1, 2}) {
+    CHECK(run(mode) == plain);
+    CHECK(seen == plain_seen);
+  }
+}
+
+TEST_CASE("gradients: of products with zeros, and of extremes that tie") {
+  const CpuDevice device;
+  const auto gradient = [](Values at, auto run) {
+    const int64_t n = static_cast<int64_t>(at.size());
+    Tensor x = tensor(at, {n});
+    x.set_requires_grad(true);
+    sum(run(x)).backward();
+    return x.grad().to_vector();
+  };
+  const auto product = [](const Tensor& x) { return prod(x); };
+  CHECK(gradient({0, 2, 3}, product) == Values{6, 0, 0});
+  CHECK(gradient({0, 2, 0}, product) == Values{0, 0, 0});
+  CHECK(gradient({1, 3, 3}, [](const Tensor& x) { return max(x); }) == Values{0, 0.5f, 0.5f});
+  const auto products = [](const Tensor& x) { return cumprod(x, 0); };
+  CHECK(gradient({2, 0, 3}, products) == Values{1, 8, 0});
+  CHECK(gradient({2, 0, 0, 5}, products) == Values{1, 2, 0, 0});
+}
+
+TEST_CASE("gradients of gradients: a loss that depends on a gradient is refused") {
+  const CpuDevice device;
+  const Tensor x = leaf(4);
+  const auto refused = [&](const Tensor& loss) {
+    const std::string text = message_of<AutogradError>([&] { loss.backward(); });
+    CHECK(test::contains(text, "[backward] the tensor must not depend on a gradient"));
+    CHECK(test::contains(text, "detach()"));
+    const std::string of_grad = message_of<AutogradError>([&] { grad({loss}, {x}); });
+    CHECK(test::contains(of_grad, "[grad] the tensor must not depend on a gradient"));
+    CHECK(!x.grad().defined());
+  };
+  {  // the residual of a differential equation
+    const Tensor u = tanh(x * 3.0f);
+    const Tensor ux = grad({sum(u)}, {x}, {.retain = true})[0];
+    CHECK(!ux.requires_grad());
+    refused(mean(square(ux - 1.0f)) + mean(square(u)));
+    refused(mean(square(ux - 1.0f)));  // nothing else is in it
+    refused(sum(ux * x));
+    refused(sum(concat({reshape(ux[{Slice{0, 2}}] * 1.0f, {2}), x}, 0)));
+    refused(sum(cast(ux, DType::f16) * cast(x, DType::f16)));
+    Tensor y;
+    {
+      const auto segment = checkpoint();
+      y = tanh(ux) * x;
+    }
+    refused(sum(y));
+  }
+  {  // of a result, by a hook, by retain_grad() and in grad()
+    const Tensor h = x * 2.0f, y = sum(square(h));
+    refused(sum(grad({y}, {h}, {.retain = true})[0] * x));
+    Tensor seen;
+    HookHandle hook = h.register_hook([&](const Tensor& g) {
+      seen = g;
+      return Tensor();
+    });
+    h.retain_grad();
+    y.backward();
+    const Tensor gx = x.grad();
+    x.impl().grad = {};
+    refused(sum(seen * x));
+    refused(sum(h.grad() * x));
+    refused(sum(gx * x));
+    x.impl().grad_place = zeros({4});
+    sum(square(x)).backward();
+    const Tensor placed = x.grad();
+    x.impl().grad = x.impl().grad_place = {};
+    refused(sum(placed * x));
+  }
+}
+
+TEST_CASE("gradients of gradients: where a gradient is a constant, it is one") {
+  const CpuDevice device;
+  const Tensor x = leaf(4), w = leaf(4);
+  const auto loss = [](const Tensor& a, const Tensor& b) { return sum(gelu(a * b)); };
+  const Tensor g = grad({loss(x, w)}, {x})[0];
+  const auto gradient = [&](const Tensor& y) { return grad({y}, {w})[0].to_vector(); };
+  const Values constant = g.to_vector();
+  const Tensor same = tensor(constant, {4});
+  CHECK(gradient(loss(g.detach(), w)) == gradient(loss(same, w)));
+  // Inputs that a gradient has moved: functions that are flat hand nothing on.
+  CHECK(gradient(loss(x.detach() + 0.1f * sign(g), w)) ==
+        gradient(loss(x.detach() + 0.1f * sign(same), w)));
+  CHECK(gradient(loss(where(g > 0, x.detach(), w.detach()), w)) ==
+        gradient(loss(where(same > 0, x.detach(), w.detach()), w)));
+  CHECK(gradient(loss(round(g * 8.0f), w)) == gradient(loss(round(same * 8.0f), w)));
+  Tensor moved;
+  {
+    const NoGrad guard;
+    moved = x + g / sqrt(sum(square(g)));
+  }
+  CHECK(gradient(loss(moved, w)).size() == 4);
+  Tensor written = zeros({4});
+  written.copy_(g * 2.0f);
+  CHECK(gradient(loss(written, w)).size() == 4);
+  const Tensor start = (x.detach() + 0.1f * g).set_requires_grad();  // a leaf of its own
+  CHECK(grad({loss(start, w)}, {start, w})[1].to_vector().size() == 4);
+  // A gradient as what another backward begins with.
+  const Tensor h = x * w;
+  const Tensor dh = grad({sum(square(h))}, {h}, {.retain = true})[0];
+  h.backward(dh);
+  const Tensor again = x * w;
+  CHECK(grad({again}, {w}, {.seeds = {dh}})[0].to_vector() == w.grad().to_vector());
+  // Norms and updates as programs write them.
+  const float norm = sqrt(sum(square(w.grad()))).item();
+  CHECK(norm > 0);
+  Tensor v = w;
+  v.copy_(v.detach() - 0.1f * w.grad() / norm);
+  x.impl().grad = w.impl().grad = {};
+  loss(x, w).backward();
+  CHECK(x.grad().defined());
+  x.impl().grad = w.impl().grad = {};
+}
+
+TEST_SUITE_END();
+
+}  // namespace

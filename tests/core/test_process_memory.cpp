@@ -1,0 +1,131 @@
+// Memory beside the arena: the host's, the driver's, and the bounded staging of uploads.
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "backends/open.h"
+#include "core/memory/process_memory.h"
+#include "shaders/params.h"
+#include "tests/fixtures/env.h"
+#include "tests/fixtures/kernel_runner.h"
+
+namespace {
+
+using namespace rw;
+using test::KernelRunner;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// A device with one heap, which tells what it is told to.
+class HeapBackend final : public Backend {
+ public:
+  HeapBackend(HeapUsage heap, bool is_cpu) : heap_(heap) {
+    info_.memory_bytes = 1000;
+    info_.is_cpu = is_cpu;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  std::vector<HeapUsage> heaps() const override { return {{500, 500, 499, true}, heap_}; }
+  uint32_t allocate_block(uint64_t) override { return 0; }
+  void free_block(uint32_t) override {}
+  void write(BufferRange, const void*) override {}
+  void read(BufferRange, void*) override {}
+  void run(const KernelCall&) override {}
+  void synchronize() override {}
+
+ private:
+  DeviceInfo info_;
+  HeapUsage heap_;
+};
+
+// sum += x, both dense f32.
+void accumulate(KernelRunner& runner, const Binding& x, const Binding& sum) {
+  kernels::AccumulateParams p{};
+  p.n = static_cast<uint32_t>(x.range.size / 4);
+  p.a = 1;
+  runner.run("accumulate", {x, sum}, p, {}, {p.n / REWIND_FLAT, 1, 1});
+}
+
+}  // namespace
+
+TEST_CASE("process memory: 64 MiB that are touched show up, and the peak stays" *
+          doctest::test_suite("host")) {
+  const HostMemory before = host_memory();
+  CHECK(before.current > kMiB);
+  CHECK(before.peak >= before.current);
+  // From the system: a heap may have as much that was touched before.
+  const uint64_t bytes = before.peak - before.current + 64 * kMiB;
+  void* large = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(large != MAP_FAILED);
+  std::memset(large, 1, bytes);
+  CHECK(host_memory().current >= before.current + 60 * kMiB);
+  CHECK(static_cast<const char*>(large)[bytes / 2] == 1);
+  munmap(large, bytes);
+  const HostMemory after = host_memory();
+  CHECK(after.peak >= before.peak + 60 * kMiB);
+  CHECK(after.current < after.peak);
+}
+
+TEST_CASE("process memory: the driver's own is what the heap of the blocks holds besides them" *
+          doctest::test_suite("host")) {
+  const HeapUsage heap{1000, 900, 350, true};
+  CHECK(driver_overhead(HeapBackend(heap, false), 300) == 50);
+  CHECK(driver_overhead(HeapBackend(heap, false), 400) == 0);
+  CHECK(!driver_overhead(HeapBackend(heap, true), 300));               // the whole machine's usage
+  CHECK(!driver_overhead(HeapBackend({1000, 0, 0, true}, false), 0));  // the driver does not tell
+  CHECK(!driver_overhead(HeapBackend({1000, 900, 350, false}, false), 0));
+}
+
+TEST_CASE("process memory: the Vulkan device tells its heaps") {
+  const auto backend = open_backend("vulkan");
+  const std::vector<HeapUsage> heaps = backend->heaps();
+  CHECK(std::any_of(heaps.begin(), heaps.end(), [&](const HeapUsage& heap) {
+    return heap.device_local && heap.size == backend->info().memory_bytes;
+  }));
+  for (const HeapUsage& heap : heaps) CHECK(heap.budget <= heap.size);
+  const test::Env none("REWIND_NO_MEMORY_BUDGET", "1");
+  for (const HeapUsage& heap : open_backend("vulkan")->heaps()) {
+    CHECK(heap.size > 0);
+    CHECK(heap.budget == 0);
+    CHECK(heap.usage == 0);
+  }
+}
+
+// The device's blocks are host memory on CPU drivers; they are touched before the first look.
+TEST_CASE("process memory: uploads of 1 GiB behind queued kernels need the staging ring only") {
+  const test::Env staged("REWIND_NO_UNIFIED_MEMORY", "1");
+  KernelRunner runner(open_backend("vulkan"));
+  constexpr uint64_t kPiece = 16 * kMiB, kPieces = 64, kRing = 4 * 8 * kMiB;
+  constexpr size_t kCount = kPiece / sizeof(float);
+  const Binding x = runner.allocate(kCount), sum = runner.allocate(kCount);
+  std::vector<float> piece(kCount);
+  const auto upload = [&](uint64_t i) {
+    piece[0] = piece[kCount / 2] = piece[kCount - 1] = static_cast<float>(i);
+    runner.backend().write(x.range, piece.data());
+  };
+  runner.backend().write(sum.range, piece.data());
+  upload(0);
+  accumulate(runner, x, sum);
+  runner.backend().synchronize();
+
+  const uint64_t before = host_memory().current;
+  uint64_t most = before;
+  float expected = 0;
+  for (uint64_t i = 1; i <= kPieces; ++i) {
+    upload(i);
+    accumulate(runner, x, sum);
+    expected += static_cast<float>(i);
+    most = std::max(most, host_memory().current);
+  }
+#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory for a while
+  CHECK(most - before < kRing + 16 * kMiB);
+#endif
+  const std::vector<float> total = runner.download(sum);
+  CHECK(total[0] == expected);
+  CHECK(total[kCount / 2] == expected);
+  CHECK(total[kCount - 1] == expected);
+  CHECK(std::count(total.begin(), total.end(), 0.f) == static_cast<long>(kCount - 3));
+}

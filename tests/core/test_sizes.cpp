@@ -1,0 +1,213 @@
+// Sizes that overflow: every way to make a shape refuses them by name, before anything is
+// allocated.
+#include <limits>
+
+#include "core/base/checked.h"
+#include "core/tensor/launch.h"
+#include "nn/layers.h"
+#include "ops/layout/indexing.h"
+#include "tests/fixtures/tape_fixture.h"
+
+namespace rw::test {
+
+namespace {
+
+constexpr int64_t huge = int64_t{1} << 40, largest = std::numeric_limits<int64_t>::max();
+
+struct Maker {
+  const char* op;
+  std::function<void()> make;
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name" *
+                                 doctest::test_suite("host")) {
+  // 3 * 6148914691236517206 is 2 in 64 bits.
+  const Shape wraps = {3, 6148914691236517206}, square = {huge, huge},
+              empty_but_huge = {0, huge, huge};
+  const Tensor x = zeros({4, 1});
+  const std::vector<float> two(2);
+  const std::vector<int32_t> two_ints(2);
+  const std::vector<uint8_t> two_bytes(2);
+  const Tensor wide = expand(zeros({1}), {huge}), tall = expand(zeros({1, 1}), {huge, 1});
+  const Maker makers[] = {
+      {"zeros", [&] { zeros(wraps); }},
+      {"zeros", [&] { zeros(square); }},
+      {"zeros", [&] { zeros(empty_but_huge); }},
+      {"zeros",
+       [&] {
+         zeros({huge, huge, 0});
+       }},
+      {"zeros", [&] { zeros({largest}); }},  // of 4 bytes
+      {"ones", [&] { ones(wraps); }},
+      {"full", [&] { full(square, 2); }},
+      {"empty", [&] { empty(wraps, DType::u8); }},
+      {"rand", [&] { rand(square); }},
+      {"randn", [&] { randn(wraps); }},
+      {"arange", [&] { arange(int64_t{1} << 33); }},
+      {"arange", [&] { arange((int64_t{1} << 31) + 1); }},
+      {"arange", [&] { arange(-1); }},
+      {"linspace", [&] { linspace(0, 1, int64_t{1} << 62); }},
+      {"linspace", [&] { linspace(0, 1, largest, DType::f16); }},
+      {"linspace", [&] { linspace(0, 1, -1); }},
+      {"eye", [&] { eye(int64_t{1} << 31); }},
+      {"eye", [&] { eye(largest, 1); }},
+      {"eye", [&] { eye(-1); }},
+      {"one_hot", [&] { one_hot(zeros({4}, DType::i32), largest / 2); }},
+      {"repeat",
+       [&] {
+         repeat(x, {3, largest / 4});
+       }},
+      {"repeat",
+       [&] {
+         repeat(x, {largest, 1});
+       }},
+      {"repeat",
+       [&] {
+         tile(x, {huge, huge});
+       }},
+      {"repeat_interleave", [&] { repeat_interleave(x, largest, 0); }},
+      {"repeat_interleave", [&] { repeat_interleave(x, largest / 4, 1); }},
+      {"tensor", [&] { tensor(two, wraps); }},
+      {"tensor", [&] { tensor(two_ints, wraps); }},
+      {"tensor", [&] { tensor(two_bytes, square); }},
+      {"reshape",
+       [&] {
+         reshape(x, Shape{4, 1 + (int64_t{1} << 62)});
+       }},
+      {"reshape",
+       [&] {
+         reshape(x, {huge, huge, -1});
+       }},
+      {"reshape",
+       [&] {
+         reshape(zeros({0}), {0, huge, huge});
+       }},
+      {"reshape",
+       [&] {
+         reshape(x, {-2, -2});
+       }},
+      {"expand",
+       [&] {
+         expand(x, {4, largest});
+       }},
+      {"expand",
+       [&] {
+         expand(x, {huge, 4, huge});
+       }},
+      {"expand", [&] { expand(zeros({1}), {int64_t{1} << 61}); }},  // 2^63 bytes
+      {"unsqueeze",
+       [&] {
+         unsqueeze(zeros({1, 1, 1, 1, 1, 1}), 0);
+       }},
+      {"concat",
+       [&] { concat(std::vector<Tensor>(8, expand(zeros({1}, DType::u8), {largest / 4})), 0); }},
+      {"concat",
+       [&] { stack(std::vector<Tensor>(2, expand(zeros({1}, DType::u8), {largest / 2 + 1})), 0); }},
+      {"pad",
+       [&] {
+         pad(x, {0, largest}, {0, 0});
+       }},
+      {"pad",
+       [&] {
+         pad(x, {0, largest - 1}, {0, 0});
+       }},
+      {"add",
+       [&] {
+         wide + reshape(tall, {huge, 1});
+       }},
+      {"lt", [&] { less(wide, tall); }},
+      {"where", [&] { where(zeros({1}, DType::u8), wide, tall); }},
+      {"matmul", [&] { matmul(tall, transpose(tall, 0, 1)); }},
+      {"linear", [&] { linear(tall, tall); }},
+      {"embedding",
+       [&] {
+         embedding(zeros({0, huge}), zeros({1 << 22}, DType::i32));
+       }},
+      {"conv2d",
+       [&] {
+         conv2d(expand(zeros({1, 1, 1, 1}), {huge, 1, 1, 1}),
+                expand(zeros({1, 1, 1, 1}), {huge, 1, 1, 1}));
+       }},
+      {"conv2d",
+       [&] {
+         conv2d(zeros({1, 4, 4, 1}), expand(zeros({1, 1, 1, 1}), {1, largest / 8, 1, 1}),
+                Conv2dOptions{.dilation = std::numeric_limits<int>::max()});
+       }},
+      {"max_pool2d",
+       [&] {
+         max_pool2d(zeros({1, 4, 4, 1}), {.kernel = std::numeric_limits<int>::max(),
+                                          .dilation = std::numeric_limits<int>::max()});
+       }},
+      {"view",
+       [&] {
+         make_view(x, {2, 2}, {huge, huge}, 0);
+       }},
+      {"view",
+       [&] {
+         make_view(x, {2, 2}, {largest, largest}, 0);
+       }},
+      {"view", [&] { make_view(x, {5}, {1}, 0); }},
+      {"view", [&] { make_view(x, {4}, {1}, 1); }},
+      {"view", [&] { make_view(x, {4}, {1}, -1); }},
+  };
+  const uint64_t before = live();
+  for (const Maker& m : makers) {
+    const std::string message = message_of<ShapeError>(m.make);
+    CAPTURE(m.op);
+    CAPTURE(message);
+    if (m.op != std::string_view("unsqueeze")) CHECK(contains(message, fmt::format("[{}] ", m.op)));
+    CHECK(contains(message, "("));
+    CHECK(live() == before);
+  }
+  CHECK(contains(message_of<ShapeError>([&] { zeros(wraps); }), wraps.str()));
+  CHECK(contains(message_of<ShapeError>([&] { zeros({-1, 3}); }), "(-1, 3)"));
+  CHECK_THROWS_AS(Linear(huge, huge), ShapeError);
+  CHECK_THROWS_AS(wraps.numel(), ShapeError);
+  CHECK_THROWS_AS(dense_strides(square), ShapeError);
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "sizes: large but possible" * doctest::test_suite("host")) {
+  // A view over nothing much may be as large as it likes, and be used where that costs nothing.
+  const Tensor wide = expand(full({1}, 3), {huge});
+  CHECK(wide.numel() == huge);
+  CHECK(slice(wide, 0, huge - 2, huge).to_vector() == std::vector<float>{3, 3});
+  CHECK(slice(wide, 0, 0, huge, largest).to_vector() == std::vector<float>{3});
+  CHECK(slice(arange(5), 0, 1, 5, largest).to_ints() == std::vector<int32_t>{1});
+  CHECK(split(arange(5), largest, 0).size() == 1);
+  // Empty ones: the sizes that are not 0 stay within the limit.
+  CHECK(zeros({0, huge}).numel() == 0);
+  CHECK(reshape(zeros({0, huge}), {huge, 0}).numel() == 0);
+  CHECK(transpose(zeros({0, huge}), 0, 1).to_vector().empty());
+  CHECK(arange(0).numel() == 0);
+  CHECK(arange((1 << 20) + 3).to_ints().back() == (1 << 20) + 2);
+  // More than the kernels can count is an error too, not a part of the result.
+  CHECK_THROWS_AS(contiguous(wide), Error);
+  CHECK_THROWS_AS(sum(wide), Error);
+  CHECK_THROWS_AS(zeros({huge}), Error);
+  CHECK_THROWS_AS(zeros({huge, 1 << 20}), Error);
+  CHECK_THROWS_AS(linspace(0, 1, huge), Error);
+  CHECK_THROWS_AS(eye(1 << 20, 1 << 20), Error);
+  CHECK_THROWS_AS(arange(-largest, largest, 1), ValueError);
+  CHECK_THROWS_AS(arange(0, largest, 1), ValueError);
+  CHECK(arange(0, 5, largest).to_ints() == std::vector<int32_t>{0});
+  CHECK(arange(2147483647, -2147483648LL, -largest - 1).to_ints() ==
+        std::vector<int32_t>{2147483647});
+  CHECK(arange(5, -2, -3).to_ints() == std::vector<int32_t>{5, 2, -1});
+  const std::vector<float> line = linspace(-1, 1, (1 << 20) + 1).to_vector();
+  CHECK(line.front() == -1);
+  CHECK(line[1 << 19] == 0);
+  CHECK(line.back() == 1);
+}
+
+TEST_CASE("sizes: the last element of a view" * doctest::test_suite("host")) {
+  CHECK(last_element({2, 3}, {3, 1}, 4) == 10);
+  CHECK(last_element({}, {}, 4) == 5);
+  CHECK(last_element({0, 3}, {3, 1}, 4) == 4);
+  CHECK(!last_element({2, 3}, {3, 1}, -1));
+  CHECK(!last_element({2}, {largest}, 1));
+  CHECK(!last_element({3}, {largest / 2 + 1}, 0));
+}
+
+}  // namespace rw::test

@@ -1,0 +1,240 @@
+// Folders of photographs: classes, splits, bad files, batches.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <set>
+
+#include "core/base/error.h"
+#include "data/base/files.h"
+#include "data/base/parallel.h"
+#include "data/base/prefetch.h"
+#include "data/images/image_file.h"
+#include "data/images/photo_loader.h"
+#include "data/images/resample.h"
+#include "tests/fixtures/message_of.h"
+#include "tests/fixtures/photo_fixture.h"
+#include "tests/fixtures/temporary_folder.h"
+
+using namespace rw;
+using namespace rw::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+// `count` pictures whose first channel tells them apart.
+void add_class(const fs::path& folder, int count, int height = 12, int width = 16) {
+  for (int i = 0; i < count; ++i) {
+    Image image = gradient(height, width);
+    for (size_t p = 0; p < image.pixels.size(); p += 3)
+      image.pixels[p] = static_cast<uint8_t>(10 * i);
+    const std::string name = "photo" + std::to_string(i);
+    if (i % 2)
+      write_file(folder / (name + ".JPG"), jpeg_bytes(image));
+    else
+      write_file(folder / (name + ".png"), png_bytes(image));
+  }
+}
+
+std::vector<std::string> names_of(const PhotoDataset& data, const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const fs::path& file : data.files) names.push_back(file.lexically_relative(folder));
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE("photo folders: train and val have their own folders of classes") {
+  const TemporaryFolder folder;
+  for (const char* split : {"train", "val"}) {
+    add_class(folder / split / "dog", 2);
+    add_class(folder / split / "cat" / "deeper", 1);
+  }
+  fs::remove_all(folder / "val/cat");
+  write_file(folder / "train/dog/notes.txt", "no photograph");
+  write_file(folder / "train/dog/._photo0.png", "what a Mac leaves behind");
+  fs::create_directory(folder / "train/.hidden");
+  const PhotoDataset train = list_photos(folder.path, Split::train);
+  CHECK(train.class_names == Names{"cat", "dog"});
+  CHECK(names_of(train, folder.path) ==
+        Names{"train/cat/deeper/photo0.png", "train/dog/photo0.png", "train/dog/photo1.JPG"});
+  CHECK(train.labels == std::vector<int32_t>{0, 1, 1});
+  const PhotoDataset val = list_photos(folder.path, Split::test);
+  CHECK(val.class_names == train.class_names);
+  CHECK(val.labels == std::vector<int32_t>{1, 1});
+
+  const auto strict = [&] { list_photos(folder.path, Split::train, {.refuse_others = true}); };
+  CHECK(fault_of(strict).c_str() == doctest::Contains("notes.txt' must be a PNG or JPEG"));
+  add_class(folder / "val/bird", 1);
+  CHECK(fault_of([&] { list_photos(folder.path, Split::test); }).c_str() ==
+        doctest::Contains("bird' must be one of the classes"));
+}
+
+TEST_CASE(
+    "photo folders: a share of every class is split off, and stays when photographs are added") {
+  const TemporaryFolder folder;
+  add_class(folder / "cat", 10);
+  add_class(folder / "train", 5);  // a class: there is no val
+  add_class(folder / "single", 1);
+  const auto split = [&](Split which, const PhotoOptions& options = {}) {
+    return names_of(list_photos(folder.path, which, options), folder.path);
+  };
+  const Names train = split(Split::train), test = split(Split::test);
+  CHECK(test.size() == 2 + 1);
+  CHECK(train.size() == 8 + 4 + 1);
+  Names all = train;
+  all.insert(all.end(), test.begin(), test.end());
+  CHECK(std::set(all.begin(), all.end()).size() == 16);
+  CHECK(split(Split::test) == test);
+  CHECK(split(Split::test, {.split_seed = 1}) != test);
+  CHECK(split(Split::test, {.test_share = 0.5}).size() == 5 + 3);
+  CHECK(split(Split::train, {.test_share = 0.99}).size() == 1 + 1 + 1);  // one of each stays
+  CHECK_THROWS_AS(split(Split::test, {.test_share = 1}), ValueError);
+
+  write_file(folder / "cat/another.png", png_bytes(gradient(2, 2)));
+  const Names grown = split(Split::test);
+  const auto kept = std::ranges::count_if(
+      test, [&](const std::string& name) { return std::ranges::count(grown, name) == 1; });
+  CHECK(kept >= 2);  // of 3
+}
+
+TEST_CASE("photo folders: what is no data set is refused, with what to do") {
+  const TemporaryFolder folder;
+  const auto fault = [&](const fs::path& path) {
+    return fault_of([&] { list_photos(path, Split::train); });
+  };
+  CHECK(fault(folder / "absent").c_str() == doctest::Contains("absent' must be a folder"));
+  write_file(folder / "file", "");
+  CHECK(fault(folder / "file").c_str() == doctest::Contains("got a file"));
+  CHECK(fault(folder.path).c_str() == doctest::Contains("of 2 classes or more, got 0; put"));
+  add_class(folder / "cat", 1);
+  CHECK(fault(folder.path).c_str() == doctest::Contains("of 2 classes or more, got 1; put"));
+  fs::create_directory(folder / "dog");
+  CHECK(fault(folder.path).c_str() == doctest::Contains("dog' must hold PNG or JPEG files"));
+  add_class(folder / "dog", 1);
+  CHECK(fault(folder.path) == "no FileError");
+  CHECK(fault_of([&] { list_photos(folder.path, Split::test); }).c_str() ==
+        doctest::Contains("must hold photographs to test with"));
+  add_class(folder / "\xff\xfe", 1);
+  CHECK(fault(folder.path).c_str() == doctest::Contains("must have a name in UTF-8"));
+}
+
+TEST_CASE("photo folders: bad photographs are refused, or left out and named") {
+  const TemporaryFolder folder;
+  add_class(folder / "cat", 4);
+  add_class(folder / "dog", 4);
+  PhotoBytes cut = jpeg_bytes(gradient(30, 30));
+  cut.resize(cut.size() / 2);
+  write_file(folder / "cat/photo1.JPG", cut);
+  write_file(folder / "dog/photo0.png", "<html>not found</html>");
+  write_file(folder / "dog/photo2.png", "");
+  fs::create_symlink("nowhere", folder / "dog/photo3.png");
+  PhotoDataset data = list_photos(folder.path, Split::train, {.test_share = 0});
+  REQUIRE(data.size() == 9);
+  CHECK(fault_of([&] { check_photos(data); }).c_str() ==
+        doctest::Contains("cat/photo1.JPG' must be a whole JPEG image"));
+  CHECK(data.size() == 9);
+  const Names skipped = check_photos(data, BadPhotos::are_skipped);
+  REQUIRE(skipped.size() == 4);
+  CHECK(skipped[0].c_str() == doctest::Contains("cat/photo1.JPG"));
+  CHECK(skipped[2].c_str() ==
+        doctest::Contains("dog/photo2.png' must be a PNG or JPEG image, got 0"));
+  CHECK(skipped[3].c_str() == doctest::Contains("dog/photo3.png is not there"));
+  CHECK(names_of(data, folder.path) == Names{"cat/photo0.png", "cat/photo2.png", "cat/photo3.JPG",
+                                             "dog/photo1.JPG", "dog/photo3.JPG"});
+  CHECK(data.labels == std::vector<int32_t>{0, 0, 0, 1, 1});
+
+  for (const char* name : {"dog/photo1.JPG", "dog/photo3.JPG"}) write_file(folder / name, "bad");
+  CHECK(fault_of([&] { check_photos(data, BadPhotos::are_skipped); }).c_str() ==
+        doctest::Contains("the class 'dog' must have a photograph that can be read"));
+}
+
+TEST_CASE("photo loader: the middle at the size wanted, normalised") {
+  const TemporaryFolder folder;
+  const Image image = gradient(40, 60);
+  write_file(folder / "a.png", png_bytes(image));
+  const PhotoDataset data{.files = {folder / "a.png"}, .labels = {1}, .class_names = {"x", "y"}};
+  PhotoLoader loader(data, {.batch_size = 4, .image = 8});
+  REQUIRE(loader.batches() == 1);
+  const Batch batch = loader.batch(0, 0);
+  CHECK(batch.labels == std::vector<int32_t>{1});
+  std::vector<float> expected(3 * 8 * 8);
+  resample(image, centre_crop(40, 60, 0.875), 8, false, expected.data());
+  const auto [mean, std] = imagenet_statistics();
+  for (size_t i = 0; i < expected.size(); ++i)
+    CHECK(batch.pixels[i] == doctest::Approx((expected[i] / 255 - mean[i % 3]) / std[i % 3]));
+  CHECK_THROWS_AS(PhotoLoader(data, {.image = 0}), ValueError);
+  CHECK_THROWS_AS(PhotoLoader(data, {.batch_size = 2, .drop_last = true}), ValueError);
+  CHECK_THROWS_AS(PhotoLoader(data, {.statistics = {{0}, {1}}}), ValueError);
+  fs::remove(folder / "a.png");
+  CHECK_THROWS_WITH_AS(loader.batch(0, 0), doctest::Contains("a.png"), FileError);
+}
+
+TEST_CASE(
+    "photo loader: batches are functions of seed, epoch and index, on any number of threads") {
+  const TemporaryFolder folder;
+  add_class(folder / "cat", 5);
+  add_class(folder / "dog", 4);
+  const PhotoDataset data = list_photos(folder.path, Split::train, {.test_share = 0});
+  const auto loader = [&](uint64_t seed, int threads) {
+    return PhotoLoader(data, {.batch_size = 4,
+                              .image = 6,
+                              .shuffle = true,
+                              .augment = true,
+                              .seed = seed,
+                              .threads = threads});
+  };
+  PhotoLoader one = loader(3, 1), many = loader(3, 4), other = loader(4, 1);
+  REQUIRE(one.batches() == 3);
+  std::vector<int32_t> labels;
+  for (int64_t i = 0; i < 3; ++i) {
+    const Batch batch = one.batch(1, i);
+    CHECK(batch.pixels == many.batch(1, i).pixels);
+    CHECK(batch.labels == many.batch(1, i).labels);
+    CHECK(batch.pixels != one.batch(0, i).pixels);
+    CHECK(batch.pixels != other.batch(1, i).pixels);
+    labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
+  }
+  CHECK(std::ranges::count(labels, 1) == 4);
+  CHECK(labels.size() == 9);
+
+  BatchStream<ImageBatches> stream(one, {3, 1, 2});
+  CHECK(stream.next().pixels == many.batch(1, 2).pixels);
+  CHECK(stream.next().pixels == many.batch(2, 0).pixels);
+}
+
+TEST_CASE("photo loader: augmentation mirrors half of the photographs") {
+  const TemporaryFolder folder;
+  write_file(folder / "a.png", png_bytes(gradient(40, 60)));
+  const PhotoDataset data{.files = {folder / "a.png"}, .labels = {0}, .class_names = {"x"}};
+  PhotoLoader loader(data, {.batch_size = 1, .image = 4, .augment = true});
+  int mirrored = 0;
+  for (int64_t epoch = 0; epoch < 60; ++epoch) {
+    const auto pixels = loader.batch(epoch, 0).pixels;
+    mirrored += pixels[1] > pixels[10];  // the second channel grows to the right
+  }
+  CHECK(mirrored > 18);
+  CHECK(mirrored < 42);
+}
+
+TEST_CASE("parallel_for: everything once; the first of several errors") {
+  for (const int threads : {0, 1, 3}) {
+    std::vector<std::atomic<int>> calls(50);
+    parallel_for(50, threads, [&](size_t i) { ++calls[i]; });
+    CHECK(std::ranges::all_of(calls, [](const auto& n) { return n == 1; }));
+    for (int round = 0; round < 20; ++round)
+      CHECK_THROWS_WITH(parallel_for(50, threads,
+                                     [](size_t i) {
+                                       if (i >= 7) throw FileError(std::to_string(i));
+                                     }),
+                        "7");
+  }
+  parallel_for(0, 2, [](size_t) { FAIL("there is nothing to do"); });
+}
+
+TEST_SUITE_END();

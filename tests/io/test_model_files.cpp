@@ -1,0 +1,83 @@
+// Models in files: PyTorch's layout, other dtypes, other names.
+#include <doctest/doctest.h>
+
+#include "io/models/model.h"
+#include "models/resnet.h"
+#include "tests/fixtures/file_fixture.h"
+#include "tests/fixtures/optim_fixture.h"
+
+using namespace rw;
+using test::on_each_device;
+using test::some_values;
+using test::TemporaryFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+ResNetConfig small_resnet(int classes = 5) {
+  ResNetConfig config = resnet_imagenet(18, classes);
+  config.widths = {4, 8, 8, 8};
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("model files: torchvision's layout, f16, missing and unexpected names") {
+  on_each_device([] {
+    const TemporaryFolder folder;
+    const fs::path path = folder.path / "m.safetensors";
+    manual_seed(1);
+    ResNet saved(small_resnet());
+    const Tensor x = tensor(some_values(2 * 32 * 32 * 3), {2, 32, 32, 3});
+    saved(x);  // moves the running statistics
+    save_model(path, saved, {{"note", "test"}});
+    {
+      const SafetensorsFile file(path);
+      CHECK(file.metadata() == Metadata{{"format", "pt"}, {"note", "test"}});
+      CHECK(file.tensors().at("conv1.weight").shape == Shape{4, 3, 7, 7});  // OIHW
+      Tensor conv = empty({4, 3, 7, 7}, DType::f32);
+      file.read("conv1.weight", conv);
+      const auto ours = saved.named_parameters()[0].tensor;
+      CHECK(conv.to_vector() == permute(ours, {0, 3, 1, 2}).to_vector());
+    }
+    ResNet loaded(small_resnet());
+    CHECK(load_model(path, loaded).missing.empty());
+    saved.eval();
+    loaded.eval();
+    const NoGrad guard;
+    CHECK(loaded(x).to_vector() == saved(x).to_vector());
+
+    const uint64_t f32_size = fs::file_size(path);
+    save_model(path, saved, {}, DType::f16);
+    CHECK(fs::file_size(path) + static_cast<uint64_t>(saved.parameter_count()) * 2 < f32_size);
+    load_model(path, loaded);
+    for (size_t i = 0; i < saved.parameters().size(); ++i)
+      CHECK(loaded.parameters()[i].to_vector() ==
+            cast(cast(saved.parameters()[i], DType::f16), DType::f32).to_vector());
+
+    ResNet more_classes(small_resnet(7));
+    CHECK_THROWS_WITH_AS(load_model(path, more_classes),
+                         doctest::Contains("other shapes: fc.weight is (5, 8), not (7, 8)"),
+                         FileError);
+    StateDict some = torch_state_dict(loaded);
+    some.resize(some.size() - 1);
+    some.push_back({"head.bias", zeros({5})});
+    some.push_back({"bn1.num_batches_tracked", zeros({})});
+    write_safetensors(path, some);
+    CHECK_THROWS_WITH_AS(load_model(path, loaded), doctest::Contains("; unexpected: head.bias"),
+                         FileError);
+    const LoadResult result = load_model(path, loaded, false);
+    CHECK(result.missing == std::vector<std::string>{"layer4.1.bn2.running_var"});
+    CHECK(result.unexpected == std::vector<std::string>{"head.bias"});
+  });
+}
+
+TEST_CASE("model files: renamed tensors of foreign formats" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const StateDict tensors = {{"encoder.0.norm.weight", zeros({1})},
+                             {"encoder.0.norm.bias", zeros({1})}};
+  const StateDict foreign = renamed(
+      tensors, {{"encoder.", "layer."}, {"norm.weight", "norm.gamma"}, {"norm.bias", "norm.beta"}});
+  CHECK(foreign[0].name == "layer.0.norm.gamma");
+  CHECK(foreign[1].name == "layer.0.norm.beta");
+}

@@ -1,0 +1,272 @@
+// GPT-2: outputs, loss and every gradient as PyTorch computes them; generation; files.
+#include <cmath>
+#include <fstream>
+
+#include "data/base/files.h"
+#include "io/models/gpt.h"
+#include "ops/autocast.h"
+#include "ops/operators.h"
+#include "tests/fixtures/golden_rows.h"
+#include "tests/fixtures/optim_fixture.h"
+#include "tests/fixtures/temporary_folder.h"
+#include "tests/op_table/gradcheck.h"
+
+namespace rw::test {
+
+namespace {
+
+#include "tests/goldens/gpt.inc"
+
+constexpr int64_t batch = 3, length = 12, vocab = 50, prompt = 5;
+
+GptConfig small_config(double dropout = 0) {
+  return {.vocab_size = vocab,
+          .n_positions = 16,
+          .n_embd = 32,
+          .n_layer = 2,
+          .n_head = 4,
+          .resid_pdrop = dropout,
+          .embd_pdrop = dropout,
+          .attn_pdrop = dropout};
+}
+
+std::vector<int32_t> hashed_tokens(const std::string& name) {
+  std::vector<int32_t> tokens;
+  for (const float v : hashed(name, batch * length))
+    tokens.push_back(static_cast<int32_t>((v + 1) * (vocab / 2)));
+  return tokens;
+}
+
+Tensor ids() {
+  return tensor(hashed_tokens("ids"), {batch, length});
+}
+
+// Every fifth token is not to be predicted.
+Tensor targets() {
+  std::vector<int32_t> tokens = hashed_tokens("targets");
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (i % length % 5 == 0) tokens[i] = -100;
+  return tensor(tokens, {batch, length});
+}
+
+std::vector<float> all_values(const Module& model) {
+  std::vector<float> values;
+  for (const Tensor& p : model.parameters()) {
+    const std::vector<float> part = p.to_vector();
+    values.insert(values.end(), part.begin(), part.end());
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("gpt: outputs and gradients are PyTorch's") {
+  on_each_device([] {
+    for (const auto& [dtype, tolerance] : {std::pair{DType::f32, 2e-5}, {DType::f16, 3e-2}}) {
+      CAPTURE(name(dtype));
+      GptLMHeadModel model(small_config());
+      fill_from_hash(model, is_norm_weight);
+      const Autocast autocast(dtype, dtype != DType::f32);
+      {
+        const NoGrad guard;
+        check_row(model(ids()), outputs[0], tolerance);
+      }
+      const Tensor loss = model.loss(ids(), targets());
+      check_row(loss, outputs[1], tolerance);
+      const float scale = dtype == DType::f16 ? 256 : 1;
+      (loss * scale).backward();
+      check_gradients(model, gradients, scale, tolerance);
+    }
+  });
+}
+
+TEST_CASE("gpt: generates PyTorch's tokens, with a cache and without one") {
+  on_each_device([] {
+    GptLMHeadModel model(small_config(0.5));
+    fill_from_hash(model, is_norm_weight);
+    const Tensor first = slice(ids(), 1, 0, prompt);
+    for (const bool use_cache : {true, false}) {
+      const Tensor all = model.generate(first, {.max_new_tokens = length - prompt,
+                                                .sample = {.temperature = 0},
+                                                .use_cache = use_cache});
+      CHECK(all.to_ints() == generated);
+    }
+    CHECK(model.is_training());
+    CHECK(Tape::current()->stats().records == 0);
+    CHECK(model.generate(first, {.max_new_tokens = 0}).to_ints() == first.to_ints());
+    CHECK_THROWS_AS(model.generate(first, {.max_new_tokens = 12}), ShapeError);
+    CHECK_THROWS_AS(model.generate(first, {.max_new_tokens = 2, .sample = {.temperature = -1}}),
+                    ValueError);
+    CHECK_THROWS_AS(model.generate(slice(first, 1, 0, 0)), ShapeError);
+  });
+}
+
+TEST_CASE("gpt: logits through a cache are those of the whole sequence") {
+  on_each_device([] {
+    for (const DType dtype : {DType::f32, DType::f16}) {
+      GptLMHeadModel model(small_config());
+      fill_from_hash(model, is_norm_weight);
+      const Autocast autocast(dtype, dtype != DType::f32);
+      const NoGrad guard;
+      const std::vector<float> whole = cast(model(ids()), DType::f32).to_vector();
+      KeyValueCaches caches = model.transformer.make_caches(batch, length);
+      std::vector<Tensor> parts;
+      for (int64_t at = 0; at < length;) {  // 4 tokens, then 1 and 2 by turns
+        const int64_t end = std::min(length, at + (at == 0 ? 4 : 1 + at % 2));
+        parts.push_back(model.forward(slice(ids(), 1, at, end), &caches));
+        at = end;
+      }
+      CHECK(caches[1].length() == length);
+      const std::vector<float> joined = cast(concat(parts, 1), DType::f32).to_vector();
+      CHECK(largest_error(joined, whole) < (dtype == DType::f16 ? 4e-3 : 1e-5));
+      CHECK_THROWS_AS(model.forward(slice(ids(), 1, 0, 1), &caches), ShapeError);  // it is full
+    }
+    GptLMHeadModel model(small_config());
+    KeyValueCaches caches = model.transformer.make_caches(batch, length);
+    CHECK_THROWS_AS(model.forward(ids(), &caches), AutogradError);
+    Tape::current()->clear();
+  });
+}
+
+TEST_CASE("gpt: tokens are drawn with the probabilities of their logits") {
+  on_each_device([] {
+    constexpr int64_t draws = 20000;
+    const std::vector<float> chances = {0.5f, 0.3f, 0.15f, 0.05f};
+    std::vector<float> logs;
+    for (const float c : chances) logs.push_back(2 * std::log(c));
+    const Tensor logits = contiguous(expand(tensor(logs, {1, 4}), {draws, 4}));
+    Generator generator(7);
+    const std::vector<int32_t> drawn =
+        sample_tokens(logits, {.temperature = 2, .generator = &generator}).to_ints();
+    for (int32_t token = 0; token < 4; ++token) {
+      const auto count = std::count(drawn.begin(), drawn.end(), token);
+      // Five standard deviations.
+      const double spread = 5 * std::sqrt(chances[token] * (1 - chances[token]) / double(draws));
+      CHECK(std::abs(double(count) / double(draws) - chances[token]) < spread);
+    }
+    generator.seed(7);
+    CHECK(sample_tokens(logits, {.temperature = 2, .generator = &generator}).to_ints() == drawn);
+    for (const int32_t token : sample_tokens(logits, {.temperature = 0}).to_ints())
+      CHECK(token == 0);
+    // 0.5 and 0.3 of the four are left, by number or by what they have together.
+    for (const SampleOptions& few :
+         {SampleOptions{2, 2, 1, &generator}, SampleOptions{2, 0, 0.7f, &generator}}) {
+      const std::vector<int32_t> tokens = sample_tokens(logits, few).to_ints();
+      const auto first = std::count(tokens.begin(), tokens.end(), 0);
+      CHECK(first + std::count(tokens.begin(), tokens.end(), 1) == draws);
+      CHECK(std::abs(double(first) / double(draws) - 0.625) < 0.02);
+    }
+    for (const int32_t token : sample_tokens(logits, {.top_p = 1e-6f}).to_ints()) CHECK(token == 0);
+    CHECK_THROWS_AS(sample_tokens(logits, {.top_k = -1}), ValueError);
+    CHECK_THROWS_AS(sample_tokens(logits, {.top_p = 0}), ValueError);
+  });
+}
+
+TEST_CASE("gpt: checkpoint segments keep less and change no bit") {
+  on_each_device([] {
+    const auto run = [](int every) {
+      manual_seed(5);
+      GptConfig config = small_config(0.1);
+      config.n_layer = 5;
+      GptLMHeadModel model(config);
+      model.transformer.set_checkpoint(every);
+      const Tensor loss = model.loss(ids(), targets());
+      const auto live = default_device()->memory_report().live_by_purpose;
+      std::vector<std::vector<float>> values = {loss.to_vector()};
+      loss.backward();
+      for (const Tensor& p : model.parameters()) values.push_back(p.grad().to_vector());
+      return std::pair(values, live[static_cast<size_t>(Purpose::activation)]);
+    };
+    const auto plain = run(0);
+    for (const int every : {1, 2}) {
+      const auto segments = run(every);
+      CHECK(segments.first == plain.first);
+      CHECK(segments.second < plain.second / 2);
+    }
+  });
+}
+
+TEST_CASE("gpt: sizes as published, and what does not fit") {
+  on_each_device([] {
+    GptConfig config = GptConfig::preset("gpt2");
+    config.n_layer = 1;
+    CHECK(GptModel(config).parameter_count() == 124439808 - 11 * 7087872);
+    CHECK(GptConfig::preset("gpt2-xl").n_head == 25);
+    CHECK_THROWS_AS(GptConfig::preset("gpt3"), ValueError);
+    config = small_config();
+    config.n_head = 5;
+    CHECK_THROWS_AS(GptModel{config}, ValueError);
+    GptLMHeadModel model(small_config());
+    CHECK_THROWS_AS(model(zeros({1, 17}, DType::i32)), ShapeError);
+    CHECK_THROWS_AS(model(zeros({17}, DType::i32)), ShapeError);
+    CHECK_THROWS_AS(model.loss(ids(), zeros({3}, DType::i32)), ShapeError);
+    CHECK_THROWS_AS(KeyValueCache(1, 0, 1, 1), ShapeError);
+  });
+}
+
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE("gpt io: files have Hugging Face's names and layout") {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  const auto file = folder / "model.safetensors";
+  GptLMHeadModel model(small_config());
+  save_gpt(file, model);
+  const SafetensorsFile saved(file);
+  CHECK(saved.tensors().size() == 2 + 2 * 12 + 2);
+  CHECK(saved.tensors().at("transformer.h.1.attn.c_attn.weight").shape == Shape{32, 96});
+  CHECK(saved.tensors().at("transformer.h.1.mlp.c_fc.weight").shape == Shape{32, 128});
+  CHECK(saved.tensors().at("transformer.h.0.mlp.c_proj.weight").shape == Shape{128, 32});
+  GptLMHeadModel same(small_config());
+  CHECK(all_values(same) != all_values(model));
+  CHECK(load_gpt(file, same).unexpected.empty());
+  CHECK(all_values(same) == all_values(model));
+  GptModel bare(small_config());
+  load_gpt(file, bare);
+  CHECK(all_values(bare) == all_values(model));
+
+  // The bare model, as the first files have it: with masks, and a head.
+  StateDict tensors = gpt_state_dict(bare);
+  tensors.push_back({"h.0.attn.bias", ones({1, 1, 16, 16})});
+  tensors.push_back({"lm_head.weight", bare.wte.weight});
+  tensors.push_back({"more", ones({1})});
+  write_safetensors(file, tensors);
+  GptLMHeadModel early(small_config());
+  CHECK(load_gpt(file, early).unexpected == std::vector<std::string>{"more"});
+  CHECK(all_values(early) == all_values(model));
+
+  GptConfig deeper = small_config();
+  deeper.n_layer = 3;
+  GptLMHeadModel deep(deeper);
+  const std::vector<float> before = all_values(deep);
+  CHECK_THROWS_AS(load_gpt(file, deep), FileError);
+  CHECK(all_values(deep) == before);
+}
+
+TEST_CASE("gpt io: config.json") {
+  const TemporaryFolder folder;
+  const auto file = folder / "config.json";
+  GptConfig config = small_config(0.25);
+  write_gpt_config(file, config);
+  GptConfig back = read_gpt_config(file);
+  CHECK(back.n_embd == 32);
+  CHECK(back.n_inner == 0);
+  CHECK(back.attn_pdrop == 0.25);
+  config.n_inner = 64;
+  write_gpt_config(file, config);
+  CHECK(read_gpt_config(file).inner() == 64);
+  write_file(file, std::string(R"({"n_layer": 3, "unknown": [1]})"));
+  CHECK(read_gpt_config(file).n_layer == 3);
+  CHECK(read_gpt_config(file).vocab_size == 50257);
+  for (const char* wrong :
+       {"{", "[]", R"({"n_embd": "wide"})", R"({"activation_function": "relu"})",
+        R"({"n_embd": 10, "n_head": 3})", R"({"tie_word_embeddings": false})"}) {
+    CAPTURE(wrong);
+    write_file(file, std::string(wrong));
+    CHECK_THROWS_AS(read_gpt_config(file), FileError);
+  }
+}
+
+TEST_SUITE_END();
+
+}  // namespace rw::test

@@ -1,0 +1,76 @@
+// The cpu backend's kernels in double: behind every element of floating point, in a tensor of
+// whatever bits, is a double, which is what kernels read. Gradients and differences agree there to
+// many digits. It also watches which bytes a kernel touches.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../core/backend/backend.h"
+#include "../../core/tensor/tensor.h"
+
+namespace rw::test {
+
+// Bytes [begin, end) of a block, which a call may touch.
+struct Bytes {
+  uint32_t block;
+  uint64_t begin, end;
+  bool writes;  // else only reads
+};
+
+// What a call may touch, by the words of someone who decides on barriers.
+using DeclaredBytes = std::function<std::vector<Bytes>(const KernelCall&)>;
+
+class F64Backend final : public Backend {
+ public:
+  F64Backend();
+  ~F64Backend() override;
+
+  // From now on every access of a kernel is held against what `declared` says of the call.
+  void watch(DeclaredBytes declared) { declared_ = std::move(declared); }
+  // What kernels touched that was not declared, since the last call.
+  std::vector<std::string> take_culprits() { return std::exchange(culprits_, {}); }
+  uint64_t accesses() const { return accesses_; }  // that were watched
+
+  // The doubles behind the elements of a dense tensor on this device.
+  std::vector<double> values(const Tensor& t) const;
+  void set_values(const Tensor& t, const std::vector<double>& values);
+
+  const DeviceInfo& info() const override { return inner_->info(); }
+  uint32_t allocate_block(uint64_t bytes) override;
+  void free_block(uint32_t block) override;
+  void write(BufferRange target, const void* source) override;
+  void read(BufferRange source, void* target) override { inner_->read(source, target); }
+  void copy(BufferRange source, BufferRange target) override;
+  void run(const KernelCall& call) override;
+  void synchronize() override {}
+
+  // For the kernels.
+  double get(const std::byte* at, DType dtype) const;
+  void set(std::byte* at, DType dtype, double value);
+  void see(const std::byte* at, size_t bytes, bool writes);
+
+ private:
+  // A block's bytes, and a double for every two of them.
+  struct Block {
+    std::byte* bytes = nullptr;
+    std::vector<double> wide;
+  };
+  const Block& block_of(const std::byte* at) const;
+  std::byte* bytes_of(BufferRange range) const;
+
+  std::unique_ptr<Backend> inner_;
+  std::vector<Block> blocks_;
+  mutable size_t latest_ = 0;  // the block that was asked for last
+  DeclaredBytes declared_;
+  std::vector<Bytes> may_touch_;  // by the call that runs
+  std::string_view kernel_;
+  uint64_t accesses_ = 0;
+  std::vector<std::string> culprits_;
+};
+
+}  // namespace rw::test

@@ -1,0 +1,129 @@
+// Attention by cooperative matrices against the cpu backend, where a driver has them: also on a CPU
+// driver, which is asked for the kernels of GPUs.
+#include "core/backend/attention_tiles.h"
+#include "ops/network/positions.h"
+#include "tests/fixtures/env.h"
+#include "tests/fixtures/optim_fixture.h"
+#include "tests/op_table/gradcheck.h"
+
+namespace rw::test {
+
+namespace {
+
+struct Form {
+  std::string what;
+  int64_t batch, heads, key_heads, queries, keys, dim;
+  AttentionOptions options = {};
+  bool has_mask = false;
+  std::vector<int32_t> lengths = {};
+  bool has_slopes = false;
+};
+
+Evaluation attend(const Form& f, DType dtype) {
+  OpCase row;
+  row.inputs = {{{f.batch, f.heads, f.queries, f.dim}},
+                {{f.batch, f.key_heads, f.keys, f.dim}},
+                {{f.batch, f.key_heads, f.keys, f.dim}}};
+  Tensors inputs = make_inputs(row, dtype);
+  for (Tensor& t : inputs) t.set_requires_grad();
+  const Shape square = {1, f.heads, f.queries, f.keys};
+  const Tensor mask =
+      f.has_mask ? tensor(some_values(static_cast<int>(square.numel())), square) : Tensor();
+  const Tensor lengths = f.lengths.empty() ? Tensor() : tensor(f.lengths, {f.batch});
+  AttentionOptions options = f.options;
+  if (f.has_slopes) options.alibi = alibi_slopes(f.heads);
+  return evaluate(inputs, [&](const Tensors& in) {
+    return Tensors{attention(in[0], in[1], in[2], options, mask, lengths)};
+  });
+}
+
+// Which kernels of attention the device has run.
+std::set<std::string> kernels_of(Backend& backend, const std::function<void()>& body) {
+  backend.time_kernels(true);
+  body();
+  std::set<std::string> names;
+  for (const KernelTime& k : backend.kernel_times())
+    if (k.kernel.starts_with("attention")) names.insert(k.kernel.substr(0, k.kernel.find('.')));
+  backend.time_kernels(false);
+  return names;
+}
+
+std::vector<Form> forms() {
+  const AttentionOptions band{.causal = true, .window = 40, .lower_right = true};
+  return {{"one word", 1, 1, 1, 1, 1, 8},
+          {"half a depth", 2, 2, 2, 33, 65, 40},
+          {"a depth", 1, 2, 2, 70, 150, 64, {.causal = true}},
+          {"two depths and a word", 1, 1, 1, 40, 70, 136},
+          {"the widest heads", 2, 2, 1, 33, 70, 256, {.causal = true}},
+          {"shared heads, lengths", 2, 6, 2, 40, 130, 64, {}, false, {129, 3}},
+          {"a band, a mask", 2, 4, 1, 70, 150, 16, band, true},
+          {"slopes", 1, 6, 3, 40, 90, 24, {}, false, {}, true},
+          {"dropout", 2, 2, 1, 70, 90, 64, {.causal = true, .dropout = 0.3f}},
+          {"a window without keys", 1, 1, 1, 100, 20, 32, {.window = 8}}};
+}
+
+}  // namespace
+
+TEST_CASE("attention by cooperative matrices: equals the cpu backend's, the same bits each time") {
+  // What a device proves elsewhere takes longer than this; halves are packed wrongly by some.
+  const Env gpu("REWIND_LIKE_GPU", "1"), trusts("REWIND_NO_SELF_CHECK", "1"),
+      packing("REWIND_NO_HALF_PACKING", "1");
+  const auto cpu = Device::create(open_backend("cpu"));
+  std::unique_ptr<Backend> opened;
+  try {
+    opened = open_backend("vulkan");
+  } catch (const DeviceError&) {
+    return;
+  }
+  Backend& backend = *opened;
+  const auto device = Device::create(std::move(opened));
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    if (!attends_by_matrices(backend.info(), dtype)) continue;
+    const DeviceScope on_cpu(cpu);
+    for (const Form& form : forms()) {
+      const Evaluation expected = attend(form, dtype), truth = attend(form, DType::f32);
+      const DeviceScope scope(device);
+      Evaluation actual;
+      CHECK(kernels_of(backend, [&] { actual = attend(form, dtype); }) ==
+            std::set<std::string>{"attention_cooperative", "attention_delta",
+                                  "attention_dkv_cooperative", "attention_dq_cooperative"});
+      // Sums of gradients cancel, so what the cpu backend's halves lose of the truth counts.
+      const double least = dtype == DType::f16 ? 2e-3 : 1.6e-2;
+      const auto near = [&](const std::vector<float>& a, const std::vector<float>& b,
+                            const std::vector<float>& exact) {
+        const bool is_zero =
+            std::all_of(exact.begin(), exact.end(), [](float x) { return x == 0; });
+        return is_zero ? a == exact : largest_error(a, exact) < least + 3 * largest_error(b, exact);
+      };
+      CHECK_MESSAGE(near(actual.outputs[0], expected.outputs[0], truth.outputs[0]), form.what);
+      const Evaluation again = attend(form, dtype);
+      CHECK_MESSAGE(again.outputs == actual.outputs, form.what);
+      for (size_t i = 0; i < 3; ++i) {
+        CHECK_MESSAGE(near(actual.gradients[i], expected.gradients[i], truth.gradients[i]),
+                      form.what << ": gradient " << i);
+        CHECK_MESSAGE(again.gradients[i] == actual.gradients[i], form.what);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention by cooperative matrices: which devices" * doctest::test_suite("host")) {
+  DeviceInfo info;
+  info.features = {"bf16 matrices", "cooperative matrices", "large shared memory"};
+  CHECK(attends_by_matrices(info, DType::f16));
+  CHECK(attends_by_matrices(info, DType::bf16));
+  CHECK_FALSE(attends_by_matrices(info, DType::f32));
+  info.features = {"cooperative matrices", "large shared memory"};
+  CHECK(attends_by_matrices(info, DType::f16));
+  CHECK_FALSE(attends_by_matrices(info, DType::bf16));
+  info.features = {"cooperative matrices"};
+  CHECK_FALSE(attends_by_matrices(info, DType::f16));
+  for (const uint32_t dim : {8u, 64u, 72u, 256u}) {
+    const AttentionTile tile = attention_matrix_tile(dim, "attention_dq");
+    CHECK(tile.kernel == std::string("attention_dq_cooperative"));
+    CHECK(tile.results * 64 >= dim);
+    CHECK((tile.results - 1) * 64 < dim);
+  }
+}
+
+}  // namespace rw::test

@@ -1,0 +1,206 @@
+// AdamA: gradients of micro-batches go into the moments, one at a time.
+#include <cmath>
+#include <limits>
+
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "optim/accumulation/accumulate.h"
+#include "optim/accumulation/adama.h"
+#include "optim/adam.h"
+#include "planner/dry_run.h"
+#include "tests/fixtures/optim_fixture.h"
+#include "tests/fixtures/tape_fixture.h"
+
+using namespace rw;
+using namespace rw::test;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr int size = 21;
+
+// Gradient of micro-batch i of window t.
+Values gradient(int t, int i) {
+  return some_values(size, 7 * t + i);
+}
+
+// The rule in f64 (Zhang et al. 2023), with decoupled decay.
+struct Model {
+  AdamAOptions o;
+  std::vector<double> w, m = std::vector<double>(size), v = m;
+  double t = 0;
+
+  explicit Model(const AdamAOptions& options) : o(options) {
+    for (const float x : some_values(size, 50)) w.push_back(x);
+  }
+  void window(int index, int n, const std::vector<double>& weights) {
+    for (size_t k = 0; k < w.size(); ++k) {
+      m[k] *= double{o.beta1};
+      v[k] *= double{o.beta2};
+      for (int i = 0; i < n; ++i) {
+        const double g = weights[size_t(i)] * gradient(index, i)[k] / n;
+        m[k] += (1 - double{o.beta1}) * g;
+        v[k] += (1 - double{o.beta2}) * g * g;
+      }
+    }
+    ++t;
+    const double c1 = 1 - std::pow(double{o.beta1}, t), c2 = 1 - std::pow(double{o.beta2}, t);
+    for (size_t k = 0; k < w.size(); ++k) {
+      w[k] *= 1 - double{o.lr} * o.weight_decay;
+      w[k] -= o.lr / c1 * m[k] / (std::sqrt(v[k] / c2) + o.eps);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("adama: the published rule, with weights, scaling and a short window") {
+  on_each_device([] {
+    constexpr int n = 3;
+    for (const LossScaler& scaler : {LossScaler::none(), LossScaler::dynamic(256, 2, 0.5f, 2)}) {
+      const AdamAOptions options{.lr = 0.02f, .weight_decay = 0.1f};
+      Model model(options);
+      const Tensor w = parameter(some_values(size, 50));
+      AdamA optimizer({w}, n, options);
+      optimizer.set_scaler(scaler);
+      for (int t = 0; t < 4; ++t) {
+        const std::vector<double> weights = {1, 1.5, t == 3 ? 0.0 : 0.5};
+        for (int i = 0; i < (t == 3 ? 2 : n); ++i) {
+          optimizer.backward(loss_with(w, gradient(t, i)), static_cast<float>(weights[size_t(i)]));
+          CHECK(!w.grad().defined());
+          CHECK(optimizer.step() == (i == n - 1));
+          optimizer.zero_grad();
+        }
+        CHECK(optimizer.flush() == (t == 3));
+        model.window(t, n, weights);
+        CHECK(largest_difference(w.to_vector(), model.w) < 2e-6);
+      }
+      CHECK(optimizer.updates() == 4);
+    }
+  });
+}
+
+TEST_CASE("adama: one micro-batch is AdamW; its mean gradient is Accumulate's") {
+  on_each_device([] {
+    const Tensor a = parameter(some_values(size, 50)), b = parameter(some_values(size, 50));
+    AdamA adama({a}, 1, {.lr = 0.02f, .weight_decay = 0.1f});
+    AdamW adamw({b}, {.lr = 0.02f, .weight_decay = 0.1f});
+    for (int t = 0; t < 5; ++t) {
+      adama.backward(loss_with(a, gradient(t, 0)));
+      CHECK(adama.step());
+      adamw.zero_grad();
+      adamw.backward(loss_with(b, gradient(t, 0)));
+      adamw.step();
+    }
+    const Values expected = b.to_vector();
+    CHECK(largest_difference(a.to_vector(), {expected.begin(), expected.end()}) < 1e-6);
+
+    const Tensor c = parameter(some_values(size, 50)), d = parameter(some_values(size, 50));
+    AdamA folded({c}, 4);
+    Accumulate kept(Adam({d}), 4);
+    for (int i = 0; i < 8; ++i) {
+      folded.backward(loss_with(c, gradient(0, i)));
+      folded.step();
+      kept.backward(loss_with(d, gradient(0, i)));
+      kept.step();
+      kept.zero_grad();
+    }
+    const auto mean_of = [](const Optimizer& o) { return o.state()[1].second.to_vector(); };
+    const Values m = mean_of(kept);
+    CHECK(folded.state()[1].first.starts_with("exp_avg."));
+    CHECK(largest_difference(mean_of(folded), {m.begin(), m.end()}) < 1e-6);
+  });
+}
+
+TEST_CASE("adama: an overflow leaves out its micro-batch, and the scale falls") {
+  on_each_device([] {
+    const Tensor w = parameter(some_values(size, 50)), v = parameter(some_values(size, 50));
+    AdamA hit({w}, 3), spared({v}, 3);
+    hit.set_scaler(LossScaler::dynamic(16, 2, 0.5f, 100));
+    for (int i = 0; i < 3; ++i) {
+      hit.backward(loss_with(w, gradient(0, i)) * (i == 1 ? infinity : 1.0f));
+      hit.step();
+      spared.backward(loss_with(v, gradient(0, i)), i == 1 ? 0 : 1);  // weight 0: not run at all
+      spared.step();
+    }
+    const Values expected = v.to_vector();
+    CHECK(largest_difference(w.to_vector(), {expected.begin(), expected.end()}) < 1e-6);
+    CHECK(hit.loss_scale() == 8);
+    CHECK(hit.skipped() == 1);
+    CHECK(hit.updates() == 1);
+  });
+}
+
+TEST_CASE("adama: a run goes on inside a window, bit for bit") {
+  on_each_device([] {
+    const auto run = [](int resume_at) {
+      Tensor w = parameter(some_values(size, 50), "w"), other = parameter({1, 2}, "other");
+      auto optimizer = std::make_unique<AdamA>(std::vector{w, other}, 4);
+      for (int i = 0; i < 10; ++i) {
+        if (i == resume_at) {
+          const auto old = std::move(optimizer);
+          const Values values = w.to_vector(), others = other.to_vector();
+          w = parameter(values, "w"), other = parameter(others, "other");
+          optimizer = std::make_unique<AdamA>(std::vector{w, other}, 4);
+          optimizer->load_state(old->state());
+          CHECK(optimizer->position() == static_cast<uint32_t>(resume_at) % 4);
+        }
+        Tensor loss = loss_with(w, gradient(0, i));
+        if (i % 4 == 1) loss = loss + sum(other);
+        optimizer->backward(loss);
+        optimizer->step();
+      }
+      optimizer->flush();
+      Values all = w.to_vector();
+      for (const float x : other.to_vector()) all.push_back(x);
+      return all;
+    };
+    const Values whole = run(-1);
+    for (const int at : {1, 2, 4, 7}) CHECK(run(at) == whole);
+  });
+}
+
+TEST_CASE("adama: no gradients in memory, as a dry run says") {
+  on_each_device([] {
+    constexpr int64_t width = 128, layers = 8;
+    const auto program = [&](bool folds) {
+      Sequential net;
+      for (int64_t i = 0; i < layers; ++i) net.emplace<Linear>(width, width, false);
+      std::unique_ptr<Optimizer> optimizer;
+      if (folds)
+        optimizer = std::make_unique<AdamA>(net.parameters(), 3);
+      else
+        optimizer = std::make_unique<Accumulate>(Adam(net.parameters()), 3);
+      default_device()->reset_peak();
+      for (int t = 0; t < 6; ++t) {
+        optimizer->backward(mean(net(full({4, width}, 1.0f))));
+        optimizer->step();
+        optimizer->zero_grad();
+        default_device()->end_step();
+      }
+      return default_device()->memory_report();
+    };
+    const MemoryReport kept = program(false), folded = program(true);
+    const uint64_t one = width * width * sizeof(float);
+    CHECK(folded.peak + (layers - 2) * one <= kept.peak);
+    CHECK(plan([&] { (void)program(true); }).memory.peak == folded.peak);
+  });
+}
+
+TEST_CASE("adama: what must not be") {
+  on_each_device([] {
+    const Tensor w = parameter({1, 2});
+    CHECK_THROWS_AS(AdamA({parameter({1})}, 0), ValueError);
+    CHECK_THROWS_AS(AdamA({parameter({1})}, 2, {.beta1 = 1}), ValueError);
+    AdamA optimizer({w}, 2);
+    CHECK_THROWS_AS(optimizer.step(), AutogradError);
+    optimizer.backward(loss_with(w, {1, 1}));
+    CHECK_THROWS_AS(optimizer.backward(loss_with(w, {1, 1})), AutogradError);
+    CHECK_THROWS_AS(optimizer.flush(), AutogradError);
+    CHECK_THROWS_AS(optimizer.state(), AutogradError);
+    optimizer.step();
+    CHECK_THROWS_AS(optimizer.load_state({}), AutogradError);
+    optimizer.set_max_norm(1);
+    CHECK_THROWS_AS(optimizer.backward(loss_with(w, {1, 1})), ValueError);
+  });
+}

@@ -1,0 +1,246 @@
+// Loss scaling: whole sequences of scales against models of the rules, and how scalers are named.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+
+#include "optim/accumulation/accumulate.h"
+#include "optim/sgd.h"
+#include "tests/fixtures/message_of.h"
+#include "tests/fixtures/optim_fixture.h"
+
+using namespace rw;
+using namespace rw::test;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+// As tests/goldens/make_grad_scaler_goldens.py has it: `often` among 256 updates overflow.
+std::vector<bool> overflows(size_t count, uint32_t seed, uint32_t often) {
+  std::vector<bool> bad;
+  for (uint32_t state = seed; bad.size() < count;) {
+    state = state * 1664525u + 1013904223u;
+    bad.push_back(state >> 24 < often);
+  }
+  return bad;
+}
+
+// The two rule sets as their authors publish them, written for the host.
+
+// torch.amp.GradScaler (_amp_update_scale_): a growth tracker; no floor.
+struct GradScalerModel {
+  float scale, growth, backoff;
+  uint32_t interval, tracker = 0;
+
+  float update(bool bad) {
+    if (bad) {
+      scale *= backoff;
+      tracker = 0;
+    } else if (++tracker == interval) {
+      if (std::isfinite(scale * growth)) scale *= growth;
+      tracker = 0;
+    }
+    return scale;
+  }
+};
+
+// tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager: good steps must be consecutive, bad
+// ones add up; both are cleared where the scale is set; it is at least 1.
+struct TensorFlowModel {
+  float scale;
+  uint32_t incr_every, decr_every;
+  float incr_ratio, decr_ratio;
+  uint32_t good = 0, bad = 0;
+
+  float update(bool overflowed) {
+    if (overflowed) {
+      if (bad + 1 >= decr_every)
+        set(std::max(1.0f, scale * decr_ratio));
+      else
+        ++bad, good = 0;
+    } else if (good + 1 >= incr_every) {
+      set(std::isfinite(scale * incr_ratio) ? scale * incr_ratio : scale);
+    } else {
+      ++good;
+    }
+    return scale;
+  }
+  void set(float value) {
+    scale = value;
+    good = bad = 0;
+  }
+};
+
+// The scales after each update; `micro_batches` per update, of which one overflows in the updates
+// that do.
+Values scales(const LossScaler& scaler, const std::vector<bool>& bad, uint32_t micro_batches = 1) {
+  Tensor w = parameter({0});
+  Accumulate sgd(SGD({w}), micro_batches);
+  sgd.set_scaler(scaler);
+  Values seen;
+  for (size_t update = 0; update < bad.size(); ++update) {
+    for (uint32_t i = 0; i < micro_batches; ++i) {
+      const bool overflows = bad[update] && i == update % micro_batches;
+      sgd.zero_grad();
+      sgd.backward(loss_with(w, {overflows ? infinity : 0}));
+      sgd.step();
+    }
+    seen.push_back(sgd.loss_scale());
+  }
+  CHECK(sgd.skipped() == static_cast<uint64_t>(std::count(bad.begin(), bad.end(), true)));
+  CHECK(sgd.updates() + sgd.skipped() == bad.size());
+  CHECK(w.item() == 0);
+  return seen;
+}
+
+template <class Model>
+Values expected(Model model, const std::vector<bool>& bad) {
+  Values seen;
+  for (const bool b : bad) seen.push_back(model.update(b));
+  return seen;
+}
+
+struct GoldenScales {
+  float initial, growth, backoff;
+  uint32_t interval, seed, often;
+  Values scales;
+};
+const std::vector<GoldenScales> golden_scales = {
+#include "tests/goldens/grad_scaler.inc"
+};
+
+}  // namespace
+
+TEST_CASE("loss scale: PyTorch's GradScaler over 400 updates") {
+  on_each_device([] {
+    for (const GoldenScales& golden : golden_scales) {
+      INFO("seed ", golden.seed);
+      const std::vector<bool> bad = overflows(golden.scales.size(), golden.seed, golden.often);
+      LossScaler scaler =
+          LossScaler::dynamic(golden.initial, golden.growth, golden.backoff, golden.interval);
+      scaler.floor = 0x1p-100f;  // PyTorch has none
+      CHECK(scales(scaler, bad) == golden.scales);
+      CHECK(
+          expected(GradScalerModel{golden.initial, golden.growth, golden.backoff, golden.interval},
+                   bad) == golden.scales);
+    }
+  });
+}
+
+TEST_CASE("loss scale: TensorFlow's manager over 400 updates") {
+  on_each_device([] {
+    for (uint32_t seed = 1; seed <= 4; ++seed)
+      for (const uint32_t decr_every : {1u, 2u, 3u}) {
+        INFO("seed ", seed, ", decr_every ", decr_every);
+        const std::vector<bool> bad = overflows(400, seed, 10 + 20 * seed);
+        const uint32_t incr_every = 3 + seed;
+        const LossScaler scaler = LossScaler::tensorflow(32768, incr_every, decr_every);
+        const Values model = expected(TensorFlowModel{32768, incr_every, decr_every, 2, 0.8f}, bad);
+        CHECK(scales(scaler, bad) == model);
+        CHECK(std::adjacent_find(model.begin(), model.end(), std::less()) != model.end());
+        CHECK(std::adjacent_find(model.begin(), model.end(), std::greater()) != model.end());
+      }
+  });
+}
+
+TEST_CASE("loss scale: overflows in a window's first, middle or last micro-batch") {
+  on_each_device([] {
+    for (const uint32_t n : {1u, 3u}) {
+      INFO(n, " micro-batches");
+      const std::vector<bool> bad = overflows(150, 7, 40);
+      LossScaler scaler = LossScaler::dynamic(4096, 2, 0.5f, 5);
+      scaler.floor = 0x1p-100f;
+      CHECK(scales(scaler, bad, n) == expected(GradScalerModel{4096, 2, 0.5f, 5}, bad));
+      CHECK(scales(LossScaler::tensorflow(4096, 5), bad, n) ==
+            expected(TensorFlowModel{4096, 5, 2, 2, 0.8f}, bad));
+    }
+  });
+}
+
+TEST_CASE("loss scale: what scalers are called" * doctest::test_suite("host")) {
+  CHECK(parse_loss_scale("none") == LossScaler::none());
+  CHECK(parse_loss_scale("fixed:128") == LossScaler::fixed(128));
+  CHECK(parse_loss_scale("dynamic") == LossScaler::dynamic());
+  CHECK(parse_loss_scale("dynamic:1024:4:0.25:100") == LossScaler::dynamic(1024, 4, 0.25f, 100));
+  CHECK(parse_loss_scale("dynamic:1024") == LossScaler::dynamic(1024));
+  CHECK(parse_loss_scale("tensorflow") == LossScaler::tensorflow(32768, 2000));
+  CHECK(parse_loss_scale("tensorflow:64:10:3:4:0.5") == LossScaler::tensorflow(64, 10, 3, 4, 0.5f));
+  for (const char* text : {"none", "fixed:128", "fixed:0.1", "dynamic:1024:4:0.25:100",
+                           "tensorflow:64:10:3:4:0.8", "dynamic:65536:2:0.5:2000"})
+    CHECK(loss_scale_text(parse_loss_scale(text)) == text);
+  CHECK(loss_scale_text(LossScaler::fixed(1)) == "none");
+  for (const char* text :
+       {"", "Dynamic", "fixed", "fixed:", "fixed:x", "fixed:1:2", "none:1",
+        "dynamic:", "dynamic:1x", "dynamic:1:2:0.5:2000:1", "dynamic:1024:2:0.5:-1",
+        "dynamic:1024:2:0.5:1.5", "tensorflow:64:10:3:4:0.5:1", "fixed:128 "}) {
+    INFO(text);
+    const std::string message = message_of<ValueError>([&] { parse_loss_scale(text); });
+    CHECK(message.find("[loss_scale] must be none, fixed:N, dynamic[:INITIAL") == 0);
+    CHECK_THROWS_AS(parse_loss_scale(text), ValueError);
+  }
+  for (const char* text : {"fixed:0", "fixed:-8", "fixed:inf", "fixed:nan", "dynamic:0",
+                           "dynamic:1024:0.5", "dynamic:1024:2:1", "dynamic:1024:2:0.5:0"})
+    CHECK_THROWS_AS(parse_loss_scale(text), ValueError);
+  CHECK(default_scaler(DType::f16) == LossScaler::dynamic());
+  CHECK(default_scaler(DType::f32) == LossScaler::none());
+}
+
+namespace {
+
+// What is said after updates that were finite, or not.
+std::string diagnosis(const LossScaler& scaler, const std::vector<bool>& bad) {
+  Tensor w = parameter({0});
+  SGD sgd({w});
+  sgd.set_scaler(scaler);
+  for (const bool b : bad) {
+    sgd.zero_grad();
+    sgd.backward(loss_with(w, {b ? infinity : 0}));
+    sgd.step();
+  }
+  return sgd.diagnose();
+}
+
+bool has(const std::string& text, const char* part) {
+  CAPTURE(text);
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("loss scale: the diagnosis of a scale that only falls") {
+  on_each_device([] {
+    std::vector<bool> bad;  // every fourth overflows, growth would take five
+    for (int i = 0; i < 48; ++i) bad.push_back(i % 4 == 3);
+    LossScaler scaler = LossScaler::dynamic(65536, 2, 0.5f, 5);
+    CHECK(has(diagnosis(scaler, bad), "the scale only falls, 12 times since it last grew"));
+    bad.resize(36);  // 9 falls may be the start of a healthy run
+    CHECK(has(diagnosis(scaler, bad), "normal"));
+    scaler.interval = 3;  // here it grows between them
+    CHECK(has(diagnosis(scaler, std::vector<bool>(bad)), "normal"));
+    scaler =
+        LossScaler::dynamic(4, 2, 0.5f, 5);  // at its floor it falls no more, but updates go on
+    CHECK(has(diagnosis(scaler, bad), "at its floor"));
+  });
+}
+
+TEST_CASE("loss scale: the diagnosis of a scale that never overflowed") {
+  on_each_device([] {
+    CHECK(has(diagnosis(LossScaler::dynamic(8, 2, 0.5f, 3), std::vector<bool>(10)),
+              "never an overflow, though the scale grew 3 times"));
+    LossScaler scaler = LossScaler::dynamic(8, 2, 0.5f, 1);
+    scaler.ceiling = 16;
+    CHECK(has(diagnosis(scaler, std::vector<bool>(3)), "at its ceiling"));
+  });
+  const UpdateCounts quiet{.scale = 1024, .updates = 5000};
+  CHECK(has(diagnose(LossScaler::fixed(1024), quiet), "a higher one, or a dynamic one"));
+  CHECK(has(diagnose(LossScaler::dynamic(1024, 2, 0.5f, 10000), quiet), "its interval is 10000"));
+  CHECK(has(diagnose(LossScaler::none(), {.updates = 5000}), "no overflow so far."));
+  CHECK(has(diagnose(LossScaler::fixed(8), {.scale = 8, .updates = 90, .skipped = 3}),
+            "a lower scale would lose no update"));
+  CHECK(
+      has(diagnose(LossScaler::none(), {.updates = 9, .denormal_gradients = 0.5}),
+          "In 50 % of the 16-bit gradients most values are denormal: start from a higher scale."));
+  CHECK(has(diagnose(LossScaler::dynamic(), {.updates = 9, .falls = 3, .denormal_gradients = 0.5}),
+            "allow no higher scale"));
+}

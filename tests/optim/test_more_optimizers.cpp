@@ -1,0 +1,373 @@
+// RMSprop, Adagrad, AMSGrad, Adafactor, Muon against PyTorch's numbers, Lion against its paper;
+// what all of them share: accumulation, loss scaling, skipped updates, state, predicted memory.
+#include <cmath>
+#include <limits>
+
+#include "optim/accumulation/accumulate.h"
+#include "optim/adafactor.h"
+#include "optim/adagrad.h"
+#include "optim/adam8bit.h"
+#include "optim/ema.h"
+#include "optim/lion.h"
+#include "optim/lookahead.h"
+#include "optim/muon.h"
+#include "optim/rmsprop.h"
+#include "optim/sgd.h"
+#include "tests/fixtures/forecast_fixture.h"
+#include "tests/fixtures/optim_fixture.h"
+#include "tests/fixtures/tape_fixture.h"
+
+using namespace rw;
+using namespace rw::test;
+
+namespace {
+
+namespace golden {
+#include "tests/goldens/optimizers.inc"
+}
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr uint32_t micro_batches = 2;
+
+Tensor shaped(const Shape& shape, int seed) {
+  Tensor w = tensor(some_values(static_cast<int>(shape.numel()), seed), shape).set_requires_grad();
+  w.impl().name = "p" + std::to_string(seed);
+  return w;
+}
+
+using Parameters = std::vector<Tensor>;
+
+Parameters make_parameters(const std::vector<Shape>& shapes) {
+  Parameters all;
+  for (const Shape& shape : shapes) all.push_back(shaped(shape, static_cast<int>(all.size())));
+  return all;
+}
+
+// A loss whose gradients are `factor` times those of step t (make_optimizer_goldens.py), or not
+// finite.
+Tensor loss_of(const Parameters& parameters, int t, float factor = 1, bool overflows = false) {
+  Tensor total;
+  for (size_t k = 0; k < parameters.size(); ++k) {
+    Values gradient = some_values(static_cast<int>(parameters[k].numel()), 7 * int(k) + t + 1);
+    for (float& g : gradient) g *= factor;
+    if (overflows) gradient[0] = infinity;
+    const Tensor part = loss_with(parameters[k], gradient);
+    total = total ? total + part : part;
+  }
+  return total;
+}
+
+void one_step(Optimizer& optimizer, const Parameters& parameters, int t, bool overflows = false) {
+  optimizer.zero_grad();
+  optimizer.backward(loss_of(parameters, t, 1, overflows));
+  optimizer.step();
+}
+
+Values values_of(const Parameters& parameters) {
+  Values all;
+  for (const Tensor& p : parameters)
+    for (const float v : p.to_vector()) all.push_back(v);
+  return all;
+}
+
+std::vector<Values> state_of(const Optimizer& optimizer) {
+  std::vector<Values> all;
+  for (const auto& [name, tensor] : optimizer.state())
+    if (name != "control") all.push_back(tensor.to_vector());
+  return all;
+}
+
+// An optimizer made of parameters, by name. Those of `torch` have golden values after 20 steps.
+struct Maker {
+  std::string name;
+  std::function<std::unique_ptr<Optimizer>(Parameters)> make;
+  const std::vector<double>* torch = nullptr;
+  std::vector<Shape> shapes = {{3, 5}, {7}};
+  std::function<std::unique_ptr<Optimizer>(Parameters)> accumulating = {};
+};
+
+template <class O, class Options>
+Maker maker(const char* name, const Options& options, const std::vector<double>* torch = nullptr,
+            std::vector<Shape> shapes = {{3, 5}, {7}}) {
+  return {name, [=](Parameters p) { return std::make_unique<O>(std::move(p), options); }, torch,
+          std::move(shapes),
+          [=](Parameters p) {
+            return std::make_unique<Accumulate>(O(std::move(p), options), micro_batches);
+          }};
+}
+
+const std::vector<Maker>& makers() {
+  const std::vector<Shape> matrices = {{3, 5}, {9, 4}};
+  static const std::vector<Maker> all = {
+      maker<RMSprop>("rmsprop", RMSpropOptions{}, &golden::rmsprop),
+      maker<RMSprop>("rmsprop, decay",
+                     RMSpropOptions{.lr = 0.02f, .alpha = 0.9f, .weight_decay = 0.1f},
+                     &golden::rmsprop_decay),
+      maker<RMSprop>("rmsprop, momentum", RMSpropOptions{.momentum = 0.9f},
+                     &golden::rmsprop_momentum),
+      maker<RMSprop>("rmsprop, centered", RMSpropOptions{.eps = 1e-3f, .centered = true},
+                     &golden::rmsprop_centered),
+      maker<RMSprop>("rmsprop, all",
+                     RMSpropOptions{.alpha = 0.95f,
+                                    .eps = 1e-3f,
+                                    .weight_decay = 0.05f,
+                                    .momentum = 0.8f,
+                                    .centered = true},
+                     &golden::rmsprop_all),
+      maker<Adagrad>("adagrad", AdagradOptions{}, &golden::adagrad),
+      maker<Adagrad>("adagrad, all",
+                     AdagradOptions{.lr = 0.1f,
+                                    .lr_decay = 0.1f,
+                                    .weight_decay = 0.1f,
+                                    .initial_accumulator_value = 0.5f},
+                     &golden::adagrad_all),
+      maker<Adam>("amsgrad",
+                  AdamOptions{.lr = 0.01f, .beta2 = 0.5f, .weight_decay = 0.1f, .amsgrad = true},
+                  &golden::amsgrad),
+      maker<AdamW>("amsgrad, decoupled",
+                   AdamWOptions{.lr = 0.01f, .beta2 = 0.5f, .weight_decay = 0.1f, .amsgrad = true},
+                   &golden::amsgrad_decoupled),
+      maker<Adafactor>("adafactor", AdafactorOptions{}, &golden::adafactor),
+      maker<Adafactor>("adafactor, all",
+                       AdafactorOptions{.lr = 0.3f,
+                                        .beta2_decay = -0.6f,
+                                        .eps1 = 1e-4f,
+                                        .eps2 = 1e-2f,
+                                        .clip = 1.05f,
+                                        .weight_decay = 0.1f},
+                       &golden::adafactor_all),
+      maker<Adafactor>("adafactor, several matrices", AdafactorOptions{.lr = 0.1f},
+                       &golden::adafactor_batches, {{2, 3, 4, 5}, {2, 1}, {1, 9}}),
+      maker<Muon>("muon", MuonOptions{}, &golden::muon, matrices),
+      maker<Muon>("muon, plain",
+                  MuonOptions{.lr = 0.02f,
+                              .weight_decay = 0.2f,
+                              .momentum = 0.9f,
+                              .nesterov = false,
+                              .ns_steps = 3},
+                  &golden::muon_plain, matrices),
+      maker<Muon>("muon, rates of AdamW",
+                  MuonOptions{.lr = 0.02f, .adjust_lr = MuonRate::match_rms_adamw},
+                  &golden::muon_match, matrices),
+      maker<Lion>("lion", LionOptions{.lr = 0.01f, .weight_decay = 0.1f}),
+      maker<Adam8bit>("adam8bit", AdamOptions{.lr = 0.01f, .weight_decay = 0.1f}, nullptr,
+                      {{65, 70}, {7}, {4099}}),
+      maker<AdamW8bit>("adamw8bit", AdamWOptions{.lr = 0.01f}, nullptr, {{7}, {4096}}),
+  };
+  return all;
+}
+
+// Lion's paper, algorithm 2.
+std::vector<double> lion_reference(const LionOptions& o, const Values& start, int steps, int seed) {
+  std::vector<double> x(start.begin(), start.end()), m(start.size());
+  for (int t = 0; t < steps; ++t) {
+    const Values g = some_values(static_cast<int>(start.size()), seed + t + 1);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double c = o.beta1 * m[i] + (1.0 - o.beta1) * g[i];
+      const double sign = c > 0 ? 1 : c < 0 ? -1 : 0;
+      x[i] -= o.lr * (sign + o.weight_decay * x[i]);
+      m[i] = o.beta2 * m[i] + (1.0 - o.beta2) * g[i];
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("more optimizers: PyTorch's numbers after 20 steps") {
+  on_each_device([] {
+    for (const Maker& m : makers()) {
+      if (!m.torch) continue;
+      CAPTURE(m.name);
+      const Parameters parameters = make_parameters(m.shapes);
+      const auto optimizer = m.make(parameters);
+      for (int t = 0; t < 20; ++t) one_step(*optimizer, parameters, t);
+      CHECK(largest_difference(values_of(parameters), *m.torch) < 2e-5);
+    }
+  });
+}
+
+TEST_CASE("lion: the paper's rule") {
+  on_each_device([] {
+    const LionOptions options{.lr = 0.01f, .weight_decay = 0.1f};
+    const Parameters p = {shaped({21}, 0)};
+    const Values start = p[0].to_vector();
+    Lion lion(p, options);
+    for (int t = 0; t < 20; ++t) one_step(lion, p, t);
+    CHECK(largest_difference(p[0].to_vector(), lion_reference(options, start, 20, 0)) < 2e-6);
+  });
+}
+
+TEST_CASE("more optimizers: accumulated halves, loss scaling and skipped updates change no bit") {
+  on_each_device([] {
+    for (const Maker& m : makers()) {
+      CAPTURE(m.name);
+      const Parameters plain = make_parameters(m.shapes), other = make_parameters(m.shapes);
+      const auto optimizer = m.make(plain), accumulated = m.accumulating(other);
+      accumulated->set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 3));
+      for (int t = 0; t < 20; ++t) {
+        one_step(*optimizer, plain, t);
+        if (t == 5) {  // a window whose second micro-batch overflows
+          const std::vector<Values> state = state_of(*accumulated);
+          const Values before = values_of(other);
+          for (uint32_t i = 0; i < micro_batches; ++i) one_step(*accumulated, other, t, i == 1);
+          CHECK(values_of(other) == before);
+          CHECK(state_of(*accumulated) == state);
+        }
+        for (uint32_t i = 0; i < micro_batches; ++i) one_step(*accumulated, other, t);
+      }
+      CHECK(accumulated->skipped() == 1);
+      CHECK(accumulated->updates() == 20);
+      CHECK(values_of(plain) == values_of(other));
+    }
+  });
+}
+
+TEST_CASE("more optimizers: saved state continues to the bit") {
+  on_each_device([] {
+    for (const Maker& m : makers()) {
+      CAPTURE(m.name);
+      const Parameters a = make_parameters(m.shapes), b = make_parameters(m.shapes);
+      const auto first = m.make(a), second = m.make(b);
+      for (int t = 0; t < 4; ++t) one_step(*first, a, t);
+      for (size_t k = 0; k < a.size(); ++k) Tensor(b[k]).copy_(a[k].detach());
+      second->load_state(first->state());
+      for (int t = 4; t < 7; ++t) {
+        one_step(*first, a, t);
+        one_step(*second, b, t);
+      }
+      CHECK(values_of(a) == values_of(b));
+      CHECK(state_of(*first) == state_of(*second));
+    }
+  });
+}
+
+TEST_CASE("more optimizers: parameters without a gradient stay as they are") {
+  on_each_device([] {
+    for (const Maker& m : makers()) {
+      CAPTURE(m.name);
+      const Parameters p = make_parameters(m.shapes);
+      const auto optimizer = m.make(p);
+      const Values before = p.back().to_vector();
+      for (int t = 0; t < 2; ++t) one_step(*optimizer, {p[0]}, t);
+      CHECK(p.back().to_vector() == before);
+      CHECK(p[0].to_vector() != shaped(m.shapes[0], 0).to_vector());
+    }
+  });
+}
+
+TEST_CASE("more optimizers: dry runs predict their memory to the byte") {
+  on_each_device([] {
+    for (const Maker& m : makers()) {
+      CAPTURE(m.name);
+      const auto program = [&m] {
+        const Parameters p = make_parameters({{64, 40}, {130, 7}, {3, 4, 5}});
+        const auto optimizer = m.make(p);
+        Ema ema(*optimizer);
+        for (int t = 0; t < 4; ++t) {
+          optimizer->zero_grad();
+          Tensor loss;
+          for (const Tensor& w : p) loss = loss ? loss + sum(square(w)) : sum(square(w));
+          optimizer->backward(loss);
+          optimizer->step();
+        }
+      };
+      check_forecast(program);
+    }
+  });
+}
+
+TEST_CASE("adafactor: the state of a matrix is its rows and columns") {
+  on_each_device([] {
+    const auto bytes = [] {
+      const auto& by = default_device()->memory_report().live_by_purpose;
+      return by[static_cast<int>(Purpose::optimizer)];
+    };
+    const uint64_t before = bytes();
+    const Parameters p = {shaped({300, 200}, 0), shaped({200}, 1)};
+    Adafactor adafactor(p);
+    CHECK(bytes() - before < 300 * 200);  // Adam: 480000
+    const Optimizer::NamedState state = adafactor.state();
+    REQUIRE(state.size() == 4);
+    CHECK(state[1].first == "row_var.p0");
+    CHECK(state[1].second.shape() == Shape{300, 1});
+    CHECK(state[2].first == "col_var.p0");
+    CHECK(state[2].second.shape() == Shape{1, 200});
+    CHECK(state[3].first == "variance.p1");
+    CHECK(state[3].second.shape() == Shape{200});
+  });
+}
+
+TEST_CASE("adafactor: large matrices on each device alike, without the relative parts") {
+  std::vector<Values> found;
+  on_each_device([&] {
+    const Parameters p = {shaped({150, 131}, 0), shaped({40, 900}, 1), shaped({20001}, 2)};
+    Adafactor adafactor(p, {.lr = 0.1f, .relative_step = false, .scale_parameter = false});
+    for (int t = 0; t < 3; ++t) one_step(adafactor, p, t);
+    found.push_back(values_of(p));
+  });
+  for (const Values& other : found)
+    CHECK(largest_difference(other, {found[0].begin(), found[0].end()}) < 2e-5);
+}
+
+TEST_CASE("muon: others go to AdamW, with their own rate and decay") {
+  on_each_device([] {
+    const MuonOptions options{.lr = 0.02f};
+    const AdamWOptions adamw{.lr = 0.003f, .weight_decay = 0.2f};
+    const Parameters hidden = make_parameters({{3, 5}}), rest = {shaped({7}, 1), shaped({4, 6}, 2)};
+    const Parameters alone = make_parameters({{3, 5}}),
+                     beside = {shaped({7}, 1), shaped({4, 6}, 2)};
+    Muon both(hidden, options, rest, adamw), muon(alone, options);
+    AdamW adam(beside, adamw);
+    for (int t = 0; t < 5; ++t) {
+      both.zero_grad();
+      both.backward(loss_of(hidden, t) + loss_of(rest, t));
+      both.step();
+      one_step(muon, alone, t);
+      one_step(adam, beside, t);
+    }
+    CHECK(values_of(hidden) == values_of(alone));
+    const Values expected = values_of(beside);
+    CHECK(largest_difference(values_of(rest), {expected.begin(), expected.end()}) < 1e-6);
+    CHECK(both.state().size() == 1 + 1 + 4);
+  });
+}
+
+TEST_CASE("muon: a wide and a tall matrix become orthogonal") {
+  on_each_device([] {
+    for (const Shape& shape : {Shape{6, 40}, Shape{40, 6}, Shape{5, 2, 3, 4}}) {
+      const Parameters p = {shaped(shape, 3)};
+      const Tensor before = p[0].detach() * 1.0f;
+      Muon muon(p, {.lr = 1, .weight_decay = 0, .ns_steps = 12});
+      one_step(muon, p, 0);
+      const int64_t rows = shape[0], cols = shape.numel() / rows;
+      const Tensor u = reshape(before - p[0].detach(), {rows, cols});
+      const float ratio = std::sqrt(std::max(1.0f, float(rows) / float(cols)));
+      const Tensor turned = transpose(u, 0, 1);
+      const Tensor gram = rows <= cols ? matmul(u, turned) : matmul(turned, u);
+      const int64_t side = std::min(rows, cols);
+      const Values g = gram.to_vector();
+      // Singular values between 0.6 and 1.3: the coefficients do not converge to 1.
+      for (int64_t i = 0; i < side; ++i)
+        CHECK(std::abs(g[i * side + i] / ratio / ratio - 1) < 0.75);
+    }
+  });
+}
+
+TEST_CASE("more optimizers: mistakes are typed errors" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const Parameters p = make_parameters({{3, 5}}), vector = {shaped({7}, 1)};
+  CHECK_THROWS_AS(RMSprop(p, {.alpha = 1}), ValueError);
+  CHECK_THROWS_AS(RMSprop(p, {.momentum = -1}), ValueError);
+  CHECK_THROWS_AS(Adagrad(p, {.eps = 0}), ValueError);
+  CHECK_THROWS_AS(Lion(p, {.beta2 = 1}), ValueError);
+  CHECK_THROWS_AS(Adafactor(p, {.eps1 = 1e-30f}), ValueError);
+  CHECK_THROWS_AS(Adafactor(p, {.beta2_decay = 0.8f}), ValueError);
+  CHECK_THROWS_AS(Muon(p, {.lr = 0}), ValueError);
+  CHECK_THROWS_AS(Muon(p, {.ns_steps = 0}), ValueError);
+  CHECK_THROWS_AS(Muon(vector, MuonOptions{}), ShapeError);
+  SGD sgd(p);  // none of these left a mark
+  CHECK_THROWS_AS(Lookahead(sgd, {.every = 0}), ValueError);
+  CHECK_THROWS_AS(Lookahead(sgd, {.alpha = 0}), ValueError);
+  CHECK_THROWS_AS(Swa(sgd, 0), ValueError);
+}

@@ -1,0 +1,508 @@
+// Optimizers: update formulas against PyTorch's rules worked in double, groups, loss scaling,
+// schedules, clipping, state.
+#include <cmath>
+#include <limits>
+
+#include "optim/accumulation/accumulate.h"
+#include "optim/adam.h"
+#include "optim/lamb.h"
+#include "optim/sgd.h"
+#include "tests/fixtures/optim_fixture.h"
+#include "tests/fixtures/tape_fixture.h"
+
+using namespace rw;
+using namespace rw::test;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+// torch.optim.SGD, one parameter.
+struct SgdReference {
+  SGDOptions o;
+  std::vector<double> x, buffer = {};
+
+  void step(const Values& gradient) {
+    const bool is_first = buffer.empty();
+    if (is_first) buffer.resize(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      double g = (o.maximize ? -1.0 : 1.0) * gradient[i] + double{o.weight_decay} * x[i];
+      if (o.momentum != 0) {
+        buffer[i] = is_first ? g : o.momentum * buffer[i] + (1.0 - o.dampening) * g;
+        g = o.nesterov ? g + o.momentum * buffer[i] : buffer[i];
+      }
+      x[i] -= o.lr * g;
+    }
+  }
+};
+
+// torch.optim.Adam and AdamW, one parameter.
+struct AdamReference {
+  AdamOptions o;
+  bool decoupled;
+  std::vector<double> x, m = {}, v = {};
+  int t = 0;
+
+  void step(const Values& gradient) {
+    m.resize(x.size());
+    v.resize(x.size());
+    ++t;
+    for (size_t i = 0; i < x.size(); ++i) {
+      double g = gradient[i];
+      if (decoupled)
+        x[i] -= double{o.lr} * o.weight_decay * x[i];
+      else
+        g += double{o.weight_decay} * x[i];
+      m[i] = o.beta1 * m[i] + (1.0 - o.beta1) * g;
+      v[i] = o.beta2 * v[i] + (1.0 - o.beta2) * g * g;
+      const double root = std::sqrt(v[i] / (1 - std::pow(double{o.beta2}, t)));
+      x[i] -= o.lr * (m[i] / (1 - std::pow(double{o.beta1}, t))) / (root + o.eps);
+    }
+  }
+};
+
+// Ten steps of both; returns the largest difference.
+template <class O, class R>
+double compare(const Tensor& w, O& optimizer, R& reference) {
+  for (int t = 0; t < 10; ++t) {
+    const Values gradient = some_values(static_cast<int>(w.numel()), t + 1);
+    optimizer.zero_grad();
+    optimizer.backward(loss_with(w, gradient));
+    optimizer.step();
+    reference.step(gradient);
+  }
+  return largest_difference(w.to_vector(), reference.x);
+}
+
+std::vector<double> doubles(const Values& values) {
+  return {values.begin(), values.end()};
+}
+
+void one_step(Optimizer& optimizer, const Tensor& w, const Values& gradient) {
+  optimizer.zero_grad();
+  optimizer.backward(loss_with(w, gradient));
+  optimizer.step();
+}
+
+}  // namespace
+
+TEST_CASE("sgd: PyTorch's rule") {
+  const SGDOptions cases[] = {
+      {.lr = 0.1f},
+      {.lr = 0.1f, .weight_decay = 0.1f},
+      {.lr = 0.1f, .momentum = 0.9f},
+      {.lr = 0.1f, .momentum = 0.9f, .dampening = 0.5f},
+      {.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true},
+      {.lr = 0.1f, .maximize = true}};
+  on_each_device([&] {
+    for (const SGDOptions& options : cases) {
+      CAPTURE(options.momentum);
+      CAPTURE(options.weight_decay);
+      const Values start = some_values(21);
+      Tensor w = parameter(start);
+      SGD optimizer({w}, options);
+      SgdReference reference{options, doubles(start)};
+      CHECK(compare(w, optimizer, reference) < 2e-6);
+    }
+  });
+}
+
+TEST_CASE("adam and adamw: PyTorch's rule") {
+  on_each_device([] {
+    for (const float decay : {0.0f, 0.1f}) {
+      CAPTURE(decay);
+      const Values start = some_values(21);
+      Tensor a = parameter(start), b = parameter(start);
+      Adam adam({a}, {.lr = 0.01f, .weight_decay = decay});
+      AdamW adamw({b}, {.lr = 0.01f, .weight_decay = decay});
+      const AdamOptions options{.lr = 0.01f, .weight_decay = decay};
+      AdamReference coupled{options, false, doubles(start)},
+          decoupled{options, true, doubles(start)};
+      CHECK(compare(a, adam, coupled) < 5e-6);
+      CHECK(compare(b, adamw, decoupled) < 2e-6);
+    }
+  });
+}
+
+TEST_CASE("optimizer: a known answer of Adam's first step") {
+  on_each_device([] {
+    Tensor w = parameter({1, 1, 1});
+    Adam adam({w});
+    one_step(adam, w, {0.5f, -2, 0});
+    // The first step is lr * sign(g), but for eps.
+    CHECK(largest_difference(w.to_vector(), {0.999, 1.001, 1}) < 1e-6);
+    CHECK(adam.updates() == 1);
+    CHECK(adam.grad_norm() == doctest::Approx(std::sqrt(4.25)));
+  });
+}
+
+TEST_CASE("optimizer: parameters move into one storage and handles stay valid") {
+  on_each_device([] {
+    Tensor a = parameter({1, 2, 3}), b = parameter(some_values(20)), frozen = parameter({7});
+    const Tensor same = a;
+    frozen.set_requires_grad(false);
+    const Tensor before = frozen.detach();
+    {
+      Adam adam({a, b, frozen});
+      CHECK(a.impl().storage == b.impl().storage);
+      CHECK(b.impl().offset == 8);
+      CHECK(same.to_vector() == Values{1, 2, 3});
+      CHECK(b.to_vector() == some_values(20));
+      CHECK(frozen.impl().storage == before.impl().storage);
+      CHECK(a.impl().storage->purpose() == Purpose::parameter);
+      CHECK_THROWS_AS(SGD({a}), AutogradError);  // belongs to adam
+    }
+    SGD sgd({a, b}, {.lr = 1});  // the next optimizer takes over
+    one_step(sgd, a, {1, 0, 0});
+    CHECK(a.to_vector() == Values{0, 2, 3});
+    CHECK(b.to_vector() == some_values(20));
+  });
+}
+
+TEST_CASE("optimizer: lists of parameters in braces" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const auto complaint = [](auto make) { return message_of<ValueError>(make); };
+  const std::string none =
+      "[optimizer] at least one parameter that requires a gradient is needed, got no parameters";
+  CHECK(complaint([] { Adam({}); }) == none);
+  CHECK(complaint([] { AdamW({}); }) == none);
+  CHECK(complaint([] { SGD({}, {.lr = 1}); }) == none);
+  CHECK(complaint([] { Lamb({}); }) == none);
+  CHECK(contains(complaint([] { Adam({full({2}, 1)}); }), "got only such that do not"));
+  const Tensor w = parameter({1, 2}), b = parameter({3});
+  CHECK(Adam({w, b}).parameters().slots().size() == 2);
+  CHECK(Adam({{.parameters = {w}}, {.parameters = {b}, .lr_scale = 2}}).groups().size() == 2);
+}
+
+TEST_CASE("optimizer: mistakes are typed errors" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  Tensor w = parameter({1, 2}, "layer.weight");
+  const auto make = [](std::vector<Tensor> parameters) { SGD sgd(std::move(parameters)); };
+  CHECK_THROWS_WITH_AS(make({w, w}), "[optimizer] 'layer.weight' appears twice", AutogradError);
+  CHECK_THROWS_AS(make({}), ValueError);
+  {
+    const Tensor view = w.detach();
+    CHECK_THROWS_AS(make({w}), AutogradError);
+  }
+  CHECK_THROWS_AS(SGD({w}, {.nesterov = true}), ValueError);
+  CHECK_THROWS_AS(Adam({w}, {.beta1 = 1}), ValueError);
+
+  SGD sgd({w});  // none of the attempts above left a mark
+  CHECK_THROWS_AS(sgd.backward(w * 2), ShapeError);
+  CHECK_THROWS_AS(sgd.set_max_norm(-1), ValueError);
+  sgd.set_scaler(LossScaler::dynamic());
+  sum(w * 2).backward();
+  CHECK_THROWS_AS(sgd.step(), AutogradError);  // the gradient lacks the loss scale
+}
+
+TEST_CASE("optimizer: a gradient takes memory in backward and gives it back") {
+  on_each_device([] {
+    const auto gradients = [] {
+      return default_device()->memory_report().live_by_purpose[static_cast<int>(Purpose::gradient)];
+    };
+    Tensor a = parameter(some_values(1000)), b = parameter(some_values(500));
+    Adam adam({a, b});
+    CHECK(gradients() == 0);
+    const Tensor loss = loss_with(a, some_values(1000));
+    CHECK(gradients() == 0);
+    adam.backward(loss);
+    CHECK(gradients() == 4000);  // none for b
+    CHECK_FALSE(b.grad().defined());
+    CHECK(adam.step());
+    CHECK(gradients() == 4000);
+    adam.zero_grad();
+    CHECK(gradients() == 0);
+    CHECK_FALSE(a.grad().defined());
+    CHECK_FALSE(adam.step());  // there is nothing to do
+    CHECK(adam.updates() == 1);
+  });
+}
+
+TEST_CASE("optimizer: a parameter without a gradient stays as it is") {
+  on_each_device([] {
+    const auto check_alone = [](auto&& optimizer, Tensor& a, Tensor& b) {
+      const Values before = b.to_vector();
+      for (int t = 0; t < 3; ++t) one_step(optimizer, a, some_values(21, t));
+      CHECK(a.to_vector() != some_values(21));
+      CHECK(b.to_vector() == before);
+    };
+    const auto make = [] { return parameter(some_values(21)); };
+    Tensor a = make(), b = make(), c = make(), d = make(), e = make(), f = make();
+    check_alone(SGD({a, b}, {.momentum = 0.9f, .weight_decay = 0.1f}), a, b);
+    check_alone(AdamW({c, d}, {.lr = 0.1f, .weight_decay = 0.1f}), c, d);
+    check_alone(Lamb({e, f}, {.lr = 0.1f, .weight_decay = 0.1f}), e, f);
+    Tensor g = make(), h = make();
+    check_alone(Accumulate(AdamW({g, h}, {.lr = 0.1f, .weight_decay = 0.1f}), 2), g, h);
+  });
+}
+
+TEST_CASE("optimizer: gradients in several blocks of memory") {
+  on_each_device([] {
+    const auto train = [](bool apart, auto make) {
+      std::vector<Tensor> parameters;
+      for (int i = 0; i < 4; ++i) parameters.push_back(parameter(some_values(9000 + i, i)));
+      auto optimizer = make(parameters);
+      std::vector<Tensor> between;  // fills what is left of a block
+      const auto block_of = [](const Tensor& t) { return t.impl().storage->range().block; };
+      for (int i = 0; i < 4; ++i) {
+        parameters[i].set_grad(tensor(some_values(9000 + i, i + 7), {9000 + i}));
+        const auto full = [&] {
+          return !between.empty() && block_of(between.back()) != block_of(parameters[0].grad());
+        };
+        while (apart && i == 1 && !full()) between.push_back(empty({9000}, DType::f32));
+      }
+      const auto block = [&](int i) { return block_of(parameters[i].grad()); };
+      CHECK((block(0) != block(3)) == apart);
+      optimizer.set_max_norm(0.5f);
+      optimizer.step();
+      std::vector<Values> all;
+      for (const Tensor& p : parameters) all.push_back(p.to_vector());
+      return all;
+    };
+    const auto sgd = [](auto p) { return SGD({{.parameters = p}}, {.lr = 1}); };
+    const auto adam = [](auto p) { return Adam({{.parameters = p}}, {.lr = 0.1f}); };
+    const auto lamb = [](auto p) { return Lamb({{.parameters = p}}, {.lr = 0.1f}); };
+    CHECK(train(true, sgd) == train(false, sgd));
+    CHECK(train(true, adam) == train(false, adam));
+    CHECK(train(true, lamb) == train(false, lamb));
+  });
+}
+
+TEST_CASE("optimizer: a stale saved value is an error, not a wrong gradient") {
+  on_each_device([] {
+    Tensor w = parameter({1, 2});
+    SGD sgd({w});
+    const Tensor loss = sum(w * w);
+    w.set_grad(ones({2}));
+    sgd.step();
+    CHECK_THROWS_AS(sgd.backward(loss), AutogradError);
+  });
+}
+
+TEST_CASE("optimizer: groups have their own decay and learning rate") {
+  on_each_device([] {
+    Tensor a = parameter({1, 1}), b = parameter({1, 1}), c = parameter({1, 1});
+    AdamW adam({{.parameters = {a}},
+                {.parameters = {b}, .lr_scale = 0.5f},
+                {.parameters = {c}, .weight_decay = 0}},
+               {.lr = 0.1f, .weight_decay = 0.5f});
+    for (Tensor* p : {&a, &b, &c}) p->set_grad(zeros({2}));
+    adam.step();  // decay alone
+    CHECK(largest_difference(a.to_vector(), {0.95, 0.95}) < 1e-6);
+    CHECK(largest_difference(b.to_vector(), {0.975, 0.975}) < 1e-6);
+    CHECK(c.to_vector() == Values{1, 1});
+  });
+}
+
+TEST_CASE("optimizer: clipping by the norm of all gradients") {
+  on_each_device([] {
+    Tensor a = parameter({0, 0}), b = parameter({0});
+    SGD sgd({{.parameters = {a}}, {.parameters = {b}}}, {.lr = 1});
+    sgd.set_max_norm(1);
+    const auto step = [&](float scale) {
+      sgd.zero_grad();
+      sgd.backward(loss_with(a, {2 * scale, 3 * scale}) + loss_with(b, {6 * scale}));
+      CHECK(grad_norm({a, b}) == doctest::Approx(7 * scale));
+      sgd.step();
+      CHECK(sgd.grad_norm() == doctest::Approx(7 * scale));
+    };
+    step(1);
+    CHECK(largest_difference(a.to_vector(), {-2.0 / 7, -3.0 / 7}) < 1e-6);
+    CHECK(largest_difference(b.to_vector(), {-6.0 / 7}) < 1e-6);
+    step(0.125f);  // shorter than the limit: as it is
+    CHECK(largest_difference(b.to_vector(), {-6.0 / 7 - 0.75}) < 1e-6);
+  });
+}
+
+TEST_CASE("optimizer: several slabs") {
+  on_each_device([] {
+    const int64_t large = (int64_t{128} << 20) / 4;
+    Tensor a = parameter({1, 2}), b = zeros({large}), c = parameter({3});
+    b.set_requires_grad();
+    SGD sgd({a, b, c}, {.lr = 1});
+    CHECK(a.impl().storage != b.impl().storage);
+    sgd.set_max_norm(0.5f);
+    sgd.backward(loss_with(a, {2, 3}) + loss_with(c, {6}));
+    sgd.step();
+    CHECK(sgd.grad_norm() == doctest::Approx(7));
+    CHECK(largest_difference(c.to_vector(), {3 - 3.0 / 7}) < 1e-6);
+    sgd.zero_grad();
+    sgd.backward(loss_with(c, {infinity}));
+    sgd.step();
+    CHECK(sgd.skipped() == 1);
+  });
+}
+
+TEST_CASE("optimizer: an overflow changes neither parameters nor state") {
+  on_each_device([] {
+    Tensor w = parameter({1, 2, 3});
+    Adam adam({w}, {.lr = 0.1f, .weight_decay = 0.1f});
+    one_step(adam, w, {1, 1, 1});
+    const Values x = w.to_vector(), m = adam.state()[1].second.to_vector();
+    for (const float bad : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) {
+      one_step(adam, w, {1, bad, 1});
+      CHECK(w.to_vector() == x);
+      CHECK(adam.state()[1].second.to_vector() == m);
+    }
+    CHECK(adam.updates() == 1);
+    CHECK(adam.skipped() == 3);
+  });
+}
+
+TEST_CASE("loss scaling: the gradient is unscaled in the update") {
+  on_each_device([] {
+    const Values start = some_values(9), gradient = some_values(9, 3);
+    Tensor a = parameter(start), b = parameter(start);
+    Adam plain({a}), scaled({b});
+    scaled.set_scaler(LossScaler::fixed(1024));  // powers of two change no bit
+    one_step(plain, a, gradient);
+    one_step(scaled, b, gradient);
+    CHECK(b.grad().to_vector()[0] == 1024 * gradient[0]);
+    CHECK(a.to_vector() == b.to_vector());
+    CHECK(scaled.grad_norm() == plain.grad_norm());
+  });
+}
+
+namespace {
+
+// The scale after each update; false is an overflow.
+std::vector<float> scales(const LossScaler& scaler, const std::vector<bool>& finite) {
+  Tensor w = parameter({1});
+  SGD sgd({w});
+  sgd.set_scaler(scaler);
+  std::vector<float> seen;
+  for (bool ok : finite) {
+    one_step(sgd, w, {ok ? 1.0f : infinity});
+    seen.push_back(sgd.loss_scale());
+  }
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("loss scaling: GradScaler's and TensorFlow's rules") {
+  on_each_device([] {
+    // Growth after two finite updates in a row; an overflow halves at once.
+    CHECK(scales(LossScaler::dynamic(1024, 2, 0.5f, 2), {true, true, true, false, true, true}) ==
+          Values{1024, 2048, 2048, 1024, 1024, 2048});
+    // Two overflows needed, and a finite update between them does not reset the count.
+    CHECK(scales(LossScaler::tensorflow(1024, 3, 2, 2, 0.5f),
+                 {false, true, false, true, true, true, false, true}) ==
+          Values{1024, 1024, 512, 512, 512, 1024, 1024, 1024});
+    LossScaler bounded = LossScaler::dynamic(2, 2, 0.5f, 1);
+    bounded.ceiling = 4;
+    CHECK(scales(bounded, {true, true, false, false, false}) == Values{4, 4, 2, 1, 1});
+    CHECK(scales(LossScaler::fixed(8), {true, false, true}) == Values{8, 8, 8});
+  });
+  CHECK_THROWS_AS(LossScaler::fixed(0), ValueError);
+  CHECK_THROWS_AS(LossScaler::dynamic(65536, 2, 1.5f), ValueError);
+}
+
+TEST_CASE("loss scaling: the diagnosis names the floor" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  Tensor w = parameter({1});
+  SGD sgd({w});
+  sgd.set_scaler(LossScaler::dynamic(2));
+  one_step(sgd, w, {1});
+  CHECK(sgd.diagnose() == "loss scale 2, 1 updates done, 0 skipped: no overflow so far.");
+  one_step(sgd, w, {infinity});
+  CHECK(sgd.diagnose().find("at its floor") != std::string::npos);
+}
+
+TEST_CASE("loss scaling: the diagnosis counts skips in a row") {
+  on_each_device([] {
+    Tensor w = parameter({1});
+    SGD sgd({w});
+    LossScaler scaler = LossScaler::dynamic();
+    scaler.floor = 1e-20f;
+    sgd.set_scaler(scaler);
+    const auto overflows = [&](int count) {
+      for (int i = 0; i < count; ++i) one_step(sgd, w, {infinity});
+      return sgd.diagnose();
+    };
+    CHECK(overflows(20).find("still falling") != std::string::npos);
+    CHECK(overflows(1).find("the last 21 were skipped whatever the scale") != std::string::npos);
+    one_step(sgd, w, {1});
+    CHECK(overflows(3).find("most updates were skipped") != std::string::npos);
+  });
+}
+
+TEST_CASE("schedules: linear is BERT's but for an update of rate 0" * doctest::test_suite("host")) {
+  // get_linear_schedule_with_warmup of Hugging Face's transformers.
+  constexpr int warmup = 4, total = 10;
+  const auto reference = [](double t) {
+    return t < warmup ? t / warmup : std::max(0.0, (total - t) / (total - warmup));
+  };
+  const Schedule schedule = Schedule::linear(total, warmup);
+  for (int t = 0; t < total + 3; ++t)
+    CHECK(schedule.factor(t) == doctest::Approx(reference(t < warmup ? t + 1 : t)));
+}
+
+TEST_CASE("decay groups: biases and normalisation do not decay") {
+  on_each_device([] {
+    Tensor matrix = ones({2, 3}).set_requires_grad(), bias = ones({3}).set_requires_grad();
+    const auto groups = decay_groups({matrix, bias}, 0.5f);
+    SGD sgd(groups, {.lr = 0.5f});
+    matrix.set_grad(zeros({2, 3}));
+    bias.set_grad(zeros({3}));
+    sgd.step();
+    CHECK(matrix.to_vector() == Values(6, 0.75f));
+    CHECK(bias.to_vector() == Values(3, 1));
+  });
+}
+
+TEST_CASE("schedules: the device follows the closed form") {
+  const Schedule cases[] = {Schedule::constant(),          Schedule::constant(3),
+                            Schedule::cosine(10, 2, 0.1f), Schedule::linear(8, 2),
+                            Schedule::step(3, 0.5f),       Schedule::polynomial(8, 2, 1, 0.2f)};
+  on_each_device([&] {
+    for (const Schedule& schedule : cases) {
+      CAPTURE(schedule.kind);
+      Tensor w = parameter({0});
+      SGD sgd({w}, {.lr = 1});
+      sgd.set_schedule(schedule);
+      double x = 0;
+      for (uint64_t t = 0; t < 12; ++t) {
+        one_step(sgd, w, {1});
+        x -= schedule.factor(t);
+        CHECK(w.item() == doctest::Approx(x).epsilon(1e-5));
+        CHECK(sgd.learning_rate() == doctest::Approx(schedule.factor(t)));
+      }
+    }
+  });
+  CHECK(Schedule::cosine(10, 2).factor(0) == 0.5);
+  CHECK(Schedule::cosine(10, 2).factor(6) == doctest::Approx(0.5));
+  CHECK(Schedule::cosine(10, 2).factor(99) == doctest::Approx(0));
+  CHECK(Schedule::linear(8, 2, 0.5f).factor(5) == doctest::Approx(0.75));
+  CHECK(Schedule::step(3, 0.5f).factor(7) == 0.25);
+  CHECK_THROWS_AS(Schedule::cosine(5, 5), ValueError);
+}
+
+TEST_CASE("schedules: a skipped update does not advance them") {
+  on_each_device([] {
+    Tensor w = parameter({0});
+    SGD sgd({w}, {.lr = 1});
+    sgd.set_schedule(Schedule::linear(4));
+    one_step(sgd, w, {infinity});
+    one_step(sgd, w, {1});
+    CHECK(w.item() == -1);
+  });
+}
+
+TEST_CASE("optimizer: saved state continues bit for bit") {
+  on_each_device([] {
+    const Values start = some_values(9);
+    Tensor a = parameter(start, "w"), b = parameter(start, "w");
+    Adam first({a}), second({b});
+    for (int t = 0; t < 3; ++t) one_step(first, a, some_values(9, t));
+    b.copy_(a.detach());
+    const Optimizer::NamedState state = first.state();
+    CHECK(state[1].first == "exp_avg.w");
+    second.load_state(state);
+    one_step(first, a, some_values(9, 7));
+    one_step(second, b, some_values(9, 7));
+    CHECK(a.to_vector() == b.to_vector());
+    CHECK(second.updates() == 4);
+    CHECK_THROWS_AS(second.load_state({}), FileError);
+  });
+}

@@ -1,0 +1,422 @@
+// The examples' plans: a dry run of shapes alone predicts the real run's memory to the byte.
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <numeric>
+
+#include "apps/bert/steps.h"
+#include "apps/common/planning.h"
+#include "apps/common/planning_json.h"
+#include "apps/mnist/steps.h"
+#include "apps/resnet/steps.h"
+#include "data/text/vocabulary.h"
+#include "io/models/model.h"
+#include "ops/ops.h"
+#include "planner/forecast/largest.h"
+#include "planner/forecast/remedies.h"
+#include "tests/fixtures/optim_fixture.h"
+#include "tests/fixtures/temporary_folder.h"
+
+namespace rw::test {
+
+namespace {
+
+// A program, and the same with values.
+struct Example {
+  std::string name;
+  MakeSteps make;
+  std::function<void(TrainingSteps&, int64_t batch, int step)> real_step;
+  std::function<void(TrainingSteps&, int64_t batch)> real_evaluation;
+
+  TrainingProgram program(const StepSettings& settings) const {
+    return {.title = name, .samples = "samples", .make = make, .settings = settings};
+  }
+};
+
+std::vector<float> pixels(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 7 % 23) / 23;
+  return values;
+}
+
+std::vector<int32_t> labels(int64_t count, int32_t classes) {
+  std::vector<int32_t> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(i) % classes;
+  return values;
+}
+
+Example resnet() {
+  const ResNetRecipe recipe{
+      .model = resnet_cifar(8, 1, BlockKind::basic, 10), .height = 16, .width = 16};
+  return {"resnet8",
+          [=](const StepSettings& s) { return std::make_unique<ResNetSteps>(recipe, s); },
+          [](TrainingSteps& steps, int64_t n, int) {
+            static_cast<ResNetSteps&>(steps).step({pixels(n * 16 * 16 * 3), labels(n, 10)});
+          },
+          [](TrainingSteps& steps, int64_t n) {
+            static_cast<ResNetSteps&>(steps).evaluate({pixels(n * 16 * 16 * 3), labels(n, 10)});
+          }};
+}
+
+Example mnist() {
+  return {"mnist", [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
+          [](TrainingSteps& steps, int64_t n, int) {
+            static_cast<MnistSteps&>(steps).step({pixels(n * 784), labels(n, 10)});
+          },
+          [](TrainingSteps& steps, int64_t n) {
+            static_cast<MnistSteps&>(steps).evaluate({pixels(n * 784), labels(n, 10)});
+          }};
+}
+
+BertRecipe bert_recipe() {
+  BertConfig config = BertConfig::preset("tiny");
+  config.vocab_size = 1000;
+  return {.config = config, .length = 24, .classes = 3};
+}
+
+// Sequences of several lengths, every sixth or seventh token of them masked.
+TextBatch text_batch(int64_t rows, int64_t length, int step) {
+  TextBatch batch{.rows = rows, .length = length};
+  const auto cells = rows * length;
+  batch.ids = labels(cells, 1000);
+  batch.token_types.assign(static_cast<size_t>(cells), 0);
+  batch.targets.assign(static_cast<size_t>(cells), -100);
+  for (int64_t row = 0; row < rows; ++row) {
+    batch.lengths.push_back(static_cast<int32_t>(length - row % 3));
+    batch.labels.push_back(static_cast<int32_t>(row % 3));
+    for (int64_t at = 1; at < length - 2; at += 7 + (row + step) % 3, ++batch.predictions)
+      batch.targets[static_cast<size_t>(row * length + at)] = 5;
+  }
+  return batch;
+}
+
+Example pretrain() {
+  const BertRecipe recipe = bert_recipe();
+  return {"bert", [=](const StepSettings& s) { return std::make_unique<PretrainSteps>(recipe, s); },
+          [](TrainingSteps& steps, int64_t n, int step) {
+            static_cast<PretrainSteps&>(steps).step(text_batch(n, 24, step));
+          },
+          [](TrainingSteps& steps, int64_t n) {
+            static_cast<PretrainSteps&>(steps).evaluate(text_batch(n, 24, 0));
+          }};
+}
+
+Example finetune() {
+  const BertRecipe recipe = bert_recipe();
+  return {"finetune",
+          [=](const StepSettings& s) { return std::make_unique<FinetuneSteps>(recipe, s); },
+          [](TrainingSteps& steps, int64_t n, int step) {
+            static_cast<FinetuneSteps&>(steps).step(text_batch(n, 24, step));
+          },
+          [](TrainingSteps& steps, int64_t n) {
+            static_cast<FinetuneSteps&>(steps).evaluate(text_batch(n, 24, 0));
+          }};
+}
+
+// Runs `body` on a new device like the default one, which has learnt the steps. Its memory.
+MemoryReport on_new_device(const Planner& planner, const StepSettings& settings, uint64_t limit,
+                           const std::function<void()>& body) {
+  const std::string kind = default_device()->info().backend;
+  const auto before = exchange_default_device(Device::create(open_backend(kind), limit));
+  const std::shared_ptr<Device> device = default_device();
+  device->learn(planner.steps(settings));
+  MemoryReport memory;
+  try {
+    const SettingsScope scope(settings);
+    body();
+  } catch (...) {
+    exchange_default_device(before);
+    throw;
+  }
+  memory = device->memory_report();
+  exchange_default_device(before);
+  return memory;
+}
+
+Module& model_of(TrainingSteps& steps) {
+  return static_cast<ModelSteps&>(steps).trained();
+}
+
+void evaluate(const Example& example, TrainingSteps& steps, int64_t rows) {
+  const NoGrad guard;
+  model_of(steps).eval();
+  example.real_evaluation(steps, rows);
+}
+
+// Memory after two updates and an evaluation.
+MemoryReport real_run(const Example& example, const StepSettings& settings, uint64_t limit = 0) {
+  const Planner planner({.make = example.make});
+  uint64_t naive = 0, misses = 0, live = 0;
+  MemoryReport memory = on_new_device(planner, settings, limit, [&] {
+    const auto steps = example.make(settings);
+    for (uint32_t i = 0; i < 2 * settings.accumulate; ++i)
+      example.real_step(*steps, settings.batch, static_cast<int>(i));
+    naive = default_device()->memory_report().naive;
+    // An evaluation begins like a step: it is told apart late, and not wholly where it was planned.
+    misses = default_device()->memory_report().plan_misses;
+    evaluate(example, *steps, settings.batch);
+    live = default_device()->live();
+  });
+  memory.naive = naive;
+  memory.plan_misses = misses;
+  memory.live = live;
+  return memory;
+}
+
+void check_prediction(const Example& example, const StepSettings& settings) {
+  INFO(example.name, ", ", name(settings.dtype), ", ", settings.checkpoint, ", accumulate ",
+       settings.accumulate);
+  const Planner planner({.make = example.make});
+  const MemoryReport predicted = planner.forecast(settings).memory;
+  const MemoryReport real = real_run(example, settings);
+  CHECK(predicted.peak == real.peak);
+  CHECK(predicted.peak_by_purpose == real.peak_by_purpose);
+  CHECK(predicted.naive == real.naive);
+  CHECK(predicted.live == real.live);
+  CHECK(predicted.peak_reserved == real.peak_reserved);
+  CHECK(real.plan_misses == 0);
+}
+
+}  // namespace
+
+TEST_CASE("plan: dry steps predict real memory to the byte" * doctest::test_suite("programs")) {
+  on_each_device([] {
+    if (default_device()->info().backend == "vulkan") {  // some: software drivers compile for long
+      check_prediction(resnet(),
+                       {.dtype = DType::f16, .batch = 2, .accumulate = 2, .checkpoint = "block"});
+      check_prediction(pretrain(), {.dtype = DType::f16, .batch = 2});
+      return check_prediction(mnist(), {.dtype = DType::f32, .batch = 2});
+    }
+    for (const DType dtype : {DType::f16, DType::f32})
+      for (const char* checkpoint : {"none", "block"}) {
+        check_prediction(resnet(), {.dtype = dtype, .batch = 4, .checkpoint = checkpoint});
+        check_prediction(pretrain(), {.dtype = dtype, .batch = 3, .checkpoint = checkpoint});
+      }
+    check_prediction(resnet(),
+                     {.dtype = DType::f16, .batch = 3, .accumulate = 3, .checkpoint = "stage"});
+    check_prediction(pretrain(),
+                     {.dtype = DType::f16, .batch = 2, .accumulate = 3, .checkpoint = "block"});
+    check_prediction(finetune(), {.dtype = DType::f32, .batch = 3});
+    check_prediction(finetune(),
+                     {.dtype = DType::f16, .batch = 2, .accumulate = 2, .checkpoint = "block"});
+    check_prediction(mnist(), {.dtype = DType::f32, .batch = 1, .accumulate = 10});
+    check_prediction(mnist(), {.dtype = DType::f16, .batch = 10, .checkpoint = "block"});
+  });
+}
+
+TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  for (const Example& example : {resnet(), mnist(), pretrain(), finetune()})
+    for (const uint32_t accumulate : {1u, 2u}) {
+      INFO(example.name, ", accumulate ", accumulate);
+      const int64_t many = example.name == "mnist" ? 900 : 160;  // more than what training takes
+      const StepSettings settings{
+          .dtype = DType::f16, .batch = 3, .accumulate = accumulate, .evaluation_batch = many};
+      const Planner planner({.make = example.make,
+                             .outline = {.loads = true,
+                                         .saves = true,
+                                         .steps = batches_of(13),
+                                         .evaluation = batches_of(many + 6)}});
+      save_model(folder / "start", model_of(*example.make(settings)));
+      uint64_t trained = 0;
+      const auto body = [&] {
+        const auto steps = example.make(settings);
+        load_model(folder / "start", model_of(*steps));
+        for (int i = 0; i < 5; ++i) example.real_step(*steps, i < 4 ? 3 : 1, i);
+        steps->flush();
+        trained = default_device()->memory_report().peak;
+        save_model(folder / "end", model_of(*steps));
+        default_device()->end_step();
+        evaluate(example, *steps, many);
+        evaluate(example, *steps, 6);
+      };
+      const StepForecast forecast = planner.forecast(settings);
+      const MemoryReport real = on_new_device(planner, settings, 0, body);
+      CHECK(forecast.memory.peak == real.peak);
+      CHECK(forecast.steps_peak == trained);
+      CHECK(forecast.memory.peak > forecast.steps_peak);  // the evaluation is large
+      CHECK(forecast.memory.peak_reserved == real.peak_reserved);
+      // So a limit that training fits in is refused before it is too late.
+      const uint64_t limit = (forecast.memory.peak + forecast.steps_peak) / 2;
+      CHECK_THROWS_AS(planner.forecast(settings, {.memory_limit = limit}), OutOfMemory);
+      CHECK_THROWS_AS(on_new_device(planner, settings, limit, body), OutOfMemory);
+      // As many at a time as need no more than training.
+      StepSettings free = settings;
+      free.evaluation_batch = planner.evaluation_batch(settings, 500, 0);
+      CHECK(free.evaluation_batch >= settings.batch);
+      CHECK(planner.forecast(free).memory.peak == forecast.steps_peak);
+    }
+}
+
+TEST_CASE("plan: planned recomputation keeps a real run within its budget" *
+          doctest::test_suite("programs")) {
+  on_each_device([] {
+    const bool is_vulkan = default_device()->info().backend == "vulkan";
+    for (const Example& example :
+         is_vulkan ? std::vector{resnet()} : std::vector{resnet(), pretrain()}) {
+      INFO(example.name);
+      StepSettings settings{.dtype = DType::f16, .batch = 16};
+      const Planner planner({.make = example.make});
+      RecomputeSearch search = planner.search(settings);
+      const uint64_t plain = search.plain().peak(), least = search.choices().back().peak();
+      CHECK(least < plain);
+      settings.recompute =
+          std::make_shared<const Recompute>(search.budget((plain + least) / 2).recompute);
+      const MemoryReport real = real_run(example, settings);
+      CHECK(real.peak <= (plain + least) / 2);
+      CHECK(real.peak == planner.forecast(settings).memory.peak);
+      if (is_vulkan) continue;
+      // Evicting instead, to the same budget.
+      settings.recompute = std::make_shared<const Recompute>(Recompute{.evicts = true});
+      settings.budget = (plain + least) / 2;
+      const MemoryReport evicting = real_run(example, settings);
+      CHECK(evicting.peak <= settings.budget);
+      CHECK(evicting.peak == planner.forecast(settings).memory.peak);
+      const uint64_t known = search.choices().back().peak();
+      CHECK_THROWS_WITH_AS(search.budget(known - 1),
+                           doctest::Contains(std::to_string(known).c_str()), OutOfMemory);
+    }
+  });
+}
+
+TEST_CASE("plan: the largest number that fits is found from any guess, in few tries" *
+          doctest::test_suite("host")) {
+  for (const int64_t limit : {0, 1, 2, 3, 63, 64, 65, 1000, 123456})
+    for (const int64_t guess : {-1, 1, 2, 64, 999, 1000, 1001, 200000}) {
+      int tries = 0;
+      const auto fits = [&](int64_t n) {
+        REQUIRE(n >= 1);
+        ++tries;
+        return n <= limit;
+      };
+      CHECK(largest(fits, guess) == limit);
+      CHECK(tries <= 36);
+    }
+}
+
+TEST_CASE("plan: the largest batch fits, and one sample more does not" *
+          doctest::test_suite("programs")) {
+  on_each_device([] {
+    const bool is_vulkan = default_device()->info().backend == "vulkan";
+    for (const Example& example :
+         is_vulkan ? std::vector{mnist()} : std::vector{resnet(), pretrain(), mnist()}) {
+      INFO(example.name);
+      const Planner planner({.make = example.make});
+      const uint64_t bytes =
+          planner.forecast({.dtype = DType::f16, .batch = 5}).memory.peak * 5 / 4;
+      for (const int64_t guess : {1, 1000}) {
+        StepSettings settings{.dtype = DType::f16};
+        settings.batch = planner.largest_batch(settings, bytes, guess);
+        REQUIRE(settings.batch > 0);
+        CHECK(real_run(example, settings, bytes).peak_reserved <= bytes);
+        ++settings.batch;
+        CHECK_THROWS_AS(planner.forecast(settings, {.room = Room::blocks, .memory_limit = bytes}),
+                        OutOfMemory);
+      }
+      CHECK(planner.largest_batch({}, 200000) == 0);
+    }
+  });
+}
+
+TEST_CASE("plan: a table of batches has every way, each of them feasible" *
+          doctest::test_suite("host")) {
+  const auto cpu = open_backend("cpu");
+  const Planner planner({.make = resnet().make, .settings = {.batch = 8, .accumulate = 4}}, *cpu);
+  const uint64_t bytes = 24 << 20;
+  std::vector<FitRow> found;
+  const auto rows =
+      fit(planner, bytes, {.on_row = [&](const FitRow& row) { found.push_back(row); }});
+  const auto batch = [&](DType dtype, std::string_view mode, uint32_t accumulate) -> int64_t {
+    for (const FitRow& row : found)
+      if (row.settings.dtype == dtype && row.mode == mode && row.settings.accumulate == accumulate)
+        return row.settings.batch;
+    return -1;
+  };
+  for (const FitRow& row : rows) {
+    CHECK(row.forecast.memory.peak <= bytes);
+    CHECK(row.forecast.memory.peak_reserved <= bytes);
+    CHECK((row.mode == "plain") == (row.forecast.recompute_share() == 0));
+  }
+  for (const uint32_t accumulate : {1u, 4u}) {
+    CHECK(batch(DType::f16, "plain", accumulate) > batch(DType::f32, "plain", accumulate));
+    CHECK(batch(DType::f32, "block checkpoint", accumulate) >
+          batch(DType::f32, "plain", accumulate));
+    CHECK(batch(DType::f32, "budget, up to 1.33x", accumulate) >
+          batch(DType::f32, "plain", accumulate));
+  }
+  CHECK(fit_json(rows).size() == rows.size());
+}
+
+TEST_CASE("plan: savings add up to the step's peak" * doctest::test_suite("programs")) {
+  on_each_device([] {
+    const StepSettings settings{
+        .dtype = DType::f16, .batch = 4, .accumulate = 3, .checkpoint = "block"};
+    for (const Example& example : {resnet(), pretrain()}) {
+      const Planner planner({.make = example.make});
+      const auto savings = attribute_savings(planner, settings);
+      REQUIRE(savings.size() == 6);
+      CHECK(savings.back().peak == planner.forecast(settings).memory.peak);
+      int64_t left = static_cast<int64_t>(savings[0].peak);
+      for (const auto& row : savings_json(savings)) left -= row.at("saved").get<int64_t>();
+      CHECK(left == static_cast<int64_t>(savings.back().peak));
+      // Accumulation holds gradients through the forward: more than these small batches spare.
+      for (size_t i = 1; i + 1 < savings.size(); ++i)
+        CHECK_MESSAGE(savings[i].peak <= savings[i - 1].peak, savings[i].technique);
+    }
+  });
+}
+
+TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suite("host")) {
+  {
+    set_default_device(open_backend("cpu"));
+    const Example example = resnet();
+    const StepSettings settings{.dtype = DType::f32, .batch = 32};
+    const Planner planner({.make = example.make});
+    const uint64_t limit = planner.forecast(settings).memory.peak * 6 / 10;
+    CHECK_THROWS_AS(real_run(example, settings, limit), OutOfMemory);
+    const auto remedies = find_remedies(planner, settings, limit);
+    CHECK(remedies.size() >= 2);
+    for (const Remedy& remedy : remedies) {
+      INFO(remedy.options);
+      CHECK(remedy.settings.batch * remedy.settings.accumulate >= settings.batch);
+      const MemoryReport real = real_run(example, remedy.settings, limit);
+      CHECK(real.peak == remedy.forecast.memory.peak);
+      CHECK(real.peak_reserved <= limit);
+    }
+  }
+}
+
+TEST_CASE("plan: an error of a run ends with what would fit, or with that nothing does" *
+          doctest::test_suite("host")) {
+  const Example example = resnet();
+  const auto cpu = open_backend("cpu");
+  const uint64_t peak = Planner({.make = example.make}, *cpu)
+                            .forecast({.dtype = DType::f32, .batch = 64})
+                            .memory.peak;
+  for (const uint64_t limit : {peak * 7 / 10, uint64_t{1} << 20}) {
+    set_default_device(open_backend("cpu"), limit);
+    PlannedRun run(example.program({.dtype = DType::f32, .batch = 64}));
+    const auto train = [&] { example.make(run.settings())->dry_step({}); };
+    const char* expected = limit > (uint64_t{1} << 20) ? "dtype f16" : "that was tried fits";
+    CHECK_THROWS_WITH_AS(run.guard(train), doctest::Contains(expected), OutOfMemory);
+    CHECK(default_device()->live() == 0);
+  }
+}
+
+TEST_CASE("plan: a trace holds the last update" * doctest::test_suite("host")) {
+  const auto cpu = open_backend("cpu");
+  const StepForecast forecast =
+      Planner({.make = mnist().make}, *cpu)
+          .forecast({.dtype = DType::f16, .batch = 2, .accumulate = 3}, {.trace = true});
+  REQUIRE(forecast.trace.has_value());
+  CHECK(forecast.trace->steps.size() == 3);
+  CHECK(forecast.allocations > 0);
+  CHECK(forecast.samples == 6);
+  uint64_t calls = 0;
+  for (const Work& work : forecast.work) calls += work.calls;
+  CHECK(forecast.trace->calls.size() == calls);
+}
+
+}  // namespace rw::test

@@ -1,0 +1,252 @@
+// The loop of the programs: stopped by signals, gone on with, and refused.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <fstream>
+#include <signal.h>
+
+#include "apps/common/numerics.h"
+#include "apps/common/training_loop.h"
+#include "apps/mnist/steps.h"
+#include "core/base/interrupt.h"
+#include "io/models/model.h"
+#include "tests/fixtures/file_fixture.h"
+#include "tests/fixtures/optim_fixture.h"
+
+using namespace rw;
+using test::some_values;
+using test::TemporaryFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t all_steps = 7, batches = 3;
+
+struct Training {
+  explicit Training(const fs::path& folder, Settings settings = {{"--lr", "0.001"}},
+                    int64_t total = all_steps, bool restart = false)
+      : seeded((manual_seed(5), true)),
+        steps(StepSettings{.dtype = DType::f32, .batch = 2, .accumulate = 2}),
+        planned({.title = "test",
+                 .samples = "images",
+                 .make = [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
+                 .settings = {.dtype = DType::f32, .batch = 2, .accumulate = 2}},
+                options),
+        loop({.steps = total,
+              .batches = batches,
+              .quiet = true,
+              .snapshots = folder,
+              .steps_per_snapshot = 100,
+              .restart = restart,
+              .settings = std::move(settings)},
+             steps.model, steps.optimizer, steps.meter, planned) {}
+
+  // The signal comes during the step of this number.
+  void run(int64_t interrupted = -1, int signal = SIGINT) {
+    loop.resume();
+    loop.run([&](int64_t i) {
+      if (i == interrupted) raise(signal);
+      const auto seed = static_cast<int>(i);
+      steps.step({.pixels = some_values(2 * 784, seed), .labels = {seed % 10, 3}});
+    });
+  }
+  std::vector<std::vector<float>> values() const {
+    std::vector<std::vector<float>> all;
+    for (const auto& [name, t] : state_dict(steps.model)) all.push_back(t.to_vector());
+    return all;
+  }
+
+  PlanningOptions options;
+  bool seeded;
+  MnistSteps steps;
+  ProgramRun planned;
+  TrainingLoop loop;
+};
+
+// The message of the FileError that resuming ends with.
+std::string refusal(Training&& training) {
+  try {
+    training.loop.resume();
+  } catch (const FileError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("training loop: a signal ends it after the step, and it goes on with the same bits" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  Training whole("");
+  whole.run();
+  for (const int signal : {SIGINT, SIGTERM}) {
+    for (int64_t at = 0; at < all_steps; ++at) {
+      CAPTURE(at);
+      const TemporaryFolder folder;
+      {
+        Training stopped(folder.path);
+        try {
+          stopped.run(at, signal);
+          FAIL("it must stop");
+        } catch (const Interrupted& stop) {
+          CHECK(stop.signal == signal);
+          // Inside a window of two steps, too.
+          CHECK(std::string(stop.what()).find(fmt::format("after step {} of 7", at + 1)) !=
+                std::string::npos);
+        }
+      }
+      Training resumed(folder.path);
+      resumed.run();
+      CHECK(resumed.values() == whole.values());
+    }
+  }
+}
+
+TEST_CASE("training loop: without snapshots a signal ends it after the step" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  Training training("");
+  CHECK_THROWS_WITH_AS(training.run(2), doctest::Contains("after step 3 of 7; nothing is kept"),
+                       Interrupted);
+}
+
+TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  // A folder's name is bytes, which JSON cannot hold as they are.
+  const Settings settings = {{"--load", "pictures\xff"}, {"--lr", "0.1"}};
+  {
+    Training training(folder.path, settings);
+    CHECK_THROWS_AS(training.run(3), Interrupted);
+    CHECK_FALSE(training.loop.json().dump().empty());
+  }
+  CHECK(refusal(Training(folder.path, settings)) == "accepted");
+  CHECK(refusal(Training(folder.path))
+            .find("is of another version of this program: both must have --load; ") !=
+        std::string::npos);
+  CHECK(refusal(Training(folder.path, settings, 3))
+            .find("must be in 3 steps, 3 per epoch, got step 4") != std::string::npos);
+
+  // What may change, and what may not.
+  const auto with = [](const char* lr, const char* dtype, const char* checkpoint) {
+    return Settings{{"--lr", lr}, {"--dtype", dtype}, {"--checkpoint", checkpoint}};
+  };
+  const TemporaryFolder other;
+  {
+    Training training(other.path, with("0.1", "f32", "none"));
+    CHECK_THROWS_AS(training.run(0), Interrupted);
+  }
+  {
+    Training longer(other.path, with("0.1", "f16", "block"), 9);
+    longer.steps.optimizer.set_scaler(LossScaler::dynamic(1024));  // that of the dtype
+    longer.run();
+    CHECK(longer.loop.start() == 1);
+    CHECK(longer.loop.json()["updates"] == 5);  // of two steps each, the last one alone
+    CHECK(longer.loop.json()["checkpoint"] == "block");
+    CHECK(longer.steps.optimizer.loss_scale() == 1024);
+  }
+  CHECK(refusal(Training(other.path, with("0.2", "f32", "none")))
+            .find("--lr was 0.1 there and is 0.2 now; go on with what was") != std::string::npos);
+  // Every setting counts that nobody has put on the list.
+  for (const char* name : {"--new-option", "the data", "--loss-scale", "--overflow"}) {
+    const TemporaryFolder own;
+    {
+      Training training(own.path, Settings{{name, "this"}});
+      CHECK_THROWS_AS(training.run(0), Interrupted);
+    }
+    CHECK(refusal(Training(own.path, Settings{{name, ""}}))
+              .find(fmt::format("{} was this there and is not given now", name)) !=
+          std::string::npos);
+    CHECK(refusal(Training(own.path, Settings{{name, "this"}})) == "accepted");
+  }
+  // A state of another scaler starts it afresh, one of the same goes on.
+  for (const float scale : {1024.f, 64.f}) {
+    const TemporaryFolder own;
+    {
+      Training training(own.path);
+      training.steps.optimizer.set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 1));
+      CHECK_THROWS_AS(training.run(1), Interrupted);
+      CHECK(training.steps.optimizer.loss_scale() == 2048);
+    }
+    Training again(own.path);
+    again.steps.optimizer.set_scaler(LossScaler::dynamic(scale, 2, 0.5f, 1));
+    again.loop.resume();
+    CHECK(again.steps.optimizer.loss_scale() == (scale == 64 ? 64 : 2048));
+  }
+
+  // Positions that another program wrote.
+  const auto written = [&](const TrainingPosition& position) {
+    const TemporaryFolder other;
+    {
+      Training training(other.path);
+      SnapshotDirectory(other.path)
+          .save({.model = training.steps.model, .optimizer = training.steps.optimizer}, position);
+    }
+    return refusal(Training(other.path));
+  };
+  const DeviceInfo& device = default_device()->info();
+  const nlohmann::json whole = {
+      {"settings",
+       {{"--lr", "0.001"}, {"the device", fmt::format("{} ({})", device.name, device.driver)}}},
+      {"scaler", "none"},
+      {"history", nlohmann::json::array()}};
+  const std::string good = whole.dump();
+  CHECK(written({.step = 4, .epoch = 1, .index = 1, .json = good}) == "accepted");
+  for (const TrainingPosition& position :
+       {TrainingPosition{.step = 4, .epoch = 1, .index = 2, .json = good},
+        TrainingPosition{.step = 4, .epoch = 2, .index = 1, .json = good},
+        TrainingPosition{.step = 8, .epoch = 2, .index = 2, .json = good}})
+    CHECK(written(position).find("must be in 7 steps") != std::string::npos);
+  for (const char* json :
+       {"", "{", "[]", "{}", R"({"settings":{}})", R"({"settings":{},"history":3})"})
+    CHECK(written({.step = 4, .epoch = 1, .index = 1, .json = json}).find("not of this program") !=
+          std::string::npos);
+}
+
+TEST_CASE("training loop: its end says which updates were skipped, and fails where all were" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  Training training("", {{"--lr", "0.001"}}, 6);
+  CHECK_THROWS_WITH_AS(conclude_training(training.steps.optimizer, true),
+                       doctest::Contains("it computes nothing"), DeviceError);
+  training.steps.optimizer.set_scaler(LossScaler::fixed(3e38f));
+  const auto step = [&](int64_t i) {
+    training.steps.step({.pixels = some_values(2 * 784, static_cast<int>(i)), .labels = {3, 3}});
+  };
+  CHECK_THROWS_WITH_AS(
+      training.loop.run(step),
+      doctest::Contains("[train] at least one update must be made, got none: all 3 "
+                        "were skipped because of overflows; nothing is saved."),
+      NumericsError);
+}
+
+TEST_CASE("training loop: damage is passed over, but not down to zero unasked" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  for (const int64_t at : {1, 3}) {
+    Training training(folder.path);
+    CHECK_THROWS_AS(training.run(at), Interrupted);
+  }
+  const auto files = SnapshotDirectory(folder.path).list();
+  REQUIRE(files.size() == 2);
+  const auto damage = [](const fs::path& path) {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(-5, std::ios::end).put('x').put('y');
+  };
+  damage(files[1]);
+  {
+    Training training(folder.path);
+    training.loop.resume();
+    CHECK(training.loop.start() == 2);
+  }
+  damage(files[0]);
+  CHECK(refusal(Training(folder.path)).find("--restart") != std::string::npos);
+  Training again(folder.path, {{"--lr", "0.001"}}, all_steps, true);
+  again.run();
+  CHECK(again.loop.start() == 0);
+  Training whole("");
+  whole.run();
+  CHECK(again.values() == whole.values());
+}

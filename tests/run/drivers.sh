@@ -1,0 +1,162 @@
+# The tests on other Vulkan drivers. Sourced by `rewind`; tools/drivers.sh fetches drivers.
+
+# GPUs that need not be there: Mesa's drivers for them, on Mesa's stand-ins for the hardware. All is compiled by the
+# driver's true compiler for the true limits, commands are accepted and do nothing.
+stand_ins=(radv:vega10 radv:navi21 radv:navi31 radv:gfx1201 nvk:162 nvk:172 honeykrisp:m1 turnip:630 turnip:740 turnip:750)
+
+# The Vulkan drivers that are installed: "NAME FILE" in lines.
+installed_drivers() {
+  local file name
+  for file in /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json; do
+    if [[ ! -f $file ]]; then continue; fi
+    name=${file##*/} name=${name%.json}
+    name=${name%.x86_64} name=${name%_icd}
+    echo "${name/#lvp/lavapipe} $file"
+  done
+  if [[ -f $swiftshader ]]; then echo "swiftshader $swiftshader"; fi
+}
+
+# on_stand_in NAME: sets `runner`.
+on_stand_in() {
+  local manifest shim folder=$drivers/$newest device=${1#*:} variables=(REWIND_NO_SELF_CHECK=1)
+  case $1 in
+    radv:*) manifest=radeon shim=amdgpu variables+=("AMDGPU_GPU_ID=$device") ;;
+    nvk:*) manifest=nouveau shim=nouveau variables+=("NOUVEAU_CHIPSET=$device") ;;
+    turnip:*) manifest=freedreno shim=freedreno variables+=("FD_GPU_ID=$device") ;;
+    honeykrisp:*) manifest=asahi shim=asahi ;;
+  esac
+  # Nothing that was compiled before, by us or by Mesa.
+  variables+=(MESA_SHADER_CACHE_DISABLE=true REWIND_CACHE="$results/${1//:/-}")
+  on "$folder/$manifest.json" "${variables[@]}" "$folder/ld.so" --library-path "$folder/lib" \
+    --preload "$folder/lib/lib${shim}_noop_drm_shim.so"
+}
+
+tried= # what is not fetched again for each of those that need it
+
+# missing NAME: why there is no such driver here, after an attempt to fetch it; or nothing.
+missing() {
+  local name=$1
+  if [[ $name == *:* ]]; then name=$newest; fi
+  case $name in
+    "$fast" | "$newest")
+      if [[ -n $drivers && -d $drivers/$name ]]; then
+        return
+      elif [[ -n $(cannot_fetch) ]]; then
+        cannot_fetch
+      elif [[ $name == "$fast" ]] && ! is_debian_12; then
+        echo "it is for Debian 12"
+      elif [[ " $tried " == *" $name "* ]] || ! fetch "$name"; then
+        cat "$drivers/$name.why" 2> /dev/null || echo "it could not be fetched"
+      fi ;;
+    swiftshader)
+      if [[ ! -f $swiftshader ]]; then echo "no $swiftshader (Debian: apt install chromium-common)"; fi ;;
+  esac
+}
+
+# add_driver NAME [OPTIONS of `cases`]: what can be tested on that driver, of a real one the cases that OPTIONS
+# select. A driver that a machine has no device for is skipped.
+add_driver() {
+  local name=$1 file why version runner=() log=$results/info without=()
+  shift
+  why=$(missing "$name")
+  if [[ -n $why ]]; then
+    skip "$name" "$why"
+    return
+  fi
+  case $name in
+    *:*) on_stand_in "$name" ;;
+    "$fast" | "$newest") on_fetched "$drivers/$name" ;;
+    *)
+      file=$(installed_drivers | sed -n "s/^$name //p" | head -n 1)
+      on "$file"
+      # Its compiler takes minutes for what tells nothing of a driver, or of a kernel that was not called before.
+      if [[ $name == swiftshader ]]; then
+        runner+=(REWIND_TESTS_BRIEF=1)
+        without=('-tce=*a lost device*,pacing: kernels in parts*,resnet*,recompute: on vulkan')
+      fi ;;
+  esac
+  if ! quietly timeout 900 "${runner[@]}" "$build/tools/info"; then
+    skip "$name" "it has no device here that can be used: $(tail -n 1 "$log")"
+    return
+  fi
+  version=$(sed -n 's/^  driver *//p' "$log" | head -n 1)
+  if [[ $name == *:* ]]; then
+    steps_on_stand_in "$name"
+  else
+    cases "$name ($version)" -tse=host,programs "${without[@]}" "$@"
+  fi
+}
+
+# One more driver than the system's, another one in each commit, runs the kernels that changed lately, all where what
+# they share did.
+driver_of_commit() {
+  local all=(swiftshader "$fast" "$newest") commits changed name
+  commits=$(git -C "$root" rev-list --count HEAD 2> /dev/null || echo 0)
+  name=${all[commits % ${#all[@]}]}
+  changed=$(git -C "$root" diff --name-only "HEAD~$((commits > 10 ? 10 : commits - 1))" -- shaders backends/vulkan 2> /dev/null || true)
+  if ((commits < 2)) || [[ $changed == *.glsl* || $changed == *.py* || $changed == *backends/vulkan* ]]; then
+    changed='-tc=kernels*'
+  elif [[ -n $changed ]]; then
+    changed=$(sed 's|.*/||; s|[_.].*||' <<< "$changed" | sort -u | sed 's/.*/kernels*&*/' | paste -sd ,)
+    changed="-tc=$changed,kernels: copy"
+  else
+    changed='-tc=kernels: copy*,kernels: unary*'
+  fi
+  say "the other driver of this commit is $name, for ${changed#-tc=}"
+  add_driver "$name" "$changed" GALLIVM_PERF=nopt
+}
+
+# The committed table of a stand-in's pipelines.
+pipelines_of() {
+  local device=${1#*:}
+  case $1 in
+    nvk:*) device=nv$device ;;
+    turnip:*) device=fd$device ;;
+  esac
+  echo "$root/benchmarks/pipelines/$device.json"
+}
+
+# steps_on_stand_in NAME: a step of each program, and every pipeline that may be asked for, against its table.
+# Nothing is computed: there is no GPU. The programs come to their end and say so.
+steps_on_stand_in() {
+  local found=$results/${1//:/-}.json count program
+  for program in resnet bert; do
+    part "$1: $program" bash -c 'said=$("$@" 2>&1) || [[ $said == *"it computes nothing"* ]] || { echo "$said"; false; }' \
+      bash "${runner[@]}" "$build/apps/$program" --steps 1 --dtype f16 --quiet
+  done
+  printf -v count '%q ' "${runner[@]}" "$build/tools/info" --pipelines --json --count rtz_f16
+  part "$1: pipelines" bash -c "$count > $found && $root/tests/checks/check_pipelines.py $found $(pipelines_of "$1")"
+}
+
+# The names of all drivers, in lines.
+known_drivers() {
+  installed_drivers | cut -d ' ' -f 1
+  printf '%s\n' "$fast" "$newest" "${stand_ins[@]}"
+}
+
+# all_drivers [NAME]: but for the one of that name.
+all_drivers() {
+  local name
+  missing "$newest" > /dev/null
+  tried=$newest
+  for name in $(known_drivers); do
+    if [[ $name != "${1:-}" ]]; then add_driver "$name"; fi
+  done
+}
+
+# with_driver NAME|all: the tests that need Vulkan on one driver, installed or fetched, or on each.
+with_driver() {
+  local wanted=$1 names
+  names=$(known_drivers)
+  if [[ $wanted != all ]] && ! grep -Fxq -e "$wanted" <<< "$names"; then
+    die "there is no driver '$wanted', there are: $(tr '\n' ' ' <<< "$names")all"
+  fi
+  need "${packages[@]}"
+  compile tests/rewind_tests tools/info apps/resnet apps/bert
+  if [[ $wanted == all ]]; then
+    all_drivers
+  else
+    add_driver "$wanted"
+  fi
+  finish
+}
