@@ -41,7 +41,7 @@ std::string verdict_file(const DeviceInfo& info) {
 }
 
 // The device, without the features that it fails its self-check with. The check runs when a device,
-// a driver or a build is new; REWIND_NO_SELF_CHECK=1 trusts the driver.
+// a driver or a build is new; REWIND_WITHOUT=self-check trusts the driver.
 std::unique_ptr<Backend> open_proved(const std::string& choice) {
   static std::mutex mutex;
   static std::map<std::string, std::vector<RefusedFeature>> verdicts;
@@ -49,7 +49,7 @@ std::unique_ptr<Backend> open_proved(const std::string& choice) {
     return vulkan::make_backend(choice, without, true);
   };
   std::unique_ptr<Backend> device = vulkan::make_backend(choice);
-  if (env_flag("REWIND_NO_SELF_CHECK")) return device;
+  if (is_without("self-check")) return device;
   const DeviceInfo info = device->info();
   const std::string file = verdict_file(info);
   const std::lock_guard lock(mutex);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `./rewind tune` gains: cases of build/benchmarks/speed with and without its choices, in turns.
 
-Two servers run side by side, one of them with REWIND_NO_TUNING=1, and only one measures at a time. Prints the median
+Two servers run side by side, one of them with REWIND_WITHOUT=tuning, and only one measures at a time. Prints the median
 of the rounds' ratios and how far they lie apart. Usage: tuning.py BUILD [--only TEXT] [--dtype T] [--rounds N]"""
 
 import argparse
@@ -34,7 +34,7 @@ def main():
     options = parser.parse_args()
     listed = subprocess.run([options.build + "/benchmarks/speed", "--list", "--only", options.only],
                             capture_output=True, text=True, check=True).stdout
-    tuned, plain = Server(options), Server(options, REWIND_NO_TUNING="1")
+    tuned, plain = Server(options), Server(options, REWIND_WITHOUT="tuning")
     print(f"{'case':<44} {'ms before':>10} {'ms tuned':>10} {'ratio':>6}  spread", flush=True)
     for case in [line.split()[0] for line in listed.splitlines()]:
         rounds = []

@@ -9,6 +9,8 @@
 #include <string>
 #include <unistd.h>
 
+#include "tests/fixtures/env.h"
+
 namespace {
 
 // Lines of the standard input are numbers of cases, from 1, among those that the other options
@@ -29,10 +31,9 @@ int serve(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // What somebody tuned on this machine is not what tests are about.
-  setenv("REWIND_NO_TUNING", "1", 0);
-  // Nor do devices that live for a few calls need threads of their own.
-  setenv("REWIND_NO_BACKGROUND_PIPELINES", "1", 0);
+  // What somebody tuned on this machine is not what tests are about. Nor do devices that live for a
+  // few calls need threads of their own.
+  setenv("REWIND_WITHOUT", (rw::test::without("tuning") + ",background-pipelines").c_str(), 1);
   for (int i = 1; i < argc; ++i)
     if (std::strcmp(argv[i], "--worker") == 0) return serve(argc, argv);
   return doctest::Context(argc, argv).run();

@@ -58,11 +58,11 @@ void print(const Found& found, bool kernels) {
   fmt::print("  in use        {}\n", joined(info.features));
   if (info.refused.empty())
     fmt::print("  self-check    {}\n",
-               env_flag("REWIND_NO_SELF_CHECK") ? "not run (REWIND_NO_SELF_CHECK)" : "passed");
+               is_without("self-check") ? "not run (REWIND_WITHOUT=self-check)" : "passed");
   for (const RefusedFeature& f : info.refused)
     fmt::print("  REFUSED       {}: with it, {}\n", f.name, f.fault);
   const std::string untuned =
-      env_flag("REWIND_NO_TUNING") ? "not used (REWIND_NO_TUNING)" : "none: ./rewind tune";
+      is_without("tuning") ? "not used (REWIND_WITHOUT=tuning)" : "none: ./rewind tune";
   fmt::print("  tuning        {}\n", info.tuning.empty() ? untuned : info.tuning);
   if (!kernels) return;
   for (const KernelVariant& v : found.device->kernel_variants())

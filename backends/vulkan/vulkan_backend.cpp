@@ -134,7 +134,7 @@ class VulkanBackend final : public Backend {
   MatrixPasses matrix_{device_.caps()};
   // SwiftShader takes tens of seconds to compile a chain.
   const bool joins_ =
-      !env_flag("REWIND_NO_FUSION") && device_.caps().driver_id != VK_DRIVER_ID_GOOGLE_SWIFTSHADER;
+      !is_without("fusion") && device_.caps().driver_id != VK_DRIVER_ID_GOOGLE_SWIFTSHADER;
   std::optional<Chain> held_;
   uint64_t held_number_ = 0;
 };

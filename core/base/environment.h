@@ -1,8 +1,12 @@
-// Environment switches: REWIND_X=1, REWIND_X=text.
+// Environment switches: REWIND_X=1, REWIND_X=text, REWIND_WITHOUT=WORD,...,
+// REWIND_LIMITS=NAME:NUMBER,...
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace rw {
 
@@ -17,6 +21,13 @@ inline bool env_flag(const char* name) {
   const std::string value = env_text(name);
   return !value.empty() && value != "0";
 }
+
+// Whether REWIND_WITHOUT names it: what devices and the library do without, mostly for tests
+// (docs/vulkan.md lists the words). ValueError where it has a word that is none of them.
+bool is_without(std::string_view what);
+// What REWIND_LIMITS=range:65536,... says of it: range, block and shared in bytes, dispatch-us in
+// microseconds. ValueError for what is no such list.
+std::optional<uint64_t> env_limit(std::string_view what);
 
 // Whether variables that are about training (REWIND_MEMORY_BUDGET, REWIND_RECOMPUTE) are obeyed:
 // not in programs that read them themselves.

@@ -33,7 +33,7 @@ Twice* both() {
     if (is_brief()) return two;  // SwiftShader, where nothing is joined
     try {
       two.joins = std::make_unique<KernelRunner>(open_backend("vulkan"));
-      const Env apart("REWIND_NO_FUSION", "1");
+      const Env apart("REWIND_WITHOUT", test::without("fusion"));
       two.apart = std::make_unique<KernelRunner>(open_backend("vulkan"));
     } catch (const DeviceError&) {
       two = {};
@@ -130,7 +130,7 @@ void compare(uint32_t n, DType dtype, uint64_t dispatches, const Program& progra
     program(calls);
     runner->backend().synchronize();
     // Where dispatches are cut short there are more of them.
-    if (runner == two->joins.get() && !std::getenv("REWIND_MAX_DISPATCH_US"))
+    if (runner == two->joins.get() && !env_limit("dispatch-us"))
       CHECK(runner->backend().stats().dispatches - before == dispatches);
     results[runner != two->joins.get()] = calls.result();
   }
@@ -325,7 +325,7 @@ TEST_CASE("chains: a step of a network has the same bits") {
     for (const DType dtype : {DType::f32, DType::f16}) {
       std::vector<std::vector<std::byte>> bits[2];
       for (const bool apart : {false, true}) {
-        const Env env("REWIND_NO_FUSION", apart ? "1" : "0");
+        const Env env("REWIND_WITHOUT", apart ? test::without("fusion") : test::with("fusion"));
         const DeviceScope scope(Device::create(open_backend("vulkan")));
         Generator generator(3);
         const GeneratorScope draws(generator);

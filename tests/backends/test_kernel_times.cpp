@@ -61,7 +61,7 @@ void check_order(const std::vector<KernelTime>& times, uint64_t calls) {
 
 void check_kernel_times(const std::string& device) {
   CAPTURE(device);
-  const Env whole("REWIND_MAX_DISPATCH_US", "1000000000");  // not in parts
+  const Env whole("REWIND_LIMITS", "dispatch-us:1000000000");  // not in parts
   KernelRunner runner(open_backend(device));
   Backend& backend = runner.backend();
   const Binding y = runner.allocate(5000);
@@ -178,7 +178,7 @@ TEST_CASE("kernel times: on both backends, and beside REWIND_PROFILE") {
 }
 
 TEST_CASE("kernel times: nothing without timestamps") {
-  const Env none("REWIND_NO_TIMESTAMPS", "1");
+  const Env none("REWIND_WITHOUT", test::without("timestamps"));
   KernelRunner runner(open_backend("vulkan"));
   const Binding y = runner.allocate(100);
   runner.backend().time_kernels(true);

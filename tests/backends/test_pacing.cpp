@@ -50,7 +50,7 @@ struct Run {
 };
 
 Run run(const char* most_us) {
-  const Env bound("REWIND_MAX_DISPATCH_US", most_us);
+  const Env bound("REWIND_LIMITS", std::string("dispatch-us:") + most_us);
   const DeviceScope scope(Device::create(open_backend("vulkan")));
   auto all = results();
   return {std::move(all), default_device()->backend().stats().dispatches};

@@ -151,8 +151,9 @@ TEST_CASE("pipeline list: what is not understood is left out" * doctest::test_su
 
 TEST_CASE("vulkan: a program's pipelines are listed for its next run") {
   const test::TemporaryFolder folder;
-  const test::Env cache("REWIND_CACHE", folder.path.c_str()), trusts("REWIND_NO_SELF_CHECK", "1"),
-      ahead("REWIND_NO_BACKGROUND_PIPELINES", "0");
+  const test::Env cache("REWIND_CACHE", folder.path.c_str()),
+      trusts("REWIND_WITHOUT", test::without("self-check")),
+      ahead("REWIND_WITHOUT", test::with("background-pipelines"));
   std::string list;
   const auto used = [&](auto&& compute) {
     const auto before = exchange_default_device(nullptr);

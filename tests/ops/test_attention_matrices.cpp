@@ -66,8 +66,8 @@ std::vector<Form> forms() {
 
 TEST_CASE("attention by cooperative matrices: equals the cpu backend's, the same bits each time") {
   // What a device proves elsewhere takes longer than this; halves are packed wrongly by some.
-  const Env gpu("REWIND_LIKE_GPU", "1"), trusts("REWIND_NO_SELF_CHECK", "1"),
-      packing("REWIND_NO_HALF_PACKING", "1");
+  const Env gpu("REWIND_LIKE_GPU", "1"), trusts("REWIND_WITHOUT", test::without("self-check")),
+      packing("REWIND_WITHOUT", test::without("half-packing"));
   const auto cpu = Device::create(open_backend("cpu"));
   std::unique_ptr<Backend> opened;
   try {

@@ -319,8 +319,8 @@ TEST_CASE("offload: the device holds no moments, and three parts of them for the
 }
 
 TEST_CASE("offload: copies run beside updates") {
-  const Env whole("REWIND_MAX_DISPATCH_US",
-                  "1000000000");  // no dispatch in parts: they are counted
+  const Env whole("REWIND_LIMITS",
+                  "dispatch-us:1000000000");  // no dispatch in parts: they are counted
   on_each_device([] {
     const auto device = fresh_device();
     if (device->info().backend != "vulkan") return;

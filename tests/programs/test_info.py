@@ -51,9 +51,9 @@ def main():
             assert refused["fault"] and refused["feature"] not in device["features"], refused
         expected = "16-bit storage" if "16-bit storage" in device["features"] else "halves in words"
         assert halves(device) == {expected}, halves(device)
-    for device in devices(REWIND_NO_F16="1"):
+    for device in devices(REWIND_WITHOUT="f16-storage"):
         assert "16-bit storage" not in device["features"] and halves(device) == {"halves in words"}
-    for device in devices(REWIND_NO_ADDRESS="1"):
+    for device in devices(REWIND_WITHOUT="addresses"):
         assert "buffer addresses" not in device["features"]
         assert not any("addresses" in k["variant"] for k in device["kernels"])
 

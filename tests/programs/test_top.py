@@ -41,9 +41,9 @@ def test_json():
         expect(any(heap["device_local"] for heap in device["heaps"]), "heaps", device)
     _, text, _ = run("--json", "--device", "0")
     expect(len(json.loads(text)["devices"]) == 1, "--device 0", text)
-    _, text, _ = run("--json", REWIND_NO_MEMORY_BUDGET="1")
+    _, text, _ = run("--json", REWIND_WITHOUT="memory-budget")
     expect(json.loads(text)["devices"][0]["heaps"][0]["in_use"] is None, "no budget", text)
-    _, text, _ = run(REWIND_NO_MEMORY_BUDGET="1")
+    _, text, _ = run(REWIND_WITHOUT="memory-budget")
     expect("unknown" in text, "no budget", text)
 
 

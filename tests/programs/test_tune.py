@@ -25,7 +25,7 @@ def main():
         return
     mlp = [TUNE, "--model", "mlp-100", "--dtype", "f32"]
     with tempfile.TemporaryDirectory() as folder:
-        own = {"REWIND_CACHE": folder, "REWIND_NO_SELF_CHECK": "1"}
+        own = {"REWIND_CACHE": folder, "REWIND_WITHOUT": "self-check"}
         listed = expect(run(*mlp, "--dry", **own), "0 choices are kept")
         assert "m128 n512 k512" in listed, listed
         expect(run(INFO, **own), "none: ./rewind tune")

@@ -18,7 +18,7 @@ installed_drivers() {
 
 # on_stand_in NAME: sets `runner`.
 on_stand_in() {
-  local manifest shim folder=$drivers/$newest device=${1#*:} variables=(REWIND_NO_SELF_CHECK=1)
+  local manifest shim folder=$drivers/$newest device=${1#*:} variables=(REWIND_WITHOUT=self-check)
   case $1 in
     radv:*) manifest=radeon shim=amdgpu variables+=("AMDGPU_GPU_ID=$device") ;;
     nvk:*) manifest=nouveau shim=nouveau variables+=("NOUVEAU_CHIPSET=$device") ;;

@@ -101,9 +101,10 @@ class Runner:
         with tempfile.TemporaryDirectory(prefix="mutant-") as scratch:
             # Caches of their own: what a fault spoils there, others must not find. Kernels are not
             # proved first, since a kernel that the check refuses is one that no test runs.
-            settings = {"REWIND_NO_SELF_CHECK": "1", "REWIND_CACHE": scratch, "TMPDIR": scratch,
+            settings = {"REWIND_WITHOUT": "self-check", "REWIND_CACHE": scratch, "TMPDIR": scratch,
                         "REWIND_MUTANT": str(number), "LP_NUM_THREADS": "1"}
-            settings.update(word.split("=", 1) for word in tests.environment)
+            for name, value in (word.split("=", 1) for word in tests.environment):
+                settings[name] = settings[name] + "," + value if name == "REWIND_WITHOUT" else value
             command = [self.program, "--abort-after=1"] + tests.options()
             try:
                 done = subprocess.run(command, env=os.environ | settings, stdout=subprocess.PIPE,

@@ -100,7 +100,7 @@ finish() {
 
 # Compiling is most of the time of what runs more than once, and these runs are not about lavapipe's compiler.
 quick_compiler=GALLIVM_PERF=nopt
-like_gpu=(REWIND_LIKE_GPU=1 REWIND_NO_UNIFIED_MEMORY=1 REWIND_NO_HALF_PACKING=1 REWIND_MAX_DISPATCH_US=100)
+like_gpu=(REWIND_LIKE_GPU=1 REWIND_WITHOUT=unified-memory,half-packing REWIND_LIMITS=dispatch-us:100)
 # The cases that call kernels one by one: what drivers and validation layers have found faults in.
 kernel_files='*test_ops.cpp,*kernels.cpp,*test_attention*.cpp,*test_matrix.cpp,*test_group_norm.cpp,*test_vulkan_backend.cpp'
 kernel_files+=',*test_chain.cpp,*test_bf16.cpp,*test_batch_statistics.cpp,*test_ctc.cpp,*test_rnnt.cpp,*test_hazards.cpp'

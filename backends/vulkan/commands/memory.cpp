@@ -63,7 +63,7 @@ void allocate_memory(const Device& device, Buffer& buffer, MemoryUse use) {
     const VkMemoryType& kind = memory.memoryTypes[type];
     const HeapUsage& heap = heaps[kind.heapIndex];
     const bool map = may_map && (kind.propertyFlags & kHostMemory) == kHostMemory;
-    Memory got{.refusal = "beyond the driver's budget, which REWIND_NO_MEMORY_BUDGET=1 ignores"};
+    Memory got{.refusal = "beyond the driver's budget, which REWIND_WITHOUT=memory-budget ignores"};
     if (has_room(heap, needs.size)) got = allocate_type(device, needs.size, type, map);
     if (got.handle) {
       buffer.memory = got.handle;

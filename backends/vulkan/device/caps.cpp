@@ -45,41 +45,41 @@ void apply_quirks(Caps& caps) {
 }
 
 // What a device can do without, least loss first. Kernels that need one have others beside them. A
-// device that fails its self-check with one goes without it; the variable turns it off.
+// device that fails its self-check with one goes without it; the word turns it off.
 struct Optional {
   const char* name;
-  const char* variable;
+  const char* word;  // of REWIND_WITHOUT
   bool (*is_on)(const Caps&);
   void (*turn_off)(Caps&);
 };
 
 template <uint32_t Bits>
-constexpr Optional feature_bits(const char* name, const char* variable) {
-  return {name, variable, [](const Caps& c) { return (c.features & Bits) != 0; },
+constexpr Optional feature_bits(const char* name, const char* word) {
+  return {name, word, [](const Caps& c) { return (c.features & Bits) != 0; },
           [](Caps& c) { c.features &= ~Bits; }};
 }
 
 const Optional kOptional[] = {
-    feature_bits<feature::texels>("texel buffers", "REWIND_NO_TEXELS"),
-    feature_bits<feature::cooperative_bf16>("bf16 matrices", "REWIND_NO_BF16_MATRICES"),
+    feature_bits<feature::texels>("texel buffers", "texels"),
+    feature_bits<feature::cooperative_bf16>("bf16 matrices", "bf16-matrices"),
     feature_bits<feature::cooperative | feature::cooperative_bf16>("cooperative matrices",
-                                                                   "REWIND_NO_COOPERATIVE_MATRIX"),
-    {"half packing", "REWIND_NO_HALF_PACKING",
+                                                                   "matrices"),
+    {"half packing", "half-packing",
      [](const Caps& c) { return c.packs_halves && (c.features & feature::storage16); },
      [](Caps& c) { c.packs_halves = false; }},
     feature_bits<feature::storage16 | feature::float16 | feature::cooperative |
-                 feature::cooperative_bf16>("16-bit storage", "REWIND_NO_F16"),
-    {"large shared memory", "REWIND_NO_LARGE_SHARED",
+                 feature::cooperative_bf16>("16-bit storage", "f16-storage"),
+    {"large shared memory", "large-shared",
      [](const Caps& c) { return c.shared_bytes >= kLargeShared; },
      [](Caps& c) { c.shared_bytes = std::min(c.shared_bytes, kLargeShared / 2); }},
-    {"push descriptors", "REWIND_NO_PUSH_DESCRIPTORS",
-     [](const Caps& c) { return c.push_descriptors; }, [](Caps& c) { c.push_descriptors = false; }},
-    feature_bits<feature::shuffle>("subgroup shuffle", "REWIND_NO_SHUFFLE"),
-    feature_bits<feature::address>("buffer addresses", "REWIND_NO_ADDRESS"),
-    feature_bits<feature::int64>("64-bit integers", "REWIND_NO_INT64"),
-    feature_bits<feature::arithmetic>("subgroup arithmetic", "REWIND_NO_ARITHMETIC"),
+    {"push descriptors", "push-descriptors", [](const Caps& c) { return c.push_descriptors; },
+     [](Caps& c) { c.push_descriptors = false; }},
+    feature_bits<feature::shuffle>("subgroup shuffle", "shuffle"),
+    feature_bits<feature::address>("buffer addresses", "addresses"),
+    feature_bits<feature::int64>("64-bit integers", "int64"),
+    feature_bits<feature::arithmetic>("subgroup arithmetic", "arithmetic"),
     // Nothing stands for them: without, f16 and bf16 are errors, and f32 trains.
-    feature_bits<feature::halves>("16-bit floats", "REWIND_NO_HALVES"),
+    feature_bits<feature::halves>("16-bit floats", "halves"),
 };
 
 // Threads per workgroup of kernels with `local: subgroup`.
@@ -98,16 +98,16 @@ void apply_environment(Caps& caps) {
   // CPU drivers offer cooperative matrices to show what is right, not to be fast.
   if (caps.is_cpu) caps.features &= ~(feature::cooperative | feature::cooperative_bf16);
   for (const Optional& o : kOptional)
-    if (env_flag(o.variable)) o.turn_off(caps);
-  if (env_flag("REWIND_NO_UNIFIED_MEMORY")) caps.unified_memory = false;
-  if (env_flag("REWIND_NO_TIMESTAMPS")) caps.timestamp_ns = 0;
-  if (env_flag("REWIND_NO_MEMORY_BUDGET")) caps.memory_budget = false;
-  if (const uint64_t us = env_number("REWIND_MAX_DISPATCH_US", 0))
-    caps.dispatch_seconds = static_cast<double>(us) * 1e-6;
-  caps.max_range = std::min(caps.max_range, env_number("REWIND_MAX_RANGE", caps.max_range));
-  caps.max_block = std::min(caps.max_block, env_number("REWIND_MAX_BLOCK", caps.max_block));
+    if (is_without(o.word)) o.turn_off(caps);
+  if (is_without("unified-memory")) caps.unified_memory = false;
+  if (is_without("timestamps")) caps.timestamp_ns = 0;
+  if (is_without("memory-budget")) caps.memory_budget = false;
+  if (const auto us = env_limit("dispatch-us"))
+    caps.dispatch_seconds = static_cast<double>(*us) * 1e-6;
+  caps.max_range = std::min(caps.max_range, env_limit("range").value_or(caps.max_range));
+  caps.max_block = std::min(caps.max_block, env_limit("block").value_or(caps.max_block));
   caps.shared_bytes = static_cast<uint32_t>(
-      std::min<uint64_t>(caps.shared_bytes, env_number("REWIND_MAX_SHARED", caps.shared_bytes)));
+      std::min<uint64_t>(caps.shared_bytes, env_limit("shared").value_or(caps.shared_bytes)));
 }
 
 uint32_t subgroup_features(VkSubgroupFeatureFlags ops) {

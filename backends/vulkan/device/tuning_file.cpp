@@ -91,7 +91,7 @@ std::string tuning_file(const Caps& caps) {
 }
 
 Tuning load_tuning(const Caps& caps) {
-  return env_flag("REWIND_NO_TUNING") ? Tuning{} : read_tuning(caps);
+  return is_without("tuning") ? Tuning{} : read_tuning(caps);
 }
 
 Tuning read_tuning(const Caps& caps) {

@@ -19,7 +19,7 @@ std::string tuning_file(const Caps& caps);
 // What is kept for the device; empty where nothing is, and, after a warning, where the file is
 // broken or another device's.
 Tuning read_tuning(const Caps& caps);
-Tuning load_tuning(const Caps& caps);  // the same, and empty with REWIND_NO_TUNING=1
+Tuning load_tuning(const Caps& caps);  // the same, and empty with REWIND_WITHOUT=tuning
 // Replaces it atomically. FileError where that cannot be.
 void save_tuning(const Caps& caps, const Tuning& tuning);
 bool forget_tuning(const Caps& caps);  // false: there was none

@@ -41,14 +41,4 @@ bool has_extension(VkPhysicalDevice device, const char* name) {
                      [&](auto& e) { return !std::strcmp(e.extensionName, name); });
 }
 
-uint64_t env_number(const char* name, uint64_t otherwise) {
-  std::string value = env_text(name);
-  if (value.empty()) return otherwise;
-  char* end = nullptr;
-  const uint64_t number = std::strtoull(value.c_str(), &end, 0);
-  check<ValueError>(*end == 0 && number > 0 && value[0] != '-', "vulkan",
-                    "{} must be a positive number, got '{}'", name, value);
-  return number;
-}
-
 }  // namespace rw::vulkan

@@ -22,9 +22,6 @@ inline void vk_check(VkResult result, const char* call) {
   check<DeviceError>(result == VK_SUCCESS, "vulkan", "{} failed: {}", call, result_name(result));
 }
 
-// REWIND_X=bytes. ValueError unless it is a positive number.
-uint64_t env_number(const char* name, uint64_t otherwise);
-
 // What a function of Vulkan lists: `ask(&count, nullptr)` tells how many, `ask(&count, data)` gives
 // them. `blank`: what each is before.
 template <class T, class F>

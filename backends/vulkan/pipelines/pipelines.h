@@ -40,8 +40,8 @@ class Pipelines {
   VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool brain,
                  bool in_parts = false);
   // With the first pipeline that is asked for, starts the threads in the background, which live as
-  // long as this object. Nothing with REWIND_NO_BACKGROUND_PIPELINES=1.
-  void work_ahead() { works_ahead_ = !env_flag("REWIND_NO_BACKGROUND_PIPELINES"); }
+  // long as this object. Nothing with REWIND_WITHOUT=background-pipelines.
+  void work_ahead() { works_ahead_ = !is_without("background-pipelines"); }
   // One per number of storage buffers, and for modules with texels; all have room for 128 bytes of
   // push constants.
   struct Layout {
