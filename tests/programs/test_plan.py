@@ -299,7 +299,7 @@ def test_resume(folder):
     often = ("--accumulate", "2", "--device", "cpu", "--resume", "snapshots")
     for weights, *command in (
             ("out", "resnet", "--data", "cifar", "--model", "resnet8", "--batch", "4", "--steps", "9",
-             "--checkpoint-every-steps", "3", "--save", "out"),
+             "--snapshot-every", "3", "--save", "out"),
             ("model/model.safetensors", "bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "24",
              "--batch", "16", "--steps", "14", "--snapshot-every", "5", "--save", "model")):
         run(folder, *command, *often)

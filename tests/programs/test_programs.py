@@ -107,7 +107,7 @@ def test_finetune(folder):
     run(folder, "bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "16", "--batch", "4", "--steps",
         "2", "--save", "model", *FAST)
     tune = ("bert", "finetune", "--task", "task", "--model", "model", "--batch", "4", "--epochs", "2", "--save",
-            "tuned", "--resume", "kept", "--save-every", "3", *FAST)
+            "tuned", "--resume", "kept", "--snapshot-every", "3", *FAST)
     run(folder, *tune)
     weights = folder / "tuned/model.safetensors"
     whole = weights.read_bytes()
