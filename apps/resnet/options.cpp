@@ -62,8 +62,7 @@ void ResNetOptions::add_to(CLI::App& app) {
                  "keep training snapshots in this folder and go on from the newest, if any");
   app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
       ->needs("--resume");
-  app.add_option("--snapshot-every", snapshot_every, "steps between them")
-      ->capture_default_str();
+  app.add_option("--snapshot-every", snapshot_every, "steps between them")->capture_default_str();
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
   planning.add_to(app);
