@@ -88,11 +88,15 @@ void watch_signals() {
   for (const int signal : signals) sigaction(signal, &action, nullptr);
 }
 
-// Messages tell which check refused an input: digits, the folder and what was found aside.
+// Messages tell which check refused an input: digits, the folder and what was found aside. With
+// words of the input in them each input would be of a new kind, and soon nothing else be mutated.
 std::string kind_of(std::string message) {
   const std::string folder = scratch_file("").string();
   if (const size_t at = message.find(folder); at != message.npos) message.erase(at, folder.size());
-  message.resize(std::min({message.size(), message.find("got "), message.find('`'), size_t{80}}));
+  message.resize(std::min({message.size(), message.find("got "), message.find('`')}));
+  if (const size_t at = message.find('"'), end = message.rfind('"'); at != message.npos)
+    message.erase(at, end > at ? end + 1 - at : message.npos);
+  message.resize(std::min(message.size(), size_t{80}));
   std::erase_if(message, [](char c) { return c >= '0' && c <= '9'; });
   return message;
 }
