@@ -9,7 +9,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "tests/fixtures/env.h"
+#include "core/base/environment.h"
 
 namespace {
 
@@ -33,7 +33,8 @@ int serve(int argc, char** argv) {
 int main(int argc, char** argv) {
   // What somebody tuned on this machine is not what tests are about. Nor do devices that live for a
   // few calls need threads of their own.
-  setenv("REWIND_WITHOUT", (rw::test::without("tuning") + ",background-pipelines").c_str(), 1);
+  setenv("REWIND_WITHOUT",
+         (rw::env_text("REWIND_WITHOUT") + ",tuning,background-pipelines").c_str(), 1);
   for (int i = 1; i < argc; ++i)
     if (std::strcmp(argv[i], "--worker") == 0) return serve(argc, argv);
   return doctest::Context(argc, argv).run();

@@ -1,8 +1,11 @@
 #include "core/base/environment.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <sstream>
 
 #include "core/base/error.h"
 
@@ -21,38 +24,30 @@ constexpr std::array switches = {
 };
 constexpr std::array limits = {"block", "dispatch-us", "range", "shared"};
 
-template <class Names>
-std::string listed(const Names& names) {
-  std::string text;
-  for (const char* name : names) text += (text.empty() ? "" : ", ") + std::string(name);
-  return text;
-}
-
-// The parts between commas.
-template <class F>
-void each_word(std::string_view text, F&& f) {
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    if (end > 0) f(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-}
-
 }  // namespace
+
+std::vector<std::string> comma_separated(const std::string& text) {
+  std::vector<std::string> all;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');)
+    if (!part.empty()) all.push_back(part);
+  return all;
+}
 
 bool is_without(std::string_view what) {
   bool found = false;
-  each_word(env_text("REWIND_WITHOUT"), [&](std::string_view word) {
+  for (const std::string& word : comma_separated(env_text("REWIND_WITHOUT"))) {
     check<ValueError>(std::ranges::find(switches, word) != switches.end(), "environment",
-                      "REWIND_WITHOUT must name some of {}, got '{}'", listed(switches), word);
+                      "REWIND_WITHOUT must name some of {}, got '{}'", fmt::join(switches, ", "),
+                      word);
     found = found || word == what;
-  });
+  }
   return found;
 }
 
 std::optional<uint64_t> env_limit(std::string_view what) {
   std::optional<uint64_t> found;
-  each_word(env_text("REWIND_LIMITS"), [&](std::string_view word) {
+  for (const std::string_view word : comma_separated(env_text("REWIND_LIMITS"))) {
     const size_t colon = std::min(word.find(':'), word.size());
     const std::string_view digits = word.substr(std::min(colon + 1, word.size()));
     uint64_t value = 0;
@@ -62,9 +57,9 @@ std::optional<uint64_t> env_limit(std::string_view what) {
                       "environment",
                       "REWIND_LIMITS must be NAME:NUMBER,... with numbers above 0 and names of {}, "
                       "got '{}'",
-                      listed(limits), word);
+                      fmt::join(limits, ", "), word);
     if (word.substr(0, colon) == what) found = value;
-  });
+  }
   return found;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rw {
 
@@ -21,6 +22,9 @@ inline bool env_flag(const char* name) {
   const std::string value = env_text(name);
   return !value.empty() && value != "0";
 }
+
+// The parts of "a,b,c" that are not empty.
+std::vector<std::string> comma_separated(const std::string& text);
 
 // Whether REWIND_WITHOUT names it: what devices and the library do without, mostly for tests
 // (docs/vulkan.md lists the words). ValueError where it has a word that is none of them.

@@ -1,9 +1,9 @@
 #include "planner/follow/auto_recompute.h"
 
 #include <algorithm>
-#include <sstream>
 #include <string_view>
 
+#include "core/base/environment.h"
 #include "core/memory/memory_report.h"
 #include "planner/follow/tape_rerun.h"
 
@@ -43,14 +43,6 @@ Recompute spread(Recompute plan, const std::vector<uint32_t>& alive,
   return plan;
 }
 
-std::vector<std::string> split(const std::string& names) {
-  std::vector<std::string> all;
-  std::istringstream stream(names);
-  for (std::string name; std::getline(stream, name, ',');)
-    if (!name.empty()) all.push_back(name);
-  return all;
-}
-
 }  // namespace
 
 std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
@@ -66,7 +58,7 @@ std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
     options.mode = Mode::evict;
   else if (how.starts_with(collection)) {
     options.mode = Mode::collection;
-    options.collection = split(how.substr(collection.size()));
+    options.collection = comma_separated(how.substr(collection.size()));
     check<ValueError>(!options.collection.empty(), "recompute", "'{}' must name something to keep",
                       how);
   } else {

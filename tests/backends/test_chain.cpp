@@ -33,7 +33,7 @@ Twice* both() {
     if (is_brief()) return two;  // SwiftShader, where nothing is joined
     try {
       two.joins = std::make_unique<KernelRunner>(open_backend("vulkan"));
-      const Env apart("REWIND_WITHOUT", test::without("fusion"));
+      const Without apart("fusion");
       two.apart = std::make_unique<KernelRunner>(open_backend("vulkan"));
     } catch (const DeviceError&) {
       two = {};
@@ -325,7 +325,7 @@ TEST_CASE("chains: a step of a network has the same bits") {
     for (const DType dtype : {DType::f32, DType::f16}) {
       std::vector<std::vector<std::byte>> bits[2];
       for (const bool apart : {false, true}) {
-        const Env env("REWIND_WITHOUT", apart ? test::without("fusion") : test::with("fusion"));
+        const Without env("fusion", apart);
         const DeviceScope scope(Device::create(open_backend("vulkan")));
         Generator generator(3);
         const GeneratorScope draws(generator);

@@ -19,6 +19,8 @@ using test::bytes_of;
 using test::Env;
 using test::FaultyDriver;
 using test::TemporaryFolder;
+using test::With;
+using test::Without;
 namespace fs = std::filesystem;
 
 namespace {
@@ -47,8 +49,7 @@ std::span<const std::byte> as_bytes(const std::string& text) {
 }  // namespace
 
 TEST_CASE("vulkan: memory that the driver maps nowhere is an error") {
-  const Env staging("REWIND_WITHOUT",
-                    test::without("unified-memory"));  // maps what it stages, on any device
+  const Without staging("unified-memory");  // maps what it stages, on any device
   auto backend = open_backend("vulkan");
   const BufferRange range{backend->allocate_block(4096), 0, 4096};
   const std::vector<std::byte> bytes(4096, std::byte{7});
@@ -91,9 +92,9 @@ void check_transfers() {
 }
 
 TEST_CASE("vulkan: memory types in order, the next where one is full") {
-  const Env staging("REWIND_WITHOUT", test::without("unified-memory")),
-      trusts("REWIND_WITHOUT", test::without("self-check"));
-  const Env budget("REWIND_WITHOUT", test::without("memory-budget"));
+  const Without staging("unified-memory");
+  const Without trusts("self-check");
+  const Without budget("memory-budget");
   using Types = std::vector<uint32_t>;
   {
     const FaultyDriver driver(gpu_memory());
@@ -123,8 +124,8 @@ TEST_CASE("vulkan: memory types in order, the next where one is full") {
 }
 
 TEST_CASE("vulkan: mapped memory that is slow to read is read through memory that is not") {
-  const Env trusts("REWIND_WITHOUT", test::without("self-check")),
-      unified("REWIND_WITHOUT", test::with("unified-memory"));
+  const Without trusts("self-check");
+  const With unified("unified-memory");
   test::DriverFaults slow;
   slow.types = {{0x7, 0}, {0xe, 0}};
   slow.heaps = {uint64_t{8} << 30};
@@ -134,7 +135,7 @@ TEST_CASE("vulkan: mapped memory that is slow to read is read through memory tha
 }
 
 TEST_CASE("vulkan: the driver's budget bounds new blocks") {
-  const Env trusts("REWIND_WITHOUT", test::without("self-check"));
+  const Without trusts("self-check");
   test::DriverFaults little;
   little.budget = 64 << 20;
   const FaultyDriver driver(little);
@@ -156,12 +157,12 @@ TEST_CASE("vulkan: the driver's budget bounds new blocks") {
     CHECK(test::contains(error, "Largest tensors"));
     CHECK(sum(x).item() == 8 << 20);
   }
-  const Env ignored("REWIND_WITHOUT", test::without("memory-budget"));
+  const Without ignored("memory-budget");
   open_backend("vulkan")->allocate_block(96 << 20);
 }
 
 TEST_CASE("vulkan: a lost device is one clear error, and training goes on from the disk") {
-  const Env trusts("REWIND_WITHOUT", test::without("self-check"));
+  const Without trusts("self-check");
   const auto device = [] { return Device::create(open_backend("vulkan")); };
   std::vector<std::pair<std::string, std::vector<uint32_t>>> expected;
   const auto calls_of = [&](const char* function) {
@@ -219,7 +220,7 @@ TEST_CASE("vulkan: a lost device is one clear error, and training goes on from t
 // A device that never ends leaves its driver's threads behind, and the driver's exit handlers may
 // fail on them. So this process ends at once.
 TEST_CASE("vulkan: kernels that do not end" * doctest::skip()) {
-  const Env trusts("REWIND_WITHOUT", test::without("self-check"));
+  const Without trusts("self-check");
   const FaultyDriver driver({.hangs = true});
   bool holds = true;
   const auto expect = [&](bool condition, const std::string& error) {
@@ -246,8 +247,8 @@ TEST_CASE("vulkan: kernels that do not end are an error, and their memory is lef
 
 TEST_CASE("vulkan: a cache of compiled kernels that is broken is made again") {
   const TemporaryFolder folder;
-  const Env cache("REWIND_CACHE", folder.path.c_str()),
-      trusts("REWIND_WITHOUT", test::without("self-check"));
+  const Env cache("REWIND_CACHE", folder.path.c_str());
+  const Without trusts("self-check");
   use_device();
   const fs::path file = only_file(folder.path);
   CHECK(file.filename().string().starts_with("pipelines-"));
@@ -274,7 +275,7 @@ TEST_CASE("vulkan: a cache of compiled kernels that is broken is made again") {
 }
 
 TEST_CASE("vulkan: two devices that are open at once keep the kernels of both") {
-  const Env trusts("REWIND_WITHOUT", test::without("self-check"));
+  const Without trusts("self-check");
   const FaultyDriver driver({.keeps_pipelines = true});
   const auto bytes_kept = [](bool first, bool second) {
     const TemporaryFolder folder;

@@ -18,6 +18,7 @@ namespace {
 using namespace rw;
 using test::Env;
 using test::KernelRunner;
+using test::Without;
 using vulkan::StepTimes;
 using vulkan::TimedStep;
 
@@ -178,7 +179,7 @@ TEST_CASE("kernel times: on both backends, and beside REWIND_PROFILE") {
 }
 
 TEST_CASE("kernel times: nothing without timestamps") {
-  const Env none("REWIND_WITHOUT", test::without("timestamps"));
+  const Without none("timestamps");
   KernelRunner runner(open_backend("vulkan"));
   const Binding y = runner.allocate(100);
   runner.backend().time_kernels(true);

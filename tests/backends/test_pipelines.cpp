@@ -151,9 +151,9 @@ TEST_CASE("pipeline list: what is not understood is left out" * doctest::test_su
 
 TEST_CASE("vulkan: a program's pipelines are listed for its next run") {
   const test::TemporaryFolder folder;
-  const test::Env cache("REWIND_CACHE", folder.path.c_str()),
-      trusts("REWIND_WITHOUT", test::without("self-check")),
-      ahead("REWIND_WITHOUT", test::with("background-pipelines"));
+  const test::Env cache("REWIND_CACHE", folder.path.c_str());
+  const test::Without trusts("self-check");
+  const test::With ahead("background-pipelines");
   std::string list;
   const auto used = [&](auto&& compute) {
     const auto before = exchange_default_device(nullptr);

@@ -213,13 +213,14 @@ vulkan::Tuning some_tuning() {
 
 TEST_CASE("tuning: a device's file, whole or not at all" * doctest::test_suite("host")) {
   const TemporaryFolder folder;
-  const Env cache("REWIND_CACHE", folder.path.c_str()), on("REWIND_WITHOUT", test::with("tuning"));
+  const Env cache("REWIND_CACHE", folder.path.c_str());
+  const With on("tuning");
   const Caps caps = cpu_driver();
   CHECK(vulkan::load_tuning(caps) == vulkan::Tuning{});
   vulkan::save_tuning(caps, some_tuning());
   CHECK(vulkan::load_tuning(caps) == some_tuning());
   {
-    const Env off("REWIND_WITHOUT", test::without("tuning"));
+    const Without off("tuning");
     CHECK(vulkan::load_tuning(caps) == vulkan::Tuning{});
   }
   // Another driver, or other features: another file, and this one is not taken for it.
@@ -324,8 +325,9 @@ TEST_CASE("tuning: odd choices are right, repeat their bits, and are predicted t
   const Run plain = run_on("vulkan"), oracle = run_on("cpu");
 
   const TemporaryFolder folder;
-  const Env cache("REWIND_CACHE", folder.path.c_str()), on("REWIND_WITHOUT", test::with("tuning")),
-      proved("REWIND_WITHOUT", test::without("self-check"));
+  const Env cache("REWIND_CACHE", folder.path.c_str());
+  const With on("tuning");
+  const Without proved("self-check");
   const vulkan::Tuning tuning = odd_tuning(caps, *lines);
   if (tuning.choices.empty()) return;  // a driver that has one way only (SwiftShader)
   vulkan::save_tuning(caps, tuning);
@@ -342,9 +344,7 @@ TEST_CASE("tuning: odd choices are right, repeat their bits, and are predicted t
   const std::string file = folder / "profile.json";
   std::ofstream(file) << device_profile("vulkan");
   for (const std::string& device : {std::string("dry"), "dry:" + file}) {
-    const Env off(
-        "REWIND_WITHOUT",
-        device == "dry" ? test::with("tuning") : test::without("tuning"));  // a profile has its own
+    const Without off("tuning", device != "dry");  // a profile has its own
     const Forecast forecast = dry_run(open_backend(device), [] { outputs(); });
     CHECK(forecast.memory.peak == tuned.memory.peak);
     CHECK(forecast.memory.peak_by_purpose == tuned.memory.peak_by_purpose);
@@ -370,8 +370,9 @@ TEST_CASE("tuning: what a program asks for is measured and kept") {
   const std::vector<std::string> lines = read_tune_log(log);
   REQUIRE(lines.size() >= 6);
   const std::string device = "vulkan:uuid=" + open_backend("vulkan")->info().uuid;
-  const Env cache("REWIND_CACHE", folder.path.c_str()), on("REWIND_WITHOUT", test::with("tuning")),
-      proved("REWIND_WITHOUT", test::without("self-check"));
+  const Env cache("REWIND_CACHE", folder.path.c_str());
+  const With on("tuning");
+  const Without proved("self-check");
   std::vector<TunedClass> found;
   const auto each = [&](const TunedClass& c) { found.push_back(c); };
   TuneOptions options{.device = device, .only = "gemm", .quick = true, .measures = false};

@@ -23,6 +23,7 @@ namespace {
 
 using namespace rw;
 using test::Env;
+using test::Without;
 
 std::vector<std::byte> pattern(size_t bytes, unsigned seed) {
   std::vector<std::byte> out(bytes);
@@ -147,12 +148,12 @@ TEST_CASE("vulkan: transfers") {
 }
 
 TEST_CASE("vulkan: transfers through staging memory") {
-  Env env("REWIND_WITHOUT", test::without("unified-memory"));
+  Without env("unified-memory");
   check_transfers(*open());
 }
 
 TEST_CASE("vulkan: staging memory waits for what lies in it") {
-  Env env("REWIND_WITHOUT", test::without("unified-memory"));
+  Without env("unified-memory");
   auto backend = open();
   constexpr uint64_t bytes = (4 << 20) + 16;  // one in each chunk, of which there are four
   const uint32_t block = backend->allocate_block(6 * bytes);
@@ -169,9 +170,9 @@ TEST_CASE("vulkan: staging memory waits for what lies in it") {
 }
 
 TEST_CASE("vulkan: kernels find what begins inside a block") {
-  const Env trusts("REWIND_WITHOUT", test::without("self-check"));
+  const Without trusts("self-check");
   check_softmax_inside(*open());  // by texels, where the device has them
-  const Env texels("REWIND_WITHOUT", test::without("texels"));
+  const Without texels("texels");
   check_softmax_inside(*open());
   if (!has_addresses()) return;
   const Env range("REWIND_LIMITS", "range:64");
@@ -183,13 +184,13 @@ TEST_CASE("vulkan: fill in every dtype") {
 }
 
 TEST_CASE("vulkan: fill without 16-bit storage") {
-  Env env("REWIND_WITHOUT", test::without("f16-storage"));
+  Without env("f16-storage");
   check_fills(*open());
 }
 
 TEST_CASE("vulkan: a device that was refused 16-bit floats computes in f32") {
-  const Env trusts("REWIND_WITHOUT", test::without("self-check")),
-      none("REWIND_WITHOUT", test::without("halves"));
+  const Without trusts("self-check");
+  const Without none("halves");
   const DeviceScope scope(Device::create(open_backend("vulkan")));
   for (const DType dtype : {DType::f16, DType::bf16}) {
     const std::string error = test::message_of<Unsupported>([&] { full({8}, 1, dtype); });
@@ -199,13 +200,14 @@ TEST_CASE("vulkan: a device that was refused 16-bit floats computes in f32") {
 }
 
 TEST_CASE("vulkan: fill without push descriptors") {
-  Env env("REWIND_WITHOUT", test::without("push-descriptors"));
+  Without env("push-descriptors");
   check_fills(*open());
 }
 
 TEST_CASE("vulkan: bindings larger than the device's range go by address") {
   if (!has_addresses()) return;
-  Env env("REWIND_LIMITS", "range:64"), trusts("REWIND_WITHOUT", test::without("self-check"));
+  Env env("REWIND_LIMITS", "range:64");
+  Without trusts("self-check");
   check_fills(*open(), has_halves_by_address());
   const auto fill_in = [](DType dtype) {
     auto backend = open();
@@ -213,11 +215,11 @@ TEST_CASE("vulkan: bindings larger than the device's range go by address") {
     fill(*backend, range, dtype, 0, 256, 1);
   };
   {
-    Env packed("REWIND_WITHOUT", test::without("f16-storage"));
+    Without packed("f16-storage");
     CHECK_NOTHROW(fill_in(DType::f32));
     CHECK_THROWS_AS(fill_in(DType::f16), DeviceError);
   }
-  Env no_address("REWIND_WITHOUT", test::without("addresses"));
+  Without no_address("addresses");
   CHECK_THROWS_AS(fill_in(DType::f32), DeviceError);
 }
 
@@ -236,8 +238,7 @@ TEST_CASE("vulkan: queued work behaves as if done in order") {
   const Env whole("REWIND_LIMITS", "dispatch-us:1000000000");  // not in parts
   Env env("REWIND_CHECK_HAZARDS", "1");
   for (const bool staged : {false, true}) {
-    Env staging("REWIND_WITHOUT",
-                staged ? test::without("unified-memory") : test::with("unified-memory"));
+    Without staging("unified-memory", staged);
     auto backend = open();
     const uint32_t n = 4096;
     const BufferRange range{backend->allocate_block(4 * n), 0, 4 * n};
@@ -329,17 +330,19 @@ TEST_CASE("vulkan: the validation layer has nothing to say") {
   for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::u8})
     check_fill(*backend, dtype, 3, 5000);
   const DType narrow = has_halves_by_address() ? DType::f16 : DType::f32;
-  const std::pair<const char*, std::string> lesser[] = {
-      {"REWIND_WITHOUT", test::without("push-descriptors")},
-      {"REWIND_WITHOUT", test::without("unified-memory")},
-      {"REWIND_WITHOUT", test::without("f16-storage")},
-      {"REWIND_LIMITS", "range:16"},
-      {"REWIND_PROFILE", "1"}};
-  for (const auto& [name, value] : lesser) {
-    Env limits(name, value);
+  const auto check_other = [&] {
     auto other = open();
     check_transfers(*other);
     check_fill(*other, narrow, 3, 5000);
+  };
+  for (const char* word : {"push-descriptors", "unified-memory", "f16-storage"}) {
+    const Without lesser(word);
+    check_other();
+  }
+  for (const auto& [name, value] :
+       {std::pair("REWIND_LIMITS", "range:16"), {"REWIND_PROFILE", "1"}}) {
+    const Env env(name, value);
+    check_other();
   }
   backend.reset();
   CHECK(vulkan::validation_messages() == 0);

@@ -25,7 +25,6 @@ OPS = AUTOGRAD + ["ops/" + header for header in (
 GRAPH = BASE + ["planner/graph/"]
 SEARCH = GRAPH + ["planner/search/"]
 FOLLOW = OPS + SEARCH + ["planner/dry_run.h", "planner/timeline/", "planner/follow/"]
-PLANNER = FOLLOW + ["planner/"]
 LAYERS = OPS + ["nn/"]
 DRIVERS = BACKEND + ["backends/listing.h", "shaders/"]
 VULKAN_DEVICE = DRIVERS + ["backends/vulkan/device/"]

@@ -9,6 +9,8 @@
 using namespace rw;
 using test::Env;
 using test::message_of;
+using test::With;
+using test::Without;
 
 TEST_SUITE_BEGIN("host");
 
@@ -18,10 +20,10 @@ TEST_CASE("environment: what REWIND_WITHOUT names is not used") {
   CHECK(is_without("fusion"));
   CHECK(!is_without("halves"));
   {
-    const Env more("REWIND_WITHOUT", test::without("halves"));
+    const Without more("halves");
     CHECK(is_without("halves"));
     CHECK(is_without("texels"));
-    const Env less("REWIND_WITHOUT", test::with("texels"));
+    const With less("texels");
     CHECK(!is_without("texels"));
     CHECK(is_without("fusion"));
   }

@@ -97,7 +97,7 @@ class Loop {
 
 TEST_CASE("long loops: changing shapes, eviction and plans on vulkan, and nothing grows") {
   const FaultyDriver driver({});
-  const Env pools("REWIND_WITHOUT", test::without("push-descriptors"));
+  const Without pools("push-descriptors");
   std::unique_ptr<Backend> backend;
   try {
     backend = open_backend("vulkan");

@@ -86,7 +86,7 @@ TEST_CASE("process memory: the Vulkan device tells its heaps") {
     return heap.device_local && heap.size == backend->info().memory_bytes;
   }));
   for (const HeapUsage& heap : heaps) CHECK(heap.budget <= heap.size);
-  const test::Env none("REWIND_WITHOUT", test::without("memory-budget"));
+  const test::Without none("memory-budget");
   for (const HeapUsage& heap : open_backend("vulkan")->heaps()) {
     CHECK(heap.size > 0);
     CHECK(heap.budget == 0);
@@ -96,7 +96,7 @@ TEST_CASE("process memory: the Vulkan device tells its heaps") {
 
 // The device's blocks are host memory on CPU drivers; they are touched before the first look.
 TEST_CASE("process memory: uploads of 1 GiB behind queued kernels need the staging ring only") {
-  const test::Env staged("REWIND_WITHOUT", test::without("unified-memory"));
+  const test::Without staged("unified-memory");
   KernelRunner runner(open_backend("vulkan"));
   constexpr uint64_t kPiece = 16 * kMiB, kPieces = 64, kRing = 4 * 8 * kMiB;
   constexpr size_t kCount = kPiece / sizeof(float);

@@ -1,5 +1,8 @@
 // Attention by cooperative matrices against the cpu backend, where a driver has them: also on a CPU
 // driver, which is asked for the kernels of GPUs.
+#include <set>
+#include <string>
+
 #include "core/backend/attention_tiles.h"
 #include "ops/network/positions.h"
 #include "tests/fixtures/env.h"
@@ -66,8 +69,9 @@ std::vector<Form> forms() {
 
 TEST_CASE("attention by cooperative matrices: equals the cpu backend's, the same bits each time") {
   // What a device proves elsewhere takes longer than this; halves are packed wrongly by some.
-  const Env gpu("REWIND_LIKE_GPU", "1"), trusts("REWIND_WITHOUT", test::without("self-check")),
-      packing("REWIND_WITHOUT", test::without("half-packing"));
+  const Env gpu("REWIND_LIKE_GPU", "1");
+  const Without trusts("self-check");
+  const Without packing("half-packing");
   const auto cpu = Device::create(open_backend("cpu"));
   std::unique_ptr<Backend> opened;
   try {
