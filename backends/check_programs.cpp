@@ -149,10 +149,8 @@ std::vector<Tensor> products(DType t) {
   std::vector<Tensor> all = {matmul(a, b), matmul(transpose(b, 0, 1), transpose(a, 0, 1)),
                              matmul(c, transpose(d, 0, 1)),
                              matmul(numbers({3, 5, 600}, t, 16), numbers({3, 600, 7}, t, 17))};
-  if (t == DType::f32) return all;
-  // A batch; and bf16, which has matrices of its own.
-  all.push_back(matmul(numbers({64, 72, 40}, t, 24), numbers({64, 40, 72}, t, 25)));
-  all.push_back(matmul(cast(c, DType::bf16), cast(transpose(d, 0, 1), DType::bf16)));
+  if (t != DType::f32)
+    all.push_back(matmul(numbers({64, 72, 40}, t, 24), numbers({64, 40, 72}, t, 25)));
   return all;
 }
 
@@ -173,70 +171,56 @@ std::vector<Tensor> indices(DType t) {
   return with_gradients(embedding(table, tensor(rows, {7})), {table});
 }
 
-// bf16 is checked wherever f16 is.
-std::vector<DType> also_bf16(DType t) {
-  if (t == DType::f16) return {DType::f16, DType::bf16};
-  return {t};
-}
-
 // The factors lie in both orders of their elements, come in words and one by one, and are worth
 // tiles of each size.
 std::vector<Tensor> large_products(DType t) {
   std::vector<Tensor> all;
-  const auto multiply = [&](DType dtype, const Shape& size, bool a_turned, bool b_turned) {
+  const auto multiply = [&](const Shape& size, bool a_turned, bool b_turned) {
     const int64_t batch = size[0], m = size[1], n = size[2], k = size[3];
-    const Tensor a = numbers(a_turned ? Shape{batch, k, m} : Shape{batch, m, k}, dtype, 31);
-    const Tensor b = numbers(b_turned ? Shape{batch, n, k} : Shape{batch, k, n}, dtype, 32);
+    const Tensor a = numbers(a_turned ? Shape{batch, k, m} : Shape{batch, m, k}, t, 31);
+    const Tensor b = numbers(b_turned ? Shape{batch, n, k} : Shape{batch, k, n}, t, 32);
     all.push_back(matmul(a_turned ? transpose(a, 1, 2) : a, b_turned ? transpose(b, 1, 2) : b));
   };
   for (const bool a_turned : {false, true})
     for (const bool b_turned : {false, true}) {
-      multiply(t, {2, 248, 124, 40}, a_turned, b_turned);
-      multiply(t, {2, 250, 125, 33}, a_turned, b_turned);
-      multiply(t, {4, 60, 60, 40}, a_turned, b_turned);
-      multiply(t, {8, 32, 28, 40}, a_turned, b_turned);
+      multiply({2, 248, 124, 40}, a_turned, b_turned);
+      multiply({2, 250, 125, 33}, a_turned, b_turned);
+      multiply({4, 60, 60, 40}, a_turned, b_turned);
+      multiply({8, 32, 28, 40}, a_turned, b_turned);
     }
-  if (t == DType::f16) multiply(DType::bf16, {2, 248, 124, 40}, true, false);
   return all;
 }
 
 // Gradients of weights are such products: their sums are long, and are split.
 std::vector<Tensor> split_products(DType t) {
-  std::vector<Tensor> all;
-  for (const DType dtype : also_bf16(t))
-    all.push_back(
-        matmul(transpose(numbers({2048, 128}, dtype, 33), 0, 1), numbers({2048, 128}, dtype, 34)));
-  return all;
+  return {matmul(transpose(numbers({2048, 128}, t, 33), 0, 1), numbers({2048, 128}, t, 34))};
 }
 
 // The result and both gradients fill large tiles; 124 channels of f16 are no whole words. Where
 // there are few pixels and many channels, sums are split.
 std::vector<Tensor> large_convolutions(DType t) {
   std::vector<Tensor> all;
-  const auto convolve = [&](DType dtype, const Shape& image, const Shape& weight) {
-    const Tensor x = leaf(image, dtype, 35), w = leaf(weight, dtype, 36);
+  const auto convolve = [&](const Shape& image, const Shape& weight) {
+    const Tensor x = leaf(image, t, 35), w = leaf(weight, t, 36);
     for (Tensor& y : with_gradients(conv2d(x, w), {x, w})) all.push_back(std::move(y));
   };
-  for (const DType dtype : also_bf16(t)) {
-    convolve(dtype, {1, 17, 16, 128}, {256, 2, 1, 128});
-    convolve(dtype, {1, 9, 6, 256}, {128, 3, 3, 256});
-  }
-  if (t == DType::f16) convolve(t, {1, 17, 16, 124}, {256, 2, 1, 124});
+  convolve({1, 17, 16, 128}, {256, 2, 1, 128});
+  convolve({1, 9, 6, 256}, {128, 3, 3, 256});
+  if (t == DType::f16) convolve({1, 17, 16, 124}, {256, 2, 1, 124});
   return all;
 }
 
 // Heads have several words and several results a thread; queries and keys fill no whole tile.
 std::vector<Tensor> large_attentions(DType t) {
   std::vector<Tensor> all;
-  for (const DType dtype : also_bf16(t))
-    for (const int64_t dim : {64, 160}) {
-      const Tensor q = leaf({2, 4, 70, dim}, dtype, 37), k = leaf({2, 2, 75, dim}, dtype, 38),
-                   v = leaf({2, 2, 75, dim}, dtype, 39);
-      const Tensor mask = numbers({2, 1, 70, 75}, DType::f32, 40);
-      const AttentionOptions options{.causal = dim == 64};
-      for (Tensor& y : with_gradients(attention(q, k, v, options, mask), {q, k, v}))
-        all.push_back(std::move(y));
-    }
+  for (const int64_t dim : {64, 160}) {
+    const Tensor q = leaf({2, 4, 70, dim}, t, 37), k = leaf({2, 2, 75, dim}, t, 38),
+                 v = leaf({2, 2, 75, dim}, t, 39);
+    const Tensor mask = numbers({2, 1, 70, 75}, DType::f32, 40);
+    const AttentionOptions options{.causal = dim == 64};
+    for (Tensor& y : with_gradients(attention(q, k, v, options, mask), {q, k, v}))
+      all.push_back(std::move(y));
+  }
   return all;
 }
 
@@ -249,14 +233,14 @@ const Check all[] = {{"conversion to 16 bits", to_16_bits, true},
                      {"layer_norm", layer_norms},
                      {"batch_norm", batch_norms},
                      {"group_norm", group_norms},
-                     {"matmul", products},
+                     {"matmul", products, false, false, true},
                      {"conv2d", convolutions},
                      {"attention", attentions},
                      {"embedding", indices},
-                     {"large matmul", large_products, false, true},
-                     {"split matmul", split_products, false, true},
-                     {"large conv2d", large_convolutions, false, true},
-                     {"large attention", large_attentions, false, true}};
+                     {"large matmul", large_products, false, true, true},
+                     {"split matmul", split_products, false, true, true},
+                     {"large conv2d", large_convolutions, false, true, true},
+                     {"large attention", large_attentions, false, true, true}};
 
 }  // namespace
 

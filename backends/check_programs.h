@@ -13,6 +13,7 @@ struct Check {
   std::vector<Tensor> (*run)(DType dtype);
   bool is_exact = false;  // the same bits, but that a NaN may be any NaN; runs once
   bool is_large = false;  // for the tiles of GPUs, of which CPU drivers have no such ones
+  bool in_bf16 = false;   // too, which has matrices of its own
 };
 
 std::span<const Check> checks();

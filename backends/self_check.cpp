@@ -21,7 +21,7 @@ namespace {
 
 // Of the largest value of an output.
 float tolerance(DType dtype) {
-  return dtype == DType::f16 ? 4e-3f : 2e-5f;
+  return dtype == DType::f16 ? 4e-3f : dtype == DType::bf16 ? 3.2e-2f : 2e-5f;
 }
 
 struct Answer {
@@ -78,9 +78,10 @@ using Tasks = std::vector<Task>;
 
 Tasks tasks_for(const DeviceInfo& device) {
   Tasks tasks;
-  for (const DType dtype : {DType::f32, DType::f16})
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const Check& check : checks())
-      if ((!check.is_exact || dtype == DType::f32) && !(check.is_large && device.is_cpu))
+      if ((!check.is_exact || dtype == DType::f32) && !(check.is_large && device.is_cpu) &&
+          (check.in_bf16 || dtype != DType::bf16))
         tasks.push_back({&check, dtype});
   return tasks;
 }
@@ -111,10 +112,10 @@ struct Watcher {
   std::function<void(size_t, const std::string& fault)> ends;
 };
 
-// f32 and f16 side by side, as most of the time goes to compiling.
+// f32 and 16 bits side by side, as most of the time goes to compiling.
 void run_tasks(const Open& open, const Tasks& tasks, const Watcher& watcher) {
-  const auto run = [&](DType dtype) {
-    const auto is_ours = [&](const Task& task) { return task.dtype == dtype; };
+  const auto run = [&](bool halves) {
+    const auto is_ours = [&](const Task& task) { return is_half(task.dtype) == halves; };
     if (std::none_of(tasks.begin(), tasks.end(), is_ours)) return;
     const std::shared_ptr<Device> device = Device::create(open());
     const std::shared_ptr<Device> oracle = Device::create(make_cpu_backend());
@@ -124,8 +125,8 @@ void run_tasks(const Open& open, const Tasks& tasks, const Watcher& watcher) {
       watcher.ends(i, run_check(tasks[i], device, oracle));
     }
   };
-  auto halves = std::async(std::launch::async, run, DType::f16);
-  run(DType::f32);
+  auto halves = std::async(std::launch::async, run, true);
+  run(false);
   halves.get();
 }
 

@@ -4,25 +4,39 @@
 //! cpu: none
 //! local: 64
 //! texels: yes
-#define AHEAD 4  // parts that are loaded at once
+layout(constant_id = 0) const bool ALONG_ROWS = false;  // neighbours in x are neighbours in a column of y, else in a row
+layout(constant_id = 1) const bool WORDS = true;        // 4 of them are one word
+layout(constant_id = 2) const bool WORDS_OUT = true;    // in y, too
+
+#define AHEAD 8  // parts that are loaded at once
+
+vec4 load_part(uint at) { return WORDS ? load4_x(at) : vec4(load_x(at)); }
+
+void put(uint to, float sum) { store_y(to, p.beta == 0.0 ? sum : sum + p.beta * load_y(to)); }
 
 // Sums partial products in a fixed order and writes them where they belong.
 void main() {
-  const uint i = thread_id();
+  const uint i = thread_id() * (WORDS ? 4 : 1);
   if (i >= p.n) return;
-  const uint col = i % p.cols, row = i / p.cols % p.rows, batch = i / p.cols / p.rows;
+  const uint length = ALONG_ROWS ? p.rows : p.cols, lines = ALONG_ROWS ? p.cols : p.rows;
+  const uint line = i / length % lines, batch = i / length / lines;
+  const uint row = ALONG_ROWS ? i % length : line, col = ALONG_ROWS ? line : i % length;
   const uint from =
       batch * p.x_batch + row * p.x_i + col / p.inner * p.x_outer + col % p.inner * p.x_inner;
-  float sum = 0.0;
+  vec4 sum = vec4(0.0);
   uint part = 0;
   for (; part + AHEAD <= p.parts; part += AHEAD) {
-    float x[AHEAD];
-    [[unroll]] for (uint k = 0; k < AHEAD; ++k) x[k] = load_x(from + (part + k) * p.x_split);
+    vec4 x[AHEAD];
+    [[unroll]] for (uint k = 0; k < AHEAD; ++k) x[k] = load_part(from + (part + k) * p.x_split);
     [[unroll]] for (uint k = 0; k < AHEAD; ++k) sum += x[k];
   }
-  for (; part < p.parts; ++part) sum += load_x(from + part * p.x_split);
+  for (; part < p.parts; ++part) sum += load_part(from + part * p.x_split);
   const uint to = batch / p.batch_inner * p.y_batch[0] + batch % p.batch_inner * p.y_batch[1] +
                   row * p.y_row + col;
   sum *= p.alpha;
-  store_y(to, p.beta == 0.0 ? sum : sum + p.beta * load_y(to));
+  if (WORDS_OUT) {
+    store4_y(to, p.beta == 0.0 ? sum : sum + p.beta * load4_y(to));
+  } else {
+    [[unroll]] for (uint k = 0; k < (WORDS ? 4 : 1); ++k) put(to + k * (ALONG_ROWS ? p.y_row : 1), sum[k]);
+  }
 }

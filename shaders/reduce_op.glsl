@@ -14,12 +14,26 @@ T_value identity() {
 #endif
 }
 
+// In the order of the values, and back. Extremes are found among these: max() may take denormals for zeros, and the
+// gradient of an extreme looks for the element that it is.
+#if T_FLOAT
+uint ordered(float x) {
+  uint bits = floatBitsToUint(x);
+  return is_negative(x) ? ~bits : bits | 0x80000000u;
+}
+float unordered(uint bits) { return uintBitsToFloat((bits & 0x80000000u) == 0 ? ~bits : bits & 0x7fffffffu); }
+bool stays(float x, float y) { return is_nan(x) || (!is_nan(y) && (OP == MAX) == (ordered(x) > ordered(y))); }
+#else
+uint ordered(int x) { return uint(x) ^ 0x80000000u; }
+int unordered(uint bits) { return int(bits ^ 0x80000000u); }
+bool stays(int x, int y) { return (OP == MAX) == (x > y); }
+#endif
+
 T_value join(T_value x, T_value y) {
   switch (OP) {
     case SUM: return x + y;
-    case MAX: return nan_max(x, y);
-    case MIN: return nan_min(x, y);
-    default: return x * y;
+    case PROD: return x * y;
+    default: return stays(x, y) ? x : y;
   }
 }
 
@@ -28,8 +42,9 @@ T_vec4 join(T_vec4 x, T_vec4 y) {
 }
 
 #if T_FLOAT
-float scaled(float x) { return x * p.scale; }
-vec4 scaled(vec4 x) { return x * p.scale; }
+// 1 leaves denormals as they are.
+float scaled(float x) { return p.scale == 1.0 ? x : x * p.scale; }
+vec4 scaled(vec4 x) { return p.scale == 1.0 ? x : x * p.scale; }
 #else
 int scaled(int x) { return x; }
 ivec4 scaled(ivec4 x) { return x; }

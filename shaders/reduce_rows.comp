@@ -12,16 +12,15 @@
 
 #ifdef HAS_ARITHMETIC
 T_value subgroup_join(T_value x) {
-  switch (OP) {
-    case SUM: return subgroupAdd(x);
-    case MAX: return subgroupMax(x);
-    case MIN: return subgroupMin(x);
-    default: return subgroupMul(x);
-  }
+  return OP == SUM ? subgroupAdd(x) : subgroupMul(x);
 }
 #endif
 
 WORKGROUP_REDUCE(workgroup_join, T_value, join_scratch, subgroup_join, join)
+
+T_value workgroup_extreme(T_value x) {
+  return unordered(OP == MAX ? workgroup_max(ordered(x)) : ~workgroup_max(~ordered(x)));
+}
 
 void main() {
   uint row = group_id();
@@ -34,12 +33,15 @@ void main() {
   }
   FOR_OTHERS(c, words, p.count) total4.x = join(total4.x, load_x(start + c));
   T_value total = join(join(total4.x, total4.y), join(total4.z, total4.w));
+  if (OP == SUM || OP == PROD) {
+    total = workgroup_join(total);
+  } else {
 #if T_FLOAT
-  bool has_nan = OP != SUM && OP != PROD && workgroup_max(magnitude_bits(total)) > 0x7f800000u;
-  total = workgroup_join(total);
-  if (has_nan) total = NAN;
+    bool has_nan = workgroup_max(magnitude_bits(total)) > 0x7f800000u;
+    total = has_nan ? NAN : workgroup_extreme(total);
 #else
-  total = workgroup_join(total);
+    total = workgroup_extreme(total);
 #endif
+  }
   if (gl_LocalInvocationID.x == 0) store_y(row, scaled(total));
 }

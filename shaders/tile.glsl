@@ -15,7 +15,7 @@
 // The ways to multiply, plain arithmetic (tile_shared.glsl) and cooperative matrices (tile_cooperative.glsl), have
 //   void clear_tile(), put_left(uint w, uvec4 word), put_right(...), multiply_panels(), store_tile()
 #ifdef KHR_MATRICES
-#define THREADS (8 * SUBGROUP_SIZE)
+#define THREADS (4 * SUBGROUP_SIZE)
 #define TILE_K 32
 #else
 #define THREADS (2 * TILE)
@@ -99,17 +99,31 @@ void fetch_panels(uint k) {
   }
 }
 
+// What waits in registers, put where the next panels lie.
+void put_panels() {
+  [[unroll]] for (uint w = 0; w < WORDS; ++w) put_left(w, arrived(left_next[w], LEFT_WHOLE));
+  [[unroll]] for (uint w = 0; w < WORDS; ++w) put_right(w, arrived(right_next[w], RIGHT_WHOLE));
+}
+
 // The sums over k of `begin` to `end`, stored. All threads must call it.
 void make_tile(uint begin, uint end) {
   clear_tile();
-  if (begin < end) fetch_panels(begin);
-  for (uint k = begin; k < end; k += TILE_K) {
-    [[unroll]] for (uint w = 0; w < WORDS; ++w) put_left(w, arrived(left_next[w], LEFT_WHOLE));
-    [[unroll]] for (uint w = 0; w < WORDS; ++w) put_right(w, arrived(right_next[w], RIGHT_WHOLE));
-    barrier();
-    if (k + TILE_K < end) fetch_panels(k + TILE_K);
-    multiply_panels();
-    barrier();
+  if (begin < end) {
+    fetch_panels(begin);
+    put_panels();
   }
+  for (uint k = begin; k < end; k += TILE_K) {
+    barrier();
+    const bool has_next = k + TILE_K < end;
+    if (has_next) fetch_panels(k + TILE_K);
+    multiply_panels();
+#if !TWO_PAIRS  // the next panels lie where these do
+    barrier();
+#endif
+    if (has_next) put_panels();
+  }
+#if TWO_PAIRS
+  barrier();
+#endif
   store_tile();
 }

@@ -1,9 +1,9 @@
-// The panels of tile.glsl in shared memory as they come, multiplied by cooperative matrices. 2 x 4
-// subgroups make TILE / 2 x TILE / 4 elements each.
+// The panels of tile.glsl in shared memory as they come, multiplied by cooperative matrices. 2 x 2
+// subgroups make TILE / 2 x TILE / 2 elements each.
 #include "cooperative.glsl"
 
 #define ROWS (TILE / 2)  // of a subgroup
-#define COLUMNS (TILE / 4)
+#define COLUMNS (TILE / 2)
 #define DOWN (ROWS / MATRIX_M)  // matrices of a subgroup
 #define ACROSS (COLUMNS / MATRIX_N)
 // Words from line to line of a panel; one more than needed spreads the lines over the banks.
@@ -14,12 +14,16 @@
 #define STRIDE_SUMS (COLUMNS / 4 + 1)
 #define SUMS (MATRIX_M * STRIDE_SUMS)
 
-shared uvec4 panels[2 * PANEL];  // [side][line][k] or [side][k][line]
+#define TWO_PAIRS 1  // of panels: one is filled while the other is multiplied
+
+shared uvec4 panels[(1 + TWO_PAIRS) * 2 * PANEL];  // [pair][side][line][k] or [pair][side][k][line]
+
+uint pair = 0;  // where the one begins that is filled next
 
 SumMatrix sums[DOWN * ACROSS];
 
-uint first_row() { return gl_SubgroupID / 4 * ROWS; }
-uint first_column() { return gl_SubgroupID % 4 * COLUMNS; }
+uint first_row() { return gl_SubgroupID / 2 * ROWS; }
+uint first_column() { return gl_SubgroupID % 2 * COLUMNS; }
 
 void clear_tile() {
   [[unroll]] for (uint i = 0; i < DOWN * ACROSS; ++i) sums[i] = SumMatrix(0.0);
@@ -29,20 +33,20 @@ uint word_index(uint w, bool along_k) {
   const uvec2 at = word_place(w, along_k);
   return along_k ? at.x * STRIDE_K + at.y / 8 : at.y * STRIDE_LINE + at.x / 8;
 }
-void put_left(uint w, uvec4 word) { panels[word_index(w, LEFT_ALONG_K)] = word; }
-void put_right(uint w, uvec4 word) { panels[PANEL + word_index(w, RIGHT_ALONG_K)] = word; }
+void put_left(uint w, uvec4 word) { panels[pair + word_index(w, LEFT_ALONG_K)] = word; }
+void put_right(uint w, uvec4 word) { panels[pair + PANEL + word_index(w, RIGHT_ALONG_K)] = word; }
 
 void load_left(out LeftMatrix m, uint row, uint k) {
   if (LEFT_ALONG_K)
-    load_rows(m, panels, row * STRIDE_K + k / 8, STRIDE_K);
+    load_rows(m, panels, pair + row * STRIDE_K + k / 8, STRIDE_K);
   else
-    load_columns(m, panels, k * STRIDE_LINE + row / 8, STRIDE_LINE);
+    load_columns(m, panels, pair + k * STRIDE_LINE + row / 8, STRIDE_LINE);
 }
 void load_right(out RightMatrix m, uint k, uint column) {
   if (RIGHT_ALONG_K)
-    load_columns(m, panels, PANEL + column * STRIDE_K + k / 8, STRIDE_K);
+    load_columns(m, panels, pair + PANEL + column * STRIDE_K + k / 8, STRIDE_K);
   else
-    load_rows(m, panels, PANEL + k * STRIDE_LINE + column / 8, STRIDE_LINE);
+    load_rows(m, panels, pair + PANEL + k * STRIDE_LINE + column / 8, STRIDE_LINE);
 }
 
 void multiply_panels() {
@@ -55,6 +59,9 @@ void multiply_panels() {
       [[unroll]] for (uint i = 0; i < DOWN; ++i) sums[i * ACROSS + j] = multiply_add(a[i], b, sums[i * ACROSS + j]);
     }
   }
+#if TWO_PAIRS
+  pair = 2 * PANEL - pair;
+#endif
 }
 
 // By way of shared memory, which alone knows where the elements of a matrix are; so neighbours in a

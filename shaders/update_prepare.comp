@@ -1,6 +1,6 @@
 //! buffers: partial:f32:read state:f32:read_write
 //! params: UpdatePrepareParams
-//! local: 1
+//! local: 128
 #include "trig.glsl"
 layout(constant_id = 0) const uint PART = 0;  //! 0 1 2 3 4 5 6 7
 
@@ -98,22 +98,40 @@ void begin_update(float unscale, float norm, bool clips) {
   store_state(STATE_UPDATES, updates + 1.0);
 }
 
-bool has_overflow(uint first) {
-  bool overflow = false;
-  for (uint c = 0; c < p.chunks; ++c) overflow = overflow || load_partial(first + c) != 0.0;
-  return overflow;
+// What all threads have found out about the gradients.
+struct Found {
+  float squares;
+  bool overflow;
+};
+
+shared float squares_of[gl_WorkGroupSize.x], faults_of[gl_WorkGroupSize.x];
+
+Found look_at_chunks() {
+  const uint thread = gl_LocalInvocationID.x, faults_at = PART == PREPARE_CHECK ? 0 : p.chunks;
+  float squares = 0.0, faults = 0.0;
+  for (uint c = thread; c < p.chunks; c += gl_WorkGroupSize.x) {
+    squares += load_partial(c);
+    faults = max(faults, load_partial(faults_at + c));
+  }
+  squares_of[thread] = squares;
+  faults_of[thread] = faults;
+  barrier();
+  Found all = Found(0.0, false);
+  for (uint i = 0; i < gl_WorkGroupSize.x; ++i) {
+    all.squares += squares_of[i];
+    all.overflow = all.overflow || faults_of[i] != 0.0;
+  }
+  return all;
 }
 
 // The norm and the loss scale; whether there was an overflow, which counts as skipped.
-bool judge(float unscale, out float norm) {
-  float squares = 0.0;
-  for (uint c = 0; c < p.chunks; ++c) squares += load_partial(c);
-  bool overflow = has_overflow(p.chunks), voided = false;
+bool judge(Found found, float unscale, out float norm) {
+  bool overflow = found.overflow, voided = false;
   if (PART == PREPARE_WINDOW) {
     overflow = overflow || load_state(STATE_WINDOW_WEIGHT) == 0.0;
     voided = load_state(STATE_WINDOW_VOIDED) > 0.0;
   }
-  norm = sqrt(squares) * unscale;
+  norm = sqrt(found.squares) * unscale;
   if (PART == PREPARE_ALL || !overflow) store_state(STATE_GRAD_NORM, norm);
   store_state(STATE_FOUND_INF, overflow ? 1.0 : 0.0);
   if (p.dynamic != 0) update_loss_scale(overflow || voided);
@@ -124,8 +142,7 @@ bool judge(float unscale, out float norm) {
 }
 
 // A micro-batch that is judged alone.
-void judge_micro_batch() {
-  bool overflow = has_overflow(p.chunks);
+void judge_micro_batch(bool overflow) {
   store_state(STATE_FOUND_INF, overflow ? 1.0 : 0.0);
   if (overflow) {
     store_state(STATE_WINDOW_VOIDED, load_state(STATE_WINDOW_VOIDED) + 1.0);
@@ -136,6 +153,8 @@ void judge_micro_batch() {
 }
 
 void main() {
+  Found found = Found(0.0, false);
+  if (PART != PREPARE_BEGIN && PART != PREPARE_PART) found = look_at_chunks();
   if (thread_id() != 0) return;
   float weight = PART == PREPARE_WINDOW ? load_state(STATE_WINDOW_WEIGHT) : p.weight;
   // The scale in force when the gradients were made, not the one set below.
@@ -144,7 +163,7 @@ void main() {
   switch (PART) {
     case PREPARE_ALL:
     case PREPARE_WINDOW:
-      if (!judge(unscale, norm)) begin_update(unscale, norm, p.max_norm > 0.0);
+      if (!judge(found, unscale, norm)) begin_update(unscale, norm, p.max_norm > 0.0);
       break;
     case PREPARE_BEGIN:
       store_state(STATE_FOUND_INF, 0.0);
@@ -152,19 +171,19 @@ void main() {
                    p.max_norm > 0.0 && load_state(STATE_UPDATES) > 0.0);
       break;
     case PREPARE_CHECK:
-      if (has_overflow(0)) store_state(STATE_FOUND_INF, 1.0);
+      if (found.overflow) store_state(STATE_FOUND_INF, 1.0);
       break;
     case PREPARE_END:
-      if (judge(unscale, norm)) store_state(STATE_UPDATES, load_state(STATE_UPDATES) - 1.0);
+      if (judge(found, unscale, norm)) store_state(STATE_UPDATES, load_state(STATE_UPDATES) - 1.0);
       break;
     case PREPARE_PART:
       store_state(STATE_FOUND_INF, 0.0);
       store_state(STATE_GRAD_FACTOR, unscale);
       break;
     case PREPARE_JUDGE:
-      judge(unscale, norm);
+      judge(found, unscale, norm);
       break;
     case PREPARE_MICRO_BATCH:
-      judge_micro_batch();
+      judge_micro_batch(found.overflow);
   }
 }

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
-#include <utility>
 
 namespace rw {
 
@@ -23,8 +22,9 @@ void wait_until_writable() {
   poll(&output, 1, -1);
 }
 
-ssize_t write_or_drop(void* error, const char* data, size_t size) {
-  auto& first_error = *static_cast<int*>(error);
+int first_error = 0;
+
+ssize_t write_or_drop(void*, const char* data, size_t size) {
   for (size_t done = 0; done < size && first_error == 0;) {
     const ssize_t written = write(STDOUT_FILENO, data + done, size - done);
     if (written >= 0)
@@ -43,15 +43,17 @@ LastingOutput::LastingOutput() : before_(stdout) {
   open_standard_streams();
   signal(SIGPIPE, SIG_IGN);
   std::fflush(stdout);
-  std::FILE* const lasting = fopencookie(&error_, "w", {.write = write_or_drop});
+  first_error = 0;
+  std::FILE* const lasting = fopencookie(nullptr, "w", {.write = write_or_drop});
   if (lasting == nullptr) return;
   setvbuf(lasting, nullptr, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
   stdout = lasting;  // glibc's streams are variables
 }
 
 int LastingOutput::finish() {
-  if (stdout != before_) std::fclose(std::exchange(stdout, before_));
-  return error_;
+  std::fflush(stdout);
+  stdout = before_;
+  return first_error;
 }
 
 }  // namespace rw

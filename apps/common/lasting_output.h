@@ -15,12 +15,13 @@ class LastingOutput {
   LastingOutput(const LastingOutput&) = delete;
   LastingOutput& operator=(const LastingOutput&) = delete;
 
-  // Back to the plain stdout. The errno of the first write that failed, or 0.
+  // Back to the plain stdout. The errno of the first write that failed, or 0. The stream in its
+  // place stays open: a library that was loaded meanwhile, as GPU drivers are, may have noted it,
+  // and use it when the process ends.
   int finish();
 
  private:
   std::FILE* before_;
-  int error_ = 0;
 };
 
 }  // namespace rw

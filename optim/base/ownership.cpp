@@ -6,8 +6,9 @@
 namespace rw {
 
 int64_t row_elements(int64_t total) {
-  // Enough rows to fill a GPU, few enough for the one thread that adds up their sums.
-  constexpr int64_t most_rows = 2048, smallest = 4096, largest = int64_t{1} << 18;
+  // Enough rows to fill a GPU with those of one parameter, few enough for the one workgroup that
+  // adds up their sums.
+  constexpr int64_t most_rows = 16384, smallest = 4096, largest = int64_t{1} << 18;
   const auto wanted = static_cast<uint64_t>((total + most_rows - 1) / most_rows);
   return std::clamp(static_cast<int64_t>(std::bit_ceil(wanted)), smallest, largest);
 }

@@ -23,6 +23,7 @@ std::map<VkDeviceMemory, VkDeviceSize> sizes;  // of what was allocated
 std::map<VkPipelineCache, std::set<uint32_t>> pipelines;
 std::mutex pipelines_mutex;
 uint32_t last_pipeline = 0;
+uint32_t mapped_type = 0;  // of the driver's memory types, one that the host can map
 
 std::set<uint32_t> take_pipelines(const void* data, size_t& bytes) {
   std::vector<uint32_t> words(bytes / 4);
@@ -53,6 +54,10 @@ VkResult lose(Wait wait, Handle handle) {
 
 void show_types(VkPhysicalDeviceMemoryProperties& memory) {
   if (now.types.empty()) return;
+  constexpr VkMemoryPropertyFlags mapped =
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  mapped_type = 0;
+  while ((memory.memoryTypes[mapped_type].propertyFlags & mapped) != mapped) ++mapped_type;
   memory = {};
   for (const auto& [flags, heap] : now.types)
     memory.memoryTypes[memory.memoryTypeCount++] = {flags, heap};
@@ -248,7 +253,7 @@ VKAPI_ATTR VkResult VKAPI_CALL vkAllocateMemory(VkDevice device, const VkMemoryA
   if (!now.types.empty()) {
     const auto& [flags, heap] = now.types[info->memoryTypeIndex];
     if (heap < now.full.size() && now.full[heap]) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
-    asked.memoryTypeIndex = 0;
+    asked.memoryTypeIndex = mapped_type;
   }
   const VkResult result = driver(device, &asked, allocator, memory);
   if (result == VK_SUCCESS) {

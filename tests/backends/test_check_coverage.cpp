@@ -52,8 +52,11 @@ std::set<std::string> forms_on(const std::string& profile) {
   const Forms& forms = *backend;
   const auto device = Device::create(std::move(backend));
   const DeviceScope scope(device);
-  for (const DType dtype : {DType::f32, DType::f16})
-    for (const Check& check : checks()) check.run(dtype);
+  for (const Check& check : checks()) {
+    check.run(DType::f32);
+    check.run(DType::f16);
+    if (check.in_bf16) check.run(DType::bf16);
+  }
   return forms.all;
 }
 

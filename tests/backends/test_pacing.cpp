@@ -116,6 +116,12 @@ TEST_CASE("pacing: another process goes on with what was learned" * doctest::tes
 
 TEST_CASE("pacing: kernels in parts give the same bits") {
   const Run whole = run("1000000000"), parts = run("1");
-  CHECK(parts.results == whole.results);
+  for (size_t i = 0; i < whole.results.size(); ++i) {
+    CAPTURE(i);
+    size_t wrong = 0;
+    for (size_t k = 0; k < whole.results[i].size(); ++k)
+      wrong += parts.results[i][k] != whole.results[i][k];
+    CHECK(wrong == 0);
+  }
   CHECK(parts.dispatches > whole.dispatches);
 }

@@ -141,7 +141,11 @@ Instance::~Instance() {
         vkGetInstanceProcAddr(handle_, "vkDestroyDebugUtilsMessengerEXT"));
     destroy(handle_, messenger_, nullptr);
   }
-  vkDestroyInstance(handle_, nullptr);
+  // The first one stays, and with it the driver: NVIDIA's can be loaded again some 60 times in a
+  // process, and then no more.
+  static std::atomic<VkInstance> kept = nullptr;
+  VkInstance none = nullptr;
+  if (!kept.compare_exchange_strong(none, handle_)) vkDestroyInstance(handle_, nullptr);
 }
 
 std::vector<VkPhysicalDevice> Instance::devices() const {

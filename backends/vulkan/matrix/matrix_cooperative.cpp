@@ -19,7 +19,7 @@ bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
   const bool brain = t == DType::bf16;
   const uint32_t needed = brain ? feature::cooperative_bf16 : feature::cooperative;
   if (!is_half(t) || !(caps.features & needed)) return false;
-  const uint32_t shared = 2 * tile * (step + 8) * 2;  // bytes of both panels
+  const uint32_t shared = 2 * 2 * tile * (step + 8) * 2;  // bytes of two pairs of panels
   // Matrices of 8 x 8 have small tiles only: many of them in one take compilers long.
   const MatrixShape& shape = caps.matrices.shape(brain);
   return (tile == 64 || shape[0] * shape[1] > 64) && caps.shared_bytes >= shared;

@@ -284,7 +284,9 @@ struct Variant {
 constexpr Variant variants[] = {
     {Choice::Family::naive, [](const Problem& q, const Caps&) { return q.p.k <= kMaxLoop; },
      [](const Problem& q, const Caps& caps) {
-       return q.volume() / (caps.is_cpu ? 2e9 : 3e11) + store_cost(q, caps);
+       // On a GPU each thread waits for its loads, one value of k after the other.
+       const double seconds = caps.is_cpu ? q.volume() / 2e9 : q.volume() / 3e11 + q.p.k * 6e-8;
+       return seconds + store_cost(q, caps);
      },
      add_naive},
     {Choice::Family::thin,
@@ -360,7 +362,17 @@ void add_matmul(Passes& passes, const Caps& caps, const Choice& choice, const Ma
 }
 
 void add_reduce(Passes& passes, MatrixReduceParams p, Operand x, Operand y) {
-  passes.add("matrix_reduce", {x, y}, Access::read_write, p, p.n);
+  const auto are_words = [](std::initializer_list<uint32_t> steps) {
+    return std::all_of(steps.begin(), steps.end(), [](uint32_t step) { return step % 4 == 0; });
+  };
+  const bool along_rows = p.x_i == 1 && p.rows > 1, is_dense = p.x_inner == 1 && p.inner == p.cols;
+  const bool words =
+      are_words({p.offset[0], p.x_split, p.x_batch}) &&
+      (along_rows ? are_words({p.rows, p.x_outer, p.x_inner}) : is_dense && are_words({p.cols, p.x_i}));
+  const bool words_out = words && !along_rows &&
+                         are_words({p.offset[1], p.y_batch[0], p.y_batch[1], p.y_row});
+  passes.add("matrix_reduce", {x, y}, Access::read_write, p, words ? p.n / 4 : p.n,
+             {along_rows, words, words_out});
 }
 
 Operand add_pack(Passes& passes, MatrixPackParams p, uint32_t batches, Operand x) {

@@ -16,20 +16,22 @@ struct Size {
   double rate;
   bool cooperative = false;  // of cooperative matrices
 };
-constexpr Size sizes[] = {{32, 2e12}, {64, 4e12}, {128, 6e12}, {64, 2e13, true}, {128, 4e13, true}};
+constexpr Size sizes[] = {{32, 2e12}, {64, 4e12}, {128, 6e12}, {64, 2.6e13, true}, {128, 4e13, true}};
 constexpr uint32_t step = 16;  // TILE_K
 
-// Workgroups that fill a GPU, 512 threads on each multiprocessor: of 2 * tile threads, or of 256.
-uint64_t enough_groups(const Caps& caps, const TileFamily& family) {
-  return caps.multiprocessors * (family.cooperative ? 2 : 256 / family.tile_rows);
+// Workgroups that a multiprocessor runs at a time: their registers, and 512 threads without
+// matrices.
+uint64_t groups_at_a_time(const Size& size) {
+  return 256 / size.tile;
 }
 
-// The share of a GPU that so many workgroups keep busy: the last wave leaves some of it idle.
-double busy_share(const Caps& caps, const TileFamily& family, uint64_t groups) {
-  const auto count = static_cast<double>(groups);
-  const double waves = std::ceil(count / caps.multiprocessors);
-  return std::min(1.0, count / static_cast<double>(enough_groups(caps, family))) * count /
-         (waves * caps.multiprocessors);
+// How long a GPU takes for so many workgroups, where a busy multiprocessor takes 1 for each. The
+// last wave leaves some of it idle, and a workgroup alone keeps six tenths of one busy.
+double waves(const Caps& caps, const Size& size, uint64_t groups) {
+  const uint64_t most = groups_at_a_time(size), wave = most * caps.multiprocessors;
+  const auto last = static_cast<double>(divide_up(groups % wave, caps.multiprocessors));
+  const double share = 0.6 + 0.4 * last / static_cast<double>(most);
+  return static_cast<double>(groups / wave * most) + last / share;
 }
 
 uint32_t shared_bytes(uint32_t tile) {  // of the panels in tile_shared.glsl
@@ -44,22 +46,46 @@ bool fits(const Caps& caps, DType t, const Size& size) {
          caps.shared_bytes >= shared_bytes(tile);
 }
 
-TileFamily family_of(const Caps& caps, DType t, const Size& size) {
+TileFamily family_of(DType t, const Size& size) {
   if (size.cooperative) return cooperative_family(t, size.tile);
   return {fmt::format("tiled.TILE{}", size.tile), size.tile, size.tile, step};
 }
 
-// Seconds, with edges computed in full; too few workgroups leave a GPU idle, and parts are added
-// up.
-double cost(const Caps& caps, const TileProblem& q, const Size& size) {
-  const TileFamily f = family_of(caps, q.dtype, size);
-  const uint64_t tiles = q.tiles(f);
-  const uint32_t parts = split_k(caps, q, f).parts;
-  const double flops = 2.0 * static_cast<double>(tiles) * size.tile * size.tile * q.k;
-  if (caps.is_cpu) return flops / 1e9;  // slower than element by element
-  const double busy = busy_share(caps, f, std::max<uint64_t>(1, tiles * parts));
+// Seconds of sums over k in so many parts, with edges computed in full. Parts are added up.
+double cost(const Caps& caps, const TileProblem& q, const Size& size, uint64_t tiles,
+            uint64_t parts) {
+  const double group = 2.0 * size.tile * size.tile * static_cast<double>(divide_up(q.k, parts));
   const double results = 1.0 * static_cast<double>(q.rows) * q.cols * q.products;
-  return flops / (size.rate * busy) + (parts > 1 ? results * parts / 5e10 : 0);
+  return waves(caps, size, tiles * parts) * group * caps.multiprocessors / size.rate +
+         (parts > 1 ? 1e-5 + results * static_cast<double>(parts) / 5e10 : 0);
+}
+
+// The cheapest number of parts: one, or as many as give each multiprocessor so many workgroups.
+uint64_t best_parts(const Caps& caps, const TileProblem& q, const Size& size, uint64_t tiles) {
+  const uint64_t most = q.k / 256;  // a part is worth its reduction
+  uint64_t best = 1;
+  double least = cost(caps, q, size, tiles, 1);
+  for (uint64_t each = 1; each <= 2 * groups_at_a_time(size); ++each) {
+    const uint64_t parts = std::min(each * caps.multiprocessors / tiles, most);
+    if (parts <= best) continue;
+    const double seconds = cost(caps, q, size, tiles, parts);
+    if (seconds < least) best = parts, least = seconds;
+  }
+  return best;
+}
+
+double cost(const Caps& caps, const TileProblem& q, const Size& size) {
+  const TileFamily f = family_of(q.dtype, size);
+  const uint64_t tiles = std::max<uint64_t>(1, q.tiles(f));
+  // Slower than element by element.
+  if (caps.is_cpu) return 2.0 * static_cast<double>(tiles) * size.tile * size.tile * q.k / 1e9;
+  return cost(caps, q, size, tiles, split_k(caps, q, f).parts);
+}
+
+const Size& size_of(const TileFamily& family) {
+  return *std::find_if(std::begin(sizes), std::end(sizes), [&](const Size& s) {
+    return s.tile == family.tile_rows && s.cooperative == family.cooperative;
+  });
 }
 
 const Size* best(const Caps& caps, const TileProblem& q) {
@@ -96,7 +122,7 @@ TileFamily tiled_family(const Caps& caps, const TileProblem& problem) {
   const Size* size = best(caps, problem);
   check<DeviceError>(size != nullptr, "matmul", "tiles need workgroups of 64 threads, got {}",
                      caps.max_threads);
-  return family_of(caps, problem.dtype, *size);
+  return family_of(problem.dtype, *size);
 }
 
 double tiled_cost(const Caps& caps, const TileProblem& problem) {
@@ -121,9 +147,12 @@ bool may_run_tiled(std::string_view module, const Caps& caps) {
 
 Split split_k(const Caps& caps, const TileProblem& problem, const TileFamily& family) {
   if (!problem.may_split) return {1, static_cast<uint32_t>(multiple_of(family.step, problem.k))};
-  const uint64_t enough = caps.is_cpu ? 16 : 2 * enough_groups(caps, family), k = problem.k;
-  const uint64_t open = divide_up(enough, std::max<uint64_t>(1, problem.tiles(family)));
-  uint64_t wanted = std::min(open, k / (caps.is_cpu ? 512 : 256));  // a part is worth its reduction
+  const uint64_t k = problem.k, tiles = std::max<uint64_t>(1, problem.tiles(family));
+  uint64_t wanted = 1;
+  if (caps.is_cpu)
+    wanted = std::min(divide_up(16, tiles), k / 512);
+  else if (!problem.choice.parts)
+    wanted = best_parts(caps, problem, size_of(family), tiles);
   if (problem.choice.parts) {
     constexpr uint64_t most_sums = uint64_t{1} << 26;
     const uint64_t results = problem.rows * problem.cols * problem.products;
