@@ -53,6 +53,6 @@ void add(inout vec4 sum, inout vec4 lost, vec4 x) {
 float drop(Work w, uint query, uint key, float x) {
   if (p.keep == 1.0) return x;
   const uint row = 1 + (w.batch * p.heads + w.head) * p.queries + query;
-  const uvec4 words = philox(uvec4(p.counter_lo, p.counter_hi, row, key / 4), uvec2(p.seed_lo, p.seed_hi));
+  const uvec4 words = philox(uvec4(p.counter, 0, row, key / 4), uvec2(p.seed_lo, p.seed_hi));
   return uniform_from(words)[key % 4] < p.keep ? x / p.keep : 0.0;
 }

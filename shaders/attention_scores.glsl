@@ -25,7 +25,7 @@ float score(Work w, float product, uint query, uint key, uint count) {
 // Bits 0 to 3: which of the keys `key` (a multiple of 4) to key + 3 the query keeps.
 uint draw(Work w, uint query, uint key) {
   const uint row = 1 + (w.batch * p.heads + w.head) * p.queries + query;
-  const uvec4 words = philox(uvec4(p.counter_lo, p.counter_hi, row, key / 4), uvec2(p.seed_lo, p.seed_hi));
+  const uvec4 words = philox(uvec4(p.counter, 0, row, key / 4), uvec2(p.seed_lo, p.seed_hi));
   const uvec4 kept = uvec4(lessThan(uniform_from(words), vec4(p.keep)));
   return kept.x | kept.y << 1 | kept.z << 2 | kept.w << 3;
 }

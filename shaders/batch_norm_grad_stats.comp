@@ -11,16 +11,22 @@ layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
 
 #define ROWS_AHEAD 2  // that are loaded at once
 
-void stats(uint c, uint begin, uint end, uint at) {
+// Of 8 channels: of dy * (x - mean), and of dy.
+struct Sums {
+  vec4 product_lo, product_hi, sum_lo, sum_hi;
+};
+
+shared Sums sums[8 * BATCH_NORM_TEAM];
+
+Sums of_rows(uint c, uint begin, uint end) {
   uint count = p.channels - c;
-  vec4 mean_lo, mean_hi, var_lo, var_hi;
+  vec4 mean_lo, mean_hi;
   LOAD_SOME(load_mean, c, count, mean_lo, mean_hi)
-  LOAD_SOME(load_var, c, count, var_lo, var_hi)
-  vec4 product_lo = vec4(0.0), product_hi = product_lo, sum_lo = product_lo, sum_hi = product_lo;
-  for (uint first = begin; first < end; first += ROWS_AHEAD) {
+  Sums s = Sums(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
+  for (uint first = begin; first < end; first += ROWS_AHEAD * BATCH_NORM_TEAM) {
     vec4 x_lo[ROWS_AHEAD], x_hi[ROWS_AHEAD], dy_lo[ROWS_AHEAD], dy_hi[ROWS_AHEAD];
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      uint i = min(first + r, end - 1) * p.channels + c;
+      uint i = min(first + r * BATCH_NORM_TEAM, end - 1) * p.channels + c;
       if (WHOLE == 1) {
         load8_x(i, x_lo[r], x_hi[r]);
         load8_dy(i, dy_lo[r], dy_hi[r]);
@@ -30,24 +36,36 @@ void stats(uint c, uint begin, uint end, uint at) {
       }
     }
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      if (first + r < end) {
-        product_lo += dy_lo[r] * (x_lo[r] - mean_lo);
-        product_hi += dy_hi[r] * (x_hi[r] - mean_hi);
-        sum_lo += dy_lo[r];
-        sum_hi += dy_hi[r];
+      if (first + r * BATCH_NORM_TEAM < end) {
+        s.product_lo += dy_lo[r] * (x_lo[r] - mean_lo);
+        s.product_hi += dy_hi[r] * (x_hi[r] - mean_hi);
+        s.sum_lo += dy_lo[r];
+        s.sum_hi += dy_hi[r];
       }
     }
   }
-  product_lo *= inverse_deviation(var_lo);
-  product_hi *= inverse_deviation(var_hi);
-  STORE_SOME(store_partial, at, count, product_lo, product_hi)
-  STORE_SOME(store_partial, at + p.channels, count, sum_lo, sum_hi)
+  return s;
 }
 
 void main() {
-  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_GlobalInvocationID.y;
+  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_WorkGroupID.y, member = gl_LocalInvocationID.y;
   uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
-  if (c >= p.channels || begin >= p.rows) return;
-  uint at = chunk * 2 * p.channels + c;
-  stats(c, begin, end, at);
+  Sums all = of_rows(c < p.channels ? c : 0, begin + member, end);
+  sums[gl_LocalInvocationIndex] = all;
+  barrier();
+  if (c >= p.channels || begin >= p.rows || member > 0) return;
+  for (uint m = 1; m < BATCH_NORM_TEAM; ++m) {
+    Sums other = sums[8 * m + gl_LocalInvocationID.x];
+    all.product_lo += other.product_lo;
+    all.product_hi += other.product_hi;
+    all.sum_lo += other.sum_lo;
+    all.sum_hi += other.sum_hi;
+  }
+  uint count = p.channels - c, at = chunk * 2 * p.channels + c;
+  vec4 var_lo, var_hi;
+  LOAD_SOME(load_var, c, count, var_lo, var_hi)
+  all.product_lo *= inverse_deviation(var_lo);
+  all.product_hi *= inverse_deviation(var_hi);
+  STORE_SOME(store_partial, at, count, all.product_lo, all.product_hi)
+  STORE_SOME(store_partial, at + p.channels, count, all.sum_lo, all.sum_hi)
 }

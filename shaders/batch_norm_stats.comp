@@ -10,14 +10,21 @@ layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
 
 #define ROWS_AHEAD 4  // that are loaded at once
 
+// Of 8 channels.
+struct Moments {
+  float count;
+  vec4 mean_lo, mean_hi, squares_lo, squares_hi;
+};
+
+shared Moments moments[8 * BATCH_NORM_TEAM];
+
 // Welford's update, row by row: no cancellation however large the mean is.
-void stats(uint c, uint begin, uint end, uint at) {
-  vec4 mean_lo = vec4(0.0), mean_hi = mean_lo, squares_lo = mean_lo, squares_hi = mean_lo;
-  float count = 0.0;
-  for (uint first = begin; first < end; first += ROWS_AHEAD) {
+Moments of_rows(uint c, uint begin, uint end) {
+  Moments m = Moments(0.0, vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
+  for (uint first = begin; first < end; first += ROWS_AHEAD * BATCH_NORM_TEAM) {
     vec4 lo[ROWS_AHEAD], hi[ROWS_AHEAD];
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      uint at = min(first + r, end - 1) * p.channels + c;
+      uint at = min(first + r * BATCH_NORM_TEAM, end - 1) * p.channels + c;
       if (WHOLE == 1) {
         load8_x(at, lo[r], hi[r]);
       } else {
@@ -25,24 +32,40 @@ void stats(uint c, uint begin, uint end, uint at) {
       }
     }
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      if (first + r < end) {
-        count += 1.0;
-        vec4 delta_lo = lo[r] - mean_lo, delta_hi = hi[r] - mean_hi;
-        mean_lo += delta_lo * (1.0 / count);
-        mean_hi += delta_hi * (1.0 / count);
-        squares_lo += delta_lo * (lo[r] - mean_lo);
-        squares_hi += delta_hi * (hi[r] - mean_hi);
+      if (first + r * BATCH_NORM_TEAM < end) {
+        m.count += 1.0;
+        vec4 delta_lo = lo[r] - m.mean_lo, delta_hi = hi[r] - m.mean_hi;
+        m.mean_lo += delta_lo * (1.0 / m.count);
+        m.mean_hi += delta_hi * (1.0 / m.count);
+        m.squares_lo += delta_lo * (lo[r] - m.mean_lo);
+        m.squares_hi += delta_hi * (hi[r] - m.mean_hi);
       }
     }
   }
-  STORE_SOME(store_partial, at, p.channels - c, mean_lo, mean_hi)
-  STORE_SOME(store_partial, at + p.channels, p.channels - c, squares_lo, squares_hi)
+  return m;
+}
+
+// Chan et al. 1979.
+Moments joined(Moments a, Moments b) {
+  float count = a.count + b.count, share = b.count / count;
+  vec4 delta_lo = b.mean_lo - a.mean_lo, delta_hi = b.mean_hi - a.mean_hi;
+  return Moments(count, a.mean_lo + delta_lo * share, a.mean_hi + delta_hi * share,
+                 a.squares_lo + (b.squares_lo + delta_lo * delta_lo * a.count * share),
+                 a.squares_hi + (b.squares_hi + delta_hi * delta_hi * a.count * share));
 }
 
 void main() {
-  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_GlobalInvocationID.y;
+  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_WorkGroupID.y, member = gl_LocalInvocationID.y;
   uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
-  if (c >= p.channels || begin >= p.rows) return;
+  Moments all = of_rows(c < p.channels ? c : 0, begin + member, end);
+  moments[gl_LocalInvocationIndex] = all;
+  barrier();
+  if (c >= p.channels || begin >= p.rows || member > 0) return;
+  for (uint m = 1; m < BATCH_NORM_TEAM; ++m) {
+    Moments other = moments[8 * m + gl_LocalInvocationID.x];
+    if (other.count > 0.0) all = joined(all, other);
+  }
   uint at = chunk * 2 * p.channels + c;
-  stats(c, begin, end, at);
+  STORE_SOME(store_partial, at, p.channels - c, all.mean_lo, all.mean_hi)
+  STORE_SOME(store_partial, at + p.channels, p.channels - c, all.squares_lo, all.squares_hi)
 }

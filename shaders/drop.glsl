@@ -1,5 +1,5 @@
 // Dropout, by the counters and `keep` of the struct COUNTERS.
-#include "philox.glsl"
+#include "random_words.glsl"
 
 // x / keep or 0 for elements i to i + 3: a select, since 0 * inf is NaN.
 vec4 drop(uint i, vec4 x) {

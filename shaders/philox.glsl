@@ -10,15 +10,5 @@ uvec4 philox(uvec4 counter, uvec2 key) {
   return counter;
 }
 
-// The four words of elements 4 * block to 4 * block + 3.
-#ifndef COUNTERS
-#define COUNTERS p  // the struct that has seed_lo, seed_hi, counter_lo, counter_hi
-#endif
-uvec4 random_words(uint block) {
-  uint low = COUNTERS.counter_lo + block;
-  uint high = COUNTERS.counter_hi + (low < block ? 1 : 0);
-  return philox(uvec4(low, high, 0, 0), uvec2(COUNTERS.seed_lo, COUNTERS.seed_hi));
-}
-
 // [0, 1) with 24 bits: every value is exact in f32.
 vec4 uniform_from(uvec4 words) { return vec4(words >> 8) * (1.0 / 16777216.0); }

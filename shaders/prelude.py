@@ -16,7 +16,8 @@ ADDRESS_HEAD = """#extension GL_EXT_buffer_reference : require
 layout(std430, set = 0, binding = 0) readonly buffer AddressTable { uvec2 address_table[]; };
 """
 
-GRID_1D = """uint group_id() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+# A dispatch may begin at any group: NVIDIA's driver takes no notice of the base of vkCmdDispatchBase.
+GRID_1D = """uint group_id() { return first_group + gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 uint thread_id() { return group_id() * gl_WorkGroupSize.x + gl_LocalInvocationID.x; }
 """
 
@@ -267,7 +268,7 @@ def write(m, v, extensions, macros, params):
     out += "layout(constant_id = 101) const uint SUBGROUP_SIZE = 1;\n"
     out += "" if v.packed else PACKS_HALVES
     out += MATRICES if v.cooperates() else ""
-    out += f'#include "params/common.h"\n#include "{params}"\nlayout(push_constant, std430) uniform Push {{ {m.params} p; }};\n'
+    out += f'#include "params/common.h"\n#include "{params}"\nlayout(push_constant, std430) uniform Push {{ {m.params} p; uint first_group; }};\n'
     out += GRID_1D if m.grid != "3d" else ""
     out += (ADDRESS_HEAD if v.address else "") + BRAIN + (PACK_HALF if v.packed else "") + HALVES + BYTES
     for i, b in enumerate(m.buffers):

@@ -3,7 +3,7 @@
 //! params: RandomParams
 //! local: 64
 #include "flat.glsl"
-#include "philox.glsl"
+#include "random_words.glsl"
 #include "trig.glsl"
 layout(constant_id = 0) const uint NORMAL = 0;  //! 0 1
 

@@ -34,33 +34,31 @@ void ModuleDispatcher::dispatch(const KernelCall& call) {
   const Shader& shader = choose(call);
   check_call(shader, call);
   const auto bytes = static_cast<double>(bytes_moved(call));
-  const auto expected = [&] { return recorder_.expect(shader.kernel, call.flops, bytes); };
-  const double most = caps().dispatch_seconds, seconds = most > 0 ? expected() : 0;
-  const bool in_parts = seconds > most;
-  const Groups all = grid(shader, call, in_parts ? seconds / most * 2 : 1);
-  if (all[0] == 0 || all[1] == 0 || all[2] == 0) return;
-  Part part{{}, all, call.flops, bytes};
-  if (!in_parts) return record(shader, call, part, false);
+  if (shader.grid == Grid::cube)
+    return record(shader, call, {cube(shader, call), 0, call.flops, bytes});
 
-  // Parts of half that time, in as many slices of the last dimension as will do.
-  const int axis = all[2] > 1 ? 2 : all[1] > 1 ? 1 : 0;
-  for (uint32_t& done = part.first[axis]; done < all[axis]; done += part.size[axis]) {
-    const double slice = expected() / all[axis];
-    const auto count = static_cast<uint32_t>(std::clamp(most / 2 / slice, 1.0, 4294967295.0));
-    part.size[axis] = std::min(count, all[axis] - done);
-    const bool is_guess = !recorder_.is_measured(shader.kernel);
-    const double share = static_cast<double>(part.size[axis]) / all[axis];
-    part.flops = call.flops * share;
-    part.bytes = bytes * share;
-    record(shader, call, part, true);
+  // What takes long goes in parts of half the time that one may take, in whole rows of the grid: no
+  // group runs twice.
+  const uint32_t all = workgroups(shader, call, caps())[0];
+  const double most = caps().dispatch_seconds;
+  for (uint32_t done = 0; done < all;) {
+    const double seconds = most > 0 ? recorder_.expect(shader.kernel, call.flops, bytes) : 0;
+    uint32_t count = all - done;
+    if (seconds > most)
+      count = std::min(count, static_cast<uint32_t>(std::max(1.0, most / 2 / seconds * all)));
+    const uint32_t row = caps().max_groups[0];
+    if (count < all - done && count > row) count -= count % row;
+    const double share = static_cast<double>(count) / all;
+    const bool is_guess = count < all - done && !recorder_.is_measured(shader.kernel);
+    record(shader, call, {flat(count, call.kernel), done, call.flops * share, bytes * share});
     if (is_guess) recorder_.finish_all();  // measured: the rest may fit at once
+    done += count;
   }
 }
 
-void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, const Part& part,
-                              bool in_parts) {
+void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, const Part& part) {
   const bool brain = has_dtype(call.bindings, DType::bf16);
-  const VkPipeline pipeline = pipelines_.get(shader, call.variant, brain, in_parts);
+  const VkPipeline pipeline = pipelines_.get(shader, call.variant, brain);
   Staging::Piece table{};
   if (shader.address) table = address_table(call);
 
@@ -74,14 +72,13 @@ void ModuleDispatcher::record(const Shader& shader, const KernelCall& call, cons
 
   vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
   bind(commands, shader, call, table);
-  if (!call.params.empty())
-    vkCmdPushConstants(commands, pipelines_.layout(shader).pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                       static_cast<uint32_t>(call.params.size()), call.params.data());
-  const Groups &first = part.first, &size = part.size;
-  if (in_parts)
-    vkCmdDispatchBase(commands, first[0], first[1], first[2], size[0], size[1], size[2]);
-  else
-    vkCmdDispatch(commands, size[0], size[1], size[2]);
+  std::array<std::byte, 128> push;  // the parameters, and the first group
+  const size_t bytes = call.params.size();
+  std::copy(call.params.begin(), call.params.end(), push.begin());
+  std::memcpy(push.data() + bytes, &part.first, sizeof part.first);
+  vkCmdPushConstants(commands, pipelines_.layout(shader).pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                     static_cast<uint32_t>(bytes + sizeof part.first), push.data());
+  vkCmdDispatch(commands, part.groups[0], part.groups[1], part.groups[2]);
   ++recorder_.dispatches;
   recorder_.end(part.flops, part.bytes);
 }
@@ -103,9 +100,9 @@ const Shader& ModuleDispatcher::choose(const KernelCall& call) const {
 }
 
 void ModuleDispatcher::check_call(const Shader& shader, const KernelCall& call) const {
-  check<ValueError>(call.params.size() == shader.push_bytes, call.kernel,
-                    "the parameter struct must have {} bytes, got {}", shader.push_bytes,
-                    call.params.size());
+  const size_t params = shader.push_bytes - sizeof Part::first;
+  check<ValueError>(call.params.size() == params, call.kernel,
+                    "the parameter struct must have {} bytes, got {}", params, call.params.size());
   for (size_t i = 0; i < call.bindings.size(); ++i) {
     const Binding& b = call.bindings[i];
     const Access needed = shader.bindings[i].access;
@@ -118,10 +115,9 @@ void ModuleDispatcher::check_call(const Shader& shader, const KernelCall& call) 
   }
 }
 
-ModuleDispatcher::Groups ModuleDispatcher::grid(const Shader& shader, const KernelCall& call,
-                                                double parts) const {
+ModuleDispatcher::Groups ModuleDispatcher::cube(const Shader& shader,
+                                                const KernelCall& call) const {
   const Groups groups = workgroups(shader, call, caps());
-  if (shader.grid != Grid::cube) return flat(groups[0], call.kernel, parts);
   const Groups& most = caps().max_groups;
   check<ValueError>(groups[0] <= most[0] && groups[1] <= most[1] && groups[2] <= most[2],
                     call.kernel, "at most {} x {} x {} workgroups are possible, got {} x {} x {}",
@@ -129,14 +125,10 @@ ModuleDispatcher::Groups ModuleDispatcher::grid(const Shader& shader, const Kern
   return groups;
 }
 
-// So many workgroups, in as many dimensions as they need; in rows where they are to go in parts.
-ModuleDispatcher::Groups ModuleDispatcher::flat(uint32_t count, std::string_view kernel,
-                                                double parts) const {
-  if (count == 0) return {};
+// So many workgroups, in as many rows as they need.
+ModuleDispatcher::Groups ModuleDispatcher::flat(uint32_t count, std::string_view kernel) const {
   const Groups& most = caps().max_groups;
-  const uint32_t rows =
-      std::max(divide_up(count, most[0]),
-               static_cast<uint32_t>(std::min({parts, 1.0 * count, 1.0 * most[1]})));
+  const uint32_t rows = divide_up(count, most[0]);
   check<ValueError>(rows <= most[1], kernel, "{} workgroups are too many for the device", count);
   return {divide_up(count, rows), rows, 1};
 }

@@ -33,17 +33,17 @@ class ModuleDispatcher final : public Dispatcher {
 
  private:
   using Groups = std::array<uint32_t, 3>;
-  // Workgroups of a dispatch, and the work that they do.
+  // Workgroups of a dispatch, the first of them among the call's, and the work that they do.
   struct Part {
-    Groups first, size;
+    Groups groups;
+    uint32_t first;
     double flops, bytes;
   };
-  void record(const Shader& shader, const KernelCall& call, const Part& part, bool in_parts);
+  void record(const Shader& shader, const KernelCall& call, const Part& part);
   const Shader& choose(const KernelCall& call) const;
   void check_call(const Shader& shader, const KernelCall& call) const;
-  // `parts`: how many it is to be divided into, where one dimension alone could not be.
-  Groups grid(const Shader& shader, const KernelCall& call, double parts) const;
-  Groups flat(uint32_t count, std::string_view kernel, double parts) const;
+  Groups cube(const Shader& shader, const KernelCall& call) const;
+  Groups flat(uint32_t count, std::string_view kernel) const;
   Staging::Piece address_table(const KernelCall& call);
   void limit_texels(const KernelCall& call);
   // `table`: of a module by address.

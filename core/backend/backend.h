@@ -49,7 +49,7 @@ struct Preparation {
 struct KernelCall {
   std::string_view kernel;                      // the same name in every backend
   std::span<const Binding> bindings;            // at most 8
-  std::span<const std::byte> params;            // a struct of shaders/params.h, at most 128 bytes
+  std::span<const std::byte> params;            // a struct of shaders/params.h, at most 124 bytes
   std::array<uint32_t, 3> threads = {1, 1, 1};  // not workgroups: the backend divides
   std::span<const uint32_t> variant = {};       // specialization constants 0, 1, ...
   double flops = 0;                             // for submit pacing and reports

@@ -46,7 +46,7 @@ inline RowTeams row_teams(const DeviceInfo& device, int64_t rows, int64_t cols) 
 // or fewer where that leaves a GPU with too few threads; a divisor of `count` if there is one about
 // that size.
 inline int64_t column_run(const DeviceInfo& device, int64_t count, int64_t threads, int64_t usual) {
-  constexpr int64_t least = 16, threads_of_gpu = 1 << 18;
+  constexpr int64_t least = 8, threads_of_gpu = 1 << 18;
   if (device.is_cpu || usual <= least) return usual;
   const int64_t run = std::clamp(count * threads / threads_of_gpu, least, usual);
   for (int64_t next = run; next < 2 * run && next <= usual; ++next)

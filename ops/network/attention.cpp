@@ -71,10 +71,10 @@ Operands operands(const AttentionAttrs& a, const F& input) {
               .window = a.window,
               .scale = a.scale,
               .keep = 1 - a.dropout,
+              // After 2^32 counters of a seed come those of another.
               .seed_lo = low(a.counters.seed),
-              .seed_hi = high(a.counters.seed),
-              .counter_lo = low(a.counters.first),
-              .counter_hi = high(a.counters.first)};
+              .seed_hi = high(a.counters.seed) ^ high(a.counters.first),
+              .counter = low(a.counters.first)};
   copy_strides(o.q, o.params.q_stride);
   copy_strides(o.k, o.params.k_stride);
   copy_strides(o.v, o.params.v_stride);

@@ -14,16 +14,18 @@ struct Rows {
 };
 
 // Chunks of rows for two-level statistics: about 256 of them, 32 to 32768 rows each, or as many as
-// fill a GPU.
+// fill a GPU, in each of which a team of threads takes turns.
 Rows rows_of(const Tensor& x) {
   const int64_t channels = x.size(-1), rows = x.numel() / channels;
-  const int64_t chunk = column_run(x.device().info(), rows, flat_threads(channels),
-                                   std::clamp<int64_t>((rows + 255) / 256, 32, 32768));
+  constexpr int64_t team = BATCH_NORM_TEAM;
+  const int64_t usual = std::clamp<int64_t>((rows + 255) / 256, 32, 32768);
+  const int64_t chunk = team * column_run(x.device().info(), (rows + team - 1) / team,
+                                          flat_threads(channels) * team, usual / team);
   return {rows, channels, chunk, (rows + chunk - 1) / chunk};
 }
 
 std::array<uint32_t, 3> chunk_threads(const Rows& r) {
-  return {flat_threads(r.channels), static_cast<uint32_t>(r.chunks), 1};
+  return {flat_threads(r.channels), static_cast<uint32_t>(r.chunks * BATCH_NORM_TEAM), 1};
 }
 
 std::array<uint32_t, 3> apply_threads(const Rows& r) {

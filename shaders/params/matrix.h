@@ -90,7 +90,7 @@ struct ConvTileParams {
   uint y_image, y_h, y_w;
   uint groups, x_group, w_group, y_group;
   uint k_chunk, splits;
-  uint over_w[2], over_h[2];  // that divide by rows_w and rows_h: conv_pixel.glsl
+  uint over_w, over_h, over_shifts;  // that divide by rows_w and rows_h: conv_pixel.glsl
 };
 
 // conv_pack: w of conv2d as the right matrix of conv_subgroup and conv_tiled: y [groups, taps_h,

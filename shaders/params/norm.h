@@ -2,7 +2,9 @@
 
 // ---- batches (x is [rows, channels], channels contiguous) -------------------------------------
 // batch_norm_stats: partial [chunks, 2, channels] = mean and sum of squared deviations of each
-// chunk of chunk_rows rows (<= 32768). threads = {ceil(channels / 8), chunks}.
+// chunk of chunk_rows rows (<= 32768), in which BATCH_NORM_TEAM threads take turns.
+// threads = {ceil(channels / 8), chunks * BATCH_NORM_TEAM}.
+#define BATCH_NORM_TEAM 8
 struct BatchNormStatsParams {
   uint offset[2];
   uint rows, channels, chunk_rows;
@@ -23,7 +25,7 @@ struct BatchNormParams {
   float eps;
 };
 // batch_norm_grad_stats: partial [chunks, 2, channels] = sum(dy * xhat), sum(dy).
-// threads = {ceil(channels / 8), chunks}.
+// threads as batch_norm_stats.
 struct BatchNormGradStatsParams {
   uint offset[5];  // x, dy, mean, var, partial
   uint rows, channels, chunk_rows;

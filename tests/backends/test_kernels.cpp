@@ -316,7 +316,7 @@ TEST_CASE("kernels: batch norm") {
       };
       const auto x = in(t, values(n, 2, 5)), dy = in(t, values(n, -1, 1, 2));
       const auto mean = f32(3, 4, 3), var = f32(0.5f, 1, 4), weight = f32(-1, 1, 5);
-      const std::array<uint32_t, 3> stat_threads = {flat(channels), chunks, 1};
+      const std::array<uint32_t, 3> stat_threads = {flat(channels), chunks * BATCH_NORM_TEAM, 1};
       const std::array<uint32_t, 3> threads = {
           flat(channels) * ((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1, 1};
       for (uint32_t whole = 0; whole <= (channels % 8 == 0); ++whole) {

@@ -121,7 +121,7 @@ TEST_CASE("pipeline list: every module has a name of its own" * doctest::test_su
   std::vector<PipelineKey> all;
   for (const Shader& shader : all_shaders()) {
     const uint32_t n = static_cast<uint32_t>(all.size());
-    all.push_back({&shader, n % (kMaxVariant + 1), {}, n % 2 == 0, n % 3 == 0});
+    all.push_back({&shader, n % (kMaxVariant + 1), {}, n % 2 == 0});
     for (size_t i = 0; i < all.back().count; ++i)
       all.back().values[i] = n * static_cast<uint32_t>(i);
   }
@@ -139,7 +139,7 @@ TEST_CASE("pipeline list: every module has a name of its own" * doctest::test_su
 }
 
 TEST_CASE("pipeline list: what is not understood is left out" * doctest::test_suite("host")) {
-  const PipelineKey key{&all_shaders()[0], 2, {7, 9}, false, true};
+  const PipelineKey key{&all_shaders()[0], 2, {7, 9}, true};
   const std::string line = write_pipelines(std::span(&key, 1));
   CHECK(parse_pipelines("", everything()).empty());
   CHECK(parse_pipelines("\n\n1 2 3\nno_such_kernel,f32,0,00 0 0 1\n", everything()).empty());

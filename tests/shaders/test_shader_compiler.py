@@ -170,7 +170,7 @@ class Compile(unittest.TestCase):
         self.assertEqual(set(modules), {"kernel-T_f32", "kernel-T_f32-address", "kernel-T_f16", "kernel-T_f16-address",
                                         "kernel-T_f16-packed"})
         for name, (_, module) in modules.items():
-            self.assertEqual(module.push_constant_bytes(), 12, name)
+            self.assertEqual(module.push_constant_bytes(), 16, name)  # and the first group
             self.assertEqual(module.bindings(), {0}, name)
 
     def test_bindings_that_are_read_have_texels(self):

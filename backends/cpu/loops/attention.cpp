@@ -64,8 +64,7 @@ class Rows {
     if (p_.keep == 1) return factors;
     const auto row = static_cast<uint32_t>(1 + (batch * p_.heads + head) * p_.queries + query);
     for (uint32_t key = 0; key < p_.keys; ++key) {
-      const auto words =
-          philox({p_.counter_lo, p_.counter_hi, row, key / 4}, {p_.seed_lo, p_.seed_hi});
+      const auto words = philox({p_.counter, 0, row, key / 4}, {p_.seed_lo, p_.seed_hi});
       const float uniform = static_cast<float>(words[key % 4] >> 8) * 0x1p-24f;
       factors[key] = uniform < p_.keep ? 1 / double{p_.keep} : 0;
     }

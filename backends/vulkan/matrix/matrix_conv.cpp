@@ -50,9 +50,11 @@ bool in_words(const Image& x, uint32_t groups, uint32_t word) {
 }
 
 // What divides by d: divide() of conv_pixel.glsl.
-void set_divisor(uint32_t by[2], uint32_t d) {
-  by[1] = static_cast<uint32_t>(std::bit_width(d - 1));
-  by[0] = static_cast<uint32_t>((((uint64_t{1} << by[1]) - d) << 32) / d + 1);
+uint32_t shift_of(uint32_t d) {
+  return static_cast<uint32_t>(std::bit_width(d - 1));
+}
+uint32_t over(uint32_t d) {
+  return static_cast<uint32_t>((((uint64_t{1} << shift_of(d)) - d) << 32) / d + 1);
 }
 
 // Taps and runs over x. Taps that touch along w are one run.
@@ -79,8 +81,9 @@ ConvTileParams tile_params(const Image& x, const Axes& axes, uint32_t groups) {
   p.run = folded ? w.taps * run : run;
   p.groups = groups;
   p.x_group = run;
-  set_divisor(p.over_w, p.rows_w);
-  set_divisor(p.over_h, p.rows_h);
+  p.over_w = over(p.rows_w);
+  p.over_h = over(p.rows_h);
+  p.over_shifts = shift_of(p.rows_w) | shift_of(p.rows_h) << 16;
   return p;
 }
 

@@ -285,8 +285,8 @@ constexpr Variant variants[] = {
     {Choice::Family::naive, [](const Problem& q, const Caps&) { return q.p.k <= kMaxLoop; },
      [](const Problem& q, const Caps& caps) {
        // On a GPU each thread waits for its loads, one value of k after the other.
-       const double seconds = caps.is_cpu ? q.volume() / 2e9 : q.volume() / 3e11 + q.p.k * 6e-8;
-       return seconds + store_cost(q, caps);
+       const double rate = caps.is_cpu ? 2e9 : 5e9 * caps.multiprocessors;
+       return q.volume() / rate + (caps.is_cpu ? 0 : q.p.k * 6e-8) + store_cost(q, caps);
      },
      add_naive},
     {Choice::Family::thin,
@@ -371,8 +371,9 @@ void add_reduce(Passes& passes, MatrixReduceParams p, Operand x, Operand y) {
       (along_rows ? are_words({p.rows, p.x_outer, p.x_inner}) : is_dense && are_words({p.cols, p.x_i}));
   const bool words_out = words && !along_rows &&
                          are_words({p.offset[1], p.y_batch[0], p.y_batch[1], p.y_row});
-  passes.add("matrix_reduce", {x, y}, Access::read_write, p, words ? p.n / 4 : p.n,
-             {along_rows, words, words_out});
+  const uint32_t team = p.parts < 16 ? 1 : 8;
+  passes.add("matrix_reduce", {x, y}, Access::read_write, p, uint64_t{words ? p.n / 4 : p.n} * team,
+             {along_rows, words, words_out, team});
 }
 
 Operand add_pack(Passes& passes, MatrixPackParams p, uint32_t batches, Operand x) {

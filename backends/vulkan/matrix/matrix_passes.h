@@ -37,7 +37,7 @@ struct Pass {
   std::array<Operand, 3> operands;
   std::array<Access, 3> access;
   size_t operand_count;
-  std::array<std::byte, 128> params;
+  std::array<std::byte, 124> params;
   size_t params_size;
   uint32_t threads;
   std::vector<uint32_t> variant;
@@ -58,7 +58,7 @@ class Passes : public Preparation {
   void add(std::string kernel, std::initializer_list<Operand> operands, Access access,
            const Params& params, uint64_t threads, std::vector<uint32_t> variant = {},
            double flops = 0) {
-    static_assert(sizeof(Params) <= 128);
+    static_assert(sizeof(Params) <= 124);
     Pass s{.kernel = std::move(kernel),
            .operands = {},
            .access = {},

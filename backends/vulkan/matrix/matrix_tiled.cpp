@@ -10,13 +10,13 @@ namespace rw::vulkan {
 
 namespace {
 
-// Sides of the tiles, and FLOP/s of a middling GPU that is full of them.
+// Sides of the tiles, and FLOP/s of a middling multiprocessor that is full of them.
 struct Size {
   uint32_t tile;
   double rate;
   bool cooperative = false;  // of cooperative matrices
 };
-constexpr Size sizes[] = {{32, 2e12}, {64, 4e12}, {128, 6e12}, {64, 2.6e13, true}, {128, 4e13, true}};
+constexpr Size sizes[] = {{32, 3e10}, {64, 6e10}, {128, 9e10}, {64, 4e11, true}, {128, 6e11, true}};
 constexpr uint32_t step = 16;  // TILE_K
 
 // Workgroups that a multiprocessor runs at a time: their registers, and 512 threads without
@@ -56,8 +56,8 @@ double cost(const Caps& caps, const TileProblem& q, const Size& size, uint64_t t
             uint64_t parts) {
   const double group = 2.0 * size.tile * size.tile * static_cast<double>(divide_up(q.k, parts));
   const double results = 1.0 * static_cast<double>(q.rows) * q.cols * q.products;
-  return waves(caps, size, tiles * parts) * group * caps.multiprocessors / size.rate +
-         (parts > 1 ? 1e-5 + results * static_cast<double>(parts) / 5e10 : 0);
+  const double sum = 1e-5 + results * static_cast<double>(parts) / (8e8 * caps.multiprocessors);
+  return waves(caps, size, tiles * parts) * group / size.rate + (parts > 1 ? sum : 0);
 }
 
 // The cheapest number of parts: one, or as many as give each multiprocessor so many workgroups.

@@ -32,7 +32,7 @@ std::unordered_map<std::string, const Shader*> modules_by_name(const Caps& caps)
 std::string write_pipelines(std::span<const PipelineKey> all) {
   std::string text;
   for (const PipelineKey& key : all) {
-    text += fmt::format("{} {:d} {:d}", module_name(*key.shader), key.brain, key.in_parts);
+    text += fmt::format("{} {:d}", module_name(*key.shader), key.brain);
     for (size_t i = 0; i < key.count; ++i) text += fmt::format(" {}", key.values[i]);
     text += '\n';
   }
@@ -47,7 +47,7 @@ std::vector<PipelineKey> parse_pipelines(std::string_view text, const Caps& caps
   for (std::string line, module; std::getline(lines, line);) {
     std::istringstream words(line);
     PipelineKey key{};
-    if (!(words >> module >> key.brain >> key.in_parts)) continue;
+    if (!(words >> module >> key.brain)) continue;
     const auto known = modules.find(module);
     if (known == modules.end()) continue;
     key.shader = known->second;

@@ -16,20 +16,20 @@ namespace rw::vulkan {
 
 inline constexpr uint32_t kMaxVariant = 8;
 
-// What a pipeline is made of: a module, the values of a call's variant, whether its 16-bit floats
-// are bf16, whether it is for vkCmdDispatchBase.
+// What a pipeline is made of: a module, the values of a call's variant, whether its 16-bit floats are
+// bf16.
 struct PipelineKey {
   const Shader* shader;
   size_t count;
   std::array<uint32_t, kMaxVariant> values;
-  bool brain, in_parts;
+  bool brain;
   auto operator<=>(const PipelineKey&) const = default;
 };
 struct PipelineKeyHash {
   size_t operator()(const PipelineKey& key) const {
     uint64_t hash = fnv1a(fnv1a_start, reinterpret_cast<uintptr_t>(key.shader));
     for (size_t i = 0; i < key.count; ++i) hash = fnv1a(hash, key.values[i]);
-    return fnv1a(hash, 2 * key.brain + key.in_parts);
+    return fnv1a(hash, key.brain);
   }
 };
 

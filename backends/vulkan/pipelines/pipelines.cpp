@@ -83,11 +83,10 @@ Pipelines::~Pipelines() {
   vkDestroyPipelineCache(device_.handle(), cache_, nullptr);
 }
 
-VkPipeline Pipelines::get(const Shader& shader, std::span<const uint32_t> variant, bool brain,
-                          bool in_parts) {
+VkPipeline Pipelines::get(const Shader& shader, std::span<const uint32_t> variant, bool brain) {
   check<ValueError>(variant.size() <= kMaxVariant, shader.kernel,
                     "a variant must have at most {} values, got {}", kMaxVariant, variant.size());
-  PipelineKey key{&shader, variant.size(), {}, brain, in_parts};
+  PipelineKey key{&shader, variant.size(), {}, brain};
   std::copy(variant.begin(), variant.end(), key.values.begin());
   const auto known = used_.find(key);
   if (known != used_.end()) return known->second;
@@ -165,7 +164,6 @@ VkPipeline Pipelines::create(const PipelineKey& key) const {
   subgroup.requiredSubgroupSize = subgroup_size;
   VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
   info.flags = flags_;
-  if (key.in_parts) info.flags |= VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   if (caps.subgroup_size_control && (key.shader->features & kSubgroupFeatures))
     info.stage.pNext = &subgroup;

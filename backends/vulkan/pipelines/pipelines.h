@@ -35,10 +35,8 @@ class Pipelines {
   Pipelines& operator=(const Pipelines&) = delete;
 
   // `variant`: specialization constants 0, 1, ..., as specialization() takes them.
-  // `in_parts`: for vkCmdDispatchBase, which may cost every dispatch something.
   // `brain`: its 16-bit floats are bf16.
-  VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool brain,
-                 bool in_parts = false);
+  VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool brain);
   // With the first pipeline that is asked for, starts the threads in the background, which live as
   // long as this object. Nothing with REWIND_WITHOUT=background-pipelines.
   void work_ahead() { works_ahead_ = !is_without("background-pipelines"); }
