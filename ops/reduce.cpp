@@ -22,6 +22,20 @@ struct ReduceAttrs {
 // Longest run that one pass of the kernel takes: rows are shared by a workgroup, columns are not.
 constexpr int64_t row_run = 8192, usual_column_run = 1024;
 
+// Threads that take turns along a column.
+uint32_t team_of(const Tensor& x, int64_t inner) {
+  return x.device().info().is_cpu || inner % REWIND_FLAT != 0 ? 1 : REDUCE_TEAM;
+}
+
+// What one pass takes of columns.
+int64_t column_run_of(const Tensor& x, int64_t outer, int64_t count, int64_t inner) {
+  constexpr int64_t few = 128;  // for a team
+  const int64_t threads = (outer * inner + REWIND_FLAT - 1) / REWIND_FLAT, team = team_of(x, inner);
+  if (team > 1 && count <= few) return count;
+  return team * column_run(x.device().info(), (count + team - 1) / team, threads * team,
+                           usual_column_run / team);
+}
+
 Tensor reduce_pass(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner,
                    DType dtype, float scale) {
   Tensor y = empty_on(x, {outer, inner}, dtype);
@@ -34,9 +48,9 @@ Tensor reduce_pass(ReduceKind kind, const Tensor& x, int64_t outer, int64_t coun
            {.threads = {params.outer, 1, 1}, .variant = {kind}});
   } else {
     const bool flat = inner % REWIND_FLAT == 0 && is_flat(x);
-    const uint32_t n = count32(outer * inner, "reduce");
+    const uint32_t n = count32(outer * inner, "reduce"), team = flat ? team_of(x, inner) : 1;
     launch("reduce", {in(x), out(y)}, params,
-           {.threads = {flat ? n / REWIND_FLAT : n, 1, 1}, .variant = {kind, flat}});
+           {.threads = {(flat ? n / REWIND_FLAT : n) * team, 1, 1}, .variant = {kind, flat, team}});
   }
   return y;
 }
@@ -45,9 +59,7 @@ Tensor reduce_pass(ReduceKind kind, const Tensor& x, int64_t outer, int64_t coun
 // equal chunks and a rest first, their results (f32 for floats) next.
 Tensor reduce_dense(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner,
                     float scale, DType dtype) {
-  const int64_t threads = (outer * inner + REWIND_FLAT - 1) / REWIND_FLAT;
-  const int64_t run =
-      inner == 1 ? row_run : column_run(x.device().info(), count, threads, usual_column_run);
+  const int64_t run = inner == 1 ? row_run : column_run_of(x, outer, count, inner);
   if (count <= run) return reduce_pass(kind, x, outer, count, inner, dtype, scale);
   const DType partial_type = is_float(x.dtype()) ? DType::f32 : x.dtype();
   const int64_t chunks = count / run, rest = count % run;

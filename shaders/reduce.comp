@@ -6,38 +6,69 @@
 #include "reduce_op.glsl"
 #include "some.glsl"
 layout(constant_id = 1) const uint FLAT = 0;  //! 0 1
+layout(constant_id = 2) const uint TEAM = 1;  //! 1 8
+
+#define AHEAD 4  // words that are loaded at once
+
+// Of 8 outputs.
+struct Totals {
+  T_vec4 lo, hi;
+};
+
+shared Totals totals[64];
 
 uint first_of(uint i) {
   uint outer = i / p.inner;
   return outer * p.count * p.inner + (i - outer * p.inner);
 }
 
-// Outputs i to i + 7, which lie in one row of `inner`, in whole words.
-void reduce_words(uint i) {
-  uint at = first_of(i);
-  T_vec4 total_lo = T_vec4(identity()), total_hi = total_lo;
-  for (uint k = 0; k < p.count; ++k, at += p.inner) {
-    T_vec4 lo, hi;
-    load8_x(at, lo, hi);
-    total_lo = join(total_lo, lo);
-    total_hi = join(total_hi, hi);
-  }
-  store8_y(i, scaled(total_lo), scaled(total_hi));
+void add(inout Totals all, Totals other) {
+  all.lo = join(all.lo, other.lo);
+  all.hi = join(all.hi, other.hi);
 }
 
-// The same, one by one.
-void reduce_some(uint i) {
-  uint at = first_of(i);
-  T_vec4 total_lo = T_vec4(identity()), total_hi = total_lo;
-  for (uint k = 0; k < p.count; ++k, at += p.inner) {
-    T_vec4 lo, hi;
-    LOAD_SOME(load_x, at, 8, lo, hi)
-    total_lo = join(total_lo, lo);
-    total_hi = join(total_hi, hi);
+Totals load_totals(uint at, bool whole) {
+  Totals t;
+  if (whole) {
+    load8_x(at, t.lo, t.hi);
+  } else {
+    LOAD_SOME(load_x, at, 8, t.lo, t.hi)
   }
-  total_lo = scaled(total_lo);
-  total_hi = scaled(total_hi);
-  STORE_SOME(store_y, i, 8, total_lo, total_hi)
+  return t;
+}
+
+// Places first, first + TEAM, ... along count of outputs i to i + 7, which lie in one row of `inner`.
+Totals reduce_eight(uint i, uint first, bool whole) {
+  uint begin = first_of(i), k = first;
+  Totals all = Totals(T_vec4(identity()), T_vec4(identity()));
+  for (; k + (AHEAD - 1) * TEAM < p.count; k += AHEAD * TEAM) {
+    Totals next[AHEAD];
+    [[unroll]] for (uint a = 0; a < AHEAD; ++a) next[a] = load_totals(begin + (k + a * TEAM) * p.inner, whole);
+    [[unroll]] for (uint a = 0; a < AHEAD; ++a) add(all, next[a]);
+  }
+  for (; k < p.count; k += TEAM) add(all, load_totals(begin + k * p.inner, whole));
+  return all;
+}
+
+void reduce_flat() {
+  const uint words = 64 / TEAM, thread = gl_LocalInvocationID.x, member = thread / words;
+  const uint i = (group_id() * words + thread % words) * REWIND_FLAT;
+  const bool whole = (p.offset[0] | p.offset[1]) % 8 == 0, is_output = i < p.outer * p.inner;
+  Totals all = reduce_eight(is_output ? i : 0, is_output ? member : p.count, whole);
+  if (TEAM > 1) {
+    totals[thread] = all;
+    barrier();
+    if (member == 0)
+      for (uint m = 1; m < TEAM; ++m) add(all, totals[m * words + thread]);
+  }
+  if (!is_output || member > 0) return;
+  all.lo = scaled(all.lo);
+  all.hi = scaled(all.hi);
+  if (whole) {
+    store8_y(i, all.lo, all.hi);
+  } else {
+    STORE_SOME(store_y, i, 8, all.lo, all.hi)
+  }
 }
 
 void reduce_one(uint i) {
@@ -48,13 +79,9 @@ void reduce_one(uint i) {
 }
 
 void main() {
-  uint i = thread_id() * (FLAT == 1 ? REWIND_FLAT : 1);
-  if (i >= p.outer * p.inner) return;
-  if (FLAT == 0) {
-    reduce_one(i);
-  } else if ((p.offset[0] | p.offset[1]) % 8 == 0) {
-    reduce_words(i);
-  } else {
-    reduce_some(i);
+  if (FLAT == 1) {
+    reduce_flat();
+  } else if (thread_id() < p.outer * p.inner) {
+    reduce_one(thread_id());
   }
 }

@@ -1,9 +1,11 @@
 // Reductions and softmax.
 
 // reduce: dense x [outer, count, inner] -> y [outer, inner], times scale (max and min of floats:
-// NaN wins; i32 is not scaled). variant {op: 0 sum, 1 max, 2 min, 3 prod; flat}. count <= 32768.
-// threads.x = outer * inner, or with flat (inner % 8 == 0) outer * inner / 8.
+// NaN wins; i32 is not scaled). variant {op: 0 sum, 1 max, 2 min, 3 prod; flat; team}. count <=
+// 32768. threads.x = outer * inner, or with flat (inner % 8 == 0) outer * inner / 8, of which each
+// may be a team of REDUCE_TEAM (else 1) that takes turns along count.
 // reduce_rows: the same for inner == 1 with one workgroup per row: threads.x = outer workgroups.
+#define REDUCE_TEAM 8
 struct ReduceParams {
   uint offset[2];
   uint outer, count, inner;

@@ -191,7 +191,9 @@ TEST_CASE("kernels: reduce, reduce_rows, argreduce") {
                                         : integers(n, -50, 50);
         const ReduceParams p{.outer = s.outer, .count = s.count, .inner = s.inner, .scale = 0.5f};
         both->run("reduce", {in(from, x), out(to, m)}, p, {op, 0}, {m});
-        if (s.inner % 8 == 0) both->run("reduce", {in(from, x), out(to, m)}, p, {op, 1}, {m / 8});
+        if (s.inner % 8 == 0)
+          for (const uint32_t team : {1, REDUCE_TEAM})
+            both->run("reduce", {in(from, x), out(to, m)}, p, {op, 1, team}, {m / 8 * team});
         if (s.inner == 1) both->run("reduce_rows", {in(from, x), out(to, m)}, p, {op}, {m});
         if (op < 2 && from != to) continue;
         if (op < 2)
