@@ -2,7 +2,7 @@
 //! types: T = f16
 //! params: ConvTileParams
 //! cpu: none
-//! local: 4 subgroups
+//! local: subgroups
 //! grid: groups
 //! requires: subgroup cooperative
 //! define: FACTORS=f16,bf16 TILE=64,128

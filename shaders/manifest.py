@@ -64,7 +64,7 @@ class Variant:
     packed: bool  # f16 in uint words instead of 16-bit storage
     address: bool
     requires: list  # device features, those of the storage and addressing aside
-    local: tuple  # (0, 1, 1): subgroup; (0, N, 1): N subgroups
+    local: tuple  # (0, 1, 1): subgroup; (0, N, 1): N subgroups; (0, 0, 1): subgroups
 
     def cooperates(self):
         return "cooperative" in self.requires
@@ -99,9 +99,11 @@ def parse_defines(text):
 
 
 def parse_local(text):
-    """`64`, `8,8,1`, `2*TILE`, `subgroup`, `8 subgroups`."""
+    """`64`, `8,8,1`, `2*TILE`, `subgroup`, `8 subgroups`, `subgroups`: as many as the device's tiles have."""
     if text == "subgroup":
         return ("0", "1", "1")
+    if text == "subgroups":
+        return ("0", "0", "1")
     if text.endswith(" subgroups"):
         return ("0", text.split()[0], "1")
     return tuple((text.split(",") + ["1", "1"])[:3])

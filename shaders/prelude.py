@@ -34,8 +34,9 @@ uint brain_bits(float x) {
 }
 """
 
-# The shape of cooperative matrices.
+# The shape of cooperative matrices, and the subgroups that make a tile of them: 4 or 8.
 MATRICES = "".join(f"layout(constant_id = {104 + i}) const uint MATRIX_{side} = 16;\n" for i, side in enumerate("MNK"))
+MATRICES += "layout(constant_id = 107) const uint MATRIX_SUBGROUPS = 8;\n"
 
 # In place of packHalf2x16 on devices without 16-bit storage: SwiftShader's turns infinity into NaN and
 # lets it spill into the other half. Rounds to nearest even, as float16_t does.

@@ -15,7 +15,7 @@
 // The ways to multiply, plain arithmetic (tile_shared.glsl) and cooperative matrices (tile_cooperative.glsl), have
 //   void clear_tile(), put_left(uint w, uvec4 word), put_right(...), multiply_panels(), store_tile()
 #ifdef KHR_MATRICES
-#define THREADS (4 * SUBGROUP_SIZE)
+#define THREADS (MATRIX_SUBGROUPS * SUBGROUP_SIZE)
 #define TILE_K 32
 #else
 #define THREADS (2 * TILE)

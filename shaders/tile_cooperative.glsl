@@ -1,9 +1,10 @@
 // The panels of tile.glsl in shared memory as they come, multiplied by cooperative matrices. 2 x 2
-// subgroups make TILE / 2 x TILE / 2 elements each.
+// or 2 x 4 subgroups make TILE / 2 x COLUMNS elements each.
 #include "cooperative.glsl"
 
 #define ROWS (TILE / 2)  // of a subgroup
-#define COLUMNS (TILE / 2)
+#define SUBGROUPS_ACROSS (MATRIX_SUBGROUPS / 2)
+#define COLUMNS (TILE / SUBGROUPS_ACROSS)
 #define DOWN (ROWS / MATRIX_M)  // matrices of a subgroup
 #define ACROSS (COLUMNS / MATRIX_N)
 // Words from line to line of a panel; one more than needed spreads the lines over the banks.
@@ -22,8 +23,8 @@ uint pair = 0;  // where the one begins that is filled next
 
 SumMatrix sums[DOWN * ACROSS];
 
-uint first_row() { return gl_SubgroupID / 2 * ROWS; }
-uint first_column() { return gl_SubgroupID % 2 * COLUMNS; }
+uint first_row() { return gl_SubgroupID / SUBGROUPS_ACROSS * ROWS; }
+uint first_column() { return gl_SubgroupID % SUBGROUPS_ACROSS * COLUMNS; }
 
 void clear_tile() {
   [[unroll]] for (uint i = 0; i < DOWN * ACROSS; ++i) sums[i] = SumMatrix(0.0);

@@ -40,6 +40,13 @@ Has query_features(VkPhysicalDevice device) {
   return {has, has && bf16.shaderBFloat16Type && bf16.shaderBFloat16CooperativeMatrix};
 }
 
+VkDriverId driver_of(VkPhysicalDevice device) {
+  VkPhysicalDeviceVulkan12Properties p12{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
+  VkPhysicalDeviceProperties2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &p12};
+  vkGetPhysicalDeviceProperties2(device, &all);
+  return p12.driverID;
+}
+
 uint32_t query_subgroup(VkPhysicalDevice device) {
   VkPhysicalDeviceSubgroupSizeControlProperties control{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
@@ -95,6 +102,10 @@ uint32_t matrix_subgroup(VkDriverId driver, uint32_t reported, uint32_t least, u
   return size >= least && size <= std::min(most, largest) ? size : 0;
 }
 
+uint32_t tile_subgroups(VkDriverId driver) {
+  return driver == VK_DRIVER_ID_NVIDIA_PROPRIETARY ? 4 : matrix_subgroups;
+}
+
 CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice device) {
   if (!has_extension(device, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
       !has_extension(device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
@@ -106,7 +117,7 @@ CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice devi
   const MatrixShape f16 = matrix_shape(offered, VK_COMPONENT_TYPE_FLOAT16_KHR);
   if (f16 == MatrixShape{}) return {};
   return {f16, has.bf16 ? matrix_shape(offered, VK_COMPONENT_TYPE_BFLOAT16_KHR) : MatrixShape{},
-          subgroup};
+          subgroup, tile_subgroups(driver_of(device))};
 }
 
 }  // namespace rw::vulkan

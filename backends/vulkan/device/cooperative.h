@@ -9,7 +9,7 @@
 
 namespace rw::vulkan {
 
-// Subgroups in a workgroup of the kernels, as their `local` says.
+// Subgroups in a workgroup of the kernels, at most.
 inline constexpr uint32_t matrix_subgroups = 8;
 
 // {M, N, K}: factors of M x K and K x N, sums of M x N. All zero: none.
@@ -18,6 +18,7 @@ using MatrixShape = std::array<uint32_t, 3>;
 struct CooperativeMatrices {
   MatrixShape f16{}, bf16{};  // by the factors' type; sums are f32
   uint32_t subgroup = 0;      // the size of those that hold one matrix
+  uint32_t tile_subgroups = matrix_subgroups;  // that make a tile of a product
 
   const MatrixShape& shape(bool brain) const { return brain ? bf16 : f16; }
 };
@@ -31,6 +32,10 @@ MatrixShape matrix_shape(std::span<const VkCooperativeMatrixPropertiesKHR> offer
 // need not find out by itself: 32 on AMD, where both sizes do; Intel's matrix units are as wide as
 // its smallest subgroup; others have one size. 0: none that the kernels are made for.
 uint32_t matrix_subgroup(VkDriverId driver, uint32_t reported, uint32_t least, uint32_t most);
+
+// How many subgroups make a tile of a product: 4 where a subgroup's registers hold 64 x 64 sums and
+// the factors of a step, which reads a third less from shared memory (NVIDIA: 255 a thread), else 8.
+uint32_t tile_subgroups(VkDriverId driver);
 
 CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice device);
 

@@ -46,9 +46,9 @@ struct Shader {
   bool stands_in;  // for another module of the kernel, where the device lacks what that one needs
   Grid grid;
   uint32_t features;    // feature:: bits
-  uint32_t push_bytes;  // size of the params struct
+  uint32_t push_bytes;  // of the params struct, and of the first group
   // Workgroup size; local[0] == 0: specialization constant 100, which is local[1] subgroups where
-  // that is not 1.
+  // that is not 1; 0: as many as make a tile of a product.
   std::array<uint32_t, 3> local;
   std::span<const ShaderConstant> constants;
   std::span<const uint32_t> words;

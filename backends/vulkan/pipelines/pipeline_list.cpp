@@ -29,6 +29,14 @@ std::unordered_map<std::string, const Shader*> modules_by_name(const Caps& caps)
 
 }  // namespace
 
+PipelineKey key_of(const Shader& shader, std::span<const uint32_t> variant, bool brain) {
+  check<ValueError>(variant.size() <= kMaxVariant, shader.kernel,
+                    "a variant must have at most {} values, got {}", kMaxVariant, variant.size());
+  PipelineKey key{&shader, variant.size(), {}, brain};
+  std::copy(variant.begin(), variant.end(), key.values.begin());
+  return key;
+}
+
 std::string write_pipelines(std::span<const PipelineKey> all) {
   std::string text;
   for (const PipelineKey& key : all) {

@@ -25,6 +25,7 @@ struct PipelineKey {
   bool brain;
   auto operator<=>(const PipelineKey&) const = default;
 };
+PipelineKey key_of(const Shader& shader, std::span<const uint32_t> variant, bool brain);
 struct PipelineKeyHash {
   size_t operator()(const PipelineKey& key) const {
     uint64_t hash = fnv1a(fnv1a_start, reinterpret_cast<uintptr_t>(key.shader));

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kPushBytes = 128;
 constexpr uint32_t kWorkgroupSizeId = 100, kSubgroupSizeId = 101, kPacksHalvesId = 102,
-                   kBrainId = 103, kMatrixShapeId = 104;
+                   kBrainId = 103, kMatrixShapeId = 104, kMatrixSubgroupsId = 107;
 constexpr uint32_t kSubgroupFeatures =
     feature::subgroup | feature::vote | feature::arithmetic | feature::ballot | feature::shuffle;
 constexpr size_t kMostThreads = 4, kMostListed = 256;
@@ -83,11 +83,12 @@ Pipelines::~Pipelines() {
   vkDestroyPipelineCache(device_.handle(), cache_, nullptr);
 }
 
+void Pipelines::make_ahead(std::vector<PipelineKey> keys) {
+  made_.make_ahead(std::move(keys), std::max(std::thread::hardware_concurrency(), 1u));
+}
+
 VkPipeline Pipelines::get(const Shader& shader, std::span<const uint32_t> variant, bool brain) {
-  check<ValueError>(variant.size() <= kMaxVariant, shader.kernel,
-                    "a variant must have at most {} values, got {}", kMaxVariant, variant.size());
-  PipelineKey key{&shader, variant.size(), {}, brain};
-  std::copy(variant.begin(), variant.end(), key.values.begin());
+  const PipelineKey key = key_of(shader, variant, brain);
   const auto known = used_.find(key);
   if (known != used_.end()) return known->second;
   if (std::exchange(works_ahead_, false)) start_threads();
@@ -131,7 +132,9 @@ VkShaderModule Pipelines::module(const PipelineKey& key, uint32_t workgroup_size
   std::vector<std::pair<uint32_t, uint32_t>> constants = {{kWorkgroupSizeId, workgroup_size},
                                                           {kSubgroupSizeId, subgroup_size},
                                                           {kPacksHalvesId, caps.packs_halves},
-                                                          {kBrainId, key.brain}};
+                                                          {kBrainId, key.brain},
+                                                          {kMatrixSubgroupsId,
+                                                           caps.matrices.tile_subgroups}};
   const MatrixShape& shape = caps.matrices.shape(key.shader->features & feature::cooperative_bf16);
   for (uint32_t i = 0; i < shape.size(); ++i) constants.emplace_back(kMatrixShapeId + i, shape[i]);
   uint32_t id = 0;
@@ -153,8 +156,9 @@ VkPipeline Pipelines::create(const PipelineKey& key) const {
   const Caps& caps = device_.caps();
   const bool has_matrices = key.shader->features & feature::cooperative;
   const uint32_t subgroup_size = has_matrices ? caps.matrices.subgroup : caps.subgroup_size;
-  const uint32_t workgroup_size =
-      has_matrices ? key.shader->local[1] * subgroup_size : caps.workgroup_size;
+  const uint32_t subgroups =
+      key.shader->local[1] ? key.shader->local[1] : caps.matrices.tile_subgroups;
+  const uint32_t workgroup_size = has_matrices ? subgroups * subgroup_size : caps.workgroup_size;
   check<Unsupported>(
       key.shader->local[0] || has_matrices || caps.workgroup_size <= most_row_threads,
       key.shader->kernel, "workgroups must have at most {} threads, got {}", most_row_threads,

@@ -37,6 +37,8 @@ class Pipelines {
   // `variant`: specialization constants 0, 1, ..., as specialization() takes them.
   // `brain`: its 16-bit floats are bf16.
   VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool brain);
+  // Makes these in threads of all cores, until get() has asked for the last.
+  void make_ahead(std::vector<PipelineKey> keys);
   // With the first pipeline that is asked for, starts the threads in the background, which live as
   // long as this object. Nothing with REWIND_WITHOUT=background-pipelines.
   void work_ahead() { works_ahead_ = !is_without("background-pipelines"); }

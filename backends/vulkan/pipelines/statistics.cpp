@@ -174,21 +174,26 @@ std::vector<PipelineStatistics> pipeline_statistics(const std::string& choice,
   const auto compile = [&](const Device& device, bool only_halves) {
     VkPipelineCreateFlags flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
     if (!text.empty()) flags |= VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
-    Pipelines pipelines(device, flags);
-    const Compiler compiler(device);
+    std::vector<PipelineKey> keys;
     for (const Shader* shader : Kernels(device.caps()).modules()) {
       if (only_halves && !stores_halves(*shader)) continue;
       for (const bool brain : {false, true}) {
         if (brain && (only_halves || !has_halves(*shader))) continue;  // bf16 is always packed
         if (!is_for_halves(shader->kernel, brain)) continue;
-        for (const std::vector<uint32_t>& values : specializations(*shader, device.caps())) {
-          PipelineStatistics s = entry(*shader, device.caps(), brain);
-          s.constants = describe(*shader, values);
-          compiler.ask(pipelines.get(*shader, values, brain), text, s);
-          interpret(s);
-          all.push_back(std::move(s));
-        }
+        for (const std::vector<uint32_t>& values : specializations(*shader, device.caps()))
+          keys.push_back(key_of(*shader, values, brain));
       }
+    }
+    Pipelines pipelines(device, flags);
+    pipelines.make_ahead(keys);
+    const Compiler compiler(device);
+    for (const PipelineKey& key : keys) {
+      const std::span values(key.values.data(), key.count);
+      PipelineStatistics s = entry(*key.shader, device.caps(), key.brain);
+      s.constants = describe(*key.shader, values);
+      compiler.ask(pipelines.get(*key.shader, values, key.brain), text, s);
+      interpret(s);
+      all.push_back(std::move(s));
     }
   };
   const Device device(choice, without, Device::Use::statistics);
