@@ -22,7 +22,7 @@ constexpr std::array switches = {
     "texels",           "timestamps",  "tuning",
     "unified-memory",
 };
-constexpr std::array limits = {"block", "dispatch-us", "range", "shared"};
+constexpr std::array limits = {"block", "dispatch-us", "range", "shared", "tile-subgroups"};
 
 }  // namespace
 

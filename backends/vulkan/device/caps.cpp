@@ -108,6 +108,8 @@ void apply_environment(Caps& caps) {
   caps.max_block = std::min(caps.max_block, env_limit("block").value_or(caps.max_block));
   caps.shared_bytes = static_cast<uint32_t>(
       std::min<uint64_t>(caps.shared_bytes, env_limit("shared").value_or(caps.shared_bytes)));
+  if (const auto subgroups = env_limit("tile-subgroups"))
+    caps.matrices.tile_subgroups = *subgroups < matrix_subgroups ? 4 : matrix_subgroups;
 }
 
 uint32_t subgroup_features(VkSubgroupFeatureFlags ops) {
