@@ -64,7 +64,8 @@ void launch(const char* kernel, std::span<const Arg> args, std::span<std::byte> 
 // Queues `kernel` on the tensors' device. P is its struct of shaders/params.h.
 template <class P>
 void launch(const char* kernel, std::initializer_list<Arg> args, P params, const Launch& how) {
-  static_assert(sizeof(P) <= 124, "push constants are limited to 128 bytes, the first group among them");
+  static_assert(sizeof(P) <= 124,
+                "push constants are limited to 128 bytes, the first group among them");
   check(args.size() <= sizeof(params.offset) / sizeof(params.offset[0]), kernel,
         "the parameters have too few offsets for {} tensors", args.size());
   detail::launch(kernel, std::span(args.begin(), args.size()),

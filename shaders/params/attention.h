@@ -40,7 +40,7 @@ struct AttentionParams {
   uint window;                                 // queries + keys: all
   uint q_stride[3], k_stride[3], v_stride[3];  // of batch, head, row
   uint mask_stride[3];
-  float scale, keep;  // keep 1: no dropout
+  float scale, keep;               // keep 1: no dropout
   uint seed_lo, seed_hi, counter;  // of dropout: a key and a counter of Philox
 };
 // attention_delta: stats [batch, heads, queries, 2] = lse, delta = sum of out * dout.

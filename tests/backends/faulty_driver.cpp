@@ -18,19 +18,18 @@ bool is_lost = false;
 bool is_shown = false;                         // to the host, what the commands so far have written
 std::map<VkDeviceMemory, VkDeviceSize> sizes;  // of what was allocated
 
-// The pipelines of caches, by number, where a driver keeps them: its own bytes, the numbers, and
-// how many these are.
+// The pipelines of caches, by number, where a driver keeps them: its header, the numbers, and how
+// many these are.
 std::map<VkPipelineCache, std::set<uint32_t>> pipelines;
 std::mutex pipelines_mutex;
 uint32_t last_pipeline = 0;
 uint32_t mapped_type = 0;  // of the driver's memory types, one that the host can map
 
-std::set<uint32_t> take_pipelines(const void* data, size_t& bytes) {
+std::set<uint32_t> pipelines_of(const void* data, size_t bytes) {
   std::vector<uint32_t> words(bytes / 4);
   std::memcpy(words.data(), data, 4 * words.size());
-  const size_t count = words.back();
-  bytes -= 4 * (count + 1);
-  return {words.end() - 1 - static_cast<std::ptrdiff_t>(count), words.end() - 1};
+  const auto count = static_cast<std::ptrdiff_t>(words.back());
+  return {words.end() - 1 - count, words.end() - 1};
 }
 
 template <class F>
@@ -282,7 +281,8 @@ VKAPI_ATTR VkResult VKAPI_CALL vkCreatePipelineCache(VkDevice device,
   if (!now.keeps_pipelines) return driver(device, info, callbacks, cache);
   VkPipelineCacheCreateInfo own = *info;
   std::set<uint32_t> numbers;
-  if (own.initialDataSize) numbers = take_pipelines(own.pInitialData, own.initialDataSize);
+  if (own.initialDataSize) numbers = pipelines_of(own.pInitialData, own.initialDataSize);
+  own.initialDataSize = 0;
   const VkResult result = driver(device, &own, callbacks, cache);
   const std::lock_guard lock(pipelines_mutex);
   pipelines[*cache] = std::move(numbers);
@@ -295,15 +295,17 @@ VKAPI_ATTR VkResult VKAPI_CALL vkGetPipelineCacheData(VkDevice device, VkPipelin
   if (!now.keeps_pipelines) return driver(device, cache, bytes, data);
   const std::lock_guard lock(pipelines_mutex);
   const std::set<uint32_t>& numbers = pipelines[cache];
-  size_t own = 0;
-  driver(device, cache, &own, nullptr);
-  own -= own % 4;
-  *bytes = own + 4 * (numbers.size() + 1);
+  constexpr size_t header = sizeof(VkPipelineCacheHeaderVersionOne);
+  *bytes = header + 4 * (numbers.size() + 1);
   if (!data) return VK_SUCCESS;
-  driver(device, cache, &own, data);
+  size_t all = 0;
+  driver(device, cache, &all, nullptr);
+  std::vector<std::byte> own(std::max(all, header));
+  driver(device, cache, &all, own.data());
+  std::memcpy(data, own.data(), header);
   std::vector<uint32_t> words(numbers.begin(), numbers.end());
   words.push_back(static_cast<uint32_t>(numbers.size()));
-  std::memcpy(static_cast<std::byte*>(data) + own, words.data(), 4 * words.size());
+  std::memcpy(static_cast<std::byte*>(data) + header, words.data(), 4 * words.size());
   return VK_SUCCESS;
 }
 

@@ -18,8 +18,7 @@ namespace {
 
 // The update table's bindings are all parameters and gradients, and an index_add's a whole table.
 bool has_whole_tables(const std::string& kernel) {
-  return kernel == "sgd" || kernel == "adam" || kernel == "grad_stats" ||
-         kernel == "scatter_add";
+  return kernel == "sgd" || kernel == "adam" || kernel == "grad_stats" || kernel == "scatter_add";
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ inline constexpr uint32_t matrix_subgroups = 8;
 using MatrixShape = std::array<uint32_t, 3>;
 
 struct CooperativeMatrices {
-  MatrixShape f16{}, bf16{};  // by the factors' type; sums are f32
-  uint32_t subgroup = 0;      // the size of those that hold one matrix
+  MatrixShape f16{}, bf16{};                   // by the factors' type; sums are f32
+  uint32_t subgroup = 0;                       // the size of those that hold one matrix
   uint32_t tile_subgroups = matrix_subgroups;  // that make a tile of a product
 
   const MatrixShape& shape(bool brain) const { return brain ? bf16 : f16; }
@@ -34,7 +34,8 @@ MatrixShape matrix_shape(std::span<const VkCooperativeMatrixPropertiesKHR> offer
 uint32_t matrix_subgroup(VkDriverId driver, uint32_t reported, uint32_t least, uint32_t most);
 
 // How many subgroups make a tile of a product: 4 where a subgroup's registers hold 64 x 64 sums and
-// the factors of a step, which reads a third less from shared memory (NVIDIA: 255 a thread), else 8.
+// the factors of a step, which reads a third less from shared memory (NVIDIA: 255 a thread),
+// else 8.
 uint32_t tile_subgroups(VkDriverId driver);
 
 CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice device);

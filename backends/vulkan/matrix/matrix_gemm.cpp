@@ -366,11 +366,11 @@ void add_reduce(Passes& passes, MatrixReduceParams p, Operand x, Operand y) {
     return std::all_of(steps.begin(), steps.end(), [](uint32_t step) { return step % 4 == 0; });
   };
   const bool along_rows = p.x_i == 1 && p.rows > 1, is_dense = p.x_inner == 1 && p.inner == p.cols;
-  const bool words =
-      are_words({p.offset[0], p.x_split, p.x_batch}) &&
-      (along_rows ? are_words({p.rows, p.x_outer, p.x_inner}) : is_dense && are_words({p.cols, p.x_i}));
-  const bool words_out = words && !along_rows &&
-                         are_words({p.offset[1], p.y_batch[0], p.y_batch[1], p.y_row});
+  const bool words = are_words({p.offset[0], p.x_split, p.x_batch}) &&
+                     (along_rows ? are_words({p.rows, p.x_outer, p.x_inner})
+                                 : is_dense && are_words({p.cols, p.x_i}));
+  const bool words_out =
+      words && !along_rows && are_words({p.offset[1], p.y_batch[0], p.y_batch[1], p.y_row});
   const uint32_t team = p.parts < 16 ? 1 : 8;
   passes.add("matrix_reduce", {x, y}, Access::read_write, p, uint64_t{words ? p.n / 4 : p.n} * team,
              {along_rows, words, words_out, team});

@@ -16,8 +16,8 @@ namespace rw::vulkan {
 
 inline constexpr uint32_t kMaxVariant = 8;
 
-// What a pipeline is made of: a module, the values of a call's variant, whether its 16-bit floats are
-// bf16.
+// What a pipeline is made of: a module, the values of a call's variant, whether its 16-bit floats
+// are bf16.
 struct PipelineKey {
   const Shader* shader;
   size_t count;

@@ -129,12 +129,12 @@ void Pipelines::keep_saved(std::stop_token stop) {
 VkShaderModule Pipelines::module(const PipelineKey& key, uint32_t workgroup_size,
                                  uint32_t subgroup_size) const {
   const Caps& caps = device_.caps();
-  std::vector<std::pair<uint32_t, uint32_t>> constants = {{kWorkgroupSizeId, workgroup_size},
-                                                          {kSubgroupSizeId, subgroup_size},
-                                                          {kPacksHalvesId, caps.packs_halves},
-                                                          {kBrainId, key.brain},
-                                                          {kMatrixSubgroupsId,
-                                                           caps.matrices.tile_subgroups}};
+  std::vector<std::pair<uint32_t, uint32_t>> constants = {
+      {kWorkgroupSizeId, workgroup_size},
+      {kSubgroupSizeId, subgroup_size},
+      {kPacksHalvesId, caps.packs_halves},
+      {kBrainId, key.brain},
+      {kMatrixSubgroupsId, caps.matrices.tile_subgroups}};
   const MatrixShape& shape = caps.matrices.shape(key.shader->features & feature::cooperative_bf16);
   for (uint32_t i = 0; i < shape.size(); ++i) constants.emplace_back(kMatrixShapeId + i, shape[i]);
   uint32_t id = 0;

@@ -139,22 +139,24 @@ PipelineStatistics entry(const Shader& shader, const Caps& caps, bool brain) {
   return s;
 }
 
-// What numbers are called by RADV, NVK, Honeykrisp and Turnip of Mesa. Spills: registers spilled,
-// accesses to the memory they go to, and its bytes, whatever a driver counts; arrays that do not
-// fit the registers are there as well.
+// What numbers are called by RADV, NVK, Honeykrisp and Turnip of Mesa, and by NVIDIA. Spills:
+// registers spilled, accesses to the memory they go to, and its bytes, whatever a driver counts;
+// arrays that do not fit the registers are there as well.
 using Names = std::vector<const char*>;
-const Names kRegisters = {"VGPRs", "Number of GPRs", "GPRs", "Registers used"};
-const Names kSpills = {"Spilled VGPRs",    "Spilled SGPRs",     "Scratch size",  // RADV
-                       "Spills to memory", "Fills from memory", "SLM size",     "Spills", "Fills",
-                       "Scratch",          "STP Count",         "LDP Count"};
-const Names kShared = {"LDS size"};
+const Names kRegisters = {"VGPRs", "Number of GPRs", "GPRs", "Registers used", "Register Count"};
+const Names kSpills = {
+    "Spilled VGPRs",    "Spilled SGPRs",     "Scratch size",  // RADV
+    "Spills to memory", "Fills from memory", "SLM size",     "Spills",           "Fills",
+    "Scratch",          "STP Count",         "LDP Count",    "Local Memory Size"};
+const Names kShared = {"LDS size", "Shared Memory Size"};
 const Names kInstructions = {"Instructions", "Instruction count", "Instruction Count"};
 
 std::optional<uint64_t> sum(const PipelineStatistics& s, const Names& names) {
   std::optional<uint64_t> total;
   for (const auto& [name, value] : s.raw)
     if (std::find(names.begin(), names.end(), name) != names.end())
-      total = total.value_or(0) + static_cast<uint64_t>(value);
+      // NVIDIA's local memory has another number in the upper half.
+      total = total.value_or(0) + static_cast<uint32_t>(static_cast<uint64_t>(value));
   return total;
 }
 
