@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 VERSION = "20400"  # Metal 2.4, with 64-bit addresses in buffers
 MOST_THREADGROUP_BYTES = 32768
-BYTES = {"half": 2, "short": 2, "ushort": 2, "float": 4, "int": 4, "uint": 4, "float4": 16, "uint4": 16}
+BYTES = {"half": 2, "short": 2, "ushort": 2, "float": 4, "int": 4, "uint": 4, "float4": 16, "int4": 16,
+         "uint4": 16}
 # Debian 12's spirv-cross knows no atomics on buffers by address, newer ones do (1.4.357 converts all).
 NOT_KNOWN = "No backing variable for atomic operation"
 # None of its versions knows the instructions of cooperative matrices.
@@ -33,17 +34,28 @@ void main() {
 """
 
 
+def bytes_of_types(text):
+    """{type: bytes}, with the structs whose members' types are known, at most: each may be as large as the largest."""
+    sizes = dict(BYTES)
+    for name, body in re.findall(r"^struct (\w+)\s*\{(.*?)\};", text, re.M | re.S):
+        members = re.findall(r"(\w+) \w+;", body)
+        if not members or not all(m in sizes for m in members):
+            continue
+        sizes[name] = len(members) * max(sizes[m] for m in members)
+    return sizes
+
+
 def faults(text):
     """What Metal refuses in a text that spirv-cross wrote."""
-    found, threadgroup = [], 0
+    found, threadgroup, known = [], 0, bytes_of_types(text)
     for kind, name, size in re.findall(r"^\s*threadgroup (\w+) (\w+)\[(.*?)\];", text, re.M):
         sizes = size.split("][")  # of one dimension or several
         if not all(s.isdigit() for s in sizes):
             found.append(f"threadgroup array {name}[{size}]: its size is no literal")
-        elif kind not in BYTES:
+        elif kind not in known:
             found.append(f"threadgroup array {name} of {kind}: its bytes are not known to this check")
         else:
-            threadgroup += BYTES[kind] * math.prod(map(int, sizes))
+            threadgroup += known[kind] * math.prod(map(int, sizes))
     if threadgroup > MOST_THREADGROUP_BYTES:
         found.append(f"{threadgroup} bytes of threadgroup memory, at most {MOST_THREADGROUP_BYTES} are possible")
     if re.search(r"\bdouble[234]?\b", text):

@@ -113,15 +113,15 @@ class Gate(unittest.TestCase):
 class Tables(unittest.TestCase):
     def test_they_are_whole(self):
         files = sorted(TABLES.glob("*.json"))
-        self.assertEqual([f.stem for f in files], ["fd630", "fd740", "fd750", "gfx1201", "m1", "navi21", "navi31",
-                                                   "nv162", "nv172", "vega10"])
+        self.assertEqual([f.stem for f in files], ["fd630", "fd740", "fd750", "gfx1201", "h100", "m1", "navi21",
+                                                   "navi31", "nv162", "nv172", "vega10"])
         for file in files:
             with self.subTest(file.name):
                 table = json.loads(file.read_text(encoding="utf-8"))
                 rows = [(module, row) for module, entry in table["pipelines"].items() for row in entry.values()]
                 self.assertGreater(len(rows), 1000)
                 for module, row in rows:
-                    self.assertTrue(row[0] > 0 and row[3] > 0, (module, row))
+                    self.assertTrue(row[0] > 0 and (row[3] is None or row[3] > 0), (module, row))
                     self.assertLessEqual(row[1], table["allowed_spills"].get(module, [0])[0], module)
                 for module, (most, reason) in table["allowed_spills"].items():
                     self.assertTrue(most > 0 and len(reason) > 20, module)

@@ -133,8 +133,8 @@ VkShaderModule Pipelines::module(const PipelineKey& key, uint32_t workgroup_size
       {kWorkgroupSizeId, workgroup_size},
       {kSubgroupSizeId, subgroup_size},
       {kPacksHalvesId, caps.packs_halves},
-      {kBrainId, key.brain},
-      {kMatrixSubgroupsId, caps.matrices.tile_subgroups}};
+      {kMatrixSubgroupsId, caps.matrices.tile_subgroups},
+      {kBrainId, key.brain}};
   const MatrixShape& shape = caps.matrices.shape(key.shader->features & feature::cooperative_bf16);
   for (uint32_t i = 0; i < shape.size(); ++i) constants.emplace_back(kMatrixShapeId + i, shape[i]);
   uint32_t id = 0;
