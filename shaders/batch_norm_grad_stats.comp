@@ -8,6 +8,7 @@
 #include "some.glsl"
 
 layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
+layout(constant_id = 1) const uint TEAM = 1;   //! 1 8
 
 #define ROWS_AHEAD 2  // that are loaded at once
 
@@ -16,17 +17,17 @@ struct Sums {
   vec4 product_lo, product_hi, sum_lo, sum_hi;
 };
 
-shared Sums sums[8 * BATCH_NORM_TEAM];
+shared Sums sums[64];
 
 Sums of_rows(uint c, uint begin, uint end) {
   uint count = p.channels - c;
   vec4 mean_lo, mean_hi;
   LOAD_SOME(load_mean, c, count, mean_lo, mean_hi)
   Sums s = Sums(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
-  for (uint first = begin; first < end; first += ROWS_AHEAD * BATCH_NORM_TEAM) {
+  for (uint first = begin; first < end; first += ROWS_AHEAD * TEAM) {
     vec4 x_lo[ROWS_AHEAD], x_hi[ROWS_AHEAD], dy_lo[ROWS_AHEAD], dy_hi[ROWS_AHEAD];
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      uint i = min(first + r * BATCH_NORM_TEAM, end - 1) * p.channels + c;
+      uint i = min(first + r * TEAM, end - 1) * p.channels + c;
       if (WHOLE == 1) {
         load8_x(i, x_lo[r], x_hi[r]);
         load8_dy(i, dy_lo[r], dy_hi[r]);
@@ -36,7 +37,7 @@ Sums of_rows(uint c, uint begin, uint end) {
       }
     }
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      if (first + r * BATCH_NORM_TEAM < end) {
+      if (first + r * TEAM < end) {
         s.product_lo += dy_lo[r] * (x_lo[r] - mean_lo);
         s.product_hi += dy_hi[r] * (x_hi[r] - mean_hi);
         s.sum_lo += dy_lo[r];
@@ -48,13 +49,15 @@ Sums of_rows(uint c, uint begin, uint end) {
 }
 
 void main() {
-  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_WorkGroupID.y, member = gl_LocalInvocationID.y;
+  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_GlobalInvocationID.y / TEAM, member = gl_GlobalInvocationID.y % TEAM;
   uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
   Sums all = of_rows(c < p.channels ? c : 0, begin + member, end);
-  sums[gl_LocalInvocationIndex] = all;
-  barrier();
+  if (TEAM > 1) {
+    sums[gl_LocalInvocationIndex] = all;
+    barrier();
+  }
   if (c >= p.channels || begin >= p.rows || member > 0) return;
-  for (uint m = 1; m < BATCH_NORM_TEAM; ++m) {
+  for (uint m = 1; m < TEAM; ++m) {
     Sums other = sums[8 * m + gl_LocalInvocationID.x];
     all.product_lo += other.product_lo;
     all.product_hi += other.product_hi;

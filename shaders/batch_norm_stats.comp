@@ -7,6 +7,7 @@
 #include "some.glsl"
 
 layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
+layout(constant_id = 1) const uint TEAM = 1;   //! 1 8
 
 #define ROWS_AHEAD 4  // that are loaded at once
 
@@ -16,15 +17,15 @@ struct Moments {
   vec4 mean_lo, mean_hi, squares_lo, squares_hi;
 };
 
-shared Moments moments[8 * BATCH_NORM_TEAM];
+shared Moments moments[64];
 
 // Welford's update, row by row: no cancellation however large the mean is.
 Moments of_rows(uint c, uint begin, uint end) {
   Moments m = Moments(0.0, vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
-  for (uint first = begin; first < end; first += ROWS_AHEAD * BATCH_NORM_TEAM) {
+  for (uint first = begin; first < end; first += ROWS_AHEAD * TEAM) {
     vec4 lo[ROWS_AHEAD], hi[ROWS_AHEAD];
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      uint at = min(first + r * BATCH_NORM_TEAM, end - 1) * p.channels + c;
+      uint at = min(first + r * TEAM, end - 1) * p.channels + c;
       if (WHOLE == 1) {
         load8_x(at, lo[r], hi[r]);
       } else {
@@ -32,7 +33,7 @@ Moments of_rows(uint c, uint begin, uint end) {
       }
     }
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      if (first + r * BATCH_NORM_TEAM < end) {
+      if (first + r * TEAM < end) {
         m.count += 1.0;
         vec4 delta_lo = lo[r] - m.mean_lo, delta_hi = hi[r] - m.mean_hi;
         m.mean_lo += delta_lo * (1.0 / m.count);
@@ -55,13 +56,15 @@ Moments joined(Moments a, Moments b) {
 }
 
 void main() {
-  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_WorkGroupID.y, member = gl_LocalInvocationID.y;
+  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_GlobalInvocationID.y / TEAM, member = gl_GlobalInvocationID.y % TEAM;
   uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
   Moments all = of_rows(c < p.channels ? c : 0, begin + member, end);
-  moments[gl_LocalInvocationIndex] = all;
-  barrier();
+  if (TEAM > 1) {
+    moments[gl_LocalInvocationIndex] = all;
+    barrier();
+  }
   if (c >= p.channels || begin >= p.rows || member > 0) return;
-  for (uint m = 1; m < BATCH_NORM_TEAM; ++m) {
+  for (uint m = 1; m < TEAM; ++m) {
     Moments other = moments[8 * m + gl_LocalInvocationID.x];
     if (other.count > 0.0) all = joined(all, other);
   }

@@ -11,21 +11,22 @@ namespace {
 
 struct Rows {
   int64_t rows, channels, chunk, chunks;
+  uint32_t team;
 };
 
 // Chunks of rows for two-level statistics: about 256 of them, 32 to 32768 rows each, or as many as
-// fill a GPU, in each of which a team of threads takes turns.
+// fill a GPU, where a team of threads takes turns in each.
 Rows rows_of(const Tensor& x) {
   const int64_t channels = x.size(-1), rows = x.numel() / channels;
-  constexpr int64_t team = BATCH_NORM_TEAM;
+  const int64_t team = x.device().info().is_cpu ? 1 : BATCH_NORM_TEAM;
   const int64_t usual = std::clamp<int64_t>((rows + 255) / 256, 32, 32768);
   const int64_t chunk = team * column_run(x.device().info(), (rows + team - 1) / team,
                                           flat_threads(channels) * team, usual / team);
-  return {rows, channels, chunk, (rows + chunk - 1) / chunk};
+  return {rows, channels, chunk, (rows + chunk - 1) / chunk, static_cast<uint32_t>(team)};
 }
 
 std::array<uint32_t, 3> chunk_threads(const Rows& r) {
-  return {flat_threads(r.channels), static_cast<uint32_t>(r.chunks * BATCH_NORM_TEAM), 1};
+  return {flat_threads(r.channels), static_cast<uint32_t>(r.chunks) * r.team, 1};
 }
 
 std::array<uint32_t, 3> apply_threads(const Rows& r) {
@@ -68,7 +69,7 @@ BatchStatistics statistics_of(const Tensor& x) {
   launch("batch_norm_stats", {in(x), out(partial)},
          kernels::BatchNormStatsParams{
              .rows = u(r.rows), .channels = u(r.channels), .chunk_rows = u(r.chunk)},
-         {.threads = chunk_threads(r), .variant = {is_whole(r, x)}});
+         {.threads = chunk_threads(r), .variant = {is_whole(r, x), r.team}});
   const int64_t c = r.channels;
   kernels::BatchNormCombineParams p{.rows = u(r.rows),
                                     .channels = u(c),
@@ -139,7 +140,8 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
                                            .channels = u(rows.channels),
                                            .chunk_rows = u(rows.chunk),
                                            .eps = eps},
-         {.threads = chunk_threads(rows), .variant = {is_whole(rows, x) && is_whole(rows, dy)}});
+         {.threads = chunk_threads(rows),
+          .variant = {is_whole(rows, x) && is_whole(rows, dy), rows.team}});
   const Tensor own = sum(partial, {0});
   const Tensor all = attrs.exchange ? attrs.exchange->sum(own) : own;
   check<ShapeError>(all.shape() == own.shape() && all.dtype() == DType::f32, "batch_norm",

@@ -2,8 +2,8 @@
 
 // ---- batches (x is [rows, channels], channels contiguous) -------------------------------------
 // batch_norm_stats: partial [chunks, 2, channels] = mean and sum of squared deviations of each
-// chunk of chunk_rows rows (<= 32768), in which BATCH_NORM_TEAM threads take turns.
-// threads = {ceil(channels / 8), chunks * BATCH_NORM_TEAM}.
+// chunk of chunk_rows rows (<= 32768), in which `team` threads take turns: 1 or BATCH_NORM_TEAM.
+// variant {whole: 8 channels are one load; team}. threads = {ceil(channels / 8), chunks * team}.
 #define BATCH_NORM_TEAM 8
 struct BatchNormStatsParams {
   uint offset[2];
@@ -25,7 +25,7 @@ struct BatchNormParams {
   float eps;
 };
 // batch_norm_grad_stats: partial [chunks, 2, channels] = sum(dy * xhat), sum(dy).
-// threads as batch_norm_stats.
+// variant and threads as batch_norm_stats.
 struct BatchNormGradStatsParams {
   uint offset[5];  // x, dy, mean, var, partial
   uint rows, channels, chunk_rows;

@@ -318,21 +318,22 @@ TEST_CASE("kernels: batch norm") {
       };
       const auto x = in(t, values(n, 2, 5)), dy = in(t, values(n, -1, 1, 2));
       const auto mean = f32(3, 4, 3), var = f32(0.5f, 1, 4), weight = f32(-1, 1, 5);
-      const std::array<uint32_t, 3> stat_threads = {flat(channels), chunks * BATCH_NORM_TEAM, 1};
       const std::array<uint32_t, 3> threads = {
           flat(channels) * ((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1, 1};
-      for (uint32_t whole = 0; whole <= (channels % 8 == 0); ++whole) {
-        both->is_aligned = whole;
-        both->run(
-            "batch_norm_stats", {x, out(DType::f32, chunks * 2 * channels)},
-            BatchNormStatsParams{.rows = rows, .channels = channels, .chunk_rows = chunk_rows},
-            {whole}, stat_threads);
-        both->run("batch_norm_grad_stats",
-                  {x, dy, mean, var, out(DType::f32, chunks * 2 * channels)},
-                  BatchNormGradStatsParams{
-                      .rows = rows, .channels = channels, .chunk_rows = chunk_rows, .eps = 1e-5f},
-                  {whole}, stat_threads);
-      }
+      for (uint32_t whole = 0; whole <= (channels % 8 == 0); ++whole)
+        for (const uint32_t team : {1, BATCH_NORM_TEAM}) {
+          const std::array<uint32_t, 3> stat_threads = {flat(channels), chunks * team, 1};
+          both->is_aligned = whole;
+          both->run(
+              "batch_norm_stats", {x, out(DType::f32, chunks * 2 * channels)},
+              BatchNormStatsParams{.rows = rows, .channels = channels, .chunk_rows = chunk_rows},
+              {whole, team}, stat_threads);
+          both->run("batch_norm_grad_stats",
+                    {x, dy, mean, var, out(DType::f32, chunks * 2 * channels)},
+                    BatchNormGradStatsParams{
+                        .rows = rows, .channels = channels, .chunk_rows = chunk_rows, .eps = 1e-5f},
+                    {whole, team}, stat_threads);
+        }
       both->is_aligned = false;
       both->run("batch_norm_combine",
                 {in(DType::f32, values(chunks * 2 * channels, 0, 40)), out(DType::f32, channels),
