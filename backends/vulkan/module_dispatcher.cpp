@@ -37,17 +37,11 @@ void ModuleDispatcher::dispatch(const KernelCall& call) {
   if (shader.grid == Grid::cube)
     return record(shader, call, {cube(shader, call), 0, call.flops, bytes});
 
-  // What takes long goes in parts of half the time that one may take, in whole rows of the grid: no
-  // group runs twice.
   const uint32_t all = workgroups(shader, call, caps())[0];
   const double most = caps().dispatch_seconds;
   for (uint32_t done = 0; done < all;) {
     const double seconds = most > 0 ? recorder_.expect(shader.kernel, call.flops, bytes) : 0;
-    uint32_t count = all - done;
-    if (seconds > most)
-      count = std::min(count, static_cast<uint32_t>(std::max(1.0, most / 2 / seconds * all)));
-    const uint32_t row = caps().max_groups[0];
-    if (count < all - done && count > row) count -= count % row;
+    const uint32_t count = groups_at_once(all, all - done, seconds, most, caps().max_groups[0]);
     const double share = static_cast<double>(count) / all;
     const bool is_guess = count < all - done && !recorder_.is_measured(shader.kernel);
     record(shader, call, {flat(count, call.kernel), done, call.flops * share, bytes * share});

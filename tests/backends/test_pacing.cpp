@@ -114,6 +114,18 @@ TEST_CASE("pacing: another process goes on with what was learned" * doctest::tes
   CHECK(last.expect(copy, 1) == doctest::Approx(0.5));
 }
 
+TEST_CASE("pacing: a part has whole rows of workgroups" * doctest::test_suite("host")) {
+  using vulkan::groups_at_once;
+  CHECK(groups_at_once(100, 100, 0.5, 1, 65535) == 100);
+  CHECK(groups_at_once(100, 100, 0, 0, 65535) == 100);  // not in parts
+  CHECK(groups_at_once(100, 100, 1, 0.5, 65535) == 25);
+  CHECK(groups_at_once(100, 20, 1, 0.5, 65535) == 20);
+  CHECK(groups_at_once(100, 100, 1, 1e-9, 65535) == 1);
+  CHECK(groups_at_once(1000000, 1000000, 1, 0.5, 65535) == 3 * 65535);
+  CHECK(groups_at_once(1000000, 1000000 - 9 * 65535, 1, 0.6, 65535) == 4 * 65535);
+  CHECK(groups_at_once(1000000, 100000, 1, 0.5, 65535) == 100000);  // the last one
+}
+
 TEST_CASE("pacing: kernels in parts give the same bits") {
   const Run whole = run("1000000000"), parts = run("1");
   for (size_t i = 0; i < whole.results.size(); ++i) {

@@ -70,4 +70,12 @@ void Pacing::learn(std::span<const TimedStep> steps, double seconds) {
   typical_ = std::clamp(std::max(seconds / guessed, typical_ / 2), kLeastFactor, 1.0);
 }
 
+uint32_t groups_at_once(uint32_t all, uint32_t left, double seconds, double most, uint32_t row) {
+  if (seconds <= most) return left;
+  const double wanted = std::max(1.0, most / 2 / seconds * all);
+  if (wanted >= left) return left;
+  const auto count = static_cast<uint32_t>(wanted);
+  return count > row ? count - count % row : count;
+}
+
 }  // namespace rw::vulkan

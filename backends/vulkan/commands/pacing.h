@@ -44,4 +44,10 @@ class Pacing {
   std::map<std::string, double, std::less<>> earlier_;
 };
 
+// How many workgroups of a kernel with `all`, which takes about `seconds`, go to the device next:
+// all that are `left`, or where it takes more than `most`, what takes half of that. A grid has rows
+// of at most `row`, and only the last part may leave one unfilled, as workgroups must not run
+// twice.
+uint32_t groups_at_once(uint32_t all, uint32_t left, double seconds, double most, uint32_t row);
+
 }  // namespace rw::vulkan

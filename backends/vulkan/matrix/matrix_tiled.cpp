@@ -26,7 +26,8 @@ uint64_t groups_at_a_time(const Size& size) {
 }
 
 // How long a GPU takes for so many workgroups, where a busy multiprocessor takes 1 for each. The
-// last wave leaves some of it idle, and a workgroup alone keeps six tenths of one busy.
+// last wave leaves some of it idle: few workgroups keep little more than 0.6 of a multiprocessor
+// busy, as many as fit keep all of it.
 double waves(const Caps& caps, const Size& size, uint64_t groups) {
   const uint64_t most = groups_at_a_time(size), wave = most * caps.multiprocessors;
   const auto last = static_cast<double>(divide_up(groups % wave, caps.multiprocessors));
