@@ -8,7 +8,7 @@
 #include "some.glsl"
 
 layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
-layout(constant_id = 1) const uint TEAM = 1;   //! 1 8
+layout(constant_id = 1) const uint MEMBERS = 1;   //! 1 8
 
 #define ROWS_AHEAD 2  // that are loaded at once
 
@@ -24,10 +24,10 @@ Sums of_rows(uint c, uint begin, uint end) {
   vec4 mean_lo, mean_hi;
   LOAD_SOME(load_mean, c, count, mean_lo, mean_hi)
   Sums s = Sums(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
-  for (uint first = begin; first < end; first += ROWS_AHEAD * TEAM) {
+  for (uint first = begin; first < end; first += ROWS_AHEAD * MEMBERS) {
     vec4 x_lo[ROWS_AHEAD], x_hi[ROWS_AHEAD], dy_lo[ROWS_AHEAD], dy_hi[ROWS_AHEAD];
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      uint i = min(first + r * TEAM, end - 1) * p.channels + c;
+      uint i = min(first + r * MEMBERS, end - 1) * p.channels + c;
       if (WHOLE == 1) {
         load8_x(i, x_lo[r], x_hi[r]);
         load8_dy(i, dy_lo[r], dy_hi[r]);
@@ -37,7 +37,7 @@ Sums of_rows(uint c, uint begin, uint end) {
       }
     }
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      if (first + r * TEAM < end) {
+      if (first + r * MEMBERS < end) {
         s.product_lo += dy_lo[r] * (x_lo[r] - mean_lo);
         s.product_hi += dy_hi[r] * (x_hi[r] - mean_hi);
         s.sum_lo += dy_lo[r];
@@ -49,15 +49,16 @@ Sums of_rows(uint c, uint begin, uint end) {
 }
 
 void main() {
-  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_GlobalInvocationID.y / TEAM, member = gl_GlobalInvocationID.y % TEAM;
+  uint c = gl_GlobalInvocationID.x * 8;
+  uint chunk = gl_GlobalInvocationID.y / MEMBERS, member = gl_GlobalInvocationID.y % MEMBERS;
   uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
   Sums all = of_rows(c < p.channels ? c : 0, begin + member, end);
-  if (TEAM > 1) {
+  if (MEMBERS > 1) {
     sums[gl_LocalInvocationIndex] = all;
     barrier();
   }
   if (c >= p.channels || begin >= p.rows || member > 0) return;
-  for (uint m = 1; m < TEAM; ++m) {
+  for (uint m = 1; m < MEMBERS; ++m) {
     Sums other = sums[8 * m + gl_LocalInvocationID.x];
     all.product_lo += other.product_lo;
     all.product_hi += other.product_hi;

@@ -7,7 +7,7 @@
 #include "some.glsl"
 
 layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
-layout(constant_id = 1) const uint TEAM = 1;   //! 1 8
+layout(constant_id = 1) const uint MEMBERS = 1;   //! 1 8
 
 #define ROWS_AHEAD 4  // that are loaded at once
 
@@ -22,10 +22,10 @@ shared Moments moments[64];
 // Welford's update, row by row: no cancellation however large the mean is.
 Moments of_rows(uint c, uint begin, uint end) {
   Moments m = Moments(0.0, vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
-  for (uint first = begin; first < end; first += ROWS_AHEAD * TEAM) {
+  for (uint first = begin; first < end; first += ROWS_AHEAD * MEMBERS) {
     vec4 lo[ROWS_AHEAD], hi[ROWS_AHEAD];
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      uint at = min(first + r * TEAM, end - 1) * p.channels + c;
+      uint at = min(first + r * MEMBERS, end - 1) * p.channels + c;
       if (WHOLE == 1) {
         load8_x(at, lo[r], hi[r]);
       } else {
@@ -33,7 +33,7 @@ Moments of_rows(uint c, uint begin, uint end) {
       }
     }
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      if (first + r * TEAM < end) {
+      if (first + r * MEMBERS < end) {
         m.count += 1.0;
         vec4 delta_lo = lo[r] - m.mean_lo, delta_hi = hi[r] - m.mean_hi;
         m.mean_lo += delta_lo * (1.0 / m.count);
@@ -56,15 +56,16 @@ Moments joined(Moments a, Moments b) {
 }
 
 void main() {
-  uint c = gl_GlobalInvocationID.x * 8, chunk = gl_GlobalInvocationID.y / TEAM, member = gl_GlobalInvocationID.y % TEAM;
+  uint c = gl_GlobalInvocationID.x * 8;
+  uint chunk = gl_GlobalInvocationID.y / MEMBERS, member = gl_GlobalInvocationID.y % MEMBERS;
   uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
   Moments all = of_rows(c < p.channels ? c : 0, begin + member, end);
-  if (TEAM > 1) {
+  if (MEMBERS > 1) {
     moments[gl_LocalInvocationIndex] = all;
     barrier();
   }
   if (c >= p.channels || begin >= p.rows || member > 0) return;
-  for (uint m = 1; m < TEAM; ++m) {
+  for (uint m = 1; m < MEMBERS; ++m) {
     Moments other = moments[8 * m + gl_LocalInvocationID.x];
     if (other.count > 0.0) all = joined(all, other);
   }

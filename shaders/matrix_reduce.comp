@@ -4,11 +4,11 @@
 //! cpu: none
 //! local: 64
 //! texels: yes
-layout(constant_id = 0) const bool ALONG_ROWS = false;  // neighbours in x are neighbours in a column of y, else in a row
+layout(constant_id = 0) const bool ALONG_ROWS = false;  // neighbours in x are so in a column of y, else in a row
 layout(constant_id = 1) const bool WORDS = true;        // 4 of them are one word
 layout(constant_id = 2) const bool WORDS_OUT = true;    // in y, too
-layout(constant_id = 3) const uint TEAM = 1;  //! 1 8
-// TEAM threads take turns at the parts of a result
+layout(constant_id = 3) const uint MEMBERS = 1;  //! 1 8
+// MEMBERS: of a team of threads, which take turns at the parts of a result.
 
 #define AHEAD 8  // parts that are loaded at once
 
@@ -18,22 +18,22 @@ void put(uint to, float sum) { store_y(to, p.beta == 0.0 ? sum : sum + p.beta * 
 
 shared vec4 sums[64];
 
-// The parts first, first + TEAM, ... of what begins at `from`.
+// The parts first, first + MEMBERS, ... of what begins at `from`.
 vec4 sum_parts(uint from, uint first) {
   vec4 sum = vec4(0.0);
   uint part = first;
-  for (; part + (AHEAD - 1) * TEAM < p.parts; part += AHEAD * TEAM) {
+  for (; part + (AHEAD - 1) * MEMBERS < p.parts; part += AHEAD * MEMBERS) {
     vec4 x[AHEAD];
-    [[unroll]] for (uint k = 0; k < AHEAD; ++k) x[k] = load_part(from + (part + k * TEAM) * p.x_split);
+    [[unroll]] for (uint k = 0; k < AHEAD; ++k) x[k] = load_part(from + (part + k * MEMBERS) * p.x_split);
     [[unroll]] for (uint k = 0; k < AHEAD; ++k) sum += x[k];
   }
-  for (; part < p.parts; part += TEAM) sum += load_part(from + part * p.x_split);
+  for (; part < p.parts; part += MEMBERS) sum += load_part(from + part * p.x_split);
   return sum;
 }
 
 // Sums partial products in a fixed order and writes them where they belong.
 void main() {
-  const uint team = 64 / TEAM, thread = gl_LocalInvocationID.x, member = thread / team;
+  const uint team = 64 / MEMBERS, thread = gl_LocalInvocationID.x, member = thread / team;
   const uint i = (group_id() * team + thread % team) * (WORDS ? 4 : 1);
   const uint length = ALONG_ROWS ? p.rows : p.cols, lines = ALONG_ROWS ? p.cols : p.rows;
   const uint line = i / length % lines, batch = i / length / lines;
@@ -41,11 +41,11 @@ void main() {
   const uint from =
       batch * p.x_batch + row * p.x_i + col / p.inner * p.x_outer + col % p.inner * p.x_inner;
   vec4 sum = i < p.n ? sum_parts(from, member) : vec4(0.0);
-  if (TEAM > 1) {
+  if (MEMBERS > 1) {
     sums[thread] = sum;
     barrier();
     if (member == 0)
-      for (uint m = 1; m < TEAM; ++m) sum += sums[m * team + thread];
+      for (uint m = 1; m < MEMBERS; ++m) sum += sums[m * team + thread];
   }
   if (i >= p.n || member > 0) return;
   const uint to = batch / p.batch_inner * p.y_batch[0] + batch % p.batch_inner * p.y_batch[1] +

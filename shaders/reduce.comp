@@ -6,7 +6,7 @@
 #include "reduce_op.glsl"
 #include "some.glsl"
 layout(constant_id = 1) const uint FLAT = 0;  //! 0 1
-layout(constant_id = 2) const uint TEAM = 1;  //! 1 8
+layout(constant_id = 2) const uint MEMBERS = 1;  //! 1 8
 
 #define AHEAD 4  // words that are loaded at once
 
@@ -37,29 +37,29 @@ Totals load_totals(uint at, bool whole) {
   return t;
 }
 
-// Places first, first + TEAM, ... along count of outputs i to i + 7, which lie in one row of `inner`.
+// Places first, first + MEMBERS, ... along count of outputs i to i + 7, which lie in one row of `inner`.
 Totals reduce_eight(uint i, uint first, bool whole) {
   uint begin = first_of(i), k = first;
   Totals all = Totals(T_vec4(identity()), T_vec4(identity()));
-  for (; k + (AHEAD - 1) * TEAM < p.count; k += AHEAD * TEAM) {
+  for (; k + (AHEAD - 1) * MEMBERS < p.count; k += AHEAD * MEMBERS) {
     Totals next[AHEAD];
-    [[unroll]] for (uint a = 0; a < AHEAD; ++a) next[a] = load_totals(begin + (k + a * TEAM) * p.inner, whole);
+    [[unroll]] for (uint a = 0; a < AHEAD; ++a) next[a] = load_totals(begin + (k + a * MEMBERS) * p.inner, whole);
     [[unroll]] for (uint a = 0; a < AHEAD; ++a) add(all, next[a]);
   }
-  for (; k < p.count; k += TEAM) add(all, load_totals(begin + k * p.inner, whole));
+  for (; k < p.count; k += MEMBERS) add(all, load_totals(begin + k * p.inner, whole));
   return all;
 }
 
 void reduce_flat() {
-  const uint words = 64 / TEAM, thread = gl_LocalInvocationID.x, member = thread / words;
+  const uint words = 64 / MEMBERS, thread = gl_LocalInvocationID.x, member = thread / words;
   const uint i = (group_id() * words + thread % words) * REWIND_FLAT;
   const bool whole = (p.offset[0] | p.offset[1]) % 8 == 0, is_output = i < p.outer * p.inner;
   Totals all = reduce_eight(is_output ? i : 0, is_output ? member : p.count, whole);
-  if (TEAM > 1) {
+  if (MEMBERS > 1) {
     totals[thread] = all;
     barrier();
     if (member == 0)
-      for (uint m = 1; m < TEAM; ++m) add(all, totals[m * words + thread]);
+      for (uint m = 1; m < MEMBERS; ++m) add(all, totals[m * words + thread]);
   }
   if (!is_output || member > 0) return;
   all.lo = scaled(all.lo);
