@@ -38,13 +38,13 @@ inline const unsigned rewind_mutant = [] {
 """
 # The blank before `layout` hides it from the shader compiler, which takes constants for choices of calls.
 SWITCH_GLSL = """#ifndef REWIND_MUTANT
- layout(constant_id = 104) const uint rewind_mutant = 0;
+ layout(constant_id = 120) const uint rewind_mutant = 0;
 #define REWIND_MUTANT(number) (rewind_mutant == number)
 #endif
 """
 # What gives shaders the number.
 PIPELINES = ("backends/vulkan/pipelines/pipelines.cpp", "{kBrainId, key.brain}}",
-             "{kBrainId, key.brain}, {104u, ::rewind_mutant}}")
+             "{kBrainId, key.brain}, {120u, ::rewind_mutant}}")
 
 
 class TableError(Exception):
