@@ -7,7 +7,7 @@
 #include "some.glsl"
 
 layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
-layout(constant_id = 1) const uint MEMBERS = 1;   //! 1 8
+layout(constant_id = 1) const uint MEMBERS = 1;  //! 1 8
 
 #define ROWS_AHEAD 4  // that are loaded at once
 

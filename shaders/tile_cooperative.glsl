@@ -17,7 +17,7 @@
 
 #define TWO_PAIRS 1  // of panels: one is filled while the other is multiplied
 
-shared uvec4 panels[(1 + TWO_PAIRS) * 2 * PANEL];  // [pair][side][line][k] or [pair][side][k][line]
+shared uvec4 panels[2 * 2 * PANEL];  // [pair][side][line][k] or [pair][side][k][line]
 
 uint pair = 0;  // where the one begins that is filled next
 
@@ -60,9 +60,7 @@ void multiply_panels() {
       [[unroll]] for (uint i = 0; i < DOWN; ++i) sums[i * ACROSS + j] = multiply_add(a[i], b, sums[i * ACROSS + j]);
     }
   }
-#if TWO_PAIRS
   pair = 2 * PANEL - pair;
-#endif
 }
 
 // By way of shared memory, which alone knows where the elements of a matrix are; so neighbours in a

@@ -142,6 +142,7 @@ void query_features(VkPhysicalDevice device, Caps& caps) {
 void query_matrices(VkInstance instance, VkPhysicalDevice device, Caps& caps) {
   constexpr uint32_t needed = feature::float16 | feature::storage16 | feature::subgroup;
   if ((caps.features & needed) == needed) caps.matrices = query_cooperative(instance, device);
+  caps.matrices.tile_subgroups = tile_subgroups(caps.driver_id);
   if (caps.matrices.f16 != MatrixShape{}) caps.features |= feature::cooperative;
   if (caps.matrices.bf16 != MatrixShape{}) caps.features |= feature::cooperative_bf16;
 }

@@ -40,13 +40,6 @@ Has query_features(VkPhysicalDevice device) {
   return {has, has && bf16.shaderBFloat16Type && bf16.shaderBFloat16CooperativeMatrix};
 }
 
-VkDriverId driver_of(VkPhysicalDevice device) {
-  VkPhysicalDeviceVulkan12Properties p12{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
-  VkPhysicalDeviceProperties2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &p12};
-  vkGetPhysicalDeviceProperties2(device, &all);
-  return p12.driverID;
-}
-
 uint32_t query_subgroup(VkPhysicalDevice device) {
   VkPhysicalDeviceSubgroupSizeControlProperties control{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
@@ -117,7 +110,7 @@ CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice devi
   const MatrixShape f16 = matrix_shape(offered, VK_COMPONENT_TYPE_FLOAT16_KHR);
   if (f16 == MatrixShape{}) return {};
   return {f16, has.bf16 ? matrix_shape(offered, VK_COMPONENT_TYPE_BFLOAT16_KHR) : MatrixShape{},
-          subgroup, tile_subgroups(driver_of(device))};
+          subgroup};
 }
 
 }  // namespace rw::vulkan

@@ -68,9 +68,11 @@ uint64_t best_parts(const Caps& caps, const TileProblem& q, const Size& size, ui
   double least = cost(caps, q, size, tiles, 1);
   for (uint64_t each = 1; each <= 2 * groups_at_a_time(size); ++each) {
     const uint64_t parts = std::min(each * caps.multiprocessors / tiles, most);
-    if (parts <= best) continue;
-    const double seconds = cost(caps, q, size, tiles, parts);
-    if (seconds < least) best = parts, least = seconds;
+    if (parts > best) {
+      const double seconds = cost(caps, q, size, tiles, parts);
+      if (seconds < least) best = parts, least = seconds;
+    }
+    if (parts == most) break;  // and so are those of more
   }
   return best;
 }
@@ -149,16 +151,16 @@ bool may_run_tiled(std::string_view module, const Caps& caps) {
 Split split_k(const Caps& caps, const TileProblem& problem, const TileFamily& family) {
   if (!problem.may_split) return {1, static_cast<uint32_t>(multiple_of(family.step, problem.k))};
   const uint64_t k = problem.k, tiles = std::max<uint64_t>(1, problem.tiles(family));
-  uint64_t wanted = 1;
-  if (caps.is_cpu)
-    wanted = std::min(divide_up(16, tiles), k / 512);
-  else if (!problem.choice.parts)
-    wanted = best_parts(caps, problem, size_of(family), tiles);
+  uint64_t wanted = 0;
   if (problem.choice.parts) {
     constexpr uint64_t most_sums = uint64_t{1} << 26;
     const uint64_t results = problem.rows * problem.cols * problem.products;
     wanted = std::min(
         {uint64_t{problem.choice.parts}, k / 64, most_sums / std::max<uint64_t>(1, results)});
+  } else if (caps.is_cpu) {
+    wanted = std::min(divide_up(16, tiles), k / 512);
+  } else {
+    wanted = best_parts(caps, problem, size_of(family), tiles);
   }
   const uint64_t parts = std::max({uint64_t{1}, wanted, divide_up(k, kMaxLoop)});
   const uint64_t chunk =
