@@ -163,6 +163,36 @@ void Replay::hand_out() {
   }
 }
 
+uint64_t Replay::keep_only(const Makers& wanted) {
+  const PhaseScope phase(Phase::replay);
+  const SegmentScope scope(number_);
+  int64_t first_missing = segment_.last;
+  for (const auto& [id, maker] : wanted)
+    if (!segment_.has(id)) first_missing = std::min(first_missing, maker);
+  std::unordered_map<const Storage*, long> others;  // handles that are not the segment's
+  for (const auto& [id, kept] : segment_.kept) {
+    const auto& storage = kept.value.tensor.impl().storage;
+    --others.try_emplace(storage.get(), storage.use_count()).first->second;
+  }
+  std::erase_if(segment_.kept, [&](const auto& item) {
+    const auto& [id, kept] = item;
+    const bool is_ours = others.at(kept.value.tensor.impl().storage.get()) == 0;
+    return !wanted.contains(id) || (is_ours && kept.record >= first_missing);
+  });
+  segment_.evicts = false;  // nothing that is made is dropped, and the last reader may overwrite
+  uint64_t ran = 0;
+  try {
+    ran = make(wanted);
+  } catch (...) {
+    segment_.evicts = true;
+    throw;
+  }
+  segment_.evicts = true;
+  for (const auto& [id, value] : values_)
+    segment_.kept[id] = {Saved::of(value), wanted.at(id), segments_.tick()};
+  return ran;
+}
+
 uint64_t Replay::run() {
   const PhaseScope phase(Phase::replay);
   const SegmentScope scope(number_);

@@ -21,8 +21,13 @@ class Replay {
   // The same for one record of a segment that evicts.
   uint64_t run_for(Record& record);
 
- private:
   using Makers = std::unordered_map<uint64_t, int64_t>;  // value id -> record that makes it
+  // A segment that evicts keeps these values from now on, and no others. From the first one that is
+  // missing they are made in the order of the forward pass, in the memory that they took there.
+  // Where that throws, what was dropped can still be made again.
+  uint64_t keep_only(const Makers& wanted);
+
+ private:
   Makers wanted() const;
   bool is_kept_for_child(int64_t record) const;
   void hand_out();

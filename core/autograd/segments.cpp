@@ -68,7 +68,8 @@ void Segments::keep(const Record& record, int64_t index, std::span<const Tensor>
     return;
   }
   SaveQuery query{record.label(), record.cost, 0, record.op->is_heavy};
-  for (const Tensor& y : outputs) query.bytes += y.bytes();
+  for (const Edge& y : record.outputs)
+    query.bytes += static_cast<uint64_t>(y.shape.numel()) * size_of(y.dtype);
   int outermost = -1;
   for (int s = open_; s >= 0; s = (*this)[s].parent) {
     const bool by_policy = (*this)[s].policy && (*this)[s].policy(query);

@@ -5,6 +5,7 @@
 
 #include "core/autograd/boundaries.h"
 #include "core/autograd/eviction.h"
+#include "core/autograd/replay.h"
 #include "core/tensor/launch.h"
 
 namespace rw {
@@ -73,14 +74,51 @@ void Tape::append(Record record, bool requires_grad, std::span<Tensor> outputs) 
     if (in_segment() && edge.saved.tensor.defined())
       segments_.take(edge, std::exchange(edge.saved, {}));
   }
-  if (in_segment()) {
-    segments_.keep(record, index, outputs, observer_ ? observer_->kept_outputs() : 0);
-    if (verify_)
-      for (const Tensor& y : outputs) record.hashes.push_back(content_hash(y));
-  }
-  if (observer_) observer_->after_record(record);
-  count_record(record, 1);
+  if (in_segment() && verify_)
+    for (const Tensor& y : outputs) record.hashes.push_back(content_hash(y));
+  enter(record, outputs, observer_);
   records_.push_back(std::move(record));
+}
+
+// The record comes into the innermost segment.
+void Tape::enter(const Record& record, std::span<const Tensor> outputs, Observer* observer) {
+  if (in_segment())
+    segments_.keep(record, next(), outputs, observer ? observer->kept_outputs() : 0);
+  if (observer) observer->after_record(record);
+  count_record(record, 1);
+}
+
+void Tape::enter_again(int segment, const std::unordered_map<uint64_t, int64_t>& values,
+                       Observer& pass) {
+  replayed_records_ += Replay(records_, segments_, segment).keep_only(values);
+  const Segment before = std::move(segments_[segment]);
+  segments_[segment] = {.serial = before.serial, .first = before.first, .last = before.last};
+  const auto saved = [&](const Edge& edge) {
+    const auto kept = before.kept.find(edge.id);
+    if (kept != before.kept.end()) return kept->second.value;
+    const auto external = before.externals.find(edge.id);
+    return external != before.externals.end() ? external->second.value : Saved{};
+  };
+  for (again_ = before.first; again_ < before.last; ++again_) {
+    Record& record = records_[again_];
+    if (!record.op) continue;
+    pass.before_record(*this, *record.op);
+    record.segment = segments_.innermost();
+    --alive_;  // enter counts it
+    for (size_t k = 0; k < record.inputs.size(); ++k) {
+      Edge& edge = record.inputs[k];
+      if (!in_segment() && record.saves.input(k)) edge.saved = saved(edge);
+      if (in_segment() && !segments_.is_inner(edge)) segments_.take(edge, saved(edge));
+    }
+    std::vector<Tensor> outputs;
+    for (size_t k = 0; k < record.outputs.size(); ++k) {
+      const Saved value = saved(record.outputs[k]);
+      if (!in_segment() && record.saves.output(k)) record.outputs[k].saved = value;
+      outputs.push_back(value.tensor);
+    }
+    enter(record, outputs, &pass);
+  }
+  again_ = -1;
 }
 
 void Tape::count_record(const Record& record, int64_t change) {
@@ -89,11 +127,11 @@ void Tape::count_record(const Record& record, int64_t change) {
 }
 
 Segments::Handle Tape::open_segment(SavePolicy policy, bool evicts) {
-  return segments_.open(end(), std::move(policy), evicts);
+  return segments_.open(next(), std::move(policy), evicts);
 }
 
 void Tape::close_segment(const Segments::Handle& segment) {
-  if (!segments_.close(segment, end())) return;
+  if (!segments_.close(segment, next())) return;
   const Segment& closed = segments_[segment.number];
   if (boundaries_on_host() && closed.parent < 0 && !closed.evicts)
     boundaries_to_host(segments_, segment.number);
@@ -102,7 +140,7 @@ void Tape::close_segment(const Segments::Handle& segment) {
 
 void Tape::keep_in_replay(const Segments::Handle& segment, uint64_t value) {
   if (segment.number < segments_.size() && segments_[segment.number].serial == segment.serial)
-    segments_[segment.number].replay_keeps[value] = end();
+    segments_[segment.number].replay_keeps[value] = next();
 }
 
 void Tape::release_handle(int64_t index, int slot) {

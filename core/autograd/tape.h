@@ -9,6 +9,7 @@
 #include <mutex>
 #include <span>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -65,7 +66,8 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     // output i.
     virtual uint32_t kept_outputs() const = 0;
     // Told before backward starts from a tensor of this tape; segments may still be open.
-    virtual void before_backward(Tape&, const Tensor&) {}
+    // `retains`: the records stay for another backward.
+    virtual void before_backward(Tape&, const Tensor& /*root*/, bool /*retains*/) {}
     // Another is to take its place for a scope: false where it does not end what it does here.
     virtual bool give_way() { return false; }
   };
@@ -97,6 +99,8 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   bool is_empty() const { return alive_ == 0; }       // nothing recorded is alive
   int64_t begin() const { return records_.begin(); }  // the oldest record's index
   int64_t end() const { return records_.end(); }      // the next record's index
+  // The index of the record that comes into segments next: end(), but in enter_again().
+  int64_t next() const { return again_ < 0 ? end() : again_; }
 
   // Reads every value made in segments, in forward and again in replay, and throws AutogradError
   // naming the first op that did not give the same bits. Slow: for finding impure ops.
@@ -110,6 +114,13 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
 
   // Drops values of evicting segments until `bytes` are free; false if nothing could be dropped.
   bool evict(uint64_t bytes);
+
+  // The records of a closed segment that evicts are entered again, under the segments that `pass`
+  // opens, as if these had been there from the start. `values` are all that they hold of the
+  // segment, by id with the record that makes each: those that were dropped are made again.
+  // OutOfMemory where that cannot be; the segment is as before then.
+  void enter_again(int segment, const std::unordered_map<uint64_t, int64_t>& values,
+                   Observer& pass);
 
   uint64_t evictions() const { return evictions_; }  // values dropped since the thread began
   uint64_t replayed_records() const { return replayed_records_; }  // run again since then
@@ -126,6 +137,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
  private:
   friend class Backward;
 
+  void enter(const Record& record, std::span<const Tensor> outputs, Observer* observer);
   void free_records(std::vector<int64_t> worklist);
   void free_hooks(int64_t index);
   void count_record(const Record& record, int64_t change);
@@ -140,6 +152,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   std::function<void(const Tensor&)> before_backward_;
   bool verify_ = false;
   bool running_ = false;  // inside backward
+  int64_t again_ = -1;    // the record that is entered again; -1: none
   uint64_t replayed_records_ = 0, evictions_ = 0;
 
   const std::thread::id owner_ = std::this_thread::get_id();

@@ -259,6 +259,7 @@ std::string Device::why_not(uint64_t bytes) const {
   std::string reason =
       fmt::format("the memory {} is {}", is_budget ? "budget" : "limit", exact_bytes(most));
   if (reclaim_) reason += " and nothing is left that could be recomputed";
+  if (advice_) reason += advice_();
   return needed > most
              ? fmt::format("{}; with this value {} would be live", reason, exact_bytes(needed))
              : fmt::format("{}; that would do if blocks of '{}' could be larger than {}", reason,
@@ -357,7 +358,8 @@ void Device::end_step_soon() {
 
 Device::Budget Device::exchange_budget(Budget budget) {
   const Lock lock(mutex_);
-  Budget before{pool_.budget(), std::exchange(reclaim_, std::move(budget.reclaim))};
+  Budget before{pool_.budget(), std::exchange(reclaim_, std::move(budget.reclaim)),
+                std::exchange(advice_, std::move(budget.advice))};
   pool_.set_budget(budget.bytes);
   return before;
 }

@@ -94,8 +94,9 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   // frees something and returns true, or returns false.
   using Reclaim = MemoryPool::Reclaim;
   struct Budget {
-    uint64_t bytes = 0;  // of blocks; 0: none
-    Reclaim reclaim;     // asked for `bytes` of live memory to be freed
+    uint64_t bytes = 0;                        // of blocks; 0: none
+    Reclaim reclaim;                           // asked for `bytes` of live memory to be freed
+    std::function<std::string()> advice = {};  // for OutOfMemory's text, where it frees nothing
   };
 
   Budget exchange_budget(Budget budget);  // returns the one before
@@ -142,7 +143,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   WorkByPhase work_{};
   Storage* newest_ = nullptr;  // of those alive: the end of a list
   bool step_ends_soon_ = false;
-  Reclaim reclaim_;  // of the budget
+  Reclaim reclaim_;  // of the budget, as
+  std::function<std::string()> advice_;
   std::unique_ptr<Tracer> tracer_;
 };
 

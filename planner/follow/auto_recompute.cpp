@@ -30,6 +30,32 @@ uint64_t margin(uint64_t budget) {
   return budget / 64;
 }
 
+// Whether eviction gets the pass through its backward in so many bytes, by a dry run.
+bool eviction_does(const TapeRerun& rerun, uint64_t bytes) {
+  const auto program = [&] {
+    const MemoryBudget budget(bytes);
+    const RecomputeScope scope({.evicts = true});
+    rerun.run();
+  };
+  try {
+    dry_run(endless_dry(default_device()->backend()), program, {.pack = false});
+    return true;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
+}
+
+// What is asked for, where it keeps within the budget's `bytes`.
+std::optional<RecomputeChoice> choice_within(RecomputeSearch& search,
+                                             const AutoRecomputeOptions& options, uint64_t bytes) {
+  try {
+    RecomputeChoice choice = choose(search, options, bytes);
+    if (options.budget == 0 || choice.peak() <= bytes) return choice;
+  } catch (const OutOfMemory&) {  // no plan does
+  }
+  return std::nullopt;
+}
+
 // A plan by the records that are alive before backward, as one by all records of the pass.
 // `alive`: for each of them its number in the pass.
 Recompute spread(Recompute plan, const std::vector<uint32_t>& alive,
@@ -97,7 +123,12 @@ AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
   check<AutogradError>(!tape_->in_segment() && !tape_->observer(), "recompute",
                        "automatic recomputation must be the outermost scope");
   tape_->exchange_observer(this);
-  if (has_budget()) budget_.emplace(options_.budget);
+  if (has_budget())
+    budget_.emplace(options_.budget, default_device(), [this] {
+      return least_
+                 ? fmt::format(" (no plan that was found needs less than {})", exact_bytes(least_))
+                 : "";
+    });
 }
 
 AutoRecompute::~AutoRecompute() {
@@ -109,7 +140,7 @@ void AutoRecompute::before_record(Tape& tape, const Op& op) {
   if (pass_ && tape.is_empty()) end();  // nobody wanted its gradient
   if (!pass_) begin(tape);
   if (std::exchange(is_another_, false)) pass_->leave();
-  pass_->before_record(op);
+  pass_->before_record(tape, op);
 }
 
 void AutoRecompute::begin(Tape& tape) {
@@ -164,7 +195,7 @@ int AutoRecompute::kind_of_trace() {
   return place;
 }
 
-void AutoRecompute::before_backward(Tape& tape, const Tensor& root) {
+void AutoRecompute::before_backward(Tape& tape, const Tensor& root, bool retains) {
   if (!pass_) return;
   end();
   const int number = kind_of_trace();
@@ -175,10 +206,24 @@ void AutoRecompute::before_backward(Tape& tape, const Tensor& root) {
   last_ = number;
   expected_ = kind.next >= 0 ? kind.next : number;
   if (is_worth_more(kind)) return plan(tape, root, kind, options_.effort * more_effort);
+  if (retains && has_budget()) kind.fault = "its values are retained for another backward";
   const bool is_settled = kind.plan || !kind.fault.empty() || kind.plans == most_plans;
-  if (options_.mode == Mode::evict || is_settled || (has_budget() && kind.passes < 2)) return;
-  ++kind.plans;
+  if (options_.mode == Mode::evict || is_settled) return;
   plan(tape, root, kind, options_.effort);
+  const bool was_evicted = recompute_.evicts && tape.segments().size() == 1;
+  if (was_evicted && kind.plan) follow_from_here(tape, *kind.plan);
+}
+
+// The pass that was evicting until now goes backward as the plan says. Values that were dropped and
+// that the program holds are there twice then: where that is too much, it goes on evicting.
+void AutoRecompute::follow_from_here(Tape& tape, const Recompute& plan) {
+  RecomputePass pass(tape, plan, nullptr, first_);
+  try {
+    tape.enter_again(0, pass.held_values(), pass);
+  } catch (const OutOfMemory&) {
+    return;
+  }
+  pass.end();
 }
 
 bool AutoRecompute::is_worth_more(const Kind& kind) const {
@@ -187,7 +232,7 @@ bool AutoRecompute::is_worth_more(const Kind& kind) const {
   return kind.plan && kind.is_cut && earned >= kind.more_work;
 }
 
-void AutoRecompute::plan(Tape& tape, const Tensor& root, Kind& kind, double effort) {
+void AutoRecompute::plan(const Tape& tape, const Tensor& root, Kind& kind, double effort) {
   const TapeRerun rerun(tape, root, TapeRerun::Marks::ignored);
   if (!rerun.is_possible()) return void(kind.fault = "the device cannot be predicted");
   std::vector<uint32_t> alive;
@@ -197,27 +242,30 @@ void AutoRecompute::plan(Tape& tape, const Tensor& root, Kind& kind, double effo
     alive.push_back(static_cast<uint32_t>(i - first_));
   }
   const uint64_t known = rerun.outside_bytes();
-  kind.live = live_;
   const uint64_t others = live_ - std::min(live_, known);
-  try {
-    RecomputeSearch search(
-        [] { return endless_dry(default_device()->backend()); }, [&] { rerun.run(); },
-        {.candidates = options_.candidates, .effort = effort, .on_progress = options_.on_progress});
-    const uint64_t spare = others + margin(options_.budget);
-    const uint64_t bytes = options_.budget - std::min(options_.budget, spare);
-    const RecomputeChoice choice = choose(search, options_, bytes);
-    if (has_budget() && choice.peak() > bytes)
-      return void(kind.fault = fmt::format("its least peak is {}, {} more are live besides it",
-                                           format_bytes(choice.peak()), format_bytes(others)));
-    kind.is_cut = effort == options_.effort && search.is_cut();
-    kind.more_work = static_cast<uint64_t>(more_effort * static_cast<double>(search.work_limit()));
-    const double cost = search.cost(choice);
-    if (kind.plan && cost >= kind.cost) return;
-    kind.plan = spread(choice.recompute, alive, trace_.ops);
-    kind.cost = cost;
-  } catch (const OutOfMemory& e) {
-    kind.fault = fmt::format("{}; {} more are live besides it", e.what(), format_bytes(others));
+  const uint64_t room = options_.budget - std::min(options_.budget, others);
+  const uint64_t sure = room - std::min(room, margin(options_.budget));
+  if (has_budget() && kind.passes == 1 && eviction_does(rerun, sure)) return;
+  ++kind.plans;
+  kind.live = live_;
+  RecomputeSearch search(
+      [] { return endless_dry(default_device()->backend()); }, [&] { rerun.run(); },
+      {.candidates = options_.candidates, .effort = effort, .on_progress = options_.on_progress});
+  std::optional<RecomputeChoice> choice = choice_within(search, options_, sure);
+  if (!choice) choice = choice_within(search, options_, room);
+  if (!choice) {
+    const uint64_t peak = search.choices().back().peak();
+    least_ = peak + others;
+    kind.fault = fmt::format("its least peak is {}, {} more are live besides it",
+                             format_bytes(peak), format_bytes(others));
+    return;
   }
+  kind.is_cut = effort == options_.effort && search.is_cut();
+  kind.more_work = static_cast<uint64_t>(more_effort * static_cast<double>(search.work_limit()));
+  const double cost = search.cost(*choice);
+  if (kind.plan && cost >= kind.cost) return;
+  kind.plan = spread(choice->recompute, alive, trace_.ops);
+  kind.cost = cost;
 }
 
 std::vector<std::string> AutoRecompute::kinds() const {

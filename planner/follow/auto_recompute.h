@@ -42,9 +42,10 @@ RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& opti
 
 // While it lives, forward passes of this thread's tape are recorded under a plan of their own. The
 // plan for a kind of pass (its ops in order; with a budget their sizes, too) is made from a pass of
-// that kind, before its backward: from the first, with a budget from the second, when optimizers
-// have their state. Passes without a plan, and those that turn out to be another kind, keep
-// everything or, where there is a budget, are evicted (planner/follow/recompute.h). The budget
+// that kind, before its backward. With a budget that is the second one, when optimizers have their
+// state, and the first one only where eviction would not get it through its backward; it goes
+// backward as the plan says. Passes without a plan, and those that turn out to be another kind,
+// keep everything or, where there is a budget, are evicted (planner/follow/recompute.h). The budget
 // bounds what is reserved at any time: OutOfMemory where an op needs more. Where a plan's effort
 // left better ones out, it is made again with more of it, and replaced by what is cheaper, once the
 // passes have run long enough that planning stays a tenth of the run. Marks in models are ignored.
@@ -65,7 +66,7 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override;
   uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
-  void before_backward(Tape& tape, const Tensor& root) override;
+  void before_backward(Tape& tape, const Tensor& root, bool retains) override;
   bool give_way() override {
     end();
     return true;
@@ -95,7 +96,8 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
   void begin(Tape& tape);
   void end();
   int kind_of_trace();
-  void plan(Tape& tape, const Tensor& root, Kind& kind, double effort);
+  void plan(const Tape& tape, const Tensor& root, Kind& kind, double effort);
+  void follow_from_here(Tape& tape, const Recompute& plan);
   bool is_worth_more(const Kind& kind) const;
   bool has_budget() const { return options_.budget > 0; }
 
@@ -113,7 +115,8 @@ class [[nodiscard]] AutoRecompute : public Tape::Observer {
   Trace trace_;
   bool is_another_ = false;  // kind: the plan is left before the next record
   int64_t first_ = 0;
-  uint64_t live_ = 0;  // when it began
+  uint64_t live_ = 0;   // when it began
+  uint64_t least_ = 0;  // bytes that a plan could reach which was not enough, 0: none yet
 };
 
 }  // namespace rw

@@ -15,11 +15,12 @@ Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
   return recompute;
 }
 
-RecomputePass::RecomputePass(Tape& tape, const Recompute& recompute, RecordedGraph* record)
+RecomputePass::RecomputePass(Tape& tape, const Recompute& recompute, RecordedGraph* record,
+                             int64_t first)
     : tape_(tape),
       recompute_(recompute),
       record_(record),
-      first_(tape.end()),
+      first_(first < 0 ? tape.end() : first),
       keeps_(recompute.signature.size()) {
   for (const Recompute::Output& output : recompute.keep) {
     if (output.replay >= 0)
@@ -36,13 +37,13 @@ void RecomputePass::end() {
   if (evicting_) tape_.close_segment(*evicting_);
 }
 
-void RecomputePass::before_record(const Op& op) {
+void RecomputePass::before_record(Tape&, const Op& op) {
   if (record_) {
     default_device()->take_high_water();
     live_before_ = default_device()->live();
   }
   if (diverged_ || recompute_.segments.empty()) return;
-  const auto index = static_cast<size_t>(tape_.end() - first_);
+  const auto index = static_cast<size_t>(tape_.next() - first_);
   const auto& planned = recompute_.signature;
   if (index >= planned.size() || planned[index] != op.name) {
     difference_ = fmt::format("op {} of the forward pass is '{}', the plan has {}", index, op.name,
@@ -60,6 +61,37 @@ void RecomputePass::before_record(const Op& op) {
   }
 }
 
+std::unordered_map<uint64_t, int64_t> RecomputePass::held_values() const {
+  std::vector<int> outermost(static_cast<size_t>(tape_.end() - first_), -1);
+  for (size_t s = 0; s < recompute_.segments.size(); ++s) {
+    const auto& [first, last, parent] = recompute_.segments[s];
+    if (parent < 0)
+      std::fill(outermost.begin() + first, outermost.begin() + last, static_cast<int>(s));
+  }
+  const auto segment_of = [&](int64_t index) {
+    return index < first_ ? -1 : outermost[static_cast<size_t>(index - first_)];
+  };
+  std::unordered_map<uint64_t, int64_t> values;
+  for (int64_t i = first_; i < tape_.end(); ++i) {
+    const Record* record = tape_.find(i);
+    if (!record) continue;
+    const int segment = segment_of(i);
+    const auto hold = [&](const Edge& edge) {
+      if (edge.record >= first_) values[edge.id] = edge.record;
+    };
+    if (segment < 0)
+      each_saved(*record, hold);
+    else
+      for (const Edge& edge : record->inputs)
+        if (segment_of(edge.record) != segment) hold(edge);
+  }
+  for (const Recompute::Output& output : recompute_.keep)
+    if (output.replay < 0)
+      values[tape_.find(first_ + output.record)->outputs.at(output.slot).id] =
+          first_ + output.record;
+  return values;
+}
+
 void RecomputePass::leave() {
   if (std::exchange(diverged_, true)) return;
   for (; !open_.empty(); open_.pop_back()) tape_.close_segment(open_.back().second);
@@ -67,7 +99,7 @@ void RecomputePass::leave() {
 }
 
 uint32_t RecomputePass::kept_outputs() const {
-  const auto index = static_cast<size_t>(tape_.end() - first_);
+  const auto index = static_cast<size_t>(tape_.next() - first_);
   return !diverged_ && index < keeps_.size() ? keeps_[index] : 0;
 }
 
@@ -87,7 +119,7 @@ void RecomputePass::after_record(const Record& record) {
 }
 
 void RecomputePass::keep_in_replays(const Record& record) {
-  const auto [begin, end] = replay_keeps_.equal_range(static_cast<size_t>(tape_.end() - first_));
+  const auto [begin, end] = replay_keeps_.equal_range(static_cast<size_t>(tape_.next() - first_));
   for (auto keep = begin; keep != end; ++keep) {
     const auto& [number, slot, replay] = keep->second;
     tape_.keep_in_replay(handles_.at(static_cast<size_t>(replay)), record.outputs.at(slot).id);
@@ -159,10 +191,10 @@ void RecomputeScope::before_record(Tape& tape, const Op& op) {
     if (record_) *record_ = {};
   }
   if (!pass_) pass_.emplace(tape, recompute_, record_);
-  pass_->before_record(op);
+  pass_->before_record(tape, op);
 }
 
-void RecomputeScope::before_backward(Tape&, const Tensor&) {
+void RecomputeScope::before_backward(Tape&, const Tensor&, bool) {
   if (!pass_) return;
   end_pass();
   record_ = nullptr;
@@ -175,10 +207,12 @@ void RecomputeScope::end_pass() {
   pass_.reset();
 }
 
-MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device)
+MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device,
+                           std::function<std::string()> advice)
     : device_(device),
       previous_(device->exchange_budget(
-          {bytes, [](uint64_t wanted) { return Tape::current()->evict(wanted); }})) {}
+          {bytes, [](uint64_t wanted) { return Tape::current()->evict(wanted); },
+           std::move(advice)})) {}
 
 MemoryBudget::~MemoryBudget() {
   device_->exchange_budget(std::move(previous_));

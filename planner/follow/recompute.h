@@ -48,16 +48,19 @@ Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan);
 
 // One forward pass on a tape: sets the segments of a plan, by counting records, and observes what
 // the pass does. The tape's observer tells it of every op.
-class RecomputePass {
+class RecomputePass : public Tape::Observer {
  public:
-  // Begins with the tape's next record. `recompute` and `record` outlive the pass; `record`:
-  // receives its graph, null: nobody wants it.
-  RecomputePass(Tape& tape, const Recompute& recompute, RecordedGraph* record);
+  // Begins with record `first` of the tape, or with the next. `recompute` and `record` outlive the
+  // pass; `record`: receives its graph, null: nobody wants it.
+  RecomputePass(Tape& tape, const Recompute& recompute, RecordedGraph* record, int64_t first = -1);
 
-  // As of Tape::Observer.
-  void before_record(const Op& op);
-  void after_record(const Record& record);
-  uint32_t kept_outputs() const;
+  void before_record(Tape& tape, const Op& op) override;
+  void after_record(const Record& record) override;
+  uint32_t kept_outputs() const override;
+
+  // The values of the recorded pass that its outermost segments and the records outside them hold
+  // when forward ends, by id, with the record that makes each.
+  std::unordered_map<uint64_t, int64_t> held_values() const;
 
   void leave();  // the plan is of something else: what follows is evicted, or kept
   void end();    // before backward
@@ -113,7 +116,7 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override { pass_->after_record(record); }
   uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
-  void before_backward(Tape& tape, const Tensor& root) override;
+  void before_backward(Tape& tape, const Tensor& root, bool retains) override;
 
   // A pass did not do what the plan was made for; what the first such one did instead.
   bool diverged() const { return !difference().empty(); }
@@ -143,7 +146,9 @@ inline RecomputeScope checkpoint(Recompute recompute) {
 // is back when it ends.
 class MemoryBudget {
  public:
-  explicit MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device = default_device());
+  // `advice`: what OutOfMemory says then.
+  explicit MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device = default_device(),
+                        std::function<std::string()> advice = {});
   ~MemoryBudget();
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;

@@ -1,0 +1,216 @@
+// A budget that a plan reaches is one that a program can train under, from its first step on.
+#include "models/gpt.h"
+#include "models/resnet.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
+#include "planner/follow/auto_recompute.h"
+#include "planner/follow/search.h"
+#include "tests/fixtures/optim_fixture.h"
+#include "tests/fixtures/tape_fixture.h"
+#include "tests/fixtures/unet.h"
+
+namespace rw::test {
+
+namespace {
+
+using Losses = std::vector<float>;
+using Training = std::function<Losses()>;
+
+Losses train(Optimizer& optimizer, const std::function<Tensor(int)>& loss_of) {
+  Losses losses;
+  for (int step = 0; step < 3; ++step) {
+    const Tensor loss = loss_of(step);
+    optimizer.backward(loss);
+    optimizer.step();
+    optimizer.zero_grad();
+    losses.push_back(loss.item());
+    default_device()->end_step();
+  }
+  return losses;
+}
+
+Losses gpt() {
+  manual_seed(1);
+  GptLMHeadModel model(
+      {.vocab_size = 64, .n_positions = 24, .n_embd = 16, .n_layer = 4, .n_head = 4});
+  AdamW optimizer(model.parameters());
+  return train(optimizer, [&](int step) {
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 8 * 24; ++i) ids.push_back((i * 7 + step * 5) % 64);
+    const Tensor x = tensor(ids, {8, 24});
+    return model.loss(x, x);
+  });
+}
+
+Losses resnet() {
+  manual_seed(2);
+  ResNet model({.depths = {8}, .widths = {4}});
+  SGD optimizer(model.parameters(), {.lr = 0.1f, .momentum = 0.9f});
+  return train(optimizer, [&](int step) {
+    return mean(square(model(tensor(some_values(4 * 12 * 12 * 3, step), {4, 12, 12, 3}))));
+  });
+}
+
+Losses unet() {
+  manual_seed(3);
+  UNet model(3);
+  Adam optimizer(model.weights());
+  return train(optimizer, [&](int step) {
+    return mean(square(model.forward(tensor(some_values(2 * 19 * 21 * 3, step), {2, 19, 21, 3}))));
+  });
+}
+
+Losses recurrent() {
+  manual_seed(4);
+  constexpr int64_t length = 24;
+  const Tensor in = rand({8, 16}, -0.4f, 0.4f).set_requires_grad();
+  const Tensor hidden = rand({16, 16}, -0.4f, 0.4f).set_requires_grad();
+  Adam optimizer({in, hidden});
+  return train(optimizer, [&](int step) {
+    const Tensor x = tensor(some_values(length * 16 * 8, step), {length, 16, 8});
+    Tensor h = zeros({16, 16});
+    for (int64_t t = 0; t < length; ++t)
+      h = tanh(matmul(select(x, 0, t), in) + matmul(std::move(h), hidden));
+    return mean(square(h));
+  });
+}
+
+// Each op overwrites its input where nobody else reads it, which eviction does not count on.
+Losses chain() {
+  manual_seed(5);
+  const Tensor w = rand({4096}, -0.4f, 0.4f).set_requires_grad();
+  SGD optimizer({w}, {.lr = 0.1f});
+  return train(optimizer, [&](int) {
+    Tensor x = tanh(w * 0.5f);
+    for (int i = 0; i < 20; ++i) x = tanh(std::move(x) * 0.9f);
+    return mean(square(x));
+  });
+}
+
+// Two losses of one pass, the second after the first's backward; values that the program holds.
+Losses two_losses() {
+  manual_seed(6);
+  const Tensor w = rand({64, 64}, -0.4f, 0.4f).set_requires_grad();
+  SGD optimizer({w}, {.lr = 0.1f});
+  Losses losses;
+  for (int step = 0; step < 3; ++step) {
+    std::vector<Tensor> held;
+    Tensor x = tensor(some_values(64 * 64, step), {64, 64});
+    for (int i = 0; i < 32; ++i) {
+      x = tanh(matmul(std::move(x), w));
+      if (i % 16 == 3) held.push_back(x);
+    }
+    const Tensor first = mean(square(x)), second = mean(square(held[0] + held[1]));
+    first.backward({}, true);
+    second.backward();
+    optimizer.step();
+    optimizer.zero_grad();
+    losses.insert(losses.end(), {first.item(), second.item()});
+  }
+  return losses;
+}
+
+Losses plain(const Training& training) {
+  const DeviceScope scope(Device::create(open_backend("cpu")));
+  return training();
+}
+
+struct Outcome {
+  Losses losses;
+  std::vector<std::string> kinds;
+  uint64_t peak = 0, replayed = 0;
+  std::string refusal;
+};
+
+Outcome within(uint64_t budget, const Training& training) {
+  const DeviceScope scope(Device::create(open_backend("cpu")));
+  const uint64_t replayed = Tape::current()->replayed_records();
+  Outcome outcome;
+  {
+    const AutoRecompute recompute({.budget = budget, .candidates = 4});
+    try {
+      outcome.losses = training();
+    } catch (const OutOfMemory& e) {
+      outcome.refusal = e.what();
+    }
+    outcome.kinds = recompute.kinds();
+  }
+  outcome.peak = default_device()->memory_report().peak_reserved;
+  outcome.replayed = Tape::current()->replayed_records() - replayed;
+  CHECK(default_device()->live() == 0);
+  return outcome;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");
+
+TEST_CASE("feasible budgets: a program trains in the peak of every plan, and is told the least") {
+  const std::pair<const char*, Training> programs[] = {
+      {"gpt", gpt}, {"resnet", resnet}, {"unet", unet}, {"recurrent", recurrent}, {"chain", chain},
+  };
+  for (const auto& [program, training] : programs) {
+    const Losses expected = plain(training);
+    RecomputeSearch search([] { return open_backend("dry:cpu"); }, [&] { training(); },
+                           {.candidates = 4});
+    const auto& choices = search.choices();
+    for (const size_t k : {choices.size() - 1, choices.size() / 2, size_t{0}}) {
+      const uint64_t budget = choices[k].peak();
+      INFO(std::string(program) << " in " << budget << " bytes");
+      const Outcome bounded = within(budget, training);
+      CHECK(bounded.refusal == "");
+      CHECK(bounded.losses == expected);
+      CHECK(bounded.peak <= budget);
+      REQUIRE(bounded.kinds.size() == 1);
+      CHECK(contains(bounded.kinds[0], "3 passes"));
+      CHECK(contains(bounded.kinds[0], "planned"));
+    }
+    const uint64_t too_little = choices.back().peak() * 3 / 4;
+    INFO(std::string(program) << " in " << too_little << " bytes");
+    const Outcome refused = within(too_little, training);
+    CHECK(contains(refused.refusal, "the memory budget is"));
+    if (!refused.kinds.empty())  // else it does not get through its forward pass
+      CHECK(contains(refused.refusal, "no plan that was found needs less than"));
+  }
+}
+
+TEST_CASE("feasible budgets: values that the program holds, and two backwards of one pass") {
+  const Losses expected = plain(two_losses);
+  const DeviceScope scope(Device::create(open_backend("cpu")));
+  two_losses();
+  const uint64_t peak = default_device()->memory_report().peak;
+  for (const uint64_t percent : {90, 80, 70, 60}) {
+    INFO("in " << percent << " % of " << peak);
+    const Outcome bounded = within(peak * percent / 100, two_losses);
+    CHECK(bounded.refusal == "");
+    CHECK(bounded.losses == expected);
+    CHECK(bounded.replayed > 0);
+  }
+}
+
+// Data that each record saves goes when backward has passed it, and gradients come in its place.
+TEST_CASE("feasible budgets: the plain peak does where values from outside give way to gradients") {
+  constexpr int64_t n = 4096;
+  const auto training = [] {
+    manual_seed(7);
+    std::vector<Tensor> weights;
+    for (int i = 0; i < 8; ++i) weights.push_back(rand({n}).set_requires_grad());
+    const auto term = [&](int i) {
+      return sum(weights[static_cast<size_t>(i)] * tensor(some_values(n, i), {n}));
+    };
+    Tensor total = term(0);
+    for (int i = 1; i < 8; ++i) total = std::move(total) + term(i);
+    total.backward();
+    return Losses{total.item(), sum(weights[3].grad()).item()};
+  };
+  const DeviceScope scope(Device::create(open_backend("cpu")));
+  const Losses expected = training();
+  const uint64_t peak = default_device()->memory_report().peak;
+  const Outcome bounded = within(peak, training);
+  CHECK(bounded.refusal == "");
+  CHECK(bounded.losses == expected);
+}
+
+TEST_SUITE_END();
+
+}  // namespace rw::test
