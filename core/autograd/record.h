@@ -128,6 +128,9 @@ void each_saved(R& record, F&& body) {
     if (record.saves.output(k)) body(record.outputs[k]);
 }
 
+// op.forward. The outputs are new values even where the op hands out an input as it is.
+std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<Tensor> inputs);
+
 // Of what the tensor holds, on the host. Waits.
 uint64_t content_hash(const Tensor& t);
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "core/autograd/tape.h"
-
 namespace rw {
 
 namespace {

@@ -167,7 +167,4 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
 // The same for an op with one output.
 Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs);
 
-// op.forward. The outputs are new values even where the op hands out an input as it is.
-std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<Tensor> inputs);
-
 }  // namespace rw
