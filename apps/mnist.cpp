@@ -8,10 +8,6 @@
 #include <cmath>
 #include <functional>
 
-#include "apps/common/planning.h"
-#include "apps/common/progress.h"
-#include "apps/common/ranks.h"
-#include "apps/common/settings.h"
 #include "apps/mnist/steps.h"
 #include "core/base/interrupt.h"
 #include "core/base/rng.h"
@@ -20,6 +16,10 @@
 #include "data/images/idx.h"
 #include "data/images/loader.h"
 #include "data/images/synthetic.h"
+#include "trainer/program/planning.h"
+#include "trainer/program/progress.h"
+#include "trainer/program/ranks.h"
+#include "trainer/program/settings.h"
 
 using namespace rw;
 
@@ -42,6 +42,7 @@ struct Options {
   void add_to(CLI::App& app);
   void validate() const;
   void share_out();
+  MnistTask::Recipe recipe() const { return {numerics, average}; }
 };
 
 void Options::add_to(CLI::App& app) {
@@ -139,10 +140,8 @@ struct Run {
   TrainingProgram program(const Options& o, int64_t images, int64_t tests) const {
     return {.title = fmt::format("MLP 784-512-512-10, {}", title()),
             .samples = "images",
-            .make =
-                [numerics = o.numerics, average = o.average](const StepSettings& s) {
-                  return std::make_unique<MnistSteps>(s, numerics, average);
-                },
+            .make = [recipe = o.recipe()](
+                        const StepSettings& s) { return std::make_unique<MnistSteps>(recipe, s); },
             .settings = o.ranks.of_rank({.dtype = o.device.parsed_dtype(),
                                          .batch = images ? std::min<int64_t>(batch, images) : batch,
                                          .accumulate = micro_batches,
@@ -160,10 +159,10 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
            const std::function<void()>& after_epoch) {
   manual_seed(o.seed);
   default_device()->reset_peak();
-  MnistSteps steps(planned.settings(), o.numerics, o.average);
+  MnistSteps steps(o.recipe(), planned.settings());
   Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
   const int64_t batches = loader.batches(), total = o.epochs * batches;
-  check_steps_of_ranks(steps.optimizer, batches);
+  check_steps_of_ranks(*steps.optimizer, batches);
   const InterruptScope interrupts;
   Progress progress(total, o.quiet);
   for (int64_t epoch = 0; epoch < o.epochs; ++epoch) {
@@ -191,14 +190,14 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
       if (is_due) progress.show(step, fmt::format("loss {:.4f}", run.train_loss));
     }
     steps.flush();
-    run.updates = steps.optimizer.updates();
-    run.skipped = steps.optimizer.skipped();
+    run.updates = steps.optimizer->updates();
+    run.skipped = steps.optimizer->skipped();
     if (epoch + 1 == o.epochs) {
       planned.after_steps();
       run.account.memory = default_device()->memory_report();
       steps.numerics.print();
       if (run.updates == 0) run.history.clear();
-      conclude_training(steps.optimizer, o.quiet);
+      conclude_training(*steps.optimizer, o.quiet);
     }
     const auto rows = static_cast<int>(planned.settings().evaluation_batch);
     const Evaluation measured =

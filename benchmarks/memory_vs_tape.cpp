@@ -10,12 +10,12 @@
 #include <span>
 #include <unistd.h>
 
-#include "apps/common/program.h"
 #include "backends/open.h"
 #include "benchmarks/memory/chart.h"
 #include "benchmarks/memory/rows.h"
 #include "benchmarks/memory/times.h"
 #include "core/base/error.h"
+#include "trainer/program/program.h"
 
 using namespace rw;
 using namespace rw::memory;

@@ -7,12 +7,12 @@
 
 #include <map>
 
-#include "apps/common/program.h"
 #include "backends/open.h"
 #include "core/backend/unsupported.h"
 #include "core/base/environment.h"
 #include "core/base/error.h"
 #include "core/memory/memory_report.h"
+#include "trainer/program/program.h"
 
 using namespace rw;
 

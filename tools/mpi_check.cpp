@@ -5,10 +5,10 @@
 #include <chrono>
 #include <unistd.h>
 
-#include "apps/common/program.h"
-#include "apps/common/ranks.h"
 #include "backends/open.h"
 #include "dist/world/mpi_world.h"
+#include "trainer/program/program.h"
+#include "trainer/program/ranks.h"
 
 using namespace rw;
 

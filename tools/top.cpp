@@ -12,10 +12,10 @@
 #include <optional>
 #include <unistd.h>
 
-#include "apps/common/program.h"
 #include "backends/open.h"
 #include "core/base/error.h"
 #include "tools/top/report.h"
+#include "trainer/program/program.h"
 
 using namespace rw;
 

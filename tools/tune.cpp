@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "apps/common/program.h"
 #include "apps/common/standard_steps.h"
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/memory/memory_report.h"
 #include "planner/dry_run.h"
+#include "trainer/program/program.h"
 
 using namespace rw;
 

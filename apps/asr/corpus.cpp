@@ -7,9 +7,9 @@
 #include <memory>
 #include <mutex>
 
-#include "apps/common/shapes.h"
 #include "data/base/files.h"
 #include "data/speech/spoken_digits.h"
+#include "trainer/loop/batch_shapes.h"
 
 namespace rw {
 

@@ -11,7 +11,6 @@ std::string default_recognizer() {
 }
 
 void AsrOptions::add_to(CLI::App& app) {
-  command = &app;
   app.add_option(
       "--data", data,
       "folder of speech as LibriSpeech has it: SPEAKER/CHAPTER/*.trans.txt beside FLAC or "
@@ -31,53 +30,33 @@ void AsrOptions::add_to(CLI::App& app) {
   app.add_option("--test-share", test_share,
                  "share of the speakers to test with, where --data has no dev*/ or test*/")
       ->capture_default_str();
-  app.add_option("--batch", batch, "utterances per step")->capture_default_str();
-  app.add_option("--accumulate", accumulate, "steps per update of the weights")
-      ->capture_default_str();
   app.add_option("--checkpoint", checkpoint, "recompute activations: none or block")
       ->check(CLI::IsMember({"none", "block"}))
       ->capture_default_str();
   app.add_option("--epochs", epochs,
                  "passes over the utterances (default 4, of a transducer 6, with --data 20)");
   app.add_option("--steps", steps, "steps instead of epochs");
-  lr.add_to(app);
-  app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
   app.add_option("--beam", beam, "prefixes of the search in the evaluation; 1: greedy")
       ->capture_default_str();
-  app.add_option("--seed", seed, "of weights, order and dropout")->capture_default_str();
-  app.add_option("--report", report, "write all figures of the run to this JSON file");
   app.add_option("--load", load, "start from the weights in this safetensors file");
   app.add_option("--save", save,
                  "write the trained recogniser to this file (default: in the cache)");
   app.add_flag("--eval", eval, "only measure the word error rate of the weights given with --load");
-  app.add_option("--resume", resume,
-                 "keep training snapshots in this folder and go on from the newest, if any");
-  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
-      ->needs("--resume");
-  app.add_option("--snapshot-every", snapshot_every, "steps between them")->capture_default_str();
-  app.add_flag("--quiet", quiet, "print the results only");
-  device.add_to(app);
-  planning.add_to(app);
-  numerics.add_to(app);
-  ranks.add_to(app);
+  TrainerOptions::add_to(app, {.samples = "utterances"});
   app.add_option("--seconds", seconds, "with --plan and without --data: length of the sounds")
       ->needs("--plan")
       ->capture_default_str();
 }
 
 void AsrOptions::complete() {
-  numerics.scaler(device.parsed_dtype());
-  check(batch > 0 && accumulate > 0 && strings > 0, "options",
-        "--batch, --accumulate and --strings must be positive, got {}, {} and {}", batch,
-        accumulate, strings);
+  if (tokens.empty()) tokens = data.empty() ? "word" : "character";
+  if (epochs == 0) epochs = !data.empty() ? 20 : loss == "ctc" ? 4 : 6;
+  check_numbers();
+  check(strings > 0, "options", "--strings must be positive, got {}", strings);
   check(hidden > 0 && layers > 0 && channels > 0, "options",
         "--hidden, --layers and --channels must be positive, got {}, {} and {}", hidden, layers,
         channels);
-  check(epochs >= 0 && steps >= 0, "options",
-        "--epochs and --steps must be positive, got {} and {}", epochs, steps);
-  check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
   ranks.share_out(accumulate);
-  lr.rate(batch, accumulate);  // checks
   check(test_share > 0 && test_share < 1, "options", "--test-share must be in (0, 1), got {}",
         test_share);
   check(seconds >= 0.1 && seconds <= 3600, "options", "--seconds must be in [0.1, 3600], got {}",
@@ -85,8 +64,6 @@ void AsrOptions::complete() {
   check(beam > 0 && (beam == 1 || loss == "ctc"), "options",
         "--beam must be positive, and 1 with --loss rnnt, got {}", beam);
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
-  if (tokens.empty()) tokens = data.empty() ? "word" : "character";
-  if (epochs == 0) epochs = !data.empty() ? 20 : loss == "ctc" ? 4 : 6;
   if (save.empty() && !planning.plan && !eval) save = default_recognizer();
 }
 
@@ -102,9 +79,16 @@ SpeechRecipe AsrOptions::recipe(int64_t classes, int64_t length, int64_t width) 
   return {.model = model(classes),
           .length = length,
           .width = width,
-          .lr = static_cast<float>(lr.rate(batch, accumulate)),
+          .lr = static_cast<float>(rate()),
           .weight_decay = static_cast<float>(weight_decay),
-          .numerics = numerics};
+          .numerics = numerics,
+          .average = average};
+}
+
+StepSettings AsrOptions::step_settings() const {
+  StepSettings settings = TrainerOptions::settings();
+  settings.checkpoint = checkpoint;
+  return settings;
 }
 
 TrainingProgram AsrOptions::program(const SpeechRecipe& recipe) const {
@@ -113,10 +97,7 @@ TrainingProgram AsrOptions::program(const SpeechRecipe& recipe) const {
                            recipe.model.classes - 1, tokens, layers, layers > 1 ? "s" : "", hidden),
       .samples = "utterances",
       .make = [recipe](const StepSettings& s) { return std::make_unique<SpeechSteps>(recipe, s); },
-      .settings = ranks.of_rank({.dtype = device.parsed_dtype(),
-                                 .batch = batch,
-                                 .accumulate = accumulate,
-                                 .checkpoint = checkpoint}),
+      .settings = step_settings(),
       .outline = {.loads = !load.empty(), .saves = !eval},
       .estimator_states = 4,
       .words = command_line_words()};

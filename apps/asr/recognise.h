@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "../common/program.h"
+#include "../../trainer/program/program.h"
 
 namespace rw {
 

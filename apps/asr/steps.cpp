@@ -3,25 +3,22 @@
 #include <algorithm>
 
 #include "ops/autocast.h"
+#include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 
 namespace rw {
 
-SpeechSteps::SpeechSteps(const SpeechRecipe& recipe, const StepSettings& settings)
-    : ranks(settings),
-      model(recipe.model),
-      optimizer(AdamW(ranks.shard(decay_groups(model.parameters(), recipe.weight_decay)),
-                      {.lr = recipe.lr}),
-                settings.accumulate),
-      numerics(recipe.numerics, optimizer, settings.dtype),
-      parallel(ranks.share(optimizer)),
-      recipe_(recipe),
-      settings_(settings) {
-  optimizer.set_max_norm(1);
+std::unique_ptr<Optimizer> SpeechTask::make_optimizer(const StepRanks& ranks) const {
+  auto optimizer = std::make_unique<Accumulate>(
+      AdamW(ranks.shard(decay_groups(model.parameters(), recipe_.weight_decay)),
+            {.lr = recipe_.lr}),
+      settings_.accumulate);
+  optimizer->set_max_norm(1);
+  return optimizer;
 }
 
 // In f32, and one sound after another: together they may be larger than all that is kept of them.
-Tensor SpeechSteps::raw_features(const SpeechBatch& batch) {
+Tensor SpeechTask::raw_features(const SpeechBatch& batch) {
   const PurposeScope scope(Purpose::data);
   const NoGrad guard;
   const int64_t samples = model.features.samples(batch.length);
@@ -35,12 +32,12 @@ Tensor SpeechSteps::raw_features(const SpeechBatch& batch) {
   return concat(std::move(rows), 0);
 }
 
-Tensor SpeechSteps::features_of(const SpeechBatch& batch) {
+Tensor SpeechTask::features_of(const SpeechBatch& batch) {
   const PurposeScope scope(Purpose::data);
   return cast(raw_features(batch), settings_.dtype);
 }
 
-void SpeechSteps::fit_features(SpeechLoader& loader, int64_t batches) {
+void SpeechTask::fit_features(SpeechLoader& loader, int64_t batches) {
   LogMel::Statistics statistics;
   for (int64_t i = 0; i < std::min(batches, loader.batches()); ++i) {
     const SpeechBatch batch = loader.batch(0, i);
@@ -50,21 +47,13 @@ void SpeechSteps::fit_features(SpeechLoader& loader, int64_t batches) {
   default_device()->end_step();
 }
 
-SpeechBatch SpeechSteps::batch_of(const BatchShape& shape) const {
+SpeechBatch SpeechTask::batch_of(const BatchShape& shape) const {
   return {.rows = shape.rows_or(settings_.batch),
           .length = shape.length ? shape.length : recipe_.length,
           .width = recipe_.width};
 }
 
-// The tensors of a step die with their scope, so that all of its memory is the plan's to place.
-void SpeechSteps::step(const SpeechBatch& batch) {
-  optimizer.backward(loss_of(batch), static_cast<float>(batch.rows));
-  optimizer.step();
-  optimizer.zero_grad();
-  default_device()->end_step();
-}
-
-Tensor SpeechSteps::loss_of(const SpeechBatch& batch) {
+Tensor SpeechTask::loss_of(const SpeechBatch& batch, Meter& meter) {
   Tensor x = features_of(batch), frames, labels, counts, loss;
   {
     const PurposeScope scope(Purpose::data);
@@ -76,20 +65,15 @@ Tensor SpeechSteps::loss_of(const SpeechBatch& batch) {
     const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
     loss = model.loss(std::move(x), frames, labels, counts);
   }
-  meter.add(loss, static_cast<double>(batch.rows));
+  meter.add(loss, weight_of(batch));
   return loss;
 }
 
-std::vector<std::vector<int32_t>> SpeechSteps::recognise(const SpeechBatch& batch, int beam) {
-  std::vector<std::vector<int32_t>> labels;
-  {
-    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
-    std::vector<int32_t> frames = batch.frames;
-    frames.resize(static_cast<size_t>(batch.rows), static_cast<int32_t>(batch.length));
-    labels = model.recognise(features_of(batch), frames, beam);
-  }
-  default_device()->end_step();
-  return labels;
+std::vector<std::vector<int32_t>> SpeechTask::recognise(const SpeechBatch& batch, int beam) {
+  const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
+  std::vector<int32_t> frames = batch.frames;
+  frames.resize(static_cast<size_t>(batch.rows), static_cast<int32_t>(batch.length));
+  return model.recognise(features_of(batch), frames, beam);
 }
 
 }  // namespace rw

@@ -2,33 +2,29 @@
 #pragma once
 
 #include "../../nn/speech/ctc_decode.h"
-#include "../common/training_loop.h"
+#include "../../trainer/trainer.h"
 #include "corpus.h"
 
 namespace rw {
 
-// The trained model, its optimizer and what the run measured.
-class AsrTraining {
+class AsrTrainer : public Trainer<SpeechTask, SpeechLoader> {
  public:
-  AsrTraining(const AsrOptions& options, const SpeechCorpus& corpus, ProgramRun& run);
+  AsrTrainer(const AsrOptions& options, const SpeechCorpus& corpus, ProgramRun& run);
 
-  void run();  // from the newest snapshot on, if there is one
-  void save() const;
-  WordErrors evaluate();          // on the speakers held out
-  nlohmann::json report() const;  // of the training alone
+ protected:
+  void load(SpeechSteps& steps) override;
+  std::string title() const override;
+  std::string steps_text() const override;
+  std::unique_ptr<SpeechLoader> testing(int64_t batch) override;
+  void save(bool is_average) override;
+  void add_figures(nlohmann::json& report) const override;
+  nlohmann::json evaluate(bool quiet) override;  // on the speakers held out
 
  private:
-  LoopOptions loop_options() const;
-  Settings settings() const;
-  void introduce() const;
+  WordErrors errors();  // of the weights as they are
 
   const AsrOptions& options_;
   const SpeechCorpus& corpus_;
-  const int64_t batch_;
-  SpeechSteps steps_;
-  SpeechLoader loader_;
-  const int64_t total_;  // steps
-  TrainingLoop loop_;
 };
 
 }  // namespace rw

@@ -3,10 +3,10 @@
 
 #include "apps/bert/commands.h"
 #include "apps/bert/shapes.h"
-#include "apps/common/ranking.h"
 #include "data/text/text.h"
 #include "data/text/text_loader.h"
 #include "io/models/bert.h"
+#include "trainer/program/ranking.h"
 
 namespace rw {
 

@@ -6,9 +6,7 @@
 #include <vector>
 
 #include "../../data/text/sentences.h"
-#include "../common/learning_rate.h"
-#include "../common/planning.h"
-#include "../common/ranks.h"
+#include "../../trainer/trainer_options.h"
 #include "steps.h"
 
 namespace rw {
@@ -47,24 +45,28 @@ struct OptimizerOptions {
   bool is_8bit() const { return optimizer == "adamw-8bit"; }
 };
 
-// Masked-language-model training from scratch.
-struct Pretrain {
-  CLI::App* command = nullptr;  // whose options these are
-  DeviceOptions device;
-  PlanningOptions planning;
-  NumericsOptions numerics;
-  AverageOptions average;
+// What both kinds of training have.
+struct BertOptions : TrainerOptions {
   OptimizerOptions state;
-  RankOptions ranks;
-  std::vector<std::string> text;
-  std::string model = "tiny", vocabulary, save = default_model_folder(), resume, report;
-  int64_t vocabulary_size = 4096, length = 64, batch = 16, steps = 700, snapshot_every = 100;
-  uint32_t accumulate = 2;
+  int64_t length = 64;
   int checkpoint_every = 1;
-  LearningRateOptions lr{.lr = 2e-3};
-  double weight_decay = 0.01;
-  bool host_boundaries = false, whole_words = false, restart = false, quiet = false;
-  uint64_t seed = 1;
+  bool host_boundaries = false;
+
+  void add_to(CLI::App& app, const TrainerWords& words);
+  void check_numbers() const;  // ValueError
+  StepSettings settings() const;
+  // What they make of a model of this kind.
+  BertRecipe recipe(const BertConfig& config) const;
+};
+
+// Masked-language-model training from scratch.
+struct Pretrain : BertOptions {
+  Pretrain() : BertOptions{{.lr = {.lr = 2e-3}, .batch = 16, .steps = 700, .accumulate = 2}} {}
+
+  std::vector<std::string> text;
+  std::string model = "tiny", vocabulary, save = default_model_folder();
+  int64_t vocabulary_size = 4096;
+  bool whole_words = false;
 
   void add_to(CLI::App& app);
   void run();
@@ -74,22 +76,10 @@ struct Pretrain {
 };
 
 // Trains a classifier of sentences from a pre-trained model.
-struct Finetune {
-  CLI::App* command = nullptr;  // whose options these are
-  DeviceOptions device;
-  PlanningOptions planning;
-  NumericsOptions numerics;
-  AverageOptions average;
-  OptimizerOptions state;
-  RankOptions ranks;
-  std::string task, model = default_model_folder(), save, resume, report;
-  int64_t length = 64, batch = 32, epochs = 1, steps = 0, snapshot_every = 100;
-  uint32_t accumulate = 1;
-  int checkpoint_every = 1;
-  LearningRateOptions lr{.lr = 1e-3};
-  double weight_decay = 0.01;
-  bool host_boundaries = false, restart = false, quiet = false;
-  uint64_t seed = 1;
+struct Finetune : BertOptions {
+  Finetune() : BertOptions{{.lr = {.lr = 1e-3}}} {}
+
+  std::string task, model = default_model_folder(), save;
   int64_t classes = 2;  // with --plan
 
   void add_to(CLI::App& app);

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "apps/bert/commands.h"
-#include "apps/common/ranking.h"
 #include "data/base/files.h"
 #include "data/text/tokenizer.h"
 #include "io/models/bert.h"
+#include "trainer/program/ranking.h"
 
 namespace rw {
 

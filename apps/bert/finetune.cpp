@@ -6,52 +6,27 @@
 
 #include "apps/bert/commands.h"
 #include "apps/bert/shapes.h"
-#include "apps/common/training_loop.h"
 #include "core/base/rng.h"
 #include "data/base/files.h"
-#include "data/base/prefetch.h"
 #include "data/content_hash.h"
 #include "data/text/sentences.h"
 #include "data/text/text_loader.h"
 #include "io/models/bert.h"
+#include "trainer/trainer.h"
 
 namespace rw {
 
 void Finetune::add_to(CLI::App& app) {
-  command = &app;
   app.add_option(
       "--task", task,
       "folder with train.tsv and dev.tsv (or dev_matched.tsv): columns sentence and label, "
       "or sentence1, sentence2 and label for pairs; labels are numbers or words");
   app.add_option("--model", model, "folder of the pre-trained model")->capture_default_str();
   app.add_option("--seq", length, "most tokens per sentence")->capture_default_str();
-  app.add_option("--batch", batch, "sentences per step")->capture_default_str();
-  app.add_option("--accumulate", accumulate, "steps per update of the weights")
-      ->capture_default_str();
-  app.add_option("--checkpoint-every", checkpoint_every,
-                 "layers per segment of recomputed activations; 0: keep all activations")
-      ->capture_default_str();
-  app.add_flag("--host-boundaries", host_boundaries,
-               "what lies between segments waits in host memory");
-  state.add_to(app);
   app.add_option("--epochs", epochs, "passes over the sentences")->capture_default_str();
   app.add_option("--steps", steps, "steps instead of epochs");
-  lr.add_to(app, "highest learning rate; large models want less");
-  app.add_option("--weight-decay", weight_decay, "of matrices")->capture_default_str();
-  app.add_option("--seed", seed, "of order, dropout and the new layer")->capture_default_str();
   app.add_option("--save", save, "folder for the classifier");
-  app.add_option("--resume", resume,
-                 "keep training snapshots in this folder and go on from the newest, if any");
-  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
-      ->needs("--resume");
-  app.add_option("--snapshot-every", snapshot_every, "steps between them")->capture_default_str();
-  app.add_option("--report", report, "write all figures of the run to this JSON file");
-  app.add_flag("--quiet", quiet, "print the results only");
-  device.add_to(app);
-  planning.add_to(app);
-  numerics.add_to(app);
-  average.add_to(app);
-  ranks.add_to(app);
+  BertOptions::add_to(app, {.samples = "sentences", .random = "order, dropout and the new layer"});
   app.add_option("--classes", classes, "with --plan: classes of the sentences")
       ->needs("--plan")
       ->capture_default_str();
@@ -101,161 +76,75 @@ struct Sentences {
   }
 };
 
-class Finetuning {
+class Finetuning : public Trainer<FinetuneTask, TextLoader> {
  public:
   Finetuning(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
              ProgramRun& run)
-      : o_(options),
-        sentences_(sentences),
-        loader_(sentences.train_loader(options, options.batch)),
-        total_(o_.steps ? o_.steps : o_.epochs * loader_.batches()),
-        batch_(run.settings().batch),
-        steps_(recipe, run.settings()),
-        loop_(loop_options(), steps_.model, *steps_.optimizer, steps_.meter, run, &steps_.numerics,
-              steps_.average.get()) {
-    {
-      const WholeParameters whole(steps_.parallel.get());
-      load_bert(ModelFolder{o_.model}.weights(), steps_.model);
-    }
-    const auto updates = static_cast<uint32_t>((total_ + o_.accumulate - 1) / o_.accumulate);
-    steps_.optimizer->set_schedule(Schedule::linear(updates, updates / 10));
+      : Trainer(
+            options, run, recipe,
+            std::make_unique<TextLoader>(sentences.train_loader(options, options.batch)),
+            {.samples = "sentences",
+             .figures = "dev_",
+             .settings = run_settings(*options.command, options.rate(),
+                                      {content_hash(sentences.train), content_hash(sentences.dev)}),
+             .schedule = Schedule::linear}),
+        o_(options),
+        sentences_(sentences) {}
+
+ protected:
+  void load(FinetuneSteps& steps) override {
+    load_bert(ModelFolder{o_.model}.weights(), steps.model);
+  }
+  std::string title() const override {
+    return fmt::format("classifier of {} classes ({} parameters)", sentences_.classes(),
+                       steps().model.parameter_count());
+  }
+  std::string steps_text() const override {
+    return fmt::format("of {}, of {} {}", o_.batch, sentences_.train.size(),
+                       sentences_.train_data.has_pairs() ? "pairs" : "sentences");
+  }
+  std::unique_ptr<TextLoader> testing(int64_t batch) override {
+    return std::make_unique<TextLoader>(sentences_.dev_loader(batch));
+  }
+  std::string result(const char* whose, const Meter::Values& values) const override {
+    return fmt::format("dev accuracy {}{:.2f} %, loss {:.3f}", whose, 100 * values.accuracy,
+                       values.loss);
+  }
+  void save(bool is_average) override {
+    if (o_.save.empty()) return;
+    const ModelFolder to{o_.save};
+    sentences_.tokenizer.vocabulary().save(to.vocabulary());
+    write_bert_config(to.config(), steps().model.bert.config(), "BertForSequenceClassification",
+                      sentences_.train_data.class_names);
+    save_model(is_average ? average_path(to.weights().string()) : to.weights().string(),
+               steps().model);
+  }
+  void add_figures(nlohmann::json& report) const override {
+    report.update({{"checkpoint_every", o_.checkpoint_every},
+                   {"classes", sentences_.train_data.class_names}});
   }
 
-  void run();             // from the newest snapshot on, if there is one
-  Evaluation evaluate();  // on dev.tsv
-  static void print(const Evaluation& evaluation);
-  void save() const;
-  nlohmann::json report() const;  // of the training alone
-
  private:
-  LoopOptions loop_options() const;
-  void introduce() const;
-
   const Finetune& o_;
   const Sentences& sentences_;
-  TextLoader loader_;
-  const int64_t total_;  // steps
-  const int64_t batch_;
-  FinetuneSteps steps_;
-  TrainingLoop loop_;
 };
-
-LoopOptions Finetuning::loop_options() const {
-  return {.steps = total_,
-          .batches = loader_.batches(),
-          .samples = o_.batch,
-          .unit = "sentences",
-          .quiet = o_.quiet,
-          .snapshots = o_.resume,
-          .steps_per_snapshot = o_.snapshot_every,
-          .parallel = steps_.parallel.get(),
-          .restart = o_.restart,
-          .settings = run_settings(*o_.command, o_.lr.rate(o_.batch, o_.accumulate),
-                                   {content_hash(sentences_.train), content_hash(sentences_.dev)})};
-}
-
-void Finetuning::introduce() const {
-  if (o_.quiet) return;
-  fmt::print("classifier of {} classes ({} parameters) in {} on {}{}: {} {}, {} steps of {}{}\n",
-             sentences_.classes(), steps_.model.parameter_count(), o_.device.dtype,
-             default_device()->info().name, of_ranks(), sentences_.train.size(),
-             sentences_.train_data.has_pairs() ? "pairs" : "sentences", total_, o_.batch,
-             o_.lr.str(o_.batch, o_.accumulate));
-}
-
-void Finetuning::run() {
-  loop_.resume();
-  introduce();
-  RankStream<TextLoader> stream(loader_, loop_.start());
-  loop_.run([&](int64_t) { steps_.step(stream.next()); },
-            [this] {
-              const Evaluation found = evaluate();
-              if (!o_.quiet) print(found);
-              return found.json("dev_");
-            });
-}
-
-Evaluation Finetuning::evaluate() {
-  return evaluate_both(steps_, [&] { return sentences_.dev_loader(batch_); });
-}
-
-void Finetuning::print(const Evaluation& evaluation) {
-  evaluation.print([](const char* whose, const Meter::Values& values) {
-    fmt::print("dev accuracy {}{:.2f} %, loss {:.3f}\n", whose, 100 * values.accuracy, values.loss);
-  });
-}
-
-void Finetuning::save() const {
-  if (o_.save.empty()) return;
-  const WholeParameters whole(steps_.parallel.get());
-  if (!is_first_rank()) return;
-  const ModelFolder to{o_.save};
-  sentences_.tokenizer.vocabulary().save(to.vocabulary());
-  write_bert_config(to.config(), steps_.model.bert.config(), "BertForSequenceClassification",
-                    sentences_.train_data.class_names);
-  save_model(to.weights(), steps_.model);
-  if (steps_.average)
-    at_average(*steps_.average,
-               [&] { save_model(average_path(to.weights().string()), steps_.model); });
-  default_device()->end_step();
-}
-
-nlohmann::json Finetuning::report() const {
-  nlohmann::json report = loop_.json();
-  report.update({{"checkpoint_every", o_.checkpoint_every},
-                 {"classes", sentences_.train_data.class_names},
-                 {"device", device_json()}});
-  return report;
-}
-
-void check_options(const Finetune& o) {
-  o.numerics.scaler(o.device.parsed_dtype());
-  o.average.check_numbers();
-  check(
-      o.length >= 8 && o.batch > 0 && o.accumulate > 0 && o.epochs > 0 && o.steps >= 0 &&
-          o.snapshot_every > 0,
-      "options",
-      "--seq must be at least 8, and --batch, --accumulate, --epochs, --steps and --snapshot-every "
-      "positive");
-  check(o.checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
-        o.checkpoint_every);
-  o.lr.rate(o.batch, o.accumulate);  // checks
-  check(o.classes > 1, "options", "--classes must be at least 2, got {}", o.classes);
-  check(o.planning.plan || !o.task.empty(), "options", "training needs sentences: --task DIR");
-}
-
-void finetune(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
-              ProgramRun& run) {
-  Finetuning training(options, sentences, recipe, run);
-  training.run();
-  training.save();
-  const ReportFile file(options.report);
-  nlohmann::json report = training.report();
-  file.write_so_far(report);
-  const Evaluation dev = training.evaluate();
-  Finetuning::print(dev);
-  const RunAccount account = run.account();
-  fmt::print("\n{}", account.str());
-  report.update(dev.json("dev_"));
-  report["device"] = account_json(account);
-  file.write(report);
-}
 
 }  // namespace
 
 BertRecipe Finetune::recipe(const BertConfig& config) const {
-  check(padded_length(length) <= config.max_position_embeddings, "options",
-        "--seq must be at most the model's {}, got {}", config.max_position_embeddings, length);
-  BertRecipe recipe = {.config = config,
-                       .length = padded_length(length),
-                       .classes = classes,
-                       .lr = static_cast<float>(lr.rate(batch, accumulate)),
-                       .weight_decay = static_cast<float>(weight_decay),
-                       .numerics = numerics,
-                       .average = average};
-  state.apply(recipe);
+  BertRecipe recipe = BertOptions::recipe(config);
+  recipe.classes = classes;
   return recipe;
 }
+
+namespace {
+
+StepSettings of_batches(StepSettings settings, int64_t rows) {
+  settings.batch = rows;
+  return settings;
+}
+
+}  // namespace
 
 TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {
   return {.title = fmt::format("classifier of {} classes, {} tokens per sentence", recipe.classes,
@@ -263,12 +152,7 @@ TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const 
           .samples = "sentences",
           .make = [recipe](
                       const StepSettings& s) { return std::make_unique<FinetuneSteps>(recipe, s); },
-          .settings = ranks.of_rank({.dtype = device.parsed_dtype(),
-                                     .batch = rows,
-                                     .accumulate = accumulate,
-                                     .checkpoint = checkpoint_every > 0 ? "block" : "none",
-                                     .checkpoint_every = checkpoint_every,
-                                     .host_boundaries = host_boundaries}),
+          .settings = of_batches(settings(), rows),
           .outline = {.loads = true, .saves = !save.empty()},
           .estimator_states = state.estimator_states(),
           .words = command_line_words("--checkpoint-every 1")};
@@ -276,7 +160,9 @@ TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const 
 
 void Finetune::run() {
   ranks.share_out(accumulate);
-  check_options(*this);
+  check_numbers();
+  check(classes > 1, "options", "--classes must be at least 2, got {}", classes);
+  check(planning.plan || !task.empty(), "options", "training needs sentences: --task DIR");
   const ModelFolder from{model};
   if (planning.plan) {
     const bool there = std::filesystem::exists(from.config());
@@ -316,7 +202,7 @@ void Finetune::run() {
     return largest_shapes(sentences.dev_loader(size), 0);
   };
   ProgramRun run(std::move(planned), planning);
-  run.guard([&] { finetune(*this, sentences, made, run); });
+  run.guard([&] { Finetuning(*this, sentences, made, run).run(); });
 }
 
 }  // namespace rw

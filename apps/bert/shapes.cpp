@@ -1,6 +1,6 @@
 #include "apps/bert/shapes.h"
 
-#include "apps/common/shapes.h"
+#include "trainer/loop/batch_shapes.h"
 
 namespace rw {
 

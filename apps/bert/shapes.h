@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "../../data/text/text_loader.h"
-#include "../common/training.h"
+#include "../../trainer/loop/model_steps.h"
 
 namespace rw {
 

@@ -36,23 +36,17 @@ std::unique_ptr<Optimizer> make_optimizer(const Module& model, const BertRecipe&
       ranks.shard(decay_groups(model.parameters(), recipe.weight_decay));
   if (recipe.offload) groups = offload_states(std::move(groups));
   const AdamWOptions options{.lr = recipe.lr};
-  if (recipe.optimizer == BertOptimizer::adamw_8bit)
-    return wrapped(AdamW8bit(std::move(groups), options), recipe, micro_batches);
-  return wrapped(AdamW(std::move(groups), options), recipe, micro_batches);
+  std::unique_ptr<Optimizer> optimizer =
+      recipe.optimizer == BertOptimizer::adamw_8bit
+          ? wrapped(AdamW8bit(std::move(groups), options), recipe, micro_batches)
+          : wrapped(AdamW(std::move(groups), options), recipe, micro_batches);
+  optimizer->set_max_norm(1);
+  return optimizer;
 }
 
-void set_up(Optimizer& optimizer, BertModel& bert, const StepSettings& settings) {
+void set_segments(BertModel& bert, const StepSettings& settings) {
   check(settings.checkpoint != "stage", "options", "BERT has no stages, use blocks: its layers");
   bert.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
-  optimizer.set_max_norm(1);
-}
-
-// A step of what gives `loss`, the mean over `count`, which has no weight where each backward
-// updates.
-void take_step(Optimizer& optimizer, const Tensor& loss, int64_t count, const BertRecipe& recipe) {
-  optimizer.backward(loss, recipe.fused ? 1 : static_cast<float>(count));
-  optimizer.step();
-  optimizer.zero_grad();
 }
 
 // The tokens to predict, and where they stand among the batch's. Places that are over have the
@@ -88,30 +82,21 @@ int64_t BertRecipe::predictions() const {
   return masking.max_predictions > 0 ? std::min(most, masking.max_predictions) : most;
 }
 
-PretrainSteps::PretrainSteps(const BertRecipe& recipe, const StepSettings& settings)
-    : ranks(settings),
-      model(recipe.config, false),
-      optimizer(make_optimizer(model, recipe, ranks, settings.accumulate)),
-      numerics(recipe.numerics, *optimizer, settings.dtype),
-      average(recipe.average.follow(*optimizer)),
-      parallel(ranks.share(*optimizer)),
-      recipe_(recipe),
-      settings_(settings) {
-  set_up(*optimizer, model.bert, settings);
+PretrainTask::PretrainTask(const BertRecipe& recipe, const StepSettings& settings)
+    : model(recipe.config, false), recipe_(recipe), settings_(settings) {
+  set_segments(model.bert, settings);
 }
 
-// The tensors of a step die with their scope, so that all of its memory is the plan's to place.
-void PretrainSteps::step(const TextBatch& batch) {
-  take_step(*optimizer, loss_of(batch), batch.predictions, recipe_);
-  default_device()->end_step();
+std::unique_ptr<Optimizer> PretrainTask::make_optimizer(const StepRanks& ranks) const {
+  return rw::make_optimizer(model, recipe_, ranks, settings_.accumulate);
 }
 
-TextBatch PretrainSteps::batch_of(const BatchShape& shape) const {
+TextBatch PretrainTask::batch_of(const BatchShape& shape) const {
   const int64_t rows = shape.rows_or(settings_.batch);
   return {.rows = rows, .length = recipe_.length, .predictions = rows * recipe_.predictions()};
 }
 
-Tensor PretrainSteps::loss_of(const TextBatch& batch) {
+Tensor PretrainTask::loss_of(const TextBatch& batch, Meter& meter) {
   const Targets targets(batch, batch.rows * recipe_.predictions());
   Tensor loss, predicted;
   {
@@ -123,34 +108,21 @@ Tensor PretrainSteps::loss_of(const TextBatch& batch) {
   return loss;
 }
 
-void PretrainSteps::evaluate(const TextBatch& batch) {
-  loss_of(batch);
-  default_device()->end_step();
+FinetuneTask::FinetuneTask(const BertRecipe& recipe, const StepSettings& settings)
+    : model(recipe.config, recipe.classes), recipe_(recipe), settings_(settings) {
+  set_segments(model.bert, settings);
 }
 
-FinetuneSteps::FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings)
-    : ranks(settings),
-      model(recipe.config, recipe.classes),
-      optimizer(make_optimizer(model, recipe, ranks, settings.accumulate)),
-      numerics(recipe.numerics, *optimizer, settings.dtype),
-      average(recipe.average.follow(*optimizer)),
-      parallel(ranks.share(*optimizer)),
-      recipe_(recipe),
-      settings_(settings) {
-  set_up(*optimizer, model.bert, settings);
+std::unique_ptr<Optimizer> FinetuneTask::make_optimizer(const StepRanks& ranks) const {
+  return rw::make_optimizer(model, recipe_, ranks, settings_.accumulate);
 }
 
-void FinetuneSteps::step(const TextBatch& batch) {
-  take_step(*optimizer, loss_of(batch), batch.rows, recipe_);
-  default_device()->end_step();
-}
-
-TextBatch FinetuneSteps::batch_of(const BatchShape& shape) const {
+TextBatch FinetuneTask::batch_of(const BatchShape& shape) const {
   return {.rows = shape.rows_or(settings_.batch),
           .length = shape.length ? shape.length : recipe_.length};
 }
 
-Tensor FinetuneSteps::loss_of(const TextBatch& batch) {
+Tensor FinetuneTask::loss_of(const TextBatch& batch, Meter& meter) {
   Tensor logits, labels, loss;
   {
     const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
@@ -161,11 +133,6 @@ Tensor FinetuneSteps::loss_of(const TextBatch& batch) {
   }
   meter.add(loss, argmax(logits), labels);
   return loss;
-}
-
-void FinetuneSteps::evaluate(const TextBatch& batch) {
-  loss_of(batch);
-  default_device()->end_step();
 }
 
 ClassifySteps::ClassifySteps(const BertConfig& config, int64_t classes,

@@ -5,13 +5,9 @@
 #include <optional>
 
 #include "../../data/text/text_loader.h"
-#include "../../dist/step_ranks.h"
 #include "../../models/bert.h"
 #include "../../optim/accumulation/fused_backward.h"
-#include "../common/average.h"
-#include "../common/meter.h"
-#include "../common/numerics.h"
-#include "../common/training.h"
+#include "../../trainer/task_steps.h"
 
 namespace rw {
 
@@ -33,72 +29,51 @@ struct BertRecipe {
   // Most masked tokens of a sequence. Steps predict as many in every sequence, those that are not
   // there being ignored, so that all full batches need the same memory.
   int64_t predictions() const;
+  // Of a mean over `count`: none where each backward updates.
+  double weight(int64_t count) const { return fused ? 1 : static_cast<double>(count); }
 };
 
-// Masked-language-model training.
-class PretrainSteps : public ModelSteps {
+// Masked-language-model training. As trainer/task_steps.h has tasks, the two.
+class PretrainTask {
  public:
-  PretrainSteps(const BertRecipe& recipe, const StepSettings& settings);
+  using Recipe = BertRecipe;
+  using Batch = TextBatch;
 
-  void step(const TextBatch& batch);  // padded to recipe.length
-  // Counts into the meter; NoGrad and eval() are the caller's.
-  void evaluate(const TextBatch& batch);
+  PretrainTask(const BertRecipe& recipe, const StepSettings& settings);
 
-  void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
-  void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, parallel.get(), average.get(), [&] { evaluate(batch_of(shape)); });
-  }
-  DataParallel* updates_of_ranks() override { return parallel.get(); }
-  void flush() override { finish_window(*optimizer); }
-  Module& trained() override { return model; }
-
-  StepRanks ranks;
-  BertForPreTraining model;
-  std::unique_ptr<Optimizer> optimizer;
-  NumericsWatch numerics;
-  std::unique_ptr<Ema> average;  // null: none is wanted
-  Meter meter;
-  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
-
- private:
-  Tensor loss_of(const TextBatch& batch);
+  std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
+  Tensor loss_of(const TextBatch& batch, Meter& meter);  // padded to recipe.length
+  double weight_of(const TextBatch& batch) const { return recipe_.weight(batch.predictions); }
   TextBatch batch_of(const BatchShape& shape) const;  // without tokens
 
+  BertForPreTraining model;
+
+ private:
   const BertRecipe recipe_;
   const StepSettings settings_;
 };
+using PretrainSteps = TaskSteps<PretrainTask>;
 
 // Training of a classifier of sentences.
-class FinetuneSteps : public ModelSteps {
+class FinetuneTask {
  public:
-  FinetuneSteps(const BertRecipe& recipe, const StepSettings& settings);
+  using Recipe = BertRecipe;
+  using Batch = TextBatch;
 
-  void step(const TextBatch& batch);
-  void evaluate(const TextBatch& batch);
+  FinetuneTask(const BertRecipe& recipe, const StepSettings& settings);
 
-  void dry_step(const BatchShape& shape) override { step(batch_of(shape)); }
-  void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, parallel.get(), average.get(), [&] { evaluate(batch_of(shape)); });
-  }
-  DataParallel* updates_of_ranks() override { return parallel.get(); }
-  void flush() override { finish_window(*optimizer); }
-  Module& trained() override { return model; }
-
-  StepRanks ranks;
-  BertForSequenceClassification model;
-  std::unique_ptr<Optimizer> optimizer;
-  NumericsWatch numerics;
-  std::unique_ptr<Ema> average;  // null: none is wanted
-  Meter meter;
-  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
-
- private:
-  Tensor loss_of(const TextBatch& batch);
+  std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
+  Tensor loss_of(const TextBatch& batch, Meter& meter);
+  double weight_of(const TextBatch& batch) const { return recipe_.weight(batch.rows); }
   TextBatch batch_of(const BatchShape& shape) const;  // without tokens
 
+  BertForSequenceClassification model;
+
+ private:
   const BertRecipe recipe_;
   const StepSettings settings_;
 };
+using FinetuneSteps = TaskSteps<FinetuneTask>;
 
 // The forward pass of a classifier; nothing is trained.
 class ClassifySteps : public ModelSteps {

@@ -2,19 +2,20 @@
 
 #include "ops/autocast.h"
 #include "ops/ops.h"
+#include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 
 namespace rw {
 
 namespace {
 
-Tensor upload_pixels(const Batch& batch, int64_t rows) {
+Tensor upload_pixels(const Batch& batch) {
   const PurposeScope scope(Purpose::data);
-  return batch_tensor(batch.pixels, {rows, 784});
+  return batch_tensor(batch.pixels, {batch.size(), 784});
 }
-Tensor upload_labels(const Batch& batch, int64_t rows) {
+Tensor upload_labels(const Batch& batch) {
   const PurposeScope scope(Purpose::data);
-  return batch_tensor(batch.labels, {rows});
+  return batch_tensor(batch.labels, {batch.size()});
 }
 
 }  // namespace
@@ -28,44 +29,29 @@ Tensor Mlp::forward(Tensor x) {
   return output_(std::move(x));
 }
 
-MnistSteps::MnistSteps(const StepSettings& settings, const NumericsOptions& numerics,
-                       const AverageOptions& average)
-    : ranks(settings),
-      optimizer(Adam(ranks.shard(model.parameters())), settings.accumulate),
-      numerics(numerics, optimizer, settings.dtype),
-      average(average.follow(optimizer)),
-      parallel(ranks.share(optimizer)),
-      settings_(settings) {
+MnistTask::MnistTask(const Recipe&, const StepSettings& settings) : settings_(settings) {
   model.set_checkpoint(settings.checkpoint != "none");
 }
 
-// The tensors of a step die with their scope, so that all of its memory is the plan's to place.
-void MnistSteps::step(const Batch& batch, int64_t rows) {
-  optimizer.backward(train_loss(batch, rows), static_cast<float>(rows));
-  optimizer.step();
-  optimizer.zero_grad();
-  default_device()->end_step();
+std::unique_ptr<Optimizer> MnistTask::make_optimizer(const StepRanks& ranks) const {
+  return std::make_unique<Accumulate>(Adam(ranks.shard(model.parameters())), settings_.accumulate);
 }
 
-Tensor MnistSteps::train_loss(const Batch& batch, int64_t rows) {
-  Tensor pixels = upload_pixels(batch, rows), loss;
-  const Tensor labels = upload_labels(batch, rows);
+Tensor MnistTask::loss_of(const Batch& batch, Meter& meter) {
+  Tensor pixels = upload_pixels(batch), loss;
+  const Tensor labels = upload_labels(batch);
   {
     const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
     loss = cross_entropy(model(std::move(pixels)), labels);
   }
-  meter.add(loss, static_cast<double>(rows));
+  meter.add(loss, weight_of(batch));
   return loss;
 }
 
-void MnistSteps::evaluate(const Batch& batch, int64_t rows) {
-  measure(batch, rows);
-  default_device()->end_step();
-}
-
-void MnistSteps::measure(const Batch& batch, int64_t rows) {
-  const Tensor labels = upload_labels(batch, rows);
-  const Tensor logits = model(upload_pixels(batch, rows));
+// In f32.
+void MnistTask::evaluate_on(const Batch& batch, Meter& meter) {
+  const Tensor labels = upload_labels(batch);
+  const Tensor logits = model(upload_pixels(batch));
   meter.add(cross_entropy(logits, labels), argmax(logits), labels);
 }
 

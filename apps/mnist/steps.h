@@ -2,13 +2,8 @@
 #pragma once
 
 #include "../../data/images/loader.h"
-#include "../../dist/step_ranks.h"
 #include "../../nn/layers.h"
-#include "../../optim/accumulation/accumulate.h"
-#include "../common/average.h"
-#include "../common/meter.h"
-#include "../common/numerics.h"
-#include "../common/training.h"
+#include "../../trainer/task_steps.h"
 
 namespace rw {
 
@@ -32,40 +27,31 @@ class Mlp : public Module {
   bool checkpoint_ = false;
 };
 
-class MnistSteps : public ModelSteps {
+// Digits. As trainer/task_steps.h has tasks.
+class MnistTask {
  public:
-  explicit MnistSteps(const StepSettings& settings, const NumericsOptions& numerics = {},
-                      const AverageOptions& average = {});
+  struct Recipe {
+    NumericsOptions numerics = {};
+    AverageOptions average = {};
+  };
+  using Batch = rw::Batch;
 
-  void step(const Batch& batch) { step(batch, batch.size()); }
-  // Counts into the meter; NoGrad and eval() are the caller's.
-  void evaluate(const Batch& batch) { evaluate(batch, batch.size()); }
+  MnistTask(const Recipe& recipe, const StepSettings& settings);
 
-  void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
-  void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, parallel.get(), average.get(),
-                      [&] { evaluate({}, shape.rows_or(settings_.batch)); });
+  // Plain Adam is Accumulate with one micro-batch, to the bit.
+  std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
+  Tensor loss_of(const Batch& batch, Meter& meter);
+  double weight_of(const Batch& batch) const { return static_cast<double>(batch.size()); }
+  Batch batch_of(const BatchShape& shape) const {
+    return {.pixels = {}, .labels = {}, .rows = shape.rows_or(settings_.batch)};
   }
-  DataParallel* updates_of_ranks() override { return parallel.get(); }
-  void flush() override { finish_window(optimizer); }
-  Module& trained() override { return model; }
+  void evaluate_on(const Batch& batch, Meter& meter);
 
-  StepRanks ranks;
   Mlp model;
-  // Plain Adam is this with one micro-batch, to the bit.
-  Accumulate optimizer;
-  NumericsWatch numerics;
-  std::unique_ptr<Ema> average;  // null: none is wanted
-  Meter meter;
-  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
-  void step(const Batch& batch, int64_t rows);
-  Tensor train_loss(const Batch& batch, int64_t rows);
-  void evaluate(const Batch& batch, int64_t rows);
-  void measure(const Batch& batch, int64_t rows);
-
   const StepSettings settings_;
 };
+using MnistSteps = TaskSteps<MnistTask>;
 
 }  // namespace rw

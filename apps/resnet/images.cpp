@@ -51,15 +51,15 @@ void Images::load(const ResNetOptions& options) {
 std::unique_ptr<ImageBatches> Images::training(const ResNetOptions& options) const {
   const bool drop_last = train_size() > options.batch;
   if (has_photos_)
-    return std::make_unique<PhotoLoader>(train_photos_,
-                                         PhotoLoaderOptions{.batch_size = options.batch,
-                                                            .image = static_cast<int>(image_),
-                                                            .shuffle = true,
-                                                            .drop_last = drop_last,
-                                                            .augment = true,
-                                                            .seed = options.seed});
+    return std::make_unique<PhotoLoader>(
+        train_photos_, PhotoLoaderOptions{.batch_size = static_cast<int>(options.batch),
+                                          .image = static_cast<int>(image_),
+                                          .shuffle = true,
+                                          .drop_last = drop_last,
+                                          .augment = true,
+                                          .seed = options.seed});
   return std::make_unique<Loader>(train_,
-                                  LoaderOptions{.batch_size = options.batch,
+                                  LoaderOptions{.batch_size = static_cast<int>(options.batch),
                                                 .shuffle = true,
                                                 .drop_last = drop_last,
                                                 .crop_padding = options.data.empty() ? 0 : 4,

@@ -12,7 +12,6 @@
 namespace rw {
 
 void ResNetOptions::add_to(CLI::App& app) {
-  command = &app;
   app.add_option(
       "--data", data,
       "folder with a folder of photographs (PNG, JPEG) for each class, or train/ and val/ "
@@ -31,9 +30,6 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_option("--test-share", test_share,
                  "share of the photographs of each class to test with, where there is no val/")
       ->capture_default_str();
-  app.add_option("--batch", batch, "images per step (default 32, for CIFAR-10 128)");
-  app.add_option("--accumulate", accumulate, "steps per update of the weights")
-      ->capture_default_str();
   app.add_flag("--exact-batch-norm", exact_batch_norm,
                "run the --accumulate batches of an update side by side, so that BatchNorm sees all "
                "of them as in one large batch, in about its memory: see --checkpoint");
@@ -46,11 +42,6 @@ void ResNetOptions::add_to(CLI::App& app) {
                "what lies between segments waits in host memory: see --checkpoint");
   app.add_option("--epochs", epochs, "passes over the images (default 1, with --data 30)");
   app.add_option("--steps", steps, "steps instead of epochs");
-  lr.add_to(app);
-  app.add_option("--weight-decay", weight_decay, "of convolutions and the last layer")
-      ->capture_default_str();
-  app.add_option("--seed", seed, "of weights, order and augmentation")->capture_default_str();
-  app.add_option("--report", report, "write all figures of the run to this JSON file");
   app.add_option("--load", load, "start from the weights in this safetensors file");
   app.add_option("--save", save, "write the trained weights, in PyTorch's layout, to this file");
   app.add_flag("--eval", eval, "only measure the accuracy of the weights given with --load");
@@ -58,33 +49,19 @@ void ResNetOptions::add_to(CLI::App& app) {
                  "only say what is in these photographs, by the weights given with --load")
       ->needs("--load")
       ->excludes("--eval");
-  app.add_option("--resume", resume,
-                 "keep training snapshots in this folder and go on from the newest, if any");
-  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
-      ->needs("--resume");
-  app.add_option("--snapshot-every", snapshot_every, "steps between them")->capture_default_str();
-  app.add_flag("--quiet", quiet, "print the results only");
-  device.add_to(app);
-  planning.add_to(app);
-  numerics.add_to(app);
-  average.add_to(app);
-  ranks.add_to(app);
+  TrainerOptions::add_to(app, {.samples = "images",
+                               .batch = " (default 32, for CIFAR-10 128)",
+                               .random = "weights, order and augmentation",
+                               .decayed = "convolutions and the last layer"});
   app.add_option("--classes", classes, "with --plan: classes of the images (default: as in --data)")
       ->needs("--plan");
 }
 
-void ResNetOptions::check_numbers() const {
-  numerics.scaler(device.parsed_dtype());
-  average.check_numbers();
+void ResNetOptions::check_own_numbers() const {
   check(!eval || average.decay == 0, "options",
         "--ema follows training: there is none with --eval");
-  check(batch >= 0, "options", "--batch must be positive, got {}", batch);
-  check(accumulate > 0, "options", "--accumulate must be positive, got {}", accumulate);
-  check(epochs >= 0 && steps >= 0, "options",
-        "--epochs and --steps must be positive, got {} and {}", epochs, steps);
   check(checkpoint_every > 0, "options", "--checkpoint-every must be positive, got {}",
         checkpoint_every);
-  check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
   check(image >= 0 && classes >= 0 && classes != 1, "options",
         "--image and --classes must be positive, got {} and {}", image, classes);
@@ -101,7 +78,7 @@ void ResNetOptions::take_from_file() {
 }
 
 void ResNetOptions::complete() {
-  check_numbers();
+  check_own_numbers();
   has_photos_ = std::filesystem::is_directory(data) && !is_cifar10(data);
   const bool cifar = !data.empty() && !has_photos_;
   constexpr int cifar_image = 32, cifar_classes = 10, usual_image = 224, small_image = 64;
@@ -109,7 +86,8 @@ void ResNetOptions::complete() {
   const bool any_image = has_photos_ || !predict.empty();
   if (image == 0) image = any_image ? usual_image : cifar_image;
   check(any_image || planning.plan || image == cifar_image, "options",
-        "--image must be {} for CIFAR-10 and drawn images, got {}; other sizes are for photographs",
+        "--image must be {} for CIFAR-10 and synthetic images, got {}; other sizes are for "
+        "photographs",
         cifar_image, image);
   if (model.empty()) model = image > small_image ? "resnet18" : "resnet20";
   if (classes == 0 && planning.plan)
@@ -117,6 +95,7 @@ void ResNetOptions::complete() {
                           : cifar_classes;
   if (batch == 0) batch = cifar ? 128 : 32;
   if (epochs == 0) epochs = data.empty() ? 1 : 30;
+  check_numbers();
   ranks.share_out(accumulate);
   if (joins_ranks()) {
     check(accumulate == static_cast<uint32_t>(ranks.count()), "options",
@@ -126,24 +105,22 @@ void ResNetOptions::complete() {
     check(planning.budget.empty() && planning.recompute.empty(), "options",
           "--memory-budget and --recompute plan one tape, with --exact-batch-norm there is "
           "one for each micro-batch: use --checkpoint");
-    batch *= static_cast<int>(accumulate);
+    batch *= accumulate;
     steps = (steps + accumulate - 1) / accumulate;
     parts = std::exchange(accumulate, 1);
   }
-  lr.rate(batch, accumulate);  // checks
 }
 
 bool ResNetOptions::joins_ranks() const {
   return exact_batch_norm && ranks.count() > 1;
 }
 
-StepSettings ResNetOptions::settings() const {
-  return ranks.of_rank({.dtype = device.parsed_dtype(),
-                        .batch = batch,
-                        .accumulate = accumulate,
-                        .checkpoint = checkpoint,
-                        .checkpoint_every = checkpoint_every,
-                        .host_boundaries = host_boundaries});
+StepSettings ResNetOptions::step_settings() const {
+  StepSettings settings = TrainerOptions::settings();
+  settings.checkpoint = checkpoint;
+  settings.checkpoint_every = checkpoint_every;
+  settings.host_boundaries = host_boundaries;
+  return settings;
 }
 
 namespace {
@@ -178,7 +155,7 @@ ResNetRecipe ResNetOptions::recipe(int classes) const {
   return {.model = config,
           .height = image,
           .width = image,
-          .lr = static_cast<float>(lr.rate(batch, accumulate)),
+          .lr = static_cast<float>(rate()),
           .weight_decay = static_cast<float>(weight_decay),
           .parts = parts,
           .joins_ranks = joins_ranks(),
@@ -192,7 +169,7 @@ TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
                            recipe.model.classes),
       .samples = "images",
       .make = [recipe](const StepSettings& s) { return std::make_unique<ResNetSteps>(recipe, s); },
-      .settings = settings(),
+      .settings = step_settings(),
       .outline = {.loads = !load.empty(), .saves = !save.empty() && !eval},
       .estimator_states = 2,
       .words = command_line_words()};

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/ranking.h"
 #include "apps/resnet/images.h"
 #include "data/images/photo_loader.h"
 #include "io/models/classifier.h"
 #include "io/models/model.h"
+#include "trainer/program/ranking.h"
 
 namespace rw {
 

@@ -42,57 +42,48 @@ CheckpointMode checkpoint_mode(const std::string& name) {
 
 }  // namespace
 
-ResNetSteps::ResNetSteps(const ResNetRecipe& recipe, const StepSettings& settings)
-    : ranks(settings),
-      model(recipe.model),
-      optimizer(SGD(ranks.shard(parameter_groups(model)), {.lr = recipe.lr,
-                                                           .momentum = 0.9f,
-                                                           .weight_decay = recipe.weight_decay,
-                                                           .nesterov = true}),
-                recipe.parts > 1 ? recipe.parts : settings.accumulate),
-      numerics(recipe.numerics, optimizer, settings.dtype),
-      average(recipe.average.follow(optimizer)),
-      parallel(ranks.share(optimizer, {.exact_batch_norm = recipe.joins_ranks})),
-      recipe_(recipe),
-      settings_(settings) {
+ResNetTask::ResNetTask(const ResNetRecipe& recipe, const StepSettings& settings)
+    : model(recipe.model), recipe_(recipe), settings_(settings) {
   model.set_checkpoint(checkpoint_mode(settings.checkpoint), settings.checkpoint_every);
 }
 
-ResNetSteps::DeviceBatch ResNetSteps::upload(const Batch& batch, int64_t first,
-                                             int64_t rows) const {
+std::unique_ptr<Optimizer> ResNetTask::make_optimizer(const StepRanks& ranks) const {
+  return std::make_unique<Accumulate>(
+      SGD(ranks.shard(parameter_groups(model)), {.lr = recipe_.lr,
+                                                 .momentum = 0.9f,
+                                                 .weight_decay = recipe_.weight_decay,
+                                                 .nesterov = true}),
+      recipe_.parts > 1 ? recipe_.parts : settings_.accumulate);
+}
+
+ResNetTask::DeviceBatch ResNetTask::upload(const Batch& batch, int64_t first, int64_t rows) const {
   const PurposeScope scope(Purpose::data);
   return {upload_images(batch, first, rows, recipe_, settings_.dtype),
           batch_tensor(rows_of(batch.labels, first, rows, 1), {rows})};
 }
 
-// The batch is gone when the step ends, so that all of its memory is the plan's to place.
-void ResNetSteps::step(const Batch& batch, int64_t rows) {
-  if (recipe_.parts > 1)
-    train_together(batch, rows);
-  else
-    train_on(upload(batch, 0, rows));
-  default_device()->end_step();
+void ResNetTask::train_on(const Batch& batch, Optimizer& optimizer, Meter& meter) {
+  if (recipe_.parts > 1) return train_together(batch, dynamic_cast<Accumulate&>(optimizer), meter);
+  const int64_t rows = batch.size();
+  optimizer.backward(loss_of(upload(batch, 0, rows), meter), static_cast<float>(rows));
+  optimizer.step();
+  optimizer.zero_grad();
 }
 
 // In parts as equal as can be.
-void ResNetSteps::train_together(const Batch& batch, int64_t rows) {
+void ResNetTask::train_together(const Batch& batch, Accumulate& optimizer, Meter& meter) {
+  const int64_t rows = batch.size();
   const auto parts = static_cast<uint32_t>(std::min<int64_t>(recipe_.parts, rows));
   const auto begin = [&](uint32_t part) { return rows * part / parts; };
   const auto forward = [&](uint32_t part) {
     const int64_t own = begin(part + 1) - begin(part);
-    return MicroBatch{loss_of(upload(batch, begin(part), own)), static_cast<float>(own)};
+    return MicroBatch{loss_of(upload(batch, begin(part), own), meter), static_cast<float>(own)};
   };
   optimizer.run_together(forward, parts);
   optimizer.zero_grad();
 }
 
-void ResNetSteps::train_on(const DeviceBatch& batch) {
-  optimizer.backward(loss_of(batch), static_cast<float>(batch.labels.numel()));
-  optimizer.step();
-  optimizer.zero_grad();
-}
-
-Tensor ResNetSteps::loss_of(const DeviceBatch& batch) {
+Tensor ResNetTask::loss_of(const DeviceBatch& batch, Meter& meter) {
   Tensor logits, loss;
   {
     const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
@@ -103,19 +94,14 @@ Tensor ResNetSteps::loss_of(const DeviceBatch& batch) {
   return loss;
 }
 
-void ResNetSteps::evaluate(const Batch& batch, int64_t rows) {
-  loss_of(upload(batch, 0, rows));
-  default_device()->end_step();
-}
-
 PredictSteps::PredictSteps(const ResNetRecipe& recipe, const StepSettings& settings)
     : model(recipe.model), recipe_(recipe), settings_(settings) {}
 
-std::vector<float> PredictSteps::scores(const Batch& batch, int64_t rows) {
+std::vector<float> PredictSteps::scores(const Batch& batch) {
   std::vector<float> scores;
   {
     const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
-    scores = model(upload_images(batch, 0, rows, recipe_, settings_.dtype)).to_vector();
+    scores = model(upload_images(batch, 0, batch.size(), recipe_, settings_.dtype)).to_vector();
   }
   default_device()->end_step();
   return scores;

@@ -2,13 +2,9 @@
 #pragma once
 
 #include "../../data/images/loader.h"
-#include "../../dist/step_ranks.h"
 #include "../../models/resnet.h"
 #include "../../optim/accumulation/accumulate.h"
-#include "../common/average.h"
-#include "../common/meter.h"
-#include "../common/numerics.h"
-#include "../common/training.h"
+#include "../../trainer/task_steps.h"
 
 namespace rw {
 
@@ -22,66 +18,57 @@ struct ResNetRecipe {
   AverageOptions average = {};
 };
 
-class ResNetSteps : public ModelSteps {
+// Classes of images. As trainer/task_steps.h has tasks.
+class ResNetTask {
  public:
-  ResNetSteps(const ResNetRecipe& recipe, const StepSettings& settings);
+  using Recipe = ResNetRecipe;
+  using Batch = rw::Batch;
 
-  void step(const Batch& batch) { step(batch, batch.size()); }
-  // Counts into the meter; NoGrad and eval() are the caller's.
-  void evaluate(const Batch& batch) { evaluate(batch, batch.size()); }
+  ResNetTask(const ResNetRecipe& recipe, const StepSettings& settings);
 
-  void dry_step(const BatchShape& shape) override { step({}, shape.rows_or(settings_.batch)); }
-  void dry_evaluation(const BatchShape& shape) override {
-    dry_evaluate_both(model, parallel.get(), average.get(),
-                      [&] { evaluate({}, shape.rows_or(settings_.batch)); });
+  std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
+  DataParallelOptions rank_options() const { return {.exact_batch_norm = recipe_.joins_ranks}; }
+  Batch batch_of(const BatchShape& shape) const {
+    return {.pixels = {}, .labels = {}, .rows = shape.rows_or(settings_.batch)};
   }
-  DataParallel* updates_of_ranks() override { return parallel.get(); }
-  void flush() override { finish_window(optimizer); }
-  Module& trained() override { return model; }
+  void train_on(const Batch& batch, Optimizer& optimizer, Meter& meter);
+  void evaluate_on(const Batch& batch, Meter& meter) {
+    loss_of(upload(batch, 0, batch.size()), meter);
+  }
 
-  StepRanks ranks;
   ResNet model;
-  Accumulate optimizer;
-  NumericsWatch numerics;
-  std::unique_ptr<Ema> average;  // null: none is wanted
-  Meter meter;
-  std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
   struct DeviceBatch {
     Tensor images, labels;
   };
-  void step(const Batch& batch, int64_t rows);
   // Rows [first, first + rows) of a batch.
   DeviceBatch upload(const Batch& batch, int64_t first, int64_t rows) const;
-  void train_together(const Batch& batch, int64_t rows);
-  void train_on(const DeviceBatch& batch);
-  Tensor loss_of(const DeviceBatch& batch);
-  void evaluate(const Batch& batch, int64_t rows);
+  void train_together(const Batch& batch, Accumulate& optimizer, Meter& meter);
+  Tensor loss_of(const DeviceBatch& batch, Meter& meter);
 
   const ResNetRecipe recipe_;
   const StepSettings settings_;
 };
+using ResNetSteps = TaskSteps<ResNetTask>;
 
 // The forward pass alone; nothing is trained.
 class PredictSteps : public ModelSteps {
  public:
   PredictSteps(const ResNetRecipe& recipe, const StepSettings& settings);
 
-  std::vector<float> scores(const Batch& batch) { return scores(batch, batch.size()); }
+  std::vector<float> scores(const Batch& batch);  // [size, classes]
 
   void dry_step(const BatchShape&) override;
   void dry_evaluation(const BatchShape& shape) override {
     model.eval();
-    scores({}, shape.rows_or(settings_.batch));
+    scores({.pixels = {}, .labels = {}, .rows = shape.rows_or(settings_.batch)});
   }
   Module& trained() override { return model; }
 
   ResNet model;
 
  private:
-  std::vector<float> scores(const Batch& batch, int64_t rows);  // [rows, classes]
-
   const ResNetRecipe recipe_;
   const StepSettings settings_;
 };

@@ -8,9 +8,9 @@
 #include <iostream>
 #include <optional>
 
-#include "apps/common/program.h"
 #include "benchmarks/speed/cases.h"
 #include "core/base/error.h"
+#include "trainer/program/program.h"
 
 namespace {
 

@@ -24,9 +24,10 @@ struct LoaderOptions {
 struct Batch {
   std::vector<float> pixels;    // [size, height, width, channels]
   std::vector<int32_t> labels;  // [size]
+  int64_t rows = 0;             // of a batch without data, for dry runs
 
   // Images.
-  int64_t size() const { return static_cast<int64_t>(labels.size()); }
+  int64_t size() const { return labels.empty() ? rows : static_cast<int64_t>(labels.size()); }
 };
 
 // Where batches come from: images in memory (Loader), files of photographs (PhotoLoader).

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-FOLDERS = ["core", "ops", "planner", "backends", "data", "nn", "models", "optim", "io", "dist", "apps", "examples", "tools",
+FOLDERS = ["core", "ops", "planner", "backends", "data", "nn", "models", "optim", "io", "dist", "trainer", "apps", "examples", "tools",
            "benchmarks", "tests"]
 
 # What the files below a path may include besides files of the same path. The longest path counts.
@@ -78,13 +78,17 @@ PROJECT_RULES = {
     "dist/world/": BASE + ["core/backend/"],
     "dist/": OPS + ["optim/", "dist/world/", "planner/forecast/program.h"],
     "rewind.h": USER,
-    "apps/": USER + ["apps/common/"],
+    "trainer/": USER + ["trainer/"],
+    "trainer/program/": USER,
+    "trainer/loop/": USER + ["trainer/program/"],
+    "apps/": USER + ["trainer/", "apps/common/"],
     "examples/": [],  # as programs outside of the tree: <rewind/...>
-    "tools/": USER + ["apps/common/"],
-    "benchmarks/": USER + ["apps/common/", "shaders/"],  # they may time single kernels
+    "tools/": USER + ["trainer/", "apps/common/"],
+    "benchmarks/": USER + ["trainer/", "apps/common/", "shaders/"],  # they may time single kernels
     "tests/": [""],
 }
-LIBRARY = ("core/", "ops/", "planner/", "backends/", "data/", "nn/", "models/", "optim/", "io/", "dist/")
+LIBRARY = ("core/", "ops/", "planner/", "backends/", "data/", "nn/", "models/", "optim/", "io/", "dist/",
+           "trainer/")
 MOST_FILES = 25  # of a folder
 GENERATED = {"shaders/cpu_kernels.h", "profile_folders.h"}  # by shaders/compile.py, and where Meson says
 # Members that are defined where others stand: Tensor's that need a room above its own.
@@ -107,8 +111,8 @@ LIBRARY_RULES = {
     "sys/mman.h": ["tests/"],  # a mapped file that is cut short ends the program: InputFile reads
     "doctest/": ["tests/"],
     "spirv-tools/": ["tests/"],
-    "CLI/": ["apps/", "examples/", "tools/", "benchmarks/", "tests/fuzz/"],
-    "nlohmann/": ["backends/vulkan/", "io/", "planner/timeline/", "apps/", "examples/", "tools/", "benchmarks/", "tests/"],
+    "CLI/": ["trainer/", "apps/", "examples/", "tools/", "benchmarks/", "tests/fuzz/"],
+    "nlohmann/": ["backends/vulkan/", "io/", "planner/timeline/", "trainer/", "apps/", "examples/", "tools/", "benchmarks/", "tests/"],
 }
 SYSTEM = re.compile(r"[a-z_0-9]+$|(sys/)?[a-z]+\.h$")  # <vector>, <unistd.h>, <sys/stat.h>
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

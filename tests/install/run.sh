@@ -26,11 +26,13 @@ export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR="$root/installed"
 # shellcheck disable=SC2046  # flags are words
 compile() { "$compiler" -std=c++20 $(pkg-config --cflags rewind) "$@"; }
 
-# One -I, and headers that are the ones which <rewind/rewind.h> reaches.
+# One -I, and headers that are the ones which <rewind/rewind.h> and training programs reach.
 pkg-config --cflags-only-I rewind | tr ' ' '\n' | grep -qx -- "-I$prefix/include"
 if pkg-config --cflags rewind | grep 'include/rewind'; then exit 1; fi
 (cd "$prefix/include" && find rewind -name '*.h' | sort) > "$root/installed.txt"
-echo '#include <rewind/rewind.h>' > "$root/all.cpp"
+for part in rewind trainer/trainer trainer/loop/batch_shapes trainer/program/ranking; do
+  echo "#include <rewind/$part.h>"
+done > "$root/all.cpp"
 compile -M "$root/all.cpp" | tr ' \\' '\n\n' | grep "^$prefix/include/" | xargs realpath --relative-to="$prefix/include" |
   sort -u > "$root/reached.txt"
 diff "$root/installed.txt" "$root/reached.txt"
@@ -68,6 +70,10 @@ for kind in static shared; do
   run_on cpu vulkan
 done
 readelf -d "$root/shared/example" | grep -q 'librewind.so.0'
+# A training program of a user's.
+# shellcheck disable=SC2046  # flags are words
+compile "$source/examples/trainer.cpp" -o "$root/trainer" $(pkg-config --cflags --libs rewind_trainer)
+LD_LIBRARY_PATH=$libraries "$root/trainer" --device cpu --dtype f32 --plan | grep -q 'peak'
 
 if command -v cmake > /dev/null; then
   quietly cmake cmake -G Ninja -S "$here" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release

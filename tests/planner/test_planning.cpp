@@ -5,8 +5,6 @@
 #include <numeric>
 
 #include "apps/bert/steps.h"
-#include "apps/common/planning.h"
-#include "apps/common/planning_json.h"
 #include "apps/mnist/steps.h"
 #include "apps/resnet/steps.h"
 #include "data/text/vocabulary.h"
@@ -16,6 +14,8 @@
 #include "planner/forecast/remedies.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/temporary_folder.h"
+#include "trainer/program/planning.h"
+#include "trainer/program/planning_json.h"
 
 namespace rw::test {
 
@@ -59,13 +59,15 @@ Example resnet() {
 }
 
 Example mnist() {
-  return {"mnist", [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
-          [](TrainingSteps& steps, int64_t n, int) {
-            static_cast<MnistSteps&>(steps).step({pixels(n * 784), labels(n, 10)});
-          },
-          [](TrainingSteps& steps, int64_t n) {
-            static_cast<MnistSteps&>(steps).evaluate({pixels(n * 784), labels(n, 10)});
-          }};
+  return {
+      "mnist",
+      [](const StepSettings& s) { return std::make_unique<MnistSteps>(MnistTask::Recipe(), s); },
+      [](TrainingSteps& steps, int64_t n, int) {
+        static_cast<MnistSteps&>(steps).step({pixels(n * 784), labels(n, 10)});
+      },
+      [](TrainingSteps& steps, int64_t n) {
+        static_cast<MnistSteps&>(steps).evaluate({pixels(n * 784), labels(n, 10)});
+      }};
 }
 
 BertRecipe bert_recipe() {

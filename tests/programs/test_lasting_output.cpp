@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "apps/common/lasting_output.h"
 #include "tests/fixtures/child_case.h"
+#include "trainer/program/lasting_output.h"
 
 namespace rw::test {
 

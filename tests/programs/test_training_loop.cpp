@@ -5,13 +5,13 @@
 #include <fstream>
 #include <signal.h>
 
-#include "apps/common/numerics.h"
-#include "apps/common/training_loop.h"
 #include "apps/mnist/steps.h"
 #include "core/base/interrupt.h"
 #include "io/models/model.h"
 #include "tests/fixtures/file_fixture.h"
 #include "tests/fixtures/optim_fixture.h"
+#include "trainer/loop/training_loop.h"
+#include "trainer/program/numerics.h"
 
 using namespace rw;
 using test::some_values;
@@ -26,10 +26,13 @@ struct Training {
   explicit Training(const fs::path& folder, Settings settings = {{"--lr", "0.001"}},
                     int64_t total = all_steps, bool restart = false)
       : seeded((manual_seed(5), true)),
-        steps(StepSettings{.dtype = DType::f32, .batch = 2, .accumulate = 2}),
+        steps({}, StepSettings{.dtype = DType::f32, .batch = 2, .accumulate = 2}),
         planned({.title = "test",
                  .samples = "images",
-                 .make = [](const StepSettings& s) { return std::make_unique<MnistSteps>(s); },
+                 .make =
+                     [](const StepSettings& s) {
+                       return std::make_unique<MnistSteps>(MnistTask::Recipe(), s);
+                     },
                  .settings = {.dtype = DType::f32, .batch = 2, .accumulate = 2}},
                 options),
         loop({.steps = total,
@@ -39,7 +42,7 @@ struct Training {
               .steps_per_snapshot = 100,
               .restart = restart,
               .settings = std::move(settings)},
-             steps.model, steps.optimizer, steps.meter, planned) {}
+             steps.model, *steps.optimizer, steps.meter, planned) {}
 
   // The signal comes during the step of this number.
   void run(int64_t interrupted = -1, int signal = SIGINT) {
@@ -139,12 +142,12 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
   }
   {
     Training longer(other.path, with("0.1", "f16", "block"), 9);
-    longer.steps.optimizer.set_scaler(LossScaler::dynamic(1024));  // that of the dtype
+    longer.steps.optimizer->set_scaler(LossScaler::dynamic(1024));  // that of the dtype
     longer.run();
     CHECK(longer.loop.start() == 1);
     CHECK(longer.loop.json()["updates"] == 5);  // of two steps each, the last one alone
     CHECK(longer.loop.json()["checkpoint"] == "block");
-    CHECK(longer.steps.optimizer.loss_scale() == 1024);
+    CHECK(longer.steps.optimizer->loss_scale() == 1024);
   }
   CHECK(refusal(Training(other.path, with("0.2", "f32", "none")))
             .find("--lr was 0.1 there and is 0.2 now; go on with what was") != std::string::npos);
@@ -165,14 +168,14 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
     const TemporaryFolder own;
     {
       Training training(own.path);
-      training.steps.optimizer.set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 1));
+      training.steps.optimizer->set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 1));
       CHECK_THROWS_AS(training.run(1), Interrupted);
-      CHECK(training.steps.optimizer.loss_scale() == 2048);
+      CHECK(training.steps.optimizer->loss_scale() == 2048);
     }
     Training again(own.path);
-    again.steps.optimizer.set_scaler(LossScaler::dynamic(scale, 2, 0.5f, 1));
+    again.steps.optimizer->set_scaler(LossScaler::dynamic(scale, 2, 0.5f, 1));
     again.loop.resume();
-    CHECK(again.steps.optimizer.loss_scale() == (scale == 64 ? 64 : 2048));
+    CHECK(again.steps.optimizer->loss_scale() == (scale == 64 ? 64 : 2048));
   }
 
   // Positions that another program wrote.
@@ -181,7 +184,7 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
     {
       Training training(other.path);
       SnapshotDirectory(other.path)
-          .save({.model = training.steps.model, .optimizer = training.steps.optimizer}, position);
+          .save({.model = training.steps.model, .optimizer = *training.steps.optimizer}, position);
     }
     return refusal(Training(other.path));
   };
@@ -208,9 +211,9 @@ TEST_CASE("training loop: its end says which updates were skipped, and fails whe
           doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Training training("", {{"--lr", "0.001"}}, 6);
-  CHECK_THROWS_WITH_AS(conclude_training(training.steps.optimizer, true),
+  CHECK_THROWS_WITH_AS(conclude_training(*training.steps.optimizer, true),
                        doctest::Contains("it computes nothing"), DeviceError);
-  training.steps.optimizer.set_scaler(LossScaler::fixed(3e38f));
+  training.steps.optimizer->set_scaler(LossScaler::fixed(3e38f));
   const auto step = [&](int64_t i) {
     training.steps.step({.pixels = some_values(2 * 784, static_cast<int>(i)), .labels = {3, 3}});
   };

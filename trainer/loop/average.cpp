@@ -1,4 +1,4 @@
-#include "apps/common/average.h"
+#include "trainer/loop/average.h"
 
 #include <CLI/CLI.hpp>
 

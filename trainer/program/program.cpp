@@ -1,4 +1,4 @@
-#include "apps/common/program.h"
+#include "trainer/program/program.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -15,15 +15,15 @@
 #include <thread>
 #include <unistd.h>
 
-#include "apps/common/lasting_output.h"
-#include "apps/common/ranks.h"
-#include "apps/common/settings.h"
 #include "backends/open.h"
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
 #include "core/memory/device.h"
 #include "data/base/files.h"
 #include "dist/world/rank_watch.h"
+#include "trainer/program/lasting_output.h"
+#include "trainer/program/ranks.h"
+#include "trainer/program/settings.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "apps/common/planning.h"
+#include "trainer/program/planning.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -9,8 +9,6 @@
 #include <thread>
 #include <unistd.h>
 
-#include "apps/common/planning_json.h"
-#include "apps/common/ranks.h"
 #include "backends/launches.h"
 #include "backends/open.h"
 #include "core/base/environment.h"
@@ -20,6 +18,8 @@
 #include "planner/forecast/rank_memory.h"
 #include "planner/forecast/remedies.h"
 #include "planner/timeline/timeline.h"
+#include "trainer/program/planning_json.h"
+#include "trainer/program/ranks.h"
 
 namespace rw {
 

@@ -10,7 +10,7 @@
 #include "../../nn/module.h"
 #include "../../optim/ema.h"
 #include "meter.h"
-#include "training.h"
+#include "model_steps.h"
 
 namespace CLI {
 class App;
@@ -22,7 +22,7 @@ namespace rw {
 struct AverageOptions {
   double decay = 0;  // 0: no average
 
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& app);  // the option
   void check_numbers() const;  // ValueError
   // Null: none is wanted. It weighs as if there had been nothing before the first update, so that
   // short runs have an average of what they learnt.

@@ -27,7 +27,7 @@ class [[nodiscard]] WholeParameters {
 // Steps of one model.
 class ModelSteps : public TrainingSteps {
  public:
-  virtual Module& trained() = 0;
+  virtual Module& trained() = 0;                                // the model
   virtual DataParallel* updates_of_ranks() { return nullptr; }  // null: there is one rank
   void copy_weights() override { save_weights(true); }
   void save_weights(bool is_first) override {

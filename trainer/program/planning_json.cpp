@@ -1,9 +1,9 @@
-#include "apps/common/planning_json.h"
+#include "trainer/program/planning_json.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/program.h"
+#include "trainer/program/program.h"
 
 namespace rw {
 

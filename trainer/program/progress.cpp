@@ -1,4 +1,4 @@
-#include "apps/common/progress.h"
+#include "trainer/program/progress.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <unistd.h>
 
-#include "apps/common/ranks.h"
+#include "trainer/program/ranks.h"
 
 namespace rw {
 

@@ -13,9 +13,10 @@ namespace rw {
 // --lr, --scale-lr and --reference-batch.
 struct LearningRateOptions {
   double lr = 0.1;
-  std::string rule = "none";
-  int64_t reference = 0;  // samples per update that `lr` suits; 0: not given
+  std::string rule = "none";  // of scaling it with the batch: linear, sqrt or none
+  int64_t reference = 0;      // samples per update that `lr` suits; 0: not given
 
+  // Adds the options.
   void add_to(CLI::App& app, const char* about_lr = "highest learning rate");
   // For updates from `batch` samples in `accumulate` steps. ValueError for options that make no
   // sense.

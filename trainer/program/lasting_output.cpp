@@ -1,4 +1,4 @@
-#include "apps/common/lasting_output.h"
+#include "trainer/program/lasting_output.h"
 
 #include <cerrno>
 #include <fcntl.h>

@@ -18,10 +18,10 @@ namespace rw {
 struct NumericsOptions {
   std::string loss_scale = {};  // empty: by the dtype
   std::string overflow = "window";
-  uint32_t check_numerics = 0;  // one update in so many is watched; 0: none
-  bool gradient_ranges = false;
+  uint32_t check_numerics = 0;   // one update in so many is watched; 0: none
+  bool gradient_ranges = false;  // print the range of each gradient at the end
 
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& app);            // the options
   LossScaler scaler(DType dtype) const;  // ValueError
 };
 

@@ -16,6 +16,7 @@ class App;
 
 namespace rw {
 
+// How many ranks train together; 1 without mpirun.
 inline int rank_count() {
   return world().size();
 }
@@ -30,6 +31,7 @@ struct RankOptions {
   int planned = 0;  // ranks to plan for; 0: those of this run
 
   void add_to(CLI::App& app);  // after --plan
+  // That train together, or are planned for.
   int count() const { return planned ? planned : rank_count(); }
   // Makes `accumulate`, steps per update of the whole run, so many that ranks have equally many of
   // them. Notes say what is changed, and what has no use.
@@ -62,7 +64,7 @@ class RankStream {
   RankStream(Source& source, int64_t start, int64_t batches = 0)
       : batches_(source, world().rank(), rank_count(), batches),
         stream_(batches_, {source.seed(), 0, start / rank_count()}) {}
-  auto next() { return stream_.next(); }
+  auto next() { return stream_.next(); }  // the next batch of this rank
 
  private:
   RankBatches<Source> batches_;

@@ -32,9 +32,11 @@ void warn(const std::string& text);
 
 // --device, --dtype and --memory-limit.
 struct DeviceOptions {
-  std::string device = "vulkan", dtype = "f16", memory_limit;
+  std::string device = "vulkan";  // as open_backend() takes it
+  std::string dtype = "f16";      // of activations and products
+  std::string memory_limit;       // bytes of blocks; empty: as many as there are
 
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& app);                 // the options
   void open() const;                          // makes it the default device
   std::unique_ptr<Backend> open_dry() const;  // predicts it
   uint64_t limit() const;                     // bytes, 0: none
@@ -52,8 +54,8 @@ void write_json(const std::string& file, const nlohmann::json& json);
 class ReportFile {
  public:
   explicit ReportFile(std::string path) : path_(std::move(path)) {}  // empty: none is wanted
-  void write_so_far(const nlohmann::json& json) const;
-  void write(const nlohmann::json& json) const;
+  void write_so_far(const nlohmann::json& json) const;               // not to a pipe or a device
+  void write(const nlohmann::json& json) const;                      // the whole of it
 
  private:
   std::string path_;

@@ -1,4 +1,4 @@
-#include "apps/common/shapes.h"
+#include "trainer/loop/batch_shapes.h"
 
 #include <algorithm>
 

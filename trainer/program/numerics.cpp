@@ -1,12 +1,12 @@
-#include "apps/common/numerics.h"
+#include "trainer/program/numerics.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "apps/common/program.h"
 #include "optim/accumulation/accumulate.h"
+#include "trainer/program/program.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "apps/common/settings.h"
+#include "trainer/program/settings.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
@@ -9,10 +9,9 @@
 #include <filesystem>
 #include <string_view>
 
-#include "apps/common/program.h"
-#include "apps/common/ranks.h"
 #include "core/base/hash.h"
 #include "data/base/files.h"
+#include "trainer/program/ranks.h"
 
 namespace rw {
 

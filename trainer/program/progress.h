@@ -7,12 +7,13 @@
 
 namespace rw {
 
+// Shows how far a loop is; where there is no terminal, by ten lines in all.
 class Progress {
  public:
-  Progress(int64_t total, bool quiet);
-  ~Progress() { finish(); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  Progress(int64_t total, bool quiet);            // of so many steps; quiet: shows nothing
+  ~Progress() { finish(); }                       // leaves the last line standing
+  Progress(const Progress&) = delete;             // it owns a line of the terminal
+  Progress& operator=(const Progress&) = delete;  // as above
 
   // Is it time to show step `step` (from 1)? Reading values from the device waits for it, so ask
   // first. Always true for the last step.

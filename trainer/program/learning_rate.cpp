@@ -1,4 +1,4 @@
-#include "apps/common/learning_rate.h"
+#include "trainer/program/learning_rate.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -12,12 +12,19 @@
 
 namespace rw {
 
+// What a training program is to plan, and to tell of its memory.
 struct PlanningOptions {
-  bool plan = false, launches = false;
-  std::string fit, budget, recompute, timeline, trace, profile;
-  double effort = 1;  // of planning
+  bool plan = false;      // predict, in place of training
+  bool launches = false;  // with the kernels of two updates
+  std::string fit;        // bytes that the settings are to fit in; empty, here and below: not asked
+  std::string budget;     // bytes of the device's blocks
+  std::string recompute;  // how to keep within it
+  std::string timeline;   // a file for a page
+  std::string trace;      // a file for other viewers
+  std::string profile;    // a file for the device's
+  double effort = 1;      // of planning
 
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& app);  // the options
   // --memory-budget, --recompute and --plan-effort; it says how far planning is.
   std::optional<AutoRecomputeOptions> recomputation() const;
 };

@@ -31,7 +31,8 @@ class Meter {
   // Mean loss and share of hits since the last read() or clear(), of all ranks; waits for the
   // device and for them.
   struct Values {
-    double loss = 0, accuracy = 0;
+    double loss = 0;      // mean
+    double accuracy = 0;  // hits over targets
   };
   Values peek() const {
     const double count = sum_over(world(), count_);

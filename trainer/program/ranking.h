@@ -8,9 +8,10 @@
 
 namespace rw {
 
+// A class, and what the model gives it.
 struct Ranked {
-  size_t index;
-  double probability;
+  size_t index;        // of the class
+  double probability;  // by softmax
 };
 // The `most` likeliest of some scores (logits), best first. Throws NumericsError, from `op`, where
 // one is not finite.

@@ -1,4 +1,4 @@
-#include "apps/common/ranks.h"
+#include "trainer/program/ranks.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>

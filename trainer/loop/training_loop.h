@@ -9,22 +9,23 @@
 
 #include "../../io/snapshot/snapshot.h"
 #include "../../optim/ema.h"
+#include "../program/numerics.h"
+#include "../program/planning.h"
+#include "../program/progress.h"
+#include "../program/ranks.h"
+#include "../program/settings.h"
 #include "meter.h"
-#include "numerics.h"
-#include "planning.h"
-#include "progress.h"
-#include "ranks.h"
-#include "settings.h"
 
 namespace rw {
 
+// What a loop is told.
 struct LoopOptions {
-  int64_t steps = 1;             // of the training, those before a snapshot included
-  int64_t batches = 1;           // per epoch
-  int64_t samples = 1;           // per step, for the rate
-  std::string unit = "samples";  // what they are called
-  bool has_accuracy = true;      // the meter counts hits, too
-  bool quiet = false;
+  int64_t steps = 1;                 // of the training, those before a snapshot included
+  int64_t batches = 1;               // per epoch
+  int64_t samples = 1;               // per step, for the rate
+  std::string unit = "samples";      // what they are called
+  bool has_accuracy = true;          // the meter counts hits, too
+  bool quiet = false;                // show no progress
   std::string snapshots = {};        // folder; empty: none are kept
   int64_t steps_per_snapshot = 1;    // at least
   DataParallel* parallel = nullptr;  // of several ranks: they share out the steps
@@ -32,6 +33,7 @@ struct LoopOptions {
   Settings settings = {};            // of the run; the loop adds the device
 };
 
+// Takes the steps of a training program, from a snapshot on if there is one.
 class TrainingLoop {
  public:
   // References must outlive the loop. `numerics` and `average`, which snapshots keep, are of the

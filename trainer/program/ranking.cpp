@@ -1,4 +1,4 @@
-#include "apps/common/ranking.h"
+#include "trainer/program/ranking.h"
 
 #include <algorithm>
 #include <cmath>

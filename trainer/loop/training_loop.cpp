@@ -1,4 +1,4 @@
-#include "apps/common/training_loop.h"
+#include "trainer/loop/training_loop.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <cmath>
 #include <csignal>
 
-#include "apps/common/program.h"
-#include "apps/common/training.h"
 #include "core/base/interrupt.h"
+#include "trainer/loop/model_steps.h"
+#include "trainer/program/program.h"
 
 namespace rw {
 

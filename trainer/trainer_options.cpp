@@ -1,0 +1,46 @@
+#include "trainer/trainer_options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace rw {
+
+void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
+  command = &app;
+  CLI::Option* const size =
+      app.add_option("--batch", batch, words.samples + " per step" + words.batch);
+  if (words.batch.empty()) size->capture_default_str();
+  app.add_option("--accumulate", accumulate, "steps per update of the weights")
+      ->capture_default_str();
+  lr.add_to(app);
+  app.add_option("--weight-decay", weight_decay, "of " + words.decayed)->capture_default_str();
+  app.add_option("--seed", seed, "of " + words.random)->capture_default_str();
+  app.add_option("--resume", resume,
+                 "keep training snapshots in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
+      ->needs("--resume");
+  app.add_option("--snapshot-every", snapshot_every, "steps between them")->capture_default_str();
+  app.add_option("--report", report, "write all figures of the run to this JSON file");
+  app.add_flag("--quiet", quiet, "print the results only");
+  device.add_to(app);
+  planning.add_to(app);
+  numerics.add_to(app);
+  average.add_to(app);
+  ranks.add_to(app);
+}
+
+void TrainerOptions::check_numbers() const {
+  numerics.scaler(device.parsed_dtype());
+  average.check_numbers();
+  check(batch > 0 && accumulate > 0, "options",
+        "--batch and --accumulate must be positive, got {} and {}", batch, accumulate);
+  check(epochs >= 0 && steps >= 0 && epochs + steps > 0, "options",
+        "--epochs and --steps must be positive, got {} and {}", epochs, steps);
+  check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
+  rate();  // checks
+}
+
+StepSettings TrainerOptions::settings() const {
+  return ranks.of_rank({.dtype = device.parsed_dtype(), .batch = batch, .accumulate = accumulate});
+}
+
+}  // namespace rw
