@@ -20,16 +20,12 @@ class Watch : public Tape::Observer {
       names_[&p.tensor.impl()] = p.name;
       summary.parameters += p.tensor.numel();
     }
-    const bool is_free = !tape_->observer() || tape_->observer()->give_way();
-    check<AutogradError>(is_free && !tape_->in_segment(), "summary",
-                         "must not be called inside a checkpoint scope");
-    outer_ = tape_->exchange_observer(this);
+    tape_->add_observer(*this);
   }
-  ~Watch() override { tape_->exchange_observer(outer_); }
+  ~Watch() override { tape_->remove_observer(*this); }
 
-  void before_record(Tape&, const Op&) override {}
-  uint32_t kept_outputs() const override { return 0; }
-  void after_record(const Record& record) override {
+  bool records_all() const override { return true; }
+  void after_forward(int64_t, const Record& record, std::span<const Tensor>) override {
     SummaryRow row{.op = record.label(), .flops = record.cost.flops};
     for (const Edge& edge : record.inputs) take_parameter(edge, row);
     for (const Edge& edge : record.outputs) {
@@ -62,7 +58,6 @@ class Watch : public Tape::Observer {
 
   Summary& summary_;
   const std::shared_ptr<Tape> tape_;
-  Tape::Observer* outer_ = nullptr;
   std::unordered_map<const TensorImpl*, std::string> names_;
   std::unordered_set<const TensorImpl*> read_;
   std::unordered_map<uint64_t, size_t> makers_;  // root of a value -> row

@@ -14,7 +14,7 @@ void Workload::run(const StepSettings& settings, TapeStats* tape, double* second
   default_device()->synchronize();
   const auto start = Clock::now();
   const std::shared_ptr<Tape> own = Tape::current();
-  if (tape) own->before_backward([&](const Tensor&) { *tape = own->stats(); });
+  if (tape) own->before_next_backward([&](const Tensor&) { *tape = own->stats(); });
   steps->dry_step({});
   default_device()->synchronize();
   if (seconds) *seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -50,11 +50,12 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   check_first_order(op, roots);
   tape_.take_foreign_releases();
   check<AutogradError>(!tape_.running_, op, "must not be called inside a vjp or a hook");
-  if (tape_.observer()) tape_.observer()->before_backward(tape_, roots.front(), retain_);
+  if (tape_.follower()) tape_.follower()->before_backward(tape_, roots.front(), retain_);
   check<AutogradError>(!tape_.in_segment(), op, "must not be called inside a checkpoint scope");
   for (size_t i = 0; i < roots.size(); ++i)
     check_root(tape_, op, roots[i], i < gradients.size() ? gradients[i] : Tensor());
-  if (tape_.before_backward_) std::exchange(tape_.before_backward_, {})(roots.front());
+  for (Tape::Observer* observer : tape_.observers()) observer->before_backward(roots.front());
+  for (const auto& body : std::exchange(tape_.before_next_backward_, {})) body(roots.front());
   const NoGrad guard;
   const PhaseScope phase(Phase::backward);
   // Gradients have the types of what was recorded, whatever scope is open around backward.

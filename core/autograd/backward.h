@@ -154,7 +154,7 @@ class Backward {
       for (size_t k = 0; k < dy.size(); ++k)
         if (dy[k].defined() && dy[k].dtype() != record.outputs[k].dtype)
           dy[k] = to_dtype(dy[k], record.outputs[k].dtype);
-    if (tape_.watcher()) tape_.watcher()->before_vjp(index, record, dy);
+    for (Tape::Observer* observer : tape_.observers()) observer->before_vjp(index, record, dy);
     record.is_last_read = !retain_ || elastic >= 0;
     record.is_for_leaves = is_for_leaves_;
     std::vector<Tensor> dx = record.op->vjp(record, dy);
@@ -163,7 +163,7 @@ class Backward {
     check<AutogradError>(dx.size() == record.inputs.size(), record.op->name,
                          "the vjp must return one gradient per input, got {} for {}", dx.size(),
                          record.inputs.size());
-    if (tape_.watcher()) tape_.watcher()->after_vjp(index, record, dx);
+    for (Tape::Observer* observer : tape_.observers()) observer->after_vjp(index, record, dx);
     distribute(record, std::move(dx));
   }
 

@@ -76,20 +76,20 @@ void Tape::append(Record record, bool requires_grad, std::span<Tensor> outputs) 
   }
   if (in_segment() && verify_)
     for (const Tensor& y : outputs) record.hashes.push_back(content_hash(y));
-  enter(record, outputs, observer_);
+  enter(record, outputs, follower_);
   records_.push_back(std::move(record));
 }
 
 // The record comes into the innermost segment.
-void Tape::enter(const Record& record, std::span<const Tensor> outputs, Observer* observer) {
+void Tape::enter(const Record& record, std::span<const Tensor> outputs, Follower* follower) {
   if (in_segment())
-    segments_.keep(record, next(), outputs, observer ? observer->kept_outputs() : 0);
-  if (observer) observer->after_record(record);
+    segments_.keep(record, next(), outputs, follower ? follower->kept_outputs() : 0);
+  if (follower) follower->after_record(record);
   count_record(record, 1);
 }
 
 void Tape::enter_again(int segment, const std::unordered_map<uint64_t, int64_t>& values,
-                       Observer& pass) {
+                       Follower& pass) {
   replayed_records_ += Replay(records_, segments_, segment).keep_only(values);
   const Segment before = std::move(segments_[segment]);
   segments_[segment] = {.serial = before.serial, .first = before.first, .last = before.last};
@@ -260,7 +260,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   const bool records = grad_enabled() && (requires_grad || tape->records_all());
   if (!records) return run_marked(op, attrs, inputs);
 
-  if (tape->observer()) tape->observer()->before_record(*tape, op);
+  if (tape->follower()) tape->follower()->before_record(*tape, op);
   Record record;
   record.op = &op;
   uint32_t needs = 0;
@@ -279,14 +279,15 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
     if (tape->in_segment()) saved = !segments.is_inner(edge) || (saved && segments.is_evicting());
     if (saved) edge.saved = Saved::of(inputs[i]);
   }
-  if (tape->watcher()) tape->watcher()->before_forward(op, inputs);
+  for (Tape::Observer* observer : tape->observers()) observer->before_forward(op, inputs);
   const OpCost before = context().queued;
   std::vector<Tensor> outputs = run_marked(op, attrs, inputs);
   record.cost = {context().queued.flops - before.flops, context().queued.bytes - before.bytes};
   record.attrs = std::move(attrs);
   const int64_t index = tape->end();
   tape->append(std::move(record), requires_grad, outputs);
-  if (tape->watcher()) tape->watcher()->after_forward(index, *tape->find(index), outputs);
+  for (Tape::Observer* observer : tape->observers())
+    observer->after_forward(index, *tape->find(index), outputs);
   return outputs;
 }
 

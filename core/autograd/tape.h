@@ -1,6 +1,7 @@
 // The tape: an append-only list of replayable records. Backward is a reverse loop over it.
 #pragma once
 
+#include <algorithm>
 #include <any>
 #include <atomic>
 #include <cstdint>
@@ -36,7 +37,11 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   // Whether a checkpoint segment is open.
   bool in_segment() const { return segments_.innermost() >= 0; }
   // Ops are recorded even where no gradient is wanted: a replay may need them.
-  bool records_all() const { return in_segment() || (observer_ && observer_->records_all()); }
+  bool records_all() const {
+    const auto wants = [](const Observer* observer) { return observer->records_all(); };
+    return in_segment() || (follower_ && follower_->records_all()) ||
+           std::any_of(observers_.begin(), observers_.end(), wants);
+  }
   // Appends a record and makes the outputs its products, which want gradients or not. Where a
   // segment is open, what the inputs have saved goes to it. Called by apply only.
   void append(Record record, bool requires_grad, std::span<Tensor> outputs);
@@ -52,10 +57,35 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   // inside that make it. Called by observers.
   void keep_in_replay(const Segments::Handle& segment, uint64_t value);
 
-  // Told of every op before and after it is recorded; may set segments. Null: nobody.
+  // Is shown what ops do, once: what a replay makes again is not shown. It may queue reads, and
+  // must keep no handle, as ops look at who else has one.
   class Observer {
    public:
     virtual ~Observer() = default;
+    // Whether ops that want no gradient are recorded, too.
+    virtual bool records_all() const { return false; }
+    // `op` is about to run on these, to be recorded, and may overwrite them.
+    virtual void before_forward(const Op& /*op*/, std::span<const Tensor> /*inputs*/) {}
+    // The record `index` has made these.
+    virtual void after_forward(int64_t /*index*/, const Record&,
+                               std::span<const Tensor> /*outputs*/) {}
+    // Backward starts from a tensor of this tape.
+    virtual void before_backward(const Tensor& /*root*/) {}
+    // The gradients of a record's outputs, whole, as its vjp is about to read them; undefined: none
+    // came.
+    virtual void before_vjp(int64_t /*index*/, const Record&, std::span<const Tensor> /*dy*/) {}
+    // What its vjp gives to the gradients of its inputs, or has added to them (gradient_so_far).
+    virtual void after_vjp(int64_t /*index*/, const Record&, std::span<const Tensor> /*dx*/) {}
+  };
+  // All are told, in the order in which they came. They outlive their being there.
+  void add_observer(Observer& observer) { observers_.push_back(&observer); }
+  void remove_observer(const Observer& observer) { std::erase(observers_, &observer); }
+  std::span<Observer* const> observers() const { return observers_; }  // by then
+
+  // Sets segments, as ops come: there is one at most. Null: nobody.
+  class Follower {
+   public:
+    virtual ~Follower() = default;
     // Whether ops that want no gradient are recorded, too.
     virtual bool records_all() const { return true; }
     // `op` is about to run and to be recorded.
@@ -71,30 +101,9 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     // Another is to take its place for a scope: false where it does not end what it does here.
     virtual bool give_way() { return false; }
   };
-
-  // Is shown every value as an op makes it, once: what a replay makes again is not shown. It may
-  // queue reads, and must keep no handle, as ops look at who else has one.
-  class Watcher {
-   public:
-    virtual ~Watcher() = default;
-    // `op` is about to run on these, and may overwrite them.
-    virtual void before_forward(const Op& op, std::span<const Tensor> inputs) = 0;
-    // The record `index` has made these.
-    virtual void after_forward(int64_t index, const Record& record,
-                               std::span<const Tensor> outputs) = 0;
-    // The gradients of its outputs, whole, as its vjp is about to read them; undefined: none came.
-    virtual void before_vjp(int64_t index, const Record& record, std::span<const Tensor> dy) = 0;
-    // What its vjp gives to the gradients of its inputs, or has added to them (gradient_so_far).
-    virtual void after_vjp(int64_t index, const Record& record, std::span<const Tensor> dx) = 0;
-  };
-
-  Watcher* watcher() const { return watcher_; }  // null: nobody
-  // Sets the watcher (null: none) and returns the one before.
-  Watcher* exchange_watcher(Watcher* watcher) { return std::exchange(watcher_, watcher); }
-
-  Observer* observer() const { return observer_; }  // null: nobody
-  // Sets the observer (null: none) and returns the one before.
-  Observer* exchange_observer(Observer* observer) { return std::exchange(observer_, observer); }
+  Follower* follower() const { return follower_; }  // null: nobody
+  // Sets the follower (null: none) and returns the one before.
+  Follower* exchange_follower(Follower* follower) { return std::exchange(follower_, follower); }
 
   bool is_empty() const { return alive_ == 0; }       // nothing recorded is alive
   int64_t begin() const { return records_.begin(); }  // the oldest record's index
@@ -120,14 +129,14 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   // segment, by id with the record that makes each: those that were dropped are made again.
   // OutOfMemory where that cannot be; the segment is as before then.
   void enter_again(int segment, const std::unordered_map<uint64_t, int64_t>& values,
-                   Observer& pass);
+                   Follower& pass);
 
   uint64_t evictions() const { return evictions_; }  // values dropped since the thread began
   uint64_t replayed_records() const { return replayed_records_; }  // run again since then
 
-  // Called with what the next backward starts from, before it begins. Empty: nobody is.
-  void before_backward(std::function<void(const Tensor& root)> body) {
-    before_backward_ = std::move(body);
+  // Called with what the next backward starts from, before it begins, once.
+  void before_next_backward(std::function<void(const Tensor& root)> body) {
+    before_next_backward_.push_back(std::move(body));
   }
   // Hooks on output `slot` of a record, to be called by backward.
   const std::shared_ptr<GradHooks>& hooks(int64_t index, int slot);
@@ -137,7 +146,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
  private:
   friend class Backward;
 
-  void enter(const Record& record, std::span<const Tensor> outputs, Observer* observer);
+  void enter(const Record& record, std::span<const Tensor> outputs, Follower* follower);
   void free_records(std::vector<int64_t> worklist);
   void free_hooks(int64_t index);
   void count_record(const Record& record, int64_t change);
@@ -147,9 +156,9 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   int64_t alive_ = 0;
   Segments segments_;
   std::map<std::pair<int64_t, int>, std::shared_ptr<GradHooks>> hooks_;
-  Observer* observer_ = nullptr;
-  Watcher* watcher_ = nullptr;
-  std::function<void(const Tensor&)> before_backward_;
+  std::vector<Observer*> observers_;
+  Follower* follower_ = nullptr;
+  std::vector<std::function<void(const Tensor&)>> before_next_backward_;
   bool verify_ = false;
   bool running_ = false;  // inside backward
   int64_t again_ = -1;    // the record that is entered again; -1: none

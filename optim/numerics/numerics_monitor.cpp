@@ -30,8 +30,6 @@ NumericsMonitor::NumericsMonitor(Optimizer& optimizer, const MonitorOptions& opt
       control_(optimizer.control()) {
   check(options.every > 0 && options.values > 0, "numerics_monitor",
         "every and values must be positive, got {} and {}", options.every, options.values);
-  check<AutogradError>(tape_->watcher() == nullptr, "numerics_monitor",
-                       "this thread has one already; end that one first");
   const PurposeScope purpose(Purpose::optimizer);
   const auto device = optimizer.device().shared_from_this();
   rows_ = empty({options.values, RANGE_SIZE}, DType::i32, device);
@@ -39,11 +37,11 @@ NumericsMonitor::NumericsMonitor(Optimizer& optimizer, const MonitorOptions& opt
   fill_(rows_, 0);
   fill_(history_, 0);
   optimizer.add_observer(updates_);
-  tape_->exchange_watcher(this);
+  tape_->add_observer(*this);
 }
 
 NumericsMonitor::~NumericsMonitor() {
-  tape_->exchange_watcher(nullptr);
+  tape_->remove_observer(*this);
 }
 
 void NumericsMonitor::begin_pass() {

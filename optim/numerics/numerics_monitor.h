@@ -26,10 +26,10 @@ struct MonitorOptions {
 //   NumericsMonitor monitor(optimizer);
 //   ...  // training steps on this thread
 //   std::cout << diagnose(optimizer, monitor.report());
-class NumericsMonitor : public Tape::Watcher {
+class NumericsMonitor : public Tape::Observer {
  public:
-  // Watches this thread's tape, which may have one monitor (AutogradError), and the updates of an
-  // optimizer. With Accumulate a micro-batch is a step. ValueError for options of 0.
+  // Watches this thread's tape and the updates of an optimizer. With Accumulate a micro-batch is a
+  // step. ValueError for options of 0.
   explicit NumericsMonitor(Optimizer& optimizer, const MonitorOptions& options = {});
   ~NumericsMonitor() override;
   NumericsMonitor(const NumericsMonitor&) = delete;

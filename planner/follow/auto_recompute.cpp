@@ -120,9 +120,9 @@ AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
   const bool needs_budget = options_.mode == Mode::budget || options_.mode == Mode::evict;
   check<ValueError>(has_budget() || !needs_budget, "recompute",
                     "a budget must be given for this mode, got none");
-  check<AutogradError>(!tape_->in_segment() && !tape_->observer(), "recompute",
+  check<AutogradError>(!tape_->in_segment() && !tape_->follower(), "recompute",
                        "automatic recomputation must be the outermost scope");
-  tape_->exchange_observer(this);
+  tape_->exchange_follower(this);
   if (has_budget())
     budget_.emplace(options_.budget, default_device(), [this] {
       return least_
@@ -133,7 +133,7 @@ AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
 
 AutoRecompute::~AutoRecompute() {
   end();
-  tape_->exchange_observer(nullptr);
+  tape_->exchange_follower(nullptr);
 }
 
 void AutoRecompute::before_record(Tape& tape, const Op& op) {

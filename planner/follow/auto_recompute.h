@@ -50,7 +50,7 @@ RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& opti
 // left better ones out, it is made again with more of it, and replaced by what is cheaper, once the
 // passes have run long enough that planning stays a tenth of the run. Marks in models are ignored.
 // Gradients are bit-equal to those without it.
-class [[nodiscard]] AutoRecompute : public Tape::Observer {
+class [[nodiscard]] AutoRecompute : public Tape::Follower {
  public:
   // ValueError where the mode needs a budget and there is none; AutogradError inside another scope.
   explicit AutoRecompute(AutoRecomputeOptions options);

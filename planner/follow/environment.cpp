@@ -34,7 +34,7 @@ void obey_environment() {
   const std::optional<AutoRecomputeOptions> options =
       parse_recompute(env_text("REWIND_RECOMPUTE"), env_text("REWIND_MEMORY_BUDGET"));
   const Tape& tape = *Tape::current();
-  if (options && !tape.observer() && !tape.in_segment()) obeyed.recompute.emplace(*options);
+  if (options && !tape.follower() && !tape.in_segment()) obeyed.recompute.emplace(*options);
 }
 
 // The third update: the first ones make what stays.

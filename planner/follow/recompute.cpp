@@ -173,15 +173,15 @@ RecomputeScope::RecomputeScope(Recompute recompute, RecordedGraph* record)
     : recompute_(std::move(recompute)), record_(record) {
   if (!grad_enabled()) return;
   tape_ = Tape::current();
-  const bool is_free = !tape_->observer() || tape_->observer()->give_way();
+  const bool is_free = !tape_->follower() || tape_->follower()->give_way();
   check<AutogradError>(is_free && !tape_->in_segment(), "checkpoint",
                        "planned recomputation must be the outermost scope");
-  outer_ = tape_->exchange_observer(this);
+  outer_ = tape_->exchange_follower(this);
 }
 
 RecomputeScope::~RecomputeScope() {
   if (!tape_) return;
-  tape_->exchange_observer(outer_);
+  tape_->exchange_follower(outer_);
   end_pass();
 }
 

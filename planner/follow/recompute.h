@@ -47,8 +47,8 @@ struct RecordedGraph {
 Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan);
 
 // One forward pass on a tape: sets the segments of a plan, by counting records, and observes what
-// the pass does. The tape's observer tells it of every op.
-class RecomputePass : public Tape::Observer {
+// the pass does. The tape's follower tells it of every op.
+class RecomputePass : public Tape::Follower {
  public:
   // Begins with record `first` of the tape, or with the next. `recompute` and `record` outlive the
   // pass; `record`: receives its graph, null: nobody wants it.
@@ -98,7 +98,7 @@ class RecomputePass : public Tape::Observer {
 // wants a gradient to its backward(), to where all of it has been dropped, or to the end of the
 // scope. It may stand around one pass, or around a whole training loop. Marks in models
 // (CheckpointScope) are ignored.
-class [[nodiscard]] RecomputeScope : public Tape::Observer {
+class [[nodiscard]] RecomputeScope : public Tape::Follower {
  public:
   // `record`: receives the graph of the first pass and outlives the scope; null: nobody wants it.
   // AutogradError inside a segment or another such scope.
@@ -130,7 +130,7 @@ class [[nodiscard]] RecomputeScope : public Tape::Observer {
   const Recompute recompute_;
   RecordedGraph* record_;  // of the first pass that runs backward; null: is recorded
   std::shared_ptr<Tape> tape_;
-  Tape::Observer* outer_ = nullptr;
+  Tape::Follower* outer_ = nullptr;
   std::optional<RecomputePass> pass_;  // that is open
   std::string difference_;
 };

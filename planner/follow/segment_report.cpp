@@ -170,7 +170,7 @@ std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss)
 }
 
 void report_segments(Tape& tape, std::function<void(std::vector<SegmentReport>)> receiver) {
-  tape.before_backward([&tape, receiver = std::move(receiver)](const Tensor& loss) {
+  tape.before_next_backward([&tape, receiver = std::move(receiver)](const Tensor& loss) {
     receiver(segment_reports(tape, loss));
   });
 }

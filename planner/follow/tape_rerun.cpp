@@ -36,7 +36,7 @@ const Op from_nothing = {"random", made_from_nothing};
 }  // namespace
 
 // One run on the default device, which is dry, and this thread's tape, which is empty.
-class TapeRerun::Pass : public Tape::Observer {
+class TapeRerun::Pass : public Tape::Follower {
  public:
   Pass(const Tape& from, const std::vector<bool>& left_out, bool keeps)
       : from_(from), left_out_(left_out), tape_(*Tape::current()) {
@@ -54,7 +54,7 @@ class TapeRerun::Pass : public Tape::Observer {
     find_held();
     for (const Segment& segment : from.segments().all())
       if (keeps && !segment.policy && !(segment.kept.empty() && segment.replay_keeps.empty()))
-        tape_.exchange_observer(this);
+        tape_.exchange_follower(this);
   }
 
   void forward() {
@@ -69,7 +69,7 @@ class TapeRerun::Pass : public Tape::Observer {
   }
 
   void backward(int64_t root, int slot) {
-    if (tape_.observer() == this) tape_.exchange_observer(nullptr);
+    if (tape_.follower() == this) tape_.exchange_follower(nullptr);
     drop(from_.end());
     const Tensor loss = values_.at(from_.find(root)->outputs[static_cast<size_t>(slot)].id);
     loss.backward(loss.numel() == 1 ? Tensor() : empty(loss.shape(), loss.dtype()));

@@ -56,13 +56,11 @@ void die_at_call(int number) {
 
 // The process dies when this many ops have begun, in forward or in backward: inside of a window and
 // of a step, with work in the device's queue.
-class DeathAtOp : public Tape::Watcher {
+class DeathAtOp : public Tape::Observer {
  public:
   explicit DeathAtOp(int ops) : left_(ops) {}
   void before_forward(const Op&, std::span<const Tensor>) override { count(); }
-  void after_forward(int64_t, const Record&, std::span<const Tensor>) override {}
   void before_vjp(int64_t, const Record&, std::span<const Tensor>) override { count(); }
-  void after_vjp(int64_t, const Record&, std::span<const Tensor>) override {}
 
  private:
   void count() {
@@ -99,9 +97,9 @@ TEST_CASE("snapshot: child process" * doctest::skip()) {
   const int kill_at = std::atoi(std::getenv(kill_variable));
   DeathAtOp death(-kill_at);
   if (kill_at > 0) die_at_call(kill_at);
-  if (kill_at < 0) Tape::current()->exchange_watcher(&death);
+  if (kill_at < 0) Tape::current()->add_observer(death);
   train(static_cast<Kind>(std::atoi(std::getenv(kind_variable))), folder);
-  Tape::current()->exchange_watcher(nullptr);
+  Tape::current()->remove_observer(death);
 }
 
 TEST_CASE("snapshot: killed at any moment, training ends with the same bits" *

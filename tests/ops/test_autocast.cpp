@@ -268,21 +268,17 @@ AutocastRule rule_of(std::string op) {
 // Looks at what is recorded: the outputs of listed ops have the dtypes that are listed.
 class Watch : public Tape::Observer {
  public:
-  Watch() : before_(Tape::current()->exchange_observer(this)) {}
-  ~Watch() override { Tape::current()->exchange_observer(before_); }
-  void before_record(Tape&, const Op&) override {}
-  void after_record(const Record& record) override {
+  Watch() { Tape::current()->add_observer(*this); }
+  ~Watch() override { Tape::current()->remove_observer(*this); }
+  bool records_all() const override { return true; }
+  void after_forward(int64_t, const Record& record, std::span<const Tensor>) override {
     const std::string op = record.op->name;
     const AutocastRule rule = rule_of(op);
     if (rule == AutocastRule::keep || !is_float(record.outputs[0].dtype)) return;
     ++seen;
     CHECK_MESSAGE(record.outputs[0].dtype == expected(op, rule, DType::f16, DType::f32), op);
   }
-  uint32_t kept_outputs() const override { return 0; }
   int seen = 0;
-
- private:
-  Tape::Observer* before_;
 };
 
 }  // namespace

@@ -37,31 +37,40 @@ namespace {
 
 struct Enough {};
 
+// What the problems of segments are, at each backward pass.
+struct Look : Tape::Observer {
+  Look(int& passes, std::vector<std::string>& problems) : passes(passes), problems(problems) {}
+
+  void before_backward(const Tensor& loss) override {
+    // The last ones of a chain never pay by themselves: what they drop is back when most is in
+    // memory.
+    const std::vector<SegmentReport> reports = segment_reports(*Tape::current(), loss);
+    const auto pays = [](const SegmentReport& report) { return report.problem.empty(); };
+    if (!reports.empty() && std::ranges::none_of(reports, pays))
+      problems.push_back(
+          fmt::format("none of {} segments: {}", reports.size(), reports[0].problem));
+    if (!reports.empty() && ++passes == 3) throw Enough();
+  }
+
+  int& passes;
+  std::vector<std::string>& problems;
+};
+
 // Runs it until some backward passes with segments were seen; what its segments' problems are.
 std::vector<std::string> problems_of(int (*program)(int, char**)) {
   const DeviceScope device(nullptr);
   std::vector<std::string> problems;
   int passes = 0;
   const std::shared_ptr<Tape> tape = Tape::current();
-  std::function<void(const Tensor&)> look = [&](const Tensor& loss) {
-    tape->before_backward(look);
-    // The last ones of a chain never pay by themselves: what they drop is back when most is in
-    // memory.
-    const std::vector<SegmentReport> reports = segment_reports(*tape, loss);
-    const auto pays = [](const SegmentReport& report) { return report.problem.empty(); };
-    if (!reports.empty() && std::ranges::none_of(reports, pays))
-      problems.push_back(
-          fmt::format("none of {} segments: {}", reports.size(), reports[0].problem));
-    if (!reports.empty() && ++passes == 3) throw Enough();
-  };
-  tape->before_backward(look);
+  Look look(passes, problems);
+  tape->add_observer(look);
   std::string name = "program", on = "dry:cpu";
   char* arguments[] = {name.data(), on.data(), nullptr};
   try {
     program(2, arguments);
   } catch (const Enough&) {
   }
-  tape->before_backward({});
+  tape->remove_observer(look);
   tape->clear();
   CHECK(passes > 0);
   return problems;

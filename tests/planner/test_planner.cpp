@@ -292,7 +292,7 @@ TEST_CASE_FIXTURE(CpuDevice, "summary: what a model returns, computes and leaves
   CHECK(contains(s.str(), "416 parameters"));
   CHECK(contains(s.folded(1).str(), "416 parameters"));
   const CheckpointScope segment;
-  CHECK_THROWS_AS(summary(model, randn({64, 8})), AutogradError);
+  CHECK(summary(model, randn({64, 8})).str() == s.str());  // in a segment, too
 }
 
 TEST_CASE("planner: a program whose steps differ says what differs" * doctest::test_suite("host")) {
