@@ -140,8 +140,7 @@ struct Run {
   TrainingProgram program(const Options& o, int64_t images, int64_t tests) const {
     return {.title = fmt::format("MLP 784-512-512-10, {}", title()),
             .samples = "images",
-            .make = [recipe = o.recipe()](
-                        const StepSettings& s) { return std::make_unique<MnistSteps>(recipe, s); },
+            .make = make_steps<MnistTask>(o.recipe()),
             .settings = o.ranks.of_rank({.dtype = o.device.parsed_dtype(),
                                          .batch = images ? std::min<int64_t>(batch, images) : batch,
                                          .accumulate = micro_batches,

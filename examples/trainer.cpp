@@ -13,12 +13,11 @@ namespace {
 class DigitsTask {
  public:
   struct Recipe {
-    float lr = 1e-3f;
+    float lr = 1e-3f, weight_decay = 0;
     NumericsOptions numerics = {};
     AverageOptions average = {};
   };
   using Batch = rw::Batch;
-
   DigitsTask(const Recipe& recipe, const StepSettings& settings)
       : recipe_(recipe), settings_(settings) {
     model.emplace<Linear>(784, 256);
@@ -27,8 +26,10 @@ class DigitsTask {
   }
 
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const {
-    return std::make_unique<Accumulate>(AdamW(ranks.shard(model.parameters()), {.lr = recipe_.lr}),
-                                        settings_.accumulate);
+    return std::make_unique<Accumulate>(
+        AdamW(ranks.shard(decay_groups(model.parameters(), recipe_.weight_decay)),
+              {.lr = recipe_.lr}),
+        settings_.accumulate);
   }
   Tensor loss_of(const Batch& batch, Meter& meter) {
     const Tensor x = batch_tensor(batch.pixels, {batch.size(), 784});
@@ -52,15 +53,13 @@ class DigitsTask {
 
 struct Options : TrainerOptions {
   Options() : TrainerOptions{.lr = {.lr = 2e-3}, .epochs = 2} {}
-
-  DigitsTask::Recipe recipe() const { return {static_cast<float>(rate()), numerics, average}; }
+  DigitsTask::Recipe recipe() const {
+    return {static_cast<float>(rate()), static_cast<float>(weight_decay), numerics, average};
+  }
   TrainingProgram program() const {
     return {.title = "digits",
             .samples = "images",
-            .make =
-                [recipe = recipe()](const StepSettings& s) {
-                  return std::make_unique<TaskSteps<DigitsTask>>(recipe, s);
-                },
+            .make = make_steps<DigitsTask>(recipe()),
             .settings = settings()};
   }
 };
@@ -81,7 +80,6 @@ class DigitsTrainer : public Trainer<DigitsTask, Loader> {
 
  protected:
   std::string title() const override { return "a perceptron of 784-256-10"; }
-  std::string steps_text() const override { return "of digits"; }
   std::unique_ptr<Loader> testing(int64_t batch) override {
     return std::make_unique<Loader>(test_, LoaderOptions{.batch_size = int(batch)});
   }

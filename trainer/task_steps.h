@@ -96,4 +96,12 @@ class TaskSteps : public ModelSteps, public Task {
   }
 };
 
+// For TrainingProgram::make.
+template <class Task>
+MakeSteps make_steps(const typename Task::Recipe& recipe) {
+  return [recipe](const StepSettings& settings) {
+    return std::make_unique<TaskSteps<Task>>(recipe, settings);
+  };
+}
+
 }  // namespace rw

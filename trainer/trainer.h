@@ -92,7 +92,9 @@ class Trainer {
   // What is trained, for a line that goes on "in f16 on ...": "resnet20 (272474 parameters)".
   virtual std::string title() const = 0;
   // And with what, after the number of steps: "of 32 images".
-  virtual std::string steps_text() const = 0;
+  virtual std::string steps_text() const {
+    return fmt::format("of {} {}", options_.batch, about_.samples);
+  }
   // Batches to evaluate with, `batch` samples each.
   virtual std::unique_ptr<Source> testing(int64_t batch) = 0;
   // A line of what came of it; `whose` is "" or "of the average ", as a part of it.

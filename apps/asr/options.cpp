@@ -64,6 +64,8 @@ void AsrOptions::complete() {
   check(beam > 0 && (beam == 1 || loss == "ctc"), "options",
         "--beam must be positive, and 1 with --loss rnnt, got {}", beam);
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
+  check(!eval || average.decay == 0, "options",
+        "--ema follows training: there is none with --eval");
   if (save.empty() && !planning.plan && !eval) save = default_recognizer();
 }
 
@@ -96,7 +98,7 @@ TrainingProgram AsrOptions::program(const SpeechRecipe& recipe) const {
       .title = fmt::format("{} recogniser of {} {}s, {} LSTM{} of {}", loss,
                            recipe.model.classes - 1, tokens, layers, layers > 1 ? "s" : "", hidden),
       .samples = "utterances",
-      .make = [recipe](const StepSettings& s) { return std::make_unique<SpeechSteps>(recipe, s); },
+      .make = make_steps<SpeechTask>(recipe),
       .settings = step_settings(),
       .outline = {.loads = !load.empty(), .saves = !eval},
       .estimator_states = 4,

@@ -150,8 +150,7 @@ TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const 
   return {.title = fmt::format("classifier of {} classes, {} tokens per sentence", recipe.classes,
                                recipe.length),
           .samples = "sentences",
-          .make = [recipe](
-                      const StepSettings& s) { return std::make_unique<FinetuneSteps>(recipe, s); },
+          .make = make_steps<FinetuneTask>(recipe),
           .settings = of_batches(settings(), rows),
           .outline = {.loads = true, .saves = !save.empty()},
           .estimator_states = state.estimator_states(),

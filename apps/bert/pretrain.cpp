@@ -148,15 +148,14 @@ BertRecipe Pretrain::recipe(int64_t tokens) const {
 
 TrainingProgram Pretrain::program(int64_t tokens) const {
   const BertRecipe made = recipe(tokens);
-  return {
-      .title = fmt::format("BERT {} with {} tokens, {} per sequence, {} of them masked", model,
-                           tokens, made.length, made.predictions()),
-      .samples = "sequences",
-      .make = [made](const StepSettings& s) { return std::make_unique<PretrainSteps>(made, s); },
-      .settings = settings(),
-      .outline = {.saves = true},
-      .estimator_states = state.estimator_states(),
-      .words = command_line_words("--checkpoint-every 1")};
+  return {.title = fmt::format("BERT {} with {} tokens, {} per sequence, {} of them masked", model,
+                               tokens, made.length, made.predictions()),
+          .samples = "sequences",
+          .make = make_steps<PretrainTask>(made),
+          .settings = settings(),
+          .outline = {.saves = true},
+          .estimator_states = state.estimator_states(),
+          .words = command_line_words("--checkpoint-every 1")};
 }
 
 // Without the text, a vocabulary that is to be made from it counts as full.

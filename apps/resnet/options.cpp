@@ -164,15 +164,14 @@ ResNetRecipe ResNetOptions::recipe(int classes) const {
 }
 
 TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
-  return {
-      .title = fmt::format("{} for {}x{} images of {} classes", model, recipe.height, recipe.width,
-                           recipe.model.classes),
-      .samples = "images",
-      .make = [recipe](const StepSettings& s) { return std::make_unique<ResNetSteps>(recipe, s); },
-      .settings = step_settings(),
-      .outline = {.loads = !load.empty(), .saves = !save.empty() && !eval},
-      .estimator_states = 2,
-      .words = command_line_words()};
+  return {.title = fmt::format("{} for {}x{} images of {} classes", model, recipe.height,
+                               recipe.width, recipe.model.classes),
+          .samples = "images",
+          .make = make_steps<ResNetTask>(recipe),
+          .settings = step_settings(),
+          .outline = {.loads = !load.empty(), .saves = !save.empty() && !eval},
+          .estimator_states = 2,
+          .words = command_line_words()};
 }
 
 }  // namespace rw
