@@ -46,7 +46,8 @@ struct Options {
 };
 
 void Options::add_to(CLI::App& app) {
-  app.add_option("--data", data, "folder with MNIST's idx files; without it digits are drawn");
+  app.add_option("--data", data,
+                 "folder with MNIST's idx files; without it the digits are synthetic");
   app.add_option("--images", images, "training images, 0 for all")->capture_default_str();
   app.add_option("--epochs", epochs, "passes over them")->capture_default_str();
   app.add_option("--runs", runs, "which of single, accumulate, batch")
@@ -257,7 +258,7 @@ nlohmann::json history_json(const Run& run) {
 }
 
 nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
-  nlohmann::json json = {{"data", o.data.empty() ? "drawn digits" : o.data},
+  nlohmann::json json = {{"data", o.data.empty() ? "synthetic digits" : o.data},
                          {"images", o.images},
                          {"epochs", o.epochs},
                          {"dtype", name(o.device.parsed_dtype())},
@@ -300,7 +301,7 @@ void run_all(Options& o) {
   check_ranks_alike(data_settings({content_hash(images.train), content_hash(images.test)}));
   fmt::print("MLP 784-512-512-10 in {} on {}: {} {} images, {} epochs\n",
              name(o.device.parsed_dtype()), default_device()->info().name, images.train.size(),
-             o.data.empty() ? "drawn" : "MNIST", o.epochs);
+             o.data.empty() ? "synthetic" : "MNIST", o.epochs);
   std::vector<Run> runs;
   for (const std::string& name : o.runs) {
     Run& run = runs.emplace_back(name, o);

@@ -1,5 +1,5 @@
 // Trains a small convolutional network on MNIST, and measures it on images that it has not seen.
-// Usage: mnist [DEVICE] [FOLDER with MNIST's files; without it digits are drawn]
+// Usage: mnist [DEVICE] [FOLDER with MNIST's files; without it synthetic digits]
 #include <rewind/rewind.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
-// A small MobileNetV2 on drawn shapes (or CIFAR-10): depthwise convolutions, an average of the
-// weights beside them, a file with torchvision's names. Usage: mobilenet [DEVICE] [FOLDER with
-// CIFAR-10's binary files]
+// A small MobileNetV2 on synthetic images of shapes (or CIFAR-10): depthwise convolutions, an
+// average of the weights beside them, a file with torchvision's names. Usage: mobilenet [DEVICE]
+// [FOLDER with CIFAR-10's binary files]
 #include <rewind/rewind.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Tells discs from squares pixel by pixel: a small U-Net on images that are drawn here. Usage: unet
+// Tells discs from squares pixel by pixel: a small U-Net on synthetic images. Usage: unet
 // [DEVICE]
 #include <rewind/rewind.h>
 

@@ -1,5 +1,5 @@
-// A vision transformer on drawn shapes (or CIFAR-10), with a checkpoint segment per block. Usage:
-// vit [DEVICE] [FOLDER with CIFAR-10's binary files]
+// A vision transformer on synthetic images of shapes (or CIFAR-10), with a checkpoint segment per
+// block. Usage: vit [DEVICE] [FOLDER with CIFAR-10's binary files]
 #include <rewind/rewind.h>
 
 #include <cstdio>

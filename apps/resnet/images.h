@@ -1,4 +1,4 @@
-// What a ResNet is trained on: photographs, CIFAR-10's images or drawn ones.
+// What a ResNet is trained on: photographs, CIFAR-10's images or synthetic ones.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_option(
       "--data", data,
       "folder with a folder of photographs (PNG, JPEG) for each class, or train/ and val/ "
-      "with these; or with CIFAR-10's binary files; without it shapes are drawn");
+      "with these; or with CIFAR-10's binary files; without it the images are synthetic");
   app.add_option("--model", model,
                  "resnet20, 32, 56, 110 (6k + 2), resnet18, 34, 50, 101, 152, v2-20 (6k + 2), "
                  "v2-bottleneck-164 (9k + 2) (default resnet20, for images of more than 64 "

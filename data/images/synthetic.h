@@ -1,5 +1,5 @@
-// Images drawn by the program, so that examples run with nothing downloaded. They are written in
-// the official formats once and then read by the loaders of the real data.
+// Synthetic images, so that examples run with nothing downloaded. They are written in the official
+// formats once and then read by the loaders of the real data.
 #pragma once
 
 #include <filesystem>
