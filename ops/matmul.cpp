@@ -1,4 +1,6 @@
 // Matrix products.
+#include "ops/matmul.h"
+
 #include "ops/detail.h"
 
 namespace rw {

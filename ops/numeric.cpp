@@ -6,6 +6,7 @@
 
 #include "ops/detail.h"
 #include "ops/operators.h"
+#include "ops/reduce.h"
 
 namespace rw {
 

@@ -1,4 +1,6 @@
 // Reductions over any axes. The order of additions depends on the shape and the kind of device.
+#include "ops/reduce.h"
+
 #include "core/backend/row_teams.h"
 #include "ops/detail.h"
 #include "ops/operators.h"

@@ -1,6 +1,7 @@
 // Running sums, products and logarithms of sums along an axis.
 #include "ops/detail.h"
 #include "ops/operators.h"
+#include "ops/reduce.h"
 
 namespace rw {
 

@@ -1,7 +1,7 @@
-// Sorting: blocks of 32 by rank, then merges of runs, each place by a binary search in the other
-// run. Stable, of any length, without shared memory or a barrier inside a kernel.
+// Sorting along an axis.
 #include "ops/detail.h"
 #include "ops/layout/indexing.h"
+#include "ops/sort_lines.h"
 
 namespace rw {
 
@@ -25,26 +25,6 @@ std::vector<Tensor> argsort_forward(const std::any& attrs, std::span<Tensor> inp
 const Op argsort_op = {"argsort", argsort_forward};
 
 }  // namespace
-
-Sorted detail::sort_lines(const Tensor& x, bool descending) {
-  const uint32_t n = count32(x.numel(), "sort"), count = count32(x.size(1), "sort");
-  const auto new_pair = [&] {
-    return Sorted{empty_on(x, x.shape(), DType::i32), empty_on(x, x.shape(), DType::i32)};
-  };
-  Sorted sorted = new_pair();
-  rw::launch("sort_blocks", {in(x), out(sorted.key), out(sorted.order)},
-             kernels::SortBlocksParams{.n = n, .count = count, .descending = descending},
-             {.threads = {n, 1, 1}});
-  if (count <= 32) return sorted;
-  Sorted merged = new_pair();
-  for (uint64_t run = 32; run < count; run *= 2) {
-    rw::launch("sort_merge", {in(sorted.key), in(sorted.order), out(merged.key), out(merged.order)},
-               kernels::SortMergeParams{.n = n, .count = count, .run = low(run)},
-               {.threads = {n, 1, 1}});
-    std::swap(sorted, merged);
-  }
-  return sorted;
-}
 
 Tensor argsort(Tensor x, int axis, bool descending) {
   axis = normalize_axis(axis, x.rank(), "sort");

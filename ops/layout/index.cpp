@@ -1,8 +1,11 @@
 // Gathering rows; the gradient adds repeated rows in a fixed order.
+#include "ops/layout/index.h"
+
 #include <cstdlib>
 
 #include "ops/detail.h"
 #include "ops/operators.h"
+#include "ops/sort_lines.h"
 
 namespace rw {
 

@@ -5,7 +5,9 @@
 #include <numeric>
 
 #include "ops/detail.h"
+#include "ops/layout/index.h"
 #include "ops/operators.h"
+#include "ops/reduce.h"
 
 namespace rw {
 

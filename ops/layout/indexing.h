@@ -86,4 +86,9 @@ std::vector<Tensor> chunk(Tensor x, int64_t parts, int axis);
 // ShapeError where sizes differ.
 Tensor einsum(std::string_view equation, TensorList operands);
 
+namespace detail {
+// gather() with an index that names no place of a line twice.
+Tensor gather_unique(Tensor x, int axis, Tensor index);
+}  // namespace detail
+
 }  // namespace rw

@@ -5,8 +5,10 @@
 
 #include "core/base/checked.h"
 #include "ops/detail.h"
+#include "ops/layout/index.h"
 #include "ops/layout/indexing.h"
 #include "ops/operators.h"
+#include "ops/reduce.h"
 
 namespace rw {
 

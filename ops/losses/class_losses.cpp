@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "ops/detail.h"
+#include "ops/layout/index.h"
+#include "ops/losses/loss.h"
 #include "ops/losses/losses.h"
 #include "ops/operators.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/losses/lattice.h"
+#include "ops/losses/losses.h"
 #include "ops/numeric.h"
 #include "ops/operators.h"
 

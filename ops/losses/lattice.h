@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "../detail.h"
+#include "../layout/index.h"
 
 namespace rw::detail {
 

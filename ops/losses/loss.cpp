@@ -1,5 +1,8 @@
 // Softmax and losses. Everything is computed in f32; only storage may be f16.
+#include "ops/losses/loss.h"
+
 #include "ops/detail.h"
+#include "ops/layout/index.h"
 #include "ops/losses/losses.h"
 #include "ops/network/row_launch.h"
 #include "ops/operators.h"

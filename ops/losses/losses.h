@@ -107,4 +107,9 @@ Tensor nll_loss(Tensor log_probs, Tensor target, Tensor weight = {}, int ignore_
 Tensor cross_entropy(Tensor logits, Tensor target, Tensor weight,
                      const CrossEntropyOptions& options = {});
 
+namespace detail {
+// The losses one by one, their mean or their sum.
+Tensor reduced(Tensor losses, Reduction reduction);
+}  // namespace detail
+
 }  // namespace rw

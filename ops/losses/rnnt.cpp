@@ -4,6 +4,7 @@
 
 #include "core/autograd/checkpoint.h"
 #include "ops/losses/lattice.h"
+#include "ops/losses/losses.h"
 #include "ops/numeric.h"
 #include "ops/operators.h"
 

@@ -1,6 +1,8 @@
 // Cross entropy over a vocabulary, through the embedding table, without the logits of all rows in
 // memory.
 #include "ops/detail.h"
+#include "ops/layout/index.h"
+#include "ops/losses/loss.h"
 #include "ops/operators.h"
 
 namespace rw {

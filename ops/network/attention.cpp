@@ -6,6 +6,7 @@
 
 #include "core/backend/attention_tiles.h"
 #include "ops/detail.h"
+#include "ops/layout/index.h"
 
 namespace rw {
 

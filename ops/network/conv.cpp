@@ -3,7 +3,9 @@
 #include "ops/network/conv.h"
 
 #include "core/base/checked.h"
+#include "ops/matmul.h"
 #include "ops/network/conv_kernels.h"
+#include "ops/network/pool.h"
 #include "ops/network/vision.h"
 
 namespace rw {

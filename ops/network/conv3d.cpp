@@ -1,8 +1,10 @@
 // Convolution of volumes: 2-d convolutions of planes that have the taps of the depth side by side
 // as channels. The kernels then sum over all taps in f32, and what is copied is a few percent of
 // the work wherever there is much work.
+#include "ops/matmul.h"
 #include "ops/network/conv.h"
 #include "ops/network/conv_kernels.h"
+#include "ops/network/pool.h"
 #include "ops/network/vision.h"
 
 namespace rw {

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ops/detail.h"
+#include "ops/network/layer_norm.h"
 
 namespace rw {
 

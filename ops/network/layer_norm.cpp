@@ -1,4 +1,6 @@
 // Normalisation of rows: layer norm and RMS norm. Statistics are f32.
+#include "ops/network/layer_norm.h"
+
 #include "ops/detail.h"
 #include "ops/network/row_launch.h"
 

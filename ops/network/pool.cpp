@@ -1,4 +1,6 @@
 // Pooling over NHWC images, and over sequences as images of one line.
+#include "ops/network/pool.h"
+
 #include "core/base/checked.h"
 #include "ops/detail.h"
 #include "ops/network/vision.h"

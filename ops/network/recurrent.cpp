@@ -2,6 +2,7 @@
 // a cell kernel; backward collects the gates' gradients of all steps, so that the gradient of the
 // recurrent weight is one product.
 #include "ops/detail.h"
+#include "ops/matmul.h"
 
 namespace rw {
 

@@ -1,0 +1,12 @@
+// What normalisations share.
+#pragma once
+
+#include "../../core/tensor/tensor.h"
+
+namespace rw::detail {
+
+// A normalisation's `weight` [C], checked against x [..., C], as f32, or `value` where it is
+// undefined.
+Tensor per_channel(const Tensor& weight, float value, const Tensor& x, const char* op);
+
+}  // namespace rw::detail

@@ -1,0 +1,24 @@
+// The axes of reductions.
+#pragma once
+
+#include <vector>
+
+#include "ops.h"
+
+namespace rw::detail {
+
+// The axes that a reduction is given, ascending; none given: all of x.
+std::vector<int> reduced_axes(const Tensor& x, const Axes& axes, const char* op);
+// `shape` without the (ascending) axes, or with 1 in their places.
+Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keepdims);
+
+// A dense tensor as [outer, count, inner] around an axis.
+struct Around {
+  int64_t outer = 1, count, inner = 1;
+  Around(const Shape& shape, int axis) : count(shape[axis]) {
+    for (int i = 0; i < axis; ++i) outer *= shape[i];
+    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+};
+
+}  // namespace rw::detail
