@@ -13,6 +13,7 @@
 #include "backends/open.h"
 #include "models/bert.h"
 #include "models/resnet.h"
+#include "ops/losses/losses.h"
 #include "ops/ops.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"

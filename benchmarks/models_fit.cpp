@@ -9,6 +9,7 @@
 #include "models/unet.h"
 #include "models/vit.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "optim/adam.h"
 #include "planner/forecast/fit.h"
 

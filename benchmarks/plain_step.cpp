@@ -12,6 +12,7 @@
 #include "nn/norm.h"
 #include "nn/transformer/attention.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "ops/operators.h"
 #include "ops/ops.h"
 #include "optim/adam.h"

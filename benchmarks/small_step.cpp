@@ -8,6 +8,7 @@
 
 #include "apps/common/mnist_mlp.h"
 #include "backends/open.h"
+#include "ops/losses/losses.h"
 #include "ops/ops.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"

@@ -9,6 +9,7 @@
 #include "models/bert.h"
 #include "models/resnet.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "ops/ops.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"

@@ -4,6 +4,7 @@
 #include "nn/init.h"
 #include "nn/layer_stack.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "ops/operators.h"
 
 namespace rw {

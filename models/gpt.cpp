@@ -10,6 +10,7 @@
 #include "ops/autocast.h"
 #include "ops/layout/indexing.h"
 #include "ops/layout/unbind.h"
+#include "ops/losses/losses.h"
 #include "ops/operators.h"
 
 namespace rw {

@@ -357,36 +357,6 @@ struct AttentionOptions {
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Tensor mask = {}, Tensor lengths = {});
 
-// What becomes of the losses of the samples: none (they are returned one by one), their mean, their
-// sum.
-enum class Reduction { none, mean, sum };
-// As PyTorch's.
-struct CrossEntropyOptions {
-  float label_smoothing = 0;  // share of the target that all classes get evenly, in [0, 1)
-  int ignore_index = -100;    // targets of this value count for nothing
-  Reduction reduction = Reduction::mean;  // mean over the targets that are not ignored
-};
-// logits [N, C] f32 or f16, target [N] i32 -> f32 scalar or [N]. A target that is neither a class
-// nor ignore_index gives a loss and gradients of NaN. ShapeError, DTypeError; ValueError for
-// options.
-Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& options = {});
-
-// As CrossEntropyOptions, of the mean.
-struct TiedCrossEntropyOptions {
-  float label_smoothing = 0;  // in [0, 1)
-  int ignore_index = -100;    // targets of this value count for nothing
-  int64_t chunk = 0;          // rows whose logits exist at a time; 0: about 32 MiB of them
-};
-// cross_entropy(linear(hidden, table, bias), target), the mean, without the [N, V] logits in
-// memory: they are made chunk by chunk, and again for the gradient. hidden [N, H], table [V, H],
-// bias [V] or undefined, target [N] i32. `predicted` receives the largest logit's class per row,
-// [N] i32.
-Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor target,
-                          const TiedCrossEntropyOptions& options = {}, Tensor* predicted = nullptr);
-// The mean of (x - target)^2 over all elements; the shapes broadcast. An f32 scalar. Other losses,
-// weights of classes and targets that are probabilities: ops/losses/losses.h.
-Tensor mse_loss(Tensor x, Tensor target);
-
 // table [V, D], index (i32, of rank 5 at most) -> index.shape + [D]. Repeated indices add up in
 // order. An index outside [0, V) gives NaN (-1 where the table is i32) and no gradient to any row.
 // The row `padding` gets no gradient.

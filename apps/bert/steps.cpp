@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "ops/ops.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"

@@ -1,6 +1,7 @@
 #include "apps/mnist/steps.h"
 
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "ops/ops.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"

@@ -1,6 +1,7 @@
 #include "apps/resnet/steps.h"
 
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "ops/ops.h"
 #include "optim/sgd.h"
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "ops/ops.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"

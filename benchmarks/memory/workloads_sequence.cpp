@@ -1,6 +1,7 @@
 #include "benchmarks/memory/workloads_sequence.h"
 
 #include "core/memory/default_device.h"
+#include "ops/losses/losses.h"
 #include "ops/network/conv.h"
 #include "ops/ops.h"
 #include "optim/adam.h"

@@ -1,12 +1,13 @@
-// Losses of classes: nll_loss, multi_margin_loss, cross entropy with weights and with
-// probabilities.
+// Losses of classes: cross entropy, with weights and with probabilities, too; nll_loss,
+// multi_margin_loss. Everything is computed in f32; only storage may be f16.
+#include "ops/losses/class_losses.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "ops/detail.h"
 #include "ops/layout/index.h"
-#include "ops/losses/loss.h"
 #include "ops/losses/losses.h"
 #include "ops/operators.h"
 
@@ -15,6 +16,40 @@ namespace rw {
 using namespace detail;
 
 namespace {
+
+// ---- cross entropy: outputs loss and log-sum-exp per row
+std::vector<Tensor> cross_entropy_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& o = std::any_cast<const CrossEntropyOptions&>(attrs);
+  const Tensor logits = contiguous(inputs[0]), target = contiguous(inputs[1]);
+  const int64_t rows = logits.shape()[0];
+  Tensor loss = empty_on(logits, {rows}, DType::f32), lse = empty_on(logits, {rows}, DType::f32);
+  launch("cross_entropy", {in(logits), in(target), out(loss), out(lse)},
+         kernels::CrossEntropyParams{.rows = count32(rows, "cross_entropy"),
+                                     .cols = count32(logits.shape()[1], "cross_entropy"),
+                                     .smoothing = o.label_smoothing,
+                                     .ignore_index = o.ignore_index},
+         {.threads = {count32(rows, "cross_entropy"), 1, 1}});
+  return {std::move(loss), std::move(lse)};
+}
+
+std::vector<Tensor> cross_entropy_vjp(Record& r, std::span<Tensor> dys) {
+  const auto& o = r.attributes<CrossEntropyOptions>();
+  const Tensor logits = contiguous(r.input(0)), target = contiguous(r.input(1)),
+               dloss = contiguous(dys[0]);
+  Tensor dlogits = empty_on(logits, logits.shape(), logits.dtype());
+  launch("cross_entropy_grad", {in(logits), in(target), in(r.output(1)), in(dloss), out(dlogits)},
+         kernels::CrossEntropyGradParams{.rows = count32(logits.shape()[0], "cross_entropy"),
+                                         .cols = count32(logits.shape()[1], "cross_entropy"),
+                                         .smoothing = o.label_smoothing,
+                                         .ignore_index = o.ignore_index},
+         {.threads = {flat_threads(logits.numel()), 1, 1}});
+  return {std::move(dlogits), Tensor()};
+}
+
+const Op cross_entropy_op = {"cross_entropy", cross_entropy_forward, cross_entropy_vjp,
+                             [](const std::any&, uint32_t) {
+                               return Saves{3, 2};
+                             }};
 
 // ---- nll: [rows, cols] and target [rows]
 struct NllAttrs {
@@ -138,6 +173,34 @@ Tensor divisor(const Tensor& weights) {
 }
 
 }  // namespace
+
+Tensor detail::count_valid(const Tensor& target, int ignore_index) {
+  const NoGrad guard;
+  const auto device = target.device().shared_from_this();
+  const Tensor ignored = full({}, static_cast<float>(ignore_index), DType::i32, device);
+  return maximum(sum(cast(not_equal(target, ignored), DType::f32)),
+                 full({}, 1, DType::f32, device));
+}
+
+Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& o) {
+  if (is_float(target.dtype()))
+    return cross_entropy(std::move(logits), std::move(target), Tensor(), o);
+  const AutocastInputs autocast("cross_entropy", {&logits}, true);
+  check_float(logits, "cross_entropy");
+  check<ShapeError>(logits.rank() == 2 && target.shape() == Shape{logits.shape()[0]},
+                    "cross_entropy", "needs logits [N, C] and target [N], got {} and {}", logits,
+                    target);
+  check<DTypeError>(target.dtype() == DType::i32, "cross_entropy", "the target must be i32, got {}",
+                    target);
+  check(o.label_smoothing >= 0 && o.label_smoothing < 1, "cross_entropy",
+        "label_smoothing must be in [0, 1), got {}", o.label_smoothing);
+  check_indices("cross_entropy", "the target", target, logits.shape()[1] - 1, o.ignore_index);
+  Tensor loss = apply1(cross_entropy_op, o, TensorList(std::move(logits), target));
+  if (o.reduction == Reduction::none) return loss;
+  loss = sum(loss);
+  if (o.reduction == Reduction::sum) return loss;
+  return loss / count_valid(target, o.ignore_index);
+}
 
 Tensor nll_loss(Tensor log_probs, Tensor target, Tensor weight, int ignore_index,
                 Reduction reduction) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "../ops.h"
+#include "losses.h"
 
 namespace rw {
 

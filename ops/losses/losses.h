@@ -1,15 +1,18 @@
 // Losses, with PyTorch's meanings. All are f32 whatever the dtype of the inputs, computed in f32,
 // and take f32 and f16 (DTypeError otherwise); of mixed ones f32 wins. Reduction::none gives the
-// losses one by one, mean and sum a scalar. Pairs of tensors broadcast. More: cross_entropy and
-// tied_cross_entropy in ops/ops.h.
+// losses one by one, mean and sum a scalar. Pairs of tensors broadcast.
 #pragma once
 
 #include "../ops.h"
 
 namespace rw {
 
+// What becomes of the losses of the samples: none (they are returned one by one), their mean, their
+// sum.
+enum class Reduction { none, mean, sum };
+
 // (x - target)^2.
-Tensor mse_loss(Tensor x, Tensor target, Reduction reduction);
+Tensor mse_loss(Tensor x, Tensor target, Reduction reduction = Reduction::mean);
 
 // |x - target|.
 Tensor l1_loss(Tensor x, Tensor target, Reduction reduction = Reduction::mean);
@@ -100,6 +103,29 @@ Tensor multi_margin_loss(Tensor x, Tensor target, const MultiMarginOptions& opti
 Tensor nll_loss(Tensor log_probs, Tensor target, Tensor weight = {}, int ignore_index = -100,
                 Reduction reduction = Reduction::mean);
 
+// As PyTorch's.
+struct CrossEntropyOptions {
+  float label_smoothing = 0;  // share of the target that all classes get evenly, in [0, 1)
+  int ignore_index = -100;    // targets of this value count for nothing
+  Reduction reduction = Reduction::mean;  // mean over the targets that are not ignored
+};
+// logits [N, C] f32 or f16, target [N] i32 -> f32 scalar or [N]. A target that is neither a class
+// nor ignore_index gives a loss and gradients of NaN. ShapeError, DTypeError; ValueError for
+// options.
+Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& options = {});
+
+// As CrossEntropyOptions, of the mean.
+struct TiedCrossEntropyOptions {
+  float label_smoothing = 0;  // in [0, 1)
+  int ignore_index = -100;    // targets of this value count for nothing
+  int64_t chunk = 0;          // rows whose logits exist at a time; 0: about 32 MiB of them
+};
+// cross_entropy(linear(hidden, table, bias), target), the mean, without the [N, V] logits in
+// memory: they are made chunk by chunk, and again for the gradient. hidden [N, H], table [V, H],
+// bias [V] or undefined, target [N] i32. `predicted` receives the largest logit's class per row,
+// [N] i32.
+Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor target,
+                          const TiedCrossEntropyOptions& options = {}, Tensor* predicted = nullptr);
 // cross_entropy with weights of classes, weight [C] f32 or undefined, which get no gradient.
 // target: [N] i32, as in cross_entropy(); the mean divides by the targets' weights. Or [N, C]
 // float: the probability of each class, which gets no gradient (AutogradError; detach() it);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../ops.h"
+#include "losses.h"
 
 namespace rw {
 

@@ -2,7 +2,8 @@
 // memory.
 #include "ops/detail.h"
 #include "ops/layout/index.h"
-#include "ops/losses/loss.h"
+#include "ops/losses/class_losses.h"
+#include "ops/losses/losses.h"
 #include "ops/operators.h"
 
 namespace rw {

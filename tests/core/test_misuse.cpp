@@ -4,6 +4,7 @@
 
 #include "nn/layers.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "planner/dry_run.h"
 #include "planner/follow/search.h"
 #include "tests/fixtures/env.h"

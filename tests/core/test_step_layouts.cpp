@@ -3,6 +3,7 @@
 
 #include "backends/dry/dry_backend.h"
 #include "models/resnet.h"
+#include "ops/losses/losses.h"
 #include "optim/sgd.h"
 #include "planner/dry_run.h"
 #include "tests/fixtures/tape_fixture.h"

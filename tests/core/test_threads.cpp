@@ -5,6 +5,7 @@
 #include "core/base/parallel.h"
 #include "nn/layers.h"
 #include "nn/sequential.h"
+#include "ops/losses/losses.h"
 #include "optim/adam.h"
 #include "planner/dry_run.h"
 #include "tests/fixtures/optim_fixture.h"

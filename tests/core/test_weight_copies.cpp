@@ -5,6 +5,7 @@
 #include "nn/layers.h"
 #include "nn/sequential.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 #include "optim/ema.h"

@@ -5,6 +5,7 @@
 
 #include "models/bert.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "tests/fixtures/golden_rows.h"
 #include "tests/fixtures/optim_fixture.h"
 

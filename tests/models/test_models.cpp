@@ -8,6 +8,7 @@
 #include "models/mobilenet.h"
 #include "models/unet.h"
 #include "models/vit.h"
+#include "ops/losses/losses.h"
 #include "tests/fixtures/tape_fixture.h"
 #include "tests/fixtures/temporary_folder.h"
 

@@ -9,6 +9,7 @@
 #include "data/images/synthetic.h"
 #include "models/resnet.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "optim/sgd.h"
 #include "tests/fixtures/optim_fixture.h"
 

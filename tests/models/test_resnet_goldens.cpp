@@ -6,6 +6,7 @@
 #include "io/models/model.h"
 #include "models/resnet.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/hashed.h"
 #include "tests/fixtures/optim_fixture.h"

@@ -10,6 +10,7 @@
 #include "nn/sequential.h"
 #include "nn/transformer/attention.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adafactor.h"
 #include "optim/adagrad.h"

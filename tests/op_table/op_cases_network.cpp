@@ -2,6 +2,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "ops/losses/losses.h"
 #include "tests/op_table/op_table.h"
 
 namespace rw::test {

@@ -5,6 +5,7 @@
 
 #include "nn/speech/ctc_decode.h"
 #include "ops/losses/ctc.h"
+#include "ops/losses/losses.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
 

@@ -6,6 +6,7 @@
 #include "models/resnet.h"
 #include "ops/layout/indexing.h"
 #include "ops/lockstep.h"
+#include "ops/losses/losses.h"
 #include "ops/statistics.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/sgd.h"

@@ -2,6 +2,7 @@
 // PyTorch's are in test_losses.cpp.
 #include <cmath>
 
+#include "ops/losses/losses.h"
 #include "ops/losses/rnnt.h"
 #include "planner/dry_run.h"
 #include "tests/fixtures/optim_fixture.h"

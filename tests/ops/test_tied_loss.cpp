@@ -1,6 +1,7 @@
 // tied_cross_entropy against linear and cross_entropy.
 #include "core/autograd/checkpoint.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/op_table/gradcheck.h"
 

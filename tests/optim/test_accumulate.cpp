@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/losses/losses.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"

@@ -8,6 +8,7 @@
 #include "io/snapshot/snapshot.h"
 #include "nn/layers.h"
 #include "nn/sequential.h"
+#include "ops/losses/losses.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/accumulation/fused_backward.h"
 #include "optim/adam8bit.h"

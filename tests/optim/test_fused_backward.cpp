@@ -5,6 +5,7 @@
 #include "core/autograd/tape.h"
 #include "nn/layers.h"
 #include "nn/sequential.h"
+#include "ops/losses/losses.h"
 #include "optim/accumulation/adama.h"
 #include "optim/accumulation/fused_backward.h"
 #include "optim/adafactor.h"

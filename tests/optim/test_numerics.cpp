@@ -8,6 +8,7 @@
 #include "core/base/rng.h"
 #include "models/resnet.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/numerics/gradient_ranges.h"
 #include "optim/numerics/numerics_monitor.h"

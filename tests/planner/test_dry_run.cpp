@@ -5,6 +5,7 @@
 #include "models/resnet.h"
 #include "nn/recurrent.h"
 #include "ops/autocast.h"
+#include "ops/losses/losses.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 #include "optim/lamb.h"

@@ -1,4 +1,4 @@
-// What losses share.
+// What losses of classes share.
 #pragma once
 
 #include "../../core/tensor/tensor.h"
