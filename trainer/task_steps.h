@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <type_traits>
 
 #include "../dist/step_ranks.h"
 #include "loop/average.h"
@@ -53,7 +52,7 @@ class TaskSteps : public ModelSteps, public Task {
   // A step of training, with the update that ends a window. What it makes dies with it, so that all
   // of its memory is the plan's to place.
   void step(const Batch& batch) {
-    if constexpr (requires { this->train_on(batch, *optimizer, meter); }) {
+    if constexpr (requires { &Task::train_on; }) {
       this->train_on(batch, *optimizer, meter);
     } else {
       optimizer->backward(this->loss_of(batch, meter), static_cast<float>(this->weight_of(batch)));
@@ -64,7 +63,7 @@ class TaskSteps : public ModelSteps, public Task {
   }
   // Counts into the meter; NoGrad and eval() are the caller's.
   void evaluate(const Batch& batch) {
-    if constexpr (requires { this->evaluate_on(batch, meter); })
+    if constexpr (requires { &Task::evaluate_on; })
       this->evaluate_on(batch, meter);
     else
       this->loss_of(batch, meter);
@@ -89,7 +88,7 @@ class TaskSteps : public ModelSteps, public Task {
 
  private:
   std::unique_ptr<DataParallel> share() {
-    if constexpr (requires { this->rank_options(); })
+    if constexpr (requires { &Task::rank_options; })
       return ranks.share(*optimizer, this->rank_options());
     else
       return ranks.share(*optimizer);
