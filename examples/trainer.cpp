@@ -40,9 +40,7 @@ class DigitsTask {
     return loss;
   }
   double weight_of(const Batch& batch) const { return static_cast<double>(batch.size()); }
-  Batch batch_of(const BatchShape& shape) const {
-    return {.pixels = {}, .labels = {}, .rows = shape.rows_or(settings_.batch)};
-  }
+  Batch batch_of(const BatchShape& shape) const { return {.rows = shape.rows_or(settings_.batch)}; }
 
   Sequential model;
 

@@ -32,7 +32,8 @@ namespace rw {
 //   };
 //
 // It may have these, too, in place of what TaskSteps does:
-//     void train_on(const Batch& batch, Optimizer& optimizer, Meter& meter);
+//     // Whether it has taken the step; where it has not, TaskSteps does.
+//     bool train_on(const Batch& batch, Optimizer& optimizer, Meter& meter);
 //     void evaluate_on(const Batch& batch, Meter& meter);
 //     DataParallelOptions rank_options() const;
 template <class Task>
@@ -52,9 +53,9 @@ class TaskSteps : public ModelSteps, public Task {
   // A step of training, with the update that ends a window. What it makes dies with it, so that all
   // of its memory is the plan's to place.
   void step(const Batch& batch) {
-    if constexpr (requires { &Task::train_on; }) {
-      this->train_on(batch, *optimizer, meter);
-    } else {
+    bool is_done = false;
+    if constexpr (requires { &Task::train_on; }) is_done = this->train_on(batch, *optimizer, meter);
+    if (!is_done) {
       optimizer->backward(this->loss_of(batch, meter), static_cast<float>(this->weight_of(batch)));
       optimizer->step();
       optimizer->zero_grad();

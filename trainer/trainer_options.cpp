@@ -40,7 +40,12 @@ void TrainerOptions::check_numbers() const {
 }
 
 StepSettings TrainerOptions::settings() const {
-  return ranks.of_rank({.dtype = device.parsed_dtype(), .batch = batch, .accumulate = accumulate});
+  return ranks.of_rank({.dtype = device.parsed_dtype(),
+                        .batch = batch,
+                        .accumulate = accumulate,
+                        .checkpoint = checkpoint,
+                        .checkpoint_every = checkpoint_every,
+                        .host_boundaries = host_boundaries});
 }
 
 }  // namespace rw

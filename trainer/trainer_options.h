@@ -38,14 +38,19 @@ struct TrainerOptions {
   bool restart = false;                  // forget the snapshots that there are
   bool quiet = false;                    // print results only
 
-  // All but --epochs and --steps, whose defaults are explained by programs.
+  // Of the model, for programs that offer them: as in StepSettings.
+  std::string checkpoint = StepSettings().checkpoint;
+  int checkpoint_every = 1;
+  bool host_boundaries = false;
+
+  // All options but --epochs, --steps and those of the model, which programs explain.
   void add_to(CLI::App& app, const TrainerWords& words = {});
   void check_numbers() const;  // ValueError
   // The highest learning rate, for the samples of an update.
   double rate() const { return lr.rate(batch, accumulate); }
   // ", learning rate 0.4 (0.1 for 128 ...": what was made of --lr; or empty.
   std::string rate_text() const { return lr.str(batch, accumulate); }
-  // Of this rank: dtype, batch, accumulation and sharding.
+  // Of this rank.
   StepSettings settings() const;
 };
 

@@ -87,19 +87,13 @@ SpeechRecipe AsrOptions::recipe(int64_t classes, int64_t length, int64_t width) 
           .average = average};
 }
 
-StepSettings AsrOptions::step_settings() const {
-  StepSettings settings = TrainerOptions::settings();
-  settings.checkpoint = checkpoint;
-  return settings;
-}
-
 TrainingProgram AsrOptions::program(const SpeechRecipe& recipe) const {
   return {
       .title = fmt::format("{} recogniser of {} {}s, {} LSTM{} of {}", loss,
                            recipe.model.classes - 1, tokens, layers, layers > 1 ? "s" : "", hidden),
       .samples = "utterances",
       .make = make_steps<SpeechTask>(recipe),
-      .settings = step_settings(),
+      .settings = settings(),
       .outline = {.loads = !load.empty(), .saves = !eval},
       .estimator_states = 4,
       .words = command_line_words()};

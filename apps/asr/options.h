@@ -12,7 +12,7 @@ namespace rw {
 struct AsrOptions : TrainerOptions {
   AsrOptions() : TrainerOptions{.lr = {.lr = 1e-2}, .batch = 8, .epochs = 0} {}
 
-  std::string data, loss = "ctc", tokens, checkpoint = StepSettings().checkpoint, load, save;
+  std::string data, loss = "ctc", tokens, load, save;
   int64_t strings = 2000;
   int64_t hidden = 128, layers = 1, channels = 96;
   double test_share = 0.1, seconds = 4;
@@ -24,7 +24,6 @@ struct AsrOptions : TrainerOptions {
   void complete();
 
   SpeechConfig model(int64_t classes) const;
-  StepSettings step_settings() const;
   SpeechRecipe recipe(int64_t classes, int64_t length, int64_t width) const;
   TrainingProgram program(const SpeechRecipe& recipe) const;
   // Of utterances for that model.

@@ -47,7 +47,7 @@ std::unique_ptr<SpeechLoader> AsrTrainer::testing(int64_t batch) {
 }
 
 void AsrTrainer::save(bool is_average) {
-  save_model(is_average ? average_path(options_.save) : options_.save, steps().model,
+  save_model(weights_path(options_.save, is_average), steps().model,
              to_metadata({.config = steps().model.config(),
                           .has_words = corpus_.units->unit() == SpeechUnit::word,
                           .units = corpus_.units->names()}));

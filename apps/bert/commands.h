@@ -49,12 +49,10 @@ struct OptimizerOptions {
 struct BertOptions : TrainerOptions {
   OptimizerOptions state;
   int64_t length = 64;
-  int checkpoint_every = 1;
-  bool host_boundaries = false;
 
   void add_to(CLI::App& app, const TrainerWords& words);
-  void check_numbers() const;  // ValueError
-  StepSettings settings() const;
+  void check_numbers() const;     // ValueError
+  StepSettings settings() const;  // --checkpoint-every 0 is no checkpoint
   // What they make of a model of this kind.
   BertRecipe recipe(const BertConfig& config) const;
 };
@@ -84,8 +82,8 @@ struct Finetune : BertOptions {
 
   void add_to(CLI::App& app);
   void run();
-  // The training of such a model with batches of `rows` sequences of recipe.length tokens.
-  TrainingProgram program(const BertRecipe& recipe, int64_t rows) const;
+  // The training of such a model with sequences of recipe.length tokens.
+  TrainingProgram program(const BertRecipe& recipe) const;
   BertRecipe recipe(const BertConfig& config) const;
 };
 

@@ -116,8 +116,7 @@ class Finetuning : public Trainer<FinetuneTask, TextLoader> {
     sentences_.tokenizer.vocabulary().save(to.vocabulary());
     write_bert_config(to.config(), steps().model.bert.config(), "BertForSequenceClassification",
                       sentences_.train_data.class_names);
-    save_model(is_average ? average_path(to.weights().string()) : to.weights().string(),
-               steps().model);
+    save_model(weights_path(to.weights().string(), is_average), steps().model);
   }
   void add_figures(nlohmann::json& report) const override {
     report.update({{"checkpoint_every", o_.checkpoint_every},
@@ -137,21 +136,12 @@ BertRecipe Finetune::recipe(const BertConfig& config) const {
   return recipe;
 }
 
-namespace {
-
-StepSettings of_batches(StepSettings settings, int64_t rows) {
-  settings.batch = rows;
-  return settings;
-}
-
-}  // namespace
-
-TrainingProgram Finetune::program(const BertRecipe& recipe, int64_t rows) const {
+TrainingProgram Finetune::program(const BertRecipe& recipe) const {
   return {.title = fmt::format("classifier of {} classes, {} tokens per sentence", recipe.classes,
                                recipe.length),
           .samples = "sentences",
           .make = make_steps<FinetuneTask>(recipe),
-          .settings = of_batches(settings(), rows),
+          .settings = settings(),
           .outline = {.loads = true, .saves = !save.empty()},
           .estimator_states = state.estimator_states(),
           .words = command_line_words("--checkpoint-every 1")};
@@ -166,7 +156,7 @@ void Finetune::run() {
   if (planning.plan) {
     const bool there = std::filesystem::exists(from.config());
     const BertConfig config = there ? read_bert_config(from.config()) : BertConfig::preset(model);
-    return run_plan(program(recipe(config), batch), planning, device, report);
+    return run_plan(program(recipe(config)), planning, device, report);
   }
   if (model == default_model_folder()) cache_directory();  // it must be this user's alone
   check<FileError>(std::filesystem::exists(from.weights()), "finetune",
@@ -195,7 +185,8 @@ void Finetune::run() {
   for (const BatchShape& shape : shapes(rows))
     if (shape.rows == rows) made.length = std::max(made.length, shape.length);
   if (made.length == 0) made.length = shapes(rows).front().length;  // none of the batches is full
-  TrainingProgram planned = program(made, rows);
+  TrainingProgram planned = program(made);
+  planned.settings.batch = rows;
   planned.outline.steps = shapes;
   planned.outline.evaluation = [&](int64_t size) {
     return largest_shapes(sentences.dev_loader(size), 0);

@@ -47,8 +47,6 @@ void BertOptions::check_numbers() const {
 StepSettings BertOptions::settings() const {
   StepSettings settings = TrainerOptions::settings();
   settings.checkpoint = checkpoint_every > 0 ? "block" : "none";
-  settings.checkpoint_every = checkpoint_every;
-  settings.host_boundaries = host_boundaries;
   return settings;
 }
 

@@ -113,8 +113,7 @@ class Pretraining : public Trainer<PretrainTask, TextLoader> {
     const ModelFolder to{o_.save};
     corpus_.tokenizer.vocabulary().save(to.vocabulary());
     write_bert_config(to.config(), config(), "BertForMaskedLM");
-    save_model(is_average ? average_path(to.weights().string()) : to.weights().string(),
-               steps().model);
+    save_model(weights_path(to.weights().string(), is_average), steps().model);
     if (!is_average) fmt::print("saved in {}\n", o_.save);
   }
   void add_figures(nlohmann::json& report) const override {

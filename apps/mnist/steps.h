@@ -42,9 +42,7 @@ class MnistTask {
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
   Tensor loss_of(const Batch& batch, Meter& meter);
   double weight_of(const Batch& batch) const { return static_cast<double>(batch.size()); }
-  Batch batch_of(const BatchShape& shape) const {
-    return {.pixels = {}, .labels = {}, .rows = shape.rows_or(settings_.batch)};
-  }
+  Batch batch_of(const BatchShape& shape) const { return {.rows = shape.rows_or(settings_.batch)}; }
   void evaluate_on(const Batch& batch, Meter& meter);
 
   Mlp model;

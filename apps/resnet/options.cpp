@@ -115,14 +115,6 @@ bool ResNetOptions::joins_ranks() const {
   return exact_batch_norm && ranks.count() > 1;
 }
 
-StepSettings ResNetOptions::step_settings() const {
-  StepSettings settings = TrainerOptions::settings();
-  settings.checkpoint = checkpoint;
-  settings.checkpoint_every = checkpoint_every;
-  settings.host_boundaries = host_boundaries;
-  return settings;
-}
-
 namespace {
 
 // The number at the end of a model's name; 0 if it does not begin with `prefix`.
@@ -168,7 +160,7 @@ TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
                                recipe.width, recipe.model.classes),
           .samples = "images",
           .make = make_steps<ResNetTask>(recipe),
-          .settings = step_settings(),
+          .settings = settings(),
           .outline = {.loads = !load.empty(), .saves = !save.empty() && !eval},
           .estimator_states = 2,
           .words = command_line_words()};

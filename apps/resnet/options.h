@@ -12,13 +12,12 @@ namespace rw {
 struct ResNetOptions : TrainerOptions {
   ResNetOptions() : TrainerOptions{.batch = 0, .epochs = 0, .weight_decay = 1e-4} {}
 
-  std::string model, norm = "batch", data, checkpoint = StepSettings().checkpoint, save, load;
+  std::string model, norm = "batch", data, save, load;
   std::vector<std::string> predict;  // photographs
-  int checkpoint_every = 1;
-  int64_t image = 0;  // 0: by the data
-  int classes = 0;    // with --plan; 0: by the data
+  int64_t image = 0;                 // 0: by the data
+  int classes = 0;                   // with --plan; 0: by the data
   double test_share = 0.2;
-  bool exact_batch_norm = false, host_boundaries = false;
+  bool exact_batch_norm = false;
   uint32_t parts = 1;  // of a batch, with exact_batch_norm
   bool eval = false, skip_bad = false;
 
@@ -31,7 +30,6 @@ struct ResNetOptions : TrainerOptions {
   // Whether ranks normalise together: each has one of the batches that --exact-batch-norm joins.
   bool joins_ranks() const;
 
-  StepSettings step_settings() const;
   ResNetRecipe recipe(int classes) const;
   // Images of `height` x `width` pixels.
   TrainingProgram program(const ResNetRecipe& recipe) const;

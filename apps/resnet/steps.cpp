@@ -63,16 +63,9 @@ ResNetTask::DeviceBatch ResNetTask::upload(const Batch& batch, int64_t first, in
           batch_tensor(rows_of(batch.labels, first, rows, 1), {rows})};
 }
 
-void ResNetTask::train_on(const Batch& batch, Optimizer& optimizer, Meter& meter) {
-  if (recipe_.parts > 1) return train_together(batch, dynamic_cast<Accumulate&>(optimizer), meter);
-  const int64_t rows = batch.size();
-  optimizer.backward(loss_of(upload(batch, 0, rows), meter), static_cast<float>(rows));
-  optimizer.step();
-  optimizer.zero_grad();
-}
-
 // In parts as equal as can be.
-void ResNetTask::train_together(const Batch& batch, Accumulate& optimizer, Meter& meter) {
+bool ResNetTask::train_on(const Batch& batch, Optimizer& optimizer, Meter& meter) {
+  if (recipe_.parts <= 1) return false;
   const int64_t rows = batch.size();
   const auto parts = static_cast<uint32_t>(std::min<int64_t>(recipe_.parts, rows));
   const auto begin = [&](uint32_t part) { return rows * part / parts; };
@@ -80,8 +73,9 @@ void ResNetTask::train_together(const Batch& batch, Accumulate& optimizer, Meter
     const int64_t own = begin(part + 1) - begin(part);
     return MicroBatch{loss_of(upload(batch, begin(part), own), meter), static_cast<float>(own)};
   };
-  optimizer.run_together(forward, parts);
+  dynamic_cast<Accumulate&>(optimizer).run_together(forward, parts);
   optimizer.zero_grad();
+  return true;
 }
 
 Tensor ResNetTask::loss_of(const DeviceBatch& batch, Meter& meter) {

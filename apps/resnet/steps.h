@@ -28,13 +28,13 @@ class ResNetTask {
 
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
   DataParallelOptions rank_options() const { return {.exact_batch_norm = recipe_.joins_ranks}; }
-  Batch batch_of(const BatchShape& shape) const {
-    return {.pixels = {}, .labels = {}, .rows = shape.rows_or(settings_.batch)};
+  Tensor loss_of(const Batch& batch, Meter& meter) {
+    return loss_of(upload(batch, 0, batch.size()), meter);
   }
-  void train_on(const Batch& batch, Optimizer& optimizer, Meter& meter);
-  void evaluate_on(const Batch& batch, Meter& meter) {
-    loss_of(upload(batch, 0, batch.size()), meter);
-  }
+  double weight_of(const Batch& batch) const { return static_cast<double>(batch.size()); }
+  Batch batch_of(const BatchShape& shape) const { return {.rows = shape.rows_or(settings_.batch)}; }
+  // Where a batch has parts.
+  bool train_on(const Batch& batch, Optimizer& optimizer, Meter& meter);
 
   ResNet model;
 
@@ -44,7 +44,6 @@ class ResNetTask {
   };
   // Rows [first, first + rows) of a batch.
   DeviceBatch upload(const Batch& batch, int64_t first, int64_t rows) const;
-  void train_together(const Batch& batch, Accumulate& optimizer, Meter& meter);
   Tensor loss_of(const DeviceBatch& batch, Meter& meter);
 
   const ResNetRecipe recipe_;
@@ -62,7 +61,7 @@ class PredictSteps : public ModelSteps {
   void dry_step(const BatchShape&) override;
   void dry_evaluation(const BatchShape& shape) override {
     model.eval();
-    scores({.pixels = {}, .labels = {}, .rows = shape.rows_or(settings_.batch)});
+    scores({.rows = shape.rows_or(settings_.batch)});
   }
   Module& trained() override { return model; }
 

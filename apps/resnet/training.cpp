@@ -67,7 +67,7 @@ std::string ResNetTrainer::result(const char* whose, const Meter::Values& values
 void ResNetTrainer::save(bool is_average) {
   if (options_.save.empty()) return;
   const auto& [mean, std] = images_.statistics;
-  save_model(is_average ? average_path(options_.save) : options_.save, steps().model,
+  save_model(weights_path(options_.save, is_average), steps().model,
              to_metadata({.model = options_.model,
                           .image = options_.image,
                           .class_names = images_.class_names,

@@ -1,7 +1,6 @@
 #include "core/autograd/eviction.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 namespace rw {
 
@@ -31,15 +30,24 @@ double cost_of(const Records& records, const Segment& segment, int64_t record) {
   return sum;
 }
 
-// Whether nobody else's handle keeps the storage alive: else dropping ours would free nothing.
-bool is_ours(const Segment& segment, const Candidate& c) {
-  const auto value = [&](uint64_t id) -> const Tensor& { return segment.kept.at(id).value.tensor; };
-  return value(c.ids.front()).impl().storage.use_count() == static_cast<long>(c.ids.size()) &&
-         std::all_of(c.ids.begin(), c.ids.end(),
-                     [&](uint64_t id) { return value(id).pointer().use_count() == 1; });
-}
-
 }  // namespace
+
+std::unordered_set<const Storage*> own_storages(const Segment& segment) {
+  std::unordered_map<const Storage*, long> handles;
+  std::unordered_set<const Storage*> own;
+  for (const auto& [id, kept] : segment.kept) {
+    const Storage* const storage = kept.value.tensor.impl().storage.get();
+    ++handles[storage];
+    own.insert(storage);
+  }
+  for (const auto& [id, kept] : segment.kept) {
+    const auto& storage = kept.value.tensor.impl().storage;
+    const bool is_shared = storage.use_count() != handles.at(storage.get()) ||
+                           kept.value.tensor.pointer().use_count() != 1;
+    if (is_shared) own.erase(storage.get());
+  }
+  return own;
+}
 
 uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uint64_t wanted) {
   std::unordered_map<const Storage*, Candidate> all;
@@ -51,9 +59,10 @@ uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uin
     c.bytes = storage->range().size;
     c.used = std::max(c.used, kept.used);
   }
+  const std::unordered_set<const Storage*> own = own_storages(segment);
   std::vector<std::pair<double, Candidate*>> order;
   for (auto& [storage, c] : all) {
-    if (!is_ours(segment, c)) continue;
+    if (!own.contains(storage)) continue;
     for (const uint64_t id : c.ids) c.cost += cost_of(records, segment, segment.kept.at(id).record);
     const auto staleness = static_cast<double>(now - c.used + 1);
     order.emplace_back((c.cost + 1) / (static_cast<double>(c.bytes) * staleness), &c);

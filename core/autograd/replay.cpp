@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "core/autograd/eviction.h"
+
 namespace rw {
 
 namespace {
@@ -137,12 +139,9 @@ Tensor Replay::take(const Edge& edge, bool is_last_use) {
 Saved Replay::value(uint64_t id) const {
   if (const auto made = values_.find(id); made != values_.end())
     return {made->second, made->second.impl().storage->version()};
-  if (const auto kept = segment_.kept.find(id); kept != segment_.kept.end()) {
+  if (const auto kept = segment_.kept.find(id); kept != segment_.kept.end())
     kept->second.used = segments_.tick();
-    return kept->second.value;
-  }
-  const auto external = segment_.externals.find(id);
-  return external == segment_.externals.end() ? Saved{} : external->second.value;
+  return segment_.value(id);
 }
 
 void Replay::hand_out() {
@@ -167,14 +166,10 @@ uint64_t Replay::keep_only(const Makers& wanted) {
   int64_t first_missing = segment_.last;
   for (const auto& [id, maker] : wanted)
     if (!segment_.has(id)) first_missing = std::min(first_missing, maker);
-  std::unordered_map<const Storage*, long> others;  // handles that are not the segment's
-  for (const auto& [id, kept] : segment_.kept) {
-    const auto& storage = kept.value.tensor.impl().storage;
-    --others.try_emplace(storage.get(), storage.use_count()).first->second;
-  }
+  const std::unordered_set<const Storage*> own = own_storages(segment_);
   std::erase_if(segment_.kept, [&](const auto& item) {
     const auto& [id, kept] = item;
-    const bool is_ours = others.at(kept.value.tensor.impl().storage.get()) == 0;
+    const bool is_ours = own.contains(kept.value.tensor.impl().storage.get());
     return !wanted.contains(id) || (is_ours && kept.record >= first_missing);
   });
   segment_.evicts = false;  // nothing that is made is dropped, and the last reader may overwrite

@@ -114,6 +114,12 @@ void Segments::clear() {
   open_ = -1;
 }
 
+Saved Segment::value(uint64_t id) const {
+  if (const auto found = kept.find(id); found != kept.end()) return found->second.value;
+  const auto external = externals.find(id);
+  return external == externals.end() ? Saved{} : external->second.value;
+}
+
 void Segment::forget(const Record& record) {
   for (const Edge& edge : record.outputs) kept.erase(edge.id);
 }

@@ -57,6 +57,7 @@ struct Segment {
 
   // Whether the value with this id is at hand: kept, or held from outside.
   bool has(uint64_t id) const { return kept.contains(id) || externals.contains(id); }
+  Saved value(uint64_t id) const;  // that value; undefined where it is not at hand
   // Whether it spans the record of this index.
   bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
 };

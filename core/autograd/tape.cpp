@@ -93,12 +93,6 @@ void Tape::enter_again(int segment, const std::unordered_map<uint64_t, int64_t>&
   replayed_records_ += Replay(records_, segments_, segment).keep_only(values);
   const Segment before = std::move(segments_[segment]);
   segments_[segment] = {.serial = before.serial, .first = before.first, .last = before.last};
-  const auto saved = [&](const Edge& edge) {
-    const auto kept = before.kept.find(edge.id);
-    if (kept != before.kept.end()) return kept->second.value;
-    const auto external = before.externals.find(edge.id);
-    return external != before.externals.end() ? external->second.value : Saved{};
-  };
   for (again_ = before.first; again_ < before.last; ++again_) {
     Record& record = records_[again_];
     if (!record.op) continue;
@@ -107,12 +101,12 @@ void Tape::enter_again(int segment, const std::unordered_map<uint64_t, int64_t>&
     --alive_;  // enter counts it
     for (size_t k = 0; k < record.inputs.size(); ++k) {
       Edge& edge = record.inputs[k];
-      if (!in_segment() && record.saves.input(k)) edge.saved = saved(edge);
-      if (in_segment() && !segments_.is_inner(edge)) segments_.take(edge, saved(edge));
+      if (!in_segment() && record.saves.input(k)) edge.saved = before.value(edge.id);
+      if (in_segment() && !segments_.is_inner(edge)) segments_.take(edge, before.value(edge.id));
     }
     std::vector<Tensor> outputs;
     for (size_t k = 0; k < record.outputs.size(); ++k) {
-      const Saved value = saved(record.outputs[k]);
+      const Saved value = before.value(record.outputs[k].id);
       if (!in_segment() && record.saves.output(k)) record.outputs[k].saved = value;
       outputs.push_back(value.tensor);
     }

@@ -77,10 +77,11 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     // What its vjp gives to the gradients of its inputs, or has added to them (gradient_so_far).
     virtual void after_vjp(int64_t /*index*/, const Record&, std::span<const Tensor> /*dx*/) {}
   };
-  // All are told, in the order in which they came. They outlive their being there.
+  // All observers are told, in the order in which they were added. An observer must live until it
+  // is removed.
   void add_observer(Observer& observer) { observers_.push_back(&observer); }
   void remove_observer(const Observer& observer) { std::erase(observers_, &observer); }
-  std::span<Observer* const> observers() const { return observers_; }  // by then
+  std::span<Observer* const> observers() const { return observers_; }  // added, and not removed
 
   // Sets segments, as ops come: there is one at most. Null: nobody.
   class Follower {

@@ -143,8 +143,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   WorkByPhase work_{};
   Storage* newest_ = nullptr;  // of those alive: the end of a list
   bool step_ends_soon_ = false;
-  Reclaim reclaim_;  // of the budget, as
-  std::function<std::string()> advice_;
+  Reclaim reclaim_;                      // of the budget
+  std::function<std::string()> advice_;  // of the budget
   std::unique_ptr<Tracer> tracer_;
 };
 

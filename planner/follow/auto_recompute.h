@@ -116,7 +116,7 @@ class [[nodiscard]] AutoRecompute : public Tape::Follower {
   bool is_another_ = false;  // kind: the plan is left before the next record
   int64_t first_ = 0;
   uint64_t live_ = 0;   // when it began
-  uint64_t least_ = 0;  // bytes that a plan could reach which was not enough, 0: none yet
+  uint64_t least_ = 0;  // the least peak of a pass that no plan fits, in bytes; 0: all fitted
 };
 
 }  // namespace rw

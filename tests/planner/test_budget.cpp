@@ -5,8 +5,6 @@
 #include <thread>
 
 #include "core/arena/compaction.h"
-#include "models/gpt.h"
-#include "models/resnet.h"
 #include "optim/adam.h"
 #include "optim/base/gradient_table.h"
 #include "optim/sgd.h"
@@ -14,79 +12,19 @@
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/guard_backend.h"
 #include "tests/fixtures/optim_fixture.h"
+#include "tests/fixtures/small_trainings.h"
 #include "tests/fixtures/tape_fixture.h"
-#include "tests/fixtures/unet.h"
 
 using namespace rw;
 using test::contains;
 using test::Env;
+using test::Losses;
 using test::some_values;
+using test::Training;
 
 namespace {
 
-using Losses = std::vector<float>;
-using Training = std::function<Losses()>;
 using Entrance = std::function<Losses(const Training&)>;
-
-// Three steps as a user writes them.
-Losses train(Optimizer& optimizer, const std::function<Tensor(int)>& loss_of) {
-  Losses losses;
-  for (int step = 0; step < 3; ++step) {
-    const Tensor loss = loss_of(step);
-    optimizer.backward(loss);
-    optimizer.step();
-    optimizer.zero_grad();
-    losses.push_back(loss.item());
-  }
-  return losses;
-}
-
-Losses gpt() {
-  manual_seed(1);
-  GptLMHeadModel model(
-      {.vocab_size = 64, .n_positions = 24, .n_embd = 16, .n_layer = 4, .n_head = 4});
-  AdamW optimizer(model.parameters());
-  return train(optimizer, [&](int step) {
-    std::vector<int32_t> ids;
-    for (int i = 0; i < 8 * 24; ++i) ids.push_back((i * 7 + step * 5) % 64);
-    const Tensor x = tensor(ids, {8, 24});
-    return model.loss(x, x);
-  });
-}
-
-Losses resnet() {
-  manual_seed(2);
-  ResNet model({.depths = {8}, .widths = {4}});
-  SGD optimizer(model.parameters(), {.lr = 0.1f, .momentum = 0.9f});
-  return train(optimizer, [&](int step) {
-    return mean(square(model(tensor(some_values(4 * 12 * 12 * 3, step), {4, 12, 12, 3}))));
-  });
-}
-
-Losses unet() {
-  manual_seed(3);
-  test::UNet model(3);
-  Adam optimizer(model.weights());
-  return train(optimizer, [&](int step) {
-    return mean(square(model.forward(tensor(some_values(2 * 35 * 37 * 3, step), {2, 35, 37, 3}))));
-  });
-}
-
-// A recurrent net of one's own, with sequences of other lengths in every step.
-Losses recurrent() {
-  manual_seed(4);
-  const Tensor in = rand({8, 16}, -0.4f, 0.4f).set_requires_grad();
-  const Tensor hidden = rand({16, 16}, -0.4f, 0.4f).set_requires_grad();
-  Adam optimizer({in, hidden});
-  return train(optimizer, [&](int step) {
-    const int64_t length = 40 + 4 * step;
-    const Tensor x = tensor(some_values(static_cast<int>(length) * 16 * 8, step), {length, 16, 8});
-    Tensor h = zeros({16, 16});
-    for (int64_t t = 0; t < length; ++t)
-      h = tanh(matmul(select(x, 0, t), in) + matmul(std::move(h), hidden));
-    return mean(square(h));
-  });
-}
 
 struct Outcome {
   Losses losses;
@@ -153,7 +91,11 @@ void check_predicted(const Outcome& real, const Training& training, const Entran
 
 // Programs, and the least of 70, 50 and 35 % of their plain peak that they can do with.
 const std::tuple<const char*, Training, int> programs[] = {
-    {"gpt", gpt, 35}, {"resnet", resnet, 35}, {"unet", unet, 50}, {"recurrent", recurrent, 50}};
+    {"gpt", test::train_gpt, 35},
+    {"resnet", test::train_resnet, 35},
+    {"unet", [] { return test::train_unet(35, 37); }, 50},
+    // With sequences of other lengths in every step.
+    {"recurrent", [] { return test::train_recurrent(40, 4); }, 50}};
 
 // The cpu, with blocks of other sizes; on request it refuses large ones, or gives each kernel a
 // workspace.
@@ -430,7 +372,7 @@ TEST_CASE("budget: on vulkan") {
     std::vector<Tensor> weights;
     for (int i = 0; i < 6; ++i) weights.push_back(rand({48, 48}, -0.2f, 0.2f).set_requires_grad());
     SGD optimizer(weights, {.lr = 0.1f});
-    return train(optimizer, [&](int step) {
+    return test::train_steps(optimizer, [&](int step) {
       Tensor y = tensor(some_values(40 * 48, step), {40, 48});
       for (const Tensor& w : weights) y = tanh(matmul(y, w)) + slice(y, 1, 0, 1);
       return mean(square(y));

@@ -1,86 +1,21 @@
 // A budget that a plan reaches is one that a program can train under, from its first step on.
-#include "models/gpt.h"
-#include "models/resnet.h"
-#include "optim/adam.h"
 #include "optim/sgd.h"
 #include "planner/follow/auto_recompute.h"
 #include "planner/follow/search.h"
 #include "tests/fixtures/optim_fixture.h"
+#include "tests/fixtures/small_trainings.h"
 #include "tests/fixtures/tape_fixture.h"
-#include "tests/fixtures/unet.h"
 
 namespace rw::test {
 
 namespace {
-
-using Losses = std::vector<float>;
-using Training = std::function<Losses()>;
-
-Losses train(Optimizer& optimizer, const std::function<Tensor(int)>& loss_of) {
-  Losses losses;
-  for (int step = 0; step < 3; ++step) {
-    const Tensor loss = loss_of(step);
-    optimizer.backward(loss);
-    optimizer.step();
-    optimizer.zero_grad();
-    losses.push_back(loss.item());
-    default_device()->end_step();
-  }
-  return losses;
-}
-
-Losses gpt() {
-  manual_seed(1);
-  GptLMHeadModel model(
-      {.vocab_size = 64, .n_positions = 24, .n_embd = 16, .n_layer = 4, .n_head = 4});
-  AdamW optimizer(model.parameters());
-  return train(optimizer, [&](int step) {
-    std::vector<int32_t> ids;
-    for (int i = 0; i < 8 * 24; ++i) ids.push_back((i * 7 + step * 5) % 64);
-    const Tensor x = tensor(ids, {8, 24});
-    return model.loss(x, x);
-  });
-}
-
-Losses resnet() {
-  manual_seed(2);
-  ResNet model({.depths = {8}, .widths = {4}});
-  SGD optimizer(model.parameters(), {.lr = 0.1f, .momentum = 0.9f});
-  return train(optimizer, [&](int step) {
-    return mean(square(model(tensor(some_values(4 * 12 * 12 * 3, step), {4, 12, 12, 3}))));
-  });
-}
-
-Losses unet() {
-  manual_seed(3);
-  UNet model(3);
-  Adam optimizer(model.weights());
-  return train(optimizer, [&](int step) {
-    return mean(square(model.forward(tensor(some_values(2 * 19 * 21 * 3, step), {2, 19, 21, 3}))));
-  });
-}
-
-Losses recurrent() {
-  manual_seed(4);
-  constexpr int64_t length = 24;
-  const Tensor in = rand({8, 16}, -0.4f, 0.4f).set_requires_grad();
-  const Tensor hidden = rand({16, 16}, -0.4f, 0.4f).set_requires_grad();
-  Adam optimizer({in, hidden});
-  return train(optimizer, [&](int step) {
-    const Tensor x = tensor(some_values(length * 16 * 8, step), {length, 16, 8});
-    Tensor h = zeros({16, 16});
-    for (int64_t t = 0; t < length; ++t)
-      h = tanh(matmul(select(x, 0, t), in) + matmul(std::move(h), hidden));
-    return mean(square(h));
-  });
-}
 
 // Each op overwrites its input where nobody else reads it, which eviction does not count on.
 Losses chain() {
   manual_seed(5);
   const Tensor w = rand({4096}, -0.4f, 0.4f).set_requires_grad();
   SGD optimizer({w}, {.lr = 0.1f});
-  return train(optimizer, [&](int) {
+  return train_steps(optimizer, [&](int) {
     Tensor x = tanh(w * 0.5f);
     for (int i = 0; i < 20; ++i) x = tanh(std::move(x) * 0.9f);
     return mean(square(x));
@@ -147,7 +82,11 @@ TEST_SUITE_BEGIN("host");
 
 TEST_CASE("feasible budgets: a program trains in the peak of every plan, and is told the least") {
   const std::pair<const char*, Training> programs[] = {
-      {"gpt", gpt}, {"resnet", resnet}, {"unet", unet}, {"recurrent", recurrent}, {"chain", chain},
+      {"gpt", train_gpt},
+      {"resnet", train_resnet},
+      {"unet", [] { return train_unet(19, 21); }},
+      {"recurrent", [] { return train_recurrent(24); }},
+      {"chain", chain},
   };
   for (const auto& [program, training] : programs) {
     const Losses expected = plain(training);

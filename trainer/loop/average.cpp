@@ -31,9 +31,10 @@ nlohmann::json Evaluation::json(const std::string& prefix) const {
   return json;
 }
 
-std::string average_path(const std::string& weights) {
-  const std::filesystem::path path(weights);
-  return (path.parent_path() / path.stem()).string() + ".ema" + path.extension().string();
+std::string weights_path(const std::string& path, bool is_average) {
+  if (!is_average) return path;
+  const std::filesystem::path own(path);
+  return (own.parent_path() / own.stem()).string() + ".ema" + own.extension().string();
 }
 
 }  // namespace rw

@@ -74,8 +74,8 @@ void dry_evaluate_both(Module& model, DataParallel* parallel, Ema* average,
   if (average) at_average(*average, evaluate);
 }
 
-// Where the average goes that belongs to a file of weights: model.safetensors ->
+// Where weights are saved: to `path`, their average to another file beside it: model.safetensors ->
 // model.ema.safetensors.
-std::string average_path(const std::string& weights);
+std::string weights_path(const std::string& path, bool is_average);
 
 }  // namespace rw

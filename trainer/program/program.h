@@ -1,4 +1,4 @@
-// What the examples share: errors as one line, the device's options, JSON reports.
+// What training programs share: errors as one line, the device's options, JSON reports.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
