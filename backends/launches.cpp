@@ -8,7 +8,7 @@
 
 #include "backends/open.h"
 #include "backends/profiles.h"
-#include "backends/vulkan/matrix/matrix.h"
+#include "backends/vulkan/composer.h"
 #include "backends/vulkan/pipelines/kernels.h"
 #include "backends/vulkan/pipelines/profile.h"
 #include "core/files/json_file.h"
@@ -21,9 +21,9 @@ namespace {
 class Counter : public vulkan::Dispatcher {
  public:
   Counter(const vulkan::Caps& caps, std::function<void(const KernelLaunch&)> launched)
-      : caps_(caps), kernels_(caps), matrix_(caps), launched_(std::move(launched)) {}
+      : caps_(caps), kernels_(caps), composer_(caps), launched_(std::move(launched)) {}
 
-  void run(const KernelCall& call) { vulkan::run_modules(call, matrix_, *this); }
+  void run(const KernelCall& call) { composer_.run(call, *this); }
 
   const vulkan::Caps& caps() const override { return caps_; }
   bool available(std::string_view kernel, std::span<const Binding> bindings) const override {
@@ -48,7 +48,7 @@ class Counter : public vulkan::Dispatcher {
  private:
   const vulkan::Caps caps_;
   const vulkan::Kernels kernels_;
-  const vulkan::MatrixPasses matrix_;
+  const vulkan::Composer composer_;
   const std::function<void(const KernelLaunch&)> launched_;
 };
 

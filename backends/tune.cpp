@@ -7,6 +7,7 @@
 #include <set>
 
 #include "backends/open.h"
+#include "backends/vulkan/composer.h"
 #include "backends/vulkan/device/tuning_file.h"
 #include "backends/vulkan/matrix/matrix.h"
 #include "backends/vulkan/matrix/matrix_class.h"

@@ -1,7 +1,6 @@
-// Reductions over any axes. The order of additions depends on the shape and the kind of device.
+// Reductions over any axes. The order of additions depends on the shape and the device.
 #include "ops/reduce.h"
 
-#include "core/backend/row_teams.h"
 #include "ops/detail.h"
 #include "ops/operators.h"
 
@@ -20,65 +19,6 @@ struct ReduceAttrs {
   float scale;
   DType dtype;  // of the result
 };
-
-// Longest run that one pass of the kernel takes: rows are shared by a workgroup, columns are not.
-constexpr int64_t row_run = 8192, usual_column_run = 1024;
-
-// Threads that take turns along a column.
-uint32_t team_of(const Tensor& x, int64_t inner) {
-  return x.device().info().is_cpu || inner % REWIND_FLAT != 0 ? 1 : REDUCE_TEAM;
-}
-
-// What one pass takes of columns.
-int64_t column_run_of(const Tensor& x, int64_t outer, int64_t count, int64_t inner) {
-  constexpr int64_t few = 128;  // for a team
-  const int64_t threads = (outer * inner + REWIND_FLAT - 1) / REWIND_FLAT, team = team_of(x, inner);
-  if (team > 1 && count <= few) return count;
-  return team * column_run(x.device().info(), (count + team - 1) / team, threads * team,
-                           usual_column_run / team);
-}
-
-Tensor reduce_pass(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner,
-                   DType dtype, float scale) {
-  Tensor y = empty_on(x, {outer, inner}, dtype);
-  kernels::ReduceParams params{.outer = count32(outer, "reduce"),
-                               .count = count32(count, "reduce"),
-                               .inner = count32(inner, "reduce"),
-                               .scale = scale};
-  if (inner == 1) {
-    launch("reduce_rows", {in(x), out(y)}, params,
-           {.threads = {params.outer, 1, 1}, .variant = {kind}});
-  } else {
-    const bool flat = inner % REWIND_FLAT == 0 && is_flat(x);
-    const uint32_t n = count32(outer * inner, "reduce"), team = flat ? team_of(x, inner) : 1;
-    launch("reduce", {in(x), out(y)}, params,
-           {.threads = {(flat ? n / REWIND_FLAT : n) * team, 1, 1}, .variant = {kind, flat, team}});
-  }
-  return y;
-}
-
-// Dense x seen as [outer, count, inner] -> [outer, inner] of `dtype`. Long runs go in two levels:
-// equal chunks and a rest first, their results (f32 for floats) next.
-Tensor reduce_dense(ReduceKind kind, const Tensor& x, int64_t outer, int64_t count, int64_t inner,
-                    float scale, DType dtype) {
-  const int64_t run = inner == 1 ? row_run : column_run_of(x, outer, count, inner);
-  if (count <= run) return reduce_pass(kind, x, outer, count, inner, dtype, scale);
-  const DType partial_type = is_float(x.dtype()) ? DType::f32 : x.dtype();
-  const int64_t chunks = count / run, rest = count % run;
-  const Tensor all = reshape(x, {outer, count, inner});
-  std::vector<Tensor> partials;
-  const auto add_part = [&](int64_t begin, int64_t parts, int64_t length) {
-    const Tensor part = contiguous(slice(all, 1, begin, begin + parts * length));
-    partials.push_back(
-        reshape(reduce_pass(kind, part, outer * parts, length, inner, partial_type, 1),
-                {outer, parts, inner}));
-  };
-  add_part(0, chunks, run);
-  if (rest) add_part(chunks * run, 1, rest);
-  const Tensor partial = partials.size() == 1 ? partials[0] : concat(partials, 1);
-  return cast(reduce_dense(kind, partial, outer, partial.shape()[1], inner, scale, partial_type),
-              dtype);
-}
 
 std::vector<Tensor> reduce_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const ReduceAttrs&>(attrs);
@@ -104,8 +44,16 @@ std::vector<Tensor> reduce_forward(const std::any& attrs, std::span<Tensor> inpu
   }
   x = contiguous(x);
   const int64_t outer = x.numel() / (count * inner);
-  return one(
-      reshape(reduce_dense(a.kind, x, outer, count, inner, a.scale, a.dtype), result).detach());
+  Tensor y = empty_on(x, result, a.dtype);
+  const auto u = [](int64_t n) { return count32(n, "reduce"); };
+  launch("reduce", {in(x), out(y)},
+         kernels::ReduceParams{.outer = u(outer),
+                               .count = u(count),
+                               .inner = u(inner),
+                               .chunk = u(count),
+                               .scale = a.scale},
+         {.variant = {a.kind}});
+  return one(std::move(y));
 }
 
 // dy with the reduced axes back as size 1.

@@ -1,6 +1,6 @@
 // Row kernels of GPUs: a team of threads keeps a row of whole 16-byte words in its registers, and so
 // reads it once. A team is the workgroup, a subgroup (no barrier) or 8 lanes of one. A thread has ROUNDS
-// times 8 columns. The host chooses (core/backend/row_teams.h).
+// times 8 columns. The host chooses (backends/vulkan/passes/rows.cpp).
 #include "reduce.glsl"
 layout(constant_id = 1) const uint TEAM = 0;  //! 0 1 8
 layout(constant_id = 2) const uint ROUNDS = 4;  //! 1 2 4

@@ -1,4 +1,4 @@
-// How `reduce` and `reduce_rows` join values of type T.
+// How `reduce_columns` and `reduce_rows` join values of type T.
 #include "numbers.glsl"
 layout(constant_id = 0) const uint OP = 0;  //! 0 1 2 3
 #define SUM 0

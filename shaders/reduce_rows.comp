@@ -1,5 +1,5 @@
 //! buffers: x:T:read y:U:write
-//! types: T,U = f32,f32 f16,f16 f16,f32 i32,i32
+//! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32 i32,i32
 //! params: ReduceParams
 //! cpu: reduce
 //! local: subgroup
@@ -23,15 +23,16 @@ T_value workgroup_extreme(T_value x) {
 }
 
 void main() {
-  uint row = group_id();
+  uint chunks = (p.count + p.chunk - 1) / p.chunk, line = group_id(), row = line / chunks;
   if (row >= p.outer) return;
-  uint start = row * p.count, words = word_columns(p.count, p.offset[0]);
+  uint first = (line - row * chunks) * p.chunk, count = min(p.chunk, p.count - first);
+  uint start = row * p.count + first, words = word_columns(count, p.offset[0] + start);
   T_vec4 total4 = T_vec4(identity()), lo, hi;
   FOR_WORDS(c, words) {
     load8_x(start + c, lo, hi);
     total4 = join(total4, join(lo, hi));
   }
-  FOR_OTHERS(c, words, p.count) total4.x = join(total4.x, load_x(start + c));
+  FOR_OTHERS(c, words, count) total4.x = join(total4.x, load_x(start + c));
   T_value total = join(join(total4.x, total4.y), join(total4.z, total4.w));
   if (OP == SUM || OP == PROD) {
     total = workgroup_join(total);
@@ -43,5 +44,5 @@ void main() {
     total = workgroup_extreme(total);
 #endif
   }
-  if (gl_LocalInvocationID.x == 0) store_y(row, scaled(total));
+  if (gl_LocalInvocationID.x == 0) store_y(line, scaled(total));
 }

@@ -11,8 +11,11 @@ namespace {
 
 class DryBackend final : public Backend {
  public:
-  DryBackend(DeviceInfo info, Prepare prepare, Listen listen)
-      : info_(std::move(info)), prepare_(std::move(prepare)), listen_(std::move(listen)) {}
+  DryBackend(DeviceInfo info, MakePrepare make_prepare, Listen listen)
+      : info_(std::move(info)),
+        make_prepare_(std::move(make_prepare)),
+        prepare_(make_prepare_ ? make_prepare_() : Prepare{}),
+        listen_(std::move(listen)) {}
 
   const DeviceInfo& info() const override { return info_; }
 
@@ -62,7 +65,7 @@ class DryBackend final : public Backend {
   BackendStats stats() const override { return stats_; }
   using Backend::dry;
   std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
-    return make_dry_backend(limits, prepare_, listen_);
+    return make_dry_backend(limits, make_prepare_, listen_);
   }
   bool is_dry() const override { return true; }
 
@@ -89,6 +92,7 @@ class DryBackend final : public Backend {
   }
 
   DeviceInfo info_;
+  MakePrepare make_prepare_;
   Prepare prepare_;
   Listen listen_;
   std::vector<Block> blocks_;
@@ -98,8 +102,9 @@ class DryBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, Prepare prepare, Listen listen) {
-  return std::make_unique<DryBackend>(std::move(info), std::move(prepare), std::move(listen));
+std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, MakePrepare make_prepare,
+                                          Listen listen) {
+  return std::make_unique<DryBackend>(std::move(info), std::move(make_prepare), std::move(listen));
 }
 
 }  // namespace rw

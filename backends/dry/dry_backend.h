@@ -9,12 +9,13 @@
 
 namespace rw {
 
-// Predicts a device of this description; `prepare` is its Backend::prepare (null where empty).
-// Blocks are limited as on the device; reads give zeros. `listen`, where there is one, is told the
-// calls that would run, by predictions of this one, too.
+// Predicts a device of this description; each prediction asks `make_prepare` for a Backend::prepare
+// of its own (null where empty). Blocks are limited as on the device; reads give zeros. `listen`,
+// where there is one, is told the calls that would run, by predictions of this one, too.
 using Prepare = std::function<std::shared_ptr<const Preparation>(const KernelCall&)>;
+using MakePrepare = std::function<Prepare()>;
 using Listen = std::function<void(const KernelCall&)>;
-std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, Prepare prepare = {},
+std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, MakePrepare make_prepare = {},
                                           Listen listen = {});
 
 }  // namespace rw

@@ -5,7 +5,7 @@
 #include "commands/memory.h"
 #include "commands/recorder.h"
 #include "commands/staging.h"
-#include "matrix/dispatcher.h"
+#include "passes/dispatcher.h"
 #include "pipelines/kernels.h"
 #include "pipelines/pipelines.h"
 

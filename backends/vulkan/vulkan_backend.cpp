@@ -7,8 +7,8 @@
 #include "backends/vulkan/commands/memory.h"
 #include "backends/vulkan/commands/recorder.h"
 #include "backends/vulkan/commands/staging.h"
+#include "backends/vulkan/composer.h"
 #include "backends/vulkan/device/own_process.h"
-#include "backends/vulkan/matrix/matrix.h"
 #include "backends/vulkan/module_dispatcher.h"
 #include "backends/vulkan/pipelines/profile.h"
 #include "backends/vulkan/pipelines/statistics.h"
@@ -61,7 +61,7 @@ class VulkanBackend final : public Backend {
     run_now(call);
   }
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
-    return matrix_.prepare(call);
+    return composer_.passes(call);
   }
 
   using Backend::dry;
@@ -110,7 +110,7 @@ class VulkanBackend final : public Backend {
   }
 
  private:
-  void run_now(const KernelCall& call) { run_modules(call, matrix_, dispatcher_); }
+  void run_now(const KernelCall& call) { composer_.run(call, dispatcher_); }
   // What is held back must not fail later, in the name of another op.
   bool is_known(const KernelCall& call) const {
     return dispatcher_.available(call.kernel, call.bindings);
@@ -131,7 +131,7 @@ class VulkanBackend final : public Backend {
   Recorder recorder_{device_};
   Staging staging_{device_, recorder_};
   ModuleDispatcher dispatcher_{device_, blocks_, recorder_, staging_};
-  MatrixPasses matrix_{device_.caps()};
+  Composer composer_{device_.caps()};
   // SwiftShader takes tens of seconds to compile a chain.
   const bool joins_ =
       !is_without("fusion") && device_.caps().driver_id != VK_DRIVER_ID_GOOGLE_SWIFTSHADER;

@@ -43,50 +43,6 @@ void multiply_into(const Tensor& a, const Tensor& b, const Tensor& c, float alph
          {.threads = {u(n), u(m), 1}, .flops = 2.0 * double(m) * double(n) * double(k)});
 }
 
-namespace {
-
-enum CopyWay : uint32_t { copy_elements, copy_flat, copy_words };
-
-// Of a strided copy: its collapsed dimensions, with their strides in source and target.
-struct Strided {
-  Shape shape;
-  Strides strides[2];
-  int rank() const { return shape.rank(); }
-};
-
-// Whether the last dimension is dense in both and all moves in words of 8 elements.
-bool moves_in_words(const Strided& s, const Tensor& source, const Tensor& target) {
-  const int last = s.rank() - 1;
-  if (last < 0) return false;
-  bool words = s.shape[last] % 8 == 0 && source.impl().offset % 8 == 0 &&
-               target.impl().offset % 8 == 0 && s.strides[0][last] == 1 && s.strides[1][last] == 1;
-  for (int axis = 0; axis < last; ++axis)
-    words = words && s.strides[0][axis] % 8 == 0 && s.strides[1][axis] % 8 == 0;
-  return words;
-}
-
-// Tiles of the copy's last two dimensions, where it turns a matrix on a GPU: the dimension that the
-// source is dense along comes before the last one, which the target is dense along. 0 elsewhere.
-int64_t turn(Strided& s, const DeviceInfo& device) {
-  constexpr int64_t side = 32, least = 8;
-  const int last = s.rank() - 1;
-  if (device.is_cpu || last < 1 || s.strides[1][last] != 1 || s.shape[last] < least) return 0;
-  for (int axis = 0; axis < last; ++axis) {
-    if (s.strides[0][axis] != 1 || s.shape[axis] < least) continue;
-    for (int a = axis; a + 1 < last; ++a) {
-      std::swap(s.shape[a], s.shape[a + 1]);
-      for (Strides& strides : s.strides) std::swap(strides[a], strides[a + 1]);
-    }
-    int64_t tiles = 1;
-    for (int a = 0; a <= last; ++a)
-      tiles *= a < last - 1 ? s.shape[a] : (s.shape[a] + side - 1) / side;
-    return tiles;
-  }
-  return 0;
-}
-
-}  // namespace
-
 void copy_into(const Tensor& source, const Tensor& target) {
   check<ShapeError>(source.shape() == target.shape(), "copy", "shapes must agree, got {} and {}",
                     source, target);
@@ -95,28 +51,15 @@ void copy_into(const Tensor& source, const Tensor& target) {
   // A kernel sees 16-bit floats of one kind only.
   if (is_half(source.dtype()) && is_half(target.dtype()) && source.dtype() != target.dtype())
     return copy_into(copy_of(source, DType::f32), target);
-  kernels::CopyParams params{.n = count32(source.numel(), "copy")};
-  const auto run = [&](const char* kernel, int64_t threads, CopyWay way) {
-    launch(kernel, {in(source), out(target)}, params,
-           {.threads = {count32(threads, "copy"), 1, 1}, .variant = {way}});
-  };
-  if (is_flat(source) && is_flat(target)) return run("copy", flat_threads(params.n), copy_flat);
-
-  Strided s{source.shape(), {source.strides(), target.strides()}};
-  collapse(s.shape, s.strides);
-  const bool words = moves_in_words(s, source, target);
-  if (words) {
-    const int last = s.rank() - 1;
-    s.shape[last] /= 8;
-    for (Strides& strides : s.strides) strides[last] = 8;
-  }
-  const int64_t tiles = words ? 0 : turn(s, source.device().info());
-  params.rank = static_cast<uint32_t>(s.rank());
-  copy_dims(s.shape, params.shape);
-  copy_dims(s.strides[0], params.x_stride);
-  copy_dims(s.strides[1], params.y_stride);
-  if (tiles) return run("copy_tiled", tiles, copy_elements);
-  run("copy", words ? params.n / 8 : params.n, words ? copy_words : copy_elements);
+  Shape shape = source.shape();
+  Strides strides[2] = {source.strides(), target.strides()};
+  collapse(shape, strides);
+  kernels::CopyParams params{.n = count32(source.numel(), "copy"),
+                             .rank = static_cast<uint32_t>(shape.rank())};
+  copy_dims(shape, params.shape);
+  copy_dims(strides[0], params.x_stride);
+  copy_dims(strides[1], params.y_stride);
+  launch("copy", {in(source), out(target)}, params, {});
 }
 
 void accumulate(const Tensor& x, const Tensor& target, float scale) {

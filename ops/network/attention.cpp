@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 
-#include "core/backend/attention_tiles.h"
 #include "ops/detail.h"
 #include "ops/layout/index.h"
 
@@ -27,7 +26,7 @@ bool has(const AttentionAttrs& a, uint32_t flag) {
 
 // The kernels read whole words: dense rows that begin at multiples of so many elements.
 Tensor with_whole_words(const Tensor& t) {
-  const int64_t word = t.device().info().is_cpu || t.dtype() == DType::f32 ? 4 : 8;
+  const int64_t word = t.dtype() == DType::f32 ? 4 : 8;
   bool whole = t.strides()[3] == 1 && static_cast<int64_t>(t.impl().offset) % word == 0;
   for (int axis = 0; axis < 3; ++axis) whole = whole && t.strides()[axis] % word == 0;
   return whole ? t : copy_of(t, t.dtype());
@@ -83,68 +82,9 @@ Operands operands(const AttentionAttrs& a, const F& input) {
   return o;
 }
 
-bool is_plain(const DeviceInfo& device) {
-  return !device.has("subgroup shuffle") || !device.has("buffer addresses");
-}
-
-// Stock lavapipe leaves a thread's loops after 65535 rounds in all, without a word
-// (docs/kernels.md). The keys of a row, or tiles of 4 columns per lane, that a thread has time for.
-int64_t most_turns(const DeviceInfo& device, int64_t dim) {
-  constexpr int64_t unlimited = int64_t{1} << 40;
-  if (!device.is_cpu || device.subgroup_size == 1) return unlimited;  // 1: the cpu backend
-  const int64_t lanes = device.subgroup_size;
-  const int64_t plain = 15 + 2 * ((dim + 31) / 32);  // rounds for a key in attention_plain.glsl
-  const int64_t products = dim / 4 + dim / (4 * lanes) + 1, draws = 16;
-  return 65535 / (is_plain(device) ? plain : 1 + 2 * products + draws + 2 * lanes);
-}
-
-// That a thread has time for `repeats` times `columns` keys or queries.
-void check_rounds(const DeviceInfo& device, int64_t columns, int64_t repeats, int64_t dim) {
-  const int64_t most = most_turns(device, dim) / std::max<int64_t>(1, repeats);
-  const int64_t at_once = is_plain(device) ? 1 : 4 * device.subgroup_size;
-  check<ShapeError>((columns + at_once - 1) / at_once <= most, "attention",
-                    "this device takes at most {} queries and keys of {} dimensions, got {}",
-                    most * at_once, dim, columns);
-}
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-// How a kernel makes a result of `rows` rows in each of `heads` heads: by workgroups on GPUs, by
-// subgroups on CPU drivers.
-struct Tiles {
-  const char* kernel;
-  Launch how;
-};
-
-Tiles tiles(const char* kernel, const AttentionAttrs& a, const Operands& o, int64_t rows,
-            int64_t heads, int products) {
-  const DeviceInfo& device = o.q.device().info();
-  const uint32_t dim = ATTENTION_DIM(o.params);
-  check_rounds(device, std::max(o.params.queries, o.params.keys),
-               o.params.heads / std::max<int64_t>(1, heads), dim);
-  const bool is_masked = has(a, ATTENTION_MASK);
-  const double scores = double(o.params.batch) * o.params.heads * o.params.queries * o.params.keys;
-  const double flops = 2 * products * scores * dim;
-  const auto count = [&](int64_t tile_rows, int64_t columns) {
-    return o.params.batch * heads * divide_up(rows, tile_rows) * divide_up(dim, columns);
-  };
-  if (!device.is_cpu) {
-    const AttentionTile tile = attends_by_matrices(device, o.q.dtype())
-                                   ? attention_matrix_tile(dim, kernel)
-                                   : attention_tile(device, dim, kernel);
-    return {tile.kernel,
-            {.threads = {count32(count(tile.rows, tile.results * 64), "attention"), 1, 1},
-             .variant = {is_masked, tile.results},
-             .flops = flops}};
-  }
-  const uint32_t lanes = device.subgroup_size, tile_rows = attention_rows(device);
-  const uint32_t width = attention_width(device, dim);
-  return {kernel,
-          {.threads = {count32(count(tile_rows, lanes * width) * lanes, "attention"), 1, 1},
-           .variant = {is_masked, tile_rows, width},
-           .flops = flops}};
+// `products`: of matrices, as large as the scores and a head are.
+double flops(const kernels::AttentionParams& p, int products) {
+  return 2.0 * products * p.batch * p.heads * p.queries * p.keys * ATTENTION_DIM(p);
 }
 
 // [B, rows, H, D] storage as [B, H, rows, D].
@@ -158,47 +98,23 @@ std::vector<Tensor> attention_forward(const std::any& attrs, std::span<Tensor> i
   const Shape& q = o.q.shape();
   Tensor y = empty_on(o.q, {q[0], q[2], q[1], q[3]}, o.q.dtype());
   Tensor lse = empty_on(o.q, {q[0], q[1], q[2]}, DType::f32);
-  if (y.numel() > 0) {
-    const Tiles t = tiles("attention", a, o, q[2], q[1], 2);
-    launch(t.kernel, {in(o.q), in(o.k), in(o.v), in(o.mask), in(o.lengths), out(y), out(lse)},
-           o.params, t.how);
-  }
+  if (y.numel() > 0)
+    launch("attention", {in(o.q), in(o.k), in(o.v), in(o.mask), in(o.lengths), out(y), out(lse)},
+           o.params, {.flops = flops(o.params, 2)});
   return {heads_first(y), std::move(lse)};
 }
 
 // The gradients of the scores, summed over what the mask was broadcast along.
 Tensor mask_gradient(const Operands& o, const Tensor& dy, const Tensor& stats) {
-  const DeviceInfo& device = o.q.device().info();
-  const auto [b, h, s, t] =
-      std::array{o.params.batch, o.params.heads, o.params.queries, o.params.keys};
-  const int64_t turns = most_turns(device, ATTENTION_DIM(o.params)) / (is_plain(device) ? 4 : 1);
-  const Shape shape = o.mask.shape();
-  const bool sums_rows = shape[2] == 1;
-  // Where a thread has no time for all batch elements, each has a sum of its own.
-  const bool by_batch =
-      !sums_rows && int64_t{shape[0] == 1 ? b : 1} * (shape[1] == 1 ? h : 1) > turns;
-  const Tensor mask =
-      contiguous(by_batch ? expand(o.mask, {b, shape[1], shape[2], shape[3]}) : o.mask);
+  const Tensor mask = contiguous(o.mask);
   kernels::AttentionParams params = o.params;
   copy_mask_strides(mask, params.mask_stride);
-  const uint32_t tile_rows = attention_rows(device), tile_columns = 4 * device.subgroup_size;
-  const int64_t row_tiles = (s + tile_rows - 1) / tile_rows;
-  const int64_t terms = sums_rows ? (is_plain(device) ? s : row_tiles)
-                                  : (mask.shape()[0] == 1 ? b : 1) * (shape[1] == 1 ? h : 1);
-  check<ShapeError>(
-      terms <= turns, "attention",
-      "this device sums the gradient of a mask over at most {} queries or heads, got {}",
-      turns * (sums_rows && !is_plain(device) ? tile_rows : 1), sums_rows ? s : h);
-  const Shape sums = sums_rows ? Shape{b, h, 1, t} : mask.shape();
-  Tensor dmask = empty_on(stats, sums, DType::f32);
-  const int64_t tiles =
-      sums[0] * sums[1] * (sums_rows ? 1 : row_tiles) * ((t + tile_columns - 1) / tile_columns);
+  const Shape& shape = mask.shape();
+  Tensor dmask = empty_on(
+      stats, shape[2] == 1 ? Shape{params.batch, params.heads, 1, params.keys} : shape, DType::f32);
   launch("attention_dmask",
          {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(mask), in(o.lengths), out(dmask)},
-         params,
-         {.threads = {count32(tiles * device.subgroup_size, "attention"), 1, 1},
-          .variant = {1, tile_rows, attention_width(device, ATTENTION_DIM(params))},
-          .flops = 4.0 * b * h * s * t * ATTENTION_DIM(params)});
+         params, {.flops = flops(params, 2)});
   return sum_to(std::move(dmask), shape);
 }
 
@@ -220,18 +136,16 @@ std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
   std::vector<Tensor> gradients(r.inputs.size());
   if (r.needs_grad(0)) {
     dq = empty_on(y, y.shape(), y.dtype());
-    const Tiles t = tiles("attention_dq", a, o, q[2], q[1], 3);
-    launch(t.kernel,
+    launch("attention_dq",
            {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dq)},
-           o.params, t.how);
+           o.params, {.flops = flops(o.params, 3)});
     gradients[0] = heads_first(dq);
   }
   if (r.needs_grad(1) || r.needs_grad(2)) {
     dkv = empty_on(y, {2, q[0], keys, key_heads, q[3]}, y.dtype());
-    const Tiles t = tiles("attention_dkv", a, o, keys, key_heads, 4);
-    launch(t.kernel,
+    launch("attention_dkv",
            {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dkv)},
-           o.params, t.how);
+           o.params, {.flops = flops(o.params, 4)});
     for (int i = 0; i < 2; ++i)
       if (r.needs_grad(1 + i)) gradients[1 + i] = heads_first(select(dkv, 0, i));
   }
@@ -261,9 +175,9 @@ void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
                         (key_heads > 0 && heads % key_heads == 0 && heads / key_heads < 1 << 16),
                     "attention", "the heads of k and v must divide those of q, got {} and {}", k,
                     q);
-  check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= most_head_dim && k.shape()[2] > 0,
+  check<ShapeError>(q.shape()[3] >= 1 && q.shape()[3] <= ATTENTION_MAX_DIM && k.shape()[2] > 0,
                     "attention", "D must be 1 to {} and there must be keys, got {} and {}",
-                    most_head_dim, q, k);
+                    ATTENTION_MAX_DIM, q, k);
   check<DTypeError>(is_float(q.dtype()) && q.dtype() == k.dtype() && q.dtype() == v.dtype(),
                     "attention", "q, k and v must be float of one dtype, got {}, {} and {}; cast",
                     q, k, v);

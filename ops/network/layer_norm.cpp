@@ -2,7 +2,6 @@
 #include "ops/network/layer_norm.h"
 
 #include "ops/detail.h"
-#include "ops/network/row_launch.h"
 
 namespace rw {
 
@@ -28,24 +27,19 @@ std::vector<Tensor> norm_forward(const std::any& attrs, std::span<Tensor> inputs
   const Tensor bias = a.rms ? weight : contiguous(inputs[2]);
   const int64_t cols = x.size(-1), rows = x.numel() / cols;
   Tensor y = empty_on(x, x.shape(), x.dtype()), stats = empty_on(x, {rows, 2}, DType::f32);
-  launch_rows("layer_norm", "layer_norm_kept", {in(x), in(weight), in(bias), out(y), out(stats)},
-              kernels::LayerNormParams{.rows = u(rows), .cols = u(cols), .eps = a.eps}, a.rms);
+  launch("layer_norm", {in(x), in(weight), in(bias), out(y), out(stats)},
+         kernels::LayerNormParams{.rows = u(rows), .cols = u(cols), .eps = a.eps},
+         {.variant = {a.rms}});
   return {std::move(y), std::move(stats)};
 }
 
-// [2, cols] f32: sums over the rows of dy * xhat and of dy, in two levels like batch_norm's.
+// [2, cols] f32: sums over the rows of dy * xhat and of dy.
 Tensor grad_sums(const Tensor& x, const Tensor& dy, const Tensor& stats) {
   const int64_t cols = x.size(-1), rows = x.numel() / cols;
-  const int64_t chunk = column_run(x.device().info(), rows, flat_threads(cols),
-                                   std::clamp<int64_t>((rows + 255) / 256, 32, 32768));
-  const int64_t chunks = (rows + chunk - 1) / chunk;
-  const Tensor partial = empty_on(x, {chunks, 2, cols}, DType::f32);
-  const bool flat = cols % REWIND_FLAT == 0 && is_flat(x) && is_flat(dy);
-  launch(
-      "layer_norm_grad_stats", {in(x), in(dy), in(stats), out(partial)},
-      kernels::LayerNormGradStatsParams{.rows = u(rows), .cols = u(cols), .chunk_rows = u(chunk)},
-      {.threads = {flat_threads(cols), u(chunks), 1}, .variant = {flat}});
-  return sum(partial, {0});
+  Tensor sums = empty_on(x, {2, cols}, DType::f32);
+  launch("layer_norm_grad_stats", {in(x), in(dy), in(stats), out(sums)},
+         kernels::LayerNormGradStatsParams{.rows = u(rows), .cols = u(cols)}, {});
+  return sums;
 }
 
 std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
@@ -62,9 +56,8 @@ std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
     const Tensor weight = contiguous(r.input(1));
     const int64_t cols = x.size(-1), rows = x.numel() / cols;
     grads[0] = empty_on(x, x.shape(), x.dtype());
-    launch_rows("layer_norm_grad", "layer_norm_grad_kept",
-                {in(x), in(dy), in(weight), in(stats), out(grads[0])},
-                kernels::LayerNormGradParams{.rows = u(rows), .cols = u(cols)}, rms);
+    launch("layer_norm_grad", {in(x), in(dy), in(weight), in(stats), out(grads[0])},
+           kernels::LayerNormGradParams{.rows = u(rows), .cols = u(cols)}, {.variant = {rms}});
   }
   return grads;
 }

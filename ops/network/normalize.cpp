@@ -1,5 +1,4 @@
-// Batch normalisation over all axes but the last, statistics in f32 (Chan et al. 1979 combination).
-#include "core/backend/row_teams.h"
+// Batch normalisation over all axes but the last, statistics in f32.
 #include "ops/detail.h"
 #include "ops/operators.h"
 
@@ -9,49 +8,23 @@ using namespace detail;
 
 namespace {
 
-struct Rows {
-  int64_t rows, channels, chunk, chunks;
-  uint32_t team;
-};
-
-// Chunks of rows for two-level statistics: about 256 of them, 32 to 32768 rows each, or as many as
-// fill a GPU, where a team of threads takes turns in each.
-Rows rows_of(const Tensor& x) {
-  const int64_t channels = x.size(-1), rows = x.numel() / channels;
-  const int64_t team = x.device().info().is_cpu ? 1 : BATCH_NORM_TEAM;
-  const int64_t usual = std::clamp<int64_t>((rows + 255) / 256, 32, 32768);
-  const int64_t chunk = team * column_run(x.device().info(), (rows + team - 1) / team,
-                                          flat_threads(channels) * team, usual / team);
-  return {rows, channels, chunk, (rows + chunk - 1) / chunk, static_cast<uint32_t>(team)};
-}
-
-std::array<uint32_t, 3> chunk_threads(const Rows& r) {
-  return {flat_threads(r.channels), static_cast<uint32_t>(r.chunks) * r.team, 1};
-}
-
-std::array<uint32_t, 3> apply_threads(const Rows& r) {
-  const auto groups = static_cast<uint32_t>((r.rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS);
-  return {flat_threads(r.channels) * groups, 1, 1};
-}
-
-// Whether 8 channels are one load.
-bool is_whole(const Rows& r, const Tensor& t) {
-  return r.channels % REWIND_FLAT == 0 && is_flat(t);
-}
-
 uint32_t u(int64_t n) {
   return count32(n, "batch_norm");
+}
+
+std::array<uint32_t, 3> apply_threads(const Tensor& x) {
+  const int64_t channels = x.size(-1), rows = x.numel() / channels;
+  return {flat_threads(channels) * u((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1, 1};
 }
 
 Tensor normalise(const Tensor& x, const Tensor& mean_in, const Tensor& var_in,
                  const Tensor& weight_in, const Tensor& bias_in, float eps) {
   const Tensor mean = contiguous(mean_in), var = contiguous(var_in);
   const Tensor weight = contiguous(weight_in), bias = contiguous(bias_in);
-  const Rows r = rows_of(x);
   Tensor y = empty_on(x, x.shape(), x.dtype());
   launch("batch_norm", {in(x), in(mean), in(var), in(weight), in(bias), out(y)},
-         kernels::BatchNormParams{.n = u(x.numel()), .channels = u(r.channels), .eps = eps},
-         {.threads = apply_threads(r)});
+         kernels::BatchNormParams{.n = u(x.numel()), .channels = u(x.size(-1)), .eps = eps},
+         {.threads = apply_threads(x)});
   return y;
 }
 
@@ -64,38 +37,11 @@ struct BatchNormAttrs {
 };
 
 BatchStatistics statistics_of(const Tensor& x) {
-  const Rows r = rows_of(x);
-  Tensor partial = empty_on(x, {r.chunks, 2, r.channels}, DType::f32);
-  launch("batch_norm_stats", {in(x), out(partial)},
-         kernels::BatchNormStatsParams{
-             .rows = u(r.rows), .channels = u(r.channels), .chunk_rows = u(r.chunk)},
-         {.threads = chunk_threads(r), .variant = {is_whole(r, x), r.team}});
-  const int64_t c = r.channels;
-  kernels::BatchNormCombineParams p{.rows = u(r.rows),
-                                    .channels = u(c),
-                                    .chunk_rows = u(r.chunk),
-                                    .chunks = u(r.chunks),
-                                    .chunk_step = u(2 * c),
-                                    .deviations_at = u(c)};
-  const auto combine = [&](const Tensor& mean, const Tensor& var, int64_t runs) {
-    p.run = u((p.chunks + runs - 1) / runs);
-    launch("batch_norm_combine", {in(partial), out(mean), out(var)}, p,
-           {.threads = {u(c), 16, u(runs)}});
-  };
-  while (p.chunks > BATCH_NORM_RUN) {  // a workgroup for each run, not for all chunks
-    const int64_t runs = (p.chunks + BATCH_NORM_RUN - 1) / BATCH_NORM_RUN;
-    const Tensor combined = empty_on(x, {2, runs, c}, DType::f32);
-    combine(make_view(combined, {runs, c}, {c, 1}, 0),
-            make_view(combined, {runs, c}, {c, 1}, runs * c), runs);
-    p.chunk_rows *= p.run;
-    p.chunks = u(runs);
-    p.chunk_step = u(c);
-    p.deviations_at = u(runs * c);
-    partial = combined;
-  }
+  const int64_t c = x.size(-1), rows = x.numel() / c;
   Tensor mean = empty_on(x, {c}, DType::f32), var = empty_on(x, {c}, DType::f32);
-  combine(mean, var, 1);
-  return {std::move(mean), std::move(var), r.rows};
+  launch("batch_norm_stats", {in(x), out(mean), out(var)},
+         kernels::BatchNormStatsParams{.rows = u(rows), .channels = u(c)}, {});
+  return {std::move(mean), std::move(var), rows};
 }
 
 void check_statistics(const BatchStatistics& s, int64_t channels) {
@@ -133,16 +79,12 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
   const float eps = attrs.eps;
   const Tensor x = contiguous(x_in), dy = contiguous(std::move(dy_in));
   const Tensor mean = contiguous(mean_in), var = contiguous(var_in), weight = contiguous(weight_in);
-  const Rows rows = rows_of(x);
-  const Tensor partial = empty_on(x, {rows.chunks, 2, rows.channels}, DType::f32);
-  launch("batch_norm_grad_stats", {in(x), in(dy), in(mean), in(var), out(partial)},
-         kernels::BatchNormGradStatsParams{.rows = u(rows.rows),
-                                           .channels = u(rows.channels),
-                                           .chunk_rows = u(rows.chunk),
-                                           .eps = eps},
-         {.threads = chunk_threads(rows),
-          .variant = {is_whole(rows, x) && is_whole(rows, dy), rows.team}});
-  const Tensor own = sum(partial, {0});
+  const int64_t channels = x.size(-1);
+  const Tensor own = empty_on(x, {2, channels}, DType::f32);
+  launch("batch_norm_grad_stats", {in(x), in(dy), in(mean), in(var), out(own)},
+         kernels::BatchNormGradStatsParams{
+             .rows = u(x.numel() / channels), .channels = u(channels), .eps = eps},
+         {});
   const Tensor all = attrs.exchange ? attrs.exchange->sum(own) : own;
   check<ShapeError>(all.shape() == own.shape() && all.dtype() == DType::f32, "batch_norm",
                     "the exchange's sums must be those of {}, got {}", own, all);
@@ -151,11 +93,11 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
     dx = empty_on(x, x.shape(), x.dtype());
     launch("batch_norm_grad", {in(x), in(dy), in(mean), in(var), in(weight), in(all), out(dx)},
            kernels::BatchNormGradParams{.n = u(x.numel()),
-                                        .channels = u(rows.channels),
+                                        .channels = u(channels),
                                         .rows = u(attrs.rows),
                                         .eps = eps,
                                         .train = train},
-           {.threads = apply_threads(rows)});
+           {.threads = apply_threads(x)});
   }
   return {std::move(dx), select(own, 0, 0), select(own, 0, 1)};
 }

@@ -1,6 +1,5 @@
 // Softmax, computed in f32; only storage may be f16.
 #include "ops/detail.h"
-#include "ops/network/row_launch.h"
 
 namespace rw {
 
@@ -23,8 +22,8 @@ kernels::SoftmaxParams rows_cols(const Tensor& x) {
 std::vector<Tensor> softmax_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const Tensor x = contiguous(inputs[0]);
   Tensor y = empty_on(x, x.shape(), x.dtype());
-  launch_rows("softmax", "softmax_kept", {in(x), out(y)}, rows_cols(x),
-              std::any_cast<const SoftmaxAttrs&>(attrs).log);
+  launch("softmax", {in(x), out(y)}, rows_cols(x),
+         {.variant = {std::any_cast<const SoftmaxAttrs&>(attrs).log}});
   return one(std::move(y));
 }
 
@@ -32,9 +31,9 @@ std::vector<Tensor> softmax_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx = empty_on(dy, dy.shape(), dy.dtype());
   const auto params = rows_cols(dy);
-  launch_rows("softmax_grad", "softmax_grad_kept", {in(r.output(0)), in(dy), out(dx)},
-              kernels::SoftmaxGradParams{.rows = params.rows, .cols = params.cols},
-              r.attributes<SoftmaxAttrs>().log);
+  launch("softmax_grad", {in(r.output(0)), in(dy), out(dx)},
+         kernels::SoftmaxGradParams{.rows = params.rows, .cols = params.cols},
+         {.variant = {r.attributes<SoftmaxAttrs>().log}});
   return one(std::move(dx));
 }
 

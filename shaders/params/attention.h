@@ -7,7 +7,8 @@
 // ALIBI the mask is one slope per head: -slope * |behind| is added. Scores below ATTENTION_NO_SCORE
 // do not count; a row without any is zero. kept: word j % 4 of the Philox block (counter, 1 + (b *
 // heads + h) * queries + i, j / 4) below keep, as in dropout. Rows of q, k, v and mask are dense,
-// their other strides are the call's; offsets and strides of q, k, v are multiples of 4, dim of 8.
+// their other strides are the call's; offsets and strides of q, k, v are
+// multiples of 4 (of 8 in 16 bits), dim of 8.
 // out, dout, dq [batch, queries, heads, dim]; lse [batch, heads, queries].
 #define ATTENTION_CAUSAL 1
 #define ATTENTION_MASK 2
@@ -20,19 +21,20 @@
 #define ATTENTION_FLAGS(p) ((p).head >> 9 & 0x7fu)
 #define ATTENTION_GROUP(p) ((p).head >> 16)
 #define ATTENTION_NO_SCORE -1e38f
+#define ATTENTION_MAX_DIM 256
 #define ATTENTION_PER_LANE 4       // columns of scores
 #define ATTENTION_TILE_COLUMNS 64  // of the tiles of GPUs
-// Variant of all {masked, rows, width}: a subgroup makes `rows` rows (16 at most) of the
-// result by width columns per lane; threads.x = subgroup size * batch * heads * row tiles * column
-// tiles. attention: q, k, v, mask, lengths, out, lse. Mask and lengths are read where the flags say
-// so. lse is the scores' log-sum-exp, -ATTENTION_NO_SCORE for rows without any. attention_dq: q, k,
-// v, dout, stats, mask, lengths, dq. With dP = dout . v * kept / keep, dS = P * (dP - delta):
+// Modules of a subgroup per tile: variant {masked, rows, width}: it makes `rows` rows (16 at most)
+// of the result by width columns per lane. Those of a workgroup per tile: variant {masked,
+// results}. attention: q, k, v, mask, lengths, out, lse. Mask and lengths are read where the flags
+// say so. lse is the scores' log-sum-exp, -ATTENTION_NO_SCORE for rows without any. attention_dq:
+// q, k, v, dout, stats, mask, lengths, dq. With dP = dout . v * kept / keep, dS = P * (dP - delta):
 // dq[i] = sum of scale * dS[i, j] k[j]. attention_dkv: q, k, v, dout, stats, mask, lengths, dkv [2,
 // batch, keys, heads / group, dim]: first dk[j] = sum of scale * dS[i, j] q[i], then dv[j] = sum of
 // P[i, j] kept / keep * dout[i], over the queries of all heads of the group. attention_dmask: q, k,
 // v, dout, stats, mask, lengths, dmask [batch, heads, queries, keys]: the sum of dS[i, j] over the
 // axes where mask_stride is 0, which have size 1; where that of rows is 0, over the rows alone:
-// [batch, heads, 1, keys]. Its tiles are `rows` rows by four columns per lane.
+// [batch, heads, 1, keys].
 struct AttentionParams {
   uint offset[8];
   uint batch, heads, queries, keys;

@@ -8,10 +8,11 @@ struct FillParams {
 };
 
 // copy: y[...] = cast(x[...]); float to i32 or u8 truncates toward zero, u8 keeps the low 8 bits.
-// variant {FLAT}: 1: both dense, 8 per thread; 2: 8 per thread, which the last dimension counts as
-// one: its size is an eighth, its strides and all others and the offsets are multiples of 8; 0: one
-// per thread. copy_tiled: FLAT 0 where x has the stride 1 in the last dimension but one, y in the
-// last one; threads.x = tiles of 32 by 32 of these two.
+// What a Vulkan device makes of it is its module `copy` {FLAT}: 1: both dense, 8 per thread; 2: 8
+// per thread, which the last dimension counts as one: its size is an eighth, its strides and all
+// others and the offsets are multiples of 8; 0: one per thread; and copy_tiled, where x has the
+// stride 1 in the last dimension but one, y in the last one: threads.x = tiles of 32 by 32 of these
+// two.
 struct CopyParams {
   uint offset[2];
   uint n;

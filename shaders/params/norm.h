@@ -1,11 +1,17 @@
 // Batch, layer and group normalisation.
 
 // ---- batches (x is [rows, channels], channels contiguous) -------------------------------------
-// batch_norm_stats: partial [chunks, 2, channels] = mean and sum of squared deviations of each
-// chunk of chunk_rows rows (<= 32768), in which `team` threads take turns: 1 or BATCH_NORM_TEAM.
-// variant {whole: 8 channels are one load; team}. threads = {ceil(channels / 8), chunks * team}.
-#define BATCH_NORM_TEAM 8
+// batch_norm_stats: mean and biased variance of each channel.
 struct BatchNormStatsParams {
+  uint offset[3];  // x, mean, var
+  uint rows, channels;
+};
+// On Vulkan devices by the next two. batch_norm_chunks: partial [chunks, 2, channels] = mean and
+// sum of squared deviations of each chunk of chunk_rows rows (<= 32768), in which `team` threads
+// take turns: 1 or BATCH_NORM_TEAM. variant {whole: 8 channels are one load; team}. threads =
+// {ceil(channels / 8), chunks * team}.
+#define BATCH_NORM_TEAM 8
+struct BatchNormChunksParams {
   uint offset[2];
   uint rows, channels, chunk_rows;
 };
@@ -24,9 +30,15 @@ struct BatchNormParams {
   uint n, channels;
   float eps;
 };
-// batch_norm_grad_stats: partial [chunks, 2, channels] = sum(dy * xhat), sum(dy).
-// variant and threads as batch_norm_stats.
+// batch_norm_grad_stats: sums [2, channels] = sum(dy * xhat), sum(dy).
 struct BatchNormGradStatsParams {
+  uint offset[5];  // x, dy, mean, var, sums
+  uint rows, channels;
+  float eps;
+};
+// batch_norm_grad_chunks: the same of each chunk, [chunks, 2, channels], on Vulkan devices. variant
+// and threads as batch_norm_chunks.
+struct BatchNormGradChunksParams {
   uint offset[5];  // x, dy, mean, var, partial
   uint rows, channels, chunk_rows;
   float eps;
@@ -44,7 +56,7 @@ struct BatchNormGradParams {
 // ---- rows (x is [rows, cols]) ----------------------------------------------------------------
 // layer_norm: y = (x - mean) * rstd * weight + bias per row; stats [rows, 2] = mean, rstd with
 // rstd = 1 / sqrt(biased variance + eps). variant {rms}: 1: mean is 0, rstd = 1 / sqrt(mean(x^2) +
-// eps) and bias is not added. One workgroup per row. cols <= 2^16.
+// eps) and bias is not added. cols <= 2^16.
 struct LayerNormParams {
   uint offset[5];  // x, weight, bias, y, stats
   uint rows, cols;
@@ -57,10 +69,15 @@ struct LayerNormGradParams {
   uint offset[5];  // x, dy, weight, stats, dx
   uint rows, cols;
 };
-// layer_norm_grad_stats: partial [chunks, 2, cols] = sum(dy * xhat), sum(dy) over the rows of each
-// chunk of chunk_rows rows (<= 32768). variant {flat}: 1: cols and the offsets of x and dy are
-// multiples of 8. threads = {ceil(cols / 8), chunks}.
+// layer_norm_grad_stats: sums [2, cols] = sum(dy * xhat), sum(dy) over the rows.
 struct LayerNormGradStatsParams {
+  uint offset[4];  // x, dy, stats, sums
+  uint rows, cols;
+};
+// layer_norm_grad_chunks: the same of each chunk of chunk_rows rows (<= 32768), [chunks, 2, cols],
+// on Vulkan devices. variant {flat}: 1: cols and the offsets of x and dy are multiples of 8.
+// threads = {ceil(cols / 8), chunks}.
+struct LayerNormGradChunksParams {
   uint offset[4];  // x, dy, stats, partial
   uint rows, cols, chunk_rows;
 };

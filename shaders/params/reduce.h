@@ -1,14 +1,16 @@
 // Reductions and softmax.
 
-// reduce: dense x [outer, count, inner] -> y [outer, inner], times scale (max and min of floats:
-// NaN wins; i32 is not scaled). variant {op: 0 sum, 1 max, 2 min, 3 prod; flat; team}. count <=
-// 32768. threads.x = outer * inner, or with flat (inner % 8 == 0) outer * inner / 8, of which each
-// may be a team of REDUCE_TEAM (else 1) that takes turns along count.
-// reduce_rows: the same for inner == 1 with one workgroup per row: threads.x = outer workgroups.
+// reduce: dense x [outer, count, inner] -> y [outer, ceil(count / chunk), inner], a result for each
+// chunk of places, the last one may be short; times scale (max and min of floats: NaN wins; i32 is
+// not scaled). variant {op: 0 sum, 1 max, 2 min, 3 prod}. On Vulkan devices it is made by the next
+// two, of chunks of up to 32768, in as many levels as it takes.
+// reduce_columns: variant {op; flat; team}. A thread per result, or with flat (inner % 8 == 0) for
+// 8 of them, each of which may be a team of REDUCE_TEAM (else 1) that takes turns along a chunk.
+// reduce_rows: the same for inner == 1 with one workgroup per result.
 #define REDUCE_TEAM 8
 struct ReduceParams {
   uint offset[2];
-  uint outer, count, inner;
+  uint outer, count, inner, chunk;
   float scale;
 };
 
@@ -31,7 +33,7 @@ struct ScanParams {
   uint chunk, chunks, reverse;
 };
 
-// softmax over the last axis of [rows, cols]. variant {log}. One workgroup per row.
+// softmax over the last axis of [rows, cols]. variant {log}.
 struct SoftmaxParams {
   uint offset[2];
   uint rows, cols;

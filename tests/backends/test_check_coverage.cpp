@@ -7,6 +7,7 @@
 
 #include "backends/check_programs.h"
 #include "backends/profiles.h"
+#include "backends/vulkan/composer.h"
 #include "backends/vulkan/matrix/matrix_passes.h"
 #include "backends/vulkan/pipelines/profile.h"
 #include "core/files/json_file.h"
@@ -105,7 +106,8 @@ TEST_CASE("self-check: every tile of a GPU is reached, in each order and width o
       check_all(forms, "conv_" + cooperative, {"f16 1 1", "f16 0 1"});
       check_all(forms, "conv_wgrad_" + cooperative, {"f16 1 1"});
       for (const char* kernel : {"attention", "attention_dq", "attention_dkv"})
-        check_all(forms, fmt::format("{}_cooperative", kernel), {"f16 0 1", "f16 1 1", "f16 1 3"});
+        check_all(forms, fmt::format("{}_cooperative.FACTORSf16", kernel),
+                  {"f16 0 1", "f16 1 1", "f16 1 3"});
     } else {
       check_all(forms, "gemm_tiled.TILE128", variants("f16", {"1 1", "0 0"}));
       check_all(forms, "conv_tiled.TILE128", {"f16 1 1", "f16 0 1"});

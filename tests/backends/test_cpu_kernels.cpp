@@ -22,7 +22,7 @@ TEST_CASE("reduce and argreduce") {
   const Binding x = cpu.upload({1, 5, 2, -3, 4, 8, 6, 7, -9, 0, 3, 3});  // [2, 3, 2]
   const Binding y = cpu.allocate(4), index = cpu.allocate(4, DType::i32);
   const auto reduce = [&](uint32_t op, float scale) {
-    cpu.run("reduce", {x, y}, ReduceParams{{}, 2, 3, 2, scale}, {op});
+    cpu.run("reduce", {x, y}, ReduceParams{{}, 2, 3, 2, 3, scale}, {op});
     return cpu.download(y);
   };
   CHECK(reduce(0, 1) == Values{7, 10, 0, 10});
@@ -30,12 +30,15 @@ TEST_CASE("reduce and argreduce") {
   CHECK(reduce(1, 1) == Values{4, 8, 6, 7});
   CHECK(reduce(2, 1) == Values{1, -3, -9, 0});
   CHECK(reduce(3, 1) == Values{8, -120, -162, 0});
+  const Binding chunks = cpu.allocate(8);  // of two places and of one
+  cpu.run("reduce", {x, chunks}, ReduceParams{{}, 2, 3, 2, 2, 1}, {0});
+  CHECK(cpu.download(chunks) == Values{3, 2, 4, 8, -3, 7, 3, 3});
 
   // Integers that no float holds.
   const std::array<int32_t, 3> large = {(1 << 24) + 1, 1 << 30, -(1 << 30)};
   const Binding ints = cpu.allocate(3, DType::i32), sum = cpu.allocate(1, DType::i32);
   cpu.backend().write(ints.range, large.data());
-  cpu.run("reduce", {ints, sum}, ReduceParams{{}, 1, 3, 1, 1}, {0});
+  cpu.run("reduce", {ints, sum}, ReduceParams{{}, 1, 3, 1, 3, 1}, {0});
   int32_t exact = 0;
   cpu.backend().read(sum.range, &exact);
   CHECK(exact == (1 << 24) + 1);
@@ -47,7 +50,7 @@ TEST_CASE("reduce and argreduce") {
   const Binding with_nan = cpu.upload({1, NAN, 9, NAN});
   cpu.run("argreduce", {with_nan, index}, ArgReduceParams{{}, 1, 4, 1}, {0});
   CHECK(cpu.download(index)[0] == 1);
-  cpu.run("reduce_rows", {with_nan, y}, ReduceParams{{}, 1, 4, 1, 1}, {1});
+  cpu.run("reduce_rows", {with_nan, y}, ReduceParams{{}, 1, 4, 1, 4, 1}, {1});
   CHECK(std::isnan(cpu.download(y)[0]));
 }
 
@@ -142,15 +145,12 @@ TEST_CASE("scatter_add: runs over several chunks") {
   CHECK(cpu.download(y) == Values{12, 90});
 }
 
-TEST_CASE("batch_norm: statistics in uneven chunks, output, gradient") {
+TEST_CASE("batch_norm: statistics, output, gradient") {
   KernelRunner cpu(make_cpu_backend());
   // Channel 0: mean 3, variance 3.5. Channel 1: a large mean, variance 1.25.
   const Binding x = cpu.upload({1, 4001, 2, 4002, 3, 4003, 6, 4004});
-  const Binding partial = cpu.allocate(8), mean = cpu.allocate(2), var = cpu.allocate(2);
-  cpu.run("batch_norm_stats", {x, partial}, BatchNormStatsParams{{}, 4, 2, 3});
-  CHECK(cpu.download(partial) == Values{2, 4002, 2, 2, 6, 4004, 0, 0});
-  cpu.run("batch_norm_combine", {partial, mean, var},
-          BatchNormCombineParams{{}, 4, 2, 3, 2, 2, 4, 2});
+  const Binding mean = cpu.allocate(2), var = cpu.allocate(2);
+  cpu.run("batch_norm_stats", {x, mean, var}, BatchNormStatsParams{{}, 4, 2});
   CHECK(cpu.download(mean) == Values{3, 4002.5f});
   CHECK(cpu.download(var) == Values{3.5f, 1.25f});
 
@@ -163,9 +163,7 @@ TEST_CASE("batch_norm: statistics in uneven chunks, output, gradient") {
 
   // eps 0, dy = 1 at the first row of channel 0: sum(dy) = 1, sum(dy xhat) = -2 / sqrt(3.5).
   const Binding dy = cpu.upload({1, 0, 0, 0, 0, 0, 0, 0}), sums = cpu.allocate(4);
-  cpu.run("batch_norm_grad_stats", {x, dy, mean, var, partial},
-          BatchNormGradStatsParams{{}, 4, 2, 3, 0});
-  cpu.run("reduce", {partial, sums}, ReduceParams{{}, 1, 2, 4, 1}, {0});
+  cpu.run("batch_norm_grad_stats", {x, dy, mean, var, sums}, BatchNormGradStatsParams{{}, 4, 2, 0});
   const float deviation = std::sqrt(3.5f);
   CHECK(max_difference(cpu.download(sums), {-2 / deviation, 0, 1, 0}) < 1e-6);
   const Binding dx = cpu.allocate(8);

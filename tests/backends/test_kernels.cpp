@@ -66,7 +66,9 @@ TEST_CASE("kernels: copy") {
       const bool unsigned_only = to == DType::u8 || from == DType::u8;
       for (uint32_t n : sizes) {
         const auto x = unsigned_only ? integers(n, 0, 200) : values(n, -100, 100);
-        both->run("copy", {in(from, x), out(to, n)}, CopyParams{.n = n}, {1}, {flat(n)});
+        both->run("copy", {in(from, x), out(to, n)},
+                  CopyParams{.n = n, .rank = 1, .shape = {n}, .x_stride = {1}, .y_stride = {1}}, {},
+                  {1});
       }
       // [3, 5, 7] read as a transpose, written with gaps.
       both->run("copy", {in(from, integers(105, 0, 90)), inout(to, integers(210, 0, 90))},
@@ -173,12 +175,13 @@ TEST_CASE("kernels: accumulate, dropout, random") {
     }
 }
 
-TEST_CASE("kernels: reduce, reduce_rows, argreduce") {
+TEST_CASE("kernels: reduce, reduce_columns, reduce_rows, argreduce") {
   REQUIRE_VULKAN(both);
   both->tolerance = 1e-4;
-  constexpr TypePair pairs[] = {{DType::f32, DType::f32},  {DType::f16, DType::f16},
-                                {DType::f16, DType::f32},  {DType::bf16, DType::bf16},
-                                {DType::bf16, DType::f32}, {DType::i32, DType::i32}};
+  constexpr TypePair pairs[] = {{DType::f32, DType::f32},   {DType::f32, DType::f16},
+                                {DType::f16, DType::f16},   {DType::f16, DType::f32},
+                                {DType::bf16, DType::bf16}, {DType::bf16, DType::f32},
+                                {DType::f32, DType::bf16},  {DType::i32, DType::i32}};
   struct Size {
     uint32_t outer, count, inner;
   };
@@ -189,12 +192,19 @@ TEST_CASE("kernels: reduce, reduce_rows, argreduce") {
         const auto x = op == 3          ? values(n, 0.9f, 1.1f)
                        : is_float(from) ? values(n)
                                         : integers(n, -50, 50);
-        const ReduceParams p{.outer = s.outer, .count = s.count, .inner = s.inner, .scale = 0.5f};
-        both->run("reduce", {in(from, x), out(to, m)}, p, {op, 0}, {m});
-        if (s.inner % 8 == 0)
-          for (const uint32_t team : {1, REDUCE_TEAM})
-            both->run("reduce", {in(from, x), out(to, m)}, p, {op, 1, team}, {m / 8 * team});
-        if (s.inner == 1) both->run("reduce_rows", {in(from, x), out(to, m)}, p, {op}, {m});
+        for (const uint32_t chunks : {1u, 3u}) {  // the last one is shorter
+          if (s.count < 4 && chunks > 1) continue;
+          const uint32_t chunk = (s.count + chunks - 1) / chunks, all = m * chunks;
+          const ReduceParams p{
+              .outer = s.outer, .count = s.count, .inner = s.inner, .chunk = chunk, .scale = 0.5f};
+          both->run("reduce", {in(from, x), out(to, all)}, p, {op}, {1});
+          both->run("reduce_columns", {in(from, x), out(to, all)}, p, {op, 0, 1}, {all});
+          if (s.inner % 8 == 0)
+            for (const uint32_t team : {1, REDUCE_TEAM})
+              both->run("reduce_columns", {in(from, x), out(to, all)}, p, {op, 1, team},
+                        {all / 8 * team});
+          if (s.inner == 1) both->run("reduce_rows", {in(from, x), out(to, all)}, p, {op}, {all});
+        }
         if (op < 2 && from != to) continue;
         if (op < 2)
           both->run("argreduce", {in(from, integers(n, -9, 9)), out(DType::i32, m)},
@@ -205,8 +215,8 @@ TEST_CASE("kernels: reduce, reduce_rows, argreduce") {
     auto x = values(300);
     x[130] = nan_value;
     for (uint32_t op : {1u, 2u}) {
-      const ReduceParams p{.outer = 3, .count = 100, .inner = 1, .scale = 1};
-      both->run("reduce", {in(t, x), out(t, 3)}, p, {op, 0}, {3});
+      const ReduceParams p{.outer = 3, .count = 100, .inner = 1, .chunk = 100, .scale = 1};
+      both->run("reduce_columns", {in(t, x), out(t, 3)}, p, {op, 0, 1}, {3});
       both->run("reduce_rows", {in(t, x), out(t, 3)}, p, {op}, {3});
       both->run("argreduce", {in(t, x), out(DType::i32, 3)},
                 ArgReduceParams{.outer = 3, .count = 100, .inner = 1}, {op - 1}, {3});
@@ -307,12 +317,31 @@ TEST_CASE("kernels: gather, scatter_add, scatter_put") {
     }
 }
 
+TEST_CASE("kernels: reduce in levels") {
+  REQUIRE_VULKAN(both);
+  both->tolerance = 1e-4;
+  struct Size {
+    uint32_t outer, count, inner;
+  };
+  for (const Size s : {Size{1, 70001, 1}, {3, 20001, 1}, {2, 5003, 9}, {1, 9001, 16}}) {
+    const uint32_t n = s.outer * s.count * s.inner, m = s.outer * s.inner;
+    const ReduceParams p{.outer = s.outer,
+                         .count = s.count,
+                         .inner = s.inner,
+                         .chunk = s.count,
+                         .scale = 1.0f / static_cast<float>(s.count)};
+    for (const DType t : {DType::f32, DType::f16, DType::bf16})
+      for (const uint32_t op : {0u, 1u})
+        both->run("reduce", {in(t, values(n)), out(t, m)}, p, {op}, {1});
+  }
+}
+
 TEST_CASE("kernels: batch norm") {
   REQUIRE_VULKAN(both);
   both->tolerance = 1e-4;
   for (DType t : floats)
     for (uint32_t channels : {1u, 5u, 8u, 72u}) {
-      const uint32_t rows = 133, chunk_rows = 50, chunks = 3, n = rows * channels;
+      const uint32_t rows = 133, n = rows * channels;
       const auto f32 = [&](float lo, float hi, uint32_t seed) {
         return in(DType::f32, values(channels, lo, hi, seed));
       };
@@ -320,44 +349,11 @@ TEST_CASE("kernels: batch norm") {
       const auto mean = f32(3, 4, 3), var = f32(0.5f, 1, 4), weight = f32(-1, 1, 5);
       const std::array<uint32_t, 3> threads = {
           flat(channels) * ((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1, 1};
-      for (uint32_t whole = 0; whole <= (channels % 8 == 0); ++whole)
-        for (const uint32_t team : {1, BATCH_NORM_TEAM}) {
-          const std::array<uint32_t, 3> stat_threads = {flat(channels), chunks * team, 1};
-          both->is_aligned = whole;
-          both->run(
-              "batch_norm_stats", {x, out(DType::f32, chunks * 2 * channels)},
-              BatchNormStatsParams{.rows = rows, .channels = channels, .chunk_rows = chunk_rows},
-              {whole, team}, stat_threads);
-          both->run("batch_norm_grad_stats",
-                    {x, dy, mean, var, out(DType::f32, chunks * 2 * channels)},
-                    BatchNormGradStatsParams{
-                        .rows = rows, .channels = channels, .chunk_rows = chunk_rows, .eps = 1e-5f},
-                    {whole, team}, stat_threads);
-        }
-      both->is_aligned = false;
-      both->run("batch_norm_combine",
-                {in(DType::f32, values(chunks * 2 * channels, 0, 40)), out(DType::f32, channels),
-                 out(DType::f32, channels)},
-                BatchNormCombineParams{.rows = rows,
-                                       .channels = channels,
-                                       .chunk_rows = chunk_rows,
-                                       .chunks = chunks,
-                                       .run = chunks,
-                                       .chunk_step = 2 * channels,
-                                       .deviations_at = channels},
-                {}, {channels, 16, 1});
-      // Runs of 17 chunks, of 3 rows each but for the last one of 1; means first.
-      both->run("batch_norm_combine",
-                {in(DType::f32, values(45 * 2 * channels, 0, 40)), out(DType::f32, 3 * channels),
-                 out(DType::f32, 3 * channels)},
-                BatchNormCombineParams{.rows = rows,
-                                       .channels = channels,
-                                       .chunk_rows = 3,
-                                       .chunks = 45,
-                                       .run = 17,
-                                       .chunk_step = channels,
-                                       .deviations_at = 45 * channels},
-                {}, {channels, 16, 3});
+      both->run("batch_norm_stats", {x, out(DType::f32, channels), out(DType::f32, channels)},
+                BatchNormStatsParams{.rows = rows, .channels = channels}, {}, {1});
+      both->run("batch_norm_grad_stats", {x, dy, mean, var, out(DType::f32, 2 * channels)},
+                BatchNormGradStatsParams{.rows = rows, .channels = channels, .eps = 1e-5f}, {},
+                {1});
       both->run("batch_norm", {x, mean, var, weight, f32(-1, 1, 6), out(t, n)},
                 BatchNormParams{.n = n, .channels = channels, .eps = 1e-5f}, {}, threads);
       for (uint32_t train : {0u, 1u})

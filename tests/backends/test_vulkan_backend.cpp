@@ -300,12 +300,13 @@ TEST_CASE("vulkan: wrong calls are refused") {
   CHECK_THROWS_AS(backend->allocate_block(backend->info().max_block_bytes + 1), Error);
   CHECK_THROWS_AS(backend->free_block(99), ValueError);
   // A specialization that the shader does not declare is not compiled ahead of time either.
-  const Binding copied[] = {{range, DType::f32, Access::read}, {range, DType::f32, Access::write}};
-  const kernels::CopyParams copy{};
-  const uint32_t flat = 3;
+  const Binding reduced[] = {{range, DType::f32, Access::read}, {range, DType::i32, Access::write}};
+  const kernels::ArgReduceParams none{};
+  const uint32_t least = 3;
   CHECK_THROWS_WITH_AS(
-      backend->run({"copy", copied, std::as_bytes(std::span(&copy, 1)), {1, 1, 1}, {&flat, 1}}),
-      doctest::Contains("got 'FLAT=3'"), ValueError);
+      backend->run(
+          {"argreduce", reduced, std::as_bytes(std::span(&none, 1)), {1, 1, 1}, {&least, 1}}),
+      doctest::Contains("got 'MIN=3'"), ValueError);
 }
 
 TEST_CASE("vulkan: blocks are reused after free") {

@@ -28,7 +28,8 @@ FOLLOW = OPS + SEARCH + ["planner/dry_run.h", "planner/timeline/", "planner/foll
 LAYERS = OPS + ["nn/"]
 DRIVERS = BACKEND + ["backends/listing.h", "shaders/"]
 VULKAN_DEVICE = DRIVERS + ["backends/vulkan/device/"]
-VULKAN_MATRIX = VULKAN_DEVICE + ["backends/vulkan/matrix/"]
+VULKAN_PASSES = VULKAN_DEVICE + ["backends/vulkan/passes/"]
+VULKAN_MATRIX = VULKAN_PASSES + ["backends/vulkan/matrix/"]
 VULKAN_PIPELINES = VULKAN_MATRIX + ["backends/vulkan/pipelines/"]
 DATA = BASE + ["data/base/"]
 OPTIM_BASE = OPS + ["planner/follow/environment.h", "shaders/", "optim/schedules/"]
@@ -55,8 +56,9 @@ PROJECT_RULES = {
     "backends/cpu/": DRIVERS + ["backends/dry/"],  # every backend can be predicted
     "backends/vulkan/": DRIVERS + ["backends/dry/", "backends/vulkan/"],
     "backends/vulkan/device/": DRIVERS,
-    "backends/vulkan/matrix/": VULKAN_DEVICE,
-    "backends/vulkan/pipelines/": VULKAN_MATRIX + ["backends/dry/"],
+    "backends/vulkan/passes/": VULKAN_DEVICE,
+    "backends/vulkan/matrix/": VULKAN_PASSES,
+    "backends/vulkan/pipelines/": VULKAN_MATRIX,
     "backends/vulkan/commands/": VULKAN_DEVICE,
     "backends/vulkan/tuning/": VULKAN_MATRIX,
     "backends/dry/": DRIVERS,

@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include "backends/open.h"
+#include "backends/vulkan/composer.h"
 #include "backends/vulkan/device/tuning_file.h"
 #include "backends/vulkan/pipelines/profile.h"
 #include "io/formats/npy.h"

@@ -3,7 +3,8 @@
 #include <set>
 #include <string>
 
-#include "core/backend/attention_tiles.h"
+#include "backends/vulkan/device/shader_table.h"
+#include "backends/vulkan/passes/attention.h"
 #include "ops/network/positions.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/optim_fixture.h"
@@ -82,7 +83,8 @@ TEST_CASE("attention by cooperative matrices: equals the cpu backend's, the same
   Backend& backend = *opened;
   const auto device = Device::create(std::move(opened));
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    if (!attends_by_matrices(backend.info(), dtype)) continue;
+    if (!backend.info().has(dtype == DType::f16 ? "cooperative matrices" : "bf16 matrices"))
+      continue;
     const DeviceScope on_cpu(cpu);
     for (const Form& form : forms()) {
       const Evaluation expected = attend(form, dtype), truth = attend(form, DType::f32);
@@ -112,19 +114,21 @@ TEST_CASE("attention by cooperative matrices: equals the cpu backend's, the same
 }
 
 TEST_CASE("attention by cooperative matrices: which devices" * doctest::test_suite("host")) {
-  DeviceInfo info;
-  info.features = {"bf16 matrices", "cooperative matrices", "large shared memory"};
-  CHECK(attends_by_matrices(info, DType::f16));
-  CHECK(attends_by_matrices(info, DType::bf16));
-  CHECK_FALSE(attends_by_matrices(info, DType::f32));
-  info.features = {"cooperative matrices", "large shared memory"};
-  CHECK(attends_by_matrices(info, DType::f16));
-  CHECK_FALSE(attends_by_matrices(info, DType::bf16));
-  info.features = {"cooperative matrices"};
-  CHECK_FALSE(attends_by_matrices(info, DType::f16));
+  using namespace vulkan;
+  Caps caps;
+  caps.shared_bytes = large_shared;
+  caps.features = feature::cooperative | feature::cooperative_bf16;
+  CHECK(attends_by_matrices(caps, DType::f16));
+  CHECK(attends_by_matrices(caps, DType::bf16));
+  CHECK_FALSE(attends_by_matrices(caps, DType::f32));
+  caps.features = feature::cooperative;
+  CHECK(attends_by_matrices(caps, DType::f16));
+  CHECK_FALSE(attends_by_matrices(caps, DType::bf16));
+  caps.shared_bytes = large_shared / 2;
+  CHECK_FALSE(attends_by_matrices(caps, DType::f16));
   for (const uint32_t dim : {8u, 64u, 72u, 256u}) {
-    const AttentionTile tile = attention_matrix_tile(dim, "attention_dq");
-    CHECK(tile.kernel == std::string("attention_dq_cooperative"));
+    const AttentionTile tile = attention_matrix_tile(DType::bf16, dim, "attention_dq");
+    CHECK(tile.module == "attention_dq_cooperative.FACTORSbf16");
     CHECK(tile.results * 64 >= dim);
     CHECK((tile.results - 1) * 64 < dim);
   }

@@ -96,7 +96,9 @@ TEST_CASE("copy: casts and views" * doctest::test_suite("host")) {
   const Binding x = cpu.upload({-2.75f, 2.75f, 300.5f, 0});
   const auto cast = [&](DType dtype) {
     const Binding y = cpu.allocate(4, dtype);
-    cpu.run("copy", {x, y}, CopyParams{.offset = {}, .n = 4}, {1});
+    cpu.run("copy", {x, y},
+            CopyParams{
+                .offset = {}, .n = 4, .rank = 1, .shape = {4}, .x_stride = {1}, .y_stride = {1}});
     return cpu.download(y);
   };
   CHECK(cast(DType::i32) == std::vector<float>{-2, 2, 300, 0});

@@ -4,7 +4,6 @@
 
 #include "backends/open.h"
 #include "core/autograd/checkpoint.h"
-#include "core/backend/attention_tiles.h"
 #include "core/memory/default_device.h"
 #include "tests/fixtures/guard_backend.h"
 #include "tests/op_table/gradcheck.h"
@@ -127,7 +126,9 @@ void check_against_cpu(DType dtype) {
                [&](const OpCase& row) { expected.push_back(evaluate_row(row, dtype)); });
   size_t next = 0;
   // Matrices take weights and gradients of scores as factors, rounded to 16 bits.
-  const double by_matrices = attends_by_matrices(vulkan()->device->info(), dtype) ? 4 : 1;
+  const bool has_matrices =
+      vulkan()->device->info().has(dtype == DType::bf16 ? "bf16 matrices" : "cooperative matrices");
+  const double by_matrices = is_half(dtype) && has_matrices ? 4 : 1;
   for_each_row(vulkan()->device, [&](const OpCase& row) {
     const Evaluation& e = expected.at(next++);
     const double more = row.name.starts_with("attention") ? by_matrices : 1;

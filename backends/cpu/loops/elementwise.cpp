@@ -67,12 +67,10 @@ void copy(const Call& call) {
   const auto p = call.params<CopyParams>();
   const Elements x = call.in(0);
   Elements y = call.out(1);
-  const bool flat = call.variant(0) == 1, ints = both_int(x, y);
-  const uint64_t together = call.variant(0) == 2 ? 8 : 1;
+  const bool ints = both_int(x, y);
   for (uint64_t i = 0; i < p.n; ++i) {
-    const uint64_t at = i / together, more = i % together;
-    const uint64_t from = flat ? i : strided(at, p.rank, p.shape, p.x_stride) + more;
-    const uint64_t to = flat ? i : strided(at, p.rank, p.shape, p.y_stride) + more;
+    const uint64_t from = strided(i, p.rank, p.shape, p.x_stride);
+    const uint64_t to = strided(i, p.rank, p.shape, p.y_stride);
     if (ints)
       y.seti(to, x.geti(from));
     else

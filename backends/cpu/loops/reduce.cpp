@@ -45,26 +45,26 @@ double as_double(const Elements& e, uint64_t at) {
 
 }  // namespace
 
-// Serves reduce and reduce_rows. Doubles hold every i32 and every sum of 2^21 of them exactly.
+// Serves reduce_columns and reduce_rows, too. Doubles hold every i32 and every sum of 2^21 of them
+// exactly.
 void reduce(const Call& call) {
   const auto p = call.params<ReduceParams>();
   const uint32_t op = call.variant(0);
   check<ValueError>(op <= product, call.kernel(), "op must be 0 to 3, got {}", op);
   const Elements x = call.in(0);
   Elements y = call.out(1);
-  for (uint64_t outer = 0; outer < p.outer; ++outer) {
-    for (uint64_t inner = 0; inner < p.inner; ++inner) {
-      double total = identity(op);
-      for (uint64_t i = 0; i < p.count; ++i) {
-        const uint64_t at = (outer * p.count + i) * p.inner + inner;
-        total = combine(op, total, as_double(x, at));
+  uint64_t to = 0;
+  for (uint64_t outer = 0; outer < p.outer; ++outer)
+    for (uint64_t first = 0; first < p.count; first += p.chunk)
+      for (uint64_t inner = 0; inner < p.inner; ++inner, ++to) {
+        double total = identity(op);
+        for (uint64_t i = first; i < std::min<uint64_t>(p.count, first + p.chunk); ++i)
+          total = combine(op, total, as_double(x, (outer * p.count + i) * p.inner + inner));
+        if (is_float(y.dtype()))
+          y.set(to, static_cast<Real>(total * p.scale));
+        else
+          y.seti(to, static_cast<int32_t>(static_cast<int64_t>(total)));
       }
-      if (is_float(y.dtype()))
-        y.set(outer * p.inner + inner, static_cast<Real>(total * p.scale));
-      else
-        y.seti(outer * p.inner + inner, static_cast<int32_t>(static_cast<int64_t>(total)));
-    }
-  }
 }
 
 void argreduce(const Call& call) {

@@ -11,7 +11,6 @@ namespace rw::vulkan {
 
 namespace {
 
-constexpr uint32_t kLargeShared = 1 << 15;  // bytes of a workgroup; Vulkan guarantees half
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kMostBlock =
     4 * kGiB;  // larger than any sensible tensor; some drivers lie above
@@ -69,9 +68,8 @@ const Optional kOptional[] = {
      [](Caps& c) { c.packs_halves = false; }},
     feature_bits<feature::storage16 | feature::float16 | feature::cooperative |
                  feature::cooperative_bf16>("16-bit storage", "f16-storage"),
-    {"large shared memory", "large-shared",
-     [](const Caps& c) { return c.shared_bytes >= kLargeShared; },
-     [](Caps& c) { c.shared_bytes = std::min(c.shared_bytes, kLargeShared / 2); }},
+    {"large shared memory", "large-shared", has_large_shared,
+     [](Caps& c) { c.shared_bytes = std::min(c.shared_bytes, large_shared / 2); }},
     {"push descriptors", "push-descriptors", [](const Caps& c) { return c.push_descriptors; },
      [](Caps& c) { c.push_descriptors = false; }},
     feature_bits<feature::shuffle>("subgroup shuffle", "shuffle"),

@@ -58,6 +58,12 @@ struct Caps {
   Tuning tuning;  // of an opened device
 };
 
+// Bytes of a workgroup that some kernels need; Vulkan guarantees half.
+inline constexpr uint32_t large_shared = 1 << 15;
+inline bool has_large_shared(const Caps& caps) {
+  return caps.shared_bytes >= large_shared;
+}
+
 Caps query_caps(VkInstance instance, VkPhysicalDevice device);
 
 // The features in use that the device could do without, by name, least loss first.

@@ -142,7 +142,7 @@ void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const 
   const Operand packed = passes.scratch(std::max(64u, elements), x.operand.dtype);
   const uint32_t channels = x.channels / groups;
   if (elements > 0)
-    passes.add("conv_pack", {weight.operand, packed}, Access::write,
+    passes.add("conv_pack", {weight.operand, packed.as(Access::write)},
                ConvPackParams{.offset = {weight.offset, 0},
                               .total = elements / 4,
                               .taps_h = p.taps_h,
@@ -177,7 +177,7 @@ void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const 
   if (is_split) p.offset[2] = 0;
   const uint32_t stores = std::min(most_stores(x.operand.dtype, to.dtype),
                                    1u << std::countr_zero(n | y.channels | p.offset[2]));
-  passes.add(family.kernel("conv"), {x.operand, packed, to}, Access::write, p,
+  passes.add(family.kernel("conv"), {x.operand, packed, to.as(Access::write)}, p,
              problem.tiles(family) * split.parts,
              family.lanes ? family.variant(stores, {words_x})
                           : family.variant(stores, {words_x, stores >= 4}),
@@ -250,7 +250,7 @@ void add_wgrad(Passes& passes, const Caps& caps, const Choice& choice, const Con
   t.k_chunk = split.chunk;
   t.splits = split.parts;
   const Operand parts = passes.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
-  passes.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts}, Access::write, t,
+  passes.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts.as(Access::write)}, t,
              tiles * split.parts,
              family.variant(n % 4 == 0 ? 4 : 1, {words_x, in_words(dy, p.groups, word)}),
              conv_flops(p));
@@ -289,8 +289,8 @@ void add_direct(Passes& passes, const Caps& caps, std::string_view kernel, const
   if (kernel != "conv2d_wgrad") {
     const bool forward = kernel == "conv2d";
     q.n = forward ? p.batch * p.out_h * p.out_w * p.out_c : p.batch * p.in_h * p.in_w * p.in_c;
-    passes.add(forward ? "conv_direct" : "conv_dgrad_direct", {a, b, c}, Access::write, q, q.n, {},
-               conv_flops(p));
+    passes.add(forward ? "conv_direct" : "conv_dgrad_direct", {a, b, c.as(Access::write)}, q, q.n,
+               {}, conv_flops(p));
     return;
   }
   const uint32_t elements = p.out_c * p.kernel_h * p.kernel_w * (p.in_c / p.groups);
@@ -303,7 +303,7 @@ void add_direct(Passes& passes, const Caps& caps, std::string_view kernel, const
   q.n = parts * elements;
   q.offset[2] = 0;
   const Operand sums = passes.scratch(q.n, DType::f32);
-  passes.add("conv_wgrad_direct", {a, b, sums}, Access::write, q, q.n, {}, conv_flops(p));
+  passes.add("conv_wgrad_direct", {a, b, sums.as(Access::write)}, q, q.n, {}, conv_flops(p));
   add_sum(passes, parts, elements, sums, c, p.offset[2]);
 }
 

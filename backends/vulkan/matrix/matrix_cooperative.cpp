@@ -8,11 +8,6 @@ namespace {
 
 constexpr uint32_t step = 32;  // TILE_K
 
-// Of a module's name: the factors that it is made for.
-std::string form(bool brain) {
-  return brain ? "cooperative.FACTORSbf16" : "cooperative.FACTORSf16";
-}
-
 }  // namespace
 
 bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
@@ -26,11 +21,8 @@ bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
 }
 
 TileFamily cooperative_family(DType t, uint32_t tile) {
-  return {fmt::format("{}.TILE{}", form(t == DType::bf16), tile), tile, tile, step, 0, true};
-}
-
-std::string cooperative_module(std::string_view kernel, DType t) {
-  return fmt::format("{}_{}", kernel.substr(0, kernel.rfind('_')), form(t == DType::bf16));
+  const char* factors = t == DType::bf16 ? "bf16" : "f16";
+  return {fmt::format("cooperative.FACTORS{}.TILE{}", factors, tile), tile, tile, step, 0, true};
 }
 
 bool may_run_cooperative(std::string_view module, const Caps& caps) {

@@ -77,7 +77,7 @@ void add_image(Passes& passes, const Conv2dParams& p, bool is_gradient,
                                 divide_up(q.rows_w, columns) * q.words);
     if (q.n == 0) continue;
     const bool is_whole = q.taps_h % taps == 0 && q.taps_w % taps == 0;
-    passes.add("conv_depthwise", {a, weight, c}, Access::write, q, q.n,
+    passes.add("conv_depthwise", {a, weight, c.as(Access::write)}, q, q.n,
                {stride_variant(q), is_whole}, flops / static_cast<double>(all.size()));
   }
 }
@@ -97,7 +97,7 @@ void add_weight_gradient(Passes& passes, const Conv2dParams& p, Operand x, Opera
   const auto parts = static_cast<uint32_t>(divide_up(tiles, q.tile_chunk));
   q.n = static_cast<uint32_t>(parts * per_part);
   const Operand sums = passes.scratch(uint64_t{parts} * elements, DType::f32);
-  passes.add("conv_depthwise_wgrad", {x, dy, sums}, Access::write, q, q.n, {stride_variant(q)},
+  passes.add("conv_depthwise_wgrad", {x, dy, sums.as(Access::write)}, q, q.n, {stride_variant(q)},
              flops);
   add_reduce(passes,
              MatrixReduceParams{.offset = {0, p.offset[2]},

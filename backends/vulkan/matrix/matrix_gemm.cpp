@@ -101,7 +101,7 @@ void add_tiles(Passes& passes, const Caps& caps, const Problem& q, const TileFam
   else
     variant = tiled_variant(q.p, q.t, split.parts > 1);
   if (split.parts == 1) {
-    passes.add(kernel, {a, b, c}, Access::read_write, g, tiles, std::move(variant), q.volume());
+    passes.add(kernel, {a, b, c.as(Access::read_write)}, g, tiles, std::move(variant), q.volume());
     return;
   }
   const uint32_t matrix = g.m * g.n;
@@ -129,8 +129,8 @@ void add_tiles(Passes& passes, const Caps& caps, const Problem& q, const TileFam
   g.c_split = q.batches() * matrix;
   g.alpha = 1;
   g.beta = 0;
-  passes.add(kernel, {a, b, parts}, Access::read_write, g, tiles * split.parts, std::move(variant),
-             q.volume());
+  passes.add(kernel, {a, b, parts.as(Access::read_write)}, g, tiles * split.parts,
+             std::move(variant), q.volume());
   add_reduce(passes, r, parts, c);
 }
 
@@ -183,7 +183,7 @@ double store_cost(const Problem& q, const Caps& caps) {
 }
 
 void add_naive(Passes& passes, const Caps&, const Problem& q, Operand a, Operand b, Operand c) {
-  passes.add("gemm_naive", {a, b, c}, Access::read_write, q.p,
+  passes.add("gemm_naive", {a, b, c.as(Access::read_write)}, q.p,
              uint64_t{q.p.m} * q.p.n * q.batches(), {}, q.volume());
 }
 
@@ -263,13 +263,13 @@ void add_thin(Passes& passes, const Caps& caps, const Problem& q, Operand a, Ope
     return divide_up(p.m, rows) * divide_up(p.n, columns) * q.batches();
   };
   if (form == Thin::dot)
-    passes.add("gemm_dot", {a, b, c}, Access::read_write, p, groups(few, few < 4 ? 4 / few : 1),
+    passes.add("gemm_dot", {a, b, c.as(Access::read_write)}, p, groups(few, few < 4 ? 4 / few : 1),
                {few, words}, q.volume());
   else if (form == Thin::columns)
-    passes.add("gemm_columns", {a, b, c}, Access::read_write, p, groups(few, width), {few, words},
-               q.volume());
+    passes.add("gemm_columns", {a, b, c.as(Access::read_write)}, p, groups(few, width),
+               {few, words}, q.volume());
   else
-    passes.add("gemm_outer", {a, b, c}, Access::read_write, p, groups(lanes, width),
+    passes.add("gemm_outer", {a, b, c.as(Access::read_write)}, p, groups(lanes, width),
                {few, words, p.beta != 0}, q.volume());
 }
 
@@ -372,15 +372,15 @@ void add_reduce(Passes& passes, MatrixReduceParams p, Operand x, Operand y) {
   const bool words_out =
       words && !along_rows && are_words({p.offset[1], p.y_batch[0], p.y_batch[1], p.y_row});
   const uint32_t team = p.parts < 16 ? 1 : 8;
-  passes.add("matrix_reduce", {x, y}, Access::read_write, p, uint64_t{words ? p.n / 4 : p.n} * team,
-             {along_rows, words, words_out, team});
+  passes.add("matrix_reduce", {x, y.as(Access::read_write)}, p,
+             uint64_t{words ? p.n / 4 : p.n} * team, {along_rows, words, words_out, team});
 }
 
 Operand add_pack(Passes& passes, MatrixPackParams p, uint32_t batches, Operand x) {
   const uint64_t count = uint64_t{batches} * p.rows * multiple_of(p.panel, p.cols);
   const Operand y = passes.scratch(count, x.dtype);
   p.n = static_cast<uint32_t>(count / 4);
-  passes.add("matrix_pack", {x, y}, Access::write, p, p.n);
+  passes.add("matrix_pack", {x, y.as(Access::write)}, p, p.n);
   return y;
 }
 

@@ -1,89 +1,19 @@
-// A composed call: the shader modules to run, in order, and the scratch they share.
+// What the ways of making a product or a convolution share.
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "../../../core/backend/backend.h"
 #include "../../../core/base/error.h"
 #include "../../../shaders/params.h"
 #include "../device/caps.h"
 #include "../device/matrix_choice.h"
 #include "../device/shader_table.h"
+#include "../passes/passes.h"
 
 namespace rw::vulkan {
-
-constexpr uint64_t divide_up(uint64_t a, uint64_t b) {
-  return (a + b - 1) / b;
-}
-constexpr uint64_t multiple_of(uint64_t b, uint64_t a) {
-  return divide_up(a, b) * b;
-}
-
-// What a pass binds: one of the call's bindings, or a range of the workspace.
-struct Operand {
-  static constexpr int workspace = -1;
-  int binding = workspace;
-  DType dtype = DType::f32;
-  uint64_t offset = 0, size = 0;  // bytes, of the workspace
-};
-
-struct Pass {
-  std::string kernel;
-  std::array<Operand, 3> operands;
-  std::array<Access, 3> access;
-  size_t operand_count;
-  std::array<std::byte, 124> params;
-  size_t params_size;
-  uint32_t threads;
-  std::vector<uint32_t> variant;
-  double flops;
-};
-
-class Passes : public Preparation {
- public:
-  // Scratch for `count` elements, alive until the last pass.
-  Operand scratch(uint64_t count, DType dtype) {
-    const Operand o{Operand::workspace, dtype, workspace_bytes, count * size_of(dtype)};
-    workspace_bytes = multiple_of(256, workspace_bytes + o.size);
-    return o;
-  }
-
-  // The last operand is the one that is written (`access`), the others are read.
-  template <class Params>
-  void add(std::string kernel, std::initializer_list<Operand> operands, Access access,
-           const Params& params, uint64_t threads, std::vector<uint32_t> variant = {},
-           double flops = 0) {
-    static_assert(sizeof(Params) <= 124);
-    Pass s{.kernel = std::move(kernel),
-           .operands = {},
-           .access = {},
-           .operand_count = operands.size(),
-           .params = {},
-           .params_size = sizeof(Params),
-           .threads = static_cast<uint32_t>(threads),
-           .variant = std::move(variant),
-           .flops = flops};
-    std::copy(operands.begin(), operands.end(), s.operands.begin());
-    s.access[operands.size() - 1] = access;
-    std::memcpy(s.params.data(), &params, sizeof(Params));
-    list_.push_back(std::move(s));
-  }
-
-  std::span<const Pass> list() const { return list_; }
-  double flops() const {
-    double sum = 0;
-    for (const Pass& pass : list_) sum += pass.flops;
-    return sum;
-  }
-
- private:
-  std::vector<Pass> list_;
-};
 
 // The parameters of a product or a convolution.
 template <class Params>
@@ -156,8 +86,6 @@ bool may_run_tiled(std::string_view module, const Caps& caps);  // one of *_tile
 bool fits_cooperative(const Caps& caps, DType t, uint32_t tile);
 TileFamily cooperative_family(DType t, uint32_t tile);
 bool may_run_cooperative(std::string_view module, const Caps& caps);
-// The module of a kernel NAME_cooperative for 16-bit floats of this kind.
-std::string cooperative_module(std::string_view kernel, DType t);
 // Whether a module that takes 16-bit floats takes such of bf16 (`brain`) or f16: most take both.
 bool is_for_halves(std::string_view module, bool brain);
 

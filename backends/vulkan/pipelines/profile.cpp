@@ -7,10 +7,8 @@
 #include <concepts>
 #include <limits>
 
-#include "backends/dry/dry_backend.h"
 #include "backends/vulkan/device/shader_table.h"
 #include "backends/vulkan/device/tuning_file.h"
-#include "backends/vulkan/matrix/matrix.h"
 #include "core/files/json_file.h"
 
 namespace rw::vulkan {
@@ -131,14 +129,6 @@ DeviceInfo to_info(const Caps& caps) {
   if (const size_t count = caps.tuning.choices.size())
     info.tuning = fmt::format("{} choices of {}", count, caps.tuning.made);
   return info;
-}
-
-std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits,
-                                          std::function<void(const KernelCall&)> listen) {
-  const auto matrix = std::make_shared<const MatrixPasses>(caps);
-  return rw::make_dry_backend(
-      limits, [matrix](const KernelCall& call) { return matrix->prepare(call); },
-      std::move(listen));
 }
 
 }  // namespace rw::vulkan

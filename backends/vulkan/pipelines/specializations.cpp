@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "backends/vulkan/matrix/matrix_passes.h"
-#include "backends/vulkan/pipelines/profile.h"
-#include "core/backend/attention_tiles.h"
+#include "backends/vulkan/passes/attention.h"
 #include "core/base/error.h"
 
 namespace rw::vulkan {
@@ -20,25 +19,24 @@ bool may_attend(std::string_view kernel, const Caps& caps) {
   if (kernel == "attention" || kernel == "attention_dq" || kernel == "attention_dkv")
     return caps.is_cpu;
   if (starts_with(kernel, "attention") && kernel.find("_cooperative.") != kernel.npos)
-    return !caps.is_cpu && to_info(caps).has("large shared memory");
+    return !caps.is_cpu && has_large_shared(caps);
   for (const char* name : {"attention", "attention_dq", "attention_dkv"})
     if (starts_with(kernel, fmt::format("{}_tiled", name))) {
-      const DeviceInfo info = to_info(caps);
-      return !caps.is_cpu && (attention_tile(info, 64, name).kernel == kernel ||
-                              attention_tile(info, most_head_dim, name).kernel == kernel);
+      return !caps.is_cpu && (attention_tile(caps, 64, name).module == kernel ||
+                              attention_tile(caps, ATTENTION_MAX_DIM, name).module == kernel);
     }
   return true;
 }
 
 // Values that depend on the device.
 bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, uint32_t value) {
-  if (constant == "ROWS") return value == attention_rows(to_info(caps));
-  if (constant == "WIDTH") return value <= attention_width(to_info(caps), most_head_dim);
+  if (constant == "ROWS") return value == attention_rows(caps);
+  if (constant == "WIDTH") return value <= attention_width(caps, ATTENTION_MAX_DIM);
   if (constant == "RESULTS") {
     const std::string_view kernel = shader.kernel, name = kernel.substr(0, kernel.find("_tiled"));
     if (name.size() == kernel.size()) return true;  // of cooperative matrices
-    const AttentionTile widest = attention_tile(to_info(caps), most_head_dim, name);
-    return value <= (widest.kernel == kernel ? widest.results : 1);
+    const AttentionTile widest = attention_tile(caps, ATTENTION_MAX_DIM, name);
+    return value <= (widest.module == kernel ? widest.results : 1);
   }
   if (constant == "TEAM") return value != 8 || caps.subgroup_size % 8 == 0;
   // As add_wgrad() has it.

@@ -1,4 +1,4 @@
-// How a planner of composed kernels (matrix.h) runs single shader modules.
+// How a call made of passes runs its single shader modules.
 #pragma once
 
 #include "../../../core/backend/backend.h"

@@ -1,6 +1,7 @@
 //! buffers: x:T:read y:U:write
-//! types: T,U = f32,f32 f16,f16 f16,f32 i32,i32
+//! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32 i32,i32
 //! params: ReduceParams
+//! cpu: reduce
 //! local: 64
 //! texels: yes
 #include "reduce_op.glsl"
@@ -17,9 +18,17 @@ struct Totals {
 
 shared Totals totals[64];
 
-uint first_of(uint i) {
-  uint outer = i / p.inner;
-  return outer * p.count * p.inner + (i - outer * p.inner);
+// The places that an output is made of: elements begin, begin + p.inner, ...
+struct Run {
+  uint begin, count;
+};
+
+uint chunks() { return (p.count + p.chunk - 1) / p.chunk; }
+uint outputs() { return p.outer * chunks() * p.inner; }
+
+Run run_of(uint i) {
+  uint line = i / p.inner, outer = line / chunks(), first = (line - outer * chunks()) * p.chunk;
+  return Run((outer * p.count + first) * p.inner + (i - line * p.inner), min(p.chunk, p.count - first));
 }
 
 void add(inout Totals all, Totals other) {
@@ -37,24 +46,24 @@ Totals load_totals(uint at, bool whole) {
   return t;
 }
 
-// Places first, first + MEMBERS, ... along count of outputs i to i + 7, which lie in one row of `inner`.
-Totals reduce_eight(uint i, uint first, bool whole) {
-  uint begin = first_of(i), k = first;
+// Places first, first + MEMBERS, ... of the run of outputs i to i + 7, which lie in one row of `inner`.
+Totals reduce_eight(Run run, uint first, bool whole) {
+  uint k = first;
   Totals all = Totals(T_vec4(identity()), T_vec4(identity()));
-  for (; k + (AHEAD - 1) * MEMBERS < p.count; k += AHEAD * MEMBERS) {
+  for (; k + (AHEAD - 1) * MEMBERS < run.count; k += AHEAD * MEMBERS) {
     Totals next[AHEAD];
-    [[unroll]] for (uint a = 0; a < AHEAD; ++a) next[a] = load_totals(begin + (k + a * MEMBERS) * p.inner, whole);
+    [[unroll]] for (uint a = 0; a < AHEAD; ++a) next[a] = load_totals(run.begin + (k + a * MEMBERS) * p.inner, whole);
     [[unroll]] for (uint a = 0; a < AHEAD; ++a) add(all, next[a]);
   }
-  for (; k < p.count; k += MEMBERS) add(all, load_totals(begin + k * p.inner, whole));
+  for (; k < run.count; k += MEMBERS) add(all, load_totals(run.begin + k * p.inner, whole));
   return all;
 }
 
 void reduce_flat() {
   const uint words = 64 / MEMBERS, thread = gl_LocalInvocationID.x, member = thread / words;
   const uint i = (group_id() * words + thread % words) * REWIND_FLAT;
-  const bool whole = (p.offset[0] | p.offset[1]) % 8 == 0, is_output = i < p.outer * p.inner;
-  Totals all = reduce_eight(is_output ? i : 0, is_output ? member : p.count, whole);
+  const bool whole = (p.offset[0] | p.offset[1]) % 8 == 0, is_output = i < outputs();
+  Totals all = reduce_eight(run_of(is_output ? i : 0), is_output ? member : p.chunk, whole);
   if (MEMBERS > 1) {
     totals[thread] = all;
     barrier();
@@ -72,16 +81,16 @@ void reduce_flat() {
 }
 
 void reduce_one(uint i) {
-  uint at = first_of(i);
+  Run run = run_of(i);
   T_value total = identity();
-  for (uint k = 0; k < p.count; ++k, at += p.inner) total = join(total, load_x(at));
+  for (uint k = 0; k < run.count; ++k) total = join(total, load_x(run.begin + k * p.inner));
   store_y(i, scaled(total));
 }
 
 void main() {
   if (FLAT == 1) {
     reduce_flat();
-  } else if (thread_id() < p.outer * p.inner) {
+  } else if (thread_id() < outputs()) {
     reduce_one(thread_id());
   }
 }

@@ -1,6 +1,7 @@
 //! buffers: x:T:read dy:T:read stats:f32:read partial:f32:write
 //! types: T = f32 f16
-//! params: LayerNormGradStatsParams
+//! params: LayerNormGradChunksParams
+//! cpu: none
 //! local: 8,8
 //! grid: 3d
 //! texels: yes

@@ -1,6 +1,7 @@
 //! buffers: x:T:read partial:f32:write
 //! types: T = f32 f16
-//! params: BatchNormStatsParams
+//! params: BatchNormChunksParams
+//! cpu: none
 //! local: 8,8
 //! grid: 3d
 //! texels: yes

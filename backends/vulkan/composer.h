@@ -1,0 +1,47 @@
+// Which shader modules make a call on this device. It is decided by the call's parameters,
+// constants and dtypes and by the device alone, so a call's workspace is known without running it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+
+#include "device/caps.h"
+#include "passes/dispatcher.h"
+#include "passes/passes.h"
+
+namespace rw::vulkan {
+
+// Used by one thread at a time. Passes are kept: a training step repeats its calls.
+class Composer {
+ public:
+  explicit Composer(const Caps& caps) : caps_(caps) {}
+
+  // The passes of a kernel that there are several ways to run, or that takes several modules; null
+  // for kernels of one module.
+  std::shared_ptr<const Passes> passes(const KernelCall& call) const;
+  // Runs the passes (those that the call brings as its preparation), or the one module.
+  void run(const KernelCall& call, Dispatcher& dispatcher) const;
+
+ private:
+  // All that decides the passes of a call on one device: the kernel, dtypes, constants, the choice
+  // that is forced, parameters.
+  using Key = std::array<uint64_t, 21>;
+  struct KeyHash {
+    size_t operator()(const Key& key) const;
+  };
+  static Key key_of(const KernelCall& call, size_t kernel);
+
+  Caps caps_;
+  mutable std::unordered_map<Key, std::shared_ptr<const Passes>, KeyHash> kept_;
+};
+
+// Predicts a device with these limits: its blocks, and the workspaces of its calls. `limits`:
+// to_info(caps), or with other limits of memory. `listen`, where there is one, is told the calls
+// that would run.
+std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits,
+                                          std::function<void(const KernelCall&)> listen = {});
+
+}  // namespace rw::vulkan

@@ -1,0 +1,157 @@
+#include "backends/vulkan/passes/attention.h"
+
+#include <fmt/format.h>
+
+#include "backends/vulkan/device/shader_table.h"
+#include "backends/vulkan/passes/copy.h"
+#include "backends/vulkan/passes/reductions.h"
+#include "core/base/error.h"
+#include "shaders/params.h"
+
+namespace rw::vulkan {
+
+// Tiles of 64 rows need 32 KiB of shared memory, and in wide heads and gradients more registers
+// than Apple's GPUs have.
+AttentionTile attention_tile(const Caps& caps, uint32_t dim, std::string_view kernel) {
+  const bool is_wide = dim > 64, is_large = !is_wide && has_large_shared(caps);
+  if (kernel != "attention") return {fmt::format("{}_tiled.TILE32", kernel), 32, is_wide ? 2u : 1u};
+  if (is_large) return {"attention_tiled.TILE64", 64, 1};
+  return {"attention_tiled.TILE32", 32, dim > 128 ? 4u : is_wide ? 2u : 1u};
+}
+
+AttentionTile attention_matrix_tile(DType dtype, uint32_t dim, std::string_view kernel) {
+  const char* factors = dtype == DType::bf16 ? "bf16" : "f16";
+  return {fmt::format("{}_cooperative.FACTORS{}", kernel, factors), 32, (dim + 63) / 64};
+}
+
+// Their tiles need 31 KiB.
+bool attends_by_matrices(const Caps& caps, DType dtype) {
+  const uint32_t needed = dtype == DType::f16 ? feature::cooperative : feature::cooperative_bf16;
+  return is_half(dtype) && has_large_shared(caps) && (caps.features & needed) != 0;
+}
+
+// CPU drivers keep more rows in registers (really on the stack).
+uint32_t attention_rows(const Caps& caps) {
+  return caps.is_cpu ? 16 : 4;
+}
+// Columns of a lane: 8 where 4 each would not reach over the head.
+uint32_t attention_width(const Caps& caps, uint32_t dim) {
+  return caps.is_cpu && dim > caps.subgroup_size * 4 ? 8 : 4;
+}
+
+namespace {
+
+using kernels::AttentionParams;
+
+// By one thread for four elements of a result: attention_plain*.comp.
+bool is_plain(const Caps& caps) {
+  constexpr uint32_t needed = feature::shuffle | feature::address;
+  return (caps.features & needed) != needed;
+}
+
+// Stock lavapipe leaves a thread's loops after 65535 rounds in all, without a word
+// (docs/kernels.md). The keys of a row, or tiles of 4 columns per lane, that a thread has time for.
+uint64_t most_turns(const Caps& caps, uint32_t dim) {
+  constexpr uint64_t unlimited = uint64_t{1} << 40;
+  if (!caps.is_cpu) return unlimited;
+  const uint32_t lanes = caps.subgroup_size;
+  const uint32_t plain = 15 + 2 * ((dim + 31) / 32);  // rounds for a key in attention_plain.glsl
+  const uint32_t products = dim / 4 + dim / (4 * lanes) + 1, draws = 16;
+  return 65535 / (is_plain(caps) ? plain : 1 + 2 * products + draws + 2 * lanes);
+}
+
+// That a thread has time for all keys or queries, `repeats` times.
+void check_turns(const Caps& caps, const AttentionParams& p, uint32_t repeats) {
+  const uint32_t dim = ATTENTION_DIM(p), columns = std::max(p.queries, p.keys);
+  const uint64_t most = most_turns(caps, dim) / std::max(1u, repeats);
+  const uint32_t at_once = is_plain(caps) ? 1 : 4 * caps.subgroup_size;
+  check<ShapeError>(divide_up(columns, at_once) <= most, "attention",
+                    "this device takes at most {} queries and keys of {} dimensions, got {}",
+                    most * at_once, dim, columns);
+}
+
+// The mask of a batch element each, of [batch or 1, heads or 1, queries, keys].
+Operand add_mask_by_batch(Passes& passes, const Caps& caps, AttentionParams& p,
+                          const Operand& mask) {
+  const uint32_t heads = p.mask_stride[1] ? p.heads : 1, keys = p.keys;
+  const uint32_t one = heads * p.queries * keys;
+  kernels::CopyParams copy{.n = p.batch * one, .rank = 4};
+  copy.offset[0] = p.offset[5];
+  const uint32_t shape[] = {p.batch, heads, p.queries, keys};
+  const uint32_t from[] = {p.mask_stride[0], p.mask_stride[1], p.mask_stride[2], 1};
+  const uint32_t to[] = {one, p.queries * keys, keys, 1};
+  std::copy_n(shape, 4, copy.shape);
+  std::copy_n(from, 4, copy.x_stride);
+  std::copy_n(to, 4, copy.y_stride);
+  const Operand own = passes.scratch(copy.n, DType::f32);
+  add_copy(passes, caps, copy, mask, written(own));
+  p.offset[5] = 0;
+  p.mask_stride[0] = one;
+  if (p.mask_stride[1]) p.mask_stride[1] = p.queries * keys;
+  p.mask_stride[2] = keys;
+  return own;
+}
+
+// attention_dmask: a tile of the sums is of `rows` rows by four columns of each lane.
+void add_mask_gradient(Passes& passes, const Caps& caps, const KernelCall& call) {
+  auto p = call.params_as<AttentionParams>();
+  const uint32_t dim = ATTENTION_DIM(p), tile_rows = attention_rows(caps);
+  const uint64_t turns = most_turns(caps, dim) / (is_plain(caps) ? 4 : 1);
+  const bool sums_rows = p.mask_stride[2] == 0;
+  const uint64_t row_tiles = divide_up(p.queries, tile_rows);
+  const uint32_t summed_heads = p.mask_stride[1] == 0 ? p.heads : 1;
+  Operand mask = operand(call, 5), result = operand(call, 7);
+  // Where a thread has no time for all batch elements, each has a sum of its own at first.
+  const bool by_batch =
+      !sums_rows && p.mask_stride[0] == 0 && uint64_t{p.batch} * summed_heads > turns;
+  const uint32_t offset = p.offset[7];
+  if (by_batch) mask = add_mask_by_batch(passes, caps, p, mask);
+  const uint32_t batches = sums_rows || p.mask_stride[0] ? p.batch : 1;
+  const uint32_t heads = sums_rows || p.mask_stride[1] ? p.heads : 1;
+  const uint64_t terms = sums_rows ? (is_plain(caps) ? p.queries : row_tiles)
+                                   : uint64_t{batches == 1 ? p.batch : 1} * summed_heads;
+  check<ShapeError>(
+      terms <= turns, "attention",
+      "this device sums the gradient of a mask over at most {} queries or heads, got {}",
+      turns * (sums_rows && !is_plain(caps) ? tile_rows : 1), sums_rows ? p.queries : p.heads);
+  const uint32_t sums = batches * heads * (sums_rows ? 1 : p.queries) * p.keys;
+  const Operand parts = by_batch ? passes.scratch(sums, DType::f32) : result;
+  if (by_batch) p.offset[7] = 0;
+  const uint64_t tiles = uint64_t{batches} * heads * (sums_rows ? 1 : row_tiles) *
+                         divide_up(p.keys, 4 * caps.subgroup_size);
+  passes.add("attention_dmask",
+             {operand(call, 0), operand(call, 1), operand(call, 2), operand(call, 3),
+              operand(call, 4), mask, operand(call, 6), written(parts)},
+             p, tiles * caps.subgroup_size, {1, tile_rows, attention_width(caps, dim)}, call.flops);
+  if (by_batch) add_sum(passes, caps, p.batch, sums / p.batch, parts, result, offset);
+}
+
+}  // namespace
+
+void add_attention(Passes& passes, const Caps& caps, const KernelCall& call) {
+  if (call.kernel == "attention_dmask") return add_mask_gradient(passes, caps, call);
+  const auto p = call.params_as<AttentionParams>();
+  const bool of_keys = call.kernel == "attention_dkv";
+  const uint32_t dim = ATTENTION_DIM(p), repeats = of_keys ? std::max(1u, ATTENTION_GROUP(p)) : 1;
+  const uint32_t rows = of_keys ? p.keys : p.queries,
+                 is_masked = (ATTENTION_FLAGS(p) & ATTENTION_MASK) != 0;
+  check_turns(caps, p, repeats);
+  const auto tiles = [&](uint32_t tile_rows, uint32_t columns) {
+    return uint64_t{p.batch} * (p.heads / repeats) * divide_up(rows, tile_rows) *
+           divide_up(dim, columns);
+  };
+  if (caps.is_cpu) {
+    const uint32_t tile_rows = attention_rows(caps), width = attention_width(caps, dim);
+    return passes.add_whole(std::string(call.kernel), call,
+                            tiles(tile_rows, caps.subgroup_size * width) * caps.subgroup_size,
+                            {is_masked, tile_rows, width});
+  }
+  const DType dtype = call.bindings[0].dtype;
+  const AttentionTile tile = attends_by_matrices(caps, dtype)
+                                 ? attention_matrix_tile(dtype, dim, call.kernel)
+                                 : attention_tile(caps, dim, call.kernel);
+  passes.add_whole(tile.module, call, tiles(tile.rows, tile.results * 64),
+                   {is_masked, tile.results});
+}
+
+}  // namespace rw::vulkan

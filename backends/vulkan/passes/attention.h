@@ -1,0 +1,34 @@
+// Attention's kernels on a device: by a subgroup per tile on CPU drivers, by a workgroup on GPUs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "../device/caps.h"
+#include "passes.h"
+
+namespace rw::vulkan {
+
+// The forms of `attention`, `attention_dq` and `attention_dkv` that make tiles by a workgroup each.
+struct AttentionTile {
+  std::string module;
+  uint32_t rows;
+  uint32_t results;  // constant RESULTS: 64 columns of the result each
+};
+AttentionTile attention_tile(const Caps& caps, uint32_t dim, std::string_view kernel);
+// The same by cooperative matrices, whose tiles have the whole width of the head, and whether they
+// make attention of this dtype.
+AttentionTile attention_matrix_tile(DType dtype, uint32_t dim, std::string_view kernel);
+bool attends_by_matrices(const Caps& caps, DType dtype);
+
+// Constants ROWS and WIDTH of those that make them by a subgroup each: CPU drivers' attention, and
+// the gradient of a mask everywhere.
+uint32_t attention_rows(const Caps& caps);
+uint32_t attention_width(const Caps& caps, uint32_t dim);
+
+// attention, attention_dq, attention_dkv, attention_dmask. ShapeError where a thread of this device
+// has no time for as many keys.
+void add_attention(Passes& passes, const Caps& caps, const KernelCall& call);
+
+}  // namespace rw::vulkan
