@@ -1,6 +1,7 @@
 #include "core/tensor/launch.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <vector>
 
@@ -20,8 +21,9 @@ void check_written(const char* kernel, std::span<const Arg> args) {
         "the elements of what is written must be apart in memory, got {} with strides {}; write "
         "into a contiguous copy",
         *to.tensor, to.tensor->strides());
+    const Storage* storage = to.tensor->impl().storage.get();
     for (const Arg& other : args) {
-      if (!other.tensor) continue;
+      if (&other == &to || !other.tensor || other.tensor->impl().storage.get() != storage) continue;
       check<ValueError>(
           !overlap_in_part(*to.tensor, *other.tensor), op_or(kernel),
           "what is written must not overlap another operand, got {} and {}; copy one of them",
@@ -42,9 +44,10 @@ void bring_back(std::span<const Arg> args) {
   }
   if (keeper) keeper->need({storages.data(), count});
   for (size_t i = 0; i < count; ++i)
-    check<DeviceError>(!storages[i]->is_away(), op_or("user"),
-                       "{} {} must be in the device's memory, got one whose keeper is gone",
-                       name(storages[i]->dtype()), storages[i]->shape());
+    if (storages[i]->is_away())
+      fail<DeviceError>(op_or("user"),
+                        "{} {} must be in the device's memory, got one whose keeper is gone",
+                        name(storages[i]->dtype()), storages[i]->shape());
 }
 
 // The aligned range of the block that covers the view, and the element offset inside it.
@@ -55,14 +58,14 @@ Binding binding_of(const Arg& arg, const Device& device, uint32_t& offset) {
                        device.moves() - arg.memory.moves);
     return {arg.memory.range, arg.memory.dtype, arg.access};
   }
-  const uint64_t alignment = device.info().alignment;
+  const uint64_t alignment = device.info().alignment;  // a power of two, as are the elements' sizes
   const TensorImpl& t = arg.tensor->impl();
   const uint64_t element = size_of(t.dtype);
   const Arena::Range& whole = t.storage->range();
   const uint64_t begin = static_cast<uint64_t>(t.offset) * element;
-  const uint64_t aligned = begin / alignment * alignment;
+  const uint64_t aligned = begin & ~(alignment - 1);
   const uint64_t end = begin + static_cast<uint64_t>(extent(*arg.tensor)) * element;
-  offset = static_cast<uint32_t>((begin - aligned) / element);
+  offset = static_cast<uint32_t>((begin - aligned) >> std::countr_zero(element));
   return {{whole.block, whole.offset + aligned, end - aligned}, t.dtype, arg.access};
 }
 

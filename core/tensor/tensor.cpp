@@ -145,6 +145,7 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
 }
 
 int64_t extent(const Tensor& t) {
+  if (t.is_contiguous()) return t.numel();
   return last_element(t.shape(), t.strides(), 0).value();
 }
 
