@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/fixtures/compare_kernels.h"
+#include "tests/fixtures/optim_fixture.h"
 
 namespace rw::test {
 
@@ -111,16 +112,40 @@ TEST_CASE("kernels: copies of rows in words") {
   both->is_aligned = true;
   for (const DType from : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
     for (const DType to : {from, from == DType::u8 ? DType::i32 : DType::f32}) {
-      // x [3, 5, 16 of 24], y [5, 3, 16], both larger by what lies between the rows.
-      CopyParams p{.n = 3 * 5 * 16, .rank = 3};
-      const uint32_t shape[] = {3, 5, 16}, x_stride[] = {120, 24, 1}, y_stride[] = {16, 48, 1};
-      std::copy_n(shape, 3, p.shape);
-      std::copy_n(x_stride, 3, p.x_stride);
-      std::copy_n(y_stride, 3, p.y_stride);
-      const auto x = in(from, is_float(from) ? values(360) : integers(360, 0, 99));
-      both->run("copy", {x, out(to, p.n)}, p, {}, {1});
+      // x [3, 50, 16 of 24], y [50, 3, 16], both larger by what lies between the rows; and of rows
+      // that do not begin at whole words.
+      for (const uint32_t row : {24u, 25u}) {
+        CopyParams p{.n = 3 * 50 * 16, .rank = 3};
+        const uint32_t shape[] = {3, 50, 16}, x_stride[] = {50 * row, row, 1};
+        const uint32_t y_stride[] = {16, 48, 1};
+        std::copy_n(shape, 3, p.shape);
+        std::copy_n(x_stride, 3, p.x_stride);
+        std::copy_n(y_stride, 3, p.y_stride);
+        const size_t count = 150 * row;
+        both->run("copy",
+                  {in(from, is_float(from) ? values(count) : integers(count, 0, 99)), out(to, p.n)},
+                  p, {}, {1});
+      }
     }
   both->is_aligned = false;
+}
+
+TEST_CASE("kernels: copies to and from rows that begin beside a whole word") {
+  on_each_device([] {
+    for (const DType t : {DType::f32, DType::f16, DType::u8})
+      for (const size_t from : {0, 4})
+        for (const size_t to : {0, 4}) {
+          const std::vector<float> v = integers(72, 0, 99);
+          const Tensor x = cast(tensor(v, {3, 24}), t), y = zeros({3, 24}, t);
+          const auto part = [](const Tensor& whole, size_t first) {
+            return slice(whole, 1, static_cast<int64_t>(first), static_cast<int64_t>(first) + 16);
+          };
+          part(y, to).copy_(part(x, from));
+          std::vector<float> expected(v.size());
+          for (size_t i = 0; i < 3; ++i) std::copy_n(&v[24 * i + from], 16, &expected[24 * i + to]);
+          CHECK(y.to_vector() == expected);
+        }
+  });
 }
 
 TEST_CASE("kernels: copies that turn matrices") {

@@ -70,7 +70,7 @@ void check_turns(const Caps& caps, const AttentionParams& p, uint32_t repeats) {
                     most * at_once, dim, columns);
 }
 
-// The mask of a batch element each, of [batch or 1, heads or 1, queries, keys].
+// The mask, of [1, heads or 1, queries, keys], again for each batch element.
 Operand add_mask_by_batch(Passes& passes, const Caps& caps, AttentionParams& p,
                           const Operand& mask) {
   const uint32_t heads = p.mask_stride[1] ? p.heads : 1, keys = p.keys;
@@ -78,7 +78,7 @@ Operand add_mask_by_batch(Passes& passes, const Caps& caps, AttentionParams& p,
   kernels::CopyParams copy{.n = p.batch * one, .rank = 4};
   copy.offset[0] = p.offset[5];
   const uint32_t shape[] = {p.batch, heads, p.queries, keys};
-  const uint32_t from[] = {p.mask_stride[0], p.mask_stride[1], p.mask_stride[2], 1};
+  const uint32_t from[] = {0, p.mask_stride[1], p.mask_stride[2], 1};
   const uint32_t to[] = {one, p.queries * keys, keys, 1};
   std::copy_n(shape, 4, copy.shape);
   std::copy_n(from, 4, copy.x_stride);
