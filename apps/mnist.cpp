@@ -16,31 +16,25 @@
 #include "data/images/idx.h"
 #include "data/images/loader.h"
 #include "data/images/synthetic.h"
-#include "trainer/program/planning.h"
 #include "trainer/program/progress.h"
-#include "trainer/program/ranks.h"
 #include "trainer/program/settings.h"
+#include "trainer/trainer_options.h"
 
 using namespace rw;
 
 namespace {
 
 // The defaults take about two minutes on two CPU cores, nearly all of it in steps of one image.
-struct Options {
-  DeviceOptions device{.dtype = "f32"};
-  PlanningOptions planning;
-  NumericsOptions numerics;
-  AverageOptions average;
-  RankOptions ranks;
-  std::string data, report, checkpoint = StepSettings().checkpoint;
+struct Options : TrainerOptions {
+  Options()
+      : TrainerOptions{.device = {.dtype = "f32"}, .batch = 1, .epochs = 3, .accumulate = 100} {}
+
+  std::string data;
   std::vector<std::string> runs = {"single", "accumulate", "batch"};
-  int epochs = 3, images = 2000, batch = 1;
-  uint32_t accumulate = 100;
-  uint64_t seed = 1;
-  bool quiet = false;
+  int images = 2000;
 
   void add_to(CLI::App& app);
-  void validate() const;
+  void check_numbers() const;
   void share_out();
   MnistTask::Recipe recipe() const { return {numerics, average}; }
 };
@@ -54,19 +48,10 @@ void Options::add_to(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::IsMember({"single", "accumulate", "batch"}))
       ->capture_default_str();
-  app.add_option("--batch", batch, "images per micro-batch")->capture_default_str();
-  app.add_option("--accumulate", accumulate, "micro-batches per update")->capture_default_str();
   app.add_option("--checkpoint", checkpoint, "recompute activations: none or block")
       ->check(CLI::IsMember({"none", "block"}))
       ->capture_default_str();
-  app.add_option("--seed", seed, "of weights, order and dropout")->capture_default_str();
-  app.add_option("--report", report, "write the results to this JSON file");
-  app.add_flag("--quiet", quiet, "print the results only");
-  device.add_to(app);
-  planning.add_to(app);
-  numerics.add_to(app);
-  average.add_to(app);
-  ranks.add_to(app);
+  add_common_to(app, {.samples = "images"});
 }
 
 // Ranks accumulate: the others are what they are compared with, of one process.
@@ -75,13 +60,11 @@ void Options::share_out() {
   ranks.share_out(accumulate);
 }
 
-void Options::validate() const {
-  numerics.scaler(device.parsed_dtype());
-  average.check_numbers();
+void Options::check_numbers() const {
   check(epochs > 0, "options", "--epochs must be positive, got {}", epochs);
+  TrainerOptions::check_numbers();
   check(images >= 0, "options", "--images must be >= 0, got {}", images);
-  check(batch > 0, "options", "--batch must be positive, got {}", batch);
-  check(accumulate > 0 && (planning.plan || int64_t{accumulate} * batch <= 60000), "options",
+  check(planning.plan || batch * accumulate <= 60000, "options",
         "--accumulate times --batch must be in 1 to 60000, got {} and {}", accumulate, batch);
   const bool pictures = !planning.timeline.empty() || !planning.trace.empty();
   check(runs.size() == 1 || !(pictures || (planning.plan && !report.empty())), "options",
@@ -109,7 +92,7 @@ struct Images {
 // One of the runs, and what came of it.
 struct Run {
   std::string name;
-  int batch = 1;
+  int64_t batch = 1;
   uint32_t micro_batches = 1;
 
   // After each epoch: its mean loss, in training, and what the test images gave.
@@ -124,7 +107,7 @@ struct Run {
 
   Run(const std::string& name, const Options& o) : name(name), batch(o.batch) {
     if (name == "accumulate") micro_batches = o.accumulate;
-    if (name == "batch") batch *= static_cast<int>(o.accumulate);
+    if (name == "batch") batch *= o.accumulate;
   }
   std::string title() const {
     return micro_batches == 1 ? fmt::format("Adam, batch {}", batch)
@@ -143,7 +126,7 @@ struct Run {
             .samples = "images",
             .make = make_steps<MnistTask>(o.recipe()),
             .settings = o.ranks.of_rank({.dtype = o.device.parsed_dtype(),
-                                         .batch = images ? std::min<int64_t>(batch, images) : batch,
+                                         .batch = images ? std::min(batch, images) : batch,
                                          .accumulate = micro_batches,
                                          .checkpoint = o.checkpoint}),
             .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
@@ -160,7 +143,8 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
   manual_seed(o.seed);
   default_device()->reset_peak();
   MnistSteps steps(o.recipe(), planned.settings());
-  Loader loader(images.train, {.batch_size = run.batch, .shuffle = true, .seed = o.seed});
+  Loader loader(images.train,
+                {.batch_size = static_cast<int>(run.batch), .shuffle = true, .seed = o.seed});
   const int64_t batches = loader.batches(), total = o.epochs * batches;
   check_steps_of_ranks(*steps.optimizer, batches);
   const InterruptScope interrupts;
@@ -294,7 +278,7 @@ void plan_all(const Options& o) {
 
 void run_all(Options& o) {
   o.share_out();
-  o.validate();
+  o.check_numbers();
   if (o.planning.plan) return plan_all(o);
   o.device.open();
   const Images images(o);

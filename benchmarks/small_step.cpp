@@ -20,14 +20,14 @@ namespace {
 class Training {
  public:
   explicit Training(uint32_t micro_batches)
-      : model_(mnist_mlp()), optimizer_(Adam(model_->parameters()), micro_batches) {}
+      : optimizer_(Adam(model_.parameters()), micro_batches) {}
 
   void step() {
     {
       const PurposeScope purpose(Purpose::data);
       const Tensor x = tensor(std::span<const float>(pixels_), {1, 784});
       const Tensor y = tensor(std::span<const int32_t>(&label_, 1), {1});
-      optimizer_.backward(cross_entropy((*model_)(x), y));
+      optimizer_.backward(cross_entropy(model_(x), y));
     }
     optimizer_.step();
     optimizer_.zero_grad();
@@ -37,7 +37,7 @@ class Training {
  private:
   std::vector<float> pixels_ = std::vector<float>(784, 0.5f);
   int32_t label_ = 3;
-  std::unique_ptr<Sequential> model_;
+  Mlp model_;
   Accumulate optimizer_;
 };
 

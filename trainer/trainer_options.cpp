@@ -4,21 +4,14 @@
 
 namespace rw {
 
-void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
+void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
   command = &app;
   CLI::Option* const size =
       app.add_option("--batch", batch, words.samples + " per step" + words.batch);
   if (words.batch.empty()) size->capture_default_str();
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
-  lr.add_to(app);
-  app.add_option("--weight-decay", weight_decay, "of " + words.decayed)->capture_default_str();
   app.add_option("--seed", seed, "of " + words.random)->capture_default_str();
-  app.add_option("--resume", resume,
-                 "keep training snapshots in this folder and go on from the newest, if any");
-  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
-      ->needs("--resume");
-  app.add_option("--snapshot-every", snapshot_every, "steps between them")->capture_default_str();
   app.add_option("--report", report, "write all figures of the run to this JSON file");
   app.add_flag("--quiet", quiet, "print the results only");
   device.add_to(app);
@@ -26,6 +19,17 @@ void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
   numerics.add_to(app);
   average.add_to(app);
   ranks.add_to(app);
+}
+
+void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
+  lr.add_to(app);
+  app.add_option("--weight-decay", weight_decay, "of " + words.decayed)->capture_default_str();
+  app.add_option("--resume", resume,
+                 "keep training snapshots in this folder and go on from the newest, if any");
+  app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
+      ->needs("--resume");
+  app.add_option("--snapshot-every", snapshot_every, "steps between them")->capture_default_str();
+  add_common_to(app, words);
 }
 
 void TrainerOptions::check_numbers() const {

@@ -45,6 +45,9 @@ struct TrainerOptions {
 
   // All options but --epochs, --steps and those of the model, which programs explain.
   void add_to(CLI::App& app, const TrainerWords& words = {});
+  // Of these, all but the learning rate's, --weight-decay and those of snapshots: for a program
+  // that has rules and loops of its own.
+  void add_common_to(CLI::App& app, const TrainerWords& words = {});
   void check_numbers() const;  // ValueError
   // The highest learning rate, for the samples of an update.
   double rate() const { return lr.rate(batch, accumulate); }

@@ -1,24 +1,38 @@
 // The model of the mnist program: 784-512-512-10 with dropout.
 #pragma once
 
-#include <memory>
 #include <utility>
 
+#include "../../core/autograd/checkpoint.h"
 #include "../../nn/layers.h"
-#include "../../nn/sequential.h"
-#include "../../ops/ops.h"
 
 namespace rw {
 
-inline std::unique_ptr<Sequential> mnist_mlp() {
-  auto model = std::make_unique<Sequential>();
-  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{784, 512}, {512, 512}}) {
-    model->emplace<Linear>(in, out);
-    model->append([](Tensor x) { return relu(std::move(x)); });
-    model->emplace<Dropout>(0.2f);
+class Mlp : public Module {
+ public:
+  Mlp() {
+    register_module("hidden1", hidden1_);
+    register_module("hidden2", hidden2_);
+    register_module("output", output_);
+    register_module("dropout", dropout_);
   }
-  model->emplace<Linear>(512, 10);
-  return model;
-}
+  // [N, 784] -> logits [N, 10].
+  Tensor forward(Tensor x) override {
+    const bool segments = checkpoint_ && is_training();
+    for (Linear* hidden : {&hidden1_, &hidden2_}) {
+      const CheckpointScope scope(segments);
+      x = dropout_(relu((*hidden)(std::move(x))));
+    }
+    return output_(std::move(x));
+  }
+
+  // Two segments, each up to and with a dropout.
+  void set_checkpoint(bool on) { checkpoint_ = on; }
+
+ private:
+  Linear hidden1_{784, 512}, hidden2_{512, 512}, output_{512, 10};
+  Dropout dropout_{0.2f};
+  bool checkpoint_ = false;
+};
 
 }  // namespace rw

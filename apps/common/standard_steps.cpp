@@ -79,11 +79,11 @@ Work bert(const std::string& preset, int64_t batch, int64_t length, DType dtype)
 }
 
 Work mlp(int64_t batch, uint32_t micro_batches, DType dtype) {
-  auto model = mnist_mlp();
+  auto model = std::make_unique<Mlp>();
   Adam adam(model->parameters());
   const Tensor x = standard_values({batch, 784}), y = standard_indices({batch}, 10);
-  return trained<Sequential>(std::move(model), std::move(adam), micro_batches, dtype,
-                             [=](Sequential& m) { return cross_entropy(m(x), y); });
+  return trained<Mlp>(std::move(model), std::move(adam), micro_batches, dtype,
+                      [=](Mlp& m) { return cross_entropy(m(x), y); });
 }
 
 }  // namespace

@@ -21,15 +21,6 @@ Tensor upload_labels(const Batch& batch) {
 
 }  // namespace
 
-Tensor Mlp::forward(Tensor x) {
-  const bool segments = checkpoint_ && is_training();
-  for (Linear* hidden : {&hidden1_, &hidden2_}) {
-    const CheckpointScope scope(segments);
-    x = dropout_(relu((*hidden)(std::move(x))));
-  }
-  return output_(std::move(x));
-}
-
 MnistTask::MnistTask(const Recipe&, const StepSettings& settings) : settings_(settings) {
   model.set_checkpoint(settings.checkpoint != "none");
 }

@@ -1,31 +1,11 @@
-// The model and the training step of the MNIST example.
+// The training step of the MNIST program.
 #pragma once
 
 #include "../../data/images/loader.h"
-#include "../../nn/layers.h"
 #include "../../trainer/task_steps.h"
+#include "../common/mnist_mlp.h"
 
 namespace rw {
-
-class Mlp : public Module {
- public:
-  Mlp() {
-    register_module("hidden1", hidden1_);
-    register_module("hidden2", hidden2_);
-    register_module("output", output_);
-    register_module("dropout", dropout_);
-  }
-  // [N, 784] -> logits [N, 10].
-  Tensor forward(Tensor x) override;
-
-  // Two segments, each up to and with a dropout.
-  void set_checkpoint(bool on) { checkpoint_ = on; }
-
- private:
-  Linear hidden1_{784, 512}, hidden2_{512, 512}, output_{512, 10};
-  Dropout dropout_{0.2f};
-  bool checkpoint_ = false;
-};
 
 // Digits. As trainer/task_steps.h has tasks.
 class MnistTask {
