@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <memory>
-#include <mutex>
 
 #include "data/base/files.h"
 #include "data/speech/spoken_digits.h"
@@ -44,28 +41,6 @@ SpeechUnits units_of(const AsrOptions& o, const SpeechDataset& train, const Spee
   return SpeechUnits::of(o.tokens == "word" ? SpeechUnit::word : SpeechUnit::character, texts);
 }
 
-std::vector<BatchShape> shapes_of(SpeechLoader loader, int64_t total) {
-  const int64_t batches = loader.batches();
-  return largest_shapes(total ? total : batches, [&](int64_t i) {
-    const SpeechBatch batch = loader.shape(i / batches, i % batches);
-    return BatchShape{batch.rows, batch.length};
-  });
-}
-
-// By the size of batches; searches ask for the same ones again and again, from several threads.
-RunOutline::Batches remembered(RunOutline::Batches make) {
-  struct Known {
-    std::mutex mutex;
-    std::map<int64_t, std::vector<BatchShape>> shapes;
-  };
-  return [make = std::move(make), known = std::make_shared<Known>()](int64_t size) {
-    const std::lock_guard lock(known->mutex);
-    const auto [found, is_new] = known->shapes.try_emplace(size);
-    if (is_new) found->second = make(size);
-    return found->second;
-  };
-}
-
 }  // namespace
 
 SpeechCorpus::SpeechCorpus(AsrOptions& options) : options_(options) {
@@ -96,7 +71,7 @@ int64_t SpeechCorpus::steps_of(const SpeechLoader& loader) const {
 SpeechRecipe SpeechCorpus::recipe() const {
   SpeechLoader loader = training(batch());
   int64_t longest = 0;
-  for (const BatchShape& shape : shapes_of(loader, steps_of(loader)))
+  for (const BatchShape& shape : largest_shapes(loader, steps_of(loader)))
     longest = std::max(longest, shape.length);
   return options_.recipe(units->classes(), longest, loader.width());
 }
@@ -108,10 +83,10 @@ TrainingProgram SpeechCorpus::program() const {
   program.outline.steps = remembered([this](int64_t size) {
     SpeechLoader loader = training(std::min(size, static_cast<int64_t>(train.size())));
     const int64_t total = steps_of(loader);
-    return shapes_of(std::move(loader), total);
+    return largest_shapes(std::move(loader), total);
   });
   program.outline.evaluation =
-      remembered([this](int64_t size) { return shapes_of(testing(size), 0); });
+      remembered([this](int64_t size) { return largest_shapes(testing(size), 0); });
   return program;
 }
 

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "apps/bert/commands.h"
-#include "apps/bert/shapes.h"
 #include "data/text/text.h"
 #include "data/text/text_loader.h"
 #include "io/models/bert.h"
+#include "trainer/loop/batch_shapes.h"
 #include "trainer/program/ranking.h"
 
 namespace rw {

@@ -2,16 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "apps/bert/commands.h"
-#include "apps/bert/shapes.h"
 #include "core/base/rng.h"
 #include "data/base/files.h"
 #include "data/content_hash.h"
 #include "data/text/sentences.h"
 #include "data/text/text_loader.h"
 #include "io/models/bert.h"
+#include "trainer/loop/batch_shapes.h"
 #include "trainer/trainer.h"
 
 namespace rw {
@@ -171,16 +170,10 @@ void Finetune::run() {
                    "{}; pre-train one that has",
                    model, made.config.type_vocab_size);
   const int64_t rows = std::min(batch, static_cast<int64_t>(sentences.train.size()));
-  // By the size of batches; searches ask for the same ones again and again.
-  auto shapes = [&, known = std::map<int64_t, std::vector<BatchShape>>()](
-                    int64_t size) mutable -> const std::vector<BatchShape>& {
-    const auto [found, is_new] = known.try_emplace(size);
-    if (is_new) {
-      TextLoader loader = sentences.train_loader(*this, size);
-      found->second = largest_shapes(loader, steps ? steps : epochs * loader.batches());
-    }
-    return found->second;
-  };
+  const RunOutline::Batches shapes = remembered([&](int64_t size) {
+    const TextLoader loader = sentences.train_loader(*this, size);
+    return largest_shapes(loader, steps ? steps : epochs * loader.batches());
+  });
   made.length = 0;
   for (const BatchShape& shape : shapes(rows))
     if (shape.rows == rows) made.length = std::max(made.length, shape.length);

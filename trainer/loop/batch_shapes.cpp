@@ -1,6 +1,10 @@
 #include "trainer/loop/batch_shapes.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
 
 #include "dist/world/world.h"
 
@@ -21,6 +25,19 @@ std::vector<BatchShape> largest_shapes(int64_t total,
   });
   shapes.resize(std::min(shapes.size(), most));
   return shapes;
+}
+
+RunOutline::Batches remembered(RunOutline::Batches make) {
+  struct Known {
+    std::mutex mutex;
+    std::map<int64_t, std::vector<BatchShape>> shapes;
+  };
+  return [make = std::move(make), known = std::make_shared<Known>()](int64_t size) {
+    const std::lock_guard lock(known->mutex);
+    const auto [found, is_new] = known->shapes.try_emplace(size);
+    if (is_new) found->second = make(size);
+    return found->second;
+  };
 }
 
 }  // namespace rw
