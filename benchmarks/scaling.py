@@ -3,7 +3,7 @@
 alpha-beta model of Thakur, Rabenseifner and Gropp (2005), around steps that were measured here; and the model beside
 ranks that were.
 
-Usage: scaling.py BUILD [--model PRESET] [--output FILE]   (ninja -C BUILD benchmarks/data_parallel; needs mpirun)"""
+Usage: scaling.py BUILD [--model PRESET] [--output FILE]   (ninja -C BUILD benchmarks/bench; needs mpirun)"""
 
 import argparse
 import math
@@ -99,7 +99,7 @@ def fit_link(points):
 
 @dataclass(frozen=True)
 class Point:
-    """A row of benchmarks/data_parallel: bytes and seconds per step and rank."""
+    """A row of `bench data_parallel`: bytes and seconds per step and rank."""
     ranks: int
     bucket_bytes: int
     buckets: int
@@ -122,7 +122,7 @@ class Point:
 def measure(build, model, ranks, bucket, batch, steps):
     launch = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks > 1 else []
     environment = dict(os.environ, LP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    result = subprocess.run(launch + [str(build / "benchmarks" / "data_parallel"), "--model", model, "--bucket", str(bucket),
+    result = subprocess.run(launch + [str(build / "benchmarks" / "bench"), "data_parallel", "--model", model, "--bucket", str(bucket),
                                       "--batch", str(batch), "--steps", str(steps)],
                             capture_output=True, text=True, env=environment)
     if result.returncode:

@@ -206,7 +206,7 @@ kernels() {
   if "$quick"; then run speed --only gemm/256 --round 0.01; else run speed --dtype f32 && run speed --dtype f16; fi
 }
 
-ops() { run op_overhead && run op_overhead --device dry:vulkan; }
+ops() { run bench op_overhead && run bench op_overhead --device dry:vulkan; }
 
 # A CPU takes minutes for one of these.
 large() {
@@ -253,7 +253,7 @@ bert() {
 bert_f32() { bert f32; }
 bert_f16() { bert f16; }
 
-plain_steps() { if "$quick"; then run plain_step --device vulkan; else run plain_step --device vulkan --run; fi; }
+plain_steps() { if "$quick"; then run bench plain_step --device vulkan; else run bench plain_step --device vulkan --run; fi; }
 
 memory() {
   if "$quick"; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Milliseconds of depthwise convolutions in PyTorch on the CPU: the rows of benchmarks/depthwise.cpp,
+"""Milliseconds of depthwise convolutions in PyTorch on the CPU: the rows of `bench depthwise`,
 channels_last. Needs PyTorch (Debian: python3-torch). Usage: depthwise.py [BATCH [ROUNDS]]"""
 
 import sys

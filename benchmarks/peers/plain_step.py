@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Peak memory of one f32 training step in PyTorch on the CPU: the models of benchmarks/plain_step.cpp.
+"""Peak memory of one f32 training step in PyTorch on the CPU: the models of `bench plain_step`.
 
 Gradients are set to none after every update, images are channels_last. The peak is the most bytes that
 PyTorch's own allocator held at once since before the model was made, by its profiler; what libraries

@@ -9,7 +9,7 @@ import tempfile
 
 SCRIPT, BUILD = (os.path.abspath(path) for path in sys.argv[1:])
 PROGRAMS = {"tools": ["info", "tune"], "tests": ["rewind_tests"], "apps": ["resnet", "bert"],
-            "benchmarks": ["speed", "memory_vs_tape", "plain_step", "op_overhead"]}
+            "benchmarks": ["speed", "memory_vs_tape", "bench"]}
 INFO = """#!/bin/sh
 case "$*" in
   *--json*) echo '[{"name": "A Card"}]' ;;
@@ -87,7 +87,7 @@ def test_failures(top):
     expect(parts["devices and self-check"]["data"] == [{"name": "A Card"}] and
            parts["predicted memory against the device"]["data"] == {"peak": 1}, "the programs' own figures", result)
     expect(parts["steps of BERT in f32"]["data"] is None, "half a document is none", result)
-    expect('says "this"\\ \t   of --device on Card\n' in parts["plain steps"]["text"], parts["plain steps"], result)
+    expect('says "this"\\ \t   of plain_step on Card\n' in parts["plain steps"]["text"], parts["plain steps"], result)
     expect("# Rewind on A Card, discrete GPU" in page and "| all tests | stopped after 480 s |" in page, "the page", result)
     expect(sorted(os.listdir(top + "/there/it is")) == ["rewind-gpu.json", "rewind-gpu.md"], "nothing else is left", result)
 

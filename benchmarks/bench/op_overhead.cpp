@@ -1,24 +1,21 @@
 // What an op costs on the host: time and heap allocations of one recorded op and of its backward,
 // on a dry device, which does nothing. Every op of a chain keeps the tape's handle of the one
 // before.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <new>
 #include <vector>
 
-#include "backends/open.h"
+#include "benchmarks/bench/bench.h"
 #include "ops/operators.h"
-#include "ops/ops.h"
 
 namespace {
 
-std::atomic<uint64_t> heap_calls = 0;
+std::atomic<uint64_t> heap_calls = 0;  // of the whole program
 
 }  // namespace
 
@@ -35,7 +32,7 @@ std::atomic<uint64_t> heap_calls = 0;
   std::free(p);
 }
 
-using namespace rw;
+namespace rw::bench {
 
 namespace {
 
@@ -63,28 +60,16 @@ Cost median(std::vector<Cost> all) {
   return all[all.size() / 2];
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
-  CLI::App app("Host time and heap allocations of recorded ops, on a dry device");
-  std::string device = "dry:cpu";
-  int ops = 1000, rounds = 51;
-  app.add_option("--device", device, "dry:DEVICE")->capture_default_str();
-  app.add_option("--ops", ops, "of a chain")->capture_default_str()->check(CLI::Range(1, 100000));
-  app.add_option("--rounds", rounds, "the median counts")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 10001));
-  CLI11_PARSE(app, argc, argv);
-  set_default_device(open_backend(device));
-
+void run(int ops, int rounds) {
   Tensor w = zeros({64, 64});
   w.set_requires_grad();
   const Row rows[] = {{"relu(x)", [](Tensor x) { return relu(std::move(x)); }},
                       {"x + w", [&](Tensor x) { return std::move(x) + w; }},
                       {"x * w", [&](Tensor x) { return std::move(x) * w; }},
                       {"matmul(x, w)", [&](Tensor x) { return matmul(std::move(x), w); }}};
-  fmt::print("| op | forward us | allocations | backward us | allocations |\n");
-  fmt::print("|---|---:|---:|---:|---:|\n");
+  fmt::print(
+      "| op | forward us | allocations | backward us | allocations |\n"
+      "|---|---:|---:|---:|---:|\n");
   for (const Row& row : rows) {
     std::vector<Cost> forward, backward;
     for (int round = 0; round < rounds; ++round) {
@@ -102,7 +87,28 @@ int main(int argc, char** argv) try {
     fmt::print("| `{}` | {:.2f} | {:.1f} | {:.2f} | {:.1f} |\n", row.name, f.us, f.allocations,
                b.us, b.allocations);
   }
-} catch (const std::exception& e) {
-  fmt::print(stderr, "{}\n", e.what());
-  return 1;
 }
+
+}  // namespace
+
+Run op_overhead(CLI::App& app) {
+  app.description("Host time and heap allocations of recorded ops, on a dry device.");
+  struct Options {
+    std::string device = "dry:cpu";
+    int ops = 1000, rounds = 51;
+  };
+  const auto o = std::make_shared<Options>();
+  app.add_option("--device", o->device, "dry:DEVICE")->capture_default_str();
+  app.add_option("--ops", o->ops, "of a chain")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--rounds", o->rounds, "the median counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10001));
+  return [o] {
+    set_default_device(open_backend(o->device));
+    run(o->ops, o->rounds);
+  };
+}
+
+}  // namespace rw::bench

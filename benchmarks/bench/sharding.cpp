@@ -1,11 +1,11 @@
 // What training large models on several devices takes of each of them, by dry runs of every rank:
 // the largest batches in so much memory for each way of sharding, and where there is none, what one
 // sample needs. Writes tables; nothing of it is run.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "benchmarks/bench/bench.h"
 #include "benchmarks/memory/measure.h"
 #include "dist/step_ranks.h"
 #include "models/bert.h"
@@ -14,7 +14,7 @@
 #include "optim/adam.h"
 #include "planner/forecast/planner.h"
 
-using namespace rw;
+namespace rw::bench {
 
 namespace {
 
@@ -127,24 +127,29 @@ void print_table(const char* title, const MakeSteps& make, uint64_t bytes, const
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  CLI::App app("The memory of the ranks that train large models, by dry runs.");
-  std::string profile = "rx7900xtx.json", memory = "8GB";
-  app.add_option("--profile", profile, "of the device")->capture_default_str();
-  app.add_option("--memory", memory, "of each device, as 8GiB")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const uint64_t bytes = parse_bytes(memory);
-  const std::unique_ptr<Backend> device = memory::open_profile(profile).open();
-  fmt::print(
-      "# Ranks of {} each\n\nAdamW with f16 activations, f32 parameters, a segment for each layer, "
-      "one step of each rank per update. Dry runs of the ranks with the profile {}. A batch fits "
-      "when "
-      "its blocks do.\n",
-      memory, profile);
-  print_table("BERT-large, 512 tokens",
-              steps_of<BertForPreTraining>(BertConfig::preset("large"), fill_masks), bytes,
-              *device);
-  const GptConfig xl{.n_positions = 2048, .n_embd = 2048, .n_layer = 24, .n_head = 16};
-  print_table("A decoder of 1.3 billion parameters (GPT-3 XL), 2048 tokens",
-              steps_of<GptLMHeadModel>(xl, continue_text), bytes, *device);
+Run sharding(CLI::App& app) {
+  app.description("The memory of the ranks that train large models, by dry runs.");
+  struct Options {
+    std::string profile = "rx7900xtx.json", memory = "8GB";
+  };
+  const auto o = std::make_shared<Options>();
+  app.add_option("--profile", o->profile, "of the device")->capture_default_str();
+  app.add_option("--memory", o->memory, "of each device, as 8GiB")->capture_default_str();
+  return [o] {
+    const uint64_t bytes = parse_bytes(o->memory);
+    const std::unique_ptr<Backend> device = memory::open_profile(o->profile).open();
+    fmt::print(
+        "# Ranks of {} each\n\nAdamW with f16 activations, f32 parameters, a segment for each "
+        "layer, one step of each rank per update. Dry runs of the ranks with the profile {}. A "
+        "batch fits when its blocks do.\n",
+        o->memory, o->profile);
+    print_table("BERT-large, 512 tokens",
+                steps_of<BertForPreTraining>(BertConfig::preset("large"), fill_masks), bytes,
+                *device);
+    const GptConfig xl{.n_positions = 2048, .n_embd = 2048, .n_layer = 24, .n_head = 16};
+    print_table("A decoder of 1.3 billion parameters (GPT-3 XL), 2048 tokens",
+                steps_of<GptLMHeadModel>(xl, continue_text), bytes, *device);
+  };
 }
+
+}  // namespace rw::bench

@@ -1,16 +1,12 @@
 // Times of depthwise convolutions and their gradients at the sizes of MobileNetV2 and EfficientNet;
 // peers/depthwise.py times PyTorch's.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <functional>
 
-#include "backends/open.h"
-#include "ops/ops.h"
+#include "benchmarks/bench/bench.h"
 
-using namespace rw;
+namespace rw::bench {
 
 namespace {
 
@@ -24,12 +20,8 @@ double fastest(int rounds, const P& prepare, const B& body) {
   double best = 1e9;
   for (int round = 0; round < rounds + 1; ++round) {
     auto value = prepare();
-    default_device()->synchronize();
-    const auto start = std::chrono::steady_clock::now();
-    auto result = body(value);
-    default_device()->synchronize();
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    if (round > 0) best = std::min(best, time.count());  // the first compiles pipelines
+    const double time = seconds_of([&] { body(value); });
+    if (round > 0) best = std::min(best, time);  // the first compiles pipelines
   }
   return best;
 }
@@ -59,22 +51,25 @@ void measure(const Row& r, int batch, int rounds) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  CLI::App app("Milliseconds of depthwise convolutions: forward, gradient of x, gradient of w");
-  std::string device = "vulkan";
-  int batch = 8, rounds = 9;
-  app.add_option("--device", device)->capture_default_str();
-  app.add_option("--batch", batch)->capture_default_str()->check(CLI::Range(1, 1024));
-  app.add_option("--rounds", rounds, "the fastest counts")
+Run depthwise(CLI::App& app) {
+  app.description("Milliseconds of depthwise convolutions: forward, gradient of x, gradient of w.");
+  struct Options {
+    std::string device = "vulkan";
+    int batch = 8, rounds = 9;
+  };
+  const auto o = std::make_shared<Options>();
+  app.add_option("--device", o->device)->capture_default_str();
+  app.add_option("--batch", o->batch)->capture_default_str()->check(CLI::Range(1, 1024));
+  app.add_option("--rounds", o->rounds, "the fastest counts")
       ->capture_default_str()
       ->check(CLI::Range(1, 1001));
-  CLI11_PARSE(app, argc, argv);
-  set_default_device(open_backend(device));
-  for (const Row& r : {Row{112, 32, 3, 1}, Row{112, 96, 3, 2}, Row{56, 144, 3, 1},
-                       Row{28, 192, 3, 1}, Row{14, 576, 3, 1}, Row{14, 576, 3, 2},
-                       Row{7, 960, 3, 1}, Row{28, 240, 5, 1}, Row{14, 672, 5, 1}})
-    measure(r, batch, rounds);
-} catch (const std::exception& e) {
-  fmt::print(stderr, "{}\n", e.what());
-  return 1;
+  return [o] {
+    set_default_device(open_backend(o->device));
+    for (const Row& r : {Row{112, 32, 3, 1}, Row{112, 96, 3, 2}, Row{56, 144, 3, 1},
+                         Row{28, 192, 3, 1}, Row{14, 576, 3, 1}, Row{14, 576, 3, 2},
+                         Row{7, 960, 3, 1}, Row{28, 240, 5, 1}, Row{14, 672, 5, 1}})
+      measure(r, o->batch, o->rounds);
+  };
 }
+
+}  // namespace rw::bench

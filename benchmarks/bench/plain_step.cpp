@@ -1,12 +1,11 @@
 // Peak memory of one f32 training step without any recomputation, beside PyTorch's: the same models
 // are in peers/plain_step.py. Predicted by a dry run, which is exact; --run takes the steps on the
 // device, too.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <functional>
+#include <algorithm>
 
-#include "backends/open.h"
+#include "benchmarks/bench/bench.h"
 #include "models/bert.h"
 #include "models/resnet.h"
 #include "nn/norm.h"
@@ -14,21 +13,15 @@
 #include "ops/autocast.h"
 #include "ops/losses/losses.h"
 #include "ops/operators.h"
-#include "ops/ops.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
 #include "planner/dry_run.h"
 
-using namespace rw;
+namespace rw::bench {
 
 namespace {
 
 constexpr int steps = 2;
-
-Tensor data(const Shape& shape, DType dtype = DType::f32) {
-  const PurposeScope scope(Purpose::data);
-  return zeros(shape, dtype);
-}
 
 void train(Optimizer& optimizer, const std::function<Tensor()>& loss) {
   for (int i = 0; i < steps; ++i) {
@@ -191,33 +184,32 @@ constexpr Row rows[] = {{"unet", run_unet},
                         {"bert-base", run_bert},
                         {"decoder", run_decoder}};
 
-double mib(uint64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 20);
-}
-
 }  // namespace
 
-int main(int argc, char** argv) try {
-  CLI::App app("Peak memory of one plain f32 training step (see peers/plain_step.py)");
-  std::string device = "cpu";
-  std::vector<std::string> names;
-  bool runs = false;
-  app.add_option("models", names, "unet, resnet50, bert-base, decoder; default: all");
-  app.add_option("--device", device, "whose memory is predicted")->capture_default_str();
-  app.add_flag("--run", runs, "take the steps, too");
-  CLI11_PARSE(app, argc, argv);
-  set_default_device(open_backend(device));
-  for (const Row& row : rows) {
-    if (!names.empty() && std::find(names.begin(), names.end(), row.name) == names.end()) continue;
-    fmt::print("{} {:.1f}", row.name, mib(plan(row.run).memory.peak));
-    if (runs) {
-      default_device()->reset_peak();
-      row.run();
-      fmt::print(" {:.1f}", mib(default_device()->memory_report().peak));
+Run plain_step(CLI::App& app) {
+  app.description("Peak memory of one plain f32 training step (see peers/plain_step.py).");
+  struct Options {
+    std::string device = "cpu";
+    std::vector<std::string> names;
+    bool runs = false;
+  };
+  const auto o = std::make_shared<Options>();
+  app.add_option("models", o->names, "unet, resnet50, bert-base, decoder; default: all");
+  app.add_option("--device", o->device, "whose memory is predicted")->capture_default_str();
+  app.add_flag("--run", o->runs, "take the steps, too");
+  return [o] {
+    set_default_device(open_backend(o->device));
+    for (const Row& row : rows) {
+      if (!o->names.empty() && std::ranges::find(o->names, row.name) == o->names.end()) continue;
+      fmt::print("{} {:.1f}", row.name, mib(plan(row.run).memory.peak));
+      if (o->runs) {
+        default_device()->reset_peak();
+        row.run();
+        fmt::print(" {:.1f}", mib(default_device()->memory_report().peak));
+      }
+      fmt::print("\n");
     }
-    fmt::print("\n");
-  }
-} catch (const std::exception& e) {
-  fmt::print(stderr, "{}\n", e.what());
-  return 1;
+  };
 }
+
+}  // namespace rw::bench

@@ -1,8 +1,8 @@
 // The largest batches of the library's models at full size in the memory of one GPU, by dry runs:
 // plain, with a segment per block, and under a budget. Writes a table; nothing of it is run.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "benchmarks/bench/bench.h"
 #include "benchmarks/memory/measure.h"
 #include "models/gpt.h"
 #include "models/mobilenet.h"
@@ -13,7 +13,7 @@
 #include "optim/adam.h"
 #include "planner/forecast/fit.h"
 
-using namespace rw;
+namespace rw::bench {
 
 namespace {
 
@@ -72,21 +72,27 @@ std::vector<Row> rows() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  CLI::App app("The largest batches of the library's models in the memory of one GPU.");
-  std::string profile = "rx7900xtx.json";
-  uint64_t bytes = uint64_t{8} << 30;
-  app.add_option("--profile", profile, "of the device")->capture_default_str();
-  app.add_option("--bytes", bytes, "of memory")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  fmt::print(
-      "# Models in {:.2f} GiB\n\nAdamW; dry runs with the profile {}; samples are images, or "
-      "texts.\n",
-      static_cast<double>(bytes) / (1 << 30), profile);
-  const std::unique_ptr<Backend> device = memory::open_profile(profile).open();
-  for (const Row& row : rows()) {
-    const Planner planner({.make = row.make, .settings = {.batch = 1}}, *device);
-    fmt::print("\n## {}\n\n{}\n", row.title, fit_table(fit(planner, bytes), bytes));
-    std::fflush(stdout);
-  }
+Run models_fit(CLI::App& app) {
+  app.description("The largest batches of the library's models in the memory of one GPU.");
+  struct Options {
+    std::string profile = "rx7900xtx.json";
+    uint64_t bytes = uint64_t{8} << 30;
+  };
+  const auto o = std::make_shared<Options>();
+  app.add_option("--profile", o->profile, "of the device")->capture_default_str();
+  app.add_option("--bytes", o->bytes, "of memory")->capture_default_str();
+  return [o] {
+    fmt::print(
+        "# Models in {:.2f} GiB\n\nAdamW; dry runs with the profile {}; samples are images, or "
+        "texts.\n",
+        static_cast<double>(o->bytes) / (1 << 30), o->profile);
+    const std::unique_ptr<Backend> device = memory::open_profile(o->profile).open();
+    for (const Row& row : rows()) {
+      const Planner planner({.make = row.make, .settings = {.batch = 1}}, *device);
+      fmt::print("\n## {}\n\n{}\n", row.title, fit_table(fit(planner, o->bytes), o->bytes));
+      std::fflush(stdout);
+    }
+  };
 }
+
+}  // namespace rw::bench

@@ -1,19 +1,17 @@
 // What one step of one sample costs: the MLP of the mnist program at batch 1, alone and
 // accumulated. Beside it what such a step is made of, and the time that the host needs for it,
 // which is that of the same steps on a dry device.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <chrono>
+#include <algorithm>
 
 #include "apps/common/mnist_mlp.h"
-#include "backends/open.h"
+#include "benchmarks/bench/bench.h"
 #include "ops/losses/losses.h"
-#include "ops/ops.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 
-using namespace rw;
+namespace rw::bench {
 
 namespace {
 
@@ -22,6 +20,11 @@ class Training {
   explicit Training(uint32_t micro_batches)
       : optimizer_(Adam(model_.parameters()), micro_batches) {}
 
+  void take(int steps) {
+    for (int i = 0; i < steps; ++i) step();
+  }
+
+ private:
   void step() {
     {
       const PurposeScope purpose(Purpose::data);
@@ -34,7 +37,6 @@ class Training {
     default_device()->end_step();
   }
 
- private:
   std::vector<float> pixels_ = std::vector<float>(784, 0.5f);
   int32_t label_ = 3;
   Mlp model_;
@@ -43,16 +45,10 @@ class Training {
 
 // Milliseconds of a step: the fastest of five rounds.
 double measure(Training& training, int steps) {
-  for (int i = 0; i < steps; ++i) training.step();
+  training.take(steps);
   double best = 1e9;
-  for (int round = 0; round < 5; ++round) {
-    default_device()->synchronize();
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < steps; ++i) training.step();
-    default_device()->synchronize();
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    best = std::min(best, took.count() / steps);
-  }
+  for (int round = 0; round < 5; ++round)
+    best = std::min(best, 1e3 * seconds_of([&] { training.take(steps); }) / steps);
   return best;
 }
 
@@ -64,7 +60,7 @@ void run(const std::string& device, uint32_t micro_batches, int steps) {
     Training training(micro_batches);
     wall = measure(training, steps);
     before = default_device()->backend().stats();
-    for (int i = 0; i < steps; ++i) training.step();
+    training.take(steps);
     default_device()->synchronize();
     after = default_device()->backend().stats();
   }
@@ -87,15 +83,21 @@ void run(const std::string& device, uint32_t micro_batches, int steps) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  CLI::App app("One step of one sample: time, dispatches, barriers, submits, time of the host.");
-  std::string device = "vulkan";
-  int steps = 200;
-  app.add_option("--device", device, "vulkan or cpu")->capture_default_str();
-  app.add_option("--steps", steps, "steps per round")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  fmt::print(
-      "| step | ms | dispatches | barriers | submits | ms of the host "
-      "|\n|---|---:|---:|---:|---:|---:|\n");
-  for (const uint32_t micro_batches : {1u, 100u}) run(device, micro_batches, steps);
+Run small_step(CLI::App& app) {
+  app.description("One step of one sample: time, dispatches, barriers, submits, time of the host.");
+  struct Options {
+    std::string device = "vulkan";
+    int steps = 200;
+  };
+  const auto o = std::make_shared<Options>();
+  app.add_option("--device", o->device)->capture_default_str();
+  app.add_option("--steps", o->steps, "steps per round")->capture_default_str();
+  return [o] {
+    fmt::print(
+        "| step | ms | dispatches | barriers | submits | ms of the host |\n"
+        "|---|---:|---:|---:|---:|---:|\n");
+    for (const uint32_t micro_batches : {1u, 100u}) run(o->device, micro_batches, o->steps);
+  };
 }
+
+}  // namespace rw::bench

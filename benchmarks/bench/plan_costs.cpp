@@ -1,21 +1,22 @@
 // What plans of the recompute planner cost, for networks that are recorded dry: the yardstick for a
 // change of the planner or of its constants (planner/graph/tuning.h). Peaks and costs are the
 // planner's own (evaluate()), so a run takes a minute and needs no device.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <chrono>
 
+#include "benchmarks/bench/bench.h"
 #include "benchmarks/memory/measure.h"
 #include "benchmarks/memory/workloads.h"
 #include "benchmarks/memory/workloads_sequence.h"
 #include "planner/graph/evaluate.h"
 #include "planner/search/plans.h"
 
-using namespace rw;
-using namespace rw::memory;
+namespace rw::bench {
 
 namespace {
+
+using namespace rw::memory;
 
 using Clock = std::chrono::steady_clock;
 
@@ -63,21 +64,27 @@ void measure(const Network& network, const Profile& profile, const std::vector<d
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  CLI::App app("What plans cost, in % on top of a step, at shares of the plain peak.");
-  std::string profile = "rx7900xtx.json";
-  std::vector<double> shares = {0.5, 0.33, 0.25, 0.2, 0.15, 0.1};
-  RecomputeObjective objective{.flops_per_byte = 2};
-  app.add_option("--profile", profile, "of the device")->capture_default_str();
-  app.add_option("--share", shares, "of the plain peak")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--flops-per-byte", objective.flops_per_byte, "what memory traffic costs")
+Run plan_costs(CLI::App& app) {
+  app.description("What plans cost, in % on top of a step, at shares of the plain peak.");
+  struct Options {
+    std::string profile = "rx7900xtx.json";
+    std::vector<double> shares = {0.5, 0.33, 0.25, 0.2, 0.15, 0.1};
+    RecomputeObjective objective{.flops_per_byte = 2};
+  };
+  const auto o = std::make_shared<Options>();
+  app.add_option("--profile", o->profile, "of the device")->capture_default_str();
+  app.add_option("--share", o->shares, "of the plain peak")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--flops-per-byte", o->objective.flops_per_byte, "what memory traffic costs")
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  fmt::print("| network |");
-  for (const double share : shares) fmt::print(" {} |", share);
-  fmt::print(" least | plan_memory | seconds |\n|---|");
-  for (size_t k = 0; k < shares.size() + 3; ++k) fmt::print("---|");
-  fmt::print("\n");
-  for (const Network& network : networks())
-    measure(network, open_profile(profile), shares, objective);
+  return [o] {
+    fmt::print("| network |");
+    for (const double share : o->shares) fmt::print(" {} |", share);
+    fmt::print(" least | plan_memory | seconds |\n|---|");
+    for (size_t k = 0; k < o->shares.size() + 3; ++k) fmt::print("---|");
+    fmt::print("\n");
+    for (const Network& network : networks())
+      measure(network, open_profile(o->profile), o->shares, o->objective);
+  };
 }
+
+}  // namespace rw::bench

@@ -2,24 +2,21 @@
 // for the ranks that mpirun started.
 #include "dist/data_parallel.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <thread>
 
-#include "backends/open.h"
+#include "benchmarks/bench/bench.h"
 #include "models/bert.h"
 #include "models/resnet.h"
 #include "ops/losses/losses.h"
-#include "ops/ops.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
 
-using namespace rw;
+namespace rw::bench {
 
 namespace {
 
@@ -72,11 +69,6 @@ std::vector<ParameterGroup> groups_of(const std::vector<Tensor>& parameters,
   return one_group(parameters);
 }
 
-Tensor data(const Shape& shape, DType dtype = DType::f32) {
-  const PurposeScope scope(Purpose::data);
-  return zeros(shape, dtype);
-}
-
 // Steps of one micro-batch on each rank; the first two are not counted.
 void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& loss) {
   SlowLink ranks(world(), o.link);
@@ -113,16 +105,17 @@ void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& l
   const uint64_t sent_bytes = std::ranges::max(gather(ranks, after.gradient_bytes)),
                  sent_before = std::ranges::max(gather(ranks, before.gradient_bytes));
   if (ranks.rank() != 0) return;
-  const auto mib = [&](uint64_t a, uint64_t b) {
-    return static_cast<double>(b - a) / static_cast<double>(o.steps) / (1 << 20);
+  const auto mib_per_step = [&](uint64_t a, uint64_t b) {
+    return mib(b - a) / static_cast<double>(o.steps);
   };
   fmt::print("| {} | {} | {} | {} | {} |", o.model, ranks.size(), o.in_parts, o.transport,
              (after.buckets - before.buckets) / static_cast<uint64_t>(o.steps));
   fmt::print(" {:.0f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {} | {:.1f} | {:.1f} | {:.1f} |\n",
-             1e3 * taken.count() / static_cast<double>(o.steps), mib(sent_before, sent_bytes),
-             mib(before.parameter_bytes, after.parameter_bytes), sent, waited,
+             1e3 * taken.count() / static_cast<double>(o.steps),
+             mib_per_step(sent_before, sent_bytes),
+             mib_per_step(before.parameter_bytes, after.parameter_bytes), sent, waited,
              sent > 0 ? fmt::format("{:.0f} %", 100 * std::max(0.0, sent - waited) / sent) : "-",
-             parameters, update, static_cast<double>(peak) / (1 << 20));
+             parameters, update, mib(peak));
 }
 
 void run(const Options& o) {
@@ -146,24 +139,19 @@ void run(const Options& o) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  Options o;
-  CLI::App app("Times steps of ranks and their messages, per step in milliseconds.");
-  app.add_option("--device", o.device, "as open_backend() takes it");
-  app.add_option("--model", o.model, "resnetN (CIFAR), or a preset of BERT: tiny, mini, ...");
-  app.add_option("--transport", o.transport, "dtype of gradients in messages");
-  app.add_option("--batch", o.batch, "images or sequences of 64 tokens of a rank");
-  app.add_option("--steps", o.steps, "that are timed");
-  app.add_option("--bucket", o.bucket_kib, "KiB of gradients in a message");
-  app.add_option("--in-parts", o.in_parts, "none, states (ZeRO 1) or parameters (ZeRO 3)");
-  app.add_option("--gathered", o.gathered_kib, "KiB of parameters in parts that stay");
-  app.add_option("--link", o.link, "MB/s of a network that messages are slowed down to; 0: none");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    run(o);
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    if (world().size() > 1) world().abort(1);
-    return 1;
-  }
+Run data_parallel(CLI::App& app) {
+  app.description("Times steps of ranks and their messages, per step in milliseconds.");
+  const auto o = std::make_shared<Options>();
+  app.add_option("--device", o->device)->capture_default_str();
+  app.add_option("--model", o->model, "resnetN (CIFAR), or a preset of BERT: tiny, mini, ...");
+  app.add_option("--transport", o->transport, "dtype of gradients in messages");
+  app.add_option("--batch", o->batch, "images or sequences of 64 tokens of a rank");
+  app.add_option("--steps", o->steps, "that are timed");
+  app.add_option("--bucket", o->bucket_kib, "KiB of gradients in a message");
+  app.add_option("--in-parts", o->in_parts, "none, states (ZeRO 1) or parameters (ZeRO 3)");
+  app.add_option("--gathered", o->gathered_kib, "KiB of parameters in parts that stay");
+  app.add_option("--link", o->link, "MB/s of a network that messages are slowed down to; 0: none");
+  return [o] { run(*o); };
 }
+
+}  // namespace rw::bench

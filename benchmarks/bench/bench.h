@@ -1,0 +1,41 @@
+// What the benchmarks of `bench NAME` share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "../../backends/open.h"
+#include "../../ops/ops.h"
+
+namespace rw::bench {
+
+// Each describes itself and adds its options to `app`, its subcommand, and gives what runs it.
+using Run = std::function<void()>;
+Run data_parallel(CLI::App& app);
+Run depthwise(CLI::App& app);
+Run models_fit(CLI::App& app);
+Run op_overhead(CLI::App& app);
+Run plain_step(CLI::App& app);
+Run plan_costs(CLI::App& app);
+Run sharding(CLI::App& app);
+Run small_step(CLI::App& app);
+
+// Zeros, counted as data.
+Tensor data(const Shape& shape, DType dtype = DType::f32);
+double mib(uint64_t bytes);
+
+// Seconds of body(), with all that the device does for it.
+template <class Body>
+double seconds_of(const Body& body) {
+  default_device()->synchronize();
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  default_device()->synchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace rw::bench
