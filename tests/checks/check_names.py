@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-LIBRARY = ["core", "ops", "planner", "backends", "data", "nn", "models", "optim", "io", "dist"]  # one program holds all of them
+LIBRARY = ["core", "ops", "planner", "backends", "data", "nn", "models", "optim", "io", "dist", "trainer"]  # one program holds all of them
 PROGRAMS = ["apps", "examples", "tools", "benchmarks", "tests"]
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
 TOKEN = re.compile(r"\b(namespace|struct|class|union|enum|template|using|typedef)\b|[{};]")

@@ -9,7 +9,7 @@
 #include "data/base/files.h"
 #include "data/images/image_file.h"
 #include "data/images/resample.h"
-#include "tests/fixtures/photo_fixture.h"
+#include "tests/data/photo_fixture.h"
 #include "tests/fixtures/temporary_folder.h"
 
 using namespace rw;

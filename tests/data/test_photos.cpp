@@ -13,8 +13,8 @@
 #include "data/images/image_file.h"
 #include "data/images/photo_loader.h"
 #include "data/images/resample.h"
+#include "tests/data/photo_fixture.h"
 #include "tests/fixtures/message_of.h"
-#include "tests/fixtures/photo_fixture.h"
 #include "tests/fixtures/temporary_folder.h"
 
 using namespace rw;

@@ -9,11 +9,11 @@
 #include "optim/accumulation/fused_backward.h"
 #include "optim/adam.h"
 #include "planner/dry_run.h"
+#include "tests/dist/rank_models.h"
 #include "tests/fixtures/accumulation_fixture.h"
 #include "tests/fixtures/guard_backend.h"
 #include "tests/fixtures/message_of.h"
 #include "tests/fixtures/rank_fixture.h"
-#include "tests/fixtures/rank_models.h"
 #include "tests/fixtures/tape_fixture.h"
 
 using namespace rw;

@@ -6,8 +6,8 @@
 #include "dist/gradient_sums.h"
 #include "dist/world/dry_ranks.h"
 #include "planner/dry_run.h"
+#include "tests/dist/rank_models.h"
 #include "tests/fixtures/message_of.h"
-#include "tests/fixtures/rank_models.h"
 #include "tests/fixtures/tape_fixture.h"
 
 using namespace rw;

@@ -8,8 +8,8 @@
 #include "optim/lookahead.h"
 #include "optim/numerics/gradient_ranges.h"
 #include "planner/dry_run.h"
+#include "tests/dist/rank_models.h"
 #include "tests/fixtures/message_of.h"
-#include "tests/fixtures/rank_models.h"
 #include "tests/fixtures/tape_fixture.h"
 
 using namespace rw;

@@ -20,7 +20,7 @@
 #include "data/text/text_examples.h"
 #include "data/text/text_loader.h"
 #include "data/text/tokenizer_training.h"
-#include "tests/fixtures/photo_fixture.h"
+#include "tests/data/photo_fixture.h"
 #include "tests/fuzz/target.h"
 
 namespace rw::fuzz {

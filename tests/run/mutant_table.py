@@ -7,7 +7,7 @@
       tests: half
       survives: why no test can see it
 
-The head of a section names a file and the tests that should see its faults: files tests/*/test_NAME.cpp,
+The head of a section names a file and the tests that should see its faults: files test_NAME.cpp of tests/,
 variables of the environment, and after a colon doctest's patterns of cases, after ! those left out. A fault is a name, a text that
 the file holds exactly once (any white space is like any other), and what stands in its place; in braces,
 the part of the text that is replaced. What ends with ; or } is a statement, anything else an expression.
@@ -226,7 +226,7 @@ def rewritten(faults, read):
 def check_tests(faults):
     for fault in faults:
         for name in fault.tests.files:
-            if not glob.glob(os.path.join(TESTS, "*", f"test_{name}.cpp")):
-                raise TableError(f"{fault.place}: there is no tests/*/test_{name}.cpp")
+            if not glob.glob(os.path.join(TESTS, "**", f"test_{name}.cpp"), recursive=True):
+                raise TableError(f"{fault.place}: there is no tests/**/test_{name}.cpp")
         if not fault.tests.files:
             raise TableError(f"{fault.place}: {fault.full_name} names no tests")

@@ -122,10 +122,13 @@ changed_tests() {
     while read -r file; do
       case $file in
         tests/*/test_*.cpp) echo "${file##*/}" ;;
-        *.cpp | *.h) (cd "$root/tests" && grep -l "\"${file%.*}\.h\"" */test_*.cpp | sed 's,.*/,,') || true ;;
+        *.cpp | *.h) grep -rl --include='test_*.cpp' "\"${file%.*}\.h\"" "$root/tests" | sed 's,.*/,,' || true ;;
       esac
     done | sort -u | sed 's/^/*/' | paste -sd ,
 }
+
+# How large the rooms have become since the last release; the test `size` refuses what is too long.
+show_sizes() { python3 "$root/tests/checks/check_size.py" "$root" || true; }
 
 # While working: what needs no device and is quick, each kernel once, and what the changed files touch.
 test_quick() {
@@ -136,7 +139,7 @@ test_quick() {
   cases 'host' -ts=host
   cases 'ops' '-tc=ops: vulkan against cpu in f32' REWIND_TESTS_BRIEF=1
   if [[ -n $changed ]]; then cases 'changed' "-sf=$changed" -tse=host; fi
-  script layers format names
+  script layers format names size
   finish --most 4
 }
 
@@ -151,6 +154,7 @@ run_tests() {
     "$quick_compiler"
   scripts_without "${long_scripts[@]}"
   cases 'host' -ts=host
+  show_sizes
   durations=40 finish
 }
 
