@@ -150,10 +150,6 @@ std::vector<float> ClassifySteps::scores(const TextBatch& batch) {
   return scores;
 }
 
-void ClassifySteps::dry_step(const BatchShape&) {
-  fail("classify", "nothing is trained");
-}
-
 void ClassifySteps::dry_evaluation(const BatchShape& shape) {
   model.eval();
   scores({.rows = shape.rows_or(settings_.batch), .length = shape.length});
@@ -171,10 +167,6 @@ std::vector<float> FillMaskSteps::scores(const std::vector<int32_t>& ids,
                                          const std::vector<int32_t>& positions) {
   return scores(tensor(ids, {1, static_cast<int64_t>(ids.size())}),
                 tensor(positions, {static_cast<int64_t>(positions.size())}));
-}
-
-void FillMaskSteps::dry_step(const BatchShape&) {
-  fail("fill-mask", "nothing is trained");
 }
 
 void FillMaskSteps::dry_evaluation(const BatchShape& shape) {

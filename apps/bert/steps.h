@@ -82,7 +82,6 @@ class ClassifySteps : public ModelSteps {
 
   std::vector<float> scores(const TextBatch& batch);  // [rows, classes]
 
-  void dry_step(const BatchShape&) override;
   void dry_evaluation(const BatchShape& shape) override;
   Module& trained() override { return model; }
 
@@ -100,7 +99,6 @@ class FillMaskSteps : public ModelSteps {
   // Scores of the vocabulary for the tokens at `positions` of one text: [positions, vocabulary].
   std::vector<float> scores(const std::vector<int32_t>& ids, const std::vector<int32_t>& positions);
 
-  void dry_step(const BatchShape&) override;
   void dry_evaluation(const BatchShape& shape) override;  // rows: positions
   Module& trained() override { return model; }
 

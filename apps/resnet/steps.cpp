@@ -102,8 +102,4 @@ std::vector<float> PredictSteps::scores(const Batch& batch) {
   return scores;
 }
 
-void PredictSteps::dry_step(const BatchShape&) {
-  fail("predict", "nothing is trained");
-}
-
 }  // namespace rw

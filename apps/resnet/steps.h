@@ -58,7 +58,6 @@ class PredictSteps : public ModelSteps {
 
   std::vector<float> scores(const Batch& batch);  // [size, classes]
 
-  void dry_step(const BatchShape&) override;
   void dry_evaluation(const BatchShape& shape) override {
     model.eval();
     scores({.rows = shape.rows_or(settings_.batch)});

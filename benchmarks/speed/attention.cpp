@@ -16,9 +16,9 @@ std::vector<Case> attention_cases() {
                                    width, trains ? "both" : "forward"),
                        trains ? 3.5 * flops : flops, 0, [=](DType dtype) {
                          const Shape shape{tokens / length, heads, length, width};
-                         const Tensor q = values(shape, dtype, trains);
-                         const Tensor k = values(shape, dtype, trains);
-                         const Tensor v = values(shape, dtype, trains);
+                         const Tensor q = standard_values(shape, dtype, trains);
+                         const Tensor k = standard_values(shape, dtype, trains);
+                         const Tensor v = standard_values(shape, dtype, trains);
                          const auto body = [=] { return attention(q, k, v); };
                          return trains ? forward_and_backward(body, {q, k, v}) : forward(body);
                        }});

@@ -18,14 +18,14 @@ using Op = std::function<Tensor(const Tensor&)>;
 Case of(const std::string& name, const Shape& shape, double passes, const Op& op) {
   const double bytes = 4.0 * passes * static_cast<double>(shape.numel());
   return {name, 0, bytes, [=](DType dtype) {
-            const Tensor x = values(shape, dtype);
+            const Tensor x = standard_values(shape, dtype);
             return forward([=] { return op(x); });
           }};
 }
 Case both(const std::string& name, const Shape& shape, double passes, const Op& op) {
   const double bytes = 4.0 * passes * static_cast<double>(shape.numel());
   return {name, 0, bytes, [=](DType dtype) {
-            const Tensor x = values(shape, dtype, true);
+            const Tensor x = standard_values(shape, dtype, true);
             return forward_and_backward([=] { return op(x); }, {x});
           }};
 }
@@ -35,9 +35,9 @@ Case normalised(
     const std::function<Tensor(const Tensor& x, const Tensor& w, const Tensor& b)>& op) {
   const double bytes = 4.0 * passes * static_cast<double>(shape.numel());
   return {name, 0, bytes, [=](DType dtype) {
-            const Tensor x = values(shape, dtype, true);
-            const Tensor w = values(Shape{shape[shape.rank() - 1]}, DType::f32, true);
-            const Tensor b = values(Shape{shape[shape.rank() - 1]}, DType::f32, true);
+            const Tensor x = standard_values(shape, dtype, true);
+            const Tensor w = standard_values(Shape{shape[shape.rank() - 1]}, DType::f32, true);
+            const Tensor b = standard_values(Shape{shape[shape.rank() - 1]}, DType::f32, true);
             return forward_and_backward([=] { return op(x, w, b); }, {x, w, b});
           }};
 }
@@ -45,8 +45,8 @@ Case normalised(
 Case embedded(int64_t tokens, int32_t vocabulary, int64_t width) {
   return {fmt::format("embedding/{}-of-{}x{}-both", tokens, vocabulary, width), 0,
           4.0 * static_cast<double>(4 * tokens * width), [=](DType) {
-            const Tensor table = values({vocabulary, width}, DType::f32, true);
-            const Tensor index = indices({tokens}, vocabulary);
+            const Tensor table = standard_values({vocabulary, width}, DType::f32, true);
+            const Tensor index = standard_indices({tokens}, vocabulary);
             return forward_and_backward([=] { return embedding(table, index); }, {table});
           }};
 }
@@ -56,7 +56,7 @@ Case embedded(int64_t tokens, int32_t vocabulary, int64_t width) {
 std::vector<Case> bandwidth_cases() {
   const Shape rows{8192, 512};
   const auto add_op = [](DType dtype) {
-    const Tensor a = values({many}, dtype), b = values({many}, dtype);
+    const Tensor a = standard_values({many}, dtype), b = standard_values({many}, dtype);
     return forward([=] { return add(a, b); });
   };
   return {

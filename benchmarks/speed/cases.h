@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../../core/tensor/tensor.h"
+#include "../../apps/common/standard_steps.h"
 
 namespace rw::speed {
 
@@ -28,10 +28,6 @@ std::vector<Case> optimizer_cases();  // updates
 std::vector<Case> step_cases();       // whole training steps
 std::vector<Case> all_cases();
 
-// Values in [-1, 1), the same ones always; with `trained`, a leaf that wants its gradient.
-Tensor values(const Shape& shape, DType dtype = DType::f32, bool trained = false);
-// i32 in [0, n).
-Tensor indices(const Shape& shape, int32_t n);
 // One run of forward, or of forward and backward.
 Work forward(std::function<Tensor()> body);
 Work forward_and_backward(std::function<Tensor()> body, std::vector<Tensor> leaves);

@@ -1,17 +1,8 @@
-#include "apps/common/standard_steps.h"
 #include "benchmarks/speed/cases.h"
 #include "core/memory/default_device.h"
 #include "ops/ops.h"
 
 namespace rw::speed {
-
-Tensor values(const Shape& shape, DType dtype, bool trained) {
-  return standard_values(shape, dtype, trained);
-}
-
-Tensor indices(const Shape& shape, int32_t n) {
-  return standard_indices(shape, n);
-}
 
 std::vector<Case> step_cases() {
   std::vector<Case> cases;
@@ -31,7 +22,7 @@ Work forward(std::function<Tensor()> body) {
 Work forward_and_backward(std::function<Tensor()> body, std::vector<Tensor> leaves) {
   return [body = std::move(body), leaves = std::move(leaves), seed = Tensor()]() mutable {
     const Tensor y = body();
-    if (!seed.defined()) seed = values(y.shape(), y.dtype());
+    if (!seed.defined()) seed = standard_values(y.shape(), y.dtype());
     y.backward(seed);
     for (Tensor& leaf : leaves) leaf.set_grad({});
     default_device()->end_step();

@@ -14,7 +14,7 @@ std::vector<Tensor> parameters() {
   std::vector<Tensor> all;
   for (int i = 0; i < 12; ++i)
     for (const Shape& shape : {Shape{768, 768}, Shape{768, 384}, Shape{768}, Shape{384}})
-      all.push_back(values(shape, DType::f32, true));
+      all.push_back(standard_values(shape, DType::f32, true));
   return all;
 }
 
@@ -25,7 +25,7 @@ Case update(const std::string& name, double passes, const Options& options) {
   return {"optimizer/" + name, 0, bytes, [options](DType) -> Work {
             const std::vector<Tensor> all = parameters();
             const auto optimizer = std::make_shared<Rule>(all, options);
-            for (Tensor w : all) w.set_grad(values(w.shape()));
+            for (Tensor w : all) w.set_grad(standard_values(w.shape()));
             return [optimizer] {
               optimizer->step();
               default_device()->end_step();

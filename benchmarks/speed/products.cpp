@@ -25,8 +25,8 @@ constexpr Product products[] = {
 constexpr double kLargeFlops = 1e11;  // of a product
 
 Tensor stored(int64_t rows, int64_t columns, char layout, DType dtype) {
-  return layout == 'n' ? values({rows, columns}, dtype)
-                       : transpose(values({columns, rows}, dtype), 0, 1);
+  return layout == 'n' ? standard_values({rows, columns}, dtype)
+                       : transpose(standard_values({columns, rows}, dtype), 0, 1);
 }
 
 struct Layer {
@@ -56,8 +56,8 @@ constexpr Layer deep_layers[] = {{8, 224, 3, 64, 7, 2},   {8, 56, 64, 64, 1, 1},
 void add_convolution(std::vector<Case>& cases, const Layer& l, bool is_large) {
   const auto made = [l](DType dtype, bool trains) {
     const Conv2dOptions options{.stride = l.stride, .padding = l.kernel / 2};
-    const Tensor x = values({l.batch, l.size, l.size, l.in}, dtype, trains);
-    const Tensor w = values({l.out, l.kernel, l.kernel, l.in}, dtype, trains);
+    const Tensor x = standard_values({l.batch, l.size, l.size, l.in}, dtype, trains);
+    const Tensor w = standard_values({l.out, l.kernel, l.kernel, l.in}, dtype, trains);
     const auto body = [=] { return conv2d(x, w, options); };
     return trains ? forward_and_backward(body, {x, w}) : forward(body);
   };

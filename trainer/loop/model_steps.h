@@ -24,9 +24,10 @@ class [[nodiscard]] WholeParameters {
   std::optional<DataParallel::Gathered> all_;
 };
 
-// Steps of one model.
+// Steps of one model. Those that only ask it leave dry_step() out.
 class ModelSteps : public TrainingSteps {
  public:
+  void dry_step(const BatchShape&) override { fail("steps", "nothing is trained"); }
   virtual Module& trained() = 0;                                // the model
   virtual DataParallel* updates_of_ranks() { return nullptr; }  // null: there is one rank
   void copy_weights() override { save_weights(true); }
