@@ -7,6 +7,7 @@
 #include "dist/gradient_sums.h"
 #include "dist/parameter_parts.h"
 #include "dist/rank_statistics.h"
+#include "optim/accumulation/gradient_hooks.h"
 
 namespace rw {
 
@@ -15,13 +16,15 @@ class DataParallel::Exchange : public GradientSums {
  public:
   Exchange(Communicator& ranks, const FlatParameters& parameters,
            const GradientSumsOptions& options, std::shared_ptr<OwnStatistics> statistics)
-      : GradientSums(ranks, parameters, options), statistics_(std::move(statistics)) {
+      : GradientSums(ranks, parameters, options),
+        statistics_(std::move(statistics)),
+        hooks_(parameters.slots(), [this](size_t slot, const Tensor&) { take(slot); }) {
     next_stream_ = default_generator().next_stream() + static_cast<uint64_t>(ranks.rank());
     default_generator().begin_stream(next_stream_);
   }
 
-  void add(const FlatParameters& parameters, const std::vector<bool>& counts) override {
-    GradientSums::add(parameters, counts);
+  void add(const std::vector<bool>& counts) override {
+    GradientSums::add(counts);
     if (statistics_) statistics_->share();
     next_stream_ += static_cast<uint64_t>(ranks().size());
     default_generator().begin_stream(next_stream_);
@@ -38,9 +41,9 @@ class DataParallel::Exchange : public GradientSums {
     GradientSums::end_pass();
     if (parts_) parts_->drop();
   }
-  void share_parameters(const FlatParameters& parameters) override {
+  void share_parameters() override {
     if (parts_) return parts_->end_window();
-    GradientSums::share_parameters(parameters);
+    GradientSums::share_parameters();
   }
 
   void keep_parts(const FlatParameters& parameters, const ParameterPartsOptions& options) {
@@ -52,6 +55,7 @@ class DataParallel::Exchange : public GradientSums {
   std::unique_ptr<ParameterParts> parts_;      // null: all ranks have all parameters
   std::shared_ptr<OwnStatistics> statistics_;  // null: of all ranks already
   uint64_t next_stream_ = 0;
+  GradientHooks hooks_;
 };
 
 namespace {

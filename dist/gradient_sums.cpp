@@ -69,9 +69,9 @@ GradientSums::GradientSums(Communicator& ranks, const FlatParameters& parameters
                            const GradientSumsOptions& options)
     : ranks_(ranks),
       options_(options),
-      slots_(parameters.slots()),
+      parameters_(parameters),
       owners_(parameters.shard() ? std::optional(parameters.ownership()) : std::nullopt),
-      buckets_(cut(first_order(slots_.size()))) {
+      buckets_(cut(first_order(slots().size()))) {
   check(options.bucket_bytes > 0, "data_parallel", "buckets must have bytes, got {}",
         options.bucket_bytes);
   check<DTypeError>(is_float(options.transport), "data_parallel",
@@ -94,21 +94,21 @@ void GradientSums::set_up_staging() {
 
 GradientBuckets GradientSums::cut(const std::vector<size_t>& order) const {
   std::vector<int64_t> sizes;
-  for (const FlatParameters::Slot& slot : slots_) sizes.push_back(slot.parameter.numel());
+  for (const FlatParameters::Slot& slot : slots()) sizes.push_back(slot.parameter.numel());
   return {std::move(sizes), order,         owners_,
           ranks_.rank(),    ranks_.size(), options_.bucket_bytes / element};
 }
 
 void GradientSums::begin() {
   sums_ = {};
-  reached_.assign(slots_.size(), 0);
+  reached_.assign(slots().size(), 0);
   is_open_ = false;
 }
 
 // Rank 0's order is that of all.
 void GradientSums::learn_order() {
   is_learnt_ = true;
-  for (const size_t slot : first_order(slots_.size()))
+  for (const size_t slot : first_order(slots().size()))
     if (std::ranges::find(completed_, slot) == completed_.end()) completed_.push_back(slot);
   ranks().broadcast(std::as_writable_bytes(std::span(completed_)));
   buckets_ = cut(completed_);
@@ -126,7 +126,7 @@ void GradientSums::begin_pass() {
 void GradientSums::start_pass() {
   next_ = 0;
   overflows_ = false;
-  arrived_.assign(slots_.size(), 0);
+  arrived_.assign(slots().size(), 0);
 }
 
 bool GradientSums::is_complete(const GradientBucket& bucket) const {
@@ -148,10 +148,10 @@ void GradientSums::end_pass() {
   if (!is_open_) start_pass();
   is_open_ = false;
   ++passes_;
-  for (size_t slot = 0; slot < slots_.size(); ++slot)
-    if (slots_[slot].parameter.grad()) arrived_[slot] = 1;
+  for (size_t slot = 0; slot < slots().size(); ++slot)
+    if (slots()[slot].parameter.grad()) arrived_[slot] = 1;
   while (next_ < buckets_.all().size()) send(next_++);
-  wait_for(slots_.front().parameter.device().mark(), thread_.added());
+  wait_for(parameters_.device().mark(), thread_.added());
 }
 
 // What the device needs to get there is not time that messages took.
@@ -165,11 +165,9 @@ GradientSums::Staging& GradientSums::fill_staging(const GradientBucket& bucket) 
   Staging& staging = staging_[traffic_.buckets % staging_.size()];
   if (staging.job > 0) wait_for(staging.copy.wait, staging.job);
   Tensor& target = staging.copy.tensor;
-  if (!target)
-    target =
-        empty_on_host(buckets_.largest(), options_.transport, slots_.front().parameter.device());
+  if (!target) target = empty_on_host(buckets_.largest(), options_.transport, parameters_.device());
   buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
-    const Tensor gradient = slots_[part.slot].parameter.grad();
+    const Tensor gradient = slots()[part.slot].parameter.grad();
     if (gradient) copy_part(dense(gradient), part.source, target, part.target, part.size);
     if (const int64_t begin = gradient ? part.size : 0; begin < part.room)
       fill_(part_of(target, part.target + begin, part.room - begin), 0);
@@ -180,7 +178,7 @@ GradientSums::Staging& GradientSums::fill_staging(const GradientBucket& bucket) 
 // The gradients of which the last part has been copied.
 void GradientSums::drop(const GradientBucket& bucket) {
   buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
-    const Tensor& parameter = slots_[part.slot].parameter;
+    const Tensor& parameter = slots()[part.slot].parameter;
     if (part.source + part.size == parameter.numel()) parameter.impl().grad = {};
   });
 }
@@ -210,23 +208,23 @@ void GradientSums::send(size_t index) {
 
 // A dry run has no values to send, but all the memory for them.
 bool GradientSums::is_dry() const {
-  return slots_.front().parameter.device().backend().is_dry();
+  return parameters_.device().backend().is_dry();
 }
 
 Tensor GradientSums::workspace(Shape shape, DType dtype) const {
   const PurposeScope purpose(Purpose::workspace);
-  return empty(shape, dtype, slots_.front().parameter.device().shared_from_this());
+  return empty(shape, dtype, parameters_.device().shared_from_this());
 }
 
-void GradientSums::add(const FlatParameters& parameters, const std::vector<bool>& counts) {
-  for (const FlatParameters::Slot& slot : slots_)
+void GradientSums::add(const std::vector<bool>& counts) {
+  for (const FlatParameters::Slot& slot : slots())
     check<AutogradError>(!slot.parameter.grad(), "data_parallel",
                          "gradients must come from the optimizer's backward(loss), which sends "
                          "them; got another one of '{}' before step()",
                          slot.name);
   const std::vector<uint8_t> all = gather(ranks(), std::span<const uint8_t>(arrived_));
-  for (size_t i = 0; i < all.size(); ++i) reached_[i % slots_.size()] |= all[i];
-  Device& device = parameters.device();
+  for (size_t i = 0; i < all.size(); ++i) reached_[i % slots().size()] |= all[i];
+  Device& device = parameters_.device();
   if (!sums_) {
     const PurposeScope purpose(Purpose::optimizer);  // what outlives steps lies apart
     sums_ = empty({buckets_.owned()}, DType::f32, device.shared_from_this());
@@ -261,13 +259,13 @@ Tensor GradientSums::gathered(const GradientBucket& bucket, Tensor part) {
   return t;
 }
 
-void GradientSums::finish(const FlatParameters& parameters) {
+void GradientSums::finish() {
   if (owners_) return keep_own();
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    const Tensor& parameter = slots_[i].parameter;
+  for (size_t i = 0; i < slots().size(); ++i) {
+    const Tensor& parameter = slots()[i].parameter;
     const PurposeScope purpose(Purpose::gradient);
     parameter.impl().grad =
-        reached_[i] ? empty(parameter.shape(), DType::f32, parameters.device().shared_from_this())
+        reached_[i] ? empty(parameter.shape(), DType::f32, parameters_.device().shared_from_this())
                     : Tensor();
   }
   for (const GradientBucket& bucket : buckets_.all()) {
@@ -275,7 +273,7 @@ void GradientSums::finish(const FlatParameters& parameters) {
     const Tensor pieces = gathered(bucket, part_of(sums_, bucket.sum, own));
     buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
       if (reached_[part.slot])
-        copy_part(pieces, part.target, slots_[part.slot].parameter.grad(), part.source, part.size);
+        copy_part(pieces, part.target, slots()[part.slot].parameter.grad(), part.source, part.size);
     });
   }
   sums_ = {};
@@ -283,9 +281,9 @@ void GradientSums::finish(const FlatParameters& parameters) {
 
 // The update of what is owned here needs no other gradients.
 void GradientSums::keep_own() {
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    slots_[i].parameter.impl().grad = {};
-    const Tensor& part = slots_[i].part;
+  for (size_t i = 0; i < slots().size(); ++i) {
+    slots()[i].parameter.impl().grad = {};
+    const Tensor& part = slots()[i].part;
     if (part && reached_[i])
       part.impl().grad =
           make_view(sums_, part.shape(), dense_strides(part.shape()), buckets_.sum_of(i));
@@ -302,8 +300,7 @@ void GradientSums::share_stats(const Tensor& stats) {
   Tensor(stats).copy_from(std::span<const float>(sums));
 }
 
-void GradientSums::share_parameters(const FlatParameters& parameters) {
-  const auto& slots = parameters.slots();
+void GradientSums::share_parameters() {
   const int rank = ranks_.rank();
   for (const GradientBucket& bucket : buckets_.all()) {
     const int64_t begin = bucket.bounds[static_cast<size_t>(rank)] - bucket.begin;
@@ -313,14 +310,14 @@ void GradientSums::share_parameters(const FlatParameters& parameters) {
       fill_(values, 0);
       buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
         if (part.owner == rank)
-          copy_part(parameters.master(slots[part.slot]), part.source, values, part.target - begin,
-                    part.size);
+          copy_part(parameters_.master(slots()[part.slot]), part.source, values,
+                    part.target - begin, part.size);
       });
     }
     const Tensor all = gathered(bucket, std::move(values));
     buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
       if (part.owner != rank)
-        copy_part(all, part.target, parameters.master(slots[part.slot]), part.source, part.size);
+        copy_part(all, part.target, parameters_.master(slots()[part.slot]), part.source, part.size);
     });
   }
 }

@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "../optim/base/gradient_exchange.h"
+#include "../optim/accumulation/gradient_exchange.h"
+#include "../optim/base/parameters.h"
 #include "gradient_buckets.h"
 #include "host_copy.h"
 #include "traffic.h"
@@ -37,20 +38,20 @@ struct GradientSumsOptions {
 // in add() and finish() a bucket. The host: buckets that leave, and all gradients as they came.
 class GradientSums : public GradientExchange {
  public:
-  // `ranks` must outlive it.
+  // `ranks` and `parameters` must outlive it.
   GradientSums(Communicator& ranks, const FlatParameters& parameters,
                const GradientSumsOptions& options = {});
 
   std::vector<float> all(float own) override { return gather(ranks(), own); }
   void begin() override;
   void begin_pass() override;
-  void take(size_t slot) override;
+  void take(size_t slot);  // grad() of a slot is complete
   void end_pass() override;
   std::vector<float> overflows() override { return gather(ranks(), overflows_ ? 1.0f : 0.0f); }
-  void add(const FlatParameters& parameters, const std::vector<bool>& counts) override;
-  void finish(const FlatParameters& parameters) override;
+  void add(const std::vector<bool>& counts) override;
+  void finish() override;
   void share_stats(const Tensor& stats) override;
-  void share_parameters(const FlatParameters& parameters) override;
+  void share_parameters() override;
 
   const Traffic& traffic() const { return traffic_; }  // so far, of this rank
 
@@ -77,6 +78,7 @@ class GradientSums : public GradientExchange {
   void wait_for(const std::function<void()>& device, uint64_t job);
   Staging& fill_staging(const GradientBucket& bucket);
   void drop(const GradientBucket& bucket);
+  const std::vector<FlatParameters::Slot>& slots() const { return parameters_.slots(); }
   Tensor workspace(Shape shape, DType dtype) const;
   void keep_own();
   bool is_dry() const;
@@ -85,7 +87,7 @@ class GradientSums : public GradientExchange {
 
   Communicator& ranks_;
   const GradientSumsOptions options_;
-  const std::vector<FlatParameters::Slot> slots_;
+  const FlatParameters& parameters_;
   const std::optional<Ownership> owners_;  // with a Shard
   GradientBuckets buckets_;
   std::vector<size_t> completed_;  // slots in the order of the first pass

@@ -7,7 +7,10 @@
 
 #include "ops/lockstep.h"
 #include "ops/ops.h"
-#include "optim/accumulation/gradient_window.h"
+#include "optim/accumulation/in_place_window.h"
+#include "optim/accumulation/judged_window.h"
+#include "optim/accumulation/narrow_window.h"
+#include "optim/accumulation/shared_window.h"
 
 namespace rw {
 
@@ -25,9 +28,7 @@ void check_weight(float weight) {
 }  // namespace
 
 Accumulate::Accumulate(Optimizer&& optimizer, uint32_t micro_batches)
-    : Optimizer(std::move(optimizer)),
-      micro_batches_(micro_batches),
-      sums_(std::make_unique<GradientWindow>()) {
+    : Optimizer(std::move(optimizer)), micro_batches_(micro_batches) {
   check_micro_batches(micro_batches);
   if (micro_batches > 1) set_weight_copies(WeightCopyUse::outside_segments);
 }
@@ -70,13 +71,6 @@ void Accumulate::set_buffer(DType dtype, bool compensated) {
         "in a buffer of {} an overflow cannot void a micro-batch alone", name(dtype));
   buffer_ = dtype;
   is_compensated_ = compensated;
-  if (exchange_) return;
-  hooks_ = {};
-  if (dtype == DType::f32) return;
-  hooks_ = GradientHooks(parameters().slots(),
-                         [sums = sums_.get()](size_t slot, const Tensor& parameter) {
-                           sums->collect(parameter, slot);
-                         });
 }
 
 void Accumulate::set_exchange(std::shared_ptr<GradientExchange> exchange) {
@@ -84,17 +78,6 @@ void Accumulate::set_exchange(std::shared_ptr<GradientExchange> exchange) {
   check(buffer_ == DType::f32, "accumulate",
         "sums that ranks share must be f32, got a buffer of {}", name(buffer_));
   exchange_ = std::move(exchange);
-  hooks_ = {};
-  if (exchange_)
-    hooks_ = GradientHooks(parameters().slots(),
-                           [ranks = exchange_](size_t slot, const Tensor&) { ranks->take(slot); });
-}
-
-Accumulate::Sums Accumulate::usual_sums() const {
-  if (exchange_) return Sums::shared;
-  if (micro_batches_ == 1) return Sums::in_place;
-  if (buffer_ != DType::f32) return Sums::narrow;
-  return overflow_ == Overflow::voids_micro_batch ? Sums::judged : Sums::in_place;
 }
 
 void Accumulate::share_stats(const Tensor& stats) {
@@ -103,81 +86,34 @@ void Accumulate::share_stats(const Tensor& stats) {
 }
 
 void Accumulate::share_parameters() {
-  if (parameters().shard()) exchange_->share_parameters(parameters());
+  if (parameters().shard()) exchange_->share_parameters();
 }
 
-bool Accumulate::voids_micro_batches() const {
-  return kind_ == Sums::judged ||
-         (kind_ == Sums::shared && overflow_ == Overflow::voids_micro_batch);
+// `is_together`: its micro-batches run side by side, and are not judged alone.
+std::unique_ptr<GradientWindow> Accumulate::make_window(bool is_together) const {
+  const bool judges = overflow_ == Overflow::voids_micro_batch && !is_together;
+  if (exchange_)
+    return std::make_unique<SharedWindow>(
+        parameters(), exchange_, gradients().all_stats(),
+        judges ? std::optional<WindowJudge>(control()) : std::nullopt);
+  if (micro_batches_ > 1 && buffer_ != DType::f32)
+    return std::make_unique<NarrowWindow>(parameters(), buffer_, is_compensated_);
+  if (micro_batches_ > 1 && judges)
+    return std::make_unique<JudgedWindow>(parameters(), gradients(), control());
+  return std::make_unique<InPlaceWindow>(parameters(), micro_batches_);
 }
 
-void Accumulate::set_collecting(bool collects) {
-  sums_->set_collecting(collects && kind_ == Sums::narrow);
-}
-
-void Accumulate::end_pass() {
-  set_collecting(false);
-  if (exchange_) exchange_->end_pass();
-}
-
-void Accumulate::begin_window(Sums kind) {
-  sums_->clear();
+void Accumulate::begin_window(bool is_together) {
+  window_ = nullptr;
   Optimizer::zero_grad();
   unit_ = 0;
   total_ = 0;
-  shares_ = {0};
-  kind_ = kind;
-  static_assert(STATE_WINDOW_VOIDED == STATE_WINDOW_WEIGHT + 1);
-  if (voids_micro_batches()) fill_(make_view(control(), {2}, {1}, STATE_WINDOW_WEIGHT), 0);
-  if (kind == Sums::shared) return exchange_->begin();
-  if (micro_batches_ == 1) return;
-  place_gradients(kind == Sums::narrow ? buffer_ : DType::f32);
-  if (kind == Sums::in_place) return;
-  const GradientWindow::Slots& slots = parameters().slots();
-  sums_->take(slots);
-  if (kind == Sums::narrow && is_compensated_) {
-    place_gradients(buffer_);
-    sums_->take_rests(slots);
-  }
-}
-
-// On the device: its gradients and its weight count, or neither does.
-void Accumulate::judge_micro_batch() {
-  const OpScope scope("accumulate");
-  const PhaseScope phase(Phase::update);
-  const float share = std::exchange(shares_[0], 0);
-  if (share > 0) {
-    if (!gradients().locate()) gradients().clear_stats();
-    prepare(PREPARE_MICRO_BATCH, share, gradients().stats());
-    sums_->fold(parameters(), gradients(), control());
-  }
-  Optimizer::zero_grad();
-}
-
-// What counts is added on every rank in the order of the ranks.
-void Accumulate::share_micro_batch() {
-  const OpScope scope("accumulate");
-  const PhaseScope phase(Phase::update);
-  std::vector<bool> counts;
-  for (const float share : shares_) counts.push_back(share > 0);
-  if (voids_micro_batches()) judge_ranks(counts);
-  exchange_->add(parameters(), counts);
-}
-
-// All control buffers are told of all micro-batches, in one order.
-void Accumulate::judge_ranks(std::vector<bool>& counts) {
-  const std::vector<float> all = exchange_->overflows();
-  for (size_t rank = 0; rank < counts.size(); ++rank) {
-    if (!counts[rank]) continue;
-    fill_(gradients().all_stats(), all[rank]);
-    prepare(PREPARE_MICRO_BATCH, shares_[rank], gradients().all_stats());
-    counts[rank] = all[rank] == 0;
-  }
+  window_ = make_window(is_together);
 }
 
 // What a backward pass that threw left of the sums is not theirs any more.
 void Accumulate::abandon_window() {
-  sums_->clear();
+  window_ = nullptr;
   Optimizer::zero_grad();
   if (exchange_) exchange_->begin();
   set_gradients_scaled(false);
@@ -189,12 +125,12 @@ void Accumulate::abandon_window() {
 // Relative weights keep scaled gradients as small as those of the plain optimizer, and equal
 // weights exact. An empty micro-batch counts for nothing: its mean loss may well be NaN.
 void Accumulate::add_weights(const std::vector<float>& weights, float unit) {
-  shares_.assign(weights.size(), 0);
+  weights_.assign(weights.size(), 0);
   if (unit == 0) return;
   unit_ = unit;
   for (size_t rank = 0; rank < weights.size(); ++rank) {
-    shares_[rank] = weights[rank] / unit;
-    total_ += shares_[rank];
+    weights_[rank] = weights[rank] / unit;
+    total_ += weights_[rank];
   }
   set_gradients_scaled(true);
 }
@@ -238,19 +174,13 @@ void Accumulate::backward(const std::vector<Accumulate*>& optimizers, const Tens
   for (const float one : weights) unit = unit > 0 ? unit : one;
   try {
     for (Accumulate* one : optimizers) {
-      if (one->position_ == 0)
-        one->begin_window(one->usual_sums());
-      else if (one->kind_ == Sums::in_place)
-        one->sums_->give_back(one->parameters().slots());
-      else
-        one->Optimizer::zero_grad();
+      if (one->position_ == 0) one->begin_window();
       one->add_weights(weights, unit);
       one->has_gradient_ = true;
-      one->set_collecting(true);
+      one->window_->begin_pass(optimizers.size() == 1);
     }
-    if (exchange && optimizers.size() == 1) exchange->begin_pass();
     if (weight > 0) optimizers[0]->Optimizer::backward(loss, weight / unit);
-    for (Accumulate* one : optimizers) one->end_pass();
+    for (Accumulate* one : optimizers) one->window_->end_pass();
   } catch (...) {
     for (Accumulate* one : optimizers) one->abandon_window();
     throw;
@@ -264,9 +194,9 @@ bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward
                        "DataParallel joins their BatchNorms");
   check(count <= micro_batches_, "accumulate", "a window has {} micro-batches, got {}",
         micro_batches_, count);
-  begin_window(usual_sums() == Sums::narrow ? Sums::narrow : Sums::in_place);
-  set_collecting(true);
+  begin_window(/* is_together */ true);
   try {
+    window_->begin_pass(/* is_alone */ true);
     Lockstep(count ? count : micro_batches_).run([&](uint32_t i) {
       const MicroBatch one = forward(i);
       check_weight(one.weight);
@@ -274,11 +204,11 @@ bool Accumulate::run_together(const std::function<MicroBatch(uint32_t)>& forward
       add_weights({one.weight}, unit_ > 0 ? unit_ : one.weight);
       Optimizer::backward(one.loss, one.weight / unit_);
     });
+    window_->end_pass();
   } catch (...) {
     abandon_window();
     throw;
   }
-  set_collecting(false);
   return flush();
 }
 
@@ -286,15 +216,15 @@ bool Accumulate::step() {
   check<AutogradError>(has_gradient_, "accumulate", "step() needs a backward(loss) before it");
   has_gradient_ = false;
   ++position_;
-  if (kind_ == Sums::judged) judge_micro_batch();
-  if (kind_ == Sums::shared) share_micro_batch();
+  {
+    const OpScope scope("accumulate");
+    const PhaseScope phase(Phase::update);
+    window_->end_micro_batch(weights_);
+  }
   const bool is_full = position_ == micro_batches_;
   // A micro-batch repeats, as a step does. What ranks take to share an update belongs to it.
-  if (kind_ != Sums::shared || !is_full) device().end_step_soon();
-  if (is_full) return flush();
-  if (kind_ == Sums::in_place) sums_->take(parameters().slots());
-  if (kind_ == Sums::shared) Optimizer::zero_grad();
-  return false;
+  if (!exchange_ || !is_full) device().end_step_soon();
+  return is_full && flush();
 }
 
 bool Accumulate::flush() {
@@ -302,15 +232,10 @@ bool Accumulate::flush() {
                        "step() must end the last micro-batch before flush()");
   position_ = 0;
   const auto total = static_cast<float>(std::exchange(total_, 0));
-  if (total > 0 && kind_ == Sums::narrow) {
-    Optimizer::zero_grad();
-    place_gradients();
-    sums_->widen(parameters().slots());
-  }
-  sums_->give_back(parameters().slots());
+  const std::unique_ptr<GradientWindow> window = std::move(window_);
   if (total == 0) return false;
-  if (kind_ == Sums::shared) exchange_->finish(parameters());
-  return update(total, voids_micro_batches() ? PREPARE_WINDOW : PREPARE_ALL);
+  window->finish();
+  return update(total, window->is_judged() ? PREPARE_WINDOW : PREPARE_ALL);
 }
 
 void Accumulate::zero_grad() {
@@ -318,15 +243,14 @@ void Accumulate::zero_grad() {
 }
 
 void Accumulate::restart_scaler() {
-  if (kind_ == Sums::shared)
+  if (exchange_)
     check_between_windows("the scaler of ranks can be started afresh only between windows");
   const bool is_inside = position_ > 0 && total_ > 0;
   if (is_inside) {
     const NoGrad guard;
     const float factor = scaler().initial / loss_scale();
-    const GradientWindow::Slots& slots = parameters().slots();
-    for (size_t i = 0; i < slots.size(); ++i)
-      for (Tensor part : {sums_->sum(slots, i), sums_->rest(i)})
+    for (size_t i = 0; i < parameters().slots().size(); ++i)
+      for (Tensor part : {window_->sum(i), window_->rest(i)})
         if (part) part.copy_(affine(part, factor, 0));
   }
   set_gradients_scaled(false);
@@ -340,23 +264,13 @@ const std::string gradient_prefix = "accumulate.gradient.", rest_prefix = "accum
 
 }  // namespace
 
-// Of the saved window: it says how the sums in it came about.
-const char* Accumulate::window_name(Sums kind) const {
-  if (kind == Sums::judged) return "accumulate.judged_window";
-  if (kind == Sums::in_place) return "accumulate.window";
-  if (kind == Sums::shared) return "accumulate.shared_window";
-  if (buffer_ == DType::f16)
-    return is_compensated_ ? "accumulate.compensated_f16_window" : "accumulate.f16_window";
-  return is_compensated_ ? "accumulate.compensated_bf16_window" : "accumulate.bf16_window";
-}
-
 Optimizer::NamedState Accumulate::state() const {
   check<AutogradError>(
       !has_gradient_, "accumulate",
       "the state can be saved and loaded only after step() has ended the micro-batch");
   NamedState all = Optimizer::state();
   if (position_ == 0) return all;
-  check<AutogradError>(kind_ != Sums::shared, "accumulate",
+  check<AutogradError>(!exchange_, "accumulate",
                        "windows that ranks share can be saved only between them, got {} of {} "
                        "micro-batches",
                        position_, micro_batches_);
@@ -365,12 +279,12 @@ Optimizer::NamedState Accumulate::state() const {
                              total[0], total[1]};
   Tensor window = empty({4}, DType::i32, device().shared_from_this());
   window.copy_from(std::span<const int32_t>(numbers));
-  all.emplace_back(window_name(kind_), window);
-  const GradientWindow::Slots& slots = parameters().slots();
+  all.emplace_back(window_->name(), window);
+  const std::vector<FlatParameters::Slot>& slots = parameters().slots();
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (const Tensor sum = sums_->sum(slots, i))
+    if (const Tensor sum = window_->sum(i))
       all.emplace_back(gradient_prefix + slots[i].name, sum.detach());
-    if (const Tensor rest = sums_->rest(i))
+    if (const Tensor rest = window_->rest(i))
       all.emplace_back(rest_prefix + slots[i].name, rest.detach());
   }
   return all;
@@ -386,31 +300,31 @@ Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& 
     return name.starts_with("accumulate.") && name.ends_with("window");
   });
   if (saved == names.end()) return all;
-  const Sums kind = usual_sums();
-  check<FileError>(kind != Sums::shared, "accumulate",
+  check<FileError>(!exchange_, "accumulate",
                    "ranks go on between windows only, the saved state is inside of one: let one "
                    "process end it");
+  begin_window();
+  const std::string own = window_->name();
+  if (own != *saved) abandon_window();
   check<FileError>(
-      *saved == window_name(kind), "accumulate",
+      own == *saved, "accumulate",
       "the saved state has '{}', one of these options has '{}': see set_overflow() and "
       "set_buffer()",
-      *saved, window_name(kind));
-  begin_window(kind);
-  const GradientWindow::Slots& slots = parameters().slots();
-  if (kind == Sums::in_place) sums_->take(slots);
-  window_ = empty({4}, DType::i32, device().shared_from_this());
-  all.emplace_back(*saved, window_);
+      *saved, own);
+  saved_ = empty({4}, DType::i32, device().shared_from_this());
+  all.emplace_back(own, saved_);
+  const std::vector<FlatParameters::Slot>& slots = parameters().slots();
   for (size_t i = 0; i < slots.size(); ++i) {
     if (const std::string name = gradient_prefix + slots[i].name; has(name))
-      all.emplace_back(name, sums_->begin_sum(slots, i));
-    if (const Tensor rest = sums_->rest(i)) all.emplace_back(rest_prefix + slots[i].name, rest);
+      all.emplace_back(name, window_->begin_sum(i));
+    if (const Tensor rest = window_->rest(i)) all.emplace_back(rest_prefix + slots[i].name, rest);
   }
   return all;
 }
 
 void Accumulate::state_filled() {
-  if (!window_) return;
-  const std::vector<int32_t> numbers = std::exchange(window_, {}).to_ints();
+  if (!saved_) return;
+  const std::vector<int32_t> numbers = std::exchange(saved_, {}).to_ints();
   unit_ = std::bit_cast<float>(numbers[1]);
   total_ = std::bit_cast<double>(std::array{numbers[2], numbers[3]});
   const auto position = static_cast<uint32_t>(numbers[0]);

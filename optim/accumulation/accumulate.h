@@ -4,12 +4,11 @@
 #include <functional>
 #include <memory>
 
-#include "../base/gradient_exchange.h"
-#include "../base/gradient_hooks.h"
 #include "../base/optimizer.h"
 
 namespace rw {
 
+class GradientExchange;
 class GradientWindow;
 class InBackward;
 
@@ -123,39 +122,23 @@ class Accumulate : public Optimizer {
  private:
   static float check_shared(const std::vector<Accumulate*>& optimizers);
   void check_between_windows(const char* rule) const;
-  // What becomes of the gradients of a micro-batch.
-  enum class Sums : uint8_t {
-    in_place,  // backward adds to the sums
-    judged,    // they are added when all are finite
-    narrow,    // they are added to 16 bits one by one
-    shared     // they are added to those of other ranks
-  };
-  Sums usual_sums() const;  // of the windows to come, but for those of run_together()
-  const char* window_name(Sums kind) const;
-  void begin_window(Sums kind);
-  void set_collecting(bool collects);
-  void end_pass();
-  void judge_micro_batch();
-  void share_micro_batch();
-  void judge_ranks(std::vector<bool>& counts);
-  bool voids_micro_batches() const;  // of this window
+  std::unique_ptr<GradientWindow> make_window(bool is_together) const;
+  void begin_window(bool is_together = false);
   void add_weights(const std::vector<float>& weights, float unit);
   void abandon_window();
 
   uint32_t micro_batches_;
   uint32_t position_ = 0;
   Overflow overflow_ = Overflow::voids_window;
-  bool has_gradient_ = false;   // of this micro-batch
-  Sums kind_ = Sums::in_place;  // of this window
+  bool has_gradient_ = false;  // of this micro-batch
   DType buffer_ = DType::f32;
   bool is_compensated_ = false;
-  std::vector<float> shares_ = {0};  // of this micro-batch, its relative weight; by rank
+  std::vector<float> weights_;  // of this micro-batch, relative ones; by rank
   float unit_ = 0;    // first positive weight of the window; the others count relative to it
   double total_ = 0;  // sum of the window's relative weights
-  std::unique_ptr<GradientWindow> sums_;
-  GradientHooks hooks_;  // with a buffer of 16 bits, or with ranks
+  std::unique_ptr<GradientWindow> window_;  // null between two
   std::shared_ptr<GradientExchange> exchange_;
-  Tensor window_;  // position, unit and total of a window that is being loaded
+  Tensor saved_;  // position, unit and total of a window that is being loaded
 };
 
 }  // namespace rw

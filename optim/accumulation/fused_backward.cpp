@@ -20,9 +20,8 @@ InBackward::InBackward(std::vector<ParameterGroup> groups, std::unique_ptr<Updat
 
 void InBackward::set_up() {
   separate_parameters();
-  hooks_ = GradientHooks(parameters().slots(), [this](size_t slot, const Tensor& parameter) {
-    on_complete(slot, parameter);
-  });
+  hooks_.emplace(parameters().slots(),
+                 [this](size_t slot, const Tensor& parameter) { on_complete(slot, parameter); });
 }
 
 void InBackward::run(const Tensor& loss, const Tensor& seed, bool retain) {

@@ -1,8 +1,10 @@
 // Updates fused into backward: no gradient waits for the others.
 #pragma once
 
-#include "../base/gradient_hooks.h"
+#include <optional>
+
 #include "../base/optimizer.h"
+#include "gradient_hooks.h"
 
 namespace rw {
 
@@ -42,7 +44,7 @@ class InBackward : public Optimizer {
   void on_complete(size_t run, const Tensor& parameter);
   void abandon();
 
-  GradientHooks hooks_;
+  std::optional<GradientHooks> hooks_;
   bool is_running_ = false;
   std::vector<size_t> taken_;  // runs
 };

@@ -1,55 +1,60 @@
-// What Accumulate keeps of the gradients between two micro-batches.
+// What becomes of the gradients of the micro-batches that share an update.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "../base/gradient_table.h"
+#include "../base/parameters.h"
 
 namespace rw {
 
-// The sums of a window of micro-batches. While a micro-batch runs they are its parameters' grad(),
-// so that backward adds to them; between two they are kept here, so that nothing else can: a
-// backward pass for other parameters that reaches these (a generator's, through the discriminator)
-// leaves its gradients in grad(), for zero_grad() to drop.
+// A window of an Accumulate, from before its first micro-batch to its update. Each way to add
+// gradients up is a class: InPlaceWindow, JudgedWindow, NarrowWindow, SharedWindow. A micro-batch
+// is begin_pass(), its backward, end_pass() and end_micro_batch(); finish() ends the window, and
+// one that is given up is destroyed without it.
 //
-// Or they stay here for the whole window, and gradients are added to them: those of a micro-batch
-// that was judged (fold), or in 16 bits each one when backward has completed it (collect).
+// What is kept here between two micro-batches nothing else can reach: a backward pass for other
+// parameters that reaches these (a generator's, through the discriminator) leaves its gradients in
+// grad(), which begin_pass() drops.
 class GradientWindow {
  public:
-  using Slots = std::vector<FlatParameters::Slot>;
+  virtual ~GradientWindow() = default;
+  GradientWindow(const GradientWindow&) = delete;
+  GradientWindow& operator=(const GradientWindow&) = delete;
 
-  // Takes the gradients, and the places of those that have not come yet, from the parameters.
-  void take(const Slots& slots);
-  // The same where the places are of 16 bits, with others of what rounding leaves out.
-  void take_rests(const Slots& slots);
-  // Gives them back. What came into grad() meanwhile is dropped.
-  void give_back(const Slots& slots);
-  // Gives sums of 16 bits back as f32, into the places that the parameters have.
-  void widen(const Slots& slots);
-  void clear();
+  // In a saved state: it says how the sums came about.
+  virtual std::string name() const = 0;
+  // Around the backward pass of a micro-batch; `is_alone`: no other optimizer shares it.
+  virtual void begin_pass(bool is_alone) = 0;
+  virtual void end_pass() {}
+  // What counts of the gradients joins the sums. The relative weight of the micro-batch, or of one
+  // of each rank, by rank; one of weight 0 has no gradients.
+  virtual void end_micro_batch(const std::vector<float>& weights) = 0;
+  // The sums become grad() of the parameters that the micro-batches reached.
+  virtual void finish() = 0;
+  // Whether an overflow voids its micro-batch alone. The control buffer has the weight of those
+  // that count then.
+  virtual bool is_judged() const { return false; }
 
-  bool holds_them() const { return !kept_.empty(); }  // between taking and giving
-  // The sum of slot number `i`, wherever it is now, and what rounding left out of it; undefined:
-  // there is none.
-  Tensor sum(const Slots& slots, size_t i) const;
-  Tensor rest(size_t i) const;
+  // Of slot number `i`: its sum, and what rounding left out of it; undefined: there is none.
+  Tensor sum(size_t i) const;
+  Tensor rest(size_t i) const { return sum(i) && !kept_.empty() ? kept_[i].rest : Tensor(); }
   // The sum of slot number `i`, of which there was none, for the caller to fill.
-  Tensor begin_sum(const Slots& slots, size_t i);
+  Tensor begin_sum(size_t i);
 
-  // Adds what is in grad(), which `table` has located, to the sums that were taken, unless the
-  // control buffer says that the micro-batch is voided.
-  void fold(const FlatParameters& parameters, GradientTable& table, const Tensor& control);
-  // Adds grad() of slot number `i` to its sum of 16 bits and drops it, while this is wanted.
-  void collect(const Tensor& parameter, size_t i);
-  void set_collecting(bool collects) { collects_ = collects; }
-
- private:
+ protected:
   struct Kept {
     Tensor sum, place, rest;
   };
-  std::vector<Kept> kept_;  // one per slot, or none
-  bool collects_ = false;
+  explicit GradientWindow(const FlatParameters& parameters) : parameters_(parameters) {}
+  // Takes the gradients, and the places of those that have not come yet, from the parameters; and
+  // gives them back. What came into grad() meanwhile is dropped.
+  void take();
+  void give_back();
+  const std::vector<FlatParameters::Slot>& slots() const { return parameters_.slots(); }
+
+  const FlatParameters& parameters_;
+  std::vector<Kept> kept_;  // one per slot, or none: the parameters have them
 };
 
 }  // namespace rw

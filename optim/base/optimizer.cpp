@@ -14,9 +14,10 @@ namespace rw {
 
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
     : rule_(std::move(rule)),
-      parameters_(std::move(groups), rule_->state_dtypes(), state_shape(), rule_->initial_state(),
-                  [rule = rule_.get()](size_t group) { return rule->unit(group); }),
-      gradients_(std::make_unique<GradientTable>(GradientTable::of(parameters_))) {
+      parameters_(std::make_unique<FlatParameters>(
+          std::move(groups), rule_->state_dtypes(), state_shape(), rule_->initial_state(),
+          [rule = rule_.get()](size_t group) { return rule->unit(group); })),
+      gradients_(std::make_unique<GradientTable>(GradientTable::of(*parameters_))) {
   const PurposeScope purpose(Purpose::optimizer);
   control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
   fill_(control_, 0);
@@ -34,13 +35,13 @@ StateShape Optimizer::state_shape() const {
 void Optimizer::separate_parameters() {
   check<AutogradError>(updates() + skipped() == 0 && !has_scaled_, "optimizer",
                        "an optimizer must be new, got one after {} updates", updates());
-  check<AutogradError>(!parameters_.shard(), "optimizer",
+  check<AutogradError>(!parameters_->shard(), "optimizer",
                        "states that ranks keep in parts need Accumulate and DataParallel");
   check<AutogradError>(
       observers_.empty(), "optimizer",
       "averages and monitors must be made of this optimizer, not of the inner one");
-  parameters_.separate(state_shape(), rule_->initial_state());
-  gradients_ = std::make_unique<GradientTable>(GradientTable::of(parameters_));
+  parameters_->separate(state_shape(), rule_->initial_state());
+  gradients_ = std::make_unique<GradientTable>(GradientTable::of(*parameters_));
   rule_->prepare(*gradients_);
 }
 
@@ -95,7 +96,7 @@ bool Optimizer::step() {
 }
 
 void Optimizer::zero_grad() {
-  parameters_.drop_gradients();
+  parameters_->drop_gradients();
 }
 
 bool Optimizer::update(float weight, uint32_t part) {
@@ -107,10 +108,10 @@ bool Optimizer::update(float weight, uint32_t part) {
                        "loss.backward(): the gradients must carry the loss scale");
   has_scaled_ = false;
   const bool has_gradients = gradients_->locate();
-  if (!has_gradients && !parameters_.shard()) return false;
+  if (!has_gradients && !parameters_->shard()) return false;
   check_update();
   announce_update();
-  parameters_.follow_parameters();
+  parameters_->follow_parameters();
   if (has_gradients)
     gradients_->stats();
   else
@@ -118,9 +119,9 @@ bool Optimizer::update(float weight, uint32_t part) {
   share_stats(gradients_->all_stats());
   prepare(part, weight, gradients_->all_stats());
   const bool is_last = observers_.empty();  // Lookahead changes parameters after it
-  StateStaging staging(parameters_, is_last);
-  for (size_t i = 0; i < parameters_.runs().size(); ++i) {
-    if (parameters_.runs()[i].is_elsewhere) continue;
+  StateStaging staging(*parameters_, is_last);
+  for (size_t i = 0; i < parameters_->runs().size(); ++i) {
+    if (parameters_->runs()[i].is_elsewhere) continue;
     rule_->update(target(i, staging.begin(i)));
     staging.end(i);
   }
@@ -131,7 +132,7 @@ bool Optimizer::update(float weight, uint32_t part) {
 }
 
 void Optimizer::share_stats(const Tensor&) {
-  check<AutogradError>(!parameters_.shard(), "optimizer",
+  check<AutogradError>(!parameters_->shard(), "optimizer",
                        "states that ranks keep in parts need Accumulate and DataParallel");
 }
 
@@ -144,12 +145,12 @@ void Optimizer::announce_update() {
 }
 
 UpdateTarget Optimizer::target(size_t i) const {
-  return target(i, parameters_.values(i));
+  return target(i, parameters_->values(i));
 }
 
 UpdateTarget Optimizer::target(size_t i, RunValues values) const {
-  const FlatParameters::Run& run = parameters_.runs()[i];
-  const ParameterGroup& group = parameters_.groups()[run.group];
+  const FlatParameters::Run& run = parameters_->runs()[i];
+  const ParameterGroup& group = parameters_->groups()[run.group];
   return {.parameters = std::move(values.parameters),
           .states = std::move(values.states),
           .control = control_,
@@ -160,8 +161,8 @@ UpdateTarget Optimizer::target(size_t i, RunValues values) const {
           .run = i,
           .group = run.group,
           .gradients = *gradients_,
-          .all = parameters_,
-          .slots = std::span(parameters_.slots()).subspan(run.first_slot, run.slots)};
+          .all = *parameters_,
+          .slots = std::span(parameters_->slots()).subspan(run.first_slot, run.slots)};
 }
 
 void Optimizer::update_run(size_t run) {
@@ -170,7 +171,7 @@ void Optimizer::update_run(size_t run) {
 
 void Optimizer::finish_update(bool is_offloaded_published) {
   tell_observers(&UpdateObserver::after_update);
-  parameters_.publish(is_offloaded_published);
+  parameters_->publish(is_offloaded_published);
   device().end_step_soon();
   obey_environment_after_update(device());
 }
@@ -266,16 +267,16 @@ const std::string master_kind = "master";
 Optimizer::NamedState Optimizer::state() const {
   NamedState all = {{"control", control_}};
   const std::vector<std::string> names = rule_->state_names();
-  for (const FlatParameters::Slot& slot : parameters_.slots()) {
+  for (const FlatParameters::Slot& slot : parameters_->slots()) {
     if (slot.parameter.dtype() != DType::f32)
-      if (const Tensor master = parameters_.master(slot)) {
+      if (const Tensor master = parameters_->master(slot)) {
         const bool is_whole = master.numel() == slot.parameter.numel();
         all.emplace_back(is_whole ? master_kind + "." + slot.name
                                   : name_of(master_kind, slot, master, slot.own.offset),
                          master);
       }
     for (size_t i = 0; i < names.size(); ++i)
-      if (const Tensor state = parameters_.state(slot, i))
+      if (const Tensor state = parameters_->state(slot, i))
         all.emplace_back(name_of(names[i], slot, state, slot.states[i]->first), state);
   }
   return all;
@@ -283,24 +284,24 @@ Optimizer::NamedState Optimizer::state() const {
 
 Optimizer::NamedState Optimizer::own_state() const {
   NamedState all = state();
-  const std::optional<Shard>& shard = parameters_.shard();
+  const std::optional<Shard>& shard = parameters_->shard();
   if (!shard) return all;
   std::erase_if(all, [&](const auto& one) {
     return one.first.starts_with(master_kind + ".") || (shard->rank != 0 && one.first == "control");
   });
-  for (const FlatParameters::Slot& slot : parameters_.slots())
+  for (const FlatParameters::Slot& slot : parameters_->slots())
     if (slot.parameter.dtype() != DType::f32)
-      if (const Tensor master = parameters_.own_master(slot))
+      if (const Tensor master = parameters_->own_master(slot))
         all.emplace_back(name_of(master_kind, slot, master, slot.own.offset), master);
   return all;
 }
 
 std::vector<std::string> Optimizer::states_elsewhere() const {
   std::vector<std::string> names;
-  for (const FlatParameters::Slot& slot : parameters_.slots()) {
+  for (const FlatParameters::Slot& slot : parameters_->slots()) {
     if (slot.part) continue;
     for (const std::string& state : rule_->state_names()) names.push_back(state + "." + slot.name);
-    if (!parameters_.master(slot)) names.push_back(master_kind + "." + slot.name);
+    if (!parameters_->master(slot)) names.push_back(master_kind + "." + slot.name);
   }
   return names;
 }
@@ -310,7 +311,7 @@ void Optimizer::load_state(const NamedState& saved) {
   for (const auto& [name, tensor] : saved) names.push_back(name);
   copy_state(saved, state_to_fill(names));
   state_filled();
-  parameters_.publish();
+  parameters_->publish();
 }
 
 Optimizer::NamedState Optimizer::state_to_fill(const std::vector<std::string>&) {

@@ -67,8 +67,8 @@ class Optimizer {
   // per update, instead of casting in every forward pass. `never` at first, and outside of segments
   // in Accumulate, where nothing of it adds to the peak. The bits are the same. Copies hold 2 bytes
   // per element that is used in 16 bits, all the time; casts die as backward goes on.
-  void set_weight_copies(WeightCopyUse use) { parameters_.set_weight_copies(use); }
-  WeightCopyUse weight_copies() const { return parameters_.weight_copies(); }  // what was set
+  void set_weight_copies(WeightCopyUse use) { parameters_->set_weight_copies(use); }
+  WeightCopyUse weight_copies() const { return parameters_->weight_copies(); }  // what was set
 
   // These wait for the device.
   uint64_t updates() const;  // done
@@ -99,11 +99,11 @@ class Optimizer {
   static void copy_state(const NamedState& saved, const NamedState& target);  // the same for others
 
   // As they were given, without frozen parameters.
-  const std::vector<ParameterGroup>& groups() const { return parameters_.groups(); }
+  const std::vector<ParameterGroup>& groups() const { return parameters_->groups(); }
 
-  const FlatParameters& parameters() const { return parameters_; }  // where they lie
-  const Tensor& control() const { return control_; }       // f32 [STATE_SIZE], on the device
-  Device& device() const { return parameters_.device(); }  // of the parameters
+  const FlatParameters& parameters() const { return *parameters_; }  // where they lie
+  const Tensor& control() const { return control_; }        // f32 [STATE_SIZE], on the device
+  Device& device() const { return parameters_->device(); }  // of the parameters
   // Tells it of every update, as long as it lives.
   void add_observer(std::weak_ptr<UpdateObserver> observer);
 
@@ -129,9 +129,9 @@ class Optimizer {
   void separate_parameters();
   // d(scale * weight * loss) / d loss, with the loss scale as it is on the device now.
   Tensor seed(const Tensor& loss, float weight) const;
-  void follow_parameters() { parameters_.follow_parameters(); }
+  void follow_parameters() { parameters_->follow_parameters(); }
   float max_norm() const { return max_norm_; }
-  GradientTable& gradients() { return *gradients_; }
+  GradientTable& gradients() const { return *gradients_; }
 
   // Where ranks share an update: what update_prepare reads of the gradients (of those of this rank,
   // which may have none) becomes that of all, and so do the parameters. AutogradError here, for
@@ -139,8 +139,6 @@ class Optimizer {
   virtual void share_stats(const Tensor& stats);
   virtual void share_parameters() {}
 
-  // For gradients that outlive a step.
-  void place_gradients(DType dtype = DType::f32) { parameters_.place_gradients(dtype); }
   // Where gradients came from a file, or were scaled anew.
   void set_gradients_scaled(bool scaled) { has_scaled_ = scaled; }
 
@@ -151,7 +149,7 @@ class Optimizer {
   float read_control(int slot) const;
 
   std::unique_ptr<UpdateRule> rule_;
-  FlatParameters parameters_;
+  std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<GradientTable> gradients_;
   Tensor control_;
   std::vector<std::weak_ptr<UpdateObserver>> observers_;

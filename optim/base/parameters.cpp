@@ -325,7 +325,7 @@ void FlatParameters::add_states(size_t index, const SlabSizes& sizes, float init
                                               : Tensor());
 }
 
-void FlatParameters::drop_gradients() {
+void FlatParameters::drop_gradients() const {
   for (const Slot& slot : slots_) {
     if (slot.part) slot.part.impl().grad = {};
     slot.parameter.impl().grad = {};
@@ -375,7 +375,7 @@ void FlatParameters::set_weight_copies(WeightCopyUse use) {
           use == WeightCopyUse::never ? nullptr : std::make_shared<WeightCopies>(use));
 }
 
-void FlatParameters::place_gradients(DType dtype) {
+void FlatParameters::place_gradients(DType dtype) const {
   const OpScope scope(owner);
   for (size_t i = 0; i < slabs_.size(); ++i) {
     // What an optimizer allocates lies apart from what steps need.

@@ -96,8 +96,7 @@ class FlatParameters {
   FlatParameters(std::vector<ParameterGroup> groups, std::vector<DType> states,
                  const StateShape& shape_of, float initial, const UpdateUnit& unit_of);
   ~FlatParameters();  // the parameters keep their values
-  FlatParameters(FlatParameters&&) = default;
-  FlatParameters& operator=(FlatParameters&&) = delete;
+  FlatParameters(FlatParameters&&) = delete;
 
   const std::vector<ParameterGroup>& groups() const { return groups_; }  // without frozen ones
   const std::vector<Slab>& slabs() const { return slabs_; }              // the storage
@@ -124,11 +123,11 @@ class FlatParameters {
   void set_weight_copies(WeightCopyUse use);  // what there is of copies goes
   WeightCopyUse weight_copies() const { return weight_copies_; }
 
-  void drop_gradients();  // every grad() is undefined again
+  void drop_gradients() const;  // every grad() is undefined again
   // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that
   // outlive a step. drop_gradients() gives them back. Backward adds to f32 only: places of another
   // dtype are for the caller to take away.
-  void place_gradients(DType dtype = DType::f32);
+  void place_gradients(DType dtype = DType::f32) const;
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const ElementRange& range);

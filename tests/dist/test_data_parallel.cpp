@@ -184,9 +184,9 @@ TEST_CASE_FIXTURE(CpuDevice, "data parallel: messages of any size" * doctest::te
         net.optimizer().zero_grad();
         net.micro_batch(3 * round + ranks.rank()).loss.backward();
         sums.end_pass();
-        sums.add(net.optimizer().parameters(), {true, round == 0, true});
+        sums.add({true, round == 0, true});
       }
-      sums.finish(net.optimizer().parameters());
+      sums.finish();
       Values& own = all[static_cast<size_t>(ranks.rank())];
       for (const Tensor& t : net.optimizer().groups()[0].parameters)
         for (const float v : t.grad().to_vector()) own.push_back(v);

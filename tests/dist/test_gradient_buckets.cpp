@@ -40,8 +40,8 @@ Summed summed(int ranks, const GradientSumsOptions& options) {
     };
     result.gradients[static_cast<size_t>(own.rank())] = values();
     sums.end_pass();
-    sums.add(net.optimizer().parameters(), std::vector<bool>(static_cast<size_t>(ranks), true));
-    sums.finish(net.optimizer().parameters());
+    sums.add(std::vector<bool>(static_cast<size_t>(ranks), true));
+    sums.finish();
     if (own.rank() == 0) result.sums = values();
   });
   return result;

@@ -192,6 +192,24 @@ TEST_CASE("accumulate overflow: it goes on from inside a window bit for bit") {
   });
 }
 
+TEST_CASE("accumulate overflow: micro-batches that run side by side are voided together") {
+  on_each_device([] {
+    Tensor w = parameter({1, 2}, "w");
+    const auto optimizer = judging(SGD({w}, {.lr = 1}), 2);
+    const auto window = [&](float second) {
+      optimizer->run_together([&](uint32_t i) {
+        return MicroBatch{loss_with(w, {i == 0 ? 2 : second, 0}), 1};
+      });
+    };
+    window(4);
+    CHECK(w.to_vector() == Values{-2, 2});
+    window(infinity);
+    CHECK(w.to_vector() == Values{-2, 2});
+    CHECK(optimizer->skipped() == 1);
+    CHECK(optimizer->counts().voided == 0);
+  });
+}
+
 TEST_CASE("accumulate overflow: mistakes are typed errors" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   Tensor w = parameter({1}, "w");

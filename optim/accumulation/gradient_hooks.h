@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "parameters.h"
+#include "../base/parameters.h"
 
 namespace rw {
 
@@ -12,11 +12,8 @@ namespace rw {
 // (Tensor::register_post_accumulate_grad_hook).
 class GradientHooks {
  public:
-  // What is given the gradient.
-  using Take = std::function<void(size_t slot, const Tensor& parameter)>;
-
-  GradientHooks() = default;  // none
-  GradientHooks(const std::vector<FlatParameters::Slot>& slots, const Take& take) {
+  GradientHooks(const std::vector<FlatParameters::Slot>& slots,
+                const std::function<void(size_t slot, const Tensor& parameter)>& take) {
     for (size_t i = 0; i < slots.size(); ++i)
       hooks_.push_back(slots[i].parameter.register_post_accumulate_grad_hook(
           [take, i](const Tensor& parameter) { take(i, parameter); }));
@@ -24,11 +21,8 @@ class GradientHooks {
   ~GradientHooks() {
     for (HookHandle& hook : hooks_) hook.remove();
   }
-  GradientHooks(GradientHooks&&) = default;
-  GradientHooks& operator=(GradientHooks&& other) noexcept {
-    hooks_.swap(other.hooks_);  // those that were here go with `other`
-    return *this;
-  }
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
 
  private:
   std::vector<HookHandle> hooks_;

@@ -1,0 +1,58 @@
+// Windows that ranks share.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "gradient_exchange.h"
+#include "gradient_window.h"
+#include "window_judge.h"
+
+namespace rw {
+
+// Gradients go to other ranks while backward makes them, where no other optimizer shares the pass,
+// or after it. What counts is added on every rank in the order of the ranks.
+class SharedWindow : public GradientWindow {
+ public:
+  // `stats`: room for those of the gradients. `judge`: null: an overflow voids the window.
+  SharedWindow(const FlatParameters& parameters, std::shared_ptr<GradientExchange> ranks,
+               Tensor stats, std::optional<WindowJudge> judge)
+      : GradientWindow(parameters),
+        ranks_(std::move(ranks)),
+        stats_(std::move(stats)),
+        judge_(std::move(judge)) {
+    ranks_->begin();
+  }
+  std::string name() const override { return "accumulate.shared_window"; }
+  void begin_pass(bool is_alone) override {
+    parameters_.drop_gradients();
+    if (is_alone) ranks_->begin_pass();
+  }
+  void end_pass() override { ranks_->end_pass(); }
+  void end_micro_batch(const std::vector<float>& weights) override {
+    std::vector<bool> counts;
+    for (const float weight : weights) counts.push_back(weight > 0);
+    if (judge_) judge(weights, counts);
+    ranks_->add(counts);
+  }
+  void finish() override { ranks_->finish(); }
+  bool is_judged() const override { return judge_.has_value(); }
+
+ private:
+  // All control buffers are told of all micro-batches, in one order.
+  void judge(const std::vector<float>& weights, std::vector<bool>& counts) const {
+    const std::vector<float> overflows = ranks_->overflows();
+    for (size_t rank = 0; rank < counts.size(); ++rank) {
+      if (!counts[rank]) continue;
+      fill_(stats_, overflows[rank]);
+      judge_->judge(stats_, weights[rank]);
+      counts[rank] = overflows[rank] == 0;
+    }
+  }
+
+  std::shared_ptr<GradientExchange> ranks_;
+  Tensor stats_;
+  std::optional<WindowJudge> judge_;
+};
+
+}  // namespace rw
