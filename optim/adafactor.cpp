@@ -1,7 +1,7 @@
 #include "optim/adafactor.h"
 
 #include "ops/ops.h"
-#include "optim/base/moment_update.h"
+#include "optim/base/update_rule.h"
 
 namespace rw {
 

@@ -1,6 +1,6 @@
 #include "optim/adagrad.h"
 
-#include "optim/base/moment_update.h"
+#include "optim/base/update_rule.h"
 
 namespace rw {
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "ops/ops.h"
-#include "optim/base/moment_update.h"
+#include "optim/base/update_rule.h"
 
 namespace rw {
 

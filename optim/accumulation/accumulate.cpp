@@ -93,13 +93,12 @@ void Accumulate::share_parameters() {
 std::unique_ptr<GradientWindow> Accumulate::make_window(bool is_together) const {
   const bool judges = overflow_ == Overflow::voids_micro_batch && !is_together;
   if (exchange_)
-    return std::make_unique<SharedWindow>(
-        parameters(), exchange_, gradients().all_stats(),
-        judges ? std::optional<WindowJudge>(control()) : std::nullopt);
+    return std::make_unique<SharedWindow>(parameters(), exchange_, gradients().all_stats(),
+                                          judges ? &update_control() : nullptr);
   if (micro_batches_ > 1 && buffer_ != DType::f32)
     return std::make_unique<NarrowWindow>(parameters(), buffer_, is_compensated_);
   if (micro_batches_ > 1 && judges)
-    return std::make_unique<JudgedWindow>(parameters(), gradients(), control());
+    return std::make_unique<JudgedWindow>(parameters(), gradients(), update_control());
   return std::make_unique<InPlaceWindow>(parameters(), micro_batches_);
 }
 

@@ -4,7 +4,7 @@
 
 #include "core/tensor/launch.h"
 #include "ops/ops.h"
-#include "optim/base/moment_update.h"
+#include "optim/base/update_control.h"
 #include "optim/base/update_rule.h"
 
 namespace rw {
@@ -79,10 +79,11 @@ void AdamA::backward(const Tensor& loss, float weight) {
   check<AutogradError>(!has_run_, "adama",
                        "backward() must run once per step(); add the losses of a micro-batch");
   check(weight >= 0, "adama", "the weight must be >= 0, got {}", weight);
-  check(max_norm() == 0, "adama", "there must be no clipping by norm, got max_norm {}", max_norm());
+  check(update_control().max_norm == 0, "adama",
+        "there must be no clipping by norm, got max_norm {}", update_control().max_norm);
   check_update();
   has_run_ = true;
-  if (weight > 0) run(loss, seed(loss, weight));
+  if (weight > 0) run(loss, update_control().seed(loss, weight));
 }
 
 void AdamA::take(size_t run) {

@@ -5,6 +5,7 @@
 #include "core/autograd/tape.h"
 #include "core/tensor/launch.h"
 #include "optim/base/gradient_table.h"
+#include "optim/base/update_control.h"
 #include "optim/base/update_rule.h"
 
 namespace rw {
@@ -68,11 +69,11 @@ void InBackward::measure(size_t run) {
 }
 
 void InBackward::judge(size_t run) {
-  prepare(PREPARE_CHECK, 1, gradients().stats(run));
+  update_control().prepare(PREPARE_CHECK, 1, gradients().stats(run));
 }
 
 void InBackward::conclude(uint32_t part, float weight) {
-  prepare(part, weight, gradients().all_stats());
+  update_control().prepare(part, weight, gradients().all_stats());
 }
 
 FusedBackward::FusedBackward(Optimizer&& optimizer, FusedPasses passes)
@@ -83,7 +84,7 @@ void FusedBackward::backward(const Tensor& loss, float weight) {
                        "backward() must run once per step(): it updates the parameters; add the "
                        "losses, or use Accumulate or AdamA");
   check_update();
-  const Tensor gradient = seed(loss, weight);
+  const Tensor gradient = update_control().seed(loss, weight);
   has_taken_ = false;
   pass_ = Pass::both;
   if (passes_ == FusedPasses::two) {

@@ -3,8 +3,8 @@
 
 #include "../../core/tensor/launch.h"
 #include "../base/gradient_table.h"
+#include "../base/update_control.h"
 #include "gradient_window.h"
-#include "window_judge.h"
 
 namespace rw {
 
@@ -12,8 +12,10 @@ namespace rw {
 // judged them: they and their weight count, or neither does.
 class JudgedWindow : public GradientWindow {
  public:
-  JudgedWindow(const FlatParameters& parameters, GradientTable& gradients, const Tensor& control)
-      : GradientWindow(parameters), gradients_(gradients), judge_(control) {
+  JudgedWindow(const FlatParameters& parameters, GradientTable& gradients,
+               const UpdateControl& control)
+      : GradientWindow(parameters), gradients_(gradients), control_(control) {
+    control.begin_judging();
     parameters.place_gradients();
     take();
   }
@@ -22,7 +24,7 @@ class JudgedWindow : public GradientWindow {
   void end_micro_batch(const std::vector<float>& weights) override {
     if (weights[0] > 0) {
       if (!gradients_.locate()) gradients_.clear_stats();
-      judge_.judge(gradients_.stats(), weights[0]);
+      control_.prepare(PREPARE_MICRO_BATCH, weights[0], gradients_.stats());
       fold();
     }
     parameters_.drop_gradients();
@@ -40,7 +42,7 @@ class JudgedWindow : public GradientWindow {
       for (const GradientTable::Part& part : gradients_.parts(i))
         launch(
             "window_fold",
-            {inout(sums), in(part.gradients), in(gradients_.table()), in(judge_.control())},
+            {inout(sums), in(part.gradients), in(gradients_.table()), in(control_.buffer())},
             kernels::WindowFoldParams{
                 .offset = {}, .first = part.first, .rows = part.rows, .shift = gradients_.shift()},
             {.threads = {part.rows << gradients_.shift(), 1, 1}});
@@ -50,7 +52,7 @@ class JudgedWindow : public GradientWindow {
   }
 
   GradientTable& gradients_;
-  WindowJudge judge_;
+  const UpdateControl& control_;
 };
 
 }  // namespace rw

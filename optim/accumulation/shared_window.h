@@ -2,11 +2,11 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
+#include "../../core/tensor/launch.h"
+#include "../base/update_control.h"
 #include "gradient_exchange.h"
 #include "gradient_window.h"
-#include "window_judge.h"
 
 namespace rw {
 
@@ -14,13 +14,15 @@ namespace rw {
 // or after it. What counts is added on every rank in the order of the ranks.
 class SharedWindow : public GradientWindow {
  public:
-  // `stats`: room for those of the gradients. `judge`: null: an overflow voids the window.
+  // `stats`: room for those of the gradients. `judge`: what judges micro-batches one by one; null:
+  // an overflow voids the window.
   SharedWindow(const FlatParameters& parameters, std::shared_ptr<GradientExchange> ranks,
-               Tensor stats, std::optional<WindowJudge> judge)
+               Tensor stats, const UpdateControl* judge)
       : GradientWindow(parameters),
         ranks_(std::move(ranks)),
         stats_(std::move(stats)),
-        judge_(std::move(judge)) {
+        judge_(judge) {
+    if (judge) judge->begin_judging();
     ranks_->begin();
   }
   std::string name() const override { return "accumulate.shared_window"; }
@@ -36,7 +38,7 @@ class SharedWindow : public GradientWindow {
     ranks_->add(counts);
   }
   void finish() override { ranks_->finish(); }
-  bool is_judged() const override { return judge_.has_value(); }
+  bool is_judged() const override { return judge_ != nullptr; }
 
  private:
   // All control buffers are told of all micro-batches, in one order.
@@ -45,14 +47,14 @@ class SharedWindow : public GradientWindow {
     for (size_t rank = 0; rank < counts.size(); ++rank) {
       if (!counts[rank]) continue;
       fill_(stats_, overflows[rank]);
-      judge_->judge(stats_, weights[rank]);
+      judge_->prepare(PREPARE_MICRO_BATCH, weights[rank], stats_);
       counts[rank] = overflows[rank] == 0;
     }
   }
 
   std::shared_ptr<GradientExchange> ranks_;
   Tensor stats_;
-  std::optional<WindowJudge> judge_;
+  const UpdateControl* judge_;
 };
 
 }  // namespace rw

@@ -7,29 +7,32 @@
 #include "ops/ops.h"
 #include "optim/base/state_parts.h"
 #include "optim/base/state_staging.h"
+#include "optim/base/update_control.h"
 #include "optim/base/update_rule.h"
 #include "planner/follow/environment.h"
 
 namespace rw {
 
-Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
-    : rule_(std::move(rule)),
-      parameters_(std::make_unique<FlatParameters>(
-          std::move(groups), rule_->state_dtypes(), state_shape(), rule_->initial_state(),
-          [rule = rule_.get()](size_t group) { return rule->unit(group); })),
-      gradients_(std::make_unique<GradientTable>(GradientTable::of(*parameters_))) {
-  const PurposeScope purpose(Purpose::optimizer);
-  control_ = empty({STATE_SIZE}, DType::f32, device().shared_from_this());
-  fill_(control_, 0);
-  set_scaler(LossScaler::none());
-  rule_->prepare(*gradients_);
-  obey_environment();
+namespace {
+
+RuleStates states_of(const UpdateRule& rule) {
+  return {.dtypes = rule.state_dtypes(),
+          .shape_of = [&rule](size_t state, const Tensor& parameter,
+                              size_t group) { return rule.state_shape(state, parameter, group); },
+          .initial = rule.initial_state(),
+          .unit_of = [&rule](size_t group) { return rule.unit(group); }};
 }
 
-StateShape Optimizer::state_shape() const {
-  return [rule = rule_.get()](size_t state, const Tensor& parameter, size_t group) {
-    return rule->state_shape(state, parameter, group);
-  };
+}  // namespace
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
+    : rule_(std::move(rule)),
+      parameters_(std::make_unique<FlatParameters>(std::move(groups), states_of(*rule_))),
+      gradients_(std::make_unique<GradientTable>(GradientTable::of(*parameters_))),
+      control_(std::make_unique<UpdateControl>(device())) {
+  const PurposeScope purpose(Purpose::optimizer);
+  rule_->prepare(*gradients_);
+  obey_environment();
 }
 
 void Optimizer::separate_parameters() {
@@ -40,7 +43,7 @@ void Optimizer::separate_parameters() {
   check<AutogradError>(
       observers_.empty(), "optimizer",
       "averages and monitors must be made of this optimizer, not of the inner one");
-  parameters_->separate(state_shape(), rule_->initial_state());
+  parameters_->separate();
   gradients_ = std::make_unique<GradientTable>(GradientTable::of(*parameters_));
   rule_->prepare(*gradients_);
 }
@@ -58,12 +61,19 @@ void Optimizer::set_scaler(const LossScaler& scaler) {
   scaler.validate();
   check<AutogradError>(!has_scaled_, "optimizer",
                        "the scaler must be set before backward() or after step()");
-  scaler_ = scaler;
-  static_assert(STATE_SCALE == 0 && STATE_GOOD == 1 && STATE_BAD == 2);
-  const std::vector<float> fresh = {scaler.initial, 0, 0};
-  make_view(control_, {3}, {1}, STATE_SCALE).copy_from(fresh);
-  static_assert(STATE_GROWTHS == STATE_FALLS + 1);
-  fill_(make_view(control_, {2}, {1}, STATE_FALLS), 0);
+  control_->set_scaler(scaler);
+}
+
+const LossScaler& Optimizer::scaler() const {
+  return control_->scaler();
+}
+
+void Optimizer::set_schedule(const Schedule& schedule) {
+  control_->schedule = schedule;
+}
+
+const Tensor& Optimizer::control() const {
+  return control_->buffer();
 }
 
 float Optimizer::base_learning_rate() const {
@@ -73,21 +83,11 @@ float Optimizer::base_learning_rate() const {
 void Optimizer::set_max_norm(float max_norm) {
   check(max_norm >= 0 && std::isfinite(max_norm), "optimizer",
         "max_norm must be positive, or 0 for no clipping, got {}", max_norm);
-  max_norm_ = max_norm;
-}
-
-// Read from the control buffer: exact in f32, whatever the dtype of the loss, and no host waits for
-// it. A weight of 1 takes the same way, so that all steps allocate alike.
-Tensor Optimizer::seed(const Tensor& loss, float weight) const {
-  check<ShapeError>(loss.numel() == 1, "optimizer", "the loss must have one element, got {}", loss);
-  check(std::isfinite(weight), "optimizer", "the weight must be finite, got {}", weight);
-  const NoGrad guard;
-  const Tensor scale = make_view(control_, loss.shape(), dense_strides(loss.shape()), STATE_SCALE);
-  return affine(scale, weight, 0);
+  control_->max_norm = max_norm;
 }
 
 void Optimizer::backward(const Tensor& loss, float weight) {
-  loss.backward(seed(loss, weight));
+  loss.backward(control_->seed(loss, weight));
   has_scaled_ = true;
 }
 
@@ -103,7 +103,7 @@ bool Optimizer::update(float weight, uint32_t part) {
   static_assert(PREPARE_ALL == 0);
   const OpScope scope("optimizer");
   const PhaseScope phase(Phase::update);
-  check<AutogradError>(has_scaled_ || (!scaler_.is_dynamic && scaler_.initial == 1), "optimizer",
+  check<AutogradError>(has_scaled_ || (!scaler().is_dynamic && scaler().initial == 1), "optimizer",
                        "with a loss scaler, step() needs optimizer.backward(loss), not "
                        "loss.backward(): the gradients must carry the loss scale");
   has_scaled_ = false;
@@ -112,22 +112,14 @@ bool Optimizer::update(float weight, uint32_t part) {
   check_update();
   announce_update();
   parameters_->follow_parameters();
-  if (has_gradients)
-    gradients_->stats();
-  else
-    gradients_->clear_stats();
-  share_stats(gradients_->all_stats());
-  prepare(part, weight, gradients_->all_stats());
-  const bool is_last = observers_.empty();  // Lookahead changes parameters after it
-  StateStaging staging(*parameters_, is_last);
-  for (size_t i = 0; i < parameters_->runs().size(); ++i) {
-    if (parameters_->runs()[i].is_elsewhere) continue;
-    rule_->update(target(i, staging.begin(i)));
-    staging.end(i);
-  }
-  staging.finish();
+  if (!has_gradients) gradients_->clear_stats();
+  share_stats(gradients_->stats());
+  control_->prepare(part, weight, gradients_->all_stats());
+  StateStaging(*parameters_).update([&](size_t run, RunValues values) {
+    rule_->update(target(run, std::move(values)));
+  });
   share_parameters();
-  finish_update(is_last);
+  finish_update();
   return true;
 }
 
@@ -153,7 +145,7 @@ UpdateTarget Optimizer::target(size_t i, RunValues values) const {
   const ParameterGroup& group = parameters_->groups()[run.group];
   return {.parameters = std::move(values.parameters),
           .states = std::move(values.states),
-          .control = control_,
+          .control = control(),
           .table = gradients_->table(),
           .shift = gradients_->shift(),
           .learning_rate = rule_->learning_rate * group.lr_scale,
@@ -169,9 +161,9 @@ void Optimizer::update_run(size_t run) {
   rule_->update(target(run));
 }
 
-void Optimizer::finish_update(bool is_offloaded_published) {
+void Optimizer::finish_update() {
   tell_observers(&UpdateObserver::after_update);
-  parameters_->publish(is_offloaded_published);
+  parameters_->publish();
   device().end_step_soon();
   obey_environment_after_update(device());
 }
@@ -186,69 +178,30 @@ void Optimizer::add_observer(std::weak_ptr<UpdateObserver> observer) {
   observers_.push_back(std::move(observer));
 }
 
-void Optimizer::prepare(uint32_t part, float weight, const Tensor& partial) {
-  kernels::UpdatePrepareParams p{
-      .offset = {},
-      .chunks = part == PREPARE_CHECK ? static_cast<uint32_t>(partial.numel()) : gradients_->rows(),
-      .weight = weight,
-      .max_norm = max_norm_,
-      .schedule = static_cast<uint32_t>(schedule_.kind),
-      .warmup = schedule_.warmup,
-      .total = schedule_.total,
-      .period = schedule_.period,
-      .floor_factor = schedule_.floor,
-      .gamma = schedule_.gamma,
-      .peak = schedule_.peak,
-      .milestones = {},
-      .dynamic = scaler_.is_dynamic,
-      .keep_bad = scaler_.keep_bad,
-      .hysteresis = scaler_.hysteresis,
-      .interval = scaler_.interval,
-      .growth = scaler_.growth,
-      .backoff = scaler_.backoff,
-      .min_scale = scaler_.floor,
-      .max_scale = scaler_.ceiling};
-  static_assert(sizeof(p.milestones) == sizeof(schedule_.milestones));
-  std::copy(schedule_.milestones.begin(), schedule_.milestones.end(), p.milestones);
-  launch("update_prepare", {in(partial), inout(control_)}, p, {.variant = {part}});
-}
-
-float Optimizer::read_control(int slot) const {
-  return make_view(control_, {}, {}, slot).item();
-}
-
 uint64_t Optimizer::updates() const {
-  return static_cast<uint64_t>(read_control(STATE_UPDATES));
+  return static_cast<uint64_t>(control_->read(STATE_UPDATES));
 }
 uint64_t Optimizer::skipped() const {
-  return static_cast<uint64_t>(read_control(STATE_SKIPPED));
+  return static_cast<uint64_t>(control_->read(STATE_SKIPPED));
 }
 float Optimizer::loss_scale() const {
-  return read_control(STATE_SCALE);
+  return control_->read(STATE_SCALE);
 }
 float Optimizer::grad_norm() const {
-  return read_control(STATE_GRAD_NORM);
+  return control_->read(STATE_GRAD_NORM);
 }
 
 double Optimizer::learning_rate() const {
   const uint64_t done = updates();
-  return rule_->learning_rate * schedule_.factor(done > 0 ? done - 1 : 0);
+  return rule_->learning_rate * control_->schedule.factor(done > 0 ? done - 1 : 0);
 }
 
 UpdateCounts Optimizer::counts() const {
-  const std::vector<float> state = control_.to_vector();
-  const auto count = [&](int slot) { return static_cast<uint64_t>(state[size_t(slot)]); };
-  return {.scale = state[STATE_SCALE],
-          .updates = count(STATE_UPDATES),
-          .skipped = count(STATE_SKIPPED),
-          .skipped_in_a_row = count(STATE_SKIPPED_IN_A_ROW),
-          .falls = count(STATE_FALLS),
-          .growths = count(STATE_GROWTHS),
-          .voided = count(STATE_VOIDED)};
+  return control_->counts();
 }
 
 std::string Optimizer::diagnose() const {
-  return rw::diagnose(scaler_, counts());
+  return rw::diagnose(scaler(), counts());
 }
 
 namespace {
@@ -265,7 +218,7 @@ const std::string master_kind = "master";
 }  // namespace
 
 Optimizer::NamedState Optimizer::state() const {
-  NamedState all = {{"control", control_}};
+  NamedState all = {{"control", control()}};
   const std::vector<std::string> names = rule_->state_names();
   for (const FlatParameters::Slot& slot : parameters_->slots()) {
     if (slot.parameter.dtype() != DType::f32)

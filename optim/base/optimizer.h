@@ -15,6 +15,7 @@
 namespace rw {
 
 class GradientTable;
+class UpdateControl;
 class UpdateRule;
 struct UpdateTarget;
 
@@ -53,14 +54,14 @@ class Optimizer {
   virtual void
   zero_grad();  // every grad() is undefined again: the gradients give their memory back
 
-  void set_learning_rate(float rate);  // before lr_scale and schedule
-  float base_learning_rate() const;    // the same
-  void set_schedule(const Schedule& schedule) { schedule_ = schedule; }  // from the next update on
-  void set_scaler(const LossScaler& scaler);                             // starts it afresh
-  const LossScaler& scaler() const { return scaler_; }  // LossScaler::none() at first
+  void set_learning_rate(float rate);           // before lr_scale and schedule
+  float base_learning_rate() const;             // the same
+  void set_schedule(const Schedule& schedule);  // from the next update on
+  void set_scaler(const LossScaler& scaler);    // starts it afresh
+  const LossScaler& scaler() const;             // LossScaler::none() at first
   // Starts the scaler afresh where the optimizer stands: for a loaded state that was of another
   // scaler.
-  virtual void restart_scaler() { set_scaler(scaler_); }
+  virtual void restart_scaler() { set_scaler(scaler()); }
   void set_max_norm(float max_norm);  // clips the gradient's norm; 0: no clipping
 
   // Whether Autocast takes the 16-bit form of these f32 parameters from copies that are made once
@@ -102,7 +103,7 @@ class Optimizer {
   const std::vector<ParameterGroup>& groups() const { return parameters_->groups(); }
 
   const FlatParameters& parameters() const { return *parameters_; }  // where they lie
-  const Tensor& control() const { return control_; }        // f32 [STATE_SIZE], on the device
+  const Tensor& control() const;                            // f32 [STATE_SIZE], on the device
   Device& device() const { return parameters_->device(); }  // of the parameters
   // Tells it of every update, as long as it lives.
   void add_observer(std::weak_ptr<UpdateObserver> observer);
@@ -115,22 +116,19 @@ class Optimizer {
   bool update(float weight, uint32_t part = 0);
 
   // update() in parts, for optimizers that take gradients while backward makes them: what must hold
-  // before it; what its observers are told before it; the control buffer's part (PREPARE_*), from
-  // partial sums of the gradients or from flags; the rule, of one run; and what follows an update.
+  // before it; what its observers are told before it; the rule, of one run; and what follows an
+  // update.
   void check_update();
   void announce_update();
-  void prepare(uint32_t part, float weight, const Tensor& partial);
   UpdateTarget target(size_t run) const;  // offloaded states: where they lie
   void update_run(size_t run);
-  void finish_update(bool is_offloaded_published = false);
+  void finish_update();
 
   // Each parameter becomes a run of its own (FlatParameters::separate). AutogradError after an
   // update, or where something follows the updates already.
   void separate_parameters();
-  // d(scale * weight * loss) / d loss, with the loss scale as it is on the device now.
-  Tensor seed(const Tensor& loss, float weight) const;
   void follow_parameters() { parameters_->follow_parameters(); }
-  float max_norm() const { return max_norm_; }
+  const UpdateControl& update_control() const { return *control_; }
   GradientTable& gradients() const { return *gradients_; }
 
   // Where ranks share an update: what update_prepare reads of the gradients (of those of this rank,
@@ -143,19 +141,14 @@ class Optimizer {
   void set_gradients_scaled(bool scaled) { has_scaled_ = scaled; }
 
  private:
-  StateShape state_shape() const;
   UpdateTarget target(size_t run, RunValues values) const;
   void tell_observers(void (UpdateObserver::*message)());
-  float read_control(int slot) const;
 
   std::unique_ptr<UpdateRule> rule_;
   std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<GradientTable> gradients_;
-  Tensor control_;
+  std::unique_ptr<UpdateControl> control_;
   std::vector<std::weak_ptr<UpdateObserver>> observers_;
-  Schedule schedule_;
-  LossScaler scaler_;
-  float max_norm_ = 0;
   bool has_scaled_ = false;  // backward() ran since the last update
 };
 

@@ -22,6 +22,15 @@ const FlatParameters::Slab& StateStaging::slab_of(size_t run) const {
   return parameters_.slabs()[parameters_.runs()[run].slab];
 }
 
+void StateStaging::update(const Update& update_run) {
+  for (size_t run = 0; run < parameters_.runs().size(); ++run) {
+    if (parameters_.runs()[run].is_elsewhere) continue;
+    update_run(run, begin(run));
+    end(run);
+  }
+  for (; !staged_.empty(); staged_.pop_front()) put_back(staged_.front());
+}
+
 RunValues StateStaging::begin(size_t run) {
   const std::vector<FlatParameters::Run>& runs = parameters_.runs();
   if (!runs[run].is_staged) return parameters_.values(run);
@@ -43,14 +52,11 @@ void StateStaging::fetch(size_t run) {
 
 void StateStaging::end(size_t run) {
   if (!parameters_.runs()[run].is_staged) {
-    if (slab_of(run).is_offloaded) publish(run, parameters_.values(run).parameters);
+    if (slab_of(run).where == MemoryPlace::host)
+      parameters_.publish(run, parameters_.values(run).parameters);
     return;
   }
   for (; staged_.front().run < run; staged_.pop_front()) put_back(staged_.front());
-}
-
-void StateStaging::finish() {
-  for (; !staged_.empty(); staged_.pop_front()) put_back(staged_.front());
 }
 
 void StateStaging::put_back(const Staged& staged) const {
@@ -59,13 +65,7 @@ void StateStaging::put_back(const Staged& staged) const {
   for (size_t s = 0; s < home.states.size(); ++s)
     if (home.states[s] && home.states[s].numel() > 0)
       copy_dense(staged.values.states[s], home.states[s]);
-  publish(staged.run, staged.values.parameters);
-}
-
-void StateStaging::publish(size_t run, const Tensor& masters) const {
-  const Tensor& low = slab_of(run).low;
-  if (publishes_ && low)
-    copy_into(masters, FlatParameters::view(low, parameters_.runs()[run].elements));
+  parameters_.publish(staged.run, staged.values.parameters);
 }
 
 }  // namespace rw

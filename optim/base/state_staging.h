@@ -2,27 +2,26 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <vector>
 
 #include "parameters.h"
 
 namespace rw {
 
-// For one update: begin(0), the kernels of run 0, end(0), begin(1), ..., finish(). What is queued
-// between two ends is the copy of the next run to the device, the update of this one and the copy
-// of the last one back. They touch different bytes, so that a device runs them side by side, and
-// three runs are on it at once.
+// For one update. What is queued between two runs is the copy of the next one to the device, the
+// update of this one and the copy of the last one back. They touch different bytes, so that a
+// device runs them side by side, and three runs are on it at once. 16-bit parameters are rounded
+// from what their masters are on the device, so that FlatParameters::publish() need not read these
+// over the bus.
 class StateStaging {
  public:
-  // `publishes`: 16-bit parameters are rounded from what their masters are now, so that
-  // FlatParameters::publish() need not read these over the bus.
-  StateStaging(const FlatParameters& parameters, bool publishes)
-      : parameters_(parameters), publishes_(publishes) {}
+  // Queues the kernels of a run, which change what they are given: copies on the device where the
+  // run is staged, else views of the slab.
+  using Update = std::function<void(size_t run, RunValues values)>;
 
-  // Those of run number `run`: copies on the device where it is staged, else views of the slab.
-  RunValues begin(size_t run);
-  void end(size_t run);  // its kernels are queued
-  void finish();         // all are: what is on the device goes back
+  explicit StateStaging(FlatParameters& parameters) : parameters_(parameters) {}
+  void update(const Update& update_run);  // all runs that are updated here
 
  private:
   struct Staged {
@@ -31,12 +30,12 @@ class StateStaging {
   };
 
   const FlatParameters::Slab& slab_of(size_t run) const;
+  RunValues begin(size_t run);
+  void end(size_t run);
   void fetch(size_t run);
   void put_back(const Staged& staged) const;
-  void publish(size_t run, const Tensor& masters) const;
 
-  const FlatParameters& parameters_;
-  const bool publishes_;
+  FlatParameters& parameters_;
   std::deque<Staged> staged_;  // in order: updated, being updated, next
 };
 

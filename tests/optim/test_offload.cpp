@@ -26,7 +26,7 @@ using namespace rw::test;
 namespace {
 
 constexpr uint64_t MiB = 1 << 20;
-constexpr int64_t unit = FlatParameters::part_unit;
+constexpr int64_t unit = Placement::part_unit;
 
 uint64_t optimizer_bytes(const MemoryReport& report) {
   return report.live_by_purpose[static_cast<int>(Purpose::optimizer)];

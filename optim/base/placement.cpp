@@ -1,0 +1,246 @@
+#include "optim/base/placement.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "core/base/error.h"
+#include "shaders/params.h"
+
+namespace rw {
+
+namespace {
+
+constexpr const char* op = "optimizer";
+constexpr int64_t slab_bytes = int64_t{128} << 20;
+
+int64_t round_up(int64_t n) {
+  return (n + REWIND_FLAT - 1) / REWIND_FLAT * REWIND_FLAT;
+}
+
+void check_parameter(const Tensor& p, const std::string& name) {
+  check<AutogradError>(p.is_leaf(), op, "'{}' must be a leaf, got the result of an op", name);
+  check<AutogradError>(!p.impl().is_optimized, op,
+                       "'{}' belongs to another optimizer; use one with several groups", name);
+  // The slab of an earlier optimizer is shared by its parameters, and only they are to leave it.
+  const std::shared_ptr<Storage>& storage = p.impl().storage;
+  check<AutogradError>(
+      storage.use_count() == 1 || storage->op() == op, op,
+      "'{}' shares its storage with another tensor, a view of it or a forward pass "
+      "still on the tape; make the optimizer before them",
+      name);
+}
+
+void check_groups(const std::vector<ParameterGroup>& groups) {
+  if (groups.empty()) return;
+  const std::optional<Shard>& shard = groups.front().shard;
+  for (const ParameterGroup& group : groups) {
+    check(group.shard == shard, op, "all groups must have the same shard");
+    check(!group.shard || !group.offload, op,
+          "states must be sharded or offloaded, got a group with both");
+    check(!group.offload || group.offload->part_bytes > 0, op,
+          "parts of offloaded states must have bytes, got 0");
+  }
+  check(!shard || (shard->rank >= 0 && shard->rank < shard->ranks), op,
+        "a shard must be one of its ranks, got {} of {}", shard ? shard->rank : 0,
+        shard ? shard->ranks : 0);
+}
+
+class Placer {
+ public:
+  Placer(const std::vector<ParameterGroup>& groups, const RuleStates& states, bool is_separate)
+      : groups_(groups), states_(states), is_separate_(is_separate) {
+    check_groups(groups);
+    if (!groups.empty() && groups.front().shard) shard_ = *groups.front().shard;
+    placed_.keeps_parts = shard_.gathered_bytes > 0;
+  }
+
+  Placement place() {
+    collect();
+    for (size_t i = 0; i < placed_.slots.size(); ++i) {
+      Placement::Slot& slot = placed_.slots[i];
+      Placement::Slab& slab = slab_for(i);
+      slot.slab = placed_.slabs.size() - 1;
+      slot.offset = take(slot.parameter.numel(), slab.elements);
+      if (!slab.is_divided) slab.own = {0, slab.elements};
+      for (size_t s = 0; s < states_.dtypes.size(); ++s)
+        slot.states.push_back(state_of(slot, s, slab.state_elements[s]));
+      add_runs(i);
+    }
+    return std::move(placed_);
+  }
+
+ private:
+  using Slot = Placement::Slot;
+  using Run = Placement::Run;
+
+  static int64_t take(int64_t count, int64_t& end) {
+    return std::exchange(end, end + round_up(count));
+  }
+  int64_t unit_of(const Slot& slot) const { return is_separate_ ? 0 : states_.unit_of(slot.group); }
+
+  void collect() {
+    std::unordered_set<const TensorImpl*> seen;
+    std::vector<Ownership::Parameter> line;
+    bool is_empty = true;
+    for (size_t g = 0; g < groups_.size(); ++g)
+      for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
+        const Tensor& p = groups_[g].parameters[i];
+        is_empty = false;
+        if (!p.requires_grad()) continue;
+        const std::string name = p.impl().name.empty() ? fmt::format("{}.{}", g, i) : p.impl().name;
+        check<AutogradError>(seen.insert(&p.impl()).second, op, "'{}' appears twice", name);
+        check_parameter(p, name);
+        placed_.slots.push_back({.parameter = p, .group = g, .name = name});
+        line.push_back({p.numel(), unit_of(placed_.slots.back()) > 0});
+      }
+    check(!placed_.slots.empty(), op,
+          "at least one parameter that requires a gradient is needed, got {}",
+          is_empty ? "no parameters" : "only such that do not");
+    placed_.ownership.emplace(line, shard_.ranks);
+    for (size_t i = 0; i < placed_.slots.size(); ++i) {
+      placed_.slots[i].own = placed_.ownership->part(i, shard_.rank);
+      placed_.slots[i].is_here = placed_.ownership->has(i, shard_.rank);
+    }
+  }
+
+  // The last slab or a new one.
+  Placement::Slab& slab_for(size_t index) {
+    const Slot& slot = placed_.slots[index];
+    const DType dtype = slot.parameter.dtype();
+    Placement::Slab fresh = {
+        .dtype = dtype,
+        .where = groups_[slot.group].offload ? MemoryPlace::host : MemoryPlace::device,
+        .state_elements = std::vector<int64_t>(states_.dtypes.size())};
+    int64_t most = is_separate_ ? 0 : slab_bytes / static_cast<int64_t>(sizeof(float));
+    if (placed_.keeps_parts) {
+      most = static_cast<int64_t>(shard_.gathered_bytes / size_of(dtype));
+      fresh.owner = placed_.ownership->owner(index);
+      fresh.is_divided = placed_.ownership->is_divided(index);
+      fresh.is_kept = fresh.is_divided ? slot.own.size > 0 : fresh.owner == shard_.rank;
+      if (fresh.is_divided) fresh.own = {slot.own.offset, round_up(slot.own.size)};
+    }
+    std::vector<Placement::Slab>& slabs = placed_.slabs;
+    const auto joins = [&](const Placement::Slab& last) {
+      return last.elements + round_up(slot.parameter.numel()) <= most && last.dtype == dtype &&
+             last.where == fresh.where && last.owner == fresh.owner && !last.is_divided &&
+             !fresh.is_divided;
+    };
+    if (slabs.empty() || !joins(slabs.back())) slabs.push_back(std::move(fresh));
+    return slabs.back();
+  }
+
+  // What of a state is here: for each own element one, or one for as many as are updated together.
+  std::optional<Placement::State> state_of(const Slot& slot, size_t state, int64_t& end) const {
+    if (!slot.is_here) return std::nullopt;
+    const std::optional<Shape> shape = states_.shape_of(state, slot.parameter, slot.group);
+    if (!shape) return std::nullopt;
+    Placement::State here = {*shape};
+    if (const int64_t all = slot.parameter.numel(); slot.own.size < all) {
+      const int64_t each = shape->numel() == all ? 1 : unit_of(slot);
+      here.first = slot.own.offset / each;
+      here.shape = {(slot.own.end() + each - 1) / each - here.first};
+    }
+    here.offset = take(here.shape.numel(), end);
+    return here;
+  }
+
+  void add_runs(size_t index) {
+    const Slot& slot = placed_.slots[index];
+    Run run{slot.group, slot.slab, {slot.offset, round_up(slot.parameter.numel())}, {}, index, 1};
+    for (const std::optional<Placement::State>& state : slot.states)
+      run.states.push_back(state ? ElementRange{state->offset, round_up(state->shape.numel())}
+                                 : ElementRange{});
+    run.is_elsewhere = !slot.is_here;
+    if (const std::optional<Offload>& offload = groups_[slot.group].offload)
+      add_offloaded(std::move(run), offload->part_bytes);
+    else if (placed_.ownership->is_divided(index) && !run.is_elsewhere)
+      add_divided(run);
+    else
+      add(std::move(run), joins(run));
+  }
+
+  // As part of the last one, or by itself.
+  void add(Run run, bool joins_last) {
+    if (!joins_last) return placed_.runs.push_back(std::move(run));
+    Run& last = placed_.runs.back();
+    last.elements.size += run.elements.size;
+    for (size_t s = 0; s < run.states.size(); ++s) last.states[s].size += run.states[s].size;
+    ++last.slots;
+  }
+
+  // Whether the last run may go on with the next parameter: kernels find its states where they find
+  // it.
+  bool joins(const Run& next) const {
+    if (placed_.runs.empty()) return false;
+    const Run& run = placed_.runs.back();
+    if (run.group != next.group || run.slab != next.slab ||
+        run.elements.offset != placed_.slots[run.first_slot].offset ||
+        run.is_elsewhere != next.is_elsewhere)
+      return false;
+    for (size_t s = 0; s < run.states.size(); ++s)
+      if ((run.states[s].size > 0) != (next.states[s].size > 0)) return false;
+    return true;
+  }
+
+  // Of a run that comes to the device for its update.
+  uint64_t staged_bytes(const Run& run) const {
+    const bool has_master = placed_.slots[run.first_slot].parameter.dtype() != DType::f32;
+    int64_t sum = has_master ? run.elements.size * int64_t{sizeof(float)} : 0;
+    for (size_t s = 0; s < run.states.size(); ++s)
+      sum += run.states[s].size * static_cast<int64_t>(size_of(states_.dtypes[s]));
+    return static_cast<uint64_t>(sum);
+  }
+
+  // At most so many bytes at a time. What is larger and cannot be cut is not staged.
+  void add_offloaded(Run run, uint64_t most_bytes) {
+    const uint64_t bytes = staged_bytes(run);
+    run.is_staged = bytes <= most_bytes;
+    const bool joins_last = joins(run) && placed_.runs.back().is_staged &&
+                            staged_bytes(placed_.runs.back()) + bytes <= most_bytes;
+    if (run.is_staged || unit_of(placed_.slots[run.first_slot]) != 1)
+      return add(std::move(run), joins_last);
+    const auto each = static_cast<int64_t>(bytes) / run.elements.size;
+    constexpr int64_t unit = Placement::part_unit;
+    const int64_t part =
+        std::max<int64_t>(1, static_cast<int64_t>(most_bytes) / each / unit) * unit;
+    for (int64_t at = 0; at < run.elements.size; at += part) {
+      Run& own = placed_.runs.emplace_back(run);
+      own.is_staged = true;
+      const auto cut = [&](ElementRange& range) {
+        if (range.size > 0) range = {range.offset + at, std::min(part, range.size - at)};
+      };
+      cut(own.elements);
+      for (ElementRange& range : own.states) cut(range);
+    }
+  }
+
+  // The own elements, with what other ranks update before and behind them.
+  void add_divided(const Run& whole) {
+    const ElementRange& own = placed_.slots[whole.first_slot].own;
+    const auto add_part = [&](int64_t first, int64_t end, bool is_elsewhere) {
+      if (first == end) return;
+      Run& run = placed_.runs.emplace_back(whole);
+      run.elements = {whole.elements.offset + first, end - first};
+      run.is_elsewhere = is_elsewhere;
+      if (is_elsewhere) run.states.assign(run.states.size(), {});
+    };
+    add_part(0, own.offset, true);
+    add_part(own.offset, round_up(own.end()), false);
+    add_part(round_up(own.end()), whole.elements.size, true);
+  }
+
+  const std::vector<ParameterGroup>& groups_;
+  const RuleStates& states_;
+  const bool is_separate_;
+  Shard shard_;  // of all groups; of one rank where there is none
+  Placement placed_;
+};
+
+}  // namespace
+
+Placement Placement::of(const std::vector<ParameterGroup>& groups, const RuleStates& states,
+                        bool is_separate) {
+  return Placer(groups, states, is_separate).place();
+}
+
+}  // namespace rw

@@ -1,0 +1,94 @@
+// Where parameters and their states lie, and who updates them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../../core/base/context.h"
+#include "ownership.h"
+#include "parameter_groups.h"
+
+namespace rw {
+
+// What an optimizer's rule keeps of parameters, and how it updates them.
+struct RuleStates {
+  std::vector<DType> dtypes = {};  // of each state
+  // The shape of state number `state` of a parameter of the group number `group`; none: it has no
+  // such state.
+  std::function<std::optional<Shape>(size_t state, const Tensor& parameter, size_t group)> shape_of;
+  float initial = 0;  // what all of them hold at first
+  // How many elements of a parameter of the group number `group` are updated together, from the
+  // first one on; 0: all of them. Of each of its states there are as many elements, or one for so
+  // many.
+  std::function<int64_t(size_t group)> unit_of;
+};
+
+// A plan of the memory of parameters, without memory. It alone knows of Shard and Offload: here is
+// what this rank updates, all of it where there are no others, and states lie in the device's
+// memory or in the host's.
+struct Placement {
+  // Up to 128 MiB, or one parameter that is larger: bounds what moving the parameters costs on top
+  // of them, and fits the blocks of every device.
+  struct Slab {
+    DType dtype = DType::f32;                  // of the parameters
+    MemoryPlace where = MemoryPlace::device;   // of states and masters
+    int64_t elements = 0;                      // of all its parameters
+    std::vector<int64_t> state_elements = {};  // of each state
+    int owner = 0;  // the rank that keeps it, where parameters are kept in parts and it is one's
+    bool is_kept = true;      // this rank keeps elements of it
+    bool is_divided = false;  // one parameter, of which several ranks keep a part
+    ElementRange own = {};    // what is kept here; all, where it is not divided
+  };
+  // Where a state of a parameter lies in its tensor of the slab.
+  struct State {
+    Shape shape;         // as shape_of gave it; of a divided parameter [elements of the part]
+    int64_t offset = 0;  // in elements
+    int64_t first = 0;   // of the elements that it has in one process, the first that is here
+  };
+  // Where a parameter lies. `offset` is in elements from the start of the slab.
+  struct Slot {
+    Tensor parameter;
+    size_t group = 0, slab = 0;  // numbers of these
+    int64_t offset = 0;
+    std::string name;     // the parameter's, or "group.index" where it has none
+    bool is_here = true;  // of its elements, or of none, this is the owner
+    std::vector<std::optional<State>> states = {};  // those that are here
+    // The elements that are updated here, and whose gradient they have: the parameter, or of one
+    // that is divided a view of them, [elements]. Undefined: all of it is updated elsewhere.
+    ElementRange own = {};
+    Tensor part = {};
+
+    // Whether others update elements of it, too.
+    bool is_divided() const { return part && own.size < parameter.numel(); }
+  };
+  // Consecutive parameters of one `group` in one `slab` that have the same states, or a part of one
+  // parameter: what one dispatch updates.
+  struct Run {
+    size_t group = 0, slab = 0;
+    ElementRange elements;             // of all that is in the slab
+    std::vector<ElementRange> states;  // of the slab's states
+    size_t first_slot = 0, slots = 0;  // the parameters
+    bool is_elsewhere = false;         // another rank updates it
+    bool is_staged = false;            // offloaded, and on the device for the update (StateStaging)
+  };
+  // Parts of a parameter begin at multiples of so many elements, as rows of the gradients' table
+  // do: sums over them, and so all bits, are those of the whole.
+  static constexpr int64_t part_unit = int64_t{1} << 18;
+
+  // Throws AutogradError for parameters that appear twice, share storage or belong to another
+  // optimizer. A run may be a part of a parameter whose elements are updated by themselves, where
+  // its states are offloaded or in parts. `is_separate`: each parameter has a slab and a run of its
+  // own, the whole of it.
+  static Placement of(const std::vector<ParameterGroup>& groups, const RuleStates& states,
+                      bool is_separate = false);
+
+  std::vector<Slab> slabs;             // in the order of their parameters
+  std::vector<Slot> slots;             // one per parameter
+  std::vector<Run> runs;               // all slots, in order
+  std::optional<Ownership> ownership;  // of the slots
+  bool keeps_parts = false;            // ranks keep the parameters in parts, too
+};
+
+}  // namespace rw

@@ -1,0 +1,86 @@
+#include "optim/base/update_control.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/tensor/launch.h"
+#include "ops/ops.h"
+
+namespace rw {
+
+UpdateControl::UpdateControl(Device& device) {
+  const PurposeScope purpose(Purpose::optimizer);
+  buffer_ = empty({STATE_SIZE}, DType::f32, device.shared_from_this());
+  fill_(buffer_, 0);
+  set_scaler(LossScaler::none());
+}
+
+void UpdateControl::set_scaler(const LossScaler& scaler) {
+  scaler_ = scaler;
+  static_assert(STATE_SCALE == 0 && STATE_GOOD == 1 && STATE_BAD == 2);
+  const std::vector<float> fresh = {scaler.initial, 0, 0};
+  make_view(buffer_, {3}, {1}, STATE_SCALE).copy_from(fresh);
+  static_assert(STATE_GROWTHS == STATE_FALLS + 1);
+  fill_(make_view(buffer_, {2}, {1}, STATE_FALLS), 0);
+}
+
+// Read from the control buffer: exact in f32, whatever the dtype of the loss, and no host waits for
+// it. A weight of 1 takes the same way, so that all steps allocate alike.
+Tensor UpdateControl::seed(const Tensor& loss, float weight) const {
+  check<ShapeError>(loss.numel() == 1, "optimizer", "the loss must have one element, got {}", loss);
+  check(std::isfinite(weight), "optimizer", "the weight must be finite, got {}", weight);
+  const NoGrad guard;
+  const Tensor scale = make_view(buffer_, loss.shape(), dense_strides(loss.shape()), STATE_SCALE);
+  return affine(scale, weight, 0);
+}
+
+void UpdateControl::prepare(uint32_t part, float weight, const Tensor& stats) const {
+  // Overflow flags of one run, or sums of squares and flags of all.
+  const int64_t chunks = part == PREPARE_CHECK ? stats.numel() : stats.numel() / 2;
+  kernels::UpdatePrepareParams p{.offset = {},
+                                 .chunks = static_cast<uint32_t>(chunks),
+                                 .weight = weight,
+                                 .max_norm = max_norm,
+                                 .schedule = static_cast<uint32_t>(schedule.kind),
+                                 .warmup = schedule.warmup,
+                                 .total = schedule.total,
+                                 .period = schedule.period,
+                                 .floor_factor = schedule.floor,
+                                 .gamma = schedule.gamma,
+                                 .peak = schedule.peak,
+                                 .milestones = {},
+                                 .dynamic = scaler_.is_dynamic,
+                                 .keep_bad = scaler_.keep_bad,
+                                 .hysteresis = scaler_.hysteresis,
+                                 .interval = scaler_.interval,
+                                 .growth = scaler_.growth,
+                                 .backoff = scaler_.backoff,
+                                 .min_scale = scaler_.floor,
+                                 .max_scale = scaler_.ceiling};
+  static_assert(sizeof(p.milestones) == sizeof(schedule.milestones));
+  std::copy(schedule.milestones.begin(), schedule.milestones.end(), p.milestones);
+  launch("update_prepare", {in(stats), inout(buffer_)}, p, {.variant = {part}});
+}
+
+void UpdateControl::begin_judging() const {
+  static_assert(STATE_WINDOW_VOIDED == STATE_WINDOW_WEIGHT + 1);
+  fill_(make_view(buffer_, {2}, {1}, STATE_WINDOW_WEIGHT), 0);
+}
+
+float UpdateControl::read(int slot) const {
+  return make_view(buffer_, {}, {}, slot).item();
+}
+
+UpdateCounts UpdateControl::counts() const {
+  const std::vector<float> state = buffer_.to_vector();
+  const auto count = [&](int slot) { return static_cast<uint64_t>(state[size_t(slot)]); };
+  return {.scale = state[STATE_SCALE],
+          .updates = count(STATE_UPDATES),
+          .skipped = count(STATE_SKIPPED),
+          .skipped_in_a_row = count(STATE_SKIPPED_IN_A_ROW),
+          .falls = count(STATE_FALLS),
+          .growths = count(STATE_GROWTHS),
+          .voided = count(STATE_VOIDED)};
+}
+
+}  // namespace rw
