@@ -291,6 +291,7 @@ Optimizer::NamedState Accumulate::state() const {
 
 Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& names) {
   check_between_windows("a state can be loaded only between updates");
+  saved_ = {};
   NamedState all = Optimizer::state();
   const auto has = [&](const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();

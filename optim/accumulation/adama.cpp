@@ -151,6 +151,7 @@ Optimizer::NamedState AdamA::state() const {
 Optimizer::NamedState AdamA::state_to_fill(const std::vector<std::string>& names) {
   check<AutogradError>(position_ == 0 && !has_run_, "adama",
                        "a state can be loaded only between updates");
+  window_ = {};
   NamedState all = Optimizer::state();
   if (std::find(names.begin(), names.end(), window_name) == names.end()) return all;
   window_ =

@@ -4,6 +4,7 @@
 
 #include "ops/losses/losses.h"
 #include "optim/accumulation/accumulate.h"
+#include "optim/accumulation/adama.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
 #include "tests/fixtures/optim_fixture.h"
@@ -69,6 +70,17 @@ TEST_CASE("accumulate: n = 1 is the plain optimizer to the bit") {
     CHECK(run([&](Tensor w) { return Accumulate(SGD({w}, sgd), 1); }) ==
           run([&](Tensor w) { return SGD({w}, sgd); }));
   });
+}
+
+TEST_CASE("accumulate: windows of one micro-batch keep no gradients for others" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (const uint32_t n : {1, 2}) {
+    Tensor w = parameter({1});
+    Accumulate optimizer(SGD({w}), n);
+    optimizer.backward(loss_with(w, {1}));
+    CHECK(w.impl().grad_place.defined() == (n > 1));
+  }
 }
 
 TEST_CASE("accumulate: n micro-batches are one batch") {
@@ -267,6 +279,33 @@ TEST_CASE("accumulate: a state from inside a window goes on bit for bit") {
     Accumulate two(SGD({x}), 2);
     CHECK_THROWS_AS(two.load_state(saved), FileError);
   });
+}
+
+TEST_CASE("accumulate: a state that was refused leaves nothing behind" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const auto check_windows = [](Optimizer& optimizer, const Tensor& w) {
+    const Optimizer::NamedState between = copied(optimizer.state());
+    optimizer.backward(loss_with(w, {1}));
+    optimizer.step();
+    Optimizer::NamedState inside = copied(optimizer.state());
+    optimizer.flush();
+    std::erase_if(inside, [](const auto& one) { return one.first == "control"; });
+    CHECK_THROWS_AS(optimizer.load_state(inside), FileError);
+    optimizer.load_state(between);
+    CHECK(optimizer.position() == 0);
+    CHECK(optimizer.updates() == 0);
+    optimizer.backward(loss_with(w, {1}));
+    CHECK(!optimizer.step());
+    optimizer.zero_grad();
+    optimizer.backward(loss_with(w, {1}));
+    CHECK(optimizer.step());
+  };
+  Tensor w = parameter({1}, "w"), v = parameter({1}, "v");
+  Accumulate sgd(SGD({w}), 2);
+  check_windows(sgd, w);
+  AdamA adama({v}, 2);
+  check_windows(adama, v);
 }
 
 TEST_CASE("accumulate: mistakes are typed errors" * doctest::test_suite("host")) {

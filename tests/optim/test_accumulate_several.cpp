@@ -102,6 +102,26 @@ TEST_CASE("accumulate several: what others bring is the caller's, and zero_grad(
   });
 }
 
+TEST_CASE("accumulate several: however gradients are added up, those of others join nowhere") {
+  on_each_device([] {
+    for (const std::string kind : {"in place", "judged", "16 bits"}) {
+      CAPTURE(kind);
+      Tensor w = parameter({1}), v = parameter({1});
+      Accumulate optimizer(SGD({w, v}, {.lr = 1}), 2);
+      if (kind == "judged") optimizer.set_overflow(Accumulate::Overflow::voids_micro_batch);
+      if (kind == "16 bits") optimizer.set_buffer(DType::bf16);
+      optimizer.backward(loss_with(w, {1}));
+      optimizer.step();
+      CHECK_FALSE(w.grad().defined());
+      (loss_with(w, {8}) + loss_with(v, {8})).backward();
+      optimizer.backward(loss_with(w, {3}));
+      optimizer.step();
+      CHECK(w.item() == 1 - 2);
+      CHECK(v.item() == 1);
+    }
+  });
+}
+
 // Rates that are powers of two apart make up for the windows' lengths to the bit.
 TEST_CASE("accumulate several: one backward pass for two parts of a model") {
   on_each_device([] {

@@ -318,6 +318,17 @@ TEST_CASE("offload: the device holds no moments, and three parts of them for the
   });
 }
 
+TEST_CASE("offload: small parameters share a part of so many bytes at most" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  Parameters small;
+  for (int i = 0; i < 10; ++i) small.push_back(zeros({1000}).set_requires_grad());
+  const Adam optimizer(offload_states(small, {.part_bytes = 3 * 8000}));
+  const auto& runs = optimizer.parameters().runs();
+  CHECK(runs.size() == 4);  // moments of three, in f32
+  for (const FlatParameters::Run& run : runs) CHECK(run.elements.size <= 3000);
+}
+
 TEST_CASE("offload: copies run beside updates") {
   const Env whole("REWIND_LIMITS",
                   "dispatch-us:1000000000");  // no dispatch in parts: they are counted
