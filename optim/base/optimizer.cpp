@@ -13,21 +13,9 @@
 
 namespace rw {
 
-namespace {
-
-RuleStates states_of(const UpdateRule& rule) {
-  return {.dtypes = rule.state_dtypes(),
-          .shape_of = [&rule](size_t state, const Tensor& parameter,
-                              size_t group) { return rule.state_shape(state, parameter, group); },
-          .initial = rule.initial_state(),
-          .unit_of = [&rule](size_t group) { return rule.unit(group); }};
-}
-
-}  // namespace
-
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
     : rule_(std::move(rule)),
-      parameters_(std::make_unique<FlatParameters>(std::move(groups), states_of(*rule_))),
+      parameters_(std::make_unique<FlatParameters>(std::move(groups), *rule_)),
       gradients_(std::make_unique<GradientTable>(GradientTable::of(*parameters_))),
       control_(std::make_unique<UpdateControl>(device())) {
   const PurposeScope purpose(Purpose::optimizer);

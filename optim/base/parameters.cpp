@@ -29,12 +29,11 @@ void note_same(FlatParameters::Slab& slab) {
 }  // namespace
 
 // Delegates so that the destructor gives the parameters back when memory runs out halfway.
-FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, RuleStates states)
-    : FlatParameters() {
+FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, const StateRule& rule)
+    : FlatParameters(rule) {
   groups_ = std::move(groups);
-  states_ = std::move(states);
   const OpScope scope(owner);
-  placement_ = Placement::of(groups_, states_);
+  placement_ = Placement::of(groups_, rule_);
   for (size_t i = 0; i < placement_.slabs.size(); ++i) {
     move_into(i);
     add_states(i);
@@ -58,7 +57,7 @@ void FlatParameters::separate() {
     slot.parameter.impl().is_optimized = false;
     slot.parameter.impl().grad_place = {};
   }
-  placement_ = Placement::of(groups_, states_, /* is_separate */ true);
+  placement_ = Placement::of(groups_, rule_, /* is_separate */ true);
   size_t next = 0, gone = 0, complete = 0;
   for (size_t i = 0; i < placement_.slabs.size(); ++i) {
     move_into(i);
@@ -119,10 +118,10 @@ void FlatParameters::move_into(size_t index) {
 
 void FlatParameters::add_states(size_t index) {
   Slab& slab = slabs_[index];
-  for (size_t s = 0; s < states_.dtypes.size(); ++s)
+  for (size_t s = 0; s < slab.state_elements.size(); ++s)
     slab.states.push_back(slab.state_elements[s] > 0
-                              ? filled(slab.state_elements[s], states_.initial, device(),
-                                       Purpose::optimizer, states_.dtypes[s], slab.where)
+                              ? filled(slab.state_elements[s], rule_.initial_state(), device(),
+                                       Purpose::optimizer, rule_.state_dtype(s), slab.where)
                               : Tensor());
 }
 
@@ -231,7 +230,7 @@ Tensor FlatParameters::state(const Slot& slot, size_t state) const {
   const Tensor& whole = slabs_[slot.slab].states[state];
   const auto& [shape, offset, first] = *slot.states[state];
   if (whole) return make_view(whole, shape, dense_strides(shape), offset);
-  return empty(shape, states_.dtypes[state], device().shared_from_this());  // without elements
+  return empty(shape, rule_.state_dtype(state), device().shared_from_this());  // without elements
 }
 
 }  // namespace rw

@@ -42,8 +42,8 @@ class FlatParameters {
     const Tensor& held() const { return whole ? whole : values(); }  // what parameters are views of
   };
 
-  // Throws as Placement::of() does.
-  FlatParameters(std::vector<ParameterGroup> groups, RuleStates states);
+  // Throws as Placement::of() does. The rule must outlive it.
+  FlatParameters(std::vector<ParameterGroup> groups, const StateRule& rule);
   ~FlatParameters();  // the parameters keep their values
   FlatParameters(FlatParameters&&) = delete;
 
@@ -91,12 +91,12 @@ class FlatParameters {
   Tensor state(const Slot& slot, size_t state) const;
 
  private:
-  FlatParameters() = default;
+  explicit FlatParameters(const StateRule& rule) : rule_(rule) {}
   void move_into(size_t slab);
   void add_states(size_t slab);
 
+  const StateRule& rule_;
   std::vector<ParameterGroup> groups_;
-  RuleStates states_;
   Placement placement_;
   std::vector<Slab> slabs_;
   WeightCopyUse weight_copies_ = WeightCopyUse::never;

@@ -47,8 +47,11 @@ void check_groups(const std::vector<ParameterGroup>& groups) {
 
 class Placer {
  public:
-  Placer(const std::vector<ParameterGroup>& groups, const RuleStates& states, bool is_separate)
-      : groups_(groups), states_(states), is_separate_(is_separate) {
+  Placer(const std::vector<ParameterGroup>& groups, const StateRule& rule, bool is_separate)
+      : groups_(groups),
+        rule_(rule),
+        states_(rule.state_names().size()),
+        is_separate_(is_separate) {
     check_groups(groups);
     if (!groups.empty() && groups.front().shard) shard_ = *groups.front().shard;
     placed_.keeps_parts = shard_.gathered_bytes > 0;
@@ -62,7 +65,7 @@ class Placer {
       slot.slab = placed_.slabs.size() - 1;
       slot.offset = take(slot.parameter.numel(), slab.elements);
       if (!slab.is_divided) slab.own = {0, slab.elements};
-      for (size_t s = 0; s < states_.dtypes.size(); ++s)
+      for (size_t s = 0; s < states_; ++s)
         slot.states.push_back(state_of(slot, s, slab.state_elements[s]));
       add_runs(i);
     }
@@ -76,7 +79,7 @@ class Placer {
   static int64_t take(int64_t count, int64_t& end) {
     return std::exchange(end, end + round_up(count));
   }
-  int64_t unit_of(const Slot& slot) const { return is_separate_ ? 0 : states_.unit_of(slot.group); }
+  int64_t unit_of(const Slot& slot) const { return is_separate_ ? 0 : rule_.unit(slot.group); }
 
   void collect() {
     std::unordered_set<const TensorImpl*> seen;
@@ -110,7 +113,7 @@ class Placer {
     Placement::Slab fresh = {
         .dtype = dtype,
         .where = groups_[slot.group].offload ? MemoryPlace::host : MemoryPlace::device,
-        .state_elements = std::vector<int64_t>(states_.dtypes.size())};
+        .state_elements = std::vector<int64_t>(states_)};
     int64_t most = is_separate_ ? 0 : slab_bytes / static_cast<int64_t>(sizeof(float));
     if (placed_.keeps_parts) {
       most = static_cast<int64_t>(shard_.gathered_bytes / size_of(dtype));
@@ -132,7 +135,7 @@ class Placer {
   // What of a state is here: for each own element one, or one for as many as are updated together.
   std::optional<Placement::State> state_of(const Slot& slot, size_t state, int64_t& end) const {
     if (!slot.is_here) return std::nullopt;
-    const std::optional<Shape> shape = states_.shape_of(state, slot.parameter, slot.group);
+    const std::optional<Shape> shape = rule_.state_shape(state, slot.parameter, slot.group);
     if (!shape) return std::nullopt;
     Placement::State here = {*shape};
     if (const int64_t all = slot.parameter.numel(); slot.own.size < all) {
@@ -187,7 +190,7 @@ class Placer {
     const bool has_master = placed_.slots[run.first_slot].parameter.dtype() != DType::f32;
     int64_t sum = has_master ? run.elements.size * int64_t{sizeof(float)} : 0;
     for (size_t s = 0; s < run.states.size(); ++s)
-      sum += run.states[s].size * static_cast<int64_t>(size_of(states_.dtypes[s]));
+      sum += run.states[s].size * static_cast<int64_t>(size_of(rule_.state_dtype(s)));
     return static_cast<uint64_t>(sum);
   }
 
@@ -230,7 +233,8 @@ class Placer {
   }
 
   const std::vector<ParameterGroup>& groups_;
-  const RuleStates& states_;
+  const StateRule& rule_;
+  const size_t states_;  // how many
   const bool is_separate_;
   Shard shard_;  // of all groups; of one rank where there is none
   Placement placed_;
@@ -238,9 +242,9 @@ class Placer {
 
 }  // namespace
 
-Placement Placement::of(const std::vector<ParameterGroup>& groups, const RuleStates& states,
+Placement Placement::of(const std::vector<ParameterGroup>& groups, const StateRule& rule,
                         bool is_separate) {
-  return Placer(groups, states, is_separate).place();
+  return Placer(groups, rule, is_separate).place();
 }
 
 }  // namespace rw

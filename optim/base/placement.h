@@ -1,7 +1,6 @@
 // Where parameters and their states lie, and who updates them.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,17 +11,27 @@
 
 namespace rw {
 
-// What an optimizer's rule keeps of parameters, and how it updates them.
-struct RuleStates {
-  std::vector<DType> dtypes = {};  // of each state
-  // The shape of state number `state` of a parameter of the group number `group`; none: it has no
-  // such state.
-  std::function<std::optional<Shape>(size_t state, const Tensor& parameter, size_t group)> shape_of;
-  float initial = 0;  // what all of them hold at first
-  // How many elements of a parameter of the group number `group` are updated together, from the
-  // first one on; 0: all of them. Of each of its states there are as many elements, or one for so
-  // many.
-  std::function<int64_t(size_t group)> unit_of;
+// What an optimizer's rule keeps of parameters, and how much of one it updates at once.
+class StateRule {
+ public:
+  virtual ~StateRule() = default;
+  // One name per tensor of state that a parameter needs, as PyTorch calls it.
+  virtual std::vector<std::string> state_names() const = 0;
+  // The shape of one of them, of a parameter of the group number `group`; none: it has no such
+  // state. What kernels find through the table of chunks has the parameter's shape, or is there for
+  // no parameter of the group.
+  virtual std::optional<Shape> state_shape(size_t /*state*/, const Tensor& parameter,
+                                           size_t /*group*/) const {
+    return parameter.shape();
+  }
+  // How they are stored.
+  virtual DType state_dtype(size_t /*state*/) const { return DType::f32; }
+  virtual float initial_state() const { return 0; }  // what all of them hold at first
+  // How many elements of a parameter are updated together, from the first one on; 0: all of them.
+  // Of each of its states there are as many elements, or one for so many; with 1, each element by
+  // itself, all states have the parameter's shape. Such runs may be parts of a parameter, and where
+  // ranks share out parameters those of more elements, too.
+  virtual int64_t unit(size_t /*group*/) const { return 0; }
 };
 
 // A plan of the memory of parameters, without memory. It alone knows of Shard and Offload: here is
@@ -43,7 +52,7 @@ struct Placement {
   };
   // Where a state of a parameter lies in its tensor of the slab.
   struct State {
-    Shape shape;         // as shape_of gave it; of a divided parameter [elements of the part]
+    Shape shape;         // as state_shape() gave it; of a divided parameter [elements of the part]
     int64_t offset = 0;  // in elements
     int64_t first = 0;   // of the elements that it has in one process, the first that is here
   };
@@ -81,7 +90,7 @@ struct Placement {
   // optimizer. A run may be a part of a parameter whose elements are updated by themselves, where
   // its states are offloaded or in parts. `is_separate`: each parameter has a slab and a run of its
   // own, the whole of it.
-  static Placement of(const std::vector<ParameterGroup>& groups, const RuleStates& states,
+  static Placement of(const std::vector<ParameterGroup>& groups, const StateRule& rule,
                       bool is_separate = false);
 
   std::vector<Slab> slabs;             // in the order of their parameters

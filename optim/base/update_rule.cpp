@@ -4,12 +4,6 @@
 
 namespace rw {
 
-std::vector<DType> UpdateRule::state_dtypes() const {
-  std::vector<DType> all(state_names().size());
-  for (size_t s = 0; s < all.size(); ++s) all[s] = state_dtype(s);
-  return all;
-}
-
 Tensor UpdateTarget::master(const FlatParameters::Slot& slot) const {
   const Shape& shape = slot.part.shape();
   const int64_t begin = slot.offset + slot.own.offset - all.runs()[run].elements.offset;

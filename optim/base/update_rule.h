@@ -1,9 +1,7 @@
 // What differs between optimizers.
 #pragma once
 
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "../../core/tensor/launch.h"
@@ -34,30 +32,13 @@ struct UpdateTarget {
 };
 
 // How an optimizer changes parameters. A new optimizer is a new rule and its kernel.
-class UpdateRule {
+class UpdateRule : public StateRule {
  public:
-  virtual ~UpdateRule() = default;
-  // One name per tensor of state that a parameter needs, as PyTorch calls it.
-  virtual std::vector<std::string> state_names() const = 0;
-  // The shape of one of them; none: this parameter has no such state. What kernels find through the
-  // table of chunks has the parameter's shape, or is there for no parameter of the group.
-  virtual std::optional<Shape> state_shape(size_t /*state*/, const Tensor& parameter,
-                                           size_t /*group*/) const {
-    return parameter.shape();
-  }
-  // How they are stored.
-  virtual DType state_dtype(size_t /*state*/) const { return DType::f32; }
-  virtual float initial_state() const { return 0; }  // what all of them hold at first
-  // As UpdateUnit: with 1, each element by itself, all states have the parameter's shape. Such runs
-  // may be parts of a parameter, and where ranks share out parameters those of more elements, too.
-  virtual int64_t unit(size_t /*group*/) const { return 0; }
   // Called with the parameters that will be updated, and again if they come to lie in other runs.
   virtual void prepare(const GradientTable&) {}
 
   using Target = UpdateTarget;
   virtual void update(const Target& target) const = 0;
-
-  std::vector<DType> state_dtypes() const;  // of all states
 
   float learning_rate = 1e-3f;
   float weight_decay = 0;
