@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "../../core/tensor/launch.h"
+#include "../../core/tensor/primitives.h"
 #include "../base/update_control.h"
 #include "gradient_exchange.h"
 #include "gradient_window.h"
