@@ -18,7 +18,7 @@ namespace rw {
 // while only one part at a time computes between two of them.
 //
 // Parts begin in the caller's state (device, Autocast, NoGrad, segments of blocks), with an empty
-// tape and without observers of it: AutoRecompute and RecomputeScope do not reach into them.
+// tape and without observers of it: AutoRecompute and Follower do not reach into them.
 class Lockstep {
  public:
   // ValueError for no parts.

@@ -58,7 +58,7 @@ Tensor cast(Tensor x, DType dtype);  // the same handle if nothing changes; grad
 Tensor contiguous(Tensor x);  // dense row-major; the same handle when it is already
 
 // x itself, known by this name to what chooses the values that recomputation keeps:
-// save_ops({name}), RecomputeSearch::collection(), REWIND_RECOMPUTE=collection:NAME
+// save_ops({name}), Search::collection(), REWIND_RECOMPUTE=collection:NAME
 // (jax.ad_checkpoint has the same).
 Tensor checkpoint_name(Tensor x, std::string name);
 

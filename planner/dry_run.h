@@ -3,10 +3,11 @@
 #pragma once
 
 #include <functional>
-#include <optional>
+#include <memory>
+#include <vector>
 
 #include "../core/autograd/tape.h"
-#include "../core/memory/device.h"
+#include "forecast.h"
 
 namespace rw {
 
@@ -18,19 +19,6 @@ struct DryRunOptions {
   bool pack =
       true;  // lay steps out offline; without, the peak is the same and reserved bytes are not
   std::vector<StepTrace> learnt = {};  // steps of an earlier run of the program, see Forecast
-};
-
-// What a dry run found.
-struct Forecast {
-  MemoryReport memory;               // as the real device would report it
-  WorkByPhase work{};                // of the whole program
-  std::optional<MemoryTrace> trace;  // where asked for
-  std::vector<StepTrace> steps =
-      {};  // for Device::learn: the real run is packed from its first step on
-
-  double flops() const { return total_flops(work); }  // recomputation included
-  // FLOPs of replays over those of the rest.
-  double recompute_share() const { return rw::recompute_share(work); }
 };
 
 // Runs `program` with a dry device as the default one. It builds its own model, takes its training

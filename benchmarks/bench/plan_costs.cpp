@@ -38,25 +38,24 @@ std::vector<Network> networks() {
 }
 
 void measure(const Network& network, const Profile& profile, const std::vector<double>& shares,
-             const RecomputeObjective& objective) {
-  const RecomputeSearch search(
+             const SearchOptions& objective) {
+  const Search search(
       profile.open, [&] { network.workload.run(); }, objective);
-  const RecomputeGraph& graph = search.recorded().graph;
+  const Graph& graph = search.graph();
   double forward = 0;
-  for (const GraphRecord& r : graph.records) forward += r.cost;
+  for (const Graph::Record& r : graph.records) forward += r.cost;
   const auto plain = static_cast<double>(evaluate(graph, {}).peak);
-  const auto text =
-      [&](const RecomputePlan& plan) {  // of forward and backward, which is twice that
-        return fmt::format("{:.2f}", 100 * plan.cost / (3 * forward));
-      };
+  const auto text = [&](const Plan& plan) {  // of forward and backward, which is twice that
+    return fmt::format("{:.2f}", 100 * plan.cost / (3 * forward));
+  };
   const auto start = Clock::now();
   fmt::print("| {} |", network.name);
   for (const double share : shares) {
     const auto plan = plan_budget(graph, static_cast<uint64_t>(share * plain));
     fmt::print(" {} |", plan ? text(*plan) : "-");
   }
-  const RecomputePlan least = plan_budgets(graph).back(), memory = plan_memory(graph);
-  for (const RecomputePlan& plan : {least, memory})
+  const Plan least = plan_budgets(graph).back(), memory = plan_memory(graph);
+  for (const Plan& plan : {least, memory})
     fmt::print(" {:.4f} at {} |", static_cast<double>(plan.peak) / plain, text(plan));
   fmt::print(" {:.1f} |\n", std::chrono::duration<double>(Clock::now() - start).count());
   std::fflush(stdout);
@@ -69,7 +68,7 @@ Run plan_costs(CLI::App& app) {
   struct Options {
     std::string profile = "rx7900xtx.json";
     std::vector<double> shares = {0.5, 0.33, 0.25, 0.2, 0.15, 0.1};
-    RecomputeObjective objective{.flops_per_byte = 2};
+    SearchOptions objective{.flops_per_byte = 2};
   };
   const auto o = std::make_shared<Options>();
   app.add_option("--profile", o->profile, "of the device")->capture_default_str();

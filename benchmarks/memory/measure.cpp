@@ -29,12 +29,12 @@ Bench::Bench(std::string row, Workload workload, Profile profile, int candidates
       profile_(std::move(profile)),
       candidates_(candidates) {}
 
-RecomputeSearch& Bench::search() {
+Search& Bench::search() {
   // The bars are in FLOPs: memory traffic breaks ties, no more.
   if (!search_)
     search_.emplace(
         profile_.open, [this] { workload_.run(); },
-        RecomputeObjective{.flops_per_byte = 2, .candidates = candidates_, .effort = 8});
+        SearchOptions{.flops_per_byte = 2, .candidates = candidates_, .effort = 8});
   return *search_;
 }
 
@@ -84,31 +84,39 @@ Result Bench::speed() {
 
 Result Bench::nested(int leaf) {
   return measure("nested", [&] {
-    const RecordedGraph& recorded = search().recorded();
-    const auto records = static_cast<uint32_t>(recorded.ops.size());
+    const Graph& recorded = search().graph();
+    const auto records = static_cast<uint32_t>(recorded.records.size());
     return following(follow(recorded, nested_halving(records, static_cast<uint32_t>(leaf))));
   });
 }
 
 Result Bench::budget(uint64_t bytes) {
-  Result r = measure("budget", [&] {
-    StepSettings way = following(search().budget(bytes).recompute);
-    way.budget = bytes;
-    return way;
-  });
+  const auto keeping_to = [&](uint64_t blocks) {
+    return measure("budget", [&] {
+      StepSettings way = following(search().budget(bytes).recompute);
+      way.budget = blocks;
+      return way;
+    });
+  };
+  Result r;
+  try {
+    r = keeping_to(bytes);
+  } catch (const OutOfMemory&) {  // what is alive fits, but not in blocks as the device has them
+    r = keeping_to(0);
+  }
   r.budget = bytes;
   return r;
 }
 
 std::optional<Result> Bench::try_budget(uint64_t bytes) {
-  if (search().choices().back().peak() > bytes) return std::nullopt;
+  if (search().candidates().back().peak() > bytes) return std::nullopt;
   return budget(bytes);
 }
 
 std::optional<Result> Bench::fitting(uint64_t bytes) {
-  if (search().choices().back().peak() > bytes) return std::nullopt;
+  if (search().candidates().back().peak() > bytes) return std::nullopt;
   search().refine(bytes);
-  for (const RecomputeChoice& choice : search().choices()) {
+  for (const Candidate& choice : search().candidates()) {
     if (choice.peak() > bytes) continue;
     const StepSettings way = following(choice.recompute);
     if (!fits(workload_, profile_, way, bytes)) continue;
@@ -120,12 +128,12 @@ std::optional<Result> Bench::fitting(uint64_t bytes) {
 }
 
 Result Bench::least() {
-  return measure("budget", [&] { return following(search().choices().back().recompute); });
+  return measure("budget", [&] { return following(search().candidates().back().recompute); });
 }
 
 std::vector<Result> Bench::front() {
   std::vector<Result> results;
-  for (const RecomputeChoice& choice : search().choices())
+  for (const Candidate& choice : search().candidates())
     results.push_back(measure("front", [&] { return following(choice.recompute); }));
   return results;
 }

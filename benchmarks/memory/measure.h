@@ -14,7 +14,7 @@ namespace rw::memory {
 // A device that dry runs predict.
 struct Profile {
   std::string name;  // for the report
-  RecomputeSearch::OpenDry open;
+  Search::OpenDry open;
 };
 // `device` as for open_backend("dry:..."): a profile's file or name, or a device; with a heap
 // without end, since plain runs are measured that no device has the memory for.
@@ -44,7 +44,7 @@ class Bench {
   void run_really(Result& result, const std::string& device);
 
  private:
-  RecomputeSearch& search();
+  Search& search();
   // `find`: the time that it takes counts.
   Result measure(const std::string& method, const std::function<StepSettings()>& find);
 
@@ -52,7 +52,7 @@ class Bench {
   Workload workload_;
   Profile profile_;
   int candidates_;
-  std::optional<RecomputeSearch> search_;
+  std::optional<Search> search_;
   std::string last_method_;  // measured
   StepSettings last_;
 };

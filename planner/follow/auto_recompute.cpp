@@ -34,7 +34,7 @@ uint64_t margin(uint64_t budget) {
 bool eviction_does(const TapeRerun& rerun, uint64_t bytes) {
   const auto program = [&] {
     const MemoryBudget budget(bytes);
-    const RecomputeScope scope({.evicts = true});
+    const Follower scope({.evicts = true});
     rerun.run();
   };
   try {
@@ -46,11 +46,11 @@ bool eviction_does(const TapeRerun& rerun, uint64_t bytes) {
 }
 
 // What is asked for, where it keeps within the budget's `bytes`.
-std::optional<RecomputeChoice> choice_within(RecomputeSearch& search,
-                                             const AutoRecomputeOptions& options, uint64_t bytes) {
+std::optional<Candidate> candidate_within(Search& search, const AutoRecomputeOptions& options,
+                                          uint64_t bytes) {
   try {
-    RecomputeChoice choice = choose(search, options, bytes);
-    if (options.budget == 0 || choice.peak() <= bytes) return choice;
+    Candidate candidate = choose(search, options, bytes);
+    if (options.budget == 0 || candidate.peak() <= bytes) return candidate;
   } catch (const OutOfMemory&) {  // no plan does
   }
   return std::nullopt;
@@ -98,8 +98,7 @@ std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
   return is_plain ? std::nullopt : std::optional(options);
 }
 
-RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& options,
-                       uint64_t bytes) {
+Candidate choose(Search& search, const AutoRecomputeOptions& options, uint64_t bytes) {
   switch (options.mode) {
     case Mode::memory:
       return search.memory();
@@ -116,13 +115,10 @@ RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& opti
 }
 
 AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
-    : options_(std::move(options)), tape_(Tape::current()) {
+    : Follower(Tape::current(), false), options_(std::move(options)) {
   const bool needs_budget = options_.mode == Mode::budget || options_.mode == Mode::evict;
   check<ValueError>(has_budget() || !needs_budget, "recompute",
                     "a budget must be given for this mode, got none");
-  check<AutogradError>(!tape_->in_segment() && !tape_->follower(), "recompute",
-                       "automatic recomputation must be the outermost scope");
-  tape_->exchange_follower(this);
   if (has_budget())
     budget_.emplace(options_.budget, default_device(), [this] {
       return least_
@@ -131,49 +127,35 @@ AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
     });
 }
 
-AutoRecompute::~AutoRecompute() {
-  end();
-  tape_->exchange_follower(nullptr);
-}
-
 void AutoRecompute::before_record(Tape& tape, const Op& op) {
-  if (pass_ && tape.is_empty()) end();  // nobody wanted its gradient
-  if (!pass_) begin(tape);
-  if (std::exchange(is_another_, false)) pass_->leave();
-  pass_->before_record(tape, op);
+  if (std::exchange(is_another_, false) && is_open()) pass_->leave();
+  Follower::before_record(tape, op);
 }
 
 void AutoRecompute::begin(Tape& tape) {
   live_ = default_device()->live();
   kind_ = expected_;
-  recompute_ = {};
+  plan_ = {};
   if (kind_ >= 0) {
     Kind& kind = kinds_[static_cast<size_t>(kind_)];
     // More is live besides the pass than the plan was made for: it is made again.
     if (kind.plan && has_budget() && live_ > kind.live + margin(options_.budget)) kind.plan.reset();
-    if (kind.plan) recompute_ = *kind.plan;
+    if (kind.plan) plan_ = *kind.plan;
   }
-  if (recompute_.segments.empty()) recompute_.evicts = has_budget();
+  if (plan_.segments.empty()) plan_.evicts = has_budget();
   trace_ = {};
-  is_another_ = false;
   first_ = tape.end();
-  pass_.emplace(tape, recompute_, nullptr);
+  Follower::begin(tape);
 }
 
 void AutoRecompute::after_record(const Record& record) {
-  pass_->after_record(record);
+  Follower::after_record(record);
   trace_.ops.emplace_back(record.op->name);
   trace_.bytes.push_back(record.outputs.empty() ? 0 : record.outputs[0].bytes);
-  if (!has_budget() || recompute_.segments.empty()) return;
+  if (!has_budget() || plan_.segments.empty()) return;
   const Trace& expected = kinds_[static_cast<size_t>(kind_)].trace;
   const size_t i = trace_.bytes.size() - 1;
   if (i < expected.bytes.size() && expected.bytes[i] != trace_.bytes[i]) is_another_ = true;
-}
-
-void AutoRecompute::end() {
-  if (!pass_) return;
-  pass_->end();
-  pass_.reset();
 }
 
 int AutoRecompute::kind_of_trace() {
@@ -197,7 +179,7 @@ int AutoRecompute::kind_of_trace() {
 
 void AutoRecompute::before_backward(Tape& tape, const Tensor& root, bool retains) {
   if (!pass_) return;
-  end();
+  Follower::before_backward(tape, root, retains);
   const int number = kind_of_trace();
   Kind& kind = kinds_[static_cast<size_t>(number)];
   ++kind.passes;
@@ -205,19 +187,19 @@ void AutoRecompute::before_backward(Tape& tape, const Tensor& root, bool retains
   if (last_ >= 0) kinds_[static_cast<size_t>(last_)].next = number;
   last_ = number;
   expected_ = kind.next >= 0 ? kind.next : number;
-  if (is_worth_more(kind)) return plan(tape, root, kind, options_.effort * more_effort);
+  if (is_worth_more(kind)) return make_plan(tape, root, kind, options_.effort * more_effort);
   if (retains && has_budget()) kind.fault = "its values are retained for another backward";
   const bool is_settled = kind.plan || !kind.fault.empty() || kind.plans == most_plans;
   if (options_.mode == Mode::evict || is_settled) return;
-  plan(tape, root, kind, options_.effort);
-  const bool was_evicted = recompute_.evicts && tape.segments().size() == 1;
+  make_plan(tape, root, kind, options_.effort);
+  const bool was_evicted = plan_.evicts && tape.segments().size() == 1;
   if (was_evicted && kind.plan) follow_from_here(tape, *kind.plan);
 }
 
 // The pass that was evicting until now goes backward as the plan says. Values that were dropped and
 // that the program holds are there twice then: where that is too much, it goes on evicting.
 void AutoRecompute::follow_from_here(Tape& tape, const Recompute& plan) {
-  RecomputePass pass(tape, plan, nullptr, first_);
+  ForwardPass pass(tape, plan, nullptr, first_);
   try {
     tape.enter_again(0, pass.held_values(), pass);
   } catch (const OutOfMemory&) {
@@ -232,7 +214,7 @@ bool AutoRecompute::is_worth_more(const Kind& kind) const {
   return kind.plan && kind.is_cut && earned >= kind.more_work;
 }
 
-void AutoRecompute::plan(const Tape& tape, const Tensor& root, Kind& kind, double effort) {
+void AutoRecompute::make_plan(const Tape& tape, const Tensor& root, Kind& kind, double effort) {
   const TapeRerun rerun(tape, root, TapeRerun::Marks::ignored);
   if (!rerun.is_possible()) return void(kind.fault = "the device cannot be predicted");
   std::vector<uint32_t> alive;
@@ -248,13 +230,13 @@ void AutoRecompute::plan(const Tape& tape, const Tensor& root, Kind& kind, doubl
   if (has_budget() && kind.passes == 1 && eviction_does(rerun, sure)) return;
   ++kind.plans;
   kind.live = live_;
-  RecomputeSearch search(
+  Search search(
       [] { return endless_dry(default_device()->backend()); }, [&] { rerun.run(); },
       {.candidates = options_.candidates, .effort = effort, .on_progress = options_.on_progress});
-  std::optional<RecomputeChoice> choice = choice_within(search, options_, sure);
-  if (!choice) choice = choice_within(search, options_, room);
-  if (!choice) {
-    const uint64_t peak = search.choices().back().peak();
+  std::optional<Candidate> candidate = candidate_within(search, options_, sure);
+  if (!candidate) candidate = candidate_within(search, options_, room);
+  if (!candidate) {
+    const uint64_t peak = search.candidates().back().peak();
     least_ = peak + others;
     kind.fault = fmt::format("its least peak is {}, {} more are live besides it",
                              format_bytes(peak), format_bytes(others));
@@ -262,9 +244,9 @@ void AutoRecompute::plan(const Tape& tape, const Tensor& root, Kind& kind, doubl
   }
   kind.is_cut = effort == options_.effort && search.is_cut();
   kind.more_work = static_cast<uint64_t>(more_effort * static_cast<double>(search.work_limit()));
-  const double cost = search.cost(*choice);
+  const double cost = search.cost(*candidate);
   if (kind.plan && cost >= kind.cost) return;
-  kind.plan = spread(choice->recompute, alive, trace_.ops);
+  kind.plan = spread(candidate->recompute, alive, trace_.ops);
   kind.cost = cost;
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "follower.h"
+#include "memory_budget.h"
 #include "search.h"
 
 namespace rw {
@@ -27,7 +29,7 @@ struct AutoRecomputeOptions {
   uint64_t budget = 0;       // most bytes of the device's blocks; 0: any number (not for `budget`)
   int candidates = 12;       // plans to measure
   double effort = 1;         // of a plan, and
-  std::function<void(double share)> on_progress = {};  // who is told of it: as RecomputeObjective
+  std::function<void(double share)> on_progress = {};  // who is told of it: as SearchOptions
   std::vector<std::string> collection = {};            // names, for Mode::collection
 };
 // By words, as the environment and command lines have them. `how`: empty, memory, speed, evict or
@@ -37,35 +39,31 @@ std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
                                                     const std::string& budget);
 // What they ask a search for, with the bytes in the place of their budget. OutOfMemory where there
 // is none.
-RecomputeChoice choose(RecomputeSearch& search, const AutoRecomputeOptions& options,
-                       uint64_t bytes);
+Candidate choose(Search& search, const AutoRecomputeOptions& options, uint64_t bytes);
 
 // While it lives, forward passes of this thread's tape are recorded under a plan of their own. The
 // plan for a kind of pass (its ops in order; with a budget their sizes, too) is made from a pass of
 // that kind, before its backward. With a budget that is the second one, when optimizers have their
 // state, and the first one only where eviction would not get it through its backward; it goes
 // backward as the plan says. Passes without a plan, and those that turn out to be another kind,
-// keep everything or, where there is a budget, are evicted (planner/follow/recompute.h). The budget
+// keep everything or, where there is a budget, are evicted. The budget
 // bounds what is reserved at any time: OutOfMemory where an op needs more. Where a plan's effort
 // left better ones out, it is made again with more of it, and replaced by what is cheaper, once the
 // passes have run long enough that planning stays a tenth of the run. Marks in models are ignored.
 // Gradients are bit-equal to those without it.
-class [[nodiscard]] AutoRecompute : public Tape::Follower {
+class [[nodiscard]] AutoRecompute : public Follower {
  public:
   // ValueError where the mode needs a budget and there is none; AutogradError inside another scope.
   explicit AutoRecompute(AutoRecomputeOptions options);
-  ~AutoRecompute() override;
-  AutoRecompute(const AutoRecompute&) = delete;
-  AutoRecompute& operator=(const AutoRecompute&) = delete;
+  ~AutoRecompute() override { end(); }
 
   // What was made of the kinds of passes met so far, of the last 64: "12 records: planned, 3
   // segments".
   std::vector<std::string> kinds() const;
 
-  bool records_all() const override { return pass_ && !tape_->is_empty(); }
+  bool records_all() const override { return is_open(); }
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override;
-  uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
   void before_backward(Tape& tape, const Tensor& root, bool retains) override;
   bool give_way() override {
     end();
@@ -93,25 +91,20 @@ class [[nodiscard]] AutoRecompute : public Tape::Follower {
     std::string fault = "";              // why there is no plan
   };
 
-  void begin(Tape& tape);
-  void end();
+  void begin(Tape& tape) override;
   int kind_of_trace();
-  void plan(const Tape& tape, const Tensor& root, Kind& kind, double effort);
+  void make_plan(const Tape& tape, const Tensor& root, Kind& kind, double effort);
   void follow_from_here(Tape& tape, const Recompute& plan);
   bool is_worth_more(const Kind& kind) const;
   bool has_budget() const { return options_.budget > 0; }
 
   const AutoRecomputeOptions options_;
-  const std::shared_ptr<Tape> tape_;
   std::optional<MemoryBudget> budget_;
   std::vector<Kind> kinds_;
   uint64_t passes_ = 0;
   int expected_ = -1;  // kind of the next pass, -1: none
   int last_ = -1;      // kind of the pass before
-
-  Recompute recompute_;  // of the pass that is open
-  std::optional<RecomputePass> pass_;
-  int kind_ = -1;  // that it is taken for
+  int kind_ = -1;      // that the open pass is taken for
   Trace trace_;
   bool is_another_ = false;  // kind: the plan is left before the next record
   int64_t first_ = 0;

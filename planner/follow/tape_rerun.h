@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "../dry_run.h"
-#include "recompute.h"
+#include "follower.h"
 
 namespace rw {
 
@@ -32,7 +32,7 @@ class TapeRerun {
   // much memory.
   std::optional<Need> run(const std::vector<bool>& left_out) const;
   // On the default device, which is dry, without the tape's segments: a program for
-  // RecomputeSearch.
+  // Search.
   void run() const;
   // Of what it makes of values from outside the tape: leaves, their gradients, inputs.
   uint64_t outside_bytes() const;

@@ -31,12 +31,12 @@ Estimate estimate(const Planner& planner) {
              .exact = planner.forecast(settings, {.room = Room::any}).memory};
   e.parameters = at(e.exact, Purpose::parameter);
   e.input = at(e.exact, Purpose::data);
-  const RecordedGraph recorded = planner.record(settings);
+  const Graph recorded = planner.record(settings);
   std::unordered_set<uint32_t> saved;
-  for (const GraphRecord& record : recorded.graph.records)
+  for (const Graph::Record& record : recorded.records)
     saved.insert(record.saved.begin(), record.saved.end());
-  for (size_t i = 0; i < recorded.graph.values.size(); ++i) {
-    const GraphValue& value = recorded.graph.values[i];
+  for (size_t i = 0; i < recorded.values.size(); ++i) {
+    const Graph::Value& value = recorded.values[i];
     if (value.record < 0) continue;
     e.outputs += value.bytes;
     if (saved.count(static_cast<uint32_t>(i))) e.saved += value.bytes;

@@ -33,9 +33,9 @@ std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t b
   StepSettings planned = settings;
   planned.batch = batch;
   planned.accumulate = 1;
-  RecomputeSearch search = planner.search(planned, {.candidates = candidates});
-  const std::vector<RecomputeChoice>& choices = search.choices();
-  const auto budget = [&](const char* name, const RecomputeChoice& choice) {
+  Search search = planner.search(planned, {.candidates = candidates});
+  const std::vector<Candidate>& choices = search.candidates();
+  const auto budget = [&](const char* name, const Candidate& choice) {
     all.push_back({name, settings});
     all.back().settings.recompute = std::make_shared<const Recompute>(choice.recompute);
   };

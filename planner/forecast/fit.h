@@ -13,7 +13,7 @@ namespace rw {
 struct FitRow {
   std::string mode;       // plain, block checkpoint, or a kind of budget
   StepSettings settings;  // batch: the largest that fits; 0: not even one sample
-  StepForecast forecast;  // of a step with them, of ranks on that with the least room
+  Forecast forecast;      // of a step with them, of ranks on that with the least room
   std::string limit;      // what keeps it from being larger, where that is not the memory
 };
 

@@ -81,21 +81,6 @@ WorkByPhase difference(WorkByPhase after, const WorkByPhase& before) {
 
 }  // namespace
 
-std::string StepForecast::str() const {
-  std::string text = memory.str() + "\nWork of an update:\n";
-  uint64_t calls = 0;
-  for (int i = 0; i < phase_count; ++i) {
-    const Work& in_phase = work[static_cast<size_t>(i)];
-    calls += in_phase.calls;
-    text += fmt::format("  {:<10}{:>12.3f} GFLOP{:>14} read and written{:>8} kernels\n",
-                        name(static_cast<Phase>(i)), in_phase.flops / 1e9,
-                        format_bytes(in_phase.bytes), in_phase.calls);
-  }
-  text += fmt::format("  together  {:>12.3f} GFLOP, recomputation {:.1f} % of the rest; {} kernels",
-                      flops() / 1e9, 100 * recompute_share(), calls);
-  return text + (allocations ? fmt::format(", {} allocations\n", allocations) : "\n");
-}
-
 Planner::Planner(TrainingProgram program, const Backend& device)
     : program_(std::move(program)), device_(device) {
   check<ValueError>(program_.make != nullptr, "Planner",
@@ -123,8 +108,8 @@ uint64_t Planner::peak(const StepSettings& settings, const Techniques& technique
   return dry(settings.in_short(), techniques).memory.peak;
 }
 
-StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
-  StepForecast result;
+Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
+  Forecast result;
   const auto body = [&] {
     DryProgram program(program_, settings);
     Device& device = *default_device();
@@ -156,7 +141,7 @@ StepForecast Planner::forecast(const StepSettings& settings, const ForecastOptio
 }
 
 int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int64_t guess,
-                               StepForecast* forecast) const {
+                               Forecast* forecast) const {
   StepSettings tried = settings.in_short();
   const auto needs = [&](int64_t batch) -> std::optional<uint64_t> {
     tried.batch = batch;
@@ -172,14 +157,14 @@ int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int
   if (most == 0) return 0;
   // What is alive fits so far; blocks are larger, in no regular way. By how much says the last
   // batch that fitted, at first one that may grow as it likes.
-  StepForecast found;
+  Forecast found;
   double blocks_per_peak = 0;
   const auto reserved = [&](int64_t batch) -> std::optional<uint64_t> {
     if (batch > most) return std::nullopt;
     tried.batch = batch;
     ForecastOptions options{.room = Room::blocks, .memory_limit = bytes};
     const auto measure = [&] {
-      StepForecast made = this->forecast(tried, options);
+      Forecast made = this->forecast(tried, options);
       blocks_per_peak = static_cast<double>(made.memory.peak_reserved) /
                         static_cast<double>(std::max<uint64_t>(1, made.memory.peak));
       return made;
@@ -241,23 +226,23 @@ std::vector<SegmentReport> Planner::segment_reports(const StepSettings& settings
   return reports;
 }
 
-RecordedGraph Planner::record(StepSettings settings) const {
-  RecordedGraph graph;
+Graph Planner::record(StepSettings settings) const {
+  Graph graph;
   settings = settings.plain();
   const auto step = [&] {
     const SettingsScope scope(settings);
     const std::unique_ptr<TrainingSteps> steps = program_.make(settings);
-    const RecomputeScope recording({}, &graph);
+    const Follower recording({}, &graph);
     steps->dry_step({});
   };
   dry_run(open(Room::any), step, {.pack = false});
   return graph;
 }
 
-RecomputeSearch Planner::search(StepSettings settings, const RecomputeObjective& objective) const {
+Search Planner::search(StepSettings settings, const SearchOptions& objective) const {
   settings = settings.plain().in_short();
-  return RecomputeSearch([this] { return open(Room::any); },
-                         [this, settings] { DryProgram(program_, settings).run(); }, objective);
+  return Search([this] { return open(Room::any); },
+                [this, settings] { DryProgram(program_, settings).run(); }, objective);
 }
 
 StepSettings Planner::with_recompute(const StepSettings& settings,
@@ -265,7 +250,7 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
   using Mode = AutoRecomputeOptions::Mode;
   StepSettings result = settings;
   result.budget = options.budget;
-  const auto follow = [&](const RecomputeChoice& choice) {
+  const auto follow = [&](const Candidate& choice) {
     result.recompute = std::make_shared<const Recompute>(choice.recompute);
     return result;
   };
@@ -273,17 +258,17 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
     result.recompute = std::make_shared<const Recompute>(Recompute{.evicts = true});
     return result;
   }
-  RecomputeSearch search = this->search(settings, {.candidates = options.candidates,
-                                                   .effort = options.effort,
-                                                   .on_progress = options.on_progress});
-  const RecomputeChoice choice = choose(search, options, options.budget);
+  Search search = this->search(settings, {.candidates = options.candidates,
+                                          .effort = options.effort,
+                                          .on_progress = options.on_progress});
+  const Candidate choice = choose(search, options, options.budget);
   check<OutOfMemory>(!options.budget || choice.peak() <= options.budget, "memory budget",
                      "the step must fit in {}, with this way to recompute it needs {}",
                      format_bytes(options.budget), format_bytes(choice.peak()));
   if (options.mode != Mode::budget) return follow(choice);
   // What fits, fits in blocks, too; where the layouts of its steps do not, values are moved in
   // every step, which a little more recomputation may spare.
-  for (const RecomputeChoice& other : search.choices()) {
+  for (const Candidate& other : search.candidates()) {
     if (other.peak() > options.budget) continue;
     const StepSettings candidate = follow(other);
     if (forecast(candidate.in_short(), {.room = Room::any}).memory.moved == 0) return candidate;

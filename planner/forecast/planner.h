@@ -12,23 +12,6 @@
 
 namespace rw {
 
-// What a dry run found. Work and samples are of one update: `accumulate` steps.
-struct StepForecast {
-  MemoryReport memory;               // of the whole program; `naive`: of a step
-  uint64_t steps_peak = 0;           // without saving and evaluation
-  WorkByPhase work{};                // by Phase
-  double samples = 0;                // that an update sees
-  uint64_t allocations = 0;          // that an update makes
-  std::optional<MemoryTrace> trace;  // of the last update, where asked for
-
-  double flops() const { return total_flops(work); }             // recomputation included
-  double flops_per_sample() const { return flops() / samples; }  // the same per sample
-  // FLOPs of replays over those of the rest.
-  double recompute_share() const { return rw::recompute_share(work); }
-
-  std::string str() const;  // tables of memory and work for people
-};
-
 // What the dry device has of the one that it predicts.
 enum class Room {
   device,  // all that one's memory
@@ -62,14 +45,14 @@ class Planner {
   uint64_t peak(const StepSettings& settings, const Techniques& techniques = {}) const;
   // Runs the program after it has learnt its steps, with two updates: a first one, and one like all
   // that follow. OutOfMemory where it does not fit.
-  StepForecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;
-  StepForecast forecast() const { return forecast(settings()); }
+  Forecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;
+  Forecast forecast() const { return forecast(settings()); }
 
   // The largest settings.batch whose steps fit in `bytes` of device memory; 0: not even one sample.
   // `guess` is tried first.
   // `forecast`: receives that of these steps in as much memory; null: not wanted.
   int64_t largest_batch(const StepSettings& settings, uint64_t bytes, int64_t guess = 1,
-                        StepForecast* forecast = nullptr) const;
+                        Forecast* forecast = nullptr) const;
 
   // The most samples to evaluate at a time, at most `most`, that the whole program with them needs
   // no more memory than with settings.batch.
@@ -79,9 +62,9 @@ class Planner {
   std::vector<SegmentReport> segment_reports(const StepSettings& settings) const;
 
   // The forward pass of one step, nothing recomputed.
-  RecordedGraph record(StepSettings settings) const;
+  Graph record(StepSettings settings) const;
   // Recomputation for these steps. It holds for any batch: the ops are the same.
-  RecomputeSearch search(StepSettings settings, const RecomputeObjective& objective = {}) const;
+  Search search(StepSettings settings, const SearchOptions& objective = {}) const;
   // The settings with recomputation as asked for, found by a search: within a budget reserved bytes
   // stay at any time. OutOfMemory naming the least feasible bytes.
   StepSettings with_recompute(const StepSettings& settings,

@@ -12,7 +12,8 @@
 
 #include "../../core/autograd/boundaries.h"
 #include "../../core/autograd/checkpoint.h"
-#include "../follow/recompute.h"
+#include "../follow/follower.h"
+#include "../follow/memory_budget.h"
 
 namespace rw {
 
@@ -53,7 +54,7 @@ class [[nodiscard]] SettingsScope {
 
  private:
   std::optional<MemoryBudget> budget_;
-  std::optional<RecomputeScope> recompute_;
+  std::optional<Follower> recompute_;
   BlockCheckpoints blocks_;
   HostBoundaries boundaries_;
 };

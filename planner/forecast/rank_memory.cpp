@@ -51,7 +51,7 @@ int neediest_rank(const std::vector<MemoryReport>& by_rank) {
 }
 
 int64_t largest_batch_of_ranks(const Planner& planner, StepSettings& settings, uint64_t bytes,
-                               int64_t guess, StepForecast* forecast) {
+                               int64_t guess, Forecast* forecast) {
   std::vector<StepSettings> others = settings_by_rank(settings);
   others.resize(kinds_of(settings));
   uint64_t most = 0;

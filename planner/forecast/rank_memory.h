@@ -22,7 +22,7 @@ int neediest_rank(const std::vector<MemoryReport>& by_rank);
 // Planner::largest_batch() for one. settings.rank becomes that of the rank with the least room, of
 // which the forecast is.
 int64_t largest_batch_of_ranks(const Planner& planner, StepSettings& settings, uint64_t bytes,
-                               int64_t guess = 1, StepForecast* forecast = nullptr);
+                               int64_t guess = 1, Forecast* forecast = nullptr);
 
 // A table for people: peak, blocks, optimizer state and gradients of each rank; of more than 16,
 // of those that need most and least.

@@ -22,9 +22,9 @@ uint64_t limit_of(const StepSettings& settings, uint64_t memory_limit) {
   return std::min(settings.budget, memory_limit);
 }
 
-class Search {
+class RemedySearch {
  public:
-  Search(const Planner& planner, const StepSettings& settings, uint64_t memory_limit)
+  RemedySearch(const Planner& planner, const StepSettings& settings, uint64_t memory_limit)
       : planner_(planner),
         words_(planner.program().words),
         limit_(limit_of(settings, memory_limit)),
@@ -82,14 +82,14 @@ class Search {
   // The least recomputation whose blocks fit: they are a little larger than what is alive in them.
   void try_budget() {
     if (now_.recompute) return;
-    RecomputeSearch search = planner_.search(now_);
-    least_ = search.choices().back().peak();
+    Search search = planner_.search(now_);
+    least_ = search.candidates().back().peak();
     const size_t before = found_.size();
-    for (const RecomputeChoice& choice : search.choices()) {
-      if (choice.peak() > bytes() || choice.recompute.segments.empty()) continue;
+    for (const Candidate& candidate : search.candidates()) {
+      if (candidate.peak() > bytes() || candidate.recompute.segments.empty()) continue;
       StepSettings planned = now_;
-      planned.recompute = std::make_shared<const Recompute>(choice.recompute);
-      try_out(fmt::format(fmt::runtime(words_.budget), choice.peak()), planned);
+      planned.recompute = std::make_shared<const Recompute>(candidate.recompute);
+      try_out(fmt::format(fmt::runtime(words_.budget), candidate.peak()), planned);
       if (found_.size() > before) return;
     }
   }
@@ -125,7 +125,7 @@ class Search {
 
 std::vector<Remedy> find_remedies(const Planner& planner, const StepSettings& settings,
                                   uint64_t memory_limit) {
-  return Search(planner, settings, memory_limit).run();
+  return RemedySearch(planner, settings, memory_limit).run();
 }
 
 namespace {
@@ -149,12 +149,12 @@ std::string least_limit(const Planner& planner, const StepSettings& settings, ui
 std::string remedies_text(const Planner& planner, const StepSettings& settings,
                           uint64_t memory_limit) {
   const StepSettings now = unbounded(settings).in_short();
-  const StepForecast as_it_is = planner.forecast(now, {.room = Room::any});
+  const Forecast as_it_is = planner.forecast(now, {.room = Room::any});
   const MemoryReport& needed = as_it_is.memory;
   std::string out =
       fmt::format("The run as it is needs {} ({} in blocks).", format_bytes(needed.peak),
                   least_limit(planner, now, needed.peak_reserved));
-  Search search(planner, settings, memory_limit);
+  RemedySearch search(planner, settings, memory_limit);
   const std::vector<Remedy> remedies = search.run();
   if (const uint64_t least = search.least_budget())
     out += fmt::format(" The least that recomputation reaches is {} ({} bytes).",

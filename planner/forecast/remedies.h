@@ -12,7 +12,7 @@ namespace rw {
 struct Remedy {
   std::string options;    // as the program's RemedyWords have it
   StepSettings settings;  // that they mean
-  StepForecast forecast;  // of a step with them
+  Forecast forecast;      // of a step with them
 };
 // Changes of `settings` that fit in `memory_limit` bytes (0: in the device).
 std::vector<Remedy> find_remedies(const Planner& planner, const StepSettings& settings,

@@ -11,13 +11,12 @@ namespace {
 // Removes cuts one by one: first those that many bytes cross and that part little.
 class CutSelection {
  public:
-  CutSelection(const RecomputeGraph& graph, const std::vector<ValueUse>& uses, uint32_t first,
-               uint32_t last)
+  CutSelection(const Graph& graph, const std::vector<ValueUse>& uses, uint32_t first, uint32_t last)
       : first_(first), count_(last - first), crossing_(count_ + 1), weight_(count_) {
     double bytes = 0, cost = 0;
     std::vector<double> saved(count_);
     for (uint32_t i = 0; i < count_; ++i) {
-      const GraphRecord& record = graph.records[first + i];
+      const Graph::Record& record = graph.records[first + i];
       cost += record.cost;
       for (uint32_t v : record.outputs) {
         if (uses[v].saved) saved[i] += static_cast<double>(graph.values[v].bytes);
@@ -77,9 +76,8 @@ class CutSelection {
 
 }  // namespace
 
-std::vector<uint32_t> cut_into_stages(const RecomputeGraph& graph,
-                                      const std::vector<ValueUse>& uses, uint32_t first,
-                                      uint32_t last, uint32_t limit) {
+std::vector<uint32_t> cut_into_stages(const Graph& graph, const std::vector<ValueUse>& uses,
+                                      uint32_t first, uint32_t last, uint32_t limit) {
   return CutSelection(graph, uses, first, last).select(std::max(limit, 1u));
 }
 

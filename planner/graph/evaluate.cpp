@@ -11,7 +11,7 @@ namespace {
 
 class Simulation {
  public:
-  Simulation(const RecomputeGraph& graph, const RecomputePlan& plan)
+  Simulation(const Graph& graph, const Plan& plan)
       : graph_(graph), plan_(plan), live_(graph, 0, static_cast<uint32_t>(graph.records.size())) {
     index_segments();
     index_values();
@@ -74,7 +74,7 @@ class Simulation {
     saved_at_home_.assign(n, false);
     kept_.assign(n, false);
     for (size_t i = 0; i < graph_.records.size(); ++i) {
-      const GraphRecord& record = graph_.records[i];
+      const Graph::Record& record = graph_.records[i];
       for (uint32_t v : record.inputs)
         if (live_.makes(v)) live_.reader(v) = static_cast<int32_t>(i);
       if (!record.reached) continue;
@@ -123,14 +123,14 @@ class Simulation {
     for (; opened_ < state_.size() && plan_.segments[opened_].first == i; ++opened_)
       for (External& e : state_[opened_].externals)
         if (!e.inner) hold_external(e);
-    const GraphRecord& record = graph_.records[i];
+    const Graph::Record& record = graph_.records[i];
     if (segment_of_[i] < 0) hold_saved(record);
     for (uint32_t v : record.outputs)
       if (kept_[v]) live_.hold(v);
     live_.run(i);
   }
 
-  void hold_saved(const GraphRecord& record) {
+  void hold_saved(const Graph::Record& record) {
     if (!record.reached) return;
     for (uint32_t v : record.saved) live_.hold(v);
   }
@@ -233,8 +233,8 @@ class Simulation {
     live_.hold(v);
   }
 
-  const RecomputeGraph& graph_;
-  const RecomputePlan& plan_;
+  const Graph& graph_;
+  const Plan& plan_;
   PlanCost result_;
   Liveness live_;
   size_t opened_ = 0;  // segments that forward has entered
@@ -248,11 +248,11 @@ class Simulation {
 
 }  // namespace
 
-PlanCost evaluate(const RecomputeGraph& graph, const RecomputePlan& plan) {
+PlanCost evaluate(const Graph& graph, const Plan& plan) {
   return Simulation(graph, plan).run();
 }
 
-void fill_in(const RecomputeGraph& graph, RecomputePlan& plan) {
+void fill_in(const Graph& graph, Plan& plan) {
   const PlanCost cost = evaluate(graph, plan);
   plan.cost = cost.cost;
   plan.peak = cost.peak;

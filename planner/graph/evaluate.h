@@ -16,9 +16,9 @@ struct PlanCost {
 
 // Simulates one training step under the plan. The gradient of a value lives from its first
 // contribution to the vjp of the value's record. ValueError if segments do not nest.
-PlanCost evaluate(const RecomputeGraph& graph, const RecomputePlan& plan);
+PlanCost evaluate(const Graph& graph, const Plan& plan);
 
 // Sets the plan's cost and peak to what evaluate() says.
-void fill_in(const RecomputeGraph& graph, RecomputePlan& plan);
+void fill_in(const Graph& graph, Plan& plan);
 
 }  // namespace rw

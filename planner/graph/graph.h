@@ -4,36 +4,43 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
+
+#include "../../core/base/context.h"
 
 namespace rw {
 
-// A value of the forward pass. Views of one storage are one value.
-struct GraphValue {
-  uint64_t bytes = 0;  // of its storage, once for all its views
-  int32_t record =
-      -1;             // that makes it; -1: external (parameter, data), always alive, costs nothing
-  uint32_t slot = 0;  // which of the record's outputs it is
-};
-
-// One recorded op. A view makes no value: it has no outputs.
-struct GraphRecord {
-  std::vector<uint32_t> inputs, outputs;  // value indices
-  std::vector<uint32_t> saved;            // values that its vjp reads, of its inputs and outputs
-  double cost = 0;                        // of running it forward: FLOPs or seconds
-  uint64_t workspace = 0;                 // transient bytes while it runs
-  bool reached = true;                    // its vjp runs
-  uint32_t taken = 0;  // so many of `saved`, the first, go before its gradients are made
-
-  // Of `saved`: those that are taken, and those that are read to the end.
-  std::span<const uint32_t> saved_taken() const { return std::span(saved).first(taken); }
-  std::span<const uint32_t> saved_read() const { return std::span(saved).subspan(taken); }
-};
-
 // Records in forward order: a record reads only external values and those of earlier records.
-struct RecomputeGraph {
-  std::vector<GraphValue> values;
-  std::vector<GraphRecord> records;
+struct Graph {
+  // A value of the forward pass. Views of one storage are one value.
+  struct Value {
+    uint64_t bytes = 0;  // of its storage, once for all its views
+    int32_t record =
+        -1;  // that makes it; -1: external (parameter, data), always alive, costs nothing
+    uint32_t slot = 0;  // which of the record's outputs it is
+  };
+
+  // One recorded op. A view makes no value: it has no outputs.
+  struct Record {
+    std::vector<uint32_t> inputs, outputs;  // value indices
+    std::vector<uint32_t> saved;            // values that its vjp reads, of its inputs and outputs
+    double cost = 0;                        // of running it forward: FLOPs or seconds
+    uint64_t workspace = 0;                 // transient bytes while it runs
+    bool reached = true;                    // its vjp runs
+    uint32_t taken = 0;      // so many of `saved`, the first, go before its gradients are made
+    OpCost work = {};        // of running it forward, of which `cost` is made
+    bool is_heavy = false;   // Op::is_heavy
+    std::string op = {};     // Op::name
+    std::string label = {};  // Record::label(): that name, or one by checkpoint_name()
+
+    // Of `saved`: those that are taken, and those that are read to the end.
+    std::span<const uint32_t> saved_taken() const { return std::span(saved).first(taken); }
+    std::span<const uint32_t> saved_read() const { return std::span(saved).subspan(taken); }
+  };
+
+  std::vector<Value> values;
+  std::vector<Record> records;
   // By record: bytes of the gradients of leaves that its vjp and those of later records make. They
   // outlive backward. Empty: none.
   std::vector<uint64_t> leaf_gradients;
@@ -44,7 +51,7 @@ struct RecomputeGraph {
   }
   // Of making a value again. It must not be external.
   double cost_per_byte(uint32_t value) const {
-    const GraphValue& v = values[value];
+    const Value& v = values[value];
     return records[static_cast<size_t>(v.record)].cost /
            static_cast<double>(std::max<uint64_t>(v.bytes, 1));
   }

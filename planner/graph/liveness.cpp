@@ -2,7 +2,7 @@
 
 namespace rw {
 
-Liveness::Liveness(const RecomputeGraph& graph, uint32_t first, uint32_t last)
+Liveness::Liveness(const Graph& graph, uint32_t first, uint32_t last)
     : graph_(graph), first_(first), last_(last) {
   uint32_t end = 0;
   for (uint32_t i = first; i < last; ++i)
@@ -28,7 +28,7 @@ void Liveness::hold_gradient(uint32_t v) {
 }
 
 void Liveness::run(uint32_t record) {
-  const GraphRecord& r = graph_.records[record];
+  const Graph::Record& r = graph_.records[record];
   for (uint32_t v : r.outputs) hold(v);
   touch(r.workspace);
   for (uint32_t v : r.outputs)
@@ -41,7 +41,7 @@ void Liveness::run(uint32_t record) {
 }
 
 void Liveness::vjp(uint32_t record) {
-  const GraphRecord& r = graph_.records[record];
+  const Graph::Record& r = graph_.records[record];
   arrive(record + 1);
   const auto& outputs = r.outputs;
   const auto has = [&](uint32_t v) { return has_gradient(v); };

@@ -14,7 +14,7 @@ namespace rw {
 // but their gradients do.
 class Liveness {
  public:
-  Liveness(const RecomputeGraph& graph, uint32_t first, uint32_t last);
+  Liveness(const Graph& graph, uint32_t first, uint32_t last);
 
   uint64_t live() const { return live_; }  // bytes now
   uint64_t peak() const { return peak_; }  // most bytes at once so far
@@ -64,7 +64,7 @@ class Liveness {
     return maker >= 0 && graph_.records[static_cast<size_t>(maker)].reached;
   }
 
-  const RecomputeGraph& graph_;
+  const Graph& graph_;
   uint32_t first_, last_;
   uint32_t base_ = UINT32_MAX;       // the least value that the records make
   std::vector<State> states_;        // from that one on
@@ -80,7 +80,7 @@ std::vector<uint32_t> Liveness::records_to_run(uint32_t begin, uint32_t end, Wan
   };
   std::vector<uint32_t> order;
   for (uint32_t i = end; i-- > begin;) {
-    const GraphRecord& record = graph_.records[i];
+    const Graph::Record& record = graph_.records[i];
     if (std::none_of(record.outputs.begin(), record.outputs.end(),
                      [&](uint32_t v) { return (wanted(v) || reader(v) >= 0) && !at_hand(v); }))
       continue;

@@ -14,7 +14,7 @@
 namespace rw {
 
 // Segments, and the values in them that are kept.
-struct RecomputePlan {
+struct Plan {
   // A range of records that is dropped and replayed.
   struct Segment {
     uint32_t first = 0, last = 0;  // records [first, last)

@@ -6,8 +6,8 @@
 
 namespace rw {
 
-RecordRange::RecordRange(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
-                         uint32_t first, uint32_t last)
+RecordRange::RecordRange(const Graph& graph, const std::vector<ValueUse>& uses, uint32_t first,
+                         uint32_t last)
     : graph_(graph), uses_(uses), first_(first), last_(last) {
   uint32_t end = 0;
   for_each_made([&](uint32_t v) {

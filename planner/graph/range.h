@@ -25,8 +25,7 @@ struct KeepOption {
 class RecordRange {
  public:
   // Records [first, last).
-  RecordRange(const RecomputeGraph& graph, const std::vector<ValueUse>& uses, uint32_t first,
-              uint32_t last);
+  RecordRange(const Graph& graph, const std::vector<ValueUse>& uses, uint32_t first, uint32_t last);
 
   bool saves(uint32_t v) const { return saved_[v - base_]; }
   bool crosses_end(uint32_t v) const { return uses_[v].last_reader >= static_cast<int32_t>(last_); }
@@ -58,7 +57,7 @@ class RecordRange {
   uint64_t replay_peak(const std::vector<uint32_t>& crossing, Wanted&& wanted,
                        AtHand&& at_hand) const;
 
-  const RecomputeGraph& graph_;
+  const Graph& graph_;
   const std::vector<ValueUse>& uses_;
   uint32_t first_, last_;
   uint32_t base_ = UINT32_MAX;  // the least value made here

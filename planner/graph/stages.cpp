@@ -8,7 +8,7 @@ namespace rw {
 
 class Stages::Builder {
  public:
-  Builder(Stages& stages, const RecomputeGraph& graph, const std::vector<ValueUse>& uses)
+  Builder(Stages& stages, const Graph& graph, const std::vector<ValueUse>& uses)
       : out_(stages), graph_(graph), uses_(uses), n_(stages.count()) {
     out_.stages.resize(n_);
     index_values();
@@ -61,7 +61,7 @@ class Stages::Builder {
       });
       out_.kept_before[i + 1] += out_.kept_before[i];
       for (uint32_t r = begin(i); r < end(i); ++r) {
-        const GraphRecord& record = graph_.records[r];
+        const Graph::Record& record = graph_.records[r];
         for (uint32_t v : record.inputs)
           if (is_local(v)) local(v).last_reader = static_cast<int32_t>(r);
         if (!record.reached) continue;
@@ -180,7 +180,7 @@ class Stages::Builder {
   }
 
   Stages& out_;
-  const RecomputeGraph& graph_;
+  const Graph& graph_;
   const std::vector<ValueUse>& uses_;
   uint32_t n_;
   uint32_t first_rank_ = outside;
@@ -188,7 +188,7 @@ class Stages::Builder {
   std::vector<uint32_t> crossing_gradients_;
 };
 
-void Stages::add_keep_options(const RecomputeGraph& graph, const std::vector<ValueUse>& uses) {
+void Stages::add_keep_options(const Graph& graph, const std::vector<ValueUse>& uses) {
   kept.resize(count());
   for (uint32_t s = 0; s < count(); ++s)
     for (uint32_t j = s + 1; j <= std::min(count(), s + Tuning::longest_options); ++j) {
@@ -198,13 +198,13 @@ void Stages::add_keep_options(const RecomputeGraph& graph, const std::vector<Val
     }
 }
 
-Stages::Stages(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
-               std::vector<uint32_t> cuts, std::vector<bool> kept)
+Stages::Stages(const Graph& graph, const std::vector<ValueUse>& uses, std::vector<uint32_t> cuts,
+               std::vector<bool> kept)
     : positions(std::move(cuts)), kept_values(std::move(kept)) {
   Builder(*this, graph, uses);
 }
 
-StageLevels::StageLevels(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+StageLevels::StageLevels(const Graph& graph, const std::vector<ValueUse>& uses,
                          const std::vector<uint32_t>& positions,
                          std::vector<std::vector<bool>> kept) {
   levels_.emplace_back(graph, uses, positions);

@@ -15,8 +15,8 @@ namespace rw {
 struct Stages {
   // `kept`, by value: those that are there from the forward pass to the backward of their stage,
   // so that no replay makes them. Empty: none.
-  Stages(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
-         std::vector<uint32_t> positions, std::vector<bool> kept = {});
+  Stages(const Graph& graph, const std::vector<ValueUse>& uses, std::vector<uint32_t> positions,
+         std::vector<bool> kept = {});
 
   uint32_t count() const { return static_cast<uint32_t>(positions.size()) - 1; }
   // Bytes of the values that cross cut j but not cut s < j, and of the kept ones made between: a
@@ -32,7 +32,7 @@ struct Stages {
     static const std::vector<KeepOption> none;
     return s < kept.size() && j - s <= kept[s].size() ? kept[s][j - s - 1] : none;
   }
-  void add_keep_options(const RecomputeGraph& graph, const std::vector<ValueUse>& uses);
+  void add_keep_options(const Graph& graph, const std::vector<ValueUse>& uses);
 
   // Most bytes alive while [s, j) runs for the first time and drops everything but the kept values.
   uint64_t sweep_peak(uint32_t s, uint32_t j) const { return sweep_peaks[s * (count() + 1) + j]; }
@@ -73,7 +73,7 @@ struct Stages {
 class StageLevels {
  public:
   // `kept`: by level from 1 on, by value; each holds the one before.
-  StageLevels(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+  StageLevels(const Graph& graph, const std::vector<ValueUse>& uses,
               const std::vector<uint32_t>& positions, std::vector<std::vector<bool>> kept = {});
 
   uint32_t size() const { return static_cast<uint32_t>(levels_.size()); }

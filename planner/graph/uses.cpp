@@ -8,17 +8,17 @@ namespace rw {
 
 namespace {
 
-double output_bytes(const RecomputeGraph& graph, const GraphRecord& record) {
+double output_bytes(const Graph& graph, const Graph::Record& record) {
   double sum = 0;
   for (uint32_t v : record.outputs) sum += static_cast<double>(graph.values[v].bytes);
   return sum;
 }
 
-void mark_heavy(const RecomputeGraph& graph, std::vector<ValueUse>& uses) {
+void mark_heavy(const Graph& graph, std::vector<ValueUse>& uses) {
   std::vector<std::pair<double, uint32_t>> dearest;  // -cost per byte, record
   double total = 0;
   for (uint32_t i = 0; i < graph.records.size(); ++i) {
-    const GraphRecord& record = graph.records[i];
+    const Graph::Record& record = graph.records[i];
     total += record.cost;
     const double bytes = std::max(output_bytes(graph, record), 1.0);
     if (record.cost > 0) dearest.emplace_back(-record.cost / bytes, i);
@@ -35,11 +35,11 @@ void mark_heavy(const RecomputeGraph& graph, std::vector<ValueUse>& uses) {
 
 }  // namespace
 
-std::vector<ValueUse> value_uses(const RecomputeGraph& graph) {
+std::vector<ValueUse> value_uses(const Graph& graph) {
   std::vector<ValueUse> uses(graph.values.size());
   uint32_t rank = 0;
   for (size_t i = 0; i < graph.records.size(); ++i) {
-    const GraphRecord& record = graph.records[i];
+    const Graph::Record& record = graph.records[i];
     for (uint32_t v : record.inputs) uses[v].last_reader = static_cast<int32_t>(i);
     for (uint32_t v : record.outputs) {
       uses[v].rank = rank++;

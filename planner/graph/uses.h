@@ -17,6 +17,6 @@ struct ValueUse {
   bool is_heavy = false;      // among the dearest per byte to make again
 };
 
-std::vector<ValueUse> value_uses(const RecomputeGraph& graph);
+std::vector<ValueUse> value_uses(const Graph& graph);
 
 }  // namespace rw

@@ -4,7 +4,7 @@
 
 namespace rw {
 
-ChainPlanner::ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+ChainPlanner::ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses,
                            std::shared_ptr<const StageLevels> stages, const Options& options)
     : graph_(graph),
       uses_(uses),
@@ -182,12 +182,12 @@ void ChainPlanner::relax(const Level& level, const Step& step, uint32_t s, uint3
   add(step.cost, rest.child, step.hold_child);
 }
 
-void ChainPlanner::append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan) {
+void ChainPlanner::append_plan(uint32_t slots, int32_t parent, Plan& plan) {
   walk(0, 0, count(), slots, parent, plan);
 }
 
 void ChainPlanner::walk(uint32_t k, uint32_t s, uint32_t t, uint32_t m, int32_t parent,
-                        RecomputePlan& plan) {
+                        Plan& plan) {
   const Level& level = levels_[k];
   const Problem& whole = problem(level, s, t);
   bool child = store_.cost(whole.child, m) < store_.cost(whole.plain, m);
@@ -222,7 +222,7 @@ ChainPlanner::Step ChainPlanner::cheapest_step(const Level& level, bool child, u
 
 // What a child segment keeps that is not kept already.
 void ChainPlanner::keep(const Level& level, const Step& step, uint32_t s, int32_t replay,
-                        RecomputePlan& plan) const {
+                        Plan& plan) const {
   if (step.keeps)
     for (uint32_t v : step.keeps->kept) plan.keep.push_back({v});
   const Stages& inside = (*stages_)[step.level];

@@ -36,7 +36,7 @@ class ChainPlanner {
     uint32_t longest = Tuning::longest_keeping;  // segment that keeps values, in stages
   };
 
-  ChainPlanner(const RecomputeGraph& graph, const std::vector<ValueUse>& uses,
+  ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses,
                std::shared_ptr<const StageLevels> stages, const Options& options);
 
   // Extra cost in `slots` units of memory.
@@ -48,7 +48,7 @@ class ChainPlanner {
   // Numbers that were computed: the programme's time grows in proportion.
   uint64_t work() const { return work_; }
   // Segments and kept values of the plan in `slots` units, appended below `parent`.
-  void append_plan(uint32_t slots, int32_t parent, RecomputePlan& plan);
+  void append_plan(uint32_t slots, int32_t parent, Plan& plan);
 
  private:
   // One way to begin a problem (s, t): stages [s, next) as a child segment or stage s as plain
@@ -109,12 +109,10 @@ class ChainPlanner {
   float child_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const;
   float plain_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const;
   float cost_of(const Level& level, const Step& step, uint32_t s, uint32_t t, uint32_t m) const;
-  void walk(uint32_t level, uint32_t s, uint32_t t, uint32_t m, int32_t parent,
-            RecomputePlan& plan);
-  void keep(const Level& level, const Step& step, uint32_t s, int32_t replay,
-            RecomputePlan& plan) const;
+  void walk(uint32_t level, uint32_t s, uint32_t t, uint32_t m, int32_t parent, Plan& plan);
+  void keep(const Level& level, const Step& step, uint32_t s, int32_t replay, Plan& plan) const;
 
-  const RecomputeGraph& graph_;
+  const Graph& graph_;
   const std::vector<ValueUse>& uses_;
   Options options_;
   std::shared_ptr<const StageLevels> stages_;

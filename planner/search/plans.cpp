@@ -18,8 +18,7 @@ namespace {
 
 // By value: how many heavy ones were made since the forward pass was last at a single value, the
 // output of a layer.
-std::vector<uint32_t> places_in_layers(const RecomputeGraph& graph,
-                                       const std::vector<ValueUse>& uses) {
+std::vector<uint32_t> places_in_layers(const Graph& graph, const std::vector<ValueUse>& uses) {
   std::vector<uint32_t> places(graph.values.size());
   std::vector<int32_t> ends(graph.records.size() + 1);
   int32_t crossing = 0;
@@ -39,8 +38,7 @@ std::vector<uint32_t> places_in_layers(const RecomputeGraph& graph,
 
 // Sets of heavy values by value, from the dearest per byte to all. Of those that are as dear, the
 // first of each layer come first.
-std::vector<std::vector<bool>> keep_levels(const RecomputeGraph& graph,
-                                           const std::vector<ValueUse>& uses) {
+std::vector<std::vector<bool>> keep_levels(const Graph& graph, const std::vector<ValueUse>& uses) {
   const std::vector<uint32_t> places = places_in_layers(graph, uses);
   std::map<std::pair<double, uint32_t>, std::vector<uint32_t>> classes;
   double bytes = 0;
@@ -71,16 +69,16 @@ std::vector<std::vector<bool>> keep_levels(const RecomputeGraph& graph,
 class BudgetSearch {
  public:
   // `keeps`: segments may keep some of their values.
-  BudgetSearch(const RecomputeGraph& graph, PlanWork& work, bool nested = true, bool keeps = true)
+  BudgetSearch(const Graph& graph, PlanWork& work, bool nested = true, bool keeps = true)
       : graph_(graph), work_(work), uses_(value_uses(graph)), nested_(nested), keeps_(keeps) {
     fill_in(graph, plain_);
     double cost = 0;
-    for (const GraphRecord& record : graph.records) cost += record.cost;
+    for (const Graph::Record& record : graph.records) cost += record.cost;
     cost_unit_ = cost > 0 ? cost : 1;
     cut(Tuning::stages);
   }
 
-  const RecomputePlan& plain() const { return plain_; }
+  const Plan& plain() const { return plain_; }
   bool is_heavy(uint32_t record) const {
     const auto& outputs = graph_.records[record].outputs;
     return !outputs.empty() && uses_[outputs[0]].is_heavy;
@@ -118,8 +116,8 @@ class BudgetSearch {
     }
   }
 
-  RecomputePlan plan(ChainPlanner& planner, uint32_t slots) const {
-    RecomputePlan plan;
+  Plan plan(ChainPlanner& planner, uint32_t slots) const {
+    Plan plan;
     planner.append_plan(slots, -1, plan);
     fill_in(graph_, plan);
     work_.count(Tuning::step_work * graph_.records.size());
@@ -128,13 +126,13 @@ class BudgetSearch {
 
   // The cheapest plan found whose peak is at most `bytes`. The programme's peaks are rounded: plans
   // for a little more and for less memory are tried.
-  std::optional<RecomputePlan> within(uint64_t bytes, ChainPlanner& planner) const {
+  std::optional<Plan> within(uint64_t bytes, ChainPlanner& planner) const {
     if (plain_.peak <= bytes) return plain_;
-    std::optional<RecomputePlan> best;
+    std::optional<Plan> best;
     const uint64_t most = (bytes + bytes / 8) / planner.unit();
     for (auto slots = static_cast<uint32_t>(std::min<uint64_t>(most, Tuning::slots));
          slots > 0 && planner.is_feasible(slots); slots -= 1 + slots / 64) {
-      RecomputePlan plan = this->plan(planner, slots);
+      Plan plan = this->plan(planner, slots);
       if (plan.peak > bytes) continue;
       plan = polish(graph_, bytes, std::move(plan), &work_);
       if (!best || plan.cost < best->cost) best = std::move(plan);
@@ -153,12 +151,12 @@ class BudgetSearch {
     work_.count(Tuning::stage_work * records);
   }
 
-  const RecomputeGraph& graph_;
+  const Graph& graph_;
   PlanWork& work_;
   std::vector<ValueUse> uses_;
   bool nested_, keeps_;
   bool is_coarse_ = false;
-  RecomputePlan plain_;
+  Plan plain_;
   double cost_unit_ = 1;
   std::shared_ptr<const StageLevels> stages_;
 };
@@ -178,24 +176,22 @@ std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t floor, 
 }
 
 // Those that no other beats in both cost and peak, by falling peak.
-std::vector<RecomputePlan> pareto(std::vector<RecomputePlan> plans) {
+std::vector<Plan> pareto(std::vector<Plan> plans) {
   std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
     return a.cost != b.cost ? a.cost < b.cost : a.peak < b.peak;
   });
-  std::vector<RecomputePlan> best;
-  for (RecomputePlan& plan : plans)
+  std::vector<Plan> best;
+  for (Plan& plan : plans)
     if (best.empty() || plan.peak < best.back().peak) best.push_back(std::move(plan));
   return best;
 }
 
 // `count` of them: the first, the last, and others spread evenly in the logarithm of the peak.
-std::vector<RecomputePlan> thin_out(std::vector<RecomputePlan> plans, size_t count) {
+std::vector<Plan> thin_out(std::vector<Plan> plans, size_t count) {
   if (plans.size() <= count) return plans;
-  const auto peak = [](const RecomputePlan& p) {
-    return std::log(static_cast<double>(p.peak) + 1);
-  };
+  const auto peak = [](const Plan& p) { return std::log(static_cast<double>(p.peak) + 1); };
   const double high = peak(plans.front()), low = peak(plans.back());
-  std::vector<RecomputePlan> chosen;
+  std::vector<Plan> chosen;
   size_t next = 0;
   for (size_t k = 0; k < count; ++k) {
     const double target =
@@ -209,11 +205,11 @@ std::vector<RecomputePlan> thin_out(std::vector<RecomputePlan> plans, size_t cou
 
 }  // namespace
 
-std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count, PlanWork* work) {
-  if (graph.records.empty()) return {RecomputePlan{}};
+std::vector<Plan> plan_budgets(const Graph& graph, int count, PlanWork* work) {
+  if (graph.records.empty()) return {Plan{}};
   PlanWork own;
   BudgetSearch search(graph, work ? *work : own);
-  std::vector<RecomputePlan> plans = {
+  std::vector<Plan> plans = {
       search.plain(), plan_memory(graph, work),
       plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
   search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool is_last) {
@@ -224,12 +220,12 @@ std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count, 
   return thin_out(pareto(std::move(plans)), static_cast<size_t>(std::max(count, 1)));
 }
 
-std::vector<std::optional<RecomputePlan>> plan_each_budget(const RecomputeGraph& graph,
-                                                           std::span<const uint64_t> budgets,
-                                                           PlanWork* work) {
-  std::vector<std::optional<RecomputePlan>> plans(budgets.size());
+std::vector<std::optional<Plan>> plan_each_budget(const Graph& graph,
+                                                  std::span<const uint64_t> budgets,
+                                                  PlanWork* work) {
+  std::vector<std::optional<Plan>> plans(budgets.size());
   if (budgets.empty()) return plans;
-  if (graph.records.empty()) return {budgets.size(), RecomputePlan{}};
+  if (graph.records.empty()) return {budgets.size(), Plan{}};
   PlanWork own;
   BudgetSearch search(graph, work ? *work : own);
   const uint64_t most = *std::max_element(budgets.begin(), budgets.end());
@@ -238,15 +234,15 @@ std::vector<std::optional<RecomputePlan>> plan_each_budget(const RecomputeGraph&
   return plans;
 }
 
-std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t bytes) {
+std::optional<Plan> plan_budget(const Graph& graph, uint64_t bytes) {
   return plan_each_budget(graph, {&bytes, 1})[0];
 }
 
-RecomputePlan plan_memory(const RecomputeGraph& graph, PlanWork* work) {
+Plan plan_memory(const Graph& graph, PlanWork* work) {
   if (graph.records.empty()) return {};
   PlanWork own;
   if (!work) work = &own;
-  RecomputePlan best;
+  Plan best;
   fill_in(graph, best);
   // Where many small values are kept, their rounding adds up: what is cheap by it may not be small.
   for (const bool keeps : {false, true}) {
@@ -254,7 +250,7 @@ RecomputePlan plan_memory(const RecomputeGraph& graph, PlanWork* work) {
     search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {
       for (uint32_t slots = least;
            slots < std::min(least + Tuning::memory_tries, Tuning::slots + 1); ++slots) {
-        RecomputePlan plan = search.plan(planner, slots);
+        Plan plan = search.plan(planner, slots);
         if (plan.peak < best.peak) best = std::move(plan);
       }
     });
@@ -264,7 +260,7 @@ RecomputePlan plan_memory(const RecomputeGraph& graph, PlanWork* work) {
 
 namespace {
 
-void halve(uint32_t first, uint32_t last, uint32_t leaf, int32_t parent, RecomputePlan& plan) {
+void halve(uint32_t first, uint32_t last, uint32_t leaf, int32_t parent, Plan& plan) {
   if (last - first <= leaf || last - first < 2) return;
   const uint32_t middle = first + (last - first + 1) / 2;
   for (const auto& [a, b] : {std::pair{first, middle}, std::pair{middle, last}}) {
@@ -276,8 +272,8 @@ void halve(uint32_t first, uint32_t last, uint32_t leaf, int32_t parent, Recompu
 
 }  // namespace
 
-RecomputePlan nested_halving(uint32_t records, uint32_t leaf) {
-  RecomputePlan plan;
+Plan nested_halving(uint32_t records, uint32_t leaf) {
+  Plan plan;
   halve(0, records, leaf, -1, plan);
   return plan;
 }

@@ -16,24 +16,23 @@ namespace rw {
 // discretised memory (Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains");
 // dropping cheap values first is the insight of Jain et al. 2020 (Checkmate).
 // `work`, here and below: counts, and bounds how fine the programme is; null: nothing does.
-std::vector<RecomputePlan> plan_budgets(const RecomputeGraph& graph, int count = 16,
-                                        PlanWork* work = nullptr);
+std::vector<Plan> plan_budgets(const Graph& graph, int count = 16, PlanWork* work = nullptr);
 
 // The cheapest plan found whose peak is at most `bytes`; none if there is no such plan.
-std::optional<RecomputePlan> plan_budget(const RecomputeGraph& graph, uint64_t bytes);
+std::optional<Plan> plan_budget(const Graph& graph, uint64_t bytes);
 
 // The same for budgets of about the same size, with one dynamic programme for all of them.
-std::vector<std::optional<RecomputePlan>> plan_each_budget(const RecomputeGraph& graph,
-                                                           std::span<const uint64_t> budgets,
-                                                           PlanWork* work = nullptr);
+std::vector<std::optional<Plan>> plan_each_budget(const Graph& graph,
+                                                  std::span<const uint64_t> budgets,
+                                                  PlanWork* work = nullptr);
 
 // The least peak among plans without nesting: every record runs at most twice, memory grows with
 // the square root of the depth (Chen et al. 2016, with measured bytes instead of op counts).
-RecomputePlan plan_memory(const RecomputeGraph& graph, PlanWork* work = nullptr);
+Plan plan_memory(const Graph& graph, PlanWork* work = nullptr);
 
 // Records [0, records) halved again and again down to `leaf` records: memory grows with the
 // logarithm of the depth, every level costs one more forward (Griewank & Walther 2000 is the
 // optimum for uniform chains). Cost and peak are not filled in.
-RecomputePlan nested_halving(uint32_t records, uint32_t leaf);
+Plan nested_halving(uint32_t records, uint32_t leaf);
 
 }  // namespace rw

@@ -12,13 +12,13 @@ namespace {
 
 class Polish {
  public:
-  Polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan)
+  Polish(const Graph& graph, uint64_t bytes, Plan plan)
       : graph_(graph),
         bytes_(bytes),
         best_(std::move(plan)),
         tries_(Tuning::polish_work / std::max<size_t>(1, graph.records.size())) {}
 
-  RecomputePlan run(PlanWork* work) {
+  Plan run(PlanWork* work) {
     const size_t allowed = tries_;
     keep_more();
     for (size_t s = best_.segments.size(); s-- > 0;)
@@ -28,7 +28,7 @@ class Polish {
   }
 
  private:
-  bool accept(RecomputePlan plan) {
+  bool accept(Plan plan) {
     if (tries_ == 0) return false;
     --tries_;
     fill_in(graph_, plan);
@@ -37,12 +37,12 @@ class Polish {
     return true;
   }
 
-  RecomputePlan without_segment(size_t dropped) const {
-    RecomputePlan plan = best_;
+  Plan without_segment(size_t dropped) const {
+    Plan plan = best_;
     plan.segments.clear();
-    const RecomputePlan::Segment gone = best_.segments[dropped];
+    const Plan::Segment gone = best_.segments[dropped];
     for (size_t s = 0; s < best_.segments.size(); ++s) {
-      RecomputePlan::Segment segment = best_.segments[s];
+      Plan::Segment segment = best_.segments[s];
       if (s == dropped) continue;
       if (segment.parent == static_cast<int32_t>(dropped)) segment.parent = gone.parent;
       if (segment.parent > static_cast<int32_t>(dropped)) --segment.parent;
@@ -54,9 +54,9 @@ class Polish {
 
   // Keeps that have no segment any more: what the dropped one's replay kept, what was made in it
   // alone, and what is now made by the replay that keeps it.
-  void drop_keeps(int32_t dropped, RecomputePlan& plan) const {
+  void drop_keeps(int32_t dropped, Plan& plan) const {
     const std::vector<int32_t> innermost = innermost_segments(plan);
-    std::erase_if(plan.keep, [&](RecomputePlan::Kept& kept) {
+    std::erase_if(plan.keep, [&](Plan::Kept& kept) {
       if (kept.replay == dropped) return true;
       if (kept.replay > dropped) --kept.replay;
       return innermost[graph_.values[kept.value].record] == kept.replay;
@@ -64,7 +64,7 @@ class Polish {
   }
 
   // By record; -1: none.
-  std::vector<int32_t> innermost_segments(const RecomputePlan& plan) const {
+  std::vector<int32_t> innermost_segments(const Plan& plan) const {
     std::vector<int32_t> innermost(graph_.records.size(), -1);
     for (size_t s = 0; s < plan.segments.size(); ++s)
       std::fill(innermost.begin() + plan.segments[s].first,
@@ -86,7 +86,7 @@ class Polish {
     std::stable_sort(more.begin(), more.end(), [&](uint32_t a, uint32_t b) {
       return graph_.cost_per_byte(a) > graph_.cost_per_byte(b);
     });
-    const RecomputePlan start = best_;
+    const Plan start = best_;
     size_t fits = 0, too_many = more.size() + 1;
     while (too_many - fits > 1) {
       const size_t middle = fits + (too_many - fits) / 2;
@@ -96,21 +96,20 @@ class Polish {
       accept(with_kept(best_, {&more[k], 1}));
   }
 
-  static RecomputePlan with_kept(RecomputePlan plan, std::span<const uint32_t> values) {
+  static Plan with_kept(Plan plan, std::span<const uint32_t> values) {
     for (uint32_t v : values) plan.keep.push_back({v});
     return plan;
   }
 
-  const RecomputeGraph& graph_;
+  const Graph& graph_;
   uint64_t bytes_;
-  RecomputePlan best_;
+  Plan best_;
   size_t tries_;
 };
 
 }  // namespace
 
-RecomputePlan polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan,
-                     PlanWork* work) {
+Plan polish(const Graph& graph, uint64_t bytes, Plan plan, PlanWork* work) {
   return Polish(graph, bytes, std::move(plan)).run(work);
 }
 

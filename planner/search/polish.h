@@ -10,7 +10,6 @@ namespace rw {
 // Hill climbing by evaluate(), since the dynamic programme rounds bytes and knows few sets of kept
 // values: drops segments and keeps more values, as long as that is cheaper and the peak is at most
 // `bytes`, as that of `plan` must be. `work`: counts; null: nothing does.
-RecomputePlan polish(const RecomputeGraph& graph, uint64_t bytes, RecomputePlan plan,
-                     PlanWork* work = nullptr);
+Plan polish(const Graph& graph, uint64_t bytes, Plan plan, PlanWork* work = nullptr);
 
 }  // namespace rw

@@ -14,12 +14,12 @@ namespace {
 
 class SpeedPlanner {
  public:
-  SpeedPlanner(const RecomputeGraph& graph, const std::function<bool(uint32_t)>& is_heavy)
+  SpeedPlanner(const Graph& graph, const std::function<bool(uint32_t)>& is_heavy)
       : graph_(graph), uses_(value_uses(graph)), heavy_(graph.records.size()) {
     for (uint32_t i = 0; i < heavy_.size(); ++i) heavy_[i] = is_heavy(i);
   }
 
-  RecomputePlan run() {
+  Plan run() {
     const auto n = static_cast<uint32_t>(graph_.records.size());
     for (uint32_t i = 0; i < n; ++i) {
       for (uint32_t v : graph_.records[i].outputs) add(v, i);
@@ -69,7 +69,7 @@ class SpeedPlanner {
   std::vector<uint32_t> kept_values(uint32_t first, uint32_t end) const {
     std::set<uint32_t> read;
     for (uint32_t i = first; i < end; ++i) {
-      const GraphRecord& record = graph_.records[i];
+      const Graph::Record& record = graph_.records[i];
       read.insert(record.inputs.begin(), record.inputs.end());
       if (record.reached) read.insert(record.saved.begin(), record.saved.end());
     }
@@ -85,7 +85,7 @@ class SpeedPlanner {
     std::set<uint32_t> held;
     int64_t gain = 0;
     for (uint32_t i = first; i < end; ++i) {
-      const GraphRecord& record = graph_.records[i];
+      const Graph::Record& record = graph_.records[i];
       for (uint32_t v : record.inputs)
         if (graph_.values[v].record >= 0 && graph_.values[v].record < static_cast<int32_t>(first))
           held.insert(v);
@@ -99,10 +99,10 @@ class SpeedPlanner {
     return gain;
   }
 
-  const RecomputeGraph& graph_;
+  const Graph& graph_;
   std::vector<ValueUse> uses_;
   std::vector<bool> heavy_;
-  RecomputePlan plan_;
+  Plan plan_;
   uint32_t first_ = 0;           // of the open segment
   uint64_t saved_ = 0;           // bytes that its light records made and vjps read
   std::vector<uint32_t> light_;  // values that they made
@@ -110,9 +110,8 @@ class SpeedPlanner {
 
 }  // namespace
 
-RecomputePlan plan_speed(const RecomputeGraph& graph,
-                         const std::function<bool(uint32_t record)>& is_heavy) {
-  RecomputePlan plan = SpeedPlanner(graph, is_heavy).run();
+Plan plan_speed(const Graph& graph, const std::function<bool(uint32_t record)>& is_heavy) {
+  Plan plan = SpeedPlanner(graph, is_heavy).run();
   fill_in(graph, plan);
   return plan;
 }

@@ -24,7 +24,7 @@ OPS = AUTOGRAD + ["ops/" + header for header in (
     "network/vision.h")]
 GRAPH = BASE + ["planner/graph/"]
 SEARCH = GRAPH + ["planner/search/"]
-FOLLOW = OPS + SEARCH + ["planner/dry_run.h", "planner/timeline/", "planner/follow/"]
+FOLLOW = OPS + SEARCH + ["planner/dry_run.h", "planner/forecast.h", "planner/timeline/", "planner/follow/"]
 LAYERS = OPS + ["nn/"]
 DRIVERS = BACKEND + ["backends/listing.h", "shaders/"]
 VULKAN_DEVICE = DRIVERS + ["backends/vulkan/device/"]

@@ -6,6 +6,8 @@
 #include "ops/autocast.h"
 #include "ops/losses/losses.h"
 #include "planner/dry_run.h"
+#include "planner/follow/follower.h"
+#include "planner/follow/memory_budget.h"
 #include "planner/follow/search.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/optim_fixture.h"
@@ -24,8 +26,7 @@ Tensor chain(Tensor x) {
 
 TEST_CASE_FIXTURE(CpuDevice,
                   "misuse: a recomputation scope owns its plan" * doctest::test_suite("host")) {
-  RecomputeSearch search([] { return open_backend("dry:cpu"); },
-                         [] { sum(chain(leaf(4096))).backward(); });
+  Search search([] { return open_backend("dry:cpu"); }, [] { sum(chain(leaf(4096))).backward(); });
   const uint64_t plain = search.plain().peak(), least = search.memory().peak();
   REQUIRE(least < plain);
   const auto run = [&](bool planned) {
@@ -110,7 +111,7 @@ TEST_CASE("misuse: what predicts must not compute" * doctest::test_suite("host")
   int runs = 0;
   const auto count = [&] { ++runs; };
   CHECK(contains(message_of<ValueError>([&] { dry_run(open_backend("cpu"), count); }), "cpu"));
-  CHECK_THROWS_AS(RecomputeSearch([] { return open_backend("cpu"); }, [&] { ++runs; }), ValueError);
+  CHECK_THROWS_AS(Search([] { return open_backend("cpu"); }, [&] { ++runs; }), ValueError);
   CHECK(runs == 0);
 }
 

@@ -29,7 +29,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 // The loss of step t, from 1, of a parameter of 16 elements.
 using LossOf = std::function<Tensor(const Tensor& w, uint64_t t)>;
 
-struct Plan {
+struct Training {
   LossOf loss;
   LossScaler scaler = LossScaler::none();
   uint64_t steps = 4;
@@ -45,7 +45,7 @@ struct Outcome {
   Values w;
 };
 
-Outcome train(const Plan& plan, bool is_watched = true) {
+Outcome train(const Training& plan, bool is_watched = true) {
   Tensor w = parameter(some_values(16), "layer.weight");
   Accumulate sgd(SGD({w}, {.lr = plan.learning_rate}), plan.micro_batches);
   sgd.set_scaler(plan.scaler);
@@ -287,7 +287,8 @@ TEST_CASE("numerics: segments are counted once, and are named") {
 TEST_CASE("numerics: one update in so many is watched") {
   on_each_device([] {
     const auto loss = [&](const Tensor& w, uint64_t t) { return chain(w, t >= 5 ? 4 : 0.5f); };
-    Plan plan{.loss = loss, .scaler = LossScaler::fixed(0x1p15f), .steps = 12, .micro_batches = 2};
+    Training plan{
+        .loss = loss, .scaler = LossScaler::fixed(0x1p15f), .steps = 12, .micro_batches = 2};
     plan.options.every = 2;  // updates 1, 3 and 5: steps 1, 2, 5, 6, 9, 10
     const NumericsReport report = train(plan).report;
     CHECK(report.steps == 6);

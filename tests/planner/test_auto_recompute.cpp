@@ -207,7 +207,7 @@ TEST_CASE("auto recompute: gives way to a plan of the program's own") {
   w.impl().grad = {};
   Tensor y;
   {
-    const RecomputeScope own({});
+    const Follower own({});
     y = loss();
   }
   y.backward();
@@ -215,7 +215,7 @@ TEST_CASE("auto recompute: gives way to a plan of the program's own") {
   const Tensor begun = tanh(w * 2.0f);  // before the program's scope begins
   w.impl().grad = {};
   {
-    const RecomputeScope own({});
+    const Follower own({});
     y = sum(gelu(begun));
   }
   y.backward();

@@ -68,7 +68,7 @@ Entrance by_auto(AutoRecomputeOptions options) {
 Entrance by_budget(uint64_t bytes) {
   return [bytes](const Training& training) {
     const MemoryBudget budget(bytes);
-    const RecomputeScope scope({.evicts = true});
+    const Follower scope({.evicts = true});
     return training();
   };
 }

@@ -11,7 +11,7 @@
 #include "optim/lamb.h"
 #include "optim/sgd.h"
 #include "planner/dry_run.h"
-#include "planner/follow/recompute.h"
+#include "planner/follow/follower.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"

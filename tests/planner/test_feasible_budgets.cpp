@@ -90,9 +90,8 @@ TEST_CASE("feasible budgets: a program trains in the peak of every plan, and is 
   };
   for (const auto& [program, training] : programs) {
     const Losses expected = plain(training);
-    RecomputeSearch search([] { return open_backend("dry:cpu"); }, [&] { training(); },
-                           {.candidates = 4});
-    const auto& choices = search.choices();
+    Search search([] { return open_backend("dry:cpu"); }, [&] { training(); }, {.candidates = 4});
+    const auto& choices = search.candidates();
     for (const size_t k : {choices.size() - 1, choices.size() / 2, size_t{0}}) {
       const uint64_t budget = choices[k].peak();
       INFO(std::string(program) << " in " << budget << " bytes");
@@ -176,7 +175,7 @@ TEST_CASE("feasible budgets: what is made again takes the memory that it took in
 
   default_device()->take_high_water();
   {
-    const RecomputeScope planned(plan);
+    const Follower planned(plan);
     loss = forward([] {});
   }
   const uint64_t in_forward = default_device()->take_high_water();
@@ -189,7 +188,7 @@ TEST_CASE("feasible budgets: what is made again takes the memory that it took in
   });
   tape.close_segment(segment);
   default_device()->take_high_water();
-  RecomputePass pass(tape, plan, nullptr, first);
+  ForwardPass pass(tape, plan, nullptr, first);
   tape.enter_again(segment.number, pass.held_values(), pass);
   pass.end();
   const uint64_t held = default_device()->info().alignment;  // the loss

@@ -97,7 +97,7 @@ TEST_CASE("planner: the forecast of a user's program is exact, whatever recomput
   const Trained block = train({.batch = 96, .checkpoint = "block"});
   CHECK(block.memory.peak < peak);
   CHECK(block.weights == plain.weights);
-  const uint64_t least = planner.search(planner.settings()).choices().back().peak();
+  const uint64_t least = planner.search(planner.settings()).candidates().back().peak();
   const uint64_t middle = (peak + least) / 2;
   for (const AutoRecomputeOptions& how :
        {AutoRecomputeOptions{.mode = Mode::memory}, AutoRecomputeOptions{.mode = Mode::speed},
@@ -166,7 +166,7 @@ TEST_CASE("planner: what cannot be met says what can" * doctest::test_suite("hos
     CHECK(default_device()->memory_report().peak_reserved <= 100'000);
   }
   const uint64_t least = [&] {
-    return Planner(program).search(program.settings).choices().back().peak();
+    return Planner(program).search(program.settings).candidates().back().peak();
   }();
   CHECK_NOTHROW(PlannedRun(program, AutoRecomputeOptions{.budget = least}));
   CHECK(contains(message_of<ValueError>([] { Planner planner(TrainingProgram{}); }), "make()"));
@@ -208,11 +208,11 @@ TEST_CASE_FIXTURE(CpuDevice, "planner: a recomputation scope around a loop plans
     if (backward) loss.backward();
     return backward ? net.parameters()[0].grad().to_vector() : std::vector<float>();
   };
-  RecomputeSearch search([] { return open_backend("dry:cpu"); }, [&] { pass(true); });
+  Search search([] { return open_backend("dry:cpu"); }, [&] { pass(true); });
   device->reset_peak();
   const auto plain = pass(true);
   const uint64_t kept = device->memory_report().peak;
-  const RecomputeScope scope(search.memory().recompute);
+  const Follower scope(search.memory().recompute);
   for (int i = 0; i < 3; ++i) {
     pass(false);  // a pass whose gradient nobody wants is one of its own
     device->reset_peak();
@@ -309,7 +309,7 @@ TEST_CASE("planner: a program whose steps differ says what differs" * doctest::t
     };
   });
   const Planner planner({.make = alternating, .settings = {.batch = 64}});
-  RecomputeSearch search = planner.search(planner.settings());
+  Search search = planner.search(planner.settings());
   const std::string text = message_of<OutOfMemory>([&] { search.budget(1000); });
   CHECK(contains(text, "not all steps are alike: op "));
   CHECK(contains(text, "of the forward pass is 'relu', the plan has 'square'"));

@@ -234,7 +234,7 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
         evaluate(example, *steps, many);
         evaluate(example, *steps, 6);
       };
-      const StepForecast forecast = planner.forecast(settings);
+      const Forecast forecast = planner.forecast(settings);
       const MemoryReport real = on_new_device(planner, settings, 0, body);
       CHECK(forecast.memory.peak == real.peak);
       CHECK(forecast.steps_peak == trained);
@@ -261,8 +261,8 @@ TEST_CASE("plan: planned recomputation keeps a real run within its budget" *
       INFO(example.name);
       StepSettings settings{.dtype = DType::f16, .batch = 16};
       const Planner planner({.make = example.make});
-      RecomputeSearch search = planner.search(settings);
-      const uint64_t plain = search.plain().peak(), least = search.choices().back().peak();
+      Search search = planner.search(settings);
+      const uint64_t plain = search.plain().peak(), least = search.candidates().back().peak();
       CHECK(least < plain);
       settings.recompute =
           std::make_shared<const Recompute>(search.budget((plain + least) / 2).recompute);
@@ -276,7 +276,7 @@ TEST_CASE("plan: planned recomputation keeps a real run within its budget" *
       const MemoryReport evicting = real_run(example, settings);
       CHECK(evicting.peak <= settings.budget);
       CHECK(evicting.peak == planner.forecast(settings).memory.peak);
-      const uint64_t known = search.choices().back().peak();
+      const uint64_t known = search.candidates().back().peak();
       CHECK_THROWS_WITH_AS(search.budget(known - 1),
                            doctest::Contains(std::to_string(known).c_str()), OutOfMemory);
     }
@@ -409,7 +409,7 @@ TEST_CASE("plan: an error of a run ends with what would fit, or with that nothin
 
 TEST_CASE("plan: a trace holds the last update" * doctest::test_suite("host")) {
   const auto cpu = open_backend("cpu");
-  const StepForecast forecast =
+  const Forecast forecast =
       Planner({.make = mnist().make}, *cpu)
           .forecast({.dtype = DType::f16, .batch = 2, .accumulate = 3}, {.trace = true});
   REQUIRE(forecast.trace.has_value());

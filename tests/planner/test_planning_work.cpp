@@ -13,9 +13,8 @@ namespace rw::test {
 
 namespace {
 
-RecomputeSearch search_for(const memory::Workload& workload, const RecomputeObjective& objective) {
-  return RecomputeSearch([] { return open_backend("dry:cpu"); }, [=] { workload.run(); },
-                         objective);
+Search search_for(const memory::Workload& workload, const SearchOptions& objective) {
+  return Search([] { return open_backend("dry:cpu"); }, [=] { workload.run(); }, objective);
 }
 
 struct Answer {
@@ -28,16 +27,16 @@ struct Answer {
 // Of a budget at this share of the way from the least peak to the plain one.
 Answer answer(const memory::Workload& workload, double share, double effort = 1) {
   Answer result;
-  RecomputeSearch search = search_for(workload, {.effort = effort, .on_progress = [&](double done) {
-                                                   result.progress.push_back(done);
-                                                 }});
-  const uint64_t before = search.work(), least = search.choices().back().peak();
+  Search search = search_for(workload, {.effort = effort, .on_progress = [&](double done) {
+                                          result.progress.push_back(done);
+                                        }});
+  const uint64_t before = search.work(), least = search.candidates().back().peak();
   // What is left out is known only once it would not fit: a programme, and some dry runs.
   CHECK(search.work() - before <= search.work_limit() * 3 / 2);
   const auto room = static_cast<double>(search.plain().peak() - least);
   const uint64_t bytes = least + static_cast<uint64_t>(share * room);
   const uint64_t between = search.work();
-  const RecomputeChoice choice = search.budget(bytes);
+  const Candidate choice = search.budget(bytes);
   CHECK(choice.peak() <= bytes);
   CHECK(search.work() - between <= search.work_limit() * 3 / 2);
   result.work = search.work() - before;
@@ -112,7 +111,7 @@ TEST_CASE("planning work: less effort plans coarser, and more never worse") {
 }
 
 TEST_CASE("planning work: a graph that is too much for what is allowed is planned with less") {
-  const RecomputeGraph graph = uniform_chain(3000, 1000);
+  const Graph graph = uniform_chain(3000, 1000);
   PlanWork all, some{.limit = 400'000'000};
   const auto fine = plan_budgets(graph, 16, &all), coarse = plan_budgets(graph, 16, &some);
   CHECK(!all.is_cut);

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <map>
 
+#include "planner/follow/follower.h"
+#include "planner/follow/memory_budget.h"
 #include "planner/follow/search.h"
 #include "planner/graph/evaluate.h"
 #include "planner/search/plans.h"
@@ -35,18 +37,18 @@ Results run(uint32_t seed, std::vector<Tensor>& leaves) {
 
 // The same under `recompute`.
 Results run(uint32_t seed, std::vector<Tensor>& leaves, const Recompute& recompute,
-            RecordedGraph* record = nullptr) {
-  const RecomputeScope scope(recompute, record);
+            Graph* record = nullptr) {
+  const Follower scope(recompute, record);
   return run(seed, leaves);
 }
 
 // Every plan there is for a random program.
-std::vector<RecomputePlan> plans_for(const RecordedGraph& recorded) {
-  std::vector<RecomputePlan> plans = plan_budgets(recorded.graph, 4);
-  plans.push_back(plan_memory(recorded.graph));
+std::vector<Plan> plans_for(const Graph& recorded) {
+  std::vector<Plan> plans = plan_budgets(recorded, 4);
+  plans.push_back(plan_memory(recorded));
   plans.push_back(
-      plan_speed(recorded.graph, [&](uint32_t r) { return recorded.ops[r] == "matmul"; }));
-  plans.push_back(nested_halving(static_cast<uint32_t>(recorded.ops.size()), 2));
+      plan_speed(recorded, [&](uint32_t r) { return recorded.records[r].label == "matmul"; }));
+  plans.push_back(nested_halving(static_cast<uint32_t>(recorded.records.size()), 2));
   return plans;
 }
 
@@ -55,11 +57,10 @@ void check_programs(uint32_t count) {
   const uint64_t at_rest = default_device()->live();
   for (uint32_t seed = 0; seed < count; ++seed) {
     INFO("seed " << seed);
-    RecordedGraph recorded;
+    Graph recorded;
     const Results plain = run(seed, leaves, {});
     REQUIRE(run(seed, leaves, {}, &recorded) == plain);
-    REQUIRE(recorded.ops.size() == recorded.graph.records.size());
-    for (const RecomputePlan& plan : plans_for(recorded)) {
+    for (const Plan& plan : plans_for(recorded)) {
       REQUIRE(run(seed, leaves, follow(recorded, plan)) == plain);
       REQUIRE(default_device()->live() == at_rest);
       REQUIRE(Tape::current()->stats().records == 0);
@@ -88,8 +89,8 @@ struct Chain {
   }
 };
 
-RecomputeSearch search_for(const Chain& chain) {
-  return RecomputeSearch([] { return open_backend("dry:cpu"); }, chain, {.candidates = 12});
+Search search_for(const Chain& chain) {
+  return Search([] { return open_backend("dry:cpu"); }, chain, {.candidates = 12});
 }
 
 }  // namespace
@@ -111,8 +112,8 @@ TEST_CASE("recompute: on vulkan") {
 
 TEST_CASE("recompute: choices trade memory for work, and a budget never raises the peak" *
           doctest::test_suite("host")) {
-  RecomputeSearch search = search_for({});
-  const auto& choices = search.choices();
+  Search search = search_for({});
+  const auto& choices = search.candidates();
   REQUIRE(choices.size() >= 4);
   CHECK(choices.front().peak() <= search.plain().peak());
   CHECK(search.cost(choices.front()) == 0);
@@ -123,19 +124,20 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
   uint64_t last = UINT64_MAX;
   const uint64_t least = choices.back().peak();
   for (uint64_t bytes = search.plain().peak() + 512; bytes >= least; bytes -= 512) {
-    const RecomputeChoice& choice = search.budget(bytes);
+    const Candidate& choice = search.budget(bytes);
     REQUIRE(choice.peak() <= bytes);
     REQUIRE(choice.peak() <= last);
     last = choice.peak();
   }
   CHECK(least < search.plain().peak() / 2);
-  const uint64_t known = search.choices().back().peak();  // a budget may have found a smaller one
+  const uint64_t known =
+      search.candidates().back().peak();  // a budget may have found a smaller one
   const std::string message = message_of<OutOfMemory>([&] { search.budget(known - 1); });
   CHECK(contains(message, fmt::format("({} bytes)", known)));
   // Real runs reach the predicted peak to the byte.
-  for (const RecomputeChoice& choice : choices) {
+  for (const Candidate& choice : choices) {
     const auto device = set_default_device(open_backend("cpu"));
-    const RecomputeScope scope(choice.recompute);
+    const Follower scope(choice.recompute);
     Chain{}();
     CHECK(device->memory_report().peak == choice.peak());
     CHECK(device->work()[static_cast<int>(Phase::replay)].flops ==
@@ -152,27 +154,27 @@ TEST_CASE_FIXTURE(CpuDevice,
       std::vector<Tensor> leaves = program_leaves();
       run(seed, leaves);
     };
-    RecomputeSearch search([] { return open_backend("dry:cpu"); }, program, {.candidates = 8});
-    const uint64_t least = search.choices().back().peak();
+    Search search([] { return open_backend("dry:cpu"); }, program, {.candidates = 8});
+    const uint64_t least = search.candidates().back().peak();
     uint64_t last = UINT64_MAX;
     double cost = 0;
     for (uint64_t bytes = search.plain().peak() + 256; bytes >= least; bytes -= 256) {
-      const RecomputeChoice& choice = search.budget(bytes);
+      const Candidate& choice = search.budget(bytes);
       REQUIRE(choice.peak() <= bytes);
       REQUIRE(choice.peak() <= last);
       REQUIRE(search.cost(choice) >= cost);
       last = choice.peak();
       cost = search.cost(choice);
     }
-    REQUIRE_THROWS_AS(search.budget(search.choices().back().peak() - 1), OutOfMemory);
+    REQUIRE_THROWS_AS(search.budget(search.candidates().back().peak() - 1), OutOfMemory);
   }
 }
 
 TEST_CASE("recompute: collections keep what they name" * doctest::test_suite("host")) {
-  RecomputeSearch search = search_for({.layers = 40});
-  const RecomputeChoice gelus = search.collection(save_ops({"gelu"}));
-  const RecomputeChoice nothing = search.collection([](const SaveQuery&) { return false; });
-  const RecomputeChoice all = search.collection([](const SaveQuery& q) { return q.bytes > 0; });
+  Search search = search_for({.layers = 40});
+  const Candidate gelus = search.collection(save_ops({"gelu"}));
+  const Candidate nothing = search.collection([](const SaveQuery&) { return false; });
+  const Candidate all = search.collection([](const SaveQuery& q) { return q.bytes > 0; });
   CHECK(gelus.peak() < search.plain().peak());
   CHECK(gelus.forecast.recompute_share() > 0);
   CHECK(all.forecast.recompute_share() == 0);
@@ -184,8 +186,8 @@ TEST_CASE("recompute: collections keep what they name" * doctest::test_suite("ho
 
 TEST_CASE("recompute: memory runs every op at most twice, speed keeps matrix products" *
           doctest::test_suite("host")) {
-  RecomputeSearch search = search_for({.layers = 100});
-  const RecomputeChoice memory = search.memory(), speed = search.speed();
+  Search search = search_for({.layers = 100});
+  const Candidate memory = search.memory(), speed = search.speed();
   CHECK(memory.peak() < search.plain().peak() / 3);
   CHECK(memory.forecast.recompute_share() <= 0.34);
   CHECK(speed.peak() < search.plain().peak());
@@ -231,24 +233,25 @@ TEST_CASE("recompute: one output of several is kept, and the others are dropped"
     sum(tanh(layer_norm(ones({256, 64}) + w, w, w))).backward();
   };
   const auto dry = [] { return open_backend("dry:cpu"); };
-  RecomputeSearch search(dry, program);
-  const RecordedGraph& recorded = search.recorded();
-  const auto norm =
-      std::find(recorded.ops.begin(), recorded.ops.end(), "layer_norm") - recorded.ops.begin();
-  const auto& outputs = recorded.graph.records[static_cast<size_t>(norm)].outputs;
+  Search search(dry, program);
+  const Graph& recorded = search.graph();
+  const auto norm = std::find_if(recorded.records.begin(), recorded.records.end(),
+                                 [](const auto& record) { return record.op == "layer_norm"; });
+  REQUIRE(norm != recorded.records.end());
+  const auto& outputs = norm->outputs;
   REQUIRE(outputs.size() == 2);
-  const auto last = static_cast<uint32_t>(recorded.ops.size());
+  const auto last = static_cast<uint32_t>(recorded.records.size());
   uint64_t held[2], saved[2], bytes[2];
   for (const size_t kept : {0, 1}) {
-    const RecomputePlan plan{.segments = {{0, last - 1, -1}}, .keep = {{outputs[kept]}}};
+    const Plan plan{.segments = {{0, last - 1, -1}}, .keep = {{outputs[kept]}}};
     const Recompute recompute = follow(recorded, plan);
     REQUIRE(recompute.keep.size() == 1);
     CHECK(recompute.keep[0].slot == kept);
-    held[kept] = evaluate(recorded.graph, plan).held;
-    bytes[kept] = recorded.graph.values[outputs[kept]].bytes;
+    held[kept] = evaluate(recorded, plan).held;
+    bytes[kept] = recorded.values[outputs[kept]].bytes;
     dry_run(dry(), [&] {
       const Tensor w = full({64}, 0.5f).set_requires_grad();
-      const RecomputeScope scope(recompute);
+      const Follower scope(recompute);
       const Tensor loss = sum(tanh(layer_norm(ones({256, 64}) + w, w, w)));
       saved[kept] = Tape::current()->stats().saved_bytes;
     });
@@ -271,15 +274,14 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
     sum(x).backward();
     if (gradient) *gradient = w.grad().to_vector();
   };
-  RecomputeSearch search(dry, [&] { program(nullptr); });
-  const RecordedGraph& recorded = search.recorded();
-  const RecomputeGraph& graph = recorded.graph;
+  Search search(dry, [&] { program(nullptr); });
+  const Graph& graph = search.graph();
   const auto last = static_cast<uint32_t>(graph.records.size()) - 2;
   std::mt19937 random(3);
   program(&plain);
   for (int k = 0; k < 40; ++k) {
     INFO("plan " << k);
-    RecomputePlan plan{.segments = {{0, last, -1}}};
+    Plan plan{.segments = {{0, last, -1}}};
     for (uint32_t first = random() % 4; first + 6 < last;) {  // two levels of segments inside
       const auto end = first + 4 + static_cast<uint32_t>(random() % 8);
       if (end >= last) break;
@@ -291,17 +293,17 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
           for (const uint32_t v : graph.records[r].outputs) plan.keep.push_back({v, 0});
       first = end + static_cast<uint32_t>(random() % 3);
     }
-    RecomputePlan without = plan;
+    Plan without = plan;
     without.keep.clear();
     fill_in(graph, plan);
     fill_in(graph, without);
     predicted_saving += plan.cost < without.cost;
-    const Recompute recompute = follow(recorded, plan);
+    const Recompute recompute = follow(graph, plan);
     const uint64_t before = Tape::current()->replayed_records();
     std::vector<float> gradient;
     const uint64_t at_rest = default_device()->live();
     {
-      const RecomputeScope scope(recompute);
+      const Follower scope(recompute);
       program(&gradient);
     }
     CHECK(gradient == plain);
@@ -312,13 +314,13 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
     const auto peak = [&](const Recompute& way) {
       return dry_run(dry(),
                      [&] {
-                       const RecomputeScope scope(way);
+                       const Follower scope(way);
                        program(nullptr);
                      })
           .memory.peak;
     };
-    const auto unknown = [&](const RecomputePlan& way) {
-      return static_cast<int64_t>(peak(follow(recorded, way))) - static_cast<int64_t>(way.peak);
+    const auto unknown = [&](const Plan& way) {
+      return static_cast<int64_t>(peak(follow(graph, way))) - static_cast<int64_t>(way.peak);
     };
     CHECK(std::abs(unknown(plan) - unknown(without)) <= 2 * value);
   }
@@ -342,20 +344,20 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
   };
   const auto under = [&](const Recompute& recompute) {
     return [&] {
-      const RecomputeScope scope(recompute);
+      const Follower scope(recompute);
       program();
     };
   };
   const auto dry = [] { return open_backend("dry:cpu"); };
-  RecomputeSearch search(dry, program);
-  const auto records = static_cast<uint32_t>(search.recorded().ops.size());
+  Search search(dry, program);
+  const auto records = static_cast<uint32_t>(search.graph().records.size());
   REQUIRE(records == 6);
   std::map<uint64_t, double> best;  // peak -> least cost
   int plans = 0;
-  Recompute recompute{.signature = search.recorded().signature};
+  Recompute recompute = follow(search.graph(), {});
   for_each_forest(0, records, -1, false, recompute.segments, [&] {
     ++plans;
-    const RecomputeChoice choice{recompute, dry_run(dry(), under(recompute))};
+    const Candidate choice{recompute, dry_run(dry(), under(recompute))};
     const auto [found, is_new] = best.emplace(choice.peak(), search.cost(choice));
     found->second = std::min(found->second, search.cost(choice));
   });
@@ -366,21 +368,22 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
     return least;
   };
   const uint64_t least = best.begin()->first;
-  CHECK(static_cast<double>(search.choices().back().peak()) <= 1.06 * static_cast<double>(least));
+  CHECK(static_cast<double>(search.candidates().back().peak()) <=
+        1.06 * static_cast<double>(least));
   double worst_search = 1, worst_eviction = 1;
   int evicted = 0, infeasible = 0;
   for (const auto& [bytes, cost] : best) {
     const double best_cost = optimum(bytes);
-    if (bytes >= search.choices().back().peak()) {
+    if (bytes >= search.candidates().back().peak()) {
       const double searched = search.cost(search.budget(bytes));
       CHECK(searched <= 1.5 * best_cost);
       if (best_cost > 0) worst_search = std::max(worst_search, searched / best_cost);
     }
     try {
-      RecomputeChoice choice{{.evicts = true}, dry_run(dry(), [&] {
-                               const MemoryBudget budget(bytes);
-                               under({.evicts = true})();
-                             })};
+      Candidate choice{{.evicts = true}, dry_run(dry(), [&] {
+                         const MemoryBudget budget(bytes);
+                         under({.evicts = true})();
+                       })};
       CHECK(choice.peak() <= bytes);
       CHECK(search.cost(choice) <= 3 * best_cost);
       if (best_cost > 0) worst_eviction = std::max(worst_eviction, search.cost(choice) / best_cost);
@@ -434,7 +437,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by 
   device->reset_peak();
   const MemoryBudget limit(plain / 3);
   {
-    const RecomputeScope evicting({.evicts = true});
+    const Follower evicting({.evicts = true});
     chain();
   }
   CHECK(device->memory_report().peak <= plain / 3);
@@ -446,7 +449,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by 
 TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction drops nothing that another handle keeps" *
                                  doctest::test_suite("host")) {
   const Tensor x = leaf(64);
-  const RecomputeScope scope({.evicts = true});
+  const Follower scope({.evicts = true});
   Tensor y = exp(x);
   const Tensor loss = sum(square(y));
   CHECK_FALSE(tape().evict(1));
@@ -461,13 +464,13 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction drops nothing that another han
 TEST_CASE_FIXTURE(CpuDevice,
                   "recompute: another program than planned keeps its values, or evicts them" *
                       doctest::test_suite("host")) {
-  RecomputeSearch search = search_for({});
+  Search search = search_for({});
   const Recompute recompute = search.memory().recompute;
   const Tensor x = leaf(64);
   const auto gradient = [&](const Recompute& how) {
     Tensor loss;
     {
-      const RecomputeScope scope(how);
+      const Follower scope(how);
       Tensor y = reshape(x, {4, 16});
       for (int i = 0; i < 8; ++i) y = tanh(y * 0.5f);
       loss = sum(y);

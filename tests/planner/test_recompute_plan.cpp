@@ -22,7 +22,7 @@ namespace rw::test {
 namespace {
 
 // Values that records inside segments make.
-std::vector<uint32_t> inner_values(const RecomputeGraph& graph, const Segments& segments) {
+std::vector<uint32_t> inner_values(const Graph& graph, const Segments& segments) {
   std::vector<uint32_t> values;
   for (uint32_t v = 0; v < graph.values.size(); ++v)
     if (std::any_of(segments.begin(), segments.end(), [&](const auto& s) {
@@ -34,9 +34,9 @@ std::vector<uint32_t> inner_values(const RecomputeGraph& graph, const Segments& 
 }
 
 // The least cost of any plan by its peak, of the plans worth having.
-std::map<uint64_t, double> best_plans(const RecomputeGraph& graph, bool with_keep) {
+std::map<uint64_t, double> best_plans(const Graph& graph, bool with_keep) {
   std::map<uint64_t, double> best;
-  RecomputePlan plan;
+  Plan plan;
   const auto n = static_cast<uint32_t>(graph.records.size());
   for_each_forest(0, n, -1, false, plan.segments, [&] {
     const std::vector<uint32_t> inner = inner_values(graph, plan.segments);
@@ -58,19 +58,18 @@ std::map<uint64_t, double> best_plans(const RecomputeGraph& graph, bool with_kee
   return best;
 }
 
-std::optional<RecomputePlan> cheapest_within(const std::vector<RecomputePlan>& plans,
-                                             uint64_t bytes) {
-  for (const RecomputePlan& plan : plans)
+std::optional<Plan> cheapest_within(const std::vector<Plan>& plans, uint64_t bytes) {
+  for (const Plan& plan : plans)
     if (plan.peak <= bytes) return plan;
   return std::nullopt;
 }
 
 // Of a step: forward and a backward of twice its cost.
-double overhead(const RecomputeGraph& graph, const RecomputePlan& plan) {
+double overhead(const Graph& graph, const Plan& plan) {
   return plan.cost / (3 * forward_cost(graph));
 }
 
-void check_pareto(const RecomputeGraph& graph, const std::vector<RecomputePlan>& plans) {
+void check_pareto(const Graph& graph, const std::vector<Plan>& plans) {
   REQUIRE(!plans.empty());
   CHECK(plans.front().cost == 0);
   CHECK(plans.front().peak <= evaluate(graph, {}).peak);
@@ -85,14 +84,14 @@ void check_pareto(const RecomputeGraph& graph, const std::vector<RecomputePlan>&
 }
 
 // Every budget that some plan fits is met, at nearly the least time that any plan needs for it.
-void check_against_brute_force(const RecomputeGraph& graph, bool with_keep) {
-  const std::vector<RecomputePlan> plans = plan_budgets(graph, 64);
+void check_against_brute_force(const Graph& graph, bool with_keep) {
+  const std::vector<Plan> plans = plan_budgets(graph, 64);
   check_pareto(graph, plans);
   const double step = 3 * forward_cost(graph);
   const auto best = best_plans(graph, with_keep);
   CHECK(static_cast<double>(plans.back().peak) <= 1.05 * static_cast<double>(best.begin()->first));
   for (const auto& [bytes, cost] : best) {
-    std::optional<RecomputePlan> plan = plan_budget(graph, bytes);
+    std::optional<Plan> plan = plan_budget(graph, bytes);
     if (plan) CHECK(plan->peak <= bytes);
     if (const auto other = cheapest_within(plans, bytes);
         !plan || (other && other->cost < plan->cost))
@@ -107,7 +106,7 @@ void check_against_brute_force(const RecomputeGraph& graph, bool with_keep) {
   }
 }
 
-uint32_t depth(const RecomputePlan& plan) {
+uint32_t depth(const Plan& plan) {
   uint32_t most = 0;
   for (const auto& segment : plan.segments) {
     uint32_t depth = 1;
@@ -122,7 +121,7 @@ uint32_t depth(const RecomputePlan& plan) {
 TEST_SUITE_BEGIN("host");  // needs no Vulkan
 
 TEST_CASE("recompute: simulation of a chain of outputs") {
-  const RecomputeGraph graph = uniform_chain(6, 10);
+  const Graph graph = uniform_chain(6, 10);
   // Six values, then the gradients of an output and an input on top of them.
   const PlanCost plain = evaluate(graph, {});
   CHECK(plain.held == 60);
@@ -148,7 +147,7 @@ TEST_CASE("recompute: simulation of a chain of outputs") {
 }
 
 TEST_CASE("recompute: the chain of four stages that docs/planner.md works by hand") {
-  const RecomputeGraph graph = uniform_chain(4, 10);
+  const Graph graph = uniform_chain(4, 10);
   const auto uses = value_uses(graph);
   const auto levels =
       std::make_shared<const StageLevels>(graph, uses, std::vector<uint32_t>{0, 1, 2, 3, 4});
@@ -157,7 +156,7 @@ TEST_CASE("recompute: the chain of four stages that docs/planner.md works by han
   using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
   const auto check_plan = [&](uint32_t slots, double cost, const Ranges& ranges) {
     CHECK(planner.cost(slots) == cost);
-    RecomputePlan plan;
+    Plan plan;
     planner.append_plan(slots, -1, plan);
     Ranges found;
     for (const auto& segment : plan.segments) found.emplace_back(segment.first, segment.last);
@@ -177,7 +176,7 @@ TEST_CASE("recompute: the chain of four stages that docs/planner.md works by han
 }
 
 TEST_CASE("recompute: what a replay keeps is not made again by the segments inside") {
-  const RecomputeGraph graph = uniform_chain(8, 10);
+  const Graph graph = uniform_chain(8, 10);
   const Segments segments = {{0, 6, -1}, {0, 3, 0}, {3, 6, 0}};
   const PlanCost nothing = evaluate(graph, {.segments = segments});
   CHECK(nothing.cost == 6 + 2);  // x1 to x6, as [3, 6) reads x3 and hands x6 on; then x1 and x2
@@ -216,7 +215,7 @@ TEST_CASE("recompute: a residual input that nobody saves any more is held for a 
   ChainPlanner planner(b.graph, uses, std::make_shared<const StageLevels>(b.graph, uses, cuts),
                        {.unit = unit, .slots = slots});
   for (uint32_t m = slots; planner.is_feasible(m); --m) {
-    RecomputePlan plan;
+    Plan plan;
     planner.append_plan(m, -1, plan);
     CHECK(evaluate(b.graph, plan).peak <= unit * m * 21 / 20);  // bytes are rounded
   }
@@ -241,10 +240,10 @@ TEST_CASE("recompute: only needed records run again") {
 }
 
 TEST_CASE("recompute: views cost nothing") {
-  RecomputeGraph graph = uniform_chain(6, 10);
+  Graph graph = uniform_chain(6, 10);
   const PlanCost plain = evaluate(graph, {});
-  graph.records.insert(graph.records.begin() + 3, GraphRecord{.inputs = {3}});
-  for (GraphValue& value : graph.values)
+  graph.records.insert(graph.records.begin() + 3, Graph::Record{.inputs = {3}});
+  for (Graph::Value& value : graph.values)
     if (value.record >= 3) ++value.record;
   const PlanCost with_view = evaluate(graph, {});
   CHECK(with_view.peak == plain.peak);
@@ -253,7 +252,7 @@ TEST_CASE("recompute: views cost nothing") {
 }
 
 TEST_CASE("recompute: plans that do not nest are refused") {
-  const RecomputeGraph graph = uniform_chain(6, 10);
+  const Graph graph = uniform_chain(6, 10);
   CHECK_THROWS_AS(evaluate(graph, {.segments = {{0, 7, -1}}}), ValueError);
   CHECK_THROWS_AS(evaluate(graph, {.segments = {{3, 3, -1}}}), ValueError);
   CHECK_THROWS_AS(evaluate(graph, {.segments = {{0, 3, -1}, {2, 4, -1}}}), ValueError);
@@ -266,12 +265,12 @@ TEST_CASE("recompute: polishing uses what room a plan leaves" * doctest::test_su
   std::mt19937 random(5);
   int cheaper = 0;
   for (int i = 0; i < 20; ++i) {
-    const RecomputeGraph graph = random_chain(12, random);
+    const Graph graph = random_chain(12, random);
     const uint64_t plain = evaluate(graph, {}).peak;
-    RecomputePlan plan = nested_halving(12, 2);
+    Plan plan = nested_halving(12, 2);
     fill_in(graph, plan);
     const uint64_t bytes = std::max(plan.peak, plain * 3 / 4);
-    const RecomputePlan polished = polish(graph, bytes, plan);
+    const Plan polished = polish(graph, bytes, plan);
     const PlanCost cost = evaluate(graph, polished);
     CHECK(cost.peak <= bytes);
     CHECK(cost.peak == polished.peak);
@@ -290,7 +289,7 @@ TEST_CASE("recompute: budgets against brute force on chains") {
 }
 
 TEST_CASE("recompute: CIFAR ResNet v2, 19 blocks a stage, batch 1280") {
-  const RecomputeGraph graph = resnet(19, 1280, false);
+  const Graph graph = resnet(19, 1280, false);
   const auto plans = plan_budgets(graph);
   check_pareto(graph, plans);
   CHECK(plans.front().peak > 5.7e9);
@@ -298,18 +297,18 @@ TEST_CASE("recompute: CIFAR ResNet v2, 19 blocks a stage, batch 1280") {
   REQUIRE(plan);
   CHECK(overhead(graph, *plan) < 0.25);
   CHECK(plans.back().peak < 600e6);
-  const RecomputePlan memory = plan_memory(graph);
+  const Plan memory = plan_memory(graph);
   CHECK(memory.peak < 1.2e9);
   CHECK(overhead(graph, memory) < 0.27);
 }
 
 TEST_CASE("recompute: ResNet with BatchNorm drops what is cheap first") {
-  const RecomputeGraph graph = resnet(19, 1280, true);
+  const Graph graph = resnet(19, 1280, true);
   const uint64_t plain = evaluate(graph, {}).peak;
   const auto half = plan_budget(graph, plain * 51 / 100);
   REQUIRE(half);
   CHECK(overhead(graph, *half) < 0.005);
-  const RecomputePlan speed =
+  const Plan speed =
       plan_speed(graph, [&](uint32_t record) { return graph.records[record].cost >= 0.1; });
   CHECK(speed.peak <= plain * 51 / 100);
   CHECK(overhead(graph, speed) < 0.001);
@@ -319,7 +318,7 @@ TEST_CASE("recompute: ResNet with BatchNorm drops what is cheap first") {
 }
 
 TEST_CASE("recompute: BERT") {
-  const RecomputeGraph graph = bert(12, 1 << 20);
+  const Graph graph = bert(12, 1 << 20);
   const auto plans = plan_budgets(graph);
   check_pareto(graph, plans);
   const uint64_t plain = plans.front().peak;
@@ -328,14 +327,14 @@ TEST_CASE("recompute: BERT") {
   REQUIRE((third && sixth));
   CHECK(overhead(graph, *third) < 0.12);
   CHECK(overhead(graph, *sixth) < 0.22);
-  const RecomputePlan speed =
+  const Plan speed =
       plan_speed(graph, [&](uint32_t record) { return graph.records[record].cost >= 0.1; });
   CHECK(speed.peak < plain * 7 / 10);
   CHECK(overhead(graph, speed) < 0.001);
 }
 
 TEST_CASE("recompute: U-Net, whose skips cross every cut") {
-  const RecomputeGraph graph = unet(5, 3, 1 << 20);
+  const Graph graph = unet(5, 3, 1 << 20);
   const auto plans = plan_budgets(graph);
   check_pareto(graph, plans);
   const uint64_t plain = plans.front().peak;
@@ -349,8 +348,8 @@ TEST_CASE("recompute: U-Net, whose skips cross every cut") {
 TEST_CASE("recompute: plan_memory grows with the square root of the depth") {
   uint64_t before = 0;
   for (const uint32_t records : {64u, 256u, 1024u, 4096u}) {
-    const RecomputeGraph graph = uniform_chain(records, 1);
-    const RecomputePlan plan = plan_memory(graph);
+    const Graph graph = uniform_chain(records, 1);
+    const Plan plan = plan_memory(graph);
     CHECK(depth(plan) == 1);
     CHECK(evaluate(graph, plan).replayed < records);
     CHECK(static_cast<double>(plan.peak) < 1.7 * std::sqrt(records) + 4);
@@ -362,7 +361,7 @@ TEST_CASE("recompute: plan_memory grows with the square root of the depth") {
 TEST_CASE("recompute: nested plans grow with the logarithm of the depth") {
   for (const uint32_t records : {128u, 512u, 2048u}) {
     CAPTURE(records);
-    const RecomputeGraph graph = uniform_chain(records, 1);
+    const Graph graph = uniform_chain(records, 1);
     const double levels = std::log2(records);
     const PlanCost halved = evaluate(graph, nested_halving(records, 2));
     CHECK(static_cast<double>(halved.peak) <= levels + 4);
@@ -376,7 +375,7 @@ TEST_CASE("recompute: nested plans grow with the logarithm of the depth") {
 }
 
 TEST_CASE("recompute: nested halving covers all records down to its leaves") {
-  const RecomputePlan plan = nested_halving(10, 3);
+  const Plan plan = nested_halving(10, 3);
   const auto is = [&](size_t i, uint32_t first, uint32_t last, int32_t parent) {
     const auto& s = plan.segments[i];
     return s.first == first && s.last == last && s.parent == parent;
@@ -389,7 +388,7 @@ TEST_CASE("recompute: nested halving covers all records down to its leaves") {
 }
 
 TEST_CASE("recompute: 40000 records on 100000 floats inside 64 MB") {
-  const RecomputeGraph graph = uniform_chain(40'000, 400'000);
+  const Graph graph = uniform_chain(40'000, 400'000);
   const auto plan = plan_budget(graph, 64'000'000);
   REQUIRE(plan);
   CHECK(plan->peak <= 64'000'000);
@@ -399,12 +398,12 @@ TEST_CASE("recompute: 40000 records on 100000 floats inside 64 MB") {
 TEST_CASE("recompute: any graph can be planned") {
   std::mt19937 random(2);
   for (uint32_t i = 0; i < 60; ++i) {
-    const RecomputeGraph graph = random_dag(i, random);
+    const Graph graph = random_dag(i, random);
     const auto plans = plan_budgets(graph, 8);
     check_pareto(graph, plans);
     CHECK(plans.size() <= 8);
     CHECK(plan_memory(graph).peak <= plans.front().peak);
-    const RecomputePlan speed = plan_speed(graph, [](uint32_t record) { return record % 3 == 0; });
+    const Plan speed = plan_speed(graph, [](uint32_t record) { return record % 3 == 0; });
     CHECK(evaluate(graph, speed).peak == speed.peak);
     if (const auto plan = plan_budget(graph, plans.front().peak * 3 / 4))
       CHECK(plan->peak <= plans.front().peak * 3 / 4);

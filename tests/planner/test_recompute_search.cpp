@@ -15,8 +15,8 @@ namespace rw::test {
 
 namespace {
 
-RecomputeSearch search_for(const std::function<void()>& program) {
-  return RecomputeSearch([] { return open_backend("dry:cpu"); }, program, {.candidates = 6});
+Search search_for(const std::function<void()>& program) {
+  return Search([] { return open_backend("dry:cpu"); }, program, {.candidates = 6});
 }
 
 std::function<void()> unet_program(int64_t width, int64_t height, int64_t image_width) {
@@ -42,10 +42,10 @@ std::function<void()> random_program(uint32_t seed) {
 // All that a search hands out, in an order by the seed, and budgets around each peak: they are
 // kept, they are feasible, and a smaller one never gets more memory than a larger one was given.
 void check_search(const std::function<void()>& program, uint32_t seed) {
-  RecomputeSearch search = search_for(program);
+  Search search = search_for(program);
   std::map<uint64_t, uint64_t> given;  // budget -> peak, ever
   const auto ask = [&](uint64_t bytes) {
-    const RecomputeChoice choice = search.budget(bytes);
+    const Candidate choice = search.budget(bytes);
     CHECK(choice.peak() <= bytes);
     const auto [at, is_new] = given.emplace(bytes, choice.peak());
     at->second = choice.peak();
@@ -54,10 +54,10 @@ void check_search(const std::function<void()>& program, uint32_t seed) {
   };
   const auto nothing = [](const SaveQuery&) { return false; };
   const auto second = [n = 0](const SaveQuery&) mutable { return n++ % 2 == 1; };
-  std::vector<std::function<RecomputeChoice()>> ways = {
+  std::vector<std::function<Candidate()>> ways = {
       [&] { return search.memory(); }, [&] { return search.speed(); },
       [&] { return search.collection(nothing); }, [&] { return search.collection(second); },
-      [&] { return search.budget(search.choices().back().peak()); }};
+      [&] { return search.budget(search.candidates().back().peak()); }};
   std::shuffle(ways.begin(), ways.end(), std::mt19937(seed));
   uint64_t least = UINT64_MAX;
   for (const auto& way : ways) {
@@ -65,9 +65,9 @@ void check_search(const std::function<void()>& program, uint32_t seed) {
     least = std::min(least, peak);
     ask(peak);
     ask(peak + 1000);
-    for (const RecomputeChoice& choice : std::vector(search.choices())) ask(choice.peak());
+    for (const Candidate& choice : std::vector(search.candidates())) ask(choice.peak());
   }
-  const uint64_t known = search.choices().back().peak();
+  const uint64_t known = search.candidates().back().peak();
   CHECK(known <= least);
   CHECK(search.memory().peak() >= known);
   const std::string message = message_of<OutOfMemory>([&] { search.budget(known - 1); });
@@ -108,11 +108,11 @@ std::function<void()> probing_program(uint32_t seed) {
 
 // What keeps all is measured as it runs, and no policy is handed out that needs more.
 void check_plain(const std::function<void()>& program) {
-  RecomputeSearch search = search_for(program);
+  Search search = search_for(program);
   CHECK(search.plain().peak() == real_peak(program));
   CHECK(search.speed().peak() <= search.plain().peak());
   for (const auto& names : {std::vector<std::string>{"softmax"}, {"matmul", "add"}, {}}) {
-    const RecomputeChoice choice = search.collection(save_ops(names));
+    const Candidate choice = search.collection(save_ops(names));
     CHECK(choice.peak() <= search.plain().peak());
     if (choice.peak() == search.plain().peak()) CHECK(search.cost(choice) == 0);
   }

@@ -3,7 +3,7 @@
 #include <map>
 #include <numeric>
 
-#include "planner/follow/recompute.h"
+#include "planner/follow/follower.h"
 #include "planner/follow/tape_rerun.h"
 #include "planner/search/plans.h"
 #include "tests/fixtures/env.h"
@@ -48,17 +48,17 @@ TEST_CASE_FIXTURE(CpuDevice, "tape rerun: random programs need what they needed"
   const uint64_t at_rest = live();
   for (uint32_t seed = 0; seed < static_cast<uint32_t>(rounds(24, 200)); ++seed) {
     INFO("seed " << seed);
-    RecordedGraph recorded;
+    Graph recorded;
     for (const bool planned : {false, true}) {  // plain, then with segments
       INFO("planned " << planned);
-      const Recompute plan = planned ? follow(recorded, plan_memory(recorded.graph)) : Recompute();
+      const Recompute plan = planned ? follow(recorded, plan_memory(recorded)) : Recompute();
       manual_seed(seed);
       device->reset_peak();
       uint64_t expected = 0, known = 0;
       {
         Tensor loss, other;
         {
-          const RecomputeScope scope(plan, planned ? nullptr : &recorded);
+          const Follower scope(plan, planned ? nullptr : &recorded);
           std::tie(loss, other) = Program(seed, false, leaves).keep_all().run();
         }
         expected = need_of(loss);

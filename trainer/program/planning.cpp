@@ -166,9 +166,8 @@ std::string launches_of(const TrainingProgram& program, const std::string& devic
   return launch_table(launches);
 }
 
-void print_plan(const Planner& planner, const PlanningOptions& options,
-                const StepForecast& forecast, const std::vector<MemoryReport>& by_rank,
-                const std::string& report) {
+void print_plan(const Planner& planner, const PlanningOptions& options, const Forecast& forecast,
+                const std::vector<MemoryReport>& by_rank, const std::string& report) {
   const auto start = std::chrono::steady_clock::now();
   const TrainingProgram& program = planner.program();
   fmt::print("Predicted for {}, nothing runs there:\n{}\n\n{}\n", planner.info().name,
@@ -214,7 +213,7 @@ void run_plan(const TrainingProgram& program, const PlanningOptions& options,
   const std::vector<MemoryReport> by_rank = plan_ranks(planned, *dry, options);
   const Planner planner(planned, *dry);
   std::string misfit;
-  StepForecast forecast;
+  Forecast forecast;
   // Who asks what fits in other memory than the device's is not told what fits in that one.
   const bool elsewhere = !options.fit.empty() && device.limit() == 0;
   try {

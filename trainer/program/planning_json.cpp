@@ -7,7 +7,7 @@
 
 namespace rw {
 
-nlohmann::json work_json(const StepForecast& forecast) {
+nlohmann::json work_json(const Forecast& forecast) {
   nlohmann::json json = {{"flops", forecast.flops()},
                          {"recompute_share", forecast.recompute_share()},
                          {"samples", forecast.samples},

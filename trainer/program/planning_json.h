@@ -11,7 +11,7 @@
 
 namespace rw {
 
-nlohmann::json work_json(const StepForecast& forecast);
+nlohmann::json work_json(const Forecast& forecast);
 nlohmann::json settings_json(const StepSettings& settings);
 nlohmann::json fit_json(const std::vector<FitRow>& rows);
 nlohmann::json savings_json(const std::vector<Saving>& savings);

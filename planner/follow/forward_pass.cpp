@@ -1,22 +1,20 @@
-#include "planner/follow/recompute.h"
+#include "planner/follow/forward_pass.h"
 
 #include <algorithm>
 
-#include "core/autograd/tape.h"
-
 namespace rw {
 
-Recompute follow(const RecordedGraph& recorded, const RecomputePlan& plan) {
-  Recompute recompute{.segments = plan.segments, .keep = {}, .signature = recorded.signature};
+Recompute follow(const Graph& graph, const Plan& plan) {
+  Recompute recompute{.segments = plan.segments};
+  for (const Graph::Record& record : graph.records) recompute.signature.push_back(record.op);
   for (const auto& [v, replay] : plan.keep) {
-    const GraphValue& value = recorded.graph.values[v];
+    const Graph::Value& value = graph.values[v];
     recompute.keep.push_back({static_cast<uint32_t>(value.record), value.slot, replay});
   }
   return recompute;
 }
 
-RecomputePass::RecomputePass(Tape& tape, const Recompute& recompute, RecordedGraph* record,
-                             int64_t first)
+ForwardPass::ForwardPass(Tape& tape, const Recompute& recompute, Graph* record, int64_t first)
     : tape_(tape),
       recompute_(recompute),
       record_(record),
@@ -31,13 +29,13 @@ RecomputePass::RecomputePass(Tape& tape, const Recompute& recompute, RecordedGra
   if (recompute.evicts) evicting_ = tape.open_segment({}, true);
 }
 
-void RecomputePass::end() {
+void ForwardPass::end() {
   if (record_) sum_leaf_gradients();
   for (; !open_.empty(); open_.pop_back()) tape_.close_segment(open_.back().second);
   if (evicting_) tape_.close_segment(*evicting_);
 }
 
-void RecomputePass::before_record(Tape&, const Op& op) {
+void ForwardPass::before_record(Tape&, const Op& op) {
   if (record_) {
     default_device()->take_high_water();
     live_before_ = default_device()->live();
@@ -61,7 +59,7 @@ void RecomputePass::before_record(Tape&, const Op& op) {
   }
 }
 
-std::unordered_map<uint64_t, int64_t> RecomputePass::held_values() const {
+std::unordered_map<uint64_t, int64_t> ForwardPass::held_values() const {
   std::vector<int> outermost(static_cast<size_t>(tape_.end() - first_), -1);
   for (size_t s = 0; s < recompute_.segments.size(); ++s) {
     const auto& [first, last, parent] = recompute_.segments[s];
@@ -92,19 +90,19 @@ std::unordered_map<uint64_t, int64_t> RecomputePass::held_values() const {
   return values;
 }
 
-void RecomputePass::leave() {
+void ForwardPass::leave() {
   if (std::exchange(diverged_, true)) return;
   for (; !open_.empty(); open_.pop_back()) tape_.close_segment(open_.back().second);
   if (default_device()->budget() && !evicting_) evicting_ = tape_.open_segment({}, true);
 }
 
-uint32_t RecomputePass::kept_outputs() const {
+uint32_t ForwardPass::kept_outputs() const {
   const auto index = static_cast<size_t>(tape_.next() - first_);
   return !diverged_ && index < keeps_.size() ? keeps_[index] : 0;
 }
 
-uint32_t RecomputePass::value_of(const Edge& edge) {
-  auto& values = record_->graph.values;
+uint32_t ForwardPass::value_of(const Edge& edge) {
+  auto& values = record_->values;
   const auto [found, is_new] = values_.try_emplace(edge.root, static_cast<uint32_t>(values.size()));
   if (is_new) {
     const int64_t maker = edge.record >= first_ ? edge.record - first_ : -1;
@@ -113,12 +111,12 @@ uint32_t RecomputePass::value_of(const Edge& edge) {
   return found->second;
 }
 
-void RecomputePass::after_record(const Record& record) {
+void ForwardPass::after_record(const Record& record) {
   if (!diverged_ && !replay_keeps_.empty()) keep_in_replays(record);
   if (record_) record_node(record);
 }
 
-void RecomputePass::keep_in_replays(const Record& record) {
+void ForwardPass::keep_in_replays(const Record& record) {
   const auto [begin, end] = replay_keeps_.equal_range(static_cast<size_t>(tape_.next() - first_));
   for (auto keep = begin; keep != end; ++keep) {
     const auto& [number, slot, replay] = keep->second;
@@ -126,10 +124,14 @@ void RecomputePass::keep_in_replays(const Record& record) {
   }
 }
 
-void RecomputePass::record_node(const Record& record) {
-  GraphRecord node;
+void ForwardPass::record_node(const Record& record) {
+  Graph::Record node;
   node.reached = !record.outputs.empty() && record.outputs[0].requires_grad;
   node.cost = record.cost.total();
+  node.work = record.cost;
+  node.is_heavy = record.op->is_heavy;
+  node.op = record.op->name;
+  node.label = record.label();
   const auto saves = [&](uint32_t value) {
     if (std::find(node.saved.begin(), node.saved.end(), value) == node.saved.end())
       node.saved.push_back(value);
@@ -139,7 +141,7 @@ void RecomputePass::record_node(const Record& record) {
     if (record.saves.input(k) && record.saves.takes(k)) saves(node.inputs.back());
     const Tensor& leaf = record.inputs[k].leaf;
     if (node.reached && leaf && !leaf.grad() && !leaf.impl().grad_place)
-      leaves_[&leaf.impl()] = {record_->graph.records.size(), leaf.numel() * sizeof(float)};
+      leaves_[&leaf.impl()] = {record_->records.size(), leaf.numel() * sizeof(float)};
   }
   node.taken = static_cast<uint32_t>(node.saved.size());
   for (size_t k = 0; k < record.inputs.size(); ++k)
@@ -155,67 +157,14 @@ void RecomputePass::record_node(const Record& record) {
   }
   const uint64_t live = default_device()->live(), high = default_device()->take_high_water();
   node.workspace = high - std::min(high, std::max(live, live_before_ + made));
-  record_->graph.records.push_back(std::move(node));
-  record_->ops.emplace_back(record.label());
-  record_->is_heavy.push_back(record.op->is_heavy);
-  record_->costs.push_back(record.cost);
-  record_->signature.emplace_back(record.op->name);
+  record_->records.push_back(std::move(node));
 }
 
-void RecomputePass::sum_leaf_gradients() {
-  std::vector<uint64_t>& bytes = record_->graph.leaf_gradients;
-  bytes.assign(record_->graph.records.size(), 0);
+void ForwardPass::sum_leaf_gradients() {
+  std::vector<uint64_t>& bytes = record_->leaf_gradients;
+  bytes.assign(record_->records.size(), 0);
   for (const auto& [leaf, made] : leaves_) bytes[made.first] += made.second;
   for (size_t i = bytes.size(); i-- > 1;) bytes[i - 1] += bytes[i];
-}
-
-RecomputeScope::RecomputeScope(Recompute recompute, RecordedGraph* record)
-    : recompute_(std::move(recompute)), record_(record) {
-  if (!grad_enabled()) return;
-  tape_ = Tape::current();
-  const bool is_free = !tape_->follower() || tape_->follower()->give_way();
-  check<AutogradError>(is_free && !tape_->in_segment(), "checkpoint",
-                       "planned recomputation must be the outermost scope");
-  outer_ = tape_->exchange_follower(this);
-}
-
-RecomputeScope::~RecomputeScope() {
-  if (!tape_) return;
-  tape_->exchange_follower(outer_);
-  end_pass();
-}
-
-void RecomputeScope::before_record(Tape& tape, const Op& op) {
-  if (pass_ && tape.is_empty()) {  // nobody wanted its gradient
-    end_pass();
-    if (record_) *record_ = {};
-  }
-  if (!pass_) pass_.emplace(tape, recompute_, record_);
-  pass_->before_record(tape, op);
-}
-
-void RecomputeScope::before_backward(Tape&, const Tensor&, bool) {
-  if (!pass_) return;
-  end_pass();
-  record_ = nullptr;
-}
-
-void RecomputeScope::end_pass() {
-  if (!pass_) return;
-  pass_->end();
-  difference_ = difference();
-  pass_.reset();
-}
-
-MemoryBudget::MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device,
-                           std::function<std::string()> advice)
-    : device_(device),
-      previous_(device->exchange_budget(
-          {bytes, [](uint64_t wanted) { return Tape::current()->evict(wanted); },
-           std::move(advice)})) {}
-
-MemoryBudget::~MemoryBudget() {
-  device_->exchange_budget(std::move(previous_));
 }
 
 }  // namespace rw

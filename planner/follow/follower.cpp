@@ -1,0 +1,51 @@
+#include "planner/follow/follower.h"
+
+namespace rw {
+
+Follower::Follower(std::shared_ptr<Tape> tape, bool displaces) : tape_(std::move(tape)) {
+  if (!tape_) return;
+  const bool is_free = !tape_->follower() || (displaces && tape_->follower()->give_way());
+  check<AutogradError>(is_free && !tape_->in_segment(), "recompute",
+                       "what sets the segments of passes must be the outermost scope");
+  outer_ = tape_->exchange_follower(this);
+}
+
+Follower::Follower(Recompute plan, Graph* record)
+    : Follower(grad_enabled() ? Tape::current() : nullptr, true) {
+  plan_ = std::move(plan);
+  record_ = record;
+}
+
+Follower::~Follower() {
+  if (!tape_) return;
+  end();
+  tape_->exchange_follower(outer_);
+}
+
+void Follower::before_record(Tape& tape, const Op& op) {
+  if (pass_ && tape.is_empty()) {  // nobody wanted its gradient
+    end();
+    if (record_) *record_ = {};
+  }
+  if (!pass_) begin(tape);
+  pass_->before_record(tape, op);
+}
+
+void Follower::begin(Tape& tape) {
+  pass_.emplace(tape, plan_, record_);
+}
+
+void Follower::before_backward(Tape&, const Tensor&, bool) {
+  if (!pass_) return;
+  end();
+  record_ = nullptr;
+}
+
+void Follower::end() {
+  if (!pass_) return;
+  pass_->end();
+  difference_ = difference();
+  pass_.reset();
+}
+
+}  // namespace rw

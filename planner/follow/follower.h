@@ -1,0 +1,69 @@
+// Recomputation without marks in the model: forward passes of this thread follow a plan.
+//   const Recompute plan = search.budget(bytes).recompute;  // planner/follow/search.h
+//   const auto follower = checkpoint(plan);
+//   for (...) { loss = model(x); loss.backward(); ... }
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "../../core/autograd/checkpoint.h"
+#include "forward_pass.h"
+
+namespace rw {
+
+// While it lives, the forward passes of this thread follow a plan: each goes from its first op that
+// wants a gradient to its backward(), to where all of it has been dropped, or to the end of the
+// scope. It may stand around one pass, or around a whole training loop. Marks in models
+// (CheckpointScope) are ignored.
+class [[nodiscard]] Follower : public Tape::Follower {
+ public:
+  // `record`: receives the graph of the first pass and outlives the scope; null: nobody wants it.
+  // Takes the place of a follower that makes plans (AutoRecompute). AutogradError inside a segment
+  // or another plan's follower; under NoGrad it does nothing.
+  explicit Follower(Recompute plan, Graph* record = nullptr);
+  ~Follower() override;
+  Follower(const Follower&) = delete;
+  Follower& operator=(const Follower&) = delete;
+
+  // Where nothing is replayed nor recorded, it is the plain pass: an op without a gradient that is
+  // on the tape keeps what its inputs' records save.
+  bool records_all() const override {
+    const bool wants = record_ || plan_.evicts || !plan_.segments.empty();
+    return wants && is_open();
+  }
+  void before_record(Tape& tape, const Op& op) override;
+  void after_record(const Record& record) override { pass_->after_record(record); }
+  uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
+  void before_backward(Tape& tape, const Tensor& root, bool retains) override;
+
+  // A pass did not do what the plan was made for; what the first such one did instead.
+  bool diverged() const { return !difference().empty(); }
+  const std::string& difference() const {
+    return pass_ && difference_.empty() ? pass_->difference() : difference_;
+  }
+
+ protected:
+  // Becomes the tape's follower; in the place of another one where that gives way.
+  Follower(std::shared_ptr<Tape> tape, bool displaces);
+  virtual void begin(Tape& tape);
+  void end();
+  bool is_open() const { return pass_ && !tape_->is_empty(); }  // a pass, and not all of it dropped
+
+  std::shared_ptr<Tape> tape_;       // that it follows; null under NoGrad
+  Recompute plan_;                   // of the pass that is open or comes next
+  std::optional<ForwardPass> pass_;  // that is open
+
+ private:
+  Graph* record_ = nullptr;  // of the first pass that runs backward; null: is recorded
+  Tape::Follower* outer_ = nullptr;
+  std::string difference_;
+};
+
+// A scope that recomputes as the plan says.
+inline Follower checkpoint(Recompute plan) {
+  return Follower(std::move(plan));
+}
+
+}  // namespace rw

@@ -1,0 +1,31 @@
+// A limit on a device's memory that evicting passes keep to.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "../../core/memory/default_device.h"
+#include "../../core/memory/device.h"
+
+namespace rw {
+
+// While it lives, what the device has from its driver (`reserved` bytes, those of blocks) stays
+// within the budget: values of this thread's evicting forward passes are dropped, and others move
+// where free bytes lie scattered. OutOfMemory where nothing is left to drop. The budget before it
+// is back when it ends.
+class MemoryBudget {
+ public:
+  // `advice`: what OutOfMemory says then.
+  explicit MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device = default_device(),
+                        std::function<std::string()> advice = {});
+  ~MemoryBudget();
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
+
+ private:
+  std::shared_ptr<Device> device_;
+  Device::Budget previous_;
+};
+
+}  // namespace rw
