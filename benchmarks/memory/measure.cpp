@@ -10,8 +10,8 @@ namespace rw::memory {
 
 namespace {
 
-StepSettings following(Recompute recompute) {
-  return {.recompute = std::make_shared<const Recompute>(std::move(recompute))};
+StepSettings following(Plan plan) {
+  return {.recompute = std::make_shared<const Plan>(std::move(plan))};
 }
 
 }  // namespace
@@ -75,11 +75,11 @@ Result Bench::block(int every) {
 }
 
 Result Bench::memory() {
-  return measure("memory", [&] { return following(search().memory().recompute); });
+  return measure("memory", [&] { return following(search().memory().plan); });
 }
 
 Result Bench::speed() {
-  return measure("speed", [&] { return following(search().speed().recompute); });
+  return measure("speed", [&] { return following(search().speed().plan); });
 }
 
 Result Bench::nested(int leaf) {
@@ -93,7 +93,7 @@ Result Bench::nested(int leaf) {
 Result Bench::budget(uint64_t bytes) {
   const auto keeping_to = [&](uint64_t blocks) {
     return measure("budget", [&] {
-      StepSettings way = following(search().budget(bytes).recompute);
+      StepSettings way = following(search().budget(bytes).plan);
       way.budget = blocks;
       return way;
     });
@@ -118,7 +118,7 @@ std::optional<Result> Bench::fitting(uint64_t bytes) {
   search().refine(bytes);
   for (const Candidate& choice : search().candidates()) {
     if (choice.peak() > bytes) continue;
-    const StepSettings way = following(choice.recompute);
+    const StepSettings way = following(choice.plan);
     if (!fits(workload_, profile_, way, bytes)) continue;
     Result r = measure("budget", [&] { return way; });
     r.budget = bytes;
@@ -128,13 +128,13 @@ std::optional<Result> Bench::fitting(uint64_t bytes) {
 }
 
 Result Bench::least() {
-  return measure("budget", [&] { return following(search().candidates().back().recompute); });
+  return measure("budget", [&] { return following(search().candidates().back().plan); });
 }
 
 std::vector<Result> Bench::front() {
   std::vector<Result> results;
   for (const Candidate& choice : search().candidates())
-    results.push_back(measure("front", [&] { return following(choice.recompute); }));
+    results.push_back(measure("front", [&] { return following(choice.plan); }));
   return results;
 }
 

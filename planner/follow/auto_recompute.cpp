@@ -58,8 +58,7 @@ std::optional<Candidate> candidate_within(Search& search, const AutoRecomputeOpt
 
 // A plan by the records that are alive before backward, as one by all records of the pass.
 // `alive`: for each of them its number in the pass.
-Recompute spread(Recompute plan, const std::vector<uint32_t>& alive,
-                 const std::vector<std::string>& ops) {
+Plan spread(Plan plan, const std::vector<uint32_t>& alive, const std::vector<std::string>& ops) {
   for (auto& segment : plan.segments) {
     segment.first = alive[segment.first];
     segment.last = alive[segment.last - 1] + 1;
@@ -198,7 +197,7 @@ void AutoRecompute::before_backward(Tape& tape, const Tensor& root, bool retains
 
 // The pass that was evicting until now goes backward as the plan says. Values that were dropped and
 // that the program holds are there twice then: where that is too much, it goes on evicting.
-void AutoRecompute::follow_from_here(Tape& tape, const Recompute& plan) {
+void AutoRecompute::follow_from_here(Tape& tape, const Plan& plan) {
   ForwardPass pass(tape, plan, nullptr, first_);
   try {
     tape.enter_again(0, pass.held_values(), pass);
@@ -246,7 +245,7 @@ void AutoRecompute::make_plan(const Tape& tape, const Tensor& root, Kind& kind, 
   kind.more_work = static_cast<uint64_t>(more_effort * static_cast<double>(search.work_limit()));
   const double cost = search.cost(*candidate);
   if (kind.plan && cost >= kind.cost) return;
-  kind.plan = spread(candidate->recompute, alive, trace_.ops);
+  kind.plan = spread(candidate->plan, alive, trace_.ops);
   kind.cost = cost;
 }
 

@@ -80,21 +80,21 @@ class [[nodiscard]] AutoRecompute : public Follower {
   struct Kind {
     Trace trace;
     int passes = 0;
-    uint64_t last = 0;                   // number of the pass that was of this kind last
-    int next = -1;                       // the kind that came after it last
-    std::optional<Recompute> plan = {};  // none yet, or it is not worth one
-    int plans = 0;                       // that were made, or tried
-    bool is_cut = false;                 // more effort may find a better one
-    double cost = 0;                     // of the plan's replays
-    uint64_t more_work = 0;              // what making it again with more effort takes
-    uint64_t live = 0;                   // bytes, when the pass that was planned for began
-    std::string fault = "";              // why there is no plan
+    uint64_t last = 0;              // number of the pass that was of this kind last
+    int next = -1;                  // the kind that came after it last
+    std::optional<Plan> plan = {};  // none yet, or it is not worth one
+    int plans = 0;                  // that were made, or tried
+    bool is_cut = false;            // more effort may find a better one
+    double cost = 0;                // of the plan's replays
+    uint64_t more_work = 0;         // what making it again with more effort takes
+    uint64_t live = 0;              // bytes, when the pass that was planned for began
+    std::string fault = "";         // why there is no plan
   };
 
   void begin(Tape& tape) override;
   int kind_of_trace();
   void make_plan(const Tape& tape, const Tensor& root, Kind& kind, double effort);
-  void follow_from_here(Tape& tape, const Recompute& plan);
+  void follow_from_here(Tape& tape, const Plan& plan);
   bool is_worth_more(const Kind& kind) const;
   bool has_budget() const { return options_.budget > 0; }
 

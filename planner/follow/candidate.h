@@ -1,15 +1,15 @@
 // A plan that was measured.
 #pragma once
 
-#include "../dry_run.h"
-#include "forward_pass.h"
+#include "../forecast.h"
+#include "../graph/plan.h"
 
 namespace rw {
 
 // A plan, and what a dry run of the program under it found.
 struct Candidate {
-  Recompute recompute;  // the plan, as passes follow it
-  Forecast forecast;    // not packed where it is one of several: the peak is exact, reserved is not
+  Plan plan;
+  Forecast forecast;  // not packed where it is one of several: the peak is exact, reserved is not
 
   uint64_t peak() const { return forecast.memory.peak; }        // most bytes live at once
   OpCost replay() const { return replay_cost(forecast.work); }  // what recomputation costs

@@ -10,7 +10,7 @@ Follower::Follower(std::shared_ptr<Tape> tape, bool displaces) : tape_(std::move
   outer_ = tape_->exchange_follower(this);
 }
 
-Follower::Follower(Recompute plan, Graph* record)
+Follower::Follower(Plan plan, Graph* record)
     : Follower(grad_enabled() ? Tape::current() : nullptr, true) {
   plan_ = std::move(plan);
   record_ = record;

@@ -1,5 +1,5 @@
 // Recomputation without marks in the model: forward passes of this thread follow a plan.
-//   const Recompute plan = search.budget(bytes).recompute;  // planner/follow/search.h
+//   const Plan plan = search.budget(bytes).plan;  // planner/follow/search.h
 //   const auto follower = checkpoint(plan);
 //   for (...) { loss = model(x); loss.backward(); ... }
 #pragma once
@@ -22,7 +22,7 @@ class [[nodiscard]] Follower : public Tape::Follower {
   // `record`: receives the graph of the first pass and outlives the scope; null: nobody wants it.
   // Takes the place of a follower that makes plans (AutoRecompute). AutogradError inside a segment
   // or another plan's follower; under NoGrad it does nothing.
-  explicit Follower(Recompute plan, Graph* record = nullptr);
+  explicit Follower(Plan plan, Graph* record = nullptr);
   ~Follower() override;
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
@@ -52,7 +52,7 @@ class [[nodiscard]] Follower : public Tape::Follower {
   bool is_open() const { return pass_ && !tape_->is_empty(); }  // a pass, and not all of it dropped
 
   std::shared_ptr<Tape> tape_;       // that it follows; null under NoGrad
-  Recompute plan_;                   // of the pass that is open or comes next
+  Plan plan_;                        // of the pass that is open or comes next
   std::optional<ForwardPass> pass_;  // that is open
 
  private:
@@ -62,7 +62,7 @@ class [[nodiscard]] Follower : public Tape::Follower {
 };
 
 // A scope that recomputes as the plan says.
-inline Follower checkpoint(Recompute plan) {
+inline Follower checkpoint(Plan plan) {
   return Follower(std::move(plan));
 }
 

@@ -4,29 +4,19 @@
 
 namespace rw {
 
-Recompute follow(const Graph& graph, const Plan& plan) {
-  Recompute recompute{.segments = plan.segments};
-  for (const Graph::Record& record : graph.records) recompute.signature.push_back(record.op);
-  for (const auto& [v, replay] : plan.keep) {
-    const Graph::Value& value = graph.values[v];
-    recompute.keep.push_back({static_cast<uint32_t>(value.record), value.slot, replay});
-  }
-  return recompute;
-}
-
-ForwardPass::ForwardPass(Tape& tape, const Recompute& recompute, Graph* record, int64_t first)
+ForwardPass::ForwardPass(Tape& tape, const Plan& plan, Graph* record, int64_t first)
     : tape_(tape),
-      recompute_(recompute),
+      plan_(plan),
       record_(record),
       first_(first < 0 ? tape.end() : first),
-      keeps_(recompute.signature.size()) {
-  for (const Recompute::Output& output : recompute.keep) {
+      keeps_(plan.signature.size()) {
+  for (const Plan::Output& output : plan.keep) {
     if (output.replay >= 0)
       replay_keeps_.emplace(output.record, output);
     else if (output.slot < 32)
       keeps_.at(output.record) |= uint32_t{1} << output.slot;
   }
-  if (recompute.evicts) evicting_ = tape.open_segment({}, true);
+  if (plan.evicts) evicting_ = tape.open_segment({}, true);
 }
 
 void ForwardPass::end() {
@@ -40,9 +30,9 @@ void ForwardPass::before_record(Tape&, const Op& op) {
     default_device()->take_high_water();
     live_before_ = default_device()->live();
   }
-  if (diverged_ || recompute_.segments.empty()) return;
+  if (diverged_ || plan_.segments.empty()) return;
   const auto index = static_cast<size_t>(tape_.next() - first_);
-  const auto& planned = recompute_.signature;
+  const auto& planned = plan_.signature;
   if (index >= planned.size() || planned[index] != op.name) {
     difference_ = fmt::format("op {} of the forward pass is '{}', the plan has {}", index, op.name,
                               index < planned.size() ? fmt::format("'{}'", planned[index])
@@ -51,7 +41,7 @@ void ForwardPass::before_record(Tape&, const Op& op) {
   }
   for (; !open_.empty() && open_.back().first <= index; open_.pop_back())
     tape_.close_segment(open_.back().second);
-  const auto& segments = recompute_.segments;
+  const auto& segments = plan_.segments;
   for (; next_segment_ < segments.size() && segments[next_segment_].first == index;
        ++next_segment_) {
     handles_.push_back(tape_.open_segment());
@@ -61,8 +51,8 @@ void ForwardPass::before_record(Tape&, const Op& op) {
 
 std::unordered_map<uint64_t, int64_t> ForwardPass::held_values() const {
   std::vector<int> outermost(static_cast<size_t>(tape_.end() - first_), -1);
-  for (size_t s = 0; s < recompute_.segments.size(); ++s) {
-    const auto& [first, last, parent] = recompute_.segments[s];
+  for (size_t s = 0; s < plan_.segments.size(); ++s) {
+    const auto& [first, last, parent] = plan_.segments[s];
     if (parent < 0)
       std::fill(outermost.begin() + first, outermost.begin() + last, static_cast<int>(s));
   }
@@ -83,7 +73,7 @@ std::unordered_map<uint64_t, int64_t> ForwardPass::held_values() const {
       for (const Edge& edge : record->inputs)
         if (segment_of(edge.record) != segment) hold(edge);
   }
-  for (const Recompute::Output& output : recompute_.keep)
+  for (const Plan::Output& output : plan_.keep)
     if (output.replay < 0)
       values[tape_.find(first_ + output.record)->outputs.at(output.slot).id] =
           first_ + output.record;

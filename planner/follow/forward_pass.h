@@ -11,34 +11,13 @@
 
 namespace rw {
 
-// What happens to the activations of the forward passes run under it.
-struct Recompute {
-  std::vector<Plan::Segment> segments;  // parents before children; none: everything is kept
-  // Output `slot` of the pass's record number `record`, kept from the forward pass on, or from the
-  // replay of the segment `replay`.
-  struct Output {
-    uint32_t record = 0, slot = 0;
-    int32_t replay = -1;  // index of a segment; -1: the forward pass
-  };
-  std::vector<Output> keep;  // outputs of records inside segments that are not dropped
-  // By record, the names of the ops that the plan was made for. Where the program does something
-  // else, the plan is left, and the rest of the pass is evicted where a budget demands it, or kept.
-  std::vector<std::string> signature;
-  // Keep everything, until an allocation would exceed the device's budget; then drop what is cheap
-  // to make again, large and old (Kirisame et al. 2021, "Dynamic tensor rematerialization").
-  bool evicts = false;
-};
-
-// The plan as forward passes follow it, by counting records.
-Recompute follow(const Graph& graph, const Plan& plan);
-
 // One forward pass on a tape: sets the segments of a plan, by counting records, and observes what
 // the pass does. The tape's follower tells it of every op.
 class ForwardPass : public Tape::Follower {
  public:
-  // Begins with record `first` of the tape, or with the next. `recompute` and `record` outlive the
-  // pass; `record`: receives its graph, null: nobody wants it.
-  ForwardPass(Tape& tape, const Recompute& recompute, Graph* record, int64_t first = -1);
+  // Begins with record `first` of the tape, or with the next. `plan` and `record` outlive the pass;
+  // `record`: receives its graph, null: nobody wants it.
+  ForwardPass(Tape& tape, const Plan& plan, Graph* record, int64_t first = -1);
 
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override;
@@ -61,7 +40,7 @@ class ForwardPass : public Tape::Follower {
   uint32_t value_of(const Edge& edge);
 
   Tape& tape_;
-  const Recompute& recompute_;
+  const Plan& plan_;
   Graph* record_;
   const int64_t first_;
   size_t next_segment_ = 0;                                  // of the plan
@@ -69,7 +48,7 @@ class ForwardPass : public Tape::Follower {
   std::vector<Segments::Handle> handles_;                    // by segment of the plan
   std::vector<uint32_t> keeps_;  // by record of the plan: bits of outputs
   // By record of the plan: outputs that replays keep.
-  std::unordered_multimap<size_t, Recompute::Output> replay_keeps_;
+  std::unordered_multimap<size_t, Plan::Output> replay_keeps_;
   bool diverged_ = false;
   std::string difference_;
   std::optional<Segments::Handle> evicting_;

@@ -29,8 +29,8 @@ uint64_t work_of(const WorkByPhase& work) {
 
 Search::Search(OpenDry open, Program program, const SearchOptions& options)
     : open_(std::move(open)), program_(std::move(program)), options_(options) {
-  measure(Recompute{}, false, &graph_);
-  plain_ = measure(Recompute{});  // without what recording it takes
+  measure(Plan{}, false, &graph_);
+  plain_ = measure(Plan{});  // without what recording it takes
   measure_work_ = work_of(plain_.forecast.work);
   work_.on_progress = [this](const PlanWork& work) {
     const auto done = static_cast<double>(work.done - begun_);
@@ -52,10 +52,10 @@ Graph Search::with_costs(const SearchOptions& options) const {
   return graph;
 }
 
-Candidate Search::measure(Recompute recompute, bool pack, Graph* record) {
-  Candidate candidate{std::move(recompute), {}};
+Candidate Search::measure(Plan plan, bool pack, Graph* record) {
+  Candidate candidate{follow(graph_, std::move(plan)), {}};
   const auto program = [&] {
-    const Follower scope(candidate.recompute, record);
+    const Follower scope(candidate.plan, record);
     program_();
     if (difference_.empty()) difference_ = scope.difference();
   };
@@ -173,8 +173,7 @@ void Search::join(Candidate candidate) {
 
 Candidate Search::budget(uint64_t bytes) {
   refine(bytes);
-  if (const auto found = cheapest(bytes); found != candidates_.end())
-    return hand_out(found->recompute);
+  if (const auto found = cheapest(bytes); found != candidates_.end()) return hand_out(found->plan);
   fail<OutOfMemory>(
       "memory budget",
       "the step must fit in {} ({} bytes); the least that recomputation reaches is {} ({} bytes){}",
@@ -196,16 +195,16 @@ Candidate Search::memory() {
   known.insert(known.end(), candidates_.begin(), candidates_.end());
   if (least_) known.push_back(*least_);
   std::erase_if(known, [](const Candidate& candidate) {
-    const auto& segments = candidate.recompute.segments;
+    const auto& segments = candidate.plan.segments;
     return std::any_of(segments.begin(), segments.end(), [](auto& s) { return s.parent >= 0; });
   });
   const auto best = std::min_element(
       known.begin(), known.end(), [](const auto& a, const auto& b) { return a.peak() < b.peak(); });
-  return hand_out(best->recompute);
+  return hand_out(best->plan);
 }
 
-Candidate Search::hand_out(const Recompute& recompute) {
-  const Candidate candidate = measure(recompute, true);
+Candidate Search::hand_out(const Plan& plan) {
+  const Candidate candidate = measure(plan, true);
   if (!candidates_.empty())
     join(candidate);
   else if (!least_ || candidate.peak() < least_->peak())
@@ -237,7 +236,7 @@ Plan Search::plan_collection(const SavePolicy& policy) const {
 Candidate Search::collection(const SavePolicy& policy) {
   const Candidate candidate = measure(plan_collection(policy));
   const bool pays = candidate.peak() < plain_.peak();
-  return hand_out(pays ? candidate.recompute : plain_.recompute);
+  return hand_out(pays ? candidate.plan : plain_.plan);
 }
 
 }  // namespace rw

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "../../core/autograd/checkpoint.h"
+#include "../dry_run.h"
+#include "../graph/graph.h"
 #include "../graph/plan_work.h"
 #include "candidate.h"
 
@@ -74,15 +76,14 @@ class Search {
   Candidate collection(const SavePolicy& policy);
 
  private:
-  Candidate measure(Recompute recompute, bool pack = false, Graph* record = nullptr);
-  Candidate measure(const Plan& plan) { return measure(follow(graph_, plan)); }
+  Candidate measure(Plan plan, bool pack = false, Graph* record = nullptr);
   Graph with_costs(const SearchOptions& options) const;
   Plan plan_collection(const SavePolicy& policy) const;
   std::vector<Candidate>::iterator cheapest(uint64_t bytes);
   std::vector<Candidate> best_of(std::vector<Candidate> candidates) const;
   void join(Candidate candidate);
   const std::vector<Candidate>& memory_candidates();
-  Candidate hand_out(const Recompute& recompute);
+  Candidate hand_out(const Plan& plan);
   void begin_answer();
   bool has_work_for(size_t graph, uint64_t first);
   int measures(int wanted);

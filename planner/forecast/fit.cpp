@@ -37,7 +37,7 @@ std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t b
   const std::vector<Candidate>& choices = search.candidates();
   const auto budget = [&](const char* name, const Candidate& choice) {
     all.push_back({name, settings});
-    all.back().settings.recompute = std::make_shared<const Recompute>(choice.recompute);
+    all.back().settings.recompute = std::make_shared<const Plan>(choice.plan);
   };
   const auto last_cheap = std::find_if(choices.rbegin(), choices.rend(), [](const auto& choice) {
     return choice.forecast.recompute_share() <= cheap;

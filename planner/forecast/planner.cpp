@@ -251,11 +251,11 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
   StepSettings result = settings;
   result.budget = options.budget;
   const auto follow = [&](const Candidate& choice) {
-    result.recompute = std::make_shared<const Recompute>(choice.recompute);
+    result.recompute = std::make_shared<const Plan>(choice.plan);
     return result;
   };
   if (options.mode == Mode::evict) {
-    result.recompute = std::make_shared<const Recompute>(Recompute{.evicts = true});
+    result.recompute = std::make_shared<const Plan>(Plan{.evicts = true});
     return result;
   }
   Search search = this->search(settings, {.candidates = options.candidates,

@@ -25,9 +25,9 @@ struct StepSettings {
   // Segments of the model: none, block (as BlockCheckpoints), or another word that it knows.
   std::string checkpoint = checkpoints_blocks() ? "block" : "none";
 
-  int checkpoint_every = 1;                              // blocks per segment, where it can that
-  bool host_boundaries = false;                          // between segments (HostBoundaries)
-  std::shared_ptr<const Recompute> recompute = nullptr;  // instead of the model's segments
+  int checkpoint_every = 1;                         // blocks per segment, where it can that
+  bool host_boundaries = false;                     // between segments (HostBoundaries)
+  std::shared_ptr<const Plan> recompute = nullptr;  // instead of the model's segments
   uint64_t budget = 0;           // most bytes of blocks, 0: as many as the device may have
   int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
   int rank = 0, ranks = 1;       // which one, of those that train together (dist/step_ranks.h)

@@ -83,7 +83,9 @@ class Simulation {
         if (maker >= 0 && segment_of_[maker] == segment_of_[i]) saved_at_home_[v] = true;
       }
     }
-    for (const auto& [v, replay] : plan_.keep) {
+    for (const Plan::Output& output : plan_.keep) {
+      const uint32_t v = graph_.value(output);
+      const int32_t replay = output.replay;
       const int32_t maker = graph_.values[v].record;
       check(maker >= 0 && segment_of_[maker] >= 0, "recompute",
             "kept values must be made inside a segment, got value {}", v);

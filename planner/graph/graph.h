@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "../../core/base/context.h"
+#include "../../core/base/error.h"
+#include "plan.h"
 
 namespace rw {
 
@@ -49,6 +51,20 @@ struct Graph {
   uint64_t gradients_from(size_t record) const {
     return record < leaf_gradients.size() ? leaf_gradients[record] : 0;
   }
+  // A value that is not external, as plans name it, kept by a segment's replay or from the forward
+  // pass on.
+  Plan::Output output(uint32_t value, int32_t replay = -1) const {
+    return {static_cast<uint32_t>(values[value].record), values[value].slot, replay};
+  }
+  // The value that a record makes there. ValueError where it makes none.
+  uint32_t value(const Plan::Output& output) const {
+    if (output.record < records.size())
+      for (const uint32_t v : records[output.record].outputs)
+        if (values[v].slot == output.slot) return v;
+    fail<ValueError>("recompute",
+                     "what is kept must be made by a record, got output {} of record {}",
+                     output.slot, output.record);
+  }
   // Of making a value again. It must not be external.
   double cost_per_byte(uint32_t value) const {
     const Value& v = values[value];
@@ -56,5 +72,12 @@ struct Graph {
            static_cast<double>(std::max<uint64_t>(v.bytes, 1));
   }
 };
+
+// The plan with the names of the graph's ops, by which passes follow it.
+inline Plan follow(const Graph& graph, Plan plan) {
+  plan.signature.clear();
+  for (const Graph::Record& record : graph.records) plan.signature.push_back(record.op);
+  return plan;
+}
 
 }  // namespace rw

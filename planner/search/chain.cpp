@@ -224,11 +224,12 @@ ChainPlanner::Step ChainPlanner::cheapest_step(const Level& level, bool child, u
 void ChainPlanner::keep(const Level& level, const Step& step, uint32_t s, int32_t replay,
                         Plan& plan) const {
   if (step.keeps)
-    for (uint32_t v : step.keeps->kept) plan.keep.push_back({v});
+    for (uint32_t v : step.keeps->kept) plan.keep.push_back(graph_.output(v));
   const Stages& inside = (*stages_)[step.level];
   for (uint32_t r = inside.positions[s]; r < inside.positions[step.next]; ++r)
     for (uint32_t v : graph_.records[r].outputs)
-      if (inside.is_kept(v) && !level.stages->is_kept(v)) plan.keep.push_back({v, replay});
+      if (inside.is_kept(v) && !level.stages->is_kept(v))
+        plan.keep.push_back(graph_.output(v, replay));
 }
 
 }  // namespace rw

@@ -56,10 +56,10 @@ class Polish {
   // alone, and what is now made by the replay that keeps it.
   void drop_keeps(int32_t dropped, Plan& plan) const {
     const std::vector<int32_t> innermost = innermost_segments(plan);
-    std::erase_if(plan.keep, [&](Plan::Kept& kept) {
+    std::erase_if(plan.keep, [&](Plan::Output& kept) {
       if (kept.replay == dropped) return true;
       if (kept.replay > dropped) --kept.replay;
-      return innermost[graph_.values[kept.value].record] == kept.replay;
+      return innermost[kept.record] == kept.replay;
     });
   }
 
@@ -76,7 +76,8 @@ class Polish {
   void keep_more() {
     const std::vector<int32_t> innermost = innermost_segments(best_);
     std::vector<bool> kept(graph_.values.size());
-    for (const auto& [v, replay] : best_.keep) kept[v] = kept[v] || replay < 0;
+    for (const Plan::Output& output : best_.keep)
+      if (output.replay < 0) kept[graph_.value(output)] = true;
     std::vector<uint32_t> more;
     for (uint32_t v = 0; v < graph_.values.size(); ++v) {
       const int32_t record = graph_.values[v].record;
@@ -96,8 +97,8 @@ class Polish {
       accept(with_kept(best_, {&more[k], 1}));
   }
 
-  static Plan with_kept(Plan plan, std::span<const uint32_t> values) {
-    for (uint32_t v : values) plan.keep.push_back({v});
+  Plan with_kept(Plan plan, std::span<const uint32_t> values) const {
+    for (uint32_t v : values) plan.keep.push_back(graph_.output(v));
     return plan;
   }
 

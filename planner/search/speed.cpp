@@ -58,7 +58,7 @@ class SpeedPlanner {
       }
     if (first < end) {
       plan_.segments.push_back({first, end, -1});
-      for (uint32_t v : kept_values(first, end)) plan_.keep.push_back({v});
+      for (uint32_t v : kept_values(first, end)) plan_.keep.push_back(graph_.output(v));
     }
     first_ = end;
     saved_ = 0;

@@ -33,8 +33,8 @@ TEST_CASE_FIXTURE(CpuDevice,
     Tensor w = leaf(4096), loss;
     device->reset_peak();
     {
-      auto scope = planned ? checkpoint(search.budget((plain + least) / 2).recompute)
-                           : checkpoint(Recompute{});
+      auto scope =
+          planned ? checkpoint(search.budget((plain + least) / 2).plan) : checkpoint(Plan{});
       loss = sum(chain(w));
       CHECK_FALSE(scope.diverged());
     }

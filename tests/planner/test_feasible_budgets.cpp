@@ -163,8 +163,8 @@ TEST_CASE("feasible budgets: what is made again takes the memory that it took in
     }
     return mean(square(x));
   };
-  Recompute plan{.segments = {{.first = 0, .last = 19}},
-                 .keep = {{.record = 4}, {.record = 14}, {.record = 16}, {.record = 18}}};
+  Plan plan{.segments = {{.first = 0, .last = 19}},
+            .keep = {{.record = 4}, {.record = 14}, {.record = 16}, {.record = 18}}};
   Tensor loss = forward([] {});
   for (int64_t i = tape.begin(); i < tape.end(); ++i)
     plan.signature.emplace_back(tape.find(i)->op->name);

@@ -264,14 +264,13 @@ TEST_CASE("plan: planned recomputation keeps a real run within its budget" *
       Search search = planner.search(settings);
       const uint64_t plain = search.plain().peak(), least = search.candidates().back().peak();
       CHECK(least < plain);
-      settings.recompute =
-          std::make_shared<const Recompute>(search.budget((plain + least) / 2).recompute);
+      settings.recompute = std::make_shared<const Plan>(search.budget((plain + least) / 2).plan);
       const MemoryReport real = real_run(example, settings);
       CHECK(real.peak <= (plain + least) / 2);
       CHECK(real.peak == planner.forecast(settings).memory.peak);
       if (is_vulkan) continue;
       // Evicting instead, to the same budget.
-      settings.recompute = std::make_shared<const Recompute>(Recompute{.evicts = true});
+      settings.recompute = std::make_shared<const Plan>(Plan{.evicts = true});
       settings.budget = (plain + least) / 2;
       const MemoryReport evicting = real_run(example, settings);
       CHECK(evicting.peak <= settings.budget);

@@ -36,7 +36,7 @@ Results run(uint32_t seed, std::vector<Tensor>& leaves) {
 }
 
 // The same under `recompute`.
-Results run(uint32_t seed, std::vector<Tensor>& leaves, const Recompute& recompute,
+Results run(uint32_t seed, std::vector<Tensor>& leaves, const Plan& recompute,
             Graph* record = nullptr) {
   const Follower scope(recompute, record);
   return run(seed, leaves);
@@ -137,7 +137,7 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
   // Real runs reach the predicted peak to the byte.
   for (const Candidate& choice : choices) {
     const auto device = set_default_device(open_backend("cpu"));
-    const Follower scope(choice.recompute);
+    const Follower scope(choice.plan);
     Chain{}();
     CHECK(device->memory_report().peak == choice.peak());
     CHECK(device->work()[static_cast<int>(Phase::replay)].flops ==
@@ -243,8 +243,8 @@ TEST_CASE("recompute: one output of several is kept, and the others are dropped"
   const auto last = static_cast<uint32_t>(recorded.records.size());
   uint64_t held[2], saved[2], bytes[2];
   for (const size_t kept : {0, 1}) {
-    const Plan plan{.segments = {{0, last - 1, -1}}, .keep = {{outputs[kept]}}};
-    const Recompute recompute = follow(recorded, plan);
+    const Plan plan{.segments = {{0, last - 1, -1}}, .keep = {recorded.output(outputs[kept])}};
+    const Plan recompute = follow(recorded, plan);
     REQUIRE(recompute.keep.size() == 1);
     CHECK(recompute.keep[0].slot == kept);
     held[kept] = evaluate(recorded, plan).held;
@@ -290,7 +290,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
       if (end - first > 4) plan.segments.push_back({first + 1, end - 1, outer});
       for (uint32_t r = first; r < end; ++r)
         if (random() % 3 == 0)
-          for (const uint32_t v : graph.records[r].outputs) plan.keep.push_back({v, 0});
+          for (const uint32_t v : graph.records[r].outputs) plan.keep.push_back(graph.output(v, 0));
       first = end + static_cast<uint32_t>(random() % 3);
     }
     Plan without = plan;
@@ -298,7 +298,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
     fill_in(graph, plan);
     fill_in(graph, without);
     predicted_saving += plan.cost < without.cost;
-    const Recompute recompute = follow(graph, plan);
+    const Plan recompute = follow(graph, plan);
     const uint64_t before = Tape::current()->replayed_records();
     std::vector<float> gradient;
     const uint64_t at_rest = default_device()->live();
@@ -311,7 +311,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
     CHECK(Tape::current()->replayed_records() - before == evaluate(graph, plan).replayed);
     // And the peak is the simulated one, but for what plans do not know: an op that overwrites.
     constexpr int64_t value = 8 * 16 * sizeof(float);
-    const auto peak = [&](const Recompute& way) {
+    const auto peak = [&](const Plan& way) {
       return dry_run(dry(),
                      [&] {
                        const Follower scope(way);
@@ -342,7 +342,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
     };
     forward().backward();
   };
-  const auto under = [&](const Recompute& recompute) {
+  const auto under = [&](const Plan& recompute) {
     return [&] {
       const Follower scope(recompute);
       program();
@@ -354,7 +354,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
   REQUIRE(records == 6);
   std::map<uint64_t, double> best;  // peak -> least cost
   int plans = 0;
-  Recompute recompute = follow(search.graph(), {});
+  Plan recompute = follow(search.graph(), {});
   for_each_forest(0, records, -1, false, recompute.segments, [&] {
     ++plans;
     const Candidate choice{recompute, dry_run(dry(), under(recompute))};
@@ -465,9 +465,9 @@ TEST_CASE_FIXTURE(CpuDevice,
                   "recompute: another program than planned keeps its values, or evicts them" *
                       doctest::test_suite("host")) {
   Search search = search_for({});
-  const Recompute recompute = search.memory().recompute;
+  const Plan recompute = search.memory().plan;
   const Tensor x = leaf(64);
-  const auto gradient = [&](const Recompute& how) {
+  const auto gradient = [&](const Plan& how) {
     Tensor loss;
     {
       const Follower scope(how);

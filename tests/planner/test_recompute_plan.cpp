@@ -43,7 +43,7 @@ std::map<uint64_t, double> best_plans(const Graph& graph, bool with_keep) {
     for (uint32_t kept = 0; kept < (with_keep ? 1u << inner.size() : 1u); ++kept) {
       plan.keep.clear();
       for (size_t i = 0; i < inner.size(); ++i)
-        if (kept >> i & 1) plan.keep.push_back({inner[i]});
+        if (kept >> i & 1) plan.keep.push_back(graph.output(inner[i]));
       const PlanCost cost = evaluate(graph, plan);
       const auto [found, is_new] = best.emplace(cost.peak, cost.cost);
       found->second = std::min(found->second, cost.cost);
@@ -137,7 +137,7 @@ TEST_CASE("recompute: simulation of a chain of outputs") {
   CHECK(two.replayed == 5);
 
   // Kept values are held from forward on and need not be made again.
-  const PlanCost kept = evaluate(graph, {.segments = {{0, 3, -1}, {3, 6, -1}}, .keep = {{4}, {5}}});
+  const PlanCost kept = evaluate(graph, {.segments = {{0, 3, -1}, {3, 6, -1}}, .keep = {{3}, {4}}});
   CHECK(kept.held == 30);
   CHECK(kept.cost == 3);
 
@@ -181,17 +181,17 @@ TEST_CASE("recompute: what a replay keeps is not made again by the segments insi
   const PlanCost nothing = evaluate(graph, {.segments = segments});
   CHECK(nothing.cost == 6 + 2);  // x1 to x6, as [3, 6) reads x3 and hands x6 on; then x1 and x2
   // Of [0, 3) its middle value: x2 is there, and x1 has to be made for its own sake.
-  const PlanCost one = evaluate(graph, {.segments = segments, .keep = {{2, 0}}});
+  const PlanCost one = evaluate(graph, {.segments = segments, .keep = {{1, 0, 0}}});
   CHECK(one.cost == nothing.cost - 1);
   CHECK(one.held == nothing.held);
-  const PlanCost both = evaluate(graph, {.segments = segments, .keep = {{1, 0}, {2, 0}}});
+  const PlanCost both = evaluate(graph, {.segments = segments, .keep = {{0, 0, 0}, {1, 0, 0}}});
   CHECK(both.cost == nothing.cost - 2);
   CHECK(both.peak >= one.peak);
   // What is there from the forward pass on costs no replay, and memory all the time.
-  const PlanCost forward = evaluate(graph, {.segments = segments, .keep = {{1}, {2}}});
+  const PlanCost forward = evaluate(graph, {.segments = segments, .keep = {{0}, {1}}});
   CHECK(forward.held == nothing.held + 20);
-  CHECK_THROWS_AS(evaluate(graph, {.segments = segments, .keep = {{2, 1}}}), ValueError);
-  CHECK_THROWS_AS(evaluate(graph, {.segments = segments, .keep = {{7, 0}}}), ValueError);
+  CHECK_THROWS_AS(evaluate(graph, {.segments = segments, .keep = {{1, 0, 1}}}), ValueError);
+  CHECK_THROWS_AS(evaluate(graph, {.segments = segments, .keep = {{6, 0, 0}}}), ValueError);
 }
 
 TEST_CASE("recompute: a residual input that nobody saves any more is held for a later segment") {
@@ -258,7 +258,7 @@ TEST_CASE("recompute: plans that do not nest are refused") {
   CHECK_THROWS_AS(evaluate(graph, {.segments = {{0, 3, -1}, {2, 4, -1}}}), ValueError);
   CHECK_THROWS_AS(evaluate(graph, {.segments = {{0, 3, -1}, {2, 4, 0}}}), ValueError);
   CHECK_THROWS_AS(evaluate(graph, {.segments = {{3, 5, -1}, {0, 2, -1}}}), ValueError);
-  CHECK_THROWS_AS(evaluate(graph, {.segments = {{0, 3, -1}}, .keep = {{5}}}), ValueError);
+  CHECK_THROWS_AS(evaluate(graph, {.segments = {{0, 3, -1}}, .keep = {{4}}}), ValueError);
 }
 
 TEST_CASE("recompute: polishing uses what room a plan leaves" * doctest::test_suite("host")) {

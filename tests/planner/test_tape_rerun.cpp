@@ -51,7 +51,7 @@ TEST_CASE_FIXTURE(CpuDevice, "tape rerun: random programs need what they needed"
     Graph recorded;
     for (const bool planned : {false, true}) {  // plain, then with segments
       INFO("planned " << planned);
-      const Recompute plan = planned ? follow(recorded, plan_memory(recorded)) : Recompute();
+      const Plan plan = planned ? follow(recorded, plan_memory(recorded)) : Plan();
       manual_seed(seed);
       device->reset_peak();
       uint64_t expected = 0, known = 0;
