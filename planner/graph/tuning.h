@@ -30,7 +30,7 @@ struct Tuning {
   // The dearest records per byte that make up this share of the cost are heavy.
   static constexpr double heavy_share = 0.9;
   // Sets of heavy values that segments with segments inside may keep.
-  static constexpr size_t levels = 8;
+  static constexpr size_t levels = 4;
   // Stages of such a segment.
   static constexpr uint32_t longest_keeping = 32;
   // The same without segments inside; records, where it has several stages; sets that are tried.

@@ -35,6 +35,7 @@ void ChainPlanner::add_level(const Stages& stages, uint32_t longest) {
   }
   const uint32_t n = stages.count();
   level.problems.resize(number(level, n - 1, n) + 1);
+  level.best.resize(size_t{n} * longest);
   levels_.push_back(std::move(level));
 }
 
@@ -54,7 +55,7 @@ void ChainPlanner::divide_stages() {
     const ChainPlanner& inner = *inner_[i];
     work_ += inner.work();
     child_.clear();
-    child_.add(inner.store_, problem(inner.levels_[0], 0, inner.count()).best);
+    child_.add(inner.store_, best(inner.levels_[0], 0, inner.count()));
     levels_[0].problems[number(levels_[0], i, i + 1)].child = store_.add(child_);
   }
 }
@@ -70,7 +71,8 @@ void ChainPlanner::solve(Level& level, uint32_t s, uint32_t t) {
   if (s + 1 < t) problem.child = store_.add(child_);  // what a stage is divided into is there
   problem.plain = store_.add(plain_);
   plain_.add(store_, problem.child);
-  problem.best = problem.child.is_feasible() ? store_.add(plain_) : problem.plain;
+  level.best[size_t{s} * level.longest + t - s - 1] =
+      problem.child.is_feasible() ? store_.add(plain_) : problem.plain;
 }
 
 void ChainPlanner::add_plain_steps(const Level& level, uint32_t s, uint32_t t) {
@@ -149,7 +151,7 @@ void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
 // What happens in the child segment, if anything is left open by the step.
 const CostRow& ChainPlanner::inside(const Step& step, uint32_t s) const {
   const bool is_open = step.child && !step.keeps;
-  return is_open ? problem(levels_[step.level], s, step.next).best : CostStore::free;
+  return is_open ? best(levels_[step.level], s, step.next) : CostStore::free;
 }
 
 float ChainPlanner::child_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const {

@@ -40,9 +40,7 @@ class ChainPlanner {
                std::shared_ptr<const StageLevels> stages, const Options& options);
 
   // Extra cost in `slots` units of memory.
-  float cost(uint32_t slots) const {
-    return store_.cost(problem(levels_[0], 0, count()).best, slots);
-  }
+  float cost(uint32_t slots) const { return store_.cost(best(levels_[0], 0, count()), slots); }
   bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible_cost; }
   uint64_t unit() const { return options_.unit; }
   // Numbers that were computed: the programme's time grows in proportion.
@@ -68,7 +66,7 @@ class ChainPlanner {
     float extra_plain = 0;  // added to the cost if the rest starts with plain records
   };
   struct Problem {
-    CostRow child, plain, best;  // best: the lesser of the two
+    CostRow child, plain;
   };
 
   // The problems where the same values are kept: those of at most `longest` stages.
@@ -77,11 +75,11 @@ class ChainPlanner {
     const Stages* stages = nullptr;
     uint32_t longest = 0;
     std::vector<uint32_t> saved_units;  // by stage
-    std::vector<Problem> problems;
+    std::vector<Problem> problems;      // by t, then s: steps read (s + 1, t), (s + 2, t), ...
+    std::vector<CostRow> best;  // the lesser of the two, by s, then t: (s, s + 1), (s, s + 2), ...
   };
 
   uint32_t count() const { return (*stages_)[0].count(); }
-  // Problems (s, t) are ordered by t, then s.
   static size_t number(const Level& level, uint32_t s, uint32_t t) {
     const uint32_t whole = std::min(t, level.longest);  // up to t = longest there are t - 1 before
     const size_t before = size_t{whole} * (whole - 1) / 2 + size_t{t - whole} * level.longest;
@@ -89,6 +87,9 @@ class ChainPlanner {
   }
   static const Problem& problem(const Level& level, uint32_t s, uint32_t t) {
     return level.problems[number(level, s, t)];
+  }
+  static const CostRow& best(const Level& level, uint32_t s, uint32_t t) {
+    return level.best[size_t{s} * level.longest + t - s - 1];
   }
   bool is_free(uint32_t t) const { return options_.whole && t == count(); }
   uint32_t units(uint64_t bytes) const {

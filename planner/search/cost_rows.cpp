@@ -4,7 +4,12 @@ namespace rw {
 
 namespace {
 
-// The time of planning goes into these loops: they are written so that compilers use vectors.
+// The time of planning goes into these loops: they are written so that compilers use vectors. GCC
+// does so only where it is told to.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O3")
+#endif
 void lower(float* __restrict costs, size_t count, float cost, const float* __restrict own,
            const float* __restrict rest) {
   for (size_t i = 0; i < count; ++i) costs[i] = std::min(costs[i], cost + own[i] + rest[i]);
@@ -13,6 +18,9 @@ void lower(float* __restrict costs, size_t count, float cost, const float* __res
 void lower(float* __restrict costs, size_t count, float cost, const float* __restrict rest) {
   for (size_t i = 0; i < count; ++i) costs[i] = std::min(costs[i], cost + rest[i]);
 }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
 
 }  // namespace
 

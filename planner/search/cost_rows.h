@@ -57,7 +57,7 @@ class CostStore {
 
   float cost(const CostRow& row, uint32_t m) const {
     if (!row.is_feasible() || m < row.first) return infeasible_cost;
-    return m < row.last ? *at(row, m) : row.least;
+    return m + 1 < row.last ? *at(row, m) : row.least;  // the last one without a look
   }
   const float* at(const CostRow& row, uint32_t m) const {
     return &costs_[row.begin + m - row.first];

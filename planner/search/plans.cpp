@@ -210,8 +210,7 @@ std::vector<Plan> plan_budgets(const Graph& graph, int count, PlanWork* work) {
   PlanWork own;
   BudgetSearch search(graph, work ? *work : own);
   std::vector<Plan> plans = {
-      search.plain(), plan_memory(graph, work),
-      plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
+      search.plain(), plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
   search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool is_last) {
     const uint32_t floor = is_last ? least : std::max(least, Tuning::slots / Tuning::finer);
     for (uint32_t slots : slots_to_try(planner, floor, count))
