@@ -9,7 +9,7 @@ namespace rw {
 // A plan, and what a dry run of the program under it found.
 struct Candidate {
   Plan plan;
-  Forecast forecast;  // not packed where it is one of several: the peak is exact, reserved is not
+  Forecast forecast;  // not packed: the peak is exact, reserved bytes are not
 
   uint64_t peak() const { return forecast.memory.peak; }        // most bytes live at once
   OpCost replay() const { return replay_cost(forecast.work); }  // what recomputation costs

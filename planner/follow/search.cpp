@@ -25,11 +25,25 @@ uint64_t work_of(const WorkByPhase& work) {
   return run_work + kernel_work * calls;
 }
 
+// Whether a plan was measured: other costs often lead to the same.
+bool is_among(const std::vector<Candidate>& candidates, const Plan& plan) {
+  const auto is_range = [](const Plan::Segment& a, const Plan::Segment& b) {
+    return a.first == b.first && a.last == b.last && a.parent == b.parent;
+  };
+  const auto is_value = [](const Plan::Output& a, const Plan::Output& b) {
+    return a.record == b.record && a.slot == b.slot && a.replay == b.replay;
+  };
+  return std::ranges::any_of(candidates, [&](const Candidate& candidate) {
+    return std::ranges::equal(candidate.plan.segments, plan.segments, is_range) &&
+           std::ranges::equal(candidate.plan.keep, plan.keep, is_value);
+  });
+}
+
 }  // namespace
 
 Search::Search(OpenDry open, Program program, const SearchOptions& options)
     : open_(std::move(open)), program_(std::move(program)), options_(options) {
-  measure(Plan{}, false, &graph_);
+  measure(Plan{}, &graph_);
   plain_ = measure(Plan{});  // without what recording it takes
   measure_work_ = work_of(plain_.forecast.work);
   work_.on_progress = [this](const PlanWork& work) {
@@ -52,14 +66,14 @@ Graph Search::with_costs(const SearchOptions& options) const {
   return graph;
 }
 
-Candidate Search::measure(Plan plan, bool pack, Graph* record) {
+Candidate Search::measure(Plan plan, Graph* record) {
   Candidate candidate{follow(graph_, std::move(plan)), {}};
   const auto program = [&] {
     const Follower scope(candidate.plan, record);
     program_();
     if (difference_.empty()) difference_ = scope.difference();
   };
-  candidate.forecast = dry_run(open_(), program, {.pack = pack});
+  candidate.forecast = dry_run(open_(), program, {.pack = false});
   work_.count(measure_work_);
   return candidate;
 }
@@ -101,7 +115,7 @@ const std::vector<Candidate>& Search::candidates() {
   uint64_t first = 0;
   for (size_t k = 0; k < graphs_.size() && has_work_for(k, first); ++k) {
     for (const Plan& plan : plan_budgets(graphs_[k], measures(options_.candidates), &work_))
-      candidates_.push_back(measure(plan));
+      if (!is_among(candidates_, plan)) candidates_.push_back(measure(plan));
     if (k == 0) first = work_.done - start;
   }
   candidates_ = best_of(std::move(candidates_));
@@ -146,7 +160,7 @@ void Search::refine(uint64_t bytes) {
   uint64_t first = 0;
   for (size_t k = 0; k < graphs_.size() && has_work_for(k, first); ++k) {
     for (const auto& plan : plan_each_budget(graphs_[k], targets, &work_)) {
-      if (!plan) continue;
+      if (!plan || is_among(between, *plan) || is_among(below, *plan)) continue;
       Candidate candidate = measure(*plan);
       const bool fits = candidate.peak() > low.peak() && candidate.peak() < high.peak() &&
                         cost(candidate) > cost(high) && cost(candidate) < cost(low);
@@ -173,7 +187,7 @@ void Search::join(Candidate candidate) {
 
 Candidate Search::budget(uint64_t bytes) {
   refine(bytes);
-  if (const auto found = cheapest(bytes); found != candidates_.end()) return hand_out(found->plan);
+  if (const auto found = cheapest(bytes); found != candidates_.end()) return hand_out(*found);
   fail<OutOfMemory>(
       "memory budget",
       "the step must fit in {} ({} bytes); the least that recomputation reaches is {} ({} bytes){}",
@@ -200,11 +214,10 @@ Candidate Search::memory() {
   });
   const auto best = std::min_element(
       known.begin(), known.end(), [](const auto& a, const auto& b) { return a.peak() < b.peak(); });
-  return hand_out(best->plan);
+  return hand_out(*best);
 }
 
-Candidate Search::hand_out(const Plan& plan) {
-  const Candidate candidate = measure(plan, true);
+Candidate Search::hand_out(Candidate candidate) {
   if (!candidates_.empty())
     join(candidate);
   else if (!least_ || candidate.peak() < least_->peak())
@@ -236,7 +249,7 @@ Plan Search::plan_collection(const SavePolicy& policy) const {
 Candidate Search::collection(const SavePolicy& policy) {
   const Candidate candidate = measure(plan_collection(policy));
   const bool pays = candidate.peak() < plain_.peak();
-  return hand_out(pays ? candidate.plan : plain_.plan);
+  return hand_out(pays ? candidate : plain_);
 }
 
 }  // namespace rw

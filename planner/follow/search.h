@@ -74,16 +74,18 @@ class Search {
   // makes everything between them again; as speed() does. The plain candidate where that does not
   // lower the peak.
   Candidate collection(const SavePolicy& policy);
+  // A plan of one's own for graph(); its segments must nest.
+  Candidate measured(Plan plan) { return hand_out(measure(std::move(plan))); }
 
  private:
-  Candidate measure(Plan plan, bool pack = false, Graph* record = nullptr);
+  Candidate measure(Plan plan, Graph* record = nullptr);
+  Candidate hand_out(Candidate candidate);
   Graph with_costs(const SearchOptions& options) const;
   Plan plan_collection(const SavePolicy& policy) const;
   std::vector<Candidate>::iterator cheapest(uint64_t bytes);
   std::vector<Candidate> best_of(std::vector<Candidate> candidates) const;
   void join(Candidate candidate);
   const std::vector<Candidate>& memory_candidates();
-  Candidate hand_out(const Plan& plan);
   void begin_answer();
   bool has_work_for(size_t graph, uint64_t first);
   int measures(int wanted);

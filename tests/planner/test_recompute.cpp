@@ -134,6 +134,8 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
       search.candidates().back().peak();  // a budget may have found a smaller one
   const std::string message = message_of<OutOfMemory>([&] { search.budget(known - 1); });
   CHECK(contains(message, fmt::format("({} bytes)", known)));
+  CHECK(search.measured(nested_halving(static_cast<uint32_t>(search.graph().records.size()), 8))
+            .peak() < search.plain().peak());
   // Real runs reach the predicted peak to the byte.
   for (const Candidate& choice : choices) {
     const auto device = set_default_device(open_backend("cpu"));
