@@ -23,11 +23,15 @@ struct Run {
   uint begin, count;
 };
 
-uint chunks() { return (p.count + p.chunk - 1) / p.chunk; }
+uint chunks() { return p.chunk < p.count ? (p.count + p.chunk - 1) / p.chunk : 1; }
 uint outputs() { return p.outer * chunks() * p.inner; }
 
 Run run_of(uint i) {
-  uint line = i / p.inner, outer = line / chunks(), first = (line - outer * chunks()) * p.chunk;
+  uint line = i / p.inner, outer = line, first = 0;
+  if (p.chunk < p.count) {  // divisions are long
+    outer = line / chunks();
+    first = (line - outer * chunks()) * p.chunk;
+  }
   return Run((outer * p.count + first) * p.inner + (i - line * p.inner), min(p.chunk, p.count - first));
 }
 

@@ -23,9 +23,14 @@ T_value workgroup_extreme(T_value x) {
 }
 
 void main() {
-  uint chunks = (p.count + p.chunk - 1) / p.chunk, line = group_id(), row = line / chunks;
+  uint line = group_id(), row = line, first = 0;
+  if (p.chunk < p.count) {  // divisions are long
+    uint chunks = (p.count + p.chunk - 1) / p.chunk;
+    row = line / chunks;
+    first = (line - row * chunks) * p.chunk;
+  }
   if (row >= p.outer) return;
-  uint first = (line - row * chunks) * p.chunk, count = min(p.chunk, p.count - first);
+  uint count = min(p.chunk, p.count - first);
   uint start = row * p.count + first, words = word_columns(count, p.offset[0] + start);
   T_vec4 total4 = T_vec4(identity()), lo, hi;
   FOR_WORDS(c, words) {
