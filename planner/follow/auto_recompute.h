@@ -46,11 +46,11 @@ Candidate choose(Search& search, const AutoRecomputeOptions& options, uint64_t b
 // that kind, before its backward. With a budget that is the second one, when optimizers have their
 // state, and the first one only where eviction would not get it through its backward; it goes
 // backward as the plan says. Passes without a plan, and those that turn out to be another kind,
-// keep everything or, where there is a budget, are evicted. The budget
-// bounds what is reserved at any time: OutOfMemory where an op needs more. Where a plan's effort
-// left better ones out, it is made again with more of it, and replaced by what is cheaper, once the
-// passes have run long enough that planning stays a tenth of the run. Marks in models are ignored.
-// Gradients are bit-equal to those without it.
+// keep everything or, where there is a budget, are evicted. The budget bounds what is reserved at
+// any time: OutOfMemory where an op needs more. Where a plan's effort left better ones out, it is
+// made again with more of it, and replaced by what is cheaper, once the passes have run long enough
+// that planning stays a tenth of the run. Marks in models are ignored. Gradients are bit-equal to
+// those without it.
 class [[nodiscard]] AutoRecompute : public Follower {
  public:
   // ValueError where the mode needs a budget and there is none; AutogradError inside another scope.

@@ -36,8 +36,8 @@ class Search {
   using OpenDry = std::function<std::unique_ptr<Backend>()>;  // opens the dry backend of a run
   using Program = std::function<void()>;                      // what dry_run() takes
 
-  // `program` builds its model and takes a few training steps that are
-  // alike. It is run twice at once, without recomputation.
+  // `program` builds its model and takes a few training steps that are alike. It is run twice at
+  // once, without recomputation.
   Search(OpenDry open, Program program, const SearchOptions& options = {});
   Search(const Search&) = delete;
   Search& operator=(const Search&) = delete;
