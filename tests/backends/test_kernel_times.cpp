@@ -35,11 +35,7 @@ void matmul(KernelRunner& runner, const Binding& a, const Binding& b, const Bind
   p.a_row = k;
   p.b_row = p.c_row = 16;
   const std::array<Binding, 3> bindings{a, b, c};
-  KernelCall call{"matmul", bindings, std::as_bytes(std::span(&p, 1))};
-  const uint64_t scratch = runner.backend().workspace_bytes(call);
-  if (scratch) call.workspace = {runner.backend().allocate_block(scratch), 0, scratch};
-  runner.backend().run(call);
-  if (scratch) runner.backend().free_block(call.workspace.block);
+  test::run_with_workspace(runner.backend(), {"matmul", bindings, std::as_bytes(std::span(&p, 1))});
 }
 
 // Entries of `calls` calls, in order and on one clock.

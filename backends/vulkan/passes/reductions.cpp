@@ -10,6 +10,12 @@ namespace {
 
 using namespace kernels;
 
+// Whether rows of `cols` elements lie in whole words. `offsets`: bitwise or of those of the
+// tensors.
+bool in_words(uint32_t cols, uint32_t offsets) {
+  return (cols | offsets) % REWIND_FLAT == 0;
+}
+
 // Longest runs that one pass takes: rows are shared by a workgroup, columns by a team at most.
 constexpr uint64_t row_run = 8192, usual_column_run = 1024;
 
@@ -43,7 +49,7 @@ void add_level(Passes& passes, const Caps& caps, uint32_t op, const ReduceParams
                const Operand& x, const Operand& y) {
   const uint64_t n = p.outer * divide_up(p.count, p.chunk) * p.inner;
   if (p.inner == 1) return passes.add("reduce_rows", {x, written(y)}, p, n, {op});
-  const bool flat = p.inner % REWIND_FLAT == 0 && p.offset[0] % REWIND_FLAT == 0;
+  const bool flat = in_words(p.inner, p.offset[0]);
   const uint32_t team = flat ? team_of(caps, p.inner) : 1;
   passes.add("reduce_columns", {x, written(y)}, p, (flat ? n / REWIND_FLAT : n) * team,
              {op, flat, team});
@@ -118,13 +124,12 @@ void add_batch_norm_stats(Passes& passes, const Caps& caps, const KernelCall& ca
   const auto p = call.params_as<BatchNormStatsParams>();
   const uint32_t c = p.channels;
   const Chunks chunks = batch_norm_chunks(caps, p.rows, c);
-  const bool is_whole = c % REWIND_FLAT == 0 && p.offset[0] % REWIND_FLAT == 0;
   Operand partial = passes.scratch(uint64_t{chunks.count} * 2 * c, DType::f32);
   passes.add(
       "batch_norm_chunks", {operand(call, 0), written(partial)},
       BatchNormChunksParams{
           .offset = {p.offset[0], 0}, .rows = p.rows, .channels = c, .chunk_rows = chunks.rows},
-      chunks.threads, {is_whole, chunks.team});
+      chunks.threads, {in_words(c, p.offset[0]), chunks.team});
   BatchNormCombineParams q{.rows = p.rows,
                            .channels = c,
                            .chunk_rows = chunks.rows,
@@ -154,8 +159,7 @@ void add_batch_norm_stats(Passes& passes, const Caps& caps, const KernelCall& ca
 void add_batch_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCall& call) {
   const auto p = call.params_as<BatchNormGradStatsParams>();
   const Chunks chunks = batch_norm_chunks(caps, p.rows, p.channels);
-  const bool is_whole =
-      p.channels % REWIND_FLAT == 0 && (p.offset[0] | p.offset[1]) % REWIND_FLAT == 0;
+  const bool is_whole = in_words(p.channels, p.offset[0] | p.offset[1]);
   add_sums_of_chunks(
       passes, caps, chunks.count, p.channels, operand(call, 4), p.offset[4],
       [&](const Operand& partial, uint32_t offset) {
@@ -175,7 +179,7 @@ void add_batch_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCal
 void add_layer_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCall& call) {
   const auto p = call.params_as<LayerNormGradStatsParams>();
   const Chunks chunks = chunks_of(caps, p.rows, p.cols, 1);
-  const bool is_flat = p.cols % REWIND_FLAT == 0 && (p.offset[0] | p.offset[1]) % REWIND_FLAT == 0;
+  const bool is_flat = in_words(p.cols, p.offset[0] | p.offset[1]);
   add_sums_of_chunks(passes, caps, chunks.count, p.cols, operand(call, 3), p.offset[3],
                      [&](const Operand& partial, uint32_t offset) {
                        passes.add("layer_norm_grad_chunks",
