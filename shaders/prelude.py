@@ -197,11 +197,13 @@ void store8_{n}(uint i, {v} lo, {v} hi) {{
   store4_{n}(i + 4, hi);
 }}
 """
+    # What is stored of a word takes part in clearing it, too: v may come from that very word by way of another binding,
+    # and then must be loaded before, which NVIDIA's compiler sees from nothing else.
     if dtype == "u8":
         return f"""void store_{n}(uint i, int v) {{
-  uint e = {o} + i, shift = (e & 3) * 8;
-  atomicAnd({n}_uint[e >> 2], ~(255u << shift));
-  atomicOr({n}_uint[e >> 2], (uint(v) & 255u) << shift);
+  uint e = {o} + i, shift = (e & 3) * 8, bits = (uint(v) & 255u) << shift;
+  atomicAnd({n}_uint[e >> 2], ~(255u << shift) | bits);
+  atomicOr({n}_uint[e >> 2], bits);
 }}
 void store4_{n}(uint i, ivec4 v) {{ {n}_uint[({o} + i) >> 2] = pack_bytes(v); }}
 void store8_{n}(uint i, ivec4 lo, ivec4 hi) {{
@@ -210,9 +212,9 @@ void store8_{n}(uint i, ivec4 lo, ivec4 hi) {{
 """
     if packed:
         return f"""void store_{n}(uint i, float v) {{
-  uint e = {o} + i, shift = (e & 1) * 16;
-  atomicAnd({n}_uint[e >> 1], ~(0xffffu << shift));
-  atomicOr({n}_uint[e >> 1], (pack_pair(vec2(v, 0.0)) & 0xffffu) << shift);
+  uint e = {o} + i, shift = (e & 1) * 16, bits = (pack_pair(vec2(v, 0.0)) & 0xffffu) << shift;
+  atomicAnd({n}_uint[e >> 1], ~(0xffffu << shift) | bits);
+  atomicOr({n}_uint[e >> 1], bits);
 }}
 void store2_{n}(uint i, vec2 v) {{ {n}_uint[({o} + i) >> 1] = pack_pair(v); }}
 void store4_{n}(uint i, vec4 v) {{ {n}_uvec2[({o} + i) >> 2] = pack_halves(v); }}

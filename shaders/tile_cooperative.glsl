@@ -50,15 +50,15 @@ void load_right(out RightMatrix m, uint k, uint column) {
     load_rows(m, panels, pair + PANEL + k * STRIDE_LINE + column / 8, STRIDE_LINE);
 }
 
+// All factors are loaded before the first product, which waits for some of them only.
 void multiply_panels() {
   for (uint k = 0; k < TILE_K; k += MATRIX_K) {
     LeftMatrix a[DOWN];
+    RightMatrix b[ACROSS];
     [[unroll]] for (uint i = 0; i < DOWN; ++i) load_left(a[i], first_row() + i * MATRIX_M, k);
-    [[unroll]] for (uint j = 0; j < ACROSS; ++j) {
-      RightMatrix b;
-      load_right(b, k, first_column() + j * MATRIX_N);
-      [[unroll]] for (uint i = 0; i < DOWN; ++i) sums[i * ACROSS + j] = multiply_add(a[i], b, sums[i * ACROSS + j]);
-    }
+    [[unroll]] for (uint j = 0; j < ACROSS; ++j) load_right(b[j], k, first_column() + j * MATRIX_N);
+    [[unroll]] for (uint j = 0; j < ACROSS; ++j)
+      [[unroll]] for (uint i = 0; i < DOWN; ++i) sums[i * ACROSS + j] = multiply_add(a[i], b[j], sums[i * ACROSS + j]);
   }
   pair = 2 * PANEL - pair;
 }

@@ -31,7 +31,10 @@ void check_copy(const Shape& shape, DType dtype, const View& from, const View& t
   apart.copy_from(source.to_vector());
   to(expected).copy_(apart);
   to(x).copy_(from(x));
-  CHECK(x.to_vector() == expected.to_vector());
+  const std::vector<float> got = x.to_vector(), wanted = expected.to_vector();
+  const auto place = std::ranges::mismatch(got, wanted).in1 - got.begin();
+  INFO(fmt::format("{}, {} onto {}: element {}", x, source, to(x), place));
+  CHECK(got == wanted);
 }
 
 }  // namespace
