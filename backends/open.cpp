@@ -7,6 +7,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/dry/dry_backend.h"
 #include "backends/profiles.h"
+#include "backends/reference/reference_backend.h"
 #include "backends/self_check.h"
 #include "backends/vulkan/device/build_id.h"
 #include "backends/vulkan/vulkan_backend.h"
@@ -81,11 +82,12 @@ std::unique_ptr<Backend> open_dry(const std::string& what) {
 
 std::unique_ptr<Backend> open_backend(const std::string& device) {
   if (device == "cpu") return make_cpu_backend();
+  if (device == "reference") return make_reference_backend();
   if (device == kDry) return open_backend("vulkan")->dry();
   if (device.starts_with(kDryPrefix)) return open_dry(device.substr(kDryPrefix.size()));
-  check<DeviceError>(device == kVulkan || device.starts_with(kVulkanPrefix), "open_backend",
-                     "a device must be 'cpu', 'vulkan', 'vulkan:...' or 'dry:...', got '{}'",
-                     device);
+  check<DeviceError>(
+      device == kVulkan || device.starts_with(kVulkanPrefix), "open_backend",
+      "a device must be 'cpu', 'reference', 'vulkan', 'vulkan:...' or 'dry:...', got '{}'", device);
   return open_vulkan(vulkan_choice(device));
 }
 

@@ -8,7 +8,7 @@
 
 #include "backends/check_programs.h"
 #include "backends/check_record.h"
-#include "backends/cpu/cpu_backend.h"
+#include "backends/reference/reference_backend.h"
 #include "core/backend/unsupported.h"
 #include "core/files/child_process.h"
 #include "core/memory/default_device.h"
@@ -118,7 +118,7 @@ void run_tasks(const Open& open, const Tasks& tasks, const Watcher& watcher) {
     const auto is_ours = [&](const Task& task) { return is_half(task.dtype) == halves; };
     if (std::none_of(tasks.begin(), tasks.end(), is_ours)) return;
     const std::shared_ptr<Device> device = Device::create(open());
-    const std::shared_ptr<Device> oracle = Device::create(make_cpu_backend());
+    const std::shared_ptr<Device> oracle = Device::create(make_reference_backend());
     for (size_t i = 0; i < tasks.size(); ++i) {
       if (!is_ours(tasks[i])) continue;
       watcher.begins(i);

@@ -14,10 +14,10 @@ namespace rw {
 
 // Runs kernels with known answers: each way to store f16 (to nearest even, ties, overflow,
 // denormals, NaN; one by one and in words), sums in subgroups, long loops, bytes, norms, products,
-// convolutions, attention, indices. The cpu backend knows the answers. Returns what was wrong,
-// empty where all is right; errors of the device are faults, too, but for Unsupported. f32 and 16
-// bits are checked side by side, as most of the time goes to compiling: `open` is called in two
-// threads.
+// convolutions, attention, indices. The reference backend knows the answers. Returns what was
+// wrong, empty where all is right; errors of the device are faults, too, but for Unsupported. f32
+// and 16 bits are checked side by side, as most of the time goes to compiling: `open` is called in
+// two threads.
 std::vector<std::string> find_faults(const std::function<std::unique_ptr<Backend>()>& open);
 
 // Opens a device without the given features of those that it offers.

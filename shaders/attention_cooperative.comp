@@ -5,7 +5,7 @@
 //! local: 8 subgroups
 //! grid: groups
 //! requires: subgroup float16 cooperative
-//! cpu: none
+//! reference: none
 // As `attention`, by a workgroup per tile, with cooperative matrices.
 #define SUMS_TILES 1
 #include "attention_cooperative.glsl"

@@ -5,7 +5,7 @@
 //! local: 8 subgroups
 //! grid: groups
 //! requires: subgroup float16 cooperative
-//! cpu: none
+//! reference: none
 // As `attention_dkv`, by a workgroup per tile, with cooperative matrices: rows are keys, columns are queries.
 #define SUMS_TILES 2
 #include "attention_cooperative.glsl"

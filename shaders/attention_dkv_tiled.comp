@@ -4,7 +4,7 @@
 //! define: TILE=32
 //! local: 128
 //! grid: groups
-//! cpu: none
+//! reference: none
 // As `attention_dkv`, by a workgroup per tile: rows are keys, columns are queries.
 #include "attention_tile.glsl"
 

@@ -5,7 +5,7 @@
 //! local: 8 subgroups
 //! grid: groups
 //! requires: subgroup float16 cooperative
-//! cpu: none
+//! reference: none
 // As `attention_dq`, by a workgroup per tile, with cooperative matrices.
 #define SUMS_TILES 2
 #include "attention_cooperative.glsl"

@@ -4,7 +4,7 @@
 //! define: TILE=32
 //! local: 128
 //! grid: groups
-//! cpu: none
+//! reference: none
 // As `attention_dq`, by a workgroup per tile.
 #include "attention_tile.glsl"
 

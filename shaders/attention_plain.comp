@@ -3,7 +3,7 @@
 //! params: AttentionParams
 //! grid: words
 //! stands_for: attention
-//! cpu: none
+//! reference: none
 #include "attention_plain.glsl"
 
 void main() {

@@ -3,7 +3,7 @@
 //! params: AttentionParams
 //! grid: words
 //! stands_for: attention_dkv
-//! cpu: none
+//! reference: none
 #include "attention_plain_gradient.glsl"
 
 // dk comes first in the result, dv after it.

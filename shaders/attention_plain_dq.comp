@@ -3,7 +3,7 @@
 //! params: AttentionParams
 //! grid: words
 //! stands_for: attention_dq
-//! cpu: none
+//! reference: none
 #include "attention_plain_gradient.glsl"
 
 void main() {

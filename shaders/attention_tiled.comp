@@ -4,7 +4,7 @@
 //! define: TILE=64,32
 //! local: 128
 //! grid: groups
-//! cpu: none
+//! reference: none
 // As `attention`, by a workgroup per tile.
 #include "attention_tile.glsl"
 

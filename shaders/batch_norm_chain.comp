@@ -5,7 +5,7 @@
 //! precise: yes
 //! texels: yes
 //! optimize: no
-//! cpu: none
+//! reference: none
 #include "chain.glsl"
 
 float after(uint k, float v) { return chain(k, stored(vec4(v)).x); }

@@ -1,6 +1,6 @@
 //! buffers: partial:f32:read mean:f32:write var:f32:write
 //! params: BatchNormCombineParams
-//! cpu: none
+//! reference: none
 //! local: 8,16
 //! grid: 3d
 #define AHEAD 4  // chunks whose values are loaded at once

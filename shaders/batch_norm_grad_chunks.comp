@@ -1,7 +1,7 @@
 //! buffers: x:T:read dy:T:read mean:f32:read var:f32:read partial:f32:write
 //! types: T = f32 f16
 //! params: BatchNormGradChunksParams
-//! cpu: none
+//! reference: none
 //! local: 8,8
 //! grid: 3d
 //! texels: yes

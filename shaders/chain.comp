@@ -5,7 +5,7 @@
 //! precise: yes
 //! texels: yes
 //! optimize: no
-//! cpu: none
+//! reference: none
 #include "chain.glsl"
 
 void main() {

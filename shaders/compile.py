@@ -2,7 +2,7 @@
 
     compile.py modules COMPILER table.cpp words.bin out.d    SPIR-V of all kernels and the table that finds it;
                                                              COMPILER is the program of compiler.cpp
-    compile.py kernels out.h out.d                           for the cpu backend: dtypes, parameters and functions
+    compile.py kernels out.h out.d                           for the reference backend: dtypes, parameters and functions
     compile.py show COMPILER FILE FOLDER                     the GLSL and SPIR-V of one file's variants, into FOLDER
 """
 import os
@@ -261,21 +261,21 @@ LETTERS = {"f32": "f", "f16": "h", "i32": "i", "u8": "u"}
 
 
 def run_kernels(out, depfile):
-    """What the cpu backend has to know of each kernel: accepted dtypes with one letter per binding."""
+    """What the reference backend has to know of each kernel: accepted dtypes with one letter per binding."""
     functions, rows = set(), []
     for kernel in kernels(HERE):
         m, name = kernel.manifest, kernel.name
-        if m.cpu == "none":
+        if m.reference == "none":
             continue
-        functions.add(m.cpu or name)
+        functions.add(m.reference or name)
         dtypes = dict.fromkeys("".join(LETTERS[types.get(b.type, b.type)] for b in m.buffers)
                                for types in m.types)
-        rows.append(f'    {{"{name}", "{" ".join(dtypes)}", sizeof(kernels::{m.params}), {m.cpu or name}}},')
+        rows.append(f'    {{"{name}", "{" ".join(dtypes)}", sizeof(kernels::{m.params}), {m.reference or name}}},')
     write_if_new(out, ("// Written by shaders/compile.py from the heads of the .comp files.\n#pragma once\n\n"
-                       "namespace rw::cpu {\n\n"
+                       "namespace rw::reference {\n\n"
                        + "".join(f"void {name}(const Call& call);\n" for name in sorted(functions))
                        + "\ninline constexpr Kernel shader_kernels[] = {\n" + "\n".join(rows)
-                       + "\n};\n\n}  // namespace rw::cpu\n").encode())
+                       + "\n};\n\n}  // namespace rw::reference\n").encode())
     write_depfile(depfile, out)
 
 

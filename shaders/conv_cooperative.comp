@@ -1,7 +1,7 @@
 //! buffers: x:T:read w:T:read y:U:write
 //! types: T,U = f16,f16 f16,f32
 //! params: ConvTileParams
-//! cpu: none
+//! reference: none
 //! local: subgroups
 //! grid: groups
 //! requires: subgroup cooperative

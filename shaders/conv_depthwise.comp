@@ -1,7 +1,7 @@
 //! buffers: x:T:read w:T:read y:T:write
 //! types: T = f32 f16
 //! params: ConvDepthwiseParams
-//! cpu: none
+//! reference: none
 //! local: 64
 //! address: only
 //! requires: int64

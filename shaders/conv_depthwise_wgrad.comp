@@ -1,7 +1,7 @@
 //! buffers: x:T:read dy:T:read dw:f32:write
 //! types: T = f32 f16
 //! params: ConvDepthwiseParams
-//! cpu: none
+//! reference: none
 //! local: 64
 //! address: only
 //! requires: int64

@@ -1,7 +1,7 @@
 //! buffers: dy:T:read w:T:read dx:T:write
 //! types: T = f32 f16
 //! params: ConvDirectParams
-//! cpu: none
+//! reference: none
 //! local: 64
 // conv2d_dgrad of any shape: each element of dx gathers from the outputs that read it.
 void main() {

@@ -1,7 +1,7 @@
 //! buffers: x:T:read w:T:read y:T:write
 //! types: T = f32 f16
 //! params: ConvDirectParams
-//! cpu: none
+//! reference: none
 //! local: 64
 // conv2d of any shape, one element per thread: for groups of few channels.
 void main() {

@@ -1,7 +1,7 @@
 //! buffers: x:T:read y:T:write
 //! types: T = f32 f16
 //! params: ConvPackParams
-//! cpu: none
+//! reference: none
 //! local: 64
 //! texels: yes
 // Weights in the order in which conv_subgroup and conv_tiled walk them, padded with zeros: [tap][row][column], or

@@ -1,7 +1,7 @@
 //! buffers: x:T:read w:T:read y:U:write
 //! types: T,U = f32,f32 f16,f16 f16,f32
 //! params: ConvTileParams
-//! cpu: none
+//! reference: none
 //! local: subgroup
 //! grid: groups
 //! requires: shuffle texels

@@ -1,7 +1,7 @@
 //! buffers: x:T:read w:T:read y:f32:write
 //! types: T = f16
 //! params: ConvTileParams
-//! cpu: none
+//! reference: none
 //! local: subgroups
 //! grid: groups
 //! requires: subgroup cooperative

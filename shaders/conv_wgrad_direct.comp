@@ -1,7 +1,7 @@
 //! buffers: x:T:read dy:T:read dw:f32:write
 //! types: T = f32 f16
 //! params: ConvDirectParams
-//! cpu: none
+//! reference: none
 //! local: 64
 // conv2d_wgrad of any shape, in parts of line_chunk lines of the output.
 void main() {

@@ -1,7 +1,7 @@
 //! buffers: x:T:read w:T:read y:f32:write
 //! types: T = f32 f16
 //! params: ConvTileParams
-//! cpu: none
+//! reference: none
 //! local: 2*TILE
 //! grid: groups
 //! define: TILE=32,64,128

@@ -1,7 +1,7 @@
 //! buffers: x:T:read y:U:write
 //! types: T = f32 f16 i32 u8; U = f32 f16 i32 u8
 //! params: CopyParams
-//! cpu: copy
+//! reference: copy
 //! local: 128
 //! grid: groups
 // A workgroup copies a tile of the last two dimensions, of which x is dense along the first and y along

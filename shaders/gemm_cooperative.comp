@@ -1,7 +1,7 @@
 //! buffers: a:T:read b:T:read c:U:read_write
 //! types: T,U = f16,f16 f16,f32
 //! params: GemmParams
-//! cpu: none
+//! reference: none
 //! local: subgroups
 //! grid: groups
 //! requires: subgroup cooperative

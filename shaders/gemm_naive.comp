@@ -1,7 +1,7 @@
 //! buffers: a:T:read b:T:read c:U:read_write
 //! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32
 //! params: MatmulParams
-//! cpu: none
+//! reference: none
 //! local: 64
 // matmul of k <= 32768, one element per thread: for problems too small for tiles.
 

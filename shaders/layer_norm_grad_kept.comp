@@ -1,7 +1,7 @@
 //! buffers: x:T:read dy:T:read weight:f32:read stats:f32:read dx:T:write
 //! types: T = f32 f16
 //! params: LayerNormGradParams
-//! cpu: layer_norm_grad
+//! reference: layer_norm_grad
 //! local: subgroup
 //! grid: groups
 //! requires: subgroup arithmetic shuffle

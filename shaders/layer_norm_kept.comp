@@ -1,7 +1,7 @@
 //! buffers: x:T:read weight:f32:read bias:f32:read y:T:write stats:f32:write
 //! types: T = f32 f16
 //! params: LayerNormParams
-//! cpu: layer_norm
+//! reference: layer_norm
 //! local: subgroup
 //! grid: groups
 //! requires: subgroup arithmetic shuffle

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import prelude
 
 KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires",
-        "prefers", "texels", "stands_for", "cpu", "precise"}
+        "prefers", "texels", "stands_for", "reference", "precise"}
 FEATURES = {  # name in `requires`: GLSL extension
     "subgroup": "GL_KHR_shader_subgroup_basic",
     "vote": "GL_KHR_shader_subgroup_vote",
@@ -53,7 +53,7 @@ class Manifest:
     # read, all: for those that are read and written, too.
     texels: str = "no"
     stands_for: str = ""  # the kernel in whose place it runs where a device lacks what that one needs
-    cpu: str = ""  # the cpu backend's function; empty: the kernel's own name, none: it is a part of others
+    reference: str = ""  # the reference backend's function; empty: the kernel's own name, none: it is a part of others
 
 
 @dataclass
@@ -168,7 +168,7 @@ def parse_manifest(source):
     m.prefers = keys.get("prefers", "").replace(",", " ").split()
     m.texels = keys.get("texels", "no")
     m.stands_for = keys.get("stands_for", "")
-    m.cpu = keys.get("cpu", "")
+    m.reference = keys.get("reference", "")
     for b in m.buffers:
         if b.access not in ("read", "write", "read_write"):
             raise ManifestError(f"buffer {b.name}: access must be read, write or read_write")

@@ -1,7 +1,7 @@
 //! buffers: x:T:read y:T:write
 //! types: T = f32 f16
 //! params: MatrixPackParams
-//! cpu: none
+//! reference: none
 //! local: 64
 //! requires: texels
 // Operands rewritten for the matrix kernels: whole words, near each other.

@@ -1,7 +1,7 @@
 //! buffers: x:f32:read y:U:read_write
 //! types: U = f32 f16
 //! params: MatrixReduceParams
-//! cpu: none
+//! reference: none
 //! local: 64
 //! texels: yes
 layout(constant_id = 0) const bool ALONG_ROWS = false;  // neighbours in x are so in a column of y, else in a row

@@ -1,7 +1,7 @@
 //! buffers: x:T:read y:U:write
 //! types: T,U = f32,f32 f32,f16 f16,f16 f16,f32 i32,i32
 //! params: ReduceParams
-//! cpu: reduce
+//! reference: reduce
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic

@@ -1,7 +1,7 @@
 //! buffers: y:T:read dy:T:read dx:U:write
 //! types: T,U = f32,f32 f16,f16 f32,f16
 //! params: SoftmaxGradParams
-//! cpu: softmax_grad
+//! reference: softmax_grad
 //! local: subgroup
 //! grid: groups
 //! requires: subgroup arithmetic shuffle

@@ -1,7 +1,7 @@
 //! buffers: x:T:read y:U:write
 //! types: T,U = f32,f32 f16,f16 f16,f32
 //! params: SoftmaxParams
-//! cpu: softmax
+//! reference: softmax
 //! local: subgroup
 //! grid: groups
 //! requires: subgroup arithmetic shuffle

@@ -1,153 +1,64 @@
 #include "backends/cpu/cpu_backend.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <optional>
-#include <string>
-#include <unistd.h>
-#include <utility>
-#include <vector>
+#include <string_view>
 
-#include "backends/cpu/run_kernel.h"
+#include "backends/call_cache.h"
+#include "backends/cpu/plan.h"
 #include "backends/dry/dry_backend.h"
-#include "core/base/error.h"
+#include "backends/reference/host_backend.h"
+#include "backends/reference/run_kernel.h"
 
 namespace rw {
+
 namespace {
 
-constexpr uint64_t block_alignment = 256;
-constexpr uint64_t max_block_bytes = uint64_t{1} << 30;
+using Plans = CallCache<const cpu::Plan>;
 
-std::string cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "CPU";
+struct Planned {
+  std::string_view kernel;
+  std::shared_ptr<const cpu::Plan> (*plan)(const KernelCall& call);
+};
+constexpr Planned planned[] = {{"matmul", cpu::plan_matmul},
+                               {"conv2d", cpu::plan_convolution},
+                               {"conv2d_dgrad", cpu::plan_convolution},
+                               {"conv2d_wgrad", cpu::plan_convolution}};
+
+std::shared_ptr<const cpu::Plan> plan(Plans& plans, const KernelCall& call) {
+  const auto* found = std::ranges::find(planned, call.kernel, &Planned::kernel);
+  if (found == std::end(planned)) return nullptr;
+  return plans.get(call, static_cast<size_t>(found - planned), found->plan);
 }
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public HostBackend {
  public:
-  CpuBackend() {
-    info_.backend = "cpu";
-    info_.name = cpu_model();
-    info_.driver = "rewind cpu";
-    info_.is_cpu = true;
-    info_.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    info_.max_block_bytes = max_block_bytes;
-    info_.alignment = block_alignment;
+  CpuBackend() : HostBackend("cpu") {}
+
+  std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
+    return plan(plans_, call);
   }
 
-  const DeviceInfo& info() const override { return info_; }
-
-  uint32_t allocate_block(uint64_t bytes) override {
-    check<OutOfMemory>(bytes > 0 && bytes <= max_block_bytes, "allocate_block",
-                       "a block must have 1 to {} bytes, got {}", max_block_bytes, bytes);
-    const uint64_t size = (bytes + block_alignment - 1) / block_alignment * block_alignment;
-    Memory memory(static_cast<std::byte*>(std::aligned_alloc(block_alignment, size)));
-    check<OutOfMemory>(memory != nullptr, "allocate_block", "the host has no {} bytes left", size);
-    std::memset(memory.get(), 0xFF, size);
-    for (uint32_t i = 0; i < blocks_.size(); ++i) {
-      if (blocks_[i].memory) continue;
-      blocks_[i] = {std::move(memory), size};
-      return i;
-    }
-    blocks_.push_back({std::move(memory), size});
-    return static_cast<uint32_t>(blocks_.size() - 1);
-  }
-
-  void free_block(uint32_t block) override {
-    check<DeviceError>(block < blocks_.size() && blocks_[block].memory, "free_block",
-                       "block {} is not allocated", block);
-    blocks_[block] = {};
-  }
-
-  void write(BufferRange target, const void* source) override {
-    if (target.size > 0) std::memcpy(resolve("write", target), source, target.size);
-  }
-
-  void read(BufferRange source, void* target) override {
-    if (source.size > 0) std::memcpy(target, resolve("read", source), source.size);
-  }
-
-  void copy(BufferRange source, BufferRange target) override {
-    if (source.size > 0) std::memcpy(resolve("copy", target), resolve("copy", source), source.size);
-  }
-
-  const std::byte* host_bytes(BufferRange range) override { return resolve("host_bytes", range); }
-
-  void run(const KernelCall& call) override {
-    ++calls_;
-    std::array<std::byte*, 8> memory{};
-    for (size_t i = 0; i < call.bindings.size(); ++i) {
-      const BufferRange& range = call.bindings[i].range;
-      check<DeviceError>(range.offset % block_alignment == 0, call.kernel,
-                         "binding {} must start at a multiple of {} bytes, got {}", i,
-                         block_alignment, range.offset);
-      memory[i] = resolve(call.kernel, range);
-    }
-    const Clock::time_point start = Clock::now();
-    cpu::run_kernel(call, memory);
-    if (timing_) add_time(call.kernel, start, Clock::now());
-    ++stats_.dispatches;
-  }
-
-  void synchronize() override {}
-  BackendStats stats() const override { return stats_; }
   using Backend::dry;
   std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
-    return make_dry_backend(limits);
+    return make_dry_backend(limits, []() -> Prepare {
+      return [plans = std::make_shared<Plans>()](const KernelCall& call) {
+        return plan(*plans, call);
+      };
+    });
   }
-
-  void time_kernels(bool on) override {
-    timing_ = on;
-    if (!on) return;
-    times_.clear();
-    calls_ = 0;
-    first_start_.reset();
-  }
-  std::vector<KernelTime> kernel_times() override { return std::exchange(times_, {}); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  using Memory = std::unique_ptr<std::byte, Free>;
-  struct Block {
-    Memory memory;
-    uint64_t size = 0;
-  };
-
-  std::byte* resolve(std::string_view op, BufferRange range) const {
-    check<DeviceError>(range.block < blocks_.size() && blocks_[range.block].memory, op,
-                       "block {} is not allocated", range.block);
-    const Block& block = blocks_[range.block];
-    check<DeviceError>(range.offset <= block.size && range.size <= block.size - range.offset, op,
-                       "bytes must lie inside block {} of {} bytes, got {} at offset {}",
-                       range.block, block.size, range.size, range.offset);
-    return block.memory.get() + range.offset;
+  void execute(const KernelCall& call, std::span<std::byte* const> memory,
+               std::byte* workspace) override {
+    const auto own = call.preparation ? nullptr : plan(plans_, call);
+    const auto* given = static_cast<const cpu::Plan*>(call.preparation);
+    if (const cpu::Plan* plan = given ? given : own.get())
+      plan->run(call, {memory, workspace});
+    else
+      reference::run_kernel(call, memory);
   }
 
-  void add_time(std::string_view kernel, Clock::time_point start, Clock::time_point end) {
-    if (!first_start_) first_start_ = start;
-    const auto us = [&](Clock::time_point time) {
-      return std::chrono::duration<double, std::micro>(time - *first_start_).count();
-    };
-    times_.push_back({calls_ - 1, std::string(kernel), us(start), us(end)});
-  }
-
-  DeviceInfo info_;
-  std::vector<Block> blocks_;
-  BackendStats stats_;
-  bool timing_ = false;
-  uint64_t calls_ = 0;  // since time_kernels(true)
-  std::optional<Clock::time_point> first_start_;
-  std::vector<KernelTime> times_;
+  mutable Plans plans_;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The cpu backend: the readable definition of every kernel, and the fallback without Vulkan.
+// The cpu backend: kernels that are as fast as the processor. What has no fast form runs the loop
+// of the reference backend.
 #pragma once
 
 #include <memory>
@@ -7,8 +8,6 @@
 
 namespace rw {
 
-// Runs every call at once. New memory is filled with 0xFF bytes (NaN), so that reading what nobody
-// wrote shows.
 std::unique_ptr<Backend> make_cpu_backend();
 
 }  // namespace rw

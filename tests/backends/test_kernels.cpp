@@ -1,4 +1,4 @@
-// Every Vulkan kernel against the cpu backend: dtypes, sizes, offsets, guard bytes.
+// Every Vulkan kernel against the reference backend: dtypes, sizes, offsets, guard bytes.
 #include <algorithm>
 #include <limits>
 #include <numeric>

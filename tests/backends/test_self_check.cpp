@@ -1,4 +1,5 @@
-// Faults are planted into the cpu backend: the self-check must find them, and what they come from.
+// Faults are planted into the reference backend: the self-check must find them, and what they come
+// from.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -16,8 +17,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "backends/cpu/cpu_backend.h"
 #include "backends/open.h"
+#include "backends/reference/reference_backend.h"
 #include "backends/self_check.h"
 #include "core/backend/unsupported.h"
 #include "core/base/error.h"
@@ -38,7 +39,7 @@ using Fault = std::function<void(Backend&, const KernelCall&)>;
 class FaultyBackend : public GuardBackend {
  public:
   explicit FaultyBackend(std::vector<Fault> faults, bool is_cpu = true)
-      : GuardBackend(make_cpu_backend(), false),
+      : GuardBackend(make_reference_backend(), false),
         faults_(std::move(faults)),
         info_(GuardBackend::info()) {
     info_.is_cpu = is_cpu;
@@ -194,7 +195,7 @@ TEST_CASE("self-check: planted faults are found and named") {
         find_faults([&] { return std::make_unique<FaultyBackend>(std::vector<Fault>{fault}); });
     return faults.empty() ? "" : faults.front();
   };
-  CHECK(find_faults(make_cpu_backend).empty());
+  CHECK(find_faults(make_reference_backend).empty());
   CHECK(first_fault(saturates).starts_with("conversion to 16 bits: output 0: element 7"));
   CHECK(first_fault(truncates).starts_with("conversion to 16 bits"));
   CHECK(first_fault(flushes_denormals).starts_with("conversion to 16 bits"));
@@ -252,8 +253,8 @@ TEST_CASE("self-check: in a child, a crash and a kernel that does not end are fa
   CHECK(Faulty{.faults = {{"shuffle", loses_a_lane}}}.refused(seconds) == Names{"shuffle"});
   CHECK(Faulty{.faults = {{"shuffle", crashes}}}.refused(seconds) == Names{"shuffle"});
   CHECK(Faulty{.faults = {{"halves", never_ends}}}.refused(seconds) == Names{"halves"});
-  for (int i = 0; i < rounds(0, 1); ++i) {     // it waits for half a minute
-    sleeps_in_child(*make_cpu_backend(), {});  // says who the parent is
+  for (int i = 0; i < rounds(0, 1); ++i) {           // it waits for half a minute
+    sleeps_in_child(*make_reference_backend(), {});  // says who the parent is
     CHECK(Faulty{.faults = {{"", sleeps_in_child}}}.refused(seconds) == Names{});
   }
   const auto error = [&](const Fault& fault) {

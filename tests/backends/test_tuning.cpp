@@ -6,8 +6,8 @@
 #include <fstream>
 #include <set>
 
-#include "backends/cpu/cpu_backend.h"
 #include "backends/open.h"
+#include "backends/reference/reference_backend.h"
 #include "backends/tune.h"
 #include "backends/vulkan/device/shader_table.h"
 #include "backends/vulkan/device/tuning_file.h"

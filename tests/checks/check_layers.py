@@ -53,7 +53,8 @@ PROJECT_RULES = {
     "planner/follow/": FOLLOW,
     "planner/forecast/": FOLLOW,
     "backends/": OPS + ["backends/", "shaders/", "profile_folders.h"],  # they choose among the backends, and try them
-    "backends/cpu/": DRIVERS + ["backends/dry/"],  # every backend can be predicted
+    "backends/reference/": DRIVERS + ["backends/dry/"],  # every backend can be predicted
+    "backends/cpu/": DRIVERS + ["backends/call_cache.h", "backends/dry/", "backends/reference/"],
     "backends/vulkan/": DRIVERS + ["backends/dry/", "backends/vulkan/"],
     "backends/vulkan/device/": DRIVERS,
     "backends/vulkan/passes/": VULKAN_DEVICE,
@@ -92,7 +93,7 @@ PROJECT_RULES = {
 LIBRARY = ("core/", "ops/", "planner/", "backends/", "data/", "nn/", "models/", "optim/", "io/", "dist/",
            "trainer/")
 MOST_FILES = 25  # of a folder
-GENERATED = {"shaders/cpu_kernels.h", "profile_folders.h"}  # by shaders/compile.py, and where Meson says
+GENERATED = {"shaders/reference_kernels.h", "profile_folders.h"}  # by shaders/compile.py, and where Meson says
 # Members that are defined where others stand: Tensor's that need a room above its own.
 ELSEWHERE = {"Tensor::operator[]", "Tensor::backward", "Tensor::register_hook",
              "Tensor::register_post_accumulate_grad_hook", "Tensor::retain_grad",
@@ -109,6 +110,8 @@ LIBRARY_RULES = {
     "jpeglib.h": ["data/", "tests/"],
     "jerror.h": ["data/"],
     "sndfile.h": ["data/", "tests/"],
+    "oneapi/dnnl/": ["backends/cpu/"],
+    "omp.h": ["backends/cpu/work.h"],
     "mpi.h": ["dist/world/mpi_world.cpp"],
     "sys/mman.h": ["tests/"],  # a mapped file that is cut short ends the program: InputFile reads
     "doctest/": ["tests/"],
@@ -252,7 +255,7 @@ def self_test():
         "backends/vulkan/device/device.cpp": ["#include <vulkan/vulkan.h>", '#include "core/base/error.h"'],
         "core/tensor/bad.cpp": ["#include <vulkan/vulkan.h>", '#include "backends/vulkan/device/vk.h"', '#include "core/autograd/tape.h"'],
         "core/base/bad.h": ['#include "core/base/error.h"', '#include "../base/error.h"', '#include "../tensor/tensor.h"'],
-        "backends/cpu/bad.cpp": ['#include "core/tensor/tensor.h"', '#include "backends/vulkan/device/vk.h"'],
+        "backends/reference/bad.cpp": ['#include "core/tensor/tensor.h"', '#include "backends/vulkan/device/vk.h"'],
         "optim/bad.cpp": ['#include "nn/module.h"', '#include "../core/base/error.h"'],
         "data/bad.cpp": ["#include <boost/any.hpp>", '  #  include "core/tensor/tensor.h"', '#include "error.h"'],
         "nn/a.h": ['#include "b.h"', '#include "../core/base/error.h"', "class Layer {", "};"],

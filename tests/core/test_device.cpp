@@ -105,7 +105,7 @@ TEST_CASE("device: blocks stay small where the device's largest is small" *
 TEST_CASE("device: out of memory explains itself and leaves the device usable" *
           doctest::test_suite("host")) {
   constexpr uint64_t limit = 64 << 10;
-  const auto device = Device::create(open_backend("cpu"), limit);
+  const auto device = Device::create(open_backend("reference"), limit);
   set_default_device(device);
   {
     const PurposeScope purpose(Purpose::parameter);
@@ -125,13 +125,13 @@ TEST_CASE("device: out of memory explains itself and leaves the device usable" *
 
 TEST_CASE("device: a step under any memory limit succeeds or stops cleanly" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const auto expected = step();
   const uint64_t peak = default_device()->memory_report().peak;
   uint64_t least = 0;
   for (uint64_t limit = 256; limit <= 2 * peak; limit += 256) {
     INFO("limit " << limit);
-    const auto device = Device::create(open_backend("cpu"), limit);
+    const auto device = Device::create(open_backend("reference"), limit);
     set_default_device(device);
     try {
       const auto gradients = step();

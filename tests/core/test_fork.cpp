@@ -73,7 +73,7 @@ TEST_CASE("fork: a copy of the process lets go of a Vulkan device and computes o
   CHECK(sum(x).item() == 16);
   const auto on_cpu = [&] {
     x = {};
-    set_default_device(open_backend("cpu"));
+    set_default_device(open_backend("reference"));
     return std::to_string(sum(full({8}, 3)).item());
   };
   CHECK(in_copy(on_cpu) == std::to_string(24.0f));
@@ -82,7 +82,7 @@ TEST_CASE("fork: a copy of the process lets go of a Vulkan device and computes o
 
 TEST_CASE("fork: a copy of the process goes on with tensors of the cpu" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const Tensor x = full({8}, 2);
   CHECK(in_copy([&] { return std::to_string(sum(x).item()); }) == std::to_string(16.0f));
 }

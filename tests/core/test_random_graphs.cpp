@@ -63,7 +63,7 @@ struct Trained {
 // Steps of two programs in turn, on a device of their own, under what `options` or the environment
 // say.
 Trained train(uint32_t seed, const std::optional<AutoRecomputeOptions>& options = {}) {
-  const DeviceScope scope(Device::create(open_backend("cpu")));
+  const DeviceScope scope(Device::create(open_backend("reference")));
   const uint64_t replayed = Tape::current()->replayed_records();
   Trained trained;
   {

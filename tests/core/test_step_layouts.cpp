@@ -30,13 +30,14 @@ void step(const std::shared_ptr<Device>& device, const std::vector<int64_t>& siz
 }
 
 std::shared_ptr<Device> dry_device(uint64_t limit = 0) {
-  return Device::create(open_backend("dry:cpu"), limit);
+  return Device::create(open_backend("dry:reference"), limit);
 }
 
 // Once they are learnt, all steps of the program lie where they were planned.
 void check_followed(const std::function<void()>& program, uint64_t steps) {
-  const Forecast dynamic = dry_run(open_backend("dry:cpu"), program);
-  const Forecast packed = dry_run(open_backend("dry:cpu"), program, {.learnt = dynamic.steps});
+  const Forecast dynamic = dry_run(open_backend("dry:reference"), program);
+  const Forecast packed =
+      dry_run(open_backend("dry:reference"), program, {.learnt = dynamic.steps});
   CHECK(packed.memory.followed_steps == steps);
   CHECK(packed.memory.plan_misses == 0);
 }
@@ -108,7 +109,7 @@ TEST_CASE("steady state: steps that begin with other bytes in places of one size
 TEST_CASE("steady state: a loop that only calls its optimizer has steps, and stays small" *
           doctest::test_suite("host")) {
   for (const bool outside : {false, true}) {  // where its tensors live
-    set_default_device(open_backend("cpu"));
+    set_default_device(open_backend("reference"));
     Tensor weight = rand({64, 64}).set_requires_grad();
     SGD optimizer({weight});
     Tensor x, loss;
@@ -199,8 +200,9 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
       default_device()->end_step();
     }
   };
-  const Forecast dynamic = dry_run(open_backend("dry:cpu"), program);
-  const Forecast packed = dry_run(open_backend("dry:cpu"), program, {.learnt = dynamic.steps});
+  const Forecast dynamic = dry_run(open_backend("dry:reference"), program);
+  const Forecast packed =
+      dry_run(open_backend("dry:reference"), program, {.learnt = dynamic.steps});
   CHECK(packed.memory.peak == dynamic.memory.peak);
   CHECK(packed.memory.followed_steps == 4);
   CHECK(packed.memory.plan_misses == 0);
@@ -213,14 +215,16 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
   CHECK(ratio(dynamic) > ratio(packed));
   // So much is enough.
   const uint64_t limit = packed.memory.peak_reserved;
-  CHECK(dry_run(open_backend("dry:cpu"), program, {.memory_limit = limit, .learnt = dynamic.steps})
+  CHECK(dry_run(open_backend("dry:reference"), program,
+                {.memory_limit = limit, .learnt = dynamic.steps})
             .memory.peak_reserved <= limit);
-  const Forecast moving = dry_run(open_backend("dry:cpu"), program, {.memory_limit = limit});
+  const Forecast moving = dry_run(open_backend("dry:reference"), program, {.memory_limit = limit});
   CHECK(moving.memory.peak_reserved <= limit);
   CHECK(moving.memory.moved > 0);  // in the first step
-  CHECK(dry_run(open_backend("dry:cpu"), program, {.memory_limit = limit, .learnt = dynamic.steps})
+  CHECK(dry_run(open_backend("dry:reference"), program,
+                {.memory_limit = limit, .learnt = dynamic.steps})
             .memory.moved == 0);
-  CHECK_THROWS_AS(dry_run(open_backend("dry:cpu"), program,
+  CHECK_THROWS_AS(dry_run(open_backend("dry:reference"), program,
                           {.memory_limit = packed.memory.peak - 1, .learnt = dynamic.steps}),
                   OutOfMemory);
   // On a device whose blocks are too small for what was learnt.

@@ -217,7 +217,7 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: a value that changed between forward and bac
 
 TEST_CASE_FIXTURE(CpuDevice,
                   "tape: tensors of two devices do not mix" * doctest::test_suite("host")) {
-  const auto other = Device::create(open_backend("cpu"));
+  const auto other = Device::create(open_backend("reference"));
   const Tensor a = ones({4}), b = full({4}, 1, DType::f32, other);
   CHECK(contains(message_of<DeviceError>([&] { a + b; }), "one device"));
 }

@@ -75,7 +75,7 @@ TEST_CASE_FIXTURE(CpuDevice, "data parallel: under a memory budget" * doctest::t
         [&](uint32_t n) -> std::unique_ptr<Trainee> {
           struct OwnDevice : Trainee {
             OwnDevice(uint32_t n, const NetOptions& o)
-                : device(Device::create(open_backend("cpu"))), scope(device), net(n, o) {}
+                : device(Device::create(open_backend("reference"))), scope(device), net(n, o) {}
             Accumulate& optimizer() override { return net.optimizer(); }
             MicroBatch micro_batch(int64_t i) override { return net.micro_batch(i); }
             std::vector<Tensor> tensors() override { return net.tensors(); }
@@ -155,11 +155,11 @@ TEST_CASE_FIXTURE(CpuDevice, "data parallel: dry runs know what each rank needs"
   for (const bool shards : {false, true}) {
     uint64_t optimizer_bytes = 0;
     run_ranks(3, [&](Communicator& ranks) {
-      const auto device = Device::create(open_backend("cpu"));
+      const auto device = Device::create(open_backend("reference"));
       const DeviceScope scope(device);
       train(ranks, shards);
       const MemoryReport real = device->memory_report();
-      const MemoryReport predicted = dry_run(open_backend("dry:cpu"), [&] {
+      const MemoryReport predicted = dry_run(open_backend("dry:reference"), [&] {
                                        DryRanks dry(ranks.rank(), ranks.size());
                                        train(dry, shards);
                                      }).memory;
@@ -274,7 +274,7 @@ TEST_CASE_FIXTURE(CpuDevice, "data parallel: ranks that would drift apart are re
   // The cpu's kernels by the name of another driver.
   class OtherDriver : public GuardBackend {
    public:
-    OtherDriver() : GuardBackend(open_backend("cpu"), false), info_(GuardBackend::info()) {
+    OtherDriver() : GuardBackend(open_backend("reference"), false), info_(GuardBackend::info()) {
       info_.name = "Card";
       info_.driver = "other 2.0";
     }

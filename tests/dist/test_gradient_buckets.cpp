@@ -209,11 +209,11 @@ TEST_CASE_FIXTURE(CpuDevice,
   for (const DType transport : {DType::f32, DType::f16})
     for (const int64_t bucket_bytes : {int64_t{1} << 16, int64_t{1} << 20}) {
       run_ranks(3, [&](Communicator& ranks) {
-        const auto device = Device::create(open_backend("cpu"));
+        const auto device = Device::create(open_backend("reference"));
         const DeviceScope scope(device);
         train(ranks, bucket_bytes, transport);
         const MemoryReport real = device->memory_report();
-        const MemoryReport predicted = dry_run(open_backend("dry:cpu"), [&] {
+        const MemoryReport predicted = dry_run(open_backend("dry:reference"), [&] {
                                          DryRanks dry(ranks.rank(), ranks.size());
                                          train(dry, bucket_bytes, transport);
                                        }).memory;

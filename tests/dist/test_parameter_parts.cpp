@@ -168,13 +168,13 @@ TEST_CASE_FIXTURE(CpuDevice, "parameters in parts: memory, as dry runs know it" 
       run_ranks(count, [&](Communicator& ranks) {
         CAPTURE(count);
         const auto peak = [&](bool parts) {
-          const auto device = Device::create(open_backend("cpu"));
+          const auto device = Device::create(open_backend("reference"));
           const DeviceScope scope(device);
           return train(ranks, parts, dtype);
         };
         const MemoryReport whole = peak(false), real = peak(true);
         MemoryReport predicted;
-        dry_run(open_backend("dry:cpu"), [&] {
+        dry_run(open_backend("dry:reference"), [&] {
           DryRanks dry(ranks.rank(), ranks.size());
           predicted = train(dry, true, dtype);
         });
@@ -205,7 +205,7 @@ TEST_CASE_FIXTURE(CpuDevice,
         CAPTURE(each);
         CAPTURE(rank);
         MemoryReport report;
-        dry_run(open_backend("dry:cpu"), [&] {
+        dry_run(open_backend("dry:reference"), [&] {
           DryRanks ranks(rank, 3);
           manual_seed(9);
           ResNet model(resnet_cifar(8));

@@ -28,7 +28,7 @@ namespace {
 using Input = std::span<const uint8_t>;
 
 void use_cpu() {
-  static const auto device = set_default_device(open_backend("cpu"));
+  static const auto device = set_default_device(open_backend("reference"));
 }
 
 // ---- tensors

@@ -68,7 +68,7 @@ TEST_CASE("bert io: config.json") {
 }
 
 TEST_CASE("bert io: classes have names in config.json, as Hugging Face has them") {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const auto file = folder / "config.json", weights = folder / "model.safetensors";
   save_model(weights, BertForSequenceClassification(config, 3));
@@ -97,7 +97,7 @@ TEST_CASE("bert io: classes have names in config.json, as Hugging Face has them"
 }
 
 TEST_CASE("bert io: the encoder goes from any head to any other") {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const auto file = folder / "model.safetensors";
   BertForPreTraining pretrained(config);
@@ -117,7 +117,7 @@ TEST_CASE("bert io: the encoder goes from any head to any other") {
 }
 
 TEST_CASE("bert io: names of other files") {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const auto file = folder / "model.safetensors";
   BertForPreTraining pretrained(config);
@@ -144,7 +144,7 @@ TEST_CASE("bert io: names of other files") {
 }
 
 TEST_CASE("bert io: files of other models change nothing") {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const auto file = folder / "model.safetensors";
   BertForPreTraining model(config);

@@ -101,7 +101,7 @@ TEST_CASE("safetensors: what is written is read back, on every device and in eve
 }
 
 TEST_CASE("safetensors: tensors of several pieces" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const Tensor x = tensor(some_values((1 << 20) * 2 + 5), {(1 << 20) * 2 + 5});
   for (const DType dtype : {DType::f32, DType::f16}) {
@@ -113,7 +113,7 @@ TEST_CASE("safetensors: tensors of several pieces" * doctest::test_suite("host")
 }
 
 TEST_CASE("safetensors: conversions" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path path = folder.path / "t";
   const auto header = [](const char* dtype, int bytes) {
@@ -220,7 +220,7 @@ TEST_CASE("safetensors: hostile headers are refused" * doctest::test_suite("host
 // A header that is compared with itself would take hours here.
 TEST_CASE("safetensors: a million tensors are read, and many are written" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   constexpr int count = 1'000'000;
   std::string header;
   for (int i = 0; i < count; ++i)
@@ -240,7 +240,7 @@ TEST_CASE("safetensors: a million tensors are read, and many are written" *
 }
 
 TEST_CASE("safetensors: checksums find what changed" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path path = folder.path / "t";
   write_safetensors(path, {{"a", tensor(some_values(9), {9})}}, {{"k", "value"}});
@@ -361,7 +361,7 @@ TEST_CASE("safetensors: random damage is refused or harmless" * doctest::test_su
 
 TEST_CASE("safetensors: writing refuses names that are taken, and keeps the old file on failure" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path path = folder.path / "t";
   write_safetensors(path, {{"a", zeros({2})}});

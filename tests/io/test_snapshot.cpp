@@ -48,7 +48,7 @@ TEST_CASE("snapshot: training goes on bit for bit in a new model") {
 
 TEST_CASE("snapshot: the newest whole file counts, others stay out of the way" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   SnapshotDirectory snapshots(folder.path, 3);
   Run run(DType::f32);
@@ -87,7 +87,7 @@ TEST_CASE("snapshot: the newest whole file counts, others stay out of the way" *
 
 TEST_CASE("snapshot: a killed writer's file goes when training goes on" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path left = folder.path / "step-000000000012.safetensors.partial-aB3dE6";
   std::ofstream(left) << "half";
@@ -97,7 +97,7 @@ TEST_CASE("snapshot: a killed writer's file goes when training goes on" *
 }
 
 TEST_CASE("snapshot: later snapshots are another run's" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   Run run(DType::f32);
   {
@@ -124,7 +124,7 @@ TEST_CASE("snapshot: later snapshots are another run's" * doctest::test_suite("h
 
 TEST_CASE("snapshot: whichever byte is damaged, the older one is taken" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   std::vector<std::pair<int64_t, decltype(std::declval<Run>().bits())>> saved;
   Run run(DType::f32);
@@ -191,7 +191,7 @@ TEST_CASE("snapshot: whichever byte is damaged, the older one is taken" *
 }
 
 TEST_CASE("snapshot: further tensors come back" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   Run run(DType::f32);
   run.step();
@@ -206,7 +206,7 @@ TEST_CASE("snapshot: further tensors come back" * doctest::test_suite("host")) {
 }
 
 TEST_CASE("snapshot: a position that is refused changes nothing" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   SnapshotDirectory snapshots(folder.path);
   Run run(DType::f32);
@@ -228,7 +228,7 @@ TEST_CASE("snapshot: a position that is refused changes nothing" * doctest::test
 
 TEST_CASE("snapshot: whichever call fails or is the last, training goes on from a whole one" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path kept = folder.path / "kept", used = folder.path / "used";
   Run run(DType::f32);
@@ -291,7 +291,7 @@ TEST_CASE("snapshot: whichever call fails or is the last, training goes on from 
 
 TEST_CASE("snapshot: files that do not fit are refused before anything is changed" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   Run run(DType::f32);
   run.step();

@@ -224,7 +224,7 @@ TEST_CASE(
     "snapshot of ranks: whichever call fails on whichever rank, all see it and a whole one "
     "is there" *
     doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path kept = folder.path / "kept", used = folder.path / "used";
   const How how{3, "states"};
@@ -273,7 +273,7 @@ TEST_CASE(
 TEST_CASE("snapshot of ranks: child process" * doctest::skip()) {
   const char* folder = std::getenv(folder_variable);
   if (folder == nullptr) return;  // only the next case runs this
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const int kill_at = std::atoi(std::getenv(kill_variable));
   // It dies at this file call of any rank; of the write before, half comes through.
   const SharedHook death([&](int number, size_t& bytes) {
@@ -292,7 +292,7 @@ TEST_CASE("snapshot of ranks: killed at any moment, training ends with the same 
         env_kill(kill_variable, std::to_string(kill_at).c_str());
     return status_of_case("snapshot of ranks: child process");
   };
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const Bits whole = whole_bits(total);
   const auto check_end = [&] {
     Bits found;
@@ -321,7 +321,7 @@ TEST_CASE("snapshot of ranks: killed at any moment, training ends with the same 
 
 TEST_CASE("snapshot of ranks: parts that are damaged, missing, foreign or left behind" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path kept = folder.path / "kept", used = folder.path / "used";
   train(kept, {3, "states"}, 2 * window);
@@ -378,7 +378,7 @@ TEST_CASE("snapshot of ranks: parts that are damaged, missing, foreign or left b
 }
 
 TEST_CASE("snapshot of ranks: what is not of them is refused" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const auto message = [&](const std::function<void(Communicator&, RankRun&)>& body) {
     return message_of<Error>([&] {

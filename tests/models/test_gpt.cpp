@@ -207,7 +207,7 @@ TEST_CASE("gpt: sizes as published, and what does not fit") {
 TEST_SUITE_BEGIN("host");  // needs no Vulkan
 
 TEST_CASE("gpt io: files have Hugging Face's names and layout") {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const auto file = folder / "model.safetensors";
   GptLMHeadModel model(small_config());

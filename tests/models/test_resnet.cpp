@@ -74,7 +74,7 @@ Outcome run_once(const ResNetConfig& config, const How& how) {
 
 TEST_CASE("resnet: parameter counts of the papers and of torchvision" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   CHECK(ResNet(resnet_cifar(20)).parameter_count() == 269722);
   CHECK(ResNet(resnet_cifar(32)).parameter_count() == 464154);
   CHECK(ResNet(resnet_cifar(56)).parameter_count() == 853018);
@@ -96,7 +96,7 @@ TEST_CASE("resnet: parameter counts of the papers and of torchvision" *
 }
 
 TEST_CASE("resnet: names as in torchvision" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const auto names = parameter_names(ResNet(resnet_imagenet(18)));
   REQUIRE(names.size() == 62);
   const std::vector<std::string> first(names.begin(), names.begin() + 10);
@@ -204,7 +204,7 @@ TEST_CASE("resnet: version 2 with checkpoint segments changes no bit") {
 }
 
 TEST_CASE("resnet: REWIND_RECOMPUTE=1 turns block segments on" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   CHECK(ResNet(resnet_cifar(8)).checkpoint_mode() == CheckpointMode::none);
   setenv("REWIND_RECOMPUTE", "1", 1);
   CHECK(ResNet(resnet_cifar(8)).checkpoint_mode() == CheckpointMode::block);

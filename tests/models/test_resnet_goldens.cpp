@@ -148,7 +148,7 @@ TEST_CASE("resnet goldens: f32 is PyTorch's f64 within 1e-5") {
 TEST_CASE("resnet goldens: f16 is near PyTorch's f64") {
   on_each_device([] {
     // One model per device, to save time; the devices agree in f16 elsewhere.
-    const Golden& golden = default_device()->info().backend == "cpu" ? resnet18 : resnet50;
+    const Golden& golden = default_device()->info().backend == "reference" ? resnet18 : resnet50;
     const Errors errors = compare(golden, DType::f16);
     CHECK(errors.evaluated < 2e-3);
     CHECK(errors.logits < 1e-2);

@@ -25,7 +25,7 @@ std::vector<Values> gradients(const Module& module) {
 }  // namespace
 
 TEST_CASE("recurrent: PyTorch's names and shapes" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const LSTM lstm(3, 5, {.layers = 2, .bidirectional = true});
   std::string names;
   for (const NamedTensor& p : lstm.named_parameters())

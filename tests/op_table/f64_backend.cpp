@@ -7,12 +7,12 @@
 #include <cstring>
 #include <limits>
 
-#include "backends/cpu/cpu_backend.h"
+#include "backends/reference/reference_backend.h"
 #include "core/base/error.h"
 #include "core/tensor/tensor.h"
 
-// The kernels' second compilation: rw::cpu is called cpu_f64 there (tests/meson.build).
-namespace rw::cpu_f64 {
+// The kernels' second compilation: rw::reference is called reference_f64 there (tests/meson.build).
+namespace rw::reference_f64 {
 void run_kernel(const KernelCall& call, std::span<std::byte* const> memory);
 }
 
@@ -45,7 +45,7 @@ float rounded(double value, DType dtype) {
 
 }  // namespace
 
-F64Backend::F64Backend() : inner_(make_cpu_backend()) {}
+F64Backend::F64Backend() : inner_(make_reference_backend()) {}
 F64Backend::~F64Backend() = default;
 
 uint32_t F64Backend::allocate_block(uint64_t bytes) {
@@ -135,7 +135,7 @@ void F64Backend::run(const KernelCall& call) {
   if (declared_) may_touch_ = declared_(call);
   kernel_ = call.kernel;
   running = this;
-  cpu_f64::run_kernel(call, memory);
+  reference_f64::run_kernel(call, memory);
 }
 
 std::vector<double> F64Backend::values(const Tensor& t) const {
@@ -158,7 +158,7 @@ void F64Backend::set_values(const Tensor& t, const std::vector<double>& values) 
 
 }  // namespace rw::test
 
-namespace rw::cpu_f64 {
+namespace rw::reference_f64 {
 
 double real_at(const std::byte* at, DType dtype) {
   return test::running->get(at, dtype);
@@ -170,4 +170,4 @@ void witness(const std::byte* at, size_t bytes, bool writes) {
   test::running->see(at, bytes, writes);
 }
 
-}  // namespace rw::cpu_f64
+}  // namespace rw::reference_f64

@@ -1,4 +1,4 @@
-// The cpu backend's kernels in double: behind every element of floating point, in a tensor of
+// The reference backend's kernels in double: behind every element of floating point, in a tensor of
 // whatever bits, is a double, which is what kernels read. Gradients and differences agree there to
 // many digits. It also watches which bytes a kernel touches.
 #pragma once

@@ -115,7 +115,7 @@ TEST_CASE("attention forms: more batch elements and heads than a thread has time
     // The mask's gradient is a sum of 2400 terms, too many for one thread of some drivers.
     // REWIND_LIKE_GPU gives a CPU driver kernels that are not cut for it.
     const DeviceInfo& info = default_device()->info();
-    const int64_t batch = info.is_cpu || info.backend == "cpu" ? 600 : 200, heads = 4;
+    const int64_t batch = info.is_cpu || info.backend == "reference" ? 600 : 200, heads = 4;
     const Tensor q = zeros({batch, heads, 1, 64}), k = zeros({batch, heads, 2, 64});
     Tensor v = tensor(some_values(128), {1, 1, 2, 64});
     v = contiguous(expand(v, {batch, heads, 2, 64}));
@@ -187,7 +187,7 @@ TEST_CASE("rotary: products depend on the distance alone, and the turn is the fo
 }
 
 TEST_CASE("rotary: the gradient turns back" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const Tensor x = tensor(some_values(32), {1, 2, 2, 8}).set_requires_grad();
   const Values dy = some_values(32, 3);
   sum(rotary(x, {.offset = 3}) * tensor(dy, {1, 2, 2, 8})).backward();

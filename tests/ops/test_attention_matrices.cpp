@@ -1,5 +1,5 @@
-// Attention by cooperative matrices against the cpu backend, where a driver has them: also on a CPU
-// driver, which is asked for the kernels of GPUs.
+// Attention by cooperative matrices against the reference backend, where a driver has them: also on
+// a CPU driver, which is asked for the kernels of GPUs.
 #include <set>
 #include <string>
 
@@ -68,12 +68,13 @@ std::vector<Form> forms() {
 
 }  // namespace
 
-TEST_CASE("attention by cooperative matrices: equals the cpu backend's, the same bits each time") {
+TEST_CASE(
+    "attention by cooperative matrices: equals the reference backend's, the same bits each time") {
   // What a device proves elsewhere takes longer than this; halves are packed wrongly by some.
   const Env gpu("REWIND_LIKE_GPU", "1");
   const Without trusts("self-check");
   const Without packing("half-packing");
-  const auto cpu = Device::create(open_backend("cpu"));
+  const auto cpu = Device::create(open_backend("reference"));
   std::unique_ptr<Backend> opened;
   try {
     opened = open_backend("vulkan");
@@ -93,7 +94,7 @@ TEST_CASE("attention by cooperative matrices: equals the cpu backend's, the same
       CHECK(kernels_of(backend, [&] { actual = attend(form, dtype); }) ==
             std::set<std::string>{"attention_cooperative", "attention_delta",
                                   "attention_dkv_cooperative", "attention_dq_cooperative"});
-      // Sums of gradients cancel, so what the cpu backend's halves lose of the truth counts.
+      // Sums of gradients cancel, so what the reference backend's halves lose of the truth counts.
       const double least = dtype == DType::f16 ? 2e-3 : 1.6e-2;
       const auto near = [&](const std::vector<float>& a, const std::vector<float>& b,
                             const std::vector<float>& exact) {

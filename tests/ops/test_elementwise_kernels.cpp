@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "backends/cpu/cpu_backend.h"
-#include "backends/cpu/loops/elementwise.h"
+#include "backends/reference/loops/elementwise.h"
+#include "backends/reference/reference_backend.h"
 #include "shaders/params.h"
 #include "tests/fixtures/kernel_runner.h"
 
@@ -41,7 +41,7 @@ std::vector<float> points(const UnaryRow& row) {
 }  // namespace
 
 TEST_CASE("unary: gradients match central differences" * doctest::test_suite("host")) {
-  KernelRunner cpu(make_cpu_backend());
+  KernelRunner cpu(make_reference_backend());
   const float a = 0.7f, b = 1.9f;
   for (const UnaryRow& row : unary_rows) {
     CAPTURE(row.name);
@@ -50,7 +50,7 @@ TEST_CASE("unary: gradients match central differences" * doctest::test_suite("ho
     for (size_t i = 0; i < x.size(); ++i) {
       const double h = 1e-5, at = x[i];
       dy.push_back(0.5f + 0.1f * static_cast<float>(i % 7));
-      const auto f = [&](double v) { return cpu::apply_unary<double>(row.id, v, a, b); };
+      const auto f = [&](double v) { return reference::apply_unary<double>(row.id, v, a, b); };
       expected.push_back(static_cast<float>((f(at + h) - f(at - h)) / (2 * h) * dy.back()));
     }
     const uint32_t n = static_cast<uint32_t>(x.size());
@@ -68,7 +68,7 @@ TEST_CASE("unary: gradients match central differences" * doctest::test_suite("ho
 
 TEST_CASE("unary: known values" * doctest::test_suite("host")) {
   const auto f = [](uint32_t op, double x, double a = 0, double b = 0) {
-    return cpu::apply_unary<double>(op, x, a, b);
+    return reference::apply_unary<double>(op, x, a, b);
   };
   CHECK(f(8, std::log(3.0)) == doctest::Approx(0.75));                   // sigmoid
   CHECK(f(10, std::log(3.0)) == doctest::Approx(0.75 * std::log(3.0)));  // silu
@@ -82,7 +82,7 @@ TEST_CASE("unary: known values" * doctest::test_suite("host")) {
 }
 
 TEST_CASE("unary: strided input, f16, element offsets" * doctest::test_suite("host")) {
-  KernelRunner cpu(make_cpu_backend());
+  KernelRunner cpu(make_reference_backend());
   const Binding x = cpu.upload({9, 1, 2, 3, 4, 5, 6}, DType::f16), y = cpu.allocate(6, DType::f16);
   UnaryParams p{.offset = {1, 0}, .n = 6, .a = 0, .b = 0, .rank = 2};
   p.shape[0] = 3, p.shape[1] = 2;  // the transpose of [2, 3]
@@ -92,7 +92,7 @@ TEST_CASE("unary: strided input, f16, element offsets" * doctest::test_suite("ho
 }
 
 TEST_CASE("copy: casts and views" * doctest::test_suite("host")) {
-  KernelRunner cpu(make_cpu_backend());
+  KernelRunner cpu(make_reference_backend());
   const Binding x = cpu.upload({-2.75f, 2.75f, 300.5f, 0});
   const auto cast = [&](DType dtype) {
     const Binding y = cpu.allocate(4, dtype);
@@ -114,7 +114,7 @@ TEST_CASE("copy: casts and views" * doctest::test_suite("host")) {
 }
 
 TEST_CASE("binary: all modes, integers, comparisons, where" * doctest::test_suite("host")) {
-  KernelRunner cpu(make_cpu_backend());
+  KernelRunner cpu(make_reference_backend());
   std::vector<float> values(16), expected(16);
   for (int i = 0; i < 16; ++i) values[i] = static_cast<float>(i);
   const Binding a = cpu.upload(values), b = cpu.upload({1, 2, 3, 4, 5, 6, 7, 8});

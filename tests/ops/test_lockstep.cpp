@@ -120,7 +120,7 @@ TEST_CASE("lockstep: accumulated micro-batches with batch norm are the large bat
 // Takes minutes: `rewind_tests -tc='lockstep: the table' --no-skip`.
 TEST_CASE("lockstep: the table of docs/accumulation.md" * doctest::skip()) {
   on_each_device([] {
-    if (default_device()->info().backend == "cpu") return;
+    if (default_device()->info().backend == "reference") return;
     const Data data(128, 32);
     for (const int depth : {20, 56}) {
       const How whole{.parts = {128}, .steps = 1, .depth = depth};
@@ -184,8 +184,8 @@ TEST_CASE_FIXTURE(CpuDevice, "lockstep: memory is predicted to the byte, and seg
   };
   uint64_t peaks[2];
   for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block}) {
-    const MemoryReport predicted = dry_run(open_backend("dry:cpu"), steps(mode)).memory;
-    set_default_device(open_backend("cpu"));
+    const MemoryReport predicted = dry_run(open_backend("dry:reference"), steps(mode)).memory;
+    set_default_device(open_backend("reference"));
     steps(mode)();
     const MemoryReport real = default_device()->memory_report();
     CHECK(real.peak == predicted.peak);

@@ -18,7 +18,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float least_normal = std::numeric_limits<float>::min();
 
 const std::shared_ptr<Device>& cpu() {
-  static const std::shared_ptr<Device> device = Device::create(open_backend("cpu"));
+  static const std::shared_ptr<Device> device = Device::create(open_backend("reference"));
   return device;
 }
 

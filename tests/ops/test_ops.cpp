@@ -241,7 +241,7 @@ TEST_CASE("ops: the gradient of an embedding of many tokens") {
 }
 
 TEST_CASE("ops: no two draws share random numbers" * doctest::test_suite("host")) {
-  const DeviceScope scope(Device::create(open_backend("cpu")));
+  const DeviceScope scope(Device::create(open_backend("reference")));
   constexpr size_t n = 100;
   Generator generator(5), again(5);
   const auto uniform = [](int64_t count, Generator& from) {

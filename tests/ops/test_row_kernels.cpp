@@ -1,4 +1,4 @@
-// Kernels that keep rows in registers, against the cpu backend, every way to share a row; and
+// Kernels that keep rows in registers, against the reference backend, every way to share a row; and
 // strided copies, by words and by tiles.
 #include <algorithm>
 #include <limits>

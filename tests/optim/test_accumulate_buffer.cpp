@@ -79,7 +79,7 @@ TEST_CASE("accumulate buffer: what 16 bits lose, compensation keeps") {
 }
 
 TEST_CASE("accumulate buffer: errors against sums of f64" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   for (const uint32_t n : {4u, 32u}) {
     CAPTURE(n);
     const double root = std::sqrt(n);
@@ -95,7 +95,7 @@ TEST_CASE("accumulate buffer: errors against sums of f64" * doctest::test_suite(
 
 // For docs/accumulation.md: rewind_tests -tc='accumulate buffer: the table*' --no-skip
 TEST_CASE("accumulate buffer: the table" * doctest::skip()) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   for (const uint32_t n : {4u, 16u, 64u, 256u}) {
     std::string row = fmt::format("| {} | {:.1e} |", n, error_after(n, {DType::f32, false}));
     for (const Buffer& buffer : narrow) row += fmt::format(" {:.1e} |", error_after(n, buffer));
@@ -242,7 +242,7 @@ TEST_CASE("accumulate buffer: bytes per parameter, and dry runs predict them") {
 }
 
 TEST_CASE("accumulate buffer: mistakes are typed errors" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Tensor w = parameter({1}, "w");
   Accumulate optimizer(SGD({w}), 2);
   CHECK_THROWS_AS(optimizer.set_buffer(DType::i32), DTypeError);

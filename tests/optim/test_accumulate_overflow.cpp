@@ -211,7 +211,7 @@ TEST_CASE("accumulate overflow: micro-batches that run side by side are voided t
 }
 
 TEST_CASE("accumulate overflow: mistakes are typed errors" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Tensor w = parameter({1}, "w");
   const auto optimizer = judging(SGD({w}), 2);
   micro_batch(*optimizer, w, {1});

@@ -194,7 +194,7 @@ TEST_CASE("accumulate properties: windows may change their length") {
 
 TEST_CASE("accumulate: another length is for the next window, copies of weights follow it" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Tensor w = parameter({1, 2});
   Accumulate optimizer(SGD({w}, {.lr = 1}), 1);
   CHECK_THROWS_AS(optimizer.set_micro_batches(0), ValueError);

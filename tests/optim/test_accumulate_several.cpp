@@ -191,7 +191,7 @@ TEST_CASE("accumulate several: both go on from inside their windows bit for bit"
 }
 
 TEST_CASE("accumulate several: mistakes are typed errors" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Tensor w = parameter({1}), v = parameter({1});
   Accumulate a(SGD({w}), 2), b(SGD({v}), 2);
   const auto loss = [&](float x = 1) { return loss_with(w, {x}) + loss_with(v, {x}); };

@@ -109,7 +109,7 @@ TEST_CASE("ema: state continues it to the bit") {
 }
 
 TEST_CASE("ema: what may not happen while the averages are applied" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Tensor w = parameter(some_values(size));
   SGD sgd({w});
   w.set_grad(ones(w.shape()));

@@ -195,7 +195,7 @@ TEST_CASE_FIXTURE(CpuDevice, "host memory: no op writes its result over an input
 TEST_CASE("host memory: limits and budgets of the device are not its own" *
           doctest::test_suite("host")) {
   const CpuDevice cpu;
-  const auto device = Device::create(open_backend("cpu"), 64 << 10);
+  const auto device = Device::create(open_backend("reference"), 64 << 10);
   exchange_default_device(device);
   const PurposeScope purpose(Purpose::data);
   const auto device_budget =
@@ -320,7 +320,7 @@ TEST_CASE("offload: the device holds no moments, and three parts of them for the
 
 TEST_CASE("offload: small parameters share a part of so many bytes at most" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Parameters small;
   for (int i = 0; i < 10; ++i) small.push_back(zeros({1000}).set_requires_grad());
   const Adam optimizer(offload_states(small, {.part_bytes = 3 * 8000}));

@@ -160,7 +160,7 @@ TEST_CASE("optimizer: parameters move into one storage and handles stay valid") 
 }
 
 TEST_CASE("optimizer: lists of parameters in braces" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const auto complaint = [](auto make) { return message_of<ValueError>(make); };
   const std::string none =
       "[optimizer] at least one parameter that requires a gradient is needed, got no parameters";
@@ -175,7 +175,7 @@ TEST_CASE("optimizer: lists of parameters in braces" * doctest::test_suite("host
 }
 
 TEST_CASE("optimizer: mistakes are typed errors" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Tensor w = parameter({1, 2}, "layer.weight");
   const auto make = [](std::vector<Tensor> parameters) { SGD sgd(std::move(parameters)); };
   CHECK_THROWS_WITH_AS(make({w, w}), "[optimizer] 'layer.weight' appears twice", AutogradError);
@@ -399,7 +399,7 @@ TEST_CASE("loss scaling: GradScaler's and TensorFlow's rules") {
 }
 
 TEST_CASE("loss scaling: the diagnosis names the floor" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Tensor w = parameter({1});
   SGD sgd({w});
   sgd.set_scaler(LossScaler::dynamic(2));

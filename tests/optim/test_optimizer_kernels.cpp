@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "backends/cpu/cpu_backend.h"
+#include "backends/reference/reference_backend.h"
 #include "shaders/params.h"
 #include "tests/fixtures/kernel_runner.h"
 
@@ -24,7 +24,7 @@ UpdatePrepareParams plain() {
   return p;
 }
 
-// One optimizer's state on the cpu backend.
+// One optimizer's state on the reference backend.
 class Updates {
  public:
   explicit Updates(float scale = 1) {
@@ -43,7 +43,7 @@ class Updates {
 
   const Binding& state() const { return state_; }
 
-  KernelRunner cpu{make_cpu_backend()};
+  KernelRunner cpu{make_reference_backend()};
 
  private:
   Binding state_;
@@ -139,7 +139,7 @@ TEST_CASE("update_prepare: unscale, clip, skip" * doctest::test_suite("host")) {
 }
 
 TEST_CASE("grad_stats: sums and overflow flags per chunk" * doctest::test_suite("host")) {
-  KernelRunner cpu(make_cpu_backend());
+  KernelRunner cpu(make_reference_backend());
   Values g(20, 2);
   g[9] = INFINITY;
   g[19] = 3;

@@ -1,4 +1,4 @@
-// The kernels of an optimizer's update on Vulkan against the cpu backend.
+// The kernels of an optimizer's update on Vulkan against the reference backend.
 #include <limits>
 
 #include "optim/dynamic_map.h"

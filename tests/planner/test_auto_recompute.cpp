@@ -243,7 +243,7 @@ Result in_new_thread() {
   std::exception_ptr error;
   std::thread([&] {
     try {
-      const DeviceScope scope(Device::create(open_backend("cpu")));
+      const DeviceScope scope(Device::create(open_backend("reference")));
       {
         Program program;
         five_steps(program, result.losses);

@@ -38,7 +38,7 @@ Outcome run(const Training& training, const Entrance& entrance, uint64_t limit =
   std::exception_ptr error;
   std::thread([&] {
     try {
-      const auto device = Device::create(open_backend("cpu"), limit);
+      const auto device = Device::create(open_backend("reference"), limit);
       const DeviceScope scope(device);
       try {
         outcome.losses = entrance(training);
@@ -81,7 +81,7 @@ void check_kept(const Outcome& outcome, const Outcome& plain, uint64_t budget) {
 
 // Dry, the entrance needs the same.
 void check_predicted(const Outcome& real, const Training& training, const Entrance& entrance) {
-  const auto device = Device::create(open_backend("cpu"));
+  const auto device = Device::create(open_backend("reference"));
   const DeviceScope scope(device);
   const Forecast dry = plan([&] { entrance(training); });
   CHECK(dry.memory.peak_reserved == real.memory.peak_reserved);
@@ -102,7 +102,7 @@ const std::tuple<const char*, Training, int> programs[] = {
 class Blocks : public test::GuardBackend {
  public:
   explicit Blocks(uint64_t largest)
-      : GuardBackend(open_backend("cpu"), false), info_(GuardBackend::info()) {
+      : GuardBackend(open_backend("reference"), false), info_(GuardBackend::info()) {
     info_.max_block_bytes = largest;
   }
   const DeviceInfo& info() const override { return info_; }
@@ -337,7 +337,7 @@ TEST_CASE("budget: the window with the fewest bytes to move is cleared") {
 
 TEST_CASE("budget: gradients that move after they were located are found again") {
   for (const bool is_whole : {true, false}) {
-    const auto device = Device::create(open_backend("cpu"), 64 << 10);
+    const auto device = Device::create(open_backend("reference"), 64 << 10);
     const DeviceScope scope(device);
     const Tensor parameter = test::leaf(500);
     GradientTable table({{parameter}});

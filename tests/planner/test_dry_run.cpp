@@ -267,7 +267,7 @@ TEST_CASE("out of memory: at every allocation of a step" * doctest::test_suite("
     }
     mean(square(std::move(x))).backward();
   };
-  const auto device = set_default_device(open_backend("dry:cpu"));
+  const auto device = set_default_device(open_backend("dry:reference"));
   // The live bytes after every allocation are the limits that stop exactly there.
   device->start_trace();
   train(64, false);

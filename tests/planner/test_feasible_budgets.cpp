@@ -46,7 +46,7 @@ Losses two_losses() {
 }
 
 Losses plain(const Training& training) {
-  const DeviceScope scope(Device::create(open_backend("cpu")));
+  const DeviceScope scope(Device::create(open_backend("reference")));
   return training();
 }
 
@@ -58,7 +58,7 @@ struct Outcome {
 };
 
 Outcome within(uint64_t budget, const Training& training) {
-  const DeviceScope scope(Device::create(open_backend("cpu")));
+  const DeviceScope scope(Device::create(open_backend("reference")));
   const uint64_t replayed = Tape::current()->replayed_records();
   Outcome outcome;
   {
@@ -90,7 +90,8 @@ TEST_CASE("feasible budgets: a program trains in the peak of every plan, and is 
   };
   for (const auto& [program, training] : programs) {
     const Losses expected = plain(training);
-    Search search([] { return open_backend("dry:cpu"); }, [&] { training(); }, {.candidates = 4});
+    Search search([] { return open_backend("dry:reference"); }, [&] { training(); },
+                  {.candidates = 4});
     const auto& choices = search.candidates();
     for (const size_t k : {choices.size() - 1, choices.size() / 2, size_t{0}}) {
       const uint64_t budget = choices[k].peak();
@@ -114,7 +115,7 @@ TEST_CASE("feasible budgets: a program trains in the peak of every plan, and is 
 
 TEST_CASE("feasible budgets: values that the program holds, and two backwards of one pass") {
   const Losses expected = plain(two_losses);
-  const DeviceScope scope(Device::create(open_backend("cpu")));
+  const DeviceScope scope(Device::create(open_backend("reference")));
   two_losses();
   const uint64_t peak = default_device()->memory_report().peak;
   for (const uint64_t percent : {90, 80, 70, 60}) {
@@ -141,7 +142,7 @@ TEST_CASE("feasible budgets: the plain peak does where values from outside give 
     total.backward();
     return Losses{total.item(), sum(weights[3].grad()).item()};
   };
-  const DeviceScope scope(Device::create(open_backend("cpu")));
+  const DeviceScope scope(Device::create(open_backend("reference")));
   const Losses expected = training();
   const uint64_t peak = default_device()->memory_report().peak;
   const Outcome bounded = within(peak, training);
@@ -151,7 +152,7 @@ TEST_CASE("feasible budgets: the plain peak does where values from outside give 
 
 TEST_CASE("feasible budgets: what is made again takes the memory that it took in forward") {
   constexpr int64_t n = 4096;
-  const DeviceScope scope(Device::create(open_backend("cpu")));
+  const DeviceScope scope(Device::create(open_backend("reference")));
   Tape& tape = *Tape::current();
   Tensor w = rand({n}).set_requires_grad();
   // Something wide, then a chain that overwrites its values. Half way, `interlude` is called.

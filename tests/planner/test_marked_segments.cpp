@@ -64,7 +64,7 @@ std::vector<std::string> problems_of(int (*program)(int, char**)) {
   const std::shared_ptr<Tape> tape = Tape::current();
   Look look(passes, problems);
   tape->add_observer(look);
-  std::string name = "program", on = "dry:cpu";
+  std::string name = "program", on = "dry:reference";
   char* arguments[] = {name.data(), on.data(), nullptr};
   try {
     program(2, arguments);

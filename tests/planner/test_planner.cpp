@@ -65,7 +65,7 @@ struct Trained {
 
 // Three steps on a new device, as a user takes them.
 Trained train(const StepSettings& settings, const std::optional<AutoRecomputeOptions>& how = {}) {
-  const auto device = set_default_device(open_backend("cpu"));
+  const auto device = set_default_device(open_backend("reference"));
   manual_seed(7);
   PlannedRun run({.make = make, .settings = settings}, how);
   Trained result;
@@ -86,7 +86,7 @@ Trained train(const StepSettings& settings, const std::optional<AutoRecomputeOpt
 
 TEST_CASE("planner: the forecast of a user's program is exact, whatever recomputes" *
           doctest::test_suite("host")) {
-  const auto cpu = open_backend("cpu");
+  const auto cpu = open_backend("reference");
   const Planner planner({.make = make, .settings = {.batch = 96}}, *cpu);
   const uint64_t peak = planner.forecast().memory.peak;
   const Trained plain = train({.batch = 96});
@@ -116,7 +116,7 @@ TEST_CASE("planner: the forecast of a user's program is exact, whatever recomput
 
 TEST_CASE("planner: f16 follows the settings, and the whole table adds up" *
           doctest::test_suite("host")) {
-  const auto cpu = open_backend("cpu");
+  const auto cpu = open_backend("reference");
   const Planner planner({.make = make, .settings = {.batch = 64}}, *cpu);
   CHECK(planner.peak({.dtype = DType::f16, .batch = 64}) < planner.peak({.batch = 64}));
   const std::vector<Saving> savings = attribute_savings(planner);
@@ -142,7 +142,7 @@ TEST_CASE("planner: f16 follows the settings, and the whole table adds up" *
 }
 
 TEST_CASE("planner: a limit other than the memory is named" * doctest::test_suite("host")) {
-  const auto cpu = open_backend("cpu");
+  const auto cpu = open_backend("reference");
   DeviceInfo limits = cpu->info();
   limits.max_block_bytes = 1 << 20;
   const auto dry = cpu->dry(limits);
@@ -155,7 +155,7 @@ TEST_CASE("planner: a limit other than the memory is named" * doctest::test_suit
 }
 
 TEST_CASE("planner: what cannot be met says what can" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TrainingProgram program{.make = make, .settings = {.batch = 96}};
   for (const Mode mode : {Mode::budget, Mode::evict, Mode::memory}) {
     INFO("mode " << static_cast<int>(mode));
@@ -208,7 +208,7 @@ TEST_CASE_FIXTURE(CpuDevice, "planner: a recomputation scope around a loop plans
     if (backward) loss.backward();
     return backward ? net.parameters()[0].grad().to_vector() : std::vector<float>();
   };
-  Search search([] { return open_backend("dry:cpu"); }, [&] { pass(true); });
+  Search search([] { return open_backend("dry:reference"); }, [&] { pass(true); });
   device->reset_peak();
   const auto plain = pass(true);
   const uint64_t kept = device->memory_report().peak;
@@ -296,7 +296,7 @@ TEST_CASE_FIXTURE(CpuDevice, "summary: what a model returns, computes and leaves
 }
 
 TEST_CASE("planner: a program whose steps differ says what differs" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   // Every other step has one op more.
   const MakeSteps alternating = training_steps([](const StepSettings& s) {
     auto net = std::make_shared<Net>();

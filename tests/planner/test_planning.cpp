@@ -208,7 +208,7 @@ TEST_CASE("plan: dry steps predict real memory to the byte" * doctest::test_suit
 
 TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   for (const Example& example : {resnet(), mnist(), pretrain(), finetune()})
     for (const uint32_t accumulate : {1u, 2u}) {
@@ -323,7 +323,7 @@ TEST_CASE("plan: the largest batch fits, and one sample more does not" *
 
 TEST_CASE("plan: a table of batches has every way, each of them feasible" *
           doctest::test_suite("host")) {
-  const auto cpu = open_backend("cpu");
+  const auto cpu = open_backend("reference");
   const Planner planner({.make = resnet().make, .settings = {.batch = 8, .accumulate = 4}}, *cpu);
   const uint64_t bytes = 24 << 20;
   std::vector<FitRow> found;
@@ -372,7 +372,7 @@ TEST_CASE("plan: savings add up to the step's peak" * doctest::test_suite("progr
 
 TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suite("host")) {
   {
-    set_default_device(open_backend("cpu"));
+    set_default_device(open_backend("reference"));
     const Example example = resnet();
     const StepSettings settings{.dtype = DType::f32, .batch = 32};
     const Planner planner({.make = example.make});
@@ -393,12 +393,12 @@ TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suit
 TEST_CASE("plan: an error of a run ends with what would fit, or with that nothing does" *
           doctest::test_suite("host")) {
   const Example example = resnet();
-  const auto cpu = open_backend("cpu");
+  const auto cpu = open_backend("reference");
   const uint64_t peak = Planner({.make = example.make}, *cpu)
                             .forecast({.dtype = DType::f32, .batch = 64})
                             .memory.peak;
   for (const uint64_t limit : {peak * 7 / 10, uint64_t{1} << 20}) {
-    set_default_device(open_backend("cpu"), limit);
+    set_default_device(open_backend("reference"), limit);
     PlannedRun run(example.program({.dtype = DType::f32, .batch = 64}));
     const auto train = [&] { example.make(run.settings())->dry_step({}); };
     const char* expected = limit > (uint64_t{1} << 20) ? "dtype f16" : "that was tried fits";
@@ -408,7 +408,7 @@ TEST_CASE("plan: an error of a run ends with what would fit, or with that nothin
 }
 
 TEST_CASE("plan: a trace holds the last update" * doctest::test_suite("host")) {
-  const auto cpu = open_backend("cpu");
+  const auto cpu = open_backend("reference");
   const Forecast forecast =
       Planner({.make = mnist().make}, *cpu)
           .forecast({.dtype = DType::f16, .batch = 2, .accumulate = 3}, {.trace = true});

@@ -14,7 +14,7 @@ namespace rw::test {
 namespace {
 
 Search search_for(const memory::Workload& workload, const SearchOptions& objective) {
-  return Search([] { return open_backend("dry:cpu"); }, [=] { workload.run(); }, objective);
+  return Search([] { return open_backend("dry:reference"); }, [=] { workload.run(); }, objective);
 }
 
 struct Answer {

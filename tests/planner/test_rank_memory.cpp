@@ -81,7 +81,7 @@ std::vector<uint64_t> real_peaks(const StepSettings& settings) {
   const std::vector<StepSettings> by_rank = settings_by_rank(settings);
   run_ranks(settings.ranks, [&](Communicator& ranks) {
     const auto rank = static_cast<size_t>(ranks.rank());
-    const auto device = Device::create(open_backend("cpu"));
+    const auto device = Device::create(open_backend("reference"));
     const DeviceScope scope(device);
     thread_ranks = &ranks;
     {
@@ -132,7 +132,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     CAPTURE(shard);
     std::vector<uint64_t> states, parameters;
     for (int rank = 0; rank < 4; ++rank)
-      dry_run(open_backend("dry:cpu"), [&] {
+      dry_run(open_backend("dry:reference"), [&] {
         const StepRanks ranks({.rank = rank, .ranks = 4, .shard = shard});
         const BertForPreTraining model(BertConfig::preset("mini"));
         Accumulate optimizer(AdamW(ranks.shard(model.parameters())), 1);
@@ -208,6 +208,7 @@ TEST_CASE_FIXTURE(CpuDevice, "rank memory: settings of ranks that are not there 
                  "[ranks] the settings must be of this rank, 0 of 1, got 0 of 2"));
   CHECK(contains(message_of<ValueError>([] { StepRanks({.shard = "everything"}); }),
                  "must be none or states or parameters, got 'everything'"));
-  CHECK_THROWS_AS(dry_run(open_backend("dry:cpu"), [] { StepRanks({.rank = 2, .ranks = 2}); }),
-                  ValueError);
+  CHECK_THROWS_AS(
+      dry_run(open_backend("dry:reference"), [] { StepRanks({.rank = 2, .ranks = 2}); }),
+      ValueError);
 }

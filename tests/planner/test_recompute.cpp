@@ -90,7 +90,7 @@ struct Chain {
 };
 
 Search search_for(const Chain& chain) {
-  return Search([] { return open_backend("dry:cpu"); }, chain, {.candidates = 12});
+  return Search([] { return open_backend("dry:reference"); }, chain, {.candidates = 12});
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
             .peak() < search.plain().peak());
   // Real runs reach the predicted peak to the byte.
   for (const Candidate& choice : choices) {
-    const auto device = set_default_device(open_backend("cpu"));
+    const auto device = set_default_device(open_backend("reference"));
     const Follower scope(choice.plan);
     Chain{}();
     CHECK(device->memory_report().peak == choice.peak());
@@ -156,7 +156,7 @@ TEST_CASE_FIXTURE(CpuDevice,
       std::vector<Tensor> leaves = program_leaves();
       run(seed, leaves);
     };
-    Search search([] { return open_backend("dry:cpu"); }, program, {.candidates = 8});
+    Search search([] { return open_backend("dry:reference"); }, program, {.candidates = 8});
     const uint64_t least = search.candidates().back().peak();
     uint64_t last = UINT64_MAX;
     double cost = 0;
@@ -234,7 +234,7 @@ TEST_CASE("recompute: one output of several is kept, and the others are dropped"
     const Tensor w = full({64}, 0.5f).set_requires_grad();
     sum(tanh(layer_norm(ones({256, 64}) + w, w, w))).backward();
   };
-  const auto dry = [] { return open_backend("dry:cpu"); };
+  const auto dry = [] { return open_backend("dry:reference"); };
   Search search(dry, program);
   const Graph& recorded = search.graph();
   const auto norm = std::find_if(recorded.records.begin(), recorded.records.end(),
@@ -268,7 +268,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
   constexpr int depth = 24;
   std::vector<float> plain;
   uint64_t predicted_saving = 0;
-  const auto dry = [] { return open_backend("dry:cpu"); };
+  const auto dry = [] { return open_backend("dry:reference"); };
   const auto program = [](std::vector<float>* gradient) {
     const Tensor w = full({16, 16}, 0.05f).set_requires_grad();
     Tensor x = full({8, 16}, 0.5f);
@@ -350,7 +350,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
       program();
     };
   };
-  const auto dry = [] { return open_backend("dry:cpu"); };
+  const auto dry = [] { return open_backend("dry:reference"); };
   Search search(dry, program);
   const auto records = static_cast<uint32_t>(search.graph().records.size());
   REQUIRE(records == 6);

@@ -16,7 +16,7 @@ namespace rw::test {
 namespace {
 
 Search search_for(const std::function<void()>& program) {
-  return Search([] { return open_backend("dry:cpu"); }, program, {.candidates = 6});
+  return Search([] { return open_backend("dry:reference"); }, program, {.candidates = 6});
 }
 
 std::function<void()> unet_program(int64_t width, int64_t height, int64_t image_width) {
@@ -140,7 +140,7 @@ TEST_CASE("recompute search: marks of save_matmuls() that raise the peak are nam
       memory::wavenet_workload({.batch = 1, .length = 96, .channels = 8, .classes = 8});
   std::vector<SegmentReport> reports;
   const auto peak = [&](const char* marks) {
-    return dry_run(open_backend("dry:cpu"),
+    return dry_run(open_backend("dry:reference"),
                    [&] {
                      if (marks == std::string("matmuls"))
                        report_segments(*Tape::current(),

@@ -80,7 +80,7 @@ std::string refusal(Training&& training) {
 
 TEST_CASE("training loop: a signal ends it after the step, and it goes on with the same bits" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Training whole("");
   whole.run();
   for (const int signal : {SIGINT, SIGTERM}) {
@@ -108,14 +108,14 @@ TEST_CASE("training loop: a signal ends it after the step, and it goes on with t
 
 TEST_CASE("training loop: without snapshots a signal ends it after the step" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Training training("");
   CHECK_THROWS_WITH_AS(training.run(2), doctest::Contains("after step 3 of 7; nothing is kept"),
                        Interrupted);
 }
 
 TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   // A folder's name is bytes, which JSON cannot hold as they are.
   const Settings settings = {{"--load", "pictures\xff"}, {"--lr", "0.1"}};
@@ -209,7 +209,7 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
 
 TEST_CASE("training loop: its end says which updates were skipped, and fails where all were" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   Training training("", {{"--lr", "0.001"}}, 6);
   CHECK_THROWS_WITH_AS(conclude_training(*training.steps.optimizer, true),
                        doctest::Contains("it computes nothing"), DeviceError);
@@ -226,7 +226,7 @@ TEST_CASE("training loop: its end says which updates were skipped, and fails whe
 
 TEST_CASE("training loop: damage is passed over, but not down to zero unasked" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   for (const int64_t at : {1, 3}) {
     Training training(folder.path);

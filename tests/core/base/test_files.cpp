@@ -81,7 +81,7 @@ std::map<std::string, std::function<void(const fs::path&, int version)>> writers
 
 TEST_CASE("files: whichever call fails, there is the old file or the new one, and nothing else" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   for (const auto& [name, writer] : writers()) {
     CAPTURE(name);
     for (const bool exists : {false, true}) {
@@ -183,7 +183,7 @@ TEST_CASE("files: a file system without locks loses nothing" * doctest::test_sui
 
 TEST_CASE("files: short writes make no difference, a full disk leaves the old file" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   for (const auto& [name, writer] : writers()) {
     CAPTURE(name);
     const TemporaryFolder folder;
@@ -215,7 +215,7 @@ TEST_CASE("files: short writes make no difference, a full disk leaves the old fi
 
 TEST_CASE("files: whichever call of a reader fails, it is a FileError" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path path = folder.path / "file";
   write_safetensors(path, {{"a", zeros({3})}});
@@ -236,7 +236,7 @@ TEST_CASE("files: whichever call of a reader fails, it is a FileError" *
 
 TEST_CASE("files: one that is cut short while it is open is a FileError" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path path = folder.path / "file";
   Tensor x = empty({100'000});
@@ -379,7 +379,7 @@ TEST_CASE("files: a pipe is no file to read a model from" * doctest::test_suite(
 }
 
 TEST_CASE("files: only those who ask for folders get them" * doctest::test_suite("host")) {
-  set_default_device(open_backend("cpu"));
+  set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   write(folder.path / "a/b/file", "x");
   CHECK(bytes_of(folder.path / "a/b/file") == "x");

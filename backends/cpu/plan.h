@@ -1,0 +1,44 @@
+// What the cpu backend works out for a call before it runs: a Preparation that can run it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "../../core/backend/backend.h"
+
+namespace rw::cpu {
+
+// The call's bytes on the host.
+struct Memory {
+  std::span<std::byte* const> bindings;
+  std::byte* workspace = nullptr;
+
+  // Element `offset` of binding i.
+  template <class T>
+  T* at(size_t i, uint64_t offset) const {
+    return reinterpret_cast<T*>(bindings[i]) + offset;
+  }
+};
+
+class Plan : public Preparation {
+ public:
+  virtual void run(const KernelCall& call, const Memory& memory) const = 0;
+
+ protected:
+  // The begin of scratch for `count` floats in the workspace.
+  uint64_t scratch(uint64_t count) {
+    const uint64_t begin = workspace_bytes;
+    workspace_bytes += (count * sizeof(float) + 255) / 256 * 256;
+    return begin;
+  }
+  static float* floats(const Memory& memory, uint64_t begin) {
+    return reinterpret_cast<float*>(memory.workspace + begin);
+  }
+};
+
+// Plans of matmul, conv2d, conv2d_dgrad and conv2d_wgrad; null where the library has no form of it.
+std::shared_ptr<const Plan> plan_matmul(const KernelCall& call);
+std::shared_ptr<const Plan> plan_convolution(const KernelCall& call);
+
+}  // namespace rw::cpu

@@ -1,0 +1,116 @@
+#include "backends/reference/host_backend.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <unistd.h>
+
+#include "core/base/error.h"
+
+namespace rw {
+
+namespace {
+
+constexpr uint64_t block_alignment = 256;
+constexpr uint64_t max_block_bytes = uint64_t{1} << 30;
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "CPU";
+}
+
+}  // namespace
+
+HostBackend::HostBackend(const std::string& backend) {
+  info_.backend = backend;
+  info_.name = cpu_model();
+  info_.driver = "rewind " + backend;
+  info_.is_cpu = true;
+  info_.memory_bytes =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  info_.max_block_bytes = max_block_bytes;
+  info_.alignment = block_alignment;
+}
+
+uint32_t HostBackend::allocate_block(uint64_t bytes) {
+  check<OutOfMemory>(bytes > 0 && bytes <= max_block_bytes, "allocate_block",
+                     "a block must have 1 to {} bytes, got {}", max_block_bytes, bytes);
+  const uint64_t size = (bytes + block_alignment - 1) / block_alignment * block_alignment;
+  Memory memory(static_cast<std::byte*>(std::aligned_alloc(block_alignment, size)));
+  check<OutOfMemory>(memory != nullptr, "allocate_block", "the host has no {} bytes left", size);
+  std::memset(memory.get(), 0xFF, size);
+  for (uint32_t i = 0; i < blocks_.size(); ++i) {
+    if (blocks_[i].memory) continue;
+    blocks_[i] = {std::move(memory), size};
+    return i;
+  }
+  blocks_.push_back({std::move(memory), size});
+  return static_cast<uint32_t>(blocks_.size() - 1);
+}
+
+void HostBackend::free_block(uint32_t block) {
+  check<DeviceError>(block < blocks_.size() && blocks_[block].memory, "free_block",
+                     "block {} is not allocated", block);
+  blocks_[block] = {};
+}
+
+void HostBackend::write(BufferRange target, const void* source) {
+  if (target.size > 0) std::memcpy(resolve("write", target), source, target.size);
+}
+
+void HostBackend::read(BufferRange source, void* target) {
+  if (source.size > 0) std::memcpy(target, resolve("read", source), source.size);
+}
+
+void HostBackend::copy(BufferRange source, BufferRange target) {
+  if (source.size > 0) std::memcpy(resolve("copy", target), resolve("copy", source), source.size);
+}
+
+void HostBackend::run(const KernelCall& call) {
+  ++calls_;
+  std::array<std::byte*, 8> memory{};
+  for (size_t i = 0; i < call.bindings.size(); ++i) {
+    const BufferRange& range = call.bindings[i].range;
+    check<DeviceError>(range.offset % block_alignment == 0, call.kernel,
+                       "binding {} must start at a multiple of {} bytes, got {}", i,
+                       block_alignment, range.offset);
+    memory[i] = resolve(call.kernel, range);
+  }
+  std::byte* workspace = call.workspace.size > 0 ? resolve(call.kernel, call.workspace) : nullptr;
+  const Clock::time_point start = Clock::now();
+  execute(call, memory, workspace);
+  if (timing_) add_time(call.kernel, start, Clock::now());
+  ++stats_.dispatches;
+}
+
+void HostBackend::time_kernels(bool on) {
+  timing_ = on;
+  if (!on) return;
+  times_.clear();
+  calls_ = 0;
+  first_start_.reset();
+}
+
+std::byte* HostBackend::resolve(std::string_view op, BufferRange range) const {
+  check<DeviceError>(range.block < blocks_.size() && blocks_[range.block].memory, op,
+                     "block {} is not allocated", range.block);
+  const Block& block = blocks_[range.block];
+  check<DeviceError>(range.offset <= block.size && range.size <= block.size - range.offset, op,
+                     "bytes must lie inside block {} of {} bytes, got {} at offset {}", range.block,
+                     block.size, range.size, range.offset);
+  return block.memory.get() + range.offset;
+}
+
+void HostBackend::add_time(std::string_view kernel, Clock::time_point start,
+                           Clock::time_point end) {
+  if (!first_start_) first_start_ = start;
+  const auto us = [&](Clock::time_point time) {
+    return std::chrono::duration<double, std::micro>(time - *first_start_).count();
+  };
+  times_.push_back({calls_ - 1, std::string(kernel), us(start), us(end)});
+}
+
+}  // namespace rw

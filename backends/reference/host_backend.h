@@ -1,0 +1,66 @@
+// A backend whose device is this process: its memory in blocks, copies between them, kernels that
+// run at once, times.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../core/backend/backend.h"
+
+namespace rw {
+
+class HostBackend : public Backend {
+ public:
+  // `backend`: DeviceInfo::backend.
+  explicit HostBackend(const std::string& backend);
+
+  const DeviceInfo& info() const override { return info_; }
+  // New memory is filled with 0xFF bytes (NaN), so that reading what nobody wrote shows.
+  uint32_t allocate_block(uint64_t bytes) override;
+  void free_block(uint32_t block) override;
+  void write(BufferRange target, const void* source) override;
+  void read(BufferRange source, void* target) override;
+  void copy(BufferRange source, BufferRange target) override;
+  const std::byte* host_bytes(BufferRange range) override { return resolve("host_bytes", range); }
+  void run(const KernelCall& call) override;
+  void synchronize() override {}
+  BackendStats stats() const override { return stats_; }
+  void time_kernels(bool on) override;
+  std::vector<KernelTime> kernel_times() override { return std::exchange(times_, {}); }
+
+ protected:
+  // `memory`: where the bytes of each binding lie; `workspace`: those of the call's, or null.
+  virtual void execute(const KernelCall& call, std::span<std::byte* const> memory,
+                       std::byte* workspace) = 0;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  using Memory = std::unique_ptr<std::byte, Free>;
+  struct Block {
+    Memory memory;
+    uint64_t size = 0;
+  };
+
+  std::byte* resolve(std::string_view op, BufferRange range) const;
+  void add_time(std::string_view kernel, Clock::time_point start, Clock::time_point end);
+
+  DeviceInfo info_;
+  std::vector<Block> blocks_;
+  BackendStats stats_;
+  bool timing_ = false;
+  uint64_t calls_ = 0;  // since time_kernels(true)
+  std::optional<Clock::time_point> first_start_;
+  std::vector<KernelTime> times_;
+};
+
+}  // namespace rw

@@ -1,0 +1,48 @@
+// The kernels of the reference backend: plain loops that define what shaders/params.h describes.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "elements.h"
+
+namespace rw::reference {
+
+// `types`: the accepted combinations, with one letter per binding: f32, (h)alf = f16, i32, u8.
+struct Kernel {
+  std::string_view name;
+  std::string_view types;
+  size_t params_size;
+  void (*run)(const Call&);
+};
+
+}  // namespace rw::reference
+
+#include "shaders/reference_kernels.h"
+
+namespace rw::reference {
+
+// Here single loops, in the Vulkan backend several shaders: matmul.cpp, conv.cpp, reduce.cpp,
+// normalize.cpp, layer_norm.cpp.
+void matmul(const Call& call);
+void conv2d(const Call& call);
+void conv2d_dgrad(const Call& call);
+void conv2d_wgrad(const Call& call);
+void batch_norm_stats(const Call& call);
+void batch_norm_grad_stats(const Call& call);
+void layer_norm_grad_stats(const Call& call);
+
+inline constexpr Kernel composed_kernels[] = {
+    {"matmul", "fff ffh hhh hhf", sizeof(kernels::MatmulParams), matmul},
+    {"conv2d", "fff ffh hhh hhf", sizeof(kernels::Conv2dParams), conv2d},
+    {"conv2d_dgrad", "fff ffh hhh hhf", sizeof(kernels::Conv2dParams), conv2d_dgrad},
+    {"conv2d_wgrad", "fff hhf", sizeof(kernels::Conv2dParams), conv2d_wgrad},
+    {"reduce", "ff fh hh hf ii", sizeof(kernels::ReduceParams), reduce},
+    {"batch_norm_stats", "fff hff", sizeof(kernels::BatchNormStatsParams), batch_norm_stats},
+    {"batch_norm_grad_stats", "fffff hhfff", sizeof(kernels::BatchNormGradStatsParams),
+     batch_norm_grad_stats},
+    {"layer_norm_grad_stats", "ffff hhff", sizeof(kernels::LayerNormGradStatsParams),
+     layer_norm_grad_stats},
+};
+
+}  // namespace rw::reference

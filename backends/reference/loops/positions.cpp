@@ -1,0 +1,29 @@
+#include <cmath>
+
+#include "backends/reference/kernels.h"
+
+namespace rw::reference {
+
+using namespace kernels;
+
+void rotary(const Call& call) {
+  const auto p = call.params<RotaryParams>();
+  const Elements x = call.in(0);
+  Elements y = call.out(1);
+  const uint64_t half = p.dim / 2;
+  for (uint64_t pair = 0; pair < p.pairs; ++pair) {
+    const uint64_t i = pair % half, line = pair / half;
+    const uint64_t row = line % p.rows, head = line / p.rows % p.heads,
+                   batch = line / p.rows / p.heads;
+    const double angle = static_cast<double>(p.first + row) *
+                         std::exp2(-static_cast<double>(i) * double{p.log2_step});
+    const double c = std::cos(angle), s = p.backward ? -std::sin(angle) : std::sin(angle);
+    const uint64_t a = p.interleaved ? 2 * i : i, b = p.interleaved ? a + 1 : i + half;
+    const uint64_t from = batch * p.x_stride[0] + head * p.x_stride[1] + row * p.x_stride[2];
+    const double left = x.get(from + a * p.x_stride[3]), right = x.get(from + b * p.x_stride[3]);
+    y.set(line * p.dim + a, static_cast<Real>(left * c - right * s));
+    y.set(line * p.dim + b, static_cast<Real>(right * c + left * s));
+  }
+}
+
+}  // namespace rw::reference

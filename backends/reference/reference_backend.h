@@ -1,0 +1,13 @@
+// The reference backend: the readable definition of every kernel, by plain loops in doubles.
+#pragma once
+
+#include <memory>
+
+#include "../../core/backend/backend.h"
+
+namespace rw {
+
+// Runs every call at once.
+std::unique_ptr<Backend> make_reference_backend();
+
+}  // namespace rw

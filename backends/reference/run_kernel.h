@@ -1,0 +1,14 @@
+// Finds the loop of a kernel call, checks the call against the kernel's row, and runs it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "../../core/backend/backend.h"
+
+namespace rw::reference {
+
+// `memory`: where the bytes of each binding lie.
+void run_kernel(const KernelCall& call, std::span<std::byte* const> memory);
+
+}  // namespace rw::reference
