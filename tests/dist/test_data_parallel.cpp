@@ -301,12 +301,13 @@ TEST_CASE_FIXTURE(CpuDevice, "data parallel: ranks that would drift apart are re
   const auto nothing = [](Accumulate&, DataParallelOptions&) {};
   CHECK(refusal(nothing) == "nothing was thrown");
   const DeviceInfo& here = default_device()->info();
-  CHECK(refusal(nothing, true) ==
-        fmt::format(
-            "[ranks] all ranks must have the same, got 'the device: cpu {} ({})' on rank 0 and "
-            "'the device: cpu Card (other 2.0)' on rank 1; devices and drivers of other "
-            "kinds round differently: give all ranks one kind",
-            here.name, here.driver));
+  CHECK(
+      refusal(nothing, true) ==
+      fmt::format(
+          "[ranks] all ranks must have the same, got 'the device: reference {} ({})' on rank 0 and "
+          "'the device: reference Card (other 2.0)' on rank 1; devices and drivers of other "
+          "kinds round differently: give all ranks one kind",
+          here.name, here.driver));
   CHECK(contains(refusal([](Accumulate& own, auto&) { own.set_micro_batches(3); }),
                  "'micro-batches per window: 2' on rank 0 and 'micro-batches per window: 3'"));
   CHECK(contains(refusal([](Accumulate& own, auto&) {
