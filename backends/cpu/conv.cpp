@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "backends/cpu/halves.h"
+#include "backends/cpu/one_thread.h"
 #include "backends/cpu/plan.h"
 #include "backends/cpu/work.h"
 #include "shaders/params.h"
@@ -92,6 +93,7 @@ auto weight_gradient_of(const Shapes& s) {
 #endif
 
 void reorder(const memory::desc& from, float* x, const memory::desc& to, float* y) {
+  const OneThread here;
   memory source(from, engine(), x), target(to, engine(), y);
   dnnl::stream stream(engine());
   dnnl::reorder(source, target).execute(stream, source, target);
@@ -183,6 +185,7 @@ class ImagesPlan final : public ConvolutionPlan {
       w = packed;
     }
     parallel_for(pieces(), [&](int64_t i) {
+      const OneThread here;
       dnnl::stream stream(engine());
       const dnnl::memory of_x(shapes_.x, engine(), x + i * x_step());
       const dnnl::memory of_y(shapes_.y, engine(), y + i * y_step());
@@ -223,6 +226,7 @@ class WeightsPlan final : public ConvolutionPlan {
     float* dy = operand(call, memory, 2, true);
     float* parts = floats(memory, parts_);
     parallel_for(pieces(), [&](int64_t i) {
+      const OneThread here;
       dnnl::stream stream(engine());
       const dnnl::memory of_x(shapes_.x, engine(), x + i * x_step());
       const dnnl::memory of_y(shapes_.y, engine(), dy + i * y_step());

@@ -8,6 +8,7 @@
 #include "backends/dry/dry_backend.h"
 #include "backends/reference/host_backend.h"
 #include "backends/reference/run_kernel.h"
+#include "core/base/error.h"
 
 namespace rw {
 
@@ -52,10 +53,12 @@ class CpuBackend final : public HostBackend {
                std::byte* workspace) override {
     const auto own = call.preparation ? nullptr : plan(plans_, call);
     const auto* given = static_cast<const cpu::Plan*>(call.preparation);
-    if (const cpu::Plan* plan = given ? given : own.get())
-      plan->run(call, {memory, workspace});
-    else
-      reference::run_kernel(call, memory);
+    const cpu::Plan* plan = given ? given : own.get();
+    if (!plan) return reference::run_kernel(call, memory);
+    check<ValueError>(call.workspace.size >= plan->workspace_bytes, call.kernel,
+                      "the workspace must have {} bytes, got {}", plan->workspace_bytes,
+                      call.workspace.size);
+    plan->run(call, {memory, workspace});
   }
 
   mutable Plans plans_;

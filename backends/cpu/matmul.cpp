@@ -5,6 +5,7 @@
 #include <array>
 
 #include "backends/cpu/halves.h"
+#include "backends/cpu/one_thread.h"
 #include "backends/cpu/plan.h"
 #include "backends/cpu/work.h"
 #include "shaders/params.h"
@@ -74,6 +75,7 @@ class MatmulPlan final : public Plan {
     float* c = is_direct ? memory.at<float>(2, params.offset[2]) : floats(memory, sums_);
     const int64_t rows = divide_up(p_.m, tile_rows_), cols = divide_up(p_.n, tile_cols_);
     parallel_for(parts_ * batches_ * rows * cols, [&](int64_t i) {
+      const OneThread here;
       const int64_t col = i % cols * tile_cols_, row = i / cols % rows * tile_rows_;
       const int64_t batch = i / cols / rows % batches_, part = i / cols / rows / batches_;
       const int64_t first = part * part_k_, k = std::min<int64_t>(part_k_, p_.k - first);

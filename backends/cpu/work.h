@@ -3,31 +3,26 @@
 #pragma once
 
 #include <cstdint>
-#include <omp.h>
 
 namespace rw::cpu {
 
-// While it lives, what oneDNN makes on this thread, and runs, is for one thread.
-class OneThread {
- public:
-  OneThread() : threads_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(threads_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
+// Threads that share work, the caller among them: $OMP_NUM_THREADS, or else a core each, of which
+// the ranks of mpirun on this machine have the same number.
+int threads();
+// How many there are from now on; tests compare the bits of several.
+void set_threads(int count);
 
- private:
-  int threads_;
-};
+// body(context, i) for i in [0, count). Pieces run on the caller alone where there is one, where
+// they come from within a piece, where other pieces are being shared out, and in a copy of the
+// process (fork), which has no other threads.
+void share_out(int64_t count, void (*body)(const void* context, int64_t i), const void* context);
 
-// body(i) for i in [0, count), by as many threads as OpenMP has; each is on one. It must not throw.
+// body(i) for i in [0, count). It must not throw.
 template <class Body>
 void parallel_for(int64_t count, const Body& body) {
-  if (count == 1) {
-    const OneThread here;
-    return body(0);
-  }
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < count; ++i) body(i);
+  share_out(
+      count, [](const void* context, int64_t i) { (*static_cast<const Body*>(context))(i); },
+      &body);
 }
 
 }  // namespace rw::cpu

@@ -43,8 +43,6 @@ constexpr Composed composed[] = {{"matmul", add_product},
                                  {"attention_dkv", add_attention},
                                  {"attention_dmask", add_attention}};
 
-constexpr size_t most_kept = 4096;
-
 void run_passes(const KernelCall& call, const Passes& passes, Dispatcher& dispatcher) {
   check<ValueError>(call.workspace.size >= passes.workspace_bytes, call.kernel,
                     "the workspace must have {} bytes, got {}", passes.workspace_bytes,
@@ -70,38 +68,18 @@ void run_passes(const KernelCall& call, const Passes& passes, Dispatcher& dispat
 
 }  // namespace
 
-size_t Composer::KeyHash::operator()(const Key& key) const {
-  uint64_t hash = 0;
-  for (const uint64_t word : key) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
-
-Composer::Key Composer::key_of(const KernelCall& call, size_t kernel) {
-  check<ValueError>(call.params.size() <= 124 && call.variant.size() <= 2, call.kernel,
-                    "must have at most 124 bytes of parameters and 2 constants, got {} and {}",
-                    call.params.size(), call.variant.size());
-  const Choice choice = forced_choice();
-  Key key{kernel, 0, call.constant(0) | uint64_t{call.constant(1)} << 32,
-          static_cast<uint64_t>(choice.family) | uint64_t{choice.size} << 32,
-          static_cast<uint64_t>(choice.panels) | uint64_t{choice.parts} << 32};
-  for (const Binding& b : call.bindings)
-    key[1] = key[1] << 8 | (static_cast<uint64_t>(b.dtype) + 1);
-  std::memcpy(&key[5], call.params.data(), call.params.size());
-  return key;
-}
-
 std::shared_ptr<const Passes> Composer::passes(const KernelCall& call) const {
   const auto* found = std::ranges::find(composed, call.kernel, &Composed::kernel);
   if (found == std::end(composed)) return nullptr;
-  const Key key = key_of(call, static_cast<size_t>(found - composed));
-  if (const auto known = kept_.find(key); known != kept_.end()) return known->second;
-  const auto made = std::make_shared<Passes>();
-  found->add(*made, caps_, call);
-  if (kept_.size() == most_kept) kept_.clear();
-  return kept_.emplace(key, made).first->second;
+  const auto make = [&](const KernelCall& of) {
+    const auto made = std::make_shared<Passes>();
+    found->add(*made, caps_, of);
+    return made;
+  };
+  const Choice choice = forced_choice();
+  return kept_.get(call, static_cast<size_t>(found - composed), make,
+                   {static_cast<uint64_t>(choice.family) | uint64_t{choice.size} << 32,
+                    static_cast<uint64_t>(choice.panels) | uint64_t{choice.parts} << 32});
 }
 
 void Composer::run(const KernelCall& call, Dispatcher& dispatcher) const {

@@ -2,12 +2,10 @@
 // constants and dtypes and by the device alone, so a call's workspace is known without running it.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <unordered_map>
 
+#include "../call_cache.h"
 #include "device/caps.h"
 #include "passes/dispatcher.h"
 #include "passes/passes.h"
@@ -26,16 +24,8 @@ class Composer {
   void run(const KernelCall& call, Dispatcher& dispatcher) const;
 
  private:
-  // All that decides the passes of a call on one device: the kernel, dtypes, constants, the choice
-  // that is forced, parameters.
-  using Key = std::array<uint64_t, 21>;
-  struct KeyHash {
-    size_t operator()(const Key& key) const;
-  };
-  static Key key_of(const KernelCall& call, size_t kernel);
-
   Caps caps_;
-  mutable std::unordered_map<Key, std::shared_ptr<const Passes>, KeyHash> kept_;
+  mutable CallCache<const Passes> kept_;
 };
 
 // Predicts a device with these limits: its blocks, and the workspaces of its calls. `limits`:

@@ -26,7 +26,7 @@ GRAPH = BASE + ["planner/graph/"]
 SEARCH = GRAPH + ["planner/search/"]
 FOLLOW = OPS + SEARCH + ["planner/dry_run.h", "planner/forecast.h", "planner/timeline/", "planner/follow/"]
 LAYERS = OPS + ["nn/"]
-DRIVERS = BACKEND + ["backends/listing.h", "shaders/"]
+DRIVERS = BACKEND + ["backends/call_cache.h", "backends/listing.h", "shaders/"]
 VULKAN_DEVICE = DRIVERS + ["backends/vulkan/device/"]
 VULKAN_PASSES = VULKAN_DEVICE + ["backends/vulkan/passes/"]
 VULKAN_MATRIX = VULKAN_PASSES + ["backends/vulkan/matrix/"]
@@ -54,7 +54,7 @@ PROJECT_RULES = {
     "planner/forecast/": FOLLOW,
     "backends/": OPS + ["backends/", "shaders/", "profile_folders.h"],  # they choose among the backends, and try them
     "backends/reference/": DRIVERS + ["backends/dry/"],  # every backend can be predicted
-    "backends/cpu/": DRIVERS + ["backends/call_cache.h", "backends/dry/", "backends/reference/"],
+    "backends/cpu/": DRIVERS + ["backends/dry/", "backends/reference/"],
     "backends/vulkan/": DRIVERS + ["backends/dry/", "backends/vulkan/"],
     "backends/vulkan/device/": DRIVERS,
     "backends/vulkan/passes/": VULKAN_DEVICE,
@@ -111,7 +111,6 @@ LIBRARY_RULES = {
     "jerror.h": ["data/"],
     "sndfile.h": ["data/", "tests/"],
     "oneapi/dnnl/": ["backends/cpu/"],
-    "omp.h": ["backends/cpu/work.h"],
     "mpi.h": ["dist/world/mpi_world.cpp"],
     "sys/mman.h": ["tests/"],  # a mapped file that is cut short ends the program: InputFile reads
     "doctest/": ["tests/"],

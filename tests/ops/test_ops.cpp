@@ -1,5 +1,5 @@
-// Every row of the op table: Vulkan against cpu, views, checkpoint
-// segments, writes outside the outputs, leaks.
+// Every row of the op table: cpu and Vulkan against reference, views, checkpoint segments, writes
+// outside the outputs, leaks.
 #include <fmt/format.h>
 
 #include "backends/open.h"
@@ -28,6 +28,11 @@ struct Bench {
   }
 };
 
+Bench& reference() {
+  static Bench bench("reference");
+  return bench;
+}
+
 Bench& cpu() {
   static Bench bench("cpu");
   return bench;
@@ -47,7 +52,7 @@ Bench* vulkan() {
 }
 
 std::vector<Bench*> benches() {
-  std::vector<Bench*> all = {&cpu()};
+  std::vector<Bench*> all = {&reference(), &cpu()};
   if (vulkan()) all.push_back(vulkan());
   return all;
 }
@@ -119,39 +124,42 @@ Tensors with_neighbours(const OpCase& row, const Tensors& inputs, bool segment) 
   return outputs;
 }
 
-void check_against_cpu(DType dtype) {
-  if (!vulkan()) return;
+void check_against_reference(Bench& bench, DType dtype) {
   std::vector<Evaluation> expected;
-  for_each_row(cpu().device,
+  for_each_row(reference().device,
                [&](const OpCase& row) { expected.push_back(evaluate_row(row, dtype)); });
   size_t next = 0;
   // Matrices take weights and gradients of scores as factors, rounded to 16 bits.
   const bool has_matrices =
-      vulkan()->device->info().has(dtype == DType::bf16 ? "bf16 matrices" : "cooperative matrices");
+      bench.device->info().has(dtype == DType::bf16 ? "bf16 matrices" : "cooperative matrices");
   const double by_matrices = is_half(dtype) && has_matrices ? 4 : 1;
-  for_each_row(vulkan()->device, [&](const OpCase& row) {
+  for_each_row(bench.device, [&](const OpCase& row) {
     const Evaluation& e = expected.at(next++);
     const double more = row.name.starts_with("attention") ? by_matrices : 1;
     check_close(evaluate_row(row, dtype), e, more * tolerance(row, dtype),
-                fmt::format("{} in {}", row.name, name(dtype)));
+                fmt::format("{} in {} on {}", row.name, name(dtype), bench.name));
   });
 }
 
 }  // namespace
 
-TEST_CASE("ops: vulkan against cpu in f32") {
-  check_against_cpu(DType::f32);
+TEST_CASE("ops: vulkan against reference in f32") {
+  if (vulkan()) check_against_reference(*vulkan(), DType::f32);
 }
-TEST_CASE("ops: vulkan against cpu in f16") {
-  check_against_cpu(DType::f16);
+TEST_CASE("ops: vulkan against reference in f16") {
+  if (vulkan()) check_against_reference(*vulkan(), DType::f16);
 }
-TEST_CASE("ops: vulkan against cpu in bf16") {
-  check_against_cpu(DType::bf16);
+TEST_CASE("ops: vulkan against reference in bf16") {
+  if (vulkan()) check_against_reference(*vulkan(), DType::bf16);
+}
+TEST_CASE("ops: cpu against reference" * doctest::test_suite("host")) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    check_against_reference(cpu(), dtype);
 }
 
-TEST_CASE("ops: f16 and bf16 against f32 on the cpu" * doctest::test_suite("host")) {
+TEST_CASE("ops: f16 and bf16 against f32 on reference" * doctest::test_suite("host")) {
   for (const DType dtype : {DType::f16, DType::bf16})
-    for_each_row(cpu().device, [&](const OpCase& row) {
+    for_each_row(reference().device, [&](const OpCase& row) {
       Tensors inputs = make_inputs(row, dtype);  // the same rounded values in f32
       for (Tensor& t : inputs)
         if (is_half(t.dtype()))
@@ -174,7 +182,7 @@ TEST_CASE("ops: views give the same values as dense tensors") {
                                              static_cast<int>(kind), bench->name);
         const Evaluation viewed = evaluate(as_views(make_inputs(row), kind), row.run);
         // Drivers may contract wide and single loads' arithmetic differently.
-        if (bench == &cpu())
+        if (bench == &reference())
           check_equal(viewed, dense, what);
         else
           check_close(viewed, dense, 3e-6, what);

@@ -137,7 +137,7 @@ test_quick() {
   compile tests/rewind_tests
   changed=$(changed_tests)
   cases 'host' -ts=host
-  cases 'ops' '-tc=ops: vulkan against cpu in f32' REWIND_TESTS_BRIEF=1
+  cases 'ops' '-tc=ops: vulkan against reference in f32' REWIND_TESTS_BRIEF=1
   if [[ -n $changed ]]; then cases 'changed' "-sf=$changed" -tse=host; fi
   script layers format names size
   finish --most 4

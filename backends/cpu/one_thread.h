@@ -1,0 +1,25 @@
+// oneDNN takes as many threads as OpenMP would give the one that calls it. Here each piece of work
+// is on one thread.
+#pragma once
+
+// Of OpenMP's library, which oneDNN brings; its header comes with some compilers only.
+extern "C" {
+int omp_get_max_threads();
+void omp_set_num_threads(int count);
+}
+
+namespace rw::cpu {
+
+// While it lives, what oneDNN makes on this thread, and runs, is for one thread.
+class OneThread {
+ public:
+  OneThread() : threads_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(threads_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int threads_;
+};
+
+}  // namespace rw::cpu

@@ -1,0 +1,167 @@
+#include "backends/cpu/work.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <condition_variable>
+#include <mutex>
+#include <pthread.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "core/base/environment.h"
+
+namespace rw::cpu {
+
+namespace {
+
+int positive_number(const char* name) {
+  const std::string text = env_text(name);
+  int number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return std::max(number, 0);
+}
+
+// Of this process: those that it may use, of the machine's a part where mpirun started several
+// ranks here (Open MPI's word for how many, and Hydra's).
+int own_cores() {
+  const int usable = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const int ranks = std::max(
+      {1, positive_number("OMPI_COMM_WORLD_LOCAL_SIZE"), positive_number("MPI_LOCALNRANKS")});
+  return std::clamp(all / ranks, 1, usable);
+}
+
+int wanted_threads() {
+  const int wanted = positive_number("OMP_NUM_THREADS");
+  return wanted > 0 ? wanted : own_cores();
+}
+
+// A job, which lies on the stack of who shares it out.
+struct Job {
+  int64_t count, share;  // pieces, and how many of them a thread takes at a time
+  void (*body)(const void*, int64_t);
+  const void* context;
+  std::atomic<int64_t> next{0};
+
+  void work() {
+    for (int64_t first; (first = next.fetch_add(share, std::memory_order_relaxed)) < count;)
+      for (int64_t i = first; i < std::min(count, first + share); ++i) body(context, i);
+  }
+};
+
+thread_local bool is_working = false;  // on a piece
+std::atomic<bool> is_copy{false};      // of a process that had threads
+
+// Threads that wait for jobs. They live as long as the process: nobody knows who computes last.
+class Pool {
+ public:
+  Pool() {
+    pthread_atfork(nullptr, nullptr, [] { is_copy = true; });
+    set_threads(wanted_threads());
+  }
+
+  int threads() const { return wanted_; }
+
+  void set_threads(int count) {
+    const std::lock_guard alone(sharing_);
+    wanted_ = std::max(1, count);
+    for (int index = made_ + 1; index < wanted_; ++index) try {
+        std::thread([this, index] { serve(index); }).detach();
+        made_ = index;
+      } catch (const std::system_error&) {  // this process may not have more threads
+        break;
+      }
+  }
+
+  void share_out(Job& job) {
+    const std::unique_lock alone(sharing_, std::try_to_lock);
+    if (!alone || wanted_ == 1) return job.work();
+    {
+      const std::lock_guard lock(mutex_);
+      job_ = &job;
+      jobs_.fetch_add(1, std::memory_order_release);
+    }
+    wake_.notify_all();
+    job.work();
+    {
+      const std::lock_guard lock(mutex_);
+      job_ = nullptr;  // who comes now comes too late
+    }
+    wait_until([&] { return inside_.load(std::memory_order_acquire) == 0; }, left_);
+  }
+
+ private:
+  // Kernels follow each other within microseconds, and sleeping takes longer than that. Others who
+  // want the core meanwhile get it.
+  template <class Condition>
+  void wait_until(const Condition& holds, std::condition_variable& signal) {
+    for (int turn = 0; turn < 300; ++turn) {
+      if (holds()) return;
+      std::this_thread::yield();
+    }
+    std::unique_lock lock(mutex_);
+    signal.wait(lock, holds);
+  }
+
+  void serve(int index) {
+    is_working = true;
+    for (uint64_t seen = 0;;) {
+      wait_until([&] { return jobs_.load(std::memory_order_acquire) != seen; }, wake_);
+      seen = jobs_.load(std::memory_order_acquire);
+      Job* job = nullptr;
+      {
+        const std::lock_guard lock(mutex_);
+        if (job_ && index < wanted_) {
+          job = job_;
+          inside_.fetch_add(1, std::memory_order_relaxed);
+        }
+      }
+      if (!job) continue;
+      job->work();
+      const std::lock_guard lock(mutex_);
+      if (inside_.fetch_sub(1, std::memory_order_acq_rel) == 1) left_.notify_one();
+    }
+  }
+
+  std::mutex sharing_;  // held by who shares out
+  std::mutex mutex_;
+  std::condition_variable wake_, left_;
+  std::atomic<uint64_t> jobs_{0};  // so far
+  std::atomic<int> inside_{0};     // threads that work on the job
+  std::atomic<int> wanted_{1};
+  int made_ = 0;
+  Job* job_ = nullptr;
+};
+
+Pool& pool() {
+  static Pool& only = *new Pool;
+  return only;
+}
+
+}  // namespace
+
+int threads() {
+  return pool().threads();
+}
+
+void set_threads(int count) {
+  pool().set_threads(count);
+}
+
+void share_out(int64_t count, void (*body)(const void*, int64_t), const void* context) {
+  if (count <= 0) return;
+  if (count == 1 || is_working || is_copy) {
+    for (int64_t i = 0; i < count; ++i) body(context, i);
+    return;
+  }
+  // Shares are small enough for a slow thread to delay nobody.
+  Job job{count, std::max<int64_t>(1, count / (pool().threads() * int64_t{8})), body, context};
+  is_working = true;
+  pool().share_out(job);
+  is_working = false;
+}
+
+}  // namespace rw::cpu
