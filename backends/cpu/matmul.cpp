@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "backends/cpu/halves.h"
 #include "backends/cpu/one_thread.h"
 #include "backends/cpu/plan.h"
 #include "backends/cpu/work.h"
+#include "core/base/error.h"
 #include "shaders/params.h"
 
 namespace rw::cpu {
@@ -26,6 +28,7 @@ struct Factor {
   int64_t rows, cols;
   bool is_transposed;
   int64_t step;
+  bool is_apart;  // no line begins within another
   std::array<int64_t, 2> batch;
 
   Factor(int64_t rows, int64_t cols, int64_t row, int64_t col, const uint32_t (&batch)[2])
@@ -33,6 +36,7 @@ struct Factor {
         cols(cols),
         is_transposed(col != 1 && !(row == 1 && cols == 1)),
         step(is_transposed ? std::max(col, rows) : std::max(row, cols)),
+        is_apart(is_transposed ? cols == 1 || step == col : rows == 1 || step == row),
         batch{batch[0], batch[1]} {}
 
   // Elements from the first to one past the last, for so many matrices.
@@ -56,7 +60,6 @@ class MatmulPlan final : public Plan {
         a_(p_.m, p_.k, p_.a_row, p_.a_col, p_.a_batch),
         b_(p_.k, p_.n, p_.b_row, p_.b_col, p_.b_batch),
         batches_(int64_t{p_.batch[0]} * p_.batch[1]) {
-    if (p_.m == 0 || p_.n == 0 || batches_ == 0) return;
     cut();
     if (in_ != DType::f32) {
       a_scratch_ = scratch(static_cast<uint64_t>(a_.extent(p_.batch)));
@@ -66,14 +69,17 @@ class MatmulPlan final : public Plan {
       sums_ = scratch(static_cast<uint64_t>(parts_ * batches_ * p_.m * p_.n));
   }
 
+  // Whether the library takes the factors as they lie.
+  bool has_form() const { return a_.is_apart && b_.is_apart; }
+
   void run(const KernelCall& call, const Memory& memory) const override {
-    if (p_.m == 0 || p_.n == 0 || batches_ == 0) return;
     const auto params = call.params_as<MatmulParams>();  // whose offsets are of this call
     const float* a = floats_of(memory, 0, params.offset[0], a_, a_scratch_);
     const float* b = floats_of(memory, 1, params.offset[1], b_, b_scratch_);
     const bool is_direct = parts_ == 1 && out_ == DType::f32;
     float* c = is_direct ? memory.at<float>(2, params.offset[2]) : floats(memory, sums_);
     const int64_t rows = divide_up(p_.m, tile_rows_), cols = divide_up(p_.n, tile_cols_);
+    std::atomic<bool> is_done = true;
     parallel_for(parts_ * batches_ * rows * cols, [&](int64_t i) {
       const OneThread here;
       const int64_t col = i % cols * tile_cols_, row = i / cols % rows * tile_rows_;
@@ -81,13 +87,16 @@ class MatmulPlan final : public Plan {
       const int64_t first = part * part_k_, k = std::min<int64_t>(part_k_, p_.k - first);
       float* to = is_direct ? c + c_at(batch) + row * p_.c_row + col
                             : c + ((part * batches_ + batch) * p_.m + row) * p_.n + col;
-      dnnl_sgemm(a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N',
-                 std::min<int64_t>(tile_rows_, p_.m - row),
-                 std::min<int64_t>(tile_cols_, p_.n - col), k, p_.alpha,
-                 a + a_.at(batch, p_.batch[1], row, first), a_.step,
-                 b + b_.at(batch, p_.batch[1], first, col), b_.step, is_direct ? p_.beta : 0, to,
-                 is_direct ? p_.c_row : p_.n);
+      const dnnl_status_t status = dnnl_sgemm(
+          a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N',
+          std::min<int64_t>(tile_rows_, p_.m - row), std::min<int64_t>(tile_cols_, p_.n - col), k,
+          p_.alpha, a + a_.at(batch, p_.batch[1], row, first), a_.step,
+          b + b_.at(batch, p_.batch[1], first, col), b_.step, is_direct ? p_.beta : 0, to,
+          is_direct ? p_.c_row : p_.n);
+      if (status != dnnl_success) is_done = false;
     });
+    check<DeviceError>(is_done, call.kernel,
+                       "oneDNN must have memory for a product of {} x {} x {}", p_.m, p_.n, p_.k);
     if (!is_direct) add_parts(c, memory.bindings[2], params.offset[2]);
   }
 
@@ -155,7 +164,10 @@ class MatmulPlan final : public Plan {
 }  // namespace
 
 std::shared_ptr<const Plan> plan_matmul(const KernelCall& call) {
-  return std::make_shared<MatmulPlan>(call);
+  const auto p = call.params_as<MatmulParams>();
+  if (p.m == 0 || p.n == 0 || p.k == 0 || p.batch[0] == 0 || p.batch[1] == 0) return nullptr;
+  auto plan = std::make_shared<MatmulPlan>(call);
+  return plan->has_form() ? plan : nullptr;
 }
 
 }  // namespace rw::cpu

@@ -1,0 +1,180 @@
+// The cpu device: products and convolutions with any number of threads, how work is shared, what it
+// asks of its callers.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <cmath>
+#include <numeric>
+#include <thread>
+#include <unistd.h>
+
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/work.h"
+#include "core/base/error.h"
+#include "shaders/params.h"
+#include "tests/fixtures/kernel_runner.h"
+#include "tests/fixtures/message_of.h"
+#include "tests/fixtures/product_check.h"
+
+using namespace rw;
+using namespace rw::kernels;
+using rw::test::KernelRunner;
+using rw::test::message_of;
+using rw::test::ProductCheck;
+
+namespace {
+
+// So many threads while it lives.
+struct Threads {
+  explicit Threads(int count) { cpu::set_threads(count); }
+  ~Threads() { cpu::set_threads(before_); }
+  const int before_ = cpu::threads();
+};
+
+// Runs a table of products by one, two and three threads.
+void by_threads(void (ProductCheck::*table)() const) {
+  const Threads restore(1);
+  const auto backend = make_cpu_backend();
+  const ProductCheck check(*backend, {[] { cpu::set_threads(1); }, [] { cpu::set_threads(2); },
+                                      [] { cpu::set_threads(3); }});
+  (check.*table)();
+}
+
+std::vector<float> squares(int64_t count) {
+  std::vector<float> result(static_cast<size_t>(count));
+  cpu::parallel_for(
+      count, [&](int64_t i) { result[static_cast<size_t>(i)] += static_cast<float>(i * i); });
+  return result;
+}
+
+std::vector<float> expected_squares(int64_t count) {
+  std::vector<float> result;
+  for (int64_t i = 0; i < count; ++i) result.push_back(static_cast<float>(i * i));
+  return result;
+}
+
+MatmulParams product(uint32_t m, uint32_t n, uint32_t k) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .batch = {1, 1},
+          .a_row = k,
+          .a_col = 1,
+          .b_row = n,
+          .b_col = 1,
+          .c_row = n,
+          .alpha = 1};
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE("cpu backend: products in any layout") {
+  by_threads(&ProductCheck::layouts);
+  by_threads(&ProductCheck::whole_words);
+  by_threads(&ProductCheck::batches);
+}
+
+TEST_CASE("cpu backend: products that are thin, large, or long sums") {
+  by_threads(&ProductCheck::few_rows_or_terms);
+  by_threads(&ProductCheck::large_factors);
+  by_threads(&ProductCheck::long_sums);
+}
+
+TEST_CASE("cpu backend: convolutions and their gradients") {
+  by_threads(&ProductCheck::convolutions);
+}
+
+TEST_CASE("cpu backend: NaN and infinities of factors are those of the result") {
+  KernelRunner cpu(make_cpu_backend());
+  constexpr uint32_t m = 20, n = 33, k = 40;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    CAPTURE(name(dtype));
+    std::vector<float> a(m * k, 1), b(k * n, 1);
+    a[3 * k + 7] = NAN;
+    a[5 * k + 9] = INFINITY;
+    a[6 * k + 9] = -INFINITY;
+    b[9 * n + 2] = 0;  // times an infinity: NaN
+    const Binding c = cpu.allocate(m * n, dtype);
+    cpu.run("matmul", {cpu.upload(a, dtype), cpu.upload(b, dtype), c}, product(m, n, k));
+    const std::vector<float> y = cpu.download(c);
+    for (uint32_t i = 0; i < m; ++i)
+      for (uint32_t j = 0; j < n; ++j) {
+        const float got = y[i * n + j];
+        CAPTURE(i);
+        CAPTURE(j);
+        if (i == 3 || ((i == 5 || i == 6) && j == 2))
+          CHECK(std::isnan(got));
+        else if (i == 5 || i == 6)
+          CHECK(got == (i == 5 ? INFINITY : -INFINITY));
+        else
+          CHECK(got == static_cast<float>(j == 2 ? k - 1 : k));
+      }
+  }
+}
+
+TEST_CASE("cpu backend: a call has the scratch that its dry run foretells, or is refused") {
+  const auto backend = make_cpu_backend();
+  const auto dry = backend->dry();
+  const MatmulParams p = product(64, 64, 4096);
+  KernelRunner cpu(make_cpu_backend());
+  const std::vector<Binding> bindings = {cpu.allocate(64 * 4096, DType::f16),
+                                         cpu.allocate(4096 * 64, DType::f16),
+                                         cpu.allocate(64 * 64)};
+  KernelCall call{.kernel = "matmul", .bindings = bindings};
+  call.params = std::as_bytes(std::span(&p, 1));
+  const uint64_t bytes = backend->workspace_bytes(call);
+  CHECK(dry->workspace_bytes(call) == bytes);
+  if (bytes == 0) return;  // the plain loops need none
+  CHECK(message_of<ValueError>([&] { cpu.backend().run(call); }) ==
+        fmt::format("[matmul] the workspace must have {} bytes, got 0", bytes));
+}
+
+TEST_CASE("cpu work: each piece is done once, whoever shares it out") {
+  for (const int threads : {1, 2, 3, 64}) {
+    CAPTURE(threads);
+    const Threads some(threads);
+    CHECK(cpu::threads() == threads);
+    for (const int64_t count : {0, 1, 2, 7, 1000}) CHECK(squares(count) == expected_squares(count));
+    // From within a piece, and from several threads at a time.
+    std::array<std::vector<float>, 5> nested;
+    cpu::parallel_for(5, [&](int64_t i) { nested[static_cast<size_t>(i)] = squares(100); });
+    for (const std::vector<float>& result : nested) CHECK(result == expected_squares(100));
+    std::atomic<int> wrong = 0;
+    {
+      std::vector<std::jthread> callers;
+      for (int caller = 0; caller < 3; ++caller)
+        callers.emplace_back([&] {
+          for (int turn = 0; turn < 200; ++turn) wrong += squares(50) != expected_squares(50);
+        });
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("cpu work: several threads take part") {
+  const Threads two(2);
+  // The piece waits for the other one, which so is on another thread.
+  std::atomic<int> inside = 0;
+  cpu::parallel_for(2, [&](int64_t) {
+    ++inside;
+    while (inside < 2) std::this_thread::yield();
+  });
+  CHECK(inside == 2);
+}
+
+TEST_CASE("cpu work: a copy of the process computes alone") {
+  const Threads two(2);
+  CHECK(squares(10) == expected_squares(10));
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(squares(1000) == expected_squares(1000) ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
