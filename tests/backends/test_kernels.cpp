@@ -54,35 +54,31 @@ std::vector<float> taps_in_windows(const PoolParams& p) {
 
 }  // namespace
 
-#define REQUIRE_VULKAN(name)                                   \
-  KernelComparison* const name = KernelComparison::instance(); \
-  if (name == nullptr) return
-
 TEST_CASE("kernels: copy") {
-  REQUIRE_VULKAN(both);
+  KernelComparison& devices = KernelComparison::instance();
   for (DType from : all_types)
     for (DType to : all_types) {
       if (is_half(from) && is_half(to) && from != to) continue;  // by way of f32
       const bool unsigned_only = to == DType::u8 || from == DType::u8;
       for (uint32_t n : sizes) {
         const auto x = unsigned_only ? integers(n, 0, 200) : values(n, -100, 100);
-        both->run("copy", {in(from, x), out(to, n)},
-                  CopyParams{.n = n, .rank = 1, .shape = {n}, .x_stride = {1}, .y_stride = {1}}, {},
-                  {1});
+        devices.run("copy", {in(from, x), out(to, n)},
+                    CopyParams{.n = n, .rank = 1, .shape = {n}, .x_stride = {1}, .y_stride = {1}},
+                    {}, {1});
       }
       // [3, 5, 7] read as a transpose, written with gaps.
-      both->run("copy", {in(from, integers(105, 0, 90)), inout(to, integers(210, 0, 90))},
-                CopyParams{.n = 105,
-                           .rank = 3,
-                           .shape = {3, 5, 7},
-                           .x_stride = {1, 21, 3},
-                           .y_stride = {70, 14, 2}},
-                {0}, {105});
+      devices.run("copy", {in(from, integers(105, 0, 90)), inout(to, integers(210, 0, 90))},
+                  CopyParams{.n = 105,
+                             .rank = 3,
+                             .shape = {3, 5, 7},
+                             .x_stride = {1, 21, 3},
+                             .y_stride = {70, 14, 2}},
+                  {0}, {105});
     }
 }
 
 TEST_CASE("kernels: unary and unary_grad") {
-  REQUIRE_VULKAN(both);
+  KernelComparison& devices = KernelComparison::instance();
   struct Row {
     uint32_t id;
     const char* name;
@@ -96,26 +92,26 @@ TEST_CASE("kernels: unary and unary_grad") {
     for (DType t : floats)
       for (uint32_t n : {13u, 2000u}) {
         INFO(row.name);
-        both->tolerance = 2e-5;
+        devices.tolerance = 2e-5;
         const auto x = values(n, row.lo, row.hi), dy = values(n, -1, 1, 2);
-        both->run("unary", {in(t, x), out(t, n)}, UnaryParams{.n = n, .a = 0.3f, .b = 1.5f},
-                  {row.id, 1}, {flat(n)});
-        both->run("unary_grad", {in(t, x), in(t, dy), out(t, n)},
-                  UnaryGradParams{.n = n, .a = 0.3f, .b = 1.5f}, {row.id}, {flat(n)});
+        devices.run("unary", {in(t, x), out(t, n)}, UnaryParams{.n = n, .a = 0.3f, .b = 1.5f},
+                    {row.id, 1}, {flat(n)});
+        devices.run("unary_grad", {in(t, x), in(t, dy), out(t, n)},
+                    UnaryGradParams{.n = n, .a = 0.3f, .b = 1.5f}, {row.id}, {flat(n)});
       }
   for (DType t : floats) {
-    both->run("unary", {in(t, values(40)), out(t, 24)},
-              UnaryParams{.n = 24, .rank = 2, .shape = {4, 6}, .x_stride = {1, 5}}, {0, 0}, {24});
-    both->run("unary", {in(t, {nan_value, infinity, -infinity, -1, 2}), out(t, 5)},
-              UnaryParams{.n = 5}, {7, 1}, {1});
+    devices.run("unary", {in(t, values(40)), out(t, 24)},
+                UnaryParams{.n = 24, .rank = 2, .shape = {4, 6}, .x_stride = {1, 5}}, {0, 0}, {24});
+    devices.run("unary", {in(t, {nan_value, infinity, -infinity, -1, 2}), out(t, 5)},
+                UnaryParams{.n = 5}, {7, 1}, {1});
     for (float power : {0.0f, 2.0f, 3.0f, 0.5f})
-      both->run("unary", {in(t, {-2, -1, 0, 1, 2}), out(t, 5)}, UnaryParams{.n = 5, .a = power},
-                {15, 1}, {1});
+      devices.run("unary", {in(t, {-2, -1, 0, 1, 2}), out(t, 5)}, UnaryParams{.n = 5, .a = power},
+                  {15, 1}, {1});
   }
 }
 
 TEST_CASE("kernels: binary, compare, where") {
-  REQUIRE_VULKAN(both);
+  KernelComparison& devices = KernelComparison::instance();
   for (DType t : all_types)
     for (uint32_t op = 0; op < 6; ++op) {
       const bool divides = t == DType::i32 && op == 3;
@@ -126,8 +122,8 @@ TEST_CASE("kernels: binary, compare, where") {
         const auto a = operands_of(t, a_size, 2);
         p.n = n;
         if (t != DType::u8)
-          both->run("binary", {in(t, a), in(t, b), out(t, n)}, p, {op, mode}, {threads});
-        both->run("compare", {in(t, a), in(t, b), out(DType::u8, n)}, p, {op, mode}, {threads});
+          devices.run("binary", {in(t, a), in(t, b), out(t, n)}, p, {op, mode}, {threads});
+        devices.run("compare", {in(t, a), in(t, b), out(DType::u8, n)}, p, {op, mode}, {threads});
       };
       for (uint32_t n : {0u, 1u, 515u}) {
         run(n, n, {}, 1, n, flat(n));
@@ -139,45 +135,45 @@ TEST_CASE("kernels: binary, compare, where") {
           60, 60);
     }
   for (DType t : all_types)
-    both->run("where",
-              {in(DType::u8, integers(20, 0, 2)), in(t, operands_of(t, 60, 2)),
-               in(t, operands_of(t, 1, 3)), out(t, 60)},
-              WhereParams{.n = 60,
-                          .rank = 3,
-                          .shape = {3, 4, 5},
-                          .c_stride = {0, 5, 1},
-                          .a_stride = {20, 1, 4},
-                          .b_stride = {0, 0, 0}},
-              {}, {60});
+    devices.run("where",
+                {in(DType::u8, integers(20, 0, 2)), in(t, operands_of(t, 60, 2)),
+                 in(t, operands_of(t, 1, 3)), out(t, 60)},
+                WhereParams{.n = 60,
+                            .rank = 3,
+                            .shape = {3, 4, 5},
+                            .c_stride = {0, 5, 1},
+                            .a_stride = {20, 1, 4},
+                            .b_stride = {0, 0, 0}},
+                {}, {60});
 }
 
 TEST_CASE("kernels: accumulate, dropout, random") {
-  REQUIRE_VULKAN(both);
+  KernelComparison& devices = KernelComparison::instance();
   for (DType t : floats)
     for (uint32_t n : sizes) {
-      both->run("accumulate", {in(t, values(n)), inout(DType::f32, values(n, -1, 1, 2))},
-                AccumulateParams{.n = n, .a = 0.37f}, {}, {flat(n)});
-      both->run("dropout", {in(t, values(n)), out(t, n)},
-                DropoutParams{.n = n,
-                              .keep = 0.8f,
-                              .seed_lo = 1,
-                              .seed_hi = 2,
-                              .counter_lo = 0xfffffff0,
-                              .counter_hi = 7},
-                {}, {flat(n)});
+      devices.run("accumulate", {in(t, values(n)), inout(DType::f32, values(n, -1, 1, 2))},
+                  AccumulateParams{.n = n, .a = 0.37f}, {}, {flat(n)});
+      devices.run("dropout", {in(t, values(n)), out(t, n)},
+                  DropoutParams{.n = n,
+                                .keep = 0.8f,
+                                .seed_lo = 1,
+                                .seed_hi = 2,
+                                .counter_lo = 0xfffffff0,
+                                .counter_hi = 7},
+                  {}, {flat(n)});
       for (uint32_t normal : {0u, 1u}) {
-        both->tolerance = normal ? 1e-3 : 2e-5;  // log near 1 is exact to 2^-21 only
-        both->run("random", {out(t, n)},
-                  RandomParams{.n = n, .a = -1, .b = 2, .seed_lo = 5, .counter_lo = 9}, {normal},
-                  {flat(n)});
+        devices.tolerance = normal ? 1e-3 : 2e-5;  // log near 1 is exact to 2^-21 only
+        devices.run("random", {out(t, n)},
+                    RandomParams{.n = n, .a = -1, .b = 2, .seed_lo = 5, .counter_lo = 9}, {normal},
+                    {flat(n)});
       }
-      both->tolerance = 2e-5;
+      devices.tolerance = 2e-5;
     }
 }
 
 TEST_CASE("kernels: reduce, reduce_columns, reduce_rows, argreduce") {
-  REQUIRE_VULKAN(both);
-  both->tolerance = 1e-4;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 1e-4;
   constexpr TypePair pairs[] = {{DType::f32, DType::f32},   {DType::f32, DType::f16},
                                 {DType::f16, DType::f16},   {DType::f16, DType::f32},
                                 {DType::bf16, DType::bf16}, {DType::bf16, DType::f32},
@@ -197,37 +193,37 @@ TEST_CASE("kernels: reduce, reduce_columns, reduce_rows, argreduce") {
           const uint32_t chunk = (s.count + chunks - 1) / chunks, all = m * chunks;
           const ReduceParams p{
               .outer = s.outer, .count = s.count, .inner = s.inner, .chunk = chunk, .scale = 0.5f};
-          both->run("reduce", {in(from, x), out(to, all)}, p, {op}, {1});
-          both->run("reduce_columns", {in(from, x), out(to, all)}, p, {op, 0, 1}, {all});
+          devices.run("reduce", {in(from, x), out(to, all)}, p, {op}, {1});
+          devices.run("reduce_columns", {in(from, x), out(to, all)}, p, {op, 0, 1}, {all});
           if (s.inner % 8 == 0)
             for (const uint32_t team : {1, REDUCE_TEAM})
-              both->run("reduce_columns", {in(from, x), out(to, all)}, p, {op, 1, team},
-                        {all / 8 * team});
-          if (s.inner == 1) both->run("reduce_rows", {in(from, x), out(to, all)}, p, {op}, {all});
+              devices.run("reduce_columns", {in(from, x), out(to, all)}, p, {op, 1, team},
+                          {all / 8 * team});
+          if (s.inner == 1) devices.run("reduce_rows", {in(from, x), out(to, all)}, p, {op}, {all});
         }
         if (op < 2 && from != to) continue;
         if (op < 2)
-          both->run("argreduce", {in(from, integers(n, -9, 9)), out(DType::i32, m)},
-                    ArgReduceParams{.outer = s.outer, .count = s.count, .inner = s.inner}, {op},
-                    {m});
+          devices.run("argreduce", {in(from, integers(n, -9, 9)), out(DType::i32, m)},
+                      ArgReduceParams{.outer = s.outer, .count = s.count, .inner = s.inner}, {op},
+                      {m});
       }
   for (DType t : floats) {  // a NaN wins
     auto x = values(300);
     x[130] = nan_value;
     for (uint32_t op : {1u, 2u}) {
       const ReduceParams p{.outer = 3, .count = 100, .inner = 1, .chunk = 100, .scale = 1};
-      both->run("reduce_columns", {in(t, x), out(t, 3)}, p, {op, 0, 1}, {3});
-      both->run("reduce_rows", {in(t, x), out(t, 3)}, p, {op}, {3});
-      both->run("argreduce", {in(t, x), out(DType::i32, 3)},
-                ArgReduceParams{.outer = 3, .count = 100, .inner = 1}, {op - 1}, {3});
+      devices.run("reduce_columns", {in(t, x), out(t, 3)}, p, {op, 0, 1}, {3});
+      devices.run("reduce_rows", {in(t, x), out(t, 3)}, p, {op}, {3});
+      devices.run("argreduce", {in(t, x), out(DType::i32, 3)},
+                  ArgReduceParams{.outer = 3, .count = 100, .inner = 1}, {op - 1}, {3});
     }
   }
-  both->run("argreduce", {in(DType::i32, integers(70000, 0, 1e6)), out(DType::i32, 1)},
-            ArgReduceParams{.outer = 1, .count = 70000, .inner = 1}, {0}, {1});
+  devices.run("argreduce", {in(DType::i32, integers(70000, 0, 1e6)), out(DType::i32, 1)},
+              ArgReduceParams{.outer = 1, .count = 70000, .inner = 1}, {0}, {1});
 }
 
 TEST_CASE("kernels: softmax and softmax_grad") {
-  REQUIRE_VULKAN(both);
+  KernelComparison& devices = KernelComparison::instance();
   struct Size {
     uint32_t rows, cols;
   };
@@ -237,23 +233,23 @@ TEST_CASE("kernels: softmax and softmax_grad") {
         const uint32_t n = s.rows * s.cols;
         const SoftmaxParams p{.rows = s.rows, .cols = s.cols};
         auto x = values(n, -8, 8);
-        both->run("softmax", {in(from, x), out(to, n)}, p, {log}, {s.rows});
+        devices.run("softmax", {in(from, x), out(to, n)}, p, {log}, {s.rows});
         if (s.cols == 64) {  // overflow, masks, NaN, infinity
           x[0] = -infinity;
           x[64] = nan_value;
           x[64 * 2 + 5] = infinity;
           for (int i = 0; i < 64; ++i) x[64 * 3 + i] = -infinity, x[64 * 4 + i] *= 1000;
-          both->run("softmax", {in(from, x), out(to, n)}, p, {log}, {s.rows});
+          devices.run("softmax", {in(from, x), out(to, n)}, p, {log}, {s.rows});
         }
-        both->run("softmax_grad",
-                  {in(to, values(n, log ? -8 : 0, log ? 0 : 1)), in(to, values(n, -1, 1, 2)),
-                   out(from, n)},
-                  SoftmaxGradParams{.rows = s.rows, .cols = s.cols}, {log}, {s.rows});
+        devices.run("softmax_grad",
+                    {in(to, values(n, log ? -8 : 0, log ? 0 : 1)), in(to, values(n, -1, 1, 2)),
+                     out(from, n)},
+                    SoftmaxGradParams{.rows = s.rows, .cols = s.cols}, {log}, {s.rows});
       }
 }
 
 TEST_CASE("kernels: cross_entropy and its gradient") {
-  REQUIRE_VULKAN(both);
+  KernelComparison& devices = KernelComparison::instance();
   for (DType t : floats)
     for (float smoothing : {0.0f, 0.1f})
       for (uint32_t cols : {3u, 40u, 1001u}) {
@@ -267,23 +263,24 @@ TEST_CASE("kernels: cross_entropy and its gradient") {
           p.rows = rows, p.cols = cols, p.smoothing = smoothing, p.ignore_index = -100;
           return p;
         };
-        both->run("cross_entropy", {in(t, x), target, out(DType::f32, rows), out(DType::f32, rows)},
-                  make(CrossEntropyParams{}), {}, {rows});
-        both->run("cross_entropy_grad",
-                  {in(t, values(n)), target, in(DType::f32, values(rows, 3, 4)),
-                   in(DType::f32, values(rows)), out(t, n)},
-                  make(CrossEntropyGradParams{}), {}, {flat(n)});
+        devices.run("cross_entropy",
+                    {in(t, x), target, out(DType::f32, rows), out(DType::f32, rows)},
+                    make(CrossEntropyParams{}), {}, {rows});
+        devices.run("cross_entropy_grad",
+                    {in(t, values(n)), target, in(DType::f32, values(rows, 3, 4)),
+                     in(DType::f32, values(rows)), out(t, n)},
+                    make(CrossEntropyGradParams{}), {}, {flat(n)});
       }
 }
 
 TEST_CASE("kernels: gather, scatter_add, scatter_put") {
-  REQUIRE_VULKAN(both);
+  KernelComparison& devices = KernelComparison::instance();
   for (uint32_t width : {1u, 16u, 21u})
     for (uint32_t n : {1u, 37u, 600u}) {
       const uint32_t rows = 11;
       const auto index = integers(n, -1, 12, 4);  // -1 and 11 are outside
       for (DType t : {DType::f32, DType::f16, DType::bf16, DType::i32})
-        both->run(
+        devices.run(
             "gather",
             {in(t, operands_of(t, rows * width, 5)), in(DType::i32, index), out(t, n * width)},
             GatherParams{.n = n, .width = width, .rows = rows}, {}, {flat(n * width)});
@@ -295,31 +292,33 @@ TEST_CASE("kernels: gather, scatter_add, scatter_put") {
       for (uint32_t i = 0; i < n; ++i)
         last[static_cast<size_t>(order[i])] = i + 1 == n || key[i + 1] != key[i];
       const auto sorted_key = in(DType::i32, key), places = in(DType::i32, order);
-      both->run("sorted_lasts", {sorted_key, places, out(DType::i32, n)}, SortedLastsParams{.n = n},
-                {}, {n});
+      devices.run("sorted_lasts", {sorted_key, places, out(DType::i32, n)},
+                  SortedLastsParams{.n = n}, {}, {n});
       const uint32_t chunks = (n + SCATTER_CHUNK - 1) / SCATTER_CHUNK;
       for (DType t : {DType::f32, DType::f16, DType::bf16, DType::i32}) {
         const DType wide = t == DType::i32 ? t : DType::f32;
         const auto x = in(t, operands_of(t, n * width, 7));
         const auto y = inout(wide, operands_of(wide, rows * width, 2));
         for (uint32_t in_order : {0u, 1u})
-          both->run("scatter_add",
-                    {x, sorted_key, places, y, inout(wide, std::vector<float>(2 * chunks * width)),
-                     out(DType::i32, 2 * chunks)},
-                    ScatterAddParams{.n = n, .width = width, .rows = rows}, {in_order},
-                    {chunks * flat(width)});
-        both->run("scatter_put", {x, in(DType::i32, index), in(DType::i32, last), y},
-                  ScatterPutParams{.n = n, .width = width, .rows = rows}, {0}, {flat(n * width)});
+          devices.run(
+              "scatter_add",
+              {x, sorted_key, places, y, inout(wide, std::vector<float>(2 * chunks * width)),
+               out(DType::i32, 2 * chunks)},
+              ScatterAddParams{.n = n, .width = width, .rows = rows}, {in_order},
+              {chunks * flat(width)});
+        devices.run("scatter_put", {x, in(DType::i32, index), in(DType::i32, last), y},
+                    ScatterPutParams{.n = n, .width = width, .rows = rows}, {0}, {flat(n * width)});
         if (n == 1)
-          both->run("scatter_put", {x, in(DType::i32, {3}), in(DType::i32, {0}), y},
-                    ScatterPutParams{.n = n, .width = width, .rows = rows}, {1}, {flat(n * width)});
+          devices.run("scatter_put", {x, in(DType::i32, {3}), in(DType::i32, {0}), y},
+                      ScatterPutParams{.n = n, .width = width, .rows = rows}, {1},
+                      {flat(n * width)});
       }
     }
 }
 
 TEST_CASE("kernels: reduce in levels") {
-  REQUIRE_VULKAN(both);
-  both->tolerance = 1e-4;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 1e-4;
   struct Size {
     uint32_t outer, count, inner;
   };
@@ -332,13 +331,13 @@ TEST_CASE("kernels: reduce in levels") {
                          .scale = 1.0f / static_cast<float>(s.count)};
     for (const DType t : {DType::f32, DType::f16, DType::bf16})
       for (const uint32_t op : {0u, 1u})
-        both->run("reduce", {in(t, values(n)), out(t, m)}, p, {op}, {1});
+        devices.run("reduce", {in(t, values(n)), out(t, m)}, p, {op}, {1});
   }
 }
 
 TEST_CASE("kernels: batch norm") {
-  REQUIRE_VULKAN(both);
-  both->tolerance = 1e-4;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 1e-4;
   for (DType t : floats)
     for (uint32_t channels : {1u, 5u, 8u, 72u}) {
       const uint32_t rows = 133, n = rows * channels;
@@ -349,15 +348,15 @@ TEST_CASE("kernels: batch norm") {
       const auto mean = f32(3, 4, 3), var = f32(0.5f, 1, 4), weight = f32(-1, 1, 5);
       const std::array<uint32_t, 3> threads = {
           flat(channels) * ((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1, 1};
-      both->run("batch_norm_stats", {x, out(DType::f32, channels), out(DType::f32, channels)},
-                BatchNormStatsParams{.rows = rows, .channels = channels}, {}, {1});
-      both->run("batch_norm_grad_stats", {x, dy, mean, var, out(DType::f32, 2 * channels)},
-                BatchNormGradStatsParams{.rows = rows, .channels = channels, .eps = 1e-5f}, {},
-                {1});
-      both->run("batch_norm", {x, mean, var, weight, f32(-1, 1, 6), out(t, n)},
-                BatchNormParams{.n = n, .channels = channels, .eps = 1e-5f}, {}, threads);
+      devices.run("batch_norm_stats", {x, out(DType::f32, channels), out(DType::f32, channels)},
+                  BatchNormStatsParams{.rows = rows, .channels = channels}, {}, {1});
+      devices.run("batch_norm_grad_stats", {x, dy, mean, var, out(DType::f32, 2 * channels)},
+                  BatchNormGradStatsParams{.rows = rows, .channels = channels, .eps = 1e-5f}, {},
+                  {1});
+      devices.run("batch_norm", {x, mean, var, weight, f32(-1, 1, 6), out(t, n)},
+                  BatchNormParams{.n = n, .channels = channels, .eps = 1e-5f}, {}, threads);
       for (uint32_t train : {0u, 1u})
-        both->run(
+        devices.run(
             "batch_norm_grad",
             {x, dy, mean, var, weight, in(DType::f32, values(2 * channels, -9, 9, 7)), out(t, n)},
             BatchNormGradParams{
@@ -367,7 +366,7 @@ TEST_CASE("kernels: batch norm") {
 }
 
 TEST_CASE("kernels: pooling") {
-  REQUIRE_VULKAN(both);
+  KernelComparison& devices = KernelComparison::instance();
   struct Window {
     uint32_t out_h, out_w, kernel_h, kernel_w, stride, pad, dilation;
   };
@@ -396,15 +395,15 @@ TEST_CASE("kernels: pooling") {
         auto x = integers(n, -5, 5);  // with ties
         x[n / 2] = nan_value;
         for (DType tap : {DType::u8, DType::i32}) {
-          both->run("max_pool2d", {in(t, x), out(t, m), out(tap, m)}, p, {}, {flat(m)});
-          both->run("max_pool2d_grad", {in(t, values(m)), in(tap, taps_in_windows(p)), out(t, n)},
-                    p, {}, {flat(n)});
+          devices.run("max_pool2d", {in(t, x), out(t, m), out(tap, m)}, p, {}, {flat(m)});
+          devices.run("max_pool2d_grad", {in(t, values(m)), in(tap, taps_in_windows(p)), out(t, n)},
+                      p, {}, {flat(n)});
         }
         if (w.dilation != 1) continue;
         for (uint32_t include_pad : {0u, 1u}) {
           p.count_include_pad = include_pad;
-          both->run("avg_pool2d", {in(t, values(n)), out(t, m)}, p, {}, {flat(m)});
-          both->run("avg_pool2d_grad", {in(t, values(m)), out(t, n)}, p, {}, {flat(n)});
+          devices.run("avg_pool2d", {in(t, values(n)), out(t, m)}, p, {}, {flat(m)});
+          devices.run("avg_pool2d_grad", {in(t, values(m)), out(t, n)}, p, {}, {flat(n)});
         }
       }
 }

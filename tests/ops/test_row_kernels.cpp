@@ -42,11 +42,10 @@ constexpr Case cases[] = {{DType::f32, DType::f32},
 }  // namespace
 
 TEST_CASE("kernels: rows kept in registers") {
-  KernelComparison* both = KernelComparison::instance();
-  if (!both) return;
-  const DeviceInfo& device = both->device();
+  KernelComparison& devices = KernelComparison::instance();
+  const DeviceInfo& device = devices.device();
   if (!device.has("subgroup arithmetic") || !device.has("subgroup shuffle")) return;
-  both->is_aligned = true;
+  devices.is_aligned = true;
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const auto [from, to] : cases)
     for (const auto [team, rounds, cols] : ways(device))
@@ -61,55 +60,53 @@ TEST_CASE("kernels: rows kept in registers") {
         x[cols] = std::numeric_limits<float>::quiet_NaN();
         x[cols * 2 + 5] = infinity;
         for (uint32_t i = 0; i < cols; ++i) x[cols * 3 + i] = -infinity, x[cols * 4 + i] *= 1000;
-        both->run("softmax_kept", {in(from, x), out(to, n)},
-                  SoftmaxParams{.rows = rows, .cols = cols}, variant, {rows});
-        both->run("softmax_grad_kept",
-                  {in(to, values(n, flag ? -8 : 0, flag ? 0 : 1)), in(to, values(n, -1, 1, 2)),
-                   out(from, n)},
-                  SoftmaxGradParams{.rows = rows, .cols = cols}, variant, {rows});
+        devices.run("softmax_kept", {in(from, x), out(to, n)},
+                    SoftmaxParams{.rows = rows, .cols = cols}, variant, {rows});
+        devices.run("softmax_grad_kept",
+                    {in(to, values(n, flag ? -8 : 0, flag ? 0 : 1)), in(to, values(n, -1, 1, 2)),
+                     out(from, n)},
+                    SoftmaxGradParams{.rows = rows, .cols = cols}, variant, {rows});
         if (from != to) continue;
         const auto own = values(n, 2, 5), weight = values(cols, -1, 1, 5);
-        both->run("layer_norm_kept",
-                  {in(from, own), in(DType::f32, weight), in(DType::f32, values(cols, -1, 1, 6)),
-                   out(from, n), out(DType::f32, 2 * rows)},
-                  LayerNormParams{.rows = rows, .cols = cols, .eps = 1e-3f}, variant, {rows});
+        devices.run("layer_norm_kept",
+                    {in(from, own), in(DType::f32, weight), in(DType::f32, values(cols, -1, 1, 6)),
+                     out(from, n), out(DType::f32, 2 * rows)},
+                    LayerNormParams{.rows = rows, .cols = cols, .eps = 1e-3f}, variant, {rows});
         std::vector<float> stats;
         for (uint32_t row = 0; row < rows; ++row)
           stats.insert(stats.end(), {flag ? 0.0f : 3.5f, 1.1f});
-        both->run("layer_norm_grad_kept",
-                  {in(from, own), in(from, values(n, -1, 1, 3)), in(DType::f32, weight),
-                   in(DType::f32, stats), out(from, n)},
-                  LayerNormGradParams{.rows = rows, .cols = cols}, variant, {rows});
+        devices.run("layer_norm_grad_kept",
+                    {in(from, own), in(from, values(n, -1, 1, 3)), in(DType::f32, weight),
+                     in(DType::f32, stats), out(from, n)},
+                    LayerNormGradParams{.rows = rows, .cols = cols}, variant, {rows});
       }
-  both->is_aligned = false;
+  devices.is_aligned = false;
 }
 
 TEST_CASE("kernels: layer norm of rows that are no whole words") {
-  KernelComparison* both = KernelComparison::instance();
-  if (!both) return;
+  KernelComparison& devices = KernelComparison::instance();
   for (const DType t : {DType::f32, DType::f16, DType::bf16})
     for (const uint32_t cols : {1u, 7u, 40u, 203u})
       for (const uint32_t rms : {0u, 1u}) {
         const uint32_t rows = 5, n = rows * cols;
         CAPTURE(cols);
         const auto x = in(t, values(n, 2, 5)), weight = in(DType::f32, values(cols, -1, 1, 5));
-        both->run("layer_norm",
-                  {x, weight, in(DType::f32, values(cols, -1, 1, 6)), out(t, n),
-                   out(DType::f32, 2 * rows)},
-                  LayerNormParams{.rows = rows, .cols = cols, .eps = 1e-1f}, {rms}, {rows});
+        devices.run("layer_norm",
+                    {x, weight, in(DType::f32, values(cols, -1, 1, 6)), out(t, n),
+                     out(DType::f32, 2 * rows)},
+                    LayerNormParams{.rows = rows, .cols = cols, .eps = 1e-1f}, {rms}, {rows});
         std::vector<float> stats;
         for (uint32_t row = 0; row < rows; ++row)
           stats.insert(stats.end(), {rms ? 0.0f : 3.5f, 1.1f});
-        both->run("layer_norm_grad",
-                  {x, in(t, values(n, -1, 1, 3)), weight, in(DType::f32, stats), out(t, n)},
-                  LayerNormGradParams{.rows = rows, .cols = cols}, {rms}, {rows});
+        devices.run("layer_norm_grad",
+                    {x, in(t, values(n, -1, 1, 3)), weight, in(DType::f32, stats), out(t, n)},
+                    LayerNormGradParams{.rows = rows, .cols = cols}, {rms}, {rows});
       }
 }
 
 TEST_CASE("kernels: copies of rows in words") {
-  KernelComparison* both = KernelComparison::instance();
-  if (!both) return;
-  both->is_aligned = true;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.is_aligned = true;
   for (const DType from : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
     for (const DType to : {from, from == DType::u8 ? DType::i32 : DType::f32}) {
       // x [3, 50, 16 of 24], y [50, 3, 16], both larger by what lies between the rows; and of rows
@@ -122,12 +119,13 @@ TEST_CASE("kernels: copies of rows in words") {
         std::copy_n(x_stride, 3, p.x_stride);
         std::copy_n(y_stride, 3, p.y_stride);
         const size_t count = 150 * row;
-        both->run("copy",
-                  {in(from, is_float(from) ? values(count) : integers(count, 0, 99)), out(to, p.n)},
-                  p, {}, {1});
+        devices.run(
+            "copy",
+            {in(from, is_float(from) ? values(count) : integers(count, 0, 99)), out(to, p.n)}, p,
+            {}, {1});
       }
     }
-  both->is_aligned = false;
+  devices.is_aligned = false;
 }
 
 TEST_CASE("kernels: copies to and from rows that begin beside a whole word") {
@@ -149,8 +147,7 @@ TEST_CASE("kernels: copies to and from rows that begin beside a whole word") {
 }
 
 TEST_CASE("kernels: copies that turn matrices") {
-  KernelComparison* both = KernelComparison::instance();
-  if (!both) return;
+  KernelComparison& devices = KernelComparison::instance();
   struct Size {
     uint32_t batch, rows, columns;
   };
@@ -167,9 +164,9 @@ TEST_CASE("kernels: copies that turn matrices") {
         std::copy_n(x_stride, 3, p.x_stride);
         std::copy_n(y_stride, 3, p.y_stride);
         const uint32_t tiles = s.batch * ((s.rows + 31) / 32) * ((s.columns + 31) / 32);
-        both->run("copy_tiled",
-                  {in(from, is_float(from) ? values(n) : integers(n, 0, 99)), out(to, n)}, p, {},
-                  {tiles});
+        devices.run("copy_tiled",
+                    {in(from, is_float(from) ? values(n) : integers(n, 0, 99)), out(to, n)}, p, {},
+                    {tiles});
       }
 }
 

@@ -37,9 +37,8 @@ std::vector<float> state(float updates, float found_inf = 0) {
 }  // namespace
 
 TEST_CASE("kernels: grad_stats") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
-  both->tolerance = 1e-4;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 1e-4;
   for (const uint32_t grad : {0u, 16u, 3u})
     for (uint32_t n : {1u, 100u, 5000u}) {
       const auto rows = table(n, 1024, grad);
@@ -47,9 +46,9 @@ TEST_CASE("kernels: grad_stats") {
       const GradStatsParams p{.first = 0, .rows = count, .chunks = count};
       auto g = values(grad + n);
       const auto run = [&] {
-        both->run("grad_stats",
-                  {in(DType::f32, g), in(DType::i32, rows), out(DType::f32, 2 * count)}, p, {},
-                  {count});
+        devices.run("grad_stats",
+                    {in(DType::f32, g), in(DType::i32, rows), out(DType::f32, 2 * count)}, p, {},
+                    {count});
       };
       run();
       for (float bad :
@@ -61,8 +60,7 @@ TEST_CASE("kernels: grad_stats") {
 }
 
 TEST_CASE("kernels: value_range") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
+  KernelComparison& devices = KernelComparison::instance();
   for (const DType dtype : {DType::f32, DType::f16})
     for (const uint32_t n : {1u, 7u, 64u, 20000u})
       for (const uint32_t scaled : {0u, 1u}) {
@@ -73,7 +71,7 @@ TEST_CASE("kernels: value_range") {
         if (n > 7) x[n - 2] = x[3] = std::numeric_limits<float>::quiet_NaN();
         const ValueRangeParams p{
             .n = n, .chunk = 8192, .least_normal = 0x1p-14f, .scaled = scaled, .rank = 1};
-        both->run(
+        devices.run(
             "value_range",
             {in(dtype, x), inout(DType::i32, {1, 2, 3, 4, 5, 6, 7, 8}), in(DType::f32, state(0))},
             p, {1}, {(n + 8191) / 8192});
@@ -86,16 +84,15 @@ TEST_CASE("kernels: value_range") {
                              .rank = 2,
                              .shape = {6, 10},
                              .stride = {rows, columns}};
-    both->run("value_range",
-              {in(DType::f16, values(160)), inout(DType::i32, std::vector<float>(RANGE_SIZE)),
-               in(DType::f32, state(0))},
-              p, {0}, {4});
+    devices.run("value_range",
+                {in(DType::f16, values(160)), inout(DType::i32, std::vector<float>(RANGE_SIZE)),
+                 in(DType::f32, state(0))},
+                p, {0}, {4});
   }
 }
 
 TEST_CASE("kernels: range_history") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
+  KernelComparison& devices = KernelComparison::instance();
   const std::vector<float> rows = {
       1, 0, 5, 2, 3, 9, 8, 0,  // a NaN
       0, 2, 0, 1, 0, 9, 8, 0,  // infinities, and more denormal values than normal ones
@@ -106,15 +103,14 @@ TEST_CASE("kernels: range_history") {
   for (size_t i = 0; i < known.size(); ++i) known[i] = static_cast<float>(i % 7);
   for (const uint32_t step : {0u, 1u, 9u})
     for (const auto& history : {known, fresh})
-      both->run("range_history",
-                {inout(DType::i32, rows), inout(DType::i32, history), in(DType::f32, state(0))},
-                RangeHistoryParams{.rows = 4, .step = step, .update = 4}, {}, {4});
+      devices.run("range_history",
+                  {inout(DType::i32, rows), inout(DType::i32, history), in(DType::f32, state(0))},
+                  RangeHistoryParams{.rows = 4, .step = step, .update = 4}, {}, {4});
 }
 
 TEST_CASE("kernels: update_prepare") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
-  both->tolerance = 2e-5;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 2e-5;
   for (uint32_t schedule = 0; schedule <= SCHEDULE_ONE_CYCLE; ++schedule)
     for (float updates : {0.0f, 4.0f, 37.0f, 250.0f})
       for (float overflow : {0.0f, 1.0f})
@@ -139,19 +135,18 @@ TEST_CASE("kernels: update_prepare") {
                                       .min_scale = 1,
                                       .max_scale = 65536};
           for (uint32_t part = PREPARE_ALL; part <= PREPARE_JUDGE; ++part)
-            both->run("update_prepare",
-                      {in(DType::f32, part == PREPARE_CHECK
-                                          ? std::vector<float>{0, overflow, 0}
-                                          : std::vector<float>{1, 2, 3, 0, overflow, 0}),
-                       inout(DType::f32, state(updates))},
-                      p, {part}, {1});
+            devices.run("update_prepare",
+                        {in(DType::f32, part == PREPARE_CHECK
+                                            ? std::vector<float>{0, overflow, 0}
+                                            : std::vector<float>{1, 2, 3, 0, overflow, 0}),
+                         inout(DType::f32, state(updates))},
+                        p, {part}, {1});
         }
 }
 
 TEST_CASE("kernels: update_prepare of windows, micro-batch by micro-batch") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
-  both->tolerance = 2e-5;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 2e-5;
   for (const float overflow : {0.0f, 1.0f})
     for (const float weight : {0.0f, 2.5f})
       for (const float voided : {0.0f, 2.0f})
@@ -170,47 +165,45 @@ TEST_CASE("kernels: update_prepare of windows, micro-batch by micro-batch") {
           before[STATE_WINDOW_WEIGHT] = weight;
           before[STATE_WINDOW_VOIDED] = voided;
           before[STATE_VOIDED] = voided + 5;
-          both->run("update_prepare",
-                    {in(DType::f32, {1, 2, 3, 0, overflow, 0}), inout(DType::f32, before)}, p,
-                    {part}, {1});
+          devices.run("update_prepare",
+                      {in(DType::f32, {1, 2, 3, 0, overflow, 0}), inout(DType::f32, before)}, p,
+                      {part}, {1});
         }
 }
 
 TEST_CASE("kernels: window_fold") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
-  both->tolerance = 0;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 0;
   constexpr uint32_t shift = 5;
   for (const uint32_t at : {0u, 16u, 3u})
     for (const uint32_t n : {0u, 1u, 13u, 1003u})
       for (const float found_inf : {0.0f, 1.0f}) {
         const auto rows = table(n, REWIND_FLAT << shift, at);
         const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
-        both->run("window_fold",
-                  {inout(DType::f32, values(8 + n)), in(DType::f32, values(at + n + 1, -1, 1, 2)),
-                   in(DType::i32, rows), in(DType::f32, state(3, found_inf))},
-                  WindowFoldParams{.rows = count, .shift = shift}, {}, {count << shift});
+        devices.run("window_fold",
+                    {inout(DType::f32, values(8 + n)), in(DType::f32, values(at + n + 1, -1, 1, 2)),
+                     in(DType::i32, rows), in(DType::f32, state(3, found_inf))},
+                    WindowFoldParams{.rows = count, .shift = shift}, {}, {count << shift});
       }
 }
 
 TEST_CASE("kernels: window_add") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
-  both->tolerance = 0;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 0;
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const uint32_t n : {1u, 8u, 13u, 1003u})
       for (const float size : {1.0f, 1e-3f, 1e5f})  // of the gradients: 1e5 overflows in f16
         for (const uint32_t compensated : {0u, 1u})
-          both->run("window_add",
-                    {inout(dtype, values(n)), inout(dtype, values(n, -1e-3f, 1e-3f, 5)),
-                     in(DType::f32, values(n, -size, size, 2))},
-                    WindowAddParams{.n = n}, {compensated}, {(n + REWIND_FLAT - 1) / REWIND_FLAT});
+          devices.run("window_add",
+                      {inout(dtype, values(n)), inout(dtype, values(n, -1e-3f, 1e-3f, 5)),
+                       in(DType::f32, values(n, -size, size, 2))},
+                      WindowAddParams{.n = n}, {compensated},
+                      {(n + REWIND_FLAT - 1) / REWIND_FLAT});
 }
 
 TEST_CASE("kernels: sgd and adam") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
-  both->tolerance = 2e-5;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 2e-5;
   constexpr uint32_t shift = 5;  // 256 elements per chunk
   for (const uint32_t at : {0u, 16u, 3u})
     for (uint32_t n : {0u, 1u, 13u, 1003u})
@@ -224,33 +217,32 @@ TEST_CASE("kernels: sgd and adam") {
           const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
           const auto t = in(DType::i32, rows);
           const auto s = in(DType::f32, state(updates, flags == 3));
-          both->run("sgd", {param, grad, first, t, s},
-                    SgdParams{.rows = count,
-                              .shift = shift,
-                              .lr = 0.1f,
-                              .momentum = flags == 0 ? 0 : 0.9f,
-                              .dampening = flags == 1 ? 0.1f : 0,
-                              .weight_decay = 0.01f,
-                              .nesterov = flags == 2,
-                              .maximize = flags == 1},
-                    {}, {count << shift});
-          both->run("adam", {param, grad, first, second, t, s},
-                    AdamParams{.rows = count,
-                               .shift = shift,
-                               .lr = 0.01f,
-                               .beta1 = 0.9f,
-                               .beta2 = 0.999f,
-                               .eps = 1e-8f,
-                               .weight_decay = 0.1f,
-                               .decoupled = flags & 1},
-                    {}, {count << shift});
+          devices.run("sgd", {param, grad, first, t, s},
+                      SgdParams{.rows = count,
+                                .shift = shift,
+                                .lr = 0.1f,
+                                .momentum = flags == 0 ? 0 : 0.9f,
+                                .dampening = flags == 1 ? 0.1f : 0,
+                                .weight_decay = 0.01f,
+                                .nesterov = flags == 2,
+                                .maximize = flags == 1},
+                      {}, {count << shift});
+          devices.run("adam", {param, grad, first, second, t, s},
+                      AdamParams{.rows = count,
+                                 .shift = shift,
+                                 .lr = 0.01f,
+                                 .beta1 = 0.9f,
+                                 .beta2 = 0.999f,
+                                 .eps = 1e-8f,
+                                 .weight_decay = 0.1f,
+                                 .decoupled = flags & 1},
+                      {}, {count << shift});
         }
 }
 
 TEST_CASE("kernels: adama") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
-  both->tolerance = 2e-5;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 2e-5;
   constexpr uint32_t shift = 5;
   for (const uint32_t at : {0u, 3u})
     for (uint32_t n : {0u, 1u, 13u, 1003u})
@@ -261,39 +253,38 @@ TEST_CASE("kernels: adama") {
           const auto m = inout(DType::f32, values(8 + n, -0.1f, 0.1f, 3));
           const auto v = inout(DType::f32, values(8 + n, 0.1f, 1, 4));
           const auto s = in(DType::f32, state(3, found_inf));
-          both->run("adama_fold",
-                    {in(DType::f32, values(at + n + 1, -1, 1, 2)), m, v, in(DType::i32, rows), s},
-                    AdamaFoldParams{.rows = count,
-                                    .shift = shift,
-                                    .beta1 = 0.9f,
-                                    .beta2 = 0.999f,
-                                    .decay1 = decay,
-                                    .decay2 = decay},
-                    {}, {count << shift});
-          both->run("adama",
-                    {inout(DType::f32, values(8 + n)), in(DType::f32, m.values),
-                     in(DType::f32, v.values), s},
-                    AdamaParams{.n = 8 + n,
-                                .lr = 0.01f,
-                                .beta1 = 0.9f,
-                                .beta2 = 0.999f,
-                                .eps = 1e-8f,
-                                .weight_decay = 0.1f},
-                    {}, {(8 + n + REWIND_FLAT - 1) / REWIND_FLAT});
+          devices.run("adama_fold",
+                      {in(DType::f32, values(at + n + 1, -1, 1, 2)), m, v, in(DType::i32, rows), s},
+                      AdamaFoldParams{.rows = count,
+                                      .shift = shift,
+                                      .beta1 = 0.9f,
+                                      .beta2 = 0.999f,
+                                      .decay1 = decay,
+                                      .decay2 = decay},
+                      {}, {count << shift});
+          devices.run("adama",
+                      {inout(DType::f32, values(8 + n)), in(DType::f32, m.values),
+                       in(DType::f32, v.values), s},
+                      AdamaParams{.n = 8 + n,
+                                  .lr = 0.01f,
+                                  .beta1 = 0.9f,
+                                  .beta2 = 0.999f,
+                                  .eps = 1e-8f,
+                                  .weight_decay = 0.1f},
+                      {}, {(8 + n + REWIND_FLAT - 1) / REWIND_FLAT});
         }
 }
 
 TEST_CASE("kernels: adam_8bit") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
-  both->tolerance = 2e-5;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 2e-5;
   std::vector<float> maps;
   for (const bool is_signed : {true, false}) {
     const auto map = dynamic_map(is_signed), bounds = dynamic_bounds(map);
     maps.insert(maps.end(), map.begin(), map.end());
     maps.insert(maps.end(), bounds.begin(), bounds.end());
   }
-  both->code_tolerance = 1;
+  devices.code_tolerance = 1;
   for (uint32_t n : {1u, 255u, 256u, 1003u})
     for (uint32_t flags = 0; flags < 3; ++flags) {
       const uint32_t blocks = (n + ADAM_8BIT_BLOCK - 1) / ADAM_8BIT_BLOCK;
@@ -305,7 +296,7 @@ TEST_CASE("kernels: adam_8bit") {
                              .weight_decay = 0.1f,
                              .decoupled = flags & 1};
       const auto run = [&](const std::vector<float>& most) {
-        both->run(
+        devices.run(
             "adam_8bit",
             {inout(DType::f32, values(n)), in(DType::f32, values(n, -1, 1, 2)),
              inout(DType::u8, integers(n, 0, 256, 3)), inout(DType::u8, integers(n, 1, 256, 4)),
@@ -316,13 +307,12 @@ TEST_CASE("kernels: adam_8bit") {
       run(values(blocks, 0.5f, 2, 5));
       run(std::vector<float>(blocks, 0));  // at first
     }
-  both->code_tolerance = 0;
+  devices.code_tolerance = 0;
 }
 
 TEST_CASE("kernels: moment_update") {
-  KernelComparison* const both = KernelComparison::instance();
-  if (both == nullptr) return;
-  both->tolerance = 2e-5;
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 2e-5;
   constexpr uint32_t shift = 5;
   for (const uint32_t at : {0u, 3u})
     for (uint32_t n : {0u, 13u, 1003u})
@@ -332,7 +322,7 @@ TEST_CASE("kernels: moment_update") {
             for (const float found_inf : {0.0f, 1.0f}) {
               const auto rows = table(n, REWIND_FLAT << shift, at);
               const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
-              both->run(
+              devices.run(
                   "moment_update",
                   {inout(DType::f32, values(8 + n)), in(DType::f32, values(at + n + 1, -1, 1, 2)),
                    inout(DType::f32, values(8 + n, 0.1f, 1, 3)),
