@@ -97,7 +97,8 @@ def device(build, name):
     asked = subprocess.run([program(build, "tools", "info"), "--json"], capture_output=True, text=True, check=False)
     try:
         found = json.loads(asked.stdout)
-        return "; ".join(f"{d['name']}, {d['driver']}" for d in found) if name.startswith("vulkan") else name
+        kind = name.split(":")[0]
+        return "; ".join(f"{d['name']}, {d['driver']}" for d in found if d["device"].startswith(kind)) or name
     except (json.JSONDecodeError, KeyError, TypeError):
         return name
 

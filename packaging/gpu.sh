@@ -183,7 +183,7 @@ run() {
 
 # ---- the parts -----------------------------------------------------------------------------------
 
-devices() { run info --kernels ${device:+--device "$device"} && run info --json ${device:+--device "$device"} > "$result"; }
+devices() { run info --kernels --device "${device:-vulkan}" && run info --json --device "${device:-vulkan}" > "$result"; }
 
 kernel_tests() {
   if "$quick"; then

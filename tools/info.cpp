@@ -1,6 +1,6 @@
-// What Rewind makes of each Vulkan device: limits, the features that it uses, those that the
-// self-check refused and why, with --kernels how every kernel runs there, and with --pipelines what
-// the driver's compiler makes of them.
+// What Rewind makes of the cpu and of each Vulkan device: limits, the features that it uses, those
+// that the self-check refused and why, with --kernels how every kernel runs there, and with
+// --pipelines what the driver's compiler makes of them.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -19,27 +19,46 @@ using namespace rw;
 namespace {
 
 struct Found {
-  size_t index = 0;
+  std::string opens;  // "vulkan:0", "cpu"
   DeviceListing listing;
   std::unique_ptr<Backend> device;  // null where it cannot be used
   std::string fault;
+
+  bool is_vulkan() const { return opens != "cpu"; }
 };
 
-std::vector<Found> look(const std::string& choice) {
-  std::vector<Found> all;
+// The Vulkan devices that `choice` means.
+void add_vulkan(std::vector<Found>& all, const std::string& choice) {
   std::vector<DeviceListing> listings = list_devices();
   for (size_t i = 0; i < listings.size(); ++i) {
     const DeviceInfo& info = listings[i].info;
-    if (!choice.empty() && !device_matches(info.name, info.uuid, i, choice)) continue;
-    Found found{.index = i, .listing = std::move(listings[i]), .device = nullptr, .fault = ""};
+    const bool is_any = choice.empty() || choice == "vulkan";
+    if (!is_any && !device_matches(info.name, info.uuid, i, choice)) continue;
+    Found found{fmt::format("vulkan:{}", i), std::move(listings[i]), nullptr, ""};
     try {
-      found.device = open_backend(fmt::format("vulkan:{}", i));
+      found.device = open_backend(found.opens);
     } catch (const Error& e) {
       found.fault = e.what();
     }
     all.push_back(std::move(found));
   }
-  check<DeviceError>(!all.empty(), "info", "no device matches '{}'", choice);
+}
+
+// `missing`: why there is no Vulkan device, where that is so.
+std::vector<Found> look(const std::string& choice, std::string& missing) {
+  std::vector<Found> all;
+  try {
+    if (choice != "cpu") add_vulkan(all, choice);
+  } catch (const DeviceError& e) {
+    missing = e.what();
+  }
+  if (choice.empty() || choice == "cpu") {
+    Found found{"cpu", {.type = "CPU"}, open_backend("cpu"), ""};
+    found.listing.info = found.device->info();
+    all.push_back(std::move(found));
+  }
+  check<DeviceError>(!all.empty(), "info", "no device matches '{}'{}", choice,
+                     missing.empty() ? "" : ": " + missing);
   return all;
 }
 
@@ -47,15 +66,8 @@ std::string joined(const std::vector<std::string>& words) {
   return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
 }
 
-void print(const Found& found, bool kernels) {
-  const DeviceInfo& info = found.device ? found.device->info() : found.listing.info;
-  fmt::print("vulkan:{}  {}, {}\n", found.index, info.name, found.listing.type);
-  fmt::print("  driver        {}\n  uuid          {}\n", info.driver, info.uuid);
-  fmt::print("  memory        {}, blocks of at most {}\n", format_bytes(info.memory_bytes),
-             format_bytes(info.max_block_bytes));
-  fmt::print("  subgroups     of {}\n", info.subgroup_size);
-  if (!found.device) return fmt::print("  NOT USABLE    {}\n", found.fault);
-  fmt::print("  in use        {}\n", joined(info.features));
+// What the self-check and `tune` say of it.
+void print_proved(const DeviceInfo& info) {
   if (info.refused.empty())
     fmt::print("  self-check    {}\n",
                is_without("self-check") ? "not run (REWIND_WITHOUT=self-check)" : "passed");
@@ -64,6 +76,19 @@ void print(const Found& found, bool kernels) {
   const std::string untuned =
       is_without("tuning") ? "not used (REWIND_WITHOUT=tuning)" : "none: ./rewind tune";
   fmt::print("  tuning        {}\n", info.tuning.empty() ? untuned : info.tuning);
+}
+
+void print(const Found& found, bool kernels) {
+  const DeviceInfo& info = found.device ? found.device->info() : found.listing.info;
+  fmt::print("{}  {}, {}\n", found.opens, info.name, found.listing.type);
+  fmt::print("  driver        {}\n", info.driver);
+  if (found.is_vulkan()) fmt::print("  uuid          {}\n", info.uuid);
+  fmt::print("  memory        {}, blocks of at most {}\n", format_bytes(info.memory_bytes),
+             format_bytes(info.max_block_bytes));
+  if (found.is_vulkan()) fmt::print("  subgroups     of {}\n", info.subgroup_size);
+  if (!found.device) return fmt::print("  NOT USABLE    {}\n", found.fault);
+  fmt::print("  in use        {}\n", joined(info.features));
+  if (found.is_vulkan()) print_proved(info);
   if (!kernels) return;
   for (const KernelVariant& v : found.device->kernel_variants())
     fmt::print("  {:<28} {:<24} {}\n", v.kernel, v.dtypes,
@@ -123,7 +148,7 @@ nlohmann::json to_json(const PipelineStatistics& s, bool searched) {
 
 nlohmann::json to_json(const Found& found) {
   const DeviceInfo& info = found.device ? found.device->info() : found.listing.info;
-  nlohmann::json json = {{"index", found.index},
+  nlohmann::json json = {{"device", found.opens},
                          {"name", info.name},
                          {"type", found.listing.type},
                          {"driver", info.driver},
@@ -162,11 +187,13 @@ void tell_pipelines(const Found& found, const std::string& text, nlohmann::json*
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What Rewind makes of the Vulkan devices: features, self-check, kernel variants.");
+  CLI::App app("What Rewind makes of the devices: features, self-check, kernel variants.");
   std::string choice;
   std::string text;
   bool json = false, kernels = false, pipelines = false;
-  app.add_option("--device", choice, "only this one: an index, a part of the name, or uuid=...");
+  app.add_option(
+      "--device", choice,
+      "only cpu, only vulkan, or one of Vulkan's: an index, a part of the name, uuid=...");
   app.add_flag("--kernels", kernels, "how every kernel runs, too");
   app.add_flag("--pipelines", pipelines,
                "compile every pipeline that may be asked for (minutes): registers, spills, shared "
@@ -178,15 +205,20 @@ int main(int argc, char** argv) {
       [&] {
         nlohmann::json all = nlohmann::json::array();
         bool has_gpu = false;
-        for (const Found& found : look(choice)) {
+        std::string no_vulkan;
+        if (pipelines && choice.empty()) choice = "vulkan";
+        for (const Found& found : look(choice, no_vulkan)) {
           has_gpu |= !found.listing.info.is_cpu;
           if (json)
             all.push_back(to_json(found));
           else
             print(found, kernels);
-          if (pipelines && found.device) tell_pipelines(found, text, json ? &all.back() : nullptr);
+          if (pipelines && found.device && found.is_vulkan())
+            tell_pipelines(found, text, json ? &all.back() : nullptr);
         }
-        const std::string missing = has_gpu || !choice.empty() ? "" : unoffered_gpu();
+        if (!json && !no_vulkan.empty()) fmt::print("NO VULKAN     {}\n", no_vulkan);
+        const bool is_one = !choice.empty() && choice != "vulkan";
+        const std::string missing = has_gpu || is_one ? "" : unoffered_gpu();
         if (!json && !missing.empty()) fmt::print("NO GPU IN USE: {}\n", missing);
         if (json)
           fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));

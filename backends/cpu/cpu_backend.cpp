@@ -31,12 +31,28 @@ std::shared_ptr<const cpu::Plan> plan(Plans& plans, const KernelCall& call) {
   return plans.get(call, static_cast<size_t>(found - planned), found->plan);
 }
 
+// What is used of what a build, or a processor, may lack.
+std::vector<std::string> features() {
+  std::vector<std::string> all;
+  if (const std::string library = cpu::plan_library(); !library.empty()) all.push_back(library);
+  return all;
+}
+
 class CpuBackend final : public HostBackend {
  public:
-  CpuBackend() : HostBackend("cpu") {}
+  CpuBackend() : HostBackend("cpu", features()) {}
 
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
     return plan(plans_, call);
+  }
+
+  std::vector<KernelVariant> kernel_variants() const override {
+    std::vector<KernelVariant> all = reference::kernel_variants();
+    const std::string library = cpu::plan_library();
+    for (KernelVariant& v : all)
+      if (!library.empty() && std::ranges::count(planned, v.kernel, &Planned::kernel) > 0)
+        v.variant = library;
+    return all;
   }
 
   using Backend::dry;

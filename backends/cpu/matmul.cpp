@@ -1,4 +1,5 @@
 // Matrix products by oneDNN's sgemm, on one thread for each tile of the result.
+#include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
@@ -162,6 +163,11 @@ class MatmulPlan final : public Plan {
 };
 
 }  // namespace
+
+std::string plan_library() {
+  const dnnl_version_t& version = *dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch);
+}
 
 std::shared_ptr<const Plan> plan_matmul(const KernelCall& call) {
   const auto p = call.params_as<MatmulParams>();

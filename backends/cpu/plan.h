@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "../../core/backend/backend.h"
 
@@ -37,6 +38,8 @@ class Plan : public Preparation {
   }
 };
 
+// The library that plans are made with, "oneDNN 3.5"; empty: there is none, and no plan.
+std::string plan_library();
 // Plans of matmul, conv2d, conv2d_dgrad and conv2d_wgrad; null where the library has no form of it.
 std::shared_ptr<const Plan> plan_matmul(const KernelCall& call);
 std::shared_ptr<const Plan> plan_convolution(const KernelCall& call);

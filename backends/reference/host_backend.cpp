@@ -24,7 +24,7 @@ std::string cpu_model() {
 
 }  // namespace
 
-HostBackend::HostBackend(const std::string& backend) {
+HostBackend::HostBackend(const std::string& backend, std::vector<std::string> features) {
   info_.backend = backend;
   info_.name = cpu_model();
   info_.driver = "rewind " + backend;
@@ -33,6 +33,7 @@ HostBackend::HostBackend(const std::string& backend) {
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   info_.max_block_bytes = max_block_bytes;
   info_.alignment = block_alignment;
+  info_.features = std::move(features);
 }
 
 uint32_t HostBackend::allocate_block(uint64_t bytes) {

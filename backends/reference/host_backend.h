@@ -18,8 +18,8 @@ namespace rw {
 
 class HostBackend : public Backend {
  public:
-  // `backend`: DeviceInfo::backend.
-  explicit HostBackend(const std::string& backend);
+  // The fields of DeviceInfo that are named so.
+  explicit HostBackend(const std::string& backend, std::vector<std::string> features = {});
 
   const DeviceInfo& info() const override { return info_; }
   // New memory is filled with 0xFF bytes (NaN), so that reading what nobody wrote shows.

@@ -17,6 +17,10 @@ class ReferenceBackend final : public HostBackend {
     return make_dry_backend(limits);
   }
 
+  std::vector<KernelVariant> kernel_variants() const override {
+    return reference::kernel_variants();
+  }
+
  private:
   void execute(const KernelCall& call, std::span<std::byte* const> memory, std::byte*) override {
     reference::run_kernel(call, memory);

@@ -1,6 +1,9 @@
 #include "backends/reference/run_kernel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "backends/reference/kernels.h"
@@ -20,12 +23,31 @@ bool accepts(std::string_view combination, std::span<const Binding> bindings) {
   return true;
 }
 
+using Kernels = std::map<std::string_view, Kernel>;
+const Kernels& all_kernels() {
+  static const Kernels all = [] {
+    Kernels by_name;
+    for (const Kernel& kernel : shader_kernels) by_name.emplace(kernel.name, kernel);
+    for (const Kernel& kernel : composed_kernels) by_name.emplace(kernel.name, kernel);
+    return by_name;
+  }();
+  return all;
+}
+
 const Kernel& find_kernel(std::string_view name) {
-  for (const std::span<const Kernel> table :
-       {std::span<const Kernel>(shader_kernels), std::span<const Kernel>(composed_kernels)})
-    for (const Kernel& kernel : table)
-      if (kernel.name == name) return kernel;
-  fail<ValueError>(name, "the reference backend has no kernel of this name");
+  const auto found = all_kernels().find(name);
+  check<ValueError>(found != all_kernels().end(), name,
+                    "the reference backend has no kernel of this name");
+  return found->second;
+}
+
+// "f32 f16" of "fh".
+std::string dtypes_of(std::string_view letters) {
+  std::string names;
+  for (const char c : letters)
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
+      if (letter(dtype) == c) names += fmt::format("{}{}", names.empty() ? "" : " ", name(dtype));
+  return names;
 }
 
 void check_call(const Kernel& kernel, const KernelCall& call) {
@@ -46,6 +68,17 @@ void check_call(const Kernel& kernel, const KernelCall& call) {
 }
 
 }  // namespace
+
+std::vector<KernelVariant> kernel_variants() {
+  std::vector<KernelVariant> all;
+  for (const auto& [name, kernel] : all_kernels())
+    for (std::string_view rest = kernel.types; !rest.empty();) {
+      const size_t end = std::min(rest.find(' '), rest.size());
+      all.push_back({std::string(name), dtypes_of(rest.substr(0, end)), "plain loop", ""});
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  return all;
+}
 
 void run_kernel(const KernelCall& call, std::span<std::byte* const> memory) {
   const Kernel& kernel = find_kernel(call.kernel);

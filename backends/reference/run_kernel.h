@@ -3,10 +3,14 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "../../core/backend/backend.h"
 
 namespace rw::reference {
+
+// The kernels, in each combination of dtypes.
+std::vector<KernelVariant> kernel_variants();
 
 // `memory`: where the bytes of each binding lie.
 void run_kernel(const KernelCall& call, std::span<std::byte* const> memory);

@@ -323,7 +323,7 @@ TEST_CASE("tuning: odd choices are right, repeat their bits, and are predicted t
   const auto lines = std::make_shared<std::vector<std::string>>();
   dry_run(open_listening("vulkan", lines), [] { outputs(); });
   REQUIRE(lines->size() >= 6);
-  const Run plain = run_on("vulkan"), oracle = run_on("cpu");
+  const Run plain = run_on("vulkan"), oracle = run_on("reference");
 
   const TemporaryFolder folder;
   const Env cache("REWIND_CACHE", folder.path.c_str());

@@ -45,7 +45,7 @@ TEST_CASE("products by cooperative matrices: 4 and 8 subgroups a tile give the s
   } catch (const DeviceError&) {
     return;
   }
-  const auto expected = products_on("cpu", DType::f16);
+  const auto expected = products_on("reference", DType::f16);
   std::vector<std::vector<float>> by_four, by_eight;
   {
     const Env limit("REWIND_LIMITS", "tile-subgroups:4");

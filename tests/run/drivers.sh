@@ -75,7 +75,7 @@ add_driver() {
         without=('-tce=*a lost device*,pacing: kernels in parts*,resnet*,recompute: on vulkan')
       fi ;;
   esac
-  if ! quietly timeout 900 "${runner[@]}" "$build/tools/info"; then
+  if ! quietly timeout 900 "${runner[@]}" "$build/tools/info" --device vulkan; then
     skip "$name" "it has no device here that can be used: $(tail -n 1 "$log")"
     return
   fi

@@ -200,7 +200,7 @@ add_sanitized() {
   # Drivers keep memory to the end of the process, which is no leak of ours.
   local variables=(ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1)
   # Without it the sanitizer does not find its addresses on kernels that spread them widely.
-  threaded cases 'threads, races' '-tc=threads*' TSAN_OPTIONS=halt_on_error=1
+  threaded cases 'threads, races' '-tc=threads*,cpu work*' TSAN_OPTIONS=halt_on_error=1
   # Searches over random programs take most of the time, and no memory that others do not.
   sanitized cases 'host, address and undefined' -ts=host "${variables[@]}" \
     '-tce=*random programs*,*plans and eviction*,plan: loading*,*largest batch*,*grow*with the logarithm*,dry run: steady*,recompute search*'
