@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "backends/call_cache.h"
+#include "backends/cpu/loops.h"
 #include "backends/cpu/plan.h"
 #include "backends/dry/dry_backend.h"
 #include "backends/reference/host_backend.h"
@@ -70,14 +71,24 @@ class CpuBackend final : public HostBackend {
     const auto own = call.preparation ? nullptr : plan(plans_, call);
     const auto* given = static_cast<const cpu::Plan*>(call.preparation);
     const cpu::Plan* plan = given ? given : own.get();
-    if (!plan) return reference::run_kernel(call, memory);
+    if (!plan) {
+      if (!run_loop(call, memory)) reference::run_kernel(call, memory);
+      return;
+    }
     check<ValueError>(call.workspace.size >= plan->workspace_bytes, call.kernel,
                       "the workspace must have {} bytes, got {}", plan->workspace_bytes,
                       call.workspace.size);
     plan->run(call, {memory, workspace});
   }
 
+  bool run_loop(const KernelCall& call, std::span<std::byte* const> memory) const {
+    if (!loops_.has(call.kernel)) return false;
+    reference::check_call(call);
+    return loops_.run(call, memory);
+  }
+
   mutable Plans plans_;
+  cpu::Loops loops_;
 };
 
 }  // namespace

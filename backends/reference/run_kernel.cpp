@@ -80,6 +80,10 @@ std::vector<KernelVariant> kernel_variants() {
   return all;
 }
 
+void check_call(const KernelCall& call) {
+  check_call(find_kernel(call.kernel), call);
+}
+
 void run_kernel(const KernelCall& call, std::span<std::byte* const> memory) {
   const Kernel& kernel = find_kernel(call.kernel);
   check_call(kernel, call);

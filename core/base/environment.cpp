@@ -20,7 +20,8 @@ constexpr std::array switches = {
     "large-shared",     "matrices",    "memory-budget",
     "push-descriptors", "self-check",  "shuffle",
     "texels",           "timestamps",  "tuning",
-    "unified-memory",
+    "unified-memory",   "x86-64-v2",   "x86-64-v3",
+    "x86-64-v4",
 };
 constexpr std::array limits = {"block", "dispatch-us", "range", "shared", "tile-subgroups"};
 

@@ -1,0 +1,70 @@
+#include "backends/cpu/loops.h"
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "core/base/environment.h"
+#include "core/base/error.h"
+
+namespace rw::cpu {
+
+#define REWIND_DECLARE_LEVEL(level) \
+  namespace level {                 \
+  extern const Loop table[];        \
+  extern const size_t table_size;   \
+  }
+#if defined(__x86_64__)
+REWIND_DECLARE_LEVEL(x86_64_v2)
+REWIND_DECLARE_LEVEL(x86_64_v3)
+REWIND_DECLARE_LEVEL(x86_64_v4)
+#else
+REWIND_DECLARE_LEVEL(machine)
+#endif
+#undef REWIND_DECLARE_LEVEL
+
+std::vector<Level> levels() {
+  std::vector<Level> found;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v4"))
+    found.push_back({"x86-64-v4", x86_64_v4::table, x86_64_v4::table_size});
+  if (__builtin_cpu_supports("x86-64-v3"))
+    found.push_back({"x86-64-v3", x86_64_v3::table, x86_64_v3::table_size});
+  if (__builtin_cpu_supports("x86-64-v2"))
+    found.push_back({"x86-64-v2", x86_64_v2::table, x86_64_v2::table_size});
+#else
+  found.push_back({"machine", machine::table, machine::table_size});
+#endif
+  std::erase_if(found, [](const Level& level) { return is_without(level.name); });
+  return found;
+}
+
+Loops::Loops() {
+  const std::vector<Level> all = levels();
+  if (all.empty()) return;
+  level_ = all.front().name;
+  for (size_t i = 0; i < all.front().count; ++i) {
+    const Loop& loop = all.front().loops[i];
+    loops_.emplace(loop.kernel, &loop);
+  }
+}
+
+bool Loops::run(const KernelCall& call, std::span<std::byte* const> memory) const {
+  const auto found = loops_.find(call.kernel);
+  if (found == loops_.end()) return false;
+  LoopCall c{};
+  c.params = call.params.data();
+  for (size_t i = 0; i < call.bindings.size(); ++i) {
+    const Binding& binding = call.bindings[i];
+    uint32_t offset;  // every struct begins with one offset per binding
+    std::memcpy(&offset, call.params.data() + i * sizeof offset, sizeof offset);
+    const uint64_t bytes = uint64_t{offset} * size_of(binding.dtype);
+    c.data[i] = memory[i] + bytes;
+    c.dtype[i] = binding.dtype;
+  }
+  for (size_t i = 0; i < std::size(c.constant); ++i) c.constant[i] = call.constant(i);
+  return found->second->run(c);
+}
+
+}  // namespace rw::cpu

@@ -1,0 +1,42 @@
+// Vector loops of the cpu backend: kernels that compilers make vectors of, compiled once for each
+// level of x86-64; which one a backend takes is chosen when it is made.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "../../core/backend/backend.h"
+#include "loop_call.h"
+
+namespace rw::cpu {
+
+// The loops of one level, in any order.
+struct Level {
+  const char* name;  // "x86-64-v3"
+  const Loop* loops;
+  size_t count;
+};
+
+// Those that this processor has and REWIND_WITHOUT=x86-64-v4,... does not take away, the best one
+// first.
+std::vector<Level> levels();
+
+// The loops of the best level.
+class Loops {
+ public:
+  Loops();
+  std::string_view level() const { return level_; }  // empty: there is none
+  bool has(std::string_view kernel) const { return loops_.contains(kernel); }
+  // Whether there is a loop for this call; then it has run. The call is one that the reference
+  // backend would take.
+  bool run(const KernelCall& call, std::span<std::byte* const> memory) const;
+
+ private:
+  std::string_view level_;
+  std::unordered_map<std::string_view, const Loop*> loops_;
+};
+
+}  // namespace rw::cpu

@@ -1,0 +1,98 @@
+// Elements of every type as blocks of f32, and back.
+#include "backends/cpu/loops/halves.h"
+#include "backends/cpu/loops/level.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+namespace {
+
+template <class T, class U, class F>
+inline void convert(const T* x, int64_t count, U* to, const F& f) {
+  REWIND_VECTORIZE
+  for (int64_t i = 0; i < count; ++i) to[i] = f(x[i]);
+}
+
+#if defined(__F16C__)
+
+inline void read_eight(const uint16_t* x, float* to) {
+  _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x))));
+}
+inline void write_eight(const float* x, uint16_t* to) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm256_cvtps_ph(_mm256_loadu_ps(x), _MM_FROUND_TO_NEAREST_INT));
+}
+
+// Eight elements at a time; what is left by itself, in the same way.
+template <class T, class U, class F>
+inline void in_eights(const T* x, int64_t count, U* to, const F& f) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) f(x + i, to + i);
+  if (i == count) return;
+  T last[8] = {};
+  U made[8];
+  for (int64_t k = i; k < count; ++k) last[k - i] = x[k];
+  f(last, made);
+  for (int64_t k = i; k < count; ++k) to[k] = made[k - i];
+}
+
+void read_halves(const uint16_t* x, int64_t count, float* to) {
+  in_eights(x, count, to, read_eight);
+}
+void write_halves(const float* x, int64_t count, uint16_t* to) {
+  in_eights(x, count, to, write_eight);
+}
+
+#else
+
+void read_halves(const uint16_t* x, int64_t count, float* to) {
+  convert(x, count, to, from_half);
+}
+void write_halves(const float* x, int64_t count, uint16_t* to) {
+  convert(x, count, to, to_half);
+}
+
+#endif
+
+}  // namespace
+
+const float* read(const Operand& x, int64_t at, int64_t count, float* buffer) {
+  switch (x.dtype) {
+    case DType::f32:
+      return x.as<float>(at);
+    case DType::f16:
+      read_halves(x.as<uint16_t>(at), count, buffer);
+      break;
+    case DType::bf16:
+      convert(x.as<uint16_t>(at), count, buffer, from_brain);
+      break;
+    case DType::i32:
+      convert(x.as<int32_t>(at), count, buffer, [](int32_t v) { return static_cast<float>(v); });
+      break;
+    case DType::u8:
+      convert(x.as<uint8_t>(at), count, buffer, [](uint8_t v) { return static_cast<float>(v); });
+  }
+  return buffer;
+}
+
+void write(const Operand& y, int64_t at, int64_t count, const float* from) {
+  switch (y.dtype) {
+    case DType::f32:
+      if (from != y.as<float>(at))
+        __builtin_memcpy(y.as<float>(at), from, static_cast<size_t>(count) * sizeof(float));
+      break;
+    case DType::f16:
+      write_halves(from, count, y.as<uint16_t>(at));
+      break;
+    case DType::bf16:
+      convert(from, count, y.as<uint16_t>(at), to_brain);
+      break;
+    case DType::i32:
+      convert(from, count, y.as<int32_t>(at), to_int);
+      break;
+    case DType::u8:
+      convert(from, count, y.as<uint8_t>(at),
+              [](float v) { return static_cast<uint8_t>(to_int(v)); });
+  }
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL

@@ -1,0 +1,169 @@
+// Copies between views, of one dtype or with a cast.
+#include "backends/cpu/loops/views.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+namespace {
+
+// Two views of one shape, with as few dimensions as both allow.
+struct Copy {
+  Operand x, y;
+  int rank = 0;
+  int64_t n, shape[REWIND_MAX_DIMS], from[REWIND_MAX_DIMS], to[REWIND_MAX_DIMS];
+
+  Copy(const LoopCall& call, const CopyParams& p)
+      : x(operand(call, 0)), y(operand(call, 1)), n(p.n) {
+    for (uint32_t d = 0; d < p.rank; ++d) {
+      if (p.shape[d] == 1) continue;
+      const int last = rank - 1;
+      const bool joins = rank > 0 && from[last] == int64_t{p.x_stride[d]} * p.shape[d] &&
+                         to[last] == int64_t{p.y_stride[d]} * p.shape[d];
+      const int at = joins ? last : rank++;
+      shape[at] = joins ? shape[at] * p.shape[d] : p.shape[d];
+      from[at] = p.x_stride[d];
+      to[at] = p.y_stride[d];
+    }
+    if (rank > 0) return;
+    rank = 1;
+    shape[0] = from[0] = to[0] = 1;
+  }
+
+  bool is_dense() const { return rank == 1 && from[0] == 1 && to[0] == 1; }
+  // The dimension in which x lies together where y does in the last one, or the other way round;
+  // -1: there is none.
+  int turned() const {
+    const int last = rank - 1;
+    for (int d = 0; d < last; ++d)
+      if ((from[d] == 1 && to[last] == 1 && from[last] != 1) ||
+          (to[d] == 1 && from[last] == 1 && to[last] != 1))
+        return d;
+    return -1;
+  }
+};
+
+// The matrix of dimension d and the last one, in tiles; all others one after the other.
+template <class T>
+void turn(const Copy& c, int d) {
+  constexpr int64_t side = 32;
+  const int last = c.rank - 1;
+  const int64_t rows = c.shape[d], cols = c.shape[last], down = divide_up(rows, side),
+                across = divide_up(cols, side);
+  const int64_t matrices = c.n / (rows * cols);
+  parallel_for(matrices * down, 2 * c.n * c.x.width, [&](int64_t i) {
+    int64_t rest = i / down, x_at = 0, y_at = 0;
+    for (int k = last - 1; k >= 0; --k) {
+      if (k == d) continue;
+      x_at += rest % c.shape[k] * c.from[k];
+      y_at += rest % c.shape[k] * c.to[k];
+      rest /= c.shape[k];
+    }
+    const int64_t row = i % down * side, height = least(side, rows - row);
+    for (int64_t tile = 0; tile < across; ++tile) {
+      const int64_t col = tile * side, width = least(side, cols - col);
+      const T* x = c.x.as<T>(x_at + row * c.from[d] + col * c.from[last]);
+      T* y = c.y.as<T>(y_at + row * c.to[d] + col * c.to[last]);
+      T kept[side][side];  // [col][row]
+      if (c.from[d] == 1) {
+        for (int64_t k = 0; k < width; ++k)
+          for (int64_t r = 0; r < height; ++r) kept[k][r] = x[r + k * c.from[last]];
+        for (int64_t r = 0; r < height; ++r)
+          for (int64_t k = 0; k < width; ++k) y[r * c.to[d] + k] = kept[k][r];
+      } else {
+        for (int64_t r = 0; r < height; ++r)
+          for (int64_t k = 0; k < width; ++k) kept[k][r] = x[r * c.from[d] + k];
+        for (int64_t k = 0; k < width; ++k)
+          for (int64_t r = 0; r < height; ++r) y[r + k * c.to[last]] = kept[k][r];
+      }
+    }
+  });
+}
+
+// Runs along the last dimension.
+template <class T>
+void move_runs(const Copy& c) {
+  View from{c.x, c.rank}, to{c.y, c.rank};
+  for (int d = 0; d < c.rank; ++d) {
+    from.shape[d] = to.shape[d] = c.shape[d];
+    from.stride[d] = c.from[d];
+    to.stride[d] = c.to[d];
+  }
+  const int64_t x_step = c.from[c.rank - 1], y_step = c.to[c.rank - 1];
+  each_block(c.n, 2 * c.x.width, [&](int64_t at, int64_t count) {
+    int64_t sources[block], runs = 0;
+    each_run(from, at, count, [&](int64_t, int64_t place, int64_t) { sources[runs++] = place; });
+    int64_t run = 0;
+    each_run(to, at, count, [&](int64_t, int64_t place, int64_t length) {
+      const T* x = c.x.as<T>(sources[run++]);
+      T* y = c.y.as<T>(place);
+      if (x_step == 1 && y_step == 1)
+        for (int64_t i = 0; i < length; ++i) y[i] = x[i];
+      else
+        for (int64_t i = 0; i < length; ++i) y[i * y_step] = x[i * x_step];
+    });
+  });
+}
+
+template <class T>
+void move(const Copy& c) {
+  if (c.is_dense())
+    return each_block(c.n, 2 * c.x.width, [&](int64_t at, int64_t count) {
+      __builtin_memcpy(c.y.as<T>(at), c.x.as<T>(at), static_cast<size_t>(count) * sizeof(T));
+    });
+  if (const int d = c.turned(); d >= 0) return turn<T>(c, d);
+  move_runs<T>(c);
+}
+
+// Elements at[0], at[1], ... of y from a block.
+template <class T>
+inline void scatter(const View& y, int64_t at, int64_t count, const void* block) {
+  const T* from = static_cast<const T*>(block);
+  const int64_t step = y.stride[y.rank - 1];
+  each_run(y, at, count, [&](int64_t done, int64_t place, int64_t length) {
+    for (int64_t i = 0; i < length; ++i) y.x.as<T>(place)[i * step] = from[done + i];
+  });
+}
+
+// A block of y, all but floats by way of f32: of i32 to u8 and back the low bits are kept.
+void cast_block(const View& x, int64_t at, int64_t count, const Operand& y) {
+  Block in;
+  if (x.x.dtype == DType::i32 && y.dtype == DType::u8) {
+    const int32_t* from = gather(x, at, count, as<int32_t>(in));
+    for (int64_t i = 0; i < count; ++i) *y.as<uint8_t>(i) = static_cast<uint8_t>(from[i]);
+  } else {
+    write(y, 0, count, read(x, at, count, in.at));
+  }
+}
+
+void cast(const CopyParams& p, const Operand& x, const Operand& y) {
+  const View from = view(x, p.rank, p.shape, p.x_stride), to = view(y, p.rank, p.shape, p.y_stride);
+  each_block(p.n, x.width + y.width, [&](int64_t at, int64_t count) {
+    if (to.is_dense()) return cast_block(from, at, count, y.from(at));
+    Block made;
+    cast_block(from, at, count, {reinterpret_cast<std::byte*>(made.at), y.dtype});
+    if (y.width == 4)
+      scatter<uint32_t>(to, at, count, made.at);
+    else if (y.width == 2)
+      scatter<uint16_t>(to, at, count, made.at);
+    else
+      scatter<uint8_t>(to, at, count, made.at);
+  });
+}
+
+}  // namespace
+
+bool copy(const LoopCall& call) {
+  const auto& p = params<CopyParams>(call);
+  const Copy c(call, p);
+  if (c.n == 0) return true;
+  if (c.x.dtype != c.y.dtype)
+    cast(p, c.x, c.y);
+  else if (c.x.width == 4)
+    move<uint32_t>(c);
+  else if (c.x.width == 2)
+    move<uint16_t>(c);
+  else
+    move<uint8_t>(c);
+  return true;
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL

@@ -1,0 +1,138 @@
+// What every file of loops stands on. It is compiled once per level: all of it lies in the level's
+// namespace, and calls no inline function of others (tests/checks/check_levels.py).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "../../../core/base/dtype.h"
+#include "../../../shaders/params.h"
+#include "../loop_call.h"
+#include "../work.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define REWIND_VECTORIZE _Pragma("GCC ivdep")  // operands are the same memory, or apart
+
+namespace rw::cpu::REWIND_LEVEL {
+
+using namespace kernels;
+
+// As many f32 as a register has. Values of it may lie at any address.
+#if defined(__AVX512F__)
+constexpr int64_t lanes = 16;
+#elif defined(__AVX__)
+constexpr int64_t lanes = 8;
+#else
+constexpr int64_t lanes = 4;
+#endif
+typedef float Vec __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
+
+inline Vec load(const float* from) {
+  return *reinterpret_cast<const Vec*>(from);
+}
+inline void store(float* to, Vec x) {
+  *reinterpret_cast<Vec*>(to) = x;
+}
+inline Vec all(float x) {
+  return x - Vec{};
+}
+
+// a * b + c, rounded once where the level has such an instruction.
+inline float mul_add(float a, float b, float c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+inline int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+inline int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+inline int64_t bytes_of(DType t) {
+  return t == DType::f32 || t == DType::i32 ? 4 : t == DType::u8 ? 1 : 2;
+}
+inline bool is_real(DType t) {
+  return t == DType::f32 || t == DType::f16 || t == DType::bf16;
+}
+
+template <class P>
+const P& params(const LoopCall& call) {
+  return *static_cast<const P*>(call.params);
+}
+
+// ---- work sharing ------------------------------------------------------------------------------
+
+// Waking other threads takes as long as so many bytes from memory.
+constexpr int64_t least_shared_bytes = 64 << 10;
+
+// body(i) for i in [0, count). `bytes`: what all of them move; little stays on this thread. Pieces
+// must depend on sizes alone, never on the number of threads: then so do the bits.
+template <class Body>
+inline void parallel_for(int64_t count, int64_t bytes, const Body& body) {
+  if (count <= 1 || bytes < least_shared_bytes) {
+    for (int64_t i = 0; i < count; ++i) body(i);
+    return;
+  }
+  share_out(
+      count, [](const void* context, int64_t i) { (*static_cast<const Body*>(context))(i); },
+      &body);
+}
+
+// ---- blocks of f32 -----------------------------------------------------------------------------
+
+// Most elements of a block: three of them stay in the first cache.
+constexpr int64_t block = 1024;
+struct alignas(64) Block {
+  float at[block];
+};
+// Its memory for elements of another type.
+template <class T>
+T* as(Block& memory) {
+  return reinterpret_cast<T*>(memory.at);
+}
+
+// A binding: from its element 0 on.
+struct Operand {
+  std::byte* data;
+  DType dtype;
+  int64_t width = bytes_of(dtype);  // bytes of an element
+
+  template <class T>
+  T* as(int64_t at = 0) const {
+    return reinterpret_cast<T*>(data) + at;
+  }
+  Operand from(int64_t at) const { return {data + at * width, dtype, width}; }
+};
+inline Operand operand(const LoopCall& call, size_t i) {
+  return {call.data[i], call.dtype[i]};
+}
+
+// `count` (a block at most) elements from `at` on as f32: where they are, or converted into
+// `buffer`.
+const float* read(const Operand& x, int64_t at, int64_t count, float* buffer);
+// Where elements of y may be made: where they are, or in `buffer`, whence write() takes them.
+inline float* place(const Operand& y, int64_t at, float* buffer) {
+  return y.dtype == DType::f32 ? y.as<float>(at) : buffer;
+}
+// Rounds to nearest even; integers toward zero, as casts do. Nothing where `from` is their place.
+void write(const Operand& y, int64_t at, int64_t count, const float* from);
+
+// body(at, count) for blocks of [0, n), shared in pieces. `width`: bytes of an element, of all
+// operands.
+template <class Body>
+inline void each_block(int64_t n, int64_t width, const Body& body) {
+  constexpr int64_t piece = 16 * block;
+  parallel_for(divide_up(n, piece), n * width, [&](int64_t i) {
+    const int64_t end = least(n, (i + 1) * piece);
+    for (int64_t at = i * piece; at < end; at += block) body(at, least(block, end - at));
+  });
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL
