@@ -1,0 +1,49 @@
+// Calls of single kernels on every level of the cpu backend's loops, compared with the reference.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../../core/base/dtype.h"
+
+namespace rw::test {
+
+// What lies in a binding before the call.
+enum class Fill {
+  numbers,   // of -3 to 3
+  positive,  // of 0.1 to 4
+  specials,  // numbers among which lie NaN, infinities, zeros, denormals and large ones
+  bits,      // 0 and 1
+  given,     // LoopArgument::values
+};
+
+struct LoopArgument {
+  uint64_t count;
+  DType dtype = DType::f32;
+  Fill fill = Fill::numbers;
+  std::vector<float> values = {};
+};
+
+struct LoopCase {
+  std::string_view kernel;
+  std::vector<LoopArgument> arguments;  // each is read and written as the kernel likes
+  std::vector<uint32_t> variant = {};
+  double tolerance = 2e-6;  // of f32, relative to an element and to all; of 16 bits: two roundings
+};
+
+// Runs the case with these parameters on the reference and on the cpu backend at each level that
+// the machine has, and compares every binding afterwards.
+void check_loop(const LoopCase& c, std::span<const std::byte> params);
+
+template <class P>
+void check_loop(const LoopCase& c, const P& params) {
+  check_loop(c, std::as_bytes(std::span(&params, 1)));
+}
+
+// Calls body with each level of this machine in force.
+void at_each_level(const std::function<void(std::string_view level)>& body);
+
+}  // namespace rw::test

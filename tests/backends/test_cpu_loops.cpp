@@ -1,0 +1,170 @@
+// The vector loops of the device cpu beside those of the reference: every kernel, dtype and level.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "backends/cpu/cpu_backend.h"
+#include "shaders/params.h"
+#include "tests/backends/loop_cases.h"
+#include "tests/fixtures/kernel_runner.h"
+
+using namespace rw;
+using namespace rw::kernels;
+using namespace rw::test;
+
+namespace {
+
+constexpr DType floats[] = {DType::f32, DType::f16, DType::bf16};
+constexpr DType all_dtypes[] = {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8};
+constexpr uint32_t sizes[] = {0, 1, 7, 1023, 50000};
+
+struct Row {
+  uint32_t id;
+  const char* name;
+};
+constexpr Row unary_rows[] = {
+#define UNARY(id, name, forward, grad, saves, lo, hi) {id, #name},
+#include "shaders/elementwise.def"
+};
+constexpr Row binary_rows[] = {
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) {id, #name},
+#include "shaders/elementwise.def"
+};
+constexpr Row compare_rows[] = {
+#define COMPARE(id, name, forward) {id, #name},
+#include "shaders/elementwise.def"
+};
+constexpr uint32_t logaddexp = 9;  // not for integers
+
+bool is_int(DType dtype) {
+  return !is_float(dtype);
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE("cpu loops: unary rows and their gradients") {
+  for (const Row& row : unary_rows)
+    for (const DType dtype : floats)
+      for (const Fill fill : {Fill::numbers, Fill::specials}) {
+        CAPTURE(row.name);
+        const uint32_t n = 1100;
+        const UnaryParams p{.offset = {1, 0}, .n = n, .a = 0.7f, .b = 1.9f};
+        check_loop({"unary", {{n + 1, dtype, fill}, {n, dtype}}, {row.id, 1}}, p);
+        const UnaryGradParams grad{.offset = {0, 2, 1}, .n = n, .a = 0.7f, .b = 1.9f};
+        check_loop({"unary_grad", {{n, dtype, fill}, {n + 2, dtype}, {n + 1, dtype}}, {row.id}},
+                   grad);
+      }
+}
+
+TEST_CASE("cpu loops: an element has the same bits in a vector, behind the last one and alone") {
+  at_each_level([](std::string_view level) {
+    KernelRunner cpu(make_cpu_backend());
+    std::vector<float> values;
+    for (int i = 0; i < 300; ++i) values.push_back(0.01f * static_cast<float>(i) - 1.5f);
+    for (const Row& row : unary_rows)
+      for (const DType dtype : floats) {
+        const Binding x = cpu.upload(values, dtype), y = cpu.allocate(300, dtype),
+                      one = cpu.allocate(1, dtype);
+        cpu.run("unary", {x, y}, UnaryParams{.offset = {}, .n = 300, .a = 0.7f, .b = 1.9f},
+                {row.id, 1});
+        const std::vector<float> together = cpu.download(y);
+        for (uint32_t i = 0; i < 300; i += 13) {
+          cpu.run("unary", {x, one}, UnaryParams{.offset = {i, 0}, .n = 1, .a = 0.7f, .b = 1.9f},
+                  {row.id, 1});
+          const float alone = cpu.download(one)[0];
+          CHECK_MESSAGE((alone == together[i] || (std::isnan(alone) && std::isnan(together[i]))),
+                        level, " ", row.name);
+        }
+      }
+  });
+}
+
+TEST_CASE("cpu loops: binary rows and comparisons in every mode") {
+  const uint32_t n = 2 * 3 * 185;
+  for (const DType dtype : all_dtypes)
+    for (const Fill fill : {Fill::numbers, Fill::specials, Fill::bits})
+      for (uint32_t mode = 0; mode < 4; ++mode) {
+        const BinaryParams p{.offset = {0, 1, 0},
+                             .n = n,
+                             .period = 11,
+                             .rank = 3,
+                             .shape = {2, 3, 185},
+                             .a_stride = {555, 0, 3},
+                             .b_stride = {0, 185, 1}};
+        const LoopArgument a{1200, dtype,
+                             is_int(dtype) && fill == Fill::specials ? Fill::numbers : fill};
+        const LoopArgument b{1200, dtype, a.fill};
+        CAPTURE(mode);
+        for (const Row& row : binary_rows)
+          if (dtype != DType::u8 && !(dtype == DType::i32 && row.id == logaddexp)) {
+            CAPTURE(row.name);
+            check_loop({"binary", {a, b, {n, dtype}}, {row.id, mode}}, p);
+          }
+        for (const Row& row : compare_rows) {
+          CAPTURE(row.name);
+          check_loop({"compare", {a, b, {n, DType::u8}}, {row.id, mode}}, p);
+        }
+      }
+}
+
+TEST_CASE("cpu loops: copies and casts of dense, turned and broadcast views") {
+  struct Shape {
+    uint32_t rank, shape[4], x[4], y[4];
+  };
+  constexpr Shape shapes[] = {
+      {1, {50000}, {1}, {1}},
+      {2, {70, 45}, {1, 70}, {45, 1}},                      // turned
+      {2, {70, 45}, {45, 1}, {1, 70}},                      // the other way round
+      {3, {5, 37, 33}, {1221, 1, 37}, {1221, 33, 1}},       // each of five
+      {4, {3, 5, 7, 8}, {280, 8, 40, 1}, {280, 56, 8, 1}},  // heads and rows
+      {3, {4, 1, 9}, {0, 5, 2}, {9, 3, 1}},
+      {3, {6, 7, 100}, {700, 100, 1}, {1500, 150, 1}},  // into a slice
+      {2, {0, 5}, {5, 1}, {5, 1}},
+      {0, {}, {}, {}}};
+  for (const DType from : all_dtypes)
+    for (const DType to : all_dtypes)
+      for (const Shape& s : shapes) {
+        if (is_half(from) && is_half(to) && from != to) continue;  // no kernel sees both
+        uint32_t n = 1, last = 0;
+        CopyParams p{
+            .offset = {2, 3}, .n = 0, .rank = s.rank, .shape = {}, .x_stride = {}, .y_stride = {}};
+        uint32_t last_x = 0;
+        for (uint32_t d = 0; d < s.rank; ++d) {
+          p.shape[d] = s.shape[d], p.x_stride[d] = s.x[d], p.y_stride[d] = s.y[d];
+          n *= s.shape[d];
+          last += s.shape[d] ? (s.shape[d] - 1) * s.y[d] : 0;
+          last_x += s.shape[d] ? (s.shape[d] - 1) * s.x[d] : 0;
+        }
+        p.n = n;
+        const Fill fill = is_float(from) ? Fill::specials : Fill::numbers;
+        check_loop({"copy", {{last_x + 3, from, fill}, {last + 4, to}}}, p);
+      }
+}
+
+TEST_CASE("cpu loops: fill, where, accumulate, random numbers") {
+  for (const DType dtype : all_dtypes)
+    for (const uint32_t n : sizes) {
+      check_loop({"fill", {{n + 1, dtype}}},
+                 FillParams{{1}, n, is_int(dtype) ? 0xfffffff0u : 0x40490fdbu});
+      const uint32_t shape = n / 2;
+      const WhereParams p{.offset = {},
+                          .n = 2 * shape,
+                          .rank = 2,
+                          .shape = {2, shape},
+                          .c_stride = {0, 1},
+                          .a_stride = {shape, 1},
+                          .b_stride = {0, 0}};
+      check_loop({"where",
+                  {{n + 1, DType::u8, Fill::bits}, {n + 1, dtype}, {n + 1, dtype}, {n + 1, dtype}}},
+                 p);
+      if (is_int(dtype)) continue;
+      check_loop({"accumulate", {{n, dtype}, {n}}}, AccumulateParams{{}, n, 0.3f});
+      const DropoutParams d{{}, n, 0.75f, 11, 22, 0xfffffff0u, 3};
+      check_loop({"dropout", {{n, dtype}, {n, dtype}}, {}, 0}, d);
+      for (const uint32_t is_normal : {0u, 1u})
+        check_loop({"random", {{n, dtype}}, {is_normal}, is_normal ? 2e-6 : 0},
+                   RandomParams{{}, n, -1, 2, 5, 6, 0xffffffff, 7});
+    }
+}
