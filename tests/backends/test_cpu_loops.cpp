@@ -168,3 +168,49 @@ TEST_CASE("cpu loops: fill, where, accumulate, random numbers") {
                    RandomParams{{}, n, -1, 2, 5, 6, 0xffffffff, 7});
     }
 }
+
+TEST_CASE("cpu loops: reductions along rows, columns and one long row") {
+  struct Shape {
+    uint32_t outer, count, inner;
+  };
+  constexpr Shape shapes[] = {{1, 1, 1},   {2, 40000, 1}, {70, 16, 1},  {37, 5, 1},
+                              {19, 70, 1}, {3, 1500, 1},  {1, 3000, 5}, {1, 150, 700},
+                              {4, 33, 5},  {0, 4, 1},     {17, 1100, 1}};
+  for (const DType from : {DType::f32, DType::f16, DType::bf16, DType::i32})
+    for (const DType to : {DType::f32, from})
+      for (const Shape& s : shapes)
+        for (uint32_t op = 0; op < 4; ++op)
+          for (const Fill fill : {Fill::numbers, Fill::specials}) {
+            if (from == DType::i32 && (to != from || fill == Fill::specials || op == 3)) continue;
+            if (op == 3 && (fill == Fill::specials || s.count > 70))
+              continue;  // overflows by order
+            CAPTURE(s.outer);
+            CAPTURE(s.count);
+            CAPTURE(s.inner);
+            const uint32_t n = s.outer * s.count * s.inner, results = s.outer * s.inner;
+            const ReduceParams p{{1, 0},  s.outer, s.count,
+                                 s.inner, s.count, from == DType::i32 ? 1.0f : 0.25f};
+            check_loop(
+                {"reduce", {{n + 1, from, fill}, {results, to}}, {op}, op == 3 ? 1e-4 : 4e-6}, p);
+            if (op < 2)
+              check_loop({"argreduce", {{n, from, fill}, {results, DType::i32}}, {op}},
+                         ArgReduceParams{{}, s.outer, s.count, s.inner});
+          }
+}
+
+TEST_CASE("cpu loops: scans in parts, with what comes before them") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32})
+    for (uint32_t op = 0; op < (dtype == DType::i32 ? 2 : 3); ++op)
+      for (const uint32_t reverse : {0u, 1u})
+        for (const auto& [carry, totals] : {std::pair{0u, 0u}, {1u, 0u}, {0u, 1u}}) {
+          const DType sums = dtype == DType::i32 ? dtype : DType::f32;
+          const DType result = totals ? sums : dtype;
+          const ScanParams p{{}, 3, 25, 7, 10, 3, reverse};
+          const Fill fill = dtype == DType::i32 ? Fill::bits : Fill::numbers;
+          check_loop({"scan",
+                      {{525, dtype, fill}, {63, sums, fill}, {525, result, fill}},
+                      {op, carry, totals},
+                      4e-6},
+                     p);
+        }
+}

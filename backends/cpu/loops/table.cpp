@@ -3,12 +3,15 @@
 
 #define REWIND_LOOPS(X) \
   X(accumulate)         \
+  X(argreduce)          \
   X(binary)             \
   X(compare)            \
   X(copy)               \
   X(dropout)            \
   X(fill)               \
   X(random)             \
+  X(reduce)             \
+  X(scan)               \
   X(unary)              \
   X(unary_grad)         \
   X(where)

@@ -1,0 +1,234 @@
+// Reductions, places of extremes, scans.
+#include "backends/cpu/loops/fold.h"
+#include "backends/cpu/loops/scratch.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+namespace {
+
+enum ReduceOp : uint32_t { sum, maximum, minimum, product };
+
+// ---- floats, along the last axis ---------------------------------------------------------------
+
+// Elements [begin, begin + count), by blocks.
+template <class F>
+Vec fold_blocks(const Operand& x, int64_t begin, int64_t count) {
+  Block in;
+  if (count <= block) return fold<F>(read(x, begin, count, in.at), count);
+  Vec total = all(F::nothing);
+  for (int64_t at = 0; at < count; at += block) {
+    const int64_t size = least(block, count - at);
+    total = F::of(total, fold<F>(read(x, begin + at, size, in.at), size));
+  }
+  return total;
+}
+
+// y[i] for `lanes` rows at a time, whose lanes are joined together.
+template <class F>
+void reduce_rows(const Operand& x, int64_t rows, int64_t count, float scale, const Operand& y) {
+  const int64_t per_piece = lanes * (1 + 4 * block / (count * lanes));
+  parallel_for(divide_up(rows, per_piece), rows * count * x.width, [&](int64_t piece) {
+    const int64_t end = least(rows, (piece + 1) * per_piece);
+    for (int64_t row = piece * per_piece; row < end; row += lanes) {
+      const int64_t n = least(lanes, end - row);
+      Vec totals[lanes];
+      Block in;
+      if (n * count <= block) {
+        const float* from = read(x, row * count, n * count, in.at);
+        for (int64_t i = 0; i < n; ++i) totals[i] = fold<F>(from + i * count, count);
+      } else {
+        for (int64_t i = 0; i < n; ++i) totals[i] = fold_blocks<F>(x, (row + i) * count, count);
+      }
+      for (int64_t i = n; i < lanes; ++i) totals[i] = Vec{};
+      store(in.at, fold_lanes<F>(totals) * scale);
+      write(y, row, n, in.at);
+    }
+  });
+}
+
+// One long row, in pieces.
+template <class F>
+void reduce_long_row(const Operand& x, int64_t count, float scale, const Operand& y) {
+  constexpr int64_t most = 256;
+  const int64_t size = divide_up(divide_up(count, most), 16 * block) * 16 * block;
+  const int64_t pieces = divide_up(count, size);
+  Vec parts[most];
+  parallel_for(pieces, count * x.width, [&](int64_t i) {
+    parts[i] = fold_blocks<F>(x, i * size, least(size, count - i * size));
+  });
+  Vec total = all(F::nothing);
+  for (int64_t i = 0; i < pieces; ++i) total = F::of(total, parts[i]);
+  const float result = fold_lanes<F>(total) * scale;
+  write(y, 0, 1, &result);
+}
+
+// ---- floats, along another axis ----------------------------------------------------------------
+
+// to[j] = the fold of rows [0, count) of x, `step` elements apart, of `width` columns. Each 32 rows
+// by themselves, so that rounding adds up slowly.
+template <class F>
+void fold_columns(const Operand& x, int64_t count, int64_t step, int64_t width, float* to) {
+  constexpr int64_t rows = 4;
+  Block in[rows], part;
+  for (int64_t j = 0; j < width; ++j) to[j] = F::nothing;
+  for (int64_t first = 0; first < count; first += 32) {
+    const int64_t end = least(count, first + 32);
+    for (int64_t j = 0; j < width; ++j) part.at[j] = F::nothing;
+    int64_t row = first;
+    const auto line = [&](int64_t i) { return read(x, (row + i) * step, width, in[i].at); };
+    for (; row + rows <= end; row += rows) {
+      const float *a = line(0), *b = line(1), *c = line(2), *d = line(3);
+      REWIND_VECTORIZE
+      for (int64_t j = 0; j < width; ++j)
+        part.at[j] = F::of(part.at[j], F::of(F::of(a[j], b[j]), F::of(c[j], d[j])));
+    }
+    for (; row < end; ++row) {
+      const float* a = line(0);
+      REWIND_VECTORIZE
+      for (int64_t j = 0; j < width; ++j) part.at[j] = F::of(part.at[j], a[j]);
+    }
+    REWIND_VECTORIZE
+    for (int64_t j = 0; j < width; ++j) to[j] = F::of(to[j], part.at[j]);
+  }
+}
+
+// One of [count, inner], whose columns are shared in blocks and, where these are few, rows in
+// pieces.
+template <class F>
+bool reduce_columns(const Operand& x, const ReduceParams& p, const Operand& y) {
+  constexpr int64_t width = 512, most = 64;
+  const int64_t outer = p.outer, count = p.count, inner = p.inner, across = divide_up(inner, width);
+  const int64_t wanted = outer * across < 16 ? least(most, divide_up(count, 64)) : 1;
+  const int64_t rows = divide_up(divide_up(count, wanted), 32) * 32,
+                pieces = divide_up(count, rows);
+  const Scratch parts(pieces > 1 ? static_cast<size_t>(outer * pieces * inner) * sizeof(float) : 0);
+  if (pieces > 1 && !parts) return false;
+  const float scale = p.scale;
+  parallel_for(outer * pieces * across, outer * count * inner * x.width, [&](int64_t i) {
+    const int64_t col = i % across * width, piece = i / across % pieces, o = i / across / pieces;
+    const int64_t size = least(width, inner - col), first = piece * rows;
+    Block out;
+    float* to = pieces > 1 ? parts.as<float>() + (o * pieces + piece) * inner + col : out.at;
+    fold_columns<F>(x.from((o * count + first) * inner + col), least(rows, count - first), inner,
+                    size, to);
+    if (pieces > 1) return;
+    for (int64_t j = 0; j < size; ++j) to[j] *= scale;
+    write(y, o * inner + col, size, to);
+  });
+  if (pieces == 1) return true;
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t col = 0; col < inner; col += width) {
+      const int64_t size = least(width, inner - col);
+      Block out;
+      fold_columns<F>(
+          {reinterpret_cast<std::byte*>(parts.as<float>() + o * pieces * inner + col), DType::f32},
+          pieces, inner, size, out.at);
+      for (int64_t j = 0; j < size; ++j) out.at[j] *= scale;
+      write(y, o * inner + col, size, out.at);
+    }
+  return true;
+}
+
+template <class F>
+bool reduce_floats(const Operand& x, const ReduceParams& p, const Operand& y) {
+  if (p.inner != 1) return reduce_columns<F>(x, p, y);
+  if (p.outer >= 16 || p.count <= 16 * block)
+    reduce_rows<F>(x, p.outer, p.count, p.scale, y);
+  else
+    for (int64_t row = 0; row < p.outer; ++row)
+      reduce_long_row<F>(x.from(row * p.count), p.count, p.scale, y.from(row));
+  return true;
+}
+
+// ---- integers ----------------------------------------------------------------------------------
+
+int64_t combine(uint32_t op, int64_t total, int64_t value) {
+  switch (op) {
+    case sum:
+      return total + value;
+    case maximum:
+      return value > total ? value : total;
+    case minimum:
+      return value < total ? value : total;
+    default:
+      return static_cast<int64_t>(static_cast<uint64_t>(total) * static_cast<uint64_t>(value));
+  }
+}
+
+void reduce_ints(const int32_t* x, const ReduceParams& p, uint32_t op, int32_t* y) {
+  const int64_t nothing[] = {0, INT32_MIN, INT32_MAX, 1}, inner = p.inner;
+  parallel_for(p.outer * inner, int64_t{p.outer} * p.count * inner * 4, [&](int64_t i) {
+    const int32_t* from = x + i / inner * p.count * inner + i % inner;
+    int64_t total = nothing[op];
+    for (int64_t k = 0; k < p.count; ++k) total = combine(op, total, from[k * inner]);
+    y[i] = static_cast<int32_t>(total);
+  });
+}
+
+}  // namespace
+
+bool reduce(const LoopCall& call) {
+  const auto& p = params<ReduceParams>(call);
+  const uint32_t op = call.constant[0];
+  const Operand x = operand(call, 0), y = operand(call, 1);
+  if (op > product || p.chunk < p.count || p.count == 0) return false;
+  if (p.outer == 0 || p.inner == 0) return true;
+  if (x.dtype == DType::i32) {
+    reduce_ints(x.as<int32_t>(), p, op, y.as<int32_t>());
+    return true;
+  }
+  switch (op) {
+    case sum:
+      return reduce_floats<Sum>(x, p, y);
+    case maximum:
+      return reduce_floats<Largest>(x, p, y);
+    case minimum:
+      return reduce_floats<Least>(x, p, y);
+    default:
+      return reduce_floats<Product>(x, p, y);
+  }
+}
+
+namespace {
+
+// Where the first of the best values lies; a NaN is the best.
+template <class T>
+int32_t best_place(const T* x, int64_t count, int64_t step, bool is_min) {
+  int64_t best = 0;
+  for (int64_t i = 1; i < count && x[best * step] == x[best * step]; ++i) {
+    const T value = x[i * step];
+    const bool better = is_min ? value < x[best * step] : value > x[best * step];
+    if (better || value != value) best = i;
+  }
+  return static_cast<int32_t>(best);
+}
+
+}  // namespace
+
+bool argreduce(const LoopCall& call) {
+  const auto& p = params<ArgReduceParams>(call);
+  const bool is_min = call.constant[0] == 1;
+  const Operand x = operand(call, 0);
+  int32_t* y = operand(call, 1).as<int32_t>();
+  const int64_t inner = p.inner, count = p.count, n = p.outer * inner;
+  if (count == 0 || x.width == 2) {
+    // One line at a time as f32.
+    if (count == 0 || inner != 1) return false;
+    const Scratch line(static_cast<size_t>(count) * sizeof(float));
+    if (!line) return false;
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t at = 0; at < count; at += block)
+        read(x, i * count + at, least(block, count - at), line.as<float>() + at);
+      y[i] = best_place(line.as<float>(), count, 1, is_min);
+    }
+    return true;
+  }
+  parallel_for(n, n * count * x.width, [&](int64_t i) {
+    const int64_t first = i / inner * count * inner + i % inner;
+    y[i] = x.dtype == DType::f32 ? best_place(x.as<float>(first), count, inner, is_min)
+                                 : best_place(x.as<int32_t>(first), count, inner, is_min);
+  });
+  return true;
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL
