@@ -172,7 +172,9 @@ TEST_CASE("cpu work: a copy of the process computes alone") {
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
-    _exit(squares(1000) == expected_squares(1000) ? 0 : 1);
+    int wrong = 0;
+    for (int turn = 0; turn < 20; ++turn) wrong += squares(1000) != expected_squares(1000);
+    _exit(wrong);
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
