@@ -36,20 +36,27 @@ inline Vec load_first(const float* x, int64_t count) {
   return load(padded);
 }
 
-// x[0 .. count), each lane what is congruent to it.
-template <class F>
-inline Vec fold(const float* x, int64_t count) {
+// The fold of f(x[i]), each lane what is congruent to it; f(nothing) is nothing.
+template <class F, class Map>
+inline Vec fold(const float* x, int64_t count, const Map& f) {
   Vec a = all(F::nothing), b = a, c = a, d = a;
   int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    a = F::of(a, load(x + i));
-    b = F::of(b, load(x + i + lanes));
-    c = F::of(c, load(x + i + 2 * lanes));
-    d = F::of(d, load(x + i + 3 * lanes));
+    a = F::of(a, f(load(x + i)));
+    b = F::of(b, f(load(x + i + lanes)));
+    c = F::of(c, f(load(x + i + 2 * lanes)));
+    d = F::of(d, f(load(x + i + 3 * lanes)));
   }
-  for (; i + lanes <= count; i += lanes) a = F::of(a, load(x + i));
-  if (i < count) b = F::of(b, load_first<F>(x + i, count - i));
+  for (; i + lanes <= count; i += lanes) a = F::of(a, f(load(x + i)));
+  if (i < count) b = F::of(b, f(load_first<F>(x + i, count - i)));
   return F::of(F::of(a, b), F::of(c, d));
+}
+template <class F>
+inline Vec fold(const float* x, int64_t count) {
+  return fold<F>(x, count, [](Vec v) { return v; });
+}
+inline Vec fold_squares(const float* x, int64_t count) {
+  return fold<Sum>(x, count, [](Vec v) { return v * v; });
 }
 
 // Neighbouring lanes of a, then of b, joined by pairs.

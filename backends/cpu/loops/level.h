@@ -67,6 +67,15 @@ const P& params(const LoopCall& call) {
   return *static_cast<const P*>(call.params);
 }
 
+// f(i) for i in [0, count), in vectors: nothing that one reads is what another has written. f holds
+// values, [=], which then stay in registers; in the caller's memory they could change with each
+// store.
+template <class F>
+inline void each(int64_t count, F f) {
+  REWIND_VECTORIZE
+  for (int64_t i = 0; i < count; ++i) f(i);
+}
+
 // ---- work sharing ------------------------------------------------------------------------------
 
 // Waking other threads takes as long as so many bytes from memory.

@@ -3,18 +3,39 @@
 
 #define REWIND_LOOPS(X) \
   X(accumulate)         \
+  X(adafactor)          \
+  X(adafactor_columns)  \
+  X(adafactor_combine)  \
+  X(adafactor_norms)    \
+  X(adafactor_rows)     \
+  X(adam)               \
+  X(adam_8bit)          \
+  X(adama)              \
+  X(adama_fold)         \
   X(argreduce)          \
   X(binary)             \
   X(compare)            \
   X(copy)               \
   X(dropout)            \
+  X(ema)                \
   X(fill)               \
+  X(grad_stats)         \
+  X(lamb)               \
+  X(lamb_norms)         \
+  X(lookahead)          \
+  X(moment_update)      \
+  X(muon)               \
+  X(muon_momentum)      \
   X(random)             \
   X(reduce)             \
   X(scan)               \
+  X(sgd)                \
   X(unary)              \
   X(unary_grad)         \
-  X(where)
+  X(value_range)        \
+  X(where)              \
+  X(window_add)         \
+  X(window_fold)
 
 namespace rw::cpu::REWIND_LEVEL {
 

@@ -1,0 +1,48 @@
+// Rows of an optimizer's table of chunks, and values that all elements of an update share
+// (shaders/params/optim.h).
+#pragma once
+
+#include "functions.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+// One row: elements of the parameters and their states, of the gradients, and so many.
+struct Chunk {
+  int64_t begin, grad, size, parameter;
+};
+
+inline Chunk chunk_of(const Operand& table, int64_t row) {
+  const int32_t* at = table.as<int32_t>(CHUNK_ROW * row);
+  return {at[0], at[1], at[2], at[3]};
+}
+
+// body(row, chunk) for rows [first, first + rows). `width`: bytes of an element, of all operands.
+template <class Body>
+inline void each_chunk(const Operand& table, int64_t first, int64_t rows, int64_t width,
+                       const Body& body) {
+  int64_t elements = 0;
+  for (int64_t row = first; row < first + rows; ++row) elements += chunk_of(table, row).size;
+  parallel_for(rows, elements * width,
+               [&](int64_t i) { body(first + i, chunk_of(table, first + i)); });
+}
+
+// Slots of the optimizer's state, in double as what is worked out of them.
+struct State {
+  const float* slot;
+
+  bool skips() const { return slot[STATE_FOUND_INF] != 0; }
+  float grad_factor() const { return slot[STATE_GRAD_FACTOR]; }
+  double lr(float lr) const { return double{lr} * slot[STATE_LR_FACTOR]; }
+  double updates() const { return slot[STATE_UPDATES]; }
+  // 1 - beta^t
+  double correction(float beta) const { return 1 - __builtin_pow(double{beta}, updates()); }
+};
+inline State state_of(const LoopCall& call, size_t i) {
+  return {operand(call, i).as<float>()};
+}
+
+inline float to_float(double x) {
+  return static_cast<float>(x);
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL

@@ -1,0 +1,79 @@
+// LAMB: moments and norms of its updates, and the step by each parameter's ratio of them.
+#include "backends/cpu/loops/chunks.h"
+#include "backends/cpu/loops/fold.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+namespace {
+
+// The update of an element before the trust ratio.
+struct Direction {
+  float mean, root, eps, decay;
+
+  Direction(const LambParams& p, const State& state)
+      : mean(to_float(1 / state.correction(p.beta1))),
+        root(to_float(1 / __builtin_sqrt(state.correction(p.beta2)))),
+        eps(p.eps),
+        decay(p.weight_decay) {}
+
+  float operator()(float x, float m, float v) const {
+    return mean * m / (root * sqrt(v) + eps) + decay * x;
+  }
+};
+
+}  // namespace
+
+bool lamb_norms(const LoopCall& call) {
+  const auto& p = params<LambParams>(call);
+  const State state = state_of(call, 5);
+  if (state.skips()) return true;
+  const float *values = operand(call, 0).as<float>(), *gradients = operand(call, 1).as<float>();
+  float *first = operand(call, 2).as<float>(), *second = operand(call, 3).as<float>();
+  float* partial = operand(call, 6).as<float>(p.part);
+  const Direction direction(p, state);
+  const float factor = state.grad_factor(), beta1 = p.beta1, beta2 = p.beta2,
+              fresh1 = to_float(1 - double{beta1}), fresh2 = to_float(1 - double{beta2});
+  each_chunk(operand(call, 4), p.first, p.rows, 24, [&](int64_t row, const Chunk& chunk) {
+    Vec squares_x{}, squares_u{};
+    for (int64_t at = 0; at < chunk.size; at += block) {
+      const int64_t count = least(block, chunk.size - at), k = chunk.begin + at;
+      const float *x = values + k, *g = gradients + chunk.grad + at;
+      float *m = first + k, *v = second + k;
+      Block updates;
+      float* u = updates.at;
+      each(count, [=](int64_t i) {
+        const float gradient = factor * g[i];
+        const float m1 = beta1 * m[i] + fresh1 * gradient;
+        const float v1 = beta2 * v[i] + fresh2 * gradient * gradient;
+        m[i] = m1;
+        v[i] = v1;
+        u[i] = direction(x[i], m1, v1);
+      });
+      squares_x += fold_squares(x, count);
+      squares_u += fold_squares(u, count);
+    }
+    partial[row - p.first] = fold_lanes<Sum>(squares_x);
+    partial[p.chunks + row - p.first] = fold_lanes<Sum>(squares_u);
+  });
+  return true;
+}
+
+bool lamb(const LoopCall& call) {
+  const auto& p = params<LambParams>(call);
+  const State state = state_of(call, 5);
+  if (state.skips()) return true;
+  float* values = operand(call, 0).as<float>();
+  const float *first = operand(call, 1).as<float>(), *second = operand(call, 2).as<float>();
+  const float* ratio = operand(call, 4).as<float>();
+  const Direction direction(p, state);
+  const double lr = state.lr(p.lr);
+  each_chunk(operand(call, 3), p.first, p.rows, 16, [&](int64_t, const Chunk& chunk) {
+    const float rate = to_float(lr * ratio[chunk.parameter]);
+    float* x = values + chunk.begin;
+    const float *m = first + chunk.begin, *v = second + chunk.begin;
+    each(chunk.size, [=](int64_t i) { x[i] -= rate * direction(x[i], m[i], v[i]); });
+  });
+  return true;
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL

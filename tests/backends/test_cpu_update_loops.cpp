@@ -1,0 +1,162 @@
+// The vector loops of optimizers beside those of the reference.
+#include <doctest/doctest.h>
+
+#include "shaders/params.h"
+#include "tests/backends/loop_cases.h"
+
+using namespace rw;
+using namespace rw::kernels;
+using namespace rw::test;
+
+namespace {
+
+constexpr uint32_t n = 5000;
+// Rows: begin in the parameters, begin in the gradients, size, parameter. One has no gradient.
+const LoopArgument table{16,
+                         DType::i32,
+                         Fill::given,
+                         {0, 30, 2048, 0, 2048, 3000, 1001, 1, 3049, 0, 0, 2, 3049, 4010, 1951, 2}};
+const LoopArgument values{n}, grads{6000}, positive{n, DType::f32, Fill::positive};
+const LoopArgument partial{200};
+
+// Of update number `updates`; or of one that is skipped.
+LoopArgument state(float updates, bool skips = false) {
+  std::vector<float> slots(STATE_SIZE, 0.0f);
+  slots[STATE_SCALE] = 64;
+  slots[STATE_UPDATES] = updates;
+  slots[STATE_FOUND_INF] = skips ? 1.0f : 0.0f;
+  slots[STATE_LR_FACTOR] = 0.5f;
+  slots[STATE_GRAD_FACTOR] = 0.7f;
+  return {STATE_SIZE, DType::f32, Fill::given, slots};
+}
+
+const LoopArgument states[] = {state(1), state(30), state(30, true)};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE("cpu update loops: statistics of gradients") {
+  for (const Fill fill : {Fill::numbers, Fill::specials})
+    check_loop({"grad_stats", {{6000, DType::f32, fill}, table, partial}},
+               GradStatsParams{{}, 1, 3, 100});
+}
+
+TEST_CASE("cpu update loops: rules over a table of chunks") {
+  for (const LoopArgument& s : states) {
+    for (const float momentum : {0.0f, 0.9f})
+      for (const uint32_t flag : {0u, 1u})
+        check_loop({"sgd", {values, grads, values, table, s}},
+                   SgdParams{{}, 0, 4, 8, 0.1f, momentum, 0.2f, 0.01f, flag, flag});
+    for (const uint32_t decoupled : {0u, 1u})
+      check_loop({"adam", {values, grads, values, positive, table, s}},
+                 AdamParams{{}, 1, 3, 8, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f, decoupled});
+    for (uint32_t rule = MOMENT_RMSPROP; rule <= MOMENT_AMSGRAD; ++rule)
+      for (const uint32_t flags : {0u, 1u})
+        check_loop({"moment_update",
+                    {values, grads, positive, positive, positive, table, s},
+                    {rule},
+                    rule == MOMENT_RMSPROP ? 1e-4 : 2e-6},
+                   MomentUpdateParams{{}, 0, 4, 8, 0.1f, 0.01f, 0.8f, 0.9f, 1e-6f, flags});
+    check_loop({"adama_fold", {grads, values, positive, table, s}},
+               AdamaFoldParams{{}, 0, 4, 8, 0.9f, 0.99f, 0.9f, 1});
+    check_loop({"window_fold", {values, grads, table, s}}, WindowFoldParams{{}, 0, 4, 8});
+    const LambParams lamb{{}, 1, 3, 7, 40, 0.1f, 0.9f, 0.99f, 1e-6f, 0.01f};
+    check_loop({"lamb_norms", {values, grads, values, positive, table, s, partial}}, lamb);
+    check_loop({"lamb", {values, values, positive, table, {3}, s}}, lamb);
+  }
+}
+
+TEST_CASE("cpu update loops: dense rules, averages and windows") {
+  const LoopArgument start{1, DType::f32, Fill::given, {0}};
+  for (const LoopArgument& s : states) {
+    check_loop({"adama", {values, values, positive, s}},
+               AdamaParams{{}, n, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f});
+    for (const uint32_t nesterov : {0u, 1u})
+      check_loop({"muon_momentum", {values, values, values, s}},
+                 MuonMomentumParams{{}, n, 0.9f, nesterov});
+    check_loop({"muon", {values, values, s}}, MuonParams{{}, n, 0.1f, 0.01f, 0.3f});
+    for (const uint32_t every : {1u, 5u, 7u}) {
+      for (uint32_t kind = AVERAGE_DECAY; kind <= AVERAGE_EQUAL; ++kind)
+        check_loop({"ema", {values, values, start, s}}, EmaParams{{}, n, 0.95f, kind, every});
+      check_loop({"lookahead", {values, values, start, s}}, LookaheadParams{{}, n, 0.4f, every});
+    }
+  }
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const uint32_t compensated : {0u, 1u})
+      check_loop({"window_add", {{n, dtype}, {n, dtype}, values}, {compensated}},
+                 WindowAddParams{{}, n});
+}
+
+TEST_CASE("cpu update loops: Adam with states of 8 bits") {
+  const auto codes = [](uint64_t count) {
+    std::vector<float> all;
+    for (uint64_t i = 0; i < count; ++i) all.push_back(static_cast<float>(i * 7 % 256));
+    return LoopArgument{count, DType::u8, Fill::given, all};
+  };
+  std::vector<float> maps;
+  for (const float low : {-1.0f, 0.0f}) {  // of m and of v, each with the bounds between codes
+    for (int i = 0; i < 256; ++i) maps.push_back(low + (1 - low) * static_cast<float>(i) / 255);
+    for (int i = 0; i < 256; ++i)
+      maps.push_back(low + (1 - low) * (static_cast<float>(i) + 0.4903f) / 255);
+  }
+  for (const LoopArgument& s : states)
+    check_loop({"adam_8bit",
+                {values,
+                 values,
+                 codes(n),
+                 codes(n),
+                 {20, DType::f32, Fill::positive},
+                 {20, DType::f32, Fill::positive},
+                 {1024, DType::f32, Fill::given, maps},
+                 s}},
+               Adam8bitParams{{}, n, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f, 1});
+}
+
+TEST_CASE("cpu update loops: Adafactor, factored and not") {
+  constexpr uint32_t matrices = 2, rows = 150, cols = 130, count = matrices * rows * cols;
+  const AdafactorMomentParams moment{{}, matrices, rows, cols, 3, -0.8f};
+  const LoopArgument by_row{matrices * rows, DType::f32, Fill::positive}, gradients{count},
+      by_col{matrices * cols, DType::f32, Fill::positive};
+  for (const LoopArgument& s : states) {
+    check_loop({"adafactor_rows", {gradients, by_row, s}}, moment);
+    check_loop({"adafactor_columns", {gradients, {matrices * 3 * cols}}}, moment);
+    check_loop(
+        {"adafactor_combine", {{matrices * 3 * cols, DType::f32, Fill::positive}, by_col, s}},
+        moment);
+    for (const uint32_t factored : {0u, 1u})
+      for (const char* kernel : {"adafactor_norms", "adafactor"}) {
+        const LoopArgument estimate{factored ? matrices * rows : count, DType::f32, Fill::positive};
+        check_loop(
+            {kernel,
+             {gradients,
+              gradients,
+              estimate,
+              by_col,
+              {matrices, DType::f32, Fill::positive},
+              s,
+              {6, DType::f32, Fill::positive}},
+             {factored}},
+            AdafactorParams{{}, count, rows, cols, 3, 0.1f, 0.01f, -0.8f, 1e-30f, 1e-3f, 1, 3});
+      }
+  }
+}
+
+TEST_CASE("cpu update loops: the range of values") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const uint32_t flat : {0u, 1u}) {
+      const ValueRangeParams p{.offset = {},
+                               .n = 40000,
+                               .chunk = 1024,
+                               .least_normal = 0x1p-20f,
+                               .scaled = 1,
+                               .rank = 2,
+                               .shape = {200, 200},
+                               .stride = {1, 200}};
+      check_loop({"value_range",
+                  {{40000, dtype, Fill::specials}, {RANGE_SIZE, DType::i32, Fill::bits}, state(1)},
+                  {flat},
+                  0},
+                 p);
+    }
+}
