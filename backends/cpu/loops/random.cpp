@@ -1,5 +1,6 @@
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+// Random numbers that depend on a counter alone.
 #include "backends/cpu/loops/functions.h"
+#include "backends/cpu/loops/philox.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
@@ -7,44 +8,28 @@ namespace {
 
 // The words of elements 4 * first to 4 * first + block - 1 of a tensor; word k of all first, then
 // the next. P: DropoutParams or RandomParams.
-struct Words {
+struct BlockWords {
   alignas(64) uint32_t at[4][block / 4];
 };
 template <class P>
-void make_words(const P& p, uint64_t first, Words& words) {
+void make_words(const P& p, uint64_t first, BlockWords& words) {
   const uint64_t counter = (uint64_t{p.counter_hi} << 32 | p.counter_lo) + first;
   const uint32_t seed_lo = p.seed_lo, seed_hi = p.seed_hi;
   REWIND_VECTORIZE
   for (int64_t i = 0; i < block / 4; ++i) {
     const uint64_t number = counter + static_cast<uint64_t>(i);
-    uint32_t c0 = static_cast<uint32_t>(number), c1 = static_cast<uint32_t>(number >> 32), c2 = 0,
-             c3 = 0, key0 = seed_lo, key1 = seed_hi;
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
-      const uint64_t product0 = uint64_t{0xD2511F53} * c0, product1 = uint64_t{0xCD9E8D57} * c2;
-      c0 = static_cast<uint32_t>(product1 >> 32) ^ c1 ^ key0;
-      c1 = static_cast<uint32_t>(product1);
-      c2 = static_cast<uint32_t>(product0 >> 32) ^ c3 ^ key1;
-      c3 = static_cast<uint32_t>(product0);
-      key0 += 0x9E3779B9;
-      key1 += 0xBB67AE85;
-    }
-    words.at[0][i] = c0;
-    words.at[1][i] = c1;
-    words.at[2][i] = c2;
-    words.at[3][i] = c3;
+    const Words made =
+        philox({{static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32), 0, 0}},
+               seed_lo, seed_hi);
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) words.at[k][i] = made.word[k];
   }
-}
-
-// [0, 1) with 24 bits: every value is exact in f32.
-inline float uniform(uint32_t word) {
-  return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
 }
 
 // A block's uniform numbers, in the order of elements.
 template <class P>
 void uniform_block(const P& p, int64_t at, float* u) {
-  Words words;
+  BlockWords words;
   make_words(p, static_cast<uint64_t>(at / 4), words);
   for (int64_t i = 0; i < block / 4; ++i)
     for (int k = 0; k < 4; ++k) u[4 * i + k] = uniform(words.at[k][i]);

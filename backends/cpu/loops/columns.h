@@ -1,0 +1,140 @@
+// Sums over the rows of a matrix, and passes over it that have values of columns at hand.
+#pragma once
+
+#include "vectors.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+constexpr int64_t strip = 128;     // most columns of a tile that is summed
+constexpr int64_t tile_rows = 64;  // most rows of it: it stays in the first cache
+
+// Rows [first, end) and columns [col, col + width) of a matrix.
+struct Tile {
+  int64_t first, end, col, width;
+};
+
+// How many rows of so few columns make one of up to `most`.
+inline int64_t rows_as_one(int64_t cols, int64_t most) {
+  return cols * 2 <= most ? most / cols : 1;
+}
+
+// finish(c, totals) for each column: the sums that piece(tile, sums[n]) has added to `sums[k]` of a
+// column, in pieces of rows and these in order. With `fold` rows of x as one the matrix of tiles is
+// [rows / fold, fold * cols], whose last row may be short. `width`: bytes of an element, of all
+// operands.
+template <int n, class Piece, class Finish>
+inline void column_sums(int64_t rows, int64_t cols, int64_t width, int64_t fold, const Piece& piece,
+                        const Finish& finish) {
+  constexpr int64_t most = 64;
+  struct Sums {
+    double of[n][strip];
+  };
+  alignas(64) Sums parts[most];
+  const int64_t wide = fold * cols, high = rows / fold, strips = divide_up(wide, strip);
+  const int64_t bytes = rows * cols * width, fitting = most / least(strips, most);
+  const int64_t wanted = least(fitting, 1 + bytes / (32 << 10));
+  const int64_t height = divide_up(divide_up(high, wanted), 4) * 4;
+  const int64_t pieces = height == 0 ? 1 : divide_up(high, height);
+  for (int64_t begin = 0; begin < strips; begin += most / pieces) {
+    const int64_t count = least(most / pieces, strips - begin);
+    parallel_for(count * pieces, bytes, [&](int64_t i) {
+      Sums& part = parts[i] = {};
+      const int64_t col = (begin + i / pieces) * strip, first = i % pieces * height;
+      const int64_t end = least(high, first + height);
+      for (int64_t at = first; at < end; at += tile_rows)
+        piece(Tile{at, least(end, at + tile_rows), col, least(strip, wide - col)}, part.of);
+    });
+    if (rows % fold != 0) piece(Tile{high, high + 1, 0, rows % fold * cols}, parts[0].of);
+    for (int64_t s = 0; s < count; ++s) {
+      Sums& all = parts[s * pieces];
+      for (int64_t k = 1; k < pieces; ++k)
+        for (int64_t j = 0; j < n; ++j)
+          for (int64_t c = 0; c < strip; ++c) all.of[j][c] += parts[s * pieces + k].of[j][c];
+      const int64_t col = (begin + s) * strip;
+      for (int64_t c = col; c < least(cols, col + strip); ++c) {
+        double totals[n] = {};
+        for (int64_t k = 0; k < fold; ++k)
+          for (int64_t j = 0; j < n; ++j) totals[j] += all.of[j][c - col + k * cols];
+        finish(c, totals);
+      }
+    }
+  }
+}
+
+// A tile's rows as f32: of x [rows, wide], where they are or in `buffer`.
+struct alignas(64) TileBuffer {
+  float at[tile_rows * strip];
+};
+inline Rows read_rows(const Operand& x, const Tile& t, int64_t wide, TileBuffer& buffer) {
+  const int64_t first = t.first * wide + t.col;
+  if (x.dtype == DType::f32) return {x.as<float>(first), wide};
+  for (int64_t row = 0; row < t.end - t.first; ++row)
+    read(x, first + row * wide, t.width, buffer.at + row * strip);
+  return {buffer.at, strip};
+}
+
+// Adds to each sum that of f(row, c) over the rows of a tile.
+template <class F>
+inline void add_rows(const Tile& t, double* sums, const F& f) {
+  alignas(64) float totals[strip];
+  const int64_t rows = t.end - t.first;
+  for (int64_t c = 0; c < t.width; ++c) totals[c] = 0;
+  int64_t row = 0;
+  for (; row + 4 <= rows; row += 4) {
+    REWIND_VECTORIZE
+    for (int64_t c = 0; c < t.width; ++c)
+      totals[c] += (f(row, c) + f(row + 1, c)) + (f(row + 2, c) + f(row + 3, c));
+  }
+  for (; row < rows; ++row) {
+    REWIND_VECTORIZE
+    for (int64_t c = 0; c < t.width; ++c) totals[c] += f(row, c);
+  }
+  for (int64_t c = 0; c < t.width; ++c) sums[c] += totals[c];
+}
+
+// Adds the sums of x and of x^2 over the rows of a tile. Deviations from the tile's own mean are
+// squared: where the mean is large, squares of x would have lost them in f32.
+inline void add_moments(const Tile& t, const Rows& x, double (&sums)[2][strip]) {
+  double columns[strip] = {}, deviations[strip] = {}, squares[strip] = {};
+  alignas(64) float mean[strip];
+  const double rows = static_cast<double>(t.end - t.first);
+  add_rows(t, columns, x);
+  for (int64_t c = 0; c < t.width; ++c) mean[c] = static_cast<float>(columns[c] / rows);
+  add_rows(t, deviations, [&](int64_t row, int64_t c) { return x(row, c) - mean[c]; });
+  add_rows(t, squares, [&](int64_t row, int64_t c) {
+    const float d = x(row, c) - mean[c];
+    return d * d;
+  });
+  for (int64_t c = 0; c < t.width; ++c) {
+    const double m = mean[c], exact = rows * m + deviations[c];
+    sums[0][c] += exact == exact ? exact : columns[c];  // of an infinite mean there are none
+    sums[1][c] += squares[c] + m * (2 * deviations[c] + rows * m);
+  }
+}
+
+// body(at, count, values) for the elements of a tensor [samples, rows, cols], in runs of up to
+// `block`: narrow rows side by side. prepare(sample, column, lane, values) gives n values of a
+// column, which body finds at values[k].at[lane].
+template <int n, class Prepare, class Body>
+inline void column_tiles(int64_t samples, int64_t rows, int64_t cols, int64_t width,
+                         const Prepare& prepare, const Body& body) {
+  if (samples * rows * cols == 0) return;
+  constexpr int64_t piece = 64;
+  const int64_t wide = least(rows_as_one(cols, block), rows) * cols, size = rows * cols;
+  const int64_t pieces = divide_up(divide_up(size, wide), piece), strips = divide_up(wide, block);
+  parallel_for(samples * strips * pieces, samples * size * width, [&](int64_t i) {
+    const int64_t sample = i / (strips * pieces), col = i / pieces % strips * block;
+    const int64_t first = i % pieces * piece, columns = least(block, wide - col);
+    Block values[n];
+    const int64_t known = least(cols, columns);
+    for (int64_t c = 0; c < known; ++c) prepare(sample, col + c, c, values);
+    for (int64_t c = known; c < columns; ++c)
+      for (Block& v : values) v.at[c] = v.at[c - known];
+    for (int64_t row = first; row < first + piece; ++row) {
+      const int64_t at = row * wide + col;
+      if (at < size) body(sample * size + at, least(columns, size - at), values);
+    }
+  });
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL

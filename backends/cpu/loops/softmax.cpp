@@ -1,0 +1,97 @@
+// Softmax of rows and its logarithm.
+#include "backends/cpu/loops/rows.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+namespace {
+
+void log_softmax_row(const Operand& x, const Operand& y, int64_t row, int64_t cols) {
+  const float top = top_of(x, row, cols);
+  double powers = 0;
+  blocks_of(cols, [&](int64_t at, int64_t n) {
+    Block values, result;
+    exponentials(read(x, row + at, n, values.at), n, top, result.at);
+    powers += sum(result.at, n);
+  });
+  const float shift = static_cast<float>(__builtin_log(powers));
+  blocks_of(cols, [&](int64_t at, int64_t n) {
+    Block values, result;
+    const float* from = read(x, row + at, n, values.at);
+    float* to = place(y, row + at, result.at);
+    REWIND_VECTORIZE
+    for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - top) - shift;
+    write(y, row + at, n, to);
+  });
+}
+
+// Where y holds f32, or the row is one block, exponentials are made once.
+void softmax_row(const Operand& x, const Operand& y, int64_t row, int64_t cols) {
+  const bool keeps = y.dtype == DType::f32 || cols <= block;
+  const float top = top_of(x, row, cols);
+  double powers = 0;
+  Block values, result;
+  const auto make = [&](int64_t at, int64_t n) {
+    float* const to = place(y, row + at, result.at);
+    exponentials(read(x, row + at, n, values.at), n, top, to);
+    return to;
+  };
+  blocks_of(cols, [&](int64_t at, int64_t n) { powers += sum(make(at, n), n); });
+  const float scale = static_cast<float>(1 / powers);
+  blocks_of(cols, [&](int64_t at, int64_t n) {
+    float* const to = keeps ? place(y, row + at, result.at) : make(at, n);
+    REWIND_VECTORIZE
+    for (int64_t i = 0; i < n; ++i) to[i] *= scale;
+    write(y, row + at, n, to);
+  });
+}
+
+}  // namespace
+
+bool softmax(const LoopCall& call) {
+  const auto& p = params<SoftmaxParams>(call);
+  const bool logarithm = call.constant[0] == 1;
+  const Operand x = operand(call, 0), y = operand(call, 1);
+  const int64_t cols = p.cols;
+  parallel_for(p.rows, p.rows * cols * (x.width + y.width), [&](int64_t row) {
+    if (logarithm)
+      log_softmax_row(x, y, row * cols, cols);
+    else
+      softmax_row(x, y, row * cols, cols);
+  });
+  return true;
+}
+
+bool softmax_grad(const LoopCall& call) {
+  const auto& p = params<SoftmaxGradParams>(call);
+  const bool logarithm = call.constant[0] == 1;
+  const Operand y = operand(call, 0), dy = operand(call, 1), dx = operand(call, 2);
+  const int64_t cols = p.cols;
+  parallel_for(p.rows, p.rows * cols * (y.width + dy.width + dx.width), [&](int64_t row) {
+    Block values, grads, result;
+    double sums = 0;
+    blocks_of(cols, [&](int64_t at, int64_t n) {
+      const float* g = read(dy, row * cols + at, n, grads.at);
+      sums += logarithm ? sum(g, n)
+                        : sum(
+                              n, [](auto a, auto b) { return a * b; }, g,
+                              read(y, row * cols + at, n, values.at));
+    });
+    const float total = static_cast<float>(sums);
+    blocks_of(cols, [&](int64_t at, int64_t n) {
+      const float* v = read(y, row * cols + at, n, values.at);
+      const float* g = read(dy, row * cols + at, n, grads.at);
+      float* to = place(dx, row * cols + at, result.at);
+      if (logarithm) {
+        REWIND_VECTORIZE
+        for (int64_t i = 0; i < n; ++i) to[i] = mul_add(-exp(v[i]), total, g[i]);
+      } else {
+        REWIND_VECTORIZE
+        for (int64_t i = 0; i < n; ++i) to[i] = v[i] * (g[i] - total);
+      }
+      write(dx, row * cols + at, n, to);
+    });
+  });
+  return true;
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL

@@ -1,0 +1,87 @@
+// Arithmetic on whole registers, and sums whose order the count fixes.
+#pragma once
+
+#include "functions.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+// a * b + c, rounded once where the level has such an instruction.
+inline Vec mul_add(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__FMA__)
+  return _mm256_fmadd_ps(a, b, c);
+#elif defined(__ARM_FEATURE_FMA)
+  Vec y;
+  for (int64_t i = 0; i < lanes; ++i) y[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return y;
+#else
+  return a * b + c;
+#endif
+}
+
+inline Vec max(Vec a, Vec b) {
+  return a > b ? a : b;
+}
+
+// f(x, y) over all lanes, halves first.
+template <class F>
+inline float across(Vec x, const F& f) {
+  alignas(64) float at[lanes];
+  __builtin_memcpy(at, &x, sizeof at);
+#pragma GCC unroll 4
+  for (int64_t half = lanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < half; ++i) at[i] = f(at[i], at[i + half]);
+  return at[0];
+}
+inline float total(Vec x) {
+  return across(x, [](float a, float b) { return a + b; });
+}
+
+// The sum of f(x[i]), or f(x[i], y[i]); f takes registers and floats.
+template <class F, class... X>
+inline float sum(int64_t count, const F& f, const X*... x) {
+  Vec sums[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes)
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < 4; ++k) sums[k] += f(load(x + i + k * lanes)...);
+  for (; i + lanes <= count; i += lanes) sums[0] += f(load(x + i)...);
+  float all = total((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  for (; i < count; ++i) all += f(x[i]...);
+  return all;
+}
+inline float sum(const float* x, int64_t count) {
+  return sum(
+      count, [](auto v) { return v; }, x);
+}
+
+// The largest of x; NaN is passed over.
+inline float largest(const float* x, int64_t count) {
+  Vec tops[4] = {all(-infinity), all(-infinity), all(-infinity), all(-infinity)};
+  int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes)
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < 4; ++k) tops[k] = max(load(x + i + k * lanes), tops[k]);
+  for (; i + lanes <= count; i += lanes) tops[0] = max(load(x + i), tops[0]);
+  float top = across(max(max(tops[0], tops[1]), max(tops[2], tops[3])),
+                     [](float a, float b) { return a > b ? a : b; });
+  for (; i < count; ++i) top = x[i] > top ? x[i] : top;
+  return top;
+}
+
+// Rows of f32, the first at `at`.
+struct Rows {
+  const float* at;
+  int64_t step;
+  float operator()(int64_t row, int64_t c) const { return at[row * step + c]; }
+};
+
+// body(at, count) for the blocks of a row.
+template <class Body>
+inline void blocks_of(int64_t cols, const Body& body) {
+  for (int64_t at = 0; at < cols; at += block) body(at, least(block, cols - at));
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL
