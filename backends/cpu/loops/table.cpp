@@ -13,6 +13,11 @@
   X(adama)                   \
   X(adama_fold)              \
   X(argreduce)               \
+  X(attention)               \
+  X(attention_delta)         \
+  X(attention_dkv)           \
+  X(attention_dmask)         \
+  X(attention_dq)            \
   X(batch_norm)              \
   X(batch_norm_grad)         \
   X(batch_norm_grad_stats)   \

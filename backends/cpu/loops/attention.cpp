@@ -1,0 +1,120 @@
+// Attention: tiles of keys one after the other, while the largest score and the sum of weights of
+// each query so far are kept (Dao et al., "FlashAttention", 2022).
+#include "backends/cpu/loops/attention_tiles.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+namespace {
+
+// What a tile of queries has seen.
+struct Seen {
+  alignas(64) float top[span], total[span];  // the largest score, the sum of weights below it
+  Panel sum;                                 // [queries, dim] of weights times values
+};
+
+// Scores to weights, below the largest score so far; what is summed follows it.
+void weigh(const Queries& q, int64_t keys, int64_t wide, Square& s, Seen& seen) {
+  alignas(64) float before[span];
+  const int64_t queries = q.wide();
+  float *const top = seen.top, *const total = seen.total;
+  for (int64_t i = 0; i < queries; ++i) before[i] = top[i];
+  for (int64_t key = 0; key < keys; ++key) {
+    REWIND_VECTORIZE
+    for (int64_t i = 0; i < queries; ++i) top[i] = s.at[key][i] > top[i] ? s.at[key][i] : top[i];
+  }
+  REWIND_VECTORIZE
+  for (int64_t i = 0; i < queries; ++i) before[i] = exp(before[i] - top[i]);
+  for (int64_t i = 0; i < queries; ++i) total[i] *= before[i];
+  for (int64_t i = 0; i < q.count; ++i)
+    if (before[i] != 1)
+      for (int64_t d = 0; d < wide; ++d) seen.sum.at[i * wide + d] *= before[i];
+  for (int64_t key = 0; key < keys; ++key) {
+    float* const row = s.at[key];
+    REWIND_VECTORIZE
+    for (int64_t i = 0; i < queries; ++i) {
+      const float weight = exp(row[i] - top[i]);
+      row[i] = row[i] < ATTENTION_NO_SCORE ? 0.0f : weight;
+      total[i] += row[i];
+    }
+  }
+}
+
+// What has no weight adds nothing, whatever its values are.
+void add_careful(const Queries& q, int64_t keys, int64_t wide, const Square& s, const Rows& v,
+                 float* sum) {
+  for (int64_t key = 0; key < keys; ++key)
+    for (int64_t i = 0; i < q.count; ++i)
+      if (s.at[key][i] != 0)
+        for (int64_t d = 0; d < wide; ++d) sum[i * wide + d] += s.at[key][i] * v(key, d);
+}
+
+// Whether all of the sums are finite.
+bool attend(const Attention& a, const Queries& q, bool is_careful, Seen& seen) {
+  const int64_t wide = a.wide(), key_head = a.key_head(q.head), count = a.key_count(q.batch);
+  Panel turned, buffer;
+  Square s;
+  a.turn(a.q(q), q, a.p().scale, turned, buffer);
+  for (int64_t i = 0; i < span; ++i) seen.top[i] = ATTENTION_NO_SCORE, seen.total[i] = 0;
+  for (int64_t i = 0; i < q.count * wide; ++i) seen.sum.at[i] = 0;
+  for (int64_t first = 0; first < count; first += span) {
+    const Keys k{first, least(span, count - first)};
+    if (a.is_unseen(q, k)) continue;
+    a.score(q, k, turned, a.k(q.batch, key_head, first).read(k.count, a.dim(), wide, buffer), s);
+    weigh(q, k.count, wide, s, seen);
+    if (a.drops()) {
+      Square factors;
+      a.factors(q, k, factors);
+      for (int64_t key = 0; key < k.count; ++key)
+        for (int64_t i = 0; i < q.wide(); ++i)
+          s.at[key][i] = factors.at[key][i] == 0 ? 0 : s.at[key][i] * factors.at[key][i];
+    }
+    const Rows v = a.v(q.batch, key_head, first).read(k.count, a.dim(), wide, buffer);
+    if (is_careful)
+      add_careful(q, k.count, wide, s, v, seen.sum.at);
+    else
+      add_product(q.count, wide, k.count, {s.at[0], 1, span}, v.at, v.step, seen.sum.at, wide);
+  }
+  return is_finite(seen.sum.at, q.count * wide);
+}
+
+}  // namespace
+
+bool attention(const LoopCall& call) {
+  const Attention a(call, 3);
+  const Operand out = operand(call, 5);
+  float* const lse = operand(call, 6).as<float>();
+  a.each_tile_of_queries([&](const Queries& q) {
+    Seen seen;
+    if (!attend(a, q, false, seen)) attend(a, q, true, seen);
+    const HeadRows to = a.dense(out, q);
+    for (int64_t i = 0; i < q.count; ++i) {
+      float* const row = seen.sum.at + i * a.wide();
+      const float total = seen.total[i], factor = total == 0 ? 0 : 1 / total;
+      for (int64_t d = 0; d < a.dim(); ++d) row[d] = total == 0 ? 0 : row[d] * factor;
+      write(out, to.first + i * to.stride, a.dim(), row);
+      const double sum = __builtin_log(double{total}) + double{seen.top[i]};
+      lse[a.query_row(q) + i] = total == 0 ? -ATTENTION_NO_SCORE : static_cast<float>(sum);
+    }
+  });
+  return true;
+}
+
+bool attention_delta(const LoopCall& call) {
+  const auto& p = params<AttentionDeltaParams>(call);
+  const Operand out = operand(call, 0), dout = operand(call, 1);
+  const float* const lse = operand(call, 2).as<float>();
+  float* const stats = operand(call, 3).as<float>();
+  const int64_t dim = p.dim, heads = p.heads, queries = p.queries;
+  parallel_for(p.rows, p.rows * dim * (out.width + dout.width), [&](int64_t row) {
+    const int64_t query = row % queries, head = row / queries;
+    const int64_t at = ((head / heads * queries + query) * heads + head % heads) * dim;
+    Block values, grads;
+    stats[2 * row] = lse[row];
+    stats[2 * row + 1] = sum(
+        dim, [](auto a, auto b) { return a * b; }, read(out, at, dim, values.at),
+        read(dout, at, dim, grads.at));
+  });
+  return true;
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL

@@ -1,0 +1,224 @@
+// The gradients of attention, of which each makes the weights of a tile again.
+#include "backends/cpu/loops/attention_tiles.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+namespace {
+
+// A tile of queries, with what a tile of keys wants to know of it.
+struct Turned {
+  Panel q, dout;
+};
+// Of a tile: the weights (before dropout until dropped), and the gradients of the masked scores: 0
+// of a score that does not count, whatever its key holds.
+struct Gradients {
+  Square weights, scores;
+};
+
+class AttentionGrad : public Attention {
+ public:
+  explicit AttentionGrad(const LoopCall& call)
+      : Attention(call, 5), dout_(operand(call, 3)), stats_(operand(call, 4).as<float>()) {}
+
+  HeadRows dout(const Queries& q) const { return dense(dout_, q); }
+
+  void turn_all(const Queries& q, Turned& t) const {
+    Panel buffer;
+    turn(this->q(q), q, p().scale, t.q, buffer);
+    turn(dout(q), q, 1, t.dout, buffer);
+  }
+
+  void make(const Queries& q, const Keys& k, const Turned& t, const Rows& keys, const Rows& values,
+            Gradients& g) const {
+    alignas(64) float lse[span], delta[span];
+    const int64_t wide = q.wide();
+    for (int64_t i = 0; i < wide; ++i) {
+      const bool is_query = i < q.count;
+      lse[i] = is_query ? stats_[2 * (query_row(q) + i)] : 0;
+      delta[i] = is_query ? stats_[2 * (query_row(q) + i) + 1] : 0;
+    }
+    score(q, k, t.q, keys, g.weights);
+    for (int64_t key = 0; key < k.count; ++key)
+      for (int64_t i = 0; i < wide; ++i) g.scores.at[key][i] = 0;
+    add_product(k.count, wide, dim(), {values.at, values.step, 1}, t.dout.at, span, g.scores.at[0],
+                span);
+    Square kept;
+    if (drops()) factors(q, k, kept);
+    for (int64_t key = 0; key < k.count; ++key) {
+      float *const weights = g.weights.at[key], *const scores = g.scores.at[key];
+      const float* const factor = kept.at[key];
+      if (drops()) {
+        REWIND_VECTORIZE
+        for (int64_t i = 0; i < wide; ++i) {
+          const float product = scores[i] * factor[i];
+          scores[i] = factor[i] == 0.0f ? 0.0f : product;
+        }
+      }
+      REWIND_VECTORIZE
+      for (int64_t i = 0; i < wide; ++i) {
+        const float power = exp(weights[i] - lse[i]);
+        const float weight = weights[i] < ATTENTION_NO_SCORE ? 0.0f : power;
+        const float score = weight * (scores[i] - delta[i]);
+        scores[i] = weight == 0.0f ? 0.0f : score;
+        weights[i] = weight;
+      }
+      if (drops()) {
+        REWIND_VECTORIZE
+        for (int64_t i = 0; i < wide; ++i) {
+          const float product = weights[i] * factor[i];
+          weights[i] = factor[i] == 0.0f ? 0.0f : product;
+        }
+      }
+    }
+  }
+
+ private:
+  Operand dout_;
+  const float* stats_;
+};
+
+// sum [m, n] += a [m, k] b [k, n]. Careful: where a is 0, nothing is added, whatever b holds.
+void add(bool is_careful, int64_t m, int64_t n, int64_t k, const Factor& a, const Rows& b,
+         float* sum) {
+  if (!is_careful) return add_product(m, n, k, a, b.at, b.step, sum, n);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < k; ++j) {
+      const float factor = a.at[i * a.row + j * a.col];
+      if (factor == 0) continue;
+      for (int64_t c = 0; c < n; ++c) sum[i * n + c] += factor * b(j, c);
+    }
+}
+
+void write_rows(const HeadRows& to, int64_t count, int64_t dim, int64_t wide, float factor,
+                float* rows) {
+  for (int64_t i = 0; i < count; ++i) {
+    float* const row = rows + i * wide;
+    for (int64_t d = 0; d < dim; ++d) row[d] *= factor;
+    write(to.x, to.first + i * to.stride, dim, row);
+  }
+}
+
+bool queries_grad(const AttentionGrad& a, const Queries& q, bool is_careful, Panel& dq) {
+  const int64_t wide = a.wide(), dim = a.dim(), key_head = a.key_head(q.head);
+  const int64_t count = a.key_count(q.batch);
+  Turned t;
+  Gradients g;
+  Panel keys, values;
+  a.turn_all(q, t);
+  for (int64_t i = 0; i < q.count * wide; ++i) dq.at[i] = 0;
+  for (int64_t first = 0; first < count; first += span) {
+    const Keys k{first, least(span, count - first)};
+    if (a.is_unseen(q, k)) continue;
+    const Rows of_keys = a.k(q.batch, key_head, first).read(k.count, dim, wide, keys);
+    const Rows of_values = a.v(q.batch, key_head, first).read(k.count, dim, wide, values);
+    a.make(q, k, t, of_keys, of_values, g);
+    add(is_careful, q.count, wide, k.count, {g.scores.at[0], 1, span}, of_keys, dq.at);
+  }
+  return is_finite(dq.at, q.count * wide);
+}
+
+bool keys_grad(const AttentionGrad& a, int64_t batch, int64_t key_head, const Keys& k,
+               bool is_careful, Panel& dk, Panel& dv) {
+  const int64_t wide = a.wide(), dim = a.dim(), group = ATTENTION_GROUP(a.p());
+  Turned t;
+  Gradients g;
+  Panel keys, values, queries, douts;
+  const Rows of_keys = a.k(batch, key_head, k.first).read(k.count, dim, wide, keys);
+  const Rows of_values = a.v(batch, key_head, k.first).read(k.count, dim, wide, values);
+  for (int64_t i = 0; i < k.count * wide; ++i) dk.at[i] = dv.at[i] = 0;
+  for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head)
+    for (int64_t first = 0; first < a.p().queries; first += span) {
+      const Queries q{batch, head, first, least(span, a.p().queries - first)};
+      if (a.is_unseen(q, k)) continue;
+      a.turn_all(q, t);
+      a.make(q, k, t, of_keys, of_values, g);
+      const Rows of_queries = a.q(q).read(q.count, dim, wide, queries);
+      const Rows of_dout = a.dout(q).read(q.count, dim, wide, douts);
+      add(is_careful, k.count, wide, q.count, {g.scores.at[0], span, 1}, of_queries, dk.at);
+      add(is_careful, k.count, wide, q.count, {g.weights.at[0], span, 1}, of_dout, dv.at);
+    }
+  return is_finite(dk.at, k.count * wide) && is_finite(dv.at, k.count * wide);
+}
+
+// to[i * step + key] += the gradient of the queries' masked scores.
+void add_mask_grad(const AttentionGrad& a, const Queries& q, float* to, int64_t step) {
+  const int64_t wide = a.wide(), dim = a.dim(), key_head = a.key_head(q.head);
+  const int64_t count = a.key_count(q.batch);
+  Turned t;
+  Gradients g;
+  Panel keys, values;
+  a.turn_all(q, t);
+  for (int64_t first = 0; first < count; first += span) {
+    const Keys k{first, least(span, count - first)};
+    if (a.is_unseen(q, k)) continue;
+    const Rows of_keys = a.k(q.batch, key_head, first).read(k.count, dim, wide, keys);
+    const Rows of_values = a.v(q.batch, key_head, first).read(k.count, dim, wide, values);
+    a.make(q, k, t, of_keys, of_values, g);
+    for (int64_t key = 0; key < k.count; ++key)
+      for (int64_t i = 0; i < q.count; ++i) to[i * step + first + key] += g.scores.at[key][i];
+  }
+}
+
+}  // namespace
+
+bool attention_dq(const LoopCall& call) {
+  const AttentionGrad a(call);
+  const Operand dq = operand(call, 7);
+  a.each_tile_of_queries([&](const Queries& q) {
+    Panel sums;
+    if (!queries_grad(a, q, false, sums)) queries_grad(a, q, true, sums);
+    write_rows(a.dense(dq, q), q.count, a.dim(), a.wide(), a.p().scale, sums.at);
+  });
+  return true;
+}
+
+bool attention_dkv(const LoopCall& call) {
+  const AttentionGrad a(call);
+  const AttentionParams& p = a.p();
+  const Operand dkv = operand(call, 7);
+  const int64_t heads = p.heads / ATTENTION_GROUP(p), dim = a.dim(),
+                tiles = divide_up(p.keys, span);
+  const int64_t half = int64_t{p.batch} * p.keys * heads * dim;
+  parallel_for(p.batch * heads * tiles, a.work(), [&](int64_t i) {
+    const int64_t first = i % tiles * span, head = i / tiles % heads, batch = i / tiles / heads;
+    const int64_t rows = least(span, p.keys - first);
+    // Keys behind the last one are not read: they have no gradient.
+    const int64_t known = a.key_count(batch) - first;
+    const Keys k{first, known < 0 ? 0 : least(rows, known)};
+    Panel dk, dv;
+    if (!keys_grad(a, batch, head, k, false, dk, dv)) keys_grad(a, batch, head, k, true, dk, dv);
+    for (int64_t c = k.count * a.wide(); c < rows * a.wide(); ++c) dk.at[c] = dv.at[c] = 0;
+    const HeadRows to{dkv, ((batch * p.keys + first) * heads + head) * dim, heads * dim};
+    write_rows(to, rows, dim, a.wide(), p.scale, dk.at);
+    write_rows({dkv, half + to.first, to.stride}, rows, dim, a.wide(), 1, dv.at);
+  });
+  return true;
+}
+
+bool attention_dmask(const LoopCall& call) {
+  const AttentionGrad a(call);
+  const AttentionParams& p = a.p();
+  float* const dmask = operand(call, 7).as<float>();
+  const bool sums_rows = p.mask_stride[2] == 0;
+  const int64_t batches = !sums_rows && p.mask_stride[0] == 0 ? 1 : p.batch;
+  const int64_t heads = !sums_rows && p.mask_stride[1] == 0 ? 1 : p.heads;
+  const int64_t tiles = sums_rows ? 1 : divide_up(p.queries, span), keys = p.keys;
+  // One item for each row of tiles of the result, which is summed in the order of the inputs.
+  parallel_for(batches * heads * tiles, a.work(), [&](int64_t item) {
+    const int64_t tile = item % tiles, head = item / tiles % heads, batch = item / tiles / heads;
+    const int64_t begin = tile * span, end = sums_rows ? p.queries : least(p.queries, begin + span);
+    float* const to =
+        dmask +
+        (sums_rows ? batch * heads + head : (batch * heads + head) * p.queries + begin) * keys;
+    for (int64_t i = 0; i < (sums_rows ? 1 : end - begin) * keys; ++i) to[i] = 0;
+    for (int64_t b = batch; b < p.batch; b += batches)
+      for (int64_t h = head; h < p.heads; h += heads)
+        for (int64_t first = begin; first < end; first += span) {
+          const Queries q{b, h, first, least(span, end - first)};
+          add_mask_grad(a, q, to, sums_rows ? 0 : keys);
+        }
+  });
+  return true;
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL

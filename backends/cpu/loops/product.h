@@ -1,0 +1,103 @@
+// Products of small matrices that lie in the cache, of f32.
+#pragma once
+
+#include "vectors.h"
+
+namespace rw::cpu::REWIND_LEVEL {
+
+// A tile of so many rows of registers fills most of them.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int product_rows = 12;
+#else
+constexpr int product_rows = 6;
+#endif
+
+// An m x k matrix of any strides.
+struct Factor {
+  const float* at;
+  int64_t row, col;
+};
+
+// Rows and registers' worth of columns of c += a b.
+template <int rows, int registers>
+inline void product_tile(int64_t k, const Factor& a, const float* b, int64_t b_row, float* c,
+                         int64_t c_row) {
+  Vec sums[rows][registers];
+#pragma GCC unroll 16
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < registers; ++v) sums[r][v] = load(c + r * c_row + v * lanes);
+  const float* left = a.at;
+  for (int64_t i = 0; i < k; ++i, left += a.col, b += b_row) {
+    Vec right[registers];
+#pragma GCC unroll 4
+    for (int v = 0; v < registers; ++v) right[v] = load(b + v * lanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      const Vec factor = all(left[r * a.row]);
+#pragma GCC unroll 4
+      for (int v = 0; v < registers; ++v) sums[r][v] = mul_add(factor, right[v], sums[r][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < registers; ++v) store(c + r * c_row + v * lanes, sums[r][v]);
+}
+
+template <int rows>
+inline void product_rows_of(int64_t n, int64_t k, const Factor& a, const float* b, int64_t b_row,
+                            float* c, int64_t c_row) {
+  int64_t at = 0;
+  for (; at + 2 * lanes <= n; at += 2 * lanes)
+    product_tile<rows, 2>(k, a, b + at, b_row, c + at, c_row);
+  if (at < n) product_tile<rows, 1>(k, a, b + at, b_row, c + at, c_row);
+}
+
+// c [m, n] += a [m, k] b [k, n]; n is a multiple of `lanes`.
+inline void add_product(int64_t m, int64_t n, int64_t k, Factor a, const float* b, int64_t b_row,
+                        float* c, int64_t c_row) {
+  const auto rows = [&]<int count>() {
+    product_rows_of<count>(n, k, a, b, b_row, c, c_row);
+    a.at += count * a.row;
+    c += count * c_row;
+    m -= count;
+  };
+  while (m >= product_rows) rows.template operator()<product_rows>();
+  while (m >= 4) rows.template operator()<4>();
+  while (m > 0) rows.template operator()<1>();
+}
+
+// to [cols, rows] = factor * x [rows, cols], in squares of four.
+inline void transpose(int64_t rows, int64_t cols, const float* x, int64_t x_row, float factor,
+                      float* to, int64_t to_row) {
+  typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+  typedef int32_t Order __attribute__((vector_size(16)));
+  const auto four = [](const float* at) { return *reinterpret_cast<const Four*>(at); };
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    int64_t c = 0;
+    for (; c + 4 <= cols; c += 4) {
+      const float* const from = x + r * x_row + c;
+      const Four x0 = four(from) * factor, x1 = four(from + x_row) * factor,
+                 x2 = four(from + 2 * x_row) * factor, x3 = four(from + 3 * x_row) * factor;
+      const Four low01 = __builtin_shuffle(x0, x1, Order{0, 4, 1, 5});
+      const Four low23 = __builtin_shuffle(x2, x3, Order{0, 4, 1, 5});
+      const Four high01 = __builtin_shuffle(x0, x1, Order{2, 6, 3, 7});
+      const Four high23 = __builtin_shuffle(x2, x3, Order{2, 6, 3, 7});
+      float* const y = to + c * to_row + r;
+      *reinterpret_cast<Four*>(y) = __builtin_shuffle(low01, low23, Order{0, 1, 4, 5});
+      *reinterpret_cast<Four*>(y + to_row) = __builtin_shuffle(low01, low23, Order{2, 3, 6, 7});
+      *reinterpret_cast<Four*>(y + 2 * to_row) =
+          __builtin_shuffle(high01, high23, Order{0, 1, 4, 5});
+      *reinterpret_cast<Four*>(y + 3 * to_row) =
+          __builtin_shuffle(high01, high23, Order{2, 3, 6, 7});
+    }
+    for (; c < cols; ++c)
+      for (int64_t k = r; k < r + 4; ++k) to[c * to_row + k] = factor * x[k * x_row + c];
+  }
+  for (; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c) to[c * to_row + r] = factor * x[r * x_row + c];
+}
+
+}  // namespace rw::cpu::REWIND_LEVEL
