@@ -1,11 +1,15 @@
 #include "backends/reference/host_backend.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <unistd.h>
 
+#include "core/base/environment.h"
 #include "core/base/error.h"
 
 namespace rw {
@@ -14,6 +18,7 @@ namespace {
 
 constexpr uint64_t block_alignment = 256;
 constexpr uint64_t max_block_bytes = uint64_t{1} << 30;
+constexpr uint64_t huge_page = 2 << 20;  // of x86-64; large blocks are made of them
 
 std::string cpu_model() {
   std::ifstream file("/proc/cpuinfo");
@@ -34,14 +39,23 @@ HostBackend::HostBackend(const std::string& backend, std::vector<std::string> fe
   info_.max_block_bytes = max_block_bytes;
   info_.alignment = block_alignment;
   info_.features = std::move(features);
+  profile_ = env_flag("REWIND_PROFILE");
+}
+
+HostBackend::~HostBackend() {
+  std::fputs(sums_.text().c_str(), stderr);
 }
 
 uint32_t HostBackend::allocate_block(uint64_t bytes) {
   check<OutOfMemory>(bytes > 0 && bytes <= max_block_bytes, "allocate_block",
                      "a block must have 1 to {} bytes, got {}", max_block_bytes, bytes);
   const uint64_t size = (bytes + block_alignment - 1) / block_alignment * block_alignment;
-  Memory memory(static_cast<std::byte*>(std::aligned_alloc(block_alignment, size)));
+  const uint64_t page = size < huge_page ? block_alignment : huge_page;
+  Memory memory(static_cast<std::byte*>(std::aligned_alloc(page, (size + page - 1) / page * page)));
   check<OutOfMemory>(memory != nullptr, "allocate_block", "the host has no {} bytes left", size);
+#if defined(MADV_HUGEPAGE)
+  if (page == huge_page) madvise(memory.get(), size, MADV_HUGEPAGE);
+#endif
   std::memset(memory.get(), 0xFF, size);
   for (uint32_t i = 0; i < blocks_.size(); ++i) {
     if (blocks_[i].memory) continue;
@@ -83,7 +97,7 @@ void HostBackend::run(const KernelCall& call) {
   std::byte* workspace = call.workspace.size > 0 ? resolve(call.kernel, call.workspace) : nullptr;
   const Clock::time_point start = Clock::now();
   execute(call, memory, workspace);
-  if (timing_) add_time(call.kernel, start, Clock::now());
+  if (timing_ || profile_) add_time(call.kernel, start, Clock::now());
   ++stats_.dispatches;
 }
 
@@ -107,6 +121,9 @@ std::byte* HostBackend::resolve(std::string_view op, BufferRange range) const {
 
 void HostBackend::add_time(std::string_view kernel, Clock::time_point start,
                            Clock::time_point end) {
+  if (profile_)
+    sums_.add(std::string(kernel), std::chrono::duration<double, std::micro>(end - start).count());
+  if (!timing_) return;
   if (!first_start_) first_start_ = start;
   const auto us = [&](Clock::time_point time) {
     return std::chrono::duration<double, std::micro>(time - *first_start_).count();

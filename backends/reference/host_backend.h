@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "../../core/backend/backend.h"
+#include "../kernel_sums.h"
 
 namespace rw {
 
@@ -20,6 +21,8 @@ class HostBackend : public Backend {
  public:
   // The fields of DeviceInfo that are named so.
   explicit HostBackend(const std::string& backend, std::vector<std::string> features = {});
+  // Prints the times of kernels where REWIND_PROFILE is set.
+  ~HostBackend() override;
 
   const DeviceInfo& info() const override { return info_; }
   // New memory is filled with 0xFF bytes (NaN), so that reading what nobody wrote shows.
@@ -57,10 +60,11 @@ class HostBackend : public Backend {
   DeviceInfo info_;
   std::vector<Block> blocks_;
   BackendStats stats_;
-  bool timing_ = false;
+  bool timing_ = false, profile_ = false;
   uint64_t calls_ = 0;  // since time_kernels(true)
   std::optional<Clock::time_point> first_start_;
   std::vector<KernelTime> times_;
+  KernelSums sums_;
 };
 
 }  // namespace rw

@@ -164,6 +164,7 @@ TEST_CASE("kernel times: sums by label" * doctest::test_suite("host")) {
 
 TEST_CASE("kernel times: on both backends, and beside REWIND_PROFILE") {
   check_kernel_times("cpu");
+  check_kernel_times("reference");
   check_kernel_times("vulkan");
   const uint64_t messages = vulkan::validation_messages();
   {

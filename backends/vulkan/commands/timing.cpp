@@ -1,9 +1,5 @@
 #include "backends/vulkan/commands/timing.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 namespace rw::vulkan {
 
 void StepTimes::time_kernels(bool on) {
@@ -37,26 +33,11 @@ double StepTimes::advance(uint64_t tick) {
 void StepTimes::add(std::span<const TimedStep> steps, std::span<const uint64_t> ticks) {
   for (size_t i = 0; i < steps.size(); ++i) {
     const uint64_t begin = ticks[2 * i], end = ticks[2 * i + 1];
-    if (profile_) {
-      Sum& sum = sums_[steps[i].label];
-      ++sum.count;
-      sum.microseconds += seconds(begin, end) * 1e6;
-    }
+    if (profile_) sums_.add(steps[i].label, seconds(begin, end) * 1e6);
     if (!kernels_ || steps[i].call == TimedStep::kCopy) continue;
     const double start_us = advance(begin);
     times_.push_back({steps[i].call, steps[i].label, start_us, advance(end)});
   }
-}
-
-std::string StepTimes::profile() const {
-  std::vector<std::pair<std::string, Sum>> rows(sums_.begin(), sums_.end());
-  std::sort(rows.begin(), rows.end(),
-            [](auto& a, auto& b) { return a.second.microseconds > b.second.microseconds; });
-  std::string text;
-  for (auto& [label, sum] : rows)
-    text += fmt::format("{:<40} {:>8} x {:>10.1f} us = {:>12.0f} us\n", label, sum.count,
-                        sum.microseconds / static_cast<double>(sum.count), sum.microseconds);
-  return text;
 }
 
 }  // namespace rw::vulkan

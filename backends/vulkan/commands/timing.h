@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "../../../core/backend/backend.h"
+#include "../../kernel_sums.h"
 
 namespace rw::vulkan {
 
@@ -40,15 +40,10 @@ class StepTimes {
   void add(std::span<const TimedStep> steps, std::span<const uint64_t> ticks);
 
   std::vector<KernelTime> take() { return std::exchange(times_, {}); }
-  // The sums by label, largest first, one line each; empty without `profile`.
-  std::string profile() const;
+  // The sums by label, as text; empty without `profile`.
+  std::string profile() const { return sums_.text(); }
 
  private:
-  struct Sum {
-    uint64_t count = 0;
-    double microseconds = 0;
-  };
-
   double advance(uint64_t tick);  // the clock's new time
 
   double tick_us_;
@@ -59,7 +54,7 @@ class StepTimes {
   std::vector<KernelTime> times_;
   bool clock_started_ = false;
   uint64_t last_tick_ = 0, elapsed_ = 0;  // ticks
-  std::map<std::string, Sum> sums_;
+  KernelSums sums_;
 };
 
 }  // namespace rw::vulkan
