@@ -1,5 +1,7 @@
 #include "backends/cpu/cpu_backend.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -51,7 +53,9 @@ class CpuBackend final : public HostBackend {
     std::vector<KernelVariant> all = reference::kernel_variants();
     const std::string library = cpu::plan_library();
     for (KernelVariant& v : all)
-      if (!library.empty() && std::ranges::count(planned, v.kernel, &Planned::kernel) > 0)
+      if (loops_.has(v.kernel))
+        v.variant = fmt::format("vector {}", loops_.level());
+      else if (!library.empty() && std::ranges::count(planned, v.kernel, &Planned::kernel) > 0)
         v.variant = library;
     return all;
   }

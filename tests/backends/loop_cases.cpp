@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/loops.h"
+#include "backends/cpu/work.h"
 #include "backends/reference/reference_backend.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/kernel_runner.h"
@@ -79,6 +81,24 @@ double scale_of(const std::vector<float>& values) {
   return count > 0 ? std::sqrt(squares / count) : 0;
 }
 
+bool same_bits(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+  for (size_t k = 0; k < a.size(); ++k)
+    if (std::memcmp(a[k].data(), b[k].data(), a[k].size() * sizeof(float)) != 0) return false;
+  return true;
+}
+
+// So many threads for a scope.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(cpu::threads()) { cpu::set_threads(count); }
+  ~Threads() { cpu::set_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
 }  // namespace
 
 void at_each_level(const std::function<void(std::string_view level)>& body) {
@@ -95,6 +115,11 @@ void check_loop(const LoopCase& c, std::span<const std::byte> params) {
   at_each_level([&](std::string_view level) {
     REQUIRE_MESSAGE(cpu::Loops().has(c.kernel), c.kernel);
     const auto got = results(make_cpu_backend(), c, params);
+    for (const int threads : {1, 3}) {
+      const Threads in_force(threads);
+      CHECK_MESSAGE(same_bits(got, results(make_cpu_backend(), c, params)), c.kernel, " with ",
+                    threads, " threads");
+    }
     for (size_t k = 0; k < got.size(); ++k) {
       const DType dtype = c.arguments[k].dtype;
       const double tolerance = tolerance_of(c, dtype), scale = scale_of(expected[k]);
