@@ -30,6 +30,8 @@
   X(dropout)                 \
   X(ema)                     \
   X(fill)                    \
+  X(flat_index)              \
+  X(gather)                  \
   X(grad_stats)              \
   X(group_norm)              \
   X(group_norm_combine)      \
@@ -50,18 +52,22 @@
   X(random)                  \
   X(reduce)                  \
   X(scan)                    \
+  X(scatter_add)             \
+  X(scatter_put)             \
   X(sgd)                     \
   X(soft_cross_entropy)      \
   X(soft_cross_entropy_grad) \
   X(softmax)                 \
   X(softmax_grad)            \
+  X(sort_blocks)             \
+  X(sort_merge)              \
+  X(sorted_lasts)            \
   X(unary)                   \
   X(unary_grad)              \
   X(value_range)             \
   X(where)                   \
   X(window_add)              \
   X(window_fold)
-
 namespace rw::cpu::REWIND_LEVEL {
 
 #define REWIND_LOOP(kernel) bool kernel(const LoopCall& call);

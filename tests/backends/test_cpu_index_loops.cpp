@@ -1,0 +1,118 @@
+// The vector loops of the device cpu that find elements by numbers and places, beside those of the
+// reference.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "shaders/params.h"
+#include "tests/backends/loop_cases.h"
+
+using namespace rw;
+using namespace rw::kernels;
+using namespace rw::test;
+
+namespace {
+
+// count numbers from -1 to `rows`, so that two are outside.
+LoopArgument numbers(uint64_t count, int rows) {
+  std::vector<float> all;
+  for (uint64_t i = 0; i < count; ++i)
+    all.push_back(
+        static_cast<float>(static_cast<int>(i * i * 7 % static_cast<uint64_t>(rows + 2)) - 1));
+  return {count, DType::i32, Fill::given, all};
+}
+
+LoopArgument sorted(LoopArgument a) {
+  std::sort(a.values.begin(), a.values.end());
+  return a;
+}
+
+// Each number below count once.
+LoopArgument places(uint64_t count, uint64_t step) {
+  std::vector<float> all;
+  for (uint64_t i = 0; i < count; ++i) all.push_back(static_cast<float>(i * step % count));
+  return {count, DType::i32, Fill::given, all};
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE("cpu index loops: rows gathered and put, numbers of flat elements") {
+  for (const uint32_t width : {1u, 37u, 1500u}) {
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
+      check_loop({"gather", {{50 * width, dtype}, numbers(203, 50), {203 * width, dtype}}},
+                 GatherParams{{}, 203, width, 50});
+    for (const auto& [from, to] : {std::pair{DType::f32, DType::f32},
+                                   {DType::f16, DType::f32},
+                                   {DType::bf16, DType::f32},
+                                   {DType::i32, DType::i32}})
+      for (const uint32_t unique : {0u, 1u})
+        check_loop({"scatter_put",
+                    {{101 * width, from},
+                     places(101, unique ? 7 : 0),
+                     {101, DType::i32, Fill::given, places(101, 1).values},
+                     {101 * width, to}},
+                    {unique}},
+                   ScatterPutParams{{}, unique ? 101u : 2u, width, 90});
+  }
+  for (const uint32_t shared : {0u, 1u}) {
+    const uint32_t inner = shared ? 1 : 5;
+    check_loop(
+        {"flat_index", {numbers(3 * 40 * inner, 30), {3 * 40 * inner, DType::i32}}, {shared}},
+        FlatIndexParams{{}, 3 * 40 * inner, 40, inner, 30});
+  }
+}
+
+TEST_CASE("cpu index loops: a stable sort") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
+    for (const uint32_t descending : {0u, 1u}) {
+      const Fill fill = is_float(dtype) ? Fill::specials : Fill::numbers;
+      for (const uint32_t count : {1u, 33u, 1000u})
+        check_loop({"sort_blocks",
+                    {{3 * count, dtype, fill}, {3 * count, DType::i32}, {3 * count, DType::i32}}},
+                   SortBlocksParams{{}, 3 * count, count, descending});
+    }
+  for (const uint32_t run : {1u, 32u, 10000u}) {
+    const uint32_t count = 25000;
+    std::vector<float> runs;
+    for (uint32_t line = 0; line < 2; ++line)
+      for (uint32_t first = 0; first < count; first += run) {
+        const uint32_t size = std::min(run, count - first);
+        const std::vector<float> one = sorted(numbers(size, 1000)).values;
+        runs.insert(runs.end(), one.begin(), one.end());
+      }
+    for (float& key : runs) key += 1;  // keys have no sign
+    const uint32_t n = 2 * count;
+    check_loop(
+        {"sort_merge",
+         {{n, DType::i32, Fill::given, runs}, places(n, 1), {n, DType::i32}, {n, DType::i32}}},
+        SortMergeParams{{}, n, count, run});
+  }
+  const LoopArgument keys = sorted(numbers(5000, 700));
+  check_loop({"sorted_lasts", {keys, places(5000, 3), {5000, DType::i32}}},
+             SortedLastsParams{{}, 5000});
+}
+
+TEST_CASE("cpu index loops: rows added up in the order of a sort, in chunks") {
+  for (const auto& [from, to] : {std::pair{DType::f32, DType::f32},
+                                 {DType::f16, DType::f32},
+                                 {DType::bf16, DType::f32},
+                                 {DType::i32, DType::i32}})
+    for (const uint32_t width : {1u, 70u, 1100u})
+      for (const int rows : {5, 150})
+        for (const uint32_t in_order : {0u, 1u}) {
+          const uint32_t n = 330, opens = 2 * ((n + SCATTER_CHUNK - 1) / SCATTER_CHUNK);
+          const ScatterAddParams p{{}, n, width, static_cast<uint32_t>(rows), 0};
+          const Fill nothing = Fill::bits;
+          check_loop({"scatter_add",
+                      {{n * width, from},
+                       sorted(numbers(n, rows)),
+                       places(n, 7),
+                       {static_cast<uint64_t>(rows) * width, to},
+                       {opens * width, to, nothing},
+                       {opens, DType::i32}},
+                      {in_order}},
+                     p);
+        }
+}
