@@ -157,12 +157,12 @@ struct Quarters {
   uint32_t n;
   float rest;
 };
-inline Quarters quarters(float x) {
+inline Quarters quarters(double x) {
   const double shift = 0x1.8p52, shifted = x * 0.63661977236758134 + shift, n = shifted - shift;
   const double rest = x - n * 1.5707963267341256 - n * 6.0771005065061922e-11;
   const bool is_inside = rest >= -1.0 && rest <= 1.0;
   return {static_cast<uint32_t>(__builtin_bit_cast(uint64_t, shifted)),
-          is_inside ? static_cast<float>(rest) : x - x};
+          static_cast<float>(is_inside ? rest : x - x)};
 }
 inline float sine_of(Quarters q) {
   constexpr float of_sine[] = {-1.6666654611e-1f, 8.3321608736e-3f, -1.9515295891e-4f};

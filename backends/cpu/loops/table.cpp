@@ -27,6 +27,11 @@
   X(copy)                    \
   X(cross_entropy)           \
   X(cross_entropy_grad)      \
+  X(ctc_alpha)               \
+  X(ctc_beta)                \
+  X(ctc_grad)                \
+  X(ctc_states)              \
+  X(ctc_total)               \
   X(dropout)                 \
   X(ema)                     \
   X(fill)                    \
@@ -38,19 +43,29 @@
   X(group_norm_grad)         \
   X(group_norm_grad_stats)   \
   X(group_norm_stats)        \
+  X(gru_cell)                \
+  X(gru_cell_grad)           \
   X(lamb)                    \
   X(lamb_norms)              \
   X(layer_norm)              \
   X(layer_norm_grad)         \
   X(layer_norm_grad_stats)   \
   X(lookahead)               \
+  X(lstm_cell)               \
+  X(lstm_cell_grad)          \
   X(moment_update)           \
   X(muon)                    \
   X(muon_momentum)           \
   X(nll_loss)                \
   X(nll_loss_grad)           \
+  X(pair_loss)               \
+  X(pair_loss_grad)          \
   X(random)                  \
   X(reduce)                  \
+  X(rnnt_alpha)              \
+  X(rnnt_beta)               \
+  X(rnnt_total)              \
+  X(rotary)                  \
   X(scan)                    \
   X(scatter_add)             \
   X(scatter_put)             \
