@@ -163,6 +163,14 @@ class Cases:
                  "adamw": lambda: torch.optim.AdamW(parameters, 1e-4)}
         return rules[what]().step
 
+    # ---- a language model, forward and backward
+
+    def decoder(self, _):
+        model = SmolLM().to(self.device, self.dtype)
+        ids, targets = self.indices(49152, 1, 128), self.indices(49152, 128)
+        leaves = list(model.parameters())
+        return self.both(lambda: F.cross_entropy(model(ids), targets), *leaves)
+
     # ---- training steps
 
     def train(self, model, rule, loss, micro_batches=1):
@@ -213,6 +221,48 @@ class Cases:
             logits, pairs = m(ids, types, positions)
             return F.cross_entropy(logits, targets) + F.cross_entropy(pairs, following)
         return self.train(model, lambda p: torch.optim.AdamW(p, 1e-4), loss)
+
+
+class SmolLMLayer(nn.Module):
+    def __init__(self, hidden=576, heads=9, key_heads=3, inner=1536):
+        super().__init__()
+        self.norm, self.second_norm = nn.RMSNorm(hidden), nn.RMSNorm(hidden)
+        sizes = {"query": (hidden, heads * 64), "key": (hidden, key_heads * 64), "value": (hidden, key_heads * 64),
+                 "output": (heads * 64, hidden), "gate": (hidden, inner), "up": (hidden, inner), "down": (inner, hidden)}
+        for name, size in sizes.items():
+            setattr(self, name, nn.Linear(*size, bias=False))
+
+    def forward(self, x, cos, sin):
+        def split(y):
+            return y.view(1, x.shape[1], -1, 64).transpose(1, 2)
+
+        def rotary(y):
+            left, right = y.chunk(2, -1)
+            return y * cos + torch.cat((-right, left), -1) * sin
+        h = self.norm(x)
+        q, k, v = rotary(split(self.query(h))), rotary(split(self.key(h))), split(self.value(h))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        x = x + self.output(y.transpose(1, 2).flatten(2))
+        h = self.second_norm(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class SmolLM(nn.Module):
+    """The sizes of SmolLM2-135M."""
+
+    def __init__(self, vocabulary=49152, hidden=576, layers=30):
+        super().__init__()
+        self.tokens, self.norm = nn.Embedding(vocabulary, hidden), nn.RMSNorm(hidden)
+        nn.init.normal_(self.tokens.weight, std=0.02)
+        self.layers = nn.ModuleList(SmolLMLayer() for _ in range(layers))
+
+    def forward(self, ids):
+        x = self.tokens(ids)
+        turns = torch.outer(torch.arange(ids.shape[1]), 10000.0 ** (-torch.arange(0, 64, 2) / 64)).repeat(1, 2)
+        cos, sin = turns.cos().to(x), turns.sin().to(x)
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return F.linear(self.norm(x), self.tokens.weight).flatten(0, 1)
 
 
 class Measured:

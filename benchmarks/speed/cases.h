@@ -25,6 +25,7 @@ std::vector<Case> product_cases();    // matrix products and convolutions
 std::vector<Case> attention_cases();  // lengths 128 to 4096
 std::vector<Case> bandwidth_cases();  // elementwise, reductions, norms, copies, embeddings
 std::vector<Case> optimizer_cases();  // updates
+std::vector<Case> decoder_cases();    // a language model, forward and backward
 std::vector<Case> step_cases();       // whole training steps
 std::vector<Case> all_cases();
 

@@ -31,8 +31,8 @@ Work forward_and_backward(std::function<Tensor()> body, std::vector<Tensor> leav
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (const auto& part :
-       {product_cases(), attention_cases(), bandwidth_cases(), optimizer_cases(), step_cases()})
+  for (const auto& part : {product_cases(), attention_cases(), bandwidth_cases(), optimizer_cases(),
+                           decoder_cases(), step_cases()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }
