@@ -1,6 +1,6 @@
 // Connectionist temporal classification (Graves et al. 2006) in logarithms: the states of a frame
 // side by side.
-#include "backends/cpu/loops/sequence_loss.h"
+#include "backends/cpu/loops/sequence/sequence_loss.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

@@ -1,5 +1,5 @@
 // Losses of classes: cross entropy, with weights or target distributions, too, and nll_loss.
-#include "backends/cpu/loops/rows.h"
+#include "backends/cpu/loops/rows/rows.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

@@ -1,5 +1,5 @@
 // Softmax of rows and its logarithm.
-#include "backends/cpu/loops/rows.h"
+#include "backends/cpu/loops/rows/rows.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

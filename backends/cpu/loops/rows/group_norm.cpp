@@ -1,5 +1,5 @@
 // Group norm over x [samples, rows, channels].
-#include "backends/cpu/loops/columns.h"
+#include "backends/cpu/loops/rows/columns.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

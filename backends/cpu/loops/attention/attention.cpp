@@ -1,6 +1,6 @@
 // Attention: tiles of keys one after the other, while the largest score and the sum of weights of
 // each query so far are kept (Dao et al., "FlashAttention", 2022).
-#include "backends/cpu/loops/attention_tiles.h"
+#include "backends/cpu/loops/attention/attention_tiles.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

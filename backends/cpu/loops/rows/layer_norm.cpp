@@ -1,5 +1,5 @@
 // Layer and RMS norms: a row is read three times, of which two are from the cache.
-#include "backends/cpu/loops/columns.h"
+#include "backends/cpu/loops/rows/columns.h"
 #include "backends/cpu/loops/vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {

@@ -1,5 +1,5 @@
 // Batch norm: statistics of columns, and passes that scale columns.
-#include "backends/cpu/loops/columns.h"
+#include "backends/cpu/loops/rows/columns.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

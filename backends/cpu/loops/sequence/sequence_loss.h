@@ -1,7 +1,7 @@
 // Ways through a lattice, in logarithms, that stand side by side.
 #pragma once
 
-#include "vectors.h"
+#include "../vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

@@ -1,7 +1,7 @@
 // Exponentials of rows, below their largest value.
 #pragma once
 
-#include "vectors.h"
+#include "../vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

@@ -1,5 +1,5 @@
 // The gradients of attention, of which each makes the weights of a tile again.
-#include "backends/cpu/loops/attention_tiles.h"
+#include "backends/cpu/loops/attention/attention_tiles.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

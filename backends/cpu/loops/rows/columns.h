@@ -1,7 +1,7 @@
 // Sums over the rows of a matrix, and passes over it that have values of columns at hand.
 #pragma once
 
-#include "vectors.h"
+#include "../vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/loops/attention_tiles.h"
+#include "backends/cpu/loops/attention/attention_tiles.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

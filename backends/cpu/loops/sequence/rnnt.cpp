@@ -1,5 +1,5 @@
 // Transducers (Graves 2012) in logarithms: the places of a diagonal side by side.
-#include "backends/cpu/loops/sequence_loss.h"
+#include "backends/cpu/loops/sequence/sequence_loss.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

@@ -2,7 +2,7 @@
 // (columns), so that no query needs what lies across a register.
 #pragma once
 
-#include "philox.h"
+#include "../philox.h"
 #include "product.h"
 
 namespace rw::cpu::REWIND_LEVEL {
