@@ -18,6 +18,8 @@
   X(attention_dkv)           \
   X(attention_dmask)         \
   X(attention_dq)            \
+  X(avg_pool2d)              \
+  X(avg_pool2d_grad)         \
   X(batch_norm)              \
   X(batch_norm_grad)         \
   X(batch_norm_grad_stats)   \
@@ -53,15 +55,21 @@
   X(lookahead)               \
   X(lstm_cell)               \
   X(lstm_cell_grad)          \
+  X(max_pool2d)              \
+  X(max_pool2d_grad)         \
   X(moment_update)           \
   X(muon)                    \
   X(muon_momentum)           \
   X(nll_loss)                \
   X(nll_loss_grad)           \
+  X(pad_axis)                \
+  X(pad_axis_grad)           \
   X(pair_loss)               \
   X(pair_loss_grad)          \
   X(random)                  \
   X(reduce)                  \
+  X(resample2d)              \
+  X(resample2d_grad)         \
   X(rnnt_alpha)              \
   X(rnnt_beta)               \
   X(rnnt_total)              \
