@@ -39,17 +39,7 @@ void weigh(const Queries& q, int64_t keys, int64_t wide, Square& s, Seen& seen) 
   }
 }
 
-// What has no weight adds nothing, whatever its values are.
-void add_careful(const Queries& q, int64_t keys, int64_t wide, const Square& s, const Rows& v,
-                 float* sum) {
-  for (int64_t key = 0; key < keys; ++key)
-    for (int64_t i = 0; i < q.count; ++i)
-      if (s.at[key][i] != 0)
-        for (int64_t d = 0; d < wide; ++d) sum[i * wide + d] += s.at[key][i] * v(key, d);
-}
-
-// Whether all of the sums are finite.
-bool attend(const Attention& a, const Queries& q, bool is_careful, Seen& seen) {
+void attend(const Attention& a, const Queries& q, Seen& seen) {
   const int64_t wide = a.wide(), key_head = a.key_head(q.head), count = a.key_count(q.batch);
   Panel turned, buffer;
   Square s;
@@ -69,12 +59,8 @@ bool attend(const Attention& a, const Queries& q, bool is_careful, Seen& seen) {
           s.at[key][i] = factors.at[key][i] == 0 ? 0 : s.at[key][i] * factors.at[key][i];
     }
     const Rows v = a.v(q.batch, key_head, first).read(k.count, a.dim(), wide, buffer);
-    if (is_careful)
-      add_careful(q, k.count, wide, s, v, seen.sum.at);
-    else
-      add_product(q.count, wide, k.count, {s.at[0], 1, span}, v.at, v.step, seen.sum.at, wide);
+    add_product(q.count, wide, k.count, {s.at[0], 1, span}, v.at, v.step, seen.sum.at, wide);
   }
-  return is_finite(seen.sum.at, q.count * wide);
 }
 
 }  // namespace
@@ -85,7 +71,7 @@ bool attention(const LoopCall& call) {
   float* const lse = operand(call, 6).as<float>();
   a.each_tile_of_queries([&](const Queries& q) {
     Seen seen;
-    if (!attend(a, q, false, seen)) attend(a, q, true, seen);
+    attend(a, q, seen);
     const HeadRows to = a.dense(out, q);
     for (int64_t i = 0; i < q.count; ++i) {
       float* const row = seen.sum.at + i * a.wide();

@@ -77,18 +77,6 @@ class AttentionGrad : public Attention {
   const float* stats_;
 };
 
-// sum [m, n] += a [m, k] b [k, n]. Careful: where a is 0, nothing is added, whatever b holds.
-void add(bool is_careful, int64_t m, int64_t n, int64_t k, const Factor& a, const Rows& b,
-         float* sum) {
-  if (!is_careful) return add_product(m, n, k, a, b.at, b.step, sum, n);
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < k; ++j) {
-      const float factor = a.at[i * a.row + j * a.col];
-      if (factor == 0) continue;
-      for (int64_t c = 0; c < n; ++c) sum[i * n + c] += factor * b(j, c);
-    }
-}
-
 void write_rows(const HeadRows& to, int64_t count, int64_t dim, int64_t wide, float factor,
                 float* rows) {
   for (int64_t i = 0; i < count; ++i) {
@@ -98,7 +86,7 @@ void write_rows(const HeadRows& to, int64_t count, int64_t dim, int64_t wide, fl
   }
 }
 
-bool queries_grad(const AttentionGrad& a, const Queries& q, bool is_careful, Panel& dq) {
+void queries_grad(const AttentionGrad& a, const Queries& q, Panel& dq) {
   const int64_t wide = a.wide(), dim = a.dim(), key_head = a.key_head(q.head);
   const int64_t count = a.key_count(q.batch);
   Turned t;
@@ -112,13 +100,13 @@ bool queries_grad(const AttentionGrad& a, const Queries& q, bool is_careful, Pan
     const Rows of_keys = a.k(q.batch, key_head, first).read(k.count, dim, wide, keys);
     const Rows of_values = a.v(q.batch, key_head, first).read(k.count, dim, wide, values);
     a.make(q, k, t, of_keys, of_values, g);
-    add(is_careful, q.count, wide, k.count, {g.scores.at[0], 1, span}, of_keys, dq.at);
+    add_product(q.count, wide, k.count, {g.scores.at[0], 1, span}, of_keys.at, of_keys.step, dq.at,
+                wide);
   }
-  return is_finite(dq.at, q.count * wide);
 }
 
-bool keys_grad(const AttentionGrad& a, int64_t batch, int64_t key_head, const Keys& k,
-               bool is_careful, Panel& dk, Panel& dv) {
+void keys_grad(const AttentionGrad& a, int64_t batch, int64_t key_head, const Keys& k, Panel& dk,
+               Panel& dv) {
   const int64_t wide = a.wide(), dim = a.dim(), group = ATTENTION_GROUP(a.p());
   Turned t;
   Gradients g;
@@ -134,10 +122,11 @@ bool keys_grad(const AttentionGrad& a, int64_t batch, int64_t key_head, const Ke
       a.make(q, k, t, of_keys, of_values, g);
       const Rows of_queries = a.q(q).read(q.count, dim, wide, queries);
       const Rows of_dout = a.dout(q).read(q.count, dim, wide, douts);
-      add(is_careful, k.count, wide, q.count, {g.scores.at[0], span, 1}, of_queries, dk.at);
-      add(is_careful, k.count, wide, q.count, {g.weights.at[0], span, 1}, of_dout, dv.at);
+      add_product(k.count, wide, q.count, {g.scores.at[0], span, 1}, of_queries.at, of_queries.step,
+                  dk.at, wide);
+      add_product(k.count, wide, q.count, {g.weights.at[0], span, 1}, of_dout.at, of_dout.step,
+                  dv.at, wide);
     }
-  return is_finite(dk.at, k.count * wide) && is_finite(dv.at, k.count * wide);
 }
 
 // to[i * step + key] += the gradient of the queries' masked scores.
@@ -166,7 +155,7 @@ bool attention_dq(const LoopCall& call) {
   const Operand dq = operand(call, 7);
   a.each_tile_of_queries([&](const Queries& q) {
     Panel sums;
-    if (!queries_grad(a, q, false, sums)) queries_grad(a, q, true, sums);
+    queries_grad(a, q, sums);
     write_rows(a.dense(dq, q), q.count, a.dim(), a.wide(), a.p().scale, sums.at);
   });
   return true;
@@ -186,7 +175,7 @@ bool attention_dkv(const LoopCall& call) {
     const int64_t known = a.key_count(batch) - first;
     const Keys k{first, known < 0 ? 0 : least(rows, known)};
     Panel dk, dv;
-    if (!keys_grad(a, batch, head, k, false, dk, dv)) keys_grad(a, batch, head, k, true, dk, dv);
+    keys_grad(a, batch, head, k, dk, dv);
     for (int64_t c = k.count * a.wide(); c < rows * a.wide(); ++c) dk.at[c] = dv.at[c] = 0;
     const HeadRows to{dkv, ((batch * p.keys + first) * heads + head) * dim, heads * dim};
     write_rows(to, rows, dim, a.wide(), p.scale, dk.at);

@@ -134,10 +134,4 @@ class Attention {
   const int32_t* lengths_;
 };
 
-// Where sums are not, what had no weight may have added to them: they are made again with care.
-inline bool is_finite(const float* x, int64_t count) {
-  return sum(
-             count, [](auto v) { return v - v; }, x) == 0;
-}
-
 }  // namespace rw::cpu::REWIND_LEVEL
