@@ -1,6 +1,6 @@
 // LAMB: moments and norms of its updates, and the step by each parameter's ratio of them.
-#include "backends/cpu/loops/chunks.h"
 #include "backends/cpu/loops/fold.h"
+#include "backends/cpu/loops/optim/chunks.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

@@ -1,6 +1,6 @@
 // Statistics of gradients, SGD and Adam. All of it is f32 but the codes of Adam in 8 bits.
-#include "backends/cpu/loops/chunks.h"
 #include "backends/cpu/loops/fold.h"
+#include "backends/cpu/loops/optim/chunks.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

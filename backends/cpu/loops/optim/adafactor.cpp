@@ -1,6 +1,6 @@
 // Adafactor, of one parameter at a time, dense [matrices, rows, cols].
-#include "backends/cpu/loops/chunks.h"
 #include "backends/cpu/loops/fold.h"
+#include "backends/cpu/loops/optim/chunks.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

@@ -2,7 +2,7 @@
 // (shaders/params/optim.h).
 #pragma once
 
-#include "functions.h"
+#include "../functions.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

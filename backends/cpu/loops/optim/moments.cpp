@@ -1,6 +1,6 @@
 // Update rules with moments of the gradient: RMSprop, Adagrad, Lion, AMSGrad, Muon, AdamA; sums of
 // a window's gradients; averages of parameters.
-#include "backends/cpu/loops/chunks.h"
+#include "backends/cpu/loops/optim/chunks.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
