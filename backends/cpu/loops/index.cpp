@@ -43,6 +43,7 @@ bool gather(const LoopCall& call) {
 
 bool flat_index(const LoopCall& call) {
   const auto& p = params<FlatIndexParams>(call);
+  if (p.n == 0) return true;
   const bool is_shared = call.constant[0] == 1;
   const int32_t* index = operand(call, 0).as<int32_t>();
   int32_t* y = operand(call, 1).as<int32_t>();
@@ -81,6 +82,7 @@ uint32_t sort_key(const Operand& x, int64_t at, bool descending) {
 
 bool sort_blocks(const LoopCall& call) {
   const auto& p = params<SortBlocksParams>(call);
+  if (p.n == 0) return true;
   constexpr int64_t size = 32;
   const Operand x = operand(call, 0);
   uint32_t *key = operand(call, 1).as<uint32_t>(), *order = operand(call, 2).as<uint32_t>();
@@ -127,6 +129,7 @@ int64_t from_first(const uint32_t* a, int64_t a_size, const uint32_t* b, int64_t
 
 bool sort_merge(const LoopCall& call) {
   const auto& p = params<SortMergeParams>(call);
+  if (p.n == 0) return true;
   const uint32_t *key = operand(call, 0).as<uint32_t>(), *order = operand(call, 1).as<uint32_t>();
   uint32_t *to_key = operand(call, 2).as<uint32_t>(), *to_order = operand(call, 3).as<uint32_t>();
   const int64_t count = p.count, run = p.run, pairs = divide_up(count, 2 * run),

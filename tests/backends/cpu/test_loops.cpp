@@ -5,7 +5,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "shaders/params.h"
-#include "tests/backends/loop_cases.h"
+#include "tests/backends/cpu/loop_cases.h"
 #include "tests/fixtures/kernel_runner.h"
 
 using namespace rw;

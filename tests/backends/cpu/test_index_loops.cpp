@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "shaders/params.h"
-#include "tests/backends/loop_cases.h"
+#include "tests/backends/cpu/loop_cases.h"
 
 using namespace rw;
 using namespace rw::kernels;

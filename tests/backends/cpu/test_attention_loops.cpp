@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "shaders/params.h"
-#include "tests/backends/loop_cases.h"
+#include "tests/backends/cpu/loop_cases.h"
 
 using namespace rw;
 using namespace rw::kernels;

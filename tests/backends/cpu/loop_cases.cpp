@@ -1,4 +1,4 @@
-#include "tests/backends/loop_cases.h"
+#include "tests/backends/cpu/loop_cases.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

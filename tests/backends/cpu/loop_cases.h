@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "../../core/base/dtype.h"
+#include "../../../core/base/dtype.h"
 
 namespace rw::test {
 

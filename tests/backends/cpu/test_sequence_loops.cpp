@@ -4,7 +4,7 @@
 
 #include "backends/reference/reference_backend.h"
 #include "shaders/params.h"
-#include "tests/backends/loop_cases.h"
+#include "tests/backends/cpu/loop_cases.h"
 #include "tests/fixtures/kernel_runner.h"
 
 using namespace rw;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "shaders/params.h"
-#include "tests/backends/loop_cases.h"
+#include "tests/backends/cpu/loop_cases.h"
 
 using namespace rw;
 using namespace rw::kernels;
