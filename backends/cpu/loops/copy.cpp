@@ -41,14 +41,44 @@ struct Copy {
   }
 };
 
-// The matrix of dimension d and the last one, in tiles; all others one after the other.
+constexpr int64_t side = 32;  // of a tile that is turned
+
+// to[c][r] = x[r * step + c]
+template <class T>
+void turn_tile(const T* x, int64_t step, int64_t rows, int64_t cols, T (&to)[side][side]) {
+  int64_t whole_rows = 0, whole_cols = 0;
+  if constexpr (sizeof(T) == 4) {  // four by four in registers
+    typedef uint32_t Four __attribute__((vector_size(16), aligned(4), may_alias));
+    const auto four = [](auto* at) -> Four& {
+      return *reinterpret_cast<Four*>(const_cast<uint32_t*>(at));
+    };
+    whole_rows = rows / 4 * 4, whole_cols = cols / 4 * 4;
+    for (int64_t r = 0; r < whole_rows; r += 4)
+      for (int64_t c = 0; c < whole_cols; c += 4) {
+        const T* from = x + r * step + c;
+        const Four k = four(from), l = four(from + step), m = four(from + 2 * step),
+                   n = four(from + 3 * step);
+        const Four kl_low = __builtin_shufflevector(k, l, 0, 4, 1, 5),
+                   kl_high = __builtin_shufflevector(k, l, 2, 6, 3, 7),
+                   mn_low = __builtin_shufflevector(m, n, 0, 4, 1, 5),
+                   mn_high = __builtin_shufflevector(m, n, 2, 6, 3, 7);
+        four(&to[c][r]) = __builtin_shufflevector(kl_low, mn_low, 0, 1, 4, 5);
+        four(&to[c + 1][r]) = __builtin_shufflevector(kl_low, mn_low, 2, 3, 6, 7);
+        four(&to[c + 2][r]) = __builtin_shufflevector(kl_high, mn_high, 0, 1, 4, 5);
+        four(&to[c + 3][r]) = __builtin_shufflevector(kl_high, mn_high, 2, 3, 6, 7);
+      }
+  }
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; ++c) to[c][r] = x[r * step + c];
+}
+
+// The matrix of dimension d and the last one, in tiles; all others one after the other. Lines of x
+// lie along one of the two, those of y along the other.
 template <class T>
 void turn(const Copy& c, int d) {
-  constexpr int64_t side = 32;
-  const int last = c.rank - 1;
-  const int64_t rows = c.shape[d], cols = c.shape[last], down = divide_up(rows, side),
-                across = divide_up(cols, side);
-  const int64_t matrices = c.n / (rows * cols);
+  const int last = c.rank - 1, along = c.from[d] == 1 ? d : last, across = along == d ? last : d;
+  const int64_t lines = c.shape[across], length = c.shape[along], down = divide_up(lines, side);
+  const int64_t matrices = c.n / (lines * length);
   parallel_for(matrices * down, 2 * c.n * c.x.width, [&](int64_t i) {
     int64_t rest = i / down, x_at = 0, y_at = 0;
     for (int k = last - 1; k >= 0; --k) {
@@ -57,22 +87,16 @@ void turn(const Copy& c, int d) {
       y_at += rest % c.shape[k] * c.to[k];
       rest /= c.shape[k];
     }
-    const int64_t row = i % down * side, height = least(side, rows - row);
-    for (int64_t tile = 0; tile < across; ++tile) {
-      const int64_t col = tile * side, width = least(side, cols - col);
-      const T* x = c.x.as<T>(x_at + row * c.from[d] + col * c.from[last]);
-      T* y = c.y.as<T>(y_at + row * c.to[d] + col * c.to[last]);
-      T kept[side][side];  // [col][row]
-      if (c.from[d] == 1) {
-        for (int64_t k = 0; k < width; ++k)
-          for (int64_t r = 0; r < height; ++r) kept[k][r] = x[r + k * c.from[last]];
-        for (int64_t r = 0; r < height; ++r)
-          for (int64_t k = 0; k < width; ++k) y[r * c.to[d] + k] = kept[k][r];
-      } else {
-        for (int64_t r = 0; r < height; ++r)
-          for (int64_t k = 0; k < width; ++k) kept[k][r] = x[r * c.from[d] + k];
-        for (int64_t k = 0; k < width; ++k)
-          for (int64_t r = 0; r < height; ++r) y[r + k * c.to[last]] = kept[k][r];
+    const int64_t line = i % down * side, height = least(side, lines - line);
+    for (int64_t at = 0; at < length; at += side) {
+      const int64_t width = least(side, length - at);
+      alignas(64) T tile[side][side];
+      turn_tile(c.x.as<T>(x_at + line * c.from[across] + at), c.from[across], height, width, tile);
+      T* y = c.y.as<T>(y_at + line + at * c.to[along]);
+      for (int64_t k = 0; k < width; ++k) {
+        const T* from = tile[k];
+        T* to = y + k * c.to[along];
+        each(height, [=](int64_t r) { to[r] = from[r]; });
       }
     }
   });
@@ -81,25 +105,27 @@ void turn(const Copy& c, int d) {
 // Runs along the last dimension.
 template <class T>
 void move_runs(const Copy& c) {
-  View from{c.x, c.rank}, to{c.y, c.rank};
-  for (int d = 0; d < c.rank; ++d) {
-    from.shape[d] = to.shape[d] = c.shape[d];
-    from.stride[d] = c.from[d];
-    to.stride[d] = c.to[d];
-  }
-  const int64_t x_step = c.from[c.rank - 1], y_step = c.to[c.rank - 1];
+  const int last = c.rank - 1;
+  const int64_t x_step = c.from[last], y_step = c.to[last];
   each_block(c.n, 2 * c.x.width, [&](int64_t at, int64_t count) {
-    int64_t sources[block], runs = 0;
-    each_run(from, at, count, [&](int64_t, int64_t place, int64_t) { sources[runs++] = place; });
-    int64_t run = 0;
-    each_run(to, at, count, [&](int64_t, int64_t place, int64_t length) {
-      const T* x = c.x.as<T>(sources[run++]);
-      T* y = c.y.as<T>(place);
+    int64_t place[REWIND_MAX_DIMS], rest = at;
+    for (int d = last; d >= 0; --d) {
+      place[d] = rest % c.shape[d];
+      rest /= c.shape[d];
+    }
+    while (count > 0) {
+      const T* x = c.x.as<T>();
+      T* y = c.y.as<T>();
+      for (int d = 0; d <= last; ++d) x += place[d] * c.from[d], y += place[d] * c.to[d];
+      const int64_t length = least(count, c.shape[last] - place[last]);
       if (x_step == 1 && y_step == 1)
-        for (int64_t i = 0; i < length; ++i) y[i] = x[i];
+        each(length, [=](int64_t i) { y[i] = x[i]; });
       else
-        for (int64_t i = 0; i < length; ++i) y[i * y_step] = x[i * x_step];
-    });
+        each(length, [=](int64_t i) { y[i * y_step] = x[i * x_step]; });
+      count -= length;
+      place[last] = 0;
+      for (int d = last - 1; d >= 0 && ++place[d] == c.shape[d]; --d) place[d] = 0;
+    }
   });
 }
 
