@@ -86,7 +86,6 @@ bool sort_blocks(const LoopCall& call) {
   constexpr int64_t size = 32;
   const Operand x = operand(call, 0);
   uint32_t *key = operand(call, 1).as<uint32_t>(), *order = operand(call, 2).as<uint32_t>();
-  if (p.n == 0) return true;
   const int64_t count = p.count, blocks = divide_up(count, size), lines = p.n / count;
   parallel_for(lines * blocks, 64 * int64_t{p.n}, [&](int64_t i) {
     const int64_t line = i / blocks * count, first = i % blocks * size;

@@ -89,9 +89,8 @@ inline void parallel_for(int64_t count, int64_t bytes, const Body& body) {
     for (int64_t i = 0; i < count; ++i) body(i);
     return;
   }
-  share_out(
-      count, [](const void* context, int64_t i) { (*static_cast<const Body*>(context))(i); },
-      &body);
+  cpu::share_out(
+      count, [](const void* shared, int64_t i) { (*static_cast<const Body*>(shared))(i); }, &body);
 }
 
 // ---- blocks of f32 -----------------------------------------------------------------------------

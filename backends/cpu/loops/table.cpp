@@ -91,6 +91,7 @@
   X(where)                   \
   X(window_add)              \
   X(window_fold)
+
 namespace rw::cpu::REWIND_LEVEL {
 
 #define REWIND_LOOP(kernel) bool kernel(const LoopCall& call);
