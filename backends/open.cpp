@@ -1,5 +1,6 @@
 #include "backends/open.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <span>
@@ -81,14 +82,26 @@ std::unique_ptr<Backend> open_dry(const std::string& what) {
 }  // namespace
 
 std::unique_ptr<Backend> open_backend(const std::string& device) {
+  if (device == "auto") return open_backend(best_device());
   if (device == "cpu") return make_cpu_backend();
   if (device == "reference") return make_reference_backend();
-  if (device == kDry) return open_backend("vulkan")->dry();
+  if (device == kDry) return open_backend("auto")->dry();
   if (device.starts_with(kDryPrefix)) return open_dry(device.substr(kDryPrefix.size()));
   check<DeviceError>(
       device == kVulkan || device.starts_with(kVulkanPrefix), "open_backend",
-      "a device must be 'cpu', 'reference', 'vulkan', 'vulkan:...' or 'dry:...', got '{}'", device);
+      "a device must be 'auto', 'cpu', 'reference', 'vulkan', 'vulkan:...' or 'dry:...', got '{}'",
+      device);
   return open_vulkan(vulkan_choice(device));
+}
+
+std::string best_device() {
+  if (!env_text("REWIND_DEVICE").empty()) return "vulkan";
+  try {
+    const auto is_gpu = [](const DeviceListing& listing) { return !listing.info.is_cpu; };
+    return std::ranges::any_of(list_devices(), is_gpu) ? "vulkan" : "cpu";
+  } catch (const DeviceError&) {  // no driver at all
+    return "cpu";
+  }
 }
 
 std::string device_profile(const std::string& device) {

@@ -10,14 +10,19 @@
 
 namespace rw {
 
-// "cpu", "reference" (plain loops in double, the oracle of the others), "vulkan", "vulkan:1"
-// (index), "vulkan:NVIDIA" (part of the name, any case), "vulkan:uuid=0123..." . "vulkan" alone
-// takes $REWIND_DEVICE or else the best device: discrete GPU, integrated GPU, virtual GPU, CPU
-// driver. Throws DeviceError naming what to install when there is no driver, and listing the
-// devices when none matches. "dry" or "dry:DEVICE" predicts that device without using it;
-// "dry:FILE.json" one whose profile was saved, on this machine or another. FILE.json alone, where
-// there is no such file, is one of those that come with Rewind: "dry:rx7900xtx.json".
+// "auto", "cpu", "reference" (plain loops in double, the oracle of the others), "vulkan",
+// "vulkan:1" (index), "vulkan:NVIDIA" (part of the name, any case), "vulkan:uuid=0123...". "auto"
+// is what best_device() says. "vulkan" alone takes $REWIND_DEVICE or else the best device: discrete
+// GPU, integrated GPU, virtual GPU, CPU driver. Throws DeviceError naming what to install when
+// there is no driver, and listing the devices when none matches. "dry" ("dry:auto") or "dry:DEVICE"
+// predicts that device without using it; "dry:FILE.json" one whose profile was saved, on this
+// machine or another. FILE.json alone, where there is no such file, is one of those that come with
+// Rewind: "dry:rx7900xtx.json".
 std::unique_ptr<Backend> open_backend(const std::string& device);
+
+// "vulkan" where it would take a GPU, or where $REWIND_DEVICE names a device of it; else "cpu".
+// Vulkan's drivers for CPUs are slower, and taken only when they are named.
+std::string best_device();
 
 // The limits of a Vulkan device, to be saved and used with "dry:FILE.json".
 std::string device_profile(const std::string& device);

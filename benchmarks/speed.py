@@ -98,6 +98,8 @@ def device(build, name):
     try:
         found = json.loads(asked.stdout)
         kind = name.split(":")[0]
+        if name == "auto":
+            kind = "vulkan" if any(d["type"].endswith("GPU") for d in found) else "cpu"
         return "; ".join(f"{d['name']}, {d['driver']}" for d in found if d["device"].startswith(kind)) or name
     except (json.JSONDecodeError, KeyError, TypeError):
         return name
@@ -130,7 +132,7 @@ def markdown(report):
 def parsed():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=str(ROOT / "build"))
-    parser.add_argument("--device", default="vulkan", help="Rewind's")
+    parser.add_argument("--device", default="auto", help="Rewind's")
     parser.add_argument("--dtypes", default="f32,f16", help="Rewind's, one contender each")
     parser.add_argument("--python", default="python3", help="a command that runs a Python with PyTorch")
     parser.add_argument("--peer", default=str(Path(__file__).resolve().parent / "peers/speed.py"), help="the file that it runs, as it sees it")

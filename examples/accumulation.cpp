@@ -38,7 +38,7 @@ std::pair<std::vector<float>, uint64_t> train(const rw::Tensor& x, const rw::Ten
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
   const rw::Tensor x = rw::randn({samples, features});
   const rw::Tensor y = rw::sum(rw::sin(x), {1}, true);

@@ -49,7 +49,7 @@ void show(const rw::Tensor& image) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
   const rw::ImageDataset digits = rw::draw_digits(1280, 1);
   rw::Loader loader(digits, {.batch_size = batch_size, .shuffle = true});

@@ -28,7 +28,7 @@ struct Masked {
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
   std::vector<std::filesystem::path> files(argv + std::min(argc, 2), argv + argc);
   if (files.empty()) files = rw::default_text_files();  // licences, which every Debian has

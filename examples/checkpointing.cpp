@@ -48,7 +48,7 @@ Result run(rw::Sequential& model, const rw::Tensor& x, const rw::SavePolicy* pol
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
   rw::Sequential model;
   for (int i = 0; i < depth; ++i) model.emplace<Block>();

@@ -34,7 +34,7 @@ rw::Tensor snake(rw::Tensor x) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
   rw::Tensor x = rw::randn({1000});
   x.set_requires_grad();

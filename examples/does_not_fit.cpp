@@ -56,7 +56,7 @@ bool train(const char* how, rw::DType dtype, uint32_t parts) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"), memory);
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"), memory);
   rw::manual_seed(1);
   bool right = !train("as it is", rw::DType::f32, 1);
   right &= train("four micro-batches", rw::DType::f32, 4);

@@ -36,7 +36,7 @@ rw::Tensor runs(const std::vector<int32_t>& bytes, const std::vector<size_t>& pl
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
   const std::vector<int32_t> bytes = read_bytes_of({argv + std::min(argc, 2), argv + argc});
   rw::GptLMHeadModel model({.vocab_size = 256,

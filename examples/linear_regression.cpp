@@ -5,7 +5,7 @@
 #include <cstdio>
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
 
   // 512 points of y = 3x - 2, measured with an error of 0.1.

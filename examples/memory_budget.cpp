@@ -32,7 +32,7 @@ void train_on(Net& net, rw::Optimizer& optimizer, const rw::StepSettings& settin
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   // What planning needs of a program: how to build it for some settings, and how it takes a step.
   // Nothing of it runs on the device: tensors made here have shapes, no memory.
   const rw::MakeSteps make = rw::training_steps([](const rw::StepSettings& settings) {

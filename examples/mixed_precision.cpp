@@ -52,7 +52,7 @@ Result train(rw::DType dtype) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   const Result full = train(rw::DType::f32), half = train(rw::DType::f16);
   return half.peak < full.peak && half.loss < 2 * full.loss ? 0 : 1;
 }

@@ -28,7 +28,7 @@ float train_step(rw::ResNet& model, rw::Optimizer& optimizer, const rw::Batch& b
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
   const auto folder =
       argc > 2 ? std::filesystem::path(argv[2])

@@ -42,7 +42,7 @@ Drawing draw(rw::DataRandom& random) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
   rw::DataRandom random(1);
   rw::UNet model({.classes = classes, .width = 8, .levels = 2});

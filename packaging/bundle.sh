@@ -59,7 +59,7 @@ profiles/ are devices that need not be there, to plan for:  ./resnet --plan --de
 ./gpu checks and measures this machine's GPU, or CPU driver, and writes a report; ./gpu --help.
 
 They bring their libraries along and need from the machine: Linux on $(uname -m), $glibc or newer, and
-a Vulkan 1.2 driver. Without a GPU, a CPU driver does (Debian: apt install mesa-vulkan-drivers).
+for a GPU a Vulkan 1.2 driver. Without one they compute on the CPU.
 TEXT
 
 mkdir -p "$out"

@@ -84,7 +84,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'say "stopped; what was done is in $output/rewind-gpu.md"; exit 130' INT TERM HUP
 export REWIND_CACHE="$work/cache"  # nothing compiled or checked before
 mkdir -m 700 "$REWIND_CACHE"
-if [ -n "$device" ]; then export REWIND_DEVICE="$device"; fi  # what all programs mean by "vulkan"
+export REWIND_DEVICE="${device:-vulkan}"  # what all programs mean by "auto" and "vulkan"
 
 # program NAME: its path.
 program() {

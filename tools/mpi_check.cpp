@@ -72,7 +72,7 @@ void run(const std::string& device) {
 
 int main(int argc, char** argv) {
   CLI::App app("Says which MPI there is, and whether ranks reach each other and their devices.");
-  std::string device = "vulkan";
+  std::string device = "auto";
   app.add_option("--device", device, "as in training")->capture_default_str();
   return run_program(app, argc, argv, [&] { run(device); });
 }

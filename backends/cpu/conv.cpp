@@ -3,7 +3,9 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <algorithm>
-#include <unordered_map>
+#include <array>
+#include <optional>
+#include <vector>
 
 #include "backends/cpu/halves.h"
 #include "backends/cpu/one_thread.h"
@@ -92,13 +94,39 @@ auto weight_gradient_of(const Shapes& s) {
 }
 #endif
 
-void reorder(const memory::desc& from, float* x, const memory::desc& to, float* y) {
-  const OneThread here;
-  memory source(from, engine(), x), target(to, engine(), y);
-  dnnl::stream stream(engine());
-  dnnl::reorder(source, target).execute(stream, source, target);
-  stream.wait();
-}
+// Weights from one order to another, on all threads: a piece is some outputs, or groups.
+class Reorder {
+ public:
+  Reorder(const memory::desc& from, const memory::desc& to) {
+    constexpr int64_t lines = 64;  // a multiple of oneDNN's blocks
+    memory::dims dims = from.dims(), begin(dims.size(), 0);
+    const int64_t count = dims[0] % lines == 0 ? dims[0] / lines : 1;
+    dims[0] /= count;
+    for (int64_t i = 0; i < count; ++i, begin[0] += dims[0]) {
+      Piece piece{from.submemory_desc(dims, begin), to.submemory_desc(dims, begin), {}};
+      piece.primitive = dnnl::reorder({engine(), piece.from, engine(), piece.to});
+      pieces_.push_back(std::move(piece));
+    }
+  }
+
+  void run(float* from, float* to) const {
+    parallel_for(static_cast<int64_t>(pieces_.size()), [&](int64_t i) {
+      const OneThread here;
+      const Piece& piece = pieces_[static_cast<size_t>(i)];
+      memory source(piece.from, engine(), from), target(piece.to, engine(), to);
+      dnnl::stream stream(engine());
+      piece.primitive.execute(stream, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
+      stream.wait();
+    });
+  }
+
+ private:
+  struct Piece {
+    memory::desc from, to;
+    dnnl::reorder primitive;
+  };
+  std::vector<Piece> pieces_;
+};
 
 // Images of a piece of work: batches are cut into about `pieces`, equal ones where they can be.
 int64_t images_of(int64_t batch, int64_t pieces) {
@@ -170,7 +198,10 @@ class ImagesPlan final : public ConvolutionPlan {
       : ConvolutionPlan(call, 16, at), description_(describe(shapes_)), primitive_(description_) {
     is_forward_ = at[2] == 2;
     is_packed_ = description_.weights_desc() != shapes_.w_plain;
-    if (is_packed_) packed_ = scratch(description_.weights_desc().get_size() / sizeof(float));
+    if (is_packed_) {
+      packed_ = scratch(description_.weights_desc().get_size() / sizeof(float));
+      pack_.emplace(shapes_.w_plain, description_.weights_desc());
+    }
     scratchpad_ = description_.scratchpad_desc().get_size() / sizeof(float);
     scratchpads_ = scratch(scratchpad_ * static_cast<uint64_t>(pieces()));
   }
@@ -181,7 +212,7 @@ class ImagesPlan final : public ConvolutionPlan {
     float* w = operand(call, memory, 1, true);
     if (is_packed_) {
       float* packed = floats(memory, packed_);
-      reorder(shapes_.w_plain, w, description_.weights_desc(), packed);
+      pack_->run(w, packed);
       w = packed;
     }
     parallel_for(pieces(), [&](int64_t i) {
@@ -204,6 +235,7 @@ class ImagesPlan final : public ConvolutionPlan {
  private:
   Description description_;
   Primitive primitive_;
+  std::optional<Reorder> pack_;
   bool is_forward_ = true, is_packed_ = false;
   uint64_t packed_ = 0, scratchpad_ = 0, scratchpads_ = 0;
 };
@@ -214,7 +246,8 @@ class WeightsPlan final : public ConvolutionPlan {
   explicit WeightsPlan(const KernelCall& call)
       : ConvolutionPlan(call, 8, {0, 2, 1}),
         description_(weight_gradient_of(shapes_)),
-        primitive_(description_) {
+        primitive_(description_),
+        unpack_(description_.diff_weights_desc(), shapes_.w_plain) {
     size_ = description_.diff_weights_desc().get_size() / sizeof(float);
     parts_ = scratch(size_ * static_cast<uint64_t>(pieces()));
     scratchpad_ = description_.scratchpad_desc().get_size() / sizeof(float);
@@ -240,16 +273,26 @@ class WeightsPlan final : public ConvolutionPlan {
                                   {DNNL_ARG_SCRATCHPAD, pad}});
       stream.wait();
     });
-    const auto size = static_cast<int64_t>(size_);
-    for (int64_t part = 1; part < pieces(); ++part)
-      for (int64_t i = 0; i < size; ++i) parts[i] += parts[part * size + i];
+    add_up(parts);
     float* dw = operand(call, memory, 1, false);
-    reorder(description_.diff_weights_desc(), parts, shapes_.w_plain, dw);
+    unpack_.run(parts, dw);
   }
 
  private:
+  // The first of the parts becomes the sum of all.
+  void add_up(float* parts) const {
+    constexpr int64_t piece = 1 << 14;
+    const auto size = static_cast<int64_t>(size_);
+    parallel_for((size + piece - 1) / piece, [&](int64_t at) {
+      const int64_t begin = at * piece, end = std::min(size, begin + piece);
+      for (int64_t part = 1; part < pieces(); ++part)
+        for (int64_t i = begin; i < end; ++i) parts[i] += parts[part * size + i];
+    });
+  }
+
   dnnl::convolution_backward_weights::primitive_desc description_;
   dnnl::convolution_backward_weights primitive_;
+  Reorder unpack_;
   uint64_t size_ = 0, parts_ = 0, scratchpad_ = 0, scratchpads_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <numeric>
@@ -11,15 +12,20 @@
 #include <unistd.h>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/plan.h"
 #include "backends/cpu/work.h"
+#include "backends/open.h"
+#include "backends/reference/reference_backend.h"
 #include "core/base/error.h"
 #include "shaders/params.h"
+#include "tests/fixtures/env.h"
 #include "tests/fixtures/kernel_runner.h"
 #include "tests/fixtures/message_of.h"
 #include "tests/fixtures/product_check.h"
 
 using namespace rw;
 using namespace rw::kernels;
+using rw::test::Env;
 using rw::test::KernelRunner;
 using rw::test::message_of;
 using rw::test::ProductCheck;
@@ -33,13 +39,24 @@ struct Threads {
   const int before_ = cpu::threads();
 };
 
-// Runs a table of products by one, two and three threads.
+// Runs a table of products on backends that have one, two and three threads from the start. Where
+// there is a library, it has a form of each that is not empty.
 void by_threads(void (ProductCheck::*table)() const) {
   const Threads restore(1);
-  const auto backend = make_cpu_backend();
-  const ProductCheck check(*backend, {[] { cpu::set_threads(1); }, [] { cpu::set_threads(2); },
-                                      [] { cpu::set_threads(3); }});
-  (check.*table)();
+  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<ProductCheck::Way> ways;
+  for (int threads = 1; threads <= 3; ++threads) {
+    Backend& backend = *backends.emplace_back(make_cpu_backend());
+    ways.push_back({backend, [&backend, threads](const KernelCall& call) {
+                      cpu::set_threads(threads);
+                      const auto smallest = std::ranges::min(
+                          call.bindings, {}, [](const Binding& b) { return b.range.size; });
+                      const bool may_be_planned = !cpu::plan_library().empty();
+                      if (may_be_planned && smallest.range.size > 0)
+                        CHECK(backend.prepare(call) != nullptr);
+                    }});
+  }
+  (ProductCheck(std::move(ways)).*table)();
 }
 
 std::vector<float> squares(int64_t count) {
@@ -116,6 +133,20 @@ TEST_CASE("cpu backend: NaN and infinities of factors are those of the result") 
   }
 }
 
+TEST_CASE("cpu backend: factors whose lines overlap") {
+  KernelRunner cpu(make_cpu_backend()), reference(make_reference_backend());
+  MatmulParams p = product(6, 5, 4);
+  p.a_row = 1;  // windows of a line
+  p.b_row = 0;  // one line again and again
+  const auto on = [&](KernelRunner& device) {
+    const Binding c = device.allocate(6 * 5);
+    device.run("matmul",
+               {device.upload({1, 2, 3, 4, 5, 6, 7, 8, 9}), device.upload({2, 3, 5, 7, 11}), c}, p);
+    return device.download(c);
+  };
+  CHECK(on(cpu) == on(reference));
+}
+
 TEST_CASE("cpu backend: a call has the scratch that its dry run foretells, or is refused") {
   const auto backend = make_cpu_backend();
   const auto dry = backend->dry();
@@ -131,6 +162,18 @@ TEST_CASE("cpu backend: a call has the scratch that its dry run foretells, or is
   if (bytes == 0) return;  // the plain loops need none
   CHECK(message_of<ValueError>([&] { cpu.backend().run(call); }) ==
         fmt::format("[matmul] the workspace must have {} bytes, got 0", bytes));
+}
+
+TEST_CASE("devices: the best one is a GPU, or one that is named, or the cpu") {
+  const Env any("REWIND_DEVICE", "");
+  {
+    const Env driver("VK_DRIVER_FILES", "/nonexistent"), older("VK_ICD_FILENAMES", "/nonexistent");
+    CHECK(best_device() == "cpu");
+    CHECK(open_backend("auto")->info().backend == "cpu");
+    CHECK(open_backend("dry")->info().backend == "cpu");
+  }
+  const Env named("REWIND_DEVICE", "llvmpipe");
+  CHECK(best_device() == "vulkan");
 }
 
 TEST_CASE("cpu work: each piece is done once, whoever shares it out") {

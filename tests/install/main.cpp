@@ -1,10 +1,10 @@
-// Fits y = sin(x) with a small network. Usage: example [vulkan | cpu]
+// Fits y = sin(x) with a small network. Usage: example [auto | cpu | vulkan]
 #include <rewind/rewind.h>
 
 #include <cstdio>
 
 int main(int argc, char** argv) {
-  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "vulkan"));
+  rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
 
   rw::Sequential model;

@@ -41,9 +41,17 @@ def test_driver_names():
 
 
 def test_no_driver():
-    result = run(SPEED, "--only", "gemm", VK_DRIVER_FILES="/nonexistent", VK_ICD_FILENAMES="/nonexistent")
+    nothing = {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
+    result = run(SPEED, "--device", "vulkan", "--only", "gemm", **nothing)
     expect(result.returncode == 1 and result.stderr.startswith("error: ") and "terminate" not in result.stderr,
            "no driver", result)
+    # For want of a GPU training is on the cpu, and says at its end where else; who asked for the cpu is not told.
+    training = (BUILD + "/apps/mnist", "--images", "20", "--epochs", "1", "--quiet")
+    result = run(*training, **nothing)
+    note = result.stderr.splitlines()[-1:]
+    expect(result.returncode == 0 and note and note[0].startswith("note: ") and "--device vulkan" in note[0], "the cpu", result)
+    result = run(*training, "--device", "cpu", **nothing)
+    expect(result.returncode == 0 and "--device vulkan" not in result.stderr, "the cpu was asked for", result)
     result = run(SPEED, "--round", "0")
     expect(result.returncode == 1 and "--round" in result.stderr, "a wrong option", result)
 

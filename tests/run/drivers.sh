@@ -1,4 +1,4 @@
-# The tests on other Vulkan drivers. Sourced by `rewind`; tools/drivers.sh fetches drivers.
+# The tests on other Vulkan drivers. Sourced by `rewind`; fetch.sh fetches drivers.
 
 # GPUs that need not be there: Mesa's drivers for them, on Mesa's stand-ins for the hardware. All is compiled by the
 # driver's true compiler for the true limits, commands are accepted and do nothing.
@@ -39,14 +39,16 @@ missing() {
   if [[ $name == *:* ]]; then name=$newest; fi
   case $name in
     "$fast" | "$newest")
-      if [[ -n $drivers && -d $drivers/$name ]]; then
+      if [[ -d $drivers/$name ]]; then
         return
       elif [[ -n $(cannot_fetch) ]]; then
         cannot_fetch
       elif [[ $name == "$fast" ]] && ! is_debian_12; then
         echo "it is for Debian 12"
-      elif [[ " $tried " == *" $name "* ]] || ! fetch "$name"; then
-        cat "$drivers/$name.why" 2> /dev/null || echo "it could not be fetched"
+      elif [[ " $tried " == *" $name "* ]]; then
+        echo "it could not be fetched"
+      elif ! fetch "$name"; then
+        echo "$why"
       fi ;;
     swiftshader)
       if [[ ! -f $swiftshader ]]; then echo "no $swiftshader (Debian: apt install chromium-common)"; fi ;;

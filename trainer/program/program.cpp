@@ -62,6 +62,18 @@ std::unique_ptr<RankWatch> watch_ranks() {
   });
 }
 
+bool wants_gpu = false;  // what was opened is the cpu, as there is no GPU
+
+void tell_of_other_devices() {
+  if (!wants_gpu || !is_first_rank()) return;
+  const std::string unused = unoffered_gpu();
+  complain(
+      fmt::format("note: {}; this ran on the cpu. The same with --device vulkan runs the kernels "
+                  "that GPUs get, "
+                  "on Vulkan's driver for CPUs: what they do and need shows there, slowly\n",
+                  unused.empty() ? "no GPU is here" : unused));
+}
+
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   try {
     join_ranks();
@@ -69,6 +81,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void
     app.parse(argc, argv);
     check_ranks_alike(settings_of(app));  // first: what ranks say to each other follows from them
     body();
+    tell_of_other_devices();
     return 0;
   } catch (const CLI::ParseError& error) {
     if (!is_first_rank()) {
@@ -120,11 +133,11 @@ void warn(const std::string& text) {
 }
 
 void DeviceOptions::add_to(CLI::App& app) {
-  app.add_option(
-         "--device", device,
-         "vulkan, vulkan:NAME, vulkan:INDEX, with %r the rank's number on its machine, cpu or, to "
-         "plan, dry:FILE.json: a saved profile, "
-         "or the name of one that comes along, as rx7900xtx.json")
+  app.add_option("--device", device,
+                 "auto: a GPU, or else cpu; vulkan, vulkan:NAME, vulkan:INDEX, with %r the rank's "
+                 "number on its machine, cpu or, to "
+                 "plan, dry:FILE.json: a saved profile, "
+                 "or the name of one that comes along, as rx7900xtx.json")
       ->capture_default_str();
   app.add_option("--dtype", dtype, "of activations and matrix products: f16, bf16 or f32")
       ->capture_default_str();
@@ -134,7 +147,9 @@ void DeviceOptions::add_to(CLI::App& app) {
 void DeviceOptions::open() const {
   parsed_dtype();
   check(!device.starts_with("dry"), "options", "'{}' cannot train, only --plan", device);
-  set_default_device(open_backend(device_of_rank(device)), limit());
+  const std::string chosen = device_of_rank(device);
+  wants_gpu = device == "auto" && chosen == "cpu";
+  set_default_device(open_backend(chosen), limit());
 }
 
 std::unique_ptr<Backend> DeviceOptions::open_dry() const {

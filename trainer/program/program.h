@@ -32,12 +32,12 @@ void warn(const std::string& text);
 
 // --device, --dtype and --memory-limit.
 struct DeviceOptions {
-  std::string device = "vulkan";  // as open_backend() takes it
-  std::string dtype = "f16";      // of activations and products
-  std::string memory_limit;       // bytes of blocks; empty: as many as there are
+  std::string device = "auto";  // as open_backend() takes it
+  std::string dtype = "f16";    // of activations and products
+  std::string memory_limit;     // bytes of blocks; empty: as many as there are
 
-  void add_to(CLI::App& app);                 // the options
-  void open() const;                          // makes it the default device
+  void add_to(CLI::App& app);  // the options
+  void open() const;  // makes it the default device; a run on the cpu for want of a GPU will say so
   std::unique_ptr<Backend> open_dry() const;  // predicts it
   uint64_t limit() const;                     // bytes, 0: none
   DType parsed_dtype() const;                 // f32, f16 or bf16

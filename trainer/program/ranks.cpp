@@ -69,7 +69,7 @@ int signal_of_ranks() {
 }
 
 std::string device_of_rank(const std::string& device) {
-  std::string name = device;
+  std::string name = device == "auto" ? best_device() : device;
   const int rank = world().local_rank();
   if (const size_t at = name.find("%r"); at != std::string::npos)
     return name.replace(at, 2, std::to_string(rank));
