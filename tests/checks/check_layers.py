@@ -26,7 +26,7 @@ GRAPH = BASE + ["planner/graph/"]
 SEARCH = GRAPH + ["planner/search/"]
 FOLLOW = OPS + SEARCH + ["planner/dry_run.h", "planner/forecast.h", "planner/timeline/", "planner/follow/"]
 LAYERS = OPS + ["nn/"]
-DRIVERS = BACKEND + ["backends/call_cache.h", "backends/listing.h", "shaders/"]
+DRIVERS = BACKEND + ["backends/call_cache.h", "backends/kernel_sums.h", "backends/listing.h", "shaders/"]
 VULKAN_DEVICE = DRIVERS + ["backends/vulkan/device/"]
 VULKAN_PASSES = VULKAN_DEVICE + ["backends/vulkan/passes/"]
 VULKAN_MATRIX = VULKAN_PASSES + ["backends/vulkan/matrix/"]
@@ -112,7 +112,7 @@ LIBRARY_RULES = {
     "sndfile.h": ["data/", "tests/"],
     "oneapi/dnnl/": ["backends/cpu/"],
     "mpi.h": ["dist/world/mpi_world.cpp"],
-    "sys/mman.h": ["tests/"],  # a mapped file that is cut short ends the program: InputFile reads
+    "sys/mman.h": ["tests/", "backends/reference/"],  # memory in large pages; a mapped file that is cut short ends the program: InputFile reads
     "doctest/": ["tests/"],
     "spirv-tools/": ["tests/"],
     "CLI/": ["trainer/", "apps/", "examples/", "tools/", "benchmarks/", "tests/fuzz/"],
