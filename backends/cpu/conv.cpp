@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "backends/cpu/halves.h"
@@ -98,11 +100,11 @@ auto weight_gradient_of(const Shapes& s) {
 class Reorder {
  public:
   Reorder(const memory::desc& from, const memory::desc& to) {
-    constexpr int64_t lines = 64;  // a multiple of oneDNN's blocks
-    memory::dims dims = from.dims(), begin(dims.size(), 0);
-    const int64_t count = dims[0] % lines == 0 ? dims[0] / lines : 1;
-    dims[0] /= count;
-    for (int64_t i = 0; i < count; ++i, begin[0] += dims[0]) {
+    constexpr int64_t lines = 192;  // whole ones of oneDNN's blocks, which have 16 to 64, or 48
+    const memory::dims all = from.dims();
+    memory::dims dims = all, begin(all.size(), 0);
+    for (; begin[0] < all[0]; begin[0] += lines) {
+      dims[0] = std::min(lines, all[0] - begin[0]);
       Piece piece{from.submemory_desc(dims, begin), to.submemory_desc(dims, begin), {}};
       piece.primitive = dnnl::reorder({engine(), piece.from, engine(), piece.to});
       pieces_.push_back(std::move(piece));
@@ -135,54 +137,77 @@ int64_t images_of(int64_t batch, int64_t pieces) {
   return images;
 }
 
-// What all three have in common: x, w and y in f32, as oneDNN wants them.
+// What all three have in common: x, w and y in f32, as oneDNN wants them, x and y piece by piece.
 class ConvolutionPlan : public Plan {
  protected:
+  enum Operand : size_t { x, w, y };
+
   // `at`: the bindings of x, w and y.
   ConvolutionPlan(const KernelCall& call, int64_t pieces, std::array<size_t, 3> at)
       : p_(call.params_as<Conv2dParams>()),
         images_(images_of(p_.batch, pieces)),
         shapes_(p_, images_),
         at_(at) {
-    counts_ = {int64_t{p_.batch} * p_.in_h * p_.in_w * p_.in_c,
+    counts_ = {images_ * p_.in_h * p_.in_w * p_.in_c,
                int64_t{p_.out_c} * p_.kernel_h * p_.kernel_w * (p_.in_c / p_.groups),
-               int64_t{p_.batch} * p_.out_h * p_.out_w * p_.out_c};
-    for (size_t i = 0; i < 3; ++i) {
+               images_ * p_.out_h * p_.out_w * p_.out_c};
+    for (const Operand i : {x, w, y}) {
       dtypes_[i] = call.bindings[at_[i]].dtype;
-      if (dtypes_[i] != DType::f32) floats_[i] = scratch(static_cast<uint64_t>(counts_[i]));
+      if (dtypes_[i] == DType::f32) continue;
+      const auto count = static_cast<uint64_t>(counts_[i]);
+      floats_[i] = i == w ? scratch(count) : slot_scratch(count);
     }
   }
 
   int64_t pieces() const { return p_.batch / images_; }
 
-  // Operand i (of x, w, y) as f32: where it is, or in scratch, where it `is_read` first.
-  float* operand(const KernelCall& call, const Memory& memory, size_t i, bool is_read) const {
-    const uint32_t offset = call.params_as<Conv2dParams>().offset[at_[i]];
-    if (dtypes_[i] == DType::f32) return memory.at<float>(at_[i], offset);
-    float* to = floats(memory, floats_[i]);
-    if (is_read)
-      to_floats(memory.bindings[at_[i]] + uint64_t{offset} * size_of(dtypes_[i]), dtypes_[i],
-                counts_[i], to);
+  // Those of a piece, as f32: where they are, or in scratch, where they are put first if it
+  // `is_read`.
+  float* images(const KernelCall& call, const Memory& memory, Operand i, int64_t piece,
+                bool is_read) const {
+    if (dtypes_[i] == DType::f32) return reinterpret_cast<float*>(place(call, memory, i, piece));
+    float* to = floats_of_slot(memory, floats_[i]);
+    if (is_read) to_floats(place(call, memory, i, piece), dtypes_[i], counts_[i], to);
     return to;
   }
-  // A result that was made in scratch goes to its place.
-  void store(const KernelCall& call, const Memory& memory, size_t i, const float* from) const {
+  // A piece that was made in scratch goes to its place.
+  void store(const KernelCall& call, const Memory& memory, Operand i, int64_t piece,
+             const float* from) const {
     if (dtypes_[i] == DType::f32) return;
-    const uint32_t offset = call.params_as<Conv2dParams>().offset[at_[i]];
-    from_floats(from, counts_[i], dtypes_[i],
-                memory.bindings[at_[i]] + uint64_t{offset} * size_of(dtypes_[i]));
+    from_floats(from, counts_[i], dtypes_[i], place(call, memory, i, piece));
   }
 
-  int64_t x_step() const { return images_ * p_.in_h * p_.in_w * p_.in_c; }
-  int64_t y_step() const { return images_ * p_.out_h * p_.out_w * p_.out_c; }
+  float* weights(const KernelCall& call, const Memory& memory) const {
+    std::byte* from = place(call, memory, w, 0);
+    if (dtypes_[w] == DType::f32) return reinterpret_cast<float*>(from);
+    float* to = floats(memory, floats_[w]);
+    for_chunks(counts_[w], [&](int64_t begin, int64_t end) {
+      to_floats(from + static_cast<uint64_t>(begin) * size_of(dtypes_[w]), dtypes_[w], end - begin,
+                to + begin);
+    });
+    return to;
+  }
+
+  template <class Body>
+  static void for_chunks(int64_t count, const Body& body) {
+    constexpr int64_t chunk = 1 << 14;
+    parallel_for((count + chunk - 1) / chunk,
+                 [&](int64_t i) { body(i * chunk, std::min(count, (i + 1) * chunk)); });
+  }
 
   Conv2dParams p_;
   int64_t images_;
   Shapes shapes_;
 
  private:
+  std::byte* place(const KernelCall& call, const Memory& memory, Operand i, int64_t piece) const {
+    const uint64_t offset = call.params_as<Conv2dParams>().offset[at_[i]];
+    return memory.bindings[at_[i]] +
+           (offset + static_cast<uint64_t>(piece * counts_[i])) * size_of(dtypes_[i]);
+  }
+
   std::array<size_t, 3> at_;
-  std::array<int64_t, 3> counts_;
+  std::array<int64_t, 3> counts_;  // elements, of x and y those of a piece
   std::array<DType, 3> dtypes_;
   std::array<uint64_t, 3> floats_{};
 };
@@ -195,49 +220,47 @@ class ImagesPlan final : public ConvolutionPlan {
 
   ImagesPlan(const KernelCall& call, std::array<size_t, 3> at,
              Description (*describe)(const Shapes&))
-      : ConvolutionPlan(call, 16, at), description_(describe(shapes_)), primitive_(description_) {
-    is_forward_ = at[2] == 2;
-    is_packed_ = description_.weights_desc() != shapes_.w_plain;
-    if (is_packed_) {
+      : ConvolutionPlan(call, 16, at),
+        description_(describe(shapes_)),
+        primitive_(description_),
+        is_forward_(at[y] == 2) {
+    if (description_.weights_desc() != shapes_.w_plain) {
       packed_ = scratch(description_.weights_desc().get_size() / sizeof(float));
       pack_.emplace(shapes_.w_plain, description_.weights_desc());
     }
-    scratchpad_ = description_.scratchpad_desc().get_size() / sizeof(float);
-    scratchpads_ = scratch(scratchpad_ * static_cast<uint64_t>(pieces()));
+    scratchpad_ = slot_scratch(description_.scratchpad_desc().get_size() / sizeof(float));
+    place_slots(pieces());
   }
 
   void run(const KernelCall& call, const Memory& memory) const override {
-    float* x = operand(call, memory, 0, is_forward_);
-    float* y = operand(call, memory, 2, !is_forward_);
-    float* w = operand(call, memory, 1, true);
-    if (is_packed_) {
-      float* packed = floats(memory, packed_);
-      pack_->run(w, packed);
-      w = packed;
+    float* of_all = weights(call, memory);
+    if (pack_) {
+      pack_->run(of_all, floats(memory, packed_));
+      of_all = floats(memory, packed_);
     }
-    parallel_for(pieces(), [&](int64_t i) {
+    for_pieces(pieces(), [&](int64_t i) {
       const OneThread here;
+      float* of_x = images(call, memory, x, i, is_forward_);
+      float* of_y = images(call, memory, y, i, !is_forward_);
       dnnl::stream stream(engine());
-      const dnnl::memory of_x(shapes_.x, engine(), x + i * x_step());
-      const dnnl::memory of_y(shapes_.y, engine(), y + i * y_step());
-      const dnnl::memory weights(description_.weights_desc(), engine(), w);
-      const dnnl::memory pad(description_.scratchpad_desc(), engine(),
-                             floats(memory, scratchpads_) + static_cast<uint64_t>(i) * scratchpad_);
-      primitive_.execute(stream, {{is_forward_ ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, of_x},
-                                  {DNNL_ARG_WEIGHTS, weights},
-                                  {is_forward_ ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, of_y},
-                                  {DNNL_ARG_SCRATCHPAD, pad}});
+      primitive_.execute(
+          stream,
+          {{is_forward_ ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, {shapes_.x, engine(), of_x}},
+           {DNNL_ARG_WEIGHTS, {description_.weights_desc(), engine(), of_all}},
+           {is_forward_ ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, {shapes_.y, engine(), of_y}},
+           {DNNL_ARG_SCRATCHPAD,
+            {description_.scratchpad_desc(), engine(), floats_of_slot(memory, scratchpad_)}}});
       stream.wait();
+      store(call, memory, is_forward_ ? y : x, i, is_forward_ ? of_y : of_x);
     });
-    store(call, memory, is_forward_ ? 2 : 0, is_forward_ ? y : x);
   }
 
  private:
   Description description_;
   Primitive primitive_;
+  bool is_forward_;
   std::optional<Reorder> pack_;
-  bool is_forward_ = true, is_packed_ = false;
-  uint64_t packed_ = 0, scratchpad_ = 0, scratchpads_ = 0;
+  uint64_t packed_ = 0, scratchpad_ = 0;
 };
 
 // conv2d_wgrad: the gradients of pieces, which are added in their order.
@@ -246,54 +269,46 @@ class WeightsPlan final : public ConvolutionPlan {
   explicit WeightsPlan(const KernelCall& call)
       : ConvolutionPlan(call, 8, {0, 2, 1}),
         description_(weight_gradient_of(shapes_)),
-        primitive_(description_),
-        unpack_(description_.diff_weights_desc(), shapes_.w_plain) {
+        primitive_(description_) {
     size_ = description_.diff_weights_desc().get_size() / sizeof(float);
-    parts_ = scratch(size_ * static_cast<uint64_t>(pieces()));
-    scratchpad_ = description_.scratchpad_desc().get_size() / sizeof(float);
-    scratchpads_ = scratch(scratchpad_ * static_cast<uint64_t>(pieces()));
+    part_ = slot_scratch(size_);
+    scratchpad_ = slot_scratch(description_.scratchpad_desc().get_size() / sizeof(float));
+    if (description_.diff_weights_desc() != shapes_.w_plain) {
+      sum_ = scratch(size_);
+      unpack_.emplace(description_.diff_weights_desc(), shapes_.w_plain);
+    }
+    place_slots(pieces());
   }
 
   void run(const KernelCall& call, const Memory& memory) const override {
-    float* x = operand(call, memory, 0, true);
-    float* dy = operand(call, memory, 2, true);
-    float* parts = floats(memory, parts_);
-    parallel_for(pieces(), [&](int64_t i) {
+    float* dw = weights(call, memory);
+    float* sum = unpack_ ? floats(memory, sum_) : dw;
+    std::atomic<int64_t> turn = 0;  // whose part is added next
+    for_pieces(pieces(), [&](int64_t i) {
       const OneThread here;
+      float* part = i == 0 ? sum : floats_of_slot(memory, part_);
       dnnl::stream stream(engine());
-      const dnnl::memory of_x(shapes_.x, engine(), x + i * x_step());
-      const dnnl::memory of_y(shapes_.y, engine(), dy + i * y_step());
-      const dnnl::memory part(description_.diff_weights_desc(), engine(),
-                              parts + static_cast<uint64_t>(i) * size_);
-      const dnnl::memory pad(description_.scratchpad_desc(), engine(),
-                             floats(memory, scratchpads_) + static_cast<uint64_t>(i) * scratchpad_);
-      primitive_.execute(stream, {{DNNL_ARG_SRC, of_x},
-                                  {DNNL_ARG_DIFF_WEIGHTS, part},
-                                  {DNNL_ARG_DIFF_DST, of_y},
-                                  {DNNL_ARG_SCRATCHPAD, pad}});
+      primitive_.execute(
+          stream,
+          {{DNNL_ARG_SRC, {shapes_.x, engine(), images(call, memory, x, i, true)}},
+           {DNNL_ARG_DIFF_DST, {shapes_.y, engine(), images(call, memory, y, i, true)}},
+           {DNNL_ARG_DIFF_WEIGHTS, {description_.diff_weights_desc(), engine(), part}},
+           {DNNL_ARG_SCRATCHPAD,
+            {description_.scratchpad_desc(), engine(), floats_of_slot(memory, scratchpad_)}}});
       stream.wait();
+      // Pieces begin in their order, so that somebody works on the one that is waited for.
+      while (turn.load(std::memory_order_acquire) != i) std::this_thread::yield();
+      for (uint64_t k = 0; i > 0 && k < size_; ++k) sum[k] += part[k];
+      turn.store(i + 1, std::memory_order_release);
     });
-    add_up(parts);
-    float* dw = operand(call, memory, 1, false);
-    unpack_.run(parts, dw);
+    if (unpack_) unpack_->run(sum, dw);
   }
 
  private:
-  // The first of the parts becomes the sum of all.
-  void add_up(float* parts) const {
-    constexpr int64_t piece = 1 << 14;
-    const auto size = static_cast<int64_t>(size_);
-    parallel_for((size + piece - 1) / piece, [&](int64_t at) {
-      const int64_t begin = at * piece, end = std::min(size, begin + piece);
-      for (int64_t part = 1; part < pieces(); ++part)
-        for (int64_t i = begin; i < end; ++i) parts[i] += parts[part * size + i];
-    });
-  }
-
   dnnl::convolution_backward_weights::primitive_desc description_;
   dnnl::convolution_backward_weights primitive_;
-  Reorder unpack_;
-  uint64_t size_ = 0, parts_ = 0, scratchpad_ = 0, scratchpads_ = 0;
+  std::optional<Reorder> unpack_;
+  uint64_t size_ = 0, part_ = 0, scratchpad_ = 0, sum_ = 0;
 };
 
 }  // namespace

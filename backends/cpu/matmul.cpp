@@ -40,11 +40,6 @@ struct Factor {
         is_apart(is_transposed ? cols == 1 || step == col : rows == 1 || step == row),
         batch{batch[0], batch[1]} {}
 
-  // Elements from the first to one past the last, for so many matrices.
-  int64_t extent(const uint32_t (&count)[2]) const {
-    const int64_t lines = is_transposed ? cols : rows, length = is_transposed ? rows : cols;
-    return (count[0] - 1) * batch[0] + (count[1] - 1) * batch[1] + (lines - 1) * step + length;
-  }
   // Element (row, col) of the matrix at batch element b.
   int64_t at(int64_t b, uint32_t inner, int64_t row, int64_t col) const {
     return b / inner * batch[0] + b % inner * batch[1] +
@@ -62,48 +57,58 @@ class MatmulPlan final : public Plan {
         b_(p_.k, p_.n, p_.b_row, p_.b_col, p_.b_batch),
         batches_(int64_t{p_.batch[0]} * p_.batch[1]) {
     cut();
+    const auto area = [](int64_t rows, int64_t cols) { return static_cast<uint64_t>(rows * cols); };
     if (in_ != DType::f32) {
-      a_scratch_ = scratch(static_cast<uint64_t>(a_.extent(p_.batch)));
-      b_scratch_ = scratch(static_cast<uint64_t>(b_.extent(p_.batch)));
+      a_tile_ = slot_scratch(area(tile_rows_, part_k_));
+      b_tile_ = slot_scratch(area(part_k_, tile_cols_));
     }
-    if (parts_ > 1 || out_ != DType::f32)
-      sums_ = scratch(static_cast<uint64_t>(parts_ * batches_ * p_.m * p_.n));
+    if (parts_ > 1)
+      sums_ = scratch(area(parts_ * batches_ * p_.m, p_.n));
+    else if (out_ != DType::f32)
+      c_tile_ = slot_scratch(area(tile_rows_, tile_cols_));
+    place_slots(pieces());
   }
 
   // Whether the library takes the factors as they lie.
   bool has_form() const { return a_.is_apart && b_.is_apart; }
 
   void run(const KernelCall& call, const Memory& memory) const override {
-    const auto params = call.params_as<MatmulParams>();  // whose offsets are of this call
-    const float* a = floats_of(memory, 0, params.offset[0], a_, a_scratch_);
-    const float* b = floats_of(memory, 1, params.offset[1], b_, b_scratch_);
-    const bool is_direct = parts_ == 1 && out_ == DType::f32;
-    float* c = is_direct ? memory.at<float>(2, params.offset[2]) : floats(memory, sums_);
+    const auto& offset = call.params_as<MatmulParams>().offset;  // of this call
     const int64_t rows = divide_up(p_.m, tile_rows_), cols = divide_up(p_.n, tile_cols_);
     std::atomic<bool> is_done = true;
-    parallel_for(parts_ * batches_ * rows * cols, [&](int64_t i) {
+    for_pieces(pieces(), [&](int64_t i) {
       const OneThread here;
       const int64_t col = i % cols * tile_cols_, row = i / cols % rows * tile_rows_;
       const int64_t batch = i / cols / rows % batches_, part = i / cols / rows / batches_;
-      const int64_t first = part * part_k_, k = std::min<int64_t>(part_k_, p_.k - first);
-      float* to = is_direct ? c + c_at(batch) + row * p_.c_row + col
-                            : c + ((part * batches_ + batch) * p_.m + row) * p_.n + col;
-      const dnnl_status_t status = dnnl_sgemm(
-          a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N',
-          std::min<int64_t>(tile_rows_, p_.m - row), std::min<int64_t>(tile_cols_, p_.n - col), k,
-          p_.alpha, a + a_.at(batch, p_.batch[1], row, first), a_.step,
-          b + b_.at(batch, p_.batch[1], first, col), b_.step, is_direct ? p_.beta : 0, to,
-          is_direct ? p_.c_row : p_.n);
+      const int64_t m = std::min(tile_rows_, p_.m - row), n = std::min(tile_cols_, p_.n - col);
+      const int64_t first = part * part_k_, k = std::min(part_k_, p_.k - first);
+      const Lines a =
+          lines(memory, 0, offset[0] + a_.at(batch, p_.batch[1], row, first), a_, {m, k}, a_tile_);
+      const Lines b =
+          lines(memory, 1, offset[1] + b_.at(batch, p_.batch[1], first, col), b_, {k, n}, b_tile_);
+      const uint64_t at = offset[2] + c_at(batch) + row * p_.c_row + col;
+      const bool is_direct = parts_ == 1 && out_ == DType::f32;
+      float* to = is_direct     ? memory.at<float>(2, at)
+                  : parts_ == 1 ? floats_of_slot(memory, c_tile_)
+                                : floats(memory, sums_) +
+                                      ((part * batches_ + batch) * p_.m + row) * p_.n + col;
+      const int64_t step = is_direct ? p_.c_row : parts_ == 1 ? n : p_.n;
+      const dnnl_status_t status =
+          dnnl_sgemm(a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N', m, n, k, p_.alpha,
+                     a.data, a.step, b.data, b.step, is_direct ? p_.beta : 0, to, step);
       if (status != dnnl_success) is_done = false;
+      if (parts_ > 1 || is_direct) return;
+      for (int64_t line = 0; line < m; ++line)
+        add(to + line * n, 0, n, memory.bindings[2] + (at + line * p_.c_row) * size_of(out_));
     });
     check<DeviceError>(is_done, call.kernel,
                        "oneDNN must have memory for a product of {} x {} x {}", p_.m, p_.n, p_.k);
-    if (!is_direct) add_parts(c, memory.bindings[2], params.offset[2]);
+    if (parts_ > 1) add_parts(floats(memory, sums_), memory.bindings[2], offset[2]);
   }
 
  private:
   // About so many pieces of work, where the result or the sum is large enough for them.
-  static constexpr int64_t pieces = 16, least_tile = 64, least_part = 512;
+  static constexpr int64_t most_pieces = 16, least_tile = 64, least_part = 512;
 
   void cut() {
     tile_rows_ = p_.m;
@@ -111,46 +116,61 @@ class MatmulPlan final : public Plan {
     const auto tiles = [&] {
       return batches_ * divide_up(p_.m, tile_rows_) * divide_up(p_.n, tile_cols_);
     };
-    while (tiles() < pieces && std::max(tile_rows_, tile_cols_) > least_tile) {
+    while (tiles() < most_pieces && std::max(tile_rows_, tile_cols_) > least_tile) {
       int64_t& side = tile_rows_ > tile_cols_ ? tile_rows_ : tile_cols_;
       side = divide_up(divide_up(side, 2), 16) * 16;
     }
-    parts_ = std::clamp<int64_t>(std::min(pieces / tiles(), p_.k / least_part), 1, pieces);
+    parts_ =
+        std::clamp<int64_t>(std::min(most_pieces / tiles(), p_.k / least_part), 1, most_pieces);
     part_k_ = divide_up(p_.k, parts_);
     parts_ = divide_up(p_.k, part_k_);
   }
 
-  const float* floats_of(const Memory& memory, size_t i, uint32_t offset, const Factor& factor,
-                         uint64_t begin) const {
-    if (in_ == DType::f32) return memory.at<float>(i, offset);
-    float* to = floats(memory, begin);
-    to_floats(memory.bindings[i] + uint64_t{offset} * size_of(in_), in_, factor.extent(p_.batch),
-              to);
-    return to;
+  int64_t pieces() const {
+    return parts_ * batches_ * divide_up(p_.m, tile_rows_) * divide_up(p_.n, tile_cols_);
+  }
+
+  // A part of a factor in f32: where it lies, or copied.
+  struct Lines {
+    const float* data;
+    int64_t step;
+  };
+  Lines lines(const Memory& memory, size_t binding, uint64_t at, const Factor& factor,
+              std::array<int64_t, 2> size, uint64_t tile) const {
+    if (in_ == DType::f32) return {memory.at<float>(binding, at), factor.step};
+    const auto [count, length] =
+        factor.is_transposed ? std::array{size[1], size[0]} : std::array{size[0], size[1]};
+    float* to = floats_of_slot(memory, tile);
+    for (int64_t line = 0; line < count; ++line)
+      to_floats(memory.bindings[binding] + (at + line * factor.step) * size_of(in_), in_, length,
+                to + line * length);
+    return {to, length};
   }
 
   int64_t c_at(int64_t batch) const {
     return batch / p_.batch[1] * p_.c_batch[0] + batch % p_.batch[1] * p_.c_batch[1];
   }
 
-  // c = sum of the parts + beta * c.
+  // `length` elements of c = the sum of those of all parts, `part` elements apart, + beta * c.
+  void add(const float* sums, int64_t part, int64_t length, std::byte* c) const {
+    for (int64_t j = 0; j < length; ++j) {
+      float sum = 0;
+      for (int64_t s = 0; s < parts_; ++s) sum += sums[s * part + j];
+      if (out_ == DType::f32) {
+        float& x = reinterpret_cast<float*>(c)[j];
+        x = p_.beta == 0 ? sum : sum + p_.beta * x;
+      } else {
+        uint16_t& x = reinterpret_cast<uint16_t*>(c)[j];
+        x = to_16_bits(out_, p_.beta == 0 ? sum : sum + p_.beta * from_16_bits(out_, x));
+      }
+    }
+  }
+
   void add_parts(const float* sums, std::byte* c, uint32_t offset) const {
     const int64_t part = batches_ * p_.m * p_.n;
     parallel_for(batches_ * p_.m, [&](int64_t line) {
-      std::byte* to =
-          c + static_cast<uint64_t>(offset + c_at(line / p_.m) + line % p_.m * p_.c_row) *
-                  size_of(out_);
-      for (int64_t j = 0; j < p_.n; ++j) {
-        float sum = 0;
-        for (int64_t s = 0; s < parts_; ++s) sum += sums[s * part + line * p_.n + j];
-        if (out_ == DType::f32) {
-          float& x = reinterpret_cast<float*>(to)[j];
-          x = p_.beta == 0 ? sum : sum + p_.beta * x;
-        } else {
-          uint16_t& x = reinterpret_cast<uint16_t*>(to)[j];
-          x = to_16_bits(out_, p_.beta == 0 ? sum : sum + p_.beta * from_16_bits(out_, x));
-        }
-      }
+      const int64_t at = offset + c_at(line / p_.m) + line % p_.m * p_.c_row;
+      add(sums + line * p_.n, part, p_.n, c + static_cast<uint64_t>(at) * size_of(out_));
     });
   }
 
@@ -159,7 +179,7 @@ class MatmulPlan final : public Plan {
   Factor a_, b_;
   int64_t batches_;
   int64_t tile_rows_ = 1, tile_cols_ = 1, parts_ = 1, part_k_ = 1;
-  uint64_t a_scratch_ = 0, b_scratch_ = 0, sums_ = 0;
+  uint64_t a_tile_ = 0, b_tile_ = 0, c_tile_ = 0, sums_ = 0;
 };
 
 }  // namespace

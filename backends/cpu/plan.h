@@ -1,12 +1,14 @@
 // What the cpu backend works out for a call before it runs: a Preparation that can run it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "../../core/backend/backend.h"
+#include "work.h"
 
 namespace rw::cpu {
 
@@ -36,6 +38,29 @@ class Plan : public Preparation {
   static float* floats(const Memory& memory, uint64_t begin) {
     return reinterpret_cast<float*>(memory.workspace + begin);
   }
+
+  // The same for each thread that works on pieces; place_slots() follows the last of these.
+  uint64_t slot_scratch(uint64_t count) {
+    const uint64_t begin = slot_floats_;
+    slot_floats_ += (count + 63) / 64 * 64;
+    return begin;
+  }
+  void place_slots(int64_t pieces) {
+    slots_ = static_cast<int>(std::min<int64_t>(pieces, threads()));
+    slots_begin_ = scratch(slot_floats_ * static_cast<uint64_t>(slots_));
+  }
+  float* floats_of_slot(const Memory& memory, uint64_t begin) const {
+    return floats(memory, slots_begin_) + static_cast<uint64_t>(slot()) * slot_floats_ + begin;
+  }
+  // body(i) for i in [0, pieces), by as many threads as there are slots.
+  template <class Body>
+  void for_pieces(int64_t pieces, const Body& body) const {
+    parallel_for(pieces, body, slots_);
+  }
+
+ private:
+  int slots_ = 1;
+  uint64_t slot_floats_ = 0, slots_begin_ = 0;
 };
 
 // The library that plans are made with, "oneDNN 3.5"; empty: there is none, and no plan.

@@ -44,6 +44,7 @@ struct Job {
   int64_t count, share;  // pieces, and how many of them a thread takes at a time
   void (*body)(const void*, int64_t);
   const void* context;
+  int most_threads;
   std::atomic<int64_t> next{0};
 
   void work() {
@@ -53,7 +54,8 @@ struct Job {
 };
 
 thread_local bool is_working = false;  // on a piece
-std::atomic<bool> is_copy{false};      // of a process that had threads
+thread_local int own_slot = 0;
+std::atomic<bool> is_copy{false};  // of a process that had threads
 
 // Threads that wait for jobs. They live as long as the process: nobody knows who computes last.
 class Pool {
@@ -108,13 +110,14 @@ class Pool {
 
   void serve(int index) {
     is_working = true;
+    own_slot = index;
     for (uint64_t seen = 0;;) {
       wait_until([&] { return jobs_.load(std::memory_order_acquire) != seen; }, wake_);
       seen = jobs_.load(std::memory_order_acquire);
       Job* job = nullptr;
       {
         const std::lock_guard lock(mutex_);
-        if (job_ && index < wanted_) {
+        if (job_ && index < std::min<int>(wanted_, job_->most_threads)) {
           job = job_;
           inside_.fetch_add(1, std::memory_order_relaxed);
         }
@@ -151,14 +154,20 @@ void set_threads(int count) {
   pool().set_threads(count);
 }
 
-void share_out(int64_t count, void (*body)(const void*, int64_t), const void* context) {
+int slot() {
+  return own_slot;
+}
+
+void share_out(int64_t count, void (*body)(const void*, int64_t), const void* context,
+               int most_threads) {
   if (count <= 0) return;
   if (count == 1 || is_working || is_copy) {
     for (int64_t i = 0; i < count; ++i) body(context, i);
     return;
   }
   // Shares are small enough for a slow thread to delay nobody.
-  Job job{count, std::max<int64_t>(1, count / (pool().threads() * int64_t{8})), body, context};
+  const int64_t share = std::max<int64_t>(1, count / (pool().threads() * int64_t{8}));
+  Job job{count, share, body, context, most_threads};
   is_working = true;
   pool().share_out(job);
   is_working = false;

@@ -21,7 +21,7 @@
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/kernel_runner.h"
 #include "tests/fixtures/message_of.h"
-#include "tests/fixtures/product_check.h"
+#include "tests/backends/product_check.h"
 
 using namespace rw;
 using namespace rw::kernels;

@@ -4,7 +4,7 @@
 
 #include "backends/vulkan/device/matrix_choice.h"
 #include "tests/fixtures/compare_kernels.h"
-#include "tests/fixtures/product_check.h"
+#include "tests/backends/product_check.h"
 
 namespace {
 
