@@ -26,13 +26,18 @@ REWIND_DECLARE_LEVEL(machine)
 std::vector<Level> levels() {
   std::vector<Level> found;
 #if defined(__x86_64__)
+  // By single features: compilers before 2023 do not know the levels by name. One with AVX2 has the
+  // rest of the third level, but for these.
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("x86-64-v4"))
-    found.push_back({"x86-64-v4", x86_64_v4::table, x86_64_v4::table_size});
-  if (__builtin_cpu_supports("x86-64-v3"))
-    found.push_back({"x86-64-v3", x86_64_v3::table, x86_64_v3::table_size});
-  if (__builtin_cpu_supports("x86-64-v2"))
-    found.push_back({"x86-64-v2", x86_64_v2::table, x86_64_v2::table_size});
+  const bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+  const bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+  if (v4) found.push_back({"x86-64-v4", x86_64_v4::table, x86_64_v4::table_size});
+  if (v3) found.push_back({"x86-64-v3", x86_64_v3::table, x86_64_v3::table_size});
+  if (v2) found.push_back({"x86-64-v2", x86_64_v2::table, x86_64_v2::table_size});
 #else
   found.push_back({"machine", machine::table, machine::table_size});
 #endif

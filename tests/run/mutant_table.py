@@ -23,8 +23,8 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(TESTS)
 
 # Files that are pasted into others take the switch from those.
-INCLUDERS = {"shaders/elementwise.def": ["backends/reference/loops/elementwise.h", "shaders/elementwise.glsl",
-                                         "shaders/compare.comp"]}
+INCLUDERS = {"shaders/elementwise.def": ["backends/cpu/loops/elementwise.cpp", "backends/reference/loops/elementwise.h",
+                                         "shaders/elementwise.glsl", "shaders/compare.comp"]}
 
 SWITCH_HEADER = "rewind_mutant.h"
 SWITCH_CPP = """#pragma once

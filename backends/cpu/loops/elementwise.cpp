@@ -175,7 +175,8 @@ bool unary_grad(const LoopCall& call) {
 
 bool binary(const LoopCall& call) {
   const auto& p = params<BinaryParams>(call);
-  const auto [a, b] = pair(call, p);
+  const Pair of = pair(call, p);
+  const View &a = of.a, &b = of.b;
   const Operand y = operand(call, 2);
   const bool is_int = y.dtype == DType::i32;
   each_block(p.n, 3 * y.width, [&](int64_t at, int64_t count) {
@@ -193,7 +194,8 @@ bool binary(const LoopCall& call) {
 
 bool compare(const LoopCall& call) {
   const auto& p = params<BinaryParams>(call);
-  const auto [a, b] = pair(call, p);
+  const Pair of = pair(call, p);
+  const View &a = of.a, &b = of.b;
   const Operand y = operand(call, 2);
   const DType dtype = a.x.dtype;
   each_block(p.n, 2 * a.x.width + 1, [&](int64_t at, int64_t count) {

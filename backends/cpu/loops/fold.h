@@ -18,12 +18,12 @@ struct Product {
 };
 struct Largest {
   static constexpr float nothing = -infinity;
-  static Vec of(Vec a, Vec b) { return (b > a) | (b != b) ? b : a; }
+  static Vec of(Vec a, Vec b) { return ((b > a) | (b != b)) ? b : a; }
   static float of(float a, float b) { return b > a || b != b ? b : a; }
 };
 struct Least {
   static constexpr float nothing = infinity;
-  static Vec of(Vec a, Vec b) { return (b < a) | (b != b) ? b : a; }
+  static Vec of(Vec a, Vec b) { return ((b < a) | (b != b)) ? b : a; }
   static float of(float a, float b) { return b < a || b != b ? b : a; }
 };
 

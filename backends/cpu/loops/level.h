@@ -14,7 +14,12 @@
 #include <immintrin.h>
 #endif
 
-#define REWIND_VECTORIZE _Pragma("GCC ivdep")  // operands are the same memory, or apart
+// A loop whose operands are the same memory, or apart.
+#if defined(__clang__)
+#define REWIND_VECTORIZE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define REWIND_VECTORIZE _Pragma("GCC ivdep")
+#endif
 
 namespace rw::cpu::REWIND_LEVEL {
 
