@@ -2,7 +2,6 @@
 //! types: T = f32 f16
 //! params: AccumulateParams
 //! local: 64
-//! texels: all
 #include "flat.glsl"
 
 void main() {

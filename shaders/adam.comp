@@ -1,7 +1,6 @@
 //! buffers: param:f32:read_write grad:f32:read m:f32:read_write v:f32:read_write table:i32:read state:f32:read
 //! params: AdamParams
 //! local: 64
-//! texels: all
 #include "adam_update.glsl"
 #include "chunks.glsl"
 #include "flat.glsl"

@@ -1,7 +1,6 @@
 //! buffers: grad:f32:read m:f32:read_write v:f32:read_write table:i32:read state:f32:read
 //! params: AdamaFoldParams
 //! local: 64
-//! texels: all
 #include "chunks.glsl"
 #include "flat.glsl"
 

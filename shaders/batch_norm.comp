@@ -3,7 +3,6 @@
 //! params: BatchNormParams
 //! local: 64
 //! precise: yes
-//! texels: yes
 #define AFTER(k, v) v
 #define AFTER8(i, lo, hi)
 #include "batch_norm_apply.glsl"

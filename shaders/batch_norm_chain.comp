@@ -3,7 +3,6 @@
 //! params: BatchNormChainParams
 //! local: 64
 //! precise: yes
-//! texels: yes
 //! optimize: no
 //! reference: none
 #include "chain.glsl"

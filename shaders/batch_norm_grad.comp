@@ -2,7 +2,6 @@
 //! types: T = f32 f16
 //! params: BatchNormGradParams
 //! local: 64
-//! texels: yes
 #include "batch_norm.glsl"
 
 // dx = scale dy - (shift + slope (x - mean)): the parts of the formula that rows share. With given statistics it is

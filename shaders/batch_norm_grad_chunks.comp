@@ -4,7 +4,6 @@
 //! reference: none
 //! local: 8,8
 //! grid: 3d
-//! texels: yes
 #include "batch_norm.glsl"
 #include "some.glsl"
 

@@ -3,7 +3,6 @@
 //! params: BinaryParams
 //! local: 64
 //! precise: yes
-//! texels: yes
 #include "elementwise.glsl"
 layout(constant_id = 0) const uint OP = 0;  //! BINARY
 

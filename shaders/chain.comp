@@ -3,7 +3,6 @@
 //! params: ChainParams
 //! local: 64
 //! precise: yes
-//! texels: yes
 //! optimize: no
 //! reference: none
 #include "chain.glsl"

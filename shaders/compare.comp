@@ -2,7 +2,6 @@
 //! types: T = f32 f16 i32 u8
 //! params: BinaryParams
 //! local: 64
-//! texels: yes
 layout(constant_id = 0) const uint OP = 0;  //! COMPARE
 
 int op(T_value x, T_value y) {

@@ -3,7 +3,6 @@
 //! params: ConvPackParams
 //! reference: none
 //! local: 64
-//! texels: yes
 // Weights in the order in which conv_subgroup and conv_tiled walk them, padded with zeros: [tap][row][column], or
 // [tap][panel][column][row of the panel] for tiles whose right factor lies along k.
 layout(constant_id = 0) const bool ALONG_K = false;

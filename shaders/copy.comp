@@ -2,7 +2,6 @@
 //! types: T = f32 f16 i32 u8; U = f32 f16 i32 u8
 //! params: CopyParams
 //! local: 64
-//! texels: yes
 #include "convert.glsl"
 #include "flat.glsl"
 #include "strided.glsl"

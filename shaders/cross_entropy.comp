@@ -4,7 +4,6 @@
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic
-//! texels: yes
 #include "log_sum_exp.glsl"
 
 float row_mean(uint start, uint words) {

@@ -2,7 +2,6 @@
 //! types: T = f32 f16
 //! params: CrossEntropyGradParams
 //! local: 64
-//! texels: yes
 #include "flat.glsl"
 #include "numbers.glsl"
 

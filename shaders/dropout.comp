@@ -3,7 +3,6 @@
 //! params: DropoutParams
 //! local: 64
 //! precise: yes
-//! texels: yes
 #include "flat.glsl"
 #include "drop.glsl"
 

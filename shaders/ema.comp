@@ -1,7 +1,6 @@
 //! buffers: average:f32:read_write param:f32:read start:f32:read state:f32:read
 //! params: EmaParams
 //! local: 64
-//! texels: all
 #include "moments.glsl"
 #include "flat.glsl"
 

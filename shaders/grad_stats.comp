@@ -3,7 +3,6 @@
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic
-//! texels: yes
 #include "chunks.glsl"
 #include "flat.glsl"
 #include "numbers.glsl"

@@ -2,7 +2,6 @@
 //! types: T = f32 f16
 //! params: GroupNormParams
 //! local: 64
-//! texels: yes
 #include "group_norm.glsl"
 #include "group_moments.glsl"
 

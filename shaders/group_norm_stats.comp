@@ -2,7 +2,6 @@
 //! types: T = f32 f16
 //! params: GroupNormStatsParams
 //! local: 64
-//! texels: yes
 #include "group_norm.glsl"
 
 // Joins each channel k with channel k + STEP, of as many elements (Chan et al. 1979).

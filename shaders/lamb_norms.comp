@@ -3,7 +3,6 @@
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic
-//! texels: yes
 #include "lamb_update.glsl"
 #include "reduce.glsl"
 

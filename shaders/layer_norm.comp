@@ -4,7 +4,6 @@
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic
-//! texels: yes
 #include "reduce.glsl"
 #include "rows.glsl"
 layout(constant_id = 0) const uint RMS = 0;  //! 0 1

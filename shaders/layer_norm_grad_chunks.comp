@@ -4,7 +4,6 @@
 //! reference: none
 //! local: 8,8
 //! grid: 3d
-//! texels: yes
 #include "some.glsl"
 layout(constant_id = 0) const uint FLAT = 0;  //! 0 1
 

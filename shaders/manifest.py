@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import prelude
 
 KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires",
-        "prefers", "texels", "stands_for", "reference", "precise"}
+        "prefers", "stands_for", "reference", "precise"}
 FEATURES = {  # name in `requires`: GLSL extension
     "subgroup": "GL_KHR_shader_subgroup_basic",
     "vote": "GL_KHR_shader_subgroup_vote",
@@ -17,7 +17,7 @@ FEATURES = {  # name in `requires`: GLSL extension
     "shuffle": "GL_KHR_shader_subgroup_shuffle",
     "int64": "GL_EXT_shader_explicit_arithmetic_types_int64",
     "float16": "GL_EXT_shader_explicit_arithmetic_types_float16",
-    "texels": "",  # bindings that are read are texel buffers, too: see prelude.py
+    "texels": "",  # bindings that are only read are texel buffers, too: see prelude.py
     "cooperative": "",  # see cooperative.py
 }
 
@@ -49,9 +49,6 @@ class Manifest:
     defines: list = field(default_factory=lambda: [{}])
     requires: list = field(default_factory=list)
     prefers: list = field(default_factory=list)
-    # Also a variant with texels, of what it prefers and with descriptors. yes: for bindings that are only
-    # read, all: for those that are read and written, too.
-    texels: str = "no"
     stands_for: str = ""  # the kernel in whose place it runs where a device lacks what that one needs
     reference: str = ""  # the reference backend's function; empty: the kernel's own name, none: it is a part of others
 
@@ -166,7 +163,6 @@ def parse_manifest(source):
     m.precise = keys.get("precise", "no") == "yes"
     m.requires = keys.get("requires", "").replace(",", " ").split()
     m.prefers = keys.get("prefers", "").replace(",", " ").split()
-    m.texels = keys.get("texels", "no")
     m.stands_for = keys.get("stands_for", "")
     m.reference = keys.get("reference", "")
     for b in m.buffers:
@@ -174,8 +170,8 @@ def parse_manifest(source):
             raise ManifestError(f"buffer {b.name}: access must be read, write or read_write")
         if any(b.type not in prelude.DTYPES and b.type not in types for types in m.types):
             raise ManifestError(f"buffer {b.name}: '{b.type}' is neither a dtype nor in `types`")
-    if m.grid not in GRIDS or m.address not in ("no", "only") or m.texels not in ("no", "yes", "all"):
-        raise ManifestError("grid is 1d, groups, 3d or words; address is no or only; texels is no, yes or all")
+    if m.grid not in GRIDS or m.address not in ("no", "only"):
+        raise ManifestError("grid is 1d, groups, 3d or words; address is no or only")
     if not set(m.requires + m.prefers) <= set(FEATURES):
         raise ManifestError(f"requires, prefers: known features are {' '.join(FEATURES)}")
     return m
@@ -208,8 +204,6 @@ def expand(name, m):
             add(False, address)
             if m.prefers:
                 add(False, address, m.prefers)
-            if m.texels != "no" and not address:
-                add(False, address, m.prefers + ["texels"])
         # Cooperative matrices are for devices that have 16-bit storage.
         if has_half and "cooperative" not in m.requires:
             add(True, m.address == "only")

@@ -3,7 +3,6 @@
 //! params: MatrixReduceParams
 //! reference: none
 //! local: 64
-//! texels: yes
 layout(constant_id = 0) const bool ALONG_ROWS = false;  // neighbours in x are so in a column of y, else in a row
 layout(constant_id = 1) const bool WORDS = true;        // 4 of them are one word
 layout(constant_id = 2) const bool WORDS_OUT = true;    // in y, too

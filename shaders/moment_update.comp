@@ -1,7 +1,6 @@
 //! buffers: param:f32:read_write grad:f32:read first:f32:read_write second:f32:read_write third:f32:read_write table:i32:read state:f32:read
 //! params: MomentUpdateParams
 //! local: 64
-//! texels: all
 #include "moments.glsl"
 #include "chunks.glsl"
 #include "flat.glsl"

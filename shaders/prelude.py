@@ -96,33 +96,17 @@ def declare(index, name, access, types, address):
 
 
 def texel_loads(i, n, o, dtype):
-    """The same accessors as of loads(), reading texels of 16 bytes."""
-    per = {"f32": 4, "i32": 4, "f16": 8, "u8": 16}[dtype]
-    shift = per.bit_length() - 1
+    """The same accessors as of loads(), of f32 and f16, reading texels of 16 bytes."""
+    shift = {"f32": 2, "f16": 3}[dtype]
     out = f"""layout(set = 0, binding = {TEXELS + i}) uniform usamplerBuffer {n}_texels;
 uvec4 texel_{n}(uint i) {{ return texelFetch({n}_texels, int(({o} + i) >> {shift})); }}
 """
-    if dtype in ("f32", "i32"):
-        s, v, cast = ("float", "vec4", "uintBitsToFloat") if dtype == "f32" else ("int", "ivec4", "ivec4")
-        one = "uintBitsToFloat" if dtype == "f32" else "int"
-        return out + f"""{s} load_{n}(uint i) {{ return {one}(texel_{n}(i)[({o} + i) & 3]); }}
-{v} load4_{n}(uint i) {{ return {cast}(texel_{n}(i)); }}
-void load8_{n}(uint i, out {v} lo, out {v} hi) {{
+    if dtype == "f32":
+        return out + f"""float load_{n}(uint i) {{ return uintBitsToFloat(texel_{n}(i)[({o} + i) & 3]); }}
+vec4 load4_{n}(uint i) {{ return uintBitsToFloat(texel_{n}(i)); }}
+void load8_{n}(uint i, out vec4 lo, out vec4 hi) {{
   lo = load4_{n}(i);
   hi = load4_{n}(i + 4);
-}}
-"""
-    if dtype == "u8":
-        return out + f"""int load_{n}(uint i) {{
-  uint e = {o} + i;
-  return int(texel_{n}(i)[e >> 2 & 3] >> ((e & 3) * 8) & 255u);
-}}
-ivec4 load4_{n}(uint i) {{ return unpack_bytes(texel_{n}(i)[({o} + i) >> 2 & 3]); }}
-void load8_{n}(uint i, out ivec4 lo, out ivec4 hi) {{
-  uvec4 w = texel_{n}(i);
-  bool upper = (({o} + i) & 8) != 0;
-  lo = unpack_bytes(upper ? w.z : w.x);
-  hi = unpack_bytes(upper ? w.w : w.y);
 }}
 """
     return out + f"""float load_{n}(uint i) {{
@@ -283,8 +267,7 @@ def write(m, v, extensions, macros, params):
                 arrays["f16vec4"] = None
         out += declare(i, b.name, b.access, arrays, v.address)
         offset = f"p.offset[{i}]"
-        by_texels = b.access == "read" or (b.access == "read_write" and m.texels == "all")
-        if by_texels and "texels" in v.requires:
+        if b.access == "read" and "texels" in v.requires:
             out += texel_loads(i, b.name, offset, dtype)
         elif b.access != "write":
             out += loads(b.name, offset, dtype, v.packed)

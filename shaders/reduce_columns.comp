@@ -3,7 +3,6 @@
 //! params: ReduceParams
 //! reference: reduce
 //! local: 64
-//! texels: yes
 #include "reduce_op.glsl"
 #include "some.glsl"
 layout(constant_id = 1) const uint FLAT = 0;  //! 0 1

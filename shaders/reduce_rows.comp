@@ -5,7 +5,6 @@
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic
-//! texels: yes
 #include "reduce.glsl"
 #include "reduce_op.glsl"
 #include "rows.glsl"

@@ -1,7 +1,6 @@
 //! buffers: param:f32:read_write grad:f32:read momentum:f32:read_write table:i32:read state:f32:read
 //! params: SgdParams
 //! local: 64
-//! texels: all
 #include "chunks.glsl"
 #include "flat.glsl"
 

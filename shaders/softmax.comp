@@ -4,7 +4,6 @@
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic
-//! texels: yes
 #include "log_sum_exp.glsl"
 layout(constant_id = 0) const uint LOG = 0;  //! 0 1
 

@@ -4,7 +4,6 @@
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic
-//! texels: yes
 #include "numbers.glsl"
 #include "reduce.glsl"
 #include "rows.glsl"

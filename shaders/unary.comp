@@ -3,7 +3,6 @@
 //! params: UnaryParams
 //! local: 64
 //! precise: yes
-//! texels: yes
 #include "elementwise.glsl"
 #include "flat.glsl"
 #include "strided.glsl"

@@ -2,7 +2,6 @@
 //! types: T = f32 f16 i32 u8
 //! params: WhereParams
 //! local: 64
-//! texels: yes
 #include "strided.glsl"
 
 void main() {

@@ -1,7 +1,6 @@
 //! buffers: sum:f32:read_write grad:f32:read table:i32:read state:f32:read
 //! params: WindowFoldParams
 //! local: 64
-//! texels: all
 #include "chunks.glsl"
 #include "flat.glsl"
 

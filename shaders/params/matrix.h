@@ -118,19 +118,3 @@ struct ConvDirectParams {
   uint n;  // threads
   uint line_chunk;
 };
-
-// conv_depthwise: y[i, j] = sum over taps of x[i * stride + origin + tap * step] * w[k_first + tap
-// * k_h or k_w], per channel; w is [kernel elements, channels]. conv_depthwise_wgrad: partial sums
-// [parts, taps_h, taps_w, channels] of x * dy, over tile_chunk of the images * ceil(rows_h / rows
-// of a tile) each. Threads and tiles: depthwise.glsl. variant {stride}: 1 or 2: of both axes, and
-// steps are 1; 0: any.
-struct ConvDepthwiseParams {
-  uint offset[3];
-  uint words;  // of 64 bits, in the channels of a pixel
-  uint images, in_h, in_w, rows_h, rows_w, taps_h, taps_w, stride_h, stride_w;
-  int origin_h, origin_w, step_h, step_w;
-  int k_first, k_h, k_w;
-  uint y_image, y_h, y_w;  // words from one to the next
-  uint n;                  // threads
-  uint tile_chunk;
-};

@@ -18,10 +18,10 @@
 #include "backends/reference/reference_backend.h"
 #include "core/base/error.h"
 #include "shaders/params.h"
+#include "tests/backends/product_check.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/kernel_runner.h"
 #include "tests/fixtures/message_of.h"
-#include "tests/backends/product_check.h"
 
 using namespace rw;
 using namespace rw::kernels;

@@ -15,8 +15,8 @@ using Family = Choice::Family;
 using Panels = Choice::Panels;
 
 // Names in the order of the values.
-constexpr std::array<std::string_view, 6> families = {"",         "naive", "thin",
-                                                      "subgroup", "tiled", "cooperative"};
+constexpr std::array<std::string_view, 5> families = {"", "naive", "subgroup", "tiled",
+                                                      "cooperative"};
 constexpr std::array<std::string_view, 5> panels = {"", "-plain", "-left", "-right", "-packed"};
 constexpr std::string_view split = "-split";
 constexpr uint32_t most_parts = 1024;
@@ -101,7 +101,6 @@ std::vector<Choice> plain_choices(bool is_cpu) {
     for (const uint32_t size : sizes(family)) all.push_back({.family = family, .size = size});
   };
   if (is_cpu) {
-    all.push_back({.family = Family::thin});
     add(Family::subgroup);
   } else {  // CPU drivers take minutes to compile these
     add(Family::tiled);

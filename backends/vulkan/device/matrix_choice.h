@@ -12,7 +12,7 @@ namespace rw::vulkan {
 // One of the ways to run a call. What is left open, or cannot be had for the call, the cost model
 // of matrix_gemm.cpp and matrix_tiled.cpp decides: with any choice the result is right.
 struct Choice {
-  enum class Family : uint8_t { any, naive, thin, subgroup, tiled, cooperative };
+  enum class Family : uint8_t { any, naive, subgroup, tiled, cooperative };
   enum class Panels : uint8_t { any, none, left, right, both };
 
   Family family = Family::any;

@@ -1,5 +1,5 @@
 // Convolutions: implicit matrix products by tiles, plain ones where the kernel is 1x1, and direct
-// kernels for groups of few channels (of one: matrix_depthwise.cpp).
+// kernels for groups of few channels .
 #include <algorithm>
 #include <bit>
 
@@ -341,7 +341,6 @@ void add_conv(Passes& passes, const Caps& caps, const Choice& choice, std::strin
   const bool has_tiles =
       !caps.is_cpu || takes_subgroup_tiles(caps, choice) || choice.family == Choice::Family::tiled;
   const bool naive = choice.family == Choice::Family::naive || !has_tiles;
-  if (!naive && add_depthwise(passes, caps, kernel, p, a, b, c)) return;
   if (has_tiles && is_pointwise(p)) {
     const auto [product, swaps] = pointwise_product(kernel, p);
     return add_matmul(passes, caps, choice, product, swaps ? b : a, swaps ? a : b, c);

@@ -20,10 +20,6 @@ bool has_subgroup_family(const Caps& caps) {
   return (caps.features & needed) == needed && caps.subgroup_size >= 2 && caps.is_cpu;
 }
 
-bool has_thin_kernels(const Caps& caps) {
-  return caps.is_cpu && (caps.features & feature::shuffle) && caps.subgroup_size >= 4;
-}
-
 struct Problem {
   MatmulParams p;
   DType t, u;  // of a and b, of c
@@ -221,58 +217,6 @@ void add_tiled(Passes& passes, const Caps& caps, const Problem& q, Operand a, Op
   add_tiles(passes, caps, q, tiled_family(caps, q.tiles()), gemm_params(q), {}, a, b, c);
 }
 
-// Rows, or terms of a sum, that the thin kernels take at most.
-constexpr uint32_t most_thin = 8;
-
-// Whether both large matrices can be read and written four elements at a time.
-bool thin_words(const Problem& q, bool reads_rows_of_a) {
-  const MatmulParams& p = q.p;
-  const bool a = !reads_rows_of_a || in_words(4, p.offset[0], p.a_row, p.m, p.a_batch);
-  const uint32_t b_line = p.b_col == 1 ? p.b_row : p.b_col, lines = p.b_col == 1 ? p.k : p.n;
-  const bool c =
-      reads_rows_of_a || (p.n % 4 == 0 && in_words(4, p.offset[2], p.c_row, p.m, p.c_batch));
-  return a && c && in_words(4, p.offset[1], b_line, lines, p.b_batch);
-}
-
-enum class Thin : uint8_t { none, dot, columns, outer };
-
-Thin thin_form(const Problem& q, const Caps& caps) {
-  if (!has_thin_kernels(caps)) return Thin::none;
-  if (q.p.k > 0 && q.p.k <= most_thin && q.p.b_col == 1) return Thin::outer;
-  if (q.p.m > most_thin || q.p.k > kMaxLoop) return Thin::none;
-  if (q.p.b_row == 1 && q.p.a_col == 1) return Thin::dot;
-  return q.p.b_col == 1 ? Thin::columns : Thin::none;
-}
-
-// Elements of the large matrix that are read or written, and terms, per second.
-double thin_cost(const Problem& q, const Caps& caps) {
-  const double terms = 1.0 * q.p.m * q.p.n * q.p.k * q.batches();
-  const double large = thin_form(q, caps) == Thin::outer ? 2.0 * q.p.m * q.p.n * q.batches()
-                                                         : 1.0 * q.p.n * q.p.k * q.batches();
-  return large / 1.5e9 + terms / 8e9;
-}
-
-void add_thin(Passes& passes, const Caps& caps, const Problem& q, Operand a, Operand b, Operand c) {
-  const MatmulParams& p = q.p;
-  const Thin form = thin_form(q, caps);
-  constexpr uint32_t lanes = 4;  // LANES of gemm_thin.glsl
-  const uint32_t few = std::bit_ceil(form == Thin::outer ? p.k : std::min(p.m, most_thin));
-  const bool words = thin_words(q, form == Thin::dot);
-  const uint64_t width = uint64_t{caps.subgroup_size} * (words ? 4 : 1);
-  const auto groups = [&](uint64_t rows, uint64_t columns) {
-    return divide_up(p.m, rows) * divide_up(p.n, columns) * q.batches();
-  };
-  if (form == Thin::dot)
-    passes.add("gemm_dot", {a, b, c.as(Access::read_write)}, p, groups(few, few < 4 ? 4 / few : 1),
-               {few, words}, q.volume());
-  else if (form == Thin::columns)
-    passes.add("gemm_columns", {a, b, c.as(Access::read_write)}, p, groups(few, width),
-               {few, words}, q.volume());
-  else
-    passes.add("gemm_outer", {a, b, c.as(Access::read_write)}, p, groups(lanes, width),
-               {few, words, p.beta != 0}, q.volume());
-}
-
 struct Variant {
   Choice::Family family;
   bool (*admits)(const Problem&, const Caps&);
@@ -289,9 +233,6 @@ constexpr Variant variants[] = {
        return q.volume() / rate + (caps.is_cpu ? 0 : q.p.k * 6e-8) + store_cost(q, caps);
      },
      add_naive},
-    {Choice::Family::thin,
-     [](const Problem& q, const Caps& caps) { return thin_form(q, caps) != Thin::none; }, thin_cost,
-     add_thin},
     {Choice::Family::subgroup,
      [](const Problem&, const Caps& caps) { return has_subgroup_family(caps); },
      [](const Problem& q, const Caps& caps) {
@@ -342,10 +283,7 @@ TileFamily tile_family(const Caps& caps, const TileProblem& problem) {
 }
 
 bool may_run(std::string_view module, const Caps& caps) {
-  const bool of_cpu_drivers = module.ends_with("_subgroup") || module == "matrix_pack" ||
-                              module.starts_with("conv_depthwise");
-  const bool is_thin = module == "gemm_dot" || module == "gemm_columns" || module == "gemm_outer";
-  if (is_thin) return has_thin_kernels(caps);
+  const bool of_cpu_drivers = module.ends_with("_subgroup") || module == "matrix_pack";
   if (module.find("_cooperative.") != module.npos) return may_run_cooperative(module, caps);
   if (module.find("_tiled.") != module.npos) return may_run_tiled(module, caps);
   const auto family = of_cpu_drivers ? Choice::Family::subgroup : Choice::Family::naive;

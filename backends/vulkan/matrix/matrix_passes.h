@@ -118,11 +118,6 @@ struct PointwiseProduct {
 };
 PointwiseProduct pointwise_product(std::string_view kernel, const kernels::Conv2dParams& p);
 
-// On CPU drivers, where there is a group per channel and channels are multiples of 4; false
-// otherwise.
-bool add_depthwise(Passes& passes, const Caps& caps, std::string_view kernel,
-                   const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
-
 // y[z, i, j] = alpha * (sum of p.parts parts of x) + beta * y.
 void add_reduce(Passes& passes, kernels::MatrixReduceParams p, Operand x, Operand y);
 // x in panels of p.panel columns; `batches` matrices.

@@ -24,10 +24,11 @@ std::string text_of(const Pass& pass) {
 // Whose kernels these passes are: a choice that cannot be had gives those of another family.
 Choice::Family family_of(const std::string& passes) {
   constexpr std::pair<const char*, Choice::Family> kernels[] = {
-      {"_cooperative.", Choice::Family::cooperative}, {"_tiled.", Choice::Family::tiled},
-      {"_subgroup ", Choice::Family::subgroup},       {"gemm_dot ", Choice::Family::thin},
-      {"gemm_columns ", Choice::Family::thin},        {"gemm_outer ", Choice::Family::thin},
-      {"gemm_naive ", Choice::Family::naive},         {"_direct ", Choice::Family::naive}};
+      {"_cooperative.", Choice::Family::cooperative},
+      {"_tiled.", Choice::Family::tiled},
+      {"_subgroup ", Choice::Family::subgroup},
+      {"gemm_naive ", Choice::Family::naive},
+      {"_direct ", Choice::Family::naive}};
   for (const auto& [kernel, family] : kernels)
     if (passes.find(kernel) != passes.npos) return family;
   return Choice::Family::any;

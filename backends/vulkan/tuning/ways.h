@@ -17,7 +17,7 @@ class Ways {
  public:
   Ways(std::span<const KernelCall> calls, const Caps& caps);
 
-  // What the cost model does: all open where that has no name (depthwise convolutions).
+  // What the cost model does.
   const Choice& standard() const { return standard_; }
   // Those of the choices that make passes which were not made before, by the cost model or by
   // choices that were given here earlier.
