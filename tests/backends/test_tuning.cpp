@@ -340,8 +340,8 @@ TEST_CASE("tuning: odd choices are right, repeat their bits, and are predicted t
 
   const std::string file = folder / "profile.json";
   std::ofstream(file) << device_profile("vulkan");
-  for (const std::string& device : {std::string("dry"), "dry:" + file}) {
-    const Without off("tuning", device != "dry");  // a profile has its own
+  for (const std::string& device : {std::string("dry:vulkan"), "dry:" + file}) {
+    const Without off("tuning", device != "dry:vulkan");  // a profile has its own
     const Forecast forecast = dry_run(open_backend(device), [] { outputs(); });
     CHECK(forecast.memory.peak == tuned.memory.peak);
     CHECK(forecast.memory.peak_by_purpose == tuned.memory.peak_by_purpose);
@@ -362,7 +362,7 @@ TEST_CASE("tuning: what a program asks for is measured and kept") {
   const std::string log = folder / "products";
   {
     const Env logs("REWIND_TUNE_LOG", log.c_str());
-    dry_run(open_backend("dry"), [] { outputs(); });
+    dry_run(open_backend("dry:vulkan"), [] { outputs(); });
   }
   const std::vector<std::string> lines = read_tune_log(log);
   REQUIRE(lines.size() >= 6);

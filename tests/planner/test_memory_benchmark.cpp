@@ -22,12 +22,12 @@ using namespace rw::memory;
 
 // Two small networks in every way, predicted and really run.
 Report small_report() {
-  Report report{.machine = "a \"quoted\" machine", .command = "memory", .profile = "cpu"};
+  Report report{.machine = "a \"quoted\" machine", .command = "memory", .profile = "reference"};
   for (const Workload& workload :
        {cifar_workload(1, 2, true, DType::f32), chain_workload(60, 1000)}) {
-    Bench bench("small", workload, open_profile("cpu"));
+    Bench bench("small", workload, open_profile("reference"));
     const auto both = [&](Result result) {
-      bench.run_really(result, "cpu");
+      bench.run_really(result, "reference");
       report.results.push_back(std::move(result));
     };
     both(bench.plain());
@@ -85,7 +85,7 @@ TEST_CASE("memory benchmark: steps are timed beside the plain ones of their mode
   Report report = small_report();
   report.results[2].method = "front";  // a point of a front, and one that no device holds
   report.results[3].reserved = UINT64_MAX;
-  time_steps(report.results, "cpu", 3);
+  time_steps(report.results, "reference", 3);
   for (size_t i = 0; i < report.results.size(); ++i) {
     INFO("result " << i);
     const auto& times = report.results[i].times;
