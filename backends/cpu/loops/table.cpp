@@ -49,6 +49,7 @@
   X(gru_cell_grad)           \
   X(lamb)                    \
   X(lamb_norms)              \
+  X(lamb_ratio)              \
   X(layer_norm)              \
   X(layer_norm_grad)         \
   X(layer_norm_grad_stats)   \

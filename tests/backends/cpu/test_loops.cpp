@@ -1,11 +1,14 @@
 // The vector loops of the device cpu beside those of the reference: every kernel, dtype and level.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/loops.h"
 #include "shaders/params.h"
 #include "tests/backends/cpu/loop_cases.h"
+#include "tests/fixtures/env.h"
 #include "tests/fixtures/kernel_runner.h"
 
 using namespace rw;
@@ -43,6 +46,22 @@ bool is_int(DType dtype) {
 }  // namespace
 
 TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE(
+    "cpu loops: levels that are taken away leave the next lower one, and then the reference") {
+  std::vector<std::string> levels;
+  at_each_level([&](std::string_view level) {
+    levels.emplace_back(level);
+    CHECK(cpu::Loops().level() == level);
+  });
+  const Env none("REWIND_WITHOUT", fmt::format("{}", fmt::join(levels, ",")));
+  CHECK(cpu::Loops().level().empty());
+  CHECK_FALSE(cpu::Loops().has("fill"));
+  KernelRunner cpu(make_cpu_backend());
+  const Binding y = cpu.allocate(3);
+  cpu.run("fill", {y}, FillParams{{}, 3, 0x40000000u});
+  CHECK(cpu.download(y) == std::vector<float>{2, 2, 2});
+}
 
 TEST_CASE("cpu loops: unary rows and their gradients") {
   for (const Row& row : unary_rows)

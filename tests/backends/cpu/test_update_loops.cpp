@@ -63,6 +63,10 @@ TEST_CASE("cpu update loops: rules over a table of chunks") {
     check_loop({"window_fold", {values, grads, table, s}}, WindowFoldParams{{}, 0, 4, 8});
     const LambParams lamb{{}, 1, 3, 7, 40, 0.1f, 0.9f, 0.99f, 1e-6f, 0.01f};
     check_loop({"lamb_norms", {values, grads, values, positive, table, s, partial}}, lamb);
+    const LoopArgument first{4, DType::i32, Fill::given, {0, 3, 3, 40}};
+    for (const uint32_t adapt : {0u, 1u})
+      check_loop({"lamb_ratio", {{80, DType::f32, Fill::positive}, first, s, {3}}},
+                 LambRatioParams{{}, 3, 40, adapt});
     check_loop({"lamb", {values, values, positive, table, {3}, s}}, lamb);
   }
 }

@@ -58,6 +58,24 @@ bool lamb_norms(const LoopCall& call) {
   return true;
 }
 
+bool lamb_ratio(const LoopCall& call) {
+  const auto& p = params<LambRatioParams>(call);
+  if (state_of(call, 2).skips()) return true;
+  const float* partial = operand(call, 0).as<float>();
+  const int32_t* first = operand(call, 1).as<int32_t>();
+  float* ratio = operand(call, 3).as<float>();
+  for (int64_t i = 0; i < p.parameters; ++i) {
+    double squares_x = 0, squares_u = 0;
+    for (int64_t chunk = first[i]; chunk < first[i + 1]; ++chunk) {
+      squares_x += double{partial[chunk]};
+      squares_u += double{partial[p.chunks + chunk]};
+    }
+    const bool adapts = p.adapt != 0 && squares_x > 0 && squares_u > 0;
+    ratio[i] = adapts ? to_float(__builtin_sqrt(squares_x / squares_u)) : 1.0f;
+  }
+  return true;
+}
+
 bool lamb(const LoopCall& call) {
   const auto& p = params<LambParams>(call);
   const State state = state_of(call, 5);
