@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
+#include <random>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/loops.h"
@@ -97,6 +99,51 @@ TEST_CASE("cpu loops: an element has the same bits in a vector, behind the last 
                         level, " ", row.name);
         }
       }
+  });
+}
+
+TEST_CASE("cpu loops: casts have the bits of the scalar ones") {
+  const uint32_t n = 1 << 16;
+  std::mt19937 random(1);
+  std::vector<float> values(n);
+  std::vector<uint16_t> halves(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    // Any exponent that f16 has and some beyond, with all digits or halfway between two halves.
+    const auto bits = static_cast<uint32_t>(random()), exponent = 95 + i % 50;
+    const uint32_t digits = i % 3 == 0 ? (bits & 0x7fe000u) | 0x1000u : bits & 0x7fffffu;
+    values[i] = std::bit_cast<float>((bits & 0x80000000u) | exponent << 23 | digits);
+    halves[i] = static_cast<uint16_t>(i);
+  }
+  // What rounding would carry over into the sign, or to infinity.
+  for (uint32_t i = 0; const uint32_t nan : {0x7fffffffu, 0xffffffffu, 0x7f800001u})
+    values[i++] = std::bit_cast<float>(nan);
+  at_each_level([&](std::string_view level) {
+    KernelRunner cpu(make_cpu_backend());
+    const CopyParams p{
+        .offset = {}, .n = n, .rank = 1, .shape = {n}, .x_stride = {1}, .y_stride = {1}};
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      const Binding wide = cpu.upload(values), narrow = cpu.allocate(n, dtype);
+      std::vector<uint16_t> bits(n);
+      cpu.run("copy", {wide, narrow}, p);
+      cpu.backend().read(narrow.range, bits.data());
+      size_t wrong = 0;
+      for (uint32_t i = 0; i < n; ++i)
+        wrong += std::isnan(values[i]) ? !std::isnan(from_16_bits(dtype, bits[i]))
+                                       : bits[i] != to_16_bits(dtype, values[i]);
+      CHECK_MESSAGE(wrong == 0, level, " to ", name(dtype));
+
+      cpu.backend().write(narrow.range, halves.data());
+      cpu.run("copy", {narrow, wide}, p);
+      const std::vector<float> widened = cpu.download(wide);
+      wrong = 0;
+      for (uint32_t i = 0; i < n; ++i) {
+        const float expected = from_16_bits(dtype, halves[i]);
+        const bool is_same =
+            std::bit_cast<uint32_t>(widened[i]) == std::bit_cast<uint32_t>(expected);
+        wrong += !is_same && !(std::isnan(widened[i]) && std::isnan(expected));
+      }
+      CHECK_MESSAGE(wrong == 0, level, " from ", name(dtype));
+    }
   });
 }
 
