@@ -48,6 +48,9 @@ TEST_CASE("cpu update loops: rules over a table of chunks") {
       for (const uint32_t flag : {0u, 1u})
         check_loop({"sgd", {values, grads, values, table, s}},
                    SgdParams{{}, 0, 4, 8, 0.1f, momentum, 0.2f, 0.01f, flag, flag});
+    if (&s == &states[0])  // in the first update the momentum may hold anything
+      check_loop({"sgd", {values, grads, {n, DType::f32, Fill::specials}, table, s}},
+                 SgdParams{{}, 0, 4, 8, 0.1f, 0.9f, 0, 0, 0, 0});
     for (const uint32_t decoupled : {0u, 1u})
       check_loop({"adam", {values, grads, values, positive, table, s}},
                  AdamParams{{}, 1, 3, 8, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f, decoupled});
