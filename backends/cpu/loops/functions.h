@@ -80,6 +80,13 @@ inline float exp(float x) {
   return y * power_of_two(half) * power_of_two(n - half);
 }
 
+// exp(x) of x at most 0; 0 where that would be denormal.
+inline float exp_below(float x) {
+  const auto [n, rest] = whole_logarithms(x < -87.0f ? -87.0f : x);
+  const float y = (1.0f + mul_add(rest * rest, exp_rest(rest), rest)) * power_of_two(n);
+  return x < -87.0f ? 0.0f : y;
+}
+
 inline float expm1(float x) {
   const float within = x > 89.0f ? 89.0f : x < -18.0f ? -18.0f : x;
   const auto [n, rest] = whole_logarithms(within);

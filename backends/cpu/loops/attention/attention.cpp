@@ -12,30 +12,31 @@ struct Seen {
   Panel sum;                                 // [queries, dim] of weights times values
 };
 
-// Scores to weights, below the largest score so far; what is summed follows it.
+// Scores to weights, below the largest score so far; what is summed follows it. What does not count
+// lies so far below that its weight is 0.
 void weigh(const Queries& q, int64_t keys, int64_t wide, Square& s, Seen& seen) {
-  alignas(64) float before[span];
+  alignas(64) float shrinks[span];
   const int64_t queries = q.wide();
-  float *const top = seen.top, *const total = seen.total;
-  for (int64_t i = 0; i < queries; ++i) before[i] = top[i];
-  for (int64_t key = 0; key < keys; ++key) {
-    REWIND_VECTORIZE
-    for (int64_t i = 0; i < queries; ++i) top[i] = s.at[key][i] > top[i] ? s.at[key][i] : top[i];
+  float *const top = seen.top, *const total = seen.total, *const shrink = shrinks;
+  for (int64_t at = 0; at < queries; at += lanes) {
+    Vec most = load(top + at);
+    store(shrinks + at, most);
+    for (int64_t key = 0; key < keys; ++key) most = max(load(s.at[key] + at), most);
+    store(top + at, most);
   }
-  REWIND_VECTORIZE
-  for (int64_t i = 0; i < queries; ++i) before[i] = exp(before[i] - top[i]);
-  for (int64_t i = 0; i < queries; ++i) total[i] *= before[i];
+  each_lane(queries, [=](int64_t i) {
+    shrink[i] = exp_below(shrink[i] - top[i]);
+    total[i] *= shrink[i];
+  });
   for (int64_t i = 0; i < q.count; ++i)
-    if (before[i] != 1)
-      for (int64_t d = 0; d < wide; ++d) seen.sum.at[i * wide + d] *= before[i];
+    if (shrinks[i] != 1)
+      for (int64_t d = 0; d < wide; ++d) seen.sum.at[i * wide + d] *= shrinks[i];
   for (int64_t key = 0; key < keys; ++key) {
     float* const row = s.at[key];
-    REWIND_VECTORIZE
-    for (int64_t i = 0; i < queries; ++i) {
-      const float weight = exp(row[i] - top[i]);
-      row[i] = row[i] < ATTENTION_NO_SCORE ? 0.0f : weight;
+    each_lane(queries, [=](int64_t i) {
+      row[i] = exp_below(row[i] - top[i]);
       total[i] += row[i];
-    }
+    });
   }
 }
 
@@ -54,12 +55,10 @@ void attend(const Attention& a, const Queries& q, Seen& seen) {
     if (a.drops()) {
       Square factors;
       a.factors(q, k, factors);
-      for (int64_t key = 0; key < k.count; ++key)
-        for (int64_t i = 0; i < q.wide(); ++i)
-          s.at[key][i] = factors.at[key][i] == 0 ? 0 : s.at[key][i] * factors.at[key][i];
+      for (int64_t key = 0; key < k.count; ++key) drop(q, factors.at[key], s.at[key]);
     }
     const Rows v = a.v(q.batch, key_head, first).read(k.count, a.dim(), wide, buffer);
-    add_product(q.count, wide, k.count, {s.at[0], 1, span}, v.at, v.step, seen.sum.at, wide);
+    product<true>(q.count, wide, k.count, {s.at[0], 1, span}, v.at, v.step, seen.sum.at, wide);
   }
 }
 

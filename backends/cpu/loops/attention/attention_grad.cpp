@@ -38,37 +38,20 @@ class AttentionGrad : public Attention {
       delta[i] = is_query ? stats_[2 * (query_row(q) + i) + 1] : 0;
     }
     score(q, k, t.q, keys, g.weights);
-    for (int64_t key = 0; key < k.count; ++key)
-      for (int64_t i = 0; i < wide; ++i) g.scores.at[key][i] = 0;
-    add_product(k.count, wide, dim(), {values.at, values.step, 1}, t.dout.at, span, g.scores.at[0],
-                span);
+    product<false>(k.count, wide, dim(), {values.at, values.step, 1}, t.dout.at, span,
+                   g.scores.at[0], span);
     Square kept;
     if (drops()) factors(q, k, kept);
     for (int64_t key = 0; key < k.count; ++key) {
       float *const weights = g.weights.at[key], *const scores = g.scores.at[key];
-      const float* const factor = kept.at[key];
-      if (drops()) {
-        REWIND_VECTORIZE
-        for (int64_t i = 0; i < wide; ++i) {
-          const float product = scores[i] * factor[i];
-          scores[i] = factor[i] == 0.0f ? 0.0f : product;
-        }
-      }
-      REWIND_VECTORIZE
-      for (int64_t i = 0; i < wide; ++i) {
-        const float power = exp(weights[i] - lse[i]);
-        const float weight = weights[i] < ATTENTION_NO_SCORE ? 0.0f : power;
-        const float score = weight * (scores[i] - delta[i]);
+      const float *const l = lse, *const d = delta;
+      if (drops()) drop(q, kept.at[key], scores);
+      each_lane(wide, [=](int64_t i) {
+        const float weight = exp(weights[i] - l[i]), score = weight * (scores[i] - d[i]);
         scores[i] = weight == 0.0f ? 0.0f : score;
         weights[i] = weight;
-      }
-      if (drops()) {
-        REWIND_VECTORIZE
-        for (int64_t i = 0; i < wide; ++i) {
-          const float product = weights[i] * factor[i];
-          weights[i] = factor[i] == 0.0f ? 0.0f : product;
-        }
-      }
+      });
+      if (drops()) drop(q, kept.at[key], weights);
     }
   }
 
@@ -100,8 +83,8 @@ void queries_grad(const AttentionGrad& a, const Queries& q, Panel& dq) {
     const Rows of_keys = a.k(q.batch, key_head, first).read(k.count, dim, wide, keys);
     const Rows of_values = a.v(q.batch, key_head, first).read(k.count, dim, wide, values);
     a.make(q, k, t, of_keys, of_values, g);
-    add_product(q.count, wide, k.count, {g.scores.at[0], 1, span}, of_keys.at, of_keys.step, dq.at,
-                wide);
+    product<true>(q.count, wide, k.count, {g.scores.at[0], 1, span}, of_keys.at, of_keys.step,
+                  dq.at, wide);
   }
 }
 
@@ -122,10 +105,10 @@ void keys_grad(const AttentionGrad& a, int64_t batch, int64_t key_head, const Ke
       a.make(q, k, t, of_keys, of_values, g);
       const Rows of_queries = a.q(q).read(q.count, dim, wide, queries);
       const Rows of_dout = a.dout(q).read(q.count, dim, wide, douts);
-      add_product(k.count, wide, q.count, {g.scores.at[0], span, 1}, of_queries.at, of_queries.step,
-                  dk.at, wide);
-      add_product(k.count, wide, q.count, {g.weights.at[0], span, 1}, of_dout.at, of_dout.step,
-                  dv.at, wide);
+      product<true>(k.count, wide, q.count, {g.scores.at[0], span, 1}, of_queries.at,
+                    of_queries.step, dk.at, wide);
+      product<true>(k.count, wide, q.count, {g.weights.at[0], span, 1}, of_dout.at, of_dout.step,
+                    dv.at, wide);
     }
 }
 

@@ -12,9 +12,7 @@ void Attention::turn(const HeadRows& rows, const Queries& q, float factor, Panel
 
 void Attention::score(const Queries& q, const Keys& k, const Panel& turned, const Rows& keys,
                       Square& s) const {
-  for (int64_t key = 0; key < k.count; ++key)
-    for (int64_t i = 0; i < q.wide(); ++i) s.at[key][i] = 0;
-  add_product(k.count, q.wide(), dim(), {keys.at, keys.step, 1}, turned.at, span, s.at[0], span);
+  product<false>(k.count, q.wide(), dim(), {keys.at, keys.step, 1}, turned.at, span, s.at[0], span);
   if (has(ATTENTION_ALIBI))
     add_distance(q, k, s);
   else if (has(ATTENTION_MASK))

@@ -17,6 +17,16 @@ struct alignas(64) Panel {
   float at[span * ATTENTION_MAX_DIM];
 };
 
+// f(i) for i in [0, count), a register at a time; count is a multiple of `lanes`.
+template <class F>
+inline void each_lane(int64_t count, F f) {
+  for (int64_t at = 0; at < count; at += lanes) {
+    REWIND_VECTORIZE
+#pragma GCC unroll 1
+    for (int64_t i = 0; i < lanes; ++i) f(at + i);
+  }
+}
+
 // Rows [first, first + count) of a head.
 struct HeadRows {
   Operand x;
@@ -133,5 +143,13 @@ class Attention {
   const float* mask_;
   const int32_t* lengths_;
 };
+
+// x after dropout: what is dropped is 0, whatever it was.
+inline void drop(const Queries& q, const float* factor, float* x) {
+  each_lane(q.wide(), [=](int64_t i) {
+    const float kept = x[i] * factor[i];
+    x[i] = factor[i] == 0.0f ? 0.0f : kept;
+  });
+}
 
 }  // namespace rw::cpu::REWIND_LEVEL

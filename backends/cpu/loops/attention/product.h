@@ -18,15 +18,15 @@ struct Factor {
   int64_t row, col;
 };
 
-// Rows and registers' worth of columns of c += a b.
-template <int rows, int registers>
+// Rows and registers' worth of columns of c = a b, or c += a b.
+template <int rows, int registers, bool adds>
 inline void product_tile(int64_t k, const Factor& a, const float* b, int64_t b_row, float* c,
                          int64_t c_row) {
   Vec sums[rows][registers];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < registers; ++v) sums[r][v] = load(c + r * c_row + v * lanes);
+    for (int v = 0; v < registers; ++v) sums[r][v] = adds ? load(c + r * c_row + v * lanes) : Vec{};
   const float* left = a.at;
   for (int64_t i = 0; i < k; ++i, left += a.col, b += b_row) {
     Vec right[registers];
@@ -45,20 +45,21 @@ inline void product_tile(int64_t k, const Factor& a, const float* b, int64_t b_r
     for (int v = 0; v < registers; ++v) store(c + r * c_row + v * lanes, sums[r][v]);
 }
 
-template <int rows>
+template <int rows, bool adds>
 inline void product_rows_of(int64_t n, int64_t k, const Factor& a, const float* b, int64_t b_row,
                             float* c, int64_t c_row) {
   int64_t at = 0;
   for (; at + 2 * lanes <= n; at += 2 * lanes)
-    product_tile<rows, 2>(k, a, b + at, b_row, c + at, c_row);
-  if (at < n) product_tile<rows, 1>(k, a, b + at, b_row, c + at, c_row);
+    product_tile<rows, 2, adds>(k, a, b + at, b_row, c + at, c_row);
+  if (at < n) product_tile<rows, 1, adds>(k, a, b + at, b_row, c + at, c_row);
 }
 
-// c [m, n] += a [m, k] b [k, n]; n is a multiple of `lanes`.
-inline void add_product(int64_t m, int64_t n, int64_t k, Factor a, const float* b, int64_t b_row,
-                        float* c, int64_t c_row) {
+// c [m, n] = a [m, k] b [k, n], or c += a b; n is a multiple of `lanes`.
+template <bool adds>
+inline void product(int64_t m, int64_t n, int64_t k, Factor a, const float* b, int64_t b_row,
+                    float* c, int64_t c_row) {
   const auto rows = [&]<int count>() {
-    product_rows_of<count>(n, k, a, b, b_row, c, c_row);
+    product_rows_of<count, adds>(n, k, a, b, b_row, c, c_row);
     a.at += count * a.row;
     c += count * c_row;
     m -= count;
@@ -72,7 +73,6 @@ inline void add_product(int64_t m, int64_t n, int64_t k, Factor a, const float* 
 inline void transpose(int64_t rows, int64_t cols, const float* x, int64_t x_row, float factor,
                       float* to, int64_t to_row) {
   typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
-  typedef int32_t Order __attribute__((vector_size(16)));
   const auto four = [](const float* at) { return *reinterpret_cast<const Four*>(at); };
   int64_t r = 0;
   for (; r + 4 <= rows; r += 4) {
@@ -81,17 +81,17 @@ inline void transpose(int64_t rows, int64_t cols, const float* x, int64_t x_row,
       const float* const from = x + r * x_row + c;
       const Four x0 = four(from) * factor, x1 = four(from + x_row) * factor,
                  x2 = four(from + 2 * x_row) * factor, x3 = four(from + 3 * x_row) * factor;
-      const Four low01 = __builtin_shuffle(x0, x1, Order{0, 4, 1, 5});
-      const Four low23 = __builtin_shuffle(x2, x3, Order{0, 4, 1, 5});
-      const Four high01 = __builtin_shuffle(x0, x1, Order{2, 6, 3, 7});
-      const Four high23 = __builtin_shuffle(x2, x3, Order{2, 6, 3, 7});
+      const Four low01 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5);
+      const Four low23 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5);
+      const Four high01 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7);
+      const Four high23 = __builtin_shufflevector(x2, x3, 2, 6, 3, 7);
       float* const y = to + c * to_row + r;
-      *reinterpret_cast<Four*>(y) = __builtin_shuffle(low01, low23, Order{0, 1, 4, 5});
-      *reinterpret_cast<Four*>(y + to_row) = __builtin_shuffle(low01, low23, Order{2, 3, 6, 7});
+      *reinterpret_cast<Four*>(y) = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+      *reinterpret_cast<Four*>(y + to_row) = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
       *reinterpret_cast<Four*>(y + 2 * to_row) =
-          __builtin_shuffle(high01, high23, Order{0, 1, 4, 5});
+          __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
       *reinterpret_cast<Four*>(y + 3 * to_row) =
-          __builtin_shuffle(high01, high23, Order{2, 3, 6, 7});
+          __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
     }
     for (; c < cols; ++c)
       for (int64_t k = r; k < r + 4; ++k) to[c * to_row + k] = factor * x[k * x_row + c];

@@ -83,15 +83,20 @@ struct alignas(64) Taps {
 };
 
 void read_taps(const Operand& tap, int64_t at, int64_t count, int32_t* to) {
-  for (int64_t i = 0; i < count; ++i)
-    to[i] = tap.dtype == DType::u8 ? int32_t{*tap.as<uint8_t>(at + i)} : *tap.as<int32_t>(at + i);
+  const uint8_t* const bytes = tap.as<uint8_t>(at);
+  const int32_t* const words = tap.as<int32_t>(at);
+  if (tap.dtype == DType::u8)
+    each(count, [=](int64_t i) { to[i] = bytes[i]; });
+  else
+    each(count, [=](int64_t i) { to[i] = words[i]; });
 }
 void write_taps(const Operand& tap, int64_t at, int64_t count, const int32_t* from) {
-  for (int64_t i = 0; i < count; ++i)
-    if (tap.dtype == DType::u8)
-      *tap.as<uint8_t>(at + i) = static_cast<uint8_t>(from[i]);
-    else
-      *tap.as<int32_t>(at + i) = from[i];
+  uint8_t* const bytes = tap.as<uint8_t>(at);
+  int32_t* const words = tap.as<int32_t>(at);
+  if (tap.dtype == DType::u8)
+    each(count, [=](int64_t i) { bytes[i] = static_cast<uint8_t>(from[i]); });
+  else
+    each(count, [=](int64_t i) { words[i] = from[i]; });
 }
 
 // Whether each tap is one of `count`, or `none`.

@@ -18,7 +18,7 @@ inline float top_of(const Operand& x, int64_t at, int64_t cols) {
 
 inline void exponentials(const float* x, int64_t count, float top, float* to) {
   REWIND_VECTORIZE
-  for (int64_t i = 0; i < count; ++i) to[i] = exp(x[i] - top);
+  for (int64_t i = 0; i < count; ++i) to[i] = exp_below(x[i] - top);
 }
 
 // The logarithm of the sum of exp(x); NaN where one is NaN or infinity, or all are -infinity.
