@@ -130,9 +130,10 @@ class Reorder {
   std::vector<Piece> pieces_;
 };
 
-// Images of a piece of work: batches are cut into about `pieces`, equal ones where they can be.
-int64_t images_of(int64_t batch, int64_t pieces) {
-  int64_t images = std::max<int64_t>(1, batch / pieces);
+// Images of a piece of work: batches are cut into about `pieces`, equal ones where they can be, of
+// `least` images or half of the batch.
+int64_t images_of(int64_t batch, int64_t pieces, int64_t least = 1) {
+  int64_t images = std::max(batch / pieces, std::clamp<int64_t>(least, 1, (batch + 1) / 2));
   while (batch % images != 0) --images;
   return images;
 }
@@ -143,9 +144,10 @@ class ConvolutionPlan : public Plan {
   enum Operand : size_t { x, w, y };
 
   // `at`: the bindings of x, w and y.
-  ConvolutionPlan(const KernelCall& call, int64_t pieces, std::array<size_t, 3> at)
+  ConvolutionPlan(const KernelCall& call, int64_t pieces, std::array<size_t, 3> at,
+                  int64_t least_pixels = 1)
       : p_(call.params_as<Conv2dParams>()),
-        images_(images_of(p_.batch, pieces)),
+        images_(images_of(p_.batch, pieces, divide_up(least_pixels, int64_t{p_.out_h} * p_.out_w))),
         shapes_(p_, images_),
         at_(at) {
     counts_ = {images_ * p_.in_h * p_.in_w * p_.in_c,
@@ -191,7 +193,7 @@ class ConvolutionPlan : public Plan {
   template <class Body>
   static void for_chunks(int64_t count, const Body& body) {
     constexpr int64_t chunk = 1 << 14;
-    parallel_for((count + chunk - 1) / chunk,
+    parallel_for(divide_up(count, chunk),
                  [&](int64_t i) { body(i * chunk, std::min(count, (i + 1) * chunk)); });
   }
 
@@ -263,11 +265,12 @@ class ImagesPlan final : public ConvolutionPlan {
   uint64_t packed_ = 0, scratchpad_ = 0;
 };
 
-// conv2d_wgrad: the gradients of pieces, which are added in their order.
+// conv2d_wgrad: the gradients of pieces, which are added in their order. Each piece moves a whole
+// gradient, so it has enough pixels to be worth it.
 class WeightsPlan final : public ConvolutionPlan {
  public:
   explicit WeightsPlan(const KernelCall& call)
-      : ConvolutionPlan(call, 8, {0, 2, 1}),
+      : ConvolutionPlan(call, 8, {0, 2, 1}, 192),
         description_(weight_gradient_of(shapes_)),
         primitive_(description_) {
     size_ = description_.diff_weights_desc().get_size() / sizeof(float);

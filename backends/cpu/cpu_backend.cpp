@@ -31,7 +31,10 @@ constexpr Planned planned[] = {{"matmul", cpu::plan_matmul},
 std::shared_ptr<const cpu::Plan> plan(Plans& plans, const KernelCall& call) {
   const auto* found = std::ranges::find(planned, call.kernel, &Planned::kernel);
   if (found == std::end(planned)) return nullptr;
-  return plans.get(call, static_cast<size_t>(found - planned), found->plan);
+  return plans.get(call, static_cast<size_t>(found - planned), [&](const KernelCall& of) {
+    reference::check_call(of);
+    return found->plan(of);
+  });
 }
 
 // What is used of what a build, or a processor, may lack.

@@ -9,10 +9,12 @@
 
 namespace rw::cpu {
 
-#define REWIND_DECLARE_LEVEL(level) \
-  namespace level {                 \
-  extern const Loop table[];        \
-  extern const size_t table_size;   \
+#define REWIND_DECLARE_LEVEL(level)                                               \
+  namespace level {                                                               \
+  extern const Loop table[];                                                      \
+  extern const size_t table_size;                                                 \
+  void to_floats(const std::byte* from, DType dtype, int64_t count, float* to);   \
+  void from_floats(const float* from, int64_t count, DType dtype, std::byte* to); \
   }
 #if defined(__x86_64__)
 REWIND_DECLARE_LEVEL(x86_64_v2)
@@ -35,11 +37,18 @@ std::vector<Level> levels() {
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512vl");
-  if (v4) found.push_back({"x86-64-v4", x86_64_v4::table, x86_64_v4::table_size});
-  if (v3) found.push_back({"x86-64-v3", x86_64_v3::table, x86_64_v3::table_size});
-  if (v2) found.push_back({"x86-64-v2", x86_64_v2::table, x86_64_v2::table_size});
+  if (v4)
+    found.push_back({"x86-64-v4", x86_64_v4::table, x86_64_v4::table_size, x86_64_v4::to_floats,
+                     x86_64_v4::from_floats});
+  if (v3)
+    found.push_back({"x86-64-v3", x86_64_v3::table, x86_64_v3::table_size, x86_64_v3::to_floats,
+                     x86_64_v3::from_floats});
+  if (v2)
+    found.push_back({"x86-64-v2", x86_64_v2::table, x86_64_v2::table_size, x86_64_v2::to_floats,
+                     x86_64_v2::from_floats});
 #else
-  found.push_back({"machine", machine::table, machine::table_size});
+  found.push_back(
+      {"machine", machine::table, machine::table_size, machine::to_floats, machine::from_floats});
 #endif
   std::erase_if(found, [](const Level& level) { return is_without(level.name); });
   return found;

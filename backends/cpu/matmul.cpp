@@ -19,10 +19,6 @@ namespace {
 
 using kernels::MatmulParams;
 
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // One of the factors: stored [rows, cols] with `step` elements from one line to the next, or
 // transposed; by batch, from one matrix to the next.
 struct Factor {
@@ -153,6 +149,7 @@ class MatmulPlan final : public Plan {
 
   // `length` elements of c = the sum of those of all parts, `part` elements apart, + beta * c.
   void add(const float* sums, int64_t part, int64_t length, std::byte* c) const {
+    if (parts_ == 1 && p_.beta == 0) return from_floats(sums, length, out_, c);
     for (int64_t j = 0; j < length; ++j) {
       float sum = 0;
       for (int64_t s = 0; s < parts_; ++s) sum += sums[s * part + j];

@@ -12,6 +12,10 @@
 
 namespace rw::cpu {
 
+inline int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
 // The call's bytes on the host.
 struct Memory {
   std::span<std::byte* const> bindings;

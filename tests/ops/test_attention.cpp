@@ -67,7 +67,7 @@ void compare(const Tensors& inputs, F&& fused, G&& plain, double tolerance,
 }
 
 double tolerance(DType dtype) {
-  return dtype == DType::f16 ? 4e-3 : 1e-5;
+  return dtype == DType::f16 ? 4e-3 : 2e-5;  // large scores: both sides round them
 }
 
 const Sizes kSizes[] = {{2, 2, 7, 7, 16},   {1, 3, 65, 65, 32}, {2, 1, 1, 65, 64},

@@ -69,7 +69,7 @@ void compare(const Form& f, DType dtype, const std::string& what) {
     return Tensors{composed(in[0], in[1], in[2], f.has_mask ? bias + in[3] : bias)};
   });
   // Both round weights and their gradients to halves, in different places.
-  const double tolerance = dtype == DType::f16 ? 3e-2 : 1e-4;
+  const double tolerance = dtype == DType::f16 ? 3e-2 : 2e-4;
   CHECK_MESSAGE(largest_error(fused.outputs[0], plain.outputs[0]) < tolerance, what);
   for (size_t i = 0; i < fused.gradients.size(); ++i)
     CHECK_MESSAGE(largest_error(fused.gradients[i], plain.gradients[i]) < tolerance,

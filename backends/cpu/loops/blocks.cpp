@@ -95,4 +95,11 @@ void write(const Operand& y, int64_t at, int64_t count, const float* from) {
   }
 }
 
+void to_floats(const std::byte* from, DType dtype, int64_t count, float* to) {
+  read({const_cast<std::byte*>(from), dtype}, 0, count, to);
+}
+void from_floats(const float* from, int64_t count, DType dtype, std::byte* to) {
+  write({to, dtype}, 0, count, from);
+}
+
 }  // namespace rw::cpu::REWIND_LEVEL

@@ -137,6 +137,10 @@ inline float* place(const Operand& y, int64_t at, float* buffer) {
 // Rounds to nearest even; integers toward zero, as casts do. Nothing where `from` is their place.
 void write(const Operand& y, int64_t at, int64_t count, const float* from);
 
+// Those of ../halves.h, of this level.
+void to_floats(const std::byte* from, DType dtype, int64_t count, float* to);
+void from_floats(const float* from, int64_t count, DType dtype, std::byte* to);
+
 // body(at, count) for blocks of [0, n), shared in pieces. `width`: bytes of an element, of all
 // operands.
 template <class Body>

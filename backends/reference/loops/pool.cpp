@@ -107,7 +107,7 @@ void max_pool2d_grad(const Call& call) {
                       "tap must be one of the {} of a {} x {} window, got {}", taps, p.kernel_h,
                       p.kernel_w, chosen);
     for_each_tap(p, oh, ow, [&](int32_t t, int64_t h, int64_t w) {
-      if (t == chosen) dx[input_at(p, image, h, w, c)] += dy.get(i);
+      if (t == chosen && inside(p, h, w)) dx[input_at(p, image, h, w, c)] += dy.get(i);
     });
   });
   Elements out = call.out(2);
