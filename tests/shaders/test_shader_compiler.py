@@ -38,14 +38,6 @@ class Manifest(unittest.TestCase):
         m.address = "only"
         self.assertTrue(all(v.address for v in manifest.expand("fill", m)))
 
-    def test_texels_are_for_what_is_preferred_and_described(self):
-        m = manifest.parse_manifest("//! buffers: x:f16:read y:f16:write\n//! params: FillParams\n"
-                                    "//! prefers: arithmetic\n//! texels: yes\n")
-        with_texels = [v for v in manifest.expand("fill", m) if "texels" in v.requires]
-        self.assertEqual([(v.packed, v.address, v.requires) for v in with_texels],
-                         [(False, False, ["arithmetic", "texels"])])
-        self.assertTrue(all(v.defines == {"HAS_ARITHMETIC": 1} for v in with_texels))
-
     def test_workgroups_may_depend_on_defines(self):
         m = manifest.parse_manifest(FILL + "//! define: TILE=8,32\n//! local: 2*TILE,TILE\n")
         self.assertEqual({v.local for v in manifest.expand("fill", m)}, {(16, 8, 1), (64, 32, 1)})
@@ -174,7 +166,7 @@ class Compile(unittest.TestCase):
             self.assertEqual(module.bindings(), {0}, name)
 
     def test_bindings_that_are_read_have_texels(self):
-        modules = self.compile("//! buffers: x:f32:read y:f32:read_write\n//! params: UnaryParams\n//! texels: yes\n"
+        modules = self.compile("//! buffers: x:f32:read y:f32:read_write\n//! params: UnaryParams\n//! requires: texels\n"
                                "void main() { store_y(thread_id(), load_x(thread_id()) + load_y(thread_id())); }\n")
         self.assertEqual(modules["kernel-texels"][1].bindings(), {prelude.TEXELS, 1})
 
