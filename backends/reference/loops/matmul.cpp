@@ -22,10 +22,10 @@ std::vector<double> multiply(const std::vector<double>& a, const std::vector<dou
                              uint64_t n, uint64_t k) {
   std::vector<double> c(m * n);
   parallel_for(m, n * k, [&](uint64_t i) {
-    double* c_row = &c[i * n];
+    double* c_row = c.data() + i * n;
     for (uint64_t l = 0; l < k; ++l) {
       const double scale = a[i * k + l];
-      const double* b_row = &b[l * n];
+      const double* b_row = b.data() + l * n;
       for (uint64_t j = 0; j < n; ++j) c_row[j] += scale * b_row[j];
     }
   });
