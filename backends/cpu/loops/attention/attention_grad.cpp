@@ -69,23 +69,32 @@ void write_rows(const HeadRows& to, int64_t count, int64_t dim, int64_t wide, fl
   }
 }
 
-void queries_grad(const AttentionGrad& a, const Queries& q, Panel& dq) {
+// body(k, rows of the keys, g) for the tiles of keys that the queries see.
+template <class Body>
+inline void each_tile_of_keys(const AttentionGrad& a, const Queries& q, const Body& body) {
   const int64_t wide = a.wide(), dim = a.dim(), key_head = a.key_head(q.head);
   const int64_t count = a.key_count(q.batch);
   Turned t;
   Gradients g;
   Panel keys, values;
   a.turn_all(q, t);
-  for (int64_t i = 0; i < q.count * wide; ++i) dq.at[i] = 0;
   for (int64_t first = 0; first < count; first += span) {
     const Keys k{first, least(span, count - first)};
     if (a.is_unseen(q, k)) continue;
     const Rows of_keys = a.k(q.batch, key_head, first).read(k.count, dim, wide, keys);
     const Rows of_values = a.v(q.batch, key_head, first).read(k.count, dim, wide, values);
     a.make(q, k, t, of_keys, of_values, g);
-    product<true>(q.count, wide, k.count, {g.scores.at[0], 1, span}, of_keys.at, of_keys.step,
-                  dq.at, wide);
+    body(k, of_keys, g);
   }
+}
+
+void queries_grad(const AttentionGrad& a, const Queries& q, Panel& dq) {
+  const int64_t wide = a.wide();
+  for (int64_t i = 0; i < q.count * wide; ++i) dq.at[i] = 0;
+  each_tile_of_keys(a, q, [&](const Keys& k, const Rows& keys, const Gradients& g) {
+    product<true>(q.count, wide, k.count, {g.scores.at[0], 1, span}, keys.at, keys.step, dq.at,
+                  wide);
+  });
 }
 
 void keys_grad(const AttentionGrad& a, int64_t batch, int64_t key_head, const Keys& k, Panel& dk,
@@ -114,21 +123,10 @@ void keys_grad(const AttentionGrad& a, int64_t batch, int64_t key_head, const Ke
 
 // to[i * step + key] += the gradient of the queries' masked scores.
 void add_mask_grad(const AttentionGrad& a, const Queries& q, float* to, int64_t step) {
-  const int64_t wide = a.wide(), dim = a.dim(), key_head = a.key_head(q.head);
-  const int64_t count = a.key_count(q.batch);
-  Turned t;
-  Gradients g;
-  Panel keys, values;
-  a.turn_all(q, t);
-  for (int64_t first = 0; first < count; first += span) {
-    const Keys k{first, least(span, count - first)};
-    if (a.is_unseen(q, k)) continue;
-    const Rows of_keys = a.k(q.batch, key_head, first).read(k.count, dim, wide, keys);
-    const Rows of_values = a.v(q.batch, key_head, first).read(k.count, dim, wide, values);
-    a.make(q, k, t, of_keys, of_values, g);
+  each_tile_of_keys(a, q, [&](const Keys& k, const Rows&, const Gradients& g) {
     for (int64_t key = 0; key < k.count; ++key)
-      for (int64_t i = 0; i < q.count; ++i) to[i * step + first + key] += g.scores.at[key][i];
-  }
+      for (int64_t i = 0; i < q.count; ++i) to[i * step + k.first + key] += g.scores.at[key][i];
+  });
 }
 
 }  // namespace

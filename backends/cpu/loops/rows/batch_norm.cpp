@@ -33,22 +33,12 @@ bool batch_norm(const LoopCall& call) {
   const Operand x = operand(call, 0), y = operand(call, 5);
   const float *mean = operand(call, 1).as<float>(), *var = operand(call, 2).as<float>();
   const float *weight = operand(call, 3).as<float>(), *bias = operand(call, 4).as<float>();
-  enum { of_mean, of_scale, of_shift };
   const auto prepare = [&](int64_t, int64_t c, int64_t lane, Block* v) {
     v[of_mean].at[lane] = mean[c];
     v[of_scale].at[lane] = inverse_deviation(var, c, p.eps) * weight[c];
     v[of_shift].at[lane] = bias[c];
   };
-  const auto body = [&](int64_t at, int64_t count, const Block* v) {
-    Block values, result;
-    const float* from = read(x, at, count, values.at);
-    float* to = place(y, at, result.at);
-    REWIND_VECTORIZE
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = mul_add(from[i] - v[of_mean].at[i], v[of_scale].at[i], v[of_shift].at[i]);
-    write(y, at, count, to);
-  };
-  column_tiles<3>(1, p.n / p.channels, p.channels, x.width + y.width, prepare, body);
+  normalize_columns(1, p.n / p.channels, p.channels, x, y, prepare);
   return true;
 }
 

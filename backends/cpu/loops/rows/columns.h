@@ -137,4 +137,22 @@ inline void column_tiles(int64_t samples, int64_t rows, int64_t cols, int64_t wi
   });
 }
 
+// y = (x - mean) * scale + shift by columns, of which prepare() makes the three blocks.
+enum { of_mean, of_scale, of_shift };
+template <class Prepare>
+inline void normalize_columns(int64_t samples, int64_t rows, int64_t columns, const Operand& x,
+                              const Operand& y, const Prepare& prepare) {
+  column_tiles<3>(samples, rows, columns, x.width + y.width, prepare,
+                  [&](int64_t at, int64_t count, const Block* v) {
+                    Block values, result;
+                    const float* from = read(x, at, count, values.at);
+                    float* to = place(y, at, result.at);
+                    REWIND_VECTORIZE
+                    for (int64_t i = 0; i < count; ++i)
+                      to[i] =
+                          mul_add(from[i] - v[of_mean].at[i], v[of_scale].at[i], v[of_shift].at[i]);
+                    write(y, at, count, to);
+                  });
+}
+
 }  // namespace rw::cpu::REWIND_LEVEL

@@ -91,7 +91,6 @@ bool group_norm(const LoopCall& call) {
   const Operand x = operand(call, 0), y = operand(call, 4);
   const float *stats = operand(call, 1).as<float>(), *weight = operand(call, 2).as<float>();
   const float* bias = operand(call, 3).as<float>();
-  enum { of_mean, of_scale, of_shift };
   const int64_t groups = p.channels / p.width;
   const auto prepare = [&](int64_t sample, int64_t c, int64_t lane, Block* v) {
     const float* const of = stats + 2 * (sample * groups + c / p.width);
@@ -99,16 +98,7 @@ bool group_norm(const LoopCall& call) {
     v[of_scale].at[lane] = of[1] * weight[c];
     v[of_shift].at[lane] = bias[c];
   };
-  const auto body = [&](int64_t at, int64_t count, const Block* v) {
-    Block values, result;
-    const float* from = read(x, at, count, values.at);
-    float* to = place(y, at, result.at);
-    REWIND_VECTORIZE
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = mul_add(from[i] - v[of_mean].at[i], v[of_scale].at[i], v[of_shift].at[i]);
-    write(y, at, count, to);
-  };
-  column_tiles<3>(p.samples, p.rows, p.channels, x.width + y.width, prepare, body);
+  normalize_columns(p.samples, p.rows, p.channels, x, y, prepare);
   return true;
 }
 
