@@ -31,9 +31,9 @@ std::string machine() {
 }
 
 struct Options {
-  std::string device = "vulkan", profile = "rx7900xtx.json", output, name = "memory";
+  std::string device = "auto", profile = "rx7900xtx.json", output, name = "memory";
   std::vector<std::string> rows;
-  bool all = false, dry_only = false;
+  bool all = false, dry_only = false, measured = false;
   std::optional<size_t> rounds;
 
   void add_to(CLI::App& app);
@@ -45,16 +45,20 @@ void Options::add_to(CLI::App& app) {
   for (const Row& row : memory::rows()) list += fmt::format("\n  {}: {}", row.name, row.what);
   app.add_option("--row", rows, "what to measure, several may be given:" + list);
   app.add_flag("--all", all, "every row in every configuration; minutes");
-  app.add_option("--device", device, "of real runs: vulkan, vulkan:NAME, vulkan:INDEX or cpu")
+  app.add_option("--device", device, "of real runs: auto, vulkan, vulkan:NAME, vulkan:INDEX or cpu")
       ->capture_default_str();
   app.add_option("--profile", profile,
                  "what dry runs predict: a profile's file or name, or a device")
       ->capture_default_str();
-  app.add_flag("--dry-only", dry_only, "no real runs");
+  auto* dry = app.add_flag("--dry-only", dry_only, "no real runs");
+  app.add_flag("--measured", measured,
+               "every row really runs on the device, whose profile is taken, and steps are timed; "
+               "tens of minutes on a CPU")
+      ->excludes(dry);
   app.add_option(
       "--rounds", rounds,
       "time the steps of the chosen rows so often, all ways of a model in turn; 0: never "
-      "(default: 5 times, on a CPU driver only those of the small networks)");
+      "(default: 5 times, on a CPU only those of the small networks)");
   app.add_option("--output", output, "folder for NAME.json, .csv, .md and .html");
   app.add_option("--name", name, "of the files")->capture_default_str();
 }
@@ -62,7 +66,7 @@ void Options::add_to(CLI::App& app) {
 bool Options::wants(const Row& row) const {
   if (dry_only && row.run == real_row) return false;
   if (!rows.empty()) return std::find(rows.begin(), rows.end(), row.name) != rows.end();
-  return all || row.quick;
+  return all || measured || row.quick;
 }
 
 void note(const Result& r) {
@@ -88,16 +92,16 @@ void note_times(std::span<const Result> results) {
 
 // Unasked, steps that take minutes are not timed: those of large networks on a CPU driver.
 bool times_large_networks(const Options& o) {
-  if (o.dry_only || o.rounds) return !o.dry_only;
+  if (o.dry_only || o.rounds || o.measured) return !o.dry_only;
   return !open_backend(o.device)->info().is_cpu;
 }
 
 // Returns how many rows failed.
 int run(const Options& o, Report& report) {
-  const RowOptions options{.profile = open_profile(o.profile),
+  const RowOptions options{.profile = open_profile(o.measured ? o.device : o.profile),
                            .device = o.device,
-                           .all = o.all || !o.rows.empty(),
-                           .real = !o.dry_only,
+                           .all = o.all || (!o.rows.empty() && !o.measured),
+                           .measured = o.measured,
                            .note = note};
   for (const std::string& name : o.rows)
     check(

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "backends/open.h"
+#include "core/memory/process_memory.h"
 #include "planner/search/plans.h"
 
 namespace rw::memory {
@@ -38,11 +39,11 @@ Search& Bench::search() {
   return *search_;
 }
 
-Result Bench::predict(const Profile& profile) const {
-  Result r{.row = row_, .method = last_method_, .device = profile.name, .about = workload_.about};
-  const auto program = [&] { workload_.run(last_, &r.tape); };
-  const Forecast first = dry_run(profile.open(), program);
-  const Forecast forecast = dry_run(profile.open(), program, {.learnt = first.steps});
+Result Bench::predict(const std::string& method, const StepSettings& way) const {
+  Result r{.row = row_, .method = method, .device = profile_.name, .about = workload_.about};
+  const auto program = [&] { workload_.run(way, &r.tape); };
+  const Forecast first = dry_run(profile_.open(), program);
+  const Forecast forecast = dry_run(profile_.open(), program, {.learnt = first.steps});
   r.peak = forecast.memory.peak;
   r.reserved = forecast.memory.peak_reserved;
   r.naive = forecast.memory.naive;
@@ -55,12 +56,11 @@ Result Bench::predict(const Profile& profile) const {
 Result Bench::measure(const std::string& method, const std::function<StepSettings()>& find) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  last_method_ = method;
-  last_ = find();
-  Result r = predict(profile_);
+  const StepSettings way = find();
+  Result r = predict(method, way);
   r.dry_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  r.run = [workload = workload_, way = last_](double* seconds) {
-    workload.run(way, nullptr, seconds);
+  r.run = [workload = workload_, way](TapeStats* tape, double* seconds) {
+    workload.run(way, tape, seconds);
   };
   return r;
 }
@@ -138,12 +138,15 @@ std::vector<Result> Bench::front() {
   return results;
 }
 
-void Bench::run_really(Result& result, const std::string& device_name) {
+void run_really(Result& result, const std::string& device_name) {
+  const uint64_t before = host_memory().current;
+  reset_host_peak();
   const auto device = Device::create(open_backend(device_name));
   const DeviceScope scope(device);
   RealRun real{.device = fmt::format("{} ({})", device->info().name, device->info().driver)};
-  workload_.run(last_, &real.tape, &real.seconds);
+  result.run(&real.tape, &real.seconds);
   real.peak = device->memory_report().peak;
+  real.process = host_memory().peak - before;
   result.real = std::move(real);
 }
 

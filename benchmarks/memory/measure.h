@@ -38,13 +38,9 @@ class Bench {
   Result least();               // the least peak of all
   std::vector<Result> front();  // every choice between memory and work
 
-  // The way that was measured last, on any device.
-  Result predict(const Profile& profile) const;
-  // Adds a real run of the way that was measured last, on a device of its own.
-  void run_really(Result& result, const std::string& device);
-
  private:
   Search& search();
+  Result predict(const std::string& method, const StepSettings& way) const;
   // `find`: the time that it takes counts.
   Result measure(const std::string& method, const std::function<StepSettings()>& find);
 
@@ -53,9 +49,10 @@ class Bench {
   Profile profile_;
   int candidates_;
   std::optional<Search> search_;
-  std::string last_method_;  // measured
-  StepSettings last_;
 };
+
+// Adds a real run of the same steps, on a device of its own.
+void run_really(Result& result, const std::string& device);
 
 // Whether the steps end without OutOfMemory where the device gives `limit` bytes of blocks.
 bool fits(const Workload& workload, const Profile& profile, const StepSettings& settings,

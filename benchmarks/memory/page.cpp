@@ -6,12 +6,6 @@ namespace rw::memory {
 namespace {
 
 constexpr const char* style = R"(
-:root { color-scheme: light dark; --page: #fcfcfb; --ink: #1c1c1a; --soft: #62625c; --line: #e2e2dc;
-  --good: #1a7f4b; --bad: #b3261e; --c0: #5b5b57; --c1: #c2570c; --c2: #1f6fd1; --c3: #8b3fc4;
-  --c4: #0c8a5f; --c5: #b8860b; --c6: #d1346f; --c7: #0e8ba3; }
-@media (prefers-color-scheme: dark) { :root { --page: #151614; --ink: #ecece6; --soft: #a3a39b;
-  --line: #33342f; --good: #5cc98d; --bad: #ff8a80; --c0: #b4b4ac; --c1: #f59a54; --c2: #6aaeff;
-  --c3: #c792f5; --c4: #4fd0a0; --c5: #e3b341; --c6: #ff7faa; --c7: #58cbe0; } }
 body { background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif;
   margin: 0 auto; max-width: 1280px; padding: 24px; }
 h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 20px; margin: 36px 0 10px; }
@@ -24,12 +18,7 @@ figure { margin: 0; } figcaption { font-size: 12.5px; line-height: 1.4; }
   font-size: 12.5px; }
 .legend li::before { border-top: 3px solid; content: ''; display: inline-block; margin-right: 6px;
   vertical-align: middle; width: 16px; } .legend .published::before { border-top-style: dashed; }
-svg { display: block; height: auto; width: 100%; } .grid { stroke: var(--line); }
-text { fill: var(--soft); font: 12px system-ui, sans-serif; } .axis { fill: var(--ink); }
-g path { fill: none; stroke: currentColor; stroke-width: 2; } g circle { fill: currentColor; }
-g.published path { stroke-dasharray: 5 4; } circle:hover { stroke: currentColor; stroke-width: 5; }
-.c0 { color: var(--c0); } .c1 { color: var(--c1); } .c2 { color: var(--c2); } .c3 { color: var(--c3); }
-.c4 { color: var(--c4); } .c5 { color: var(--c5); } .c6 { color: var(--c6); } .c7 { color: var(--c7); }
+svg { display: block; height: auto; width: 100%; }
 .legend li { color: var(--ink); } .legend .c0::before { color: var(--c0); }
 .legend .c1::before { color: var(--c1); } .legend .c2::before { color: var(--c2); }
 .legend .c3::before { color: var(--c3); } .legend .c4::before { color: var(--c4); }
@@ -127,12 +116,13 @@ std::string to_html(const Report& report) {
   return fmt::format(
       "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
       "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-      "<title>Memory against tape size</title>\n<style>{}</style>\n</head>\n<body>\n"
+      "<title>Memory against tape size</title>\n<style>{}{}</style>\n</head>\n<body>\n"
       "<h1>Memory against tape size</h1>\n<p>What a training step keeps, its peak, and what "
       "recomputation costs. MB are 10<sup>6</sup> bytes. FLOPs on top: those of replays, relative "
       "to forward and backward. Hover a point for its figures.</p>\n{}{}"
       "<h2>Charts</h2>\n<div class='charts'>\n{}</div>\n{}{}</body>\n</html>\n",
-      style, facts(report), bars_table(report), charts, fits_table(report), results_table(report));
+      chart_style(), style, facts(report), bars_table(report), charts, fits_table(report),
+      results_table(report));
 }
 
 }  // namespace rw::memory

@@ -1,5 +1,6 @@
 #include "benchmarks/memory/report.h"
 
+#include "benchmarks/memory/chart.h"
 #include "core/memory/memory_report.h"
 #include "data/base/files.h"
 
@@ -40,14 +41,14 @@ Json to_json(const Result& r) {
   if (r.real) {
     json["real"] = {{"device", r.real->device},
                     {"peak", r.real->peak},
+                    {"process", r.real->process},
                     {"tape", to_json(r.real->tape)},
                     {"step_seconds", r.real->seconds}};
   }
   if (r.times)
-    json["times"] = {{"device", r.times->device}, {"is_cpu", r.times->is_cpu},
-                     {"rounds", r.times->rounds}, {"step_seconds", r.times->seconds},
-                     {"on_top", r.times->on_top}, {"least", r.times->least},
-                     {"most", r.times->most}};
+    json["times"] = {{"device", r.times->device},        {"rounds", r.times->rounds},
+                     {"step_seconds", r.times->seconds}, {"on_top", r.times->on_top},
+                     {"least", r.times->least},          {"most", r.times->most}};
   return json;
 }
 
@@ -63,7 +64,7 @@ std::string csv_times(const Result& r) {
   if (!r.times) return ",,,,";
   const StepTimes& t = *r.times;
   return fmt::format("{:.6f},{:.4f},{:.4f},{:.4f},{}", t.seconds, t.on_top, t.least, t.most,
-                     t.is_cpu ? "CPU" : "GPU");
+                     quoted(t.device));
 }
 
 }  // namespace
@@ -76,9 +77,8 @@ std::string step_time(const Result& r) {
 std::string time_on_top(const Result& r) {
   if (!r.times) return "";
   const StepTimes& t = *r.times;
-  if (r.method == "plain") return t.is_cpu ? "plain, CPU driver" : "plain";
-  return fmt::format("{:+.1f} % ({:+.1f} to {:+.1f}{})", 100 * t.on_top, 100 * t.least,
-                     100 * t.most, t.is_cpu ? ", CPU driver" : "");
+  if (r.method == "plain") return "plain";
+  return fmt::format("{:+.1f} % ({:+.1f} to {:+.1f})", 100 * t.on_top, 100 * t.least, 100 * t.most);
 }
 
 double megabytes(uint64_t bytes) {
@@ -114,16 +114,18 @@ std::string to_csv(const Report& report) {
   std::string csv =
       "row,model,depth,scale,batch,input,dtype,norm,method,budget,records,saved_tensors,"
       "saved_bytes,peak,reserved,naive,flops,recompute_flops,recompute_modelled_time,dry_seconds,"
-      "real_peak,real_step_seconds,step_seconds,time_on_top,time_on_top_least,time_on_top_most,"
+      "real_peak,real_process,real_step_seconds,step_seconds,time_on_top,time_on_top_least,time_on_"
+      "top_most,"
       "timed_on,in_peak,device\n";
   for (const Result& r : report.results) {
     const Case& c = r.about;
     csv += fmt::format(
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.3f},{},{},{},{},{}\n", r.row,
-        quoted(c.model), c.depth, c.scale, c.batch, quoted(c.input), name(c.dtype), quoted(c.norm),
-        r.method, r.budget, r.tape.records, r.tape.saved_tensors, r.tape.saved_bytes, r.peak,
-        r.reserved, r.naive, r.flops, r.recompute, r.modelled, r.dry_seconds,
-        r.real ? fmt::format("{}", r.real->peak) : "",
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.3f},{},{},{},{},{},{}\n",
+        r.row, quoted(c.model), c.depth, c.scale, c.batch, quoted(c.input), name(c.dtype),
+        quoted(c.norm), r.method, r.budget, r.tape.records, r.tape.saved_tensors,
+        r.tape.saved_bytes, r.peak, r.reserved, r.naive, r.flops, r.recompute, r.modelled,
+        r.dry_seconds, r.real ? fmt::format("{}", r.real->peak) : "",
+        r.real ? fmt::format("{}", r.real->process) : "",
         r.real ? fmt::format("{:.6f}", r.real->seconds) : "", csv_times(r), quoted(c.in_peak),
         quoted(r.device));
   }
@@ -151,8 +153,8 @@ std::string to_markdown(const Report& report) {
       out += fmt::format(
           "\n## {}\n\n| model | depth | batch | input | variant | method | records | "
           "saved tensors | saved MB | peak MB | reserved MB | recompute FLOPs | "
-          "modelled time | measured peak | step | time on top |\n"
-          "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+          "modelled time | measured peak | process MB | step | time on top |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
           r.row);
     row = r.row;
     const std::string method =
@@ -160,10 +162,11 @@ std::string to_markdown(const Report& report) {
     const char* measured = !r.real ? "" : r.real->peak == r.peak ? "equal" : "DIFFERS";
     out += fmt::format(
         "| {} | {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} | {:+.1f} % | "
-        "{:+.1f} % | {} | {} | {} |\n",
+        "{:+.1f} % | {} | {} | {} | {} |\n",
         c.model, c.depth, c.batch, c.input, variant(c), method, r.tape.records,
         r.tape.saved_tensors, megabytes(r.tape.saved_bytes), megabytes(r.peak),
-        megabytes(r.reserved), 100 * r.recompute, 100 * r.modelled, measured, step_time(r),
+        megabytes(r.reserved), 100 * r.recompute, 100 * r.modelled, measured,
+        r.real ? fmt::format("{:.1f}", megabytes(r.real->process)) : "", step_time(r),
         time_on_top(r));
   }
   return out;
@@ -176,6 +179,9 @@ void write_report(const Report& report, const std::filesystem::path& folder,
   write_file(folder / (name + ".csv"), to_csv(report));
   write_file(folder / (name + ".md"), to_markdown(report));
   write_file(folder / (name + ".html"), to_html(report));
+  int number = 0;
+  for (const Chart& chart : charts_of(report))
+    write_file(folder / fmt::format("{}-{}.svg", name, ++number), to_picture(chart));
 }
 
 }  // namespace rw::memory

@@ -16,15 +16,15 @@ namespace rw::memory {
 // A real run of the same steps.
 struct RealRun {
   std::string device;
-  uint64_t peak = 0;  // bytes live in the arena
+  uint64_t peak = 0;     // bytes live in the arena
+  uint64_t process = 0;  // most bytes of RAM that the process held on top of those before the run
   TapeStats tape;
-  double seconds = 0;  // of the second step
+  double seconds = 0;  // of a step
 };
 
 // Steps really run in turn with the plain ones of the same model.
 struct StepTimes {
   std::string device;
-  bool is_cpu = false;  // a software driver: says nothing of a GPU
   size_t rounds = 0;
   double seconds = 0;  // of a step, median
   // Time of a sample on top of the plain one's of the same round, as a share of that: median and
@@ -49,8 +49,8 @@ struct Result {
   double dry_seconds = 0;  // that finding and measuring this took
   std::optional<RealRun> real;
   std::optional<StepTimes> times;
-  // Takes the steps on the default device; seconds: of the last one.
-  std::function<void(double* seconds)> run;
+  // Takes the steps on the default device (Workload::run).
+  std::function<void(TapeStats* tape, double* seconds)> run;
 };
 
 // A figure that was to be reached.
@@ -77,14 +77,15 @@ double megabytes(uint64_t bytes);  // of a million bytes
 std::string variant(const Case& about);
 
 std::string step_time(const Result& r);    // "0.123 s", or nothing
-std::string time_on_top(const Result& r);  // "+12.3 % (+11.0 to +14.2, CPU driver)", or nothing
+std::string time_on_top(const Result& r);  // "+12.3 % (+11.0 to +14.2)", or nothing
 
 nlohmann::json to_json(const Report& report);
 std::string to_csv(const Report& report);
 std::string to_markdown(const Report& report);
 std::string to_html(const Report& report);  // self-contained
 
-// memory.json, .csv, .md and .html in `folder`, which is made; `name` instead of "memory".
+// memory.json, .csv, .md, .html and a picture of each chart, memory-1.svg and so on, in `folder`,
+// which is made; `name` instead of "memory".
 void write_report(const Report& report, const std::filesystem::path& folder,
                   const std::string& name);
 

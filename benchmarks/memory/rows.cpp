@@ -1,5 +1,7 @@
 #include "benchmarks/memory/rows.h"
 
+#include "backends/open.h"
+#include "benchmarks/memory/times.h"
 #include "benchmarks/memory/workloads.h"
 
 namespace rw::memory {
@@ -20,13 +22,27 @@ const std::vector<Row>& rows() {
       {"bert", "largest batches of BERT-base and -large in 8 GiB", false, bert_row},
       {"resnet1001", "1001 layers at 224 x 224, against Chen et al. 2016", false, resnet1001_row},
       {"chain", "40 000 ops on 100 000 floats in 64 MB", false, chain_row},
+      {"steps", "ResNet-20 and -56, BERT-mini and a small decoder", false, steps_row},
+      {"decoder", "GPT-2's 12 layers over 4096 tokens", false, decoder_row},
   };
   return all;
 }
 
 const Result& add(const RowOptions& options, Report& report, Result result) {
+  if (options.measured && result.method != "front" &&
+      has_room(open_backend("dry:" + options.device)->info(), result))
+    run_really(result, options.device);
   if (options.note) options.note(result);
   return report.results.emplace_back(std::move(result));
+}
+
+void add_ways(const RowOptions& options, Report& report, Bench& bench) {
+  const Result plain = add(options, report, bench.plain());
+  add(options, report, bench.block());
+  add(options, report, bench.memory());
+  for (const uint64_t part : {2, 3})
+    if (auto result = bench.try_budget(plain.peak - plain.tape.saved_bytes / part * (part - 1)))
+      add(options, report, std::move(*result));
 }
 
 std::string percent(double share) {
@@ -63,24 +79,22 @@ std::vector<std::string> mispredictions(const Report& report) {
   return lines;
 }
 
-void real_row(const RowOptions& o, Report& report) {
-  const Profile profile = open_profile(o.device);
+void real_row(const RowOptions& given, Report& report) {
+  RowOptions o = given;
+  o.profile = open_profile(o.device);
+  o.measured = true;
   const int64_t batch = o.all ? 16 : 8;
   std::vector<Workload> workloads;
   for (const int k : {1, 3, 5}) workloads.push_back(cifar_workload(k, batch, false, DType::f32));
   workloads.push_back(cifar_workload(2, batch, true, DType::f16));
   workloads.push_back(bert_workload({.preset = "tiny", .batch = 4, .dtype = DType::f32}));
   for (const Workload& workload : workloads) {
-    Bench bench("real", workload, profile);
-    const auto both = [&](Result result) {
-      bench.run_really(result, o.device);
-      return add(o, report, std::move(result));
-    };
-    const uint64_t plain = both(bench.plain()).peak;
-    both(bench.block());
-    both(bench.memory());
-    both(bench.nested());
-    if (auto result = bench.try_budget(plain * 2 / 3)) both(std::move(*result));
+    Bench bench("real", workload, o.profile);
+    const uint64_t plain = add(o, report, bench.plain()).peak;
+    add(o, report, bench.block());
+    add(o, report, bench.memory());
+    add(o, report, bench.nested());
+    if (auto result = bench.try_budget(plain * 2 / 3)) add(o, report, std::move(*result));
   }
 }
 
@@ -122,7 +136,9 @@ void resnet50_row(const RowOptions& o, Report& report) {
 }
 
 void resnet1001_row(const RowOptions& o, Report& report) {
-  Bench bench("resnet1001", resnet1001_workload(32, DType::f32), o.profile, 16);
+  const int64_t batch = o.measured ? 8 : 32;  // what 24 GB hold
+  Bench bench("resnet1001", resnet1001_workload(batch, DType::f32), o.profile, 16);
+  if (o.measured) return add_ways(o, report, bench);
   for (Result& r : bench.front()) add(o, report, std::move(r));
   add(o, report, bench.plain());
   add(o, report, bench.block());
@@ -142,11 +158,6 @@ void chain_row(const RowOptions& o, Report& report) {
   add(o, report, bench.block(200));
   add(o, report, bench.nested(100));
   const Result r = add(o, report, bench.budget(limit));
-  if (o.real) {
-    Result here = bench.predict(open_profile(o.device));
-    bench.run_really(here, o.device);
-    add(o, report, std::move(here));
-  }
   report.bars.push_back({.row = "chain",
                          .what = "40 000 ops on 100 000 floats",
                          .theirs = "runs in a GTX 1070 Ti's 8 GB",
@@ -154,6 +165,22 @@ void chain_row(const RowOptions& o, Report& report) {
                          .ours = fmt::format("{:.1f} MB at {} modelled time", megabytes(r.reserved),
                                              percent(r.modelled)),
                          .met = r.reserved <= limit});
+}
+
+void steps_row(const RowOptions& o, Report& report) {
+  const GptConfig decoder{.vocab_size = 8000, .n_positions = 256, .n_embd = 256, .n_head = 4};
+  for (const Workload& workload :
+       {cifar_workload(3, 64, true, DType::f32), cifar_workload(9, 64, true, DType::f32),
+        bert_workload({.preset = "mini", .batch = 16}), gpt_workload(decoder, 4, 256)}) {
+    Bench bench("steps", workload, o.profile, 24);
+    add_ways(o, report, bench);
+  }
+}
+
+void decoder_row(const RowOptions& o, Report& report) {
+  constexpr int64_t tokens = 4096;
+  Bench bench("decoder", gpt_workload({.n_positions = tokens}, 1, tokens), o.profile, 24);
+  add_ways(o, report, bench);
 }
 
 }  // namespace rw::memory

@@ -11,10 +11,10 @@
 namespace rw::memory {
 
 struct RowOptions {
-  Profile profile;                          // of dry runs
-  std::string device = "vulkan";            // of real runs
-  bool all = false;                         // every configuration, not only the quick ones
-  bool real = true;                         // also run what a real run takes seconds for
+  Profile profile;              // of dry runs
+  std::string device = "auto";  // of real runs
+  bool all = false;             // every configuration, not only the quick ones
+  bool measured = false;        // results are really run, too, where the device has the memory
   std::function<void(const Result&)> note;  // told of every result
 };
 
@@ -34,12 +34,17 @@ void resnet50_row(const RowOptions& options, Report& report);
 void bert_row(const RowOptions& options, Report& report);
 void resnet1001_row(const RowOptions& options, Report& report);
 void chain_row(const RowOptions& options, Report& report);
+void steps_row(const RowOptions& options, Report& report);
+void decoder_row(const RowOptions& options, Report& report);
 
 // Real runs whose peak or tape is not the predicted one, one line each.
 std::vector<std::string> mispredictions(const Report& report);
 
 // What rows share.
 const Result& add(const RowOptions& options, Report& report, Result result);
+// Plain steps, the model's own segments, the least memory, and the cheapest plans that keep a half
+// and a third of the tape, where there are such.
+void add_ways(const RowOptions& options, Report& report, Bench& bench);
 // `most_recompute`: share of FLOPs; 0 where none was asked for.
 void add_bar(Report& report, const Result& ours, std::string what, std::string theirs,
              uint64_t bytes, double most_recompute);

@@ -1,23 +1,41 @@
 #include "benchmarks/memory/workload.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/memory/default_device.h"
 
 namespace rw::memory {
 
-void Workload::run(const StepSettings& settings, TapeStats* tape, double* seconds) const {
+namespace {
+
+// Takes a step and says its seconds.
+double take(TrainingSteps& steps) {
   using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  steps.dry_step({});
+  default_device()->synchronize();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+void Workload::run(const StepSettings& settings, TapeStats* tape, double* seconds) const {
   const SettingsScope scope(settings);
   const std::unique_ptr<TrainingSteps> steps = make(settings);
-  steps->dry_step({});
-  default_device()->synchronize();
-  const auto start = Clock::now();
+  take(*steps);
   const std::shared_ptr<Tape> own = Tape::current();
   if (tape) own->before_next_backward([&](const Tensor&) { *tape = own->stats(); });
-  steps->dry_step({});
-  default_device()->synchronize();
-  if (seconds) *seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  double quickest = take(*steps);
+  if (!seconds) return;
+  // The second step also plans its memory, which takes longer than a short step does.
+  double all = quickest;
+  for (int taken = 1; all < 0.1 || (taken < 2 && all < 1); ++taken) {
+    const double step = take(*steps);
+    quickest = std::min(quickest, step);
+    all += step;
+  }
+  *seconds = quickest;
 }
 
 }  // namespace rw::memory

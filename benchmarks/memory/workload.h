@@ -26,8 +26,9 @@ struct Workload {
   // in `about`. Its steps are the same really and dry: the data is zeros.
   MakeSteps make;
 
-  // Two steps: the second one follows the plan that the first one taught. `tape`, `seconds`: of the
-  // second one, its tape between forward and backward; null: not wanted.
+  // Two steps: the second one follows the plan that the first one taught. `tape`: the second one's
+  // between forward and backward; `seconds`: of the quickest step behind the first, where there are
+  // several: those of less than a second are repeated; null: not wanted.
   void run(const StepSettings& settings = {}, TapeStats* tape = nullptr,
            double* seconds = nullptr) const;
 };

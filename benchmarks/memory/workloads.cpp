@@ -106,6 +106,27 @@ class BertSteps : public TrainingSteps {
   Tensor positions_, targets_, next_;
 };
 
+class GptSteps : public TrainingSteps {
+ public:
+  GptSteps(const GptConfig& config, int64_t batch, int64_t length, const StepSettings& settings)
+      : model_((manual_seed(1), config)), adam_(model_.parameters()) {
+    model_.transformer.set_checkpoint(every(settings));
+    ids_ = zeros_of(Purpose::data, {batch, length}, DType::i32);
+  }
+
+  void dry_step(const BatchShape&) override {
+    adam_.backward(model_.loss(ids_, ids_));
+    adam_.step();
+    adam_.zero_grad();
+    default_device()->end_step();
+  }
+
+ private:
+  GptLMHeadModel model_;
+  AdamW adam_;
+  Tensor ids_;
+};
+
 class ChainSteps : public TrainingSteps {
  public:
   ChainSteps(int64_t ops, int64_t elements, const StepSettings& settings)
@@ -210,6 +231,21 @@ Workload bert_workload(const BertWorkload& o) {
                     .in_peak = "tokens, f32 parameters, gradients and Adam state, activations, "
                                "workspaces"},
           .make = [o](const StepSettings& s) { return std::make_unique<BertSteps>(o, s); }};
+}
+
+Workload gpt_workload(GptConfig config, int64_t batch, int64_t length) {
+  config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0;
+  return {.about = {.model = fmt::format("decoder of width {}", config.n_embd),
+                    .depth = config.n_layer,
+                    .scale = length,
+                    .batch = batch,
+                    .input = fmt::format("{} tokens", length),
+                    .norm = "LayerNorm, no dropout",
+                    .in_peak = "tokens, f32 parameters, gradients and Adam state, activations, "
+                               "workspaces"},
+          .make = [=](const StepSettings& s) {
+            return std::make_unique<GptSteps>(config, batch, length, s);
+          }};
 }
 
 Workload chain_workload(int64_t ops, int64_t elements) {

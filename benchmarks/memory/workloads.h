@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../../models/bert.h"
+#include "../../models/gpt.h"
 #include "../../models/resnet.h"
 #include "workload.h"
 
@@ -35,6 +36,9 @@ struct BertWorkload {
   DType dtype = DType::f32;
 };
 Workload bert_workload(const BertWorkload& options);
+
+// A causal decoder's next tokens, no dropout, AdamW.
+Workload gpt_workload(GptConfig config, int64_t batch, int64_t length);
 
 // y = tanh(y), `ops` times over, on f32 [elements], and its gradient.
 Workload chain_workload(int64_t ops, int64_t elements);

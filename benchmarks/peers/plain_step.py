@@ -119,10 +119,10 @@ class Layer(nn.Module):
 class Decoder(nn.Module):
     """Causal layers between an embedding and the logits that share its table."""
 
-    def __init__(self, vocabulary=8000, hidden=256, layers=6, length=128):
+    def __init__(self, vocabulary=8000, hidden=256, layers=6, length=128, heads=4):
         super().__init__()
         self.tokens, self.places = nn.Embedding(vocabulary, hidden), nn.Embedding(length, hidden)
-        self.layers = nn.ModuleList(Layer(hidden, 4, True, 0.0) for _ in range(layers))
+        self.layers = nn.ModuleList(Layer(hidden, heads, True, 0.0) for _ in range(layers))
         self.norm = nn.LayerNorm(hidden)
 
     def forward(self, ids):

@@ -29,6 +29,11 @@ HostMemory host_memory() {
   return memory;
 }
 
+bool reset_host_peak() {
+  std::ofstream refs("/proc/self/clear_refs");
+  return static_cast<bool>(refs << "5" << std::flush);  // proc(5): VmHWM becomes VmRSS
+}
+
 std::optional<uint64_t> driver_overhead(const Backend& backend, uint64_t block_bytes) {
   const DeviceInfo& info = backend.info();
   if (info.is_cpu) return {};

@@ -17,6 +17,9 @@ struct HostMemory {
 // As it is now.
 HostMemory host_memory();
 
+// The peak counts from now on. False where the system does not offer that (Linux does).
+bool reset_host_peak();
+
 // Bytes that the driver holds in the heap of the blocks besides the `block_bytes` which this
 // process allocated there: compiled kernels, command buffers, transfer memory. Nothing where the
 // driver does not tell; CPU drivers tell what the whole machine uses, so for them there is nothing

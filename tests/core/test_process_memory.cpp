@@ -51,7 +51,7 @@ void accumulate(KernelRunner& runner, const Binding& x, const Binding& sum) {
 
 }  // namespace
 
-TEST_CASE("process memory: 64 MiB that are touched show up, and the peak stays" *
+TEST_CASE("process memory: 64 MiB that are touched show up, and the peak stays until it is reset" *
           doctest::test_suite("host")) {
   const HostMemory before = host_memory();
   CHECK(before.current > kMiB);
@@ -67,6 +67,8 @@ TEST_CASE("process memory: 64 MiB that are touched show up, and the peak stays" 
   const HostMemory after = host_memory();
   CHECK(after.peak >= before.peak + 60 * kMiB);
   CHECK(after.current < after.peak);
+  REQUIRE(reset_host_peak());
+  CHECK(host_memory().peak < after.peak - 60 * kMiB);
 }
 
 TEST_CASE("process memory: the driver's own is what the heap of the blocks holds besides them" *
