@@ -98,11 +98,13 @@ bool times_large_networks(const Options& o) {
 
 // Returns how many rows failed.
 int run(const Options& o, Report& report) {
-  const RowOptions options{.profile = open_profile(o.measured ? o.device : o.profile),
-                           .device = o.device,
-                           .all = o.all || (!o.rows.empty() && !o.measured),
-                           .measured = o.measured,
-                           .note = note};
+  RowOptions options{.profile = open_profile(o.measured ? o.device : o.profile),
+                     .device = o.device,
+                     .all = o.all || (!o.rows.empty() && !o.measured),
+                     .measured = o.measured,
+                     .note = note};
+  if (o.measured)
+    options.profile.times = std::make_shared<OpTimes>(Device::create(open_backend(o.device)));
   for (const std::string& name : o.rows)
     check(
         std::any_of(rows().begin(), rows().end(), [&](const Row& row) { return row.name == name; }),

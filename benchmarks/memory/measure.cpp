@@ -30,13 +30,17 @@ Bench::Bench(std::string row, Workload workload, Profile profile, int candidates
       profile_(std::move(profile)),
       candidates_(candidates) {}
 
-Search& Bench::search() {
+Search& Bench::search(bool by_time) {
   // The bars are in FLOPs: memory traffic breaks ties, no more.
-  if (!search_)
-    search_.emplace(
+  std::optional<Search>& search = by_time ? time_search_ : search_;
+  if (!search)
+    search.emplace(
         profile_.open, [this] { workload_.run(); },
-        SearchOptions{.flops_per_byte = 2, .candidates = candidates_, .effort = 8});
-  return *search_;
+        SearchOptions{.flops_per_byte = 2,
+                      .times = by_time ? profile_.times : nullptr,
+                      .candidates = candidates_,
+                      .effort = 8});
+  return *search;
 }
 
 Result Bench::predict(const std::string& method, const StepSettings& way) const {
@@ -44,6 +48,10 @@ Result Bench::predict(const std::string& method, const StepSettings& way) const 
   const auto program = [&] { workload_.run(way, &r.tape); };
   const Forecast first = dry_run(profile_.open(), program);
   const Forecast forecast = dry_run(profile_.open(), program, {.learnt = first.steps});
+  r.run = [workload = workload_, way, steps = first.steps](TapeStats* tape, double* seconds) {
+    default_device()->learn(steps);  // else the second and the third step pack memory anew
+    workload.run(way, tape, seconds);
+  };
   r.peak = forecast.memory.peak;
   r.reserved = forecast.memory.peak_reserved;
   r.naive = forecast.memory.naive;
@@ -59,9 +67,6 @@ Result Bench::measure(const std::string& method, const std::function<StepSetting
   const StepSettings way = find();
   Result r = predict(method, way);
   r.dry_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  r.run = [workload = workload_, way](TapeStats* tape, double* seconds) {
-    workload.run(way, tape, seconds);
-  };
   return r;
 }
 
@@ -91,9 +96,13 @@ Result Bench::nested(int leaf) {
 }
 
 Result Bench::budget(uint64_t bytes) {
+  return budget("budget", search(), bytes);
+}
+
+Result Bench::budget(const std::string& method, Search& search, uint64_t bytes) {
   const auto keeping_to = [&](uint64_t blocks) {
-    return measure("budget", [&] {
-      StepSettings way = following(search().budget(bytes).plan);
+    return measure(method, [&] {
+      StepSettings way = following(search.budget(bytes).plan);
       way.budget = blocks;
       return way;
     });
@@ -108,9 +117,10 @@ Result Bench::budget(uint64_t bytes) {
   return r;
 }
 
-std::optional<Result> Bench::try_budget(uint64_t bytes) {
-  if (search().candidates().back().peak() > bytes) return std::nullopt;
-  return budget(bytes);
+std::optional<Result> Bench::try_budget(uint64_t bytes, bool by_time) {
+  Search& search = this->search(by_time);
+  if (search.candidates().back().peak() > bytes) return std::nullopt;
+  return budget(by_time ? "time" : "budget", search, bytes);
 }
 
 std::optional<Result> Bench::fitting(uint64_t bytes) {

@@ -15,6 +15,7 @@ namespace rw::memory {
 struct Profile {
   std::string name;  // for the report
   Search::OpenDry open;
+  std::shared_ptr<OpTimes> times = {};  // of that device; null: it is not at hand
 };
 // `device` as for open_backend("dry:..."): a profile's file or name, or a device; with a heap
 // without end, since plain runs are measured that no device has the memory for.
@@ -32,14 +33,16 @@ class Bench {
   Result speed();                 // outputs of matrix products and convolutions are kept
   Result nested(int leaf = 8);    // halved again and again down to `leaf` records
   Result budget(uint64_t bytes);  // cheapest that keeps to it
-  std::optional<Result> try_budget(uint64_t bytes);  // nothing if there is no such plan
+  // Nothing if there is no such plan. By time: of the device's times, where the profile has them.
+  std::optional<Result> try_budget(uint64_t bytes, bool by_time = false);
   // The cheapest whose dry run ends with blocks of at most `bytes`.
   std::optional<Result> fitting(uint64_t bytes);
   Result least();               // the least peak of all
   std::vector<Result> front();  // every choice between memory and work
 
  private:
-  Search& search();
+  Search& search(bool by_time = false);
+  Result budget(const std::string& method, Search& search, uint64_t bytes);
   Result predict(const std::string& method, const StepSettings& way) const;
   // `find`: the time that it takes counts.
   Result measure(const std::string& method, const std::function<StepSettings()>& find);
@@ -48,7 +51,7 @@ class Bench {
   Workload workload_;
   Profile profile_;
   int candidates_;
-  std::optional<Search> search_;
+  std::optional<Search> search_, time_search_;
 };
 
 // Adds a real run of the same steps, on a device of its own.

@@ -35,7 +35,7 @@ struct StepTimes {
 // One workload run in one way. Bytes unless said otherwise.
 struct Result {
   std::string row;     // of the benchmark: "openai"
-  std::string method;  // plain, block, memory, speed, nested, budget, front
+  std::string method;  // plain, block, memory, speed, nested, budget, time, front
   std::string device;  // whose profile the dry run followed
   Case about;
   uint64_t budget = 0;     // that the method was given, 0: none

@@ -36,13 +36,19 @@ const Result& add(const RowOptions& options, Report& report, Result result) {
   return report.results.emplace_back(std::move(result));
 }
 
+Result add_budget(const RowOptions& options, Report& report, Bench& bench, uint64_t bytes) {
+  if (options.profile.times)
+    if (auto quickest = bench.try_budget(bytes, true)) add(options, report, std::move(*quickest));
+  const auto cheapest = bench.try_budget(bytes);
+  return add(options, report, cheapest ? *cheapest : bench.least());
+}
+
 void add_ways(const RowOptions& options, Report& report, Bench& bench) {
   const Result plain = add(options, report, bench.plain());
   add(options, report, bench.block());
   add(options, report, bench.memory());
   for (const uint64_t part : {2, 3})
-    if (auto result = bench.try_budget(plain.peak - plain.tape.saved_bytes / part * (part - 1)))
-      add(options, report, std::move(*result));
+    add_budget(options, report, bench, plain.peak - plain.tape.saved_bytes / part * (part - 1));
 }
 
 std::string percent(double share) {
@@ -94,7 +100,7 @@ void real_row(const RowOptions& given, Report& report) {
     add(o, report, bench.block());
     add(o, report, bench.memory());
     add(o, report, bench.nested());
-    if (auto result = bench.try_budget(plain * 2 / 3)) add(o, report, std::move(*result));
+    add_budget(o, report, bench, plain * 2 / 3);
   }
 }
 
@@ -105,8 +111,7 @@ void depth122_row(const RowOptions& o, Report& report) {
     add(o, report, bench.plain());
     add(o, report, bench.block());
     add(o, report, bench.memory());
-    const auto budget = bench.try_budget(230 * MB);
-    const Result& r = add(o, report, budget ? *budget : bench.least());
+    const Result r = add_budget(o, report, bench, 230 * MB);
     if (!norm) add_bar(report, r, "depth 122, batch 128", "236.5 MB", 230 * MB, 0);
   }
 }
@@ -128,10 +133,9 @@ void resnet50_row(const RowOptions& o, Report& report) {
                                             {6'000 * MB, "6.00 GB at +9.3 %", 0.093},
                                             {plain / 3, "3x at about +12 %", 0.12},
                                             {4'990 * MB, "4.99 GB at +12.0 %", 0.12}}) {
-    const auto r = bench.try_budget(bytes);
     const std::string what =
         fmt::format("ResNet-50 in {:.2f} GB", static_cast<double>(bytes) / 1e9);
-    add_bar(report, add(o, report, r ? *r : bench.least()), what, theirs, bytes, most);
+    add_bar(report, add_budget(o, report, bench, bytes), what, theirs, bytes, most);
   }
 }
 

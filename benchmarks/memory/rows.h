@@ -42,8 +42,11 @@ std::vector<std::string> mispredictions(const Report& report);
 
 // What rows share.
 const Result& add(const RowOptions& options, Report& report, Result result);
-// Plain steps, the model's own segments, the least memory, and the cheapest plans that keep a half
-// and a third of the tape, where there are such.
+// The cheapest plan in so many bytes by FLOPs, or the least there is, and where the device is at
+// hand the quickest.
+Result add_budget(const RowOptions& options, Report& report, Bench& bench, uint64_t bytes);
+// Plain steps, the model's own segments, the least memory, and plans that keep a half and a third
+// of the tape.
 void add_ways(const RowOptions& options, Report& report, Bench& bench);
 // `most_recompute`: share of FLOPs; 0 where none was asked for.
 void add_bar(Report& report, const Result& ours, std::string what, std::string theirs,

@@ -29,12 +29,11 @@ void measure(const RowOptions& o, Report& report, int k, bool norm, DType dtype)
   add(o, report, bench.block());
   add(o, report, bench.memory());
   add(o, report, bench.nested());
-  const auto budget = bench.try_budget(budget_bytes(k));
-  const Result r = add(o, report, budget ? *budget : bench.least());
+  const Result r = add_budget(o, report, bench, budget_bytes(k));
   if (k != 19 && k != 200) return;
   if (k == 19 && as_theirs) {
     constexpr auto tight = static_cast<uint64_t>(1000 * MB);
-    add_bar(report, add(o, report, bench.budget(tight)), "k = 19 (depth 116)",
+    add_bar(report, add_budget(o, report, bench, tight), "k = 19 (depth 116)",
             "1630 MB at +24.6 % time", tight, 0.24);
   }
   for (Result& point : bench.front()) add(o, report, std::move(point));

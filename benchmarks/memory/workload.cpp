@@ -28,9 +28,8 @@ void Workload::run(const StepSettings& settings, TapeStats* tape, double* second
   if (tape) own->before_next_backward([&](const Tensor&) { *tape = own->stats(); });
   double quickest = take(*steps);
   if (!seconds) return;
-  // The second step also plans its memory, which takes longer than a short step does.
   double all = quickest;
-  for (int taken = 1; all < 0.1 || (taken < 2 && all < 1); ++taken) {
+  for (int taken = 1; all < 0.1 || (taken < 3 && all < 1); ++taken) {
     const double step = take(*steps);
     quickest = std::min(quickest, step);
     all += step;

@@ -243,7 +243,7 @@ void AutoRecompute::make_plan(const Tape& tape, const Tensor& root, Kind& kind, 
   }
   kind.is_cut = effort == options_.effort && search.is_cut();
   kind.more_work = static_cast<uint64_t>(more_effort * static_cast<double>(search.work_limit()));
-  const double cost = search.cost(*candidate);
+  const double cost = candidate->cost;
   if (kind.plan && cost >= kind.cost) return;
   kind.plan = spread(candidate->plan, alive, trace_.ops);
   kind.cost = cost;

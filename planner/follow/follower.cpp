@@ -10,10 +10,11 @@ Follower::Follower(std::shared_ptr<Tape> tape, bool displaces) : tape_(std::move
   outer_ = tape_->exchange_follower(this);
 }
 
-Follower::Follower(Plan plan, Graph* record)
+Follower::Follower(Plan plan, Graph* record, OpTimes* times)
     : Follower(grad_enabled() ? Tape::current() : nullptr, true) {
   plan_ = std::move(plan);
   record_ = record;
+  times_ = times;
 }
 
 Follower::~Follower() {
@@ -32,7 +33,7 @@ void Follower::before_record(Tape& tape, const Op& op) {
 }
 
 void Follower::begin(Tape& tape) {
-  pass_.emplace(tape, plan_, record_);
+  pass_.emplace(tape, plan_, record_, -1, times_);
 }
 
 void Follower::before_backward(Tape&, const Tensor&, bool) {

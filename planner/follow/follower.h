@@ -20,9 +20,10 @@ namespace rw {
 class [[nodiscard]] Follower : public Tape::Follower {
  public:
   // `record`: receives the graph of the first pass and outlives the scope; null: nobody wants it.
+  // `times`: measures the ops of that graph; null: only their work is known.
   // Takes the place of a follower that makes plans (AutoRecompute). AutogradError inside a segment
   // or another plan's follower; under NoGrad it does nothing.
-  explicit Follower(Plan plan, Graph* record = nullptr);
+  explicit Follower(Plan plan, Graph* record = nullptr, OpTimes* times = nullptr);
   ~Follower() override;
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
@@ -57,6 +58,7 @@ class [[nodiscard]] Follower : public Tape::Follower {
 
  private:
   Graph* record_ = nullptr;  // of the first pass that runs backward; null: is recorded
+  OpTimes* times_ = nullptr;
   Tape::Follower* outer_ = nullptr;
   std::string difference_;
 };

@@ -4,10 +4,11 @@
 
 namespace rw {
 
-ForwardPass::ForwardPass(Tape& tape, const Plan& plan, Graph* record, int64_t first)
+ForwardPass::ForwardPass(Tape& tape, const Plan& plan, Graph* record, int64_t first, OpTimes* times)
     : tape_(tape),
       plan_(plan),
       record_(record),
+      times_(times),
       first_(first < 0 ? tape.end() : first),
       keeps_(plan.signature.size()) {
   for (const Plan::Output& output : plan.keep) {
@@ -119,6 +120,7 @@ void ForwardPass::record_node(const Record& record) {
   node.reached = !record.outputs.empty() && record.outputs[0].requires_grad;
   node.cost = record.cost.total();
   node.work = record.cost;
+  if (times_) node.seconds = times_->seconds(record);
   node.is_heavy = record.op->is_heavy;
   node.op = record.op->name;
   node.label = record.label();

@@ -7,6 +7,7 @@
 
 #include "../../core/autograd/tape.h"
 #include "../graph/graph.h"
+#include "op_times.h"
 #include "../graph/plan.h"
 
 namespace rw {
@@ -16,8 +17,9 @@ namespace rw {
 class ForwardPass : public Tape::Follower {
  public:
   // Begins with record `first` of the tape, or with the next. `plan` and `record` outlive the pass;
-  // `record`: receives its graph, null: nobody wants it.
-  ForwardPass(Tape& tape, const Plan& plan, Graph* record, int64_t first = -1);
+  // `record`: receives its graph, null: nobody wants it. `times`: of its ops, likewise.
+  ForwardPass(Tape& tape, const Plan& plan, Graph* record, int64_t first = -1,
+              OpTimes* times = nullptr);
 
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override;
@@ -42,6 +44,7 @@ class ForwardPass : public Tape::Follower {
   Tape& tape_;
   const Plan& plan_;
   Graph* record_;
+  OpTimes* times_;
   const int64_t first_;
   size_t next_segment_ = 0;                                  // of the plan
   std::vector<std::pair<uint32_t, Segments::Handle>> open_;  // last record, segment on the tape

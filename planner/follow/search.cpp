@@ -63,17 +63,30 @@ Search::Search(OpenDry open, Program program, const SearchOptions& options)
 Graph Search::with_costs(const SearchOptions& options) const {
   Graph graph = graph_;
   for (Graph::Record& record : graph.records) record.cost = options.cost(record.work);
+  if (!options.times) return graph;
+  // What could not be measured costs as much for its work as all the rest does.
+  double seconds = 0, work = 0;
+  for (const Graph::Record& record : graph.records) {
+    if (!record.seconds) continue;
+    seconds += *record.seconds;
+    work += record.cost;
+  }
+  const double unit = work > 0 ? seconds / work : 1;
+  for (Graph::Record& record : graph.records)
+    record.cost = record.seconds.value_or(record.cost * unit);
   return graph;
 }
 
 Candidate Search::measure(Plan plan, Graph* record) {
   Candidate candidate{follow(graph_, std::move(plan)), {}};
   const auto program = [&] {
-    const Follower scope(candidate.plan, record);
+    const Follower scope(candidate.plan, record, options_.times.get());
     program_();
     if (difference_.empty()) difference_ = scope.difference();
   };
   candidate.forecast = dry_run(open_(), program, {.pack = false});
+  candidate.cost =
+      options_.times ? evaluate(graph_, candidate.plan).cost : options_.cost(candidate.replay());
   work_.count(measure_work_);
   return candidate;
 }
@@ -125,7 +138,7 @@ const std::vector<Candidate>& Search::candidates() {
 // Those that no other beats in both cost and peak, by falling peak.
 std::vector<Candidate> Search::best_of(std::vector<Candidate> candidates) const {
   std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
-    return std::pair(cost(a), a.peak()) < std::pair(cost(b), b.peak());
+    return std::pair(a.cost, a.peak()) < std::pair(b.cost, b.peak());
   });
   std::vector<Candidate> best;
   for (Candidate& candidate : candidates)
@@ -163,7 +176,7 @@ void Search::refine(uint64_t bytes) {
       if (!plan || is_among(between, *plan) || is_among(below, *plan)) continue;
       Candidate candidate = measure(*plan);
       const bool fits = candidate.peak() > low.peak() && candidate.peak() < high.peak() &&
-                        cost(candidate) > cost(high) && cost(candidate) < cost(low);
+                        candidate.cost > high.cost && candidate.cost < low.cost;
       if (fits)
         between.push_back(std::move(candidate));
       else if (candidate.peak() < least)

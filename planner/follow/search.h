@@ -11,20 +11,22 @@
 #include "../graph/graph.h"
 #include "../graph/plan_work.h"
 #include "candidate.h"
+#include "op_times.h"
 
 namespace rw {
 
 // What a search minimises, and how long it looks.
 struct SearchOptions {
   double flops_per_byte = 20;  // as OpCost::total(): what moving a byte costs; 0: FLOPs alone count
-  int candidates = 24;         // plans to measure, at most
+  std::shared_ptr<OpTimes> times = {};  // seconds count by these; null: FLOPs and bytes do
+  int candidates = 24;                  // plans to measure, at most
   // Bounds the work of each answer: with 1 it is found in at most 2 seconds for passes of up to
   // 2000 ops, and in at most 20 for any. Counted, not timed: the same program gets the same plans.
   double effort = 1;
   // Is told how much of that work is done, 0 to 1, while an answer is sought; null: nobody is.
   std::function<void(double share)> on_progress = {};
 
-  // The number that is minimised, in FLOPs.
+  // The number that is minimised where no time is known, in FLOPs.
   double cost(const OpCost& work) const {
     return work.flops + flops_per_byte * static_cast<double>(work.bytes);
   }
@@ -51,8 +53,6 @@ class Search {
   // Work that was done so far, in steps of about a nanosecond, and what one answer may take.
   uint64_t work() const { return work_.done; }
   uint64_t work_limit() const;
-  // Of a candidate's replays, by the objective.
-  double cost(const Candidate& candidate) const { return options_.cost(candidate.replay()); }
   // The measured candidates that are worth having: peak falls and cost rises. The first one costs
   // nothing; the last has the least feasible peak. Computed when first asked for; a plan that is
   // found later and goes below all of them follows, whatever it costs, so that budgets that were

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,11 +31,12 @@ struct Graph {
     double cost = 0;                        // of running it forward: FLOPs or seconds
     uint64_t workspace = 0;                 // transient bytes while it runs
     bool reached = true;                    // its vjp runs
-    uint32_t taken = 0;      // so many of `saved`, the first, go before its gradients are made
-    OpCost work = {};        // of running it forward, of which `cost` is made
-    bool is_heavy = false;   // Op::is_heavy
-    std::string op = {};     // Op::name
-    std::string label = {};  // Record::label(): that name, or one by checkpoint_name()
+    uint32_t taken = 0;  // so many of `saved`, the first, go before its gradients are made
+    OpCost work = {};    // of running it forward, of which `cost` is made
+    std::optional<double> seconds = {};  // the same on a device at hand, where that was measured
+    bool is_heavy = false;               // Op::is_heavy
+    std::string op = {};                 // Op::name
+    std::string label = {};              // Record::label(): that name, or one by checkpoint_name()
 
     // Of `saved`: those that are taken, and those that are read to the end.
     std::span<const uint32_t> saved_taken() const { return std::span(saved).first(taken); }

@@ -41,7 +41,7 @@ Answer answer(const memory::Workload& workload, double share, double effort = 1)
   CHECK(search.work() - between <= search.work_limit() * 3 / 2);
   result.work = search.work() - before;
   result.peak = choice.peak();
-  result.cost = search.cost(choice);
+  result.cost = choice.cost;
   result.is_cut = search.is_cut();
   return result;
 }

@@ -116,10 +116,10 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
   const auto& choices = search.candidates();
   REQUIRE(choices.size() >= 4);
   CHECK(choices.front().peak() <= search.plain().peak());
-  CHECK(search.cost(choices.front()) == 0);
+  CHECK(choices.front().cost == 0);
   for (size_t i = 1; i < choices.size(); ++i) {
     CHECK(choices[i].peak() < choices[i - 1].peak());
-    CHECK(search.cost(choices[i]) > search.cost(choices[i - 1]));
+    CHECK(choices[i].cost > choices[i - 1].cost);
   }
   uint64_t last = UINT64_MAX;
   const uint64_t least = choices.back().peak();
@@ -164,9 +164,9 @@ TEST_CASE_FIXTURE(CpuDevice,
       const Candidate& choice = search.budget(bytes);
       REQUIRE(choice.peak() <= bytes);
       REQUIRE(choice.peak() <= last);
-      REQUIRE(search.cost(choice) >= cost);
+      REQUIRE(choice.cost >= cost);
       last = choice.peak();
-      cost = search.cost(choice);
+      cost = choice.cost;
     }
     REQUIRE_THROWS_AS(search.budget(search.candidates().back().peak() - 1), OutOfMemory);
   }
@@ -182,7 +182,7 @@ TEST_CASE("recompute: collections keep what they name" * doctest::test_suite("ho
   CHECK(all.forecast.recompute_share() == 0);
   CHECK(all.peak() == search.plain().peak());
   CHECK(nothing.peak() == search.plain().peak());  // one segment of all spares nothing: it is plain
-  CHECK(search.cost(nothing) == 0);
+  CHECK(nothing.cost == 0);
   CHECK(search.speed().forecast.recompute_share() == 0);
 }
 
@@ -360,8 +360,9 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
   for_each_forest(0, records, -1, false, recompute.segments, [&] {
     ++plans;
     const Candidate choice{recompute, dry_run(dry(), under(recompute))};
-    const auto [found, is_new] = best.emplace(choice.peak(), search.cost(choice));
-    found->second = std::min(found->second, search.cost(choice));
+    const double cost = SearchOptions{}.cost(choice.replay());
+    const auto [found, is_new] = best.emplace(choice.peak(), cost);
+    found->second = std::min(found->second, cost);
   });
   const auto optimum = [&](uint64_t bytes) {
     double least = INFINITY;
@@ -377,7 +378,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
   for (const auto& [bytes, cost] : best) {
     const double best_cost = optimum(bytes);
     if (bytes >= search.candidates().back().peak()) {
-      const double searched = search.cost(search.budget(bytes));
+      const double searched = search.budget(bytes).cost;
       CHECK(searched <= 1.5 * best_cost);
       if (best_cost > 0) worst_search = std::max(worst_search, searched / best_cost);
     }
@@ -387,8 +388,9 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
                          under({.evicts = true})();
                        })};
       CHECK(choice.peak() <= bytes);
-      CHECK(search.cost(choice) <= 3 * best_cost);
-      if (best_cost > 0) worst_eviction = std::max(worst_eviction, search.cost(choice) / best_cost);
+      const double evicting = SearchOptions{}.cost(choice.replay());
+      CHECK(evicting <= 3 * best_cost);
+      if (best_cost > 0) worst_eviction = std::max(worst_eviction, evicting / best_cost);
       ++evicted;
     } catch (const OutOfMemory&) {
       ++infeasible;

@@ -1,0 +1,117 @@
+// Plans by time: ops are measured once and the times are kept; a search minimises them.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "backends/open.h"
+#include "core/memory/default_device.h"
+#include "ops/ops.h"
+#include "planner/follow/search.h"
+#include "tests/fixtures/env.h"
+#include "tests/fixtures/temporary_folder.h"
+
+namespace rw::test {
+
+namespace {
+
+// y = tanh(y W) + y, six times, and a view on the way.
+void step() {
+  manual_seed(1);
+  const Tensor w = rand({32, 32}, -0.1f, 0.1f).set_requires_grad();
+  Tensor y = rand({64, 32});
+  for (int i = 0; i < 6; ++i) y = add(tanh(matmul(y, w)), y);
+  sum(reshape(y, {-1})).backward();
+}
+
+std::unique_ptr<Backend> open_dry() {
+  return open_backend("dry:reference");
+}
+
+std::shared_ptr<OpTimes> open_times(const std::shared_ptr<Device>& device) {
+  return std::make_shared<OpTimes>(device);
+}
+
+struct CacheFile {
+  std::filesystem::path path;
+  std::vector<std::string> lines;
+
+  explicit CacheFile(const std::filesystem::path& folder) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      if (entry.path().filename().string().starts_with("op-times-")) path = entry.path();
+    REQUIRE(!path.empty());
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+  }
+  // Another time: `slow` ops take a second, the others a microsecond.
+  void write(const std::string& slow) const {
+    std::ofstream file(path);
+    for (const std::string& line : lines) {
+      const std::string key = line.substr(line.find(' '));
+      file << (key.starts_with(" " + slow + " ") ? "1" : "0.000001") << key << '\n';
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("op times: each op is measured once and kept for later processes" *
+          doctest::test_suite("host")) {
+  const TemporaryFolder folder;
+  const Env cache("REWIND_CACHE", folder.path);
+  const auto device = Device::create(open_backend("reference"));
+  const auto dispatches = [&] { return device->backend().stats().dispatches; };
+  Graph graph;
+  {
+    const Search search(open_dry, step, {.times = open_times(device)});
+    graph = search.graph();
+  }
+  size_t views = 0;
+  for (const Graph::Record& record : graph.records) {
+    INFO(record.op);
+    REQUIRE(record.seconds.has_value() == !record.inputs.empty());
+    if (!record.seconds) continue;
+    views += *record.seconds == 0;
+    CHECK((*record.seconds > 0) == (record.work.bytes > 0));
+  }
+  CHECK(views == 1);
+  CHECK(device->live() == 0);
+  CHECK(CacheFile(folder.path).lines.size() == 4);  // matmul, tanh, add, sum
+
+  const uint64_t before = dispatches();
+  CHECK(before > 0);
+  const Search again(open_dry, step, {.times = open_times(device)});
+  CHECK(dispatches() == before);
+  for (size_t i = 0; i < graph.records.size(); ++i)
+    if (graph.records[i].seconds)
+      CHECK(*again.graph().records[i].seconds ==
+            doctest::Approx(*graph.records[i].seconds).epsilon(1e-3));
+}
+
+TEST_CASE("op times: plans make again what is quick on the device, whatever its FLOPs" *
+          doctest::test_suite("host")) {
+  const TemporaryFolder folder;
+  const Env cache("REWIND_CACHE", folder.path);
+  const auto device = Device::create(open_backend("reference"));
+  { const Search measured(open_dry, step, {.times = open_times(device)}); }
+  const CacheFile file(folder.path);
+  const auto replayed = [&](const char* slow) {
+    file.write(slow);
+    Search search(open_dry, step, {.times = open_times(device)});
+    const uint64_t plain = search.plain().peak(), least = search.candidates().back().peak();
+    REQUIRE(least < plain);
+    const Candidate choice = search.budget((2 * plain + least) / 3);
+    CHECK(choice.cost > 0);
+    return choice.replay();
+  };
+  CHECK(replayed("matmul").flops == 0);
+  CHECK(replayed("add").flops > 0);
+}
+
+TEST_CASE("op times: a dry device has none" * doctest::test_suite("host")) {
+  CHECK_THROWS_WITH_AS(OpTimes(Device::create(open_dry())),
+                       doctest::Contains("must be of a device that computes"), ValueError);
+}
+
+}  // namespace rw::test
