@@ -7,8 +7,8 @@
 
 #include "../../core/autograd/tape.h"
 #include "../graph/graph.h"
-#include "op_times.h"
 #include "../graph/plan.h"
+#include "op_times.h"
 
 namespace rw {
 
