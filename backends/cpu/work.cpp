@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <pthread.h>
+#include <sched.h>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -27,16 +28,12 @@ int positive_number(const char* name) {
 // Of this process: those that it may use, of the machine's a part where mpirun started several
 // ranks here (Open MPI's word for how many, and Hydra's).
 int own_cores() {
-  const int usable = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  cpu_set_t own;  // hardware_concurrency() knows nothing of it in most versions of glibc
+  const int usable = sched_getaffinity(0, sizeof own, &own) == 0 ? CPU_COUNT(&own) : all;
   const int ranks = std::max(
       {1, positive_number("OMPI_COMM_WORLD_LOCAL_SIZE"), positive_number("MPI_LOCALNRANKS")});
   return std::clamp(all / ranks, 1, usable);
-}
-
-int wanted_threads() {
-  const int wanted = positive_number("OMP_NUM_THREADS");
-  return wanted > 0 ? wanted : own_cores();
 }
 
 // A job, which lies on the stack of who shares it out.
@@ -62,7 +59,7 @@ class Pool {
  public:
   Pool() {
     pthread_atfork(nullptr, nullptr, [] { is_copy = true; });
-    set_threads(wanted_threads());
+    set_threads(default_threads());
   }
 
   int threads() const { return wanted_; }
@@ -145,6 +142,11 @@ Pool& pool() {
 }
 
 }  // namespace
+
+int default_threads() {
+  const int wanted = positive_number("OMP_NUM_THREADS");
+  return wanted > 0 ? wanted : own_cores();
+}
 
 int threads() {
   return pool().threads();

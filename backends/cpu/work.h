@@ -6,8 +6,10 @@
 
 namespace rw::cpu {
 
-// Threads that share work, the caller among them: $OMP_NUM_THREADS, or else a core each, of which
-// the ranks of mpirun on this machine have the same number.
+// $OMP_NUM_THREADS, or else the cores of this process, of which the ranks of mpirun on this machine
+// have the same number.
+int default_threads();
+// Threads that share work, the caller among them: so many at first.
 int threads();
 // How many there are from now on; tests compare the bits of several.
 void set_threads(int count);

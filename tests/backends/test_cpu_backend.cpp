@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <sched.h>
 #include <thread>
 #include <unistd.h>
 
@@ -196,6 +197,40 @@ TEST_CASE("cpu work: each piece is done once, whoever shares it out") {
     }
     CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("cpu work: the ranks of a machine share its cores") {
+  const Env none("OMP_NUM_THREADS", ""), alone("OMPI_COMM_WORLD_LOCAL_SIZE", ""),
+      alone_by_hydra("MPI_LOCALNRANKS", "");
+  const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), all = cpu::default_threads();
+  CHECK(all >= 1);
+  CHECK(all <= cores);
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}) {
+    CAPTURE(name);
+    for (const int ranks : {1, 2, 3, 4, 1000}) {
+      const Env started(name, std::to_string(ranks));
+      CHECK(cpu::default_threads() == std::min(all, std::max(1, cores / ranks)));
+    }
+    const Env nonsense(name, "many");
+    CHECK(cpu::default_threads() == all);
+  }
+  const Env ranks("OMPI_COMM_WORLD_LOCAL_SIZE", "1000"), wanted("OMP_NUM_THREADS", "3");
+  CHECK(cpu::default_threads() == 3);  // who says it knows
+}
+
+TEST_CASE("cpu work: a rank that is tied to a core has one thread") {
+  const Env none("OMP_NUM_THREADS", ""), alone("OMPI_COMM_WORLD_LOCAL_SIZE", "1");
+  std::jthread([] {  // whose affinity is its own
+    cpu_set_t one;
+    REQUIRE(sched_getaffinity(0, sizeof one, &one) == 0);
+    int core = 0;
+    while (!CPU_ISSET(core, &one)) ++core;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    CHECK(cpu::default_threads() == 1);
+  })
+      .join();
 }
 
 TEST_CASE("cpu work: several threads take part") {
