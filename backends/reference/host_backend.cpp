@@ -17,7 +17,6 @@ namespace rw {
 namespace {
 
 constexpr uint64_t block_alignment = 256;
-constexpr uint64_t max_block_bytes = uint64_t{1} << 30;
 constexpr uint64_t huge_page = 2 << 20;  // of x86-64; large blocks are made of them
 
 std::string cpu_model() {
@@ -36,7 +35,7 @@ HostBackend::HostBackend(const std::string& backend, std::vector<std::string> fe
   info_.is_cpu = true;
   info_.memory_bytes =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  info_.max_block_bytes = max_block_bytes;
+  info_.max_block_bytes = info_.memory_bytes;
   info_.alignment = block_alignment;
   info_.features = std::move(features);
   profile_ = env_flag("REWIND_PROFILE");
@@ -47,8 +46,8 @@ HostBackend::~HostBackend() {
 }
 
 uint32_t HostBackend::allocate_block(uint64_t bytes) {
-  check<OutOfMemory>(bytes > 0 && bytes <= max_block_bytes, "allocate_block",
-                     "a block must have 1 to {} bytes, got {}", max_block_bytes, bytes);
+  check<OutOfMemory>(bytes > 0 && bytes <= info_.max_block_bytes, "allocate_block",
+                     "a block must have 1 to {} bytes, got {}", info_.max_block_bytes, bytes);
   const uint64_t size = (bytes + block_alignment - 1) / block_alignment * block_alignment;
   const uint64_t page = size < huge_page ? block_alignment : huge_page;
   Memory memory(static_cast<std::byte*>(std::aligned_alloc(page, (size + page - 1) / page * page)));

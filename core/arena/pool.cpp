@@ -11,6 +11,7 @@ namespace rw {
 namespace {
 
 constexpr uint64_t smallest_block = uint64_t{16} << 20;
+constexpr uint64_t most_ahead = uint64_t{1} << 30;  // of a block that nothing needs yet
 constexpr uint64_t smallest_shared = uint64_t{64} << 10, largest_shared = uint64_t{4} << 20;
 
 // Both ranges may overlap where it goes down.
@@ -236,8 +237,9 @@ bool MemoryPool::grow(uint64_t bytes) {
   // Blocks grow with use, so that small programs stay small and large ones hold few blocks; a step
   // is taken to need what the last one needed.
   const uint64_t expected = last_step_peak_ - std::min(last_step_peak_, live());
-  const uint64_t wish = std::max(
-      {need, expected, std::min(std::max(arena_.reserved() / 2, smallest_block), largest / 4)});
+  const uint64_t ahead =
+      std::min({std::max(arena_.reserved() / 2, smallest_block), largest / 4, most_ahead});
+  const uint64_t wish = std::max({need, expected, ahead});
   const uint64_t size = std::min({wish, room(), largest}) / unit * unit;
   return (size >= need && add_block(arena_, size)) || add_block(arena_, need);
 }

@@ -234,6 +234,20 @@ TEST_CASE_FIXTURE(CpuDevice,
   CHECK(plan(chain, {.techniques = {.inplace = false}}).memory.peak == 2 * 4096);
 }
 
+TEST_CASE("dry run: one tensor may have most of the processor's memory" *
+          doctest::test_suite("host")) {
+  for (const char* name : {"cpu", "reference"}) {
+    CAPTURE(name);
+    std::unique_ptr<Backend> dry = open_backend(name)->dry();
+    const uint64_t room = dry->info().memory_bytes / 4 * 3;
+    const auto elements = static_cast<int64_t>(std::min<uint64_t>(room / 4, UINT32_MAX));
+    const uint64_t unit = dry->info().alignment;
+    const Forecast forecast = dry_run(std::move(dry), [&] { zeros({elements}); });
+    CHECK(forecast.memory.peak == (static_cast<uint64_t>(elements) * 4 + unit - 1) / unit * unit);
+    CHECK_THROWS_AS(dry_run(open_backend(name)->dry(), [&] { zeros({2, elements}); }), Error);
+  }
+}
+
 TEST_CASE("dry run: profiles predict a device that is not there") {
   std::string profile;
   try {
