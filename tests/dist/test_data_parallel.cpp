@@ -52,20 +52,19 @@ TEST_CASE("data parallel: a BERT with dropout on ranks has the bits of one proce
   });
 }
 
-TEST_CASE("data parallel: an overflow on one rank is one on all") {
-  on_each_device([] {
-    for (const int64_t at : {0, 1, 4, 5})
-      for (const Overflow overflow : {Overflow::voids_window, Overflow::voids_micro_batch}) {
-        CAPTURE(at);
-        const NetOptions options{.overflow = overflow, .poison = {at}, .max_norm = 0.5f};
-        const RankTest test{.ranks = 3, .micro_batches = 9};
-        check_ranks(maker<SmallResNet>(options), test);
-        const RankResult one = in_ranks(maker<SmallResNet>(options), test)[1];
-        const bool voids = overflow == Overflow::voids_micro_batch;
-        CHECK(one.skipped == (voids ? 0 : 1));
-        CHECK(one.voided == (voids ? 1 : 0));
-      }
-  });
+TEST_CASE("data parallel: an overflow on one rank is one on all" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (const int64_t at : {0, 1, 4, 5})
+    for (const Overflow overflow : {Overflow::voids_window, Overflow::voids_micro_batch}) {
+      CAPTURE(at);
+      const NetOptions options{.overflow = overflow, .poison = {at}, .max_norm = 0.5f};
+      const RankTest test{.ranks = 3, .micro_batches = 9};
+      check_ranks(maker<SmallResNet>(options), test);
+      const RankResult one = in_ranks(maker<SmallResNet>(options), test)[1];
+      const bool voids = overflow == Overflow::voids_micro_batch;
+      CHECK(one.skipped == (voids ? 0 : 1));
+      CHECK(one.voided == (voids ? 1 : 0));
+    }
 }
 
 // Each rank has a device and a budget of its own.
@@ -92,48 +91,46 @@ TEST_CASE_FIXTURE(CpuDevice, "data parallel: under a memory budget" * doctest::t
         in_one_process(maker<SmallResNet>(), {.ranks = 2, .micro_batches = 6}));
 }
 
-TEST_CASE("data parallel: every optimizer, on random models and windows") {
-  on_each_device([] {
-    for (const OptimizerMaker& optimizer : optimizer_makers())
-      for (const bool shards : {false, true})
-        for (uint64_t seed = 301; seed <= 303; ++seed) {
-          CAPTURE(optimizer.name);
-          CAPTURE(shards);
-          DataRandom random(seed, 3);
-          check_ranks(
-              [&](uint32_t n) { return std::make_unique<RandomTrainee>(seed, optimizer, n); },
-              {.ranks = static_cast<int>(between(random, 2, 4)),
-               .each = static_cast<uint32_t>(between(random, 1, 2)),
-               .micro_batches = between(random, 8, 13),
-               .shards = shards && optimizer.name.find("host memory") == std::string::npos});
-        }
-  });
+TEST_CASE("data parallel: every optimizer, on random models and windows" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (const OptimizerMaker& optimizer : optimizer_makers())
+    for (const bool shards : {false, true})
+      for (uint64_t seed = 301; seed <= 303; ++seed) {
+        CAPTURE(optimizer.name);
+        CAPTURE(shards);
+        DataRandom random(seed, 3);
+        check_ranks([&](uint32_t n) { return std::make_unique<RandomTrainee>(seed, optimizer, n); },
+                    {.ranks = static_cast<int>(between(random, 2, 4)),
+                     .each = static_cast<uint32_t>(between(random, 1, 2)),
+                     .micro_batches = between(random, 8, 13),
+                     .shards = shards && optimizer.name.find("host memory") == std::string::npos});
+      }
 }
 
 // Moments and sums of gradients in parts; clipping, overflows and windows as ever.
-TEST_CASE("data parallel: states that ranks keep in parts") {
-  on_each_device([] {
-    for (const int ranks : {1, 2, 3, 4}) {
-      check_ranks(maker<SmallResNet>({.max_norm = 0.5f}),
-                  {.ranks = ranks, .micro_batches = 2 * ranks, .shards = true});
-      check_ranks(maker<SmallBert>({.checkpoint = CheckpointMode::block,
-                                    .overflow = Overflow::voids_micro_batch,
-                                    .poison = {ranks},
-                                    .max_norm = 0.1f}),
-                  {.ranks = ranks, .each = 2, .micro_batches = 4 * ranks + 1, .shards = true});
-    }
-    // More ranks than parameters that they could have.
-    struct One : Trainee {
-      explicit One(uint32_t n) : made(Adam(in_own_shard(one_group({w}))), n) {}
-      Accumulate& optimizer() override { return made; }
-      MicroBatch micro_batch(int64_t i) override { return {loss_with(w, {1, float(i)}), 1}; }
-      std::vector<Tensor> tensors() override { return {w}; }
-      Tensor w = parameter({1, 2}, "w");
-      Accumulate made;
-    };
-    check_ranks([](uint32_t n) { return std::make_unique<One>(n); },
-                {.ranks = 3, .micro_batches = 6, .shards = true});
-  });
+TEST_CASE("data parallel: states that ranks keep in parts" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (const int ranks : {1, 2, 3, 4}) {
+    check_ranks(maker<SmallResNet>({.max_norm = 0.5f}),
+                {.ranks = ranks, .micro_batches = 2 * ranks, .shards = true});
+    check_ranks(maker<SmallBert>({.checkpoint = CheckpointMode::block,
+                                  .overflow = Overflow::voids_micro_batch,
+                                  .poison = {ranks},
+                                  .max_norm = 0.1f}),
+                {.ranks = ranks, .each = 2, .micro_batches = 4 * ranks + 1, .shards = true});
+  }
+  // More ranks than parameters that they could have.
+  struct One : Trainee {
+    explicit One(uint32_t n) : made(Adam(in_own_shard(one_group({w}))), n) {}
+    Accumulate& optimizer() override { return made; }
+    MicroBatch micro_batch(int64_t i) override { return {loss_with(w, {1, float(i)}), 1}; }
+    std::vector<Tensor> tensors() override { return {w}; }
+    Tensor w = parameter({1, 2}, "w");
+    Accumulate made;
+  };
+  check_ranks([](uint32_t n) { return std::make_unique<One>(n); },
+              {.ranks = 3, .micro_batches = 6, .shards = true});
 }
 
 // On a device of its own each, predicted by itself.

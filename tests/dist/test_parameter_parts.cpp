@@ -53,49 +53,48 @@ TEST_CASE("parameters in parts: ranks have the bits of one process") {
 }
 
 // Most of BERT is its table of words then, and every rank has a part of it.
-TEST_CASE("parameters in parts: a table that ranks divide") {
-  on_each_device([] {
-    for (const bool parts : {false, true}) {
-      CAPTURE(parts);
-      const RankTest test{
-          .ranks = 3, .each = 2, .micro_batches = 12, .shards = !parts, .parts = parts};
-      const auto options = [](CheckpointMode mode, bool autocast) {
-        return NetOptions{.checkpoint = mode,
-                          .overflow = Accumulate::Overflow::voids_micro_batch,
-                          .max_norm = 0.1f,
-                          .words = 1500,
-                          .autocast = autocast};
-      };
-      check_ranks(maker<SmallBert>(options(CheckpointMode::none, false)), test);
-      check_ranks(maker<SmallBert>(options(CheckpointMode::block, true)), test);
-      NetOptions half = options(CheckpointMode::block, true);
-      half.dtype = DType::f16;
-      const Generator start = default_generator();
-      const RankResult one = in_one_process(maker<SmallBert>(half), test);
-      default_generator() = start;
-      size_t divided = 0;
-      for (const RankResult& rank : in_ranks(maker<SmallBert>(half), test)) {
-        CHECK(rank.tensors == one.tensors);
-        for (const auto& [name, values] : rank.state) {
-          CHECK(values == of_whole(one.state, name));
-          divided += whole_name(name) != name;
-        }
+TEST_CASE("parameters in parts: a table that ranks divide" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (const bool parts : {false, true}) {
+    CAPTURE(parts);
+    const RankTest test{
+        .ranks = 3, .each = 2, .micro_batches = 12, .shards = !parts, .parts = parts};
+    const auto options = [](CheckpointMode mode, bool autocast) {
+      return NetOptions{.checkpoint = mode,
+                        .overflow = Accumulate::Overflow::voids_micro_batch,
+                        .max_norm = 0.1f,
+                        .words = 1500,
+                        .autocast = autocast};
+    };
+    check_ranks(maker<SmallBert>(options(CheckpointMode::none, false)), test);
+    check_ranks(maker<SmallBert>(options(CheckpointMode::block, true)), test);
+    NetOptions half = options(CheckpointMode::block, true);
+    half.dtype = DType::f16;
+    const Generator start = default_generator();
+    const RankResult one = in_one_process(maker<SmallBert>(half), test);
+    default_generator() = start;
+    size_t divided = 0;
+    for (const RankResult& rank : in_ranks(maker<SmallBert>(half), test)) {
+      CHECK(rank.tensors == one.tensors);
+      for (const auto& [name, values] : rank.state) {
+        CHECK(values == of_whole(one.state, name));
+        divided += whole_name(name) != name;
       }
-      CHECK(divided == (parts ? 9 : 6));  // two moments of the table each, and its masters
     }
-  });
+    CHECK(divided == (parts ? 9 : 6));  // two moments of the table each, and its masters
+  }
 }
 
-TEST_CASE("parameters in parts: a table that ranks divide, by every optimizer") {
-  on_each_device([] {
-    for (const OptimizerMaker& optimizer : optimizer_makers()) {
-      if (optimizer.name.find("host memory") != std::string::npos) continue;
-      CAPTURE(optimizer.name);
-      for (const bool parts : {false, true})
-        check_ranks([&](uint32_t n) { return std::make_unique<TableTrainee>(optimizer, n); },
-                    {.ranks = 3, .micro_batches = 9, .shards = !parts, .parts = parts});
-    }
-  });
+TEST_CASE("parameters in parts: a table that ranks divide, by every optimizer" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (const OptimizerMaker& optimizer : optimizer_makers()) {
+    if (optimizer.name.find("host memory") != std::string::npos) continue;
+    CAPTURE(optimizer.name);
+    for (const bool parts : {false, true})
+      check_ranks([&](uint32_t n) { return std::make_unique<TableTrainee>(optimizer, n); },
+                  {.ranks = 3, .micro_batches = 9, .shards = !parts, .parts = parts});
+  }
 }
 
 // What each rank keeps of 5 rows: about as much as the others, whatever the parameters' sizes are.
@@ -125,15 +124,14 @@ TEST_CASE_FIXTURE(CpuDevice, "parameters in parts: ranks have equal parts of one
   }
 }
 
-TEST_CASE("parameters in parts: every optimizer") {
-  on_each_device([] {
-    for (const OptimizerMaker& optimizer : optimizer_makers()) {
-      if (optimizer.name.find("host memory") != std::string::npos) continue;
-      CAPTURE(optimizer.name);
-      check_ranks([&](uint32_t n) { return std::make_unique<RandomTrainee>(302, optimizer, n); },
-                  {.ranks = 3, .each = 2, .micro_batches = 12, .parts = true});
-    }
-  });
+TEST_CASE("parameters in parts: every optimizer" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (const OptimizerMaker& optimizer : optimizer_makers()) {
+    if (optimizer.name.find("host memory") != std::string::npos) continue;
+    CAPTURE(optimizer.name);
+    check_ranks([&](uint32_t n) { return std::make_unique<RandomTrainee>(302, optimizer, n); },
+                {.ranks = 3, .each = 2, .micro_batches = 12, .parts = true});
+  }
 }
 
 // A chain of wide layers on a device of its own each, predicted by itself.

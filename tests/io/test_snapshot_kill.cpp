@@ -17,7 +17,6 @@
 using namespace rw;
 using test::bytes_of;
 using test::Env;
-using test::on_each_device;
 using test::status_of_case;
 using test::TemporaryFolder;
 using test::total_steps;
@@ -26,7 +25,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* folder_variable = "REWIND_TEST_CHECKPOINTS";
-constexpr const char* device_variable = "REWIND_TEST_DEVICE";
 constexpr const char* kill_variable = "REWIND_TEST_KILL";
 constexpr const char* kind_variable = "REWIND_TEST_KIND";
 
@@ -55,7 +53,7 @@ void die_at_call(int number) {
 }
 
 // The process dies when this many ops have begun, in forward or in backward: inside of a window and
-// of a step, with work in the device's queue.
+// of a step.
 class DeathAtOp : public Tape::Observer {
  public:
   explicit DeathAtOp(int ops) : left_(ops) {}
@@ -73,18 +71,15 @@ class DeathAtOp : public Tape::Observer {
 constexpr int no_kill = 0;
 
 // The exit status, or -SIGNAL, of the test case below in a process of its own.
-int train_elsewhere(const fs::path& folder, const std::string& device, Kind kind,
-                    int kill_at = no_kill) {
+int train_elsewhere(const fs::path& folder, Kind kind, int kill_at = no_kill) {
   const Env env_folder(folder_variable, folder.c_str()),
-      env_device(device_variable, device.c_str()),
       env_kill(kill_variable, std::to_string(kill_at).c_str()),
       env_kind(kind_variable, std::to_string(static_cast<int>(kind)).c_str());
   return status_of_case("snapshot: child process");
 }
 
-int rounds(const std::string& device, Kind kind) {
+int rounds(Kind kind) {
   if (const char* wanted = std::getenv("REWIND_KILL_ROUNDS")) return std::atoi(wanted);
-  if (device != "cpu") return 4;  // drivers take a while to start
   return kind == Kind::updates ? 40 : 12;
 }
 
@@ -93,7 +88,7 @@ int rounds(const std::string& device, Kind kind) {
 TEST_CASE("snapshot: child process" * doctest::skip()) {
   const char* folder = std::getenv(folder_variable);
   if (folder == nullptr) return;  // only train_elsewhere() runs this
-  set_default_device(open_backend(std::getenv(device_variable)));
+  set_default_device(open_backend("cpu"));
   const int kill_at = std::atoi(std::getenv(kill_variable));
   DeathAtOp death(-kill_at);
   if (kill_at > 0) die_at_call(kill_at);
@@ -104,39 +99,35 @@ TEST_CASE("snapshot: child process" * doctest::skip()) {
 
 TEST_CASE("snapshot: killed at any moment, training ends with the same bits" *
           doctest::test_suite("programs")) {
-  on_each_device([] {
-    const std::string device = default_device()->info().backend;
-    for (int number = 0; number < kinds; ++number) {
-      CAPTURE(number);
-      const auto kind = static_cast<Kind>(number);
-      const TemporaryFolder folder;
-      const auto last = fmt::format("step-{:012}.safetensors", total_steps);
-      if (device != "cpu" && kind > Kind::windows) continue;
-      REQUIRE(train_elsewhere(folder.path / "whole", device, kind) == 0);
-      const std::string whole = bytes_of(folder.path / "whole" / last);
+  for (int number = 0; number < kinds; ++number) {
+    CAPTURE(number);
+    const auto kind = static_cast<Kind>(number);
+    const TemporaryFolder folder;
+    const auto last = fmt::format("step-{:012}.safetensors", total_steps);
+    REQUIRE(train_elsewhere(folder.path / "whole", kind) == 0);
+    const std::string whole = bytes_of(folder.path / "whole" / last);
 
-      DataRandom random(3);
-      const fs::path killed = folder.path / "killed";
-      const auto check_end = [&] {
-        CHECK(bytes_of(killed / last) == whole);
-        // The newest two are kept, and the lock; nothing else.
-        CHECK(test::entries(killed) == 3);
-        fs::remove_all(killed);
-      };
-      int kills = 0;
-      for (int round = 0; round < rounds(device, kind); ++round) {
-        CAPTURE(round);
-        // A save has about 40 file calls, a micro-batch about 30 ops in forward and backward.
-        const auto at = static_cast<int>(1 + random.below(120));
-        const bool is_at_op = kind != Kind::updates && round % 3 != 2;
-        const int status = train_elsewhere(killed, device, kind, is_at_op ? -at * 3 : at);
-        if (status == 0) check_end();
-        CHECK((status == 0 || status == -SIGKILL));
-        kills += status == -SIGKILL;
-      }
-      CHECK(kills > 0);
-      REQUIRE(train_elsewhere(killed, device, kind) == 0);
-      check_end();
+    DataRandom random(3);
+    const fs::path killed = folder.path / "killed";
+    const auto check_end = [&] {
+      CHECK(bytes_of(killed / last) == whole);
+      // The newest two are kept, and the lock; nothing else.
+      CHECK(test::entries(killed) == 3);
+      fs::remove_all(killed);
+    };
+    int kills = 0;
+    for (int round = 0; round < rounds(kind); ++round) {
+      CAPTURE(round);
+      // A save has about 40 file calls, a micro-batch about 30 ops in forward and backward.
+      const auto at = static_cast<int>(1 + random.below(120));
+      const bool is_at_op = kind != Kind::updates && round % 3 != 2;
+      const int status = train_elsewhere(killed, kind, is_at_op ? -at * 3 : at);
+      if (status == 0) check_end();
+      CHECK((status == 0 || status == -SIGKILL));
+      kills += status == -SIGKILL;
     }
-  });
+    CHECK(kills > 0);
+    REQUIRE(train_elsewhere(killed, kind) == 0);
+    check_end();
+  }
 }

@@ -185,39 +185,39 @@ class SharedHook {
 
 }  // namespace
 
-TEST_CASE("snapshot of ranks: any number of them goes on from any other, with the same bits") {
-  test::on_each_device([] {
-    for (const bool is_half : {false, true}) {
-      const Bits whole = whole_bits(total, is_half);
-      const auto check = [&](How first, How then) {
-        CAPTURE(is_half);
-        INFO(first.ranks, ", ", first.shard, " in parts, then ", then.ranks, ", ", then.shard);
-        first.is_half = then.is_half = is_half;
-        const TemporaryFolder folder;
-        train(folder.path, first, total / 2);
-        const size_t parts = first.shard != "none" ? 2 * static_cast<size_t>(first.ranks - 1) : 0;
-        CHECK(parts_in(folder.path).size() == parts);  // of the two that are kept
-        std::vector<Bits> bits;
-        train(folder.path, then, total, &bits);
-        size_t states = 0, divided = 0;
-        for (const Bits& rank : bits)
-          for (const auto& [name, values] : rank) {
-            CAPTURE(name);
-            CHECK(values == of_whole(whole, name));
-            if (name.starts_with("exp_avg")) states += values.size();
-            divided += whole_name(name) != name;
-          }
-        const size_t copies = then.shard != "none" ? 1 : static_cast<size_t>(then.ranks);
-        CHECK(states == copies * 2 * (7 * 900 + 901 * 16 + 17 * 2));  // two of each element
-        CHECK((divided > 0) == (then.shard != "none"));
-      };
-      check({3, "states"}, {1, "none"});
-      check({1, "none"}, {3, "states"});
-      check({3, "states"}, {2, "parameters"});
-      check({2, "parameters"}, {3, "none"});
-      check({6, "states"}, {6, "states"});
-    }
-  });
+TEST_CASE("snapshot of ranks: any number of them goes on from any other, with the same bits" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (const bool is_half : {false, true}) {
+    const Bits whole = whole_bits(total, is_half);
+    const auto check = [&](How first, How then) {
+      CAPTURE(is_half);
+      INFO(first.ranks, ", ", first.shard, " in parts, then ", then.ranks, ", ", then.shard);
+      first.is_half = then.is_half = is_half;
+      const TemporaryFolder folder;
+      train(folder.path, first, total / 2);
+      const size_t parts = first.shard != "none" ? 2 * static_cast<size_t>(first.ranks - 1) : 0;
+      CHECK(parts_in(folder.path).size() == parts);  // of the two that are kept
+      std::vector<Bits> bits;
+      train(folder.path, then, total, &bits);
+      size_t states = 0, divided = 0;
+      for (const Bits& rank : bits)
+        for (const auto& [name, values] : rank) {
+          CAPTURE(name);
+          CHECK(values == of_whole(whole, name));
+          if (name.starts_with("exp_avg")) states += values.size();
+          divided += whole_name(name) != name;
+        }
+      const size_t copies = then.shard != "none" ? 1 : static_cast<size_t>(then.ranks);
+      CHECK(states == copies * 2 * (7 * 900 + 901 * 16 + 17 * 2));  // two of each element
+      CHECK((divided > 0) == (then.shard != "none"));
+    };
+    check({3, "states"}, {1, "none"});
+    check({1, "none"}, {3, "states"});
+    check({3, "states"}, {2, "parameters"});
+    check({2, "parameters"}, {3, "none"});
+    check({6, "states"}, {6, "states"});
+  }
 }
 
 TEST_CASE(

@@ -82,29 +82,29 @@ TEST_CASE("accumulate properties: the gradient and the updates are those of the 
   });
 }
 
-TEST_CASE("accumulate properties: three updates of every smooth optimizer are those of one batch") {
-  on_each_device([] {
-    for (const OptimizerMaker& maker : optimizer_makers()) {
-      if (!maker.is_smooth) continue;
-      CAPTURE(maker.name);
-      for (uint64_t seed = 101; seed <= 104; ++seed) {
-        const RandomProblem whole(seed), parts(seed);
-        CAPTURE(whole.str());
-        DataRandom random(seed, 7);
-        const auto plain = maker.plain(whole.groups());
-        const auto accumulated = maker.accumulating(parts.groups(), 12);
-        for (int update = 0; update < 3; ++update) {
-          plain->zero_grad();
-          plain->backward(whole.loss(0, RandomProblem::samples));
-          plain->step();
-          run_window(*accumulated, parts,
-                     Window::random(random, RandomProblem::samples, between(random, 1, 12)));
-        }
-        CHECK(relative_distance(parts.values(), whole.values()) < 1e-6);
-        CHECK(accumulated->updates() == 3);
+TEST_CASE("accumulate properties: three updates of every smooth optimizer are those of one batch" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (const OptimizerMaker& maker : optimizer_makers()) {
+    if (!maker.is_smooth) continue;
+    CAPTURE(maker.name);
+    for (uint64_t seed = 101; seed <= 104; ++seed) {
+      const RandomProblem whole(seed), parts(seed);
+      CAPTURE(whole.str());
+      DataRandom random(seed, 7);
+      const auto plain = maker.plain(whole.groups());
+      const auto accumulated = maker.accumulating(parts.groups(), 12);
+      for (int update = 0; update < 3; ++update) {
+        plain->zero_grad();
+        plain->backward(whole.loss(0, RandomProblem::samples));
+        plain->step();
+        run_window(*accumulated, parts,
+                   Window::random(random, RandomProblem::samples, between(random, 1, 12)));
       }
+      CHECK(relative_distance(parts.values(), whole.values()) < 1e-6);
+      CHECK(accumulated->updates() == 3);
     }
-  });
+  }
 }
 
 // Full windows and flushed ones, with loss scaling, clipping and a schedule.
@@ -138,58 +138,57 @@ TEST_CASE("accumulate properties: every optimizer has the bits of one batch in t
   });
 }
 
-TEST_CASE("accumulate properties: n = 1 is every plain optimizer to the bit") {
-  on_each_device([] {
-    for (const OptimizerMaker& maker : optimizer_makers()) {
-      CAPTURE(maker.name);
-      for (uint64_t seed = 301; seed <= 303; ++seed) {
-        const RandomProblem one(seed), other(seed);
-        CAPTURE(one.str());
-        const auto plain = maker.plain(one.groups());
-        const auto accumulated = maker.accumulating(other.groups(), 1);
-        set_up(*plain, seed);
-        set_up(*accumulated, seed);
-        DataRandom random(seed, 7);
-        for (int update = 0; update < 6; ++update) {
-          const int64_t begin = between(random, 0, 40), end = between(random, begin + 1, 48);
-          plain->zero_grad();
-          plain->backward(one.loss(begin, end));
-          CHECK(plain->step());
-          accumulated->backward(other.loss(begin, end));
-          CHECK(accumulated->step());
-          accumulated->zero_grad();
-        }
-        CHECK(other.values() == one.values());
-        CHECK(state_of(*accumulated) == state_of(*plain));
+TEST_CASE("accumulate properties: n = 1 is every plain optimizer to the bit" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (const OptimizerMaker& maker : optimizer_makers()) {
+    CAPTURE(maker.name);
+    for (uint64_t seed = 301; seed <= 303; ++seed) {
+      const RandomProblem one(seed), other(seed);
+      CAPTURE(one.str());
+      const auto plain = maker.plain(one.groups());
+      const auto accumulated = maker.accumulating(other.groups(), 1);
+      set_up(*plain, seed);
+      set_up(*accumulated, seed);
+      DataRandom random(seed, 7);
+      for (int update = 0; update < 6; ++update) {
+        const int64_t begin = between(random, 0, 40), end = between(random, begin + 1, 48);
+        plain->zero_grad();
+        plain->backward(one.loss(begin, end));
+        CHECK(plain->step());
+        accumulated->backward(other.loss(begin, end));
+        CHECK(accumulated->step());
+        accumulated->zero_grad();
       }
+      CHECK(other.values() == one.values());
+      CHECK(state_of(*accumulated) == state_of(*plain));
     }
-  });
+  }
 }
 
-TEST_CASE("accumulate properties: windows may change their length") {
-  on_each_device([] {
-    for (uint64_t seed = 401; seed <= 408; ++seed) {
-      const RandomProblem whole(seed), parts(seed);
-      CAPTURE(whole.str());
-      DataRandom random(seed, 7);
-      Adam plain(whole.groups(), {.lr = 0.01f});
-      Accumulate accumulated(Adam(parts.groups(), {.lr = 0.01f}), 3);
-      set_up(plain, seed);
-      set_up(accumulated, seed);
-      for (const int64_t n : {int64_t{3}, int64_t{1}, int64_t{1}, between(random, 1, 6), int64_t{5},
-                              int64_t{1}, between(random, 2, 6)}) {
-        accumulated.set_micro_batches(static_cast<uint32_t>(n));
-        CAPTURE(n);
-        const Window window = Window::exact(random, n);
-        plain.zero_grad();
-        run_chunks(plain, whole, window);
-        run_window(accumulated, parts, window);
-        accumulated.zero_grad();
-        REQUIRE(parts.values() == whole.values());
-      }
-      CHECK(accumulated.updates() == 7);
+TEST_CASE("accumulate properties: windows may change their length" * doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  for (uint64_t seed = 401; seed <= 408; ++seed) {
+    const RandomProblem whole(seed), parts(seed);
+    CAPTURE(whole.str());
+    DataRandom random(seed, 7);
+    Adam plain(whole.groups(), {.lr = 0.01f});
+    Accumulate accumulated(Adam(parts.groups(), {.lr = 0.01f}), 3);
+    set_up(plain, seed);
+    set_up(accumulated, seed);
+    for (const int64_t n : {int64_t{3}, int64_t{1}, int64_t{1}, between(random, 1, 6), int64_t{5},
+                            int64_t{1}, between(random, 2, 6)}) {
+      accumulated.set_micro_batches(static_cast<uint32_t>(n));
+      CAPTURE(n);
+      const Window window = Window::exact(random, n);
+      plain.zero_grad();
+      run_chunks(plain, whole, window);
+      run_window(accumulated, parts, window);
+      accumulated.zero_grad();
+      REQUIRE(parts.values() == whole.values());
     }
-  });
+    CHECK(accumulated.updates() == 7);
+  }
 }
 
 TEST_CASE("accumulate: another length is for the next window, copies of weights follow it" *

@@ -208,7 +208,7 @@ TEST_CASE("plan: dry steps predict real memory to the byte" * doctest::test_suit
 
 TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
           doctest::test_suite("host")) {
-  set_default_device(open_backend("reference"));
+  set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   for (const Example& example : {resnet(), mnist(), pretrain(), finetune()})
     for (const uint32_t accumulate : {1u, 2u}) {
@@ -254,32 +254,28 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
 
 TEST_CASE("plan: planned recomputation keeps a real run within its budget" *
           doctest::test_suite("programs")) {
-  on_each_device([] {
-    const bool is_vulkan = default_device()->info().backend == "vulkan";
-    for (const Example& example :
-         is_vulkan ? std::vector{resnet()} : std::vector{resnet(), pretrain()}) {
-      INFO(example.name);
-      StepSettings settings{.dtype = DType::f16, .batch = 16};
-      const Planner planner({.make = example.make});
-      Search search = planner.search(settings);
-      const uint64_t plain = search.plain().peak(), least = search.candidates().back().peak();
-      CHECK(least < plain);
-      settings.recompute = std::make_shared<const Plan>(search.budget((plain + least) / 2).plan);
-      const MemoryReport real = real_run(example, settings);
-      CHECK(real.peak <= (plain + least) / 2);
-      CHECK(real.peak == planner.forecast(settings).memory.peak);
-      if (is_vulkan) continue;
-      // Evicting instead, to the same budget.
-      settings.recompute = std::make_shared<const Plan>(Plan{.evicts = true});
-      settings.budget = (plain + least) / 2;
-      const MemoryReport evicting = real_run(example, settings);
-      CHECK(evicting.peak <= settings.budget);
-      CHECK(evicting.peak == planner.forecast(settings).memory.peak);
-      const uint64_t known = search.candidates().back().peak();
-      CHECK_THROWS_WITH_AS(search.budget(known - 1),
-                           doctest::Contains(std::to_string(known).c_str()), OutOfMemory);
-    }
-  });
+  set_default_device(open_backend("cpu"));
+  for (const Example& example : {resnet(), pretrain()}) {
+    INFO(example.name);
+    StepSettings settings{.dtype = DType::f16, .batch = 16};
+    const Planner planner({.make = example.make});
+    Search search = planner.search(settings);
+    const uint64_t plain = search.plain().peak(), least = search.candidates().back().peak();
+    CHECK(least < plain);
+    settings.recompute = std::make_shared<const Plan>(search.budget((plain + least) / 2).plan);
+    const MemoryReport real = real_run(example, settings);
+    CHECK(real.peak <= (plain + least) / 2);
+    CHECK(real.peak == planner.forecast(settings).memory.peak);
+    // Evicting instead, to the same budget.
+    settings.recompute = std::make_shared<const Plan>(Plan{.evicts = true});
+    settings.budget = (plain + least) / 2;
+    const MemoryReport evicting = real_run(example, settings);
+    CHECK(evicting.peak <= settings.budget);
+    CHECK(evicting.peak == planner.forecast(settings).memory.peak);
+    const uint64_t known = search.candidates().back().peak();
+    CHECK_THROWS_WITH_AS(search.budget(known - 1), doctest::Contains(std::to_string(known).c_str()),
+                         OutOfMemory);
+  }
 }
 
 TEST_CASE("plan: the largest number that fits is found from any guess, in few tries" *
@@ -299,31 +295,27 @@ TEST_CASE("plan: the largest number that fits is found from any guess, in few tr
 
 TEST_CASE("plan: the largest batch fits, and one sample more does not" *
           doctest::test_suite("programs")) {
-  on_each_device([] {
-    const bool is_vulkan = default_device()->info().backend == "vulkan";
-    for (const Example& example :
-         is_vulkan ? std::vector{mnist()} : std::vector{resnet(), pretrain(), mnist()}) {
-      INFO(example.name);
-      const Planner planner({.make = example.make});
-      const uint64_t bytes =
-          planner.forecast({.dtype = DType::f16, .batch = 5}).memory.peak * 5 / 4;
-      for (const int64_t guess : {1, 1000}) {
-        StepSettings settings{.dtype = DType::f16};
-        settings.batch = planner.largest_batch(settings, bytes, guess);
-        REQUIRE(settings.batch > 0);
-        CHECK(real_run(example, settings, bytes).peak_reserved <= bytes);
-        ++settings.batch;
-        CHECK_THROWS_AS(planner.forecast(settings, {.room = Room::blocks, .memory_limit = bytes}),
-                        OutOfMemory);
-      }
-      CHECK(planner.largest_batch({}, 200000) == 0);
+  set_default_device(open_backend("cpu"));
+  for (const Example& example : {resnet(), pretrain(), mnist()}) {
+    INFO(example.name);
+    const Planner planner({.make = example.make});
+    const uint64_t bytes = planner.forecast({.dtype = DType::f16, .batch = 5}).memory.peak * 5 / 4;
+    for (const int64_t guess : {1, 1000}) {
+      StepSettings settings{.dtype = DType::f16};
+      settings.batch = planner.largest_batch(settings, bytes, guess);
+      REQUIRE(settings.batch > 0);
+      CHECK(real_run(example, settings, bytes).peak_reserved <= bytes);
+      ++settings.batch;
+      CHECK_THROWS_AS(planner.forecast(settings, {.room = Room::blocks, .memory_limit = bytes}),
+                      OutOfMemory);
     }
-  });
+    CHECK(planner.largest_batch({}, 200000) == 0);
+  }
 }
 
 TEST_CASE("plan: a table of batches has every way, each of them feasible" *
           doctest::test_suite("host")) {
-  const auto cpu = open_backend("reference");
+  const auto cpu = open_backend("cpu");
   const Planner planner({.make = resnet().make, .settings = {.batch = 8, .accumulate = 4}}, *cpu);
   const uint64_t bytes = 24 << 20;
   std::vector<FitRow> found;
@@ -372,7 +364,7 @@ TEST_CASE("plan: savings add up to the step's peak" * doctest::test_suite("progr
 
 TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suite("host")) {
   {
-    set_default_device(open_backend("reference"));
+    set_default_device(open_backend("cpu"));
     const Example example = resnet();
     const StepSettings settings{.dtype = DType::f32, .batch = 32};
     const Planner planner({.make = example.make});
@@ -393,12 +385,12 @@ TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suit
 TEST_CASE("plan: an error of a run ends with what would fit, or with that nothing does" *
           doctest::test_suite("host")) {
   const Example example = resnet();
-  const auto cpu = open_backend("reference");
+  const auto cpu = open_backend("cpu");
   const uint64_t peak = Planner({.make = example.make}, *cpu)
                             .forecast({.dtype = DType::f32, .batch = 64})
                             .memory.peak;
   for (const uint64_t limit : {peak * 7 / 10, uint64_t{1} << 20}) {
-    set_default_device(open_backend("reference"), limit);
+    set_default_device(open_backend("cpu"), limit);
     PlannedRun run(example.program({.dtype = DType::f32, .batch = 64}));
     const auto train = [&] { example.make(run.settings())->dry_step({}); };
     const char* expected = limit > (uint64_t{1} << 20) ? "dtype f16" : "that was tried fits";
@@ -408,7 +400,7 @@ TEST_CASE("plan: an error of a run ends with what would fit, or with that nothin
 }
 
 TEST_CASE("plan: a trace holds the last update" * doctest::test_suite("host")) {
-  const auto cpu = open_backend("reference");
+  const auto cpu = open_backend("cpu");
   const Forecast forecast =
       Planner({.make = mnist().make}, *cpu)
           .forecast({.dtype = DType::f16, .batch = 2, .accumulate = 3}, {.trace = true});
