@@ -3,6 +3,9 @@
 
 // Devices and values.
 #include "backends/listing.h"
+#include "backends/monitor/gpu_processes.h"
+#include "backends/monitor/gpu_sensors.h"
+#include "backends/monitor/nvml.h"
 #include "backends/open.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"

@@ -1,17 +1,21 @@
-// Shows the memory of all Vulkan devices and who uses it; once, or again and again.
+// Shows how busy all Vulkan devices are, their memory and who uses it; once, or again and again.
 #include <CLI/CLI.hpp>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/ioctl.h>
 
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <optional>
+#include <thread>
 #include <unistd.h>
 
+#include "backends/monitor/nvml.h"
 #include "backends/open.h"
 #include "core/base/error.h"
 #include "tools/top/report.h"
@@ -22,13 +26,40 @@ using namespace rw;
 namespace {
 
 Snapshot look(const std::string& choice) {
+  static const Nvml nvml;
   Snapshot snapshot;
   snapshot.time = fmt::format("{:%F %T}", fmt::localtime(std::time(nullptr)));
-  const std::vector<DeviceListing> devices = list_devices();
-  for (size_t i = 0; i < devices.size(); ++i) snapshot.devices.push_back({i, devices[i]});
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  snapshot.seconds = now.count();
   snapshot.processes = gpu_processes();
+  const std::vector<DeviceListing> devices = list_devices();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const std::string& address = devices[i].pci_address;
+    const bool is_nvidia = nvml.knows(address);
+    snapshot.devices.push_back(
+        {i, devices[i], is_nvidia ? nvml.sensors(address) : read_gpu_sensors(address)});
+    for (GpuProcess& process : nvml.processes(address)) {
+      describe(process);
+      snapshot.processes.push_back(std::move(process));
+    }
+  }
   select_devices(snapshot, choice);
   return snapshot;
+}
+
+// With what takes two looks.
+Snapshot look_twice(const std::string& choice) {
+  const Snapshot before = look(choice);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  Snapshot now = look(choice);
+  add_rates(now, before);
+  return now;
+}
+
+// As https://no-color.org has it.
+bool wants_colours() {
+  const char* const refused = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) && !(refused && *refused);
 }
 
 // One JSON document; on one line where more follow. Commands may hold bytes that are no UTF-8.
@@ -87,25 +118,27 @@ class StopSignals {
 };
 
 void watch(const std::string& choice, double seconds, bool json) {
-  const StopSignals signals;         // before the driver's threads begin, which hold them back, too
-  Snapshot snapshot = look(choice);  // an error is to be seen on the first screen
+  const StopSignals signals;  // before the driver's threads begin, which hold them back, too
+  Snapshot snapshot = look_twice(choice);  // an error is to be seen on the first screen
   std::optional<Screen> screen;
   if (!json && isatty(STDOUT_FILENO)) screen.emplace();
   do {
     if (screen)
-      screen->show(to_text(snapshot));
+      screen->show(to_text(snapshot, wants_colours()));
     else
       fmt::print("{}", json ? json_text(snapshot, -1) : to_text(snapshot) + "\n");
     std::fflush(stdout);
     if (signals.wait(seconds)) return;
-    snapshot = look(choice);
+    Snapshot next = look(choice);
+    add_rates(next, snapshot);
+    snapshot = std::move(next);
   } while (true);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Memory of the Vulkan devices, and the processes that use it.");
+  CLI::App app("How busy the Vulkan devices are, their memory, and the processes that use them.");
   std::string choice;
   double seconds = 2;
   bool json = false;
@@ -118,8 +151,8 @@ int main(int argc, char** argv) {
       app, argc, argv,
       [&] {
         if (watching->count() == 0) {
-          const Snapshot snapshot = look(choice);
-          fmt::print("{}", json ? json_text(snapshot, 2) : to_text(snapshot));
+          const Snapshot snapshot = look_twice(choice);
+          fmt::print("{}", json ? json_text(snapshot, 2) : to_text(snapshot, wants_colours()));
           return;
         }
         check(seconds >= 0.1 && seconds <= 86400, "options", "--watch must be 0.1 to 86400, got {}",

@@ -36,7 +36,7 @@ OPTIM_BASE = OPS + ["planner/follow/environment.h", "shaders/", "optim/schedules
 OPTIM = OPTIM_BASE + ["optim/base/"]
 MODEL_FILES = OPS + ["nn/", "models/", "io/formats/", "optim/base/state_parts.h"]
 USER = ["core/", "ops/", "planner/", "nn/", "models/", "optim/", "io/", "dist/", "data/", "backends/listing.h",
-        "backends/launches.h", "backends/open.h", "backends/tune.h"]
+        "backends/launches.h", "backends/monitor/", "backends/open.h", "backends/tune.h"]
 PROJECT_RULES = {
     "core/base/": [],
     "core/files/": ["core/base/"],
@@ -53,6 +53,7 @@ PROJECT_RULES = {
     "planner/follow/": FOLLOW,
     "planner/forecast/": FOLLOW,
     "backends/": OPS + ["backends/", "shaders/", "profile_folders.h"],  # they choose among the backends, and try them
+    "backends/monitor/": [],
     "backends/reference/": DRIVERS + ["backends/dry/"],  # every backend can be predicted
     "backends/cpu/": DRIVERS + ["backends/dry/", "backends/reference/"],
     "backends/vulkan/": DRIVERS + ["backends/dry/", "backends/vulkan/"],

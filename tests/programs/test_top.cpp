@@ -7,7 +7,9 @@
 #include <string>
 #include <unistd.h>
 
+#include "backends/monitor/nvml.h"
 #include "core/base/error.h"
+#include "tests/backends/monitor/recorded_gpus.h"
 #include "tests/fixtures/temporary_folder.h"
 #include "tools/top/report.h"
 
@@ -24,11 +26,6 @@ constexpr const char* kIntel =
     "drm-driver:\txe\ndrm-client-id:\t7\ndrm-pdev:\t0000:00:02.0\ndrm-total-system0:\t4096\n"
     "drm-total-cycles-rcs:\t28257900\ndrm-cycles-rcs:\t123\ndrm-shared-system0:\t64 KiB\n";
 
-void put(const fs::path& path, const std::string& text) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << text;
-}
-
 DeviceListing device(const std::string& name, const std::string& pci_address) {
   DeviceListing d;
   d.info.name = name;
@@ -41,10 +38,11 @@ DeviceListing device(const std::string& name, const std::string& pci_address) {
 }
 
 Snapshot snapshot() {
-  Snapshot s{"2026-01-31 12:00:00", {{0, device("Radeon", "0000:03:00.0")}}, {}};
+  Snapshot s{"2026-01-31 12:00:00", 100, {{0, device("Radeon", "0000:03:00.0")}}, {}};
   s.devices.push_back({1, device("Arc", "0000:04:00.0")});
-  s.processes = {{42, "ada", "train --now", "amdgpu", "0000:03:00.0", {{"vram", 3 << 20}}},
-                 {43, "bob", std::string(300, 'x'), "virtio_gpu", "", {{"memory", 1 << 20}}}};
+  s.processes = {
+      {42, "ada", "train --now", "amdgpu", "0000:03:00.0", {{"vram", 3 << 20}}, {}, {}},
+      {43, "bob", std::string(300, 'x'), "virtio_gpu", "", {{"memory", 1 << 20}}, {}, {}}};
   return s;
 }
 
@@ -130,8 +128,8 @@ TEST_CASE("top: text" * doctest::test_suite("host")) {
                  "  heap 0  device-local     8.00 GiB  [########............]  37.5 %      "
                  "3.00 GiB in use, budget 6.00 GiB\n"));
   CHECK(contains(text, "  heap 1  host            16.00 GiB  usage and budget unknown\n"));
-  CHECK(contains(text, "      42  ada        vulkan:0         3.00 MiB  train --now\n"));
-  CHECK(contains(text, "      43  bob        virtio_gpu       1.00 MiB  xxx"));
+  CHECK(contains(text, "      42  ada        vulkan:0         3.00 MiB         train --now\n"));
+  CHECK(contains(text, "      43  bob        virtio_gpu       1.00 MiB         xxx"));
   CHECK(!contains(text, std::string(101, 'x')));
   Snapshot idle = snapshot();
   idle.processes.clear();
@@ -159,6 +157,69 @@ TEST_CASE("top: JSON" * doctest::test_suite("host")) {
   CHECK(json["processes"][0]["bytes"] == 3 << 20);
   CHECK(json["processes"][0]["regions"]["vram"] == 3 << 20);
   CHECK(json["processes"][1]["device"].is_null());
+}
+
+TEST_CASE("top: what is known of a device stands in its line, coloured on a terminal" *
+          doctest::test_suite("host")) {
+  Snapshot s = snapshot();
+  s.devices[0].sensors = {.busy_percent = 87,
+                          .clock_mhz = 2105,
+                          .temperature_celsius = 54.4,
+                          .power_watts = 142,
+                          .power_limit_watts = 203};
+  s.devices[1].sensors = {.busy_percent = 0, .power_watts = 9.6};
+  s.processes[0].busy_percent = 85.4;
+  s.processes[1].regions.clear();
+  const std::string text = to_text(s);
+  CHECK(contains(text,
+                 "vulkan:0  Radeon (discrete GPU) |  54 °C |  87 % | 2105 MHz | 142 / 203 W\n"));
+  CHECK(contains(text, "vulkan:1  Arc (discrete GPU) |   0 % |  10 W\n"));
+  CHECK(contains(text, "      42  ada        vulkan:0         3.00 MiB   85 %  train --now\n"));
+  CHECK(contains(text, "      43  bob        virtio_gpu                        xxx"));
+  CHECK(!contains(text, "\x1b"));
+  CHECK(contains(to_text(s, true),
+                 "vulkan:0  \x1b[36mRadeon\x1b[0m (discrete GPU) | "
+                 "\x1b[31m 54 °C\x1b[0m | \x1b[32m 87 %\x1b[0m | "
+                 "\x1b[33m2105 MHz\x1b[0m | \x1b[35m142 / 203 W\x1b[0m\n"));
+  const nlohmann::json json = to_json(s);
+  CHECK(json["devices"][0]["busy_percent"] == 87);
+  CHECK(json["devices"][0]["clock_mhz"] == 2105);
+  CHECK(json["devices"][0]["power_watts"] == 142);
+  CHECK(json["devices"][0]["power_limit_watts"] == 203);
+  CHECK(json["devices"][0]["temperature_celsius"] == 54.4);
+  CHECK(json["devices"][1]["busy_percent"] == 0);
+  CHECK(json["devices"][1]["temperature_celsius"].is_null());
+  CHECK(json["processes"][0]["busy_percent"] == 85.4);
+  CHECK(json["processes"][1]["busy_percent"].is_null());
+  CHECK(json["processes"][1]["bytes"].is_null());
+}
+
+TEST_CASE("top: two looks tell what drivers count" * doctest::test_suite("host")) {
+  Snapshot before = snapshot(), now = snapshot();
+  now.seconds = before.seconds + 2;
+  before.devices[1].sensors.energy_joules = 1000;
+  now.devices[1].sensors.energy_joules = 1030;
+  before.processes[0].engines = {{"gfx", {.busy = 500}}};
+  now.processes[0].engines = {{"gfx", {.busy = 500 + 1'000'000'000}}};
+  now.processes.push_back(now.processes[0]);  // another one on the same device
+  now.processes.back().pid = 44;
+  now.processes.back().engines = {{"gfx", {.busy = 400'000'000}}, {"dma", {.busy = 1}}};
+  before.processes.push_back(now.processes.back());
+  before.processes.back().engines = {{"gfx", {.busy = 0}}, {"dma", {.busy = 1}}};
+  add_rates(now, before);
+  CHECK(now.processes[0].busy_percent == 50);
+  CHECK(!now.processes[1].busy_percent);
+  CHECK(now.processes[2].busy_percent == 20);
+  CHECK(now.devices[0].sensors.busy_percent == 70);
+  CHECK(!now.devices[0].sensors.power_watts);
+  CHECK(!now.devices[1].sensors.busy_percent);
+  CHECK(now.devices[1].sensors.power_watts == 15);
+  // What the driver tells itself stays.
+  now.devices[0].sensors.busy_percent = 99;
+  now.devices[1].sensors.power_watts = 7;
+  add_rates(now, before);
+  CHECK(now.devices[0].sensors.busy_percent == 99);
+  CHECK(now.devices[1].sensors.power_watts == 7);
 }
 
 TEST_CASE("top: one device and the processes on it" * doctest::test_suite("host")) {

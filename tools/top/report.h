@@ -8,18 +8,21 @@
 #include <vector>
 
 #include "../../backends/listing.h"
-#include "gpu_processes.h"
+#include "../../backends/monitor/gpu_processes.h"
+#include "../../backends/monitor/gpu_sensors.h"
 
 namespace rw {
 
 struct NumberedDevice {
   size_t index;  // as in "vulkan:INDEX"
   DeviceListing device;
+  GpuSensors sensors = {};
 };
 
 // One look at the machine.
 struct Snapshot {
   std::string time;  // "2026-01-31 12:00:00"
+  double seconds;    // on a clock that only goes on
   std::vector<NumberedDevice> devices;
   std::vector<GpuProcess> processes;
 };
@@ -28,10 +31,15 @@ struct Snapshot {
 // driver has no VK_EXT_memory_budget.
 std::optional<uint64_t> bytes_in_use(const HeapUsage& heap);
 
+// What two looks tell together: how busy processes are, and devices whose driver tells that of
+// processes alone; power, of drivers that count energy.
+void add_rates(Snapshot& now, const Snapshot& before);
+
 // Keeps the devices that `choice` means, as in "vulkan:CHOICE", and the processes on them.
 void select_devices(Snapshot& snapshot, const std::string& choice);
 
-std::string to_text(const Snapshot& snapshot);
+// `colours`: escapes of a terminal.
+std::string to_text(const Snapshot& snapshot, bool colours = false);
 nlohmann::json to_json(const Snapshot& snapshot);
 
 }  // namespace rw

@@ -1,26 +1,19 @@
-#include "tools/top/gpu_processes.h"
+#include "backends/monitor/gpu_processes.h"
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <pwd.h>
 #include <set>
-#include <sstream>
 #include <tuple>
+#include <utility>
+
+#include "backends/monitor/system_text.h"
 
 namespace rw {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kSpace = " \t\r\n";
-
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
 
 // "123 KiB" in bytes; a number alone counts bytes.
 uint64_t parse_size(std::string_view text) {
@@ -44,28 +37,10 @@ void for_each_field(std::string_view text, Visit visit) {
   }
 }
 
-// Empty where there is no such file, or none that may be read. A file of a process that ends fails
-// in the midst of reading: what came before counts.
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();  // catches what iterators would throw
-  return std::move(text).str();
-}
-
-// Processes and files come and go, and others' may not be looked at: what fails ends the list.
-std::vector<fs::path> entries(const fs::path& folder) {
-  std::vector<fs::path> all;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    all.push_back(it->path());
-  return all;
-}
-
 std::string user_name(const fs::path& process) {
   std::string uid;
-  for_each_field(read(process / "status"), [&](std::string_view key, std::string_view value) {
-    if (key == "Uid") uid = value.substr(0, value.find_first_of(kSpace));
+  for_each_field(read_text(process / "status"), [&](std::string_view key, std::string_view value) {
+    if (key == "Uid") uid = value.substr(0, value.find_first_of(" \t"));
   });
   uint32_t number = 0;
   if (std::from_chars(uid.data(), uid.data() + uid.size(), number).ec != std::errc()) return "?";
@@ -76,9 +51,9 @@ std::string user_name(const fs::path& process) {
 // What was started, or the name of a process that does not tell; without control characters, which
 // would reach the terminal.
 std::string command_line(const fs::path& process) {
-  std::string command = read(process / "cmdline");
+  std::string command = read_text(process / "cmdline");
   while (command.ends_with('\0')) command.pop_back();
-  if (command.empty()) command = trim(read(process / "comm"));
+  if (command.empty()) command = trim(read_text(process / "comm"));
   for (char& c : command)
     if (c == '\0')
       c = ' ';
@@ -91,27 +66,53 @@ bool is_pid(const std::string& name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
 }
 
+// Whether the line is one of engines'. A driver counts time or cycles, not both.
+bool take_engine(EngineUses& engines, std::string_view key, std::string_view value) {
+  constexpr std::pair<std::string_view, uint64_t EngineUse::*> kinds[] = {
+      {"drm-engine-capacity-", &EngineUse::capacity},
+      {"drm-engine-", &EngineUse::busy},
+      {"drm-total-cycles-", &EngineUse::total},
+      {"drm-cycles-", &EngineUse::busy}};
+  for (const auto& [prefix, field] : kinds)
+    if (key.starts_with(prefix)) {
+      engines[std::string(key.substr(prefix.size()))].*field = parse_size(value);
+      return true;
+    }
+  return false;
+}
+
 void add_processes(const fs::path& folder, std::vector<GpuProcess>& all) {
   std::map<std::string, GpuProcess> by_device;
   std::set<std::tuple<std::string, std::string, std::string>> seen;
   for (const fs::path& file : entries(folder / "fdinfo")) {
-    const std::optional<DrmClient> client = parse_fdinfo(read(file));
+    const std::optional<DrmClient> client = parse_fdinfo(read_text(file));
     if (!client || !seen.emplace(client->driver, client->pci_address, client->id).second) continue;
     GpuProcess& process = by_device[client->driver + client->pci_address];
     process.driver = client->driver;
     process.pci_address = client->pci_address;
     for (const auto& [region, bytes] : client->regions) process.regions[region] += bytes;
+    for (const auto& [name, use] : client->engines) {
+      EngineUse& all_uses = process.engines[name];
+      all_uses.busy += use.busy;
+      all_uses.total = std::max(all_uses.total, use.total);  // all clients see the same clock
+      all_uses.capacity = use.capacity;
+    }
   }
   for (auto& [device, process] : by_device) {
     if (device_bytes(process.regions) == 0) continue;
     process.pid = std::stoll(folder.filename());
-    process.user = user_name(folder);
-    process.command = command_line(folder);
+    describe(process, folder.parent_path());
     all.push_back(std::move(process));
   }
 }
 
 }  // namespace
+
+void describe(GpuProcess& process, const fs::path& proc) {
+  const fs::path folder = proc / std::to_string(process.pid);
+  process.user = user_name(folder);
+  process.command = command_line(folder);
+}
 
 std::optional<DrmClient> parse_fdinfo(std::string_view text) {
   // What is in memory; else what older kernels call so; else what was allocated.
@@ -122,10 +123,10 @@ std::optional<DrmClient> parse_fdinfo(std::string_view text) {
     if (key == "drm-driver") client.driver = value;
     if (key == "drm-pdev") client.pci_address = value;
     if (key == "drm-client-id") client.id = value;
+    if (take_engine(client.engines, key, value)) return;
     for (size_t kind = 0; kind < std::size(kKinds); ++kind) {
       if (!key.starts_with(kKinds[kind])) continue;
       const std::string region(key.substr(kKinds[kind].size()));
-      if (region.starts_with("cycles-")) continue;  // drm-total-cycles-ENGINE counts time
       const auto known = kind_of.find(region);
       if (known != kind_of.end() && known->second < kind) continue;
       kind_of[region] = kind;
@@ -134,6 +135,28 @@ std::optional<DrmClient> parse_fdinfo(std::string_view text) {
   });
   if (client.driver.empty()) return {};
   return client;
+}
+
+EnginePercents engine_percents(const EngineUses& before, const EngineUses& now, double seconds) {
+  EnginePercents percents;
+  for (const auto& [name, use] : now) {
+    const auto found = before.find(name);
+    if (found == before.end()) continue;
+    const EngineUse& earlier = found->second;
+    if (use.busy < earlier.busy || use.total < earlier.total) continue;  // a file was closed
+    const double all = use.total ? static_cast<double>(use.total - earlier.total) : seconds * 1e9;
+    const double engines = static_cast<double>(std::max<uint64_t>(1, use.capacity));
+    if (all > 0)
+      percents[name] = 100 * static_cast<double>(use.busy - earlier.busy) / all / engines;
+  }
+  return percents;
+}
+
+std::optional<double> busiest_percent(const EnginePercents& percents) {
+  std::optional<double> most;
+  for (const auto& [name, percent] : percents)
+    most = std::min(100.0, std::max(most.value_or(0), percent));
+  return most;
 }
 
 uint64_t device_bytes(const MemoryRegions& regions) {

@@ -1,0 +1,62 @@
+// Processes that hold device memory, and how long engines worked for them, as Linux's DRM drivers
+// tell it in /proc/PID/fdinfo (Documentation/gpu/drm-usage-stats.rst). Drivers outside of DRM
+// (NVIDIA's own, see nvml.h) tell nothing; of other users' processes only root is told.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rw {
+
+using MemoryRegions = std::map<std::string, uint64_t>;  // "vram", "gtt", "system0", ...: bytes
+
+// What an engine ("gfx", "render", "rcs", ...) did so far.
+struct EngineUse {
+  uint64_t busy = 0;      // nanoseconds; cycles where `total` is counted
+  uint64_t total = 0;     // cycles that there were
+  uint64_t capacity = 1;  // engines of this name
+};
+using EngineUses = std::map<std::string, EngineUse>;
+
+// Shares of the time between two looks, in percent, by engine.
+using EnginePercents = std::map<std::string, double>;
+EnginePercents engine_percents(const EngineUses& before, const EngineUses& now, double seconds);
+// The busiest engine's, at most 100; nothing where there is none.
+std::optional<double> busiest_percent(const EnginePercents& percents);
+
+// An open device file.
+struct DrmClient {
+  std::string driver, pci_address;  // "amdgpu", "0000:03:00.0"
+  std::string id;                   // files with the same one share their memory
+  MemoryRegions regions;            // what it holds in each
+  EngineUses engines;               // so far
+};
+
+// Nothing where the text is not that of a DRM device's file.
+std::optional<DrmClient> parse_fdinfo(std::string_view text);
+
+// The device's own memory where it has some, else all that it uses.
+uint64_t device_bytes(const MemoryRegions& regions);
+
+// One process on one device.
+struct GpuProcess {
+  int64_t pid = 0;                     // of the process
+  std::string user, command;           // whose it is, and what was started
+  std::string driver, pci_address;     // as of a DrmClient
+  MemoryRegions regions;               // empty: not told
+  EngineUses engines;                  // so far
+  std::optional<double> busy_percent;  // known from two looks
+};
+
+// User and command of a process, from its folder in /proc.
+void describe(GpuProcess& process, const std::filesystem::path& proc = "/proc");
+
+// Those with device memory, most first. What may not be read is left out. `proc`: for tests.
+std::vector<GpuProcess> gpu_processes(const std::filesystem::path& proc = "/proc");
+
+}  // namespace rw

@@ -1,0 +1,28 @@
+// What Linux tells of a PCI device beside its memory: the hwmon files of its driver, and the files
+// of amdgpu, i915 and xe.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace rw {
+
+// What is not told is absent, never 0.
+struct GpuSensors {
+  std::optional<double> busy_percent;                    // 0 to 100: of the time, not of the units
+  std::optional<double> clock_mhz;                       // of the shaders, now
+  std::optional<double> temperature_celsius;             // of the chip
+  std::optional<double> power_watts, power_limit_watts;  // now, and the most that it may be
+  std::optional<double> energy_joules;  // used so far: what drivers count that tell no power
+};
+
+// `pci_address` as "0000:03:00.0". `sys`: for tests.
+GpuSensors read_gpu_sensors(const std::string& pci_address,
+                            const std::filesystem::path& sys = "/sys");
+
+// Between two looks; nothing where energy is not counted, or began anew.
+std::optional<double> mean_power_watts(const GpuSensors& before, const GpuSensors& now,
+                                       double seconds);
+
+}  // namespace rw
