@@ -151,6 +151,7 @@ class Trainer {
             .steps_per_snapshot = options_.snapshot_every,
             .parallel = steps_.parallel.get(),
             .restart = options_.restart,
+            .change_dtype = options_.change_dtype,
             .settings = about_.settings};
   }
 

@@ -28,6 +28,8 @@ void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
                  "keep training snapshots in this folder and go on from the newest, if any");
   app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
       ->needs("--resume");
+  app.add_flag("--change-dtype", change_dtype, "go on from a snapshot of another --dtype")
+      ->needs("--resume");
   app.add_option("--snapshot-every", snapshot_every, "steps between them")->capture_default_str();
   add_common_to(app, words);
 }

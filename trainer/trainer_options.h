@@ -36,6 +36,7 @@ struct TrainerOptions {
   std::string resume = {}, report = {};  // folder of snapshots, and a file; empty: none
   int64_t snapshot_every = 100;          // steps
   bool restart = false;                  // forget the snapshots that there are
+  bool change_dtype = false;             // go on from one of another dtype
   bool quiet = false;                    // print results only
 
   // Of the model, for programs that offer them: as in StepSettings.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/files/file_calls.h"
+#include "io/snapshot/other_dtype.h"
 #include "io/snapshot/snapshot_files.h"
 
 namespace rw {
@@ -45,9 +46,13 @@ void fill(const TrainingState& state, const SnapshotFiles& snapshot) {
   std::set<std::string> elsewhere;
   for (const std::string& name : state.optimizer.states_elsewhere())
     elsewhere.insert(optimizer_prefix + name);
-  load_tensors(snapshot.files(), all_tensors(state, state.optimizer.state_to_fill(names)),
-               elsewhere);
+  const bool other_dtype = has_other_dtype(snapshot, state.model, state.change_dtype);
+  StateDict tensors = all_tensors(state, state.optimizer.state_to_fill(names));
+  if (other_dtype) read_masters(snapshot, state.model, state.optimizer, tensors, elsewhere);
+  load_tensors(snapshot.files(), tensors, elsewhere);
+  if (other_dtype) round_masters(state.optimizer);
   state.optimizer.state_filled();
+  if (other_dtype) state.optimizer.restart_scaler();
   snapshot.restore(state.generator);
 }
 

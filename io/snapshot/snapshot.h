@@ -24,6 +24,9 @@ struct TrainingState {
   Optimizer& optimizer;
   Generator& generator = default_generator();
   StateDict extra = {};  // an average of the parameters, for example
+  // Load parameters of another dtype, too: the f32 values of all (masters, where they are of 16
+  // bits) and the optimizer's states stay to the bit, and the loss scale begins afresh.
+  bool change_dtype = false;
 };
 
 // The ranks that train together and save as one (dist/); at first the one process that there is.
@@ -41,8 +44,8 @@ struct SnapshotRanks {
 void save_snapshot(const std::filesystem::path& path, const TrainingState& state,
                    const TrainingPosition& position, const SnapshotRanks& ranks = {});
 // Fills `state`, with what is kept here: whoever saved, a process or any number of ranks, loads as
-// well as any other. The model and the optimizer must be built as those that were saved. Everything
-// is checked before anything is changed: FileError.
+// well as any other. The model and the optimizer must be built as those that were saved, but for
+// the dtype where the state says so. Everything is checked before anything is changed: FileError.
 TrainingPosition load_snapshot(const std::filesystem::path& path, const TrainingState& state);
 
 // What SnapshotDirectory::load_latest() took.

@@ -58,7 +58,11 @@ def test_other_settings(folder):
     accept(folder, changed(ASR, "--data", "elsewhere", "--save", "other", "--report", "r.json", "--checkpoint", "block",
                            "--memory-limit", "1GiB", "--check-numerics", "1", "--beam", "2", "--batch", "04"))
     accept(folder, changed(ASR, "--steps", "6"))
-    accept(folder, changed(ASR, "--steps", "8", "--dtype", "bf16"),
+    other = changed(ASR, "--steps", "8", "--dtype", "bf16")
+    refuse(folder, other, "--dtype", "f32", "bf16")
+    _, errors = run(folder, *other, *KEPT, status=1)
+    expect("(--change-dtype goes on in another)" in errors, "the option is named", errors)
+    accept(folder, (*other, "--change-dtype"),
            "note: 'kept' goes on with --dtype bf16, f32 before: other bits than in one go")
     shutil.rmtree(folder / "kept")
 

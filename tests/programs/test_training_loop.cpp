@@ -24,7 +24,7 @@ constexpr int64_t all_steps = 7, batches = 3;
 
 struct Training {
   explicit Training(const fs::path& folder, Settings settings = {{"--lr", "0.001"}},
-                    int64_t total = all_steps, bool restart = false)
+                    int64_t total = all_steps, bool restart = false, bool change_dtype = false)
       : seeded((manual_seed(5), true)),
         steps({}, StepSettings{.dtype = DType::f32, .batch = 2, .accumulate = 2}),
         planned({.title = "test",
@@ -41,6 +41,7 @@ struct Training {
               .snapshots = folder,
               .steps_per_snapshot = 100,
               .restart = restart,
+              .change_dtype = change_dtype,
               .settings = std::move(settings)},
              steps.model, *steps.optimizer, steps.meter, planned) {}
 
@@ -140,8 +141,11 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
     Training training(other.path, with("0.1", "f32", "none"));
     CHECK_THROWS_AS(training.run(0), Interrupted);
   }
+  CHECK(refusal(Training(other.path, with("0.1", "f16", "none")))
+            .find("--dtype was f32 there and is f16 now (--change-dtype goes on in another); go") !=
+        std::string::npos);
   {
-    Training longer(other.path, with("0.1", "f16", "block"), 9);
+    Training longer(other.path, with("0.1", "f16", "block"), 9, false, true);
     longer.steps.optimizer->set_scaler(LossScaler::dynamic(1024));  // that of the dtype
     longer.run();
     CHECK(longer.loop.start() == 1);

@@ -54,7 +54,8 @@ TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Optimizer& optimi
 }
 
 TrainingState TrainingLoop::state() {
-  TrainingState state{.model = model_, .optimizer = optimizer_};
+  TrainingState state{
+      .model = model_, .optimizer = optimizer_, .change_dtype = options_.change_dtype};
   if (average_)
     for (const auto& [name, tensor] : average_->state()) state.extra.push_back({name, tensor});
   return state;
@@ -93,7 +94,7 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
   Settings then;
   for (const auto& [name, value] : saved["settings"].items())
     then[name] = value.is_string() ? value.get<std::string>() : value.dump();
-  rw::check_resumed(folder, then, options_.settings);
+  rw::check_resumed(folder, then, options_.settings, options_.change_dtype);
   check<FileError>(
       position.step <= options_.steps && position.epoch == position.step / options_.batches &&
           position.index == position.step % options_.batches,

@@ -30,6 +30,7 @@ struct LoopOptions {
   int64_t steps_per_snapshot = 1;    // at least
   DataParallel* parallel = nullptr;  // of several ranks: they share out the steps
   bool restart = false;              // forget the snapshots that there are
+  bool change_dtype = false;         // go on from one of another dtype
   Settings settings = {};            // of the run; the loop adds the device
 };
 

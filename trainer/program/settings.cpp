@@ -25,8 +25,8 @@ constexpr std::array may_change = {
     // How far it goes: the schedule is that of the new total.
     "--steps", "--epochs",
     // What is written where.
-    "--resume", "--restart", "--snapshot-every", "--save", "--report", "--quiet", "--timeline",
-    "--trace", "--save-profile",
+    "--resume", "--restart", "--change-dtype", "--snapshot-every", "--save", "--report", "--quiet",
+    "--timeline", "--trace", "--save-profile",
     // What is watched, and evaluated.
     "--check-numerics", "--gradient-ranges", "--beam",
     // "the data" has what they name.
@@ -135,15 +135,18 @@ void check_ranks_alike(const Settings& settings) {
   check_alike(world(), claims);
 }
 
-void check_resumed(const std::string& folder, const Settings& then, const Settings& now) {
+void check_resumed(const std::string& folder, const Settings& then, const Settings& now,
+                   bool change_dtype) {
   check_names(folder, then, now);
   std::vector<std::string> differences;
   for (const auto& [name, value] : now) {
     const std::string& before = then.at(name);
     if (value == before || is_among(may_change, name)) continue;
-    if (!is_among(changes_bits, name))
-      differences.push_back(
-          fmt::format("{} was {} there and is {} now", name, shown(before), shown(value)));
+    const bool is_dtype = name == "--dtype";
+    if (!is_among(changes_bits, name) || (is_dtype && !change_dtype))
+      differences.push_back(fmt::format("{} was {} there and is {} now{}", name, shown(before),
+                                        shown(value),
+                                        is_dtype ? " (--change-dtype goes on in another)" : ""));
     else if (is_first_rank())
       fmt::print(stderr, "note: '{}' goes on with {} {}, {} before: other bits than in one go\n",
                  folder, name, shown(value), shown(before));

@@ -31,7 +31,9 @@ Settings data_settings(std::initializer_list<uint64_t> data);
 void check_ranks_alike(const Settings& settings);
 
 // For a run that goes on: FileError naming all that `folder` was made with other values of, but for
-// what may change (docs/resuming.md). Of that, what changes bits is noted.
-void check_resumed(const std::string& folder, const Settings& then, const Settings& now);
+// what may change (docs/resuming.md), the dtype where it is asked for. Of that, what changes bits
+// is noted.
+void check_resumed(const std::string& folder, const Settings& then, const Settings& now,
+                   bool change_dtype);
 
 }  // namespace rw

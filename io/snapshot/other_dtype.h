@@ -1,0 +1,25 @@
+// A snapshot that goes on with parameters of another dtype (io/snapshot/snapshot.h): f32 values go
+// to f32 values, from masters, or from parameters that had none, to what updates change.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "../../optim/base/optimizer.h"
+#include "snapshot_files.h"
+
+namespace rw {
+
+// Whether the saved parameters are of another dtype than the model's: FileError naming the first
+// that is, unless it `may_change`.
+bool has_other_dtype(const SnapshotFiles& snapshot, const Module& model, bool may_change);
+
+// Of what is to be read of such a snapshot: the optimizer's parameters under the names, and as the
+// tensors, of their f32 values. The names in the files that nothing is read from then go to
+// `ignored`. FileError where ranks keep masters in parts.
+void read_masters(const SnapshotFiles& snapshot, const Module& model, const Optimizer& optimizer,
+                  StateDict& tensors, std::set<std::string>& ignored);
+// When they are read: into 16-bit parameters.
+void round_masters(const Optimizer& optimizer);
+
+}  // namespace rw
