@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Tables and pictures of benchmarks/experiments.py from reports that are there, and what it says of data that are not.
+Usage: test_experiments.py BENCHMARKS"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+BENCHMARKS = Path(sys.argv.pop())
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def run(folder, *options):
+    done = subprocess.run([sys.executable, BENCHMARKS / "experiments.py", *options, "--reports", folder, "--results",
+                           folder], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Experiments(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+
+    def test_speech(self):
+        for dtype, rates in (("f32", (0.03, 0.05)), ("f16", (0.02, 0.06))):
+            for seed, rate in enumerate(rates, 1):
+                report = {"history": [{"step": 10, "loss": 2.0 * seed}, {"step": 20, "loss": 1.0 * seed}],
+                          "word_error_rate": rate}
+                (self.folder / f"speech-{dtype}-{seed}.json").write_text(json.dumps(report))
+        status, text, errors = run(self.folder, "speech", "--seeds", "2")
+        self.assertEqual((status, errors), (0, ""))
+        self.assertIn("| f32 | 1.500 (1.000 to 2.000) | 4.00 (3.00 to 5.00) | 3.00, 5.00 |", text)
+        self.assertIn("| f16 | 1.500 (1.000 to 2.000) | 4.00 (2.00 to 6.00) | 2.00, 6.00 |", text)
+        root = ET.parse(self.folder / "experiment-speech.svg").getroot()
+        curves, dots = root.findall(SVG + "g")
+        self.assertEqual([len(line.get("points").split()) for line in curves.findall(SVG + "polyline")], [2, 2])
+        self.assertEqual([len(band.get("points").split()) for band in curves.findall(SVG + "polygon")], [4, 4])
+        self.assertEqual(len(dots.findall(SVG + "circle")), 4)
+        worst, best = (min(dots.findall(SVG + "circle"), key=lambda c, s=sign: s * float(c.get("cy"))) for sign in (1, -1))
+        self.assertEqual(worst.get("fill"), best.get("fill"))  # f16 has the largest and the least rate
+        self.assertIn("f16", [text.text for text in root.findall(SVG + "text")])
+
+    def test_mnist(self):
+        runs = [{"name": name, "history": [{"train_loss": 0.5, "test_accuracy": 0.9}, {"train_loss": 0.25, "test_accuracy": 0.95}]}
+                for name in ("single", "accumulate", "batch")]
+        (self.folder / "mnist.json").write_text(json.dumps({"runs": runs}))
+        status, text, _ = run(self.folder, "mnist")
+        self.assertEqual(status, 0)
+        self.assertIn("| 2 | 0.2500, 95.00 % | 0.2500, 95.00 % | 0.2500, 95.00 % |", text)
+        ET.parse(self.folder / "experiment-mnist.svg")
+
+    def test_missing_data(self):
+        for name, what in (("mnist", "mnist"), ("accumulation", "sst2"), ("cifar", "cifar-10-batches-bin")):
+            status, text, errors = run(self.folder, name, "--data", self.folder / "none")
+            self.assertEqual((status, errors), (0, ""))
+            self.assertTrue(text.startswith(f"skipped: there is no {self.folder}/none/{what}"), text)
+
+
+unittest.main()
