@@ -155,7 +155,9 @@ void run_really(Result& result, const std::string& device_name) {
   const DeviceScope scope(device);
   RealRun real{.device = fmt::format("{} ({})", device->info().name, device->info().driver)};
   result.run(&real.tape, &real.seconds);
-  real.peak = device->memory_report().peak;
+  const MemoryReport report = device->memory_report();
+  real.peak = report.peak;
+  real.reserved = report.peak_reserved;
   real.process = host_memory().peak - before;
   result.real = std::move(real);
 }

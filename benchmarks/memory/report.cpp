@@ -39,11 +39,9 @@ Json to_json(const Result& r) {
                {"recompute_modelled_time", r.modelled},
                {"dry_seconds", r.dry_seconds}};
   if (r.real) {
-    json["real"] = {{"device", r.real->device},
-                    {"peak", r.real->peak},
-                    {"process", r.real->process},
-                    {"tape", to_json(r.real->tape)},
-                    {"step_seconds", r.real->seconds}};
+    json["real"] = {{"device", r.real->device},      {"peak", r.real->peak},
+                    {"reserved", r.real->reserved},  {"process", r.real->process},
+                    {"tape", to_json(r.real->tape)}, {"step_seconds", r.real->seconds}};
   }
   if (r.times)
     json["times"] = {{"device", r.times->device},        {"rounds", r.times->rounds},

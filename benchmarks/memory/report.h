@@ -16,8 +16,9 @@ namespace rw::memory {
 // A real run of the same steps.
 struct RealRun {
   std::string device;
-  uint64_t peak = 0;     // bytes live in the arena
-  uint64_t process = 0;  // most bytes of RAM that the process held on top of those before the run
+  uint64_t peak = 0;      // bytes live in the arena
+  uint64_t reserved = 0;  // blocks held for them
+  uint64_t process = 0;   // most bytes of RAM that the process held on top of those before the run
   TapeStats tape;
   double seconds = 0;  // of a step
 };
