@@ -2,30 +2,64 @@
 //! types: T = f32 f16
 //! params: AttentionParams
 //! local: subgroup
-//! address: only
 //! requires: subgroup shuffle
-//! prefers: int64
-// A subgroup makes a tile of scores again for each term of its sum. Of WIDTH nothing is used.
-#include "attention.glsl"
+// A subgroup makes a tile of scores again for each term of its sum: ROWS queries by four keys of each lane, without
+// shared memory.
+#include "attention_scores.glsl"
 #include "attention_mask_sum.glsl"
-#include "attention_rows.glsl"
 
+#define ROWS 4  // as dmask_rows of passes/attention.cpp
+#define TILE_COLUMNS (SUBGROUP_SIZE * ATTENTION_PER_LANE)
+
+uint lane = gl_SubgroupInvocationID;
 vec4 s[ROWS], ds[ROWS], acc[ROWS];
-DEFINE_PRODUCTS(query_products, s)
-DEFINE_PRODUCTS(gradient_products, ds)
+
+// c[i][j] = left row i . right row j. Rows begin where the arrays say; a lane loads four columns of the left ones, which
+// the others get by shuffles.
+#define DEFINE_PRODUCTS(name, c, LOAD_LEFT, LOAD_RIGHT)                                          \
+  void name(uint left[ROWS], uint right[4]) {                                                    \
+    [[unroll]] for (uint i = 0; i < ROWS; ++i) c[i] = vec4(0.0);                                 \
+    for (uint d = 0; d < DIM; d += SUBGROUP_SIZE * 4) {                                          \
+      vec4 a[ROWS];                                                                              \
+      [[unroll]] for (uint i = 0; i < ROWS; ++i) a[i] = LOAD_LEFT(left[i] + min(d + lane * 4, DIM - 4)); \
+      const uint words = min(SUBGROUP_SIZE, (DIM - d) / 4);                                      \
+      for (uint l = 0; l < words; ++l) {                                                         \
+        vec4 b[4];                                                                               \
+        [[unroll]] for (uint j = 0; j < 4; ++j) b[j] = LOAD_RIGHT(right[j] + d + l * 4);         \
+        [[unroll]] for (uint i = 0; i < ROWS; ++i)                                               \
+          [[unroll]] for (uint q = 0; q < 4; ++q)                                                \
+            c[i] += subgroupShuffle(a[i][q], l) * vec4(b[0][q], b[1][q], b[2][q], b[3][q]);      \
+      }                                                                                          \
+    }                                                                                            \
+  }
+DEFINE_PRODUCTS(query_products, s, load4_q, load4_k)
+DEFINE_PRODUCTS(gradient_products, ds, load4_dout, load4_v)
 
 void add_tile(Work w, uint key) {
-  const uint stats = (w.batch * p.heads + w.head) * p.queries, count = key_count(w.batch);
-  query_products(query_rows(w), w.row, key_rows(w, count), key);
-  gradient_products(dense_rows(w, Words64(address_table[3]), p.offset[3], p.queries), w.row,
-                    value_rows(w, count), key);
-  draw_rows(w, key);
+  const uint count = key_count(w.batch), last = max(count, 1) - 1;  // what other keys hold never meets a weight of 0
+  uint q[ROWS], dout[ROWS], k[4], v[4];
+  [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+    const uint query = min(w.row + i, p.queries - 1);
+    q[i] = at(w, p.q_stride) + query * p.q_stride[2];
+    dout[i] = ((w.batch * p.queries + query) * p.heads + w.head) * DIM;
+  }
+  [[unroll]] for (uint j = 0; j < 4; ++j) {
+    k[j] = shared_at(w, p.k_stride) + min(key + j, last) * p.k_stride[2];
+    v[j] = shared_at(w, p.v_stride) + min(key + j, last) * p.v_stride[2];
+  }
+  query_products(q, k);
+  gradient_products(dout, v);
+  // Philox is long: a loop, and one without a round when nothing is dropped, as CPU drivers run both sides of a branch.
+  uint kept = p.keep < 1.0 ? 0 : 0xffffffffu;
+  for (uint i = 0; i < (p.keep < 1.0 ? ROWS : 0); ++i) kept |= draw(w, w.row + i, key) << i * 4;
+  const uint stats = (w.batch * p.heads + w.head) * p.queries;
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
     const uint query = w.row + i, row = stats + min(query, p.queries - 1);
     const float lse = load_stats(2 * row), delta = load_stats(2 * row + 1);
     [[unroll]] for (uint j = 0; j < 4; ++j) {
       const float weight = exp(score(w, s[i][j], query, key + j, count) - lse);
-      if (query < p.queries) acc[i][j] += score_gradient(weight, drop(ds[i][j], i * 4 + j), delta);
+      const float dweight = (kept >> (i * 4 + j) & 1) != 0 ? ds[i][j] / p.keep : 0.0;
+      if (query < p.queries) acc[i][j] += score_gradient(weight, dweight, delta);
     }
   }
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import prelude
 
-KEYS = {"buffers", "types", "params", "local", "grid", "address", "optimize", "define", "requires",
+KEYS = {"buffers", "types", "params", "local", "grid", "optimize", "define", "requires",
         "prefers", "stands_for", "reference", "precise"}
 FEATURES = {  # name in `requires`: GLSL extension
     "subgroup": "GL_KHR_shader_subgroup_basic",
@@ -15,7 +15,6 @@ FEATURES = {  # name in `requires`: GLSL extension
     "arithmetic": "GL_KHR_shader_subgroup_arithmetic",
     "ballot": "GL_KHR_shader_subgroup_ballot",
     "shuffle": "GL_KHR_shader_subgroup_shuffle",
-    "int64": "GL_EXT_shader_explicit_arithmetic_types_int64",
     "float16": "GL_EXT_shader_explicit_arithmetic_types_float16",
     "texels": "",  # bindings that are only read are texel buffers, too: see prelude.py
     "cooperative": "",  # see cooperative.py
@@ -43,7 +42,6 @@ class Manifest:
     params: str = ""
     local: tuple = ("64", "1", "1")  # numbers, or products of them and of defines; 0: subgroup, 0, N: N subgroups
     grid: str = "1d"
-    address: str = "no"
     optimize: bool = True
     precise: bool = False  # no float operation is contracted with another
     defines: list = field(default_factory=lambda: [{}])
@@ -158,7 +156,6 @@ def parse_manifest(source):
     if "local" in keys:
         m.local = parse_local(keys["local"])
     m.grid = keys.get("grid", "1d")
-    m.address = keys.get("address", "no")
     m.optimize = keys.get("optimize", "yes") == "yes"
     m.precise = keys.get("precise", "no") == "yes"
     m.requires = keys.get("requires", "").replace(",", " ").split()
@@ -170,8 +167,8 @@ def parse_manifest(source):
             raise ManifestError(f"buffer {b.name}: access must be read, write or read_write")
         if any(b.type not in prelude.DTYPES and b.type not in types for types in m.types):
             raise ManifestError(f"buffer {b.name}: '{b.type}' is neither a dtype nor in `types`")
-    if m.grid not in GRIDS or m.address not in ("no", "only"):
-        raise ManifestError("grid is 1d, groups, 3d or words; address is no or only")
+    if m.grid not in GRIDS:
+        raise ManifestError("grid is 1d, groups, 3d or words")
     if not set(m.requires + m.prefers) <= set(FEATURES):
         raise ManifestError(f"requires, prefers: known features are {' '.join(FEATURES)}")
     return m
@@ -200,15 +197,15 @@ def expand(name, m):
             macros = defines | preferred if more else defines
             variants.append(Variant(full, types, macros, packed, address, m.requires + list(more), local))
 
-        for address in (True,) if m.address == "only" else (False, True):
+        for address in (False, True):
             add(False, address)
             if m.prefers:
                 add(False, address, m.prefers)
         # Cooperative matrices are for devices that have 16-bit storage.
         if has_half and "cooperative" not in m.requires:
-            add(True, m.address == "only")
+            add(True, False)
             if m.prefers:
-                add(True, m.address == "only", m.prefers)
+                add(True, False, m.prefers)
     return variants
 
 

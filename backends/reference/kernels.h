@@ -22,12 +22,15 @@ struct Kernel {
 
 namespace rw::reference {
 
-// Here single loops, in the Vulkan backend several shaders: matmul.cpp, conv.cpp, reduce.cpp,
-// normalize.cpp, layer_norm.cpp.
+// Here single loops, in the Vulkan backend several shaders: matmul.cpp, conv.cpp, attention.cpp,
+// reduce.cpp, normalize.cpp, layer_norm.cpp.
 void matmul(const Call& call);
 void conv2d(const Call& call);
 void conv2d_dgrad(const Call& call);
 void conv2d_wgrad(const Call& call);
+void attention(const Call& call);
+void attention_dq(const Call& call);
+void attention_dkv(const Call& call);
 void batch_norm_stats(const Call& call);
 void batch_norm_grad_stats(const Call& call);
 void layer_norm_grad_stats(const Call& call);
@@ -37,6 +40,9 @@ inline constexpr Kernel composed_kernels[] = {
     {"conv2d", "fff ffh hhh hhf", sizeof(kernels::Conv2dParams), conv2d},
     {"conv2d_dgrad", "fff ffh hhh hhf", sizeof(kernels::Conv2dParams), conv2d_dgrad},
     {"conv2d_wgrad", "fff hhf", sizeof(kernels::Conv2dParams), conv2d_wgrad},
+    {"attention", "ffffiff hhhfihf", sizeof(kernels::AttentionParams), attention},
+    {"attention_dq", "ffffffif hhhhffih", sizeof(kernels::AttentionParams), attention_dq},
+    {"attention_dkv", "ffffffif hhhhffih", sizeof(kernels::AttentionParams), attention_dkv},
     {"reduce", "ff fh hh hf ii", sizeof(kernels::ReduceParams), reduce},
     {"batch_norm_stats", "fff hff", sizeof(kernels::BatchNormStatsParams), batch_norm_stats},
     {"batch_norm_grad_stats", "fffff hhfff", sizeof(kernels::BatchNormGradStatsParams),

@@ -14,14 +14,13 @@ namespace rw {
 namespace {
 
 constexpr std::array switches = {
-    "addresses",        "arithmetic",  "background-pipelines",
-    "bf16-matrices",    "f16-storage", "fusion",
-    "half-packing",     "halves",      "int64",
-    "large-shared",     "matrices",    "memory-budget",
-    "push-descriptors", "self-check",  "shuffle",
-    "texels",           "timestamps",  "tuning",
-    "unified-memory",   "x86-64-v2",   "x86-64-v3",
-    "x86-64-v4",
+    "addresses",     "arithmetic",    "background-pipelines",
+    "bf16-matrices", "f16-storage",   "fusion",
+    "half-packing",  "halves",        "large-shared",
+    "matrices",      "memory-budget", "push-descriptors",
+    "self-check",    "shuffle",       "texels",
+    "timestamps",    "tuning",        "unified-memory",
+    "x86-64-v2",     "x86-64-v3",     "x86-64-v4",
 };
 constexpr std::array limits = {"block", "dispatch-us", "range", "shared", "tile-subgroups"};
 

@@ -35,8 +35,6 @@ class Manifest(unittest.TestCase):
         self.assertEqual({v.name for v in variants}, {"fill.A1.B3", "fill.A2.B3"})
         # f32 in two addressings, f16 in two addressings and packed, two defines.
         self.assertEqual(len(variants), 2 * (2 + 3))
-        m.address = "only"
-        self.assertTrue(all(v.address for v in manifest.expand("fill", m)))
 
     def test_workgroups_may_depend_on_defines(self):
         m = manifest.parse_manifest(FILL + "//! define: TILE=8,32\n//! local: 2*TILE,TILE\n")

@@ -74,7 +74,6 @@ const Optional kOptional[] = {
      [](Caps& c) { c.push_descriptors = false; }},
     feature_bits<feature::shuffle>("subgroup shuffle", "shuffle"),
     feature_bits<feature::address>("buffer addresses", "addresses"),
-    feature_bits<feature::int64>("64-bit integers", "int64"),
     feature_bits<feature::arithmetic>("subgroup arithmetic", "arithmetic"),
     // Nothing stands for them: without, f16 and bf16 are errors, and f32 trains.
     feature_bits<feature::halves>("16-bit floats", "halves"),
@@ -130,7 +129,6 @@ void query_features(VkPhysicalDevice device, Caps& caps) {
   if (has_control) f12.pNext = &control;
   vkGetPhysicalDeviceFeatures2(device, &f);
   caps.features |= feature::halves;
-  if (f.features.shaderInt64) caps.features |= feature::int64;
   if (f12.shaderFloat16) caps.features |= feature::float16;
   if (f11.storageBuffer16BitAccess) caps.features |= feature::storage16;
   if (f12.bufferDeviceAddress) caps.features |= feature::address;

@@ -12,7 +12,7 @@ namespace rw::vulkan {
 // Device features that a module needs, besides what the backend requires anyway.
 namespace feature {
 inline constexpr uint32_t subgroup = 1, vote = 2, arithmetic = 4, ballot = 8, shuffle = 16;
-inline constexpr uint32_t int64 = 32, float16 = 64, storage16 = 128, address = 256;
+inline constexpr uint32_t float16 = 64, storage16 = 128, address = 256;  // 32 was another
 inline constexpr uint32_t cooperative = 512, cooperative_bf16 = 1024;
 // Bindings that are read are bound as texel buffers, too: CPU drivers gather those, others lane by
 // lane.

@@ -285,7 +285,8 @@ TileFamily tile_family(const Caps& caps, const TileProblem& problem) {
 bool may_run(std::string_view module, const Caps& caps) {
   const bool of_cpu_drivers = module.ends_with("_subgroup") || module == "matrix_pack";
   if (module.find("_cooperative.") != module.npos) return may_run_cooperative(module, caps);
-  if (module.find("_tiled.") != module.npos) return may_run_tiled(module, caps);
+  const bool attends = module.starts_with("attention");  // by tiles of its own
+  if (!attends && module.find("_tiled.") != module.npos) return may_run_tiled(module, caps);
   const auto family = of_cpu_drivers ? Choice::Family::subgroup : Choice::Family::naive;
   return std::any_of(std::begin(variants), std::end(variants), [&](const Variant& v) {
     return v.family == family && v.admits({.p = {}, .t = DType::f32, .u = DType::f32}, caps);

@@ -30,44 +30,34 @@ bool attends_by_matrices(const Caps& caps, DType dtype) {
   return is_half(dtype) && has_large_shared(caps) && (caps.features & needed) != 0;
 }
 
-// CPU drivers keep more rows in registers (really on the stack).
-uint32_t attention_rows(const Caps& caps) {
-  return caps.is_cpu ? 16 : 4;
-}
-// Columns of a lane: 8 where 4 each would not reach over the head.
-uint32_t attention_width(const Caps& caps, uint32_t dim) {
-  return caps.is_cpu && dim > caps.subgroup_size * 4 ? 8 : 4;
-}
-
 namespace {
 
 using kernels::AttentionParams;
 
-// By one thread for four elements of a result: attention_plain*.comp.
+constexpr uint32_t dmask_rows = 4;  // of a tile of attention_dmask
+
+// Where there is no subgroup shuffle, a thread makes four sums one term after the other:
+// attention_plain_dmask.comp.
 bool is_plain(const Caps& caps) {
-  constexpr uint32_t needed = feature::shuffle | feature::address;
-  return (caps.features & needed) != needed;
+  return (caps.features & feature::shuffle) == 0;
 }
 
 // Stock lavapipe leaves a thread's loops after 65535 rounds in all, without a word
-// (docs/kernels.md). The keys of a row, or tiles of 4 columns per lane, that a thread has time for.
-uint64_t most_turns(const Caps& caps, uint32_t dim) {
-  constexpr uint64_t unlimited = uint64_t{1} << 40;
-  if (!caps.is_cpu) return unlimited;
-  const uint32_t lanes = caps.subgroup_size;
-  const uint32_t plain = 15 + 2 * ((dim + 31) / 32);  // rounds for a key in attention_plain.glsl
-  const uint32_t products = dim / 4 + dim / (4 * lanes) + 1, draws = 16;
-  return 65535 / (is_plain(caps) ? plain : 1 + 2 * products + draws + 2 * lanes);
+// (docs/kernels.md): how often there is time for so many.
+uint64_t most_turns(const Caps& caps, uint32_t rounds) {
+  return caps.is_cpu ? 65535 / rounds : uint64_t{1} << 40;
 }
 
 // That a thread has time for all keys or queries, `repeats` times.
 void check_turns(const Caps& caps, const AttentionParams& p, uint32_t repeats) {
   const uint32_t dim = ATTENTION_DIM(p), columns = std::max(p.queries, p.keys);
-  const uint64_t most = most_turns(caps, dim) / std::max(1u, repeats);
-  const uint32_t at_once = is_plain(caps) ? 1 : 4 * caps.subgroup_size;
-  check<ShapeError>(divide_up(columns, at_once) <= most, "attention",
-                    "this device takes at most {} queries and keys of {} dimensions, got {}",
-                    most * at_once, dim, columns);
+  // Of a tile of keys: its products by 16 dimensions at a time and 8 in each turn, its sums in
+  // slices of 8 rows at least, what is between them; for a gradient twice.
+  const uint32_t rounds = 2 * (3 * divide_up(dim, 16) + 2 * ATTENTION_TILE_COLUMNS / 8 + 16);
+  const uint64_t most = most_turns(caps, rounds) / std::max(1u, repeats) * ATTENTION_TILE_COLUMNS;
+  check<ShapeError>(columns <= most, "attention",
+                    "this device takes at most {} queries and keys of {} dimensions, got {}", most,
+                    dim, columns);
 }
 
 // The mask, of [1, heads or 1, queries, keys], again for each batch element.
@@ -92,13 +82,14 @@ Operand add_mask_by_batch(Passes& passes, const Caps& caps, AttentionParams& p,
   return own;
 }
 
-// attention_dmask: a tile of the sums is of `rows` rows by four columns of each lane.
+// attention_dmask: a tile of the sums is of `dmask_rows` rows by four columns of each lane.
 void add_mask_gradient(Passes& passes, const Caps& caps, const KernelCall& call) {
   auto p = call.params_as<AttentionParams>();
-  const uint32_t dim = ATTENTION_DIM(p), tile_rows = attention_rows(caps);
-  const uint64_t turns = most_turns(caps, dim) / (is_plain(caps) ? 4 : 1);
+  const uint32_t dim = ATTENTION_DIM(p), lanes = caps.subgroup_size;
+  const uint32_t plain = 4 * (15 + divide_up(dim, 32)), products = dim / 4 + dim / (4 * lanes) + 1;
+  const uint64_t turns = most_turns(caps, is_plain(caps) ? plain : 2 * products + dmask_rows + 1);
   const bool sums_rows = p.mask_stride[2] == 0;
-  const uint64_t row_tiles = divide_up(p.queries, tile_rows);
+  const uint64_t row_tiles = divide_up(p.queries, dmask_rows);
   const uint32_t summed_heads = p.mask_stride[1] == 0 ? p.heads : 1;
   Operand mask = operand(call, 5), result = operand(call, 7);
   // Where a thread has no time for all batch elements, each has a sum of its own at first.
@@ -113,16 +104,16 @@ void add_mask_gradient(Passes& passes, const Caps& caps, const KernelCall& call)
   check<ShapeError>(
       terms <= turns, "attention",
       "this device sums the gradient of a mask over at most {} queries or heads, got {}",
-      turns * (sums_rows && !is_plain(caps) ? tile_rows : 1), sums_rows ? p.queries : p.heads);
+      turns * (sums_rows && !is_plain(caps) ? dmask_rows : 1), sums_rows ? p.queries : p.heads);
   const uint32_t sums = batches * heads * (sums_rows ? 1 : p.queries) * p.keys;
   const Operand parts = by_batch ? passes.scratch(sums, DType::f32) : result;
   if (by_batch) p.offset[7] = 0;
-  const uint64_t tiles = uint64_t{batches} * heads * (sums_rows ? 1 : row_tiles) *
-                         divide_up(p.keys, 4 * caps.subgroup_size);
+  const uint64_t tiles =
+      uint64_t{batches} * heads * (sums_rows ? 1 : row_tiles) * divide_up(p.keys, 4 * lanes);
   passes.add("attention_dmask",
              {operand(call, 0), operand(call, 1), operand(call, 2), operand(call, 3),
               operand(call, 4), mask, operand(call, 6), written(parts)},
-             p, tiles * caps.subgroup_size, {1, tile_rows, attention_width(caps, dim)}, call.flops);
+             p, tiles * lanes, {1}, call.flops);
   if (by_batch) add_sum(passes, caps, p.batch, sums / p.batch, parts, result, offset);
 }
 
@@ -140,12 +131,6 @@ void add_attention(Passes& passes, const Caps& caps, const KernelCall& call) {
     return uint64_t{p.batch} * (p.heads / repeats) * divide_up(rows, tile_rows) *
            divide_up(dim, columns);
   };
-  if (caps.is_cpu) {
-    const uint32_t tile_rows = attention_rows(caps), width = attention_width(caps, dim);
-    return passes.add_whole(std::string(call.kernel), call,
-                            tiles(tile_rows, caps.subgroup_size * width) * caps.subgroup_size,
-                            {is_masked, tile_rows, width});
-  }
   const DType dtype = call.bindings[0].dtype;
   const AttentionTile tile = attends_by_matrices(caps, dtype)
                                  ? attention_matrix_tile(dtype, dim, call.kernel)

@@ -1,4 +1,4 @@
-// Attention's kernels on a device: by a subgroup per tile on CPU drivers, by a workgroup on GPUs.
+// Attention's kernels on a device.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace rw::vulkan {
 
-// The forms of `attention`, `attention_dq` and `attention_dkv` that make tiles by a workgroup each.
+// The modules that make tiles of `attention`, `attention_dq` and `attention_dkv`, by a workgroup
+// each.
 struct AttentionTile {
   std::string module;
   uint32_t rows;
@@ -21,11 +22,6 @@ AttentionTile attention_tile(const Caps& caps, uint32_t dim, std::string_view ke
 // make attention of this dtype.
 AttentionTile attention_matrix_tile(DType dtype, uint32_t dim, std::string_view kernel);
 bool attends_by_matrices(const Caps& caps, DType dtype);
-
-// Constants ROWS and WIDTH of those that make them by a subgroup each: CPU drivers' attention, and
-// the gradient of a mask everywhere.
-uint32_t attention_rows(const Caps& caps);
-uint32_t attention_width(const Caps& caps, uint32_t dim);
 
 // attention, attention_dq, attention_dkv, attention_dmask. ShapeError where a thread of this device
 // has no time for as many keys.

@@ -46,10 +46,13 @@ std::string text(const Signature& s) {
 }
 
 std::string feature_names(uint32_t features) {
-  const char* names[] = {
-      "subgroup",      "vote",    "arithmetic",   "ballot",  "shuffle",
-      "int64",         "float16", "storage16",    "address", "cooperative matrices",
-      "bf16 matrices", "texels",  "16-bit floats"};
+  const char* names[] = {"subgroup",      "vote",
+                         "arithmetic",    "ballot",
+                         "shuffle",       "",
+                         "float16",       "storage16",
+                         "address",       "cooperative matrices",
+                         "bf16 matrices", "texels",
+                         "16-bit floats"};
   std::string text;
   for (size_t i = 0; i < std::size(names); ++i)
     if (features >> i & 1) text += fmt::format(" {}", names[i]);

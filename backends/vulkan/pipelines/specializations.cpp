@@ -14,24 +14,19 @@ bool starts_with(std::string_view text, std::string_view head) {
   return text.substr(0, head.size()) == head;
 }
 
-// Attention is made by subgroups on CPU drivers and by workgroups on GPUs.
+// Of attention's tiles a device has some.
 bool may_attend(std::string_view kernel, const Caps& caps) {
-  if (kernel == "attention" || kernel == "attention_dq" || kernel == "attention_dkv")
-    return caps.is_cpu;
   if (starts_with(kernel, "attention") && kernel.find("_cooperative.") != kernel.npos)
     return !caps.is_cpu && has_large_shared(caps);
   for (const char* name : {"attention", "attention_dq", "attention_dkv"})
-    if (starts_with(kernel, fmt::format("{}_tiled", name))) {
-      return !caps.is_cpu && (attention_tile(caps, 64, name).module == kernel ||
-                              attention_tile(caps, ATTENTION_MAX_DIM, name).module == kernel);
-    }
+    if (starts_with(kernel, fmt::format("{}_tiled", name)))
+      return attention_tile(caps, 64, name).module == kernel ||
+             attention_tile(caps, ATTENTION_MAX_DIM, name).module == kernel;
   return true;
 }
 
 // Values that depend on the device.
 bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, uint32_t value) {
-  if (constant == "ROWS") return value == attention_rows(caps);
-  if (constant == "WIDTH") return value <= attention_width(caps, ATTENTION_MAX_DIM);
   if (constant == "RESULTS") {
     const std::string_view kernel = shader.kernel, name = kernel.substr(0, kernel.find("_tiled"));
     if (name.size() == kernel.size()) return true;  // of cooperative matrices
