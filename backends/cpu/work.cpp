@@ -50,6 +50,15 @@ struct Job {
   }
 };
 
+// For a moment, in which another thread of the core may run.
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 thread_local bool is_working = false;  // on a piece
 thread_local int own_slot = 0;
 std::atomic<bool> is_copy{false};  // of a process that had threads
@@ -93,13 +102,16 @@ class Pool {
   }
 
  private:
-  // Kernels follow each other within microseconds, and sleeping takes longer than that. Others who
-  // want the core meanwhile get it.
+  // Kernels follow each other within microseconds, and sleeping takes longer than that. After the
+  // first of these others who want the core get it: they may keep it for milliseconds.
   template <class Condition>
   void wait_until(const Condition& holds, std::condition_variable& signal) {
-    for (int turn = 0; turn < 300; ++turn) {
+    for (int turn = 0; turn < 600; ++turn) {
       if (holds()) return;
-      std::this_thread::yield();
+      if (turn < 300)
+        relax();
+      else
+        std::this_thread::yield();
     }
     std::unique_lock lock(mutex_);
     signal.wait(lock, holds);
