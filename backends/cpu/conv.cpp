@@ -1,7 +1,5 @@
 // Convolutions by oneDNN's primitives, on one thread for each group of images: what is added up,
 // and in which order, is the same for any number of threads.
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -9,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "backends/cpu/conv_shapes.h"
+#include "backends/cpu/conv_slices.h"
 #include "backends/cpu/halves.h"
 #include "backends/cpu/one_thread.h"
 #include "backends/cpu/plan.h"
@@ -21,80 +21,6 @@ namespace {
 
 using dnnl::memory;
 using kernels::Conv2dParams;
-
-const dnnl::engine& engine() {
-  static const dnnl::engine only(dnnl::engine::kind::cpu, 0);
-  return only;
-}
-
-dnnl::primitive_attr own_scratchpad() {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attributes;
-}
-
-// The tensors of a convolution of so many images, as oneDNN describes them. Weights may lie in any
-// way that suits it.
-struct Shapes {
-  memory::desc x, y, w, w_plain;
-  memory::dims strides, dilations, pads;
-
-  Shapes(const Conv2dParams& p, int64_t images) {
-    const memory::data_type f32 = memory::data_type::f32;
-    const auto tag = memory::format_tag::nhwc;
-    x = {{images, p.in_c, p.in_h, p.in_w}, f32, tag};
-    y = {{images, p.out_c, p.out_h, p.out_w}, f32, tag};
-    const int64_t groups = p.groups, outputs = p.out_c / groups, inputs = p.in_c / groups;
-    const memory::dims one = {p.out_c, p.in_c, p.kernel_h, p.kernel_w};
-    const memory::dims several = {groups, outputs, inputs, p.kernel_h, p.kernel_w};
-    const memory::dims& dims = groups > 1 ? several : one;
-    w = {dims, f32, memory::format_tag::any};
-    // OHWI, which no tag names where there are groups.
-    const int64_t pixel = inputs, line = pixel * p.kernel_w, output = line * p.kernel_h;
-    w_plain = groups > 1 ? memory::desc(dims, f32, {outputs * output, output, 1, line, pixel})
-                         : memory::desc(dims, f32, {output, 1, line, pixel});
-    strides = {p.stride_h, p.stride_w};
-    dilations = {int64_t{p.dilation_h} - 1, int64_t{p.dilation_w} - 1};
-    pads = {p.pad_h, p.pad_w};
-  }
-};
-
-constexpr auto direct = dnnl::algorithm::convolution_direct;
-
-#if DNNL_VERSION_MAJOR >= 3
-auto forward_of(const Shapes& s) {
-  return dnnl::convolution_forward::primitive_desc(engine(), dnnl::prop_kind::forward_training,
-                                                   direct, s.x, s.w, s.y, s.strides, s.dilations,
-                                                   s.pads, s.pads, own_scratchpad());
-}
-auto data_gradient_of(const Shapes& s) {
-  return dnnl::convolution_backward_data::primitive_desc(engine(), direct, s.x, s.w, s.y, s.strides,
-                                                         s.dilations, s.pads, s.pads, forward_of(s),
-                                                         own_scratchpad());
-}
-auto weight_gradient_of(const Shapes& s) {
-  return dnnl::convolution_backward_weights::primitive_desc(engine(), direct, s.x, s.w, s.y,
-                                                            s.strides, s.dilations, s.pads, s.pads,
-                                                            forward_of(s), own_scratchpad());
-}
-#else
-auto forward_of(const Shapes& s) {
-  return dnnl::convolution_forward::primitive_desc(
-      {dnnl::prop_kind::forward_training, direct, s.x, s.w, s.y, s.strides, s.dilations, s.pads,
-       s.pads},
-      own_scratchpad(), engine());
-}
-auto data_gradient_of(const Shapes& s) {
-  return dnnl::convolution_backward_data::primitive_desc(
-      {direct, s.x, s.w, s.y, s.strides, s.dilations, s.pads, s.pads}, own_scratchpad(), engine(),
-      forward_of(s));
-}
-auto weight_gradient_of(const Shapes& s) {
-  return dnnl::convolution_backward_weights::primitive_desc(
-      {direct, s.x, s.w, s.y, s.strides, s.dilations, s.pads, s.pads}, own_scratchpad(), engine(),
-      forward_of(s));
-}
-#endif
 
 // Weights from one order to another, on all threads: a piece is some outputs, or groups.
 class Reorder {
@@ -183,18 +109,8 @@ class ConvolutionPlan : public Plan {
     std::byte* from = place(call, memory, w, 0);
     if (dtypes_[w] == DType::f32) return reinterpret_cast<float*>(from);
     float* to = floats(memory, floats_[w]);
-    for_chunks(counts_[w], [&](int64_t begin, int64_t end) {
-      to_floats(from + static_cast<uint64_t>(begin) * size_of(dtypes_[w]), dtypes_[w], end - begin,
-                to + begin);
-    });
+    all_to_floats(from, dtypes_[w], counts_[w], to);
     return to;
-  }
-
-  template <class Body>
-  static void for_chunks(int64_t count, const Body& body) {
-    constexpr int64_t chunk = 1 << 14;
-    parallel_for(divide_up(count, chunk),
-                 [&](int64_t i) { body(i * chunk, std::min(count, (i + 1) * chunk)); });
   }
 
   Conv2dParams p_;
@@ -323,6 +239,7 @@ std::shared_ptr<const Plan> plan_convolution(const KernelCall& call) try {
   if (call.kernel == "conv2d")
     return std::make_shared<ImagesPlan<dnnl::convolution_forward>>(
         call, std::array<size_t, 3>{0, 1, 2}, forward_of);
+  if (auto slices = plan_slices(call)) return slices;
   if (call.kernel == "conv2d_dgrad")
     return std::make_shared<ImagesPlan<dnnl::convolution_backward_data>>(
         call, std::array<size_t, 3>{2, 1, 0}, data_gradient_of);

@@ -1,9 +1,11 @@
 #include "backends/cpu/halves.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
 #include "backends/cpu/loops.h"
+#include "backends/cpu/work.h"
 
 namespace rw::cpu {
 
@@ -38,6 +40,15 @@ void from_floats(const float* from, int64_t count, DType dtype, std::byte* to) {
   if (level()) return level()->from_floats(from, count, dtype, to);
   auto* bits = reinterpret_cast<uint16_t*>(to);
   for (int64_t k = 0; k < count; ++k) bits[k] = to_16_bits(dtype, from[k]);
+}
+
+void all_to_floats(const std::byte* from, DType dtype, int64_t count, float* to) {
+  constexpr int64_t chunk = 1 << 14;
+  parallel_for((count + chunk - 1) / chunk, [&](int64_t i) {
+    const int64_t at = i * chunk;
+    to_floats(from + static_cast<uint64_t>(at) * size_of(dtype), dtype, std::min(chunk, count - at),
+              to + at);
+  });
 }
 
 }  // namespace rw::cpu

@@ -11,4 +11,7 @@ namespace rw::cpu {
 void to_floats(const std::byte* from, DType dtype, int64_t count, float* to);
 void from_floats(const float* from, int64_t count, DType dtype, std::byte* to);
 
+// The same on all threads.
+void all_to_floats(const std::byte* from, DType dtype, int64_t count, float* to);
+
 }  // namespace rw::cpu

@@ -1,0 +1,25 @@
+// Convolutions as oneDNN describes them; hides where 2.6 and 3 differ.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "../../shaders/params.h"
+
+namespace rw::cpu {
+
+const dnnl::engine& engine();
+
+// The tensors of a convolution of so many images. Weights may lie in any way that suits it.
+struct Shapes {
+  dnnl::memory::desc x, y, w, w_plain;  // w_plain: OHWI, as ours lie
+  dnnl::memory::dims strides, dilations, pads;
+
+  Shapes(const kernels::Conv2dParams& p, int64_t images);
+};
+
+// Their scratchpads are the caller's.
+dnnl::convolution_forward::primitive_desc forward_of(const Shapes& s);
+dnnl::convolution_backward_data::primitive_desc data_gradient_of(const Shapes& s);
+dnnl::convolution_backward_weights::primitive_desc weight_gradient_of(const Shapes& s);
+
+}  // namespace rw::cpu

@@ -1,0 +1,142 @@
+#include "backends/cpu/conv_slices.h"
+
+#include <algorithm>
+#include <array>
+
+#include "backends/cpu/conv_shapes.h"
+#include "backends/cpu/halves.h"
+#include "backends/cpu/one_thread.h"
+#include "shaders/params.h"
+
+namespace rw::cpu {
+
+namespace {
+
+using dnnl::memory;
+using kernels::Conv2dParams;
+
+// Binding 0 is images that each piece reads whole, x or dy. Of the other images a piece reads, or
+// makes, some channels, and of the weights those that join the two. Pieces of images would all of
+// them read, or make and add, all weights.
+class SlicesPlan final : public Plan {
+ public:
+  static bool suits(const KernelCall& call) {
+    const auto p = call.params_as<Conv2dParams>();
+    const bool makes_x = call.kernel == "conv2d_dgrad";
+    const int64_t whole = int64_t{p.batch} * (makes_x ? int64_t{p.out_h} * p.out_w * p.out_c
+                                                      : int64_t{p.in_h} * p.in_w * p.in_c);
+    const int64_t channels = makes_x ? p.in_c : p.out_c;
+    return p.groups == 1 && whole < weights_of(p) && channels % width_of(channels) == 0;
+  }
+
+  explicit SlicesPlan(const KernelCall& call)
+      : p_(call.params_as<Conv2dParams>()), makes_x_(call.kernel == "conv2d_dgrad") {
+    channels_ = makes_x_ ? p_.in_c : p_.out_c;
+    width_ = width_of(channels_);
+    Conv2dParams sliced = p_;
+    (makes_x_ ? sliced.in_c : sliced.out_c) = static_cast<uint32_t>(width_);
+    const Shapes shapes(sliced, p_.batch);
+    // A slice of inputs lies apart in the weights of all.
+    const int64_t pixel = p_.in_c, line = pixel * p_.kernel_w, output = line * p_.kernel_h;
+    plain_ = {shapes.w_plain.dims(), memory::data_type::f32, {output, 1, line, pixel}};
+    weights_step_ = makes_x_ ? width_ : width_ * output;
+    whole_ = makes_x_ ? shapes.y : shapes.x;
+    slice_ = makes_x_ ? shapes.x : shapes.y;
+    if (makes_x_)
+      take(data_gradient_of(shapes), {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS});
+    else
+      take(weight_gradient_of(shapes), {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS});
+    reorder_ = makes_x_ ? dnnl::reorder({engine(), plain_, engine(), packed_})
+                        : dnnl::reorder({engine(), packed_, engine(), plain_});
+
+    if (call.bindings[0].dtype != DType::f32) whole_floats_ = scratch(floats_of(whole_));
+    if (makes_x_ && call.bindings[1].dtype != DType::f32)
+      weight_floats_ = scratch(static_cast<uint64_t>(weights_of(p_)));
+    slice_floats_ = slot_scratch(floats_of(slice_));
+    packed_floats_ = slot_scratch(floats_of(packed_));
+    pad_floats_ = slot_scratch(floats_of(pad_));
+    place_slots(channels_ / width_);
+  }
+
+  void run(const KernelCall& call, const Memory& memory) const override {
+    float* const whole = all(call, memory, 0, floats_of(whole_), whole_floats_);
+    float* const weights =
+        all(call, memory, makes_x_ ? 1 : 2, static_cast<uint64_t>(weights_of(p_)), weight_floats_);
+    const size_t of_slice = makes_x_ ? 2 : 1;
+    const DType dtype = call.bindings[of_slice].dtype;
+    const auto step = static_cast<uint64_t>(channels_) * size_of(dtype);
+    for_pieces(channels_ / width_, [&](int64_t i) {
+      const OneThread here;
+      float* const slice = floats_of_slot(memory, slice_floats_);
+      const float* const end = slice + floats_of(slice_);
+      std::byte* pixel =
+          place(call, memory, of_slice) + static_cast<uint64_t>(i * width_) * size_of(dtype);
+      dnnl::memory plain(plain_, engine(), weights + i * weights_step_);
+      dnnl::memory packed(packed_, engine(), floats_of_slot(memory, packed_floats_));
+      dnnl::stream stream(engine());
+      if (makes_x_)
+        reorder_.execute(stream, plain, packed);
+      else
+        for (float* to = slice; to < end; to += width_, pixel += step)
+          to_floats(pixel, dtype, width_, to);
+      primitive_.execute(
+          stream, {{arguments_[0], {whole_, engine(), whole}},
+                   {arguments_[1], {slice_, engine(), slice}},
+                   {arguments_[2], packed},
+                   {DNNL_ARG_SCRATCHPAD, {pad_, engine(), floats_of_slot(memory, pad_floats_)}}});
+      if (!makes_x_) reorder_.execute(stream, packed, plain);
+      stream.wait();
+      for (const float* from = slice; makes_x_ && from < end; from += width_, pixel += step)
+        from_floats(from, width_, dtype, pixel);
+    });
+  }
+
+ private:
+  static int64_t weights_of(const Conv2dParams& p) {
+    return int64_t{p.out_c} * p.kernel_h * p.kernel_w * p.in_c;
+  }
+  static uint64_t floats_of(const memory::desc& tensor) {
+    return tensor.get_size() / sizeof(float);
+  }
+  // A multiple of oneDNN's blocks.
+  static int64_t width_of(int64_t channels) { return std::max<int64_t>(64, channels / 8); }
+
+  // `arguments`: oneDNN's names of the whole images, the sliced ones and the weights.
+  void take(const dnnl::primitive_desc_base& description, std::array<int, 3> arguments) {
+    arguments_ = arguments;
+    primitive_ = dnnl::primitive(description.get());
+    packed_ = description.query_md(dnnl::query::exec_arg_md, arguments[2]);
+    pad_ = description.query_md(dnnl::query::scratchpad_md);
+  }
+
+  std::byte* place(const KernelCall& call, const Memory& memory, size_t i) const {
+    return memory.bindings[i] +
+           uint64_t{call.params_as<Conv2dParams>().offset[i]} * size_of(call.bindings[i].dtype);
+  }
+  // A binding as f32: where it lies, or in scratch.
+  float* all(const KernelCall& call, const Memory& memory, size_t i, uint64_t count,
+             uint64_t begin) const {
+    std::byte* const from = place(call, memory, i);
+    if (call.bindings[i].dtype == DType::f32) return reinterpret_cast<float*>(from);
+    all_to_floats(from, call.bindings[i].dtype, static_cast<int64_t>(count), floats(memory, begin));
+    return floats(memory, begin);
+  }
+
+  Conv2dParams p_;
+  bool makes_x_;                                         // or the weights
+  int64_t channels_ = 0, width_ = 0, weights_step_ = 0;  // all, those of a slice
+  memory::desc whole_, slice_, plain_, packed_, pad_;
+  std::array<int, 3> arguments_{};
+  dnnl::primitive primitive_;
+  dnnl::reorder reorder_;
+  uint64_t whole_floats_ = 0, weight_floats_ = 0;
+  uint64_t slice_floats_ = 0, packed_floats_ = 0, pad_floats_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const Plan> plan_slices(const KernelCall& call) {
+  return SlicesPlan::suits(call) ? std::make_shared<SlicesPlan>(call) : nullptr;
+}
+
+}  // namespace rw::cpu
