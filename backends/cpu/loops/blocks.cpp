@@ -14,32 +14,42 @@ inline void convert(const T* x, int64_t count, U* to, const F& f) {
 
 #if defined(__F16C__)
 
-inline void read_eight(const uint16_t* x, float* to) {
-  _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x))));
+#if defined(__AVX512F__)
+inline void read_register(const uint16_t* x, float* to) {
+  store(to, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x))));
 }
-inline void write_eight(const float* x, uint16_t* to) {
+inline void write_register(const float* x, uint16_t* to) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      _mm512_cvtps_ph(load(x), _MM_FROUND_TO_NEAREST_INT));
+}
+#else
+inline void read_register(const uint16_t* x, float* to) {
+  store(to, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x))));
+}
+inline void write_register(const float* x, uint16_t* to) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                   _mm256_cvtps_ph(_mm256_loadu_ps(x), _MM_FROUND_TO_NEAREST_INT));
+                   _mm256_cvtps_ph(load(x), _MM_FROUND_TO_NEAREST_INT));
 }
+#endif
 
-// Eight elements at a time; what is left by itself, in the same way.
+// As many elements as a register has lanes at a time; what is left by itself, in the same way.
 template <class T, class U, class F>
-inline void in_eights(const T* x, int64_t count, U* to, const F& f) {
+inline void in_registers(const T* x, int64_t count, U* to, const F& f) {
   int64_t i = 0;
-  for (; i + 8 <= count; i += 8) f(x + i, to + i);
+  for (; i + lanes <= count; i += lanes) f(x + i, to + i);
   if (i == count) return;
-  T last[8] = {};
-  U made[8];
+  T last[lanes] = {};
+  U made[lanes];
   for (int64_t k = i; k < count; ++k) last[k - i] = x[k];
   f(last, made);
   for (int64_t k = i; k < count; ++k) to[k] = made[k - i];
 }
 
 void read_halves(const uint16_t* x, int64_t count, float* to) {
-  in_eights(x, count, to, read_eight);
+  in_registers(x, count, to, read_register);
 }
 void write_halves(const float* x, int64_t count, uint16_t* to) {
-  in_eights(x, count, to, write_eight);
+  in_registers(x, count, to, write_register);
 }
 
 #else
@@ -52,6 +62,23 @@ void write_halves(const float* x, int64_t count, uint16_t* to) {
 }
 
 #endif
+
+// A block past the caches where it lies as vectors want it.
+void stream(const float* x, int64_t count, float* to) {
+  int64_t i = 0;
+#if defined(__x86_64__)
+  const bool is_aligned = reinterpret_cast<uintptr_t>(to) % sizeof(Vec) == 0;
+  for (; is_aligned && i + lanes <= count; i += lanes)
+#if defined(__AVX512F__)
+    _mm512_stream_ps(to + i, load(x + i));
+#elif defined(__AVX__)
+    _mm256_stream_ps(to + i, load(x + i));
+#else
+    _mm_stream_ps(to + i, load(x + i));
+#endif
+#endif
+  for (; i < count; ++i) to[i] = x[i];
+}
 
 }  // namespace
 
@@ -77,7 +104,9 @@ const float* read(const Operand& x, int64_t at, int64_t count, float* buffer) {
 void write(const Operand& y, int64_t at, int64_t count, const float* from) {
   switch (y.dtype) {
     case DType::f32:
-      if (from != y.as<float>(at))
+      if (y.streams)
+        stream(from, count, y.as<float>(at));
+      else if (from != y.as<float>(at))
         __builtin_memcpy(y.as<float>(at), from, static_cast<size_t>(count) * sizeof(float));
       break;
     case DType::f16:

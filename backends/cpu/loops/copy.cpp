@@ -12,7 +12,7 @@ struct Copy {
   int64_t n, shape[REWIND_MAX_DIMS], from[REWIND_MAX_DIMS], to[REWIND_MAX_DIMS];
 
   Copy(const LoopCall& call, const CopyParams& p)
-      : x(operand(call, 0)), y(operand(call, 1)), n(p.n) {
+      : x(operand(call, 0)), y(result(call, 1, p.n)), n(p.n) {
     for (uint32_t d = 0; d < p.rank; ++d) {
       if (p.shape[d] == 1) continue;
       const int last = rank - 1;
@@ -109,22 +109,30 @@ void move_runs(const Copy& c) {
   const int64_t x_step = c.from[last], y_step = c.to[last];
   each_block(c.n, 2 * c.x.width, [&](int64_t at, int64_t count) {
     int64_t place[REWIND_MAX_DIMS], rest = at;
+    const T* x = c.x.as<T>();
+    T* y = c.y.as<T>();
     for (int d = last; d >= 0; --d) {
       place[d] = rest % c.shape[d];
       rest /= c.shape[d];
+      x += place[d] * c.from[d];
+      y += place[d] * c.to[d];
     }
     while (count > 0) {
-      const T* x = c.x.as<T>();
-      T* y = c.y.as<T>();
-      for (int d = 0; d <= last; ++d) x += place[d] * c.from[d], y += place[d] * c.to[d];
       const int64_t length = least(count, c.shape[last] - place[last]);
       if (x_step == 1 && y_step == 1)
-        each(length, [=](int64_t i) { y[i] = x[i]; });
+        __builtin_memcpy(y, x, static_cast<size_t>(length) * sizeof(T));
       else
         each(length, [=](int64_t i) { y[i * y_step] = x[i * x_step]; });
       count -= length;
-      place[last] = 0;
-      for (int d = last - 1; d >= 0 && ++place[d] == c.shape[d]; --d) place[d] = 0;
+      place[last] += length;
+      x += length * x_step;
+      y += length * y_step;
+      for (int d = last; d > 0 && place[d] == c.shape[d]; --d) {
+        x += c.from[d - 1] - place[d] * c.from[d];
+        y += c.to[d - 1] - place[d] * c.to[d];
+        place[d] = 0;
+        ++place[d - 1];
+      }
     }
   });
 }
@@ -133,7 +141,10 @@ template <class T>
 void move(const Copy& c) {
   if (c.is_dense())
     return each_block(c.n, 2 * c.x.width, [&](int64_t at, int64_t count) {
-      __builtin_memcpy(c.y.as<T>(at), c.x.as<T>(at), static_cast<size_t>(count) * sizeof(T));
+      if (c.y.streams)
+        write(c.y, at, count, c.x.as<float>(at));
+      else
+        __builtin_memcpy(c.y.as<T>(at), c.x.as<T>(at), static_cast<size_t>(count) * sizeof(T));
     });
   if (const int d = c.turned(); d >= 0) return turn<T>(c, d);
   move_runs<T>(c);
@@ -156,7 +167,7 @@ void cast_block(const View& x, int64_t at, int64_t count, const Operand& y) {
     const int32_t* from = gather(x, at, count, as<int32_t>(in));
     for (int64_t i = 0; i < count; ++i) *y.as<uint8_t>(i) = static_cast<uint8_t>(from[i]);
   } else {
-    write(y, 0, count, read(x, at, count, in.at));
+    write(y, 0, count, read(x, at, count, place(y, 0, in.at)));
   }
 }
 

@@ -147,7 +147,7 @@ bool fill(const LoopCall& call) {
 
 bool unary(const LoopCall& call) {
   const auto& p = params<UnaryParams>(call);
-  const Operand x = operand(call, 0), y = operand(call, 1);
+  const Operand x = operand(call, 0), y = result(call, 1, p.n);
   const View from = call.constant[1] == 1 ? dense(x) : view(x, p.rank, p.shape, p.x_stride);
   each_block(p.n, x.width + y.width, [&](int64_t at, int64_t count) {
     Block in, out;
@@ -161,7 +161,7 @@ bool unary(const LoopCall& call) {
 bool unary_grad(const LoopCall& call) {
   const auto& p = params<UnaryGradParams>(call);
   const uint32_t op = call.constant[0];
-  const Operand s = operand(call, 0), dy = operand(call, 1), dx = operand(call, 2);
+  const Operand s = operand(call, 0), dy = operand(call, 1), dx = result(call, 2, p.n);
   const bool reads = grad_reads_saved(op);
   each_block(p.n, (2 + reads) * dy.width, [&](int64_t at, int64_t count) {
     Block saved, in, out;
@@ -177,7 +177,7 @@ bool binary(const LoopCall& call) {
   const auto& p = params<BinaryParams>(call);
   const Pair of = pair(call, p);
   const View &a = of.a, &b = of.b;
-  const Operand y = operand(call, 2);
+  const Operand y = result(call, 2, p.n);
   const bool is_int = y.dtype == DType::i32;
   each_block(p.n, 3 * y.width, [&](int64_t at, int64_t count) {
     Block left, right, out;

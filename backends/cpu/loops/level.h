@@ -116,6 +116,7 @@ struct Operand {
   std::byte* data;
   DType dtype;
   int64_t width = bytes_of(dtype);  // bytes of an element
+  bool streams = false;             // f32 are stored past the caches
 
   template <class T>
   T* as(int64_t at = 0) const {
@@ -126,13 +127,22 @@ struct Operand {
 inline Operand operand(const LoopCall& call, size_t i) {
   return {call.data[i], call.dtype[i]};
 }
+// A result of n elements, all of which each_block() makes. What is larger than caches is stored
+// past them: it would be read first, and push out what is read again sooner.
+inline Operand result(const LoopCall& call, size_t i, int64_t n) {
+  constexpr int64_t least_streamed_bytes = 32 << 20;
+  Operand y = operand(call, i);
+  y.streams = y.dtype == DType::f32 && n * y.width >= least_streamed_bytes;
+  for (size_t k = 0; k < i; ++k) y.streams = y.streams && call.data[k] != y.data;  // is there
+  return y;
+}
 
 // `count` (a block at most) elements from `at` on as f32: where they are, or converted into
 // `buffer`.
 const float* read(const Operand& x, int64_t at, int64_t count, float* buffer);
 // Where elements of y may be made: where they are, or in `buffer`, whence write() takes them.
 inline float* place(const Operand& y, int64_t at, float* buffer) {
-  return y.dtype == DType::f32 ? y.as<float>(at) : buffer;
+  return y.dtype == DType::f32 && !y.streams ? y.as<float>(at) : buffer;
 }
 // Rounds to nearest even; integers toward zero, as casts do. Nothing where `from` is their place.
 void write(const Operand& y, int64_t at, int64_t count, const float* from);
@@ -149,6 +159,9 @@ inline void each_block(int64_t n, int64_t width, const Body& body) {
   parallel_for(divide_up(n, piece), n * width, [&](int64_t i) {
     const int64_t end = least(n, (i + 1) * piece);
     for (int64_t at = i * piece; at < end; at += block) body(at, least(block, end - at));
+#if defined(__x86_64__)
+    _mm_sfence();  // streamed results are seen by others from here on
+#endif
   });
 }
 

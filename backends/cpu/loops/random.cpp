@@ -50,7 +50,7 @@ void normal_block(float* u) {
 
 bool dropout(const LoopCall& call) {
   const auto& p = params<DropoutParams>(call);
-  const Operand x = operand(call, 0), y = operand(call, 1);
+  const Operand x = operand(call, 0), y = result(call, 1, p.n);
   each_block(p.n, 4 * (x.width + y.width), [&](int64_t at, int64_t count) {
     Block u, in, out;
     uniform_block(p, at, u.at);

@@ -84,4 +84,23 @@ inline void blocks_of(int64_t cols, const Body& body) {
   for (int64_t at = 0; at < cols; at += block) body(at, least(block, cols - at));
 }
 
+// One row of a matrix as f32, by blocks. The block that was read last is kept, so that a row of one
+// block is converted once.
+class Row {
+ public:
+  Row(const Operand& x, int64_t row, int64_t cols) : x_(x.from(row * cols)) {}
+
+  const float* read(int64_t at, int64_t count) {
+    if (x_.dtype == DType::f32) return x_.as<float>(at);
+    if (at != kept_) REWIND_LEVEL::read(x_, at, count, block_.at);
+    kept_ = at;
+    return block_.at;
+  }
+
+ private:
+  Operand x_;
+  int64_t kept_ = -1;
+  Block block_;
+};
+
 }  // namespace rw::cpu::REWIND_LEVEL

@@ -79,6 +79,24 @@ TEST_CASE("cpu loops: unary rows and their gradients") {
       }
 }
 
+TEST_CASE("cpu loops: results larger than caches, wherever they begin") {
+  constexpr uint32_t n = (8 << 20) + 1005;
+  std::vector<float> values(n);
+  for (uint32_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 4099);
+  at_each_level([&](std::string_view level) {
+    KernelRunner cpu(make_cpu_backend());
+    const Binding x = cpu.upload(values);
+    for (const uint32_t begin : {0u, 3u}) {
+      const Binding y = cpu.allocate(begin + n);
+      cpu.run("unary", {x, y}, UnaryParams{.offset = {0, begin}, .n = n}, {0, 1});
+      const std::vector<float> negated = cpu.download(y);
+      size_t wrong = 0;
+      for (uint32_t i = 0; i < n; ++i) wrong += negated[begin + i] != -values[i];
+      CHECK_MESSAGE(wrong == 0, level, " from ", begin);
+    }
+  });
+}
+
 TEST_CASE("cpu loops: an element has the same bits in a vector, behind the last one and alone") {
   at_each_level([](std::string_view level) {
     KernelRunner cpu(make_cpu_backend());

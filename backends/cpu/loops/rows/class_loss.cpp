@@ -52,7 +52,8 @@ bool cross_entropy(const LoopCall& call) {
   float *const loss = operand(call, 2).as<float>(), *const lse = operand(call, 3).as<float>();
   const int64_t cols = p.cols;
   parallel_for(p.rows, p.rows * cols * x.width, [&](int64_t row) {
-    const double whole = log_sum_exp(x, row * cols, cols), s = p.smoothing;
+    Row values(x, row, cols);
+    const double whole = log_sum_exp(values, cols), s = p.smoothing;
     const int64_t t = targets[row];
     lse[row] = static_cast<float>(whole);
     if (t == p.ignore_index || t < 0 || t >= cols) {
@@ -62,10 +63,7 @@ bool cross_entropy(const LoopCall& call) {
     double result = (1 - s) * (whole - double{at(x, row * cols + t)});
     if (s != 0) {  // 0 * (whole - mean) is NaN where a logit is -infinity
       double total = 0;
-      Block values;
-      blocks_of(cols, [&](int64_t first, int64_t n) {
-        total += sum(read(x, row * cols + first, n, values.at), n);
-      });
+      blocks_of(cols, [&](int64_t first, int64_t n) { total += sum(values.read(first, n), n); });
       result += s * (whole - total / static_cast<double>(cols));
     }
     loss[row] = static_cast<float>(result);
@@ -141,14 +139,15 @@ bool soft_cross_entropy(const LoopCall& call) {
   const int64_t cols = p.cols;
   const Shares shares{target, operand(call, 2), call.constant[0] != 0, cols, p.smoothing};
   parallel_for(p.rows, p.rows * cols * 2 * x.width, [&](int64_t row) {
-    const double whole = log_sum_exp(x, row * cols, cols);
+    Row values(x, row, cols);
+    const double whole = log_sum_exp(values, cols);
     const float lse = static_cast<float>(whole);
     double loss = 0, mass = 0;
     blocks_of(cols, [&](int64_t first, int64_t n) {
-      Block values, parts;
+      Block parts;
       shares.make(row, first, n, parts.at);
       mass += sum(parts.at, n);
-      const float* from = read(x, row * cols + first, n, values.at);
+      const float* from = values.read(first, n);
       REWIND_VECTORIZE
       for (int64_t i = 0; i < n; ++i) {
         const float product = parts.at[i] * (lse - from[i]);

@@ -12,21 +12,17 @@ bool layer_norm(const LoopCall& call) {
   float* const stats = operand(call, 4).as<float>();
   const int64_t cols = p.cols;
   parallel_for(p.rows, p.rows * cols * (x.width + y.width), [&](int64_t row) {
-    Block values, scales, shifts, result;
+    Row values(x, row, cols);
+    Block scales, shifts, result;
     double sums = 0, squares = 0;
-    if (!rms)
-      blocks_of(cols, [&](int64_t at, int64_t n) {
-        sums += sum(read(x, row * cols + at, n, values.at), n);
-      });
+    if (!rms) blocks_of(cols, [&](int64_t at, int64_t n) { sums += sum(values.read(at, n), n); });
     const float mean = static_cast<float>(sums / static_cast<double>(cols));
     const auto square = [mean](auto v) { return (v - mean) * (v - mean); };
-    blocks_of(cols, [&](int64_t at, int64_t n) {
-      squares += sum(n, square, read(x, row * cols + at, n, values.at));
-    });
+    blocks_of(cols, [&](int64_t at, int64_t n) { squares += sum(n, square, values.read(at, n)); });
     const float rstd =
         static_cast<float>(1 / __builtin_sqrt(squares / static_cast<double>(cols) + double{p.eps}));
     blocks_of(cols, [&](int64_t at, int64_t n) {
-      const float* from = read(x, row * cols + at, n, values.at);
+      const float* from = values.read(at, n);
       const float* scale = read(weight, at, n, scales.at);
       float* to = place(y, row * cols + at, result.at);
       if (rms) {
@@ -54,12 +50,12 @@ bool layer_norm_grad(const LoopCall& call) {
   const float* const stats = operand(call, 3).as<float>();
   const int64_t cols = p.cols;
   parallel_for(p.rows, p.rows * cols * (x.width + dy.width + dx.width), [&](int64_t row) {
-    Block values, grads, scales, result;
+    Row values(x, row, cols), grads(dy, row, cols);
+    Block scales, result;
     const float mean = stats[2 * row], rstd = stats[2 * row + 1];
     double sums = 0, products = 0;
     blocks_of(cols, [&](int64_t at, int64_t n) {
-      const float* v = read(x, row * cols + at, n, values.at);
-      const float* g = read(dy, row * cols + at, n, grads.at);
+      const float *v = values.read(at, n), *g = grads.read(at, n);
       const float* w = read(weight, at, n, scales.at);
       if (!rms)
         sums += sum(
@@ -71,8 +67,7 @@ bool layer_norm_grad(const LoopCall& call) {
     const float slope =
         static_cast<float>(products * double{rstd} * double{rstd} / static_cast<double>(cols));
     blocks_of(cols, [&](int64_t at, int64_t n) {
-      const float* v = read(x, row * cols + at, n, values.at);
-      const float* g = read(dy, row * cols + at, n, grads.at);
+      const float *v = values.read(at, n), *g = grads.read(at, n);
       const float* w = read(weight, at, n, scales.at);
       float* to = place(dx, row * cols + at, result.at);
       REWIND_VECTORIZE

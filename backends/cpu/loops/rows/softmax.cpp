@@ -5,43 +5,43 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-void log_softmax_row(const Operand& x, const Operand& y, int64_t row, int64_t cols) {
-  const float top = top_of(x, row, cols);
+void log_softmax_row(Row& x, int64_t cols, const Operand& y) {
+  const float top = top_of(x, cols);
   double powers = 0;
   blocks_of(cols, [&](int64_t at, int64_t n) {
-    Block values, result;
-    exponentials(read(x, row + at, n, values.at), n, top, result.at);
+    Block result;
+    exponentials(x.read(at, n), n, top, result.at);
     powers += sum(result.at, n);
   });
   const float shift = static_cast<float>(__builtin_log(powers));
   blocks_of(cols, [&](int64_t at, int64_t n) {
-    Block values, result;
-    const float* from = read(x, row + at, n, values.at);
-    float* to = place(y, row + at, result.at);
+    Block result;
+    const float* from = x.read(at, n);
+    float* to = place(y, at, result.at);
     REWIND_VECTORIZE
     for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - top) - shift;
-    write(y, row + at, n, to);
+    write(y, at, n, to);
   });
 }
 
 // Where y holds f32, or the row is one block, exponentials are made once.
-void softmax_row(const Operand& x, const Operand& y, int64_t row, int64_t cols) {
+void softmax_row(Row& x, int64_t cols, const Operand& y) {
   const bool keeps = y.dtype == DType::f32 || cols <= block;
-  const float top = top_of(x, row, cols);
+  const float top = top_of(x, cols);
   double powers = 0;
-  Block values, result;
+  Block result;
   const auto make = [&](int64_t at, int64_t n) {
-    float* const to = place(y, row + at, result.at);
-    exponentials(read(x, row + at, n, values.at), n, top, to);
+    float* const to = place(y, at, result.at);
+    exponentials(x.read(at, n), n, top, to);
     return to;
   };
   blocks_of(cols, [&](int64_t at, int64_t n) { powers += sum(make(at, n), n); });
   const float scale = static_cast<float>(1 / powers);
   blocks_of(cols, [&](int64_t at, int64_t n) {
-    float* const to = keeps ? place(y, row + at, result.at) : make(at, n);
+    float* const to = keeps ? place(y, at, result.at) : make(at, n);
     REWIND_VECTORIZE
     for (int64_t i = 0; i < n; ++i) to[i] *= scale;
-    write(y, row + at, n, to);
+    write(y, at, n, to);
   });
 }
 
@@ -53,10 +53,9 @@ bool softmax(const LoopCall& call) {
   const Operand x = operand(call, 0), y = operand(call, 1);
   const int64_t cols = p.cols;
   parallel_for(p.rows, p.rows * cols * (x.width + y.width), [&](int64_t row) {
-    if (logarithm)
-      log_softmax_row(x, y, row * cols, cols);
-    else
-      softmax_row(x, y, row * cols, cols);
+    Row values(x, row, cols);
+    const auto make = logarithm ? log_softmax_row : softmax_row;
+    make(values, cols, y.from(row * cols));
   });
   return true;
 }
@@ -67,19 +66,18 @@ bool softmax_grad(const LoopCall& call) {
   const Operand y = operand(call, 0), dy = operand(call, 1), dx = operand(call, 2);
   const int64_t cols = p.cols;
   parallel_for(p.rows, p.rows * cols * (y.width + dy.width + dx.width), [&](int64_t row) {
-    Block values, grads, result;
+    Row values(y, row, cols), grads(dy, row, cols);
+    Block result;
     double sums = 0;
     blocks_of(cols, [&](int64_t at, int64_t n) {
-      const float* g = read(dy, row * cols + at, n, grads.at);
+      const float* g = grads.read(at, n);
       sums += logarithm ? sum(g, n)
                         : sum(
-                              n, [](auto a, auto b) { return a * b; }, g,
-                              read(y, row * cols + at, n, values.at));
+                              n, [](auto a, auto b) { return a * b; }, g, values.read(at, n));
     });
     const float total = static_cast<float>(sums);
     blocks_of(cols, [&](int64_t at, int64_t n) {
-      const float* v = read(y, row * cols + at, n, values.at);
-      const float* g = read(dy, row * cols + at, n, grads.at);
+      const float *v = values.read(at, n), *g = grads.read(at, n);
       float* to = place(dx, row * cols + at, result.at);
       if (logarithm) {
         REWIND_VECTORIZE
