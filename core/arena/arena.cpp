@@ -1,7 +1,9 @@
 #include "core/arena/arena.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.h"
@@ -21,10 +23,16 @@ auto first_behind(Spans& spans, uint64_t offset) {
 
 std::optional<Arena::Range> Arena::allocate(uint64_t bytes) {
   const uint64_t size = std::max(unit_, round_up(bytes));
-  const auto best = std::lower_bound(holes_.begin(), holes_.end(), Hole{size, 0, 0});
-  if (best == holes_.end()) return std::nullopt;
-  const auto [hole_size, block, offset] = *best;
-  return take(block, first_behind(blocks_.at(block).holes, offset) - 1, offset, size);
+  Blocks::value_type* in = nullptr;
+  std::vector<Span>::iterator best;
+  for (auto& block : blocks_)
+    for (auto hole = block.second.holes.begin(); hole != block.second.holes.end(); ++hole) {
+      if (hole->size < size || (in && hole->size >= best->size)) continue;
+      in = &block;
+      best = hole;
+    }
+  if (!in) return std::nullopt;
+  return take(*in, best, best->offset, size);
 }
 
 std::optional<Arena::Range> Arena::allocate_at(uint32_t block, uint64_t offset, uint64_t bytes) {
@@ -34,18 +42,15 @@ std::optional<Arena::Range> Arena::allocate_at(uint32_t block, uint64_t offset, 
   auto& holes = found->second.holes;
   const auto behind = first_behind(holes, offset);
   if (behind == holes.begin() || offset + size > std::prev(behind)->end()) return std::nullopt;
-  return take(block, std::prev(behind), offset, size);
+  return take(*found, std::prev(behind), offset, size);
 }
 
 // Cuts a range out of a hole.
-Arena::Range Arena::take(uint32_t block, std::vector<Span>::iterator hole, uint64_t offset,
-                         uint64_t size) {
-  Block& b = blocks_.at(block);
+Arena::Range Arena::take(Blocks::value_type& block, std::vector<Span>::iterator hole,
+                         uint64_t offset, uint64_t size) {
+  auto& [number, b] = block;
   const Span before{hole->offset, offset - hole->offset};
   const Span after{offset + size, hole->end() - offset - size};
-  unlist(block, *hole);
-  if (before.size) list(block, before);
-  if (after.size) list(block, after);
   if (before.size) {
     *hole = before;
     if (after.size) b.holes.insert(hole + 1, after);
@@ -56,17 +61,20 @@ Arena::Range Arena::take(uint32_t block, std::vector<Span>::iterator hole, uint6
   }
   b.ranges.emplace(offset, size);
   live_ += size;
-  return {block, offset, size};
+  return {number, offset, size};
 }
 
 void Arena::free(const Range& range) {
   const auto block = blocks_.find(range.block);
-  const bool known = block != blocks_.end() && block->second.ranges.contains(range.offset) &&
-                     block->second.ranges.at(range.offset) == range.size;
-  check(known, "arena", "free takes a live range, got block {} offset {} size {}", range.block,
-        range.offset, range.size);
+  const auto check_live = [&](bool is_live) {
+    check(is_live, "arena", "free takes a live range, got block {} offset {} size {}", range.block,
+          range.offset, range.size);
+  };
+  check_live(block != blocks_.end());
   Block& b = block->second;
-  b.ranges.erase(range.offset);
+  const auto known = b.ranges.find(range.offset);
+  check_live(known != b.ranges.end() && known->second == range.size);
+  b.ranges.erase(known);
   live_ -= range.size;
 
   Span hole{range.offset, range.size};
@@ -76,14 +84,12 @@ void Arena::free(const Range& range) {
     --first;
     hole = {first->offset, first->size + hole.size};
   }
-  for (auto it = first; it != last; ++it) unlist(range.block, *it);
   if (first == last) {
     b.holes.insert(first, hole);
   } else {
     *first = hole;
     b.holes.erase(first + 1, last);
   }
-  list(range.block, hole);
 }
 
 void Arena::add_block(uint32_t block, uint64_t bytes) {
@@ -93,7 +99,6 @@ void Arena::add_block(uint32_t block, uint64_t bytes) {
         block, bytes);
   blocks_[block] = {.size = size, .holes = {{0, size}}};
   reserved_ += size;
-  list(block, {0, size});
 }
 
 std::vector<uint32_t> Arena::remove_free_blocks() {
@@ -101,7 +106,6 @@ std::vector<uint32_t> Arena::remove_free_blocks() {
   for (auto it = blocks_.begin(); it != blocks_.end();) {
     if (it->second.ranges.empty()) {
       removed.push_back(it->first);
-      unlist(it->first, {0, it->second.size});
       reserved_ -= it->second.size;
       it = blocks_.erase(it);
     } else {
@@ -112,13 +116,19 @@ std::vector<uint32_t> Arena::remove_free_blocks() {
 }
 
 uint64_t Arena::largest_hole() const {
-  return holes_.empty() ? 0 : std::get<0>(holes_.back());
+  uint64_t largest = 0;
+  for (const auto& [number, block] : blocks_)
+    for (const Span& hole : block.holes) largest = std::max(largest, hole.size);
+  return largest;
 }
 
 std::vector<Arena::Range> Arena::holes() const {
   std::vector<Range> all;
-  for (auto it = holes_.rbegin(); it != holes_.rend(); ++it)
-    all.push_back({std::get<1>(*it), std::get<2>(*it), std::get<0>(*it)});
+  for (const auto& [number, block] : blocks_)
+    for (const Span& hole : block.holes) all.push_back({number, hole.offset, hole.size});
+  std::ranges::sort(all, std::greater{}, [](const Range& hole) {
+    return std::tuple(hole.size, hole.block, hole.offset);
+  });
   return all;
 }
 
@@ -139,16 +149,6 @@ std::vector<uint64_t> Arena::block_sizes() const {
     sizes[number] = block.size;
   }
   return sizes;
-}
-
-void Arena::list(uint32_t block, const Span& hole) {
-  const Hole entry{hole.size, block, hole.offset};
-  holes_.insert(std::lower_bound(holes_.begin(), holes_.end(), entry), entry);
-}
-
-void Arena::unlist(uint32_t block, const Span& hole) {
-  const Hole entry{hole.size, block, hole.offset};
-  holes_.erase(std::lower_bound(holes_.begin(), holes_.end(), entry));
 }
 
 }  // namespace rw

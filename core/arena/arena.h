@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -61,18 +60,15 @@ class Arena {
     std::vector<Span> holes;                             // by offset
     std::unordered_map<uint64_t, uint64_t> ranges = {};  // offset -> size
   };
-  using Hole = std::tuple<uint64_t, uint32_t, uint64_t>;  // size, block, offset
+  using Blocks = std::map<uint32_t, Block>;
 
-  Range take(uint32_t block, std::vector<Span>::iterator hole, uint64_t offset, uint64_t size);
-  void list(uint32_t block, const Span& hole);
-  void unlist(uint32_t block, const Span& hole);
+  Range take(Blocks::value_type& block, std::vector<Span>::iterator hole, uint64_t offset,
+             uint64_t size);
 
   uint64_t unit_, reserved_ = 0, live_ = 0;
-  std::map<uint32_t, Block> blocks_;
-  // All holes in order, so that the best fit is the lower bound. Like those of a block they are few
-  // and come and go with every tensor: what is sorted in a row is found and moved faster than in a
-  // tree.
-  std::vector<Hole> holes_;
+  // Holes are few and come and go with every tensor: what lies in a row is looked through and moved
+  // faster than a tree.
+  Blocks blocks_;
 };
 
 }  // namespace rw

@@ -50,7 +50,7 @@ StepLayouts::Proposal StepLayouts::propose(uint64_t bytes, uint64_t size, Ticket
   if (step_.allocations.size() == most_allocations) {
     is_endless_ = true;
     followed_ = nullptr;
-    step_ = {};
+    forget_step();
   }
   if (is_endless_) return {};
   const size_t index = step_.allocations.size();
@@ -142,9 +142,16 @@ void StepLayouts::end_step() {
   }
   all_misses_ += misses_;
   misses_ = 0;
-  step_ = {};
+  forget_step();
   followed_ = nullptr;
   ++number_;
+}
+
+// The next one is likely to be as long.
+void StepLayouts::forget_step() {
+  step_.allocations.clear();
+  step_.prefixes.clear();
+  step_.hash = 0;
 }
 
 // New steps are planned at once, unless plans made so were not followed: then at second sight.

@@ -88,6 +88,7 @@ class StepLayouts {
   };
 
   void mix(uint64_t value);
+  void forget_step();
   bool worth_solving();
   void follow(size_t index);
   void solve_new();

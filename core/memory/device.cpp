@@ -67,8 +67,8 @@ void Device::release(Storage& storage) noexcept {
 
 // Books the memory that it was given.
 void Device::place(Storage& storage) {
-  if (storage.place() == MemoryPlace::host) return account_.allocated_on_host(pool_now());
-  account_.allocated(storage.purpose(), storage.bytes(), storage.range().size, pool_now());
+  if (storage.place() == MemoryPlace::host) return account_.allocated_on_host(pool_);
+  account_.allocated(storage.purpose(), storage.bytes(), storage.range().size, pool_);
   if (tracer_) tracer_->allocated(storage);
 }
 
@@ -142,11 +142,13 @@ std::string Device::str() const {
 void Device::run(const KernelCall& call, std::span<Storage* const> written) {
   const Lock lock(mutex_);
   for (Storage* storage : written) ++storage->version_;
-  Work& work = work_[static_cast<int>(context().phase)];
+  Context& here = context();
+  Work& work = work_[static_cast<int>(here.phase)];
+  const uint64_t bytes = bytes_moved(call);
   work.flops += call.flops;
-  work.bytes += bytes_moved(call);
-  context().queued.flops += call.flops;
-  context().queued.bytes += bytes_moved(call);
+  work.bytes += bytes;
+  here.queued.flops += call.flops;
+  here.queued.bytes += bytes;
   ++work.calls;
   if (tracer_) tracer_->called(call);
   backend_->run(call);
@@ -201,8 +203,8 @@ MemoryPool::Place Device::take(uint64_t bytes) {
   }
   // What is freed for an allocation is freed before it: layouts learn it so.
   const uint64_t size = pool_.size_of(bytes), most = pool_.most(), moves = pool_.moves();
-  while (live() + size > most)
-    if (!reclaim_ || !reclaim_(live() + size - most)) out_of_memory(bytes);
+  while (pool_.live() + size > most)
+    if (!reclaim_ || !reclaim_(pool_.live() + size - most)) out_of_memory(bytes);
   const Purpose purpose = context().purpose;
   const bool lasts = purpose == Purpose::parameter || purpose == Purpose::optimizer;
   const auto place = pool_.take(bytes, lasts ? Part::lasting : Part::steps, reclaim_);
@@ -210,11 +212,6 @@ MemoryPool::Place Device::take(uint64_t bytes) {
     for (const Storage* storage : storages()) tracer_->moved(*storage);
   if (!place) out_of_memory(bytes);
   return *place;
-}
-
-MemoryAccount::Pool Device::pool_now() const {
-  return {pool_.live(), pool_.reserved(), pool_.largest_hole(), pool_.host_live(),
-          pool_.host_reserved()};
 }
 
 void Device::trim() {
@@ -277,7 +274,7 @@ void Device::out_of_host_memory(uint64_t bytes) const {
 
 uint64_t Device::take_high_water() {
   const Lock lock(mutex_);
-  return account_.take_high_water(pool_now());
+  return account_.take_high_water(pool_);
 }
 
 uint64_t Device::live() const {
@@ -327,7 +324,7 @@ void Device::set_packs_steps(bool on) {
 
 MemoryReport Device::memory_report() const {
   const Lock lock(mutex_);
-  MemoryReport r = account_.report(pool_now());
+  MemoryReport r = account_.report(pool_);
   r.limit = pool_.limit();
   r.moved = pool_.moved();
   r.followed_steps = pool_.layouts().followed_steps();
@@ -340,14 +337,14 @@ void Device::reset_peak() {
   const Lock lock(mutex_);
   work_ = {};
   pool_.reset_peak();
-  account_.reset_peak(pool_now());
+  account_.reset_peak(pool_);
 }
 
 void Device::end_step() {
   const Lock lock(mutex_);
   step_ends_soon_ = false;
   pool_.end_step();
-  account_.end_step(pool_now());
+  account_.end_step(pool_);
   if (tracer_) tracer_->step_ended();
 }
 

@@ -127,7 +127,6 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   void link(Storage& storage);
   void unlink(Storage& storage) noexcept;
   std::vector<const Storage*> storages() const;  // newest first
-  MemoryAccount::Pool pool_now() const;
   [[noreturn]] void out_of_memory(uint64_t bytes) const;
   std::string what_it_takes(uint64_t bytes) const;
   std::string why_not(uint64_t bytes) const;
