@@ -17,6 +17,16 @@ Tensor with_unit_stride(const Tensor& t) {
   return unit ? t : contiguous(t);
 }
 
+// The same matrices with rows and columns exchanged: a view, which no record sees.
+Tensor transposed(const Tensor& t) {
+  Shape shape = t.shape();
+  Strides strides = t.strides();
+  const int r = t.rank() - 2, c = t.rank() - 1;
+  std::swap(shape[r], shape[c]);
+  std::swap(strides[r], strides[c]);
+  return make_view(t, shape, strides, t.impl().offset);
+}
+
 struct RowCol {
   uint32_t row, col;
 };
@@ -38,7 +48,8 @@ Shape leading(const Shape& shape) {
 Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const Tensor& added) {
   Tensor a = with_unit_stride(a_in), b = with_unit_stride(b_in);
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
-  const Shape batch = broadcast(leading(a.shape()), leading(b.shape()), "matmul");
+  const Shape a_batch = leading(a.shape()), b_batch = leading(b.shape());
+  const Shape batch = broadcast(a_batch, b_batch, "matmul");
   Shape result = batch;
   result.push_back(m);
   result.push_back(n);
@@ -46,12 +57,9 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const T
   Tensor c = added ? added : empty_on(a, result, dtype);
   if (c.numel() == 0) return c;
 
-  const auto batch_strides = [&](const Tensor& t) {
-    return broadcast_strides(leading(t.shape()),
-                             Strides(std::span(t.strides().begin(), t.strides().end() - 2)), batch);
-  };
   Shape dims = batch;
-  Strides steps[] = {batch_strides(a), batch_strides(b), batch_strides(c)};
+  Strides steps[] = {broadcast_strides(a_batch, leading(a.strides()), batch),
+                     broadcast_strides(b_batch, leading(b.strides()), batch), leading(c.strides())};
   collapse(dims, steps);
   if (dims.rank() > 2) {  // more than two independent batch steps: make them even
     const auto full_batch = [&](const Tensor& t) {
@@ -109,9 +117,9 @@ std::vector<Tensor> matmul_forward(const std::any&, std::span<Tensor> inputs) {
 std::vector<Tensor> matmul_vjp(Record& r, std::span<Tensor> dy) {
   Tensor da, db;
   if (r.needs_grad(1))
-    db = sum_to(gemm(transpose(r.take_input(0), -1, -2), dy[0], dy[0].dtype()), r.inputs[1].shape);
+    db = sum_to(gemm(transposed(r.take_input(0)), dy[0], dy[0].dtype()), r.inputs[1].shape);
   if (r.needs_grad(0))
-    da = sum_to(gemm(dy[0], transpose(r.input(1), -1, -2), dy[0].dtype()), r.inputs[0].shape);
+    da = sum_to(gemm(dy[0], transposed(r.input(1)), dy[0].dtype()), r.inputs[0].shape);
   return {std::move(da), std::move(db)};
 }
 
@@ -124,13 +132,13 @@ const Op matmul_op = {.name = "matmul",
 // ---- linear: x [rows, in] @ weight [out, in]^T; the weight's gradient is f32
 // ----------------------
 std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
-  return one(gemm(inputs[0], transpose(inputs[1], 0, 1), inputs[0].dtype()));
+  return one(gemm(inputs[0], transposed(inputs[1]), inputs[0].dtype()));
 }
 
 std::vector<Tensor> linear_vjp(Record& r, std::span<Tensor> dy) {
   Tensor dx, dw;
   if (r.needs_grad(1))
-    dw = gemm(transpose(dy[0], 0, 1), r.take_input(0), DType::f32, r.gradient_so_far(1));
+    dw = gemm(transposed(dy[0]), r.take_input(0), DType::f32, r.gradient_so_far(1));
   if (r.needs_grad(0)) dx = gemm(dy[0], r.input(1), dy[0].dtype());
   return {std::move(dx), std::move(dw)};
 }

@@ -202,7 +202,8 @@ Tensor sum_to(Tensor x, const Shape& shape) {
   std::vector<int> axes;
   for (int i = 0; i < x.rank(); ++i)
     if (i < lead || (shape[i - lead] == 1 && x.shape()[i] != 1)) axes.push_back(i);
-  if (!axes.empty()) x = reduce(reduce_sum, std::move(x), std::move(axes), true, 1, true);
+  const bool keeps = static_cast<int>(axes.size()) > lead;  // axes of size 1 among those of `shape`
+  if (!axes.empty()) x = reduce(reduce_sum, std::move(x), std::move(axes), keeps, 1, true);
   return reshape(std::move(x), shape);
 }
 
