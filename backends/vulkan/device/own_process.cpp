@@ -1,5 +1,7 @@
 #include "backends/vulkan/device/own_process.h"
 
+#include <atomic>
+#include <pthread.h>
 #include <unistd.h>
 #include <utility>
 
@@ -7,8 +9,17 @@
 
 namespace rw::vulkan {
 
+namespace {
+
+// Of the process that started the program: 0. To ask for the process's number is a system call.
+std::atomic<int> generation = 0;
+
+}  // namespace
+
 OwnProcess::OwnProcess(std::unique_ptr<Backend> inner)
-    : inner_(std::move(inner)), process_(::getpid()) {}
+    : inner_(std::move(inner)), process_(::getpid()), generation_(generation) {
+  [[maybe_unused]] static const int once = pthread_atfork(nullptr, nullptr, [] { ++generation; });
+}
 
 // To close it would be to wait for threads that are not there, or for a kernel that never ends.
 OwnProcess::~OwnProcess() {
@@ -16,7 +27,7 @@ OwnProcess::~OwnProcess() {
 }
 
 bool OwnProcess::is_copy() const {
-  return ::getpid() != process_;
+  return generation.load(std::memory_order_relaxed) != generation_;
 }
 
 Backend& OwnProcess::here() const {

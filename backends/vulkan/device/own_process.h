@@ -54,7 +54,7 @@ class OwnProcess final : public Backend {
   Backend& here() const;  // DeviceError in a copy
 
   std::unique_ptr<Backend> inner_;
-  const int process_;
+  const int process_, generation_;
 };
 
 }  // namespace rw::vulkan
