@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
 
 #include "backends/call_cache.h"
 #include "backends/cpu/loops.h"
@@ -28,14 +29,37 @@ constexpr Planned planned[] = {{"matmul", cpu::plan_matmul},
                                {"conv2d_dgrad", cpu::plan_convolution},
                                {"conv2d_wgrad", cpu::plan_convolution}};
 
-std::shared_ptr<const cpu::Plan> plan(Plans& plans, const KernelCall& call) {
-  const auto* found = std::ranges::find(planned, call.kernel, &Planned::kernel);
-  if (found == std::end(planned)) return nullptr;
-  return plans.get(call, static_cast<size_t>(found - planned), [&](const KernelCall& of) {
-    reference::check_call(of);
-    return found->plan(of);
+// How the calls of a kernel are planned; null: they are not.
+const Planned* planning_of(std::string_view kernel) {
+  const auto* found = std::ranges::find(planned, kernel, &Planned::kernel);
+  return found == std::end(planned) ? nullptr : found;
+}
+
+// Null where there is no form of the call.
+std::shared_ptr<const cpu::Plan> plan(Plans& plans, const Planned& how, const KernelCall& call) {
+  return plans.get(call, static_cast<size_t>(&how - planned), [&](const KernelCall& of) {
+    reference::check_call(reference::find_kernel(of.kernel), of);
+    return how.plan(of);
   });
 }
+
+// What does without a plan that is made for the call: the kernel's vector loop, where there is one
+// that has a form of the call, else the loop of the reference.
+class LoopPlan final : public cpu::Plan {
+ public:
+  LoopPlan(std::string_view kernel, const cpu::Loops& loops)
+      : kernel_(reference::find_kernel(kernel)), loop_(loops.find(kernel)) {}
+
+  void run(const KernelCall& call, const cpu::Memory& memory) const override {
+    reference::check_call(kernel_, call);
+    if (!loop_ || !cpu::run(*loop_, call, memory.bindings))
+      reference::run_loop(kernel_, call, memory.bindings);
+  }
+
+ private:
+  const reference::Kernel& kernel_;
+  const cpu::Loop* loop_;
+};
 
 // What is used of what a build, or a processor, may lack.
 std::vector<std::string> features() {
@@ -46,17 +70,20 @@ std::vector<std::string> features() {
 
 class CpuBackend final : public HostBackend {
  public:
-  CpuBackend() : HostBackend("cpu", features()) {}
+  CpuBackend() : HostBackend("cpu", features()) {
+    for (const std::string_view name : reference::kernel_names())
+      kernels_[name] = {planning_of(name), std::make_shared<const LoopPlan>(name, loops_)};
+  }
 
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
-    return plan(plans_, call);
+    return plan_of(call);
   }
 
   std::vector<KernelVariant> kernel_variants() const override {
     std::vector<KernelVariant> all = reference::kernel_variants();
     const std::string library = cpu::plan_library();
     for (KernelVariant& v : all)
-      if (loops_.has(v.kernel))
+      if (loops_.find(v.kernel))
         v.variant = fmt::format("vector {}", loops_.level());
       else if (!library.empty() && std::ranges::count(planned, v.kernel, &Planned::kernel) > 0)
         v.variant = library;
@@ -67,7 +94,8 @@ class CpuBackend final : public HostBackend {
   std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
     return make_dry_backend(limits, []() -> Prepare {
       return [plans = std::make_shared<Plans>()](const KernelCall& call) {
-        return plan(*plans, call);
+        const Planned* how = planning_of(call.kernel);
+        return how ? plan(*plans, *how, call) : nullptr;
       };
     });
   }
@@ -75,27 +103,32 @@ class CpuBackend final : public HostBackend {
  private:
   void execute(const KernelCall& call, std::span<std::byte* const> memory,
                std::byte* workspace) override {
-    const auto own = call.preparation ? nullptr : plan(plans_, call);
-    const auto* given = static_cast<const cpu::Plan*>(call.preparation);
-    const cpu::Plan* plan = given ? given : own.get();
-    if (!plan) {
-      if (!run_loop(call, memory)) reference::run_kernel(call, memory);
-      return;
-    }
+    const Preparation* given = call.preparation.value_or(nullptr);
+    const auto own = given ? nullptr : plan_of(call);
+    const auto* plan = given ? static_cast<const cpu::Plan*>(given) : own.get();
     check<ValueError>(call.workspace.size >= plan->workspace_bytes, call.kernel,
                       "the workspace must have {} bytes, got {}", plan->workspace_bytes,
                       call.workspace.size);
     plan->run(call, {memory, workspace});
   }
 
-  bool run_loop(const KernelCall& call, std::span<std::byte* const> memory) const {
-    if (!loops_.has(call.kernel)) return false;
-    reference::check_call(call);
-    return loops_.run(call, memory);
+  std::shared_ptr<const cpu::Plan> plan_of(const KernelCall& call) const {
+    const auto found = kernels_.find(call.kernel);
+    check<ValueError>(found != kernels_.end(), call.kernel,
+                      "the cpu backend has no kernel of this name");
+    const auto& [how, loop] = found->second;
+    std::shared_ptr<const cpu::Plan> own = how ? plan(plans_, *how, call) : nullptr;
+    return own ? own : loop;
   }
 
-  mutable Plans plans_;
+  struct Kernel {
+    const Planned* how;
+    std::shared_ptr<const LoopPlan> loop;
+  };
+
   cpu::Loops loops_;
+  mutable Plans plans_;
+  std::unordered_map<std::string_view, Kernel> kernels_;
 };
 
 }  // namespace

@@ -64,9 +64,7 @@ Loops::Loops() {
   }
 }
 
-bool Loops::run(const KernelCall& call, std::span<std::byte* const> memory) const {
-  const auto found = loops_.find(call.kernel);
-  if (found == loops_.end()) return false;
+bool run(const Loop& loop, const KernelCall& call, std::span<std::byte* const> memory) {
   LoopCall c{};
   c.params = call.params.data();
   for (size_t i = 0; i < call.bindings.size(); ++i) {
@@ -78,7 +76,7 @@ bool Loops::run(const KernelCall& call, std::span<std::byte* const> memory) cons
     c.dtype[i] = binding.dtype;
   }
   for (size_t i = 0; i < std::size(c.constant); ++i) c.constant[i] = call.constant(i);
-  return found->second->run(c);
+  return loop.run(c);
 }
 
 }  // namespace rw::cpu

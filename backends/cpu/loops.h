@@ -32,14 +32,19 @@ class Loops {
  public:
   Loops();
   std::string_view level() const { return level_; }  // empty: there is none
-  bool has(std::string_view kernel) const { return loops_.contains(kernel); }
-  // Whether there is a loop for this call; then it has run. The call is one that the reference
-  // backend would take.
-  bool run(const KernelCall& call, std::span<std::byte* const> memory) const;
+  // The loop of a kernel; null where there is none.
+  const Loop* find(std::string_view kernel) const {
+    const auto found = loops_.find(kernel);
+    return found == loops_.end() ? nullptr : found->second;
+  }
 
  private:
   std::string_view level_;
   std::unordered_map<std::string_view, const Loop*> loops_;
 };
+
+// Whether the loop has a form of this call; then it has run. The call is one that the reference
+// backend would take.
+bool run(const Loop& loop, const KernelCall& call, std::span<std::byte* const> memory);
 
 }  // namespace rw::cpu

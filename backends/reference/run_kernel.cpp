@@ -34,13 +34,6 @@ const Kernels& all_kernels() {
   return all;
 }
 
-const Kernel& find_kernel(std::string_view name) {
-  const auto found = all_kernels().find(name);
-  check<ValueError>(found != all_kernels().end(), name,
-                    "the reference backend has no kernel of this name");
-  return found->second;
-}
-
 // "f32 f16" of "fh".
 std::string dtypes_of(std::string_view letters) {
   std::string names;
@@ -48,6 +41,32 @@ std::string dtypes_of(std::string_view letters) {
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
       if (letter(dtype) == c) names += fmt::format("{}{}", names.empty() ? "" : " ", name(dtype));
   return names;
+}
+
+}  // namespace
+
+std::vector<KernelVariant> kernel_variants() {
+  std::vector<KernelVariant> all;
+  for (const auto& [name, kernel] : all_kernels())
+    for (std::string_view rest = kernel.types; !rest.empty();) {
+      const size_t end = std::min(rest.find(' '), rest.size());
+      all.push_back({std::string(name), dtypes_of(rest.substr(0, end)), "plain loop", ""});
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  return all;
+}
+
+std::vector<std::string_view> kernel_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, kernel] : all_kernels()) names.push_back(name);
+  return names;
+}
+
+const Kernel& find_kernel(std::string_view name) {
+  const auto found = all_kernels().find(name);
+  check<ValueError>(found != all_kernels().end(), name,
+                    "the reference backend has no kernel of this name");
+  return found->second;
 }
 
 void check_call(const Kernel& kernel, const KernelCall& call) {
@@ -67,27 +86,14 @@ void check_call(const Kernel& kernel, const KernelCall& call) {
       kernel.types, got);
 }
 
-}  // namespace
-
-std::vector<KernelVariant> kernel_variants() {
-  std::vector<KernelVariant> all;
-  for (const auto& [name, kernel] : all_kernels())
-    for (std::string_view rest = kernel.types; !rest.empty();) {
-      const size_t end = std::min(rest.find(' '), rest.size());
-      all.push_back({std::string(name), dtypes_of(rest.substr(0, end)), "plain loop", ""});
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-  return all;
-}
-
-void check_call(const KernelCall& call) {
-  check_call(find_kernel(call.kernel), call);
+void run_loop(const Kernel& kernel, const KernelCall& call, std::span<std::byte* const> memory) {
+  kernel.run(Call(call, memory));
 }
 
 void run_kernel(const KernelCall& call, std::span<std::byte* const> memory) {
   const Kernel& kernel = find_kernel(call.kernel);
   check_call(kernel, call);
-  kernel.run(Call(call, memory));
+  run_loop(kernel, call, memory);
 }
 
 }  // namespace rw::reference

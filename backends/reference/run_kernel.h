@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "../../core/backend/backend.h"
@@ -11,10 +12,17 @@ namespace rw::reference {
 
 // The kernels, in each combination of dtypes.
 std::vector<KernelVariant> kernel_variants();
-// Throws where the call is none that its kernel takes: parameters, bindings, dtypes.
-void check_call(const KernelCall& call);
+std::vector<std::string_view> kernel_names();  // that outlive everything
 
-// `memory`: where the bytes of each binding lie.
+// The kernel of this name, for ever; throws where there is none.
+struct Kernel;
+const Kernel& find_kernel(std::string_view name);
+// Throws where the call is none that the kernel takes: parameters, bindings, dtypes.
+void check_call(const Kernel& kernel, const KernelCall& call);
+// `memory`: where the bytes of each binding of the call, which is checked, lie.
+void run_loop(const Kernel& kernel, const KernelCall& call, std::span<std::byte* const> memory);
+
+// All of it.
 void run_kernel(const KernelCall& call, std::span<std::byte* const> memory);
 
 }  // namespace rw::reference

@@ -43,29 +43,6 @@ constexpr Composed composed[] = {{"matmul", add_product},
                                  {"attention_dkv", add_attention},
                                  {"attention_dmask", add_attention}};
 
-void run_passes(const KernelCall& call, const Passes& passes, Dispatcher& dispatcher) {
-  check<ValueError>(call.workspace.size >= passes.workspace_bytes, call.kernel,
-                    "the workspace must have {} bytes, got {}", passes.workspace_bytes,
-                    call.workspace.size);
-  for (const Pass& pass : passes.list()) {
-    std::array<Binding, 8> bindings;
-    for (size_t i = 0; i < pass.operand_count; ++i) {
-      const Operand& o = pass.operands[i];
-      const BufferRange range =
-          o.binding == Operand::workspace
-              ? BufferRange{call.workspace.block, call.workspace.offset + o.offset, o.size}
-              : call.bindings[static_cast<size_t>(o.binding)].range;
-      bindings[i] = {range, o.dtype, o.access};
-    }
-    dispatcher.dispatch({.kernel = pass.kernel,
-                         .bindings = {bindings.data(), pass.operand_count},
-                         .params = {pass.params.data(), pass.params_size},
-                         .threads = pass.threads,
-                         .variant = pass.variant,
-                         .flops = pass.flops});
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<const Passes> Composer::passes(const KernelCall& call) const {
@@ -84,11 +61,28 @@ std::shared_ptr<const Passes> Composer::passes(const KernelCall& call) const {
 
 void Composer::run(const KernelCall& call, Dispatcher& dispatcher) const {
   const auto own = call.preparation ? nullptr : passes(call);
-  const auto* given = static_cast<const Passes*>(call.preparation);
-  if (const Passes* passes = given ? given : own.get())
-    run_passes(call, *passes, dispatcher);
-  else
-    dispatcher.dispatch(call);
+  const auto* passes = static_cast<const Passes*>(call.preparation.value_or(own.get()));
+  if (!passes) return dispatcher.dispatch(call);
+  check<ValueError>(call.workspace.size >= passes->workspace_bytes, call.kernel,
+                    "the workspace must have {} bytes, got {}", passes->workspace_bytes,
+                    call.workspace.size);
+  for (const Pass& pass : passes->list()) {
+    std::array<Binding, 8> bindings;
+    for (size_t i = 0; i < pass.operand_count; ++i) {
+      const Operand& o = pass.operands[i];
+      const BufferRange range =
+          o.binding == Operand::workspace
+              ? BufferRange{call.workspace.block, call.workspace.offset + o.offset, o.size}
+              : call.bindings[static_cast<size_t>(o.binding)].range;
+      bindings[i] = {range, o.dtype, o.access};
+    }
+    dispatcher.dispatch({.kernel = pass.kernel,
+                         .bindings = {bindings.data(), pass.operand_count},
+                         .params = {pass.params.data(), pass.params_size},
+                         .threads = pass.threads,
+                         .variant = pass.variant,
+                         .flops = pass.flops});
+  }
 }
 
 std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits,

@@ -54,7 +54,7 @@ struct KernelCall {
   std::span<const uint32_t> variant = {};       // specialization constants 0, 1, ...
   double flops = 0;                             // for submit pacing and reports
   BufferRange workspace = {};                   // workspace_bytes(call) bytes, contents undefined
-  const Preparation* preparation = nullptr;     // what prepare(call) gave; null: run() prepares
+  std::optional<const Preparation*> preparation = {};  // of prepare(call); none: run() prepares
 
   // The parameters, which are a P.
   template <class P>

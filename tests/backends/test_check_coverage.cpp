@@ -26,7 +26,8 @@ class Forms : public GuardBackend {
   bool is_dry() const override { return true; }
   void run(const KernelCall& call) override {
     const DType dtype = call.bindings[0].dtype;
-    if (const auto* passes = dynamic_cast<const vulkan::Passes*>(call.preparation)) {
+    if (const auto* passes =
+            dynamic_cast<const vulkan::Passes*>(call.preparation.value_or(nullptr))) {
       for (const vulkan::Pass& pass : passes->list()) {
         add(pass.kernel, dtype, pass.variant);
         const bool has_parts = pass.operands[2].binding == vulkan::Operand::workspace;

@@ -54,7 +54,7 @@ void by_threads(void (ProductCheck::*table)() const) {
                           call.bindings, {}, [](const Binding& b) { return b.range.size; });
                       const bool may_be_planned = !cpu::plan_library().empty();
                       if (may_be_planned && smallest.range.size > 0)
-                        CHECK(backend.prepare(call) != nullptr);
+                        CHECK(backend.dry()->prepare(call) != nullptr);
                     }});
   }
   (ProductCheck(std::move(ways)).*table)();

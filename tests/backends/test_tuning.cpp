@@ -397,7 +397,7 @@ class WrongTiles : public GuardBackend {
   explicit WrongTiles(std::unique_ptr<Backend> inner) : GuardBackend(std::move(inner), false) {}
   void run(const KernelCall& call) override {
     GuardBackend::run(call);
-    const auto& passes = static_cast<const vulkan::Passes&>(*call.preparation);
+    const auto& passes = static_cast<const vulkan::Passes&>(**call.preparation);
     if (passes.list().front().kernel == "gemm_naive") return;
     float value = 1e6f;
     write({call.bindings[2].range.block, 0, 4}, &value);

@@ -94,9 +94,15 @@ OwnedCall::OwnedCall(const KernelCall& call)
   std::copy(call.variant.begin(), call.variant.end(), variant_.begin());
 }
 
+// What may be held back is one module.
 KernelCall OwnedCall::call() const& {
-  return {kernel_,  {bindings_.data(), binding_count_}, {params_.data(), params_size_},
-          threads_, {variant_.data(), variant_count_},  flops_};
+  return {.kernel = kernel_,
+          .bindings = {bindings_.data(), binding_count_},
+          .params = {params_.data(), params_size_},
+          .threads = threads_,
+          .variant = {variant_.data(), variant_count_},
+          .flops = flops_,
+          .preparation = nullptr};
 }
 
 bool ChainValue::operator==(const ChainValue& other) const {

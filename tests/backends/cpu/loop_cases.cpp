@@ -113,7 +113,7 @@ void at_each_level(const std::function<void(std::string_view level)>& body) {
 void check_loop(const LoopCase& c, std::span<const std::byte> params) {
   const auto expected = results(make_reference_backend(), c, params);
   at_each_level([&](std::string_view level) {
-    REQUIRE_MESSAGE(cpu::Loops().has(c.kernel), c.kernel);
+    REQUIRE_MESSAGE(cpu::Loops().find(c.kernel), c.kernel);
     const auto got = results(make_cpu_backend(), c, params);
     for (const int threads : {1, 3}) {
       const Threads in_force(threads);

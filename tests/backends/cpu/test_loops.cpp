@@ -58,7 +58,7 @@ TEST_CASE(
   });
   const Env none("REWIND_WITHOUT", fmt::format("{}", fmt::join(levels, ",")));
   CHECK(cpu::Loops().level().empty());
-  CHECK_FALSE(cpu::Loops().has("fill"));
+  CHECK_FALSE(cpu::Loops().find("fill"));
   KernelRunner cpu(make_cpu_backend());
   const Binding y = cpu.allocate(3);
   cpu.run("fill", {y}, FillParams{{}, 3, 0x40000000u});
