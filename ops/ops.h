@@ -32,8 +32,9 @@ class TensorList : public std::vector<Tensor> {
   template <class... T>
   requires(sizeof...(T) > 0 && (std::derived_from<std::remove_cvref_t<T>, Tensor> && ...))
       TensorList(T&&... tensors) {
-    reserve(sizeof...(T));
-    (push_back(std::forward<T>(tensors)), ...);
+    resize(sizeof...(T));
+    size_t i = 0;
+    ((data()[i++] = std::forward<T>(tensors)), ...);
   }
 };
 

@@ -136,9 +136,9 @@ class Backward {
 
   void visit(int64_t index) {
     Record& record = records_[index];
-    std::vector<Tensor> dy;
-    dy.reserve(record.outputs.size());
-    for (Edge& edge : record.outputs) dy.push_back(std::exchange(edge.gradient, {}));
+    std::vector<Tensor>& dy = gradients_;
+    dy.clear();
+    for (Edge& edge : record.outputs) dy.push_back(std::move(edge.gradient));
     if (std::none_of(dy.begin(), dy.end(), [](const Tensor& t) { return t.defined(); })) return;
     if (!tape_.hooks_.empty() || !wanted_outputs_.empty())
       for (size_t k = 0; k < dy.size(); ++k)
@@ -312,8 +312,7 @@ class Backward {
   void retire(int64_t root) {
     for (int64_t i = root; i >= records_.begin(); --i) {
       if (!records_[i].reached) continue;
-      Record dead;
-      std::swap(dead, records_[i]);
+      const Record dead = std::exchange(records_[i], {});
       tape_.free_hooks(i);
       tape_.count_record(dead, -1);
       for (const Edge& edge : dead.inputs)
@@ -332,6 +331,7 @@ class Backward {
   Segments& segments_;
   bool retain_;
   bool is_for_leaves_ = true;
+  std::vector<Tensor> gradients_;  // of the outputs of the record that is visited
   std::map<std::pair<int64_t, int>, Tensor> wanted_outputs_;  // record, slot
   std::unordered_map<const TensorImpl*, LeafSum> leaf_sums_;  // addresses of members are lasting
   std::multimap<int64_t, LeafSum*> completions_;              // by record

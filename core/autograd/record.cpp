@@ -50,16 +50,4 @@ uint64_t content_hash(const Tensor& t) {
   return fnv1a(read_bytes(t));
 }
 
-std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<Tensor> inputs) {
-  const NoGrad guard;
-  const NoAutocast no_autocast;
-  std::vector<Tensor> outputs = op.forward(attrs, inputs);
-  for (Tensor& y : outputs) {
-    const TensorImpl& impl = y.impl();
-    const bool fresh = y.pointer().use_count() == 1 && impl.producer.index < 0;
-    if (!fresh) y = make_view(y, impl.shape, impl.strides, impl.offset);
-  }
-  return outputs;
-}
-
 }  // namespace rw

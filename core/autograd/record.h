@@ -128,8 +128,25 @@ void each_saved(R& record, F&& body) {
     if (record.saves.output(k)) body(record.outputs[k]);
 }
 
-// op.forward. The outputs are new values even where the op hands out an input as it is.
-std::vector<Tensor> run_forward(const Op& op, const std::any& attrs, std::span<Tensor> inputs);
+// op.forward. The outputs are new values even where the op hands out an input as it is. They depend
+// on a gradient where an input does and a derivative would be wanted. Inlined, as it stands between
+// every op and what it does.
+[[gnu::always_inline]] inline std::vector<Tensor> run_forward(const Op& op, const std::any& attrs,
+                                                              std::span<Tensor> inputs) {
+  bool from_gradient = false;
+  if (op.vjp && !op.is_flat && grad_enabled())
+    for (const Tensor& t : inputs) from_gradient |= t.impl().from_gradient;
+  const NoGrad guard;
+  const NoAutocast no_autocast;
+  std::vector<Tensor> outputs = op.forward(attrs, inputs);
+  for (Tensor& y : outputs) {
+    const TensorImpl& impl = y.impl();
+    const bool fresh = y.pointer().use_count() == 1 && impl.producer.index < 0;
+    if (!fresh) y = make_view(y, impl.shape, impl.strides, impl.offset);
+    if (from_gradient) y.impl().from_gradient = is_float(y.dtype());
+  }
+  return outputs;
+}
 
 // Of what the tensor holds, on the host. Waits.
 uint64_t content_hash(const Tensor& t);

@@ -30,7 +30,7 @@ class Records {
   const Record* find(int64_t index) const { return const_cast<Records*>(this)->find(index); }
 
   // Appends the record `end()`.
-  void push_back(Record record) { list_.push_back(std::move(record)); }
+  void push_back(Record&& record) { list_.push_back(std::move(record)); }
   // Drops all records; the next one has the index that it would have had.
   void clear() {
     begin_ = end();

@@ -14,24 +14,23 @@ namespace {
 
 constexpr uint64_t external_root = uint64_t{1} << 63;  // content from outside the tape
 
-Edge edge_of(const TensorImpl& impl, uint64_t root) {
-  return {.id = impl.id,
-          .record = impl.producer.index,
-          .slot = impl.producer.slot,
-          .shape = impl.shape,
-          .dtype = impl.dtype,
-          .requires_grad = impl.requires_grad,
-          .leaf = {},
-          .storage = impl.storage->id(),
-          .bytes = impl.storage->range().size,
-          .root = root,
-          .saved = {},
-          .gradient = {}};
+Edge& add_edge(std::vector<Edge>& edges, const TensorImpl& impl, uint64_t root) {
+  Edge& edge = edges.emplace_back();
+  edge.id = impl.id;
+  edge.record = impl.producer.index;
+  edge.slot = impl.producer.slot;
+  edge.shape = impl.shape;
+  edge.dtype = impl.dtype;
+  edge.requires_grad = impl.requires_grad;
+  edge.storage = impl.storage->id();
+  edge.bytes = impl.storage->range().size;
+  edge.root = root;
+  return edge;
 }
 
-Edge input_edge(const Tensor& t, Tape& tape) {
+Edge& add_input(Record& record, const Tensor& t, Tape& tape) {
   const TensorImpl& impl = t.impl();
-  Edge edge = edge_of(impl, impl.storage->id() | external_root);
+  Edge& edge = add_edge(record.inputs, impl, impl.storage->id() | external_root);
   if (edge.record < 0) {
     if (impl.requires_grad) edge.leaf = t;
   } else {
@@ -44,29 +43,18 @@ Edge input_edge(const Tensor& t, Tape& tape) {
   return edge;
 }
 
-Edge output_edge(const Tensor& t, const Record& record) {
-  Edge edge = edge_of(t.impl(), t.impl().id);
-  if (record.op->is_view) edge.root = record.inputs[0].root;
-  return edge;
-}
-
 }  // namespace
 
-const std::shared_ptr<Tape>& Tape::current() {
-  std::shared_ptr<Tape>& tape = thread_state().tape;
-  if (!tape) tape = std::make_shared<Tape>();
-  return tape;
-}
-
-void Tape::append(Record record, bool requires_grad, std::span<Tensor> outputs) {
+void Tape::append(Record&& record, bool requires_grad, std::span<Tensor> outputs) {
   const int64_t index = end();
   record.outputs.reserve(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     TensorImpl& impl = outputs[i].impl();
     impl.requires_grad = requires_grad && is_float(impl.dtype);
     impl.producer = {weak_from_this(), index, static_cast<int>(i)};
-    record.outputs.push_back(output_edge(outputs[i], record));
-    if (record.saves.output(i) && !in_segment()) record.outputs[i].saved = Saved::of(outputs[i]);
+    Edge& edge =
+        add_edge(record.outputs, impl, record.op->is_view ? record.inputs[0].root : impl.id);
+    if (record.saves.output(i) && !in_segment()) edge.saved = Saved::of(outputs[i]);
   }
   record.readers = static_cast<int64_t>(outputs.size());
   for (Edge& edge : record.inputs) {
@@ -181,8 +169,7 @@ void Tape::free_records(std::vector<int64_t> worklist) {
     for (const Edge& edge : record.inputs)
       if (Record* maker = records_.find(edge.record); maker && --maker->readers == 0)
         worklist.push_back(edge.record);
-    Record dead;
-    std::swap(dead, record);  // handles die after the record left the tape
+    const Record dead = std::exchange(record, {});  // handles die after the record left the tape
     segments_.let_go(dead);
     count_record(dead, -1);
   }
@@ -231,18 +218,6 @@ TapeStats Tape::stats() const {
   return stats;
 }
 
-// run_forward, with outputs that depend on a gradient where an input does and a derivative would
-// be wanted.
-static std::vector<Tensor> run_marked(const Op& op, const std::any& attrs,
-                                      std::span<Tensor> inputs) {
-  bool from_gradient = false;
-  for (const Tensor& t : inputs) from_gradient |= t.impl().from_gradient;
-  std::vector<Tensor> outputs = run_forward(op, attrs, inputs);
-  if (from_gradient && op.vjp && !op.is_flat && grad_enabled())
-    for (const Tensor& y : outputs) y.impl().from_gradient = is_float(y.dtype());
-  return outputs;
-}
-
 std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
   const OpScope scope(op.name);
   const auto& tape = Tape::current();
@@ -252,7 +227,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   for (const Tensor& t : inputs) requires_grad |= t.requires_grad();
   requires_grad &= op.vjp != nullptr;
   const bool records = grad_enabled() && (requires_grad || tape->records_all());
-  if (!records) return run_marked(op, attrs, inputs);
+  if (!records) return run_forward(op, attrs, inputs);
 
   if (tape->follower()) tape->follower()->before_record(*tape, op);
   Record record;
@@ -266,7 +241,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   const SegmentScope segment(record.segment);
   record.inputs.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    Edge& edge = record.inputs.emplace_back(input_edge(inputs[i], *tape));
+    Edge& edge = add_input(record, inputs[i], *tape);
     if (i < 32 && inputs[i].pointer().use_count() == 1) record.given |= uint32_t{1} << i;
     bool saved = record.saves.input(i);
     // Segments hold values from outside; evicting ones keep what vjps read, too.
@@ -275,7 +250,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   }
   for (Tape::Observer* observer : tape->observers()) observer->before_forward(op, inputs);
   const OpCost before = context().queued;
-  std::vector<Tensor> outputs = run_marked(op, attrs, inputs);
+  std::vector<Tensor> outputs = run_forward(op, attrs, inputs);
   record.cost = {context().queued.flops - before.flops, context().queued.bytes - before.bytes};
   record.attrs = std::move(attrs);
   const int64_t index = tape->end();
@@ -283,10 +258,6 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   for (Tape::Observer* observer : tape->observers())
     observer->after_forward(index, *tape->find(index), outputs);
   return outputs;
-}
-
-Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
-  return std::move(apply(op, std::move(attrs), std::move(inputs))[0]);
 }
 
 }  // namespace rw

@@ -32,7 +32,11 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
  public:
   // This thread's tape. Only its thread may use a tape; handles on its values may go anywhere, and
   // what dies with one that another thread drops goes when the tape's own thread uses it next.
-  static const std::shared_ptr<Tape>& current();
+  static const std::shared_ptr<Tape>& current() {
+    std::shared_ptr<Tape>& tape = thread_state().tape;
+    if (!tape) tape = std::make_shared<Tape>();
+    return tape;
+  }
 
   // Whether a checkpoint segment is open.
   bool in_segment() const { return segments_.innermost() >= 0; }
@@ -44,7 +48,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   }
   // Appends a record and makes the outputs its products, which want gradients or not. Where a
   // segment is open, what the inputs have saved goes to it. Called by apply only.
-  void append(Record record, bool requires_grad, std::span<Tensor> outputs);
+  void append(Record&& record, bool requires_grad, std::span<Tensor> outputs);
 
   void release_handle(int64_t index, int slot) override;
   void take_foreign_releases();  // frees what other threads have dropped since
@@ -174,7 +178,10 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
 // Runs an op: checks, computes, records if a gradient may be wanted. The one door to the tape.
 // Inputs that are moved in may be overwritten when nobody else needs them.
 std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs);
-// The same for an op with one output.
-Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs);
+// The same for an op with one output. Inlined, as it stands between every op and what it does.
+[[gnu::always_inline]] inline Tensor apply1(const Op& op, std::any attrs,
+                                            std::vector<Tensor> inputs) {
+  return std::move(apply(op, std::move(attrs), std::move(inputs))[0]);
+}
 
 }  // namespace rw

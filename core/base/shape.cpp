@@ -9,23 +9,6 @@
 
 namespace rw {
 
-Shape::Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
-
-Shape::Shape(std::span<const int64_t> dims) {
-  check<ShapeError>(dims.size() <= max_rank, "shape", "rank must be at most {}, got {}", max_rank,
-                    dims.size());
-  check<ShapeError>(std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d >= 0; }),
-                    "shape", "sizes must not be negative, got ({})", fmt::join(dims, ", "));
-  for (int64_t d : dims) push_back(d);
-}
-
-void Shape::push_back(int64_t dim) {
-  check<ShapeError>(rank_ < max_rank, "shape", "rank must be at most {}, got one more than {}",
-                    max_rank, *this);
-  check<ShapeError>(dim >= 0, "shape", "sizes must not be negative, got {}", dim);
-  dims_[rank_++] = dim;
-}
-
 int64_t Shape::at(int axis) const {
   return dims_[normalize_axis(axis, rank_, "shape")];
 }
@@ -58,10 +41,6 @@ std::optional<int64_t> last_element(const Shape& shape, const Strides& strides, 
   }
   if (offset < 0 || is_empty) return offset < 0 ? std::nullopt : std::optional(offset);
   return checked_add(last, 1);
-}
-
-bool Shape::operator==(const Shape& other) const {
-  return std::equal(begin(), end(), other.begin(), other.end());
 }
 
 std::string Shape::str() const {
@@ -148,24 +127,19 @@ std::optional<Strides> reshape_strides(const Shape& shape, const Strides& stride
 }
 
 void collapse(Shape& shape, std::span<Strides> strides) {
-  Shape merged;
-  std::vector<Strides> steps(strides.size());
+  int last = -1;  // of the axes that stay, which move to the front
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == 1) continue;
-    const int last = merged.rank() - 1;
     bool joins = last >= 0;
     for (size_t k = 0; k < strides.size() && joins; ++k)
-      joins = steps[k][last] == strides[k][i] * shape[i];
-    if (joins) {
-      merged[last] *= shape[i];
-      for (size_t k = 0; k < strides.size(); ++k) steps[k][last] = strides[k][i];
-    } else {
-      merged.push_back(shape[i]);
-      for (size_t k = 0; k < strides.size(); ++k) steps[k].push_back(strides[k][i]);
-    }
+      joins = strides[k][last] == strides[k][i] * shape[i];
+    const int64_t size = joins ? shape[last] * shape[i] : shape[i];
+    if (!joins) ++last;
+    shape[last] = size;
+    for (Strides& s : strides) s[last] = s[i];
   }
-  shape = merged;
-  std::copy(steps.begin(), steps.end(), strides.begin());
+  shape.resize(last + 1);
+  for (Strides& s : strides) s.resize(last + 1);
 }
 
 }  // namespace rw

@@ -19,8 +19,17 @@ class Shape {
   static constexpr int max_rank = 6;  // ShapeError beyond
 
   Shape() = default;
-  Shape(std::initializer_list<int64_t> dims);
-  explicit Shape(std::span<const int64_t> dims);
+  Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+  explicit Shape(std::span<const int64_t> dims) {
+    check<ShapeError>(dims.size() <= max_rank, "shape", "rank must be at most {}, got {}", max_rank,
+                      dims.size());
+    bool is_negative = false;
+    for (const int64_t d : dims) {
+      dims_[rank_++] = d;
+      is_negative |= d < 0;
+    }
+    check<ShapeError>(!is_negative, "shape", "sizes must not be negative, got {}", *this);
+  }
 
   int rank() const { return rank_; }  // number of axes
 
@@ -45,8 +54,19 @@ class Shape {
 
   const int64_t* begin() const { return dims_.data(); }        // the first size
   const int64_t* end() const { return dims_.data() + rank_; }  // behind the last
-  void push_back(int64_t dim);  // a last axis; ShapeError beyond max_rank, or if negative
-  bool operator==(const Shape& other) const;  // of rank and all sizes
+  // A last axis; ShapeError beyond max_rank, or if negative.
+  void push_back(int64_t dim) {
+    check<ShapeError>(rank_ < max_rank, "shape", "rank must be at most {}, got one more than {}",
+                      max_rank, *this);
+    check<ShapeError>(dim >= 0, "shape", "sizes must not be negative, got {}", dim);
+    dims_[rank_++] = dim;
+  }
+  void resize(int rank) { rank_ = rank; }      // keeps the first axes; no more than there are
+  bool operator==(const Shape& other) const {  // of rank and all sizes
+    bool is_same = rank_ == other.rank_;
+    for (int i = 0; i < rank_ && is_same; ++i) is_same = dims_[i] == other.dims_[i];
+    return is_same;
+  }
 
   std::string str() const;  // "(2, 3)"
 

@@ -4,15 +4,16 @@
 
 namespace rw {
 
-// Found without a call in a shared library, too: ops ask for it dozens of times.
-ThreadState& thread_state() {
-  [[gnu::tls_model("initial-exec")]] thread_local ThreadState here;
+constinit thread_local ThreadState* detail::own_state = nullptr;
+
+ThreadState& detail::make_own_state() {
+  thread_local ThreadState here;
+  own_state = &here;
   return here;
 }
 
-NoAutocast::~NoAutocast() {
+void NoAutocast::close() {
   std::vector<const Autocast*>& open = thread_state().autocasts;
-  if (!is_open_) return;
   if (const auto last = std::find(open.rbegin(), open.rend(), nullptr); last != open.rend())
     open.erase(std::next(last).base());
 }

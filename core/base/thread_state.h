@@ -31,8 +31,17 @@ struct ThreadState {
   bool boundaries_on_host = false;                // of checkpoint segments
   std::shared_ptr<Tape> tape;                     // made when it is first asked for
 };
+namespace detail {
+// The calling thread's state; null until somebody asks. It is found without a call in a shared
+// library, too: ops ask for it dozens of times.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadState* own_state;
+ThreadState& make_own_state();
+}  // namespace detail
+
 // The calling thread's.
-ThreadState& thread_state();
+inline ThreadState& thread_state() {
+  return detail::own_state ? *detail::own_state : detail::make_own_state();
+}
 // Its context.
 inline Context& context() {
   return thread_state().context;
@@ -59,11 +68,14 @@ class NoAutocast {
   NoAutocast() : is_open_(!thread_state().autocasts.empty()) {
     if (is_open_) thread_state().autocasts.push_back(nullptr);
   }
-  ~NoAutocast();
+  ~NoAutocast() {
+    if (is_open_) close();
+  }
   NoAutocast(const NoAutocast&) = delete;
   NoAutocast& operator=(const NoAutocast&) = delete;
 
  private:
+  static void close();
   const bool is_open_;
 };
 

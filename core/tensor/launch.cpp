@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
-#include <vector>
 
 #include "core/tensor/overlap.h"
 
@@ -11,59 +9,67 @@ namespace rw {
 
 namespace {
 
+// The storages of a call.
+struct Storages {
+  std::array<Storage*, 8> all, written;
+  size_t count = 0, writes = 0;
+};
+
 // A kernel's threads run in any order: what one writes is in one place, and no thread sees it by
 // another view.
-void check_written(const char* kernel, std::span<const Arg> args) {
-  for (const Arg& to : args) {
-    if (!to.tensor || to.access == Access::read) continue;
+void check_written(const char* kernel, const Arg& to, std::span<const Arg> args) {
+  check<ValueError>(
+      !overlaps_itself(*to.tensor), op_or(kernel),
+      "the elements of what is written must be apart in memory, got {} with strides {}; write "
+      "into a contiguous copy",
+      *to.tensor, to.tensor->strides());
+  const Storage* storage = to.tensor->impl().storage.get();
+  for (const Arg& other : args) {
+    if (&other == &to || !other.tensor || other.tensor->impl().storage.get() != storage) continue;
     check<ValueError>(
-        !overlaps_itself(*to.tensor), op_or(kernel),
-        "the elements of what is written must be apart in memory, got {} with strides {}; write "
-        "into a contiguous copy",
-        *to.tensor, to.tensor->strides());
-    const Storage* storage = to.tensor->impl().storage.get();
-    for (const Arg& other : args) {
-      if (&other == &to || !other.tensor || other.tensor->impl().storage.get() != storage) continue;
-      check<ValueError>(
-          !overlap_in_part(*to.tensor, *other.tensor), op_or(kernel),
-          "what is written must not overlap another operand, got {} and {}; copy one of them",
-          *to.tensor, *other.tensor);
-    }
+        !overlap_in_part(*to.tensor, *other.tensor), op_or(kernel),
+        "what is written must not overlap another operand, got {} and {}; copy one of them",
+        *to.tensor, *other.tensor);
   }
+}
+
+Storages storages_of(const char* kernel, const Tensor& first, std::span<const Arg> args) {
+  Storages found;
+  for (const Arg& arg : args) {
+    if (!arg.tensor) continue;
+    check_devices(kernel, first, *arg.tensor);
+    Storage* storage = found.all[found.count++] = arg.tensor->impl().storage.get();
+    if (arg.access == Access::read) continue;
+    check_written(kernel, arg, args);
+    found.written[found.writes++] = storage;
+  }
+  return found;
 }
 
 // Memory that is away is brought back before the call says where it lies.
-void bring_back(std::span<const Arg> args) {
-  std::array<Storage*, 8> storages;
-  size_t count = 0;
-  StorageKeeper* keeper = nullptr;
-  for (const Arg& arg : args) {
-    if (!arg.tensor) continue;
-    Storage* storage = storages[count++] = arg.tensor->impl().storage.get();
-    if (storage->keeper()) keeper = storage->keeper();
-  }
-  if (keeper) keeper->need({storages.data(), count});
-  for (size_t i = 0; i < count; ++i)
-    if (storages[i]->is_away())
+void bring_back(std::span<Storage* const> storages) {
+  const auto kept = std::ranges::find_if(storages, [](const Storage* s) { return s->keeper(); });
+  if (kept != storages.end()) (*kept)->keeper()->need(storages);
+  for (const Storage* storage : storages)
+    if (storage->is_away())
       fail<DeviceError>(op_or("user"),
                         "{} {} must be in the device's memory, got one whose keeper is gone",
-                        name(storages[i]->dtype()), storages[i]->shape());
+                        name(storage->dtype()), storage->shape());
 }
 
 // The aligned range of the block that covers the view, and the element offset inside it.
-Binding binding_of(const Arg& arg, const Device& device, uint32_t& offset) {
+Binding binding_of(const Arg& arg, const Device& device, uint64_t alignment, uint32_t& offset) {
   if (!arg.tensor) {
     check<DeviceError>(arg.memory.moves == device.moves(), op_or("user"),
                        "values must lie where they were found, got {} moves since then",
                        device.moves() - arg.memory.moves);
     return {arg.memory.range, arg.memory.dtype, arg.access};
   }
-  const uint64_t alignment = device.info().alignment;  // a power of two, as are the elements' sizes
   const TensorImpl& t = arg.tensor->impl();
   const uint64_t element = size_of(t.dtype);
   const Arena::Range& whole = t.storage->range();
   const uint64_t begin = static_cast<uint64_t>(t.offset) * element;
-  const uint64_t aligned = begin & ~(alignment - 1);
+  const uint64_t aligned = begin & ~(alignment - 1);  // powers of two, as are the elements' sizes
   const uint64_t end = begin + static_cast<uint64_t>(extent(*arg.tensor)) * element;
   offset = static_cast<uint32_t>((begin - aligned) >> std::countr_zero(element));
   return {{whole.block, whole.offset + aligned, end - aligned}, t.dtype, arg.access};
@@ -74,24 +80,18 @@ Binding binding_of(const Arg& arg, const Device& device, uint32_t& offset) {
 void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std::byte> params,
                     const Launch& how) {
   std::array<Binding, 8> bindings;
-  std::array<Storage*, 8> written;
-  size_t writes = 0;
   check(args.size() <= bindings.size(), kernel, "a kernel takes at most 8 tensors, got {}",
         args.size());
   const auto first = std::find_if(args.begin(), args.end(), [](const Arg& a) { return a.tensor; });
   Device& device = first->tensor->device();
-  check_written(kernel, args);
-  bring_back(args);
-  for (const Arg& arg : args) {
-    if (!arg.tensor) continue;
-    check_devices(kernel, *first->tensor, *arg.tensor);
-    if (arg.access != Access::read) written[writes++] = arg.tensor->impl().storage.get();
-  }
+  const Storages storages = storages_of(kernel, *first->tensor, args);
+  bring_back({storages.all.data(), storages.count});
+  const uint64_t alignment = device.info().alignment;
   const auto held = device.hold();  // what lies where stays so until the call is queued
   const auto bind_all = [&] {
     for (size_t i = 0; i < args.size(); ++i) {
       uint32_t offset = 0;
-      bindings[i] = binding_of(args[i], device, offset);
+      bindings[i] = binding_of(args[i], device, alignment, offset);
       std::memcpy(params.data() + i * sizeof(uint32_t), &offset, sizeof(offset));
     }
   };
@@ -112,13 +112,7 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
     call.workspace = {workspace->range().block, workspace->range().offset, bytes};
     bind_all();  // values may have moved to make room for it
   }
-  device.run(call, {written.data(), writes});
-}
-
-uint32_t count32(int64_t n, OpName op) {
-  check<ShapeError>(n <= std::numeric_limits<uint32_t>::max(), op,
-                    "a tensor holds at most 2^32 - 1 elements, got {}", n);
-  return static_cast<uint32_t>(n);
+  device.run(call, {storages.written.data(), storages.writes});
 }
 
 uint32_t flat_threads(int64_t n) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <span>
 
 #include "../../shaders/params.h"
@@ -73,7 +74,11 @@ void launch(const char* kernel, std::initializer_list<Arg> args, P params, const
 }
 
 // n as the kernels' 32-bit count; throws ShapeError beyond 2^32 - 1.
-uint32_t count32(int64_t n, OpName op);
+inline uint32_t count32(int64_t n, OpName op) {
+  check<ShapeError>(n <= std::numeric_limits<uint32_t>::max(), op,
+                    "a tensor holds at most 2^32 - 1 elements, got {}", n);
+  return static_cast<uint32_t>(n);
+}
 // threads.x of a flat kernel over n elements.
 uint32_t flat_threads(int64_t n);
 // Dense, with an offset that suits the flat kernels' wide loads.

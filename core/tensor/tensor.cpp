@@ -23,8 +23,8 @@ std::shared_ptr<TensorImpl> new_impl(std::shared_ptr<Storage> storage, const Sha
   return impl;
 }
 
-template <class T>
-void write_as(Tensor& t, const std::vector<T>& values) {
+template <class Values>
+void write_as(Tensor& t, const Values& values) {
   if (!values.empty()) write_elements(t, 0, t.numel(), values.data());
 }
 
@@ -46,7 +46,10 @@ void write_host(Tensor& t, std::span<const T> values) {
                     t.strides());
   switch (t.dtype()) {
     case DType::f32:
-      return write_as(t, std::vector<float>(values.begin(), values.end()));
+      if constexpr (std::is_same_v<T, float>)
+        return write_as(t, values);
+      else
+        return write_as(t, std::vector<float>(values.begin(), values.end()));
     case DType::i32:
       return write_as(t, whole_numbers<int32_t>(values));
     case DType::u8:
@@ -85,9 +88,6 @@ uint64_t byte_offset(const Tensor& t, int64_t element) {
 
 }  // namespace
 
-bool Tensor::is_contiguous() const {
-  return is_dense(impl().shape, impl().strides);
-}
 bool Tensor::is_leaf() const {
   return impl().producer.index < 0 || !impl().requires_grad;
 }
@@ -145,8 +145,14 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
 }
 
 int64_t extent(const Tensor& t) {
-  if (t.is_contiguous()) return t.numel();
-  return last_element(t.shape(), t.strides(), 0).value();
+  const Shape& shape = t.shape();
+  const Strides& strides = t.strides();
+  int64_t last = 0;  // it lies in its storage, so nothing overflows
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == 0) return 0;
+    last += (shape[i] - 1) * strides[i];
+  }
+  return last + 1;
 }
 
 Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype) {
@@ -175,22 +181,14 @@ Tensor tensor(std::span<const uint8_t> values, const Shape& shape) {
   return from_host(values, shape, DType::u8);
 }
 
-void check_devices(const char* op, const Tensor& first, const Tensor& other) {
-  const Device* device = &other.device();
-  if (device != &first.device())
-    fail<DeviceError>(op, "all tensors must be on one device, got {} and {}", where_is(first),
-                      where_is(other));
-  const Device* only = context().only;
-  if (only && device != only)
-    fail<DeviceError>(
-        op,
-        "a dry run takes values of its own device, {}, got {}; make the model and its "
-        "data inside the program that is planned",
-        only->str(), where_is(other));
-}
-
-void check_devices(const char* op, std::span<const Tensor> tensors) {
-  for (const Tensor& t : tensors) check_devices(op, tensors[0], t);
+void refuse_devices(const char* op, const Tensor& first, const Tensor& other) {
+  check<DeviceError>(&first.device() == &other.device(), op,
+                     "all tensors must be on one device, got {} and {}", where_is(first),
+                     where_is(other));
+  fail<DeviceError>(op,
+                    "a dry run takes values of its own device, {}, got {}; make the model and its "
+                    "data inside the program that is planned",
+                    context().only->str(), where_is(other));
 }
 
 void write_elements(const Tensor& target, int64_t first, int64_t count, const void* source) {
@@ -251,16 +249,6 @@ Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {
       context().techniques.inplace)
     return make_view(candidate, shape, dense_strides(shape), 0);
   return empty(shape, dtype, candidate.device().shared_from_this());
-}
-
-NoGrad::NoGrad() {
-  ++thread_state().no_grad;
-}
-NoGrad::~NoGrad() {
-  --thread_state().no_grad;
-}
-bool grad_enabled() {
-  return thread_state().no_grad == 0;
 }
 
 }  // namespace rw

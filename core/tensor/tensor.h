@@ -226,6 +226,9 @@ inline DType Tensor::dtype() const {
 inline Device& Tensor::device() const {
   return impl().storage->device();
 }
+inline bool Tensor::is_contiguous() const {
+  return is_dense(impl().shape, impl().strides);
+}
 inline bool Tensor::requires_grad() const {
   return impl().requires_grad;
 }
@@ -258,9 +261,17 @@ void copy_dense(const Tensor& source, const Tensor& target);
 // All bytes of a tensor in row-major order, with no memory of the device. Waits.
 std::vector<std::byte> read_bytes(const Tensor& t);
 
-// DeviceError unless all tensors are on one device, and in a dry run on that one; names both.
-void check_devices(const char* op, std::span<const Tensor> tensors);
-void check_devices(const char* op, const Tensor& first, const Tensor& other);
+// DeviceError unless all tensors are on one device, and in a dry run on that one; names both. The
+// first says which, where that does not hold.
+[[noreturn]] void refuse_devices(const char* op, const Tensor& first, const Tensor& other);
+inline void check_devices(const char* op, const Tensor& first, const Tensor& other) {
+  const Device *device = &first.device(), *only = context().only;
+  if (&other.device() != device || (only && only != device)) [[unlikely]]
+    refuse_devices(op, first, other);
+}
+inline void check_devices(const char* op, std::span<const Tensor> tensors) {
+  for (const Tensor& t : tensors) check_devices(op, tensors[0], t);
+}
 
 // A tensor and what it is called.
 struct NamedTensor {
@@ -279,12 +290,14 @@ Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype);
 // While alive, ops are not recorded on this thread. Scopes may end in any order.
 class NoGrad {
  public:
-  NoGrad();
-  ~NoGrad();
+  NoGrad() { ++thread_state().no_grad; }
+  ~NoGrad() { --thread_state().no_grad; }
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
 };
 
-bool grad_enabled();  // false inside a NoGrad
+inline bool grad_enabled() {  // false inside a NoGrad
+  return thread_state().no_grad == 0;
+}
 
 }  // namespace rw

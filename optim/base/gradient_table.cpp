@@ -86,11 +86,12 @@ void GradientTable::cut(size_t entry, int32_t parameter) {
 // Of each block that holds gradients: what a dispatch has to see of it.
 std::map<uint32_t, MemoryRange> GradientTable::blocks(const Span& entries) const {
   std::map<uint32_t, MemoryRange> blocks;
+  const uint64_t moves = table_.device().moves();
   for (size_t i = entries.first; i < entries.end; ++i) {
     const Entry& e = entries_[i];
     if (!e.parameter.grad().defined() || e.parameter.numel() == 0) continue;
     const BufferRange own = range_of(e.parameter.grad());
-    const MemoryRange found{.range = own, .moves = e.parameter.device().moves()};
+    const MemoryRange found{.range = own, .moves = moves};
     BufferRange& all = blocks.try_emplace(own.block, found).first->second.range;
     const uint64_t end = std::max(all.offset + all.size, own.offset + own.size);
     all.offset = std::min(all.offset, own.offset);
