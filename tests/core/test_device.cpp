@@ -54,6 +54,15 @@ std::vector<std::vector<float>> step() {
 
 }  // namespace
 
+TEST_CASE("device: blocks ahead of need have 1 GiB at most" * doctest::test_suite("host")) {
+  constexpr uint64_t GiB = uint64_t{1} << 30;
+  auto shelf = std::make_unique<Shelf>(64 * GiB, 64 * GiB);
+  const auto& sizes = shelf->sizes;
+  const auto device = Device::create(std::move(shelf));
+  const auto large = take(device, 12 * GiB), small = take(device, 1);
+  CHECK(sizes == std::vector<uint64_t>{12 * GiB, GiB});
+}
+
 TEST_CASE("memory sizes: parsing and printing" * doctest::test_suite("host")) {
   CHECK(parse_bytes("1000") == 1000);
   CHECK(parse_bytes("512B") == 512);
