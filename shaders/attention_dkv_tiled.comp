@@ -5,7 +5,7 @@
 //! local: 128
 //! grid: groups
 //! reference: none
-// As `attention_dkv`, by a workgroup per tile: rows are keys, columns are queries.
+// Rows are keys, columns are queries.
 #include "attention_tile.glsl"
 
 vec4 s[MINE], ds[MINE];

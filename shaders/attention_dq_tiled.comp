@@ -5,7 +5,6 @@
 //! local: 128
 //! grid: groups
 //! reference: none
-// As `attention_dq`, by a workgroup per tile.
 #include "attention_tile.glsl"
 
 vec4 s[MINE], ds[MINE];

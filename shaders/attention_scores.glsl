@@ -1,7 +1,7 @@
 // Scores and dropout, for the kernels that make tiles of scores.
 #include "attention_keys.glsl"
 
-// What makes a tile: a subgroup (attention.glsl) or a workgroup (attention_tile.glsl).
+// What makes a tile: a workgroup (attention_tile.glsl, attention_cooperative.glsl), or for a mask a subgroup or thread.
 struct Work {
   uint batch, head;
   uint row;     // first row of the tile

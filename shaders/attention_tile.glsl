@@ -1,4 +1,4 @@
-// The tiles of the attention kernels of GPUs. A workgroup of 128 threads makes ROWS rows of a result in
+// The tiles of the attention kernels. A workgroup of 128 threads makes ROWS rows of a result in
 // two kinds of product: scores, ROWS by COLUMNS, and sums of the rows that these scores weigh. What is
 // multiplied goes through shared memory, from global memory to registers first, in words of 16 bytes.
 // The threads lie 16 across and 8 down: each has MINE rows, of which it makes 4 columns of the scores

@@ -5,7 +5,8 @@
 //! local: 128
 //! grid: groups
 //! reference: none
-// As `attention`, by a workgroup per tile.
+// Softmax on the way (Milakov and Gimelshein 2018; Dao et al. 2022): a row keeps its maximum and sum so far, and what it
+// has summed is rescaled when the maximum grows.
 #include "attention_tile.glsl"
 
 vec4 s[MINE];

@@ -22,19 +22,17 @@
 #define ATTENTION_GROUP(p) ((p).head >> 16)
 #define ATTENTION_NO_SCORE -1e38f
 #define ATTENTION_MAX_DIM 256
-#define ATTENTION_PER_LANE 4       // columns of scores
-#define ATTENTION_TILE_COLUMNS 64  // of the tiles of GPUs
-// Modules of a subgroup per tile: variant {masked, rows, width}: it makes `rows` rows (16 at most)
-// of the result by width columns per lane. Those of a workgroup per tile: variant {masked,
-// results}. attention: q, k, v, mask, lengths, out, lse. Mask and lengths are read where the flags
-// say so. lse is the scores' log-sum-exp, -ATTENTION_NO_SCORE for rows without any. attention_dq:
-// q, k, v, dout, stats, mask, lengths, dq. With dP = dout . v * kept / keep, dS = P * (dP - delta):
-// dq[i] = sum of scale * dS[i, j] k[j]. attention_dkv: q, k, v, dout, stats, mask, lengths, dkv [2,
-// batch, keys, heads / group, dim]: first dk[j] = sum of scale * dS[i, j] q[i], then dv[j] = sum of
-// P[i, j] kept / keep * dout[i], over the queries of all heads of the group. attention_dmask: q, k,
-// v, dout, stats, mask, lengths, dmask [batch, heads, queries, keys]: the sum of dS[i, j] over the
-// axes where mask_stride is 0, which have size 1; where that of rows is 0, over the rows alone:
-// [batch, heads, 1, keys].
+#define ATTENTION_PER_LANE 4       // columns of scores, of attention_dmask
+#define ATTENTION_TILE_COLUMNS 64  // of scores, of a workgroup's tile
+// variant {masked, results}, of attention_dmask {masked}. attention: q, k, v, mask, lengths, out,
+// lse. Mask and lengths are read where the flags say so. lse is the scores' log-sum-exp,
+// -ATTENTION_NO_SCORE for rows without any. attention_dq: q, k, v, dout, stats, mask, lengths, dq.
+// With dP = dout . v * kept / keep, dS = P * (dP - delta): dq[i] = sum of scale * dS[i, j] k[j].
+// attention_dkv: q, k, v, dout, stats, mask, lengths, dkv [2, batch, keys, heads / group, dim]:
+// first dk[j] = sum of scale * dS[i, j] q[i], then dv[j] = sum of P[i, j] kept / keep * dout[i],
+// over the queries of all heads of the group. attention_dmask: q, k, v, dout, stats, mask, lengths,
+// dmask [batch, heads, queries, keys]: the sum of dS[i, j] over the axes where mask_stride is 0,
+// which have size 1; where that of rows is 0, over the rows alone: [batch, heads, 1, keys].
 struct AttentionParams {
   uint offset[8];
   uint batch, heads, queries, keys;

@@ -44,11 +44,6 @@ struct GemmParams {
   float alpha, beta;
 };
 
-// gemm_dot, gemm_columns, gemm_outer: matmul on CPU drivers where it has at most 8 rows (and b_row
-// and a_col, or b_col, are 1) or at most 8 terms in a sum (b_col 1). variant {rows or terms,
-// rounded up to a power of two; words; adds}: words: what the lanes read side by side, and of c
-// what they write, comes in fours.
-
 // matrix_pack: y [batches, panels, rows, panel] = x [batches, rows, cols] with any strides, `panel`
 // columns in each panel, zeros past the last. panel is a multiple of 4; one thread per 4 elements.
 struct MatrixPackParams {
