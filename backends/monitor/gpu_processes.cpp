@@ -66,19 +66,31 @@ bool is_pid(const std::string& name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// Whether the line is one of engines'. A driver counts time or cycles, not both.
+// Whether the line is one of engines'.
 bool take_engine(EngineUses& engines, std::string_view key, std::string_view value) {
-  constexpr std::pair<std::string_view, uint64_t EngineUse::*> kinds[] = {
-      {"drm-engine-capacity-", &EngineUse::capacity},
-      {"drm-engine-", &EngineUse::busy},
-      {"drm-total-cycles-", &EngineUse::total},
-      {"drm-cycles-", &EngineUse::busy}};
-  for (const auto& [prefix, field] : kinds)
-    if (key.starts_with(prefix)) {
-      engines[std::string(key.substr(prefix.size()))].*field = parse_size(value);
-      return true;
-    }
-  return false;
+  const auto engine = [&](std::string_view prefix) -> EngineUse* {
+    if (!key.starts_with(prefix)) return nullptr;
+    return &engines[std::string(key.substr(prefix.size()))];
+  };
+  if (EngineUse* use = engine("drm-engine-capacity-"))
+    use->capacity = parse_size(value);
+  else if (EngineUse* use = engine("drm-engine-"))
+    use->nanoseconds = parse_size(value);
+  else if (EngineUse* use = engine("drm-total-cycles-"))
+    use->total_cycles = parse_size(value);
+  else if (EngineUse* use = engine("drm-cycles-"))
+    use->cycles = parse_size(value);
+  else
+    return false;
+  return true;
+}
+
+// Of another file of the same process.
+void add(const EngineUse& use, EngineUse& all) {
+  if (use.nanoseconds) all.nanoseconds = all.nanoseconds.value_or(0) + *use.nanoseconds;
+  all.cycles += use.cycles;
+  all.total_cycles = std::max(all.total_cycles, use.total_cycles);  // all see the same clock
+  all.capacity = use.capacity;
 }
 
 void add_processes(const fs::path& folder, std::vector<GpuProcess>& all) {
@@ -91,12 +103,7 @@ void add_processes(const fs::path& folder, std::vector<GpuProcess>& all) {
     process.driver = client->driver;
     process.pci_address = client->pci_address;
     for (const auto& [region, bytes] : client->regions) process.regions[region] += bytes;
-    for (const auto& [name, use] : client->engines) {
-      EngineUse& all_uses = process.engines[name];
-      all_uses.busy += use.busy;
-      all_uses.total = std::max(all_uses.total, use.total);  // all clients see the same clock
-      all_uses.capacity = use.capacity;
-    }
+    for (const auto& [name, use] : client->engines) add(use, process.engines[name]);
   }
   for (auto& [device, process] : by_device) {
     if (device_bytes(process.regions) == 0) continue;
@@ -143,11 +150,20 @@ EnginePercents engine_percents(const EngineUses& before, const EngineUses& now, 
     const auto found = before.find(name);
     if (found == before.end()) continue;
     const EngineUse& earlier = found->second;
-    if (use.busy < earlier.busy || use.total < earlier.total) continue;  // a file was closed
-    const double all = use.total ? static_cast<double>(use.total - earlier.total) : seconds * 1e9;
+    // Less than before where a file was closed in between.
+    const auto since = [](uint64_t then, uint64_t count) {
+      return static_cast<double>(count) - static_cast<double>(then);
+    };
+    double busy = -1, all = 0;
+    if (use.total_cycles && earlier.total_cycles) {
+      busy = since(earlier.cycles, use.cycles);
+      all = since(*earlier.total_cycles, *use.total_cycles);
+    } else if (use.nanoseconds && earlier.nanoseconds) {
+      busy = since(*earlier.nanoseconds, *use.nanoseconds);
+      all = seconds * 1e9;
+    }
     const double engines = static_cast<double>(std::max<uint64_t>(1, use.capacity));
-    if (all > 0)
-      percents[name] = 100 * static_cast<double>(use.busy - earlier.busy) / all / engines;
+    if (busy >= 0 && all > 0) percents[name] = 100 * busy / all / engines;
   }
   return percents;
 }

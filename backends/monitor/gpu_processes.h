@@ -15,11 +15,13 @@ namespace rw {
 
 using MemoryRegions = std::map<std::string, uint64_t>;  // "vram", "gtt", "system0", ...: bytes
 
-// What an engine ("gfx", "render", "rcs", ...) did so far.
+// What an engine ("gfx", "render", "rcs", ...) did so far. Drivers count time, cycles, or both;
+// cycles say something where there is a total of them.
 struct EngineUse {
-  uint64_t busy = 0;      // nanoseconds; cycles where `total` is counted
-  uint64_t total = 0;     // cycles that there were
-  uint64_t capacity = 1;  // engines of this name
+  std::optional<uint64_t> nanoseconds;   // that it was busy
+  uint64_t cycles = 0;                   // that it was busy
+  std::optional<uint64_t> total_cycles;  // that there were
+  uint64_t capacity = 1;                 // engines of this name
 };
 using EngineUses = std::map<std::string, EngineUse>;
 

@@ -199,13 +199,14 @@ TEST_CASE("top: two looks tell what drivers count" * doctest::test_suite("host")
   now.seconds = before.seconds + 2;
   before.devices[1].sensors.energy_joules = 1000;
   now.devices[1].sensors.energy_joules = 1030;
-  before.processes[0].engines = {{"gfx", {.busy = 500}}};
-  now.processes[0].engines = {{"gfx", {.busy = 500 + 1'000'000'000}}};
+  before.processes[0].engines = {{"gfx", {.nanoseconds = 500}}};
+  now.processes[0].engines = {{"gfx", {.nanoseconds = 500 + 1'000'000'000}}};
   now.processes.push_back(now.processes[0]);  // another one on the same device
   now.processes.back().pid = 44;
-  now.processes.back().engines = {{"gfx", {.busy = 400'000'000}}, {"dma", {.busy = 1}}};
+  now.processes.back().engines = {{"gfx", {.nanoseconds = 400'000'000}},
+                                  {"dma", {.nanoseconds = 1}}};
   before.processes.push_back(now.processes.back());
-  before.processes.back().engines = {{"gfx", {.busy = 0}}, {"dma", {.busy = 1}}};
+  before.processes.back().engines = {{"gfx", {.nanoseconds = 0}}, {"dma", {.nanoseconds = 1}}};
   add_rates(now, before);
   CHECK(now.processes[0].busy_percent == 50);
   CHECK(!now.processes[1].busy_percent);

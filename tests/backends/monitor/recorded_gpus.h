@@ -62,6 +62,11 @@ drm-pdev:	0000:03:00.0
 drm-memory-vram:	3072 KiB
 drm-engine-gfx:	2000000000 ns
 drm-engine-compute:	5000000000 ns
+== proc/4242/fdinfo/6
+drm-driver:	amdgpu
+drm-client-id:	12
+drm-pdev:	0000:03:00.0
+drm-engine-gfx:	500 ns
 == proc/4242/comm
 train
 )";

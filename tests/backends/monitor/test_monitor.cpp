@@ -92,31 +92,37 @@ TEST_CASE("monitor: engines of a process, summed over its files" * doctest::test
   const GpuProcess amd = gpus.process(4242);
   CHECK(amd.command == "train");
   REQUIRE(amd.engines.size() == 2);
-  CHECK(amd.engines.at("compute").busy == 5'000'000'000);
+  CHECK(amd.engines.at("gfx").nanoseconds == 2'000'000'500);
+  CHECK(amd.engines.at("compute").nanoseconds == 5'000'000'000);
   const GpuProcess i915 = gpus.process(4243);
   CHECK(i915.engines.at("video").capacity == 2);
   CHECK(i915.engines.at("render").capacity == 1);
   const GpuProcess xe = gpus.process(4244);
-  CHECK(xe.engines.at("rcs").busy == 400);
-  CHECK(xe.engines.at("rcs").total == 1001);
+  CHECK(xe.engines.at("rcs").cycles == 400);
+  CHECK(xe.engines.at("rcs").total_cycles == 1001);
   CHECK(xe.engines.at("ccs").capacity == 4);
+  CHECK(!xe.engines.at("rcs").nanoseconds);
   CHECK(device_bytes(xe.regions) == 9 << 20);
 }
 
 TEST_CASE("monitor: shares of engines between two looks" * doctest::test_suite("host")) {
-  const EngineUses before = {{"time", {.busy = 100}},
-                             {"two", {.busy = 0, .capacity = 2}},
-                             {"cycles", {.busy = 10, .total = 1000}},
-                             {"closed", {.busy = 50}},
-                             {"still", {.busy = 7, .total = 9}}};
-  const EngineUses now = {{"time", {.busy = 500'000'100}},
-                          {"two", {.busy = 500'000'000, .capacity = 2}},
-                          {"cycles", {.busy = 260, .total = 2000}},
-                          {"closed", {.busy = 40}},
-                          {"new", {.busy = 1}},
-                          {"still", {.busy = 7, .total = 9}}};
+  const EngineUses before = {{"time", {.nanoseconds = 100}},
+                             {"two", {.nanoseconds = 0, .capacity = 2}},
+                             {"cycles", {.nanoseconds = 0, .cycles = 10, .total_cycles = 1000}},
+                             {"closed", {.nanoseconds = 50}},
+                             {"no total", {.cycles = 5}},
+                             {"both", {.nanoseconds = 0, .cycles = 5}},
+                             {"still", {.cycles = 7, .total_cycles = 9}}};
+  const EngineUses now = {{"time", {.nanoseconds = 500'000'100}},
+                          {"two", {.nanoseconds = 500'000'000, .capacity = 2}},
+                          {"cycles", {.nanoseconds = 1, .cycles = 260, .total_cycles = 2000}},
+                          {"closed", {.nanoseconds = 40}},
+                          {"new", {.nanoseconds = 1}},
+                          {"no total", {.cycles = 50}},
+                          {"both", {.nanoseconds = 1'000'000'000, .cycles = 500}},
+                          {"still", {.cycles = 7, .total_cycles = 9}}};
   CHECK(engine_percents(before, now, 2) ==
-        EnginePercents{{"cycles", 25}, {"time", 25}, {"two", 12.5}});
+        EnginePercents{{"both", 50}, {"cycles", 25}, {"time", 25}, {"two", 12.5}});
   CHECK(busiest_percent({{"a", 20}, {"b", 60}, {"c", 0}}) == 60);
   CHECK(busiest_percent({{"a", 120}}) == 100);
   CHECK(busiest_percent({{"a", 0}}) == 0);
