@@ -9,12 +9,12 @@ class Panel:
     """`curves`: by label, points (x, values of all seeds). A curve is the mean in a band from least to largest; one
     of a single point is a dot for each seed beside a bar at their mean."""
 
-    def __init__(self, title, curves, most=None):
+    def __init__(self, title, curves):
         self.title, self.curves = title, curves
         values = [v for points in curves.values() for _, seeds in points for v in seeds]
         margin = 0.05 * (max(values) - min(values)) or 1
-        self.low = min(values) - margin
-        self.high = min(max(values), most or float("inf")) + margin
+        self.low = max(min(values) - margin, min(0, min(values)))
+        self.high = max(values) + margin
         xs = [x for points in curves.values() for x, _ in points]
         self.first, self.last = min(xs), max(xs)
         self.dots = all(len(points) == 1 for points in curves.values())
@@ -23,7 +23,7 @@ class Panel:
 
     def place(self, x, y):
         across = (x - self.first) / ((self.last - self.first) or 1)
-        return LEFT + across * WIDTH, TOP + (self.high - min(self.high, y)) / (self.high - self.low) * HEIGHT
+        return LEFT + across * WIDTH, TOP + (self.high - y) / (self.high - self.low) * HEIGHT
 
     def axes(self):
         yield f'<text x="{LEFT}" y="{TOP - 12}" font-weight="bold">{self.title}</text>'
@@ -33,9 +33,9 @@ class Panel:
             yield (f'<line x1="{LEFT}" x2="{LEFT + WIDTH}" y1="{at}" y2="{at}" stroke="#ddd"/>'
                    f'<text x="{LEFT - 6}" y="{at + 4}" text-anchor="end">{y:.3g}</text>')
             if not self.dots:
-                x = self.first + (self.last - self.first) * k / 4
-                yield (f'<text x="{LEFT + WIDTH * k / 4:.1f}" y="{TOP + HEIGHT + 16}" '
-                       f'text-anchor="middle">{x:.4g}</text>')
+                x = round(self.first + (self.last - self.first) * k / 4)
+                yield (f'<text x="{self.place(x, self.low)[0]:.1f}" y="{TOP + HEIGHT + 16}" '
+                       f'text-anchor="middle">{x:,}</text>')
 
     def marks(self):
         for points, colour in zip(self.curves.values(), COLOURS):
