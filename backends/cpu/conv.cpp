@@ -27,7 +27,7 @@ class Reorder {
  public:
   Reorder(const memory::desc& from, const memory::desc& to) {
     constexpr int64_t lines = 192;  // whole ones of oneDNN's blocks, which have 16 to 64, or 48
-    const memory::dims all = from.dims();
+    const memory::dims all = dims_of(from);
     memory::dims dims = all, begin(all.size(), 0);
     for (; begin[0] < all[0]; begin[0] += lines) {
       dims[0] = std::min(lines, all[0] - begin[0]);
@@ -236,10 +236,10 @@ std::shared_ptr<const Plan> plan_convolution(const KernelCall& call) try {
   const auto p = call.params_as<Conv2dParams>();
   if (p.batch == 0 || p.in_c == 0 || p.out_c == 0 || p.groups == 0) return nullptr;
   const OneThread here;
+  if (auto slices = plan_slices(call)) return slices;
   if (call.kernel == "conv2d")
     return std::make_shared<ImagesPlan<dnnl::convolution_forward>>(
         call, std::array<size_t, 3>{0, 1, 2}, forward_of);
-  if (auto slices = plan_slices(call)) return slices;
   if (call.kernel == "conv2d_dgrad")
     return std::make_shared<ImagesPlan<dnnl::convolution_backward_data>>(
         call, std::array<size_t, 3>{2, 1, 0}, data_gradient_of);

@@ -41,6 +41,9 @@ Shapes::Shapes(const kernels::Conv2dParams& p, int64_t images) {
 }
 
 #if DNNL_VERSION_MAJOR >= 3
+memory::dims dims_of(const memory::desc& tensor) {
+  return tensor.get_dims();
+}
 dnnl::convolution_forward::primitive_desc forward_of(const Shapes& s) {
   return dnnl::convolution_forward::primitive_desc(engine(), dnnl::prop_kind::forward_training,
                                                    direct, s.x, s.w, s.y, s.strides, s.dilations,
@@ -57,6 +60,9 @@ dnnl::convolution_backward_weights::primitive_desc weight_gradient_of(const Shap
                                                             forward_of(s), own_scratchpad());
 }
 #else
+memory::dims dims_of(const memory::desc& tensor) {
+  return tensor.dims();
+}
 dnnl::convolution_forward::primitive_desc forward_of(const Shapes& s) {
   return dnnl::convolution_forward::primitive_desc(
       {dnnl::prop_kind::forward_training, direct, s.x, s.w, s.y, s.strides, s.dilations, s.pads,

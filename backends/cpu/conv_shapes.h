@@ -8,6 +8,7 @@
 namespace rw::cpu {
 
 const dnnl::engine& engine();
+dnnl::memory::dims dims_of(const dnnl::memory::desc& tensor);
 
 // The tensors of a convolution of so many images. Weights may lie in any way that suits it.
 struct Shapes {

@@ -17,7 +17,7 @@ using kernels::Conv2dParams;
 
 // Binding 0 is images that each piece reads whole, x or dy. Of the other images a piece reads, or
 // makes, some channels, and of the weights those that join the two. Pieces of images would all of
-// them read, or make and add, all weights.
+// them read, or make and add, all weights; one image would be one piece.
 class SlicesPlan final : public Plan {
  public:
   static bool suits(const KernelCall& call) {
@@ -25,32 +25,38 @@ class SlicesPlan final : public Plan {
     const bool makes_x = call.kernel == "conv2d_dgrad";
     const int64_t whole = int64_t{p.batch} * (makes_x ? int64_t{p.out_h} * p.out_w * p.out_c
                                                       : int64_t{p.in_h} * p.in_w * p.in_c);
-    const int64_t channels = makes_x ? p.in_c : p.out_c;
-    return p.groups == 1 && whole < weights_of(p) && channels % width_of(channels) == 0;
+    const int64_t channels = makes_x ? p.in_c : p.out_c, width = width_of(channels);
+    // Forward, all weights are put in order once, and no more than read.
+    const bool is_better = whole < weights_of(p) && call.kernel != "conv2d";
+    const bool is_one_image = p.batch == 1 && channels > width;
+    return p.groups == 1 && (is_better || is_one_image) && channels % width == 0;
   }
 
   explicit SlicesPlan(const KernelCall& call)
-      : p_(call.params_as<Conv2dParams>()), makes_x_(call.kernel == "conv2d_dgrad") {
-    channels_ = makes_x_ ? p_.in_c : p_.out_c;
+      : p_(call.params_as<Conv2dParams>()), makes_weights_(call.kernel == "conv2d_wgrad") {
+    const bool makes_x = call.kernel == "conv2d_dgrad";
+    channels_ = makes_x ? p_.in_c : p_.out_c;
     width_ = width_of(channels_);
     Conv2dParams sliced = p_;
-    (makes_x_ ? sliced.in_c : sliced.out_c) = static_cast<uint32_t>(width_);
+    (makes_x ? sliced.in_c : sliced.out_c) = static_cast<uint32_t>(width_);
     const Shapes shapes(sliced, p_.batch);
     // A slice of inputs lies apart in the weights of all.
     const int64_t pixel = p_.in_c, line = pixel * p_.kernel_w, output = line * p_.kernel_h;
-    plain_ = {shapes.w_plain.dims(), memory::data_type::f32, {output, 1, line, pixel}};
-    weights_step_ = makes_x_ ? width_ : width_ * output;
-    whole_ = makes_x_ ? shapes.y : shapes.x;
-    slice_ = makes_x_ ? shapes.x : shapes.y;
-    if (makes_x_)
+    plain_ = {dims_of(shapes.w_plain), memory::data_type::f32, {output, 1, line, pixel}};
+    weights_step_ = makes_x ? width_ : width_ * output;
+    whole_ = makes_x ? shapes.y : shapes.x;
+    slice_ = makes_x ? shapes.x : shapes.y;
+    if (makes_weights_)
+      take(weight_gradient_of(shapes), {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS});
+    else if (makes_x)
       take(data_gradient_of(shapes), {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS});
     else
-      take(weight_gradient_of(shapes), {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS});
-    reorder_ = makes_x_ ? dnnl::reorder({engine(), plain_, engine(), packed_})
-                        : dnnl::reorder({engine(), packed_, engine(), plain_});
+      take(forward_of(shapes), {DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WEIGHTS});
+    reorder_ = makes_weights_ ? dnnl::reorder({engine(), packed_, engine(), plain_})
+                              : dnnl::reorder({engine(), plain_, engine(), packed_});
 
     if (call.bindings[0].dtype != DType::f32) whole_floats_ = scratch(floats_of(whole_));
-    if (makes_x_ && call.bindings[1].dtype != DType::f32)
+    if (!makes_weights_ && call.bindings[1].dtype != DType::f32)
       weight_floats_ = scratch(static_cast<uint64_t>(weights_of(p_)));
     slice_floats_ = slot_scratch(floats_of(slice_));
     packed_floats_ = slot_scratch(floats_of(packed_));
@@ -60,9 +66,9 @@ class SlicesPlan final : public Plan {
 
   void run(const KernelCall& call, const Memory& memory) const override {
     float* const whole = all(call, memory, 0, floats_of(whole_), whole_floats_);
-    float* const weights =
-        all(call, memory, makes_x_ ? 1 : 2, static_cast<uint64_t>(weights_of(p_)), weight_floats_);
-    const size_t of_slice = makes_x_ ? 2 : 1;
+    float* const weights = all(call, memory, makes_weights_ ? 2 : 1,
+                               static_cast<uint64_t>(weights_of(p_)), weight_floats_);
+    const size_t of_slice = makes_weights_ ? 1 : 2;
     const DType dtype = call.bindings[of_slice].dtype;
     const auto step = static_cast<uint64_t>(channels_) * size_of(dtype);
     for_pieces(channels_ / width_, [&](int64_t i) {
@@ -74,19 +80,19 @@ class SlicesPlan final : public Plan {
       dnnl::memory plain(plain_, engine(), weights + i * weights_step_);
       dnnl::memory packed(packed_, engine(), floats_of_slot(memory, packed_floats_));
       dnnl::stream stream(engine());
-      if (makes_x_)
-        reorder_.execute(stream, plain, packed);
-      else
+      if (makes_weights_)
         for (float* to = slice; to < end; to += width_, pixel += step)
           to_floats(pixel, dtype, width_, to);
+      else
+        reorder_.execute(stream, plain, packed);
       primitive_.execute(
           stream, {{arguments_[0], {whole_, engine(), whole}},
                    {arguments_[1], {slice_, engine(), slice}},
                    {arguments_[2], packed},
                    {DNNL_ARG_SCRATCHPAD, {pad_, engine(), floats_of_slot(memory, pad_floats_)}}});
-      if (!makes_x_) reorder_.execute(stream, packed, plain);
+      if (makes_weights_) reorder_.execute(stream, packed, plain);
       stream.wait();
-      for (const float* from = slice; makes_x_ && from < end; from += width_, pixel += step)
+      for (const float* from = slice; !makes_weights_ && from < end; from += width_, pixel += step)
         from_floats(from, width_, dtype, pixel);
     });
   }
@@ -123,7 +129,7 @@ class SlicesPlan final : public Plan {
   }
 
   Conv2dParams p_;
-  bool makes_x_;                                         // or the weights
+  bool makes_weights_;
   int64_t channels_ = 0, width_ = 0, weights_step_ = 0;  // all, those of a slice
   memory::desc whole_, slice_, plain_, packed_, pad_;
   std::array<int, 3> arguments_{};
