@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <pthread.h>
+#include <sched.h>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -49,6 +51,23 @@ struct Job {
   }
 };
 
+// Has this thread run elsewhere than on a core, which another one of the pool is on: the system
+// leaves both there, taking turns, where the other cores were busy when this one woke. Moving takes
+// as long as some kernels, so it is not done more often than each 10 ms.
+void leave(int core) {
+  using Clock = std::chrono::steady_clock;
+  thread_local Clock::time_point next{};
+  if (core < 0 || core != sched_getcpu()) return;
+  const Clock::time_point now = Clock::now();
+  cpu_set_t all, others;
+  if (now < next || sched_getaffinity(0, sizeof all, &all) != 0) return;
+  others = all;
+  CPU_CLR(static_cast<size_t>(core), &others);
+  if (sched_setaffinity(0, sizeof others, &others) != 0) return;  // it may run nowhere else
+  sched_setaffinity(0, sizeof all, &all);
+  next = now + std::chrono::milliseconds(10);
+}
+
 thread_local bool is_working = false;  // on a piece
 thread_local int own_slot = 0;
 std::atomic<bool> is_copy{false};  // of a process that had threads
@@ -77,6 +96,7 @@ class Pool {
   void share_out(Job& job) {
     const std::unique_lock alone(sharing_, std::try_to_lock);
     if (!alone || wanted_ == 1) return job.work();
+    core_.store(sched_getcpu(), std::memory_order_relaxed);
     {
       const std::lock_guard lock(mutex_);
       job_ = &job;
@@ -110,6 +130,7 @@ class Pool {
     for (uint64_t seen = 0;;) {
       wait_until([&] { return jobs_.load(std::memory_order_acquire) != seen; }, wake_);
       seen = jobs_.load(std::memory_order_acquire);
+      leave(core_.load(std::memory_order_relaxed));
       Job* job = nullptr;
       {
         const std::lock_guard lock(mutex_);
@@ -130,6 +151,7 @@ class Pool {
   std::condition_variable wake_, left_;
   std::atomic<uint64_t> jobs_{0};  // so far
   std::atomic<int> inside_{0};     // threads that work on the job
+  std::atomic<int> core_{-1};      // of who shares out
   std::atomic<int> wanted_{1};
   int made_ = 0;
   Job* job_ = nullptr;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <sched.h>
 #include <thread>
 #include <unistd.h>
 
@@ -241,6 +242,30 @@ TEST_CASE("cpu work: several threads take part") {
     while (inside < 2) std::this_thread::yield();
   });
   CHECK(inside == 2);
+}
+
+TEST_CASE("cpu work: a thread that leaves the core of another may run where it could before") {
+  cpu_set_t all, one, after;
+  REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+  const Threads two(2);
+  const auto on_both = [](const auto& body) {
+    std::atomic<int> inside = 0;
+    cpu::parallel_for(2, [&](int64_t) {
+      body();
+      for (++inside; inside < 2;) std::this_thread::yield();
+    });
+  };
+  on_both([&] { sched_setaffinity(0, sizeof one, &one); });  // now they are on one
+  on_both([&] {
+    if (cpu::slot() != 0) sched_setaffinity(0, sizeof all, &all);
+  });
+  on_both([&] {
+    if (cpu::slot() != 0) sched_getaffinity(0, sizeof after, &after);
+  });
+  sched_setaffinity(0, sizeof all, &all);
+  CHECK(CPU_EQUAL(&after, &all));
 }
 
 TEST_CASE("cpu work: a copy of the process computes alone") {
