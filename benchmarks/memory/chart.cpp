@@ -82,16 +82,17 @@ std::string escaped(const std::string& text) {
 constexpr const char* style = R"(
 :root { color-scheme: light dark; --page: #fcfcfb; --ink: #1c1c1a; --soft: #62625c; --line: #e2e2dc;
   --good: #1a7f4b; --bad: #b3261e; --c0: #5b5b57; --c1: #c2570c; --c2: #1f6fd1; --c3: #8b3fc4;
-  --c4: #0c8a5f; --c5: #b8860b; --c6: #d1346f; --c7: #0e8ba3; }
+  --c4: #0c8a5f; --c5: #b8860b; --c6: #d1346f; --c7: #0e8ba3; --c8: #7b4a1e; }
 @media (prefers-color-scheme: dark) { :root { --page: #151614; --ink: #ecece6; --soft: #a3a39b;
   --line: #33342f; --good: #5cc98d; --bad: #ff8a80; --c0: #b4b4ac; --c1: #f59a54; --c2: #6aaeff;
-  --c3: #c792f5; --c4: #4fd0a0; --c5: #e3b341; --c6: #ff7faa; --c7: #58cbe0; } }
+  --c3: #c792f5; --c4: #4fd0a0; --c5: #e3b341; --c6: #ff7faa; --c7: #58cbe0; --c8: #d2a679; } }
 .grid { stroke: var(--line); }
 text { fill: var(--soft); font: 12px system-ui, sans-serif; } .axis { fill: var(--ink); }
 g path { fill: none; stroke: currentColor; stroke-width: 2; } g circle { fill: currentColor; }
 g.published path { stroke-dasharray: 5 4; } circle:hover { stroke: currentColor; stroke-width: 5; }
 .c0 { color: var(--c0); } .c1 { color: var(--c1); } .c2 { color: var(--c2); } .c3 { color: var(--c3); }
 .c4 { color: var(--c4); } .c5 { color: var(--c5); } .c6 { color: var(--c6); } .c7 { color: var(--c7); }
+.c8 { color: var(--c8); }
 )";
 
 constexpr double width = 560, height = 340, left = 62, right = 14, top = 12, bottom = 46;

@@ -23,7 +23,7 @@ svg { display: block; height: auto; width: 100%; }
 .legend .c1::before { color: var(--c1); } .legend .c2::before { color: var(--c2); }
 .legend .c3::before { color: var(--c3); } .legend .c4::before { color: var(--c4); }
 .legend .c5::before { color: var(--c5); } .legend .c6::before { color: var(--c6); }
-.legend .c7::before { color: var(--c7); }
+.legend .c7::before { color: var(--c7); } .legend .c8::before { color: var(--c8); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13.5px; width: 100%; }
 th, td { border-bottom: 1px solid var(--line); padding: 5px 12px 5px 0; text-align: left;
   vertical-align: top; } th { color: var(--soft); font-weight: 500; } td.n, th.n { text-align: right;

@@ -25,7 +25,8 @@ std::string model_of(const Result& r) {
 // Seconds of a sample, by round.
 using Seconds = std::vector<double>;
 
-std::vector<Seconds> run_in_turn(const std::vector<Result*>& ways, size_t rounds) {
+std::vector<Seconds> run_in_turn(const std::vector<Result*>& ways, const std::string& device,
+                                 size_t rounds) {
   std::vector<Seconds> seconds(ways.size());
   // Steps of seconds vary little: the real runs, one after another, are their only round.
   if (std::ranges::all_of(ways, [](const Result* r) { return r->real && r->real->seconds > 1; })) {
@@ -35,6 +36,7 @@ std::vector<Seconds> run_in_turn(const std::vector<Result*>& ways, size_t rounds
   }
   for (size_t round = 0; round < rounds; ++round)
     for (size_t k = 0; k < ways.size(); ++k) {
+      const DeviceScope scope(Device::create(open_backend(device)));  // its memory is fresh
       double step = 0;
       ways[k]->run(nullptr, &step);
       seconds[k].push_back(step / static_cast<double>(ways[k]->about.batch));
@@ -55,11 +57,12 @@ StepTimes summary(const Result& way, const Seconds& seconds, const Seconds& plai
           .most = *most};
 }
 
-void time_model(const std::vector<Result*>& ways, const DeviceInfo& device, size_t rounds) {
+void time_model(const std::vector<Result*>& ways, const std::string& device_name,
+                const DeviceInfo& device, size_t rounds) {
   const auto plain =
       std::find_if(ways.begin(), ways.end(), [](const Result* r) { return r->method == "plain"; });
   if (plain == ways.end() || ways.size() < 2) return;
-  const std::vector<Seconds> seconds = run_in_turn(ways, rounds);
+  const std::vector<Seconds> seconds = run_in_turn(ways, device_name, rounds);
   const Seconds& of_plain = seconds[static_cast<size_t>(plain - ways.begin())];
   for (size_t k = 0; k < ways.size(); ++k)
     ways[k]->times = summary(*ways[k], seconds[k], of_plain, device);
@@ -78,8 +81,7 @@ void time_steps(std::span<Result> results, const std::string& device_name, size_
   std::map<std::string, std::vector<Result*>> models;
   for (Result& r : results)
     if (r.run && r.method != "front" && has_room(info, r)) models[model_of(r)].push_back(&r);
-  const DeviceScope scope(device);
-  for (const auto& [name, ways] : models) time_model(ways, info, rounds);
+  for (const auto& [name, ways] : models) time_model(ways, device_name, info, rounds);
 }
 
 }  // namespace rw::memory
