@@ -148,10 +148,15 @@ std::vector<Result> Bench::front() {
   return results;
 }
 
+bool has_room(const DeviceInfo& device, const Result& result) {
+  return result.reserved <= device.memory_bytes / 8 * 7;
+}
+
 void run_really(Result& result, const std::string& device_name) {
-  const uint64_t before = host_memory().current;
-  reset_host_peak();
   const auto device = Device::create(open_backend(device_name));
+  if (!has_room(device->info(), result)) return;
+  reset_host_peak();
+  const uint64_t before = host_memory().peak;
   const DeviceScope scope(device);
   RealRun real{.device = fmt::format("{} ({})", device->info().name, device->info().driver)};
   result.run(&real.tape, &real.seconds);

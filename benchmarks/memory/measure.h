@@ -54,7 +54,10 @@ class Bench {
   std::optional<Search> search_, time_search_;
 };
 
-// Adds a real run of the same steps, on a device of its own.
+// Whether the device can hold the steps' blocks, and an eighth of its memory for all else.
+bool has_room(const DeviceInfo& device, const Result& result);
+
+// Adds a real run of the same steps, on a device of its own, where that has room.
 void run_really(Result& result, const std::string& device);
 
 // Whether the steps end without OutOfMemory where the device gives `limit` bytes of blocks.

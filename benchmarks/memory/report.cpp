@@ -112,8 +112,8 @@ std::string to_csv(const Report& report) {
   std::string csv =
       "row,model,depth,scale,batch,input,dtype,norm,method,budget,records,saved_tensors,"
       "saved_bytes,peak,reserved,naive,flops,recompute_flops,recompute_modelled_time,dry_seconds,"
-      "real_peak,real_process,real_step_seconds,step_seconds,time_on_top,time_on_top_least,time_on_"
-      "top_most,"
+      "real_peak,real_process,real_step_seconds,step_seconds,time_on_top,time_on_top_least,"
+      "time_on_top_most,"
       "timed_on,in_peak,device\n";
   for (const Result& r : report.results) {
     const Case& c = r.about;

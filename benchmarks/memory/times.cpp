@@ -4,6 +4,7 @@
 #include <map>
 
 #include "backends/open.h"
+#include "benchmarks/memory/measure.h"
 #include "core/memory/default_device.h"
 
 namespace rw::memory {
@@ -69,10 +70,6 @@ void time_model(const std::vector<Result*>& ways, const std::string& device_name
 }
 
 }  // namespace
-
-bool has_room(const DeviceInfo& device, const Result& result) {
-  return result.reserved <= device.memory_bytes / 8 * 7;
-}
 
 void time_steps(std::span<Result> results, const std::string& device_name, size_t rounds) {
   if (rounds == 0) return;

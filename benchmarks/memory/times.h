@@ -8,9 +8,6 @@
 
 namespace rw::memory {
 
-// Whether the device can hold the steps' blocks, and an eighth of its memory for all else.
-bool has_room(const DeviceInfo& device, const Result& result);
-
 // Runs the steps of all results that the device has the memory for, `rounds` times in turn, and
 // fills in Result::times of those whose model has plain steps among them. Results of fronts are
 // left out: they are too many. Rounds of one model follow each other, so that what else the machine
