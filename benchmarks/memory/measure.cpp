@@ -163,7 +163,8 @@ void run_really(Result& result, const std::string& device_name) {
   const MemoryReport report = device->memory_report();
   real.peak = report.peak;
   real.reserved = report.peak_reserved;
-  real.process = host_memory().peak - before;
+  const uint64_t after = host_memory().peak;
+  real.process = after - std::min(before, after);  // a driver may give memory back
   result.real = std::move(real);
 }
 

@@ -45,6 +45,8 @@ const Result& add(const RowOptions& options, Report& report, Result result);
 // The cheapest plan in so many bytes by FLOPs, or the least there is, and where the device is at
 // hand the quickest.
 Result add_budget(const RowOptions& options, Report& report, Bench& bench, uint64_t bytes);
+// Every choice between memory and work; dry runs only, so not where everything really runs.
+void add_front(const RowOptions& options, Report& report, Bench& bench);
 // Plain steps, the model's own segments, the least memory, and plans that keep a half and a third
 // of the tape.
 void add_ways(const RowOptions& options, Report& report, Bench& bench);

@@ -36,7 +36,7 @@ void measure(const RowOptions& o, Report& report, int k, bool norm, DType dtype)
     add_bar(report, add_budget(o, report, bench, tight), "k = 19 (depth 116)",
             "1630 MB at +24.6 % time", tight, 0.24);
   }
-  for (Result& point : bench.front()) add(o, report, std::move(point));
+  add_front(o, report, bench);
   if (!as_theirs) return;
   add_bar(report, r, fmt::format("k = {} (depth {})", k, 6 * k + 2),
           k == 19 ? "5920 to 1630 MB at +24.6 % time" : "about 5950 MB", budget_bytes(k), 0.25);

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""What torch.utils.checkpoint saves and costs on the CPU: models of `./rewind memory --measured`.
+"""What torch.utils.checkpoint saves and costs: models of `./rewind memory --measured`.
 
-f32, images channels_last, every block of the network in a checkpoint. The peak is the most bytes that PyTorch's
-own allocator held at once in two steps, parameters, batch and optimizer included. Steps with and without
-checkpoints are timed in turn. Prints a line per model: both peaks in MB (10^6 bytes), the plain step's seconds
+f32 (no TF32), images channels_last, every block of the network in a checkpoint; or, with --activation-budget, the
+compiled model whose partitioner may keep that share of what it would keep without a budget. The peak is the most
+bytes that PyTorch's own allocator held at once in two steps, parameters, batch and optimizer included. Steps with
+and without are timed in turn. Prints a line per model: both peaks in MB (10^6 bytes), the plain step's seconds
 (median), time on top in % (median, least, most).
-Needs PyTorch (Debian: python3-torch). Usage: checkpoint_cost.py [--rounds N] [MODEL...]"""
+Needs PyTorch (Debian: python3-torch).
+Usage: checkpoint_cost.py [--device cuda] [--rounds N] [--activation-budget SHARE] [MODEL...]"""
 
 import argparse
+import gc
 import statistics
 import time
 
 import torch
+import torch._functorch.config as functorch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -91,22 +95,50 @@ def decoder(vocabulary, hidden, heads, batch, length):
         model(ids).flatten(0, 1), ids.flatten())
 
 
+def synchronize():
+    if torch.get_default_device().type == "cuda":
+        torch.cuda.synchronize()
+
+
 def step(model, optimizer, loss):
+    synchronize()
     start = time.perf_counter()
     loss().backward()
     if optimizer:
         optimizer.step()
     model.zero_grad(set_to_none=True)
+    synchronize()
     return time.perf_counter() - start
 
 
-def peak(make, on):
-    def two_steps():
-        parts = make()
-        step(*parts), step(*parts)
+class Way:
+    """A model, run plainly or with less memory."""
 
-    Checkpointed.on = on
-    return most_allocated(two_steps)
+    def __init__(self, make, less, share):
+        self.less, self.share = less, share
+        self.model, self.optimizer, self.loss = make()
+        if share:
+            torch._dynamo.reset()
+            self.loss = torch.compile(self.loss)
+
+    def step(self):
+        Checkpointed.on = self.less and not self.share
+        functorch.activation_memory_budget = self.share if self.less and self.share else 1.0
+        return step(self.model, self.optimizer, self.loss)
+
+
+def peak(make, less, share):
+    def two_steps():
+        way = Way(make, less, share)
+        way.step(), way.step()
+
+    gc.collect()
+    if torch.get_default_device().type != "cuda":
+        return most_allocated(two_steps)
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    two_steps()
+    return torch.cuda.max_memory_allocated() - before
 
 
 MODELS = {
@@ -117,6 +149,8 @@ MODELS = {
     **{f"cifar k={k} x 1280": lambda k=k: cifar(k, 1280, False) for k in (1, 5, 10, 15, 19)},
     "depth 122 x 128": lambda: cifar(20, 128, False),
     "resnet-50 x 184": lambda: imagenet(184),
+    "bert-base 64 x 128": lambda: bert(768, 12, 64),
+    "bert-large 32 x 128": lambda: bert(1024, 24, 32),
     "decoder 768 1 x 4096": lambda: decoder(50257, 768, 12, 1, 4096),
 }
 
@@ -124,20 +158,25 @@ MODELS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"some of {', '.join(MODELS)}")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--activation-budget", type=float, metavar="SHARE")
     args = parser.parse_args()
+    torch.set_default_device(args.device)
+    torch.backends.cudnn.allow_tf32 = False
     for name in args.models or MODELS:
-        peaks = [peak(MODELS[name], on) / 1e6 for on in (False, True)]
-        parts = MODELS[name]()
+        peaks = [peak(MODELS[name], less, args.activation_budget) / 1e6 for less in (False, True)]
+        gc.collect()
+        ways = [Way(MODELS[name], less, args.activation_budget) for less in (False, True)]
         plain, on_top = [], []
         for round in range(args.rounds + 1):
-            seconds = []
-            for Checkpointed.on in (False, True):
-                seconds.append(step(*parts))
+            seconds = [way.step() for way in ways]
             if round == 0:  # the first steps make memory and plans
                 continue
             plain.append(seconds[0])
             on_top.append(100 * (seconds[1] / seconds[0] - 1))
+        del ways
+        gc.collect()
         print(f"{name}: {peaks[0]:.2f} and {peaks[1]:.2f} MB, {statistics.median(plain):.4f} s, "
               f"{statistics.median(on_top):+.1f} % ({min(on_top):+.1f} to {max(on_top):+.1f})", flush=True)
 
