@@ -55,6 +55,7 @@ Result Bench::predict(const std::string& method, const StepSettings& way) const 
   r.peak = forecast.memory.peak;
   r.reserved = forecast.memory.peak_reserved;
   r.naive = forecast.memory.naive;
+  r.moved = forecast.memory.moved;
   r.flops = forecast.flops() / 2;  // steps
   r.recompute = forecast.recompute_share();
   r.modelled = modelled_recompute_share(forecast.work);
@@ -99,22 +100,27 @@ Result Bench::budget(uint64_t bytes) {
   return budget("budget", search(), bytes);
 }
 
+// The cheapest whose values stay where they are in blocks of so many bytes, or else move there.
 Result Bench::budget(const std::string& method, Search& search, uint64_t bytes) {
-  const auto keeping_to = [&](uint64_t blocks) {
-    return measure(method, [&] {
-      StepSettings way = following(search.budget(bytes).plan);
-      way.budget = blocks;
-      return way;
-    });
+  const auto keeping_to = [&](const Candidate& choice, uint64_t blocks) {
+    StepSettings way = following(choice.plan);
+    way.budget = blocks;
+    Result r = measure(method, [&] { return way; });
+    r.budget = bytes;
+    return r;
   };
-  Result r;
-  try {
-    r = keeping_to(bytes);
-  } catch (const OutOfMemory&) {  // what is alive fits, but not in blocks as the device has them
-    r = keeping_to(0);
+  const Candidate cheapest = search.budget(bytes);
+  std::optional<Result> moving;
+  for (const Candidate& choice : search.candidates()) {
+    if (choice.peak() > bytes) continue;
+    try {
+      Result r = keeping_to(choice, bytes);
+      if (r.moved == 0) return r;
+      if (!moving) moving = std::move(r);
+    } catch (const OutOfMemory&) {  // what is alive fits, but not in blocks as the device has them
+    }
   }
-  r.budget = bytes;
-  return r;
+  return moving ? *moving : keeping_to(cheapest, 0);
 }
 
 std::optional<Result> Bench::try_budget(uint64_t bytes, bool by_time) {

@@ -44,6 +44,7 @@ struct Result {
   uint64_t peak = 0;       // most bytes alive in the arena
   uint64_t reserved = 0;   // blocks held for them
   uint64_t naive = 0;      // if nothing were freed during a step
+  uint64_t moved = 0;      // copied in every step, to make room
   double flops = 0;        // of a step, replays included
   double recompute = 0;    // FLOPs of replays over those of forward and backward
   double modelled = 0;     // the same in time, by OpCost::total()

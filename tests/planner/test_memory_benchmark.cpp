@@ -74,10 +74,26 @@ TEST_CASE("memory benchmark: real runs have the predicted tapes and peaks" *
   CHECK(peak(1, 2) < peak(1, 0) / 2);  // memory
   CHECK(peak(1, 5) <= peak(1, 4));     // budget
   for (const Result& r : report.results)
-    if (r.method == "budget") CHECK(r.reserved <= r.budget);
+    if (r.method == "budget") {
+      CHECK(r.reserved <= r.budget);
+      CHECK(r.moved == 0);
+    }
   report.results[3].real->peak += 256;
   report.results[7].real->tape.records += 1;
   CHECK(mispredictions(report).size() == 2);
+}
+
+// A plan that fills its blocks to the last byte moves values in every step.
+TEST_CASE("memory benchmark: within a budget values stay where they are" *
+          doctest::test_suite("host")) {
+  Bench bench("small", cifar_workload(2, 2, true, DType::f32), open_profile("reference"));
+  const uint64_t plain = bench.plain().peak, least = bench.least().peak;
+  for (uint64_t part = 0; part < 12; ++part) {
+    const Result r = bench.budget(least + (plain - least) * part / 12);
+    INFO("budget " << r.budget << ", peak " << r.peak << ", reserved " << r.reserved);
+    if (part > 1) CHECK(r.moved == 0);
+    CHECK(r.reserved <= r.budget);
+  }
 }
 
 TEST_CASE("memory benchmark: steps are timed beside the plain ones of their model" *
