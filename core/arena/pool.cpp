@@ -97,9 +97,10 @@ std::optional<Arena::Range> MemoryPool::take_apart(Arena& arena, uint64_t bytes)
   // What an optimizer moved into its slabs leaves whole blocks behind.
   for (const uint32_t block : arena.remove_free_blocks()) backend_.free_block(block);
   const uint64_t size = std::max(arena_.round_up(bytes), alignment());
-  // Small things share blocks that grow with their number.
+  // Small things share blocks that grow with their number and hold some of this size to the end.
   const uint64_t shared = std::clamp(arena.reserved() / 16, smallest_shared, largest_shared);
-  if (!(size < shared && add_block(arena, shared)) && !add_block(arena, size)) return std::nullopt;
+  const bool is_shared = size < shared && add_block(arena, shared / size * size);
+  if (!is_shared && !add_block(arena, size)) return std::nullopt;
   return arena.allocate(bytes);
 }
 

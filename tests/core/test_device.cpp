@@ -102,6 +102,19 @@ TEST_CASE("device: blocks grow with use, and shrink to what fits" * doctest::tes
   CHECK(device->memory_report().reserved <= 100 * MiB);
 }
 
+TEST_CASE("device: blocks of what lasts are full before there is another" *
+          doctest::test_suite("host")) {
+  const auto device = Device::create(open_backend("dry:reference"));
+  const PurposeScope purpose(Purpose::parameter);
+  std::vector<std::shared_ptr<Storage>> values;
+  for (int i = 0; i < 200; ++i) {
+    values.push_back(device->allocate({147456}, DType::u8));
+    const MemoryReport report = device->memory_report();
+    INFO(i << ": " << report.live << " of " << report.reserved);
+    CHECK(report.reserved - report.live < std::max(report.reserved / 16, uint64_t{64} << 10));
+  }
+}
+
 TEST_CASE("device: blocks stay small where the device's largest is small" *
           doctest::test_suite("host")) {
   auto shelf = std::make_unique<Shelf>(1 << 20, 1 << 16);
