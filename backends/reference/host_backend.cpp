@@ -48,21 +48,53 @@ HostBackend::~HostBackend() {
 uint32_t HostBackend::allocate_block(uint64_t bytes) {
   check<OutOfMemory>(bytes > 0 && bytes <= info_.max_block_bytes, "allocate_block",
                      "a block must have 1 to {} bytes, got {}", info_.max_block_bytes, bytes);
+  Block block = untouched_block(bytes);
+  check<OutOfMemory>(block.memory != nullptr, "allocate_block", "the host has no {} bytes left",
+                     block.size);
+  std::memset(block.memory.get(), 0xFF, block.size);
+  return add(std::move(block));
+}
+
+// The system gives its pages when they are written.
+HostBackend::Block HostBackend::untouched_block(uint64_t bytes) const {
   const uint64_t size = (bytes + block_alignment - 1) / block_alignment * block_alignment;
   const uint64_t page = size < huge_page ? block_alignment : huge_page;
   Memory memory(static_cast<std::byte*>(std::aligned_alloc(page, (size + page - 1) / page * page)));
-  check<OutOfMemory>(memory != nullptr, "allocate_block", "the host has no {} bytes left", size);
 #if defined(MADV_HUGEPAGE)
-  if (page == huge_page) madvise(memory.get(), size, MADV_HUGEPAGE);
+  if (memory && page == huge_page) madvise(memory.get(), size, MADV_HUGEPAGE);
 #endif
-  std::memset(memory.get(), 0xFF, size);
-  for (uint32_t i = 0; i < blocks_.size(); ++i) {
-    if (blocks_[i].memory) continue;
-    blocks_[i] = {std::move(memory), size};
-    return i;
+  return {std::move(memory), size};
+}
+
+uint32_t HostBackend::add(Block block) {
+  auto free = std::ranges::find_if(blocks_, [](const Block& b) { return !b.memory; });
+  if (free == blocks_.end()) free = blocks_.insert(free, Block{});
+  *free = std::move(block);
+  return static_cast<uint32_t>(free - blocks_.begin());
+}
+
+// What was copied gives its pages back at once, so that the process never holds more than it did.
+std::optional<uint32_t> HostBackend::repack(std::span<const BufferRange> values, uint64_t bytes) {
+  Block packed = untouched_block(bytes);
+  if (!packed.memory) return std::nullopt;
+  std::byte* to = packed.memory.get();
+  uint64_t given_back = 0;  // of the block at hand
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto& [block, offset, size] = values[i];
+    std::byte* const memory = resolve("repack", {block, 0, offset + size});
+    for (uint64_t at = offset, end; at < offset + size; at = end) {
+      end = std::min((at / huge_page + 1) * huge_page, offset + size);
+      to = std::copy(memory + at, memory + end, to);
+      const uint64_t copied = end / huge_page * huge_page;
+      madvise(memory + given_back, copied - given_back, MADV_DONTNEED);
+      given_back = copied;
+    }
+    if (i + 1 < values.size() && values[i + 1].block == block) continue;
+    free_block(block);
+    given_back = 0;
   }
-  blocks_.push_back({std::move(memory), size});
-  return static_cast<uint32_t>(blocks_.size() - 1);
+  std::memset(to, 0xFF, static_cast<size_t>(packed.memory.get() + packed.size - to));
+  return add(std::move(packed));
 }
 
 void HostBackend::free_block(uint32_t block) {

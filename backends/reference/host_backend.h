@@ -28,6 +28,7 @@ class HostBackend : public Backend {
   // New memory is filled with 0xFF bytes (NaN), so that reading what nobody wrote shows.
   uint32_t allocate_block(uint64_t bytes) override;
   void free_block(uint32_t block) override;
+  std::optional<uint32_t> repack(std::span<const BufferRange> values, uint64_t bytes) override;
   void write(BufferRange target, const void* source) override;
   void read(BufferRange source, void* target) override;
   void copy(BufferRange source, BufferRange target) override;
@@ -54,6 +55,8 @@ class HostBackend : public Backend {
     uint64_t size = 0;
   };
 
+  Block untouched_block(uint64_t bytes) const;
+  uint32_t add(Block block);
   std::byte* resolve(std::string_view op, BufferRange range) const;
   void add_time(std::string_view kernel, Clock::time_point start, Clock::time_point end);
 

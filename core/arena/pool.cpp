@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.h"
@@ -16,19 +17,23 @@ constexpr uint64_t smallest_shared = uint64_t{64} << 10, largest_shared = uint64
 
 // Both ranges may overlap where it goes down.
 void copy_down(Backend& backend, const Arena::Range& from, const Arena::Range& to) {
-  constexpr uint64_t most_pieces = 64;
+  constexpr uint64_t most_pieces = 64, most_on_host = uint64_t{16} << 20;
   const bool overlaps = from.block == to.block && to.offset < from.offset + from.size &&
                         from.offset < to.offset + to.size;
-  const uint64_t piece = overlaps ? from.offset - to.offset : from.size;
-  if (from.size / piece > most_pieces) {
-    std::vector<std::byte> bytes(backend.is_dry() ? 0 : from.size);
-    if (bytes.empty()) return;
-    backend.read({from.block, from.offset, from.size}, bytes.data());
-    return backend.write({to.block, to.offset, to.size}, bytes.data());
-  }
+  const uint64_t step = overlaps ? from.offset - to.offset : from.size;
+  const bool through_host = from.size / step > most_pieces && !backend.is_dry();
+  const uint64_t piece = from.size / step > most_pieces ? most_on_host : step;
+  std::vector<std::byte> bytes(through_host ? std::min(piece, from.size) : 0);
   for (uint64_t at = 0; at < from.size; at += piece) {
     const uint64_t size = std::min(piece, from.size - at);
-    backend.copy({from.block, from.offset + at, size}, {to.block, to.offset + at, size});
+    const BufferRange source{from.block, from.offset + at, size};
+    const BufferRange target{to.block, to.offset + at, size};
+    if (!through_host) {
+      backend.copy(source, target);
+    } else {
+      backend.read(source, bytes.data());
+      backend.write(target, bytes.data());
+    }
   }
 }
 
@@ -160,32 +165,40 @@ bool MemoryPool::move(uint64_t size) {
   return true;
 }
 
-// All values go through the host into fresh blocks, with room for `size` bytes more: for blocks of
-// sizes that do not suit, which are given back first. Without a limit there would be other blocks.
+// All values go into fresh blocks, with room for `size` bytes more: for blocks of sizes that do not
+// suit. The backend moves them, or they go through the host, and the blocks are given back first.
+// Without a limit there would be other blocks.
 bool MemoryPool::move_afresh(uint64_t size) {
   if (most() == UINT64_MAX) return false;
   std::vector<Place*> places = places_();
-  std::ranges::stable_sort(places, {}, [](const Place* p) { return p->part != Part::lasting; });
+  std::ranges::sort(places, {}, [](const Place* p) {
+    return std::tuple(p->part != Part::lasting, p->range.block, p->range.offset);
+  });
+  std::vector<BufferRange> values;
   std::vector<uint64_t> sizes;
-  for (const Place* place : places) sizes.push_back(place->range.size);
+  for (const Place* place : places) {
+    values.push_back({place->range.block, place->range.offset, place->range.size});
+    sizes.push_back(place->range.size);
+  }
   // No more than is held already, where that does.
   const uint64_t total = std::min(most(), std::max(reserved(), live() + size));
   uint64_t largest = backend_.info().max_block_bytes;
   FreshBlocks fresh = lay_afresh(sizes, size, largest, total, alignment());
   if (fresh.blocks.empty()) return false;
+  std::optional<uint32_t> packed;
+  if (fresh.blocks.size() == 1) packed = backend_.repack(values, fresh.blocks.front());
   std::vector<std::vector<std::byte>> contents;
-  for (const Place* place : places) {
-    if (backend_.is_dry()) break;
-    const auto& [block, offset, bytes] = place->range;
-    contents.emplace_back(bytes);
-    backend_.read({block, offset, bytes}, contents.back().data());
+  for (const BufferRange& value : values) {
+    if (packed || backend_.is_dry()) break;
+    contents.emplace_back(value.size);
+    backend_.read(value, contents.back().data());
   }
   for (Place* place : places) {
     arena_of(place->part).free(place->range);
     *place = {.range = {}, .ticket = place->ticket};
   }
   // A driver may have no piece as large as those that it got back, taken together.
-  while (!fresh.blocks.empty() && !lay(places, fresh)) {
+  while (!fresh.blocks.empty() && !lay(places, fresh, packed)) {
     largest = std::min(largest, fresh.blocks.front()) / 2;
     fresh = lay_afresh(sizes, 0, largest, total, alignment());
   }
@@ -202,12 +215,19 @@ bool MemoryPool::move_afresh(uint64_t size) {
   return true;
 }
 
-// False: the backend gives no such blocks.
-bool MemoryPool::lay(const std::vector<Place*>& places, const FreshBlocks& fresh) {
-  trim();
+// False: the backend gives no such blocks. `packed`: the one that it has made of all others.
+bool MemoryPool::lay(const std::vector<Place*>& places, const FreshBlocks& fresh,
+                     std::optional<uint32_t> packed) {
   std::vector<uint32_t> numbers;
-  for (const uint64_t bytes : fresh.blocks) {
-    const std::optional<uint32_t> number = add_block(arena_, bytes);
+  if (packed) {
+    for (Arena* arena : {&arena_, &lasting_}) arena->remove_free_blocks();
+    arena_.add_block(*packed, fresh.blocks.front());
+    numbers = {*packed};
+  } else {
+    trim();
+  }
+  for (size_t i = numbers.size(); i < fresh.blocks.size(); ++i) {
+    const std::optional<uint32_t> number = add_block(arena_, fresh.blocks[i]);
     if (!number) return false;
     numbers.push_back(*number);
   }

@@ -95,7 +95,8 @@ class MemoryPool {
   void keep_within_limits();
   bool move(uint64_t size);
   bool move_afresh(uint64_t size);
-  bool lay(const std::vector<Place*>& places, const FreshBlocks& fresh);
+  bool lay(const std::vector<Place*>& places, const FreshBlocks& fresh,
+           std::optional<uint32_t> packed);
 
   Backend& backend_;
   Places places_;

@@ -163,6 +163,15 @@ class Backend {
 
   virtual void free_block(uint32_t block) = 0;  // waits for work that uses it
 
+  // A block of `bytes` that begins with these values, one behind the other, in the place of all
+  // blocks that they lie in, which are freed; values of a block come together, by address. For
+  // backends that need no second copy of what moves. Nothing: this one does, or has no such block,
+  // and all is as before.
+  virtual std::optional<uint32_t> repack(std::span<const BufferRange> /*values*/,
+                                         uint64_t /*bytes*/) {
+    return std::nullopt;
+  }
+
   // Host copies, in order with all work queued before. `write` may return before the copy is
   // visible on the device; `source` may be reused at once. `read` waits.
   virtual void write(BufferRange target, const void* source) = 0;

@@ -1,8 +1,11 @@
 // The reference backend itself: memory, checks of calls, element types, random words.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "backends/reference/random.h"
 #include "backends/reference/reference_backend.h"
@@ -39,6 +42,35 @@ TEST_CASE("reference backend: memory") {
     backend->free_block(block);
     CHECK_THROWS_AS(backend->free_block(block), DeviceError);
   }
+}
+
+// Larger than the pieces in which memory is given back, at odd places.
+TEST_CASE("reference backend: values come into one block, one behind the other") {
+  constexpr uint64_t MiB = uint64_t{1} << 20;
+  auto backend = make_reference_backend();
+  const uint32_t small = backend->allocate_block(1024), other = backend->allocate_block(256),
+                 large = backend->allocate_block(9 * MiB + 256);
+  const std::vector<BufferRange> values = {{small, 256, 512},
+                                           {large, 256, 3 * MiB + 512},
+                                           {large, 4 * MiB + 256, 768},
+                                           {large, 7 * MiB, 2 * MiB + 256}};
+  std::mt19937 random(1);
+  std::vector<uint32_t> expected;
+  for (const BufferRange& value : values) {
+    std::vector<uint32_t> words(value.size / 4);
+    for (uint32_t& word : words) word = random();
+    backend->write(value, words.data());
+    expected.insert(expected.end(), words.begin(), words.end());
+  }
+  const auto packed = backend->repack(values, 6 * MiB);
+  REQUIRE(packed == small);
+  std::vector<uint32_t> there(6 * MiB / 4);
+  backend->read({*packed, 0, 6 * MiB}, there.data());
+  CHECK(std::equal(expected.begin(), expected.end(), there.begin()));
+  CHECK(std::all_of(there.begin() + static_cast<int64_t>(expected.size()), there.end(),
+                    [](uint32_t word) { return word == UINT32_MAX; }));
+  CHECK_THROWS_AS(backend->free_block(large), DeviceError);
+  backend->free_block(other);
 }
 
 TEST_CASE("reference backend: a wrong call is an error that names the kernel") {

@@ -3,11 +3,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 #include <vector>
 
 #include "backends/open.h"
+#include "core/memory/device.h"
 #include "core/memory/process_memory.h"
 #include "shaders/params.h"
 #include "tests/fixtures/env.h"
@@ -94,6 +96,39 @@ TEST_CASE("process memory: the Vulkan device tells its heaps") {
     CHECK(heap.budget == 0);
     CHECK(heap.usage == 0);
   }
+}
+
+TEST_CASE("process memory: values of the cpu come into one block without a second copy" *
+          doctest::test_suite("host")) {
+  const auto device = Device::create(open_backend("cpu"), 120 * kMiB);
+  const auto allocate = [&](uint64_t mib) {
+    return device->allocate({static_cast<int64_t>(mib * kMiB)}, DType::u8);
+  };
+  { const auto first = allocate(60), second = allocate(60); }
+  // In two blocks, with two holes that are too small.
+  const auto a = allocate(36);
+  auto b = allocate(24);
+  const auto c = allocate(36);
+  auto d = allocate(24);
+  const std::array<uint8_t, 3> bytes = {5, 6, 7};
+  const uint64_t ends = 36 * kMiB - bytes.size();
+  for (const uint64_t at : {uint64_t{0}, ends})
+    for (const auto& value : {a, c}) device->write(*value, at, bytes.size(), bytes.data());
+  b = d = nullptr;
+  REQUIRE(reset_host_peak());
+  const uint64_t before = host_memory().peak;
+  const auto large = allocate(48);
+  CHECK(device->memory_report().moved == 72 * kMiB);
+  CHECK(device->memory_report().peak_reserved == 120 * kMiB);
+#ifndef __SANITIZE_ADDRESS__  // which has memory of its own beside what is written
+  CHECK(host_memory().peak < before + 8 * kMiB);
+#endif
+  for (const uint64_t at : {uint64_t{0}, ends})
+    for (const auto& value : {a, c}) {
+      std::array<uint8_t, 3> there{};
+      device->read(*value, at, there.size(), there.data());
+      CHECK(there == bytes);
+    }
 }
 
 // The device's blocks are host memory on CPU drivers; they are touched before the first look.
