@@ -50,7 +50,9 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   check_first_order(op, roots);
   tape_.take_foreign_releases();
   check<AutogradError>(!tape_.running_, op, "must not be called inside a vjp or a hook");
-  if (tape_.follower()) tape_.follower()->before_backward(tape_, roots.front(), retain_);
+  if (tape_.follower())
+    tape_.follower()->before_backward(tape_, roots.front(),
+                                      gradients.empty() ? Tensor() : gradients.front(), retain_);
   check<AutogradError>(!tape_.in_segment(), op, "must not be called inside a checkpoint scope");
   for (size_t i = 0; i < roots.size(); ++i)
     check_root(tape_, op, roots[i], i < gradients.size() ? gradients[i] : Tensor());

@@ -100,9 +100,10 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     // Outputs of the next record that open segments keep, whatever their policies say: bit i is
     // output i.
     virtual uint32_t kept_outputs() const = 0;
-    // Told before backward starts from a tensor of this tape; segments may still be open.
-    // `retains`: the records stay for another backward.
-    virtual void before_backward(Tape&, const Tensor& /*root*/, bool /*retains*/) {}
+    // Told before backward starts from a tensor of this tape, with a gradient that the caller
+    // holds; segments may still be open. `retains`: the records stay for another backward.
+    virtual void before_backward(Tape&, const Tensor& /*root*/, const Tensor& /*gradient*/,
+                                 bool /*retains*/) {}
     // Another is to take its place for a scope: false where it does not end what it does here.
     virtual bool give_way() { return false; }
   };

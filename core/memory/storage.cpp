@@ -6,9 +6,13 @@ namespace rw {
 
 namespace {
 
-std::atomic<uint64_t> next_id = 1;
+std::atomic<uint64_t> newest_id = 0;
 
 }  // namespace
+
+uint64_t Storage::newest() {
+  return newest_id;
+}
 
 Storage::Storage(std::shared_ptr<StorageOwner> owner, Device& device, const Shape& shape,
                  DType dtype)
@@ -18,6 +22,6 @@ Storage::Storage(std::shared_ptr<StorageOwner> owner, Device& device, const Shap
       shape_(shape),
       dtype_(dtype),
       bytes_(static_cast<uint64_t>(shape.numel()) * size_of(dtype)),
-      id_(next_id++) {}
+      id_(++newest_id) {}
 
 }  // namespace rw

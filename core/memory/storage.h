@@ -58,7 +58,8 @@ class Storage {
   const char* op() const { return made_.op; }
   const Context& made() const { return made_; }
 
-  uint64_t id() const { return id_; }  // unique, never reused
+  uint64_t id() const { return id_; }  // unique, never reused, and larger than all before
+  static uint64_t newest();            // the id of the one that was made last, of any device
 
   // The copies in other dtypes of what lies here; null: nobody keeps any (core/tensor).
   const std::shared_ptr<WeightCopies>& copies() const { return copies_; }

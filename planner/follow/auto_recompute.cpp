@@ -133,6 +133,7 @@ void AutoRecompute::before_record(Tape& tape, const Op& op) {
 
 void AutoRecompute::begin(Tape& tape) {
   live_ = default_device()->live();
+  newest_ = Storage::newest();
   kind_ = expected_;
   plan_ = {};
   if (kind_ >= 0) {
@@ -176,9 +177,10 @@ int AutoRecompute::kind_of_trace() {
   return place;
 }
 
-void AutoRecompute::before_backward(Tape& tape, const Tensor& root, bool retains) {
+void AutoRecompute::before_backward(Tape& tape, const Tensor& root, const Tensor& gradient,
+                                    bool retains) {
   if (!pass_) return;
-  Follower::before_backward(tape, root, retains);
+  Follower::before_backward(tape, root, gradient, retains);
   const int number = kind_of_trace();
   Kind& kind = kinds_[static_cast<size_t>(number)];
   ++kind.passes;
@@ -186,11 +188,13 @@ void AutoRecompute::before_backward(Tape& tape, const Tensor& root, bool retains
   if (last_ >= 0) kinds_[static_cast<size_t>(last_)].next = number;
   last_ = number;
   expected_ = kind.next >= 0 ? kind.next : number;
-  if (is_worth_more(kind)) return make_plan(tape, root, kind, options_.effort * more_effort);
+  const bool holds_gradient = gradient.defined();
+  if (is_worth_more(kind))
+    return make_plan(tape, root, holds_gradient, kind, options_.effort * more_effort);
   if (retains && has_budget()) kind.fault = "its values are retained for another backward";
   const bool is_settled = kind.plan || !kind.fault.empty() || kind.plans == most_plans;
   if (options_.mode == Mode::evict || is_settled) return;
-  make_plan(tape, root, kind, options_.effort);
+  make_plan(tape, root, holds_gradient, kind, options_.effort);
   const bool was_evicted = plan_.evicts && tape.segments().size() == 1;
   if (was_evicted && kind.plan) follow_from_here(tape, *kind.plan);
 }
@@ -213,8 +217,9 @@ bool AutoRecompute::is_worth_more(const Kind& kind) const {
   return kind.plan && kind.is_cut && earned >= kind.more_work;
 }
 
-void AutoRecompute::make_plan(const Tape& tape, const Tensor& root, Kind& kind, double effort) {
-  const TapeRerun rerun(tape, root, TapeRerun::Marks::ignored);
+void AutoRecompute::make_plan(const Tape& tape, const Tensor& root, bool holds_gradient, Kind& kind,
+                              double effort) {
+  const TapeRerun rerun(tape, root, TapeRerun::Marks::ignored, holds_gradient);
   if (!rerun.is_possible()) return void(kind.fault = "the device cannot be predicted");
   std::vector<uint32_t> alive;
   for (int64_t i = tape.begin(); i < tape.end(); ++i) {
@@ -222,7 +227,7 @@ void AutoRecompute::make_plan(const Tape& tape, const Tensor& root, Kind& kind, 
     if (i < first_) return void(kind.fault = "records of an earlier pass are alive");
     alive.push_back(static_cast<uint32_t>(i - first_));
   }
-  const uint64_t known = rerun.outside_bytes();
+  const uint64_t known = rerun.outside_bytes(newest_);
   const uint64_t others = live_ - std::min(live_, known);
   const uint64_t room = options_.budget - std::min(options_.budget, others);
   const uint64_t sure = room - std::min(room, margin(options_.budget));

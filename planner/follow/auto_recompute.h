@@ -64,7 +64,8 @@ class [[nodiscard]] AutoRecompute : public Follower {
   bool records_all() const override { return is_open(); }
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override;
-  void before_backward(Tape& tape, const Tensor& root, bool retains) override;
+  void before_backward(Tape& tape, const Tensor& root, const Tensor& gradient,
+                       bool retains) override;
   bool give_way() override {
     end();
     return true;
@@ -93,7 +94,8 @@ class [[nodiscard]] AutoRecompute : public Follower {
 
   void begin(Tape& tape) override;
   int kind_of_trace();
-  void make_plan(const Tape& tape, const Tensor& root, Kind& kind, double effort);
+  void make_plan(const Tape& tape, const Tensor& root, bool holds_gradient, Kind& kind,
+                 double effort);
   void follow_from_here(Tape& tape, const Plan& plan);
   bool is_worth_more(const Kind& kind) const;
   bool has_budget() const { return options_.budget > 0; }
@@ -108,8 +110,9 @@ class [[nodiscard]] AutoRecompute : public Follower {
   Trace trace_;
   bool is_another_ = false;  // kind: the plan is left before the next record
   int64_t first_ = 0;
-  uint64_t live_ = 0;   // when it began
-  uint64_t least_ = 0;  // the least peak of a pass that no plan fits, in bytes; 0: all fitted
+  uint64_t live_ = 0;    // bytes when it began, and
+  uint64_t newest_ = 0;  // the last storage then
+  uint64_t least_ = 0;   // the least peak of a pass that no plan fits, in bytes; 0: all fitted
 };
 
 }  // namespace rw

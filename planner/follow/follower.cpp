@@ -36,7 +36,7 @@ void Follower::begin(Tape& tape) {
   pass_.emplace(tape, plan_, record_, -1, times_);
 }
 
-void Follower::before_backward(Tape&, const Tensor&, bool) {
+void Follower::before_backward(Tape&, const Tensor&, const Tensor&, bool) {
   if (!pass_) return;
   end();
   record_ = nullptr;

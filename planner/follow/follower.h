@@ -37,7 +37,8 @@ class [[nodiscard]] Follower : public Tape::Follower {
   void before_record(Tape& tape, const Op& op) override;
   void after_record(const Record& record) override { pass_->after_record(record); }
   uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
-  void before_backward(Tape& tape, const Tensor& root, bool retains) override;
+  void before_backward(Tape& tape, const Tensor& root, const Tensor& gradient,
+                       bool retains) override;
 
   // A pass did not do what the plan was made for; what the first such one did instead.
   bool diverged() const { return !difference().empty(); }

@@ -68,11 +68,12 @@ class TapeRerun::Pass : public Tape::Follower {
     current_ = nullptr;
   }
 
-  void backward(int64_t root, int slot) {
+  void backward(int64_t root, int slot, bool holds_gradient) {
     if (tape_.follower() == this) tape_.exchange_follower(nullptr);
     drop(from_.end());
     const Tensor loss = values_.at(from_.find(root)->outputs[static_cast<size_t>(slot)].id);
-    loss.backward(loss.numel() == 1 ? Tensor() : empty(loss.shape(), loss.dtype()));
+    const bool is_given = holds_gradient || loss.numel() != 1;
+    loss.backward(is_given ? empty(loss.shape(), loss.dtype()) : Tensor());
   }
 
   void before_record(Tape&, const Op&) override {}
@@ -240,7 +241,8 @@ class TapeRerun::Pass : public Tape::Follower {
   const Record* current_ = nullptr;
 };
 
-TapeRerun::TapeRerun(const Tape& tape, const Tensor& loss, Marks marks) : tape_(tape) {
+TapeRerun::TapeRerun(const Tape& tape, const Tensor& loss, Marks marks, bool holds_gradient)
+    : tape_(tape), holds_gradient_(holds_gradient) {
   for (const Segment& segment : tape.segments().all())
     if (segment.last < 0 || (marks == Marks::kept && segment.evicts)) return;
   if (loss.defined() && loss.impl().producer.tape.lock().get() == &tape) {
@@ -265,7 +267,7 @@ std::optional<TapeRerun::Need> TapeRerun::run(const std::vector<bool>& left_out)
   const auto program = [&] {
     Pass pass(tape_, left_out, true);
     pass.forward();
-    pass.backward(root_, slot_);
+    pass.backward(root_, slot_, holds_gradient_);
   };
   try {
     const Forecast forecast = dry_run(default_device()->backend().dry(), program,
@@ -280,10 +282,10 @@ void TapeRerun::run() const {
   const std::vector<bool> all(static_cast<size_t>(tape_.segments().size()), true);
   Pass pass(tape_, all, false);
   pass.forward();
-  pass.backward(root_, slot_);
+  pass.backward(root_, slot_, holds_gradient_);
 }
 
-uint64_t TapeRerun::outside_bytes() const {
+uint64_t TapeRerun::outside_bytes(uint64_t newest) const {
   std::unordered_map<uint64_t, uint64_t> bytes;  // by value
   std::unordered_set<uint64_t> made;             // by the tape, detached or not
   for (int64_t i = tape_.begin(); i < tape_.end(); ++i) {
@@ -291,7 +293,7 @@ uint64_t TapeRerun::outside_bytes() const {
     if (!record) continue;
     for (const Edge& edge : record->outputs) made.insert(edge.id);
     for (const Edge& edge : record->inputs) {
-      if (edge.record >= tape_.begin() || made.contains(edge.id)) continue;
+      if (edge.record >= tape_.begin() || made.contains(edge.id) || edge.storage > newest) continue;
       bytes[edge.id] = static_cast<uint64_t>(edge.shape.numel()) * size_of(edge.dtype);
       if (!edge.leaf.defined()) continue;
       const TensorImpl& leaf = edge.leaf.impl();

@@ -22,8 +22,10 @@ class TapeRerun {
   // What becomes of the tape's segments.
   enum class Marks { kept, ignored };
 
-  // `loss`: as for segment_reports.
-  TapeRerun(const Tape& tape, const Tensor& loss, Marks marks = Marks::kept);
+  // `loss`: as for segment_reports. `holds_gradient`: whoever starts backward holds the gradient of
+  // the loss meanwhile, as optimizers do.
+  TapeRerun(const Tape& tape, const Tensor& loss, Marks marks = Marks::kept,
+            bool holds_gradient = false);
 
   // Whether that is possible: the device can be predicted, there is something to start backward
   // from, and all segments are closed and, where they are kept, set by marks or a plan.
@@ -34,8 +36,9 @@ class TapeRerun {
   // On the default device, which is dry, without the tape's segments: a program for
   // Search.
   void run() const;
-  // Of what it makes of values from outside the tape: leaves, their gradients, inputs.
-  uint64_t outside_bytes() const;
+  // Of what it makes of values from outside the tape: leaves, their gradients, inputs. `newest`:
+  // only of those in this storage or older ones.
+  uint64_t outside_bytes(uint64_t newest = UINT64_MAX) const;
 
  private:
   class Pass;
@@ -43,7 +46,7 @@ class TapeRerun {
   const Tape& tape_;
   int64_t root_ = -1;  // the record that backward starts from
   int slot_ = 0;
-  bool possible_ = false;
+  bool possible_ = false, holds_gradient_;
 };
 
 }  // namespace rw

@@ -33,12 +33,13 @@ struct Outcome {
 };
 
 // On a device of its own, in a thread of its own, which has read no variable yet.
-Outcome run(const Training& training, const Entrance& entrance, uint64_t limit = 0) {
+Outcome run(const Training& training, const Entrance& entrance, uint64_t limit = 0,
+            const std::string& name = "reference") {
   Outcome outcome;
   std::exception_ptr error;
   std::thread([&] {
     try {
-      const auto device = Device::create(open_backend("reference"), limit);
+      const auto device = Device::create(open_backend(name), limit);
       const DeviceScope scope(device);
       try {
         outcome.losses = entrance(training);
@@ -80,8 +81,9 @@ void check_kept(const Outcome& outcome, const Outcome& plain, uint64_t budget) {
 }
 
 // Dry, the entrance needs the same.
-void check_predicted(const Outcome& real, const Training& training, const Entrance& entrance) {
-  const auto device = Device::create(open_backend("reference"));
+void check_predicted(const Outcome& real, const Training& training, const Entrance& entrance,
+                     const std::string& name = "reference") {
+  const auto device = Device::create(open_backend(name));
   const DeviceScope scope(device);
   const Forecast dry = plan([&] { entrance(training); });
   CHECK(dry.memory.peak_reserved == real.memory.peak_reserved);
@@ -170,6 +172,20 @@ TEST_CASE("budget: blocks of a user's program stay within it, by every entrance"
       const Env bytes("REWIND_MEMORY_BUDGET", std::to_string(budget).c_str());
       const Env how("REWIND_RECOMPUTE", "evict");
       check_kept(run(training, plain), whole, budget);
+    }
+  }
+}
+
+// What some of them need depends on the number of threads: 70 % are enough for any.
+TEST_CASE("budget: kept on the cpu, too, whose kernels take workspaces") {
+  for (const auto& [program, training, feasible] : programs) {
+    const Outcome whole = run(training, plain, 0, "cpu");
+    const uint64_t budget = whole.memory.peak * 7 / 10;
+    INFO(std::string(program) << " in " << budget << " of " << whole.memory.peak);
+    for (const auto& entrance : {by_budget(budget), by_auto({.budget = budget, .candidates = 4})}) {
+      const Outcome real = run(training, entrance, 0, "cpu");
+      check_kept(real, whole, budget);
+      check_predicted(real, training, entrance, "cpu");
     }
   }
 }

@@ -45,8 +45,8 @@ Losses two_losses() {
   return losses;
 }
 
-Losses plain(const Training& training) {
-  const DeviceScope scope(Device::create(open_backend("reference")));
+Losses plain(const Training& training, const std::string& device = "reference") {
+  const DeviceScope scope(Device::create(open_backend(device)));
   return training();
 }
 
@@ -57,8 +57,8 @@ struct Outcome {
   std::string refusal;
 };
 
-Outcome within(uint64_t budget, const Training& training) {
-  const DeviceScope scope(Device::create(open_backend("reference")));
+Outcome within(uint64_t budget, const Training& training, const std::string& device = "reference") {
+  const DeviceScope scope(Device::create(open_backend(device)));
   const uint64_t replayed = Tape::current()->replayed_records();
   Outcome outcome;
   {
@@ -76,11 +76,8 @@ Outcome within(uint64_t budget, const Training& training) {
   return outcome;
 }
 
-}  // namespace
-
-TEST_SUITE_BEGIN("host");
-
-TEST_CASE("feasible budgets: a program trains in the peak of every plan, and is told the least") {
+// On a device without workspaces, and on one with them.
+void check_programs(const std::string& device) {
   const std::pair<const char*, Training> programs[] = {
       {"gpt", train_gpt},
       {"resnet", train_resnet},
@@ -89,14 +86,14 @@ TEST_CASE("feasible budgets: a program trains in the peak of every plan, and is 
       {"chain", chain},
   };
   for (const auto& [program, training] : programs) {
-    const Losses expected = plain(training);
-    Search search([] { return open_backend("dry:reference"); }, [&] { training(); },
+    const Losses expected = plain(training, device);
+    Search search([&] { return open_backend("dry:" + device); }, [&] { training(); },
                   {.candidates = 4});
     const auto& choices = search.candidates();
     for (const size_t k : {choices.size() - 1, choices.size() / 2, size_t{0}}) {
       const uint64_t budget = choices[k].peak();
-      INFO(std::string(program) << " in " << budget << " bytes");
-      const Outcome bounded = within(budget, training);
+      INFO(std::string(program) << " in " << budget << " bytes of " << device);
+      const Outcome bounded = within(budget, training, device);
       CHECK(bounded.refusal == "");
       CHECK(bounded.losses == expected);
       CHECK(bounded.peak <= budget);
@@ -105,12 +102,24 @@ TEST_CASE("feasible budgets: a program trains in the peak of every plan, and is 
       CHECK(contains(bounded.kinds[0], "planned"));
     }
     const uint64_t too_little = choices.back().peak() * 3 / 4;
-    INFO(std::string(program) << " in " << too_little << " bytes");
-    const Outcome refused = within(too_little, training);
+    INFO(std::string(program) << " in " << too_little << " bytes of " << device);
+    const Outcome refused = within(too_little, training, device);
     CHECK(contains(refused.refusal, "the memory budget is"));
     if (!refused.kinds.empty())  // else it does not get through its forward pass
       CHECK(contains(refused.refusal, "no plan that was found needs less than"));
   }
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");
+
+TEST_CASE("feasible budgets: a program trains in the peak of every plan, and is told the least") {
+  check_programs("reference");
+}
+
+TEST_CASE("feasible budgets: the same with workspaces, on the cpu") {
+  check_programs("cpu");
 }
 
 TEST_CASE("feasible budgets: values that the program holds, and two backwards of one pass") {
