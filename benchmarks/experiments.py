@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Experiments on real data, each by one command: prints a table in Markdown, and makes RESULTS/experiment-NAME.svg.
+"""Experiments, each by one command: prints a table in Markdown, and makes RESULTS/experiment-NAME.svg.
 
     ./rewind experiment NAME --data DIR [--device cpu] [--seeds N] [--python COMMAND]
 
+step-memory    memory during one step of ResNet-110: plain, with a segment per block, within a budget (no data)
 mnist          one image at a time, accumulated to 100, and in batches of 100 (DIR/mnist)
 accumulation   BERT tiny on SST-2: batches of 12 against 10 x 12, equally many sentences (DIR/sst2)
 speech         f16 against f32 in ./rewind asr on spoken digits (espeak-ng, no data)
@@ -164,9 +165,48 @@ def write_mnist(o):
     return "# MNIST, one image at a time", panels, "\n".join(rows)
 
 
+def step_of(trace):
+    """Of a trace: the FLOPs of its step, and (ms, MiB that were live) at every change."""
+    events = json.loads(trace.read_text())["traceEvents"]
+    live = [(e["ts"] / 1e3, sum(e["args"].values()) / 2**20) for e in events if e["name"] == "live bytes"]
+    return sum(e["args"]["flops"] for e in events if e.get("cat") == "kernel"), [(t - live[0][0], v) for t, v in live]
+
+
+def write_step_memory(o):
+    """Each way is run `--seeds` times in turn; the quickest step of each is shown, the others were disturbed more."""
+    ways = {"plain": [], "checkpoint segments (--checkpoint block)": ["--checkpoint", "block"],
+            "a budget (--memory-budget 200MiB)": ["--memory-budget", "200MiB"]}
+    steps = {way: [] for way in ways}
+    for turn in range(o.seeds or 3):
+        for i, (way, options) in enumerate(ways.items()):
+            trace = o.reports / f"step-memory-{i}-{turn}.json"
+            if not trace.exists():
+                run([*program(o, "resnet", "--model", "resnet110", "--dtype", "f32", "--batch", 128, "--steps", 3,
+                              *options), "--trace", str(trace)])
+            steps[way].append(step_of(trace))
+    best = {way: min(found, key=lambda step: step[1][-1][0]) for way, found in steps.items()}
+    longest = max(live[-1][0] for _, live in best.values())
+    (plain_flops, plain_live), *_ = best.values()
+    rows, curves = ["| | peak | work | time |", "|---|---:|---:|---:|"], {}
+    for way, (flops, live) in best.items():
+        peak, more = max(value for _, value in live), f"{100 * (flops / plain_flops - 1):+.0f} % FLOPs"
+        rows.append(f"| {way} | {peak:.0f} MiB | {more} | {live[-1][0]:.0f} ms, "
+                    f"{100 * (live[-1][0] / plain_live[-1][0] - 1):+.0f} % |")
+        highest = {}  # in each pixel
+        for time, value in live:
+            column = round(time / longest * 720) * longest / 720
+            highest[column] = max(value, highest.get(column, 0))
+        curves[f"{way}: {peak:.0f} MiB" + (f", {more}" if flops != plain_flops else "")] = [(time, [value]) for time, value in highest.items()]
+    panel = figure.Panel("Memory during one training step of ResNet-110, batch 128: MiB over milliseconds", curves, 720, area=True)
+    return "# Memory during one step of ResNet-110, batch 128, f32", [panel], "\n".join(rows)
+
+
+OTHERS = {"step-memory": write_step_memory, "mnist": write_mnist}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=["mnist", *EXPERIMENTS])
+    parser.add_argument("name", choices=[*OTHERS, *EXPERIMENTS])
     parser.add_argument("--data", type=pathlib.Path, default="data", help="folder of the data sets' folders")
     parser.add_argument("--build", default="build", help="where the programs were built")
     parser.add_argument("--device", default="cpu")
@@ -176,7 +216,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results")
     o = parser.parse_args()
     o.reports.mkdir(parents=True, exist_ok=True)
-    head, panels, table = write_mnist(o) if o.name == "mnist" else write_experiment(o, o.name)
+    head, panels, table = OTHERS[o.name](o) if o.name in OTHERS else write_experiment(o, o.name)
     picture = o.results / f"experiment-{o.name}.svg"
     picture.write_text(figure.svg(panels))
     print(f"{head}\n\n{table}\n\n![{o.name}]({picture.name})")

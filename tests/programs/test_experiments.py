@@ -54,6 +54,22 @@ class Experiments(unittest.TestCase):
         self.assertIn("| 2 | 0.2500, 95.00 % | 0.2500, 95.00 % | 0.2500, 95.00 % |", text)
         ET.parse(self.folder / "experiment-mnist.svg")
 
+    def test_step_memory(self):
+        for way, (peak, flops) in enumerate(((40, 100), (20, 133), (10, 119))):
+            for turn, ms in enumerate((300, 200)):
+                live = [{"name": "live bytes", "ts": 1e3 * (5 + at), "args": {"activations": mib * 2**20, "data": 0}}
+                        for at, mib in ((0, 1), (ms / 2, peak), (ms, 1))]
+                kernels = [{"name": "gemm", "cat": "kernel", "args": {"flops": flops / 2}}] * 2
+                (self.folder / f"step-memory-{way}-{turn}.json").write_text(json.dumps({"traceEvents": live + kernels}))
+        status, text, errors = run(self.folder, "step-memory", "--seeds", "2")
+        self.assertEqual((status, errors), (0, ""))
+        self.assertIn("| plain | 40 MiB | +0 % FLOPs | 200 ms, +0 % |", text)
+        self.assertIn("| a budget (--memory-budget 200MiB) | 10 MiB | +19 % FLOPs | 200 ms, +0 % |", text)
+        panel = ET.parse(self.folder / "experiment-step-memory.svg").getroot().find(SVG + "g")
+        self.assertEqual([len(line.get("points").split()) for line in panel.findall(SVG + "polyline")], [3, 3, 3])
+        numbers = [text.text for text in panel.findall(SVG + "text")]
+        self.assertEqual([n for n in numbers if n.isdigit()], ["0", "10", "20", "30", "40", "0", "50", "100", "150", "200"])
+
     def test_missing_data(self):
         for name, what in (("mnist", "mnist"), ("accumulation", "sst2"), ("cifar", "cifar-10-batches-bin")):
             status, text, errors = run(self.folder, name, "--data", self.folder / "none")
