@@ -52,9 +52,15 @@ strange=$(nm -DC --defined-only "$libraries/librewind.so" | sed 's/^[0-9a-f]* . 
   grep -vE '(^|[ (<,&*])rw::' || true)
 test -z "$strange" || { echo "librewind.so shows $strange"; exit 1; }
 
-# The program of README.md is the one tested here.
-# shellcheck disable=SC2016  # no shell in these quotes
-sed -n '/^```cpp$/,/^```$/p' "$source/README.md" | sed '/^```$/q' | grep -v '^```' | diff - "$here/main.cpp"
+# The program of docs/library.md is the one tested here, and README.md shows lines of it.
+python3 - "$source" "$here/main.cpp" << 'CHECK'
+import pathlib, re, sys, textwrap
+source, program = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]).read_text()
+shown = {page: re.search("^```cpp\n(.*?)^```$", (source / page).read_text(), re.M | re.S)[1]
+         for page in ("README.md", "docs/library.md")}
+if textwrap.indent(shown["README.md"], "  ") not in program or shown["docs/library.md"] != program:
+    sys.exit("README.md or docs/library.md shows other code than tests/install/main.cpp")
+CHECK
 
 run_on() {
   for device in "$@"; do
