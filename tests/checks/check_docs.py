@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every public name of an installed header has a comment, by the rule of docs/api/headers.py:
+"""Checks that every public name of an installed header has a comment, by the rule of docs/site/headers.py:
 types, functions, members, values of enums, aliases. Usage: check_docs.py ROOT
 
 What a comment elsewhere says, or the language, needs none of its own:
@@ -13,10 +13,10 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "docs/api"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "docs/site"))
 sys.dont_write_bytecode = True
-import filter as doxygen_filter  # noqa: E402
 import headers  # noqa: E402
+import reference  # noqa: E402
 
 
 def is_exempt(d):
@@ -148,7 +148,7 @@ def self_test():
 def main():
     root = Path(sys.argv[1])
     self_test()
-    doxygen_filter.self_test()
+    reference.self_test()
     count, found = 0, []
     paths = headers.installed(root)
     for path in paths:

@@ -19,8 +19,7 @@ NAME = re.compile(r"(operator@\d*|~?\w+) ?\(")
 
 @dataclass
 class Declaration:
-    line: int  # of its first word, from 0, and the column there
-    column: int
+    line: int  # of its first word, from 0
     scope: "Scope"
     block: list = field(default_factory=list)  # the lines of the comment before it, or before its run
     block_line: int = -1  # where that comment begins
@@ -28,6 +27,7 @@ class Declaration:
     text: str = ""  # without bodies and comments, on one line
     kind: str = ""  # namespace, type, enum, value, alias, function, field, or empty: names nothing new
     names: list = field(default_factory=list)
+    end: int = -1  # its last line
     is_public: bool = True  # or protected, and so is what it is in; in a namespace
 
     def comment(self):
@@ -148,13 +148,15 @@ class Reader:
                     self.finish(number)
                 self.scopes.pop()
                 self.last = scope.owner if scope.kind in ("type", "enum") else None
+                if self.last:
+                    self.last.end = number
                 self.current = None
             elif self.current is None and (match := re.match(r"(public|private|protected):", code[i:])):
                 scope.access = match[1]
                 i += len(match[0]) - 1
             elif self.current is None:
                 if not c.isspace() and c != ";":
-                    self.begin(number, i)
+                    self.begin(number)
                     continue
             elif c == "{" and not self.brackets():
                 self.open(number)
@@ -170,11 +172,11 @@ class Reader:
         text = self.current.text if self.current else ""
         return text.count("(") - text.count(")")
 
-    def begin(self, number, column):
+    def begin(self, number):
         scope = self.scopes[-1]
         if self.pending[0]:
             scope.run, self.pending = self.pending, ([], -1)
-        self.current = self.last = Declaration(number, column, scope, *scope.run)
+        self.current = self.last = Declaration(number, scope, *scope.run)
         in_public = scope.owner.is_public if scope.owner else scope is not self.scopes[0]
         self.current.is_public = scope.access != "private" and in_public
 
@@ -207,6 +209,7 @@ class Reader:
 
     def finish(self, number):
         d, self.current, self.last = self.current, None, self.current
+        d.end = number
         if d.scope.kind == "enum":
             d.kind, d.names = "value", re.findall(r"^\w+", d.text)
         else:
