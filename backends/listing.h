@@ -16,7 +16,8 @@ struct DeviceListing {
   std::vector<HeapUsage> heaps;  // of its memory
 };
 
-// Does `choice` mean this device? It is an index, "uuid=...", or a part of the name in any case.
+// Whether `choice` means this device: by its index, by "uuid=...", or by a part of its name in any
+// case.
 bool device_matches(const std::string& name, const std::string& uuid, size_t index,
                     const std::string& choice);
 

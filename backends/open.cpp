@@ -21,7 +21,8 @@ namespace rw {
 
 namespace {
 
-// Of a core for one self-check on a CPU driver; compiled and run they take a tenth to two seconds.
+// The seconds of one core for one self-check on a CPU driver. Compiling and running it takes a
+// tenth of a second to two seconds.
 constexpr double kCheckSeconds = 15;
 constexpr std::string_view kVulkan = "vulkan", kVulkanPrefix = "vulkan:";
 constexpr std::string_view kDry = "dry", kDryPrefix = "dry:";

@@ -19,7 +19,7 @@ namespace rw {
 
 namespace {
 
-// Of the largest value of an output.
+// Relative to the largest value of an output.
 float tolerance(DType dtype) {
   return dtype == DType::f16 ? 4e-3f : dtype == DType::bf16 ? 3.2e-2f : 2e-5f;
 }

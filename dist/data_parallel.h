@@ -26,8 +26,8 @@ struct DataParallelOptions {
   // rounded once, by 2^-11 or 2^-8 of itself at most (f16 below 6e-5: by 3e-8), and what is too
   // large for f16 is an overflow.
   DType transport = DType::f32;
-  // Of parameters that ranks keep in parts (shard_parameters): most bytes that are gathered at a
-  // time, beyond which only what one kernel reads is.
+  // The most bytes of sharded parameters (shard_parameters) that are gathered at a time. Beyond it,
+  // a rank gathers only what one kernel reads.
   int64_t gathered_bytes = int64_t{32} << 20;
 };
 

@@ -21,7 +21,7 @@ struct GradientBucket {
   int64_t part(int rank) const {
     return bounds[static_cast<size_t>(rank) + 1] - bounds[static_cast<size_t>(rank)];
   }
-  // Of the ranks' parts, in elements of so many bytes.
+  // The sizes of the ranks' parts, for elements of this many bytes.
   std::vector<size_t> bytes(size_t element) const;
 };
 
@@ -32,9 +32,9 @@ struct GradientBucket {
 // their order and the number of ranks.
 class GradientBuckets {
  public:
-  // Of gradients of so many elements, all of which are in `order`. Buckets of at most `elements`,
-  // or 8 where that is less, as seen by rank `rank` of `ranks`; `owners`: none, or those of a
-  // Shard.
+  // Takes the sizes of the gradients, all of which are in `order`. Makes buckets of at most
+  // `elements`, or 8 if that is less, as rank `rank` of `ranks` sees them; `owners` is empty, or
+  // has those of a Shard.
   GradientBuckets(std::vector<int64_t> sizes, const std::vector<size_t>& order,
                   const std::optional<Ownership>& owners, int rank, int ranks, int64_t elements);
 

@@ -12,11 +12,11 @@ struct Traffic {
   uint64_t buckets = 0;         // of gradients that were sent
   uint64_t gradient_bytes = 0;  // of them, to all other ranks
   double gradient_seconds = 0;  // in their messages
-  // That training waited for them when its device was done with what they hold: for a bucket's
-  // memory to be free again, and at the end of backward.
+  // The seconds that training waited for messages after its device was done with what they hold:
+  // until a bucket's memory was free again, and at the end of backward.
   double waited_seconds = 0;
-  // Of parameters in parts, from all owners to all ranks, and seconds that training waited for
-  // them: for messages, and for the owner's device to have come to the copy.
+  // The bytes of sharded parameters from all owners to all ranks, and the seconds that training
+  // waited for them: for messages, and for the owner's device to reach the copy.
   uint64_t parameter_bytes = 0;
   double parameter_seconds = 0;
   double update_seconds = 0;  // in exchanging sums, or with a Shard parameters, at updates

@@ -206,7 +206,7 @@ Tensor sample_tokens(const Tensor& logits, const SampleOptions& o) {
   if (o.top_k == 0 && o.top_p == 1) return draw(scores, generator);
   const int64_t tokens = logits.size(1), kept = o.top_k == 0 ? tokens : std::min(o.top_k, tokens);
   const SortResult likeliest = topk(scores, kept);
-  // Of the tokens that top_k leaves; the first one always stays.
+  // Among the tokens that top_k leaves, the first one always stays.
   const Tensor chances = softmax(likeliest.values);
   const Tensor before = cumsum(chances, 1) - chances;
   const Tensor allowed =

@@ -38,8 +38,8 @@ class CausalConv : public Module {
  public:
   CausalConv(int64_t in, int64_t out, int64_t kernel);
   Tensor forward(Tensor x) override;
-  // Of frames that go on: `before` are the kernel - 1 frames before them, undefined at the start,
-  // and become those before the next ones.
+  // The same for a sequence that continues: `before` has the kernel - 1 frames before these,
+  // undefined at the start, and is set to those before the next ones.
   Tensor forward(const Tensor& x, Tensor& before);
 
  private:
@@ -92,8 +92,8 @@ class Transducer : public Module {
  public:
   explicit Transducer(const SpeechConfig& config);
 
-  // Of encoder outputs [T, N, hidden], targets i32 [N, U], and their lengths i32 [N]; the mean, as
-  // rnnt_joint_loss().
+  // The mean loss of encoder outputs [T, N, hidden], targets i32 [N, U], and their lengths i32 [N],
+  // as in rnnt_joint_loss().
   Tensor loss(const Tensor& encoded, Tensor targets, Tensor input_lengths, Tensor target_lengths);
   // A search for so many samples; frames() gives what it decodes.
   RnntGreedyDecoder decoder(int64_t samples);

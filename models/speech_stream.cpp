@@ -20,7 +20,7 @@ void SpeechStream::finish() {
   if (frames > 0) compute(frames);
 }
 
-// Of the frames that come next; the samples of the one behind them stay.
+// Computes the next frames; the samples of the one after them stay.
 void SpeechStream::compute(int64_t frames) {
   const NoGrad guard;
   const int64_t samples = model_.features.samples(frames);

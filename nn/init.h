@@ -20,7 +20,7 @@ void normal_(Tensor t, float mean, float std, Generator& generator = default_gen
 struct Fans {
   int64_t in, out;
 };
-// Of a weight [out, ..., in]; ShapeError for less than two axes, or without elements.
+// The fans of a weight [out, ..., in]. ShapeError for fewer than two axes, or without elements.
 Fans fans(const Shape& weight);
 
 // PyTorch's default for linear layers and convolutions: both uniform within 1 / sqrt(fan in of the
@@ -33,8 +33,7 @@ enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu };
 // Factor that keeps the variance through the nonlinearity; `slope` is leaky_relu's.
 float gain(Nonlinearity nonlinearity, float slope = 0.01f);
 
-// Which of the fans keeps its variance: in (of activations in forward), out (of gradients in
-// backward).
+// The fan whose variance is kept: in (of activations in forward) or out (of gradients in backward).
 enum class FanMode { in, out };
 inline constexpr float relu_gain = 1.41421356f;  // gain(Nonlinearity::relu)
 // He et al. 2015: standard deviation gain / sqrt(fan), mean 0.

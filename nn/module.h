@@ -36,7 +36,7 @@ class Module {
   std::vector<NamedTensor> named_parameters() const;
   std::vector<Tensor> parameters() const;          // the same without names: for optimizers
   std::vector<NamedTensor> named_buffers() const;  // what is saved and not trained
-  // Of the parameters, those whose last axis files have second, as PyTorch's convolutions do.
+  // The parameters whose last axis comes second in files, as in PyTorch's convolutions.
   std::vector<NamedTensor> channels_last_parameters() const;
   int64_t parameter_count() const;  // elements
 

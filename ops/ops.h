@@ -135,7 +135,8 @@ Tensor pow(Tensor x, float exponent);              // as pow(x, tensor) has it
 Tensor leaky_relu(Tensor x, float slope = 0.01f);  // x, or slope * x below 0
 Tensor elu(Tensor x, float alpha = 1);             // x, or alpha * (exp(x) - 1) below 0
 
-// Of two tensors, broadcast; promoted (below) where their dtypes differ. u8 counts as i32.
+// Functions of two tensors, broadcast, and promoted (below) if their dtypes differ. u8 counts as
+// i32.
 Tensor add(Tensor a, Tensor b);
 Tensor sub(Tensor a, Tensor b);
 Tensor mul(Tensor a, Tensor b);
@@ -251,10 +252,11 @@ struct BatchStatistics {
   Tensor mean, var;  // [C] f32; the variance is biased
   int64_t rows;      // values per channel
 };
-// Of x [..., C] over all axes but the last; no gradient. ShapeError where it is empty.
+// The statistics of x [..., C] over all axes but the last, without a gradient. ShapeError if x is
+// empty.
 BatchStatistics batch_statistics(const Tensor& x);
-// Of all parts together (Chan et al. 1979), in their order. ShapeError without any, or where
-// channels differ.
+// The statistics of all parts together (Chan et al. 1979), in their order. ShapeError without any
+// part, or if channels differ.
 BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts);
 
 // What a batch norm keeps for evaluation, f32 [C] each.

@@ -1,4 +1,4 @@
-// Which batch norms a thread normalises in parts.
+// Chooses the batch norms that a thread normalises in parts.
 #pragma once
 
 #include <memory>

@@ -4,7 +4,7 @@
 #include "reduce.glsl"
 layout(constant_id = 0) const bool FACTORED = false;
 
-// Of element i, with the squared gradient's estimate v.
+// The direction of element i, given the estimate v of its squared gradient.
 float direction(float g, float v) { return g * inversesqrt(max(v, p.eps1 * p.eps1)); }
 
 float factored_estimate(uint i) {

@@ -1,4 +1,4 @@
-// Which scores an element of the mask's gradient sums: along rows, or along batch and heads.
+// The scores that an element of the mask's gradient sums: along rows, or along batch and heads.
 #define SUMS_ROWS (p.mask_stride[2] == 0)
 bool sums_batch() { return !SUMS_ROWS && p.mask_stride[0] == 0; }
 bool sums_heads() { return !SUMS_ROWS && p.mask_stride[1] == 0; }

@@ -11,7 +11,7 @@ layout(constant_id = 1) const uint MEMBERS = 1;  //! 1 8
 
 #define ROWS_AHEAD 4  // that are loaded at once
 
-// Of 8 channels.
+// The moments of 8 channels.
 struct Moments {
   float count;
   vec4 mean_lo, mean_hi, squares_lo, squares_hi;

@@ -9,7 +9,7 @@ struct Moments {
   float count, mean, squares;
 };
 
-// Of 8 channels, 16 parts of a run of chunks each.
+// The moments of 8 channels: 16 parts, each of a run of chunks.
 shared float counts[128], means[128], squares[128];
 
 Moments kept(uint place) { return Moments(counts[place], means[place], squares[place]); }

@@ -12,7 +12,7 @@ layout(constant_id = 1) const uint MEMBERS = 1;  //! 1 8
 
 #define ROWS_AHEAD 2  // that are loaded at once
 
-// Of 8 channels: of dy * (x - mean), and of dy.
+// The sums of 8 channels: those of dy * (x - mean), and of dy.
 struct Sums {
   vec4 product_lo, product_hi, sum_lo, sum_hi;
 };

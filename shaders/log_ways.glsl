@@ -10,7 +10,8 @@ float known(float x) { return is_nan(x) ? LOG_NEVER : x; }
 float whole_offset(float highest) { return highest > LOG_NEVER / 2 ? floor(highest) : 0.0; }
 float less(float way, float offset) { return way > LOG_NEVER / 2 ? way - offset : way; }
 
-// Of 1 to 3, by the series of 2 atanh((x - 1) / (x + 1)): drivers' log() may be wrong by 1e-6, which adds up frame by frame.
+// The logarithm of 1 to 3, by the series of 2 atanh((x - 1) / (x + 1)): drivers' log() may be wrong by 1e-6,
+// which adds up frame by frame.
 float log_of_few(float x) {
   const bool upper = x > 1.5;
   const float half_x = upper ? 0.5 * x : x, z = (half_x - 1.0) / (half_x + 1.0), q = z * z;

@@ -4,8 +4,8 @@
 //! local: 64
 #include "pool.glsl"
 
-// Which step of the window that begins at `first` lies at input position x along one axis; what no
-// window has where none does.
+// The step of the window beginning at `first` that lies at input position x along one axis, or a step that no
+// window has.
 uint step_at(uint x, uint first, uint dilation) {
   uint reach = x - first, step = reach / dilation;
   return step * dilation == reach ? step : 0x10000u;

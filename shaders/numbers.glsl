@@ -10,7 +10,7 @@ bool is_nan(float x) { return magnitude_bits(x) > 0x7f800000u; }
 bvec4 is_nan(vec4 x) { return greaterThan(magnitude_bits(x), uvec4(0x7f800000u)); }
 bool is_finite(float x) { return magnitude_bits(x) < 0x7f800000u; }
 bool is_negative(float x) { return (floatBitsToUint(x) & 0x80000000u) != 0; }
-// Or denormal: what drivers make of those is their own, unless their bits are asked.
+// Counts denormals as zeros: drivers treat them as they like, unless the bits are tested.
 bool is_zero(float x) { return magnitude_bits(x) < 0x00800000u; }
 
 // max and min in which a NaN wins, as in PyTorch.

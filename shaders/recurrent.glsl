@@ -5,7 +5,7 @@ layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
 
 // The thread's first element in [rows, hidden].
 uint state_at() { return thread_id() * (WHOLE == 1 ? 4 : 1); }
-// That element of gate k in [rows, gates, hidden].
+// The place of that element of gate k in [rows, gates, hidden].
 uint gate_at(uint k, uint gates) {
   uint row = state_at() / p.hidden;
   return (row * (gates - 1) + k) * p.hidden + state_at();

@@ -10,7 +10,7 @@ layout(constant_id = 2) const uint MEMBERS = 1;  //! 1 8
 
 #define AHEAD 4  // words that are loaded at once
 
-// Of 8 outputs.
+// The totals of 8 outputs.
 struct Totals {
   T_vec4 lo, hi;
 };

@@ -1,4 +1,5 @@
-// Which MPI there is, and whether the ranks that mpirun starts reach each other and their devices.
+// Shows which MPI there is, and whether the ranks that mpirun starts reach each other and their
+// devices.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 

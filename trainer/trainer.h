@@ -91,7 +91,7 @@ class Trainer {
   virtual void load(TaskSteps<Task>&) {}
   // What is trained, for a line that goes on "in f16 on ...": "resnet20 (272474 parameters)".
   virtual std::string title() const = 0;
-  // And with what, after the number of steps: "of 32 images".
+  // The text after the number of steps: "of 32 images".
   virtual std::string steps_text() const {
     return fmt::format("of {} {}", options_.batch, about_.samples);
   }

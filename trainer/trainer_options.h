@@ -39,7 +39,7 @@ struct TrainerOptions {
   bool change_dtype = false;             // go on from one of another dtype
   bool quiet = false;                    // print results only
 
-  // Of the model, for programs that offer them: as in StepSettings.
+  // Options of the model, for programs that offer them, as in StepSettings.
   std::string checkpoint = StepSettings().checkpoint;
   int checkpoint_every = 1;
   bool host_boundaries = false;
@@ -54,7 +54,7 @@ struct TrainerOptions {
   double rate() const { return lr.rate(batch, accumulate); }
   // ", learning rate 0.4 (0.1 for 128 ...": what was made of --lr; or empty.
   std::string rate_text() const { return lr.str(batch, accumulate); }
-  // Of this rank.
+  // The settings on this rank.
   StepSettings settings() const;
 };
 

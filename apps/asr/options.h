@@ -26,7 +26,7 @@ struct AsrOptions : TrainerOptions {
   SpeechConfig model(int64_t classes) const;
   SpeechRecipe recipe(int64_t classes, int64_t length, int64_t width) const;
   TrainingProgram program(const SpeechRecipe& recipe) const;
-  // Of utterances for that model.
+  // The options of a loader of utterances for that model.
   SpeechLoaderOptions loader(const SpeechConfig& model, int64_t batch, bool shuffle) const;
 };
 

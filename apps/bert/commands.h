@@ -110,7 +110,7 @@ struct FillMask {
 
   void add_to(CLI::App& app);
   void run() const;
-  // Of a text of so many tokens, so many of them masked.
+  // The program for a text of this many tokens, of which this many are masked.
   TrainingProgram program(const BertConfig& config, size_t tokens, size_t masks) const;
 };
 

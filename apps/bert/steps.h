@@ -11,7 +11,7 @@
 
 namespace rw {
 
-// Whose moments take 8 bytes per parameter, and 2.
+// Their moments take 8 and 2 bytes per parameter.
 enum class BertOptimizer { adamw, adamw_8bit };
 
 struct BertRecipe {
@@ -29,7 +29,7 @@ struct BertRecipe {
   // Most masked tokens of a sequence. Steps predict as many in every sequence, those that are not
   // there being ignored, so that all full batches need the same memory.
   int64_t predictions() const;
-  // Of a mean over `count`: none where each backward updates.
+  // The weight of a loss that is a mean over `count` samples: 1 if each backward updates.
   double weight(int64_t count) const { return fused ? 1 : static_cast<double>(count); }
 };
 

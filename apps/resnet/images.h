@@ -16,7 +16,7 @@ class Images {
 
   int64_t train_size() const { return static_cast<int64_t>(train_.size() + train_photos_.size()); }
   int64_t test_size() const { return static_cast<int64_t>(test_.size() + test_photos_.size()); }
-  // Of the images here, which they refer to.
+  // The batches refer to the images here.
   std::unique_ptr<ImageBatches> training(const ResNetOptions& options) const;
   std::unique_ptr<ImageBatches> testing(int batch) const;
   uint64_t hash() const;  // of all contents; ValueError with --eval, which looks at some only
@@ -29,7 +29,7 @@ class Images {
   void list(const ResNetOptions& options);
   void load(const ResNetOptions& options);
 
-  // Of one kind; the others are empty.
+  // One kind is used, and the others are empty.
   ImageDataset train_, test_;
   PhotoDataset train_photos_, test_photos_;
   const bool has_photos_;

@@ -2,7 +2,8 @@
 // is on one thread.
 #pragma once
 
-// Of OpenMP's library, which oneDNN brings; its header comes with some compilers only.
+// These functions belong to OpenMP's library, which oneDNN brings. Only some compilers have its
+// header.
 extern "C" {
 int omp_get_max_threads();
 void omp_set_num_threads(int count);

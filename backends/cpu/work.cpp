@@ -26,8 +26,8 @@ int positive_number(const char* name) {
   return std::max(number, 0);
 }
 
-// Of this process: those that it may use, of the machine's a part where mpirun started several
-// ranks here (Open MPI's word for how many, and Hydra's).
+// The number of cores that this process may use. If mpirun started several ranks on this machine,
+// they share its cores; the variables are Open MPI's and Hydra's.
 int own_cores() {
   const int all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   cpu_set_t own;  // hardware_concurrency() knows nothing of it in most versions of glibc
@@ -51,9 +51,9 @@ struct Job {
   }
 };
 
-// Has this thread run elsewhere than on a core, which another one of the pool is on: the system
-// leaves both there, taking turns, where the other cores were busy when this one woke. Moving takes
-// as long as some kernels, so it is not done more often than each 10 ms.
+// Moves this thread away from a core that another thread of the pool uses. The system leaves both
+// there, taking turns, if the other cores were busy when this one woke. Moving takes as long as
+// some kernels, so it happens at most once in 10 ms.
 void leave(int core) {
   using Clock = std::chrono::steady_clock;
   thread_local Clock::time_point next{};

@@ -85,7 +85,7 @@ bool take_engine(EngineUses& engines, std::string_view key, std::string_view val
   return true;
 }
 
-// Of another file of the same process.
+// Adds the use of another file of the same process.
 void add(const EngineUse& use, EngineUse& all) {
   if (use.nanoseconds) all.nanoseconds = all.nanoseconds.value_or(0) + *use.nanoseconds;
   all.cycles += use.cycles;

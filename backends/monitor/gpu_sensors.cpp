@@ -20,7 +20,7 @@ std::optional<double> first_of(const fs::path& folder, std::initializer_list<con
   return {};
 }
 
-// Of the first entry of `folder` that begins so.
+// The first entry of `folder` that begins with `prefix`.
 fs::path entry(const fs::path& folder, const std::string& prefix) {
   for (const fs::path& path : entries(folder))
     if (path.filename().string().starts_with(prefix)) return path;

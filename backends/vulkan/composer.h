@@ -1,5 +1,6 @@
-// Which shader modules make a call on this device. It is decided by the call's parameters,
-// constants and dtypes and by the device alone, so a call's workspace is known without running it.
+// Composes a call on this device from shader modules. The choice depends only on the call's
+// parameters, constants and dtypes and on the device, so a call's workspace is known without
+// running it.
 #pragma once
 
 #include <functional>

@@ -76,7 +76,7 @@ MakeSteps steps_of(const Config& config, LossOf<Model> loss_of) {
   };
 }
 
-// Of f16 activations, with a segment for each layer.
+// The settings use f16 activations and a segment for each layer.
 StepSettings settings_of(int ranks, const std::string& shard) {
   return {.dtype = DType::f16, .batch = 1, .checkpoint = "block", .ranks = ranks, .shard = shard};
 }

@@ -1,4 +1,4 @@
-// Which charts a report gives.
+// The charts of a report.
 #include <algorithm>
 #include <functional>
 #include <map>

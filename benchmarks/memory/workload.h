@@ -22,8 +22,8 @@ struct Case {
 
 struct Workload {
   Case about;
-  // Of the settings it heeds `checkpoint` (none, block) and `checkpoint_every`; what is trained is
-  // in `about`. Its steps are the same really and dry: the data is zeros.
+  // It obeys the settings `checkpoint` (none, block) and `checkpoint_every`; `about` says what is
+  // trained. Real and dry runs take the same steps, because the data is zeros.
   MakeSteps make;
 
   // Two steps: the second one follows the plan that the first one taught. `tape`: the second one's

@@ -57,7 +57,8 @@ class Compaction {
  private:
   static constexpr size_t most_tried = 32;
 
-  // Of each block all that hold `size` bytes and none less without its first or last piece.
+  // All windows of each block that hold `size` bytes, and would not without their first or last
+  // piece.
   std::vector<Window> windows() const {
     std::vector<Window> all;
     for (const Window& block : blocks()) {

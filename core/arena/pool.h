@@ -57,7 +57,7 @@ class MemoryPool {
   uint64_t reserved() const { return arena_.reserved() + lasting_.reserved(); }  // of blocks
   uint64_t host_live() const { return host_.live(); }          // the same of host memory
   uint64_t host_reserved() const { return host_.reserved(); }  // the same
-  // Of what steps use.
+  // The largest hole among the blocks of steps.
   uint64_t largest_hole() const { return arena_.largest_hole(); }
 
   std::vector<uint64_t> block_sizes() const;  // the device's, by number; 0: no such block

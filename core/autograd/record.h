@@ -17,8 +17,8 @@ namespace rw {
 
 struct Record;
 
-// Which values an op's vjp reads, as bits of `inputs` and `outputs`: bit i = input i, output i.
-// Only the first 32 can be saved.
+// The values that an op's vjp reads, as bits of `inputs` and `outputs`: bit i stands for input i or
+// output i. Only the first 32 can be saved.
 struct Saves {
   uint32_t inputs = 0;
   uint32_t outputs = 0;
@@ -148,7 +148,7 @@ void each_saved(R& record, F&& body) {
   return outputs;
 }
 
-// Of what the tensor holds, on the host. Waits.
+// A hash of the tensor's values, computed on the host. Waits for the device.
 uint64_t content_hash(const Tensor& t);
 
 }  // namespace rw

@@ -61,8 +61,8 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   // inside that make it. Called by observers.
   void keep_in_replay(const Segments::Handle& segment, uint64_t value);
 
-  // Is shown what ops do, once: what a replay makes again is not shown. It may queue reads, and
-  // must keep no handle, as ops look at who else has one.
+  // Sees each value that an op makes, once: a replay shows nothing. An observer may queue reads. It
+  // must keep no handle, because ops check who else has one.
   class Observer {
    public:
     virtual ~Observer() = default;

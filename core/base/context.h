@@ -1,5 +1,5 @@
-// Who works: for what purpose memory is taken, by which op, in which phase of a training step.
-// Memory reports, timelines and error messages read it.
+// The context of an allocation: its purpose, the op, and the phase of a training step. Memory
+// reports, timelines and error messages show it.
 #pragma once
 
 #include <cstdint>

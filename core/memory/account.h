@@ -11,7 +11,8 @@ namespace rw {
 // Counts what a device allocates and frees, by purpose.
 class MemoryAccount {
  public:
-  // Of the device's memory: `bytes` as asked for, `size` as taken, and the pool after that.
+  // Counts an allocation in the device's memory: `bytes` as asked for, `size` as taken, and the
+  // pool after it.
   void allocated(Purpose purpose, uint64_t bytes, uint64_t size, const MemoryPool& pool);
   // A range of so many bytes (as asked for) is gone, or serves another purpose.
   void freed(Purpose purpose, uint64_t bytes);

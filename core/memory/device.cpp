@@ -16,8 +16,8 @@ namespace {
 
 std::atomic<uint64_t> next_number = 1;
 
-// Of a device that is opened without one: what the environment allows holds from the first tensor
-// on, before an optimizer obeys it. Dry runs obey their callers.
+// The limit that the environment sets for a device that is opened without one. It holds from the
+// first tensor on, before an optimizer obeys it. Dry runs obey their callers instead.
 uint64_t limit_from_environment(const Backend& backend) {
   if (!obeys_environment || backend.is_dry()) return 0;
   const std::string budget = env_text("REWIND_MEMORY_BUDGET");

@@ -17,7 +17,7 @@ class Device;
 class Storage;
 class WeightCopies;
 
-// Who is told when a storage dies.
+// Learns when a storage dies.
 class StorageOwner {
  public:
   virtual ~StorageOwner() = default;
@@ -25,7 +25,7 @@ class StorageOwner {
   virtual void release(Storage& storage) noexcept = 0;
 };
 
-// Who knows what storages hold while their memory is away: parameters that ranks keep in parts.
+// Knows the contents of storages while their memory is away: parameters that ranks keep in parts.
 class StorageKeeper {
  public:
   virtual ~StorageKeeper() = default;
@@ -53,7 +53,7 @@ class Storage {
     return place_.part == MemoryPool::Part::host ? MemoryPlace::host : MemoryPlace::device;
   }
 
-  // Who allocated it: op, purpose, phase, segment.
+  // The context of its allocation: purpose, op, phase, segment.
   Purpose purpose() const { return made_.purpose; }
   const char* op() const { return made_.op; }
   const Context& made() const { return made_; }

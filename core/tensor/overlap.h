@@ -1,5 +1,5 @@
-// Which views share elements: what is written must be in one place only, and no other view may see
-// a part of it.
+// Finds views that share elements: an op must write to one place only, and no other view may see a
+// part of it.
 #pragma once
 
 #include "tensor.h"

@@ -23,10 +23,10 @@ namespace rw {
 struct TensorImpl;
 class Tensor;
 
-// Is given a gradient; returns what is to take its place, or an undefined tensor to leave it.
+// Receives a gradient and returns its replacement, or an undefined tensor to leave it unchanged.
 using GradHook = std::function<Tensor(const Tensor& gradient)>;
 
-// Is given a leaf whose grad() has just been added to.
+// Receives a leaf whose grad() has just been added to.
 using PostAccumulateGradHook = std::function<void(const Tensor& leaf)>;
 
 using GradHooks = std::map<int, GradHook>;  // by number, in the order of their registration
@@ -86,7 +86,7 @@ class Tensor {
   // ShapeError for more than it has.
   Tensor operator[](std::initializer_list<Index> indices) const;
 
-  // Of all elements; the storage of a view may have more or less.
+  // The bytes of all elements; the storage of a view may have more or fewer.
   uint64_t bytes() const { return static_cast<uint64_t>(numel()) * size_of(dtype()); }
 
   bool is_contiguous() const;  // dense in row-major order
@@ -95,7 +95,7 @@ class Tensor {
   // Autograd. A leaf that requires a gradient collects it in grad(); results of ops on such leaves
   // require gradients too.
   bool requires_grad() const;
-  // Of leaves only (AutogradError) that are f32 or f16 (DTypeError). Returns *this.
+  // Only for leaves (AutogradError) that are f32 or f16 (DTypeError). Returns *this.
   Tensor& set_requires_grad(bool value = true);
 
   bool is_leaf() const;  // made by the user, or by ops that no gradient goes through
@@ -157,7 +157,7 @@ class Tensor {
   std::shared_ptr<TensorImpl> impl_;
 };
 
-// Who keeps records of what made tensors: the tape.
+// Keeps records of the ops that made tensors: the tape.
 class Recorder {
  public:
   virtual ~Recorder() = default;

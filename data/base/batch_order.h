@@ -1,4 +1,4 @@
-// Which samples a batch is made of: a pure function of (seed, epoch, index).
+// The samples of a batch, as a pure function of (seed, epoch, index).
 #pragma once
 
 #include <cstdint>

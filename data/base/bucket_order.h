@@ -1,5 +1,5 @@
-// Which sequences a batch is made of, where those of a batch are to be of similar length: a pure
-// function of (seed, epoch, index).
+// The sequences of a batch whose lengths are to be similar, as a pure function of (seed, epoch,
+// index).
 #pragma once
 
 #include <cstdint>

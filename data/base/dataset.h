@@ -16,7 +16,7 @@ struct ImageDataset {
   std::vector<std::string> class_names;  // [classes], or empty
 
   size_t size() const { return labels.size(); }  // images
-  // Of one image.
+  // The bytes of one image.
   size_t image_bytes() const { return size_t(height) * size_t(width) * size_t(channels); }
   // The pixels of image i, [height, width, channels].
   std::span<const uint8_t> image(size_t i) const {

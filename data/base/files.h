@@ -14,7 +14,7 @@ namespace rw {
 // data set does, but small files can be made that fill any memory.
 std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t most = UINT64_MAX);
 
-// Of the bytes of a file, as they are.
+// A hash of the bytes of a file, as they are.
 uint64_t file_hash(const std::filesystem::path& path);
 
 // Through AtomicFile (core/files/file.h): readers see the old file or all of the new one. Makes the

@@ -132,7 +132,7 @@ class BatchStream {
     advance(state_, batches_);
     return std::move(*batch);
   }
-  // Of the batch that next() returns next.
+  // The state of the batch that next() returns next.
   const StreamState& state() const { return state_; }
 
  private:

@@ -7,8 +7,8 @@
 
 namespace rw {
 
-// Of the batches of `source`, epoch after epoch in one line, every `ranks`-th from number `rank`
-// on: its batch i is number i * ranks + rank. Epochs have the source's batches, or fewer. With one
+// Every `ranks`-th batch of `source`, counted through all epochs, from number `rank` on: its batch
+// i is number i * ranks + rank. Epochs have as many batches as the source's, or fewer. With one
 // rank it is the source without an end. The source must outlive it.
 template <class Source>
 class RankBatches {

@@ -7,7 +7,7 @@
 
 namespace rw {
 
-// Of ImageNet, by which models for photographs are trained the world over.
+// The statistics of ImageNet, which most models for photographs are trained with.
 ChannelStatistics imagenet_statistics();
 
 // How photographs become batches.

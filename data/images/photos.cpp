@@ -68,7 +68,7 @@ std::vector<fs::path> photos_in(const fs::path& folder, const PhotoOptions& opti
   return found;
 }
 
-// Which photographs of a class are for testing: those of the lowest hashes.
+// The photographs of a class that belong to a split: those with the lowest hashes are for testing.
 std::vector<fs::path> part_of(const fs::path& folder, std::vector<fs::path> files, Split split,
                               const PhotoOptions& options) {
   const size_t n = files.size();

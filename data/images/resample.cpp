@@ -16,8 +16,8 @@ struct Taps {
   std::vector<float> weights = {};  // their sum is 1
 };
 
-// Of `size` outputs along an axis of `available` pixels, [begin, begin + length) of which is
-// wanted.
+// The taps of `size` outputs along an axis of `available` pixels, of which [begin, begin + length)
+// is wanted.
 std::vector<Taps> triangle_taps(double begin, double length, int available, int size) {
   const double scale = length / size, reach = std::max(scale, 1.0);
   std::vector<Taps> taps(static_cast<size_t>(size));

@@ -25,7 +25,7 @@ bool in_star(float u, float v, float r) {
   return r < 0.95f - 0.6f * from_tip;
 }
 
-// Is (u, v), with v pointing down, inside the shape of radius 1?
+// Whether (u, v), with v pointing down, is inside the shape of radius 1.
 bool inside(int label, float u, float v) {
   const float r = std::hypot(u, v), square = std::max(std::abs(u), std::abs(v));
   const auto band = [](float x) { return static_cast<int>(std::floor(x * 2.5f)) & 1; };

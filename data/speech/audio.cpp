@@ -97,7 +97,7 @@ class Kernel {
       }
   }
 
-  // Of new sample i: the number of the first old one, and the weights from there on.
+  // For new sample i: the number of the first old sample, and the weights from there on.
   std::pair<int64_t, std::span<const float>> at(int64_t i) const {
     const auto row = static_cast<size_t>(i % phases_ * taps());
     return {i * from_ / to_ - reach_,

@@ -10,7 +10,7 @@
 
 namespace rw {
 
-// Which tokens are masked, and how. The defaults are BERT's.
+// Chooses the tokens that are masked, and how. The defaults are BERT's.
 struct MaskingOptions {
   double probability = 0.15;    // of the tokens are to be predicted,
   double mask = 0.8;            // this share of them shown as [MASK],

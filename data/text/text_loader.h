@@ -45,7 +45,7 @@ class TextLoader {
   TextLoader(std::span<const TextExample> examples, const Vocabulary& vocabulary,
              TextLoaderOptions options);
 
-  // Of this shard per epoch; equal among shards with drop_last.
+  // The batches of this shard per epoch. With drop_last all shards have equally many.
   int64_t batches() const { return order_.batches(); }
   uint64_t seed() const { return options_.seed; }  // TextLoaderOptions::seed
   // Batch `index`, in [0, batches()), of an epoch from 0 on. ValueError otherwise.

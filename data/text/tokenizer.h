@@ -26,8 +26,8 @@ struct Token {
   size_t begin, end;
 };
 
-// Of which text of a pair tokens are cut: longest_first (of the longer one, again and again),
-// only_first, only_second.
+// The text of a pair that loses tokens: longest_first (again and again the longer one), only_first,
+// or only_second.
 enum class Truncation { longest_first, only_first, only_second };
 
 // What a model reads: [CLS] first [SEP], or [CLS] first [SEP] second [SEP].

@@ -22,8 +22,8 @@ class Communicator {
   virtual int local_size() const { return size(); }  // how many are there
   virtual std::string str() const = 0;               // what carries the messages: "Open MPI 4.1.4"
 
-  // Of `to`, the first sizes[0] bytes go to rank 0, the next sizes[1] to rank 1 and so on; the
-  // sizes are those of all ranks. `from` has what they sent here, by rank.
+  // Sends the first sizes[0] bytes of `to` to rank 0, the next sizes[1] to rank 1 and so on;
+  // `sizes` has those of all ranks. `from` receives what the ranks sent here, by rank.
   virtual void all_to_all(std::span<const std::byte> to, std::span<const size_t> sizes,
                           std::span<std::byte> from) = 0;
   void all_to_all(std::span<const std::byte> to, std::span<std::byte> from);  // in equal parts

@@ -11,8 +11,8 @@
 
 namespace rw {
 
-// Does jobs in the order in which they are given, on one thread of its own, which the first one
-// starts. After a job that throws no other is done.
+// Runs jobs in the order in which they are given, on one thread of its own, which the first job
+// starts. After a job that throws, it runs no other.
 class MessageThread {
  public:
   using Job = std::function<void()>;

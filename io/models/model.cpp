@@ -22,7 +22,7 @@ std::string listed(const char* title, const std::vector<std::string>& names) {
 
 using Files = std::vector<const SafetensorsFile*>;
 
-// Which of the files has a name; null: none.
+// The file that has a name, or null.
 const SafetensorsFile* file_with(const Files& files, const std::string& name) {
   const auto found = std::ranges::find_if(
       files, [&](const SafetensorsFile* file) { return file->tensors().contains(name); });

@@ -14,9 +14,9 @@ namespace rw {
 // that is, unless it `may_change`.
 bool has_other_dtype(const SnapshotFiles& snapshot, const Module& model, bool may_change);
 
-// Of what is to be read of such a snapshot: the optimizer's parameters under the names, and as the
-// tensors, of their f32 values. The names in the files that nothing is read from then go to
-// `ignored`. FileError where ranks keep masters in parts.
+// Adds what must be read of such a snapshot: under the names of the optimizer's parameters, tensors
+// for their f32 values. Names in the files that nothing reads then go to `ignored`. FileError if
+// ranks keep masters in parts.
 void read_masters(const SnapshotFiles& snapshot, const Module& model, const Optimizer& optimizer,
                   StateDict& tensors, std::set<std::string>& ignored);
 // When they are read: into 16-bit parameters.

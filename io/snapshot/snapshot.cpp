@@ -56,8 +56,8 @@ void fill(const TrainingState& state, const SnapshotFiles& snapshot) {
   snapshot.restore(state.generator);
 }
 
-// Does something on each rank. Where it fails on one, it fails on all: nobody waits for a rank that
-// has thrown. What it gave, by rank.
+// Runs `work` on each rank and returns its results by rank. A failure on one rank is a failure on
+// all, so nobody waits for a rank that has thrown.
 std::vector<std::string> together(const SnapshotRanks& ranks,
                                   const std::function<std::string()>& work) {
   if (ranks.ranks == 1) return {work()};

@@ -48,7 +48,7 @@ struct WordErrors {
   double rate() const;
   WordErrors& operator+=(const WordErrors& other);
 };
-// Of one text; its words are what spaces separate.
+// The errors of one text, whose words are separated by spaces.
 WordErrors word_errors(std::string_view heard, std::string_view said);
 
 }  // namespace rw

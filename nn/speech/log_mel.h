@@ -9,7 +9,7 @@
 
 namespace rw {
 
-// Of what frames are made. Conventions as of torchaudio's MelSpectrogram(center=False).
+// How frames are made. The conventions are those of torchaudio's MelSpectrogram(center=False).
 struct LogMelOptions {
   int64_t rate = 16000;          // samples per second
   int64_t window = 400;          // samples of a frame, under a periodic Hann window; also the DFT's

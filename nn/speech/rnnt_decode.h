@@ -33,7 +33,7 @@ class RnntGreedyDecoder {
   // Further frames [N, T, D], `lengths` of which count for each sample; empty: all. Waits for the
   // device, once for each step. ShapeError, ValueError.
   void decode(const Tensor& encoder, std::span<const int64_t> lengths = {});
-  // Of each sample, so far.
+  // The labels of each sample, so far.
   const std::vector<std::vector<int32_t>>& labels() const { return labels_; }
 
  private:

@@ -12,7 +12,7 @@
 
 namespace rw {
 
-// Which keys the queries look at; as of the op attention, and all by default.
+// The keys that the queries look at, as in the op attention; by default all of them.
 struct Attend {
   bool causal = false;  // position i looks at 0 .. i only
   Tensor mask = {};     // f32, broadcasts to [N, heads, S, T], added to the scores

@@ -32,7 +32,7 @@ void add_rows(const Tensor& dy, const Rows& rows, const Tensor& y) {
   }
 }
 
-// Which of the rows are the last ones of their index: i32 [n].
+// The rows that are the last ones of their index: i32 [n].
 Tensor lasts_of(const Rows& rows) {
   const uint32_t n = count32(rows.n, "scatter");
   const Sorted sorted = sort_lines(reshape(rows.index, {1, rows.n}), false);

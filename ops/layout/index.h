@@ -24,7 +24,7 @@ Tensor take_rows(const Tensor& table, const Rows& rows);
 // Adds dy's rows to y (f32 or i32, dense) or puts them there, in the order of the index; `unique`:
 // none occurs twice.
 void put_rows(const Tensor& dy, const Rows& rows, const Tensor& y, PutMode mode);
-// Which of the rows are the last ones of their index: u8 [n].
+// Marks the rows that are the last ones of their index: u8 [n].
 Tensor is_last_row(const Rows& rows);
 
 }  // namespace rw::detail

@@ -56,7 +56,7 @@ Tensor one_hot(Tensor index, int64_t classes, DType dtype = DType::f32);
 // right of the main one; 0 elsewhere.
 Tensor tril(Tensor x, int64_t diagonal = 0);
 Tensor triu(Tensor x, int64_t diagonal = 0);
-// Of a vector the square matrix with it on a diagonal; of a matrix that diagonal.
+// Turns a vector into the square matrix with it on a diagonal, and a matrix into that diagonal.
 Tensor diag(Tensor x, int64_t diagonal = 0);
 // The diagonal of two axes, as a last axis in their place.
 Tensor diagonal(Tensor x, int64_t offset = 0, int first = 0, int second = 1);

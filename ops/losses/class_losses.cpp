@@ -90,7 +90,7 @@ struct SoftAttrs {
   int ignore_index;
 };
 
-// Of the optional third input; without it something that is not read.
+// The optional third input; without it, a tensor that nobody reads.
 Tensor class_weight(const Tensor& like, const Tensor* weight) {
   return weight ? contiguous(*weight) : empty_on(like, {1}, DType::f32);
 }

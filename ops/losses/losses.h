@@ -67,8 +67,8 @@ Tensor sigmoid_focal_loss(Tensor x, Tensor target, const FocalOptions& options =
 Tensor margin_ranking_loss(Tensor a, Tensor b, Tensor target, float margin = 0,
                            Reduction reduction = Reduction::mean);
 
-// Of the cosine of a and b [N, D] (or [D]) along the last axis: 1 - cos where target [N] is 1,
-// max(0, cos - margin) where it is -1. The target is a float or i32. ShapeError.
+// The loss of the cosine of a and b [N, D] (or [D]) along the last axis: 1 - cos if target [N] is
+// 1, and max(0, cos - margin) if it is -1. The target is a float or i32. Throws ShapeError.
 Tensor cosine_embedding_loss(Tensor a, Tensor b, Tensor target, float margin = 0,
                              Reduction reduction = Reduction::mean);
 

@@ -92,7 +92,7 @@ struct Targets {
   static constexpr int32_t ignored = -100;
 };
 
-// Of logits [N, t, U + 1, C].
+// The steps of logits [N, t, U + 1, C].
 Steps steps_of(const Tensor& logits, const Targets& targets) {
   const Shape places(std::span(logits.shape().begin(), logits.shape().end() - 1));
   const Tensor rows = reshape(logits, {places.numel(), logits.size(-1)});

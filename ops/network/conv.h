@@ -44,8 +44,9 @@ struct Conv3dOptions {
 // samples at a time: at most 32 MiB or one sample's worth of such planes exist at once.
 Tensor conv3d(Tensor x, Tensor weight, Tensor bias = {}, const Conv3dOptions& options = {});
 
-// Of the convolution that conv_transpose2d() reverses, and how much larger its result is than the
-// smallest that this convolution maps to x (at the bottom and right; less than stride or dilation).
+// The options of the convolution that conv_transpose2d() reverses, and how much larger its result
+// is than the smallest one that this convolution maps to x (at the bottom and right; less than
+// stride or dilation).
 struct ConvTranspose2dOptions {
   Size2d stride = 1, padding = 0, output_padding = 0, dilation = 1;  // in elements
   int groups = 1;    // runs of channels that are convolved apart

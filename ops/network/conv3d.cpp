@@ -67,7 +67,8 @@ Tensor with_taps(const VolumeAttrs& a, const Tensor& t, bool gathers) {
   return reshape(all, {s[0] * planes, s[2], s[3], groups * taps * (s[4] / groups)});
 }
 
-// Of `n` samples' planes, the taps beside each other on the side that is gathered.
+// The attributes for the planes of `n` samples, with the taps beside each other on the side that is
+// gathered.
 ConvAttrs plane_attrs(const VolumeAttrs& a, int64_t n, bool gathers) {
   const int64_t taps = a.w[1], planes = n * (gathers ? a.y[1] : a.x[1]);
   const int64_t in = gathers ? taps * a.x[4] : a.x[4], out = gathers ? a.y[4] : taps * a.y[4];

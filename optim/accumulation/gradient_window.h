@@ -36,7 +36,7 @@ class GradientWindow {
   // that count then.
   virtual bool is_judged() const { return false; }
 
-  // Of slot number `i`: its sum, and what rounding left out of it; undefined: there is none.
+  // The sum of slot number `i`, and what rounding left out of it; undefined if there is none.
   Tensor sum(size_t i) const;
   Tensor rest(size_t i) const { return sum(i) && !kept_.empty() ? kept_[i].rest : Tensor(); }
   // The sum of slot number `i`, of which there was none, for the caller to fill.

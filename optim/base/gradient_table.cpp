@@ -83,7 +83,7 @@ void GradientTable::cut(size_t entry, int32_t parameter) {
     rows_.push_back({static_cast<int32_t>(entries_[entry].offset + at), 0, 0, parameter});
 }
 
-// Of each block that holds gradients: what a dispatch has to see of it.
+// The range that a dispatch must see of each block with gradients.
 std::map<uint32_t, MemoryRange> GradientTable::blocks(const Span& entries) const {
   std::map<uint32_t, MemoryRange> blocks;
   const uint64_t moves = table_.device().moves();

@@ -1,4 +1,4 @@
-// Whose the elements of parameters are, where several ranks update them together.
+// Assigns the elements of parameters to owners, for ranks that update them together.
 #pragma once
 
 #include <cstddef>

@@ -12,16 +12,16 @@ namespace rw {
 
 // How the state of parameters is kept in host memory.
 struct Offload {
-  // Of the state that is on the device for an update, three times this much: one part is updated
-  // while the next comes and the one before goes back. Parts of a parameter have 2^18 elements or
-  // more. What cannot be cut (Adafactor, Muon, LAMB, 8-bit states) and is larger is updated in the
-  // host's memory, over the bus.
+  // The bytes of a part. Three parts of state are on the device during an update: one is updated
+  // while the next arrives and the previous one goes back. Parts of a parameter have at least 2^18
+  // elements. State that cannot be cut (Adafactor, Muon, LAMB, 8-bit states) and is larger is
+  // updated in host memory, over the bus.
   uint64_t part_bytes = uint64_t{32} << 20;
 };
 
-// Whose state this process keeps, of the parameters that several update together (dist/): each
-// rank that of about as many elements, in the order of the parameters. A parameter may be shared by
-// several ranks, unless its optimizer's rule looks at it as a whole (Adafactor, LAMB, Muon).
+// The share of the state that this process keeps when several update parameters together (dist/).
+// Each rank has about equally many elements, in the order of the parameters. Several ranks may
+// share a parameter, unless its optimizer's rule looks at it as a whole (Adafactor, LAMB, Muon).
 struct Shard {
   int rank = 0, ranks = 1;  // in [0, ranks)
   // Where the parameters are kept so, too: most bytes of those that are gathered together, unless

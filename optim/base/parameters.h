@@ -29,12 +29,13 @@ class FlatParameters {
     Tensor parameters;  // f32 [elements]; of 16-bit parameters the masters, undefined where only
                         // their owner has them
     Tensor low;         // 16-bit parameters themselves; undefined where they are f32
-    // Of one parameter that is divided, where parameters are kept in parts: what it is a view of,
-    // which is there for a time. The others are elements `own` of it, which this rank keeps;
-    // undefined where it has none.
+    // The whole of a divided parameter, if parameters are kept in parts: it exists for a time, and
+    // the parameter is a view of it. The other tensors are elements `own` of it, which this rank
+    // keeps; undefined if it has none.
     Tensor whole;
     uint32_t whole_version = 0;  // of its storage when the own elements were the same
-    // Of the storages of 16-bit parameters and of masters when both said the same.
+    // The versions of the storages of 16-bit parameters and of masters when both had the same
+    // values.
     uint32_t low_version = 0, master_version = 0;
     std::vector<Tensor> states = {};  // [elements of this state]; undefined where nobody has it
 

@@ -185,7 +185,7 @@ class Placer {
     return true;
   }
 
-  // Of a run that comes to the device for its update.
+  // The bytes of a run that comes to the device for its update.
   uint64_t staged_bytes(const Run& run) const {
     const bool has_master = placed_.slots[run.first_slot].parameter.dtype() != DType::f32;
     int64_t sum = has_master ? run.elements.size * int64_t{sizeof(float)} : 0;

@@ -10,8 +10,8 @@
 
 namespace rw {
 
-// Of a state of which one rank has a part the name says which: "exp_avg.w[4096:8192]" are these
-// elements, in row-major order, of "exp_avg.w".
+// The name of a state of which one rank has a part: "exp_avg.w[4096:8192]" has these elements, in
+// row-major order, of "exp_avg.w".
 std::string part_name(const std::string& whole, const ElementRange& elements);
 
 // What such a name means.

@@ -25,8 +25,7 @@ struct UpdateTarget {
   const FlatParameters& all;
   std::span<const FlatParameters::Slot> slots;  // of this run
 
-  // Of one of the slots, in the shape of its part: the f32 values that are to change, and a state
-  // that it has.
+  // For a slot, in the shape of its part: the f32 values that change, and one of its states.
   Tensor master(const FlatParameters::Slot& slot) const;
   Tensor state(const FlatParameters::Slot& slot, size_t state) const;
 };

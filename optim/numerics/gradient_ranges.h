@@ -11,7 +11,7 @@
 
 namespace rw {
 
-// Of one parameter's gradient.
+// The range of one parameter's gradient.
 struct GradientRange {
   std::string name;   // of the parameter
   float scale = 1;    // the loss scale that is in the gradient
@@ -27,7 +27,7 @@ class GradientRanges {
   // ValueError for 0, RankError for states that ranks keep in parts: nobody has all gradients then.
   explicit GradientRanges(Optimizer& optimizer, uint32_t every = 1);
 
-  // Of the last update that was measured, one per parameter. Waits.
+  // The ranges of the last update that was measured, one per parameter. Waits for the device.
   std::vector<GradientRange> read() const;
 
  private:

@@ -123,7 +123,7 @@ std::string NumericsMonitor::described(int64_t index, const Record& record) cons
   return text + fmt::format(" (op {})", index - first_ + 1);
 }
 
-// Of the gradient of an output that has not been told apart yet.
+// Names the maker of the gradient of an output that has not been identified yet.
 void NumericsMonitor::note_maker(const Edge& output, int64_t index, const Record& record) {
   const Record* made = tape_->find(output.record);
   const auto slot = static_cast<size_t>(output.slot);

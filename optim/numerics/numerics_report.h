@@ -29,7 +29,7 @@ struct NumericsFinding {
   int segment = -1;          // checkpoint segment of its record; -1: none
   DType dtype = DType::f32;  // of the value
   float scale = 1;           // the loss scale in that step
-  // Of its elements then: an overflow has the first two, an underflow the others.
+  // The counts of its elements then: an overflow has the first two, an underflow the others.
   uint64_t nans = 0, infinities = 0, denormals = 0, normals = 0;
 
   std::string str() const;  // what it was and what to do about it, a sentence each
@@ -67,7 +67,7 @@ struct ValueHistory {
   bool is_result = false;          // the loss, or a parameter's gradient
   std::span<const int32_t> words;  // [HISTORY_SIZE], see shaders/params/optim.h
 };
-// Of values in the order in which a step makes them; `steps` and `left_out` are not set.
+// The report of values in the order in which a step makes them; `steps` and `left_out` are not set.
 NumericsReport numerics_report(const std::vector<ValueHistory>& values);
 
 // What the loss scale's history means, with what a monitor of this optimizer has seen. Waits.

@@ -34,8 +34,8 @@ struct Schedule {
   uint32_t total = 0;
   uint32_t period = 1;  // of step; of restarts the first one
   float floor = 0;      // the last factor of cosine, linear, polynomial, restarts and one_cycle
-  // Of step and multistep: factor per period; of polynomial: the power; of restarts: growth of the
-  // periods; of noam: the highest factor; of one_cycle: the first one.
+  // The factor per period for step and multistep; the power for polynomial; the growth of the
+  // periods for restarts; the highest factor for noam; the first one for one_cycle.
   float gamma = 1;
   float peak = 0;  // of one_cycle: where it is 1, which may lie between two updates
   std::array<uint32_t, most_milestones> milestones = {never, never, never, never,

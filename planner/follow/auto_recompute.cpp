@@ -19,13 +19,13 @@ constexpr int most_plans = 4;
 
 // What a plan is made again with, where its effort left others out.
 constexpr double more_effort = 8;
-// Of planning (planner/graph/plan_work.h), by record of a pass: a tenth of what forward, backward
-// and update of an op take at least.
+// The planning work (planner/graph/plan_work.h) per record of a pass: at most a tenth of what
+// forward, backward and update of an op take.
 constexpr uint64_t work_per_record = 5'000;
 // Batches of ever other lengths would be kinds without end.
 constexpr size_t most_kinds = 64;
 
-// Of the budget, for what a plan does not know exactly: the rounding of sizes.
+// The share of the budget for what a plan does not know exactly: the rounding of sizes.
 uint64_t margin(uint64_t budget) {
   return budget / 64;
 }

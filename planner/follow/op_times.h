@@ -21,8 +21,8 @@ class OpTimes {
   OpTimes(const OpTimes&) = delete;
   OpTimes& operator=(const OpTimes&) = delete;
 
-  // Of running the record's op forward; 0 where it does nothing. Nothing where it cannot be
-  // measured: without inputs, or where the device has not enough memory.
+  // The seconds to run the record's op forward, 0 if it does nothing. Empty if it cannot be
+  // measured: without inputs, or if the device has too little memory.
   std::optional<double> seconds(const Record& record);
 
  private:

@@ -12,8 +12,8 @@ namespace rw {
 
 namespace {
 
-// Of work (planner/graph/plan_work.h), for one answer: about a second of a 2 GHz Xeon's, so that
-// slower machines keep the bound, too.
+// The work (planner/graph/plan_work.h) for one answer: about a second on a 2 GHz Xeon. It bounds
+// slower machines in the same way.
 constexpr double answer_work = 1.5e9;
 constexpr double records_for_answer = 2000;  // more of them get more work, up to ten times as much
 constexpr double most_answer = 10;
@@ -250,7 +250,7 @@ Plan Search::plan_collection(const SavePolicy& policy) const {
     uint64_t bytes = 0;
     for (const uint32_t value : record.outputs) bytes += graph_.values[value].bytes;
     if (!policy({record.label.c_str(), record.work, bytes, record.is_heavy})) continue;
-    // Of a view what it is a view of.
+    // For a view, the record that made what it is a view of.
     const int32_t maker = record.outputs.empty() && !record.inputs.empty()
                               ? graph_.values[record.inputs[0]].record
                               : static_cast<int32_t>(r);

@@ -23,7 +23,8 @@ struct SearchOptions {
   // Bounds the work of each answer: with 1 it is found in at most 2 seconds for passes of up to
   // 2000 ops, and in at most 20 for any. Counted, not timed: the same program gets the same plans.
   double effort = 1;
-  // Is told how much of that work is done, 0 to 1, while an answer is sought; null: nobody is.
+  // Receives the share of that work that is done, 0 to 1, while an answer is sought. Null: nobody
+  // does.
   std::function<void(double share)> on_progress = {};
 
   // The number that is minimised where no time is known, in FLOPs.

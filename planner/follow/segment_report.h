@@ -23,10 +23,10 @@ struct SegmentReport {
   std::string problem;  // empty, or what is wrong with it, why, and what to do
 };
 
-// Of the tape's closed segments. A segment that raises the peak, or does not lower it, has a
-// problem: the records are run again on a dry device with and without each of them (with very many
-// records and segments, with and without all of them). `loss`: what backward will start from;
-// undefined: the newest value that wants a gradient.
+// Reports on the tape's closed segments. A segment that raises the peak, or does not lower it, has
+// a problem: the records run again on a dry device with and without each segment (with very many
+// records and segments, with and without all of them). `loss` is what backward will start from; if
+// undefined, it is the newest value that needs a gradient.
 std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss = {});
 // The tape's next backward first hands over its segment_reports(loss).
 void report_segments(Tape& tape, std::function<void(std::vector<SegmentReport>)> receiver);

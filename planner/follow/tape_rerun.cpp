@@ -233,7 +233,7 @@ class TapeRerun::Pass : public Tape::Follower {
   std::unordered_map<uint64_t, int64_t> last_reader_;         // of values from outside
   std::unordered_map<uint64_t, const Edge*> leaf_edges_;      // of those, that are leaves
   std::unordered_set<uint64_t> held_;                         // of those, beyond the last reader
-  // Whose handles are alive, by id: of the tape, and from outside, leaves apart.
+  // The values whose handles are alive, by id: those of the tape, those from outside, and leaves.
   std::unordered_map<uint64_t, Tensor> values_, outside_, leaves_;
   std::unordered_map<uint64_t, std::weak_ptr<TensorImpl>> storages_;  // a handle on each
   std::vector<std::pair<int, Segments::Handle>> open_;                // segments: there and here

@@ -36,8 +36,8 @@ class TapeRerun {
   // On the default device, which is dry, without the tape's segments: a program for
   // Search.
   void run() const;
-  // Of what it makes of values from outside the tape: leaves, their gradients, inputs. `newest`:
-  // only of those in this storage or older ones.
+  // The bytes of what it makes of values from outside the tape: leaves, their gradients, inputs.
+  // `newest`: only of those in this storage or older ones.
   uint64_t outside_bytes(uint64_t newest = UINT64_MAX) const;
 
  private:

@@ -18,7 +18,7 @@ struct Estimate {
 
   uint64_t total() const;  // the estimate
 };
-// Of a step of the planner's settings, but in f32, not accumulated, with nothing recomputed.
+// Estimates a step of the planner's settings, but in f32, not accumulated, with nothing recomputed.
 Estimate estimate(const Planner& planner);
 
 // A few lines for people that set the estimate beside what is exact.

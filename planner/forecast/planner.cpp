@@ -28,7 +28,7 @@ class DryProgram {
     finish();
   }
 
-  // Of full batches, but for the program's first one.
+  // Takes full batches, except for the program's first one.
   void update() {
     for (uint32_t i = 0; outline_.trains && i < settings_.accumulate; ++i, begun_ = true)
       steps_->dry_step(begun_ ? BatchShape{} : shapes_.front());

@@ -103,7 +103,7 @@ class TrainingSteps {
 // Builds a model for these settings on the default device.
 using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSettings&)>;
 
-// Of a program that does nothing but equal steps: `make` builds a model of these settings and
+// Makes a program that takes only equal steps: `make` builds a model for these settings and
 // returns what takes a step, ended by an optimizer or end_step().
 //   training_steps([](const StepSettings& s) {
 //     auto model = std::make_shared<Net>();

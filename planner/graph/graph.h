@@ -38,7 +38,7 @@ struct Graph {
     std::string op = {};                 // Op::name
     std::string label = {};              // Record::label(): that name, or one by checkpoint_name()
 
-    // Of `saved`: those that are taken, and those that are read to the end.
+    // The saved values that are taken, and those that are read to the end.
     std::span<const uint32_t> saved_taken() const { return std::span(saved).first(taken); }
     std::span<const uint32_t> saved_read() const { return std::span(saved).subspan(taken); }
   };
@@ -67,7 +67,7 @@ struct Graph {
                      "what is kept must be made by a record, got output {} of record {}",
                      output.slot, output.record);
   }
-  // Of making a value again. It must not be external.
+  // The cost of recomputing a value, per byte. It must not be external.
   double cost_per_byte(uint32_t value) const {
     const Value& v = values[value];
     return records[static_cast<size_t>(v.record)].cost /

@@ -10,8 +10,8 @@
 
 namespace rw {
 
-// Of records [first, last). Values that others make are somebody else's: they weigh nothing here,
-// but their gradients do.
+// The liveness of records [first, last). Values that other records make weigh nothing here, but
+// their gradients do.
 class Liveness {
  public:
   Liveness(const Graph& graph, uint32_t first, uint32_t last);

@@ -30,7 +30,7 @@ class RecordRange {
   bool saves(uint32_t v) const { return saved_[v - base_]; }
   bool crosses_end(uint32_t v) const { return uses_[v].last_reader >= static_cast<int32_t>(last_); }
 
-  // Of the range's records that have to run to make the values for which wanted(v) holds, when
+  // The cost of the range's records that must run to make the values for which wanted(v) holds, if
   // those for which at_hand(v) holds need not be made.
   template <class Wanted, class AtHand>
   double cost_to_make(Wanted&& wanted, AtHand&& at_hand) const;

@@ -14,7 +14,7 @@
 #define STATE_SKIPPED_IN_A_ROW 9  // updates skipped since the last one that was done
 #define STATE_FALLS 10            // of the scale since it last grew
 #define STATE_GROWTHS 11          // of the scale
-// Of windows whose micro-batches are judged one by one:
+// These are for windows whose micro-batches are judged one by one:
 #define STATE_WINDOW_WEIGHT 12  // sum of the weights of those that count, in the window so far
 #define STATE_WINDOW_VOIDED 13  // how many do not, in the window so far
 #define STATE_VOIDED 14         // and in all
@@ -65,14 +65,14 @@ struct GradStatsParams {
 // After them: the norm, unless there was an overflow, and the loss scale; an overflow takes the
 // update out of UPDATES.
 #define PREPARE_END 3
-// Of a micro-batch that is one part of an update: FOUND_INF is forgotten, and the gradient factor
-// set without clipping. After it comes PREPARE_JUDGE: PREPARE_END without a change of UPDATES.
+// Ends a micro-batch that is one part of an update: it clears FOUND_INF and sets the gradient
+// factor without clipping. After it comes PREPARE_JUDGE: PREPARE_END without a change of UPDATES.
 #define PREPARE_PART 4
 #define PREPARE_JUDGE 5
-// Of a micro-batch of a window that is judged alone: an overflow sets FOUND_INF and counts as
-// voided, else `weight` goes into WINDOW_WEIGHT. After them comes PREPARE_WINDOW: PREPARE_ALL with
-// WINDOW_WEIGHT for `weight`, where a voided micro-batch is an overflow for the loss scale, and no
-// weight at all skips the update.
+// Ends a micro-batch of a window that is judged alone: an overflow sets FOUND_INF and counts as
+// voided, else `weight` is added to WINDOW_WEIGHT. After them comes PREPARE_WINDOW: PREPARE_ALL
+// with WINDOW_WEIGHT for `weight`, where a voided micro-batch is an overflow for the loss scale,
+// and no weight at all skips the update.
 #define PREPARE_MICRO_BATCH 6
 #define PREPARE_WINDOW 7
 struct UpdatePrepareParams {

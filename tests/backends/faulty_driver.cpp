@@ -37,7 +37,7 @@ F real(const char* name) {
   return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
 }
 
-// Is this call one that the device is lost for?
+// Whether this call is one that loses the device.
 bool loses(const char* function) {
   if (now.lost_at < 0) return false;
   if (now.lost_in == function && now.calls++ == now.lost_at) is_lost = true;

@@ -72,8 +72,8 @@ TEST_CASE("vulkan: every submit ends with a barrier that shows the host what was
   CHECK(FaultyDriver::faults().hidden_submits == 0);
 }
 
-// Of a GPU: its own memory, memory of the host, a window of 64 KiB, memory that the host reads
-// fast.
+// The memory types of a GPU: its own memory, memory of the host, a window of 64 KiB, and memory
+// that the host reads fast.
 constexpr uint32_t kLocal = 0, kHost = 1, kWindow = 2, kCached = 3;
 test::DriverFaults gpu_memory() {
   return {.types = {{0x1, 0}, {0x6, 1}, {0x7, 2}, {0xe, 1}},

@@ -57,7 +57,7 @@ TEST_CASE(
   on_each_device([] {
     for (const int nested : {0, 2})
       for (const bool shares : {false, true}) {
-        // Of the chain: the gradients, and the peaks of both memories.
+        // Returns the chain's gradients, and the peaks of both memories.
         const auto run = [&](int blocks, bool on_host) {
           Chain chain(blocks);
           chain.nested = nested, chain.shares = shares;

@@ -1,4 +1,4 @@
-// Whose memory a leaf's gradient is: its own, whatever it was made of, so that adding to it changes
+// A leaf's gradient has memory of its own, whatever it was made of, so that adding to it changes
 // nothing else.
 #include <functional>
 #include <set>

@@ -140,7 +140,7 @@ TEST_CASE("offset plan: within 3 % of the lower bound") {
         const double ratio = double(plan.height()) / double(lower_bound(lifetimes));
         INFO(family_names[f], " n = ", n, " seed ", seed, " ratio ", ratio);
         REQUIRE(valid(lifetimes, plan));
-        // Of few random items even the best plan may be higher than the bound: see the next test.
+        // With few random items even the best plan may be higher than the bound: see the next test.
         if (n > 10) CHECK(ratio <= 1.03);
         if (f == nested && n > 10) CHECK(ratio <= 1.002);
       }

@@ -156,7 +156,7 @@ TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: gradients leave while backward r
       optimizer.backward(one.loss, one.weight);
       for (const Tensor& p : parameters) CHECK(!p.grad());
       const Traffic traffic = parallel.traffic();
-      // Of two ranks each keeps one half.
+      // Each of two ranks keeps one half.
       CHECK(traffic.gradient_bytes >= static_cast<uint64_t>(step + 1) * 2 * elements);
       CHECK(traffic.gradient_bytes < static_cast<uint64_t>(step + 1) * 3 * elements);
       CHECK(traffic.buckets > static_cast<uint64_t>(step + 1) * 10);

@@ -30,7 +30,7 @@ constexpr uint64_t interesting[] = {0,
                                     uint64_t{1} << 63,
                                     UINT64_MAX};
 
-// Of a table that is changed as one: it is taken apart, which takes its time.
+// The most bytes of a table that is changed as one: taking it apart takes its time.
 constexpr size_t most_table_bytes = 4096;
 
 class Mutation {
@@ -38,8 +38,8 @@ class Mutation {
   Mutation(Bytes& bytes, const std::vector<Bytes>& pool, const Target& target, DataRandom& random)
       : bytes_(bytes), pool_(pool), target_(target), random_(random) {}
 
-  // Of tables every second change is one of lines and cells: bytes at random are refused by the
-  // first check of a line.
+  // Every second change of a table is one of lines and cells: the first check of a line refuses
+  // random bytes.
   void apply() {
     if (target_.cells && bytes_.size() <= most_table_bytes && below(2)) return change_table();
     switch (random_.below(11)) {

@@ -68,7 +68,8 @@ class Training {
       all[slot.name] = optimizer_->parameters().master(slot).to_vector();
     return all;
   }
-  // Of the optimizer and the average, without what is of the dtype: masters and the loss scale.
+  // The states of the optimizer and the average, without those that belong to the dtype: masters
+  // and the loss scale.
   Values states() {
     Values all;
     for (const auto& [name, tensor] : optimizer_->state())

@@ -353,7 +353,8 @@ TEST_CASE("snapshot of ranks: parts that are damaged, missing, foreign or left b
   fs::copy(kept / names[0].filename(), begin(2), fs::copy_options::overwrite_existing);
   check_older("must be part 1 of");
 
-  // Of an index that nobody can read its parts stay; those of none, and of others, go.
+  // The parts of an index that nobody can read stay; those without an index, and those of others,
+  // go.
   begin(0);
   const fs::path index = used / "step-000000000012.safetensors";
   fs::resize_file(index, 100);

@@ -26,13 +26,13 @@ struct OpCase {
   std::string name;
   std::vector<Input> inputs;
   std::function<Tensors(const Tensors&)> run;
-  // Of the differences in double (f64_check.h): less than inputs that must not change their order
-  // differ, and large beside 2^-52, of which an output's rounding is made.
+  // The step of the differences in double (f64_check.h): smaller than the distance of inputs that
+  // must not change their order, and large beside 2^-52, the rounding of an output.
   double step = 0x1p-15;
-  // Of every element, as largest_error() has it: device against cpu.
+  // The tolerance of every element, as largest_error() measures it: device against cpu.
   double f32_tolerance = 1e-5;
   double roundings = 6;  // of 16 bits
-  // Of NaN, infinities and extremes (test_op_extremes.cpp):
+  // For NaN, infinities and extremes (test_op_extremes.cpp):
   bool elementwise = false;  // each element is a function of one of each input
   float most = 3e38f;    // of its inputs: beyond it f32 overflows on the way where double does not
   bool spreads = false;  // zeros that are multiplied (padding, keys not seen) may make NaN

@@ -41,7 +41,7 @@ Evaluation attend(const Form& f, DType dtype) {
   });
 }
 
-// Which kernels of attention the device has run.
+// The kernels of attention that the device has run.
 std::set<std::string> kernels_of(Backend& backend, const std::function<void()>& body) {
   backend.time_kernels(true);
   body();

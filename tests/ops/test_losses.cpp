@@ -32,7 +32,7 @@ Tensor values(const Shape& shape, int seed, double low, double high, double scal
   return tensor(v, shape);
 }
 
-// Of logits [7, 3, 5].
+// The CTC loss of logits [7, 3, 5].
 Tensor ctc(const Tensor& x, const std::vector<int32_t>& frames, const std::vector<int32_t>& labels,
            const CtcOptions& options) {
   const std::vector<int32_t> said = {1, 1, 2, 4, 2, 0, 3, 0, 0};
@@ -40,7 +40,7 @@ Tensor ctc(const Tensor& x, const std::vector<int32_t>& frames, const std::vecto
                   options);
 }
 
-// Of logits [2, 4, 3, 5].
+// The transducer loss of logits [2, 4, 3, 5].
 Tensor rnnt(const Tensor& x, const std::vector<int32_t>& frames, const std::vector<int32_t>& labels,
             const RnntOptions& options) {
   const std::vector<int32_t> said = {1, 1, 4, 2};

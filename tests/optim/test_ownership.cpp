@@ -1,4 +1,5 @@
-// Whose the elements of parameters are: parts as equal as rows allow, and states by their names.
+// The owners of the elements of parameters: parts as equal as rows allow, and states by their
+// names.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -24,7 +24,7 @@ struct Answer {
   std::vector<double> progress = {};
 };
 
-// Of a budget at this share of the way from the least peak to the plain one.
+// The answer for a budget at this share of the way from the least peak to the plain one.
 Answer answer(const memory::Workload& workload, double share, double effort = 1) {
   Answer result;
   Search search = search_for(workload, {.effort = effort, .on_progress = [&](double done) {

@@ -311,7 +311,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
     CHECK(gradient == plain);
     CHECK(default_device()->live() == at_rest);
     CHECK(Tape::current()->replayed_records() - before == evaluate(graph, plan).replayed);
-    // And the peak is the simulated one, but for what plans do not know: an op that overwrites.
+    // The peak is the simulated one, except for what plans do not know: an op that overwrites.
     constexpr int64_t value = 8 * 16 * sizeof(float);
     const auto peak = [&](const Plan& way) {
       return dry_run(dry(),

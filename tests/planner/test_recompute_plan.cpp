@@ -64,7 +64,7 @@ std::optional<Plan> cheapest_within(const std::vector<Plan>& plans, uint64_t byt
   return std::nullopt;
 }
 
-// Of a step: forward and a backward of twice its cost.
+// Relative to a step: forward and a backward of twice its cost.
 double overhead(const Graph& graph, const Plan& plan) {
   return plan.cost / (3 * forward_cost(graph));
 }
@@ -180,7 +180,7 @@ TEST_CASE("recompute: what a replay keeps is not made again by the segments insi
   const Segments segments = {{0, 6, -1}, {0, 3, 0}, {3, 6, 0}};
   const PlanCost nothing = evaluate(graph, {.segments = segments});
   CHECK(nothing.cost == 6 + 2);  // x1 to x6, as [3, 6) reads x3 and hands x6 on; then x1 and x2
-  // Of [0, 3) its middle value: x2 is there, and x1 has to be made for its own sake.
+  // This keeps the middle value of [0, 3): x2 exists, and x1 must be made for its own sake.
   const PlanCost one = evaluate(graph, {.segments = segments, .keep = {{1, 0, 0}}});
   CHECK(one.cost == nothing.cost - 1);
   CHECK(one.held == nothing.held);

@@ -139,7 +139,7 @@ test_quick() {
   cases 'host' -ts=host
   cases 'ops' '-tc=ops: vulkan against reference in f32' REWIND_TESTS_BRIEF=1
   if [[ -n $changed ]]; then cases 'changed' "-sf=$changed" -tse=host; fi
-  script layers format names size
+  script layers format comments names size
   finish --most 4
 }
 

@@ -38,7 +38,7 @@ void at_average(Ema& average, const Body& body) {
   average.restore();
 }
 
-// Of the weights, and of their average if there is one.
+// The evaluation of the weights, and of their average if there is one.
 struct Evaluation {
   Meter::Values weights;
   std::optional<Meter::Values> average;

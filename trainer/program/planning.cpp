@@ -214,7 +214,8 @@ void run_plan(const TrainingProgram& program, const PlanningOptions& options,
   const Planner planner(planned, *dry);
   std::string misfit;
   Forecast forecast;
-  // Who asks what fits in other memory than the device's is not told what fits in that one.
+  // A user who asks what fits in other memory than the device's is not told what fits in the
+  // device's.
   const bool elsewhere = !options.fit.empty() && device.limit() == 0;
   try {
     forecast = planner.forecast(planner.settings(), {.room = elsewhere ? Room::any : Room::device,

@@ -31,7 +31,7 @@ struct RankOptions {
   int planned = 0;  // ranks to plan for; 0: those of this run
 
   void add_to(CLI::App& app);  // after --plan
-  // That train together, or are planned for.
+  // The ranks that train together, or that are planned for.
   int count() const { return planned ? planned : rank_count(); }
   // Makes `accumulate`, steps per update of the whole run, so many that ranks have equally many of
   // them. Notes say what is changed, and what has no use.

@@ -20,8 +20,8 @@ using Settings = std::map<std::string, std::string>;
 // named anywhere. Of the subcommand, where one was called.
 Settings settings_of(CLI::App& command);
 
-// Of a training run: with the rate that `--lr` and what goes with it make, and what content_hash()
-// says of the parts of its data.
+// The settings of a training run, with the learning rate that results from `--lr` and its options,
+// and with what content_hash() says of the parts of its data.
 Settings run_settings(CLI::App& command, double rate, std::initializer_list<uint64_t> data);
 // "the data" alone, for programs that keep no snapshots.
 Settings data_settings(std::initializer_list<uint64_t> data);

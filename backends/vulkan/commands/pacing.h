@@ -39,7 +39,7 @@ class Pacing {
   double factor(const char* label) const;
 
   double typical_;  // factor of steps that have not been measured
-  // Of a guess; labels are few and live on.
+  // The factors correct guesses. Labels are few and live on.
   std::unordered_map<const char*, double> factors_;
   std::map<std::string, double, std::less<>> earlier_;
 };

@@ -32,7 +32,7 @@ class StepTimes {
   void time_kernels(bool on);
   uint64_t next_call() { return calls_++; }
 
-  // Do steps need timestamps of their own?
+  // Whether steps need timestamps of their own.
   bool wanted() const { return tick_us_ > 0 && (kernels_ || profile_); }
   // Seconds between two timestamps.
   double seconds(uint64_t begin, uint64_t end) const;

@@ -1,4 +1,4 @@
-// Which shaders this build has; shaders/compile.py defines it.
+// Identifies the shaders of this build; shaders/compile.py defines it.
 #pragma once
 
 #include <cstdint>

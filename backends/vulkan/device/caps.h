@@ -14,7 +14,7 @@
 
 namespace rw::vulkan {
 
-// Of a GPU that does not say how many it has, and is not an integrated one.
+// Assumed of a GPU that does not report its number and is not an integrated one.
 inline constexpr uint32_t middling_multiprocessors = 32;
 
 struct Caps {

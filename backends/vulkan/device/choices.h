@@ -25,7 +25,7 @@ inline constexpr VkMemoryPropertyFlags kHostMemory =
 std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory, uint32_t allowed,
                                    MemoryUse use, bool unified);
 
-// Does a device of this type compute in host memory?
+// Whether a device of this type computes in host memory.
 bool is_unified(VkPhysicalDeviceType type);
 
 // A family of queues that computes; one without graphics where there is one, as desktops share the

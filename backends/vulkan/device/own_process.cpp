@@ -11,7 +11,8 @@ namespace rw::vulkan {
 
 namespace {
 
-// Of the process that started the program: 0. To ask for the process's number is a system call.
+// The process that started the program has generation 0. Asking for the process's number would take
+// a system call.
 std::atomic<int> generation = 0;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which calls are alike enough to be run in one way: the keys of what `tune` chose.
+// Classes of calls that are alike enough to run in one way: the keys of what `tune` chose.
 #pragma once
 
 #include <string>
@@ -10,10 +10,11 @@ namespace rw::vulkan {
 
 bool is_product(std::string_view kernel);  // matmul, conv2d, conv2d_dgrad, conv2d_wgrad
 
-// Of matmul and conv2d, conv2d_dgrad, conv2d_wgrad: the dtypes of factors and result, how they lie
-// in memory (transposed or not, in words of how many elements) and sizes to the nearest power of
-// two, as "gemm f16-f16 nt a8 b8 c8 m2048 n1024 k256 x1". A convolution that is a product of
-// matrices is of that product's class. Empty for calls that do nothing and for other kernels.
+// The class of a matmul, conv2d, conv2d_dgrad or conv2d_wgrad: the dtypes of factors and result,
+// how they lie in memory (transposed or not, and in words of how many elements), and sizes to the
+// nearest power of two, as in "gemm f16-f16 nt a8 b8 c8 m2048 n1024 k256 x1". A convolution that is
+// a product of matrices has that product's class. Empty for calls that do nothing and for other
+// kernels.
 std::string class_of(const KernelCall& call);
 
 }  // namespace rw::vulkan

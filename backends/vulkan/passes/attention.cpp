@@ -48,11 +48,11 @@ uint64_t most_turns(const Caps& caps, uint32_t rounds) {
   return caps.is_cpu ? 65535 / rounds : uint64_t{1} << 40;
 }
 
-// That a thread has time for all keys or queries, `repeats` times.
+// Checks that a thread has time for all keys or queries, `repeats` times.
 void check_turns(const Caps& caps, const AttentionParams& p, uint32_t repeats) {
   const uint32_t dim = ATTENTION_DIM(p), columns = std::max(p.queries, p.keys);
-  // Of a tile of keys: its products by 16 dimensions at a time and 8 in each turn, its sums in
-  // slices of 8 rows at least, what is between them; for a gradient twice.
+  // A tile of keys takes its products by 16 dimensions at a time and 8 in each turn, its sums in
+  // slices of at least 8 rows, and what lies between them; a gradient takes twice that.
   const uint32_t rounds = 2 * (3 * divide_up(dim, 16) + 2 * ATTENTION_TILE_COLUMNS / 8 + 16);
   const uint64_t most = most_turns(caps, rounds) / std::max(1u, repeats) * ATTENTION_TILE_COLUMNS;
   check<ShapeError>(columns <= most, "attention",

@@ -59,7 +59,7 @@ class MadeOnce {
   }
 
   size_t made() const { return made_; }  // so far, by whomever
-  // Of all; while no thread is about something.
+  // Visits all of them, while no thread makes one.
   template <class F>
   void for_each(F&& f) {
     for (const auto& [key, value] : all_)

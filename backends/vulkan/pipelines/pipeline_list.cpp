@@ -19,7 +19,7 @@ std::string module_name(const Shader& shader) {
   return text + fmt::format(",{:x},{:d}{:d}", shader.features, shader.packed, shader.address);
 }
 
-// Of modules that the device can run.
+// The modules that the device can run.
 std::unordered_map<std::string, const Shader*> modules_by_name(const Caps& caps) {
   std::unordered_map<std::string, const Shader*> all;
   for (const Shader& shader : all_shaders())

@@ -1,4 +1,4 @@
-// Which pipelines a program has used, as text: what it will use when it runs again.
+// The list of the pipelines that a program has used, as text, for when the program runs again.
 #pragma once
 
 #include <array>

@@ -70,7 +70,7 @@ class Pipelines {
   std::array<std::array<Layout, kMaxBindings + 1>, 2> layouts_{};  // without and with texels
 
   MadeOnce<PipelineKey, VkPipeline> made_{[this](const PipelineKey& key) { return create(key); }};
-  // Of made_; the calling thread's own.
+  // A part of made_ that belongs to the calling thread.
   std::unordered_map<PipelineKey, VkPipeline, PipelineKeyHash> used_;
   std::mutex order_mutex_;
   std::vector<PipelineKey> order_;    // used_, in order of the first use

@@ -14,7 +14,7 @@ bool starts_with(std::string_view text, std::string_view head) {
   return text.substr(0, head.size()) == head;
 }
 
-// Of attention's tiles a device has some.
+// A device uses only some of attention's tiles.
 bool may_attend(std::string_view kernel, const Caps& caps) {
   if (starts_with(kernel, "attention") && kernel.find("_cooperative.") != kernel.npos)
     return !caps.is_cpu && has_large_shared(caps);

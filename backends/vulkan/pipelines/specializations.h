@@ -1,6 +1,6 @@
-// Which values of its specialization constants a module can be asked for on a device. The shaders'
-// declarations say them, in one place; a pipeline with others is an error, so that what is compiled
-// and counted ahead of time (statistics.h) is all that there is.
+// The values of its specialization constants that a module may be asked for on a device. The
+// shaders' declarations are the one place that defines them. A pipeline with other values is an
+// error, so what is compiled and counted ahead of time (statistics.h) is complete.
 #pragma once
 
 #include <span>

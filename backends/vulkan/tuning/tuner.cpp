@@ -124,7 +124,7 @@ class Task {
   std::map<std::string, std::shared_ptr<const Passes>> passes_;
 };
 
-// Of calls, each from the beginning of its first kernel to the end of its last.
+// The seconds that calls took, each from the beginning of its first kernel to the end of its last.
 double seconds_of(const std::vector<KernelTime>& times) {
   double us = 0;
   for (size_t i = 0; i < times.size(); ++i) {

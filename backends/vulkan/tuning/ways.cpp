@@ -21,7 +21,8 @@ std::string text_of(const Pass& pass) {
   return text + "\n";
 }
 
-// Whose kernels these passes are: a choice that cannot be had gives those of another family.
+// The family of the kernels of these passes: a choice that a device cannot run gives those of
+// another family.
 Choice::Family family_of(const std::string& passes) {
   constexpr std::pair<const char*, Choice::Family> kernels[] = {
       {"_cooperative.", Choice::Family::cooperative},

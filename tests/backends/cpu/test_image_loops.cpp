@@ -19,7 +19,7 @@ constexpr DType floats[] = {DType::f32, DType::f16, DType::bf16};
 struct Window {
   uint32_t kernel, stride, pad, dilation, out_h, out_w, channels, adaptive = 0;
 };
-// Of images of 11 x 9.
+// The windows are for images of 11 x 9.
 constexpr Window windows[] = {{2, 2, 0, 1, 5, 4, 8},     {3, 2, 1, 1, 6, 5, 17},
                               {3, 2, 1, 1, 6, 5, 1},     {3, 1, 1, 2, 9, 7, 5},
                               {3, 2, 0, 1, 6, 5, 3},  // the last ones end beyond

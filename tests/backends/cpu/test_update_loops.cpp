@@ -19,7 +19,7 @@ const LoopArgument table{16,
 const LoopArgument values{n}, grads{6000}, positive{n, DType::f32, Fill::positive};
 const LoopArgument partial{200};
 
-// Of update number `updates`; or of one that is skipped.
+// The state at update number `updates`, or at one that is skipped.
 LoopArgument state(float updates, bool skips = false) {
   std::vector<float> slots(STATE_SIZE, 0.0f);
   slots[STATE_SCALE] = 64;

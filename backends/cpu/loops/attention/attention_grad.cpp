@@ -9,8 +9,8 @@ namespace {
 struct Turned {
   Panel q, dout;
 };
-// Of a tile: the weights (before dropout until dropped), and the gradients of the masked scores: 0
-// of a score that does not count, whatever its key holds.
+// The gradients of one tile: the weights (before dropout until it is applied), and the gradients of
+// the masked scores. A score that does not count has 0, whatever its key holds.
 struct Gradients {
   Square weights, scores;
 };

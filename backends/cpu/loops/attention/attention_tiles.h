@@ -78,7 +78,7 @@ class Attention {
   HeadRows v(int64_t batch, int64_t key_head, int64_t first) const {
     return rows(v_, p_.v_stride, batch, key_head, first);
   }
-  // Of a dense tensor [batch, queries, heads, dim].
+  // The rows of one head in a dense tensor [batch, queries, heads, dim].
   HeadRows dense(const Operand& x, const Queries& q) const {
     const int64_t row = (q.batch * p_.queries + q.first) * p_.heads + q.head;
     return {x, row * dim(), p_.heads * dim()};
@@ -97,7 +97,7 @@ class Attention {
       body(Queries{i / tiles / heads, i / tiles % heads, first, least(span, p_.queries - first)});
     });
   }
-  // Of all scores, in bytes.
+  // The bytes of all scores.
   int64_t work() const {
     return int64_t{p_.batch} * p_.heads * p_.queries * p_.keys * int64_t{sizeof(float)};
   }

@@ -59,7 +59,7 @@ struct Pool {
   int64_t output(int64_t image, int64_t oh, int64_t ow) const {
     return ((image * p.out_h + oh) * p.out_w + ow) * p.channels;
   }
-  // Of an average.
+  // The divisor of an average.
   float divisor(int64_t oh, int64_t ow) const {
     const bool includes_pad = p.count_include_pad != 0;
     return static_cast<float>(rows.counted(oh, includes_pad) * columns.counted(ow, includes_pad));
