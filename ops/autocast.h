@@ -10,25 +10,25 @@
 
 namespace rw {
 
-// What a scope of Autocast does with the float inputs of an op.
+// The rule for the float inputs of an op inside an Autocast scope.
 enum class AutocastRule : uint8_t {
   low,   // they become the scope's dtype
   f32,   // the result is f32: inputs become f32, or are read as they are where the kernel can
   keep,  // they come as they are; where those of one op differ, all become the widest of them
 };
 
-// Ops that follow other rules in a scope, by the names of Autocast::ops().
+// Ops that follow other rules in a scope, by their names in Autocast::ops().
 struct AutocastLists {
   std::vector<std::string> f32 = {}, low = {}, keep = {};  // one list for each rule
 };
 
-// While alive, the ops of this thread that are listed choose the dtypes of their inputs by
-// Autocast::ops(), and ops that are not listed take what they get. The casts are recorded: a
-// checkpoint segment that is replayed, or a gradient, has the same dtypes wherever that happens.
-// A scope inside another one begins with the other's rules. Scopes may end in any order.
+// While it lives, listed ops of this thread choose the dtypes of their inputs by Autocast::ops(),
+// and ops that are not listed take their inputs as they are. The casts are recorded: the replay of
+// a checkpoint segment, and a gradient, have the same dtypes wherever they run. A scope inside
+// another one starts with the other's rules. Scopes may end in any order.
 class Autocast {
  public:
-  // DTypeError unless it is a float. `enabled` false: nothing is autocast inside.
+  // DTypeError unless the dtype is a float. If `enabled` is false, nothing inside is autocast.
   explicit Autocast(DType dtype, bool enabled = true);
   // ValueError for an op that is not listed, or in two lists.
   Autocast(DType dtype, const AutocastLists& changes);
@@ -54,11 +54,11 @@ class Autocast {
   std::vector<AutocastRule> rules_;  // by row
 };
 
-// Stands at the beginning of an op that is listed. It makes the inputs what the innermost scope
-// says; until it dies nothing is autocast, so that what the op is made of has the op's types.
+// Stands at the beginning of a listed op. It casts the inputs as the innermost scope says; until it
+// dies nothing is autocast, so the ops inside have the op's dtypes.
 class AutocastInputs {
  public:
-  // `widens`: the op reads 16-bit inputs and gives f32 by itself, so the rule f32 casts nothing.
+  // If `widens`, the op reads 16-bit inputs and gives f32 by itself, so the rule f32 casts nothing.
   AutocastInputs(const char* op, std::initializer_list<Tensor*> inputs, bool widens = false);
   AutocastInputs(const char* op, std::vector<Tensor>& inputs);
   bool is_f32() const { return rule_ == AutocastRule::f32; }  // the result is to be f32

@@ -1,4 +1,4 @@
-// Parts of one batch side by side on one device, so that they can wait for each other.
+// Runs parts of one batch side by side on one device, so that they can wait for each other.
 #pragma once
 
 #include <condition_variable>
@@ -28,8 +28,9 @@ class Lockstep {
   Lockstep& operator=(const Lockstep&) = delete;
 
   uint32_t parts() const { return count_; }  // how many there are
-  // body(part) for every part. Where parts throw, the others are unwound and the first exception is
-  // thrown here. AutogradError inside of another Lockstep, and where parts do not meet alike.
+  // Calls body(part) for every part. If a part throws, the others are unwound and the first
+  // exception is thrown here. AutogradError inside another Lockstep, and if parts do not meet
+  // alike.
   void run(const std::function<void(uint32_t part)>& body);
 
  private:
@@ -39,7 +40,7 @@ class Lockstep {
   void live(uint32_t part, const std::function<void(uint32_t)>& body);
   void wait_for_turn(uint32_t part);
   void pass_on(uint32_t part);
-  // Waits until all parts have called it as often, with the same name.
+  // Waits until all parts have made this call equally often, with the same name.
   void meet(const char* what);
 
   const uint32_t count_;

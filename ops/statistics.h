@@ -7,8 +7,8 @@
 
 namespace rw {
 
-// While it lives, this thread has one part of a batch whose others `exchange` joins: of a Lockstep,
-// or of ranks (dist/data_parallel.h). BatchNorm2d asks for it.
+// While it lives, this thread has one part of a batch, which `exchange` joins with the others:
+// those of a Lockstep, or of ranks (dist/data_parallel.h). BatchNorm2d asks for it.
 class StatisticsScope {
  public:
   explicit StatisticsScope(std::shared_ptr<StatisticsExchange> exchange);

@@ -1,4 +1,4 @@
-// A tensor taken apart along an axis.
+// Takes a tensor apart along an axis.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,10 @@
 
 namespace rw {
 
-// The slices of x along an axis, without it: views, as select(x, axis, i). The gradient is put
-// together in one tensor, where those of slices would each be as large as x: for packed projections
-// of attention. ShapeError for an axis that x does not have, and where it is empty.
+// The slices of x along an axis, without that axis: views, as select(x, axis, i). The gradient is
+// assembled in one tensor, whereas those of separate slices would each be as large as x; this is
+// for packed projections of attention. ShapeError for an axis that x does not have, and if it is
+// empty.
 std::vector<Tensor> unbind(Tensor x, int axis = 0);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// What the losses over lattices of frames and labels share (ctc.cpp, rnnt.cpp).
+// Shared by the losses over lattices of frames and labels (ctc.cpp, rnnt.cpp).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Transducers: labels from frames by a lattice of both, with a network of the labels said so far
-// beside that of the frames (Graves 2012).
+// Transducers: labels from frames, by a lattice of both, with a network of the labels so far beside
+// that of the frames (Graves 2012).
 #pragma once
 
 #include "../ops.h"
@@ -7,7 +7,7 @@
 
 namespace rw {
 
-// What rnnt_loss() takes.
+// The options of rnnt_loss().
 struct RnntOptions {
   int32_t blank = 0;                      // the class that goes to the next frame
   Reduction reduction = Reduction::mean;  // over the samples
@@ -15,19 +15,19 @@ struct RnntOptions {
   int64_t chunk =
       0;  // of rnnt_joint_loss: frames whose logits exist at a time; 0: about 32 MiB of them
 };
-// The negative logarithm of the probability of all ways to say the labels: f32. logits [N, T, U +
+// The negative logarithm of the probability of all alignments of the labels: f32. logits [N, T, U +
 // 1, C] at frame t after u labels, f32 or f16; targets i32 [N, U]; input_lengths (frames) and
-// target_lengths (labels) i32 [N], which count as the nearest possible. No way leads through a
-// target that is no class, or through NaN. A sample without any way has an infinite loss and a
-// gradient of NaN. In f32, in a fixed order. U <= 2047. ShapeError, DTypeError, ValueError (blank).
-// As torchaudio.functional.rnnt_loss.
+// target_lengths (labels) i32 [N]; lengths out of range count as the nearest possible. No alignment
+// contains a target that is not a class, or NaN. A sample without any alignment has an infinite
+// loss and a gradient of NaN. It computes in f32, in a fixed order. U <= 2047. ShapeError,
+// DTypeError, ValueError (blank). As torchaudio.functional.rnnt_loss.
 Tensor rnnt_loss(Tensor logits, Tensor targets, Tensor input_lengths, Tensor target_lengths,
                  const RnntOptions& options = {});
 
-// rnnt_loss of the logits tanh(encoder[n, t] + predictor[n, u]) @ weight^T + bias, of which no more
-// than a chunk of frames exists at any time: a checkpoint segment makes each chunk's anew for its
-// gradient. encoder [N, T, D], predictor [N, U + 1, D], weight [C, D], bias [C] or undefined; as
-// linear(). Errors as rnnt_loss().
+// rnnt_loss of the logits tanh(encoder[n, t] + predictor[n, u]) @ weight^T + bias, of which only a
+// chunk of frames exists at any time: a checkpoint segment recomputes each chunk for its gradient.
+// encoder [N, T, D], predictor [N, U + 1, D], weight [C, D], bias [C] or undefined, as for
+// linear(). Throws as rnnt_loss().
 Tensor rnnt_joint_loss(Tensor encoder, Tensor predictor, Tensor weight, Tensor bias, Tensor targets,
                        Tensor input_lengths, Tensor target_lengths,
                        const RnntOptions& options = {});

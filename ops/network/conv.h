@@ -1,15 +1,15 @@
-// Convolutions besides conv2d (ops.h): in one and three dimensions, transposed, with padding that
-// keeps the size. Channels are last. All take f32, or f16 with sums in f32, of one dtype
-// (DTypeError); follow Autocast; throw ShapeError where shapes do not go together or the window is
-// larger than the padded input, and ValueError for options. A bias is float [O], or undefined.
+// Convolutions other than conv2d (ops.h): in one and three dimensions, transposed, and with padding
+// that keeps the size. Channels are last. All take f32, or f16 with sums in f32, of one dtype
+// (DTypeError), and follow Autocast. They throw ShapeError if the shapes do not match or the window
+// is larger than the padded input, and ValueError for options. A bias is float [O], or undefined.
 #pragma once
 
 #include "../ops.h"
 
 namespace rw {
 
-// The options with the padding that keeps the size of an image where the stride is 1: half of what
-// the window reaches before it, the rest, one more where that is odd, behind it (PyTorch's
+// The options with the padding that keeps the size of an image at a stride of 1: half of the
+// window's reach before it, and the rest, one more if the reach is odd, after it (PyTorch's
 // padding="same"). ValueError for a stride other than 1.
 Conv2dOptions same_padding(Size2d kernel, Conv2dOptions options = {});
 
@@ -21,7 +21,8 @@ struct Conv1dOptions {
   std::optional<int> padding_end = {};            // behind the sequence, where it is not `padding`
   PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
 };
-// x [N, L, C], weight [O, K, C / groups] -> [N, L', O], sizes as of conv2d, which runs on views.
+// x [N, L, C], weight [O, K, C / groups] -> [N, L', O], with sizes as for conv2d, which runs on
+// views.
 Tensor conv1d(Tensor x, Tensor weight, Tensor bias = {}, const Conv1dOptions& options = {});
 
 // Depth, height and width, or one number for all.
@@ -31,7 +32,7 @@ struct Size3d {
   Size3d(int depth, int height, int width) : d(depth), h(height), w(width) {}
   bool operator==(const Size3d&) const = default;
 };
-// As Conv2dOptions, of volumes.
+// As Conv2dOptions, for volumes.
 struct Conv3dOptions {
   Size3d stride = 1, padding = 0, dilation = 1;   // the window, in elements
   int groups = 1;                                 // runs of channels that are convolved apart
@@ -39,9 +40,10 @@ struct Conv3dOptions {
   std::optional<Size3d> padding_end = {};         // behind, below and to the right
   PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
 };
-// x [N, D, H, W, C], weight [O, KD, KH, KW, C / groups] -> [N, D', H', W', O], sizes as of conv2d.
-// Runs as 2-d convolutions of planes with the depth's taps beside each other as channels, a few
-// samples at a time: at most 32 MiB or one sample's worth of such planes exist at once.
+// x [N, D, H, W, C], weight [O, KD, KH, KW, C / groups] -> [N, D', H', W', O], with sizes as for
+// conv2d. It runs as 2-d convolutions of planes with the depth's taps beside each other as
+// channels, a few samples at a time: at most 32 MiB, or one sample's worth, of such planes exist at
+// once.
 Tensor conv3d(Tensor x, Tensor weight, Tensor bias = {}, const Conv3dOptions& options = {});
 
 // The options of the convolution that conv_transpose2d() reverses, and how much larger its result
@@ -64,7 +66,7 @@ struct ConvTranspose1dOptions {
   int groups = 1;    // runs of channels that are convolved apart
   bool bias = true;  // of the module ConvTranspose1d
 };
-// x [N, L, I], weight [I, K, O / groups] -> [N, L', O], sizes as of conv_transpose2d.
+// x [N, L, I], weight [I, K, O / groups] -> [N, L', O], with sizes as for conv_transpose2d.
 Tensor conv_transpose1d(Tensor x, Tensor weight, Tensor bias = {},
                         const ConvTranspose1dOptions& options = {});
 

@@ -1,28 +1,28 @@
-// What tells attention where tokens stand.
+// Tells attention the positions of tokens.
 #pragma once
 
 #include "../../core/tensor/tensor.h"
 
 namespace rw {
 
-// How far rotary() turns what.
+// The options of rotary().
 struct RotaryOptions {
   int64_t offset = 0;   // position of the first row: keys before it are in a cache
   float theta = 10000;  // pair i turns by position * theta^(-2 i / D) radians
-  // Pairs are elements 2 i and 2 i + 1, as in the paper; else i and i + D / 2, as in Hugging Face's
-  // Llama.
+  // Whether pairs are elements 2 i and 2 i + 1, as in the paper, or i and i + D / 2, as in Hugging
+  // Face's Llama.
   bool interleaved = false;
 };
 
-// Rotary positions (Su et al. 2021, "RoFormer"): turns the pairs of each row s of x [B, H, S, D] by
-// its position, offset + s, so that products of queries and keys depend on their distance alone.
+// Rotary positions (Su et al. 2021, "RoFormer"): rotates the pairs of each row s of x [B, H, S, D]
+// by its position, offset + s, so that products of queries and keys depend only on their distance.
 // Views welcome; f32 or f16 (DTypeError) -> the same shape, dense. D is even, and positions fit 32
-// bits: ShapeError, ValueError. The gradient turns back; nothing is saved for it.
+// bits: ShapeError, ValueError. The gradient rotates back; nothing is saved for it.
 Tensor rotary(Tensor x, const RotaryOptions& options = {});
 
-// The slopes of so many heads, f32 [heads], for AttentionOptions::alibi (Press et al. 2022, "Train
-// Short, Test Long"): the powers of 2^(-8 / heads), for heads that are no power of two those of the
-// next lower one, and every other one of the next higher. ValueError unless heads > 0.
+// The slopes of this many heads, f32 [heads], for AttentionOptions::alibi (Press et al. 2022,
+// "Train Short, Test Long"): the powers of 2^(-8 / heads). If heads is not a power of two: those of
+// the next lower one, and every other one of the next higher. ValueError unless heads > 0.
 Tensor alibi_slopes(int64_t heads);
 
 }  // namespace rw

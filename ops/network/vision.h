@@ -1,26 +1,26 @@
-// Ops on images, sequences and volumes with channels last: other sizes, other borders, pooling in
-// one dimension and to a given size. f32 or f16 (DTypeError).
+// Ops on images, sequences and volumes with channels last: resizing, padding, pooling in one
+// dimension and to a given size. f32 or f16 (DTypeError).
 #pragma once
 
 #include "../ops.h"
 
 namespace rw {
 
-// How interpolate() finds a result's element in x. nearest takes the one below, nearest_exact the
-// nearest one (PyTorch's words). Between elements, linear weighs the 2 next to
-// it along each axis, cubic 4 (Keys 1981, a = -0.75); area is adaptive_avg_pool.
+// How interpolate() finds an element of the result in x. nearest takes the one below, nearest_exact
+// the nearest one (PyTorch's words). Between elements, linear weighs the 2 neighbours along each
+// axis, and cubic 4 (Keys 1981, a = -0.75); area is adaptive_avg_pool.
 enum class InterpolationMode { nearest, nearest_exact, linear, cubic, area };
 
-// As PyTorch's, whose linear, bilinear and trilinear are `linear` here. Either size or
-// scale_factor; one entry for each axis between the first and the last, or one for all.
+// PyTorch's options; its linear, bilinear and trilinear are `linear` here. Give either size or
+// scale_factor, with one entry for each axis between the first and the last, or one for all.
 struct InterpolateOptions {
   std::vector<int64_t> size = {};         // of the result
   std::vector<double> scale_factor = {};  // the result's size over that of x, rounded down
   InterpolationMode mode = InterpolationMode::nearest;  // how elements are found
   bool align_corners = false;  // linear, cubic: the outermost elements lie on each other
 };
-// x [N, L, C], [N, H, W, C] or [N, D, H, W, C] -> the same with other sizes between N and C. cubic:
-// images only. ShapeError, ValueError for options.
+// x [N, L, C], [N, H, W, C] or [N, D, H, W, C] -> the same with other sizes between N and C. cubic
+// is for images only. ShapeError, ValueError for options.
 Tensor interpolate(Tensor x, const InterpolateOptions& options);
 
 // x [N, H, W, C r r] -> [N, H r, W r, C]: runs of r r channels become squares of r by r pixels (Shi
@@ -29,7 +29,7 @@ Tensor pixel_shuffle(Tensor x, int64_t upscale);
 // The reverse: [N, H r, W r, C] -> [N, H, W, C r r].
 Tensor pixel_unshuffle(Tensor x, int64_t downscale);
 
-// Sizes before and behind, as the other pad(), filled as the mode says; reflect takes less than
+// Sizes before and after, as for the other pad(), filled as the mode says; reflect takes less than
 // the axis has, circular at most as much. ShapeError. `zeros` is pad(x, before, after).
 Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64_t>& after,
            PaddingMode mode);
@@ -39,7 +39,7 @@ struct Pool1dOptions {
   int kernel = 2, stride = 2, padding = 0, dilation = 1;  // the window, in elements
   bool count_include_pad = true;                          // of avg_pool1d
 };
-// x [N, L, C] -> [N, L', C], as max_pool2d and avg_pool2d.
+// x [N, L, C] -> [N, L', C], as for max_pool2d and avg_pool2d.
 Tensor max_pool1d(Tensor x, const Pool1dOptions& options);
 Tensor avg_pool1d(Tensor x, const Pool1dOptions& options);
 
@@ -48,7 +48,7 @@ Tensor avg_pool1d(Tensor x, const Pool1dOptions& options);
 // empty image.
 Tensor adaptive_max_pool2d(Tensor x, Size2d size);
 Tensor adaptive_avg_pool2d(Tensor x, Size2d size);
-// x [N, L, C] -> [N, size, C], as those.
+// x [N, L, C] -> [N, size, C], as for images.
 Tensor adaptive_max_pool1d(Tensor x, int size);
 Tensor adaptive_avg_pool1d(Tensor x, int size);
 
