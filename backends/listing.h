@@ -1,4 +1,4 @@
-// What is known about a device without opening it.
+// Lists devices without opening them.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct DeviceListing {
 bool device_matches(const std::string& name, const std::string& uuid, size_t index,
                     const std::string& choice);
 
-// What is wrong where a GPU has files in `dev` and no Vulkan driver offers it, and what to do;
-// empty where it has none.
+// Says what is wrong, and what to do, if a GPU has files in `dev` and no Vulkan driver offers it;
+// empty if there is no such GPU.
 std::string unoffered_gpu(const std::string& dev = "/dev");
 
 }  // namespace rw

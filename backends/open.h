@@ -1,4 +1,4 @@
-// Opens a backend by name, and lists devices. The header of backends/ that programs need.
+// Opens a backend by name, and lists devices. This is the header of backends/ that programs need.
 #pragma once
 
 #include <memory>
@@ -12,23 +12,23 @@ namespace rw {
 
 // "auto", "cpu", "reference" (plain loops in double, the oracle of the others), "vulkan",
 // "vulkan:1" (index), "vulkan:NVIDIA" (part of the name, any case), "vulkan:uuid=0123...". "auto"
-// is what best_device() says. "vulkan" alone takes $REWIND_DEVICE or else the best device: discrete
-// GPU, integrated GPU, virtual GPU, CPU driver. Throws DeviceError naming what to install when
-// there is no driver, and listing the devices when none matches. "dry" ("dry:auto") or "dry:DEVICE"
-// predicts that device without using it; "dry:FILE.json" one whose profile was saved, on this
-// machine or another. FILE.json alone, where there is no such file, is one of those that come with
-// Rewind: "dry:rx7900xtx.json".
+// is best_device(). "vulkan" alone takes $REWIND_DEVICE or else the best device: discrete GPU,
+// integrated GPU, virtual GPU, CPU driver. Throws DeviceError, which says what to install if there
+// is no driver, and lists the devices if none matches. "dry" ("dry:auto") or "dry:DEVICE" predicts
+// that device without using it; "dry:FILE.json" one whose profile was saved, on this machine or
+// another. FILE.json alone, if there is no such file, is one of those that come with Rewind:
+// "dry:rx7900xtx.json".
 std::unique_ptr<Backend> open_backend(const std::string& device);
 
-// "vulkan" where it would take a GPU, or where $REWIND_DEVICE names a device of it; else "cpu".
-// Vulkan's drivers for CPUs are slower, and taken only when they are named.
+// "vulkan" if it would take a GPU, or if $REWIND_DEVICE names one of its devices; else "cpu".
+// Vulkan's drivers for CPUs are slower, and are used only by name.
 std::string best_device();
 
 // The limits of a Vulkan device, to be saved and used with "dry:FILE.json".
 std::string device_profile(const std::string& device);
 
-// The Vulkan devices in the order of their indices, without opening them. Throws DeviceError naming
-// what to install when there is none.
+// The Vulkan devices in the order of their indices, without opening them. Throws DeviceError, which
+// says what to install, if there is none.
 std::vector<DeviceListing> list_devices();
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// What is in data sets, as numbers: equal for equal contents, wherever the files lie.
+// Hashes of the contents of data sets: equal for equal contents, wherever the files lie.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace rw {
 
-// Pixels, labels and names of classes.
+// Covers pixels, labels and names of classes.
 uint64_t content_hash(const ImageDataset& data);
-// Names, labels and bytes of the files, after check_photos(). ValueError before.
+// Covers names, labels and bytes of the files, after check_photos(). ValueError before that.
 uint64_t content_hash(const PhotoDataset& data);
-// Names, speakers, transcripts, lengths and sizes of all sounds, and the bytes of up to 16 of them:
-// all of LibriSpeech would take minutes to read. FileError where one is gone.
+// Covers names, speakers, transcripts, lengths and sizes of all sounds, and the bytes of up to 16
+// of them: reading all of LibriSpeech would take minutes. FileError if one is gone.
 uint64_t content_hash(const SpeechDataset& data);
-// Tokens and labels.
+// Covers tokens and labels.
 uint64_t content_hash(std::span<const TextExample> data);
 
 }  // namespace rw

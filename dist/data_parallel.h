@@ -1,4 +1,5 @@
-// Data parallel training: ranks have one model, each its micro-batches, and one update for all.
+// Data parallel training: ranks share one model, each has its own micro-batches, and there is one
+// update for all.
 #pragma once
 
 #include <memory>
@@ -13,18 +14,19 @@ namespace rw {
 
 // How ranks train together.
 struct DataParallelOptions {
-  // BatchNorm2d normalises over the rows of all ranks, forward and backward, as in one large batch:
-  // ranks wait for each other in each of them, so every rank must run all its steps. Otherwise over
-  // the rows of its rank; running statistics take those of all ranks either way.
+  // Whether BatchNorm2d normalises over the rows of all ranks, forward and backward, as in one
+  // large batch. Ranks then wait for each other in each of them, so every rank must run all its
+  // steps. Otherwise it normalises over the rows of its rank; running statistics take in all ranks
+  // either way.
   bool exact_batch_norm = false;
-  // Bytes of f32 gradients that go in one message, at most. They leave while backward runs, as soon
-  // as so many are complete, and give their memory back: large buckets cost memory, small ones
-  // messages. With exact_batch_norm they leave behind backward.
+  // The most bytes of f32 gradients in one message. Gradients leave while backward runs, as soon as
+  // this many are complete, and free their memory: large buckets cost memory, small ones messages.
+  // With exact_batch_norm they leave after backward.
   int64_t bucket_bytes = int64_t{8} << 20;
   // The dtype of gradients in messages: f16 or bf16 halves them. Sums are f32 all the same, and
-  // come back as such. With f32 the bits are those of one process; otherwise every gradient is
-  // rounded once, by 2^-11 or 2^-8 of itself at most (f16 below 6e-5: by 3e-8), and what is too
-  // large for f16 is an overflow.
+  // come back as f32. With f32 the bits are those of one process; otherwise every gradient is
+  // rounded once, by at most 2^-11 or 2^-8 of itself (f16 below 6e-5: by 3e-8), and a gradient that
+  // f16 cannot hold is an overflow.
   DType transport = DType::f32;
   // The most bytes of sharded parameters (shard_parameters) that are gathered at a time. Beyond it,
   // a rank gathers only what one kernel reads.
@@ -59,8 +61,7 @@ struct DataParallelOptions {
 // others round differently. RankError names the first difference.
 class DataParallel {
  public:
-  // Brings parameters that ranks keep in parts together, as long as it lives. No training
-  // meanwhile.
+  // Gathers sharded parameters and keeps them whole while it lives. No training meanwhile.
   class [[nodiscard]] Gathered {
    public:
     explicit Gathered(DataParallel& parallel);
@@ -72,18 +73,18 @@ class DataParallel {
     DataParallel& parallel_;
   };
 
-  // Both must outlive it. AutogradError inside of a window.
+  // Both must outlive it. AutogradError inside a window.
   explicit DataParallel(Accumulate& optimizer, Communicator& ranks = world(),
                         const DataParallelOptions& options = {});
   ~DataParallel();  // between windows parameters in parts become whole, by all ranks together
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // A step of a rank that has no micro-batch while others have one: at the end of an epoch. Whether
-  // an update was queued.
+  // A step of a rank that has no micro-batch while others have one, at the end of an epoch. Returns
+  // whether an update was queued.
   bool skip();
 
-  // On all ranks together, between steps. Does nothing where parameters are whole.
+  // Called on all ranks together, between steps. It does nothing if parameters are whole.
   Gathered gather_parameters() { return Gathered(*this); }
 
   Traffic traffic() const;  // messages of gradients so far, of this rank; with one rank none
@@ -98,13 +99,12 @@ class DataParallel {
   int exceptions_ = 0;  // that were under way when it was made
 };
 
-// What a rank says of itself: a setting, the data, a version.
+// A statement of a rank about itself: a setting, the data, a version.
 struct Claim {
   std::string what, value;                               // its name, and what it is here
   std::string remedy = "start all ranks with the same";  // what to do where values differ
 };
-// RankError, naming the first claim that is another one on another rank, both values, and what to
-// do.
+// RankError, with the first claim that differs on another rank, both values, and what to do.
 void check_alike(Communicator& ranks, const std::vector<Claim>& claims);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// The ranks of a training program's steps, which planners run dry, too.
+// The ranks of a training program's steps, which planners also run dry.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace rw {
 
-// What StepSettings::shard may be, from what keeps most on every rank to what keeps least: none,
+// The words for StepSettings::shard, from what keeps most on every rank to what keeps least: none,
 // states (shard_states()), or parameters, with the states (shard_parameters()).
 const std::vector<std::string>& sharding_words();
 
@@ -24,14 +24,14 @@ const std::vector<std::string>& sharding_words();
 class StepRanks {
  public:
   // `real` must outlive it. ValueError for settings of another rank than that one, and for a word
-  // that is none of sharding_words().
+  // that is not one of sharding_words().
   explicit StepRanks(const StepSettings& settings, Communicator& real = world());
 
-  // The groups, with as much in parts as the settings say.
+  // The groups, sharded as the settings say.
   std::vector<ParameterGroup> shard(std::vector<ParameterGroup> groups) const;
   std::vector<ParameterGroup> shard(std::vector<Tensor> parameters) const;
-  // Joins the updates of the ranks as long as it lives; null where there is one rank. ValueError
-  // for optimizers that are no Accumulate.
+  // Joins the updates of the ranks while it lives; null if there is one rank. ValueError for
+  // optimizers that are not an Accumulate.
   std::unique_ptr<DataParallel> share(Optimizer& optimizer,
                                       const DataParallelOptions& options = {}) const;
 

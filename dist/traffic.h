@@ -1,13 +1,13 @@
-// What messages cost.
+// The cost of messages.
 #pragma once
 
 #include <cstdint>
 
 namespace rw {
 
-// Messages of training on one rank, as they were so far. What was hidden behind the device's work
-// is `gradient_seconds - waited_seconds`; seconds in messages are also those in which a rank waits
-// for another that is slower.
+// The messages of training on one rank so far. `gradient_seconds - waited_seconds` were hidden
+// behind the device's work; seconds in messages include those in which a rank waits for a slower
+// one.
 struct Traffic {
   uint64_t buckets = 0;         // of gradients that were sent
   uint64_t gradient_bytes = 0;  // of them, to all other ranks

@@ -22,7 +22,7 @@ struct BertConfig {
   int64_t intermediate_size = 3072;  // elements between a layer's two linear layers
   // Longest sequence, and kinds of token_types.
   int64_t max_position_embeddings = 512, type_vocab_size = 2;
-  // Dropout of what each half of a layer adds, and of the attention's weights.
+  // The dropout of each half of a layer, and of the attention's weights.
   double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1;
 
   double layer_norm_eps = 1e-12;    // of all layer norms
@@ -54,7 +54,7 @@ class BertEmbeddings : public Module {
   Dropout dropout_;
 };
 
-// The layers, with a checkpoint segment for every so many of them.
+// The layers, with a checkpoint segment for every few of them.
 class BertEncoder : public Module {
  public:
   // $REWIND_RECOMPUTE=1 starts it with a segment per layer.
@@ -80,7 +80,8 @@ class BertModel : public Module {
   // without a pooler.
   Tensor pool(const Tensor& hidden);
 
-  // Training forwards recompute their activations in segments of `every` layers; 0: they keep them.
+  // Makes training forwards recompute their activations in segments of `every` layers; 0 keeps
+  // them.
   void set_checkpoint(int every) { encoder_.set_checkpoint(every); }
 
   const BertConfig& config() const { return config_; }  // that it was made with
@@ -106,7 +107,8 @@ class BertForPreTraining : public Module {
   // `predicted` receives the best token of each, i32 [P].
   Tensor token_loss(const Tensor& hidden, const Tensor& positions, const Tensor& targets,
                     Tensor* predicted = nullptr);
-  // Class 0: the second text follows the first. [N, 2]. ValueError where that was left out.
+  // Class 0 means that the second text follows the first. [N, 2]. ValueError if that head was left
+  // out.
   Tensor next_sentence_logits(const Tensor& hidden);
 
   BertModel bert;  // the encoder

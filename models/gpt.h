@@ -21,13 +21,13 @@ struct GptConfig {
   int64_t n_embd = 768, n_layer = 12, n_head = 12;
   int64_t n_inner = 0;  // elements between a layer's two linear layers; 0: 4 n_embd
 
-  // Dropout of what each half of a layer adds, of the embeddings, and of the attention's weights.
+  // The dropout of each half of a layer, of the embeddings, and of the attention's weights.
   double resid_pdrop = 0.1, embd_pdrop = 0.1, attn_pdrop = 0.1;
 
   double layer_norm_epsilon = 1e-5;  // of all layer norms
   double initializer_range = 0.02;   // standard deviation of initial weights
 
-  // n_inner, or 4 n_embd where that is 0.
+  // n_inner, or 4 n_embd if that is 0.
   int64_t inner() const { return n_inner > 0 ? n_inner : 4 * n_embd; }
   // gpt2, gpt2-medium, gpt2-large or gpt2-xl. Throws ValueError.
   static GptConfig preset(const std::string& name);
@@ -39,7 +39,7 @@ class GptBlock : public Module {
  public:
   explicit GptBlock(const GptConfig& config);
   Tensor forward(Tensor x) override { return forward(std::move(x), nullptr); }
-  // With a cache (no gradients: AutogradError) x comes after the tokens that are in it.
+  // With a cache (without gradients: AutogradError), x comes after the tokens in the cache.
   Tensor forward(Tensor x, KeyValueCache* cache);
 
  private:
@@ -59,18 +59,19 @@ using KeyValueCaches = std::vector<KeyValueCache>;  // one for each layer
 // Embeddings of words and positions, the layers, and a last norm.
 class GptModel : public Module {
  public:
-  // ValueError for sizes that are not positive or do not go together. $REWIND_RECOMPUTE=block
-  // starts it with a segment per layer.
+  // ValueError for sizes that are not positive or do not go together. With $REWIND_RECOMPUTE=block
+  // it starts with a segment per layer.
   explicit GptModel(const GptConfig& config);
 
-  // ids i32 [N, S] -> [N, S, n_embd]. With caches the tokens come after those that are in them.
+  // ids i32 [N, S] -> [N, S, n_embd]. With caches, the tokens come after those in the caches.
   // ShapeError for another rank, or beyond n_positions.
   Tensor forward(Tensor ids) override { return forward(std::move(ids), nullptr); }
   Tensor forward(Tensor ids, KeyValueCaches* caches);
 
   // Empty caches for `batch` sequences of `longest` tokens, of the dtype of the layers' products.
   KeyValueCaches make_caches(int64_t batch, int64_t longest) const;
-  // Training forwards recompute their activations in segments of `every` layers; 0: they keep them.
+  // Makes training forwards recompute their activations in segments of `every` layers; 0 keeps
+  // them.
   void set_checkpoint(int every);
 
   const GptConfig& config() const { return config_; }  // that it was made with
@@ -111,18 +112,18 @@ class GptLMHeadModel : public Module {
   // Mean cross entropy of `targets` i32 [N, S], the tokens that follow each of `ids` (-100: none),
   // without the logits in memory.
   Tensor loss(Tensor ids, const Tensor& targets);
-  // ids i32 [N, S] with max_new_tokens drawn behind each, [N, S + max_new_tokens]. In evaluation
-  // mode, without gradients, and without waiting for the device. ShapeError where ids have no
-  // tokens or the result is longer than n_positions.
+  // ids i32 [N, S] with max_new_tokens drawn after each, [N, S + max_new_tokens]. It runs in
+  // evaluation mode, without gradients, and without waiting for the device. ShapeError if ids have
+  // no tokens or the result is longer than n_positions.
   Tensor generate(const Tensor& ids, const GenerateOptions& options = {});
 
   GptModel transformer;  // embeddings and layers
 };
 
-// Tokens i32 [N] by logits [N, V]: with the probabilities of softmax(logits / temperature), or the
-// first largest where that is 0. Drawn on the device, as the largest of logits with noise of
-// Gumbel's distribution (Maddison et al. 2014). ShapeError; ValueError for options: negative
-// temperatures and top_k, top_p outside (0, 1].
+// Draws tokens i32 [N] from logits [N, V]: with the probabilities of softmax(logits / temperature),
+// or the first largest one if that is 0. The device draws them, as the largest of the logits with
+// noise of Gumbel's distribution (Maddison et al. 2014). ShapeError; ValueError for options:
+// negative temperatures and top_k, top_p outside (0, 1].
 Tensor sample_tokens(const Tensor& logits, const SampleOptions& options = {});
 
 }  // namespace rw

@@ -10,24 +10,24 @@
 
 namespace rw {
 
-// A run of blocks of equal width.
+// A sequence of blocks of equal width.
 struct MobileNetStage {
   int64_t expansion, channels, blocks, stride;  // the first block has the stride, the others 1
 };
-// Sizes and classes. By default the network of the paper for 224 x 224 images.
+// Sizes and classes. The default is the network of the paper for 224 x 224 images.
 struct MobileNetConfig {
   int64_t classes = 1000;
   float width = 1;          // on all channels, which are rounded to multiples of 8
   int64_t stem_stride = 2;  // 1: for images of 32 x 32
   float dropout = 0.2f;     // before the classifier
-  // The blocks, one run after another.
+  // The blocks, one sequence after another.
   std::vector<MobileNetStage> stages = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                                         {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
   int64_t stem = 32, head = 1280;  // channels of the first and of the last convolution
 };
 
-// 1x1 convolution to expansion times the channels, depthwise 3x3, 1x1 back without an activation; x
-// is added where the shape stays.
+// A 1x1 convolution to expansion times the channels, a depthwise 3x3 one, and a 1x1 one back
+// without an activation; x is added if the shape stays.
 class InvertedResidual : public Module {
  public:
   InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion);

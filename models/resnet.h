@@ -1,5 +1,5 @@
 // Residual networks (He et al. 2015, 2016): ResNet-20 to -1202 for 32x32 images and ResNet-18 to
-// -152 for ImageNet, of one class. The ImageNet models have torchvision's structure and names.
+// -152 for ImageNet, in one class. The ImageNet models have torchvision's structure and names.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ namespace rw {
 // The convolutions of a block. basic: 3x3 3x3; bottleneck: 1x1 3x3 1x1 with 4 times the width after
 // it.
 enum class BlockKind { basic, bottleneck };
-// What is added where the shape changes. pad: x with zero channels; projection: a 1x1 convolution.
+// The shortcut where the shape changes. pad: x with zero channels; projection: a 1x1 convolution.
 enum class Shortcut { pad, projection };
-// What comes before the blocks. cifar: a 3x3 convolution; imagenet: 7x7 of stride 2 and a max pool.
+// The layers before the blocks. cifar: a 3x3 convolution; imagenet: 7x7 of stride 2 and a max pool.
 enum class Stem { cifar, imagenet };
-// What one checkpoint segment of a training forward spans: none, a block, a stage.
+// The span of one checkpoint segment of a training forward: none, a block, a stage.
 enum class CheckpointMode { none, block, stage };
 
-// The form of a ResNet. ValueError unless depths and widths are as many.
+// The form of a ResNet. ValueError unless there are as many depths as widths.
 struct ResNetConfig {
   BlockKind block = BlockKind::basic;      // of all stages
   std::vector<int> depths = {3, 3, 3};     // blocks of each stage
@@ -61,12 +61,12 @@ class ResidualBlock : public Module {
 // Stem, stages of blocks, mean over the image, linear layer.
 class ResNet : public Module {
  public:
-  // $REWIND_RECOMPUTE=1 starts it with a checkpoint segment per block.
+  // With $REWIND_RECOMPUTE=1 it starts with a checkpoint segment per block.
   explicit ResNet(const ResNetConfig& config);
 
   Tensor forward(Tensor x) override;  // [N, H, W, 3] -> [N, classes]
 
-  // `every`: how many blocks or stages one segment spans.
+  // `every` is the number of blocks or stages in one segment.
   void set_checkpoint(CheckpointMode mode, int every = 1);
 
   CheckpointMode checkpoint_mode() const { return checkpoint_; }  // that is set

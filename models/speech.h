@@ -32,8 +32,7 @@ struct SpeechConfig {
   LogMelOptions features = {};  // what it hears
 };
 
-// relu(norm(conv(x))) of stride 2 that sees nothing of what is to come: [N, T, in] -> [N, (T + 1) /
-// 2, out].
+// relu(norm(conv(x))) of stride 2, which sees only the past: [N, T, in] -> [N, (T + 1) / 2, out].
 class CausalConv : public Module {
  public:
   CausalConv(int64_t in, int64_t out, int64_t kernel);
@@ -61,12 +60,12 @@ class RecurrentLayer : public Module {
   Dropout dropout_;
 };
 
-// Two CausalConv, RecurrentLayers, a norm.
+// Two CausalConv, RecurrentLayers, and a norm.
 class SpeechEncoder : public Module {
  public:
   static constexpr int64_t subsampling = 4;  // frames for each output
 
-  // What goes on from part to part of a stream.
+  // The state that carries over from part to part of a stream.
   struct State {
     Tensor first, second;             // frames before the convolutions
     std::vector<LSTM::State> layers;  // of the LSTMs
@@ -75,10 +74,10 @@ class SpeechEncoder : public Module {
   explicit SpeechEncoder(const SpeechConfig& config);
   // Features [N, T, mels] -> [T', N, hidden], T' = outputs(T).
   Tensor forward(Tensor x) override;
-  // The same of frames that go on; T is a multiple of `subsampling`, but in the last part.
+  // The same for frames that continue; T is a multiple of `subsampling`, except in the last part.
   Tensor forward(const Tensor& x, State& state);
 
-  // How many outputs so many frames have.
+  // The number of outputs for this many frames.
   static int64_t outputs(int64_t frames) { return (frames + subsampling - 1) / subsampling; }
 
  private:
@@ -87,7 +86,7 @@ class SpeechEncoder : public Module {
   LayerNorm norm_;
 };
 
-// The transducer's other half: a network of the labels said so far, and what joins both.
+// The transducer's other half: a network of the labels so far, and the joint network.
 class Transducer : public Module {
  public:
   explicit Transducer(const SpeechConfig& config);
@@ -95,7 +94,7 @@ class Transducer : public Module {
   // The mean loss of encoder outputs [T, N, hidden], targets i32 [N, U], and their lengths i32 [N],
   // as in rnnt_joint_loss().
   Tensor loss(const Tensor& encoded, Tensor targets, Tensor input_lengths, Tensor target_lengths);
-  // A search for so many samples; frames() gives what it decodes.
+  // A search for this many samples; it decodes what frames() returns.
   RnntGreedyDecoder decoder(int64_t samples);
   // [T, N, hidden] -> [N, T, hidden], for a decoder.
   Tensor frames(const Tensor& encoded);
@@ -113,14 +112,14 @@ class Transducer : public Module {
   Linear encoder_out_, predictor_out_, joint_;
 };
 
-// Features, encoder and what makes labels.
+// Features, encoder, and the head that makes labels.
 class SpeechRecognizer : public Module {
  public:
   explicit SpeechRecognizer(const SpeechConfig& config);
 
   // The mean loss of features [N, T, mels], of which frames[n] count, for targets i32 [N, U]; the
-  // lengths are i32 [N]. CTC's is divided by the number of labels. Infinite where labels do not
-  // fit, and for features that are NaN.
+  // lengths are i32 [N]. CTC's loss is divided by the number of labels. It is infinite if the
+  // labels do not fit, and for features that are NaN.
   Tensor loss(Tensor x, const Tensor& frames, const Tensor& targets, const Tensor& target_lengths);
   // The likeliest labels of each sample: greedily, or for CTC with a beam of more than 1 by
   // ctc_beam_decode(). Waits for the device. ValueError for a beam that is not positive, or wider

@@ -1,4 +1,4 @@
-// Recognition of sound while it comes.
+// Recognises sound as it arrives.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,15 @@
 namespace rw {
 
 // Recognises one sound part by part, with a model in evaluation mode: the labels are those of the
-// whole sound, whatever the parts (up to rounding, where the device adds in another order).
+// whole sound, whatever the parts (up to rounding, if the device adds in another order).
 class SpeechStream {
  public:
-  // The model must outlive the stream. `step`: outputs that are computed at a time.
+  // The model must outlive the stream. `step` is the number of outputs that are computed at a time.
   explicit SpeechStream(SpeechRecognizer& model, int64_t step = 8);
 
-  // Further samples, in [-1, 1]; computes what is complete. Waits for the device.
+  // Takes further samples, in [-1, 1], and computes what is complete. Waits for the device.
   void feed(std::span<const float> samples);
-  // The end: what is left is computed, too.
+  // Ends the sound and computes the rest.
   void finish();
   const std::vector<int32_t>& labels() const;  // so far
 

@@ -1,5 +1,6 @@
-// U-Net (Ronneberger et al. 2015) with normalisation and padded convolutions: what goes down is
-// handed over to what comes up. Parameters have the names of the widespread PyTorch-UNet.
+// U-Net (Ronneberger et al. 2015) with normalisation and padded convolutions: each level on the way
+// down passes its result to the same level on the way up. Parameters have the names of the
+// widespread PyTorch-UNet.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,14 @@
 
 namespace rw {
 
-// Sizes of a U-Net.
+// The sizes of a U-Net.
 struct UNetConfig {
   int64_t channels = 3, classes = 2;  // of the images, and of each pixel
   int64_t width = 64;                 // channels at full size; each level down has twice as many
   int levels = 4;                     // how often the size is halved
 };
 
-// Twice a 3x3 convolution, normalisation and ReLU.
+// A 3x3 convolution, normalisation and ReLU, twice.
 class DoubleConv : public Module {
  public:
   DoubleConv(int64_t in, int64_t out);

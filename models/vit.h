@@ -12,7 +12,7 @@
 
 namespace rw {
 
-// Sizes of a vision transformer. By default ViT-B/16.
+// The sizes of a vision transformer. The default is ViT-B/16.
 struct ViTConfig {
   int64_t image_size = 224, patch_size = 16;  // square images, cut into square patches
   // Elements per token, blocks, heads of each, and elements between a block's two linear layers.
@@ -43,8 +43,8 @@ class ViT : public Module {
   // ValueError for sizes that are not positive or do not go together.
   explicit ViT(const ViTConfig& config);
   Tensor forward(Tensor x) override;
-  // In training so many blocks are one checkpoint segment; 0: they keep their activations.
-  // ValueError for fewer.
+  // In training, this many blocks are one checkpoint segment; 0 keeps their activations. ValueError
+  // for negative numbers.
   void set_checkpoint(int every);
 
  private:

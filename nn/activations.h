@@ -1,5 +1,5 @@
-// A module for each activation, of any shape. What each computes is said at its op
-// (ops/ops.h, ops/numeric.h).
+// A module for each activation, of any shape. The op of each (ops/ops.h, ops/numeric.h) says what
+// it computes.
 #pragma once
 
 #include "../ops/numeric.h"
@@ -62,7 +62,7 @@ class ReLU6 : public Module {
   Tensor forward(Tensor x) override { return clamp(std::move(x), 0, 6); }
 };
 
-// leaky_relu with a slope that is learned: one, or one for each place of the last axis.
+// leaky_relu with a learned slope: one, or one for each place of the last axis.
 class PReLU : public Module {
  public:
   explicit PReLU(int64_t slopes = 1, float initial = 0.25f);

@@ -1,4 +1,4 @@
-// Modules that hold modules, and what is done to all of them.
+// Modules that hold modules, and functions of all of them.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace rw {
 
-// A function as a module without parameters: in a Sequential, a ModuleList, ...
+// A function as a module without parameters, for example in a Sequential or a ModuleList.
 class Lambda : public Module {
  public:
   explicit Lambda(std::function<Tensor(Tensor)> function) : function_(std::move(function)) {}
@@ -22,7 +22,7 @@ class Lambda : public Module {
   std::function<Tensor(Tensor)> function_;
 };
 
-// Modules named "0", "1", ... that the owner calls as it likes. It owns them.
+// Modules named "0", "1", ..., which it owns and which the owner of the list calls as it likes.
 class ModuleList : public Module {
  public:
   // Appends a T made from `arguments` and returns it.
@@ -39,7 +39,7 @@ class ModuleList : public Module {
     modules_.push_back(std::move(module));
   }
   size_t size() const { return modules_.size(); }  // modules
-  // Module i; std::out_of_range where there is none.
+  // Module i; std::out_of_range if there is none.
   Module& operator[](size_t i) const { return *modules_.at(i); }
 
   auto begin() const { return modules_.begin(); }  // of std::unique_ptr<Module>
@@ -53,11 +53,10 @@ class ModuleList : public Module {
   std::vector<std::unique_ptr<Module>> modules_;
 };
 
-// Modules by name. It owns them.
+// Modules by name, which it owns.
 class ModuleDict : public Module {
  public:
-  // Adds a T made from `arguments` under the name and returns it. ValueError for a name that is
-  // taken.
+  // Adds a T made from `arguments` under the name and returns it. ValueError if the name is taken.
   template <class T, class... Args>
   T& emplace(const std::string& name, Args&&... arguments) {
     check(!modules_.contains(name), "ModuleDict", "names must differ, got '{}' twice", name);
@@ -70,7 +69,7 @@ class ModuleDict : public Module {
   size_t size() const { return modules_.size(); }  // modules
   // Whether there is a module of this name.
   bool contains(const std::string& name) const { return modules_.contains(name); }
-  // The module of this name; ValueError where there is none.
+  // The module of this name; ValueError if there is none.
   Module& operator[](const std::string& name) const {
     const auto found = modules_.find(name);
     check(found != modules_.end(), "ModuleDict", "there is no module '{}'", name);

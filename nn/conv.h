@@ -1,7 +1,7 @@
-// Convolutions as layers. Channels are last; weights are [out, kernel..., in / groups], those of
-// transposed ones [in, kernel..., out / groups]: in files PyTorch's. Weight and bias begin as
-// PyTorch's, uniform within 1 / sqrt(last axis * kernel elements). ValueError for sizes and options
-// that are not what the op of the same name takes.
+// Convolutions as layers. Channels are last. Weights are [out, kernel..., in / groups], and those
+// of transposed convolutions [in, kernel..., out / groups], which files store in PyTorch's layout.
+// Weight and bias start as PyTorch's, uniform within 1 / sqrt(last axis * kernel elements).
+// ValueError for sizes and options that the op of the same name does not take.
 #pragma once
 
 #include "../ops/network/conv.h"
@@ -9,8 +9,8 @@
 
 namespace rw {
 
-// [N, H, W, in] -> [N, H', W', out], sizes as of the op conv2d. The kernel is one number, or
-// {height, width}. Padding that keeps the size: same_padding(kernel).
+// [N, H, W, in] -> [N, H', W', out], with sizes as for the op conv2d. The kernel is one number, or
+// {height, width}. same_padding(kernel) keeps the size.
 class Conv2d : public Module {
  public:
   Conv2d(int64_t in, int64_t out, Size2d kernel, const Conv2dOptions& options = {});
@@ -49,7 +49,7 @@ class Conv3d : public Module {
   Conv3dOptions options_;
 };
 
-// [N, H, W, in] -> [N, H', W', out], sizes as of the op conv_transpose2d.
+// [N, H, W, in] -> [N, H', W', out], with sizes as for the op conv_transpose2d.
 class ConvTranspose2d : public Module {
  public:
   ConvTranspose2d(int64_t in, int64_t out, Size2d kernel,

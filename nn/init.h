@@ -7,7 +7,7 @@
 
 namespace rw::init {
 
-// Every element one number.
+// Sets every element to one number.
 void zeros_(const Tensor& t);
 void ones_(const Tensor& t);
 void constant_(const Tensor& t, float value);
@@ -15,8 +15,8 @@ void constant_(const Tensor& t, float value);
 void uniform_(Tensor t, float low, float high, Generator& generator = default_generator());
 void normal_(Tensor t, float mean, float std, Generator& generator = default_generator());
 
-// Inputs that each output element sums over (`in`), and outputs that each input element goes to
-// (`out`).
+// The inputs that each output element sums over (`in`), and the outputs that each input element
+// goes to (`out`).
 struct Fans {
   int64_t in, out;
 };
@@ -28,9 +28,9 @@ Fans fans(const Shape& weight);
 void uniform_by_fan_in_(const Tensor& weight, const Tensor& bias,
                         Generator& generator = default_generator());
 
-// What follows a layer: linear (nothing), sigmoid, tanh, relu, leaky_relu.
+// The function after a layer: linear (none), sigmoid, tanh, relu, leaky_relu.
 enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu };
-// Factor that keeps the variance through the nonlinearity; `slope` is leaky_relu's.
+// The factor that keeps the variance through the nonlinearity; `slope` is leaky_relu's.
 float gain(Nonlinearity nonlinearity, float slope = 0.01f);
 
 // The fan whose variance is kept: in (of activations in forward) or out (of gradients in backward).

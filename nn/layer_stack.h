@@ -1,4 +1,4 @@
-// Layers one after another, with a checkpoint segment for every so many of them.
+// Runs layers one after another, with a checkpoint segment for every few of them.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ inline void check_checkpoint_every(int every) {
   check(every >= 0, "set_checkpoint", "a segment spans one layer or more, got {}", every);
 }
 
-// x = run(layer, x) for each of them; `every`: layers per segment, 0: no segments.
+// x = run(layer, x) for each layer; `every` is the number of layers per segment, 0 for no segments.
 template <class Layers, class Run>
 Tensor through_layers(const Layers& layers, int every, Tensor x, const Run& run) {
   const size_t step = every > 0 ? static_cast<size_t>(every) : layers.size();

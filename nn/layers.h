@@ -11,8 +11,8 @@
 
 namespace rw {
 
-// [..., in] -> [..., out]. Weight and bias begin uniform within 1 / sqrt(in). ValueError for sizes
-// that are not positive, here and below.
+// [..., in] -> [..., out]. Weight and bias start uniform within 1 / sqrt(in). ValueError, here and
+// below, for sizes that are not positive.
 class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, bool bias = true);
@@ -22,10 +22,10 @@ class Linear : public Module {
   Tensor bias;    // [out], or undefined
 };
 
-// x [..., channels] (Ioffe and Szegedy 2015), over all axes but the last. Training normalises by
-// the batch and moves the running statistics by `momentum` towards it, once per forward: replaying
-// a segment does not come here again. There is no num_batches_tracked: PyTorch reads it for
-// momentum = None only, and loads models without it.
+// Normalises x [..., channels] over all axes but the last (Ioffe and Szegedy 2015). Training
+// normalises by the batch and moves the running statistics towards it by `momentum`, once per
+// forward; the replay of a segment does not move them. There is no num_batches_tracked: PyTorch
+// reads it only for momentum = None, and loads models without it.
 class BatchNorm2d : public Module {
  public:
   explicit BatchNorm2d(int64_t channels, float eps = 1e-5f, float momentum = 0.1f);
@@ -33,16 +33,15 @@ class BatchNorm2d : public Module {
 
   Tensor weight, bias;               // [channels]
   Tensor running_mean, running_var;  // [channels]; the variance is the unbiased one
-  // Given one, statistics in training are those of all parts of the batch (PyTorch's
-  // SyncBatchNorm).
+  // If set, statistics in training are those of all parts of the batch (PyTorch's SyncBatchNorm).
   std::shared_ptr<StatisticsExchange> exchange;
 
  private:
   float eps_, momentum_;
 };
 
-// Zeroes with probability p, in [0, 1) (ValueError), in training and scales the rest by 1 / (1 -
-// p); the identity in evaluation.
+// In training it zeroes elements with probability p, in [0, 1) (ValueError), and scales the rest by
+// 1 / (1 - p); in evaluation it is the identity.
 class Dropout : public Module {
  public:
   explicit Dropout(float p = 0.5f, GeneratorRef generator = {});
@@ -53,15 +52,15 @@ class Dropout : public Module {
   GeneratorRef generator_;
 };
 
-// As PyTorch's.
+// PyTorch's options.
 struct EmbeddingOptions {
   std::optional<int32_t> padding_index = {};  // its row begins as 0 and gets no gradient
   std::optional<float> max_norm =
       {};               // rows that are looked up are scaled down to it first, in place
   float norm_type = 2;  // the norm's p
 };
-// A row of the table for each index: i32 [...] -> [..., dimension]. The table begins normal (0, 1).
-// What indices out of range give: the op embedding.
+// A row of the table for each index: i32 [...] -> [..., dimension]. The table starts normal (0, 1).
+// The op embedding says what indices out of range give.
 class Embedding : public Module {
  public:
   Embedding(int64_t rows, int64_t dimension, const EmbeddingOptions& options = {});
@@ -80,8 +79,8 @@ class Flatten : public Module {
   Tensor forward(Tensor x) override { return flatten(std::move(x), 1); }
 };
 
-// [N, H, W, C] -> [N, H', W', C]. Sizes are one number, or {height, width}; stride 0: the kernel's.
-// The padding, at most half the kernel, never is a maximum.
+// [N, H, W, C] -> [N, H', W', C]. Sizes are one number, or {height, width}; stride 0 means the
+// kernel's. The padding, at most half the kernel, is never a maximum.
 class MaxPool2d : public Module {
  public:
   explicit MaxPool2d(Size2d kernel, Size2d stride = 0, Size2d padding = 0, Size2d dilation = 1);
@@ -91,8 +90,8 @@ class MaxPool2d : public Module {
   Pool2dOptions options_;
 };
 
-// The mean of each window, as MaxPool2d. The padding counts as zeros, or with count_include_pad =
-// false does not count.
+// The mean of each window, otherwise like MaxPool2d. The padding counts as zeros, or not at all
+// with count_include_pad = false.
 class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(Size2d kernel, Size2d stride = 0, Size2d padding = 0,

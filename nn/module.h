@@ -11,11 +11,11 @@
 
 namespace rw {
 
-// Throws ValueError where one is not: "[Linear] in_features must be positive, got 0".
+// Throws ValueError if one is not positive: "[Linear] in_features must be positive, got 0".
 void check_positive(const char* module,
                     std::initializer_list<std::pair<const char*, int64_t>> sizes);
 
-// Children are value members that the constructor registers; a module therefore never moves.
+// Children are value members that the constructor registers, so a module never moves.
 class Module {
  public:
   Module() = default;
@@ -23,16 +23,16 @@ class Module {
   Module(Module&) = delete;  // not const: as such it would be a candidate for MaxPool2d({2, 3})
   Module& operator=(const Module&) = delete;
 
-  // The module's output for x. By value: a caller that moves its last handle in lets the first op
-  // write over it. Modules with another set of inputs have a forward of their own; this one throws
+  // The module's output for x, taken by value: a caller that moves its last handle in lets the
+  // first op overwrite it. Modules with other inputs have a forward of their own; this one throws
   // ValueError for them.
   virtual Tensor forward(Tensor x);
-  // forward(x). With $REWIND_RECOMPUTE=block a block is a checkpoint segment in training: a module
-  // inside another that is made of modules which are made of none. Outermost ones count.
+  // forward(x). With $REWIND_RECOMPUTE=block, a block is a checkpoint segment in training. A block
+  // is a module inside another whose children have no children; the outermost ones count.
   Tensor operator()(Tensor x);
 
-  // In the order of registration: own tensors first, then the children's. Also writes the names
-  // into the tensors, for error messages.
+  // The parameters in the order of registration: own tensors first, then the children's. It also
+  // writes the names into the tensors, for error messages.
   std::vector<NamedTensor> named_parameters() const;
   std::vector<Tensor> parameters() const;          // the same without names: for optimizers
   std::vector<NamedTensor> named_buffers() const;  // what is saved and not trained
@@ -40,21 +40,21 @@ class Module {
   std::vector<NamedTensor> channels_last_parameters() const;
   int64_t parameter_count() const;  // elements
 
-  // Calls body(module) for every module below this one and for this one, the innermost first.
+  // Calls body(module) for every module below this one and then for this one, the innermost first.
   void apply(const std::function<void(Module&)>& body);
   // Whether parameters of this module and below collect gradients; false freezes them. Optimizers
-  // leave out what was frozen when they were made.
+  // leave out parameters that were frozen when the optimizer was made.
   void requires_grad_(bool on = true);
-  // The parameters of this module and below become `dtype`, their values rounded, in place: handles
-  // on them stay valid. Buffers stay f32, as do the statistics of norms and the state of
-  // optimizers: they move by steps that 16 bits would round away. To be called before an optimizer
-  // is made, which keeps f32 masters of 16-bit parameters. DTypeError unless it is a float,
-  // AutogradError for parameters that an optimizer has.
+  // Changes the parameters of this module and below to `dtype` in place, rounding their values:
+  // handles on them stay valid. Buffers stay f32, and so do the statistics of norms and the state
+  // of optimizers, because they move by steps that 16 bits would round away. Call it before an
+  // optimizer is made, which keeps f32 masters of 16-bit parameters. DTypeError unless it is a
+  // float, AutogradError for parameters that an optimizer has.
   void to(DType dtype);
   void half() { to(DType::f16); }
   void bfloat16() { to(DType::bf16); }
-  // Overwrites parameters and buffers with those of the same name in another module, which has the
-  // same ones: what copy.deepcopy(model) is for. ValueError, ShapeError naming what differs, before
+  // Overwrites parameters and buffers with those of the same names in another module, which has the
+  // same ones, as copy.deepcopy(model) would. ValueError or ShapeError names the difference before
   // anything is written.
   void copy_state(const Module& other);
 
@@ -64,7 +64,7 @@ class Module {
   bool has_children() const { return !children_.empty(); }  // modules were registered in it
 
  protected:
-  // A new f32 leaf that requires a gradient; its contents are the caller's to write (nn/init.h).
+  // A new f32 leaf that requires a gradient; the caller must set its contents (nn/init.h).
   Tensor register_parameter(std::string name, const Shape& shape);
   // The same for a convolution's weight [..., channels] of any rank (torch_state_dict).
   Tensor register_channels_last(const std::string& name, const Shape& shape);
@@ -74,7 +74,8 @@ class Module {
   void register_module(std::string name, Module& child);
 
   bool is_child() const { return is_child_; }  // it was registered in another
-  // Makes segments of its own children where blocks are checkpointed, so that it is no block.
+  // Makes segments of its own children if blocks are checkpointed, so that it is not a block
+  // itself.
   virtual bool segments_itself() const { return false; }
 
  private:

@@ -6,7 +6,7 @@
 
 namespace rw {
 
-// Over the last axis, of `size` elements, as the op layer_norm (Ba et al. 2016).
+// Normalises over the last axis, of `size` elements, as the op layer_norm (Ba et al. 2016).
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(int64_t size, float eps = 1e-5f, bool bias = true);
@@ -19,7 +19,8 @@ class LayerNorm : public Module {
   float eps_;
 };
 
-// By the root of the mean square of the last axis, of `size` elements (Zhang and Sennrich 2019).
+// Divides by the root of the mean square of the last axis, of `size` elements (Zhang and Sennrich
+// 2019).
 class RMSNorm : public Module {
  public:
   explicit RMSNorm(int64_t size, float eps = 1e-6f);
@@ -31,8 +32,8 @@ class RMSNorm : public Module {
   float eps_;
 };
 
-// x [N, ..., channels]: each sample's channels in `groups` runs (Wu and He 2018). ShapeError unless
-// these divide the channels.
+// Normalises x [N, ..., channels]: the channels of each sample in `groups` runs (Wu and He 2018).
+// ShapeError unless these divide the channels.
 class GroupNorm : public Module {
  public:
   GroupNorm(int64_t groups, int64_t channels, float eps = 1e-5f);
@@ -47,8 +48,8 @@ class GroupNorm : public Module {
   float eps_;
 };
 
-// x [N, H, W, channels]: each channel of each image by itself. Without weight and bias unless
-// `affine`, and without running statistics, as PyTorch's by default.
+// Normalises x [N, H, W, channels]: each channel of each image by itself. By default without weight
+// and bias (`affine`) and without running statistics, as in PyTorch.
 class InstanceNorm2d : public Module {
  public:
   explicit InstanceNorm2d(int64_t channels, float eps = 1e-5f, bool affine = false);

@@ -1,5 +1,5 @@
 // LSTM and GRU with PyTorch's gates, parameter names ("weight_ih_l0_reverse") and initial values.
-// All sequences of a batch have one length; a caller masks what comes after the end of shorter
+// All sequences of a batch have one length; the caller masks what lies beyond the end of shorter
 // ones.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace rw {
 
-// The form of an LSTM or GRU.
+// The options of an LSTM or GRU.
 struct RecurrentOptions {
   int layers = 1;              // on top of each other
   bool bias = true;            // bias_ih and bias_hh
@@ -19,7 +19,7 @@ struct RecurrentOptions {
   float dropout = 0;           // of the layers' outputs but the last one's, in training
 };
 
-// What LSTM and GRU share: the parameters, and the walk through layers and directions.
+// Shared by LSTM and GRU: the parameters, and the walk through layers and directions.
 class Recurrent : public Module {
  public:
   // One layer and direction.
@@ -33,15 +33,15 @@ class Recurrent : public Module {
   const std::vector<Cell>& cells() const { return cells_; }  // layer by layer, forward first
 
  protected:
-  // `gates` per cell: 4 of an LSTM, 3 of a GRU. ValueError for sizes that are not positive.
+  // `gates` per cell are 4 for an LSTM and 3 for a GRU. ValueError for sizes that are not positive.
   Recurrent(int64_t gates, int64_t input, int64_t hidden, const RecurrentOptions& options);
 
   // `run`(i, gates [T, N, gates H]) gives the output [T, N, H] of cell i. Returns the last layer's.
   template <class F>
   Tensor walk(const Tensor& x, F&& run);
-  // Row i of a state [layers * directions, N, H], or zeros of `dtype` where it is undefined.
+  // Row i of a state [layers * directions, N, H], or zeros of `dtype` if it is undefined.
   Tensor initial_state(const Tensor& state, size_t i, const Tensor& gates, DType dtype) const;
-  // The output of the step that cell i ran last.
+  // The output of cell i's last step.
   Tensor last_output(const Tensor& y, size_t i) const;
 
  private:
@@ -56,12 +56,12 @@ class Recurrent : public Module {
 // ShapeError for another rank, and for a state of other sizes.
 class LSTM : public Recurrent {
  public:
-  // `h` and `c` [layers * directions, N, H]; undefined at the start: zeros. c is f32 whatever the
-  // dtype of h.
+  // `h` and `c` [layers * directions, N, H]; if undefined at the start, zeros. c is f32 whatever
+  // the dtype of h.
   struct State {
     Tensor h, c;
   };
-  // What forward() from a state gives.
+  // The result of forward() from a state.
   struct Result {
     Tensor y;     // [T, N, directions * H]
     State state;  // after the last step
@@ -69,14 +69,14 @@ class LSTM : public Recurrent {
 
   LSTM(int64_t input, int64_t hidden, const RecurrentOptions& options = {});
   Tensor forward(Tensor x) override { return forward(x, State{}).y; }
-  // From a state, for sequences that go on.
+  // Starts from a state, for sequences that continue.
   Result forward(const Tensor& x, const State& initial);
 };
 
 // As LSTM, without the state c (Cho et al. 2014).
 class GRU : public Recurrent {
  public:
-  // What forward() from a state gives.
+  // The result of forward() from a state.
   struct Result {
     Tensor y;  // [T, N, directions * H]
     Tensor h;  // [layers * directions, N, H], after the last step

@@ -19,10 +19,10 @@ class Sequential : public ModuleList {
   // Appends a function of one tensor, as a module without parameters.
   void append(std::function<Tensor(Tensor)> function) { emplace<Lambda>(std::move(function)); }
 
-  // In training, each k consecutive modules are one checkpoint segment; 0 turns that off. Where
-  // blocks are checkpointed (BlockCheckpoints) it begins with about the square root of their number
-  // for a chain of more than 8 modules that are made of no others, and for the outermost
-  // Sequential; modules that are made of others make segments of their own.
+  // In training, each k consecutive modules are one checkpoint segment; 0 turns that off. If blocks
+  // are checkpointed (BlockCheckpoints), k defaults to about the square root of the number of
+  // modules, for a chain of more than 8 modules without children, and for the outermost Sequential;
+  // modules with children make segments of their own.
   void checkpoint_every(size_t k) { checkpoint_every_ = k; }
 
  protected:

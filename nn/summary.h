@@ -10,7 +10,7 @@
 
 namespace rw {
 
-// One op of the forward pass, with the shape and dtype of what it gives.
+// One op of the forward pass, with the shape and dtype of its result.
 struct SummaryRow {
   std::string layer;  // whose parameters it reads, "layer1.0.conv1"; empty: nobody's
   std::string op;     // its name
@@ -32,13 +32,13 @@ struct Summary {
   uint64_t activations() const;  // bytes
   uint64_t kept() const;         // bytes, without input_kept
   std::string str() const;       // a table for people
-  // Rows of one layer as one: names are cut after `depth` dots' worth of parts, ops of nobody's
+  // Joins the rows of one layer: names are cut after `depth` parts, and ops that belong to no layer
   // count to the layer before them.
   Summary folded(int depth) const;
 };
 
-// Runs model.forward(input) as it is (train() or eval(), on the input's device), recording.
-// ValueError from models with other inputs: they take the second form.
+// Runs and records model.forward(input) as it is (train() or eval(), on the input's device).
+// ValueError from models with other inputs, which need the second form.
 Summary summary(Module& model, const Tensor& input);
 // Runs `forward`, which calls the model.
 Summary summary(const Module& model, const std::function<void()>& forward);

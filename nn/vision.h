@@ -1,5 +1,4 @@
-// Layers without parameters that give images, sequences and volumes other sizes:
-// ops/network/vision.h.
+// Layers without parameters that resize images, sequences and volumes (ops/network/vision.h).
 #pragma once
 
 #include "../ops/network/vision.h"
@@ -7,7 +6,8 @@
 
 namespace rw {
 
-// As the op interpolate: Upsample({.scale_factor = {2}, .mode = InterpolationMode::linear}).
+// The op interpolate as a layer: Upsample({.scale_factor = {2}, .mode =
+// InterpolationMode::linear}).
 class Upsample : public Module {
  public:
   explicit Upsample(InterpolateOptions options) : options_(std::move(options)) {}
@@ -47,7 +47,7 @@ class AdaptiveAvgPool2d : public Module {
   Size2d size_;
 };
 
-// The largest elements, as AdaptiveAvgPool2d.
+// The largest elements; otherwise like AdaptiveAvgPool2d.
 class AdaptiveMaxPool2d : public Module {
  public:
   explicit AdaptiveMaxPool2d(Size2d size) : size_(size) {}
@@ -67,7 +67,7 @@ class AdaptiveAvgPool1d : public Module {
   int size_;
 };
 
-// The largest elements, as AdaptiveAvgPool1d.
+// The largest elements; otherwise like AdaptiveAvgPool1d.
 class AdaptiveMaxPool1d : public Module {
  public:
   explicit AdaptiveMaxPool1d(int size) : size_(size) {}
@@ -77,7 +77,7 @@ class AdaptiveMaxPool1d : public Module {
   int size_;
 };
 
-// [N, L, C] -> [N, L', C]. Stride 0: the kernel's.
+// [N, L, C] -> [N, L', C]. Stride 0 means the kernel's.
 class MaxPool1d : public Module {
  public:
   explicit MaxPool1d(int kernel, int stride = 0, int padding = 0, int dilation = 1)
@@ -88,8 +88,8 @@ class MaxPool1d : public Module {
   Pool1dOptions options_;
 };
 
-// The mean of each window, as MaxPool1d. The padding counts as zeros, or with count_include_pad =
-// false does not count.
+// The mean of each window, otherwise like MaxPool1d. The padding counts as zeros, or not at all
+// with count_include_pad = false.
 class AvgPool1d : public Module {
  public:
   explicit AvgPool1d(int kernel, int stride = 0, int padding = 0, bool count_include_pad = true)

@@ -6,11 +6,11 @@
 namespace rw {
 
 // g * v / |v|, with the norm of each v[i] over all axes but the first: v [O, ...], g of O elements,
-// [O] or [O, 1, ...] -> the shape of v. f32, f16 or bf16, in f32; ShapeError.
+// [O] or [O, 1, ...] -> the shape of v. It takes f32, f16 or bf16 and computes in f32; ShapeError.
 Tensor weight_norm(Tensor v, Tensor g);
 
-// Linear whose weight is weight_norm(weight_v, weight_g), made anew in each forward: PyTorch's
-// weight_norm(nn.Linear(...)), with its names. The weight begins as Linear's. ValueError for sizes.
+// Linear whose weight is weight_norm(weight_v, weight_g), computed in each forward: PyTorch's
+// weight_norm(nn.Linear(...)), with its names. The weight starts as Linear's. ValueError for sizes.
 class WeightNormLinear : public Module {
  public:
   WeightNormLinear(int64_t in, int64_t out, bool bias = true);

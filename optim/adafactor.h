@@ -19,11 +19,11 @@ struct AdafactorOptions {
   bool scale_parameter = true;  // it is a share of the parameter's root mean square
 };
 
-// PyTorch's semantics and defaults; the two switches are those of Hugging Face's. With v the second
-// moments, of a parameter of two axes or more their estimate from row r and column c of its last
-// two axes, v[r] * v[c] / mean(v[rows]): u = g / sqrt(v), w -= rate * u / max(1, rms(u) / clip).
-// State, f32: "row_var" and "col_var", or "variance" of parameters of one axis and of those whose
-// last axes are longer than 131072. Each parameter takes dispatches of its own.
+// Adafactor with PyTorch's semantics and defaults; the two switches are Hugging Face's. v is the
+// second moments; for a parameter of two axes or more it is their estimate from row r and column c
+// of the last two axes, v[r] * v[c] / mean(v[rows]). u = g / sqrt(v), w -= rate * u / max(1, rms(u)
+// / clip). State, f32: "row_var" and "col_var", or "variance" for parameters of one axis and for
+// those whose last axes are longer than 131072. Each parameter takes dispatches of its own.
 class Adafactor : public Optimizer {
  public:
   explicit Adafactor(std::vector<Tensor> parameters, const AdafactorOptions& options = {});

@@ -25,7 +25,7 @@ class Adam : public Optimizer {
       : Adam(std::vector<Tensor>(parameters), options) {}
 };
 
-// Adam's rule, for optimizers that use it in part.
+// Adam's rule, for optimizers that use it for some parameters.
 std::unique_ptr<UpdateRule> adam_rule(const AdamOptions& options);
 
 // As AdamOptions.

@@ -9,12 +9,12 @@ namespace rw {
 // Parameters with fewer elements keep f32 moments.
 inline constexpr int64_t least_8bit_elements = 4096;
 
-// Adam with its moments as codes of dynamic_map(): of the mean with a sign, of the mean of squares
-// without. Each block of 256 elements has a scale of its own, its largest moment. Moments are
-// decoded, moved in f32, used for the update as they are then, and rounded to the nearest code; a
-// mean of squares that is not 0 is not rounded to 0, by which the next update would divide. As with
-// other states, all is bit for bit the same in every run. State of a parameter, as PyTorch calls
-// it with "_codes" (u8, its shape) and "_absmax" (f32 [blocks]) appended, or Adam's where it is
+// Adam with its moments as codes of dynamic_map(): the mean with a sign, the mean of squares
+// without. Each block of 256 elements has a scale of its own, its largest moment. An update decodes
+// the moments, changes them in f32, uses these values, and rounds them to the nearest code; a mean
+// of squares that is not 0 is not rounded to 0, because the next update would divide by it. As with
+// other states, every run gives the same bits. The state of a parameter has PyTorch's names with
+// "_codes" (u8, its shape) and "_absmax" (f32 [blocks]) appended, or is Adam's if the parameter is
 // small. Each parameter takes a dispatch of its own. ValueError for amsgrad.
 class Adam8bit : public Optimizer {
  public:

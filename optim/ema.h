@@ -8,17 +8,18 @@
 namespace rw {
 
 // Follows an optimizer by itself: once per update, so once per window of Accumulate, and not at all
-// where an overflow skips the update.
+// if an overflow skips the update.
 class ParameterAverage {
  public:
   // Exchanges the parameters with their averages, and back. No update may run in between.
-  // AutogradError where that is so already.
+  // AutogradError if they are exchanged already.
   void apply();
   void restore();
 
   bool is_applied() const;  // between the two
 
-  // For checkpoints: "ema.NAME" (Swa: "swa.NAME") and when it began. Views; not while applied.
+  // For checkpoints: "ema.NAME" (Swa: "swa.NAME") and when the average began. Views; not while
+  // applied.
   Optimizer::NamedState state() const;
   void load_state(const Optimizer::NamedState& saved);
 
@@ -30,11 +31,11 @@ class ParameterAverage {
   std::shared_ptr<Averages> averages_;
 };
 
-// How an average follows.
+// How an average follows the parameters.
 struct EmaOptions {
   float decay = 0.999f;  // what is kept of the average per update, in [0, 1) (ValueError)
   // Weighs the parameters after each update as if there had been nothing before the first; without
-  // it the average starts at the parameters as they are now.
+  // it, the average starts at the current parameters.
   bool bias_correction = false;
 };
 
@@ -45,10 +46,11 @@ class Ema : public ParameterAverage {
   explicit Ema(Optimizer& optimizer, const EmaOptions& options = {});
 };
 
-// Stochastic weight averaging (Izmailov et al. 2018): from now on the mean of the parameters after
-// every `every`-th update (ValueError for 0), as torch.optim.swa_utils.AveragedModel. Make it where
-// the averaging is to begin, and give the optimizer a constant or cyclic schedule for it. Running
-// statistics of batch norms do not follow: run some batches in training mode while it is applied.
+// Stochastic weight averaging (Izmailov et al. 2018): from now on, the mean of the parameters after
+// every `every`-th update (ValueError for 0), as torch.optim.swa_utils.AveragedModel. Create it
+// when the averaging is to begin, and give the optimizer a constant or cyclic schedule for it.
+// Running statistics of batch norms do not follow: run some batches in training mode while it is
+// applied.
 class Swa : public ParameterAverage {
  public:
   explicit Swa(Optimizer& optimizer, uint32_t every = 1);

@@ -14,8 +14,8 @@ struct LambOptions {
 };
 
 // With u the bias-corrected Adam update plus weight_decay * w: w -= lr * |w| / |u| * u. The factor
-// |w| / |u| is 1 where either norm is 0, and in groups whose weight decay is 0: the paper's code
-// leaves biases and normalisation (decay_groups) out of both.
+// |w| / |u| is 1 if either norm is 0, and in groups whose weight decay is 0: the paper's code
+// excludes biases and normalisation (decay_groups) from both.
 class Lamb : public Optimizer {
  public:
   explicit Lamb(std::vector<Tensor> parameters, const LambOptions& options = {});

@@ -13,9 +13,9 @@ struct LookaheadOptions {
   float alpha = 0.5f;  // how far a step goes
 };
 
-// Follows the optimizer by itself, as Ema: after every `every`-th update slow += alpha * (parameter
-// - slow), and the parameters begin again from there. The slow weights begin at the parameters as
-// they are now. The optimizer's own state goes on.
+// Follows the optimizer by itself, like Ema: after every `every`-th update slow += alpha *
+// (parameter - slow), and the parameters restart from there. The slow weights start at the current
+// parameters. The optimizer's own state continues.
 class Lookahead {
  public:
   explicit Lookahead(Optimizer& optimizer, const LookaheadOptions& options = {});

@@ -1,5 +1,5 @@
 // Muon (Jordan et al. 2024): for the matrices of hidden layers, a momentum whose singular values
-// are all made about 1.
+// are all brought to about 1.
 #pragma once
 
 #include <array>
@@ -9,9 +9,9 @@
 
 namespace rw {
 
-// How the learning rate follows a matrix of A rows and B columns: original times sqrt(max(1, A /
-// B)); match_rms_adamw times 0.2 * sqrt(max(A, B)), so that AdamW's rates suit it (Liu et al.
-// 2025).
+// How the learning rate depends on a matrix of A rows and B columns: original multiplies it by
+// sqrt(max(1, A / B)); match_rms_adamw by 0.2 * sqrt(max(A, B)), so that AdamW's rates suit it (Liu
+// et al. 2025).
 enum class MuonRate { original, match_rms_adamw };
 
 // PyTorch's names and defaults. ValueError unless lr is > 0, weight_decay >= 0, momentum in [0, 1),

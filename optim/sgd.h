@@ -16,8 +16,7 @@ struct SGDOptions {
 };
 
 // With g the gradient and v = momentum * v + (1 - dampening) * g: w -= lr * v (nesterov: lr * (g +
-// momentum * v)). v begins as the first g. State: v, f32, where there is momentum,
-// "momentum_buffer".
+// momentum * v)). v starts as the first g. State, if there is momentum: v, f32, "momentum_buffer".
 class SGD : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SGDOptions& options = {});

@@ -11,7 +11,7 @@
 
 namespace rw {
 
-// What dry_run() does.
+// The options of dry_run().
 struct DryRunOptions {
   uint64_t memory_limit = 0;   // of blocks, 0: none but the device's
   bool trace = false;          // record a MemoryTrace
@@ -21,20 +21,20 @@ struct DryRunOptions {
   std::vector<StepTrace> learnt = {};  // steps of an earlier run of the program, see Forecast
 };
 
-// Runs `program` with a dry device as the default one. It builds its own model, takes its training
-// steps (two reach steady state, end_step() after each) and leaves nothing behind: default device,
-// tape and random generator are this thread's own meanwhile, other threads notice nothing. Reads
-// inside it give zeros; values made outside are refused (DeviceError), as they would really change.
-// ValueError where `dry` is no dry backend. Throws what the program throws: OutOfMemory when
-// `memory_limit` is too small.
+// Runs `program` with a dry device as the default one. The program builds its own model, takes its
+// training steps (two reach steady state, with end_step() after each) and leaves nothing behind:
+// meanwhile this thread has a default device, tape and random generator of its own, and other
+// threads notice nothing. Reads inside it give zeros; values made outside are refused
+// (DeviceError), since they would really change. ValueError if `dry` is not a dry backend. Throws
+// what the program throws: OutOfMemory if `memory_limit` is too small.
 Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& program,
                  const DryRunOptions& options = {});
 
 // The same on a prediction of the default device.
 Forecast plan(const std::function<void()>& program, const DryRunOptions& options = {});
 
-// A prediction of the device with as much memory as is asked for, in blocks of any size: what does
-// not fit there is planned for, too. Null where it cannot be predicted.
+// A prediction of the device with as much memory as is asked for, in blocks of any size: it plans
+// even for what does not fit there. Null if the device cannot be predicted.
 std::unique_ptr<Backend> endless_dry(const Backend& device);
 
 }  // namespace rw

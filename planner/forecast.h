@@ -1,4 +1,4 @@
-// What a dry run tells of a program.
+// The result of a dry run of a program.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace rw {
 
-// The memory and the work of a program: of all of it, by dry_run(), or, by a Planner, of one update
-// of training (`accumulate` steps).
+// The memory and the work of a program: of all of it, from dry_run(), or, from a Planner, of one
+// update of training (`accumulate` steps).
 struct Forecast {
   MemoryReport memory;               // as the real device would report it; of the whole program
   WorkByPhase work{};                // of the whole program, or of an update
@@ -25,7 +25,7 @@ struct Forecast {
 
   double flops() const { return total_flops(work); }             // recomputation included
   double flops_per_sample() const { return flops() / samples; }  // the same per sample
-  // FLOPs of replays over those of the rest.
+  // The FLOPs of replays relative to those of the rest.
   double recompute_share() const { return rw::recompute_share(work); }
 
   std::string str() const;  // tables of memory and of the work of an update, for people

@@ -1,6 +1,6 @@
 // Processes that hold device memory, and how long engines worked for them, as Linux's DRM drivers
-// tell it in /proc/PID/fdinfo (Documentation/gpu/drm-usage-stats.rst). Drivers outside of DRM
-// (NVIDIA's own, see nvml.h) tell nothing; of other users' processes only root is told.
+// report in /proc/PID/fdinfo (Documentation/gpu/drm-usage-stats.rst). Drivers outside DRM (NVIDIA's
+// own, see nvml.h) report nothing; only root sees other users' processes.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace rw {
 
 using MemoryRegions = std::map<std::string, uint64_t>;  // "vram", "gtt", "system0", ...: bytes
 
-// What an engine ("gfx", "render", "rcs", ...) did so far. Drivers count time, cycles, or both;
-// cycles say something where there is a total of them.
+// What an engine ("gfx", "render", "rcs", ...) has done so far. Drivers count time, cycles, or
+// both; cycles mean something only if their total is known.
 struct EngineUse {
   std::optional<uint64_t> nanoseconds;   // that it was busy
   uint64_t cycles = 0;                   // that it was busy
@@ -28,7 +28,7 @@ using EngineUses = std::map<std::string, EngineUse>;
 // Shares of the time between two looks, in percent, by engine.
 using EnginePercents = std::map<std::string, double>;
 EnginePercents engine_percents(const EngineUses& before, const EngineUses& now, double seconds);
-// The busiest engine's, at most 100; nothing where there is none.
+// The percentage of the busiest engine, at most 100; nothing if there is none.
 std::optional<double> busiest_percent(const EnginePercents& percents);
 
 // An open device file.
@@ -39,10 +39,10 @@ struct DrmClient {
   EngineUses engines;               // so far
 };
 
-// Nothing where the text is not that of a DRM device's file.
+// Nothing if the text is not that of a DRM device's file.
 std::optional<DrmClient> parse_fdinfo(std::string_view text);
 
-// The device's own memory where it has some, else all that it uses.
+// The device's own memory if it has some, else all that it uses.
 uint64_t device_bytes(const MemoryRegions& regions);
 
 // One process on one device.
@@ -55,10 +55,11 @@ struct GpuProcess {
   std::optional<double> busy_percent;  // known from two looks
 };
 
-// User and command of a process, from its folder in /proc.
+// Adds the user and the command of a process, from its folder in /proc.
 void describe(GpuProcess& process, const std::filesystem::path& proc = "/proc");
 
-// Those with device memory, most first. What may not be read is left out. `proc`: for tests.
+// The processes with device memory, those with most first. Files that may not be read are left out.
+// `proc` is for tests.
 std::vector<GpuProcess> gpu_processes(const std::filesystem::path& proc = "/proc");
 
 }  // namespace rw

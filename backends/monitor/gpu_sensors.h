@@ -1,5 +1,5 @@
-// What Linux tells of a PCI device beside its memory: the hwmon files of its driver, and the files
-// of amdgpu, i915 and xe.
+// What Linux reports about a PCI device beside its memory: the hwmon files of its driver, and the
+// files of amdgpu, i915 and xe.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace rw {
 
-// What is not told is absent, never 0.
+// Values that are not reported are absent, never 0.
 struct GpuSensors {
   std::optional<double> busy_percent;                    // 0 to 100: of the time, not of the units
   std::optional<double> clock_mhz;                       // of the shaders, now
@@ -17,11 +17,11 @@ struct GpuSensors {
   std::optional<double> energy_joules;  // used so far: what drivers count that tell no power
 };
 
-// `pci_address` as "0000:03:00.0". `sys`: for tests.
+// `pci_address` is like "0000:03:00.0". `sys` is for tests.
 GpuSensors read_gpu_sensors(const std::string& pci_address,
                             const std::filesystem::path& sys = "/sys");
 
-// Between two looks; nothing where energy is not counted, or began anew.
+// The mean between two looks; nothing if energy is not counted, or was reset.
 std::optional<double> mean_power_watts(const GpuSensors& before, const GpuSensors& now,
                                        double seconds);
 

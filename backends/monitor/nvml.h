@@ -1,5 +1,5 @@
-// What NVIDIA's management library tells of its driver's devices: Linux itself knows nothing of
-// them. It is loaded where it is installed; where it is not, nothing is told.
+// What NVIDIA's management library reports about its driver's devices; Linux itself knows nothing
+// of them. The library is loaded if it is installed; otherwise nothing is reported.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace rw {
 
-// The loaded library, and what it is asked.
+// The loaded library, and its queries.
 class Nvml {
  public:
-  // `library`: for tests.
+  // `library` is for tests.
   explicit Nvml(const std::string& library = "libnvidia-ml.so.1");
 
-  // Whether the device at this address, as "0000:03:00.0", is of NVIDIA's driver.
+  // Whether the device at this address, like "0000:03:00.0", belongs to NVIDIA's driver.
   bool knows(const std::string& pci_address) const { return device_at(pci_address) != nullptr; }
-  // Empty where it is not.
+  // Empty if it does not.
   GpuSensors sensors(const std::string& pci_address) const;
-  // With memory ("vram") and use, without user and command.
+  // With memory ("vram") and use, but without user and command.
   std::vector<GpuProcess> processes(const std::string& pci_address) const;
 
  private:

@@ -1,4 +1,4 @@
-// What /proc and /sys say. What is not there, or may not be read, is empty: processes and devices
+// Reads /proc and /sys. What does not exist, or may not be read, is empty: processes and devices
 // come and go, and others' may not be looked at.
 #pragma once
 
@@ -12,11 +12,12 @@ namespace rw {
 
 std::string_view trim(std::string_view text);  // without spaces and line ends around it
 
-// A file of a process that ends fails in the midst of reading: what came before counts.
+// Reading a file of a process that ends fails half way: what came before counts.
 std::string read_text(const std::filesystem::path& path);
-// The number that a file begins with.
+// The number at the beginning of a file.
 std::optional<double> read_number(const std::filesystem::path& path);
-// What is in a folder, in the order of names, so that which of several counts does not change.
+// The entries of a folder in the order of names, so that it does not change which of several
+// counts.
 std::vector<std::filesystem::path> entries(const std::filesystem::path& folder);
 
 }  // namespace rw

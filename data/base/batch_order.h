@@ -19,11 +19,11 @@ struct BatchOrderOptions {
 // The batches of every epoch, by numbers of samples.
 class BatchOrder {
  public:
-  // Throws ValueError where there is no batch.
+  // Throws ValueError if there is no batch.
   explicit BatchOrder(const BatchOrderOptions& options);
 
   int64_t batches() const;  // per epoch
-  // Valid until another epoch is asked for. Throws ValueError for an index that there is not.
+  // Valid until another epoch is asked for. Throws ValueError for an index that does not exist.
   std::span<const uint32_t> batch(int64_t epoch, int64_t index);
 
  private:

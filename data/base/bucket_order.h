@@ -21,8 +21,8 @@ struct BucketOrderOptions {
 // The batches of every epoch, by numbers of sequences.
 class BucketOrder {
  public:
-  // `lengths` of the sequences; `owner` names itself in errors. ValueError for options that do not
-  // go together, and where there is no batch.
+  // `lengths` are those of the sequences; `owner` names itself in errors. ValueError for options
+  // that do not go together, and if there is no batch.
   BucketOrder(const char* owner, std::vector<uint64_t> lengths, const BucketOrderOptions& options);
 
   int64_t batches() const;  // of this shard per epoch; equal among shards with drop_last

@@ -1,4 +1,4 @@
-// Whole files in and out. All errors are FileError and name the path.
+// Reads and writes whole files. All errors are FileError and name the path.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@ namespace rw {
 
 // The bytes of a file; a gzip file is decompressed. More than `most` bytes are an error before they
 // are in memory, and so is a gzip file that holds more than 64 MiB and 64 times its own size: no
-// data set does, but small files can be made that fill any memory.
+// data set does, but small files can be made that would fill any memory.
 std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t most = UINT64_MAX);
 
 // A hash of the bytes of a file, as they are.
 uint64_t file_hash(const std::filesystem::path& path);
 
-// Through AtomicFile (core/files/file.h): readers see the old file or all of the new one. Makes the
-// folders it needs.
+// Writes through AtomicFile (core/files/file.h): readers see the old file or all of the new one. It
+// makes the folders that it needs.
 void write_file(const std::filesystem::path& path, std::span<const uint8_t> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-// Where what can be made again is kept, made where it is missing: $REWIND_CACHE, else
-// $XDG_CACHE_HOME/rewind, else $HOME/.cache/rewind. It must be this user's alone: his own, and
-// nobody else's to write to.
+// The folder for everything that can be made again, created if it is missing: $REWIND_CACHE, else
+// $XDG_CACHE_HOME/rewind, else $HOME/.cache/rewind. It must belong to this user, and nobody else
+// may write to it.
 std::filesystem::path cache_directory();
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// Work on several threads whose result does not depend on their number.
+// Runs work on several threads; the result does not depend on their number.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 namespace rw {
 
 // Calls work(i) once for every i of [0, n), in this order but on up to `threads` threads (0: one
-// per core). Where some fail it begins no more of them and throws what the lowest i threw.
+// per core). If a call fails, it begins no more of them and throws what the lowest failing i threw.
 void parallel_for(size_t n, int threads, const std::function<void(size_t)>& work);
 
 }  // namespace rw

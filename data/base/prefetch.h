@@ -1,4 +1,4 @@
-// Data made ready by a background thread.
+// Data that a background thread prepares.
 #pragma once
 
 #include <condition_variable>
@@ -36,7 +36,8 @@ class Prefetcher {
     thread_.join();
   }
 
-  // The next item, or nullopt behind the last. Throws what `produce` threw, after the items before.
+  // The next item, or nullopt after the last one. Throws what `produce` threw, after the items
+  // before it.
   std::optional<T> next() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !items_.empty() || done_; });
@@ -68,7 +69,7 @@ class Prefetcher {
     changed_.notify_all();
   }
 
-  // False at the end, or when told to stop.
+  // False at the end, or if it was told to stop.
   bool make_one() {
     {
       std::unique_lock lock(mutex_);
@@ -95,8 +96,8 @@ class Prefetcher {
   std::thread thread_;
 };
 
-// Where a stream of batches is: `position` batches of `epoch` have been taken, in the order of
-// `seed`.
+// The position of a stream of batches: `position` batches of `epoch` have been taken, in the order
+// of `seed`.
 struct StreamState {
   uint64_t seed = 0;
   int64_t epoch = 0, position = 0;
@@ -104,11 +105,11 @@ struct StreamState {
 };
 
 // The batches of a loader, epoch after epoch without end. A stream that starts at another's state
-// goes on with the same batches.
+// continues with the same batches.
 template <class Source>
 class BatchStream {
  public:
-  // What the loader makes.
+  // The type of a batch.
   using Batch = decltype(std::declval<Source&>().batch(0, 0));
 
   // Only the stream may use `source` while both live. At most `depth` batches are made ahead.

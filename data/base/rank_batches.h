@@ -1,4 +1,4 @@
-// The batches of a loader that are one rank's.
+// The batches of a loader that belong to one rank.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace rw {
 template <class Source>
 class RankBatches {
  public:
-  // What the loader makes.
+  // The type of a batch.
   using Batch = decltype(std::declval<Source&>().batch(0, 0));
 
   // `batches` per epoch; 0: all.
@@ -25,7 +25,7 @@ class RankBatches {
 
   int64_t batches() const { return std::numeric_limits<int64_t>::max(); }  // it has no end
   uint64_t seed() const { return source_.seed(); }                         // the source's
-  // Batch `index`, from 0; there is one epoch only.
+  // Batch `index`, from 0 on; there is only one epoch.
   Batch batch(int64_t, int64_t index) {
     const int64_t number = index * ranks_ + rank_;
     return source_.batch(number / batches_, number % batches_);

@@ -15,8 +15,8 @@ struct Character {
 };
 using Characters = std::vector<Character>;
 
-// Reads the code point at `position` and moves behind it. False for bytes that are not UTF-8, which
-// are skipped. Texts are at most 2 GiB.
+// Reads the code point at `position` and moves past it. False for bytes that are not UTF-8, which
+// are skipped. Texts have at most 2 GiB.
 bool next_character(std::string_view text, size_t& position, Character& out);
 // Appends the code point's bytes.
 void append_utf8(std::string& text, char32_t code);

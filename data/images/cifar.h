@@ -12,8 +12,8 @@ namespace rw {
 // Whether the folder (or its cifar-10-batches-bin) holds one of these files.
 bool is_cifar10(const std::filesystem::path& directory);
 
-// Reads the batches of `directory` (or its cifar-10-batches-bin); for training as many as there
-// are. Throws FileError naming the file and what is wrong with it.
+// Reads the batches of `directory` (or its cifar-10-batches-bin); for training, as many as exist.
+// Throws FileError with the file and its fault.
 ImageDataset load_cifar10(const std::filesystem::path& directory, Split split);
 
 // Writes all images as one batch, and the class names to batches.meta.txt.

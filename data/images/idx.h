@@ -12,15 +12,16 @@ struct IdxArray {
   std::vector<int64_t> shape;
   std::vector<uint8_t> values;
 };
-// Throws FileError when the header or the length is wrong.
+// Throws FileError if the header or the length is wrong.
 IdxArray load_idx(const std::filesystem::path& file);
-// Writes it plain. As many values as the shape has are expected and not checked. Throws FileError.
+// Writes it without compression. The number of values must be that of the shape, which is not
+// checked. Throws FileError.
 void save_idx(const std::filesystem::path& file, const IdxArray& array);
 
-// {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] of `directory`. Throws FileError naming the
-// file or folder and what is wrong with it.
+// Reads {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] of `directory`. Throws FileError with the
+// file or folder and its fault.
 ImageDataset load_mnist(const std::filesystem::path& directory, Split split);
-// Writes both files, plain. ValueError unless there is one channel.
+// Writes both files without compression. ValueError unless there is one channel.
 void save_mnist(const std::filesystem::path& directory, Split split, const ImageDataset& data);
 
 }  // namespace rw

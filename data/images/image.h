@@ -13,12 +13,12 @@ struct Image {
   std::vector<uint8_t> pixels;  // RGB, [height, width, 3]
 };
 
-// Throws FileError where the file `name` of `stored` bytes says that it holds more than pictures
-// do: a side of more than 65535 pixels, more than 1 GiB, or more than 32 MiB and 200 times its own
-// size. Memory for pixels is taken behind this check.
+// Throws FileError if the file `name` of `stored` bytes claims to hold more than pictures do: a
+// side of more than 65535 pixels, more than 1 GiB, or more than 32 MiB and 200 times its own size.
+// Memory for pixels is taken after this check.
 void check_image_size(uint64_t height, uint64_t width, uint64_t stored, const std::string& name);
 
-// The picture as it is to be looked at, by the number that EXIF gives its orientation: 1 to 8.
+// The upright picture, given the number that EXIF has for its orientation: 1 to 8.
 Image oriented(Image image, int orientation);
 
 }  // namespace rw

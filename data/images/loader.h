@@ -26,11 +26,11 @@ struct Batch {
   std::vector<int32_t> labels;  // [size]
   int64_t rows = 0;             // of a batch without data, for dry runs
 
-  // Images.
+  // The number of images.
   int64_t size() const { return labels.empty() ? rows : static_cast<int64_t>(labels.size()); }
 };
 
-// Where batches come from: images in memory (Loader), files of photographs (PhotoLoader).
+// A source of batches: images in memory (Loader) or files of photographs (PhotoLoader).
 class ImageBatches {
  public:
   virtual ~ImageBatches() = default;
@@ -43,7 +43,7 @@ class ImageBatches {
 // Makes batches of a data set in memory, any at any time.
 class Loader : public ImageBatches {
  public:
-  // `data` must outlive the loader. Throws ValueError, also where its sizes contradict each other.
+  // `data` must outlive the loader. Throws ValueError, also if its sizes contradict each other.
   Loader(const ImageDataset& data, LoaderOptions options);
 
   int64_t batches() const override { return order_.batches(); }

@@ -1,5 +1,5 @@
-// Batches of photographs at the size that a model wants, each a pure function of (seed, epoch,
-// index) and the files.
+// Batches of photographs at a model's size, each a pure function of (seed, epoch, index) and the
+// files.
 #pragma once
 
 #include "loader.h"
@@ -22,9 +22,8 @@ struct PhotoLoaderOptions {
   int threads = 0;                                       // that decode; 0: one per core
 };
 
-// Files are read and decoded when their batch is asked for, in the thread that asks (a
-// BatchStream's, say) and helpers: in memory there is one decoded photograph per thread, and the
-// batch.
+// Files are read and decoded when their batch is asked for, in the thread that asks (for example a
+// BatchStream's) and helpers: one decoded photograph per thread is in memory, and the batch.
 class PhotoLoader : public ImageBatches {
  public:
   // `data` must outlive the loader. Throws ValueError.

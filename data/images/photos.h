@@ -1,4 +1,4 @@
-// One's own photographs: a folder of PNG and JPEG files for each class.
+// Your own photographs: a folder of PNG and JPEG files for each class.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace rw {
 
-// The files of one split. Pixels stay on the disk until a PhotoLoader wants them.
+// The files of one split. Pixels stay on the disk until a PhotoLoader needs them.
 struct PhotoDataset {
   std::vector<std::filesystem::path> files;
   std::vector<int32_t> labels;           // [size], each in [0, classes)
@@ -20,30 +20,30 @@ struct PhotoDataset {
   size_t size() const { return files.size(); }  // photographs
 };
 
-// What list_photos() takes of a folder.
+// The options of list_photos().
 struct PhotoOptions {
   double test_share = 0.2;     // of each class, where the folder has no split of its own
   uint64_t split_seed = 0;     // which photographs these are
   bool refuse_others = false;  // files in class folders with other endings: an error, or ignored
 };
 
-// Lists FOLDER/CLASS/*.{png,jpg,jpeg}, folders in CLASS included; names that begin with a dot are
-// left out. FOLDER/train/CLASS and FOLDER/val/CLASS (or test/CLASS) are a split; otherwise every
-// class is split by hashes of its names, so that a photograph that is added moves few others.
-// Nothing is opened. Throws FileError: no such folder, fewer than two classes, one without
+// Lists FOLDER/CLASS/*.{png,jpg,jpeg}, including folders inside CLASS; names that begin with a dot
+// are left out. FOLDER/train/CLASS and FOLDER/val/CLASS (or test/CLASS) are a split; otherwise
+// every class is split by hashes of its names, so that adding a photograph moves few others.
+// Nothing is opened. Throws FileError: no such folder, fewer than two classes, a class without
 // photographs, a name that is not UTF-8.
 PhotoDataset list_photos(const std::filesystem::path& folder, Split split,
                          const PhotoOptions& options = {});
 
-// What becomes of photographs that cannot be read.
+// How to treat photographs that cannot be read.
 enum class BadPhotos {
   are_refused,  // an error names the first
   are_skipped,  // the data set goes without them
 };
 
-// Decodes every photograph once, on all cores, so that none stops a training later. The first one
-// that cannot be read is a FileError naming it; or all of them are taken out, and what was wrong
-// with each is returned.
+// Decodes every photograph once, on all cores, so that none can stop a training later. The first
+// one that cannot be read is a FileError that names it; or all of them are removed, and their
+// faults are returned.
 std::vector<std::string> check_photos(PhotoDataset& data, BadPhotos bad = BadPhotos::are_refused);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// Synthetic images, so that examples run with nothing downloaded. They are written in the official
+// Synthetic images, so that examples run without a download. They are written in the official
 // formats once and then read by the loaders of the real data.
 #pragma once
 
@@ -8,19 +8,20 @@
 
 namespace rw {
 
-// 32x32 RGB: disc, ring, square, frame, triangle, plus, cross, star, stripes, checker; of random
-// place, size, angle and colours on a noisy gradient. Labels take turns; the seed decides the rest.
+// 32x32 RGB: disc, ring, square, frame, triangle, plus, cross, star, stripes and checker with
+// random place, size, angle and colours on a noisy gradient. Labels take turns; the seed decides
+// the rest.
 ImageDataset draw_shapes(int count, uint64_t seed);
 // 28x28 grey: digits of a stroke font with random slant, size, place, thickness and noise.
 ImageDataset draw_digits(int count, uint64_t seed);
 
-// How many images to draw to `train` and to `test` with, from which seed.
+// The numbers of images to draw, to `train` and to `test` with, and their seed.
 struct SyntheticSizes {
   int train = 10000, test = 2000;
   uint64_t seed = 1;
 };
-// A folder below `root` with draw_shapes in CIFAR-10's format, made if it is not there yet or no
-// longer whole.
+// A folder below `root` with draw_shapes() in CIFAR-10's format, made if it does not exist or is
+// not whole.
 std::filesystem::path synthetic_cifar10(const std::filesystem::path& root,
                                         const SyntheticSizes& sizes = {});
 // The same with draw_digits in MNIST's format.

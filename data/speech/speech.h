@@ -1,4 +1,4 @@
-// Speech with what was said: LibriSpeech's folders.
+// Speech with its transcripts: LibriSpeech's folders.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Utterance {
 };
 
 // The utterances of one split, sorted by their names. Samples stay on the disk until a SpeechLoader
-// wants them.
+// needs them.
 struct SpeechDataset {
   std::vector<Utterance> utterances;
 
@@ -29,7 +29,7 @@ struct SpeechDataset {
   double seconds() const;                            // of sound
 };
 
-// What list_speech() takes of a folder.
+// The options of list_speech().
 struct SpeechOptions {
   double test_share = 0.1;  // of the speakers, where the folder has no split of its own
   uint64_t split_seed = 0;  // which speakers these are
@@ -38,8 +38,9 @@ struct SpeechOptions {
 // Lists FOLDER/SPEAKER/CHAPTER/*.trans.txt, whose lines are "NAME TRANSCRIPT" for the files
 // NAME.flac or NAME.wav beside them (Panayotov et al. 2015, "LibriSpeech"). FOLDER/train*/ and
 // FOLDER/dev*/ (or test*/) are a split; otherwise speakers are held out to test with, by hashes of
-// their names. Of the sound files the headers are read. FileError: no such folder, no transcripts,
-// none of one of the splits, a line without a sound file, or one that cannot be read.
+// their names. It reads only the headers of the sound files. FileError: no such folder, no
+// transcripts, none for one of the splits, a line without a sound file, or a file that cannot be
+// read.
 SpeechDataset list_speech(const std::filesystem::path& folder, Split split,
                           const SpeechOptions& options = {});
 

@@ -10,7 +10,7 @@
 
 namespace rw {
 
-// How utterances become batches. Frames are as features count them: a window at every hop.
+// How utterances become batches. Frames are those of the features: one window at every hop.
 struct SpeechLoaderOptions {
   BucketOrderOptions order = {};    // by length
   int64_t window = 400, hop = 160;  // samples of a frame, and from frame to frame
@@ -32,10 +32,10 @@ struct SpeechBatch {
 // Makes batches of utterances, any at any time.
 class SpeechLoader {
  public:
-  // The data set must outlive the loader. Every batch has room for the longest transcript's labels,
-  // so that batches of one length need one amount of memory. ValueError for options that do not go
-  // together; FileError naming the file for transcripts with unknown units, without any, or with
-  // more labels than its frames can say.
+  // The data set must outlive the loader. Every batch has room for the labels of the longest
+  // transcript, so that batches of one length need one amount of memory. ValueError for options
+  // that do not go together; FileError with the file for transcripts with unknown units, without
+  // any, or with more labels than its frames can hold.
   SpeechLoader(const SpeechDataset& data, const SpeechUnits& units, SpeechLoaderOptions options);
 
   int64_t batches() const { return order_.batches(); }   // per epoch
@@ -43,7 +43,7 @@ class SpeechLoader {
   int64_t width() const { return width_; }               // labels of the longest transcript
   // Batch `index`, in [0, batches()), of an epoch from 0 on. Reads files: ValueError, FileError.
   SpeechBatch batch(int64_t epoch, int64_t index);
-  // The same without anything but its rows, length and width.
+  // The same with only its rows, length and width.
   SpeechBatch shape(int64_t epoch, int64_t index);
 
  private:

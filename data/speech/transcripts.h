@@ -1,4 +1,4 @@
-// What was said, as labels of a recogniser: words or characters of a list.
+// Transcripts as labels of a recogniser: words or characters of a list.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ enum class SpeechUnit { word, character };
 // The labels of a recogniser: 1 and up for the units in order, 0 for the blank.
 class SpeechUnits {
  public:
-  // ValueError: no units, one twice, an empty one, words with spaces in them or characters
+  // ValueError: no units, a unit twice, an empty unit, words that contain spaces, or characters
   // beyond ASCII.
   SpeechUnits(SpeechUnit unit, std::vector<std::string> names);
 
-  // Those that texts consist of, sorted.
+  // The units that texts consist of, sorted.
   static SpeechUnits of(SpeechUnit unit, std::span<const std::string> texts);
 
-  // ValueError naming what is not in the list.
+  // ValueError with the unit that is not in the list.
   std::vector<int32_t> encode(std::string_view text) const;
   // The text of labels; blanks are left out. ValueError for labels that stand for nothing.
   std::string decode(std::span<const int32_t> labels) const;
@@ -36,7 +36,7 @@ class SpeechUnits {
   std::vector<std::string> names_;
 };
 
-// Lower case (of ASCII), spaces around and between words made one.
+// Lower-cases a text (in ASCII), and reduces spaces around and between words to one.
 std::string normalised_transcript(std::string_view text);
 
 }  // namespace rw

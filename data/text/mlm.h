@@ -21,8 +21,9 @@ struct MaskingOptions {
 
 void check_masking(const MaskingOptions& options);  // ValueError where shares are none
 
-// Masks `ids` in place and returns the original ids at the places to predict, -100 elsewhere.
-// Specials are never chosen; one token or more is, unless every word has more pieces than wanted.
+// Masks `ids` in place and returns the original ids at the places to predict, and -100 elsewhere.
+// Special tokens are never chosen; at least one token is, unless every word has more pieces than
+// wanted.
 std::vector<int32_t> mask_tokens(std::span<int32_t> ids, const Vocabulary& vocabulary,
                                  const MaskingOptions& options, DataRandom random);
 

@@ -12,11 +12,11 @@ namespace rw {
 using Document = std::vector<std::string>;
 
 // A line is a sentence; a blank line and the end of a file end a document. Throws FileError for a
-// file that is missing or no text.
+// file that is missing or is not text.
 std::vector<Document> read_documents(std::span<const std::filesystem::path> files);
 
-// English text that every Debian has: the licences in /usr/share/common-licenses, each once.
-// Throws FileError where there are none.
+// English text that every Debian has: the licences in /usr/share/common-licenses, each once. Throws
+// FileError if there are none.
 std::vector<std::filesystem::path> default_text_files();
 
 }  // namespace rw

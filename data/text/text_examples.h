@@ -1,4 +1,4 @@
-// Token sequences a BERT is trained on.
+// Token sequences to train a BERT on.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ struct PackOptions {
   int64_t max_length = 128;     // tokens, [CLS] and [SEP] included
   bool cross_documents = true;  // go on with the next document behind a [SEP], as RoBERTa does
 };
-// [CLS] text [SEP], filled up to max_length. Cuts fall between words; no token is lost.
+// [CLS] text [SEP], filled up to max_length. Cuts fall between words, and no token is lost.
 std::vector<TextExample> pack_sequences(std::span<const Document> documents,
                                         const Tokenizer& tokenizer,
                                         const PackOptions& options = {});
@@ -34,12 +34,12 @@ struct PairOptions {
   uint64_t seed = 0;               // of lengths and random second texts
 };
 // [CLS] first [SEP] second [SEP] for next-sentence prediction, as BERT makes them: half of the
-// second texts are from another document. Needs two documents or more.
+// second texts come from another document. It needs at least two documents.
 std::vector<TextExample> pack_pairs(std::span<const Document> documents, const Tokenizer& tokenizer,
                                     const PairOptions& options = {});
 
-// [CLS] sentence [SEP], or [CLS] first [SEP] second [SEP] of pairs, cut longest first, with its
-// class; 0 where the data have no labels.
+// [CLS] sentence [SEP], or [CLS] first [SEP] second [SEP] for pairs, cut longest first, with its
+// class; 0 if the data have no labels.
 std::vector<TextExample> sentence_examples(const SentenceDataset& data, const Tokenizer& tokenizer,
                                            int64_t max_length = 128);
 

@@ -13,7 +13,7 @@
 
 namespace rw {
 
-// How texts are cut.
+// How texts are cut into tokens.
 struct TokenizerOptions {
   bool lower_case = true;      // and strip accents, as the uncased models do
   int max_input_chars = 200;   // longer words are [UNK]; Hugging Face takes 100
@@ -30,14 +30,14 @@ struct Token {
 // or only_second.
 enum class Truncation { longest_first, only_first, only_second };
 
-// What a model reads: [CLS] first [SEP], or [CLS] first [SEP] second [SEP].
+// The input of a model: [CLS] first [SEP], or [CLS] first [SEP] second [SEP].
 struct Encoding {
   std::vector<int32_t> ids;                        // of tokens and specials
   std::vector<int32_t> token_types;                // 1 for the second text and its [SEP]
   std::vector<std::pair<size_t, size_t>> offsets;  // bytes of the own text; {0, 0} for specials
 };
 
-// A vocabulary and how texts are cut into its tokens. Any number of threads may use one.
+// A vocabulary, and how texts are cut into its tokens. Any number of threads may use one.
 class Tokenizer {
  public:
   explicit Tokenizer(Vocabulary vocabulary, TokenizerOptions options = {});
@@ -50,8 +50,8 @@ class Tokenizer {
   // Their ids.
   std::vector<int32_t> ids(std::string_view text) const;
 
-  // At most `max_length` tokens, specials included; the rest of the text is cut off. ValueError
-  // where not even the specials fit.
+  // At most `max_length` tokens, including special ones; the rest of the text is cut off.
+  // ValueError if not even the special ones fit.
   Encoding encode(std::string_view text, int64_t max_length = 512) const;
   Encoding encode_pair(std::string_view first, std::string_view second, int64_t max_length = 512,
                        Truncation truncation = Truncation::longest_first) const;
@@ -67,7 +67,7 @@ class Tokenizer {
   TokenizerOptions options_;
 };
 
-// The words that are cut into pieces; punctuation and ideographs are words of one character.
+// Visits the words that are cut into pieces; punctuation and ideographs are words of one character.
 void for_each_word(std::string_view text, bool lower_case,
                    const std::function<void(std::span<const Character>)>& visit);
 

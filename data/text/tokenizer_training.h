@@ -1,4 +1,4 @@
-// Vocabularies for texts of one's own.
+// Makes vocabularies for your own texts.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace rw {
 
-// What a vocabulary is to be.
+// The options of a vocabulary.
 struct VocabularyOptions {
   int64_t size = 8192;          // tokens at most; fewer when the text has no more pairs to merge
   int64_t min_frequency = 2;    // of a pair that becomes a token

@@ -1,5 +1,5 @@
-// BERT's vocabulary: one token per line, its id is its line. Tokens that continue a word start
-// with "##".
+// BERT's vocabulary: one token per line, whose id is the number of its line. Tokens that continue a
+// word start with "##".
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace rw {
 // Tokens and their ids.
 class Vocabulary {
  public:
-  // Needs [PAD], [UNK], [CLS], [SEP] and [MASK]; no token empty, twice, or not UTF-8; at most 2^22
-  // of them. ValueError.
+  // The tokens must include [PAD], [UNK], [CLS], [SEP] and [MASK]; none may be empty, repeated or
+  // not UTF-8, and there are at most 2^22. ValueError.
   explicit Vocabulary(std::vector<std::string> tokens);
-  // A file of at most 64 MiB. Throws FileError naming the line.
+  // Reads a file of at most 64 MiB. Throws FileError with the line.
   static Vocabulary load(const std::filesystem::path& file);
   // One token per line. Throws FileError.
   void save(const std::filesystem::path& file) const;
 
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }  // tokens
-  // ValueError for an id outside of [0, size()).
+  // ValueError for an id outside [0, size()).
   const std::string& token(int64_t id) const;
-  // The id of a token; -1 where there is none.
+  // The id of a token, or -1.
   int32_t id(std::string_view token) const;
   // The same for "##" + `piece`.
   int32_t continuing_id(std::string_view piece) const;
@@ -35,7 +35,7 @@ class Vocabulary {
   bool is_special(int64_t id) const {
     return id == pad || id == unk || id == cls || id == sep || id == mask;
   }
-  // Characters of the longest token.
+  // The number of characters of the longest token.
   size_t longest() const { return longest_; }
 
   int32_t pad, unk, cls, sep, mask;  // ids of [PAD], [UNK], [CLS], [SEP] and [MASK]

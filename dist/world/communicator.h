@@ -10,8 +10,8 @@
 
 namespace rw {
 
-// One rank's way to the others. All ranks make the same calls in the same order, with the same
-// numbers of bytes; each waits for the others. RankError where that goes wrong.
+// One rank's connection to the others. All ranks make the same calls in the same order, with the
+// same numbers of bytes; each waits for the others. RankError if that fails.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -27,17 +27,17 @@ class Communicator {
   virtual void all_to_all(std::span<const std::byte> to, std::span<const size_t> sizes,
                           std::span<std::byte> from) = 0;
   void all_to_all(std::span<const std::byte> to, std::span<std::byte> from);  // in equal parts
-  // `all` has what all ranks give, by rank: sizes[r] bytes of rank r.
+  // `all` receives what all ranks give, by rank: sizes[r] bytes from rank r.
   virtual void all_gather(std::span<const std::byte> own, std::span<const size_t> sizes,
                           std::span<std::byte> all) = 0;
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all);  // as much of each
-  // What rank `root` has.
+  // Sends what rank `root` has to all ranks.
   virtual void broadcast(std::span<std::byte> bytes, int root = 0) = 0;
   // Ends the program on all ranks with an exit status.
   [[noreturn]] virtual void abort(int status) = 0;
 };
 
-// The values of all ranks, which give equally many, by rank.
+// The values of all ranks, each of which gives equally many, by rank.
 template <class T>
 std::vector<T> gather(Communicator& ranks, std::span<const T> own) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -49,7 +49,7 @@ template <class T>
 std::vector<T> gather(Communicator& ranks, const T& own) {
   return gather(ranks, std::span<const T>(&own, 1));
 }
-// Texts of any lengths.
+// Gathers texts of any lengths.
 std::vector<std::string> gather_texts(Communicator& ranks, const std::string& own);
 // The sum over the ranks, in their order.
 double sum_over(Communicator& ranks, double own);

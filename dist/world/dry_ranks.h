@@ -1,16 +1,16 @@
-// Ranks that are not there.
+// Ranks that do not exist.
 #pragma once
 
 #include "communicator.h"
 
 namespace rw {
 
-// One rank of so many for dry runs: what all give is what this one gives, or for more than 64 KiB,
-// which are values that a dry device has not, what was there before. So a dry run predicts what
-// each rank will need.
+// One of several ranks, for dry runs. All ranks seem to give what this one gives; values of more
+// than 64 KiB, which a dry device does not have, stay as they were. So a dry run predicts what each
+// rank will need.
 class DryRanks : public Communicator {
  public:
-  // ValueError where it is none of them.
+  // ValueError unless `rank` is one of them.
   DryRanks(int rank, int size);
   int rank() const override { return rank_; }
   int size() const override { return size_; }

@@ -1,4 +1,4 @@
-// The thread that sends messages while the one that trains goes on.
+// The thread that sends messages while the training thread continues.
 #pragma once
 
 #include <condition_variable>
@@ -22,12 +22,12 @@ class MessageThread {
   MessageThread(const MessageThread&) = delete;
   MessageThread& operator=(const MessageThread&) = delete;
 
-  // Its number; the first one has 1.
+  // Adds a job and returns its number; the first one has 1.
   uint64_t add(Job job);
-  // Until job number `job` is done, 0: not at all; the seconds that took. Throws what a job has
+  // Waits for job number `job` (0: does not wait) and returns the seconds. Throws what a job has
   // thrown.
   double wait(uint64_t job);
-  // The last job, as the thread that adds them knows it.
+  // The number of the last job, as the thread that adds jobs knows it.
   uint64_t added() const { return added_; }
   void wait_for_all() { wait(added()); }
 

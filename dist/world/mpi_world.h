@@ -5,10 +5,10 @@
 
 namespace rw {
 
-// MPI_COMM_WORLD. The library is loaded and initialised by the first call, and finalised when the
-// program ends. RankError where this build or this machine has none.
+// MPI_COMM_WORLD. The first call loads and initialises the library, and it is finalised when the
+// program ends. RankError if this build or this machine has none.
 Communicator& mpi_world();
-// What this build and this machine have of MPI, in words: "Open MPI v4.1.4", or "none: ...".
+// The MPI library of this build and this machine, in words: "Open MPI v4.1.4", or "none: ...".
 std::string mpi_library();
 
 }  // namespace rw

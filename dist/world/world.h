@@ -5,11 +5,11 @@
 
 namespace rw {
 
-// The ranks that mpirun started, of which this process is one; a process that it did not start is
-// the only one. The same object in every call. RankError without an MPI library, and where mpirun
-// is that of another one.
+// The ranks that mpirun started, including this process; a process that mpirun did not start is the
+// only one. Every call returns the same object. RankError without an MPI library, and if mpirun
+// belongs to another one.
 Communicator& world();
-// Whether mpirun, of Open MPI, MPICH or their kin, started this process with others.
+// Whether mpirun, of Open MPI, MPICH or a relative, started this process with others.
 bool is_started_by_mpi();
 
 }  // namespace rw

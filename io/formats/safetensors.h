@@ -13,17 +13,17 @@
 
 namespace rw {
 
-// Texts by name, in a file's header.
+// Texts by name, in the header of a file.
 using Metadata = std::map<std::string, std::string>;
 
-// A tensor as it lies in a file.
+// A tensor and its place in a file.
 struct StoredTensor {
   std::string dtype;               // as the format spells it: "F32", "BF16", ...
   Shape shape;                     // row-major
   uint64_t offset = 0, bytes = 0;  // which bytes of the file
 };
 
-// What a file's header says: its tensors and its metadata.
+// The header of a file: its tensors and its metadata.
 struct SafetensorsIndex {
   std::map<std::string, StoredTensor, std::less<>> tensors;
   Metadata metadata;
@@ -31,27 +31,27 @@ struct SafetensorsIndex {
 
 inline constexpr uint64_t safetensors_header_limit = 100'000'000;  // bytes, as the reference's
 
-// Reads the header of a file and believes nothing in it: sizes, offsets, gaps, overlaps, duplicate
+// Reads the header of a file and trusts nothing in it: sizes, offsets, gaps, overlaps, duplicate
 // names. `path` is for messages. Throws FileError.
 SafetensorsIndex read_safetensors_index(const InputFile& file, const std::string& path);
 
-// An open file. Throws FileError, also where it is cut short while it is open.
+// An open file. Throws FileError, also if the file is cut short while it is open.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::string& path() const { return path_; }             // as it was opened
   const Metadata& metadata() const { return index_.metadata; }  // empty where there is none
-  // By name.
+  // The tensors of the file by name.
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return index_.tensors; }
 
   // Copies a tensor of the file into `target`, which has its shape and any strides. Floats are
   // converted to the target's float dtype, I64 to i32 with a check of the range. Throws FileError.
   void read(const std::string& name, const Tensor& target) const;
-  // The same of as many of its elements as `target` has, row by row, from number `first` on.
+  // The same for as many of its elements as `target` has, row by row, from number `first` on.
   void read(const std::string& name, int64_t first, const Tensor& target) const;
-  // Compares the metadata and the bytes of all tensors with the checksums that the file has of
-  // them. Throws FileError where one differs, naming it, or is missing.
+  // Compares the metadata and the bytes of all tensors with the checksums in the file. Throws
+  // FileError with the name if one differs or is missing.
   void verify() const;
 
  private:
@@ -62,12 +62,12 @@ class SafetensorsFile {
   SafetensorsIndex index_;
 };
 
-// Whether a file has what SafetensorsFile::verify() asks for: none, or crc32, entries "crc32" and
-// "crc32:NAME" in its metadata. Such a file must be a regular one.
+// Whether a file has the checksums that SafetensorsFile::verify() needs: none, or crc32, entries
+// "crc32" and "crc32:NAME" in its metadata. Such a file must be a regular one.
 enum class Checksums { none, crc32 };
 
-// Writes the tensors, of any strides, as one file; floats as `float_dtype` if given. Throws
-// ValueError for names that come twice and for texts that are not UTF-8, FileError.
+// Writes the tensors, of any strides, as one file, with floats as `float_dtype` if given. Throws
+// ValueError for repeated names and for texts that are not UTF-8, and FileError.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const Metadata& metadata = {},
                        std::optional<DType> float_dtype = std::nullopt,

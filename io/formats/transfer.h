@@ -1,4 +1,5 @@
-// Host bytes to and from tensors, a piece at a time and with the conversions between file formats.
+// Copies host bytes to and from tensors, a piece at a time and with the conversions between file
+// formats.
 #pragma once
 
 #include <functional>
@@ -10,8 +11,8 @@
 
 namespace rw {
 
-// Element types of files, as safetensors spells them. All are little-endian, like the hosts that
-// this framework runs on.
+// Element types of files, in safetensors' spelling. All are little-endian, like the hosts that this
+// framework runs on.
 size_t stored_size(std::string_view dtype);  // bytes per element; 0: unknown
 std::string_view stored_name(DType dtype);   // "F32", "F16", "BF16", "I32", "U8"
 
@@ -20,8 +21,8 @@ std::string_view stored_name(DType dtype);   // "F32", "F16", "BF16", "I32", "U8
 void download(const Tensor& source, DType dtype,
               const std::function<void(std::span<const std::byte>)>& piece);
 
-// Fills `target`, of any strides, with as many elements of a file. Throws FileError, naming `what`,
-// if the types do not go together or an I64 does not fit i32.
+// Fills `target`, of any strides, with as many elements of a file. Throws FileError with `what` if
+// the types do not go together or an I64 does not fit i32.
 void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
             const std::string& what);
 

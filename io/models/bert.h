@@ -11,22 +11,22 @@
 
 namespace rw {
 
-// Keys that are absent have BERT's defaults, unknown ones are ignored. Throws FileError, also for
-// models that this BERT is not: another activation, relative positions, a decoder.
+// Absent keys have BERT's defaults, and unknown ones are ignored. Throws FileError, also for models
+// that this BERT is not: another activation, relative positions, a decoder.
 BertConfig read_bert_config(const std::filesystem::path& file);
-// `architecture`: the class of Hugging Face that the model is; `class_names`: what a classifier
-// tells apart, which becomes id2label and label2id.
+// `architecture` is Hugging Face's class of the model; `class_names` are the classes of a
+// classifier, which become id2label and label2id.
 void write_bert_config(const std::filesystem::path& file, const BertConfig& config,
                        const std::string& architecture,
                        std::span<const std::string> class_names = {});
 // The classes of the classifier in `weights` by the id2label of `config_file`, or LABEL_0, LABEL_1,
-// ... where it has none. Throws FileError, also where there is no classifier.
+// ... if it has none. Throws FileError, also if there is no classifier.
 std::vector<std::string> bert_class_names(const std::filesystem::path& config_file,
                                           const std::filesystem::path& weights);
 
 // Fills a model from a file of any BERT of its size: a model with another head, the bare encoder,
-// names of early releases ("LayerNorm.gamma"). Embeddings and encoder must be there; a head that is
-// missing keeps its values and is listed. Throws FileError before anything is written.
+// names of early releases ("LayerNorm.gamma"). The file must have embeddings and encoder; a missing
+// head keeps its values and is listed. Throws FileError before anything is written.
 LoadResult load_bert(const std::filesystem::path& file, Module& model);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// What a file of an image classifier says of it besides the weights: metadata of safetensors.
+// Describes an image classifier beside its weights, as metadata of a safetensors file.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace rw {
 
-// How to show images to a classifier, and what its classes are called.
+// How to show images to a classifier, and the names of its classes.
 struct ImageClassifier {
   std::string model;                     // "resnet18"
   int64_t image = 0;                     // height and width of what it sees, 0: unknown
@@ -17,12 +17,13 @@ struct ImageClassifier {
   std::vector<float> mean, std;          // of the channels, as it was trained; empty: unknown
 };
 
-// For save_model(): what is unknown is left out.
+// For save_model(); what is unknown is left out.
 Metadata to_metadata(const ImageClassifier& classifier);
-// What the file does not say is unknown. Throws FileError for what cannot be.
+// What the file does not say is unknown. Throws FileError for impossible values.
 ImageClassifier read_image_classifier(const SafetensorsFile& file);
 
-// Throws FileError unless a file's classes are those of the data, or one of them is unknown.
+// Throws FileError unless the classes of the file are those of the data, or one of the two is
+// unknown.
 void check_class_names(const SafetensorsFile& file, std::span<const std::string> of_data);
 
 }  // namespace rw

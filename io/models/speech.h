@@ -1,4 +1,4 @@
-// What a file of a speech recogniser says of it besides the weights: metadata of safetensors.
+// Describes a speech recogniser beside its weights, as metadata of a safetensors file.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace rw {
 
-// The sizes of a recogniser, and what its labels stand for.
+// The sizes of a recogniser, and the meaning of its labels.
 struct StoredRecognizer {
   SpeechConfig config;             // its sizes
   bool has_words = true;           // its labels are words, or characters
@@ -17,7 +17,7 @@ struct StoredRecognizer {
 };
 
 Metadata to_metadata(const StoredRecognizer& recognizer);  // for save_model()
-// FileError where the file is of no recogniser, or says what cannot be.
+// FileError if the file is not of a recogniser, or has impossible values.
 StoredRecognizer read_recognizer(const SafetensorsFile& file);
 
 }  // namespace rw

@@ -6,7 +6,7 @@
 
 namespace rw {
 
-// Where in its work a training loop is. The snapshot keeps it as it is given.
+// The position of a training loop in its work. The snapshot keeps it as it is given.
 struct TrainingPosition {
   int64_t step = 0;              // names the file
   int64_t epoch = 0, index = 0;  // the next batch

@@ -1,4 +1,4 @@
-// From the frames of a model that was trained with ctc_loss() to labels.
+// Decodes the frames of a model that was trained with ctc_loss() into labels.
 #pragma once
 
 #include <cstdint>
@@ -10,41 +10,42 @@
 
 namespace rw {
 
-// What a decoder heard.
+// The result of a decoder.
 struct CtcHypothesis {
   std::vector<int32_t> labels;  // classes, in order
   float log_probability;        // greedy: of its one way; beam: of all ways that the beam saw
 };
 
-// The likeliest class of each frame, repetitions and blanks left out. log_probs [T, N, C], f32 or
-// f16; `lengths`: frames of each sample, empty: all of them. One for each sample. Waits for the
-// device. ShapeError, ValueError.
+// The likeliest class of each frame, without repetitions and blanks, for each sample. log_probs [T,
+// N, C], f32 or f16; `lengths` are the frames of each sample, or empty for all of them. Waits for
+// the device. ShapeError, ValueError.
 std::vector<CtcHypothesis> ctc_greedy_decode(const Tensor& log_probs,
                                              std::span<const int64_t> lengths = {},
                                              int32_t blank = 0);
 
-// What ctc_beam_decode() takes.
+// The options of ctc_beam_decode().
 struct CtcBeamOptions {
   int32_t blank = 0;  // its class
   int beam = 16;      // prefixes that are kept from frame to frame
   int best = 1;       // hypotheses of each sample, the likeliest first
   float least = -20;  // classes less likely than this (a logarithm) are not looked at in a frame
 };
-// The likeliest label sequences, all ways of each added up, by prefix beam search (Hannun et al.
-// 2014, without a language model): for each sample up to `best`. As ctc_greedy_decode().
+// The likeliest label sequences, summed over all alignments of each, by prefix beam search (Hannun
+// et al. 2014, without a language model): up to `best` for each sample. Otherwise like
+// ctc_greedy_decode().
 std::vector<std::vector<CtcHypothesis>> ctc_beam_decode(const Tensor& log_probs,
                                                         std::span<const int64_t> lengths = {},
                                                         const CtcBeamOptions& options = {});
 
-// Insertions, deletions and substitutions that turn `heard` into `said` (Levenshtein 1966). Summed
-// over samples and divided by the number of labels that were said it is the error rate.
+// The insertions, deletions and substitutions that turn `heard` into `said` (Levenshtein 1966).
+// Summed over samples and divided by the number of labels that were said, it is the error rate.
 int64_t edit_distance(std::span<const int32_t> heard, std::span<const int32_t> said);
 
-// The account of a word error rate.
+// The counts of a word error rate.
 struct WordErrors {
   int64_t errors = 0, words = 0;  // insertions, deletions and substitutions; words that were said
 
-  // errors / words; without any words 0 or infinite.
+  // errors / words; without any words, 0 or infinite.
   double rate() const;
   WordErrors& operator+=(const WordErrors& other);
 };

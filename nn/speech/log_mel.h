@@ -1,4 +1,4 @@
-// Log-mel features of sound, made of ops: on the device, and with a gradient.
+// Log-mel features of sound, computed by ops: on the device, and with a gradient.
 #pragma once
 
 #include <span>
@@ -20,11 +20,11 @@ struct LogMelOptions {
 };
 
 // Sound [N, S] f32 in [-1, 1] -> [N, T, mels] f32, T = (S - window) / hop + 1 rounded down: frame t
-// begins at sample hop * t, so that sound may come in parts. The power spectrum of each frame, as
-// one product with cosines and sines; triangles of height 1 between points that are evenly spaced
-// on HTK's scale 2595 log10(1 + f / 700); log(power + floor); minus `mean`, over `std`. Frames are
-// taken some at a time: about 1 MiB of spectra exists at once. ShapeError for
-// other ranks and less than a window; ValueError for options that cannot be.
+// begins at sample hop * t, so sound may come in parts. It takes the power spectrum of each frame,
+// as one product with cosines and sines; weighs it by triangles of height 1 between points that are
+// evenly spaced on HTK's scale 2595 log10(1 + f / 700); takes log(power + floor); subtracts `mean`
+// and divides by `std`. It takes some frames at a time, so about 1 MiB of spectra exists at once.
+// ShapeError for other ranks and less than a window; ValueError for impossible options.
 class LogMel : public Module {
  public:
   explicit LogMel(const LogMelOptions& options = {});
@@ -33,7 +33,7 @@ class LogMel : public Module {
   // Mean and standard deviation of each channel, collected on the host.
   class Statistics {
    public:
-    // The first counts[n] frames of each row n of forward()'s result. Waits for the device.
+    // Adds the first counts[n] frames of each row n of forward()'s result. Waits for the device.
     // ShapeError.
     void add(const Tensor& x, std::span<const int32_t> counts);
     std::vector<float> mean() const;
@@ -43,8 +43,8 @@ class LogMel : public Module {
     std::vector<double> sum_, squares_;  // [mels]
     double frames_ = 0;
   };
-  // Makes them those that forward() brings to 0 and 1. They are to be of features that were made
-  // with `mean` 0 and `std` 1.
+  // Makes forward() bring these means and deviations to 0 and 1. They must be of features that were
+  // made with `mean` 0 and `std` 1.
   void set_statistics(const Statistics& statistics);
 
   int64_t frames(int64_t samples) const;  // T of so many samples, 0 of less than a window

@@ -1,4 +1,4 @@
-// From the frames of a transducer that was trained with rnnt_joint_loss() to labels.
+// Decodes the frames of a transducer that was trained with rnnt_joint_loss() into labels.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace rw {
 
-// The network of the labels said so far: told the next label of each sample, -1 where a sample has
+// The network of the labels so far. Given the next label of each sample, or -1 if a sample has
 // none, it returns its output for all samples, [N, D].
 using RnntPredict = std::function<Tensor(std::span<const int32_t> labels)>;
 
-// How a transducer's labels are found.
+// The options of RnntGreedyDecoder.
 struct RnntGreedyOptions {
   int32_t blank = 0;  // the class that goes to the next frame
   int most = 8;       // labels of one frame, so that every search ends
@@ -26,12 +26,12 @@ struct RnntGreedyOptions {
 class RnntGreedyDecoder {
  public:
   // weight [C, D], bias [C] or undefined. `predict` is called with the blank for each of `samples`
-  // now, and for every label from then on. ValueError for options.
+  // now, and from then on for every label. ValueError for options.
   RnntGreedyDecoder(int64_t samples, RnntPredict predict, Tensor weight, Tensor bias,
                     const RnntGreedyOptions& options = {});
 
-  // Further frames [N, T, D], `lengths` of which count for each sample; empty: all. Waits for the
-  // device, once for each step. ShapeError, ValueError.
+  // Takes further frames [N, T, D], of which `lengths` count for each sample, or all if it is
+  // empty. Waits for the device once for each step. ShapeError, ValueError.
   void decode(const Tensor& encoder, std::span<const int64_t> lengths = {});
   // The labels of each sample, so far.
   const std::vector<std::vector<int32_t>>& labels() const { return labels_; }

@@ -1,5 +1,5 @@
 // The layers of BERT, under the names that Hugging Face gives them and their parameters. PyTorch's
-// own transformer: nn/transformer/transformer.h.
+// transformer is in nn/transformer/transformer.h.
 #pragma once
 
 #include "../layers.h"
@@ -7,7 +7,7 @@
 
 namespace rw {
 
-// What is done to the attention's weights.
+// How the attention's weights are treated.
 struct BertAttentionOptions {
   float dropout = 0;    // of the weights
   bool causal = false;  // position i looks at 0 .. i only
@@ -22,7 +22,7 @@ class BertAttention : public Module {
   BertAttention(int64_t hidden, int64_t heads, const BertAttentionOptions& options = {},
                 GeneratorRef generator = {});
   Tensor forward(Tensor x) override { return forward(std::move(x), {}); }
-  // mask and lengths as of the op `attention`; undefined: all keys count.
+  // mask and lengths are those of the op `attention`; if undefined, all keys count.
   Tensor forward(Tensor x, const Tensor& mask, const Tensor& lengths = {});
 
   Linear query, key, value, dense;
@@ -33,8 +33,8 @@ class BertAttention : public Module {
   GeneratorRef generator_;
 };
 
-// The sizes of a layer: `hidden` per token, in so many `heads`, `intermediate` between its two
-// linear layers.
+// The sizes of a layer: `hidden` elements per token, in this many `heads`, and `intermediate`
+// elements between its two linear layers.
 struct BertLayerOptions {
   int64_t hidden, heads, intermediate;
   float dropout = 0.1f;            // of what each half adds
@@ -50,7 +50,7 @@ class BertLayer : public Module {
  public:
   explicit BertLayer(const BertLayerOptions& options, GeneratorRef generator = {});
   Tensor forward(Tensor x) override { return forward(std::move(x), {}); }
-  // mask and lengths as of the op `attention`.
+  // mask and lengths are those of the op `attention`.
   Tensor forward(Tensor x, const Tensor& mask, const Tensor& lengths = {});
 
   BertAttention attention;      // attention.self.query .. attention.output.dense

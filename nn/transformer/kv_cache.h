@@ -1,4 +1,4 @@
-// Keys and values of the tokens so far, for generating one after another.
+// The keys and values of the tokens so far, for generating one token after another.
 #pragma once
 
 #include <utility>
@@ -7,16 +7,17 @@
 
 namespace rw {
 
-// Memory for `longest` tokens of one attention layer, taken once: [N, heads, longest, dim] twice.
+// Memory for `longest` tokens of one attention layer, allocated once: [N, heads, longest, dim]
+// twice.
 class KeyValueCache {
  public:
-  // ShapeError for sizes that are not positive, DTypeError for dtypes that are no floats.
+  // ShapeError for sizes that are not positive, DTypeError for dtypes that are not floats.
   KeyValueCache(int64_t batch, int64_t heads, int64_t longest, int64_t dim,
                 DType dtype = DType::f32);
 
-  // Writes k and v [N, heads, n, dim] behind what there is, and returns views of all: [N, heads,
-  // length(), dim]. They are written over, so that a gradient would read something else:
-  // AutogradError where gradients are recorded. ShapeError where they do not fit.
+  // Appends k and v [N, heads, n, dim], and returns views of all: [N, heads, length(), dim]. The
+  // memory is overwritten, so a gradient would read other values: AutogradError if gradients are
+  // recorded. ShapeError if they do not fit.
   std::pair<Tensor, Tensor> append(const Tensor& k, const Tensor& v);
 
   int64_t length() const { return length_; }         // tokens so far

@@ -18,7 +18,7 @@ struct Attend {
   Tensor mask = {};     // f32, broadcasts to [N, heads, S, T], added to the scores
   Tensor lengths = {};  // i32 [N]: keys from there on are padding
   // Keys and values of this call are appended to these, and all of them are looked at; causal then
-  // means up to the query's own. Without gradients only: AutogradError.
+  // means up to the query's own. Only without gradients: AutogradError.
   KeyValueCache* cache = nullptr;
 };
 
@@ -29,9 +29,9 @@ struct MultiheadAttentionOptions {
 };
 
 // Queries [N, S, embed_dim], keys and values [N, T, embed_dim] -> [N, S, embed_dim]. One product
-// makes what comes of one tensor. Parameters in_proj_weight [3 embed_dim, embed_dim], in_proj_bias,
-// out_proj.weight, out_proj.bias; the weights begin as PyTorch's, the biases at 0. ValueError
-// unless num_heads divides embed_dim; ShapeError.
+// computes all projections of one tensor. Parameters in_proj_weight [3 embed_dim, embed_dim],
+// in_proj_bias, out_proj.weight, out_proj.bias; the weights start as PyTorch's, the biases at 0.
+// ValueError unless num_heads divides embed_dim; ShapeError.
 class MultiheadAttention : public Module {
  public:
   MultiheadAttention(int64_t embed_dim, int64_t num_heads,
@@ -39,7 +39,7 @@ class MultiheadAttention : public Module {
   Tensor forward(Tensor x) override { return forward(std::move(x), Attend{}); }
   // Self-attention.
   Tensor forward(Tensor x, const Attend& attend);
-  // key and value: often the same tensor, a handle each.
+  // key and value are often the same tensor, with a handle each.
   Tensor forward(Tensor query, Tensor key, Tensor value, const Attend& attend = {});
 
   Tensor in_proj_weight;  // [3 embed_dim, embed_dim]
@@ -55,7 +55,7 @@ class MultiheadAttention : public Module {
   GeneratorRef generator_;
 };
 
-// What all layers of a transformer have in common.
+// The options that all layers of a transformer share.
 struct TransformerOptions {
   int64_t d_model = 512, nhead = 8;     // elements per token, and heads, which divide them
   int64_t dim_feedforward = 2048;       // between a layer's two linear layers
@@ -67,8 +67,7 @@ struct TransformerOptions {
 };
 
 // Self-attention, then two linear layers, each with dropout, residual and LayerNorm. [N, S,
-// d_model]
-// -> the same. ValueError for sizes, here and below.
+// d_model] -> the same. ValueError for sizes, here and below.
 class TransformerEncoderLayer : public Module {
  public:
   explicit TransformerEncoderLayer(const TransformerOptions& options, GeneratorRef generator = {});
@@ -109,18 +108,18 @@ class TransformerDecoderLayer : public Module {
   bool norm_first_;
 };
 
-// So many encoder layers, layers.0, layers.1, ..., with initial values of their own, and a
+// A number of encoder layers, layers.0, layers.1, ..., with initial values of their own, and a
 // LayerNorm `norm` after them if asked for: with norm_first nothing else normalises the last sum.
 class TransformerEncoder : public Module {
  public:
-  // $REWIND_RECOMPUTE=block starts it, and the decoder, with a segment per layer.
+  // With $REWIND_RECOMPUTE=block it starts, like the decoder, with a segment per layer.
   TransformerEncoder(const TransformerOptions& options, int num_layers, bool norm = false,
                      GeneratorRef generator = {});
   Tensor forward(Tensor src) override { return forward(std::move(src), Attend{}); }
-  // A cache is one layer's: ValueError for one here.
+  // A cache belongs to one layer: ValueError for one here.
   Tensor forward(Tensor src, const Attend& attend);
 
-  // Layers per checkpoint segment in training; 0: none.
+  // The number of layers per checkpoint segment in training; 0 for none.
   void set_checkpoint(int every);
 
  private:
@@ -129,16 +128,16 @@ class TransformerEncoder : public Module {
   int checkpoint_every_ = 0;
 };
 
-// So many decoder layers, as TransformerEncoder.
+// A number of decoder layers, otherwise like TransformerEncoder.
 class TransformerDecoder : public Module {
  public:
   TransformerDecoder(const TransformerOptions& options, int num_layers, bool norm = false,
                      GeneratorRef generator = {});
-  // As of the layers. A cache is one layer's: ValueError.
+  // Arguments as for the layers. A cache belongs to one layer: ValueError.
   Tensor forward(Tensor tgt, const Tensor& memory, const Attend& to_target = {},
                  const Attend& to_memory = {});
 
-  // Layers per checkpoint segment in training; 0: none.
+  // The number of layers per checkpoint segment in training; 0 for none.
   void set_checkpoint(int every);
 
  private:
@@ -147,8 +146,8 @@ class TransformerDecoder : public Module {
   int checkpoint_every_ = 0;
 };
 
-// Encoder and decoder, each with a last LayerNorm; all matrices begin with xavier_uniform_.
-// Embeddings and positions are the caller's.
+// Encoder and decoder, each with a last LayerNorm; all matrices start with xavier_uniform_. The
+// caller supplies embeddings and positions.
 class Transformer : public Module {
  public:
   explicit Transformer(const TransformerOptions& options = {}, int num_encoder_layers = 6,
@@ -157,7 +156,7 @@ class Transformer : public Module {
   Tensor forward(Tensor src, Tensor tgt, const Attend& to_source = {}, const Attend& to_target = {},
                  const Attend& to_memory = {});
 
-  // Layers per checkpoint segment in training; 0: none.
+  // The number of layers per checkpoint segment in training; 0 for none.
   void set_checkpoint(int every);
 
   TransformerEncoder encoder;  // of src

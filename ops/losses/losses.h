@@ -7,7 +7,7 @@
 
 namespace rw {
 
-// How the losses of the samples are reduced: not at all, to their mean, or to their sum.
+// How the losses of the samples are reduced: none (they are returned one by one), mean, or sum.
 enum class Reduction { none, mean, sum };
 
 // (x - target)^2.

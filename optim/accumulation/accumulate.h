@@ -12,21 +12,21 @@ class GradientExchange;
 class GradientWindow;
 class InBackward;
 
-// What a micro-batch gives: its loss, of one element, and its weight as Accumulate::backward takes
-// it.
+// The result of a micro-batch: its loss, of one element, and its weight as Accumulate::backward
+// takes it.
 struct MicroBatch {
   Tensor loss;
   float weight = 1;
 };
 
-// Accumulate(Adam(parameters), 100) is Adam that updates at every 100th step(), with the weighted
-// mean of the 100 gradients: none is dropped, sums are f32, and bias correction, schedule, weight
-// decay and clipping tick once per update. The loop stays that of the plain optimizer; with n = 1
-// the results are the same to the bit. An overflow in any micro-batch voids its window, or by
-// set_overflow() only itself. With n > 1 the micro-batches of a window share 16-bit copies of the
-// weights (set_weight_copies). What other backward passes bring to the parameters, those of other
-// optimizers above all, counts for nothing between micro-batches; between backward() and step()
-// gradients are the caller's, as in PyTorch.
+// Accumulate(Adam(parameters), 100) is an Adam that updates at every 100th step(), with the
+// weighted mean of the 100 gradients: none is dropped, sums are f32, and bias correction, schedule,
+// weight decay and clipping advance once per update. The loop stays that of the plain optimizer;
+// with n = 1 the results are the same to the bit. An overflow in any micro-batch voids its window,
+// or with set_overflow() only itself. With n > 1 the micro-batches of a window share 16-bit copies
+// of the weights (set_weight_copies). Between micro-batches, gradients that other backward passes
+// leave at the parameters, above all those of other optimizers, do not count; between backward()
+// and step() gradients belong to the caller, as in PyTorch.
 class Accumulate : public Optimizer {
  public:
   Accumulate(Optimizer&& optimizer, uint32_t micro_batches);
@@ -36,52 +36,51 @@ class Accumulate : public Optimizer {
   Accumulate(Accumulate&&) noexcept;
 
   // The gradient of one micro-batch, once per step(). `weight` >= 0 is the number of samples or
-  // tokens that the loss is the mean of; only the ratios within a window matter. One that throws
-  // takes its window with it: the next one begins another.
+  // tokens that the loss is the mean of; only the ratios within a window matter. If it throws, its
+  // window is lost: the next call begins another.
   void backward(const Tensor& loss, float weight = 1) override;
-  // The same for several optimizers, each with other parameters of one model: one backward pass is
-  // a micro-batch of them all, each has a step() of its own, and their windows may differ in
-  // length. They have one fixed loss scale (LossScaler::none() or fixed()): AutogradError
-  // otherwise, and for optimizers that had other micro-batches in their windows, of other weights.
+  // The same for several optimizers with different parameters of one model: one backward pass is a
+  // micro-batch of them all, each has a step() of its own, and their windows may differ in length.
+  // They share one fixed loss scale (LossScaler::none() or fixed()). AutogradError otherwise, and
+  // for optimizers whose windows had other micro-batches, with other weights.
   static void backward(const std::vector<Accumulate*>& optimizers, const Tensor& loss,
                        float weight = 1);
-  // Ends a micro-batch; at the n-th queues the update and returns true.
+  // Ends a micro-batch; at the n-th it queues the update and returns true.
   bool step() override;
-  // A whole window whose micro-batches run side by side (ops/lockstep.h): BatchNorm normalises
-  // over all of them, forward and backward, as it would in the one large batch; everything else is
-  // as in backward() and step(). forward(i) runs micro-batch i. All of them are in memory where
-  // they wait for each other, so give the model segments: what these keep is there for each
-  // micro-batch, about as in the large batch. `count`: a shorter window, 0: all of it. Whether an
+  // A whole window whose micro-batches run side by side (ops/lockstep.h): BatchNorm normalises over
+  // all of them, forward and backward, as it would in the one large batch; everything else is as in
+  // backward() and step(). forward(i) runs micro-batch i. All of them are in memory where they wait
+  // for each other, so give the model segments: what these keep exists for each micro-batch, about
+  // as in the large batch. `count` is a shorter window; 0 means all of it. Returns whether an
   // update was queued.
   bool run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count = 0);
-  // Queues an update from the micro-batches since the last one, with their weights' sum as divisor.
-  // False if there were none. For the end of an epoch.
+  // Queues an update from the micro-batches since the last one, with the sum of their weights as
+  // the divisor; false if there were none. This is for the end of an epoch.
   bool flush() override;
-  // The gradients give their memory back, but for those of a window that is not full. A window that
-  // finds some left starts from zero all the same.
+  // Frees the memory of the gradients, except for those of a window that is not full. A window that
+  // finds gradients left over starts from zero all the same.
   void zero_grad() override;
 
-  // Another length of the windows, from the next one on: AutogradError inside of one. As in a new
-  // Accumulate, the weights' 16-bit copies come and go with n > 1, unless set_weight_copies() has
-  // chosen others.
+  // Changes the length of windows, from the next one on: AutogradError inside a window. As in a new
+  // Accumulate, n > 1 decides about 16-bit copies of the weights, unless set_weight_copies() has.
   void set_micro_batches(uint32_t micro_batches);
 
-  // What a gradient that is not finite takes with it.
+  // What a gradient that is not finite voids.
   enum class Overflow : uint8_t {
     voids_window,       // all of the window's micro-batches: the update is skipped
     voids_micro_batch,  // that one: the update is the mean of the others, by their weights
   };
-  // From the next window on; AutogradError inside of one. With voids_micro_batch the gradients of a
-  // micro-batch are held beside the window's until step() has judged them, on the device: 4 bytes
-  // more per parameter at the end of backward. A voided micro-batch is an overflow for the loss
-  // scale, which changes at the end of the window as ever; a window of nothing else is a skipped
-  // update. A parameter that only voided ones reached has a gradient of zero. Windows of one
-  // micro-batch and those of run_together() are voided as a whole.
+  // Holds from the next window on; AutogradError inside a window. With voids_micro_batch the
+  // gradients of a micro-batch are held beside the window's until step() has judged them, on the
+  // device: 4 bytes more per parameter at the end of backward. A voided micro-batch is an overflow
+  // for the loss scale, which changes at the end of the window as usual; a window with nothing else
+  // is a skipped update. A parameter that only voided micro-batches reached has a gradient of zero.
+  // Windows of one micro-batch and those of run_together() are voided as a whole.
   void set_overflow(Overflow what);
   Overflow overflow() const { return overflow_; }  // voids_window at first
 
-  // How the sums are kept, from the next window on; AutogradError inside of one.
-  // - f32, as at first: 4 bytes per parameter, added to by backward itself.
+  // How the sums are kept, from the next window on; AutogradError inside a window.
+  // - f32, the default: 4 bytes per parameter; backward itself adds to them.
   // - f16 or bf16: 2 bytes. Each gradient is added when backward has completed it, and dropped, so
   //   of f32 gradients there is the largest one only; grad() is undefined after backward(). The
   //   update reads f32: while it runs, with no activations there, 4 bytes more. What sums lose by
@@ -101,16 +100,16 @@ class Accumulate : public Optimizer {
   // DataParallel joins BatchNorms.
   void set_exchange(std::shared_ptr<GradientExchange> exchange);
 
-  // Starts the scaler afresh, as set_scaler(scaler()) does between windows; inside one its
-  // gradients are scaled anew: for a loaded state that was of another scaler. Waits.
+  // Starts the scaler afresh, as set_scaler(scaler()) does between windows. Inside a window its
+  // gradients are scaled anew: for a loaded state with another scaler. Waits for the device.
   void restart_scaler() override;
 
   uint32_t micro_batches() const { return micro_batches_; }  // of a window
   uint32_t position() const override { return position_; }   // micro-batches in the window so far
 
-  // Inside a window its gradients and how far it is are part of the state: a run goes on there bit
-  // for bit. AutogradError between backward() and step(), where a state is loaded into a window,
-  // and inside of one that ranks share.
+  // Inside a window, its gradients and its position are part of the state: a run resumes there bit
+  // for bit. AutogradError between backward() and step(), if a state is loaded into a window, and
+  // inside a window that ranks share.
   NamedState state() const override;
   NamedState state_to_fill(const std::vector<std::string>& names) override;
   void state_filled() override;

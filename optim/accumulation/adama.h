@@ -1,11 +1,11 @@
-// AdamA: micro-batches are folded into Adam's moments, so that no gradient is kept for a window.
+// AdamA: folds micro-batches into Adam's moments, so that no gradient is kept for a window.
 #pragma once
 
 #include "fused_backward.h"
 
 namespace rw {
 
-// As AdamWOptions: the decay is decoupled, and needs no gradient.
+// As AdamWOptions: the decay is decoupled and needs no gradient.
 struct AdamAOptions {
   float lr = 1e-3f;                    // learning rate
   float beta1 = 0.9f, beta2 = 0.999f;  // decay of the means of gradients and of their squares
@@ -30,18 +30,18 @@ class AdamA : public InBackward {
         const AdamAOptions& options = {});
 
   // One micro-batch, once per step(). `weight` is its share: those of a window add up to n.
-  // ValueError with set_max_norm(). One that throws counts as a micro-batch where it had used a
+  // ValueError with set_max_norm(). If it throws, it counts as a micro-batch if it had used a
   // gradient, and not at all otherwise.
   void backward(const Tensor& loss, float weight = 1) override;
   bool step() override;  // ends a micro-batch; at the n-th queues the update and returns true
-  // Queues an update from the micro-batches since the last one, of which each counts as one n-th.
-  // False if there were none. For the end of an epoch.
+  // Queues an update from the micro-batches since the last one, each of which counts as one n-th;
+  // false if there were none. This is for the end of an epoch.
   bool flush() override;
 
   uint32_t micro_batches() const { return micro_batches_; }  // of a window
   uint32_t position() const override { return position_; }   // micro-batches in the window so far
 
-  // As Accumulate: a run goes on inside a window, bit for bit.
+  // As in Accumulate: a run resumes inside a window, bit for bit.
   NamedState state() const override;
   NamedState state_to_fill(const std::vector<std::string>& names) override;
   void state_filled() override;

@@ -22,20 +22,20 @@ class InBackward : public Optimizer {
   InBackward(InBackward&&) = delete;
   void zero_grad() override {}
 
-  // Names of the parameters whose gradients the last backward() used, in its order.
+  // The names of the parameters whose gradients the last backward() used, in its order.
   std::vector<std::string> taken() const;
 
  protected:
   explicit InBackward(Optimizer&& optimizer);
   InBackward(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule);
-  // Runs backward from the loss with the gradient `seed`; take() has each gradient, located.
+  // Runs backward from the loss with the gradient `seed`; take() receives each gradient, located.
   void run(const Tensor& loss, const Tensor& seed, bool retain = false);
   virtual void take(size_t run) = 0;
   void note(size_t run) { taken_.push_back(run); }  // take() is about to change something by it
   virtual void end_failed() = 0;  // the running backward threw: ends it with what it has taken
   void measure(size_t run);       // takes its part of the norm
   void judge(size_t run);         // the same, and an overflow in it goes into the control buffer
-  // The control buffer's `part` (PREPARE_*) from what was measured; gradients are divided by
+  // Updates the control buffer's `part` (PREPARE_*) from the measurements; gradients are divided by
   // `weight`.
   void conclude(uint32_t part, float weight = 1);
 
@@ -49,15 +49,15 @@ class InBackward : public Optimizer {
   std::vector<size_t> taken_;  // runs
 };
 
-// What decides about a whole update before its first gradient is used.
+// How to decide about a whole update before its first gradient is used.
 enum class FusedPasses : uint8_t {
   // One backward. A parameter whose gradient is not finite stays as it is, and so do those that
-  // come after it in this backward; what was updated before stays updated, by finite gradients. The
-  // norm is clipped by that of the update before (the first update is not clipped).
+  // come after it in this backward; earlier ones stay updated, by finite gradients. The norm is
+  // clipped by that of the previous update (the first update is not clipped).
   one,
-  // Two backwards, the first of which takes the norm only: everything is as in the plain optimizer,
-  // to the bit, clipping and skipped updates included. What the passes cost is twice; activations
-  // stay until the second, and segments are replayed in both.
+  // Two backwards, the first of which only measures the norm: everything is as in the plain
+  // optimizer, to the bit, including clipping and skipped updates. The passes cost twice as much;
+  // activations stay until the second one, and segments are replayed in both.
   two,
 };
 
@@ -77,8 +77,8 @@ class FusedBackward : public InBackward {
  public:
   explicit FusedBackward(Optimizer&& optimizer, FusedPasses passes = FusedPasses::one);
 
-  // AutogradError where the step before was not ended by step(). One that throws in its first pass
-  // of two has changed nothing.
+  // AutogradError if step() did not end the previous step. If it throws in the first of two passes,
+  // nothing has changed.
   void backward(const Tensor& loss, float weight = 1) override;
   bool step() override;  // false: there was no backward(), or it reached no parameter
 

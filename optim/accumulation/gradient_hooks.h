@@ -1,4 +1,4 @@
-// Gradients of an optimizer's parameters as backward completes them.
+// Takes the gradients of an optimizer's parameters as backward completes them.
 #pragma once
 
 #include <functional>

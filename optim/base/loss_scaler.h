@@ -9,8 +9,9 @@
 
 namespace rw {
 
-// An overflow (an infinite or NaN gradient) skips the update and counts as bad. At `hysteresis` bad
-// ones the scale is multiplied by `backoff`; after `interval` finite updates in a row by `growth`.
+// An overflow (an infinite or NaN gradient) skips the update and counts as bad. After `hysteresis`
+// bad ones the scale is multiplied by `backoff`, and after `interval` finite updates in a row by
+// `growth`.
 struct LossScaler {
   bool is_dynamic = false;  // the scale changes
   float initial = 1;        // scale to begin with
@@ -34,7 +35,8 @@ struct LossScaler {
   bool operator==(const LossScaler&) const = default;
 };
 
-// What activations of this type need: dynamic() for f16, none() for types with the range of f32.
+// The scaler that activations of this type need: dynamic() for f16, none() for types with the range
+// of f32.
 LossScaler default_scaler(DType dtype);
 
 // The scaler that a text names, as a command line gives it; what is left out at the end has the
@@ -46,11 +48,12 @@ LossScaler default_scaler(DType dtype);
 // TensorFlow's manager has no defaults of the first two: 32768 and 2000, as Keras has them.
 // ValueError, with these forms, for another text.
 LossScaler parse_loss_scale(std::string_view text);
-// The text that parse_loss_scale() makes such a scaler of; floor, ceiling and a `hysteresis` that
-// dynamic() cannot give are left out.
+// The text from which parse_loss_scale() makes this scaler; floor, ceiling and a `hysteresis` that
+// dynamic() cannot have are left out.
 std::string loss_scale_text(const LossScaler& scaler);
 
-// What is known about past updates: the scale now, `updates` done and `skipped`.
+// What is known about past updates: the current scale, and the numbers of updates and of skipped
+// ones.
 struct UpdateCounts {
   float scale = 1;
   uint64_t updates = 0, skipped = 0;
@@ -58,12 +61,12 @@ struct UpdateCounts {
   uint64_t falls = 0;             // of the scale, since it last grew
   uint64_t growths = 0;           // of the scale
   uint64_t voided = 0;            // micro-batches that overflowed alone (Accumulate::set_overflow)
-  // Share of the 16-bit gradients of which most values are denormal, where somebody has looked
-  // (NumericsMonitor).
+  // The share of the 16-bit gradients most of whose values are denormal, if a NumericsMonitor has
+  // looked.
   double denormal_gradients = 0;
 };
 
-// One sentence on what the counts mean, and what to do about it.
+// Explains in one sentence what the counts mean, and what to do about it.
 std::string diagnose(const LossScaler& scaler, const UpdateCounts& counts);
 
 }  // namespace rw

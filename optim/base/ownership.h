@@ -14,28 +14,28 @@ struct ElementRange {
   int64_t end() const { return offset + size; }  // one past the last
 };
 
-// How many elements a row of the gradients' table (optim/base/gradient_table.h) has at most, where
-// there are `total` in all: a power of two. Every parameter begins a row, and sums over a row are
-// made at once.
+// The most elements of a row of the gradient table (optim/base/gradient_table.h), if there are
+// `total` in all: a power of two. Every parameter begins a row, and a sum over a row is computed at
+// once.
 int64_t row_elements(int64_t total);
 
-// All parameters lie on a line, one after the other, which is cut into a part for each rank. Each
-// has as many elements as the others, give or take half a row at either end: a cut is where a
-// parameter begins, or inside of it a row, so that sums over rows, and with them all bits, are
-// those of one process.
+// All parameters form one sequence, which is cut into a part for each rank. The parts have equally
+// many elements, give or take half a row at either end: a cut lies where a parameter begins, or
+// inside it where a row begins, so that sums over rows, and with them all bits, are those of one
+// process.
 class Ownership {
  public:
-  // One of the parameters. What is not divisible has one owner: the parts are as equal as whole
-  // parameters allow.
+  // One of the parameters. A parameter that is not divisible has one owner: the parts are as equal
+  // as whole parameters allow.
   struct Parameter {
     int64_t size = 0;           // elements
     bool is_divisible = false;  // several ranks may own parts of it
   };
   Ownership(const std::vector<Parameter>& line, int ranks);
 
-  // The elements of a parameter that are a rank's.
+  // The elements of a parameter that belong to a rank.
   ElementRange part(size_t parameter, int rank) const;
-  // The rank whose its first element is, or would be if it had any.
+  // The rank that owns its first element, or would if it had any.
   int owner(size_t parameter) const;
   bool is_divided(size_t parameter) const {
     return part(parameter, owner(parameter)).size < size(parameter);
@@ -44,7 +44,7 @@ class Ownership {
     return owner(parameter) == rank || part(parameter, rank).size > 0;
   }
 
-  // How many there are.
+  // The number of ranks.
   int ranks() const { return static_cast<int>(cuts_.size()) - 1; }
 
  private:

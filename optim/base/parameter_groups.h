@@ -1,4 +1,4 @@
-// Parameters that an optimizer is given: in groups with options of their own.
+// The parameters that an optimizer receives: in groups with options of their own.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Offload {
 // share a parameter, unless its optimizer's rule looks at it as a whole (Adafactor, LAMB, Muon).
 struct Shard {
   int rank = 0, ranks = 1;  // in [0, ranks)
-  // Where the parameters are kept so, too: most bytes of those that are gathered together, unless
-  // one is larger. 0: every rank has them all.
+  // If parameters are sharded, too: the most bytes of parameters that are gathered together, unless
+  // one is larger. 0: every rank has all of them.
   uint64_t gathered_bytes = 0;
   bool operator==(const Shard&) const = default;
 };
@@ -38,33 +38,33 @@ struct ParameterGroup {
   std::optional<Offload> offload = std::nullopt;     // where their state lies; none: on the device
   std::optional<Shard> shard = std::nullopt;         // whose state is kept here; none: of all
 };
-// All of them, with the optimizer's options.
+// One group of all parameters, with the optimizer's options.
 inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
   return {{.parameters = std::move(parameters)}};
 }
 
-// The same groups, with what an optimizer keeps of them (moments, and the f32 masters of 16-bit
-// parameters) in host memory that the device's kernels reach. Updates give the same bits. Where
-// device memory is host memory nothing is gained. ValueError for part_bytes of 0.
+// The same groups, with what an optimizer keeps for them (moments, and the f32 masters of 16-bit
+// parameters) in host memory that the device's kernels can reach. Updates give the same bits. If
+// device memory is host memory, nothing is gained. ValueError for part_bytes of 0.
 std::vector<ParameterGroup> offload_states(std::vector<ParameterGroup> groups,
                                            const Offload& how = {});
 std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const Offload& how = {});
 
-// The same groups, of whose elements each rank keeps the states of a part, and updates it; the
-// others get the values from it: DataParallel (ZeRO 1, Rajbhandari et al. 2020). Updates give the
-// same bits. All groups of an optimizer need the same shard, and none of them may be offloaded:
-// ValueError.
+// The same groups, with the states divided among ranks: each rank keeps and updates its part of the
+// elements, and the others receive the values from it through DataParallel (ZeRO 1, Rajbhandari et
+// al. 2020). Updates give the same bits. All groups of an optimizer need the same shard, and none
+// may be offloaded: ValueError.
 std::vector<ParameterGroup> shard_states(std::vector<ParameterGroup> groups, const Shard& shard);
 std::vector<ParameterGroup> shard_states(std::vector<Tensor> parameters, const Shard& shard);
 
-// The same, and each rank keeps the values of its part only: the others' are in its memory
-// while kernels read them, as DataParallel says (ZeRO 3, the same source). Masters of 16-bit
-// parameters are their owner's alone. There are no 16-bit copies of f32 ones (set_weight_copies).
+// The same, and each rank keeps only the values of its part: those of others are in its memory
+// while kernels read them, as DataParallel says (ZeRO 3, the same source). Only their owner has the
+// masters of 16-bit parameters. There are no 16-bit copies of f32 parameters (set_weight_copies).
 std::vector<ParameterGroup> shard_parameters(std::vector<ParameterGroup> groups, Shard shard);
 std::vector<ParameterGroup> shard_parameters(std::vector<Tensor> parameters, const Shard& shard);
 
-// Two groups: what has two axes or more decays by `weight_decay`; biases and the weights of
-// normalisation, which have one, do not.
+// Two groups: parameters with two axes or more decay by `weight_decay`; biases and the weights of
+// normalisation, which have one axis, do not.
 std::vector<ParameterGroup> decay_groups(const std::vector<Tensor>& parameters, float weight_decay);
 
 // The parameters whose name matches a pattern, with options of their own.
@@ -74,9 +74,9 @@ struct NamedGroup {
   std::optional<float> weight_decay = std::nullopt;  // instead of the optimizer's
   bool is_frozen = false;  // left out, and they collect no gradients any more
 };
-// A group for each of `named`, with what its pattern matches and no earlier one did, and one for
-// the rest. The names are those that Module::parameters() gave. ValueError for a pattern that
-// matches nothing.
+// A group for each of `named`, with the parameters that its pattern matches and no earlier one did,
+// and one for the rest. The names are those that Module::parameters() gave. ValueError for a
+// pattern that matches nothing.
 std::vector<ParameterGroup> groups_by_name(const std::vector<Tensor>& parameters,
                                            const std::vector<NamedGroup>& named);
 

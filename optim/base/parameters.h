@@ -1,5 +1,5 @@
-// Parameters in flat storage: an optimizer moves the parameters it is given into a few contiguous
-// slabs, so that one dispatch updates a whole group.
+// Parameters in flat storage: an optimizer moves its parameters into a few contiguous slabs, so
+// that one dispatch updates a whole group.
 #pragma once
 
 #include <optional>
@@ -18,13 +18,13 @@ struct RunValues {
 
 // Every parameter becomes a view of a slab; handles stay valid. Parameters start at multiples of 8
 // elements; the gaps hold zeros and stay zero. 16-bit parameters have f32 masters beside them,
-// which updates change; publish() rounds them into the parameters. Gradients are not part of it:
-// each takes its memory when backward first makes it and gives it back in drop_gradients().
+// which updates change; publish() rounds them into the parameters. Gradients are not included: each
+// takes its memory when backward first makes it and gives it back in drop_gradients().
 class FlatParameters {
  public:
   using Slot = Placement::Slot;  // a parameter
   using Run = Placement::Run;    // what one dispatch updates
-  // The memory of one that is planned.
+  // The memory of a planned slab.
   struct Slab : Placement::Slab {
     Tensor parameters;  // f32 [elements]; of 16-bit parameters the masters, undefined where only
                         // their owner has them
@@ -43,7 +43,7 @@ class FlatParameters {
     const Tensor& held() const { return whole ? whole : values(); }  // what parameters are views of
   };
 
-  // Throws as Placement::of() does. The rule must outlive it.
+  // Throws like Placement::of(). The rule must outlive it.
   FlatParameters(std::vector<ParameterGroup> groups, const StateRule& rule);
   ~FlatParameters();  // the parameters keep their values
   FlatParameters(FlatParameters&&) = delete;
@@ -56,39 +56,40 @@ class FlatParameters {
   const Ownership& ownership() const { return *placement_.ownership; }         // one rank has all
   Device& device() const { return slots().front().parameter.device(); }        // of all of them
 
-  // For what reads parameters behind updates, as averages do: RankError where ranks keep them in
+  // For code that reads parameters outside updates, as averages do: RankError if ranks keep them in
   // parts.
   void check_whole(const char* op) const;
 
-  // Moves each parameter into a slab, and so into a run, of its own: one may then be updated while
-  // backward still reads the others. States begin anew. Before set_weight_copies(). For a moment
-  // the parameters of a slab are in memory twice.
+  // Moves each parameter into a slab, and so into a run, of its own: one parameter may then be
+  // updated while backward still reads others. States start anew. Call it before
+  // set_weight_copies(). For a moment the parameters of a slab are in memory twice.
   void separate();
 
-  // Before an update: what was written to 16-bit parameters (a loaded model) goes to their masters.
+  // Called before an update: copies values that were written to 16-bit parameters (a loaded model)
+  // to their masters.
   void follow_parameters();
-  // After one: 16-bit parameters whose masters have changed and the 16-bit copies of f32 ones are
-  // made, a dispatch per slab; or those of one run, of masters that may be elsewhere for the
-  // update.
+  // Called after an update: makes 16-bit parameters from masters that have changed, and the 16-bit
+  // copies of f32 parameters, with one dispatch per slab; or those of one run, from masters that
+  // may be elsewhere during the update.
   void publish();
   void publish(size_t run, const Tensor& masters);
   void set_weight_copies(WeightCopyUse use);  // what there is of copies goes
   WeightCopyUse weight_copies() const { return weight_copies_; }
 
   void drop_gradients() const;  // every grad() is undefined again
-  // Zeros for the gradients to come, in slabs apart from what steps need: for gradients that
-  // outlive a step. drop_gradients() gives them back. Backward adds to f32 only: places of another
-  // dtype are for the caller to take away.
+  // Allocates zeros for the gradients to come, in slabs apart from what steps need: for gradients
+  // that outlive a step. drop_gradients() gives them back. Backward adds only to f32: the caller
+  // must take places of another dtype away.
   void place_gradients(DType dtype = DType::f32) const;
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const ElementRange& range);
   RunValues values(size_t run) const;  // views of its slab
-  // The f32 values that updates change, in their shape, or where a divided parameter's are in parts
-  // [own elements]; undefined where another rank has them.
+  // The f32 values that updates change, in their shape, or as [own elements] if a divided parameter
+  // is in parts; undefined if another rank has them.
   Tensor master(const Slot& slot) const;
   Tensor own_master(const Slot& slot) const;  // of what is updated here
-  // A parameter's state, in its shape; undefined where it has none here.
+  // A parameter's state, in its shape; undefined if it has none here.
   Tensor state(const Slot& slot, size_t state) const;
 
  private:

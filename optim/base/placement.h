@@ -1,4 +1,4 @@
-// Where parameters and their states lie, and who updates them.
+// The places of parameters and their states, and the ranks that update them.
 #pragma once
 
 #include <optional>
@@ -11,35 +11,35 @@
 
 namespace rw {
 
-// What an optimizer's rule keeps of parameters, and how much of one it updates at once.
+// What an optimizer's rule keeps for parameters, and how much of one it updates at once.
 class StateRule {
  public:
   virtual ~StateRule() = default;
-  // One name per tensor of state that a parameter needs, as PyTorch calls it.
+  // One name for each state tensor that a parameter needs, as PyTorch calls it.
   virtual std::vector<std::string> state_names() const = 0;
-  // The shape of one of them, of a parameter of the group number `group`; none: it has no such
-  // state. What kernels find through the table of chunks has the parameter's shape, or is there for
-  // no parameter of the group.
+  // The shape of a state, for a parameter of group number `group`; empty if it has no such state. A
+  // state that kernels find through the table of chunks has the parameter's shape, or no parameter
+  // of the group has it.
   virtual std::optional<Shape> state_shape(size_t /*state*/, const Tensor& parameter,
                                            size_t /*group*/) const {
     return parameter.shape();
   }
-  // How they are stored.
+  // The dtype that they are stored in.
   virtual DType state_dtype(size_t /*state*/) const { return DType::f32; }
   virtual float initial_state() const { return 0; }  // what all of them hold at first
-  // How many elements of a parameter are updated together, from the first one on; 0: all of them.
-  // Of each of its states there are as many elements, or one for so many; with 1, each element by
-  // itself, all states have the parameter's shape. Such runs may be parts of a parameter, and where
-  // ranks share out parameters those of more elements, too.
+  // The number of elements of a parameter that are updated together, from the first one on; 0 means
+  // all of them. Each of its states has as many elements, or one for this many; with 1, each
+  // element by itself, all states have the parameter's shape. Such runs may be parts of a
+  // parameter; if ranks share out parameters, so may runs of more elements.
   virtual int64_t unit(size_t /*group*/) const { return 0; }
 };
 
-// A plan of the memory of parameters, without memory. It alone knows of Shard and Offload: here is
-// what this rank updates, all of it where there are no others, and states lie in the device's
-// memory or in the host's.
+// A plan of the memory of parameters, which takes no memory. It alone knows of Shard and Offload:
+// it has what this rank updates, everything if there are no others, and says whether states lie in
+// the device's memory or in the host's.
 struct Placement {
-  // Up to 128 MiB, or one parameter that is larger: bounds what moving the parameters costs on top
-  // of them, and fits the blocks of every device.
+  // Up to 128 MiB, or one parameter that is larger: this bounds the memory that moving the
+  // parameters costs, and fits the blocks of every device.
   struct Slab {
     DType dtype = DType::f32;                  // of the parameters
     MemoryPlace where = MemoryPlace::device;   // of states and masters
@@ -50,13 +50,13 @@ struct Placement {
     bool is_divided = false;  // one parameter, of which several ranks keep a part
     ElementRange own = {};    // what is kept here; all, where it is not divided
   };
-  // Where a state of a parameter lies in its tensor of the slab.
+  // The place of a parameter's state in its tensor of the slab.
   struct State {
     Shape shape;         // as state_shape() gave it; of a divided parameter [elements of the part]
     int64_t offset = 0;  // in elements
     int64_t first = 0;   // of the elements that it has in one process, the first that is here
   };
-  // Where a parameter lies. `offset` is in elements from the start of the slab.
+  // The place of a parameter. `offset` is in elements from the start of the slab.
   struct Slot {
     Tensor parameter;
     size_t group = 0, slab = 0;  // numbers of these
@@ -64,8 +64,8 @@ struct Placement {
     std::string name;     // the parameter's, or "group.index" where it has none
     bool is_here = true;  // of its elements, or of none, this is the owner
     std::vector<std::optional<State>> states = {};  // those that are here
-    // The elements that are updated here, and whose gradient they have: the parameter, or of one
-    // that is divided a view of them, [elements]. Undefined: all of it is updated elsewhere.
+    // The elements that this rank updates and has the gradient of: the parameter, or, for a divided
+    // one, a view of them, [elements]. Undefined if others update all of it.
     ElementRange own = {};
     Tensor part = {};
 
@@ -73,7 +73,7 @@ struct Placement {
     bool is_divided() const { return part && own.size < parameter.numel(); }
   };
   // Consecutive parameters of one `group` in one `slab` that have the same states, or a part of one
-  // parameter: what one dispatch updates.
+  // parameter: one dispatch updates them.
   struct Run {
     size_t group = 0, slab = 0;
     ElementRange elements;             // of all that is in the slab
@@ -82,8 +82,8 @@ struct Placement {
     bool is_elsewhere = false;         // another rank updates it
     bool is_staged = false;            // offloaded, and on the device for the update (StateStaging)
   };
-  // Parts of a parameter begin at multiples of so many elements, as rows of the gradients' table
-  // do: sums over them, and so all bits, are those of the whole.
+  // Parts of a parameter begin at multiples of this many elements, like rows of the gradient table:
+  // so sums over them, and with them all bits, are those of the whole.
   static constexpr int64_t part_unit = int64_t{1} << 18;
 
   // Throws AutogradError for parameters that appear twice, share storage or belong to another

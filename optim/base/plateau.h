@@ -1,4 +1,4 @@
-// A learning rate that falls when a metric stops to improve.
+// A learning rate that falls when a metric stops improving.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ struct PlateauOptions {
   double eps = 1e-8;                   // smaller changes of it are left out
 };
 
-// Multiplies the optimizer's learning rate, the one before lr_scale and schedule, where the metric
-// of an epoch, which the host knows, did not improve for longer than the patience. The optimizer
+// Multiplies the optimizer's learning rate, the one before lr_scale and schedule, when the metric
+// of an epoch, which the host knows, has not improved for longer than the patience. The optimizer
 // must outlive it.
 class Plateau {
  public:
   explicit Plateau(Optimizer& optimizer, const PlateauOptions& options = {});
 
-  // With the metric of the epoch that ended. True: the learning rate fell. NaN is no improvement.
+  // Takes the metric of the epoch that ended, and returns whether the learning rate fell. NaN is no
+  // improvement.
   bool step(double metric);
 
   // For checkpoints.

@@ -1,5 +1,5 @@
-// The ranges of an optimizer's gradients, by parameter: what loss scaling has to bring into the
-// range of f16.
+// The ranges of an optimizer's gradients by parameter, which loss scaling must bring into the range
+// of f16.
 #pragma once
 
 #include <memory>
@@ -21,10 +21,11 @@ struct GradientRange {
 };
 
 // Measures the gradients of every `every`-th update while it lives, on the device: no step waits.
-// 64 bytes per parameter. What f16 calls denormal is, whatever the gradient's own type.
+// It takes 64 bytes per parameter. Denormal means denormal in f16, whatever the gradient's own
+// type.
 class GradientRanges {
  public:
-  // ValueError for 0, RankError for states that ranks keep in parts: nobody has all gradients then.
+  // ValueError for 0, RankError for sharded states: no rank has all gradients then.
   explicit GradientRanges(Optimizer& optimizer, uint32_t every = 1);
 
   // The ranges of the last update that was measured, one per parameter. Waits for the device.
@@ -36,12 +37,12 @@ class GradientRanges {
   std::shared_ptr<Rows> rows_;
 };
 
-// The ranges of the gradients as they are now: between backward() and step(). Waits.
+// The ranges of the current gradients, between backward() and step(). Waits for the device.
 std::vector<GradientRange> gradient_ranges(const Optimizer& optimizer);
 
-// One line per parameter: largest and least |g| without and with the loss scale, the shares of
-// elements that are 0, that are denormal in f16 as they are and without the scale, and the number
-// of those that are not finite.
+// One line per parameter: the largest and least |g| without and with the loss scale, the shares of
+// elements that are 0, that are denormal in f16 with and without the scale, and the number of
+// elements that are not finite.
 std::string gradient_range_table(const std::vector<GradientRange>& ranges);
 
 }  // namespace rw

@@ -13,7 +13,7 @@
 
 namespace rw {
 
-// What a monitor looks at.
+// The options of a monitor.
 struct MonitorOptions {
   uint32_t every = 1;      // the steps of one update in so many are watched
   uint32_t values = 4096;  // most values to tell apart; each takes 96 bytes of the device
@@ -28,7 +28,7 @@ struct MonitorOptions {
 //   std::cout << diagnose(optimizer, monitor.report());
 class NumericsMonitor : public Tape::Observer {
  public:
-  // Watches this thread's tape and the updates of an optimizer. With Accumulate a micro-batch is a
+  // Watches this thread's tape and the updates of an optimizer. With Accumulate, a micro-batch is a
   // step. ValueError for options of 0.
   explicit NumericsMonitor(Optimizer& optimizer, const MonitorOptions& options = {});
   ~NumericsMonitor() override;
@@ -44,7 +44,8 @@ class NumericsMonitor : public Tape::Observer {
 
  private:
   class Updates;
-  // A value by where a pass makes it: it is the same one in every step of a program that repeats.
+  // Identifies a value by the place where a pass makes it: it is the same in every step of a
+  // program that repeats.
   struct Place {
     bool is_backward = false;
     int64_t order = 0;  // of the record in the pass; in backward negative
@@ -63,7 +64,7 @@ class NumericsMonitor : public Tape::Observer {
   void begin_pass();
   void end_pass();
   void begin_backward(int64_t index, const Record& loss);
-  // Queues counting x. Returns what is to be said of it where that is not known yet, else null.
+  // Queues counting x. Returns the history to describe if it is new, else null.
   ValueHistory* count(const Place& place, const Tensor& x);
   std::string name_of(const Edge& edge) const;
   void name_output(const Record& record);

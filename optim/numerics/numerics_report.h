@@ -1,4 +1,4 @@
-// What a NumericsMonitor has seen, and what it means.
+// The observations of a NumericsMonitor, and what they mean.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace rw {
 
-// Where a value comes from.
+// The origin of a value.
 enum class ValueKind : uint8_t {
   input,              // given to an op from outside: data, or a parameter
   output,             // of an op in forward
@@ -19,7 +19,7 @@ enum class ValueKind : uint8_t {
   parameter_gradient  // of a parameter, or another leaf
 };
 
-// A value that was out of range, in the first step where it was.
+// A value that was out of range, and the first step in which it was.
 struct NumericsFinding {
   ValueKind kind = ValueKind::output;  // where it comes from
   uint64_t step = 0;                   // from 1: backward passes since the monitor was made
@@ -35,21 +35,21 @@ struct NumericsFinding {
   std::string str() const;  // what it was and what to do about it, a sentence each
 };
 
-// What a monitor has seen.
+// The observations of a monitor.
 struct NumericsReport {
   uint64_t steps = 0;     // that were watched
   uint64_t values = 0;    // that were told apart
   uint64_t left_out = 0;  // times that a value had no row
 
-  // In the first step whose loss or parameters' gradients were not finite: the first value that was
-  // not. Those that never are are passed over, where other steps went well with them.
+  // The first value that was not finite in the first step whose loss or parameters' gradients were
+  // not finite. Values that are never finite are passed over if other steps went well with them.
   std::optional<NumericsFinding> overflow;
-  // The first 16-bit value of which most elements that are not 0 were denormal; a gradient, where
-  // there is one, as the loss scale is about these.
+  // The first 16-bit value most of whose nonzero elements were denormal; a gradient if there is
+  // one, since the loss scale is about gradients.
   std::optional<NumericsFinding> underflow;
-  // The first 16-bit gradient with nothing but zeros in every step, after some that had more.
+  // The first 16-bit gradient that has only zeros in every step, after others that had more.
   std::optional<NumericsFinding> vanished;
-  // Values that were not finite while losses and gradients were, as masks of -infinity are.
+  // Values that were not finite while losses and gradients were, such as masks of -infinity.
   std::vector<std::string> harmless;
   // 16-bit gradients, and those that were mostly denormal in most steps.
   uint64_t gradients = 0, denormal_gradients = 0;
@@ -57,9 +57,9 @@ struct NumericsReport {
   std::string str() const;  // a line for each
 };
 
-// A value and the words of its history.
+// A value, and its history in words.
 struct ValueHistory {
-  // As NumericsFinding has them.
+  // As in NumericsFinding.
   ValueKind kind = ValueKind::output;
   std::string op, tensor;
   int segment = -1;                // -1: none
@@ -70,7 +70,8 @@ struct ValueHistory {
 // The report of values in the order in which a step makes them; `steps` and `left_out` are not set.
 NumericsReport numerics_report(const std::vector<ValueHistory>& values);
 
-// What the loss scale's history means, with what a monitor of this optimizer has seen. Waits.
+// Explains the history of the loss scale together with the observations of a monitor of this
+// optimizer. Waits for the device.
 std::string diagnose(const Optimizer& optimizer, const NumericsReport& report);
 
 }  // namespace rw

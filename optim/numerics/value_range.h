@@ -1,4 +1,4 @@
-// The range of the values of a tensor: what mixed precision is judged by.
+// The range of a tensor's values, by which mixed precision is judged.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace rw {
 
-// What is in a tensor.
+// The contents of a tensor.
 struct ValueRange {
-  // How many elements are of each kind. Denormal: below the least normal value that was asked for,
-  // and not 0.
+  // The number of elements of each kind. Denormal means below the least normal value of the given
+  // type, and not 0.
   uint64_t nans = 0, infinities = 0, normals = 0, zeros = 0, denormals = 0;
   float largest = 0, least = 0;  // finite |x|, and |x| that is not 0; both 0: there are none
 
@@ -22,7 +22,7 @@ struct ValueRange {
 // The least positive normal value of a float type: smaller ones lose digits, then are 0.
 float least_normal(DType dtype);
 
-// How values count as denormal.
+// When values count as denormal.
 struct RangeLimits {
   float least_normal = 0;  // they are below it
   bool is_scaled = false;  // it is multiplied by the loss scale, which is in the values

@@ -1,4 +1,4 @@
-// Learning rates that follow the batch of an update.
+// Learning rates that follow the batch size of an update.
 #pragma once
 
 #include <cstdint>
@@ -6,16 +6,16 @@
 
 namespace rw {
 
-// How a learning rate that suits one batch is carried to another one.
+// How a learning rate that suits one batch size is converted for another.
 enum class LearningRateRule : uint8_t {
   none,    // it stays as it is
   linear,  // as the batch: for SGD, also with momentum (Goyal et al. 2017)
-  // As its square root: for Adam and what divides by a root of mean squares (Malladi et al. 2022,
-  // Granziol et al. 2022); for SGD it keeps the variance of an update (Krizhevsky 2014).
+  // As its square root: for Adam and others that divide by a root of mean squares (Malladi et al.
+  // 2022, Granziol et al. 2022); for SGD it keeps the variance of an update (Krizhevsky 2014).
   square_root
 };
 
-// The rule that a text names: none, linear or sqrt. ValueError for another one.
+// The rule that a text names: none, linear or sqrt. ValueError for another text.
 LearningRateRule parse_learning_rate_rule(std::string_view text);
 
 // `base`, the learning rate that suits updates from `reference` samples, for updates from `batch`

@@ -9,8 +9,9 @@
 
 namespace rw {
 
-// All counts are updates, not micro-batches. `warmup` updates rise linearly to 1 first; `total`
-// includes them. After `total` the factor stays where it ended. What follows a metric is Plateau.
+// All counts are updates, not micro-batches. The first `warmup` updates rise linearly to 1; `total`
+// includes them. After `total` the factor stays at its last value. Plateau follows a metric
+// instead.
 struct Schedule {
   // How the factor falls after the warm-up: constant (not at all), cosine, linear, step (by `gamma`
   // every `period` updates), polynomial, multistep (by gamma at milestones), restarts (cosine again
@@ -45,7 +46,7 @@ struct Schedule {
   // floor + (1 - floor) * (1 + cos(pi * progress)) / 2 (Loshchilov and Hutter 2017). ValueError,
   // here and below, unless total > warmup and 0 <= floor <= 1.
   static Schedule cosine(uint32_t total, uint32_t warmup = 0, float floor = 0);
-  // BERT's, as Hugging Face's get_linear_schedule_with_warmup but for the warm-up: theirs begins
+  // BERT's, as Hugging Face's get_linear_schedule_with_warmup except for the warm-up: theirs begins
   // with an update of rate 0, this one with 1 / warmup.
   static Schedule linear(uint32_t total, uint32_t warmup = 0, float floor = 0);
   // gamma to the number of whole periods since the warm-up.
@@ -63,7 +64,7 @@ struct Schedule {
   static Schedule restarts(uint32_t period, uint32_t growth = 1, uint32_t warmup = 0,
                            float floor = 0);
   // The Transformer's (Vaswani et al. 2017): model_size^-0.5 * min(n^-0.5, n * warmup^-1.5) for
-  // update n, from 1. Meant for a learning rate of 1. ValueError unless both are positive.
+  // update n, from 1. It is meant for a learning rate of 1. ValueError unless both are positive.
   static Schedule noam(uint32_t model_size, uint32_t warmup);
   // From 1 / div_factor up to 1 within pct_start of the updates and down to 1 / div_factor /
   // final_div_factor with the last, along cosines (Smith and Topin 2018; PyTorch's OneCycleLR, the
@@ -72,7 +73,7 @@ struct Schedule {
   static Schedule one_cycle(uint32_t total, float pct_start = 0.3f, float div_factor = 25,
                             float final_div_factor = 1e4f);
 
-  // The factor of the update that follows `done` others: the device's formula, for printing.
+  // The factor of the update that follows `done` others, by the device's formula, for printing.
   double factor(uint64_t done) const;
 };
 

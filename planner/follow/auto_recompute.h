@@ -15,9 +15,9 @@
 
 namespace rw {
 
-// How AutoRecompute recomputes.
+// The options of AutoRecompute.
 struct AutoRecomputeOptions {
-  // What a plan is to reach.
+  // The goal of a plan.
   enum class Mode {
     budget,      // as little as keeps within the budget
     memory,      // the least peak with every op run at most twice
@@ -32,32 +32,32 @@ struct AutoRecomputeOptions {
   std::function<void(double share)> on_progress = {};  // who is told of it: as SearchOptions
   std::vector<std::string> collection = {};            // names, for Mode::collection
 };
-// By words, as the environment and command lines have them. `how`: empty, memory, speed, evict or
-// collection:NAME,NAME; block, 1 and 0 are about modules, and nothing here. `budget`: empty, or as
-// 6GiB. Nothing where neither asks for anything; ValueError for other words.
+// The options in words, as in the environment and on command lines. `how` is empty, memory, speed,
+// evict or collection:NAME,NAME; block, 1 and 0 concern modules and do nothing here. `budget` is
+// empty, or like 6GiB. Empty if neither asks for anything; ValueError for other words.
 std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
                                                     const std::string& budget);
-// What they ask a search for, with the bytes in the place of their budget. OutOfMemory where there
-// is none.
+// The candidate that these options ask a search for, with `bytes` in place of their budget.
+// OutOfMemory if there is none.
 Candidate choose(Search& search, const AutoRecomputeOptions& options, uint64_t bytes);
 
-// While it lives, forward passes of this thread's tape are recorded under a plan of their own. The
-// plan for a kind of pass (its ops in order; with a budget their sizes, too) is made from a pass of
-// that kind, before its backward. With a budget that is the second one, when optimizers have their
-// state, and the first one only where eviction would not get it through its backward; it goes
-// backward as the plan says. Passes without a plan, and those that turn out to be another kind,
-// keep everything or, where there is a budget, are evicted. The budget bounds what is reserved at
-// any time: OutOfMemory where an op needs more. Where a plan's effort left better ones out, it is
-// made again with more of it, and replaced by what is cheaper, once the passes have run long enough
-// that planning stays a tenth of the run. Marks in models are ignored. Gradients are bit-equal to
-// those without it.
+// While it lives, forward passes of this thread's tape are recorded under plans of their own. The
+// plan for a kind of pass (its ops in order, and with a budget also their sizes) is made from a
+// pass of that kind, before its backward. With a budget that is the second pass, when optimizers
+// have their state, or the first one if eviction would not get it through its backward, which then
+// follows the plan. Passes without a plan, and those that turn out to be of another kind, keep
+// everything or, with a budget, are evicted. The budget bounds what is reserved at any time:
+// OutOfMemory if an op needs more. If a plan's effort left better plans out, it is made again with
+// more effort, and replaced by a cheaper one, once the passes have run long enough that planning
+// stays a tenth of the run. Marks in models are ignored. Gradients are bit-equal to those without
+// it.
 class [[nodiscard]] AutoRecompute : public Follower {
  public:
-  // ValueError where the mode needs a budget and there is none; AutogradError inside another scope.
+  // ValueError if the mode needs a budget and there is none; AutogradError inside another scope.
   explicit AutoRecompute(AutoRecomputeOptions options);
   ~AutoRecompute() override { end(); }
 
-  // What was made of the kinds of passes met so far, of the last 64: "12 records: planned, 3
+  // Describes what was done for each of the last 64 kinds of passes: "12 records: planned, 3
   // segments".
   std::vector<std::string> kinds() const;
 
@@ -72,7 +72,7 @@ class [[nodiscard]] AutoRecompute : public Follower {
   }
 
  private:
-  // A pass as it went: what its ops were, and how large their first outputs.
+  // The trace of a pass: its ops, and the sizes of their first outputs.
   struct Trace {
     std::vector<std::string> ops;
     std::vector<uint64_t> bytes;

@@ -6,7 +6,7 @@
 
 namespace rw {
 
-// A plan, and what a dry run of the program under it found.
+// A plan, and the result of a dry run of the program under it.
 struct Candidate {
   Plan plan;
   Forecast forecast;  // not packed: the peak is exact, reserved bytes are not

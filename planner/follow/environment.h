@@ -13,8 +13,8 @@ namespace rw {
 // For programs that read the variables themselves.
 void set_obeys_environment(bool on);
 
-// Called by optimizers: when one is made, and after each update. ValueError for what is no budget
-// or no way to recompute.
+// Optimizers call it when one is made, and after each update. ValueError for a text that is not a
+// budget, or not a way to recompute.
 void obey_environment();
 void obey_environment_after_update(Device& device);
 

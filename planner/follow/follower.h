@@ -13,23 +13,23 @@
 
 namespace rw {
 
-// While it lives, the forward passes of this thread follow a plan: each goes from its first op that
-// wants a gradient to its backward(), to where all of it has been dropped, or to the end of the
-// scope. It may stand around one pass, or around a whole training loop. Marks in models
+// While it lives, the forward passes of this thread follow a plan. A pass lasts from its first op
+// that needs a gradient to its backward(), to the point where all of it has been dropped, or to the
+// end of the scope. A follower may surround one pass or a whole training loop. Marks in models
 // (CheckpointScope) are ignored.
 class [[nodiscard]] Follower : public Tape::Follower {
  public:
-  // `record`: receives the graph of the first pass and outlives the scope; null: nobody wants it.
-  // `times`: measures the ops of that graph; null: only their work is known.
-  // Takes the place of a follower that makes plans (AutoRecompute). AutogradError inside a segment
-  // or another plan's follower; under NoGrad it does nothing.
+  // `record` receives the graph of the first pass and outlives the scope, or is null. `times`
+  // measures the ops of that graph; if null, only their work is known. It replaces a follower that
+  // makes plans (AutoRecompute). AutogradError inside a segment or another plan's follower; under
+  // NoGrad it does nothing.
   explicit Follower(Plan plan, Graph* record = nullptr, OpTimes* times = nullptr);
   ~Follower() override;
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  // Where nothing is replayed nor recorded, it is the plain pass: an op without a gradient that is
-  // on the tape keeps what its inputs' records save.
+  // If nothing is replayed or recorded, this is the plain pass: an op without a gradient that is on
+  // the tape keeps what its inputs' records save.
   bool records_all() const override {
     const bool wants = record_ || plan_.evicts || !plan_.segments.empty();
     return wants && is_open();
@@ -40,14 +40,14 @@ class [[nodiscard]] Follower : public Tape::Follower {
   void before_backward(Tape& tape, const Tensor& root, const Tensor& gradient,
                        bool retains) override;
 
-  // A pass did not do what the plan was made for; what the first such one did instead.
+  // Whether a pass departed from its plan; difference() says what the first such pass did instead.
   bool diverged() const { return !difference().empty(); }
   const std::string& difference() const {
     return pass_ && difference_.empty() ? pass_->difference() : difference_;
   }
 
  protected:
-  // Becomes the tape's follower; in the place of another one where that gives way.
+  // Becomes the tape's follower, in place of another one if that gives way.
   Follower(std::shared_ptr<Tape> tape, bool displaces);
   virtual void begin(Tape& tape);
   void end();
@@ -64,7 +64,7 @@ class [[nodiscard]] Follower : public Tape::Follower {
   std::string difference_;
 };
 
-// A scope that recomputes as the plan says.
+// A scope that recomputes by the plan.
 inline Follower checkpoint(Plan plan) {
   return Follower(std::move(plan));
 }

@@ -1,4 +1,4 @@
-// A limit on a device's memory that evicting passes keep to.
+// A limit on a device's memory within which evicting passes stay.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@ namespace rw {
 
 // While it lives, what the device has from its driver (`reserved` bytes, those of blocks) stays
 // within the budget: values of this thread's evicting forward passes are dropped, and others move
-// where free bytes lie scattered. OutOfMemory where nothing is left to drop. The budget before it
-// is back when it ends.
+// if free bytes lie scattered. OutOfMemory if nothing is left to drop. Its end restores the
+// previous budget.
 class MemoryBudget {
  public:
-  // `advice`: what OutOfMemory says then.
+  // `advice` is added to the text of OutOfMemory.
   explicit MemoryBudget(uint64_t bytes, const std::shared_ptr<Device>& device = default_device(),
                         std::function<std::string()> advice = {});
   ~MemoryBudget();

@@ -1,4 +1,4 @@
-// How long ops take on a device at hand, so that plans may minimise seconds.
+// The times of ops on a device at hand, so that plans may minimise seconds.
 #pragma once
 
 #include <map>
@@ -10,12 +10,12 @@
 
 namespace rw {
 
-// Measures ops once each, on zeros of the shapes that a record has: a dry pass of a program is
-// enough, and no more memory than one op takes. Known times are kept in the user's cache, by device
-// and driver. One thread uses it.
+// Measures ops once each, on zeros of the shapes in a record: it needs only a dry pass of a
+// program, and no more memory than one op takes. Known times are kept in the user's cache, by
+// device and driver. Only one thread may use it.
 class OpTimes {
  public:
-  // The device computes (is not dry).
+  // The device must compute (not be dry).
   explicit OpTimes(std::shared_ptr<Device> device);
   ~OpTimes();  // writes what is new
   OpTimes(const OpTimes&) = delete;

@@ -1,4 +1,4 @@
-// Finds how a training step should recompute, by dry runs: candidates from the planner
+// Finds, by dry runs, how a training step should recompute: candidates from the planner
 // (planner/graph/plan.h), each measured to the byte before anything is allocated.
 #pragma once
 
@@ -15,31 +15,32 @@
 
 namespace rw {
 
-// What a search minimises, and how long it looks.
+// The objective of a search, and its effort.
 struct SearchOptions {
   double flops_per_byte = 20;  // as OpCost::total(): what moving a byte costs; 0: FLOPs alone count
   std::shared_ptr<OpTimes> times = {};  // seconds count by these; null: FLOPs and bytes do
   int candidates = 24;                  // plans to measure, at most
-  // Bounds the work of each answer: with 1 it is found in at most 2 seconds for passes of up to
-  // 2000 ops, and in at most 20 for any. Counted, not timed: the same program gets the same plans.
+  // Bounds the work of each answer: with 1 it takes at most 2 seconds for passes of up to 2000 ops,
+  // and at most 20 for any. The work is counted, not timed, so the same program gets the same
+  // plans.
   double effort = 1;
   // Receives the share of that work that is done, 0 to 1, while an answer is sought. Null: nobody
   // does.
   std::function<void(double share)> on_progress = {};
 
-  // The number that is minimised where no time is known, in FLOPs.
+  // The number to minimise where no time is known, in FLOPs.
   double cost(const OpCost& work) const {
     return work.flops + flops_per_byte * static_cast<double>(work.bytes);
   }
 };
 
-// Measures plans for one program, and hands out those that fit.
+// Measures plans for one program, and returns those that fit.
 class Search {
  public:
   using OpenDry = std::function<std::unique_ptr<Backend>()>;  // opens the dry backend of a run
   using Program = std::function<void()>;                      // what dry_run() takes
 
-  // `program` builds its model and takes a few training steps that are alike. It is run twice at
+  // `program` builds its model and takes a few training steps that are alike. It runs twice at
   // once, without recomputation.
   Search(OpenDry open, Program program, const SearchOptions& options = {});
   Search(const Search&) = delete;
@@ -47,35 +48,35 @@ class Search {
 
   const Graph& graph() const { return graph_; }      // the forward pass
   const Candidate& plain() const { return plain_; }  // nothing is recomputed
-  // Empty, or how a later pass of the program differs from its first one, for which plans are.
+  // Empty, or how a later pass of the program differs from its first one, which plans are for.
   const std::string& difference() const { return difference_; }
-  // Whether answers so far left plans out that more effort would have tried.
+  // Whether answers so far left out plans that more effort would have tried.
   bool is_cut() const { return work_.is_cut; }
-  // Work that was done so far, in steps of about a nanosecond, and what one answer may take.
+  // The work that was done so far, in steps of about a nanosecond, and the limit for one answer.
   uint64_t work() const { return work_.done; }
   uint64_t work_limit() const;
-  // The measured candidates that are worth having: peak falls and cost rises. The first one costs
-  // nothing; the last has the least feasible peak. Computed when first asked for; a plan that is
-  // found later and goes below all of them follows, whatever it costs, so that budgets that were
-  // answered before keep their answers.
+  // The measured candidates that are worth having: peaks fall and costs rise. The first one costs
+  // nothing, and the last has the least feasible peak. They are computed on first use. A plan that
+  // is found later with a lower peak than all of them is appended, whatever it costs, so that
+  // budgets that were answered before keep their answers.
   const std::vector<Candidate>& candidates();
 
-  // Measures more plans in the gap between two candidates that `bytes` falls into.
+  // Measures more plans in the gap between the two candidates around `bytes`.
   void refine(uint64_t bytes);
 
-  // The cheapest candidate whose peak is at most `bytes`, after more plans were measured in the gap
-  // that `bytes` falls into. Since these do not depend on where in the gap it is, a smaller budget
-  // never gives a higher peak. Whatever peak this search has handed out, by any of its functions,
-  // is feasible. OutOfMemory naming the least feasible bytes.
+  // The cheapest candidate whose peak is at most `bytes`, after measuring more plans in the gap
+  // around `bytes`. Since these do not depend on where in the gap it is, a smaller budget never
+  // gives a higher peak. Every peak that this search has returned, by any of its functions, is
+  // feasible. OutOfMemory names the least feasible bytes.
   Candidate budget(uint64_t bytes);
 
   Candidate memory();  // least peak with every op run at most twice, of all plans known
   Candidate speed();   // outputs of matrix products, convolutions and the like are kept
-  // Keeps the outputs that the policy names (save_ops(...), any function of op, cost and bytes) and
-  // makes everything between them again; as speed() does. The plain candidate where that does not
+  // Keeps the outputs that the policy names (save_ops(...), or any function of op, cost and bytes)
+  // and recomputes everything between them, as speed() does. The plain candidate if that does not
   // lower the peak.
   Candidate collection(const SavePolicy& policy);
-  // A plan of one's own for graph(); its segments must nest.
+  // Measures your own plan for graph(); its segments must nest.
   Candidate measured(Plan plan) { return hand_out(measure(std::move(plan))); }
 
  private:
@@ -95,8 +96,8 @@ class Search {
   Program program_;
   SearchOptions options_;
   Graph graph_;
-  // The recorded one with costs by the objective, and with costs that count memory traffic for much
-  // more or less: other values are heavy then, and plans cut and keep elsewhere.
+  // The recorded graph with costs by the objective, and with costs that weigh memory traffic much
+  // more or less: other values are heavy then, so plans cut and keep elsewhere.
   std::vector<Graph> graphs_;
   Candidate plain_;
   std::string difference_;

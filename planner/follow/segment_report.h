@@ -1,4 +1,4 @@
-// What checkpoint segments are worth, judged between forward and backward.
+// The worth of checkpoint segments, judged between forward and backward.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,15 @@
 
 namespace rw {
 
-// What one checkpoint segment does, by its number; `parent` is the one around it, -1: none.
+// The effect of one checkpoint segment, by its number; `parent` is the segment around it, or -1.
 struct SegmentReport {
   int segment = -1, parent = -1;
   int64_t records = 0;  // that it spans
   uint64_t spared = 0;  // bytes that the plain run would keep and this one does not
   uint64_t held = 0;    // bytes kept only so that the segment can be replayed
   OpCost replay;        // what it adds; at most, where that was not measured
-  // Most bytes alive in forward and backward, of what the tape knows, by a dry run of its records:
-  // as they are, and without this segment. 0: not measured.
+  // The most bytes alive in forward and backward, as far as the tape knows, by a dry run of its
+  // records: with and without this segment. 0 if not measured.
   uint64_t peak = 0, peak_without = 0;
 
   std::string problem;  // empty, or what is wrong with it, why, and what to do
@@ -28,7 +28,7 @@ struct SegmentReport {
 // records and segments, with and without all of them). `loss` is what backward will start from; if
 // undefined, it is the newest value that needs a gradient.
 std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss = {});
-// The tape's next backward first hands over its segment_reports(loss).
+// Passes segment_reports(loss) to the receiver at the start of the tape's next backward.
 void report_segments(Tape& tape, std::function<void(std::vector<SegmentReport>)> receiver);
 
 }  // namespace rw

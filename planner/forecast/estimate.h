@@ -1,4 +1,4 @@
-// The usual estimate of training memory, beside what is exact.
+// The usual estimate of training memory, beside the exact number.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A training run on a device that was planned before: packed from its first step on, under its
+// A training run on a device that was planned in advance: packed from its first step on, under its
 // budget, with remedies where it does not fit.
 //   PlannedRun run({.make = make, .settings = {.batch = 64}});
 //   run.guard([&] { ... the training loop, by run.settings() ... });
@@ -15,12 +15,12 @@
 
 namespace rw {
 
-// What the memory of one of several ranks was, and what was predicted. In bytes.
+// The peak of one of several ranks, and its forecast, in bytes.
 struct RankPeak {
   uint64_t peak = 0, predicted = 0;  // RunAccount's memory.peak and predicted_peak there
 };
 
-// What the memory of a run was, what was predicted, and what saved how much. In bytes.
+// The memory of a run, its forecast, and what saved how much, in bytes.
 struct RunAccount {
   MemoryReport memory;                        // of the whole run; `naive`: of a step
   uint64_t steps_peak = 0;                    // without saving and evaluation
@@ -35,27 +35,27 @@ struct RunAccount {
   std::string str() const;  // tables for people
 };
 
-// On the default device, on this thread, while it lives. The program is what planners run dry; the
+// Plans the default device on this thread while it lives. Planners run the program dry, and the
 // real loop takes the same steps.
 class PlannedRun {
  public:
-  // `recompute`: how, by a plan that is made now. Throws OutOfMemory, with the least feasible bytes
-  // and remedies, where its budget cannot be met.
+  // `recompute` says how to recompute, by a plan that is made now. Throws OutOfMemory, with the
+  // least feasible bytes and remedies, if its budget cannot be met.
   explicit PlannedRun(TrainingProgram program,
                       const std::optional<AutoRecomputeOptions>& recompute = std::nullopt);
   PlannedRun(const PlannedRun&) = delete;
   PlannedRun& operator=(const PlannedRun&) = delete;
 
-  // The program's, with that recomputation.
+  // The settings of the program, with that recomputation.
   const StepSettings& settings() const { return settings_; }
 
   const Planner& planner() const { return planner_; }  // of the program
-  // What problems_of_segments() found before the run.
+  // The result of problems_of_segments() before the run.
   const std::vector<std::string>& segment_problems() const { return segment_problems_; }
 
-  // Runs the body. An OutOfMemory that it throws says what would fit.
+  // Runs the body. An OutOfMemory that it throws lists what would fit.
   void guard(const std::function<void()>& body);
-  // To be called once the steps are over, where saving and evaluation follow.
+  // Call it after the steps if saving and evaluation follow.
   void after_steps() { steps_ = default_device()->memory_report(); }
 
   RunAccount account();  // once all is done
@@ -68,10 +68,10 @@ class PlannedRun {
   MemoryReport steps_;  // after the last one
 };
 
-// What is wrong with the segments that a model is marked with: in the whole run, and each of them.
+// The problems of the segments that a model is marked with: in the whole run, and of each one.
 std::vector<std::string> problems_of_segments(const Planner& planner, const StepSettings& settings);
 
-// planner.with_recompute(...); where it does not fit the error has remedies, too.
+// planner.with_recompute(...), whose error has remedies if it does not fit.
 StepSettings with_recompute_or_remedies(const Planner& planner,
                                         const AutoRecomputeOptions& recompute);
 

@@ -12,14 +12,14 @@
 
 namespace rw {
 
-// What the dry device has of the one that it predicts.
+// What the dry device shares with the one that it predicts.
 enum class Room {
   device,  // all that one's memory
   blocks,  // as much memory as wanted, in blocks as large as that one gives
   any,     // as much memory as wanted, in blocks of any size
 };
 
-// What a forecast assumes.
+// The assumptions of a forecast.
 struct ForecastOptions {
   Room room = Room::device;    // of the dry device
   uint64_t memory_limit = 0;   // bytes of blocks; 0: none
@@ -27,10 +27,10 @@ struct ForecastOptions {
   bool trace = false;          // record a MemoryTrace of the last update
 };
 
-// A program and the device that it is predicted for.
+// A program, and the device that it is predicted for.
 class Planner {
  public:
-  // `device`: real or dry. It must outlive the planner; nothing is run on it.
+  // `device` may be real or dry. It must outlive the planner; nothing runs on it.
   explicit Planner(TrainingProgram program, const Backend& device = default_device()->backend());
 
   const DeviceInfo& info() const { return device_.info(); }           // of that device
@@ -38,35 +38,36 @@ class Planner {
   const StepSettings& settings() const { return program_.settings; }  // unless others are given
   bool trains() const { return program_.outline.trains; }             // or evaluates only
 
-  // What the steps allocate, for Device::learn: a run is then packed from its first step on.
+  // The allocations of the steps, for Device::learn: a run is then packed from its first step on.
   std::vector<StepTrace> steps(const StepSettings& settings,
                                const Techniques& techniques = {}) const;
-  // The most bytes alive at a time, exactly, wherever they lie; cheaper than a forecast.
+  // The exact number of bytes that are alive at once, wherever they lie; cheaper than a forecast.
   uint64_t peak(const StepSettings& settings, const Techniques& techniques = {}) const;
-  // Runs the program after it has learnt its steps, with two updates: a first one, and one like all
-  // that follow. OutOfMemory where it does not fit.
+  // Learns the program's steps, then runs it with two updates: a first one, and one like all that
+  // follow. OutOfMemory if it does not fit.
   Forecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;
   Forecast forecast() const { return forecast(settings()); }
 
-  // The largest settings.batch whose steps fit in `bytes` of device memory; 0: not even one sample.
-  // `guess` is tried first.
-  // `forecast`: receives that of these steps in as much memory; null: not wanted.
+  // The largest settings.batch whose steps fit in `bytes` of device memory; 0 if not even one
+  // sample fits. `guess` is tried first. `forecast` receives that of these steps with unlimited
+  // memory, or is null.
   int64_t largest_batch(const StepSettings& settings, uint64_t bytes, int64_t guess = 1,
                         Forecast* forecast = nullptr) const;
 
-  // The most samples to evaluate at a time, at most `most`, that the whole program with them needs
-  // no more memory than with settings.batch.
+  // The most samples to evaluate at a time, at most `most`, with which the whole program needs no
+  // more memory than with settings.batch.
   int64_t evaluation_batch(StepSettings settings, int64_t most, uint64_t memory_limit) const;
 
-  // What the marks of a step's forward pass do (planner/follow/segment_report.h).
+  // The effect of the marks in a step's forward pass (planner/follow/segment_report.h).
   std::vector<SegmentReport> segment_reports(const StepSettings& settings) const;
 
-  // The forward pass of one step, nothing recomputed.
+  // The graph of one step's forward pass, without recomputation.
   Graph record(StepSettings settings) const;
-  // Recomputation for these steps. It holds for any batch: the ops are the same.
+  // A search for the recomputation of these steps. Its plans hold for any batch, because the ops
+  // are the same.
   Search search(StepSettings settings, const SearchOptions& objective = {}) const;
-  // The settings with recomputation as asked for, found by a search: within a budget reserved bytes
-  // stay at any time. OutOfMemory naming the least feasible bytes.
+  // The settings with the recomputation that was asked for, found by a search: within a budget,
+  // reserved bytes stay below it at any time. OutOfMemory names the least feasible bytes.
   StepSettings with_recompute(const StepSettings& settings,
                               const AutoRecomputeOptions& options) const;
 

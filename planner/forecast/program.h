@@ -1,5 +1,5 @@
-// A training program as the planner sees it: what may be varied about its steps, and how to take
-// one without data. Real runs and dry runs share all of it, so what is predicted is what happens.
+// A training program as the planner sees it: the settings of its steps, and how to take a step
+// without data. Real runs and dry runs share all of this, so the forecast is what happens.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +22,8 @@ struct StepSettings {
   DType dtype = DType::f32;  // of activations and products: what the steps give to Autocast
   int64_t batch = 1;         // samples per step
   uint32_t accumulate = 1;   // steps per update
-  // Segments of the model: none, block (as BlockCheckpoints), or another word that it knows.
+  // The segments of the model: none, block (as BlockCheckpoints), or another word that the model
+  // knows.
   std::string checkpoint = checkpoints_blocks() ? "block" : "none";
 
   int checkpoint_every = 1;                         // blocks per segment, where it can that
@@ -31,25 +32,25 @@ struct StepSettings {
   uint64_t budget = 0;           // most bytes of blocks, 0: as many as the device may have
   int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
   int rank = 0, ranks = 1;       // which one, of those that train together (dist/step_ranks.h)
-  // What ranks keep in parts: none, or another word of sharding_words() there.
+  // What ranks keep in parts: none, or another word of sharding_words() in dist/step_ranks.h.
   std::string shard = "none";
 
-  // The same with everything kept: no segments, recomputation or budget.
+  // The same with everything kept: no segments, no recomputation and no budget.
   StepSettings plain() const;
-  // The same with as many steps per update as there are kinds of them: a first one, one between, a
-  // last one. More need no more memory.
+  // The same with as many steps per update as there are kinds of steps: a first one, one between,
+  // and a last one. More steps need no more memory.
   StepSettings in_short() const;
 };
 
-// Puts settings into effect for this thread while it lives, but for those that steps look at
-// themselves (dtype, batch, accumulate).
+// Applies settings to this thread while it lives, except for those that steps read themselves
+// (dtype, batch, accumulate).
 class [[nodiscard]] SettingsScope {
  public:
   explicit SettingsScope(const StepSettings& settings);
   SettingsScope(const SettingsScope&) = delete;
   SettingsScope& operator=(const SettingsScope&) = delete;
 
-  // Empty, or how a forward pass differed from what the recomputation was planned for.
+  // Empty, or how a forward pass differed from the one that the recomputation was planned for.
   std::string difference() const { return recompute_ ? recompute_->difference() : ""; }
 
  private:
@@ -64,37 +65,37 @@ struct BatchShape {
   int64_t rows = 0;    // samples, 0: as many as the settings say
   int64_t length = 0;  // tokens per sample, where it has any; 0: as many as the program's longest
 
-  // The rows, or as many as are usual.
+  // The number of rows, or the usual one.
   int64_t rows_or(int64_t usual) const { return rows ? rows : usual; }
 
   bool operator==(const BatchShape&) const = default;
 };
 
-// What a program does besides steps of full batches, which takes memory too.
+// What a program does besides steps of full batches, since it takes memory, too.
 struct RunOutline {
   bool trains = true;                 // false: it only evaluates
   bool loads = false, saves = false;  // weights, from a file and to one; of ranks, the first saves
-  // By the size of full batches: the sizes that batches of training have, beginning with the first
-  // batch, and those of the evaluation. Not set: full ones.
+  // For the size of full batches, the sizes of the batches of training, beginning with the first
+  // one, and those of the evaluation. If not set, all are full.
   using Batches = std::function<std::vector<BatchShape>(int64_t batch)>;
   Batches steps = {}, evaluation = {};
 };
 
 RunOutline::Batches batches_of(int64_t samples);  // of so many samples in order
 
-// A model with its optimizer and all else that outlives a step. The constructor and dry_step()
-// allocate what training does.
+// A model with its optimizer and everything else that outlives a step. The constructor and
+// dry_step() allocate what training does.
 class TrainingSteps {
  public:
   virtual ~TrainingSteps() = default;
-  // One step of training and one batch of an evaluation, made from shapes alone (empty(shape)),
-  // each with Device::end_step() behind it. An evaluation is NoGrad.
+  // Takes one step of training, or one batch of an evaluation, from shapes alone (empty(shape)),
+  // and calls Device::end_step() after it. An evaluation is NoGrad.
   virtual void dry_step(const BatchShape& shape) = 0;
   virtual void dry_evaluation(const BatchShape&) {}
 
   virtual void flush() {}  // updates from a window of Accumulate that is not full
-  // What loading weights takes, or saving them (io/models/model.h: copy_as_file), which the first
-  // of several ranks does.
+  // Allocates what loading or saving weights takes (io/models/model.h: copy_as_file), which only
+  // the first of several ranks does.
   virtual void copy_weights() {}
   virtual void save_weights(bool is_first) {
     if (is_first) copy_weights();
@@ -113,7 +114,7 @@ using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSetting
 //   })
 MakeSteps training_steps(std::function<std::function<void()>(const StepSettings&)> make);
 
-// What remedies for too little memory are called where a program's user can choose them: segments
+// The words for remedies against too little memory, if a program's user can choose them: segments
 // of each `block`, activations in `f16`, optimizer states that ranks `shard`, a `budget` ({} stands
 // for the bytes), a smaller `batch` accumulated to the same update, by all ranks together.
 struct RemedyWords {
@@ -133,7 +134,8 @@ struct TrainingProgram {
   RunOutline outline = {};          // what it does besides steps of full batches
   double estimator_states = 4;      // floats per parameter in the usual estimate: SGD 2, Adam 4
   RemedyWords words = {};           // of its options
-  // So many samples are evaluated at a time, or as many as take no more memory than all else does.
+  // The most samples that are evaluated at a time, if that takes no more memory than everything
+  // else.
   int64_t most_evaluated = 0;  // 0: as in training
 };
 

@@ -1,4 +1,4 @@
-// One training step under a recompute plan, simulated.
+// Simulates one training step under a recompute plan.
 #pragma once
 
 #include "graph.h"
@@ -6,7 +6,7 @@
 
 namespace rw {
 
-// What a plan costs and saves, in the graph's unit of cost and in bytes.
+// The cost and the peak of a plan, in the graph's unit of cost and in bytes.
 struct PlanCost {
   double cost = 0;        // of all replays
   uint64_t peak = 0;      // most bytes alive at once, external values not counted
@@ -18,7 +18,7 @@ struct PlanCost {
 // contribution to the vjp of the value's record. ValueError if segments do not nest.
 PlanCost evaluate(const Graph& graph, const Plan& plan);
 
-// Sets the plan's cost and peak to what evaluate() says.
+// Sets the plan's cost and peak to the result of evaluate().
 void fill_in(const Graph& graph, Plan& plan);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// A recorded forward pass without its tensors: what the recompute planner knows.
+// A recorded forward pass without its tensors: the input of the recompute planner.
 #pragma once
 
 #include <algorithm>
@@ -45,20 +45,21 @@ struct Graph {
 
   std::vector<Value> values;
   std::vector<Record> records;
-  // By record: bytes of the gradients of leaves that its vjp and those of later records make. They
-  // outlive backward. Empty: none.
+  // By record, the bytes of the gradients of leaves that its vjp and those of later records make.
+  // They outlive backward. Empty if there are none.
   std::vector<uint64_t> leaf_gradients;
 
-  // What is alive of them when backward has run the vjps of `record` and all after it.
+  // Their bytes that are alive when backward has run the vjps of `record` and of all records after
+  // it.
   uint64_t gradients_from(size_t record) const {
     return record < leaf_gradients.size() ? leaf_gradients[record] : 0;
   }
-  // A value that is not external, as plans name it, kept by a segment's replay or from the forward
-  // pass on.
+  // A value that is not external, as plans name it, kept from a segment's replay or from the
+  // forward pass on.
   Plan::Output output(uint32_t value, int32_t replay = -1) const {
     return {static_cast<uint32_t>(values[value].record), values[value].slot, replay};
   }
-  // The value that a record makes there. ValueError where it makes none.
+  // The value that a record makes in this slot. ValueError if it makes none.
   uint32_t value(const Plan::Output& output) const {
     if (output.record < records.size())
       for (const uint32_t v : records[output.record].outputs)

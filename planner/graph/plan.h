@@ -14,28 +14,28 @@
 
 namespace rw {
 
-// What happens to the activations of the forward passes that follow it: which segments they set,
-// and the values in them that are kept.
+// What happens to the activations of forward passes under this plan: their segments, and the values
+// in these that are kept.
 struct Plan {
   // A range of records that is dropped and replayed.
   struct Segment {
     uint32_t first = 0, last = 0;  // records [first, last)
     int32_t parent = -1;           // index of the enclosing segment
   };
-  // A value made inside segments that is not dropped: output `slot` of record `record`. Until its
-  // innermost segment was replayed it is there from the forward pass on or, in a nested segment,
-  // from a replay around it.
+  // A value made inside segments that is not dropped: output `slot` of record `record`. It exists
+  // from the forward pass on or, in a nested segment, from a replay around it, until its innermost
+  // segment has been replayed.
   struct Output {
     uint32_t record = 0, slot = 0;
     int32_t replay = -1;  // the segment whose replay makes it; -1: the forward pass
   };
   std::vector<Segment> segments;  // in forward order, parents before children; none: all is kept
   std::vector<Output> keep;       // in any order
-  // By record, the names of the ops that the plan was made for. Where the program does something
-  // else, the plan is left, and the rest of the pass is evicted where a budget demands it, or kept.
+  // By record, the names of the ops that the plan was made for. If the program departs from them,
+  // the plan is left: the rest of the pass is evicted if a budget demands it, and kept otherwise.
   std::vector<std::string> signature;
-  // No segments: keep everything, until an allocation would exceed the device's budget; then drop
-  // what is cheap to make again, large and old (Kirisame et al. 2021, "Dynamic tensor
+  // No segments: keeps everything until an allocation would exceed the device's budget, and then
+  // drops what is cheap to recompute, large and old (Kirisame et al. 2021, "Dynamic tensor
   // rematerialization").
   bool evicts = false;
 

@@ -1,4 +1,4 @@
-// A memory trace as pictures: a page for any browser, and a trace for Perfetto or chrome://tracing.
+// Pictures of a memory trace: a page for any browser, and a trace for Perfetto or chrome://tracing.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,14 @@
 
 namespace rw {
 
-// One self-contained HTML page: every tensor over time, by size and by address. Needs no network.
-// Throws ValueError for a trace whose kernel times name calls that it does not hold.
+// One self-contained HTML page with every tensor over time, by size and by address. It needs no
+// network. Throws ValueError for a trace whose kernel times name calls that it does not have.
 std::string timeline_html(const MemoryTrace& trace);
 void write_timeline_html(const std::filesystem::path& path, const MemoryTrace& trace);
 
-// Chrome trace events: kernels on the device's clock, ops as the host queued them, counters of live
-// bytes. Without kernel times, kernels stand where they were queued. Throws as timeline_html.
+// Chrome trace events: kernels on the device's clock, ops as the host queued them, and counters of
+// live bytes. Without kernel times, kernels stand where they were queued. Throws like
+// timeline_html.
 std::string chrome_trace_json(const MemoryTrace& trace);
 void write_chrome_trace(const std::filesystem::path& path, const MemoryTrace& trace);
 
